@@ -1,0 +1,69 @@
+// Transport: a way to reach a node. It gives a byte stream to an agent that runs there, and nothing else: ranks, output
+// and exits travel inside it as frames (launcher/agent/frame_types.h), the same over every transport.
+//
+// Thread: loop only. A Stream calls its sink from the loop, never from inside open() or write().
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/event_loop.h"
+#include "runtime/base/result.h"
+
+namespace hvd::launch {
+
+// Where to go. `host` is the name as the user wrote it.
+struct NodeTarget {
+  std::string host;
+  std::string user;  // empty: the transport's default
+  int port = 0;      // 0: the transport's default
+};
+
+// What a Stream reports. After on_closed nothing more comes.
+class StreamSink {
+ public:
+  virtual ~StreamSink() = default;
+  // The agent runs; bytes may be written. `node_address`: numeric address under which the launcher reached the node,
+  // empty for a local one. `launcher_address`: the launcher's own on that path, empty likewise.
+  virtual void on_open(const std::string& node_address, const std::string& launcher_address) = 0;
+  // Something worth telling at --verbose: "pushing the agent (1.9 MB)".
+  virtual void on_progress(const std::string& what) = 0;
+  virtual void on_bytes(Bytes bytes) = 0;
+  // The stream is over: never opened (why says what to try), broken, or ended by the agent (then code kLostPeer).
+  virtual void on_closed(const Error& why) = 0;
+
+ protected:
+  StreamSink() = default;
+  StreamSink(const StreamSink&) = default;
+  StreamSink& operator=(const StreamSink&) = default;
+};
+
+class Stream {
+ public:
+  // Closes at once; the sink hears nothing more.
+  virtual ~Stream() = default;
+  // Queues bytes. Only control frames go this way, so the queue is small.
+  virtual void write(std::string bytes) = 0;
+  // Flushes what is queued, then tells the agent "end of input".
+  virtual void close_input() = 0;
+
+ protected:
+  Stream() = default;
+  Stream(const Stream&) = default;
+  Stream& operator=(const Stream&) = default;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  // Starts to open; the outcome comes to the sink, which must outlive the Stream.
+  virtual std::unique_ptr<Stream> open(const NodeTarget& target, StreamSink& sink) = 0;
+
+ protected:
+  Transport() = default;
+  Transport(const Transport&) = default;
+  Transport& operator=(const Transport&) = default;
+};
+
+}  // namespace hvd::launch

@@ -1,0 +1,20 @@
+// Typed loops over flat memory: the only place that looks inside elements. float16 and bfloat16 are computed in
+// float32 and rounded to nearest even after each step. bool: sum and max are "or", min and product are "and".
+//
+// Pure functions. Pointers need the alignment of their element only.
+#pragma once
+
+#include <cstddef>
+
+#include "runtime/core/dtype.h"
+
+namespace hvd {
+
+// into[i] = into[i] OP from[i]. `op` is not kAverage. Integers wrap.
+void reduce_into(void* into, const void* from, std::size_t count, Dtype dtype, ReduceOp op);
+
+// data[i] *= factor: 16-bit floats and float32 in float32, everything else in double, integers truncated toward zero
+// (Horovod's rule: -3 * 0.5 is -1). A factor of 1 does nothing.
+void scale_in_place(void* data, std::size_t count, Dtype dtype, double factor);
+
+}  // namespace hvd

@@ -1,0 +1,37 @@
+// Backend: whole collectives over flat memory. All ranks call the same operation in the same order (the engine's
+// negotiation sees to that); each call blocks until done or until the Interrupt says that the job is over.
+//
+// Thread: engine only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "runtime/base/result.h"
+#include "runtime/core/dtype.h"
+#include "runtime/core/interrupt.h"
+
+namespace hvd {
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // data[count] in place; op is kSum, kMin, kMax or kProduct (averages and scales are the engine's). Bitwise the same
+  // result on every rank, and from run to run for the same placement.
+  virtual Result<void> allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt) = 0;
+  // data[size_bytes] of root goes to all, in place.
+  virtual Result<void> broadcast(void* data, std::size_t size_bytes, int root, Interrupt& interrupt) = 0;
+  // sizes[r] bytes of every rank r, concatenated in rank order into out; input holds this rank's sizes[rank] bytes.
+  virtual Result<void> allgather(const void* input, std::span<const std::size_t> sizes, void* out,
+                                 Interrupt& interrupt) = 0;
+  virtual Result<void> barrier(Interrupt& interrupt) = 0;
+
+ protected:
+  Backend() = default;
+  Backend(const Backend&) = default;
+  Backend& operator=(const Backend&) = default;
+};
+
+}  // namespace hvd

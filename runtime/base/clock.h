@@ -1,0 +1,51 @@
+// Time as a seam: everything that decides by time gets a Clock, so that tests move it by hand.
+#pragma once
+
+#include <chrono>
+
+namespace hvd {
+
+using Duration = std::chrono::nanoseconds;
+using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  // Monotonic; not related to the time of day.
+  [[nodiscard]] virtual TimePoint now() const = 0;
+
+ protected:
+  Clock() = default;
+  Clock(const Clock&) = default;
+  Clock& operator=(const Clock&) = default;
+};
+
+class SteadyClock final : public Clock {
+ public:
+  [[nodiscard]] TimePoint now() const override { return std::chrono::steady_clock::now(); }
+};
+
+// A moment after which a wait gives up. Every wait in this project has one.
+class Deadline {
+ public:
+  static Deadline after(Duration wait) { return Deadline(std::chrono::steady_clock::now() + wait); }
+  explicit Deadline(TimePoint at) : at_(at) {}
+
+  [[nodiscard]] TimePoint at() const { return at_; }
+  [[nodiscard]] bool has_passed() const { return std::chrono::steady_clock::now() >= at_; }
+  // For poll(2): whole milliseconds until then, rounded up so that a wait never ends early; 0 once passed.
+  [[nodiscard]] int poll_ms() const {
+    const auto left = at_ - std::chrono::steady_clock::now();
+    if (left <= Duration::zero()) {
+      return 0;
+    }
+    const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+    return ms > kMaxPollMs ? kMaxPollMs : static_cast<int>(ms);
+  }
+
+ private:
+  static constexpr int kMaxPollMs = 1'000'000'000;
+  TimePoint at_;
+};
+
+}  // namespace hvd

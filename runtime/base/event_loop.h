@@ -1,0 +1,105 @@
+// EventLoop: one thread, one epoll: descriptors, deadlines, signals, and work posted from other threads.
+//
+// Rules it keeps, each for a failure seen elsewhere:
+//  - A registration is a fresh number, never a pointer or a descriptor, so that an event of a closed descriptor cannot
+//    reach the next owner of its number; a handler removed in a batch is not called any more in that batch.
+//  - No tick: the loop sleeps until something happens or the next deadline. Idle costs nothing.
+//  - The time is read once a turn.
+// Thread: loop only, except post() and stop(), which any thread may call.
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/result.h"
+
+namespace hvd {
+
+using WatchId = std::uint64_t;
+using TimerId = std::uint64_t;
+
+class EventLoop {
+ public:
+  using WatchHandler = std::function<void(std::uint32_t epoll_events)>;
+  using Task = std::function<void()>;
+
+  static Result<std::unique_ptr<EventLoop>> create(const Clock& clock);
+  ~EventLoop();
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+
+  // Level-triggered. The loop does not own `fd`; unwatch before closing it. `events`: EPOLLIN | EPOLLOUT; EPOLLHUP and
+  // EPOLLERR are always reported. Fails for descriptors that epoll cannot watch (regular files).
+  Result<WatchId> watch(int fd, std::uint32_t events, WatchHandler handler);
+  // Changes what is waited for; 0 means only hang-up and error.
+  void rewatch(WatchId id, std::uint32_t events);
+  void unwatch(WatchId id);
+
+  TimerId after(Duration delay, Task task);
+  void cancel(TimerId id);
+
+  // Runs `task` on the loop's thread, after the current batch. Thread: any.
+  void post(Task task);
+
+  // Delivers these signals to `handler` on the loop (signalfd). Blocks them for this thread, so call before any other
+  // thread starts; children must restore the mask.
+  Result<void> watch_signals(const std::vector<int>& signals, std::function<void(int signo)> handler);
+
+  // Runs until stop(). Any error is epoll's own failure.
+  Result<void> run();
+  // One batch: waits until something happened, or until the deadline; runs what is due.
+  Result<void> turn(std::optional<Deadline> deadline = std::nullopt);
+  // Thread: any.
+  void stop();
+
+  // When this turn began.
+  [[nodiscard]] TimePoint now() const { return now_; }
+  // Returns from epoll so far: what "idle means idle" is measured by.
+  [[nodiscard]] std::uint64_t wakeups() const { return wakeups_; }
+
+ private:
+  struct Watch {
+    int fd = -1;
+    std::uint32_t events = 0;
+    std::shared_ptr<WatchHandler> handler;  // shared: a handler may remove itself while it runs
+  };
+  struct Timer {
+    TimerId id = 0;
+    Task task;
+  };
+
+  explicit EventLoop(const Clock& clock, Fd epoll_fd, Fd wake_fd);
+  void wake();
+  [[nodiscard]] int wait_ms(std::optional<Deadline> deadline) const;
+  void run_due_timers();
+  void run_posted();
+
+  // constant after construction
+  const Clock& clock_;
+  Fd epoll_fd_;
+  Fd wake_fd_;
+  // loop only
+  std::unordered_map<WatchId, Watch> watches_;
+  std::multimap<TimePoint, Timer> timers_;
+  std::unordered_map<TimerId, std::multimap<TimePoint, Timer>::iterator> timer_index_;
+  std::uint64_t next_id_ = 1;
+  Fd signal_fd_;
+  TimePoint now_;
+  std::uint64_t wakeups_ = 0;
+  // guarded by mu_
+  std::mutex mu_;
+  std::vector<Task> posted_;
+  bool stop_ = false;
+};
+
+}  // namespace hvd

@@ -1,0 +1,55 @@
+#include "runtime/base/fd.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+
+namespace hvd {
+
+void Fd::reset() {
+  if (fd_ >= 0) {
+    // Never repeated on EINTR: Linux has released the number by then, and another thread may own it already.
+    ::close(fd_);
+    fd_ = -1;
+  }
+}
+
+Result<Pipe> make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    return Error::from_errno("pipe2");
+  }
+  return Pipe{Fd(ends[0]), Fd(ends[1])};
+}
+
+Result<std::pair<Fd, Fd>> make_socket_pair() {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    return Error::from_errno("socketpair");
+  }
+  return std::pair<Fd, Fd>(Fd(ends[0]), Fd(ends[1]));
+}
+
+Result<void> set_nonblocking(int fd, bool nonblocking) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0) {
+    return Error::from_errno("fcntl(F_GETFL)");
+  }
+  const int wanted = nonblocking ? (flags | O_NONBLOCK) : (flags & ~O_NONBLOCK);
+  if (wanted != flags && ::fcntl(fd, F_SETFL, wanted) != 0) {
+    return Error::from_errno("fcntl(F_SETFL)");
+  }
+  return {};
+}
+
+Result<Fd> duplicate(int fd) {
+  const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) {
+    return Error::from_errno("fcntl(F_DUPFD_CLOEXEC)");
+  }
+  return Fd(copy);
+}
+
+}  // namespace hvd

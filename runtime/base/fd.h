@@ -1,0 +1,52 @@
+// Fd: the owner of one file descriptor. The only place where a descriptor is closed.
+//
+// Value type, move-only. Everything here that makes a descriptor makes it close-on-exec, so that none leaks into a
+// rank: a leaked pipe end keeps a reader waiting for an end of file that never comes.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "runtime/base/result.h"
+
+namespace hvd {
+
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  ~Fd() { reset(); }
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    if (this != &other) {
+      reset();
+      fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+  }
+  Fd(const Fd&) = delete;
+  Fd& operator=(const Fd&) = delete;
+
+  [[nodiscard]] int get() const { return fd_; }
+  [[nodiscard]] bool is_open() const { return fd_ >= 0; }
+  int release() { return std::exchange(fd_, -1); }
+  void reset();
+
+ private:
+  int fd_ = -1;
+};
+
+struct Pipe {
+  Fd read_end;
+  Fd write_end;
+};
+
+// A close-on-exec pipe, blocking at both ends.
+Result<Pipe> make_pipe();
+// A close-on-exec pair of connected stream sockets (AF_UNIX).
+Result<std::pair<Fd, Fd>> make_socket_pair();
+Result<void> set_nonblocking(int fd, bool nonblocking = true);
+// A second descriptor for the same open file, close-on-exec.
+Result<Fd> duplicate(int fd);
+
+}  // namespace hvd

@@ -1,0 +1,60 @@
+#include "runtime/base/frame.h"
+
+#include "runtime/base/check.h"
+
+namespace hvd {
+
+void append_frame(std::string& out, const FrameSpec& spec, std::uint16_t type, std::string_view body) {
+  HVD_CHECK(body.size() <= spec.max_length);
+  ByteWriter header;
+  header.u32(spec.magic).u16(spec.version).u16(type).u32(static_cast<std::uint32_t>(body.size()));
+  out += header.str();
+  out += body;
+}
+
+std::string make_frame(const FrameSpec& spec, std::uint16_t type, std::string_view body) {
+  std::string out;
+  out.reserve(kFrameHeaderBytes + body.size());
+  append_frame(out, spec, type, body);
+  return out;
+}
+
+void FrameDecoder::feed(Bytes bytes) {
+  // Drop what was consumed only when it is worth the move.
+  if (start_ > 0 && (start_ == buffer_.size() || start_ > (1U << 16U))) {
+    buffer_.erase(0, start_);
+    start_ = 0;
+  }
+  buffer_.append(as_text(bytes));
+}
+
+Result<std::optional<Frame>> FrameDecoder::next() {
+  ByteReader reader(std::string_view(buffer_).substr(start_));
+  if (reader.left() < kFrameHeaderBytes) {
+    return std::optional<Frame>();
+  }
+  const std::uint32_t magic = reader.u32();
+  const std::uint16_t version = reader.u16();
+  const std::uint16_t type = reader.u16();
+  const std::uint32_t length = reader.u32();
+  const std::string what(spec_.what);
+  if (magic != spec_.magic) {
+    return Error(Code::kProtocol, "not a frame of the " + what + " conversation (wrong magic)");
+  }
+  if (version != spec_.version) {
+    return Error(Code::kProtocol, what + " conversation version " + std::to_string(version) + ", expected " +
+                                      std::to_string(spec_.version) + "; both ends must be of one hvdrun");
+  }
+  if (length > spec_.max_length) {
+    return Error(Code::kProtocol, what + " frame of " + std::to_string(length) + " bytes, more than the limit of " +
+                                      std::to_string(spec_.max_length));
+  }
+  if (reader.left() < length) {
+    return std::optional<Frame>();
+  }
+  Frame frame{type, std::string(as_text(reader.take(length)))};
+  start_ += kFrameHeaderBytes + length;
+  return std::optional<Frame>(std::move(frame));
+}
+
+}  // namespace hvd

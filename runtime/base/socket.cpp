@@ -1,0 +1,312 @@
+#include "runtime/base/socket.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+
+namespace hvd {
+namespace {
+
+Result<void> wait_for(int fd, short events, Deadline deadline, const char* what) {
+  for (;;) {
+    pollfd p{fd, events, 0};
+    const int ready = ::poll(&p, 1, deadline.poll_ms());
+    if (ready > 0) {
+      return {};
+    }
+    if (ready == 0) {
+      return Error(Code::kTimeout, std::string(what) + " timed out");
+    }
+    if (errno != EINTR) {
+      return Error::from_errno("poll");
+    }
+  }
+}
+
+Result<sockaddr_un> unix_address(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    return Error(Code::kInvalid, "socket path is longer than " + std::to_string(sizeof address.sun_path - 1) +
+                                     " bytes: " + path + "; set TMPDIR to a shorter directory");
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  return address;
+}
+
+Result<Fd> connect_to(int family, const sockaddr* address, socklen_t size, const std::string& text,
+                      Deadline deadline) {
+  Fd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.is_open()) {
+    return Error::from_errno("socket");
+  }
+  const std::string what = "connect to " + text;
+  if (::connect(fd.get(), address, size) == 0) {
+    return fd;
+  }
+  if (errno != EINPROGRESS && errno != EINTR) {
+    return Error::from_errno(what);
+  }
+  HVD_TRY(wait_for(fd.get(), POLLOUT, deadline, what.c_str()));
+  int failed = 0;
+  socklen_t length = sizeof failed;
+  if (::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &failed, &length) != 0) {
+    return Error::from_errno("getsockopt(SO_ERROR)");
+  }
+  if (failed != 0) {
+    return Error::from_errno(what, failed);
+  }
+  return fd;
+}
+
+}  // namespace
+
+Result<SocketAddress> SocketAddress::make(std::string_view ip, std::uint16_t port) {
+  SocketAddress result;
+  const std::string text(ip);
+  auto* v4 = reinterpret_cast<sockaddr_in*>(&result.storage_);
+  if (::inet_pton(AF_INET, text.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+    v4->sin_port = htons(port);
+    result.size_ = sizeof(sockaddr_in);
+    return result;
+  }
+  const auto percent = text.find('%');
+  auto* v6 = reinterpret_cast<sockaddr_in6*>(&result.storage_);
+  if (::inet_pton(AF_INET6, text.substr(0, percent).c_str(), &v6->sin6_addr) == 1) {
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(port);
+    if (percent != std::string::npos) {
+      v6->sin6_scope_id = ::if_nametoindex(text.substr(percent + 1).c_str());
+    }
+    result.size_ = sizeof(sockaddr_in6);
+    return result;
+  }
+  return Error(Code::kInvalid, "not a numeric IPv4 or IPv6 address: '" + text + "'");
+}
+
+Result<SocketAddress> SocketAddress::local_of(int fd) {
+  SocketAddress result;
+  result.size_ = sizeof result.storage_;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&result.storage_), &result.size_) != 0) {
+    return Error::from_errno("getsockname");
+  }
+  return result;
+}
+
+Result<SocketAddress> SocketAddress::peer_of(int fd) {
+  SocketAddress result;
+  result.size_ = sizeof result.storage_;
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&result.storage_), &result.size_) != 0) {
+    return Error::from_errno("getpeername");
+  }
+  return result;
+}
+
+std::string SocketAddress::ip() const {
+  std::array<char, INET6_ADDRSTRLEN + IF_NAMESIZE + 1> buffer{};
+  if (family() == AF_INET) {
+    const auto* v4 = reinterpret_cast<const sockaddr_in*>(&storage_);
+    ::inet_ntop(AF_INET, &v4->sin_addr, buffer.data(), static_cast<socklen_t>(buffer.size()));
+    return buffer.data();
+  }
+  if (family() == AF_INET6) {
+    const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&storage_);
+    ::inet_ntop(AF_INET6, &v6->sin6_addr, buffer.data(), static_cast<socklen_t>(buffer.size()));
+    std::string text(buffer.data());
+    std::array<char, IF_NAMESIZE> name{};
+    if (v6->sin6_scope_id != 0 && ::if_indextoname(v6->sin6_scope_id, name.data()) != nullptr) {
+      text += '%';
+      text += name.data();
+    }
+    return text;
+  }
+  return "";
+}
+
+std::uint16_t SocketAddress::port() const {
+  if (family() == AF_INET) {
+    return ntohs(reinterpret_cast<const sockaddr_in*>(&storage_)->sin_port);
+  }
+  if (family() == AF_INET6) {
+    return ntohs(reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_port);
+  }
+  return 0;
+}
+
+std::string SocketAddress::text() const {
+  const std::string number = std::to_string(port());
+  return family() == AF_INET6 ? "[" + ip() + "]:" + number : ip() + ":" + number;
+}
+
+Result<Fd> listen_tcp(const SocketAddress& address, int backlog) {
+  Fd fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.is_open()) {
+    return Error::from_errno("socket");
+  }
+  if (::bind(fd.get(), address.raw(), address.raw_size()) != 0) {
+    return Error::from_errno("bind to " + address.text());
+  }
+  if (::listen(fd.get(), backlog) != 0) {
+    return Error::from_errno("listen at " + address.text());
+  }
+  return fd;
+}
+
+Result<Fd> connect_tcp(const SocketAddress& address, Deadline deadline) {
+  return connect_to(address.family(), address.raw(), address.raw_size(), address.text(), deadline);
+}
+
+Result<void> tune_tcp(int fd) {
+  const auto set = [fd](int level, int option, int value) {
+    return ::setsockopt(fd, level, option, &value, sizeof value) == 0;
+  };
+  // A dead host is noticed after 5 s of silence and 3 unanswered probes 3 s apart.
+  if (!set(IPPROTO_TCP, TCP_NODELAY, 1) || !set(SOL_SOCKET, SO_KEEPALIVE, 1) || !set(IPPROTO_TCP, TCP_KEEPIDLE, 5) ||
+      !set(IPPROTO_TCP, TCP_KEEPINTVL, 3) || !set(IPPROTO_TCP, TCP_KEEPCNT, 3)) {
+    return Error::from_errno("setsockopt");
+  }
+  return {};
+}
+
+Result<Fd> listen_unix(const std::string& path, int backlog) {
+  HVD_TRY_ASSIGN(const sockaddr_un address, unix_address(path));
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.is_open()) {
+    return Error::from_errno("socket");
+  }
+  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return Error::from_errno("bind to " + path);
+  }
+  if (::listen(fd.get(), backlog) != 0) {
+    return Error::from_errno("listen at " + path);
+  }
+  return fd;
+}
+
+Result<Fd> connect_unix(const std::string& path, Deadline deadline) {
+  HVD_TRY_ASSIGN(const sockaddr_un address, unix_address(path));
+  for (;;) {
+    auto fd = connect_to(AF_UNIX, reinterpret_cast<const sockaddr*>(&address), sizeof address, path, deadline);
+    // A unix socket whose backlog is full answers EAGAIN at once instead of making the caller wait.
+    if (fd.ok() || fd.error().sys_errno() != EAGAIN || deadline.has_passed()) {
+      return fd;
+    }
+    ::poll(nullptr, 0, 1);
+  }
+}
+
+Result<uid_t> peer_uid(int fd) {
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
+    return Error::from_errno("getsockopt(SO_PEERCRED)");
+  }
+  return credentials.uid;
+}
+
+Result<pid_t> peer_pid(int fd) {
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
+    return Error::from_errno("getsockopt(SO_PEERCRED)");
+  }
+  return credentials.pid;
+}
+
+Result<Fd> accept_ready(int listener) {
+  for (;;) {
+    const int fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) {
+      return Fd(fd);
+    }
+    if (errno == EAGAIN) {
+      return Fd();
+    }
+    // A connection that died while it waited is not an error of the listener (accept(2)).
+    if (errno != EINTR && errno != ECONNABORTED) {
+      return Error::from_errno("accept");
+    }
+  }
+}
+
+Result<Fd> accept_one(int listener, Deadline deadline) {
+  for (;;) {
+    HVD_TRY_ASSIGN(Fd fd, accept_ready(listener));
+    if (fd.is_open()) {
+      return fd;
+    }
+    HVD_TRY(wait_for(listener, POLLIN, deadline, "accept"));
+  }
+}
+
+Result<void> send_all(int fd, Bytes bytes, Deadline deadline) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    } else if (errno == EAGAIN) {
+      HVD_TRY(wait_for(fd, POLLOUT, deadline, "send"));
+    } else if (errno != EINTR) {
+      return Error::from_errno("send");
+    }
+  }
+  return {};
+}
+
+Result<void> recv_exact(int fd, MutableBytes bytes, Deadline deadline) {
+  while (!bytes.empty()) {
+    const ssize_t got = ::recv(fd, bytes.data(), bytes.size(), 0);
+    if (got > 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(got));
+    } else if (got == 0) {
+      return Error(Code::kLostPeer, "the peer closed the connection");
+    } else if (errno == EAGAIN) {
+      HVD_TRY(wait_for(fd, POLLIN, deadline, "receive"));
+    } else if (errno != EINTR) {
+      return Error::from_errno("recv");
+    }
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> interface_ips() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) {
+    return Error::from_errno("getifaddrs");
+  }
+  std::vector<std::string> ips;
+  for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {
+    const bool is_usable = at->ifa_addr != nullptr && (at->ifa_flags & IFF_UP) != 0 &&
+                           (at->ifa_flags & IFF_LOOPBACK) == 0;
+    if (!is_usable) {
+      continue;
+    }
+    std::array<char, INET6_ADDRSTRLEN> buffer{};
+    if (at->ifa_addr->sa_family == AF_INET) {
+      const auto* v4 = reinterpret_cast<const sockaddr_in*>(at->ifa_addr);
+      ::inet_ntop(AF_INET, &v4->sin_addr, buffer.data(), static_cast<socklen_t>(buffer.size()));
+    } else if (at->ifa_addr->sa_family == AF_INET6) {
+      const auto* v6 = reinterpret_cast<const sockaddr_in6*>(at->ifa_addr);
+      if (IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr)) {
+        continue;
+      }
+      ::inet_ntop(AF_INET6, &v6->sin6_addr, buffer.data(), static_cast<socklen_t>(buffer.size()));
+    } else {
+      continue;
+    }
+    ips.emplace_back(buffer.data());
+  }
+  ::freeifaddrs(list);
+  return ips;
+}
+
+}  // namespace hvd

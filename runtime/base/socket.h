@@ -1,0 +1,69 @@
+// Stream sockets with deadlines: numeric addresses in, Fd out. Name resolution is not done here.
+//
+// Thread: any. The blocking helpers (connect_*, send_all, recv_exact, accept_one) wait by poll(2) until their deadline
+// on a non-blocking descriptor; every Fd that this file returns is non-blocking and close-on-exec.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/result.h"
+
+namespace hvd {
+
+// An IPv4 or IPv6 address with a port. "10.0.0.1:5000" or "[fe80::1%eth0]:5000" as text.
+class SocketAddress {
+ public:
+  SocketAddress() = default;
+  // `ip` is numeric; an IPv6 scope may follow as %name.
+  static Result<SocketAddress> make(std::string_view ip, std::uint16_t port);
+  static Result<SocketAddress> local_of(int fd);
+  static Result<SocketAddress> peer_of(int fd);
+
+  [[nodiscard]] std::string ip() const;
+  [[nodiscard]] std::uint16_t port() const;
+  [[nodiscard]] std::string text() const;
+  [[nodiscard]] int family() const { return storage_.ss_family; }
+  [[nodiscard]] const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&storage_); }
+  [[nodiscard]] socklen_t raw_size() const { return size_; }
+
+ private:
+  sockaddr_storage storage_{};
+  socklen_t size_ = 0;
+};
+
+// Listens at `address` (port 0: any free one; ask SocketAddress::local_of).
+Result<Fd> listen_tcp(const SocketAddress& address, int backlog = 128);
+Result<Fd> connect_tcp(const SocketAddress& address, Deadline deadline);
+// TCP_NODELAY on, and keep-alive probes so that a peer whose host is gone is noticed in about 15 s.
+Result<void> tune_tcp(int fd);
+
+// A path longer than sun_path allows is refused by name.
+Result<Fd> listen_unix(const std::string& path, int backlog = 128);
+Result<Fd> connect_unix(const std::string& path, Deadline deadline);
+// The user id of the process at the other end of a unix socket.
+Result<uid_t> peer_uid(int fd);
+// Its process id.
+Result<pid_t> peer_pid(int fd);
+
+// The next connection, or a timeout.
+Result<Fd> accept_one(int listener, Deadline deadline);
+// The next connection if one is waiting, else an Fd that is not open. For use in a loop.
+Result<Fd> accept_ready(int listener);
+
+Result<void> send_all(int fd, Bytes bytes, Deadline deadline);
+// Fills all of `bytes`; an end of file before that is kLostPeer.
+Result<void> recv_exact(int fd, MutableBytes bytes, Deadline deadline);
+
+// Addresses of this machine's interfaces that are up, loopback left out.
+Result<std::vector<std::string>> interface_ips();
+
+}  // namespace hvd

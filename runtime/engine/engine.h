@@ -1,0 +1,66 @@
+// Engine: one rank's thread that negotiates, fuses and runs operations. It owns mesh and backend; user threads only
+// push Submissions and wait on their Completion. It sleeps until there is work or news; it has no tick.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/result.h"
+#include "runtime/core/dtype.h"
+#include "runtime/core/rank_map.h"
+#include "runtime/link/mesh.h"
+#include "runtime/rendezvous/store.h"
+
+namespace hvd {
+
+class Completion;
+
+enum class OpKind : std::uint8_t { kAllreduce = 0, kAllgather = 1, kBroadcast = 2, kBarrier = 3 };
+
+// One operation as the C interface received it; pointers stay valid until its Completion is done.
+struct Submission {
+  OpKind kind = OpKind::kBarrier;
+  std::string name;
+  Dtype dtype = Dtype::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  int root_rank = 0;
+  std::vector<std::int64_t> shape;
+  const void* input = nullptr;
+  void* output = nullptr;
+  double prescale = 1.0;
+  double postscale = 1.0;
+};
+
+struct EngineOptions {
+  MeshOptions mesh;
+  std::size_t fusion_threshold_bytes = 128U << 20U;  // 0: no fusion
+  Duration cycle_time = std::chrono::milliseconds(1);
+};
+
+class Engine {
+ public:
+  // Joins the job and starts the thread. The engine owns the store.
+  static Result<std::unique_ptr<Engine>> start(RankMap map, std::unique_ptr<Store> store, const EngineOptions& options,
+                                               std::unique_ptr<Log> log, Deadline deadline);
+  // Pending work here completes with kCancelled; other ranks get kLostPeer for what they still wait for.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Thread: any. Refuses (kInvalid) a name that is pending on this rank already, and (with the job's cause) everything
+  // once the job is over.
+  Result<std::shared_ptr<Completion>> submit(Submission submission);
+
+  [[nodiscard]] const RankMap& map() const;
+
+ private:
+  class Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hvd

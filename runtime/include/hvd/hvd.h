@@ -1,0 +1,171 @@
+/* hvd.h - the C interface of libhvd, the collectives runtime. C99, no framework type, no C++.
+ *
+ * Rules, valid for every function below:
+ *  1. A NULL context means the process's default context, the one hvd_init(NULL) makes. Explicit contexts
+ *     (hvd_create) let one process hold several ranks, which is how the tests run N ranks as threads.
+ *  2. A function returns an hvd_status (0 is success, the numbers never change) unless its comment says otherwise.
+ *     The text of this thread's last failure is hvd_last_error(); it names who, what, and what to try.
+ *  3. Structs start with their own size in bytes and a version, so that a caller compiled against an older
+ *     header keeps working. Fill them with the HVD_*_INIT macros.
+ *  4. Memory given to hvd_enqueue belongs to the caller and must stay valid and untouched until hvd_wait of that
+ *     handle has returned (or hvd_poll has said done). Memory handed out by hvd_result belongs to the runtime
+ *     until hvd_release of the handle.
+ *  5. Any thread may call any function. Nothing here aborts the process or throws.
+ *  6. Every wait ends: with the result, or with an error that names the rank or link that failed.
+ */
+#ifndef HVD_HVD_H_
+#define HVD_HVD_H_
+
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define HVD_API __attribute__((visibility("default")))
+#else
+#define HVD_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HVD_ABI_VERSION 1
+#define HVD_MAX_DIMS 16
+
+typedef struct hvd_ctx hvd_ctx;
+
+typedef int32_t hvd_status;
+#define HVD_OK 0
+#define HVD_INVALID 1     /* an argument of this call is wrong; nothing was started */
+#define HVD_NOT_FOUND 2   /* no such handle, process set, ... */
+#define HVD_UNREACHABLE 3 /* a peer's address does not answer */
+#define HVD_AUTH 4        /* a peer could not prove that it knows the job secret */
+#define HVD_TIMEOUT 5     /* a deadline passed */
+#define HVD_PROTOCOL 6    /* a peer sent what it must not */
+#define HVD_LOST_PEER 7   /* a rank, node or link of this job is gone; the text names it */
+#define HVD_CANCELLED 8   /* the context was shut down while the work was pending */
+#define HVD_RESOURCE 9    /* out of memory, descriptors, disk, ... */
+#define HVD_SYSTEM 10     /* a system call failed */
+#define HVD_INTERNAL 11   /* a defect of ours */
+#define HVD_NOT_INITIALIZED 12
+#define HVD_MISMATCH 13   /* ranks disagree on shape, dtype, op or root; raised on every rank */
+
+/* Kinds of operation. */
+#define HVD_ALLREDUCE 0
+#define HVD_ALLGATHER 1
+#define HVD_BROADCAST 2
+#define HVD_BARRIER 3
+
+/* Reduction operators (Horovod's numbers). */
+#define HVD_AVERAGE 0
+#define HVD_SUM 1
+#define HVD_MIN 3
+#define HVD_MAX 4
+#define HVD_PRODUCT 5
+
+/* Element types. */
+#define HVD_UINT8 0
+#define HVD_INT8 1
+#define HVD_UINT16 2
+#define HVD_INT16 3
+#define HVD_INT32 4
+#define HVD_INT64 5
+#define HVD_FLOAT16 6
+#define HVD_BFLOAT16 7
+#define HVD_FLOAT32 8
+#define HVD_FLOAT64 9
+#define HVD_BOOL 10
+
+#define HVD_DEVICE_CPU (-1)
+
+/* How to join a job, for hvd_create and hvd_init. With NULL (or with rank < 0) everything is taken from the rank
+ * environment that hvdrun sets (runtime/base/contract.h); a process started without it is a job of size 1. */
+typedef struct hvd_options {
+  uint32_t size;
+  uint32_t version;
+  double timeout_s;        /* limit for joining; <= 0: the environment's, or 60 */
+} hvd_options;
+#define HVD_OPTIONS_INIT {sizeof(hvd_options), 1, 0.0}
+
+/* One collective operation. Every rank of the job enqueues an operation of the same name; it starts when all have. */
+typedef struct hvd_op {
+  uint32_t size;
+  uint32_t version;
+  int32_t kind;            /* HVD_ALLREDUCE ... HVD_BARRIER */
+  int32_t dtype;           /* HVD_FLOAT32 ...; not used by a barrier */
+  int32_t reduce_op;       /* allreduce: HVD_AVERAGE, HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT */
+  int32_t root_rank;       /* broadcast */
+  int32_t process_set;     /* 0: all ranks */
+  int32_t device;          /* HVD_DEVICE_CPU */
+  int32_t ndim;            /* 0 ... HVD_MAX_DIMS; a scalar has 0 */
+  int32_t reserved;
+  const int64_t* shape;    /* ndim extents of this rank's input, each >= 0 */
+  const char* name;        /* the same on every rank; NULL: "<kind>.noname.<n>", n counting this rank's unnamed calls */
+  const void* input;       /* contiguous */
+  void* output;            /* allreduce, broadcast: as large as the input, may be the input itself.
+                              allgather: NULL, the runtime allocates, see hvd_result. */
+  double prescale;         /* allreduce: the input is multiplied by it before ... */
+  double postscale;        /* ... and the result by it after the reduction */
+  void* stream;            /* device operations; NULL for HVD_DEVICE_CPU */
+} hvd_op;
+#define HVD_OP_INIT \
+  {sizeof(hvd_op), 1, 0, HVD_FLOAT32, HVD_SUM, 0, 0, HVD_DEVICE_CPU, 0, 0, 0, 0, 0, 0, 1.0, 1.0, 0}
+
+/* What a finished operation left behind. */
+typedef struct hvd_output {
+  uint32_t size;
+  uint32_t version;
+  void* data;              /* allgather: the concatenation along dimension 0; else the op's output */
+  int64_t size_bytes;
+  int32_t ndim;
+  int32_t reserved;
+  int64_t shape[HVD_MAX_DIMS];
+} hvd_output;
+
+/* ---- the process's job ---- */
+
+/* Joins the job. Blocks until every rank has joined or the limit has passed. Idempotent for the default context. */
+HVD_API hvd_status hvd_init(const hvd_options* options);
+/* Leaves the job: pending operations here complete with HVD_CANCELLED, on other ranks with HVD_LOST_PEER.
+ * hvd_init may be called again afterwards. Not an error when not initialised. */
+HVD_API hvd_status hvd_shutdown(void);
+/* 1 or 0. */
+HVD_API int32_t hvd_is_initialized(void);
+
+/* An explicit context and its end. */
+HVD_API hvd_status hvd_create(const hvd_options* options, hvd_ctx** out);
+HVD_API void hvd_destroy(hvd_ctx* ctx);
+
+/* Each returns the number, or -1 when not initialised. */
+HVD_API int32_t hvd_rank(hvd_ctx* ctx);
+HVD_API int32_t hvd_size(hvd_ctx* ctx);
+HVD_API int32_t hvd_local_rank(hvd_ctx* ctx);
+HVD_API int32_t hvd_local_size(hvd_ctx* ctx);
+HVD_API int32_t hvd_cross_rank(hvd_ctx* ctx);
+HVD_API int32_t hvd_cross_size(hvd_ctx* ctx);
+
+/* ---- operations ---- */
+
+/* Starts one operation and returns at once; *handle names it (> 0) until hvd_release. */
+HVD_API hvd_status hvd_enqueue(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
+/* *done = 1 when hvd_wait would not block. */
+HVD_API hvd_status hvd_poll(hvd_ctx* ctx, int64_t handle, int32_t* done);
+/* Blocks until the operation has finished; its status is the operation's. May be called more than once. */
+HVD_API hvd_status hvd_wait(hvd_ctx* ctx, int64_t handle);
+/* What the finished operation left; valid until hvd_release. out->size and out->version must be set. */
+HVD_API hvd_status hvd_result(hvd_ctx* ctx, int64_t handle, hvd_output* out);
+/* Forgets a handle. One that is still pending is waited for first. */
+HVD_API hvd_status hvd_release(hvd_ctx* ctx, int64_t handle);
+
+/* ---- about ---- */
+
+/* Never NULL; valid until this thread's next failing call. */
+HVD_API const char* hvd_last_error(void);
+/* HVD_ABI_VERSION of the library that is loaded. */
+HVD_API int32_t hvd_abi_version(void);
+/* "0.1.0". Never NULL. */
+HVD_API const char* hvd_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HVD_HVD_H_ */

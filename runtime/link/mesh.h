@@ -1,0 +1,61 @@
+// Mesh: who is connected to whom, made once when the ranks join.
+//
+//  - control: a stream socket between the coordinator (rank 0) and every other rank, a unix socket within its node and
+//    TCP between nodes; the engine talks over it (engine/control_channel.h).
+//  - data between nodes: one TCP connection between the leaders of every two nodes.
+//  - data within a node: one shared memory segment of all its ranks (link/shm_segment.h), a memfd handed over by the
+//    leader, so that nothing is left in /dev/shm however the ranks die.
+// Every socket starts with the mutual proof of link/handshake.h; a stranger's connection is closed and forgotten.
+//
+// Thread: join() blocks the caller; afterwards engine only.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "runtime/base/result.h"
+#include "runtime/core/rank_map.h"
+#include "runtime/rendezvous/store.h"
+
+namespace hvd {
+
+class ShmSegment;
+
+struct MeshOptions {
+  std::string node_address;   // numeric address at which other nodes reach this one; may be empty on a single node
+  std::string scratch_dir;    // a 0700 directory for the node's unix sockets; empty: one is made and removed
+  std::size_t shm_slot_bytes = 4U << 20U;  // staging per rank in the node's segment
+};
+
+class Mesh {
+ public:
+  // Joins all ranks of `map` (its node_of_rank is filled in). Returns when all links are up, or with an error that
+  // names the rank and address which could not be reached.
+  static Result<std::unique_ptr<Mesh>> join(RankMap map, Store& store, const MeshOptions& options, Log& log,
+                                            Deadline deadline);
+  ~Mesh();
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
+
+  [[nodiscard]] const RankMap& map() const { return map_; }
+  // The coordinator asks for any other rank; every other rank asks for 0. Non-blocking.
+  [[nodiscard]] int control_fd(int rank) const { return control_[static_cast<std::size_t>(rank)].get(); }
+  // Between leaders only: the connection to the leader of another node. Non-blocking.
+  [[nodiscard]] int data_fd(int node_index) const { return data_[static_cast<std::size_t>(node_index)].get(); }
+  // Null when this node has one rank.
+  [[nodiscard]] ShmSegment* shm() const { return shm_.get(); }
+
+ private:
+  explicit Mesh(RankMap map);
+
+  RankMap map_;
+  std::vector<Fd> control_;  // [size]
+  std::vector<Fd> data_;     // [node_count]
+  std::unique_ptr<ShmSegment> shm_;
+};
+
+}  // namespace hvd

@@ -1,0 +1,29 @@
+// The conversation between a rank and its node's agent, over the unix socket of contract::kAgentSocket: frames
+// (base/frame.h) with the bodies below (base/bytes.h). Relayed by the agent to the launcher's StoreServer.
+//
+//   rank -> agent   Hello     text token, i32 rank
+//   agent -> rank   Welcome   32 bytes job secret                     (else the agent closes the connection)
+//   rank -> agent   Exchange  text key, text value
+//   agent -> rank   Exchanged text key, u32 n, n x text               (once all ranks of the job have called)
+//   agent -> rank   Notice    text cause                              (the job is over; see store.h)
+//   rank -> agent   Goodbye   (empty)                                 (this rank leaves in order)
+#pragma once
+
+#include "runtime/base/frame.h"
+
+namespace hvd::store_wire {
+
+inline constexpr FrameSpec kSpec{0x53445648U /* "HVDS" */, 1, 16U << 20U, "rank-agent"};
+
+inline constexpr std::uint16_t kHello = 1;
+inline constexpr std::uint16_t kWelcome = 2;
+inline constexpr std::uint16_t kExchange = 3;
+inline constexpr std::uint16_t kExchanged = 4;
+inline constexpr std::uint16_t kNotice = 5;
+inline constexpr std::uint16_t kGoodbye = 6;
+
+// Bounds of one exchange, so that a rank cannot make the launcher grow.
+inline constexpr std::size_t kMaxKeyBytes = 256;
+inline constexpr std::size_t kMaxValueBytes = 64U << 10U;
+
+}  // namespace hvd::store_wire
