@@ -42,28 +42,23 @@ Result<sockaddr_un> unix_address(const std::string& path) {
   return address;
 }
 
-Result<Fd> connect_to(int family, const sockaddr* address, socklen_t size, const std::string& text,
-                      Deadline deadline) {
+Result<Fd> start_connect(int family, const sockaddr* address, socklen_t size, const std::string& what) {
   Fd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.is_open()) {
     return Error::from_errno("socket");
   }
-  const std::string what = "connect to " + text;
-  if (::connect(fd.get(), address, size) == 0) {
-    return fd;
-  }
-  if (errno != EINPROGRESS && errno != EINTR) {
+  if (::connect(fd.get(), address, size) != 0 && errno != EINPROGRESS && errno != EINTR) {
     return Error::from_errno(what);
   }
+  return fd;
+}
+
+Result<Fd> connect_to(int family, const sockaddr* address, socklen_t size, const std::string& text,
+                      Deadline deadline) {
+  const std::string what = "connect to " + text;
+  HVD_TRY_ASSIGN(Fd fd, start_connect(family, address, size, what));
   HVD_TRY(wait_for(fd.get(), POLLOUT, deadline, what.c_str()));
-  int failed = 0;
-  socklen_t length = sizeof failed;
-  if (::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &failed, &length) != 0) {
-    return Error::from_errno("getsockopt(SO_ERROR)");
-  }
-  if (failed != 0) {
-    return Error::from_errno(what, failed);
-  }
+  HVD_TRY(finish_connect(fd.get(), what));
   return fd;
 }
 
@@ -163,6 +158,22 @@ Result<Fd> listen_tcp(const SocketAddress& address, int backlog) {
 
 Result<Fd> connect_tcp(const SocketAddress& address, Deadline deadline) {
   return connect_to(address.family(), address.raw(), address.raw_size(), address.text(), deadline);
+}
+
+Result<Fd> start_connect_tcp(const SocketAddress& address) {
+  return start_connect(address.family(), address.raw(), address.raw_size(), "connect to " + address.text());
+}
+
+Result<void> finish_connect(int fd, const std::string& what) {
+  int failed = 0;
+  socklen_t length = sizeof failed;
+  if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &length) != 0) {
+    return Error::from_errno("getsockopt(SO_ERROR)");
+  }
+  if (failed != 0) {
+    return Error::from_errno(what, failed);
+  }
+  return {};
 }
 
 Result<void> tune_tcp(int fd) {

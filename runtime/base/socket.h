@@ -43,6 +43,10 @@ class SocketAddress {
 // Listens at `address` (port 0: any free one; ask SocketAddress::local_of).
 Result<Fd> listen_tcp(const SocketAddress& address, int backlog = 128);
 Result<Fd> connect_tcp(const SocketAddress& address, Deadline deadline);
+// Its two halves, for many connections at once: the socket becomes writable when the attempt has ended, and
+// finish_connect tells how.
+Result<Fd> start_connect_tcp(const SocketAddress& address);
+Result<void> finish_connect(int fd, const std::string& what);
 // TCP_NODELAY on, and keep-alive probes so that a peer whose host is gone is noticed in about 15 s.
 Result<void> tune_tcp(int fd);
 

@@ -1,0 +1,56 @@
+#include <signal.h>
+
+#include <memory>
+
+#include "cli/commands.h"
+#include "launcher/logs/spdlog_log.h"
+#include "launcher/placement/placement.h"
+#include "launcher/report/summary.h"
+#include "launcher/run/job_runner.h"
+#include "launcher/transport/local.h"
+#include "launcher/transport/ssh.h"
+#include "runtime/base/event_loop.h"
+
+namespace hvd::cli {
+namespace {
+
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
+
+SshOptions ssh_options_of(const JobSpec& job) {
+  SshOptions ssh;
+  ssh.port = job.ssh_port;
+  ssh.identity_file = job.ssh_identity_file;
+  ssh.config_file = job.ssh_config_file;
+  ssh.agent_path = job.agent_path;
+  return ssh;
+}
+
+}  // namespace
+
+Result<int> run_job(const CliOptions& options) {
+  const JobSpec& job = options.job;
+  HVD_TRY_ASSIGN(const Placement placement, place(job.hosts, job.size));
+  ::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of write(2), and the job is stopped for it
+  const SteadyClock clock;
+  HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
+  JobRunner* runner = nullptr;
+  // First of all: signals are blocked here, before any thread exists that could take them.
+  HVD_TRY(loop->watch_signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}, [&runner](int signo) {
+    if (runner != nullptr) {
+      runner->on_signal(signo);
+    }
+  }));
+  const std::unique_ptr<Log> log = make_spdlog_log(job.verbose ? LogLevel::kDebug : LogLevel::kWarning);
+  const auto local = make_local_transport(*loop, LocalOptions{job.agent_path, job.environment});
+  const auto ssh = make_ssh_transport(*loop, ssh_options_of(job), *log);
+  JobWords words;
+  words.cause = [&placement](const Cause& cause, const std::vector<std::string>& last_errors) {
+    return describe_cause(cause, last_errors, placement.size);
+  };
+  words.end = [&placement](const JobState& state, Duration took) { return describe_end(state, placement, took); };
+  JobRunner owner(*loop, job, placement, Transports{local.get(), ssh.get()}, std::move(words), *log);
+  runner = &owner;
+  return owner.run();
+}
+
+}  // namespace hvd::cli

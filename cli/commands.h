@@ -1,0 +1,16 @@
+// The commands: each takes what the command line said and returns hvdrun's exit code.
+#pragma once
+
+#include "cli/options.h"
+#include "runtime/base/result.h"
+
+namespace hvd::cli {
+
+// Runs the job.
+Result<int> run_job(const CliOptions& options);
+// Prints the placement and each rank's environment, as a table or JSON; starts nothing, touches no network.
+Result<int> print_plan(const CliOptions& options);
+// Prints what this build can do, what is missing, and what would bring it.
+int print_build();
+
+}  // namespace hvd::cli

@@ -1,0 +1,50 @@
+// hvdrun: dispatch, and the only place where an error becomes a message and an exit code.
+#include <exception>
+#include <iostream>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "launcher/run/exit_codes.h"
+
+namespace {
+
+int report(const hvd::Error& error) {
+  std::cerr << "hvdrun: " << error.message() << "\n";
+  const bool is_users = error.code() == hvd::Code::kInvalid || error.code() == hvd::Code::kNotFound;
+  return is_users ? hvd::launch::exit_code::kUsage : hvd::launch::exit_code::kDefect;
+}
+
+int dispatch(int argc, char** argv) {
+  const auto parsed = hvd::cli::parse_command_line(argc, argv);
+  if (!parsed.ok()) {
+    return report(parsed.error());
+  }
+  const hvd::cli::CliOptions& options = parsed.value();
+  switch (options.command) {
+    case hvd::cli::Command::kHelp:
+      std::cout << options.help_text;
+      return 0;
+    case hvd::cli::Command::kVersion:
+      std::cout << "hvdrun " << HVD_VERSION << "\n";
+      return 0;
+    case hvd::cli::Command::kCheckBuild:
+      return hvd::cli::print_build();
+    case hvd::cli::Command::kPlan:
+    case hvd::cli::Command::kRun:
+      break;
+  }
+  const auto code = options.command == hvd::cli::Command::kPlan ? hvd::cli::print_plan(options) : hvd::cli::run_job(options);
+  return code.ok() ? code.value() : report(code.error());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return dispatch(argc, argv);
+  } catch (const std::exception& error) {
+    // Out of memory, or a library's surprise: still a message and a code, and the agents see the session end.
+    std::cerr << "hvdrun: " << error.what() << "\n";
+    return hvd::launch::exit_code::kDefect;
+  }
+}

@@ -1,0 +1,26 @@
+// The command line, made into values. The only file that knows CLI11 is options.cpp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launcher/job/job_spec.h"
+#include "runtime/base/result.h"
+
+namespace hvd::cli {
+
+enum class Command : std::uint8_t { kRun, kPlan, kCheckBuild, kVersion, kHelp };
+
+struct CliOptions {
+  Command command = Command::kRun;
+  launch::JobSpec job;
+  bool json = false;      // plan: as JSON
+  std::string help_text;  // kHelp
+};
+
+// Reads argv, the environment and the working directory; nothing else in the program does. An error is the user's, with
+// what was expected.
+Result<CliOptions> parse_command_line(int argc, char** argv);
+
+}  // namespace hvd::cli

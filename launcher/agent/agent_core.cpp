@@ -1,0 +1,344 @@
+#include "launcher/agent/agent_core.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "launcher/agent/script_check.h"
+#include "launcher/process/descendants.h"
+#include "launcher/process/spawn.h"
+#include "runtime/base/socket.h"
+
+namespace hvd::launch {
+namespace {
+
+// Between TERM and KILL for what the ranks left behind (resource trackers end by themselves in milliseconds).
+constexpr auto kSweepGrace = std::chrono::seconds(1);
+constexpr auto kSweepRetry = std::chrono::milliseconds(50);
+// A process in an uninterruptible call cannot be killed; after this it is named and left.
+constexpr auto kSweepLimit = std::chrono::seconds(10);
+// The launcher is lost after this many silent heartbeat intervals.
+constexpr int kMissedHeartbeats = 6;
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+std::string own_host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
+}
+
+// Bound, not listening: nobody else gets the port, and it is free the moment this is closed.
+Result<Fd> reserve_port() {
+  HVD_TRY_ASSIGN(const SocketAddress any, SocketAddress::make("0.0.0.0", 0));
+  Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd.is_open() || ::bind(fd.get(), any.raw(), any.raw_size()) != 0) {
+    return Error::from_errno("cannot reserve a TCP port");
+  }
+  return fd;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<AgentCore>> AgentCore::create(EventLoop& loop, AgentOptions options, Fd in, Fd out, Log& log) {
+  std::unique_ptr<AgentCore> core(new AgentCore(loop, std::move(options), log));
+  HVD_TRY(core->open_session(std::move(in), std::move(out)));
+  return core;
+}
+
+AgentCore::AgentCore(EventLoop& loop, AgentOptions options, Log& log)
+    : loop_(loop), options_(std::move(options)), log_(log), last_heard_(loop.now()) {}
+
+AgentCore::~AgentCore() = default;
+
+Result<void> AgentCore::open_session(Fd in, Fd out) {
+  RankHub::Sink sink;
+  sink.on_joined = [this](int rank) { send(AgentMessage::kJoined, number_body(rank)); };
+  sink.on_exchange = [this](int rank, const std::string& key, const std::string& value) {
+    send(AgentMessage::kExchange, ExchangeMessage{rank, key, value}.encode());
+  };
+  const std::string socket_path = options_.scratch_dir + "/agent";
+  HVD_TRY_ASSIGN(hub_, RankHub::listen(loop_, socket_path, std::move(sink), log_));
+  HVD_TRY_ASSIGN(reserved_port_, reserve_port());
+  HVD_TRY_ASSIGN(const SocketAddress reserved, SocketAddress::local_of(reserved_port_.get()));
+
+  ByteChannel::Handlers handlers;
+  handlers.on_bytes = [this](Bytes bytes) { on_launcher_bytes(bytes); };
+  handlers.on_closed = [this](const Error&) { abandon("the launcher is gone"); };
+  HVD_TRY_ASSIGN(launcher_, ByteChannel::create(loop_, std::move(in), std::move(out), std::move(handlers)));
+  ReadyMessage ready;
+  ready.version = HVD_VERSION;
+  ready.host_name = own_host_name();
+  ready.pid = ::getpid();
+  ready.cores = usable_cores();
+  ready.reserved_port = reserved.port();
+  ready.socket_path = socket_path;
+  send(AgentMessage::kReady, ready.encode());
+  return {};
+}
+
+void AgentCore::on_launcher_bytes(Bytes bytes) {
+  last_heard_ = loop_.now();
+  decoder_.feed(bytes);
+  for (;;) {
+    auto next = decoder_.next();
+    if (next.ok() && !next.value()) {
+      return;
+    }
+    const Result<void> handled = next.ok() ? on_frame(*next.value()) : Result<void>(next.error());
+    if (!handled.ok()) {
+      send(AgentMessage::kProblem, handled.error().message());
+      abandon(handled.error().message());
+      return;
+    }
+  }
+}
+
+Result<void> AgentCore::on_frame(const Frame& frame) {
+  switch (static_cast<AgentMessage>(frame.type)) {
+    case AgentMessage::kWelcome:
+      return on_welcome(frame);
+    case AgentMessage::kStart:
+      return on_start(frame);
+    case AgentMessage::kStop: {
+      HVD_TRY_ASSIGN(const StopMessage stop, StopMessage::decode(frame.body));
+      climb(stop.signal, std::chrono::milliseconds(stop.grace_ms));
+      return {};
+    }
+    case AgentMessage::kForward: {
+      HVD_TRY_ASSIGN(const int signo, decode_number(frame.body));
+      for (const auto& rank : ranks_) {
+        rank->signal_group(signo);
+      }
+      return {};
+    }
+    case AgentMessage::kCredit: {
+      ByteReader in(frame.body);
+      on_credit(in.u64());
+      return {};
+    }
+    case AgentMessage::kExchanged: {
+      HVD_TRY_ASSIGN(const ExchangedMessage done, ExchangedMessage::decode(frame.body));
+      hub_->send_exchanged(done.key, done.values);
+      return {};
+    }
+    case AgentMessage::kNotice:
+      hub_->send_notice(frame.body);
+      return {};
+    case AgentMessage::kHeartbeat:
+      send(AgentMessage::kHeartbeat);
+      return {};
+    default:
+      return Error(Code::kProtocol, "the launcher sent a message of type " + std::to_string(frame.type) +
+                                        ", which is not for an agent");
+  }
+}
+
+Result<void> AgentCore::on_welcome(const Frame& frame) {
+  HVD_TRY_ASSIGN(const WelcomeMessage welcome, WelcomeMessage::decode(frame.body));
+  hub_->admit(RankHub::Admission{welcome.token, welcome.secret, welcome.size});
+  credit_ = welcome.output_credit;
+  heartbeat_ms_ = welcome.heartbeat_ms;
+  if (heartbeat_ms_ > 0) {
+    check_heartbeat();
+  }
+  return {};
+}
+
+// Wakes once per limit, not per heartbeat: what counts is when the launcher was heard last.
+void AgentCore::check_heartbeat() {
+  const Duration limit = std::chrono::milliseconds(std::int64_t{heartbeat_ms_} * kMissedHeartbeats);
+  const Duration silent = loop_.now() - last_heard_;
+  if (silent >= limit) {
+    abandon("the launcher was silent for " +
+            std::to_string(std::chrono::duration_cast<std::chrono::seconds>(silent).count()) + " s");
+    return;
+  }
+  loop_.after(limit - silent, [this] { check_heartbeat(); });
+}
+
+Result<void> AgentCore::on_start(const Frame& frame) {
+  HVD_TRY_ASSIGN(const StartMessage start, StartMessage::decode(frame.body));
+  if (has_started_ || is_stopping_) {
+    return {};  // a stop may overtake the decision to start
+  }
+  has_started_ = true;
+  const std::string script = python_script_of(start.argv);
+  struct stat info {};
+  const std::string path = script.empty() || script.front() == '/' ? script : start.cwd + "/" + script;
+  if (!script.empty() && ::stat(path.c_str(), &info) != 0) {
+    const Error why = Error::from_errno("no such script: '" + path + "'");
+    send(AgentMessage::kStartFailed, StartFailedMessage{start.ranks.front().rank, why}.encode());
+    return {};
+  }
+  reserved_port_.reset();
+  for (const StartMessage::Rank& rank : start.ranks) {
+    if (auto started = start_rank(start, rank); !started.ok()) {
+      send(AgentMessage::kStartFailed, StartFailedMessage{rank.rank, started.error()}.encode());
+      return {};  // the launcher stops what runs already; one report per cause, not one per rank
+    }
+  }
+  return {};
+}
+
+Result<void> AgentCore::start_rank(const StartMessage& start, const StartMessage::Rank& rank) {
+  RankProcess::Sink sink;
+  sink.allowance = [this] { return static_cast<std::size_t>(credit_); };
+  sink.on_output = [this](int r, StreamId stream, std::string_view bytes) { take_output(r, stream, bytes); };
+  sink.on_output_end = [this](int r, StreamId stream) {
+    launcher_->write(output_end_frame(r, stream));
+    // Later, since RankProcess is in the middle of its own work.
+    loop_.post([this] { begin_sweep_if_finished(); });
+  };
+  HVD_TRY_ASSIGN(auto process, RankProcess::start(loop_, rank.rank, start.argv, environment_of(start, rank), start.cwd,
+                                                  std::move(sink)));
+  send(AgentMessage::kStarted, number_body(rank.rank, process->pid()));
+  ranks_.push_back(std::move(process));
+  return {};
+}
+
+std::vector<std::string> AgentCore::environment_of(const StartMessage& start, const StartMessage::Rank& rank) const {
+  std::map<std::string, std::string> merged;
+  for (const std::string& entry : options_.environment) {
+    const auto equals = entry.find('=');
+    if (equals != std::string::npos) {
+      merged[entry.substr(0, equals)] = entry.substr(equals + 1);
+    }
+  }
+  for (const std::string& name : start.unset) {
+    merged.erase(name);
+  }
+  for (const auto* list : {&start.env, &rank.env, &start.last}) {
+    for (const auto& [name, value] : *list) {
+      merged[name] = value;
+    }
+  }
+  std::vector<std::string> environment;
+  environment.reserve(merged.size());
+  for (const auto& [name, value] : merged) {
+    environment.push_back(name + "=" + value);
+  }
+  return environment;
+}
+
+void AgentCore::take_output(int rank, StreamId stream, std::string_view bytes) {
+  if (is_abandoned_) {
+    return;  // read and dropped: nobody is left to show it to, and a full pipe would keep the rank from ending
+  }
+  credit_ -= bytes.size();
+  launcher_->write(output_frame(rank, stream, bytes));
+}
+
+void AgentCore::on_credit(std::uint64_t bytes) {
+  credit_ += bytes;
+  for (const auto& rank : ranks_) {
+    rank->resume();
+  }
+}
+
+void AgentCore::on_child_signal() {
+  int status = 0;
+  pid_t pid = 0;
+  while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) {
+    const auto found = std::find_if(ranks_.begin(), ranks_.end(), [pid](const auto& rank) { return rank->pid() == pid; });
+    if (found == ranks_.end()) {
+      continue;  // a process that a rank had left behind
+    }
+    const ExitStatus exit_status = ExitStatus::from_wait(status);
+    (*found)->mark_exited(exit_status);
+    send(AgentMessage::kExited, ExitedMessage{(*found)->rank(), exit_status}.encode());
+  }
+  begin_sweep_if_finished();
+  if (is_sweeping_ && pid < 0 && errno == ECHILD) {
+    finish();
+  }
+}
+
+void AgentCore::climb(int signo, Duration grace) {
+  is_stopping_ = true;
+  for (const auto& rank : ranks_) {
+    rank->signal_group(signo);
+  }
+  loop_.cancel(ladder_timer_);
+  ladder_timer_ = 0;
+  if (signo != SIGKILL) {
+    ladder_timer_ = loop_.after(grace, [this] { climb(SIGKILL, Duration::zero()); });
+  }
+  begin_sweep_if_finished();
+}
+
+bool AgentCore::all_finished() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank->is_finished(); });
+}
+
+void AgentCore::begin_sweep_if_finished() {
+  if (is_sweeping_ || is_done_ || !(has_started_ || is_stopping_) || !all_finished()) {
+    return;
+  }
+  is_sweeping_ = true;
+  loop_.cancel(ladder_timer_);
+  sweep_began_ = loop_.now();
+  sweep(SIGTERM);
+}
+
+// Ends whatever the ranks left: daemons, data loaders, children that made their own session.
+void AgentCore::sweep(int signo) {
+  sweep_timer_ = 0;
+  siginfo_t none{};
+  if (::waitid(P_ALL, 0, &none, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) {
+    finish();
+    return;
+  }
+  const std::vector<pid_t> left = children_of_self();
+  if (loop_.now() - sweep_began_ > kSweepLimit) {
+    for (const pid_t pid : left) {
+      send(AgentMessage::kProblem, "process " + std::to_string(pid) + " cannot be killed (is it in a hung system call?)");
+    }
+    finish();
+    return;
+  }
+  signal_children(left, signo);
+  sweep_timer_ = loop_.after(signo == SIGKILL ? Duration(kSweepRetry) : Duration(kSweepGrace), [this] { sweep(SIGKILL); });
+}
+
+void AgentCore::finish() {
+  if (is_done_) {
+    return;
+  }
+  is_done_ = true;
+  loop_.cancel(sweep_timer_);
+  send(AgentMessage::kDone);
+  if (is_abandoned_) {
+    loop_.stop();
+  }
+}
+
+void AgentCore::abandon(const std::string& why) {
+  if (is_abandoned_) {
+    return;
+  }
+  is_abandoned_ = true;
+  credit_ = UINT64_MAX / 2;  // drain the pipes, so that ranks can end
+  for (const auto& rank : ranks_) {
+    rank->resume();
+  }
+  if (is_done_) {
+    loop_.stop();
+    return;
+  }
+  log_.write(LogLevel::kDebug, why + "; stopping this node's ranks");
+  hub_->send_notice(why);
+  climb(SIGTERM, options_.lost_grace);
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,82 @@
+// AgentCore: the node's side of a session. It starts, supervises and reaps this node's ranks, relays their output, exits
+// and rendezvous, and when the job is over, or the launcher is gone, leaves nothing running.
+//
+// Thread: loop only; the agent has no other thread, so a rank that dies with its parent thread dies with the agent.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/agent/messages.h"
+#include "launcher/agent/rank_hub.h"
+#include "launcher/agent/rank_process.h"
+#include "runtime/base/byte_channel.h"
+#include "runtime/base/event_loop.h"
+#include "runtime/base/log.h"
+
+namespace hvd::launch {
+
+struct AgentOptions {
+  std::string scratch_dir;               // 0700, made and removed by the guardian
+  std::vector<std::string> environment;  // the agent's own, "NAME=value"
+  Duration lost_grace = std::chrono::seconds(5);  // TERM to KILL, when there is no launcher to ask
+};
+
+class AgentCore {
+ public:
+  // Speaks with the launcher over `in` and `out`.
+  static Result<std::unique_ptr<AgentCore>> create(EventLoop& loop, AgentOptions options, Fd in, Fd out, Log& log);
+  ~AgentCore();
+  AgentCore(const AgentCore&) = delete;
+  AgentCore& operator=(const AgentCore&) = delete;
+
+  // SIGCHLD: reaps whatever has ended.
+  void on_child_signal();
+  // The launcher or the guardian is gone: stop everything, then end. `why` is for the log.
+  void abandon(const std::string& why);
+
+ private:
+  AgentCore(EventLoop& loop, AgentOptions options, Log& log);
+  Result<void> open_session(Fd in, Fd out);
+  void send(AgentMessage type, std::string_view body = {}) { launcher_->write(agent_frame(type, body)); }
+  void on_launcher_bytes(Bytes bytes);
+  Result<void> on_frame(const Frame& frame);
+  Result<void> on_welcome(const Frame& frame);
+  Result<void> on_start(const Frame& frame);
+  Result<void> start_rank(const StartMessage& start, const StartMessage::Rank& rank);
+  [[nodiscard]] std::vector<std::string> environment_of(const StartMessage& start, const StartMessage::Rank& rank) const;
+  void take_output(int rank, StreamId stream, std::string_view bytes);
+  void on_credit(std::uint64_t bytes);
+  void climb(int signo, Duration grace);  // the stop ladder
+  [[nodiscard]] bool all_finished() const;
+  void begin_sweep_if_finished();
+  void sweep(int signo);
+  void finish();
+  void check_heartbeat();
+
+  EventLoop& loop_;
+  const AgentOptions options_;
+  Log& log_;
+  std::unique_ptr<ByteChannel> launcher_;
+  FrameDecoder decoder_{kAgentFrames};
+  std::unique_ptr<RankHub> hub_;
+  Fd reserved_port_;
+  std::vector<std::unique_ptr<RankProcess>> ranks_;
+  std::uint64_t credit_ = 0;
+  bool has_started_ = false;
+  bool is_stopping_ = false;
+  bool is_sweeping_ = false;
+  bool is_done_ = false;
+  bool is_abandoned_ = false;
+  std::uint32_t heartbeat_ms_ = 0;
+  TimePoint last_heard_;
+  TimerId ladder_timer_ = 0;
+  TimerId sweep_timer_ = 0;
+  TimePoint sweep_began_;
+};
+
+}  // namespace hvd::launch

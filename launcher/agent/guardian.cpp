@@ -1,0 +1,113 @@
+#include "launcher/agent/guardian.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "launcher/process/descendants.h"
+#include "launcher/process/exit_status.h"
+#include "runtime/base/clock.h"
+
+namespace hvd::launch {
+namespace {
+
+constexpr auto kKillLimit = std::chrono::seconds(10);
+
+// Sockets only: nothing else is ever made there.
+void remove_scratch(const std::string& directory) {
+  if (const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(directory.c_str()), ::closedir); dir != nullptr) {
+    while (const dirent* entry = ::readdir(dir.get())) {
+      ::unlink((directory + "/" + entry->d_name).c_str());  // fails for "." and "..", as it should
+    }
+  }
+  ::rmdir(directory.c_str());
+}
+
+// Sleeps until a child changes, at most `ms`.
+void await_child(int ms) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGCHLD);
+  const timespec limit{ms / 1000, (ms % 1000) * 1'000'000L};
+  ::sigtimedwait(&set, nullptr, &limit);
+}
+
+// Everything that still is, is killed: the agent is gone and cannot give it grace.
+void kill_what_is_left() {
+  const Deadline deadline = Deadline::after(kKillLimit);
+  for (;;) {
+    pid_t pid = 0;
+    while ((pid = ::waitpid(-1, nullptr, WNOHANG)) > 0) {
+    }
+    if ((pid < 0 && errno == ECHILD) || deadline.has_passed()) {
+      return;
+    }
+    signal_children(children_of_self(), SIGKILL);
+    await_child(50);
+  }
+}
+
+// Waits for the agent; a polite request to end is passed on to it.
+int await_agent(pid_t agent, const sigset_t& signals) {
+  for (;;) {
+    const int signo = ::sigwaitinfo(&signals, nullptr);
+    if (signo == SIGTERM || signo == SIGINT || signo == SIGHUP) {
+      ::kill(agent, SIGTERM);
+    }
+    int status = 0;
+    pid_t pid = 0;
+    while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) {
+      if (pid == agent) {
+        return ExitStatus::from_wait(status).shell_code();
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Result<int> run_guarded(const std::string& base, const std::function<int(const std::string&)>& agent) {
+  HVD_TRY(become_subreaper());
+  std::string scratch = base + "/hvdrun-XXXXXX";
+  if (::mkdtemp(scratch.data()) == nullptr) {
+    return Error::from_errno("cannot make a directory in " + base + "; set TMPDIR to one that is writable");
+  }
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signo : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) {
+    sigaddset(&signals, signo);
+  }
+  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
+  const pid_t guardian = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) {
+    const Error why = Error::from_errno("cannot start the agent (fork)");
+    remove_scratch(scratch);
+    return why;
+  }
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (::getppid() != guardian || !become_subreaper().ok()) {
+      ::_exit(1);
+    }
+    ::_exit(agent(scratch));
+  }
+  // The session is the agent's: as long as we held its ends, their closing would not be seen.
+  const int null_fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  ::dup2(null_fd, STDIN_FILENO);
+  ::dup2(null_fd, STDOUT_FILENO);
+  ::prctl(PR_SET_NAME, "hvdrun-guardian");
+  const int code = await_agent(pid, signals);
+  kill_what_is_left();
+  remove_scratch(scratch);
+  return code;
+}
+
+}  // namespace hvd::launch

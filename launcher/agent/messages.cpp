@@ -1,0 +1,275 @@
+#include "launcher/agent/messages.h"
+
+#include <cstring>
+
+#include "runtime/base/bytes.h"
+
+namespace hvd::launch {
+namespace {
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+void put_pairs(ByteWriter& out, const Pairs& pairs) {
+  out.u32(static_cast<std::uint32_t>(pairs.size()));
+  for (const auto& [name, value] : pairs) {
+    out.text(name).text(value);
+  }
+}
+
+Pairs take_pairs(ByteReader& in) {
+  Pairs pairs(in.count(8));
+  for (auto& [name, value] : pairs) {
+    name = in.text();
+    value = in.text();
+  }
+  return pairs;
+}
+
+void put_texts(ByteWriter& out, const std::vector<std::string>& texts) {
+  out.u32(static_cast<std::uint32_t>(texts.size()));
+  for (const std::string& text : texts) {
+    out.text(text);
+  }
+}
+
+std::vector<std::string> take_texts(ByteReader& in) {
+  std::vector<std::string> texts(in.count(4));
+  for (std::string& text : texts) {
+    text = in.text();
+  }
+  return texts;
+}
+
+Error malformed(const char* what) {
+  return Error(Code::kProtocol, std::string("malformed ") + what + " message in the launcher-agent conversation");
+}
+
+// Enumerators come from outside as numbers; one out of range must not become an enum.
+bool is_stream(std::uint8_t stream) { return stream == 1 || stream == 2; }
+
+}  // namespace
+
+std::string WelcomeMessage::encode() const {
+  ByteWriter out;
+  out.text(job_id).i32(size).raw(secret.data(), secret.size()).text(token).u32(heartbeat_ms).u64(output_credit);
+  return std::move(out).str();
+}
+
+Result<WelcomeMessage> WelcomeMessage::decode(std::string_view body) {
+  ByteReader in(body);
+  WelcomeMessage m;
+  m.job_id = in.text();
+  m.size = in.i32();
+  const Bytes secret = in.take(kSecretBytes);
+  if (secret.size() == kSecretBytes) {
+    std::memcpy(m.secret.data(), secret.data(), kSecretBytes);
+  }
+  m.token = in.text();
+  m.heartbeat_ms = in.u32();
+  m.output_credit = in.u64();
+  if (!in.finished() || m.size < 1) {
+    return malformed("Welcome");
+  }
+  return m;
+}
+
+std::string ReadyMessage::encode() const {
+  ByteWriter out;
+  out.text(version).text(host_name).i32(pid).i32(cores).i32(reserved_port).text(socket_path);
+  return std::move(out).str();
+}
+
+Result<ReadyMessage> ReadyMessage::decode(std::string_view body) {
+  ByteReader in(body);
+  ReadyMessage m;
+  m.version = in.text();
+  m.host_name = in.text();
+  m.pid = in.i32();
+  m.cores = in.i32();
+  m.reserved_port = in.i32();
+  m.socket_path = in.text();
+  if (!in.finished()) {
+    return malformed("Ready");
+  }
+  return m;
+}
+
+std::string StartMessage::encode() const {
+  ByteWriter out;
+  out.text(cwd);
+  put_texts(out, argv);
+  put_texts(out, unset);
+  put_pairs(out, env);
+  put_pairs(out, last);
+  out.u32(static_cast<std::uint32_t>(ranks.size()));
+  for (const Rank& rank : ranks) {
+    out.i32(rank.rank);
+    put_pairs(out, rank.env);
+  }
+  return std::move(out).str();
+}
+
+Result<StartMessage> StartMessage::decode(std::string_view body) {
+  ByteReader in(body);
+  StartMessage m;
+  m.cwd = in.text();
+  m.argv = take_texts(in);
+  m.unset = take_texts(in);
+  m.env = take_pairs(in);
+  m.last = take_pairs(in);
+  m.ranks.resize(in.count(8));
+  for (Rank& rank : m.ranks) {
+    rank.rank = in.i32();
+    rank.env = take_pairs(in);
+  }
+  if (!in.finished() || m.argv.empty() || m.ranks.empty()) {
+    return malformed("Start");
+  }
+  return m;
+}
+
+std::string StopMessage::encode() const {
+  ByteWriter out;
+  out.i32(signal).u32(grace_ms);
+  return std::move(out).str();
+}
+
+Result<StopMessage> StopMessage::decode(std::string_view body) {
+  ByteReader in(body);
+  StopMessage m;
+  m.signal = in.i32();
+  m.grace_ms = in.u32();
+  if (!in.finished()) {
+    return malformed("Stop");
+  }
+  return m;
+}
+
+std::string StartFailedMessage::encode() const {
+  ByteWriter out;
+  out.i32(rank).i32(static_cast<std::int32_t>(why.code())).text(why.message());
+  return std::move(out).str();
+}
+
+Result<StartFailedMessage> StartFailedMessage::decode(std::string_view body) {
+  ByteReader in(body);
+  StartFailedMessage m;
+  m.rank = in.i32();
+  const std::int32_t code = in.i32();
+  m.why = Error(static_cast<Code>(code), in.text());
+  if (!in.finished() || code < 1 || code > static_cast<std::int32_t>(Code::kMismatch)) {
+    return malformed("StartFailed");
+  }
+  return m;
+}
+
+Result<OutputMessage> OutputMessage::decode(std::string_view body) {
+  ByteReader in(body);
+  OutputMessage m;
+  m.rank = in.i32();
+  const std::uint8_t stream = in.u8();
+  if (!in.ok() || !is_stream(stream)) {
+    return malformed("Output");
+  }
+  m.stream = static_cast<StreamId>(stream);
+  m.bytes = as_text(in.take(in.left()));
+  return m;
+}
+
+std::string ExitedMessage::encode() const {
+  ByteWriter out;
+  out.i32(rank).u8(static_cast<std::uint8_t>(status.kind)).i32(status.value);
+  return std::move(out).str();
+}
+
+Result<ExitedMessage> ExitedMessage::decode(std::string_view body) {
+  ByteReader in(body);
+  ExitedMessage m;
+  m.rank = in.i32();
+  const std::uint8_t kind = in.u8();
+  m.status.value = in.i32();
+  if (!in.finished() || kind > 1) {
+    return malformed("Exited");
+  }
+  m.status.kind = static_cast<ExitStatus::Kind>(kind);
+  return m;
+}
+
+std::string ExchangeMessage::encode() const {
+  ByteWriter out;
+  out.i32(rank).text(key).text(value);
+  return std::move(out).str();
+}
+
+Result<ExchangeMessage> ExchangeMessage::decode(std::string_view body) {
+  ByteReader in(body);
+  ExchangeMessage m;
+  m.rank = in.i32();
+  m.key = in.text();
+  m.value = in.text();
+  if (!in.finished()) {
+    return malformed("Exchange");
+  }
+  return m;
+}
+
+std::string ExchangedMessage::encode() const {
+  ByteWriter out;
+  out.text(key);
+  put_texts(out, values);
+  return std::move(out).str();
+}
+
+Result<ExchangedMessage> ExchangedMessage::decode(std::string_view body) {
+  ByteReader in(body);
+  ExchangedMessage m;
+  m.key = in.text();
+  m.values = take_texts(in);
+  if (!in.finished()) {
+    return malformed("Exchanged");
+  }
+  return m;
+}
+
+std::string agent_frame(AgentMessage type, std::string_view body) {
+  return make_frame(kAgentFrames, static_cast<std::uint16_t>(type), body);
+}
+
+std::string output_frame(std::int32_t rank, StreamId stream, std::string_view bytes) {
+  std::string body;
+  body.reserve(sizeof rank + 1 + bytes.size());
+  ByteWriter head;
+  head.i32(rank).u8(static_cast<std::uint8_t>(stream));
+  body += head.str();
+  body += bytes;
+  return agent_frame(AgentMessage::kOutput, body);
+}
+
+std::string output_end_frame(std::int32_t rank, StreamId stream) {
+  ByteWriter body;
+  body.i32(rank).u8(static_cast<std::uint8_t>(stream));
+  return agent_frame(AgentMessage::kOutputEnd, body.str());
+}
+
+std::string number_body(std::int32_t a) {
+  ByteWriter out;
+  out.i32(a);
+  return std::move(out).str();
+}
+
+std::string number_body(std::int32_t a, std::int32_t b) {
+  ByteWriter out;
+  out.i32(a).i32(b);
+  return std::move(out).str();
+}
+
+Result<std::int32_t> decode_number(std::string_view body) {
+  ByteReader in(body);
+  const std::int32_t number = in.i32();
+  if (!in.ok()) {
+    return malformed("number");
+  }
+  return number;
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,147 @@
+// What launcher and agent say to each other: frames (base/frame.h) of the types below, with bodies encoded by base/bytes.h.
+// One struct per message that has more than one field; every decoder is total.
+//
+//   launcher -> agent   Welcome, Start, Stop, Forward, Credit, Exchanged, Notice, Heartbeat
+//   agent -> launcher   Ready, Started, StartFailed, Output, OutputEnd, Exited, Exchange, Joined, Problem, Heartbeat, Done
+//
+// The agent's first word is Ready. The launcher's end of input means "the job is over": the agent stops its ranks and ends.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/process/exit_status.h"
+#include "runtime/base/frame.h"
+#include "runtime/base/result.h"
+#include "runtime/rendezvous/store.h"
+
+namespace hvd::launch {
+
+inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 1, 64U << 20U, "launcher-agent"};
+
+enum class AgentMessage : std::uint16_t {
+  kWelcome = 1,
+  kStart = 2,
+  kStop = 3,
+  kForward = 4,    // i32 signal: passed on to every rank's process group
+  kCredit = 5,     // u64 bytes of Output that may be sent in addition
+  kExchanged = 6,  // ExchangedMessage
+  kNotice = 7,     // text cause: the job is over, told to every rank
+  kHeartbeat = 8,  // empty; answered by the same
+
+  kReady = 20,
+  kStarted = 21,      // i32 rank, i32 pid
+  kStartFailed = 22,  // StartFailedMessage
+  kOutput = 23,       // i32 rank, u8 stream (1 or 2), then the bytes
+  kOutputEnd = 24,    // i32 rank, u8 stream
+  kExited = 25,       // i32 rank, u8 kind, i32 value
+  kExchange = 26,     // ExchangeMessage
+  kJoined = 27,       // i32 rank: its runtime has said hello
+  kProblem = 28,      // text: something the user should know; the job goes on
+  kDone = 29,         // empty: every rank and all that they left behind is gone
+};
+
+enum class StreamId : std::uint8_t { kStdout = 1, kStderr = 2 };
+
+// The first words of the launcher: who the agent works for.
+struct WelcomeMessage {
+  std::string job_id;
+  std::int32_t size = 0;
+  JobSecret secret{};
+  std::string token;                // what a rank must show at the agent's socket
+  std::uint32_t heartbeat_ms = 0;   // 0: none; else silence of six times this means that the launcher is lost
+  std::uint64_t output_credit = 0;  // bytes of Output that may be under way
+
+  [[nodiscard]] std::string encode() const;
+  static Result<WelcomeMessage> decode(std::string_view body);
+};
+
+struct ReadyMessage {
+  std::string version;
+  std::string host_name;  // as the node calls itself
+  std::int32_t pid = 0;
+  std::int32_t cores = 1;         // that the agent may run on
+  std::int32_t reserved_port = 0;  // a TCP port, kept free until the ranks start
+  std::string socket_path;        // where ranks reach the agent
+
+  [[nodiscard]] std::string encode() const;
+  static Result<ReadyMessage> decode(std::string_view body);
+};
+
+struct StartMessage {
+  struct Rank {
+    std::int32_t rank = 0;
+    std::vector<std::pair<std::string, std::string>> env;
+  };
+  std::string cwd;
+  std::vector<std::string> argv;
+  std::vector<std::string> unset;  // removed from the agent's own environment
+  std::vector<std::pair<std::string, std::string>> env;  // set for every rank, over the agent's own
+  std::vector<std::pair<std::string, std::string>> last;  // set last: the user's -x
+  std::vector<Rank> ranks;
+
+  [[nodiscard]] std::string encode() const;
+  static Result<StartMessage> decode(std::string_view body);
+};
+
+struct StopMessage {
+  std::int32_t signal = 0;     // first rung: SIGTERM, or SIGKILL for "now"
+  std::uint32_t grace_ms = 0;  // until SIGKILL
+
+  [[nodiscard]] std::string encode() const;
+  static Result<StopMessage> decode(std::string_view body);
+};
+
+struct StartFailedMessage {
+  std::int32_t rank = 0;
+  Error why{Code::kInternal, ""};
+
+  [[nodiscard]] std::string encode() const;
+  static Result<StartFailedMessage> decode(std::string_view body);
+};
+
+struct OutputMessage {
+  std::int32_t rank = 0;
+  StreamId stream = StreamId::kStdout;
+  std::string_view bytes;  // into the frame's body
+
+  static Result<OutputMessage> decode(std::string_view body);
+};
+
+struct ExitedMessage {
+  std::int32_t rank = 0;
+  ExitStatus status;
+
+  [[nodiscard]] std::string encode() const;
+  static Result<ExitedMessage> decode(std::string_view body);
+};
+
+struct ExchangeMessage {
+  std::int32_t rank = 0;
+  std::string key;
+  std::string value;
+
+  [[nodiscard]] std::string encode() const;
+  static Result<ExchangeMessage> decode(std::string_view body);
+};
+
+struct ExchangedMessage {
+  std::string key;
+  std::vector<std::string> values;
+
+  [[nodiscard]] std::string encode() const;
+  static Result<ExchangedMessage> decode(std::string_view body);
+};
+
+std::string agent_frame(AgentMessage type, std::string_view body = {});
+// Output or OutputEnd, without a copy of the bytes in between.
+std::string output_frame(std::int32_t rank, StreamId stream, std::string_view bytes);
+std::string output_end_frame(std::int32_t rank, StreamId stream);
+// Bodies of one or two numbers.
+std::string number_body(std::int32_t a);
+std::string number_body(std::int32_t a, std::int32_t b);
+Result<std::int32_t> decode_number(std::string_view body);
+
+}  // namespace hvd::launch

@@ -1,0 +1,184 @@
+#include "launcher/agent/rank_hub.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "runtime/base/socket.h"
+#include "runtime/rendezvous/store_wire.h"
+
+namespace hvd::launch {
+namespace {
+
+// Whoever connects and says nothing is dropped after this.
+constexpr auto kHelloTime = std::chrono::seconds(10);
+
+// Compares in constant time, so that a wrong token cannot be guessed piece by piece.
+bool equal_secretly(std::string_view a, std::string_view b) {
+  unsigned difference = a.size() == b.size() ? 0U : 1U;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    difference |= static_cast<unsigned>(static_cast<unsigned char>(a[i] ^ b[i]));
+  }
+  return difference == 0;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RankHub>> RankHub::listen(EventLoop& loop, const std::string& path, Sink sink, Log& log) {
+  HVD_TRY_ASSIGN(Fd listener, listen_unix(path));
+  std::unique_ptr<RankHub> hub(new RankHub(loop, std::move(listener), path, std::move(sink), log));
+  RankHub* self = hub.get();
+  HVD_TRY_ASSIGN(hub->watch_, loop.watch(self->listener_.get(), EPOLLIN, [self](std::uint32_t) { self->on_connection(); }));
+  return hub;
+}
+
+RankHub::RankHub(EventLoop& loop, Fd listener, std::string path, Sink sink, Log& log)
+    : loop_(loop), listener_(std::move(listener)), path_(std::move(path)), sink_(std::move(sink)), log_(log) {}
+
+RankHub::~RankHub() {
+  loop_.unwatch(watch_);
+  for (const auto& [id, caller] : callers_) {
+    loop_.cancel(caller.hello_timer);
+  }
+  ::unlink(path_.c_str());
+}
+
+void RankHub::admit(Admission admission) { admission_ = std::move(admission); }
+
+void RankHub::on_connection() {
+  for (;;) {
+    auto accepted = accept_ready(listener_.get());
+    if (!accepted.ok()) {
+      log_.write(LogLevel::kWarning, "cannot accept a rank's connection: " + accepted.error().message());
+      return;
+    }
+    if (!accepted.value().is_open()) {
+      return;
+    }
+    const auto uid = peer_uid(accepted.value().get());
+    if (!uid.ok() || uid.value() != ::geteuid()) {
+      continue;  // the directory keeps others out; this is the second lock
+    }
+    const std::uint64_t id = next_id_++;
+    ByteChannel::Handlers handlers;
+    handlers.on_bytes = [this, id](Bytes bytes) { on_bytes(id, bytes); };
+    handlers.on_closed = [this, id](const Error&) { drop(id, ""); };
+    auto channel = ByteChannel::create(loop_, std::move(accepted).value(), Fd(), std::move(handlers));
+    if (channel.ok()) {
+      Caller caller{std::move(channel).value(), FrameDecoder(store_wire::kSpec), -1, {}, 0};
+      caller.hello_timer = loop_.after(kHelloTime, [this, id] { drop(id, "said nothing for 10 s"); });
+      callers_.emplace(id, std::move(caller));
+    }
+  }
+}
+
+void RankHub::on_bytes(std::uint64_t id, Bytes bytes) {
+  const auto found = callers_.find(id);
+  if (found == callers_.end()) {
+    return;
+  }
+  Caller& caller = found->second;
+  caller.decoder.feed(bytes);
+  for (;;) {
+    auto next = caller.decoder.next();
+    if (next.ok() && !next.value()) {
+      return;
+    }
+    const Result<void> handled = next.ok() ? on_frame(caller, *next.value()) : Result<void>(next.error());
+    if (!handled.ok()) {
+      drop(id, handled.error().message());
+      return;
+    }
+  }
+}
+
+Result<void> RankHub::on_frame(Caller& caller, const Frame& frame) {
+  if (caller.rank < 0) {
+    if (frame.type != store_wire::kHello) {
+      return Error(Code::kProtocol, "spoke before it said hello");
+    }
+    return on_hello(caller, frame.body);
+  }
+  if (frame.type == store_wire::kGoodbye) {
+    return {};
+  }
+  ByteReader in(frame.body);
+  const std::string key = in.text();
+  const std::string value = in.text();
+  if (frame.type != store_wire::kExchange || !in.finished()) {
+    return Error(Code::kProtocol, "sent a message that is not of this conversation");
+  }
+  caller.waiting_for.push_back(key);
+  sink_.on_exchange(caller.rank, key, value);
+  return {};
+}
+
+Result<void> RankHub::on_hello(Caller& caller, std::string_view body) {
+  ByteReader in(body);
+  const std::string token = in.text();
+  const std::int32_t rank = in.i32();
+  if (!admission_ || !in.finished() || !equal_secretly(token, admission_->token)) {
+    return Error(Code::kAuth, "did not show this job's token");
+  }
+  if (rank < 0 || rank >= admission_->size) {
+    return Error(Code::kProtocol, "calls itself rank " + std::to_string(rank) + " in a job of " +
+                                      std::to_string(admission_->size));
+  }
+  caller.rank = rank;
+  loop_.cancel(caller.hello_timer);
+  caller.hello_timer = 0;
+  std::string reply = make_frame(store_wire::kSpec, store_wire::kWelcome,
+                                 as_text(Bytes(admission_->secret.data(), admission_->secret.size())));
+  if (!notice_.empty()) {
+    ByteWriter cause;
+    cause.text(notice_);
+    append_frame(reply, store_wire::kSpec, store_wire::kNotice, cause.str());
+  }
+  caller.channel->write(reply);
+  sink_.on_joined(rank);
+  return {};
+}
+
+void RankHub::drop(std::uint64_t id, const std::string& why) {
+  const auto found = callers_.find(id);
+  if (found == callers_.end()) {
+    return;
+  }
+  if (!why.empty()) {
+    const int rank = found->second.rank;
+    const std::string who = rank < 0 ? "a process" : "rank " + std::to_string(rank);
+    log_.write(LogLevel::kWarning, "dropped the connection of " + who + " at the agent's socket: it " + why);
+  }
+  loop_.cancel(found->second.hello_timer);
+  callers_.erase(found);
+}
+
+void RankHub::send_exchanged(const std::string& key, const std::vector<std::string>& values) {
+  ByteWriter body;
+  body.text(key).u32(static_cast<std::uint32_t>(values.size()));
+  for (const std::string& value : values) {
+    body.text(value);
+  }
+  const std::string frame = make_frame(store_wire::kSpec, store_wire::kExchanged, body.str());
+  for (auto& [id, caller] : callers_) {
+    const auto waits = std::find(caller.waiting_for.begin(), caller.waiting_for.end(), key);
+    if (waits != caller.waiting_for.end()) {
+      caller.waiting_for.erase(waits);
+      caller.channel->write(frame);
+    }
+  }
+}
+
+void RankHub::send_notice(const std::string& cause) {
+  notice_ = cause;
+  ByteWriter body;
+  body.text(cause);
+  const std::string frame = make_frame(store_wire::kSpec, store_wire::kNotice, body.str());
+  for (auto& [id, caller] : callers_) {
+    if (caller.rank >= 0) {
+      caller.channel->write(frame);
+    }
+  }
+}
+
+}  // namespace hvd::launch

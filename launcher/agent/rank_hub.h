@@ -1,0 +1,76 @@
+// RankHub: the agent's unix socket, where this node's ranks meet the job (runtime/rendezvous/store_wire.h). It checks
+// who calls, hands out the job secret, and relays exchanges and notices.
+//
+// Thread: loop only.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/byte_channel.h"
+#include "runtime/base/event_loop.h"
+#include "runtime/base/frame.h"
+#include "runtime/base/log.h"
+#include "runtime/rendezvous/store.h"
+
+namespace hvd::launch {
+
+class RankHub {
+ public:
+  struct Sink {
+    std::function<void(int rank)> on_joined;
+    std::function<void(int rank, const std::string& key, const std::string& value)> on_exchange;
+  };
+  struct Admission {
+    std::string token;
+    JobSecret secret{};
+    int size = 0;
+  };
+
+  // Listens at `path`, in a directory that only this user can enter.
+  static Result<std::unique_ptr<RankHub>> listen(EventLoop& loop, const std::string& path, Sink sink, Log& log);
+  ~RankHub();
+  RankHub(const RankHub&) = delete;
+  RankHub& operator=(const RankHub&) = delete;
+
+  // Before this, whoever connects waits.
+  void admit(Admission admission);
+  // To all ranks that asked for `key`.
+  void send_exchanged(const std::string& key, const std::vector<std::string>& values);
+  // To all ranks, also to those that connect later: the job is over.
+  void send_notice(const std::string& cause);
+
+ private:
+  struct Caller {
+    std::unique_ptr<ByteChannel> channel;
+    FrameDecoder decoder;
+    int rank = -1;  // -1: has not said hello
+    std::vector<std::string> waiting_for;  // keys
+    TimerId hello_timer = 0;
+  };
+
+  RankHub(EventLoop& loop, Fd listener, std::string path, Sink sink, Log& log);
+  void on_connection();
+  void on_bytes(std::uint64_t id, Bytes bytes);
+  // False when the caller is to be dropped.
+  Result<void> on_frame(Caller& caller, const Frame& frame);
+  Result<void> on_hello(Caller& caller, std::string_view body);
+  void drop(std::uint64_t id, const std::string& why);
+
+  EventLoop& loop_;
+  Fd listener_;
+  const std::string path_;
+  const Sink sink_;
+  Log& log_;
+  WatchId watch_ = 0;
+  std::optional<Admission> admission_;
+  std::string notice_;
+  std::map<std::uint64_t, Caller> callers_;
+  std::uint64_t next_id_ = 1;
+};
+
+}  // namespace hvd::launch

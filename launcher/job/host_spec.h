@@ -1,0 +1,24 @@
+// HostSpec: one host as the user named it. Value type.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace hvd::launch {
+
+struct HostSpec {
+  std::string name;  // host name or numeric address, without user and port
+  std::string user;  // empty: as ssh would choose
+  int port = 0;      // 0: as ssh would choose
+  int slots = 1;     // places for ranks
+
+  friend bool operator==(const HostSpec&, const HostSpec&) = default;
+};
+
+using HostList = std::vector<HostSpec>;
+
+// Hosts named more than once become one, at its first place, with the slots summed: two entries of one host are one
+// node, else local ranks would be counted twice.
+HostList merge_repeated(HostList hosts);
+
+}  // namespace hvd::launch

@@ -1,0 +1,93 @@
+#include "launcher/job/hostfile.h"
+
+#include <errno.h>
+
+#include <charconv>
+#include <fstream>
+#include <sstream>
+
+#include "launcher/job/host_list.h"
+
+namespace hvd::launch {
+namespace {
+
+struct Word {
+  std::string_view text;
+  std::size_t column = 0;  // from 1
+};
+
+std::vector<Word> words_of(std::string_view line) {
+  constexpr std::string_view kBlank = " \t\r";
+  line = line.substr(0, line.find('#'));
+  std::vector<Word> words;
+  std::size_t at = line.find_first_not_of(kBlank);
+  while (at != std::string_view::npos) {
+    const std::size_t end = std::min(line.find_first_of(kBlank, at), line.size());
+    words.push_back({line.substr(at, end - at), at + 1});
+    at = line.find_first_not_of(kBlank, end);
+  }
+  return words;
+}
+
+// Applies "slots=4"; "max_slots=8" is accepted and means nothing here.
+Result<void> apply_setting(HostSpec& host, const Word& word, const std::string& where) {
+  const auto equals = word.text.find('=');
+  const std::string_view key = word.text.substr(0, equals);
+  const std::string_view value = equals == std::string_view::npos ? std::string_view() : word.text.substr(equals + 1);
+  if (key != "slots" && key != "max_slots" && key != "max-slots") {
+    return Error(Code::kInvalid, where + ": expected slots=N, found '" + std::string(word.text) + "'");
+  }
+  int number = 0;
+  const auto [end, failed] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (failed != std::errc() || end != value.data() + value.size() || number < 1) {
+    return Error(Code::kInvalid, where + ": expected a number of 1 or more after '" + std::string(key) + "=', found '" +
+                                     std::string(value) + "'");
+  }
+  if (key == "slots") {
+    host.slots = number;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<HostList> parse_hostfile(std::string_view text, const std::string& file) {
+  HostList hosts;
+  std::size_t line_number = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::vector<Word> words = words_of(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    ++line_number;
+    if (words.empty()) {
+      continue;
+    }
+    const auto where = [&](const Word& word) {
+      return file + ":" + std::to_string(line_number) + ":" + std::to_string(word.column);
+    };
+    HVD_TRY_ASSIGN(HostSpec host, parse_host(words.front().text, where(words.front())));
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      HVD_TRY(apply_setting(host, words[i], where(words[i])));
+    }
+    hosts.push_back(std::move(host));
+  }
+  if (hosts.empty()) {
+    return Error(Code::kInvalid, file + ": names no host; write one a line, as in 'node1 slots=4'");
+  }
+  return merge_repeated(std::move(hosts));
+}
+
+Result<HostList> read_hostfile(const std::string& file) {
+  errno = 0;
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  if (!in || !(text << in.rdbuf())) {
+    // An empty file also fails the insertion, without an errno.
+    if (errno != 0) {
+      return Error::from_errno("cannot read the host file " + file);
+    }
+  }
+  return parse_hostfile(text.str(), file);
+}
+
+}  // namespace hvd::launch

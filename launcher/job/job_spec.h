@@ -1,0 +1,33 @@
+// JobSpec: everything about one job that the user decided. Value type; made by cli/options.cpp.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/job/host_spec.h"
+#include "runtime/base/clock.h"
+
+namespace hvd::launch {
+
+struct JobSpec {
+  int size = 0;    // ranks; 0: one per slot
+  HostList hosts;  // empty: this machine
+  std::vector<std::string> argv;
+  std::string cwd;
+  std::vector<std::string> environment;                      // of hvdrun, "NAME=value"
+  std::vector<std::pair<std::string, std::string>> user_env;  // -x NAME=value; wins over everything
+  Duration start_timeout = std::chrono::seconds(60);  // until every rank runs
+  Duration grace = std::chrono::seconds(10);          // between the first signal and SIGKILL when a job is stopped
+  bool tags = true;
+  bool quiet = false;
+  bool verbose = false;
+
+  // how nodes are reached
+  int ssh_port = 0;
+  std::string ssh_identity_file;
+  std::string ssh_config_file;
+  std::string agent_path;
+};
+
+}  // namespace hvd::launch

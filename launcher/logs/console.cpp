@@ -1,0 +1,128 @@
+#include "launcher/logs/console.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace hvd::launch {
+namespace {
+
+// One write at most, so that a fast disk cannot keep the loop from its other work.
+constexpr std::size_t kWriteBytes = 256U << 10U;
+
+}  // namespace
+
+ConsoleStream::ConsoleStream(EventLoop& loop, int fd, Sink sink) : loop_(loop), fd_(fd), sink_(std::move(sink)) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) {
+    has_failed_ = true;  // started with the descriptor closed: nobody wants it
+    return;
+  }
+  is_socket_ = S_ISSOCK(info.st_mode);
+  if (S_ISFIFO(info.st_mode) || ::isatty(fd) == 1) {
+    const std::string path = "/proc/self/fd/" + std::to_string(fd);
+    reopened_ = Fd(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+  }
+  // A regular file takes everything; opening it anew would give a second offset, and two writers that overwrite.
+  never_blocks_ = reopened_.is_open() || S_ISREG(info.st_mode);
+}
+
+ConsoleStream::~ConsoleStream() { loop_.unwatch(watch_); }
+
+void ConsoleStream::write(std::string_view bytes) {
+  if (has_failed_) {
+    return;
+  }
+  if (pending() == 0) {
+    queue_.clear();
+    sent_ = 0;
+  }
+  queue_.append(bytes);
+}
+
+bool ConsoleStream::write_some() {
+  const char* data = queue_.data() + sent_;
+  std::size_t size = std::min(pending(), kWriteBytes);
+  const int fd = reopened_.is_open() ? reopened_.get() : fd_;
+  if (!never_blocks_ && !is_socket_) {
+    // Someone else's pipe or terminal: a write of at most PIPE_BUF bytes does not block once poll says writable.
+    pollfd p{fd, POLLOUT, 0};
+    if (::poll(&p, 1, 0) <= 0) {
+      return false;
+    }
+    size = std::min(size, std::size_t{PIPE_BUF});
+  }
+  const ssize_t sent =
+      is_socket_ ? ::send(fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL) : ::write(fd, data, size);
+  if (sent >= 0) {
+    sent_ += static_cast<std::size_t>(sent);
+    return true;
+  }
+  if (errno == EINTR) {
+    return true;
+  }
+  if (errno != EAGAIN) {
+    fail(Error::from_errno(fd_ == STDOUT_FILENO ? "cannot write to standard output" : "cannot write to standard error"));
+  }
+  return false;
+}
+
+void ConsoleStream::flush() {
+  if (watch_ != 0) {
+    return;  // the system said "not now", and will say when
+  }
+  const bool had_some = pending() > 0;
+  while (pending() > 0 && write_some()) {
+  }
+  if (pending() > 0 && !has_failed_) {
+    watch_writable();
+  } else if (had_some) {
+    sink_.on_drained();
+  }
+}
+
+void ConsoleStream::watch_writable() {
+  const int fd = reopened_.is_open() ? reopened_.get() : fd_;
+  auto watch = loop_.watch(fd, EPOLLOUT, [this](std::uint32_t) {
+    loop_.unwatch(watch_);
+    watch_ = 0;
+    // Memory of what was taken is given back while the queue is long.
+    queue_.erase(0, sent_);
+    sent_ = 0;
+    flush();
+  });
+  if (watch.ok()) {
+    watch_ = watch.value();
+  }
+}
+
+void ConsoleStream::flush_all(Deadline deadline) {
+  while (pending() > 0 && !has_failed_ && !deadline.has_passed()) {
+    if (!write_some() && !has_failed_) {
+      pollfd p{reopened_.is_open() ? reopened_.get() : fd_, POLLOUT, 0};
+      ::poll(&p, 1, deadline.poll_ms());
+    }
+  }
+}
+
+void ConsoleStream::fail(const Error& why) {
+  has_failed_ = true;
+  queue_.clear();
+  sent_ = 0;
+  loop_.post([this, why] { sink_.on_failed(why); });
+}
+
+bool is_same_file(int fd_a, int fd_b) {
+  struct stat a {};
+  struct stat b {};
+  return ::fstat(fd_a, &a) == 0 && ::fstat(fd_b, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino &&
+         a.st_rdev == b.st_rdev;
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,64 @@
+// Console: standard output and standard error of hvdrun, written without ever blocking the loop. What a slow reader has
+// not taken yet is queued; who feeds the queue must stop at the high-water mark (see LogMux), so it stays bounded.
+//
+// Thread: loop only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/event_loop.h"
+#include "runtime/base/fd.h"
+
+namespace hvd::launch {
+
+// One of the two descriptors.
+class ConsoleStream {
+ public:
+  // `on_drained`: the queue has become empty. `on_failed`: the reader is gone (EPIPE) or the disk is full; told once, and
+  // everything written later is dropped.
+  struct Sink {
+    std::function<void()> on_drained;
+    std::function<void(const Error&)> on_failed;
+  };
+
+  // `fd` (1 or 2) is not owned.
+  ConsoleStream(EventLoop& loop, int fd, Sink sink);
+  ~ConsoleStream();
+  ConsoleStream(const ConsoleStream&) = delete;
+  ConsoleStream& operator=(const ConsoleStream&) = delete;
+
+  void write(std::string_view bytes);
+  // Hands to the system what it takes now. Called at the end of a turn rather than per line.
+  void flush();
+  // For the end of the program: waits for the reader, at most until the deadline.
+  void flush_all(Deadline deadline);
+  [[nodiscard]] std::size_t pending() const { return queue_.size() - sent_; }
+  [[nodiscard]] bool has_failed() const { return has_failed_; }
+
+ private:
+  // True when more can be written at once.
+  bool write_some();
+  void watch_writable();
+  void fail(const Error& why);
+
+  EventLoop& loop_;
+  const int fd_;
+  const Sink sink_;
+  Fd reopened_;             // an open file description of our own, so that O_NONBLOCK is not set for others who share it
+  bool never_blocks_ = false;  // a regular file, or reopened_
+  bool is_socket_ = false;
+  WatchId watch_ = 0;
+  std::string queue_;
+  std::size_t sent_ = 0;
+  bool has_failed_ = false;
+};
+
+// True when both descriptors lead to the same place, so that order between them matters.
+bool is_same_file(int fd_a, int fd_b);
+
+}  // namespace hvd::launch

@@ -1,0 +1,29 @@
+// LineSplitter: a stream of bytes, cut into whole lines, however the reads happened to cut it.
+//
+// A line ends with "\n", "\r\n", or a lone "\r" (a progress bar drawing itself anew). Bytes pass as they are: no decoding,
+// so neither a character split over two reads nor an invalid one can be harmed. Value type.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace hvd::launch {
+
+class LineSplitter {
+ public:
+  // Gets the line with its terminator.
+  using Emit = std::function<void(std::string_view line)>;
+
+  // A line longer than this is passed on in pieces, each closed by a newline of ours, so that memory stays bounded.
+  static constexpr std::size_t kMaxLineBytes = 1U << 20U;
+
+  void feed(std::string_view bytes, const Emit& emit);
+  // The stream has ended: what is left is a line, closed by a newline of ours.
+  void finish(const Emit& emit);
+
+ private:
+  std::string partial_;  // the beginning of a line that is not whole yet
+};
+
+}  // namespace hvd::launch

@@ -1,0 +1,75 @@
+// LogMux: what the ranks print, made into whole tagged lines on the console: "[3]<stdout>:epoch 1 loss 0.5".
+//
+// It also keeps the last lines of each rank's standard error for the report, and decides when a node may send more:
+// bytes are granted back once the console has taken them, so a slow reader slows the ranks and memory stays bounded.
+//
+// Thread: loop only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/logs/console.h"
+#include "launcher/logs/line_splitter.h"
+#include "runtime/base/event_loop.h"
+
+namespace hvd::launch {
+
+struct LogMuxOptions {
+  bool tags = true;
+};
+
+class LogMux {
+ public:
+  struct Sink {
+    // The node may send this many bytes more.
+    std::function<void(int node, std::uint64_t bytes)> grant;
+    // Standard output or standard error cannot be written any more.
+    std::function<void(const Error&)> on_failed;
+  };
+
+  LogMux(EventLoop& loop, int size, int node_count, LogMuxOptions options, Sink sink);
+
+  // Bytes that a rank of `node` printed; `is_error` for its standard error.
+  void feed(int node, int rank, bool is_error, std::string_view bytes);
+  // The rank's stream has ended: a last line without newline is given one.
+  void finish(int rank, bool is_error);
+  // A line of hvdrun itself, to standard error, in order with what the ranks printed before.
+  void say(std::string_view line);
+  // Everything to the console, waiting for a slow reader at most until the deadline.
+  void flush_all(Deadline deadline);
+
+  // The last lines of a rank's standard error, oldest first, without newlines.
+  [[nodiscard]] std::vector<std::string> last_errors(int rank) const;
+  [[nodiscard]] std::uint64_t bytes_printed() const { return bytes_; }
+
+ private:
+  struct RankLog {
+    std::array<LineSplitter, 2> splitters;
+    std::array<std::string, 2> tags;
+    std::deque<std::string> tail;  // of standard error
+  };
+
+  void emit(RankLog& log, bool is_error, std::string_view line);
+  void schedule_flush();
+  void grant_owed();
+  ConsoleStream& stream(bool is_error) { return is_error && err_ ? *err_ : *out_; }
+
+  EventLoop& loop_;
+  const LogMuxOptions options_;
+  const Sink sink_;
+  std::vector<RankLog> ranks_;
+  std::vector<std::uint64_t> owed_;  // [node] bytes received and not granted back yet
+  std::unique_ptr<ConsoleStream> out_;
+  std::unique_ptr<ConsoleStream> err_;  // null when both lead to the same place: one queue keeps the order
+  bool flush_scheduled_ = false;
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace hvd::launch

@@ -1,0 +1,58 @@
+#include "launcher/placement/placement.h"
+
+#include <algorithm>
+
+#include "runtime/base/check.h"
+
+namespace hvd::launch {
+
+const NodePlan& Placement::node_of(int rank) const {
+  const auto found = std::find_if(nodes.begin(), nodes.end(),
+                                  [rank](const NodePlan& node) { return rank <= node.ranks.back().rank; });
+  HVD_CHECK(found != nodes.end() && rank >= 0);
+  return *found;
+}
+
+Result<Placement> place(const HostList& hosts, int size) {
+  int slots = 0;
+  for (const HostSpec& host : hosts) {
+    slots += host.slots;
+  }
+  if (size == 0) {
+    size = slots;
+  }
+  if (size < 1 || size > slots) {
+    return Error(Code::kInvalid, std::to_string(size) + " ranks asked for (-np), but the hosts have " +
+                                     std::to_string(slots) + (slots == 1 ? " slot" : " slots") +
+                                     "; give more slots, as in -H " + (hosts.empty() ? "node1" : hosts.front().name) +
+                                     ":" + std::to_string(std::max(size, 1)) + ", or fewer ranks");
+  }
+  Placement placement;
+  placement.size = size;
+  int rank = 0;
+  for (const HostSpec& host : hosts) {
+    NodePlan node{static_cast<int>(placement.nodes.size()), host, {}};
+    for (int local_rank = 0; local_rank < host.slots && rank < size; ++local_rank) {
+      node.ranks.push_back(RankPlan{rank++, local_rank, 0, 1});
+    }
+    if (!node.ranks.empty()) {
+      placement.nodes.push_back(std::move(node));
+    }
+  }
+  // Nodes that have a given local_rank, counted so far: the cross_rank of the next one.
+  std::vector<int> count_by_local_rank;
+  for (NodePlan& node : placement.nodes) {
+    count_by_local_rank.resize(std::max(count_by_local_rank.size(), node.ranks.size()), 0);
+    for (RankPlan& plan : node.ranks) {
+      plan.cross_rank = count_by_local_rank[static_cast<std::size_t>(plan.local_rank)]++;
+    }
+  }
+  for (NodePlan& node : placement.nodes) {
+    for (RankPlan& plan : node.ranks) {
+      plan.cross_size = count_by_local_rank[static_cast<std::size_t>(plan.local_rank)];
+    }
+  }
+  return placement;
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,125 @@
+#include "launcher/placement/rank_env.h"
+
+#include <algorithm>
+#include <array>
+
+#include "runtime/base/contract.h"
+
+namespace hvd::launch {
+namespace {
+
+// JAX finds address, size and index only in what Open MPI's launcher leaves: "<job>.0;tcp://<ip of rank 0>:<port>".
+// The number is any multiple of 4096 that fits its check; JAX derives its port from it.
+constexpr int kOpenMpiJob = 4096 * 7;
+
+template <std::size_t N>
+bool is_one_of(std::string_view name, const std::array<std::string_view, N>& names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+template <std::size_t N>
+bool has_prefix_of(std::string_view name, const std::array<std::string_view, N>& prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [name](std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; });
+}
+
+}  // namespace
+
+EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPlan& rank, const NodeFacts& facts,
+                 const JobFacts& job) {
+  const auto text = [](int number) { return std::to_string(number); };
+  const std::string r = text(rank.rank);
+  const std::string size = text(placement.size);
+  const std::string local_rank = text(rank.local_rank);
+  const std::string local_size = text(node.local_size());
+  const std::string cross_rank = text(rank.cross_rank);
+  const std::string cross_size = text(rank.cross_size);
+  const std::string node_index = text(node.index);
+  const std::string node_count = text(static_cast<int>(placement.nodes.size()));
+  const std::string port = text(job.master_port);
+  EnvList env = {
+      // ours (runtime/base/contract.h)
+      {contract::kRank, r},
+      {contract::kSize, size},
+      {contract::kLocalRank, local_rank},
+      {contract::kLocalSize, local_size},
+      {contract::kCrossRank, cross_rank},
+      {contract::kCrossSize, cross_size},
+      {contract::kNodeIndex, node_index},
+      {contract::kNodeCount, node_count},
+      {contract::kNodeAddress, facts.address},
+      {contract::kJobId, job.job_id},
+      {contract::kAgentSocket, facts.agent_socket},
+      {contract::kAgentToken, job.agent_token},
+      // Horovod
+      {"HOROVOD_RANK", r},
+      {"HOROVOD_SIZE", size},
+      {"HOROVOD_LOCAL_RANK", local_rank},
+      {"HOROVOD_LOCAL_SIZE", local_size},
+      {"HOROVOD_CROSS_RANK", cross_rank},
+      {"HOROVOD_CROSS_SIZE", cross_size},
+      {"HOROVOD_HOSTNAME", node.host.name},
+      // torch, and all who read its env://
+      {"RANK", r},
+      {"WORLD_SIZE", size},
+      {"LOCAL_RANK", local_rank},
+      {"LOCAL_WORLD_SIZE", local_size},
+      {"NODE_RANK", node_index},
+      {"GROUP_RANK", node_index},
+      {"GROUP_WORLD_SIZE", node_count},
+      {"ROLE_RANK", r},
+      {"ROLE_WORLD_SIZE", size},
+      {"ROLE_NAME", "default"},
+      {"MASTER_ADDR", job.master_address},
+      {"MASTER_PORT", port},
+      // what makes Lightning and torch see a launched process rather than an inherited Slurm allocation
+      {"TORCHELASTIC_RUN_ID", job.job_id},
+      {"TORCHELASTIC_RESTART_COUNT", "0"},
+      {"TORCHELASTIC_MAX_RESTARTS", "0"},
+      {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+      // Open MPI's look, for JAX and scripts
+      {"OMPI_COMM_WORLD_RANK", r},
+      {"OMPI_COMM_WORLD_SIZE", size},
+      {"OMPI_COMM_WORLD_LOCAL_RANK", local_rank},
+      {"OMPI_COMM_WORLD_LOCAL_SIZE", local_size},
+      {"OMPI_COMM_WORLD_NODE_RANK", local_rank},
+      {"OMPI_UNIVERSE_SIZE", size},
+      {"OMPI_MCA_orte_hnp_uri", text(kOpenMpiJob) + ".0;tcp://" + job.master_address + ":" + port},
+      // a line appears when it is printed, not when a buffer is full
+      {"PYTHONUNBUFFERED", "1"},
+  };
+  if (!job.omp_threads_set) {
+    // As many threads as cores per rank; every rank taking all cores is slower than one rank alone.
+    env.emplace_back("OMP_NUM_THREADS", text(std::max(1, facts.cores / node.local_size())));
+  }
+  return env;
+}
+
+bool is_outer_launcher_variable(std::string_view name) {
+  static constexpr std::array<std::string_view, 24> kNames = {
+      "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE",
+      "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "HOROVOD_RANK", "HOROVOD_SIZE",
+      "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE", "HOROVOD_HOSTNAME",
+      "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT", "HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS",
+      "MPI_LOCALRANKID"};
+  static constexpr std::array<std::string_view, 6> kPrefixes = {"TORCHELASTIC_", "OMPI_COMM_WORLD_", "OMPI_MCA_orte_",
+                                                                "OMPI_MCA_ess_", "PMIX_", "PMI_"};
+  static constexpr std::array<std::string_view, 12> kOwn = {
+      contract::kRank,       contract::kSize,      contract::kLocalRank,   contract::kLocalSize,
+      contract::kCrossRank,  contract::kCrossSize, contract::kNodeIndex,   contract::kNodeCount,
+      contract::kJobId,      contract::kAgentSocket, contract::kAgentToken, contract::kNodeAddress};
+  return is_one_of(name, kNames) || has_prefix_of(name, kPrefixes) || is_one_of(name, kOwn);
+}
+
+bool is_host_bound_variable(std::string_view name) {
+  static constexpr std::array<std::string_view, 19> kNames = {
+      "HOME", "USER", "LOGNAME", "SHELL", "MAIL", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME", "TMPDIR", "DISPLAY",
+      "WAYLAND_DISPLAY", "TERM_SESSION_ID", "TMUX", "TMUX_PANE", "STY", "WINDOWID", "INVOCATION_ID"};
+  static constexpr std::array<std::string_view, 6> kPrefixes = {"SSH_", "XDG_", "DBUS_", "BASH_FUNC_", "SUDO_", "HVDRUN_"};
+  // The GPUs of the launcher's machine say nothing about another's.
+  static constexpr std::string_view kVisible = "CUDA_VISIBLE_DEVICES";
+  const bool names_gpus = name.size() >= kVisible.size() && name.substr(name.size() - kVisible.size()) == kVisible;
+  return names_gpus || is_one_of(name, kNames) || has_prefix_of(name, kPrefixes);
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,40 @@
+// The environment of a rank: the union of what frameworks read, from the placement and what the nodes said of
+// themselves. Pure: no I/O, no environment read.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "launcher/placement/placement.h"
+
+namespace hvd::launch {
+
+// In order; a later pair of the same name wins.
+using EnvList = std::vector<std::pair<std::string, std::string>>;
+
+// What is known of a node when its agent has answered.
+struct NodeFacts {
+  std::string address;       // numeric, as the other nodes reach it
+  int cores = 1;             // that the agent may run on
+  std::string agent_socket;  // path there
+};
+
+struct JobFacts {
+  std::string job_id;
+  std::string agent_token;
+  std::string master_address;  // rank 0's node
+  int master_port = 0;         // reserved there
+  bool omp_threads_set = false;  // the user chose OMP_NUM_THREADS
+};
+
+EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPlan& rank, const NodeFacts& facts,
+                 const JobFacts& job);
+
+// True for a variable that an outer launcher set for its own ranks: inherited, it would give ours a wrong identity.
+bool is_outer_launcher_variable(std::string_view name);
+// True for a variable that describes the machine or session it was set in and must not travel to another host.
+bool is_host_bound_variable(std::string_view name);
+
+}  // namespace hvd::launch

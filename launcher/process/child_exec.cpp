@@ -1,0 +1,83 @@
+#include "launcher/process/child_exec.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <array>
+
+namespace hvd::launch {
+namespace {
+
+// A shell's code for "not found / cannot run"; the parent reports the real reason from the error pipe.
+constexpr int kNoExec = 127;
+
+[[noreturn]] void fail(const ChildPlan& plan, ChildStage stage) {
+  const ChildFailure failure{stage, errno};
+  [[maybe_unused]] const auto written = ::write(plan.error_fd, &failure, sizeof failure);
+  ::_exit(kNoExec);
+}
+
+// Handlers of the parent mean nothing after exec, but "ignored" is inherited: a rank that ignores SIGPIPE or SIGINT
+// because its launcher did would not end when it should.
+void reset_signals() {
+  struct sigaction standard {};
+  standard.sa_handler = SIG_DFL;
+  for (int signo = 1; signo < NSIG; ++signo) {
+    ::sigaction(signo, &standard, nullptr);  // fails for SIGKILL, SIGSTOP and the C library's own, as it may
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+bool place_standard_fds(const ChildPlan& plan) {
+  // First out of the way of 0..2, so that no dup2 closes one that is still needed.
+  std::array<int, 3> fds = {plan.stdin_fd, plan.stdout_fd, plan.stderr_fd};
+  for (int& fd : fds) {
+    if (fd >= 0 && fd < 3) {
+      fd = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
+      if (fd < 0) {
+        return false;
+      }
+    }
+  }
+  for (int target = 0; target < 3; ++target) {
+    const int fd = fds[static_cast<std::size_t>(target)];
+    if (fd >= 0 && ::dup2(fd, target) < 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+void run_child(const ChildPlan& plan) {
+  if (plan.new_session) {
+    ::setsid();
+  }
+  if (plan.dies_with_parent) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != plan.parent) {
+      ::_exit(kNoExec);  // the parent died before the line above took effect
+    }
+  }
+  reset_signals();
+  if (!place_standard_fds(plan)) {
+    fail(plan, ChildStage::kSetup);
+  }
+  // A second net under close-on-exec: marks whatever a library opened without it. An old kernel lacks it; then
+  // close-on-exec alone must do.
+  ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
+  if (plan.cwd != nullptr && ::chdir(plan.cwd) != 0) {
+    fail(plan, ChildStage::kChdir);
+  }
+  ::execve(plan.path, plan.argv, plan.envp);
+  fail(plan, ChildStage::kExec);
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,36 @@
+// The child's side between fork and exec. Only async-signal-safe calls: another thread of the parent may have held any
+// lock at the moment of the fork.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+
+namespace hvd::launch {
+
+// Everything the child needs, prepared by the parent, since the child must not allocate.
+struct ChildPlan {
+  const char* path = nullptr;  // resolved program
+  char* const* argv = nullptr;
+  char* const* envp = nullptr;
+  const char* cwd = nullptr;  // nullptr: the parent's
+  int stdin_fd = -1;
+  int stdout_fd = -1;
+  int stderr_fd = -1;
+  int error_fd = -1;        // close-on-exec; gets a ChildFailure when exec does not happen
+  pid_t parent = 0;         // who must be alive; the child dies with it when dies_with_parent
+  bool dies_with_parent = true;
+  bool new_session = true;  // its own session and process group, out of reach of the terminal's Ctrl-C
+};
+
+enum class ChildStage : std::int32_t { kSetup = 0, kChdir = 1, kExec = 2 };
+
+// What goes up the error pipe, whole or not at all (it is smaller than PIPE_BUF).
+struct ChildFailure {
+  ChildStage stage = ChildStage::kSetup;
+  std::int32_t sys_errno = 0;
+};
+
+[[noreturn]] void run_child(const ChildPlan& plan);
+
+}  // namespace hvd::launch

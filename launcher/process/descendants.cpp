@@ -1,0 +1,80 @@
+#include "launcher/process/descendants.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <memory>
+#include <string>
+
+#include "runtime/base/fd.h"
+
+namespace hvd::launch {
+namespace {
+
+std::string read_file(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  std::array<char, 4096> buffer{};
+  ssize_t got = 0;
+  while (fd.is_open() && (got = ::read(fd.get(), buffer.data(), buffer.size())) > 0) {
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+  return text;
+}
+
+// The parent in /proc/PID/stat: the second field after the command, which may itself hold spaces and parentheses.
+pid_t parent_of(const std::string& stat) {
+  const auto close = stat.rfind(')');
+  if (close == std::string::npos || close + 4 >= stat.size()) {
+    return -1;
+  }
+  pid_t parent = -1;
+  std::from_chars(stat.data() + close + 4, stat.data() + stat.size(), parent);
+  return parent;
+}
+
+}  // namespace
+
+Result<void> become_subreaper() {
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
+    return Error::from_errno("prctl(PR_SET_CHILD_SUBREAPER)");
+  }
+  return {};
+}
+
+// Reads all of /proc rather than /proc/self/task/TID/children: that file is absent in some kernels, and may miss
+// entries while children end (proc(5)).
+std::vector<pid_t> children_of_self() {
+  std::vector<pid_t> children;
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir("/proc"), ::closedir);
+  const pid_t self = ::getpid();
+  while (directory != nullptr) {
+    const dirent* entry = ::readdir(directory.get());
+    if (entry == nullptr) {
+      break;
+    }
+    const std::string_view name(entry->d_name);
+    pid_t pid = -1;
+    const auto [end, failed] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (failed == std::errc() && end == name.data() + name.size() && pid > 0 &&
+        parent_of(read_file("/proc/" + std::string(name) + "/stat")) == self) {
+      children.push_back(pid);
+    }
+  }
+  return children;
+}
+
+void signal_children(const std::vector<pid_t>& children, int signo) {
+  for (const pid_t pid : children) {
+    if (pid > 0) {
+      ::kill(pid, signo);
+    }
+  }
+}
+
+}  // namespace hvd::launch

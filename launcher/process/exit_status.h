@@ -1,0 +1,29 @@
+// ExitStatus: how a process ended. Value type.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace hvd::launch {
+
+struct ExitStatus {
+  enum class Kind : std::uint8_t { kExited = 0, kSignalled = 1 };
+  Kind kind = Kind::kExited;
+  int value = 0;  // exit code, or signal number
+
+  // From waitpid(2)'s status, decoded: the core-dump bit does not change the code.
+  static ExitStatus from_wait(int wait_status);
+
+  [[nodiscard]] bool is_success() const { return kind == Kind::kExited && value == 0; }
+  // As a shell has it: the code, or 128 + signal.
+  [[nodiscard]] int shell_code() const { return kind == Kind::kExited ? value : 128 + value; }
+  // "exited with code 3", "was killed by signal 9 (SIGKILL)".
+  [[nodiscard]] std::string text() const;
+
+  friend bool operator==(const ExitStatus&, const ExitStatus&) = default;
+};
+
+// "SIGTERM"; "signal 99" for one without a name.
+std::string signal_name(int signo);
+
+}  // namespace hvd::launch

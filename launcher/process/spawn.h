@@ -1,0 +1,39 @@
+// Spawn: start a program with its output in pipes, or the reason why it could not be started.
+//
+// Thread: any, but a child that dies with its parent dies with the *thread* that spawned it (prctl(2)), so spawn from a
+// thread that lives as long as the process.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/base/fd.h"
+#include "runtime/base/result.h"
+
+namespace hvd::launch {
+
+struct SpawnOptions {
+  std::vector<std::string> argv;         // at least one
+  std::vector<std::string> environment;  // "NAME=value"; all of it, nothing is inherited
+  std::string cwd;                       // empty: this process's
+  // Standard descriptors of the child; -1: /dev/null for input, this process's own for output.
+  int stdin_fd = -1;
+  int stdout_fd = -1;
+  int stderr_fd = -1;
+  bool dies_with_parent = true;
+  bool new_session = true;
+};
+
+// The new process. Errors name the program or directory, and what was looked for where (kNotFound: no such program).
+Result<pid_t> spawn(const SpawnOptions& options);
+
+// The path of `program`: itself when it holds a slash (relative to `cwd`), else the first executable in `search_path`
+// (a PATH value).
+Result<std::string> find_program(const std::string& program, const std::string& search_path, const std::string& cwd);
+
+// The value of NAME in a list of "NAME=value"; empty when absent. The last one counts.
+std::string value_in(const std::vector<std::string>& environment, const std::string& name);
+
+}  // namespace hvd::launch

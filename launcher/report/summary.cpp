@@ -1,0 +1,73 @@
+#include "launcher/report/summary.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace hvd::launch {
+namespace {
+
+std::string counted(std::size_t n, const std::string& noun) {
+  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::vector<std::string> describe_cause(const Cause& cause, const std::vector<std::string>& last_errors, int size) {
+  std::vector<std::string> lines;
+  for (const std::string& line : cause.lines) {
+    lines.push_back("hvdrun: " + line);
+  }
+  if (!last_errors.empty()) {
+    lines.push_back("hvdrun: the last lines of its standard error:");
+    for (const std::string& line : last_errors) {
+      lines.push_back("hvdrun:   " + line);
+    }
+  }
+  if (cause.rank >= 0 && size > 1) {
+    lines.push_back("hvdrun: stopping the other " + counted(static_cast<std::size_t>(size) - 1, "rank"));
+  }
+  return lines;
+}
+
+std::string describe_duration(Duration took) {
+  const double seconds = std::chrono::duration<double>(took).count();
+  if (seconds < 60) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.1f s", seconds);
+    return text;
+  }
+  const auto whole = static_cast<long>(seconds);
+  if (whole < 3600) {
+    return std::to_string(whole / 60) + " min " + std::to_string(whole % 60) + " s";
+  }
+  return std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";
+}
+
+std::string describe_end(const JobState& state, const Placement& placement, Duration took) {
+  const std::string where = counted(static_cast<std::size_t>(placement.size), "rank") + " on " +
+                            counted(placement.nodes.size(), "node");
+  if (!state.cause()) {
+    return "hvdrun: " + where + " succeeded in " + describe_duration(took);
+  }
+  const bool any_started = std::any_of(state.ranks().begin(), state.ranks().end(), [](const RankRecord& rank) {
+    return rank.state != RankRecord::State::kPending;
+  });
+  if (!any_started) {
+    return "";
+  }
+  const Cause& cause = *state.cause();
+  std::string text = "hvdrun: job failed after " + describe_duration(took) + ": " + cause.lines.front();
+  if (cause.lines.size() > 1) {
+    text += " (and " + std::to_string(cause.lines.size() - 1) + " more)";
+  }
+  const auto ended_otherwise = std::count_if(state.ranks().begin(), state.ranks().end(), [](const RankRecord& rank) {
+    return rank.state == RankRecord::State::kLost || (rank.state == RankRecord::State::kEnded && !rank.status.is_success());
+  });
+  const auto others = static_cast<std::size_t>(std::max<std::ptrdiff_t>(0, ended_otherwise - (cause.rank >= 0 ? 1 : 0)));
+  if (others > 0) {
+    text += "; " + counted(others, cause.rank >= 0 ? "other rank" : "rank") + (others == 1 ? " was" : " were") + " stopped";
+  }
+  return text + "; exit code " + std::to_string(cause.exit_code);
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,23 @@
+// What hvdrun says of a job: its first cause of failure as soon as it is known, and one line at the end. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/placement/placement.h"
+#include "launcher/run/job_state.h"
+#include "runtime/base/clock.h"
+
+namespace hvd::launch {
+
+// The failure block: the cause, and the last lines of the failing rank's standard error.
+std::vector<std::string> describe_cause(const Cause& cause, const std::vector<std::string>& last_errors, int size);
+
+// "4 ranks on 2 nodes succeeded in 12.3 s", or "job failed after 1.2 s: rank 1 on ... ; 3 other ranks were stopped".
+// Empty when no rank was started: the cause has been said, and there is nothing to add.
+std::string describe_end(const JobState& state, const Placement& placement, Duration took);
+
+// "12.3 s", "2 min 5 s", "3 h 12 min".
+std::string describe_duration(Duration took);
+
+}  // namespace hvd::launch

@@ -1,0 +1,249 @@
+#include "launcher/run/job_runner.h"
+
+#include <signal.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <array>
+
+#include "launcher/run/exit_codes.h"
+#include "launcher/run/start_plan.h"
+#include "launcher/transport/local.h"
+
+namespace hvd::launch {
+namespace {
+
+// For connections that can break in silence; a local session cannot.
+constexpr auto kHeartbeat = std::chrono::seconds(5);
+// Output under way from all nodes together, and the least that one node needs to keep moving.
+constexpr std::uint64_t kOutputCreditTotal = 16U << 20U;
+constexpr std::uint64_t kOutputCreditLeast = 128U << 10U;
+constexpr std::uint64_t kOutputCreditMost = 2U << 20U;
+// Beyond the grace time, for the sweep of what the ranks left, until a node counts as lost.
+constexpr auto kStopSlack = std::chrono::seconds(15);
+// For agents to end after they have been let go.
+constexpr auto kEndTime = std::chrono::seconds(2);
+// For a slow reader to take the last of the output.
+constexpr auto kFlushTime = std::chrono::hours(24);
+constexpr auto kFlushAfterFailure = std::chrono::seconds(5);
+
+template <std::size_t N>
+Result<std::array<std::uint8_t, N>> random_bytes() {
+  std::array<std::uint8_t, N> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    return Error::from_errno("getrandom");
+  }
+  return bytes;
+}
+
+std::string hex(std::span<const std::uint8_t> bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const std::uint8_t byte : bytes) {
+    text += kDigits[byte >> 4U];
+    text += kDigits[byte & 15U];
+  }
+  return text;
+}
+
+LogMux::Sink log_sink(const std::function<void(int, std::uint64_t)>& grant,
+                      const std::function<void(const Error&)>& failed) {
+  return LogMux::Sink{grant, failed};
+}
+
+}  // namespace
+
+JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& placement, Transports transports,
+                     JobWords words, Log& log)
+    : loop_(loop),
+      spec_(spec),
+      placement_(placement),
+      transports_(transports),
+      words_(std::move(words)),
+      log_(log),
+      state_(placement),
+      logs_(loop, placement.size, static_cast<int>(placement.nodes.size()), LogMuxOptions{spec.tags},
+            log_sink(
+                [this](int node, std::uint64_t bytes) {
+                  ByteWriter body;
+                  body.u64(bytes);
+                  sessions_[static_cast<std::size_t>(node)]->send(AgentMessage::kCredit, body.str());
+                },
+                [this](const Error& why) { apply(OutputFailed{why}); })),
+      board_(placement.size),
+      began_(loop.now()) {}
+
+JobRunner::~JobRunner() = default;
+
+Result<int> JobRunner::run() {
+  HVD_TRY_ASSIGN(secret_, random_bytes<kSecretBytes>());
+  HVD_TRY_ASSIGN(const auto token, (random_bytes<16>()));
+  HVD_TRY_ASSIGN(const auto id, (random_bytes<4>()));
+  token_ = hex(token);
+  job_id_ = hex(id);
+  start_timer_ = loop_.after(spec_.start_timeout, [this] { apply(StartTimedOut{}); });
+  open_sessions();
+  HVD_TRY(loop_.run());
+  const bool failed = state_.cause().has_value();
+  if (!spec_.quiet || failed) {
+    if (const std::string end = words_.end(state_, loop_.now() - began_); !end.empty()) {
+      logs_.say(end);
+    }
+  }
+  logs_.flush_all(Deadline::after(failed ? Duration(kFlushAfterFailure) : Duration(kFlushTime)));
+  return state_.exit_code();
+}
+
+void JobRunner::open_sessions() {
+  SessionSink& sink = *this;
+  for (const NodePlan& plan : placement_.nodes) {
+    sessions_.push_back(std::make_unique<NodeSession>(loop_, plan, placement_.size, sink));
+  }
+  for (const auto& session : sessions_) {
+    const bool is_local = is_local_host(session->plan().host.name);
+    log_.write(LogLevel::kDebug, session->plan().host.name + ": opening (" + (is_local ? "local" : "ssh") + ")");
+    session->open(is_local ? *transports_.local : *transports_.ssh);
+  }
+}
+
+void JobRunner::apply(const JobEvent& event) {
+  for (const JobAction& action : state_.on(event)) {
+    std::visit([this](const auto& a) { act(a); }, action);
+  }
+}
+
+void JobRunner::on_ready(int node, const ReadyMessage& ready) {
+  NodeSession& session = *sessions_[static_cast<std::size_t>(node)];
+  log_.write(LogLevel::kDebug, session.plan().host.name + ": agent " + ready.version + " is ready (pid " +
+                                   std::to_string(ready.pid) + ", " + std::to_string(ready.cores) + " cores)");
+  const bool is_local = session.node_address().empty();
+  WelcomeMessage welcome;
+  welcome.job_id = job_id_;
+  welcome.size = placement_.size;
+  welcome.secret = secret_;
+  welcome.token = token_;
+  welcome.heartbeat_ms =
+      is_local ? 0 : static_cast<std::uint32_t>(std::chrono::milliseconds(kHeartbeat).count());
+  welcome.output_credit =
+      std::clamp(kOutputCreditTotal / placement_.nodes.size(), kOutputCreditLeast, kOutputCreditMost);
+  session.send(AgentMessage::kWelcome, welcome.encode());
+  if (!is_local) {
+    session.start_heartbeat(kHeartbeat);
+  }
+  apply(NodeReady{node});
+}
+
+void JobRunner::act(const StartRanks&) {
+  loop_.cancel(start_timer_);
+  std::vector<NodeView> views;
+  for (const auto& session : sessions_) {
+    views.push_back(NodeView{session->node_address().empty(), session->node_address(), session->launcher_address(),
+                             *session->ready()});
+  }
+  const auto messages = make_start_messages(spec_, placement_, views, job_id_, token_);
+  for (std::size_t node = 0; node < sessions_.size(); ++node) {
+    sessions_[node]->send(AgentMessage::kStart, messages[node].encode());
+  }
+}
+
+void JobRunner::act(const StopNodes& action) {
+  StopMessage stop;
+  stop.signal = action.signo;
+  stop.grace_ms = static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(spec_.grace).count());
+  broadcast(AgentMessage::kStop, stop.encode());
+  loop_.cancel(stop_timer_);
+  const Duration grace = action.signo == SIGKILL ? Duration::zero() : spec_.grace;
+  stop_timer_ = loop_.after(grace + kStopSlack, [this] { apply(StopTimedOut{}); });
+}
+
+void JobRunner::act(const TellRanks& action) { broadcast(AgentMessage::kNotice, action.cause); }
+
+void JobRunner::act(const ReportCause&) {
+  const Cause& cause = *state_.cause();
+  const auto tail = cause.rank >= 0 ? logs_.last_errors(cause.rank) : std::vector<std::string>();
+  for (const std::string& line : words_.cause(cause, tail)) {
+    logs_.say(line);
+  }
+}
+
+void JobRunner::act(const Finish&) {
+  is_finishing_ = true;
+  loop_.cancel(stop_timer_);
+  loop_.cancel(start_timer_);
+  if (state_.cause() && state_.phase() == JobPhase::kDone) {
+    log_.write(LogLevel::kDebug, "leaving the sessions");
+  }
+  for (const auto& session : sessions_) {
+    session->close_input();
+  }
+  end_timer_ = loop_.after(kEndTime, [this] { loop_.stop(); });
+  end_if_closed();
+}
+
+void JobRunner::end_if_closed() {
+  const bool any_open =
+      std::any_of(sessions_.begin(), sessions_.end(), [](const auto& session) { return session->is_open(); });
+  if (is_finishing_ && !any_open) {
+    loop_.cancel(end_timer_);
+    loop_.stop();
+  }
+}
+
+void JobRunner::broadcast(AgentMessage type, std::string_view body) {
+  for (const auto& session : sessions_) {
+    session->send(type, body);
+  }
+}
+
+void JobRunner::on_signal(int signo) {
+  if (signo == SIGUSR1 || signo == SIGUSR2) {
+    broadcast(AgentMessage::kForward, number_body(signo));
+    return;
+  }
+  apply(Interrupted{signo});
+}
+
+void JobRunner::on_progress(int node, const std::string& what) {
+  log_.write(LogLevel::kDebug, placement_.nodes[static_cast<std::size_t>(node)].host.name + ": " + what);
+}
+
+void JobRunner::on_started(int rank, int pid) {
+  log_.write(LogLevel::kDebug, "rank " + std::to_string(rank) + " runs as pid " + std::to_string(pid) + " on " +
+                                   placement_.node_of(rank).host.name);
+  apply(RankStarted{rank, pid});
+}
+
+void JobRunner::on_start_failed(const StartFailedMessage& failed) { apply(RankStartFailed{failed.rank, failed.why}); }
+
+void JobRunner::on_output(int node, const OutputMessage& output) {
+  logs_.feed(node, output.rank, output.stream == StreamId::kStderr, output.bytes);
+}
+
+void JobRunner::on_output_end(int rank, StreamId stream) { logs_.finish(rank, stream == StreamId::kStderr); }
+
+void JobRunner::on_exited(const ExitedMessage& exited) {
+  log_.write(LogLevel::kDebug, "rank " + std::to_string(exited.rank) + " " + exited.status.text());
+  apply(RankExited{exited.rank, exited.status});
+}
+
+void JobRunner::on_exchange(const ExchangeMessage& exchange) {
+  auto posted = board_.post(exchange.rank, exchange.key, exchange.value);
+  if (!posted.ok()) {
+    log_.write(LogLevel::kWarning, "rank " + std::to_string(exchange.rank) + ": " + posted.error().message());
+  } else if (posted.value()) {
+    broadcast(AgentMessage::kExchanged, ExchangedMessage{exchange.key, std::move(*posted.value())}.encode());
+  }
+}
+
+void JobRunner::on_problem(int node, const std::string& text) {
+  logs_.say("hvdrun: " + placement_.nodes[static_cast<std::size_t>(node)].host.name + ": " + text);
+}
+
+void JobRunner::on_done(int node) { apply(NodeDone{node}); }
+
+void JobRunner::on_lost(int node, const Error& why) {
+  apply(NodeLost{node, why});
+  end_if_closed();
+}
+
+}  // namespace hvd::launch

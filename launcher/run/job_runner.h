@@ -1,0 +1,94 @@
+// JobRunner: carries out one job: opens sessions, feeds JobState what happens and does what it says.
+//
+// Thread: the one that calls run(); it becomes the loop's.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/job/job_spec.h"
+#include "launcher/logs/log_mux.h"
+#include "launcher/placement/placement.h"
+#include "launcher/run/job_state.h"
+#include "launcher/run/node_session.h"
+#include "launcher/transport/transport.h"
+#include "runtime/base/event_loop.h"
+#include "runtime/base/log.h"
+#include "runtime/rendezvous/exchange_board.h"
+
+namespace hvd::launch {
+
+// The ways to reach nodes; not owned.
+struct Transports {
+  Transport* local = nullptr;
+  Transport* ssh = nullptr;
+};
+
+// How words for the user are made (launcher/report), so that this layer decides only when they are said.
+struct JobWords {
+  std::function<std::vector<std::string>(const Cause&, const std::vector<std::string>& last_errors)> cause;
+  std::function<std::string(const JobState&, Duration took)> end;
+};
+
+class JobRunner final : private SessionSink {
+ public:
+  JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& placement, Transports transports, JobWords words,
+            Log& log);
+  ~JobRunner() override;
+  JobRunner(const JobRunner&) = delete;
+  JobRunner& operator=(const JobRunner&) = delete;
+
+  // Runs the job to its end and returns hvdrun's exit code. An error is a defect of this machine (no epoll, no random
+  // numbers), not of the job.
+  Result<int> run();
+  // SIGINT, SIGTERM, SIGHUP: stop the job (twice: at once); SIGUSR1, SIGUSR2: passed on.
+  void on_signal(int signo);
+
+ private:
+  void on_ready(int node, const ReadyMessage& ready) override;
+  void on_progress(int node, const std::string& what) override;
+  void on_started(int rank, int pid) override;
+  void on_start_failed(const StartFailedMessage& failed) override;
+  void on_output(int node, const OutputMessage& output) override;
+  void on_output_end(int rank, StreamId stream) override;
+  void on_exited(const ExitedMessage& exited) override;
+  void on_exchange(const ExchangeMessage& exchange) override;
+  void on_problem(int node, const std::string& text) override;
+  void on_done(int node) override;
+  void on_lost(int node, const Error& why) override;
+
+  void open_sessions();
+  void apply(const JobEvent& event);
+  void act(const StartRanks& action);
+  void act(const StopNodes& action);
+  void act(const TellRanks& action);
+  void act(const ReportCause& action);
+  void act(const Finish& action);
+  void end_if_closed();
+  void broadcast(AgentMessage type, std::string_view body);
+
+  // constant after construction
+  EventLoop& loop_;
+  const JobSpec& spec_;
+  const Placement& placement_;
+  const Transports transports_;
+  const JobWords words_;
+  Log& log_;
+  // loop only
+  JobState state_;
+  LogMux logs_;
+  ExchangeBoard board_;
+  std::vector<std::unique_ptr<NodeSession>> sessions_;
+  JobSecret secret_{};
+  std::string token_;
+  std::string job_id_;
+  TimePoint began_;
+  TimerId start_timer_ = 0;
+  TimerId stop_timer_ = 0;
+  TimerId end_timer_ = 0;
+  bool is_finishing_ = false;
+};
+
+}  // namespace hvd::launch

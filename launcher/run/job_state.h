@@ -1,0 +1,128 @@
+// JobState: what a job does next, as a pure function of what happened: no I/O, no clock. JobRunner feeds it events and
+// carries out its actions.
+//
+// Phases: opening (agents are being reached) -> running -> stopping (something ended the job) -> done. The first cause
+// wins: what fails after it, fails because of it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "launcher/placement/placement.h"
+#include "launcher/process/exit_status.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/result.h"
+
+namespace hvd::launch {
+
+// ---- events ----
+struct NodeReady {
+  int node = 0;
+};
+struct NodeLost {  // could not be opened, or its session broke
+  int node = 0;
+  Error why;
+};
+struct RankStarted {
+  int rank = 0;
+  int pid = 0;
+};
+struct RankStartFailed {
+  int rank = 0;
+  Error why;
+};
+struct RankExited {
+  int rank = 0;
+  ExitStatus status;
+};
+struct NodeDone {  // everything on it is gone
+  int node = 0;
+};
+struct Interrupted {
+  int signo = 0;
+};
+struct OutputFailed {
+  Error why;
+};
+struct StartTimedOut {};
+struct StopTimedOut {};  // a node did not report its end in time
+using JobEvent = std::variant<NodeReady, NodeLost, RankStarted, RankStartFailed, RankExited, NodeDone, Interrupted,
+                              OutputFailed, StartTimedOut, StopTimedOut>;
+
+// ---- actions ----
+struct StartRanks {};
+struct StopNodes {
+  int signo = 0;  // SIGKILL: at once
+};
+struct TellRanks {  // the job is over, to every runtime
+  std::string cause;
+};
+struct ReportCause {};  // the first cause is known: say it now, before the noise that follows
+struct Finish {};       // leave the sessions and end
+using JobAction = std::variant<StartRanks, StopNodes, TellRanks, ReportCause, Finish>;
+
+enum class JobPhase : std::uint8_t { kOpening, kRunning, kStopping, kDone };
+
+// Why a job did not succeed.
+struct Cause {
+  std::vector<std::string> lines;  // one per failed host or rank: who, what, what to try
+  int exit_code = 0;
+  int rank = -1;  // whose last lines belong to the report; -1: none
+};
+
+struct RankRecord {
+  enum class State : std::uint8_t { kPending, kRunning, kEnded, kLost };
+  State state = State::kPending;
+  int pid = 0;
+  ExitStatus status;
+};
+
+class JobState {
+ public:
+  explicit JobState(const Placement& placement);
+
+  std::vector<JobAction> on(const JobEvent& event);
+
+  [[nodiscard]] JobPhase phase() const { return phase_; }
+  [[nodiscard]] const std::optional<Cause>& cause() const { return cause_; }
+  [[nodiscard]] const std::vector<RankRecord>& ranks() const { return ranks_; }
+  // 0, or the cause's.
+  [[nodiscard]] int exit_code() const { return cause_ ? cause_->exit_code : 0; }
+  // Nodes that have not answered yet, for messages.
+  [[nodiscard]] std::vector<std::string> silent_hosts() const;
+
+ private:
+  enum class NodeState : std::uint8_t { kOpening, kReady, kDone, kLost };
+  using Actions = std::vector<JobAction>;
+
+  Actions handle(const NodeReady& event);
+  Actions handle(const NodeLost& event);
+  Actions handle(const RankStarted& event);
+  Actions handle(const RankStartFailed& event);
+  Actions handle(const RankExited& event);
+  Actions handle(const NodeDone& event);
+  Actions handle(const Interrupted& event);
+  Actions handle(const OutputFailed& event);
+  Actions handle(const StartTimedOut& event);
+  Actions handle(const StopTimedOut& event);
+  // Records the cause if it is the first, and stops everything.
+  Actions stop_for(Cause cause, int signo);
+  Actions finish_if_over();
+  Actions start_if_open();
+  [[nodiscard]] bool every_node(NodeState a, NodeState b) const;
+  [[nodiscard]] std::string describe(int rank) const;
+
+  const Placement& placement_;
+  JobPhase phase_ = JobPhase::kOpening;
+  std::vector<NodeState> nodes_;
+  std::vector<RankRecord> ranks_;
+  std::vector<std::pair<int, Error>> unopened_;  // nodes that could not be reached, in order of arrival
+  std::optional<Cause> cause_;
+  int interrupts_ = 0;
+};
+
+}  // namespace hvd::launch

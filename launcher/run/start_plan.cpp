@@ -1,0 +1,81 @@
+#include "launcher/run/start_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hvd::launch {
+namespace {
+
+std::pair<std::string, std::string> split_entry(const std::string& entry) {
+  const auto equals = entry.find('=');
+  return {entry.substr(0, equals), equals == std::string::npos ? "" : entry.substr(equals + 1)};
+}
+
+bool has_value(const JobSpec& spec, const std::string& name) {
+  const auto named = [&name](const auto& pair) { return pair.first == name; };
+  const auto entry_named = [&name](const std::string& entry) { return split_entry(entry).first == name; };
+  return std::any_of(spec.user_env.begin(), spec.user_env.end(), named) ||
+         std::any_of(spec.environment.begin(), spec.environment.end(), entry_named);
+}
+
+}  // namespace
+
+std::vector<std::string> data_addresses(const std::vector<NodeView>& views) {
+  std::string own = "127.0.0.1";
+  for (const NodeView& view : views) {
+    if (!view.launcher_address.empty()) {
+      own = view.launcher_address;
+      break;
+    }
+  }
+  std::vector<std::string> addresses;
+  addresses.reserve(views.size());
+  for (const NodeView& view : views) {
+    addresses.push_back(view.node_address.empty() ? own : view.node_address);
+  }
+  return addresses;
+}
+
+std::vector<StartMessage> make_start_messages(const JobSpec& spec, const Placement& placement,
+                                              const std::vector<NodeView>& views, const std::string& job_id,
+                                              const std::string& token) {
+  const std::vector<std::string> addresses = data_addresses(views);
+  JobFacts job;
+  job.job_id = job_id;
+  job.agent_token = token;
+  job.master_address = addresses.front();
+  job.master_port = views.front().ready.reserved_port;
+  job.omp_threads_set = has_value(spec, "OMP_NUM_THREADS");
+
+  std::vector<std::string> unset;
+  EnvList exported;
+  for (const std::string& entry : spec.environment) {
+    const auto pair = split_entry(entry);
+    if (is_outer_launcher_variable(pair.first)) {
+      unset.push_back(pair.first);
+    } else if (!is_host_bound_variable(pair.first)) {
+      exported.push_back(pair);
+    }
+  }
+  std::vector<StartMessage> messages;
+  for (const NodePlan& node : placement.nodes) {
+    const auto index = static_cast<std::size_t>(node.index);
+    const NodeView& view = views[index];
+    StartMessage start;
+    start.cwd = spec.cwd;
+    start.argv = spec.argv;
+    start.unset = unset;
+    if (!view.is_local) {
+      start.env = exported;  // a local agent has them already, host-bound ones too
+    }
+    start.last = spec.user_env;
+    const NodeFacts facts{addresses[index], view.ready.cores, view.ready.socket_path};
+    for (const RankPlan& rank : node.ranks) {
+      start.ranks.push_back(StartMessage::Rank{rank.rank, rank_env(placement, node, rank, facts, job)});
+    }
+    messages.push_back(std::move(start));
+  }
+  return messages;
+}
+
+}  // namespace hvd::launch

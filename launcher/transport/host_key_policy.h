@@ -1,0 +1,25 @@
+// What to do about the key that a server showed: OpenSSH's policy words, without its prompts. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/transport/known_hosts.h"
+#include "launcher/transport/ssh_config.h"
+#include "runtime/base/result.h"
+
+namespace hvd::launch {
+
+struct HostKeyRuling {
+  bool remember = false;  // append it to known_hosts
+  std::string notice;     // one line for the log; empty: nothing to tell
+};
+
+// The Error is one line that says what to do. `host`: as the user wrote it.
+Result<HostKeyRuling> rule_on_host_key(const SshHostConfig& config, const std::string& host,
+                                       const std::vector<KnownHost>& known, const HostKey& key);
+
+// For a server that has no key of the types that we know it by.
+std::string no_known_key_offered(const SshHostConfig& config, const std::vector<KnownHost>& known);
+
+}  // namespace hvd::launch

@@ -1,0 +1,58 @@
+// known_hosts: is this key the one that we know for this host?
+//
+// Reads OpenSSH's format itself rather than through libssh2, which knows no wildcards, no @revoked, and not the line
+// that an entry stands in; a changed key must be reported as file:line. Value types; files are read and written by the
+// two functions that say so.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/transport/ssh_config.h"
+#include "runtime/base/result.h"
+
+namespace hvd::launch {
+
+struct HostKey {
+  std::string type;  // "ssh-ed25519"
+  std::string blob;  // as on the wire
+};
+
+// The type stands at the start of every key blob; empty when the blob is malformed.
+std::string key_type_of_blob(std::string_view blob);
+// "SHA256:..." as OpenSSH prints it.
+std::string fingerprint(std::string_view blob);
+
+struct KnownHost {
+  HostKey key;
+  bool is_revoked = false;
+  std::string file;
+  int line = 0;
+};
+
+// The name under which known_hosts files carry a host: the alias, "host", or "[host]:port" off port 22.
+std::string known_hosts_name(const SshHostConfig& config);
+
+// Entries of `text` that match `name`: plain, patterns, negated, hashed. @cert-authority entries are left out.
+std::vector<KnownHost> find_known_hosts(std::string_view text, const std::string& file, const std::string& name);
+// The same over all files of the host; a missing file has no entries.
+std::vector<KnownHost> load_known_hosts(const SshHostConfig& config);
+
+enum class HostKeyVerdict : std::uint8_t { kKnown, kUnknown, kChanged, kRevoked };
+struct HostKeyCheck {
+  HostKeyVerdict verdict = HostKeyVerdict::kUnknown;
+  KnownHost offending;  // for kChanged and kRevoked
+};
+HostKeyCheck check_host_key(const std::vector<KnownHost>& known, const HostKey& key);
+
+// Host-key algorithms to ask for so that a host with several keys shows one that we know; empty: no preference.
+std::string host_key_algorithms(const std::vector<KnownHost>& known);
+
+// One known_hosts line, with newline. `salt`: 20 random bytes to hash the name with, empty for a plain name.
+std::string known_hosts_line(const std::string& name, const HostKey& key, std::string_view salt);
+// Appends the key to the first user file, as ssh with accept-new does.
+Result<void> remember_host_key(const SshHostConfig& config, const HostKey& key);
+
+}  // namespace hvd::launch

@@ -1,0 +1,133 @@
+#include "launcher/transport/local.h"
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "launcher/process/spawn.h"
+#include "runtime/base/byte_channel.h"
+
+namespace hvd::launch {
+namespace {
+
+// How long the end of a stream waits for the agent's processes to be gone, so that none is seen after hvdrun has ended.
+constexpr auto kReapTime = std::chrono::seconds(1);
+
+class LocalStream final : public Stream {
+ public:
+  LocalStream(EventLoop& loop, StreamSink& sink) : loop_(loop), sink_(sink), alive_(std::make_shared<bool>(true)) {}
+
+  ~LocalStream() override {
+    *alive_ = false;
+    channel_.reset();
+    reap();
+  }
+  LocalStream(const LocalStream&) = delete;
+  LocalStream& operator=(const LocalStream&) = delete;
+
+  // Either outcome is told from the loop.
+  void open(const LocalOptions& options) {
+    auto started = start(options);
+    loop_.post([this, alive = alive_, started] {
+      if (!*alive) {
+        return;
+      }
+      if (started.ok()) {
+        sink_.on_open("", "");
+      } else {
+        sink_.on_closed(started.error());
+      }
+    });
+  }
+
+  void write(std::string bytes) override {
+    if (channel_) {
+      channel_->write(bytes);
+    }
+  }
+
+  void close_input() override {
+    if (channel_) {
+      channel_->close_output();
+    }
+  }
+
+ private:
+  Result<void> start(const LocalOptions& options) {
+    HVD_TRY_ASSIGN(auto ends, make_socket_pair());
+    SpawnOptions agent;
+    agent.argv = {options.agent_path, "serve"};
+    agent.environment = options.environment;
+    agent.stdin_fd = ends.second.get();
+    agent.stdout_fd = ends.second.get();
+    agent.dies_with_parent = false;  // it outlives us to clean up
+    auto pid = spawn(agent);
+    if (!pid.ok()) {
+      return pid.error().with_context("cannot start the agent on this machine");
+    }
+    pid_ = pid.value();
+    ByteChannel::Handlers handlers;
+    handlers.on_bytes = [this](Bytes bytes) { sink_.on_bytes(bytes); };
+    handlers.on_closed = [this](const Error&) {
+      sink_.on_closed(Error(Code::kLostPeer, "the agent on this machine has ended"));
+    };
+    HVD_TRY_ASSIGN(channel_, ByteChannel::create(loop_, std::move(ends.first), Fd(), std::move(handlers)));
+    return {};
+  }
+
+  void reap() const {
+    if (pid_ <= 0) {
+      return;
+    }
+    const Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+    pollfd p{pidfd.get(), POLLIN, 0};
+    const Deadline deadline = Deadline::after(kReapTime);
+    while (pidfd.is_open() && ::poll(&p, 1, deadline.poll_ms()) < 0) {
+    }
+    ::waitpid(pid_, nullptr, WNOHANG);
+  }
+
+  EventLoop& loop_;
+  StreamSink& sink_;
+  std::unique_ptr<ByteChannel> channel_;
+  pid_t pid_ = 0;
+  std::shared_ptr<bool> alive_;
+};
+
+class LocalTransport final : public Transport {
+ public:
+  LocalTransport(EventLoop& loop, LocalOptions options) : loop_(loop), options_(std::move(options)) {}
+
+  std::unique_ptr<Stream> open(const NodeTarget&, StreamSink& sink) override {
+    auto stream = std::make_unique<LocalStream>(loop_, sink);
+    stream->open(options_);
+    return stream;
+  }
+
+ private:
+  EventLoop& loop_;
+  const LocalOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_local_transport(EventLoop& loop, LocalOptions options) {
+  return std::make_unique<LocalTransport>(loop, std::move(options));
+}
+
+bool is_local_host(const std::string& name) {
+  if (name == "localhost" || name == "::1" || name.rfind("127.", 0) == 0) {
+    return true;
+  }
+  std::array<char, 256> own{};
+  if (::gethostname(own.data(), own.size() - 1) != 0) {
+    return false;
+  }
+  const std::string full(own.data());
+  return name == full || name == full.substr(0, full.find('.'));
+}
+
+}  // namespace hvd::launch

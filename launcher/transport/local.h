@@ -1,0 +1,23 @@
+// The local transport: this machine is the node, and the agent a process of ours. It is a process of its own for the same
+// reason as on other nodes: when hvdrun is killed, the agent is left to stop the ranks.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/transport/transport.h"
+
+namespace hvd::launch {
+
+struct LocalOptions {
+  std::string agent_path;                // the agent executable
+  std::vector<std::string> environment;  // for the agent, and so for its ranks
+};
+
+std::unique_ptr<Transport> make_local_transport(EventLoop& loop, LocalOptions options);
+
+// True for a name of this machine that needs no resolver: localhost, a loopback address, or its own host name.
+bool is_local_host(const std::string& name);
+
+}  // namespace hvd::launch

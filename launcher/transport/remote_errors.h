@@ -1,0 +1,26 @@
+// RemoteErrors: what the remote side of an ssh channel printed to its standard error. Agent and shell failures land
+// there. Whole lines go to the log, the last ones into errors; bounded. Thread: loop only.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "runtime/base/log.h"
+
+namespace hvd::launch {
+
+class RemoteErrors {
+ public:
+  RemoteErrors(Log& log, const std::string& host) : log_(log), host_(host) {}
+  void feed(std::string_view text);
+  // The last line that says something, or nothing.
+  [[nodiscard]] std::string last_line() const;
+
+ private:
+  Log& log_;
+  const std::string host_;
+  std::string partial_;
+  std::string tail_;
+};
+
+}  // namespace hvd::launch

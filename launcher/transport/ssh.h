@@ -1,0 +1,37 @@
+// The ssh transport: reaches a node over SSH with libssh2, brings our agent there when the node lacks it, and starts
+// it.
+//
+// What the user's own `ssh` would do is asked from `ssh -G`, never guessed: names, ports, users, keys, known_hosts
+// files and the host-key policy. It never prompts. Built as ssh.cpp with libssh2 or as no_ssh.cpp without.
+//
+// Thread: loop only. The EventLoop and the Log must outlive the transport and its streams; streams may outlive the
+// transport.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "launcher/transport/transport.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/event_loop.h"
+#include "runtime/base/log.h"
+
+namespace hvd::launch {
+
+struct SshOptions {
+  int port = 0;                    // 0: as ssh_config says
+  std::string identity_file;       // as `ssh -i`; tried before the others
+  std::string config_file;         // as `ssh -F`
+  std::string agent_path;          // the static agent executable on this machine, pushed to nodes that lack it
+  Duration connect_timeout{};      // from dialling to being logged in; zero: ssh_config's ConnectTimeout, else 10 s
+  std::size_t max_handshakes = 8;  // in flight at once; sshd refuses bursts (MaxStartups)
+};
+
+std::unique_ptr<Transport> make_ssh_transport(EventLoop& loop, const SshOptions& options, Log& log);
+
+// For --check-build.
+bool ssh_built();
+std::string ssh_version_text();
+
+}  // namespace hvd::launch

@@ -1,0 +1,252 @@
+#include "launcher/transport/ssh_config.h"
+
+#include <pwd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+
+namespace hvd::launch {
+namespace {
+
+constexpr const char* kDefaultKeys[] = {"id_rsa", "id_ecdsa", "id_ed25519"};
+
+std::vector<std::string> split_words(std::string_view text) {
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    const auto end = text.find(' ');
+    if (end != 0) {
+      words.emplace_back(text.substr(0, end));
+    }
+    if (end == std::string_view::npos) {
+      break;
+    }
+    text.remove_prefix(end + 1);
+  }
+  return words;
+}
+
+Result<int> parse_number(std::string_view key, std::string_view text) {
+  int value = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failed != std::errc() || end != text.data() + text.size()) {
+    return Error(Code::kProtocol,
+                 "'ssh -G' printed '" + std::string(key) + " " + std::string(text) + "', expected a number");
+  }
+  return value;
+}
+
+// What the %-tokens of file names stand for.
+struct Tokens {
+  const LocalUser& local;
+  const SshRequest& request;
+  const SshHostConfig& config;
+};
+
+std::string token_value(char token, const Tokens& t) {
+  switch (token) {
+    case '%':
+      return "%";
+    case 'd':
+      return t.local.home;
+    case 'h':
+      return t.config.hostname;
+    case 'n':
+      return t.request.host;
+    case 'p':
+      return std::to_string(t.config.port);
+    case 'r':
+      return t.config.user;
+    case 'u':
+      return t.local.name;
+    default:
+      return std::string("%") + token;
+  }
+}
+
+// `ssh -G` prints identity files as they were written, with ~ and %-tokens.
+std::string expand_path(std::string_view text, const Tokens& t) {
+  std::string path;
+  if (text.starts_with("~/")) {
+    path = t.local.home;
+    text.remove_prefix(1);
+  }
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 1 < text.size()) {
+      path += token_value(text[++i], t);
+    } else {
+      path += text[i];
+    }
+  }
+  return path;
+}
+
+std::vector<std::string> expand_all(const std::vector<std::string>& paths, const Tokens& t) {
+  std::vector<std::string> expanded;
+  for (const std::string& path : paths) {
+    if (path != "none") {
+      expanded.push_back(expand_path(path, t));
+    }
+  }
+  return expanded;
+}
+
+HostKeyPolicy policy_of(std::string_view word) {
+  if (word == "accept-new") {
+    return HostKeyPolicy::kAcceptNew;
+  }
+  const bool is_off = word == "no" || word == "off" || word == "false";
+  return is_off ? HostKeyPolicy::kOff : HostKeyPolicy::kStrict;
+}
+
+bool is_yes(std::string_view word) {
+  return word == "yes" || word == "true";
+}
+
+int family_of(std::string_view word) {
+  if (word == "inet") {
+    return AF_INET;
+  }
+  return word == "inet6" ? AF_INET6 : AF_UNSPEC;
+}
+
+// Words whose value is one text or a list of words.
+void take_text(SshHostConfig& config, std::string_view key, std::string_view value) {
+  if (key == "hostname") {
+    config.hostname = value;
+  } else if (key == "user") {
+    config.user = value;
+  } else if (key == "identityfile") {
+    config.identity_files.emplace_back(value);
+  } else if (key == "identitiesonly") {
+    config.identities_only = is_yes(value);
+  } else if (key == "identityagent") {
+    config.identity_agent = value == "SSH_AUTH_SOCK" ? "" : value;
+  } else if (key == "userknownhostsfile") {
+    config.user_known_hosts = split_words(value);
+  } else if (key == "globalknownhostsfile") {
+    config.global_known_hosts = split_words(value);
+  } else if (key == "stricthostkeychecking") {
+    config.host_key_policy = policy_of(value);
+  } else if (key == "hostkeyalias") {
+    config.host_key_alias = value;
+  } else if (key == "hashknownhosts") {
+    config.hash_known_hosts = is_yes(value);
+  } else if (key == "addressfamily") {
+    config.address_family = family_of(value);
+  } else if (key == "proxyjump" && value != "none") {
+    config.proxy = "ProxyJump " + std::string(value);
+  } else if (key == "proxycommand" && value != "none") {
+    config.proxy = "ProxyCommand " + std::string(value);
+  }
+}
+
+Result<void> take_line(SshHostConfig& config, std::string_view key, std::string_view value) {
+  if (key == "port") {
+    HVD_TRY_ASSIGN(config.port, parse_number(key, value));
+    if (config.port < 1 || config.port > 65535) {
+      return Error(Code::kProtocol, "'ssh -G' printed port " + std::string(value) + ", which is no port");
+    }
+  } else if (key == "connecttimeout" && value != "none") {
+    HVD_TRY_ASSIGN(const int seconds, parse_number(key, value));
+    config.connect_timeout = std::chrono::seconds(seconds > 0 ? seconds : 0);
+  } else {
+    take_text(config, key, value);
+  }
+  return {};
+}
+
+}  // namespace
+
+LocalUser LocalUser::current() {
+  LocalUser local;
+  std::array<char, 4096> buffer{};
+  passwd entry{};
+  passwd* found = nullptr;
+  if (::getpwuid_r(::getuid(), &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr) {
+    local.name = found->pw_name;
+    local.home = found->pw_dir;
+  }
+  return local;
+}
+
+Result<void> check_ssh_request(const SshRequest& request) {
+  const auto is_bad = [](unsigned char c) { return c <= ' ' || c == 0x7f; };
+  for (const std::string* name : {&request.host, &request.user}) {
+    bool refused = name->starts_with('-');
+    for (const char c : *name) {
+      refused = refused || is_bad(static_cast<unsigned char>(c));
+    }
+    if (refused) {
+      return Error(Code::kInvalid, "'" + *name + "' is not a host or user name; check the host list");
+    }
+  }
+  if (request.host.empty()) {
+    return Error(Code::kInvalid, "the host name is empty; check the host list");
+  }
+  return {};
+}
+
+std::vector<std::string> ssh_config_argv(const SshRequest& request) {
+  std::vector<std::string> argv = {"ssh", "-G"};
+  const auto add = [&argv](const char* flag, const std::string& value) {
+    if (!value.empty()) {
+      argv.emplace_back(flag);
+      argv.push_back(value);
+    }
+  };
+  add("-F", request.config_file);
+  add("-p", request.port != 0 ? std::to_string(request.port) : "");
+  add("-l", request.user);
+  add("-i", request.identity_file);
+  argv.emplace_back("--");
+  argv.push_back(request.host);
+  return argv;
+}
+
+SshHostConfig default_ssh_config(const SshRequest& request, const LocalUser& local) {
+  SshHostConfig config;
+  config.hostname = request.host;
+  config.port = request.port != 0 ? request.port : 22;
+  config.user = request.user.empty() ? local.name : request.user;
+  if (!request.identity_file.empty()) {
+    config.identity_files.push_back(request.identity_file);
+  }
+  const std::string dir = local.home + "/.ssh/";
+  for (const char* name : kDefaultKeys) {
+    config.identity_files.push_back(dir + name);
+  }
+  config.user_known_hosts = {dir + "known_hosts", dir + "known_hosts2"};
+  config.global_known_hosts = {"/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"};
+  return config;
+}
+
+Result<SshHostConfig> parse_ssh_config(std::string_view output, const SshRequest& request, const LocalUser& local) {
+  SshHostConfig config;
+  while (!output.empty()) {
+    const auto end = output.find('\n');
+    const std::string_view line = output.substr(0, end);
+    output.remove_prefix(end == std::string_view::npos ? output.size() : end + 1);
+    const auto space = line.find(' ');
+    if (space != std::string_view::npos) {
+      HVD_TRY(take_line(config, line.substr(0, space), line.substr(space + 1)));
+    }
+  }
+  if (config.hostname.empty() || config.user.empty()) {
+    return Error(Code::kProtocol, "'ssh -G' printed no hostname or no user; is `ssh` on the PATH OpenSSH's?");
+  }
+  const Tokens tokens{local, request, config};
+  std::vector<std::string> identities = expand_all(config.identity_files, tokens);
+  std::vector<std::string> users = expand_all(config.user_known_hosts, tokens);
+  std::vector<std::string> globals = expand_all(config.global_known_hosts, tokens);
+  if (!config.identity_agent.empty()) {
+    config.identity_agent = expand_path(config.identity_agent, tokens);
+  }
+  config.identity_files = std::move(identities);
+  config.user_known_hosts = std::move(users);
+  config.global_known_hosts = std::move(globals);
+  return config;
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,291 @@
+#include "launcher/transport/ssh_reach.h"
+
+#include <errno.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "launcher/transport/host_key_policy.h"
+
+namespace hvd::launch {
+namespace {
+
+constexpr Duration kDefaultTimeout = std::chrono::seconds(10);
+// sshd drops connections beyond MaxStartups; each retry waits about twice as long, spread so that nodes do not move in
+// step.
+constexpr double kFirstBackoffMs = 150;
+constexpr double kMaxBackoffMs = 2000;
+
+std::string seconds_text(Duration duration) {
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
+}
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find_first_of("\r\n"));
+}
+
+SshRequest make_request(const SshShared& shared, const NodeTarget& target) {
+  return {target.host, target.user, target.port != 0 ? target.port : shared.options.port, shared.options.identity_file,
+          shared.options.config_file};
+}
+
+}  // namespace
+
+SshReach::SshReach(SshShared& shared, const NodeTarget& target, Done done)
+    : shared_(shared), request_(make_request(shared, target)), done_(std::move(done)) {}
+
+SshReach::~SshReach() {
+  shared_.slots.release(ticket_);
+  shared_.loop.cancel(deadline_);
+  shared_.loop.cancel(backoff_);
+  shared_.loop.unwatch(watch_);
+  shared_.resolver.cancel(lookup_);
+}
+
+void SshReach::start() {
+  ticket_ = shared_.slots.acquire([this] { begin(); });
+}
+
+void SshReach::arm_deadline(Duration timeout) {
+  timeout_ = timeout;
+  shared_.loop.cancel(deadline_);
+  const Duration left = started_ + timeout - shared_.loop.now();
+  deadline_ = shared_.loop.after(std::max(left, Duration::zero()), [this] { on_deadline(); });
+}
+
+void SshReach::begin() {
+  if (const Result<void> checked = check_ssh_request(request_); !checked.ok()) {
+    return fail(checked.error().code(), checked.error().message());
+  }
+  started_ = shared_.loop.now();
+  const Duration wanted = shared_.options.connect_timeout;
+  arm_deadline(wanted > Duration::zero() ? wanted : kDefaultTimeout);
+  query_ = std::make_unique<SshQuery>(shared_.loop,
+                                      [this](Result<SshQuery::Answer> answer) { on_config(std::move(answer)); });
+  if (const Result<void> begun = query_->start(ssh_config_argv(request_)); !begun.ok()) {
+    fail(begun.error().code(), begun.error().message());
+  }
+}
+
+void SshReach::on_config(Result<SshQuery::Answer> answer) {
+  query_.reset();
+  if (!answer.ok()) {
+    return fail(answer.error().code(), answer.error().message());
+  }
+  const SshQuery::Answer& got = answer.value();
+  if (!got.has_program) {
+    config_ = default_ssh_config(request_, shared_.local);
+    return resolve();
+  }
+  if (got.exit_code != 0) {
+    return fail(Code::kInvalid, "'ssh -G' failed: " + first_line(got.errors) + "; check the ssh configuration");
+  }
+  auto config = parse_ssh_config(got.output, request_, shared_.local);
+  if (!config.ok()) {
+    return fail(config.error().code(), config.error().message());
+  }
+  config_ = std::move(config).value();
+  if (!config_.proxy.empty()) {
+    return fail(Code::kInvalid, "ssh_config wants '" + config_.proxy +
+                                    "' for this host, which libssh2 cannot do; try "
+                                    "--rsh ssh");
+  }
+  if (shared_.options.connect_timeout == Duration::zero() && config_.connect_timeout > Duration::zero()) {
+    arm_deadline(config_.connect_timeout);
+  }
+  resolve();
+}
+
+void SshReach::resolve() {
+  lookup_ = shared_.resolver.resolve(
+      config_.hostname, config_.port, config_.address_family,
+      [this](Result<std::vector<SocketAddress>> addresses) { on_addresses(std::move(addresses)); });
+}
+
+void SshReach::on_addresses(Result<std::vector<SocketAddress>> addresses) {
+  lookup_ = 0;
+  if (!addresses.ok()) {
+    return fail(addresses.error().code(), "cannot resolve the host name '" + config_.hostname + "' (" +
+                                              addresses.error().message() +
+                                              "); check the spelling, or /etc/hosts, or DNS");
+  }
+  addresses_ = std::move(addresses).value();
+  dial();
+}
+
+void SshReach::dial() {
+  dial_ = std::make_unique<TcpDial>(shared_.loop, addresses_,
+                                    [this](Result<Fd> socket) { on_connected(std::move(socket)); });
+  dial_->start();
+}
+
+std::string SshReach::where() const {
+  return (address_.empty() ? config_.hostname : address_) + " port " + std::to_string(config_.port);
+}
+
+std::string SshReach::try_by_hand() const {
+  std::string command = "ssh";
+  const std::vector<std::string> argv = ssh_config_argv(request_);
+  for (std::size_t i = 2; i < argv.size(); ++i) {  // past "ssh -G"
+    command += argv[i] == "--" ? "" : " " + argv[i];
+  }
+  return "try: " + command + " true";
+}
+
+Error SshReach::connect_error(const Error& error) const {
+  const std::string others =
+      addresses_.size() > 1 ? " (the last of " + std::to_string(addresses_.size()) + " addresses)" : "";
+  switch (error.sys_errno()) {
+    case ECONNREFUSED:
+      return Error(Code::kUnreachable,
+                   "connection to " + where() + others + " refused; is sshd running there? " + try_by_hand());
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+      return Error(Code::kUnreachable,
+                   "no route to " + where() + others + "; is the host up and the network right? " + try_by_hand());
+    case ETIMEDOUT:
+      return Error(Code::kTimeout, "no answer from " + where() + others + "; is the host up? " + try_by_hand());
+    default:
+      return Error(error.code(),
+                   "cannot connect to " + where() + others + " (" + error.message() + "); " + try_by_hand());
+  }
+}
+
+void SshReach::on_connected(Result<Fd> socket) {
+  const SocketAddress used = dial_->current();
+  dial_.reset();
+  address_ = used.ip();
+  if (!socket.ok()) {
+    const Error error = connect_error(socket.error());
+    return fail(error.code(), error.message());
+  }
+  addresses_ = {used};  // a retry goes where the connection worked
+  if (const Result<void> begun = begin_handshake(std::move(socket).value()); !begun.ok()) {
+    return fail(begun.error().code(), begun.error().message());
+  }
+  drive();
+}
+
+Result<void> SshReach::begin_handshake(Fd socket) {
+  HVD_TRY(tune_tcp(socket.get()));
+  HVD_TRY_ASSIGN(session_, SshSession::create(std::move(socket)));
+  known_ = load_known_hosts(config_);
+  HVD_TRY(session_->prefer_host_keys(host_key_algorithms(known_)));
+  HVD_TRY_ASSIGN(watch_, shared_.loop.watch(session_->fd(), EPOLLIN, [this](std::uint32_t) { drive(); }));
+  return {};
+}
+
+void SshReach::drive() {
+  if (login_ != nullptr) {
+    return drive_login();
+  }
+  const Result<Step> step = session_->handshake();
+  if (!step.ok()) {
+    return on_handshake_failed(step.error());
+  }
+  if (step.value() == Step::kAgain) {
+    shared_.loop.rewatch(watch_, session_->wanted_events());
+    return;
+  }
+  if (const Result<void> verified = verify_host_key(); !verified.ok()) {
+    return fail(verified.error().code(), verified.error().message());
+  }
+  login_ = std::make_unique<SshLogin>(*session_, config_);
+  drive_login();
+}
+
+Result<void> SshReach::verify_host_key() {
+  const HostKey key = session_->host_key();
+  HVD_TRY_ASSIGN(const HostKeyRuling ruling, rule_on_host_key(config_, request_.host, known_, key));
+  if (ruling.remember) {
+    if (const Result<void> remembered = remember_host_key(config_, key); !remembered.ok()) {
+      shared_.log.write(LogLevel::kWarning, request_.host + ": " + remembered.error().message());
+    }
+  }
+  if (!ruling.notice.empty()) {
+    shared_.log.write(LogLevel::kWarning, request_.host + ": " + ruling.notice);
+  }
+  return {};
+}
+
+void SshReach::drive_login() {
+  const Result<Step> step = login_->advance();
+  if (!step.ok()) {
+    return fail(step.error().code(), step.error().message());
+  }
+  if (step.value() == Step::kAgain) {
+    shared_.loop.rewatch(watch_, session_->wanted_events());
+    return;
+  }
+  login_.reset();
+  shared_.loop.unwatch(watch_);
+  Reached reached;
+  const auto local = SocketAddress::local_of(session_->fd());
+  reached.launcher_address = local.ok() ? local.value().ip() : "";
+  reached.node_address = address_;
+  reached.session = std::move(session_);
+  finish(std::move(reached));
+}
+
+void SshReach::on_handshake_failed(const Error& error) {
+  const bool may_retry = session_->is_peer_gone() && !session_->has_no_common_algorithm();
+  const bool is_known_keys_only = session_->has_no_common_algorithm() && !known_.empty();
+  shared_.loop.unwatch(watch_);
+  session_.reset();
+  if (may_retry) {
+    const double ms = std::min(kFirstBackoffMs * std::exp2(hangups_), kMaxBackoffMs);
+    std::uniform_real_distribution<double> spread(0.5, 1.5);
+    const auto wait = std::chrono::milliseconds(static_cast<std::int64_t>(ms * spread(shared_.jitter)));
+    ++hangups_;
+    backoff_ = shared_.loop.after(wait, [this] { dial(); });
+    return;
+  }
+  if (is_known_keys_only) {
+    return fail(Code::kAuth, no_known_key_offered(config_, known_));
+  }
+  fail(error.code(),
+       "no ssh session with " + where() + " (" + error.message() + "); is that an ssh server? " + try_by_hand());
+}
+
+void SshReach::on_deadline() {
+  const std::string limit = seconds_text(timeout_);
+  if (query_ != nullptr) {
+    return fail(Code::kTimeout, "'ssh -G' gave no answer within " + limit + "; check the ssh configuration");
+  }
+  if (lookup_ != 0) {
+    return fail(Code::kTimeout, "resolving the host name '" + config_.hostname + "' took longer than " + limit +
+                                    "; check DNS, or use an address");
+  }
+  if (login_ != nullptr) {
+    return fail(Code::kTimeout,
+                "not logged in at " + where() + " within " + limit + "; is the node overloaded? " + try_by_hand());
+  }
+  if (hangups_ > 0) {
+    return fail(Code::kTimeout, "the ssh server at " + where() + " closed " + std::to_string(hangups_) +
+                                    " connections before the key exchange within " + limit +
+                                    " (too many at once? see MaxStartups in its sshd_config); " + try_by_hand());
+  }
+  if (session_ != nullptr) {
+    return fail(Code::kTimeout, where() + " did not finish the key exchange within " + limit +
+                                    "; is that an ssh server? " + try_by_hand());
+  }
+  if (dial_ != nullptr) {
+    address_ = dial_->current().ip();
+  }
+  fail(Code::kTimeout, "no answer from " + where() + " within " + limit +
+                           "; is the host up, or does a firewall drop that port? " + try_by_hand());
+}
+
+void SshReach::fail(Code code, const std::string& text) {
+  finish(Error(code, request_.host + ": " + text));
+}
+
+void SshReach::finish(Result<Reached> result) {
+  shared_.loop.cancel(deadline_);
+  const Done done = std::exchange(done_, nullptr);
+  done(std::move(result));
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,85 @@
+// SshReach: from a host's name to a session that is logged in: ssh -G, name resolution, connect, key exchange, host
+// key, login. Holds one handshake slot for as long as that takes, and one deadline over all of it.
+//
+// Thread: loop only. Destroying it gives up and reports nothing.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/transport/ssh_login.h"
+#include "launcher/transport/ssh_query.h"
+#include "launcher/transport/ssh_session.h"
+#include "launcher/transport/ssh_shared.h"
+#include "launcher/transport/tcp_dial.h"
+
+namespace hvd::launch {
+
+struct Reached {
+  std::unique_ptr<SshSession> session;
+  std::string node_address;
+  std::string launcher_address;
+};
+
+class SshReach {
+ public:
+  using Done = std::function<void(Result<Reached>)>;
+
+  // `done` is called once, from the loop and never from inside start(); it may destroy this object. Its error is one
+  // line that begins with the host as the user wrote it. `shared` must outlive this object.
+  SshReach(SshShared& shared, const NodeTarget& target, Done done);
+  ~SshReach();
+  SshReach(const SshReach&) = delete;
+  SshReach& operator=(const SshReach&) = delete;
+
+  void start();
+
+ private:
+  // Each of these is the last thing its caller does, since it may end in `done`.
+  void begin();
+  void on_config(Result<SshQuery::Answer> answer);
+  void resolve();
+  void on_addresses(Result<std::vector<SocketAddress>> addresses);
+  void dial();
+  void on_connected(Result<Fd> socket);
+  void drive();
+  void drive_login();
+  void on_handshake_failed(const Error& error);
+  void on_deadline();
+  void finish(Result<Reached> result);
+  void fail(Code code, const std::string& text);
+
+  Result<void> begin_handshake(Fd socket);
+  Result<void> verify_host_key();
+  void arm_deadline(Duration timeout);
+  [[nodiscard]] std::string where() const;        // "10.0.0.1 port 22"
+  [[nodiscard]] std::string try_by_hand() const;  // "try: ssh -p 2222 node1 true"
+  [[nodiscard]] Error connect_error(const Error& error) const;
+
+  // constant after construction
+  SshShared& shared_;
+  const SshRequest request_;
+  // loop only
+  Done done_;
+  HandshakeSlots::Ticket ticket_ = 0;
+  TimerId deadline_ = 0;
+  TimerId backoff_ = 0;
+  Duration timeout_{};
+  TimePoint started_;
+  std::unique_ptr<SshQuery> query_;
+  SshHostConfig config_;
+  std::uint64_t lookup_ = 0;
+  std::vector<SocketAddress> addresses_;
+  std::unique_ptr<TcpDial> dial_;
+  int hangups_ = 0;      // connections that the server closed before the key exchange
+  std::string address_;  // numeric, of the server
+  std::vector<KnownHost> known_;
+  std::unique_ptr<SshSession> session_;
+  std::unique_ptr<SshLogin> login_;  // uses session_
+  WatchId watch_ = 0;
+};
+
+}  // namespace hvd::launch

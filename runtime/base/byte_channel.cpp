@@ -1,0 +1,160 @@
+#include "runtime/base/byte_channel.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+
+namespace hvd {
+namespace {
+
+// Read at most this much in one turn, so that one busy peer cannot starve the others.
+constexpr std::size_t kTurnBytes = 512U << 10U;
+constexpr std::size_t kReadBytes = 64U << 10U;
+
+}  // namespace
+
+Result<std::unique_ptr<ByteChannel>> ByteChannel::create(EventLoop& loop, Fd in, Fd out, Handlers handlers) {
+  const bool is_socket = !out.is_open();
+  if (is_socket) {
+    // epoll takes a descriptor once, and the two directions are watched apart.
+    HVD_TRY_ASSIGN(out, duplicate(in.get()));
+  }
+  HVD_TRY(set_nonblocking(in.get()));
+  HVD_TRY(set_nonblocking(out.get()));
+  std::unique_ptr<ByteChannel> channel(
+      new ByteChannel(loop, std::move(in), std::move(out), is_socket, std::move(handlers)));
+  HVD_TRY(channel->start());
+  return channel;
+}
+
+ByteChannel::ByteChannel(EventLoop& loop, Fd in, Fd out, bool is_socket, Handlers handlers)
+    : loop_(loop),
+      is_socket_(is_socket),
+      handlers_(std::move(handlers)),
+      in_(std::move(in)),
+      out_(std::move(out)),
+      alive_(std::make_shared<bool>(true)) {}
+
+ByteChannel::~ByteChannel() {
+  *alive_ = false;
+  loop_.unwatch(in_watch_);
+  loop_.unwatch(out_watch_);
+}
+
+Result<void> ByteChannel::start() {
+  HVD_TRY_ASSIGN(in_watch_, loop_.watch(in_.get(), EPOLLIN, [this](std::uint32_t events) { on_in(events); }));
+  return {};
+}
+
+void ByteChannel::on_in(std::uint32_t) {
+  std::array<std::uint8_t, kReadBytes> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by read
+  const std::shared_ptr<bool> alive = alive_;
+  for (std::size_t taken = 0; taken < kTurnBytes;) {
+    const ssize_t got = ::read(in_.get(), buffer.data(), buffer.size());
+    if (got > 0) {
+      taken += static_cast<std::size_t>(got);
+      handlers_.on_bytes(Bytes(buffer.data(), static_cast<std::size_t>(got)));
+      if (!*alive || has_ended_) {
+        return;
+      }
+      if (static_cast<std::size_t>(got) < buffer.size()) {
+        return;  // drained; if not, epoll tells again
+      }
+    } else if (got == 0) {
+      fail(Error(Code::kLostPeer, "the other end closed the connection"));
+      return;
+    } else if (errno == EAGAIN) {
+      return;
+    } else if (errno != EINTR) {
+      fail(Error::from_errno("read"));
+      return;
+    }
+  }
+}
+
+void ByteChannel::write(std::string_view bytes) {
+  if (has_ended_ || is_closing_output_) {
+    return;
+  }
+  const bool was_idle = pending() == 0;
+  if (was_idle) {
+    queue_.clear();
+    sent_ = 0;
+  }
+  queue_.append(bytes);
+  if (was_idle) {
+    flush();
+  }
+}
+
+void ByteChannel::flush() {
+  while (pending() > 0) {
+    const ssize_t sent = ::write(out_.get(), queue_.data() + sent_, pending());
+    if (sent >= 0) {
+      sent_ += static_cast<std::size_t>(sent);
+    } else if (errno == EAGAIN) {
+      if (out_watch_ == 0) {
+        auto watch = loop_.watch(out_.get(), EPOLLOUT, [this](std::uint32_t) { flush(); });
+        HVD_CHECK(watch.ok());
+        out_watch_ = watch.value();
+      }
+      // Give consumed memory back before the queue has to grow.
+      if (sent_ > (1U << 20U)) {
+        queue_.erase(0, sent_);
+        sent_ = 0;
+      }
+      return;
+    } else if (errno != EINTR) {
+      // Told from the loop, not from inside write(); what the peer still sent is read first by then.
+      loop_.post([this, alive = alive_, why = Error::from_errno("write")] {
+        if (*alive) {
+          fail(why);
+        }
+      });
+      queue_.clear();
+      sent_ = 0;
+      is_closing_output_ = true;
+      return;
+    }
+  }
+  loop_.unwatch(out_watch_);
+  out_watch_ = 0;
+  if (is_closing_output_) {
+    finish_output();
+  }
+}
+
+void ByteChannel::close_output() {
+  if (has_ended_ || is_closing_output_) {
+    return;
+  }
+  is_closing_output_ = true;
+  if (pending() == 0) {
+    finish_output();
+  }
+}
+
+void ByteChannel::finish_output() {
+  if (is_socket_) {
+    ::shutdown(out_.get(), SHUT_WR);
+  } else {
+    out_.reset();
+  }
+}
+
+void ByteChannel::fail(const Error& why) {
+  if (has_ended_) {
+    return;
+  }
+  has_ended_ = true;
+  loop_.unwatch(in_watch_);
+  loop_.unwatch(out_watch_);
+  in_watch_ = 0;
+  out_watch_ = 0;
+  const auto on_closed = handlers_.on_closed;  // a copy: it may destroy us
+  on_closed(why);
+}
+
+}  // namespace hvd

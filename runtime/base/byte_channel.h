@@ -1,0 +1,62 @@
+// ByteChannel: two descriptors (or one socket) driven by an EventLoop: bytes in to a handler, bytes out from a queue.
+//
+// Thread: loop only. Handlers are called from the loop, never from inside write(); a handler may destroy the channel.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/event_loop.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/result.h"
+
+namespace hvd {
+
+class ByteChannel {
+ public:
+  struct Handlers {
+    std::function<void(Bytes)> on_bytes;
+    // The end: kLostPeer when the peer closed, else what failed. Called once; nothing is called after it.
+    std::function<void(const Error&)> on_closed;
+  };
+
+  // For a socket pass it as `in` and leave `out` unopened. Both become non-blocking.
+  static Result<std::unique_ptr<ByteChannel>> create(EventLoop& loop, Fd in, Fd out, Handlers handlers);
+  ~ByteChannel();
+  ByteChannel(const ByteChannel&) = delete;
+  ByteChannel& operator=(const ByteChannel&) = delete;
+
+  void write(std::string_view bytes);
+  // Flushes the queue, then gives the peer its end of input; reading goes on.
+  void close_output();
+  // Bytes queued and not yet taken by the system.
+  [[nodiscard]] std::size_t pending() const { return queue_.size() - sent_; }
+  [[nodiscard]] int in_fd() const { return in_.get(); }
+
+ private:
+  ByteChannel(EventLoop& loop, Fd in, Fd out, bool is_socket, Handlers handlers);
+  Result<void> start();
+  void on_in(std::uint32_t events);
+  void flush();
+  void finish_output();
+  void fail(const Error& why);
+
+  // constant after construction
+  EventLoop& loop_;
+  const bool is_socket_;
+  Handlers handlers_;
+  // loop only
+  Fd in_;
+  Fd out_;
+  WatchId in_watch_ = 0;
+  WatchId out_watch_ = 0;
+  std::string queue_;
+  std::size_t sent_ = 0;
+  bool is_closing_output_ = false;
+  bool has_ended_ = false;
+  std::shared_ptr<bool> alive_;  // false once destroyed: for callbacks that outlive us
+};
+
+}  // namespace hvd

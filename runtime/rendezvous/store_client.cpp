@@ -1,0 +1,191 @@
+#include "runtime/rendezvous/store_client.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+
+#include "runtime/base/socket.h"
+#include "runtime/rendezvous/store_wire.h"
+
+namespace hvd {
+namespace {
+
+constexpr const char* kAgentGone = "the agent of this node is gone";
+
+}  // namespace
+
+Result<std::unique_ptr<StoreClient>> StoreClient::connect(const std::string& socket_path, const std::string& token,
+                                                          int rank, Deadline deadline) {
+  auto fd = connect_unix(socket_path, deadline);
+  if (!fd.ok()) {
+    return fd.error().with_context("the agent of this node does not answer");
+  }
+  std::unique_ptr<StoreClient> client(new StoreClient(std::move(fd).value()));
+  HVD_TRY(client->greet(token, rank, deadline));
+  return client;
+}
+
+StoreClient::StoreClient(Fd fd) : fd_(std::move(fd)), owner_(::getpid()), decoder_(store_wire::kSpec) {}
+
+StoreClient::~StoreClient() {
+  if (is_welcome_ && !is_closed_ && ::getpid() == owner_) {
+    const std::string frame = make_frame(store_wire::kSpec, store_wire::kGoodbye, "");
+    // Best effort: an agent that does not read now sees the end of file instead.
+    [[maybe_unused]] const auto sent = ::send(fd_.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+}
+
+Result<void> StoreClient::greet(const std::string& token, int rank, Deadline deadline) {
+  ByteWriter hello;
+  hello.text(token).i32(rank);
+  const std::string frame = make_frame(store_wire::kSpec, store_wire::kHello, hello.str());
+  const std::string what = "greeting the agent of this node as rank " + std::to_string(rank);
+  if (auto sent = send_all(fd_.get(), as_bytes(frame), deadline); !sent.ok()) {
+    return sent.error().with_context(what);
+  }
+  for (;;) {
+    pump();
+    if (is_welcome_) {
+      return {};
+    }
+    if (is_closed_) {
+      return Error(Code::kAuth, what + ": " + over_.value_or(kAgentGone) +
+                                    "; it closes the connection when token or rank are not of its job");
+    }
+    HVD_TRY(wait_readable(deadline, what));
+  }
+}
+
+Result<void> StoreClient::wait_readable(Deadline deadline, const std::string& what) const {
+  for (;;) {
+    pollfd p{fd_.get(), POLLIN, 0};
+    const int ready = ::poll(&p, 1, deadline.poll_ms());
+    if (ready > 0) {
+      return {};
+    }
+    if (ready == 0) {
+      return Error(Code::kTimeout, what + " timed out");
+    }
+    if (errno != EINTR) {
+      return Error::from_errno("poll");
+    }
+  }
+}
+
+void StoreClient::end(const std::string& cause) {
+  if (!over_) {
+    over_ = cause;
+  }
+  untold_.push_back(Notice{cause});
+}
+
+void StoreClient::pump() {
+  std::array<std::uint8_t, 16384> buffer;
+  while (!is_closed_) {
+    const ssize_t got = ::recv(fd_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0 && errno == EAGAIN) {
+      return;
+    }
+    if (got <= 0) {
+      is_closed_ = true;
+      end(kAgentGone);
+      return;
+    }
+    decoder_.feed(Bytes(buffer.data(), static_cast<std::size_t>(got)));
+    for (;;) {
+      auto frame = decoder_.next();
+      if (!frame.ok()) {
+        is_closed_ = true;
+        end("the agent of this node: " + frame.error().message());
+        return;
+      }
+      if (!frame.value()) {
+        break;
+      }
+      take_frame(*frame.value());
+    }
+  }
+}
+
+void StoreClient::take_frame(const Frame& frame) {
+  ByteReader reader(frame.body);
+  if (frame.type == store_wire::kWelcome && !is_welcome_) {
+    const Bytes secret = reader.take(kSecretBytes);
+    if (reader.finished()) {
+      std::memcpy(secret_.data(), secret.data(), secret_.size());
+      is_welcome_ = true;
+      return;
+    }
+  } else if (frame.type == store_wire::kNotice) {
+    const std::string cause = reader.text();
+    if (reader.finished()) {
+      end(cause);
+      return;
+    }
+  } else if (frame.type == store_wire::kExchanged && is_welcome_) {
+    Exchanged exchanged{reader.text(), {}};
+    const std::uint32_t count = reader.count(sizeof(std::uint32_t));
+    for (std::uint32_t i = 0; i < count; ++i) {
+      exchanged.values.push_back(reader.text());
+    }
+    if (reader.finished()) {
+      exchanged_ = std::move(exchanged);
+      return;
+    }
+  }
+  is_closed_ = true;
+  end("the agent of this node sent a frame that makes no sense (type " + std::to_string(frame.type) + ", " +
+      std::to_string(frame.body.size()) + " bytes)");
+}
+
+Result<std::vector<std::string>> StoreClient::exchange(const std::string& key, const std::string& value,
+                                                       Deadline deadline) {
+  if (key.empty() || key.size() > store_wire::kMaxKeyBytes || value.size() > store_wire::kMaxValueBytes) {
+    return Error(Code::kInvalid, "exchange of " + std::to_string(value.size()) + " bytes under '" + key +
+                                     "': key or value is empty or too long");
+  }
+  pump();
+  exchanged_.reset();
+  if (over_) {
+    return Error(Code::kLostPeer, *over_);
+  }
+  ByteWriter body;
+  body.text(key).text(value);
+  const std::string frame = make_frame(store_wire::kSpec, store_wire::kExchange, body.str());
+  if (auto sent = send_all(fd_.get(), as_bytes(frame), deadline); !sent.ok()) {
+    pump();
+    return over_ ? Error(Code::kLostPeer, *over_) : sent.error().with_context("exchange of '" + key + "'");
+  }
+  for (;;) {
+    pump();
+    // First, because a notice that came in one read with the values would not make notice_fd() readable again.
+    if (over_) {
+      return Error(Code::kLostPeer, *over_);
+    }
+    if (exchanged_ && exchanged_->key == key) {
+      std::vector<std::string> values = std::move(exchanged_->values);
+      exchanged_.reset();
+      return values;
+    }
+    HVD_TRY(wait_readable(deadline, "waiting for all ranks to exchange '" + key + "'"));
+  }
+}
+
+std::optional<Notice> StoreClient::poll_notice() {
+  pump();
+  if (untold_.empty()) {
+    return std::nullopt;
+  }
+  Notice notice = std::move(untold_.front());
+  untold_.pop_front();
+  return notice;
+}
+
+}  // namespace hvd

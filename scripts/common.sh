@@ -1,0 +1,36 @@
+# Sourced by the shell scripts beside it: where things are, how they speak, and settings that all builds share.
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+venv=$root/build/venv
+cd "$root"
+
+# Objects are shared between build folders (build, build/wheel, ...): the cache must not hash the folder's name.
+export CCACHE_NOHASHDIR=1
+jobs=${HVD_JOBS:-$(nproc)}
+
+say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }
+die() {
+  say "$*"
+  exit 1
+}
+
+# one_at_a_time NAME: wait until no other script of this checkout holds NAME; held until this one ends.
+one_at_a_time() {
+  mkdir -p build
+  local lock
+  exec {lock}>"build/.$1.lock"
+  if ! flock -n "$lock"; then
+    say "waiting for another $1 in this checkout"
+    flock "$lock"
+  fi
+}
+
+# quietly LOG COMMAND...: run it with its output in LOG; show the end of LOG when it fails.
+quietly() {
+  local log=$1
+  shift
+  if ! "$@" >"$log" 2>&1; then
+    tail -n 30 "$log" >&2
+    say "failed: $* (all of its output: $log)"
+    return 1
+  fi
+}

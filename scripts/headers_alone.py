@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Compiles each header by itself: whoever includes it needs to include nothing first. hvd.h also as C99.
+
+Usage: scripts/headers_alone.py        Results are kept in build/headers-alone, by what went into them.
+"""
+
+import concurrent.futures
+import hashlib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+CACHE = ROOT / "build/headers-alone"
+CXX = os.environ.get("CXX", "g++")
+FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}", f"-I{ROOT}/runtime/include",
+         '-DHVD_VERSION=""', "-x"]
+C_HEADERS = {"runtime/include/hvd/hvd.h"}
+PROJECT_INCLUDE = re.compile(rb'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
+
+
+def closure(path, seen):
+    """The header's text and that of every header of ours that it reaches."""
+    if path in seen:
+        return
+    text = path.read_bytes()
+    seen[path] = text
+    for name in PROJECT_INCLUDE.findall(text):
+        for folder in (ROOT, ROOT / "runtime/include"):
+            if (folder / os.fsdecode(name)).is_file():
+                closure(folder / os.fsdecode(name), seen)
+
+
+def check(job):
+    """None, or what the compiler says."""
+    header, language, compiler = job
+    seen = {}
+    closure(ROOT / header, seen)
+    content = b"".join(str(p.relative_to(ROOT)).encode() + b"\0" + seen[p] for p in sorted(seen))
+    key = CACHE / hashlib.sha256(repr((compiler, FLAGS, header, language)).encode() + content).hexdigest()
+    if key.exists():
+        return None
+    flags = [flag.replace("c++20", "c99") if language == "c" else flag for flag in FLAGS]
+    done = subprocess.run([compiler[0], *flags, language, "-"], input=f'#include "{header}"\n', text=True,
+                          capture_output=True, cwd=ROOT)
+    if done.returncode:
+        return f"{header} ({language}) does not compile alone:\n{done.stderr}"
+    key.touch()
+    return None
+
+
+def main():
+    CACHE.mkdir(parents=True, exist_ok=True)
+    headers = [str(p.relative_to(ROOT)) for folder in ("cli", "launcher", "runtime", "tests")
+               for p in sorted((ROOT / folder).rglob("*.h"))]
+    version = subprocess.run([CXX, "--version"], capture_output=True, text=True, check=True).stdout
+    jobs = [(header, "c++", (CXX, version)) for header in headers]
+    jobs += [(header, "c", (CXX.replace("g++", "gcc"), version)) for header in headers if header in C_HEADERS]
+    with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("HVD_JOBS", os.cpu_count() or 1))) as pool:
+        failures = [text for text in pool.map(check, jobs) if text]
+    for text in failures:
+        print(text)
+    print(f"headers_alone: {len(jobs)} headers, {len(failures)} failures", file=sys.stderr)
+    return 1 if failures or not jobs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

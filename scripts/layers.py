@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""The house rules that a compiler does not check. One table, below; printed by --explain.
+
+Usage: scripts/layers.py [--explain] [--root FOLDER]
+One line per violation, FILE:LINE: what is wrong; exit code 1 when there is one.
+"""
+
+import argparse
+import fnmatch
+import pathlib
+import re
+import sys
+
+BASE = "runtime/base"
+
+# Which folder may include which others (its own and the C++ library are always allowed). The most specific key counts.
+EDGES = {
+    "cli": ["launcher/job", "launcher/placement", "launcher/logs", "launcher/transport", "launcher/run",
+            "launcher/report", BASE, "runtime/include"],
+    "cli/agent_main.cpp": ["launcher/agent", "launcher/process", BASE],
+    "launcher/job": [BASE],
+    "launcher/placement": ["launcher/job", BASE],
+    "launcher/process": [BASE],
+    "launcher/logs": [BASE],
+    "launcher/agent": ["launcher/process", BASE, "runtime/rendezvous"],
+    "launcher/transport": ["launcher/agent", "launcher/placement", "launcher/process", BASE],
+    "launcher/run": ["launcher/transport", "launcher/logs", "launcher/agent", "launcher/placement", "launcher/job",
+                     "launcher/process", BASE, "runtime/rendezvous"],
+    "launcher/report": ["launcher/run", "launcher/placement", "launcher/job", BASE],
+    "runtime/include": [],
+    BASE: [],
+    "runtime/rendezvous": [BASE],
+    "runtime/core": [BASE],
+    "runtime/observe": [BASE],
+    "runtime/link": ["runtime/core", "runtime/rendezvous", BASE],
+    "runtime/algo": ["runtime/link", "runtime/core", BASE],
+    "runtime/backend": ["runtime/algo", "runtime/link", "runtime/core", BASE],
+    "runtime/controller": ["runtime/core", BASE],
+    "runtime/engine": ["runtime/controller", "runtime/backend", "runtime/algo", "runtime/link", "runtime/observe",
+                       "runtime/core", "runtime/rendezvous", BASE],
+    "runtime/abi": ["runtime/engine", "runtime/controller", "runtime/backend", "runtime/link", "runtime/observe",
+                    "runtime/core", "runtime/rendezvous", "runtime/include", BASE],
+    "tests": ["cli", "launcher", "runtime", "tests"],
+    "scripts": ["runtime", "launcher"],  # benchmarks
+}
+
+# Whose headers may be included where. Elsewhere the library does not exist.
+SOLE_INCLUDERS = {
+    "CLI11": (r"CLI/", ["cli/options.cpp"]),
+    "yaml-cpp": (r"yaml-cpp/", ["launcher/job/yaml_*.cpp"]),
+    "libssh2": (r"libssh2", ["launcher/transport/ssh*", "launcher/transport/known_hosts*"]),
+    "spdlog": (r"(spdlog|fmt)/", ["launcher/logs/spdlog_log.cpp"]),
+    "OpenSSL": (r"openssl/", ["runtime/link/handshake*", "launcher/transport/*"]),
+    "nlohmann-json": (r"nlohmann/", ["launcher/report/*", "launcher/job/*", "cli/*"]),
+    "Open MPI": (r"mpi\.h", ["runtime/backend/mpi_*"]),
+    "NCCL, CUDA": (r"(nccl|cuda)", ["runtime/backend/nccl_*"]),
+    "doctest": (r"doctest/", []),
+}
+
+# Calls with one home. "::close" is meant with its colons: system calls are written so, and a method may have the name.
+BANNED_CALLS = {
+    "getenv": (r"(?<![\w.>])(?:std::|::)?(?:secure_)?getenv\s*\(",
+               ["cli/options.cpp", "cli/main.cpp", "runtime/abi/config.cpp"], "take settings as arguments"),
+    "system": (r"(?<![\w.>:])(?:std::|::)?system\s*\(", [], "no shell: launcher/process starts programs"),
+    "popen": (r"(?<![\w.>:])(?:::)?popen\s*\(", [], "no shell: launcher/process starts programs"),
+    "fork": (r"(?<![\w.>:])(?:::)?v?fork\s*\(", ["launcher/process/*", "launcher/agent/*"],
+             "launcher/process starts programs"),
+    "close": (r"(?<![\w.>:])::close\s*\(", ["runtime/base/fd.cpp"], "Fd closes"),
+}
+IN_TESTS = {  # the files of tests/ may use the calls above, but not these
+    "sleep": (r"(?<![\w.>])(?:::)?u?sleep\s*\(|nanosleep\s*\(|\bsleep_(?:for|until)\s*\(",
+              "wait on a condition with a deadline"),
+}
+
+# Parts that are the specification: values in, values out; no I/O, no clock, no environment.
+PURE = ["launcher/placement/*", "launcher/run/job_state.*", "runtime/controller/negotiator.*",
+        "runtime/controller/fusion_plan.*", "runtime/algo/schedule.*"]
+NOT_IN_PURE = r"<(unistd\.h|fcntl\.h|sys/.*|fstream|iostream|thread|mutex|ctime|poll\.h)>" \
+              r"|\"runtime/base/(event_loop|socket|fd|log)\.h\""
+
+MAX_LINES = {"tests": 800, "": 600}
+ROOTS = ["cli", "launcher", "runtime", "tests", "scripts"]
+SUFFIXES = {".h", ".cpp", ".c", ".cu", ".cuh"}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+NOT_CODE = re.compile(
+    r'R"(?P<d>[^()\\\s]{0,16})\(.*?\)(?P=d)"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<![\w])\'(?:\\.|[^\'\\\n])+\'', re.S)
+
+
+def code_only(text):
+    """The text with comments and the insides of literals blanked; lines keep their numbers."""
+    return NOT_CODE.sub(lambda m: '""' + "\n" * m[0].count("\n"), text)
+
+
+def matches(path, patterns):
+    return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
+
+
+def folder_of(path):
+    """cli/x.cpp → cli; launcher/job/x.h → launcher/job; runtime/include/hvd/hvd.h → runtime/include."""
+    parts = path.split("/")
+    return "/".join(parts[:2]) if parts[0] in ("launcher", "runtime") and len(parts) > 2 else parts[0]
+
+
+def is_within(folder, allowed):
+    return folder == allowed or folder.startswith(allowed + "/")
+
+
+class Checker:
+    def __init__(self, root):
+        self.root = root
+        self.found = []
+
+    def say(self, path, line, text):
+        self.found.append(f"{path}:{line}: {text}")
+
+    def resolve(self, name):
+        """The file that #include "name" means, from the project's root; None: there is none."""
+        for prefix in ("", "runtime/include/"):
+            if (self.root / (prefix + name)).is_file():
+                return prefix + name
+        return None
+
+    def check_include(self, path, number, quote, name, line):
+        for library, (pattern, homes) in SOLE_INCLUDERS.items():
+            if re.match(pattern, name) and not path.startswith(("tests/", "scripts/")) and not matches(path, homes):
+                self.say(path, number, f"{library} may be included only in {', '.join(homes) or 'tests'}")
+        if matches(path, PURE) and (found := re.search(NOT_IN_PURE, line)):
+            self.say(path, number, f"{found[0]} in a part without I/O and clock (see --explain)")
+        if quote == "<":
+            return
+        target = self.resolve(name)
+        if target is None:
+            self.say(path, number, f'"{name}" is no file of this project; includes are written from its root, '
+                                   "others in <>")
+            return
+        own, other = folder_of(path), folder_of(target)
+        allowed = EDGES.get(path, EDGES.get(own))
+        if allowed is None:
+            self.say(path, number, f"folder {own} is not in the table of scripts/layers.py")
+        elif own != other and not any(is_within(other, folder) for folder in allowed):
+            self.say(path, number, f"{own} may not include {other}; allowed: {', '.join(allowed) or 'nothing'}")
+
+    def check_calls(self, path, lines):
+        table = {name: (p, [], why) for name, (p, why) in IN_TESTS.items()} if path.startswith("tests/") else BANNED_CALLS
+        for name, (pattern, homes, why) in table.items():
+            if matches(path, homes):
+                continue
+            for number, line in enumerate(lines, 1):
+                if re.search(pattern, line):
+                    where = f"only in {', '.join(homes)}" if homes else "nowhere"
+                    self.say(path, number, f"{name}() is called {where}: {why}")
+
+    def check_file(self, path):
+        text = (self.root / path).read_text(encoding="utf-8", errors="replace")
+        lines = text.splitlines()
+        limit = MAX_LINES.get(path.split("/")[0], MAX_LINES[""])
+        if len(lines) > limit:
+            self.say(path, limit, f"{len(lines)} lines; at most {limit}")
+        for number, line in enumerate(lines, 1):
+            if found := INCLUDE.match(line):
+                self.check_include(path, number, found[1], found[2], line)
+        code = code_only(text).splitlines()
+        if not path.startswith("scripts/"):
+            self.check_calls(path, code)
+        if path.endswith(".h"):
+            if not any(line.strip() == "#pragma once" for line in lines) and path != "runtime/include/hvd/hvd.h":
+                self.say(path, 1, "no #pragma once")
+            for number, line in enumerate(code, 1):
+                if re.search(r"\busing\s+namespace\b", line):
+                    self.say(path, number, "using namespace in a header")
+
+    def run(self):
+        """All violations, by file and line; and the number of files."""
+        files = sorted(str(p.relative_to(self.root)) for folder in ROOTS for p in (self.root / folder).rglob("*")
+                       if p.suffix in SUFFIXES and p.is_file())
+        for path in files:
+            self.check_file(path)
+        return self.found, len(files)
+
+
+def explain():
+    print("Folder → what it may include, besides itself and the C++ library")
+    for folder, allowed in EDGES.items():
+        print(f"  {folder:22} → {', '.join(allowed) or '(nothing)'}")
+    print("\nLibrary → the only files that include it (and tests)")
+    for library, (_, homes) in SOLE_INCLUDERS.items():
+        print(f"  {library:22} → {', '.join(homes) or '(tests only)'}")
+    print("\nCall → the only files that make it")
+    for name, (_, homes, why) in BANNED_CALLS.items():
+        print(f"  {name + '()':22} → {', '.join(homes) or '(none)'}: {why}")
+    for name, (_, why) in IN_TESTS.items():
+        print(f"  {name + '()':22} → not in tests: {why}")
+    print(f"\nWithout I/O, clock and environment: {', '.join(PURE)}")
+    print(f"Lines per file: at most {MAX_LINES['']}, in tests {MAX_LINES['tests']}")
+    print("Headers: #pragma once; no using namespace; included by their path from the project's root")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--explain", action="store_true", help="print the rules")
+    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[1])
+    options = parser.parse_args()
+    if options.explain:
+        explain()
+        return 0
+    found, files = Checker(options.root).run()
+    for line in found:
+        print(line)
+    print(f"layers: {files} files, {len(found)} violations", file=sys.stderr)
+    return 1 if found or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,251 @@
+"""hvdrun on this machine: placement, environment, output, exit codes, and the end of a job however it comes."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from hvdrun import (HVDRUN, PYTHON, ROOT, hvdrun, kill, processes_with, program, read_until, start,
+                            wait_until_gone)
+
+
+@pytest.fixture
+def marker():
+    """A variable that every process of the test's job inherits, so that what is left can be listed."""
+    return f"HVD_TEST_MARKER={uuid.uuid4()}"
+
+
+def env_with(marker):
+    name, value = marker.split("=")
+    return {**os.environ, name: value}
+
+
+def test_ranks_print_whole_tagged_lines():
+    done = hvdrun("-np", 2, "sh", "-c", "echo out $HVD_RANK of $HVD_SIZE; echo err >&2")
+    assert done.returncode == 0
+    assert sorted(done.stdout.splitlines()) == ["[0]<stdout>:out 0 of 2", "[1]<stdout>:out 1 of 2"]
+    assert sorted(done.stderr.splitlines())[:2] == ["[0]<stderr>:err", "[1]<stderr>:err"]
+    assert "hvdrun: 2 ranks on 1 node succeeded in" in done.stderr
+
+
+def test_quiet_says_nothing_of_a_good_job():
+    done = hvdrun("-q", "-np", 1, "true")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_rank_environment_is_the_union_that_frameworks_read():
+    done = hvdrun("-q", "--no-tags", "-np", 2, "-x", "ADDED=a=b c", "sh", "-c", "[ $RANK = 1 ] && env",
+                  env={**os.environ, "WORLD_SIZE": "99", "OMPI_COMM_WORLD_RANK": "7", "KEPT": "yes"})
+    env = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    expected = {"HVD_RANK": "1", "HVD_SIZE": "2", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1",
+                "LOCAL_WORLD_SIZE": "2", "HOROVOD_RANK": "1", "HOROVOD_CROSS_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
+                "OMPI_COMM_WORLD_RANK": "1", "KEPT": "yes", "ADDED": "a=b c", "PYTHONUNBUFFERED": "1"}
+    assert {name: env.get(name) for name in expected} == expected
+    assert 0 < int(env["MASTER_PORT"]) < 65536
+    assert not any("SECRET" in name for name in env)
+
+
+def test_ranks_inherit_no_descriptors():
+    done = hvdrun("-q", "--no-tags", "-np", 1, "sh", "-c", "ls /proc/self/fd")
+    # 0, 1, 2 and the one with which ls reads the directory
+    assert done.stdout.split() == ["0", "1", "2", "3"]
+
+
+def test_plan_starts_nothing_and_prints_the_placement():
+    done = hvdrun("plan", "--json", "-np", 5, "-H", "a:2,b:3", "no-such-program")
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    rows = [(r["rank"], r["local_rank"], r["cross_rank"], n["host"]) for n in plan["nodes"] for r in n["ranks"]]
+    assert rows == [(0, 0, 0, "a"), (1, 1, 0, "a"), (2, 0, 1, "b"), (3, 1, 1, "b"), (4, 2, 0, "b")]
+    assert plan["nodes"][1]["ranks"][0]["env"]["HOROVOD_LOCAL_SIZE"] == "3"
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["-np", "0", "true"], "expected 1 or more ranks"),
+    (["-np", "2", "-H", "a:x", "true"], "host list, column 1: expected a number of slots"),
+    (["-np", "3", "-H", "a:1,b:1", "true"], "3 ranks asked for (-np), but the hosts have 2 slots"),
+    (["--hostfile", "/no/such/file", "true"], "cannot read the host file /no/such/file"),
+    (["-np", "2"], "no command given"),
+    (["--no-such-flag", "true"], "--no-such-flag"),
+    (["-x", "NO_SUCH_VARIABLE_HERE", "true"], "no such variable"),
+])
+def test_a_wrong_command_line_is_one_line_and_starts_nothing(arguments, message):
+    done = hvdrun(*arguments)
+    assert done.returncode == 240
+    assert message in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_bad_hostfile_is_refused_with_its_place(tmp_path):
+    file = tmp_path / "hosts"
+    file.write_text("# nodes\n\nnode1 slots=2\nnode2 slots=two\n")
+    done = hvdrun("--hostfile", file, "true")
+    assert done.returncode == 240
+    assert f"{file}:4:7: expected a number" in done.stderr
+
+
+def test_the_first_failing_rank_names_itself_and_gives_its_code(marker):
+    script = "if [ $HVD_RANK = 1 ]; then echo why it failed >&2; exit 3; fi; sleep 1000"
+    done = hvdrun("-np", 4, "sh", "-c", script, env=env_with(marker))
+    assert done.returncode == 3
+    assert re.search(r"^hvdrun: rank 1 on localhost \(pid \d+\) exited with code 3$", done.stderr, re.M)
+    assert "hvdrun:   why it failed" in done.stderr
+    assert "3 other ranks were stopped; exit code 3" in done.stderr.splitlines()[-1]
+    assert wait_until_gone(marker) == {}
+
+
+def test_a_rank_killed_by_a_signal_gives_128_plus_its_number(marker):
+    job = start("-np", 3, *PYTHON, program("family.py"), env=env_with(marker))
+    read_until(job.stdout, "up", 3)
+    victim = next(pid for pid, args in processes_with("HVD_RANK=1\0").items()
+                  if "family.py" in args and pid in processes_with(marker))
+    kill(victim)
+    out, err = job.communicate(timeout=30)
+    assert job.returncode == 137
+    assert "hvdrun: rank 1 on localhost" in err and "was killed by signal 9 (SIGKILL)" in err
+    assert wait_until_gone(marker) == {}
+
+
+@pytest.mark.parametrize("which", ["agent", "guardian"])
+def test_a_killed_agent_leaves_nothing_and_is_named(marker, which):
+    job = start("-np", 2, *PYTHON, program("family.py"), env=env_with(marker))
+    read_until(job.stdout, "up", 2)
+    agents = sorted(pid for pid, args in processes_with(marker).items() if "hvdrun-agent" in args)
+    assert len(agents) == 2
+    kill(agents[1] if which == "agent" else agents[0])
+    out, err = job.communicate(timeout=30)
+    assert job.returncode in (243, 143), err
+    assert "localhost" in err
+    assert wait_until_gone(marker) == {}
+
+
+def test_a_killed_launcher_leaves_nothing(marker):
+    job = start("-np", 2, *PYTHON, program("family.py"), env=env_with(marker))
+    read_until(job.stdout, "up", 2)
+    kill(job.pid)
+    job.wait(10)
+    assert wait_until_gone(marker) == {}
+
+
+@pytest.mark.parametrize("signo, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signalled_launcher_stops_its_ranks(marker, signo, code):
+    job = start("-np", 2, *PYTHON, program("family.py"), env=env_with(marker))
+    read_until(job.stdout, "up", 2)
+    job.send_signal(signo)
+    out, err = job.communicate(timeout=30)
+    assert job.returncode == code
+    assert f"hvdrun got {signal.Signals(signo).name}" in err
+    assert wait_until_gone(marker) == {}
+
+
+def test_a_second_signal_kills_at_once(marker):
+    stubborn = "import signal, time; [signal.signal(s, signal.SIG_IGN) for s in (2, 15)]; print('up', flush=True); time.sleep(1000)"
+    job = start("-np", 2, "--grace", 1000, *PYTHON, "-c", stubborn, env=env_with(marker))
+    read_until(job.stdout, "up", 2)
+    job.send_signal(signal.SIGINT)
+    read_until(job.stderr, "hvdrun got SIGINT")
+    job.send_signal(signal.SIGINT)
+    job.communicate(timeout=30)
+    assert job.returncode == 130
+    assert wait_until_gone(marker) == {}
+
+
+def test_ranks_that_ignore_sigterm_are_killed_after_the_grace_time(marker):
+    stubborn = "import os, signal, time; signal.signal(15, signal.SIG_IGN); os.environ['HVD_RANK'] == '0' and os._exit(5); time.sleep(1000)"
+    done = hvdrun("-np", 3, "--grace", 0.5, *PYTHON, "-c", stubborn, env=env_with(marker), timeout=30)
+    assert done.returncode == 5
+    assert wait_until_gone(marker) == {}
+
+
+def test_what_a_good_rank_left_behind_is_ended(marker):
+    done = hvdrun("-np", 1, "sh", "-c", "setsid sleep 1000 & sleep 1001 & exit 0", env=env_with(marker), timeout=30)
+    assert done.returncode == 0
+    assert wait_until_gone(marker) == {}
+
+
+def test_a_missing_program_is_told_once():
+    done = hvdrun("-np", 4, "no-such-program")
+    assert done.returncode == 127
+    assert "no such program: 'no-such-program' in PATH" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_missing_script_is_told_before_any_rank_runs():
+    done = hvdrun("-np", 4, *PYTHON, "no_such_script.py")
+    assert done.returncode == 127
+    assert "no such script: '" in done.stderr and "no_such_script.py'" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_gone_reader_stops_the_job_as_it_would_a_filter(marker):
+    job = subprocess.Popen(f"'{HVDRUN}' -np 2 yes; echo code $? >&2", shell=True, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, text=True, cwd=ROOT, env=env_with(marker))
+    read_until(job.stdout, "y", 3)
+    job.stdout.close()
+    assert "code 141" in job.stderr.read()
+    job.wait(10)
+    assert wait_until_gone(marker) == {}
+
+
+def test_a_slow_reader_slows_the_ranks_and_memory_stays_bounded(marker):
+    job = start("-np", 4, "yes", "0123456789" * 10, env=env_with(marker))
+    read_until(job.stdout, "0123", 10)
+    # Nobody reads now. When the ranks stand still, nothing more is buffered anywhere.
+    ranks = [pid for pid, args in processes_with(marker).items() if args.startswith("yes")]
+    assert len(ranks) == 4
+
+    def written():
+        return [open(f"/proc/{pid}/io").read().split("wchar: ")[1].split()[0] for pid in ranks]
+
+    before = None
+    while before != (before := written()):
+        subprocess.run(["sleep", "0.3"], check=True)
+    with open(f"/proc/{job.pid}/status", encoding="ascii") as status:
+        peak_kb = int(re.search(r"VmHWM:\s+(\d+)", status.read()).group(1))
+    job.stdout.close()
+    job.stderr.close()
+    job.wait(30)
+    assert peak_kb < 64 * 1024
+    assert wait_until_gone(marker) == {}
+
+
+def check_lines(text, name, ranks, count):
+    expected = {f"[{r}]<std{name}>:{name} {r} {i} {'x' * (i % 90)} end" for r in range(ranks) for i in range(count)}
+    lines = [line for line in text.splitlines() if not line.startswith("hvdrun: ")]
+    assert len(lines) == len(expected)
+    assert set(lines) == expected
+
+
+def test_a_hundred_runs_of_ten_lines_lose_and_tear_nothing():
+    for _ in range(100):
+        done = hvdrun("-np", 2, *PYTHON, program("print_lines.py"), 10)
+        assert done.returncode == 0
+        check_lines(done.stdout, "out", 2, 10)
+        check_lines(done.stderr, "err", 2, 10)
+
+
+def test_ten_runs_of_fifty_thousand_lines_lose_and_tear_nothing():
+    for _ in range(10):
+        done = hvdrun("-np", 4, *PYTHON, program("print_lines.py"), 50000)
+        assert done.returncode == 0
+        check_lines(done.stdout, "out", 4, 50000)
+        check_lines(done.stderr, "err", 4, 50000)
+
+
+def test_bytes_that_are_no_text_pass_unharmed():
+    done = hvdrun("-q", "-np", 1, "printf", r"\377\000bad\nlast without newline", text=False)
+    assert done.stdout == b"[0]<stdout>:\xff\x00bad\n[0]<stdout>:last without newline\n"
+
+
+def test_check_build_tells_what_is_there():
+    done = hvdrun("--check-build")
+    assert done.returncode == 0
+    assert "[X] local" in done.stdout and "[ ] NCCL" in done.stdout
+
+
+def test_the_version_is_the_packages():
+    assert hvdrun("--version").stdout.startswith("hvdrun 0.")
+    assert re.search(r"^usage: hvdrun", hvdrun("--help").stdout)

@@ -1,0 +1,157 @@
+"""hvdrun over real SSH on lab hosts: nothing of ours installed on them, and nothing left on them however a job ends."""
+
+import re
+import sys
+
+import pytest
+
+from hvdrun import HVDRUN, LIBHVD, ROOT, program, read_until
+from lab import wait_until
+
+PYTHON = [sys.executable, "-S"]
+
+
+def start_family(lab, *options):
+    job = lab.popen(HVDRUN, "-np", "4", "--grace", "2", "-H", "node1:2,node2:2", *options, *PYTHON,
+                    program("family.py"))
+    read_until(job.stdout, "up", 4)
+    return job
+
+
+def pids(lab, host, pattern):
+    return [p.pid for p in lab.ps(host) if re.search(pattern, p.args)]
+
+
+def test_the_agent_is_pushed_once_and_ranks_run_on_their_nodes(lab3):
+    first = lab3.run(HVDRUN, "--verbose", "-np", "4", "-H", "node1:2,node2:2", "sh", "-c", "echo $(hostname) $HVD_RANK")
+    assert first.returncode == 0, first.stderr
+    assert sorted(first.stdout.splitlines()) == ["[0]<stdout>:node1 0", "[1]<stdout>:node1 1", "[2]<stdout>:node2 2",
+                                                 "[3]<stdout>:node2 3"]
+    assert "4 ranks on 2 nodes succeeded" in first.stderr
+    assert "push" in first.stderr
+    again = lab3.run(HVDRUN, "--verbose", "-np", "4", "-H", "node1:2,node2:2", "true")
+    assert again.returncode == 0 and "push" not in again.stderr
+    assert lab3.wait_for_no_processes() == []
+
+
+def test_environment_and_arguments_travel_unharmed_and_not_on_command_lines(lab3):
+    odd = "a b'c\"d$(touch x)\n;|&"
+    done = lab3.run("env", f"ODD={odd}", HVDRUN, "-q", "--no-tags", "-np", "1", "-H", "node1:1", *PYTHON, "-c",
+                    "import os, sys; print(ascii((os.environ['ODD'], sys.argv[1], os.environ['MASTER_ADDR'])))", odd)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == ascii((odd, odd, lab3.addr("node1")))
+
+
+def test_libhvd_joins_across_hosts(lab3):
+    done = lab3.run(HVDRUN, "-np", "4", "-H", "node1:2,node2:2", *PYTHON, program("idle.py"), LIBHVD, "0")
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"rank \d of 4 joined", done.stdout)) == 4
+    assert lab3.wait_for_no_processes() == []
+
+
+@pytest.mark.parametrize("victim, pattern", [("rank", "family.py"), ("agent", "hvdrun-agent|agent-[0-9a-f]{64}|/agent")])
+def test_a_killed_rank_or_agent_leaves_nothing_on_any_host(lab3, victim, pattern):
+    import os
+    job = start_family(lab3)
+    found = pids(lab3, "node2", pattern)
+    assert found, lab3.ps("node2")
+    os.kill(found[-1], 9)
+    out, err = job.communicate(timeout=40)
+    assert job.returncode != 0
+    assert "node2" in err, err
+    if victim == "rank":
+        assert re.search(r"rank [23] on node2 \(pid \d+\) was killed by signal 9 \(SIGKILL\)", err)
+        assert job.returncode == 137
+    assert lab3.wait_for_no_processes(timeout=20) == []
+
+
+def test_a_killed_launcher_leaves_nothing_on_any_host(lab3):
+    import os
+    job = start_family(lab3)
+    os.kill(lab3.pid_of(job), 9)
+    job.wait(20)
+    assert lab3.wait_for_no_processes(timeout=20) == []
+
+
+def test_a_script_that_exits_3_gives_3(lab3):
+    done = lab3.run(HVDRUN, "-np", "4", "--grace", "2", "-H", "node1:2,node2:2", "sh", "-c",
+                    "[ $HVD_RANK = 2 ] && exit 3; sleep 1000", timeout=40)
+    assert done.returncode == 3
+    assert re.search(r"rank 2 on node2 \(pid \d+\) exited with code 3", done.stderr)
+    assert lab3.wait_for_no_processes() == []
+
+
+def test_no_such_script_is_one_line_naming_it(lab3):
+    done = lab3.run(HVDRUN, "-np", "4", "-H", "node1:2,node2:2", *PYTHON, "no_such.py", timeout=40)
+    assert done.returncode == 127
+    assert f"no such script: '{ROOT}/no_such.py'" in done.stderr
+    assert lab3.wait_for_no_processes() == []
+
+
+def test_every_unreachable_host_is_named_with_what_to_try(lab3):
+    done = lab3.run(HVDRUN, "-np", "3", "-H", "node1:1,nosuchhost:1,launcher.invalid:1", "true", timeout=60)
+    assert done.returncode == 241
+    for host in ("nosuchhost", "launcher.invalid"):
+        assert re.search(rf"^hvdrun: {re.escape(host)}: cannot resolve", done.stderr, re.M), done.stderr
+    assert lab3.wait_for_no_processes() == []
+
+
+def test_a_refused_port_is_told(lab3):
+    done = lab3.run(HVDRUN, "-np", "1", "-p", "2222", "-H", "node1:1", "true", timeout=60)
+    assert done.returncode == 241
+    assert "node1" in done.stderr and "refused" in done.stderr and "2222" in done.stderr
+
+
+def test_a_changed_host_key_stops_the_job(lab3):
+    known = lab3.run("sh", "-c", "cp ~/.ssh/known_hosts ~/.ssh/kept; cat ~/.ssh/known_hosts").stdout
+    try:
+        # node1 is known by node2's key: what an impostor would look like.
+        swap = ("sed -i -e 's/node1/nodeX/g' -e 's/node2/node1/g' "
+                f"-e 's/{lab3.addr('node1')}/10.255.255.1/g' -e 's/{lab3.addr('node2')}/{lab3.addr('node1')}/g' "
+                "~/.ssh/known_hosts")
+        lab3.run("sh", "-c", swap)
+        done = lab3.run(HVDRUN, "-np", "1", "-H", "node1:1", "true", timeout=60)
+    finally:
+        lab3.run("sh", "-c", "mv ~/.ssh/kept ~/.ssh/known_hosts")
+    assert known
+    assert done.returncode == 241
+    assert "node1" in done.stderr and "changed" in done.stderr.lower() and "ssh-keygen -R" in done.stderr
+    assert lab3.wait_for_no_processes() == []
+
+
+def test_a_cut_network_ends_the_job_naming_the_node(make_lab):
+    lab = make_lab(2)
+    job = lab.popen(HVDRUN, "-np", "2", "--grace", "1", "-H", "node1:1,node2:1", *PYTHON, program("family.py"))
+    read_until(job.stdout, "up", 2)
+    lab.cut("node2")
+    out, err = job.communicate(timeout=90)
+    assert job.returncode == 243
+    assert "node node2 was lost" in err
+    # The node that nobody reaches any more cleans up by itself.
+    assert lab.wait_for_no_processes(timeout=60) == []
+
+
+def ctxt_switches(pid):
+    import pathlib
+    total = 0
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        text = (task / "status").read_text()
+        total += sum(int(n) for n in re.findall(r"ctxt_switches:\s+(\d+)", text))
+    return total
+
+
+def test_an_idle_job_wakes_nobody(lab3):
+    import time
+    job = lab3.popen(HVDRUN, "-np", "4", "-H", "node1:2,node2:2", *PYTHON, program("idle.py"), LIBHVD, "14")
+    read_until(job.stdout, "joined", 4)
+    launcher = lab3.pid_of(job)
+    everyone = {p.pid: p.args for p in lab3.ps() if re.search("agent|idle.py", p.args) and "sshd" not in p.args}
+    everyone[launcher] = "launcher"
+    wait_until(lambda: ctxt_switches(launcher) > 0, 5, "no counters")
+    time.sleep(2)  # past the start: the measured time begins when all is quiet, and lasts 10 s by definition
+    before = {pid: ctxt_switches(pid) for pid in everyone}
+    time.sleep(10)
+    switches = {f"{args} ({pid})": ctxt_switches(pid) - before[pid] for pid, args in everyone.items()}
+    job.communicate(timeout=30)
+    assert len(switches) >= 4 + 4 + 1  # ranks, two agents of two processes each, the launcher
+    assert all(count < 20 for count in switches.values()), switches
