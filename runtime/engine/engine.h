@@ -11,6 +11,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/result.h"
 #include "runtime/core/dtype.h"
+#include "runtime/core/op_kind.h"
 #include "runtime/core/rank_map.h"
 #include "runtime/link/mesh.h"
 #include "runtime/rendezvous/store.h"
@@ -18,8 +19,6 @@
 namespace hvd {
 
 class Completion;
-
-enum class OpKind : std::uint8_t { kAllreduce = 0, kAllgather = 1, kBroadcast = 2, kBarrier = 3 };
 
 // One operation as the C interface received it; pointers stay valid until its Completion is done.
 struct Submission {

@@ -1,0 +1,225 @@
+// The functions of hvd.h: arguments in, statuses out. Nothing is decided here, and no exception leaves.
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "hvd/hvd.h"
+#include "runtime/abi/context.h"
+#include "runtime/abi/default_context.h"
+#include "runtime/abi/op_checks.h"
+
+namespace {
+
+using hvd::Code;
+using hvd::Error;
+using hvd::Result;
+
+std::string& last_error() {
+  thread_local std::string text;
+  return text;
+}
+
+hvd_status fail(Code code, const char* text) noexcept {
+  try {
+    last_error() = text;
+  } catch (...) {
+    last_error().clear();  // no memory for the text; the status still tells
+  }
+  return static_cast<hvd_status>(code);
+}
+
+hvd_status status_of(const Result<void>& result) {
+  return result.ok() ? HVD_OK : fail(result.error().code(), result.error().message().c_str());
+}
+
+// Runs one call's body; an exception (of the standard library, or a defect) becomes a status.
+template <typename Body>
+hvd_status fence(Body body) noexcept {
+  try {
+    return status_of(body());
+  } catch (const std::bad_alloc&) {
+    return fail(Code::kResource, "out of memory");
+  } catch (const std::exception& e) {
+    return fail(Code::kInternal, e.what());
+  } catch (...) {
+    return fail(Code::kInternal, "an exception of unknown type");
+  }
+}
+
+Error missing(const char* argument) {
+  return Error(Code::kInvalid, std::string(argument) + " is NULL");
+}
+
+// The caller's context (whose life is the caller's business), or the process's.
+Result<std::shared_ptr<hvd_ctx>> resolve(hvd_ctx* ctx) {
+  if (ctx != nullptr) {
+    return std::shared_ptr<hvd_ctx>(std::shared_ptr<void>(), ctx);
+  }
+  auto context = hvd::DefaultContext::instance().get();
+  if (context == nullptr) {
+    return Error(Code::kNotInitialized, "Horovod has not been initialized; use hvd.init().");
+  }
+  return context;
+}
+
+int32_t number_of(hvd_ctx* ctx, int hvd::RankMap::* member) noexcept {
+  int32_t number = -1;
+  fence([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    number = context->map().*member;
+    return {};
+  });
+  return number;
+}
+
+Result<std::shared_ptr<const hvd_ctx::Operation>> operation_of(hvd_ctx* ctx, int64_t handle) {
+  HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+  return context->find(handle);
+}
+
+void fill(hvd_output& out, const hvd_ctx::Operation& operation) {
+  const auto& owned = operation.completion->output();
+  const auto& shape = owned ? owned->shape : operation.shape;
+  out.data = owned ? static_cast<void*>(owned->data.get()) : operation.output;
+  out.size_bytes = static_cast<int64_t>(owned ? owned->size_bytes : operation.size_bytes);
+  out.ndim = static_cast<int32_t>(shape.size());
+  std::fill(std::begin(out.shape), std::end(out.shape), 0);
+  std::copy(shape.begin(), shape.end(), std::begin(out.shape));
+}
+
+}  // namespace
+
+extern "C" {
+
+hvd_status hvd_init(const hvd_options* options) {
+  return fence([&] { return hvd::DefaultContext::instance().init(options); });
+}
+
+hvd_status hvd_shutdown(void) {
+  return fence([]() -> Result<void> {
+    hvd::DefaultContext::instance().shutdown();
+    return {};
+  });
+}
+
+int32_t hvd_is_initialized(void) {
+  int32_t is_initialized = 0;
+  fence([&]() -> Result<void> {
+    const auto context = hvd::DefaultContext::instance().get();
+    is_initialized = context != nullptr && !context->is_forked() ? 1 : 0;
+    return {};
+  });
+  return is_initialized;
+}
+
+hvd_status hvd_create(const hvd_options* options, hvd_ctx** out) {
+  return fence([&]() -> Result<void> {
+    if (out == nullptr) {
+      return missing("hvd_create: out");
+    }
+    *out = nullptr;
+    HVD_TRY_ASSIGN(auto context, hvd::make_context(options));
+    *out = context.release();
+    return {};
+  });
+}
+
+void hvd_destroy(hvd_ctx* ctx) {
+  fence([&]() -> Result<void> {
+    std::unique_ptr<hvd_ctx> owned(ctx);
+    if (owned != nullptr) {
+      owned->close();
+    }
+    return {};
+  });
+}
+
+int32_t hvd_rank(hvd_ctx* ctx) {
+  return number_of(ctx, &hvd::RankMap::rank);
+}
+int32_t hvd_size(hvd_ctx* ctx) {
+  return number_of(ctx, &hvd::RankMap::size);
+}
+int32_t hvd_local_rank(hvd_ctx* ctx) {
+  return number_of(ctx, &hvd::RankMap::local_rank);
+}
+int32_t hvd_local_size(hvd_ctx* ctx) {
+  return number_of(ctx, &hvd::RankMap::local_size);
+}
+int32_t hvd_cross_rank(hvd_ctx* ctx) {
+  return number_of(ctx, &hvd::RankMap::cross_rank);
+}
+int32_t hvd_cross_size(hvd_ctx* ctx) {
+  return number_of(ctx, &hvd::RankMap::cross_size);
+}
+
+hvd_status hvd_enqueue(hvd_ctx* ctx, const hvd_op* op, int64_t* handle) {
+  return fence([&]() -> Result<void> {
+    if (op == nullptr) {
+      return missing("hvd_enqueue: op");
+    }
+    if (handle == nullptr) {
+      return missing("hvd_enqueue: handle");
+    }
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    HVD_TRY_ASSIGN(*handle, context->enqueue(*op));
+    return {};
+  });
+}
+
+hvd_status hvd_poll(hvd_ctx* ctx, int64_t handle, int32_t* done) {
+  return fence([&]() -> Result<void> {
+    if (done == nullptr) {
+      return missing("hvd_poll: done");
+    }
+    HVD_TRY_ASSIGN(const auto operation, operation_of(ctx, handle));
+    *done = operation->completion->is_done() ? 1 : 0;
+    return {};
+  });
+}
+
+hvd_status hvd_wait(hvd_ctx* ctx, int64_t handle) {
+  return fence([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(const auto operation, operation_of(ctx, handle));
+    return operation->completion->wait();
+  });
+}
+
+hvd_status hvd_result(hvd_ctx* ctx, int64_t handle, hvd_output* out) {
+  return fence([&]() -> Result<void> {
+    if (out == nullptr) {
+      return missing("hvd_result: out");
+    }
+    HVD_TRY(hvd::check_struct("hvd_output", out->size, out->version, sizeof(hvd_output)));
+    HVD_TRY_ASSIGN(const auto operation, operation_of(ctx, handle));
+    if (!operation->completion->is_done()) {
+      return Error(Code::kInvalid, "hvd_result: the operation has not finished; call hvd_wait first");
+    }
+    HVD_TRY(operation->completion->wait());
+    fill(*out, *operation);
+    return {};
+  });
+}
+
+hvd_status hvd_release(hvd_ctx* ctx, int64_t handle) {
+  return fence([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    return context->release(handle);
+  });
+}
+
+const char* hvd_last_error(void) {
+  return last_error().c_str();
+}
+
+int32_t hvd_abi_version(void) {
+  return HVD_ABI_VERSION;
+}
+
+const char* hvd_version(void) {
+  return HVD_VERSION;
+}
+
+}  // extern "C"

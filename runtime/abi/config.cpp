@@ -1,0 +1,148 @@
+#include "runtime/abi/config.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+
+#include "runtime/base/contract.h"
+
+namespace hvd {
+namespace {
+
+// More ranks or nodes than this in a variable is a typing error, not a job.
+constexpr int kMaxRanks = 1 << 20;
+
+class Reader {
+ public:
+  explicit Reader(const Environment& environment) : environment_(environment) {}
+
+  // An empty value counts as none, as shells leave them behind.
+  [[nodiscard]] std::optional<std::string> text(const char* name) const {
+    const char* value = environment_(name);
+    if (value == nullptr || *value == '\0') {
+      return std::nullopt;
+    }
+    return std::string(value);
+  }
+
+  // A number within [low, high]; `fallback` when there is none.
+  template <typename T>
+  Result<T> number(const char* name, T low, T high, std::optional<T> fallback) const {
+    const auto value = text(name);
+    if (!value) {
+      if (fallback) {
+        return *fallback;
+      }
+      return Error(Code::kInvalid, std::string(name) + " is not set, but " + contract::kRank + " or " +
+                                       contract::kSize + " is; start ranks with hvdrun");
+    }
+    T parsed{};
+    const char* end = value->data() + value->size();
+    const auto [stop, failed] = std::from_chars(value->data(), end, parsed);
+    if (failed != std::errc() || stop != end || !(parsed >= low && parsed <= high)) {
+      return Error(Code::kInvalid, std::string(name) + " is '" + *value + "', expected a number from " + plain(low) +
+                                       " to " + plain(high));
+    }
+    return parsed;
+  }
+
+ private:
+  template <typename T>
+  static std::string plain(T value) {
+    char digits[64];
+    const auto [end, failed] = std::to_chars(digits, digits + sizeof digits, value);
+    return failed == std::errc() ? std::string(digits, end) : "?";
+  }
+
+  const Environment& environment_;
+};
+
+// An index and the count it is below.
+Result<void> read_pair(const Reader& env, const char* index_name, const char* count_name, int& index, int& count) {
+  HVD_TRY_ASSIGN(count, env.number<int>(count_name, 1, kMaxRanks, std::nullopt));
+  HVD_TRY_ASSIGN(index, env.number<int>(index_name, 0, count - 1, std::nullopt));
+  return {};
+}
+
+Result<void> read_identity(const Reader& env, Config& config) {
+  if (!env.text(contract::kRank) && !env.text(contract::kSize)) {
+    return {};
+  }
+  RankMap& map = config.map;
+  HVD_TRY(read_pair(env, contract::kRank, contract::kSize, map.rank, map.size));
+  HVD_TRY(read_pair(env, contract::kLocalRank, contract::kLocalSize, map.local_rank, map.local_size));
+  HVD_TRY(read_pair(env, contract::kCrossRank, contract::kCrossSize, map.cross_rank, map.cross_size));
+  HVD_TRY(read_pair(env, contract::kNodeIndex, contract::kNodeCount, map.node_index, map.node_count));
+  config.agent_socket = env.text(contract::kAgentSocket).value_or("");
+  config.agent_token = env.text(contract::kAgentToken).value_or("");
+  config.engine.mesh.node_address = env.text(contract::kNodeAddress).value_or("");
+  if (map.size > 1 && config.agent_socket.empty()) {
+    return Error(Code::kInvalid, std::string(contract::kAgentSocket) + " is not set, but " + contract::kSize + " is " +
+                                     std::to_string(map.size) + "; start ranks with hvdrun");
+  }
+  return {};
+}
+
+Result<LogLevel> read_log_level(const Reader& env) {
+  const auto value = env.text(contract::kLogLevel);
+  if (!value) {
+    return LogLevel::kWarning;
+  }
+  std::string lower;
+  for (const char c : *value) {
+    lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  if (lower == "trace" || lower == "debug") {
+    return LogLevel::kDebug;
+  }
+  if (lower == "info") {
+    return LogLevel::kInfo;
+  }
+  if (lower == "warning") {
+    return LogLevel::kWarning;
+  }
+  if (lower == "error" || lower == "fatal") {
+    return LogLevel::kError;
+  }
+  return Error(Code::kInvalid, std::string(contract::kLogLevel) + " is '" + *value +
+                                   "', expected trace, debug, info, warning, error or fatal");
+}
+
+Duration duration_of(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+Result<void> read_tuning(const Reader& env, Config& config) {
+  constexpr std::uint64_t kMaxFusionBytes = std::uint64_t{1} << 40U;
+  constexpr double kMaxCycleMs = 60'000.0;
+  constexpr double kMaxStartSeconds = 86'400.0;
+  HVD_TRY_ASSIGN(
+      const std::uint64_t fusion_bytes,
+      env.number<std::uint64_t>(contract::kFusionThreshold, 0, kMaxFusionBytes, config.engine.fusion_threshold_bytes));
+  config.engine.fusion_threshold_bytes = static_cast<std::size_t>(fusion_bytes);
+  HVD_TRY_ASSIGN(const double cycle_ms, env.number<double>(contract::kCycleTime, 0.0, kMaxCycleMs, 1.0));
+  config.engine.cycle_time = duration_of(cycle_ms / 1000.0);
+  HVD_TRY_ASSIGN(const double start_seconds,
+                 env.number<double>(contract::kStartTimeout, 0.001, kMaxStartSeconds, 60.0));
+  config.start_timeout = duration_of(start_seconds);
+  HVD_TRY_ASSIGN(config.log_level, read_log_level(env));
+  return {};
+}
+
+}  // namespace
+
+Result<Config> config_from(const Environment& environment) {
+  const Reader env(environment);
+  Config config;
+  HVD_TRY(read_identity(env, config));
+  HVD_TRY(read_tuning(env, config));
+  return config;
+}
+
+Result<Config> config_from_process() {
+  return config_from([](const char* name) -> const char* { return std::getenv(name); });
+}
+
+}  // namespace hvd

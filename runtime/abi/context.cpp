@@ -1,0 +1,137 @@
+#include "runtime/abi/context.h"
+
+#include <unistd.h>
+
+#include <chrono>
+
+#include "runtime/abi/op_checks.h"
+#include "runtime/core/op_kind.h"
+#include "runtime/core/shape.h"
+#include "runtime/rendezvous/store_client.h"
+
+namespace {
+
+// Handles are never used twice in a process, so that one of an earlier job cannot name an operation of a later one.
+std::int64_t next_handle() {
+  static std::atomic<std::int64_t> last = 0;
+  return ++last;
+}
+
+// "hvd rank 3: warning: ..."
+class RankLog final : public hvd::Log {
+ public:
+  RankLog(hvd::LogLevel lowest, int rank) : who_("hvd rank " + std::to_string(rank)), log_(lowest, who_) {}
+  void write(hvd::LogLevel level, std::string_view message) override { log_.write(level, message); }
+
+ private:
+  const std::string who_;
+  hvd::StderrLog log_;
+};
+
+constexpr const char* kForkedText =
+    "this process was forked from a rank of a job and is no rank of it; use the job from the process that joined it";
+
+}  // namespace
+
+hvd_ctx::hvd_ctx(std::unique_ptr<hvd::Engine> engine)
+    : map_(engine->map()), owner_(::getpid()), engine_(std::move(engine)) {}
+
+hvd_ctx::~hvd_ctx() = default;
+
+bool hvd_ctx::is_forked() const {
+  return ::getpid() != owner_;
+}
+
+std::string hvd_ctx::next_noname(std::int32_t kind) {
+  std::string name;
+  for (const char* c = hvd::name_of(static_cast<hvd::OpKind>(kind)); *c != '\0'; ++c) {
+    name += static_cast<char>(*c - 'A' + 'a');
+  }
+  return name + ".noname." + std::to_string(++noname_counts_[static_cast<std::size_t>(kind)]);
+}
+
+hvd::Result<std::int64_t> hvd_ctx::enqueue(const hvd_op& op) {
+  // Before any lock: the thread that held it when the process was forked does not exist here.
+  if (is_forked()) {
+    return hvd::Error(hvd::Code::kNotInitialized, kForkedText);
+  }
+  HVD_TRY_ASSIGN(hvd::Submission submission, hvd::submission_from(op, map_.size, map_.rank));
+  if (submission.name.empty()) {
+    submission.name = next_noname(op.kind);
+  }
+  auto operation = std::make_shared<Operation>();
+  operation->output = submission.output;
+  operation->size_bytes =
+      submission.output == nullptr ? 0 : hvd::size_bytes_of(submission.shape, submission.dtype).value_or(0);
+  operation->shape = submission.shape;
+  // The engine's submit only queues, so this lock is held for a moment; close() cannot come in between.
+  const std::lock_guard lock(mu_);
+  if (engine_ == nullptr) {
+    return hvd::Error(hvd::Code::kNotInitialized, "this context has been shut down");
+  }
+  HVD_TRY_ASSIGN(operation->completion, engine_->submit(std::move(submission)));
+  const std::int64_t handle = next_handle();
+  operations_.emplace(handle, std::move(operation));
+  return handle;
+}
+
+hvd::Result<std::shared_ptr<const hvd_ctx::Operation>> hvd_ctx::find(std::int64_t handle) {
+  if (is_forked()) {
+    return hvd::Error(hvd::Code::kNotInitialized, kForkedText);
+  }
+  const std::lock_guard lock(mu_);
+  const auto found = operations_.find(handle);
+  if (found == operations_.end()) {
+    return hvd::Error(hvd::Code::kNotFound, "there is no operation with handle " + std::to_string(handle) +
+                                                "; it was released, or belongs to another job");
+  }
+  return found->second;
+}
+
+hvd::Result<void> hvd_ctx::release(std::int64_t handle) {
+  HVD_TRY_ASSIGN(const std::shared_ptr<const Operation> operation, find(handle));
+  static_cast<void>(operation->completion->wait());
+  const std::lock_guard lock(mu_);
+  operations_.erase(handle);
+  return {};
+}
+
+void hvd_ctx::close() {
+  if (is_forked()) {
+    return;
+  }
+  std::unique_ptr<hvd::Engine> leaving;
+  {
+    const std::lock_guard lock(mu_);
+    leaving.swap(engine_);
+  }
+}
+
+namespace hvd {
+
+Result<std::unique_ptr<hvd_ctx>> make_context(const hvd_options* options) {
+  if (options != nullptr) {
+    HVD_TRY(check_struct("hvd_options", options->size, options->version, sizeof(hvd_options)));
+  }
+  HVD_TRY_ASSIGN(Config config, config_from_process());
+  constexpr double kMaxTimeoutSeconds = 86'400.0;
+  if (options != nullptr && options->timeout_s > 0) {
+    const double seconds = options->timeout_s < kMaxTimeoutSeconds ? options->timeout_s : kMaxTimeoutSeconds;
+    config.start_timeout = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  }
+  std::unique_ptr<Store> store;
+  if (!config.agent_socket.empty()) {
+    HVD_TRY_ASSIGN(store, StoreClient::connect(config.agent_socket, config.agent_token, config.map.rank,
+                                               Deadline::after(config.start_timeout)));
+  }
+  return make_context(config, std::move(store));
+}
+
+Result<std::unique_ptr<hvd_ctx>> make_context(const Config& config, std::unique_ptr<Store> store) {
+  auto log = std::make_unique<RankLog>(config.log_level, config.map.rank);
+  HVD_TRY_ASSIGN(auto engine, Engine::start(config.map, std::move(store), config.engine, std::move(log),
+                                            Deadline::after(config.start_timeout)));
+  return std::make_unique<hvd_ctx>(std::move(engine));
+}
+
+}  // namespace hvd

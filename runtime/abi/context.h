@@ -1,0 +1,68 @@
+// hvd_ctx: one rank's membership of a job, as C callers hold it: an engine and the operations that have handles.
+//
+// Thread: any (mutex mu_). Not exported; tests make contexts over any Store with make_context.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "hvd/hvd.h"
+#include "runtime/abi/config.h"
+#include "runtime/base/result.h"
+#include "runtime/core/completion.h"
+#include "runtime/engine/engine.h"
+
+struct hvd_ctx {
+ public:
+  explicit hvd_ctx(std::unique_ptr<hvd::Engine> engine);
+  ~hvd_ctx();
+  hvd_ctx(const hvd_ctx&) = delete;
+  hvd_ctx& operator=(const hvd_ctx&) = delete;
+
+  // What a handle stands for. Whoever waits keeps a reference, so that hvd_release or the end of the context in another
+  // thread does not pull it away.
+  struct Operation {
+    std::shared_ptr<hvd::Completion> completion;
+    void* output = nullptr;
+    std::size_t size_bytes = 0;
+    std::vector<std::int64_t> shape;
+  };
+
+  [[nodiscard]] const hvd::RankMap& map() const { return map_; }
+  // This process is a fork of the one that joined.
+  [[nodiscard]] bool is_forked() const;
+
+  hvd::Result<std::int64_t> enqueue(const hvd_op& op);
+  hvd::Result<std::shared_ptr<const Operation>> find(std::int64_t handle);
+  hvd::Result<void> release(std::int64_t handle);
+  // Leaves the job; pending operations complete. Handles stay valid for those who wait.
+  void close();
+
+ private:
+  std::string next_noname(std::int32_t kind);
+
+  // constant after construction
+  const hvd::RankMap map_;
+  const std::int64_t owner_;  // process id
+  // any thread
+  std::array<std::atomic<std::uint64_t>, 4> noname_counts_{};  // by kind
+  // guarded by mu_
+  std::mutex mu_;
+  std::unique_ptr<hvd::Engine> engine_;  // null once closed
+  std::unordered_map<std::int64_t, std::shared_ptr<const Operation>> operations_;
+};
+
+namespace hvd {
+
+// Joins with the process's environment.
+Result<std::unique_ptr<hvd_ctx>> make_context(const hvd_options* options);
+// Joins over a given store: ranks as threads.
+Result<std::unique_ptr<hvd_ctx>> make_context(const Config& config, std::unique_ptr<Store> store);
+
+}  // namespace hvd

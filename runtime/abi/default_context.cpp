@@ -1,0 +1,85 @@
+#include "runtime/abi/default_context.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include <pthread.h>
+
+namespace hvd {
+
+DefaultContext& DefaultContext::instance() {
+  static DefaultContext* const only = [] {
+    auto* made = std::make_unique<DefaultContext>().release();
+    ::pthread_atfork([] { instance().mu_.lock(); }, [] { instance().mu_.unlock(); }, [] { instance().mu_.unlock(); });
+    std::atexit([] { instance().shutdown_at_exit(); });
+    return made;
+  }();
+  return *only;
+}
+
+Result<void> DefaultContext::init(const hvd_options* options) {
+  std::unique_lock lock(mu_);
+  if (state_ != State::kNone && owner_ != ::getpid()) {
+    return Error(Code::kNotInitialized,
+                 "this process was forked from a rank of a job, and cannot join it too; start ranks with hvdrun");
+  }
+  changed_.wait(lock, [this] { return state_ == State::kNone || state_ == State::kJoined; });
+  if (state_ == State::kJoined) {
+    return {};
+  }
+  state_ = State::kJoining;
+  owner_ = ::getpid();
+  lock.unlock();
+  // Whatever happens in between, also an exception, nobody may wait for this state for ever.
+  struct Settle {
+    DefaultContext& self;
+    std::unique_lock<std::mutex>& lock;
+    std::shared_ptr<hvd_ctx> made;
+    ~Settle() {
+      lock.lock();
+      self.state_ = made == nullptr ? State::kNone : State::kJoined;
+      self.context_ = std::move(made);
+      self.changed_.notify_all();
+    }
+  } settle{*this, lock, nullptr};
+  HVD_TRY_ASSIGN(settle.made, make_context(options));
+  return {};
+}
+
+void DefaultContext::shutdown() {
+  std::unique_lock lock(mu_);
+  if (state_ == State::kNone || owner_ != ::getpid()) {
+    return;
+  }
+  changed_.wait(lock, [this] { return state_ == State::kNone || state_ == State::kJoined; });
+  leave(lock);
+}
+
+void DefaultContext::shutdown_at_exit() {
+  std::unique_lock lock(mu_, std::try_to_lock);
+  if (lock.owns_lock() && owner_ == ::getpid()) {
+    leave(lock);
+  }
+}
+
+void DefaultContext::leave(std::unique_lock<std::mutex>& lock) {
+  if (state_ != State::kJoined) {
+    return;
+  }
+  state_ = State::kLeaving;
+  const std::shared_ptr<hvd_ctx> leaving = std::move(context_);
+  context_ = nullptr;
+  lock.unlock();
+  leaving->close();
+  lock.lock();
+  state_ = State::kNone;
+  changed_.notify_all();
+}
+
+std::shared_ptr<hvd_ctx> DefaultContext::get() {
+  const std::lock_guard lock(mu_);
+  return context_;
+}
+
+}  // namespace hvd

@@ -1,0 +1,150 @@
+#include "runtime/abi/op_checks.h"
+
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "runtime/controller/message.h"
+#include "runtime/core/shape.h"
+
+namespace hvd {
+namespace {
+
+static_assert(HVD_MAX_DIMS == kMaxDims);
+static_assert(HVD_BOOL == static_cast<int>(Dtype::kBool) && HVD_PRODUCT == static_cast<int>(ReduceOp::kProduct) &&
+              HVD_BARRIER == static_cast<int>(OpKind::kBarrier) && HVD_MISMATCH == static_cast<int>(Code::kMismatch));
+
+Error invalid(const std::string& text) {
+  return Error(Code::kInvalid, "hvd_op: " + text);
+}
+
+std::string number(std::int64_t value) {
+  return std::to_string(value);
+}
+
+Result<void> read_name(const hvd_op& op, Submission& out) {
+  if (op.name == nullptr) {
+    return {};
+  }
+  const std::size_t length = ::strnlen(op.name, control_wire::kMaxNameBytes + 1);
+  if (length == 0 || length > control_wire::kMaxNameBytes) {
+    return invalid("name must have 1 to " + number(control_wire::kMaxNameBytes) +
+                   " bytes (NULL: one is made); this one is " + (length == 0 ? "empty" : "longer"));
+  }
+  out.name.assign(op.name, length);
+  return {};
+}
+
+Result<void> read_shape(const hvd_op& op, Submission& out) {
+  if (op.ndim < 0 || op.ndim > HVD_MAX_DIMS) {
+    return invalid("ndim is " + number(op.ndim) + ", expected 0 to " + number(HVD_MAX_DIMS));
+  }
+  if (op.ndim > 0 && op.shape == nullptr) {
+    return invalid("shape is NULL, but ndim is " + number(op.ndim));
+  }
+  for (std::int32_t i = 0; i < op.ndim; ++i) {
+    if (op.shape[i] < 0) {
+      return invalid("shape[" + number(i) + "] is " + number(op.shape[i]) + ", expected at least 0");
+    }
+    out.shape.push_back(op.shape[i]);
+  }
+  if (!size_bytes_of(out.shape, out.dtype)) {
+    return invalid("shape " + shape_text(out.shape) + " is larger than any memory");
+  }
+  return {};
+}
+
+Result<void> read_allreduce(const hvd_op& op, Submission& out) {
+  if (!is_reduce_op(op.reduce_op)) {
+    return invalid("reduce_op is " + number(op.reduce_op) +
+                   ", expected HVD_AVERAGE (0), HVD_SUM (1), HVD_MIN (3), HVD_MAX (4) or HVD_PRODUCT (5)");
+  }
+  out.op = static_cast<ReduceOp>(op.reduce_op);
+  if (!std::isfinite(op.prescale) || !std::isfinite(op.postscale)) {
+    return invalid("prescale and postscale must be finite numbers");
+  }
+  const bool is_scaled = op.prescale != 1.0 || op.postscale != 1.0;
+  if (out.dtype == Dtype::kBool && (out.op == ReduceOp::kAverage || is_scaled)) {
+    return invalid("a bool cannot be averaged or scaled; use HVD_SUM or HVD_MAX (or), HVD_MIN or HVD_PRODUCT (and)");
+  }
+  out.prescale = op.prescale;
+  out.postscale = op.postscale;
+  return {};
+}
+
+// Which buffers an operation needs on this rank, and that they do not overlap by halves.
+Result<void> read_buffers(const hvd_op& op, int rank, Submission& out) {
+  out.input = op.input;
+  out.output = op.output;
+  const std::size_t bytes = size_bytes_of(out.shape, out.dtype).value_or(0);
+  if (out.kind == OpKind::kAllgather && op.output != nullptr) {
+    return invalid("output must be NULL for an allgather; the runtime allocates it, see hvd_result");
+  }
+  const bool is_input_used = out.kind != OpKind::kBroadcast || op.root_rank == rank;
+  if (bytes > 0 && is_input_used && op.input == nullptr) {
+    return invalid("input is NULL, but the tensor has " + std::to_string(bytes) + " bytes");
+  }
+  if (out.kind == OpKind::kAllgather) {
+    return {};
+  }
+  if (bytes > 0 && op.output == nullptr) {
+    return invalid("output is NULL, but the tensor has " + std::to_string(bytes) + " bytes");
+  }
+  const auto from = reinterpret_cast<std::uintptr_t>(op.input);
+  const auto to = reinterpret_cast<std::uintptr_t>(op.output);
+  const bool overlaps = from != to && (from < to ? to - from : from - to) < bytes;
+  if (is_input_used && overlaps) {
+    return invalid("input and output overlap; they must be the same or apart");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> check_struct(const char* what, std::uint32_t size, std::uint32_t version, std::size_t expected_size) {
+  if (version == 0 || size < expected_size) {
+    return Error(Code::kInvalid, std::string(what) + ": size is " + std::to_string(size) + " and version " +
+                                     std::to_string(version) + ", expected at least " + std::to_string(expected_size) +
+                                     " and 1; fill it with its HVD_..._INIT macro");
+  }
+  if (version > 1) {
+    return Error(Code::kInvalid, std::string(what) + ": version " + std::to_string(version) +
+                                     " is of a newer hvd.h than this library; update libhvd");
+  }
+  return {};
+}
+
+Result<Submission> submission_from(const hvd_op& op, int size, int rank) {
+  HVD_TRY(check_struct("hvd_op", op.size, op.version, sizeof(hvd_op)));
+  Submission out;
+  if (!is_op_kind(op.kind)) {
+    return invalid("kind is " + number(op.kind) + ", expected 0 to " + number(kOpKindCount - 1));
+  }
+  out.kind = static_cast<OpKind>(op.kind);
+  if (op.process_set != 0) {
+    return invalid("process_set is " + number(op.process_set) + ", but there is only 0, all ranks");
+  }
+  HVD_TRY(read_name(op, out));
+  if (out.kind == OpKind::kBarrier) {
+    return out;
+  }
+  if (op.device != HVD_DEVICE_CPU) {
+    return invalid("device is " + number(op.device) + ", but this library supports HVD_DEVICE_CPU (-1) only");
+  }
+  if (!is_dtype(op.dtype)) {
+    return invalid("dtype is " + number(op.dtype) + ", expected 0 to " + number(kDtypeCount - 1));
+  }
+  out.dtype = static_cast<Dtype>(op.dtype);
+  HVD_TRY(read_shape(op, out));
+  if (out.kind == OpKind::kAllreduce) {
+    HVD_TRY(read_allreduce(op, out));
+  }
+  if (out.kind == OpKind::kBroadcast && (op.root_rank < 0 || op.root_rank >= size)) {
+    return invalid("root_rank is " + number(op.root_rank) + ", expected 0 to " + number(size - 1));
+  }
+  out.root_rank = op.root_rank;
+  HVD_TRY(read_buffers(op, rank, out));
+  return out;
+}
+
+}  // namespace hvd

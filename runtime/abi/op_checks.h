@@ -1,0 +1,18 @@
+// Checks of what C callers pass: a hvd_op becomes a Submission or an error that says which field is wrong. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "hvd/hvd.h"
+#include "runtime/base/result.h"
+#include "runtime/engine/engine.h"
+
+namespace hvd {
+
+// Rule 3 of hvd.h: a struct tells how large it is and of which version.
+Result<void> check_struct(const char* what, std::uint32_t size, std::uint32_t version, std::size_t expected_size);
+
+// The name stays empty when the caller gave none.
+Result<Submission> submission_from(const hvd_op& op, int size, int rank);
+
+}  // namespace hvd

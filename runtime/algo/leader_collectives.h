@@ -1,0 +1,46 @@
+// LeaderCollectives: collectives among the leaders of the nodes, over their TCP connections, as rings: each leader
+// sends to the next node and receives from the previous one at the same time.
+//
+// All leaders call the same operations in the same order with the same sizes. Empty data is no operation; so is
+// everything with one node. Thread: engine only.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/algo/schedule.h"
+#include "runtime/core/dtype.h"
+#include "runtime/core/interrupt.h"
+#include "runtime/link/stream_io.h"
+
+namespace hvd {
+
+class LeaderCollectives {
+ public:
+  // peers[node]: the connection to the leader of each node; the own entry is not used.
+  LeaderCollectives(std::vector<StreamPeer> peers, int node_index);
+
+  // In place. Every part of the data is reduced along the ring, in the same order on every run.
+  Result<void> allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt);
+  // A chain from the root: every leader passes on what it has while it receives the rest.
+  Result<void> broadcast(void* data, std::size_t size_bytes, int root_node, Interrupt& interrupt);
+  // blocks[node]: what each leader has of `data` already; afterwards all have all.
+  Result<void> allgather(void* data, std::span<const Range> blocks, Interrupt& interrupt);
+  Result<void> barrier(Interrupt& interrupt);
+
+ private:
+  [[nodiscard]] int count() const { return static_cast<int>(peers_.size()); }
+  [[nodiscard]] const StreamPeer& peer(int node) const { return peers_[static_cast<std::size_t>(node)]; }
+  [[nodiscard]] const StreamPeer& next() const { return peer(ring_next(self_, count())); }
+  [[nodiscard]] const StreamPeer& previous() const { return peer(ring_previous(self_, count())); }
+
+  // constant after construction
+  std::vector<StreamPeer> peers_;
+  int self_;
+  // engine only
+  std::unique_ptr<std::uint8_t[]> staging_;  // what was received and is not reduced yet
+};
+
+}  // namespace hvd

@@ -1,0 +1,99 @@
+#include "runtime/backend/cpu_backend.h"
+
+#include <algorithm>
+
+#include "runtime/base/check.h"
+
+namespace hvd {
+namespace {
+
+std::vector<StreamPeer> leader_peers(const Mesh& mesh) {
+  const RankMap& map = mesh.map();
+  std::vector<StreamPeer> peers;
+  for (int node = 0; node < map.node_count; ++node) {
+    const auto leader = std::find(map.node_of_rank.begin(), map.node_of_rank.end(), node) - map.node_of_rank.begin();
+    peers.push_back(
+        StreamPeer{mesh.data_fd(node), "node " + std::to_string(node) + " (rank " + std::to_string(leader) + ")"});
+  }
+  return peers;
+}
+
+}  // namespace
+
+CpuBackend::CpuBackend(Mesh& mesh)
+    : map_(mesh.map()), node_(mesh.shm()), leaders_(leader_peers(mesh), map_.node_index) {}
+
+Result<void> CpuBackend::allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt) {
+  HVD_CHECK(op != ReduceOp::kAverage);
+  if (map_.node_count == 1) {
+    return node_.reduce(data, count, dtype, op, NodeCollectives::ResultTo::kAll, interrupt);
+  }
+  HVD_TRY(node_.reduce(data, count, dtype, op, NodeCollectives::ResultTo::kLeader, interrupt));
+  if (map_.is_leader()) {
+    HVD_TRY(leaders_.allreduce(data, count, dtype, op, interrupt));
+  }
+  return node_.broadcast(data, count * size_of(dtype), 0, interrupt);
+}
+
+Result<void> CpuBackend::broadcast(void* data, std::size_t size_bytes, int root, Interrupt& interrupt) {
+  HVD_CHECK(root >= 0 && root < map_.size);
+  const auto& nodes = map_.node_of_rank;
+  const int root_node = nodes[static_cast<std::size_t>(root)];
+  const auto first_on_node = std::find(nodes.begin(), nodes.end(), root_node) - nodes.begin();
+  const int local_root = root - static_cast<int>(first_on_node);
+  // On the root's node all have the data first, the leader among them; elsewhere the leader brings it.
+  if (map_.node_index == root_node) {
+    HVD_TRY(node_.broadcast(data, size_bytes, local_root, interrupt));
+  }
+  if (map_.is_leader()) {
+    HVD_TRY(leaders_.broadcast(data, size_bytes, root_node, interrupt));
+  }
+  if (map_.node_index != root_node) {
+    HVD_TRY(node_.broadcast(data, size_bytes, 0, interrupt));
+  }
+  return {};
+}
+
+Result<void> CpuBackend::allgather(const void* input, std::span<const std::size_t> sizes, void* out,
+                                   Interrupt& interrupt) {
+  HVD_CHECK(sizes.size() == static_cast<std::size_t>(map_.size));
+  // Ranks of a node are consecutive, and so is what they bring: one block per node.
+  std::vector<Range> blocks(static_cast<std::size_t>(map_.node_count));
+  std::vector<Range> pieces;  // of this node's ranks
+  std::size_t total = 0;
+  int previous_node = -1;
+  for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
+    const int node = map_.node_of_rank[rank];
+    Range& block = blocks[static_cast<std::size_t>(node)];
+    block = Range{node == previous_node ? block.begin : total, total + sizes[rank]};
+    if (node == map_.node_index) {
+      pieces.push_back(Range{total, total + sizes[rank]});
+    }
+    total += sizes[rank];
+    previous_node = node;
+  }
+  HVD_TRY(node_.allgather(input, pieces, out, interrupt));
+  if (map_.node_count == 1) {
+    return {};
+  }
+  if (map_.is_leader()) {
+    HVD_TRY(leaders_.allgather(out, blocks, interrupt));
+  }
+  auto* bytes = static_cast<std::uint8_t*>(out);
+  const Range& own = blocks[static_cast<std::size_t>(map_.node_index)];
+  HVD_TRY(node_.broadcast(bytes, own.begin, 0, interrupt));
+  return node_.broadcast(bytes + own.end, total - own.end, 0, interrupt);
+}
+
+Result<void> CpuBackend::barrier(Interrupt& interrupt) {
+  HVD_TRY(node_.barrier(interrupt));
+  if (map_.node_count == 1) {
+    return {};
+  }
+  if (map_.is_leader()) {
+    HVD_TRY(leaders_.barrier(interrupt));
+  }
+  return node_.barrier(interrupt);
+}
+
+}  // namespace hvd

@@ -1,0 +1,195 @@
+#include "runtime/controller/message.h"
+
+#include "runtime/core/shape.h"
+
+namespace hvd {
+namespace {
+
+using control_wire::kBatchBytes;
+using control_wire::kMaxCauseBytes;
+using control_wire::kMaxNameBytes;
+using control_wire::kSpec;
+
+// The smallest request and response; bounds for a hostile count.
+constexpr std::size_t kMinRequestBytes = 3 + 4 + 8 + 8 + 4 + 4;
+constexpr std::size_t kMinResponseBytes = 1 + 4 + 4 + 4 + 4;
+constexpr std::int32_t kLastCode = static_cast<std::int32_t>(Code::kMismatch);
+
+void write_request(ByteWriter& out, const Request& request) {
+  out.u8(static_cast<std::uint8_t>(request.kind));
+  out.u8(static_cast<std::uint8_t>(request.dtype));
+  out.u8(static_cast<std::uint8_t>(request.op));
+  out.i32(request.root_rank).f64(request.prescale).f64(request.postscale).text(request.name);
+  out.u32(static_cast<std::uint32_t>(request.shape.size()));
+  for (const std::int64_t extent : request.shape) {
+    out.i64(extent);
+  }
+}
+
+void write_response(ByteWriter& out, const Response& response) {
+  out.u8(static_cast<std::uint8_t>(response.kind)).i32(response.error_code).text(response.error);
+  out.u32(static_cast<std::uint32_t>(response.names.size()));
+  for (const std::string& name : response.names) {
+    out.text(name);
+  }
+  out.u32(static_cast<std::uint32_t>(response.first_dims.size()));
+  for (const std::int64_t extent : response.first_dims) {
+    out.i64(extent);
+  }
+}
+
+// Frames of u32 count and that many items, each closed as soon as it has kBatchBytes.
+template <typename T>
+void append_batches(std::string& out, std::uint16_t type, const std::vector<T>& batch,
+                    void (*write)(ByteWriter&, const T&)) {
+  ByteWriter items;
+  std::uint32_t count = 0;
+  const auto close = [&] {
+    ByteWriter body;
+    body.u32(count).raw(items.str().data(), items.str().size());
+    append_frame(out, kSpec, type, body.str());
+    items = ByteWriter();
+    count = 0;
+  };
+  for (const T& item : batch) {
+    write(items, item);
+    ++count;
+    if (items.str().size() >= kBatchBytes) {
+      close();
+    }
+  }
+  if (count > 0) {
+    close();
+  }
+}
+
+Error refuse(const char* what) {
+  return Error(Code::kProtocol, std::string("malformed control message: ") + what);
+}
+
+bool is_name(const std::string& name) {
+  return !name.empty() && name.size() <= kMaxNameBytes;
+}
+
+Result<Request> read_request(ByteReader& in) {
+  const std::uint8_t kind = in.u8();
+  const std::uint8_t dtype = in.u8();
+  const std::uint8_t op = in.u8();
+  if (!in.ok() || !is_op_kind(kind) || !is_dtype(dtype) || !is_reduce_op(op)) {
+    return refuse("kind, dtype or operator of a request");
+  }
+  Request request;
+  request.kind = static_cast<OpKind>(kind);
+  request.dtype = static_cast<Dtype>(dtype);
+  request.op = static_cast<ReduceOp>(op);
+  request.root_rank = in.i32();
+  request.prescale = in.f64();
+  request.postscale = in.f64();
+  request.name = in.text();
+  const std::uint32_t ndim = in.count(sizeof(std::int64_t));
+  if (!in.ok() || !is_name(request.name) || ndim > kMaxDims) {
+    return refuse("name or shape of a request");
+  }
+  for (std::uint32_t i = 0; i < ndim; ++i) {
+    request.shape.push_back(in.i64());
+  }
+  if (!size_bytes_of(request.shape, request.dtype)) {
+    return refuse("impossible shape of a request");
+  }
+  return request;
+}
+
+Result<Response> read_response(ByteReader& in, int size) {
+  Response response;
+  const std::uint8_t kind = in.u8();
+  response.error_code = in.i32();
+  response.error = in.text();
+  if (!in.ok() || !is_op_kind(kind) || response.error_code < 0 || response.error_code > kLastCode) {
+    return refuse("kind or code of a response");
+  }
+  response.kind = static_cast<OpKind>(kind);
+  const std::uint32_t names = in.count(sizeof(std::uint32_t));
+  for (std::uint32_t i = 0; i < names; ++i) {
+    response.names.push_back(in.text());
+    if (!in.ok() || !is_name(response.names.back())) {
+      return refuse("name in a response");
+    }
+  }
+  const std::uint32_t dims = in.count(sizeof(std::int64_t));
+  for (std::uint32_t i = 0; i < dims; ++i) {
+    response.first_dims.push_back(in.i64());
+  }
+  const bool is_allgather = response.kind == OpKind::kAllgather && !response.is_error();
+  const bool is_fused = response.kind == OpKind::kAllreduce && !response.is_error();
+  if (!in.ok() || names == 0 || (names > 1 && !is_fused) ||
+      dims != (is_allgather ? static_cast<std::uint32_t>(size) : 0)) {
+    return refuse("counts of a response");
+  }
+  return response;
+}
+
+}  // namespace
+
+void append_requests(std::string& out, const std::vector<Request>& batch) {
+  append_batches(out, control_wire::kRequests, batch, &write_request);
+}
+
+void append_responses(std::string& out, const std::vector<Response>& batch) {
+  append_batches(out, control_wire::kResponses, batch, &write_response);
+}
+
+void append_shutdown(std::string& out, int rank) {
+  append_frame(out, kSpec, control_wire::kShutdown, ByteWriter().i32(rank).str());
+}
+
+void append_abort(std::string& out, std::string_view cause) {
+  append_frame(out, kSpec, control_wire::kAbort, ByteWriter().text(cause.substr(0, kMaxCauseBytes)).str());
+}
+
+Result<std::vector<Request>> decode_requests(std::string_view body) {
+  ByteReader in(body);
+  const std::uint32_t count = in.count(kMinRequestBytes);
+  std::vector<Request> batch;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    HVD_TRY_ASSIGN(Request request, read_request(in));
+    batch.push_back(std::move(request));
+  }
+  if (!in.finished()) {
+    return refuse("length of a list of requests");
+  }
+  return batch;
+}
+
+Result<std::vector<Response>> decode_responses(std::string_view body, int size) {
+  ByteReader in(body);
+  const std::uint32_t count = in.count(kMinResponseBytes);
+  std::vector<Response> batch;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    HVD_TRY_ASSIGN(Response response, read_response(in, size));
+    batch.push_back(std::move(response));
+  }
+  if (!in.finished()) {
+    return refuse("length of a list of responses");
+  }
+  return batch;
+}
+
+Result<int> decode_shutdown(std::string_view body, int size) {
+  ByteReader in(body);
+  const std::int32_t rank = in.i32();
+  if (!in.finished() || rank < 0 || rank >= size) {
+    return refuse("rank of a shutdown");
+  }
+  return static_cast<int>(rank);
+}
+
+Result<std::string> decode_abort(std::string_view body) {
+  ByteReader in(body);
+  std::string cause = in.text();
+  if (!in.finished() || cause.size() > kMaxCauseBytes) {
+    return refuse("cause of an abort");
+  }
+  return cause;
+}
+
+}  // namespace hvd

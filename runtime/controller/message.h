@@ -1,0 +1,88 @@
+// What ranks and coordinator say to each other over the control links, and its codec.
+//
+// Frames (base/frame.h) with the bodies below (base/bytes.h); `name` is a text of 1 to kMaxNameBytes bytes.
+//
+//   rank -> coordinator   Requests  u32 n, n x request                (this rank is ready for these)
+//   rank -> coordinator   Leave     (empty)                           (this rank wants to shut down)
+//   coordinator -> rank   Responses u32 n, n x response               (all ranks do these now, in this order)
+//   coordinator -> rank   Shutdown  i32 rank                          (in order after the responses before it)
+//   both ways             Abort     text cause                        (the job is over; the coordinator relays it)
+//   both ways             Goodbye   (empty)                           (all is done; end of file follows)
+//
+//   request   u8 kind, u8 dtype, u8 op, i32 root, f64 prescale, f64 postscale, name, u32 ndim, ndim x i64
+//   response  u8 kind, i32 error code (0: none), text error, u32 n, n x name, u32 m, m x i64 first dims (allgather)
+//
+// A response cache (known tensors as bit positions) would be one more frame each way, beside Requests and Responses.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/frame.h"
+#include "runtime/base/result.h"
+#include "runtime/core/dtype.h"
+#include "runtime/core/op_kind.h"
+
+namespace hvd {
+
+namespace control_wire {
+
+inline constexpr FrameSpec kSpec{0x43445648U /* "HVDC" */, 1, 16U << 20U, "control"};
+
+inline constexpr std::uint16_t kRequests = 1;
+inline constexpr std::uint16_t kResponses = 2;
+inline constexpr std::uint16_t kLeave = 3;
+inline constexpr std::uint16_t kShutdown = 4;
+inline constexpr std::uint16_t kAbort = 5;
+inline constexpr std::uint16_t kGoodbye = 6;
+
+inline constexpr std::size_t kMaxNameBytes = 1024;
+// Longer causes are cut: one must always fit a frame and a line.
+inline constexpr std::size_t kMaxCauseBytes = 4096;
+// A batch is cut into several frames at this size, so that no number of operations can exceed kSpec.max_length.
+inline constexpr std::size_t kBatchBytes = 1U << 20U;
+
+}  // namespace control_wire
+
+// "This rank is ready for tensor `name`." What a kind does not use keeps its default on all ranks.
+struct Request {
+  OpKind kind = OpKind::kBarrier;
+  Dtype dtype = Dtype::kUint8;
+  ReduceOp op = ReduceOp::kSum;
+  std::int32_t root_rank = 0;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  std::string name;
+  std::vector<std::int64_t> shape;
+
+  bool operator==(const Request&) const = default;
+};
+
+// "All ranks do this now", or "this cannot be done, and why": the same for every rank.
+struct Response {
+  OpKind kind = OpKind::kBarrier;
+  std::int32_t error_code = 0;  // a hvd::Code, 0 when the operation is to be run
+  std::string error;
+  std::vector<std::string> names;        // several: fused, in packing order
+  std::vector<std::int64_t> first_dims;  // allgather: extent of dimension 0 on each rank
+
+  [[nodiscard]] bool is_error() const { return error_code != 0; }
+  bool operator==(const Response&) const = default;
+};
+
+// Appends as many frames as the batch needs; none for an empty one.
+void append_requests(std::string& out, const std::vector<Request>& batch);
+void append_responses(std::string& out, const std::vector<Response>& batch);
+void append_shutdown(std::string& out, int rank);
+void append_abort(std::string& out, std::string_view cause);
+
+// Bodies. Total: any input is decoded or refused with kProtocol, and nothing is allocated beyond the input's size.
+Result<std::vector<Request>> decode_requests(std::string_view body);
+// `size`: ranks of the job, the number of first dims that an allgather must have.
+Result<std::vector<Response>> decode_responses(std::string_view body, int size);
+Result<int> decode_shutdown(std::string_view body, int size);
+Result<std::string> decode_abort(std::string_view body);
+
+}  // namespace hvd

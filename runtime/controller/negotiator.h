@@ -1,0 +1,67 @@
+// Negotiator: the coordinator's book of who asked for what. Requests in, what is ready (or in disagreement) out.
+//
+// Pure: no I/O, no clock, no environment. The answer depends on the requests and on the order in which tensors become
+// complete, which is the coordinator's to decide; errors name ranks in rank order whatever the order of arrival.
+// Thread: engine only, on the coordinator.
+//
+// A response cache sits in front of add(): ranks that send a known tensor's bit add its remembered Request.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/result.h"
+#include "runtime/controller/message.h"
+
+namespace hvd {
+
+// A tensor for which all ranks have asked.
+struct Ready {
+  Request request;                       // what all agreed on; dimension 0 of an allgather is rank 0's
+  std::vector<std::int64_t> first_dims;  // allgather: of each rank
+  std::int32_t error_code = 0;           // a hvd::Code when they did not agree
+  std::string error;
+};
+
+class Negotiator {
+ public:
+  explicit Negotiator(int size);
+
+  // kProtocol when the rank asks for a name that it is waiting for already.
+  Result<void> add(int rank, Request request);
+
+  [[nodiscard]] bool has_ready() const { return !ready_.empty(); }
+  // Tensors first asked for since the last take() of which some ranks have not been heard yet: the reason to wait a
+  // moment for more. One that has outlasted a take() no longer counts, so a late rank delays nobody's other tensors.
+  [[nodiscard]] bool has_fresh_incomplete() const { return fresh_incomplete_ > 0; }
+
+  // What has become ready, in the order in which it did.
+  std::vector<Ready> take();
+
+ private:
+  // What one name's ranks have asked for. Ranks nearly always agree, so one Request is kept and only others beside it.
+  struct Entry {
+    Request first;
+    std::vector<std::pair<int, Request>> different;
+    std::vector<bool> has_asked;           // [size]
+    std::vector<std::int64_t> first_dims;  // [size] for an allgather
+    int missing = 0;
+    std::uint64_t generation = 0;  // how many take() had been when it was first asked for
+  };
+
+  [[nodiscard]] Ready settle(Entry entry) const;
+
+  const int size_;
+  std::unordered_map<std::string, Entry> entries_;
+  std::vector<Ready> ready_;
+  std::uint64_t generation_ = 0;
+  std::size_t fresh_incomplete_ = 0;
+};
+
+// The text for two ranks that disagree, empty when they do not. Exposed for its table of tests.
+std::string disagreement(int rank_a, const Request& a, int rank_b, const Request& b);
+
+}  // namespace hvd

@@ -1,0 +1,52 @@
+#include "runtime/core/completion.h"
+
+#include <new>
+#include <string>
+
+namespace hvd {
+
+Result<OwnedOutput> OwnedOutput::allocate(std::size_t size_bytes, std::vector<std::int64_t> shape) {
+  OwnedOutput output;
+  // At least one byte, so that an empty result has an address too: callers tell "none" by NULL.
+  output.data.reset(new (std::nothrow) std::byte[size_bytes == 0 ? 1 : size_bytes]);
+  if (output.data == nullptr) {
+    return Error(Code::kResource, "out of memory: no " + std::to_string(size_bytes) + " bytes for a result");
+  }
+  output.size_bytes = size_bytes;
+  output.shape = std::move(shape);
+  return output;
+}
+
+void Completion::finish(Result<void> result) {
+  settle(std::move(result), std::nullopt);
+}
+
+void Completion::finish(OwnedOutput output) {
+  settle({}, std::move(output));
+}
+
+void Completion::settle(Result<void> result, std::optional<OwnedOutput> output) {
+  {
+    const std::lock_guard lock(mu_);
+    HVD_CHECK(!done_.load(std::memory_order_relaxed));
+    result_ = std::move(result);
+    output_ = std::move(output);
+    done_.store(true, std::memory_order_release);
+  }
+  changed_.notify_all();
+}
+
+const Result<void>& Completion::wait() const {
+  if (!is_done()) {
+    std::unique_lock lock(mu_);
+    changed_.wait(lock, [this] { return done_.load(std::memory_order_relaxed); });
+  }
+  return result_;
+}
+
+const std::optional<OwnedOutput>& Completion::output() const {
+  HVD_CHECK(is_done());
+  return output_;
+}
+
+}  // namespace hvd

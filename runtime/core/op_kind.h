@@ -1,0 +1,55 @@
+// The kinds of collective operation; the numbers are those of hvd.h and travel on wires.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/core/dtype.h"
+
+namespace hvd {
+
+enum class OpKind : std::uint8_t { kAllreduce = 0, kAllgather = 1, kBroadcast = 2, kBarrier = 3 };
+inline constexpr int kOpKindCount = 4;
+
+// "ALLREDUCE", as Horovod's messages spell it.
+constexpr const char* name_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::kAllreduce:
+      return "ALLREDUCE";
+    case OpKind::kAllgather:
+      return "ALLGATHER";
+    case OpKind::kBroadcast:
+      return "BROADCAST";
+    case OpKind::kBarrier:
+      return "BARRIER";
+  }
+  return "?";
+}
+
+constexpr const char* name_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kAverage:
+      return "AVERAGE";
+    case ReduceOp::kSum:
+      return "SUM";
+    case ReduceOp::kMin:
+      return "MIN";
+    case ReduceOp::kMax:
+      return "MAX";
+    case ReduceOp::kProduct:
+      return "PRODUCT";
+  }
+  return "?";
+}
+
+// The numbers have holes, and come from callers and from wires.
+constexpr bool is_reduce_op(std::int64_t number) {
+  return number == 0 || number == 1 || (number >= 3 && number <= 5);
+}
+constexpr bool is_op_kind(std::int64_t number) {
+  return number >= 0 && number < kOpKindCount;
+}
+constexpr bool is_dtype(std::int64_t number) {
+  return number >= 0 && number < kDtypeCount;
+}
+
+}  // namespace hvd

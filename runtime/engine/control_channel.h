@@ -1,0 +1,66 @@
+// ControlChannel: one rank's control links in the engine's loop: frames in to handlers, frames out from queues. On the
+// coordinator it has a link to every other rank, elsewhere one to the coordinator.
+//
+// Writes never block: a slow rank has its own queue. That queue is bounded by the rank itself, since the coordinator
+// only answers operations that the rank has asked for.
+// Thread: engine only.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/event_loop.h"
+#include "runtime/base/frame.h"
+#include "runtime/base/result.h"
+
+namespace hvd {
+
+class ControlChannel {
+ public:
+  struct Peer {
+    int rank = 0;
+    int fd = -1;  // non-blocking, not owned; must outlive the channel
+  };
+  struct Handlers {
+    std::function<void(int rank, const Frame& frame)> on_frame;
+    // Nothing more will come from this rank. kLostPeer: its end is closed or broken, which says little about why;
+    // kProtocol: it sent what no rank sends. Called once per rank.
+    std::function<void(int rank, const Error& why)> on_end;
+  };
+
+  static Result<std::unique_ptr<ControlChannel>> create(EventLoop& loop, const std::vector<Peer>& peers,
+                                                        Handlers handlers);
+  ~ControlChannel();
+  ControlChannel(const ControlChannel&) = delete;
+  ControlChannel& operator=(const ControlChannel&) = delete;
+
+  // Whole frames, to all peers of this rank.
+  void send(std::string_view frames);
+  // After what is queued, peers get an end of file; nothing can be sent any more.
+  void close_output();
+
+  // All peers have ended, and all that was sent has been taken by the system (or cannot be sent any more).
+  [[nodiscard]] bool is_finished() const;
+  // No peer has anything more to say.
+  [[nodiscard]] bool have_all_ended() const;
+
+ private:
+  struct Link;
+
+  ControlChannel(EventLoop& loop, Handlers handlers);
+  void on_event(Link& link, std::uint32_t events);
+  void read(Link& link);
+  bool take_frames(Link& link);
+  void end(Link& link, const Error& why);
+  void flush(Link& link);
+  void update_watch(Link& link);
+
+  // constant after construction
+  EventLoop& loop_;
+  Handlers handlers_;
+  std::vector<std::unique_ptr<Link>> links_;
+};
+
+}  // namespace hvd

@@ -1,0 +1,52 @@
+#include "runtime/engine/engine.h"
+
+#include "runtime/backend/cpu_backend.h"
+#include "runtime/engine/engine_impl.h"
+#include "runtime/engine/solo_backend.h"
+
+namespace hvd {
+
+Result<std::unique_ptr<Engine>> Engine::start(RankMap map, std::unique_ptr<Store> store, const EngineOptions& options,
+                                              std::unique_ptr<Log> log, Deadline deadline) {
+  Impl::Parts parts;
+  parts.options = options;
+  parts.log = std::move(log);
+  if (parts.log == nullptr) {
+    parts.log = std::make_unique<NullLog>();
+  }
+  if (map.size == 1) {
+    map.node_of_rank = {0};
+    parts.map = std::move(map);
+    parts.backend = std::make_unique<SoloBackend>();
+  } else {
+    if (store == nullptr) {
+      return Error(Code::kInvalid, "a job of " + std::to_string(map.size) + " ranks needs a store to meet at");
+    }
+    HVD_TRY_ASSIGN(parts.mesh, Mesh::join(std::move(map), *store, options.mesh, *parts.log, deadline));
+    parts.map = parts.mesh->map();
+    parts.backend = std::make_unique<CpuBackend>(*parts.mesh);
+  }
+  parts.store = std::move(store);
+  HVD_TRY_ASSIGN(std::unique_ptr<Impl> impl, Impl::create(std::move(parts)));
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Engine::~Engine() {
+  if (impl_->is_forked()) {
+    // A forked child has no engine thread to join, and closing in order (or removing files) would be the parent's loss:
+    // the copy is left to the child's exit.
+    static_cast<void>(impl_.release());
+  }
+}
+
+Result<std::shared_ptr<Completion>> Engine::submit(Submission submission) {
+  return impl_->submit(std::move(submission));
+}
+
+const RankMap& Engine::map() const {
+  return impl_->map();
+}
+
+}  // namespace hvd

@@ -1,0 +1,93 @@
+// How a job ends, for one rank. See engine_impl.h.
+#include "runtime/engine/engine_impl.h"
+
+namespace hvd {
+namespace {
+
+// How long a broken connection waits for someone who knows why. The agent's notice needs a process exit, a pidfd and
+// two hops; everybody's error must be there within 5 s.
+constexpr Duration kSuspicionTime = std::chrono::seconds(1);
+
+}  // namespace
+
+void Engine::Impl::shut_down(int by_rank) {
+  if (over_) {
+    return;
+  }
+  is_orderly_ = true;
+  over(Error(Code::kLostPeer, "Horovod has been shut down by rank " + std::to_string(by_rank)));
+  fail_pending();
+}
+
+void Engine::Impl::suspect(const Error& why) {
+  if (over_ || suspicion_) {
+    return;
+  }
+  suspicion_ = why;
+  suspicion_timer_ = loop_->after(kSuspicionTime, [this] {
+    suspicion_timer_ = 0;
+    end_job(*suspicion_);
+  });
+}
+
+void Engine::Impl::end_job(const Error& cause) {
+  if (over_) {
+    return;
+  }
+  const bool has_waiters = !pending_.empty();
+  parts_.log->write(has_waiters ? LogLevel::kError : LogLevel::kDebug,
+                    "rank " + std::to_string(parts_.map.rank) + ": the job is over: " + cause.message());
+  std::string frames;
+  append_abort(frames, cause.message());
+  channel_->send(frames);
+  over(cause);
+  channel_->close_output();
+}
+
+// The state after the end; pending operations are failed later, when no collective uses their memory any more.
+void Engine::Impl::over(const Error& cause) {
+  over_ = Error(Code::kLostPeer, cause.message());
+  loop_->cancel(suspicion_timer_);
+  suspicion_timer_ = 0;
+  unwatch_notice();
+  steps_.clear();
+  for (PendingOp& op : queue_->close(*over_)) {
+    std::string name = op.what.name;
+    pending_.emplace(std::move(name), std::move(op));
+  }
+}
+
+void Engine::Impl::fail_pending() {
+  auto failed = std::exchange(pending_, {});
+  for (auto& [name, op] : failed) {
+    queue_->forget(name);
+    if (is_leaving_) {
+      op.finish(Error(Code::kCancelled, "hvd_shutdown was called while '" + name + "' was pending"));
+    } else if (is_orderly_) {
+      op.finish(Error(Code::kLostPeer, over_->message() + " before all ranks took part in '" + name + "'"));
+    } else {
+      op.finish(*over_);
+    }
+  }
+}
+
+// After an orderly end. The coordinator's turn comes when all others are through: until then it passes on aborts.
+void Engine::Impl::say_goodbye() {
+  if (!is_orderly_ || has_said_own_goodbye_ || (is_coordinator() && !channel_->have_all_ended())) {
+    return;
+  }
+  has_said_own_goodbye_ = true;
+  channel_->send(make_frame(control_wire::kSpec, control_wire::kGoodbye, {}));
+  channel_->close_output();
+}
+
+void Engine::Impl::unwatch_notice() {
+  loop_->unwatch(notice_watch_);
+  notice_watch_ = 0;
+}
+
+bool Engine::Impl::is_finished() const {
+  return is_leaving_ && over_ && (is_leave_overdue_ || channel_->is_finished());
+}
+
+}  // namespace hvd

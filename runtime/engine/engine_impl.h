@@ -1,0 +1,134 @@
+// Engine::Impl: the engine's thread. It sleeps in its loop until there is a submission, a control message, a notice
+// from the store, or the end; whatever wakes it only changes state, and advance() then acts on it. During a collective
+// the Backend asks check(), which takes in news the same way without sleeping and without acting.
+//
+// How a job ends
+//  - In order: a leaving rank sends Leave; the coordinator answers with Shutdown, in order after all it has decided.
+//    Every rank, the leaving one too, runs what comes before it; so no collective is left half done. What is pending
+//    then fails with the leaver's name. Ranks say Goodbye when they are through, the coordinator last, so that the end
+//    of file that follows cannot be taken for a death, and no one closes a socket that still carries news.
+//  - By failure: the first cause that is certain (a notice, an abort, a malformed message, no memory) ends the job at
+//    once and is passed on. A broken connection is only a suspicion: the cause follows within a moment from those who
+//    know (the agent sees the signal that killed the rank), so it waits for that before it is believed.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/base/event_loop.h"
+#include "runtime/core/interrupt.h"
+#include "runtime/engine/control_channel.h"
+#include "runtime/engine/coordinator.h"
+#include "runtime/engine/engine.h"
+#include "runtime/engine/executor.h"
+#include "runtime/engine/submit_queue.h"
+
+namespace hvd {
+
+class Engine::Impl final : public Interrupt {
+ public:
+  // What an engine runs on; owned by it.
+  struct Parts {
+    RankMap map;
+    EngineOptions options;
+    std::unique_ptr<Store> store;  // null: nobody to hear from
+    std::unique_ptr<Log> log;
+    std::unique_ptr<Mesh> mesh;  // null in a job of one rank
+    std::unique_ptr<Backend> backend;
+  };
+
+  // Starts the thread.
+  static Result<std::unique_ptr<Impl>> create(Parts parts);
+  // Leaves the job and waits for the thread.
+  ~Impl() override;
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  // Thread: any.
+  Result<std::shared_ptr<Completion>> submit(Submission submission);
+  [[nodiscard]] const RankMap& map() const { return parts_.map; }
+  // This process is a fork of the one that has the engine's thread.
+  [[nodiscard]] bool is_forked() const;
+
+  // Interrupt: engine only.
+  Result<void> check() override;
+
+ private:
+  // One step of the order that the coordinator decided.
+  struct Step {
+    Response response;
+    std::optional<int> shutdown_by;  // the end instead, asked for by this rank
+  };
+
+  explicit Impl(Parts parts);
+  Result<void> prepare();
+  void start_thread();
+  void run();
+
+  // News, from the loop's handlers: only changes state (engine_news.cpp).
+  void on_submissions();
+  void on_notice();
+  void on_frame(int rank, const Frame& frame);
+  Result<void> take_frame(int rank, const Frame& frame);
+  Result<void> take_frame_from_rank(int rank, const Frame& frame);
+  Result<void> take_frame_from_coordinator(const Frame& frame);
+  Result<void> ask(int rank, std::vector<Request> requests);
+  void on_link_end(int rank, const Error& why);
+  void on_stop();
+
+  // Acts (engine_steps.cpp).
+  void advance();
+  void decide();
+  void announce_shutdown(int rank);
+  void run_step(const Step& step);
+  void run_response(const Response& response);
+  Result<std::vector<PendingOp*>> ops_of(const Response& response);
+  void finish_ops(const Response& response, const Result<void>& result);
+
+  // The end (engine_end.cpp).
+  void shut_down(int by_rank);
+  void suspect(const Error& why);
+  void end_job(const Error& cause);
+  void over(const Error& cause);
+  void fail_pending();
+  void say_goodbye();
+  void unwatch_notice();
+  [[nodiscard]] bool is_finished() const;
+  [[nodiscard]] bool is_coordinator() const { return parts_.map.rank == 0; }
+
+  // constant after construction
+  Parts parts_;
+  const pid_t owner_;
+  const SteadyClock clock_;
+  std::unique_ptr<SubmitQueue> queue_;
+  std::unique_ptr<EventLoop> loop_;
+  // any thread
+  std::atomic<bool> stop_ = false;
+  // engine only
+  std::unique_ptr<ControlChannel> channel_;
+  std::unique_ptr<Coordinator> coordinator_;  // on rank 0
+  Executor executor_;
+  std::unordered_map<std::string, PendingOp> pending_;
+  std::deque<Step> steps_;
+  WatchId notice_watch_ = 0;
+  TimerId suspicion_timer_ = 0;
+  std::optional<Error> suspicion_;
+  std::optional<Error> over_;           // why the job is over for this rank
+  std::vector<bool> has_said_goodbye_;  // [size]
+  bool is_shutdown_announced_ = false;  // coordinator: nothing is decided after it
+  bool is_leaving_ = false;             // the owner destroys the engine
+  bool is_leave_overdue_ = false;
+  bool is_orderly_ = false;  // over_ is a shutdown
+  bool has_said_own_goodbye_ = false;
+  std::thread thread_;
+};
+
+}  // namespace hvd

@@ -1,0 +1,126 @@
+// What the engine then does: decide (on the coordinator) and run the steps that were decided. See engine_impl.h.
+#include "runtime/engine/engine_impl.h"
+
+namespace hvd {
+namespace {
+
+std::string label(const Response& response) {
+  std::string text = std::string(name_of(response.kind)) + " '" + response.names.front() + "'";
+  if (response.names.size() > 1) {
+    text += " and " + std::to_string(response.names.size() - 1) + " more";
+  }
+  return text;
+}
+
+}  // namespace
+
+void Engine::Impl::advance() {
+  for (;;) {
+    if (over_) {
+      fail_pending();
+      say_goodbye();
+      return;
+    }
+    // With a broken connection a collective could only hang; what the cause is will be known in a moment.
+    if (suspicion_) {
+      return;
+    }
+    // What arrives while steps run is decided together: execution is the coordinator's first batching window.
+    if (is_coordinator() && steps_.empty()) {
+      decide();
+    }
+    if (steps_.empty()) {
+      return;
+    }
+    const Step step = std::move(steps_.front());
+    steps_.pop_front();
+    run_step(step);
+  }
+}
+
+void Engine::Impl::decide() {
+  if (is_shutdown_announced_) {
+    return;
+  }
+  std::vector<Response> responses = coordinator_->decide();
+  std::string frames;
+  append_responses(frames, responses);
+  channel_->send(frames);
+  for (Response& response : responses) {
+    steps_.push_back({std::move(response), std::nullopt});
+  }
+}
+
+// Coordinator: the order ends here. What all ranks have asked for by now is still done.
+void Engine::Impl::announce_shutdown(int rank) {
+  if (is_shutdown_announced_) {
+    return;
+  }
+  is_shutdown_announced_ = true;
+  std::vector<Response> responses = coordinator_->decide_now();
+  std::string frames;
+  append_responses(frames, responses);
+  append_shutdown(frames, rank);
+  channel_->send(frames);
+  for (Response& response : responses) {
+    steps_.push_back({std::move(response), std::nullopt});
+  }
+  steps_.push_back({{}, rank});
+}
+
+void Engine::Impl::run_step(const Step& step) {
+  if (step.shutdown_by) {
+    shut_down(*step.shutdown_by);
+  } else {
+    run_response(step.response);
+  }
+}
+
+void Engine::Impl::run_response(const Response& response) {
+  auto ops = ops_of(response);
+  if (!ops.ok()) {
+    end_job(ops.error());
+    return;
+  }
+  if (response.is_error()) {
+    finish_ops(response, Error(static_cast<Code>(response.error_code), response.error));
+    return;
+  }
+  const Result<void> result = executor_.run(response, ops.value(), *this);
+  if (result.ok()) {
+    finish_ops(response, {});
+    return;
+  }
+  // The operations stay pending: they fail with the job's cause once that is known.
+  const Error why = result.error().with_context("rank " + std::to_string(parts_.map.rank) + ": " + label(response));
+  const bool is_own_failure = why.code() == Code::kResource || why.code() == Code::kProtocol;
+  if (is_own_failure) {
+    end_job(why);
+  } else {
+    suspect(why);
+  }
+}
+
+Result<std::vector<PendingOp*>> Engine::Impl::ops_of(const Response& response) {
+  std::vector<PendingOp*> ops;
+  for (const std::string& name : response.names) {
+    const auto found = pending_.find(name);
+    // In a mismatch the kinds differ; otherwise all ranks asked for the same.
+    if (found == pending_.end() || (!response.is_error() && found->second.what.kind != response.kind)) {
+      return Error(Code::kProtocol, "the coordinator ordered " + label(response) + ", but rank " +
+                                        std::to_string(parts_.map.rank) + " has not asked for it");
+    }
+    ops.push_back(&found->second);
+  }
+  return ops;
+}
+
+void Engine::Impl::finish_ops(const Response& response, const Result<void>& result) {
+  for (const std::string& name : response.names) {
+    auto node = pending_.extract(name);
+    queue_->forget(name);
+    node.mapped().finish(result);
+  }
+}
+
+}  // namespace hvd

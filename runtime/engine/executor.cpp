@@ -1,0 +1,128 @@
+#include "runtime/engine/executor.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "runtime/algo/reduce_kernels.h"
+#include "runtime/core/shape.h"
+
+namespace hvd {
+namespace {
+
+bool is_integer(Dtype dtype) {
+  return dtype != Dtype::kFloat16 && dtype != Dtype::kBfloat16 && dtype != Dtype::kFloat32 && dtype != Dtype::kFloat64;
+}
+
+void copy_input(const Submission& what) {
+  const std::size_t bytes = input_bytes(what);
+  if (bytes > 0 && what.output != what.input) {
+    std::memcpy(what.output, what.input, bytes);
+  }
+}
+
+// The shape of the concatenation, checked: the extents come from other ranks.
+Result<std::vector<std::int64_t>> gathered_shape(const Submission& what, const std::vector<std::int64_t>& first_dims) {
+  std::int64_t rows = 0;
+  for (const std::int64_t extent : first_dims) {
+    if (extent < 0 || __builtin_add_overflow(rows, extent, &rows)) {
+      return Error(Code::kProtocol, "impossible extent of an allgather");
+    }
+  }
+  std::vector<std::int64_t> shape = what.shape;
+  shape.front() = rows;
+  if (!size_bytes_of(shape, what.dtype)) {
+    return Error(Code::kResource, "an allgather's result of shape " + shape_text(shape) + " is too large");
+  }
+  return shape;
+}
+
+}  // namespace
+
+double result_factor(ReduceOp op, Dtype dtype, double postscale, int size) {
+  if (op != ReduceOp::kAverage) {
+    return postscale;
+  }
+  const double factor = postscale / size;
+  const bool is_exact = (size & (size - 1)) == 0;
+  if (!is_integer(dtype) || is_exact || factor == 0.0) {
+    return factor;
+  }
+  return std::nextafter(factor, std::copysign(std::numeric_limits<double>::infinity(), factor));
+}
+
+Result<void> Executor::run(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt) {
+  switch (response.kind) {
+    case OpKind::kAllreduce:
+      return ops.size() == 1 ? allreduce(*ops.front(), interrupt) : fused_allreduce(ops, interrupt);
+    case OpKind::kAllgather:
+      return allgather(*ops.front(), response.first_dims, interrupt);
+    case OpKind::kBroadcast:
+      return broadcast(*ops.front(), interrupt);
+    case OpKind::kBarrier:
+      return backend_.barrier(interrupt);
+  }
+  return Error(Code::kInternal, "an operation of no kind");
+}
+
+Result<void> Executor::reduce(void* data, std::size_t size_bytes, const Submission& like, Interrupt& interrupt) {
+  const std::size_t count = size_bytes / size_of(like.dtype);
+  if (count == 0) {
+    return {};  // on every rank, since all agreed on the shape
+  }
+  scale_in_place(data, count, like.dtype, like.prescale);
+  const ReduceOp op = like.op == ReduceOp::kAverage ? ReduceOp::kSum : like.op;
+  HVD_TRY(backend_.allreduce(data, count, like.dtype, op, interrupt));
+  scale_in_place(data, count, like.dtype, result_factor(like.op, like.dtype, like.postscale, map_.size));
+  return {};
+}
+
+Result<void> Executor::allreduce(PendingOp& op, Interrupt& interrupt) {
+  copy_input(op.what);
+  return reduce(op.what.output, input_bytes(op.what), op.what, interrupt);
+}
+
+Result<void> Executor::fused_allreduce(std::span<PendingOp* const> ops, Interrupt& interrupt) {
+  HVD_TRY_ASSIGN(const std::span<std::byte> packed, fusion_buffer_.pack(ops));
+  HVD_TRY(reduce(packed.data(), packed.size(), ops.front()->what, interrupt));
+  fusion_buffer_.unpack(ops);
+  return {};
+}
+
+Result<void> Executor::allgather(PendingOp& op, const std::vector<std::int64_t>& first_dims, Interrupt& interrupt) {
+  const auto rank = static_cast<std::size_t>(map_.rank);
+  if (op.what.shape.empty() || first_dims.size() != static_cast<std::size_t>(map_.size) ||
+      first_dims[rank] != op.what.shape.front()) {
+    return Error(Code::kProtocol, "the coordinator's extents of an allgather are not this rank's");
+  }
+  HVD_TRY_ASSIGN(std::vector<std::int64_t> shape, gathered_shape(op.what, first_dims));
+  std::size_t row_bytes = size_of(op.what.dtype);
+  for (std::size_t i = 1; i < shape.size(); ++i) {
+    row_bytes *= static_cast<std::size_t>(shape[i]);  // bounded by the whole, or 0 somewhere
+  }
+  std::vector<std::size_t> sizes;
+  for (const std::int64_t extent : first_dims) {
+    sizes.push_back(static_cast<std::size_t>(extent) * row_bytes);
+  }
+  const std::size_t total = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
+  HVD_TRY_ASSIGN(OwnedOutput output, OwnedOutput::allocate(total, std::move(shape)));
+  if (total > 0) {
+    HVD_TRY(backend_.allgather(op.what.input, sizes, output.data.get(), interrupt));
+  }
+  op.output = std::move(output);
+  return {};
+}
+
+Result<void> Executor::broadcast(PendingOp& op, Interrupt& interrupt) {
+  const std::size_t bytes = input_bytes(op.what);
+  if (bytes == 0) {
+    return {};
+  }
+  if (op.what.root_rank == map_.rank) {
+    copy_input(op.what);
+  }
+  return backend_.broadcast(op.what.output, bytes, op.what.root_rank, interrupt);
+}
+
+}  // namespace hvd

@@ -1,0 +1,41 @@
+// Executor: carries one Response out on this rank's memory through the Backend: copies, scales, packs, reduces.
+//
+// Thread: engine only.
+#pragma once
+
+#include <span>
+
+#include "runtime/backend/backend.h"
+#include "runtime/controller/message.h"
+#include "runtime/core/rank_map.h"
+#include "runtime/engine/fusion_buffer.h"
+#include "runtime/engine/submit_queue.h"
+
+namespace hvd {
+
+class Executor {
+ public:
+  Executor(RankMap map, Backend& backend) : map_(std::move(map)), backend_(backend) {}
+
+  // `ops` are this rank's operations of response.names, in that order. On success their outputs are filled; finishing
+  // them is the caller's. An error means that this rank could not take part, so the job cannot go on.
+  Result<void> run(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt);
+
+ private:
+  Result<void> allreduce(PendingOp& op, Interrupt& interrupt);
+  Result<void> fused_allreduce(std::span<PendingOp* const> ops, Interrupt& interrupt);
+  Result<void> reduce(void* data, std::size_t size_bytes, const Submission& like, Interrupt& interrupt);
+  Result<void> allgather(PendingOp& op, const std::vector<std::int64_t>& first_dims, Interrupt& interrupt);
+  Result<void> broadcast(PendingOp& op, Interrupt& interrupt);
+
+  const RankMap map_;
+  Backend& backend_;
+  FusionBuffer fusion_buffer_;
+};
+
+// What an allreduce's sum is multiplied by: postscale, and for an average divided by the number of ranks. For integers
+// a quotient that is not exact is nudged away from zero by one step, because the product is truncated: 49 * (1.0 / 49)
+// is 0.9999999999999999.
+double result_factor(ReduceOp op, Dtype dtype, double postscale, int size);
+
+}  // namespace hvd

@@ -1,0 +1,72 @@
+#include "runtime/engine/submit_queue.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace hvd {
+
+void PendingOp::finish(Result<void> result) {
+  if (result.ok() && output) {
+    completion->finish(*std::exchange(output, std::nullopt));
+  } else {
+    completion->finish(std::move(result));
+  }
+}
+
+Result<std::unique_ptr<SubmitQueue>> SubmitQueue::create() {
+  Fd event_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event_fd.is_open()) {
+    return Error::from_errno("eventfd");
+  }
+  return std::unique_ptr<SubmitQueue>(new SubmitQueue(std::move(event_fd)));
+}
+
+Result<void> SubmitQueue::push(PendingOp op) {
+  bool was_empty = false;
+  {
+    const std::lock_guard lock(mu_);
+    if (closed_) {
+      return *closed_;
+    }
+    if (!names_.insert(op.what.name).second) {
+      return Error(Code::kInvalid, "Requested to allreduce, allgather, or broadcast a tensor with the same name as " +
+                                       std::string("another tensor that is currently being processed: '") +
+                                       op.what.name + "'; wait for the first one, or give it another name");
+    }
+    was_empty = waiting_.empty();
+    waiting_.push_back(std::move(op));
+  }
+  if (was_empty) {
+    wake();
+  }
+  return {};
+}
+
+std::vector<PendingOp> SubmitQueue::take() {
+  // Before taking: what is pushed in between wakes us once too often, never once too few.
+  std::uint64_t count = 0;
+  [[maybe_unused]] const auto got = ::read(event_fd_.get(), &count, sizeof count);
+  const std::lock_guard lock(mu_);
+  return std::exchange(waiting_, {});
+}
+
+void SubmitQueue::forget(const std::string& name) {
+  const std::lock_guard lock(mu_);
+  names_.erase(name);
+}
+
+std::vector<PendingOp> SubmitQueue::close(Error why) {
+  const std::lock_guard lock(mu_);
+  closed_ = std::move(why);
+  return std::exchange(waiting_, {});
+}
+
+void SubmitQueue::wake() {
+  const std::uint64_t one = 1;
+  // EAGAIN means that the counter is full, so the engine is awake already.
+  [[maybe_unused]] const auto written = ::write(event_fd_.get(), &one, sizeof one);
+}
+
+}  // namespace hvd

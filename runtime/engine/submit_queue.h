@@ -1,0 +1,60 @@
+// SubmitQueue: the way from user threads to the engine: operations in, one eventfd to wake it.
+//
+// Not bounded: each element is an operation whose handle its caller holds. It also keeps the names that are in use, so
+// that a second operation of the same name is refused at the call and not as a defect of the negotiation.
+// Thread: any (mutex mu_); take() and close(): engine only.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "runtime/base/fd.h"
+#include "runtime/base/result.h"
+#include "runtime/core/completion.h"
+#include "runtime/engine/engine.h"
+
+namespace hvd {
+
+// An operation from submit until its Completion is finished.
+struct PendingOp {
+  Submission what;
+  std::shared_ptr<Completion> completion;  // shared by the caller's handle and the engine, whoever lets go last
+  std::optional<OwnedOutput> output;       // allgather: filled when it ran
+
+  void finish(Result<void> result);
+};
+
+class SubmitQueue {
+ public:
+  static Result<std::unique_ptr<SubmitQueue>> create();
+
+  // kInvalid for a name in use; the reason given to close() after it.
+  Result<void> push(PendingOp op);
+  // Everything pushed since the last call, in order; the descriptor is quiet again.
+  std::vector<PendingOp> take();
+  // The name may be used again. Before its Completion is finished, or the caller's next push could be refused.
+  void forget(const std::string& name);
+  // Refuses everything from now on; returns what had not been taken.
+  std::vector<PendingOp> close(Error why);
+
+  // Readable when there is something to take, or after wake().
+  [[nodiscard]] int fd() const { return event_fd_.get(); }
+  void wake();
+
+ private:
+  explicit SubmitQueue(Fd event_fd) : event_fd_(std::move(event_fd)) {}
+
+  // constant after construction
+  Fd event_fd_;
+  // guarded by mu_
+  std::mutex mu_;
+  std::vector<PendingOp> waiting_;
+  std::unordered_set<std::string> names_;
+  std::optional<Error> closed_;
+};
+
+}  // namespace hvd

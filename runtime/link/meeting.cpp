@@ -1,0 +1,290 @@
+#include "runtime/link/meeting.h"
+
+#include <errno.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+
+namespace hvd {
+namespace {
+
+// A rank that connects is in its own Meeting and answers at once; even a machine that swaps does within this.
+constexpr auto kStrangerDeadline = std::chrono::seconds(10);
+// More than this many unproven connections beyond the expected ones: the oldest makes room.
+constexpr std::size_t kMaxStrangers = 256;
+// The store is asked for a notice at least this often, if it has no descriptor to wait on.
+constexpr auto kNoticeEvery = std::chrono::milliseconds(100);
+
+std::string who(int rank, const std::string& address) {
+  return "rank " + std::to_string(rank) + " at " + address;
+}
+
+// Reads at most `wanted` bytes of what is there: empty when nothing is, an error when the connection has ended.
+Result<std::string> read_some(int fd, std::size_t wanted) {
+  std::array<char, kClaimBytes> buffer;
+  for (;;) {
+    const ssize_t got = ::recv(fd, buffer.data(), std::min(wanted, buffer.size()), MSG_DONTWAIT);
+    if (got > 0) {
+      return std::string(buffer.data(), static_cast<std::size_t>(got));
+    }
+    if (got == 0) {
+      return Error(Code::kLostPeer, "the connection was closed");
+    }
+    if (errno == EAGAIN) {
+      return std::string();
+    }
+    if (errno != EINTR) {
+      return Error::from_errno("recv");
+    }
+  }
+}
+
+// Handshake messages are far smaller than an empty socket buffer, so that one that does not go at once is an error.
+Result<void> send_now(int fd, const std::string& bytes) {
+  return send_all(fd, as_bytes(bytes), Deadline::after(Duration::zero()));
+}
+
+}  // namespace
+
+struct Meeting::Outgoing {
+  LinkClaim claim;
+  std::string address;
+  Fd fd;
+  HandshakeConnector handshake;
+  bool is_connected = false;
+};
+
+struct Meeting::Incoming {
+  Fd fd;
+  HandshakeAcceptor handshake;
+  Deadline deadline;
+  std::string address;
+};
+
+Meeting::Meeting(int rank, Store& store, Log& log, Deadline deadline)
+    : rank_(rank), store_(store), log_(log), deadline_(deadline) {}
+
+Meeting::~Meeting() = default;
+
+Result<void> Meeting::connect_by_tcp(LinkRole role, int to, const SocketAddress& address) {
+  HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
+  auto fd = start_connect_tcp(address);
+  if (!fd.ok()) {
+    return fd.error().with_context(who(to, address.text()));
+  }
+  const LinkClaim claim{role, rank_, to};
+  outgoing_.push_back(std::make_unique<Outgoing>(
+      Outgoing{claim, address.text(), std::move(fd).value(), HandshakeConnector(store_.secret(), claim, nonce)}));
+  return {};
+}
+
+Result<void> Meeting::connect_by_unix(LinkRole role, int to, const std::string& path) {
+  HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
+  auto fd = connect_unix(path, deadline_);
+  if (!fd.ok()) {
+    return fd.error().with_context(who(to, path));
+  }
+  const LinkClaim claim{role, rank_, to};
+  outgoing_.push_back(std::make_unique<Outgoing>(
+      Outgoing{claim, path, std::move(fd).value(), HandshakeConnector(store_.secret(), claim, nonce)}));
+  return {};
+}
+
+Result<std::vector<Meeting::Met>> Meeting::run() {
+  while (!outgoing_.empty() || !expected_.empty()) {
+    if (deadline_.has_passed()) {
+      return timed_out();
+    }
+    HVD_TRY(turn());
+    if (const auto notice = store_.poll_notice()) {
+      return Error(Code::kLostPeer, notice->cause);
+    }
+  }
+  return std::move(met_);
+}
+
+TimePoint Meeting::next_wake() const {
+  TimePoint wake = deadline_.at();
+  for (const auto& incoming : incoming_) {
+    wake = std::min(wake, incoming->deadline.at());
+  }
+  if (store_.notice_fd() < 0) {
+    wake = std::min(wake, Deadline::after(kNoticeEvery).at());
+  }
+  return wake;
+}
+
+Result<void> Meeting::turn() {
+  std::vector<pollfd> waits;
+  for (const int listener : listeners_) {
+    waits.push_back(pollfd{listener, POLLIN, 0});
+  }
+  for (const auto& outgoing : outgoing_) {
+    waits.push_back(pollfd{outgoing->fd.get(), static_cast<short>(outgoing->is_connected ? POLLIN : POLLOUT), 0});
+  }
+  for (const auto& incoming : incoming_) {
+    waits.push_back(pollfd{incoming->fd.get(), POLLIN, 0});
+  }
+  waits.push_back(pollfd{store_.notice_fd(), POLLIN, 0});
+  if (::poll(waits.data(), waits.size(), Deadline(next_wake()).poll_ms()) < 0) {
+    if (errno != EINTR) {
+      return Error::from_errno("poll");
+    }
+    return {};
+  }
+  // Everything is asked again rather than matched with `waits`: a few system calls, and only while joining.
+  for (const auto& outgoing : outgoing_) {
+    HVD_TRY(advance(*outgoing));
+  }
+  for (const auto& incoming : incoming_) {
+    advance(*incoming);
+  }
+  // A connection that is settled has given its descriptor away or closed it.
+  std::erase_if(outgoing_, [](const auto& each) { return !each->fd.is_open(); });
+  std::erase_if(incoming_, [](const auto& each) { return !each->fd.is_open(); });
+  for (const int listener : listeners_) {
+    HVD_TRY(accept_all(listener));
+  }
+  return {};
+}
+
+Result<void> Meeting::advance(Outgoing& outgoing) {
+  const auto in_context = [&](const Error& error) {
+    return error.with_context(std::string("no ") + name_of(outgoing.claim.role) + " connection to " +
+                              who(outgoing.claim.to, outgoing.address));
+  };
+  if (!outgoing.is_connected) {
+    pollfd p{outgoing.fd.get(), POLLOUT, 0};
+    if (::poll(&p, 1, 0) <= 0) {
+      return {};
+    }
+    if (const auto made = finish_connect(outgoing.fd.get(), "connect"); !made.ok()) {
+      return in_context(made.error());
+    }
+    outgoing.is_connected = true;
+  }
+  while (!outgoing.handshake.is_done()) {
+    auto bytes = read_some(outgoing.fd.get(), outgoing.handshake.wanted());
+    if (!bytes.ok()) {
+      return in_context(Error(Code::kAuth, bytes.error().message() +
+                                               " before the other end had proved itself: it has "
+                                               "another job secret, is not a rank of this job, or has died"));
+    }
+    if (bytes.value().empty()) {
+      return {};
+    }
+    auto answer = outgoing.handshake.feed(as_bytes(bytes.value()));
+    if (!answer.ok()) {
+      return in_context(answer.error());
+    }
+    if (const auto sent = send_now(outgoing.fd.get(), answer.value()); !sent.ok()) {
+      return in_context(sent.error());
+    }
+  }
+  met_.push_back(Met{outgoing.claim, std::move(outgoing.fd)});
+  return {};
+}
+
+Result<void> Meeting::accept_all(int listener) {
+  for (;;) {
+    auto accepted = accept_ready(listener);
+    if (!accepted.ok()) {
+      // Out of descriptors for the moment, perhaps because of strangers: these end by their deadlines.
+      if (accepted.error().code() == Code::kResource && !incoming_.empty()) {
+        drop(*incoming_.front(), "this process is out of descriptors");
+        incoming_.erase(incoming_.begin());
+        continue;
+      }
+      return accepted.error().with_context("accepting connections of other ranks");
+    }
+    Fd fd = std::move(accepted).value();
+    if (!fd.is_open()) {
+      return {};
+    }
+    const auto peer = SocketAddress::peer_of(fd.get());
+    const std::string address = peer.ok() && peer.value().family() != AF_UNIX ? peer.value().text() : "this node";
+    HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
+    auto incoming = std::make_unique<Incoming>(Incoming{std::move(fd), HandshakeAcceptor(store_.secret(), rank_, nonce),
+                                                        Deadline::after(kStrangerDeadline), address});
+    if (const auto sent = send_now(incoming->fd.get(), incoming->handshake.greeting()); !sent.ok()) {
+      drop(*incoming, sent.error().message());
+      continue;
+    }
+    if (incoming_.size() >= expected_.size() + kMaxStrangers) {
+      drop(*incoming_.front(), "too many connections that prove nothing");
+      incoming_.erase(incoming_.begin());
+    }
+    incoming_.push_back(std::move(incoming));
+  }
+}
+
+void Meeting::advance(Incoming& incoming) {
+  for (;;) {
+    auto bytes = read_some(incoming.fd.get(), incoming.handshake.wanted());
+    if (!bytes.ok()) {
+      drop(incoming, bytes.error().message());
+      return;
+    }
+    if (bytes.value().empty()) {
+      if (incoming.deadline.has_passed()) {
+        drop(incoming, "it said nothing valid for " + std::to_string(kStrangerDeadline.count()) + " s");
+      }
+      return;
+    }
+    auto claim = incoming.handshake.feed(as_bytes(bytes.value()));
+    if (!claim.ok()) {
+      drop(incoming, claim.error().message());
+      return;
+    }
+    if (claim.value()) {
+      admit(incoming, *claim.value());
+      return;
+    }
+  }
+}
+
+void Meeting::admit(Incoming& incoming, const LinkClaim& claim) {
+  const auto found = std::find(expected_.begin(), expected_.end(), claim);
+  if (found == expected_.end()) {
+    drop(incoming, std::string("a ") + name_of(claim.role) + " connection of rank " + std::to_string(claim.from) +
+                       " is not expected, or is there already");
+    return;
+  }
+  if (const auto sent = send_now(incoming.fd.get(), incoming.handshake.proof()); !sent.ok()) {
+    drop(incoming, sent.error().message());
+    return;
+  }
+  expected_.erase(found);
+  met_.push_back(Met{claim, std::move(incoming.fd)});
+}
+
+void Meeting::drop(Incoming& incoming, const std::string& why) {
+  log_.write(LogLevel::kWarning,
+             "rank " + std::to_string(rank_) + " closed a connection from " + incoming.address + ": " + why);
+  incoming.fd.reset();
+}
+
+Error Meeting::timed_out() const {
+  std::string missing;
+  int count = 0;
+  constexpr int kNamed = 5;
+  const auto add = [&](const std::string& text) {
+    if (++count <= kNamed) {
+      missing += (missing.empty() ? "" : ", ") + text;
+    }
+  };
+  for (const auto& outgoing : outgoing_) {
+    add(who(outgoing->claim.to, outgoing->address) + (outgoing->is_connected ? " (connected, silent)" : ""));
+  }
+  for (const LinkClaim& expected : expected_) {
+    add(std::string(name_of(expected.role)) + " connection from rank " + std::to_string(expected.from));
+  }
+  if (count > kNamed) {
+    missing += " and " + std::to_string(count - kNamed) + " more";
+  }
+  return Error(Code::kTimeout,
+               "rank " + std::to_string(rank_) + " could not meet all ranks in time; missing: " + missing);
+}
+
+}  // namespace hvd

@@ -1,0 +1,70 @@
+// Meeting: the time in which a rank makes all its connections at once: it connects to some ranks, is connected to by
+// others, and proves and checks each (handshake.h), in one poll loop until the last one is up.
+//
+// Whoever else connects costs one log line: an accepted connection has its own deadline, is read no further than a
+// claim, and none waits for another. Thread: joining only.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "runtime/base/result.h"
+#include "runtime/base/socket.h"
+#include "runtime/link/handshake.h"
+#include "runtime/rendezvous/store.h"
+
+namespace hvd {
+
+class Meeting {
+ public:
+  struct Met {
+    LinkClaim claim;
+    Fd fd;
+  };
+
+  Meeting(int rank, Store& store, Log& log, Deadline deadline);
+  ~Meeting();
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+
+  // Not owned; must stay open until run() has returned.
+  void add_listener(int listener) { listeners_.push_back(listener); }
+  void expect(LinkRole role, int from) { expected_.push_back(LinkClaim{role, from, rank_}); }
+  Result<void> connect_by_tcp(LinkRole role, int to, const SocketAddress& address);
+  Result<void> connect_by_unix(LinkRole role, int to, const std::string& path);
+
+  // Until every connection is up, or with the error of the first one that cannot be, naming rank and address.
+  Result<std::vector<Met>> run();
+
+ private:
+  struct Outgoing;
+  struct Incoming;
+
+  Result<void> turn();
+  Result<void> accept_all(int listener);
+  Result<void> advance(Outgoing& outgoing);
+  Result<std::string> read_handshake(Outgoing& outgoing);
+  void advance(Incoming& incoming);
+  void admit(Incoming& incoming, const LinkClaim& claim);
+  void drop(Incoming& incoming, const std::string& why);
+  [[nodiscard]] TimePoint next_wake() const;
+  [[nodiscard]] Error timed_out() const;
+
+  // constant after construction
+  int rank_;
+  Store& store_;
+  Log& log_;
+  Deadline deadline_;
+  // joining only
+  std::vector<int> listeners_;
+  std::vector<LinkClaim> expected_;  // still missing
+  std::vector<std::unique_ptr<Outgoing>> outgoing_;
+  std::vector<std::unique_ptr<Incoming>> incoming_;
+  std::vector<Met> met_;
+};
+
+}  // namespace hvd

@@ -1,0 +1,240 @@
+#include "runtime/link/mesh.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include <stdlib.h>
+
+#include "runtime/base/socket.h"
+#include "runtime/link/meeting.h"
+#include "runtime/link/mesh_peer.h"
+#include "runtime/link/shm_segment.h"
+
+namespace hvd {
+namespace {
+
+// A unix listener's file, and the directory if it was made for it; both go with this object.
+class ScratchSocket {
+ public:
+  ScratchSocket() = default;
+  ~ScratchSocket() {
+    if (!path_.empty()) {
+      ::unlink(path_.c_str());
+    }
+    if (!made_dir_.empty()) {
+      ::rmdir(made_dir_.c_str());
+    }
+  }
+  ScratchSocket(const ScratchSocket&) = delete;
+  ScratchSocket& operator=(const ScratchSocket&) = delete;
+
+  Result<Fd> listen(const MeshOptions& options, int rank, int backlog) {
+    std::string dir = options.scratch_dir;
+    if (dir.empty()) {
+      std::string name = "/tmp/hvd-XXXXXX";
+      if (::mkdtemp(name.data()) == nullptr) {
+        return Error::from_errno("mkdtemp " + name);
+      }
+      made_dir_ = dir = name;
+    }
+    // A name that no other context or job has, also if several share the directory.
+    HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
+    static constexpr std::size_t kRandomBytes = 6;
+    std::string path = dir + "/mesh-" + std::to_string(rank) + "-";
+    for (std::size_t i = 0; i < kRandomBytes; ++i) {
+      static constexpr const char* kDigits = "0123456789abcdef";
+      path += kDigits[nonce[i] >> 4U];
+      path += kDigits[nonce[i] & 15U];
+    }
+    HVD_TRY_ASSIGN(Fd listener, listen_unix(path, backlog));
+    path_ = path;
+    return listener;
+  }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  std::string made_dir_;
+};
+
+// The places where this rank waits for others; closed when the meeting is over.
+struct Listeners {
+  Fd tcp;
+  Fd unix_socket;
+  ScratchSocket scratch;
+};
+
+Result<MeshPeer> open_listeners(const RankMap& map, const MeshOptions& options, Listeners& listeners) {
+  MeshPeer self;
+  self.size = map.size;
+  self.node_count = map.node_count;
+  self.node_index = map.node_index;
+  self.local_rank = map.local_rank;
+  self.local_size = map.local_size;
+  const int backlog = std::max(map.size, 128);
+  if (map.is_leader() && map.node_count > 1) {
+    if (options.node_address.empty()) {
+      return Error(Code::kInvalid,
+                   "node " + std::to_string(map.node_index) + " has no address for other nodes; set HVD_NODE_ADDRESS");
+    }
+    HVD_TRY_ASSIGN(const SocketAddress any_port, SocketAddress::make(options.node_address, 0));
+    HVD_TRY_ASSIGN(listeners.tcp, listen_tcp(any_port, backlog));
+    HVD_TRY_ASSIGN(const SocketAddress bound, SocketAddress::local_of(listeners.tcp.get()));
+    self.tcp_ip = options.node_address;
+    self.tcp_port = bound.port();
+  }
+  if (map.is_leader() && map.local_size > 1) {
+    HVD_TRY_ASSIGN(listeners.unix_socket, listeners.scratch.listen(options, map.rank, backlog));
+    self.unix_path = listeners.scratch.path();
+  }
+  return self;
+}
+
+Result<std::vector<MeshPeer>> publish(const MeshPeer& self, Store& store, Deadline deadline) {
+  HVD_TRY_ASSIGN(const std::vector<std::string> bodies, store.exchange("mesh", encode(self), deadline));
+  std::vector<MeshPeer> peers;
+  for (const std::string& body : bodies) {
+    HVD_TRY_ASSIGN(MeshPeer peer, decode_mesh_peer(body, static_cast<int>(peers.size())));
+    peers.push_back(std::move(peer));
+  }
+  return peers;
+}
+
+Result<void> connect_to(Meeting& meeting, LinkRole role, int to, const MeshPeer& peer, bool same_node) {
+  if (same_node) {
+    return meeting.connect_by_unix(role, to, peer.unix_path);
+  }
+  auto address = SocketAddress::make(peer.tcp_ip, peer.tcp_port);
+  if (!address.ok()) {
+    return address.error().with_context("the address of rank " + std::to_string(to));
+  }
+  return meeting.connect_by_tcp(role, to, address.value());
+}
+
+// Says which connections this rank makes and which it waits for. Of two ends the one on the later node (or with the
+// higher rank) connects.
+Result<void> invite(Meeting& meeting, const RankMap& map, const std::vector<MeshPeer>& peers) {
+  const int leader = map.rank - map.local_rank;
+  if (map.is_coordinator()) {
+    for (int rank = 1; rank < map.size; ++rank) {
+      meeting.expect(LinkRole::kControl, rank);
+    }
+  } else {
+    HVD_TRY(connect_to(meeting, LinkRole::kControl, 0, peers[0], map.node_of_rank[0] == map.node_index));
+  }
+  if (!map.is_leader()) {
+    return connect_to(meeting, LinkRole::kSegment, leader, peers[static_cast<std::size_t>(leader)], true);
+  }
+  for (int rank = leader + 1; rank < leader + map.local_size; ++rank) {
+    meeting.expect(LinkRole::kSegment, rank);
+  }
+  for (int rank = 0; rank < map.size; ++rank) {
+    const MeshPeer& peer = peers[static_cast<std::size_t>(rank)];
+    if (peer.local_rank != 0 || rank == map.rank) {
+      continue;
+    }
+    if (rank > map.rank) {
+      meeting.expect(LinkRole::kData, rank);
+    } else {
+      HVD_TRY(connect_to(meeting, LinkRole::kData, rank, peer, false));
+    }
+  }
+  return {};
+}
+
+// The other end of the leader's send_fd.
+Result<std::unique_ptr<ShmSegment>> receive_segment(int socket, const RankMap& map, Store& store, Deadline deadline) {
+  for (;;) {
+    HVD_TRY_ASSIGN(Fd memory, ShmSegment::receive_fd(socket));
+    if (memory.is_open()) {
+      return ShmSegment::attach(std::move(memory), map.local_size, map.local_rank);
+    }
+    if (deadline.has_passed()) {
+      return Error(Code::kTimeout, "the shared memory of node " + std::to_string(map.node_index) +
+                                       " did not come from its leader in time");
+    }
+    pollfd waits[] = {{socket, POLLIN, 0}, {store.notice_fd(), POLLIN, 0}};
+    static constexpr int kNoticeEveryMs = 100;
+    ::poll(waits, 2, std::min(deadline.poll_ms(), kNoticeEveryMs));
+    if (const auto notice = store.poll_notice()) {
+      return Error(Code::kLostPeer, notice->cause);
+    }
+  }
+}
+
+Result<void> tune(const Fd& fd) {
+  HVD_TRY_ASSIGN(const SocketAddress address, SocketAddress::local_of(fd.get()));
+  if (address.family() != AF_UNIX) {
+    HVD_TRY(tune_tcp(fd.get()));
+  }
+  return {};
+}
+
+}  // namespace
+
+Mesh::Mesh(RankMap map)
+    : map_(std::move(map)),
+      control_(static_cast<std::size_t>(map_.size)),
+      data_(static_cast<std::size_t>(map_.node_count)) {}
+
+Mesh::~Mesh() = default;
+
+Result<std::unique_ptr<Mesh>> Mesh::join(RankMap map, Store& store, const MeshOptions& options, Log& log,
+                                         Deadline deadline) {
+  const bool is_valid = map.size >= 1 && map.rank >= 0 && map.rank < map.size && map.node_count >= 1 &&
+                        map.node_index >= 0 && map.node_index < map.node_count && map.local_rank >= 0 &&
+                        map.local_rank < map.local_size && map.local_rank <= map.rank && map.local_size <= map.size;
+  if (!is_valid) {
+    return Error(Code::kInvalid, "rank " + std::to_string(map.rank) + " of " + std::to_string(map.size) +
+                                     ", local rank " + std::to_string(map.local_rank) + " of " +
+                                     std::to_string(map.local_size) + ", node " + std::to_string(map.node_index) +
+                                     " of " + std::to_string(map.node_count) + " cannot be");
+  }
+  if (map.size == 1) {
+    map.node_of_rank = {0};
+    return std::unique_ptr<Mesh>(new Mesh(std::move(map)));
+  }
+  Listeners listeners;
+  HVD_TRY_ASSIGN(const MeshPeer self, open_listeners(map, options, listeners));
+  HVD_TRY_ASSIGN(const std::vector<MeshPeer> peers, publish(self, store, deadline));
+  HVD_TRY_ASSIGN(map.node_of_rank, agree_on_nodes(map, peers));
+  std::unique_ptr<Mesh> mesh(new Mesh(map));
+  if (map.is_leader() && map.local_size > 1) {
+    HVD_TRY_ASSIGN(mesh->shm_, ShmSegment::create(map.local_size, options.shm_slot_bytes));
+  }
+
+  Meeting meeting(map.rank, store, log, deadline);
+  for (const Fd* listener : {&listeners.tcp, &listeners.unix_socket}) {
+    if (listener->is_open()) {
+      meeting.add_listener(listener->get());
+    }
+  }
+  HVD_TRY(invite(meeting, map, peers));
+  HVD_TRY_ASSIGN(std::vector<Meeting::Met> all_met, meeting.run());
+  for (Meeting::Met& met : all_met) {
+    const int other = met.claim.from == map.rank ? met.claim.to : met.claim.from;
+    HVD_TRY(tune(met.fd));
+    switch (met.claim.role) {
+      case LinkRole::kControl:
+        mesh->control_[static_cast<std::size_t>(other)] = std::move(met.fd);
+        break;
+      case LinkRole::kData:
+        mesh->data_[static_cast<std::size_t>(map.node_of_rank[static_cast<std::size_t>(other)])] = std::move(met.fd);
+        break;
+      case LinkRole::kSegment:
+        if (map.is_leader()) {
+          HVD_TRY(ShmSegment::send_fd(met.fd.get(), mesh->shm_->memory_fd()));
+        } else {
+          HVD_TRY_ASSIGN(mesh->shm_, receive_segment(met.fd.get(), map, store, deadline));
+        }
+        break;
+    }
+  }
+  // No rank starts to work, and none stops listening, before all links of all ranks are up.
+  HVD_TRY(store.exchange("mesh-joined", "", deadline));
+  return mesh;
+}
+
+}  // namespace hvd

@@ -1,0 +1,282 @@
+#include "runtime/link/shm_segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <new>
+
+#include <time.h>
+
+namespace hvd {
+namespace {
+
+constexpr std::size_t kPageBytes = 4096;
+constexpr std::size_t kCacheLineBytes = 64;
+constexpr std::uint32_t kMagic = 0x53445648U;  // "HVDS"
+constexpr std::uint32_t kVersion = 1;
+constexpr int kMaxLocalRanks = 4096;
+constexpr std::size_t kMaxSlotBytes = 1U << 30U;
+
+// A few microseconds: about what two cores need to hand over a cache line some ten times. Longer waits are another
+// rank's work, during which the core is better given away.
+constexpr int kSpins = 2000;
+constexpr int kYields = 16;
+constexpr timespec kSleep{0, 100'000'000};  // how long the Interrupt may go unasked
+
+void pause_briefly() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+std::size_t round_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected) {
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, expected, &kSleep, nullptr, 0);
+}
+
+void futex_wake_all(std::atomic<std::uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+// The first page. Each group of words that is written together has its own cache line.
+struct ShmSegment::Control {
+  std::uint32_t magic = kMagic;
+  std::uint32_t version = kVersion;
+  std::uint32_t local_size = 0;
+  std::uint64_t slot_bytes = 0;
+  alignas(kCacheLineBytes) std::atomic<std::uint32_t> arrived{0};
+  alignas(kCacheLineBytes) std::atomic<std::uint32_t> generation{0};  // the futex
+  std::atomic<std::uint32_t> sleepers{0};
+  std::atomic<std::uint32_t> left{0};  // 1 + local rank of the first one that left
+  // The cores that any rank of the node may use, as bits: each rank may be bound to one of its own.
+  alignas(kCacheLineBytes) std::array<std::atomic<std::uint64_t>, CPU_SETSIZE / 64> cores{};
+
+  void add_own_cores() {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    // Fails on machines with more cores than the set has bits: then nobody spins.
+    if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
+      return;
+    }
+    for (std::size_t core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(core, &allowed)) {
+        cores[core / 64].fetch_or(1ULL << (core % 64), std::memory_order_relaxed);
+      }
+    }
+  }
+  [[nodiscard]] int core_count() const {
+    int count = 0;
+    for (const auto& word : cores) {
+      count += std::popcount(word.load(std::memory_order_relaxed));
+    }
+    return count;
+  }
+};
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free && sizeof(std::atomic<std::uint32_t>) == 4);
+
+ShmSegment::ShmSegment(Fd memory, void* base, std::size_t mapped_bytes, int local_size, std::size_t slot_bytes,
+                       int local_rank)
+    : memory_(std::move(memory)),
+      base_(static_cast<std::uint8_t*>(base)),
+      mapped_bytes_(mapped_bytes),
+      local_size_(local_size),
+      slot_bytes_(slot_bytes),
+      local_rank_(local_rank),
+      owner_(::getpid()),
+      control_(static_cast<Control*>(base)) {
+  control_->add_own_cores();
+}
+
+ShmSegment::~ShmSegment() {
+  if (::getpid() == owner_) {
+    std::uint32_t nobody = 0;
+    control_->left.compare_exchange_strong(nobody, static_cast<std::uint32_t>(local_rank_) + 1);
+    futex_wake_all(control_->generation);
+  }
+  ::munmap(base_, mapped_bytes_);
+}
+
+Result<void*> ShmSegment::map(int fd, std::size_t bytes) {
+  void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED) {
+    return Error::from_errno("mmap of " + std::to_string(bytes) + " bytes of shared memory");
+  }
+  return base;
+}
+
+Result<std::unique_ptr<ShmSegment>> ShmSegment::create(int local_size, std::size_t slot_bytes, int local_rank) {
+  static_assert(sizeof(Control) <= kPageBytes);
+  if (local_size < 1 || local_size > kMaxLocalRanks || slot_bytes == 0 || slot_bytes > kMaxSlotBytes) {
+    return Error(Code::kInvalid, "no shared memory for " + std::to_string(local_size) + " ranks of " +
+                                     std::to_string(slot_bytes) + " bytes each");
+  }
+  slot_bytes = round_up(slot_bytes, kPageBytes);
+  const std::size_t bytes = kPageBytes + static_cast<std::size_t>(local_size) * slot_bytes;
+  Fd memory(::memfd_create("hvd-node", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory.is_open()) {
+    return Error::from_errno("memfd_create");
+  }
+  if (::ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0) {
+    return Error::from_errno("ftruncate of the shared memory");
+  }
+  // A segment that shrank would kill its users by SIGBUS.
+  if (::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return Error::from_errno("fcntl(F_ADD_SEALS)");
+  }
+  HVD_TRY_ASSIGN(void* base, map(memory.get(), bytes));
+  auto* control = new (base) Control();
+  control->local_size = static_cast<std::uint32_t>(local_size);
+  control->slot_bytes = slot_bytes;
+  return std::unique_ptr<ShmSegment>(
+      new ShmSegment(std::move(memory), base, bytes, local_size, slot_bytes, local_rank));
+}
+
+Result<std::unique_ptr<ShmSegment>> ShmSegment::attach(Fd memory, int local_size, int local_rank) {
+  struct stat info{};
+  if (::fstat(memory.get(), &info) != 0) {
+    return Error::from_errno("fstat of the shared memory");
+  }
+  const auto bytes = static_cast<std::size_t>(info.st_size);
+  const int seals = ::fcntl(memory.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || bytes < kPageBytes) {
+    return Error(Code::kProtocol, "what the leader of this node sent is not its shared memory");
+  }
+  HVD_TRY_ASSIGN(void* base, map(memory.get(), bytes));
+  const auto* control = static_cast<const Control*>(base);
+  const std::size_t slot_bytes = control->slot_bytes;
+  const bool is_ours = control->magic == kMagic && control->version == kVersion &&
+                       control->local_size == static_cast<std::uint32_t>(local_size) && slot_bytes != 0 &&
+                       slot_bytes <= kMaxSlotBytes &&
+                       bytes == kPageBytes + static_cast<std::size_t>(local_size) * slot_bytes;
+  if (!is_ours) {
+    ::munmap(base, bytes);
+    return Error(Code::kProtocol, "the shared memory of this node is not one of " + std::to_string(local_size) +
+                                      " ranks; all ranks must run one libhvd");
+  }
+  return std::unique_ptr<ShmSegment>(
+      new ShmSegment(std::move(memory), base, bytes, local_size, slot_bytes, local_rank));
+}
+
+std::uint8_t* ShmSegment::slot(int local_rank) const {
+  return base_ + kPageBytes + static_cast<std::size_t>(local_rank) * slot_bytes_;
+}
+
+Result<void> ShmSegment::barrier(Interrupt& interrupt) {
+  const std::uint32_t generation = control_->generation.load(std::memory_order_acquire);
+  const std::uint32_t before = control_->arrived.fetch_add(1, std::memory_order_acq_rel);
+  if (before + 1 < static_cast<std::uint32_t>(local_size_)) {
+    return wait_for_generation(generation, interrupt);
+  }
+  control_->arrived.store(0, std::memory_order_relaxed);
+  // Sequentially consistent with `sleepers`: either this sees a sleeper, or the sleeper sees the new generation.
+  control_->generation.store(generation + 1, std::memory_order_seq_cst);
+  if (control_->sleepers.load(std::memory_order_seq_cst) != 0) {
+    futex_wake_all(control_->generation);
+  }
+  return {};
+}
+
+Result<void> ShmSegment::wait_for_generation(std::uint32_t old_generation, Interrupt& interrupt) {
+  const auto is_over = [&] { return control_->generation.load(std::memory_order_acquire) != old_generation; };
+  if (!spins_) {
+    // Asked at the first wait, not before: by then the other ranks have told their cores.
+    spins_ = local_size_ <= control_->core_count() ? kSpins : 0;
+  }
+  for (int i = 0; i < *spins_; ++i) {
+    if (is_over()) {
+      return {};
+    }
+    pause_briefly();
+  }
+  for (int i = 0; i < kYields; ++i) {
+    if (is_over()) {
+      return {};
+    }
+    ::sched_yield();
+  }
+  for (;;) {
+    control_->sleepers.fetch_add(1, std::memory_order_seq_cst);
+    // Asked again after it has been counted: one that leaves wakes only who sleeps already.
+    if (!is_over() && control_->left.load(std::memory_order_seq_cst) == 0) {
+      futex_wait(control_->generation, old_generation);
+    }
+    control_->sleepers.fetch_sub(1, std::memory_order_seq_cst);
+    if (is_over()) {
+      return {};
+    }
+    HVD_TRY(interrupt.check());
+    if (const std::uint32_t left = control_->left.load(std::memory_order_seq_cst); left != 0 && !is_over()) {
+      return Error(Code::kLostPeer, "local rank " + std::to_string(left - 1) + " of this node has left the job");
+    }
+  }
+}
+
+Result<void> ShmSegment::send_fd(int socket, int fd) {
+  char byte = 'M';
+  iovec body{&byte, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
+  msghdr message{};
+  message.msg_iov = &body;
+  message.msg_iovlen = 1;
+  message.msg_control = space.data();
+  message.msg_controllen = space.size();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  ssize_t sent = 0;
+  do {
+    sent = ::sendmsg(socket, &message, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  if (sent != 1) {
+    return Error::from_errno("handing over the shared memory");
+  }
+  return {};
+}
+
+Result<Fd> ShmSegment::receive_fd(int socket) {
+  char byte = 0;
+  iovec body{&byte, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
+  msghdr message{};
+  message.msg_iov = &body;
+  message.msg_iovlen = 1;
+  message.msg_control = space.data();
+  message.msg_controllen = space.size();
+  ssize_t got = 0;
+  do {
+    got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0 && errno == EAGAIN) {
+    return Fd();
+  }
+  if (got < 0) {
+    return Error::from_errno("receiving the shared memory");
+  }
+  const cmsghdr* header = got == 1 ? CMSG_FIRSTHDR(&message) : nullptr;
+  if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS ||
+      header->cmsg_len != CMSG_LEN(sizeof(int))) {
+    return Error(Code::kProtocol, "the connection ended before the shared memory came");
+  }
+  int fd = -1;
+  std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+  return Fd(fd);
+}
+
+}  // namespace hvd

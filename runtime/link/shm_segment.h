@@ -1,0 +1,76 @@
+// ShmSegment: the memory that all ranks of a node share: one slot of staging memory per rank and a barrier.
+//
+// It lives in a memfd that the leader makes and hands over through a unix socket, so that it has no name, and is gone
+// with its last user however the ranks die. Layout: one page of control words, then local_size slots of slot_bytes.
+//
+// The barrier is a counter and a generation. A rank that has to wait spins a short while, only where every rank of the
+// node can have a core, then gives way to others a few times, then sleeps in the kernel (futex(2), not private: the
+// word is shared between processes). Within one sleep of 100 ms it asks the Interrupt.
+//
+// Thread: engine only. In tests the ranks are threads that each map the same memfd: a thread sanitizer sees different
+// addresses then, so that it says nothing about data passed through a slot; the words are atomics for that reason too.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/result.h"
+#include "runtime/core/interrupt.h"
+
+namespace hvd {
+
+class ShmSegment {
+ public:
+  // The leader: makes the memory. It costs address space until it is touched.
+  static Result<std::unique_ptr<ShmSegment>> create(int local_size, std::size_t slot_bytes, int local_rank = 0);
+  // Another rank: maps what the leader has sent, and refuses what is not such a segment of local_size ranks.
+  static Result<std::unique_ptr<ShmSegment>> attach(Fd memory, int local_size, int local_rank);
+  // Tells the others that this rank leaves: a barrier that waits for it fails instead of waiting on.
+  ~ShmSegment();
+  ShmSegment(const ShmSegment&) = delete;
+  ShmSegment& operator=(const ShmSegment&) = delete;
+
+  [[nodiscard]] int local_size() const { return local_size_; }
+  [[nodiscard]] int local_rank() const { return local_rank_; }
+  [[nodiscard]] std::size_t slot_bytes() const { return slot_bytes_; }
+  // Page-aligned.
+  [[nodiscard]] std::uint8_t* slot(int local_rank) const;
+  [[nodiscard]] int memory_fd() const { return memory_.get(); }
+
+  // Returns once every rank of the node has called it; what each wrote before is then visible to all. After an error
+  // (the job is over) the segment must not be used any more.
+  Result<void> barrier(Interrupt& interrupt);
+
+  // Send `fd` over a connected unix socket, with one byte; and the other end of that. receive_fd does not wait: an Fd
+  // that is not open means that nothing has come yet.
+  static Result<void> send_fd(int socket, int fd);
+  static Result<Fd> receive_fd(int socket);
+
+ private:
+  struct Control;
+
+  ShmSegment(Fd memory, void* base, std::size_t mapped_bytes, int local_size, std::size_t slot_bytes, int local_rank);
+  static Result<void*> map(int fd, std::size_t bytes);
+  Result<void> wait_for_generation(std::uint32_t old_generation, Interrupt& interrupt);
+
+  // constant after construction
+  Fd memory_;
+  std::uint8_t* base_;
+  std::size_t mapped_bytes_;
+  int local_size_;
+  std::size_t slot_bytes_;
+  int local_rank_;
+  pid_t owner_;  // a forked child shares the memory but is not the rank
+  Control* control_;
+  // engine only
+  std::optional<int> spins_;  // before giving way; 0 when ranks outnumber cores
+};
+
+}  // namespace hvd

@@ -1,0 +1,168 @@
+"""The binding to libhvd: the one file that knows its C interface (runtime/include/hvd/hvd.h).
+
+The library is looked for in the package (`horovod/lib/libhvd.so`, where the wheel has it, or next to the package's
+`__init__.py`), then at the path in the environment variable HVD_LIBRARY. ctypes releases the interpreter lock during
+every call.
+"""
+
+import ctypes
+import os
+import pathlib
+from typing import Optional, Sequence
+
+from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError
+
+ABI_VERSION = 1
+MAX_DIMS = 16
+
+INVALID = 1
+
+ALLREDUCE, ALLGATHER, BROADCAST, BARRIER = range(4)
+AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT = range(6)
+UINT8, INT8, UINT16, INT16, INT32, INT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64, BOOL = range(11)
+
+_DEVICE_CPU = -1
+
+
+class _Op(ctypes.Structure):
+    """hvd_op."""
+
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("version", ctypes.c_uint32),
+        ("kind", ctypes.c_int32),
+        ("dtype", ctypes.c_int32),
+        ("reduce_op", ctypes.c_int32),
+        ("root_rank", ctypes.c_int32),
+        ("process_set", ctypes.c_int32),
+        ("device", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("name", ctypes.c_char_p),
+        ("input", ctypes.c_void_p),
+        ("output", ctypes.c_void_p),
+        ("prescale", ctypes.c_double),
+        ("postscale", ctypes.c_double),
+        ("stream", ctypes.c_void_p),
+    ]
+
+
+class _Output(ctypes.Structure):
+    """hvd_output."""
+
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("version", ctypes.c_uint32),
+        ("data", ctypes.c_void_p),
+        ("size_bytes", ctypes.c_int64),
+        ("ndim", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+        ("shape", ctypes.c_int64 * MAX_DIMS),
+    ]
+
+
+_OP_SIZE = ctypes.sizeof(_Op)
+_ShapeArrays = [ctypes.c_int64 * n for n in range(MAX_DIMS + 1)]
+
+
+def _find() -> str:
+    package = pathlib.Path(__file__).resolve().parent.parent
+    candidates = [package / "lib" / "libhvd.so", package / "libhvd.so"]
+    if os.environ.get("HVD_LIBRARY"):
+        candidates.append(pathlib.Path(os.environ["HVD_LIBRARY"]))
+    for path in candidates:
+        if path.is_file():
+            return str(path)
+    raise ImportError(
+        "libhvd.so was not found; looked at " + ", ".join(map(str, candidates)) + ". Install the package with pip, or "
+        "set HVD_LIBRARY to the library that the build left in its lib folder."
+    )
+
+
+def _load() -> ctypes.CDLL:
+    path = _find()
+    lib = ctypes.CDLL(path)
+    found = lib.hvd_abi_version()
+    if found != ABI_VERSION:
+        raise HorovodVersionMismatchError(
+            f"{path} has version {found} of the C interface, this package needs {ABI_VERSION}; install both from one "
+            "build"
+        )
+    context, handle, number = ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64)
+    lib.hvd_init.argtypes = [ctypes.c_void_p]
+    lib.hvd_shutdown.argtypes = []
+    lib.hvd_is_initialized.argtypes = []
+    for name in ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size"):
+        getattr(lib, "hvd_" + name).argtypes = [context]
+    lib.hvd_enqueue.argtypes = [context, ctypes.POINTER(_Op), number]
+    lib.hvd_poll.argtypes = [context, handle, ctypes.POINTER(ctypes.c_int32)]
+    lib.hvd_wait.argtypes = [context, handle]
+    lib.hvd_result.argtypes = [context, handle, ctypes.POINTER(_Output)]
+    lib.hvd_release.argtypes = [context, handle]
+    lib.hvd_last_error.restype = ctypes.c_char_p
+    lib.hvd_version.restype = ctypes.c_char_p
+    return lib
+
+
+lib = _load()
+
+
+def last_error() -> str:
+    """The text of this thread's last failure."""
+    return (lib.hvd_last_error() or b"").decode("utf-8", "replace")
+
+
+def error_of(status: int) -> Exception:
+    """The exception for a status that the last call on an operation returned."""
+    return ValueError(last_error()) if status == INVALID else HorovodInternalError(last_error(), status)
+
+
+def enqueue(
+    kind: int,
+    dtype: int,
+    shape: Sequence[int],
+    input_address: Optional[int],
+    output_address: Optional[int],
+    name: Optional[str],
+    reduce_op: int = SUM,
+    root_rank: int = 0,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+) -> int:
+    """Starts one operation and returns its handle. The memory must stay alive until `wait` of it has returned."""
+    ndim = len(shape)
+    if ndim > MAX_DIMS:
+        raise ValueError(f"a tensor of {ndim} dimensions: more than the {MAX_DIMS} that are supported")
+    op = _Op(
+        _OP_SIZE, 1, kind, dtype, reduce_op, root_rank, 0, _DEVICE_CPU, ndim, 0, _ShapeArrays[ndim](*shape),
+        None if name is None else name.encode(), input_address, output_address, prescale, postscale, None,
+    )  # fmt: skip
+    handle = ctypes.c_int64()
+    status = lib.hvd_enqueue(None, ctypes.byref(op), ctypes.byref(handle))
+    if status:
+        raise error_of(status)
+    return handle.value
+
+
+def is_done(handle: int) -> bool:
+    """Whether `wait` would return at once."""
+    done = ctypes.c_int32()
+    status = lib.hvd_poll(None, handle, ctypes.byref(done))
+    if status:
+        raise error_of(status)
+    return bool(done.value)
+
+
+def result(handle: int) -> _Output:
+    """What a finished operation left; its memory is valid until `release`."""
+    output = _Output(ctypes.sizeof(_Output), 1)
+    status = lib.hvd_result(None, handle, ctypes.byref(output))
+    if status:
+        raise error_of(status)
+    return output
+
+
+def release(handle: int) -> None:
+    """Forgets a handle. One that is already forgotten (the job was left meanwhile) is no error."""
+    lib.hvd_release(None, handle)

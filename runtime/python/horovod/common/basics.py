@@ -1,0 +1,155 @@
+"""Joining and leaving the job, this process's place in it, and what the library can do."""
+
+import atexit
+import os
+from typing import Any, Optional, Sequence
+
+from horovod.common import _lib, _wait
+from horovod.common.exceptions import HorovodInternalError
+
+# Counts the jobs that this process has left, so that a handle of an earlier one is not taken for a handle of this one.
+generation = 0
+
+_exit_registered = False
+
+
+def init(comm: Optional[Sequence[int]] = None, process_sets: Any = None) -> None:
+    """Joins the job that `hvdrun` started; in a process of its own, a job of size 1.
+
+    Blocks until every rank has joined. Calling it again without `shutdown` does nothing. Leaving the job at exit is
+    arranged.
+
+    Args:
+        comm: must be None or empty; a job on part of the ranks is not supported yet.
+        process_sets: must be None or empty; process sets are not supported yet.
+
+    Raises:
+        ValueError: an argument asks for what is not supported yet.
+        HorovodInternalError: the job could not be joined (a rank did not come in time, is unreachable, ...); the text
+            says which. The other ranks get the same for the same cause.
+    """
+    global _exit_registered
+    if comm is not None and (not isinstance(comm, (list, tuple)) or len(comm) > 0):
+        raise ValueError("hvd.init(comm=...) is not supported yet: a job always has all ranks that hvdrun started")
+    if process_sets:
+        raise ValueError("hvd.init(process_sets=...) is not supported yet: only the global process set exists")
+    if is_initialized():
+        return
+
+    def join() -> None:
+        status = _lib.lib.hvd_init(None)
+        if status:
+            raise HorovodInternalError(_lib.last_error(), status)
+
+    _wait.call_interruptibly(join)
+    _wait.start(shutdown)
+    if not _exit_registered:
+        _exit_registered = True
+        owner = os.getpid()
+        # A forked child that exits must not touch the runtime, whose thread is the parent's.
+        atexit.register(lambda: shutdown() if os.getpid() == owner else None)
+
+
+def shutdown() -> None:
+    """Leaves the job; `init` may be called again. Not an error when not initialised.
+
+    Operations that are pending here, and those of other ranks that need this rank, fail with HorovodInternalError.
+    """
+    global generation
+    generation += 1
+    _lib.lib.hvd_shutdown()
+
+
+def is_initialized() -> bool:
+    """Whether this process has joined a job and not left it."""
+    return bool(_lib.lib.hvd_is_initialized())
+
+
+def _number(value: int) -> int:
+    if value < 0:
+        raise ValueError("Horovod has not been initialized; use hvd.init().")
+    return value
+
+
+def rank() -> int:
+    """This process's number in the job, 0 ... size() - 1. ValueError before init."""
+    return _number(_lib.lib.hvd_rank(None))
+
+
+def size() -> int:
+    """How many processes the job has. ValueError before init."""
+    return _number(_lib.lib.hvd_size(None))
+
+
+def local_rank() -> int:
+    """This process's number among those on its node; choose the GPU by it. ValueError before init."""
+    return _number(_lib.lib.hvd_local_rank(None))
+
+
+def local_size() -> int:
+    """How many processes of the job are on this node. ValueError before init."""
+    return _number(_lib.lib.hvd_local_size(None))
+
+
+def cross_rank() -> int:
+    """This node's number among the nodes that have this local rank. ValueError before init."""
+    return _number(_lib.lib.hvd_cross_rank(None))
+
+
+def cross_size() -> int:
+    """How many nodes have this local rank. ValueError before init."""
+    return _number(_lib.lib.hvd_cross_size(None))
+
+
+# What scripts ask to choose their way. Horovod answers for the libraries that it was compiled with; the collectives
+# here are libhvd's own over TCP and shared memory, and stand where Horovod has Gloo: no MPI is needed.
+
+
+def gloo_built(verbose: bool = False) -> bool:
+    """True: jobs run without MPI. (The collectives are libhvd's own, in the place where Horovod has Gloo.)"""
+    return True
+
+
+def gloo_enabled() -> bool:
+    """True: this job runs without MPI."""
+    return True
+
+
+def mpi_built(verbose: bool = False) -> bool:
+    """False: the collectives do not go through MPI."""
+    return False
+
+
+def mpi_enabled() -> bool:
+    """False: the collectives do not go through MPI."""
+    return False
+
+
+def mpi_threads_supported() -> bool:
+    """False: there is no MPI underneath."""
+    return False
+
+
+def nccl_built(verbose: bool = False) -> int:
+    """0: collectives on GPUs go through host memory."""
+    return 0
+
+
+def ddl_built(verbose: bool = False) -> bool:
+    """False."""
+    return False
+
+
+def ccl_built(verbose: bool = False) -> bool:
+    """False."""
+    return False
+
+
+def cuda_built(verbose: bool = False) -> bool:
+    """False: CUDA tensors are accepted, and travel through host memory."""
+    return False
+
+
+def rocm_built(verbose: bool = False) -> bool:
+    """False."""
+    return False

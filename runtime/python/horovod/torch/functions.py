@@ -1,0 +1,185 @@
+"""Broadcasting what is more than one tensor: parameters, an optimizer's state, any object."""
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+
+import cloudpickle
+import torch
+
+from horovod.common.process_sets import ProcessSet, check_supported, global_process_set
+from horovod.torch import mpi_ops
+
+
+def _pickled(obj: Any) -> torch.Tensor:
+    return torch.frombuffer(bytearray(cloudpickle.dumps(obj)), dtype=torch.uint8)
+
+
+def _unpickled(tensor: torch.Tensor) -> Any:
+    return cloudpickle.loads(tensor.numpy().tobytes())
+
+
+def broadcast_object(
+    obj: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Any:
+    """The root's object, on every rank; on the root, `obj` itself.
+
+    Args:
+        obj: anything that cloudpickle can carry; looked at on the root only.
+        root_rank: 0 ... size() - 1, the same on every rank.
+        name: the same on every rank.
+
+    Raises:
+        HorovodInternalError: a rank or link is gone; on every rank.
+        Whatever pickling raises, on the root; the other ranks then wait until the root comes again or ends.
+    """
+    check_supported(process_set)
+    is_root = mpi_ops.rank() == root_rank
+    payload = _pickled(obj) if is_root else torch.empty(0, dtype=torch.uint8)
+    length = torch.tensor([payload.numel()], dtype=torch.int64)
+    mpi_ops.broadcast_(length, root_rank, name and name + ".sz", process_set)
+    if not is_root:
+        payload = torch.empty(int(length), dtype=torch.uint8)
+    mpi_ops.broadcast_(payload, root_rank, name and name + ".t", process_set)
+    return obj if is_root else _unpickled(payload)
+
+
+def allgather_object(obj: Any, name: Optional[str] = None) -> List[Any]:
+    """The ranks' objects, in rank order, on every rank. `obj` is anything that cloudpickle can carry."""
+    payload = _pickled(obj)
+    lengths = mpi_ops.allgather(torch.tensor([payload.numel()]), name and name + ".sz").tolist()
+    everything = mpi_ops.allgather(payload, name and name + ".t")
+    return [_unpickled(part) for part in everything.split(lengths)]
+
+
+def broadcast_parameters(params: Union[Mapping[str, torch.Tensor], Sequence], root_rank: int) -> None:
+    """Overwrites all ranks' tensors with the root's; typically `model.state_dict()` before training.
+
+    Args:
+        params: a dict by name, or a list of tensors or of (name, tensor) pairs; the same names and shapes on every
+            rank.
+        root_rank: 0 ... size() - 1, the same on every rank.
+
+    Raises:
+        ValueError: `params` is something else, such as the generator that `model.named_parameters()` gives, or holds
+            something that is no tensor.
+        HorovodInternalError: ranks disagree on shape or type, or a rank is gone; on every rank.
+    """
+    if isinstance(params, Mapping):
+        items = sorted(params.items())
+    elif isinstance(params, list):
+        items = [p if isinstance(p, tuple) else (None, p) for p in params]
+    else:
+        raise ValueError(f"invalid params of type: {type(params)}; give model.state_dict() or a list")
+    for name, tensor in items:
+        if not isinstance(tensor, torch.Tensor):
+            kind = type(tensor).__name__
+            raise ValueError(f"{name} is not a tensor but {kind}; leave it out and use broadcast_object")
+    _synchronize_all([mpi_ops._broadcast_into(tensor, tensor, root_rank, name) for name, tensor in items])
+
+
+def _synchronize_all(handles: List[int]) -> None:
+    """Waits for all, also when one fails, so that none still works on memory; then raises the first failure."""
+    failure: Optional[Exception] = None
+    for handle in handles:
+        try:
+            mpi_ops.synchronize(handle)
+        except Exception as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+
+
+def broadcast_optimizer_state(
+    optimizer: torch.optim.Optimizer, root_rank: int, model: Optional[torch.nn.Module] = None
+) -> None:
+    """Makes all ranks' optimizer state that of the root: options of the parameter groups, and each parameter's state.
+
+    What a rank does not have yet is created as the root has it, what only it has is dropped; no step is made and no
+    parameter changes. Typically called before training, after rank 0 loaded a checkpoint.
+
+    Args:
+        optimizer: any torch optimizer but LBFGS, with the same parameters in the same order on every rank.
+        root_rank: 0 ... size() - 1, the same on every rank.
+        model: accepted for scripts that pass it; not needed.
+
+    Raises:
+        ValueError: the optimizer is LBFGS, or has other parameter groups than the root's.
+        HorovodInternalError: a rank or link is gone, or shapes differ; on every rank.
+    """
+    if isinstance(optimizer, torch.optim.LBFGS):
+        # Its state is a history of flat vectors whose number differs from rank to rank.
+        raise ValueError("cannot broadcast torch.optim.LBFGS state")
+    is_root = mpi_ops.rank() == root_rank
+    # First what the root has, without the tensors; then the tensors, each into memory of the right shape.
+    plan = _plan_of(optimizer) if is_root else None
+    plan = broadcast_object(plan, root_rank, name="optimizer_state")
+    if not is_root:
+        _adopt_plan(optimizer, plan)
+    handles = []
+    for index, p in enumerate(_parameters(optimizer)):
+        for key, spec in plan["state"].get(index, {}).items():
+            if isinstance(spec, _TensorSpec):
+                tensor = optimizer.state[p][key]
+                handles.append(mpi_ops._broadcast_into(tensor, tensor, root_rank, f"optimizer.{index}.{key}"))
+    _synchronize_all(handles)
+
+
+class _TensorSpec:
+    """Stands for a tensor of the root's state that follows by itself."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.shape = tuple(tensor.shape)
+        self.dtype = tensor.dtype
+        self.is_on_host = tensor.device.type == "cpu"
+
+    def like(self, current: Any, p: torch.Tensor) -> torch.Tensor:
+        """`current` if it fits, so that references to it stay good; else a new tensor."""
+        if isinstance(current, torch.Tensor) and (tuple(current.shape), current.dtype) == (self.shape, self.dtype):
+            return current
+        return torch.zeros(self.shape, dtype=self.dtype, device="cpu" if self.is_on_host else p.device)
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> List[torch.Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _plan_of(optimizer: torch.optim.Optimizer) -> Dict[str, Any]:
+    """What the root tells the others: group options and small values themselves, a _TensorSpec for each tensor."""
+    groups = [
+        (len(group["params"]), {key: value for key, value in group.items() if key != "params"})
+        for group in optimizer.param_groups
+    ]
+    state = {}
+    for index, p in enumerate(_parameters(optimizer)):
+        if p in optimizer.state:
+            state[index] = {
+                key: _TensorSpec(value) if _travels_alone(value) else value
+                for key, value in optimizer.state[p].items()
+            }
+    return {"groups": groups, "state": state}
+
+
+def _travels_alone(value: Any) -> bool:
+    # Step counters and the like go with the plan.
+    return isinstance(value, torch.Tensor) and (value.numel() > 1 or value.device.type != "cpu")
+
+
+def _adopt_plan(optimizer: torch.optim.Optimizer, plan: Dict[str, Any]) -> None:
+    counts = [count for count, _ in plan["groups"]]
+    own = [len(group["params"]) for group in optimizer.param_groups]
+    if own != counts:
+        raise ValueError(
+            f"rank {mpi_ops.rank()}'s optimizer has parameter groups of {own} parameters, the root's of {counts}; "
+            "make the same optimizer on every rank"
+        )
+    for group, (_, options) in zip(optimizer.param_groups, plan["groups"]):
+        group.update(options)
+    for index, p in enumerate(_parameters(optimizer)):
+        specs = plan["state"].get(index)
+        if specs is None:
+            optimizer.state.pop(p, None)
+            continue
+        current = optimizer.state.get(p, {})
+        optimizer.state[p] = {
+            key: spec.like(current.get(key), p) if isinstance(spec, _TensorSpec) else spec
+            for key, spec in specs.items()
+        }
