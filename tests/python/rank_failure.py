@@ -1,0 +1,94 @@
+"""One failure of a rank, by argument; runs as a rank (test_failure.py)."""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import torch
+from rank_side import report
+
+import horovod.torch as hvd
+from horovod.common.exceptions import HorovodInternalError
+
+
+def die_or_wait(end):
+    """Rank 1 ends by `end`; what the others' next operation says, and after how long."""
+    hvd.init()
+    hvd.barrier()
+    if hvd.rank() == 1:
+        end()
+    begin = time.monotonic()
+    try:
+        while True:
+            hvd.allreduce(torch.ones(1000), name="loop")
+    except HorovodInternalError as error:
+        told = {"error": str(error), "seconds": time.monotonic() - begin}
+    try:
+        hvd.allreduce(torch.ones(1), name="after")
+        told["after"] = "no error"
+    except HorovodInternalError as error:
+        told["after"] = str(error)
+    hvd.shutdown()
+    report(told)
+
+
+def interrupt():
+    """Ctrl-C on rank 0 while rank 1 does not come."""
+    hvd.init()
+    hvd.barrier()
+    if hvd.rank() == 0:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background may have it ignored
+        begin = time.monotonic()
+        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        try:
+            hvd.allreduce(torch.ones(4), name="stuck")
+            report({"error": "no KeyboardInterrupt"})
+        except KeyboardInterrupt:
+            report({"seconds": time.monotonic() - begin, "initialized": hvd.is_initialized()})
+    else:
+        try:
+            hvd.allreduce(torch.ones(4), name="other")
+        except HorovodInternalError as error:
+            report({"error": str(error)})
+    hvd.shutdown()
+
+
+def interrupt_handled():
+    """A handler of the script's own runs when the operation has ended, and costs the job nothing."""
+    hvd.init()
+    hvd.barrier()
+    caught = []
+    if hvd.rank() == 0:
+        signal.signal(signal.SIGINT, lambda *_: caught.append(1))
+        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    else:
+        time.sleep(1.0)
+    total = hvd.allreduce(torch.ones(1), op=hvd.Sum).item()
+    report({"total": total, "caught": len(caught)})
+    hvd.shutdown()
+
+
+def again():
+    """20 jobs one after the other in the same processes."""
+    for number in range(20):
+        hvd.init()
+        total = hvd.allreduce(torch.full((5,), float(hvd.rank() + number)), op=hvd.Sum, name="x")
+        assert total[0] == sum(r + number for r in range(hvd.size()))
+        hvd.barrier()
+        hvd.shutdown()
+    report("ok")
+
+
+KINDS = {
+    "killed": lambda: die_or_wait(lambda: os.kill(os.getpid(), signal.SIGKILL)),
+    "exited": lambda: die_or_wait(lambda: sys.exit(0)),
+    "shutdown": lambda: die_or_wait(lambda: (hvd.shutdown(), report({}), sys.exit(0))),
+    "interrupt": interrupt,
+    "interrupt_handled": interrupt_handled,
+    "again": again,
+}
+
+if __name__ == "__main__":
+    KINDS[sys.argv[1]]()

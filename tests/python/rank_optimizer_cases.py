@@ -1,0 +1,314 @@
+"""The DistributedOptimizer cases; runs as a rank (test_multi.py), on any number of ranks."""
+
+import copy
+import gc
+import warnings
+
+import torch
+import torch.nn.functional as F
+from rank_side import raises, run_cases
+
+import horovod.torch as hvd
+
+hvd.init()
+RANK, SIZE = hvd.rank(), hvd.size()
+BATCH = 12  # over all ranks; divisible by 1, 2, 3, 4
+
+
+def make_model():
+    torch.manual_seed(5)
+    sizes = [(6, 16), (16, 16), (16, 3)]
+    layers = [layer for size in sizes for layer in (torch.nn.Linear(*size), torch.nn.Tanh())]
+    return torch.nn.Sequential(*layers[:-1])
+
+
+def batches(count, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(count):
+        x = torch.randn(BATCH, 6, generator=generator)
+        yield x, (x[:, :3] > 0).float().argmax(1)
+
+
+def my_part(tensor):
+    part = BATCH // SIZE
+    return tensor[RANK * part : (RANK + 1) * part]
+
+
+def train(make_optimizer, distributed, steps=12, wrap=None, passes=1):
+    """One model trained on the same data: by this process alone, or by all ranks together."""
+    model = make_model()
+    optimizer = make_optimizer(model.parameters())
+    if distributed:
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        options = dict(wrap or {}, backward_passes_per_step=passes)
+        optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters(), **options)
+    data = batches(steps * passes)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        for _ in range(passes):
+            x, y = next(data)
+            if distributed:
+                x, y = my_part(x), my_part(y)
+            F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def check_training(make_optimizer, tolerance=1e-5, reference=None, **options):
+    result = train(make_optimizer, True, **options)
+    others = hvd.allgather(result.unsqueeze(0))
+    assert all(torch.equal(other, result) for other in others), "ranks differ"
+    expected = train(reference or make_optimizer, False, passes=options.get("passes", 1))
+    torch.testing.assert_close(result, expected, rtol=tolerance, atol=tolerance)
+
+
+def sgd(parameters, lr=0.1):
+    return torch.optim.SGD(parameters, lr=lr, momentum=0.9, weight_decay=0.01)
+
+
+def case_sgd_equals_one_process():
+    check_training(sgd)
+
+
+def case_adam_equals_one_process():
+    check_training(lambda p: torch.optim.Adam(p, lr=0.01), tolerance=1e-4)
+
+
+def case_sum_equals_one_process_with_scaled_rate():
+    plain = lambda lr: lambda p: torch.optim.SGD(p, lr=lr)  # noqa: E731
+    check_training(plain(0.1 / SIZE), wrap={"op": hvd.Sum}, reference=plain(0.1))
+
+
+def case_predivide():
+    check_training(sgd, wrap={"gradient_predivide_factor": 4.0})
+
+
+def case_compression():
+    check_training(sgd, tolerance=2e-2, wrap={"compression": hvd.Compression.fp16})
+
+
+def case_backward_passes_per_step():
+    check_training(sgd, passes=3)
+
+
+def wrapped(model=None, lr=0.1, **options):
+    model = model or make_model()
+    return model, hvd.DistributedOptimizer(sgd(model.parameters(), lr), model.named_parameters(), **options)
+
+
+def one_backward(model, seed=9):
+    x, y = next(batches(1, seed))
+    loss = F.cross_entropy(model(my_part(x)), my_part(y))
+    loss.backward()
+    return loss
+
+
+def case_looks_like_the_wrapped_optimizer():
+    model = make_model()
+    plain = sgd(model.parameters())
+    early = torch.optim.lr_scheduler.StepLR(plain, 1)
+    optimizer = hvd.DistributedOptimizer(plain, model.named_parameters())
+    assert isinstance(optimizer, torch.optim.SGD) and type(optimizer).__name__ == "SGD"
+    assert optimizer.param_groups is plain.param_groups and "lr: 0.1" in repr(optimizer)
+    late = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    calls = []
+    optimizer.register_step_post_hook(lambda *_: calls.append(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one_backward(model)
+        optimizer.step()
+        late.step()
+    assert abs(optimizer.param_groups[0]["lr"] - 0.05) < 1e-9 and calls == [1]
+    assert not optimizer._hvd_in_flight and early.last_epoch == 0
+    saved = optimizer.state_dict()
+    one_backward(model)
+    optimizer.load_state_dict(saved)
+    optimizer.zero_grad()
+    raises(ValueError, hvd.DistributedOptimizer, optimizer)
+
+
+def case_reduction_starts_during_backward():
+    model, optimizer = wrapped()
+    pending = []
+    # The first layer's gradient comes last; by then the last layer's must be on its way.
+    model[0].register_full_backward_hook(lambda *_: pending.append(len(optimizer._hvd_in_flight)))
+    x, y = next(batches(1))
+    F.cross_entropy(model(my_part(x).requires_grad_()), my_part(y)).backward()
+    assert SIZE == 1 or pending[0] >= 2, pending
+    optimizer.step()
+
+
+def case_zero_grad():
+    model, optimizer = wrapped()
+    one_backward(model)
+    if SIZE > 1:
+        raises(AssertionError, optimizer.zero_grad)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=False)
+    assert all(p.grad is not None and not p.grad.any() for p in model.parameters())
+    optimizer.zero_grad(set_to_none=True)
+    assert all(p.grad is None for p in model.parameters())
+
+
+def case_backward_too_often():
+    model, optimizer = wrapped()
+    one_backward(model)
+    if SIZE > 1:
+        raises(AssertionError, one_backward, model)
+    optimizer.synchronize()
+    optimizer.zero_grad()
+
+
+def case_clipping():
+    model, optimizer = wrapped()
+    one_backward(model)
+    optimizer.synchronize()
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+    assert all(torch.equal(n, norm) for n in hvd.allgather(norm.unsqueeze(0)))
+    before = [p.grad.clone() for p in model.parameters()]
+    with optimizer.skip_synchronize():
+        optimizer.step()
+    assert all(torch.equal(a, p.grad) for a, p in zip(before, model.parameters()))
+    one_backward(model)
+    optimizer.synchronize()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        optimizer.step()
+    assert any("skip_synchronize" in str(w.message) for w in caught)
+
+
+def case_parameters_without_gradient():
+    """Each rank uses another branch; what a rank does not use counts as zeros."""
+    branches = torch.nn.ModuleList(torch.nn.Linear(2, 2, bias=False) for _ in range(SIZE + 1))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(branches.parameters(), lr=1.0), branches.named_parameters())
+    branches[RANK](torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    if SIZE > 1:
+        for branch in branches[:SIZE]:
+            torch.testing.assert_close(branch.weight.grad, torch.full((2, 2), 1.0 / SIZE))
+        assert not branches[SIZE].weight.grad.any()
+
+
+def case_frozen_unfrozen_and_added():
+    model = make_model()
+    model[0].requires_grad_(False)
+    optimizer = hvd.DistributedOptimizer(sgd(model[:3].parameters()))
+    model[4].weight.grad = None
+    changes = [
+        lambda: None,
+        lambda: model[0].requires_grad_(True),
+        lambda: optimizer.add_param_group({"params": list(model[4].parameters())}),
+        lambda: model[2].requires_grad_(False),
+    ]
+    for change in changes:
+        change()
+        optimizer.zero_grad()
+        model[4].zero_grad()
+        one_backward(model, seed=RANK)
+        optimizer.step()
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                assert all(torch.equal(t, p) for t in hvd.allgather(p.detach().unsqueeze(0)))
+    assert model[2].weight.grad is None and model[0].weight.grad is not None
+
+
+def case_closure():
+    model, optimizer = wrapped()
+    reference = make_model()
+    plain = sgd(reference.parameters())
+
+    def closure():
+        optimizer.zero_grad()
+        return one_backward(model)
+
+    def plain_closure():
+        plain.zero_grad()
+        x, y = next(batches(1, 9))
+        loss = F.cross_entropy(reference(x), y)
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        assert optimizer.step(closure) is not None
+        plain.step(plain_closure)
+    for p, q in zip(model.parameters(), reference.parameters()):
+        torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
+
+
+def case_another_optimizer_for_the_same_model():
+    model, optimizer = wrapped()
+    one_backward(model)
+    optimizer.step()
+    optimizer.zero_grad()
+    del optimizer
+    gc.collect()
+    _, optimizer = wrapped(model)
+    one_backward(model)
+    optimizer.step()
+
+
+def case_deepcopy():
+    pair = wrapped()
+    one_backward(pair[0])
+    pair[1].step()
+    model, optimizer = copy.deepcopy(pair)
+    optimizer.zero_grad()
+    one_backward(model, seed=RANK)
+    optimizer.step()
+    assert all(torch.equal(t, model[0].weight) for t in hvd.allgather(model[0].weight.detach().unsqueeze(0)))
+    assert not torch.equal(model[0].weight, pair[0][0].weight)
+
+
+def case_channels_last():
+    torch.manual_seed(1)
+    model = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+    optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), model.named_parameters())
+    x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(RANK)).to(memory_format=torch.channels_last)
+    model(x).square().mean().backward()
+    own = model.weight.grad.clone() if SIZE == 1 else None
+    optimizer.synchronize()
+    if SIZE == 1:
+        assert torch.equal(own, model.weight.grad)
+    else:
+        plain = torch.nn.Conv2d(3, 4, 3)
+        plain.load_state_dict({k: v.contiguous() for k, v in model.state_dict().items()})
+        plain(x).square().mean().backward()
+        expected = hvd.allreduce(plain.weight.grad)
+        torch.testing.assert_close(model.weight.grad.contiguous(), expected, rtol=1e-5, atol=1e-6)
+    with optimizer.skip_synchronize():
+        optimizer.step()
+
+
+def case_wrong_arguments():
+    model = make_model()
+    plain = sgd(model.parameters())
+    names = list(model.named_parameters())
+    raises(ValueError, hvd.DistributedOptimizer, plain, model.parameters())
+    raises(ValueError, hvd.DistributedOptimizer, plain, names + [names[0]])
+    assert "shape [3]" in raises(ValueError, hvd.DistributedOptimizer, plain, names[:-1])
+    raises(ValueError, hvd.DistributedOptimizer, plain, backward_passes_per_step=0)
+    raises(ValueError, hvd.DistributedOptimizer, plain, op=hvd.Sum, gradient_predivide_factor=2.0)
+    for option in (
+        {"groups": 2},
+        {"num_groups": 2},
+        {"sparse_as_dense": True},
+        {"op": hvd.Adasum},
+        {"process_set": hvd.ProcessSet(1)},
+    ):
+        assert "support" in raises(ValueError, hvd.DistributedOptimizer, plain, **option)
+
+
+def case_sparse_gradient_is_refused():
+    embedding = torch.nn.Embedding(4, 2, sparse=True)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(embedding.parameters(), lr=1.0), embedding.named_parameters())
+    loss = embedding(torch.tensor([1])).sum()
+    if SIZE > 1:
+        assert "sparse" in raises(ValueError, loss.backward)
+    else:
+        loss.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    run_cases(dict(globals()), hvd.barrier)
+    hvd.shutdown()

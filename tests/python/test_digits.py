@@ -1,0 +1,34 @@
+"""The example as a user runs it: 4 ranks train as one process does, and it learns."""
+
+import functools
+import json
+import re
+import tempfile
+
+import pytest
+from ranks import ROOT, run_ranks
+
+pytest.importorskip("sklearn")
+EXAMPLE = ROOT / "configs" / "examples" / "digits_torch.py"
+
+
+@functools.lru_cache(maxsize=None)
+def run(size, *options):
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        outcome = run_ranks(size, EXAMPLE, "--check", "--losses", file.name, *options).check()
+        return json.load(file), outcome.output
+
+
+def test_four_ranks_have_the_losses_of_one_process():
+    alone, _ = run(1, "--epochs", "3")
+    together, output = run(4, "--epochs", "3")
+    assert len(alone) == len(together) == 45
+    worst = max(abs(a - b) / a for a, b in zip(alone, together))
+    assert worst <= 1e-5, f"relative difference {worst}"
+    assert output.count("on all ranks") == 3
+
+
+def test_it_learns():
+    losses, output = run(2)
+    accuracy = float(re.search(r"test accuracy (\d\.\d+)", output).group(1))
+    assert accuracy >= 0.95 and losses[-1] < losses[0] / 10

@@ -1,0 +1,115 @@
+"""scripts/layers.py: each rule catches its violation, and lets through what only looks like one."""
+
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/layers.py"
+_spec = importlib.util.spec_from_file_location("layers", SCRIPT)
+_layers = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_layers)
+HEADER = "#pragma once\n"
+
+CLEAN = {
+    "runtime/base/fd.h": HEADER,
+    "runtime/base/fd.cpp": '#include "runtime/base/fd.h"\nvoid f(int fd) { ::close(fd); }\n',
+    "runtime/rendezvous/store.h": HEADER + '#include "runtime/base/fd.h"\n',
+    "runtime/engine/engine.h": HEADER,
+    "runtime/include/hvd/hvd.h": "#ifndef HVD_H\n#define HVD_H\n#endif\n",
+    "launcher/job/spec.h": HEADER,
+    "launcher/run/job_state.h": HEADER + '#include "launcher/job/spec.h"\n#include <string>\n',
+    "cli/main.cpp": '#include "launcher/run/job_state.h"\n#include <hvd/hvd.h>\n',
+    "tests/unit/a_test.cpp": '#include <doctest/doctest.h>\n#include "runtime/engine/engine.h"\n',
+}
+
+
+def layers(tmp_path, files):
+    """The violations in the clean tree with these files put over it."""
+    for name, text in {**CLEAN, **files}.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return _layers.Checker(tmp_path).run()[0]
+
+
+def test_a_clean_tree_has_no_violation(tmp_path):
+    assert layers(tmp_path, {}) == []
+
+
+def test_the_exit_code_says_whether_there_is_a_violation(tmp_path):
+    for text, code in (("", 0), ('#include "launcher/job/spec.h"\n', 1)):
+        layers(tmp_path, {"runtime/base/x.cpp": text})
+        done = subprocess.run([sys.executable, SCRIPT, "--root", tmp_path], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout.count("\n")) == (code, code)
+
+
+def test_an_empty_tree_is_not_taken_for_a_clean_one(tmp_path):
+    done = subprocess.run([sys.executable, SCRIPT, "--root", tmp_path], capture_output=True, timeout=60)
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("path, text, where, words", [
+    ("runtime/base/x.cpp", '#include "launcher/job/spec.h"\n', 1, "runtime/base may not include launcher/job"),
+    ("runtime/engine/x.cpp", '\n#include "launcher/job/spec.h"\n', 2, "runtime/engine may not include launcher/job"),
+    ("launcher/job/x.cpp", '#include "runtime/engine/engine.h"\n', 1, "allowed: runtime/base"),
+    ("launcher/run/x.cpp", '#include "runtime/engine/engine.h"\n', 1, "may not include runtime/engine"),
+    ("launcher/job/x.cpp", '#include "launcher/run/job_state.h"\n', 1, "launcher/job may not include launcher/run"),
+    ("cli/agent_main.cpp", '#include "launcher/run/job_state.h"\n', 1, "may not include launcher/run"),
+    ("launcher/new/x.cpp", '#include "runtime/base/fd.h"\n', 1, "launcher/new is not in the table"),
+    ("launcher/job/x.cpp", '#include "spec.h"\n', 1, '"spec.h" is no file of this project'),
+    ("cli/cmd_run.cpp", "#include <CLI/CLI.hpp>\n", 1, "CLI11 may be included only in cli/options.cpp"),
+    ("launcher/job/hostfile.cpp", "#include <yaml-cpp/yaml.h>\n", 1, "yaml-cpp"),
+    ("launcher/transport/local.cpp", "#include <libssh2.h>\n", 1, "libssh2"),
+    ("launcher/run/x.cpp", "#include <spdlog/spdlog.h>\n", 1, "spdlog"),
+    ("runtime/base/x.cpp", "#include <openssl/evp.h>\n", 1, "OpenSSL"),
+    ("runtime/base/x.cpp", "#include <nlohmann/json.hpp>\n", 1, "nlohmann-json"),
+    ("runtime/engine/x.cpp", "#include <nccl.h>\n", 1, "NCCL"),
+    ("cli/x.cpp", "#include <doctest/doctest.h>\n", 1, "doctest may be included only in tests"),
+    ("launcher/run/job_state.cpp", "#include <unistd.h>\n", 1, "without I/O and clock"),
+    ("launcher/placement/x.cpp", '#include "runtime/base/fd.h"\n', 1, "without I/O and clock"),
+    ("launcher/job/x.cpp", 'auto a = std::getenv("A");\n', 1, "getenv() is called only in"),
+    ("launcher/process/x.cpp", 'auto a = getenv("A");\n', 1, "getenv()"),
+    ("cli/x.cpp", 'int a = system("true");\n', 1, "system() is called nowhere"),
+    ("launcher/process/x.cpp", 'auto f = popen("true", "r");\n', 1, "popen()"),
+    ("launcher/run/x.cpp", "int a = ::fork();\n", 1, "fork()"),
+    ("launcher/run/x.cpp", "void f() { ::close(1); }\n", 1, "close()"),
+    ("tests/unit/b_test.cpp", "void f() { usleep(3); }\n", 1, "sleep() is called nowhere"),
+    ("tests/unit/b_test.cpp", "void f() { std::this_thread::sleep_for(a); }\n", 1, "wait on a condition"),
+    ("runtime/base/x.h", "int a;\n", 1, "no #pragma once"),
+    ("runtime/base/x.h", HEADER + "using namespace std;\n", 2, "using namespace"),
+    ("runtime/base/x.cpp", "\n" * 601, 600, "601 lines; at most 600"),
+    ("tests/unit/b_test.cpp", "\n" * 801, 800, "801 lines; at most 800"),
+])
+def test_a_violation_is_named_with_its_line(tmp_path, path, text, where, words):
+    found = layers(tmp_path, {path: text})
+    assert len(found) == 1, found
+    assert found[0].startswith(f"{path}:{where}: ")
+    assert words in found[0]
+
+
+@pytest.mark.parametrize("path, text", [
+    ("launcher/run/x.cpp", "// system(\"x\") and fork() are not for us\n/* popen(1)\n getenv(2) */\n"),
+    ("launcher/run/x.cpp", 'const char* a = "system( fork( // ::close(";\nconst char* b = R"(getenv(1))";\n'),
+    ("launcher/run/x.cpp", "void f(Q& q) { q.close(); q->fork(); Q::close(); }\n"),
+    ("launcher/run/x.cpp", "int file_system(int); int prefork(int); int n = 1'000'000; char c = '\"';\n"),
+    ("runtime/base/x.cpp", "using namespace std::literals;\n" + "\n" * 599),
+    ("cli/options.cpp", '#include <CLI/CLI.hpp>\nauto a = std::getenv("A");\n'),
+    ("launcher/transport/ssh_session.cpp", "#include <libssh2.h>\n#include <openssl/evp.h>\n"),
+    ("launcher/process/spawn.cpp", "int a = ::fork();\n"),
+    ("tests/unit/b_test.cpp", "\n" * 800),
+    ("tests/unit/b_test.cpp", "// sleeps: idle is what is measured\nvoid f() { usleep(3); }\n"),
+    ("tests/unit/b_test.cpp", "void f() { usleep(3); }  // sleeps: idle is what is measured\n"),
+    ("tests/unit/b_test.cpp", "void f() { ::close(::fork()); system(\"true\"); }\n"),
+])
+def test_what_only_looks_like_a_violation_passes(tmp_path, path, text):
+    assert layers(tmp_path, {path: text}) == []
+
+
+def test_explain_prints_every_rule():
+    done = subprocess.run([sys.executable, SCRIPT, "--explain"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    for words in ("launcher/run", "libssh2", "getenv()", "at most 600", "#pragma once", "sleep()"):
+        assert words in done.stdout

@@ -1,0 +1,37 @@
+"""Runs the rank scripts on several ranks, each script once per number of ranks; a test per case."""
+
+import ast
+import functools
+import pathlib
+
+import pytest
+from ranks import run_ranks
+
+HERE = pathlib.Path(__file__).parent
+SCRIPTS = ["rank_cases.py", "rank_optimizer_cases.py"]
+
+
+def cases(script):
+    tree = ast.parse((HERE / script).read_text())
+    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("case_")]
+
+
+@functools.lru_cache(maxsize=None)
+def outcome(script, size):
+    return run_ranks(size, HERE / script)
+
+
+@pytest.mark.parametrize("case", [(script, case) for script in SCRIPTS for case in cases(script)], ids=lambda c: c[1])
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_ranks(size, case):
+    script, name = case
+    result = outcome(script, size)
+    for rank, report in enumerate(result.reports):
+        said = (report or {}).get(name, "the case did not end")
+        assert said == "ok", f"rank {rank} of {size}: {said}\n{result.output}"
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_ranks_end_in_order(size, script):
+    outcome(script, size).check()

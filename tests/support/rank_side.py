@@ -1,0 +1,36 @@
+"""For scripts that run as ranks of a test: run cases, tell the test what came out."""
+
+import json
+import os
+import pathlib
+import traceback
+
+
+def report(value) -> None:
+    """Leaves this rank's result for the test."""
+    path = pathlib.Path(os.environ["HVD_TEST_REPORTS"]) / (os.environ.get("HVD_RANK", "0") + ".json")
+    path.with_suffix(".part").write_text(json.dumps(value))
+    path.with_suffix(".part").rename(path)
+
+
+def run_cases(namespace, barrier) -> None:
+    """Runs the functions case_... in order, on all ranks together; reports {name: "ok" or the traceback}."""
+    outcomes = {}
+    for name, function in list(namespace.items()):
+        if name.startswith("case_"):
+            try:
+                function()
+                outcomes[name] = "ok"
+            except Exception:
+                outcomes[name] = traceback.format_exc()
+            report(outcomes)  # also when a later case ends the process
+            barrier()
+
+
+def raises(kind, function, *arguments, **options) -> str:
+    """The text of the exception that must come."""
+    try:
+        function(*arguments, **options)
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"no {kind.__name__}")
