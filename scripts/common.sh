@@ -3,8 +3,9 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv=$root/build/venv
 cd "$root"
 
-# Objects are shared between build folders (build, build/wheel, ...): the cache must not hash the folder's name.
-export CCACHE_NOHASHDIR=1
+# Objects are shared between build folders (build/main, build/wheel: all at one depth) and between checkouts: the cache
+# must hash neither a folder's name nor the way to the checkout.
+export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$root
 jobs=${HVD_JOBS:-$(nproc)}
 
 say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }

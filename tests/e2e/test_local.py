@@ -39,7 +39,7 @@ def test_quiet_says_nothing_of_a_good_job():
 
 
 def test_the_rank_environment_is_the_union_that_frameworks_read():
-    done = hvdrun("-q", "--no-tags", "-np", 2, "-x", "ADDED=a=b c", "sh", "-c", "[ $RANK = 1 ] && env",
+    done = hvdrun("-q", "--no-tags", "-np", 2, "-x", "ADDED=a=b c", "sh", "-c", "if [ $RANK = 1 ]; then env; fi",
                   env={**os.environ, "WORLD_SIZE": "99", "OMPI_COMM_WORLD_RANK": "7", "KEPT": "yes"})
     env = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     expected = {"HVD_RANK": "1", "HVD_SIZE": "2", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1",

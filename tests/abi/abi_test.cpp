@@ -1,0 +1,264 @@
+// libhvd.so as a stranger loads it: what it exports, what it refuses, how it comes and goes.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "hvd/hvd.h"
+
+extern "C" const char* hvd_c99_steps(void);
+
+namespace {
+
+std::string exported_symbols() {
+  std::string text;
+  const std::string command = "nm -D --defined-only -j '" HVD_TEST_LIBRARY "' | sort";
+  FILE* pipe = ::popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  std::array<char, 256> line{};
+  while (std::fgets(line.data(), static_cast<int>(line.size()), pipe) != nullptr) {
+    text += line.data();
+  }
+  ::pclose(pipe);
+  return text;
+}
+
+// Exit status of a child that runs `body`; it must end within 10 s.
+int status_of_child(const std::function<void()>& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(10);
+    body();
+    ::_exit(99);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+const std::int64_t kShape[2] = {2, 2};
+float input[4] = {1, 2, 3, 4};
+float output[4];
+
+hvd_op good_op() {
+  hvd_op op = HVD_OP_INIT;
+  op.ndim = 2;
+  op.shape = kShape;
+  op.name = "x";
+  op.input = input;
+  op.output = output;
+  return op;
+}
+
+struct Bad {
+  const char* text;  // part of the error
+  std::function<void(hvd_op&)> spoil;
+};
+
+const std::int64_t kNegative[2] = {2, -1};
+const std::int64_t kHuge[2] = {std::int64_t{1} << 40, std::int64_t{1} << 40};
+const std::string kLongName(1025, 'n');
+
+const Bad kBad[] = {
+    {"size is 8", [](hvd_op& op) { op.size = 8; }},
+    {"version 0", [](hvd_op& op) { op.version = 0; }},
+    {"newer hvd.h", [](hvd_op& op) { op.version = 2; }},
+    {"kind is 4", [](hvd_op& op) { op.kind = 4; }},
+    {"kind is -1", [](hvd_op& op) { op.kind = -1; }},
+    {"dtype is 11", [](hvd_op& op) { op.dtype = 11; }},
+    {"reduce_op is 2", [](hvd_op& op) { op.reduce_op = 2; }},
+    {"reduce_op is 6", [](hvd_op& op) { op.reduce_op = 6; }},
+    {"process_set is 1", [](hvd_op& op) { op.process_set = 1; }},
+    {"device is 0", [](hvd_op& op) { op.device = 0; }},
+    {"ndim is -1", [](hvd_op& op) { op.ndim = -1; }},
+    {"ndim is 17", [](hvd_op& op) { op.ndim = 17; }},
+    {"shape is NULL", [](hvd_op& op) { op.shape = nullptr; }},
+    {"shape[1] is -1", [](hvd_op& op) { op.shape = kNegative; }},
+    {"larger than any memory", [](hvd_op& op) { op.shape = kHuge; }},
+    {"this one is empty", [](hvd_op& op) { op.name = ""; }},
+    {"this one is longer", [](hvd_op& op) { op.name = kLongName.c_str(); }},
+    {"input is NULL", [](hvd_op& op) { op.input = nullptr; }},
+    {"output is NULL", [](hvd_op& op) { op.output = nullptr; }},
+    {"overlap", [](hvd_op& op) { op.output = input + 1; }},
+    {"finite", [](hvd_op& op) { op.prescale = std::nan(""); }},
+    {"finite", [](hvd_op& op) { op.postscale = HUGE_VAL; }},
+    {"bool",
+     [](hvd_op& op) {
+       op.dtype = HVD_BOOL;
+       op.reduce_op = HVD_AVERAGE;
+     }},
+    {"bool",
+     [](hvd_op& op) {
+       op.dtype = HVD_BOOL;
+       op.postscale = 2.0;
+     }},
+    {"root_rank is 1",
+     [](hvd_op& op) {
+       op.kind = HVD_BROADCAST;
+       op.root_rank = 1;
+     }},
+    {"root_rank is -1",
+     [](hvd_op& op) {
+       op.kind = HVD_BROADCAST;
+       op.root_rank = -1;
+     }},
+    {"output must be NULL", [](hvd_op& op) { op.kind = HVD_ALLGATHER; }},
+};
+
+}  // namespace
+
+TEST_CASE("the library exports the functions of hvd.h and nothing else") {
+  std::string expected;
+  std::ifstream list(HVD_TEST_EXPORTS);
+  for (std::string line; std::getline(list, line);) {
+    expected += line + "\n";
+  }
+  REQUIRE(expected != "");
+  CHECK(exported_symbols() == expected);
+}
+
+TEST_CASE("a C99 caller goes through a whole job, fifty times") {
+  const char* failed = hvd_c99_steps();
+  CHECK(std::string(failed == nullptr ? "" : failed) == "");
+}
+
+TEST_CASE("before hvd_init, numbers are -1 and operations are refused") {
+  std::int64_t handle = 0;
+  const hvd_op op = good_op();
+  CHECK(hvd_is_initialized() == 0);
+  CHECK(hvd_rank(nullptr) == -1);
+  CHECK(hvd_cross_size(nullptr) == -1);
+  CHECK(hvd_enqueue(nullptr, &op, &handle) == HVD_NOT_INITIALIZED);
+  CHECK(std::string(hvd_last_error()) == "Horovod has not been initialized; use hvd.init().");
+  CHECK(hvd_wait(nullptr, 1) == HVD_NOT_INITIALIZED);
+  CHECK(hvd_shutdown() == HVD_OK);
+  CHECK(hvd_abi_version() == HVD_ABI_VERSION);
+  CHECK(std::string(hvd_version()) == HVD_VERSION);
+}
+
+TEST_CASE("every wrong argument is refused with a text that names it, and nothing is started") {
+  REQUIRE(hvd_init(nullptr) == HVD_OK);
+  std::int64_t handle = 0;
+  for (const Bad& bad : kBad) {
+    hvd_op op = good_op();
+    bad.spoil(op);
+    CAPTURE(bad.text);
+    CHECK(hvd_enqueue(nullptr, &op, &handle) == HVD_INVALID);
+    CHECK(std::string(hvd_last_error()).find(bad.text) != std::string::npos);
+    CHECK(handle == 0);
+  }
+  const hvd_op op = good_op();
+  CHECK(hvd_enqueue(nullptr, nullptr, &handle) == HVD_INVALID);
+  CHECK(hvd_enqueue(nullptr, &op, nullptr) == HVD_INVALID);
+  CHECK(hvd_poll(nullptr, 1, nullptr) == HVD_INVALID);
+  CHECK(hvd_create(nullptr, nullptr) == HVD_INVALID);
+  CHECK(hvd_enqueue(nullptr, &op, &handle) == HVD_OK);
+  CHECK(hvd_wait(nullptr, handle) == HVD_OK);
+  CHECK(hvd_result(nullptr, handle, nullptr) == HVD_INVALID);
+  hvd_output small{8, 1, nullptr, 0, 0, 0, {}};
+  CHECK(hvd_result(nullptr, handle, &small) == HVD_INVALID);
+  CHECK(hvd_release(nullptr, handle) == HVD_OK);
+  CHECK(hvd_release(nullptr, handle) == HVD_NOT_FOUND);
+  CHECK(hvd_shutdown() == HVD_OK);
+  hvd_options old = HVD_OPTIONS_INIT;
+  old.size = 4;
+  CHECK(hvd_init(&old) == HVD_INVALID);
+  CHECK(hvd_is_initialized() == 0);
+}
+
+TEST_CASE("empty tensors need no memory, and a bool can be reduced") {
+  REQUIRE(hvd_init(nullptr) == HVD_OK);
+  const std::int64_t empty[2] = {0, 3};
+  for (const std::int32_t kind : {HVD_ALLREDUCE, HVD_ALLGATHER, HVD_BROADCAST}) {
+    hvd_op op = good_op();
+    op.kind = kind;
+    op.shape = empty;
+    op.input = nullptr;
+    op.output = nullptr;
+    std::int64_t handle = 0;
+    REQUIRE(hvd_enqueue(nullptr, &op, &handle) == HVD_OK);
+    CHECK(hvd_wait(nullptr, handle) == HVD_OK);
+    hvd_output result{sizeof(hvd_output), 1, nullptr, 0, 0, 0, {}};
+    CHECK(hvd_result(nullptr, handle, &result) == HVD_OK);
+    CHECK(result.size_bytes == 0);
+    CHECK(result.shape[1] == 3);
+    CHECK(hvd_release(nullptr, handle) == HVD_OK);
+  }
+  hvd_op op = good_op();
+  op.dtype = HVD_BOOL;
+  op.reduce_op = HVD_MAX;
+  std::int64_t handle = 0;
+  CHECK(hvd_enqueue(nullptr, &op, &handle) == HVD_OK);
+  CHECK(hvd_release(nullptr, handle) == HVD_OK);
+  CHECK(hvd_shutdown() == HVD_OK);
+}
+
+TEST_CASE("a handle of an earlier job names nothing in a later one") {
+  const hvd_op op = good_op();
+  std::int64_t first = 0;
+  std::int64_t second = 0;
+  REQUIRE(hvd_init(nullptr) == HVD_OK);
+  REQUIRE(hvd_enqueue(nullptr, &op, &first) == HVD_OK);
+  REQUIRE(hvd_shutdown() == HVD_OK);
+  CHECK(hvd_wait(nullptr, first) == HVD_NOT_INITIALIZED);
+  REQUIRE(hvd_init(nullptr) == HVD_OK);
+  REQUIRE(hvd_enqueue(nullptr, &op, &second) == HVD_OK);
+  CHECK(second != first);
+  CHECK(hvd_wait(nullptr, first) == HVD_NOT_FOUND);
+  CHECK(hvd_wait(nullptr, second) == HVD_OK);
+  REQUIRE(hvd_shutdown() == HVD_OK);
+}
+
+TEST_CASE("explicit contexts live beside the default one") {
+  hvd_ctx* ctx = nullptr;
+  REQUIRE(hvd_create(nullptr, &ctx) == HVD_OK);
+  CHECK(hvd_is_initialized() == 0);
+  CHECK(hvd_size(ctx) == 1);
+  const hvd_op op = good_op();
+  std::int64_t handle = 0;
+  CHECK(hvd_enqueue(ctx, &op, &handle) == HVD_OK);
+  CHECK(hvd_wait(ctx, handle) == HVD_OK);
+  hvd_destroy(ctx);
+  hvd_destroy(nullptr);
+}
+
+TEST_CASE("a process may exit without hvd_shutdown, also one that was forked from a rank") {
+  CHECK(status_of_child([] { std::exit(hvd_init(nullptr) == HVD_OK ? 5 : 6); }) == 5);
+  REQUIRE(hvd_init(nullptr) == HVD_OK);
+  CHECK(status_of_child([] {
+          const hvd_op op = good_op();
+          std::int64_t handle = 0;
+          const bool is_right = hvd_enqueue(nullptr, &op, &handle) == HVD_NOT_INITIALIZED &&
+                                hvd_init(nullptr) == HVD_NOT_INITIALIZED && hvd_is_initialized() == 0 &&
+                                hvd_rank(nullptr) == 0 && hvd_shutdown() == HVD_OK;
+          std::exit(is_right ? 5 : 6);
+        }) == 5);
+  const hvd_op op = good_op();
+  std::int64_t handle = 0;
+  CHECK(hvd_enqueue(nullptr, &op, &handle) == HVD_OK);
+  CHECK(hvd_wait(nullptr, handle) == HVD_OK);
+  CHECK(hvd_shutdown() == HVD_OK);
+}
+
+TEST_CASE("a bad rank environment is an error of hvd_init, which can be tried again") {
+  CHECK(status_of_child([] {
+          ::setenv("HVD_RANK", "3", 1);
+          ::setenv("HVD_SIZE", "2", 1);
+          if (hvd_init(nullptr) != HVD_INVALID ||
+              std::string(hvd_last_error()).find("HVD_RANK is '3'") == std::string::npos) {
+            std::_Exit(6);
+          }
+          ::unsetenv("HVD_RANK");
+          ::unsetenv("HVD_SIZE");
+          std::_Exit(hvd_init(nullptr) == HVD_OK ? 5 : 7);
+        }) == 5);
+}

@@ -1,0 +1,279 @@
+// Every collective on every placement against a reference computed here.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include <doctest/doctest.h>
+
+#include "runtime/algo/float16.h"
+#include "tests/multi/thread_job.h"
+
+using namespace hvd;
+using namespace hvd::test;
+
+namespace {
+
+const std::vector<Nodes> kPlacements = {
+    {1},          {2},    {1, 1}, {3}, {1, 2},    {2, 1}, {1, 1, 1}, {4},
+    {2, 2},       {3, 1}, {1, 3}, {7}, {1, 2, 4}, {8},    {4, 4},    {1, 1, 1, 1, 1, 1, 1, 1},
+    {2, 2, 2, 2},
+};
+const std::vector<Dtype> kDtypes = {Dtype::kFloat32, Dtype::kFloat64, Dtype::kInt32,
+                                    Dtype::kInt64,   Dtype::kFloat16, Dtype::kBfloat16};
+const std::vector<ReduceOp> kOps = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
+const std::vector<std::size_t> kSizes = {0, 1, 7, 1024};
+
+using Buffer = std::vector<std::uint8_t>;
+
+// Whole numbers of which sums and products of 8 are exact in every type, so that the reference needs no rounding.
+int input_value(int rank, std::size_t i) {
+  static constexpr int kValues[] = {-2, -1, 1, 2};
+  return kValues[(i * 7 + static_cast<std::size_t>(rank) * 3 + (i >> 5U)) % 4];
+}
+
+void put(Buffer& buffer, std::size_t i, Dtype dtype, double value) {
+  const auto store = [&](auto typed) { std::memcpy(buffer.data() + i * sizeof typed, &typed, sizeof typed); };
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return store(static_cast<float>(value));
+    case Dtype::kFloat64:
+      return store(value);
+    case Dtype::kInt32:
+      return store(static_cast<std::int32_t>(value));
+    case Dtype::kInt64:
+      return store(static_cast<std::int64_t>(value));
+    case Dtype::kFloat16:
+      return store(float_to_float16(static_cast<float>(value)));
+    case Dtype::kBfloat16:
+      return store(float_to_bfloat16(static_cast<float>(value)));
+    default:
+      FAIL("not a type of this test");
+  }
+}
+
+double combine(double a, double b, ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kMin:
+      return std::min(a, b);
+    case ReduceOp::kMax:
+      return std::max(a, b);
+    case ReduceOp::kProduct:
+      return a * b;
+    default:
+      return a + b;
+  }
+}
+
+Buffer input_of(int rank, std::size_t count, Dtype dtype) {
+  Buffer buffer(count * size_of(dtype));
+  for (std::size_t i = 0; i < count; ++i) {
+    put(buffer, i, dtype, input_value(rank, i));
+  }
+  return buffer;
+}
+
+Buffer reduced_of(int size, std::size_t count, Dtype dtype, ReduceOp op) {
+  Buffer buffer(count * size_of(dtype));
+  for (std::size_t i = 0; i < count; ++i) {
+    double value = input_value(0, i);
+    for (int rank = 1; rank < size; ++rank) {
+      value = combine(value, input_value(rank, i), op);
+    }
+    put(buffer, i, dtype, value);
+  }
+  return buffer;
+}
+
+Error wrong(const std::string& what) {
+  return Error(Code::kInternal, "wrong result: " + what);
+}
+
+Result<void> check_allreduce(Rank& rank, std::size_t count, Dtype dtype, ReduceOp op) {
+  Buffer data = input_of(rank.map.rank, count, dtype);
+  HVD_TRY(rank.backend.allreduce(data.data(), count, dtype, op, rank.interrupt));
+  if (data != reduced_of(rank.map.size, count, dtype, op)) {
+    return wrong("allreduce of " + std::to_string(count) + " " + name_of(dtype) + ", op " +
+                 std::to_string(static_cast<int>(op)));
+  }
+  return {};
+}
+
+std::uint8_t byte_of(int rank, std::size_t i) {
+  return static_cast<std::uint8_t>(i * 31 + static_cast<std::size_t>(rank) * 101 + (i >> 8U));
+}
+
+Result<void> check_broadcast(Rank& rank, std::size_t size_bytes, int root) {
+  Buffer data(size_bytes);
+  Buffer expected(size_bytes);
+  for (std::size_t i = 0; i < size_bytes; ++i) {
+    data[i] = byte_of(rank.map.rank, i);
+    expected[i] = byte_of(root, i);
+  }
+  HVD_TRY(rank.backend.broadcast(data.data(), size_bytes, root, rank.interrupt));
+  return data == expected ? Result<void>() : wrong("broadcast of " + std::to_string(size_bytes) + " bytes");
+}
+
+// Rank r brings base * ((r * 5 + 3) % 4) bytes: some bring nothing.
+Result<void> check_allgather(Rank& rank, std::size_t base) {
+  std::vector<std::size_t> sizes;
+  Buffer expected;
+  Buffer input;
+  for (int r = 0; r < rank.map.size; ++r) {
+    sizes.push_back(base * static_cast<std::size_t>((r * 5 + 3) % 4));
+    for (std::size_t i = 0; i < sizes.back(); ++i) {
+      expected.push_back(byte_of(r, i));
+      if (r == rank.map.rank) {
+        input.push_back(byte_of(r, i));
+      }
+    }
+  }
+  Buffer out(expected.size());
+  HVD_TRY(rank.backend.allgather(input.data(), sizes, out.data(), rank.interrupt));
+  return out == expected ? Result<void>() : wrong("allgather of " + std::to_string(base) + " bytes");
+}
+
+Result<void> check_everything(Rank& rank) {
+  for (const std::size_t count : kSizes) {
+    for (const Dtype dtype : kDtypes) {
+      for (const ReduceOp op : kOps) {
+        HVD_TRY(check_allreduce(rank, count, dtype, op));
+      }
+    }
+    for (int root = 0; root < rank.map.size; ++root) {
+      HVD_TRY(check_broadcast(rank, count * 9, root));
+    }
+    HVD_TRY(check_allgather(rank, count * 3));
+    HVD_TRY(rank.backend.barrier(rank.interrupt));
+  }
+  return {};
+}
+
+void require_all_ok(const std::vector<std::optional<Error>>& errors) {
+  for (std::size_t rank = 0; rank < errors.size(); ++rank) {
+    INFO("rank " << rank << ": " << (errors[rank] ? errors[rank]->message() : "ok"));
+    CHECK_FALSE(errors[rank].has_value());
+  }
+}
+
+std::vector<float> noise(int rank, std::size_t count) {
+  std::mt19937 random(static_cast<std::mt19937::result_type>(rank + 1));
+  std::vector<float> values(count);
+  for (float& value : values) {
+    value = std::ldexp(static_cast<float>(random()) - 2147483648.0F, -static_cast<int>(random() % 40));
+  }
+  return values;
+}
+
+// The result on each rank of a sum that depends on its order.
+std::vector<std::vector<float>> sum_noise(const Nodes& nodes, std::size_t count) {
+  std::vector<std::vector<float>> results(static_cast<std::size_t>(rank_count(nodes)));
+  ThreadJob job(nodes);
+  require_all_ok(job.run({}, [&](Rank& rank) -> Result<void> {
+    std::vector<float> data = noise(rank.map.rank, count);
+    HVD_TRY(rank.backend.allreduce(data.data(), count, Dtype::kFloat32, ReduceOp::kSum, rank.interrupt));
+    results[static_cast<std::size_t>(rank.map.rank)] = std::move(data);
+    return {};
+  }));
+  return results;
+}
+
+}  // namespace
+
+TEST_CASE("every collective gives the reference's result on every placement") {
+  for (const Nodes& nodes : kPlacements) {
+    CAPTURE(text_of(nodes));
+    ThreadJob job(nodes);
+    JobOptions options;
+    options.shm_slot_bytes = 4096;  // chunks of 1,344 bytes, so that small data takes many phases
+    require_all_ok(job.run(options, check_everything));
+    CHECK(job.log().lines().empty());
+    CHECK(job.scratch().is_empty());
+  }
+}
+
+TEST_CASE("a million elements come out right") {
+  static constexpr std::size_t kMany = 1'000'003;
+  for (const Nodes& nodes : {Nodes{2}, Nodes{4}, Nodes{1, 1}, Nodes{3, 1}}) {
+    CAPTURE(text_of(nodes));
+    ThreadJob job(nodes);
+    require_all_ok(job.run({}, [](Rank& rank) -> Result<void> {
+      HVD_TRY(check_allreduce(rank, kMany, Dtype::kFloat32, ReduceOp::kSum));
+      HVD_TRY(check_allreduce(rank, kMany, Dtype::kFloat16, ReduceOp::kSum));
+      HVD_TRY(check_allreduce(rank, kMany, Dtype::kInt64, ReduceOp::kMax));
+      HVD_TRY(check_broadcast(rank, kMany, rank.map.size - 1));
+      return check_allgather(rank, kMany / 4);
+    }));
+  }
+}
+
+TEST_CASE("a sum that rounds is bitwise the same on every rank and on every run, and close to the exact one") {
+  static constexpr std::size_t kCount = 50'001;
+  for (const Nodes& nodes : {Nodes{4}, Nodes{1, 2, 4}, Nodes{1, 1, 1}}) {
+    CAPTURE(text_of(nodes));
+    const auto first = sum_noise(nodes, kCount);
+    const auto second = sum_noise(nodes, kCount);
+    std::vector<double> exact(kCount, 0.0);
+    std::vector<double> magnitude(kCount, 0.0);
+    for (std::size_t rank = 0; rank < first.size(); ++rank) {
+      CHECK(std::memcmp(first[0].data(), first[rank].data(), kCount * sizeof(float)) == 0);
+      CHECK(std::memcmp(first[0].data(), second[rank].data(), kCount * sizeof(float)) == 0);
+      const auto values = noise(static_cast<int>(rank), kCount);
+      for (std::size_t i = 0; i < kCount; ++i) {
+        exact[i] += static_cast<double>(values[i]);
+        magnitude[i] += std::fabs(static_cast<double>(values[i]));
+      }
+    }
+    std::size_t far = 0;
+    for (std::size_t i = 0; i < kCount; ++i) {
+      far += std::fabs(static_cast<double>(first[0][i]) - exact[i]) > magnitude[i] * 1e-6 ? 1U : 0U;
+    }
+    CHECK(far == 0);
+  }
+}
+
+TEST_CASE("operations of all kinds in a row use the shared memory in turn without harm") {
+  ThreadJob job({3, 2});
+  JobOptions options;
+  options.shm_slot_bytes = 4096;
+  require_all_ok(job.run(options, [](Rank& rank) -> Result<void> {
+    std::mt19937 random(7);  // the same choices on every rank
+    for (int i = 0; i < 300; ++i) {
+      const std::size_t count = random() % 900;
+      switch (random() % 4) {
+        case 0:
+          HVD_TRY(check_allreduce(rank, count, Dtype::kFloat32, ReduceOp::kSum));
+          break;
+        case 1:
+          HVD_TRY(check_broadcast(rank, count, static_cast<int>(random() % 5)));
+          break;
+        case 2:
+          HVD_TRY(check_allgather(rank, count));
+          break;
+        default:
+          HVD_TRY(rank.backend.barrier(rank.interrupt));
+      }
+    }
+    return {};
+  }));
+}
+
+TEST_CASE("no rank passes a barrier before the last one has come") {
+  for (const Nodes& nodes : {Nodes{4}, Nodes{1, 1, 1}, Nodes{2, 3}}) {
+    CAPTURE(text_of(nodes));
+    ThreadJob job(nodes);
+    std::atomic<int> arrived{0};
+    const int size = rank_count(nodes);
+    require_all_ok(job.run({}, [&](Rank& rank) -> Result<void> {
+      for (int round = 1; round <= 50; ++round) {
+        ++arrived;
+        HVD_TRY(rank.backend.barrier(rank.interrupt));
+        if (arrived.load() < round * size) {
+          return wrong("barrier " + std::to_string(round));
+        }
+        HVD_TRY(rank.backend.barrier(rank.interrupt));
+      }
+      return {};
+    }));
+  }
+}

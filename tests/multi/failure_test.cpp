@@ -1,0 +1,124 @@
+// Ranks that die in the middle of a collective: the others get kLostPeer in time.
+#include <doctest/doctest.h>
+
+#include "tests/multi/thread_job.h"
+
+using namespace hvd;
+using namespace hvd::test;
+
+namespace {
+
+constexpr auto kLimit = std::chrono::seconds(5);
+constexpr std::size_t kCount = 20'000;
+
+Result<void> one_allreduce(Rank& rank, std::vector<float>& data) {
+  return rank.backend.allreduce(data.data(), data.size(), Dtype::kFloat32, ReduceOp::kMax, rank.interrupt);
+}
+
+// Works until it fails, or for `rounds`.
+Result<void> work(Rank& rank, int rounds) {
+  std::vector<float> data(kCount, 1.0F);
+  for (int i = 0; i < rounds; ++i) {
+    HVD_TRY(one_allreduce(rank, data));
+  }
+  return {};
+}
+
+constexpr int kForever = 1'000'000'000;
+
+void require_lost_peer(const std::optional<Error>& error, int rank) {
+  INFO("rank " << rank << ": " << (error ? error->message() : "no error"));
+  REQUIRE(error.has_value());
+  CHECK(error->code() == Code::kLostPeer);
+}
+
+}  // namespace
+
+TEST_CASE("a rank that leaves in the middle of the work ends all others with kLostPeer in time") {
+  for (const Nodes& nodes : {Nodes{2}, Nodes{4}, Nodes{1, 1}, Nodes{2, 2}, Nodes{1, 1, 1}, Nodes{3, 1}}) {
+    const int size = rank_count(nodes);
+    for (const int dying : {0, size - 1}) {
+      CAPTURE(text_of(nodes));
+      CAPTURE(dying);
+      ThreadJob job(nodes);
+      JobOptions options;
+      options.shm_slot_bytes = 16384;
+      std::atomic<std::int64_t> died_at{0};
+      const auto errors = job.run(options, [&](Rank& rank) -> Result<void> {
+        if (rank.map.rank != dying) {
+          return work(rank, kForever);
+        }
+        const auto done = work(rank, 5);
+        died_at = std::chrono::steady_clock::now().time_since_epoch().count();
+        return done;
+      });
+      const TimePoint died{Duration(died_at.load())};
+      CHECK(std::chrono::steady_clock::now() - died < kLimit);
+      for (int rank = 0; rank < size; ++rank) {
+        if (rank != dying) {
+          require_lost_peer(errors[static_cast<std::size_t>(rank)], rank);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a notice ends a collective that waits for a rank that never comes, with the notice's words") {
+  for (const Nodes& nodes : {Nodes{3}, Nodes{1, 2}, Nodes{1, 1, 1}}) {
+    CAPTURE(text_of(nodes));
+    ThreadJob job(nodes);
+    std::atomic<std::int64_t> told_at{0};
+    std::atomic<int> waiting{0};
+    const auto errors = job.run({}, [&](Rank& rank) -> Result<void> {
+      std::vector<float> data(kCount, 1.0F);
+      HVD_TRY(one_allreduce(rank, data));
+      if (rank.map.rank != 1) {
+        ++waiting;
+        return one_allreduce(rank, data);
+      }
+      // Hangs, still connected: only the notice can tell.
+      while (waiting.load() < 2) {
+        std::this_thread::yield();
+      }
+      told_at = std::chrono::steady_clock::now().time_since_epoch().count();
+      job.hub().notify_all("rank 1 on node1 was killed by signal 9 (SIGKILL)");
+      const auto deadline = test_deadline();
+      while (!deadline.has_passed()) {
+        HVD_TRY(rank.interrupt.check());
+        std::this_thread::yield();
+      }
+      return {};
+    });
+    CHECK(std::chrono::steady_clock::now() - TimePoint{Duration(told_at.load())} < kLimit);
+    // Rank 1 itself is told too.
+    for (int rank = 0; rank < 3; ++rank) {
+      require_lost_peer(errors[static_cast<std::size_t>(rank)], rank);
+    }
+    // Whoever is told first leaves, which the next may notice before it is told: at least one has the words.
+    int with_words = 0;
+    for (const int rank : {0, 2}) {
+      with_words += errors[static_cast<std::size_t>(rank)]->message().find("signal 9") != std::string::npos ? 1 : 0;
+    }
+    CHECK(with_words >= 1);
+  }
+}
+
+TEST_CASE("a lost data link names the node and the rank at its other end") {
+  ThreadJob job({1, 1});
+  const auto errors = job.run(
+      {}, [&](Rank& rank) -> Result<void> { return rank.map.rank == 1 ? Result<void>() : work(rank, kForever); });
+  require_lost_peer(errors[0], 0);
+  const std::string& text = errors[0]->message();
+  INFO(text);
+  CHECK((text.find("node 1 (rank 1)") != std::string::npos || text.find("rank 1 is gone") != std::string::npos));
+}
+
+TEST_CASE("a rank that leaves after the last operation does not spoil it for a slower one") {
+  for (int round = 0; round < 50; ++round) {
+    ThreadJob job({3});
+    for (const auto& error : job.run({}, [](Rank& rank) { return work(rank, 3); })) {
+      INFO((error ? error->message() : "ok"));
+      CHECK_FALSE(error.has_value());
+    }
+  }
+}

@@ -1,0 +1,278 @@
+// Joining: what happens at the listening sockets while ranks meet.
+#include <atomic>
+
+#include <doctest/doctest.h>
+
+#include "runtime/base/socket.h"
+#include "runtime/link/handshake.h"
+#include "runtime/link/mesh_peer.h"
+#include "tests/multi/thread_job.h"
+
+using namespace hvd;
+using namespace hvd::test;
+
+namespace {
+
+bool mentions(const std::optional<Error>& error, const std::string& part) {
+  return error && error->message().find(part) != std::string::npos;
+}
+
+// A store whose user sees, and may change, what the ranks tell each other when they meet. The listeners are open then.
+class SpyStore final : public Store {
+ public:
+  using OnMesh = std::function<void(std::vector<std::string>& values)>;
+
+  SpyStore(std::unique_ptr<Store> store, OnMesh on_mesh) : store_(std::move(store)), on_mesh_(std::move(on_mesh)) {
+    secret_ = store_->secret();
+  }
+  void set_secret(const JobSecret& secret) { secret_ = secret; }
+
+  Result<std::vector<std::string>> exchange(const std::string& key, const std::string& value,
+                                            Deadline deadline) override {
+    HVD_TRY_ASSIGN(std::vector<std::string> values, store_->exchange(key, value, deadline));
+    if (key == "mesh" && on_mesh_) {
+      on_mesh_(values);
+    }
+    return values;
+  }
+  [[nodiscard]] const JobSecret& secret() const override { return secret_; }
+  [[nodiscard]] int notice_fd() const override { return store_->notice_fd(); }
+  std::optional<Notice> poll_notice() override { return store_->poll_notice(); }
+
+ private:
+  std::unique_ptr<Store> store_;
+  OnMesh on_mesh_;
+  JobSecret secret_;
+};
+
+Fd dial(const MeshPeer& peer, bool by_unix) {
+  auto fd = by_unix ? connect_unix(peer.unix_path, test_deadline())
+                    : connect_tcp(SocketAddress::make(peer.tcp_ip, peer.tcp_port).value(), test_deadline());
+  return std::move(fd).value();
+}
+
+// A stranger that speaks our protocol with another secret. True when it was refused.
+bool is_refused_with_wrong_secret(Fd& fd, const LinkClaim& claim) {
+  HandshakeConnector handshake(make_secret(99), claim, make_nonce().value());
+  std::string greeting(kGreetingBytes, '\0');
+  MutableBytes space(reinterpret_cast<std::uint8_t*>(greeting.data()), greeting.size());
+  if (!recv_exact(fd.get(), space, test_deadline()).ok()) {
+    return false;
+  }
+  auto answer = handshake.feed(as_bytes(greeting));
+  if (!answer.ok() || !send_all(fd.get(), as_bytes(answer.value()), test_deadline()).ok()) {
+    return false;
+  }
+  std::uint8_t byte = 0;
+  return !recv_exact(fd.get(), MutableBytes(&byte, 1), test_deadline()).ok();
+}
+
+// All that a port may see, some of it left open until the test ends.
+struct Strangers {
+  std::vector<Fd> open;
+  bool were_refused = true;
+
+  void visit(const MeshPeer& peer, bool by_unix) {
+    for (int i = 0; i < 5; ++i) {
+      open.push_back(dial(peer, by_unix));  // silence
+    }
+    dial(peer, by_unix);  // gone at once
+    for (const std::string& text :
+         {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(3, 'x'), std::string(5000, '\0')}) {
+      open.push_back(dial(peer, by_unix));
+      // It may have been thrown out before it had said everything.
+      static_cast<void>(send_all(open.back().get(), as_bytes(text), test_deadline()).ok());
+    }
+    Fd fd = dial(peer, by_unix);
+    were_refused = were_refused && is_refused_with_wrong_secret(fd, LinkClaim{LinkRole::kControl, 1, 0});
+  }
+};
+
+Result<void> do_one_allreduce(Rank& rank) {
+  std::vector<float> data(1000, 1.0F);
+  HVD_TRY(rank.backend.allreduce(data.data(), data.size(), Dtype::kFloat32, ReduceOp::kSum, rank.interrupt));
+  const bool is_right = data.front() == static_cast<float>(rank.map.size) && data.back() == data.front();
+  return is_right ? Result<void>() : Error(Code::kInternal, "wrong result");
+}
+
+}  // namespace
+
+TEST_CASE("strangers at the listening sockets are dropped with a line each and do not disturb the ranks") {
+  ThreadJob job({2, 1, 1});
+  Strangers strangers;
+  JobOptions options;
+  options.wrap_store = [&](std::unique_ptr<Store> store, int rank) -> std::unique_ptr<Store> {
+    SpyStore::OnMesh visit;
+    if (rank == 1) {  // before it connects itself, so that the strangers come first
+      visit = [&](std::vector<std::string>& values) {
+        const MeshPeer leader = decode_mesh_peer(values[0], 0).value();
+        strangers.visit(leader, false);
+        strangers.visit(leader, true);
+      };
+    }
+    return std::make_unique<SpyStore>(std::move(store), visit);
+  };
+  const auto began = std::chrono::steady_clock::now();
+  for (const auto& error : job.run(options, do_one_allreduce)) {
+    INFO((error ? error->message() : "ok"));
+    CHECK_FALSE(error.has_value());
+  }
+  // The silent ones hold nobody up: their own deadline is 10 s.
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(9));
+  CHECK(strangers.were_refused);
+  CHECK(job.log().count_of("it does not know the secret of this job") == 2);
+  CHECK(job.log().count_of("the other end is not a rank of hvdrun") == 2);
+  CHECK(job.scratch().is_empty());
+}
+
+TEST_CASE("a rank with another secret cannot join and hears whom it could not convince") {
+  ThreadJob job({1, 1});
+  JobOptions options;
+  options.deadline = Deadline::after(std::chrono::seconds(2));
+  options.wrap_store = [](std::unique_ptr<Store> store, int rank) -> std::unique_ptr<Store> {
+    auto spy = std::make_unique<SpyStore>(std::move(store), nullptr);
+    if (rank == 1) {
+      spy->set_secret(make_secret(50));
+    }
+    return spy;
+  };
+  const auto errors = job.run(options, do_one_allreduce);
+  REQUIRE(errors[0].has_value());
+  CHECK(errors[0]->code() == Code::kTimeout);
+  CHECK(mentions(errors[0], "control connection from rank 1"));
+  REQUIRE(errors[1].has_value());
+  CHECK(errors[1]->code() == Code::kAuth);
+  CHECK(mentions(errors[1], "rank 0 at 127.0.0.1:"));
+  CHECK(job.log().count_of("it does not know the secret of this job") >= 1);
+}
+
+TEST_CASE("an impostor at a rank's address is found out, by whatever it says") {
+  const auto listener = listen_tcp(SocketAddress::make("127.0.0.1", 0).value());
+  const std::uint16_t port = SocketAddress::local_of(listener.value().get()).value().port();
+  ThreadJob job({1, 1});
+  JobOptions options;
+  options.deadline = Deadline::after(std::chrono::seconds(3));
+  Fd accepted;
+  options.wrap_store = [&](std::unique_ptr<Store> store, int rank) -> std::unique_ptr<Store> {
+    SpyStore::OnMesh divert;
+    if (rank == 1) {
+      divert = [&](std::vector<std::string>& values) {
+        MeshPeer leader = decode_mesh_peer(values[0], 0).value();
+        leader.tcp_port = port;
+        values[0] = encode(leader);
+      };
+    }
+    return std::make_unique<SpyStore>(std::move(store), divert);
+  };
+  std::thread impostor([&] {
+    accepted = accept_one(listener.value().get(), test_deadline()).value();
+    const std::string text = "220 mail.example.org ESMTP ready, and what else a mail server says to all who call\r\n";
+    static_cast<void>(send_all(accepted.get(), as_bytes(text), test_deadline()).ok());
+  });
+  const auto errors = job.run(options, do_one_allreduce);
+  impostor.join();
+  REQUIRE(errors[1].has_value());
+  CHECK(errors[1]->code() == Code::kProtocol);
+  CHECK(mentions(errors[1], "rank 0 at 127.0.0.1:" + std::to_string(port)));
+}
+
+TEST_CASE("an address where nobody listens is named with its rank at once") {
+  ThreadJob job({1, 1});
+  JobOptions options;
+  options.deadline = Deadline::after(std::chrono::seconds(3));
+  std::uint16_t port = 0;
+  {
+    const auto listener = listen_tcp(SocketAddress::make("127.0.0.1", 0).value());
+    port = SocketAddress::local_of(listener.value().get()).value().port();
+  }
+  options.wrap_store = [&](std::unique_ptr<Store> store, int rank) -> std::unique_ptr<Store> {
+    SpyStore::OnMesh divert;
+    if (rank == 1) {
+      divert = [&](std::vector<std::string>& values) {
+        MeshPeer leader = decode_mesh_peer(values[0], 0).value();
+        leader.tcp_port = port;
+        values[0] = encode(leader);
+      };
+    }
+    return std::make_unique<SpyStore>(std::move(store), divert);
+  };
+  const auto errors = job.run(options, do_one_allreduce);
+  REQUIRE(errors[1].has_value());
+  CHECK(errors[1]->code() == Code::kUnreachable);
+  CHECK(mentions(errors[1], "rank 0 at 127.0.0.1:" + std::to_string(port)));
+}
+
+TEST_CASE("a rank that never comes ends the others' joining at the deadline, and is named") {
+  ThreadJob job({2, 1});
+  JobOptions options;
+  options.deadline = Deadline::after(std::chrono::milliseconds(300));
+  options.takes_part = [](int rank) { return rank != 2; };
+  const auto errors = job.run(options, do_one_allreduce);
+  for (const int rank : {0, 1}) {
+    const auto& error = errors[static_cast<std::size_t>(rank)];
+    REQUIRE(error.has_value());
+    CHECK(error->code() == Code::kTimeout);
+    CHECK(mentions(error, "rank 2"));
+  }
+  CHECK(job.scratch().is_empty());
+}
+
+TEST_CASE("a rank that dies after it has published ends the joining of the others with the cause") {
+  ThreadJob job({2, 2});
+  JobOptions options;
+  options.wrap_store = [&](std::unique_ptr<Store> store, int rank) -> std::unique_ptr<Store> {
+    SpyStore::OnMesh die;
+    if (rank == 3) {
+      die = [&](std::vector<std::string>& values) {
+        values.pop_back();  // this rank gives up here
+        job.hub().notify_all("rank 3 was killed by signal 9 (SIGKILL)");
+      };
+    }
+    return std::make_unique<SpyStore>(std::move(store), die);
+  };
+  const auto errors = job.run(options, do_one_allreduce);
+  for (const int rank : {0, 1, 2}) {
+    const auto& error = errors[static_cast<std::size_t>(rank)];
+    REQUIRE(error.has_value());
+    CHECK(error->code() == Code::kLostPeer);
+    CHECK(mentions(error, "rank 3 was killed by signal 9"));
+  }
+}
+
+TEST_CASE("ranks that disagree about the job refuse to join and say who says what") {
+  ThreadJob job({2});
+  JobOptions options;
+  options.wrap_store = [](std::unique_ptr<Store> store, int) -> std::unique_ptr<Store> {
+    return std::make_unique<SpyStore>(std::move(store), [](std::vector<std::string>& values) {
+      MeshPeer peer = decode_mesh_peer(values[1], 1).value();
+      peer.size = 7;
+      values[1] = encode(peer);
+    });
+  };
+  for (const auto& error : job.run(options, do_one_allreduce)) {
+    REQUIRE(error.has_value());
+    CHECK(error->code() == Code::kMismatch);
+    CHECK(mentions(error, "rank 1 is in a job of 7 ranks"));
+  }
+}
+
+TEST_CASE("a map that cannot be is refused before anything is opened") {
+  const auto hub = MemoryHub::create(2, make_secret(1)).value();
+  MemoryStore store(hub, 0);
+  LinesLog log;
+  RankMap map = map_of({2}, 0);
+  map.local_rank = 5;
+  const auto mesh = Mesh::join(map, store, {}, log, test_deadline());
+  REQUIRE_FALSE(mesh.ok());
+  CHECK(mesh.error().code() == Code::kInvalid);
+}
+
+TEST_CASE("a node without an address cannot be one of several") {
+  const auto hub = MemoryHub::create(2, make_secret(1)).value();
+  MemoryStore store(hub, 0);
+  LinesLog log;
+  const auto mesh = Mesh::join(map_of({1, 1}, 0), store, {}, log, test_deadline());
+  REQUIRE_FALSE(mesh.ok());
+  CHECK(mesh.error().code() == Code::kInvalid);
+  CHECK(mesh.error().message().find("HVD_NODE_ADDRESS") != std::string::npos);
+}

@@ -1,0 +1,128 @@
+// launcher/agent and launcher/process: messages, the script that a command names, and processes.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <random>
+
+#include "launcher/agent/messages.h"
+#include "launcher/agent/script_check.h"
+#include "launcher/process/exit_status.h"
+#include "launcher/process/spawn.h"
+
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+StartMessage a_start() {
+  StartMessage start;
+  start.cwd = "/w";
+  start.argv = {"python", "a b", ""};
+  start.unset = {"RANK"};
+  start.env = {{"A", "1\n2"}, {"B", ""}};
+  start.last = {{"C", "=x="}};
+  start.ranks = {{3, {{"HVD_RANK", "3"}}}, {4, {}}};
+  return start;
+}
+
+// Every proper prefix of a message, and every message with a byte too many, is refused.
+template <typename Message>
+void check_bounds(const std::string& body) {
+  REQUIRE(Message::decode(body).ok());
+  for (std::size_t size = 0; size < body.size(); ++size) {
+    CHECK(!Message::decode(std::string_view(body).substr(0, size)).ok());
+  }
+  CHECK(!Message::decode(body + "x").ok());
+}
+
+int run_to_end(const SpawnOptions& options) {
+  const auto pid = spawn(options);
+  REQUIRE(pid.ok());
+  int status = 0;
+  REQUIRE(::waitpid(pid.value(), &status, 0) == pid.value());
+  return ExitStatus::from_wait(status).shell_code();
+}
+
+}  // namespace
+
+TEST_CASE("messages survive the way, and are refused when cut or too long") {
+  const StartMessage start = StartMessage::decode(a_start().encode()).value();
+  CHECK(start.argv == a_start().argv);
+  CHECK(start.env == a_start().env);
+  CHECK(start.last == a_start().last);
+  CHECK(start.ranks[0].env == a_start().ranks[0].env);
+  check_bounds<StartMessage>(a_start().encode());
+  check_bounds<WelcomeMessage>(WelcomeMessage{"j", 2, {}, "t", 5, 6}.encode());
+  check_bounds<ReadyMessage>(ReadyMessage{"0.1", "n", 1, 2, 3, "/s"}.encode());
+  check_bounds<StopMessage>(StopMessage{15, 100}.encode());
+  check_bounds<ExitedMessage>(ExitedMessage{1, {ExitStatus::Kind::kSignalled, 9}}.encode());
+  check_bounds<ExchangeMessage>(ExchangeMessage{1, "k", "v"}.encode());
+  check_bounds<ExchangedMessage>(ExchangedMessage{"k", {"a", ""}}.encode());
+  check_bounds<StartFailedMessage>(StartFailedMessage{1, hvd::Error(hvd::Code::kNotFound, "no")}.encode());
+}
+
+TEST_CASE("random bytes never become a message with more items than bytes") {
+  std::mt19937 random(5);
+  for (int i = 0; i < 20000; ++i) {
+    std::string body;
+    for (std::size_t n = random() % 64; n > 0; --n) {
+      body += static_cast<char>(random() % 3 == 0 ? random() : 0);
+    }
+    if (const auto start = StartMessage::decode(body); start.ok()) {
+      CHECK(start.value().argv.size() <= body.size());
+    }
+    CHECK((ExchangedMessage::decode(body).ok() || true));
+    if (const auto output = OutputMessage::decode(body); output.ok()) {
+      CHECK(output.value().bytes.size() + 5 == body.size());
+    }
+  }
+}
+
+TEST_CASE("the script of a Python command line is found, and nothing is taken for one") {
+  CHECK(python_script_of({"python", "train.py", "-c"}) == "train.py");
+  CHECK(python_script_of({"/v/bin/python3.11", "-u", "-X", "dev", "t.py"}) == "t.py");
+  CHECK(python_script_of({"python", "-W", "ignore", "t.py"}) == "t.py");
+  CHECK(python_script_of({"python", "-m", "pkg"}).empty());
+  CHECK(python_script_of({"python", "-um", "pkg"}).empty());
+  CHECK(python_script_of({"python", "-c", "pass"}).empty());
+  CHECK(python_script_of({"python", "-"}).empty());
+  CHECK(python_script_of({"python"}).empty());
+  CHECK(python_script_of({"bash", "x.sh"}).empty());
+}
+
+TEST_CASE("an exit status is decoded, whether a core was dumped or not") {
+  CHECK(ExitStatus::from_wait(3 << 8).shell_code() == 3);
+  CHECK(ExitStatus::from_wait(SIGSEGV).shell_code() == 139);
+  CHECK(ExitStatus::from_wait(SIGSEGV | 0x80).shell_code() == 139);
+  CHECK(ExitStatus::from_wait(SIGKILL).text() == "was killed by signal 9 (SIGKILL)");
+  CHECK(ExitStatus::from_wait(0).is_success());
+}
+
+TEST_CASE("a program is started with its own environment and directory") {
+  SpawnOptions options;
+  options.argv = {"sh", "-c", "[ \"$A\" = '1 2' ] && [ \"$(pwd)\" = / ] && exit 7"};
+  options.environment = {"PATH=/usr/bin:/bin", "A=1 2"};
+  options.cwd = "/";
+  CHECK(run_to_end(options) == 7);
+}
+
+TEST_CASE("a child ignores no signal that its parent ignored") {
+  ::signal(SIGPIPE, SIG_IGN);
+  SpawnOptions options;
+  options.argv = {"sh", "-c", "kill -PIPE $$; exit 1"};
+  options.environment = {"PATH=/usr/bin:/bin"};
+  CHECK(run_to_end(options) == 128 + SIGPIPE);
+}
+
+TEST_CASE("what cannot be started is told with its path and reason") {
+  SpawnOptions options;
+  options.environment = {"PATH=/usr/bin:/bin"};
+  options.argv = {"no-such-program"};
+  CHECK(spawn(options).error().code() == hvd::Code::kNotFound);
+  options.argv = {"/etc/passwd"};
+  CHECK(spawn(options).error().message().find("not an executable") != std::string::npos);
+  options.argv = {"true"};
+  options.cwd = "/no/such/directory";
+  CHECK(spawn(options).error().message().find("cannot enter the working directory '/no/such/directory'") !=
+        std::string::npos);
+}

@@ -1,0 +1,186 @@
+// launcher/job and launcher/placement: from text to ranks on nodes, and their environment.
+#include <doctest/doctest.h>
+
+#include <map>
+#include <random>
+
+#include "launcher/job/host_list.h"
+#include "launcher/job/hostfile.h"
+#include "launcher/placement/placement.h"
+#include "launcher/placement/rank_env.h"
+
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+HostList hosts_of(const char* text) {
+  auto hosts = parse_host_list(text);
+  REQUIRE_MESSAGE(hosts.ok(), (hosts.ok() ? "" : hosts.error().message()));
+  return hosts.value();
+}
+
+std::string error_of(const char* text) {
+  const auto hosts = parse_host_list(text);
+  REQUIRE(!hosts.ok());
+  CHECK(hosts.error().code() == hvd::Code::kInvalid);
+  return hosts.error().message();
+}
+
+Placement placed(const char* hosts, int size) {
+  auto placement = place(hosts_of(hosts), size);
+  REQUIRE(placement.ok());
+  return placement.value();
+}
+
+}  // namespace
+
+TEST_CASE("a host list names users, slots and IPv6 addresses") {
+  const HostList hosts = hosts_of("a:4,bob@b-1.x:2,[fe80::1%eth0]:8,c");
+  REQUIRE(hosts.size() == 4);
+  CHECK(hosts[0] == HostSpec{"a", "", 0, 4});
+  CHECK(hosts[1] == HostSpec{"b-1.x", "bob", 0, 2});
+  CHECK(hosts[2] == HostSpec{"fe80::1%eth0", "", 0, 8});
+  CHECK(hosts[3] == HostSpec{"c", "", 0, 1});
+}
+
+TEST_CASE("a host listed twice is one node with summed slots") {
+  const HostList hosts = hosts_of("a:2,b:1,a:3");
+  REQUIRE(hosts.size() == 2);
+  CHECK(hosts[0].slots == 5);
+}
+
+TEST_CASE("a bad host list is refused with its column") {
+  CHECK(error_of("a:x").find("column 1: expected a number of slots") != std::string::npos);
+  CHECK(error_of("a:2,,b").find("column 5") != std::string::npos);
+  CHECK(error_of("a:2,b:0").find("column 5") != std::string::npos);
+  CHECK(error_of("").find("expected a host name") != std::string::npos);
+  CHECK(error_of("::1").find("brackets") != std::string::npos);
+  CHECK(error_of("[::1").find("without ']'") != std::string::npos);
+  CHECK(error_of("[::1]4").find("expected ':slots'") != std::string::npos);
+  CHECK(error_of("a:99999999999999").find("number of slots") != std::string::npos);
+}
+
+TEST_CASE("a name that a program would take for an option or a shell for a command is refused") {
+  for (const char* text : {"-oProxyCommand=x:1", "a b:1", "$(x):1", "a;b", "@a", "-l@a", "a'b", "a\nb"}) {
+    CAPTURE(text);
+    CHECK(!parse_host_list(text).ok());
+  }
+}
+
+TEST_CASE("any bytes are a host list or an error") {
+  std::mt19937 random(7);
+  const std::string alphabet = "a1:,@[]%.-_ \n\xff";
+  for (int i = 0; i < 20000; ++i) {
+    std::string text;
+    for (std::size_t n = random() % 12; n > 0; --n) {
+      text += alphabet[random() % alphabet.size()];
+    }
+    const auto hosts = parse_host_list(text);
+    CHECK((hosts.ok() ? !hosts.value().empty() : !hosts.error().message().empty()));
+  }
+}
+
+TEST_CASE("a host file is read in both forms, with comments and blank lines") {
+  const auto hosts = parse_hostfile("# nodes\n\n a slots=2 max_slots=4 # fast\nb:3\r\n\tc\n", "f");
+  REQUIRE(hosts.ok());
+  REQUIRE(hosts.value().size() == 3);
+  CHECK(hosts.value()[0].slots == 2);
+  CHECK(hosts.value()[1].slots == 3);
+  CHECK(hosts.value()[2].slots == 1);
+}
+
+TEST_CASE("a bad host file is refused with file, line and column") {
+  const auto message = [](const char* text) { return parse_hostfile(text, "f").error().message(); };
+  CHECK(message("a\nb slots=x\n").rfind("f:2:3:", 0) == 0);
+  CHECK(message("a speed=9").rfind("f:1:3: expected slots=N", 0) == 0);
+  CHECK(message("# nothing\n").find("names no host") != std::string::npos);
+  CHECK(message("a slots=").find("expected a number") != std::string::npos);
+  CHECK(!read_hostfile("/no/such/file").ok());
+}
+
+TEST_CASE("ranks fill the hosts in order, and cross ranks count nodes that have the local rank") {
+  const Placement placement = placed("a:2,b:3", 5);
+  REQUIRE(placement.nodes.size() == 2);
+  CHECK(placement.nodes[0].ranks == std::vector<RankPlan>{{0, 0, 0, 2}, {1, 1, 0, 2}});
+  CHECK(placement.nodes[1].ranks == std::vector<RankPlan>{{2, 0, 1, 2}, {3, 1, 1, 2}, {4, 2, 0, 1}});
+  CHECK(placement.node_of(1).host.name == "a");
+  CHECK(placement.node_of(4).host.name == "b");
+}
+
+TEST_CASE("fewer ranks than slots use only as many, and hosts without ranks are no nodes") {
+  const Placement placement = placed("a:2,b:2", 2);
+  CHECK(placement.nodes.size() == 1);
+  CHECK(placed("a:2,b:2", 0).size == 4);
+}
+
+TEST_CASE("more ranks than slots is an error that says what to write") {
+  const auto placement = place(hosts_of("a:1,b:1"), 3);
+  REQUIRE(!placement.ok());
+  CHECK(placement.error().message().find("the hosts have 2 slots") != std::string::npos);
+  CHECK(!place(hosts_of("a:1"), -1).ok());
+}
+
+TEST_CASE("every placement numbers ranks and local ranks without gaps") {
+  std::mt19937 random(3);
+  for (int i = 0; i < 2000; ++i) {
+    HostList hosts;
+    int slots = 0;
+    for (std::size_t n = 1 + random() % 6; n > 0; --n) {
+      hosts.push_back(HostSpec{"h" + std::to_string(n), "", 0, static_cast<int>(1 + random() % 5)});
+      slots += hosts.back().slots;
+    }
+    const int size = 1 + static_cast<int>(random() % static_cast<unsigned>(slots));
+    const auto placement = place(hosts, size);
+    REQUIRE(placement.ok());
+    int rank = 0;
+    std::map<int, int> seen_with_local_rank;
+    for (const NodePlan& node : placement.value().nodes) {
+      for (std::size_t j = 0; j < node.ranks.size(); ++j) {
+        CHECK(node.ranks[j].rank == rank++);
+        CHECK(node.ranks[j].local_rank == static_cast<int>(j));
+        CHECK(node.ranks[j].cross_rank == seen_with_local_rank[static_cast<int>(j)]++);
+      }
+    }
+    CHECK(rank == size);
+    for (const NodePlan& node : placement.value().nodes) {
+      for (const RankPlan& plan : node.ranks) {
+        CHECK(plan.cross_size == seen_with_local_rank[plan.local_rank]);
+      }
+    }
+  }
+}
+
+TEST_CASE("the rank environment names the rank to every framework, and threads fit the cores") {
+  const Placement placement = placed("a:2,b:3", 5);
+  JobFacts job{"id", "token", "10.0.0.1", 5000, false};
+  const EnvList list = rank_env(placement, placement.nodes[1], placement.nodes[1].ranks[2],
+                                NodeFacts{"10.0.0.2", 8, "/s/agent"}, job);
+  const std::map<std::string, std::string> env(list.begin(), list.end());
+  CHECK(env.size() == list.size());
+  for (const char* name : {"HVD_RANK", "HOROVOD_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "ROLE_RANK"}) {
+    CHECK(env.at(name) == "4");
+  }
+  CHECK(env.at("WORLD_SIZE") == "5");
+  CHECK(env.at("LOCAL_RANK") == "2");
+  CHECK(env.at("HOROVOD_CROSS_SIZE") == "1");
+  CHECK(env.at("MASTER_ADDR") == "10.0.0.1");
+  CHECK(env.at("HVD_NODE_ADDRESS") == "10.0.0.2");
+  CHECK(env.at("OMP_NUM_THREADS") == "2");
+  job.omp_threads_set = true;
+  for (const auto& [name, value] : rank_env(placement, placement.nodes[0], placement.nodes[0].ranks[0], {}, job)) {
+    CHECK(name != "OMP_NUM_THREADS");
+  }
+}
+
+TEST_CASE("variables of an outer launcher are scrubbed, those of this host stay here") {
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "TORCHELASTIC_RUN_ID", "HVD_AGENT_TOKEN"}) {
+    CHECK(is_outer_launcher_variable(name));
+  }
+  for (const char* name : {"HOME", "SSH_AUTH_SOCK", "NVIDIA_CUDA_VISIBLE_DEVICES", "BASH_FUNC_x%%", "TMPDIR"}) {
+    CHECK(is_host_bound_variable(name));
+  }
+  for (const char* name : {"PATH", "NCCL_DEBUG", "HOROVOD_FUSION_THRESHOLD", "LD_LIBRARY_PATH", "RANKING"}) {
+    CHECK(!is_outer_launcher_variable(name));
+    CHECK(!is_host_bound_variable(name));
+  }
+}

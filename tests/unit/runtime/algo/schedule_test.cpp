@@ -1,0 +1,66 @@
+#include "runtime/algo/schedule.h"
+
+#include <set>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+using namespace hvd;
+
+TEST_CASE("parts cover everything once, in order, as even as the grain allows") {
+  for (const std::size_t total : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{64}, std::size_t{1000}}) {
+    for (const std::size_t parts : {std::size_t{1}, std::size_t{2}, std::size_t{3}, std::size_t{8}}) {
+      for (const std::size_t grain : {std::size_t{1}, std::size_t{64}}) {
+        std::size_t at = 0;
+        std::size_t shortest = total;
+        std::size_t longest = 0;
+        for (std::size_t part = 0; part < parts; ++part) {
+          const Range range = split(total, parts, part, grain);
+          CHECK(range.begin == at);
+          CHECK((range.end == total || range.end % grain == 0));
+          at = range.end;
+          shortest = range.size() < shortest ? range.size() : shortest;
+          longest = range.size() > longest ? range.size() : longest;
+        }
+        CHECK(at == total);
+        CHECK(longest - shortest <= 2 * grain);
+      }
+    }
+  }
+}
+
+TEST_CASE("the ring's neighbours are each other's") {
+  for (int count = 1; count <= 9; ++count) {
+    for (int i = 0; i < count; ++i) {
+      for (int distance = 1; distance < 2 * count; ++distance) {
+        CHECK(ring_previous(ring_next(i, count, distance), count, distance) == i);
+      }
+    }
+  }
+}
+
+TEST_CASE("after the ring's steps every part has met every node once, at the node that then holds it") {
+  for (int count = 2; count <= 9; ++count) {
+    // met[node][part]: whose contributions are in that node's copy of the part.
+    std::vector<std::vector<std::multiset<int>>> met(static_cast<std::size_t>(count));
+    for (int node = 0; node < count; ++node) {
+      met[static_cast<std::size_t>(node)].assign(static_cast<std::size_t>(count), {node});
+    }
+    for (int step = 0; step + 1 < count; ++step) {
+      auto next = met;
+      for (int node = 0; node < count; ++node) {
+        const int from = ring_previous(node, count);
+        const int part = ring_recv_part(node, count, step);
+        REQUIRE(part == ring_send_part(from, count, step));
+        const auto& sent = met[static_cast<std::size_t>(from)][static_cast<std::size_t>(part)];
+        next[static_cast<std::size_t>(node)][static_cast<std::size_t>(part)].insert(sent.begin(), sent.end());
+      }
+      met = next;
+    }
+    for (int node = 0; node < count; ++node) {
+      const auto& whole = met[static_cast<std::size_t>(node)][static_cast<std::size_t>(ring_next(node, count))];
+      CHECK(whole.size() == static_cast<std::size_t>(count));
+      CHECK(std::set<int>(whole.begin(), whole.end()).size() == static_cast<std::size_t>(count));
+    }
+  }
+}

@@ -1,0 +1,58 @@
+#include "runtime/base/fd.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <doctest/doctest.h>
+
+using namespace hvd;
+
+namespace {
+bool is_open_number(int fd) {
+  return ::fcntl(fd, F_GETFD) >= 0;
+}
+bool is_close_on_exec(int fd) {
+  return (::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0;
+}
+}  // namespace
+
+TEST_CASE("a descriptor is closed once, by its last owner") {
+  int number = -1;
+  {
+    auto pipe = make_pipe();
+    REQUIRE(pipe.ok());
+    Fd first = std::move(pipe.value().read_end);
+    number = first.get();
+    Fd second = std::move(first);
+    CHECK_FALSE(first.is_open());  // NOLINT(bugprone-use-after-move): what a move leaves is part of the contract
+    CHECK(is_open_number(number));
+    second = Fd();
+    CHECK_FALSE(is_open_number(number));
+  }
+  Fd kept(::dup(STDERR_FILENO));
+  number = kept.release();
+  CHECK_FALSE(kept.is_open());
+  CHECK(is_open_number(number));
+  const Fd owner(number);
+}
+
+TEST_CASE("everything made here is close-on-exec") {
+  const auto pipe = make_pipe();
+  const auto pair = make_socket_pair();
+  const auto copy = duplicate(STDERR_FILENO);
+  REQUIRE((pipe.ok() && pair.ok() && copy.ok()));
+  for (const int fd : {pipe.value().read_end.get(), pipe.value().write_end.get(), pair.value().first.get(),
+                       pair.value().second.get(), copy.value().get()}) {
+    CHECK(is_close_on_exec(fd));
+  }
+}
+
+TEST_CASE("non-blocking can be switched on and off") {
+  const auto pipe = make_pipe();
+  const int fd = pipe.value().read_end.get();
+  REQUIRE(set_nonblocking(fd).ok());
+  CHECK((::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0);
+  REQUIRE(set_nonblocking(fd, false).ok());
+  CHECK((::fcntl(fd, F_GETFL) & O_NONBLOCK) == 0);
+  CHECK_FALSE(set_nonblocking(-1).ok());
+}

@@ -1,0 +1,150 @@
+#include "runtime/base/socket.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+
+#include <doctest/doctest.h>
+
+using namespace hvd;
+
+namespace {
+
+Deadline soon() {
+  return Deadline::after(std::chrono::seconds(20));
+}
+
+struct Connection {
+  Fd here;
+  Fd there;
+};
+
+Connection connect_on_loopback() {
+  const Fd listener = listen_tcp(SocketAddress::make("127.0.0.1", 0).value()).value();
+  Fd here = connect_tcp(SocketAddress::local_of(listener.get()).value(), soon()).value();
+  return Connection{std::move(here), accept_one(listener.get(), soon()).value()};
+}
+
+}  // namespace
+
+TEST_CASE("numeric addresses are taken, printed and nothing else is") {
+  CHECK(SocketAddress::make("10.0.0.1", 5000).value().text() == "10.0.0.1:5000");
+  CHECK(SocketAddress::make("::1", 80).value().text() == "[::1]:80");
+  CHECK(SocketAddress::make("fe80::1%lo", 1).value().text() == "[fe80::1%lo]:1");
+  for (const char* text : {"", "localhost", "10.0.0", "10.0.0.1:80", "1.2.3.4.5", "::g", "[::1]", "10.0.0.1 "}) {
+    CAPTURE(text);
+    CHECK_FALSE(SocketAddress::make(text, 1).ok());
+  }
+}
+
+TEST_CASE("a connection knows both of its ends") {
+  const Connection c = connect_on_loopback();
+  CHECK(SocketAddress::peer_of(c.here.get()).value().text() == SocketAddress::local_of(c.there.get()).value().text());
+  CHECK(SocketAddress::peer_of(c.there.get()).value().port() == SocketAddress::local_of(c.here.get()).value().port());
+  CHECK(tune_tcp(c.here.get()).ok());
+}
+
+TEST_CASE("more than a socket buffer holds goes through, and an end before the last byte is a lost peer") {
+  Connection c = connect_on_loopback();
+  const std::string sent(20U << 20U, 'z');
+  std::thread sender([&] {
+    CHECK(send_all(c.here.get(), as_bytes(sent), soon()).ok());
+    c.here.reset();
+  });
+  std::vector<std::uint8_t> got(sent.size());
+  CHECK(recv_exact(c.there.get(), got, soon()).ok());
+  sender.join();
+  CHECK(as_text(got) == sent);
+  const auto end = recv_exact(c.there.get(), MutableBytes(got).first(1), soon());
+  REQUIRE_FALSE(end.ok());
+  CHECK(end.error().code() == Code::kLostPeer);
+}
+
+TEST_CASE("waits end at their deadline") {
+  const Connection c = connect_on_loopback();
+  std::uint8_t byte = 0;
+  const auto passed = Deadline::after(std::chrono::milliseconds(5));
+  const auto got = recv_exact(c.there.get(), MutableBytes(&byte, 1), passed);
+  REQUIRE_FALSE(got.ok());
+  CHECK(got.error().code() == Code::kTimeout);
+  const Fd listener = listen_tcp(SocketAddress::make("127.0.0.1", 0).value()).value();
+  CHECK(accept_one(listener.get(), passed).error().code() == Code::kTimeout);
+  CHECK_FALSE(accept_ready(listener.get()).value().is_open());
+}
+
+TEST_CASE("sending to a peer that is gone is an error, not a signal") {
+  Connection c = connect_on_loopback();
+  c.there.reset();
+  const std::string text(1U << 20U, 'x');
+  Result<void> sent = send_all(c.here.get(), as_bytes(text), soon());
+  for (int i = 0; i < 10 && sent.ok(); ++i) {
+    sent = send_all(c.here.get(), as_bytes(text), soon());
+  }
+  REQUIRE_FALSE(sent.ok());
+  CHECK(sent.error().code() == Code::kLostPeer);
+}
+
+TEST_CASE("a port where nobody listens is unreachable, in one step or in two") {
+  SocketAddress address;
+  {
+    const Fd listener = listen_tcp(SocketAddress::make("127.0.0.1", 0).value()).value();
+    address = SocketAddress::local_of(listener.get()).value();
+  }
+  const auto fd = connect_tcp(address, soon());
+  REQUIRE_FALSE(fd.ok());
+  CHECK(fd.error().code() == Code::kUnreachable);
+  CHECK(fd.error().message().find(address.text()) != std::string::npos);
+  const auto started = start_connect_tcp(address);
+  // Loopback may refuse at once.
+  CHECK((!started.ok() || !finish_connect(started.value().get(), "connect").ok()));
+}
+
+TEST_CASE("a unix socket tells who is at its other end, and a path that is too long is refused by name") {
+  std::string dir = "/tmp/hvd-test-XXXXXX";
+  REQUIRE(::mkdtemp(dir.data()) != nullptr);
+  {
+    const Fd listener = listen_unix(dir + "/s").value();
+    const Fd here = connect_unix(dir + "/s", soon()).value();
+    const Fd there = accept_one(listener.get(), soon()).value();
+    CHECK(peer_uid(there.get()).value() == ::getuid());
+    CHECK(peer_pid(here.get()).value() == ::getpid());
+  }
+  CHECK_FALSE(listen_unix(dir + "/s").ok());  // taken
+  const auto too_long = listen_unix(dir + "/" + std::string(200, 'n'));
+  REQUIRE_FALSE(too_long.ok());
+  CHECK(too_long.error().code() == Code::kInvalid);
+  CHECK(connect_unix(dir + "/none", soon()).error().code() == Code::kNotFound);
+  std::filesystem::remove_all(dir);
+}
+
+TEST_CASE("a unix listener whose queue is full is waited for until the deadline") {
+  std::string dir = "/tmp/hvd-test-XXXXXX";
+  REQUIRE(::mkdtemp(dir.data()) != nullptr);
+  const Fd listener = listen_unix(dir + "/s", 1).value();
+  std::vector<Fd> queued;
+  Result<Fd> next = connect_unix(dir + "/s", soon());
+  while (next.ok()) {
+    queued.push_back(std::move(next).value());
+    REQUIRE(queued.size() < 100);
+    next = connect_unix(dir + "/s", Deadline::after(std::chrono::milliseconds(20)));
+  }
+  std::thread acceptor([&] {
+    for (std::size_t i = 0; i < queued.size() + 1; ++i) {
+      CHECK(accept_one(listener.get(), soon()).ok());
+    }
+  });
+  CHECK(connect_unix(dir + "/s", soon()).ok());
+  acceptor.join();
+  std::filesystem::remove_all(dir);
+}
+
+TEST_CASE("this machine's addresses are numeric and without loopback") {
+  const auto ips = interface_ips();
+  REQUIRE(ips.ok());
+  for (const std::string& ip : ips.value()) {
+    CHECK(SocketAddress::make(ip, 1).ok());
+    CHECK(ip.rfind("127.", 0) != 0);
+  }
+}

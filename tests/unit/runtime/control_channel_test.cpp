@@ -1,0 +1,148 @@
+#include "runtime/engine/control_channel.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+
+#include <doctest/doctest.h>
+
+#include "runtime/base/socket.h"
+#include "runtime/controller/message.h"
+
+namespace hvd {
+namespace {
+
+const SteadyClock kClock;
+
+// A channel to peers whose other ends the test holds.
+struct Bench {
+  std::unique_ptr<EventLoop> loop = EventLoop::create(kClock).value();
+  std::vector<Fd> ours;
+  std::vector<Fd> theirs;
+  std::vector<std::string> news;  // "1: frame 4 'body'", "2: end protocol"
+  std::unique_ptr<ControlChannel> channel;
+
+  explicit Bench(int peer_count) {
+    std::vector<ControlChannel::Peer> peers;
+    for (int i = 0; i < peer_count; ++i) {
+      auto pair = make_socket_pair().value();
+      REQUIRE(set_nonblocking(pair.first.get()).ok());
+      REQUIRE(set_nonblocking(pair.second.get()).ok());
+      peers.push_back({i + 1, pair.first.get()});
+      ours.push_back(std::move(pair.first));
+      theirs.push_back(std::move(pair.second));
+    }
+    ControlChannel::Handlers handlers;
+    handlers.on_frame = [this](int rank, const Frame& frame) {
+      news.push_back(std::to_string(rank) + ": frame " + std::to_string(frame.type) + " '" + frame.body + "'");
+    };
+    handlers.on_end = [this](int rank, const Error& why) {
+      news.push_back(std::to_string(rank) + ": end " + (why.code() == Code::kProtocol ? "protocol" : "lost"));
+    };
+    channel = ControlChannel::create(*loop, peers, std::move(handlers)).value();
+  }
+
+  void turn() { REQUIRE(loop->turn(Deadline::after(std::chrono::milliseconds(1))).ok()); }
+  void peer_says(std::size_t at, std::string_view bytes) {
+    REQUIRE(send_all(theirs[at].get(), as_bytes(bytes), Deadline::after(std::chrono::seconds(5))).ok());
+  }
+  // Everything that has arrived at a peer.
+  std::string heard(std::size_t at) {
+    std::string all;
+    std::array<char, 65536> buffer{};
+    for (;;) {
+      const ssize_t got = ::recv(theirs[at].get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+      if (got <= 0) {
+        return all;
+      }
+      all.append(buffer.data(), static_cast<std::size_t>(got));
+    }
+  }
+};
+
+std::string frame(std::uint16_t type, std::string_view body) {
+  return make_frame(control_wire::kSpec, type, body);
+}
+
+}  // namespace
+
+TEST_CASE("frames arrive whole however they are cut, with the rank they came from") {
+  Bench bench(2);
+  const std::string two = frame(4, "hello") + frame(5, "");
+  for (const char c : two) {
+    bench.peer_says(1, std::string_view(&c, 1));
+    bench.turn();
+  }
+  bench.peer_says(0, two);
+  bench.turn();
+  CHECK(bench.news ==
+        std::vector<std::string>{"2: frame 4 'hello'", "2: frame 5 ''", "1: frame 4 'hello'", "1: frame 5 ''"});
+}
+
+TEST_CASE("garbage and an end of file each end their link once, and only theirs") {
+  Bench bench(3);
+  bench.peer_says(0, "GET / HTTP/1.1\r\n");
+  bench.theirs[1].reset();
+  for (int i = 0; i < 5; ++i) {
+    bench.turn();
+  }
+  bench.peer_says(2, frame(1, "x"));
+  bench.turn();
+  std::sort(bench.news.begin(), bench.news.end());
+  CHECK(bench.news == std::vector<std::string>{"1: end protocol", "2: end lost", "3: frame 1 'x'"});
+  CHECK_FALSE(bench.channel->have_all_ended());
+}
+
+TEST_CASE("what a rank said before it was gone is heard first, even if writing to it failed meanwhile") {
+  Bench bench(1);
+  bench.peer_says(0, frame(5, "why"));
+  bench.theirs[0].reset();
+  bench.channel->send(frame(2, "unheard"));
+  for (int i = 0; i < 3; ++i) {
+    bench.turn();
+  }
+  CHECK(bench.news == std::vector<std::string>{"1: frame 5 'why'", "1: end lost"});
+  bench.channel->close_output();
+  CHECK(bench.channel->is_finished());
+}
+
+TEST_CASE("a peer that does not read holds up nobody, and gets everything when it does") {
+  Bench bench(2);
+  const std::string big = frame(2, std::string(4U << 20U, 'b'));
+  bench.channel->send(big);
+  bench.channel->send(frame(3, "last"));
+  bench.channel->close_output();
+  std::string second;
+  for (int i = 0; i < 10'000 && second.size() < big.size(); ++i) {
+    second += bench.heard(1);
+    bench.turn();
+  }
+  second += bench.heard(1);
+  CHECK(second == big + frame(3, "last"));
+  std::string first;
+  for (int i = 0; i < 10'000 && first.size() < second.size(); ++i) {
+    first += bench.heard(0);
+    bench.turn();
+  }
+  CHECK(first == second);
+  char byte = 0;
+  CHECK(::recv(bench.theirs[0].get(), &byte, 1, 0) == 0);  // then its end of file
+  CHECK_FALSE(bench.channel->is_finished());
+  bench.theirs.clear();
+  for (int i = 0; i < 3; ++i) {
+    bench.turn();
+  }
+  CHECK(bench.channel->is_finished());
+}
+
+TEST_CASE("a link that has ended does not keep the loop awake") {
+  Bench bench(1);
+  bench.theirs[0].reset();
+  bench.turn();
+  const auto before = bench.loop->wakeups();
+  REQUIRE(bench.loop->turn(Deadline::after(std::chrono::milliseconds(50))).ok());
+  CHECK(bench.loop->wakeups() == before + 1);  // the deadline's
+}
+
+}  // namespace hvd

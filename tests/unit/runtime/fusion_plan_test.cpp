@@ -1,0 +1,138 @@
+#include "runtime/controller/fusion_plan.h"
+
+#include <map>
+#include <random>
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "runtime/core/shape.h"
+
+namespace hvd {
+namespace {
+
+Ready tensor(std::string name, std::int64_t floats, Dtype dtype = Dtype::kFloat32) {
+  Ready ready;
+  ready.request.kind = OpKind::kAllreduce;
+  ready.request.dtype = dtype;
+  ready.request.name = std::move(name);
+  ready.request.shape = {floats};
+  return ready;
+}
+
+// "ab c": groups in order, their names side by side.
+std::string plan_text(std::vector<Ready> ready, std::size_t limit) {
+  std::string text;
+  for (const Response& response : plan_fusion(std::move(ready), limit)) {
+    text += text.empty() ? "" : " ";
+    for (const std::string& name : response.names) {
+      text += name;
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("alike allreduces share a group up to the limit") {
+  const std::vector<Ready> three = {tensor("a", 1), tensor("b", 1), tensor("c", 1)};
+  CHECK(plan_text(three, 12) == "abc");
+  CHECK(plan_text(three, 11) == "ab c");
+  CHECK(plan_text(three, 4) == "a b c");
+  CHECK(plan_text(three, 0) == "a b c");
+  CHECK(plan_text({}, 12).empty());
+}
+
+TEST_CASE("look-ahead skips what does not fit and leaves it in its place") {
+  CHECK(plan_text({tensor("a", 1), tensor("B", 100), tensor("c", 1)}, 8) == "ac B");
+  CHECK(plan_text({tensor("a", 1), tensor("d", 1, Dtype::kFloat64), tensor("c", 1), tensor("e", 1, Dtype::kFloat64)},
+                  64) == "ac de");
+}
+
+TEST_CASE("a tensor above the limit goes alone, an empty one along") {
+  CHECK(plan_text({tensor("A", 100), tensor("b", 1)}, 8) == "A b");
+  CHECK(plan_text({tensor("a", 1), tensor("z", 0)}, 8) == "az");
+  CHECK(plan_text({tensor("z", 0), tensor("y", 0)}, 0) == "z y");
+}
+
+TEST_CASE("different scales, operators, kinds and errors are never fused") {
+  auto scaled = tensor("s", 1);
+  scaled.request.prescale = 2.0;
+  auto post = tensor("p", 1);
+  post.request.postscale = 2.0;
+  auto max = tensor("m", 1);
+  max.request.op = ReduceOp::kMax;
+  auto gather = tensor("g", 1);
+  gather.request.kind = OpKind::kAllgather;
+  gather.first_dims = {1};
+  auto root = tensor("r", 1);
+  root.request.kind = OpKind::kBroadcast;
+  auto wrong = tensor("w", 1);
+  wrong.error_code = static_cast<int>(Code::kMismatch);
+  wrong.error = "why";
+  CHECK(plan_text({tensor("a", 1), scaled, post, max, gather, root, wrong, gather, root, tensor("b", 1)}, 1U << 20U) ==
+        "ab s p m g r w g r");
+}
+
+TEST_CASE("a response carries what ranks need") {
+  auto gather = tensor("g", 2);
+  gather.request.kind = OpKind::kAllgather;
+  gather.first_dims = {2, 5};
+  auto wrong = tensor("w", 1);
+  wrong.error_code = static_cast<int>(Code::kMismatch);
+  wrong.error = "why";
+  const auto plan = plan_fusion({gather, wrong}, 64);
+  REQUIRE(plan.size() == 2);
+  CHECK(plan[0] == Response{OpKind::kAllgather, 0, "", {"g"}, {2, 5}});
+  CHECK(plan[1] == Response{OpKind::kAllreduce, 13, "why", {"w"}, {}});
+}
+
+TEST_CASE("the number of tensors in a group is bounded") {
+  std::vector<Ready> many;
+  for (std::size_t i = 0; i <= kMaxFusedTensors; ++i) {
+    many.push_back(tensor("t" + std::to_string(i), 0));
+  }
+  const auto plan = plan_fusion(many, 64);
+  REQUIRE(plan.size() == 2);
+  CHECK(plan[0].names.size() == kMaxFusedTensors);
+}
+
+TEST_CASE("random plans: each tensor once, groups alike and within the limit, order kept, same again") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<Ready> ready;
+    std::map<std::string, Ready> by_name;
+    const std::size_t limit = random() % 200;
+    for (std::size_t i = 0; i < random() % 30; ++i) {
+      auto one = tensor("t" + std::to_string(i), static_cast<std::int64_t>(random() % 20),
+                        random() % 2 == 0 ? Dtype::kFloat32 : Dtype::kInt64);
+      one.request.op = random() % 3 == 0 ? ReduceOp::kMax : ReduceOp::kSum;
+      one.request.kind = random() % 5 == 0 ? OpKind::kBroadcast : OpKind::kAllreduce;
+      by_name.emplace(one.request.name, one);
+      ready.push_back(one);
+    }
+    const auto plan = plan_fusion(ready, limit);
+    CHECK(plan == plan_fusion(ready, limit));
+    std::set<std::string> seen;
+    int last_first = -1;
+    for (const Response& response : plan) {
+      std::size_t bytes = 0;
+      const Request& like = by_name.at(response.names.front()).request;
+      for (const std::string& name : response.names) {
+        const Request& request = by_name.at(name).request;
+        CHECK(seen.insert(name).second);
+        CHECK(request.kind == response.kind);
+        CHECK(request.dtype == like.dtype);
+        CHECK(request.op == like.op);
+        bytes += size_bytes_of(request.shape, request.dtype).value();
+      }
+      CHECK((response.names.size() == 1 || bytes <= limit));
+      const int first = std::stoi(response.names.front().substr(1));
+      CHECK(first > last_first);
+      last_first = first;
+    }
+    CHECK(seen.size() == ready.size());
+  }
+}
+
+}  // namespace hvd

@@ -1,0 +1,122 @@
+#include "runtime/link/shm_segment.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <thread>
+
+#include <doctest/doctest.h>
+
+#include "runtime/base/socket.h"
+
+using namespace hvd;
+
+namespace {
+
+class Never final : public Interrupt {
+ public:
+  Result<void> check() override { return {}; }
+};
+
+class Over final : public Interrupt {
+ public:
+  Result<void> check() override { return Error(Code::kLostPeer, "rank 9 died"); }
+};
+
+std::unique_ptr<ShmSegment> join_segment(const ShmSegment& leader, int local_rank) {
+  return ShmSegment::attach(duplicate(leader.memory_fd()).value(), leader.local_size(), local_rank).value();
+}
+
+}  // namespace
+
+TEST_CASE("what one rank writes to its slot another one sees, and slots do not overlap") {
+  const auto leader = ShmSegment::create(3, 5000).value();
+  const auto other = join_segment(*leader, 2);
+  CHECK(leader->slot_bytes() == 8192);  // whole pages
+  CHECK(other->slot_bytes() == 8192);
+  for (int rank = 0; rank < 3; ++rank) {
+    std::memset(leader->slot(rank), rank + 1, leader->slot_bytes());
+  }
+  for (int rank = 0; rank < 3; ++rank) {
+    CHECK(other->slot(rank)[0] == rank + 1);
+    CHECK(other->slot(rank)[other->slot_bytes() - 1] == rank + 1);
+  }
+}
+
+TEST_CASE("a barrier of threads that map the memory themselves keeps them in step") {
+  static constexpr int kRanks = 4;
+  static constexpr int kRounds = 300;
+  const auto leader = ShmSegment::create(kRanks, 4096).value();
+  std::atomic<int> arrived{0};
+  std::atomic<int> early{0};
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      Never never;
+      const auto own = join_segment(*leader, rank);
+      for (int round = 1; round <= kRounds; ++round) {
+        ++arrived;
+        early += own->barrier(never).ok() && arrived.load() >= round * kRanks ? 0 : 1;
+        early += own->barrier(never).ok() ? 0 : 1;
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  CHECK(early.load() == 0);
+}
+
+TEST_CASE("a rank that waits for one that never comes asks the interrupt and gives up with its cause") {
+  const auto leader = ShmSegment::create(2, 4096).value();
+  Over over;
+  const auto waited = leader->barrier(over);
+  REQUIRE_FALSE(waited.ok());
+  CHECK(waited.error().message() == "rank 9 died");
+}
+
+TEST_CASE("a rank that leaves ends the barrier that waits for it") {
+  const auto leader = ShmSegment::create(2, 4096).value();
+  auto other = join_segment(*leader, 1);
+  std::thread leaver([&] { other.reset(); });
+  Never never;
+  const auto waited = leader->barrier(never);
+  leaver.join();
+  REQUIRE_FALSE(waited.ok());
+  CHECK(waited.error().code() == Code::kLostPeer);
+  CHECK(waited.error().message().find("local rank 1") != std::string::npos);
+}
+
+TEST_CASE("the memory passes through a socket, close-on-exec, and nothing else is taken for it") {
+  const auto pair = make_socket_pair().value();
+  const auto leader = ShmSegment::create(2, 4096).value();
+  CHECK_FALSE(ShmSegment::receive_fd(pair.second.get()).value().is_open());  // nothing yet
+  REQUIRE(ShmSegment::send_fd(pair.first.get(), leader->memory_fd()).ok());
+  Fd received = ShmSegment::receive_fd(pair.second.get()).value();
+  REQUIRE(received.is_open());
+  const auto other = ShmSegment::attach(std::move(received), 2, 1);
+  REQUIRE(other.ok());
+  leader->slot(1)[7] = 42;
+  CHECK(other.value()->slot(1)[7] == 42);
+  REQUIRE(send_all(pair.first.get(), as_bytes("M"), Deadline::after(std::chrono::seconds(5))).ok());
+  CHECK_FALSE(ShmSegment::receive_fd(pair.second.get()).ok());
+}
+
+TEST_CASE("the other end's end is an error when the memory is waited for") {
+  auto pair = make_socket_pair().value();
+  pair.first.reset();
+  CHECK(ShmSegment::receive_fd(pair.second.get()).error().code() == Code::kProtocol);
+}
+
+TEST_CASE("memory that is not such a segment is refused") {
+  const auto leader = ShmSegment::create(2, 4096).value();
+  CHECK_FALSE(ShmSegment::attach(duplicate(leader->memory_fd()).value(), 3, 1).ok());
+  Fd unsealed(::memfd_create("x", MFD_CLOEXEC));
+  REQUIRE(::ftruncate(unsealed.get(), 1 << 20) == 0);
+  CHECK_FALSE(ShmSegment::attach(std::move(unsealed), 2, 1).ok());
+  Pipe pipe = make_pipe().value();
+  CHECK_FALSE(ShmSegment::attach(std::move(pipe.read_end), 2, 1).ok());
+  CHECK_FALSE(ShmSegment::create(0, 4096).ok());
+  CHECK_FALSE(ShmSegment::create(2, 0).ok());
+}

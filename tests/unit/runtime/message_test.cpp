@@ -1,0 +1,190 @@
+#include "runtime/controller/message.h"
+
+#include <random>
+
+#include <doctest/doctest.h>
+
+namespace hvd {
+namespace {
+
+Request full_request() {
+  return Request{OpKind::kAllreduce, Dtype::kBfloat16, ReduceOp::kProduct, 3, 0.25, -2.0, "grad/layer.1", {4, 0, 7}};
+}
+
+std::vector<Response> sample_responses() {
+  return {Response{OpKind::kAllreduce, 0, "", {"a", "b"}, {}}, Response{OpKind::kAllgather, 0, "", {"g"}, {1, 0, 9}},
+          Response{OpKind::kBarrier, 13, "rank 0 sent this, but rank 1 that", {"b"}, {}}};
+}
+
+std::vector<Frame> frames_of(const std::string& bytes) {
+  FrameDecoder decoder(control_wire::kSpec);
+  decoder.feed(as_bytes(bytes));
+  std::vector<Frame> frames;
+  for (;;) {
+    auto frame = decoder.next();
+    REQUIRE(frame.ok());
+    if (!frame.value()) {
+      CHECK(decoder.buffered() == 0);
+      return frames;
+    }
+    frames.push_back(*frame.value());
+  }
+}
+
+Frame one_frame(const std::string& bytes) {
+  auto frames = frames_of(bytes);
+  REQUIRE(frames.size() == 1);
+  return frames.front();
+}
+
+}  // namespace
+
+TEST_CASE("requests survive the wire") {
+  const std::vector<Request> sent = {full_request(), Request{OpKind::kBarrier, {}, ReduceOp::kSum, 0, 1, 1, "b", {}}};
+  std::string bytes;
+  append_requests(bytes, sent);
+  const Frame frame = one_frame(bytes);
+  CHECK(frame.type == control_wire::kRequests);
+  const auto got = decode_requests(frame.body);
+  REQUIRE(got.ok());
+  CHECK(got.value() == sent);
+}
+
+TEST_CASE("responses survive the wire") {
+  std::string bytes;
+  append_responses(bytes, sample_responses());
+  const Frame frame = one_frame(bytes);
+  CHECK(frame.type == control_wire::kResponses);
+  const auto got = decode_responses(frame.body, 3);
+  REQUIRE(got.ok());
+  CHECK(got.value() == sample_responses());
+  CHECK_FALSE(decode_responses(frame.body, 4).ok());  // an allgather has as many extents as there are ranks
+}
+
+TEST_CASE("shutdown and abort survive the wire; a cause is cut to its limit") {
+  std::string bytes;
+  append_shutdown(bytes, 2);
+  append_abort(bytes, "rank 1 was killed");
+  append_abort(bytes, std::string(100'000, 'x'));
+  const auto frames = frames_of(bytes);
+  REQUIRE(frames.size() == 3);
+  CHECK(decode_shutdown(frames[0].body, 3).value() == 2);
+  CHECK_FALSE(decode_shutdown(frames[0].body, 2).ok());
+  CHECK(decode_abort(frames[1].body).value() == "rank 1 was killed");
+  CHECK(decode_abort(frames[2].body).value().size() == control_wire::kMaxCauseBytes);
+}
+
+TEST_CASE("an empty batch is no frame, a large one is several") {
+  std::string bytes;
+  append_requests(bytes, {});
+  append_responses(bytes, {});
+  CHECK(bytes.empty());
+  Request request = full_request();
+  std::vector<Request> many;
+  for (int i = 0; i < 3000; ++i) {
+    request.name = std::to_string(i) + std::string(1000, 'n');
+    many.push_back(request);
+  }
+  append_requests(bytes, many);
+  std::vector<Request> got;
+  const auto frames = frames_of(bytes);
+  CHECK(frames.size() > 1);
+  for (const Frame& frame : frames) {
+    auto batch = decode_requests(frame.body);
+    REQUIRE(batch.ok());
+    got.insert(got.end(), batch.value().begin(), batch.value().end());
+  }
+  CHECK(got == many);
+}
+
+TEST_CASE("a message cut anywhere, or with a byte too many, is refused") {
+  std::string requests;
+  append_requests(requests, {full_request(), full_request()});
+  std::string responses;
+  append_responses(responses, sample_responses());
+  std::string shutdown;
+  append_shutdown(shutdown, 1);
+  std::string abort;
+  append_abort(abort, "cause");
+  const auto refused = [](const std::string& bytes, const auto& decode) {
+    const std::string body = one_frame(bytes).body;
+    REQUIRE(decode(body));
+    for (std::size_t cut = 0; cut < body.size(); ++cut) {
+      CHECK_FALSE(decode(body.substr(0, cut)));
+    }
+    CHECK_FALSE(decode(body + '\0'));
+  };
+  refused(requests, [](const std::string& body) { return decode_requests(body).ok(); });
+  refused(responses, [](const std::string& body) { return decode_responses(body, 3).ok(); });
+  refused(shutdown, [](const std::string& body) { return decode_shutdown(body, 3).ok(); });
+  refused(abort, [](const std::string& body) { return decode_abort(body).ok(); });
+}
+
+TEST_CASE("numbers that mean nothing are refused") {
+  const auto refused = [](const Request& request) {
+    std::string bytes;
+    append_requests(bytes, {request});
+    const auto got = decode_requests(one_frame(bytes).body);
+    REQUIRE_FALSE(got.ok());
+    CHECK(got.error().code() == Code::kProtocol);
+  };
+  Request request = full_request();
+  request.kind = static_cast<OpKind>(4);
+  refused(request);
+  request = full_request();
+  request.dtype = static_cast<Dtype>(11);
+  refused(request);
+  request = full_request();
+  request.op = static_cast<ReduceOp>(2);
+  refused(request);
+  request = full_request();
+  request.name = "";
+  refused(request);
+  request.name = std::string(control_wire::kMaxNameBytes + 1, 'x');
+  refused(request);
+  request = full_request();
+  request.shape = {-1};
+  refused(request);
+  request.shape = std::vector<std::int64_t>(17, 1);
+  refused(request);
+  request.shape = {std::int64_t{1} << 40, std::int64_t{1} << 40};
+  refused(request);
+}
+
+TEST_CASE("responses that contradict themselves are refused") {
+  const auto refused = [](const Response& response) {
+    std::string bytes;
+    append_responses(bytes, {response});
+    CHECK_FALSE(decode_responses(one_frame(bytes).body, 2).ok());
+  };
+  refused(Response{OpKind::kAllreduce, 0, "", {}, {}});
+  refused(Response{OpKind::kBroadcast, 0, "", {"a", "b"}, {}});
+  refused(Response{OpKind::kAllreduce, 13, "why", {"a", "b"}, {}});
+  refused(Response{OpKind::kAllreduce, 0, "", {"a"}, {1, 2}});
+  refused(Response{OpKind::kAllgather, 0, "", {"a"}, {1}});
+  refused(Response{OpKind::kAllreduce, -1, "", {"a"}, {}});
+  refused(Response{OpKind::kAllreduce, 99, "", {"a"}, {}});
+}
+
+TEST_CASE("random bytes and flipped bits never do harm") {
+  std::mt19937 random(3);
+  std::string requests;
+  append_requests(requests, {full_request()});
+  std::string responses;
+  append_responses(responses, sample_responses());
+  const std::string bodies[] = {one_frame(requests).body, one_frame(responses).body};
+  std::size_t refused = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    std::string body = round % 3 == 2 ? std::string(random() % 64, '\0') : bodies[round % 3];
+    for (std::size_t flips = 0; flips <= random() % 4 && !body.empty(); ++flips) {
+      body[random() % body.size()] = static_cast<char>(random());
+    }
+    refused += decode_requests(body).ok() ? 0U : 1U;
+    refused += decode_responses(body, 3).ok() ? 0U : 1U;
+    refused += decode_shutdown(body, 3).ok() ? 0U : 1U;
+    refused += decode_abort(body).ok() ? 0U : 1U;
+  }
+  CHECK(refused > 20'000);
+}
+
+}  // namespace hvd

@@ -1,0 +1,214 @@
+// StoreClient against an agent that is played by the test.
+#include "runtime/rendezvous/store_client.h"
+
+#include <poll.h>
+
+#include <filesystem>
+#include <thread>
+
+#include <doctest/doctest.h>
+#include <stdlib.h>
+
+#include "runtime/base/socket.h"
+#include "runtime/rendezvous/store_wire.h"
+
+using namespace hvd;
+
+namespace {
+
+Deadline soon() {
+  return Deadline::after(std::chrono::seconds(20));
+}
+
+// The agent's end of the conversation, blocking.
+class FakeAgent {
+ public:
+  FakeAgent() {
+    std::string name = "/tmp/hvd-test-XXXXXX";
+    dir_ = ::mkdtemp(name.data()) != nullptr ? name : "";
+    listener_ = listen_unix(path()).value();
+  }
+  ~FakeAgent() { std::filesystem::remove_all(dir_); }
+  FakeAgent(const FakeAgent&) = delete;
+  FakeAgent& operator=(const FakeAgent&) = delete;
+
+  [[nodiscard]] std::string path() const { return dir_ + "/agent"; }
+  void accept() { fd_ = accept_one(listener_.get(), soon()).value(); }
+  void hang_up() { fd_.reset(); }
+
+  // The next frame, or one of type 0 at the end of the stream.
+  Frame receive() {
+    FrameDecoder decoder(store_wire::kSpec);
+    for (;;) {
+      auto frame = decoder.next();
+      if (!frame.ok() || frame.value()) {
+        return frame.ok() ? std::move(*frame.value()) : Frame{};
+      }
+      std::uint8_t byte = 0;  // bytewise: what follows stays in the socket
+      if (!recv_exact(fd_.get(), MutableBytes(&byte, 1), soon()).ok()) {
+        return Frame{};
+      }
+      decoder.feed(Bytes(&byte, 1));
+    }
+  }
+  void send_raw(std::string_view bytes) { static_cast<void>(send_all(fd_.get(), as_bytes(bytes), soon()).ok()); }
+  void send(std::uint16_t type, const ByteWriter& body) { send_raw(make_frame(store_wire::kSpec, type, body.str())); }
+  void welcome() {
+    accept();
+    receive();
+    send(store_wire::kWelcome, ByteWriter().raw(std::string(kSecretBytes, 's').data(), kSecretBytes));
+  }
+
+ private:
+  std::string dir_;
+  Fd listener_;
+  Fd fd_;
+};
+
+std::unique_ptr<StoreClient> welcomed(FakeAgent& agent) {
+  std::thread agent_thread([&] { agent.welcome(); });
+  auto client = StoreClient::connect(agent.path(), "token", 3, soon());
+  agent_thread.join();
+  REQUIRE(client.ok());
+  return std::move(client).value();
+}
+
+ByteWriter exchanged(const std::string& key, const std::vector<std::string>& values) {
+  ByteWriter body;
+  body.text(key).u32(static_cast<std::uint32_t>(values.size()));
+  for (const std::string& value : values) {
+    body.text(value);
+  }
+  return body;
+}
+
+}  // namespace
+
+TEST_CASE("a rank says who it is, is told the secret, exchanges, and says goodbye") {
+  FakeAgent agent;
+  std::string seen;
+  std::thread agent_thread([&] {
+    agent.accept();
+    const Frame hello = agent.receive();
+    ByteReader in(hello.body);
+    seen += in.text() + " " + std::to_string(in.i32()) + (in.finished() ? "" : " and more");
+    agent.send(store_wire::kWelcome, ByteWriter().raw(std::string(kSecretBytes, 's').data(), kSecretBytes));
+    const Frame exchange = agent.receive();
+    ByteReader body(exchange.body);
+    const std::string key = body.text();
+    seen += ", " + key + "=" + body.text();
+    agent.send(store_wire::kExchanged, exchanged(key, {"a", "", "c"}));
+    seen += ", type " + std::to_string(agent.receive().type);
+  });
+  {
+    const auto client = StoreClient::connect(agent.path(), "token", 3, soon());
+    REQUIRE(client.ok());
+    CHECK(client.value()->secret()[31] == 's');
+    CHECK(client.value()->exchange("mesh", "value", soon()).value() == std::vector<std::string>{"a", "", "c"});
+    CHECK_FALSE(client.value()->poll_notice());
+  }
+  agent_thread.join();
+  CHECK(seen == "token 3, mesh=value, type 6");
+}
+
+TEST_CASE("an agent that closes the connection has refused this process") {
+  FakeAgent agent;
+  std::thread agent_thread([&] {
+    agent.accept();
+    agent.receive();
+    agent.hang_up();
+  });
+  const auto client = StoreClient::connect(agent.path(), "wrong", 3, soon());
+  agent_thread.join();
+  REQUIRE_FALSE(client.ok());
+  CHECK(client.error().code() == Code::kAuth);
+}
+
+TEST_CASE("no agent, a silent agent and one that speaks something else are told apart") {
+  CHECK(StoreClient::connect("/tmp/hvd-no-such-socket", "t", 0, soon()).error().code() == Code::kNotFound);
+  FakeAgent silent;
+  const auto late = StoreClient::connect(silent.path(), "t", 0, Deadline::after(std::chrono::milliseconds(10)));
+  CHECK(late.error().code() == Code::kTimeout);
+  FakeAgent other;
+  std::thread agent_thread([&] {
+    other.accept();
+    other.send_raw("HTTP/1.1 400 Bad Request\r\n\r\n");
+  });
+  const auto garbage = StoreClient::connect(other.path(), "t", 0, soon());
+  agent_thread.join();
+  REQUIRE_FALSE(garbage.ok());
+  CHECK(garbage.error().message().find("magic") != std::string::npos);
+}
+
+TEST_CASE("the agent's end is a notice, ends a waiting exchange, and is told once") {
+  FakeAgent agent;
+  const auto client = welcomed(agent);
+  std::thread agent_thread([&] {
+    agent.receive();
+    agent.hang_up();
+  });
+  const auto all = client->exchange("k", "v", soon());
+  agent_thread.join();
+  REQUIRE_FALSE(all.ok());
+  CHECK(all.error().code() == Code::kLostPeer);
+  CHECK(client->poll_notice()->cause == "the agent of this node is gone");
+  CHECK_FALSE(client->poll_notice());
+  CHECK(client->exchange("k2", "v", soon()).error().code() == Code::kLostPeer);
+}
+
+TEST_CASE("a notice makes the descriptor readable and is told in the agent's words") {
+  FakeAgent agent;
+  const auto client = welcomed(agent);
+  agent.send(store_wire::kNotice, ByteWriter().text("rank 2 was killed"));
+  pollfd p{client->notice_fd(), POLLIN, 0};
+  REQUIRE(::poll(&p, 1, 20000) == 1);
+  CHECK(client->poll_notice()->cause == "rank 2 was killed");
+  CHECK_FALSE(client->poll_notice());
+}
+
+TEST_CASE("a notice that comes with the values ends the exchange, because the job is over") {
+  FakeAgent agent;
+  const auto client = welcomed(agent);
+  std::string both = make_frame(store_wire::kSpec, store_wire::kExchanged, exchanged("k", {"v"}).str());
+  append_frame(both, store_wire::kSpec, store_wire::kNotice, ByteWriter().text("rank 1 died").str());
+  std::thread agent_thread([&] {
+    agent.receive();
+    agent.send_raw(both);
+  });
+  const auto all = client->exchange("k", "v", soon());
+  agent_thread.join();
+  // Sent in one write, but the kernel may hand it out in two reads: then the notice is still in the socket.
+  CHECK((all.ok() || all.error().message() == "rank 1 died"));
+  CHECK(client->poll_notice()->cause == "rank 1 died");
+}
+
+TEST_CASE("frames that make no sense end the conversation") {
+  const std::vector<std::pair<std::uint16_t, std::string>> kFrames = {
+      {store_wire::kExchanged, "short"},
+      {store_wire::kExchanged, ByteWriter().text("k").u32(0xFFFFFFFFU).str()},
+      {store_wire::kNotice, "x"},
+      {store_wire::kHello, ""},
+      {store_wire::kWelcome, std::string(kSecretBytes, 's')},
+      {99, ""},
+  };
+  for (const auto& [type, body] : kFrames) {
+    CAPTURE(type);
+    FakeAgent agent;
+    const auto client = welcomed(agent);
+    agent.send_raw(make_frame(store_wire::kSpec, type, body));
+    pollfd p{client->notice_fd(), POLLIN, 0};
+    REQUIRE(::poll(&p, 1, 20000) == 1);
+    const auto notice = client->poll_notice();
+    REQUIRE(notice);
+    CHECK(notice->cause.find("makes no sense") != std::string::npos);
+    CHECK_FALSE(client->exchange("k", "v", soon()).ok());
+  }
+}
+
+TEST_CASE("keys and values beyond the limits are refused here already") {
+  FakeAgent agent;
+  const auto client = welcomed(agent);
+  CHECK(client->exchange("", "v", soon()).error().code() == Code::kInvalid);
+  CHECK(client->exchange("k", std::string(store_wire::kMaxValueBytes + 1, 'v'), soon()).error().code() ==
+        Code::kInvalid);
+}

@@ -1,0 +1,172 @@
+#include "launcher/transport/agent_push.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <doctest/doctest.h>
+
+#include "tests/unit/transport/sshd_fixture.h"
+
+namespace hvd::launch {
+namespace {
+
+using test::TempDir;
+using Event = AgentGreeting::Event;
+
+constexpr const char* kAgentText = "#!/bin/sh\n[ \"$1\" = serve ] || exit 0\necho agent here\ncat\n";
+
+// One node: a home directory and the script that the login shell would get, run by the local sh.
+struct Node {
+  TempDir dir;
+  AgentImage image;
+
+  Node() {
+    test::write_file(dir.path("agent"), kAgentText);
+    image = load_agent_image(dir.path("agent")).value();
+  }
+  [[nodiscard]] test::Ran start(const std::string& input, const std::string& shell = "/bin/sh") const {
+    return test::run_program({shell, "-c", agent_start_command(image)}, input,
+                             {"PATH=/usr/bin:/bin", "HOME=" + dir.path("home"), "TMPDIR=" + dir.path("tmp")});
+  }
+  [[nodiscard]] std::string cache() const { return dir.path("home/.cache/hvdrun"); }
+};
+
+Event feed(AgentGreeting& greeting, const std::string& text) {
+  greeting.feed(as_bytes(text));
+  return greeting.next();
+}
+
+TEST_CASE("an absent agent is asked for, kept in a private directory and started") {
+  const Node node;
+  const test::Ran first = node.start(node.image.bytes + "to the agent\n");
+  CHECK(first.output == "\nHVDRUN-NEED\n\nHVDRUN-AGENT\nagent here\nto the agent\n");
+  CHECK(test::list_dir(node.cache()) == std::vector<std::string>{"agent-" + node.image.sha256});
+  struct stat info{};
+  REQUIRE(::stat(node.cache().c_str(), &info) == 0);
+  CHECK((info.st_mode & 0777) == 0700);
+  const test::Ran second = node.start("again\n");
+  CHECK(second.output == "\nHVDRUN-AGENT\nagent here\nagain\n");
+}
+
+TEST_CASE("bytes that do not have the right checksum are refused and leave nothing behind") {
+  const Node node;
+  std::string damaged = node.image.bytes;
+  damaged[20] = '#';
+  CHECK(node.start(damaged).output.find("HVDRUN-FAIL the agent arrived damaged in ") != std::string::npos);
+  CHECK(test::list_dir(node.cache()).empty());
+}
+
+TEST_CASE("an agent that arrives in part is refused and leaves nothing behind") {
+  const Node node;
+  const test::Ran ran = node.start(node.image.bytes.substr(0, 10));
+  CHECK(ran.output.find("HVDRUN-FAIL got 10 of ") != std::string::npos);
+  CHECK(ran.status == 1);
+  CHECK(test::list_dir(node.cache()).empty());
+}
+
+TEST_CASE("a cached agent of the wrong size is replaced") {
+  const Node node;
+  REQUIRE(node.start(node.image.bytes).status == 0);
+  test::write_file(node.cache() + "/agent-" + node.image.sha256, "half", 0700);
+  CHECK(node.start(node.image.bytes).output.find("HVDRUN-AGENT\nagent here") != std::string::npos);
+}
+
+TEST_CASE("without a usable home the agent goes to a private directory in TMPDIR") {
+  const Node node;
+  test::write_file(node.dir.path("home"), "a file, so no directory can be made in it");
+  ::mkdir(node.dir.path("tmp").c_str(), 0700);
+  CHECK(node.start(node.image.bytes).output.find("HVDRUN-AGENT\n") != std::string::npos);
+  const std::vector<std::string> made = test::list_dir(node.dir.path("tmp"));
+  REQUIRE(made.size() == 1);
+  CHECK(made[0].starts_with("hvdrun-"));
+}
+
+TEST_CASE("a link in the place of the private directory is not followed") {
+  const Node node;
+  test::write_file(node.dir.path("home"), "");
+  ::mkdir(node.dir.path("tmp").c_str(), 0700);
+  ::mkdir(node.dir.path("theirs").c_str(), 0700);
+  const std::string link = node.dir.path("tmp/hvdrun-") + std::to_string(::getuid());
+  REQUIRE(::symlink(node.dir.path("theirs").c_str(), link.c_str()) == 0);
+  CHECK(node.start(node.image.bytes).output.find("HVDRUN-FAIL no private directory") != std::string::npos);
+  CHECK(test::list_dir(node.dir.path("theirs")).empty());
+}
+
+TEST_CASE("an agent for another processor is refused by name") {
+  Node node;
+  node.image.machine = "pdp11";
+  CHECK(node.start("").output.find("but this agent is for pdp11") != std::string::npos);
+}
+
+TEST_CASE("a file that cannot be executed is refused before the agent is announced") {
+  Node node;
+  test::write_file(node.dir.path("agent"), "#!/no/such/interpreter\n");
+  node.image = load_agent_image(node.dir.path("agent")).value();
+  const test::Ran ran = node.start(node.image.bytes);
+  CHECK(ran.output.find("HVDRUN-FAIL cannot execute programs in ") != std::string::npos);
+  CHECK(ran.output.find("HVDRUN-AGENT") == std::string::npos);
+}
+
+TEST_CASE("agents that were not used for 30 days are removed, younger ones stay") {
+  const Node node;
+  ::mkdir(node.dir.path("home").c_str(), 0700);
+  ::mkdir(node.dir.path("home/.cache").c_str(), 0700);
+  ::mkdir(node.cache().c_str(), 0700);
+  test::write_file(node.cache() + "/agent-old", "", 0700);
+  test::write_file(node.cache() + "/agent-young", "", 0700);
+  test::run_program({"touch", "-d", "40 days ago", node.cache() + "/agent-old"});
+  REQUIRE(node.start(node.image.bytes).status == 0);
+  CHECK(test::list_dir(node.cache()) == std::vector<std::string>{"agent-" + node.image.sha256, "agent-young"});
+}
+
+TEST_CASE("the command is one line that csh and fish read like sh") {
+  const std::string command = agent_start_command(Node().image);
+  const std::string inside = command.substr(12, command.size() - 13);
+  CHECK(command.starts_with("exec sh -c '"));
+  CHECK(command.ends_with("'"));
+  CHECK(inside.find_first_of("'!\\\n") == std::string::npos);
+  for (const char* shell : {"/bin/bash", "/bin/dash", "/usr/bin/fish", "/bin/csh", "/bin/zsh"}) {
+    if (test::file_exists(shell)) {
+      const Node node;
+      CHECK_MESSAGE(node.start(node.image.bytes, shell).output.find("HVDRUN-AGENT\nagent here") != std::string::npos,
+                    shell);
+    }
+  }
+}
+
+TEST_CASE("what a login shell prints before the agent is skipped, in any chunking") {
+  const std::string said = "Welcome to node1\nno newline at the end\nHVDRUN-NEED\n\nHVDRUN-AGENT\nrest";
+  AgentGreeting whole;
+  CHECK(feed(whole, said) == Event::kNeed);
+  CHECK(whole.next() == Event::kAgent);
+  CHECK(whole.rest() == "rest");
+  AgentGreeting bytewise;
+  int needs = 0;
+  int agents = 0;
+  for (const char c : said.substr(0, said.size() - 4)) {
+    const Event event = feed(bytewise, std::string(1, c));
+    needs += event == Event::kNeed ? 1 : 0;
+    agents += event == Event::kAgent ? 1 : 0;
+  }
+  CHECK(needs == 1);
+  CHECK(agents == 1);
+}
+
+TEST_CASE("a failure of the script is read, and noise without end is given up") {
+  AgentGreeting failed;
+  CHECK(feed(failed, "motd\nHVDRUN-FAIL no space\n") == Event::kFailed);
+  CHECK(failed.failure() == "no space");
+  CHECK(failed.last_noise() == "motd");
+  AgentGreeting endless;
+  CHECK(feed(endless, std::string(70'000, 'x')) == Event::kFailed);
+  CHECK(endless.failure().find("64 KiB") != std::string::npos);
+}
+
+TEST_CASE("an agent executable that is not there is an error that names it") {
+  const auto image = load_agent_image("/no/such/agent");
+  REQUIRE(!image.ok());
+  CHECK(image.error().message().find("/no/such/agent") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace hvd::launch

@@ -1,0 +1,572 @@
+// The ssh transport against a real sshd on loopback.
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <optional>
+
+#include <doctest/doctest.h>
+
+#include "launcher/transport/ssh.h"
+#include "runtime/base/event_loop.h"
+#include "runtime/base/socket.h"
+#include "tests/unit/transport/sshd_fixture.h"
+
+namespace hvd::launch {
+namespace {
+
+using test::Sshd;
+
+// Generous: these tests also run on machines that are busy with something else.
+constexpr Duration kPatience = std::chrono::seconds(60);
+constexpr const char* kEcho = "#!/bin/sh\n[ \"$1\" = serve ] || exit 0\nexec cat\n";
+
+class RecordingLog final : public Log {
+ public:
+  void write(LogLevel, std::string_view message) override { text += std::string(message) + "\n"; }
+  std::string text;
+};
+
+struct RecordingSink final : StreamSink {
+  void on_open(const std::string& node, const std::string& launcher) override {
+    is_open = true;
+    node_address = node;
+    launcher_address = launcher;
+    if (when_open) {
+      when_open();
+    }
+  }
+  void on_progress(const std::string& what) override { progress.push_back(what); }
+  void on_bytes(Bytes more) override {
+    size += more.size();
+    if (bytes.size() < 4096) {
+      bytes += as_text(more);
+    }
+    if (when_bytes) {
+      when_bytes(more);
+    }
+  }
+  void on_closed(const Error& why) override {
+    closed = why;
+    if (when_closed) {
+      when_closed();
+    }
+  }
+  [[nodiscard]] std::string why() const { return closed ? closed->message() : "(not closed)"; }
+  [[nodiscard]] bool says(const std::string& part) const { return why().find(part) != std::string::npos; }
+
+  bool is_open = false;
+  std::string node_address;
+  std::string launcher_address;
+  std::vector<std::string> progress;
+  std::string bytes;  // the first of them
+  std::size_t size = 0;
+  std::optional<Error> closed;
+  std::function<void()> when_open;
+  std::function<void(Bytes)> when_bytes;
+  std::function<void()> when_closed;
+};
+
+// A launcher: loop, transport, agent file.
+struct Launcher {
+  test::TempDir dir;
+  SteadyClock clock;
+  std::unique_ptr<EventLoop> loop = EventLoop::create(clock).value();
+  RecordingLog log;
+  SshOptions options;
+  std::unique_ptr<Transport> transport;
+
+  explicit Launcher(const std::string& config, const std::string& agent = kEcho) {
+    test::write_file(dir.path("agent"), agent, 0700);
+    options.agent_path = dir.path("agent");
+    options.config_file = config;
+    options.connect_timeout = std::chrono::seconds(30);
+  }
+  std::unique_ptr<Stream> open(StreamSink& sink, const std::string& host = "node1") {
+    if (transport == nullptr) {
+      transport = make_ssh_transport(*loop, options, log);
+    }
+    return transport->open({host, "", 0}, sink);
+  }
+  bool wait(const std::function<bool()>& condition, Duration patience = kPatience) const {
+    const Deadline deadline = Deadline::after(patience);
+    while (!condition() && !deadline.has_passed()) {
+      REQUIRE(loop->turn(deadline).ok());
+    }
+    return condition();
+  }
+  // Opens a stream that must fail; answers why.
+  std::string failure(const std::string& host = "node1") {
+    RecordingSink sink;
+    const auto stream = open(sink, host);
+    CHECK(wait([&] { return sink.closed.has_value(); }));
+    CHECK(!sink.is_open);
+    CHECK(sink.why().find('\n') == std::string::npos);
+    return sink.why();
+  }
+};
+
+bool has(const std::string& text, const std::string& part) {
+  const bool found = text.find(part) != std::string::npos;
+  if (!found) {
+    MESSAGE("'" << part << "' is not in: " << text);
+  }
+  return found;
+}
+
+bool no_sshd() {
+  static const std::string reason = Sshd::missing();
+  if (!reason.empty()) {
+    MESSAGE("SKIPPED " << reason);
+  }
+  return !reason.empty();
+}
+
+int closed_port() {
+  const Fd listener = listen_tcp(SocketAddress::make("127.0.0.1", 0).value()).value();
+  return SocketAddress::local_of(listener.get()).value().port();
+}
+
+TEST_CASE("the agent is pushed once, started twice, and echoes") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  Launcher launcher(sshd.write_client_config());
+  for (const std::size_t pushes : {1U, 0U}) {
+    RecordingSink sink;
+    const auto stream = launcher.open(sink);
+    stream->write("early ");  // queued until the agent runs
+    REQUIRE_MESSAGE(launcher.wait([&] { return sink.is_open || sink.closed; }), sink.why());
+    REQUIRE_MESSAGE(sink.is_open, sink.why());
+    CHECK(sink.progress.size() == pushes);
+    CHECK(sink.node_address == "127.0.0.1");
+    CHECK(sink.launcher_address == "127.0.0.1");
+    stream->write("hello");
+    CHECK(launcher.wait([&] { return sink.bytes == "early hello"; }));
+    stream->close_input();
+    CHECK(launcher.wait([&] { return sink.closed.has_value(); }));
+    CHECK(sink.closed->code() == Code::kLostPeer);
+    CHECK(has(sink.why(), "node1: the agent ended (exit status 0)"));
+  }
+  CHECK(test::list_dir(sshd.cache()).size() == 1);
+  CHECK(has(launcher.log.text, "added the new host key ssh-ed25519 SHA256:"));
+  CHECK(has(test::read_file(sshd.path("known_hosts")), sshd.known_name() + " ssh-ed25519 "));
+}
+
+void check_echo(const Sshd& sshd) {
+  Launcher launcher(sshd.write_client_config());
+  constexpr std::size_t kChunk = 1'000'003;  // no multiple of any buffer
+  constexpr std::size_t kTotal = 50 * kChunk;
+  std::string chunk(kChunk, '\0');
+  for (std::size_t i = 0; i < kChunk; ++i) {
+    chunk[i] = static_cast<char>(i * 31 % 251);
+  }
+  RecordingSink sink;
+  std::size_t at = 0;
+  bool is_same = true;
+  sink.when_bytes = [&](Bytes more) {
+    for (const std::uint8_t byte : more) {
+      is_same = is_same && byte == static_cast<std::uint8_t>(chunk[at++ % kChunk]);
+    }
+  };
+  const auto stream = launcher.open(sink);
+  for (int i = 0; i < 50; ++i) {
+    stream->write(chunk);
+  }
+  stream->close_input();
+  CHECK(launcher.wait([&] { return sink.closed.has_value(); }));
+  CHECK(sink.size == kTotal);
+  CHECK(is_same);
+  CHECK(has(sink.why(), "exit status 0"));
+}
+
+TEST_CASE("50 MB go both ways at once, whole and in order") {
+  if (!no_sshd()) {
+    check_echo(Sshd());
+  }
+}
+
+TEST_CASE("a server that renews its keys every megabyte does not disturb the stream") {
+  if (!no_sshd()) {
+    check_echo(Sshd("RekeyLimit 1M"));
+  }
+}
+
+TEST_CASE("a big agent arrives whole") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  Launcher launcher(sshd.write_client_config(), kEcho + std::string(3'000'000, '#') + "\n");
+  RecordingSink sink;
+  const auto stream = launcher.open(sink);
+  REQUIRE(launcher.wait([&] { return sink.is_open || sink.closed; }));
+  CHECK_MESSAGE(sink.is_open, sink.why());
+  REQUIRE(sink.progress.size() == 1);
+  CHECK(sink.progress[0] == "pushing the agent (3.0 MB)");
+}
+
+TEST_CASE("what a login shell prints first is not taken for the agent") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd("ForceCommand echo welcome; printf more; eval \"$SSH_ORIGINAL_COMMAND\"");
+  Launcher launcher(sshd.write_client_config());
+  RecordingSink sink;
+  const auto stream = launcher.open(sink);
+  stream->write("x");
+  CHECK(launcher.wait([&] { return sink.size > 0 || sink.closed; }));
+  CHECK_MESSAGE(sink.bytes == "x", sink.why());
+}
+
+TEST_CASE("a login shell that ends without the agent is told with its words") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd("ForceCommand echo This account is not available.; echo go away >&2; exit 3");
+  Launcher launcher(sshd.write_client_config());
+  const std::string why = launcher.failure();
+  CHECK(has(why, "node1: the agent did not start: the remote shell ended (exit status 3)"));
+  CHECK(has(why, "go away"));
+  CHECK(has(why, "This account is not available."));
+}
+
+TEST_CASE("an agent that exits or dies is told with its status and its last words") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  for (const auto& [agent, how] :
+       {std::pair{"echo dying >&2; exit 7", "(exit status 7): dying"}, std::pair{"kill -KILL $$", "(signal KILL)"}}) {
+    Launcher launcher(sshd.write_client_config(),
+                      std::string("#!/bin/sh\n[ \"$1\" = serve ] || exit 0\n") + agent + "\n");
+    RecordingSink sink;
+    const auto stream = launcher.open(sink);
+    CHECK(launcher.wait([&] { return sink.closed.has_value(); }));
+    CHECK(sink.is_open);
+    CHECK(has(sink.why(), how));
+  }
+}
+
+TEST_CASE("an agent that cannot be executed on the node is an error before it is open") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  Launcher launcher(sshd.write_client_config(), "#!/no/such/interpreter\n");
+  CHECK(has(launcher.failure(), "node1: the agent did not start: cannot execute programs in "));
+  CHECK(test::list_dir(sshd.cache()).empty());
+}
+
+TEST_CASE("a connection that is cut in the middle is told as such") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  Launcher launcher(sshd.write_client_config());
+  RecordingSink sink;
+  const auto stream = launcher.open(sink);
+  stream->write("x");
+  REQUIRE(launcher.wait([&] { return sink.size > 0; }));
+  for (const pid_t pid : sshd.session_pids()) {
+    ::kill(pid, SIGKILL);
+  }
+  CHECK(launcher.wait([&] { return sink.closed.has_value(); }));
+  CHECK(sink.closed->code() == Code::kLostPeer);
+  CHECK(has(sink.why(), "node1: the connection broke"));
+}
+
+TEST_CASE("unknown, accepted and changed host keys") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  {
+    Launcher strict(sshd.write_client_config("StrictHostKeyChecking yes"));
+    const std::string why = strict.failure();
+    CHECK(has(why, "node1: host key verification failed: the host key ssh-ed25519 SHA256:"));
+    CHECK(has(why, "ssh node1 true"));
+  }
+  {
+    Launcher off(sshd.write_client_config("StrictHostKeyChecking no"));
+    RecordingSink sink;
+    const auto stream = off.open(sink);
+    CHECK(off.wait([&] { return sink.is_open; }));
+    CHECK(has(off.log.text, "accepted the unknown host key"));
+    CHECK(test::read_file(sshd.path("known_hosts")).empty());
+  }
+  test::write_file(sshd.path("known_hosts"),
+                   "# first line\n" + sshd.known_name() + " " + test::read_file(sshd.path("id_ed25519.pub")));
+  Launcher changed(sshd.write_client_config());
+  const std::string why = changed.failure();
+  CHECK(has(why, "HOST IDENTIFICATION HAS CHANGED"));
+  CHECK(has(why, sshd.path("known_hosts") + ":2 "));
+  CHECK(has(why, "ssh-keygen -f '" + sshd.path("known_hosts") + "' -R '" + sshd.known_name() + "'"));
+}
+
+TEST_CASE("a host with several keys shows the one that known_hosts has") {
+  if (no_sshd()) {
+    return;
+  }
+  const test::TempDir keys;
+  REQUIRE(test::run_program({"ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", keys.path("host_ecdsa")}).status == 0);
+  const Sshd sshd("HostKey " + keys.path("host_ecdsa"));
+  for (const std::string& pub : {keys.path("host_ecdsa.pub"), sshd.path("host_ed25519.pub")}) {
+    test::write_file(sshd.path("known_hosts"), sshd.known_name() + " " + test::read_file(pub));
+    Launcher launcher(sshd.write_client_config("StrictHostKeyChecking yes"));
+    RecordingSink sink;
+    const auto stream = launcher.open(sink);
+    CHECK(launcher.wait([&] { return sink.is_open || sink.closed; }));
+    CHECK_MESSAGE(sink.is_open, sink.why());
+  }
+}
+
+TEST_CASE("a server without a key of the known type is refused, saying so") {
+  if (no_sshd()) {
+    return;
+  }
+  const test::TempDir keys;
+  REQUIRE(test::run_program({"ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", keys.path("k")}).status == 0);
+  const Sshd sshd;
+  test::write_file(sshd.path("known_hosts"), sshd.known_name() + " " + test::read_file(keys.path("k.pub")));
+  Launcher launcher(sshd.write_client_config());
+  CHECK(has(launcher.failure(), "no host key of a type that we know it by (ecdsa-sha2-nistp256"));
+}
+
+TEST_CASE("ECDSA keys log in; RSA and unusable keys are named in the error") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  const auto make = [&sshd](const char* kind, const std::string& name, const char* passphrase) {
+    test::run_program({"ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-f", sshd.path(name)});
+    test::write_file(sshd.path("authorized_keys"),
+                     test::read_file(sshd.path("authorized_keys")) + test::read_file(sshd.path(name + ".pub")));
+  };
+  make("ecdsa", "id_ecdsa", "");
+  make("rsa", "id_rsa", "");
+  make("ed25519", "id_locked", "secret");
+  test::write_file(sshd.path("authorized_keys"),
+                   test::read_file(sshd.path("id_ecdsa.pub")) + test::read_file(sshd.path("id_rsa.pub")));
+  const std::string refused = "IdentityFile " + sshd.path("id_rsa") + "\nIdentityFile " + sshd.path("id_locked");
+  {
+    Launcher launcher(sshd.write_client_config(refused + "\nIdentityFile " + sshd.path("id_ecdsa")));
+    RecordingSink sink;
+    const auto stream = launcher.open(sink);
+    CHECK(launcher.wait([&] { return sink.is_open || sink.closed; }));
+    CHECK_MESSAGE(sink.is_open, sink.why());
+  }
+  Launcher launcher(sshd.write_client_config(refused));
+  RecordingSink sink;
+  const auto stream = launcher.open(sink);
+  CHECK(launcher.wait([&] { return sink.is_open || sink.closed; }));
+  if (sink.is_open) {
+    return;  // a libssh2 that signs RSA with SHA-2
+  }
+  CHECK(sink.closed->code() == Code::kAuth);
+  CHECK(has(sink.why(), "permission denied for user "));
+  CHECK(has(sink.why(), sshd.path("id_ed25519") + " (ssh-ed25519)"));
+  CHECK(has(sink.why(), sshd.path("id_rsa") + " (ssh-rsa)"));
+  CHECK(has(sink.why(), sshd.path("id_locked") + " (has a passphrase"));
+  CHECK(has(sink.why(), "use an ed25519 key"));
+}
+
+TEST_CASE("without any key the error says so") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  test::write_file(sshd.path("id_ed25519"), "not a key");
+  Launcher launcher(sshd.write_client_config());
+  const std::string why = launcher.failure();
+  CHECK(has(why, "no usable key was found"));
+  CHECK(has(why, sshd.path("id_ed25519") + " (not a private key)"));
+}
+
+TEST_CASE("keys of ssh-agent log in, also one whose file has a passphrase") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  const std::string socket = sshd.path("agent.sock");
+  pid_t pid = -1;
+  std::string program = "ssh-agent";
+  std::string flag = "-D";
+  std::string at = "-a";
+  std::string where = socket;
+  char* argv[] = {program.data(), flag.data(), at.data(), where.data(), nullptr};
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, 1, "/dev/null", 1, 0);
+  REQUIRE(::posix_spawnp(&pid, "ssh-agent", &files, nullptr, argv, environ) == 0);
+  posix_spawn_file_actions_destroy(&files);
+  const Deadline deadline = Deadline::after(kPatience);
+  while (!connect_unix(socket, deadline).ok() && !deadline.has_passed()) {
+  }
+  const std::vector<std::string> environment = {"PATH=/usr/bin:/bin", "SSH_AUTH_SOCK=" + socket};
+  CHECK(test::run_program({"ssh-add", sshd.path("id_ed25519")}, "", environment).status == 0);
+  REQUIRE(
+      test::run_program({"ssh-keygen", "-q", "-p", "-P", "", "-N", "secret", "-f", sshd.path("id_ed25519")}).status ==
+      0);
+  {
+    Launcher launcher(sshd.write_client_config("IdentityAgent " + socket));
+    RecordingSink sink;
+    const auto stream = launcher.open(sink);
+    CHECK(launcher.wait([&] { return sink.is_open || sink.closed; }));
+    CHECK_MESSAGE(sink.is_open, sink.why());
+  }
+  ::kill(pid, SIGTERM);
+  ::waitpid(pid, nullptr, 0);
+}
+
+TEST_CASE("hosts that cannot be reached are told who, what and what to try") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  Launcher launcher(sshd.write_client_config("Host refused\n  HostName 127.0.0.1\n  Port " +
+                                             std::to_string(closed_port()) +
+                                             "\nHost jumped\n  ProxyJump bastion\nHost *\n"));
+  CHECK(has(launcher.failure("no-such-host.invalid"),
+            "no-such-host.invalid: cannot resolve the host name 'no-such-host.invalid' ("));
+  const std::string refused = launcher.failure("refused");
+  CHECK(has(refused, "refused: connection to 127.0.0.1 port "));
+  CHECK(has(refused, "is sshd running there? try: ssh -F "));
+  CHECK(has(launcher.failure("jumped"), "jumped: ssh_config wants 'ProxyJump bastion'"));
+  CHECK(has(launcher.failure("-oProxyCommand=touch"), "is not a host or user name"));
+}
+
+TEST_CASE("a broken ssh configuration and a missing agent are told") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  test::write_file(sshd.path("bad_config"), "NoSuchWord yes\n");
+  Launcher broken(sshd.path("bad_config"));
+  CHECK(has(broken.failure(), "node1: 'ssh -G' failed: "));
+  Launcher missing(sshd.write_client_config());
+  missing.options.agent_path = "/no/such/agent";
+  CHECK(has(missing.failure(), "node1: cannot read the agent executable '/no/such/agent'"));
+}
+
+TEST_CASE("a server that says nothing is given up at the deadline, one that hangs up is tried again until then") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  const Fd silent = listen_tcp(SocketAddress::make("127.0.0.1", 0).value()).value();
+  const Fd rude = listen_tcp(SocketAddress::make("127.0.0.1", 0).value()).value();
+  const auto port_of = [](const Fd& fd) { return std::to_string(SocketAddress::local_of(fd.get()).value().port()); };
+  Launcher launcher(sshd.write_client_config("Host silent\n  HostName 127.0.0.1\n  Port " + port_of(silent) +
+                                             "\nHost rude\n  HostName 127.0.0.1\n  Port " + port_of(rude) +
+                                             "\nHost *\n"));
+  launcher.options.connect_timeout = std::chrono::milliseconds(1500);
+  int hangups = 0;
+  const auto watch = launcher.loop->watch(rude.get(), EPOLLIN, [&](std::uint32_t) {
+    hangups += accept_ready(rude.get()).value().is_open() ? 1 : 0;  // as sshd beyond MaxStartups
+  });
+  REQUIRE(watch.ok());
+  CHECK(has(launcher.failure("silent"), "did not finish the key exchange within 1500 ms"));
+  CHECK(has(launcher.failure("rude"), "MaxStartups"));
+  CHECK(hangups > 1);
+}
+
+TEST_CASE("many streams at once go through few handshake slots") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd("MaxStartups 2:100:3\nMaxSessions 10");
+  Launcher launcher(sshd.write_client_config());
+  launcher.options.max_handshakes = 4;  // one more than sshd lets in: the rest is up to the retries
+  std::vector<std::unique_ptr<RecordingSink>> sinks;
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (std::size_t i = 0; i < 12; ++i) {
+    sinks.push_back(std::make_unique<RecordingSink>());
+    streams.push_back(launcher.open(*sinks.back(), "node" + std::to_string(1 + i % 3)));
+  }
+  const auto open = [&] {
+    std::size_t count = 0;
+    for (const auto& sink : sinks) {
+      count += sink->is_open ? 1 : 0;
+      REQUIRE_MESSAGE(!sink->closed, sink->why());
+    }
+    return count;
+  };
+  CHECK(launcher.wait([&] { return open() == streams.size(); }));
+  CHECK(test::list_dir(sshd.cache()).size() == 1);
+}
+
+TEST_CASE("a stream may be destroyed at any moment, also from within its sink") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  Launcher launcher(sshd.write_client_config());
+  for (int turns = 0; turns < 40; ++turns) {
+    RecordingSink sink;
+    auto stream = launcher.open(sink);
+    stream->write(std::string(100'000, 'x'));
+    for (int i = 0; i < turns && !sink.closed && sink.size == 0; ++i) {
+      REQUIRE(launcher.loop->turn(Deadline::after(std::chrono::milliseconds(50))).ok());
+    }
+    stream.reset();
+    const bool was_closed = sink.closed.has_value();
+    REQUIRE(launcher.loop->turn(Deadline::after(Duration::zero())).ok());
+    CHECK(sink.closed.has_value() == was_closed);
+  }
+  for (const bool at_open : {true, false}) {
+    RecordingSink sink;
+    auto stream = launcher.open(sink);
+    bool is_gone = false;
+    const auto end = [&] {
+      stream.reset();
+      is_gone = true;
+    };
+    if (at_open) {
+      sink.when_open = end;
+    } else {
+      sink.when_bytes = [&](Bytes) { end(); };
+    }
+    stream->write("x");
+    CHECK(launcher.wait([&] { return is_gone; }));
+    CHECK(!sink.closed);
+  }
+  RecordingSink sink;
+  auto stream = launcher.open(sink, "no-such-host.invalid");
+  sink.when_closed = [&] { stream.reset(); };
+  CHECK(launcher.wait([&] { return stream == nullptr; }));
+}
+
+TEST_CASE("a stream outlives its transport") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  Launcher launcher(sshd.write_client_config());
+  RecordingSink sink;
+  const auto stream = launcher.open(sink);
+  launcher.transport.reset();
+  stream->write("x");
+  CHECK(launcher.wait([&] { return sink.bytes == "x"; }));
+}
+
+TEST_CASE("an open stream on which nothing happens costs no wake-up") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  Launcher launcher(sshd.write_client_config());
+  RecordingSink sink;
+  const auto stream = launcher.open(sink);
+  REQUIRE(launcher.wait([&] { return sink.is_open; }));
+  launcher.wait([] { return false; }, std::chrono::milliseconds(300));
+  const auto before = launcher.loop->wakeups();
+  launcher.wait([] { return false; }, std::chrono::milliseconds(300));
+  CHECK(launcher.loop->wakeups() - before <= 2);
+}
+
+}  // namespace
+}  // namespace hvd::launch

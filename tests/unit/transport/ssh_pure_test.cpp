@@ -1,0 +1,271 @@
+// The parts of the ssh transport that decide without a network: ssh -G, known_hosts, host-key policy, key files.
+#include <sys/socket.h>
+
+#include <doctest/doctest.h>
+
+#include "launcher/transport/base64.h"
+#include "launcher/transport/host_key_policy.h"
+#include "launcher/transport/key_file.h"
+#include "launcher/transport/known_hosts.h"
+#include "launcher/transport/ssh_config.h"
+#include "tests/unit/transport/sshd_fixture.h"
+
+namespace hvd::launch {
+namespace {
+
+const LocalUser kAda{"ada", "/home/ada"};
+
+std::string wire(const std::string& text) {
+  std::string out = {0, 0, 0, static_cast<char>(text.size())};
+  return out + text;
+}
+HostKey make_key(const std::string& type, const std::string& body) {
+  return {type, wire(type) + wire(body)};
+}
+std::string line_of(const std::string& hosts, const HostKey& key) {
+  return hosts + " " + key.type + " " + base64_encode(key.blob) + "\n";
+}
+
+SshHostConfig parse(const std::string& text) {
+  auto config = parse_ssh_config("hostname h\nuser u\n" + text, {"node1", "", 0, "", ""}, kAda);
+  REQUIRE(config.ok());
+  return config.value();
+}
+
+TEST_CASE("the output of ssh -G becomes one value") {
+  const SshHostConfig config = parse(
+      "port 2222\nidentityfile ~/.ssh/id_a\nidentityfile /keys/%r@%h:%p\nidentityfile none\nidentitiesonly yes\n"
+      "userknownhostsfile /home/ada/.ssh/known_hosts /x\nglobalknownhostsfile /etc/a /etc/b\n"
+      "stricthostkeychecking accept-new\nhostkeyalias cluster\nidentityagent ~/agent.sock\nconnecttimeout 7\n"
+      "addressfamily inet6\nhashknownhosts yes\nsendenv LANG\ncompression no\n");
+  CHECK(config.hostname == "h");
+  CHECK(config.user == "u");
+  CHECK(config.port == 2222);
+  CHECK(config.identity_files == std::vector<std::string>{"/home/ada/.ssh/id_a", "/keys/u@h:2222"});
+  CHECK(config.identities_only);
+  CHECK(config.identity_agent == "/home/ada/agent.sock");
+  CHECK(config.user_known_hosts == std::vector<std::string>{"/home/ada/.ssh/known_hosts", "/x"});
+  CHECK(config.global_known_hosts == std::vector<std::string>{"/etc/a", "/etc/b"});
+  CHECK(config.host_key_policy == HostKeyPolicy::kAcceptNew);
+  CHECK(config.host_key_alias == "cluster");
+  CHECK(config.connect_timeout == std::chrono::seconds(7));
+  CHECK(config.address_family == AF_INET6);
+  CHECK(config.hash_known_hosts);
+  CHECK(config.proxy.empty());
+}
+
+TEST_CASE("the policy words of ssh -G, old and new, have their meaning") {
+  for (const char* word : {"yes", "true", "ask", "something new"}) {
+    CHECK(parse(std::string("stricthostkeychecking ") + word + "\n").host_key_policy == HostKeyPolicy::kStrict);
+  }
+  for (const char* word : {"no", "off", "false"}) {
+    CHECK(parse(std::string("stricthostkeychecking ") + word + "\n").host_key_policy == HostKeyPolicy::kOff);
+  }
+}
+
+TEST_CASE("a proxy is told in the user's words, none is none") {
+  CHECK(parse("proxyjump bastion\n").proxy == "ProxyJump bastion");
+  CHECK(parse("proxycommand nc %h %p\n").proxy == "ProxyCommand nc %h %p");
+  CHECK(parse("proxycommand none\nproxyjump none\n").proxy.empty());
+}
+
+TEST_CASE("what is not the output of ssh -G is an error, not a guess") {
+  const SshRequest request{"node1", "", 0, "", ""};
+  CHECK(!parse_ssh_config("", request, kAda).ok());
+  CHECK(!parse_ssh_config("hostname h\nuser u\nport many\n", request, kAda).ok());
+  CHECK(!parse_ssh_config("hostname h\nuser u\nport 70000\n", request, kAda).ok());
+  CHECK(!parse_ssh_config("hostname h\nuser u\nconnecttimeout x\n", request, kAda).ok());
+}
+
+TEST_CASE("what the user asked for goes to ssh -G, and a host cannot be an option") {
+  CHECK(ssh_config_argv({"n", "ada", 22, "/k", "/c"}) ==
+        std::vector<std::string>{"ssh", "-G", "-F", "/c", "-p", "22", "-l", "ada", "-i", "/k", "--", "n"});
+  CHECK(ssh_config_argv({"n", "", 0, "", ""}) == std::vector<std::string>{"ssh", "-G", "--", "n"});
+  CHECK(check_ssh_request({"node1", "ada", 0, "", ""}).ok());
+  CHECK(!check_ssh_request({"-oProxyCommand=x", "", 0, "", ""}).ok());
+  CHECK(!check_ssh_request({"a b", "", 0, "", ""}).ok());
+  CHECK(!check_ssh_request({"", "", 0, "", ""}).ok());
+  CHECK(!check_ssh_request({"node1", "-x", 0, "", ""}).ok());
+}
+
+TEST_CASE("without the ssh program the defaults are those of ssh") {
+  const SshHostConfig config = default_ssh_config({"n", "", 2200, "/k", ""}, kAda);
+  CHECK(config.hostname == "n");
+  CHECK(config.user == "ada");
+  CHECK(config.port == 2200);
+  CHECK(config.identity_files.front() == "/k");
+  CHECK(config.identity_files.size() == 4);
+  CHECK(config.host_key_policy == HostKeyPolicy::kStrict);
+  CHECK(config.user_known_hosts.front() == "/home/ada/.ssh/known_hosts");
+}
+
+TEST_CASE("known_hosts entries are found by name, list, pattern, port and hash") {
+  const HostKey key = make_key("ssh-ed25519", "one");
+  const auto matches = [&key](const std::string& hosts, const std::string& name) {
+    return find_known_hosts(line_of(hosts, key), "f", name).size() == 1;
+  };
+  CHECK(matches("node1", "node1"));
+  CHECK(matches("Node1,10.0.0.1", "node1"));
+  CHECK(matches("a,b,10.0.0.1", "10.0.0.1"));
+  CHECK(!matches("node10", "node1"));
+  CHECK(matches("node*,!node9", "node1"));
+  CHECK(!matches("node*,!node9", "node9"));
+  CHECK(matches("n?de1", "node1"));
+  CHECK(matches("[node1]:2222", "[node1]:2222"));
+  CHECK(!matches("node1", "[node1]:2222"));
+  const std::string hashed = known_hosts_line("[node1]:2222", key, "12345678901234567890");
+  CHECK(hashed.starts_with("|1|"));
+  CHECK(find_known_hosts(hashed, "f", "[node1]:2222").size() == 1);
+  CHECK(find_known_hosts(hashed, "f", "node1").empty());
+}
+
+TEST_CASE("a hash that OpenSSH wrote is understood") {
+  const test::TempDir dir;
+  const HostKey key = make_key("ssh-ed25519", std::string(32, 'k'));
+  test::write_file(dir.path("kh"), line_of("node1.example", key));
+  if (test::run_program({"ssh-keygen", "-H", "-f", dir.path("kh")}).status != 0) {
+    MESSAGE("SKIPPED no ssh-keygen");
+    return;
+  }
+  const std::string text = test::read_file(dir.path("kh"));
+  CHECK(text.starts_with("|1|"));
+  CHECK(find_known_hosts(text, "kh", "node1.example").size() == 1);
+  const test::Ran shown = test::run_program({"ssh-keygen", "-l", "-f", dir.path("kh")});
+  CHECK(shown.output.find(fingerprint(key.blob)) != std::string::npos);
+}
+
+TEST_CASE("comments, damaged lines and certificate authorities are no entries; lines are counted") {
+  const HostKey key = make_key("ssh-ed25519", "one");
+  const std::string text = "# comment\n\nnode1 ssh-ed25519 not-base64\nnode1 ssh-rsa " + base64_encode(key.blob) +
+                           "\n@cert-authority " + line_of("node1", key) + "node1\n|1|x|y ssh-ed25519 AAAA\n" +
+                           line_of("node1", key);
+  const std::vector<KnownHost> found = find_known_hosts(text, "/f", "node1");
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].line == 8);
+  CHECK(found[0].file == "/f");
+  CHECK(!found[0].is_revoked);
+}
+
+TEST_CASE("a key is known, unknown, changed or revoked") {
+  const HostKey one = make_key("ssh-ed25519", "one");
+  const HostKey two = make_key("ssh-ed25519", "two");
+  const HostKey rsa = make_key("ssh-rsa", "r");
+  const auto verdict = [](const std::string& text, const HostKey& key) {
+    return check_host_key(find_known_hosts(text, "f", "n"), key).verdict;
+  };
+  CHECK(verdict("", one) == HostKeyVerdict::kUnknown);
+  CHECK(verdict(line_of("n", rsa), one) == HostKeyVerdict::kUnknown);
+  CHECK(verdict(line_of("n", one), one) == HostKeyVerdict::kKnown);
+  CHECK(verdict(line_of("n", two) + line_of("n", one), one) == HostKeyVerdict::kKnown);
+  CHECK(verdict(line_of("n", rsa) + line_of("n", two), one) == HostKeyVerdict::kChanged);
+  CHECK(verdict(line_of("n", one) + "@revoked " + line_of("*", one), one) == HostKeyVerdict::kRevoked);
+}
+
+TEST_CASE("only algorithms of known types are asked for, RSA last") {
+  const std::string text = line_of("n", make_key("ssh-rsa", "r")) + line_of("n", make_key("ssh-ed25519", "e"));
+  CHECK(host_key_algorithms(find_known_hosts(text, "f", "n")) == "ssh-ed25519,rsa-sha2-512,rsa-sha2-256,ssh-rsa");
+  CHECK(host_key_algorithms({}).empty());
+}
+
+TEST_CASE("an alias replaces name and port in known_hosts, else a port off 22 is part of the name") {
+  SshHostConfig config;
+  config.hostname = "Node1";
+  CHECK(known_hosts_name(config) == "node1");
+  config.port = 2222;
+  CHECK(known_hosts_name(config) == "[node1]:2222");
+  config.host_key_alias = "cluster";
+  CHECK(known_hosts_name(config) == "cluster");
+}
+
+TEST_CASE("unknown keys are judged by the policy, changed ones are refused under every policy") {
+  const HostKey one = make_key("ssh-ed25519", "one");
+  const HostKey two = make_key("ssh-ed25519", "two");
+  SshHostConfig config;
+  config.hostname = "n";
+  config.user_known_hosts = {"/kh"};
+  const auto refused = rule_on_host_key(config, "n", {}, one);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().message().find(fingerprint(one.blob)) != std::string::npos);
+  config.host_key_policy = HostKeyPolicy::kAcceptNew;
+  CHECK(rule_on_host_key(config, "n", {}, one).value().remember);
+  config.host_key_policy = HostKeyPolicy::kOff;
+  const auto accepted = rule_on_host_key(config, "n", {}, one);
+  CHECK(!accepted.value().remember);
+  CHECK(!accepted.value().notice.empty());
+  const auto changed = rule_on_host_key(config, "n", find_known_hosts("\n" + line_of("n", two), "/kh", "n"), one);
+  REQUIRE(!changed.ok());
+  CHECK(changed.error().message().find("IDENTIFICATION HAS CHANGED") != std::string::npos);
+  CHECK(changed.error().message().find("/kh:2 ") != std::string::npos);
+  CHECK(changed.error().message().find("ssh-keygen -f '/kh' -R 'n'") != std::string::npos);
+  CHECK(changed.error().message().find('\n') == std::string::npos);
+}
+
+TEST_CASE("a new key is appended to the first file, plain or hashed, after a line that was left open") {
+  const test::TempDir dir;
+  const HostKey key = make_key("ssh-ed25519", "one");
+  SshHostConfig config;
+  config.hostname = "n";
+  config.user_known_hosts = {dir.path("new/kh")};
+  REQUIRE(remember_host_key(config, key).ok());
+  CHECK(test::read_file(dir.path("new/kh")) == line_of("n", key));
+  test::write_file(dir.path("new/kh"), "x y z");
+  config.hash_known_hosts = true;
+  REQUIRE(remember_host_key(config, key).ok());
+  const std::string text = test::read_file(dir.path("new/kh"));
+  CHECK(text.starts_with("x y z\n|1|"));
+  CHECK(check_host_key(load_known_hosts(config), key).verdict == HostKeyVerdict::kKnown);
+  config.user_known_hosts = {"/proc/no/such/kh"};
+  CHECK(!remember_host_key(config, key).ok());
+}
+
+TEST_CASE("kinds and passphrases of key files are seen without the passphrase") {
+  const test::TempDir dir;
+  struct Row {
+    const char* kind;
+    const char* passphrase;
+    const char* format;
+    const char* type;
+  };
+  for (const Row& row :
+       {Row{"ed25519", "", "RFC4716", "ssh-ed25519"}, Row{"ed25519", "secret", "RFC4716", "ssh-ed25519"},
+        Row{"ecdsa", "", "RFC4716", "ecdsa-sha2-nistp256"}, Row{"rsa", "", "PEM", "ssh-rsa"},
+        Row{"rsa", "secret", "PEM", "ssh-rsa"}, Row{"ecdsa", "", "PKCS8", "ecdsa-sha2-nistp256"}}) {
+    const std::string path = dir.path(std::string(row.kind) + row.passphrase + row.format);
+    const test::Ran made =
+        test::run_program({"ssh-keygen", "-q", "-t", row.kind, "-N", row.passphrase, "-m", row.format, "-f", path});
+    if (made.status != 0) {
+      MESSAGE("SKIPPED no ssh-keygen");
+      return;
+    }
+    const auto key = read_key_file(path);
+    REQUIRE_MESSAGE(key.ok(), path);
+    CHECK_MESSAGE(key.value().type == row.type, path);
+    CHECK_MESSAGE(key.value().is_encrypted == (*row.passphrase != '\0'), path);
+    CHECK_MESSAGE(key_type_of_blob(key.value().public_blob) == row.type, path);
+  }
+}
+
+TEST_CASE("key files that ssh would not use are refused with a reason") {
+  const test::TempDir dir;
+  CHECK(read_key_file(dir.path("none")).error().code() == Code::kNotFound);
+  test::write_file(dir.path("text"), "hello");
+  CHECK(read_key_file(dir.path("text")).error().message() == "not a private key");
+  test::write_file(dir.path("open"), "hello", 0644);
+  CHECK(read_key_file(dir.path("open")).error().message().find("chmod 600") != std::string::npos);
+  CHECK(!inspect_key("-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n").ok());
+  CHECK(!inspect_key("-----BEGIN OPENSSH PRIVATE KEY-----").ok());
+  CHECK(!inspect_key("-----END x -----BEGIN OPENSSH PRIVATE KEY-----\n").ok());
+}
+
+TEST_CASE("base64 is decoded whole or not at all") {
+  CHECK(base64_decode("aGk=") == "hi");
+  CHECK(base64_decode("") == "");
+  CHECK(!base64_decode("aGk").has_value());
+  CHECK(!base64_decode("a Gk").has_value());
+  CHECK(!base64_decode("a*k=").has_value());
+  CHECK(base64_encode("hi") == "aGk=");
+  CHECK(key_type_of_blob(std::string("\xff\xff\xff\xff", 4) + "abc").empty());
+}
+
+}  // namespace
+}  // namespace hvd::launch
