@@ -1,7 +1,7 @@
-#include <dlfcn.h>
-
 #include <iostream>
 #include <string>
+
+#include <dlfcn.h>
 
 #include "cli/commands.h"
 #include "launcher/transport/ssh.h"

@@ -1,5 +1,6 @@
 #include <iomanip>
 #include <iostream>
+
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"

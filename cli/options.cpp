@@ -2,10 +2,11 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <climits>
 #include <cstdlib>
+
+#include <CLI/CLI.hpp>
 
 #include "launcher/job/host_list.h"
 #include "launcher/job/hostfile.h"
@@ -43,7 +44,8 @@ void add_options(CLI::App& app, Raw& raw) {
   app.add_option("--np,--num-proc", raw.np, "Number of ranks; default: one per slot of the hosts")->type_name("N");
   app.add_option("-H,--hosts", raw.hosts, "Hosts with their slots, as in node1:4,user@node2:4; default: this machine")
       ->type_name("LIST");
-  app.add_option("--hostfile", raw.hostfile, "File with a host a line: 'node1 slots=4' or 'node1:4'")->type_name("FILE");
+  app.add_option("--hostfile", raw.hostfile, "File with a host a line: 'node1 slots=4' or 'node1:4'")
+      ->type_name("FILE");
   app.add_option("-x", raw.env, "Set (NAME=VALUE) or pass on (NAME) an environment variable to all ranks; repeatable")
       ->type_name("NAME[=VALUE]")
       ->allow_extra_args(false);
@@ -56,7 +58,8 @@ void add_options(CLI::App& app, Raw& raw) {
   app.add_option("-p,--ssh-port", raw.ssh_port, "SSH port of all hosts; default: as ssh has it")
       ->type_name("PORT")
       ->check(CLI::Range(1, 65535));
-  app.add_option("-i,--ssh-identity-file", raw.ssh_identity_file, "Private key for SSH, tried first")->type_name("FILE");
+  app.add_option("-i,--ssh-identity-file", raw.ssh_identity_file, "Private key for SSH, tried first")
+      ->type_name("FILE");
   app.add_option("--ssh-config", raw.ssh_config, "SSH configuration file, as in ssh -F")->type_name("FILE");
   app.add_flag("--no-tags", raw.no_tags, "Do not put [rank]<stdout>: in front of the ranks' lines");
   app.add_flag("-q,--quiet", raw.quiet, "No words of hvdrun's own unless the job fails");
@@ -84,7 +87,8 @@ Result<std::string> agent_path() {
   const std::string self(buffer.data(), static_cast<std::size_t>(size));
   const std::string path = self.substr(0, self.rfind('/')) + "/hvdrun-agent";
   if (::access(path.c_str(), X_OK) != 0) {
-    return Error::from_errno("the agent executable is missing beside hvdrun: " + path).with_context("broken installation");
+    return Error::from_errno("the agent executable is missing beside hvdrun: " + path)
+        .with_context("broken installation");
   }
   return path;
 }
@@ -116,7 +120,8 @@ Result<std::vector<std::pair<std::string, std::string>>> user_env_of(const std::
     }
     const char* value = std::getenv(name.c_str());
     if (value == nullptr) {
-      return Error(Code::kInvalid, "-x " + name + ": no such variable here; give it a value with -x " + name + "=VALUE");
+      return Error(Code::kInvalid,
+                   "-x " + name + ": no such variable here; give it a value with -x " + name + "=VALUE");
     }
     env.emplace_back(name, value);
   }

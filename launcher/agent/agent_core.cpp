@@ -139,8 +139,8 @@ Result<void> AgentCore::on_frame(const Frame& frame) {
       send(AgentMessage::kHeartbeat);
       return {};
     default:
-      return Error(Code::kProtocol, "the launcher sent a message of type " + std::to_string(frame.type) +
-                                        ", which is not for an agent");
+      return Error(Code::kProtocol,
+                   "the launcher sent a message of type " + std::to_string(frame.type) + ", which is not for an agent");
   }
 }
 
@@ -174,7 +174,7 @@ Result<void> AgentCore::on_start(const Frame& frame) {
   }
   has_started_ = true;
   const std::string script = python_script_of(start.argv);
-  struct stat info {};
+  struct stat info{};
   const std::string path = script.empty() || script.front() == '/' ? script : start.cwd + "/" + script;
   if (!script.empty() && ::stat(path.c_str(), &info) != 0) {
     const Error why = Error::from_errno("no such script: '" + path + "'");
@@ -250,7 +250,8 @@ void AgentCore::on_child_signal() {
   int status = 0;
   pid_t pid = 0;
   while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) {
-    const auto found = std::find_if(ranks_.begin(), ranks_.end(), [pid](const auto& rank) { return rank->pid() == pid; });
+    const auto found =
+        std::find_if(ranks_.begin(), ranks_.end(), [pid](const auto& rank) { return rank->pid() == pid; });
     if (found == ranks_.end()) {
       continue;  // a process that a rank had left behind
     }
@@ -302,13 +303,15 @@ void AgentCore::sweep(int signo) {
   const std::vector<pid_t> left = children_of_self();
   if (loop_.now() - sweep_began_ > kSweepLimit) {
     for (const pid_t pid : left) {
-      send(AgentMessage::kProblem, "process " + std::to_string(pid) + " cannot be killed (is it in a hung system call?)");
+      send(AgentMessage::kProblem,
+           "process " + std::to_string(pid) + " cannot be killed (is it in a hung system call?)");
     }
     finish();
     return;
   }
   signal_children(left, signo);
-  sweep_timer_ = loop_.after(signo == SIGKILL ? Duration(kSweepRetry) : Duration(kSweepGrace), [this] { sweep(SIGKILL); });
+  sweep_timer_ =
+      loop_.after(signo == SIGKILL ? Duration(kSweepRetry) : Duration(kSweepGrace), [this] { sweep(SIGKILL); });
 }
 
 void AgentCore::finish() {

@@ -1,5 +1,5 @@
-// AgentCore: the node's side of a session. It starts, supervises and reaps this node's ranks, relays their output, exits
-// and rendezvous, and when the job is over, or the launcher is gone, leaves nothing running.
+// AgentCore: the node's side of a session. It starts, supervises and reaps this node's ranks, relays their output,
+// exits and rendezvous, and when the job is over, or the launcher is gone, leaves nothing running.
 //
 // Thread: loop only; the agent has no other thread, so a rank that dies with its parent thread dies with the agent.
 #pragma once
@@ -21,8 +21,8 @@
 namespace hvd::launch {
 
 struct AgentOptions {
-  std::string scratch_dir;               // 0700, made and removed by the guardian
-  std::vector<std::string> environment;  // the agent's own, "NAME=value"
+  std::string scratch_dir;                        // 0700, made and removed by the guardian
+  std::vector<std::string> environment;           // the agent's own, "NAME=value"
   Duration lost_grace = std::chrono::seconds(5);  // TERM to KILL, when there is no launcher to ask
 };
 
@@ -48,7 +48,8 @@ class AgentCore {
   Result<void> on_welcome(const Frame& frame);
   Result<void> on_start(const Frame& frame);
   Result<void> start_rank(const StartMessage& start, const StartMessage::Rank& rank);
-  [[nodiscard]] std::vector<std::string> environment_of(const StartMessage& start, const StartMessage::Rank& rank) const;
+  [[nodiscard]] std::vector<std::string> environment_of(const StartMessage& start,
+                                                        const StartMessage::Rank& rank) const;
   void take_output(int rank, StreamId stream, std::string_view bytes);
   void on_credit(std::uint64_t bytes);
   void climb(int signo, Duration grace);  // the stop ladder

@@ -1,15 +1,16 @@
 #include "launcher/agent/guardian.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <memory>
+
+#include <dirent.h>
+#include <stdlib.h>
 
 #include "launcher/process/descendants.h"
 #include "launcher/process/exit_status.h"

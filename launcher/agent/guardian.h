@@ -1,6 +1,6 @@
 // Guardian: the agent's outer process. It does nothing but wait, so that the node is cleaned up also when the agent
-// itself is killed: its ranks die with it (PR_SET_PDEATHSIG), everything that they left becomes the guardian's child, and
-// the guardian ends it. When the guardian is killed instead, the agent learns of it and stops its ranks.
+// itself is killed: its ranks die with it (PR_SET_PDEATHSIG), everything that they left becomes the guardian's child,
+// and the guardian ends it. When the guardian is killed instead, the agent learns of it and stops its ranks.
 #pragma once
 
 #include <functional>

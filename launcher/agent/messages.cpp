@@ -45,7 +45,9 @@ Error malformed(const char* what) {
 }
 
 // Enumerators come from outside as numbers; one out of range must not become an enum.
-bool is_stream(std::uint8_t stream) { return stream == 1 || stream == 2; }
+bool is_stream(std::uint8_t stream) {
+  return stream == 1 || stream == 2;
+}
 
 }  // namespace
 

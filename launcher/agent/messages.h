@@ -1,10 +1,12 @@
-// What launcher and agent say to each other: frames (base/frame.h) of the types below, with bodies encoded by base/bytes.h.
-// One struct per message that has more than one field; every decoder is total.
+// What launcher and agent say to each other: frames (base/frame.h) of the types below, with bodies encoded by
+// base/bytes.h. One struct per message that has more than one field; every decoder is total.
 //
 //   launcher -> agent   Welcome, Start, Stop, Forward, Credit, Exchanged, Notice, Heartbeat
-//   agent -> launcher   Ready, Started, StartFailed, Output, OutputEnd, Exited, Exchange, Joined, Problem, Heartbeat, Done
+//   agent -> launcher   Ready, Started, StartFailed, Output, OutputEnd, Exited, Exchange, Joined, Problem, Heartbeat,
+//   Done
 //
-// The agent's first word is Ready. The launcher's end of input means "the job is over": the agent stops its ranks and ends.
+// The agent's first word is Ready. The launcher's end of input means "the job is over": the agent stops its ranks and
+// ends.
 #pragma once
 
 #include <cstdint>
@@ -62,9 +64,9 @@ struct ReadyMessage {
   std::string version;
   std::string host_name;  // as the node calls itself
   std::int32_t pid = 0;
-  std::int32_t cores = 1;         // that the agent may run on
+  std::int32_t cores = 1;          // that the agent may run on
   std::int32_t reserved_port = 0;  // a TCP port, kept free until the ranks start
-  std::string socket_path;        // where ranks reach the agent
+  std::string socket_path;         // where ranks reach the agent
 
   [[nodiscard]] std::string encode() const;
   static Result<ReadyMessage> decode(std::string_view body);
@@ -77,8 +79,8 @@ struct StartMessage {
   };
   std::string cwd;
   std::vector<std::string> argv;
-  std::vector<std::string> unset;  // removed from the agent's own environment
-  std::vector<std::pair<std::string, std::string>> env;  // set for every rank, over the agent's own
+  std::vector<std::string> unset;                         // removed from the agent's own environment
+  std::vector<std::pair<std::string, std::string>> env;   // set for every rank, over the agent's own
   std::vector<std::pair<std::string, std::string>> last;  // set last: the user's -x
   std::vector<Rank> ranks;
 

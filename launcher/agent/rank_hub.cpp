@@ -28,7 +28,8 @@ Result<std::unique_ptr<RankHub>> RankHub::listen(EventLoop& loop, const std::str
   HVD_TRY_ASSIGN(Fd listener, listen_unix(path));
   std::unique_ptr<RankHub> hub(new RankHub(loop, std::move(listener), path, std::move(sink), log));
   RankHub* self = hub.get();
-  HVD_TRY_ASSIGN(hub->watch_, loop.watch(self->listener_.get(), EPOLLIN, [self](std::uint32_t) { self->on_connection(); }));
+  HVD_TRY_ASSIGN(hub->watch_,
+                 loop.watch(self->listener_.get(), EPOLLIN, [self](std::uint32_t) { self->on_connection(); }));
   return hub;
 }
 
@@ -43,7 +44,9 @@ RankHub::~RankHub() {
   ::unlink(path_.c_str());
 }
 
-void RankHub::admit(Admission admission) { admission_ = std::move(admission); }
+void RankHub::admit(Admission admission) {
+  admission_ = std::move(admission);
+}
 
 void RankHub::on_connection() {
   for (;;) {
@@ -121,8 +124,8 @@ Result<void> RankHub::on_hello(Caller& caller, std::string_view body) {
     return Error(Code::kAuth, "did not show this job's token");
   }
   if (rank < 0 || rank >= admission_->size) {
-    return Error(Code::kProtocol, "calls itself rank " + std::to_string(rank) + " in a job of " +
-                                      std::to_string(admission_->size));
+    return Error(Code::kProtocol,
+                 "calls itself rank " + std::to_string(rank) + " in a job of " + std::to_string(admission_->size));
   }
   caller.rank = rank;
   loop_.cancel(caller.hello_timer);

@@ -48,7 +48,7 @@ class RankHub {
   struct Caller {
     std::unique_ptr<ByteChannel> channel;
     FrameDecoder decoder;
-    int rank = -1;  // -1: has not said hello
+    int rank = -1;                         // -1: has not said hello
     std::vector<std::string> waiting_for;  // keys
     TimerId hello_timer = 0;
   };

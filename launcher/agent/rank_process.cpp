@@ -34,7 +34,8 @@ Result<std::unique_ptr<RankProcess>> RankProcess::start(EventLoop& loop, int ran
   options.stderr_fd = err.write_end.get();
   std::unique_ptr<RankProcess> process(new RankProcess(loop, rank, std::move(sink)));
   HVD_TRY_ASSIGN(process->pid_, spawn(options));
-  for (auto&& [stream, fd] : {std::pair(StreamId::kStdout, &out.read_end), std::pair(StreamId::kStderr, &err.read_end)}) {
+  for (auto&& [stream, fd] :
+       {std::pair(StreamId::kStdout, &out.read_end), std::pair(StreamId::kStderr, &err.read_end)}) {
     if (auto watched = process->watch_pipe(stream, std::move(*fd)); !watched.ok()) {
       process->signal_group(SIGKILL);
       return watched.error();

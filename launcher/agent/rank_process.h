@@ -42,7 +42,9 @@ class RankProcess {
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] bool has_exited() const { return exited_.has_value(); }
   // Exited, and nothing more will come from its pipes.
-  [[nodiscard]] bool is_finished() const { return has_exited() && !is_open(StreamId::kStdout) && !is_open(StreamId::kStderr); }
+  [[nodiscard]] bool is_finished() const {
+    return has_exited() && !is_open(StreamId::kStdout) && !is_open(StreamId::kStderr);
+  }
 
   // Its process was reaped. What stands in the pipes is read first; a grandchild that holds them open has a short while
   // to end, so that a forgotten background process cannot keep the job from ending.

@@ -21,7 +21,8 @@ Result<int> parse_slots(std::string_view text, const std::string& where, const s
   int slots = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), slots);
   if (failed != std::errc() || end != text.data() + text.size() || slots < 1 || slots > kMaxSlots) {
-    return bad(where, "expected a number of slots (1 or more) after '" + host + ":', found '" + std::string(text) + "'");
+    return bad(where,
+               "expected a number of slots (1 or more) after '" + host + ":', found '" + std::string(text) + "'");
   }
   return slots;
 }
@@ -35,7 +36,8 @@ Result<HostSpec> parse_host(std::string_view entry, const std::string& where) {
     spec.user = std::string(rest.substr(0, at));
     rest.remove_prefix(at + 1);
     // A leading dash would be taken for an option by the programs that the name is given to.
-    if (spec.user.empty() || spec.user.front() == '-' || !std::all_of(spec.user.begin(), spec.user.end(), is_host_char)) {
+    if (spec.user.empty() || spec.user.front() == '-' ||
+        !std::all_of(spec.user.begin(), spec.user.end(), is_host_char)) {
       return bad(where, "expected a user name before '@', found '" + spec.user + "'");
     }
   }
@@ -61,7 +63,8 @@ Result<HostSpec> parse_host(std::string_view entry, const std::string& where) {
     if (after.find(':', 1) != std::string_view::npos) {
       return bad(where, "'" + std::string(entry) + "' has several ':'; put an IPv6 address in brackets, as in [::1]:4");
     }
-    if (spec.name.empty() || spec.name.front() == '-' || !std::all_of(spec.name.begin(), spec.name.end(), is_host_char)) {
+    if (spec.name.empty() || spec.name.front() == '-' ||
+        !std::all_of(spec.name.begin(), spec.name.end(), is_host_char)) {
       return bad(where, "expected a host name, found '" + std::string(rest.substr(0, colon)) + "'");
     }
   }

@@ -15,10 +15,10 @@ struct JobSpec {
   HostList hosts;  // empty: this machine
   std::vector<std::string> argv;
   std::string cwd;
-  std::vector<std::string> environment;                      // of hvdrun, "NAME=value"
+  std::vector<std::string> environment;                       // of hvdrun, "NAME=value"
   std::vector<std::pair<std::string, std::string>> user_env;  // -x NAME=value; wins over everything
-  Duration start_timeout = std::chrono::seconds(60);  // until every rank runs
-  Duration grace = std::chrono::seconds(10);          // between the first signal and SIGKILL when a job is stopped
+  Duration start_timeout = std::chrono::seconds(60);          // until every rank runs
+  Duration grace = std::chrono::seconds(10);  // between the first signal and SIGKILL when a job is stopped
   bool tags = true;
   bool quiet = false;
   bool verbose = false;

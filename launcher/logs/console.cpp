@@ -2,13 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+
+#include <limits.h>
 
 namespace hvd::launch {
 namespace {
@@ -19,7 +20,7 @@ constexpr std::size_t kWriteBytes = 256U << 10U;
 }  // namespace
 
 ConsoleStream::ConsoleStream(EventLoop& loop, int fd, Sink sink) : loop_(loop), fd_(fd), sink_(std::move(sink)) {
-  struct stat info {};
+  struct stat info{};
   if (::fstat(fd, &info) != 0) {
     has_failed_ = true;  // started with the descriptor closed: nobody wants it
     return;
@@ -33,7 +34,9 @@ ConsoleStream::ConsoleStream(EventLoop& loop, int fd, Sink sink) : loop_(loop), 
   never_blocks_ = reopened_.is_open() || S_ISREG(info.st_mode);
 }
 
-ConsoleStream::~ConsoleStream() { loop_.unwatch(watch_); }
+ConsoleStream::~ConsoleStream() {
+  loop_.unwatch(watch_);
+}
 
 void ConsoleStream::write(std::string_view bytes) {
   if (has_failed_) {
@@ -58,8 +61,7 @@ bool ConsoleStream::write_some() {
     }
     size = std::min(size, std::size_t{PIPE_BUF});
   }
-  const ssize_t sent =
-      is_socket_ ? ::send(fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL) : ::write(fd, data, size);
+  const ssize_t sent = is_socket_ ? ::send(fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL) : ::write(fd, data, size);
   if (sent >= 0) {
     sent_ += static_cast<std::size_t>(sent);
     return true;
@@ -68,7 +70,8 @@ bool ConsoleStream::write_some() {
     return true;
   }
   if (errno != EAGAIN) {
-    fail(Error::from_errno(fd_ == STDOUT_FILENO ? "cannot write to standard output" : "cannot write to standard error"));
+    fail(
+        Error::from_errno(fd_ == STDOUT_FILENO ? "cannot write to standard output" : "cannot write to standard error"));
   }
   return false;
 }
@@ -119,8 +122,8 @@ void ConsoleStream::fail(const Error& why) {
 }
 
 bool is_same_file(int fd_a, int fd_b) {
-  struct stat a {};
-  struct stat b {};
+  struct stat a{};
+  struct stat b{};
   return ::fstat(fd_a, &a) == 0 && ::fstat(fd_b, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino &&
          a.st_rdev == b.st_rdev;
 }

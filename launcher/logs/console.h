@@ -19,8 +19,8 @@ namespace hvd::launch {
 // One of the two descriptors.
 class ConsoleStream {
  public:
-  // `on_drained`: the queue has become empty. `on_failed`: the reader is gone (EPIPE) or the disk is full; told once, and
-  // everything written later is dropped.
+  // `on_drained`: the queue has become empty. `on_failed`: the reader is gone (EPIPE) or the disk is full; told once,
+  // and everything written later is dropped.
   struct Sink {
     std::function<void()> on_drained;
     std::function<void(const Error&)> on_failed;
@@ -49,7 +49,7 @@ class ConsoleStream {
   EventLoop& loop_;
   const int fd_;
   const Sink sink_;
-  Fd reopened_;             // an open file description of our own, so that O_NONBLOCK is not set for others who share it
+  Fd reopened_;  // an open file description of our own, so that O_NONBLOCK is not set for others who share it
   bool never_blocks_ = false;  // a regular file, or reopened_
   bool is_socket_ = false;
   WatchId watch_ = 0;

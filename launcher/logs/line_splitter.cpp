@@ -5,12 +5,11 @@
 namespace hvd::launch {
 namespace {
 
-// The end of the first line in `bytes` (one past its terminator), or npos. A "\r" at the very end is undecided: the next
-// read may begin with its "\n".
+// The end of the first line in `bytes` (one past its terminator), or npos. A "\r" at the very end is undecided: the
+// next read may begin with its "\n".
 std::size_t line_end(std::string_view bytes) {
   const auto* newline = static_cast<const char*>(std::memchr(bytes.data(), '\n', bytes.size()));
-  const std::size_t before =
-      newline == nullptr ? bytes.size() : static_cast<std::size_t>(newline - bytes.data());
+  const std::size_t before = newline == nullptr ? bytes.size() : static_cast<std::size_t>(newline - bytes.data());
   const auto* ret = static_cast<const char*>(std::memchr(bytes.data(), '\r', before));
   if (ret != nullptr) {
     const std::size_t at = static_cast<std::size_t>(ret - bytes.data());
@@ -25,7 +24,8 @@ std::size_t line_end(std::string_view bytes) {
 }  // namespace
 
 void LineSplitter::feed(std::string_view bytes, const Emit& emit) {
-  // Bytes of the beginning that are known to hold no terminator need no second look, except its last: an undecided "\r".
+  // Bytes of the beginning that are known to hold no terminator need no second look, except its last: an undecided
+  // "\r".
   while (!bytes.empty() && !partial_.empty()) {
     if (partial_.back() == '\r') {
       const bool is_pair = bytes.front() == '\n';

@@ -1,7 +1,7 @@
 // LineSplitter: a stream of bytes, cut into whole lines, however the reads happened to cut it.
 //
-// A line ends with "\n", "\r\n", or a lone "\r" (a progress bar drawing itself anew). Bytes pass as they are: no decoding,
-// so neither a character split over two reads nor an invalid one can be harmed. Value type.
+// A line ends with "\n", "\r\n", or a lone "\r" (a progress bar drawing itself anew). Bytes pass as they are: no
+// decoding, so neither a character split over two reads nor an invalid one can be harmed. Value type.
 #pragma once
 
 #include <functional>

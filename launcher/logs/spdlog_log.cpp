@@ -1,9 +1,9 @@
 #include "launcher/logs/spdlog_log.h"
 
+#include <exception>
+
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-
-#include <exception>
 
 namespace hvd::launch {
 namespace {
@@ -24,8 +24,7 @@ spdlog::level::level_enum level_of(LogLevel level) {
 
 class SpdlogLog final : public Log {
  public:
-  explicit SpdlogLog(LogLevel lowest)
-      : logger_("hvdrun", std::make_shared<spdlog::sinks::stderr_sink_mt>()) {
+  explicit SpdlogLog(LogLevel lowest) : logger_("hvdrun", std::make_shared<spdlog::sinks::stderr_sink_mt>()) {
     logger_.set_level(level_of(lowest));
     logger_.set_pattern("hvdrun: [%H:%M:%S.%e] %v");
   }
@@ -44,6 +43,8 @@ class SpdlogLog final : public Log {
 
 }  // namespace
 
-std::unique_ptr<Log> make_spdlog_log(LogLevel lowest) { return std::make_unique<SpdlogLog>(lowest); }
+std::unique_ptr<Log> make_spdlog_log(LogLevel lowest) {
+  return std::make_unique<SpdlogLog>(lowest);
+}
 
 }  // namespace hvd::launch

@@ -96,26 +96,61 @@ EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPla
 }
 
 bool is_outer_launcher_variable(std::string_view name) {
-  static constexpr std::array<std::string_view, 24> kNames = {
-      "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE",
-      "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "HOROVOD_RANK", "HOROVOD_SIZE",
-      "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE", "HOROVOD_HOSTNAME",
-      "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT", "HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS",
-      "MPI_LOCALRANKID"};
-  static constexpr std::array<std::string_view, 6> kPrefixes = {"TORCHELASTIC_", "OMPI_COMM_WORLD_", "OMPI_MCA_orte_",
-                                                                "OMPI_MCA_ess_", "PMIX_", "PMI_"};
+  static constexpr std::array<std::string_view, 24> kNames = {"RANK",
+                                                              "WORLD_SIZE",
+                                                              "LOCAL_RANK",
+                                                              "LOCAL_WORLD_SIZE",
+                                                              "NODE_RANK",
+                                                              "GROUP_RANK",
+                                                              "GROUP_WORLD_SIZE",
+                                                              "ROLE_RANK",
+                                                              "ROLE_WORLD_SIZE",
+                                                              "ROLE_NAME",
+                                                              "MASTER_ADDR",
+                                                              "MASTER_PORT",
+                                                              "HOROVOD_RANK",
+                                                              "HOROVOD_SIZE",
+                                                              "HOROVOD_LOCAL_RANK",
+                                                              "HOROVOD_LOCAL_SIZE",
+                                                              "HOROVOD_CROSS_RANK",
+                                                              "HOROVOD_CROSS_SIZE",
+                                                              "HOROVOD_HOSTNAME",
+                                                              "HOROVOD_GLOO_RENDEZVOUS_ADDR",
+                                                              "HOROVOD_GLOO_RENDEZVOUS_PORT",
+                                                              "HOROVOD_CONTROLLER",
+                                                              "HOROVOD_CPU_OPERATIONS",
+                                                              "MPI_LOCALRANKID"};
+  static constexpr std::array<std::string_view, 6> kPrefixes = {
+      "TORCHELASTIC_", "OMPI_COMM_WORLD_", "OMPI_MCA_orte_", "OMPI_MCA_ess_", "PMIX_", "PMI_"};
   static constexpr std::array<std::string_view, 12> kOwn = {
-      contract::kRank,       contract::kSize,      contract::kLocalRank,   contract::kLocalSize,
-      contract::kCrossRank,  contract::kCrossSize, contract::kNodeIndex,   contract::kNodeCount,
-      contract::kJobId,      contract::kAgentSocket, contract::kAgentToken, contract::kNodeAddress};
+      contract::kRank,      contract::kSize,        contract::kLocalRank,  contract::kLocalSize,
+      contract::kCrossRank, contract::kCrossSize,   contract::kNodeIndex,  contract::kNodeCount,
+      contract::kJobId,     contract::kAgentSocket, contract::kAgentToken, contract::kNodeAddress};
   return is_one_of(name, kNames) || has_prefix_of(name, kPrefixes) || is_one_of(name, kOwn);
 }
 
 bool is_host_bound_variable(std::string_view name) {
-  static constexpr std::array<std::string_view, 19> kNames = {
-      "HOME", "USER", "LOGNAME", "SHELL", "MAIL", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME", "TMPDIR", "DISPLAY",
-      "WAYLAND_DISPLAY", "TERM_SESSION_ID", "TMUX", "TMUX_PANE", "STY", "WINDOWID", "INVOCATION_ID"};
-  static constexpr std::array<std::string_view, 6> kPrefixes = {"SSH_", "XDG_", "DBUS_", "BASH_FUNC_", "SUDO_", "HVDRUN_"};
+  static constexpr std::array<std::string_view, 19> kNames = {"HOME",
+                                                              "USER",
+                                                              "LOGNAME",
+                                                              "SHELL",
+                                                              "MAIL",
+                                                              "PWD",
+                                                              "OLDPWD",
+                                                              "SHLVL",
+                                                              "_",
+                                                              "HOSTNAME",
+                                                              "TMPDIR",
+                                                              "DISPLAY",
+                                                              "WAYLAND_DISPLAY",
+                                                              "TERM_SESSION_ID",
+                                                              "TMUX",
+                                                              "TMUX_PANE",
+                                                              "STY",
+                                                              "WINDOWID",
+                                                              "INVOCATION_ID"};
+  static constexpr std::array<std::string_view, 6> kPrefixes = {"SSH_",       "XDG_",  "DBUS_",
+                                                                "BASH_FUNC_", "SUDO_", "HVDRUN_"};
   // The GPUs of the launcher's machine say nothing about another's.
   static constexpr std::string_view kVisible = "CUDA_VISIBLE_DEVICES";
   const bool names_gpus = name.size() >= kVisible.size() && name.substr(name.size() - kVisible.size()) == kVisible;

@@ -24,8 +24,8 @@ struct NodeFacts {
 struct JobFacts {
   std::string job_id;
   std::string agent_token;
-  std::string master_address;  // rank 0's node
-  int master_port = 0;         // reserved there
+  std::string master_address;    // rank 0's node
+  int master_port = 0;           // reserved there
   bool omp_threads_set = false;  // the user chose OMP_NUM_THREADS
 };
 

@@ -24,7 +24,7 @@ constexpr int kNoExec = 127;
 // Handlers of the parent mean nothing after exec, but "ignored" is inherited: a rank that ignores SIGPIPE or SIGINT
 // because its launcher did would not end when it should.
 void reset_signals() {
-  struct sigaction standard {};
+  struct sigaction standard{};
   standard.sa_handler = SIG_DFL;
   for (int signo = 1; signo < NSIG; ++signo) {
     ::sigaction(signo, &standard, nullptr);  // fails for SIGKILL, SIGSTOP and the C library's own, as it may

@@ -1,6 +1,5 @@
 #include "launcher/process/descendants.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -10,6 +9,8 @@
 #include <charconv>
 #include <memory>
 #include <string>
+
+#include <dirent.h>
 
 #include "runtime/base/fd.h"
 

@@ -1,8 +1,9 @@
 #include "launcher/process/exit_status.h"
 
 #include <signal.h>
-#include <string.h>
 #include <sys/wait.h>
+
+#include <string.h>
 
 namespace hvd::launch {
 

@@ -56,7 +56,7 @@ Result<void> await_exec(int error_fd, pid_t pid, const SpawnOptions& options, co
 }
 
 bool is_program(const std::string& path) {
-  struct stat info {};
+  struct stat info{};
   return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && ::access(path.c_str(), X_OK) == 0;
 }
 

@@ -44,8 +44,8 @@ std::string describe_duration(Duration took) {
 }
 
 std::string describe_end(const JobState& state, const Placement& placement, Duration took) {
-  const std::string where = counted(static_cast<std::size_t>(placement.size), "rank") + " on " +
-                            counted(placement.nodes.size(), "node");
+  const std::string where =
+      counted(static_cast<std::size_t>(placement.size), "rank") + " on " + counted(placement.nodes.size(), "node");
   if (!state.cause()) {
     return "hvdrun: " + where + " succeeded in " + describe_duration(took);
   }
@@ -61,11 +61,14 @@ std::string describe_end(const JobState& state, const Placement& placement, Dura
     text += " (and " + std::to_string(cause.lines.size() - 1) + " more)";
   }
   const auto ended_otherwise = std::count_if(state.ranks().begin(), state.ranks().end(), [](const RankRecord& rank) {
-    return rank.state == RankRecord::State::kLost || (rank.state == RankRecord::State::kEnded && !rank.status.is_success());
+    return rank.state == RankRecord::State::kLost ||
+           (rank.state == RankRecord::State::kEnded && !rank.status.is_success());
   });
-  const auto others = static_cast<std::size_t>(std::max<std::ptrdiff_t>(0, ended_otherwise - (cause.rank >= 0 ? 1 : 0)));
+  const auto others =
+      static_cast<std::size_t>(std::max<std::ptrdiff_t>(0, ended_otherwise - (cause.rank >= 0 ? 1 : 0)));
   if (others > 0) {
-    text += "; " + counted(others, cause.rank >= 0 ? "other rank" : "rank") + (others == 1 ? " was" : " were") + " stopped";
+    text +=
+        "; " + counted(others, cause.rank >= 0 ? "other rank" : "rank") + (others == 1 ? " was" : " were") + " stopped";
   }
   return text + "; exit code " + std::to_string(cause.exit_code);
 }

@@ -1,16 +1,16 @@
-// hvdrun's own exit codes. A job that ran ends with the code of its first failing rank, 128 + N for signal N; ours stand
-// where programs seldom do. Public: the README shows this table.
+// hvdrun's own exit codes. A job that ran ends with the code of its first failing rank, 128 + N for signal N; ours
+// stand where programs seldom do. Public: the README shows this table.
 #pragma once
 
 namespace hvd::launch::exit_code {
 
-inline constexpr int kUsage = 240;        // command line, host list or host file is wrong; nothing was started
-inline constexpr int kUnreachable = 241;  // a host could not be reached, or its identity or ours was refused
-inline constexpr int kStartFailed = 242;  // agent or ranks could not be started (127: no such program or script)
-inline constexpr int kNodeLost = 243;     // a node or the connection to it was lost while the job ran
+inline constexpr int kUsage = 240;         // command line, host list or host file is wrong; nothing was started
+inline constexpr int kUnreachable = 241;   // a host could not be reached, or its identity or ours was refused
+inline constexpr int kStartFailed = 242;   // agent or ranks could not be started (127: no such program or script)
+inline constexpr int kNodeLost = 243;      // a node or the connection to it was lost while the job ran
 inline constexpr int kOutputFailed = 244;  // what the ranks printed could not be written (141: its reader has gone)
-inline constexpr int kDefect = 245;       // a defect of hvdrun
-inline constexpr int kNoProgram = 127;    // as shells have it
-inline constexpr int kReaderGone = 141;   // 128 + SIGPIPE, as a Unix filter
+inline constexpr int kDefect = 245;        // a defect of hvdrun
+inline constexpr int kNoProgram = 127;     // as shells have it
+inline constexpr int kReaderGone = 141;    // 128 + SIGPIPE, as a Unix filter
 
 }  // namespace hvd::launch::exit_code

@@ -122,8 +122,7 @@ void JobRunner::on_ready(int node, const ReadyMessage& ready) {
   welcome.size = placement_.size;
   welcome.secret = secret_;
   welcome.token = token_;
-  welcome.heartbeat_ms =
-      is_local ? 0 : static_cast<std::uint32_t>(std::chrono::milliseconds(kHeartbeat).count());
+  welcome.heartbeat_ms = is_local ? 0 : static_cast<std::uint32_t>(std::chrono::milliseconds(kHeartbeat).count());
   welcome.output_credit =
       std::clamp(kOutputCreditTotal / placement_.nodes.size(), kOutputCreditLeast, kOutputCreditMost);
   session.send(AgentMessage::kWelcome, welcome.encode());
@@ -149,14 +148,17 @@ void JobRunner::act(const StartRanks&) {
 void JobRunner::act(const StopNodes& action) {
   StopMessage stop;
   stop.signal = action.signo;
-  stop.grace_ms = static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(spec_.grace).count());
+  stop.grace_ms =
+      static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(spec_.grace).count());
   broadcast(AgentMessage::kStop, stop.encode());
   loop_.cancel(stop_timer_);
   const Duration grace = action.signo == SIGKILL ? Duration::zero() : spec_.grace;
   stop_timer_ = loop_.after(grace + kStopSlack, [this] { apply(StopTimedOut{}); });
 }
 
-void JobRunner::act(const TellRanks& action) { broadcast(AgentMessage::kNotice, action.cause); }
+void JobRunner::act(const TellRanks& action) {
+  broadcast(AgentMessage::kNotice, action.cause);
+}
 
 void JobRunner::act(const ReportCause&) {
   const Cause& cause = *state_.cause();
@@ -213,13 +215,17 @@ void JobRunner::on_started(int rank, int pid) {
   apply(RankStarted{rank, pid});
 }
 
-void JobRunner::on_start_failed(const StartFailedMessage& failed) { apply(RankStartFailed{failed.rank, failed.why}); }
+void JobRunner::on_start_failed(const StartFailedMessage& failed) {
+  apply(RankStartFailed{failed.rank, failed.why});
+}
 
 void JobRunner::on_output(int node, const OutputMessage& output) {
   logs_.feed(node, output.rank, output.stream == StreamId::kStderr, output.bytes);
 }
 
-void JobRunner::on_output_end(int rank, StreamId stream) { logs_.finish(rank, stream == StreamId::kStderr); }
+void JobRunner::on_output_end(int rank, StreamId stream) {
+  logs_.finish(rank, stream == StreamId::kStderr);
+}
 
 void JobRunner::on_exited(const ExitedMessage& exited) {
   log_.write(LogLevel::kDebug, "rank " + std::to_string(exited.rank) + " " + exited.status.text());
@@ -239,7 +245,9 @@ void JobRunner::on_problem(int node, const std::string& text) {
   logs_.say("hvdrun: " + placement_.nodes[static_cast<std::size_t>(node)].host.name + ": " + text);
 }
 
-void JobRunner::on_done(int node) { apply(NodeDone{node}); }
+void JobRunner::on_done(int node) {
+  apply(NodeDone{node});
+}
 
 void JobRunner::on_lost(int node, const Error& why) {
   apply(NodeLost{node, why});

@@ -12,7 +12,9 @@ constexpr int kMissedHeartbeats = 6;
 NodeSession::NodeSession(EventLoop& loop, const NodePlan& plan, int job_size, SessionSink& sink)
     : loop_(loop), plan_(plan), job_size_(job_size), sink_(sink), last_heard_(loop.now()) {}
 
-NodeSession::~NodeSession() { loop_.cancel(heartbeat_timer_); }
+NodeSession::~NodeSession() {
+  loop_.cancel(heartbeat_timer_);
+}
 
 void NodeSession::open(Transport& transport) {
   stream_ = transport.open(NodeTarget{plan_.host.name, plan_.host.user, plan_.host.port}, *this);
@@ -39,10 +41,10 @@ void NodeSession::start_heartbeat(Duration interval) {
 void NodeSession::beat() {
   heartbeat_timer_ = 0;
   if (loop_.now() - last_heard_ > heartbeat_ * kMissedHeartbeats) {
-    lose(Error(Code::kTimeout, "no sign of life from its agent for " +
-                                   std::to_string(std::chrono::duration_cast<std::chrono::seconds>(
-                                                      loop_.now() - last_heard_).count()) +
-                                   " s; the host or the network to it is down"));
+    lose(Error(Code::kTimeout,
+               "no sign of life from its agent for " +
+                   std::to_string(std::chrono::duration_cast<std::chrono::seconds>(loop_.now() - last_heard_).count()) +
+                   " s; the host or the network to it is down"));
     return;
   }
   send(AgentMessage::kHeartbeat);
@@ -54,7 +56,9 @@ void NodeSession::on_open(const std::string& node_address, const std::string& la
   launcher_address_ = launcher_address;
 }
 
-void NodeSession::on_progress(const std::string& what) { sink_.on_progress(plan_.index, what); }
+void NodeSession::on_progress(const std::string& what) {
+  sink_.on_progress(plan_.index, what);
+}
 
 void NodeSession::on_bytes(Bytes bytes) {
   last_heard_ = loop_.now();
@@ -71,7 +75,9 @@ void NodeSession::on_bytes(Bytes bytes) {
   }
 }
 
-void NodeSession::on_closed(const Error& why) { lose(why); }
+void NodeSession::on_closed(const Error& why) {
+  lose(why);
+}
 
 void NodeSession::lose(const Error& why) {
   if (is_over_) {

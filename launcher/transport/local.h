@@ -1,5 +1,5 @@
-// The local transport: this machine is the node, and the agent a process of ours. It is a process of its own for the same
-// reason as on other nodes: when hvdrun is killed, the agent is left to stop the ranks.
+// The local transport: this machine is the node, and the agent a process of ours. It is a process of its own for the
+// same reason as on other nodes: when hvdrun is killed, the agent is left to stop the ranks.
 #pragma once
 
 #include <memory>

@@ -6,9 +6,9 @@ namespace hvd {
 [[noreturn]] void check_failed(const char* expression, const char* file, int line) noexcept;
 }  // namespace hvd
 
-#define HVD_CHECK(condition)                                \
-  do {                                                      \
-    if (!(condition)) {                                     \
-      ::hvd::check_failed(#condition, __FILE__, __LINE__);  \
-    }                                                       \
+#define HVD_CHECK(condition)                               \
+  do {                                                     \
+    if (!(condition)) {                                    \
+      ::hvd::check_failed(#condition, __FILE__, __LINE__); \
+    }                                                      \
   } while (false)

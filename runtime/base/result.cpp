@@ -34,7 +34,9 @@ Code code_of(int sys_errno) {
 
 }  // namespace
 
-Error Error::from_errno(std::string what) { return from_errno(std::move(what), errno); }
+Error Error::from_errno(std::string what) {
+  return from_errno(std::move(what), errno);
+}
 
 Error Error::from_errno(std::string what, int sys_errno) {
   std::array<char, 128> buffer{};

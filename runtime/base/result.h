@@ -59,7 +59,7 @@ class [[nodiscard]] Error {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}       // NOLINT(google-explicit-constructor)
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT(google-explicit-constructor)
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] bool ok() const { return state_.index() == 0; }
@@ -109,11 +109,11 @@ class [[nodiscard]] Result<void> {
 #define HVD_CONCAT(a, b) HVD_CONCAT_INNER(a, b)
 
 // Returns the error of `expr` from the enclosing function, if it has one.
-#define HVD_TRY(expr)                                  \
-  do {                                                 \
+#define HVD_TRY(expr)                                         \
+  do {                                                        \
     if (auto hvd_try_result = (expr); !hvd_try_result.ok()) { \
-      return hvd_try_result.error();                   \
-    }                                                  \
+      return hvd_try_result.error();                          \
+    }                                                         \
   } while (false)
 
 // lhs = value of expr, or returns its error. A plain statement pair; not usable as the body of an unbraced `if`.

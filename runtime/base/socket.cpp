@@ -53,8 +53,7 @@ Result<Fd> start_connect(int family, const sockaddr* address, socklen_t size, co
   return fd;
 }
 
-Result<Fd> connect_to(int family, const sockaddr* address, socklen_t size, const std::string& text,
-                      Deadline deadline) {
+Result<Fd> connect_to(int family, const sockaddr* address, socklen_t size, const std::string& text, Deadline deadline) {
   const std::string what = "connect to " + text;
   HVD_TRY_ASSIGN(Fd fd, start_connect(family, address, size, what));
   HVD_TRY(wait_for(fd.get(), POLLOUT, deadline, what.c_str()));
@@ -296,8 +295,8 @@ Result<std::vector<std::string>> interface_ips() {
   }
   std::vector<std::string> ips;
   for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {
-    const bool is_usable = at->ifa_addr != nullptr && (at->ifa_flags & IFF_UP) != 0 &&
-                           (at->ifa_flags & IFF_LOOPBACK) == 0;
+    const bool is_usable =
+        at->ifa_addr != nullptr && (at->ifa_flags & IFF_UP) != 0 && (at->ifa_flags & IFF_LOOPBACK) == 0;
     if (!is_usable) {
       continue;
     }

@@ -26,8 +26,8 @@ namespace hvd {
 class ShmSegment;
 
 struct MeshOptions {
-  std::string node_address;   // numeric address at which other nodes reach this one; may be empty on a single node
-  std::string scratch_dir;    // a 0700 directory for the node's unix sockets; empty: one is made and removed
+  std::string node_address;  // numeric address at which other nodes reach this one; may be empty on a single node
+  std::string scratch_dir;   // a 0700 directory for the node's unix sockets; empty: one is made and removed
   std::size_t shm_slot_bytes = 4U << 20U;  // staging per rank in the node's segment
 };
 

@@ -1,6 +1,7 @@
 // Store: how the ranks of a job find each other. Small values under names, set once, waited for.
 //
-// Two implementations: StoreClient (through the node's agent to the launcher) and MemoryStore (ranks as threads, tests).
+// Two implementations: StoreClient (through the node's agent to the launcher) and MemoryStore (ranks as threads,
+// tests).
 #pragma once
 
 #include <array>

@@ -47,7 +47,7 @@ typedef int32_t hvd_status;
 #define HVD_SYSTEM 10     /* a system call failed */
 #define HVD_INTERNAL 11   /* a defect of ours */
 #define HVD_NOT_INITIALIZED 12
-#define HVD_MISMATCH 13   /* ranks disagree on shape, dtype, op or root; raised on every rank */
+#define HVD_MISMATCH 13 /* ranks disagree on shape, dtype, op or root; raised on every rank */
 
 /* Kinds of operation. */
 #define HVD_ALLREDUCE 0
@@ -82,7 +82,7 @@ typedef int32_t hvd_status;
 typedef struct hvd_options {
   uint32_t size;
   uint32_t version;
-  double timeout_s;        /* limit for joining; <= 0: the environment's, or 60 */
+  double timeout_s; /* limit for joining; <= 0: the environment's, or 60 */
 } hvd_options;
 #define HVD_OPTIONS_INIT {sizeof(hvd_options), 1, 0.0}
 
@@ -90,31 +90,30 @@ typedef struct hvd_options {
 typedef struct hvd_op {
   uint32_t size;
   uint32_t version;
-  int32_t kind;            /* HVD_ALLREDUCE ... HVD_BARRIER */
-  int32_t dtype;           /* HVD_FLOAT32 ...; not used by a barrier */
-  int32_t reduce_op;       /* allreduce: HVD_AVERAGE, HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT */
-  int32_t root_rank;       /* broadcast */
-  int32_t process_set;     /* 0: all ranks */
-  int32_t device;          /* HVD_DEVICE_CPU */
-  int32_t ndim;            /* 0 ... HVD_MAX_DIMS; a scalar has 0 */
+  int32_t kind;        /* HVD_ALLREDUCE ... HVD_BARRIER */
+  int32_t dtype;       /* HVD_FLOAT32 ...; not used by a barrier */
+  int32_t reduce_op;   /* allreduce: HVD_AVERAGE, HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT */
+  int32_t root_rank;   /* broadcast */
+  int32_t process_set; /* 0: all ranks */
+  int32_t device;      /* HVD_DEVICE_CPU */
+  int32_t ndim;        /* 0 ... HVD_MAX_DIMS; a scalar has 0 */
   int32_t reserved;
-  const int64_t* shape;    /* ndim extents of this rank's input, each >= 0 */
-  const char* name;        /* the same on every rank; NULL: "<kind>.noname.<n>", n counting this rank's unnamed calls */
-  const void* input;       /* contiguous */
-  void* output;            /* allreduce, broadcast: as large as the input, may be the input itself.
-                              allgather: NULL, the runtime allocates, see hvd_result. */
-  double prescale;         /* allreduce: the input is multiplied by it before ... */
-  double postscale;        /* ... and the result by it after the reduction */
-  void* stream;            /* device operations; NULL for HVD_DEVICE_CPU */
+  const int64_t* shape; /* ndim extents of this rank's input, each >= 0 */
+  const char* name;     /* the same on every rank; NULL: "<kind>.noname.<n>", n counting this rank's unnamed calls */
+  const void* input;    /* contiguous */
+  void* output;         /* allreduce, broadcast: as large as the input, may be the input itself.
+                           allgather: NULL, the runtime allocates, see hvd_result. */
+  double prescale;      /* allreduce: the input is multiplied by it before ... */
+  double postscale;     /* ... and the result by it after the reduction */
+  void* stream;         /* device operations; NULL for HVD_DEVICE_CPU */
 } hvd_op;
-#define HVD_OP_INIT \
-  {sizeof(hvd_op), 1, 0, HVD_FLOAT32, HVD_SUM, 0, 0, HVD_DEVICE_CPU, 0, 0, 0, 0, 0, 0, 1.0, 1.0, 0}
+#define HVD_OP_INIT {sizeof(hvd_op), 1, 0, HVD_FLOAT32, HVD_SUM, 0, 0, HVD_DEVICE_CPU, 0, 0, 0, 0, 0, 0, 1.0, 1.0, 0}
 
 /* What a finished operation left behind. */
 typedef struct hvd_output {
   uint32_t size;
   uint32_t version;
-  void* data;              /* allgather: the concatenation along dimension 0; else the op's output */
+  void* data; /* allgather: the concatenation along dimension 0; else the op's output */
   int64_t size_bytes;
   int32_t ndim;
   int32_t reserved;

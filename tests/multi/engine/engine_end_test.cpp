@@ -48,7 +48,7 @@ std::ptrdiff_t open_descriptors() {
 bool are_engines_asleep() {
   for (int i = 0; i < 20; ++i) {
     const auto before = engine_switches();
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // sleeps: time is the point
     if (engine_switches() == before) {
       return true;
     }
@@ -116,7 +116,7 @@ TEST_CASE("a rank that leaves cancels its own work, and the others learn who lef
             CHECK(got.status == HVD_CANCELLED);
             CHECK(got.says("'mine'"));
           });
-          std::this_thread::sleep_for(std::chrono::milliseconds(200));
+          std::this_thread::sleep_for(std::chrono::milliseconds(200));  // sleeps: the wait begins
           job.leave(rank);
           waiter.join();
         } else {
@@ -166,7 +166,7 @@ TEST_CASE("a rank that vanishes without a word is named after a moment; a notice
       on_all(3, [&](int rank) {
         if (rank == lost) {
           mesh.reset();
-          std::this_thread::sleep_for(std::chrono::milliseconds(300));
+          std::this_thread::sleep_for(std::chrono::milliseconds(300));  // sleeps: time is the point
           if (has_notice) {
             job.hub().notify_all("rank " + std::to_string(lost) + " was killed by signal 9 (SIGKILL)");
           }
@@ -260,11 +260,11 @@ TEST_CASE("ranks that have nothing pending log nothing when others leave or the 
     });
   };
   run([](int rank, std::unique_ptr<Engine>& engine) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50 * rank));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50 * rank));  // sleeps: ranks leave one after the other
     engine.reset();
   });
   run([](int rank, std::unique_ptr<Engine>& engine) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50 * (2 - rank)));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50 * (2 - rank)));  // sleeps: ranks leave one after the other
     engine.reset();
   });
   run([&](int rank, std::unique_ptr<Engine>& engine) {

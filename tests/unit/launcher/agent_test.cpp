@@ -1,9 +1,10 @@
 // launcher/agent and launcher/process: messages, the script that a command names, and processes.
-#include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/wait.h>
 
 #include <random>
+
+#include <doctest/doctest.h>
 
 #include "launcher/agent/messages.h"
 #include "launcher/agent/script_check.h"

@@ -1,8 +1,8 @@
 // launcher/job and launcher/placement: from text to ranks on nodes, and their environment.
-#include <doctest/doctest.h>
-
 #include <map>
 #include <random>
+
+#include <doctest/doctest.h>
 
 #include "launcher/job/host_list.h"
 #include "launcher/job/hostfile.h"
@@ -153,8 +153,8 @@ TEST_CASE("every placement numbers ranks and local ranks without gaps") {
 TEST_CASE("the rank environment names the rank to every framework, and threads fit the cores") {
   const Placement placement = placed("a:2,b:3", 5);
   JobFacts job{"id", "token", "10.0.0.1", 5000, false};
-  const EnvList list = rank_env(placement, placement.nodes[1], placement.nodes[1].ranks[2],
-                                NodeFacts{"10.0.0.2", 8, "/s/agent"}, job);
+  const EnvList list =
+      rank_env(placement, placement.nodes[1], placement.nodes[1].ranks[2], NodeFacts{"10.0.0.2", 8, "/s/agent"}, job);
   const std::map<std::string, std::string> env(list.begin(), list.end());
   CHECK(env.size() == list.size());
   for (const char* name : {"HVD_RANK", "HOROVOD_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "ROLE_RANK"}) {

@@ -1,9 +1,9 @@
 // launcher/logs: bytes to whole lines, however they are cut.
-#include <doctest/doctest.h>
-
 #include <random>
 #include <string>
 #include <vector>
+
+#include <doctest/doctest.h>
 
 #include "launcher/logs/line_splitter.h"
 

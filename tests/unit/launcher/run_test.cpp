@@ -1,9 +1,10 @@
 // launcher/run and launcher/report: the job as scenarios of events, with neither processes nor sockets.
-#include <doctest/doctest.h>
 #include <errno.h>
 #include <signal.h>
 
 #include <variant>
+
+#include <doctest/doctest.h>
 
 #include "launcher/job/host_list.h"
 #include "launcher/report/summary.h"
@@ -70,7 +71,8 @@ TEST_CASE("the first failure is the cause, whatever fails after it") {
   CHECK(job.state.exit_code() == 3);
   CHECK(job.state.cause()->lines.front() == "rank 2 on b (pid 102) exited with code 3");
   CHECK(describe_end(job.state, job.placement, std::chrono::seconds(125)) ==
-        "hvdrun: job failed after 2 min 5 s: rank 2 on b (pid 102) exited with code 3; 3 other ranks were stopped; exit code 3");
+        "hvdrun: job failed after 2 min 5 s: rank 2 on b (pid 102) exited with code 3; 3 other ranks were stopped; "
+        "exit code 3");
 }
 
 TEST_CASE("all unreachable hosts are named, and nothing is started") {
