@@ -188,6 +188,8 @@ def write_client_files(host, plan):
     write(f"{ssh}/id_ed25519.pub", host["public"])
     known = [f"{h['name']},{h['addr']} {' '.join(h['public'].split()[:2])}\n" for h in plan["hosts"] if h["sshd"]]
     write(f"{ssh}/known_hosts", "".join(known), 0o600)
+    # A machine that is busy with something else takes its time over a key exchange; the lab is not about that.
+    write(f"{ssh}/config", "ConnectTimeout 60\n", 0o600)
     os.chmod(ssh, 0o700)
 
 

@@ -11,8 +11,8 @@ class NoSshStream final : public Stream {
     loop.post([alive, &sink, host = target.host] {
       if (!alive.expired()) {
         sink.on_closed(Error(Code::kUnreachable,
-                             host + ": this hvdrun was built without libssh2, so it cannot reach nodes over ssh by "
-                                    "itself; use --rsh ssh, or install libssh2-1-dev and build again"));
+                             host + ": this hvdrun was built without libssh2, so it cannot reach nodes over ssh; "
+                                    "install libssh2-1-dev and build again"));
       }
     });
   }

@@ -195,7 +195,7 @@ Result<Step> SshLogin::try_keys() {
 Error SshLogin::refusal() const {
   std::string text = "permission denied for user " + config_.user + " (the server accepts: " + methods_ + ")";
   if (methods_.find("publickey") == std::string::npos) {
-    return Error(Code::kAuth, text + "; hvdrun logs in with public keys only; try --rsh ssh");
+    return Error(Code::kAuth, text + "; hvdrun logs in with public keys only; put one there with ssh-copy-id");
   }
   text += tried_.empty() ? "; no usable key was found" : "; tried " + join(tried_);
   if (was_cut_off_) {
@@ -209,7 +209,7 @@ Error SshLogin::refusal() const {
   if (tried_rsa_ && !signs_rsa_with_sha2()) {
     text += "; RSA keys: " + libssh2_version_text() +
             " signs them with SHA-1 only, which OpenSSH 8.8 and newer refuse; use an ed25519 key (ssh-keygen -t "
-            "ed25519, then ssh-copy-id) or --rsh ssh";
+            "ed25519, then ssh-copy-id)";
   } else {
     text += "; try: ssh -o BatchMode=yes -l " + config_.user + " " + config_.hostname + " true";
   }

@@ -89,8 +89,8 @@ void SshReach::on_config(Result<SshQuery::Answer> answer) {
   config_ = std::move(config).value();
   if (!config_.proxy.empty()) {
     return fail(Code::kInvalid, "ssh_config wants '" + config_.proxy +
-                                    "' for this host, which libssh2 cannot do; try "
-                                    "--rsh ssh");
+                                    "' for this host, which hvdrun cannot do yet; "
+                                    "name an address that is reached directly");
   }
   if (shared_.options.connect_timeout == Duration::zero() && config_.connect_timeout > Duration::zero()) {
     arm_deadline(config_.connect_timeout);

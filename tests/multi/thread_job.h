@@ -151,6 +151,8 @@ struct JobOptions {
   // A rank's store instead of the plain one, for tests that watch or spoil what ranks tell each other.
   std::function<std::unique_ptr<Store>(std::unique_ptr<Store>, int rank)> wrap_store;
   std::function<bool(int rank)> takes_part = [](int) { return true; };
+  // A rank that fails ends the others, as its agent would.
+  bool tells_failure = false;
 };
 
 // Every rank joins and runs `body`; when it returns, the rank leaves. The result of each rank.
@@ -173,6 +175,9 @@ class ThreadJob {
         threads.emplace_back([this, rank, &options, &body, &errors] {
           if (const auto done = run_rank(rank, options, body); !done.ok()) {
             errors[static_cast<std::size_t>(rank)] = done.error();
+            if (options.tells_failure) {
+              hub_->notify_all("rank " + std::to_string(rank) + " failed");
+            }
           }
         });
       }

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,7 @@ def run_ranks(size, script, *arguments, timeout=300, env=None, by_agent=False):
             OMP_NUM_THREADS="1",
             HOROVOD_START_TIMEOUT="240",  # ranks that import torch on a busy machine come minutes apart
             HVD_TEST_REPORTS=folder,
+            PYTHONFAULTHANDLER="1",
             PYTHONPATH=os.pathsep.join(filter(None, paths)),
             PYTHONUNBUFFERED="1",
         )
@@ -91,7 +93,7 @@ def _by_agent(size, command, environment, timeout, folder):
             try:
                 codes.append(process.wait(max(0.1, deadline - time.monotonic())))
             except subprocess.TimeoutExpired:
-                process.kill()
+                process.send_signal(signal.SIGABRT)  # PYTHONFAULTHANDLER: it prints where it hangs
                 process.wait()
                 codes.append("timeout")
         output = ""

@@ -166,7 +166,8 @@ TEST_CASE("a rank that vanishes without a word is named after a moment; a notice
       on_all(3, [&](int rank) {
         if (rank == lost) {
           mesh.reset();
-          std::this_thread::sleep_for(std::chrono::milliseconds(300));  // sleeps: time is the point
+          // Later than the end of the links, and well within the moment that they are given.
+          std::this_thread::sleep_for(std::chrono::milliseconds(50));  // sleeps: time is the point
           if (has_notice) {
             job.hub().notify_all("rank " + std::to_string(lost) + " was killed by signal 9 (SIGKILL)");
           }

@@ -490,7 +490,7 @@ TEST_CASE("many streams at once go through few handshake slots") {
   const auto open = [&] {
     std::size_t count = 0;
     for (const auto& sink : sinks) {
-      count += sink->is_open ? 1 : 0;
+      count += sink->is_open ? 1U : 0U;
       REQUIRE_MESSAGE(!sink->closed, sink->why());
     }
     return count;

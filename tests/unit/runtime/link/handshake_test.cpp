@@ -1,5 +1,6 @@
 #include "runtime/link/handshake.h"
 
+#include <algorithm>
 #include <random>
 
 #include <doctest/doctest.h>

@@ -1,9 +1,9 @@
 #include "runtime/link/stream_io.h"
 
-#include <sys/resource.h>
 
 #include <atomic>
 #include <thread>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <time.h>

@@ -191,11 +191,11 @@ TEST_CASE("frames that make no sense end the conversation") {
       {store_wire::kWelcome, std::string(kSecretBytes, 's')},
       {99, ""},
   };
-  for (const auto& [type, body] : kFrames) {
-    CAPTURE(type);
+  for (const auto& frame : kFrames) {
+    CAPTURE(frame.first);
     FakeAgent agent;
     const auto client = welcomed(agent);
-    agent.send_raw(make_frame(store_wire::kSpec, type, body));
+    agent.send_raw(make_frame(store_wire::kSpec, frame.first, frame.second));
     pollfd p{client->notice_fd(), POLLIN, 0};
     REQUIRE(::poll(&p, 1, 20000) == 1);
     const auto notice = client->poll_notice();
