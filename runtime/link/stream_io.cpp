@@ -65,14 +65,22 @@ Result<void> wait_for_either(const StreamPeer& to, bool is_sending, const Stream
   return {};
 }
 
+// A connection often ends because the job does: then that is the cause to tell, not the connection.
+Result<void> prefer_cause(Result<void> moved, Interrupt& interrupt) {
+  if (!moved.ok() && moved.error().code() == Code::kLostPeer) {
+    HVD_TRY(interrupt.check());
+  }
+  return moved;
+}
+
 }  // namespace
 
 Result<void> send_and_recv(const StreamPeer& to, Bytes out, const StreamPeer& from, MutableBytes in,
                            Interrupt& interrupt) {
   Deadline next_check = Deadline::after(kInterruptEvery);
   for (;;) {
-    HVD_TRY(send_some(to, out));
-    HVD_TRY(recv_some(from, in));
+    HVD_TRY(prefer_cause(send_some(to, out), interrupt));
+    HVD_TRY(prefer_cause(recv_some(from, in), interrupt));
     if (out.empty() && in.empty()) {
       return {};
     }

@@ -115,7 +115,7 @@ def test_a_changed_host_key_stops_the_job(lab3):
         lab3.run("sh", "-c", "mv ~/.ssh/kept ~/.ssh/known_hosts")
     assert known
     assert done.returncode == 241
-    assert "node1" in done.stderr and "changed" in done.stderr.lower() and "ssh-keygen -R" in done.stderr
+    assert "node1" in done.stderr and "CHANGED" in done.stderr and "ssh-keygen" in done.stderr and "-R" in done.stderr
     assert lab3.wait_for_no_processes() == []
 
 
@@ -127,8 +127,8 @@ def test_a_cut_network_ends_the_job_naming_the_node(make_lab):
     out, err = job.communicate(timeout=90)
     assert job.returncode == 243
     assert "node node2 was lost" in err
-    # The node that nobody reaches any more cleans up by itself.
-    assert lab.wait_for_no_processes(timeout=60) == []
+    # The node that nobody reaches any more cleans up by itself; sshd's own half of the dead connection is not ours.
+    wait_until(lambda: all("sshd" in p.args for p in lab.ps()), 60, "the cut node still runs the job")
 
 
 def ctxt_switches(pid):

@@ -81,15 +81,17 @@ TEST_CASE("a notice ends everything on all ranks with its cause, within 5 s") {
     CAPTURE(text_of(nodes));
     EngineJob job(nodes);
     const std::string cause = "rank 7 on node3 was killed by signal 9 (SIGKILL)";
+    // All have begun before anyone is told: one that came later would be refused, rightly.
+    std::vector<std::unique_ptr<FloatOp>> ops;
+    for (int rank = 0; rank < job.size(); ++rank) {
+      ops.push_back(std::make_unique<FloatOp>("of rank " + std::to_string(rank), 4, 1.0F));
+      CHECK((job.size() == 1 || ops.back()->start(job.at(rank)).status == HVD_OK));
+    }
     const auto start = Clock::now();
+    job.hub().notify(job.size() - 1, cause);  // one is told; the others hear it from the coordinator
     on_all(job.size(), [&](int rank) {
-      FloatOp op("of rank " + std::to_string(rank), 4, 1.0F);
-      CHECK((job.size() == 1 || op.start(job.at(rank)).status == HVD_OK));
-      if (rank == job.size() - 1) {
-        job.hub().notify(rank, cause);  // one is told; the others hear it from the coordinator
-      }
       if (job.size() > 1) {
-        const Outcome got = op.wait(job.at(rank));
+        const Outcome got = ops[static_cast<std::size_t>(rank)]->wait(job.at(rank));
         CHECK(got.status == HVD_LOST_PEER);
         CHECK(got.error == cause);
         FloatOp later("later", 4, 1.0F);

@@ -1,6 +1,5 @@
 #include "runtime/link/stream_io.h"
 
-
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -86,6 +85,16 @@ TEST_CASE("the end of a connection is a lost peer that is named") {
   const auto sent = send_and_recv(ends.a, Bytes(&byte, 1), ends.a, {}, interrupt);
   REQUIRE_FALSE(sent.ok());
   CHECK(sent.error().code() == Code::kLostPeer);
+}
+
+TEST_CASE("a connection that ends because the job is over tells the job's cause") {
+  Ends ends = make_ends();
+  ends.fds.second.reset();
+  std::uint8_t byte = 0;
+  Counting over(1);
+  const auto received = send_and_recv(ends.a, {}, ends.a, MutableBytes(&byte, 1), over);
+  REQUIRE_FALSE(received.ok());
+  CHECK(received.error().message() == "enough");
 }
 
 TEST_CASE("a wait asks the interrupt about each 100 ms, ends with its cause, and does not spin") {

@@ -91,12 +91,14 @@ TEST_CASE("a rank says who it is, is told the secret, exchanges, and says goodby
     agent.accept();
     const Frame hello = agent.receive();
     ByteReader in(hello.body);
-    seen += in.text() + " " + std::to_string(in.i32()) + (in.finished() ? "" : " and more");
+    seen += in.text() + " ";
+    seen += std::to_string(in.i32()) + (in.finished() ? "" : " and more");
     agent.send(store_wire::kWelcome, ByteWriter().raw(std::string(kSecretBytes, 's').data(), kSecretBytes));
     const Frame exchange = agent.receive();
     ByteReader body(exchange.body);
     const std::string key = body.text();
-    seen += ", " + key + "=" + body.text();
+    const std::string value = body.text();
+    seen += ", " + key + "=" + value;
     agent.send(store_wire::kExchanged, exchanged(key, {"a", "", "c"}));
     seen += ", type " + std::to_string(agent.receive().type);
   });
