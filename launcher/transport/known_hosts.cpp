@@ -127,7 +127,7 @@ std::optional<KnownHost> parse_line(std::string_view line, const std::string& na
   }
   entry.key.type = next_word(line);
   const std::optional<std::string> blob = base64_decode(next_word(line));
-  if (!blob || key_type_of_blob(*blob) != entry.key.type) {
+  if (!blob || entry.key.type.empty() || key_type_of_blob(*blob) != entry.key.type) {
     return std::nullopt;
   }
   entry.key.blob = *blob;

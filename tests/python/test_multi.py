@@ -1,4 +1,7 @@
-"""Runs the rank scripts on several ranks, each script once per number of ranks; a test per case."""
+"""Runs the rank scripts on several ranks, each script once per number of ranks; a test per case.
+
+By hvdrun where it is built for two ranks, by the agent of tests/support for the others, which is faster.
+"""
 
 import ast
 import functools
@@ -18,7 +21,7 @@ def cases(script):
 
 @functools.lru_cache(maxsize=None)
 def outcome(script, size):
-    return run_ranks(size, HERE / script)
+    return run_ranks(size, HERE / script, by_agent=size != 2)  # two ranks by the real launcher
 
 
 @pytest.mark.parametrize("case", [(script, case) for script in SCRIPTS for case in cases(script)], ids=lambda c: c[1])

@@ -1,7 +1,7 @@
 """Runs a Python script on N ranks of this machine: by the real hvdrun where it is built, else by agent.py.
 
-Which hvdrun: that of tests/support/hvdrun.py. The ranks tell the test their results through
-files (`report` in rank_side.py), so that the tests do not depend on how output is tagged.
+Which hvdrun: that of tests/support/hvdrun.py. The ranks tell the test their results through files (`report` in
+rank_side.py), so that the tests do not depend on how output is tagged.
 """
 
 import json
@@ -46,12 +46,12 @@ def run_ranks(size, script, *arguments, timeout=300, env=None, by_agent=False):
             PYTHONUNBUFFERED="1",
         )
         environment.update(env or {})
-        command = [sys.executable, str(script), *map(str, arguments)]
+        script, arguments = str(script), [str(argument) for argument in arguments]
         begin = time.monotonic()
         if os.access(HVDRUN, os.X_OK) and not by_agent:
-            codes, output = _by_hvdrun(size, command, environment, timeout)
+            codes, output = _by_hvdrun(size, script, arguments, environment, timeout)
         else:
-            codes, output = _by_agent(size, command, environment, timeout, folder)
+            codes, output = _by_agent(size, script, arguments, environment, timeout, folder)
         reports = []
         for rank in range(size):
             path = pathlib.Path(folder) / f"{rank}.json"
@@ -59,9 +59,9 @@ def run_ranks(size, script, *arguments, timeout=300, env=None, by_agent=False):
         return Outcome(codes, reports, output, time.monotonic() - begin)
 
 
-def _by_hvdrun(size, command, environment, timeout):
+def _by_hvdrun(size, script, arguments, environment, timeout):
     process = subprocess.Popen(
-        [HVDRUN, "-np", str(size), "-H", f"localhost:{size}", *command],
+        [HVDRUN, "-np", str(size), "-H", f"localhost:{size}", sys.executable, script, *arguments],
         env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     try:
@@ -73,39 +73,40 @@ def _by_hvdrun(size, command, environment, timeout):
     return [process.returncode], output
 
 
-def _by_agent(size, command, environment, timeout, folder):
+def _by_agent(size, script, arguments, environment, timeout, folder):
     socket_folder = tempfile.mkdtemp(prefix="hvd-")  # short: a socket's path has 107 bytes at most
     agent = Agent(socket_folder + "/agent", size)
-    processes = []
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "tests/support/fork_ranks.py"), folder, script, *arguments],
+        env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
     try:
-        for rank in range(size):
-            numbers = {
-                "RANK": rank, "SIZE": size, "LOCAL_RANK": rank, "LOCAL_SIZE": size, "CROSS_RANK": 0, "CROSS_SIZE": 1,
-                "NODE_INDEX": 0, "NODE_COUNT": 1, "JOB_ID": "test-" + agent.token[:12], "AGENT_SOCKET": agent.path,
-                "AGENT_TOKEN": agent.token, "NODE_ADDRESS": "127.0.0.1",
-            }  # fmt: skip
-            rank_environment = dict(environment, **{"HVD_" + key: str(value) for key, value in numbers.items()})
-            with open(f"{folder}/{rank}.out", "w") as out:
-                processes.append(subprocess.Popen(command, env=rank_environment, stdout=out, stderr=out))
-        deadline = time.monotonic() + timeout
-        codes = []
-        for process in processes:
-            try:
-                codes.append(process.wait(max(0.1, deadline - time.monotonic())))
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGABRT)  # PYTHONFAULTHANDLER: it prints where it hangs
-                process.wait()
-                codes.append("timeout")
-        output = ""
-        for rank in range(size):
-            lines = pathlib.Path(f"{folder}/{rank}.out").read_text(errors="replace").splitlines()
-            output += "".join(f"[{rank}] {line}\n" for line in lines)
-        if agent.errors:
-            output += f"agent: {agent.errors}\n"
-        return codes, output
+        output, _ = process.communicate(json.dumps([_identity(agent, rank, size) for rank in range(size)]), timeout)
+        codes = json.loads(pathlib.Path(folder, "codes.json").read_text()) if process.returncode == 0 else [output]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGABRT)  # PYTHONFAULTHANDLER: each prints where it hangs
+        process.wait()
+        codes = ["timeout"] * size
     finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # nothing is left, as it should be
         agent.stop()
         shutil.rmtree(socket_folder)
+    output = ""
+    for path in sorted(pathlib.Path(folder).glob("*.out")):
+        lines = path.read_text(errors="replace").splitlines()
+        output += "".join(f"[{path.stem}] {line}\n" for line in lines)
+    return codes, output + (f"agent: {agent.errors}\n" if agent.errors else "")
+
+
+def _identity(agent, rank, size):
+    """The rank environment of runtime/base/contract.h."""
+    numbers = {
+        "RANK": rank, "SIZE": size, "LOCAL_RANK": rank, "LOCAL_SIZE": size, "CROSS_RANK": 0, "CROSS_SIZE": 1,
+        "NODE_INDEX": 0, "NODE_COUNT": 1, "JOB_ID": "test-" + agent.token[:12], "AGENT_SOCKET": agent.path,
+        "AGENT_TOKEN": agent.token, "NODE_ADDRESS": "127.0.0.1",
+    }  # fmt: skip
+    return {"HVD_" + key: str(value) for key, value in numbers.items()}
