@@ -164,6 +164,33 @@ Result<std::unique_ptr<ShmSegment>> receive_segment(int socket, const RankMap& m
   }
 }
 
+// After a failed meeting: a peer that broke off often did so because the job is over, and the agent's word of that may
+// be on its way still. Then that is the cause to tell, not the connection. Waits a moment, within the deadline.
+std::optional<Notice> await_notice(Store& store, Deadline deadline) {
+  const Deadline patience(std::min(deadline.at(), Deadline::after(std::chrono::milliseconds(500)).at()));
+  for (;;) {
+    if (auto notice = store.poll_notice(); notice || patience.has_passed()) {
+      return notice;
+    }
+    pollfd wait{store.notice_fd(), POLLIN, 0};
+    static constexpr int kNoticeEveryMs = 50;  // for stores without a notice_fd
+    ::poll(&wait, 1, std::min(patience.poll_ms(), kNoticeEveryMs));
+  }
+}
+
+Result<void> check_map(const RankMap& map) {
+  const bool is_valid = map.size >= 1 && map.rank >= 0 && map.rank < map.size && map.node_count >= 1 &&
+                        map.node_index >= 0 && map.node_index < map.node_count && map.local_rank >= 0 &&
+                        map.local_rank < map.local_size && map.local_rank <= map.rank && map.local_size <= map.size;
+  if (is_valid) {
+    return {};
+  }
+  return Error(Code::kInvalid, "rank " + std::to_string(map.rank) + " of " + std::to_string(map.size) +
+                                   ", local rank " + std::to_string(map.local_rank) + " of " +
+                                   std::to_string(map.local_size) + ", node " + std::to_string(map.node_index) +
+                                   " of " + std::to_string(map.node_count) + " cannot be");
+}
+
 Result<void> tune(const Fd& fd) {
   HVD_TRY_ASSIGN(const SocketAddress address, SocketAddress::local_of(fd.get()));
   if (address.family() != AF_UNIX) {
@@ -183,19 +210,22 @@ Mesh::~Mesh() = default;
 
 Result<std::unique_ptr<Mesh>> Mesh::join(RankMap map, Store& store, const MeshOptions& options, Log& log,
                                          Deadline deadline) {
-  const bool is_valid = map.size >= 1 && map.rank >= 0 && map.rank < map.size && map.node_count >= 1 &&
-                        map.node_index >= 0 && map.node_index < map.node_count && map.local_rank >= 0 &&
-                        map.local_rank < map.local_size && map.local_rank <= map.rank && map.local_size <= map.size;
-  if (!is_valid) {
-    return Error(Code::kInvalid, "rank " + std::to_string(map.rank) + " of " + std::to_string(map.size) +
-                                     ", local rank " + std::to_string(map.local_rank) + " of " +
-                                     std::to_string(map.local_size) + ", node " + std::to_string(map.node_index) +
-                                     " of " + std::to_string(map.node_count) + " cannot be");
-  }
+  HVD_TRY(check_map(map));
   if (map.size == 1) {
     map.node_of_rank = {0};
     return std::unique_ptr<Mesh>(new Mesh(std::move(map)));
   }
+  auto mesh = meet(std::move(map), store, options, log, deadline);
+  if (!mesh.ok()) {
+    if (const auto notice = await_notice(store, deadline)) {
+      return Error(Code::kLostPeer, notice->cause);
+    }
+  }
+  return mesh;
+}
+
+Result<std::unique_ptr<Mesh>> Mesh::meet(RankMap map, Store& store, const MeshOptions& options, Log& log,
+                                         Deadline deadline) {
   Listeners listeners;
   HVD_TRY_ASSIGN(const MeshPeer self, open_listeners(map, options, listeners));
   HVD_TRY_ASSIGN(const std::vector<MeshPeer> peers, publish(self, store, deadline));
@@ -204,7 +234,6 @@ Result<std::unique_ptr<Mesh>> Mesh::join(RankMap map, Store& store, const MeshOp
   if (map.is_leader() && map.local_size > 1) {
     HVD_TRY_ASSIGN(mesh->shm_, ShmSegment::create(map.local_size, options.shm_slot_bytes));
   }
-
   Meeting meeting(map.rank, store, log, deadline);
   for (const Fd* listener : {&listeners.tcp, &listeners.unix_socket}) {
     if (listener->is_open()) {
@@ -215,26 +244,32 @@ Result<std::unique_ptr<Mesh>> Mesh::join(RankMap map, Store& store, const MeshOp
   HVD_TRY_ASSIGN(std::vector<Meeting::Met> all_met, meeting.run());
   for (Meeting::Met& met : all_met) {
     const int other = met.claim.from == map.rank ? met.claim.to : met.claim.from;
-    HVD_TRY(tune(met.fd));
-    switch (met.claim.role) {
-      case LinkRole::kControl:
-        mesh->control_[static_cast<std::size_t>(other)] = std::move(met.fd);
-        break;
-      case LinkRole::kData:
-        mesh->data_[static_cast<std::size_t>(map.node_of_rank[static_cast<std::size_t>(other)])] = std::move(met.fd);
-        break;
-      case LinkRole::kSegment:
-        if (map.is_leader()) {
-          HVD_TRY(ShmSegment::send_fd(met.fd.get(), mesh->shm_->memory_fd()));
-        } else {
-          HVD_TRY_ASSIGN(mesh->shm_, receive_segment(met.fd.get(), map, store, deadline));
-        }
-        break;
-    }
+    HVD_TRY(mesh->adopt(met.claim.role, other, std::move(met.fd), store, deadline));
   }
   // No rank starts to work, and none stops listening, before all links of all ranks are up.
   HVD_TRY(store.exchange("mesh-joined", "", deadline));
   return mesh;
+}
+
+Result<void> Mesh::adopt(LinkRole role, int other_rank, Fd fd, Store& store, Deadline deadline) {
+  const auto other = static_cast<std::size_t>(other_rank);
+  HVD_TRY(tune(fd));
+  switch (role) {
+    case LinkRole::kControl:
+      control_[other] = std::move(fd);
+      break;
+    case LinkRole::kData:
+      data_[static_cast<std::size_t>(map_.node_of_rank[other])] = std::move(fd);
+      break;
+    case LinkRole::kSegment:
+      if (map_.is_leader()) {
+        HVD_TRY(ShmSegment::send_fd(fd.get(), shm_->memory_fd()));
+      } else {
+        HVD_TRY_ASSIGN(shm_, receive_segment(fd.get(), map_, store, deadline));
+      }
+      break;
+  }
+  return {};
 }
 
 }  // namespace hvd

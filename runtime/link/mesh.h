@@ -10,6 +10,7 @@
 // Thread: join() blocks the caller; afterwards engine only.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@
 namespace hvd {
 
 class ShmSegment;
+enum class LinkRole : std::uint16_t;
 
 struct MeshOptions {
   std::string node_address;  // numeric address at which other nodes reach this one; may be empty on a single node
@@ -51,6 +53,10 @@ class Mesh {
 
  private:
   explicit Mesh(RankMap map);
+  static Result<std::unique_ptr<Mesh>> meet(RankMap map, Store& store, const MeshOptions& options, Log& log,
+                                            Deadline deadline);
+  // Puts a connection that has been made where it belongs, or hands the shared memory over through it.
+  Result<void> adopt(LinkRole role, int other_rank, Fd fd, Store& store, Deadline deadline);
 
   RankMap map_;
   std::vector<Fd> control_;  // [size]

@@ -26,7 +26,6 @@ void MemoryHub::notify_locked(int rank, const std::string& cause) {
   if (!target.over) {
     target.over = cause;
   }
-  target.untold.push_back(Notice{cause});
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto written = ::write(target.event_fd.get(), &one, sizeof one);
 }
@@ -76,16 +75,9 @@ Result<ExchangeBoard::Values> MemoryHub::exchange(int rank, const std::string& k
 std::optional<Notice> MemoryHub::poll_notice(int rank) {
   const std::lock_guard<std::mutex> lock(mu_);
   PerRank& self = ranks_[static_cast<std::size_t>(rank)];
-  if (self.untold.empty()) {
-    return std::nullopt;
-  }
-  Notice notice = std::move(self.untold.front());
-  self.untold.pop_front();
-  if (self.untold.empty()) {
-    std::uint64_t count = 0;
-    [[maybe_unused]] const auto got = ::read(self.event_fd.get(), &count, sizeof count);
-  }
-  return notice;
+  std::uint64_t count = 0;
+  [[maybe_unused]] const auto got = ::read(self.event_fd.get(), &count, sizeof count);
+  return self.over ? std::optional<Notice>(Notice{*self.over}) : std::nullopt;
 }
 
 MemoryStore::MemoryStore(std::shared_ptr<MemoryHub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {

@@ -5,7 +5,6 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -34,7 +33,6 @@ class MemoryHub {
   struct PerRank {
     Fd event_fd;
     std::optional<std::string> over;                        // the first cause; exchanges fail with it from then on
-    std::deque<Notice> untold;                              // for poll_notice
     std::map<std::string, ExchangeBoard::Values> finished;  // by key, until this rank takes it
   };
 

@@ -35,9 +35,10 @@ class Store {
   // The secret of the job, known to its launcher, agents and ranks only.
   [[nodiscard]] virtual const JobSecret& secret() const = 0;
 
-  // Readable when poll_notice() has something to say; -1 if this store never has. For the engine's loop.
+  // Readable when poll_notice() has news; -1 if this store never has. For the engine's loop.
   [[nodiscard]] virtual int notice_fd() const = 0;
-  // A notice that has arrived, if any; the loss of the agent is one too. Does not block.
+  // The first notice that has arrived, from then on at every call: what came later came of it. The loss of the agent
+  // is one too. Does not block.
   virtual std::optional<Notice> poll_notice() = 0;
 
  protected:

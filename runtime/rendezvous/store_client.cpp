@@ -80,7 +80,6 @@ void StoreClient::end(const std::string& cause) {
   if (!over_) {
     over_ = cause;
   }
-  untold_.push_back(Notice{cause});
 }
 
 void StoreClient::pump() {
@@ -180,12 +179,7 @@ Result<std::vector<std::string>> StoreClient::exchange(const std::string& key, c
 
 std::optional<Notice> StoreClient::poll_notice() {
   pump();
-  if (untold_.empty()) {
-    return std::nullopt;
-  }
-  Notice notice = std::move(untold_.front());
-  untold_.pop_front();
-  return notice;
+  return over_ ? std::optional<Notice>(Notice{*over_}) : std::nullopt;
 }
 
 }  // namespace hvd

@@ -6,7 +6,6 @@
 
 #include <sys/types.h>
 
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,7 +29,6 @@ class StoreClient final : public Store {
   [[nodiscard]] const JobSecret& secret() const override { return secret_; }
   // The socket. Once the agent is gone it stays readable: stop watching it then.
   [[nodiscard]] int notice_fd() const override { return fd_.get(); }
-  // Each notice is told once, also one that has ended an exchange.
   std::optional<Notice> poll_notice() override;
 
  private:
@@ -57,7 +55,6 @@ class StoreClient final : public Store {
   bool is_welcome_ = false;
   bool is_closed_ = false;              // no more is read: end of file, an error, or bytes that make no sense
   std::optional<std::string> over_;     // why the job is over
-  std::deque<Notice> untold_;           // for poll_notice
   std::optional<Exchanged> exchanged_;  // for the exchange that is waited for
 };
 
