@@ -1,0 +1,144 @@
+"""Every command that the README and --help show is run as it stands there; a new one fails here until it is in COMMANDS."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+
+import pytest
+
+from hvdrun import BIN, HVDRUN, PROGRAMS, ROOT, hvdrun
+
+VENV = ROOT / "build/venv/bin"
+# As a user has it who has activated the environment and stands beside the training script.
+USER = {"cwd": PROGRAMS / "user", "timeout": 300,
+        "env": {**os.environ, "PATH": f"{BIN}:{VENV}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}}
+IN_TREE = pytest.mark.skipif(BIN != ROOT / "build/bin" or not (VENV / "python").exists(),
+                             reason="not the build that scripts/build makes")
+
+
+def shown_in_readme():
+    blocks = re.findall(r"^```\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
+    return [line for block in blocks for line in block.splitlines() if re.match(r"\S*(scripts|bin)/", line)]
+
+
+def shown_in_help():
+    return [re.split(r"  +", line.strip())[0] for line in hvdrun("--help").stdout.splitlines()
+            if line.startswith("  hvdrun ")]
+
+
+def run(command, **options):
+    return subprocess.run(shlex.split(command), capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
+
+
+def absolute(command):
+    return re.sub(r"^build/bin/hvdrun", HVDRUN, command)
+
+
+def trains(command, lab):
+    done = run(absolute(command), **USER)
+    assert done.returncode == 0, done.stderr
+    assert "2 ranks on 1 node succeeded" in done.stderr
+    check_losses(done.stdout, 2)
+
+
+def trains_on_hosts(command, lab):
+    done = lab.run(*shlex.split(absolute(command)), **USER)
+    assert done.returncode == 0, done.stderr
+    assert "4 ranks on 2 nodes succeeded" in done.stderr
+    check_losses(done.stdout, 4)
+    assert lab.wait_for_no_processes() == []
+
+
+def check_losses(output, size):
+    losses = [float(x) for x in re.findall(rf"^\[\d\]<stdout>:rank \d of {size}: loss (\S+)$", output, re.M)]
+    assert len(losses) == size and max(losses) < 0.1, output
+
+
+def learns_digits(command, lab):
+    done = run(command, cwd=ROOT, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert float(re.search(r"test accuracy (\d\.\d+)", done.stdout).group(1)) >= 0.95
+    assert len(re.findall(r"epoch +\d+", done.stdout)) >= 3
+    assert "2 ranks on 1 node succeeded" in done.stderr
+
+
+def quickstarts(command, lab):
+    done = run(f"{command} --epochs 1", cwd=ROOT, timeout=900)
+    assert done.returncode == 0, done.stderr
+    assert "test accuracy" in done.stdout and "2 ranks on 1 node succeeded" in done.stderr
+
+
+def tests_a_layer(command, lab):
+    done = run(f"{command} layers", cwd=ROOT, timeout=900)
+    assert done.returncode == 0, done.stdout
+    assert re.fullmatch(r"\d+ passed, 0 failed, 0 skipped", done.stdout.splitlines()[-1])
+
+
+def plans(command, lab):
+    done = run(absolute(command), **USER)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"node1\b.*\n(.*\n)*.*node2\b", done.stdout), done.stdout
+
+
+def tells_what_is_built(command, lab):
+    done = run(command, cwd=ROOT, timeout=60)
+    assert done.returncode == 0 and "[X] local" in done.stdout and "NCCL" in done.stdout, done.stdout
+
+
+COMMANDS = {
+    "./scripts/quickstart": quickstarts,
+    "./scripts/test": tests_a_layer,
+    "build/bin/hvdrun -np 2 build/venv/bin/python configs/examples/digits_torch.py": learns_digits,
+    "build/bin/hvdrun -np 4 -H node1:2,node2:2 python train.py": trains_on_hosts,
+    "build/bin/hvdrun plan -np 4 -H node1:2,node2:2 python train.py": plans,
+    "build/bin/hvdrun --check-build": tells_what_is_built,
+    "hvdrun -np 2 python train.py": trains,
+    "hvdrun -np 4 -H node1:2,node2:2 python train.py": trains_on_hosts,
+    "hvdrun plan -np 4 -H node1:2,node2:2 python x.py": plans,
+}
+
+
+def test_no_command_is_shown_that_is_not_run_here():
+    assert set(shown_in_readme()) | set(shown_in_help()) == set(COMMANDS)
+
+
+@IN_TREE
+@pytest.mark.parametrize("command", [c for c, how in COMMANDS.items() if how is not trains_on_hosts])
+def test_command(command):
+    COMMANDS[command](command, None)
+
+
+@IN_TREE
+@pytest.mark.parametrize("command", [c for c, how in COMMANDS.items() if how is trains_on_hosts])
+def test_command_on_hosts(command, lab2):
+    COMMANDS[command](command, lab2)
+
+
+def test_the_hostfile_that_we_show():
+    done = hvdrun("plan", "--json", "--hostfile", ROOT / "configs/hostfile", "python", "train.py")
+    assert done.returncode == 0, done.stderr
+    nodes = [(node["host"], len(node["ranks"])) for node in json.loads(done.stdout)["nodes"]]
+    assert nodes == [("node1", 2), ("node2", 2)]
+
+
+@IN_TREE
+def test_pip_installs_every_command_and_the_library():
+    for name in ("hvdrun", "horovodrun"):
+        done = subprocess.run([VENV / name, "--version"], capture_output=True, text=True, cwd="/", timeout=60)
+        assert done.returncode == 0 and done.stdout == hvdrun("--version").stdout
+    # The installed launcher finds the installed agent; the package finds the installed library.
+    done = subprocess.run([VENV / "hvdrun", "-np", "2", VENV / "python", PROGRAMS / "user/train.py"], capture_output=True,
+                          text=True, cwd="/", timeout=300, env=USER["env"])
+    assert done.returncode == 0, done.stderr
+    check_losses(done.stdout, 2)
+
+
+@IN_TREE
+def test_a_second_setup_finds_nothing_to_do():
+    before = (ROOT / "build/venv/.made-from").stat().st_mtime_ns
+    done = run("scripts/setup --test", cwd=ROOT, timeout=300, env=USER["env"])
+    assert done.returncode == 0, done.stderr
+    assert "making" not in done.stderr and "installing with pip" not in done.stderr
+    assert (ROOT / "build/venv/.made-from").stat().st_mtime_ns == before
