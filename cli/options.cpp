@@ -2,14 +2,18 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <climits>
 #include <cstdlib>
+#include <map>
 
 #include <CLI/CLI.hpp>
 
 #include "launcher/job/host_list.h"
 #include "launcher/job/hostfile.h"
+#include "launcher/job/tunable.h"
 
 namespace hvd::cli {
 namespace {
@@ -20,8 +24,14 @@ struct Raw {
   std::string hosts;
   std::string hostfile;
   std::vector<std::string> env;
+  std::string config_file;
   double start_timeout_s = 60;
+  double timeout_s = 0;
   double grace_s = 10;
+  std::string output_filename;
+  int output_max_mb = 0;
+  bool timestamps = false;
+  std::string color = "auto";
   bool no_tags = false;
   bool quiet = false;
   bool verbose = false;
@@ -31,7 +41,38 @@ struct Raw {
   int ssh_port = 0;
   std::string ssh_identity_file;
   std::string ssh_config;
+  std::vector<std::string> interfaces;
+  bool tcp = false;
+  launch::Settings settings;  // of tunables given as flags
   std::vector<std::string> command;
+};
+
+// Flags of horovodrun that hvdrun does not do, and why not; with a value or without.
+const std::map<std::string, std::string, std::less<>> kRefused = {
+    {"--mpi", "there is no MPI controller; hvdrun starts the ranks itself"},
+    {"--mpi-args", "there is no mpirun underneath"},
+    {"--binding-args", "there is no mpirun underneath"},
+    {"--jsrun", "LSF's jsrun is not supported; name the hosts with -H or --hostfile"},
+    {"--min-np", "elastic jobs are not supported yet"},
+    {"--min-num-proc", "elastic jobs are not supported yet"},
+    {"--max-np", "elastic jobs are not supported yet"},
+    {"--max-num-proc", "elastic jobs are not supported yet"},
+    {"--slots-per-host", "elastic jobs are not supported yet; write the slots as in -H node1:4"},
+    {"--host-discovery-script", "elastic jobs are not supported yet; name the hosts with -H or --hostfile"},
+    {"--elastic-timeout", "elastic jobs are not supported yet"},
+    {"--reset-limit", "elastic jobs are not supported yet"},
+    {"--blacklist-cooldown-range", "elastic jobs are not supported yet"},
+};
+
+// Names that argparse takes and CLI11 does not (single dash, several letters), and old ones.
+const std::map<std::string, std::string, std::less<>> kAliases = {
+    {"-np", "--np"},
+    {"-cb", "--check-build"},
+    {"-hostfile", "--hostfile"},
+    {"-prefix-timestamp", "--prefix-output-with-timestamp"},
+    {"--network-interface", "--network-interfaces"},
+    {"--log-hide-timestamp", "--log-without-timestamp"},
+    {"--no-log-hide-timestamp", "--log-with-timestamp"},
 };
 
 constexpr const char* kDescription =
@@ -40,11 +81,52 @@ constexpr const char* kDescription =
     "  hvdrun -np 4 -H node1:2,node2:2 python train.py     two on each of two hosts\n"
     "  hvdrun plan -np 4 -H node1:2,node2:2 python x.py    show what would run where; start nothing";
 
+void add_tunable(CLI::App& app, Raw& raw, const launch::Tunable& tunable) {
+  const auto take = [&raw, &tunable](const std::string& value) {
+    const auto text = launch::variable_value(tunable, value, tunable.flag);
+    if (!text.ok()) {
+      throw CLI::ValidationError(text.error().message());
+    }
+    raw.settings.emplace_back(tunable.variable, text.value());
+  };
+  constexpr const char* kGroup = "Settings of the runtime (also in --config-file)";
+  const std::string help = std::string(tunable.help) + " (" + tunable.variable + ")";
+  if (tunable.kind != launch::Tunable::Kind::kSwitch) {
+    const bool is_text = tunable.kind == launch::Tunable::Kind::kText;
+    app.add_option_function<std::string>(tunable.flag, take, help)->type_name(is_text ? "TEXT" : "N")->group(kGroup);
+    return;
+  }
+  const auto set = [&raw, &tunable](const char* value) {
+    return [&raw, &tunable, value] { raw.settings.emplace_back(tunable.variable, value); };
+  };
+  app.add_flag_callback(tunable.flag, set("1"), help)->group(kGroup);
+  app.add_flag_callback(tunable.off_flag, set("0"), "The opposite")->group(kGroup);
+}
+
+void add_output_options(CLI::App& app, Raw& raw) {
+  app.add_option("--output-filename", raw.output_filename,
+                 "Also write what rank N prints to DIR/rank.N/stdout and DIR/rank.N/stderr")
+      ->type_name("DIR");
+  app.add_option("--output-max-mb", raw.output_max_mb,
+                 "MiB after which such a file becomes stdout.1 or stderr.1, in place of the last one; 0: no limit")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1 << 30));
+  app.add_flag("--prefix-output-with-timestamp", raw.timestamps, "Put the time in front of the ranks' lines");
+  app.add_option("--color", raw.color, "Colour the tags by rank; auto: on a terminal, unless NO_COLOR is set")
+      ->type_name("WHEN")
+      ->check(CLI::IsMember({"auto", "always", "never"}));
+  app.add_flag("--no-tags", raw.no_tags, "Do not put [rank]<stdout>: in front of the ranks' lines");
+  app.add_flag("-q,--quiet", raw.quiet, "No words of hvdrun's own unless the job fails");
+  app.add_flag("--verbose", raw.verbose, "Tell each step");
+}
+
 void add_options(CLI::App& app, Raw& raw) {
   app.add_option("--np,--num-proc", raw.np, "Number of ranks; default: one per slot of the hosts")->type_name("N");
   app.add_option("-H,--hosts", raw.hosts, "Hosts with their slots, as in node1:4,user@node2:4; default: this machine")
       ->type_name("LIST");
-  app.add_option("--hostfile", raw.hostfile, "File with a host a line: 'node1 slots=4' or 'node1:4'")
+  app.add_option("--hostfile", raw.hostfile, "File with a host a line: 'node1 slots=4', 'node1:4' or 'node[1-4]'")
+      ->type_name("FILE");
+  app.add_option("--config-file", raw.config_file, "YAML file with settings of the runtime, in horovodrun's form")
       ->type_name("FILE");
   app.add_option("-x", raw.env, "Set (NAME=VALUE) or pass on (NAME) an environment variable to all ranks; repeatable")
       ->type_name("NAME[=VALUE]")
@@ -52,6 +134,9 @@ void add_options(CLI::App& app, Raw& raw) {
   app.add_option("--start-timeout", raw.start_timeout_s, "Seconds until all hosts must have answered")
       ->type_name("S")
       ->check(CLI::Range(0.1, 1e6));
+  app.add_option("--timeout", raw.timeout_s, "Seconds after which the job is stopped; 0: never")
+      ->type_name("S")
+      ->check(CLI::Range(0.0, 1e9));
   app.add_option("--grace", raw.grace_s, "Seconds between the first signal and SIGKILL when the job is stopped")
       ->type_name("S")
       ->check(CLI::Range(0.0, 1e6));
@@ -61,12 +146,19 @@ void add_options(CLI::App& app, Raw& raw) {
   app.add_option("-i,--ssh-identity-file", raw.ssh_identity_file, "Private key for SSH, tried first")
       ->type_name("FILE");
   app.add_option("--ssh-config", raw.ssh_config, "SSH configuration file, as in ssh -F")->type_name("FILE");
-  app.add_flag("--no-tags", raw.no_tags, "Do not put [rank]<stdout>: in front of the ranks' lines");
-  app.add_flag("-q,--quiet", raw.quiet, "No words of hvdrun's own unless the job fails");
-  app.add_flag("--verbose", raw.verbose, "Tell each step");
+  app.add_option("--network-interfaces", raw.interfaces, "Network interfaces for NCCL and Gloo; comma list, repeatable")
+      ->type_name("LIST")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_flag("--tcp", raw.tcp, "No InfiniBand for NCCL (NCCL_IB_DISABLE=1)");
+  app.add_flag_callback("--gloo,--disable-cache", [] {}, "Of horovodrun; as hvdrun always does it");
+  add_output_options(app, raw);
   app.add_flag("--json", raw.json, "plan: print JSON");
   app.add_flag("--check-build", raw.check_build, "Show what this build can do and what is missing, and end");
   app.add_flag("-v,--version", raw.version, "Show the version, and end");
+  for (const launch::Tunable& tunable : launch::tunables()) {
+    add_tunable(app, raw, tunable);
+  }
 }
 
 Result<std::string> working_directory() {
@@ -106,8 +198,12 @@ Result<launch::HostList> hosts_of(const Raw& raw) {
   return launch::HostList{launch::HostSpec{"localhost", "", 0, std::max(raw.np, 1)}};
 }
 
-Result<std::vector<std::pair<std::string, std::string>>> user_env_of(const std::vector<std::string>& entries) {
-  std::vector<std::pair<std::string, std::string>> env;
+void set_variable(launch::Settings& env, const std::string& name, const std::string& value) {
+  std::erase_if(env, [&name](const auto& pair) { return pair.first == name; });
+  env.emplace_back(name, value);
+}
+
+Result<void> apply_user_env(launch::Settings& env, const std::vector<std::string>& entries) {
   for (const std::string& entry : entries) {
     const auto equals = entry.find('=');
     const std::string name = entry.substr(0, equals);
@@ -115,7 +211,7 @@ Result<std::vector<std::pair<std::string, std::string>>> user_env_of(const std::
       return Error(Code::kInvalid, "-x '" + entry + "': expected NAME or NAME=VALUE");
     }
     if (equals != std::string::npos) {
-      env.emplace_back(name, entry.substr(equals + 1));
+      set_variable(env, name, entry.substr(equals + 1));
       continue;
     }
     const char* value = std::getenv(name.c_str());
@@ -123,29 +219,80 @@ Result<std::vector<std::pair<std::string, std::string>>> user_env_of(const std::
       return Error(Code::kInvalid,
                    "-x " + name + ": no such variable here; give it a value with -x " + name + "=VALUE");
     }
-    env.emplace_back(name, value);
+    set_variable(env, name, value);
   }
+  return {};
+}
+
+// What is set for all ranks, the stronger later: configuration file, flags, -x. What is not set is inherited.
+Result<launch::Settings> user_env_of(const Raw& raw) {
+  launch::Settings env;
+  if (!raw.config_file.empty()) {
+    HVD_TRY_ASSIGN(env, launch::read_config_file(raw.config_file));
+  }
+  for (const auto& [name, value] : raw.settings) {
+    set_variable(env, name, value);
+  }
+  if (raw.tcp) {
+    set_variable(env, "NCCL_IB_DISABLE", "1");
+  }
+  if (!raw.interfaces.empty()) {
+    std::string list;
+    for (const std::string& interface : raw.interfaces) {
+      list += (list.empty() ? "" : ",") + interface;
+    }
+    set_variable(env, "HOROVOD_GLOO_IFACE", list);
+    set_variable(env, "NCCL_SOCKET_IFNAME", list);
+  }
+  HVD_TRY(apply_user_env(env, raw.env));
   return env;
+}
+
+// horovodrun's variable for --start-timeout.
+Result<double> start_timeout_of(const CLI::App& app, const Raw& raw) {
+  const char* inherited = std::getenv("HOROVOD_START_TIMEOUT");
+  if (app.count("--start-timeout") > 0 || inherited == nullptr || *inherited == '\0') {
+    return raw.start_timeout_s;
+  }
+  const std::string_view text = inherited;
+  double seconds = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (failed != std::errc() || end != text.data() + text.size() || !(seconds > 0 && seconds <= 1e6)) {
+    return Error(Code::kInvalid, "HOROVOD_START_TIMEOUT is '" + std::string(text) + "', expected seconds above 0");
+  }
+  return seconds;
 }
 
 Duration seconds_of(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-Result<launch::JobSpec> job_of(const Raw& raw) {
+bool wants_color(const Raw& raw) {
+  const char* no_color = std::getenv("NO_COLOR");  // no-color.org: set and not empty
+  const bool is_refused = no_color != nullptr && *no_color != '\0';
+  return raw.color == "always" || (raw.color == "auto" && !is_refused && ::isatty(STDOUT_FILENO) == 1);
+}
+
+Result<launch::JobSpec> job_of(const CLI::App& app, const Raw& raw) {
   launch::JobSpec job;
   job.size = raw.np;
   HVD_TRY_ASSIGN(job.hosts, hosts_of(raw));
-  HVD_TRY_ASSIGN(job.user_env, user_env_of(raw.env));
+  HVD_TRY_ASSIGN(job.user_env, user_env_of(raw));
+  HVD_TRY_ASSIGN(const double start_timeout_s, start_timeout_of(app, raw));
   HVD_TRY_ASSIGN(job.cwd, working_directory());
   HVD_TRY_ASSIGN(job.agent_path, agent_path());
   job.argv = raw.command;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     job.environment.emplace_back(*entry);
   }
-  job.start_timeout = seconds_of(raw.start_timeout_s);
+  job.start_timeout = seconds_of(start_timeout_s);
+  job.timeout = seconds_of(raw.timeout_s);
   job.grace = seconds_of(raw.grace_s);
   job.tags = !raw.no_tags;
+  job.timestamps = raw.timestamps;
+  job.color = wants_color(raw);
+  job.output_dir = raw.output_filename;
+  job.output_max_bytes = static_cast<std::uint64_t>(raw.output_max_mb) << 20U;
   job.quiet = raw.quiet;
   job.verbose = raw.verbose;
   job.ssh_port = raw.ssh_port;
@@ -154,33 +301,43 @@ Result<launch::JobSpec> job_of(const Raw& raw) {
   return job;
 }
 
-// "-np" and other single-dash long names of horovodrun, which CLI11 would read as "-n p".
-void normalise(std::vector<std::string>& words) {
-  for (std::string& word : words) {
-    if (word == "-np") {
-      word = "--np";
-    } else if (word == "-cb") {
-      word = "--check-build";
-    } else if (word == "-hostfile") {
-      word = "--hostfile";
-    } else if (word.rfind("-np=", 0) == 0) {
-      word = "-" + word;
+// The one long option that begins so, as argparse completes it; otherwise the word itself.
+std::string completed(const CLI::App& app, const std::string& name) {
+  if (!name.starts_with("--") || app.get_option_no_throw(name) != nullptr) {
+    return name;
+  }
+  std::string found;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& long_name : option->get_lnames()) {
+      if (("--" + long_name).starts_with(name)) {
+        if (!found.empty()) {
+          return name;
+        }
+        found = "--" + long_name;
+      }
     }
   }
+  return found.empty() ? name : found;
 }
 
-// Splits hvdrun's own words from the command, which begins at the first word that is not an option or its value.
-std::size_t command_begin(const CLI::App& app, const std::vector<std::string>& words) {
+// Makes the words before the command such as CLI11 reads, and returns where the command begins: at the first word that
+// is neither an option nor an option's value.
+Result<std::size_t> prepare(const CLI::App& app, std::vector<std::string>& words) {
   for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string& word = words[i];
-    if (word == "--") {
+    std::string& word = words[i];
+    if (word == "--" || word.size() < 2 || word.front() != '-') {
       return i;
     }
-    if (word.size() < 2 || word.front() != '-') {
-      return i;
+    const auto equals = word.find('=');
+    std::string name = word.substr(0, equals);
+    if (const auto refused = kRefused.find(name); refused != kRefused.end()) {
+      return Error(Code::kInvalid, name + ": " + refused->second);
     }
-    const bool has_own_value = word.find('=') != std::string::npos || (word[1] != '-' && word.size() > 2);
-    const CLI::Option* option = app.get_option_no_throw(word.substr(0, word.find('=')));
+    const auto alias = kAliases.find(name);
+    name = completed(app, alias == kAliases.end() ? name : alias->second);
+    word = name + (equals == std::string::npos ? "" : word.substr(equals));
+    const bool has_own_value = equals != std::string::npos || (word[1] != '-' && word.size() > 2);
+    const CLI::Option* option = app.get_option_no_throw(name);
     if (option != nullptr && option->get_expected_max() > 0 && option->get_items_expected_max() > 0 && !has_own_value) {
       ++i;
     }
@@ -189,8 +346,7 @@ std::size_t command_begin(const CLI::App& app, const std::vector<std::string>& w
 }
 
 Result<void> read_words(CLI::App& app, std::vector<std::string> words, Raw& raw) {
-  normalise(words);
-  const std::size_t begin = command_begin(app, words);
+  HVD_TRY_ASSIGN(const std::size_t begin, prepare(app, words));
   const bool has_separator = begin < words.size() && words[begin] == "--";
   raw.command.assign(words.begin() + static_cast<std::ptrdiff_t>(begin + (has_separator ? 1 : 0)), words.end());
   words.resize(begin);
@@ -235,7 +391,7 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
     return Error(Code::kInvalid, "-np " + std::to_string(raw.np) + ": expected 1 or more ranks");
   }
   options.json = raw.json;
-  HVD_TRY_ASSIGN(options.job, job_of(raw));
+  HVD_TRY_ASSIGN(options.job, job_of(app, raw));
   return options;
 }
 

@@ -2,103 +2,149 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <string>
+#include <tuple>
+
+#include "launcher/job/host_range.h"
 
 namespace hvd::launch {
 namespace {
 
 constexpr int kMaxSlots = 1'000'000;
+constexpr int kMaxPort = 65535;
 
 bool is_host_char(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
 }
 
-Error bad(const std::string& where, const std::string& what) {
-  return Error(Code::kInvalid, where + ": " + what + "; a host is written [user@]name[:slots], as in node1:4");
+bool is_v6_char(char c) {
+  return is_host_char(c) || c == ':' || c == '%';
 }
 
-Result<int> parse_slots(std::string_view text, const std::string& where, const std::string& host) {
-  int slots = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), slots);
-  if (failed != std::errc() || end != text.data() + text.size() || slots < 1 || slots > kMaxSlots) {
-    return bad(where,
-               "expected a number of slots (1 or more) after '" + host + ":', found '" + std::string(text) + "'");
+Error bad(const std::string& where, const std::string& what) {
+  return Error(Code::kInvalid,
+               where + ": " + what + "; a host is written [user@]name[[:port]:slots], as in node1:4 or node1:2222:4");
+}
+
+// A leading dash would be taken for an option by the programs that the name is given to.
+bool is_name(std::string_view text, bool (*is_allowed)(char)) {
+  return !text.empty() && text.front() != '-' && std::all_of(text.begin(), text.end(), is_allowed);
+}
+
+Result<int> parse_number(std::string_view text, int most, const std::string& what, const std::string& where) {
+  int number = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failed != std::errc() || end != text.data() + text.size() || number < 1 || number > most) {
+    return bad(where, "expected " + what + " of 1 or more, found '" + std::string(text) + "'");
   }
-  return slots;
+  return number;
+}
+
+// "", ":slots" or ":port:slots".
+Result<void> parse_numbers(std::string_view text, HostSpec& host, const std::string& where) {
+  if (text.empty()) {
+    return {};
+  }
+  text.remove_prefix(1);
+  if (const auto colon = text.find(':'); colon != std::string_view::npos) {
+    HVD_TRY_ASSIGN(host.port, parse_number(text.substr(0, colon), kMaxPort, "an SSH port", where));
+    text.remove_prefix(colon + 1);
+  }
+  HVD_TRY_ASSIGN(host.slots, parse_number(text, kMaxSlots, "a number of slots", where));
+  return {};
+}
+
+// The end of a host name: of "[::1]:4" that of the address, of "n[1-2]:4" that of the range.
+std::size_t name_size(std::string_view text) {
+  bool inside = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    inside = text[i] == '[' || (inside && text[i] != ']');
+    if (text[i] == ':' && !inside) {
+      return i;
+    }
+  }
+  return text.size();
+}
+
+Result<std::vector<std::string>> parse_names(std::string_view text, const std::string& where) {
+  if (!text.empty() && text.front() == '[') {
+    const auto close = text.find(']');
+    if (close == std::string_view::npos) {
+      return bad(where, "'[' without ']' in '" + std::string(text) + "'");
+    }
+    if (close + 1 != text.size()) {
+      return bad(where, "expected ':slots' after ']', found '" + std::string(text.substr(close + 1)) + "'");
+    }
+    const std::string_view address = text.substr(1, close - 1);
+    if (!is_name(address, is_v6_char)) {
+      return bad(where, "expected an IPv6 address in brackets, found '" + std::string(address) + "'");
+    }
+    return std::vector<std::string>{std::string(address)};
+  }
+  auto names = expand_host_range(text);
+  if (!names.ok()) {
+    return bad(where, names.error().message());
+  }
+  if (!is_name(names.value().front(), is_host_char)) {
+    return bad(where, "expected a host name, found '" + std::string(text) + "'");
+  }
+  return names;
 }
 
 }  // namespace
 
-Result<HostSpec> parse_host(std::string_view entry, const std::string& where) {
+Result<HostList> parse_host_entry(std::string_view entry, const std::string& where) {
   HostSpec spec;
   std::string_view rest = entry;
   if (const auto at = rest.find('@'); at != std::string_view::npos) {
     spec.user = std::string(rest.substr(0, at));
     rest.remove_prefix(at + 1);
-    // A leading dash would be taken for an option by the programs that the name is given to.
-    if (spec.user.empty() || spec.user.front() == '-' ||
-        !std::all_of(spec.user.begin(), spec.user.end(), is_host_char)) {
+    if (!is_name(spec.user, is_host_char)) {
       return bad(where, "expected a user name before '@', found '" + spec.user + "'");
     }
   }
-  std::string_view after;
-  if (!rest.empty() && rest.front() == '[') {
-    const auto close = rest.find(']');
-    if (close == std::string_view::npos) {
-      return bad(where, "'[' without ']' in '" + std::string(entry) + "'");
-    }
-    spec.name = std::string(rest.substr(1, close - 1));
-    after = rest.substr(close + 1);
-    const auto is_v6_char = [](char c) { return is_host_char(c) || c == ':' || c == '%'; };
-    if (spec.name.empty() || spec.name.front() == '-' || !std::all_of(spec.name.begin(), spec.name.end(), is_v6_char)) {
-      return bad(where, "expected an IPv6 address in brackets, found '" + spec.name + "'");
-    }
-    if (!after.empty() && after.front() != ':') {
-      return bad(where, "expected ':slots' after ']', found '" + std::string(after) + "'");
-    }
-  } else {
-    const auto colon = rest.find(':');
-    spec.name = std::string(rest.substr(0, colon));
-    after = colon == std::string_view::npos ? std::string_view() : rest.substr(colon);
-    if (after.find(':', 1) != std::string_view::npos) {
-      return bad(where, "'" + std::string(entry) + "' has several ':'; put an IPv6 address in brackets, as in [::1]:4");
-    }
-    if (spec.name.empty() || spec.name.front() == '-' ||
-        !std::all_of(spec.name.begin(), spec.name.end(), is_host_char)) {
-      return bad(where, "expected a host name, found '" + std::string(rest.substr(0, colon)) + "'");
-    }
+  const std::size_t size = name_size(rest);
+  const std::string_view numbers = rest.substr(size);
+  if (std::count(numbers.begin(), numbers.end(), ':') > 2 || numbers.find("::") != std::string_view::npos) {
+    return bad(where, "'" + std::string(entry) + "' has several ':'; put an IPv6 address in brackets, as in [::1]:4");
   }
-  if (!after.empty()) {
-    HVD_TRY_ASSIGN(spec.slots, parse_slots(after.substr(1), where, spec.name));
+  HVD_TRY_ASSIGN(const auto names, parse_names(rest.substr(0, size), where));
+  HVD_TRY(parse_numbers(numbers, spec, where));
+  HostList hosts;
+  for (const std::string& name : names) {
+    spec.name = name;
+    hosts.push_back(spec);
   }
-  return spec;
+  return hosts;
 }
 
 Result<HostList> parse_host_list(std::string_view text) {
   HostList hosts;
   std::size_t begin = 0;
-  for (;;) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string where = "host list, column " + std::to_string(begin + 1);
-    HVD_TRY_ASSIGN(HostSpec host, parse_host(text.substr(begin, end - begin), where));
-    hosts.push_back(std::move(host));
-    if (end == text.size()) {
-      return merge_repeated(std::move(hosts));
+  bool inside = false;  // brackets, whose commas separate no hosts
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    if (i < text.size() && (text[i] != ',' || inside)) {
+      inside = text[i] == '[' || (inside && text[i] != ']');
+      continue;
     }
-    begin = end + 1;
+    const std::string where = "host list, column " + std::to_string(begin + 1);
+    HVD_TRY_ASSIGN(const HostList entry, parse_host_entry(text.substr(begin, i - begin), where));
+    hosts.insert(hosts.end(), entry.begin(), entry.end());
+    begin = i + 1;
   }
+  return merge_repeated(std::move(hosts));
 }
 
 HostList merge_repeated(HostList hosts) {
   HostList merged;
+  std::map<std::tuple<std::string, std::string, int>, std::size_t> places;
   for (HostSpec& host : hosts) {
-    const auto same = std::find_if(merged.begin(), merged.end(), [&host](const HostSpec& other) {
-      return other.name == host.name && other.user == host.user && other.port == host.port;
-    });
-    if (same == merged.end()) {
+    const auto [place, is_new] = places.try_emplace({host.name, host.user, host.port}, merged.size());
+    if (is_new) {
       merged.push_back(std::move(host));
     } else {
-      same->slots += host.slots;
+      merged[place->second].slots += host.slots;
     }
   }
   return merged;

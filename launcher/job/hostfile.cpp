@@ -29,21 +29,38 @@ std::vector<Word> words_of(std::string_view line) {
   return words;
 }
 
-// Applies "slots=4"; "max_slots=8" is accepted and means nothing here.
-Result<void> apply_setting(HostSpec& host, const Word& word, const std::string& where) {
-  const auto equals = word.text.find('=');
-  const std::string_view key = word.text.substr(0, equals);
-  const std::string_view value = equals == std::string_view::npos ? std::string_view() : word.text.substr(equals + 1);
-  if (key != "slots" && key != "max_slots" && key != "max-slots") {
-    return Error(Code::kInvalid, where + ": expected slots=N, found '" + std::string(word.text) + "'");
-  }
+Result<int> number_of(std::string_view key, std::string_view value, const std::string& where) {
   int number = 0;
   const auto [end, failed] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (failed != std::errc() || end != value.data() + value.size() || number < 1) {
     return Error(Code::kInvalid, where + ": expected a number of 1 or more after '" + std::string(key) + "=', found '" +
                                      std::string(value) + "'");
   }
-  if (key == "slots") {
+  return number;
+}
+
+// Applies "slots=4"; "max_slots=8" is accepted and means nothing here. In "node1:2222 slots=4" the number after the
+// name can only be the port.
+Result<void> apply_setting(HostList& hosts, bool has_number, const Word& word, const std::string& where) {
+  const auto equals = word.text.find('=');
+  const std::string_view key = word.text.substr(0, equals);
+  const std::string_view value = equals == std::string_view::npos ? std::string_view() : word.text.substr(equals + 1);
+  if (key != "slots" && key != "max_slots" && key != "max-slots") {
+    return Error(Code::kInvalid, where + ": expected slots=N, found '" + std::string(word.text) + "'");
+  }
+  HVD_TRY_ASSIGN(const int number, number_of(key, value, where));
+  if (key != "slots") {
+    return {};
+  }
+  for (HostSpec& host : hosts) {
+    if (has_number && host.port == 0) {
+      host.port = host.slots;
+    } else if (has_number) {
+      return Error(Code::kInvalid, where + ": the slots are given twice, after ':' and as " + std::string(word.text));
+    }
+    if (host.port > 65535) {
+      return Error(Code::kInvalid, where + ": " + std::to_string(host.port) + " is no SSH port");
+    }
     host.slots = number;
   }
   return {};
@@ -65,11 +82,12 @@ Result<HostList> parse_hostfile(std::string_view text, const std::string& file) 
     const auto where = [&](const Word& word) {
       return file + ":" + std::to_string(line_number) + ":" + std::to_string(word.column);
     };
-    HVD_TRY_ASSIGN(HostSpec host, parse_host(words.front().text, where(words.front())));
+    HVD_TRY_ASSIGN(HostList line, parse_host_entry(words.front().text, where(words.front())));
+    const bool has_number = words.front().text.find(':', words.front().text.rfind(']') + 1) != std::string_view::npos;
     for (std::size_t i = 1; i < words.size(); ++i) {
-      HVD_TRY(apply_setting(host, words[i], where(words[i])));
+      HVD_TRY(apply_setting(line, has_number, words[i], where(words[i])));
     }
-    hosts.push_back(std::move(host));
+    hosts.insert(hosts.end(), line.begin(), line.end());
   }
   if (hosts.empty()) {
     return Error(Code::kInvalid, file + ": names no host; write one a line, as in 'node1 slots=4'");

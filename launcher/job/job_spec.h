@@ -1,6 +1,7 @@
 // JobSpec: everything about one job that the user decided. Value type; made by cli/options.cpp.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +20,14 @@ struct JobSpec {
   std::vector<std::pair<std::string, std::string>> user_env;  // -x NAME=value; wins over everything
   Duration start_timeout = std::chrono::seconds(60);          // until every rank runs
   Duration grace = std::chrono::seconds(10);  // between the first signal and SIGKILL when a job is stopped
+  Duration timeout = Duration::zero();        // of the whole job, from its ranks' start; 0: none
+
+  // what the user sees
   bool tags = true;
+  bool timestamps = false;
+  bool color = false;
+  std::string output_dir;              // empty: the ranks' output is not kept
+  std::uint64_t output_max_bytes = 0;  // of each of its files; 0: no limit
   bool quiet = false;
   bool verbose = false;
 

@@ -3,6 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+
+#include <time.h>
 
 namespace hvd::launch {
 namespace {
@@ -10,8 +13,13 @@ namespace {
 // Above this much unwritten output no node gets new credit.
 constexpr std::size_t kHighWaterBytes = 1U << 20U;
 // What the report may quote.
-constexpr std::size_t kTailLines = 20;
+constexpr std::size_t kTailLines = 60;
 constexpr std::size_t kTailLineBytes = 500;
+
+// Neighbouring ranks differ; no red, which says error, and nothing that is invisible on black or white.
+constexpr std::array<std::string_view, 6> kColors = {"\x1b[36m", "\x1b[32m", "\x1b[35m",
+                                                     "\x1b[33m", "\x1b[34m", "\x1b[96m"};
+constexpr std::string_view kColorEnd = "\x1b[0m";
 
 }  // namespace
 
@@ -21,9 +29,10 @@ LogMux::LogMux(EventLoop& loop, int size, int node_count, LogMuxOptions options,
       sink_(std::move(sink)),
       ranks_(static_cast<std::size_t>(size)),
       owed_(static_cast<std::size_t>(node_count), 0) {
-  if (options_.tags) {
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      ranks_[rank].tags = {"[" + std::to_string(rank) + "]<stdout>:", "[" + std::to_string(rank) + "]<stderr>:"};
+  for (std::size_t rank = 0; options_.tags && rank < ranks_.size(); ++rank) {
+    ranks_[rank].tags = {"[" + std::to_string(rank) + "]<stdout>:", "[" + std::to_string(rank) + "]<stderr>:"};
+    if (options_.color) {
+      ranks_[rank].color = kColors[rank % kColors.size()];
     }
   }
   const auto make = [this](int fd) {
@@ -34,6 +43,12 @@ LogMux::LogMux(EventLoop& loop, int size, int node_count, LogMuxOptions options,
   if (!is_same_file(STDOUT_FILENO, STDERR_FILENO)) {
     err_ = make(STDERR_FILENO);
   }
+}
+
+Result<void> LogMux::keep_in(const RankFilesOptions& options) {
+  HVD_TRY_ASSIGN(files_, RankFiles::create(options, static_cast<int>(ranks_.size()),
+                                           [this](const Error& why) { sink_.on_files_failed(why); }));
+  return {};
 }
 
 void LogMux::feed(int node, int rank, bool is_error, std::string_view bytes) {
@@ -52,15 +67,43 @@ void LogMux::finish(int rank, bool is_error) {
 
 void LogMux::emit(RankLog& log, bool is_error, std::string_view line) {
   ConsoleStream& out = stream(is_error);
-  out.write(log.tags[is_error ? 1 : 0]);
-  out.write(line);
-  if (is_error) {
-    line = line.substr(0, std::min(line.find_last_not_of("\r\n") + 1, kTailLineBytes));
-    log.tail.emplace_back(line);
-    if (log.tail.size() > kTailLines) {
-      log.tail.pop_front();
-    }
+  const std::string& tag = log.tags[is_error ? 1 : 0];
+  if (!log.color.empty()) {
+    out.write(log.color);
   }
+  if (options_.timestamps) {
+    out.write(stamp());
+  }
+  out.write(tag);
+  if (!log.color.empty()) {
+    out.write(kColorEnd);
+  }
+  out.write(line);
+  if (files_) {
+    files_->write(static_cast<int>(&log - ranks_.data()), is_error, options_.timestamps ? stamp() + tag : tag, line);
+  }
+  if (is_error) {
+    keep_tail(log, line);
+  }
+}
+
+void LogMux::keep_tail(RankLog& log, std::string_view line) {
+  line = line.substr(0, std::min(line.find_last_not_of("\r\n") + 1, kTailLineBytes));
+  log.tail.emplace_back(line);
+  if (log.tail.size() > kTailLines) {
+    log.tail.pop_front();
+  }
+}
+
+const std::string& LogMux::stamp() {
+  if (stamp_.empty()) {
+    const time_t now = ::time(nullptr);
+    tm local{};
+    ::localtime_r(&now, &local);
+    std::array<char, 64> text{};
+    stamp_.assign(text.data(), ::strftime(text.data(), text.size(), "%a %b %e %H:%M:%S %Y", &local));
+  }
+  return stamp_;
 }
 
 void LogMux::say(std::string_view line) {
@@ -73,6 +116,10 @@ void LogMux::schedule_flush() {
     flush_scheduled_ = true;
     loop_.post([this] {
       flush_scheduled_ = false;
+      stamp_.clear();
+      if (files_) {
+        files_->flush();
+      }
       out_->flush();
       if (err_) {
         err_->flush();
@@ -94,6 +141,9 @@ void LogMux::grant_owed() {
 }
 
 void LogMux::flush_all(Deadline deadline) {
+  if (files_) {
+    files_->flush();
+  }
   out_->flush_all(deadline);
   if (err_) {
     err_->flush_all(deadline);

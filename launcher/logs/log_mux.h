@@ -1,4 +1,5 @@
-// LogMux: what the ranks print, made into whole tagged lines on the console: "[3]<stdout>:epoch 1 loss 0.5".
+// LogMux: what the ranks print, made into whole tagged lines on the console: "[3]<stdout>:epoch 1 loss 0.5", and in a
+// file per rank and stream where that is wanted.
 //
 // It also keeps the last lines of each rank's standard error for the report, and decides when a node may send more:
 // bytes are granted back once the console has taken them, so a slow reader slows the ranks and memory stays bounded.
@@ -17,12 +18,15 @@
 
 #include "launcher/logs/console.h"
 #include "launcher/logs/line_splitter.h"
+#include "launcher/logs/rank_files.h"
 #include "runtime/base/event_loop.h"
 
 namespace hvd::launch {
 
 struct LogMuxOptions {
   bool tags = true;
+  bool timestamps = false;  // asctime(3)'s form in local time, before the tag, as horovodrun has it
+  bool color = false;       // of the tags on the console, by rank
 };
 
 class LogMux {
@@ -32,10 +36,14 @@ class LogMux {
     std::function<void(int node, std::uint64_t bytes)> grant;
     // Standard output or standard error cannot be written any more.
     std::function<void(const Error&)> on_failed;
+    // A rank's file cannot be written any more.
+    std::function<void(const Error&)> on_files_failed;
   };
 
   LogMux(EventLoop& loop, int size, int node_count, LogMuxOptions options, Sink sink);
 
+  // Before the first bytes: also write what the ranks print to files of their own.
+  Result<void> keep_in(const RankFilesOptions& options);
   // Bytes that a rank of `node` printed; `is_error` for its standard error.
   void feed(int node, int rank, bool is_error, std::string_view bytes);
   // The rank's stream has ended: a last line without newline is given one.
@@ -53,10 +61,14 @@ class LogMux {
   struct RankLog {
     std::array<LineSplitter, 2> splitters;
     std::array<std::string, 2> tags;
+    std::string_view color;        // what begins it on the terminal; empty: none
     std::deque<std::string> tail;  // of standard error
   };
 
   void emit(RankLog& log, bool is_error, std::string_view line);
+  void keep_tail(RankLog& log, std::string_view line);
+  // The current second, as text; made anew once per turn.
+  const std::string& stamp();
   void schedule_flush();
   void grant_owed();
   ConsoleStream& stream(bool is_error) { return is_error && err_ ? *err_ : *out_; }
@@ -68,6 +80,8 @@ class LogMux {
   std::vector<std::uint64_t> owed_;  // [node] bytes received and not granted back yet
   std::unique_ptr<ConsoleStream> out_;
   std::unique_ptr<ConsoleStream> err_;  // null when both lead to the same place: one queue keeps the order
+  std::unique_ptr<RankFiles> files_;    // null: not kept
+  std::string stamp_;
   bool flush_scheduled_ = false;
   std::uint64_t bytes_ = 0;
 };

@@ -10,6 +10,18 @@ std::string counted(std::size_t n, const std::string& noun) {
   return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
 }
 
+// The lines to quote: a Python traceback from its beginning, also one that led to others; else the last few.
+std::vector<std::string> worth_quoting(const std::vector<std::string>& last_errors) {
+  constexpr std::ptrdiff_t kLines = 20;
+  auto begin = std::find_if(last_errors.begin(), last_errors.end(), [](const std::string& line) {
+    return line.starts_with("Traceback (most recent call last):");
+  });
+  if (begin == last_errors.end()) {
+    begin -= std::min(kLines, std::distance(last_errors.begin(), last_errors.end()));
+  }
+  return {begin, last_errors.end()};
+}
+
 }  // namespace
 
 std::vector<std::string> describe_cause(const Cause& cause, const std::vector<std::string>& last_errors, int size) {
@@ -19,7 +31,7 @@ std::vector<std::string> describe_cause(const Cause& cause, const std::vector<st
   }
   if (!last_errors.empty()) {
     lines.push_back("hvdrun: the last lines of its standard error:");
-    for (const std::string& line : last_errors) {
+    for (const std::string& line : worth_quoting(last_errors)) {
       lines.push_back("hvdrun:   " + line);
     }
   }
@@ -47,7 +59,10 @@ std::string describe_end(const JobState& state, const Placement& placement, Dura
   const std::string where =
       counted(static_cast<std::size_t>(placement.size), "rank") + " on " + counted(placement.nodes.size(), "node");
   if (!state.cause()) {
-    return "hvdrun: " + where + " succeeded in " + describe_duration(took);
+    return "hvdrun: " + where + " succeeded in " + describe_duration(took) +
+           (state.has_kept_all()
+                ? ""
+                : ", but not all of their output could be kept; exit code " + std::to_string(state.exit_code()));
   }
   const bool any_started = std::any_of(state.ranks().begin(), state.ranks().end(), [](const RankRecord& rank) {
     return rank.state != RankRecord::State::kPending;

@@ -10,6 +10,7 @@ inline constexpr int kStartFailed = 242;   // agent or ranks could not be starte
 inline constexpr int kNodeLost = 243;      // a node or the connection to it was lost while the job ran
 inline constexpr int kOutputFailed = 244;  // what the ranks printed could not be written (141: its reader has gone)
 inline constexpr int kDefect = 245;        // a defect of hvdrun
+inline constexpr int kTimedOut = 124;      // --timeout, as timeout(1) has it
 inline constexpr int kNoProgram = 127;     // as shells have it
 inline constexpr int kReaderGone = 141;    // 128 + SIGPIPE, as a Unix filter
 

@@ -46,11 +46,6 @@ std::string hex(std::span<const std::uint8_t> bytes) {
   return text;
 }
 
-LogMux::Sink log_sink(const std::function<void(int, std::uint64_t)>& grant,
-                      const std::function<void(const Error&)>& failed) {
-  return LogMux::Sink{grant, failed};
-}
-
 }  // namespace
 
 JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& placement, Transports transports,
@@ -62,20 +57,36 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
       words_(std::move(words)),
       log_(log),
       state_(placement),
-      logs_(loop, placement.size, static_cast<int>(placement.nodes.size()), LogMuxOptions{spec.tags},
-            log_sink(
-                [this](int node, std::uint64_t bytes) {
-                  ByteWriter body;
-                  body.u64(bytes);
-                  sessions_[static_cast<std::size_t>(node)]->send(AgentMessage::kCredit, body.str());
-                },
-                [this](const Error& why) { apply(OutputFailed{why}); })),
+      logs_(loop, placement.size, static_cast<int>(placement.nodes.size()),
+            LogMuxOptions{spec.tags, spec.timestamps, spec.color}, log_sink()),
       board_(placement.size),
       began_(loop.now()) {}
 
 JobRunner::~JobRunner() = default;
 
+LogMux::Sink JobRunner::log_sink() {
+  LogMux::Sink sink;
+  sink.grant = [this](int node, std::uint64_t bytes) {
+    ByteWriter body;
+    body.u64(bytes);
+    sessions_[static_cast<std::size_t>(node)]->send(AgentMessage::kCredit, body.str());
+  };
+  sink.on_failed = [this](const Error& why) { apply(OutputFailed{why}); };
+  sink.on_files_failed = [this](const Error& why) {
+    logs_.say("hvdrun: " + why.message() + "; the job goes on, and what its ranks print still comes here");
+    apply(FilesFailed{why});
+  };
+  return sink;
+}
+
 Result<int> JobRunner::run() {
+  if (!spec_.output_dir.empty()) {
+    if (auto kept = logs_.keep_in(RankFilesOptions{spec_.output_dir, spec_.output_max_bytes}); !kept.ok()) {
+      logs_.say("hvdrun: " + kept.error().message());
+      logs_.flush_all(Deadline::after(kFlushAfterFailure));
+      return exit_code::kOutputFailed;
+    }
+  }
   HVD_TRY_ASSIGN(secret_, random_bytes<kSecretBytes>());
   HVD_TRY_ASSIGN(const auto token, (random_bytes<16>()));
   HVD_TRY_ASSIGN(const auto id, (random_bytes<4>()));
@@ -84,7 +95,7 @@ Result<int> JobRunner::run() {
   start_timer_ = loop_.after(spec_.start_timeout, [this] { apply(StartTimedOut{}); });
   open_sessions();
   HVD_TRY(loop_.run());
-  const bool failed = state_.cause().has_value();
+  const bool failed = state_.exit_code() != 0;
   if (!spec_.quiet || failed) {
     if (const std::string end = words_.end(state_, loop_.now() - began_); !end.empty()) {
       logs_.say(end);
@@ -134,6 +145,9 @@ void JobRunner::on_ready(int node, const ReadyMessage& ready) {
 
 void JobRunner::act(const StartRanks&) {
   loop_.cancel(start_timer_);
+  if (spec_.timeout > Duration::zero()) {
+    timeout_timer_ = loop_.after(spec_.timeout, [this] { apply(TimedOut{}); });
+  }
   std::vector<NodeView> views;
   for (const auto& session : sessions_) {
     views.push_back(NodeView{session->node_address().empty(), session->node_address(), session->launcher_address(),
@@ -170,6 +184,7 @@ void JobRunner::act(const ReportCause&) {
 
 void JobRunner::act(const Finish&) {
   is_finishing_ = true;
+  loop_.cancel(timeout_timer_);
   loop_.cancel(stop_timer_);
   loop_.cancel(start_timer_);
   if (state_.cause() && state_.phase() == JobPhase::kDone) {

@@ -59,6 +59,7 @@ class JobRunner final : private SessionSink {
   void on_done(int node) override;
   void on_lost(int node, const Error& why) override;
 
+  LogMux::Sink log_sink();
   void open_sessions();
   void apply(const JobEvent& event);
   void act(const StartRanks& action);
@@ -86,6 +87,7 @@ class JobRunner final : private SessionSink {
   std::string job_id_;
   TimePoint began_;
   TimerId start_timer_ = 0;
+  TimerId timeout_timer_ = 0;
   TimerId stop_timer_ = 0;
   TimerId end_timer_ = 0;
   bool is_finishing_ = false;

@@ -113,6 +113,25 @@ JobState::Actions JobState::handle(const OutputFailed& event) {
   return stop_for(std::move(cause), SIGTERM);
 }
 
+JobState::Actions JobState::handle(const FilesFailed&) {
+  has_kept_all_ = false;
+  return {};
+}
+
+JobState::Actions JobState::handle(const TimedOut&) {
+  Cause cause;
+  cause.exit_code = exit_code::kTimedOut;
+  cause.lines.emplace_back("the job has run for as long as --timeout allows");
+  return stop_for(std::move(cause), SIGTERM);
+}
+
+int JobState::exit_code() const {
+  if (cause_) {
+    return cause_->exit_code;
+  }
+  return has_kept_all_ ? 0 : exit_code::kOutputFailed;
+}
+
 JobState::Actions JobState::handle(const StartTimedOut&) {
   if (phase_ != JobPhase::kOpening) {
     return {};

@@ -48,10 +48,14 @@ struct Interrupted {
 struct OutputFailed {
   Error why;
 };
+struct FilesFailed {  // what the ranks print is on the console, but no longer all in files
+  Error why;
+};
 struct StartTimedOut {};
+struct TimedOut {};      // the job has run as long as it may
 struct StopTimedOut {};  // a node did not report its end in time
 using JobEvent = std::variant<NodeReady, NodeLost, RankStarted, RankStartFailed, RankExited, NodeDone, Interrupted,
-                              OutputFailed, StartTimedOut, StopTimedOut>;
+                              OutputFailed, FilesFailed, StartTimedOut, TimedOut, StopTimedOut>;
 
 // ---- actions ----
 struct StartRanks {};
@@ -90,8 +94,9 @@ class JobState {
   [[nodiscard]] JobPhase phase() const { return phase_; }
   [[nodiscard]] const std::optional<Cause>& cause() const { return cause_; }
   [[nodiscard]] const std::vector<RankRecord>& ranks() const { return ranks_; }
-  // 0, or the cause's.
-  [[nodiscard]] int exit_code() const { return cause_ ? cause_->exit_code : 0; }
+  // 0, or the cause's; of a job that went well, but whose files could not all be written, kOutputFailed.
+  [[nodiscard]] int exit_code() const;
+  [[nodiscard]] bool has_kept_all() const { return has_kept_all_; }
   // Nodes that have not answered yet, for messages.
   [[nodiscard]] std::vector<std::string> silent_hosts() const;
 
@@ -107,7 +112,9 @@ class JobState {
   Actions handle(const NodeDone& event);
   Actions handle(const Interrupted& event);
   Actions handle(const OutputFailed& event);
+  Actions handle(const FilesFailed& event);
   Actions handle(const StartTimedOut& event);
+  Actions handle(const TimedOut& event);
   Actions handle(const StopTimedOut& event);
   // Records the cause if it is the first, and stops everything.
   Actions stop_for(Cause cause, int signo);
@@ -123,6 +130,7 @@ class JobState {
   std::vector<std::pair<int, Error>> unopened_;  // nodes that could not be reached, in order of arrival
   std::optional<Cause> cause_;
   int interrupts_ = 0;
+  bool has_kept_all_ = true;
 };
 
 }  // namespace hvd::launch

@@ -73,6 +73,11 @@ def test_plan_starts_nothing_and_prints_the_placement():
     (["-np", "2"], "no command given"),
     (["--no-such-flag", "true"], "--no-such-flag"),
     (["-x", "NO_SUCH_VARIABLE_HERE", "true"], "no such variable"),
+    (["--mpi", "true"], "--mpi: there is no MPI controller"),
+    (["--min-np=2", "true"], "elastic jobs are not supported yet"),
+    (["--fusion-threshold-mb", "-1", "true"], "--fusion-threshold-mb: expected a whole number"),
+    (["--log-level", "LOUD", "true"], "--log-level: expected TRACE"),
+    (["--config-file", "/no/such/file", "true"], "cannot read the configuration file /no/such/file"),
 ])
 def test_a_wrong_command_line_is_one_line_and_starts_nothing(arguments, message):
     done = hvdrun(*arguments)
@@ -233,6 +238,99 @@ def test_ten_runs_of_fifty_thousand_lines_lose_and_tear_nothing():
         assert done.returncode == 0
         check_lines(done.stdout, "out", 4, 50000)
         check_lines(done.stderr, "err", 4, 50000)
+
+
+def test_output_is_kept_in_files_as_well(tmp_path):
+    done = hvdrun("-np", 11, "--output-filename", tmp_path / "kept", "sh", "-c", "echo out; echo err >&2")
+    assert done.returncode == 0 and done.stdout.count("<stdout>:out") == 11
+    for rank in range(11):
+        folder = tmp_path / f"kept/rank.{rank:02}"
+        assert (folder / "stdout").read_text() == f"[{rank}]<stdout>:out\n"
+        assert (folder / "stderr").read_text() == f"[{rank}]<stderr>:err\n"
+
+
+def test_output_that_cannot_be_kept_is_told_and_the_job_goes_on(tmp_path):
+    kept = tmp_path / "kept"
+    script = f"echo one; rm -r {kept}; sleep 0.2; echo two; sleep 0.2; echo three"
+    done = hvdrun("-np", 1, "--output-filename", kept, "sh", "-c", script)
+    assert done.stdout == "[0]<stdout>:one\n[0]<stdout>:two\n[0]<stdout>:three\n"
+    assert done.returncode == 244
+    assert done.stderr.count("cannot write") == 1 and "not all of their output could be kept" in done.stderr
+    (tmp_path / "file").write_text("")
+    done = hvdrun("-np", 1, "--output-filename", tmp_path / "file", "echo", "ran")
+    assert (done.returncode, done.stdout) == (244, "") and done.stderr.count("\n") == 1
+
+
+def test_lines_may_begin_with_the_time_and_tags_be_coloured():
+    done = hvdrun("-np", 1, "--prefix-output-with-timestamp", "--color", "always", "echo", "x")
+    assert re.fullmatch(r"\x1b\[36m\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\[0\]<stdout>:\x1b\[0mx\n", done.stdout)
+    assert "\x1b" not in hvdrun("-np", 1, "echo", "x").stdout
+
+
+def test_a_job_that_runs_too_long_is_stopped(marker):
+    done = hvdrun("-np", 2, "--timeout", 1, "sleep", 60, env=env_with(marker))
+    assert done.returncode == 124 and "--timeout" in done.stderr
+    assert wait_until_gone(marker) == {}
+
+
+def test_a_traceback_is_in_the_report():
+    done = hvdrun("-np", 1, "--no-tags", *PYTHON, "-c", "def deep(n): return deep(n - 1) if n else 1 / 0\ndeep(15)")
+    assert done.returncode == 1
+    report = done.stderr[done.stderr.index("hvdrun: rank 0"):]
+    assert "hvdrun:   Traceback (most recent call last):" in report and "hvdrun:   ZeroDivisionError" in report
+
+
+SETTINGS = """
+params:
+  fusion_threshold_mb: 32
+  cycle_time_ms: 2.5
+stall_check:
+  enabled: no
+logging:
+  level: INFO
+  with_timestamp: false
+"""
+
+
+def variables(*arguments, **options):
+    done = hvdrun("-q", "--no-tags", *arguments, "env", **options)
+    assert done.returncode == 0, done.stderr
+    return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+
+
+def test_settings_come_from_flags_then_the_file_then_the_environment(tmp_path):
+    file = tmp_path / "settings.yaml"
+    file.write_text(SETTINGS)
+    inherited = {**os.environ, "HOROVOD_CYCLE_TIME": "9", "HOROVOD_CACHE_CAPACITY": "7"}
+    env = variables("-np", 1, "--config-file", file, "--fusion-threshold-mb", 1, "--num-nccl", 2, "--log-hide-timestamp",
+                    "--network-interface", "eth0,eth1", "--tcp", "--gloo", "-x", "HOROVOD_LOG_LEVEL=ERROR", env=inherited)
+    expected = {"HOROVOD_FUSION_THRESHOLD": "1048576", "HOROVOD_CYCLE_TIME": "2.5", "HOROVOD_CACHE_CAPACITY": "7",
+                "HOROVOD_STALL_CHECK_DISABLE": "1", "HOROVOD_LOG_LEVEL": "ERROR", "HOROVOD_LOG_HIDE_TIME": "1",
+                "HOROVOD_NUM_NCCL_STREAMS": "2", "NCCL_SOCKET_IFNAME": "eth0,eth1", "NCCL_IB_DISABLE": "1"}
+    assert {name: env.get(name) for name in expected} == expected
+    assert "HOROVOD_AUTOTUNE" not in env
+
+
+@pytest.mark.parametrize("text, message", [
+    ("params:\n  fusion_threshold: 3\n", "settings.yaml:2:3: unknown setting 'params.fusion_threshold'"),
+    ("params:\n  cache_capacity: many\n", "settings.yaml:2:19: params.cache_capacity: expected a whole number"),
+    ("parms: 3\n", "settings.yaml:1:1: unknown section 'parms'"),
+    ("params: [1\n", "settings.yaml:2:1:"),
+    ("params: {cycle_time_ms: 1, cycle_time_ms: 2}\n", "given twice"),
+    ("controller: mpi\n", "no MPI controller"),
+    ("- a\n", "settings.yaml:1:1: expected sections"),
+])
+def test_a_bad_settings_file_is_refused_with_its_place(tmp_path, text, message):
+    file = tmp_path / "settings.yaml"
+    file.write_text(text)
+    done = hvdrun("-np", 1, "--config-file", file, "echo", "ran")
+    assert (done.returncode, done.stdout) == (240, "")
+    assert message in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_flags_of_the_command_are_its_own():
+    done = hvdrun("-q", "--no-tags", "-np", 1, "echo", "-np", "4", "--mpi", "-hostfile", "x")
+    assert done.stdout == "-np 4 --mpi -hostfile x\n"
 
 
 def test_bytes_that_are_no_text_pass_unharmed():

@@ -43,6 +43,27 @@ TEST_CASE("a host list names users, slots and IPv6 addresses") {
   CHECK(hosts[3] == HostSpec{"c", "", 0, 1});
 }
 
+TEST_CASE("of two numbers after a host the first is the SSH port") {
+  const HostList hosts = hosts_of("bob@a:2222:4,[::1]:22:2");
+  CHECK(hosts[0] == HostSpec{"a", "bob", 2222, 4});
+  CHECK(hosts[1] == HostSpec{"::1", "", 22, 2});
+}
+
+TEST_CASE("Slurm's ranges are hosts in order, with the width of their first number") {
+  const HostList hosts = hosts_of("u@n[08-10,3]:2,r[1-2]c[7]x");
+  REQUIRE(hosts.size() == 6);
+  CHECK(hosts[0] == HostSpec{"n08", "u", 0, 2});
+  CHECK(hosts[2].name == "n10");
+  CHECK(hosts[3].name == "n3");
+  CHECK(hosts[5] == HostSpec{"r2c7x", "", 0, 1});
+  CHECK(error_of("n[1-x]").find("expected a number") != std::string::npos);
+  CHECK(error_of("n[4-1]").find("does not go down") != std::string::npos);
+  CHECK(error_of("n[1-2").find("without ']'") != std::string::npos);
+  CHECK(error_of("n1]").find("without '['") != std::string::npos);
+  CHECK(error_of("n[1-999999999]").find("more than 100000 hosts") != std::string::npos);
+  CHECK(error_of("n[1-1000]m[1-1000]").find("more than 100000 hosts") != std::string::npos);
+}
+
 TEST_CASE("a host listed twice is one node with summed slots") {
   const HostList hosts = hosts_of("a:2,b:1,a:3");
   REQUIRE(hosts.size() == 2);
@@ -51,6 +72,8 @@ TEST_CASE("a host listed twice is one node with summed slots") {
 
 TEST_CASE("a bad host list is refused with its column") {
   CHECK(error_of("a:x").find("column 1: expected a number of slots") != std::string::npos);
+  CHECK(error_of("a:70000:1").find("expected an SSH port") != std::string::npos);
+  CHECK(error_of("a:1:2:3").find("several ':'") != std::string::npos);
   CHECK(error_of("a:2,,b").find("column 5") != std::string::npos);
   CHECK(error_of("a:2,b:0").find("column 5") != std::string::npos);
   CHECK(error_of("").find("expected a host name") != std::string::npos);
@@ -81,9 +104,12 @@ TEST_CASE("any bytes are a host list or an error") {
 }
 
 TEST_CASE("a host file is read in both forms, with comments and blank lines") {
-  const auto hosts = parse_hostfile("# nodes\n\n a slots=2 max_slots=4 # fast\nb:3\r\n\tc\n", "f");
+  const auto hosts =
+      parse_hostfile("# nodes\n\n a slots=2 max_slots=4 # fast\nb:3\r\n\tc\nd:2222 slots=4\ne[1-2]\n", "f");
   REQUIRE(hosts.ok());
-  REQUIRE(hosts.value().size() == 3);
+  REQUIRE(hosts.value().size() == 6);
+  CHECK(hosts.value()[3] == HostSpec{"d", "", 2222, 4});
+  CHECK(hosts.value()[5].name == "e2");
   CHECK(hosts.value()[0].slots == 2);
   CHECK(hosts.value()[1].slots == 3);
   CHECK(hosts.value()[2].slots == 1);
@@ -95,6 +121,8 @@ TEST_CASE("a bad host file is refused with file, line and column") {
   CHECK(message("a speed=9").rfind("f:1:3: expected slots=N", 0) == 0);
   CHECK(message("# nothing\n").find("names no host") != std::string::npos);
   CHECK(message("a slots=").find("expected a number") != std::string::npos);
+  CHECK(message("a:1:2 slots=2").find("given twice") != std::string::npos);
+  CHECK(message("a:70000 slots=2").find("no SSH port") != std::string::npos);
   CHECK(!read_hostfile("/no/such/file").ok());
 }
 

@@ -1,13 +1,19 @@
-// launcher/logs: bytes to whole lines, however they are cut.
+// launcher/logs: bytes to whole lines, however they are cut, and files that keep them.
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <stdlib.h>
 
 #include "launcher/logs/line_splitter.h"
+#include "launcher/logs/rank_files.h"
 
 using hvd::launch::LineSplitter;
+using hvd::launch::RankFiles;
 
 namespace {
 
@@ -71,4 +77,76 @@ TEST_CASE("an endless line is passed on in bounded pieces, and nothing of it is 
     bytes += line.size() - 1;
   }
   CHECK(bytes == 8 * piece.size());
+}
+
+namespace {
+
+class Scratch {
+ public:
+  Scratch() {
+    std::string name = "/tmp/hvd-test-XXXXXX";
+    path = ::mkdtemp(name.data()) != nullptr ? name : "";
+  }
+  ~Scratch() { std::filesystem::remove_all(path); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  [[nodiscard]] std::string read(const std::string& name) const {
+    std::ifstream in(path + "/" + name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  std::string path;
+};
+
+}  // namespace
+
+TEST_CASE("each rank's streams are kept in files of their own, emptied at the start") {
+  const Scratch scratch;
+  for (int run = 0; run < 2; ++run) {
+    std::vector<std::string> failures;
+    const auto files = RankFiles::create({scratch.path + "/kept", 0}, 11, [&](const hvd::Error& why) {
+                         failures.push_back(why.message());
+                       }).value();
+    files->write(3, false, "[3]:", "one\n");
+    files->write(3, false, "[3]:", "two\n");
+    files->write(10, true, "", "err\n");
+    files->flush();
+    files->flush();
+    files->write(3, false, "[3]:", "three\n");
+    files->flush();
+    CHECK(failures.empty());
+    CHECK(scratch.read("kept/rank.03/stdout") == "[3]:one\n[3]:two\n[3]:three\n");
+    CHECK(scratch.read("kept/rank.10/stderr") == "err\n");
+    CHECK(std::filesystem::exists(scratch.path + "/kept/rank.00/stderr"));
+  }
+}
+
+TEST_CASE("a file that has grown to its limit makes room, whole lines in each") {
+  const Scratch scratch;
+  const auto files = RankFiles::create({scratch.path, 10}, 1, [](const hvd::Error&) { CHECK(false); }).value();
+  for (const char* line : {"aaaa\n", "bbbb\n", "cccc\n", "a line beyond the limit\n", "dddd\n"}) {
+    files->write(0, false, "", line);
+    files->flush();
+  }
+  CHECK(scratch.read("rank.0/stdout") == "dddd\n");
+  CHECK(scratch.read("rank.0/stdout.1") == "a line beyond the limit\n");
+}
+
+TEST_CASE("a directory that cannot be made is an error before anything runs, one that goes away is told once") {
+  const Scratch scratch;
+  std::ofstream(scratch.path + "/file") << "x";
+  const auto refused = RankFiles::create({scratch.path + "/file", 0}, 1, {});
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message().find("cannot make the directory") != std::string::npos);
+
+  int failures = 0;
+  const auto files = RankFiles::create({scratch.path + "/kept", 0}, 2, [&](const hvd::Error& why) {
+                       ++failures;
+                       CHECK(why.message().find("kept/rank.0/stdout: No such file") != std::string::npos);
+                     }).value();
+  std::filesystem::remove_all(scratch.path + "/kept");
+  for (int rank : {0, 1, 0}) {
+    files->write(rank, false, "", "line\n");
+    files->flush();
+  }
+  CHECK(failures == 1);
 }

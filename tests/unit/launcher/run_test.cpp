@@ -148,6 +148,24 @@ TEST_CASE("a reader that has gone is the end of a filter, a full disk our own co
   CHECK(disk.state.exit_code() == exit_code::kOutputFailed);
 }
 
+TEST_CASE("files that cannot be written do not stop a job, but its code tells") {
+  Job job;
+  job.run_all();
+  CHECK(job.on(FilesFailed{Error(Code::kResource, "full")}).empty());
+  CHECK(job.on(NodeDone{0}).empty());
+  CHECK(job.on(NodeDone{1}) == "finish");
+  CHECK(job.state.exit_code() == exit_code::kOutputFailed);
+  CHECK(describe_end(job.state, job.placement, {}).find("not all of their output could be kept") != std::string::npos);
+}
+
+TEST_CASE("a job that has run as long as it may is stopped, and that is the cause") {
+  Job job;
+  job.run_all();
+  CHECK(job.on(TimedOut{}) == "report tell stop");
+  CHECK(job.on(RankExited{1, kTerminated}).empty());
+  CHECK(job.state.exit_code() == exit_code::kTimedOut);
+}
+
 TEST_CASE("a node that does not report its end in time is left") {
   Job job;
   job.run_all();
@@ -162,6 +180,15 @@ TEST_CASE("the failure block quotes the failing rank's last lines") {
         std::vector<std::string>{"hvdrun: rank 1 on a (pid 7) exited with code 3",
                                  "hvdrun: the last lines of its standard error:", "hvdrun:   Traceback",
                                  "hvdrun:   ValueError: x", "hvdrun: stopping the other 3 ranks"});
+}
+
+TEST_CASE("a Python traceback is quoted from its beginning, other errors by their last lines") {
+  std::vector<std::string> lines(30, "noise");
+  const auto count = [&lines] { return describe_cause(Cause{{"what"}, 1, 0}, lines, 1).size() - 2; };
+  CHECK(count() == 20);
+  lines[5] = "Traceback (most recent call last):";
+  lines[25] = "Traceback (most recent call last):";
+  CHECK(count() == 25);
 }
 
 TEST_CASE("nodes reach each other as the launcher reached them, and the local one by the launcher's address") {

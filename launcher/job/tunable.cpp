@@ -1,0 +1,158 @@
+#include "launcher/job/tunable.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+namespace hvd::launch {
+namespace {
+
+using Kind = Tunable::Kind;
+
+constexpr std::uint64_t kMebi = 1U << 20U;
+constexpr double kAny = 1e12;
+
+constexpr Tunable number(const char* flag, const char* key, const char* variable, const char* help,
+                         std::uint64_t unit = 1) {
+  return {flag, "", key, variable, Kind::kInteger, false, unit, kAny, help};
+}
+constexpr Tunable real(const char* flag, const char* key, const char* variable, double most, const char* help) {
+  return {flag, "", key, variable, Kind::kReal, false, 1, most, help};
+}
+constexpr Tunable text(const char* flag, const char* key, const char* variable, const char* help) {
+  return {flag, "", key, variable, Kind::kText, false, 1, kAny, help};
+}
+constexpr Tunable on_off(const char* flag, const char* off_flag, const char* key, const char* variable,
+                         const char* help) {
+  return {flag, off_flag, key, variable, Kind::kSwitch, false, 1, 1, help};
+}
+constexpr Tunable off_on(const char* flag, const char* off_flag, const char* key, const char* variable,
+                         const char* help) {
+  return {flag, off_flag, key, variable, Kind::kSwitch, true, 1, 1, help};
+}
+
+constexpr std::array kTunables{
+    number("--fusion-threshold-mb", "params.fusion_threshold_mb", "HOROVOD_FUSION_THRESHOLD",
+           "Most MiB of tensors that travel as one; 0: each alone", kMebi),
+    real("--cycle-time-ms", "params.cycle_time_ms", "HOROVOD_CYCLE_TIME", kAny,
+         "Most milliseconds that a tensor waits for others to travel with"),
+    number("--cache-capacity", "params.cache_capacity", "HOROVOD_CACHE_CAPACITY",
+           "Tensors whose negotiation is remembered; 0: none"),
+    on_off("--hierarchical-allreduce", "--no-hierarchical-allreduce", "params.hierarchical_allreduce",
+           "HOROVOD_HIERARCHICAL_ALLREDUCE", "Reduce within nodes first"),
+    on_off("--hierarchical-allgather", "--no-hierarchical-allgather", "params.hierarchical_allgather",
+           "HOROVOD_HIERARCHICAL_ALLGATHER", "Gather within nodes first"),
+    on_off("--torus-allreduce", "--no-torus-allreduce", "params.torus_allreduce", "HOROVOD_TORUS_ALLREDUCE",
+           "Reduce within nodes and across nodes in two dimensions"),
+
+    on_off("--autotune", "--no-autotune", "autotune.enabled", "HOROVOD_AUTOTUNE",
+           "Find the best settings while training"),
+    text("--autotune-log-file", "autotune.log_file", "HOROVOD_AUTOTUNE_LOG", "Where the tried settings are written"),
+    number("--autotune-warmup-samples", "autotune.warmup_samples", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES",
+           "Samples that are thrown away first"),
+    number("--autotune-steps-per-sample", "autotune.steps_per_sample", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE",
+           "Steps that make a sample"),
+    number("--autotune-bayes-opt-max-samples", "autotune.bayes_opt_max_samples",
+           "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "Samples after which the best settings stay"),
+    real("--autotune-gaussian-process-noise", "autotune.gaussian_process_noise",
+         "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", 1, "Share of noise in the samples, 0 to 1"),
+
+    text("--timeline-filename", "timeline.filename", "HOROVOD_TIMELINE", "Where rank 0 writes the timeline"),
+    on_off("--timeline-mark-cycles", "--no-timeline-mark-cycles", "timeline.mark_cycles",
+           "HOROVOD_TIMELINE_MARK_CYCLES", "Mark the engine's turns in the timeline"),
+
+    off_on("--no-stall-check", "--stall-check", "stall_check.enabled", "HOROVOD_STALL_CHECK_DISABLE",
+           "Do not watch for tensors that some ranks never submit"),
+    number("--stall-check-warning-time-seconds", "stall_check.warning_time_seconds", "HOROVOD_STALL_CHECK_TIME_SECONDS",
+           "Seconds after which a stall is told"),
+    number("--stall-check-shutdown-time-seconds", "stall_check.shutdown_time_seconds",
+           "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "Seconds after which a stall ends the job; 0: never"),
+
+    on_off("--mpi-threads-disable", "--no-mpi-threads-disable", "library_options.mpi_threads_disable",
+           "HOROVOD_MPI_THREADS_DISABLE", "No MPI calls from several threads"),
+    number("--num-nccl-streams", "library_options.num_nccl_streams", "HOROVOD_NUM_NCCL_STREAMS", "NCCL streams"),
+    number("--thread-affinity", "library_options.thread_affinity", "HOROVOD_THREAD_AFFINITY",
+           "Core of the engine's thread"),
+    number("--gloo-timeout-seconds", "library_options.gloo_timeout_seconds", "HOROVOD_GLOO_TIMEOUT_SECONDS",
+           "Seconds that an operation may wait for other ranks"),
+
+    text("--log-level", "logging.level", "HOROVOD_LOG_LEVEL", "TRACE, DEBUG, INFO, WARNING, ERROR or FATAL"),
+    off_on("--log-without-timestamp", "--log-with-timestamp", "logging.with_timestamp", "HOROVOD_LOG_HIDE_TIME",
+           "No times in the runtime's log"),
+};
+
+Error bad(const std::string& what, const std::string& expected, std::string_view found) {
+  return Error(Code::kInvalid, what + ": expected " + expected + ", found '" + std::string(found) + "'");
+}
+
+template <typename T>
+bool parses(std::string_view value, T& number) {
+  const auto [end, failed] = std::from_chars(value.data(), value.data() + value.size(), number);
+  return failed == std::errc() && end == value.data() + value.size();
+}
+
+// As YAML 1.1 and people write them.
+Result<bool> truth(std::string_view value, const std::string& what) {
+  std::string lower(value);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  for (const char* yes : {"true", "yes", "on", "1"}) {
+    if (lower == yes) {
+      return true;
+    }
+  }
+  for (const char* no : {"false", "no", "off", "0"}) {
+    if (lower == no) {
+      return false;
+    }
+  }
+  return bad(what, "true or false", value);
+}
+
+Result<std::string> log_level(std::string_view value, const std::string& what) {
+  for (const char* level : {"TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL"}) {
+    if (value == level) {
+      return std::string(value);
+    }
+  }
+  return bad(what, "TRACE, DEBUG, INFO, WARNING, ERROR or FATAL", value);
+}
+
+}  // namespace
+
+std::span<const Tunable> tunables() {
+  return kTunables;
+}
+
+Result<std::string> variable_value(const Tunable& tunable, std::string_view value, const std::string& what) {
+  switch (tunable.kind) {
+    case Kind::kInteger: {
+      std::uint64_t count = 0;
+      if (!parses(value, count) || count > std::uint64_t{1} << 40U) {
+        return bad(what, "a whole number of 0 or more", value);
+      }
+      return std::to_string(count * tunable.unit);
+    }
+    case Kind::kReal: {
+      double amount = 0;
+      if (!parses(value, amount) || !(amount >= 0 && amount <= tunable.most)) {
+        return bad(what,
+                   tunable.most < kAny ? "a number from 0 to " + std::to_string(static_cast<int>(tunable.most))
+                                       : "a number of 0 or more",
+                   value);
+      }
+      return std::string(value);
+    }
+    case Kind::kText:
+      return std::string_view(tunable.variable) == "HOROVOD_LOG_LEVEL" ? log_level(value, what)
+                                                                       : Result<std::string>(std::string(value));
+    case Kind::kSwitch: {
+      HVD_TRY_ASSIGN(const bool is_on, truth(value, what));
+      return std::string(is_on != tunable.is_inverse ? "1" : "0");
+    }
+  }
+  return bad(what, "a known kind of setting", value);
+}
+
+}  // namespace hvd::launch

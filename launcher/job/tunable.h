@@ -1,0 +1,44 @@
+// Tunables: the runtime's settings that horovodrun takes as flags and as keys of a configuration file. Each is one
+// environment variable of all ranks; what is not given is not set, so that an inherited variable stays. Pure.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/result.h"
+
+namespace hvd::launch {
+
+struct Tunable {
+  enum class Kind : std::uint8_t { kInteger, kReal, kText, kSwitch };
+
+  const char* flag;      // a switch's flag sets the variable to 1
+  const char* off_flag;  // of a switch: sets it to 0; empty: there is none
+  const char* key;       // in a configuration file, "section.name"; empty: there is none
+  const char* variable;
+  Kind kind;
+  bool is_inverse;     // of a switch: true in the file sets the variable to 0
+  std::uint64_t unit;  // of an integer: the variable counts in units smaller by this factor
+  double most;         // of a number: the largest value; the least is 0
+  const char* help;
+};
+
+std::span<const Tunable> tunables();
+
+// What the variable is to be, from a value of flag or file. kInvalid: what was expected; `what` names the flag or key.
+Result<std::string> variable_value(const Tunable& tunable, std::string_view value, const std::string& what);
+
+// Variables and their values, in the order in which they were given.
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+// The settings in a YAML file of horovodrun's form (sections params, autotune, timeline, stall_check, library_options,
+// logging). An unknown key is an error, since a typing error would be a setting that silently does nothing. Errors
+// name file:line:column.
+Result<Settings> parse_config_file(const std::string& text, const std::string& file);
+Result<Settings> read_config_file(const std::string& file);
+
+}  // namespace hvd::launch

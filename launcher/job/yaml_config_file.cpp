@@ -1,0 +1,139 @@
+#include <errno.h>
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include <yaml-cpp/yaml.h>
+
+#include "launcher/job/tunable.h"
+
+namespace hvd::launch {
+namespace {
+
+class ConfigReader {
+ public:
+  explicit ConfigReader(std::string file) : file_(std::move(file)) {}
+
+  Result<Settings> read(const YAML::Node& root) {
+    if (root.IsNull()) {
+      return Settings{};
+    }
+    if (!root.IsMap()) {
+      return at(root, "expected sections, as in 'params:'");
+    }
+    for (const auto& entry : root) {
+      HVD_TRY_ASSIGN(const std::string name, key_of(entry.first, ""));
+      if (name == "controller") {
+        HVD_TRY(check_controller(entry.second));
+      } else {
+        HVD_TRY(read_section(name, entry.first, entry.second));
+      }
+    }
+    return std::move(settings_);
+  }
+
+ private:
+  [[nodiscard]] Error at(const YAML::Node& node, const std::string& what) const {
+    const YAML::Mark mark = node.Mark();
+    return Error(Code::kInvalid,
+                 file_ + ":" + std::to_string(mark.line + 1) + ":" + std::to_string(mark.column + 1) + ": " + what);
+  }
+
+  Result<std::string> key_of(const YAML::Node& node, const std::string& section) {
+    if (!node.IsScalar()) {
+      return at(node, "expected a name");
+    }
+    if (!seen_.insert(section + node.Scalar()).second) {
+      return at(node, "'" + section + node.Scalar() + "' is given twice");
+    }
+    return node.Scalar();
+  }
+
+  // horovodrun's choice of control plane; hvdrun has its own for what Gloo did.
+  [[nodiscard]] Result<void> check_controller(const YAML::Node& value) const {
+    if (value.IsScalar() && value.Scalar() == "gloo") {
+      return {};
+    }
+    if (value.IsScalar() && value.Scalar() == "mpi") {
+      return at(value, "controller mpi: hvdrun has no MPI controller; leave the key out");
+    }
+    return at(value, "expected gloo or mpi");
+  }
+
+  Result<void> read_section(const std::string& name, const YAML::Node& key, const YAML::Node& section) {
+    const auto all = tunables();
+    const bool is_known = std::any_of(all.begin(), all.end(), [&name](const Tunable& tunable) {
+      return std::string_view(tunable.key).starts_with(name + ".");
+    });
+    if (!is_known) {
+      return at(key, "unknown section '" + name +
+                         "'; there are params, autotune, timeline, stall_check, library_options, logging, controller");
+    }
+    if (section.IsNull()) {
+      return {};
+    }
+    if (!section.IsMap()) {
+      return at(section, "expected settings below '" + name + ":'");
+    }
+    for (const auto& entry : section) {
+      HVD_TRY(read_setting(name, entry.first, entry.second));
+    }
+    return {};
+  }
+
+  Result<void> read_setting(const std::string& section, const YAML::Node& key, const YAML::Node& value) {
+    HVD_TRY_ASSIGN(const std::string name, key_of(key, section + "."));
+    const std::string full = section + "." + name;
+    if (full == "logging.hide_timestamp") {
+      return {};  // an old name, which horovodrun ignores too
+    }
+    const auto all = tunables();
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&full](const Tunable& tunable) { return full == tunable.key; });
+    if (found == all.end()) {
+      return at(key, "unknown setting '" + full + "'");
+    }
+    if (value.IsNull()) {
+      return {};
+    }
+    if (!value.IsScalar()) {
+      return at(value, full + ": expected one value");
+    }
+    auto text = variable_value(*found, value.Scalar(), full);
+    if (!text.ok()) {
+      return at(value, text.error().message());
+    }
+    settings_.emplace_back(found->variable, std::move(text).value());
+    return {};
+  }
+
+  const std::string file_;
+  std::set<std::string> seen_;
+  Settings settings_;
+};
+
+}  // namespace
+
+Result<Settings> parse_config_file(const std::string& text, const std::string& file) {
+  try {
+    return ConfigReader(file).read(YAML::Load(text));
+  } catch (const YAML::Exception& error) {
+    return Error(Code::kInvalid, file + ":" + std::to_string(error.mark.line + 1) + ":" +
+                                     std::to_string(error.mark.column + 1) + ": " + error.msg);
+  }
+}
+
+Result<Settings> read_config_file(const std::string& file) {
+  errno = 0;
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  if (!in || (!(text << in.rdbuf()) && errno != 0)) {
+    return Error::from_errno("cannot read the configuration file " + file);
+  }
+  return parse_config_file(text.str(), file);
+}
+
+}  // namespace hvd::launch

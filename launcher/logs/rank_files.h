@@ -1,0 +1,57 @@
+// RankFiles: what each rank printed, kept in DIR/rank.N/stdout and DIR/rank.N/stderr (N padded with zeros), as
+// horovodrun's --output-filename lays it out.
+//
+// A file is open only while it is written: so a job of 1,000 ranks needs no descriptors for it, and a directory that is
+// removed, or a disk that fills up, is noticed. What cannot be written is told once and dropped; the job goes on.
+// Thread: loop only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/result.h"
+
+namespace hvd::launch {
+
+struct RankFilesOptions {
+  std::string dir;
+  std::uint64_t max_bytes = 0;  // a file that would grow beyond becomes NAME.1, in place of the last one; 0: no limit
+};
+
+class RankFiles {
+ public:
+  using OnFailed = std::function<void(const Error&)>;  // called from flush() or write(), at most once
+
+  // Makes the directories, and empties files that are there.
+  static Result<std::unique_ptr<RankFiles>> create(RankFilesOptions options, int size, OnFailed on_failed);
+
+  void write(int rank, bool is_error, std::string_view prefix, std::string_view line);
+  // Everything to the files. Called at the end of a turn rather than per line.
+  void flush();
+
+ private:
+  struct File {
+    std::string path;
+    std::string pending;
+    bool is_queued = false;  // in dirty_
+    bool has_failed = false;
+  };
+
+  RankFiles(RankFilesOptions options, OnFailed on_failed);
+  Result<void> append(File& file);
+  Result<void> rotate_when_full(const File& file) const;
+  void flush_file(File& file);
+
+  const RankFilesOptions options_;
+  const OnFailed on_failed_;
+  std::vector<std::array<File, 2>> files_;  // [rank][is_error]
+  std::vector<File*> dirty_;
+  bool has_told_ = false;
+};
+
+}  // namespace hvd::launch
