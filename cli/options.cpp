@@ -79,7 +79,7 @@ constexpr const char* kDescription =
     "Runs a command as the ranks of one job, on this machine or on several hosts over SSH.\n"
     "  hvdrun -np 2 python train.py                        two ranks here\n"
     "  hvdrun -np 4 -H node1:2,node2:2 python train.py     two on each of two hosts\n"
-    "  hvdrun plan -np 4 -H node1:2,node2:2 python x.py    show what would run where; start nothing";
+    "  hvdrun plan -np 4 -H node1:2,node2:2 python train.py  show what would run where; start nothing";
 
 void add_tunable(CLI::App& app, Raw& raw, const launch::Tunable& tunable) {
   const auto take = [&raw, &tunable](const std::string& value) {

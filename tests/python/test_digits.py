@@ -2,7 +2,6 @@
 
 import functools
 import json
-import re
 import tempfile
 
 import pytest
@@ -26,9 +25,3 @@ def test_four_ranks_have_the_losses_of_one_process():
     worst = max(abs(a - b) / a for a, b in zip(alone, together))
     assert worst <= 1e-5, f"relative difference {worst}"
     assert output.count("on all ranks") == 3
-
-
-def test_it_learns():
-    losses, output = run(2)
-    accuracy = float(re.search(r"test accuracy (\d\.\d+)", output).group(1))
-    assert accuracy >= 0.95 and losses[-1] < losses[0] / 10
