@@ -11,6 +11,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/documents.h"
 #include "launcher/job/host_list.h"
 #include "launcher/job/hostfile.h"
 #include "launcher/job/tunable.h"
@@ -38,6 +39,7 @@ struct Raw {
   bool check_build = false;
   bool json = false;
   bool version = false;
+  std::string document;
   int ssh_port = 0;
   std::string ssh_identity_file;
   std::string ssh_config;
@@ -46,6 +48,9 @@ struct Raw {
   launch::Settings settings;  // of tunables given as flags
   std::vector<std::string> command;
 };
+
+const std::vector<std::string> kColorWords = {"auto", "always", "never"};
+const std::vector<std::string> kDocumentKinds = {"man", "bash", "zsh", "fish"};
 
 // Flags of horovodrun that hvdrun does not do, and why not; with a value or without.
 const std::map<std::string, std::string, std::less<>> kRefused = {
@@ -75,11 +80,20 @@ const std::map<std::string, std::string, std::less<>> kAliases = {
     {"--no-log-hide-timestamp", "--log-with-timestamp"},
 };
 
-constexpr const char* kDescription =
-    "Runs a command as the ranks of one job, on this machine or on several hosts over SSH.\n"
-    "  hvdrun -np 2 python train.py                        two ranks here\n"
-    "  hvdrun -np 4 -H node1:2,node2:2 python train.py     two on each of two hosts\n"
-    "  hvdrun plan -np 4 -H node1:2,node2:2 python train.py  show what would run where; start nothing";
+const std::vector<std::pair<std::string, std::string>> kExamples = {
+    {"hvdrun -np 2 python train.py", "two ranks here"},
+    {"hvdrun -np 4 -H node1:2,node2:2 python train.py", "two on each of two hosts"},
+    {"hvdrun plan -np 4 -H node1:2,node2:2 python train.py", "show what would run where; start nothing"},
+};
+
+std::string description() {
+  std::string text = "Runs a command as the ranks of one job, on this machine or on several hosts over SSH.";
+  for (const auto& [command, meaning] : kExamples) {
+    constexpr std::size_t kWidth = 54;
+    text += "\n  " + command + std::string(std::max(command.size() + 2, kWidth) - command.size(), ' ') + meaning;
+  }
+  return text;
+}
 
 void add_tunable(CLI::App& app, Raw& raw, const launch::Tunable& tunable) {
   const auto take = [&raw, &tunable](const std::string& value) {
@@ -114,7 +128,7 @@ void add_output_options(CLI::App& app, Raw& raw) {
   app.add_flag("--prefix-output-with-timestamp", raw.timestamps, "Put the time in front of the ranks' lines");
   app.add_option("--color", raw.color, "Colour the tags by rank; auto: on a terminal, unless NO_COLOR is set")
       ->type_name("WHEN")
-      ->check(CLI::IsMember({"auto", "always", "never"}));
+      ->check(CLI::IsMember(kColorWords));
   app.add_flag("--no-tags", raw.no_tags, "Do not put [rank]<stdout>: in front of the ranks' lines");
   app.add_flag("-q,--quiet", raw.quiet, "No words of hvdrun's own unless the job fails");
   app.add_flag("--verbose", raw.verbose, "Tell each step");
@@ -155,6 +169,9 @@ void add_options(CLI::App& app, Raw& raw) {
   add_output_options(app, raw);
   app.add_flag("--json", raw.json, "plan: print JSON");
   app.add_flag("--check-build", raw.check_build, "Show what this build can do and what is missing, and end");
+  app.add_option("--document", raw.document, "Print the manual page (man) or a shell's completion, and end")
+      ->type_name("KIND")
+      ->check(CLI::IsMember(kDocumentKinds));
   app.add_flag("-v,--version", raw.version, "Show the version, and end");
   for (const launch::Tunable& tunable : launch::tunables()) {
     add_tunable(app, raw, tunable);
@@ -359,6 +376,30 @@ Result<void> read_words(CLI::App& app, std::vector<std::string> words, Raw& raw)
   return {};
 }
 
+std::vector<OptionInfo> describe_options(const CLI::App& app) {
+  std::vector<OptionInfo> all;
+  for (const CLI::Option* option : app.get_options()) {
+    OptionInfo info;
+    for (const std::string& name : option->get_snames()) {
+      info.names.push_back("-" + name);
+    }
+    for (const std::string& name : option->get_lnames()) {
+      info.names.push_back("--" + name);
+    }
+    if (option->get_expected_max() > 0 && option->get_items_expected_max() > 0) {
+      const std::string type = option->get_type_name();  // "S:FLOAT in [0 - 1]", with what CLI11 checks
+      info.value = type.substr(0, type.find(':'));
+      info.words = option == app.get_option_no_throw("--color")      ? kColorWords
+                   : option == app.get_option_no_throw("--document") ? kDocumentKinds
+                                                                     : std::vector<std::string>();
+    }
+    info.help = option->get_description();
+    info.group = option->get_group();
+    all.push_back(std::move(info));
+  }
+  return all;
+}
+
 }  // namespace
 
 Result<CliOptions> parse_command_line(int argc, char** argv) {
@@ -369,7 +410,7 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
     words.erase(words.begin());
   }
   Raw raw;
-  CLI::App app(kDescription, "hvdrun");
+  CLI::App app(description(), "hvdrun");
   app.set_help_flag();
   bool help = false;
   app.add_flag("-h,--help", help, "Show this, and end");
@@ -378,6 +419,11 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
   if (help) {
     options.command = Command::kHelp;
     options.help_text = "usage: hvdrun [run|plan] [options] command [arguments]\n" + app.help();
+    return options;
+  }
+  if (!raw.document.empty()) {
+    options.command = Command::kHelp;
+    HVD_TRY_ASSIGN(options.help_text, make_document(raw.document, describe_options(app), kExamples));
     return options;
   }
   if (raw.version || raw.check_build) {

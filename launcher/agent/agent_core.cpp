@@ -255,7 +255,10 @@ void AgentCore::on_child_signal() {
     if (found == ranks_.end()) {
       continue;  // a process that a rank had left behind
     }
-    const ExitStatus exit_status = ExitStatus::from_wait(status);
+    ExitStatus exit_status = ExitStatus::from_wait(status);
+    if (exit_status.kind == ExitStatus::Kind::kSignalled && exit_status.value == SIGKILL && !is_stopping_) {
+      exit_status.out_of_memory = oom_watch_.has_killed();
+    }
     (*found)->mark_exited(exit_status);
     send(AgentMessage::kExited, ExitedMessage{(*found)->rank(), exit_status}.encode());
   }

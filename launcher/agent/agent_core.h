@@ -14,6 +14,7 @@
 #include "launcher/agent/messages.h"
 #include "launcher/agent/rank_hub.h"
 #include "launcher/agent/rank_process.h"
+#include "launcher/process/oom_watch.h"
 #include "runtime/base/byte_channel.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/log.h"
@@ -68,6 +69,7 @@ class AgentCore {
   Fd reserved_port_;
   std::vector<std::unique_ptr<RankProcess>> ranks_;
   std::uint64_t credit_ = 0;
+  OomWatch oom_watch_;
   bool has_started_ = false;
   bool is_stopping_ = false;
   bool is_sweeping_ = false;

@@ -181,6 +181,7 @@ Result<OutputMessage> OutputMessage::decode(std::string_view body) {
 std::string ExitedMessage::encode() const {
   ByteWriter out;
   out.i32(rank).u8(static_cast<std::uint8_t>(status.kind)).i32(status.value);
+  out.u8(status.has_core ? 1 : 0).u8(status.out_of_memory ? 1 : 0);
   return std::move(out).str();
 }
 
@@ -190,6 +191,8 @@ Result<ExitedMessage> ExitedMessage::decode(std::string_view body) {
   m.rank = in.i32();
   const std::uint8_t kind = in.u8();
   m.status.value = in.i32();
+  m.status.has_core = in.u8() != 0;
+  m.status.out_of_memory = in.u8() != 0;
   if (!in.finished() || kind > 1) {
     return malformed("Exited");
   }

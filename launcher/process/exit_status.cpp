@@ -9,16 +9,19 @@ namespace hvd::launch {
 
 ExitStatus ExitStatus::from_wait(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
-    return {Kind::kSignalled, WTERMSIG(wait_status)};
+    return {Kind::kSignalled, WTERMSIG(wait_status), WCOREDUMP(wait_status), false};
   }
-  return {Kind::kExited, WEXITSTATUS(wait_status)};
+  return {Kind::kExited, WEXITSTATUS(wait_status), false, false};
 }
 
 std::string ExitStatus::text() const {
   if (kind == Kind::kExited) {
     return "exited with code " + std::to_string(value);
   }
-  return "was killed by signal " + std::to_string(value) + " (" + signal_name(value) + ")";
+  return "was killed by signal " + std::to_string(value) + " (" + signal_name(value) + ")" +
+         (has_core ? "; core dumped" : "") +
+         (out_of_memory ? ", as it seems by the kernel: the node, or the memory limit it runs under, was out of memory"
+                        : "");
 }
 
 std::string signal_name(int signo) {

@@ -9,7 +9,9 @@ namespace hvd::launch {
 struct ExitStatus {
   enum class Kind : std::uint8_t { kExited = 0, kSignalled = 1 };
   Kind kind = Kind::kExited;
-  int value = 0;  // exit code, or signal number
+  int value = 0;               // exit code, or signal number
+  bool has_core = false;       // a core dump was written
+  bool out_of_memory = false;  // the kernel killed for lack of memory at that time (OomWatch)
 
   // From waitpid(2)'s status, decoded: the core-dump bit does not change the code.
   static ExitStatus from_wait(int wait_status);
@@ -17,7 +19,7 @@ struct ExitStatus {
   [[nodiscard]] bool is_success() const { return kind == Kind::kExited && value == 0; }
   // As a shell has it: the code, or 128 + signal.
   [[nodiscard]] int shell_code() const { return kind == Kind::kExited ? value : 128 + value; }
-  // "exited with code 3", "was killed by signal 9 (SIGKILL)".
+  // "exited with code 3", "was killed by signal 11 (SIGSEGV); core dumped".
   [[nodiscard]] std::string text() const;
 
   friend bool operator==(const ExitStatus&, const ExitStatus&) = default;

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -170,6 +171,26 @@ def test_what_a_good_rank_left_behind_is_ended(marker):
     done = hvdrun("-np", 1, "sh", "-c", "setsid sleep 1000 & sleep 1001 & exit 0", env=env_with(marker), timeout=30)
     assert done.returncode == 0
     assert wait_until_gone(marker) == {}
+
+
+@pytest.fixture
+def small_memory():
+    """A command prefix under which a process may use 64 MiB."""
+    folder = pathlib.Path(f"/sys/fs/cgroup/memory/hvd-test-{os.getpid()}")
+    try:
+        folder.mkdir()
+    except OSError as error:
+        pytest.skip(f"no memory limit can be set here: {error}")
+    try:
+        (folder / "memory.limit_in_bytes").write_text(str(64 << 20))
+        yield ["sh", "-c", f'echo $$ > {folder}/cgroup.procs && exec "$@"', "-"]
+    finally:
+        folder.rmdir()
+
+
+def test_a_rank_that_the_kernel_killed_for_lack_of_memory_is_told_so(small_memory):
+    done = hvdrun("-np", 1, *small_memory, *PYTHON, "-c", "x = bytearray(500 << 20)")
+    assert done.returncode == 137 and "out of memory" in done.stderr
 
 
 def test_a_missing_program_is_told_once():

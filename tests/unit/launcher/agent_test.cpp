@@ -1,14 +1,19 @@
 // launcher/agent and launcher/process: messages, the script that a command names, and processes.
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <random>
 
 #include <doctest/doctest.h>
+#include <stdlib.h>
 
 #include "launcher/agent/messages.h"
 #include "launcher/agent/script_check.h"
 #include "launcher/process/exit_status.h"
+#include "launcher/process/oom_watch.h"
 #include "launcher/process/spawn.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
@@ -97,6 +102,23 @@ TEST_CASE("an exit status is decoded, whether a core was dumped or not") {
   CHECK(ExitStatus::from_wait(SIGSEGV | 0x80).shell_code() == 139);
   CHECK(ExitStatus::from_wait(SIGKILL).text() == "was killed by signal 9 (SIGKILL)");
   CHECK(ExitStatus::from_wait(0).is_success());
+}
+
+TEST_CASE("each kill for lack of memory is told once, and none where the kernel does not count them") {
+  std::string name = "/tmp/hvd-test-XXXXXX";
+  REQUIRE(::close(::mkstemp(name.data())) == 0);
+  const auto counted = [&name](const std::string& text) { std::ofstream(name) << text; };
+  counted("pgfault 7\noom_kill 2\npgmajfault 9\n");
+  OomWatch watch(name);
+  CHECK_FALSE(watch.has_killed());
+  counted("pgfault 8\noom_kill 4\npgmajfault 9\n");
+  CHECK(watch.has_killed());
+  CHECK(watch.has_killed());
+  CHECK_FALSE(watch.has_killed());
+  counted("pgfault 8\n");
+  CHECK_FALSE(watch.has_killed());
+  CHECK_FALSE(OomWatch("/no/such/file").has_killed());
+  std::filesystem::remove(name);
 }
 
 TEST_CASE("a program is started with its own environment and directory") {

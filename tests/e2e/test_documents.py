@@ -1,0 +1,68 @@
+"""The manual page and the completions: made from the command line's definition, and readable by what reads them."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from hvdrun import HVDRUN, hvdrun
+
+
+def document(kind):
+    done = hvdrun("--document", kind)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def flags_in_help():
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", hvdrun("--help").stdout)) | {"-H", "-x", "-i"}
+
+
+@pytest.mark.parametrize("kind", ["man", "bash", "zsh", "fish"])
+def test_every_flag_is_in_every_document(kind):
+    text = document(kind).replace("\\-", "-")
+    for flag in flags_in_help():
+        written = flag if kind != "fish" else f"-l {flag[2:]} " if flag.startswith("--") else f"-s {flag[1:]} "
+        assert written in text, flag
+
+
+def test_the_manual_page_has_its_sections_and_no_request_by_accident():
+    text = document("man")
+    assert re.findall(r"^\.SH (.*)", text, re.M) == ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES",
+                                                     "SEE ALSO"]
+    assert set(re.findall(r"^[.'](\w+)", text, re.M)) <= {"TH", "SH", "SS", "TP", "B", "BR"}
+    if shutil.which("groff"):
+        done = subprocess.run(["groff", "-man", "-Tutf8", "-ww"], input=text, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and done.stderr == ""
+
+
+def completions(*words):
+    line = " ".join(words)
+    script = (f"{document('bash')}\nCOMP_WORDS=({' '.join(repr(w) for w in words)})\nCOMP_CWORD={len(words) - 1}\n"
+              f"_hvdrun\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"")
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stderr == "", (line, done.stderr)
+    return done.stdout.split()
+
+
+def test_bash_completes_flags_values_and_the_command():
+    assert "--fusion-threshold-mb" in completions("hvdrun", "--fu")
+    assert completions("hvdrun", "-np", "2", "--color", "a") == ["auto", "always"]
+    assert "/etc/passwd" in completions("hvdrun", "--hostfile", "/etc/pass")
+    assert "env" in completions("hvdrun", "-np", "2", "en")
+    assert completions("hvdrun", "-np", "2", "cat", "--fusion") == []
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_can_read_theirs(shell, tmp_path):
+    if not shutil.which(shell):
+        pytest.skip(f"no {shell} here")
+    file = tmp_path / "completion"
+    file.write_text(document(shell))
+    assert subprocess.run([shell, "-n", file], timeout=60).returncode == 0
+
+
+def test_an_unknown_document_is_refused():
+    done = subprocess.run([HVDRUN, "--document", "html"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 240 and done.stderr.count("\n") == 1
