@@ -9,7 +9,7 @@ namespace hvd::launch {
 
 ExitStatus ExitStatus::from_wait(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
-    return {Kind::kSignalled, WTERMSIG(wait_status), WCOREDUMP(wait_status), false};
+    return {Kind::kSignalled, WTERMSIG(wait_status), WCOREDUMP(wait_status) != 0, false};
   }
   return {Kind::kExited, WEXITSTATUS(wait_status), false, false};
 }

@@ -38,8 +38,8 @@ struct Floating {
   static Value add(Value a, Value b) { return a + b; }
   static Value multiply(Value a, Value b) { return a * b; }
   // A NaN of either side is the result, whatever the order of the ranks.
-  static Value min(Value a, Value b) { return (b < a) | (b != b) ? b : a; }
-  static Value max(Value a, Value b) { return (a < b) | (b != b) ? b : a; }
+  static Value min(Value a, Value b) { return ((b < a) | (b != b)) ? b : a; }
+  static Value max(Value a, Value b) { return ((a < b) | (b != b)) ? b : a; }
 };
 
 struct Float16 : Floating<float> {

@@ -186,13 +186,14 @@ Result<void> EventLoop::turn(std::optional<Deadline> deadline) {
   }
   for (int i = 0; i < ready; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
-    if (event.data.u64 == kWakeId) {
+    const WatchId id = event.data.u64;  // a copy: the structure is packed, and find() would bind to a misaligned word
+    if (id == kWakeId) {
       std::uint64_t count = 0;
       [[maybe_unused]] const auto got = ::read(wake_fd_.get(), &count, sizeof count);
       continue;
     }
     // Looked up afresh: an earlier handler of this batch may have removed it.
-    const auto found = watches_.find(event.data.u64);
+    const auto found = watches_.find(id);
     if (found != watches_.end()) {
       const std::shared_ptr<WatchHandler> handler = found->second.handler;
       (*handler)(event.events);

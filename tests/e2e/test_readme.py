@@ -139,5 +139,6 @@ def test_a_second_setup_finds_nothing_to_do():
     before = (ROOT / "build/venv/.made-from").stat().st_mtime_ns
     done = run("scripts/setup --test", cwd=ROOT, timeout=300, env=USER["env"])
     assert done.returncode == 0, done.stderr
-    assert "making" not in done.stderr and "installing with pip" not in done.stderr
+    assert "making" not in done.stderr
+    assert not re.search(r"installing with pip: (?!mpi4py)", done.stderr)  # optional: tried again when it failed
     assert (ROOT / "build/venv/.made-from").stat().st_mtime_ns == before

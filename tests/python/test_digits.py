@@ -1,4 +1,4 @@
-"""The example as a user runs it: 4 ranks train as one process does, and it learns."""
+"""The example as a user runs it: 4 ranks train as one process does. That it learns is the README test's."""
 
 import functools
 import json
