@@ -21,9 +21,9 @@ std::vector<NodeView> imagined_views(const Placement& placement) {
   std::vector<NodeView> views;
   for (const NodePlan& node : placement.nodes) {
     NodeView view;
-    view.is_local = hvd::launch::is_local_host(node.host.name);
-    view.node_address = view.is_local ? "" : "<address of " + node.host.name + ">";
-    view.launcher_address = view.is_local ? "" : "<address of this host>";
+    view.opened.is_local = hvd::launch::is_local_host(node.host.name);
+    view.opened.node_address = view.opened.is_local ? "" : "<address of " + node.host.name + ">";
+    view.opened.launcher_address = view.opened.is_local ? "" : "<address of this host>";
     view.ready.socket_path = "<made at start>";
     view.ready.reserved_port = 0;
     view.ready.cores = 0;

@@ -116,7 +116,7 @@ void JobRunner::on_ready(int node, const ReadyMessage& ready) {
   NodeSession& session = *sessions_[static_cast<std::size_t>(node)];
   log_.write(LogLevel::kDebug, session.plan().host.name + ": agent " + ready.version + " is ready (pid " +
                                    std::to_string(ready.pid) + ", " + std::to_string(ready.cores) + " cores)");
-  const bool is_local = session.node_address().empty();
+  const bool is_local = session.opened().is_local;
   WelcomeMessage welcome;
   welcome.job_id = job_id_;
   welcome.size = placement_.size;
@@ -136,8 +136,7 @@ void JobRunner::act(const StartRanks&) {
   loop_.cancel(start_timer_);
   std::vector<NodeView> views;
   for (const auto& session : sessions_) {
-    views.push_back(NodeView{session->node_address().empty(), session->node_address(), session->launcher_address(),
-                             *session->ready()});
+    views.push_back(NodeView{session->opened(), *session->ready()});
   }
   const auto messages = make_start_messages(spec_, placement_, views, job_id_, token_);
   for (std::size_t node = 0; node < sessions_.size(); ++node) {

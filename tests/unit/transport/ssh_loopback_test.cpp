@@ -30,10 +30,9 @@ class RecordingLog final : public Log {
 };
 
 struct RecordingSink final : StreamSink {
-  void on_open(const std::string& node, const std::string& launcher) override {
+  void on_open(const Opened& how) override {
     is_open = true;
-    node_address = node;
-    launcher_address = launcher;
+    opened = how;
     if (when_open) {
       when_open();
     }
@@ -58,8 +57,7 @@ struct RecordingSink final : StreamSink {
   [[nodiscard]] bool says(const std::string& part) const { return why().find(part) != std::string::npos; }
 
   bool is_open = false;
-  std::string node_address;
-  std::string launcher_address;
+  Opened opened;
   std::vector<std::string> progress;
   std::string bytes;  // the first of them
   std::size_t size = 0;
@@ -142,8 +140,8 @@ TEST_CASE("the agent is pushed once, started twice, and echoes") {
     REQUIRE_MESSAGE(launcher.wait([&] { return sink.is_open || sink.closed; }), sink.why());
     REQUIRE_MESSAGE(sink.is_open, sink.why());
     CHECK(sink.progress.size() == pushes);
-    CHECK(sink.node_address == "127.0.0.1");
-    CHECK(sink.launcher_address == "127.0.0.1");
+    CHECK(sink.opened.node_address == "127.0.0.1");
+    CHECK(sink.opened.launcher_address == "127.0.0.1");
     stream->write("hello");
     CHECK(launcher.wait([&] { return sink.bytes == "early hello"; }));
     stream->close_input();
