@@ -10,6 +10,8 @@
 
 #include "launcher/job/host_list.h"
 #include "launcher/job/hostfile.h"
+#include "launcher/run/transport_choice.h"
+#include "launcher/transport/rsh_template.h"
 
 namespace hvd::cli {
 namespace {
@@ -31,6 +33,7 @@ struct Raw {
   int ssh_port = 0;
   std::string ssh_identity_file;
   std::string ssh_config;
+  std::string rsh;
   std::vector<std::string> command;
 };
 
@@ -61,6 +64,10 @@ void add_options(CLI::App& app, Raw& raw) {
   app.add_option("-i,--ssh-identity-file", raw.ssh_identity_file, "Private key for SSH, tried first")
       ->type_name("FILE");
   app.add_option("--ssh-config", raw.ssh_config, "SSH configuration file, as in ssh -F")->type_name("FILE");
+  app.add_option("--rsh", raw.rsh,
+                 "Reach all other hosts by this command, as in 'ssh {host}' or 'kubectl exec -i {host} --'; {user} and "
+                 "{port} may be in it. Default: HVD_RSH, else SSH")
+      ->type_name("COMMAND");
   app.add_flag("--no-tags", raw.no_tags, "Do not put [rank]<stdout>: in front of the ranks' lines");
   app.add_flag("-q,--quiet", raw.quiet, "No words of hvdrun's own unless the job fails");
   app.add_flag("--verbose", raw.verbose, "Tell each step");
@@ -132,6 +139,23 @@ Duration seconds_of(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
+// Whatever is wrong with the command is told before any host is tried.
+Result<void> check_rsh(const launch::JobSpec& job) {
+  HVD_TRY_ASSIGN(const launch::RshTemplate command, launch::RshTemplate::parse(job.rsh_command));
+  if (!job.ssh_identity_file.empty() || !job.ssh_config_file.empty()) {
+    return Error(Code::kInvalid, "-i and --ssh-config mean nothing to --rsh; write them into its command");
+  }
+  if (job.ssh_port != 0 && !command.has("{port}")) {
+    return Error(Code::kInvalid, "-p means nothing to an --rsh without {port}; as in --rsh 'ssh -p {port} {host}'");
+  }
+  for (const launch::HostSpec& host : job.hosts) {
+    if (launch::choose_transport(job, host.name) == launch::TransportKind::kRsh) {
+      HVD_TRY(command.words({host.name, host.user, host.port}, {}));
+    }
+  }
+  return {};
+}
+
 Result<launch::JobSpec> job_of(const Raw& raw) {
   launch::JobSpec job;
   job.size = raw.np;
@@ -151,6 +175,13 @@ Result<launch::JobSpec> job_of(const Raw& raw) {
   job.ssh_port = raw.ssh_port;
   job.ssh_identity_file = raw.ssh_identity_file;
   job.ssh_config_file = raw.ssh_config;
+  job.rsh_command = raw.rsh;
+  if (const char* rsh = std::getenv("HVD_RSH"); rsh != nullptr && raw.rsh.empty()) {
+    job.rsh_command = rsh;
+  }
+  if (!job.rsh_command.empty()) {
+    HVD_TRY(check_rsh(job));
+  }
   return job;
 }
 

@@ -8,7 +8,6 @@
 
 #include "launcher/run/exit_codes.h"
 #include "launcher/run/start_plan.h"
-#include "launcher/transport/local.h"
 
 namespace hvd::launch {
 namespace {
@@ -100,10 +99,22 @@ void JobRunner::open_sessions() {
     sessions_.push_back(std::make_unique<NodeSession>(loop_, plan, placement_.size, sink));
   }
   for (const auto& session : sessions_) {
-    const bool is_local = is_local_host(session->plan().host.name);
-    log_.write(LogLevel::kDebug, session->plan().host.name + ": opening (" + (is_local ? "local" : "ssh") + ")");
-    session->open(is_local ? *transports_.local : *transports_.ssh);
+    const TransportKind kind = choose_transport(spec_, session->plan().host.name);
+    log_.write(LogLevel::kDebug, session->plan().host.name + ": opening (" + transport_name(kind) + ")");
+    session->open(transport_of(kind));
   }
+}
+
+Transport& JobRunner::transport_of(TransportKind kind) const {
+  switch (kind) {
+    case TransportKind::kLocal:
+      return *transports_.local;
+    case TransportKind::kSsh:
+      return *transports_.ssh;
+    case TransportKind::kRsh:
+      break;
+  }
+  return *transports_.rsh;
 }
 
 void JobRunner::apply(const JobEvent& event) {

@@ -12,60 +12,20 @@
 #include "launcher/transport/ssh.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/socket.h"
+#include "tests/unit/transport/recording.h"
 #include "tests/unit/transport/sshd_fixture.h"
 
 namespace hvd::launch {
 namespace {
 
+using test::has;
+using test::RecordingLog;
+using test::RecordingSink;
 using test::Sshd;
 
 // Generous: these tests also run on machines that are busy with something else.
 constexpr Duration kPatience = std::chrono::seconds(60);
 constexpr const char* kEcho = "#!/bin/sh\n[ \"$1\" = serve ] || exit 0\nexec cat\n";
-
-class RecordingLog final : public Log {
- public:
-  void write(LogLevel, std::string_view message) override { text += std::string(message) + "\n"; }
-  std::string text;
-};
-
-struct RecordingSink final : StreamSink {
-  void on_open(const Opened& how) override {
-    is_open = true;
-    opened = how;
-    if (when_open) {
-      when_open();
-    }
-  }
-  void on_progress(const std::string& what) override { progress.push_back(what); }
-  void on_bytes(Bytes more) override {
-    size += more.size();
-    if (bytes.size() < 4096) {
-      bytes += as_text(more);
-    }
-    if (when_bytes) {
-      when_bytes(more);
-    }
-  }
-  void on_closed(const Error& why) override {
-    closed = why;
-    if (when_closed) {
-      when_closed();
-    }
-  }
-  [[nodiscard]] std::string why() const { return closed ? closed->message() : "(not closed)"; }
-  [[nodiscard]] bool says(const std::string& part) const { return why().find(part) != std::string::npos; }
-
-  bool is_open = false;
-  Opened opened;
-  std::vector<std::string> progress;
-  std::string bytes;  // the first of them
-  std::size_t size = 0;
-  std::optional<Error> closed;
-  std::function<void()> when_open;
-  std::function<void(Bytes)> when_bytes;
-  std::function<void()> when_closed;
-};
 
 // A launcher: loop, transport, agent file.
 struct Launcher {
@@ -105,14 +65,6 @@ struct Launcher {
     return sink.why();
   }
 };
-
-bool has(const std::string& text, const std::string& part) {
-  const bool found = text.find(part) != std::string::npos;
-  if (!found) {
-    MESSAGE("'" << part << "' is not in: " << text);
-  }
-  return found;
-}
 
 bool no_sshd() {
   static const std::string reason = Sshd::missing();
