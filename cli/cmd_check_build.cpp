@@ -32,6 +32,7 @@ int print_build() {
   line(true, "local", "");
   line(launch::ssh_built(), launch::ssh_built() ? "ssh (" + launch::ssh_version_text() + ")" : "ssh",
        "built without libssh2; install libssh2-1-dev and build again");
+  line(true, "rsh (any command that carries bytes to a node: --rsh)", "");
   std::cout << "\nAvailable Controllers:\n";
   line(true, "hvd", "");
   std::cout << "\nAvailable Tensor Operations:\n";

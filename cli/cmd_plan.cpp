@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "launcher/placement/placement.h"
 #include "launcher/run/start_plan.h"
+#include "launcher/run/transport_choice.h"
 #include "launcher/transport/local.h"
 
 namespace hvd::cli {
@@ -21,9 +22,9 @@ std::vector<NodeView> imagined_views(const Placement& placement) {
   std::vector<NodeView> views;
   for (const NodePlan& node : placement.nodes) {
     NodeView view;
-    view.is_local = hvd::launch::is_local_host(node.host.name);
-    view.node_address = view.is_local ? "" : "<address of " + node.host.name + ">";
-    view.launcher_address = view.is_local ? "" : "<address of this host>";
+    view.opened.is_local = hvd::launch::is_local_host(node.host.name);
+    view.opened.node_address = view.opened.is_local ? "" : "<address of " + node.host.name + ">";
+    view.opened.launcher_address = view.opened.is_local ? "" : "<address of this host>";
     view.ready.socket_path = "<made at start>";
     view.ready.reserved_port = 0;
     view.ready.cores = 0;
@@ -40,7 +41,8 @@ std::string shown(const std::string& name, const std::string& value) {
   return name == "OMP_NUM_THREADS" ? "<cores / local size>" : value;
 }
 
-nlohmann::ordered_json plan_json(const Placement& placement, const std::vector<StartMessage>& starts) {
+nlohmann::ordered_json plan_json(const hvd::launch::JobSpec& job, const Placement& placement,
+                                 const std::vector<StartMessage>& starts) {
   nlohmann::ordered_json json;
   json["size"] = placement.size;
   json["argv"] = starts.front().argv;
@@ -50,7 +52,7 @@ nlohmann::ordered_json plan_json(const Placement& placement, const std::vector<S
     nlohmann::ordered_json entry;
     entry["index"] = node.index;
     entry["host"] = node.host.name;
-    entry["transport"] = hvd::launch::is_local_host(node.host.name) ? "local" : "ssh";
+    entry["transport"] = hvd::launch::transport_name(hvd::launch::choose_transport(job, node.host.name));
     entry["slots"] = node.host.slots;
     entry["ranks"] = nlohmann::ordered_json::array();
     for (std::size_t i = 0; i < node.ranks.size(); ++i) {
@@ -93,7 +95,7 @@ Result<int> print_plan(const CliOptions& options) {
   HVD_TRY_ASSIGN(const Placement placement, launch::place(options.job.hosts, options.job.size));
   const auto starts = launch::make_start_messages(options.job, placement, imagined_views(placement), "<made at start>",
                                                   "<made at start>");
-  const nlohmann::ordered_json json = plan_json(placement, starts);
+  const nlohmann::ordered_json json = plan_json(options.job, placement, starts);
   if (options.json) {
     // Replaces what is not UTF-8 (an argument may hold any bytes) instead of throwing.
     std::cout << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";

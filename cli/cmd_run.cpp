@@ -8,6 +8,7 @@
 #include "launcher/report/summary.h"
 #include "launcher/run/job_runner.h"
 #include "launcher/transport/local.h"
+#include "launcher/transport/rsh.h"
 #include "launcher/transport/ssh.h"
 #include "runtime/base/event_loop.h"
 
@@ -23,6 +24,23 @@ SshOptions ssh_options_of(const JobSpec& job) {
   ssh.config_file = job.ssh_config_file;
   ssh.agent_path = job.agent_path;
   return ssh;
+}
+
+// What hangs is told by the command's own last words, before --start-timeout, which knows none of them.
+RshOptions rsh_options_of(const JobSpec& job) {
+  RshOptions rsh;
+  rsh.port = job.ssh_port;
+  rsh.settings = RshSettings{job.agent_path, job.environment, job.start_timeout / 10 * 9};
+  return rsh;
+}
+
+Result<std::unique_ptr<Transport>> rsh_of(EventLoop& loop, const JobSpec& job, Log& log) {
+  if (job.rsh_command.empty()) {
+    return std::unique_ptr<Transport>();
+  }
+  HVD_TRY_ASSIGN(RshTemplate command, RshTemplate::parse(job.rsh_command));
+  HVD_TRY(check_rsh_program(command, job.environment));
+  return make_rsh_transport(loop, std::move(command), rsh_options_of(job), log);
 }
 
 }  // namespace
@@ -43,12 +61,13 @@ Result<int> run_job(const CliOptions& options) {
   const std::unique_ptr<Log> log = make_spdlog_log(job.verbose ? LogLevel::kDebug : LogLevel::kWarning);
   const auto local = make_local_transport(*loop, LocalOptions{job.agent_path, job.environment});
   const auto ssh = make_ssh_transport(*loop, ssh_options_of(job), *log);
+  HVD_TRY_ASSIGN(const std::unique_ptr<Transport> rsh, rsh_of(*loop, job, *log));
   JobWords words;
   words.cause = [&placement](const Cause& cause, const std::vector<std::string>& last_errors) {
     return describe_cause(cause, last_errors, placement.size);
   };
   words.end = [&placement](const JobState& state, Duration took) { return describe_end(state, placement, took); };
-  JobRunner owner(*loop, job, placement, Transports{local.get(), ssh.get()}, std::move(words), *log);
+  JobRunner owner(*loop, job, placement, Transports{local.get(), ssh.get(), rsh.get()}, std::move(words), *log);
   runner = &owner;
   return owner.run();
 }

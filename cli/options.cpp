@@ -15,6 +15,8 @@
 #include "launcher/job/host_list.h"
 #include "launcher/job/hostfile.h"
 #include "launcher/job/tunable.h"
+#include "launcher/run/transport_choice.h"
+#include "launcher/transport/rsh_template.h"
 
 namespace hvd::cli {
 namespace {
@@ -46,6 +48,7 @@ struct Raw {
   std::vector<std::string> interfaces;
   bool tcp = false;
   launch::Settings settings;  // of tunables given as flags
+  std::string rsh;
   std::vector<std::string> command;
 };
 
@@ -160,6 +163,10 @@ void add_options(CLI::App& app, Raw& raw) {
   app.add_option("-i,--ssh-identity-file", raw.ssh_identity_file, "Private key for SSH, tried first")
       ->type_name("FILE");
   app.add_option("--ssh-config", raw.ssh_config, "SSH configuration file, as in ssh -F")->type_name("FILE");
+  app.add_option("--rsh", raw.rsh,
+                 "Reach all other hosts by this command, as in 'ssh {host}' or 'kubectl exec -i {host} --'; {user} and "
+                 "{port} may be in it. Default: HVD_RSH, else SSH")
+      ->type_name("COMMAND");
   app.add_option("--network-interfaces", raw.interfaces, "Network interfaces for NCCL and Gloo; comma list, repeatable")
       ->type_name("LIST")
       ->delimiter(',')
@@ -290,6 +297,23 @@ bool wants_color(const Raw& raw) {
   return raw.color == "always" || (raw.color == "auto" && !is_refused && ::isatty(STDOUT_FILENO) == 1);
 }
 
+// Whatever is wrong with the command is told before any host is tried.
+Result<void> check_rsh(const launch::JobSpec& job) {
+  HVD_TRY_ASSIGN(const launch::RshTemplate command, launch::RshTemplate::parse(job.rsh_command));
+  if (!job.ssh_identity_file.empty() || !job.ssh_config_file.empty()) {
+    return Error(Code::kInvalid, "-i and --ssh-config mean nothing to --rsh; write them into its command");
+  }
+  if (job.ssh_port != 0 && !command.has("{port}")) {
+    return Error(Code::kInvalid, "-p means nothing to an --rsh without {port}; as in --rsh 'ssh -p {port} {host}'");
+  }
+  for (const launch::HostSpec& host : job.hosts) {
+    if (launch::choose_transport(job, host.name) == launch::TransportKind::kRsh) {
+      HVD_TRY(command.words({host.name, host.user, host.port}, {}));
+    }
+  }
+  return {};
+}
+
 Result<launch::JobSpec> job_of(const CLI::App& app, const Raw& raw) {
   launch::JobSpec job;
   job.size = raw.np;
@@ -315,6 +339,13 @@ Result<launch::JobSpec> job_of(const CLI::App& app, const Raw& raw) {
   job.ssh_port = raw.ssh_port;
   job.ssh_identity_file = raw.ssh_identity_file;
   job.ssh_config_file = raw.ssh_config;
+  job.rsh_command = raw.rsh;
+  if (const char* rsh = std::getenv("HVD_RSH"); rsh != nullptr && raw.rsh.empty()) {
+    job.rsh_command = rsh;
+  }
+  if (!job.rsh_command.empty()) {
+    HVD_TRY(check_rsh(job));
+  }
   return job;
 }
 

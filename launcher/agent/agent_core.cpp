@@ -11,6 +11,7 @@
 #include <array>
 #include <set>
 
+#include "launcher/agent/own_networks.h"
 #include "launcher/agent/script_check.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/spawn.h"
@@ -83,6 +84,7 @@ Result<void> AgentCore::open_session(Fd in, Fd out) {
   ready.cores = usable_cores();
   ready.reserved_port = reserved.port();
   ready.socket_path = socket_path;
+  ready.networks = own_networks();
   send(AgentMessage::kReady, ready.encode());
   return {};
 }

@@ -78,6 +78,7 @@ Result<WelcomeMessage> WelcomeMessage::decode(std::string_view body) {
 std::string ReadyMessage::encode() const {
   ByteWriter out;
   out.text(version).text(host_name).i32(pid).i32(cores).i32(reserved_port).text(socket_path);
+  put_texts(out, networks);
   return std::move(out).str();
 }
 
@@ -90,6 +91,7 @@ Result<ReadyMessage> ReadyMessage::decode(std::string_view body) {
   m.cores = in.i32();
   m.reserved_port = in.i32();
   m.socket_path = in.text();
+  m.networks = take_texts(in);
   if (!in.finished()) {
     return malformed("Ready");
   }

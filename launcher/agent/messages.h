@@ -64,9 +64,10 @@ struct ReadyMessage {
   std::string version;
   std::string host_name;  // as the node calls itself
   std::int32_t pid = 0;
-  std::int32_t cores = 1;          // that the agent may run on
-  std::int32_t reserved_port = 0;  // a TCP port, kept free until the ranks start
-  std::string socket_path;         // where ranks reach the agent
+  std::int32_t cores = 1;             // that the agent may run on
+  std::int32_t reserved_port = 0;     // a TCP port, kept free until the ranks start
+  std::string socket_path;            // where ranks reach the agent
+  std::vector<std::string> networks;  // own_networks(): "10.0.0.1/24"
 
   [[nodiscard]] std::string encode() const;
   static Result<ReadyMessage> decode(std::string_view body);

@@ -35,6 +35,7 @@ struct JobSpec {
   int ssh_port = 0;
   std::string ssh_identity_file;
   std::string ssh_config_file;
+  std::string rsh_command;  // reaches all hosts but this one; empty: ssh does
   std::string agent_path;
 };
 

@@ -61,7 +61,7 @@ void run_child(const ChildPlan& plan) {
     ::setsid();
   }
   if (plan.dies_with_parent) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::prctl(PR_SET_PDEATHSIG, plan.death_signal);
     if (::getppid() != plan.parent) {
       ::_exit(kNoExec);  // the parent died before the line above took effect
     }

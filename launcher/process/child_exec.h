@@ -20,6 +20,7 @@ struct ChildPlan {
   int error_fd = -1;  // close-on-exec; gets a ChildFailure when exec does not happen
   pid_t parent = 0;   // who must be alive; the child dies with it when dies_with_parent
   bool dies_with_parent = true;
+  int death_signal = 0;
   bool new_session = true;  // its own session and process group, out of reach of the terminal's Ctrl-C
 };
 

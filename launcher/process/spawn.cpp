@@ -125,6 +125,7 @@ Result<pid_t> spawn(const SpawnOptions& options) {
   plan.error_fd = error_pipe.write_end.get();
   plan.parent = ::getpid();
   plan.dies_with_parent = options.dies_with_parent;
+  plan.death_signal = options.death_signal;
   plan.new_session = options.new_session;
 
   // Blocked across the fork, so that no handler of the parent runs in the child.

@@ -4,6 +4,7 @@
 // thread that lives as long as the process.
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <string>
@@ -23,6 +24,7 @@ struct SpawnOptions {
   int stdout_fd = -1;
   int stderr_fd = -1;
   bool dies_with_parent = true;
+  int death_signal = SIGKILL;  // what it dies of then; SIGTERM leaves it a chance to clean up
   bool new_session = true;
 };
 

@@ -8,7 +8,6 @@
 
 #include "launcher/run/exit_codes.h"
 #include "launcher/run/start_plan.h"
-#include "launcher/transport/local.h"
 
 namespace hvd::launch {
 namespace {
@@ -111,10 +110,22 @@ void JobRunner::open_sessions() {
     sessions_.push_back(std::make_unique<NodeSession>(loop_, plan, placement_.size, sink));
   }
   for (const auto& session : sessions_) {
-    const bool is_local = is_local_host(session->plan().host.name);
-    log_.write(LogLevel::kDebug, session->plan().host.name + ": opening (" + (is_local ? "local" : "ssh") + ")");
-    session->open(is_local ? *transports_.local : *transports_.ssh);
+    const TransportKind kind = choose_transport(spec_, session->plan().host.name);
+    log_.write(LogLevel::kDebug, session->plan().host.name + ": opening (" + transport_name(kind) + ")");
+    session->open(transport_of(kind));
   }
+}
+
+Transport& JobRunner::transport_of(TransportKind kind) const {
+  switch (kind) {
+    case TransportKind::kLocal:
+      return *transports_.local;
+    case TransportKind::kSsh:
+      return *transports_.ssh;
+    case TransportKind::kRsh:
+      break;
+  }
+  return *transports_.rsh;
 }
 
 void JobRunner::apply(const JobEvent& event) {
@@ -127,7 +138,7 @@ void JobRunner::on_ready(int node, const ReadyMessage& ready) {
   NodeSession& session = *sessions_[static_cast<std::size_t>(node)];
   log_.write(LogLevel::kDebug, session.plan().host.name + ": agent " + ready.version + " is ready (pid " +
                                    std::to_string(ready.pid) + ", " + std::to_string(ready.cores) + " cores)");
-  const bool is_local = session.node_address().empty();
+  const bool is_local = session.opened().is_local;
   WelcomeMessage welcome;
   welcome.job_id = job_id_;
   welcome.size = placement_.size;
@@ -150,8 +161,7 @@ void JobRunner::act(const StartRanks&) {
   }
   std::vector<NodeView> views;
   for (const auto& session : sessions_) {
-    views.push_back(NodeView{session->node_address().empty(), session->node_address(), session->launcher_address(),
-                             *session->ready()});
+    views.push_back(NodeView{session->opened(), *session->ready()});
   }
   const auto messages = make_start_messages(spec_, placement_, views, job_id_, token_);
   for (std::size_t node = 0; node < sessions_.size(); ++node) {

@@ -13,6 +13,7 @@
 #include "launcher/placement/placement.h"
 #include "launcher/run/job_state.h"
 #include "launcher/run/node_session.h"
+#include "launcher/run/transport_choice.h"
 #include "launcher/transport/transport.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/log.h"
@@ -24,6 +25,7 @@ namespace hvd::launch {
 struct Transports {
   Transport* local = nullptr;
   Transport* ssh = nullptr;
+  Transport* rsh = nullptr;  // null: the job has no rsh command
 };
 
 // How words for the user are made (launcher/report), so that this layer decides only when they are said.
@@ -61,6 +63,7 @@ class JobRunner final : private SessionSink {
 
   LogMux::Sink log_sink();
   void open_sessions();
+  [[nodiscard]] Transport& transport_of(TransportKind kind) const;
   void apply(const JobEvent& event);
   void act(const StartRanks& action);
   void act(const StopNodes& action);

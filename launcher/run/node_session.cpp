@@ -51,9 +51,8 @@ void NodeSession::beat() {
   heartbeat_timer_ = loop_.after(heartbeat_, [this] { beat(); });
 }
 
-void NodeSession::on_open(const std::string& node_address, const std::string& launcher_address) {
-  node_address_ = node_address;
-  launcher_address_ = launcher_address;
+void NodeSession::on_open(const Opened& opened) {
+  opened_ = opened;
 }
 
 void NodeSession::on_progress(const std::string& what) {

@@ -53,12 +53,12 @@ class NodeSession final : private StreamSink {
   void close_input();
   [[nodiscard]] bool is_open() const { return stream_ != nullptr && !is_over_; }
   [[nodiscard]] const NodePlan& plan() const { return plan_; }
-  [[nodiscard]] const std::string& node_address() const { return node_address_; }
-  [[nodiscard]] const std::string& launcher_address() const { return launcher_address_; }
+  // How the node was reached; known once the agent is ready.
+  [[nodiscard]] const Opened& opened() const { return opened_; }
   [[nodiscard]] const std::optional<ReadyMessage>& ready() const { return ready_; }
 
  private:
-  void on_open(const std::string& node_address, const std::string& launcher_address) override;
+  void on_open(const Opened& opened) override;
   void on_progress(const std::string& what) override;
   void on_bytes(Bytes bytes) override;
   void on_closed(const Error& why) override;
@@ -75,8 +75,7 @@ class NodeSession final : private StreamSink {
   std::unique_ptr<Stream> stream_;
   FrameDecoder decoder_{kAgentFrames};
   std::optional<ReadyMessage> ready_;
-  std::string node_address_;
-  std::string launcher_address_;
+  Opened opened_;
   Duration heartbeat_{};
   TimerId heartbeat_timer_ = 0;
   TimePoint last_heard_;

@@ -20,22 +20,6 @@ bool has_value(const JobSpec& spec, const std::string& name) {
 
 }  // namespace
 
-std::vector<std::string> data_addresses(const std::vector<NodeView>& views) {
-  std::string own = "127.0.0.1";
-  for (const NodeView& view : views) {
-    if (!view.launcher_address.empty()) {
-      own = view.launcher_address;
-      break;
-    }
-  }
-  std::vector<std::string> addresses;
-  addresses.reserve(views.size());
-  for (const NodeView& view : views) {
-    addresses.push_back(view.node_address.empty() ? own : view.node_address);
-  }
-  return addresses;
-}
-
 std::vector<StartMessage> make_start_messages(const JobSpec& spec, const Placement& placement,
                                               const std::vector<NodeView>& views, const std::string& job_id,
                                               const std::string& token) {
@@ -65,7 +49,7 @@ std::vector<StartMessage> make_start_messages(const JobSpec& spec, const Placeme
     start.cwd = spec.cwd;
     start.argv = spec.argv;
     start.unset = unset;
-    if (!view.is_local) {
+    if (!view.opened.is_local) {
       start.env = exported;  // a local agent has them already, host-bound ones too
     }
     start.last = spec.user_env;

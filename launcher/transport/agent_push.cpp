@@ -64,6 +64,10 @@ std::string sha256_hex(std::string_view bytes) {
   return hex;
 }
 
+std::string script_for(const AgentImage& image) {
+  return "s=" + image.sha256 + "; n=" + std::to_string(image.bytes.size()) + "; m=" + image.machine + "; " + kScript;
+}
+
 }  // namespace
 
 Result<AgentImage> load_agent_image(const std::string& path) {
@@ -84,8 +88,11 @@ Result<AgentImage> load_agent_image(const std::string& path) {
 }
 
 std::string agent_start_command(const AgentImage& image) {
-  return "exec sh -c 's=" + image.sha256 + "; n=" + std::to_string(image.bytes.size()) + "; m=" + image.machine + "; " +
-         kScript + "'";
+  return "exec sh -c '" + script_for(image) + "'";
+}
+
+std::string agent_start_line(const AgentImage& image) {
+  return script_for(image) + "\n";
 }
 
 AgentGreeting::Event AgentGreeting::fail(std::string why) {
@@ -122,6 +129,9 @@ AgentGreeting::Event AgentGreeting::read_line(std::string_view line) {
   }
   if (line.starts_with(kFail)) {
     return fail(std::string(line.substr(kFail.size())));
+  }
+  if (line == std::string(kNeed) + "\r" || line == std::string(kAgent) + "\r") {
+    return fail("the way to the node goes through a terminal, which changes bytes; leave out -t or --tty");
   }
   skipped_ += line.size() + 1;
   if (!line.empty()) {

@@ -27,6 +27,10 @@ Result<AgentImage> load_agent_image(const std::string& path);
 // The command line for the remote user's login shell, whichever that is: sh, csh and fish read it alike.
 std::string agent_start_command(const AgentImage& image);
 
+// The same for a `sh` that reads its commands from the stream: one line. The agent's bytes and the frames come after it
+// on the same stream, but only when it has asked for them: a shell may read ahead, but not what was not sent yet.
+std::string agent_start_line(const AgentImage& image);
+
 // Reads what the remote command prints until the agent itself speaks. Login shells print things of their own first;
 // those are skipped, and kept for the error when no agent comes.
 class AgentGreeting {

@@ -36,7 +36,9 @@ class LocalStream final : public Stream {
         return;
       }
       if (started.ok()) {
-        sink_.on_open("", "");
+        Opened opened;
+        opened.is_local = true;
+        sink_.on_open(opened);
       } else {
         sink_.on_closed(started.error());
       }

@@ -18,7 +18,7 @@ void RemoteErrors::feed(std::string_view text) {
       continue;
     }
     if (!partial_.empty()) {
-      log_.write(LogLevel::kInfo, host_ + " (agent): " + partial_);
+      log_.write(LogLevel::kInfo, host_ + " (standard error): " + partial_);
     }
     partial_.clear();
     if (c != '\n') {
@@ -27,14 +27,20 @@ void RemoteErrors::feed(std::string_view text) {
   }
 }
 
-std::string RemoteErrors::last_line() const {
-  const auto end = tail_.find_last_not_of("\r\n ");
-  if (end == std::string::npos) {
-    return "";
+std::string RemoteErrors::last_lines(std::size_t count) const {
+  std::string lines;
+  std::string_view rest = tail_;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto end = rest.find_last_not_of("\r\n ");
+    if (end == std::string_view::npos) {
+      break;
+    }
+    const auto before = rest.find_last_of("\r\n", end);
+    const auto start = before == std::string_view::npos ? 0 : before + 1;
+    lines = std::string(rest.substr(start, end + 1 - start)) + (lines.empty() ? "" : "; " + lines);
+    rest = rest.substr(0, start);
   }
-  const auto start = tail_.find_last_of("\r\n", end);
-  return tail_.substr(start == std::string::npos ? 0 : start + 1,
-                      end - (start == std::string::npos ? 0 : start + 1) + 1);
+  return lines;
 }
 
 }  // namespace hvd::launch

@@ -1,7 +1,8 @@
-// RemoteErrors: what the remote side of an ssh channel printed to its standard error. Agent and shell failures land
-// there. Whole lines go to the log, the last ones into errors; bounded. Thread: loop only.
+// RemoteErrors: what the remote side of an ssh channel, or a command in its place, printed to its standard error. Agent
+// and shell failures land there. Whole lines go to the log, the last ones into errors; bounded. Thread: loop only.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -14,7 +15,9 @@ class RemoteErrors {
   RemoteErrors(Log& log, const std::string& host) : log_(log), host_(host) {}
   void feed(std::string_view text);
   // The last line that says something, or nothing.
-  [[nodiscard]] std::string last_line() const;
+  [[nodiscard]] std::string last_line() const { return last_lines(1); }
+  // The last ones, at most `count`, with "; " between.
+  [[nodiscard]] std::string last_lines(std::size_t count) const;
 
  private:
   Log& log_;

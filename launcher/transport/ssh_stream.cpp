@@ -90,8 +90,8 @@ void SshConversation::on_reached(Result<Reached> reached) {
   }
   command_ = agent_start_command(image.value());
   session_ = std::move(reached.value().session);
-  node_address_ = reached.value().node_address;
-  launcher_address_ = reached.value().launcher_address;
+  opened_.node_address = reached.value().node_address;
+  opened_.launcher_address = reached.value().launcher_address;
   auto watch = shared_->loop.watch(session_->fd(), EPOLLIN, [this](std::uint32_t) { drive(); });
   if (!watch.ok()) {
     return finish(watch.error().with_context(target_.host));
@@ -259,7 +259,7 @@ void SshConversation::on_agent() {
   is_agent_up_ = true;
   shared_->loop.cancel(timer_);
   timer_ = 0;
-  sink_.on_open(node_address_, launcher_address_);
+  sink_.on_open(opened_);
   if (stage_ == Stage::kOpen && !greeting_.rest().empty()) {
     sink_.on_bytes(as_bytes(greeting_.rest()));
   }

@@ -67,8 +67,7 @@ class SshConversation : public std::enable_shared_from_this<SshConversation> {
   // loop only
   Stage stage_ = Stage::kReaching;
   std::unique_ptr<SshReach> reach_;
-  std::string node_address_;
-  std::string launcher_address_;
+  Opened opened_;
   std::unique_ptr<SshSession> session_;
   WatchId watch_ = 0;
   TimerId timer_ = 0;

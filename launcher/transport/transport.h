@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/event_loop.h"
@@ -20,13 +21,20 @@ struct NodeTarget {
   int port = 0;      // 0: the transport's default
 };
 
+// What is known of the way to a node once its agent runs.
+struct Opened {
+  bool is_local = false;         // the node is this machine
+  std::string node_address;      // numeric, under which the launcher reached the node; empty when it cannot be seen
+  std::string launcher_address;  // the launcher's own on that path; empty likewise
+  std::vector<std::string> named_addresses;  // what the host's name means here; a hint when node_address is empty
+};
+
 // What a Stream reports. After on_closed nothing more comes.
 class StreamSink {
  public:
   virtual ~StreamSink() = default;
-  // The agent runs; bytes may be written. `node_address`: numeric address under which the launcher reached the node,
-  // empty for a local one. `launcher_address`: the launcher's own on that path, empty likewise.
-  virtual void on_open(const std::string& node_address, const std::string& launcher_address) = 0;
+  // The agent runs; bytes may be written.
+  virtual void on_open(const Opened& opened) = 0;
   // Something worth telling at --verbose: "pushing the agent (1.9 MB)".
   virtual void on_progress(const std::string& what) = 0;
   virtual void on_bytes(Bytes bytes) = 0;

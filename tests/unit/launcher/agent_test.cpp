@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "launcher/agent/messages.h"
+#include "launcher/agent/own_networks.h"
 #include "launcher/agent/script_check.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/process/oom_watch.h"
@@ -51,6 +52,15 @@ int run_to_end(const SpawnOptions& options) {
 
 }  // namespace
 
+TEST_CASE("a machine's own networks are addresses with a prefix, without loopback") {
+  for (const std::string& network : own_networks()) {
+    CHECK(network.find('/') != std::string::npos);
+    CHECK(!network.starts_with("127."));
+    CHECK(!network.starts_with("::1/"));
+    CHECK(!network.ends_with("/0"));
+  }
+}
+
 TEST_CASE("messages survive the way, and are refused when cut or too long") {
   const StartMessage start = StartMessage::decode(a_start().encode()).value();
   CHECK(start.argv == a_start().argv);
@@ -59,7 +69,7 @@ TEST_CASE("messages survive the way, and are refused when cut or too long") {
   CHECK(start.ranks[0].env == a_start().ranks[0].env);
   check_bounds<StartMessage>(a_start().encode());
   check_bounds<WelcomeMessage>(WelcomeMessage{"j", 2, {}, "t", 5, 6}.encode());
-  check_bounds<ReadyMessage>(ReadyMessage{"0.1", "n", 1, 2, 3, "/s"}.encode());
+  check_bounds<ReadyMessage>(ReadyMessage{"0.1", "n", 1, 2, 3, "/s", {"10.0.0.1/8"}}.encode());
   check_bounds<StopMessage>(StopMessage{15, 100}.encode());
   check_bounds<ExitedMessage>(ExitedMessage{1, {ExitStatus::Kind::kSignalled, 9}}.encode());
   check_bounds<ExchangeMessage>(ExchangeMessage{1, "k", "v"}.encode());

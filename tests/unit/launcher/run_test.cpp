@@ -191,11 +191,53 @@ TEST_CASE("a Python traceback is quoted from its beginning, other errors by thei
   CHECK(count() == 25);
 }
 
+namespace {
+
+using Addresses = std::vector<std::string>;
+
+NodeView view_of(Opened opened, Addresses networks = {}) {
+  NodeView view;
+  view.opened = std::move(opened);
+  view.ready.networks = std::move(networks);
+  return view;
+}
+
+const Opened kUnseen{};  // as by an rsh command whose host name means nothing here
+
+}  // namespace
+
 TEST_CASE("nodes reach each other as the launcher reached them, and the local one by the launcher's address") {
-  NodeView local{true, "", "", {}};
-  NodeView remote{false, "10.0.0.2", "10.0.0.9", {}};
-  CHECK(data_addresses({local}) == std::vector<std::string>{"127.0.0.1"});
-  CHECK(data_addresses({local, remote}) == std::vector<std::string>{"10.0.0.9", "10.0.0.2"});
+  const NodeView local = view_of({true, "", "", {}}, {"10.0.0.77/8"});
+  const NodeView remote = view_of({false, "10.0.0.2", "10.0.0.9", {}}, {"10.0.0.78/8"});
+  CHECK(data_addresses({local}) == Addresses{"127.0.0.1"});
+  CHECK(data_addresses({local, remote}) == Addresses{"10.0.0.9", "10.0.0.2"});
+}
+
+TEST_CASE("a node that no connection shows is met at what its name means, if it has that address") {
+  const NodeView named = view_of({false, "", "", {"127.0.1.1", "10.0.0.1"}}, {"192.168.0.1/24", "10.0.0.1/24"});
+  const NodeView translated = view_of({false, "", "", {"8.8.8.8"}}, {"192.168.0.2/24"});
+  CHECK(data_addresses({named, translated}) == Addresses{"10.0.0.1", "192.168.0.2"});
+}
+
+TEST_CASE("without a name it is the address that has the other nodes for neighbours") {
+  const NodeView a = view_of(kUnseen, {"172.17.0.1/16", "10.1.0.1/24", "192.168.7.1/24"});
+  const NodeView b = view_of(kUnseen, {"172.17.0.1/16", "192.168.7.2/24"});
+  CHECK(data_addresses({a, b}) == Addresses{"192.168.7.1", "192.168.7.2"});
+  const NodeView local = view_of({true, "", "", {}}, {"10.9.0.1/24", "192.168.7.3/24"});
+  CHECK(data_addresses({local, b}) == Addresses{"192.168.7.3", "192.168.7.2"});
+  const NodeView v6 = view_of(kUnseen, {"10.2.0.1/24", "fd00::1/64"});
+  const NodeView v6_too = view_of(kUnseen, {"10.3.0.1/24", "fd00::2/64"});
+  CHECK(data_addresses({v6, v6_too}) == Addresses{"fd00::1", "fd00::2"});
+}
+
+TEST_CASE("without neighbours an address that no other node has comes first; without any it is loopback") {
+  const NodeView a = view_of(kUnseen, {"172.17.0.1/16", "10.1.0.1/32"});
+  const NodeView b = view_of(kUnseen, {"172.17.0.1/16", "10.2.0.1/32"});
+  CHECK(data_addresses({a, b}) == Addresses{"10.1.0.1", "10.2.0.1"});
+  CHECK(data_addresses({a, a}) == Addresses{"172.17.0.1", "172.17.0.1"});  // one machine under two names
+  const NodeView none = view_of(kUnseen, {"", "10.0.0.1", "10.0.0.1/33", "10.0.0.1/", "x/8", "fd00::1/129"});
+  CHECK(data_addresses({none, none}) == Addresses{"127.0.0.1", "127.0.0.1"});
+  CHECK(data_addresses({a}) == Addresses{"127.0.0.1"});
 }
 
 TEST_CASE("a remote node gets the user's variables, a local one has them") {
@@ -204,8 +246,8 @@ TEST_CASE("a remote node gets the user's variables, a local one has them") {
   spec.argv = {"x"};
   spec.environment = {"KEEP=1", "HOME=/h", "RANK=9", "OMP_NUM_THREADS=4"};
   spec.user_env = {{"X", "y"}};
-  const NodeView local{true, "", "", {}};
-  const NodeView remote{false, "10.0.0.2", "10.0.0.9", {}};
+  const NodeView local = view_of({true, "", "", {}});
+  const NodeView remote = view_of({false, "10.0.0.2", "10.0.0.9", {}});
   const auto messages = make_start_messages(spec, job.placement, {local, remote}, "id", "t");
   REQUIRE(messages.size() == 2);
   CHECK(messages[0].env.empty());

@@ -12,62 +12,20 @@
 #include "launcher/transport/ssh.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/socket.h"
+#include "tests/unit/transport/recording.h"
 #include "tests/unit/transport/sshd_fixture.h"
 
 namespace hvd::launch {
 namespace {
 
+using test::has;
+using test::RecordingLog;
+using test::RecordingSink;
 using test::Sshd;
 
 // Generous: these tests also run on machines that are busy with something else.
 constexpr Duration kPatience = std::chrono::seconds(60);
 constexpr const char* kEcho = "#!/bin/sh\n[ \"$1\" = serve ] || exit 0\nexec cat\n";
-
-class RecordingLog final : public Log {
- public:
-  void write(LogLevel, std::string_view message) override { text += std::string(message) + "\n"; }
-  std::string text;
-};
-
-struct RecordingSink final : StreamSink {
-  void on_open(const std::string& node, const std::string& launcher) override {
-    is_open = true;
-    node_address = node;
-    launcher_address = launcher;
-    if (when_open) {
-      when_open();
-    }
-  }
-  void on_progress(const std::string& what) override { progress.push_back(what); }
-  void on_bytes(Bytes more) override {
-    size += more.size();
-    if (bytes.size() < 4096) {
-      bytes += as_text(more);
-    }
-    if (when_bytes) {
-      when_bytes(more);
-    }
-  }
-  void on_closed(const Error& why) override {
-    closed = why;
-    if (when_closed) {
-      when_closed();
-    }
-  }
-  [[nodiscard]] std::string why() const { return closed ? closed->message() : "(not closed)"; }
-  [[nodiscard]] bool says(const std::string& part) const { return why().find(part) != std::string::npos; }
-
-  bool is_open = false;
-  std::string node_address;
-  std::string launcher_address;
-  std::vector<std::string> progress;
-  std::string bytes;  // the first of them
-  std::size_t size = 0;
-  std::optional<Error> closed;
-  std::function<void()> when_open;
-  std::function<void(Bytes)> when_bytes;
-  std::function<void()> when_closed;
-};
 
 // A launcher: loop, transport, agent file.
 struct Launcher {
@@ -108,14 +66,6 @@ struct Launcher {
   }
 };
 
-bool has(const std::string& text, const std::string& part) {
-  const bool found = text.find(part) != std::string::npos;
-  if (!found) {
-    MESSAGE("'" << part << "' is not in: " << text);
-  }
-  return found;
-}
-
 bool no_sshd() {
   static const std::string reason = Sshd::missing();
   if (!reason.empty()) {
@@ -142,8 +92,8 @@ TEST_CASE("the agent is pushed once, started twice, and echoes") {
     REQUIRE_MESSAGE(launcher.wait([&] { return sink.is_open || sink.closed; }), sink.why());
     REQUIRE_MESSAGE(sink.is_open, sink.why());
     CHECK(sink.progress.size() == pushes);
-    CHECK(sink.node_address == "127.0.0.1");
-    CHECK(sink.launcher_address == "127.0.0.1");
+    CHECK(sink.opened.node_address == "127.0.0.1");
+    CHECK(sink.opened.launcher_address == "127.0.0.1");
     stream->write("hello");
     CHECK(launcher.wait([&] { return sink.bytes == "early hello"; }));
     stream->close_input();

@@ -1,0 +1,12 @@
+// The addresses under which this machine may be reached by others, for a launcher whose way here shows none.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace hvd::launch {
+
+// "10.0.0.1/24": of interfaces that are up and running, IPv4 first; neither loopback nor link-local ones.
+std::vector<std::string> own_networks();
+
+}  // namespace hvd::launch

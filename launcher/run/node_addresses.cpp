@@ -1,0 +1,123 @@
+#include "launcher/run/node_addresses.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+
+namespace hvd::launch {
+namespace {
+
+constexpr const char* kLoopback = "127.0.0.1";
+
+struct Network {
+  std::string ip;
+  std::array<std::uint8_t, 16> bytes{};
+  unsigned size_bits = 0;  // 32 or 128
+  unsigned prefix = 0;
+};
+
+// "10.0.0.1/24". It comes from a node, so anything else is left out and not believed.
+std::optional<Network> parse_network(const std::string& text) {
+  Network network;
+  const auto slash = text.find('/');
+  network.ip = text.substr(0, slash);
+  const bool is_v4 = ::inet_pton(AF_INET, network.ip.c_str(), network.bytes.data()) == 1;
+  if (!is_v4 && ::inet_pton(AF_INET6, network.ip.c_str(), network.bytes.data()) != 1) {
+    return std::nullopt;
+  }
+  network.size_bits = is_v4 ? 32 : 128;
+  const std::string prefix = slash == std::string::npos ? "" : text.substr(slash + 1);
+  const auto [end, failed] = std::from_chars(prefix.data(), prefix.data() + prefix.size(), network.prefix);
+  if (failed != std::errc() || end != prefix.data() + prefix.size() || network.prefix > network.size_bits) {
+    return std::nullopt;
+  }
+  return network;
+}
+
+std::vector<Network> networks_of(const NodeView& view) {
+  std::vector<Network> networks;
+  for (const std::string& text : view.ready.networks) {
+    if (auto network = parse_network(text)) {
+      networks.push_back(std::move(*network));
+    }
+  }
+  return networks;
+}
+
+bool are_neighbours(const Network& a, const Network& b) {
+  if (a.size_bits != b.size_bits) {
+    return false;
+  }
+  const unsigned prefix = std::max(a.prefix, b.prefix);
+  for (unsigned bit = 0; bit < prefix; ++bit) {
+    const auto mask = static_cast<std::uint8_t>(0x80U >> (bit % 8));
+    if (((a.bytes[bit / 8] ^ b.bytes[bit / 8]) & mask) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// How many other nodes the address has for neighbours; an address that another node has as well (the bridge of a
+// container engine is 172.17.0.1 everywhere) leads to none of them.
+int score(const Network& candidate, std::size_t own, const std::vector<std::vector<Network>>& nodes) {
+  int neighbours = 0;
+  bool is_shared = false;
+  for (std::size_t node = 0; node < nodes.size(); ++node) {
+    if (node == own) {
+      continue;
+    }
+    const auto& others = nodes[node];
+    if (std::any_of(others.begin(), others.end(), [&](const Network& n) { return n.ip == candidate.ip; })) {
+      is_shared = true;
+    } else if (std::any_of(others.begin(), others.end(),
+                           [&](const Network& n) { return are_neighbours(n, candidate); })) {
+      ++neighbours;
+    }
+  }
+  return 2 * neighbours + (is_shared ? 0 : 1);
+}
+
+std::string pick_own(const NodeView& view, std::size_t own, const std::vector<std::vector<Network>>& nodes) {
+  const std::vector<Network>& candidates = nodes[own];
+  for (const std::string& named : view.opened.named_addresses) {
+    if (std::any_of(candidates.begin(), candidates.end(), [&](const Network& n) { return n.ip == named; })) {
+      return named;
+    }
+  }
+  const auto best = std::max_element(candidates.begin(), candidates.end(), [&](const Network& a, const Network& b) {
+    return score(a, own, nodes) < score(b, own, nodes);
+  });
+  return best == candidates.end() ? kLoopback : best->ip;
+}
+
+}  // namespace
+
+std::vector<std::string> data_addresses(const std::vector<NodeView>& views) {
+  std::string launcher;
+  std::vector<std::vector<Network>> nodes;
+  for (const NodeView& view : views) {
+    launcher = launcher.empty() ? view.opened.launcher_address : launcher;
+    nodes.push_back(networks_of(view));
+  }
+  std::vector<std::string> addresses;
+  for (std::size_t node = 0; node < views.size(); ++node) {
+    const Opened& opened = views[node].opened;
+    if (!opened.node_address.empty()) {
+      addresses.push_back(opened.node_address);
+    } else if (views.size() == 1) {
+      addresses.emplace_back(kLoopback);
+    } else if (opened.is_local && !launcher.empty()) {
+      addresses.push_back(launcher);
+    } else {
+      addresses.push_back(pick_own(views[node], node, nodes));
+    }
+  }
+  return addresses;
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,26 @@
+#include "launcher/run/transport_choice.h"
+
+#include "launcher/transport/local.h"
+
+namespace hvd::launch {
+
+TransportKind choose_transport(const JobSpec& spec, const std::string& host) {
+  if (is_local_host(host)) {
+    return TransportKind::kLocal;
+  }
+  return spec.rsh_command.empty() ? TransportKind::kSsh : TransportKind::kRsh;
+}
+
+std::string transport_name(TransportKind kind) {
+  switch (kind) {
+    case TransportKind::kLocal:
+      return "local";
+    case TransportKind::kSsh:
+      return "ssh";
+    case TransportKind::kRsh:
+      return "rsh";
+  }
+  return "?";
+}
+
+}  // namespace hvd::launch

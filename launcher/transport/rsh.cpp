@@ -1,0 +1,70 @@
+#include "launcher/transport/rsh.h"
+
+#include <utility>
+
+#include "launcher/process/spawn.h"
+#include "launcher/transport/ssh_config.h"
+
+namespace hvd::launch {
+namespace {
+
+constexpr int kSshPort = 22;
+
+// Answers an open() that was wrong before anything was started.
+class RefusedStream final : public Stream {
+ public:
+  RefusedStream(EventLoop& loop, const Error& why, StreamSink& sink) {
+    loop.post([alive = std::weak_ptr<int>(alive_), why, &sink] {
+      if (!alive.expired()) {
+        sink.on_closed(why);
+      }
+    });
+  }
+  void write(std::string) override {}
+  void close_input() override {}
+
+ private:
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);  // shared: the posted answer asks whether we still exist
+};
+
+class RshTransport final : public Transport {
+ public:
+  RshTransport(EventLoop& loop, RshTemplate command, RshOptions options, Log& log)
+      : shared_(std::make_shared<RshShared>(loop, std::move(options.settings), log)),
+        command_(std::move(command)),
+        defaults_{LocalUser::current().name, options.port != 0 ? options.port : kSshPort} {}
+
+  std::unique_ptr<Stream> open(const NodeTarget& target, StreamSink& sink) override {
+    auto words = command_.words(target, defaults_);
+    if (!words.ok()) {
+      return std::make_unique<RefusedStream>(shared_->loop, words.error(), sink);
+    }
+    RshCommand command;
+    command.host = target.host;
+    command.label = "rsh: " + shown_words(words.value());
+    command.argv = std::move(words).value();
+    command.lookup = target.host;
+    return std::make_unique<RshStream>(shared_, std::move(command), sink);
+  }
+
+ private:
+  const std::shared_ptr<RshShared> shared_;  // shared: streams may outlive their transport
+  const RshTemplate command_;
+  const RshTemplate::Defaults defaults_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_rsh_transport(EventLoop& loop, RshTemplate command, RshOptions options, Log& log) {
+  return std::make_unique<RshTransport>(loop, std::move(command), std::move(options), log);
+}
+
+Result<void> check_rsh_program(const RshTemplate& command, const std::vector<std::string>& environment) {
+  if (command.program().find('{') != std::string::npos) {
+    return {};  // each host has its own
+  }
+  const auto found = find_program(command.program(), value_in(environment, "PATH"), "");
+  return found.ok() ? Result<void>() : Result<void>(found.error().with_context("--rsh"));
+}
+
+}  // namespace hvd::launch
