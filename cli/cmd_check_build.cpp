@@ -30,8 +30,7 @@ void line(bool is_there, const std::string& what, const std::string& otherwise) 
 int print_build() {
   std::cout << "hvdrun v" << HVD_VERSION << ":\n\nWays to reach a node:\n";
   line(true, "local", "");
-  line(launch::ssh_built(), launch::ssh_built() ? "ssh (" + launch::ssh_version_text() + ")" : "ssh",
-       "built without libssh2; install libssh2-1-dev and build again");
+  line(true, "ssh (" + launch::ssh_version_text() + ")", "");
   line(true, "rsh (any command that carries bytes to a node: --rsh)", "");
   std::cout << "\nAvailable Controllers:\n";
   line(true, "hvd", "");

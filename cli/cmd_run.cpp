@@ -23,6 +23,7 @@ SshOptions ssh_options_of(const JobSpec& job) {
   ssh.identity_file = job.ssh_identity_file;
   ssh.config_file = job.ssh_config_file;
   ssh.agent_path = job.agent_path;
+  ssh.environment = job.environment;
   return ssh;
 }
 

@@ -234,6 +234,12 @@ void JobRunner::on_progress(int node, const std::string& what) {
   log_.write(LogLevel::kDebug, placement_.nodes[static_cast<std::size_t>(node)].host.name + ": " + what);
 }
 
+void JobRunner::on_notice(int node, const std::string& what) {
+  if (!spec_.quiet) {
+    logs_.say("hvdrun: " + placement_.nodes[static_cast<std::size_t>(node)].host.name + ": " + what);
+  }
+}
+
 void JobRunner::on_started(int rank, int pid) {
   log_.write(LogLevel::kDebug, "rank " + std::to_string(rank) + " runs as pid " + std::to_string(pid) + " on " +
                                    placement_.node_of(rank).host.name);

@@ -51,6 +51,7 @@ class JobRunner final : private SessionSink {
  private:
   void on_ready(int node, const ReadyMessage& ready) override;
   void on_progress(int node, const std::string& what) override;
+  void on_notice(int node, const std::string& what) override;
   void on_started(int rank, int pid) override;
   void on_start_failed(const StartFailedMessage& failed) override;
   void on_output(int node, const OutputMessage& output) override;

@@ -59,6 +59,10 @@ void NodeSession::on_progress(const std::string& what) {
   sink_.on_progress(plan_.index, what);
 }
 
+void NodeSession::on_notice(const std::string& what) {
+  sink_.on_notice(plan_.index, what);
+}
+
 void NodeSession::on_bytes(Bytes bytes) {
   last_heard_ = loop_.now();
   decoder_.feed(bytes);

@@ -21,6 +21,7 @@ class SessionSink {
   virtual ~SessionSink() = default;
   virtual void on_ready(int node, const ReadyMessage& ready) = 0;
   virtual void on_progress(int node, const std::string& what) = 0;
+  virtual void on_notice(int node, const std::string& what) = 0;
   virtual void on_started(int rank, int pid) = 0;
   virtual void on_start_failed(const StartFailedMessage& failed) = 0;
   virtual void on_output(int node, const OutputMessage& output) = 0;
@@ -60,6 +61,7 @@ class NodeSession final : private StreamSink {
  private:
   void on_open(const Opened& opened) override;
   void on_progress(const std::string& what) override;
+  void on_notice(const std::string& what) override;
   void on_bytes(Bytes bytes) override;
   void on_closed(const Error& why) override;
   Result<void> on_frame(const Frame& frame);

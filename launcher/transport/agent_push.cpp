@@ -17,7 +17,8 @@ constexpr std::string_view kAgent = "HVDRUN-AGENT";
 constexpr std::string_view kFail = "HVDRUN-FAIL ";
 
 // One line, no single quote, exclamation mark or backslash: csh takes no newline inside quotes and expands `!` there,
-// fish reads backslashes there. So `find` has no negation, and the agent in use is kept young by touch instead.
+// fish reads backslashes there. So `find` has no negation, and the agent in use is kept young by touch instead: with
+// -c, else touch opens it for writing, and who executes it at that moment is told "Text file busy".
 //
 // u DIR: makes DIR private, or fails when it is not ours to make so; in /tmp another user may have been first.
 // f/g:   gives up; g also removes the unfinished file.
@@ -34,7 +35,7 @@ constexpr const char* kScript =
     "d=$c/hvdrun; [ -n \"$c\" ] && u \"$d\" || { d=${TMPDIR:-/tmp}/hvdrun-$(id -u); "
     "u \"$d\" || f \"no private directory to put the agent in: tried ${c:-no HOME} and $d\"; }; "
     "a=$d/agent-$s; "
-    "if [ -x \"$a\" ] && [ \"$(wc -c <\"$a\")\" -eq \"$n\" ]; then touch \"$a\" 2>/dev/null; else "
+    "if [ -x \"$a\" ] && [ \"$(wc -c <\"$a\")\" -eq \"$n\" ]; then touch -c \"$a\" 2>/dev/null; else "
     "t=$a.tmp.$(uname -n).$$; "
     "find \"$d\" -type f -name \"agent-*\" -mtime +30 -exec rm -f {} + 2>/dev/null; "
     "true >\"$t\" || f \"cannot write to $d\"; "

@@ -1,50 +1,42 @@
-// The ssh transport of a build without libssh2: every open is answered with what to install.
+// The ssh transport of a build without libssh2: every host is opened by the user's own ssh.
+#include <utility>
+
+#include "launcher/transport/refused_stream.h"
 #include "launcher/transport/ssh.h"
+#include "launcher/transport/system_ssh.h"
 
 namespace hvd::launch {
 namespace {
 
-class NoSshStream final : public Stream {
+class SystemSshTransport final : public Transport {
  public:
-  NoSshStream(EventLoop& loop, const NodeTarget& target, StreamSink& sink) {
-    const std::weak_ptr<int> alive = alive_;
-    loop.post([alive, &sink, host = target.host] {
-      if (!alive.expired()) {
-        sink.on_closed(Error(Code::kUnreachable,
-                             host + ": this hvdrun was built without libssh2, so it cannot reach nodes over ssh; "
-                                    "install libssh2-1-dev and build again"));
-      }
-    });
-  }
-  void write(std::string) override {}
-  void close_input() override {}
+  SystemSshTransport(EventLoop& loop, const SshOptions& options, Log& log)
+      : options_(options), shared_(std::make_shared<RshShared>(loop, system_ssh_settings(options), log)) {}
 
- private:
-  std::shared_ptr<int> alive_ = std::make_shared<int>(0);  // shared: the posted answer asks whether we still exist
-};
-
-class NoSshTransport final : public Transport {
- public:
-  explicit NoSshTransport(EventLoop& loop) : loop_(loop) {}
   std::unique_ptr<Stream> open(const NodeTarget& target, StreamSink& sink) override {
-    return std::make_unique<NoSshStream>(loop_, target, sink);
+    const SshRequest request{target.host, target.user, target.port != 0 ? target.port : options_.port,
+                             options_.identity_file, options_.config_file};
+    if (const Result<void> checked = check_ssh_request(request); !checked.ok()) {
+      return std::make_unique<RefusedStream>(shared_->loop, checked.error().with_context(target.host), sink);
+    }
+    RshCommand command = system_ssh_command(request, options_.connect_timeout);
+    command.afterword = "; this hvdrun was built without libssh2, so it needs the system's ssh";
+    return std::make_unique<RshStream>(shared_, std::move(command), sink);
   }
 
  private:
-  EventLoop& loop_;
+  const SshOptions options_;
+  const std::shared_ptr<RshShared> shared_;  // shared: streams may outlive their transport
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> make_ssh_transport(EventLoop& loop, const SshOptions&, Log&) {
-  return std::make_unique<NoSshTransport>(loop);
+std::unique_ptr<Transport> make_ssh_transport(EventLoop& loop, const SshOptions& options, Log& log) {
+  return std::make_unique<SystemSshTransport>(loop, options, log);
 }
 
-bool ssh_built() {
-  return false;
-}
 std::string ssh_version_text() {
-  return "not built (libssh2 was not found)";
+  return "the system's ssh program; built without libssh2";
 }
 
 }  // namespace hvd::launch

@@ -3,29 +3,13 @@
 #include <utility>
 
 #include "launcher/process/spawn.h"
+#include "launcher/transport/refused_stream.h"
 #include "launcher/transport/ssh_config.h"
 
 namespace hvd::launch {
 namespace {
 
 constexpr int kSshPort = 22;
-
-// Answers an open() that was wrong before anything was started.
-class RefusedStream final : public Stream {
- public:
-  RefusedStream(EventLoop& loop, const Error& why, StreamSink& sink) {
-    loop.post([alive = std::weak_ptr<int>(alive_), why, &sink] {
-      if (!alive.expired()) {
-        sink.on_closed(why);
-      }
-    });
-  }
-  void write(std::string) override {}
-  void close_input() override {}
-
- private:
-  std::shared_ptr<int> alive_ = std::make_shared<int>(0);  // shared: the posted answer asks whether we still exist
-};
 
 class RshTransport final : public Transport {
  public:

@@ -19,8 +19,8 @@ constexpr Duration kPushPatience = std::chrono::seconds(120);
 constexpr Duration kEndPatience = std::chrono::seconds(2);
 // An agent that is told to end gives its ranks 5 s, and needs a moment for what they left.
 constexpr Duration kAgentPatience = std::chrono::seconds(8);
-// ssh often says what is wrong in one line and that it gives up in the next.
-constexpr std::size_t kLastLines = 2;
+// ssh says what is wrong in one line, and that it gives up in the next one or two.
+constexpr std::size_t kLastLines = 3;
 
 std::string megabytes(std::size_t bytes) {
   std::array<char, 32> text{};

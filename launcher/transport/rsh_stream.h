@@ -29,8 +29,10 @@ namespace hvd::launch {
 struct RshSettings {
   std::string agent_path;                // the static agent executable on this machine
   std::vector<std::string> environment;  // for the command; its PATH is where the command is looked for
-  Duration answer_time{};                // from starting the command until the shell behind it answers
-  std::size_t max_handshakes = 8;        // commands that are on their way at once
+  // From starting the command until the shell behind it answers. Generous: a ~/.bashrc that runs `pyenv init` waits up
+  // to 60 s for a lock when many shells start at once.
+  Duration answer_time = std::chrono::seconds(120);
+  std::size_t max_handshakes = 8;  // commands that are on their way at once
 };
 
 // What all streams through commands share. Loop and log must outlive it.

@@ -27,9 +27,6 @@ std::unique_ptr<Transport> make_ssh_transport(EventLoop& loop, const SshOptions&
   return std::make_unique<SshTransport>(loop, options, log);
 }
 
-bool ssh_built() {
-  return true;
-}
 std::string ssh_version_text() {
   return libssh2_version_text();
 }

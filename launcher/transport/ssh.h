@@ -2,7 +2,8 @@
 // it.
 //
 // What the user's own `ssh` would do is asked from `ssh -G`, never guessed: names, ports, users, keys, known_hosts
-// files and the host-key policy. It never prompts. Built as ssh.cpp with libssh2 or as no_ssh.cpp without.
+// files and the host-key policy. It never prompts. A host for which that asks for more than libssh2 can do is opened by
+// the user's own ssh instead, and so is every host in a build without libssh2 (no_ssh.cpp).
 //
 // Thread: loop only. The EventLoop and the Log must outlive the transport and its streams; streams may outlive the
 // transport.
@@ -11,6 +12,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "launcher/transport/transport.h"
 #include "runtime/base/clock.h"
@@ -20,10 +22,11 @@
 namespace hvd::launch {
 
 struct SshOptions {
-  int port = 0;                    // 0: as ssh_config says
-  std::string identity_file;       // as `ssh -i`; tried before the others
-  std::string config_file;         // as `ssh -F`
-  std::string agent_path;          // the static agent executable on this machine, pushed to nodes that lack it
+  int port = 0;                          // 0: as ssh_config says
+  std::string identity_file;             // as `ssh -i`; tried before the others
+  std::string config_file;               // as `ssh -F`
+  std::string agent_path;                // the static agent executable on this machine, pushed to nodes that lack it
+  std::vector<std::string> environment;  // for the user's own ssh
   Duration connect_timeout{};      // from dialling to being logged in; zero: ssh_config's ConnectTimeout, else 10 s
   std::size_t max_handshakes = 8;  // in flight at once; sshd refuses bursts (MaxStartups)
 };
@@ -31,7 +34,6 @@ struct SshOptions {
 std::unique_ptr<Transport> make_ssh_transport(EventLoop& loop, const SshOptions& options, Log& log);
 
 // For --check-build.
-bool ssh_built();
 std::string ssh_version_text();
 
 }  // namespace hvd::launch

@@ -111,6 +111,34 @@ int family_of(std::string_view word) {
   return word == "inet6" ? AF_INET6 : AF_UNSPEC;
 }
 
+// Words for what we cannot do.
+void take_beyond_us(SshHostConfig& config, std::string_view key, std::string_view value) {
+  constexpr std::pair<std::string_view, std::string_view> kNeedSsh[] = {{"proxyjump", "ProxyJump"},
+                                                                        {"proxycommand", "ProxyCommand"},
+                                                                        {"knownhostscommand", "KnownHostsCommand"},
+                                                                        {"bindaddress", "BindAddress"},
+                                                                        {"bindinterface", "BindInterface"}};
+  if (value == "none") {
+    return;
+  }
+  for (const auto& [word, shown] : kNeedSsh) {
+    if (key == word) {
+      config.needs_ssh = std::string(shown) + " " + std::string(value);
+    }
+  }
+  if (key == "controlpath") {
+    config.control_path = value;
+  } else if (key == "certificatefile") {
+    config.certificate_files.emplace_back(value);
+  } else if (key == "pkcs11provider") {
+    config.has_pkcs11 = true;
+  } else if (key == "gssapiauthentication") {
+    config.tries_gssapi = is_yes(value);
+  } else if (key == "hostbasedauthentication") {
+    config.tries_hostbased = is_yes(value);
+  }
+}
+
 // Words whose value is one text or a list of words.
 void take_text(SshHostConfig& config, std::string_view key, std::string_view value) {
   if (key == "hostname") {
@@ -135,10 +163,8 @@ void take_text(SshHostConfig& config, std::string_view key, std::string_view val
     config.hash_known_hosts = is_yes(value);
   } else if (key == "addressfamily") {
     config.address_family = family_of(value);
-  } else if (key == "proxyjump" && value != "none") {
-    config.proxy = "ProxyJump " + std::string(value);
-  } else if (key == "proxycommand" && value != "none") {
-    config.proxy = "ProxyCommand " + std::string(value);
+  } else {
+    take_beyond_us(config, key, value);
   }
 }
 
@@ -189,7 +215,13 @@ Result<void> check_ssh_request(const SshRequest& request) {
 }
 
 std::vector<std::string> ssh_config_argv(const SshRequest& request) {
-  std::vector<std::string> argv = {"ssh", "-G"};
+  std::vector<std::string> argv = ssh_target_words(request);
+  argv.insert(argv.begin(), {"ssh", "-G"});
+  return argv;
+}
+
+std::vector<std::string> ssh_target_words(const SshRequest& request) {
+  std::vector<std::string> argv;
   const auto add = [&argv](const char* flag, const std::string& value) {
     if (!value.empty()) {
       argv.emplace_back(flag);

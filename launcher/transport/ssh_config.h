@@ -47,13 +47,22 @@ struct SshHostConfig {
   HostKeyPolicy host_key_policy = HostKeyPolicy::kStrict;
   std::string host_key_alias;
   bool hash_known_hosts = false;
-  std::string proxy;           // "ProxyJump bastion": what we cannot do, as words; empty: a direct connection
+  std::string needs_ssh;     // "ProxyJump bastion": what only the user's own ssh can do, in words; empty: nothing
+  std::string control_path;  // where a connection of the user's may stand open already; empty: none
+  // Ways to log in that we do not have; worth a thought once ours have failed.
+  std::vector<std::string> certificate_files;
+  bool has_pkcs11 = false;
+  bool tries_gssapi = false;
+  bool tries_hostbased = false;
   Duration connect_timeout{};  // zero: not set
   int address_family = 0;      // AF_UNSPEC, AF_INET or AF_INET6
 };
 
 // A host that ssh would take for an option, or that no name can be, is refused before any process sees it.
 Result<void> check_ssh_request(const SshRequest& request);
+
+// The words that make `ssh` go to this host: options, "--" and the host.
+std::vector<std::string> ssh_target_words(const SshRequest& request);
 
 // argv of `ssh -G` for this host.
 std::vector<std::string> ssh_config_argv(const SshRequest& request);

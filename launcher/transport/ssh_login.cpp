@@ -1,5 +1,7 @@
 #include "launcher/transport/ssh_login.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include <libssh2.h>
@@ -22,6 +24,17 @@ std::string join(const std::vector<std::string>& words) {
     text += (text.empty() ? "" : ", ") + word;
   }
   return text;
+}
+
+// As ssh finds them: those of CertificateFile, and KEY-cert.pub beside each key.
+std::string first_certificate(const SshHostConfig& config) {
+  std::vector<std::string> paths = config.certificate_files;
+  for (const std::string& key : config.identity_files) {
+    paths.push_back(key + "-cert.pub");
+  }
+  const auto found = std::find_if(paths.begin(), paths.end(),
+                                  [](const std::string& path) { return ::access(path.c_str(), R_OK) == 0; });
+  return found == paths.end() ? "" : *found;
 }
 
 template <typename Candidates>
@@ -107,7 +120,7 @@ void SshLogin::collect() {
     if (file.is_encrypted) {
       skipped_.push_back(file.path + " (has a passphrase; try: ssh-add " + file.path + ")");
     } else if (!is_usable_type(file.type)) {
-      skipped_.push_back(file.path + " (" + libssh2_version_text() + " cannot use " + file.type + " keys)");
+      skip_unusable(file);
     } else {
       candidates_.push_back({std::move(file), nullptr});
     }
@@ -148,8 +161,7 @@ void SshLogin::collect_agent(const std::vector<KeyFile>& files) {
       return file.public_blob == candidate.file.public_blob;
     });
     if (!is_usable_type(candidate.file.type)) {
-      skipped_.push_back(candidate.file.path + " (" + libssh2_version_text() + " cannot use " + candidate.file.type +
-                         " keys)");
+      skip_unusable(candidate.file);
     } else if (is_named) {
       candidates_.push_back(std::move(candidate));
     } else if (!config_.identities_only) {
@@ -157,6 +169,11 @@ void SshLogin::collect_agent(const std::vector<KeyFile>& files) {
     }
   }
   std::move(others.begin(), others.end(), std::back_inserter(candidates_));
+}
+
+void SshLogin::skip_unusable(const KeyFile& key) {
+  skipped_.push_back(key.path + " (" + libssh2_version_text() + " cannot use " + key.type + " keys)");
+  unusable_type_ = key.type;
 }
 
 int SshLogin::try_candidate(const Candidate& candidate) {
@@ -190,6 +207,31 @@ Result<Step> SshLogin::try_keys() {
     ++at_;
   }
   return refusal();
+}
+
+std::string SshLogin::beyond_us() const {
+  const auto accepts = [this](const char* method) { return methods_.find(method) != std::string::npos; };
+  if (accepts("publickey")) {
+    if (tried_rsa_ && !signs_rsa_with_sha2()) {
+      return libssh2_version_text() + " signs RSA keys with SHA-1 only, which servers refuse today";
+    }
+    if (!unusable_type_.empty()) {
+      return libssh2_version_text() + " cannot use " + unusable_type_ + " keys";
+    }
+    if (const std::string certificate = first_certificate(config_); !certificate.empty()) {
+      return libssh2_version_text() + " cannot show the certificate " + certificate;
+    }
+    if (config_.has_pkcs11) {
+      return libssh2_version_text() + " cannot use keys of a PKCS11Provider";
+    }
+  }
+  if (config_.tries_gssapi && accepts("gssapi")) {
+    return "the server accepts GSSAPI, which " + libssh2_version_text() + " cannot do";
+  }
+  if (config_.tries_hostbased && accepts("hostbased")) {
+    return "the server accepts HostbasedAuthentication, which hvdrun cannot do";
+  }
+  return "";
 }
 
 Error SshLogin::refusal() const {

@@ -27,6 +27,8 @@ class SshLogin {
 
   // kDone: logged in. The error says which keys were tried, which were not and why, and what to do.
   Result<Step> advance();
+  // After an error: what the user's own ssh could try that we cannot, as a reason; empty: nothing.
+  [[nodiscard]] std::string beyond_us() const;
 
  private:
   struct AgentKeys;
@@ -38,6 +40,7 @@ class SshLogin {
   Result<Step> ask_methods();
   void collect();
   void collect_agent(const std::vector<KeyFile>& files);
+  void skip_unusable(const KeyFile& key);
   int try_candidate(const Candidate& candidate);
   Result<Step> try_keys();
   [[nodiscard]] Error refusal() const;
@@ -53,6 +56,7 @@ class SshLogin {
   std::vector<std::string> tried_;
   std::vector<std::string> skipped_;
   bool tried_rsa_ = false;
+  std::string unusable_type_;  // of a key that was skipped because libssh2 does not know its kind
   bool was_cut_off_ = false;
 };
 

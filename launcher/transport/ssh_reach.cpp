@@ -1,6 +1,7 @@
 #include "launcher/transport/ssh_reach.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cmath>
@@ -24,6 +25,18 @@ std::string seconds_text(Duration duration) {
 
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find_first_of("\r\n"));
+}
+
+// What in the configuration only the user's own ssh can do, as a reason; empty: nothing.
+std::string needs_ssh(const SshHostConfig& config) {
+  if (!config.needs_ssh.empty()) {
+    return "ssh_config has '" + config.needs_ssh + "' for it";
+  }
+  struct stat info{};
+  if (!config.control_path.empty() && ::stat(config.control_path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode)) {
+    return "a connection to it stands open at its ControlPath " + config.control_path;
+  }
+  return "";
 }
 
 SshRequest make_request(const SshShared& shared, const NodeTarget& target) {
@@ -87,10 +100,9 @@ void SshReach::on_config(Result<SshQuery::Answer> answer) {
     return fail(config.error().code(), config.error().message());
   }
   config_ = std::move(config).value();
-  if (!config_.proxy.empty()) {
-    return fail(Code::kInvalid, "ssh_config wants '" + config_.proxy +
-                                    "' for this host, which hvdrun cannot do yet; "
-                                    "name an address that is reached directly");
+  has_ssh_ = true;
+  if (const std::string because = needs_ssh(config_); !because.empty()) {
+    return give_way(because, Error(Code::kInvalid, ""));
   }
   if (shared_.options.connect_timeout == Duration::zero() && config_.connect_timeout > Duration::zero()) {
     arm_deadline(config_.connect_timeout);
@@ -213,7 +225,7 @@ Result<void> SshReach::verify_host_key() {
 void SshReach::drive_login() {
   const Result<Step> step = login_->advance();
   if (!step.ok()) {
-    return fail(step.error().code(), step.error().message());
+    return give_way(login_->beyond_us(), step.error());
   }
   if (step.value() == Step::kAgain) {
     shared_.loop.rewatch(watch_, session_->wanted_events());
@@ -231,7 +243,8 @@ void SshReach::drive_login() {
 
 void SshReach::on_handshake_failed(const Error& error) {
   const bool may_retry = session_->is_peer_gone() && !session_->has_no_common_algorithm();
-  const bool is_known_keys_only = session_->has_no_common_algorithm() && !known_.empty();
+  const bool has_nothing_common = session_->has_no_common_algorithm();
+  const bool is_known_keys_only = has_nothing_common && !known_.empty();
   shared_.loop.unwatch(watch_);
   session_.reset();
   if (may_retry) {
@@ -245,8 +258,9 @@ void SshReach::on_handshake_failed(const Error& error) {
   if (is_known_keys_only) {
     return fail(Code::kAuth, no_known_key_offered(config_, known_));
   }
-  fail(error.code(),
-       "no ssh session with " + where() + " (" + error.message() + "); is that an ssh server? " + try_by_hand());
+  const std::string because = has_nothing_common ? libssh2_version_text() + " shares no algorithm with the server" : "";
+  give_way(because, Error(error.code(), "no ssh session with " + where() + " (" + error.message() +
+                                            "); is that an ssh server? " + try_by_hand()));
 }
 
 void SshReach::on_deadline() {
@@ -276,6 +290,13 @@ void SshReach::on_deadline() {
   }
   fail(Code::kTimeout, "no answer from " + where() + " within " + limit +
                            "; is the host up, or does a firewall drop that port? " + try_by_hand());
+}
+
+void SshReach::give_way(const std::string& because, const Error& own_try) {
+  if (has_ssh_ && !because.empty()) {
+    way_out_ = WayOut{because, own_try.message()};
+  }
+  fail(own_try.code(), own_try.message());
 }
 
 void SshReach::fail(Code code, const std::string& text) {

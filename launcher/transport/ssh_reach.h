@@ -18,6 +18,12 @@
 
 namespace hvd::launch {
 
+// Why the user's own ssh may do what we could not, and what became of our own try, if there was one.
+struct WayOut {
+  std::string because;  // empty: it cannot either, or must not be asked
+  std::string own_try;
+};
+
 struct Reached {
   std::unique_ptr<SshSession> session;
   std::string node_address;
@@ -37,6 +43,11 @@ class SshReach {
 
   void start();
 
+  // For `done` with an error. A host key that was refused has no way out.
+  [[nodiscard]] const WayOut& way_out() const { return way_out_; }
+  [[nodiscard]] const SshRequest& request() const { return request_; }
+  [[nodiscard]] const SshHostConfig& config() const { return config_; }
+
  private:
   // Each of these is the last thing its caller does, since it may end in `done`.
   void begin();
@@ -51,6 +62,8 @@ class SshReach {
   void on_deadline();
   void finish(Result<Reached> result);
   void fail(Code code, const std::string& text);
+  // The same, when the user's own ssh can do better.
+  void give_way(const std::string& because, const Error& own_try);
 
   Result<void> begin_handshake(Fd socket);
   Result<void> verify_host_key();
@@ -71,6 +84,8 @@ class SshReach {
   TimePoint started_;
   std::unique_ptr<SshQuery> query_;
   SshHostConfig config_;
+  bool has_ssh_ = false;  // the program, that is
+  WayOut way_out_;
   std::uint64_t lookup_ = 0;
   std::vector<SocketAddress> addresses_;
   std::unique_ptr<TcpDial> dial_;

@@ -4,15 +4,13 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <random>
 #include <vector>
 
-#include "launcher/transport/agent_push.h"
-#include "launcher/transport/handshake_slots.h"
-#include "launcher/transport/resolver.h"
 #include "launcher/transport/ssh.h"
 #include "launcher/transport/ssh_config.h"
+#include "launcher/transport/system_ssh.h"
 
 namespace hvd::launch {
 
@@ -22,17 +20,12 @@ struct SshShared {
         log(log_in),
         options(options_in),
         local(LocalUser::current()),
-        slots(loop_in, options_in.max_handshakes),
-        resolver(loop_in),
+        system_ssh(std::make_shared<RshShared>(loop_in, system_ssh_settings(options_in), log_in)),
+        slots(system_ssh->slots),
+        resolver(system_ssh->resolver),
         scratch(kScratchBytes) {}
 
-  // Read at the first use and kept: every node gets the same bytes.
-  const Result<AgentImage>& agent_image() {
-    if (!image) {
-      image.emplace(load_agent_image(options.agent_path));
-    }
-    return *image;
-  }
+  const Result<AgentImage>& agent_image() { return system_ssh->agent_image(); }
 
   static constexpr std::size_t kScratchBytes = 128 * 1024;
 
@@ -42,9 +35,10 @@ struct SshShared {
   const SshOptions options;
   const LocalUser local;
   // loop only
-  HandshakeSlots slots;
-  Resolver resolver;
-  std::optional<Result<AgentImage>> image;
+  const std::shared_ptr<RshShared> system_ssh;  // shared: with the streams that it opens
+  HandshakeSlots& slots;                        // of system_ssh: what both are bounded by
+  Resolver& resolver;
+  bool has_told_switch = false;       // once per job
   std::vector<std::uint8_t> scratch;  // what one read takes; one for all nodes, as only one reads at a time
   std::minstd_rand jitter{std::random_device{}()};
 };

@@ -39,6 +39,9 @@ void SshConversation::start() {
 }
 
 void SshConversation::write(std::string bytes) {
+  if (system_ssh_ != nullptr) {
+    return system_ssh_->write(std::move(bytes));
+  }
   if (output_at_ == output_.size()) {
     output_ = std::move(bytes);
     output_at_ = 0;
@@ -49,6 +52,9 @@ void SshConversation::write(std::string bytes) {
 }
 
 void SshConversation::close_input() {
+  if (system_ssh_ != nullptr) {
+    return system_ssh_->close_input();
+  }
   wants_end_of_input_ = true;
   drive_later();
 }
@@ -67,6 +73,7 @@ void SshConversation::release() {
   watch_ = 0;
   reach_.reset();
   session_.reset();
+  system_ssh_.reset();
 }
 
 void SshConversation::finish(const Error& why) {
@@ -80,9 +87,9 @@ void SshConversation::finish(const Error& why) {
 
 void SshConversation::on_reached(Result<Reached> reached) {
   const auto self = shared_from_this();
-  reach_.reset();  // its slot is free for the next node
+  const std::unique_ptr<SshReach> reach = std::move(reach_);  // its slot is free for the next node
   if (!reached.ok()) {
-    return finish(reached.error());
+    return reach->way_out().because.empty() ? finish(reached.error()) : switch_over(*reach);
   }
   const Result<AgentImage>& image = shared_->agent_image();
   if (!image.ok()) {
@@ -100,6 +107,28 @@ void SshConversation::on_reached(Result<Reached> reached) {
   stage_ = Stage::kOpening;
   expect_progress();
   drive();
+}
+
+void SshConversation::switch_over(const SshReach& reach) {
+  const WayOut& way_out = reach.way_out();
+  const std::string what = "using the system's ssh, because " + way_out.because;
+  if (std::exchange(shared_->has_told_switch, true)) {
+    sink_.on_progress(what);
+  } else {
+    sink_.on_notice(what);
+  }
+  if (stage_ == Stage::kOver) {
+    return;
+  }
+  RshCommand command = system_ssh_command(reach.request(), ssh_connect_timeout(shared_->options, reach.config()));
+  command.lookup = reach.config().hostname;
+  command.afterword = "; the system's ssh is used because " + way_out.because +
+                      (way_out.own_try.empty() ? "" : "; hvdrun's own try: " + way_out.own_try);
+  system_ssh_ = std::make_unique<RshStream>(shared_->system_ssh, std::move(command), sink_);
+  system_ssh_->write(std::exchange(output_, ""));
+  if (wants_end_of_input_) {
+    system_ssh_->close_input();
+  }
 }
 
 void SshConversation::drive() {
@@ -270,7 +299,7 @@ bool SshConversation::has_output() const {
     return false;
   }
   if (stage_ == Stage::kStarting) {
-    return is_pushing_ && pushed_ < shared_->image->value().bytes.size();
+    return is_pushing_ && pushed_ < shared_->agent_image().value().bytes.size();
   }
   return output_at_ < output_.size() || (wants_end_of_input_ && !has_ended_input_);
 }
@@ -280,7 +309,7 @@ std::size_t SshConversation::flush() {
     return 0;
   }
   if (stage_ == Stage::kStarting) {
-    const std::size_t taken = write_from(shared_->image->value().bytes, pushed_);
+    const std::size_t taken = write_from(shared_->agent_image().value().bytes, pushed_);
     if (taken > 0) {
       expect_progress();
     }

@@ -35,6 +35,8 @@ class SshConversation : public std::enable_shared_from_this<SshConversation> {
   enum class Stage : std::uint8_t { kReaching, kOpening, kStarting, kOpen, kEnding, kOver };
 
   void on_reached(Result<Reached> reached);
+  // Opens the node by the user's own ssh; from then on this only passes on.
+  void switch_over(const SshReach& reach);
   // Goes on as far as possible without waiting, then tells the loop what to wait for.
   void drive();
   void drive_opening();
@@ -67,6 +69,7 @@ class SshConversation : public std::enable_shared_from_this<SshConversation> {
   // loop only
   Stage stage_ = Stage::kReaching;
   std::unique_ptr<SshReach> reach_;
+  std::unique_ptr<Stream> system_ssh_;
   Opened opened_;
   std::unique_ptr<SshSession> session_;
   WatchId watch_ = 0;

@@ -37,6 +37,8 @@ class StreamSink {
   virtual void on_open(const Opened& opened) = 0;
   // Something worth telling at --verbose: "pushing the agent (1.9 MB)".
   virtual void on_progress(const std::string& what) = 0;
+  // Something that the user should know, said at normal verbosity: "using the system's ssh, because ...".
+  virtual void on_notice(const std::string& what) = 0;
   virtual void on_bytes(Bytes bytes) = 0;
   // The stream is over: never opened (why says what to try), broken, or ended by the agent (then code kLostPeer).
   virtual void on_closed(const Error& why) = 0;

@@ -28,6 +28,7 @@ struct RecordingSink final : StreamSink {
     }
   }
   void on_progress(const std::string& what) override { progress.push_back(what); }
+  void on_notice(const std::string& what) override { notices.push_back(what); }
   void on_bytes(Bytes more) override {
     size += more.size();
     if (bytes.size() < 4096) {
@@ -49,6 +50,7 @@ struct RecordingSink final : StreamSink {
   bool is_open = false;
   Opened opened;
   std::vector<std::string> progress;
+  std::vector<std::string> notices;
   std::string bytes;  // the first of them
   std::size_t size = 0;
   std::optional<Error> closed;

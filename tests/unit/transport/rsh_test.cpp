@@ -43,7 +43,7 @@ struct Launcher {
   }
   ~Launcher() {
     transport.reset();
-    CHECK(processes().empty());
+    CHECK(poll([this] { return processes().empty(); }));  // killed, but perhaps not quite gone
   }
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
@@ -194,9 +194,9 @@ TEST_CASE("a command that is not there is told by name") {
 
 TEST_CASE("a command that ends without an agent is told with its last words") {
   Launcher launcher;
-  const std::string why = launcher.failure("sh -c 'echo noise; echo one >&2; echo two >&2; echo three. >&2; exit 9' x");
+  const std::string why = launcher.failure("sh -c 'echo noise; printf \"one\\ntwo\\nthree\\nfour.\\n\" >&2; exit 9' x");
   CHECK(has(why, "node1: rsh: sh -c "));
-  CHECK(has(why, " exited with code 9: two; three.; it printed: noise"));
+  CHECK(has(why, " exited with code 9: two; three; four.; it printed: noise"));
   CHECK(has(launcher.log.text, "node1 (standard error): one\n"));
   CHECK(has(launcher.failure("sh -c 'kill -KILL $$' x"), "was killed by signal 9 (SIGKILL)"));
   CHECK(has(launcher.failure("sh -c 'exec >/dev/null; exec sleep 1000' x"), "closed its output"));

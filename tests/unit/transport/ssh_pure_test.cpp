@@ -7,7 +7,9 @@
 #include "launcher/transport/host_key_policy.h"
 #include "launcher/transport/key_file.h"
 #include "launcher/transport/known_hosts.h"
+#include "launcher/transport/rsh_template.h"
 #include "launcher/transport/ssh_config.h"
+#include "launcher/transport/system_ssh.h"
 #include "tests/unit/transport/sshd_fixture.h"
 
 namespace hvd::launch {
@@ -51,7 +53,7 @@ TEST_CASE("the output of ssh -G becomes one value") {
   CHECK(config.connect_timeout == std::chrono::seconds(7));
   CHECK(config.address_family == AF_INET6);
   CHECK(config.hash_known_hosts);
-  CHECK(config.proxy.empty());
+  CHECK(config.needs_ssh.empty());
 }
 
 TEST_CASE("the policy words of ssh -G, old and new, have their meaning") {
@@ -63,10 +65,28 @@ TEST_CASE("the policy words of ssh -G, old and new, have their meaning") {
   }
 }
 
-TEST_CASE("a proxy is told in the user's words, none is none") {
-  CHECK(parse("proxyjump bastion\n").proxy == "ProxyJump bastion");
-  CHECK(parse("proxycommand nc %h %p\n").proxy == "ProxyCommand nc %h %p");
-  CHECK(parse("proxycommand none\nproxyjump none\n").proxy.empty());
+TEST_CASE("what only the user's ssh can do is told in the user's words, none is none") {
+  CHECK(parse("proxyjump bastion\n").needs_ssh == "ProxyJump bastion");
+  CHECK(parse("proxycommand nc %h %p\n").needs_ssh == "ProxyCommand nc %h %p");
+  CHECK(parse("knownhostscommand /bin/keys %H\n").needs_ssh == "KnownHostsCommand /bin/keys %H");
+  CHECK(parse("bindaddress 10.0.0.1\n").needs_ssh == "BindAddress 10.0.0.1");
+  CHECK(parse("proxycommand none\nproxyjump none\nknownhostscommand none\n").needs_ssh.empty());
+  CHECK(parse("controlpath /run/m.sock\n").control_path == "/run/m.sock");
+  CHECK(parse("controlpath none\n").control_path.empty());
+  CHECK(parse("certificatefile /c\n").certificate_files == std::vector<std::string>{"/c"});
+  CHECK(parse("gssapiauthentication yes\n").tries_gssapi);
+  CHECK(!parse("gssapiauthentication no\nhostbasedauthentication no\n").tries_hostbased);
+}
+
+TEST_CASE("the system's ssh is asked without prompts and forwardings, for the same host in the same way") {
+  const RshCommand command = system_ssh_command({"node1", "bob", 2222, "/k", "/f"}, std::chrono::milliseconds(1500));
+  CHECK(shown_words(command.argv) ==
+        "ssh -T -x -a -o BatchMode=yes -o ClearAllForwardings=yes -o PermitLocalCommand=no -o ControlMaster=no "
+        "-o ConnectTimeout=2 -F /f -p 2222 -l bob -i /k -- node1");
+  CHECK(command.host == "node1");
+  const RshCommand plain = system_ssh_command({"node1", "", 0, "", ""}, Duration::zero());
+  CHECK(plain.argv.back() == "node1");
+  CHECK(shown_words(plain.argv).find("ConnectTimeout") == std::string::npos);
 }
 
 TEST_CASE("what is not the output of ssh -G is an error, not a guess") {

@@ -1,0 +1,165 @@
+// Hosts for which libssh2 does not do are opened by the system's ssh, and only those.
+#include <doctest/doctest.h>
+
+#include "tests/unit/transport/recording.h"
+#include "tests/unit/transport/ssh_launcher.h"
+#include "tests/unit/transport/sshd_fixture.h"
+
+namespace hvd::launch {
+namespace {
+
+using test::has;
+using test::make_key;
+using test::no_sshd;
+using test::RecordingSink;
+using test::Sshd;
+using test::SshLauncher;
+
+// Opens node1, sends a word there and back; answers what was said of it.
+std::string echo(SshLauncher& launcher) {
+  RecordingSink sink;
+  const auto stream = launcher.open(sink);
+  stream->write("early ");
+  REQUIRE_MESSAGE(launcher.wait([&] { return sink.is_open || sink.closed; }), sink.why());
+  REQUIRE_MESSAGE(sink.is_open, sink.why());
+  stream->write("hello");
+  CHECK(launcher.wait([&] { return sink.bytes == "early hello"; }));
+  stream->close_input();
+  CHECK(launcher.wait([&] { return sink.closed.has_value(); }));
+  CHECK(has(sink.why(), "exited with code 0"));
+  CHECK(sink.opened.node_address.empty());
+  CHECK(sink.opened.named_addresses == std::vector<std::string>{"127.0.0.1"});
+  REQUIRE(sink.notices.size() == 1);
+  return sink.notices[0];
+}
+
+// An sshd that takes an RSA key only; by one that libssh2 can use, tests of libssh2 1.11 would see no switch.
+struct RsaOnly {
+  Sshd sshd{"PubkeyAcceptedAlgorithms rsa-sha2-512,rsa-sha2-256"};
+  RsaOnly() {
+    make_key(sshd, "rsa", "id_rsa");
+    test::write_file(sshd.path("authorized_keys"), test::read_file(sshd.path("id_rsa.pub")));
+  }
+  [[nodiscard]] std::string identity() const { return "IdentityFile " + sshd.path("id_rsa"); }
+};
+
+bool signs_rsa() {
+  const std::string version = ssh_version_text();
+  return version.find(" 1.10.") == std::string::npos && version.find(" 1.9.") == std::string::npos;
+}
+
+TEST_CASE("an RSA key that libssh2 cannot use is used by the system's ssh, and that is said once") {
+  if (no_sshd() || signs_rsa()) {
+    return;
+  }
+  const RsaOnly node;
+  SshLauncher launcher(node.sshd.write_client_config(node.identity()));
+  CHECK(has(echo(launcher), "using the system's ssh, because libssh2 1."));
+  RecordingSink second;
+  const auto stream = launcher.open(second, "node2");
+  CHECK(launcher.wait([&] { return second.is_open; }));
+  CHECK(second.notices.empty());
+  CHECK(has(second.progress.empty() ? "" : second.progress[0], "using the system's ssh, because"));
+}
+
+TEST_CASE("when the system's ssh is refused too, its words and our own are told") {
+  if (no_sshd() || signs_rsa()) {
+    return;
+  }
+  const RsaOnly node;
+  test::write_file(node.sshd.path("authorized_keys"), "");
+  SshLauncher launcher(node.sshd.write_client_config(node.identity()));
+  const std::string why = launcher.failure();
+  CHECK(has(why, "node1: the system's ssh exited with code 255: "));
+  CHECK(has(why, "Permission denied (publickey)."));
+  CHECK(has(why, "the system's ssh is used because libssh2 1."));
+  CHECK(has(why, "hvdrun's own try: permission denied for user "));
+}
+
+TEST_CASE("an unknown or changed host key is refused, whatever key logs in") {
+  if (no_sshd()) {
+    return;
+  }
+  const RsaOnly node;
+  RecordingSink sink;
+  {
+    SshLauncher strict(node.sshd.write_client_config(node.identity() + "\nStrictHostKeyChecking yes"));
+    CHECK(has(strict.failure(sink), "node1: host key verification failed"));
+  }
+  test::write_file(node.sshd.path("known_hosts"),
+                   node.sshd.known_name() + " " + test::read_file(node.sshd.path("id_ed25519.pub")));
+  SshLauncher changed(node.sshd.write_client_config(node.identity()));
+  CHECK(has(changed.failure(sink), "HOST IDENTIFICATION HAS CHANGED"));
+  CHECK(sink.notices.empty());
+  CHECK(sink.progress.empty());
+}
+
+TEST_CASE("a host behind a proxy goes by the system's ssh, with the host key checks of that") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  const std::string jump = "Host node1\n  ProxyJump node2\nHost *\n";
+  SshLauncher launcher(sshd.write_client_config(jump));
+  CHECK(has(echo(launcher), "because ssh_config has 'ProxyJump node2' for it"));
+  SshLauncher strict(sshd.write_client_config(
+      "Host node1\n  ProxyJump node2\n  HostKeyAlias other\n  StrictHostKeyChecking yes\nHost *\n"));
+  CHECK(has(strict.failure(), "Host key verification failed."));
+  SshLauncher jumped(sshd.write_client_config("Host node1\n  ProxyJump no-such-bastion.invalid\nHost *\n"));
+  const std::string why = jumped.failure();
+  CHECK(has(why, "node1: the system's ssh exited with code 255: ssh: Could not resolve hostname no-such-bastion"));
+  CHECK(has(why, "the system's ssh is used because ssh_config has 'ProxyJump no-such-bastion.invalid' for it"));
+}
+
+TEST_CASE("a key with a certificate is shown by the system's ssh") {
+  if (no_sshd()) {
+    return;
+  }
+  const test::TempDir keys;
+  REQUIRE(test::run_program({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", keys.path("ca")}).status == 0);
+  const Sshd sshd("TrustedUserCAKeys " + keys.path("ca.pub"));
+  test::write_file(sshd.path("authorized_keys"), "");
+  SshLauncher launcher(sshd.write_client_config());
+  CHECK(has(launcher.failure(), "node1: permission denied for user "));
+  REQUIRE(test::run_program({"ssh-keygen", "-q", "-s", keys.path("ca"), "-I", "me", "-n", LocalUser::current().name,
+                             sshd.path("id_ed25519.pub")})
+              .status == 0);
+  CHECK(has(echo(launcher), " cannot show the certificate " + sshd.path("id_ed25519-cert.pub")));
+}
+
+TEST_CASE("a connection that stands open is used, and outlives ours") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  const std::string control = sshd.path("control");
+  const std::string config = sshd.write_client_config("ControlPath " + control);
+  REQUIRE(test::run_program({"ssh", "-F", config, "-M", "-N", "-f", "node1"}).status == 0);
+  test::write_file(sshd.path("authorized_keys"), "");  // no other way in
+  SshLauncher launcher(config);
+  CHECK(has(echo(launcher), "because a connection to it stands open at its ControlPath " + control));
+  CHECK(test::run_program({"ssh", "-F", config, "-O", "exit", "node1"}).status == 0);
+}
+
+TEST_CASE("a stream that has switched may be destroyed at any moment, also from within its sink") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  SshLauncher launcher(sshd.write_client_config("ControlPath " + sshd.path("known_hosts.sock")));
+  const Fd socket = listen_unix(sshd.path("known_hosts.sock")).value();  // a master that never answers
+  for (int turns = 0; turns < 8; ++turns) {
+    RecordingSink sink;
+    auto stream = launcher.open(sink);
+    for (int i = 0; i < turns && !sink.closed; ++i) {
+      REQUIRE(launcher.loop->turn(Deadline::after(std::chrono::milliseconds(100))).ok());
+    }
+    stream.reset();
+    const bool was_closed = sink.closed.has_value();
+    REQUIRE(launcher.loop->turn(Deadline::after(Duration::zero())).ok());
+    CHECK(sink.closed.has_value() == was_closed);
+  }
+}
+
+}  // namespace
+}  // namespace hvd::launch
