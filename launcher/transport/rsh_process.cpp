@@ -17,7 +17,7 @@ namespace {
 // Bytes one turn may move for one node, so that a loud node does not keep the loop from the others.
 constexpr std::size_t kTurnBytes = 512U << 10U;
 constexpr std::size_t kReadBytes = 64U << 10U;
-// What it left behind may hold its pipes (ssh's ControlPersist does); after this they are not waited for.
+// What it left behind may hold its standard error (ssh's ControlPersist does); after this it is not waited for.
 constexpr auto kDrainTime = std::chrono::seconds(1);
 // Between the end of its output and its own.
 constexpr auto kEndTime = std::chrono::seconds(2);
@@ -182,6 +182,7 @@ void RshProcess::on_exit() {
   loop_.unwatch(pid_watch_);
   pid_watch_ = 0;
   has_exited_ = true;
+  drop_input();
   finish_if_over();
 }
 
@@ -200,7 +201,8 @@ void RshProcess::finish_if_over() {
     ::waitpid(std::exchange(pid_, 0), &status, 0);
     tell_over(ExitStatus::from_wait(status));
   } else if (has_exited_) {
-    end_timer_ = loop_.after(kDrainTime, [this] {
+    // Its output is somebody's who must get to the end of their work: an agent whose wrapper or guardian was killed.
+    end_timer_ = loop_.after(out_.fd.is_open() ? patience_ : Duration(kDrainTime), [this] {
       close(out_);
       close(err_);
       finish_if_over();

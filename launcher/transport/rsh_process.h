@@ -46,7 +46,7 @@ class RshProcess {
   void write_unowned(std::string_view bytes);
   // Flushes what is queued, then ends the process's input.
   void close_input();
-  // How long it may take to end when this object is destroyed.
+  // How long it, and what it left at its output, may take to end.
   void set_patience(Duration patience) { patience_ = patience; }
 
  private:
