@@ -82,12 +82,23 @@ int score(const Network& candidate, std::size_t own, const std::vector<std::vect
   return 2 * neighbours + (is_shared ? 0 : 1);
 }
 
-std::string pick_own(const NodeView& view, std::size_t own, const std::vector<std::vector<Network>>& nodes) {
-  const std::vector<Network>& candidates = nodes[own];
+// The address that the node's name means, if the node has it; else nothing.
+std::string named_own(const NodeView& view, const std::vector<Network>& candidates) {
   for (const std::string& named : view.opened.named_addresses) {
     if (std::any_of(candidates.begin(), candidates.end(), [&](const Network& n) { return n.ip == named; })) {
       return named;
     }
+  }
+  return "";
+}
+
+std::string pick_own(const NodeView& view, std::size_t own, const std::vector<std::vector<Network>>& nodes) {
+  const std::vector<Network>& candidates = nodes[own];
+  if (const std::string named = named_own(view, candidates); !named.empty()) {
+    return named;
+  }
+  if (nodes.size() == 1) {
+    return kLoopback;
   }
   const auto best = std::max_element(candidates.begin(), candidates.end(), [&](const Network& a, const Network& b) {
     return score(a, own, nodes) < score(b, own, nodes);
@@ -109,8 +120,6 @@ std::vector<std::string> data_addresses(const std::vector<NodeView>& views) {
     const Opened& opened = views[node].opened;
     if (!opened.node_address.empty()) {
       addresses.push_back(opened.node_address);
-    } else if (views.size() == 1) {
-      addresses.emplace_back(kLoopback);
     } else if (opened.is_local && !launcher.empty()) {
       addresses.push_back(launcher);
     } else {

@@ -17,7 +17,7 @@ struct NodeView {
 
 // One address per node: the one under which the launcher reached it; for the local node the launcher's own towards the
 // others. Where no connection shows one (an rsh command), it is one of the node's own: the one that its host name
-// means, else one in a network that other nodes are in too. Loopback for a node that is alone.
+// means, else one in a network that other nodes are in too; loopback for a node that is alone.
 std::vector<std::string> data_addresses(const std::vector<NodeView>& views);
 
 }  // namespace hvd::launch

@@ -217,6 +217,8 @@ TEST_CASE("a node that no connection shows is met at what its name means, if it 
   const NodeView named = view_of({false, "", "", {"127.0.1.1", "10.0.0.1"}}, {"192.168.0.1/24", "10.0.0.1/24"});
   const NodeView translated = view_of({false, "", "", {"8.8.8.8"}}, {"192.168.0.2/24"});
   CHECK(data_addresses({named, translated}) == Addresses{"10.0.0.1", "192.168.0.2"});
+  CHECK(data_addresses({named}) == Addresses{"10.0.0.1"});
+  CHECK(data_addresses({translated}) == Addresses{"127.0.0.1"});
 }
 
 TEST_CASE("without a name it is the address that has the other nodes for neighbours") {
