@@ -1,6 +1,6 @@
 """Runs the rank scripts on several ranks, each script once per number of ranks; a test per case.
 
-By hvdrun where it is built for two ranks, by the agent of tests/support for the others, which is faster.
+One of them by hvdrun where it is built, the others by the agent of tests/support, which is faster.
 """
 
 import ast
@@ -21,7 +21,7 @@ def cases(script):
 
 @functools.lru_cache(maxsize=None)
 def outcome(script, size):
-    return run_ranks(size, HERE / script, by_agent=size != 2)  # two ranks by the real launcher
+    return run_ranks(size, HERE / script, by_agent=(size, script) != (2, "rank_cases.py"))
 
 
 @pytest.mark.parametrize("case", [(script, case) for script in SCRIPTS for case in cases(script)], ids=lambda c: c[1])

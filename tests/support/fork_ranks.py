@@ -1,9 +1,9 @@
-"""Runs the ranks of a test as forks of one process that has imported torch: that import is most of a short test's time.
+"""Runs the ranks of tests as forks of one process that has imported torch: that import is most of a short test's time.
 
-    fork_ranks.py FOLDER SCRIPT ARGUMENTS...    with a JSON list of each rank's extra environment on standard input
-
-Writes rank R's output to FOLDER/R.out and the exit codes to FOLDER/codes.json. The library is loaded by the script, in
-each rank for itself, and reads the rank's own environment.
+Started once per test session (ranks.py). Each line on standard input is a request, a JSON object: `folder`, `script`,
+`arguments`, `environment`, and `ranks`: each rank's own environment. Answers, a line each: the pid of a process that leads a
+session of its own and runs the ranks; and, when it has ended, "done". It writes rank R's output to folder/R.out and the exit
+codes to folder/codes.json. The library is loaded by the script, in each rank for itself, and reads the rank's own environment.
 """
 
 import json
@@ -22,21 +22,35 @@ def become_rank(output, environment):
         os.dup2(source, target)
 
 
-def main():
-    folder, script, *arguments = sys.argv[1:]
-    environments = json.load(sys.stdin)
+def run_ranks(request):
+    """In the leader: forks the ranks and waits for them. In a rank: returns when its script has ended."""
+    os.setsid()
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    folder, script = request["folder"], request["script"]
+    sys.path[:0] = [os.path.dirname(script)]
     children = []
-    for rank, environment in enumerate(environments):
+    for rank, environment in enumerate(request["ranks"]):
         child = os.fork()
         if child == 0:
             become_rank(f"{folder}/{rank}.out", environment)
-            sys.argv = [script, *arguments]
+            sys.argv = [script, *request["arguments"]]
             runpy.run_path(script, run_name="__main__")
             return  # and leave as a script does, exit handlers and all
         children.append(child)
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     with open(f"{folder}/codes.json", "w") as file:
         json.dump(codes, file)
+
+
+def main():
+    for line in iter(sys.stdin.readline, ""):
+        leader = os.fork()
+        if leader == 0:
+            return run_ranks(json.loads(line))
+        print(leader, flush=True)
+        os.waitpid(leader, 0)
+        print("done", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,12 @@ Which hvdrun: that of tests/support/hvdrun.py. The ranks tell the test their res
 rank_side.py), so that the tests do not depend on how output is tagged.
 """
 
+import atexit
+import functools
 import json
 import os
 import pathlib
+import select
 import shutil
 import signal
 import subprocess
@@ -73,28 +76,50 @@ def _by_hvdrun(size, script, arguments, environment, timeout):
     return [process.returncode], output
 
 
+class _Forker:
+    """The one process of this test session that has imported torch; ranks are forks of it (fork_ranks.py)."""
+
+    def __init__(self, environment):
+        self._process = subprocess.Popen([sys.executable, str(ROOT / "tests/support/fork_ranks.py")], env=environment,
+                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)  # unbuffered: select is used
+        atexit.register(self._process.stdin.close)  # it ends then
+
+    def run(self, request, timeout):
+        """The text of a failure, or None. Nothing of the request runs any more."""
+        self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        leader = int(self._process.stdout.readline())
+        try:
+            if select.select([self._process.stdout], [], [], timeout)[0]:
+                return None
+            os.killpg(leader, signal.SIGABRT)  # PYTHONFAULTHANDLER: each prints where it hangs
+            select.select([self._process.stdout], [], [], 10)
+            return "timeout"
+        finally:
+            try:
+                os.killpg(leader, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # nothing is left, as it should be
+            assert self._process.stdout.readline() == b"done\n"
+
+
+@functools.lru_cache(maxsize=None)
+def _forker(threads):
+    # These are read when Python and torch start, not when a rank does.
+    return _Forker(dict(os.environ, OMP_NUM_THREADS=threads, PYTHONFAULTHANDLER="1", PYTHONUNBUFFERED="1"))
+
+
 def _by_agent(size, script, arguments, environment, timeout, folder):
     socket_folder = tempfile.mkdtemp(prefix="hvd-")  # short: a socket's path has 107 bytes at most
     agent = Agent(socket_folder + "/agent", size)
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / "tests/support/fork_ranks.py"), folder, script, *arguments],
-        env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True,
-    )  # fmt: skip
     try:
-        output, _ = process.communicate(json.dumps([_identity(agent, rank, size) for rank in range(size)]), timeout)
-        codes = json.loads(pathlib.Path(folder, "codes.json").read_text()) if process.returncode == 0 else [output]
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGABRT)  # PYTHONFAULTHANDLER: each prints where it hangs
-        process.wait()
-        codes = ["timeout"] * size
+        failure = _forker(environment["OMP_NUM_THREADS"]).run({
+            "folder": folder, "script": script, "arguments": arguments, "environment": environment,
+            "ranks": [_identity(agent, rank, size) for rank in range(size)],
+        }, timeout)  # fmt: skip
     finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # nothing is left, as it should be
         agent.stop()
         shutil.rmtree(socket_folder)
+    codes = [failure] * size if failure else json.loads(pathlib.Path(folder, "codes.json").read_text())
     output = ""
     for path in sorted(pathlib.Path(folder).glob("*.out")):
         lines = path.read_text(errors="replace").splitlines()
