@@ -31,6 +31,7 @@ struct Raw {
   double start_timeout_s = 60;
   double timeout_s = 0;
   double grace_s = 10;
+  double reconnect_timeout_s = 60;
   std::string output_filename;
   int output_max_mb = 0;
   bool timestamps = false;
@@ -155,6 +156,10 @@ void add_options(CLI::App& app, Raw& raw) {
       ->type_name("S")
       ->check(CLI::Range(0.0, 1e9));
   app.add_option("--grace", raw.grace_s, "Seconds between the first signal and SIGKILL when the job is stopped")
+      ->type_name("S")
+      ->check(CLI::Range(0.0, 1e6));
+  app.add_option("--reconnect-timeout", raw.reconnect_timeout_s,
+                 "Seconds to reach a node again whose connection broke, while its ranks go on; 0: it is lost at once")
       ->type_name("S")
       ->check(CLI::Range(0.0, 1e6));
   app.add_option("-p,--ssh-port", raw.ssh_port, "SSH port of all hosts; default: as ssh has it")
@@ -329,6 +334,7 @@ Result<launch::JobSpec> job_of(const CLI::App& app, const Raw& raw) {
   job.start_timeout = seconds_of(start_timeout_s);
   job.timeout = seconds_of(raw.timeout_s);
   job.grace = seconds_of(raw.grace_s);
+  job.reconnect_timeout = seconds_of(raw.reconnect_timeout_s);
   job.tags = !raw.no_tags;
   job.timestamps = raw.timestamps;
   job.color = wants_color(raw);

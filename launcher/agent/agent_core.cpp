@@ -25,8 +25,6 @@ constexpr auto kSweepGrace = std::chrono::seconds(1);
 constexpr auto kSweepRetry = std::chrono::milliseconds(50);
 // A process in an uninterruptible call cannot be killed; after this it is named and left.
 constexpr auto kSweepLimit = std::chrono::seconds(10);
-// The launcher is lost after this many silent heartbeat intervals.
-constexpr int kMissedHeartbeats = 6;
 
 int usable_cores() {
   cpu_set_t set;
@@ -58,7 +56,7 @@ Result<std::unique_ptr<AgentCore>> AgentCore::create(EventLoop& loop, AgentOptio
 }
 
 AgentCore::AgentCore(EventLoop& loop, AgentOptions options, Log& log)
-    : loop_(loop), options_(std::move(options)), log_(log), last_heard_(loop.now()) {}
+    : loop_(loop), options_(std::move(options)), log_(log) {}
 
 AgentCore::~AgentCore() = default;
 
@@ -73,10 +71,13 @@ Result<void> AgentCore::open_session(Fd in, Fd out) {
   HVD_TRY_ASSIGN(reserved_port_, reserve_port());
   HVD_TRY_ASSIGN(const SocketAddress reserved, SocketAddress::local_of(reserved_port_.get()));
 
-  ByteChannel::Handlers handlers;
-  handlers.on_bytes = [this](Bytes bytes) { on_launcher_bytes(bytes); };
-  handlers.on_closed = [this](const Error&) { abandon("the launcher is gone"); };
-  HVD_TRY_ASSIGN(launcher_, ByteChannel::create(loop_, std::move(in), std::move(out), std::move(handlers)));
+  AgentSession::Sink session;
+  session.on_frame = [this](const Frame& frame) { return on_frame(frame); };
+  session.on_over = [this](const std::string& why) { abandon(why); };
+  session.is_worth_waiting = [this] { return has_started_ && !is_abandoned_; };
+  const std::string resume_path = options_.scratch_dir + "/resume";
+  HVD_TRY_ASSIGN(launcher_,
+                 AgentSession::create(loop_, std::move(in), std::move(out), resume_path, std::move(session), log_));
   ReadyMessage ready;
   ready.version = HVD_VERSION;
   ready.host_name = own_host_name();
@@ -84,26 +85,10 @@ Result<void> AgentCore::open_session(Fd in, Fd out) {
   ready.cores = usable_cores();
   ready.reserved_port = reserved.port();
   ready.socket_path = socket_path;
+  ready.resume_path = resume_path;
   ready.networks = own_networks();
   send(AgentMessage::kReady, ready.encode());
   return {};
-}
-
-void AgentCore::on_launcher_bytes(Bytes bytes) {
-  last_heard_ = loop_.now();
-  decoder_.feed(bytes);
-  for (;;) {
-    auto next = decoder_.next();
-    if (next.ok() && !next.value()) {
-      return;
-    }
-    const Result<void> handled = next.ok() ? on_frame(*next.value()) : Result<void>(next.error());
-    if (!handled.ok()) {
-      send(AgentMessage::kProblem, handled.error().message());
-      abandon(handled.error().message());
-      return;
-    }
-  }
 }
 
 Result<void> AgentCore::on_frame(const Frame& frame) {
@@ -137,9 +122,6 @@ Result<void> AgentCore::on_frame(const Frame& frame) {
     case AgentMessage::kNotice:
       hub_->send_notice(frame.body);
       return {};
-    case AgentMessage::kHeartbeat:
-      send(AgentMessage::kHeartbeat);
-      return {};
     default:
       return Error(Code::kProtocol,
                    "the launcher sent a message of type " + std::to_string(frame.type) + ", which is not for an agent");
@@ -150,23 +132,8 @@ Result<void> AgentCore::on_welcome(const Frame& frame) {
   HVD_TRY_ASSIGN(const WelcomeMessage welcome, WelcomeMessage::decode(frame.body));
   hub_->admit(RankHub::Admission{welcome.token, welcome.secret, welcome.size});
   credit_ = welcome.output_credit;
-  heartbeat_ms_ = welcome.heartbeat_ms;
-  if (heartbeat_ms_ > 0) {
-    check_heartbeat();
-  }
+  launcher_->on_welcome(welcome);
   return {};
-}
-
-// Wakes once per limit, not per heartbeat: what counts is when the launcher was heard last.
-void AgentCore::check_heartbeat() {
-  const Duration limit = std::chrono::milliseconds(std::int64_t{heartbeat_ms_} * kMissedHeartbeats);
-  const Duration silent = loop_.now() - last_heard_;
-  if (silent >= limit) {
-    abandon("the launcher was silent for " +
-            std::to_string(std::chrono::duration_cast<std::chrono::seconds>(silent).count()) + " s");
-    return;
-  }
-  loop_.after(limit - silent, [this] { check_heartbeat(); });
 }
 
 Result<void> AgentCore::on_start(const Frame& frame) {
@@ -198,7 +165,7 @@ Result<void> AgentCore::start_rank(const StartMessage& start, const StartMessage
   sink.allowance = [this] { return static_cast<std::size_t>(credit_); };
   sink.on_output = [this](int r, StreamId stream, std::string_view bytes) { take_output(r, stream, bytes); };
   sink.on_output_end = [this](int r, StreamId stream) {
-    launcher_->write(output_end_frame(r, stream));
+    launcher_->send_frame(AgentMessage::kOutputEnd, output_end_frame(r, stream));
     // Later, since RankProcess is in the middle of its own work.
     loop_.post([this] { begin_sweep_if_finished(); });
   };
@@ -238,7 +205,7 @@ void AgentCore::take_output(int rank, StreamId stream, std::string_view bytes) {
     return;  // read and dropped: nobody is left to show it to, and a full pipe would keep the rank from ending
   }
   credit_ -= bytes.size();
-  launcher_->write(output_frame(rank, stream, bytes));
+  launcher_->send_frame(AgentMessage::kOutput, output_frame(rank, stream, bytes));
 }
 
 void AgentCore::on_credit(std::uint64_t bytes) {

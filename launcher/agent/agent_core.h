@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "launcher/agent/agent_session.h"
 #include "launcher/agent/messages.h"
 #include "launcher/agent/rank_hub.h"
 #include "launcher/agent/rank_process.h"
 #include "launcher/process/oom_watch.h"
-#include "runtime/base/byte_channel.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/log.h"
 
@@ -43,8 +43,7 @@ class AgentCore {
  private:
   AgentCore(EventLoop& loop, AgentOptions options, Log& log);
   Result<void> open_session(Fd in, Fd out);
-  void send(AgentMessage type, std::string_view body = {}) { launcher_->write(agent_frame(type, body)); }
-  void on_launcher_bytes(Bytes bytes);
+  void send(AgentMessage type, std::string_view body = {}) { launcher_->send(type, body); }
   Result<void> on_frame(const Frame& frame);
   Result<void> on_welcome(const Frame& frame);
   Result<void> on_start(const Frame& frame);
@@ -58,13 +57,11 @@ class AgentCore {
   void begin_sweep_if_finished();
   void sweep(int signo);
   void finish();
-  void check_heartbeat();
 
   EventLoop& loop_;
   const AgentOptions options_;
   Log& log_;
-  std::unique_ptr<ByteChannel> launcher_;
-  FrameDecoder decoder_{kAgentFrames};
+  std::unique_ptr<AgentSession> launcher_;
   std::unique_ptr<RankHub> hub_;
   Fd reserved_port_;
   std::vector<std::unique_ptr<RankProcess>> ranks_;
@@ -75,8 +72,6 @@ class AgentCore {
   bool is_sweeping_ = false;
   bool is_done_ = false;
   bool is_abandoned_ = false;
-  std::uint32_t heartbeat_ms_ = 0;
-  TimePoint last_heard_;
   TimerId ladder_timer_ = 0;
   TimerId sweep_timer_ = 0;
   TimePoint sweep_began_;

@@ -75,6 +75,9 @@ int await_agent(pid_t agent, const sigset_t& signals) {
 }  // namespace
 
 Result<int> run_guarded(const std::string& base, const std::function<int(const std::string&)>& agent) {
+  // Whoever ends the command that led here ends its process group; the session with the launcher may go on without it.
+  // Fails where this process leads a group already, and then there is no such command.
+  ::setsid();
   HVD_TRY(become_subreaper());
   std::string scratch = base + "/hvdrun-XXXXXX";
   if (::mkdtemp(scratch.data()) == nullptr) {

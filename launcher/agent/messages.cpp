@@ -53,7 +53,8 @@ bool is_stream(std::uint8_t stream) {
 
 std::string WelcomeMessage::encode() const {
   ByteWriter out;
-  out.text(job_id).i32(size).raw(secret.data(), secret.size()).text(token).u32(heartbeat_ms).u64(output_credit);
+  out.text(job_id).i32(size).raw(secret.data(), secret.size()).text(token).u32(heartbeat_ms);
+  out.u32(reconnect_ms).u64(output_credit);
   return std::move(out).str();
 }
 
@@ -68,6 +69,7 @@ Result<WelcomeMessage> WelcomeMessage::decode(std::string_view body) {
   }
   m.token = in.text();
   m.heartbeat_ms = in.u32();
+  m.reconnect_ms = in.u32();
   m.output_credit = in.u64();
   if (!in.finished() || m.size < 1) {
     return malformed("Welcome");
@@ -77,7 +79,7 @@ Result<WelcomeMessage> WelcomeMessage::decode(std::string_view body) {
 
 std::string ReadyMessage::encode() const {
   ByteWriter out;
-  out.text(version).text(host_name).i32(pid).i32(cores).i32(reserved_port).text(socket_path);
+  out.text(version).text(host_name).i32(pid).i32(cores).i32(reserved_port).text(socket_path).text(resume_path);
   put_texts(out, networks);
   return std::move(out).str();
 }
@@ -91,9 +93,28 @@ Result<ReadyMessage> ReadyMessage::decode(std::string_view body) {
   m.cores = in.i32();
   m.reserved_port = in.i32();
   m.socket_path = in.text();
+  m.resume_path = in.text();
   m.networks = take_texts(in);
   if (!in.finished()) {
     return malformed("Ready");
+  }
+  return m;
+}
+
+std::string ResumeMessage::encode() const {
+  ByteWriter out;
+  out.text(resume_path).text(token).u64(received);
+  return std::move(out).str();
+}
+
+Result<ResumeMessage> ResumeMessage::decode(std::string_view body) {
+  ByteReader in(body);
+  ResumeMessage m;
+  m.resume_path = in.text();
+  m.token = in.text();
+  m.received = in.u64();
+  if (!in.finished()) {
+    return malformed("Resume");
   }
   return m;
 }
@@ -277,6 +298,21 @@ Result<std::int32_t> decode_number(std::string_view body) {
     return malformed("number");
   }
   return number;
+}
+
+std::string count_body(std::uint64_t count) {
+  ByteWriter out;
+  out.u64(count);
+  return std::move(out).str();
+}
+
+Result<std::uint64_t> decode_count(std::string_view body) {
+  ByteReader in(body);
+  const std::uint64_t count = in.u64();
+  if (!in.finished()) {
+    return malformed("count");
+  }
+  return count;
 }
 
 }  // namespace hvd::launch

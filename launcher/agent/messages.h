@@ -1,12 +1,15 @@
 // What launcher and agent say to each other: frames (base/frame.h) of the types below, with bodies encoded by
 // base/bytes.h. One struct per message that has more than one field; every decoder is total.
 //
-//   launcher -> agent   Welcome, Start, Stop, Forward, Credit, Exchanged, Notice, Heartbeat
+//   launcher -> agent   Welcome, Start, Stop, Forward, Credit, Exchanged, Notice, Heartbeat, Ack, Resume, Bye
 //   agent -> launcher   Ready, Started, StartFailed, Output, OutputEnd, Exited, Exchange, Joined, Problem, Heartbeat,
-//   Done
+//   Done, Ack, Resumed, NoResume
 //
-// The agent's first word is Ready. The launcher's end of input means "the job is over": the agent stops its ranks and
-// ends.
+// The agent's first word is Ready, the launcher's Welcome. Where a session may be resumed (Welcome says so) it outlives
+// its connection once the ranks were started: the launcher opens a new one, to a new agent of the same program, and
+// answers its Ready by Resume, and says no more before it has the answer. The new agent hands the connection to the one
+// that has the ranks. That answers Resumed; both ends then send again what the other has not got. Bye, and else the
+// launcher's end of input, means "the job is over": the agent stops its ranks and ends.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +35,9 @@ enum class AgentMessage : std::uint16_t {
   kExchanged = 6,  // ExchangedMessage
   kNotice = 7,     // text cause: the job is over, told to every rank
   kHeartbeat = 8,  // empty; answered by the same
+  kAck = 9,        // u64: the numbered frames of this session that have come; from either end
+  kResume = 10,    // ResumeMessage
+  kBye = 11,       // empty: nothing more comes, over no connection
 
   kReady = 20,
   kStarted = 21,      // i32 rank, i32 pid
@@ -43,7 +49,16 @@ enum class AgentMessage : std::uint16_t {
   kJoined = 27,       // i32 rank: its runtime has said hello
   kProblem = 28,      // text: something the user should know; the job goes on
   kDone = 29,         // empty: every rank and all that they left behind is gone
+  kResumed = 30,      // u64: the numbered frames of this session that have come
+  kNoResume = 31,     // text: why the session is over
 };
+
+// The frames that a session counts, and sends again over a new connection; the others belong to one connection.
+constexpr bool is_numbered(AgentMessage type) {
+  return type != AgentMessage::kHeartbeat && type != AgentMessage::kAck && type != AgentMessage::kResume &&
+         type != AgentMessage::kBye && type != AgentMessage::kReady && type != AgentMessage::kResumed &&
+         type != AgentMessage::kNoResume;
+}
 
 enum class StreamId : std::uint8_t { kStdout = 1, kStderr = 2 };
 
@@ -54,6 +69,7 @@ struct WelcomeMessage {
   JobSecret secret{};
   std::string token;                // what a rank must show at the agent's socket
   std::uint32_t heartbeat_ms = 0;   // 0: none; else silence of six times this means that the launcher is lost
+  std::uint32_t reconnect_ms = 0;   // 0: the session ends with its connection; else how long it waits for a new one
   std::uint64_t output_credit = 0;  // bytes of Output that may be under way
 
   [[nodiscard]] std::string encode() const;
@@ -67,10 +83,20 @@ struct ReadyMessage {
   std::int32_t cores = 1;             // that the agent may run on
   std::int32_t reserved_port = 0;     // a TCP port, kept free until the ranks start
   std::string socket_path;            // where ranks reach the agent
+  std::string resume_path;            // where another agent brings a new connection for this one's session
   std::vector<std::string> networks;  // own_networks(): "10.0.0.1/24"
 
   [[nodiscard]] std::string encode() const;
   static Result<ReadyMessage> decode(std::string_view body);
+};
+
+struct ResumeMessage {
+  std::string resume_path;     // of the agent that has the session
+  std::string token;           // the session's
+  std::uint64_t received = 0;  // the numbered frames of this session that the launcher has
+
+  [[nodiscard]] std::string encode() const;
+  static Result<ResumeMessage> decode(std::string_view body);
 };
 
 struct StartMessage {
@@ -146,5 +172,7 @@ std::string output_end_frame(std::int32_t rank, StreamId stream);
 std::string number_body(std::int32_t a);
 std::string number_body(std::int32_t a, std::int32_t b);
 Result<std::int32_t> decode_number(std::string_view body);
+std::string count_body(std::uint64_t count);
+Result<std::uint64_t> decode_count(std::string_view body);
 
 }  // namespace hvd::launch

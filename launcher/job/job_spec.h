@@ -19,8 +19,9 @@ struct JobSpec {
   std::vector<std::string> environment;                       // of hvdrun, "NAME=value"
   std::vector<std::pair<std::string, std::string>> user_env;  // -x NAME=value; wins over everything
   Duration start_timeout = std::chrono::seconds(60);          // until every rank runs
-  Duration grace = std::chrono::seconds(10);  // between the first signal and SIGKILL when a job is stopped
-  Duration timeout = Duration::zero();        // of the whole job, from its ranks' start; 0: none
+  Duration grace = std::chrono::seconds(10);              // between the first signal and SIGKILL when a job is stopped
+  Duration reconnect_timeout = std::chrono::seconds(60);  // for a node whose connection broke; 0: it is lost at once
+  Duration timeout = Duration::zero();                    // of the whole job, from its ranks' start; 0: none
 
   // what the user sees
   bool tags = true;

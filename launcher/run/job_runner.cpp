@@ -145,12 +145,16 @@ void JobRunner::on_ready(int node, const ReadyMessage& ready) {
   welcome.secret = secret_;
   welcome.token = token_;
   welcome.heartbeat_ms = is_local ? 0 : static_cast<std::uint32_t>(std::chrono::milliseconds(kHeartbeat).count());
+  welcome.reconnect_ms =
+      is_local ? 0
+               : static_cast<std::uint32_t>(
+                     std::chrono::duration_cast<std::chrono::milliseconds>(spec_.reconnect_timeout).count());
   welcome.output_credit =
       std::clamp(kOutputCreditTotal / placement_.nodes.size(), kOutputCreditLeast, kOutputCreditMost);
-  session.send(AgentMessage::kWelcome, welcome.encode());
   if (!is_local) {
-    session.start_heartbeat(kHeartbeat);
+    session.watch_connection(kHeartbeat, spec_.reconnect_timeout, token_);
   }
+  session.send(AgentMessage::kWelcome, welcome.encode());
   apply(NodeReady{node});
 }
 

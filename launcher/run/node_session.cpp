@@ -1,11 +1,23 @@
 #include "launcher/run/node_session.h"
 
+#include <algorithm>
+
 #include "runtime/base/bytes.h"
 
 namespace hvd::launch {
 namespace {
 
 constexpr int kMissedHeartbeats = 6;
+// One attempt at a new connection, and the waits between them. The network may be back at any moment, so the waits stay
+// short; a network that eats packets is not asked for longer than this.
+constexpr Duration kAttemptTime = std::chrono::seconds(20);
+constexpr Duration kLeastAttempt = std::chrono::seconds(1);
+constexpr Duration kFirstWait = std::chrono::milliseconds(500);
+constexpr Duration kLongestWait = std::chrono::seconds(4);
+
+std::string seconds_of(Duration time) {
+  return std::to_string(std::chrono::round<std::chrono::seconds>(time).count()) + " s";
+}
 
 }  // namespace
 
@@ -14,45 +26,79 @@ NodeSession::NodeSession(EventLoop& loop, const NodePlan& plan, int job_size, Se
 
 NodeSession::~NodeSession() {
   loop_.cancel(heartbeat_timer_);
+  loop_.cancel(attempt_timer_);
 }
 
 void NodeSession::open(Transport& transport) {
+  transport_ = &transport;
   stream_ = transport.open(NodeTarget{plan_.host.name, plan_.host.user, plan_.host.port}, *this);
 }
 
 void NodeSession::send(AgentMessage type, std::string_view body) {
-  if (is_open()) {
-    stream_->write(agent_frame(type, body));
+  if (!is_open()) {
+    return;
+  }
+  if (type == AgentMessage::kStart) {
+    is_resumable_ = reconnect_ > Duration::zero();
+  }
+  if (type == AgentMessage::kCredit) {
+    send_ack();  // what the agent keeps of its output for us, it need not keep any longer than the credit is used
+  }
+  std::string frame = agent_frame(type, body);
+  if (reconnect_ > Duration::zero() && is_numbered(type)) {
+    resend_.keep(frame);
+  }
+  if (stage_ == Stage::kOpen) {
+    stream_->write(std::move(frame));
+  }
+}
+
+void NodeSession::send_ack() {
+  if (reconnect_ > Duration::zero() && received_ != acknowledged_) {
+    acknowledged_ = received_;
+    send(AgentMessage::kAck, count_body(received_));
   }
 }
 
 void NodeSession::close_input() {
-  if (is_open()) {
+  if (!is_open()) {
+    return;
+  }
+  if (stage_ == Stage::kOpen) {
+    send(AgentMessage::kBye);
+    is_resumable_ = false;
     stream_->close_input();
+  } else {
+    // The agent is out of reach, and gives up by itself.
+    stage_ = Stage::kOver;
+    loop_.cancel(attempt_timer_);
   }
 }
 
-void NodeSession::start_heartbeat(Duration interval) {
-  heartbeat_ = interval;
+void NodeSession::watch_connection(Duration heartbeat, Duration reconnect, const std::string& token) {
+  heartbeat_ = heartbeat;
+  reconnect_ = reconnect;
+  token_ = token;
   last_heard_ = loop_.now();
-  heartbeat_timer_ = loop_.after(interval, [this] { beat(); });
+  heartbeat_timer_ = loop_.after(heartbeat_, [this] { beat(); });
 }
 
 void NodeSession::beat() {
   heartbeat_timer_ = 0;
   if (loop_.now() - last_heard_ > heartbeat_ * kMissedHeartbeats) {
-    lose(Error(Code::kTimeout,
-               "no sign of life from its agent for " +
-                   std::to_string(std::chrono::duration_cast<std::chrono::seconds>(loop_.now() - last_heard_).count()) +
-                   " s; the host or the network to it is down"));
+    disconnect(Error(Code::kTimeout, "no sign of life from its agent for " + seconds_of(loop_.now() - last_heard_) +
+                                         "; the host or the network to it is down"));
     return;
   }
   send(AgentMessage::kHeartbeat);
+  send_ack();
   heartbeat_timer_ = loop_.after(heartbeat_, [this] { beat(); });
 }
 
 void NodeSession::on_open(const Opened& opened) {
-  opened_ = opened;
+  if (stage_ == Stage::kOpen) {
+    opened_ = opened;
+  }
 }
 
 void NodeSession::on_progress(const std::string& what) {
@@ -60,13 +106,15 @@ void NodeSession::on_progress(const std::string& what) {
 }
 
 void NodeSession::on_notice(const std::string& what) {
-  sink_.on_notice(plan_.index, what);
+  if (stage_ == Stage::kOpen) {  // said once, not with every attempt
+    sink_.on_notice(plan_.index, what);
+  }
 }
 
 void NodeSession::on_bytes(Bytes bytes) {
   last_heard_ = loop_.now();
   decoder_.feed(bytes);
-  while (!is_over_) {
+  while (stage_ == Stage::kOpen || stage_ == Stage::kReturning) {
     auto next = decoder_.next();
     if (next.ok() && !next.value()) {
       return;
@@ -79,15 +127,83 @@ void NodeSession::on_bytes(Bytes bytes) {
 }
 
 void NodeSession::on_closed(const Error& why) {
-  lose(why);
+  if (stage_ == Stage::kReturning) {
+    fail_attempt(why);
+  } else {
+    disconnect(why);
+  }
+}
+
+void NodeSession::disconnect(const Error& why) {
+  if (stage_ != Stage::kOpen) {
+    return;
+  }
+  // The end of a connection that was resumed is not that of the agent, but of the one that had brought it.
+  if (!is_resumable_ || (why.code() == kAgentEnded && !was_resumed_)) {
+    return lose(why);
+  }
+  stage_ = Stage::kAway;
+  loop_.cancel(heartbeat_timer_);
+  heartbeat_timer_ = 0;
+  why_away_ = why;
+  away_since_ = loop_.now();
+  attempts_ = 0;
+  sink_.on_notice(plan_.index, why.message() + "; trying to reach it again for " + seconds_of(reconnect_) +
+                                   " (--reconnect-timeout)");
+  try_again_in(Duration::zero());
+}
+
+// Also with no delay it is done from the loop: we may be inside a call of the stream that has broken.
+void NodeSession::try_again_in(Duration delay) {
+  stage_ = Stage::kAway;
+  loop_.cancel(attempt_timer_);
+  attempt_timer_ = loop_.after(delay, [this] { try_again(); });
+}
+
+void NodeSession::try_again() {
+  stage_ = Stage::kReturning;
+  decoder_ = FrameDecoder(kAgentFrames);
+  const Duration left = reconnect_ - (loop_.now() - away_since_);
+  const Duration patience = std::clamp(left, kLeastAttempt, kAttemptTime);
+  attempt_timer_ = loop_.after(patience, [this, patience] {
+    attempt_timer_ = 0;
+    fail_attempt(Error(Code::kTimeout, "no answer within " + seconds_of(patience)));
+  });
+  stream_.reset();
+  stream_ = transport_->open(NodeTarget{plan_.host.name, plan_.host.user, plan_.host.port}, *this);
+}
+
+void NodeSession::fail_attempt(const Error& why) {
+  const Duration away = loop_.now() - away_since_;
+  if (away >= reconnect_) {
+    return lose(Error(Code::kLostPeer,
+                      why_away_.message() + "; not reached again within " + seconds_of(away) + ": " + why.message()));
+  }
+  sink_.on_progress(plan_.index, "not reached yet: " + why.message());
+  const Duration wait = std::min(kLongestWait, kFirstWait * (1 << std::min(attempts_++, 4)));
+  try_again_in(std::min(wait, reconnect_ - away));
+}
+
+Result<void> NodeSession::on_resumed(std::uint64_t received) {
+  HVD_TRY(resend_.acknowledge(received));
+  stage_ = Stage::kOpen;
+  was_resumed_ = true;
+  loop_.cancel(attempt_timer_);
+  attempt_timer_ = 0;
+  acknowledged_ = received_;
+  stream_->write(resend_.unacknowledged());
+  heartbeat_timer_ = loop_.after(heartbeat_, [this] { beat(); });
+  sink_.on_notice(plan_.index, "reached again after " + seconds_of(loop_.now() - away_since_) + "; no output was lost");
+  return {};
 }
 
 void NodeSession::lose(const Error& why) {
-  if (is_over_) {
+  if (stage_ == Stage::kOver) {
     return;
   }
-  is_over_ = true;
+  stage_ = Stage::kOver;
   loop_.cancel(heartbeat_timer_);
+  loop_.cancel(attempt_timer_);
   sink_.on_lost(plan_.index, why);
 }
 
@@ -100,12 +216,41 @@ Result<void> NodeSession::check_rank(int rank) const {
 }
 
 Result<void> NodeSession::on_frame(const Frame& frame) {
-  switch (static_cast<AgentMessage>(frame.type)) {
-    case AgentMessage::kReady: {
-      HVD_TRY_ASSIGN(ready_, ReadyMessage::decode(frame.body));
-      sink_.on_ready(plan_.index, *ready_);
-      return {};
+  const auto type = static_cast<AgentMessage>(frame.type);
+  if (stage_ == Stage::kReturning) {
+    switch (type) {
+      case AgentMessage::kReady:
+        stream_->write(
+            agent_frame(AgentMessage::kResume, ResumeMessage{ready_->resume_path, token_, received_}.encode()));
+        return {};
+      case AgentMessage::kResumed: {
+        HVD_TRY_ASSIGN(const std::uint64_t received, decode_count(frame.body));
+        return on_resumed(received);
+      }
+      case AgentMessage::kNoResume:
+        return Error(Code::kLostPeer, why_away_.message() + "; " + frame.body);
+      default:
+        break;
     }
+  } else if (is_numbered(type)) {
+    ++received_;
+    return on_numbered(frame);
+  } else if (type == AgentMessage::kReady && !ready_) {
+    HVD_TRY_ASSIGN(ready_, ReadyMessage::decode(frame.body));
+    sink_.on_ready(plan_.index, *ready_);
+    return {};
+  } else if (type == AgentMessage::kAck) {
+    HVD_TRY_ASSIGN(const std::uint64_t received, decode_count(frame.body));
+    return resend_.acknowledge(received);
+  } else if (type == AgentMessage::kHeartbeat) {
+    return {};
+  }
+  return Error(Code::kProtocol,
+               "its agent sent a message of type " + std::to_string(frame.type) + ", which was not to come");
+}
+
+Result<void> NodeSession::on_numbered(const Frame& frame) {
+  switch (static_cast<AgentMessage>(frame.type)) {
     case AgentMessage::kStarted: {
       ByteReader in(frame.body);
       const int rank = in.i32();
@@ -148,10 +293,10 @@ Result<void> NodeSession::on_frame(const Frame& frame) {
       sink_.on_problem(plan_.index, frame.body);
       return {};
     case AgentMessage::kDone:
+      is_resumable_ = false;
       sink_.on_done(plan_.index);
       return {};
     case AgentMessage::kJoined:
-    case AgentMessage::kHeartbeat:
       return {};
     default:
       return Error(Code::kProtocol,

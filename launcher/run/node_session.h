@@ -1,5 +1,9 @@
 // NodeSession: the launcher's conversation with one node's agent: frames in, typed calls out.
 //
+// It outlives its connection, where that is allowed: when the connection breaks, or falls silent, new ones are tried
+// until one reaches the agent again, or the time for it is over. Nothing is lost or doubled by that
+// (launcher/agent/messages.h).
+//
 // Thread: loop only.
 #pragma once
 
@@ -8,6 +12,7 @@
 #include <string>
 
 #include "launcher/agent/messages.h"
+#include "launcher/agent/resend_queue.h"
 #include "launcher/placement/placement.h"
 #include "launcher/transport/transport.h"
 #include "runtime/base/event_loop.h"
@@ -47,41 +52,72 @@ class NodeSession final : private StreamSink {
   NodeSession& operator=(const NodeSession&) = delete;
 
   void open(Transport& transport);
+  // While there is no connection, it waits for the next one.
   void send(AgentMessage type, std::string_view body = {});
-  // Heartbeats go out from now on, and silence of six intervals is a loss.
-  void start_heartbeat(Duration interval);
+  // Heartbeats go out from now on, and silence of six intervals counts as a broken connection. Once the ranks were
+  // started, another one is then tried for `reconnect` (zero: not at all). Before Welcome.
+  void watch_connection(Duration heartbeat, Duration reconnect, const std::string& token);
   // The agent may end.
   void close_input();
-  [[nodiscard]] bool is_open() const { return stream_ != nullptr && !is_over_; }
+  [[nodiscard]] bool is_open() const { return stream_ != nullptr && stage_ != Stage::kOver; }
   [[nodiscard]] const NodePlan& plan() const { return plan_; }
   // How the node was reached; known once the agent is ready.
   [[nodiscard]] const Opened& opened() const { return opened_; }
   [[nodiscard]] const std::optional<ReadyMessage>& ready() const { return ready_; }
 
  private:
+  enum class Stage : std::uint8_t {
+    kOpen,       // being opened, or open
+    kAway,       // no connection, until the next attempt
+    kReturning,  // an attempt at a new connection is under way
+    kOver
+  };
+
   void on_open(const Opened& opened) override;
   void on_progress(const std::string& what) override;
   void on_notice(const std::string& what) override;
   void on_bytes(Bytes bytes) override;
   void on_closed(const Error& why) override;
   Result<void> on_frame(const Frame& frame);
+  Result<void> on_numbered(const Frame& frame);
   // A rank of another node, or none, is refused: it would be an index.
   Result<void> check_rank(int rank) const;
   void beat();
+  void send_ack();
+  // The connection is gone; the session may not be.
+  void disconnect(const Error& why);
+  void try_again_in(Duration delay);
+  void try_again();
+  void fail_attempt(const Error& why);
+  Result<void> on_resumed(std::uint64_t received);
   void lose(const Error& why);
 
   EventLoop& loop_;
   const NodePlan plan_;
   const int job_size_;
   SessionSink& sink_;
+  Transport* transport_ = nullptr;
   std::unique_ptr<Stream> stream_;
   FrameDecoder decoder_{kAgentFrames};
   std::optional<ReadyMessage> ready_;
   Opened opened_;
+  Stage stage_ = Stage::kOpen;
   Duration heartbeat_{};
   TimerId heartbeat_timer_ = 0;
   TimePoint last_heard_;
-  bool is_over_ = false;
+  // what a new connection needs
+  Duration reconnect_{};
+  std::string token_;
+  bool is_resumable_ = false;  // from Start to Done
+  bool was_resumed_ = false;
+  ResendQueue resend_;
+  std::uint64_t received_ = 0;
+  std::uint64_t acknowledged_ = 0;  // of received_, to the agent
+  // while there is none
+  Error why_away_{Code::kLostPeer, ""};
+  TimePoint away_since_;
+  int attempts_ = 0;
+  TimerId attempt_timer_ = 0;
 };
 
 }  // namespace hvd::launch

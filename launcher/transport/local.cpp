@@ -74,7 +74,7 @@ class LocalStream final : public Stream {
     ByteChannel::Handlers handlers;
     handlers.on_bytes = [this](Bytes bytes) { sink_.on_bytes(bytes); };
     handlers.on_closed = [this](const Error&) {
-      sink_.on_closed(Error(Code::kLostPeer, "the agent on this machine has ended"));
+      sink_.on_closed(Error(kAgentEnded, "the agent on this machine has ended"));
     };
     HVD_TRY_ASSIGN(channel_, ByteChannel::create(loop_, std::move(ends.first), Fd(), std::move(handlers)));
     return {};

@@ -390,8 +390,7 @@ Error SshConversation::end_error() const {
     return start_error("the remote shell ended (" + how + ") before it started the agent");
   }
   const std::string remote = errors_.last_line();
-  return Error(Code::kLostPeer,
-               target_.host + ": the agent ended (" + how + ")" + (remote.empty() ? "" : ": " + remote));
+  return Error(kAgentEnded, target_.host + ": the agent ended (" + how + ")" + (remote.empty() ? "" : ": " + remote));
 }
 
 void SshConversation::expect_progress() {

@@ -29,6 +29,9 @@ struct Opened {
   std::vector<std::string> named_addresses;  // what the host's name means here; a hint when node_address is empty
 };
 
+// The code of on_closed when the agent itself is known to have ended, so that no new stream would find it.
+inline constexpr Code kAgentEnded = Code::kCancelled;
+
 // What a Stream reports. After on_closed nothing more comes.
 class StreamSink {
  public:
@@ -40,7 +43,7 @@ class StreamSink {
   // Something that the user should know, said at normal verbosity: "using the system's ssh, because ...".
   virtual void on_notice(const std::string& what) = 0;
   virtual void on_bytes(Bytes bytes) = 0;
-  // The stream is over: never opened (why says what to try), broken, or ended by the agent (then code kLostPeer).
+  // The stream is over: never opened (why says what to try), broken (kLostPeer), or ended by the agent (kAgentEnded).
   virtual void on_closed(const Error& why) = 0;
 
  protected:

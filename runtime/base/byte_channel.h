@@ -34,6 +34,7 @@ class ByteChannel {
   // Bytes queued and not yet taken by the system.
   [[nodiscard]] std::size_t pending() const { return queue_.size() - sent_; }
   [[nodiscard]] int in_fd() const { return in_.get(); }
+  [[nodiscard]] int out_fd() const { return out_.get(); }
 
  private:
   ByteChannel(EventLoop& loop, Fd in, Fd out, bool is_socket, Handlers handlers);

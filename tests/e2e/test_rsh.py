@@ -94,7 +94,7 @@ def family(marker, command=EXECUTES):
 
 @pytest.mark.parametrize("command", [EXECUTES, JOINS])
 def test_a_killed_launcher_leaves_nothing(command, marker, tmp_path):
-    job = start("--rsh", command, "-np", 2, "-H", "a:1,b:1", *PYTHON, program("family.py"),
+    job = start("--rsh", command, "--reconnect-timeout", 4, "-np", 2, "-H", "a:1,b:1", *PYTHON, program("family.py"),
                 env=env_with(marker, TMPDIR=str(tmp_path)))
     read_until(job.stdout, "up", 2)
     kill(job.pid)
@@ -112,17 +112,31 @@ def test_a_launcher_that_is_killed_while_a_command_hangs_takes_it_along(marker):
     assert wait_until_gone(marker) == {}
 
 
-@pytest.mark.parametrize("command, pattern, nth", [(EXECUTES, "agent-[0-9a-f]{64}", 0),  # the guardian
-                                                   (EXECUTES, "agent-[0-9a-f]{64}", 1),
-                                                   (JOINS, "^sh -c shift; eval", 0)])
-def test_a_killed_agent_or_wrapper_leaves_nothing(marker, command, pattern, nth):
-    job = family(marker, command)
+@pytest.mark.parametrize("nth", [0, 1], ids=["guardian", "agent"])
+def test_a_killed_agent_leaves_nothing(marker, nth):
+    job = family(marker)
     # Of one node: the guardian has the lower number of the two.
-    on_a = [pid for pid, args in sorted(processes_with(marker).items()) if re.search(pattern, args)]
+    on_a = [pid for pid, args in sorted(processes_with(marker).items()) if re.search("agent-[0-9a-f]{64}", args)]
     kill(on_a[nth])
     out, err = job.communicate(timeout=40)
     assert job.returncode in (243, 143), err
     assert re.search(r"on [ab] |node [ab] was lost", err), err
+    assert wait_until_gone(marker) == {}
+
+
+def test_a_killed_command_is_started_anew_and_nothing_is_lost(marker):
+    job = start("--rsh", JOINS, "--reconnect-timeout", 120, "-np", 2, "-H", "a:1,b:1", *PYTHON,
+                program("pace_lines.py"), 10000, 200000, env=env_with(marker))
+    first = [job.stdout.readline() for _ in range(100)]
+    wrappers = [pid for pid, args in sorted(processes_with(marker).items()) if args.startswith("sh -c shift; eval")]
+    kill(wrappers[0])
+    out, err = job.stdout.read(), job.stderr.read()  # not communicate(), which forgets what readline() has read ahead
+    assert job.wait(30) == 0, err
+    assert "trying to reach it again" in err and "reached again" in err
+    lines = "".join(first).splitlines() + out.splitlines()
+    for rank in "01":
+        assert [line for line in lines if line[1] == rank] == [
+            f"[{rank}]<stdout>:" + f"{rank} {i} ".ljust(99, "x") for i in range(10000)]
     assert wait_until_gone(marker) == {}
 
 

@@ -67,7 +67,7 @@ def test_a_killed_rank_or_agent_leaves_nothing_on_any_host(lab3, victim, pattern
 
 def test_a_killed_launcher_leaves_nothing_on_any_host(lab3):
     import os
-    job = start_family(lab3)
+    job = start_family(lab3, "--reconnect-timeout", "4")
     os.kill(lab3.pid_of(job), 9)
     job.wait(20)
     assert lab3.wait_for_no_processes(timeout=20) == []
@@ -121,14 +121,60 @@ def test_a_changed_host_key_stops_the_job(lab3):
 
 def test_a_cut_network_ends_the_job_naming_the_node(make_lab):
     lab = make_lab(2)
-    job = lab.popen(HVDRUN, "-np", "2", "--grace", "1", "-H", "node1:1,node2:1", *PYTHON, program("family.py"))
+    job = lab.popen(HVDRUN, "-np", "2", "--grace", "1", "--reconnect-timeout", "5", "-H", "node1:1,node2:1", *PYTHON,
+                    program("family.py"))
     read_until(job.stdout, "up", 2)
     lab.cut("node2")
     out, err = job.communicate(timeout=90)
     assert job.returncode == 243
-    assert "node node2 was lost" in err
+    assert re.search("node node2 was lost, with rank 1: no sign of life from its agent for .* not reached again", err)
     # The node that nobody reaches any more cleans up by itself; sshd's own half of the dead connection is not ours.
     wait_until(lambda: all("sshd" in p.args for p in lab.ps()), 60, "the cut node still runs the job")
+
+
+def finish(job):
+    """What it still prints: rank -> its lines in their order, without the tag; and what hvdrun said."""
+    out, err = job.stdout.read(), job.stderr.read()  # not communicate(), which forgets what readline() has read ahead
+    assert job.wait(30) == 0, err
+    ranks = {}
+    for line in out.splitlines():
+        ranks.setdefault(line[1], []).append(line.removeprefix(f"[{line[1]}]<stdout>:"))
+    return ranks, err
+
+
+def paced_lines(rank, count):
+    return [f"{rank} {i} ".ljust(99, "x") for i in range(count)]
+
+
+def test_a_connection_that_breaks_loses_and_doubles_nothing(lab3):
+    import os
+    job = lab3.popen(HVDRUN, "-np", "2", "--reconnect-timeout", "120", "-H", "node1:1,node2:1", *PYTHON,
+                     program("pace_lines.py"), "20000", "200000")
+    for _ in range(2):
+        # The sshd that serves our connection, while the ranks print: a reset, as a firewall or a tired sshd does it.
+        serving = wait_until(lambda: pids(lab3, "node2", r"sshd: .*@notty"), 60, "no connection to node2")
+        before = pids(lab3, "node2", "agent")
+        os.kill(serving[-1], 9)
+        wait_until(lambda: set(pids(lab3, "node2", "agent")) - set(before), 60, "no new connection")
+    ranks, err = finish(job)
+    assert ranks == {rank: paced_lines(rank, 20000) for rank in "01"}
+    assert re.search("node2: .*connection broke.*; trying to reach it again", err) and "reached again" in err
+    assert "succeeded" in err
+    assert lab3.wait_for_no_processes() == []
+
+
+def test_a_link_cut_for_20_s_loses_and_doubles_nothing(make_lab):
+    import time
+    lab = make_lab(1)
+    job = lab.popen(HVDRUN, "-np", "1", "--reconnect-timeout", "240", "-H", "node1:1", *PYTHON,
+                    program("pace_lines.py"), "300000", "10e6")
+    first = [job.stdout.readline() for _ in range(1000)]
+    lab.cut("node1")
+    time.sleep(20)  # sleeps: the cut lasts as long as it does
+    lab.heal("node1")
+    ranks, _ = finish(job)
+    assert [line.removeprefix("[0]<stdout>:").rstrip("\n") for line in first] + ranks["0"] == paced_lines(0, 300000)
+    assert lab.wait_for_no_processes() == []
 
 
 def ctxt_switches(pid):
@@ -142,7 +188,7 @@ def ctxt_switches(pid):
 
 def test_an_idle_job_wakes_nobody(lab3):
     import time
-    job = lab3.popen(HVDRUN, "-np", "4", "-H", "node1:2,node2:2", *PYTHON, program("idle.py"), LIBHVD, "14")
+    job = lab3.popen(HVDRUN, "-np", "4", "-H", "node1:2,node2:2", *PYTHON, program("idle.py"), LIBHVD, "300")
     read_until(job.stdout, "joined", 4)
     launcher = lab3.pid_of(job)
     everyone = {p.pid: p.args for p in lab3.ps() if re.search("agent|idle.py", p.args) and "sshd" not in p.args}
@@ -152,6 +198,7 @@ def test_an_idle_job_wakes_nobody(lab3):
     before = {pid: ctxt_switches(pid) for pid in everyone}
     time.sleep(10)
     switches = {f"{args} ({pid})": ctxt_switches(pid) - before[pid] for pid, args in everyone.items()}
+    job.terminate()
     job.communicate(timeout=30)
     assert len(switches) >= 4 + 4 + 1  # ranks, two agents of two processes each, the launcher
     assert all(count < 20 for count in switches.values()), switches

@@ -68,8 +68,9 @@ TEST_CASE("messages survive the way, and are refused when cut or too long") {
   CHECK(start.last == a_start().last);
   CHECK(start.ranks[0].env == a_start().ranks[0].env);
   check_bounds<StartMessage>(a_start().encode());
-  check_bounds<WelcomeMessage>(WelcomeMessage{"j", 2, {}, "t", 5, 6}.encode());
-  check_bounds<ReadyMessage>(ReadyMessage{"0.1", "n", 1, 2, 3, "/s", {"10.0.0.1/8"}}.encode());
+  check_bounds<WelcomeMessage>(WelcomeMessage{"j", 2, {}, "t", 5, 6, 7}.encode());
+  check_bounds<ReadyMessage>(ReadyMessage{"0.1", "n", 1, 2, 3, "/s", "/r", {"10.0.0.1/8"}}.encode());
+  check_bounds<ResumeMessage>(ResumeMessage{"/r", "t", 7}.encode());
   check_bounds<StopMessage>(StopMessage{15, 100}.encode());
   check_bounds<ExitedMessage>(ExitedMessage{1, {ExitStatus::Kind::kSignalled, 9}}.encode());
   check_bounds<ExchangeMessage>(ExchangeMessage{1, "k", "v"}.encode());

@@ -53,7 +53,7 @@ TEST_CASE("the agent is pushed once, started twice, and echoes") {
     CHECK(launcher.wait([&] { return sink.bytes == "early hello"; }));
     stream->close_input();
     CHECK(launcher.wait([&] { return sink.closed.has_value(); }));
-    CHECK(sink.closed->code() == Code::kLostPeer);
+    CHECK(sink.closed->code() == kAgentEnded);
     CHECK(has(sink.why(), "node1: the agent ended (exit status 0)"));
   }
   CHECK(test::list_dir(sshd.cache()).size() == 1);

@@ -1,0 +1,262 @@
+#include "launcher/agent/agent_session.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "runtime/base/pass_fds.h"
+#include "runtime/base/socket.h"
+
+namespace hvd::launch {
+namespace {
+
+// The launcher is silent, or its connection was, after this many heartbeat intervals.
+constexpr int kMissedHeartbeats = 6;
+constexpr int kLivelyHeartbeats = 2;
+// The launcher gives up before its agents do, so that none of them refuses it.
+constexpr auto kSlack = std::chrono::seconds(5);
+// When a lively connection ends, a launcher that still runs knows of it at once, and is back long before the reconnect
+// timeout; one that was killed keeps the ranks for no longer than this part of it.
+constexpr int kEndedPart = 4;
+constexpr auto kHandOverTime = std::chrono::seconds(5);
+constexpr std::size_t kMaxVisitors = 8;
+
+std::string seconds_of(Duration time) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<AgentSession>> AgentSession::create(EventLoop& loop, Fd in, Fd out,
+                                                           const std::string& resume_path, Sink sink, Log& log) {
+  std::unique_ptr<AgentSession> session(new AgentSession(loop, std::move(sink), log));
+  HVD_TRY(session->listen(resume_path));
+  HVD_TRY_ASSIGN(session->channel_, session->make_channel(std::move(in), std::move(out)));
+  return session;
+}
+
+AgentSession::AgentSession(EventLoop& loop, Sink sink, Log& log)
+    : loop_(loop), sink_(std::move(sink)), log_(log), last_heard_(loop.now()) {}
+
+AgentSession::~AgentSession() {
+  loop_.cancel(patience_timer_);
+  loop_.unwatch(holder_watch_);
+  loop_.unwatch(listener_watch_);
+  for (const auto& [number, visitor] : visitors_) {
+    loop_.unwatch(visitor.watch);
+  }
+}
+
+Result<void> AgentSession::listen(const std::string& resume_path) {
+  HVD_TRY_ASSIGN(listener_, listen_unix(resume_path));
+  HVD_TRY_ASSIGN(listener_watch_, loop_.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { greet_visitor(); }));
+  return {};
+}
+
+Result<std::unique_ptr<ByteChannel>> AgentSession::make_channel(Fd in, Fd out) {
+  ByteChannel::Handlers handlers;
+  handlers.on_bytes = [this](Bytes bytes) { on_bytes(bytes); };
+  handlers.on_closed = [this](const Error&) { on_closed(); };
+  return ByteChannel::create(loop_, std::move(in), std::move(out), std::move(handlers));
+}
+
+void AgentSession::on_welcome(const WelcomeMessage& welcome) {
+  token_ = welcome.token;
+  heartbeat_ = std::chrono::milliseconds(welcome.heartbeat_ms);
+  reconnect_ = std::chrono::milliseconds(welcome.reconnect_ms);
+  watch_launcher();
+}
+
+void AgentSession::send_frame(AgentMessage type, std::string_view frame) {
+  if (reconnect_ > Duration::zero() && is_numbered(type)) {
+    resend_.keep(frame);
+  }
+  if (channel_) {
+    channel_->write(frame);
+  }
+}
+
+void AgentSession::send_ack() {
+  if (reconnect_ > Duration::zero() && received_ != acknowledged_) {
+    acknowledged_ = received_;
+    send(AgentMessage::kAck, count_body(received_));
+  }
+}
+
+void AgentSession::on_bytes(Bytes bytes) {
+  last_heard_ = loop_.now();
+  decoder_.feed(bytes);
+  while (channel_) {  // it may be handed over by a frame
+    auto next = decoder_.next();
+    if (next.ok() && !next.value()) {
+      return;
+    }
+    const Result<void> handled = next.ok() ? on_frame(*next.value()) : Result<void>(next.error());
+    if (!handled.ok()) {
+      send(AgentMessage::kProblem, handled.error().message());
+      over(handled.error().message());
+      return;
+    }
+  }
+}
+
+Result<void> AgentSession::on_frame(const Frame& frame) {
+  const auto type = static_cast<AgentMessage>(frame.type);
+  if (is_numbered(type)) {
+    ++received_;
+    return sink_.on_frame(frame);
+  }
+  if (type == AgentMessage::kHeartbeat) {
+    send(AgentMessage::kHeartbeat);
+    send_ack();
+    return {};
+  }
+  if (type == AgentMessage::kAck) {
+    HVD_TRY_ASSIGN(const std::uint64_t received, decode_count(frame.body));
+    return resend_.acknowledge(received);
+  }
+  if (type == AgentMessage::kBye) {
+    over("the launcher has ended the session");
+    return {};
+  }
+  if (type == AgentMessage::kResume && token_.empty()) {
+    HVD_TRY_ASSIGN(const ResumeMessage resume, ResumeMessage::decode(frame.body));
+    if (const auto handed = hand_over(resume); !handed.ok()) {
+      send(AgentMessage::kNoResume, handed.error().message());
+    }
+    return {};
+  }
+  return Error(Code::kProtocol,
+               "the launcher sent a message of type " + std::to_string(frame.type) + ", which is not for an agent");
+}
+
+void AgentSession::on_closed() {
+  if (reconnect_ == Duration::zero() || !sink_.is_worth_waiting()) {
+    // Its output stays open until this process ends: who runs the command that leads here sees that it is at work.
+    over("the launcher is gone");
+    return;
+  }
+  channel_.reset();
+  holder_.reset();
+  closed_at_ = loop_.now();
+  log_.write(LogLevel::kDebug, "the connection to the launcher is closed; waiting for a new one");
+  watch_launcher();
+}
+
+void AgentSession::over(const std::string& why) {
+  if (is_over_) {
+    return;
+  }
+  is_over_ = true;
+  loop_.cancel(patience_timer_);
+  patience_timer_ = 0;
+  sink_.on_over(why);
+}
+
+TimePoint AgentSession::patience_ends() const {
+  const Duration for_return =
+      reconnect_ > Duration::zero() && sink_.is_worth_waiting() ? reconnect_ + kSlack : Duration::zero();
+  if (channel_) {
+    return last_heard_ + heartbeat_ * kMissedHeartbeats + for_return;
+  }
+  const bool was_lively = closed_at_ - last_heard_ <= heartbeat_ * kLivelyHeartbeats;
+  return closed_at_ + (was_lively ? std::min(for_return, reconnect_ / kEndedPart) : for_return);
+}
+
+// Wakes when patience would end, not with each heartbeat: what counts is when the launcher was heard last.
+void AgentSession::watch_launcher() {
+  loop_.cancel(patience_timer_);
+  patience_timer_ = 0;
+  if (is_over_ || heartbeat_ == Duration::zero()) {
+    return;
+  }
+  const TimePoint end = patience_ends();
+  if (loop_.now() >= end) {
+    over("the launcher was silent for " + seconds_of(loop_.now() - last_heard_));
+    return;
+  }
+  patience_timer_ = loop_.after(end - loop_.now(), [this] {
+    patience_timer_ = 0;
+    watch_launcher();
+  });
+}
+
+Result<void> AgentSession::hand_over(const ResumeMessage& resume) {
+  auto found = connect_unix(resume.resume_path, Deadline::after(kHandOverTime));
+  if (!found.ok()) {
+    return Error(Code::kNotFound, "its agent does not run any more");
+  }
+  Fd agent = std::move(found).value();
+  HVD_TRY_ASSIGN(const uid_t owner, peer_uid(agent.get()));
+  if (owner != ::geteuid()) {
+    return Error(Code::kAuth, "its agent belongs to another user");
+  }
+  const std::string body = resume.encode();
+  HVD_TRY(pass_fds(agent.get(), channel_->in_fd(), channel_->out_fd(), as_bytes(body)));
+  channel_.reset();
+  holder_ = std::move(agent);
+  // Whoever started this process takes its end for the connection's: so it lasts as long as the connection is used.
+  HVD_TRY_ASSIGN(holder_watch_, loop_.watch(holder_.get(), EPOLLIN, [this](std::uint32_t) {
+    loop_.unwatch(holder_watch_);
+    over("the connection that was handed over has ended");
+  }));
+  return {};
+}
+
+void AgentSession::greet_visitor() {
+  auto accepted = accept_ready(listener_.get());
+  if (!accepted.ok() || !accepted.value().is_open()) {
+    return;
+  }
+  Visitor visitor{std::move(accepted).value(), 0};
+  const auto owner = peer_uid(visitor.fd.get());
+  if (!owner.ok() || owner.value() != ::geteuid() || visitors_.size() >= kMaxVisitors) {
+    return;
+  }
+  const int number = next_visitor_++;
+  auto watch = loop_.watch(visitor.fd.get(), EPOLLIN, [this, number](std::uint32_t) { hear_visitor(number); });
+  if (watch.ok()) {
+    visitor.watch = watch.value();
+    visitors_.emplace(number, std::move(visitor));
+  }
+}
+
+void AgentSession::hear_visitor(int number) {
+  Visitor visitor = std::move(visitors_.at(number));
+  visitors_.erase(number);
+  loop_.unwatch(visitor.watch);
+  if (const auto adopted = adopt(std::move(visitor)); !adopted.ok()) {
+    log_.write(LogLevel::kDebug, "a new connection was refused: " + adopted.error().message());
+  }
+}
+
+Result<void> AgentSession::adopt(Visitor visitor) {
+  HVD_TRY_ASSIGN(PassedFds passed, receive_fds(visitor.fd.get()));
+  HVD_TRY_ASSIGN(const ResumeMessage message, ResumeMessage::decode(passed.bytes));
+  if (reconnect_ == Duration::zero() || message.token != token_) {
+    return Error(Code::kAuth, "it is not of this session");
+  }
+  HVD_TRY(resume(std::move(passed.fds[0]), std::move(passed.fds[1]), message));
+  holder_ = std::move(visitor.fd);
+  return {};
+}
+
+Result<void> AgentSession::resume(Fd in, Fd out, const ResumeMessage& message) {
+  HVD_TRY_ASSIGN(auto channel, make_channel(std::move(in), std::move(out)));
+  const Result<void> known = is_over_ ? Error(Code::kCancelled, "its agent has given up waiting, and ended its ranks")
+                                      : resend_.acknowledge(message.received);
+  if (!known.ok()) {
+    channel->write(agent_frame(AgentMessage::kNoResume, known.error().message()));
+    return known;
+  }
+  channel_ = std::move(channel);
+  decoder_ = FrameDecoder(kAgentFrames);
+  last_heard_ = loop_.now();
+  acknowledged_ = received_;
+  send(AgentMessage::kResumed, count_body(received_));
+  channel_->write(resend_.unacknowledged());
+  watch_launcher();
+  return {};
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,93 @@
+// AgentSession: the agent's end of its session with the launcher, over whatever connection there is at the time. Once
+// the ranks run, a connection that breaks or falls silent is not the end: what is said meanwhile is kept (ResendQueue),
+// and another agent may bring a new connection (messages.h). Only then is the launcher gone for good.
+//
+// Thread: loop only; the sink is called from the loop.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "launcher/agent/messages.h"
+#include "launcher/agent/resend_queue.h"
+#include "runtime/base/byte_channel.h"
+#include "runtime/base/event_loop.h"
+#include "runtime/base/log.h"
+
+namespace hvd::launch {
+
+class AgentSession {
+ public:
+  struct Sink {
+    std::function<Result<void>(const Frame&)> on_frame;
+    // The launcher is gone for good. Called once.
+    std::function<void(const std::string& why)> on_over;
+    // Whether there is something for a launcher that comes back.
+    std::function<bool()> is_worth_waiting;
+  };
+
+  // New connections are brought to `resume_path`.
+  static Result<std::unique_ptr<AgentSession>> create(EventLoop& loop, Fd in, Fd out, const std::string& resume_path,
+                                                      Sink sink, Log& log);
+  ~AgentSession();
+  AgentSession(const AgentSession&) = delete;
+  AgentSession& operator=(const AgentSession&) = delete;
+
+  void on_welcome(const WelcomeMessage& welcome);
+  void send(AgentMessage type, std::string_view body = {}) { send_frame(type, agent_frame(type, body)); }
+  void send_frame(AgentMessage type, std::string_view frame);
+
+ private:
+  // A connection to resume_path that has not said yet what it brings.
+  struct Visitor {
+    Fd fd;
+    WatchId watch = 0;
+  };
+
+  AgentSession(EventLoop& loop, Sink sink, Log& log);
+  Result<void> listen(const std::string& resume_path);
+  Result<std::unique_ptr<ByteChannel>> make_channel(Fd in, Fd out);
+  void on_bytes(Bytes bytes);
+  Result<void> on_frame(const Frame& frame);
+  void on_closed();
+  void over(const std::string& why);
+  void watch_launcher();
+  [[nodiscard]] TimePoint patience_ends() const;
+  void send_ack();
+  // As the new agent: to the one that has the ranks.
+  Result<void> hand_over(const ResumeMessage& resume);
+  // As the one that has the ranks.
+  void greet_visitor();
+  void hear_visitor(int number);
+  Result<void> adopt(Visitor visitor);
+  Result<void> resume(Fd in, Fd out, const ResumeMessage& resume);
+
+  EventLoop& loop_;
+  const Sink sink_;
+  Log& log_;
+  std::unique_ptr<ByteChannel> channel_;  // null: there is no connection
+  Fd holder_;                             // its other end: the agent that brought the connection, and ends with it
+  WatchId holder_watch_ = 0;
+  FrameDecoder decoder_{kAgentFrames};
+  ResendQueue resend_;
+  std::uint64_t received_ = 0;
+  std::uint64_t acknowledged_ = 0;  // of received_, to the launcher
+  bool is_over_ = false;
+  // as Welcome said
+  std::string token_;
+  Duration heartbeat_{};
+  Duration reconnect_{};
+  // the launcher's signs of life
+  TimePoint last_heard_;
+  TimePoint closed_at_;
+  TimerId patience_timer_ = 0;
+  // who wants in
+  Fd listener_;
+  WatchId listener_watch_ = 0;
+  std::map<int, Visitor> visitors_;
+  int next_visitor_ = 0;
+};
+
+}  // namespace hvd::launch

@@ -1,0 +1,33 @@
+#include "launcher/agent/resend_queue.h"
+
+namespace hvd::launch {
+
+void ResendQueue::keep(std::string_view frame) {
+  frames_.emplace_back(frame);
+  bytes_ += frame.size();
+}
+
+Result<void> ResendQueue::acknowledge(std::uint64_t received) {
+  const std::uint64_t sent = first_ + frames_.size();
+  if (received < first_ || received > sent) {
+    return Error(Code::kProtocol, "the other end has " + std::to_string(received) + " frames, of " +
+                                      std::to_string(sent) + " that were sent and " + std::to_string(first_) +
+                                      " that it had acknowledged");
+  }
+  for (; first_ < received; ++first_) {
+    bytes_ -= frames_.front().size();
+    frames_.pop_front();
+  }
+  return {};
+}
+
+std::string ResendQueue::unacknowledged() const {
+  std::string all;
+  all.reserve(bytes_);
+  for (const std::string& frame : frames_) {
+    all += frame;
+  }
+  return all;
+}
+
+}  // namespace hvd::launch
