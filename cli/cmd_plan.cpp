@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iomanip>
 #include <iostream>
 
@@ -28,6 +29,11 @@ std::vector<NodeView> imagined_views(const Placement& placement) {
     view.ready.socket_path = "<made at start>";
     view.ready.reserved_port = 0;
     view.ready.cores = 0;
+    const auto gpus = node.host.gpus.empty() ? node.local_size()
+                                             : *std::max_element(node.host.gpus.begin(), node.host.gpus.end()) + 1;
+    for (int gpu = 0; gpu < gpus; ++gpu) {
+      view.ready.gpus.push_back("<GPU " + std::to_string(gpu) + ", if there>");
+    }
     views.push_back(view);
   }
   return views;
@@ -93,8 +99,8 @@ void print_table(const Placement& placement, const nlohmann::ordered_json& json)
 
 Result<int> print_plan(const CliOptions& options) {
   HVD_TRY_ASSIGN(const Placement placement, launch::place(options.job.hosts, options.job.size));
-  const auto starts = launch::make_start_messages(options.job, placement, imagined_views(placement), "<made at start>",
-                                                  "<made at start>");
+  HVD_TRY_ASSIGN(const auto starts, launch::make_start_messages(options.job, placement, imagined_views(placement),
+                                                                "<made at start>", "<made at start>"));
   const nlohmann::ordered_json json = plan_json(options.job, placement, starts);
   if (options.json) {
     // Replaces what is not UTF-8 (an argument may hold any bytes) instead of throwing.

@@ -36,6 +36,7 @@ struct Raw {
   int output_max_mb = 0;
   bool timestamps = false;
   std::string color = "auto";
+  std::string gpus = "local";
   bool no_tags = false;
   bool quiet = false;
   bool verbose = false;
@@ -54,6 +55,9 @@ struct Raw {
 };
 
 const std::vector<std::string> kColorWords = {"auto", "always", "never"};
+const std::map<std::string, launch::GpuMode> kGpuModes = {
+    {"local", launch::GpuMode::kLocal}, {"one", launch::GpuMode::kOne}, {"none", launch::GpuMode::kNone}};
+const std::vector<std::string> kGpuWords = {"local", "one", "none"};
 const std::vector<std::string> kDocumentKinds = {"man", "bash", "zsh", "fish"};
 
 // Flags of horovodrun that hvdrun does not do, and why not; with a value or without.
@@ -149,6 +153,10 @@ void add_options(CLI::App& app, Raw& raw) {
   app.add_option("-x", raw.env, "Set (NAME=VALUE) or pass on (NAME) an environment variable to all ranks; repeatable")
       ->type_name("NAME[=VALUE]")
       ->allow_extra_args(false);
+  app.add_option("--gpus", raw.gpus,
+                 "GPUs that a rank sees: those of the job on its node (local), its own (one), or untouched (none)")
+      ->type_name("WORD")
+      ->check(CLI::IsMember(kGpuWords));
   app.add_option("--start-timeout", raw.start_timeout_s, "Seconds until all hosts must have answered")
       ->type_name("S")
       ->check(CLI::Range(0.1, 1e6));
@@ -331,6 +339,7 @@ Result<launch::JobSpec> job_of(const CLI::App& app, const Raw& raw) {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     job.environment.emplace_back(*entry);
   }
+  job.gpus = kGpuModes.at(raw.gpus);
   job.start_timeout = seconds_of(start_timeout_s);
   job.timeout = seconds_of(raw.timeout_s);
   job.grace = seconds_of(raw.grace_s);
@@ -427,6 +436,7 @@ std::vector<OptionInfo> describe_options(const CLI::App& app) {
       const std::string type = option->get_type_name();  // "S:FLOAT in [0 - 1]", with what CLI11 checks
       info.value = type.substr(0, type.find(':'));
       info.words = option == app.get_option_no_throw("--color")      ? kColorWords
+                   : option == app.get_option_no_throw("--gpus")     ? kGpuWords
                    : option == app.get_option_no_throw("--document") ? kDocumentKinds
                                                                      : std::vector<std::string>();
     }

@@ -11,6 +11,7 @@
 #include <array>
 #include <set>
 
+#include "launcher/agent/own_gpus.h"
 #include "launcher/agent/own_networks.h"
 #include "launcher/agent/script_check.h"
 #include "launcher/process/descendants.h"
@@ -20,6 +21,8 @@
 namespace hvd::launch {
 namespace {
 
+// For nvidia-smi, which takes seconds where the driver has to be loaded first.
+constexpr auto kGpuTime = std::chrono::seconds(20);
 // Between TERM and KILL for what the ranks left behind (resource trackers end by themselves in milliseconds).
 constexpr auto kSweepGrace = std::chrono::seconds(1);
 constexpr auto kSweepRetry = std::chrono::milliseconds(50);
@@ -87,6 +90,7 @@ Result<void> AgentCore::open_session(Fd in, Fd out) {
   ready.socket_path = socket_path;
   ready.resume_path = resume_path;
   ready.networks = own_networks();
+  ready.gpus = own_gpus(options_.environment, Deadline::after(kGpuTime));
   send(AgentMessage::kReady, ready.encode());
   return {};
 }

@@ -63,7 +63,8 @@ Result<std::unique_ptr<ByteChannel>> AgentSession::make_channel(Fd in, Fd out) {
 void AgentSession::on_welcome(const WelcomeMessage& welcome) {
   token_ = welcome.token;
   heartbeat_ = std::chrono::milliseconds(welcome.heartbeat_ms);
-  reconnect_ = std::chrono::milliseconds(welcome.reconnect_ms);
+  // Without heartbeats nobody would notice that the launcher stays away.
+  reconnect_ = std::chrono::milliseconds(welcome.heartbeat_ms > 0 ? welcome.reconnect_ms : 0);
   watch_launcher();
 }
 

@@ -81,6 +81,7 @@ std::string ReadyMessage::encode() const {
   ByteWriter out;
   out.text(version).text(host_name).i32(pid).i32(cores).i32(reserved_port).text(socket_path).text(resume_path);
   put_texts(out, networks);
+  put_texts(out, gpus);
   return std::move(out).str();
 }
 
@@ -95,6 +96,7 @@ Result<ReadyMessage> ReadyMessage::decode(std::string_view body) {
   m.socket_path = in.text();
   m.resume_path = in.text();
   m.networks = take_texts(in);
+  m.gpus = take_texts(in);
   if (!in.finished()) {
     return malformed("Ready");
   }

@@ -85,6 +85,7 @@ struct ReadyMessage {
   std::string socket_path;            // where ranks reach the agent
   std::string resume_path;            // where another agent brings a new connection for this one's session
   std::vector<std::string> networks;  // own_networks(): "10.0.0.1/24"
+  std::vector<std::string> gpus;      // own_gpus()
 
   [[nodiscard]] std::string encode() const;
   static Result<ReadyMessage> decode(std::string_view body);

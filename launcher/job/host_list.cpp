@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kMaxSlots = 1'000'000;
 constexpr int kMaxPort = 65535;
+constexpr int kMaxGpu = 9999;
 
 bool is_host_char(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
@@ -23,8 +24,10 @@ bool is_v6_char(char c) {
 }
 
 Error bad(const std::string& where, const std::string& what) {
-  return Error(Code::kInvalid,
-               where + ": " + what + "; a host is written [user@]name[[:port]:slots], as in node1:4 or node1:2222:4");
+  return Error(
+      Code::kInvalid,
+      where + ": " + what +
+          "; a host is written [user@]name[[:port]:slots][@gpu,...], as in node1:4, node1:2222:4 or node1:2@0,3");
 }
 
 // A leading dash would be taken for an option by the programs that the name is given to.
@@ -53,6 +56,39 @@ Result<void> parse_numbers(std::string_view text, HostSpec& host, const std::str
   }
   HVD_TRY_ASSIGN(host.slots, parse_number(text, kMaxSlots, "a number of slots", where));
   return {};
+}
+
+bool is_digits(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// Where "@0,3" begins in "node1:2@0,3"; npos: nowhere. "user@node1" has none.
+std::size_t gpus_at(std::string_view entry) {
+  const auto at = entry.rfind('@');
+  const bool is_list = at != std::string_view::npos && at + 1 < entry.size() &&
+                       entry.find_first_not_of("0123456789,", at + 1) == std::string_view::npos;
+  return is_list ? at : std::string_view::npos;
+}
+
+Result<std::vector<int>> parse_gpus(std::string_view text, const std::string& where) {
+  std::vector<int> gpus;
+  for (;;) {
+    const std::size_t end = std::min(text.find(','), text.size());
+    const std::string_view word = text.substr(0, end);
+    int number = -1;
+    const auto [stop, failed] = std::from_chars(word.data(), word.data() + word.size(), number);
+    if (failed != std::errc() || stop != word.data() + word.size() || number > kMaxGpu) {
+      return bad(where, "expected the number of a GPU, found '" + std::string(word) + "'");
+    }
+    if (std::find(gpus.begin(), gpus.end(), number) != gpus.end()) {
+      return bad(where, "GPU " + std::to_string(number) + " is named twice");
+    }
+    gpus.push_back(number);
+    if (end == text.size()) {
+      return gpus;
+    }
+    text.remove_prefix(end + 1);
+  }
 }
 
 // The end of a host name: of "[::1]:4" that of the address, of "n[1-2]:4" that of the range.
@@ -97,6 +133,10 @@ Result<std::vector<std::string>> parse_names(std::string_view text, const std::s
 Result<HostList> parse_host_entry(std::string_view entry, const std::string& where) {
   HostSpec spec;
   std::string_view rest = entry;
+  if (const auto at = gpus_at(rest); at != std::string_view::npos) {
+    HVD_TRY_ASSIGN(spec.gpus, parse_gpus(rest.substr(at + 1), where));
+    rest = rest.substr(0, at);
+  }
   if (const auto at = rest.find('@'); at != std::string_view::npos) {
     spec.user = std::string(rest.substr(0, at));
     rest.remove_prefix(at + 1);
@@ -128,6 +168,10 @@ Result<HostList> parse_host_list(std::string_view text) {
       inside = text[i] == '[' || (inside && text[i] != ']');
       continue;
     }
+    const std::string_view next = text.substr(std::min(i + 1, text.size()));
+    if (is_digits(next.substr(0, next.find(','))) && gpus_at(text.substr(begin, i - begin)) != std::string_view::npos) {
+      continue;  // one more GPU of this host
+    }
     const std::string where = "host list, column " + std::to_string(begin + 1);
     HVD_TRY_ASSIGN(const HostList entry, parse_host_entry(text.substr(begin, i - begin), where));
     hosts.insert(hosts.end(), entry.begin(), entry.end());
@@ -144,7 +188,13 @@ HostList merge_repeated(HostList hosts) {
     if (is_new) {
       merged.push_back(std::move(host));
     } else {
-      merged[place->second].slots += host.slots;
+      HostSpec& first = merged[place->second];
+      first.slots += host.slots;
+      for (const int gpu : host.gpus) {
+        if (std::find(first.gpus.begin(), first.gpus.end(), gpu) == first.gpus.end()) {
+          first.gpus.push_back(gpu);
+        }
+      }
     }
   }
   return merged;

@@ -7,10 +7,11 @@
 namespace hvd::launch {
 
 struct HostSpec {
-  std::string name;  // host name or numeric address, without user and port
-  std::string user;  // empty: as ssh would choose
-  int port = 0;      // 0: as ssh would choose
-  int slots = 1;     // places for ranks
+  std::string name;         // host name or numeric address, without user and port
+  std::string user;         // empty: as ssh would choose
+  int port = 0;             // 0: as ssh would choose
+  int slots = 1;            // places for ranks
+  std::vector<int> gpus{};  // that the job may use there, by number; empty: any
 
   friend bool operator==(const HostSpec&, const HostSpec&) = default;
 };

@@ -11,6 +11,13 @@
 
 namespace hvd::launch {
 
+// Which GPUs a rank sees.
+enum class GpuMode : std::uint8_t {
+  kLocal,  // those of the job on its node; its own is the one of its local rank
+  kOne,    // its own
+  kNone    // whatever the node has
+};
+
 struct JobSpec {
   int size = 0;    // ranks; 0: one per slot
   HostList hosts;  // empty: this machine
@@ -18,7 +25,8 @@ struct JobSpec {
   std::string cwd;
   std::vector<std::string> environment;                       // of hvdrun, "NAME=value"
   std::vector<std::pair<std::string, std::string>> user_env;  // -x NAME=value; wins over everything
-  Duration start_timeout = std::chrono::seconds(60);          // until every rank runs
+  GpuMode gpus = GpuMode::kLocal;
+  Duration start_timeout = std::chrono::seconds(60);      // until every rank runs
   Duration grace = std::chrono::seconds(10);              // between the first signal and SIGKILL when a job is stopped
   Duration reconnect_timeout = std::chrono::seconds(60);  // for a node whose connection broke; 0: it is lost at once
   Duration timeout = Duration::zero();                    // of the whole job, from its ranks' start; 0: none

@@ -168,8 +168,15 @@ void JobRunner::act(const StartRanks&) {
     views.push_back(NodeView{session->opened(), *session->ready()});
   }
   const auto messages = make_start_messages(spec_, placement_, views, job_id_, token_);
+  if (!messages.ok()) {
+    loop_.post([this, why = messages.error()] { apply(RankStartFailed{0, why}); });
+    return;
+  }
+  for (const std::string& warning : spec_.quiet ? std::vector<std::string>() : gpu_warnings(spec_, placement_, views)) {
+    logs_.say("hvdrun: " + warning);
+  }
   for (std::size_t node = 0; node < sessions_.size(); ++node) {
-    sessions_[node]->send(AgentMessage::kStart, messages[node].encode());
+    sessions_[node]->send(AgentMessage::kStart, messages.value()[node].encode());
   }
 }
 

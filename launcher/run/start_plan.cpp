@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "launcher/placement/gpu_pinning.h"
+
 namespace hvd::launch {
 namespace {
 
@@ -20,9 +22,9 @@ bool has_value(const JobSpec& spec, const std::string& name) {
 
 }  // namespace
 
-std::vector<StartMessage> make_start_messages(const JobSpec& spec, const Placement& placement,
-                                              const std::vector<NodeView>& views, const std::string& job_id,
-                                              const std::string& token) {
+Result<std::vector<StartMessage>> make_start_messages(const JobSpec& spec, const Placement& placement,
+                                                      const std::vector<NodeView>& views, const std::string& job_id,
+                                                      const std::string& token) {
   const std::vector<std::string> addresses = data_addresses(views);
   JobFacts job;
   job.job_id = job_id;
@@ -54,12 +56,28 @@ std::vector<StartMessage> make_start_messages(const JobSpec& spec, const Placeme
     }
     start.last = spec.user_env;
     const NodeFacts facts{addresses[index], view.ready.cores, view.ready.socket_path};
+    HVD_TRY_ASSIGN(const auto gpus, gpus_of_job(node, view.ready.gpus));
     for (const RankPlan& rank : node.ranks) {
-      start.ranks.push_back(StartMessage::Rank{rank.rank, rank_env(placement, node, rank, facts, job)});
+      EnvList env = rank_env(placement, node, rank, facts, job);
+      const EnvList pinned = gpu_env(spec.gpus, gpus, rank.local_rank);
+      env.insert(env.end(), pinned.begin(), pinned.end());
+      start.ranks.push_back(StartMessage::Rank{rank.rank, std::move(env)});
     }
     messages.push_back(std::move(start));
   }
   return messages;
+}
+
+std::vector<std::string> gpu_warnings(const JobSpec& spec, const Placement& placement,
+                                      const std::vector<NodeView>& views) {
+  std::vector<std::string> warnings;
+  for (const NodePlan& node : placement.nodes) {
+    const auto gpus = gpus_of_job(node, views[static_cast<std::size_t>(node.index)].ready.gpus);
+    if (const std::string text = gpus.ok() ? gpu_warning(spec.gpus, node, gpus.value()) : ""; !text.empty()) {
+      warnings.push_back(text);
+    }
+  }
+  return warnings;
 }
 
 }  // namespace hvd::launch

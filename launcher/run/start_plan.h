@@ -12,9 +12,13 @@
 
 namespace hvd::launch {
 
-// One StartMessage per node.
-std::vector<StartMessage> make_start_messages(const JobSpec& spec, const Placement& placement,
-                                              const std::vector<NodeView>& views, const std::string& job_id,
-                                              const std::string& token);
+// One StartMessage per node. An error is a GPU that a host list names and a node has not.
+Result<std::vector<StartMessage>> make_start_messages(const JobSpec& spec, const Placement& placement,
+                                                      const std::vector<NodeView>& views, const std::string& job_id,
+                                                      const std::string& token);
+
+// What the user should know of how ranks share GPUs, a line for each node where they do.
+std::vector<std::string> gpu_warnings(const JobSpec& spec, const Placement& placement,
+                                      const std::vector<NodeView>& views);
 
 }  // namespace hvd::launch

@@ -57,6 +57,43 @@ def test_ranks_inherit_no_descriptors():
     assert done.stdout.split() == ["0", "1", "2", "3"]
 
 
+@pytest.fixture
+def fake_gpus(tmp_path):
+    """An environment in which nvidia-smi knows three GPUs, as on a machine whose driver has no files in /proc."""
+    if os.path.isdir("/proc/driver/nvidia/gpus"):
+        pytest.skip("this machine has GPUs of its own")
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text("#!/bin/sh\nfor i in a b c; do echo \"GPU 0: NVIDIA H200 (UUID: GPU-$i)\"; done\n")
+    smi.chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    return {**environment, "PATH": f"{tmp_path}:{environment['PATH']}"}
+
+
+def visible(*arguments, env):
+    done = hvdrun(*arguments, "sh", "-c", "echo ${CUDA_VISIBLE_DEVICES-none}", env=env)
+    assert done.returncode == 0, done.stderr
+    return sorted(done.stdout.splitlines()), done.stderr
+
+
+def test_ranks_see_the_gpus_of_their_job(fake_gpus):
+    lines, err = visible("-np", 2, env=fake_gpus)
+    assert lines == ["[0]<stdout>:GPU-a,GPU-b", "[1]<stdout>:GPU-a,GPU-b"] and "GPU" not in err
+    assert visible("--gpus", "one", "-H", "localhost:2@2,0", env=fake_gpus)[0] == ["[0]<stdout>:GPU-c",
+                                                                                   "[1]<stdout>:GPU-a"]
+    assert visible("--gpus", "none", "-np", 1, env=fake_gpus)[0] == ["[0]<stdout>:none"]
+    assert visible("-np", 1, env={**fake_gpus, "CUDA_VISIBLE_DEVICES": "2"})[0] == ["[0]<stdout>:2"]
+    assert visible("-np", 1, "-x", "CUDA_VISIBLE_DEVICES=7", env=fake_gpus)[0] == ["[0]<stdout>:7"]
+
+
+def test_gpus_that_are_shared_or_not_there_are_told(fake_gpus):
+    lines, err = visible("--gpus", "one", "-np", 4, env=fake_gpus)
+    assert lines == [f"[{rank}]<stdout>:GPU-{'abca'[rank]}" for rank in range(4)]
+    assert "hvdrun: 4 ranks on localhost for 3 GPUs: ranks 0,3 share GPU-a;" in err
+    done = hvdrun("-H", "localhost:1@3", "echo", "ran", env=fake_gpus)
+    assert (done.returncode, done.stdout) == (242, "")
+    assert "localhost has GPUs 0-2, and the host list names GPU 3" in done.stderr
+
+
 def test_plan_starts_nothing_and_prints_the_placement():
     done = hvdrun("plan", "--json", "-np", 5, "-H", "a:2,b:3", "no-such-program")
     assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "launcher/agent/messages.h"
+#include "launcher/agent/own_gpus.h"
 #include "launcher/agent/own_networks.h"
 #include "launcher/agent/script_check.h"
 #include "launcher/process/exit_status.h"
@@ -61,6 +62,62 @@ TEST_CASE("a machine's own networks are addresses with a prefix, without loopbac
   }
 }
 
+TEST_CASE("nvidia-smi's list is UUIDs, and MIG instances stand for their GPU") {
+  CHECK(gpus_in_list("GPU 0: NVIDIA H200 (UUID: GPU-1-a)\nGPU 1: X (Y) (UUID: GPU-2)\n") ==
+        std::vector<std::string>{"GPU-1-a", "GPU-2"});
+  CHECK(gpus_in_list("GPU 0: A100 (UUID: GPU-1)\n  MIG 1g.5gb Device 0: (UUID: MIG-7)\n"
+                     "  MIG 1g.5gb Device 1: (UUID: MIG-8)\nGPU 1: A100 (UUID: GPU-2)") ==
+        std::vector<std::string>{"MIG-7", "MIG-8", "GPU-2"});
+  CHECK(gpus_in_list("No devices found.\n").empty());
+  CHECK(gpus_in_list(")(UUID: ").empty());
+}
+
+TEST_CASE("CUDA_VISIBLE_DEVICES limits the GPUs as CUDA reads it") {
+  const std::vector<std::string> gpus = {"GPU-aa", "GPU-ab", "GPU-c"};
+  using Words = std::vector<std::string>;
+  CHECK(visible_gpus(gpus, "2, 0") == Words{"2", "0"});
+  CHECK(visible_gpus(gpus, "GPU-c,1") == Words{"GPU-c", "1"});
+  CHECK(visible_gpus(gpus, "GPU-ab") == Words{"GPU-ab"});
+  CHECK(visible_gpus(gpus, "0,GPU-a,2") == Words{"0"});  // ambiguous: the list ends there
+  CHECK(visible_gpus(gpus, "0,7,2") == Words{"0"});
+  CHECK(visible_gpus(gpus, "0,-1,2") == Words{"0"});
+  CHECK(visible_gpus(gpus, "1,1") == Words{"1"});
+  CHECK(visible_gpus(gpus, "").empty());
+}
+
+TEST_CASE("GPUs are found in the driver's files, those of this container, in the order of their numbers") {
+  std::string root = "/tmp/hvd-test-XXXXXX";
+  REQUIRE(::mkdtemp(root.data()) != nullptr);
+  const auto put = [&root](const std::string& path, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(root + path).parent_path());
+    std::ofstream(root + path) << text;
+  };
+  const auto card = [&put](const std::string& bus, const std::string& uuid, const std::string& minor) {
+    put("/proc/driver/nvidia/gpus/" + bus + "/information",
+        "Model: \t NVIDIA H200\nGPU UUID: \t " + uuid + "\nDevice Minor: \t " + minor + "\n");
+  };
+  const auto late = hvd::Deadline::after(std::chrono::seconds(20));
+  card("0000:9a:00.0", "GPU-second", "0");
+  card("0000:1b:00.0", "GPU-first", "1");
+  card("0000:1c:00.0", "GPU-other", "2");  // of another container: no device
+  put("/dev/nvidia0", "");
+  put("/dev/nvidia1", "");
+  CHECK(own_gpus({}, late, root) == std::vector<std::string>{"GPU-first", "GPU-second"});
+  CHECK(own_gpus({"CUDA_VISIBLE_DEVICES=1"}, late, root) == std::vector<std::string>{"1"});
+  CHECK(own_gpus({"CUDA_VISIBLE_DEVICES="}, late, root).empty());
+  // With MIG instances, and where the files do not say the UUID, nvidia-smi is asked.
+  put("/bin/nvidia-smi", "#!/bin/sh\n[ \"$*\" = -L ] && echo '  MIG 1g Device 0: (UUID: MIG-5)'\n");
+  std::filesystem::permissions(root + "/bin/nvidia-smi", std::filesystem::perms::owner_all);
+  const std::string path = "PATH=" + root + "/bin:/usr/bin:/bin";
+  CHECK(own_gpus({path}, late, root).size() == 2);
+  put("/proc/driver/nvidia/capabilities/gpu0/mig/gi1/access", "");
+  CHECK(own_gpus({path}, late, root) == std::vector<std::string>{"MIG-5"});
+  CHECK(own_gpus({"PATH=/none"}, late, root).empty());
+  put("/bin/nvidia-smi", "#!/bin/sh\nexec sleep 1000\n");
+  CHECK(own_gpus({path}, hvd::Deadline::after(std::chrono::milliseconds(100)), root).empty());
+  std::filesystem::remove_all(root);
+}
+
 TEST_CASE("messages survive the way, and are refused when cut or too long") {
   const StartMessage start = StartMessage::decode(a_start().encode()).value();
   CHECK(start.argv == a_start().argv);
@@ -69,7 +126,7 @@ TEST_CASE("messages survive the way, and are refused when cut or too long") {
   CHECK(start.ranks[0].env == a_start().ranks[0].env);
   check_bounds<StartMessage>(a_start().encode());
   check_bounds<WelcomeMessage>(WelcomeMessage{"j", 2, {}, "t", 5, 6, 7}.encode());
-  check_bounds<ReadyMessage>(ReadyMessage{"0.1", "n", 1, 2, 3, "/s", "/r", {"10.0.0.1/8"}}.encode());
+  check_bounds<ReadyMessage>(ReadyMessage{"0.1", "n", 1, 2, 3, "/s", "/r", {"10.0.0.1/8"}, {"GPU-1"}}.encode());
   check_bounds<ResumeMessage>(ResumeMessage{"/r", "t", 7}.encode());
   check_bounds<StopMessage>(StopMessage{15, 100}.encode());
   check_bounds<ExitedMessage>(ExitedMessage{1, {ExitStatus::Kind::kSignalled, 9}}.encode());

@@ -6,6 +6,7 @@
 
 #include "launcher/job/host_list.h"
 #include "launcher/job/hostfile.h"
+#include "launcher/placement/gpu_pinning.h"
 #include "launcher/placement/placement.h"
 #include "launcher/placement/rank_env.h"
 
@@ -47,6 +48,44 @@ TEST_CASE("of two numbers after a host the first is the SSH port") {
   const HostList hosts = hosts_of("bob@a:2222:4,[::1]:22:2");
   CHECK(hosts[0] == HostSpec{"a", "bob", 2222, 4});
   CHECK(hosts[1] == HostSpec{"::1", "", 22, 2});
+}
+
+TEST_CASE("a host may name the GPUs that are used there") {
+  const HostList hosts = hosts_of("a:2@0,3,b:2,bob@c:22:1@7,n[1-2]:2@1,0,d@4");
+  REQUIRE(hosts.size() == 6);
+  CHECK(hosts[0] == HostSpec{"a", "", 0, 2, {0, 3}});
+  CHECK(hosts[1] == HostSpec{"b", "", 0, 2, {}});
+  CHECK(hosts[2] == HostSpec{"c", "bob", 22, 1, {7}});
+  CHECK(hosts[4] == HostSpec{"n2", "", 0, 2, {1, 0}});
+  CHECK(hosts[5] == HostSpec{"d", "", 0, 1, {4}});
+  CHECK(hosts_of("a:1@0,a:2@1,0")[0] == HostSpec{"a", "", 0, 3, {0, 1}});
+  CHECK(error_of("a:2@1,1").find("GPU 1 is named twice") != std::string::npos);
+  CHECK(error_of("a:2@1,,2").find("expected a host name") != std::string::npos);
+  CHECK(error_of("a:2@99999").find("expected the number of a GPU") != std::string::npos);
+  CHECK(error_of("a:2@").find("a:2") != std::string::npos);
+}
+
+TEST_CASE("a rank sees the GPUs of its job in the order of local ranks, or its own") {
+  const std::vector<std::string> four = {"GPU-a", "GPU-b", "GPU-c", "GPU-d"};
+  const Placement placement = placed("a:2,b:3@3,0,c:1@4", 6);
+  const auto first = gpus_of_job(placement.nodes[0], four);
+  REQUIRE(first.ok());
+  CHECK(gpu_env(GpuMode::kLocal, first.value(), 1) ==
+        EnvList{{"CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b"}, {"JAX_LOCAL_DEVICE_IDS", "1"}});
+  CHECK(gpu_warning(GpuMode::kLocal, placement.nodes[0], first.value()).empty());
+  const auto named = gpus_of_job(placement.nodes[1], four);
+  REQUIRE(named.ok());
+  CHECK(gpu_env(GpuMode::kLocal, named.value(), 0)[0].second == "GPU-d,GPU-a");
+  CHECK(gpu_env(GpuMode::kOne, named.value(), 2) ==
+        EnvList{{"CUDA_VISIBLE_DEVICES", "GPU-d"}, {"JAX_LOCAL_DEVICE_IDS", "0"}});
+  CHECK(gpu_env(GpuMode::kNone, named.value(), 2).empty());
+  CHECK(gpu_env(GpuMode::kLocal, {}, 0).empty());
+  CHECK(gpu_warning(GpuMode::kOne, placement.nodes[1], named.value()) ==
+        "3 ranks on b for 2 GPUs: ranks 2,4 share GPU-d; ranks 3 share GPU-a");
+  CHECK(gpu_warning(GpuMode::kLocal, placement.nodes[1], named.value()).find("--gpus one") != std::string::npos);
+  const auto absent = gpus_of_job(placement.nodes[2], four);
+  REQUIRE(!absent.ok());
+  CHECK(absent.error().message().find("c has GPUs 0-3, and the host list names GPU 4") == 0);
 }
 
 TEST_CASE("Slurm's ranges are hosts in order, with the width of their first number") {

@@ -1,5 +1,8 @@
 #include "runtime/base/socket.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,6 +10,8 @@
 #include <thread>
 
 #include <doctest/doctest.h>
+
+#include "runtime/base/pass_fds.h"
 
 using namespace hvd;
 
@@ -147,4 +152,33 @@ TEST_CASE("this machine's addresses are numeric and without loopback") {
     CHECK(SocketAddress::make(ip, 1).ok());
     CHECK(ip.rfind("127.", 0) != 0);
   }
+}
+
+TEST_CASE("descriptors are passed as one piece, and what is not that is refused") {
+  const auto make_pair = [] {
+    int pair[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
+    return std::pair(Fd(pair[0]), Fd(pair[1]));
+  };
+  const auto pair = make_pair();
+  const Fd& near = pair.first;
+  const Fd& far = pair.second;
+  CHECK(receive_fds(far.get()).error().sys_errno() == EAGAIN);
+  const auto other = make_pair();
+  const Fd& first = other.first;
+  const Fd& second = other.second;
+  REQUIRE(pass_fds(near.get(), first.get(), second.get(), as_bytes("word")).ok());
+  const auto passed = receive_fds(far.get());
+  REQUIRE(passed.ok());
+  CHECK(passed.value().bytes == "word");
+  // They are the same pair: what goes in at one comes out at the other.
+  REQUIRE(::write(passed.value().fds[0].get(), "x", 1) == 1);
+  char got = 0;
+  CHECK(::read(passed.value().fds[1].get(), &got, 1) == 1);
+  CHECK((::fcntl(passed.value().fds[0].get(), F_GETFD) & FD_CLOEXEC) != 0);
+
+  CHECK(pass_fds(near.get(), first.get(), second.get(), Bytes()).error().code() == Code::kInvalid);
+  CHECK(pass_fds(near.get(), first.get(), -1, as_bytes("x")).error().sys_errno() == EBADF);
+  REQUIRE(::write(near.get(), "no descriptors", 14) == 14);
+  CHECK(receive_fds(far.get()).error().message() == "two descriptors were expected, 0 came");
 }

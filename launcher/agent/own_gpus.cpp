@@ -1,0 +1,191 @@
+#include "launcher/agent/own_gpus.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+
+#include "launcher/process/spawn.h"
+
+namespace hvd::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostOutput = 1U << 20U;
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r\n";
+  const auto first = text.find_first_not_of(kBlank);
+  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+// The value of "Key: value" in one of the driver's files.
+std::string field_of(const fs::path& file, std::string_view key) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    if (line.size() > key.size() && line.compare(0, key.size(), key) == 0 && line[key.size()] == ':') {
+      return std::string(trimmed(std::string_view(line).substr(key.size() + 1)));
+    }
+  }
+  return "";
+}
+
+bool has_mig_instances(const fs::path& root, const std::string& minor) {
+  std::error_code failed;
+  for (const auto& entry :
+       fs::directory_iterator(root / ("proc/driver/nvidia/capabilities/gpu" + minor + "/mig"), failed)) {
+    if (entry.path().filename().string().compare(0, 2, "gi") == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Nothing when the files are not there or do not tell.
+std::optional<std::vector<std::string>> gpus_of_driver(const fs::path& root) {
+  std::error_code failed;
+  std::map<std::string, std::string> by_bus;  // the folders are named by PCI address, which is the order of numbers
+  for (const auto& entry : fs::directory_iterator(root / "proc/driver/nvidia/gpus", failed)) {
+    const std::string uuid = field_of(entry.path() / "information", "GPU UUID");
+    const std::string minor = field_of(entry.path() / "information", "Device Minor");
+    if (uuid.compare(0, 4, "GPU-") != 0 || uuid.find('?') != std::string::npos || minor.empty() ||
+        has_mig_instances(root, minor)) {
+      return std::nullopt;
+    }
+    // A container sees the files of all GPUs, and the devices of its own.
+    if (fs::exists(root / ("dev/nvidia" + minor), failed)) {
+      by_bus[entry.path().filename()] = uuid;
+    }
+  }
+  if (failed) {
+    return std::nullopt;
+  }
+  std::vector<std::string> gpus;
+  for (const auto& [bus, uuid] : by_bus) {
+    gpus.push_back(uuid);
+  }
+  return gpus;
+}
+
+// All that a program prints, or nothing when it fails or is late. The agent has no loop yet, so this waits.
+std::string output_of(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
+                      Deadline deadline) {
+  auto pipe = make_pipe();
+  if (!pipe.ok()) {
+    return "";
+  }
+  SpawnOptions options;
+  options.argv = argv;
+  options.environment = environment;
+  options.stdout_fd = pipe.value().write_end.get();
+  options.stderr_fd = pipe.value().write_end.get();
+  const auto pid = spawn(options);
+  pipe.value().write_end.reset();
+  if (!pid.ok()) {
+    return "";
+  }
+  std::string output;
+  bool is_whole = false;
+  while (!is_whole && output.size() < kMostOutput) {
+    pollfd ready{pipe.value().read_end.get(), POLLIN, 0};
+    if (::poll(&ready, 1, deadline.poll_ms()) <= 0) {
+      break;
+    }
+    char buffer[4096];
+    const ssize_t got = ::read(ready.fd, buffer, sizeof buffer);
+    is_whole = got <= 0;
+    output.append(buffer, static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  }
+  if (!is_whole) {
+    ::kill(-pid.value(), SIGKILL);
+  }
+  int status = 0;
+  ::waitpid(pid.value(), &status, 0);
+  return is_whole && status == 0 ? output : "";
+}
+
+std::optional<std::size_t> find_gpu(const std::vector<std::string>& gpus, std::string_view name) {
+  std::size_t number = 0;
+  const auto [end, failed] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (failed == std::errc() && end == name.data() + name.size()) {
+    return number < gpus.size() ? std::optional(number) : std::nullopt;
+  }
+  std::optional<std::size_t> found;
+  for (std::size_t i = 0; i < gpus.size() && !name.empty(); ++i) {
+    if (gpus[i].compare(0, name.size(), name) == 0) {
+      if (found) {
+        return std::nullopt;
+      }
+      found = i;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::string> gpus_in_list(std::string_view nvidia_smi_output) {
+  std::vector<std::string> gpus;
+  std::string last_whole;  // the GPU whose instances follow
+  while (!nvidia_smi_output.empty()) {
+    const std::size_t end = std::min(nvidia_smi_output.find('\n'), nvidia_smi_output.size());
+    const std::string_view line = nvidia_smi_output.substr(0, end);
+    nvidia_smi_output.remove_prefix(std::min(end + 1, nvidia_smi_output.size()));
+    constexpr std::string_view kMark = "(UUID: ";
+    const auto begin = line.rfind(kMark);
+    const auto close = line.rfind(')');
+    if (begin == std::string_view::npos || close == std::string_view::npos || close < begin) {
+      continue;
+    }
+    const std::string uuid(line.substr(begin + kMark.size(), close - begin - kMark.size()));
+    if (uuid.compare(0, 4, "MIG-") == 0 && !gpus.empty() && gpus.back() == last_whole) {
+      gpus.pop_back();
+    }
+    last_whole = uuid.compare(0, 4, "GPU-") == 0 ? uuid : "";
+    gpus.push_back(uuid);
+  }
+  return gpus;
+}
+
+std::vector<std::string> visible_gpus(const std::vector<std::string>& gpus, std::string_view value) {
+  std::vector<std::string> visible;
+  std::vector<std::size_t> seen;
+  for (;;) {
+    const std::size_t end = std::min(value.find(','), value.size());
+    const std::string_view name = trimmed(value.substr(0, end));
+    const auto found = find_gpu(gpus, name);
+    if (!found || std::find(seen.begin(), seen.end(), *found) != seen.end()) {
+      return visible;
+    }
+    seen.push_back(*found);
+    visible.emplace_back(name);
+    if (end == value.size()) {
+      return visible;
+    }
+    value.remove_prefix(end + 1);
+  }
+}
+
+std::vector<std::string> own_gpus(const std::vector<std::string>& environment, Deadline deadline,
+                                  const std::string& root) {
+  std::vector<std::string> gpus;
+  if (auto told = gpus_of_driver(root.empty() ? "/" : root)) {
+    gpus = std::move(*told);
+  } else {
+    gpus = gpus_in_list(output_of({"nvidia-smi", "-L"}, environment, deadline));
+  }
+  const bool is_limited = std::any_of(environment.begin(), environment.end(), [](const std::string& entry) {
+    return entry.compare(0, 21, "CUDA_VISIBLE_DEVICES=") == 0;
+  });
+  return is_limited ? visible_gpus(gpus, value_in(environment, "CUDA_VISIBLE_DEVICES")) : gpus;
+}
+
+}  // namespace hvd::launch

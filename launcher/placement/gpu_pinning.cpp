@@ -1,0 +1,74 @@
+#include "launcher/placement/gpu_pinning.h"
+
+#include <algorithm>
+
+namespace hvd::launch {
+namespace {
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    text += (text.empty() ? "" : ",") + word;
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> gpus_of_job(const NodePlan& node, const std::vector<std::string>& on_node) {
+  if (node.host.gpus.empty()) {
+    const std::size_t count = std::min(on_node.size(), node.ranks.size());
+    return std::vector<std::string>(on_node.begin(), on_node.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+  std::vector<std::string> gpus;
+  for (const int number : node.host.gpus) {
+    if (static_cast<std::size_t>(number) >= on_node.size()) {
+      const std::string has = on_node.empty()       ? "no GPU that it shows us"
+                              : on_node.size() == 1 ? "GPU 0 only"
+                                                    : "GPUs 0-" + std::to_string(on_node.size() - 1);
+      return Error(Code::kInvalid, node.host.name + " has " + has + ", and the host list names GPU " +
+                                       std::to_string(number) + "; see nvidia-smi -L and CUDA_VISIBLE_DEVICES there");
+    }
+    gpus.push_back(on_node[static_cast<std::size_t>(number)]);
+  }
+  return gpus;
+}
+
+EnvList gpu_env(GpuMode mode, const std::vector<std::string>& gpus, int local_rank) {
+  if (gpus.empty()) {
+    return {};
+  }
+  switch (mode) {
+    case GpuMode::kNone:
+      break;
+    case GpuMode::kLocal:
+      // JAX takes LOCAL_RANK for the device it may use, unless it is told.
+      return {{"CUDA_VISIBLE_DEVICES", joined(gpus)}, {"JAX_LOCAL_DEVICE_IDS", std::to_string(local_rank)}};
+    case GpuMode::kOne:
+      return {{"CUDA_VISIBLE_DEVICES", gpus[static_cast<std::size_t>(local_rank) % gpus.size()]},
+              {"JAX_LOCAL_DEVICE_IDS", "0"}};
+  }
+  return {};
+}
+
+std::string gpu_warning(GpuMode mode, const NodePlan& node, const std::vector<std::string>& gpus) {
+  if (mode == GpuMode::kNone || gpus.empty() || node.ranks.size() <= gpus.size()) {
+    return "";
+  }
+  std::string text = std::to_string(node.ranks.size()) + " ranks on " + node.host.name + " for " +
+                     std::to_string(gpus.size()) + (gpus.size() == 1 ? " GPU" : " GPUs");
+  if (mode == GpuMode::kLocal) {
+    return text + ": a rank that takes the GPU of its local rank finds none from local rank " +
+           std::to_string(gpus.size()) + " on; --gpus one lets them share";
+  }
+  for (std::size_t gpu = 0; gpu < gpus.size(); ++gpu) {
+    std::string ranks;
+    for (std::size_t i = gpu; i < node.ranks.size(); i += gpus.size()) {
+      ranks += (ranks.empty() ? "" : ",") + std::to_string(node.ranks[i].rank);
+    }
+    text += (gpu == 0 ? ": " : "; ") + std::string("ranks ") + ranks + " share " + gpus[gpu];
+  }
+  return text;
+}
+
+}  // namespace hvd::launch
