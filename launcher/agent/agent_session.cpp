@@ -11,7 +11,7 @@ namespace hvd::launch {
 namespace {
 
 // The launcher is silent, or its connection was, after this many heartbeat intervals.
-constexpr int kMissedHeartbeats = 6;
+constexpr int kMissedHeartbeats = 3;
 constexpr int kLivelyHeartbeats = 2;
 // The launcher gives up before its agents do, so that none of them refuses it.
 constexpr auto kSlack = std::chrono::seconds(5);

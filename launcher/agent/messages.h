@@ -68,7 +68,7 @@ struct WelcomeMessage {
   std::int32_t size = 0;
   JobSecret secret{};
   std::string token;                // what a rank must show at the agent's socket
-  std::uint32_t heartbeat_ms = 0;   // 0: none; else silence of six times this means that the launcher is lost
+  std::uint32_t heartbeat_ms = 0;   // 0: none; else silence of three times this means that the connection is lost
   std::uint32_t reconnect_ms = 0;   // 0: the session ends with its connection; else how long it waits for a new one
   std::uint64_t output_credit = 0;  // bytes of Output that may be under way
 

@@ -12,8 +12,8 @@
 namespace hvd::launch {
 namespace {
 
-// For connections that can break in silence; a local session cannot.
-constexpr auto kHeartbeat = std::chrono::seconds(5);
+// For connections that can break in silence; a local session cannot. Each wakes the launcher twice for every node.
+constexpr auto kHeartbeat = std::chrono::seconds(10);
 // Output under way from all nodes together, and the least that one node needs to keep moving.
 constexpr std::uint64_t kOutputCreditTotal = 16U << 20U;
 constexpr std::uint64_t kOutputCreditLeast = 128U << 10U;

@@ -7,7 +7,7 @@
 namespace hvd::launch {
 namespace {
 
-constexpr int kMissedHeartbeats = 6;
+constexpr int kMissedHeartbeats = 3;
 // One attempt at a new connection, and the waits between them. The network may be back at any moment, so the waits stay
 // short; a network that eats packets is not asked for longer than this.
 constexpr Duration kAttemptTime = std::chrono::seconds(20);

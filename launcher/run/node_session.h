@@ -54,7 +54,7 @@ class NodeSession final : private StreamSink {
   void open(Transport& transport);
   // While there is no connection, it waits for the next one.
   void send(AgentMessage type, std::string_view body = {});
-  // Heartbeats go out from now on, and silence of six intervals counts as a broken connection. Once the ranks were
+  // Heartbeats go out from now on, and silence of three intervals counts as a broken connection. Once the ranks were
   // started, another one is then tried for `reconnect` (zero: not at all). Before Welcome.
   void watch_connection(Duration heartbeat, Duration reconnect, const std::string& token);
   // The agent may end.

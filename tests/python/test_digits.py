@@ -14,7 +14,8 @@ EXAMPLE = ROOT / "configs" / "examples" / "digits_torch.py"
 @functools.lru_cache(maxsize=None)
 def run(size, *options):
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        outcome = run_ranks(size, EXAMPLE, "--check", "--losses", file.name, *options, by_agent=size != 2).check()
+        outcome = run_ranks(size, EXAMPLE, "--check", "--losses", file.name, *options, by_agent=size != 2,
+                            imports=["sklearn.datasets"]).check()
         return json.load(file), outcome.output
 
 

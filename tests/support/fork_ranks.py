@@ -1,11 +1,13 @@
 """Runs the ranks of tests as forks of one process that has imported torch: that import is most of a short test's time.
 
 Started once per test session (ranks.py). Each line on standard input is a request, a JSON object: `folder`, `script`,
-`arguments`, `environment`, and `ranks`: each rank's own environment. Answers, a line each: the pid of a process that leads a
-session of its own and runs the ranks; and, when it has ended, "done". It writes rank R's output to folder/R.out and the exit
-codes to folder/codes.json. The library is loaded by the script, in each rank for itself, and reads the rank's own environment.
+`arguments`, `environment`, `ranks` (each rank's own environment), and `imports` (modules that they find imported). Answers,
+a line each: the pid of a process that leads a session of its own and runs the ranks; and, when it has ended, "done". It
+writes rank R's output to folder/R.out and the exit codes to folder/codes.json. The library is loaded by the script, in each
+rank for itself, and reads the rank's own environment.
 """
 
+import importlib
 import json
 import os
 import runpy
@@ -45,9 +47,12 @@ def run_ranks(request):
 
 def main():
     for line in iter(sys.stdin.readline, ""):
+        request = json.loads(line)
+        for module in request["imports"]:
+            importlib.import_module(module)
         leader = os.fork()
         if leader == 0:
-            return run_ranks(json.loads(line))
+            return run_ranks(request)
         print(leader, flush=True)
         os.waitpid(leader, 0)
         print("done", flush=True)

@@ -35,8 +35,11 @@ class Outcome:
         return self
 
 
-def run_ranks(size, script, *arguments, timeout=300, env=None, by_agent=False):
-    """Runs `python script arguments...` on `size` ranks. `by_agent`: without hvdrun, so that nobody stops survivors."""
+def run_ranks(size, script, *arguments, timeout=300, env=None, by_agent=False, imports=()):
+    """Runs `python script arguments...` on `size` ranks. `by_agent`: without hvdrun, so that nobody stops survivors.
+
+    `imports`: modules that are imported once for all ranks of all such runs, where hvdrun is not used.
+    """
     with tempfile.TemporaryDirectory(prefix="hvd-test-") as folder:
         paths = [str(ROOT / "tests" / "support"), os.environ.get("PYTHONPATH")]
         environment = dict(
@@ -54,7 +57,7 @@ def run_ranks(size, script, *arguments, timeout=300, env=None, by_agent=False):
         if os.access(HVDRUN, os.X_OK) and not by_agent:
             codes, output = _by_hvdrun(size, script, arguments, environment, timeout)
         else:
-            codes, output = _by_agent(size, script, arguments, environment, timeout, folder)
+            codes, output = _by_agent(size, script, arguments, environment, timeout, folder, imports)
         reports = []
         for rank in range(size):
             path = pathlib.Path(folder) / f"{rank}.json"
@@ -108,13 +111,13 @@ def _forker(threads):
     return _Forker(dict(os.environ, OMP_NUM_THREADS=threads, PYTHONFAULTHANDLER="1", PYTHONUNBUFFERED="1"))
 
 
-def _by_agent(size, script, arguments, environment, timeout, folder):
+def _by_agent(size, script, arguments, environment, timeout, folder, imports):
     socket_folder = tempfile.mkdtemp(prefix="hvd-")  # short: a socket's path has 107 bytes at most
     agent = Agent(socket_folder + "/agent", size)
     try:
         failure = _forker(environment["OMP_NUM_THREADS"]).run({
             "folder": folder, "script": script, "arguments": arguments, "environment": environment,
-            "ranks": [_identity(agent, rank, size) for rank in range(size)],
+            "imports": imports, "ranks": [_identity(agent, rank, size) for rank in range(size)],
         }, timeout)  # fmt: skip
     finally:
         agent.stop()
