@@ -99,8 +99,8 @@ void print_table(const Placement& placement, const nlohmann::ordered_json& json)
 
 Result<int> print_plan(const CliOptions& options) {
   HVD_TRY_ASSIGN(const Placement placement, launch::place(options.job.hosts, options.job.size));
-  HVD_TRY_ASSIGN(const auto starts, launch::make_start_messages(options.job, placement, imagined_views(placement),
-                                                                "<made at start>", "<made at start>"));
+  const auto starts = launch::make_start_messages(options.job, placement, imagined_views(placement), "<made at start>",
+                                                  "<made at start>");
   const nlohmann::ordered_json json = plan_json(options.job, placement, starts);
   if (options.json) {
     // Replaces what is not UTF-8 (an argument may hold any bytes) instead of throwing.

@@ -1,62 +1,19 @@
 #include "cli/options.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <climits>
-#include <cstdlib>
 #include <map>
 
 #include <CLI/CLI.hpp>
 
 #include "cli/documents.h"
-#include "launcher/job/host_list.h"
-#include "launcher/job/hostfile.h"
+#include "cli/flags.h"
+#include "cli/job_settings.h"
 #include "launcher/job/tunable.h"
-#include "launcher/run/transport_choice.h"
-#include "launcher/transport/rsh_template.h"
 
 namespace hvd::cli {
 namespace {
 
-// What CLI11 fills.
-struct Raw {
-  int np = 0;
-  std::string hosts;
-  std::string hostfile;
-  std::vector<std::string> env;
-  std::string config_file;
-  double start_timeout_s = 60;
-  double timeout_s = 0;
-  double grace_s = 10;
-  double reconnect_timeout_s = 60;
-  std::string output_filename;
-  int output_max_mb = 0;
-  bool timestamps = false;
-  std::string color = "auto";
-  std::string gpus = "local";
-  bool no_tags = false;
-  bool quiet = false;
-  bool verbose = false;
-  bool check_build = false;
-  bool json = false;
-  bool version = false;
-  std::string document;
-  int ssh_port = 0;
-  std::string ssh_identity_file;
-  std::string ssh_config;
-  std::vector<std::string> interfaces;
-  bool tcp = false;
-  launch::Settings settings;  // of tunables given as flags
-  std::string rsh;
-  std::vector<std::string> command;
-};
-
 const std::vector<std::string> kColorWords = {"auto", "always", "never"};
-const std::map<std::string, launch::GpuMode> kGpuModes = {
-    {"local", launch::GpuMode::kLocal}, {"one", launch::GpuMode::kOne}, {"none", launch::GpuMode::kNone}};
 const std::vector<std::string> kGpuWords = {"local", "one", "none"};
 const std::vector<std::string> kDocumentKinds = {"man", "bash", "zsh", "fish"};
 
@@ -103,13 +60,13 @@ std::string description() {
   return text;
 }
 
-void add_tunable(CLI::App& app, Raw& raw, const launch::Tunable& tunable) {
-  const auto take = [&raw, &tunable](const std::string& value) {
+void add_tunable(CLI::App& app, Flags& flags, const launch::Tunable& tunable) {
+  const auto take = [&flags, &tunable](const std::string& value) {
     const auto text = launch::variable_value(tunable, value, tunable.flag);
     if (!text.ok()) {
       throw CLI::ValidationError(text.error().message());
     }
-    raw.settings.emplace_back(tunable.variable, text.value());
+    flags.settings.emplace_back(tunable.variable, text.value());
   };
   constexpr const char* kGroup = "Settings of the runtime (also in --config-file)";
   const std::string help = std::string(tunable.help) + " (" + tunable.variable + ")";
@@ -118,250 +75,85 @@ void add_tunable(CLI::App& app, Raw& raw, const launch::Tunable& tunable) {
     app.add_option_function<std::string>(tunable.flag, take, help)->type_name(is_text ? "TEXT" : "N")->group(kGroup);
     return;
   }
-  const auto set = [&raw, &tunable](const char* value) {
-    return [&raw, &tunable, value] { raw.settings.emplace_back(tunable.variable, value); };
+  const auto set = [&flags, &tunable](const char* value) {
+    return [&flags, &tunable, value] { flags.settings.emplace_back(tunable.variable, value); };
   };
   app.add_flag_callback(tunable.flag, set("1"), help)->group(kGroup);
   app.add_flag_callback(tunable.off_flag, set("0"), "The opposite")->group(kGroup);
 }
 
-void add_output_options(CLI::App& app, Raw& raw) {
-  app.add_option("--output-filename", raw.output_filename,
+void add_output_options(CLI::App& app, Flags& flags) {
+  app.add_option("--output-filename", flags.output_filename,
                  "Also write what rank N prints to DIR/rank.N/stdout and DIR/rank.N/stderr")
       ->type_name("DIR");
-  app.add_option("--output-max-mb", raw.output_max_mb,
+  app.add_option("--output-max-mb", flags.output_max_mb,
                  "MiB after which such a file becomes stdout.1 or stderr.1, in place of the last one; 0: no limit")
       ->type_name("N")
       ->check(CLI::Range(0, 1 << 30));
-  app.add_flag("--prefix-output-with-timestamp", raw.timestamps, "Put the time in front of the ranks' lines");
-  app.add_option("--color", raw.color, "Colour the tags by rank; auto: on a terminal, unless NO_COLOR is set")
+  app.add_flag("--prefix-output-with-timestamp", flags.timestamps, "Put the time in front of the ranks' lines");
+  app.add_option("--color", flags.color, "Colour the tags by rank; auto: on a terminal, unless NO_COLOR is set")
       ->type_name("WHEN")
       ->check(CLI::IsMember(kColorWords));
-  app.add_flag("--no-tags", raw.no_tags, "Do not put [rank]<stdout>: in front of the ranks' lines");
-  app.add_flag("-q,--quiet", raw.quiet, "No words of hvdrun's own unless the job fails");
-  app.add_flag("--verbose", raw.verbose, "Tell each step");
+  app.add_flag("--no-tags", flags.no_tags, "Do not put [rank]<stdout>: in front of the ranks' lines");
+  app.add_flag("-q,--quiet", flags.quiet, "No words of hvdrun's own unless the job fails");
+  app.add_flag("--verbose", flags.verbose, "Tell each step");
 }
 
-void add_options(CLI::App& app, Raw& raw) {
-  app.add_option("--np,--num-proc", raw.np, "Number of ranks; default: one per slot of the hosts")->type_name("N");
-  app.add_option("-H,--hosts", raw.hosts, "Hosts with their slots, as in node1:4,user@node2:4; default: this machine")
+void add_options(CLI::App& app, Flags& flags) {
+  app.add_option("--np,--num-proc", flags.np, "Number of ranks; default: one per slot of the hosts")->type_name("N");
+  app.add_option("-H,--hosts", flags.hosts, "Hosts with their slots, as in node1:4,user@node2:4; default: this machine")
       ->type_name("LIST");
-  app.add_option("--hostfile", raw.hostfile, "File with a host a line: 'node1 slots=4', 'node1:4' or 'node[1-4]'")
+  app.add_option("--hostfile", flags.hostfile, "File with a host a line: 'node1 slots=4', 'node1:4' or 'node[1-4]'")
       ->type_name("FILE");
-  app.add_option("--config-file", raw.config_file, "YAML file with settings of the runtime, in horovodrun's form")
+  app.add_option("--config-file", flags.config_file, "YAML file with settings of the runtime, in horovodrun's form")
       ->type_name("FILE");
-  app.add_option("-x", raw.env, "Set (NAME=VALUE) or pass on (NAME) an environment variable to all ranks; repeatable")
+  app.add_option("-x", flags.env, "Set (NAME=VALUE) or pass on (NAME) an environment variable to all ranks; repeatable")
       ->type_name("NAME[=VALUE]")
       ->allow_extra_args(false);
-  app.add_option("--gpus", raw.gpus,
+  app.add_option("--gpus", flags.gpus,
                  "GPUs that a rank sees: those of the job on its node (local), its own (one), or untouched (none)")
       ->type_name("WORD")
       ->check(CLI::IsMember(kGpuWords));
-  app.add_option("--start-timeout", raw.start_timeout_s, "Seconds until all hosts must have answered")
+  app.add_option("--start-timeout", flags.start_timeout_s, "Seconds until all hosts must have answered")
       ->type_name("S")
       ->check(CLI::Range(0.1, 1e6));
-  app.add_option("--timeout", raw.timeout_s, "Seconds after which the job is stopped; 0: never")
+  app.add_option("--timeout", flags.timeout_s, "Seconds after which the job is stopped; 0: never")
       ->type_name("S")
       ->check(CLI::Range(0.0, 1e9));
-  app.add_option("--grace", raw.grace_s, "Seconds between the first signal and SIGKILL when the job is stopped")
+  app.add_option("--grace", flags.grace_s, "Seconds between the first signal and SIGKILL when the job is stopped")
       ->type_name("S")
       ->check(CLI::Range(0.0, 1e6));
-  app.add_option("--reconnect-timeout", raw.reconnect_timeout_s,
+  app.add_option("--reconnect-timeout", flags.reconnect_timeout_s,
                  "Seconds to reach a node again whose connection broke, while its ranks go on; 0: it is lost at once")
       ->type_name("S")
       ->check(CLI::Range(0.0, 1e6));
-  app.add_option("-p,--ssh-port", raw.ssh_port, "SSH port of all hosts; default: as ssh has it")
+  app.add_option("-p,--ssh-port", flags.ssh_port, "SSH port of all hosts; default: as ssh has it")
       ->type_name("PORT")
       ->check(CLI::Range(1, 65535));
-  app.add_option("-i,--ssh-identity-file", raw.ssh_identity_file, "Private key for SSH, tried first")
+  app.add_option("-i,--ssh-identity-file", flags.ssh_identity_file, "Private key for SSH, tried first")
       ->type_name("FILE");
-  app.add_option("--ssh-config", raw.ssh_config, "SSH configuration file, as in ssh -F")->type_name("FILE");
-  app.add_option("--rsh", raw.rsh,
+  app.add_option("--ssh-config", flags.ssh_config, "SSH configuration file, as in ssh -F")->type_name("FILE");
+  app.add_option("--rsh", flags.rsh,
                  "Reach all other hosts by this command, as in 'ssh {host}' or 'kubectl exec -i {host} --'; {user} and "
                  "{port} may be in it. Default: HVD_RSH, else SSH")
       ->type_name("COMMAND");
-  app.add_option("--network-interfaces", raw.interfaces, "Network interfaces for NCCL and Gloo; comma list, repeatable")
+  app.add_option("--network-interfaces", flags.interfaces,
+                 "Network interfaces for NCCL and Gloo; comma list, repeatable")
       ->type_name("LIST")
       ->delimiter(',')
       ->allow_extra_args(false);
-  app.add_flag("--tcp", raw.tcp, "No InfiniBand for NCCL (NCCL_IB_DISABLE=1)");
+  app.add_flag("--tcp", flags.tcp, "No InfiniBand for NCCL (NCCL_IB_DISABLE=1)");
   app.add_flag_callback("--gloo,--disable-cache", [] {}, "Of horovodrun; as hvdrun always does it");
-  add_output_options(app, raw);
-  app.add_flag("--json", raw.json, "plan: print JSON");
-  app.add_flag("--check-build", raw.check_build, "Show what this build can do and what is missing, and end");
-  app.add_option("--document", raw.document, "Print the manual page (man) or a shell's completion, and end")
+  add_output_options(app, flags);
+  app.add_flag("--json", flags.json, "plan: print JSON");
+  app.add_flag("--check-build", flags.check_build, "Show what this build can do and what is missing, and end");
+  app.add_option("--document", flags.document, "Print the manual page (man) or a shell's completion, and end")
       ->type_name("KIND")
       ->check(CLI::IsMember(kDocumentKinds));
-  app.add_flag("-v,--version", raw.version, "Show the version, and end");
+  app.add_flag("-v,--version", flags.version, "Show the version, and end");
   for (const launch::Tunable& tunable : launch::tunables()) {
-    add_tunable(app, raw, tunable);
+    add_tunable(app, flags, tunable);
   }
-}
-
-Result<std::string> working_directory() {
-  std::array<char, PATH_MAX> buffer{};
-  if (::getcwd(buffer.data(), buffer.size()) == nullptr) {
-    return Error::from_errno("cannot tell the working directory");
-  }
-  return std::string(buffer.data());
-}
-
-// The agent is installed beside hvdrun.
-Result<std::string> agent_path() {
-  std::array<char, PATH_MAX> buffer{};
-  const ssize_t size = ::readlink("/proc/self/exe", buffer.data(), buffer.size() - 1);
-  if (size <= 0) {
-    return Error::from_errno("cannot tell where hvdrun is (/proc/self/exe)");
-  }
-  const std::string self(buffer.data(), static_cast<std::size_t>(size));
-  const std::string path = self.substr(0, self.rfind('/')) + "/hvdrun-agent";
-  if (::access(path.c_str(), X_OK) != 0) {
-    return Error::from_errno("the agent executable is missing beside hvdrun: " + path)
-        .with_context("broken installation");
-  }
-  return path;
-}
-
-Result<launch::HostList> hosts_of(const Raw& raw) {
-  if (!raw.hosts.empty() && !raw.hostfile.empty()) {
-    return Error(Code::kInvalid, "give either -H or --hostfile, not both");
-  }
-  if (!raw.hostfile.empty()) {
-    return launch::read_hostfile(raw.hostfile);
-  }
-  if (!raw.hosts.empty()) {
-    return launch::parse_host_list(raw.hosts);
-  }
-  return launch::HostList{launch::HostSpec{"localhost", "", 0, std::max(raw.np, 1)}};
-}
-
-void set_variable(launch::Settings& env, const std::string& name, const std::string& value) {
-  std::erase_if(env, [&name](const auto& pair) { return pair.first == name; });
-  env.emplace_back(name, value);
-}
-
-Result<void> apply_user_env(launch::Settings& env, const std::vector<std::string>& entries) {
-  for (const std::string& entry : entries) {
-    const auto equals = entry.find('=');
-    const std::string name = entry.substr(0, equals);
-    if (name.empty()) {
-      return Error(Code::kInvalid, "-x '" + entry + "': expected NAME or NAME=VALUE");
-    }
-    if (equals != std::string::npos) {
-      set_variable(env, name, entry.substr(equals + 1));
-      continue;
-    }
-    const char* value = std::getenv(name.c_str());
-    if (value == nullptr) {
-      return Error(Code::kInvalid,
-                   "-x " + name + ": no such variable here; give it a value with -x " + name + "=VALUE");
-    }
-    set_variable(env, name, value);
-  }
-  return {};
-}
-
-// What is set for all ranks, the stronger later: configuration file, flags, -x. What is not set is inherited.
-Result<launch::Settings> user_env_of(const Raw& raw) {
-  launch::Settings env;
-  if (!raw.config_file.empty()) {
-    HVD_TRY_ASSIGN(env, launch::read_config_file(raw.config_file));
-  }
-  for (const auto& [name, value] : raw.settings) {
-    set_variable(env, name, value);
-  }
-  if (raw.tcp) {
-    set_variable(env, "NCCL_IB_DISABLE", "1");
-  }
-  if (!raw.interfaces.empty()) {
-    std::string list;
-    for (const std::string& interface : raw.interfaces) {
-      list += (list.empty() ? "" : ",") + interface;
-    }
-    set_variable(env, "HOROVOD_GLOO_IFACE", list);
-    set_variable(env, "NCCL_SOCKET_IFNAME", list);
-  }
-  HVD_TRY(apply_user_env(env, raw.env));
-  return env;
-}
-
-// horovodrun's variable for --start-timeout.
-Result<double> start_timeout_of(const CLI::App& app, const Raw& raw) {
-  const char* inherited = std::getenv("HOROVOD_START_TIMEOUT");
-  if (app.count("--start-timeout") > 0 || inherited == nullptr || *inherited == '\0') {
-    return raw.start_timeout_s;
-  }
-  const std::string_view text = inherited;
-  double seconds = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (failed != std::errc() || end != text.data() + text.size() || !(seconds > 0 && seconds <= 1e6)) {
-    return Error(Code::kInvalid, "HOROVOD_START_TIMEOUT is '" + std::string(text) + "', expected seconds above 0");
-  }
-  return seconds;
-}
-
-Duration seconds_of(double seconds) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
-
-bool wants_color(const Raw& raw) {
-  const char* no_color = std::getenv("NO_COLOR");  // no-color.org: set and not empty
-  const bool is_refused = no_color != nullptr && *no_color != '\0';
-  return raw.color == "always" || (raw.color == "auto" && !is_refused && ::isatty(STDOUT_FILENO) == 1);
-}
-
-// Whatever is wrong with the command is told before any host is tried.
-Result<void> check_rsh(const launch::JobSpec& job) {
-  HVD_TRY_ASSIGN(const launch::RshTemplate command, launch::RshTemplate::parse(job.rsh_command));
-  if (!job.ssh_identity_file.empty() || !job.ssh_config_file.empty()) {
-    return Error(Code::kInvalid, "-i and --ssh-config mean nothing to --rsh; write them into its command");
-  }
-  if (job.ssh_port != 0 && !command.has("{port}")) {
-    return Error(Code::kInvalid, "-p means nothing to an --rsh without {port}; as in --rsh 'ssh -p {port} {host}'");
-  }
-  for (const launch::HostSpec& host : job.hosts) {
-    if (launch::choose_transport(job, host.name) == launch::TransportKind::kRsh) {
-      HVD_TRY(command.words({host.name, host.user, host.port}, {}));
-    }
-  }
-  return {};
-}
-
-Result<launch::JobSpec> job_of(const CLI::App& app, const Raw& raw) {
-  launch::JobSpec job;
-  job.size = raw.np;
-  HVD_TRY_ASSIGN(job.hosts, hosts_of(raw));
-  HVD_TRY_ASSIGN(job.user_env, user_env_of(raw));
-  HVD_TRY_ASSIGN(const double start_timeout_s, start_timeout_of(app, raw));
-  HVD_TRY_ASSIGN(job.cwd, working_directory());
-  HVD_TRY_ASSIGN(job.agent_path, agent_path());
-  job.argv = raw.command;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    job.environment.emplace_back(*entry);
-  }
-  job.gpus = kGpuModes.at(raw.gpus);
-  job.start_timeout = seconds_of(start_timeout_s);
-  job.timeout = seconds_of(raw.timeout_s);
-  job.grace = seconds_of(raw.grace_s);
-  job.reconnect_timeout = seconds_of(raw.reconnect_timeout_s);
-  job.tags = !raw.no_tags;
-  job.timestamps = raw.timestamps;
-  job.color = wants_color(raw);
-  job.output_dir = raw.output_filename;
-  job.output_max_bytes = static_cast<std::uint64_t>(raw.output_max_mb) << 20U;
-  job.quiet = raw.quiet;
-  job.verbose = raw.verbose;
-  job.ssh_port = raw.ssh_port;
-  job.ssh_identity_file = raw.ssh_identity_file;
-  job.ssh_config_file = raw.ssh_config;
-  job.rsh_command = raw.rsh;
-  if (const char* rsh = std::getenv("HVD_RSH"); rsh != nullptr && raw.rsh.empty()) {
-    job.rsh_command = rsh;
-  }
-  if (!job.rsh_command.empty()) {
-    HVD_TRY(check_rsh(job));
-  }
-  return job;
 }
 
 // The one long option that begins so, as argparse completes it; otherwise the word itself.
@@ -408,10 +200,10 @@ Result<std::size_t> prepare(const CLI::App& app, std::vector<std::string>& words
   return words.size();
 }
 
-Result<void> read_words(CLI::App& app, std::vector<std::string> words, Raw& raw) {
+Result<void> read_words(CLI::App& app, std::vector<std::string> words, Flags& flags) {
   HVD_TRY_ASSIGN(const std::size_t begin, prepare(app, words));
   const bool has_separator = begin < words.size() && words[begin] == "--";
-  raw.command.assign(words.begin() + static_cast<std::ptrdiff_t>(begin + (has_separator ? 1 : 0)), words.end());
+  flags.command.assign(words.begin() + static_cast<std::ptrdiff_t>(begin + (has_separator ? 1 : 0)), words.end());
   words.resize(begin);
   std::reverse(words.begin(), words.end());  // as CLI11 takes them
   try {
@@ -456,35 +248,35 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
     options.command = words.front() == "plan" ? Command::kPlan : Command::kRun;
     words.erase(words.begin());
   }
-  Raw raw;
+  Flags flags;
   CLI::App app(description(), "hvdrun");
   app.set_help_flag();
   bool help = false;
   app.add_flag("-h,--help", help, "Show this, and end");
-  add_options(app, raw);
-  HVD_TRY(read_words(app, std::move(words), raw));
+  add_options(app, flags);
+  HVD_TRY(read_words(app, std::move(words), flags));
   if (help) {
     options.command = Command::kHelp;
     options.help_text = "usage: hvdrun [run|plan] [options] command [arguments]\n" + app.help();
     return options;
   }
-  if (!raw.document.empty()) {
+  if (!flags.document.empty()) {
     options.command = Command::kHelp;
-    HVD_TRY_ASSIGN(options.help_text, make_document(raw.document, describe_options(app), kExamples));
+    HVD_TRY_ASSIGN(options.help_text, make_document(flags.document, describe_options(app), kExamples));
     return options;
   }
-  if (raw.version || raw.check_build) {
-    options.command = raw.version ? Command::kVersion : Command::kCheckBuild;
+  if (flags.version || flags.check_build) {
+    options.command = flags.version ? Command::kVersion : Command::kCheckBuild;
     return options;
   }
-  if (raw.command.empty()) {
+  if (flags.command.empty()) {
     return Error(Code::kInvalid, "no command given; as in: hvdrun -np 2 python train.py");
   }
-  if (raw.np < 0 || (app.count("--np") > 0 && raw.np == 0)) {
-    return Error(Code::kInvalid, "-np " + std::to_string(raw.np) + ": expected 1 or more ranks");
+  if (flags.np < 0 || (app.count("--np") > 0 && flags.np == 0)) {
+    return Error(Code::kInvalid, "-np " + std::to_string(flags.np) + ": expected 1 or more ranks");
   }
-  options.json = raw.json;
-  HVD_TRY_ASSIGN(options.job, job_of(app, raw));
+  options.json = flags.json;
+  HVD_TRY_ASSIGN(options.job, make_job(flags));
   return options;
 }
 

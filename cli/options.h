@@ -19,8 +19,7 @@ struct CliOptions {
   std::string help_text;  // kHelp
 };
 
-// Reads argv, the environment and the working directory; nothing else in the program does. An error is the user's, with
-// what was expected.
+// An error is the user's, with what was expected, or that of a broken installation. Reads what make_job() reads.
 Result<CliOptions> parse_command_line(int argc, char** argv);
 
 }  // namespace hvd::cli

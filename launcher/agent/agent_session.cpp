@@ -4,14 +4,14 @@
 
 #include <algorithm>
 
+#include "runtime/base/duration_text.h"
 #include "runtime/base/pass_fds.h"
 #include "runtime/base/socket.h"
 
 namespace hvd::launch {
 namespace {
 
-// The launcher is silent, or its connection was, after this many heartbeat intervals.
-constexpr int kMissedHeartbeats = 3;
+// A connection that ends was lively until then if something had come in this many heartbeat intervals.
 constexpr int kLivelyHeartbeats = 2;
 // The launcher gives up before its agents do, so that none of them refuses it.
 constexpr auto kSlack = std::chrono::seconds(5);
@@ -20,10 +20,6 @@ constexpr auto kSlack = std::chrono::seconds(5);
 constexpr int kEndedPart = 4;
 constexpr auto kHandOverTime = std::chrono::seconds(5);
 constexpr std::size_t kMaxVisitors = 8;
-
-std::string seconds_of(Duration time) {
-  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
-}
 
 }  // namespace
 
@@ -173,7 +169,7 @@ void AgentSession::watch_launcher() {
   }
   const TimePoint end = patience_ends();
   if (loop_.now() >= end) {
-    over("the launcher was silent for " + seconds_of(loop_.now() - last_heard_));
+    over("the launcher was silent for " + duration_text(loop_.now() - last_heard_));
     return;
   }
   patience_timer_ = loop_.after(end - loop_.now(), [this] {

@@ -76,7 +76,7 @@ int await_agent(pid_t agent, const sigset_t& signals) {
 
 Result<int> run_guarded(const std::string& base, const std::function<int(const std::string&)>& agent) {
   // Whoever ends the command that led here ends its process group; the session with the launcher may go on without it.
-  // Fails where this process leads a group already, and then there is no such command.
+  // Fails where this process leads a group already: then it is that command itself, and ends with it.
   ::setsid();
   HVD_TRY(become_subreaper());
   std::string scratch = base + "/hvdrun-XXXXXX";

@@ -60,6 +60,9 @@ constexpr bool is_numbered(AgentMessage type) {
          type != AgentMessage::kNoResume;
 }
 
+// A connection over which nothing has come for so many heartbeat intervals is lost, to either end.
+inline constexpr int kMissedHeartbeats = 3;
+
 enum class StreamId : std::uint8_t { kStdout = 1, kStderr = 2 };
 
 // The first words of the launcher: who the agent works for.
@@ -68,7 +71,7 @@ struct WelcomeMessage {
   std::int32_t size = 0;
   JobSecret secret{};
   std::string token;                // what a rank must show at the agent's socket
-  std::uint32_t heartbeat_ms = 0;   // 0: none; else silence of three times this means that the connection is lost
+  std::uint32_t heartbeat_ms = 0;   // 0: none, as to an agent on the launcher's own machine
   std::uint32_t reconnect_ms = 0;   // 0: the session ends with its connection; else how long it waits for a new one
   std::uint64_t output_credit = 0;  // bytes of Output that may be under way
 

@@ -9,7 +9,6 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <optional>
 
 #include "launcher/process/spawn.h"
@@ -38,44 +37,44 @@ std::string field_of(const fs::path& file, std::string_view key) {
   return "";
 }
 
-bool has_mig_instances(const fs::path& root, const std::string& minor) {
+// In the order of their names; nothing when it cannot be read. The iterator's own ++ would throw.
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::vector<fs::path> entries;
   std::error_code failed;
-  for (const auto& entry :
-       fs::directory_iterator(root / ("proc/driver/nvidia/capabilities/gpu" + minor + "/mig"), failed)) {
-    if (entry.path().filename().string().compare(0, 2, "gi") == 0) {
-      return true;
-    }
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
+    entries.push_back(at->path());
   }
-  return false;
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+bool has_mig_instances(const fs::path& root, const std::string& minor) {
+  const auto entries = entries_of(root / ("proc/driver/nvidia/capabilities/gpu" + minor + "/mig"));
+  return std::any_of(entries.begin(), entries.end(),
+                     [](const fs::path& entry) { return entry.filename().string().compare(0, 2, "gi") == 0; });
 }
 
 // Nothing when the files are not there or do not tell.
 std::optional<std::vector<std::string>> gpus_of_driver(const fs::path& root) {
-  std::error_code failed;
-  std::map<std::string, std::string> by_bus;  // the folders are named by PCI address, which is the order of numbers
-  for (const auto& entry : fs::directory_iterator(root / "proc/driver/nvidia/gpus", failed)) {
-    const std::string uuid = field_of(entry.path() / "information", "GPU UUID");
-    const std::string minor = field_of(entry.path() / "information", "Device Minor");
+  const auto cards = entries_of(root / "proc/driver/nvidia/gpus");  // named by PCI address: the order of numbers
+  std::vector<std::string> gpus;
+  for (const fs::path& card : cards) {
+    const std::string uuid = field_of(card / "information", "GPU UUID");
+    const std::string minor = field_of(card / "information", "Device Minor");
     if (uuid.compare(0, 4, "GPU-") != 0 || uuid.find('?') != std::string::npos || minor.empty() ||
         has_mig_instances(root, minor)) {
       return std::nullopt;
     }
     // A container sees the files of all GPUs, and the devices of its own.
+    std::error_code failed;
     if (fs::exists(root / ("dev/nvidia" + minor), failed)) {
-      by_bus[entry.path().filename()] = uuid;
+      gpus.push_back(uuid);
     }
   }
-  if (failed) {
-    return std::nullopt;
-  }
-  std::vector<std::string> gpus;
-  for (const auto& [bus, uuid] : by_bus) {
-    gpus.push_back(uuid);
-  }
-  return gpus;
+  return cards.empty() ? std::nullopt : std::optional(gpus);
 }
 
-// All that a program prints, or nothing when it fails or is late. The agent has no loop yet, so this waits.
+// All that a program prints, or nothing when it fails or is late. This waits: the agent has nothing else to do yet.
 std::string output_of(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
                       Deadline deadline) {
   auto pipe = make_pipe();

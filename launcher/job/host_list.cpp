@@ -140,6 +140,9 @@ Result<HostList> parse_host_entry(std::string_view entry, const std::string& whe
   if (const auto at = rest.find('@'); at != std::string_view::npos) {
     spec.user = std::string(rest.substr(0, at));
     rest.remove_prefix(at + 1);
+    if (spec.user.find(':') != std::string::npos) {
+      return bad(where, "expected the numbers of GPUs after '@', found '" + std::string(rest) + "'");
+    }
     if (!is_name(spec.user, is_host_char)) {
       return bad(where, "expected a user name before '@', found '" + spec.user + "'");
     }

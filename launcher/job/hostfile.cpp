@@ -102,7 +102,7 @@ Result<HostList> read_hostfile(const std::string& file) {
   if (!in || !(text << in.rdbuf())) {
     // An empty file also fails the insertion, without an errno.
     if (errno != 0) {
-      return Error::from_errno("cannot read the host file " + file);
+      return Error(Code::kInvalid, Error::from_errno("cannot read the host file " + file).message());
     }
   }
   return parse_hostfile(text.str(), file);

@@ -1,4 +1,4 @@
-// JobSpec: everything about one job that the user decided. Value type; made by cli/options.cpp.
+// JobSpec: everything about one job that the user decided. Value type; made by cli/job_settings.cpp.
 #pragma once
 
 #include <cstdint>

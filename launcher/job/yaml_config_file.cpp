@@ -131,7 +131,7 @@ Result<Settings> read_config_file(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   std::ostringstream text;
   if (!in || (!(text << in.rdbuf()) && errno != 0)) {
-    return Error::from_errno("cannot read the configuration file " + file);
+    return Error(Code::kInvalid, Error::from_errno("cannot read the configuration file " + file).message());
   }
   return parse_config_file(text.str(), file);
 }

@@ -167,16 +167,17 @@ void JobRunner::act(const StartRanks&) {
   for (const auto& session : sessions_) {
     views.push_back(NodeView{session->opened(), *session->ready()});
   }
-  const auto messages = make_start_messages(spec_, placement_, views, job_id_, token_);
-  if (!messages.ok()) {
-    loop_.post([this, why = messages.error()] { apply(RankStartFailed{0, why}); });
+  if (const auto failed = find_missing_gpu(placement_, views)) {
+    // Later: we are in the middle of what the last event asks for.
+    loop_.post([this, failed = *failed] { on_start_failed(failed); });
     return;
   }
+  const auto messages = make_start_messages(spec_, placement_, views, job_id_, token_);
   for (const std::string& warning : spec_.quiet ? std::vector<std::string>() : gpu_warnings(spec_, placement_, views)) {
     logs_.say("hvdrun: " + warning);
   }
   for (std::size_t node = 0; node < sessions_.size(); ++node) {
-    sessions_[node]->send(AgentMessage::kStart, messages.value()[node].encode());
+    sessions_[node]->send(AgentMessage::kStart, messages[node].encode());
   }
 }
 

@@ -3,21 +3,17 @@
 #include <algorithm>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/duration_text.h"
 
 namespace hvd::launch {
 namespace {
 
-constexpr int kMissedHeartbeats = 3;
 // One attempt at a new connection, and the waits between them. The network may be back at any moment, so the waits stay
 // short; a network that eats packets is not asked for longer than this.
 constexpr Duration kAttemptTime = std::chrono::seconds(20);
 constexpr Duration kLeastAttempt = std::chrono::seconds(1);
 constexpr Duration kFirstWait = std::chrono::milliseconds(500);
 constexpr Duration kLongestWait = std::chrono::seconds(4);
-
-std::string seconds_of(Duration time) {
-  return std::to_string(std::chrono::round<std::chrono::seconds>(time).count()) + " s";
-}
 
 }  // namespace
 
@@ -39,6 +35,7 @@ void NodeSession::send(AgentMessage type, std::string_view body) {
     return;
   }
   if (type == AgentMessage::kStart) {
+    has_started_ = true;
     is_resumable_ = reconnect_ > Duration::zero();
   }
   if (type == AgentMessage::kCredit) {
@@ -86,7 +83,7 @@ void NodeSession::watch_connection(Duration heartbeat, Duration reconnect, const
 void NodeSession::beat() {
   heartbeat_timer_ = 0;
   if (loop_.now() - last_heard_ > heartbeat_ * kMissedHeartbeats) {
-    disconnect(Error(Code::kTimeout, "no sign of life from its agent for " + seconds_of(loop_.now() - last_heard_) +
+    disconnect(Error(Code::kTimeout, "no sign of life from its agent for " + duration_text(loop_.now() - last_heard_) +
                                          "; the host or the network to it is down"));
     return;
   }
@@ -134,10 +131,14 @@ void NodeSession::on_closed(const Error& why) {
   }
 }
 
-void NodeSession::disconnect(const Error& why) {
+void NodeSession::disconnect(const Error& reason) {
   if (stage_ != Stage::kOpen) {
     return;
   }
+  // A transport names the host, for lists of hosts that could not be opened; of a running job that is said already.
+  const std::string prefix = plan_.host.name + ": ";
+  const bool names_host = has_started_ && reason.message().starts_with(prefix);
+  const Error why(reason.code(), reason.message().substr(names_host ? prefix.size() : 0));
   // The end of a connection that was resumed is not that of the agent, but of the one that had brought it.
   if (!is_resumable_ || (why.code() == kAgentEnded && !was_resumed_)) {
     return lose(why);
@@ -148,7 +149,7 @@ void NodeSession::disconnect(const Error& why) {
   why_away_ = why;
   away_since_ = loop_.now();
   attempts_ = 0;
-  sink_.on_notice(plan_.index, why.message() + "; trying to reach it again for " + seconds_of(reconnect_) +
+  sink_.on_notice(plan_.index, why.message() + "; trying to reach it again for " + duration_text(reconnect_) +
                                    " (--reconnect-timeout)");
   try_again_in(Duration::zero());
 }
@@ -167,7 +168,7 @@ void NodeSession::try_again() {
   const Duration patience = std::clamp(left, kLeastAttempt, kAttemptTime);
   attempt_timer_ = loop_.after(patience, [this, patience] {
     attempt_timer_ = 0;
-    fail_attempt(Error(Code::kTimeout, "no answer within " + seconds_of(patience)));
+    fail_attempt(Error(Code::kTimeout, "no answer within " + duration_text(patience)));
   });
   stream_.reset();
   stream_ = transport_->open(NodeTarget{plan_.host.name, plan_.host.user, plan_.host.port}, *this);
@@ -176,8 +177,8 @@ void NodeSession::try_again() {
 void NodeSession::fail_attempt(const Error& why) {
   const Duration away = loop_.now() - away_since_;
   if (away >= reconnect_) {
-    return lose(Error(Code::kLostPeer,
-                      why_away_.message() + "; not reached again within " + seconds_of(away) + ": " + why.message()));
+    return lose(Error(Code::kLostPeer, why_away_.message() + "; not reached again within " + duration_text(away) +
+                                           ": " + why.message()));
   }
   sink_.on_progress(plan_.index, "not reached yet: " + why.message());
   const Duration wait = std::min(kLongestWait, kFirstWait * (1 << std::min(attempts_++, 4)));
@@ -193,7 +194,8 @@ Result<void> NodeSession::on_resumed(std::uint64_t received) {
   acknowledged_ = received_;
   stream_->write(resend_.unacknowledged());
   heartbeat_timer_ = loop_.after(heartbeat_, [this] { beat(); });
-  sink_.on_notice(plan_.index, "reached again after " + seconds_of(loop_.now() - away_since_) + "; no output was lost");
+  sink_.on_notice(plan_.index,
+                  "reached again after " + duration_text(loop_.now() - away_since_) + "; no output was lost");
   return {};
 }
 

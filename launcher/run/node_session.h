@@ -85,7 +85,7 @@ class NodeSession final : private StreamSink {
   void beat();
   void send_ack();
   // The connection is gone; the session may not be.
-  void disconnect(const Error& why);
+  void disconnect(const Error& reason);
   void try_again_in(Duration delay);
   void try_again();
   void fail_attempt(const Error& why);
@@ -108,6 +108,7 @@ class NodeSession final : private StreamSink {
   // what a new connection needs
   Duration reconnect_{};
   std::string token_;
+  bool has_started_ = false;
   bool is_resumable_ = false;  // from Start to Done
   bool was_resumed_ = false;
   ResendQueue resend_;

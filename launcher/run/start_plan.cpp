@@ -22,9 +22,19 @@ bool has_value(const JobSpec& spec, const std::string& name) {
 
 }  // namespace
 
-Result<std::vector<StartMessage>> make_start_messages(const JobSpec& spec, const Placement& placement,
-                                                      const std::vector<NodeView>& views, const std::string& job_id,
-                                                      const std::string& token) {
+std::optional<StartFailedMessage> find_missing_gpu(const Placement& placement, const std::vector<NodeView>& views) {
+  for (const NodePlan& node : placement.nodes) {
+    const auto gpus = gpus_of_job(node, views[static_cast<std::size_t>(node.index)].ready.gpus);
+    if (!gpus.ok()) {
+      return StartFailedMessage{node.ranks.front().rank, gpus.error()};
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<StartMessage> make_start_messages(const JobSpec& spec, const Placement& placement,
+                                              const std::vector<NodeView>& views, const std::string& job_id,
+                                              const std::string& token) {
   const std::vector<std::string> addresses = data_addresses(views);
   JobFacts job;
   job.job_id = job_id;
@@ -56,7 +66,7 @@ Result<std::vector<StartMessage>> make_start_messages(const JobSpec& spec, const
     }
     start.last = spec.user_env;
     const NodeFacts facts{addresses[index], view.ready.cores, view.ready.socket_path};
-    HVD_TRY_ASSIGN(const auto gpus, gpus_of_job(node, view.ready.gpus));
+    const std::vector<std::string> gpus = gpus_of_job(node, view.ready.gpus).value();
     for (const RankPlan& rank : node.ranks) {
       EnvList env = rank_env(placement, node, rank, facts, job);
       const EnvList pinned = gpu_env(spec.gpus, gpus, rank.local_rank);
@@ -72,8 +82,8 @@ std::vector<std::string> gpu_warnings(const JobSpec& spec, const Placement& plac
                                       const std::vector<NodeView>& views) {
   std::vector<std::string> warnings;
   for (const NodePlan& node : placement.nodes) {
-    const auto gpus = gpus_of_job(node, views[static_cast<std::size_t>(node.index)].ready.gpus);
-    if (const std::string text = gpus.ok() ? gpu_warning(spec.gpus, node, gpus.value()) : ""; !text.empty()) {
+    const auto gpus = gpus_of_job(node, views[static_cast<std::size_t>(node.index)].ready.gpus).value();
+    if (const std::string text = gpu_warning(spec.gpus, node, gpus); !text.empty()) {
       warnings.push_back(text);
     }
   }

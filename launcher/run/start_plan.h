@@ -1,6 +1,7 @@
 // The last step before ranks start: from the placement and what the agents said, what each node is told. Pure.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,10 +13,13 @@
 
 namespace hvd::launch {
 
-// One StartMessage per node. An error is a GPU that a host list names and a node has not.
-Result<std::vector<StartMessage>> make_start_messages(const JobSpec& spec, const Placement& placement,
-                                                      const std::vector<NodeView>& views, const std::string& job_id,
-                                                      const std::string& token);
+// The first node that lacks a GPU which the host list names there, as what its first rank cannot start for.
+std::optional<StartFailedMessage> find_missing_gpu(const Placement& placement, const std::vector<NodeView>& views);
+
+// One StartMessage per node. No GPU may be missing.
+std::vector<StartMessage> make_start_messages(const JobSpec& spec, const Placement& placement,
+                                              const std::vector<NodeView>& views, const std::string& job_id,
+                                              const std::string& token);
 
 // What the user should know of how ranks share GPUs, a line for each node where they do.
 std::vector<std::string> gpu_warnings(const JobSpec& spec, const Placement& placement,

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "runtime/base/duration_text.h"
+
 namespace hvd::launch {
 namespace {
 
@@ -26,11 +28,6 @@ std::string megabytes(std::size_t bytes) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.1f MB", static_cast<double>(bytes) / 1e6);
   return text.data();
-}
-
-std::string seconds_text(Duration duration) {
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
-  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
 }
 
 }  // namespace
@@ -75,7 +72,7 @@ void RshConversation::run() {
                         command_.host + ": " + command_.label + ": " + started.error().message() + command_.afterword));
   }
   const Duration limit = shared_->settings.answer_time;
-  arm(limit, "gave no answer within " + seconds_text(limit) + "; try it by hand");
+  arm(limit, "gave no answer within " + duration_text(limit) + "; try it by hand");
   slot_timer_ = shared_->loop.after(kSlotTime, [this] { release_slot(); });
 }
 
@@ -87,7 +84,7 @@ Result<void> RshConversation::start_process(const AgentImage& image) {
   handlers.on_errors = [this](std::string_view text) { errors_.feed(text); };
   handlers.on_taken = [this] {
     if (stage_ == Stage::kStarting && is_pushing_) {
-      arm(kPushPatience, "took no byte of the agent for " + seconds_text(kPushPatience));
+      arm(kPushPatience, "took no byte of the agent for " + duration_text(kPushPatience));
     }
   };
   handlers.on_over = [this](std::optional<ExitStatus> status) { on_over(status); };
@@ -139,7 +136,7 @@ void RshConversation::on_greeting() {
         if (stage_ == Stage::kOver) {
           return;
         }
-        arm(kPushPatience, "took no byte of the agent for " + seconds_text(kPushPatience));
+        arm(kPushPatience, "took no byte of the agent for " + duration_text(kPushPatience));
         is_pushing_ = true;
         process_->write_unowned(image);
         break;

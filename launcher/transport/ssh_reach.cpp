@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "launcher/transport/host_key_policy.h"
+#include "runtime/base/duration_text.h"
 
 namespace hvd::launch {
 namespace {
@@ -17,11 +18,6 @@ constexpr Duration kDefaultTimeout = std::chrono::seconds(10);
 // step.
 constexpr double kFirstBackoffMs = 150;
 constexpr double kMaxBackoffMs = 2000;
-
-std::string seconds_text(Duration duration) {
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
-  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
-}
 
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find_first_of("\r\n"));
@@ -264,7 +260,7 @@ void SshReach::on_handshake_failed(const Error& error) {
 }
 
 void SshReach::on_deadline() {
-  const std::string limit = seconds_text(timeout_);
+  const std::string limit = duration_text(timeout_);
   if (query_ != nullptr) {
     return fail(Code::kTimeout, "'ssh -G' gave no answer within " + limit + "; check the ssh configuration");
   }

@@ -9,8 +9,20 @@ namespace {
 
 constexpr std::size_t kFdBytes = 2 * sizeof(int);
 
-struct alignas(cmsghdr) Control {
-  std::array<char, CMSG_SPACE(kFdBytes)> bytes{};
+// A msghdr of one part and room for two descriptors. It points into itself, so it stays where it is made.
+struct Envelope {
+  Envelope(void* bytes, std::size_t size) : part{bytes, size} {
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+  }
+  Envelope(const Envelope&) = delete;
+  Envelope& operator=(const Envelope&) = delete;
+
+  iovec part;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kFdBytes)> control{};
+  msghdr header{};
 };
 
 }  // namespace
@@ -19,20 +31,14 @@ Result<void> pass_fds(int socket, int first, int second, Bytes bytes) {
   if (bytes.empty() || bytes.size() > kMaxPassedBytes) {
     return Error(Code::kInvalid, "descriptors are passed with 1 to 4096 bytes");
   }
-  iovec part{const_cast<std::uint8_t*>(bytes.data()), bytes.size()};
-  Control control;
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes.data();
-  message.msg_controllen = control.bytes.size();
-  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  Envelope envelope(const_cast<std::uint8_t*>(bytes.data()), bytes.size());  // sendmsg(2) changes nothing in it
+  cmsghdr* const header = CMSG_FIRSTHDR(&envelope.header);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(kFdBytes);
   const std::array<int, 2> fds = {first, second};
   std::memcpy(CMSG_DATA(header), fds.data(), kFdBytes);
-  const ssize_t sent = ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t sent = ::sendmsg(socket, &envelope.header, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent < 0) {
     return Error::from_errno("sendmsg");
   }
@@ -45,13 +51,8 @@ Result<void> pass_fds(int socket, int first, int second, Bytes bytes) {
 Result<PassedFds> receive_fds(int socket) {
   PassedFds passed;
   passed.bytes.resize(kMaxPassedBytes);
-  iovec part{passed.bytes.data(), passed.bytes.size()};
-  Control control;
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes.data();
-  message.msg_controllen = control.bytes.size();
+  Envelope envelope(passed.bytes.data(), passed.bytes.size());
+  msghdr& message = envelope.header;
   const ssize_t got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (got < 0) {
     return Error::from_errno("recvmsg");

@@ -62,7 +62,8 @@ TEST_CASE("a host may name the GPUs that are used there") {
   CHECK(error_of("a:2@1,1").find("GPU 1 is named twice") != std::string::npos);
   CHECK(error_of("a:2@1,,2").find("expected a host name") != std::string::npos);
   CHECK(error_of("a:2@99999").find("expected the number of a GPU") != std::string::npos);
-  CHECK(error_of("a:2@").find("a:2") != std::string::npos);
+  CHECK(error_of("a:2@").find("expected the numbers of GPUs after '@', found ''") != std::string::npos);
+  CHECK(error_of("a:2@x").find("expected the numbers of GPUs after '@', found 'x'") != std::string::npos);
 }
 
 TEST_CASE("a rank sees the GPUs of its job in the order of local ranks, or its own") {

@@ -1,0 +1,44 @@
+// What the command line says, word for word, before anything is looked up or checked against anything else.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/job/tunable.h"
+
+namespace hvd::cli {
+
+struct Flags {
+  int np = 0;
+  std::string hosts;
+  std::string hostfile;
+  std::vector<std::string> env;
+  std::string config_file;
+  std::optional<double> start_timeout_s;
+  double timeout_s = 0;
+  double grace_s = 10;
+  double reconnect_timeout_s = 60;
+  std::string output_filename;
+  int output_max_mb = 0;
+  bool timestamps = false;
+  std::string color = "auto";
+  std::string gpus = "local";
+  bool no_tags = false;
+  bool quiet = false;
+  bool verbose = false;
+  bool check_build = false;
+  bool json = false;
+  bool version = false;
+  std::string document;
+  int ssh_port = 0;
+  std::string ssh_identity_file;
+  std::string ssh_config;
+  std::vector<std::string> interfaces;
+  bool tcp = false;
+  launch::Settings settings;  // of tunables given as flags
+  std::string rsh;
+  std::vector<std::string> command;
+};
+
+}  // namespace hvd::cli

@@ -1,0 +1,204 @@
+#include "cli/job_settings.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <climits>
+#include <cstdlib>
+#include <map>
+#include <string_view>
+
+#include "launcher/job/host_list.h"
+#include "launcher/job/hostfile.h"
+#include "launcher/run/transport_choice.h"
+#include "launcher/transport/rsh_template.h"
+
+namespace hvd::cli {
+namespace {
+
+constexpr double kDefaultStartTimeoutS = 60;
+const std::map<std::string, launch::GpuMode> kGpuModes = {
+    {"local", launch::GpuMode::kLocal}, {"one", launch::GpuMode::kOne}, {"none", launch::GpuMode::kNone}};
+
+Result<std::string> working_directory() {
+  std::array<char, PATH_MAX> buffer{};
+  if (::getcwd(buffer.data(), buffer.size()) == nullptr) {
+    return Error::from_errno("cannot tell the working directory");
+  }
+  return std::string(buffer.data());
+}
+
+// The agent is installed beside hvdrun.
+Result<std::string> agent_path() {
+  std::array<char, PATH_MAX> buffer{};
+  const ssize_t size = ::readlink("/proc/self/exe", buffer.data(), buffer.size() - 1);
+  if (size <= 0) {
+    return Error::from_errno("cannot tell where hvdrun is (/proc/self/exe)");
+  }
+  const std::string self(buffer.data(), static_cast<std::size_t>(size));
+  const std::string path = self.substr(0, self.rfind('/')) + "/hvdrun-agent";
+  if (::access(path.c_str(), X_OK) != 0) {
+    return Error::from_errno("the agent executable is missing beside hvdrun: " + path)
+        .with_context("broken installation");
+  }
+  return path;
+}
+
+Result<launch::HostList> hosts_of(const Flags& flags) {
+  if (!flags.hosts.empty() && !flags.hostfile.empty()) {
+    return Error(Code::kInvalid, "give either -H or --hostfile, not both");
+  }
+  if (!flags.hostfile.empty()) {
+    return launch::read_hostfile(flags.hostfile);
+  }
+  if (!flags.hosts.empty()) {
+    return launch::parse_host_list(flags.hosts);
+  }
+  return launch::HostList{launch::HostSpec{"localhost", "", 0, std::max(flags.np, 1)}};
+}
+
+void set_variable(launch::Settings& env, const std::string& name, const std::string& value) {
+  std::erase_if(env, [&name](const auto& pair) { return pair.first == name; });
+  env.emplace_back(name, value);
+}
+
+Result<void> apply_user_env(launch::Settings& env, const std::vector<std::string>& entries) {
+  for (const std::string& entry : entries) {
+    const auto equals = entry.find('=');
+    const std::string name = entry.substr(0, equals);
+    if (name.empty()) {
+      return Error(Code::kInvalid, "-x '" + entry + "': expected NAME or NAME=VALUE");
+    }
+    if (equals != std::string::npos) {
+      set_variable(env, name, entry.substr(equals + 1));
+      continue;
+    }
+    const char* value = std::getenv(name.c_str());
+    if (value == nullptr) {
+      return Error(Code::kInvalid,
+                   "-x " + name + ": no such variable here; give it a value with -x " + name + "=VALUE");
+    }
+    set_variable(env, name, value);
+  }
+  return {};
+}
+
+// What is set for all ranks, the stronger later: configuration file, flags, -x. What is not set is inherited.
+Result<launch::Settings> user_env_of(const Flags& flags) {
+  launch::Settings env;
+  if (!flags.config_file.empty()) {
+    HVD_TRY_ASSIGN(env, launch::read_config_file(flags.config_file));
+  }
+  for (const auto& [name, value] : flags.settings) {
+    set_variable(env, name, value);
+  }
+  if (flags.tcp) {
+    set_variable(env, "NCCL_IB_DISABLE", "1");
+  }
+  if (!flags.interfaces.empty()) {
+    std::string list;
+    for (const std::string& interface : flags.interfaces) {
+      list += (list.empty() ? "" : ",") + interface;
+    }
+    set_variable(env, "HOROVOD_GLOO_IFACE", list);
+    set_variable(env, "NCCL_SOCKET_IFNAME", list);
+  }
+  HVD_TRY(apply_user_env(env, flags.env));
+  return env;
+}
+
+// horovodrun's variable for --start-timeout.
+Result<double> start_timeout_of(const Flags& flags) {
+  const char* inherited = std::getenv("HOROVOD_START_TIMEOUT");
+  if (flags.start_timeout_s || inherited == nullptr || *inherited == '\0') {
+    return flags.start_timeout_s.value_or(kDefaultStartTimeoutS);
+  }
+  const std::string_view text = inherited;
+  double seconds = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (failed != std::errc() || end != text.data() + text.size() || !(seconds > 0 && seconds <= 1e6)) {
+    return Error(Code::kInvalid, "HOROVOD_START_TIMEOUT is '" + std::string(text) + "', expected seconds above 0");
+  }
+  return seconds;
+}
+
+Duration seconds_of(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+bool wants_color(const Flags& flags) {
+  const char* no_color = std::getenv("NO_COLOR");  // no-color.org: set and not empty
+  const bool is_refused = no_color != nullptr && *no_color != '\0';
+  return flags.color == "always" || (flags.color == "auto" && !is_refused && ::isatty(STDOUT_FILENO) == 1);
+}
+
+// Whatever is wrong with the command is told before any host is tried.
+Result<void> check_rsh(const launch::JobSpec& job) {
+  HVD_TRY_ASSIGN(const launch::RshTemplate command, launch::RshTemplate::parse(job.rsh_command));
+  if (!job.ssh_identity_file.empty() || !job.ssh_config_file.empty()) {
+    return Error(Code::kInvalid, "-i and --ssh-config mean nothing to --rsh; write them into its command");
+  }
+  if (job.ssh_port != 0 && !command.has("{port}")) {
+    return Error(Code::kInvalid, "-p means nothing to an --rsh without {port}; as in --rsh 'ssh -p {port} {host}'");
+  }
+  for (const launch::HostSpec& host : job.hosts) {
+    if (launch::choose_transport(job, host.name) == launch::TransportKind::kRsh) {
+      HVD_TRY(command.words({host.name, host.user, host.port}, {}));
+    }
+  }
+  return {};
+}
+
+// A host that names GPUs where none are to be assigned: one of the two is a mistake.
+Result<void> check_gpus(const launch::JobSpec& job) {
+  for (const launch::HostSpec& host : job.hosts) {
+    if (job.gpus == launch::GpuMode::kNone && !host.gpus.empty()) {
+      return Error(Code::kInvalid, "the host list names GPUs of " + host.name + ", and --gpus none leaves all alone");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<launch::JobSpec> make_job(const Flags& flags) {
+  launch::JobSpec job;
+  job.size = flags.np;
+  HVD_TRY_ASSIGN(job.hosts, hosts_of(flags));
+  HVD_TRY_ASSIGN(job.user_env, user_env_of(flags));
+  HVD_TRY_ASSIGN(const double start_timeout_s, start_timeout_of(flags));
+  HVD_TRY_ASSIGN(job.cwd, working_directory());
+  HVD_TRY_ASSIGN(job.agent_path, agent_path());
+  job.argv = flags.command;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    job.environment.emplace_back(*entry);
+  }
+  job.gpus = kGpuModes.at(flags.gpus);
+  job.start_timeout = seconds_of(start_timeout_s);
+  job.timeout = seconds_of(flags.timeout_s);
+  job.grace = seconds_of(flags.grace_s);
+  job.reconnect_timeout = seconds_of(flags.reconnect_timeout_s);
+  job.tags = !flags.no_tags;
+  job.timestamps = flags.timestamps;
+  job.color = wants_color(flags);
+  job.output_dir = flags.output_filename;
+  job.output_max_bytes = static_cast<std::uint64_t>(flags.output_max_mb) << 20U;
+  job.quiet = flags.quiet;
+  job.verbose = flags.verbose;
+  job.ssh_port = flags.ssh_port;
+  job.ssh_identity_file = flags.ssh_identity_file;
+  job.ssh_config_file = flags.ssh_config;
+  job.rsh_command = flags.rsh;
+  if (const char* rsh = std::getenv("HVD_RSH"); rsh != nullptr && flags.rsh.empty()) {
+    job.rsh_command = rsh;
+  }
+  if (!job.rsh_command.empty()) {
+    HVD_TRY(check_rsh(job));
+  }
+  HVD_TRY(check_gpus(job));
+  return job;
+}
+
+}  // namespace hvd::cli
