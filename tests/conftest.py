@@ -1,9 +1,13 @@
-"""For all Python tests: none begins when the time that scripts/test has is over."""
+"""For all Python tests: none begins when the time that scripts/test has is over, and ranks wait long for each other."""
 
 import os
 import time
 
 import pytest
+from patience import PATIENCE
+
+# Ranks that import torch on a busy machine come minutes apart.
+os.environ.setdefault("HOROVOD_START_TIMEOUT", str(PATIENCE))
 
 
 def pytest_runtest_setup(item):

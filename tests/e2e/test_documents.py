@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from hvdrun import HVDRUN, hvdrun
+from patience import PATIENCE
 
 
 def document(kind):
@@ -33,7 +34,7 @@ def test_the_manual_page_has_its_sections_and_no_request_by_accident():
                                                      "SEE ALSO"]
     assert set(re.findall(r"^[.'](\w+)", text, re.M)) <= {"TH", "SH", "SS", "TP", "B", "BR"}
     if shutil.which("groff"):
-        done = subprocess.run(["groff", "-man", "-Tutf8", "-ww"], input=text, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(["groff", "-man", "-Tutf8", "-ww"], input=text, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0 and done.stderr == ""
 
 
@@ -41,7 +42,7 @@ def completions(*words):
     line = " ".join(words)
     script = (f"{document('bash')}\nCOMP_WORDS=({' '.join(repr(w) for w in words)})\nCOMP_CWORD={len(words) - 1}\n"
               f"_hvdrun\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"")
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=PATIENCE)
     assert done.stderr == "", (line, done.stderr)
     return done.stdout.split()
 
@@ -60,9 +61,9 @@ def test_other_shells_can_read_theirs(shell, tmp_path):
         pytest.skip(f"no {shell} here")
     file = tmp_path / "completion"
     file.write_text(document(shell))
-    assert subprocess.run([shell, "-n", file], timeout=60).returncode == 0
+    assert subprocess.run([shell, "-n", file], timeout=PATIENCE).returncode == 0
 
 
 def test_an_unknown_document_is_refused():
-    done = subprocess.run([HVDRUN, "--document", "html"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([HVDRUN, "--document", "html"], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 240 and done.stderr.count("\n") == 1

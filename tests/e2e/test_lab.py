@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 from lab import ROOT, Lab, wait_until
+from patience import PATIENCE
 
 CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 2).close()"
 
@@ -70,7 +71,7 @@ def test_an_ssh_client_that_does_not_know_the_host_key_is_refused(lab3):
 
 
 def test_an_unknown_name_fails_at_once(lab3):
-    done = lab3.run("getent", "hosts", "node9", timeout=5)
+    done = lab3.run("getent", "hosts", "node9")
     assert done.returncode == 2
 
 
@@ -103,7 +104,7 @@ def test_run_passes_a_signal_on_once(lab3):
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == "got\n"
     process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == 5
+    assert process.wait(PATIENCE) == 5
     assert process.stdout.read() == ""
 
 
@@ -112,14 +113,14 @@ def test_a_command_ends_with_the_lab_run_that_started_it(lab3):
     command = lab3.pid_of(process)
     assert [(p.pid, p.args) for p in lab3.ps("node1")] == [(command, "sleep 600")]
     process.kill()
-    process.wait(10)
+    process.wait(PATIENCE)
     assert lab3.wait_for_no_processes("node1") == []
 
 
 def test_ps_lists_exactly_what_runs_and_what_was_left_behind(lab3):
     assert lab3.ps() == []
     assert lab3.run("sh", "-c", "setsid sleep 601 >/dev/null 2>&1 &", host="node2").returncode == 0
-    left = wait_until(lambda: [p for p in lab3.ps() if p.args == "sleep 601"], 10, "the orphan is not listed")
+    left = wait_until(lambda: [p for p in lab3.ps() if p.args == "sleep 601"], "the orphan is not listed")
     assert [p.host for p in left] == ["node2"]
     assert len(lab3.ps("node2", everything=True)) == 3  # and process 1 and sshd
     os.kill(left[0].pid, signal.SIGKILL)
@@ -197,7 +198,7 @@ def test_two_labs_at_once_do_not_see_each_other(make_lab):
 ])
 def test_a_wrong_request_is_one_line_and_leaves_nothing(lab_possible, arguments, words):
     lab = Lab(1)
-    done = subprocess.run(lab.command(*arguments), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(lab.command(*arguments), capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 1
     assert words in done.stderr and done.stderr.count("\n") == 1
     assert left_of(lab) == []
@@ -211,7 +212,7 @@ def test_a_host_that_is_not_there_is_named(lab3):
 
 def test_a_second_up_of_the_same_name_is_refused_and_harms_nothing(make_lab):
     lab = make_lab(1)
-    done = subprocess.run(lab.command("up", "1"), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(lab.command("up", "1"), capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 1 and "is up already" in done.stderr
     assert lab.run("hostname", host="node1").stdout == "node1\n"
 
@@ -229,7 +230,7 @@ def test_down_leaves_nothing_and_may_be_repeated(lab_possible):
     lab.down()
     assert left_of(lab, namespaces) == []
     assert machine() == before
-    assert process.wait(10) == 128 + signal.SIGKILL
+    assert process.wait(PATIENCE) == 128 + signal.SIGKILL
     lab.down()
 
 
@@ -251,18 +252,18 @@ def test_an_up_that_is_interrupted_leaves_nothing(lab_possible, number):
         lab = Lab(6)
         up = subprocess.Popen(lab.command("up", "6"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            wait_until(lambda: up.poll() is not None or has_come_to(step, lab.shared.parent), 120, "up does nothing")
+            wait_until(lambda: up.poll() is not None or has_come_to(step, lab.shared.parent), "up does nothing")
             up.send_signal(number)
-            code = up.wait(60)
+            code = up.wait(PATIENCE)
             if code == 0:  # it was faster: a whole lab is there
                 lab.down()
             elif number == signal.SIGKILL:
                 # Nobody was left to tidy up: its processes end by themselves; down removes what the folder still holds.
-                wait_until(lambda: set(left_of(lab)) <= {str(lab.shared.parent)}, 60, "processes are left")
+                wait_until(lambda: set(left_of(lab)) <= {str(lab.shared.parent)}, "processes are left")
                 lab.down()
-            wait_until(lambda: left_of(lab) == [], 60, f"something is left of a lab interrupted at step {step}")
+            wait_until(lambda: left_of(lab) == [], f"something is left of a lab interrupted at step {step}")
             assert machine() == before
         finally:
             up.kill()
-            up.wait(10)
+            up.wait(PATIENCE)
             lab.down()

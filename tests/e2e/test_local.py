@@ -13,6 +13,7 @@ import pytest
 
 from hvdrun import (HVDRUN, PYTHON, ROOT, hvdrun, kill, processes_with, program, read_until, start,
                             wait_until_gone)
+from patience import PATIENCE
 
 
 @pytest.fixture
@@ -108,6 +109,8 @@ def test_plan_starts_nothing_and_prints_the_placement():
     (["-np", "2", "-H", "a:x", "true"], "host list, column 1: expected a number of slots"),
     (["-np", "3", "-H", "a:1,b:1", "true"], "3 ranks asked for (-np), but the hosts have 2 slots"),
     (["--hostfile", "/no/such/file", "true"], "cannot read the host file /no/such/file"),
+    (["--hostfile", "/", "true"], "cannot read the host file /: Is a directory"),
+    (["--gpus", "none", "-H", "a:2@0,1", "true"], "the host list names GPUs of a, and --gpus none leaves all alone"),
     (["-np", "2"], "no command given"),
     (["--no-such-flag", "true"], "--no-such-flag"),
     (["-x", "NO_SUCH_VARIABLE_HERE", "true"], "no such variable"),
@@ -147,7 +150,7 @@ def test_a_rank_killed_by_a_signal_gives_128_plus_its_number(marker):
     victim = next(pid for pid, args in processes_with("HVD_RANK=1\0").items()
                   if "family.py" in args and pid in processes_with(marker))
     kill(victim)
-    out, err = job.communicate(timeout=30)
+    out, err = job.communicate(timeout=PATIENCE)
     assert job.returncode == 137
     assert "hvdrun: rank 1 on localhost" in err and "was killed by signal 9 (SIGKILL)" in err
     assert wait_until_gone(marker) == {}
@@ -160,7 +163,7 @@ def test_a_killed_agent_leaves_nothing_and_is_named(marker, which):
     agents = sorted(pid for pid, args in processes_with(marker).items() if "hvdrun-agent" in args)
     assert len(agents) == 2
     kill(agents[1] if which == "agent" else agents[0])
-    out, err = job.communicate(timeout=30)
+    out, err = job.communicate(timeout=PATIENCE)
     assert job.returncode in (243, 143), err
     assert "localhost" in err
     assert wait_until_gone(marker) == {}
@@ -170,7 +173,7 @@ def test_a_killed_launcher_leaves_nothing(marker):
     job = start("-np", 2, *PYTHON, program("family.py"), env=env_with(marker))
     read_until(job.stdout, "up", 2)
     kill(job.pid)
-    job.wait(10)
+    job.wait(PATIENCE)
     assert wait_until_gone(marker) == {}
 
 
@@ -179,7 +182,7 @@ def test_a_signalled_launcher_stops_its_ranks(marker, signo, code):
     job = start("-np", 2, *PYTHON, program("family.py"), env=env_with(marker))
     read_until(job.stdout, "up", 2)
     job.send_signal(signo)
-    out, err = job.communicate(timeout=30)
+    out, err = job.communicate(timeout=PATIENCE)
     assert job.returncode == code
     assert f"hvdrun got {signal.Signals(signo).name}" in err
     assert wait_until_gone(marker) == {}
@@ -192,20 +195,20 @@ def test_a_second_signal_kills_at_once(marker):
     job.send_signal(signal.SIGINT)
     read_until(job.stderr, "hvdrun got SIGINT")
     job.send_signal(signal.SIGINT)
-    job.communicate(timeout=30)
+    job.communicate(timeout=PATIENCE)
     assert job.returncode == 130
     assert wait_until_gone(marker) == {}
 
 
 def test_ranks_that_ignore_sigterm_are_killed_after_the_grace_time(marker):
     stubborn = "import os, signal, time; signal.signal(15, signal.SIG_IGN); os.environ['HVD_RANK'] == '0' and os._exit(5); time.sleep(1000)"
-    done = hvdrun("-np", 3, "--grace", 0.5, *PYTHON, "-c", stubborn, env=env_with(marker), timeout=30)
+    done = hvdrun("-np", 3, "--grace", 0.5, *PYTHON, "-c", stubborn, env=env_with(marker))
     assert done.returncode == 5
     assert wait_until_gone(marker) == {}
 
 
 def test_what_a_good_rank_left_behind_is_ended(marker):
-    done = hvdrun("-np", 1, "sh", "-c", "setsid sleep 1000 & sleep 1001 & exit 0", env=env_with(marker), timeout=30)
+    done = hvdrun("-np", 1, "sh", "-c", "setsid sleep 1000 & sleep 1001 & exit 0", env=env_with(marker))
     assert done.returncode == 0
     assert wait_until_gone(marker) == {}
 
@@ -249,7 +252,7 @@ def test_a_gone_reader_stops_the_job_as_it_would_a_filter(marker):
     read_until(job.stdout, "y", 3)
     job.stdout.close()
     assert "code 141" in job.stderr.read()
-    job.wait(10)
+    job.wait(PATIENCE)
     assert wait_until_gone(marker) == {}
 
 
@@ -270,7 +273,7 @@ def test_a_slow_reader_slows_the_ranks_and_memory_stays_bounded(marker):
         peak_kb = int(re.search(r"VmHWM:\s+(\d+)", status.read()).group(1))
     job.stdout.close()
     job.stderr.close()
-    job.wait(30)
+    job.wait(PATIENCE)
     assert peak_kb < 64 * 1024
     assert wait_until_gone(marker) == {}
 

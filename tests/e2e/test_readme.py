@@ -9,10 +9,11 @@ import subprocess
 import pytest
 
 from hvdrun import BIN, HVDRUN, PROGRAMS, ROOT, hvdrun
+from patience import PATIENCE
 
 VENV = ROOT / "build/venv/bin"
 # As a user has it who has activated the environment, with what pip installed, and stands beside the training script.
-USER = {"cwd": PROGRAMS / "user", "timeout": 300,
+USER = {"cwd": PROGRAMS / "user", "timeout": PATIENCE,
         "env": {**os.environ, "PATH": f"{VENV}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}}
 IN_TREE = pytest.mark.skipif(BIN != ROOT / "build/bin" or not (VENV / "python").exists(),
                              reason="not the build that scripts/build makes")
@@ -63,7 +64,7 @@ def check_losses(output, size):
 
 
 def learns_digits(command, lab):
-    done = run(in_checkout(command), cwd=ROOT, timeout=600)
+    done = run(in_checkout(command), cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert float(re.search(r"test accuracy (\d\.\d+)", done.stdout).group(1)) >= 0.95
     assert len(re.findall(r"epoch +\d+", done.stdout)) >= 3
@@ -71,13 +72,13 @@ def learns_digits(command, lab):
 
 
 def quickstarts(command, lab):
-    done = run(f"{command} --epochs 1", cwd=ROOT, timeout=900)
+    done = run(f"{command} --epochs 1", cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert "test accuracy" in done.stdout and "2 ranks on 1 node succeeded" in done.stderr
 
 
 def runs_a_layer(command, lab):
-    done = run(f"{command} layers", cwd=ROOT, timeout=900)
+    done = run(f"{command} layers", cwd=ROOT)
     assert done.returncode == 0, done.stdout
     assert re.fullmatch(r"\d+ passed, 0 failed, 0 skipped", done.stdout.splitlines()[-1])
 
@@ -89,7 +90,7 @@ def plans(command, lab):
 
 
 def tells_what_is_built(command, lab):
-    done = run(in_checkout(command), cwd=ROOT, timeout=60)
+    done = run(in_checkout(command), cwd=ROOT)
     assert done.returncode == 0 and "[X] local" in done.stdout and "NCCL" in done.stdout, done.stdout
 
 
@@ -130,14 +131,14 @@ def test_the_hostfile_that_we_show():
 @IN_TREE
 @pytest.mark.parametrize("name", ["hvdrun", "horovodrun"])
 def test_pip_installs_the_command(name):
-    done = subprocess.run([VENV / name, "--version"], capture_output=True, text=True, cwd="/", timeout=60)
+    done = subprocess.run([VENV / name, "--version"], capture_output=True, text=True, cwd="/", timeout=PATIENCE)
     assert done.returncode == 0 and done.stdout == hvdrun("--version").stdout
 
 
 @IN_TREE
 def test_a_second_setup_finds_nothing_to_do():
     before = (ROOT / "build/venv/.made-from").stat().st_mtime_ns
-    done = run("scripts/setup --test", cwd=ROOT, timeout=300, env=USER["env"])
+    done = run("scripts/setup --test", cwd=ROOT, env=USER["env"])
     assert done.returncode == 0, done.stderr
     assert "making" not in done.stderr
     assert not re.search(r"installing with pip: (?!mpi4py)", done.stderr)  # optional: tried again when it failed

@@ -7,6 +7,7 @@ import pytest
 
 from hvdrun import HVDRUN, LIBHVD, ROOT, program, read_until
 from lab import wait_until
+from patience import PATIENCE
 
 PYTHON = [sys.executable, "-S"]
 
@@ -56,40 +57,40 @@ def test_a_killed_rank_or_agent_leaves_nothing_on_any_host(lab3, victim, pattern
     found = pids(lab3, "node2", pattern)
     assert found, lab3.ps("node2")
     os.kill(found[-1], 9)
-    out, err = job.communicate(timeout=40)
+    out, err = job.communicate(timeout=PATIENCE)
     assert job.returncode != 0
     assert "node2" in err, err
     if victim == "rank":
         assert re.search(r"rank [23] on node2 \(pid \d+\) was killed by signal 9 \(SIGKILL\)", err)
         assert job.returncode == 137
-    assert lab3.wait_for_no_processes(timeout=20) == []
+    assert lab3.wait_for_no_processes() == []
 
 
 def test_a_killed_launcher_leaves_nothing_on_any_host(lab3):
     import os
     job = start_family(lab3, "--reconnect-timeout", "4")
     os.kill(lab3.pid_of(job), 9)
-    job.wait(20)
-    assert lab3.wait_for_no_processes(timeout=20) == []
+    job.wait(PATIENCE)
+    assert lab3.wait_for_no_processes() == []
 
 
 def test_a_script_that_exits_3_gives_3(lab3):
     done = lab3.run(HVDRUN, "-np", "4", "--grace", "2", "-H", "node1:2,node2:2", "sh", "-c",
-                    "[ $HVD_RANK = 2 ] && exit 3; sleep 1000", timeout=40)
+                    "[ $HVD_RANK = 2 ] && exit 3; sleep 1000")
     assert done.returncode == 3
     assert re.search(r"rank 2 on node2 \(pid \d+\) exited with code 3", done.stderr)
     assert lab3.wait_for_no_processes() == []
 
 
 def test_no_such_script_is_one_line_naming_it(lab3):
-    done = lab3.run(HVDRUN, "-np", "4", "-H", "node1:2,node2:2", *PYTHON, "no_such.py", timeout=40)
+    done = lab3.run(HVDRUN, "-np", "4", "-H", "node1:2,node2:2", *PYTHON, "no_such.py")
     assert done.returncode == 127
     assert f"no such script: '{ROOT}/no_such.py'" in done.stderr
     assert lab3.wait_for_no_processes() == []
 
 
 def test_every_unreachable_host_is_named_with_what_to_try(lab3):
-    done = lab3.run(HVDRUN, "-np", "3", "-H", "node1:1,nosuchhost:1,launcher.invalid:1", "true", timeout=60)
+    done = lab3.run(HVDRUN, "-np", "3", "-H", "node1:1,nosuchhost:1,launcher.invalid:1", "true")
     assert done.returncode == 241
     for host in ("nosuchhost", "launcher.invalid"):
         assert re.search(rf"^hvdrun: {re.escape(host)}: cannot resolve", done.stderr, re.M), done.stderr
@@ -97,7 +98,7 @@ def test_every_unreachable_host_is_named_with_what_to_try(lab3):
 
 
 def test_a_refused_port_is_told(lab3):
-    done = lab3.run(HVDRUN, "-np", "1", "-p", "2222", "-H", "node1:1", "true", timeout=60)
+    done = lab3.run(HVDRUN, "-np", "1", "-p", "2222", "-H", "node1:1", "true")
     assert done.returncode == 241
     assert "node1" in done.stderr and "refused" in done.stderr and "2222" in done.stderr
 
@@ -110,7 +111,7 @@ def test_a_changed_host_key_stops_the_job(lab3):
                 f"-e 's/{lab3.addr('node1')}/10.255.255.1/g' -e 's/{lab3.addr('node2')}/{lab3.addr('node1')}/g' "
                 "~/.ssh/known_hosts")
         lab3.run("sh", "-c", swap)
-        done = lab3.run(HVDRUN, "-np", "1", "-H", "node1:1", "true", timeout=60)
+        done = lab3.run(HVDRUN, "-np", "1", "-H", "node1:1", "true")
     finally:
         lab3.run("sh", "-c", "mv ~/.ssh/kept ~/.ssh/known_hosts")
     assert known
@@ -125,17 +126,17 @@ def test_a_cut_network_ends_the_job_naming_the_node(make_lab):
                     program("family.py"))
     read_until(job.stdout, "up", 2)
     lab.cut("node2")
-    out, err = job.communicate(timeout=90)
+    out, err = job.communicate(timeout=PATIENCE)
     assert job.returncode == 243
     assert re.search("node node2 was lost, with rank 1: no sign of life from its agent for .* not reached again", err)
     # The node that nobody reaches any more cleans up by itself; sshd's own half of the dead connection is not ours.
-    wait_until(lambda: all("sshd" in p.args for p in lab.ps()), 60, "the cut node still runs the job")
+    wait_until(lambda: all("sshd" in p.args for p in lab.ps()), "the cut node still runs the job")
 
 
 def finish(job):
     """What it still prints: rank -> its lines in their order, without the tag; and what hvdrun said."""
     out, err = job.stdout.read(), job.stderr.read()  # not communicate(), which forgets what readline() has read ahead
-    assert job.wait(30) == 0, err
+    assert job.wait(PATIENCE) == 0, err
     ranks = {}
     for line in out.splitlines():
         ranks.setdefault(line[1], []).append(line.removeprefix(f"[{line[1]}]<stdout>:"))
@@ -152,10 +153,10 @@ def test_a_connection_that_breaks_loses_and_doubles_nothing(lab3):
                      program("pace_lines.py"), "20000", "200000")
     for _ in range(2):
         # The sshd that serves our connection, while the ranks print: a reset, as a firewall or a tired sshd does it.
-        serving = wait_until(lambda: pids(lab3, "node2", r"sshd: .*@notty"), 60, "no connection to node2")
+        serving = wait_until(lambda: pids(lab3, "node2", r"sshd: .*@notty"), "no connection to node2")
         before = pids(lab3, "node2", "agent")
         os.kill(serving[-1], 9)
-        wait_until(lambda: set(pids(lab3, "node2", "agent")) - set(before), 60, "no new connection")
+        wait_until(lambda: set(pids(lab3, "node2", "agent")) - set(before), "no new connection")
     ranks, err = finish(job)
     assert ranks == {rank: paced_lines(rank, 20000) for rank in "01"}
     assert re.search("node2: .*connection broke.*; trying to reach it again", err) and "reached again" in err
@@ -193,12 +194,12 @@ def test_an_idle_job_wakes_nobody(lab3):
     launcher = lab3.pid_of(job)
     everyone = {p.pid: p.args for p in lab3.ps() if re.search("agent|idle.py", p.args) and "sshd" not in p.args}
     everyone[launcher] = "launcher"
-    wait_until(lambda: ctxt_switches(launcher) > 0, 5, "no counters")
+    wait_until(lambda: ctxt_switches(launcher) > 0, "no counters")
     time.sleep(2)  # past the start: the measured time begins when all is quiet, and lasts 10 s by definition
     before = {pid: ctxt_switches(pid) for pid in everyone}
     time.sleep(10)
     switches = {f"{args} ({pid})": ctxt_switches(pid) - before[pid] for pid, args in everyone.items()}
     job.terminate()
-    job.communicate(timeout=30)
+    job.communicate(timeout=PATIENCE)
     assert len(switches) >= 4 + 4 + 1  # ranks, two agents of two processes each, the launcher
     assert all(count < 20 for count in switches.values()), switches

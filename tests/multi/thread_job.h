@@ -26,7 +26,7 @@ namespace hvd::test {
 
 // Generous: the machine may be busy, and a test that fails must still end.
 inline Deadline test_deadline() {
-  return Deadline::after(std::chrono::seconds(60));
+  return Deadline::after(std::chrono::seconds(300));
 }
 
 inline JobSecret make_secret(std::uint8_t first) {

@@ -1,30 +1,28 @@
 """A rank that ends, is interrupted, or leaves: what the others see. Without hvdrun, which would stop the survivors."""
 
 import pathlib
+import re
 
 import pytest
 from ranks import run_ranks
 
-# Below every deadline that could end a wait in its place (60 s and more), above what a busy machine adds: not a measurement.
-SOON = 30
 SCRIPT = pathlib.Path(__file__).parent / "rank_failure.py"
 
 
 @pytest.mark.parametrize("kind", ["killed", "exited", "shutdown"])
-def test_when_a_rank_ends_the_others_get_an_error_at_once(kind):
+def test_when_a_rank_ends_the_others_get_an_error(kind):
     outcome = run_ranks(3, SCRIPT, kind, by_agent=True)
     for rank in (0, 2):
         report = outcome.reports[rank]
         assert report is not None, outcome.output
-        assert report["seconds"] < SOON
-        assert "1" in report["error"], f"the text names the rank: {report['error']}"
+        assert re.search(r"rank 1\b.*", report["error"]), f"the text names the rank: {report['error']}"
         assert report["after"] != "no error"
 
 
 def test_ctrl_c_ends_a_wait_and_leaves_the_job():
     outcome = run_ranks(2, SCRIPT, "interrupt", by_agent=True).check()
     interrupted, other = outcome.reports
-    assert "error" not in interrupted and interrupted["seconds"] < SOON and not interrupted["initialized"]
+    assert interrupted == {"initialized": False}
     assert "0" in other["error"]
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import PATIENCE
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/layers.py"
 _spec = importlib.util.spec_from_file_location("layers", SCRIPT)
@@ -42,12 +43,12 @@ def test_a_clean_tree_has_no_violation(tmp_path):
 def test_the_exit_code_says_whether_there_is_a_violation(tmp_path):
     for text, code in (("", 0), ('#include "launcher/job/spec.h"\n', 1)):
         layers(tmp_path, {"runtime/base/x.cpp": text})
-        done = subprocess.run([sys.executable, SCRIPT, "--root", tmp_path], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sys.executable, SCRIPT, "--root", tmp_path], capture_output=True, text=True, timeout=PATIENCE)
         assert (done.returncode, done.stdout.count("\n")) == (code, code)
 
 
 def test_an_empty_tree_is_not_taken_for_a_clean_one(tmp_path):
-    done = subprocess.run([sys.executable, SCRIPT, "--root", tmp_path], capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, SCRIPT, "--root", tmp_path], capture_output=True, timeout=PATIENCE)
     assert done.returncode == 1
 
 
@@ -96,7 +97,8 @@ def test_a_violation_is_named_with_its_line(tmp_path, path, text, where, words):
     ("launcher/run/x.cpp", "void f(Q& q) { q.close(); q->fork(); Q::close(); }\n"),
     ("launcher/run/x.cpp", "int file_system(int); int prefork(int); int n = 1'000'000; char c = '\"';\n"),
     ("runtime/base/x.cpp", "using namespace std::literals;\n" + "\n" * 599),
-    ("cli/options.cpp", '#include <CLI/CLI.hpp>\nauto a = std::getenv("A");\n'),
+    ("cli/options.cpp", "#include <CLI/CLI.hpp>\n"),
+    ("cli/job_settings.cpp", 'auto a = std::getenv("A");\n'),
     ("launcher/transport/ssh_session.cpp", "#include <libssh2.h>\n#include <openssl/evp.h>\n"),
     ("launcher/process/spawn.cpp", "int a = ::fork();\n"),
     ("tests/unit/b_test.cpp", "\n" * 800),
@@ -109,7 +111,7 @@ def test_what_only_looks_like_a_violation_passes(tmp_path, path, text):
 
 
 def test_explain_prints_every_rule():
-    done = subprocess.run([sys.executable, SCRIPT, "--explain"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, SCRIPT, "--explain"], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0
     for words in ("launcher/run", "libssh2", "getenv()", "at most 600", "#pragma once", "sleep()"):
         assert words in done.stdout

@@ -6,6 +6,7 @@ import sys
 import threading
 
 import pytest
+from patience import PATIENCE
 import torch
 
 import horovod.torch as hvd
@@ -126,7 +127,7 @@ def test_public_names_exist():
 
 def test_exit_without_shutdown_is_clean():
     script = "import torch, horovod.torch as hvd; hvd.init(); hvd.allreduce_async(torch.ones(2)); print('end')"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
 
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+from patience import PATIENCE
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("HVDRUN_BIN", ROOT / "build/bin"))
 HVDRUN = str(BIN / "hvdrun")
@@ -20,9 +22,9 @@ def program(name):
     return str(PROGRAMS / name)
 
 
-def hvdrun(*arguments, timeout=60, **options):
+def hvdrun(*arguments, **options):
     """subprocess.run() of hvdrun, with output captured as text."""
-    options = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL, "cwd": ROOT, "timeout": timeout,
+    options = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL, "cwd": ROOT, "timeout": PATIENCE,
                **options}
     return subprocess.run([HVDRUN, *map(str, arguments)], **options)
 
@@ -46,17 +48,17 @@ def processes_with(marker):
     return found
 
 
-def wait_until_gone(marker, timeout=15):
-    """What of the marked processes is left at the deadline: {} when all is well."""
-    deadline = time.monotonic() + timeout
+def wait_until_gone(marker):
+    """What of the marked processes is left in the end: {} when all is well."""
+    deadline = time.monotonic() + PATIENCE
     while (left := processes_with(marker)) and time.monotonic() < deadline:
         time.sleep(0.05)
     return left
 
 
-def read_until(stream, pattern, count=1, timeout=60):
+def read_until(stream, pattern, count=1):
     """Reads lines until `count` of them match; returns all lines read."""
-    lines, seen, deadline = [], 0, time.monotonic() + timeout
+    lines, seen, deadline = [], 0, time.monotonic() + PATIENCE
     while seen < count:
         assert time.monotonic() < deadline, f"no {pattern!r} in {lines[-20:]}"
         line = stream.readline()

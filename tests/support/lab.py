@@ -18,6 +18,7 @@ import time
 from typing import NamedTuple
 
 import pytest
+from patience import PATIENCE
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The system's Python where there is one: a wrapper in front of it may cost more than the lab.
@@ -34,7 +35,7 @@ class Process(NamedTuple):
 
 def why_not():
     """None, or the reason why this machine can have no lab."""
-    done = subprocess.run([*PYTHON, "check"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*PYTHON, "check"], capture_output=True, text=True, timeout=PATIENCE)
     return None if done.returncode == 0 else (done.stdout or done.stderr).strip()
 
 
@@ -59,25 +60,25 @@ class Lab:
         """The command line of scripts/lab for this lab."""
         return [*PYTHON, "--name", self.name, *map(str, arguments)]
 
-    def _lab(self, *arguments, timeout=60):
-        done = subprocess.run(self.command(*arguments), capture_output=True, text=True, timeout=timeout, cwd=ROOT)
+    def _lab(self, *arguments):
+        done = subprocess.run(self.command(*arguments), capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT)
         assert done.returncode == 0, f"lab {arguments}: {done.stderr or done.stdout}"
         return done.stdout
 
     def up(self):
-        self._lab("up", self.nodes, *(["--rate", self.rate] if self.rate else []), timeout=120)
+        self._lab("up", self.nodes, *(["--rate", self.rate] if self.rate else []))
 
     def down(self):
         self._lab("down")
         for process in self._running:
-            process.wait(10)  # their commands are gone; this reaps the ones that a test left
+            process.wait(PATIENCE)  # their commands are gone; this reaps the ones that a test left
             for stream in (process.stdin, process.stdout, process.stderr):
                 if stream:
                     stream.close()
 
-    def run(self, *command, host="launcher", timeout=60, **options):
+    def run(self, *command, host="launcher", **options):
         """subprocess.run() on a host, in the checkout, with output captured as text."""
-        options = {"capture_output": True, "text": True, "cwd": ROOT, "timeout": timeout,
+        options = {"capture_output": True, "text": True, "cwd": ROOT, "timeout": PATIENCE,
                    **({} if "input" in options else {"stdin": subprocess.DEVNULL}), **options}
         return subprocess.run(self.command("run", "--host", host, "--", *command), **options)
 
@@ -89,7 +90,7 @@ class Lab:
         self._running.append(process)
         return process
 
-    def pid_of(self, process, timeout=30):
+    def pid_of(self, process):
         """The pid, as seen from outside, of the command that popen() started: for kill -9 and /proc."""
 
         def find():
@@ -100,7 +101,7 @@ class Lab:
             except FileNotFoundError:
                 return None
 
-        return wait_until(find, timeout, "the command has not started")
+        return wait_until(find, "the command has not started")
 
     def ps(self, *hosts, everything=False):
         """The processes of these hosts (default: all), without the lab's own."""
@@ -108,9 +109,9 @@ class Lab:
         return [Process(host, int(pid), int(ppid), args)
                 for host, pid, ppid, args in (row.split("\t", 3) for row in rows)]
 
-    def wait_for_no_processes(self, *hosts, timeout=10):
-        """Waits until the hosts run nothing; returns what is still there at the deadline: [] when all is well."""
-        deadline = time.monotonic() + timeout
+    def wait_for_no_processes(self, *hosts):
+        """Waits until the hosts run nothing; returns what is still there in the end: [] when all is well."""
+        deadline = time.monotonic() + PATIENCE
         while (left := self.ps(*hosts)) and time.monotonic() < deadline:
             time.sleep(0.05)
         return left
@@ -134,9 +135,9 @@ def _args(pid):
     return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
 
 
-def wait_until(condition, timeout, message):
-    """The first true value of condition(); fails with message at the deadline."""
-    deadline = time.monotonic() + timeout
+def wait_until(condition, message):
+    """The first true value of condition(); or a failure with the message."""
+    deadline = time.monotonic() + PATIENCE
     while not (value := condition()):
         assert time.monotonic() < deadline, message
         time.sleep(0.02)

@@ -19,6 +19,7 @@ import time
 
 from agent import Agent
 from hvdrun import HVDRUN, ROOT
+from patience import PATIENCE
 
 
 class Outcome:
@@ -35,7 +36,7 @@ class Outcome:
         return self
 
 
-def run_ranks(size, script, *arguments, timeout=300, env=None, by_agent=False, imports=()):
+def run_ranks(size, script, *arguments, env=None, by_agent=False, imports=()):
     """Runs `python script arguments...` on `size` ranks. `by_agent`: without hvdrun, so that nobody stops survivors.
 
     `imports`: modules that are imported once for all ranks of all such runs, where hvdrun is not used.
@@ -45,7 +46,6 @@ def run_ranks(size, script, *arguments, timeout=300, env=None, by_agent=False, i
         environment = dict(
             os.environ,
             OMP_NUM_THREADS="1",
-            HOROVOD_START_TIMEOUT="240",  # ranks that import torch on a busy machine come minutes apart
             HVD_TEST_REPORTS=folder,
             PYTHONFAULTHANDLER="1",
             PYTHONPATH=os.pathsep.join(filter(None, paths)),
@@ -55,9 +55,9 @@ def run_ranks(size, script, *arguments, timeout=300, env=None, by_agent=False, i
         script, arguments = str(script), [str(argument) for argument in arguments]
         begin = time.monotonic()
         if os.access(HVDRUN, os.X_OK) and not by_agent:
-            codes, output = _by_hvdrun(size, script, arguments, environment, timeout)
+            codes, output = _by_hvdrun(size, script, arguments, environment)
         else:
-            codes, output = _by_agent(size, script, arguments, environment, timeout, folder, imports)
+            codes, output = _by_agent(size, script, arguments, environment, folder, imports)
         reports = []
         for rank in range(size):
             path = pathlib.Path(folder) / f"{rank}.json"
@@ -65,17 +65,17 @@ def run_ranks(size, script, *arguments, timeout=300, env=None, by_agent=False, i
         return Outcome(codes, reports, output, time.monotonic() - begin)
 
 
-def _by_hvdrun(size, script, arguments, environment, timeout):
+def _by_hvdrun(size, script, arguments, environment):
     process = subprocess.Popen(
         [HVDRUN, "-np", str(size), "-H", f"localhost:{size}", sys.executable, script, *arguments],
         env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     try:
-        output, _ = process.communicate(timeout=timeout)
+        output, _ = process.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         process.terminate()  # it stops its ranks
         output, _ = process.communicate()
-        output += f"\n(hvdrun was stopped after {timeout} s)"
+        output += f"\n(hvdrun was stopped after {PATIENCE} s)"
     return [process.returncode], output
 
 
@@ -87,12 +87,12 @@ class _Forker:
                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)  # unbuffered: select is used
         atexit.register(self._process.stdin.close)  # it ends then
 
-    def run(self, request, timeout):
+    def run(self, request):
         """The text of a failure, or None. Nothing of the request runs any more."""
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
         leader = int(self._process.stdout.readline())
         try:
-            if select.select([self._process.stdout], [], [], timeout)[0]:
+            if select.select([self._process.stdout], [], [], PATIENCE)[0]:
                 return None
             os.killpg(leader, signal.SIGABRT)  # PYTHONFAULTHANDLER: each prints where it hangs
             select.select([self._process.stdout], [], [], 10)
@@ -111,14 +111,14 @@ def _forker(threads):
     return _Forker(dict(os.environ, OMP_NUM_THREADS=threads, PYTHONFAULTHANDLER="1", PYTHONUNBUFFERED="1"))
 
 
-def _by_agent(size, script, arguments, environment, timeout, folder, imports):
+def _by_agent(size, script, arguments, environment, folder, imports):
     socket_folder = tempfile.mkdtemp(prefix="hvd-")  # short: a socket's path has 107 bytes at most
     agent = Agent(socket_folder + "/agent", size)
     try:
         failure = _forker(environment["OMP_NUM_THREADS"]).run({
             "folder": folder, "script": script, "arguments": arguments, "environment": environment,
             "imports": imports, "ranks": [_identity(agent, rank, size) for rank in range(size)],
-        }, timeout)  # fmt: skip
+        })  # fmt: skip
     finally:
         agent.stop()
         shutil.rmtree(socket_folder)

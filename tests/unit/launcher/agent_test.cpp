@@ -96,7 +96,7 @@ TEST_CASE("GPUs are found in the driver's files, those of this container, in the
     put("/proc/driver/nvidia/gpus/" + bus + "/information",
         "Model: \t NVIDIA H200\nGPU UUID: \t " + uuid + "\nDevice Minor: \t " + minor + "\n");
   };
-  const auto late = hvd::Deadline::after(std::chrono::seconds(20));
+  const auto late = hvd::Deadline::after(std::chrono::seconds(300));
   card("0000:9a:00.0", "GPU-second", "0");
   card("0000:1b:00.0", "GPU-first", "1");
   card("0000:1c:00.0", "GPU-other", "2");  // of another container: no device

@@ -20,7 +20,7 @@
 namespace hvd::launch::test {
 
 // Generous: these tests also run on machines that are busy with something else.
-inline constexpr Duration kPatience = std::chrono::seconds(60);
+inline constexpr Duration kPatience = std::chrono::seconds(300);
 inline constexpr const char* kEcho = "#!/bin/sh\n[ \"$1\" = serve ] || exit 0\nexec cat\n";
 
 // A launcher: loop, transport, agent file.
@@ -36,7 +36,7 @@ struct SshLauncher {
     write_file(dir.path("agent"), agent, 0700);
     options.agent_path = dir.path("agent");
     options.config_file = config;
-    options.connect_timeout = std::chrono::seconds(30);
+    options.connect_timeout = std::chrono::seconds(240);
     ::signal(SIGPIPE, SIG_IGN);  // as hvdrun does
     for (char** entry = environ; *entry != nullptr; ++entry) {
       options.environment.emplace_back(*entry);
@@ -50,10 +50,13 @@ struct SshLauncher {
   }
   bool wait(const std::function<bool()>& condition, Duration patience = kPatience) const {
     const Deadline deadline = Deadline::after(patience);
-    while (!condition() && !deadline.has_passed()) {
+    while (!condition()) {
+      if (deadline.has_passed()) {
+        return false;
+      }
       REQUIRE(loop->turn(deadline).ok());
     }
-    return condition();
+    return true;
   }
   // Opens a stream that must fail; answers why.
   std::string failure(const std::string& host = "node1") {

@@ -25,7 +25,7 @@ class FakeClock final : public Clock {
 };
 
 Deadline soon() {
-  return Deadline::after(std::chrono::seconds(20));
+  return Deadline::after(std::chrono::seconds(300));
 }
 
 void put_byte(const Pipe& pipe) {

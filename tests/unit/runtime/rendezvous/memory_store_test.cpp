@@ -11,7 +11,7 @@ using namespace hvd;
 namespace {
 
 Deadline soon() {
-  return Deadline::after(std::chrono::seconds(20));
+  return Deadline::after(std::chrono::seconds(300));
 }
 
 bool is_readable(int fd) {

@@ -17,7 +17,7 @@ using namespace hvd;
 namespace {
 
 Deadline soon() {
-  return Deadline::after(std::chrono::seconds(20));
+  return Deadline::after(std::chrono::seconds(300));
 }
 
 // The agent's end of the conversation, blocking.
