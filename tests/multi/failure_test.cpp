@@ -42,6 +42,7 @@ TEST_CASE("a rank that leaves in the middle of the work ends all others with kLo
       ThreadJob job(nodes);
       JobOptions options;
       options.shm_slot_bytes = 16384;
+      options.leaves_alone = true;
       const auto errors = job.run(
           options, [&](Rank& rank) -> Result<void> { return work(rank, rank.map.rank == dying ? 5 : kForever); });
       for (int rank = 0; rank < size; ++rank) {
@@ -90,8 +91,10 @@ TEST_CASE("a notice ends a collective that waits for a rank that never comes, wi
 
 TEST_CASE("a lost data link names the node and the rank at its other end") {
   ThreadJob job({1, 1});
+  JobOptions options;
+  options.leaves_alone = true;
   const auto errors = job.run(
-      {}, [&](Rank& rank) -> Result<void> { return rank.map.rank == 1 ? Result<void>() : work(rank, kForever); });
+      options, [&](Rank& rank) -> Result<void> { return rank.map.rank == 1 ? Result<void>() : work(rank, kForever); });
   require_lost_peer(errors[0], 0);
   const std::string& text = errors[0]->message();
   INFO(text);
@@ -99,9 +102,20 @@ TEST_CASE("a lost data link names the node and the rank at its other end") {
 }
 
 TEST_CASE("a rank that leaves after the last operation does not spoil it for a slower one") {
+  // Does not see connections end: what the data plane itself makes of it is the point.
+  struct Undisturbed final : Interrupt {
+    Result<void> check() override { return {}; }
+  };
+  JobOptions options;
+  options.leaves_alone = true;
   for (int round = 0; round < 50; ++round) {
     ThreadJob job({3});
-    for (const auto& error : job.run({}, [](Rank& rank) { return work(rank, 3); })) {
+    const auto errors = job.run(options, [](Rank& rank) {
+      Undisturbed undisturbed;
+      Rank alone{rank.map, rank.backend, undisturbed};
+      return work(alone, 3);
+    });
+    for (const auto& error : errors) {
       INFO((error ? error->message() : "ok"));
       CHECK_FALSE(error.has_value());
     }

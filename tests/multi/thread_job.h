@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <condition_variable>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -153,9 +154,11 @@ struct JobOptions {
   std::function<bool(int rank)> takes_part = [](int) { return true; };
   // A rank that fails ends the others, as its agent would.
   bool tells_failure = false;
+  // A rank whose body has returned leaves at once, and not when all have, as the engine agrees it.
+  bool leaves_alone = false;
 };
 
-// Every rank joins and runs `body`; when it returns, the rank leaves. The result of each rank.
+// Every rank joins and runs `body`, and leaves when all of them have returned or one has failed. The result of each.
 using Body = std::function<Result<void>(Rank&)>;
 
 class ThreadJob {
@@ -170,6 +173,10 @@ class ThreadJob {
   std::vector<std::optional<Error>> run(const JobOptions& options, const Body& body) {
     std::vector<std::optional<Error>> errors(static_cast<std::size_t>(hub_->size()));
     std::vector<std::thread> threads;
+    busy_ = 0;
+    for (int rank = 0; rank < hub_->size(); ++rank) {
+      busy_ += options.takes_part(rank) ? 1 : 0;
+    }
     for (int rank = 0; rank < hub_->size(); ++rank) {
       if (options.takes_part(rank)) {
         threads.emplace_back([this, rank, &options, &body, &errors] {
@@ -178,6 +185,7 @@ class ThreadJob {
             if (options.tells_failure) {
               hub_->notify_all("rank " + std::to_string(rank) + " failed");
             }
+            end_all();
           }
         });
       }
@@ -203,9 +211,29 @@ class ThreadJob {
     CpuBackend backend(*mesh);
     TestInterrupt interrupt(*store, *mesh);
     Rank self{mesh->map(), backend, interrupt};
-    return body(self);
+    HVD_TRY(body(self));
+    if (!options.leaves_alone) {
+      wait_for_all();
+    }
+    return {};
   }
 
+  // A rank that is done earlier than another would else look like one that died.
+  void wait_for_all() {
+    std::unique_lock<std::mutex> lock(mu_);
+    --busy_;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return busy_ <= 0; });
+  }
+  void end_all() {
+    const std::lock_guard<std::mutex> lock(mu_);
+    busy_ = 0;
+    changed_.notify_all();
+  }
+
+  std::mutex mu_;
+  std::condition_variable changed_;
+  int busy_ = 0;  // ranks that have not returned; 0 or less: nobody waits any more. Guarded by mu_.
   Nodes nodes_;
   std::shared_ptr<MemoryHub> hub_;
   LinesLog log_;
