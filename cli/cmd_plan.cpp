@@ -28,7 +28,6 @@ std::vector<NodeView> imagined_views(const Placement& placement) {
     view.opened.launcher_address = view.opened.is_local ? "" : "<address of this host>";
     view.ready.socket_path = "<made at start>";
     view.ready.reserved_port = 0;
-    view.ready.cores = 0;
     const auto gpus = node.host.gpus.empty() ? node.local_size()
                                              : *std::max_element(node.host.gpus.begin(), node.host.gpus.end()) + 1;
     for (int gpu = 0; gpu < gpus; ++gpu) {

@@ -24,6 +24,7 @@ struct Flags {
   bool timestamps = false;
   std::string color = "auto";
   std::string gpus = "local";
+  std::string bind = "none";
   bool no_tags = false;
   bool quiet = false;
   bool verbose = false;

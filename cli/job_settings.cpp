@@ -21,6 +21,8 @@ namespace {
 constexpr double kDefaultStartTimeoutS = 60;
 const std::map<std::string, launch::GpuMode> kGpuModes = {
     {"local", launch::GpuMode::kLocal}, {"one", launch::GpuMode::kOne}, {"none", launch::GpuMode::kNone}};
+const std::map<std::string, launch::BindMode> kBindModes = {
+    {"none", launch::BindMode::kNone}, {"core", launch::BindMode::kCore}, {"numa", launch::BindMode::kNuma}};
 
 Result<std::string> working_directory() {
   std::array<char, PATH_MAX> buffer{};
@@ -176,6 +178,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
     job.environment.emplace_back(*entry);
   }
   job.gpus = kGpuModes.at(flags.gpus);
+  job.bind = kBindModes.at(flags.bind);
   job.start_timeout = seconds_of(start_timeout_s);
   job.timeout = seconds_of(flags.timeout_s);
   job.grace = seconds_of(flags.grace_s);

@@ -15,13 +15,14 @@ namespace {
 
 const std::vector<std::string> kColorWords = {"auto", "always", "never"};
 const std::vector<std::string> kGpuWords = {"local", "one", "none"};
+const std::vector<std::string> kBindWords = {"none", "core", "numa"};
 const std::vector<std::string> kDocumentKinds = {"man", "bash", "zsh", "fish"};
 
 // Flags of horovodrun that hvdrun does not do, and why not; with a value or without.
 const std::map<std::string, std::string, std::less<>> kRefused = {
     {"--mpi", "there is no MPI controller; hvdrun starts the ranks itself"},
     {"--mpi-args", "there is no mpirun underneath"},
-    {"--binding-args", "there is no mpirun underneath"},
+    {"--binding-args", "there is no mpirun underneath; --bind core or --bind numa binds the ranks"},
     {"--jsrun", "LSF's jsrun is not supported; name the hosts with -H or --hostfile"},
     {"--min-np", "elastic jobs are not supported yet"},
     {"--min-num-proc", "elastic jobs are not supported yet"},
@@ -114,6 +115,11 @@ void add_options(CLI::App& app, Flags& flags) {
                  "GPUs that a rank sees: those of the job on its node (local), its own (one), or untouched (none)")
       ->type_name("WORD")
       ->check(CLI::IsMember(kGpuWords));
+  app.add_option("--bind", flags.bind,
+                 "Processors that a rank runs on: all (none), cores of its own (core), or those near its GPU or of its "
+                 "part of the memory nodes (numa)")
+      ->type_name("WORD")
+      ->check(CLI::IsMember(kBindWords));
   app.add_option("--start-timeout", flags.start_timeout_s, "Seconds until all hosts must have answered")
       ->type_name("S")
       ->check(CLI::Range(0.1, 1e6));
@@ -229,6 +235,7 @@ std::vector<OptionInfo> describe_options(const CLI::App& app) {
       info.value = type.substr(0, type.find(':'));
       info.words = option == app.get_option_no_throw("--color")      ? kColorWords
                    : option == app.get_option_no_throw("--gpus")     ? kGpuWords
+                   : option == app.get_option_no_throw("--bind")     ? kBindWords
                    : option == app.get_option_no_throw("--document") ? kDocumentKinds
                                                                      : std::vector<std::string>();
     }

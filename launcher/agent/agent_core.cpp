@@ -1,7 +1,6 @@
 #include "launcher/agent/agent_core.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -11,6 +10,7 @@
 #include <array>
 #include <set>
 
+#include "launcher/agent/own_cores.h"
 #include "launcher/agent/own_gpus.h"
 #include "launcher/agent/own_networks.h"
 #include "launcher/agent/script_check.h"
@@ -28,12 +28,6 @@ constexpr auto kSweepGrace = std::chrono::seconds(1);
 constexpr auto kSweepRetry = std::chrono::milliseconds(50);
 // A process in an uninterruptible call cannot be killed; after this it is named and left.
 constexpr auto kSweepLimit = std::chrono::seconds(10);
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
 
 std::string own_host_name() {
   std::array<char, 256> name{};
@@ -85,12 +79,13 @@ Result<void> AgentCore::open_session(Fd in, Fd out) {
   ready.version = HVD_VERSION;
   ready.host_name = own_host_name();
   ready.pid = ::getpid();
-  ready.cores = usable_cores();
+  ready.cores = own_cores(allowed_cpus());
   ready.reserved_port = reserved.port();
   ready.socket_path = socket_path;
   ready.resume_path = resume_path;
   ready.networks = own_networks();
   ready.gpus = own_gpus(options_.environment, Deadline::after(kGpuTime));
+  ready.near = numa_nodes_of_gpus(ready.gpus);
   send(AgentMessage::kReady, ready.encode());
   return {};
 }
@@ -173,8 +168,12 @@ Result<void> AgentCore::start_rank(const StartMessage& start, const StartMessage
     // Later, since RankProcess is in the middle of its own work.
     loop_.post([this] { begin_sweep_if_finished(); });
   };
-  HVD_TRY_ASSIGN(auto process, RankProcess::start(loop_, rank.rank, start.argv, environment_of(start, rank), start.cwd,
-                                                  std::move(sink)));
+  SpawnOptions options;
+  options.argv = start.argv;
+  options.environment = environment_of(start, rank);
+  options.cwd = start.cwd;
+  options.cpus = rank.cpus;
+  HVD_TRY_ASSIGN(auto process, RankProcess::start(loop_, rank.rank, std::move(options), std::move(sink)));
   send(AgentMessage::kStarted, number_body(rank.rank, process->pid()));
   ranks_.push_back(std::move(process));
   return {};

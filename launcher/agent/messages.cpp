@@ -1,5 +1,6 @@
 #include "launcher/agent/messages.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "runtime/base/bytes.h"
@@ -40,8 +41,27 @@ std::vector<std::string> take_texts(ByteReader& in) {
   return texts;
 }
 
+void put_numbers(ByteWriter& out, const std::vector<std::int32_t>& numbers) {
+  out.u32(static_cast<std::uint32_t>(numbers.size()));
+  for (const std::int32_t number : numbers) {
+    out.i32(number);
+  }
+}
+
+std::vector<std::int32_t> take_numbers(ByteReader& in) {
+  std::vector<std::int32_t> numbers(in.count(4));
+  for (std::int32_t& number : numbers) {
+    number = in.i32();
+  }
+  return numbers;
+}
+
 Error malformed(const char* what) {
   return Error(Code::kProtocol, std::string("malformed ") + what + " message in the launcher-agent conversation");
+}
+
+bool is_cpu(std::int32_t number) {
+  return number >= 0 && number < (1 << 16);
 }
 
 // Enumerators come from outside as numbers; one out of range must not become an enum.
@@ -79,9 +99,15 @@ Result<WelcomeMessage> WelcomeMessage::decode(std::string_view body) {
 
 std::string ReadyMessage::encode() const {
   ByteWriter out;
-  out.text(version).text(host_name).i32(pid).i32(cores).i32(reserved_port).text(socket_path).text(resume_path);
+  out.text(version).text(host_name).i32(pid).i32(reserved_port).text(socket_path).text(resume_path);
   put_texts(out, networks);
   put_texts(out, gpus);
+  put_numbers(out, near);
+  out.u32(static_cast<std::uint32_t>(cores.size()));
+  for (const CpuCore& core : cores) {
+    out.i32(core.numa_node);
+    put_numbers(out, core.cpus);
+  }
   return std::move(out).str();
 }
 
@@ -91,12 +117,17 @@ Result<ReadyMessage> ReadyMessage::decode(std::string_view body) {
   m.version = in.text();
   m.host_name = in.text();
   m.pid = in.i32();
-  m.cores = in.i32();
   m.reserved_port = in.i32();
   m.socket_path = in.text();
   m.resume_path = in.text();
   m.networks = take_texts(in);
   m.gpus = take_texts(in);
+  m.near = take_numbers(in);
+  m.cores.resize(in.count(8));
+  for (CpuCore& core : m.cores) {
+    core.numa_node = in.i32();
+    core.cpus = take_numbers(in);
+  }
   if (!in.finished()) {
     return malformed("Ready");
   }
@@ -132,6 +163,7 @@ std::string StartMessage::encode() const {
   for (const Rank& rank : ranks) {
     out.i32(rank.rank);
     put_pairs(out, rank.env);
+    put_numbers(out, rank.cpus);
   }
   return std::move(out).str();
 }
@@ -144,12 +176,15 @@ Result<StartMessage> StartMessage::decode(std::string_view body) {
   m.unset = take_texts(in);
   m.env = take_pairs(in);
   m.last = take_pairs(in);
-  m.ranks.resize(in.count(8));
+  m.ranks.resize(in.count(12));
+  bool has_numbers = true;
   for (Rank& rank : m.ranks) {
     rank.rank = in.i32();
     rank.env = take_pairs(in);
+    rank.cpus = take_numbers(in);
+    has_numbers = has_numbers && std::all_of(rank.cpus.begin(), rank.cpus.end(), is_cpu);
   }
-  if (!in.finished() || m.argv.empty() || m.ranks.empty()) {
+  if (!in.finished() || !has_numbers || m.argv.empty() || m.ranks.empty()) {
     return malformed("Start");
   }
   return m;
@@ -216,11 +251,13 @@ Result<ExitedMessage> ExitedMessage::decode(std::string_view body) {
   m.rank = in.i32();
   const std::uint8_t kind = in.u8();
   m.status.value = in.i32();
-  m.status.has_core = in.u8() != 0;
-  m.status.out_of_memory = in.u8() != 0;
-  if (!in.finished() || kind > 1) {
+  const std::uint8_t has_core = in.u8();
+  const std::uint8_t out_of_memory = in.u8();
+  if (!in.finished() || kind > 1 || has_core > 1 || out_of_memory > 1) {
     return malformed("Exited");
   }
+  m.status.has_core = has_core == 1;
+  m.status.out_of_memory = out_of_memory == 1;
   m.status.kind = static_cast<ExitStatus::Kind>(kind);
   return m;
 }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "launcher/process/exit_status.h"
+#include "runtime/base/cpu_list.h"
 #include "runtime/base/frame.h"
 #include "runtime/base/result.h"
 #include "runtime/rendezvous/store.h"
@@ -83,12 +84,13 @@ struct ReadyMessage {
   std::string version;
   std::string host_name;  // as the node calls itself
   std::int32_t pid = 0;
-  std::int32_t cores = 1;             // that the agent may run on
+  std::vector<CpuCore> cores;         // own_cores()
   std::int32_t reserved_port = 0;     // a TCP port, kept free until the ranks start
   std::string socket_path;            // where ranks reach the agent
   std::string resume_path;            // where another agent brings a new connection for this one's session
   std::vector<std::string> networks;  // own_networks(): "10.0.0.1/24"
   std::vector<std::string> gpus;      // own_gpus()
+  std::vector<std::int32_t> near;     // the NUMA node of each of these, -1: unknown
 
   [[nodiscard]] std::string encode() const;
   static Result<ReadyMessage> decode(std::string_view body);
@@ -107,6 +109,7 @@ struct StartMessage {
   struct Rank {
     std::int32_t rank = 0;
     std::vector<std::pair<std::string, std::string>> env;
+    CpuList cpus;  // that it is bound to; empty: not bound
   };
   std::string cwd;
   std::vector<std::string> argv;

@@ -173,6 +173,25 @@ std::vector<std::string> visible_gpus(const std::vector<std::string>& gpus, std:
   }
 }
 
+std::vector<std::int32_t> numa_nodes_of_gpus(const std::vector<std::string>& gpus, const std::string& root) {
+  const fs::path base = root.empty() ? "/" : root;
+  const auto cards = entries_of(base / "proc/driver/nvidia/gpus");
+  std::vector<std::string> uuids;
+  for (const fs::path& card : cards) {
+    uuids.push_back(field_of(card / "information", "GPU UUID"));
+  }
+  std::vector<std::int32_t> nodes;
+  for (const std::string& gpu : gpus) {
+    std::int32_t node = -1;
+    if (const auto found = find_gpu(uuids, gpu)) {
+      // Holds -1 itself where the machine has no such nodes, or its firmware does not say.
+      std::ifstream(base / "sys/bus/pci/devices" / cards[*found].filename() / "numa_node") >> node;
+    }
+    nodes.push_back(node);
+  }
+  return nodes;
+}
+
 std::vector<std::string> own_gpus(const std::vector<std::string>& environment, Deadline deadline,
                                   const std::string& root) {
   std::vector<std::string> gpus;

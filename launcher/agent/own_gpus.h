@@ -1,6 +1,7 @@
 // The NVIDIA GPUs of this node that ranks may use, each under the name that CUDA_VISIBLE_DEVICES takes.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,9 @@ namespace hvd::launch {
 // `root` stands before /proc and /dev: "" but in tests.
 std::vector<std::string> own_gpus(const std::vector<std::string>& environment, Deadline deadline,
                                   const std::string& root = "");
+
+// The memory (NUMA) node that each of these GPUs, as own_gpus() names them, is near; -1 where the files do not tell.
+std::vector<std::int32_t> numa_nodes_of_gpus(const std::vector<std::string>& gpus, const std::string& root = "");
 
 // UUIDs from `nvidia-smi -L`; of a GPU with MIG instances these instead of itself. Pure.
 std::vector<std::string> gpus_in_list(std::string_view nvidia_smi_output);

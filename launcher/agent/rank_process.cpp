@@ -7,8 +7,6 @@
 
 #include <algorithm>
 
-#include "launcher/process/spawn.h"
-
 namespace hvd::launch {
 namespace {
 
@@ -21,15 +19,9 @@ constexpr StreamId kStreams[] = {StreamId::kStdout, StreamId::kStderr};
 
 }  // namespace
 
-Result<std::unique_ptr<RankProcess>> RankProcess::start(EventLoop& loop, int rank, std::vector<std::string> argv,
-                                                        std::vector<std::string> environment, const std::string& cwd,
-                                                        Sink sink) {
+Result<std::unique_ptr<RankProcess>> RankProcess::start(EventLoop& loop, int rank, SpawnOptions options, Sink sink) {
   HVD_TRY_ASSIGN(Pipe out, make_pipe());
   HVD_TRY_ASSIGN(Pipe err, make_pipe());
-  SpawnOptions options;
-  options.argv = std::move(argv);
-  options.environment = std::move(environment);
-  options.cwd = cwd;
   options.stdout_fd = out.write_end.get();
   options.stderr_fd = err.write_end.get();
   std::unique_ptr<RankProcess> process(new RankProcess(loop, rank, std::move(sink)));

@@ -15,6 +15,7 @@
 
 #include "launcher/agent/messages.h"
 #include "launcher/process/exit_status.h"
+#include "launcher/process/spawn.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/result.h"
@@ -31,9 +32,8 @@ class RankProcess {
     std::function<void(int rank, StreamId)> on_output_end;
   };
 
-  static Result<std::unique_ptr<RankProcess>> start(EventLoop& loop, int rank, std::vector<std::string> argv,
-                                                    std::vector<std::string> environment, const std::string& cwd,
-                                                    Sink sink);
+  // `options` without descriptors for output: these are its own.
+  static Result<std::unique_ptr<RankProcess>> start(EventLoop& loop, int rank, SpawnOptions options, Sink sink);
   ~RankProcess();
   RankProcess(const RankProcess&) = delete;
   RankProcess& operator=(const RankProcess&) = delete;

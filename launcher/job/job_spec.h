@@ -18,6 +18,13 @@ enum class GpuMode : std::uint8_t {
   kNone    // whatever the node has
 };
 
+// Which processors a rank runs on.
+enum class BindMode : std::uint8_t {
+  kNone,  // all that its node allows
+  kCore,  // its own cores
+  kNuma   // those of its memory (NUMA) node
+};
+
 struct JobSpec {
   int size = 0;    // ranks; 0: one per slot
   HostList hosts;  // empty: this machine
@@ -26,6 +33,7 @@ struct JobSpec {
   std::vector<std::string> environment;                       // of hvdrun, "NAME=value"
   std::vector<std::pair<std::string, std::string>> user_env;  // -x NAME=value; wins over everything
   GpuMode gpus = GpuMode::kLocal;
+  BindMode bind = BindMode::kNone;
   Duration start_timeout = std::chrono::seconds(60);      // until every rank runs
   Duration grace = std::chrono::seconds(10);              // between the first signal and SIGKILL when a job is stopped
   Duration reconnect_timeout = std::chrono::seconds(60);  // for a node whose connection broke; 0: it is lost at once

@@ -26,7 +26,7 @@ bool has_prefix_of(std::string_view name, const std::array<std::string_view, N>&
 }  // namespace
 
 EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPlan& rank, const NodeFacts& facts,
-                 const JobFacts& job) {
+                 const JobFacts& job, int threads) {
   const auto text = [](int number) { return std::to_string(number); };
   const std::string r = text(rank.rank);
   const std::string size = text(placement.size);
@@ -89,8 +89,8 @@ EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPla
       {"PYTHONUNBUFFERED", "1"},
   };
   if (!job.omp_threads_set) {
-    // As many threads as cores per rank; every rank taking all cores is slower than one rank alone.
-    env.emplace_back("OMP_NUM_THREADS", text(std::max(1, facts.cores / node.local_size())));
+    // Every rank taking all processors is slower than one rank alone.
+    env.emplace_back("OMP_NUM_THREADS", text(threads));
   }
   return env;
 }

@@ -17,7 +17,6 @@ using EnvList = std::vector<std::pair<std::string, std::string>>;
 // What is known of a node when its agent has answered.
 struct NodeFacts {
   std::string address;       // numeric, as the other nodes reach it
-  int cores = 1;             // that the agent may run on
   std::string agent_socket;  // path there
 };
 
@@ -29,8 +28,9 @@ struct JobFacts {
   bool omp_threads_set = false;  // the user chose OMP_NUM_THREADS
 };
 
+// `threads`: processors for this rank alone, at least 1.
 EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPlan& rank, const NodeFacts& facts,
-                 const JobFacts& job);
+                 const JobFacts& job, int threads);
 
 // True for a variable that an outer launcher set for its own ranks: inherited, it would give ours a wrong identity.
 bool is_outer_launcher_variable(std::string_view name);

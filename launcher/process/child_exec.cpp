@@ -76,6 +76,9 @@ void run_child(const ChildPlan& plan) {
   if (plan.cwd != nullptr && ::chdir(plan.cwd) != 0) {
     fail(plan, ChildStage::kChdir);
   }
+  if (plan.affinity_bytes > 0 && ::sched_setaffinity(0, plan.affinity_bytes, plan.affinity) != 0) {
+    fail(plan, ChildStage::kBind);
+  }
   ::execve(plan.path, plan.argv, plan.envp);
   fail(plan, ChildStage::kExec);
 }

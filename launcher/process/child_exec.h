@@ -2,8 +2,10 @@
 // lock at the moment of the fork.
 #pragma once
 
+#include <sched.h>
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace hvd::launch {
@@ -21,10 +23,12 @@ struct ChildPlan {
   pid_t parent = 0;   // who must be alive; the child dies with it when dies_with_parent
   bool dies_with_parent = true;
   int death_signal = 0;
+  const cpu_set_t* affinity = nullptr;  // affinity_bytes of processors that it may run on; 0 bytes: the parent's
+  std::size_t affinity_bytes = 0;
   bool new_session = true;  // its own session and process group, out of reach of the terminal's Ctrl-C
 };
 
-enum class ChildStage : std::int32_t { kSetup = 0, kChdir = 1, kExec = 2 };
+enum class ChildStage : std::int32_t { kSetup = 0, kChdir = 1, kExec = 2, kBind = 3 };
 
 // What goes up the error pipe, whole or not at all (it is smaller than PIPE_BUF).
 struct ChildFailure {

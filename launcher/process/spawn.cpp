@@ -2,11 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "launcher/process/child_exec.h"
@@ -31,6 +33,9 @@ Error describe(const ChildFailure& failure, const SpawnOptions& options, const s
       return Error::from_errno("cannot prepare the process of '" + options.argv.front() + "'", failure.sys_errno);
     case ChildStage::kChdir:
       return Error::from_errno("cannot enter the working directory '" + options.cwd + "'", failure.sys_errno);
+    case ChildStage::kBind:
+      return Error::from_errno(
+          "cannot bind '" + options.argv.front() + "' to processors " + cpu_list_text(options.cpus), failure.sys_errno);
     case ChildStage::kExec:
       break;
   }
@@ -62,6 +67,19 @@ bool is_program(const std::string& path) {
 
 std::string joined(const std::string& directory, const std::string& name) {
   return directory.empty() || name.front() == '/' ? name : directory + "/" + name;
+}
+
+// As sched_setaffinity(2) takes it. A cpu_set_t is an array of words, and several of them are a longer one.
+std::vector<cpu_set_t> affinity_of(const CpuList& cpus) {
+  if (cpus.empty()) {
+    return {};
+  }
+  std::vector<cpu_set_t> sets(static_cast<std::size_t>(*std::max_element(cpus.begin(), cpus.end())) / CPU_SETSIZE + 1);
+  for (const std::int32_t cpu : cpus) {
+    const auto number = static_cast<std::size_t>(cpu);
+    CPU_SET(number % CPU_SETSIZE, &sets[number / CPU_SETSIZE]);
+  }
+  return sets;
 }
 
 }  // namespace
@@ -127,6 +145,9 @@ Result<pid_t> spawn(const SpawnOptions& options) {
   plan.dies_with_parent = options.dies_with_parent;
   plan.death_signal = options.death_signal;
   plan.new_session = options.new_session;
+  const std::vector<cpu_set_t> affinity = affinity_of(options.cpus);
+  plan.affinity = affinity.data();
+  plan.affinity_bytes = affinity.size() * sizeof(cpu_set_t);
 
   // Blocked across the fork, so that no handler of the parent runs in the child.
   sigset_t all;

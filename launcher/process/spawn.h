@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/cpu_list.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/result.h"
 
@@ -26,6 +27,7 @@ struct SpawnOptions {
   bool dies_with_parent = true;
   int death_signal = SIGKILL;  // what it dies of then; SIGTERM leaves it a chance to clean up
   bool new_session = true;
+  CpuList cpus;  // that it and its children may run on; empty: as this process
 };
 
 // The new process. Errors name the program or directory, and what was looked for where (kNotFound: no such program).

@@ -137,7 +137,7 @@ void JobRunner::apply(const JobEvent& event) {
 void JobRunner::on_ready(int node, const ReadyMessage& ready) {
   NodeSession& session = *sessions_[static_cast<std::size_t>(node)];
   log_.write(LogLevel::kDebug, session.plan().host.name + ": agent " + ready.version + " is ready (pid " +
-                                   std::to_string(ready.pid) + ", " + std::to_string(ready.cores) + " cores)");
+                                   std::to_string(ready.pid) + ", " + std::to_string(ready.cores.size()) + " cores)");
   const bool is_local = session.opened().is_local;
   WelcomeMessage welcome;
   welcome.job_id = job_id_;
@@ -173,10 +173,16 @@ void JobRunner::act(const StartRanks&) {
     return;
   }
   const auto messages = make_start_messages(spec_, placement_, views, job_id_, token_);
-  for (const std::string& warning : spec_.quiet ? std::vector<std::string>() : gpu_warnings(spec_, placement_, views)) {
-    logs_.say("hvdrun: " + warning);
+  for (const std::string& text : spec_.quiet ? std::vector<std::string>() : start_warnings(spec_, placement_, views)) {
+    logs_.say("hvdrun: " + text);
   }
   for (std::size_t node = 0; node < sessions_.size(); ++node) {
+    for (const StartMessage::Rank& rank : messages[node].ranks) {
+      if (!rank.cpus.empty()) {
+        log_.write(LogLevel::kDebug, placement_.nodes[node].host.name + ": rank " + std::to_string(rank.rank) +
+                                         " is bound to processors " + cpu_list_text(rank.cpus));
+      }
+    }
     sessions_[node]->send(AgentMessage::kStart, messages[node].encode());
   }
 }

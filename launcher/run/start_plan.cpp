@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "launcher/placement/cpu_binding.h"
 #include "launcher/placement/gpu_pinning.h"
 
 namespace hvd::launch {
@@ -18,6 +19,17 @@ bool has_value(const JobSpec& spec, const std::string& name) {
   const auto entry_named = [&name](const std::string& entry) { return split_entry(entry).first == name; };
   return std::any_of(spec.user_env.begin(), spec.user_env.end(), named) ||
          std::any_of(spec.environment.begin(), spec.environment.end(), entry_named);
+}
+
+// The NUMA node of each local rank's GPU; -1 where none is known.
+std::vector<std::int32_t> near_of_ranks(GpuMode mode, const NodePlan& node, const ReadyMessage& ready,
+                                        const std::vector<std::string>& gpus) {
+  std::vector<std::int32_t> near;
+  for (std::size_t rank = 0; mode != GpuMode::kNone && !gpus.empty() && rank < node.ranks.size(); ++rank) {
+    const auto gpu = std::find(ready.gpus.begin(), ready.gpus.end(), gpus[rank % gpus.size()]) - ready.gpus.begin();
+    near.push_back(static_cast<std::size_t>(gpu) < ready.near.size() ? ready.near[static_cast<std::size_t>(gpu)] : -1);
+  }
+  return near;
 }
 
 }  // namespace
@@ -65,26 +77,33 @@ std::vector<StartMessage> make_start_messages(const JobSpec& spec, const Placeme
       start.env = exported;  // a local agent has them already, host-bound ones too
     }
     start.last = spec.user_env;
-    const NodeFacts facts{addresses[index], view.ready.cores, view.ready.socket_path};
+    const NodeFacts facts{addresses[index], view.ready.socket_path};
     const std::vector<std::string> gpus = gpus_of_job(node, view.ready.gpus).value();
+    const std::vector<RankCpus> bound =
+        bind_ranks(spec.bind, view.ready.cores, node.local_size(), near_of_ranks(spec.gpus, node, view.ready, gpus));
     for (const RankPlan& rank : node.ranks) {
-      EnvList env = rank_env(placement, node, rank, facts, job);
+      const RankCpus& own = bound[static_cast<std::size_t>(rank.local_rank)];
+      EnvList env = rank_env(placement, node, rank, facts, job, own.threads);
       const EnvList pinned = gpu_env(spec.gpus, gpus, rank.local_rank);
       env.insert(env.end(), pinned.begin(), pinned.end());
-      start.ranks.push_back(StartMessage::Rank{rank.rank, std::move(env)});
+      start.ranks.push_back(StartMessage::Rank{rank.rank, std::move(env), own.cpus});
     }
     messages.push_back(std::move(start));
   }
   return messages;
 }
 
-std::vector<std::string> gpu_warnings(const JobSpec& spec, const Placement& placement,
-                                      const std::vector<NodeView>& views) {
+std::vector<std::string> start_warnings(const JobSpec& spec, const Placement& placement,
+                                        const std::vector<NodeView>& views) {
   std::vector<std::string> warnings;
   for (const NodePlan& node : placement.nodes) {
     const auto gpus = gpus_of_job(node, views[static_cast<std::size_t>(node.index)].ready.gpus).value();
-    if (const std::string text = gpu_warning(spec.gpus, node, gpus); !text.empty()) {
-      warnings.push_back(text);
+    for (const std::string& text :
+         {gpu_warning(spec.gpus, node, gpus),
+          bind_warning(spec.bind, node, views[static_cast<std::size_t>(node.index)].ready.cores)}) {
+      if (!text.empty()) {
+        warnings.push_back(text);
+      }
     }
   }
   return warnings;

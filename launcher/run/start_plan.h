@@ -21,8 +21,8 @@ std::vector<StartMessage> make_start_messages(const JobSpec& spec, const Placeme
                                               const std::vector<NodeView>& views, const std::string& job_id,
                                               const std::string& token);
 
-// What the user should know of how ranks share GPUs, a line for each node where they do.
-std::vector<std::string> gpu_warnings(const JobSpec& spec, const Placement& placement,
-                                      const std::vector<NodeView>& views);
+// What the user should know of how ranks share GPUs and cores, a line for each node where they do.
+std::vector<std::string> start_warnings(const JobSpec& spec, const Placement& placement,
+                                        const std::vector<NodeView>& views);
 
 }  // namespace hvd::launch

@@ -86,6 +86,44 @@ def test_ranks_see_the_gpus_of_their_job(fake_gpus):
     assert visible("-np", 1, "-x", "CUDA_VISIBLE_DEVICES=7", env=fake_gpus)[0] == ["[0]<stdout>:7"]
 
 
+def processors_of_ranks(*arguments):
+    """The processors that each of two ranks may run on, and its OMP_NUM_THREADS."""
+    code = "import os; print(*sorted(os.sched_getaffinity(0)), '/', os.environ['OMP_NUM_THREADS'])"
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    done = hvdrun("-np", 2, "-q", *arguments, *PYTHON, "-c", code, env=environment)
+    assert done.returncode == 0, done.stderr
+    found = {}
+    for rank, cpus, threads in re.findall(r"\[(\d)\]<stdout>:([\d ]+) / (\d+)", done.stdout):
+        found[int(rank)] = ({int(cpu) for cpu in cpus.split()}, int(threads))
+    return found[0], found[1]
+
+
+def test_ranks_are_bound_to_processors():
+    allowed = os.sched_getaffinity(0)
+    if len(allowed) < 2:
+        pytest.skip("one processor is all there is")
+    for cpus, threads in processors_of_ranks():
+        assert (cpus, threads) == (allowed, len(allowed) // 2)
+    first, second = processors_of_ranks("--bind", "numa")
+    assert first[0] | second[0] == allowed
+    first, second = processors_of_ranks("--bind", "core")
+    assert first[0] <= allowed and second[0] <= allowed and first[0] and second[0]
+    cores = {tuple(sorted(allowed & siblings_of(cpu))) for cpu in allowed}
+    assert len(cores) == 1 or not first[0] & second[0]
+    assert (first[1], second[1]) == (len(first[0]), len(second[0]))
+
+
+def siblings_of(cpu):
+    with open(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list") as file:
+        parts = [part.split("-") for part in file.read().strip().split(",")]
+    return {number for part in parts for number in range(int(part[0]), int(part[-1]) + 1)}
+
+
+def test_binding_is_told_in_verbose_words():
+    done = hvdrun("-np", 1, "--verbose", "--bind", "core", "true")
+    assert re.search(r"localhost: rank 0 is bound to processors [\d,-]+$", done.stderr, re.M)
+
+
 def test_gpus_that_are_shared_or_not_there_are_told(fake_gpus):
     lines, err = visible("--gpus", "one", "-np", 4, env=fake_gpus)
     assert lines == [f"[{rank}]<stdout>:GPU-{'abca'[rank]}" for rank in range(4)]

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "launcher/agent/messages.h"
+#include "launcher/agent/own_cores.h"
 #include "launcher/agent/own_gpus.h"
 #include "launcher/agent/own_networks.h"
 #include "launcher/agent/script_check.h"
@@ -29,7 +30,7 @@ StartMessage a_start() {
   start.unset = {"RANK"};
   start.env = {{"A", "1\n2"}, {"B", ""}};
   start.last = {{"C", "=x="}};
-  start.ranks = {{3, {{"HVD_RANK", "3"}}}, {4, {}}};
+  start.ranks = {{3, {{"HVD_RANK", "3"}}, {0, 2}}, {4, {}, {}}};
   return start;
 }
 
@@ -52,6 +53,52 @@ int run_to_end(const SpawnOptions& options) {
 }
 
 }  // namespace
+
+TEST_CASE("cores are the hardware threads that belong together, of those that may be used") {
+  std::string root = "/tmp/hvd-cores-XXXXXX";
+  REQUIRE(::mkdtemp(root.data()) != nullptr);
+  const std::string system = root + "/sys/devices/system/";
+  const auto put = [&system](const std::string& path, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(system + path).parent_path());
+    std::ofstream(system + path) << text << "\n";
+  };
+  using Cores = std::vector<hvd::CpuCore>;
+  CHECK(own_cores({0, 2}, root) == Cores{{0, {0}}, {0, {2}}});  // a machine that tells nothing
+  for (int cpu = 0; cpu < 8; ++cpu) {
+    const std::string siblings = std::to_string(cpu % 4) + "," + std::to_string(cpu % 4 + 4);
+    put("cpu/cpu" + std::to_string(cpu) + "/topology/" + (cpu % 2 == 0 ? "core_cpus_list" : "thread_siblings_list"),
+        siblings);
+  }
+  put("node/online", "0-2");
+  put("node/node0/cpulist", "0,2,4,6");
+  put("node/node1/cpulist", "1,3,5,7");
+  put("node/node2/cpulist", "");  // memory only
+  CHECK(own_cores({0, 1, 2, 3, 4, 5, 6, 7}, root) == Cores{{0, {0, 4}}, {0, {2, 6}}, {1, {1, 5}}, {1, {3, 7}}});
+  CHECK(own_cores({1, 4, 6}, root) == Cores{{0, {4}}, {0, {6}}, {1, {1}}});
+  put("cpu/cpu1/topology/core_cpus_list", "nonsense");
+  CHECK(own_cores({1, 5}, root).size() == 1);  // its older name still tells
+  put("cpu/cpu1/topology/thread_siblings_list", "0,4");
+  CHECK(own_cores({1, 5}, root).front().cpus == hvd::CpuList{1});  // a core that it is not part of
+  std::filesystem::remove_all(root);
+
+  const auto allowed = allowed_cpus();
+  REQUIRE(!allowed.empty());
+  std::size_t count = 0;
+  for (const hvd::CpuCore& core : own_cores(allowed)) {
+    count += core.cpus.size();
+  }
+  CHECK(count == allowed.size());
+}
+
+TEST_CASE("a program is bound before it runs, or does not run") {
+  SpawnOptions options;
+  options.argv = {"/bin/sh", "-c", "exec grep -qE \"^Cpus_allowed_list:[[:space:]]+$WANTED\\$\" /proc/self/status"};
+  options.cpus = {allowed_cpus().back()};
+  options.environment = {"PATH=/usr/bin:/bin", "WANTED=" + std::to_string(options.cpus.front())};
+  CHECK(run_to_end(options) == 0);
+  options.cpus = {60000};
+  CHECK(spawn(options).error().message().find("cannot bind '/bin/sh' to processors 60000") != std::string::npos);
+}
 
 TEST_CASE("a machine's own networks are addresses with a prefix, without loopback") {
   for (const std::string& network : own_networks()) {
@@ -97,12 +144,17 @@ TEST_CASE("GPUs are found in the driver's files, those of this container, in the
         "Model: \t NVIDIA H200\nGPU UUID: \t " + uuid + "\nDevice Minor: \t " + minor + "\n");
   };
   const auto late = hvd::Deadline::after(std::chrono::seconds(300));
+  const auto near = [&root] { return numa_nodes_of_gpus({"GPU-second", "0", "GPU-", "MIG-5", "7"}, root); };
+  CHECK(near() == std::vector<std::int32_t>(5, -1));
   card("0000:9a:00.0", "GPU-second", "0");
   card("0000:1b:00.0", "GPU-first", "1");
   card("0000:1c:00.0", "GPU-other", "2");  // of another container: no device
   put("/dev/nvidia0", "");
   put("/dev/nvidia1", "");
   CHECK(own_gpus({}, late, root) == std::vector<std::string>{"GPU-first", "GPU-second"});
+  put("/sys/bus/pci/devices/0000:9a:00.0/numa_node", "1\n");
+  put("/sys/bus/pci/devices/0000:1b:00.0/numa_node", "-1\n");
+  CHECK(near() == std::vector<std::int32_t>{1, -1, -1, -1, -1});
   CHECK(own_gpus({"CUDA_VISIBLE_DEVICES=1"}, late, root) == std::vector<std::string>{"1"});
   CHECK(own_gpus({"CUDA_VISIBLE_DEVICES="}, late, root).empty());
   // With MIG instances, and where the files do not say the UUID, nvidia-smi is asked.
@@ -124,9 +176,17 @@ TEST_CASE("messages survive the way, and are refused when cut or too long") {
   CHECK(start.env == a_start().env);
   CHECK(start.last == a_start().last);
   CHECK(start.ranks[0].env == a_start().ranks[0].env);
+  CHECK(start.ranks[0].cpus == hvd::CpuList{0, 2});
+  StartMessage wrong = a_start();
+  wrong.ranks[1].cpus = {-1};
+  CHECK(!StartMessage::decode(wrong.encode()).ok());
+  const ReadyMessage ready{"0.1", "n", 1, {{1, {0, 4}}}, 3, "/s", "/r", {}, {"GPU-1"}, {1}};
+  CHECK(ReadyMessage::decode(ready.encode()).value().cores == ready.cores);
+  CHECK(ReadyMessage::decode(ready.encode()).value().near == ready.near);
   check_bounds<StartMessage>(a_start().encode());
   check_bounds<WelcomeMessage>(WelcomeMessage{"j", 2, {}, "t", 5, 6, 7}.encode());
-  check_bounds<ReadyMessage>(ReadyMessage{"0.1", "n", 1, 2, 3, "/s", "/r", {"10.0.0.1/8"}, {"GPU-1"}}.encode());
+  check_bounds<ReadyMessage>(
+      ReadyMessage{"0.1", "n", 1, {{1, {0, 4}}}, 3, "/s", "/r", {"10.0.0.1/8"}, {"GPU-1"}, {1}}.encode());
   check_bounds<ResumeMessage>(ResumeMessage{"/r", "t", 7}.encode());
   check_bounds<StopMessage>(StopMessage{15, 100}.encode());
   check_bounds<ExitedMessage>(ExitedMessage{1, {ExitStatus::Kind::kSignalled, 9}}.encode());

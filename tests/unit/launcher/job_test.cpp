@@ -6,11 +6,14 @@
 
 #include "launcher/job/host_list.h"
 #include "launcher/job/hostfile.h"
+#include "launcher/placement/cpu_binding.h"
 #include "launcher/placement/gpu_pinning.h"
 #include "launcher/placement/placement.h"
 #include "launcher/placement/rank_env.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+using hvd::cpu_list_text;
+using hvd::CpuCore;
 
 namespace {
 
@@ -218,11 +221,11 @@ TEST_CASE("every placement numbers ranks and local ranks without gaps") {
   }
 }
 
-TEST_CASE("the rank environment names the rank to every framework, and threads fit the cores") {
+TEST_CASE("the rank environment names the rank to every framework") {
   const Placement placement = placed("a:2,b:3", 5);
   JobFacts job{"id", "token", "10.0.0.1", 5000, false};
   const EnvList list =
-      rank_env(placement, placement.nodes[1], placement.nodes[1].ranks[2], NodeFacts{"10.0.0.2", 8, "/s/agent"}, job);
+      rank_env(placement, placement.nodes[1], placement.nodes[1].ranks[2], NodeFacts{"10.0.0.2", "/s/agent"}, job, 2);
   const std::map<std::string, std::string> env(list.begin(), list.end());
   CHECK(env.size() == list.size());
   for (const char* name : {"HVD_RANK", "HOROVOD_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "ROLE_RANK"}) {
@@ -235,9 +238,46 @@ TEST_CASE("the rank environment names the rank to every framework, and threads f
   CHECK(env.at("HVD_NODE_ADDRESS") == "10.0.0.2");
   CHECK(env.at("OMP_NUM_THREADS") == "2");
   job.omp_threads_set = true;
-  for (const auto& [name, value] : rank_env(placement, placement.nodes[0], placement.nodes[0].ranks[0], {}, job)) {
+  for (const auto& [name, value] : rank_env(placement, placement.nodes[0], placement.nodes[0].ranks[0], {}, job, 2)) {
     CHECK(name != "OMP_NUM_THREADS");
   }
+}
+
+TEST_CASE("ranks are bound to their part of the cores, near their GPUs") {
+  // Two memory nodes with two cores of two threads each; processors are numbered as is usual: threads of a core apart.
+  const std::vector<CpuCore> cores = {{0, {0, 4}}, {0, {1, 5}}, {1, {2, 6}}, {1, {3, 7}}};
+  const auto bound = [&cores](BindMode mode, int ranks, const std::vector<std::int32_t>& near = {}) {
+    std::vector<std::string> texts;
+    for (const RankCpus& rank : bind_ranks(mode, cores, ranks, near)) {
+      texts.push_back(cpu_list_text(rank.cpus) + " /" + std::to_string(rank.threads));
+    }
+    return texts;
+  };
+  using Texts = std::vector<std::string>;
+  CHECK(bound(BindMode::kNone, 2) == Texts{" /4", " /4"});
+  CHECK(bound(BindMode::kNone, 16).front() == " /1");
+  CHECK(bound(BindMode::kNuma, 1) == Texts{"0-7 /8"});
+  CHECK(bound(BindMode::kNuma, 2) == Texts{"0,1,4,5 /4", "2,3,6,7 /4"});
+  CHECK(bound(BindMode::kNuma, 4) == Texts{"0,1,4,5 /2", "0,1,4,5 /2", "2,3,6,7 /2", "2,3,6,7 /2"});
+  CHECK(bound(BindMode::kCore, 1) == Texts{"0-7 /8"});
+  CHECK(bound(BindMode::kCore, 2) == Texts{"0,1,4,5 /4", "2,3,6,7 /4"});
+  CHECK(bound(BindMode::kCore, 4) == Texts{"0,4 /2", "1,5 /2", "2,6 /2", "3,7 /2"});
+  CHECK(bound(BindMode::kCore, 3) == Texts{"0,4 /2", "1,5 /2", "2,3,6,7 /4"});
+  // More ranks than cores: each still has one.
+  CHECK(bound(BindMode::kCore, 6) == Texts{"0,4 /2", "0,4 /2", "1,5 /2", "2,6 /2", "2,6 /2", "3,7 /2"});
+  // GPUs say where: both on node 1, in the other order, unknown, and on a node without cores for us.
+  CHECK(bound(BindMode::kNuma, 2, {1, 1}) == Texts{"2,3,6,7 /2", "2,3,6,7 /2"});
+  CHECK(bound(BindMode::kCore, 2, {1, 1}) == Texts{"2,6 /2", "3,7 /2"});
+  CHECK(bound(BindMode::kNuma, 2, {1, 0}) == Texts{"2,3,6,7 /4", "0,1,4,5 /4"});
+  CHECK(bound(BindMode::kNuma, 2, {-1, 9}) == Texts{"0,1,4,5 /4", "2,3,6,7 /4"});
+  // A node that tells nothing binds nobody.
+  CHECK(bind_ranks(BindMode::kCore, {}, 2, {}).front().cpus.empty());
+
+  const Placement placement = placed("a:5", 5);
+  CHECK(bind_warning(BindMode::kCore, placement.nodes[0], cores) ==
+        "5 ranks on a for 4 cores: some share one (--bind core)");
+  CHECK(bind_warning(BindMode::kNuma, placement.nodes[0], cores).empty());
+  CHECK(bind_warning(BindMode::kCore, placed("a:4", 4).nodes[0], cores).empty());
 }
 
 TEST_CASE("variables of an outer launcher are scrubbed, those of this host stay here") {

@@ -1,0 +1,282 @@
+#include "tests/fuzz/targets.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "launcher/agent/messages.h"
+#include "launcher/agent/own_gpus.h"
+#include "launcher/job/host_list.h"
+#include "launcher/job/hostfile.h"
+#include "launcher/job/tunable.h"
+#include "launcher/logs/line_splitter.h"
+#include "launcher/placement/placement.h"
+#include "launcher/transport/rsh_template.h"
+#include "launcher/transport/ssh_config.h"
+#include "runtime/base/cpu_list.h"
+#include "runtime/base/frame.h"
+#include "runtime/controller/message.h"
+#include "runtime/link/handshake.h"
+#include "runtime/link/mesh_peer.h"
+
+namespace hvd::fuzz {
+namespace {
+
+namespace launch = hvd::launch;
+
+void require(bool holds, const char* what) {
+  if (!holds) {
+    std::fprintf(stderr, "does not hold: %s\n", what);
+    std::abort();
+  }
+}
+
+void require_error(const Error& error) {
+  require(!error.message().empty(), "an error has words");
+  require(error.message().find('\0') == std::string::npos, "an error's words are text");
+}
+
+// The input in pieces whose lengths it decides itself.
+template <typename Feed>
+void in_pieces(std::string_view input, const Feed& feed) {
+  std::size_t at = 0;
+  while (at < input.size()) {
+    const std::size_t length = std::min<std::size_t>(static_cast<unsigned char>(input[at]) % 7 + 1, input.size() - at);
+    feed(input.substr(at, length));
+    at += length;
+  }
+}
+
+void check_hosts(const Result<launch::HostList>& hosts) {
+  if (!hosts.ok()) {
+    return;  // with the user's own text in its words, whatever that is
+  }
+  long slots = 0;
+  for (const launch::HostSpec& host : hosts.value()) {
+    require(!host.name.empty() && host.name.front() != '-', "a host's name is no option");
+    require(host.slots >= 1 && host.port >= 0 && host.port <= 65535, "slots and port are in range");
+    require(host.name.find_first_of(" \t\r\n,") == std::string::npos, "a host's name is one word");
+    slots += host.slots;
+  }
+  if (slots <= 4096) {
+    const auto placement = launch::place(hosts.value(), 0);
+    require(!placement.ok() || placement.value().size == slots, "each slot gets a rank");
+  }
+}
+
+void host_list(std::string_view input) {
+  check_hosts(launch::parse_host_list(input));
+}
+
+void hostfile(std::string_view input) {
+  check_hosts(launch::parse_hostfile(input, "file"));
+}
+
+void config_file(std::string_view input) {
+  if (const auto settings = launch::parse_config_file(std::string(input), "file"); settings.ok()) {
+    for (const auto& [name, value] : settings.value()) {
+      require(!name.empty() && name.find('=') == std::string::npos, "a setting has the name of a variable");
+    }
+  }
+}
+
+void cpu_list(std::string_view input) {
+  if (const auto cpus = parse_cpu_list(input); cpus.ok()) {
+    require(std::is_sorted(cpus.value().begin(), cpus.value().end()), "processors are in order");
+    require(parse_cpu_list(cpu_list_text(cpus.value())).value() == cpus.value(), "what is written is read back");
+  }
+}
+
+void ssh_config(std::string_view input) {
+  const launch::SshRequest request{"node1", "", 0, "", ""};
+  const auto config = launch::parse_ssh_config(input, request, {"me", "/home/me"});
+  if (config.ok()) {
+    require(config.value().port >= 0 && config.value().port <= 65535, "a port is in range");
+  } else {
+    require(!config.error().message().empty(), "an error has words");
+  }
+}
+
+void rsh_template(std::string_view input) {
+  const auto command = launch::RshTemplate::parse(input);
+  if (!command.ok()) {
+    return;
+  }
+  const auto words = command.value().words({"node1", "", 0}, {"me", 22});
+  if (words.ok()) {
+    require(!words.value().empty(), "a command has a program");
+    // What is shown to the user is what a shell would execute.
+    const auto shown = launch::split_shell_words(launch::shown_words(words.value()));
+    require(shown.ok() && shown.value() == words.value(), "shown words are the words");
+  }
+}
+
+void gpu_list(std::string_view input) {
+  const auto gpus = launch::gpus_in_list(input);
+  const auto end = std::min(input.find('\n'), input.size());
+  require(launch::visible_gpus(gpus, input.substr(0, end)).size() <= gpus.size(), "no more are visible than there are");
+}
+
+void line_splitter(std::string_view input) {
+  std::string whole;
+  launch::LineSplitter at_once;
+  const auto take_whole = [&whole](std::string_view line) { whole.append(line).push_back('\0'); };
+  at_once.feed(input, take_whole);
+  at_once.finish(take_whole);
+  std::string pieces;
+  launch::LineSplitter bit_by_bit;
+  const auto take_piece = [&pieces](std::string_view line) { pieces.append(line).push_back('\0'); };
+  in_pieces(input, [&](std::string_view piece) { bit_by_bit.feed(piece, take_piece); });
+  bit_by_bit.finish(take_piece);
+  require(whole == pieces, "lines are the same however they came");
+  std::string bytes(input);
+  for (std::string* text : {&bytes, &whole}) {
+    std::erase(*text, '\0');
+  }
+  if (!bytes.empty() && bytes.back() != '\n' && !whole.empty() && whole.back() == '\n') {
+    bytes.push_back('\n');  // the splitter's own, at the end
+  }
+  require(whole == bytes, "no byte is lost or added");
+}
+
+std::string frames_of(FrameDecoder& decoder, bool& has_failed) {
+  std::string out;
+  while (!has_failed) {
+    auto frame = decoder.next();
+    has_failed = !frame.ok();
+    if (has_failed || !frame.value()) {
+      break;
+    }
+    append_frame(out, launch::kAgentFrames, frame.value()->type, frame.value()->body);
+  }
+  return out;
+}
+
+void frames(std::string_view input) {
+  FrameDecoder at_once(launch::kAgentFrames);
+  bool has_failed = false;
+  at_once.feed(as_bytes(input));
+  const std::string whole = frames_of(at_once, has_failed);
+  require(input.starts_with(whole), "frames are written as they were read");
+  FrameDecoder bit_by_bit(launch::kAgentFrames);
+  bool has_failed_too = false;
+  std::string pieces;
+  in_pieces(input, [&](std::string_view piece) {
+    bit_by_bit.feed(as_bytes(piece));
+    pieces += frames_of(bit_by_bit, has_failed_too);
+  });
+  require(pieces == whole && has_failed == has_failed_too, "frames are the same however they came");
+}
+
+template <typename Message>
+void one_message(std::string_view body) {
+  if (const auto message = Message::decode(body); message.ok()) {
+    require(message.value().encode() == body, "a message is written as it was read");
+  } else {
+    require_error(message.error());
+  }
+}
+
+// The first byte chooses the message.
+void agent_messages(std::string_view input) {
+  static constexpr void (*kDecoders[])(std::string_view) = {
+      one_message<launch::WelcomeMessage>,
+      one_message<launch::ReadyMessage>,
+      one_message<launch::ResumeMessage>,
+      one_message<launch::StartMessage>,
+      one_message<launch::StopMessage>,
+      one_message<launch::StartFailedMessage>,
+      one_message<launch::ExitedMessage>,
+      one_message<launch::ExchangeMessage>,
+      one_message<launch::ExchangedMessage>,
+      [](std::string_view body) { static_cast<void>(launch::OutputMessage::decode(body)); },
+      [](std::string_view body) { static_cast<void>(launch::decode_number(body)); },
+      [](std::string_view body) { static_cast<void>(launch::decode_count(body)); }};
+  if (!input.empty()) {
+    kDecoders[static_cast<unsigned char>(input.front()) % std::size(kDecoders)](input.substr(1));
+  }
+}
+
+template <typename Batch, typename Append>
+void same_again(const Batch& batch, std::string_view body, const Append& append) {
+  std::string out;
+  append(out, batch);
+  // One frame, unless the batch is empty or larger than a frame is made.
+  if (!batch.empty() && body.size() < control_wire::kBatchBytes) {
+    require(out.size() == body.size() + kFrameHeaderBytes && out.ends_with(body), "a batch is written as it was read");
+  }
+}
+
+// The first byte chooses the message.
+void control_messages(std::string_view input) {
+  if (input.empty()) {
+    return;
+  }
+  const std::string_view body = input.substr(1);
+  switch (static_cast<unsigned char>(input.front()) % 4) {
+    case 0:
+      if (const auto batch = decode_requests(body); batch.ok()) {
+        same_again(batch.value(), body, append_requests);
+      }
+      return;
+    case 1:
+      if (const auto batch = decode_responses(body, 3); batch.ok()) {
+        same_again(batch.value(), body, append_responses);
+      }
+      return;
+    case 2:
+      if (const auto rank = decode_shutdown(body, 3); rank.ok()) {
+        require(rank.value() >= 0 && rank.value() < 3, "a rank is one of the job");
+      }
+      return;
+    default:
+      static_cast<void>(decode_abort(body));
+  }
+}
+
+void mesh_peer(std::string_view input) {
+  if (const auto peer = decode_mesh_peer(std::string(input), 1); peer.ok()) {
+    require(encode(peer.value()) == input, "a peer is written as it was read");
+  }
+}
+
+// A stranger that does not know the secret talks to both ends.
+void handshake(std::string_view input) {
+  const JobSecret secret{1, 2, 3};
+  const Nonce nonce{4, 5, 6};
+  HandshakeAcceptor acceptor(secret, 0, nonce);
+  bool is_over = false;
+  in_pieces(input, [&](std::string_view piece) {
+    while (!is_over && !piece.empty()) {
+      const std::string_view taken = piece.substr(0, std::min(piece.size(), acceptor.wanted()));
+      piece.remove_prefix(taken.size());
+      const auto claim = acceptor.feed(as_bytes(taken));
+      require(!claim.ok() || !claim.value(), "nobody is let in without the secret");
+      is_over = !claim.ok();
+    }
+  });
+}
+
+}  // namespace
+
+const std::vector<Target>& targets() {
+  static const std::vector<Target> all = {
+      {"agent_messages", agent_messages},
+      {"config_file", config_file},
+      {"control_messages", control_messages},
+      {"cpu_list", cpu_list},
+      {"frames", frames},
+      {"gpu_list", gpu_list},
+      {"handshake", handshake},
+      {"host_list", host_list},
+      {"hostfile", hostfile},
+      {"line_splitter", line_splitter},
+      {"mesh_peer", mesh_peer},
+      {"rsh_template", rsh_template},
+      {"ssh_config", ssh_config},
+  };
+  return all;
+}
+
+}  // namespace hvd::fuzz
