@@ -7,11 +7,15 @@ writes rank R's output to folder/R.out and the exit codes to folder/codes.json. 
 rank for itself, and reads the rank's own environment.
 """
 
+import atexit
+import gc
 import importlib
 import json
 import os
 import runpy
 import sys
+import threading
+import traceback
 
 import torch  # noqa: F401  (the point of it)
 
@@ -24,8 +28,33 @@ def become_rank(output, environment):
         os.dup2(source, target)
 
 
+def leave(code):
+    """Ends this fork as a script ends, exit handlers and all, but without taking Python apart: that would write to, and so
+    copy, every page that it shares with the process that has imported torch, which took longer than the test."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def run_script(script, arguments):
+    """Its exit code."""
+    sys.argv = [script, *arguments]
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
 def run_ranks(request):
-    """In the leader: forks the ranks and waits for them. In a rank: returns when its script has ended."""
+    """In the leader: forks the ranks and waits for them."""
     os.setsid()
     os.environ.clear()
     os.environ.update(request["environment"])
@@ -36,9 +65,7 @@ def run_ranks(request):
         child = os.fork()
         if child == 0:
             become_rank(f"{folder}/{rank}.out", environment)
-            sys.argv = [script, *request["arguments"]]
-            runpy.run_path(script, run_name="__main__")
-            return  # and leave as a script does, exit handlers and all
+            leave(run_script(script, request["arguments"]))
         children.append(child)
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     with open(f"{folder}/codes.json", "w") as file:
@@ -50,9 +77,11 @@ def main():
         request = json.loads(line)
         for module in request["imports"]:
             importlib.import_module(module)
+        gc.freeze()  # else each rank's collector would copy all that it shares with this process
         leader = os.fork()
         if leader == 0:
-            return run_ranks(request)
+            run_ranks(request)
+            os._exit(0)
         print(leader, flush=True)
         os.waitpid(leader, 0)
         print("done", flush=True)
