@@ -54,13 +54,18 @@ bool has_mig_instances(const fs::path& root, const std::string& minor) {
                      [](const fs::path& entry) { return entry.filename().string().compare(0, 2, "gi") == 0; });
 }
 
-// Nothing when the files are not there or do not tell.
-std::optional<std::vector<std::string>> gpus_of_driver(const fs::path& root) {
-  const auto cards = entries_of(root / "proc/driver/nvidia/gpus");  // named by PCI address: the order of numbers
-  std::vector<std::string> gpus;
-  for (const fs::path& card : cards) {
-    const std::string uuid = field_of(card / "information", "GPU UUID");
-    const std::string minor = field_of(card / "information", "Device Minor");
+struct Card {
+  std::string uuid;
+  std::string address;  // on the PCI bus: "0000:9a:00.0"
+};
+
+// In the order of their numbers. Nothing when the files are not there or do not tell.
+std::optional<std::vector<Card>> cards_of_driver(const fs::path& root) {
+  const auto folders = entries_of(root / "proc/driver/nvidia/gpus");  // named by address, which is the order
+  std::vector<Card> cards;
+  for (const fs::path& folder : folders) {
+    const std::string uuid = field_of(folder / "information", "GPU UUID");
+    const std::string minor = field_of(folder / "information", "Device Minor");
     if (uuid.compare(0, 4, "GPU-") != 0 || uuid.find('?') != std::string::npos || minor.empty() ||
         has_mig_instances(root, minor)) {
       return std::nullopt;
@@ -68,10 +73,25 @@ std::optional<std::vector<std::string>> gpus_of_driver(const fs::path& root) {
     // A container sees the files of all GPUs, and the devices of its own.
     std::error_code failed;
     if (fs::exists(root / ("dev/nvidia" + minor), failed)) {
-      gpus.push_back(uuid);
+      cards.push_back(Card{uuid, folder.filename()});
     }
   }
-  return cards.empty() ? std::nullopt : std::optional(gpus);
+  return folders.empty() ? std::nullopt : std::optional(cards);
+}
+
+std::vector<std::string> uuids_of(const std::vector<Card>& cards) {
+  std::vector<std::string> uuids;
+  for (const Card& card : cards) {
+    uuids.push_back(card.uuid);
+  }
+  return uuids;
+}
+
+// -1 too where the machine has no such nodes, or its firmware does not say: then the file holds it.
+std::int32_t numa_node_of(const fs::path& root, const Card& card) {
+  std::int32_t node = -1;
+  std::ifstream in(root / "sys/bus/pci/devices" / card.address / "numa_node");
+  return in >> node ? node : -1;
 }
 
 // All that a program prints, or nothing when it fails or is late. This waits: the agent has nothing else to do yet.
@@ -175,19 +195,12 @@ std::vector<std::string> visible_gpus(const std::vector<std::string>& gpus, std:
 
 std::vector<std::int32_t> numa_nodes_of_gpus(const std::vector<std::string>& gpus, const std::string& root) {
   const fs::path base = root.empty() ? "/" : root;
-  const auto cards = entries_of(base / "proc/driver/nvidia/gpus");
-  std::vector<std::string> uuids;
-  for (const fs::path& card : cards) {
-    uuids.push_back(field_of(card / "information", "GPU UUID"));
-  }
+  const std::vector<Card> cards = cards_of_driver(base).value_or(std::vector<Card>());
+  const std::vector<std::string> uuids = uuids_of(cards);
   std::vector<std::int32_t> nodes;
   for (const std::string& gpu : gpus) {
-    std::int32_t node = -1;
-    if (const auto found = find_gpu(uuids, gpu)) {
-      // Holds -1 itself where the machine has no such nodes, or its firmware does not say.
-      std::ifstream(base / "sys/bus/pci/devices" / cards[*found].filename() / "numa_node") >> node;
-    }
-    nodes.push_back(node);
+    const auto found = find_gpu(uuids, gpu);
+    nodes.push_back(found ? numa_node_of(base, cards[*found]) : -1);
   }
   return nodes;
 }
@@ -195,8 +208,8 @@ std::vector<std::int32_t> numa_nodes_of_gpus(const std::vector<std::string>& gpu
 std::vector<std::string> own_gpus(const std::vector<std::string>& environment, Deadline deadline,
                                   const std::string& root) {
   std::vector<std::string> gpus;
-  if (auto told = gpus_of_driver(root.empty() ? "/" : root)) {
-    gpus = std::move(*told);
+  if (const auto cards = cards_of_driver(root.empty() ? "/" : root)) {
+    gpus = uuids_of(*cards);
   } else {
     gpus = gpus_in_list(output_of({"nvidia-smi", "-L"}, environment, deadline));
   }

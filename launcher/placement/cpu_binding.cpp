@@ -62,11 +62,13 @@ std::vector<RankCpus> bind_ranks(BindMode mode, const std::vector<CpuCore>& core
       return std::find(home.begin(), home.end(), core.numa_node) != home.end();
     });
     for (std::size_t i = 0; i < members.size(); ++i) {
-      RankCpus& rank = bound[members[i]];
-      rank.cpus = cpus_of(mode == BindMode::kCore ? part_of(there, i, members.size()) : there);
-      const std::size_t sharing = mode == BindMode::kCore ? 1 : members.size();
-      rank.threads = std::max(1, static_cast<int>(rank.cpus.size() / sharing));
+      bound[members[i]].cpus = cpus_of(mode == BindMode::kCore ? part_of(there, i, members.size()) : there);
     }
+  }
+  for (RankCpus& rank : bound) {
+    const auto sharing =
+        std::count_if(bound.begin(), bound.end(), [&rank](const RankCpus& other) { return other.cpus == rank.cpus; });
+    rank.threads = std::max(1, static_cast<int>(rank.cpus.size()) / static_cast<int>(sharing));
   }
   return bound;
 }

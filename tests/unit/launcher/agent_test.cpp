@@ -154,7 +154,11 @@ TEST_CASE("GPUs are found in the driver's files, those of this container, in the
   CHECK(own_gpus({}, late, root) == std::vector<std::string>{"GPU-first", "GPU-second"});
   put("/sys/bus/pci/devices/0000:9a:00.0/numa_node", "1\n");
   put("/sys/bus/pci/devices/0000:1b:00.0/numa_node", "-1\n");
+  put("/sys/bus/pci/devices/0000:1c:00.0/numa_node", "3\n");
   CHECK(near() == std::vector<std::int32_t>{1, -1, -1, -1, -1});
+  CHECK(numa_nodes_of_gpus({"1", "2"}, root) == std::vector<std::int32_t>{1, -1});  // only those with a device count
+  put("/sys/bus/pci/devices/0000:1b:00.0/numa_node", "?\n");
+  CHECK(near()[1] == -1);
   CHECK(own_gpus({"CUDA_VISIBLE_DEVICES=1"}, late, root) == std::vector<std::string>{"1"});
   CHECK(own_gpus({"CUDA_VISIBLE_DEVICES="}, late, root).empty());
   // With MIG instances, and where the files do not say the UUID, nvidia-smi is asked.

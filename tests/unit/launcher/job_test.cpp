@@ -263,8 +263,8 @@ TEST_CASE("ranks are bound to their part of the cores, near their GPUs") {
   CHECK(bound(BindMode::kCore, 2) == Texts{"0,1,4,5 /4", "2,3,6,7 /4"});
   CHECK(bound(BindMode::kCore, 4) == Texts{"0,4 /2", "1,5 /2", "2,6 /2", "3,7 /2"});
   CHECK(bound(BindMode::kCore, 3) == Texts{"0,4 /2", "1,5 /2", "2,3,6,7 /4"});
-  // More ranks than cores: each still has one.
-  CHECK(bound(BindMode::kCore, 6) == Texts{"0,4 /2", "0,4 /2", "1,5 /2", "2,6 /2", "2,6 /2", "3,7 /2"});
+  // More ranks than cores: each still has one, and those that share it also share its threads.
+  CHECK(bound(BindMode::kCore, 6) == Texts{"0,4 /1", "0,4 /1", "1,5 /2", "2,6 /1", "2,6 /1", "3,7 /2"});
   // GPUs say where: both on node 1, in the other order, unknown, and on a node without cores for us.
   CHECK(bound(BindMode::kNuma, 2, {1, 1}) == Texts{"2,3,6,7 /2", "2,3,6,7 /2"});
   CHECK(bound(BindMode::kCore, 2, {1, 1}) == Texts{"2,6 /2", "3,7 /2"});
