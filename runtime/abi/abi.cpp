@@ -169,6 +169,23 @@ hvd_status hvd_enqueue(hvd_ctx* ctx, const hvd_op* op, int64_t* handle) {
   });
 }
 
+hvd_status hvd_execute(hvd_ctx* ctx, const hvd_op* op, int64_t* handle) {
+  return fence([&]() -> Result<void> {
+    if (op == nullptr) {
+      return missing("hvd_execute: op");
+    }
+    if (handle == nullptr) {
+      return missing("hvd_execute: handle");
+    }
+    *handle = 0;
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    HVD_TRY_ASSIGN(*handle, context->enqueue(*op, hvd::Engine::Caller::kWaits));
+    HVD_TRY_ASSIGN(const auto operation, context->find(*handle));
+    context->wait(*operation);
+    return operation->completion->wait();
+  });
+}
+
 hvd_status hvd_poll(hvd_ctx* ctx, int64_t handle, int32_t* done) {
   return fence([&]() -> Result<void> {
     if (done == nullptr) {
@@ -182,7 +199,9 @@ hvd_status hvd_poll(hvd_ctx* ctx, int64_t handle, int32_t* done) {
 
 hvd_status hvd_wait(hvd_ctx* ctx, int64_t handle) {
   return fence([&]() -> Result<void> {
-    HVD_TRY_ASSIGN(const auto operation, operation_of(ctx, handle));
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    HVD_TRY_ASSIGN(const auto operation, context->find(handle));
+    context->wait(*operation);
     return operation->completion->wait();
   });
 }

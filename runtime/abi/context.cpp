@@ -50,7 +50,7 @@ std::string hvd_ctx::next_noname(std::int32_t kind) {
   return name + ".noname." + std::to_string(++noname_counts_[static_cast<std::size_t>(kind)]);
 }
 
-hvd::Result<std::int64_t> hvd_ctx::enqueue(const hvd_op& op) {
+hvd::Result<std::int64_t> hvd_ctx::enqueue(const hvd_op& op, hvd::Engine::Caller caller) {
   // Before any lock: the thread that held it when the process was forked does not exist here.
   if (is_forked()) {
     return hvd::Error(hvd::Code::kNotInitialized, kForkedText);
@@ -69,7 +69,7 @@ hvd::Result<std::int64_t> hvd_ctx::enqueue(const hvd_op& op) {
   if (engine_ == nullptr) {
     return hvd::Error(hvd::Code::kNotInitialized, "this context has been shut down");
   }
-  HVD_TRY_ASSIGN(operation->completion, engine_->submit(std::move(submission)));
+  HVD_TRY_ASSIGN(operation->completion, engine_->submit(std::move(submission), caller));
   const std::int64_t handle = next_handle();
   operations_.emplace(handle, std::move(operation));
   return handle;
@@ -88,9 +88,25 @@ hvd::Result<std::shared_ptr<const hvd_ctx::Operation>> hvd_ctx::find(std::int64_
   return found->second;
 }
 
+void hvd_ctx::wait(const Operation& operation) {
+  if (operation.completion->is_done()) {
+    return;
+  }
+  std::shared_ptr<hvd::Engine> engine;
+  {
+    const std::lock_guard lock(mu_);
+    engine = engine_;
+  }
+  if (engine != nullptr) {
+    engine->wait(*operation.completion);
+  } else {
+    static_cast<void>(operation.completion->wait());  // close() is about to finish it
+  }
+}
+
 hvd::Result<void> hvd_ctx::release(std::int64_t handle) {
   HVD_TRY_ASSIGN(const std::shared_ptr<const Operation> operation, find(handle));
-  static_cast<void>(operation->completion->wait());
+  wait(*operation);
   const std::lock_guard lock(mu_);
   operations_.erase(handle);
   return {};
@@ -100,10 +116,13 @@ void hvd_ctx::close() {
   if (is_forked()) {
     return;
   }
-  std::unique_ptr<hvd::Engine> leaving;
+  std::shared_ptr<hvd::Engine> leaving;
   {
     const std::lock_guard lock(mu_);
     leaving.swap(engine_);
+  }
+  if (leaving != nullptr) {
+    leaving->leave();  // also those who wait in it, and have it still
   }
 }
 

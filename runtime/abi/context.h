@@ -38,7 +38,9 @@ struct hvd_ctx {
   // This process is a fork of the one that joined.
   [[nodiscard]] bool is_forked() const;
 
-  hvd::Result<std::int64_t> enqueue(const hvd_op& op);
+  hvd::Result<std::int64_t> enqueue(const hvd_op& op, hvd::Engine::Caller caller = hvd::Engine::Caller::kGoesOn);
+  // Until the operation is done.
+  void wait(const Operation& operation);
   hvd::Result<std::shared_ptr<const Operation>> find(std::int64_t handle);
   hvd::Result<void> release(std::int64_t handle);
   // Leaves the job; pending operations complete. Handles stay valid for those who wait.
@@ -54,7 +56,7 @@ struct hvd_ctx {
   std::array<std::atomic<std::uint64_t>, 4> noname_counts_{};  // by kind
   // guarded by mu_
   std::mutex mu_;
-  std::unique_ptr<hvd::Engine> engine_;  // null once closed
+  std::shared_ptr<hvd::Engine> engine_;  // null once closed; who waits in it keeps it
   std::unordered_map<std::int64_t, std::shared_ptr<const Operation>> operations_;
 };
 

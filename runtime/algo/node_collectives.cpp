@@ -9,7 +9,6 @@
 namespace hvd {
 namespace {
 
-constexpr std::size_t kCacheLineBytes = 64;
 // Measured on two cores with 64 MiB of float32: small enough that a chunk is still in the cache at its next stage,
 // large enough that the barriers between do not show.
 constexpr std::size_t kMaxChunkBytes = 512U << 10U;

@@ -30,6 +30,14 @@ Request request_of(const Submission& what) {
 
 }  // namespace
 
+void Engine::Impl::on_wake() {
+  queue_->quiet();
+  on_submissions();
+  if (stop_.load() && !is_leaving_) {
+    on_stop();
+  }
+}
+
 void Engine::Impl::on_submissions() {
   std::vector<Request> requests;
   for (PendingOp& op : queue_->take()) {
@@ -45,9 +53,6 @@ void Engine::Impl::on_submissions() {
     std::string frames;
     append_requests(frames, requests);
     channel_->send(frames);
-  }
-  if (stop_.load() && !is_leaving_) {
-    on_stop();
   }
 }
 

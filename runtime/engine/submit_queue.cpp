@@ -24,31 +24,36 @@ Result<std::unique_ptr<SubmitQueue>> SubmitQueue::create() {
 }
 
 Result<void> SubmitQueue::push(PendingOp op) {
-  bool was_empty = false;
-  {
-    const std::lock_guard lock(mu_);
-    if (closed_) {
-      return *closed_;
-    }
-    if (!names_.insert(op.what.name).second) {
-      return Error(Code::kInvalid, "Requested to allreduce, allgather, or broadcast a tensor with the same name as " +
-                                       std::string("another tensor that is currently being processed: '") +
-                                       op.what.name + "'; wait for the first one, or give it another name");
-    }
-    was_empty = waiting_.empty();
-    waiting_.push_back(std::move(op));
+  const std::lock_guard lock(mu_);
+  if (closed_) {
+    return *closed_;
   }
-  if (was_empty) {
-    wake();
+  if (!names_.insert(op.what.name).second) {
+    return Error(Code::kInvalid, "Requested to allreduce, allgather, or broadcast a tensor with the same name as " +
+                                     std::string("another tensor that is currently being processed: '") + op.what.name +
+                                     "'; wait for the first one, or give it another name");
   }
+  waiting_.push_back(std::move(op));
+  // Sequentially consistent, as in sleep() and rouse(): either the engine that wants to sleep sees this, or the pusher
+  // sees it asleep.
+  has_waiting_.store(true);
   return {};
 }
 
+void SubmitQueue::rouse() {
+  if (is_asleep_.exchange(false)) {
+    wake();
+  }
+}
+
+bool SubmitQueue::sleep() {
+  is_asleep_.store(true);
+  return !has_waiting_.load();
+}
+
 std::vector<PendingOp> SubmitQueue::take() {
-  // Before taking: what is pushed in between wakes us once too often, never once too few.
-  std::uint64_t count = 0;
-  [[maybe_unused]] const auto got = ::read(event_fd_.get(), &count, sizeof count);
   const std::lock_guard lock(mu_);
+  has_waiting_.store(false, std::memory_order_relaxed);
   return std::exchange(waiting_, {});
 }
 
@@ -61,6 +66,11 @@ std::vector<PendingOp> SubmitQueue::close(Error why) {
   const std::lock_guard lock(mu_);
   closed_ = std::move(why);
   return std::exchange(waiting_, {});
+}
+
+void SubmitQueue::quiet() {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const auto got = ::read(event_fd_.get(), &count, sizeof count);
 }
 
 void SubmitQueue::wake() {

@@ -146,6 +146,9 @@ HVD_API int32_t hvd_cross_size(hvd_ctx* ctx);
 
 /* Starts one operation and returns at once; *handle names it (> 0) until hvd_release. */
 HVD_API hvd_status hvd_enqueue(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
+/* hvd_enqueue and hvd_wait in one, for which no other thread has to wake up. *handle is 0 when nothing was started;
+ * else it is to be released, also when the operation failed. */
+HVD_API hvd_status hvd_execute(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
 /* *done = 1 when hvd_wait would not block. */
 HVD_API hvd_status hvd_poll(hvd_ctx* ctx, int64_t handle, int32_t* done);
 /* Blocks until the operation has finished; its status is the operation's. May be called more than once. */
