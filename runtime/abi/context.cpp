@@ -1,7 +1,5 @@
 #include "runtime/abi/context.h"
 
-#include <unistd.h>
-
 #include <chrono>
 
 #include "runtime/abi/op_checks.h"
@@ -33,13 +31,12 @@ constexpr const char* kForkedText =
 
 }  // namespace
 
-hvd_ctx::hvd_ctx(std::unique_ptr<hvd::Engine> engine)
-    : map_(engine->map()), owner_(::getpid()), engine_(std::move(engine)) {}
+hvd_ctx::hvd_ctx(std::unique_ptr<hvd::Engine> engine) : map_(engine->map()), engine_(std::move(engine)) {}
 
 hvd_ctx::~hvd_ctx() = default;
 
 bool hvd_ctx::is_forked() const {
-  return ::getpid() != owner_;
+  return !process_.is_here();
 }
 
 std::string hvd_ctx::next_noname(std::int32_t kind) {

@@ -14,6 +14,7 @@
 
 #include "hvd/hvd.h"
 #include "runtime/abi/config.h"
+#include "runtime/base/process_mark.h"
 #include "runtime/base/result.h"
 #include "runtime/core/completion.h"
 #include "runtime/engine/engine.h"
@@ -51,7 +52,7 @@ struct hvd_ctx {
 
   // constant after construction
   const hvd::RankMap map_;
-  const std::int64_t owner_;  // process id
+  const hvd::ProcessMark process_;
   // any thread
   std::array<std::atomic<std::uint64_t>, 4> noname_counts_{};  // by kind
   // guarded by mu_

@@ -13,6 +13,10 @@ namespace {
 // large enough that the barriers between do not show.
 constexpr std::size_t kMaxChunkBytes = 512U << 10U;
 
+// Below this a second barrier costs more than what all ranks then compute alike; and so much each of them may read.
+constexpr std::size_t kSmallBytes = 4U << 10U;
+constexpr std::size_t kSmallBytesRead = 32U << 10U;
+
 std::size_t chunks_for(std::size_t size_bytes, std::size_t chunk_bytes) {
   return (size_bytes + chunk_bytes - 1) / chunk_bytes;
 }
@@ -62,6 +66,23 @@ Result<void> NodeCollectives::run_pipeline(std::size_t chunk_count, std::size_t 
   return {};
 }
 
+// One barrier: every rank that takes the result reads all slots, in the same order.
+Result<void> NodeCollectives::reduce_small(void* data, std::size_t count, Dtype dtype, ReduceOp op, bool takes_result,
+                                           Interrupt& interrupt) {
+  auto* bytes = static_cast<std::uint8_t*>(data);
+  const std::size_t size_bytes = count * size_of(dtype);
+  copy(buffer(shm_->local_rank(), 0), bytes, size_bytes);
+  HVD_TRY(shm_->barrier(interrupt));
+  if (takes_result) {
+    copy(bytes, buffer(0, 0), size_bytes);
+    for (int other = 1; other < shm_->local_size(); ++other) {
+      reduce_into(bytes, buffer(other, 0), count, dtype, op);
+    }
+  }
+  first_chunk_ += 1;
+  return {};
+}
+
 Result<void> NodeCollectives::reduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, ResultTo result_to,
                                      Interrupt& interrupt) {
   if (shm_ == nullptr) {
@@ -73,6 +94,9 @@ Result<void> NodeCollectives::reduce(void* data, std::size_t count, Dtype dtype,
   const auto self = static_cast<std::size_t>(shm_->local_rank());
   const auto ranks = static_cast<std::size_t>(shm_->local_size());
   const bool takes_result = result_to == ResultTo::kAll || self == 0;
+  if (size_bytes != 0 && size_bytes <= std::min(kSmallBytes, chunk_bytes_) && size_bytes * ranks <= kSmallBytesRead) {
+    return reduce_small(data, count, dtype, op, takes_result, interrupt);
+  }
   const auto stage = [&](std::size_t s, std::size_t chunk) {
     const Range range = chunk_of(size_bytes, chunk_bytes_, chunk);
     if (s == 0) {

@@ -39,6 +39,8 @@ class NodeCollectives {
   Result<void> barrier(Interrupt& interrupt);
 
  private:
+  Result<void> reduce_small(void* data, std::size_t count, Dtype dtype, ReduceOp op, bool takes_result,
+                            Interrupt& interrupt);
   // Runs stages 0 ... stage_count-1 on chunks 0 ... chunk_count-1, chunk c at stage s in phase c + s.
   using Stage = std::function<void(std::size_t stage, std::size_t chunk)>;
   Result<void> run_pipeline(std::size_t chunk_count, std::size_t stage_count, const Stage& stage, Interrupt& interrupt);

@@ -1,7 +1,6 @@
 #include "runtime/engine/engine_impl.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -37,7 +36,6 @@ Result<void> check_submission(const Submission& what) {
 
 Engine::Impl::Impl(Parts parts)
     : parts_(std::move(parts)),
-      owner_(::getpid()),
       executor_(parts_.map, *parts_.backend),
       has_said_goodbye_(static_cast<std::size_t>(parts_.map.size), false) {}
 
@@ -123,7 +121,7 @@ void Engine::Impl::leave() {
 }
 
 bool Engine::Impl::is_forked() const {
-  return ::getpid() != owner_;
+  return !process_.is_here();
 }
 
 Result<std::shared_ptr<Completion>> Engine::Impl::submit(Submission submission, Caller caller) {

@@ -13,8 +13,6 @@
 //    know (the agent sees the signal that killed the rank), so it waits for that before it is believed.
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -25,6 +23,7 @@
 #include <vector>
 
 #include "runtime/base/event_loop.h"
+#include "runtime/base/process_mark.h"
 #include "runtime/core/interrupt.h"
 #include "runtime/engine/control_channel.h"
 #include "runtime/engine/coordinator.h"
@@ -120,7 +119,7 @@ class Engine::Impl final : public Interrupt {
 
   // constant after construction
   Parts parts_;
-  const pid_t owner_;
+  const ProcessMark process_;
   const SteadyClock clock_;
   std::unique_ptr<SubmitQueue> queue_;
   std::unique_ptr<EventLoop> loop_;
