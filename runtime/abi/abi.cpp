@@ -3,6 +3,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
 
 #include "hvd/hvd.h"
@@ -165,6 +166,25 @@ hvd_status hvd_enqueue(hvd_ctx* ctx, const hvd_op* op, int64_t* handle) {
     }
     HVD_TRY_ASSIGN(const auto context, resolve(ctx));
     HVD_TRY_ASSIGN(*handle, context->enqueue(*op));
+    return {};
+  });
+}
+
+hvd_status hvd_enqueue_group(hvd_ctx* ctx, const hvd_op* const* ops, int32_t count, int64_t* handles) {
+  return fence([&]() -> Result<void> {
+    if (ops == nullptr) {
+      return missing("hvd_enqueue_group: ops");
+    }
+    if (handles == nullptr) {
+      return missing("hvd_enqueue_group: handles");
+    }
+    if (count < 1 || count > HVD_MAX_GROUP) {
+      return Error(Code::kInvalid, "hvd_enqueue_group: count is " + std::to_string(count) + ", expected 1 to " +
+                                       std::to_string(HVD_MAX_GROUP));
+    }
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    HVD_TRY_ASSIGN(const auto started, context->enqueue_group(std::span(ops, static_cast<std::size_t>(count))));
+    std::copy(started.begin(), started.end(), handles);
     return {};
   });
 }

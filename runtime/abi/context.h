@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -39,19 +40,22 @@ struct hvd_ctx {
   [[nodiscard]] bool is_forked() const;
 
   hvd::Result<std::int64_t> enqueue(const hvd_op& op);
+  // All or none; the handles are in the order of the operations.
+  hvd::Result<std::vector<std::int64_t>> enqueue_group(std::span<const hvd_op* const> ops);
   hvd::Result<std::shared_ptr<const Operation>> find(std::int64_t handle);
   hvd::Result<void> release(std::int64_t handle);
   // Leaves the job; pending operations complete. Handles stay valid for those who wait.
   void close();
 
  private:
-  std::string next_noname(std::int32_t kind);
+  hvd::Result<std::vector<std::int64_t>> start(std::vector<hvd::Submission> submissions);
+  std::string next_noname(hvd::OpKind kind);
 
   // constant after construction
   const hvd::RankMap map_;
   const std::int64_t owner_;  // process id
   // any thread
-  std::array<std::atomic<std::uint64_t>, 4> noname_counts_{};  // by kind
+  std::array<std::atomic<std::uint64_t>, hvd::kOpKindCount> noname_counts_{};  // by kind
   // guarded by mu_
   std::mutex mu_;
   std::unique_ptr<hvd::Engine> engine_;  // null once closed

@@ -12,7 +12,8 @@ namespace {
 
 static_assert(HVD_MAX_DIMS == kMaxDims);
 static_assert(HVD_BOOL == static_cast<int>(Dtype::kBool) && HVD_PRODUCT == static_cast<int>(ReduceOp::kProduct) &&
-              HVD_BARRIER == static_cast<int>(OpKind::kBarrier) && HVD_MISMATCH == static_cast<int>(Code::kMismatch));
+              HVD_BARRIER == static_cast<int>(OpKind::kBarrier) && HVD_MAX_GROUP == control_wire::kMaxGroupTensors &&
+              HVD_MISMATCH == static_cast<int>(Code::kMismatch));
 
 Error invalid(const std::string& text) {
   return Error(Code::kInvalid, "hvd_op: " + text);
@@ -145,6 +146,31 @@ Result<Submission> submission_from(const hvd_op& op, int size, int rank) {
   out.root_rank = op.root_rank;
   HVD_TRY(read_buffers(op, rank, out));
   return out;
+}
+
+Result<std::vector<Submission>> submissions_from(std::span<const hvd_op* const> ops, int size, int rank) {
+  std::vector<Submission> all;
+  for (const hvd_op* op : ops) {
+    const std::string which = "operation " + std::to_string(all.size()) + " of the group";
+    if (op == nullptr) {
+      return Error(Code::kInvalid, which + " is NULL");
+    }
+    auto checked = submission_from(*op, size, rank);
+    if (!checked.ok()) {
+      return checked.error().with_context(which);
+    }
+    const Submission& one = checked.value();
+    if (!is_groupable(one.kind)) {
+      return Error(Code::kInvalid, which + " is a " + name_of(one.kind) + ", which cannot be done in groups");
+    }
+    const Submission& first = all.empty() ? one : all.front();
+    if (one.kind != first.kind || one.op != first.op || one.prescale != first.prescale ||
+        one.postscale != first.postscale) {
+      return Error(Code::kInvalid, which + " differs from the first in kind, reduce_op, prescale or postscale");
+    }
+    all.push_back(std::move(checked).value());
+  }
+  return all;
 }
 
 }  // namespace hvd

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "hvd/hvd.h"
 #include "runtime/base/result.h"
@@ -14,5 +16,7 @@ Result<void> check_struct(const char* what, std::uint32_t size, std::uint32_t ve
 
 // The name stays empty when the caller gave none.
 Result<Submission> submission_from(const hvd_op& op, int size, int rank);
+// The same for a group; an error tells which of its operations is wrong.
+Result<std::vector<Submission>> submissions_from(std::span<const hvd_op* const> ops, int size, int rank);
 
 }  // namespace hvd

@@ -41,23 +41,70 @@ std::string scales_text(const Request& request) {
 }
 
 // Extents of an allgather's dimension 0 may differ; everything else, and those of other kinds, may not.
-bool shapes_agree(const Request& a, const Request& b) {
-  if (a.kind != OpKind::kAllgather || a.shape.empty() || b.shape.empty()) {
-    return a.shape == b.shape;
+bool shapes_agree(OpKind kind, const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
+  if (kind != OpKind::kAllgather || a.empty() || b.empty()) {
+    return a == b;
   }
-  return std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1, b.shape.end());
+  return std::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());
+}
+
+// What one rank says of one tensor.
+struct Said {
+  Dtype dtype;
+  const std::vector<std::int64_t>& shape;
+};
+
+std::string tensor_disagreement(const Pair& pair, OpKind kind, const Said& a, const Said& b) {
+  if (a.dtype != b.dtype) {
+    return pair.text("Mismatched data types", "had type", name_of(a.dtype), name_of(b.dtype));
+  }
+  if (!shapes_agree(kind, a.shape, b.shape)) {
+    return pair.text("Mismatched " + std::string(name_of(kind)) + " tensor shapes", "sent a tensor of shape",
+                     shape_text(a.shape), shape_text(b.shape)) +
+           (kind == OpKind::kAllgather ? "; only their first dimension may differ" : "");
+  }
+  return {};
+}
+
+std::string group_text(const Request& request) {
+  return request.group.empty() ? "a tensor alone" : "a group of " + std::to_string(request.group.size() + 1);
+}
+
+std::string group_disagreement(int rank_a, const Request& a, int rank_b, const Request& b) {
+  if (a.group.size() != b.group.size()) {
+    return Pair{rank_a, rank_b, a.name}.text("Mismatched groups", "sent", group_text(a), group_text(b));
+  }
+  for (std::size_t i = 0; i < a.group.size(); ++i) {
+    const GroupTensor& of_a = a.group[i];
+    const GroupTensor& of_b = b.group[i];
+    if (of_a.name != of_b.name) {
+      const std::string verb = "has at place " + std::to_string(i + 2) + " of the group";
+      return Pair{rank_a, rank_b, a.name}.text("Mismatched groups", verb, "'" + of_a.name + "'", "'" + of_b.name + "'");
+    }
+    std::string text = tensor_disagreement(Pair{rank_a, rank_b, of_a.name}, a.kind, {of_a.dtype, of_a.shape},
+                                           {of_b.dtype, of_b.shape});
+    if (!text.empty()) {
+      return text;
+    }
+  }
+  return {};
+}
+
+// Why a tensor that all ranks agree on cannot be done, or nothing.
+std::string refusal(OpKind kind, const std::string& name, const std::vector<std::int64_t>& shape) {
+  if (kind == OpKind::kAllgather && shape.empty()) {
+    return std::string(name_of(kind)) + " of a scalar: " + rank_text(0) + " sent a tensor of shape [] (tensor '" +
+           name + "'); it needs at least one dimension";
+  }
+  return {};
 }
 
 }  // namespace
 
 std::string disagreement(int rank_a, const Request& a, int rank_b, const Request& b) {
   const Pair pair{rank_a, rank_b, a.name};
-  const std::string kind = name_of(a.kind);
   if (a.kind != b.kind) {
-    return pair.text("Mismatched operations", "did", kind, name_of(b.kind));
-  }
-  if (a.dtype != b.dtype) {
-    return pair.text("Mismatched data types", "had type", name_of(a.dtype), name_of(b.dtype));
+    return pair.text("Mismatched operations", "did", name_of(a.kind), name_of(b.kind));
   }
   if (a.op != b.op) {
     return pair.text("Mismatched reduction operation", "sent reduction op", name_of(a.op), name_of(b.op));
@@ -65,17 +112,15 @@ std::string disagreement(int rank_a, const Request& a, int rank_b, const Request
   if (!is_same(a.prescale, b.prescale) || !is_same(a.postscale, b.postscale)) {
     return pair.text("Mismatched prescale and/or postscale factors", "sent", scales_text(a), scales_text(b));
   }
-  if (!shapes_agree(a, b)) {
-    const bool is_allgather = a.kind == OpKind::kAllgather;
-    return pair.text("Mismatched " + kind + " tensor shapes", "sent a tensor of shape", shape_text(a.shape),
-                     shape_text(b.shape)) +
-           (is_allgather ? "; only their first dimension may differ" : "");
+  std::string text = tensor_disagreement(pair, a.kind, {a.dtype, a.shape}, {b.dtype, b.shape});
+  if (!text.empty()) {
+    return text;
   }
   if (a.root_rank != b.root_rank) {
-    return pair.text("Mismatched " + kind + " root ranks", "specified root rank", std::to_string(a.root_rank),
-                     std::to_string(b.root_rank));
+    return pair.text("Mismatched " + std::string(name_of(a.kind)) + " root ranks", "specified root rank",
+                     std::to_string(a.root_rank), std::to_string(b.root_rank));
   }
-  return {};
+  return group_disagreement(rank_a, a, rank_b, b);
 }
 
 Negotiator::Negotiator(int size) : size_(size) {
@@ -97,10 +142,7 @@ Result<void> Negotiator::add(int rank, Request request) {
     return Error(Code::kProtocol, rank_text(rank) + " asked twice for tensor '" + request.name + "'");
   }
   entry.has_asked[at] = true;
-  if (request.kind == OpKind::kAllgather && !request.shape.empty()) {
-    entry.first_dims.resize(static_cast<std::size_t>(size_));
-    entry.first_dims[at] = request.shape.front();
-  }
+  note_first_dims(entry, at, request);
   if (!is_new && !disagreement(0, entry.first, rank, request).empty()) {
     entry.different.emplace_back(rank, std::move(request));
   }
@@ -110,6 +152,24 @@ Result<void> Negotiator::add(int rank, Request request) {
     entries_.erase(it);
   }
   return {};
+}
+
+// A scalar has none, and is refused when it is settled; so is a group of another number of tensors than the first's.
+void Negotiator::note_first_dims(Entry& entry, std::size_t rank, const Request& request) const {
+  if (request.kind != OpKind::kAllgather) {
+    return;
+  }
+  const auto size = static_cast<std::size_t>(size_);
+  entry.first_dims.resize((entry.first.group.size() + 1) * size);
+  const auto note = [&](std::size_t tensor, const std::vector<std::int64_t>& shape) {
+    if (tensor <= entry.first.group.size() && !shape.empty()) {
+      entry.first_dims[tensor * size + rank] = shape.front();
+    }
+  };
+  note(0, request.shape);
+  for (std::size_t i = 0; i < request.group.size(); ++i) {
+    note(i + 1, request.group[i].shape);
+  }
 }
 
 Ready Negotiator::settle(Entry entry) const {
@@ -128,14 +188,16 @@ Ready Negotiator::settle(Entry entry) const {
     }
   }
   const Request& agreed = ready.request;
-  if (agreed.kind == OpKind::kAllgather && agreed.shape.empty()) {
-    ready.error_code = static_cast<std::int32_t>(Code::kInvalid);
-    ready.error = "ALLGATHER of a scalar: " + rank_text(0) + " sent a tensor of shape [] (tensor '" + agreed.name +
-                  "'); it needs at least one dimension";
-  } else if (agreed.kind == OpKind::kBroadcast && (agreed.root_rank < 0 || agreed.root_rank >= size_)) {
-    ready.error_code = static_cast<std::int32_t>(Code::kInvalid);
+  ready.error = refusal(agreed.kind, agreed.name, agreed.shape);
+  for (const GroupTensor& tensor : agreed.group) {
+    ready.error = ready.error.empty() ? refusal(agreed.kind, tensor.name, tensor.shape) : std::move(ready.error);
+  }
+  if (agreed.kind == OpKind::kBroadcast && (agreed.root_rank < 0 || agreed.root_rank >= size_)) {
     ready.error = "BROADCAST from root rank " + std::to_string(agreed.root_rank) + ", but the ranks are 0 to " +
                   std::to_string(size_ - 1) + " (tensor '" + agreed.name + "')";
+  }
+  if (!ready.error.empty()) {
+    ready.error_code = static_cast<std::int32_t>(Code::kInvalid);
   } else if (agreed.kind == OpKind::kAllgather) {
     ready.first_dims = std::move(entry.first_dims);
   }

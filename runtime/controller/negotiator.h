@@ -18,11 +18,11 @@
 
 namespace hvd {
 
-// A tensor for which all ranks have asked.
+// A tensor, or a group of them, for which all ranks have asked.
 struct Ready {
   Request request;                       // what all agreed on; dimension 0 of an allgather is rank 0's
-  std::vector<std::int64_t> first_dims;  // allgather: of each rank
-  std::int32_t error_code = 0;           // a hvd::Code when they did not agree
+  std::vector<std::int64_t> first_dims;  // allgather: of each rank, of each tensor of the group in turn
+  std::int32_t error_code = 0;           // a hvd::Code when they did not agree; of the whole group
   std::string error;
 };
 
@@ -42,16 +42,18 @@ class Negotiator {
   std::vector<Ready> take();
 
  private:
-  // What one name's ranks have asked for. Ranks nearly always agree, so one Request is kept and only others beside it.
+  // What one name's ranks have asked for (a group goes by its first name). Ranks nearly always agree, so one Request is
+  // kept and only others beside it.
   struct Entry {
     Request first;
     std::vector<std::pair<int, Request>> different;
     std::vector<bool> has_asked;           // [size]
-    std::vector<std::int64_t> first_dims;  // [size] for an allgather
+    std::vector<std::int64_t> first_dims;  // allgather: [tensors of the group * size]
     int missing = 0;
     std::uint64_t generation = 0;  // how many take() had been when it was first asked for
   };
 
+  void note_first_dims(Entry& entry, std::size_t rank, const Request& request) const;
   [[nodiscard]] Ready settle(Entry entry) const;
 
   const int size_;

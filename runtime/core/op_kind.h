@@ -48,6 +48,10 @@ constexpr bool is_reduce_op(std::int64_t number) {
 constexpr bool is_op_kind(std::int64_t number) {
   return number >= 0 && number < kOpKindCount;
 }
+// Kinds of which several tensors may be asked for as one group, and travel fused.
+constexpr bool is_groupable(OpKind kind) {
+  return kind == OpKind::kAllreduce || kind == OpKind::kAllgather;
+}
 constexpr bool is_dtype(std::int64_t number) {
   return number >= 0 && number < kDtypeCount;
 }

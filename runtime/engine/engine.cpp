@@ -45,6 +45,10 @@ Result<std::shared_ptr<Completion>> Engine::submit(Submission submission) {
   return impl_->submit(std::move(submission));
 }
 
+Result<std::vector<std::shared_ptr<Completion>>> Engine::submit_group(std::vector<Submission> submissions) {
+  return impl_->submit_group(std::move(submissions));
+}
+
 const RankMap& Engine::map() const {
   return impl_->map();
 }

@@ -32,6 +32,7 @@ struct Submission {
   void* output = nullptr;
   double prescale = 1.0;
   double postscale = 1.0;
+  std::vector<std::string> group{};  // of a group's first: the names of the others, which are submitted right after it
 };
 
 struct EngineOptions {
@@ -53,6 +54,8 @@ class Engine {
   // Thread: any. Refuses (kInvalid) a name that is pending on this rank already, and (with the job's cause) everything
   // once the job is over.
   Result<std::shared_ptr<Completion>> submit(Submission submission);
+  // Several of one kind, operator and scales, which all ranks do together or not at all. Refuses all or none.
+  Result<std::vector<std::shared_ptr<Completion>>> submit_group(std::vector<Submission> submissions);
 
   [[nodiscard]] const RankMap& map() const;
 

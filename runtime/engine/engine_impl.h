@@ -54,6 +54,7 @@ class Engine::Impl final : public Interrupt {
 
   // Thread: any.
   Result<std::shared_ptr<Completion>> submit(Submission submission);
+  Result<std::vector<std::shared_ptr<Completion>>> submit_group(std::vector<Submission> submissions);
   [[nodiscard]] const RankMap& map() const { return parts_.map; }
   // This process is a fork of the one that has the engine's thread.
   [[nodiscard]] bool is_forked() const;
@@ -90,6 +91,7 @@ class Engine::Impl final : public Interrupt {
   void announce_shutdown(int rank);
   void run_step(const Step& step);
   void run_response(const Response& response);
+  [[nodiscard]] std::vector<std::string> names_of(const Response& response) const;
   Result<std::vector<PendingOp*>> ops_of(const Response& response);
   void finish_ops(const Response& response, const Result<void>& result);
 

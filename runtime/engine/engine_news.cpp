@@ -32,8 +32,15 @@ Request request_of(const Submission& what) {
 
 void Engine::Impl::on_submissions() {
   std::vector<Request> requests;
+  std::size_t more_of_group = 0;
   for (PendingOp& op : queue_->take()) {
-    requests.push_back(request_of(op.what));
+    if (more_of_group > 0) {
+      requests.back().group.push_back({op.what.name, op.what.dtype, op.what.shape});
+      --more_of_group;
+    } else {
+      requests.push_back(request_of(op.what));
+      more_of_group = op.what.group.size();
+    }
     std::string name = op.what.name;
     pending_.emplace(std::move(name), std::move(op));
   }

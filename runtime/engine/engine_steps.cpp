@@ -101,9 +101,21 @@ void Engine::Impl::run_response(const Response& response) {
   }
 }
 
+// An error names the first of a group, and is one of the whole group as this rank asked for it: what the others asked
+// for may be what the error is about.
+std::vector<std::string> Engine::Impl::names_of(const Response& response) const {
+  std::vector<std::string> names = response.names;
+  const auto found = response.is_error() ? pending_.find(names.front()) : pending_.end();
+  if (found != pending_.end()) {
+    const auto& group = found->second.what.group;
+    names.insert(names.end(), group.begin(), group.end());
+  }
+  return names;
+}
+
 Result<std::vector<PendingOp*>> Engine::Impl::ops_of(const Response& response) {
   std::vector<PendingOp*> ops;
-  for (const std::string& name : response.names) {
+  for (const std::string& name : names_of(response)) {
     const auto found = pending_.find(name);
     // In a mismatch the kinds differ; otherwise all ranks asked for the same.
     if (found == pending_.end() || (!response.is_error() && found->second.what.kind != response.kind)) {
@@ -116,7 +128,7 @@ Result<std::vector<PendingOp*>> Engine::Impl::ops_of(const Response& response) {
 }
 
 void Engine::Impl::finish_ops(const Response& response, const Result<void>& result) {
-  for (const std::string& name : response.names) {
+  for (const std::string& name : names_of(response)) {
     auto node = pending_.extract(name);
     queue_->forget(name);
     node.mapped().finish(result);

@@ -3,6 +3,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace hvd {
@@ -23,20 +25,23 @@ Result<std::unique_ptr<SubmitQueue>> SubmitQueue::create() {
   return std::unique_ptr<SubmitQueue>(new SubmitQueue(std::move(event_fd)));
 }
 
-Result<void> SubmitQueue::push(PendingOp op) {
+Result<void> SubmitQueue::push(std::vector<PendingOp> ops) {
   bool was_empty = false;
   {
     const std::lock_guard lock(mu_);
     if (closed_) {
       return *closed_;
     }
-    if (!names_.insert(op.what.name).second) {
-      return Error(Code::kInvalid, "Requested to allreduce, allgather, or broadcast a tensor with the same name as " +
-                                       std::string("another tensor that is currently being processed: '") +
-                                       op.what.name + "'; wait for the first one, or give it another name");
+    for (auto op = ops.begin(); op != ops.end(); ++op) {
+      if (!names_.insert(op->what.name).second) {
+        std::for_each(ops.begin(), op, [this](const PendingOp& before) { names_.erase(before.what.name); });
+        return Error(Code::kInvalid, "Requested to allreduce, allgather, or broadcast a tensor with the same name as " +
+                                         std::string("another tensor that is currently being processed: '") +
+                                         op->what.name + "'; wait for the first one, or give it another name");
+      }
     }
     was_empty = waiting_.empty();
-    waiting_.push_back(std::move(op));
+    std::move(ops.begin(), ops.end(), std::back_inserter(waiting_));
   }
   if (was_empty) {
     wake();

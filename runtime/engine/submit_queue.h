@@ -32,8 +32,9 @@ class SubmitQueue {
  public:
   static Result<std::unique_ptr<SubmitQueue>> create();
 
-  // kInvalid for a name in use; the reason given to close() after it.
-  Result<void> push(PendingOp op);
+  // One, or the operations of a group: all are taken, and side by side, or none. kInvalid for a name in use; the reason
+  // given to close() after it.
+  Result<void> push(std::vector<PendingOp> ops);
   // Everything pushed since the last call, in order; the descriptor is quiet again.
   std::vector<PendingOp> take();
   // The name may be used again. Before its Completion is finished, or the caller's next push could be refused.

@@ -175,6 +175,50 @@ TEST_CASE("every wrong argument is refused with a text that names it, and nothin
   CHECK(hvd_is_initialized() == 0);
 }
 
+TEST_CASE("a group is started whole or not at all") {
+  REQUIRE(hvd_init(nullptr) == HVD_OK);
+  hvd_op first = good_op();
+  hvd_op second = good_op();
+  second.name = "y";
+  float more[4] = {};
+  second.output = more;
+  const hvd_op* group[2] = {&first, &second};
+  std::int64_t handles[2] = {0, 0};
+  const auto refused = [&](std::int32_t count, const std::string& text) {
+    CHECK(hvd_enqueue_group(nullptr, group, count, handles) == HVD_INVALID);
+    CAPTURE(std::string(hvd_last_error()));
+    CHECK(std::string(hvd_last_error()).find(text) != std::string::npos);
+    CHECK(handles[0] == 0);
+  };
+  refused(0, "count is 0");
+  refused(HVD_MAX_GROUP + 1, "count is 4097");
+  second.reduce_op = HVD_MAX;
+  refused(2, "operation 1 of the group differs from the first");
+  second.reduce_op = HVD_SUM;
+  second.dtype = 99;
+  refused(2, "operation 1 of the group: hvd_op: dtype is 99");
+  second.dtype = HVD_FLOAT32;
+  second.name = "x";
+  refused(2, "currently being processed: 'x'");
+  group[1] = nullptr;
+  refused(2, "operation 1 of the group is NULL");
+  group[1] = &second;
+  first.kind = second.kind = HVD_BROADCAST;
+  refused(2, "operation 0 of the group is a BROADCAST");
+  first.kind = second.kind = HVD_ALLREDUCE;
+  CHECK(hvd_enqueue_group(nullptr, nullptr, 2, handles) == HVD_INVALID);
+  CHECK(hvd_enqueue_group(nullptr, group, 2, nullptr) == HVD_INVALID);
+  second.name = "y";
+  REQUIRE(hvd_enqueue_group(nullptr, group, 2, handles) == HVD_OK);
+  CHECK(handles[0] != handles[1]);
+  for (const std::int64_t handle : handles) {
+    CHECK(hvd_wait(nullptr, handle) == HVD_OK);
+    CHECK(hvd_release(nullptr, handle) == HVD_OK);
+  }
+  CHECK(more[3] == 4.0F);
+  CHECK(hvd_shutdown() == HVD_OK);
+}
+
 TEST_CASE("empty tensors need no memory, and a bool can be reduced") {
   REQUIRE(hvd_init(nullptr) == HVD_OK);
   const std::int64_t empty[2] = {0, 3};

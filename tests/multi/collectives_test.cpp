@@ -19,17 +19,33 @@ const std::vector<Nodes> kPlacements = {
     {2, 2},       {3, 1}, {1, 3}, {7}, {1, 2, 4}, {8},    {4, 4},    {1, 1, 1, 1, 1, 1, 1, 1},
     {2, 2, 2, 2},
 };
-const std::vector<Dtype> kDtypes = {Dtype::kFloat32, Dtype::kFloat64, Dtype::kInt32,
-                                    Dtype::kInt64,   Dtype::kFloat16, Dtype::kBfloat16};
+const std::vector<Dtype> kDtypes = {Dtype::kUint8,   Dtype::kInt8,    Dtype::kUint16,  Dtype::kInt16,
+                                    Dtype::kInt32,   Dtype::kInt64,   Dtype::kFloat16, Dtype::kBfloat16,
+                                    Dtype::kFloat32, Dtype::kFloat64, Dtype::kBool};
 const std::vector<ReduceOp> kOps = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
 const std::vector<std::size_t> kSizes = {0, 1, 7, 1024};
 
 using Buffer = std::vector<std::uint8_t>;
 
-// Whole numbers of which sums and products of 8 are exact in every type, so that the reference needs no rounding.
-int input_value(int rank, std::size_t i) {
+// Whole numbers of which sums and products of 8 are exact in every type, so that the reference needs no rounding; of
+// narrow ones they wrap, as in the runtime.
+int input_value(int rank, std::size_t i, Dtype dtype) {
   static constexpr int kValues[] = {-2, -1, 1, 2};
-  return kValues[(i * 7 + static_cast<std::size_t>(rank) * 3 + (i >> 5U)) % 4];
+  const int value = kValues[(i * 7 + static_cast<std::size_t>(rank) * 3 + (i >> 5U)) % 4];
+  switch (dtype) {
+    case Dtype::kUint8:
+    case Dtype::kUint16:
+      return value + 2;  // 0, 1, 3, 4
+    case Dtype::kBool:
+      return value > 0 ? 1 : 0;
+    default:
+      return value;
+  }
+}
+
+template <typename T>
+T wrapped(double value) {
+  return static_cast<T>(static_cast<std::int64_t>(value));
 }
 
 void put(Buffer& buffer, std::size_t i, Dtype dtype, double value) {
@@ -47,8 +63,16 @@ void put(Buffer& buffer, std::size_t i, Dtype dtype, double value) {
       return store(float_to_float16(static_cast<float>(value)));
     case Dtype::kBfloat16:
       return store(float_to_bfloat16(static_cast<float>(value)));
-    default:
-      FAIL("not a type of this test");
+    case Dtype::kUint8:
+      return store(wrapped<std::uint8_t>(value));
+    case Dtype::kInt8:
+      return store(wrapped<std::int8_t>(value));
+    case Dtype::kUint16:
+      return store(wrapped<std::uint16_t>(value));
+    case Dtype::kInt16:
+      return store(wrapped<std::int16_t>(value));
+    case Dtype::kBool:
+      return store(static_cast<std::uint8_t>(value != 0.0 ? 1 : 0));
   }
 }
 
@@ -68,7 +92,7 @@ double combine(double a, double b, ReduceOp op) {
 Buffer input_of(int rank, std::size_t count, Dtype dtype) {
   Buffer buffer(count * size_of(dtype));
   for (std::size_t i = 0; i < count; ++i) {
-    put(buffer, i, dtype, input_value(rank, i));
+    put(buffer, i, dtype, input_value(rank, i, dtype));
   }
   return buffer;
 }
@@ -76,9 +100,9 @@ Buffer input_of(int rank, std::size_t count, Dtype dtype) {
 Buffer reduced_of(int size, std::size_t count, Dtype dtype, ReduceOp op) {
   Buffer buffer(count * size_of(dtype));
   for (std::size_t i = 0; i < count; ++i) {
-    double value = input_value(0, i);
+    double value = input_value(0, i, dtype);
     for (int rank = 1; rank < size; ++rank) {
-      value = combine(value, input_value(rank, i), op);
+      value = combine(value, input_value(rank, i, dtype), op);
     }
     put(buffer, i, dtype, value);
   }

@@ -28,8 +28,9 @@
 extern "C" {
 #endif
 
-#define HVD_ABI_VERSION 1
+#define HVD_ABI_VERSION 2 /* grows with every addition; callers of an older header keep working */
 #define HVD_MAX_DIMS 16
+#define HVD_MAX_GROUP 4096
 
 typedef struct hvd_ctx hvd_ctx;
 
@@ -146,6 +147,10 @@ HVD_API int32_t hvd_cross_size(hvd_ctx* ctx);
 
 /* Starts one operation and returns at once; *handle names it (> 0) until hvd_release. */
 HVD_API hvd_status hvd_enqueue(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
+/* Starts a group: `count` (1 ... HVD_MAX_GROUP) operations of one kind (HVD_ALLREDUCE or HVD_ALLGATHER), operator and
+ * scales, the same on every rank and in the same order. None is done before all ranks have asked for all of them, and
+ * they travel together however large they are; when one cannot be done, none is. handles[i] names ops[i]. */
+HVD_API hvd_status hvd_enqueue_group(hvd_ctx* ctx, const hvd_op* const* ops, int32_t count, int64_t* handles);
 /* *done = 1 when hvd_wait would not block. */
 HVD_API hvd_status hvd_poll(hvd_ctx* ctx, int64_t handle, int32_t* done);
 /* Blocks until the operation has finished; its status is the operation's. May be called more than once. */

@@ -39,6 +39,14 @@ Ready settle(const Request& a, const Request& b, bool reversed = false) {
   return ready.front();
 }
 
+Request group_of(OpKind kind, const std::vector<std::string>& names) {
+  Request request = of_kind(kind, {2});
+  for (const std::string& name : names) {
+    request.group.push_back({name, Dtype::kFloat32, {3}});
+  }
+  return request;
+}
+
 struct Mismatch {
   Request a;
   Request b;
@@ -97,6 +105,24 @@ std::vector<Mismatch> mismatches() {
       of_kind(OpKind::kAllgather, {2}), [](Request& r) { r.shape = {}; },
       "Mismatched ALLGATHER tensor shapes: rank 0 sent a tensor of shape [2], but rank 1 sent a tensor of shape [] "
       "(tensor 'x'); only their first dimension may differ");
+  const Request group = group_of(OpKind::kAllreduce, {"y", "z"});
+  add(
+      group, [](Request& r) { r.group.pop_back(); },
+      "Mismatched groups: rank 0 sent a group of 3, but rank 1 sent a group of 2 (tensor 'x')");
+  add(
+      x, [](Request& r) { r.group = {{"y", Dtype::kFloat32, {3}}}; },
+      "Mismatched groups: rank 0 sent a tensor alone, but rank 1 sent a group of 2 (tensor 'x')");
+  add(
+      group, [](Request& r) { r.group[1].name = "a"; },
+      "Mismatched groups: rank 0 has at place 3 of the group 'z', but rank 1 has at place 3 of the group 'a' (tensor "
+      "'x')");
+  add(
+      group, [](Request& r) { r.group[0].shape = {4}; },
+      "Mismatched ALLREDUCE tensor shapes: rank 0 sent a tensor of shape [3], but rank 1 sent a tensor of shape [4] "
+      "(tensor 'y')");
+  add(
+      group, [](Request& r) { r.group[0].dtype = Dtype::kInt8; },
+      "Mismatched data types: rank 0 had type float32, but rank 1 had type int8 (tensor 'y')");
   return all;
 }
 
@@ -173,6 +199,26 @@ TEST_CASE("allgather takes any first dimension and reports all of them") {
   const Ready ready = settle(of_kind(OpKind::kAllgather, {2, 3}), of_kind(OpKind::kAllgather, {0, 3}), true);
   CHECK(ready.error.empty());
   CHECK(ready.first_dims == std::vector<std::int64_t>{2, 0});
+}
+
+TEST_CASE("a group is ready as one, with the first dimensions of all its tensors") {
+  Request zero = group_of(OpKind::kAllgather, {"y"});
+  Request one = zero;
+  one.shape = {5};
+  one.group[0].shape = {0};
+  const Ready ready = settle(zero, one, true);
+  CHECK(ready.error.empty());
+  CHECK(ready.first_dims == std::vector<std::int64_t>{2, 5, 3, 0});
+  CHECK(ready.request.group.front().name == "y");
+}
+
+TEST_CASE("one scalar in a group of allgathers is an error of the group") {
+  Request group = group_of(OpKind::kAllgather, {"y", "z"});
+  group.group[1].shape = {};
+  const Ready ready = settle(group, group);
+  CHECK(ready.error_code == static_cast<int>(Code::kInvalid));
+  CHECK(ready.error.find("tensor 'z'") != std::string::npos);
+  CHECK(ready.first_dims.empty());
 }
 
 TEST_CASE("an allgather of scalars and a root that is no rank are errors for all") {
