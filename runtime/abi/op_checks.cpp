@@ -12,8 +12,8 @@ namespace {
 
 static_assert(HVD_MAX_DIMS == kMaxDims);
 static_assert(HVD_BOOL == static_cast<int>(Dtype::kBool) && HVD_PRODUCT == static_cast<int>(ReduceOp::kProduct) &&
-              HVD_BARRIER == static_cast<int>(OpKind::kBarrier) && HVD_MAX_GROUP == control_wire::kMaxGroupTensors &&
-              HVD_MISMATCH == static_cast<int>(Code::kMismatch));
+              HVD_REDUCESCATTER == static_cast<int>(OpKind::kReducescatter) &&
+              HVD_MAX_GROUP == control_wire::kMaxGroupTensors && HVD_MISMATCH == static_cast<int>(Code::kMismatch));
 
 Error invalid(const std::string& text) {
   return Error(Code::kInvalid, "hvd_op: " + text);
@@ -55,7 +55,7 @@ Result<void> read_shape(const hvd_op& op, Submission& out) {
   return {};
 }
 
-Result<void> read_allreduce(const hvd_op& op, Submission& out) {
+Result<void> read_reduction(const hvd_op& op, Submission& out) {
   if (!is_reduce_op(op.reduce_op)) {
     return invalid("reduce_op is " + number(op.reduce_op) +
                    ", expected HVD_AVERAGE (0), HVD_SUM (1), HVD_MIN (3), HVD_MAX (4) or HVD_PRODUCT (5)");
@@ -78,14 +78,15 @@ Result<void> read_buffers(const hvd_op& op, int rank, Submission& out) {
   out.input = op.input;
   out.output = op.output;
   const std::size_t bytes = size_bytes_of(out.shape, out.dtype).value_or(0);
-  if (out.kind == OpKind::kAllgather && op.output != nullptr) {
-    return invalid("output must be NULL for an allgather; the runtime allocates it, see hvd_result");
+  if (is_cut_by_rank(out.kind) && op.output != nullptr) {
+    return invalid("output must be NULL for " + std::string(name_of(out.kind)) +
+                   "; the runtime allocates it, see hvd_result");
   }
   const bool is_input_used = out.kind != OpKind::kBroadcast || op.root_rank == rank;
   if (bytes > 0 && is_input_used && op.input == nullptr) {
     return invalid("input is NULL, but the tensor has " + std::to_string(bytes) + " bytes");
   }
-  if (out.kind == OpKind::kAllgather) {
+  if (is_cut_by_rank(out.kind)) {
     return {};
   }
   if (bytes > 0 && op.output == nullptr) {
@@ -137,8 +138,8 @@ Result<Submission> submission_from(const hvd_op& op, int size, int rank) {
   }
   out.dtype = static_cast<Dtype>(op.dtype);
   HVD_TRY(read_shape(op, out));
-  if (out.kind == OpKind::kAllreduce) {
-    HVD_TRY(read_allreduce(op, out));
+  if (is_reduction(out.kind)) {
+    HVD_TRY(read_reduction(op, out));
   }
   if (out.kind == OpKind::kBroadcast && (op.root_rank < 0 || op.root_rank >= size)) {
     return invalid("root_rank is " + number(op.root_rank) + ", expected 0 to " + number(size - 1));

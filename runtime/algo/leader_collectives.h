@@ -22,6 +22,10 @@ class LeaderCollectives {
   // peers[node]: the connection to the leader of each node; the own entry is not used.
   LeaderCollectives(std::vector<StreamPeer> peers, int node_index);
 
+  // blocks[node]: what of `data` each leader is to have, reduced over all leaders; its other blocks are left half done.
+  // Every block is reduced along the ring, in the same order on every run.
+  Result<void> reduce_scatter(void* data, std::span<const Range> blocks, Dtype dtype, ReduceOp op,
+                              Interrupt& interrupt);
   // In place. Every part of the data is reduced along the ring, in the same order on every run.
   Result<void> allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt);
   // A chain from the root: every leader passes on what it has while it receives the rest.

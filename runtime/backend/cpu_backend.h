@@ -4,11 +4,13 @@
 // Does not own the mesh, which must outlive it. Thread: engine only.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "runtime/algo/leader_collectives.h"
 #include "runtime/algo/node_collectives.h"
 #include "runtime/backend/backend.h"
+#include "runtime/backend/staging.h"
 #include "runtime/link/mesh.h"
 
 namespace hvd {
@@ -21,14 +23,26 @@ class CpuBackend final : public Backend {
   Result<void> broadcast(void* data, std::size_t size_bytes, int root, Interrupt& interrupt) override;
   Result<void> allgather(const void* input, std::span<const std::size_t> sizes, void* out,
                          Interrupt& interrupt) override;
+  Result<void> reducescatter(const void* input, std::span<const std::size_t> sizes, void* out, Dtype dtype, ReduceOp op,
+                             Interrupt& interrupt) override;
   Result<void> barrier(Interrupt& interrupt) override;
 
  private:
+  // Where the parts of all ranks and nodes are, one after the other in rank order.
+  struct Parts {
+    std::vector<Range> of_rank;
+    std::vector<Range> of_node;
+    std::span<const Range> of_local_ranks;  // those of this node's
+  };
+  [[nodiscard]] Parts parts_of(std::span<const std::size_t> sizes) const;
+  Result<void> scatter(const void* data, std::span<const Range> pieces, void* out, Interrupt& interrupt);
+
   // constant after construction
   RankMap map_;
   // engine only
   NodeCollectives node_;
   LeaderCollectives leaders_;
+  Staging staging_;  // on leaders: what their node has for others
 };
 
 }  // namespace hvd

@@ -92,7 +92,7 @@ std::string group_disagreement(int rank_a, const Request& a, int rank_b, const R
 
 // Why a tensor that all ranks agree on cannot be done, or nothing.
 std::string refusal(OpKind kind, const std::string& name, const std::vector<std::int64_t>& shape) {
-  if (kind == OpKind::kAllgather && shape.empty()) {
+  if (is_cut_by_rank(kind) && shape.empty()) {
     return std::string(name_of(kind)) + " of a scalar: " + rank_text(0) + " sent a tensor of shape [] (tensor '" +
            name + "'); it needs at least one dimension";
   }

@@ -7,8 +7,8 @@
 
 namespace hvd {
 
-enum class OpKind : std::uint8_t { kAllreduce = 0, kAllgather = 1, kBroadcast = 2, kBarrier = 3 };
-inline constexpr int kOpKindCount = 4;
+enum class OpKind : std::uint8_t { kAllreduce = 0, kAllgather = 1, kBroadcast = 2, kBarrier = 3, kReducescatter = 4 };
+inline constexpr int kOpKindCount = 5;
 
 // "ALLREDUCE", as Horovod's messages spell it.
 constexpr const char* name_of(OpKind kind) {
@@ -21,6 +21,8 @@ constexpr const char* name_of(OpKind kind) {
       return "BROADCAST";
     case OpKind::kBarrier:
       return "BARRIER";
+    case OpKind::kReducescatter:
+      return "REDUCESCATTER";
   }
   return "?";
 }
@@ -50,7 +52,15 @@ constexpr bool is_op_kind(std::int64_t number) {
 }
 // Kinds of which several tensors may be asked for as one group, and travel fused.
 constexpr bool is_groupable(OpKind kind) {
-  return kind == OpKind::kAllreduce || kind == OpKind::kAllgather;
+  return kind == OpKind::kAllreduce || kind == OpKind::kAllgather || kind == OpKind::kReducescatter;
+}
+// Kinds that have an operator and scales.
+constexpr bool is_reduction(OpKind kind) {
+  return kind == OpKind::kAllreduce || kind == OpKind::kReducescatter;
+}
+// Kinds that cut tensors by rank along dimension 0, which scalars do not have; the runtime allocates their results.
+constexpr bool is_cut_by_rank(OpKind kind) {
+  return kind == OpKind::kAllgather || kind == OpKind::kReducescatter;
 }
 constexpr bool is_dtype(std::int64_t number) {
   return number >= 0 && number < kDtypeCount;

@@ -18,7 +18,7 @@ Request request_of(const Submission& what) {
   }
   request.dtype = what.dtype;
   request.shape = what.shape;
-  if (what.kind == OpKind::kAllreduce) {
+  if (is_reduction(what.kind)) {
     request.op = what.op;
     request.prescale = what.prescale;
     request.postscale = what.postscale;

@@ -40,6 +40,8 @@ Result<void> Executor::run(const Response& response, std::span<PendingOp* const>
       return ops.size() == 1 ? allreduce(*ops.front(), interrupt) : fused_allreduce(ops, interrupt);
     case OpKind::kAllgather:
       return allgather(response, ops, interrupt);
+    case OpKind::kReducescatter:
+      return reducescatter(ops, interrupt);
     case OpKind::kBroadcast:
       return broadcast(*ops.front(), interrupt);
     case OpKind::kBarrier:

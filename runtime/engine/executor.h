@@ -27,6 +27,7 @@ class Executor {
   Result<void> reduce(void* data, std::size_t size_bytes, const Submission& like, Interrupt& interrupt);
   // Cut by rank along dimension 0 (executor_rows.cpp).
   Result<void> allgather(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt);
+  Result<void> reducescatter(std::span<PendingOp* const> ops, Interrupt& interrupt);
   Result<void> broadcast(PendingOp& op, Interrupt& interrupt);
 
   const RankMap map_;

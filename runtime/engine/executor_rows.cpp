@@ -2,6 +2,7 @@
 // not know beforehand how much it gets.
 #include <cstring>
 
+#include "runtime/algo/reduce_kernels.h"
 #include "runtime/algo/row_layout.h"
 #include "runtime/core/shape.h"
 #include "runtime/engine/executor.h"
@@ -44,6 +45,18 @@ Result<RowLayout> gathered_layout(const Response& response, std::span<PendingOp*
   return RowLayout::make(std::move(tensors), map.size);
 }
 
+// Every rank brings all rows; these are the ones that each gets.
+Result<RowLayout> scattered_layout(std::span<PendingOp* const> ops, int size) {
+  std::vector<RowLayout::Tensor> tensors;
+  for (const PendingOp* op : ops) {
+    if (op->what.shape.empty()) {
+      return Error(Code::kProtocol, "the coordinator ordered a reducescatter of a scalar");
+    }
+    tensors.push_back({row_bytes_of(op->what), even_rows(op->what.shape.front(), size)});
+  }
+  return RowLayout::make(std::move(tensors), size);
+}
+
 Result<std::int64_t> sum_of(std::span<const std::int64_t> rows) {
   std::int64_t sum = 0;
   for (const std::int64_t extent : rows) {
@@ -78,6 +91,41 @@ Result<void> Executor::allgather(const Response& response, std::span<PendingOp* 
   std::byte* gathered = memory.data() + own_bytes;
   HVD_TRY(backend_.allgather(memory.data(), layout.rank_bytes(), gathered, interrupt));
   layout.unpack(gathered, outputs);
+  return {};
+}
+
+Result<void> Executor::reducescatter(std::span<PendingOp* const> ops, Interrupt& interrupt) {
+  const Submission& like = ops.front()->what;
+  HVD_TRY_ASSIGN(const RowLayout layout, scattered_layout(ops, map_.size));
+  std::vector<const void*> inputs;
+  for (PendingOp* op : ops) {
+    const auto rows = even_rows(op->what.shape.front(), map_.size);
+    HVD_TRY_ASSIGN(op->output, allocate_rows(op->what, rows[static_cast<std::size_t>(map_.rank)]));
+    inputs.push_back(op->what.input);
+  }
+  if (layout.total_bytes() == 0) {
+    return {};  // on every rank, since all agreed on the shapes
+  }
+  const std::size_t element = size_of(like.dtype);
+  const std::size_t own_bytes = layout.rank_bytes()[static_cast<std::size_t>(map_.rank)];
+  const void* input = inputs.front();
+  std::byte* own = ops.front()->output->data.get();
+  if (ops.size() > 1 || like.prescale != 1.0) {
+    // What all ranks reduce, and then this rank's part of the result.
+    HVD_TRY_ASSIGN(const std::span<std::byte> memory, fusion_buffer_.reserve(layout.total_bytes() + own_bytes));
+    layout.pack(inputs, memory.data());
+    scale_in_place(memory.data(), layout.total_bytes() / element, like.dtype, like.prescale);
+    input = memory.data();
+    own = ops.size() > 1 ? memory.data() + layout.total_bytes() : own;
+  }
+  const ReduceOp op = like.op == ReduceOp::kAverage ? ReduceOp::kSum : like.op;
+  HVD_TRY(backend_.reducescatter(input, layout.rank_bytes(), own, like.dtype, op, interrupt));
+  scale_in_place(own, own_bytes / element, like.dtype, result_factor(like.op, like.dtype, like.postscale, map_.size));
+  for (std::size_t i = 0; ops.size() > 1 && i < ops.size(); ++i) {
+    const OwnedOutput& output = *ops[i]->output;
+    std::memcpy(output.data.get(), own, output.size_bytes);
+    own += output.size_bytes;
+  }
   return {};
 }
 

@@ -72,7 +72,7 @@ const Bad kBad[] = {
     {"size is 8", [](hvd_op& op) { op.size = 8; }},
     {"version 0", [](hvd_op& op) { op.version = 0; }},
     {"newer hvd.h", [](hvd_op& op) { op.version = 2; }},
-    {"kind is 4", [](hvd_op& op) { op.kind = 4; }},
+    {"kind is 5", [](hvd_op& op) { op.kind = 5; }},
     {"kind is -1", [](hvd_op& op) { op.kind = -1; }},
     {"dtype is 11", [](hvd_op& op) { op.dtype = 11; }},
     {"reduce_op is 2", [](hvd_op& op) { op.reduce_op = 2; }},
@@ -111,7 +111,14 @@ const Bad kBad[] = {
        op.kind = HVD_BROADCAST;
        op.root_rank = -1;
      }},
-    {"output must be NULL", [](hvd_op& op) { op.kind = HVD_ALLGATHER; }},
+    {"output must be NULL for ALLGATHER", [](hvd_op& op) { op.kind = HVD_ALLGATHER; }},
+    {"output must be NULL for REDUCESCATTER", [](hvd_op& op) { op.kind = HVD_REDUCESCATTER; }},
+    {"reduce_op is 2",
+     [](hvd_op& op) {
+       op.kind = HVD_REDUCESCATTER;
+       op.output = nullptr;
+       op.reduce_op = 2;
+     }},
 };
 
 }  // namespace
@@ -222,7 +229,7 @@ TEST_CASE("a group is started whole or not at all") {
 TEST_CASE("empty tensors need no memory, and a bool can be reduced") {
   REQUIRE(hvd_init(nullptr) == HVD_OK);
   const std::int64_t empty[2] = {0, 3};
-  for (const std::int32_t kind : {HVD_ALLREDUCE, HVD_ALLGATHER, HVD_BROADCAST}) {
+  for (const std::int32_t kind : {HVD_ALLREDUCE, HVD_ALLGATHER, HVD_BROADCAST, HVD_REDUCESCATTER}) {
     hvd_op op = good_op();
     op.kind = kind;
     op.shape = empty;

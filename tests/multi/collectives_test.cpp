@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "runtime/algo/float16.h"
+#include "runtime/algo/row_layout.h"
 #include "tests/multi/thread_job.h"
 
 using namespace hvd;
@@ -157,11 +158,34 @@ Result<void> check_allgather(Rank& rank, std::size_t base) {
   return out == expected ? Result<void>() : wrong("allgather of " + std::to_string(base) + " bytes");
 }
 
+// `count` rows of three elements; each rank gets its even share of the rows.
+Result<void> check_reducescatter(Rank& rank, std::size_t count, Dtype dtype, ReduceOp op) {
+  const std::size_t row_bytes = 3 * size_of(dtype);
+  std::vector<std::size_t> sizes;
+  std::size_t before = 0;
+  for (const std::int64_t rows : even_rows(static_cast<std::int64_t>(count), rank.map.size)) {
+    before += sizes.size() < static_cast<std::size_t>(rank.map.rank) ? static_cast<std::size_t>(rows) * row_bytes : 0;
+    sizes.push_back(static_cast<std::size_t>(rows) * row_bytes);
+  }
+  const std::size_t own = sizes[static_cast<std::size_t>(rank.map.rank)];
+  const Buffer input = input_of(rank.map.rank, count * 3, dtype);
+  const Buffer whole = reduced_of(rank.map.size, count * 3, dtype, op);
+  Buffer out(own);
+  HVD_TRY(rank.backend.reducescatter(input.data(), sizes, out.data(), dtype, op, rank.interrupt));
+  if (out != Buffer(whole.data() + before, whole.data() + before + own) ||
+      input != input_of(rank.map.rank, count * 3, dtype)) {
+    return wrong("reducescatter of " + std::to_string(count) + " rows of " + name_of(dtype) + ", op " +
+                 std::to_string(static_cast<int>(op)));
+  }
+  return {};
+}
+
 Result<void> check_everything(Rank& rank) {
   for (const std::size_t count : kSizes) {
     for (const Dtype dtype : kDtypes) {
       for (const ReduceOp op : kOps) {
         HVD_TRY(check_allreduce(rank, count, dtype, op));
+        HVD_TRY(check_reducescatter(rank, count, dtype, op));
       }
     }
     for (int root = 0; root < rank.map.size; ++root) {
@@ -187,6 +211,29 @@ std::vector<float> noise(int rank, std::size_t count) {
     value = std::ldexp(static_cast<float>(random()) - 2147483648.0F, -static_cast<int>(random() % 40));
   }
   return values;
+}
+
+// The result on each rank of a reducescatter of the same, side by side.
+std::vector<float> scatter_noise(const Nodes& nodes, std::size_t count) {
+  const auto rows = even_rows(static_cast<std::int64_t>(count), rank_count(nodes));
+  std::vector<std::size_t> sizes;
+  for (const std::int64_t share : rows) {
+    sizes.push_back(static_cast<std::size_t>(share) * sizeof(float));
+  }
+  std::vector<std::vector<float>> shares(sizes.size());
+  ThreadJob job(nodes);
+  require_all_ok(job.run({}, [&](Rank& rank) -> Result<void> {
+    const auto self = static_cast<std::size_t>(rank.map.rank);
+    const std::vector<float> data = noise(rank.map.rank, count);
+    shares[self].resize(static_cast<std::size_t>(rows[self]));
+    return rank.backend.reducescatter(data.data(), sizes, shares[self].data(), Dtype::kFloat32, ReduceOp::kSum,
+                                      rank.interrupt);
+  }));
+  std::vector<float> whole;
+  for (const auto& share : shares) {
+    whole.insert(whole.end(), share.begin(), share.end());
+  }
+  return whole;
 }
 
 // The result on each rank of a sum that depends on its order.
@@ -225,6 +272,8 @@ TEST_CASE("a million elements come out right") {
       HVD_TRY(check_allreduce(rank, kMany, Dtype::kFloat32, ReduceOp::kSum));
       HVD_TRY(check_allreduce(rank, kMany, Dtype::kFloat16, ReduceOp::kSum));
       HVD_TRY(check_allreduce(rank, kMany, Dtype::kInt64, ReduceOp::kMax));
+      HVD_TRY(check_reducescatter(rank, kMany, Dtype::kFloat32, ReduceOp::kSum));
+      HVD_TRY(check_reducescatter(rank, kMany / 3, Dtype::kBfloat16, ReduceOp::kMin));
       HVD_TRY(check_broadcast(rank, kMany, rank.map.size - 1));
       return check_allgather(rank, kMany / 4);
     }));
@@ -248,8 +297,12 @@ TEST_CASE("a sum that rounds is bitwise the same on every rank and on every run,
         magnitude[i] += std::fabs(static_cast<double>(values[i]));
       }
     }
+    const std::vector<float> scattered = scatter_noise(nodes, kCount);
+    const std::vector<float> scattered_again = scatter_noise(nodes, kCount);
+    CHECK(std::memcmp(scattered.data(), scattered_again.data(), kCount * sizeof(float)) == 0);
     std::size_t far = 0;
     for (std::size_t i = 0; i < kCount; ++i) {
+      far += std::fabs(static_cast<double>(scattered[i]) - exact[i]) > magnitude[i] * 1e-6 ? 1U : 0U;
       far += std::fabs(static_cast<double>(first[0][i]) - exact[i]) > magnitude[i] * 1e-6 ? 1U : 0U;
     }
     CHECK(far == 0);
@@ -264,7 +317,7 @@ TEST_CASE("operations of all kinds in a row use the shared memory in turn withou
     std::mt19937 random(7);  // the same choices on every rank
     for (int i = 0; i < 300; ++i) {
       const std::size_t count = random() % 900;
-      switch (random() % 4) {
+      switch (random() % 5) {
         case 0:
           HVD_TRY(check_allreduce(rank, count, Dtype::kFloat32, ReduceOp::kSum));
           break;
@@ -273,6 +326,9 @@ TEST_CASE("operations of all kinds in a row use the shared memory in turn withou
           break;
         case 2:
           HVD_TRY(check_allgather(rank, count));
+          break;
+        case 3:
+          HVD_TRY(check_reducescatter(rank, count, Dtype::kInt16, ReduceOp::kSum));
           break;
         default:
           HVD_TRY(rank.backend.barrier(rank.interrupt));

@@ -55,6 +55,9 @@ typedef int32_t hvd_status;
 #define HVD_ALLGATHER 1
 #define HVD_BROADCAST 2
 #define HVD_BARRIER 3
+#define HVD_REDUCESCATTER                                                                          \
+  4 /* the reduction, of which each rank gets its rows: an even share of dimension 0, of which the \
+       lowest ranks have one more where it cannot be divided */
 
 /* Reduction operators (Horovod's numbers). */
 #define HVD_AVERAGE 0
@@ -91,9 +94,9 @@ typedef struct hvd_options {
 typedef struct hvd_op {
   uint32_t size;
   uint32_t version;
-  int32_t kind;        /* HVD_ALLREDUCE ... HVD_BARRIER */
+  int32_t kind;        /* HVD_ALLREDUCE ... HVD_REDUCESCATTER */
   int32_t dtype;       /* HVD_FLOAT32 ...; not used by a barrier */
-  int32_t reduce_op;   /* allreduce: HVD_AVERAGE, HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT */
+  int32_t reduce_op;   /* allreduce, reducescatter: HVD_AVERAGE, HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT */
   int32_t root_rank;   /* broadcast */
   int32_t process_set; /* 0: all ranks */
   int32_t device;      /* HVD_DEVICE_CPU */
@@ -103,8 +106,8 @@ typedef struct hvd_op {
   const char* name;     /* the same on every rank; NULL: "<kind>.noname.<n>", n counting this rank's unnamed calls */
   const void* input;    /* contiguous */
   void* output;         /* allreduce, broadcast: as large as the input, may be the input itself.
-                           allgather: NULL, the runtime allocates, see hvd_result. */
-  double prescale;      /* allreduce: the input is multiplied by it before ... */
+                           allgather, reducescatter: NULL, the runtime allocates, see hvd_result. */
+  double prescale;      /* allreduce, reducescatter: the input is multiplied by it before ... */
   double postscale;     /* ... and the result by it after the reduction */
   void* stream;         /* device operations; NULL for HVD_DEVICE_CPU */
 } hvd_op;
@@ -114,7 +117,8 @@ typedef struct hvd_op {
 typedef struct hvd_output {
   uint32_t size;
   uint32_t version;
-  void* data; /* allgather: the concatenation along dimension 0; else the op's output */
+  void*
+      data; /* allgather: the concatenation along dimension 0; reducescatter: this rank's rows; else the op's output */
   int64_t size_bytes;
   int32_t ndim;
   int32_t reserved;
@@ -147,9 +151,10 @@ HVD_API int32_t hvd_cross_size(hvd_ctx* ctx);
 
 /* Starts one operation and returns at once; *handle names it (> 0) until hvd_release. */
 HVD_API hvd_status hvd_enqueue(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
-/* Starts a group: `count` (1 ... HVD_MAX_GROUP) operations of one kind (HVD_ALLREDUCE or HVD_ALLGATHER), operator and
- * scales, the same on every rank and in the same order. None is done before all ranks have asked for all of them, and
- * they travel together however large they are; when one cannot be done, none is. handles[i] names ops[i]. */
+/* Starts a group: `count` (1 ... HVD_MAX_GROUP) operations of one kind (HVD_ALLREDUCE, HVD_ALLGATHER or
+ * HVD_REDUCESCATTER), operator and scales, the same on every rank and in the same order. None is done before all ranks
+ * have asked for all of them, and they travel together however large they are; when one cannot be done, none is.
+ * handles[i] names ops[i]. */
 HVD_API hvd_status hvd_enqueue_group(hvd_ctx* ctx, const hvd_op* const* ops, int32_t count, int64_t* handles);
 /* *done = 1 when hvd_wait would not block. */
 HVD_API hvd_status hvd_poll(hvd_ctx* ctx, int64_t handle, int32_t* done);

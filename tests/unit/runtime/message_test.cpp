@@ -137,7 +137,7 @@ TEST_CASE("numbers that mean nothing are refused") {
     CHECK(got.error().code() == Code::kProtocol);
   };
   Request request = full_request();
-  request.kind = static_cast<OpKind>(4);
+  request.kind = static_cast<OpKind>(kOpKindCount);
   refused(request);
   request = full_request();
   request.dtype = static_cast<Dtype>(11);

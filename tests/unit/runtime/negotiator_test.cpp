@@ -105,6 +105,10 @@ std::vector<Mismatch> mismatches() {
       of_kind(OpKind::kAllgather, {2}), [](Request& r) { r.shape = {}; },
       "Mismatched ALLGATHER tensor shapes: rank 0 sent a tensor of shape [2], but rank 1 sent a tensor of shape [] "
       "(tensor 'x'); only their first dimension may differ");
+  add(
+      of_kind(OpKind::kReducescatter, {2, 3}), [](Request& r) { r.shape = {3, 3}; },
+      "Mismatched REDUCESCATTER tensor shapes: rank 0 sent a tensor of shape [2, 3], but rank 1 sent a tensor of shape "
+      "[3, 3] (tensor 'x')");
   const Request group = group_of(OpKind::kAllreduce, {"y", "z"});
   add(
       group, [](Request& r) { r.group.pop_back(); },
@@ -210,6 +214,13 @@ TEST_CASE("a group is ready as one, with the first dimensions of all its tensors
   CHECK(ready.error.empty());
   CHECK(ready.first_dims == std::vector<std::int64_t>{2, 5, 3, 0});
   CHECK(ready.request.group.front().name == "y");
+}
+
+TEST_CASE("a reducescatter of scalars is an error for all") {
+  const Ready scalar = settle(of_kind(OpKind::kReducescatter, {}), of_kind(OpKind::kReducescatter, {}));
+  CHECK(scalar.error_code == static_cast<int>(Code::kInvalid));
+  CHECK(scalar.error.starts_with("REDUCESCATTER of a scalar"));
+  CHECK(settle(of_kind(OpKind::kReducescatter, {3}), of_kind(OpKind::kReducescatter, {3})).first_dims.empty());
 }
 
 TEST_CASE("one scalar in a group of allgathers is an error of the group") {
