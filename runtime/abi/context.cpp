@@ -133,7 +133,7 @@ namespace hvd {
 
 Result<std::unique_ptr<hvd_ctx>> make_context(const hvd_options* options) {
   if (options != nullptr) {
-    HVD_TRY(check_struct("hvd_options", options->size, options->version, sizeof(hvd_options)));
+    HVD_TRY(check_struct("hvd_options", options->size, options->version, {sizeof(hvd_options)}));
   }
   HVD_TRY_ASSIGN(Config config, config_from_process());
   constexpr double kMaxTimeoutSeconds = 86'400.0;

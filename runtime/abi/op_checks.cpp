@@ -1,6 +1,7 @@
 #include "runtime/abi/op_checks.h"
 
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <string>
 
@@ -12,8 +13,8 @@ namespace {
 
 static_assert(HVD_MAX_DIMS == kMaxDims);
 static_assert(HVD_BOOL == static_cast<int>(Dtype::kBool) && HVD_PRODUCT == static_cast<int>(ReduceOp::kProduct) &&
-              HVD_REDUCESCATTER == static_cast<int>(OpKind::kReducescatter) &&
-              HVD_MAX_GROUP == control_wire::kMaxGroupTensors && HVD_MISMATCH == static_cast<int>(Code::kMismatch));
+              HVD_ALLTOALL == static_cast<int>(OpKind::kAlltoall) && HVD_MAX_GROUP == control_wire::kMaxGroupTensors &&
+              HVD_MISMATCH == static_cast<int>(Code::kMismatch));
 
 Error invalid(const std::string& text) {
   return Error(Code::kInvalid, "hvd_op: " + text);
@@ -73,6 +74,40 @@ Result<void> read_reduction(const hvd_op& op, Submission& out) {
   return {};
 }
 
+// An alltoall of a scalar gets no rows here; all ranks are told that it cannot be.
+Result<void> read_splits(const hvd_op& op, int size, Submission& out) {
+  const std::int64_t rows = out.shape.empty() ? 0 : out.shape.front();
+  const bool has_splits = op.version >= 2 && (op.splits != nullptr || op.split_count != 0);
+  if (!has_splits) {
+    if (rows % size != 0) {
+      return invalid("shape[0] is " + number(rows) + ", which " + number(size) +
+                     " ranks cannot share evenly; give splits");
+    }
+    const std::int64_t share = rows / size;
+    if (share > INT32_MAX) {
+      return invalid("shape[0] is " + number(rows) + ", more than " + number(INT32_MAX) + " rows for each rank");
+    }
+    out.splits.assign(static_cast<std::size_t>(size), static_cast<std::int32_t>(share));
+    return {};
+  }
+  if (op.splits == nullptr || op.split_count != size) {
+    return invalid("splits has " + number(op.splits == nullptr ? 0 : op.split_count) + " entries, but there are " +
+                   number(size) + " ranks");
+  }
+  std::int64_t sum = 0;
+  for (std::int32_t i = 0; i < size; ++i) {
+    if (op.splits[i] < 0) {
+      return invalid("splits[" + number(i) + "] is " + number(op.splits[i]) + ", expected at least 0");
+    }
+    sum += op.splits[i];
+  }
+  if (sum > rows) {
+    return invalid("splits add up to " + number(sum) + ", but shape[0] is " + number(rows));
+  }
+  out.splits.assign(op.splits, op.splits + size);
+  return {};
+}
+
 // Which buffers an operation needs on this rank, and that they do not overlap by halves.
 Result<void> read_buffers(const hvd_op& op, int rank, Submission& out) {
   out.input = op.input;
@@ -103,21 +138,23 @@ Result<void> read_buffers(const hvd_op& op, int rank, Submission& out) {
 
 }  // namespace
 
-Result<void> check_struct(const char* what, std::uint32_t size, std::uint32_t version, std::size_t expected_size) {
+Result<void> check_struct(const char* what, std::uint32_t size, std::uint32_t version,
+                          std::initializer_list<std::size_t> sizes) {
+  if (version > sizes.size()) {
+    return Error(Code::kInvalid, std::string(what) + ": version " + std::to_string(version) +
+                                     " is of a newer hvd.h than this library; update libhvd");
+  }
+  const std::size_t expected_size = version == 0 ? *sizes.begin() : *(sizes.begin() + (version - 1));
   if (version == 0 || size < expected_size) {
     return Error(Code::kInvalid, std::string(what) + ": size is " + std::to_string(size) + " and version " +
                                      std::to_string(version) + ", expected at least " + std::to_string(expected_size) +
                                      " and 1; fill it with its HVD_..._INIT macro");
   }
-  if (version > 1) {
-    return Error(Code::kInvalid, std::string(what) + ": version " + std::to_string(version) +
-                                     " is of a newer hvd.h than this library; update libhvd");
-  }
   return {};
 }
 
 Result<Submission> submission_from(const hvd_op& op, int size, int rank) {
-  HVD_TRY(check_struct("hvd_op", op.size, op.version, sizeof(hvd_op)));
+  HVD_TRY(check_struct("hvd_op", op.size, op.version, {offsetof(hvd_op, splits), sizeof(hvd_op)}));
   Submission out;
   if (!is_op_kind(op.kind)) {
     return invalid("kind is " + number(op.kind) + ", expected 0 to " + number(kOpKindCount - 1));
@@ -145,6 +182,9 @@ Result<Submission> submission_from(const hvd_op& op, int size, int rank) {
     return invalid("root_rank is " + number(op.root_rank) + ", expected 0 to " + number(size - 1));
   }
   out.root_rank = op.root_rank;
+  if (out.kind == OpKind::kAlltoall) {
+    HVD_TRY(read_splits(op, size, out));
+  }
   HVD_TRY(read_buffers(op, rank, out));
   return out;
 }

@@ -32,6 +32,10 @@ class LeaderCollectives {
   Result<void> broadcast(void* data, std::size_t size_bytes, int root_node, Interrupt& interrupt);
   // blocks[node]: what each leader has of `data` already; afterwards all have all.
   Result<void> allgather(void* data, std::span<const Range> blocks, Interrupt& interrupt);
+  // Sends to one node's leader and receives from another's, who do the same.
+  Result<void> exchange(int to_node, Bytes out, int from_node, MutableBytes in, Interrupt& interrupt) {
+    return send_and_recv(peer(to_node), out, peer(from_node), in, interrupt);
+  }
   Result<void> barrier(Interrupt& interrupt);
 
  private:

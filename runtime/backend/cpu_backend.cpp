@@ -111,18 +111,6 @@ Result<void> CpuBackend::reducescatter(const void* input, std::span<const std::s
   return scatter(whole, parts.of_local_ranks, out, interrupt);
 }
 
-// pieces[i]: which bytes of the leader's `data` local rank i gets.
-Result<void> CpuBackend::scatter(const void* data, std::span<const Range> pieces, void* out, Interrupt& interrupt) {
-  const std::vector<Range> nothing(pieces.size());
-  std::vector<Range> from_leader(pieces.size());
-  from_leader.front() = Range{0, pieces[static_cast<std::size_t>(map_.local_rank)].size()};
-  std::size_t longest = 0;
-  for (const Range& piece : pieces) {
-    longest = std::max(longest, piece.size());
-  }
-  return node_.alltoall(data, map_.is_leader() ? pieces : nothing, out, from_leader, longest, interrupt);
-}
-
 Result<void> CpuBackend::barrier(Interrupt& interrupt) {
   HVD_TRY(node_.barrier(interrupt));
   if (map_.node_count == 1) {

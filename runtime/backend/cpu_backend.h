@@ -1,5 +1,5 @@
 // CpuBackend: whole collectives on CPUs, hierarchically: within a node through shared memory, between nodes among the
-// leaders over TCP, so that one copy of the data per node is on the wire.
+// leaders over TCP, so that one copy of the data per node is on the wire (of an alltoall every byte once).
 //
 // Does not own the mesh, which must outlive it. Thread: engine only.
 #pragma once
@@ -15,6 +15,8 @@
 
 namespace hvd {
 
+class AlltoallLayout;
+
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(Mesh& mesh);
@@ -25,6 +27,8 @@ class CpuBackend final : public Backend {
                          Interrupt& interrupt) override;
   Result<void> reducescatter(const void* input, std::span<const std::size_t> sizes, void* out, Dtype dtype, ReduceOp op,
                              Interrupt& interrupt) override;
+  Result<void> alltoall(const void* input, std::span<const std::size_t> sizes, void* out,
+                        Interrupt& interrupt) override;
   Result<void> barrier(Interrupt& interrupt) override;
 
  private:
@@ -35,6 +39,12 @@ class CpuBackend final : public Backend {
     std::span<const Range> of_local_ranks;  // those of this node's
   };
   [[nodiscard]] Parts parts_of(std::span<const std::size_t> sizes) const;
+  [[nodiscard]] Range ranks_of_node(int node) const;
+  Result<void> exchange_within_node(const void* input, const AlltoallLayout& layout, void* out, Interrupt& interrupt);
+  Result<void> exchange_with_nodes(const void* input, const AlltoallLayout& layout, void* out, int distance,
+                                   Interrupt& interrupt);
+  // To and from the leader of this node: pieces[i] of its memory are local rank i's.
+  Result<void> collect(const void* data, std::span<const Range> pieces, void* to, Interrupt& interrupt);
   Result<void> scatter(const void* data, std::span<const Range> pieces, void* out, Interrupt& interrupt);
 
   // constant after construction

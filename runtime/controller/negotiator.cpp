@@ -40,9 +40,10 @@ std::string scales_text(const Request& request) {
   return "prescale " + number_text(request.prescale) + " and postscale " + number_text(request.postscale);
 }
 
-// Extents of an allgather's dimension 0 may differ; everything else, and those of other kinds, may not.
+// Extents of dimension 0 of an allgather and an alltoall may differ; everything else, and those of other kinds, may
+// not.
 bool shapes_agree(OpKind kind, const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
-  if (kind != OpKind::kAllgather || a.empty() || b.empty()) {
+  if (!has_own_rows(kind) || a.empty() || b.empty()) {
     return a == b;
   }
   return std::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());
@@ -61,7 +62,7 @@ std::string tensor_disagreement(const Pair& pair, OpKind kind, const Said& a, co
   if (!shapes_agree(kind, a.shape, b.shape)) {
     return pair.text("Mismatched " + std::string(name_of(kind)) + " tensor shapes", "sent a tensor of shape",
                      shape_text(a.shape), shape_text(b.shape)) +
-           (kind == OpKind::kAllgather ? "; only their first dimension may differ" : "");
+           (has_own_rows(kind) ? "; only their first dimension may differ" : "");
   }
   return {};
 }

@@ -7,8 +7,15 @@
 
 namespace hvd {
 
-enum class OpKind : std::uint8_t { kAllreduce = 0, kAllgather = 1, kBroadcast = 2, kBarrier = 3, kReducescatter = 4 };
-inline constexpr int kOpKindCount = 5;
+enum class OpKind : std::uint8_t {
+  kAllreduce = 0,
+  kAllgather = 1,
+  kBroadcast = 2,
+  kBarrier = 3,
+  kReducescatter = 4,
+  kAlltoall = 5
+};
+inline constexpr int kOpKindCount = 6;
 
 // "ALLREDUCE", as Horovod's messages spell it.
 constexpr const char* name_of(OpKind kind) {
@@ -23,6 +30,8 @@ constexpr const char* name_of(OpKind kind) {
       return "BARRIER";
     case OpKind::kReducescatter:
       return "REDUCESCATTER";
+    case OpKind::kAlltoall:
+      return "ALLTOALL";
   }
   return "?";
 }
@@ -60,7 +69,11 @@ constexpr bool is_reduction(OpKind kind) {
 }
 // Kinds that cut tensors by rank along dimension 0, which scalars do not have; the runtime allocates their results.
 constexpr bool is_cut_by_rank(OpKind kind) {
-  return kind == OpKind::kAllgather || kind == OpKind::kReducescatter;
+  return kind == OpKind::kAllgather || kind == OpKind::kReducescatter || kind == OpKind::kAlltoall;
+}
+// Kinds of which ranks may bring different numbers of rows.
+constexpr bool has_own_rows(OpKind kind) {
+  return kind == OpKind::kAllgather || kind == OpKind::kAlltoall;
 }
 constexpr bool is_dtype(std::int64_t number) {
   return number >= 0 && number < kDtypeCount;

@@ -32,6 +32,7 @@ struct Submission {
   void* output = nullptr;
   double prescale = 1.0;
   double postscale = 1.0;
+  std::vector<std::int32_t> splits{};  // alltoall: rows for each rank, [size]
   std::vector<std::string> group{};  // of a group's first: the names of the others, which are submitted right after it
 };
 

@@ -42,6 +42,8 @@ Result<void> Executor::run(const Response& response, std::span<PendingOp* const>
       return allgather(response, ops, interrupt);
     case OpKind::kReducescatter:
       return reducescatter(ops, interrupt);
+    case OpKind::kAlltoall:
+      return alltoall(*ops.front(), interrupt);
     case OpKind::kBroadcast:
       return broadcast(*ops.front(), interrupt);
     case OpKind::kBarrier:

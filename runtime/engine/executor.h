@@ -28,6 +28,7 @@ class Executor {
   // Cut by rank along dimension 0 (executor_rows.cpp).
   Result<void> allgather(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt);
   Result<void> reducescatter(std::span<PendingOp* const> ops, Interrupt& interrupt);
+  Result<void> alltoall(PendingOp& op, Interrupt& interrupt);
   Result<void> broadcast(PendingOp& op, Interrupt& interrupt);
 
   const RankMap map_;

@@ -129,4 +129,33 @@ Result<void> Executor::reducescatter(std::span<PendingOp* const> ops, Interrupt&
   return {};
 }
 
+// Who sends how many rows to whom is not the coordinator's business: the ranks tell each other first.
+Result<void> Executor::alltoall(PendingOp& op, Interrupt& interrupt) {
+  const Submission& what = op.what;
+  const auto size = static_cast<std::size_t>(map_.size);
+  if (what.shape.empty() || what.splits.size() != size) {
+    return Error(Code::kProtocol, "the coordinator ordered an alltoall of a scalar");
+  }
+  std::vector<std::int32_t> splits(size * size);  // [from * size + to]
+  const std::vector<std::size_t> row_of_splits(size, size * sizeof(std::int32_t));
+  HVD_TRY(backend_.allgather(what.splits.data(), row_of_splits, splits.data(), interrupt));
+  std::vector<std::size_t> bytes;
+  for (const std::int32_t rows : splits) {
+    std::size_t product = 0;
+    if (rows < 0 || __builtin_mul_overflow(static_cast<std::size_t>(rows), row_bytes_of(what), &product)) {
+      return Error(Code::kProtocol, "impossible number of rows " + std::to_string(rows) + " in an alltoall");
+    }
+    bytes.push_back(product);
+  }
+  std::int64_t rows = 0;
+  std::vector<std::int32_t> received;
+  for (std::size_t from = 0; from < size; ++from) {
+    received.push_back(splits[from * size + static_cast<std::size_t>(map_.rank)]);
+    rows += received.back();
+  }
+  HVD_TRY_ASSIGN(op.output, allocate_rows(what, rows));
+  op.output->received_splits = std::move(received);
+  return backend_.alltoall(what.input, bytes, op.output->data.get(), interrupt);
+}
+
 }  // namespace hvd

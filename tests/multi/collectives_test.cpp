@@ -180,6 +180,33 @@ Result<void> check_reducescatter(Rank& rank, std::size_t count, Dtype dtype, Red
   return {};
 }
 
+// Rank `from` has base * ((3 * from + 2 * to) % 4) bytes for rank `to`: some have nothing for some.
+Result<void> check_alltoall(Rank& rank, std::size_t base) {
+  const auto size = static_cast<std::size_t>(rank.map.size);
+  const auto self = static_cast<std::size_t>(rank.map.rank);
+  std::vector<std::size_t> sizes;
+  Buffer input;
+  Buffer expected;
+  for (std::size_t from = 0; from < size; ++from) {
+    for (std::size_t to = 0; to < size; ++to) {
+      sizes.push_back(base * ((3 * from + 2 * to) % 4));
+      for (std::size_t i = 0; i < sizes.back(); ++i) {
+        const std::uint8_t byte = byte_of(static_cast<int>(from), i + to * 1000);
+        if (from == self) {
+          input.push_back(byte);
+        }
+        if (to == self) {
+          expected.push_back(byte);
+        }
+      }
+    }
+  }
+  const Buffer before = input;
+  Buffer out(expected.size());
+  HVD_TRY(rank.backend.alltoall(input.data(), sizes, out.data(), rank.interrupt));
+  return out == expected && input == before ? Result<void>() : wrong("alltoall of " + std::to_string(base) + " bytes");
+}
+
 Result<void> check_everything(Rank& rank) {
   for (const std::size_t count : kSizes) {
     for (const Dtype dtype : kDtypes) {
@@ -192,6 +219,7 @@ Result<void> check_everything(Rank& rank) {
       HVD_TRY(check_broadcast(rank, count * 9, root));
     }
     HVD_TRY(check_allgather(rank, count * 3));
+    HVD_TRY(check_alltoall(rank, count * 3));
     HVD_TRY(rank.backend.barrier(rank.interrupt));
   }
   return {};
@@ -275,6 +303,7 @@ TEST_CASE("a million elements come out right") {
       HVD_TRY(check_reducescatter(rank, kMany, Dtype::kFloat32, ReduceOp::kSum));
       HVD_TRY(check_reducescatter(rank, kMany / 3, Dtype::kBfloat16, ReduceOp::kMin));
       HVD_TRY(check_broadcast(rank, kMany, rank.map.size - 1));
+      HVD_TRY(check_alltoall(rank, kMany / 4));
       return check_allgather(rank, kMany / 4);
     }));
   }
@@ -317,7 +346,7 @@ TEST_CASE("operations of all kinds in a row use the shared memory in turn withou
     std::mt19937 random(7);  // the same choices on every rank
     for (int i = 0; i < 300; ++i) {
       const std::size_t count = random() % 900;
-      switch (random() % 5) {
+      switch (random() % 6) {
         case 0:
           HVD_TRY(check_allreduce(rank, count, Dtype::kFloat32, ReduceOp::kSum));
           break;
@@ -328,6 +357,9 @@ TEST_CASE("operations of all kinds in a row use the shared memory in turn withou
           HVD_TRY(check_allgather(rank, count));
           break;
         case 3:
+          HVD_TRY(check_alltoall(rank, count));
+          break;
+        case 4:
           HVD_TRY(check_reducescatter(rank, count, Dtype::kInt16, ReduceOp::kSum));
           break;
         default:

@@ -21,8 +21,15 @@ Result<void> one_reducescatter(Rank& rank, std::vector<float>& data) {
   return rank.backend.reducescatter(data.data(), sizes, out.data(), Dtype::kFloat32, ReduceOp::kMax, rank.interrupt);
 }
 
+Result<void> one_alltoall(Rank& rank, std::vector<float>& data) {
+  std::vector<float> out(data.size());
+  const auto size = static_cast<std::size_t>(rank.map.size);
+  const std::vector<std::size_t> sizes(size * size, data.size() / size * sizeof(float));
+  return rank.backend.alltoall(data.data(), sizes, out.data(), rank.interrupt);
+}
+
 using Operation = Result<void> (*)(Rank&, std::vector<float>&);
-constexpr Operation kOperations[] = {one_allreduce, one_reducescatter};
+constexpr Operation kOperations[] = {one_allreduce, one_reducescatter, one_alltoall};
 
 // Works until it fails, or for `rounds`.
 Result<void> work(Rank& rank, int rounds, Operation operation = one_allreduce) {

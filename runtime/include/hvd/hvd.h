@@ -59,6 +59,8 @@ typedef int32_t hvd_status;
   4 /* the reduction, of which each rank gets its rows: an even share of dimension 0, of which the \
        lowest ranks have one more where it cannot be divided */
 
+#define HVD_ALLTOALL 5 /* each rank sends some of its rows to each rank; dimension 0 may differ between ranks */
+
 /* Reduction operators (Horovod's numbers). */
 #define HVD_AVERAGE 0
 #define HVD_SUM 1
@@ -94,7 +96,7 @@ typedef struct hvd_options {
 typedef struct hvd_op {
   uint32_t size;
   uint32_t version;
-  int32_t kind;        /* HVD_ALLREDUCE ... HVD_REDUCESCATTER */
+  int32_t kind;        /* HVD_ALLREDUCE ... HVD_ALLTOALL */
   int32_t dtype;       /* HVD_FLOAT32 ...; not used by a barrier */
   int32_t reduce_op;   /* allreduce, reducescatter: HVD_AVERAGE, HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT */
   int32_t root_rank;   /* broadcast */
@@ -106,24 +108,35 @@ typedef struct hvd_op {
   const char* name;     /* the same on every rank; NULL: "<kind>.noname.<n>", n counting this rank's unnamed calls */
   const void* input;    /* contiguous */
   void* output;         /* allreduce, broadcast: as large as the input, may be the input itself.
-                           allgather, reducescatter: NULL, the runtime allocates, see hvd_result. */
+                           allgather, reducescatter, alltoall: NULL, the runtime allocates, see hvd_result. */
   double prescale;      /* allreduce, reducescatter: the input is multiplied by it before ... */
   double postscale;     /* ... and the result by it after the reduction */
   void* stream;         /* device operations; NULL for HVD_DEVICE_CPU */
+  /* since version 2 */
+  const int32_t* splits; /* alltoall: how many rows go to each rank, the first ones to rank 0; together at most
+                            shape[0]. NULL: an even share for each. Read before hvd_enqueue returns. */
+  int32_t split_count;   /* the number of ranks, or 0 with NULL */
+  int32_t reserved2;
 } hvd_op;
-#define HVD_OP_INIT {sizeof(hvd_op), 1, 0, HVD_FLOAT32, HVD_SUM, 0, 0, HVD_DEVICE_CPU, 0, 0, 0, 0, 0, 0, 1.0, 1.0, 0}
+#define HVD_OP_INIT \
+  {sizeof(hvd_op), 2, 0, HVD_FLOAT32, HVD_SUM, 0, 0, HVD_DEVICE_CPU, 0, 0, 0, 0, 0, 0, 1.0, 1.0, 0, 0, 0, 0}
 
 /* What a finished operation left behind. */
 typedef struct hvd_output {
   uint32_t size;
   uint32_t version;
-  void*
-      data; /* allgather: the concatenation along dimension 0; reducescatter: this rank's rows; else the op's output */
+  void* data; /* allgather: the concatenation along dimension 0; reducescatter: this rank's rows;
+                   alltoall: the rows that came, in the order of their ranks; else the op's output */
   int64_t size_bytes;
   int32_t ndim;
   int32_t reserved;
   int64_t shape[HVD_MAX_DIMS];
+  /* since version 2 */
+  const int32_t* received_splits; /* alltoall: how many rows came from each rank; else NULL */
+  int32_t received_count;         /* the number of ranks, or 0 */
+  int32_t reserved2;
 } hvd_output;
+#define HVD_OUTPUT_INIT {sizeof(hvd_output), 2, 0, 0, 0, 0, {0}, 0, 0, 0}
 
 /* ---- the process's job ---- */
 

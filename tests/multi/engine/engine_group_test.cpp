@@ -37,7 +37,7 @@ struct Group {
 };
 
 std::vector<float> floats_of(hvd_ctx* ctx, std::int64_t handle) {
-  hvd_output out{sizeof(hvd_output), 1, nullptr, 0, 0, 0, {}};
+  hvd_output out = HVD_OUTPUT_INIT;
   if (hvd_wait(ctx, handle) != HVD_OK || hvd_result(ctx, handle, &out) != HVD_OK) {
     return {-1.0F};
   }

@@ -17,14 +17,16 @@ struct Left {
   Outcome outcome;
   std::vector<std::int64_t> shape;
   std::vector<T> data;
+  std::vector<std::int32_t> received_splits;
 };
 
 template <typename T>
 Left<T> wait_for(hvd_ctx* ctx, std::int64_t handle) {
   Left<T> left;
   left.outcome = outcome(hvd_wait(ctx, handle));
-  hvd_output out{sizeof(hvd_output), 1, nullptr, 0, 0, 0, {}};
+  hvd_output out = HVD_OUTPUT_INIT;
   if (left.outcome.status == HVD_OK && hvd_result(ctx, handle, &out) == HVD_OK) {
+    left.received_splits.assign(out.received_splits, out.received_splits + out.received_count);
     left.shape.assign(out.shape, out.shape + out.ndim);
     const auto* data = static_cast<const T*>(out.data);
     left.data.assign(data, data + out.size_bytes / static_cast<std::int64_t>(sizeof(T)));
@@ -61,9 +63,56 @@ struct RowsOp {
   Outcome start(hvd_ctx* ctx) { return outcome(hvd_enqueue(ctx, &op, &handle)); }
   Left<T> run(hvd_ctx* ctx) {
     const Outcome started = start(ctx);
-    return started.status == HVD_OK ? wait_for<T>(ctx, handle) : Left<T>{started, {}, {}};
+    return started.status == HVD_OK ? wait_for<T>(ctx, handle) : Left<T>{started, {}, {}, {}};
   }
 };
+
+// Every type that travels, with its size.
+constexpr std::pair<std::int32_t, std::size_t> kTypes[] = {
+    {HVD_UINT8, 1},   {HVD_INT8, 1},     {HVD_UINT16, 2},  {HVD_INT16, 2},   {HVD_INT32, 4}, {HVD_INT64, 8},
+    {HVD_FLOAT16, 2}, {HVD_BFLOAT16, 2}, {HVD_FLOAT32, 4}, {HVD_FLOAT64, 8}, {HVD_BOOL, 1}};
+
+// How many rows of `base` rank `from` has for rank `to`.
+std::int32_t split_of(std::int32_t base, int from, int to) {
+  return base * ((3 * from + 2 * to) % 4);
+}
+
+// An alltoall of `columns` elements of `element` bytes a row on this rank; whether all that it left is right.
+void check_alltoall(hvd_ctx* ctx, std::pair<std::int32_t, std::size_t> type, std::int32_t base, std::int64_t columns) {
+  const int rank = hvd_rank(ctx);
+  const int size = hvd_size(ctx);
+  const auto row_bytes = static_cast<std::size_t>(columns) * type.second;
+  const auto fill = [&](std::vector<std::uint8_t>& bytes, int from, int to) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(split_of(base, from, to)) * row_bytes; ++i) {
+      bytes.push_back(static_cast<std::uint8_t>(i * 7 + static_cast<std::size_t>(from * 31 + to * 3)));
+    }
+  };
+  std::vector<std::int32_t> splits;
+  std::vector<std::int32_t> received;
+  std::vector<std::uint8_t> input;
+  std::vector<std::uint8_t> expected;
+  std::int64_t rows = 2;  // that go nowhere
+  std::int64_t rows_here = 0;
+  for (int other = 0; other < size; ++other) {
+    splits.push_back(split_of(base, rank, other));
+    received.push_back(split_of(base, other, rank));
+    fill(input, rank, other);
+    fill(expected, other, rank);
+    rows += splits.back();
+    rows_here += received.back();
+  }
+  input.resize(input.size() + 2 * row_bytes);
+  RowsOp<std::uint8_t> op(HVD_ALLTOALL, type.first, "a", rank, 0, columns);
+  op.shape[0] = rows;
+  op.op.input = input.data();
+  op.op.splits = splits.data();
+  op.op.split_count = size;
+  const auto left = op.run(ctx);
+  CHECK(left.outcome.error == "");
+  CHECK(left.data == expected);
+  CHECK(left.shape == std::vector<std::int64_t>{rows_here, columns});
+  CHECK(left.received_splits == received);
+}
 
 // What a rank gets of the sum of RowsOps with these rows and columns, times `factor`.
 template <typename T>
@@ -160,6 +209,75 @@ TEST_CASE("a reducescatter of a scalar is an error on all ranks, and so are rank
     ops.op.reduce_op = rank == 0 ? HVD_SUM : HVD_MAX;
     CHECK(ops.run(job.at(rank)).outcome.says("rank 0 sent reduction op SUM, but rank 1 sent reduction op MAX"));
   });
+}
+
+TEST_CASE("an alltoall brings the rows that ranks have for each other, of every type, and says how many") {
+  for (const Nodes& nodes : all_layouts()) {
+    CAPTURE(text_of(nodes));
+    EngineJob job(nodes);
+    on_all(job.size(), [&](int rank) {
+      for (const auto& type : kTypes) {
+        for (const std::int32_t base : {0, 1, 7, 1024}) {
+          check_alltoall(job.at(rank), type, base, 3);
+        }
+      }
+      check_alltoall(job.at(rank), {HVD_FLOAT32, 4}, 100'003, 1);
+    });
+  }
+}
+
+TEST_CASE("an alltoall without splits shares rows evenly, each rank its own number of them") {
+  EngineJob job({2, 1});
+  on_all(3, [&](int rank) {
+    RowsOp<std::int64_t> op(HVD_ALLTOALL, HVD_INT64, "x", rank, 3 * rank, 1);
+    for (std::size_t i = 0; i < op.input.size(); ++i) {
+      op.input[i] = rank * 100 + static_cast<std::int64_t>(i) / rank;
+    }
+    const auto left = op.run(job.at(rank));
+    CHECK(left.data == std::vector<std::int64_t>{100 + rank, 200 + rank, 200 + rank});
+    CHECK(left.received_splits == std::vector<std::int32_t>{0, 1, 2});
+    RowsOp<std::int64_t> uneven(HVD_ALLTOALL, HVD_INT64, "y", rank, 4, 1);
+    const auto refused = uneven.run(job.at(rank));
+    CHECK(refused.outcome.status == HVD_INVALID);
+    CHECK(refused.outcome.says("shape[0] is 4, which 3 ranks cannot share evenly; give splits"));
+  });
+}
+
+TEST_CASE("alltoalls on which ranks disagree, or of scalars, are errors on all ranks") {
+  EngineJob job({2});
+  on_all(2, [&](int rank) {
+    RowsOp<float> scalar(HVD_ALLTOALL, HVD_FLOAT32, "s", rank, 2, 1);
+    scalar.op.ndim = 0;
+    CHECK(scalar.run(job.at(rank)).outcome.says("ALLTOALL of a scalar"));
+    RowsOp<float> columns(HVD_ALLTOALL, HVD_FLOAT32, "c", rank, 2, 1 + rank);
+    CHECK(columns.run(job.at(rank)).outcome.error ==
+          "Mismatched ALLTOALL tensor shapes: rank 0 sent a tensor of shape [2, 1], but rank 1 sent a tensor of shape "
+          "[2, 2] (tensor 'c'); only their first dimension may differ");
+  });
+}
+
+TEST_CASE("a rank that is lost inside any operation does not leave the others in it") {
+  const std::string cause = "rank 2 was killed by signal 9 (SIGKILL)";
+  for (const std::int32_t kind : {HVD_ALLGATHER, HVD_REDUCESCATTER, HVD_ALLTOALL}) {
+    for (const Nodes& nodes : {Nodes{3}, Nodes{2, 1}, Nodes{1, 2}}) {
+      CAPTURE(kind);
+      EngineJob job(nodes);
+      on_all(3, [&](int rank) {
+        for (int i = 0;; ++i) {
+          RowsOp<float> op(kind, HVD_FLOAT32, "t" + std::to_string(i), rank, 60'000, 1);
+          const Outcome got = op.run(job.at(rank)).outcome;
+          if (got.status != HVD_OK) {
+            CHECK(got.status == HVD_LOST_PEER);
+            CHECK(got.error == cause);
+            break;
+          }
+          if (rank == 2 && i == 5) {
+            job.hub().notify_all(cause);
+          }
+        }
+      });
+    }
+  }
 }
 
 }  // namespace hvd::test

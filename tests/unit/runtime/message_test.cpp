@@ -166,8 +166,10 @@ TEST_CASE("groups that cannot be are refused") {
     CHECK_FALSE(decode_requests(one_frame(bytes).body).ok());
   };
   Request request = group_request();
-  request.kind = OpKind::kBroadcast;
-  refused(request);
+  for (const OpKind kind : {OpKind::kBroadcast, OpKind::kBarrier, OpKind::kAlltoall}) {
+    request.kind = kind;
+    refused(request);
+  }
   request = group_request();
   request.group[1].name = "b";
   refused(request);

@@ -109,6 +109,10 @@ std::vector<Mismatch> mismatches() {
       of_kind(OpKind::kReducescatter, {2, 3}), [](Request& r) { r.shape = {3, 3}; },
       "Mismatched REDUCESCATTER tensor shapes: rank 0 sent a tensor of shape [2, 3], but rank 1 sent a tensor of shape "
       "[3, 3] (tensor 'x')");
+  add(
+      of_kind(OpKind::kAlltoall, {2, 3}), [](Request& r) { r.shape = {4, 4}; },
+      "Mismatched ALLTOALL tensor shapes: rank 0 sent a tensor of shape [2, 3], but rank 1 sent a tensor of shape "
+      "[4, 4] (tensor 'x'); only their first dimension may differ");
   const Request group = group_of(OpKind::kAllreduce, {"y", "z"});
   add(
       group, [](Request& r) { r.group.pop_back(); },
@@ -221,6 +225,12 @@ TEST_CASE("a reducescatter of scalars is an error for all") {
   CHECK(scalar.error_code == static_cast<int>(Code::kInvalid));
   CHECK(scalar.error.starts_with("REDUCESCATTER of a scalar"));
   CHECK(settle(of_kind(OpKind::kReducescatter, {3}), of_kind(OpKind::kReducescatter, {3})).first_dims.empty());
+}
+
+TEST_CASE("an alltoall takes any first dimension, but no scalar") {
+  CHECK(settle(of_kind(OpKind::kAlltoall, {3, 2}), of_kind(OpKind::kAlltoall, {0, 2})).error.empty());
+  CHECK(
+      settle(of_kind(OpKind::kAlltoall, {}), of_kind(OpKind::kAlltoall, {})).error.starts_with("ALLTOALL of a scalar"));
 }
 
 TEST_CASE("one scalar in a group of allgathers is an error of the group") {
