@@ -13,7 +13,7 @@ namespace {
 
 static_assert(HVD_MAX_DIMS == kMaxDims);
 static_assert(HVD_BOOL == static_cast<int>(Dtype::kBool) && HVD_PRODUCT == static_cast<int>(ReduceOp::kProduct) &&
-              HVD_ALLTOALL == static_cast<int>(OpKind::kAlltoall) && HVD_MAX_GROUP == control_wire::kMaxGroupTensors &&
+              HVD_JOIN == static_cast<int>(OpKind::kJoin) && HVD_MAX_GROUP == control_wire::kMaxGroupTensors &&
               HVD_MISMATCH == static_cast<int>(Code::kMismatch));
 
 Error invalid(const std::string& text) {
@@ -162,6 +162,10 @@ Result<Submission> submission_from(const hvd_op& op, int size, int rank) {
   out.kind = static_cast<OpKind>(op.kind);
   if (op.process_set != 0) {
     return invalid("process_set is " + number(op.process_set) + ", but there is only 0, all ranks");
+  }
+  if (out.kind == OpKind::kJoin) {
+    out.name = kJoinName;
+    return out;
   }
   HVD_TRY(read_name(op, out));
   if (out.kind == OpKind::kBarrier) {

@@ -16,6 +16,7 @@ struct Unit {
   Response response;
   Request like;  // kind, dtype, operator and scales
   std::size_t bytes = 0;
+  bool is_missed = false;  // by ranks that have joined: the response needs its counts
 };
 
 // One tensor of a Ready.
@@ -39,6 +40,10 @@ std::size_t bytes_of(const Tensor& tensor) {
     }
   }
   return size_bytes_of(shape, tensor.dtype).value_or(SIZE_MAX);
+}
+
+std::int64_t count_of(const Tensor& tensor) {
+  return static_cast<std::int64_t>(size_bytes_of(tensor.shape, tensor.dtype).value_or(0) / size_of(tensor.dtype));
 }
 
 std::size_t add(std::size_t a, std::size_t b) {
@@ -80,6 +85,8 @@ void append_units(std::vector<Unit>& units, const Ready& ready, std::size_t size
     Unit& unit = same == units.end() ? units.emplace_back() : *same;
     if (unit.response.names.empty()) {
       unit.response.kind = ready.request.kind;
+      unit.response.last_joined = ready.last_joined;
+      unit.is_missed = ready.is_missed;
       unit.like = Request{ready.request.kind,
                           tensor.dtype,
                           ready.request.op,
@@ -91,6 +98,9 @@ void append_units(std::vector<Unit>& units, const Ready& ready, std::size_t size
     }
     unit.response.names.push_back(tensor.name);
     unit.response.first_dims.insert(unit.response.first_dims.end(), tensor.first_dims.begin(), tensor.first_dims.end());
+    if (ready.request.kind == OpKind::kAllreduce) {
+      unit.response.counts.push_back(count_of(tensor));
+    }
     unit.bytes = add(unit.bytes, bytes_of(tensor));
   }
 }
@@ -123,8 +133,16 @@ std::vector<Response> plan_fusion(std::vector<Ready> ready, std::size_t limit_by
       }
       response.names.insert(response.names.end(), other.names.begin(), other.names.end());
       response.first_dims.insert(response.first_dims.end(), other.first_dims.begin(), other.first_dims.end());
+      response.counts.insert(response.counts.end(), other.counts.begin(), other.counts.end());
+      units[i].is_missed = units[i].is_missed || units[j].is_missed;
       bytes += units[j].bytes;
       is_taken[j] = true;
+    }
+    if (units[i].is_missed && !response.counts.empty()) {
+      response.dtype = units[i].like.dtype;
+      response.op = units[i].like.op;
+    } else {
+      response.counts.clear();
     }
   }
   return plan;

@@ -1,6 +1,7 @@
 #include "runtime/controller/message.h"
 
 #include <set>
+#include <span>
 
 #include "runtime/core/shape.h"
 
@@ -15,14 +16,19 @@ using control_wire::kSpec;
 // The smallest request and response; bounds for a hostile count.
 constexpr std::size_t kMinTensorBytes = 1 + 4 + 4;
 constexpr std::size_t kMinRequestBytes = 2 + 4 + 8 + 8 + kMinTensorBytes + 4;
-constexpr std::size_t kMinResponseBytes = 1 + 4 + 4 + 4 + 4;
+constexpr std::size_t kMinResponseBytes = 1 + 4 + 4 + 4 + 4 + 4;
 constexpr std::int32_t kLastCode = static_cast<std::int32_t>(Code::kMismatch);
 
-void write_tensor(ByteWriter& out, const std::string& name, Dtype dtype, const std::vector<std::int64_t>& shape) {
-  out.u8(static_cast<std::uint8_t>(dtype)).text(name).u32(static_cast<std::uint32_t>(shape.size()));
-  for (const std::int64_t extent : shape) {
-    out.i64(extent);
+void write_numbers(ByteWriter& out, const std::vector<std::int64_t>& numbers) {
+  out.u32(static_cast<std::uint32_t>(numbers.size()));
+  for (const std::int64_t number : numbers) {
+    out.i64(number);
   }
+}
+
+void write_tensor(ByteWriter& out, const std::string& name, Dtype dtype, const std::vector<std::int64_t>& shape) {
+  out.u8(static_cast<std::uint8_t>(dtype)).text(name);
+  write_numbers(out, shape);
 }
 
 void write_request(ByteWriter& out, const Request& request) {
@@ -42,9 +48,13 @@ void write_response(ByteWriter& out, const Response& response) {
   for (const std::string& name : response.names) {
     out.text(name);
   }
-  out.u32(static_cast<std::uint32_t>(response.first_dims.size()));
-  for (const std::int64_t extent : response.first_dims) {
-    out.i64(extent);
+  write_numbers(out, response.first_dims);
+  write_numbers(out, response.counts);
+  if (!response.counts.empty()) {
+    out.u8(static_cast<std::uint8_t>(response.dtype)).u8(static_cast<std::uint8_t>(response.op));
+  }
+  if (response.kind == OpKind::kJoin) {
+    out.i32(response.last_joined);
   }
 }
 
@@ -135,6 +145,34 @@ Result<Request> read_request(ByteReader& in) {
   return request;
 }
 
+// Of an allreduce for which some have not asked: how much of what each of its names is.
+Result<void> read_counts(ByteReader& in, Response& response) {
+  const std::uint32_t counts = in.count(sizeof(std::int64_t));
+  const bool may_have = response.kind == OpKind::kAllreduce && !response.is_error();
+  if (!in.ok() || (counts != 0 && (!may_have || counts != response.names.size()))) {
+    return refuse("number of counts of a response");
+  }
+  for (std::uint32_t i = 0; i < counts; ++i) {
+    response.counts.push_back(in.i64());
+  }
+  if (counts == 0) {
+    return {};
+  }
+  const std::uint8_t dtype = in.u8();
+  const std::uint8_t op = in.u8();
+  if (!in.ok() || !is_dtype(dtype) || !is_reduce_op(op)) {
+    return refuse("type or operator of a response");
+  }
+  response.dtype = static_cast<Dtype>(dtype);
+  response.op = static_cast<ReduceOp>(op);
+  for (const std::int64_t count : response.counts) {
+    if (!size_bytes_of(std::span(&count, 1), response.dtype)) {
+      return refuse("impossible count of a response");
+    }
+  }
+  return {};
+}
+
 Result<Response> read_response(ByteReader& in, int size) {
   Response response;
   const std::uint8_t kind = in.u8();
@@ -160,6 +198,13 @@ Result<Response> read_response(ByteReader& in, int size) {
   const std::uint64_t expected_dims = has_dims ? std::uint64_t{names} * static_cast<std::uint32_t>(size) : 0;
   if (!in.ok() || names == 0 || (names > 1 && !may_be_fused) || dims != expected_dims) {
     return refuse("counts of a response");
+  }
+  HVD_TRY(read_counts(in, response));
+  if (response.kind == OpKind::kJoin) {
+    response.last_joined = in.i32();
+    if (!in.ok() || response.last_joined < 0 || response.last_joined >= size) {
+      return refuse("rank of a join");
+    }
   }
   return response;
 }

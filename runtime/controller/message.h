@@ -13,7 +13,8 @@
 //   tensor    u8 dtype, name, u32 ndim, ndim x i64
 //   response  (an error is of the whole group that begins with its name)
 //             u8 kind, i32 error code (0: none), text error, u32 n, n x name, u32 m, m x i64 first dims (allgather:
-//             of the first name on each rank, then of the second, ...)
+//             of the first name on each rank, then of the second, ...), u32 k, k x i64 element counts, with k > 0 u8
+//             dtype, u8 op (an allreduce that a joined rank takes part in), of a join i32 last rank
 //
 // A response cache (known tensors as bit positions) would be one more frame each way, beside Requests and Responses.
 #pragma once
@@ -85,6 +86,11 @@ struct Response {
   std::string error;
   std::vector<std::string> names;        // several: fused, in packing order
   std::vector<std::int64_t> first_dims;  // allgather: extents of dimension 0 on each rank, of each name in turn
+  // What ranks that have joined need to know of an allreduce for which they have not asked; empty when there are none.
+  std::vector<std::int64_t> counts{};  // elements of each name
+  Dtype dtype = Dtype::kUint8;
+  ReduceOp op = ReduceOp::kSum;
+  std::int32_t last_joined = -1;  // join: the rank that joined last
 
   [[nodiscard]] bool is_error() const { return error_code != 0; }
   bool operator==(const Response&) const = default;

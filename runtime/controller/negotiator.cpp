@@ -92,12 +92,21 @@ std::string group_disagreement(int rank_a, const Request& a, int rank_b, const R
 }
 
 // Why a tensor that all ranks agree on cannot be done, or nothing.
-std::string refusal(OpKind kind, const std::string& name, const std::vector<std::int64_t>& shape) {
+std::string refusal(OpKind kind, int rank, const std::string& name, const std::vector<std::int64_t>& shape) {
   if (is_cut_by_rank(kind) && shape.empty()) {
-    return std::string(name_of(kind)) + " of a scalar: " + rank_text(0) + " sent a tensor of shape [] (tensor '" +
+    return std::string(name_of(kind)) + " of a scalar: " + rank_text(rank) + " sent a tensor of shape [] (tensor '" +
            name + "'); it needs at least one dimension";
   }
   return {};
+}
+
+// In Horovod's words. A joined rank could bring nothing to these, but what they give it would be lost.
+std::string join_refusal(const Request& request, int joined_rank) {
+  std::string kind = name_of(request.kind);
+  std::transform(kind.begin() + 1, kind.end(), kind.begin() + 1,
+                 [](char c) { return static_cast<char>(c - 'A' + 'a'); });
+  return kind + " is not supported with Join at this time: " + rank_text(joined_rank) + " has joined (tensor '" +
+         request.name + "')";
 }
 
 }  // namespace
@@ -124,19 +133,26 @@ std::string disagreement(int rank_a, const Request& a, int rank_b, const Request
   return group_disagreement(rank_a, a, rank_b, b);
 }
 
-Negotiator::Negotiator(int size) : size_(size) {
+Negotiator::Negotiator(int size) : size_(size), has_joined_(static_cast<std::size_t>(size), false) {
   HVD_CHECK(size > 0);
 }
 
 Result<void> Negotiator::add(int rank, Request request) {
   HVD_CHECK(rank >= 0 && rank < size_);
   const auto at = static_cast<std::size_t>(rank);
+  if (has_joined_[at]) {
+    return Error(Code::kProtocol, rank_text(rank) + " asked for '" + request.name + "' after it has joined");
+  }
+  if (request.kind == OpKind::kJoin) {
+    join(rank);
+    return {};
+  }
   const auto [it, is_new] = entries_.try_emplace(request.name);
   Entry& entry = it->second;
   if (is_new) {
     entry.first = request;
     entry.has_asked.assign(static_cast<std::size_t>(size_), false);
-    entry.missing = size_;
+    entry.missing = size_ - joined_count_;
     entry.generation = generation_;
     ++fresh_incomplete_;
   } else if (entry.has_asked[at]) {
@@ -145,14 +161,43 @@ Result<void> Negotiator::add(int rank, Request request) {
   entry.has_asked[at] = true;
   note_first_dims(entry, at, request);
   if (!is_new && !disagreement(0, entry.first, rank, request).empty()) {
-    entry.different.emplace_back(rank, std::move(request));
+    entry.different.emplace_back(rank, request);
   }
   if (--entry.missing == 0) {
-    fresh_incomplete_ -= entry.generation == generation_ ? 1 : 0;
-    ready_.push_back(settle(std::move(entry)));
-    entries_.erase(it);
+    complete(request.name);
   }
   return {};
+}
+
+// Nothing waits for this rank any more. What becomes ready by that does so in the order of names, for want of another.
+void Negotiator::join(int rank) {
+  has_joined_[static_cast<std::size_t>(rank)] = true;
+  ++joined_count_;
+  std::vector<std::string> completed;
+  for (auto& [name, entry] : entries_) {
+    if (!entry.has_asked[static_cast<std::size_t>(rank)] && --entry.missing == 0) {
+      completed.push_back(name);
+    }
+  }
+  std::sort(completed.begin(), completed.end());
+  for (const std::string& name : completed) {
+    complete(name);
+  }
+  if (joined_count_ == size_) {
+    Ready all;
+    all.request.kind = OpKind::kJoin;
+    all.request.name = kJoinName;
+    all.last_joined = rank;
+    ready_.push_back(std::move(all));
+    has_joined_.assign(has_joined_.size(), false);
+    joined_count_ = 0;
+  }
+}
+
+void Negotiator::complete(const std::string& name) {
+  auto node = entries_.extract(name);
+  fresh_incomplete_ -= node.mapped().generation == generation_ ? 1U : 0U;
+  ready_.push_back(settle(std::move(node.mapped())));
 }
 
 // A scalar has none, and is refused when it is settled; so is a group of another number of tensors than the first's.
@@ -179,19 +224,30 @@ Ready Negotiator::settle(Entry entry) const {
                                  [rank](const auto& other) { return other.first == rank; });
     return it == entry.different.end() ? entry.first : it->second;
   };
+  const auto& asked = entry.has_asked;
+  const int first = static_cast<int>(std::find(asked.begin(), asked.end(), true) - asked.begin());
   Ready ready;
-  ready.request = request_of(0);
-  for (int rank = 1; rank < size_ && !entry.different.empty(); ++rank) {
-    ready.error = disagreement(0, ready.request, rank, request_of(rank));
+  ready.request = request_of(first);
+  for (int rank = first + 1; rank < size_ && !entry.different.empty(); ++rank) {
+    if (asked[static_cast<std::size_t>(rank)]) {
+      ready.error = disagreement(first, ready.request, rank, request_of(rank));
+    }
     if (!ready.error.empty()) {
       ready.error_code = static_cast<std::int32_t>(Code::kMismatch);
       return ready;
     }
   }
+  const auto missed = std::find(asked.begin(), asked.end(), false);
+  ready.is_missed = missed != asked.end();
+  if (ready.is_missed && ready.request.kind != OpKind::kAllreduce && ready.request.kind != OpKind::kBarrier) {
+    ready.error_code = static_cast<std::int32_t>(Code::kMismatch);
+    ready.error = join_refusal(ready.request, static_cast<int>(missed - asked.begin()));
+    return ready;
+  }
   const Request& agreed = ready.request;
-  ready.error = refusal(agreed.kind, agreed.name, agreed.shape);
+  ready.error = refusal(agreed.kind, first, agreed.name, agreed.shape);
   for (const GroupTensor& tensor : agreed.group) {
-    ready.error = ready.error.empty() ? refusal(agreed.kind, tensor.name, tensor.shape) : std::move(ready.error);
+    ready.error = ready.error.empty() ? refusal(agreed.kind, first, tensor.name, tensor.shape) : std::move(ready.error);
   }
   if (agreed.kind == OpKind::kBroadcast && (agreed.root_rank < 0 || agreed.root_rank >= size_)) {
     ready.error = "BROADCAST from root rank " + std::to_string(agreed.root_rank) + ", but the ranks are 0 to " +

@@ -18,10 +18,12 @@
 
 namespace hvd {
 
-// A tensor, or a group of them, for which all ranks have asked.
+// A tensor, or a group of them, for which all ranks have asked that have not joined; or a join, when all have.
 struct Ready {
   Request request;                       // what all agreed on; dimension 0 of an allgather is rank 0's
   std::vector<std::int64_t> first_dims;  // allgather: of each rank, of each tensor of the group in turn
+  bool is_missed = false;                // some ranks have not asked, because they have joined
+  std::int32_t last_joined = -1;         // join: the rank that joined last
   std::int32_t error_code = 0;           // a hvd::Code when they did not agree; of the whole group
   std::string error;
 };
@@ -30,7 +32,7 @@ class Negotiator {
  public:
   explicit Negotiator(int size);
 
-  // kProtocol when the rank asks for a name that it is waiting for already.
+  // kProtocol when the rank asks for a name that it is waiting for already, or for anything after it has joined.
   Result<void> add(int rank, Request request);
 
   [[nodiscard]] bool has_ready() const { return !ready_.empty(); }
@@ -53,12 +55,16 @@ class Negotiator {
     std::uint64_t generation = 0;  // how many take() had been when it was first asked for
   };
 
+  void join(int rank);
+  void complete(const std::string& name);
   void note_first_dims(Entry& entry, std::size_t rank, const Request& request) const;
   [[nodiscard]] Ready settle(Entry entry) const;
 
   const int size_;
   std::unordered_map<std::string, Entry> entries_;
   std::vector<Ready> ready_;
+  std::vector<bool> has_joined_;  // [size]; all false again when all have
+  int joined_count_ = 0;
   std::uint64_t generation_ = 0;
   std::size_t fresh_incomplete_ = 0;
 };

@@ -13,9 +13,13 @@ enum class OpKind : std::uint8_t {
   kBroadcast = 2,
   kBarrier = 3,
   kReducescatter = 4,
-  kAlltoall = 5
+  kAlltoall = 5,
+  kJoin = 6
 };
-inline constexpr int kOpKindCount = 6;
+inline constexpr int kOpKindCount = 7;
+
+// Under which every rank's join goes.
+inline constexpr const char* kJoinName = "join";
 
 // "ALLREDUCE", as Horovod's messages spell it.
 constexpr const char* name_of(OpKind kind) {
@@ -32,6 +36,8 @@ constexpr const char* name_of(OpKind kind) {
       return "REDUCESCATTER";
     case OpKind::kAlltoall:
       return "ALLTOALL";
+    case OpKind::kJoin:
+      return "JOIN";
   }
   return "?";
 }
@@ -66,6 +72,10 @@ constexpr bool is_groupable(OpKind kind) {
 // Kinds that have an operator and scales.
 constexpr bool is_reduction(OpKind kind) {
   return kind == OpKind::kAllreduce || kind == OpKind::kReducescatter;
+}
+// Kinds that work on no tensor.
+constexpr bool has_no_tensor(OpKind kind) {
+  return kind == OpKind::kBarrier || kind == OpKind::kJoin;
 }
 // Kinds that cut tensors by rank along dimension 0, which scalars do not have; the runtime allocates their results.
 constexpr bool is_cut_by_rank(OpKind kind) {

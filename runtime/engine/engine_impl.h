@@ -92,7 +92,9 @@ class Engine::Impl final : public Interrupt {
   void run_step(const Step& step);
   void run_response(const Response& response);
   [[nodiscard]] std::vector<std::string> names_of(const Response& response) const;
-  Result<std::vector<PendingOp*>> ops_of(const Response& response);
+  [[nodiscard]] PendingOp* find_op(const Response& response, const std::string& name);
+  [[nodiscard]] bool has_joined() const;
+  Result<std::vector<PendingOp*>> ops_of(const Response& response, std::deque<PendingOp>& stand_ins);
   void finish_ops(const Response& response, const Result<void>& result);
 
   // The end (engine_end.cpp).

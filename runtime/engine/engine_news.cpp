@@ -13,7 +13,7 @@ Request request_of(const Submission& what) {
   Request request;
   request.kind = what.kind;
   request.name = what.name;
-  if (what.kind == OpKind::kBarrier) {
+  if (has_no_tensor(what.kind)) {
     return request;
   }
   request.dtype = what.dtype;

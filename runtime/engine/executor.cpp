@@ -46,6 +46,11 @@ Result<void> Executor::run(const Response& response, std::span<PendingOp* const>
       return alltoall(*ops.front(), interrupt);
     case OpKind::kBroadcast:
       return broadcast(*ops.front(), interrupt);
+    case OpKind::kJoin: {
+      HVD_TRY_ASSIGN(ops.front()->output, OwnedOutput::allocate(sizeof response.last_joined, {}));
+      std::memcpy(ops.front()->output->data.get(), &response.last_joined, sizeof response.last_joined);
+      return {};
+    }
     case OpKind::kBarrier:
       return backend_.barrier(interrupt);
   }

@@ -32,6 +32,10 @@ Result<void> SubmitQueue::push(std::vector<PendingOp> ops) {
     if (closed_) {
       return *closed_;
     }
+    if (is_joining_) {
+      return Error(Code::kInvalid, "this rank has joined and waits for the others; '" + ops.front().what.name +
+                                       "' can be started when the join has ended");
+    }
     for (auto op = ops.begin(); op != ops.end(); ++op) {
       if (!names_.insert(op->what.name).second) {
         std::for_each(ops.begin(), op, [this](const PendingOp& before) { names_.erase(before.what.name); });
@@ -40,6 +44,7 @@ Result<void> SubmitQueue::push(std::vector<PendingOp> ops) {
                                          op->what.name + "'; wait for the first one, or give it another name");
       }
     }
+    is_joining_ = ops.front().what.kind == OpKind::kJoin;
     was_empty = waiting_.empty();
     std::move(ops.begin(), ops.end(), std::back_inserter(waiting_));
   }
@@ -60,6 +65,7 @@ std::vector<PendingOp> SubmitQueue::take() {
 void SubmitQueue::forget(const std::string& name) {
   const std::lock_guard lock(mu_);
   names_.erase(name);
+  is_joining_ = is_joining_ && name != kJoinName;
 }
 
 std::vector<PendingOp> SubmitQueue::close(Error why) {

@@ -32,8 +32,8 @@ class SubmitQueue {
  public:
   static Result<std::unique_ptr<SubmitQueue>> create();
 
-  // One, or the operations of a group: all are taken, and side by side, or none. kInvalid for a name in use; the reason
-  // given to close() after it.
+  // One, or the operations of a group: all are taken, and side by side, or none. kInvalid for a name in use, and for
+  // everything while a join is pending; the reason given to close() after it.
   Result<void> push(std::vector<PendingOp> ops);
   // Everything pushed since the last call, in order; the descriptor is quiet again.
   std::vector<PendingOp> take();
@@ -55,6 +55,7 @@ class SubmitQueue {
   std::mutex mu_;
   std::vector<PendingOp> waiting_;
   std::unordered_set<std::string> names_;
+  bool is_joining_ = false;  // then kJoinName in names_ is the join's
   std::optional<Error> closed_;
 };
 

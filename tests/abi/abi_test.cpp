@@ -84,7 +84,7 @@ const Bad kBad[] = {
     {"version 0", [](hvd_op& op) { op.version = 0; }},
     {"newer hvd.h", [](hvd_op& op) { op.version = 3; }},
     {"and version 2, expected at least", [](hvd_op& op) { op.size = offsetof(hvd_op, splits); }},
-    {"kind is 6", [](hvd_op& op) { op.kind = 6; }},
+    {"kind is 7", [](hvd_op& op) { op.kind = 7; }},
     {"kind is -1", [](hvd_op& op) { op.kind = -1; }},
     {"dtype is 11", [](hvd_op& op) { op.dtype = 11; }},
     {"reduce_op is 2", [](hvd_op& op) { op.reduce_op = 2; }},
@@ -230,6 +230,24 @@ TEST_CASE("callers of the first version of the structs get what they know of, an
   CHECK(result.received_count == 1);
   CHECK(result.received_splits[0] == 2);
   CHECK(hvd_release(nullptr, handle) == HVD_OK);
+  CHECK(hvd_shutdown() == HVD_OK);
+}
+
+TEST_CASE("a join of one rank ends at once and names it") {
+  REQUIRE(hvd_init(nullptr) == HVD_OK);
+  hvd_op op = HVD_OP_INIT;
+  op.kind = HVD_JOIN;
+  for (int round = 0; round < 2; ++round) {
+    std::int64_t handle = 0;
+    REQUIRE(hvd_enqueue(nullptr, &op, &handle) == HVD_OK);
+    CHECK(hvd_wait(nullptr, handle) == HVD_OK);
+    hvd_output result = HVD_OUTPUT_INIT;
+    REQUIRE(hvd_result(nullptr, handle, &result) == HVD_OK);
+    CHECK(result.size_bytes == 4);
+    CHECK(result.ndim == 0);
+    CHECK(*static_cast<const std::int32_t*>(result.data) == 0);
+    CHECK(hvd_release(nullptr, handle) == HVD_OK);
+  }
   CHECK(hvd_shutdown() == HVD_OK);
 }
 

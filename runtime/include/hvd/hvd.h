@@ -48,7 +48,7 @@ typedef int32_t hvd_status;
 #define HVD_SYSTEM 10     /* a system call failed */
 #define HVD_INTERNAL 11   /* a defect of ours */
 #define HVD_NOT_INITIALIZED 12
-#define HVD_MISMATCH 13 /* ranks disagree on shape, dtype, op or root; raised on every rank */
+#define HVD_MISMATCH 13 /* ranks disagree on shape, dtype, op, root, ..., or one has joined; raised on every rank */
 
 /* Kinds of operation. */
 #define HVD_ALLREDUCE 0
@@ -60,6 +60,11 @@ typedef int32_t hvd_status;
        lowest ranks have one more where it cannot be divided */
 
 #define HVD_ALLTOALL 5 /* each rank sends some of its rows to each rank; dimension 0 may differ between ranks */
+#define HVD_JOIN                                                                                          \
+  6 /* this rank has no more data: until all ranks have joined, it brings zeros to the others' allreduces \
+       (which average over all ranks as ever) and comes to their barriers; other operations fail on all   \
+       ranks meanwhile. Its result is one int32, the rank that joined last. Has no name; nothing else can \
+       be started on this rank while it is pending. */
 
 /* Reduction operators (Horovod's numbers). */
 #define HVD_AVERAGE 0
@@ -96,8 +101,8 @@ typedef struct hvd_options {
 typedef struct hvd_op {
   uint32_t size;
   uint32_t version;
-  int32_t kind;        /* HVD_ALLREDUCE ... HVD_ALLTOALL */
-  int32_t dtype;       /* HVD_FLOAT32 ...; not used by a barrier */
+  int32_t kind;        /* HVD_ALLREDUCE ... HVD_JOIN */
+  int32_t dtype;       /* HVD_FLOAT32 ...; not used by a barrier or join */
   int32_t reduce_op;   /* allreduce, reducescatter: HVD_AVERAGE, HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT */
   int32_t root_rank;   /* broadcast */
   int32_t process_set; /* 0: all ranks */
@@ -126,7 +131,8 @@ typedef struct hvd_output {
   uint32_t size;
   uint32_t version;
   void* data; /* allgather: the concatenation along dimension 0; reducescatter: this rank's rows;
-                   alltoall: the rows that came, in the order of their ranks; else the op's output */
+                   alltoall: the rows that came, in the order of their ranks; join: one int32; else the op's
+                 output */
   int64_t size_bytes;
   int32_t ndim;
   int32_t reserved;

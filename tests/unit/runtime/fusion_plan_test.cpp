@@ -136,6 +136,36 @@ TEST_CASE("the extents of a response are bounded, also of a group's") {
   CHECK(plan[1].names.size() == 476);
 }
 
+TEST_CASE("what a joined rank has not asked for says how much of what it is, with all that it travels with") {
+  auto missed = tensor("m", 3);
+  missed.request.op = ReduceOp::kMax;
+  missed.is_missed = true;
+  auto other = tensor("o", 2);
+  other.request.op = ReduceOp::kMax;
+  auto scalar = tensor("s", 1);
+  scalar.request.shape = {};
+  const auto plan = plan_fusion({other, missed, scalar}, 64, 2);
+  REQUIRE(plan.size() == 2);
+  CHECK(plan[0].names == std::vector<std::string>{"o", "m"});
+  CHECK(plan[0].counts == std::vector<std::int64_t>{2, 3});
+  CHECK(plan[0].dtype == Dtype::kFloat32);
+  CHECK(plan[0].op == ReduceOp::kMax);
+  CHECK(plan[1].counts.empty());
+  scalar.is_missed = true;
+  CHECK(plan_fusion({scalar}, 64, 2)[0].counts == std::vector<std::int64_t>{1});
+}
+
+TEST_CASE("a join carries its last rank") {
+  Ready join;
+  join.request.kind = OpKind::kJoin;
+  join.request.name = kJoinName;
+  join.last_joined = 1;
+  const auto plan = plan_fusion({tensor("a", 1), join, tensor("b", 1)}, 64, 2);
+  REQUIRE(plan.size() == 2);
+  CHECK(plan[1].kind == OpKind::kJoin);
+  CHECK(plan[1].last_joined == 1);
+}
+
 TEST_CASE("the number of tensors in a group is bounded") {
   std::vector<Ready> many;
   for (std::size_t i = 0; i <= control_wire::kMaxGroupTensors; ++i) {

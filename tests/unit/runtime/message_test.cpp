@@ -1,5 +1,6 @@
 #include "runtime/controller/message.h"
 
+#include <cstdint>
 #include <random>
 
 #include <doctest/doctest.h>
@@ -18,8 +19,11 @@ Request group_request() {
 }
 
 std::vector<Response> sample_responses() {
-  return {Response{OpKind::kAllreduce, 0, "", {"a", "b"}, {}}, Response{OpKind::kAllgather, 0, "", {"g"}, {1, 0, 9}},
+  return {Response{OpKind::kAllreduce, 0, "", {"a", "b"}, {}},
+          Response{OpKind::kAllgather, 0, "", {"g"}, {1, 0, 9}},
           Response{OpKind::kAllgather, 0, "", {"g", "h"}, {1, 0, 9, 2, 2, 2}},
+          Response{OpKind::kAllreduce, 0, "", {"a", "b"}, {}, {5, 0}, Dtype::kInt16, ReduceOp::kMin},
+          Response{OpKind::kJoin, 0, "", {"join"}, {}, {}, Dtype::kUint8, ReduceOp::kSum, 2},
           Response{OpKind::kBarrier, 13, "rank 0 sent this, but rank 1 that", {"b"}, {}}};
 }
 
@@ -204,6 +208,15 @@ TEST_CASE("responses that contradict themselves are refused") {
   refused(Response{OpKind::kAllreduce, 0, "", {"a"}, {1, 2}});
   refused(Response{OpKind::kAllgather, 0, "", {"a"}, {1}});
   refused(Response{OpKind::kAllgather, 0, "", {"a", "b"}, {1, 2, 3}});
+  refused(Response{OpKind::kAllreduce, 0, "", {"a"}, {}, {1, 2}});
+  refused(Response{OpKind::kAllreduce, 0, "", {"a"}, {}, {-1}});
+  refused(Response{OpKind::kAllreduce, 0, "", {"a"}, {}, {INT64_MAX}});
+  refused(Response{OpKind::kAllreduce, 0, "", {"a"}, {}, {1}, static_cast<Dtype>(11)});
+  refused(Response{OpKind::kAllreduce, 0, "", {"a"}, {}, {1}, Dtype::kInt8, static_cast<ReduceOp>(2)});
+  refused(Response{OpKind::kAllreduce, 13, "why", {"a"}, {}, {1}});
+  refused(Response{OpKind::kBroadcast, 0, "", {"a"}, {}, {1}});
+  refused(Response{OpKind::kJoin, 0, "", {"join"}, {}, {}, Dtype::kUint8, ReduceOp::kSum, 2});
+  refused(Response{OpKind::kJoin, 0, "", {"join"}, {}, {}, Dtype::kUint8, ReduceOp::kSum, -1});
   refused(Response{OpKind::kAllreduce, -1, "", {"a"}, {}});
   refused(Response{OpKind::kAllreduce, 99, "", {"a"}, {}});
 }

@@ -192,6 +192,96 @@ TEST_CASE("the order is that of completion") {
   CHECK(order == "cab");
 }
 
+Request join() {
+  Request request;
+  request.kind = OpKind::kJoin;
+  request.name = kJoinName;
+  return request;
+}
+
+TEST_CASE("a rank that has joined holds up nothing: what waits for it becomes ready, in the order of names") {
+  Negotiator negotiator(3);
+  for (const char* name : {"b", "c", "a"}) {
+    for (const int rank : {0, 2}) {
+      REQUIRE(negotiator.add(rank, allreduce(name)).ok());
+    }
+  }
+  REQUIRE(negotiator.add(0, allreduce("of rank 0")).ok());
+  REQUIRE(negotiator.add(1, join()).ok());
+  CHECK_FALSE(negotiator.add(1, allreduce("d")).ok());
+  CHECK_FALSE(negotiator.add(1, join()).ok());
+  REQUIRE(negotiator.add(2, allreduce("d")).ok());
+  REQUIRE(negotiator.add(0, allreduce("d")).ok());
+  std::string order;
+  for (const Ready& ready : negotiator.take()) {
+    order += ready.request.name;
+    CHECK(ready.is_missed);
+    CHECK(ready.error.empty());
+  }
+  CHECK(order == "abcd");
+  CHECK_FALSE(negotiator.has_fresh_incomplete());
+  REQUIRE(negotiator.add(2, join()).ok());
+  CHECK(negotiator.take().front().request.name == "of rank 0");
+}
+
+TEST_CASE("a join is ready when all have joined, and names the last; then everything is as before") {
+  Negotiator negotiator(2);
+  for (const int last : {0, 1, 1}) {
+    REQUIRE(negotiator.add(1 - last, join()).ok());
+    CHECK(negotiator.take().empty());
+    REQUIRE(negotiator.add(last, join()).ok());
+    const auto ready = negotiator.take();
+    REQUIRE(ready.size() == 1);
+    CHECK(ready[0].request.kind == OpKind::kJoin);
+    CHECK(ready[0].last_joined == last);
+    REQUIRE(negotiator.add(0, allreduce("x")).ok());
+    CHECK(negotiator.take().empty());
+    REQUIRE(negotiator.add(1, allreduce("x")).ok());
+    const auto after = negotiator.take();
+    REQUIRE(after.size() == 1);
+    CHECK_FALSE(after[0].is_missed);
+  }
+}
+
+TEST_CASE("what a rank asked for before it joined is its own") {
+  Negotiator negotiator(2);
+  REQUIRE(negotiator.add(1, of_kind(OpKind::kAllgather, {2})).ok());
+  REQUIRE(negotiator.add(1, join()).ok());
+  REQUIRE(negotiator.add(0, of_kind(OpKind::kAllgather, {3})).ok());
+  const auto ready = negotiator.take();
+  REQUIRE(ready.size() == 1);
+  CHECK(ready[0].error.empty());
+  CHECK(ready[0].first_dims == std::vector<std::int64_t>{3, 2});
+}
+
+TEST_CASE("only allreduces and barriers go on without a rank that has joined; others fail and say who") {
+  for (const auto& [kind, text] :
+       {std::pair(OpKind::kAllgather, "Allgather"), std::pair(OpKind::kBroadcast, "Broadcast"),
+        std::pair(OpKind::kReducescatter, "Reducescatter"), std::pair(OpKind::kAlltoall, "Alltoall"),
+        std::pair(OpKind::kBarrier, "")}) {
+    Negotiator negotiator(3);
+    REQUIRE(negotiator.add(1, join()).ok());
+    for (const int rank : {2, 0}) {
+      REQUIRE(negotiator.add(rank, of_kind(kind, {2})).ok());
+    }
+    const auto ready = negotiator.take();
+    REQUIRE(ready.size() == 1);
+    const std::string error =
+        std::string(text) + " is not supported with Join at this time: rank 1 has joined (tensor 'x')";
+    CHECK(ready[0].error == (kind == OpKind::kBarrier ? "" : error));
+    CHECK(ready[0].error_code == (kind == OpKind::kBarrier ? 0 : static_cast<int>(Code::kMismatch)));
+  }
+}
+
+TEST_CASE("ranks that disagree are named also when rank 0 has joined") {
+  Negotiator negotiator(4);
+  REQUIRE(negotiator.add(0, join()).ok());
+  for (const int rank : {3, 1, 2}) {
+    REQUIRE(negotiator.add(rank, allreduce("x", {rank == 1 ? 5 : 6})).ok());
+  }
+  CHECK(negotiator.take().front().error.find("rank 1 sent a tensor of shape [5], but rank 2") != std::string::npos);
+}
+
 TEST_CASE("a rank that asks twice is refused, and may ask again once the tensor is taken") {
   Negotiator negotiator(2);
   REQUIRE(negotiator.add(1, allreduce("x")).ok());
