@@ -55,6 +55,11 @@ void Engine::leave() {
   }
 }
 
+Result<std::vector<std::shared_ptr<Completion>>> Engine::submit_group(std::vector<Submission> submissions,
+                                                                      Caller caller) {
+  return impl_->submit_group(std::move(submissions), caller);
+}
+
 const RankMap& Engine::map() const {
   return impl_->map();
 }

@@ -33,6 +33,8 @@ struct Submission {
   void* output = nullptr;
   double prescale = 1.0;
   double postscale = 1.0;
+  std::vector<std::int32_t> splits{};  // alltoall: rows for each rank, [size]
+  std::vector<std::string> group{};  // of a group's first: the names of the others, which are submitted right after it
 };
 
 struct EngineOptions {
@@ -55,6 +57,9 @@ class Engine {
   // Thread: any. Refuses (kInvalid) a name that is pending on this rank already, and (with the job's cause) everything
   // once the job is over.
   Result<std::shared_ptr<Completion>> submit(Submission submission, Caller caller = Caller::kGoesOn);
+  // Several of one kind, operator and scales, which all ranks do together or not at all. Refuses all or none.
+  Result<std::vector<std::shared_ptr<Completion>>> submit_group(std::vector<Submission> submissions,
+                                                                Caller caller = Caller::kGoesOn);
   // Until a Completion of this engine is done. Thread: any.
   void wait(const Completion& completion);
 

@@ -125,19 +125,36 @@ bool Engine::Impl::is_forked() const {
 }
 
 Result<std::shared_ptr<Completion>> Engine::Impl::submit(Submission submission, Caller caller) {
+  std::vector<Submission> alone;
+  alone.push_back(std::move(submission));
+  HVD_TRY_ASSIGN(const auto completions, submit_group(std::move(alone), caller));
+  return completions.front();
+}
+
+Result<std::vector<std::shared_ptr<Completion>>> Engine::Impl::submit_group(std::vector<Submission> submissions,
+                                                                            Caller caller) {
   // Before any lock: the thread that held it when the process was forked does not exist here.
   if (is_forked()) {
     return Error(Code::kNotInitialized,
                  "this process was forked from a rank of a job and is no rank of it; "
                  "use the job from the process that joined it");
   }
-  HVD_TRY(check_submission(submission));
-  auto completion = std::make_shared<Completion>();
-  HVD_TRY(queue_->push(PendingOp{std::move(submission), completion, std::nullopt}));
+  HVD_CHECK(!submissions.empty() && submissions.size() <= control_wire::kMaxGroupTensors);
+  for (std::size_t i = 1; i < submissions.size(); ++i) {
+    submissions.front().group.push_back(submissions[i].name);
+  }
+  std::vector<PendingOp> ops;
+  std::vector<std::shared_ptr<Completion>> completions;
+  for (Submission& submission : submissions) {
+    HVD_TRY(check_submission(submission));
+    completions.push_back(std::make_shared<Completion>());
+    ops.push_back(PendingOp{std::move(submission), completions.back(), std::nullopt});
+  }
+  HVD_TRY(queue_->push(std::move(ops)));
   if (caller == Caller::kGoesOn) {
     queue_->rouse();
   }
-  return completion;
+  return completions;
 }
 
 }  // namespace hvd

@@ -54,6 +54,7 @@ class Engine::Impl final : public Interrupt {
 
   // Thread: any. See Engine.
   Result<std::shared_ptr<Completion>> submit(Submission submission, Caller caller);
+  Result<std::vector<std::shared_ptr<Completion>>> submit_group(std::vector<Submission> submissions, Caller caller);
   void wait(const Completion& completion);
   // Leaves the job and waits for the engine's thread. Thread: any, one at a time, but none that is in wait().
   void leave();
@@ -103,7 +104,10 @@ class Engine::Impl final : public Interrupt {
   void announce_shutdown(int rank);
   void run_step(const Step& step);
   void run_response(const Response& response);
-  Result<std::vector<PendingOp*>> ops_of(const Response& response);
+  [[nodiscard]] std::vector<std::string> names_of(const Response& response) const;
+  [[nodiscard]] PendingOp* find_op(const Response& response, const std::string& name);
+  [[nodiscard]] bool has_joined() const;
+  Result<std::vector<PendingOp*>> ops_of(const Response& response, std::deque<PendingOp>& stand_ins);
   void finish_ops(const Response& response, const Result<void>& result);
 
   // The end (engine_end.cpp).

@@ -13,12 +13,12 @@ Request request_of(const Submission& what) {
   Request request;
   request.kind = what.kind;
   request.name = what.name;
-  if (what.kind == OpKind::kBarrier) {
+  if (has_no_tensor(what.kind)) {
     return request;
   }
   request.dtype = what.dtype;
   request.shape = what.shape;
-  if (what.kind == OpKind::kAllreduce) {
+  if (is_reduction(what.kind)) {
     request.op = what.op;
     request.prescale = what.prescale;
     request.postscale = what.postscale;
@@ -40,8 +40,15 @@ void Engine::Impl::on_wake() {
 
 void Engine::Impl::on_submissions() {
   std::vector<Request> requests;
+  std::size_t more_of_group = 0;
   for (PendingOp& op : queue_->take()) {
-    requests.push_back(request_of(op.what));
+    if (more_of_group > 0) {
+      requests.back().group.push_back({op.what.name, op.what.dtype, op.what.shape});
+      --more_of_group;
+    } else {
+      requests.push_back(request_of(op.what));
+      more_of_group = op.what.group.size();
+    }
     std::string name = op.what.name;
     pending_.emplace(std::move(name), std::move(op));
   }

@@ -3,6 +3,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace hvd {
@@ -23,17 +25,25 @@ Result<std::unique_ptr<SubmitQueue>> SubmitQueue::create() {
   return std::unique_ptr<SubmitQueue>(new SubmitQueue(std::move(event_fd)));
 }
 
-Result<void> SubmitQueue::push(PendingOp op) {
+Result<void> SubmitQueue::push(std::vector<PendingOp> ops) {
   const std::lock_guard lock(mu_);
   if (closed_) {
     return *closed_;
   }
-  if (!names_.insert(op.what.name).second) {
-    return Error(Code::kInvalid, "Requested to allreduce, allgather, or broadcast a tensor with the same name as " +
-                                     std::string("another tensor that is currently being processed: '") + op.what.name +
-                                     "'; wait for the first one, or give it another name");
+  if (is_joining_) {
+    return Error(Code::kInvalid, "this rank has joined and waits for the others; '" + ops.front().what.name +
+                                     "' can be started when the join has ended");
   }
-  waiting_.push_back(std::move(op));
+  for (auto op = ops.begin(); op != ops.end(); ++op) {
+    if (!names_.insert(op->what.name).second) {
+      std::for_each(ops.begin(), op, [this](const PendingOp& before) { names_.erase(before.what.name); });
+      return Error(Code::kInvalid, "Requested to allreduce, allgather, or broadcast a tensor with the same name as " +
+                                       std::string("another tensor that is currently being processed: '") +
+                                       op->what.name + "'; wait for the first one, or give it another name");
+    }
+  }
+  is_joining_ = ops.front().what.kind == OpKind::kJoin;
+  std::move(ops.begin(), ops.end(), std::back_inserter(waiting_));
   // Sequentially consistent, as in sleep() and rouse(): either the engine that wants to sleep sees this, or the pusher
   // sees it asleep.
   has_waiting_.store(true);
@@ -60,6 +70,7 @@ std::vector<PendingOp> SubmitQueue::take() {
 void SubmitQueue::forget(const std::string& name) {
   const std::lock_guard lock(mu_);
   names_.erase(name);
+  is_joining_ = is_joining_ && name != kJoinName;
 }
 
 std::vector<PendingOp> SubmitQueue::close(Error why) {

@@ -35,8 +35,9 @@ class SubmitQueue {
  public:
   static Result<std::unique_ptr<SubmitQueue>> create();
 
-  // kInvalid for a name in use; the reason given to close() after it. Wakes nobody: see rouse().
-  Result<void> push(PendingOp op);
+  // One, or the operations of a group: all are taken, and side by side, or none. kInvalid for a name in use, and for
+  // everything while a join is pending; the reason given to close() after it. Wakes nobody: see rouse().
+  Result<void> push(std::vector<PendingOp> ops);
   // After push(): wakes the engine if it sleeps.
   void rouse();
 
@@ -69,6 +70,7 @@ class SubmitQueue {
   std::mutex mu_;
   std::vector<PendingOp> waiting_;
   std::unordered_set<std::string> names_;
+  bool is_joining_ = false;  // then kJoinName in names_ is the join's
   std::optional<Error> closed_;
 };
 

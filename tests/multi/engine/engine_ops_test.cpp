@@ -154,7 +154,7 @@ int run_specs(hvd_ctx* ctx, unsigned first, unsigned count) {
   }
   std::shuffle(items.begin(), items.end(), random);
   for (Item& item : items) {
-    hvd_output out{sizeof(hvd_output), 1, nullptr, 0, 0, 0, {}};
+    hvd_output out = HVD_OUTPUT_INIT;
     if (hvd_wait(ctx, item.handle) != HVD_OK || hvd_result(ctx, item.handle, &out) != HVD_OK) {
       return -2;
     }
