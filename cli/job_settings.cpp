@@ -184,6 +184,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.grace = seconds_of(flags.grace_s);
   job.reconnect_timeout = seconds_of(flags.reconnect_timeout_s);
   job.tags = !flags.no_tags;
+  job.json_events = flags.json;
   job.timestamps = flags.timestamps;
   job.color = wants_color(flags);
   job.output_dir = flags.output_filename;

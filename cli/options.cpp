@@ -151,7 +151,8 @@ void add_options(CLI::App& app, Flags& flags) {
   app.add_flag("--tcp", flags.tcp, "No InfiniBand for NCCL (NCCL_IB_DISABLE=1)");
   app.add_flag_callback("--gloo,--disable-cache", [] {}, "Of horovodrun; as hvdrun always does it");
   add_output_options(app, flags);
-  app.add_flag("--json", flags.json, "plan: print JSON");
+  app.add_flag("--json", flags.json,
+               "plan: print JSON. run: tell what happens as a JSON object a line on standard error, in place of words");
   app.add_flag("--check-build", flags.check_build, "Show what this build can do and what is missing, and end");
   app.add_option("--document", flags.document, "Print the manual page (man) or a shell's completion, and end")
       ->type_name("KIND")
@@ -183,7 +184,7 @@ std::string completed(const CLI::App& app, const std::string& name) {
 
 // Makes the words before the command such as CLI11 reads, and returns where the command begins: at the first word that
 // is neither an option nor an option's value.
-Result<std::size_t> prepare(const CLI::App& app, std::vector<std::string>& words) {
+std::size_t prepare(const CLI::App& app, std::vector<std::string>& words) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     std::string& word = words[i];
     if (word == "--" || word.size() < 2 || word.front() != '-') {
@@ -191,8 +192,8 @@ Result<std::size_t> prepare(const CLI::App& app, std::vector<std::string>& words
     }
     const auto equals = word.find('=');
     std::string name = word.substr(0, equals);
-    if (const auto refused = kRefused.find(name); refused != kRefused.end()) {
-      return Error(Code::kInvalid, name + ": " + refused->second);
+    if (kRefused.contains(name)) {
+      continue;
     }
     const auto alias = kAliases.find(name);
     name = completed(app, alias == kAliases.end() ? name : alias->second);
@@ -206,11 +207,21 @@ Result<std::size_t> prepare(const CLI::App& app, std::vector<std::string>& words
   return words.size();
 }
 
+Result<void> check_refused(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (const auto refused = kRefused.find(word.substr(0, word.find('='))); refused != kRefused.end()) {
+      return Error(Code::kInvalid, refused->first + ": " + refused->second);
+    }
+  }
+  return {};
+}
+
 Result<void> read_words(CLI::App& app, std::vector<std::string> words, Flags& flags) {
-  HVD_TRY_ASSIGN(const std::size_t begin, prepare(app, words));
+  const std::size_t begin = prepare(app, words);
   const bool has_separator = begin < words.size() && words[begin] == "--";
   flags.command.assign(words.begin() + static_cast<std::ptrdiff_t>(begin + (has_separator ? 1 : 0)), words.end());
   words.resize(begin);
+  HVD_TRY(check_refused(words));
   std::reverse(words.begin(), words.end());  // as CLI11 takes them
   try {
     app.parse(words);
@@ -247,6 +258,21 @@ std::vector<OptionInfo> describe_options(const CLI::App& app) {
 }
 
 }  // namespace
+
+bool asks_for_events(int argc, char** argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && words.front() == "plan") {
+    return false;
+  }
+  if (!words.empty() && words.front() == "run") {
+    words.erase(words.begin());
+  }
+  Flags flags;
+  CLI::App app;
+  add_options(app, flags);
+  const auto begin = static_cast<std::ptrdiff_t>(prepare(app, words));
+  return std::find(words.begin(), words.begin() + begin, "--json") != words.begin() + begin;
+}
 
 Result<CliOptions> parse_command_line(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);

@@ -47,6 +47,7 @@ void ConsoleStream::write(std::string_view bytes) {
     sent_ = 0;
   }
   queue_.append(bytes);
+  is_amid_line_ = bytes.empty() ? is_amid_line_ : bytes.back() != '\n';
 }
 
 bool ConsoleStream::write_some() {

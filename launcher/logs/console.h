@@ -39,6 +39,8 @@ class ConsoleStream {
   void flush_all(Deadline deadline);
   [[nodiscard]] std::size_t pending() const { return queue_.size() - sent_; }
   [[nodiscard]] bool has_failed() const { return has_failed_; }
+  // What was written last did not end its line.
+  [[nodiscard]] bool is_amid_line() const { return is_amid_line_; }
 
  private:
   // True when more can be written at once.
@@ -56,6 +58,7 @@ class ConsoleStream {
   std::string queue_;
   std::size_t sent_ = 0;
   bool has_failed_ = false;
+  bool is_amid_line_ = false;
 };
 
 // True when both descriptors lead to the same place, so that order between them matters.

@@ -29,9 +29,10 @@ LogMux::LogMux(EventLoop& loop, int size, int node_count, LogMuxOptions options,
       sink_(std::move(sink)),
       ranks_(static_cast<std::size_t>(size)),
       owed_(static_cast<std::size_t>(node_count), 0) {
-  for (std::size_t rank = 0; options_.tags && rank < ranks_.size(); ++rank) {
-    ranks_[rank].tags = {"[" + std::to_string(rank) + "]<stdout>:", "[" + std::to_string(rank) + "]<stderr>:"};
-    if (options_.color) {
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const std::string who = "[" + std::to_string(rank) + "]";
+    ranks_[rank].tags = {options_.tags ? who + "<stdout>:" : "", options_.error_tags ? who + "<stderr>:" : ""};
+    if (options_.color && options_.tags) {
       ranks_[rank].color = kColors[rank % kColors.size()];
     }
   }
@@ -107,7 +108,8 @@ const std::string& LogMux::stamp() {
 }
 
 void LogMux::say(std::string_view line) {
-  stream(true).write(std::string(line) + "\n");
+  ConsoleStream& out = stream(true);
+  out.write((out.is_amid_line() ? "\n" : "") + std::string(line) + "\n");
   schedule_flush();
 }
 

@@ -24,7 +24,8 @@
 namespace hvd::launch {
 
 struct LogMuxOptions {
-  bool tags = true;
+  bool tags = true;  // [rank]<stdout>: before lines on standard output
+  bool error_tags = true;
   bool timestamps = false;  // asctime(3)'s form in local time, before the tag, as horovodrun has it
   bool color = false;       // of the tags on the console, by rank
 };
@@ -48,7 +49,8 @@ class LogMux {
   void feed(int node, int rank, bool is_error, std::string_view bytes);
   // The rank's stream has ended: a last line without newline is given one.
   void finish(int rank, bool is_error);
-  // A line of hvdrun itself, to standard error, in order with what the ranks printed before.
+  // A line of hvdrun itself, to standard error, in order with what the ranks printed before. It begins a line there,
+  // also after a progress bar, which ends with a carriage return.
   void say(std::string_view line);
   // Everything to the console, waiting for a slow reader at most until the deadline.
   void flush_all(Deadline deadline);

@@ -1,0 +1,62 @@
+#include "launcher/report/text_reporter.h"
+
+#include "launcher/report/summary.h"
+#include "runtime/base/duration_text.h"
+
+namespace hvd::launch {
+
+Lines TextReporter::on_begin(const std::string&) {
+  return {};
+}
+
+Lines TextReporter::on_node_ready(int, const ReadyMessage&) {
+  return {};
+}
+
+Lines TextReporter::on_node_away(int node, const Error& why, Duration patience) {
+  return on_note(
+      {LogLevel::kWarning, node,
+       why.message() + "; trying to reach it again for " + duration_text(patience) + " (--reconnect-timeout)"});
+}
+
+Lines TextReporter::on_node_back(int node, Duration away) {
+  return on_note({LogLevel::kWarning, node, "reached again after " + duration_text(away) + "; no output was lost"});
+}
+
+Lines TextReporter::on_node_lost(int, const Error&) {
+  return {};  // the failure names it, when it is one
+}
+
+Lines TextReporter::on_rank_started(int, int) {
+  return {};
+}
+
+Lines TextReporter::on_rank_ended(int, const ExitStatus&) {
+  return {};
+}
+
+Lines TextReporter::on_note(const Note& note) {
+  if (options_.quiet && note.level < LogLevel::kError) {
+    return {};
+  }
+  const std::string who = note.node < 0 ? "" : placement_.nodes[static_cast<std::size_t>(note.node)].host.name + ": ";
+  return {"hvdrun: " + who + note.text};
+}
+
+Lines TextReporter::on_failure(const Failure& failure) {
+  return describe_cause(failure.cause, failure.last_errors, placement_.size);
+}
+
+Lines TextReporter::on_refused(const Error& why, int) {
+  return {"hvdrun: " + why.message()};
+}
+
+Lines TextReporter::on_end(const JobState& state, Duration took) {
+  if (options_.quiet && state.exit_code() == 0) {
+    return {};
+  }
+  const std::string end = describe_end(state, placement_, took);
+  return end.empty() ? Lines{} : Lines{end};
+}
+
+}  // namespace hvd::launch
