@@ -57,6 +57,8 @@ class LogMux {
 
   // The last lines of a rank's standard error, oldest first, without newlines.
   [[nodiscard]] std::vector<std::string> last_errors(int rank) const;
+  // The folder with all that a rank printed; empty when it is not kept, or not any more.
+  [[nodiscard]] std::string kept_in(int rank) const { return files_ ? files_->folder_of(rank) : ""; }
   [[nodiscard]] std::uint64_t bytes_printed() const { return bytes_; }
 
  private:

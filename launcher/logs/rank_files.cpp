@@ -71,6 +71,12 @@ void RankFiles::write(int rank, bool is_error, std::string_view prefix, std::str
   }
 }
 
+std::string RankFiles::folder_of(int rank) const {
+  const auto& both = files_[static_cast<std::size_t>(rank)];
+  const bool is_whole = !both[0].has_failed && !both[1].has_failed;
+  return is_whole ? both[0].path.substr(0, both[0].path.rfind('/')) : "";
+}
+
 void RankFiles::flush() {
   for (File* file : std::exchange(dirty_, {})) {
     file->is_queued = false;

@@ -31,6 +31,8 @@ class RankFiles {
   static Result<std::unique_ptr<RankFiles>> create(RankFilesOptions options, int size, OnFailed on_failed);
 
   void write(int rank, bool is_error, std::string_view prefix, std::string_view line);
+  // Of a rank; empty when one of its files cannot be written any more.
+  [[nodiscard]] std::string folder_of(int rank) const;
   // Everything to the files. Called at the end of a turn rather than per line.
   void flush();
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <time.h>
 
+#include "launcher/report/traceback.h"
 #include "launcher/run/transport_choice.h"
 
 namespace hvd::launch {
@@ -74,13 +75,15 @@ void put_rank(Json& json, const Placement& placement, int rank) {
   put_node(json, placement, placement.node_of(rank).index);
 }
 
-void put_status(Json& json, const ExitStatus& status) {
+void put_status(Json& json, const ExitStatus& status, const ExitDetail& detail) {
   const bool is_signal = status.kind == ExitStatus::Kind::kSignalled;
   json["exit_code"] = status.shell_code();
   json["signal"] = is_signal ? Json(status.value) : Json();
   json["signal_name"] = is_signal ? Json(signal_name(status.value)) : Json();
   json["core_dumped"] = status.has_core;
+  json["core_place"] = detail.core;
   json["out_of_memory"] = status.out_of_memory;
+  json["memory_evidence"] = detail.memory;
 }
 
 Json counts_of(const JobState& state) {
@@ -157,10 +160,10 @@ Lines JsonReporter::on_rank_started(int rank, int pid) {
   return {line_of(json)};
 }
 
-Lines JsonReporter::on_rank_ended(int rank, const ExitStatus& status) {
+Lines JsonReporter::on_rank_ended(int rank, const ExitStatus& status, const ExitDetail& detail) {
   Json json = event("rank_ended", time_);
   put_rank(json, placement_, rank);
-  put_status(json, status);
+  put_status(json, status, detail);
   return {line_of(json)};
 }
 
@@ -181,6 +184,10 @@ Lines JsonReporter::on_failure(const Failure& failure) {
   if (failure.cause.rank >= 0) {
     put_rank(json, placement_, failure.cause.rank);
     json["last_errors"] = failure.last_errors;
+    const auto traceback = find_traceback(failure.last_errors);
+    json["exception"] = traceback ? Json(traceback->exception) : Json();
+    json["frame"] = traceback ? Json(traceback->frame) : Json();
+    json["kept_in"] = failure.kept_in;
   }
   return {line_of(json)};
 }

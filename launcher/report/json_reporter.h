@@ -28,7 +28,7 @@ class JsonReporter final : public JobReporter {
   Lines on_node_back(int node, Duration away) override;
   Lines on_node_lost(int node, const Error& why) override;
   Lines on_rank_started(int rank, int pid) override;
-  Lines on_rank_ended(int rank, const ExitStatus& status) override;
+  Lines on_rank_ended(int rank, const ExitStatus& status, const ExitDetail& detail) override;
   Lines on_note(const Note& note) override;
   Lines on_failure(const Failure& failure) override;
   Lines on_refused(const Error& why, int exit_code) override;

@@ -31,7 +31,7 @@ Lines TextReporter::on_rank_started(int, int) {
   return {};
 }
 
-Lines TextReporter::on_rank_ended(int, const ExitStatus&) {
+Lines TextReporter::on_rank_ended(int, const ExitStatus&, const ExitDetail&) {
   return {};
 }
 
@@ -44,7 +44,7 @@ Lines TextReporter::on_note(const Note& note) {
 }
 
 Lines TextReporter::on_failure(const Failure& failure) {
-  return describe_cause(failure.cause, failure.last_errors, placement_.size);
+  return describe_failure(failure, placement_);
 }
 
 Lines TextReporter::on_refused(const Error& why, int) {

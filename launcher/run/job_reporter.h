@@ -26,7 +26,11 @@ struct Note {
 // The first failure, with what is known of it.
 struct Failure {
   Cause cause;
-  std::vector<std::string> last_errors;  // the last lines of that rank's standard error, oldest first
+  // of the rank that failed, if one did
+  std::vector<std::string> last_errors;  // the last lines of its standard error, oldest first
+  ExitStatus status;
+  ExitDetail detail;
+  std::string kept_in;  // the folder with all that it printed; empty: not kept
 };
 
 class JobReporter {
@@ -40,7 +44,7 @@ class JobReporter {
   virtual Lines on_node_back(int node, Duration away) = 0;
   virtual Lines on_node_lost(int node, const Error& why) = 0;
   virtual Lines on_rank_started(int rank, int pid) = 0;
-  virtual Lines on_rank_ended(int rank, const ExitStatus& status) = 0;
+  virtual Lines on_rank_ended(int rank, const ExitStatus& status, const ExitDetail& detail) = 0;
   virtual Lines on_note(const Note& note) = 0;
   virtual Lines on_failure(const Failure& failure) = 0;
   // Nothing was tried, for this reason.

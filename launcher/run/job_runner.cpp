@@ -203,7 +203,16 @@ void JobRunner::act(const TellRanks& action) {
 
 void JobRunner::act(const ReportCause&) {
   const Cause& cause = *state_.cause();
-  say_all(reporter_.on_failure({cause, cause.rank >= 0 ? logs_.last_errors(cause.rank) : Lines()}));
+  Failure failure;
+  failure.cause = cause;
+  if (cause.rank >= 0) {
+    const RankRecord& record = state_.ranks()[static_cast<std::size_t>(cause.rank)];
+    failure.last_errors = logs_.last_errors(cause.rank);
+    failure.status = record.status;
+    failure.detail = record.detail;
+    failure.kept_in = logs_.kept_in(cause.rank);
+  }
+  say_all(reporter_.on_failure(failure));
 }
 
 void JobRunner::act(const Finish&) {
@@ -287,8 +296,8 @@ void JobRunner::on_output_end(int rank, StreamId stream) {
 
 void JobRunner::on_exited(const ExitedMessage& exited) {
   log_.write(LogLevel::kDebug, "rank " + std::to_string(exited.rank) + " " + exited.status.text());
-  say_all(reporter_.on_rank_ended(exited.rank, exited.status));
-  apply(RankExited{exited.rank, exited.status});
+  say_all(reporter_.on_rank_ended(exited.rank, exited.status, exited.detail));
+  apply(RankExited{exited.rank, exited.status, exited.detail});
 }
 
 void JobRunner::on_exchange(const ExchangeMessage& exchange) {

@@ -38,6 +38,7 @@ struct RankStartFailed {
 struct RankExited {
   int rank = 0;
   ExitStatus status;
+  ExitDetail detail{};
 };
 struct NodeDone {  // everything on it is gone
   int node = 0;
@@ -83,6 +84,7 @@ struct RankRecord {
   State state = State::kPending;
   int pid = 0;
   ExitStatus status;
+  ExitDetail detail{};
 };
 
 class JobState {

@@ -268,7 +268,36 @@ def small_memory():
 
 def test_a_rank_that_the_kernel_killed_for_lack_of_memory_is_told_so(small_memory):
     done = hvdrun("-np", 1, *small_memory, *PYTHON, "-c", "x = bytearray(500 << 20)")
-    assert done.returncode == 137 and "out of memory" in done.stderr
+    assert done.returncode == 137
+    assert re.search(r"killed by signal 9 \(SIGKILL\)|Killed process", done.stderr) and "out of memory" in done.stderr
+
+
+def test_the_memory_cgroup_tells_of_the_kernels_kill_where_the_kernels_log_does_not(small_memory):
+    # In a namespace of its own the numbers of the kernel's log mean other processes.
+    apart = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*apart, "true"], capture_output=True, timeout=PATIENCE).returncode != 0:
+        pytest.skip("no process namespace can be made here")
+    command = [*small_memory, *apart, HVDRUN, "-np", "1", *PYTHON, "-c", "x = bytearray(500 << 20)"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 137
+    assert re.search(r"was killed by signal 9 \(SIGKILL\) by the kernel: out of memory$", done.stderr, re.M)
+    assert re.search(r"so counts its memory cgroup, in /sys/fs/cgroup/memory/hvd-test-\d+/memory.oom_control$", done.stderr, re.M)
+
+
+def test_a_kill_that_nobody_explains_says_how_to_see_whether_it_was_the_kernel():
+    done = hvdrun("-np", 1, "sh", "-c", "kill -9 $$")
+    assert done.returncode == 137 and "by the kernel: out of memory" not in done.stderr
+    assert "on localhost this tells: dmesg | grep -i 'killed process'" in done.stderr
+
+
+def test_a_core_dump_is_told_with_its_place(tmp_path):
+    pattern = pathlib.Path("/proc/sys/kernel/core_pattern").read_text().strip()
+    done = hvdrun("-np", 1, "sh", "-c", "ulimit -c unlimited; kill -SEGV $$", cwd=tmp_path)
+    assert done.returncode == 139 and "was killed by signal 11 (SIGSEGV)" in done.stderr
+    if "core dumped" not in done.stderr or "%" in pattern:
+        pytest.skip("no core is dumped here, or not to a plain file")
+    place = re.search("hvdrun: its core dump was written on localhost: (in|handed to) (.*)", done.stderr)
+    assert place and (place.group(1) == "handed to" or os.path.exists(place.group(2))), done.stderr
 
 
 def test_a_missing_program_is_told_once():
@@ -377,6 +406,12 @@ def test_a_traceback_is_in_the_report():
     assert done.returncode == 1
     report = done.stderr[done.stderr.index("hvdrun: rank 0"):]
     assert "hvdrun:   Traceback (most recent call last):" in report and "hvdrun:   ZeroDivisionError" in report
+    assert "\nhvdrun: ZeroDivisionError: division by zero, <string>:1 in deep\n" in report
+
+
+def test_a_failure_says_where_all_output_is(tmp_path):
+    done = hvdrun("-np", 11, "--output-filename", tmp_path, "sh", "-c", "exit $((HVD_RANK == 3))")
+    assert f"\nhvdrun: all that it printed is in {tmp_path}/rank.03\n" in done.stderr
 
 
 SETTINGS = """
