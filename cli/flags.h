@@ -26,6 +26,7 @@ struct Flags {
   std::string gpus = "local";
   std::string bind = "none";
   bool no_tags = false;
+  bool gather = false;
   bool quiet = false;
   bool verbose = false;
   bool check_build = false;

@@ -185,6 +185,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.reconnect_timeout = seconds_of(flags.reconnect_timeout_s);
   job.tags = !flags.no_tags;
   job.json_events = flags.json;
+  job.gather = flags.gather;
   job.timestamps = flags.timestamps;
   job.color = wants_color(flags);
   job.output_dir = flags.output_filename;

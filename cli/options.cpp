@@ -96,6 +96,8 @@ void add_output_options(CLI::App& app, Flags& flags) {
       ->type_name("WHEN")
       ->check(CLI::IsMember(kColorWords));
   app.add_flag("--no-tags", flags.no_tags, "Do not put [rank]<stdout>: in front of the ranks' lines");
+  app.add_flag("--gather", flags.gather,
+               "Show a line that several ranks print within a quarter of a second once, tagged with all of them");
   app.add_flag("-q,--quiet", flags.quiet, "No words of hvdrun's own unless the job fails");
   app.add_flag("--verbose", flags.verbose, "Tell each step");
 }

@@ -42,6 +42,7 @@ struct JobSpec {
   // what the user sees
   bool tags = true;
   bool json_events = false;  // hvdrun's own words as events for programs
+  bool gather = false;       // equal lines of several ranks are shown as one
   bool timestamps = false;
   bool color = false;
   std::string output_dir;              // empty: the ranks' output is not kept

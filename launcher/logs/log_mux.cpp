@@ -7,11 +7,17 @@
 
 #include <time.h>
 
+#include "runtime/base/cpu_list.h"
+
 namespace hvd::launch {
 namespace {
 
 // Above this much unwritten output no node gets new credit.
 constexpr std::size_t kHighWaterBytes = 1U << 20U;
+// How long a line waits for equal ones, and how much sooner it may leave so that one wake-up does for several.
+constexpr Duration kGatherWindow = std::chrono::milliseconds(250);
+constexpr Duration kGatherSlack = std::chrono::milliseconds(50);
+constexpr std::size_t kMostGathered = 4U << 20U;
 // What the report may quote.
 constexpr std::size_t kTailLines = 60;
 constexpr std::size_t kTailLineBytes = 500;
@@ -40,10 +46,19 @@ LogMux::LogMux(EventLoop& loop, int size, int node_count, LogMuxOptions options,
     return std::make_unique<ConsoleStream>(
         loop_, fd, ConsoleStream::Sink{[this] { grant_owed(); }, [this](const Error& why) { sink_.on_failed(why); }});
   };
+  if (options_.gather) {
+    gather_ = std::make_unique<LineGather>(
+        size, kGatherWindow, kMostGathered,
+        [this](std::span<const int> from, bool is_error, std::string_view line) { print(from, is_error, line); });
+  }
   out_ = make(STDOUT_FILENO);
   if (!is_same_file(STDOUT_FILENO, STDERR_FILENO)) {
     err_ = make(STDERR_FILENO);
   }
+}
+
+LogMux::~LogMux() {
+  loop_.cancel(gather_timer_);
 }
 
 Result<void> LogMux::keep_in(const RankFilesOptions& options) {
@@ -53,38 +68,81 @@ Result<void> LogMux::keep_in(const RankFilesOptions& options) {
 }
 
 void LogMux::feed(int node, int rank, bool is_error, std::string_view bytes) {
-  RankLog& log = ranks_[static_cast<std::size_t>(rank)];
   owed_[static_cast<std::size_t>(node)] += bytes.size();
   bytes_ += bytes.size();
-  log.splitters[is_error ? 1 : 0].feed(bytes, [&](std::string_view line) { emit(log, is_error, line); });
+  LineSplitter& splitter = ranks_[static_cast<std::size_t>(rank)].splitters[is_error ? 1 : 0];
+  splitter.feed(bytes, [&](std::string_view line) { take(rank, is_error, line); });
   schedule_flush();
 }
 
 void LogMux::finish(int rank, bool is_error) {
-  RankLog& log = ranks_[static_cast<std::size_t>(rank)];
-  log.splitters[is_error ? 1 : 0].finish([&](std::string_view line) { emit(log, is_error, line); });
+  LineSplitter& splitter = ranks_[static_cast<std::size_t>(rank)].splitters[is_error ? 1 : 0];
+  splitter.finish([&](std::string_view line) { take(rank, is_error, line); });
+  if (gather_) {
+    gather_->end(rank, is_error);
+  }
   schedule_flush();
 }
 
-void LogMux::emit(RankLog& log, bool is_error, std::string_view line) {
-  ConsoleStream& out = stream(is_error);
-  const std::string& tag = log.tags[is_error ? 1 : 0];
-  if (!log.color.empty()) {
-    out.write(log.color);
+void LogMux::take(int rank, bool is_error, std::string_view line) {
+  RankLog& log = ranks_[static_cast<std::size_t>(rank)];
+  if (gather_) {
+    gather_->add(rank, is_error, line, loop_.now());
+  } else {
+    print({&rank, 1}, is_error, line);
   }
-  if (options_.timestamps) {
-    out.write(stamp());
-  }
-  out.write(tag);
-  if (!log.color.empty()) {
-    out.write(kColorEnd);
-  }
-  out.write(line);
   if (files_) {
-    files_->write(static_cast<int>(&log - ranks_.data()), is_error, options_.timestamps ? stamp() + tag : tag, line);
+    const std::string& tag = log.tags[is_error ? 1 : 0];
+    files_->write(rank, is_error, options_.timestamps ? stamp() + tag : tag, line);
   }
   if (is_error) {
     keep_tail(log, line);
+  }
+}
+
+void LogMux::print(std::span<const int> ranks, bool is_error, std::string_view line) {
+  const RankLog& first = ranks_[static_cast<std::size_t>(ranks.front())];
+  ConsoleStream& out = stream(is_error);
+  out.write(first.color);
+  if (options_.timestamps) {
+    out.write(stamp());
+  }
+  if (ranks.size() == 1) {
+    out.write(first.tags[is_error ? 1 : 0]);
+  } else {
+    out.write(tag_of(ranks, is_error));
+  }
+  if (!first.color.empty()) {
+    out.write(kColorEnd);
+  }
+  out.write(line);
+}
+
+std::string LogMux::tag_of(std::span<const int> ranks, bool is_error) const {
+  if (is_error ? !options_.error_tags : !options_.tags) {
+    return "";
+  }
+  return "[" + cpu_list_text({ranks.begin(), ranks.end()}) + (is_error ? "]<stderr>:" : "]<stdout>:");
+}
+
+void LogMux::arm_gather_timer() {
+  const auto when = gather_ ? gather_->when() : std::nullopt;
+  if (!when) {
+    loop_.cancel(gather_timer_);
+    gather_timer_ = 0;
+  } else if (gather_timer_ == 0) {
+    gather_timer_ = loop_.after(std::max(Duration::zero(), *when - loop_.now()), [this] {
+      gather_timer_ = 0;
+      gather_->release_due(loop_.now() + kGatherSlack);
+      schedule_flush();
+    });
+  }
+}
+
+void LogMux::release_held() {
+  if (gather_) {
+    gather_->release_all();
+    schedule_flush();
   }
 }
 
@@ -119,6 +177,7 @@ void LogMux::schedule_flush() {
     loop_.post([this] {
       flush_scheduled_ = false;
       stamp_.clear();
+      arm_gather_timer();
       if (files_) {
         files_->flush();
       }
@@ -143,6 +202,7 @@ void LogMux::grant_owed() {
 }
 
 void LogMux::flush_all(Deadline deadline) {
+  release_held();
   if (files_) {
     files_->flush();
   }

@@ -12,11 +12,13 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "launcher/logs/console.h"
+#include "launcher/logs/line_gather.h"
 #include "launcher/logs/line_splitter.h"
 #include "launcher/logs/rank_files.h"
 #include "runtime/base/event_loop.h"
@@ -28,6 +30,7 @@ struct LogMuxOptions {
   bool error_tags = true;
   bool timestamps = false;  // asctime(3)'s form in local time, before the tag, as horovodrun has it
   bool color = false;       // of the tags on the console, by rank
+  bool gather = false;      // equal lines of several ranks are one on the console (LineGather)
 };
 
 class LogMux {
@@ -42,6 +45,9 @@ class LogMux {
   };
 
   LogMux(EventLoop& loop, int size, int node_count, LogMuxOptions options, Sink sink);
+  ~LogMux();
+  LogMux(const LogMux&) = delete;
+  LogMux& operator=(const LogMux&) = delete;
 
   // Before the first bytes: also write what the ranks print to files of their own.
   Result<void> keep_in(const RankFilesOptions& options);
@@ -52,6 +58,8 @@ class LogMux {
   // A line of hvdrun itself, to standard error, in order with what the ranks printed before. It begins a line there,
   // also after a progress bar, which ends with a carriage return.
   void say(std::string_view line);
+  // What waits for equal lines of other ranks waits no longer, so that what is said next comes after it.
+  void release_held();
   // Everything to the console, waiting for a slow reader at most until the deadline.
   void flush_all(Deadline deadline);
 
@@ -69,7 +77,11 @@ class LogMux {
     std::deque<std::string> tail;  // of standard error
   };
 
-  void emit(RankLog& log, bool is_error, std::string_view line);
+  void take(int rank, bool is_error, std::string_view line);
+  void print(std::span<const int> ranks, bool is_error, std::string_view line);
+  [[nodiscard]] std::string tag_of(std::span<const int> ranks, bool is_error) const;
+  // For as long as lines are held, and not otherwise.
+  void arm_gather_timer();
   void keep_tail(RankLog& log, std::string_view line);
   // The current second, as text; made anew once per turn.
   const std::string& stamp();
@@ -85,6 +97,8 @@ class LogMux {
   std::unique_ptr<ConsoleStream> out_;
   std::unique_ptr<ConsoleStream> err_;  // null when both lead to the same place: one queue keeps the order
   std::unique_ptr<RankFiles> files_;    // null: not kept
+  std::unique_ptr<LineGather> gather_;  // null: lines are printed as they come
+  TimerId gather_timer_ = 0;
   std::string stamp_;
   bool flush_scheduled_ = false;
   std::uint64_t bytes_ = 0;

@@ -57,7 +57,8 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
       log_(log),
       state_(placement),
       logs_(loop, placement.size, static_cast<int>(placement.nodes.size()),
-            LogMuxOptions{spec.tags, spec.tags || spec.json_events, spec.timestamps, spec.color}, log_sink()),
+            LogMuxOptions{spec.tags, spec.tags || spec.json_events, spec.timestamps, spec.color, spec.gather},
+            log_sink()),
       board_(placement.size),
       began_(loop.now()) {}
 
@@ -97,6 +98,7 @@ Result<int> JobRunner::run() {
   open_sessions();
   HVD_TRY(loop_.run());
   const bool failed = state_.exit_code() != 0;
+  logs_.release_held();
   say_all(reporter_.on_end(state_, loop_.now() - began_));
   logs_.flush_all(Deadline::after(failed ? Duration(kFlushAfterFailure) : Duration(kFlushTime)));
   return state_.exit_code();
@@ -203,6 +205,7 @@ void JobRunner::act(const TellRanks& action) {
 
 void JobRunner::act(const ReportCause&) {
   const Cause& cause = *state_.cause();
+  logs_.release_held();
   Failure failure;
   failure.cause = cause;
   if (cause.rank >= 0) {
