@@ -189,7 +189,12 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.timestamps = flags.timestamps;
   job.color = wants_color(flags);
   job.output_dir = flags.output_filename;
-  job.output_max_bytes = static_cast<std::uint64_t>(flags.output_max_mb) << 20U;
+  if (!flags.output_rotate.empty()) {
+    if (flags.output_filename.empty()) {
+      return Error(Code::kInvalid, "--output-rotate says nothing without --output-filename DIR");
+    }
+    HVD_TRY_ASSIGN(job.output_rotation, launch::parse_output_rotation(flags.output_rotate));
+  }
   job.quiet = flags.quiet;
   job.verbose = flags.verbose;
   job.ssh_port = flags.ssh_port;

@@ -87,10 +87,11 @@ void add_output_options(CLI::App& app, Flags& flags) {
   app.add_option("--output-filename", flags.output_filename,
                  "Also write what rank N prints to DIR/rank.N/stdout and DIR/rank.N/stderr")
       ->type_name("DIR");
-  app.add_option("--output-max-mb", flags.output_max_mb,
-                 "MiB after which such a file becomes stdout.1 or stderr.1, in place of the last one; 0: no limit")
-      ->type_name("N")
-      ->check(CLI::Range(0, 1 << 30));
+  app.add_option(
+         "--output-rotate", flags.output_rotate,
+         "Let such a file grow to SIZE (as 10M, 1G), then call it stdout.1, the last one stdout.2 and so on; 10M:5 "
+         "keeps 5 of these, 10M one")
+      ->type_name("SIZE");
   app.add_flag("--prefix-output-with-timestamp", flags.timestamps, "Put the time in front of the ranks' lines");
   app.add_option("--color", flags.color, "Colour the tags by rank; auto: on a terminal, unless NO_COLOR is set")
       ->type_name("WHEN")

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/job/host_spec.h"
+#include "launcher/job/output_rotation.h"
 #include "runtime/base/clock.h"
 
 namespace hvd::launch {
@@ -45,8 +46,8 @@ struct JobSpec {
   bool gather = false;       // equal lines of several ranks are shown as one
   bool timestamps = false;
   bool color = false;
-  std::string output_dir;              // empty: the ranks' output is not kept
-  std::uint64_t output_max_bytes = 0;  // of each of its files; 0: no limit
+  std::string output_dir;          // empty: the ranks' output is not kept
+  OutputRotation output_rotation;  // of each of its files
   bool quiet = false;
   bool verbose = false;
 

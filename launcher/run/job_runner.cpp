@@ -82,7 +82,9 @@ LogMux::Sink JobRunner::log_sink() {
 
 Result<int> JobRunner::run() {
   if (!spec_.output_dir.empty()) {
-    if (auto kept = logs_.keep_in(RankFilesOptions{spec_.output_dir, spec_.output_max_bytes}); !kept.ok()) {
+    if (auto kept = logs_.keep_in(
+            RankFilesOptions{spec_.output_dir, spec_.output_rotation.max_bytes, spec_.output_rotation.old_files});
+        !kept.ok()) {
       say_all(reporter_.on_refused(kept.error(), exit_code::kOutputFailed));
       logs_.flush_all(Deadline::after(kFlushAfterFailure));
       return exit_code::kOutputFailed;

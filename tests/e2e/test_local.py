@@ -149,6 +149,8 @@ def test_plan_starts_nothing_and_prints_the_placement():
     (["--hostfile", "/no/such/file", "true"], "cannot read the host file /no/such/file"),
     (["--hostfile", "/", "true"], "cannot read the host file /: Is a directory"),
     (["--gpus", "none", "-H", "a:2@0,1", "true"], "the host list names GPUs of a, and --gpus none leaves all alone"),
+    (["--output-filename", "d", "--output-rotate", "10X", "true"], "--output-rotate '10X': expected a size"),
+    (["--output-rotate", "10M", "true"], "--output-rotate says nothing without --output-filename"),
     (["-np", "2"], "no command given"),
     (["--no-such-flag", "true"], "--no-such-flag"),
     (["-x", "NO_SUCH_VARIABLE_HERE", "true"], "no such variable"),
@@ -387,6 +389,34 @@ def test_output_that_cannot_be_kept_is_told_and_the_job_goes_on(tmp_path):
     (tmp_path / "file").write_text("")
     done = hvdrun("-np", 1, "--output-filename", tmp_path / "file", "echo", "ran")
     assert (done.returncode, done.stdout) == (244, "") and done.stderr.count("\n") == 1
+
+
+def test_files_rotate_by_size_between_lines(tmp_path):
+    done = hvdrun("-q", "-np", 2, "--no-tags", "--output-filename", tmp_path, "--output-rotate", "4K:3", "seq", 10000)
+    assert done.returncode == 0
+    for rank in (0, 1):
+        folder = tmp_path / f"rank.{rank}"
+        assert sorted(file.name for file in folder.glob("stdout*")) == ["stdout", "stdout.1", "stdout.2", "stdout.3"]
+        assert all(3000 < (folder / f"stdout.{n}").stat().st_size <= 4096 for n in (1, 2, 3))
+        kept = "".join((folder / name).read_text() for name in ("stdout.3", "stdout.2", "stdout.1", "stdout"))
+        numbers = kept.splitlines()
+        assert numbers == [str(n) for n in range(10001 - len(numbers), 10001)]
+
+
+@pytest.mark.parametrize("problem", ["full disk", "rename"])
+def test_a_file_that_cannot_be_written_or_renamed_does_not_stop_the_ranks(tmp_path, problem):
+    folder = tmp_path / "rank.0"
+    folder.mkdir()
+    if problem == "full disk":
+        (folder / "stdout").symlink_to("/dev/full")
+    else:
+        (folder / "stdout.1/in the way").mkdir(parents=True)
+    done = hvdrun("-np", 2, "--output-filename", tmp_path, "--output-rotate", "100", "seq", 1000)
+    assert done.returncode == 244
+    assert len(done.stdout.splitlines()) == 2000
+    said = "cannot write" if problem == "full disk" else "cannot rename"
+    assert done.stderr.count(f"{said} {folder}/stdout") == 1 and done.stderr.count("hvdrun: ") == 2
+    assert (tmp_path / "rank.1/stdout").read_text().endswith("[1]<stdout>:1000\n")
 
 
 def test_lines_may_begin_with_the_time_and_tags_be_coloured():
