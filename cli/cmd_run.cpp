@@ -55,7 +55,7 @@ std::unique_ptr<JobReporter> reporter_of(const JobSpec& job, const Placement& pl
   if (job.json_events) {
     return std::make_unique<JsonReporter>(job, placement, std::chrono::system_clock::now);
   }
-  return std::make_unique<TextReporter>(placement, TextOptions{job.quiet});
+  return std::make_unique<TextReporter>(placement, TextOptions{job.quiet, job.live && ::isatty(STDERR_FILENO) == 1});
 }
 
 // Diagnostics as events.

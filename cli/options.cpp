@@ -93,7 +93,8 @@ void add_output_options(CLI::App& app, Flags& flags) {
          "keeps 5 of these, 10M one")
       ->type_name("SIZE");
   app.add_flag("--prefix-output-with-timestamp", flags.timestamps, "Put the time in front of the ranks' lines");
-  app.add_option("--color", flags.color, "Colour the tags by rank; auto: on a terminal, unless NO_COLOR is set")
+  app.add_option("--color", flags.color,
+                 "Colour the tags by rank; auto: on a terminal, unless NO_COLOR is set, and wherever CLICOLOR_FORCE is")
       ->type_name("WHEN")
       ->check(CLI::IsMember(kColorWords));
   app.add_flag("--no-tags", flags.no_tags, "Do not put [rank]<stdout>: in front of the ranks' lines");

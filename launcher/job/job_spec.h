@@ -1,6 +1,7 @@
 // JobSpec: everything about one job that the user decided. Value type; made by cli/job_settings.cpp.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -45,7 +46,8 @@ struct JobSpec {
   bool json_events = false;  // hvdrun's own words as events for programs
   bool gather = false;       // equal lines of several ranks are shown as one
   bool timestamps = false;
-  bool color = false;
+  std::array<bool, 2> color{};     // of tags on standard output, on standard error
+  bool live = false;               // rows that are drawn anew, on a terminal
   std::string output_dir;          // empty: the ranks' output is not kept
   OutputRotation output_rotation;  // of each of its files
   bool quiet = false;

@@ -121,6 +121,14 @@ Lines JsonReporter::on_begin(const std::string& job_id) {
   return {line_of(json)};
 }
 
+Lines JsonReporter::on_node_progress(int, const std::string&) {
+  return {};  // a diagnostic: --verbose makes a "log" event of it
+}
+
+Lines JsonReporter::on_all_ready(Duration) {
+  return {};
+}
+
 Lines JsonReporter::on_node_ready(int node, const ReadyMessage& ready) {
   Json json = event("node_ready", time_);
   put_node(json, placement_, node);
@@ -203,6 +211,10 @@ Lines JsonReporter::on_end(const JobState& state, Duration took) {
   json["ranks"] = counts_of(state);
   json["output_kept"] = state.has_kept_all();
   return {line_of(json)};
+}
+
+std::string JsonReporter::status() const {
+  return "";
 }
 
 Lines json_refusal(const Error& why, int exit_code, const TimeOfDay& time) {

@@ -23,7 +23,9 @@ class JsonReporter final : public JobReporter {
       : spec_(spec), placement_(placement), time_(std::move(time)) {}
 
   Lines on_begin(const std::string& job_id) override;
+  Lines on_node_progress(int node, const std::string& what) override;
   Lines on_node_ready(int node, const ReadyMessage& ready) override;
+  Lines on_all_ready(Duration took) override;
   Lines on_node_away(int node, const Error& why, Duration patience) override;
   Lines on_node_back(int node, Duration away) override;
   Lines on_node_lost(int node, const Error& why) override;
@@ -33,6 +35,7 @@ class JsonReporter final : public JobReporter {
   Lines on_failure(const Failure& failure) override;
   Lines on_refused(const Error& why, int exit_code) override;
   Lines on_end(const JobState& state, Duration took) override;
+  [[nodiscard]] std::string status() const override;
 
  private:
   const JobSpec& spec_;

@@ -18,7 +18,7 @@ std::string counted(std::size_t n, const std::string& noun) {
 std::vector<std::string> worth_quoting(const std::vector<std::string>& last_errors) {
   constexpr std::ptrdiff_t kLines = 20;
   auto begin = std::find_if(last_errors.begin(), last_errors.end(), [](const std::string& line) {
-    return line.starts_with("Traceback (most recent call last):");
+    return line.ends_with("Traceback (most recent call last):");  // also behind a progress bar
   });
   if (begin == last_errors.end()) {
     begin -= std::min(kLines, std::distance(last_errors.begin(), last_errors.end()));

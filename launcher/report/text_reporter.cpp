@@ -4,13 +4,39 @@
 #include "runtime/base/duration_text.h"
 
 namespace hvd::launch {
+namespace {
+
+constexpr Duration kWorthTelling = std::chrono::seconds(1);
+
+}  // namespace
 
 Lines TextReporter::on_begin(const std::string&) {
   return {};
 }
 
-Lines TextReporter::on_node_ready(int, const ReadyMessage&) {
+Lines TextReporter::on_node_progress(int node, const std::string& what) {
+  start_.note(node, what);
   return {};
+}
+
+Lines TextReporter::on_node_ready(int node, const ReadyMessage&) {
+  start_.mark_ready(node);
+  return {};
+}
+
+// In place of the row that was there, if it was there for long enough to be read.
+Lines TextReporter::on_all_ready(Duration took) {
+  if (options_.quiet || !options_.progress || took < kWorthTelling) {
+    return {};
+  }
+  const std::size_t nodes = placement_.nodes.size();
+  return {"hvdrun: " + std::to_string(nodes) + (nodes == 1 ? " host" : " hosts") + " connected in " +
+          describe_duration(took)};
+}
+
+std::string TextReporter::status() const {
+  const std::string text = options_.quiet || !options_.progress ? "" : start_.text();
+  return text.empty() ? "" : "hvdrun: " + text;
 }
 
 Lines TextReporter::on_node_away(int node, const Error& why, Duration patience) {
@@ -23,7 +49,8 @@ Lines TextReporter::on_node_back(int node, Duration away) {
   return on_note({LogLevel::kWarning, node, "reached again after " + duration_text(away) + "; no output was lost"});
 }
 
-Lines TextReporter::on_node_lost(int, const Error&) {
+Lines TextReporter::on_node_lost(int node, const Error&) {
+  start_.mark_lost(node);
   return {};  // the failure names it, when it is one
 }
 

@@ -38,7 +38,11 @@ class JobReporter {
   virtual ~JobReporter() = default;
   // The nodes are about to be reached.
   virtual Lines on_begin(const std::string& job_id) = 0;
+  // A step on the way to it.
+  virtual Lines on_node_progress(int node, const std::string& what) = 0;
   virtual Lines on_node_ready(int node, const ReadyMessage& ready) = 0;
+  // The nodes are reached, and the ranks are about to be started.
+  virtual Lines on_all_ready(Duration took) = 0;
   // Its connection broke, and is tried again for as long as `patience`.
   virtual Lines on_node_away(int node, const Error& why, Duration patience) = 0;
   virtual Lines on_node_back(int node, Duration away) = 0;
@@ -50,6 +54,8 @@ class JobReporter {
   // Nothing was tried, for this reason.
   virtual Lines on_refused(const Error& why, int exit_code) = 0;
   virtual Lines on_end(const JobState& state, Duration took) = 0;
+  // What is waited for before the ranks start, as a row that a terminal shows until it changes; empty: nothing.
+  [[nodiscard]] virtual std::string status() const = 0;
 
  protected:
   JobReporter() = default;

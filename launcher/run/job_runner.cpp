@@ -56,9 +56,10 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
       reporter_(reporter),
       log_(log),
       state_(placement),
-      logs_(loop, placement.size, static_cast<int>(placement.nodes.size()),
-            LogMuxOptions{spec.tags, spec.tags || spec.json_events, spec.timestamps, spec.color, spec.gather},
-            log_sink()),
+      logs_(
+          loop, placement.size, static_cast<int>(placement.nodes.size()),
+          LogMuxOptions{spec.tags, spec.tags || spec.json_events, spec.timestamps, spec.color, spec.live, spec.gather},
+          log_sink()),
       board_(placement.size),
       began_(loop.now()) {}
 
@@ -97,6 +98,7 @@ Result<int> JobRunner::run() {
   job_id_ = hex(id);
   start_timer_ = loop_.after(spec_.start_timeout, [this] { apply(StartTimedOut{}); });
   say_all(reporter_.on_begin(job_id_));
+  show_status();
   open_sessions();
   HVD_TRY(loop_.run());
   const bool failed = state_.exit_code() != 0;
@@ -158,11 +160,14 @@ void JobRunner::on_ready(int node, const ReadyMessage& ready) {
   }
   session.send(AgentMessage::kWelcome, welcome.encode());
   say_all(reporter_.on_node_ready(node, ready));
+  show_status();
   apply(NodeReady{node});
 }
 
 void JobRunner::act(const StartRanks&) {
   loop_.cancel(start_timer_);
+  show_status();
+  say_all(reporter_.on_all_ready(loop_.now() - began_));
   if (spec_.timeout > Duration::zero()) {
     timeout_timer_ = loop_.after(spec_.timeout, [this] { apply(TimedOut{}); });
   }
@@ -208,6 +213,7 @@ void JobRunner::act(const TellRanks& action) {
 void JobRunner::act(const ReportCause&) {
   const Cause& cause = *state_.cause();
   logs_.release_held();
+  show_status();
   Failure failure;
   failure.cause = cause;
   if (cause.rank >= 0) {
@@ -250,6 +256,10 @@ void JobRunner::say_all(const Lines& lines) {
   }
 }
 
+void JobRunner::show_status() {
+  logs_.show_status(state_.phase() == JobPhase::kOpening ? reporter_.status() : "");
+}
+
 void JobRunner::broadcast(AgentMessage type, std::string_view body) {
   for (const auto& session : sessions_) {
     session->send(type, body);
@@ -266,6 +276,8 @@ void JobRunner::on_signal(int signo) {
 
 void JobRunner::on_progress(int node, const std::string& what) {
   log_.write(LogLevel::kDebug, placement_.nodes[static_cast<std::size_t>(node)].host.name + ": " + what);
+  say_all(reporter_.on_node_progress(node, what));
+  show_status();
 }
 
 void JobRunner::on_notice(int node, const std::string& what) {
@@ -325,6 +337,7 @@ void JobRunner::on_done(int node) {
 void JobRunner::on_lost(int node, const Error& why) {
   if (!state_.is_over(node)) {
     say_all(reporter_.on_node_lost(node, why));
+    show_status();
   }
   apply(NodeLost{node, why});
   end_if_closed();

@@ -73,6 +73,7 @@ class JobRunner final : private SessionSink {
   void end_if_closed();
   void broadcast(AgentMessage type, std::string_view body);
   void say_all(const Lines& lines);
+  void show_status();
 
   // constant after construction
   EventLoop& loop_;

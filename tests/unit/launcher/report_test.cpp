@@ -228,6 +228,37 @@ TEST_CASE("a Python traceback is quoted from its beginning, other errors by thei
   CHECK(count() == 25);
 }
 
+TEST_CASE("the start is told as a row: how many hosts, which is slowest, and what is done about it") {
+  Job job;
+  TextReporter words(job.placement, {false, true});
+  CHECK(words.status() == "hvdrun: 0/2 hosts connected; slowest: a");
+  CHECK(words.on_node_progress(0, "pushing the agent").empty());
+  CHECK(words.status() == "hvdrun: 0/2 hosts connected; slowest: b");
+  words.on_node_progress(1, "waiting for a free handshake");
+  CHECK(words.status() == "hvdrun: 0/2 hosts connected; slowest: a (pushing the agent)");
+  words.on_node_ready(0, {});
+  CHECK(words.status() == "hvdrun: 1/2 hosts connected; slowest: b (waiting for a free handshake)");
+  words.on_node_lost(1, Error(Code::kUnreachable, "b: refused"));
+  CHECK(words.status().empty());
+  CHECK(words.on_all_ready(std::chrono::milliseconds(300)).empty());
+  CHECK(words.on_all_ready(std::chrono::milliseconds(4100)) == Lines{"hvdrun: 2 hosts connected in 4.1 s"});
+}
+
+TEST_CASE("hosts that failed are counted beside those that are waited for") {
+  Job job;
+  TextReporter words(job.placement, {false, true});
+  words.on_node_lost(0, Error(Code::kUnreachable, "a: refused"));
+  CHECK(words.status() == "hvdrun: 0/2 hosts connected, 1 failed; slowest: b");
+}
+
+TEST_CASE("no row where nobody looks") {
+  Job job;
+  CHECK(TextReporter(job.placement, {true, true}).status().empty());
+  CHECK(TextReporter(job.placement, {false, false}).status().empty());
+  CHECK(TextReporter(job.placement, {false, false}).on_all_ready(std::chrono::hours(1)).empty());
+  CHECK(job.events.status().empty());
+}
+
 TEST_CASE("the end of a traceback is found, also when its beginning is cut off or another one led to it") {
   const auto end_of = [](const Lines& lines) {
     const auto found = find_traceback(lines);
