@@ -1,11 +1,18 @@
 #include <signal.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <functional>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
 
 #include "cli/commands.h"
 #include "launcher/logs/spdlog_log.h"
 #include "launcher/placement/placement.h"
-#include "launcher/report/summary.h"
+#include "launcher/report/json_reporter.h"
+#include "launcher/report/text_reporter.h"
 #include "launcher/run/job_runner.h"
 #include "launcher/transport/local.h"
 #include "launcher/transport/rsh.h"
@@ -44,6 +51,43 @@ Result<std::unique_ptr<Transport>> rsh_of(EventLoop& loop, const JobSpec& job, L
   return make_rsh_transport(loop, std::move(command), rsh_options_of(job), log);
 }
 
+std::unique_ptr<JobReporter> reporter_of(const JobSpec& job, const Placement& placement) {
+  if (job.json_events) {
+    return std::make_unique<JsonReporter>(job, placement, std::chrono::system_clock::now);
+  }
+  return std::make_unique<TextReporter>(placement, TextOptions{job.quiet, job.live && ::isatty(STDERR_FILENO) == 1});
+}
+
+// Diagnostics as events.
+class JsonLog final : public Log {
+ public:
+  JsonLog(LogLevel lowest, std::function<void(std::string_view)> write) : lowest_(lowest), write_(std::move(write)) {}
+
+  void write(LogLevel level, std::string_view message) override {
+    if (level >= lowest_) {
+      write_(json_log_line(level, message, std::chrono::system_clock::now));
+    }
+  }
+
+ private:
+  const LogLevel lowest_;
+  const std::function<void(std::string_view)> write_;
+};
+
+// Where there is no job yet, or no longer.
+void write_error_line(std::string_view line) {
+  const std::string text = std::string(line) + "\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+std::unique_ptr<Log> log_of(const JobSpec& job, std::function<void(std::string_view)> write) {
+  const LogLevel lowest = job.verbose ? LogLevel::kDebug : LogLevel::kWarning;
+  if (job.json_events) {
+    return std::make_unique<JsonLog>(lowest, std::move(write));
+  }
+  return make_spdlog_log(lowest, std::move(write));
+}
+
 }  // namespace
 
 Result<int> run_job(const CliOptions& options) {
@@ -59,18 +103,26 @@ Result<int> run_job(const CliOptions& options) {
       runner->on_signal(signo);
     }
   }));
-  const std::unique_ptr<Log> log = make_spdlog_log(job.verbose ? LogLevel::kDebug : LogLevel::kWarning);
-  const auto local = make_local_transport(*loop, LocalOptions{job.agent_path, job.environment});
+  // Diagnostics stand between the lines that the ranks print, never inside of one.
+  const std::unique_ptr<Log> log = log_of(job, [&runner, &loop, thread = std::this_thread::get_id()](auto line) {
+    if (runner == nullptr) {
+      write_error_line(line);
+    } else if (std::this_thread::get_id() == thread) {
+      runner->say(line);
+    } else {
+      loop->post([&runner, line = std::string(line)] { runner->say(line); });
+    }
+  });
+  const auto local =
+      make_local_transport(*loop, LocalOptions{job.agent_path, job.environment, job.json_events ? log.get() : nullptr});
   const auto ssh = make_ssh_transport(*loop, ssh_options_of(job), *log);
   HVD_TRY_ASSIGN(const std::unique_ptr<Transport> rsh, rsh_of(*loop, job, *log));
-  JobWords words;
-  words.cause = [&placement](const Cause& cause, const std::vector<std::string>& last_errors) {
-    return describe_cause(cause, last_errors, placement.size);
-  };
-  words.end = [&placement](const JobState& state, Duration took) { return describe_end(state, placement, took); };
-  JobRunner owner(*loop, job, placement, Transports{local.get(), ssh.get(), rsh.get()}, std::move(words), *log);
+  const std::unique_ptr<JobReporter> reporter = reporter_of(job, placement);
+  JobRunner owner(*loop, job, placement, Transports{local.get(), ssh.get(), rsh.get()}, *reporter, *log);
   runner = &owner;
-  return owner.run();
+  const auto code = owner.run();
+  runner = nullptr;  // what is logged while all is taken down has no loop any more
+  return code;
 }
 
 }  // namespace hvd::cli

@@ -20,12 +20,13 @@ struct Flags {
   double grace_s = 10;
   double reconnect_timeout_s = 60;
   std::string output_filename;
-  int output_max_mb = 0;
+  std::string output_rotate;
   bool timestamps = false;
   std::string color = "auto";
   std::string gpus = "local";
   std::string bind = "none";
   bool no_tags = false;
+  bool gather = false;
   bool quiet = false;
   bool verbose = false;
   bool check_build = false;

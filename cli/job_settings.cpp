@@ -130,10 +130,24 @@ Duration seconds_of(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-bool wants_color(const Flags& flags) {
-  const char* no_color = std::getenv("NO_COLOR");  // no-color.org: set and not empty
-  const bool is_refused = no_color != nullptr && *no_color != '\0';
-  return flags.color == "always" || (flags.color == "auto" && !is_refused && ::isatty(STDOUT_FILENO) == 1);
+bool is_set(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0';
+}
+
+// Cursor movements and colours are understood.
+bool has_able_terminal() {
+  const char* name = std::getenv("TERM");
+  return name != nullptr && std::string_view(name) != "dumb" && *name != '\0';
+}
+
+// no-color.org, then bixense.com/clicolors; else where a terminal is.
+bool wants_color(const Flags& flags, int fd) {
+  if (flags.color != "auto" || is_set("NO_COLOR")) {
+    return flags.color == "always";
+  }
+  const bool is_forced = is_set("CLICOLOR_FORCE") && std::string_view(std::getenv("CLICOLOR_FORCE")) != "0";
+  return is_forced || (has_able_terminal() && ::isatty(fd) == 1);
 }
 
 // Whatever is wrong with the command is told before any host is tried.
@@ -184,10 +198,18 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.grace = seconds_of(flags.grace_s);
   job.reconnect_timeout = seconds_of(flags.reconnect_timeout_s);
   job.tags = !flags.no_tags;
+  job.json_events = flags.json;
+  job.gather = flags.gather;
   job.timestamps = flags.timestamps;
-  job.color = wants_color(flags);
+  job.color = {wants_color(flags, STDOUT_FILENO), wants_color(flags, STDERR_FILENO)};
+  job.live = has_able_terminal();
   job.output_dir = flags.output_filename;
-  job.output_max_bytes = static_cast<std::uint64_t>(flags.output_max_mb) << 20U;
+  if (!flags.output_rotate.empty()) {
+    if (flags.output_filename.empty()) {
+      return Error(Code::kInvalid, "--output-rotate says nothing without --output-filename DIR");
+    }
+    HVD_TRY_ASSIGN(job.output_rotation, launch::parse_output_rotation(flags.output_rotate));
+  }
   job.quiet = flags.quiet;
   job.verbose = flags.verbose;
   job.ssh_port = flags.ssh_port;

@@ -1,23 +1,32 @@
 // hvdrun: dispatch, and the only place where an error becomes a message and an exit code.
+#include <chrono>
 #include <exception>
 #include <iostream>
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "launcher/report/json_reporter.h"
 #include "launcher/run/exit_codes.h"
 
 namespace {
 
-int report(const hvd::Error& error) {
-  std::cerr << "hvdrun: " << error.message() << "\n";
+int report(const hvd::Error& error, bool as_events) {
   const bool is_users = error.code() == hvd::Code::kInvalid || error.code() == hvd::Code::kNotFound;
-  return is_users ? hvd::launch::exit_code::kUsage : hvd::launch::exit_code::kDefect;
+  const int code = is_users ? hvd::launch::exit_code::kUsage : hvd::launch::exit_code::kDefect;
+  if (!as_events) {
+    std::cerr << "hvdrun: " << error.message() << "\n";
+    return code;
+  }
+  for (const std::string& line : hvd::launch::json_refusal(error, code, std::chrono::system_clock::now)) {
+    std::cerr << line << "\n";
+  }
+  return code;
 }
 
 int dispatch(int argc, char** argv) {
   const auto parsed = hvd::cli::parse_command_line(argc, argv);
   if (!parsed.ok()) {
-    return report(parsed.error());
+    return report(parsed.error(), hvd::cli::asks_for_events(argc, argv));
   }
   const hvd::cli::CliOptions& options = parsed.value();
   switch (options.command) {
@@ -35,7 +44,7 @@ int dispatch(int argc, char** argv) {
   }
   const auto code =
       options.command == hvd::cli::Command::kPlan ? hvd::cli::print_plan(options) : hvd::cli::run_job(options);
-  return code.ok() ? code.value() : report(code.error());
+  return code.ok() ? code.value() : report(code.error(), options.command == hvd::cli::Command::kRun && options.json);
 }
 
 }  // namespace

@@ -87,15 +87,19 @@ void add_output_options(CLI::App& app, Flags& flags) {
   app.add_option("--output-filename", flags.output_filename,
                  "Also write what rank N prints to DIR/rank.N/stdout and DIR/rank.N/stderr")
       ->type_name("DIR");
-  app.add_option("--output-max-mb", flags.output_max_mb,
-                 "MiB after which such a file becomes stdout.1 or stderr.1, in place of the last one; 0: no limit")
-      ->type_name("N")
-      ->check(CLI::Range(0, 1 << 30));
+  app.add_option(
+         "--output-rotate", flags.output_rotate,
+         "Let such a file grow to SIZE (as 10M, 1G), then call it stdout.1, the last one stdout.2 and so on; 10M:5 "
+         "keeps 5 of these, 10M one")
+      ->type_name("SIZE");
   app.add_flag("--prefix-output-with-timestamp", flags.timestamps, "Put the time in front of the ranks' lines");
-  app.add_option("--color", flags.color, "Colour the tags by rank; auto: on a terminal, unless NO_COLOR is set")
+  app.add_option("--color", flags.color,
+                 "Colour the tags by rank; auto: on a terminal, unless NO_COLOR is set, and wherever CLICOLOR_FORCE is")
       ->type_name("WHEN")
       ->check(CLI::IsMember(kColorWords));
   app.add_flag("--no-tags", flags.no_tags, "Do not put [rank]<stdout>: in front of the ranks' lines");
+  app.add_flag("--gather", flags.gather,
+               "Show a line that several ranks print within a quarter of a second once, tagged with all of them");
   app.add_flag("-q,--quiet", flags.quiet, "No words of hvdrun's own unless the job fails");
   app.add_flag("--verbose", flags.verbose, "Tell each step");
 }
@@ -151,7 +155,8 @@ void add_options(CLI::App& app, Flags& flags) {
   app.add_flag("--tcp", flags.tcp, "No InfiniBand for NCCL (NCCL_IB_DISABLE=1)");
   app.add_flag_callback("--gloo,--disable-cache", [] {}, "Of horovodrun; as hvdrun always does it");
   add_output_options(app, flags);
-  app.add_flag("--json", flags.json, "plan: print JSON");
+  app.add_flag("--json", flags.json,
+               "plan: print JSON. run: tell what happens as a JSON object a line on standard error, in place of words");
   app.add_flag("--check-build", flags.check_build, "Show what this build can do and what is missing, and end");
   app.add_option("--document", flags.document, "Print the manual page (man) or a shell's completion, and end")
       ->type_name("KIND")
@@ -183,7 +188,7 @@ std::string completed(const CLI::App& app, const std::string& name) {
 
 // Makes the words before the command such as CLI11 reads, and returns where the command begins: at the first word that
 // is neither an option nor an option's value.
-Result<std::size_t> prepare(const CLI::App& app, std::vector<std::string>& words) {
+std::size_t prepare(const CLI::App& app, std::vector<std::string>& words) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     std::string& word = words[i];
     if (word == "--" || word.size() < 2 || word.front() != '-') {
@@ -191,8 +196,8 @@ Result<std::size_t> prepare(const CLI::App& app, std::vector<std::string>& words
     }
     const auto equals = word.find('=');
     std::string name = word.substr(0, equals);
-    if (const auto refused = kRefused.find(name); refused != kRefused.end()) {
-      return Error(Code::kInvalid, name + ": " + refused->second);
+    if (kRefused.contains(name)) {
+      continue;
     }
     const auto alias = kAliases.find(name);
     name = completed(app, alias == kAliases.end() ? name : alias->second);
@@ -206,11 +211,21 @@ Result<std::size_t> prepare(const CLI::App& app, std::vector<std::string>& words
   return words.size();
 }
 
+Result<void> check_refused(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (const auto refused = kRefused.find(word.substr(0, word.find('='))); refused != kRefused.end()) {
+      return Error(Code::kInvalid, refused->first + ": " + refused->second);
+    }
+  }
+  return {};
+}
+
 Result<void> read_words(CLI::App& app, std::vector<std::string> words, Flags& flags) {
-  HVD_TRY_ASSIGN(const std::size_t begin, prepare(app, words));
+  const std::size_t begin = prepare(app, words);
   const bool has_separator = begin < words.size() && words[begin] == "--";
   flags.command.assign(words.begin() + static_cast<std::ptrdiff_t>(begin + (has_separator ? 1 : 0)), words.end());
   words.resize(begin);
+  HVD_TRY(check_refused(words));
   std::reverse(words.begin(), words.end());  // as CLI11 takes them
   try {
     app.parse(words);
@@ -247,6 +262,21 @@ std::vector<OptionInfo> describe_options(const CLI::App& app) {
 }
 
 }  // namespace
+
+bool asks_for_events(int argc, char** argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && words.front() == "plan") {
+    return false;
+  }
+  if (!words.empty() && words.front() == "run") {
+    words.erase(words.begin());
+  }
+  Flags flags;
+  CLI::App app;
+  add_options(app, flags);
+  const auto begin = static_cast<std::ptrdiff_t>(prepare(app, words));
+  return std::find(words.begin(), words.begin() + begin, "--json") != words.begin() + begin;
+}
 
 Result<CliOptions> parse_command_line(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);

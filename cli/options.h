@@ -15,11 +15,13 @@ enum class Command : std::uint8_t { kRun, kPlan, kCheckBuild, kVersion, kHelp };
 struct CliOptions {
   Command command = Command::kRun;
   launch::JobSpec job;
-  bool json = false;      // plan: as JSON
+  bool json = false;      // plan: as JSON; run: events
   std::string help_text;  // kHelp
 };
 
 // An error is the user's, with what was expected, or that of a broken installation. Reads what make_job() reads.
 Result<CliOptions> parse_command_line(int argc, char** argv);
+// Whether it asks for a job's events as JSON, so that also what is wrong with it can be told so.
+bool asks_for_events(int argc, char** argv);
 
 }  // namespace hvd::cli

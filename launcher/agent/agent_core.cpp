@@ -14,6 +14,7 @@
 #include "launcher/agent/own_gpus.h"
 #include "launcher/agent/own_networks.h"
 #include "launcher/agent/script_check.h"
+#include "launcher/process/core_file.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/spawn.h"
 #include "runtime/base/socket.h"
@@ -141,6 +142,7 @@ Result<void> AgentCore::on_start(const Frame& frame) {
     return {};  // a stop may overtake the decision to start
   }
   has_started_ = true;
+  cwd_ = start.cwd;
   const std::string script = python_script_of(start.argv);
   struct stat info{};
   const std::string path = script.empty() || script.front() == '/' ? script : start.cwd + "/" + script;
@@ -228,16 +230,29 @@ void AgentCore::on_child_signal() {
       continue;  // a process that a rank had left behind
     }
     ExitStatus exit_status = ExitStatus::from_wait(status);
-    if (exit_status.kind == ExitStatus::Kind::kSignalled && exit_status.value == SIGKILL && !is_stopping_) {
-      exit_status.out_of_memory = oom_watch_.has_killed();
-    }
+    const ExitDetail detail = explain(pid, exit_status);
     (*found)->mark_exited(exit_status);
-    send(AgentMessage::kExited, ExitedMessage{(*found)->rank(), exit_status}.encode());
+    send(AgentMessage::kExited, ExitedMessage{(*found)->rank(), exit_status, detail}.encode());
   }
   begin_sweep_if_finished();
   if (is_sweeping_ && pid < 0 && errno == ECHILD) {
     finish();
   }
+}
+
+ExitDetail AgentCore::explain(pid_t pid, ExitStatus& status) {
+  ExitDetail detail;
+  if (status.has_core) {
+    detail.core = find_core({pid, status.value, cwd_, own_host_name()});
+  }
+  // A shell tells of a child that was killed so by its own code. Once we stop the ranks, the signal is ours.
+  if (status.shell_code() == 128 + SIGKILL && !is_stopping_) {
+    OomWatch::Finding finding = oom_watch_.look(pid);
+    status.out_of_memory =
+        status.kind == ExitStatus::Kind::kSignalled && finding.verdict == OomWatch::Verdict::kCertain;
+    detail.memory = std::move(finding.evidence);
+  }
+  return detail;
 }
 
 void AgentCore::climb(int signo, Duration grace) {

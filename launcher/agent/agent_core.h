@@ -52,6 +52,8 @@ class AgentCore {
                                                         const StartMessage::Rank& rank) const;
   void take_output(int rank, StreamId stream, std::string_view bytes);
   void on_credit(std::uint64_t bytes);
+  // What the node knows of the end of a rank, and whether the kernel killed it.
+  ExitDetail explain(pid_t pid, ExitStatus& status);
   void climb(int signo, Duration grace);  // the stop ladder
   [[nodiscard]] bool all_finished() const;
   void begin_sweep_if_finished();
@@ -67,6 +69,7 @@ class AgentCore {
   std::vector<std::unique_ptr<RankProcess>> ranks_;
   std::uint64_t credit_ = 0;
   OomWatch oom_watch_;
+  std::string cwd_;  // of the ranks
   bool has_started_ = false;
   bool is_stopping_ = false;
   bool is_sweeping_ = false;

@@ -241,7 +241,7 @@ Result<OutputMessage> OutputMessage::decode(std::string_view body) {
 std::string ExitedMessage::encode() const {
   ByteWriter out;
   out.i32(rank).u8(static_cast<std::uint8_t>(status.kind)).i32(status.value);
-  out.u8(status.has_core ? 1 : 0).u8(status.out_of_memory ? 1 : 0);
+  out.u8(status.has_core ? 1 : 0).u8(status.out_of_memory ? 1 : 0).text(detail.memory).text(detail.core);
   return std::move(out).str();
 }
 
@@ -253,6 +253,8 @@ Result<ExitedMessage> ExitedMessage::decode(std::string_view body) {
   m.status.value = in.i32();
   const std::uint8_t has_core = in.u8();
   const std::uint8_t out_of_memory = in.u8();
+  m.detail.memory = in.text();
+  m.detail.core = in.text();
   if (!in.finished() || kind > 1 || has_core > 1 || out_of_memory > 1) {
     return malformed("Exited");
   }

@@ -45,7 +45,7 @@ enum class AgentMessage : std::uint16_t {
   kStartFailed = 22,  // StartFailedMessage
   kOutput = 23,       // i32 rank, u8 stream (1 or 2), then the bytes
   kOutputEnd = 24,    // i32 rank, u8 stream
-  kExited = 25,       // i32 rank, u8 kind, i32 value
+  kExited = 25,       // ExitedMessage
   kExchange = 26,     // ExchangeMessage
   kJoined = 27,       // i32 rank: its runtime has said hello
   kProblem = 28,      // text: something the user should know; the job goes on
@@ -149,6 +149,7 @@ struct OutputMessage {
 struct ExitedMessage {
   std::int32_t rank = 0;
   ExitStatus status;
+  ExitDetail detail{};
 
   [[nodiscard]] std::string encode() const;
   static Result<ExitedMessage> decode(std::string_view body);

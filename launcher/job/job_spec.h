@@ -1,12 +1,14 @@
 // JobSpec: everything about one job that the user decided. Value type; made by cli/job_settings.cpp.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "launcher/job/host_spec.h"
+#include "launcher/job/output_rotation.h"
 #include "runtime/base/clock.h"
 
 namespace hvd::launch {
@@ -41,10 +43,13 @@ struct JobSpec {
 
   // what the user sees
   bool tags = true;
+  bool json_events = false;  // hvdrun's own words as events for programs
+  bool gather = false;       // equal lines of several ranks are shown as one
   bool timestamps = false;
-  bool color = false;
-  std::string output_dir;              // empty: the ranks' output is not kept
-  std::uint64_t output_max_bytes = 0;  // of each of its files; 0: no limit
+  std::array<bool, 2> color{};     // of tags on standard output, on standard error
+  bool live = false;               // rows that are drawn anew, on a terminal
+  std::string output_dir;          // empty: the ranks' output is not kept
+  OutputRotation output_rotation;  // of each of its files
   bool quiet = false;
   bool verbose = false;
 

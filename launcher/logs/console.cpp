@@ -3,11 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <limits.h>
 
@@ -26,7 +28,8 @@ ConsoleStream::ConsoleStream(EventLoop& loop, int fd, Sink sink) : loop_(loop), 
     return;
   }
   is_socket_ = S_ISSOCK(info.st_mode);
-  if (S_ISFIFO(info.st_mode) || ::isatty(fd) == 1) {
+  is_terminal_ = ::isatty(fd) == 1;
+  if (S_ISFIFO(info.st_mode) || is_terminal_) {
     const std::string path = "/proc/self/fd/" + std::to_string(fd);
     reopened_ = Fd(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
   }
@@ -46,7 +49,36 @@ void ConsoleStream::write(std::string_view bytes) {
     queue_.clear();
     sent_ = 0;
   }
+  erase_below();
   queue_.append(bytes);
+  is_amid_line_ = bytes.empty() ? is_amid_line_ : bytes.back() != '\n';
+}
+
+void ConsoleStream::show_below(std::vector<std::string> rows) {
+  if (is_terminal_ && !has_failed_ && rows != below_) {
+    below_ = std::move(rows);
+    erase_below();
+  }
+}
+
+void ConsoleStream::erase_below() {
+  if (drawn_ > 0) {
+    queue_.append(erase_rows(std::exchange(drawn_, 0)));
+  }
+}
+
+void ConsoleStream::draw_below() {
+  if (drawn_ == 0 && !below_.empty() && !is_amid_line_ && !has_failed_) {
+    const std::vector<std::string> rows = fit_rows(below_, size());
+    queue_.append(draw_rows(rows));
+    drawn_ = rows.size();
+  }
+}
+
+TerminalSize ConsoleStream::size() const {
+  winsize window{};
+  const bool is_known = ::ioctl(fd_, TIOCGWINSZ, &window) == 0 && window.ws_col > 0 && window.ws_row > 0;
+  return is_known ? TerminalSize{window.ws_col, window.ws_row} : TerminalSize{};
 }
 
 bool ConsoleStream::write_some() {
@@ -80,6 +112,7 @@ void ConsoleStream::flush() {
   if (watch_ != 0) {
     return;  // the system said "not now", and will say when
   }
+  draw_below();
   const bool had_some = pending() > 0;
   while (pending() > 0 && write_some()) {
   }

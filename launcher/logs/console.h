@@ -9,7 +9,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "launcher/logs/live_rows.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/fd.h"
@@ -37,13 +39,21 @@ class ConsoleStream {
   void flush();
   // For the end of the program: waits for the reader, at most until the deadline.
   void flush_all(Deadline deadline);
+  [[nodiscard]] bool is_terminal() const { return is_terminal_; }
+  // On a terminal: rows that stay below whatever is written, drawn with the next flush.
+  void show_below(std::vector<std::string> rows);
   [[nodiscard]] std::size_t pending() const { return queue_.size() - sent_; }
   [[nodiscard]] bool has_failed() const { return has_failed_; }
+  // What was written last did not end its line.
+  [[nodiscard]] bool is_amid_line() const { return is_amid_line_; }
 
  private:
   // True when more can be written at once.
   bool write_some();
   void watch_writable();
+  void draw_below();
+  void erase_below();
+  [[nodiscard]] TerminalSize size() const;
   void fail(const Error& why);
 
   EventLoop& loop_;
@@ -52,10 +62,14 @@ class ConsoleStream {
   Fd reopened_;  // an open file description of our own, so that O_NONBLOCK is not set for others who share it
   bool never_blocks_ = false;  // a regular file, or reopened_
   bool is_socket_ = false;
+  bool is_terminal_ = false;
   WatchId watch_ = 0;
   std::string queue_;
   std::size_t sent_ = 0;
   bool has_failed_ = false;
+  bool is_amid_line_ = false;
+  std::vector<std::string> below_;
+  std::size_t drawn_ = 0;  // rows of these that the terminal shows, once the queue is there
 };
 
 // True when both descriptors lead to the same place, so that order between them matters.

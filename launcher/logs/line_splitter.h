@@ -21,6 +21,8 @@ class LineSplitter {
   void feed(std::string_view bytes, const Emit& emit);
   // The stream has ended: what is left is a line, closed by a newline of ours.
   void finish(const Emit& emit);
+  // What has come of a line that is not whole yet.
+  [[nodiscard]] std::string_view partial() const { return partial_; }
 
  private:
   std::string partial_;  // the beginning of a line that is not whole yet

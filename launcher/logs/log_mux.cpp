@@ -7,11 +7,19 @@
 
 #include <time.h>
 
+#include "runtime/base/cpu_list.h"
+
 namespace hvd::launch {
 namespace {
 
 // Above this much unwritten output no node gets new credit.
 constexpr std::size_t kHighWaterBytes = 1U << 20U;
+// How long a line waits for equal ones, and how much sooner it may leave so that one wake-up does for several.
+constexpr Duration kGatherWindow = std::chrono::milliseconds(250);
+constexpr Duration kGatherSlack = std::chrono::milliseconds(50);
+constexpr std::size_t kMostGathered = 4U << 20U;
+// Between drawings of what is live: often enough for the eye, and nothing to a slow terminal.
+constexpr Duration kRedrawInterval = std::chrono::milliseconds(250);
 // What the report may quote.
 constexpr std::size_t kTailLines = 60;
 constexpr std::size_t kTailLineBytes = 500;
@@ -29,9 +37,10 @@ LogMux::LogMux(EventLoop& loop, int size, int node_count, LogMuxOptions options,
       sink_(std::move(sink)),
       ranks_(static_cast<std::size_t>(size)),
       owed_(static_cast<std::size_t>(node_count), 0) {
-  for (std::size_t rank = 0; options_.tags && rank < ranks_.size(); ++rank) {
-    ranks_[rank].tags = {"[" + std::to_string(rank) + "]<stdout>:", "[" + std::to_string(rank) + "]<stderr>:"};
-    if (options_.color) {
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const std::string who = "[" + std::to_string(rank) + "]";
+    ranks_[rank].tags = {options_.tags ? who + "<stdout>:" : "", options_.error_tags ? who + "<stderr>:" : ""};
+    if (options_.color[0] || options_.color[1]) {
       ranks_[rank].color = kColors[rank % kColors.size()];
     }
   }
@@ -39,10 +48,20 @@ LogMux::LogMux(EventLoop& loop, int size, int node_count, LogMuxOptions options,
     return std::make_unique<ConsoleStream>(
         loop_, fd, ConsoleStream::Sink{[this] { grant_owed(); }, [this](const Error& why) { sink_.on_failed(why); }});
   };
+  if (options_.gather) {
+    gather_ = std::make_unique<LineGather>(
+        size, kGatherWindow, kMostGathered,
+        [this](std::span<const int> from, bool is_error, std::string_view line) { print(from, is_error, line); });
+  }
   out_ = make(STDOUT_FILENO);
   if (!is_same_file(STDOUT_FILENO, STDERR_FILENO)) {
     err_ = make(STDERR_FILENO);
   }
+}
+
+LogMux::~LogMux() {
+  loop_.cancel(gather_timer_);
+  loop_.cancel(redraw_timer_);
 }
 
 Result<void> LogMux::keep_in(const RankFilesOptions& options) {
@@ -52,42 +71,179 @@ Result<void> LogMux::keep_in(const RankFilesOptions& options) {
 }
 
 void LogMux::feed(int node, int rank, bool is_error, std::string_view bytes) {
-  RankLog& log = ranks_[static_cast<std::size_t>(rank)];
   owed_[static_cast<std::size_t>(node)] += bytes.size();
   bytes_ += bytes.size();
-  log.splitters[is_error ? 1 : 0].feed(bytes, [&](std::string_view line) { emit(log, is_error, line); });
+  LineSplitter& splitter = ranks_[static_cast<std::size_t>(rank)].splitters[is_error ? 1 : 0];
+  splitter.feed(bytes, [&](std::string_view line) { take(rank, is_error, line); });
+  update_bar_with_partial(rank, is_error);
   schedule_flush();
 }
 
 void LogMux::finish(int rank, bool is_error) {
-  RankLog& log = ranks_[static_cast<std::size_t>(rank)];
-  log.splitters[is_error ? 1 : 0].finish([&](std::string_view line) { emit(log, is_error, line); });
+  LineSplitter& splitter = ranks_[static_cast<std::size_t>(rank)].splitters[is_error ? 1 : 0];
+  splitter.finish([&](std::string_view line) { take(rank, is_error, line); });
+  set_bar(rank, is_error, false, "");
+  if (gather_) {
+    gather_->end(rank, is_error);
+  }
   schedule_flush();
 }
 
-void LogMux::emit(RankLog& log, bool is_error, std::string_view line) {
-  ConsoleStream& out = stream(is_error);
-  const std::string& tag = log.tags[is_error ? 1 : 0];
-  if (!log.color.empty()) {
-    out.write(log.color);
+void LogMux::take(int rank, bool is_error, std::string_view line) {
+  RankLog& log = ranks_[static_cast<std::size_t>(rank)];
+  if (update_bar(rank, is_error, line)) {
+    // drawn later
+  } else if (gather_) {
+    gather_->add(rank, is_error, line, loop_.now());
+  } else {
+    print({&rank, 1}, is_error, line);
   }
-  if (options_.timestamps) {
-    out.write(stamp());
-  }
-  out.write(tag);
-  if (!log.color.empty()) {
-    out.write(kColorEnd);
-  }
-  out.write(line);
   if (files_) {
-    files_->write(static_cast<int>(&log - ranks_.data()), is_error, options_.timestamps ? stamp() + tag : tag, line);
+    const std::string& tag = log.tags[is_error ? 1 : 0];
+    files_->write(rank, is_error, options_.timestamps ? stamp() + tag : tag, line);
   }
   if (is_error) {
     keep_tail(log, line);
   }
 }
 
+void LogMux::print(std::span<const int> ranks, bool is_error, std::string_view line) {
+  const RankLog& first = ranks_[static_cast<std::size_t>(ranks.front())];
+  ConsoleStream& out = stream(is_error);
+  const bool has_color = options_.color[is_error ? 1 : 0];
+  if (has_color) {
+    out.write(first.color);
+  }
+  if (options_.timestamps) {
+    out.write(stamp());
+  }
+  if (ranks.size() == 1) {
+    out.write(first.tags[is_error ? 1 : 0]);
+  } else {
+    out.write(tag_of(ranks, is_error));
+  }
+  if (has_color) {
+    out.write(kColorEnd);
+  }
+  out.write(line);
+}
+
+bool LogMux::update_bar(int rank, bool is_error, std::string_view line) {
+  if (!is_live(is_error)) {
+    return false;
+  }
+  const bool is_bar = line.ends_with('\r');
+  set_bar(rank, is_error, is_bar, is_bar ? std::string(line.substr(0, line.size() - 1)) : "");
+  return is_bar;
+}
+
+// A bar that is drawn by "\r" and its state, as most are, is whole only when the next state comes.
+void LogMux::update_bar_with_partial(int rank, bool is_error) {
+  const RankLog& log = ranks_[static_cast<std::size_t>(rank)];
+  std::string_view partial = log.splitters[is_error ? 1 : 0].partial();
+  if (is_live(is_error) && (log.has_bar[is_error ? 1 : 0] || partial.ends_with('\r'))) {
+    partial = partial.substr(0, partial.find_last_not_of('\r') + 1);
+    if (!partial.empty()) {
+      set_bar(rank, is_error, true, std::string(partial));
+    }
+  }
+}
+
+void LogMux::set_bar(int rank, bool is_error, bool has_bar, std::string text) {
+  RankLog& log = ranks_[static_cast<std::size_t>(rank)];
+  std::string& bar = log.bars[is_error ? 1 : 0];
+  log.has_bar[is_error ? 1 : 0] = has_bar;
+  if (bar == text) {
+    return;
+  }
+  bar = std::move(text);
+  if (bar.empty()) {
+    barred_.erase({rank, is_error});
+  } else {
+    barred_.insert({rank, is_error});
+  }
+  if (has_bar) {
+    schedule_redraw();
+  } else {
+    redraw();  // its last state comes as a line now, and is not to be seen twice
+  }
+}
+
+void LogMux::show_status(std::string status) {
+  if (status == status_ || !is_live(true)) {
+    return;
+  }
+  status_ = std::move(status);
+  if (status_.empty()) {
+    redraw();
+  } else {
+    schedule_redraw();
+  }
+}
+
+void LogMux::schedule_redraw() {
+  if (redraw_timer_ == 0) {
+    redraw_timer_ = loop_.after(kRedrawInterval, [this] {
+      redraw_timer_ = 0;
+      redraw();
+    });
+  }
+}
+
+// Draws with the flush, and again whenever lines have taken the place of the rows.
+void LogMux::redraw() {
+  std::array<std::vector<std::string>, 2> rows;
+  const auto put = [&](bool is_error, std::string row) {
+    rows[&stream(is_error) == out_.get() ? 0 : 1].push_back(row);
+  };
+  for (const auto& [rank, is_error] : barred_) {
+    const RankLog& log = ranks_[static_cast<std::size_t>(rank)];
+    const bool has_color = options_.color[is_error ? 1 : 0];
+    put(is_error, (has_color ? std::string(log.color) : "") + log.tags[is_error ? 1 : 0] +
+                      (has_color ? std::string(kColorEnd) : "") + log.bars[is_error ? 1 : 0]);
+  }
+  if (!status_.empty()) {
+    put(true, status_);
+  }
+  out_->show_below(std::move(rows[0]));
+  if (err_) {
+    err_->show_below(std::move(rows[1]));
+  }
+  schedule_flush();
+}
+
+std::string LogMux::tag_of(std::span<const int> ranks, bool is_error) const {
+  if (is_error ? !options_.error_tags : !options_.tags) {
+    return "";
+  }
+  return "[" + cpu_list_text({ranks.begin(), ranks.end()}) + (is_error ? "]<stderr>:" : "]<stdout>:");
+}
+
+void LogMux::arm_gather_timer() {
+  const auto when = gather_ ? gather_->when() : std::nullopt;
+  if (!when) {
+    loop_.cancel(gather_timer_);
+    gather_timer_ = 0;
+  } else if (gather_timer_ == 0) {
+    gather_timer_ = loop_.after(std::max(Duration::zero(), *when - loop_.now()), [this] {
+      gather_timer_ = 0;
+      gather_->release_due(loop_.now() + kGatherSlack);
+      schedule_flush();
+    });
+  }
+}
+
+void LogMux::release_held() {
+  if (gather_) {
+    gather_->release_all();
+    schedule_flush();
+  }
+}
+
 void LogMux::keep_tail(RankLog& log, std::string_view line) {
+  if (std::exchange(log.ends_with_bar, line.ends_with('\r')) && !log.tail.empty()) {
+    log.tail.pop_back();  // drawn over: of a progress bar only the newest state is worth a line
+  }
   line = line.substr(0, std::min(line.find_last_not_of("\r\n") + 1, kTailLineBytes));
   log.tail.emplace_back(line);
   if (log.tail.size() > kTailLines) {
@@ -107,7 +263,8 @@ const std::string& LogMux::stamp() {
 }
 
 void LogMux::say(std::string_view line) {
-  stream(true).write(std::string(line) + "\n");
+  ConsoleStream& out = stream(true);
+  out.write((out.is_amid_line() ? "\n" : "") + std::string(line) + "\n");
   schedule_flush();
 }
 
@@ -117,6 +274,7 @@ void LogMux::schedule_flush() {
     loop_.post([this] {
       flush_scheduled_ = false;
       stamp_.clear();
+      arm_gather_timer();
       if (files_) {
         files_->flush();
       }
@@ -141,8 +299,13 @@ void LogMux::grant_owed() {
 }
 
 void LogMux::flush_all(Deadline deadline) {
+  release_held();
   if (files_) {
     files_->flush();
+  }
+  out_->show_below({});
+  if (err_) {
+    err_->show_below({});
   }
   out_->flush_all(deadline);
   if (err_) {

@@ -12,11 +12,15 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "launcher/logs/console.h"
+#include "launcher/logs/line_gather.h"
 #include "launcher/logs/line_splitter.h"
 #include "launcher/logs/rank_files.h"
 #include "runtime/base/event_loop.h"
@@ -24,9 +28,12 @@
 namespace hvd::launch {
 
 struct LogMuxOptions {
-  bool tags = true;
-  bool timestamps = false;  // asctime(3)'s form in local time, before the tag, as horovodrun has it
-  bool color = false;       // of the tags on the console, by rank
+  bool tags = true;  // [rank]<stdout>: before lines on standard output
+  bool error_tags = true;
+  bool timestamps = false;      // asctime(3)'s form in local time, before the tag, as horovodrun has it
+  std::array<bool, 2> color{};  // [is_error] of the tags on the console, by rank
+  bool live = false;            // rows that are drawn anew, where the console is a terminal
+  bool gather = false;          // equal lines of several ranks are one on the console (LineGather)
 };
 
 class LogMux {
@@ -41,6 +48,9 @@ class LogMux {
   };
 
   LogMux(EventLoop& loop, int size, int node_count, LogMuxOptions options, Sink sink);
+  ~LogMux();
+  LogMux(const LogMux&) = delete;
+  LogMux& operator=(const LogMux&) = delete;
 
   // Before the first bytes: also write what the ranks print to files of their own.
   Result<void> keep_in(const RankFilesOptions& options);
@@ -48,24 +58,48 @@ class LogMux {
   void feed(int node, int rank, bool is_error, std::string_view bytes);
   // The rank's stream has ended: a last line without newline is given one.
   void finish(int rank, bool is_error);
-  // A line of hvdrun itself, to standard error, in order with what the ranks printed before.
+  // A line of hvdrun itself, to standard error, in order with what the ranks printed before. It begins a line there,
+  // also after a progress bar, which ends with a carriage return.
   void say(std::string_view line);
+  // On a terminal, a row below the lines that tells of something under way; empty: none. It changes a few times a
+  // second at most, and what has gone before it was drawn is never seen.
+  void show_status(std::string status);
+  // What waits for equal lines of other ranks waits no longer, so that what is said next comes after it.
+  void release_held();
   // Everything to the console, waiting for a slow reader at most until the deadline.
   void flush_all(Deadline deadline);
 
   // The last lines of a rank's standard error, oldest first, without newlines.
   [[nodiscard]] std::vector<std::string> last_errors(int rank) const;
+  // The folder with all that a rank printed; empty when it is not kept, or not any more.
+  [[nodiscard]] std::string kept_in(int rank) const { return files_ ? files_->folder_of(rank) : ""; }
   [[nodiscard]] std::uint64_t bytes_printed() const { return bytes_; }
 
  private:
   struct RankLog {
     std::array<LineSplitter, 2> splitters;
     std::array<std::string, 2> tags;
-    std::string_view color;        // what begins it on the terminal; empty: none
+    std::string_view color;  // what begins a tag where tags have colours
+    // A line that ends with a carriage return is the state of a progress bar, to be drawn over. On a terminal each rank
+    // has a row for the newest one, instead of all drawing over the same line; elsewhere it is a line.
+    std::array<bool, 2> has_bar{};
+    std::array<std::string, 2> bars;
     std::deque<std::string> tail;  // of standard error
+    bool ends_with_bar = false;    // its last line is the state of a progress bar
   };
 
-  void emit(RankLog& log, bool is_error, std::string_view line);
+  void take(int rank, bool is_error, std::string_view line);
+  // True when the line is the business of the rank's bar.
+  bool update_bar(int rank, bool is_error, std::string_view line);
+  void update_bar_with_partial(int rank, bool is_error);
+  void set_bar(int rank, bool is_error, bool has_bar, std::string text);
+  [[nodiscard]] bool is_live(bool is_error) { return options_.live && stream(is_error).is_terminal(); }
+  void schedule_redraw();
+  void redraw();
+  void print(std::span<const int> ranks, bool is_error, std::string_view line);
+  [[nodiscard]] std::string tag_of(std::span<const int> ranks, bool is_error) const;
+  // For as long as lines are held, and not otherwise.
+  void arm_gather_timer();
   void keep_tail(RankLog& log, std::string_view line);
   // The current second, as text; made anew once per turn.
   const std::string& stamp();
@@ -81,6 +115,11 @@ class LogMux {
   std::unique_ptr<ConsoleStream> out_;
   std::unique_ptr<ConsoleStream> err_;  // null when both lead to the same place: one queue keeps the order
   std::unique_ptr<RankFiles> files_;    // null: not kept
+  std::unique_ptr<LineGather> gather_;  // null: lines are printed as they come
+  TimerId gather_timer_ = 0;
+  std::set<std::pair<int, bool>> barred_;  // rank and is_error of each bar with a text
+  std::string status_;
+  TimerId redraw_timer_ = 0;
   std::string stamp_;
   bool flush_scheduled_ = false;
   std::uint64_t bytes_ = 0;

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -32,6 +33,35 @@ std::string padded(int rank, int size) {
   return std::string(std::to_string(size - 1).size() - digits.size(), '0') + digits;
 }
 
+std::string old_name(const std::string& path, int number) {
+  return path + "." + std::to_string(number);
+}
+
+// Those of an earlier job would be taken for this one's.
+void remove_old(const std::string& path) {
+  for (int number = 1; ::unlink(old_name(path, number).c_str()) == 0; ++number) {
+  }
+}
+
+// The lines of `text` that fit into `room` bytes; a line ends with "\n", or "\r" where a bar was drawn.
+std::string_view whole_lines(std::string_view text, std::uint64_t room) {
+  if (room >= text.size()) {
+    return text;
+  }
+  const std::string_view beginning = text.substr(0, room);
+  auto end = beginning.find_last_of("\r\n");
+  if (end + 1 == room && end != std::string_view::npos && text[end] == '\r' && text[end + 1] == '\n') {
+    end = end == 0 ? std::string_view::npos : beginning.find_last_of("\r\n", end - 1);  // not between these two
+  }
+  return text.substr(0, end + 1);
+}
+
+std::string_view first_line(std::string_view text) {
+  const auto end = text.find_first_of("\r\n");
+  const bool is_pair = end != std::string_view::npos && text.substr(end).starts_with("\r\n");
+  return text.substr(0, end == std::string_view::npos ? end : end + (is_pair ? 2 : 1));
+}
+
 }  // namespace
 
 RankFiles::RankFiles(RankFilesOptions options, OnFailed on_failed)
@@ -52,6 +82,9 @@ Result<std::unique_ptr<RankFiles>> RankFiles::create(RankFilesOptions options, i
     both[1].path = dir + "/stderr";
     for (const File& file : both) {
       HVD_TRY_ASSIGN(const Fd emptied, open_file(file.path, O_TRUNC));
+      if (files->options_.max_bytes > 0) {
+        remove_old(file.path);
+      }
     }
   }
   return files;
@@ -69,6 +102,12 @@ void RankFiles::write(int rank, bool is_error, std::string_view prefix, std::str
     file.is_queued = true;
     dirty_.push_back(&file);
   }
+}
+
+std::string RankFiles::folder_of(int rank) const {
+  const auto& both = files_[static_cast<std::size_t>(rank)];
+  const bool is_whole = !both[0].has_failed && !both[1].has_failed;
+  return is_whole ? both[0].path.substr(0, both[0].path.rfind('/')) : "";
 }
 
 void RankFiles::flush() {
@@ -91,28 +130,50 @@ void RankFiles::flush_file(File& file) {
   file.pending.clear();
 }
 
-Result<void> RankFiles::append(File& file) {
-  HVD_TRY(rotate_when_full(file));
-  HVD_TRY_ASSIGN(const Fd fd, open_file(file.path, O_APPEND));
+Result<void> RankFiles::append(File& file) const {
   std::string_view rest = file.pending;
   while (!rest.empty()) {
-    const ssize_t written = ::write(fd.get(), rest.data(), rest.size());
-    if (written < 0 && errno != EINTR) {
-      return Error::from_errno("cannot write " + file.path);
+    HVD_TRY_ASSIGN(std::string_view now, fit(file, rest));
+    rest.remove_prefix(now.size());
+    HVD_TRY_ASSIGN(const Fd fd, open_file(file.path, O_APPEND));
+    while (!now.empty()) {
+      const ssize_t written = ::write(fd.get(), now.data(), now.size());
+      if (written < 0 && errno != EINTR) {
+        return Error::from_errno("cannot write " + file.path);
+      }
+      now.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
     }
-    rest.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
   }
   return {};
 }
 
-Result<void> RankFiles::rotate_when_full(const File& file) const {
-  struct stat info{};
-  if (options_.max_bytes == 0 || ::stat(file.path.c_str(), &info) != 0 || info.st_size == 0 ||
-      static_cast<std::uint64_t>(info.st_size) + file.pending.size() <= options_.max_bytes) {
-    return {};
+Result<std::string_view> RankFiles::fit(const File& file, std::string_view rest) const {
+  if (options_.max_bytes == 0) {
+    return rest;
   }
-  if (::rename(file.path.c_str(), (file.path + ".1").c_str()) != 0) {
-    return Error::from_errno("cannot rename " + file.path + " to " + file.path + ".1");
+  struct stat info{};
+  const std::uint64_t size = ::stat(file.path.c_str(), &info) == 0 ? static_cast<std::uint64_t>(info.st_size) : 0;
+  const std::uint64_t room = options_.max_bytes - std::min(options_.max_bytes, size);
+  if (rest.size() <= room) {
+    return rest;
+  }
+  if (const auto lines = whole_lines(rest, room); !lines.empty()) {
+    return lines;
+  }
+  if (size > 0) {
+    HVD_TRY(rotate(file));
+  }
+  const auto lines = whole_lines(rest, options_.max_bytes);
+  return lines.empty() ? first_line(rest) : lines;
+}
+
+Result<void> RankFiles::rotate(const File& file) const {
+  for (int number = options_.old_files - 1; number >= 0; --number) {
+    const std::string from = number == 0 ? file.path : old_name(file.path, number);
+    const std::string to = old_name(file.path, number + 1);
+    if (::rename(from.c_str(), to.c_str()) != 0 && (errno != ENOENT || number == 0)) {
+      return Error::from_errno("cannot rename " + from + " to " + to);
+    }
   }
   return {};
 }

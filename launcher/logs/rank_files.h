@@ -20,17 +20,22 @@ namespace hvd::launch {
 
 struct RankFilesOptions {
   std::string dir;
-  std::uint64_t max_bytes = 0;  // a file that would grow beyond becomes NAME.1, in place of the last one; 0: no limit
+  // A file that would grow beyond this becomes NAME.1, the NAME.1 of before NAME.2, and so on; 0: no limit. Files are
+  // cut between lines, so only a line that is longer alone makes a longer file.
+  std::uint64_t max_bytes = 0;
+  int old_files = 1;  // that many are kept
 };
 
 class RankFiles {
  public:
   using OnFailed = std::function<void(const Error&)>;  // called from flush() or write(), at most once
 
-  // Makes the directories, and empties files that are there.
+  // Makes the directories, empties files that are there, and where there is a limit removes old ones.
   static Result<std::unique_ptr<RankFiles>> create(RankFilesOptions options, int size, OnFailed on_failed);
 
   void write(int rank, bool is_error, std::string_view prefix, std::string_view line);
+  // Of a rank; empty when one of its files cannot be written any more.
+  [[nodiscard]] std::string folder_of(int rank) const;
   // Everything to the files. Called at the end of a turn rather than per line.
   void flush();
 
@@ -43,8 +48,10 @@ class RankFiles {
   };
 
   RankFiles(RankFilesOptions options, OnFailed on_failed);
-  Result<void> append(File& file);
-  Result<void> rotate_when_full(const File& file) const;
+  Result<void> append(File& file) const;
+  // What of `rest` goes into the file now: all, or the lines that fit; the file has made room where none did.
+  Result<std::string_view> fit(const File& file, std::string_view rest) const;
+  Result<void> rotate(const File& file) const;
   void flush_file(File& file);
 
   const RankFilesOptions options_;

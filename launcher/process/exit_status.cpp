@@ -19,9 +19,7 @@ std::string ExitStatus::text() const {
     return "exited with code " + std::to_string(value);
   }
   return "was killed by signal " + std::to_string(value) + " (" + signal_name(value) + ")" +
-         (has_core ? "; core dumped" : "") +
-         (out_of_memory ? ", as it seems by the kernel: the node, or the memory limit it runs under, was out of memory"
-                        : "");
+         (has_core ? "; core dumped" : "") + (out_of_memory ? " by the kernel: out of memory" : "");
 }
 
 std::string signal_name(int signo) {

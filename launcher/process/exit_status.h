@@ -11,7 +11,7 @@ struct ExitStatus {
   Kind kind = Kind::kExited;
   int value = 0;               // exit code, or signal number
   bool has_core = false;       // a core dump was written
-  bool out_of_memory = false;  // the kernel killed for lack of memory at that time (OomWatch)
+  bool out_of_memory = false;  // it was the kernel, for lack of memory (OomWatch)
 
   // From waitpid(2)'s status, decoded: the core-dump bit does not change the code.
   static ExitStatus from_wait(int wait_status);
@@ -23,6 +23,14 @@ struct ExitStatus {
   [[nodiscard]] std::string text() const;
 
   friend bool operator==(const ExitStatus&, const ExitStatus&) = default;
+};
+
+// What its node knows of an end beyond the status, in words; empty: nothing.
+struct ExitDetail {
+  std::string memory;  // what speaks for the kernel's memory killer
+  std::string core;    // where the core dump is
+
+  friend bool operator==(const ExitDetail&, const ExitDetail&) = default;
 };
 
 // "SIGTERM"; "signal 99" for one without a name.

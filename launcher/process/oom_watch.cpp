@@ -1,31 +1,228 @@
 #include "launcher/process/oom_watch.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
 #include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace hvd::launch {
+namespace {
 
-OomWatch::OomWatch(std::string vmstat) : vmstat_(std::move(vmstat)), seen_(count()) {}
+// The kernel's own number of its first pid namespace (PROC_PID_INIT_INO): elsewhere its log means other processes.
+constexpr std::string_view kFirstPidNamespace = "pid:[4026531836]";
+// Of the log in one go; a flooded log must not hold up the loop.
+constexpr int kMostRecords = 20'000;
+constexpr std::size_t kMostKilled = 1'000;
+constexpr std::size_t kEvidenceBytes = 160;
 
-std::optional<std::uint64_t> OomWatch::count() const {
-  std::ifstream in(vmstat_);
-  std::string name;
+std::string text_of(const std::string& file) {
+  std::ifstream in(file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+bool has_numbers_of_the_kernel() {
+  std::array<char, 64> name{};
+  const ssize_t size = ::readlink("/proc/self/ns/pid", name.data(), name.size());
+  return size > 0 && std::string_view(name.data(), static_cast<std::size_t>(size)) == kFirstPidNamespace;
+}
+
+bool has_word(const std::string& list, std::string_view word) {
+  std::istringstream in(list);
+  for (std::string part; std::getline(in, part, ',');) {
+    if (part == word) {
+      return true;
+    }
+  }
+  return false;
+}
+
+struct CgroupMount {
+  std::string root;   // the cgroup that is mounted
+  std::string point;  // where
+  bool is_v2 = false;
+};
+
+// A line of mountinfo(5): "36 35 98:0 ROOT POINT options [fields] - TYPE source super-options".
+std::optional<CgroupMount> memory_mount(const std::string& line) {
+  std::istringstream in(line);
+  const std::vector<std::string> words{std::istream_iterator<std::string>(in), {}};
+  for (std::size_t i = 6; i + 3 < words.size(); ++i) {
+    if (words[i] != "-") {
+      continue;
+    }
+    const bool is_v2 = words[i + 1] == "cgroup2";
+    if (is_v2 || (words[i + 1] == "cgroup" && has_word(words[i + 3], "memory"))) {
+      return CgroupMount{words[3], words[4], is_v2};
+    }
+  }
+  return std::nullopt;
+}
+
+// The path of our own cgroup for memory: "4:memory:/a/b" in v1, "0::/a/b" in v2.
+std::optional<std::string> own_path(const std::string& cgroups, bool is_v2) {
+  std::istringstream in(cgroups);
+  for (std::string line; std::getline(in, line);) {
+    const auto first = line.find(':');
+    const auto second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) {
+      continue;
+    }
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    if (is_v2 ? line.starts_with("0::") : has_word(controllers, "memory")) {
+      return line.substr(second + 1);
+    }
+  }
+  return std::nullopt;
+}
+
+bool exists(const std::string& file) {
+  struct stat info{};
+  return ::stat(file.c_str(), &info) == 0;
+}
+
+// The counter of this cgroup, or of the nearest one above that has a memory controller and so the charge of this.
+KillCounter counter_in(const CgroupMount& mount, std::string path, const std::string& root) {
+  if (mount.root != "/" && path.starts_with(mount.root)) {
+    path.erase(0, mount.root.size());
+  }
+  for (;;) {
+    const std::string folder = root + mount.point + (path == "/" ? "" : path);
+    for (const KillCounter& counter :
+         {KillCounter{folder + "/memory.events", "oom_kill"}, KillCounter{folder + "/memory.oom_control", "oom_kill"},
+          KillCounter{folder + "/memory.failcnt", ""}}) {
+      if (counter.read()) {
+        return counter;
+      }
+    }
+    if (path.empty() || path == "/" || !exists(root + mount.point)) {
+      return {};
+    }
+    path.erase(path.rfind('/'));
+  }
+}
+
+// "Memory cgroup out of memory: Killed process 4711 (python) total-vm:..." -> 4711
+std::optional<pid_t> killed_in(std::string_view message) {
+  constexpr std::string_view kWords = "Killed process ";
+  const auto at = message.find(kWords);
+  if (at == std::string_view::npos || message.find("ut of memory") == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const std::string_view number = message.substr(at + kWords.size());
+  pid_t pid = 0;
+  const auto [end, failed] = std::from_chars(number.data(), number.data() + number.size(), pid);
+  return failed == std::errc() && pid > 0 ? std::optional(pid) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> KillCounter::read() const {
+  std::ifstream in(file);
   std::uint64_t number = 0;
-  while (in >> name >> number) {
-    if (name == "oom_kill") {
+  if (name.empty()) {
+    return in >> number ? std::optional(number) : std::nullopt;
+  }
+  for (std::string word; in >> word >> number;) {
+    if (word == name) {
       return number;
     }
   }
   return std::nullopt;
 }
 
-bool OomWatch::has_killed() {
-  const auto now = count();
-  if (!now || !seen_ || *now <= *seen_) {
+KillCounter cgroup_counter(const std::string& cgroups, const std::string& mounts, const std::string& root) {
+  std::istringstream in(mounts);
+  for (std::string line; std::getline(in, line);) {
+    const auto mount = memory_mount(line);
+    const auto path = mount ? own_path(cgroups, mount->is_v2) : std::nullopt;
+    if (!path) {
+      continue;
+    }
+    if (KillCounter found = counter_in(*mount, *path, root); !found.file.empty()) {
+      return found;
+    }
+  }
+  return {};
+}
+
+OomSources OomSources::of_self() {
+  OomSources sources;
+  sources.kernel_log = has_numbers_of_the_kernel() ? "/dev/kmsg" : "";
+  sources.cgroup = cgroup_counter(text_of("/proc/self/cgroup"), text_of("/proc/self/mountinfo"));
+  sources.counts_kills = !sources.cgroup.name.empty();
+  sources.machine = {"/proc/vmstat", "oom_kill"};
+  return sources;
+}
+
+OomWatch::OomWatch(OomSources sources)
+    : sources_(std::move(sources)), seen_in_cgroup_(sources_.cgroup.read()), seen_on_machine_(sources_.machine.read()) {
+  if (!sources_.kernel_log.empty()) {
+    kernel_log_ = Fd(::open(sources_.kernel_log.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    ::lseek(kernel_log_.get(), 0, SEEK_END);
+  }
+}
+
+// Each read gives one record: "6,1234,5678,-;message\n".
+void OomWatch::read_kernel_log() {
+  std::array<char, 8192> record;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by read
+  for (int i = 0; i < kMostRecords && kernel_log_.is_open(); ++i) {
+    const ssize_t size = ::read(kernel_log_.get(), record.data(), record.size());
+    if (size <= 0) {
+      if (size < 0 && (errno == EPIPE || errno == EINTR)) {
+        continue;  // records that were overwritten before we came
+      }
+      return;
+    }
+    std::string_view text(record.data(), static_cast<std::size_t>(size));
+    text.remove_prefix(std::min(text.size(), text.find(';') + 1));
+    text = text.substr(0, text.find('\n'));
+    if (const auto pid = killed_in(text); pid && killed_.size() < kMostKilled) {
+      killed_[*pid] = std::string(text.substr(0, kEvidenceBytes));
+    }
+  }
+}
+
+bool OomWatch::take(const KillCounter& counter, std::optional<std::uint64_t>& seen) {
+  const auto now = counter.read();
+  if (!now || !seen || *now <= *seen) {
     return false;
   }
-  ++*seen_;
+  ++*seen;
   return true;
+}
+
+OomWatch::Finding OomWatch::look(pid_t pid) {
+  read_kernel_log();
+  const bool has_risen = take(sources_.cgroup, seen_in_cgroup_);
+  const bool has_risen_anywhere = take(sources_.machine, seen_on_machine_);
+  if (const auto found = killed_.find(pid); found != killed_.end()) {
+    const std::string line = found->second;
+    killed_.erase(found);
+    return {Verdict::kCertain, "the kernel's log says: " + line};
+  }
+  if (!killed_.empty()) {
+    // Perhaps a child, whose end the rank has not survived; the log knows no more.
+    return {Verdict::kPossible, "the kernel's log says: " + killed_.begin()->second};
+  }
+  if (has_risen && sources_.counts_kills) {
+    return {Verdict::kCertain, "so counts its memory cgroup, in " + sources_.cgroup.file};
+  }
+  if (has_risen) {
+    return {Verdict::kPossible, "its memory cgroup has hit its limit (" + sources_.cgroup.file + ")"};
+  }
+  if (has_risen_anywhere) {
+    return {Verdict::kPossible, "since the job began the kernel has killed a process of that host for lack of memory"};
+  }
+  return {};
 }
 
 }  // namespace hvd::launch

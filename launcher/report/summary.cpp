@@ -1,7 +1,11 @@
 #include "launcher/report/summary.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <cstdio>
+
+#include "launcher/report/traceback.h"
 
 namespace hvd::launch {
 namespace {
@@ -14,7 +18,7 @@ std::string counted(std::size_t n, const std::string& noun) {
 std::vector<std::string> worth_quoting(const std::vector<std::string>& last_errors) {
   constexpr std::ptrdiff_t kLines = 20;
   auto begin = std::find_if(last_errors.begin(), last_errors.end(), [](const std::string& line) {
-    return line.starts_with("Traceback (most recent call last):");
+    return line.ends_with("Traceback (most recent call last):");  // also behind a progress bar
   });
   if (begin == last_errors.end()) {
     begin -= std::min(kLines, std::distance(last_errors.begin(), last_errors.end()));
@@ -22,21 +26,56 @@ std::vector<std::string> worth_quoting(const std::vector<std::string>& last_erro
   return {begin, last_errors.end()};
 }
 
+std::string memory_hint(const Failure& failure, const std::string& host) {
+  const std::string look = "on " + host + " this tells: dmesg | grep -i 'killed process'";
+  if (failure.status.out_of_memory) {
+    return "out of memory: " + failure.detail.memory;
+  }
+  if (!failure.detail.memory.empty()) {
+    return "it may have been out of memory: " + failure.detail.memory + "; " + look;
+  }
+  const bool was_killed = failure.status.kind == ExitStatus::Kind::kSignalled && failure.status.value == SIGKILL;
+  return was_killed ? "what sent the signal is not known; if it was the kernel, for lack of memory, " + look : "";
+}
+
+// What is known beyond "it exited with code 1".
+Lines hints_of(const Failure& failure, const std::string& host) {
+  Lines hints;
+  if (std::string memory = memory_hint(failure, host); !memory.empty()) {
+    hints.push_back(std::move(memory));
+  }
+  if (!failure.detail.core.empty()) {
+    hints.push_back("its core dump was written on " + host + ": " + failure.detail.core);
+  }
+  if (const auto traceback = find_traceback(failure.last_errors)) {
+    hints.push_back(traceback->exception + ", " + traceback->frame);
+  }
+  return hints;
+}
+
 }  // namespace
 
-std::vector<std::string> describe_cause(const Cause& cause, const std::vector<std::string>& last_errors, int size) {
-  std::vector<std::string> lines;
-  for (const std::string& line : cause.lines) {
-    lines.push_back("hvdrun: " + line);
+std::vector<std::string> describe_failure(const Failure& failure, const Placement& placement) {
+  const Cause& cause = failure.cause;
+  Lines lines = cause.lines;
+  if (cause.rank >= 0) {
+    const Lines hints = hints_of(failure, placement.node_of(cause.rank).host.name);
+    lines.insert(lines.end(), hints.begin(), hints.end());
   }
-  if (!last_errors.empty()) {
-    lines.push_back("hvdrun: the last lines of its standard error:");
-    for (const std::string& line : worth_quoting(last_errors)) {
-      lines.push_back("hvdrun:   " + line);
+  if (!failure.last_errors.empty()) {
+    lines.emplace_back("the last lines of its standard error:");
+    for (const std::string& line : worth_quoting(failure.last_errors)) {
+      lines.push_back("  " + line);
     }
   }
-  if (cause.rank >= 0 && size > 1) {
-    lines.push_back("hvdrun: stopping the other " + counted(static_cast<std::size_t>(size) - 1, "rank"));
+  if (!failure.kept_in.empty()) {
+    lines.push_back("all that it printed is in " + failure.kept_in);
+  }
+  if (cause.rank >= 0 && placement.size > 1) {
+    lines.push_back("stopping the other " + counted(static_cast<std::size_t>(placement.size) - 1, "rank"));
+  }
+  for (std::string& line : lines) {
+    line.insert(0, "hvdrun: ");
   }
   return lines;
 }

@@ -5,13 +5,14 @@
 #include <vector>
 
 #include "launcher/placement/placement.h"
+#include "launcher/run/job_reporter.h"
 #include "launcher/run/job_state.h"
 #include "runtime/base/clock.h"
 
 namespace hvd::launch {
 
-// The failure block: the cause, and the last lines of the failing rank's standard error.
-std::vector<std::string> describe_cause(const Cause& cause, const std::vector<std::string>& last_errors, int size);
+// The failure block: the cause, what is known of it, and the last lines of the failing rank's standard error.
+std::vector<std::string> describe_failure(const Failure& failure, const Placement& placement);
 
 // "4 ranks on 2 nodes succeeded in 12.3 s", or "job failed after 1.2 s: rank 1 on ... ; 3 other ranks were stopped".
 // Empty when no rank was started: the cause has been said, and there is nothing to add.

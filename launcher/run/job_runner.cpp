@@ -48,16 +48,18 @@ std::string hex(std::span<const std::uint8_t> bytes) {
 }  // namespace
 
 JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& placement, Transports transports,
-                     JobWords words, Log& log)
+                     JobReporter& reporter, Log& log)
     : loop_(loop),
       spec_(spec),
       placement_(placement),
       transports_(transports),
-      words_(std::move(words)),
+      reporter_(reporter),
       log_(log),
       state_(placement),
-      logs_(loop, placement.size, static_cast<int>(placement.nodes.size()),
-            LogMuxOptions{spec.tags, spec.timestamps, spec.color}, log_sink()),
+      logs_(
+          loop, placement.size, static_cast<int>(placement.nodes.size()),
+          LogMuxOptions{spec.tags, spec.tags || spec.json_events, spec.timestamps, spec.color, spec.live, spec.gather},
+          log_sink()),
       board_(placement.size),
       began_(loop.now()) {}
 
@@ -72,7 +74,8 @@ LogMux::Sink JobRunner::log_sink() {
   };
   sink.on_failed = [this](const Error& why) { apply(OutputFailed{why}); };
   sink.on_files_failed = [this](const Error& why) {
-    logs_.say("hvdrun: " + why.message() + "; the job goes on, and what its ranks print still comes here");
+    say_all(reporter_.on_note(
+        {LogLevel::kError, -1, why.message() + "; the job goes on, and what its ranks print still comes here"}));
     apply(FilesFailed{why});
   };
   return sink;
@@ -80,8 +83,10 @@ LogMux::Sink JobRunner::log_sink() {
 
 Result<int> JobRunner::run() {
   if (!spec_.output_dir.empty()) {
-    if (auto kept = logs_.keep_in(RankFilesOptions{spec_.output_dir, spec_.output_max_bytes}); !kept.ok()) {
-      logs_.say("hvdrun: " + kept.error().message());
+    if (auto kept = logs_.keep_in(
+            RankFilesOptions{spec_.output_dir, spec_.output_rotation.max_bytes, spec_.output_rotation.old_files});
+        !kept.ok()) {
+      say_all(reporter_.on_refused(kept.error(), exit_code::kOutputFailed));
       logs_.flush_all(Deadline::after(kFlushAfterFailure));
       return exit_code::kOutputFailed;
     }
@@ -92,14 +97,13 @@ Result<int> JobRunner::run() {
   token_ = hex(token);
   job_id_ = hex(id);
   start_timer_ = loop_.after(spec_.start_timeout, [this] { apply(StartTimedOut{}); });
+  say_all(reporter_.on_begin(job_id_));
+  show_status();
   open_sessions();
   HVD_TRY(loop_.run());
   const bool failed = state_.exit_code() != 0;
-  if (!spec_.quiet || failed) {
-    if (const std::string end = words_.end(state_, loop_.now() - began_); !end.empty()) {
-      logs_.say(end);
-    }
-  }
+  logs_.release_held();
+  say_all(reporter_.on_end(state_, loop_.now() - began_));
   logs_.flush_all(Deadline::after(failed ? Duration(kFlushAfterFailure) : Duration(kFlushTime)));
   return state_.exit_code();
 }
@@ -155,11 +159,15 @@ void JobRunner::on_ready(int node, const ReadyMessage& ready) {
     session.watch_connection(kHeartbeat, spec_.reconnect_timeout, token_);
   }
   session.send(AgentMessage::kWelcome, welcome.encode());
+  say_all(reporter_.on_node_ready(node, ready));
+  show_status();
   apply(NodeReady{node});
 }
 
 void JobRunner::act(const StartRanks&) {
   loop_.cancel(start_timer_);
+  show_status();
+  say_all(reporter_.on_all_ready(loop_.now() - began_));
   if (spec_.timeout > Duration::zero()) {
     timeout_timer_ = loop_.after(spec_.timeout, [this] { apply(TimedOut{}); });
   }
@@ -173,8 +181,8 @@ void JobRunner::act(const StartRanks&) {
     return;
   }
   const auto messages = make_start_messages(spec_, placement_, views, job_id_, token_);
-  for (const std::string& text : spec_.quiet ? std::vector<std::string>() : start_warnings(spec_, placement_, views)) {
-    logs_.say("hvdrun: " + text);
+  for (const std::string& text : start_warnings(spec_, placement_, views)) {
+    say_all(reporter_.on_note({LogLevel::kWarning, -1, text}));
   }
   for (std::size_t node = 0; node < sessions_.size(); ++node) {
     for (const StartMessage::Rank& rank : messages[node].ranks) {
@@ -204,10 +212,18 @@ void JobRunner::act(const TellRanks& action) {
 
 void JobRunner::act(const ReportCause&) {
   const Cause& cause = *state_.cause();
-  const auto tail = cause.rank >= 0 ? logs_.last_errors(cause.rank) : std::vector<std::string>();
-  for (const std::string& line : words_.cause(cause, tail)) {
-    logs_.say(line);
+  logs_.release_held();
+  show_status();
+  Failure failure;
+  failure.cause = cause;
+  if (cause.rank >= 0) {
+    const RankRecord& record = state_.ranks()[static_cast<std::size_t>(cause.rank)];
+    failure.last_errors = logs_.last_errors(cause.rank);
+    failure.status = record.status;
+    failure.detail = record.detail;
+    failure.kept_in = logs_.kept_in(cause.rank);
   }
+  say_all(reporter_.on_failure(failure));
 }
 
 void JobRunner::act(const Finish&) {
@@ -234,6 +250,16 @@ void JobRunner::end_if_closed() {
   }
 }
 
+void JobRunner::say_all(const Lines& lines) {
+  for (const std::string& line : lines) {
+    logs_.say(line);
+  }
+}
+
+void JobRunner::show_status() {
+  logs_.show_status(state_.phase() == JobPhase::kOpening ? reporter_.status() : "");
+}
+
 void JobRunner::broadcast(AgentMessage type, std::string_view body) {
   for (const auto& session : sessions_) {
     session->send(type, body);
@@ -250,17 +276,26 @@ void JobRunner::on_signal(int signo) {
 
 void JobRunner::on_progress(int node, const std::string& what) {
   log_.write(LogLevel::kDebug, placement_.nodes[static_cast<std::size_t>(node)].host.name + ": " + what);
+  say_all(reporter_.on_node_progress(node, what));
+  show_status();
 }
 
 void JobRunner::on_notice(int node, const std::string& what) {
-  if (!spec_.quiet) {
-    logs_.say("hvdrun: " + placement_.nodes[static_cast<std::size_t>(node)].host.name + ": " + what);
-  }
+  say_all(reporter_.on_note({LogLevel::kWarning, node, what}));
+}
+
+void JobRunner::on_away(int node, const Error& why, Duration patience) {
+  say_all(reporter_.on_node_away(node, why, patience));
+}
+
+void JobRunner::on_back(int node, Duration away) {
+  say_all(reporter_.on_node_back(node, away));
 }
 
 void JobRunner::on_started(int rank, int pid) {
   log_.write(LogLevel::kDebug, "rank " + std::to_string(rank) + " runs as pid " + std::to_string(pid) + " on " +
                                    placement_.node_of(rank).host.name);
+  say_all(reporter_.on_rank_started(rank, pid));
   apply(RankStarted{rank, pid});
 }
 
@@ -278,7 +313,8 @@ void JobRunner::on_output_end(int rank, StreamId stream) {
 
 void JobRunner::on_exited(const ExitedMessage& exited) {
   log_.write(LogLevel::kDebug, "rank " + std::to_string(exited.rank) + " " + exited.status.text());
-  apply(RankExited{exited.rank, exited.status});
+  say_all(reporter_.on_rank_ended(exited.rank, exited.status, exited.detail));
+  apply(RankExited{exited.rank, exited.status, exited.detail});
 }
 
 void JobRunner::on_exchange(const ExchangeMessage& exchange) {
@@ -291,7 +327,7 @@ void JobRunner::on_exchange(const ExchangeMessage& exchange) {
 }
 
 void JobRunner::on_problem(int node, const std::string& text) {
-  logs_.say("hvdrun: " + placement_.nodes[static_cast<std::size_t>(node)].host.name + ": " + text);
+  say_all(reporter_.on_note({LogLevel::kError, node, text}));
 }
 
 void JobRunner::on_done(int node) {
@@ -299,6 +335,10 @@ void JobRunner::on_done(int node) {
 }
 
 void JobRunner::on_lost(int node, const Error& why) {
+  if (!state_.is_over(node)) {
+    say_all(reporter_.on_node_lost(node, why));
+    show_status();
+  }
   apply(NodeLost{node, why});
   end_if_closed();
 }

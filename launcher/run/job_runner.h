@@ -3,14 +3,15 @@
 // Thread: the one that calls run(); it becomes the loop's.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/job/job_spec.h"
 #include "launcher/logs/log_mux.h"
 #include "launcher/placement/placement.h"
+#include "launcher/run/job_reporter.h"
 #include "launcher/run/job_state.h"
 #include "launcher/run/node_session.h"
 #include "launcher/run/transport_choice.h"
@@ -28,16 +29,10 @@ struct Transports {
   Transport* rsh = nullptr;  // null: the job has no rsh command
 };
 
-// How words for the user are made (launcher/report), so that this layer decides only when they are said.
-struct JobWords {
-  std::function<std::vector<std::string>(const Cause&, const std::vector<std::string>& last_errors)> cause;
-  std::function<std::string(const JobState&, Duration took)> end;
-};
-
 class JobRunner final : private SessionSink {
  public:
-  JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& placement, Transports transports, JobWords words,
-            Log& log);
+  JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& placement, Transports transports,
+            JobReporter& reporter, Log& log);
   ~JobRunner() override;
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
@@ -47,11 +42,15 @@ class JobRunner final : private SessionSink {
   Result<int> run();
   // SIGINT, SIGTERM, SIGHUP: stop the job (twice: at once); SIGUSR1, SIGUSR2: passed on.
   void on_signal(int signo);
+  // A line of hvdrun's own, in order with what the ranks printed.
+  void say(std::string_view line) { logs_.say(line); }
 
  private:
   void on_ready(int node, const ReadyMessage& ready) override;
   void on_progress(int node, const std::string& what) override;
   void on_notice(int node, const std::string& what) override;
+  void on_away(int node, const Error& why, Duration patience) override;
+  void on_back(int node, Duration away) override;
   void on_started(int rank, int pid) override;
   void on_start_failed(const StartFailedMessage& failed) override;
   void on_output(int node, const OutputMessage& output) override;
@@ -73,13 +72,15 @@ class JobRunner final : private SessionSink {
   void act(const Finish& action);
   void end_if_closed();
   void broadcast(AgentMessage type, std::string_view body);
+  void say_all(const Lines& lines);
+  void show_status();
 
   // constant after construction
   EventLoop& loop_;
   const JobSpec& spec_;
   const Placement& placement_;
   const Transports transports_;
-  const JobWords words_;
+  JobReporter& reporter_;
   Log& log_;
   // loop only
   JobState state_;

@@ -75,6 +75,7 @@ JobState::Actions JobState::handle(const RankExited& event) {
   RankRecord& record = ranks_[static_cast<std::size_t>(event.rank)];
   record.state = RankRecord::State::kEnded;
   record.status = event.status;
+  record.detail = event.detail;
   if (event.status.is_success()) {
     return {};
   }

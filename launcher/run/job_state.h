@@ -38,6 +38,7 @@ struct RankStartFailed {
 struct RankExited {
   int rank = 0;
   ExitStatus status;
+  ExitDetail detail{};
 };
 struct NodeDone {  // everything on it is gone
   int node = 0;
@@ -83,6 +84,7 @@ struct RankRecord {
   State state = State::kPending;
   int pid = 0;
   ExitStatus status;
+  ExitDetail detail{};
 };
 
 class JobState {
@@ -97,6 +99,11 @@ class JobState {
   // 0, or the cause's; of a job that went well, but whose files could not all be written, kOutputFailed.
   [[nodiscard]] int exit_code() const;
   [[nodiscard]] bool has_kept_all() const { return has_kept_all_; }
+  // Nothing more is to come from this node.
+  [[nodiscard]] bool is_over(int node) const {
+    const NodeState state = nodes_[static_cast<std::size_t>(node)];
+    return phase_ == JobPhase::kDone || state == NodeState::kDone || state == NodeState::kLost;
+  }
   // Nodes that have not answered yet, for messages.
   [[nodiscard]] std::vector<std::string> silent_hosts() const;
 

@@ -149,8 +149,7 @@ void NodeSession::disconnect(const Error& reason) {
   why_away_ = why;
   away_since_ = loop_.now();
   attempts_ = 0;
-  sink_.on_notice(plan_.index, why.message() + "; trying to reach it again for " + duration_text(reconnect_) +
-                                   " (--reconnect-timeout)");
+  sink_.on_away(plan_.index, why, reconnect_);
   try_again_in(Duration::zero());
 }
 
@@ -194,8 +193,7 @@ Result<void> NodeSession::on_resumed(std::uint64_t received) {
   acknowledged_ = received_;
   stream_->write(resend_.unacknowledged());
   heartbeat_timer_ = loop_.after(heartbeat_, [this] { beat(); });
-  sink_.on_notice(plan_.index,
-                  "reached again after " + duration_text(loop_.now() - away_since_) + "; no output was lost");
+  sink_.on_back(plan_.index, loop_.now() - away_since_);
   return {};
 }
 

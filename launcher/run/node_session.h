@@ -27,6 +27,9 @@ class SessionSink {
   virtual void on_ready(int node, const ReadyMessage& ready) = 0;
   virtual void on_progress(int node, const std::string& what) = 0;
   virtual void on_notice(int node, const std::string& what) = 0;
+  // Its connection broke; others are tried for as long as `patience`. Then on_back, or on_lost.
+  virtual void on_away(int node, const Error& why, Duration patience) = 0;
+  virtual void on_back(int node, Duration away) = 0;
   virtual void on_started(int rank, int pid) = 0;
   virtual void on_start_failed(const StartFailedMessage& failed) = 0;
   virtual void on_output(int node, const OutputMessage& output) = 0;

@@ -1,13 +1,16 @@
 #include "launcher/transport/local.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <optional>
 
 #include "launcher/process/spawn.h"
+#include "launcher/transport/remote_errors.h"
 #include "runtime/base/byte_channel.h"
 
 namespace hvd::launch {
@@ -24,6 +27,8 @@ class LocalStream final : public Stream {
     *alive_ = false;
     channel_.reset();
     reap();
+    read_errors();
+    close_errors();
   }
   LocalStream(const LocalStream&) = delete;
   LocalStream& operator=(const LocalStream&) = delete;
@@ -66,6 +71,12 @@ class LocalStream final : public Stream {
     agent.stdin_fd = ends.second.get();
     agent.stdout_fd = ends.second.get();
     agent.dies_with_parent = false;  // it outlives us to clean up
+    Pipe errors;
+    if (options.errors_to != nullptr) {
+      HVD_TRY_ASSIGN(errors, make_pipe());
+      agent.stderr_fd = errors.write_end.get();
+      HVD_TRY(watch_errors(std::move(errors.read_end), *options.errors_to));
+    }
     auto pid = spawn(agent);
     if (!pid.ok()) {
       return pid.error().with_context("cannot start the agent on this machine");
@@ -78,6 +89,35 @@ class LocalStream final : public Stream {
     };
     HVD_TRY_ASSIGN(channel_, ByteChannel::create(loop_, std::move(ends.first), Fd(), std::move(handlers)));
     return {};
+  }
+
+  Result<void> watch_errors(Fd read_end, Log& log) {
+    HVD_TRY(set_nonblocking(read_end.get()));
+    errors_.emplace(log, "the agent on this machine", LogLevel::kWarning);
+    errors_fd_ = std::move(read_end);
+    HVD_TRY_ASSIGN(errors_watch_, loop_.watch(errors_fd_.get(), EPOLLIN, [this](std::uint32_t) { read_errors(); }));
+    return {};
+  }
+
+  void read_errors() {
+    std::array<char, 4096> buffer{};
+    while (errors_fd_.is_open()) {
+      const ssize_t got = ::read(errors_fd_.get(), buffer.data(), buffer.size());
+      if (got > 0) {
+        errors_->feed({buffer.data(), static_cast<std::size_t>(got)});
+      } else if (got == 0 || errno != EINTR) {
+        if (got == 0 || errno != EAGAIN) {
+          close_errors();
+        }
+        return;
+      }
+    }
+  }
+
+  void close_errors() {
+    loop_.unwatch(errors_watch_);
+    errors_watch_ = 0;
+    errors_fd_.reset();
   }
 
   void reap() const {
@@ -96,6 +136,9 @@ class LocalStream final : public Stream {
   StreamSink& sink_;
   std::unique_ptr<ByteChannel> channel_;
   pid_t pid_ = 0;
+  std::optional<RemoteErrors> errors_;
+  Fd errors_fd_;
+  WatchId errors_watch_ = 0;
   std::shared_ptr<bool> alive_;
 };
 

@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "launcher/transport/transport.h"
+#include "runtime/base/log.h"
 
 namespace hvd::launch {
 
 struct LocalOptions {
   std::string agent_path;                // the agent executable
   std::vector<std::string> environment;  // for the agent, and so for its ranks
+  Log* errors_to = nullptr;              // gets what the agent prints to its standard error; null: it has ours
 };
 
 std::unique_ptr<Transport> make_local_transport(EventLoop& loop, LocalOptions options);

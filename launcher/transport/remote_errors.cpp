@@ -18,7 +18,7 @@ void RemoteErrors::feed(std::string_view text) {
       continue;
     }
     if (!partial_.empty()) {
-      log_.write(LogLevel::kInfo, host_ + " (standard error): " + partial_);
+      log_.write(level_, host_ + " (standard error): " + partial_);
     }
     partial_.clear();
     if (c != '\n') {

@@ -12,7 +12,8 @@ namespace hvd::launch {
 
 class RemoteErrors {
  public:
-  RemoteErrors(Log& log, const std::string& host) : log_(log), host_(host) {}
+  RemoteErrors(Log& log, const std::string& host, LogLevel level = LogLevel::kInfo)
+      : log_(log), host_(host), level_(level) {}
   void feed(std::string_view text);
   // The last line that says something, or nothing.
   [[nodiscard]] std::string last_line() const { return last_lines(1); }
@@ -22,6 +23,7 @@ class RemoteErrors {
  private:
   Log& log_;
   const std::string host_;
+  const LogLevel level_;
   std::string partial_;
   std::string tail_;
 };

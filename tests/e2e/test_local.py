@@ -149,6 +149,8 @@ def test_plan_starts_nothing_and_prints_the_placement():
     (["--hostfile", "/no/such/file", "true"], "cannot read the host file /no/such/file"),
     (["--hostfile", "/", "true"], "cannot read the host file /: Is a directory"),
     (["--gpus", "none", "-H", "a:2@0,1", "true"], "the host list names GPUs of a, and --gpus none leaves all alone"),
+    (["--output-filename", "d", "--output-rotate", "10X", "true"], "--output-rotate '10X': expected a size"),
+    (["--output-rotate", "10M", "true"], "--output-rotate says nothing without --output-filename"),
     (["-np", "2"], "no command given"),
     (["--no-such-flag", "true"], "--no-such-flag"),
     (["-x", "NO_SUCH_VARIABLE_HERE", "true"], "no such variable"),
@@ -268,7 +270,36 @@ def small_memory():
 
 def test_a_rank_that_the_kernel_killed_for_lack_of_memory_is_told_so(small_memory):
     done = hvdrun("-np", 1, *small_memory, *PYTHON, "-c", "x = bytearray(500 << 20)")
-    assert done.returncode == 137 and "out of memory" in done.stderr
+    assert done.returncode == 137
+    assert re.search(r"killed by signal 9 \(SIGKILL\)|Killed process", done.stderr) and "out of memory" in done.stderr
+
+
+def test_the_memory_cgroup_tells_of_the_kernels_kill_where_the_kernels_log_does_not(small_memory):
+    # In a namespace of its own the numbers of the kernel's log mean other processes.
+    apart = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*apart, "true"], capture_output=True, timeout=PATIENCE).returncode != 0:
+        pytest.skip("no process namespace can be made here")
+    command = [*small_memory, *apart, HVDRUN, "-np", "1", *PYTHON, "-c", "x = bytearray(500 << 20)"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 137
+    assert re.search(r"was killed by signal 9 \(SIGKILL\) by the kernel: out of memory$", done.stderr, re.M)
+    assert re.search(r"so counts its memory cgroup, in /sys/fs/cgroup/memory/hvd-test-\d+/memory.oom_control$", done.stderr, re.M)
+
+
+def test_a_kill_that_nobody_explains_says_how_to_see_whether_it_was_the_kernel():
+    done = hvdrun("-np", 1, "sh", "-c", "kill -9 $$")
+    assert done.returncode == 137 and "by the kernel: out of memory" not in done.stderr
+    assert "on localhost this tells: dmesg | grep -i 'killed process'" in done.stderr
+
+
+def test_a_core_dump_is_told_with_its_place(tmp_path):
+    pattern = pathlib.Path("/proc/sys/kernel/core_pattern").read_text().strip()
+    done = hvdrun("-np", 1, "sh", "-c", "ulimit -c unlimited; kill -SEGV $$", cwd=tmp_path)
+    assert done.returncode == 139 and "was killed by signal 11 (SIGSEGV)" in done.stderr
+    if "core dumped" not in done.stderr or "%" in pattern:
+        pytest.skip("no core is dumped here, or not to a plain file")
+    place = re.search("hvdrun: its core dump was written on localhost: (in|handed to) (.*)", done.stderr)
+    assert place and (place.group(1) == "handed to" or os.path.exists(place.group(2))), done.stderr
 
 
 def test_a_missing_program_is_told_once():
@@ -360,6 +391,34 @@ def test_output_that_cannot_be_kept_is_told_and_the_job_goes_on(tmp_path):
     assert (done.returncode, done.stdout) == (244, "") and done.stderr.count("\n") == 1
 
 
+def test_files_rotate_by_size_between_lines(tmp_path):
+    done = hvdrun("-q", "-np", 2, "--no-tags", "--output-filename", tmp_path, "--output-rotate", "4K:3", "seq", 10000)
+    assert done.returncode == 0
+    for rank in (0, 1):
+        folder = tmp_path / f"rank.{rank}"
+        assert sorted(file.name for file in folder.glob("stdout*")) == ["stdout", "stdout.1", "stdout.2", "stdout.3"]
+        assert all(3000 < (folder / f"stdout.{n}").stat().st_size <= 4096 for n in (1, 2, 3))
+        kept = "".join((folder / name).read_text() for name in ("stdout.3", "stdout.2", "stdout.1", "stdout"))
+        numbers = kept.splitlines()
+        assert numbers == [str(n) for n in range(10001 - len(numbers), 10001)]
+
+
+@pytest.mark.parametrize("problem", ["full disk", "rename"])
+def test_a_file_that_cannot_be_written_or_renamed_does_not_stop_the_ranks(tmp_path, problem):
+    folder = tmp_path / "rank.0"
+    folder.mkdir()
+    if problem == "full disk":
+        (folder / "stdout").symlink_to("/dev/full")
+    else:
+        (folder / "stdout.1/in the way").mkdir(parents=True)
+    done = hvdrun("-np", 2, "--output-filename", tmp_path, "--output-rotate", "100", "seq", 1000)
+    assert done.returncode == 244
+    assert len(done.stdout.splitlines()) == 2000
+    said = "cannot write" if problem == "full disk" else "cannot rename"
+    assert done.stderr.count(f"{said} {folder}/stdout") == 1 and done.stderr.count("hvdrun: ") == 2
+    assert (tmp_path / "rank.1/stdout").read_text().endswith("[1]<stdout>:1000\n")
+
+
 def test_lines_may_begin_with_the_time_and_tags_be_coloured():
     done = hvdrun("-np", 1, "--prefix-output-with-timestamp", "--color", "always", "echo", "x")
     assert re.fullmatch(r"\x1b\[36m\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\[0\]<stdout>:\x1b\[0mx\n", done.stdout)
@@ -377,6 +436,12 @@ def test_a_traceback_is_in_the_report():
     assert done.returncode == 1
     report = done.stderr[done.stderr.index("hvdrun: rank 0"):]
     assert "hvdrun:   Traceback (most recent call last):" in report and "hvdrun:   ZeroDivisionError" in report
+    assert "\nhvdrun: ZeroDivisionError: division by zero, <string>:1 in deep\n" in report
+
+
+def test_a_failure_says_where_all_output_is(tmp_path):
+    done = hvdrun("-np", 11, "--output-filename", tmp_path, "sh", "-c", "exit $((HVD_RANK == 3))")
+    assert f"\nhvdrun: all that it printed is in {tmp_path}/rank.03\n" in done.stderr
 
 
 SETTINGS = """

@@ -16,7 +16,6 @@
 #include "launcher/agent/own_networks.h"
 #include "launcher/agent/script_check.h"
 #include "launcher/process/exit_status.h"
-#include "launcher/process/oom_watch.h"
 #include "launcher/process/spawn.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
@@ -193,7 +192,7 @@ TEST_CASE("messages survive the way, and are refused when cut or too long") {
       ReadyMessage{"0.1", "n", 1, {{1, {0, 4}}}, 3, "/s", "/r", {"10.0.0.1/8"}, {"GPU-1"}, {1}}.encode());
   check_bounds<ResumeMessage>(ResumeMessage{"/r", "t", 7}.encode());
   check_bounds<StopMessage>(StopMessage{15, 100}.encode());
-  check_bounds<ExitedMessage>(ExitedMessage{1, {ExitStatus::Kind::kSignalled, 9}}.encode());
+  check_bounds<ExitedMessage>(ExitedMessage{1, {ExitStatus::Kind::kSignalled, 9}, {"killed", "in /core"}}.encode());
   check_bounds<ExchangeMessage>(ExchangeMessage{1, "k", "v"}.encode());
   check_bounds<ExchangedMessage>(ExchangedMessage{"k", {"a", ""}}.encode());
   check_bounds<StartFailedMessage>(StartFailedMessage{1, hvd::Error(hvd::Code::kNotFound, "no")}.encode());
@@ -234,23 +233,6 @@ TEST_CASE("an exit status is decoded, whether a core was dumped or not") {
   CHECK(ExitStatus::from_wait(SIGSEGV | 0x80).shell_code() == 139);
   CHECK(ExitStatus::from_wait(SIGKILL).text() == "was killed by signal 9 (SIGKILL)");
   CHECK(ExitStatus::from_wait(0).is_success());
-}
-
-TEST_CASE("each kill for lack of memory is told once, and none where the kernel does not count them") {
-  std::string name = "/tmp/hvd-test-XXXXXX";
-  REQUIRE(::close(::mkstemp(name.data())) == 0);
-  const auto counted = [&name](const std::string& text) { std::ofstream(name) << text; };
-  counted("pgfault 7\noom_kill 2\npgmajfault 9\n");
-  OomWatch watch(name);
-  CHECK_FALSE(watch.has_killed());
-  counted("pgfault 8\noom_kill 4\npgmajfault 9\n");
-  CHECK(watch.has_killed());
-  CHECK(watch.has_killed());
-  CHECK_FALSE(watch.has_killed());
-  counted("pgfault 8\n");
-  CHECK_FALSE(watch.has_killed());
-  CHECK_FALSE(OomWatch("/no/such/file").has_killed());
-  std::filesystem::remove(name);
 }
 
 TEST_CASE("a program is started with its own environment and directory") {

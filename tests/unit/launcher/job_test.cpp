@@ -6,6 +6,7 @@
 
 #include "launcher/job/host_list.h"
 #include "launcher/job/hostfile.h"
+#include "launcher/job/output_rotation.h"
 #include "launcher/placement/cpu_binding.h"
 #include "launcher/placement/gpu_pinning.h"
 #include "launcher/placement/placement.h"
@@ -290,5 +291,17 @@ TEST_CASE("variables of an outer launcher are scrubbed, those of this host stay 
   for (const char* name : {"PATH", "NCCL_DEBUG", "HOROVOD_FUSION_THRESHOLD", "LD_LIBRARY_PATH", "RANKING"}) {
     CHECK(!is_outer_launcher_variable(name));
     CHECK(!is_host_bound_variable(name));
+  }
+}
+
+TEST_CASE("the size of a rank's files is read with its unit, and how many old ones are kept") {
+  const auto read = [](const char* text) { return hvd::launch::parse_output_rotation(text); };
+  CHECK(read("10M").value() == hvd::launch::OutputRotation{10U << 20U, 1});
+  CHECK(read("1g:5").value() == hvd::launch::OutputRotation{1U << 30U, 5});
+  CHECK(read("512").value().max_bytes == 512);
+  CHECK(read("2T").value().max_bytes == std::uint64_t{2} << 40U);
+  for (const char* wrong : {"", "M", "0", "-1M", "10X", "10MB", "1.5G", "10M:", "10M:0", "10M:1001", "10M:x", ":3",
+                            "99999999T", "99999999999999999999999"}) {
+    CHECK_MESSAGE(!read(wrong).ok(), wrong);
   }
 }

@@ -122,13 +122,63 @@ TEST_CASE("each rank's streams are kept in files of their own, emptied at the st
 
 TEST_CASE("a file that has grown to its limit makes room, whole lines in each") {
   const Scratch scratch;
-  const auto files = RankFiles::create({scratch.path, 10}, 1, [](const hvd::Error&) { CHECK(false); }).value();
+  const auto files = RankFiles::create({scratch.path, 10, 2}, 1, [](const hvd::Error&) { CHECK(false); }).value();
   for (const char* line : {"aaaa\n", "bbbb\n", "cccc\n", "a line beyond the limit\n", "dddd\n"}) {
     files->write(0, false, "", line);
     files->flush();
   }
   CHECK(scratch.read("rank.0/stdout") == "dddd\n");
   CHECK(scratch.read("rank.0/stdout.1") == "a line beyond the limit\n");
+  CHECK(scratch.read("rank.0/stdout.2") == "cccc\n");
+  CHECK_FALSE(std::filesystem::exists(scratch.path + "/rank.0/stdout.3"));
+}
+
+TEST_CASE("however lines are written, files of a limited size hold them all in order, none torn and none too long") {
+  std::mt19937 random(5);
+  for (int round = 0; round < 60; ++round) {
+    const Scratch scratch;
+    const std::uint64_t limit = 20 + random() % 60;
+    const auto files =
+        RankFiles::create({scratch.path, limit, 1000}, 1, [](const hvd::Error&) { CHECK(false); }).value();
+    std::string all;
+    for (int i = 0; i < 40; ++i) {
+      static constexpr const char* kEnds[] = {"\n", "\r\n", "\r"};
+      const std::string line = std::string(random() % 15, 'x') + kEnds[random() % 3];
+      files->write(0, false, "[0]:", line);
+      all += "[0]:" + line;
+      if (random() % 4 == 0) {
+        files->flush();
+      }
+    }
+    files->flush();
+    std::string kept = scratch.read("rank.0/stdout");
+    for (int number = 1; std::filesystem::exists(scratch.path + "/rank.0/stdout." + std::to_string(number)); ++number) {
+      const std::string text = scratch.read("rank.0/stdout." + std::to_string(number));
+      CHECK(text.size() <= limit);
+      CHECK(text.starts_with("[0]:"));
+      kept.insert(0, text);
+    }
+    CHECK(kept == all);
+  }
+}
+
+TEST_CASE("old files of an earlier job are removed, and a file that cannot be renamed is told once") {
+  const Scratch scratch;
+  std::filesystem::create_directories(scratch.path + "/rank.0");
+  std::ofstream(scratch.path + "/rank.0/stdout.1") << "earlier";
+  int failures = 0;
+  const auto files = RankFiles::create({scratch.path, 10}, 1, [&](const hvd::Error& why) {
+                       ++failures;
+                       CHECK(why.message().find("cannot rename " + scratch.path + "/rank.0/stdout to ") == 0);
+                     }).value();
+  CHECK_FALSE(std::filesystem::exists(scratch.path + "/rank.0/stdout.1"));
+  std::filesystem::create_directories(scratch.path + "/rank.0/stdout.1/in the way");
+  for (int i = 0; i < 3; ++i) {
+    files->write(0, false, "", "123456789\n");
+    files->flush();
+  }
+  CHECK(failures == 1);
+  CHECK(files->folder_of(0).empty());
 }
 
 TEST_CASE("a directory that cannot be made is an error before anything runs, one that goes away is told once") {

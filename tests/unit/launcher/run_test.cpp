@@ -174,23 +174,6 @@ TEST_CASE("a node that does not report its end in time is left") {
   CHECK(job.state.phase() == JobPhase::kDone);
 }
 
-TEST_CASE("the failure block quotes the failing rank's last lines") {
-  Cause cause{{"rank 1 on a (pid 7) exited with code 3"}, 3, 1};
-  CHECK(describe_cause(cause, {"Traceback", "ValueError: x"}, 4) ==
-        std::vector<std::string>{"hvdrun: rank 1 on a (pid 7) exited with code 3",
-                                 "hvdrun: the last lines of its standard error:", "hvdrun:   Traceback",
-                                 "hvdrun:   ValueError: x", "hvdrun: stopping the other 3 ranks"});
-}
-
-TEST_CASE("a Python traceback is quoted from its beginning, other errors by their last lines") {
-  std::vector<std::string> lines(30, "noise");
-  const auto count = [&lines] { return describe_cause(Cause{{"what"}, 1, 0}, lines, 1).size() - 2; };
-  CHECK(count() == 20);
-  lines[5] = "Traceback (most recent call last):";
-  lines[25] = "Traceback (most recent call last):";
-  CHECK(count() == 25);
-}
-
 namespace {
 
 using Addresses = std::vector<std::string>;

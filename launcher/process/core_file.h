@@ -1,0 +1,24 @@
+// Where the kernel put a core dump, as core(5) has it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+namespace hvd::launch {
+
+struct CoreDump {
+  pid_t pid = 0;
+  int signo = 0;
+  std::string cwd;  // of the process, when it was started
+  std::string host;
+};
+
+// In words, from the contents of kernel.core_pattern: "in /tmp/core.123", "handed to /usr/lib/systemd/systemd-coredump;
+// try: coredumpctl info 123". What only the dumped process knew is a "*". Pure.
+std::string core_place(const std::string& pattern, bool uses_pid, const CoreDump& dump);
+
+// The same from what this machine has set; empty when no such file is there.
+std::string find_core(const CoreDump& dump);
+
+}  // namespace hvd::launch

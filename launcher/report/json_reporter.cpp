@@ -1,0 +1,237 @@
+#include "launcher/report/json_reporter.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include <nlohmann/json.hpp>
+#include <time.h>
+
+#include "launcher/report/traceback.h"
+#include "launcher/run/transport_choice.h"
+
+namespace hvd::launch {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// "2026-11-22T01:02:03.456Z"
+std::string utc_text(std::chrono::system_clock::time_point at) {
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch()).count();
+  const time_t seconds = static_cast<time_t>(ms / 1000);
+  tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  std::array<char, 64> text{};
+  const std::size_t size = ::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &utc);
+  std::array<char, 8> rest{};
+  std::snprintf(rest.data(), rest.size(), ".%03dZ", static_cast<int>(ms % 1000));
+  return std::string(text.data(), size) + rest.data();
+}
+
+Json event(const char* name, const TimeOfDay& time) {
+  Json json;
+  json["event"] = name;
+  json["time"] = utc_text(time());
+  return json;
+}
+
+std::string line_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+double seconds_of(Duration duration) {
+  return static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count()) / 1000;
+}
+
+const char* level_name(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "debug";
+    case LogLevel::kInfo:
+      return "info";
+    case LogLevel::kWarning:
+      return "warning";
+    case LogLevel::kError:
+      break;
+  }
+  return "error";
+}
+
+Json ranks_of(const NodePlan& node) {
+  Json ranks = Json::array();
+  for (const RankPlan& rank : node.ranks) {
+    ranks.push_back(rank.rank);
+  }
+  return ranks;
+}
+
+void put_node(Json& json, const Placement& placement, int node) {
+  json["node"] = node;
+  json["host"] = placement.nodes[static_cast<std::size_t>(node)].host.name;
+}
+
+void put_rank(Json& json, const Placement& placement, int rank) {
+  json["rank"] = rank;
+  put_node(json, placement, placement.node_of(rank).index);
+}
+
+void put_status(Json& json, const ExitStatus& status, const ExitDetail& detail) {
+  const bool is_signal = status.kind == ExitStatus::Kind::kSignalled;
+  json["exit_code"] = status.shell_code();
+  json["signal"] = is_signal ? Json(status.value) : Json();
+  json["signal_name"] = is_signal ? Json(signal_name(status.value)) : Json();
+  json["core_dumped"] = status.has_core;
+  json["core_place"] = detail.core;
+  json["out_of_memory"] = status.out_of_memory;
+  json["memory_evidence"] = detail.memory;
+}
+
+Json counts_of(const JobState& state) {
+  int succeeded = 0;
+  int failed = 0;
+  int lost = 0;
+  int not_started = 0;
+  for (const RankRecord& rank : state.ranks()) {
+    const bool has_ended = rank.state == RankRecord::State::kEnded;
+    succeeded += has_ended && rank.status.is_success() ? 1 : 0;
+    failed += has_ended && !rank.status.is_success() ? 1 : 0;
+    not_started += rank.state == RankRecord::State::kPending ? 1 : 0;
+    lost += rank.state == RankRecord::State::kLost || rank.state == RankRecord::State::kRunning ? 1 : 0;
+  }
+  return Json{{"succeeded", succeeded}, {"failed", failed}, {"lost", lost}, {"not_started", not_started}};
+}
+
+}  // namespace
+
+Lines JsonReporter::on_begin(const std::string& job_id) {
+  Json json = event("job_started", time_);
+  json["version"] = HVD_VERSION;
+  json["job"] = job_id;
+  json["size"] = placement_.size;
+  json["argv"] = spec_.argv;
+  json["cwd"] = spec_.cwd;
+  json["nodes"] = Json::array();
+  for (const NodePlan& node : placement_.nodes) {
+    Json entry;
+    put_node(entry, placement_, node.index);
+    entry["transport"] = transport_name(choose_transport(spec_, node.host.name));
+    entry["ranks"] = ranks_of(node);
+    json["nodes"].push_back(std::move(entry));
+  }
+  return {line_of(json)};
+}
+
+Lines JsonReporter::on_node_progress(int, const std::string&) {
+  return {};  // a diagnostic: --verbose makes a "log" event of it
+}
+
+Lines JsonReporter::on_all_ready(Duration) {
+  return {};
+}
+
+Lines JsonReporter::on_node_ready(int node, const ReadyMessage& ready) {
+  Json json = event("node_ready", time_);
+  put_node(json, placement_, node);
+  json["agent_pid"] = ready.pid;
+  json["cores"] = ready.cores.size();
+  json["gpus"] = ready.gpus.size();
+  return {line_of(json)};
+}
+
+Lines JsonReporter::on_node_away(int node, const Error& why, Duration patience) {
+  Json json = event("node_away", time_);
+  put_node(json, placement_, node);
+  json["message"] = why.message();
+  json["patience_seconds"] = seconds_of(patience);
+  return {line_of(json)};
+}
+
+Lines JsonReporter::on_node_back(int node, Duration away) {
+  Json json = event("node_back", time_);
+  put_node(json, placement_, node);
+  json["away_seconds"] = seconds_of(away);
+  return {line_of(json)};
+}
+
+Lines JsonReporter::on_node_lost(int node, const Error& why) {
+  Json json = event("node_lost", time_);
+  put_node(json, placement_, node);
+  json["message"] = why.message();
+  json["ranks"] = ranks_of(placement_.nodes[static_cast<std::size_t>(node)]);
+  return {line_of(json)};
+}
+
+Lines JsonReporter::on_rank_started(int rank, int pid) {
+  Json json = event("rank_started", time_);
+  put_rank(json, placement_, rank);
+  json["pid"] = pid;
+  return {line_of(json)};
+}
+
+Lines JsonReporter::on_rank_ended(int rank, const ExitStatus& status, const ExitDetail& detail) {
+  Json json = event("rank_ended", time_);
+  put_rank(json, placement_, rank);
+  put_status(json, status, detail);
+  return {line_of(json)};
+}
+
+Lines JsonReporter::on_note(const Note& note) {
+  Json json = event("note", time_);
+  json["level"] = level_name(note.level);
+  if (note.node >= 0) {
+    put_node(json, placement_, note.node);
+  }
+  json["message"] = note.text;
+  return {line_of(json)};
+}
+
+Lines JsonReporter::on_failure(const Failure& failure) {
+  Json json = event("failure", time_);
+  json["causes"] = failure.cause.lines;
+  json["exit_code"] = failure.cause.exit_code;
+  if (failure.cause.rank >= 0) {
+    put_rank(json, placement_, failure.cause.rank);
+    json["last_errors"] = failure.last_errors;
+    const auto traceback = find_traceback(failure.last_errors);
+    json["exception"] = traceback ? Json(traceback->exception) : Json();
+    json["frame"] = traceback ? Json(traceback->frame) : Json();
+    json["kept_in"] = failure.kept_in;
+  }
+  return {line_of(json)};
+}
+
+Lines JsonReporter::on_refused(const Error& why, int exit_code) {
+  return json_refusal(why, exit_code, time_);
+}
+
+Lines JsonReporter::on_end(const JobState& state, Duration took) {
+  Json json = event("job_ended", time_);
+  json["exit_code"] = state.exit_code();
+  json["seconds"] = seconds_of(took);
+  json["ranks"] = counts_of(state);
+  json["output_kept"] = state.has_kept_all();
+  return {line_of(json)};
+}
+
+std::string JsonReporter::status() const {
+  return "";
+}
+
+Lines json_refusal(const Error& why, int exit_code, const TimeOfDay& time) {
+  Json failure = event("failure", time);
+  failure["causes"] = Json::array({why.message()});
+  failure["exit_code"] = exit_code;
+  Json end = event("job_ended", time);
+  end["exit_code"] = exit_code;
+  end["seconds"] = 0.0;
+  return {line_of(failure), line_of(end)};
+}
+
+std::string json_log_line(LogLevel level, std::string_view message, const TimeOfDay& time) {
+  Json json = event("log", time);
+  json["level"] = level_name(level);
+  json["message"] = message;
+  return line_of(json);
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,45 @@
+// TextReporter: a job in words, each line begun with "hvdrun: ". Of what goes well it says one line at the end; what
+// else there is to know stands in --verbose's diagnostics.
+//
+// Thread: loop only.
+#pragma once
+
+#include "launcher/placement/placement.h"
+#include "launcher/report/start_progress.h"
+#include "launcher/run/job_reporter.h"
+
+namespace hvd::launch {
+
+struct TextOptions {
+  bool quiet = false;     // only what went wrong
+  bool progress = false;  // it is said to a terminal, which shows status()
+};
+
+class TextReporter final : public JobReporter {
+ public:
+  // `placement` must outlive it.
+  TextReporter(const Placement& placement, TextOptions options)
+      : placement_(placement), options_(options), start_(placement) {}
+
+  Lines on_begin(const std::string& job_id) override;
+  Lines on_node_progress(int node, const std::string& what) override;
+  Lines on_node_ready(int node, const ReadyMessage& ready) override;
+  Lines on_all_ready(Duration took) override;
+  Lines on_node_away(int node, const Error& why, Duration patience) override;
+  Lines on_node_back(int node, Duration away) override;
+  Lines on_node_lost(int node, const Error& why) override;
+  Lines on_rank_started(int rank, int pid) override;
+  Lines on_rank_ended(int rank, const ExitStatus& status, const ExitDetail& detail) override;
+  Lines on_note(const Note& note) override;
+  Lines on_failure(const Failure& failure) override;
+  Lines on_refused(const Error& why, int exit_code) override;
+  Lines on_end(const JobState& state, Duration took) override;
+  [[nodiscard]] std::string status() const override;
+
+ private:
+  const Placement& placement_;
+  const TextOptions options_;
+  StartProgress start_;
+};
+
+}  // namespace hvd::launch

@@ -1,0 +1,59 @@
+#include "launcher/report/traceback.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstddef>
+#include <string_view>
+
+namespace hvd::launch {
+namespace {
+
+// `  File "train.py", line 12, in step` -> "train.py:12 in step"; of a syntax error there is no "in".
+std::optional<std::string> frame_of(std::string_view line) {
+  constexpr std::string_view kFile = "  File \"";
+  constexpr std::string_view kLine = "\", line ";
+  constexpr std::string_view kIn = ", in ";
+  const auto middle = line.find(kLine);
+  if (!line.starts_with(kFile) || middle == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const std::string_view rest = line.substr(middle + kLine.size());
+  const auto in = rest.find(kIn);
+  std::string frame(line.substr(kFile.size(), middle - kFile.size()));
+  frame.append(":").append(rest.substr(0, in));
+  if (in != std::string_view::npos) {
+    frame.append(" in ").append(rest.substr(in + kIn.size()));
+  }
+  return frame;
+}
+
+bool is_indented(std::string_view line) {
+  return line.empty() || line.front() == ' ' || line.front() == '\t';
+}
+
+// "pkg.Error: text", "KeyboardInterrupt".
+bool is_exception(std::string_view line) {
+  const std::string_view name = line.substr(0, line.find(':'));
+  return !name.empty() && std::isdigit(static_cast<unsigned char>(name.front())) == 0 &&
+         std::all_of(name.begin(), name.end(),
+                     [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.' || c >= 0x80; });
+}
+
+}  // namespace
+
+std::optional<Traceback> find_traceback(const std::vector<std::string>& lines) {
+  for (std::size_t i = lines.size(); i-- > 0;) {
+    const auto frame = frame_of(lines[i]);
+    if (!frame) {
+      continue;
+    }
+    const auto after = std::find_if_not(lines.begin() + static_cast<std::ptrdiff_t>(i), lines.end(), is_indented);
+    if (after == lines.end() || !is_exception(*after)) {
+      return std::nullopt;
+    }
+    return Traceback{*after, *frame};
+  }
+  return std::nullopt;
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,280 @@
+// launcher/report: what hvdrun says of a job, to people and to programs, word for word.
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "launcher/job/host_list.h"
+#include "launcher/report/json_reporter.h"
+#include "launcher/report/text_reporter.h"
+#include "launcher/report/traceback.h"
+
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+using hvd::Code;
+using hvd::Error;
+using hvd::LogLevel;
+using nlohmann::json;
+
+namespace {
+
+std::chrono::system_clock::time_point noon() {
+  return std::chrono::system_clock::time_point(std::chrono::milliseconds(1'795'348'800'007));  // 2026-11-22 12:00 UTC
+}
+
+struct Job {
+  Placement placement = place(parse_host_list("a:2,b:1").value(), 3).value();
+  JobSpec spec;
+  JobState state{placement};
+  JsonReporter events{spec, placement, noon};
+  TextReporter words{placement, {}};
+
+  void run_all() {
+    state.on(NodeReady{0});
+    state.on(NodeReady{1});
+    for (int rank = 0; rank < 3; ++rank) {
+      state.on(RankStarted{rank, 100 + rank});
+    }
+  }
+};
+
+// One line, as JSON; its time is checked and taken out.
+json only(const Lines& lines) {
+  REQUIRE(lines.size() == 1);
+  CHECK(lines.front().find('\n') == std::string::npos);
+  json event = json::parse(lines.front());
+  CHECK(event["time"] == "2026-11-22T12:00:00.007Z");
+  event.erase("time");
+  return event;
+}
+
+}  // namespace
+
+TEST_CASE("a job's begin tells its placement") {
+  Job job;
+  job.spec.argv = {"python", "train.py"};
+  job.spec.cwd = "/w";
+  json event = only(job.events.on_begin("ab12"));
+  CHECK_FALSE(event["version"].get<std::string>().empty());
+  event.erase("version");
+  CHECK(event == json::parse(R"({"event": "job_started", "job": "ab12", "size": 3, "argv": ["python", "train.py"],
+    "cwd": "/w", "nodes": [{"node": 0, "host": "a", "transport": "ssh", "ranks": [0, 1]},
+                           {"node": 1, "host": "b", "transport": "ssh", "ranks": [2]}]})"));
+}
+
+TEST_CASE("nodes and ranks have an event for each turn they take") {
+  Job job;
+  ReadyMessage ready;
+  ready.pid = 7;
+  ready.cores.resize(4);
+  CHECK(only(job.events.on_node_ready(1, ready)) ==
+        json::parse(R"({"event": "node_ready", "node": 1, "host": "b", "agent_pid": 7, "cores": 4, "gpus": 0})"));
+  CHECK(only(job.events.on_node_away(1, Error(Code::kLostPeer, "broke"), std::chrono::seconds(60))) ==
+        json::parse(R"({"event": "node_away", "node": 1, "host": "b", "message": "broke", "patience_seconds": 60.0})"));
+  CHECK(only(job.events.on_node_back(1, std::chrono::milliseconds(1500))) ==
+        json::parse(R"({"event": "node_back", "node": 1, "host": "b", "away_seconds": 1.5})"));
+  CHECK(only(job.events.on_node_lost(0, Error(Code::kLostPeer, "gone"))) ==
+        json::parse(R"({"event": "node_lost", "node": 0, "host": "a", "message": "gone", "ranks": [0, 1]})"));
+  CHECK(only(job.events.on_rank_started(2, 4711)) ==
+        json::parse(R"({"event": "rank_started", "rank": 2, "node": 1, "host": "b", "pid": 4711})"));
+  CHECK(only(job.events.on_rank_ended(2, {ExitStatus::Kind::kExited, 3}, {})) ==
+        json::parse(R"({"event": "rank_ended", "rank": 2, "node": 1, "host": "b", "exit_code": 3, "signal": null,
+                        "signal_name": null, "core_dumped": false, "core_place": "", "out_of_memory": false,
+                        "memory_evidence": ""})"));
+  CHECK(only(job.events.on_rank_ended(0, {ExitStatus::Kind::kSignalled, SIGSEGV, true}, {"", "in /core"})) ==
+        json::parse(R"({"event": "rank_ended", "rank": 0, "node": 0, "host": "a", "exit_code": 139, "signal": 11,
+                        "signal_name": "SIGSEGV", "core_dumped": true, "core_place": "in /core", "out_of_memory": false,
+                        "memory_evidence": ""})"));
+  CHECK(only(job.events.on_note({LogLevel::kError, 0, "a process cannot be killed"})) ==
+        json::parse(R"({"event": "note", "level": "error", "node": 0, "host": "a",
+                        "message": "a process cannot be killed"})"));
+}
+
+TEST_CASE("a failure and the end are events with the job's code") {
+  Job job;
+  job.run_all();
+  job.state.on(RankExited{1, {ExitStatus::Kind::kExited, 3}});
+  job.state.on(RankExited{0, {}});
+  job.state.on(NodeLost{1, Error(Code::kLostPeer, "gone")});
+  const Lines last = {"  File \"t.py\", line 3, in <module>", "ValueError: bad"};
+  CHECK(only(job.events.on_failure({*job.state.cause(), last, {}, {}, "/d/rank.1"})) ==
+        json::parse(R"({"event": "failure", "causes": ["rank 1 on a (pid 101) exited with code 3"], "exit_code": 3,
+                        "rank": 1, "node": 0, "host": "a", "last_errors": ["  File \"t.py\", line 3, in <module>", "ValueError: bad"],
+                        "exception": "ValueError: bad", "frame": "t.py:3 in <module>", "kept_in": "/d/rank.1"})"));
+  CHECK(only(job.events.on_end(job.state, std::chrono::milliseconds(1234))) ==
+        json::parse(R"({"event": "job_ended", "exit_code": 3, "seconds": 1.234, "output_kept": true,
+                        "ranks": {"succeeded": 1, "failed": 1, "lost": 1, "not_started": 0}})"));
+}
+
+TEST_CASE("whatever a rank prints, an event is one line of valid UTF-8") {
+  Job job;
+  const std::string garbage("\xff\xfe\x00\xc3(\xed\xa0\x80\xf4\x90\x80\x80\n\r\"\\\x1b[31m\xe2\x82", 25);
+  const Lines lines = job.events.on_failure({Cause{{"what " + garbage}, 1, 0}, {garbage}, {}, {}, ""});
+  const json event = only(lines);
+  CHECK(event["last_errors"][0].get<std::string>().find("\xef\xbf\xbd") == 0);
+  CHECK(json::parse(event.dump()) == event);  // dump() throws for what is not UTF-8
+}
+
+TEST_CASE("a job that is refused has a failure and an end, too") {
+  Job job;
+  const Lines lines = job.events.on_refused(Error(Code::kInvalid, "no such flag"), 240);
+  REQUIRE(lines.size() == 2);
+  CHECK(json::parse(lines[0])["causes"][0] == "no such flag");
+  CHECK(json::parse(lines[1])["event"] == "job_ended");
+  CHECK(json::parse(lines[1])["exit_code"] == 240);
+}
+
+TEST_CASE("words are silenced by --quiet, errors are not") {
+  Job job;
+  TextReporter quiet(job.placement, {true});
+  CHECK(job.words.on_note({LogLevel::kWarning, 1, "shared GPUs"}) == Lines{"hvdrun: b: shared GPUs"});
+  CHECK(quiet.on_note({LogLevel::kWarning, 1, "shared GPUs"}).empty());
+  CHECK(quiet.on_note({LogLevel::kError, -1, "disk full"}) == Lines{"hvdrun: disk full"});
+  CHECK(quiet.on_end(job.state, {}).empty());
+  CHECK(job.words.on_end(job.state, std::chrono::seconds(1)) == Lines{"hvdrun: 3 ranks on 2 nodes succeeded in 1.0 s"});
+}
+
+TEST_CASE("a node that is away and back is told with its times") {
+  Job job;
+  CHECK(job.words.on_node_away(1, Error(Code::kLostPeer, "broke"), std::chrono::seconds(60)) ==
+        Lines{"hvdrun: b: broke; trying to reach it again for 60 s (--reconnect-timeout)"});
+  CHECK(job.words.on_node_back(1, std::chrono::seconds(5)) ==
+        Lines{"hvdrun: b: reached again after 5 s; no output was lost"});
+}
+
+namespace {
+
+constexpr ExitStatus kOne{ExitStatus::Kind::kExited, 1};
+constexpr ExitStatus kKilled{ExitStatus::Kind::kSignalled, SIGKILL};
+
+// The block that is said when rank 1 ends so, as one text.
+std::string failure_text(const ExitStatus& status, const ExitDetail& detail, const Lines& last_errors,
+                         const std::string& kept_in = "") {
+  Job job;
+  job.run_all();
+  job.state.on(RankExited{1, status, detail});
+  std::string text;
+  for (const std::string& line : job.words.on_failure({*job.state.cause(), last_errors, status, detail, kept_in})) {
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("golden: a rank that ends by an exception") {
+  CHECK(failure_text(kOne, {},
+                     {"starting", "Traceback (most recent call last):", "  File \"train.py\", line 40, in <module>",
+                      "    main()", "  File \"train.py\", line 12, in step", "    x = 1 / 0", "        ~~^~~",
+                      "ZeroDivisionError: division by zero"},
+                     "/kept/rank.1") ==
+        R"(hvdrun: rank 1 on a (pid 101) exited with code 1
+hvdrun: ZeroDivisionError: division by zero, train.py:12 in step
+hvdrun: the last lines of its standard error:
+hvdrun:   Traceback (most recent call last):
+hvdrun:     File "train.py", line 40, in <module>
+hvdrun:       main()
+hvdrun:     File "train.py", line 12, in step
+hvdrun:       x = 1 / 0
+hvdrun:           ~~^~~
+hvdrun:   ZeroDivisionError: division by zero
+hvdrun: all that it printed is in /kept/rank.1
+hvdrun: stopping the other 2 ranks
+)");
+}
+
+TEST_CASE("golden: a rank that the kernel killed, may have killed, and that somebody killed") {
+  ExitStatus by_kernel = kKilled;
+  by_kernel.out_of_memory = true;
+  CHECK(failure_text(by_kernel, {"the kernel's log says: Out of memory: Killed process 101 (python)", ""}, {}) ==
+        R"(hvdrun: rank 1 on a (pid 101) was killed by signal 9 (SIGKILL) by the kernel: out of memory
+hvdrun: out of memory: the kernel's log says: Out of memory: Killed process 101 (python)
+hvdrun: stopping the other 2 ranks
+)");
+  CHECK(failure_text(kKilled, {"its memory cgroup has hit its limit (/c/memory.failcnt)", ""}, {}) ==
+        R"(hvdrun: rank 1 on a (pid 101) was killed by signal 9 (SIGKILL)
+hvdrun: it may have been out of memory: its memory cgroup has hit its limit (/c/memory.failcnt); on a this tells: dmesg | grep -i 'killed process'
+hvdrun: stopping the other 2 ranks
+)");
+  CHECK(failure_text(kKilled, {}, {"last words"}) ==
+        R"(hvdrun: rank 1 on a (pid 101) was killed by signal 9 (SIGKILL)
+hvdrun: what sent the signal is not known; if it was the kernel, for lack of memory, on a this tells: dmesg | grep -i 'killed process'
+hvdrun: the last lines of its standard error:
+hvdrun:   last words
+hvdrun: stopping the other 2 ranks
+)");
+}
+
+TEST_CASE("golden: a rank that dumped its core") {
+  CHECK(failure_text({ExitStatus::Kind::kSignalled, SIGSEGV, true}, {"", "in /w/core.101"}, {}) ==
+        R"(hvdrun: rank 1 on a (pid 101) was killed by signal 11 (SIGSEGV); core dumped
+hvdrun: its core dump was written on a: in /w/core.101
+hvdrun: stopping the other 2 ranks
+)");
+}
+
+TEST_CASE("a Python traceback is quoted from its beginning, other errors by their last lines") {
+  Lines lines(30, "noise");
+  const auto count = [&lines] {
+    const std::string text = failure_text(kOne, {}, lines);
+    return std::count(text.begin(), text.end(), '\n') - 3;
+  };
+  CHECK(count() == 20);
+  lines[5] = "Traceback (most recent call last):";
+  lines[25] = "Traceback (most recent call last):";
+  CHECK(count() == 25);
+}
+
+TEST_CASE("the start is told as a row: how many hosts, which is slowest, and what is done about it") {
+  Job job;
+  TextReporter words(job.placement, {false, true});
+  CHECK(words.status() == "hvdrun: 0/2 hosts connected; slowest: a");
+  CHECK(words.on_node_progress(0, "pushing the agent").empty());
+  CHECK(words.status() == "hvdrun: 0/2 hosts connected; slowest: b");
+  words.on_node_progress(1, "waiting for a free handshake");
+  CHECK(words.status() == "hvdrun: 0/2 hosts connected; slowest: a (pushing the agent)");
+  words.on_node_ready(0, {});
+  CHECK(words.status() == "hvdrun: 1/2 hosts connected; slowest: b (waiting for a free handshake)");
+  words.on_node_lost(1, Error(Code::kUnreachable, "b: refused"));
+  CHECK(words.status().empty());
+  CHECK(words.on_all_ready(std::chrono::milliseconds(300)).empty());
+  CHECK(words.on_all_ready(std::chrono::milliseconds(4100)) == Lines{"hvdrun: 2 hosts connected in 4.1 s"});
+}
+
+TEST_CASE("hosts that failed are counted beside those that are waited for") {
+  Job job;
+  TextReporter words(job.placement, {false, true});
+  words.on_node_lost(0, Error(Code::kUnreachable, "a: refused"));
+  CHECK(words.status() == "hvdrun: 0/2 hosts connected, 1 failed; slowest: b");
+}
+
+TEST_CASE("no row where nobody looks") {
+  Job job;
+  CHECK(TextReporter(job.placement, {true, true}).status().empty());
+  CHECK(TextReporter(job.placement, {false, false}).status().empty());
+  CHECK(TextReporter(job.placement, {false, false}).on_all_ready(std::chrono::hours(1)).empty());
+  CHECK(job.events.status().empty());
+}
+
+TEST_CASE("the end of a traceback is found, also when its beginning is cut off or another one led to it") {
+  const auto end_of = [](const Lines& lines) {
+    const auto found = find_traceback(lines);
+    return found ? found->exception + " @ " + found->frame : "none";
+  };
+  CHECK(end_of({"  File \"a.py\", line 1, in f", "    raise", "pkg.err.Odd: what", "more of it"}) ==
+        "pkg.err.Odd: what @ a.py:1 in f");
+  CHECK(end_of({"  File \"a.py\", line 1, in f", "KeyError: 'x'", "",
+                "During handling of the above exception, another "
+                "exception occurred:",
+                "", "Traceback (most recent call last):", "  File \"b.py\", line 2, in g",
+                "  [Previous line repeated 3 more times]", "RuntimeError"}) == "RuntimeError @ b.py:2 in g");
+  CHECK(end_of({"  File \"s.py\", line 9", "    x = = 1", "        ^", "SyntaxError: invalid syntax"}) ==
+        "SyntaxError: invalid syntax @ s.py:9");
+  CHECK(end_of({"  File \"a.py\", line 1, in f", "    raise"}) == "none");
+  CHECK(end_of({"  File \"a.py\", line 1, in f", "12 apples: none"}) == "none");
+  CHECK(end_of({"Error: plain"}) == "none");
+  CHECK(end_of({}) == "none");
+}
