@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 
 #include "launcher/agent/messages.h"
@@ -17,8 +18,8 @@
 #include "runtime/base/cpu_list.h"
 #include "runtime/base/frame.h"
 #include "runtime/controller/message.h"
-#include "runtime/link/handshake.h"
 #include "runtime/link/mesh_peer.h"
+#include "runtime/rendezvous/handshake.h"
 
 namespace hvd::fuzz {
 namespace {
@@ -241,21 +242,33 @@ void mesh_peer(std::string_view input) {
   }
 }
 
-// A stranger that does not know the secret talks to both ends.
+// What a stranger says, to an end that wants so much of it at a time.
+template <typename End, typename Check>
+void talk_to(End& end, std::string_view input, const Check& check) {
+  bool is_over = false;
+  in_pieces(input, [&](std::string_view piece) {
+    while (!is_over && !piece.empty() && end.wanted() > 0) {
+      const std::string_view taken = piece.substr(0, std::min(piece.size(), end.wanted()));
+      piece.remove_prefix(taken.size());
+      is_over = !check(end.feed(as_bytes(taken)));
+    }
+  });
+}
+
+// A stranger that does not know the secret talks to a rank, to a launcher whom agents call, and to such an agent.
 void handshake(std::string_view input) {
   const JobSecret secret{1, 2, 3};
   const Nonce nonce{4, 5, 6};
-  HandshakeAcceptor acceptor(secret, 0, nonce);
-  bool is_over = false;
-  in_pieces(input, [&](std::string_view piece) {
-    while (!is_over && !piece.empty()) {
-      const std::string_view taken = piece.substr(0, std::min(piece.size(), acceptor.wanted()));
-      piece.remove_prefix(taken.size());
-      const auto claim = acceptor.feed(as_bytes(taken));
+  for (const int rank : {0, kLauncher}) {
+    HandshakeAcceptor acceptor(secret, rank, nonce);
+    talk_to(acceptor, input, [](const Result<std::optional<LinkClaim>>& claim) {
       require(!claim.ok() || !claim.value(), "nobody is let in without the secret");
-      is_over = !claim.ok();
-    }
-  });
+      return claim.ok();
+    });
+  }
+  HandshakeConnector connector(secret, LinkClaim{LinkRole::kAgent, 3, kLauncher}, nonce);
+  talk_to(connector, input, [](const Result<std::string>& answer) { return answer.ok(); });
+  require(!connector.is_done(), "nobody is taken for the launcher without the secret");
 }
 
 }  // namespace
