@@ -1,5 +1,7 @@
 #include <signal.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "cli/commands.h"
@@ -7,7 +9,9 @@
 #include "launcher/placement/placement.h"
 #include "launcher/report/summary.h"
 #include "launcher/run/job_runner.h"
+#include "launcher/transport/dial_back.h"
 #include "launcher/transport/local.h"
+#include "launcher/transport/mpirun.h"
 #include "launcher/transport/rsh.h"
 #include "launcher/transport/ssh.h"
 #include "runtime/base/event_loop.h"
@@ -44,6 +48,39 @@ Result<std::unique_ptr<Transport>> rsh_of(EventLoop& loop, const JobSpec& job, L
   return make_rsh_transport(loop, std::move(command), rsh_options_of(job), log);
 }
 
+bool has_only_local_hosts(const Placement& placement) {
+  return std::all_of(placement.nodes.begin(), placement.nodes.end(),
+                     [](const NodePlan& node) { return is_local_host(node.host.name); });
+}
+
+// What starts the agents in our place, and the transport by which they call.
+struct EngineSetup {
+  std::unique_ptr<DialBack> dial_back;
+  std::unique_ptr<Engine> engine;
+};
+
+Result<EngineSetup> engine_of(EventLoop& loop, const JobSpec& job, const Placement& placement, Log& log) {
+  EngineSetup setup;
+  if (job.launcher != LauncherKind::kMpi) {
+    return setup;
+  }
+  const auto found = find_open_mpi(job.environment);
+  if (!found.ok()) {
+    return found.error().with_context("--launcher mpi");
+  }
+  HVD_TRY_ASSIGN(const DialBackOptions options, DialBackOptions::make(has_only_local_hosts(placement)));
+  HVD_TRY_ASSIGN(setup.dial_back, DialBack::listen(loop, options, log));
+  MpirunOptions mpirun;
+  mpirun.agent_path = job.agent_path;
+  mpirun.environment = job.environment;
+  mpirun.args = job.mpi_args;
+  mpirun.binding = job.binding_args;
+  mpirun.is_root = ::geteuid() == 0;
+  setup.engine =
+      std::make_unique<Engine>(loop, mpirun_command(placement, mpirun, setup.dial_back->addresses(), options.secret));
+  return setup;
+}
+
 }  // namespace
 
 Result<int> run_job(const CliOptions& options) {
@@ -68,7 +105,9 @@ Result<int> run_job(const CliOptions& options) {
     return describe_cause(cause, last_errors, placement.size);
   };
   words.end = [&placement](const JobState& state, Duration took) { return describe_end(state, placement, took); };
-  JobRunner owner(*loop, job, placement, Transports{local.get(), ssh.get(), rsh.get()}, std::move(words), *log);
+  HVD_TRY_ASSIGN(const EngineSetup setup, engine_of(*loop, job, placement, *log));
+  const Transports transports{local.get(), ssh.get(), rsh.get(), setup.dial_back.get(), setup.engine.get()};
+  JobRunner owner(*loop, job, placement, transports, std::move(words), *log);
   runner = &owner;
   return owner.run();
 }

@@ -23,11 +23,7 @@ class DialBackStream final : public Stream {
  public:
   DialBackStream(DialBack& owner, int rank, StreamSink& sink) : owner_(owner), rank_(rank), sink_(sink) {}
 
-  ~DialBackStream() override {
-    if (const auto found = owner_.waiting_.find(rank_); found != owner_.waiting_.end() && found->second == this) {
-      owner_.waiting_.erase(found);
-    }
-  }
+  ~DialBackStream() override { owner_.give_up(*this, rank_); }
   DialBackStream(const DialBackStream&) = delete;
   DialBackStream& operator=(const DialBackStream&) = delete;
 
@@ -60,15 +56,30 @@ class DialBackStream final : public Stream {
   void close_input() override {
     if (channel_) {
       channel_->close_output();
+      return;
     }
+    owner_.give_up(*this, rank_);
+    owner_.loop_.post([this, alive = std::weak_ptr<int>(alive_)] {
+      if (!alive.expired()) {
+        sink_.on_closed(Error(kAgentEnded, "the agent has not called"));
+      }
+    });
   }
 
  private:
   DialBack& owner_;
   const int rank_;
   StreamSink& sink_;
-  std::unique_ptr<ByteChannel> channel_;
+  std::unique_ptr<ByteChannel> channel_;                   // null: the agent has not called
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);  // shared: what is posted asks whether we still exist
 };
+
+Result<DialBackOptions> DialBackOptions::make(bool is_local) {
+  DialBackOptions options;
+  HVD_TRY_ASSIGN(options.secret, make_nonce());
+  options.is_local = is_local;
+  return options;
+}
 
 Result<std::unique_ptr<DialBack>> DialBack::listen(EventLoop& loop, const DialBackOptions& options, Log& log) {
   std::unique_ptr<DialBack> transport(new DialBack(loop, options, log));
@@ -212,6 +223,17 @@ Result<void> DialBack::seat(Caller& caller, const LinkClaim& claim) {
     waiting_[claim.from] = stream;
   }
   return adopted;
+}
+
+void DialBack::give_up(const DialBackStream& stream, int rank) {
+  const auto found = waiting_.find(rank);
+  if (found == waiting_.end() || found->second != &stream) {
+    return;
+  }
+  waiting_.erase(found);
+  if (waiting_.empty()) {
+    stop_listening();
+  }
 }
 
 void DialBack::drop(std::uint64_t number, const std::string& why) {

@@ -26,6 +26,9 @@ namespace hvd::launch {
 class DialBackStream;
 
 struct DialBackOptions {
+  // With a secret of their own.
+  static Result<DialBackOptions> make(bool is_local);
+
   JobSecret secret{};
   bool is_local = false;  // every agent is on this machine: listens on loopback only, else on every interface
   Duration patience = std::chrono::seconds(10);  // for a caller to prove itself
@@ -72,6 +75,8 @@ class DialBack final : public Transport {
   // The caller's claim once it is whole and proven.
   Result<std::optional<LinkClaim>> hear(Caller& caller);
   Result<void> seat(Caller& caller, const LinkClaim& claim);
+  // The stream waits no more for its agent.
+  void give_up(const DialBackStream& stream, int rank);
   void drop(std::uint64_t number, const std::string& why);
   void forget(std::uint64_t number);
   void stop_listening();

@@ -259,6 +259,16 @@ TEST_CASE("of too many callers that prove nothing the oldest goes, and an agent 
   CHECK(has(launcher.log.text, "too many callers"));
 }
 
+TEST_CASE("a stream that waits no more is told as over, and when none does nobody is listened to") {
+  Launcher launcher(2);
+  launcher.streams[0]->close_input();
+  REQUIRE(launcher.wait([&] { return launcher.sinks[0]->closed.has_value(); }));
+  CHECK(launcher.sinks[0]->closed->code() == kAgentEnded);
+  CHECK(launcher.transport->is_listening());
+  launcher.streams[1].reset();
+  CHECK_FALSE(launcher.transport->is_listening());
+}
+
 TEST_CASE("of several addresses the one that leads to the launcher is taken") {
   Launcher launcher(1);
   // The first is one where nobody listens.
