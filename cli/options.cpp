@@ -147,10 +147,10 @@ void add_options(CLI::App& app, Flags& flags) {
       ->type_name("WORD")
       ->check(CLI::IsMember(kLauncherWords));
   app.add_flag("--mpi", flags.mpi, "As --launcher mpi");
-  app.add_option("--mpi-args", flags.mpi_args, "Further arguments for mpirun, as in '--mca btl_tcp_if_include eth0'")
+  app.add_option("--mpi-args", flags.mpi_args, "Further arguments for mpirun, split as a shell splits quotes")
       ->type_name("TEXT");
   app.add_option("--binding-args", flags.binding_args,
-                 "Arguments by which mpirun binds ranks, as in '--bind-to socket'; default: it binds none")
+                 "Arguments by which mpirun binds the ranks to processors; default: it does not")
       ->type_name("TEXT");
   app.add_option("--network-interfaces", flags.interfaces,
                  "Network interfaces for NCCL and Gloo; comma list, repeatable")
