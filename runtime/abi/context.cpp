@@ -59,7 +59,7 @@ hvd::Result<std::int64_t> hvd_ctx::enqueue(const hvd_op& op, hvd::Engine::Caller
 }
 
 hvd::Result<std::vector<std::int64_t>> hvd_ctx::enqueue_group(std::span<const hvd_op* const> ops,
-                                                                 hvd::Engine::Caller caller) {
+                                                              hvd::Engine::Caller caller) {
   if (is_forked()) {
     return hvd::Error(hvd::Code::kNotInitialized, kForkedText);
   }
@@ -68,7 +68,7 @@ hvd::Result<std::vector<std::int64_t>> hvd_ctx::enqueue_group(std::span<const hv
 }
 
 hvd::Result<std::vector<std::int64_t>> hvd_ctx::start(std::vector<hvd::Submission> submissions,
-                                                         hvd::Engine::Caller caller) {
+                                                      hvd::Engine::Caller caller) {
   std::vector<std::shared_ptr<Operation>> operations;
   for (hvd::Submission& submission : submissions) {
     if (submission.name.empty()) {

@@ -52,8 +52,7 @@ struct hvd_ctx {
   void close();
 
  private:
-  hvd::Result<std::vector<std::int64_t>> start(std::vector<hvd::Submission> submissions,
-                                               hvd::Engine::Caller caller);
+  hvd::Result<std::vector<std::int64_t>> start(std::vector<hvd::Submission> submissions, hvd::Engine::Caller caller);
   std::string next_noname(hvd::OpKind kind);
 
   // constant after construction
