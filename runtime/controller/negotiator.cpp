@@ -249,12 +249,12 @@ Ready Negotiator::settle(Entry entry) const {
   for (const GroupTensor& tensor : agreed.group) {
     ready.error = ready.error.empty() ? refusal(agreed.kind, first, tensor.name, tensor.shape) : std::move(ready.error);
   }
-  if (agreed.kind == OpKind::kBroadcast && (agreed.root_rank < 0 || agreed.root_rank >= size_)) {
+  if (!ready.error.empty()) {
+    ready.error_code = static_cast<std::int32_t>(Code::kMismatch);
+  } else if (agreed.kind == OpKind::kBroadcast && (agreed.root_rank < 0 || agreed.root_rank >= size_)) {
+    ready.error_code = static_cast<std::int32_t>(Code::kInvalid);
     ready.error = "BROADCAST from root rank " + std::to_string(agreed.root_rank) + ", but the ranks are 0 to " +
                   std::to_string(size_ - 1) + " (tensor '" + agreed.name + "')";
-  }
-  if (!ready.error.empty()) {
-    ready.error_code = static_cast<std::int32_t>(Code::kInvalid);
   } else if (agreed.kind == OpKind::kAllgather) {
     ready.first_dims = std::move(entry.first_dims);
   }

@@ -50,6 +50,17 @@ def case_allreduce_every_type_and_operator():
             assert torch.equal(tensor, mine(dtype)), "the input changed"
 
 
+def case_every_type_that_torch_has_travels():
+    for dtype in [torch.uint16] if hasattr(torch, "uint16") else []:
+        tensor = torch.tensor([RANK + 1, 40_000], dtype=dtype)
+        total = hvd.allreduce(tensor, op=hvd.Sum)
+        expected = [SIZE * (SIZE + 1) // 2, 40_000 * SIZE % 65_536]
+        assert total.dtype == dtype and total.to(torch.int64).tolist() == expected
+        gathered = hvd.allgather(tensor).to(torch.int64).tolist()
+        assert gathered == [n for r in range(SIZE) for n in (r + 1, 40_000)]
+        assert hvd.broadcast(tensor, SIZE - 1).to(torch.int64).tolist() == [SIZE, 40_000]
+
+
 def case_allreduce_average():
     for dtype in FLOATS:
         expected = all_of(torch.float64).mean(0)

@@ -13,7 +13,17 @@ import horovod.torch as hvd
 from horovod.common.exceptions import HorovodInternalError
 
 
-def die_or_wait(end):
+OPERATIONS = {
+    "allreduce": lambda: hvd.allreduce(torch.ones(1000), name="loop"),
+    "group": lambda: hvd.grouped_allreduce([torch.ones(1000), torch.ones(10)], name="loop"),
+    "allgather": lambda: hvd.grouped_allgather([torch.ones(1000), torch.ones(10)], name="loop"),
+    "reducescatter": lambda: hvd.reducescatter(torch.ones(100_000), name="loop"),
+    "alltoall": lambda: hvd.alltoall(torch.ones(30_000), name="loop"),
+    "join": lambda: hvd.join(),
+}
+
+
+def die_or_wait(end, operation="allreduce"):
     """Rank 1 ends by `end`; what the others' next operation says."""
     hvd.init()
     hvd.barrier()
@@ -21,7 +31,7 @@ def die_or_wait(end):
         end()
     try:
         while True:
-            hvd.allreduce(torch.ones(1000), name="loop")
+            OPERATIONS[operation]()
     except HorovodInternalError as error:
         told = {"error": str(error)}
     try:
@@ -31,6 +41,19 @@ def die_or_wait(end):
         told["after"] = str(error)
     hvd.shutdown()
     report(told)
+
+
+def killed_in_the_middle(operation):
+    """Rank 1 is killed while all of them are busy with the operation, or while the others wait in their join."""
+
+    def kill():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if operation == "join":
+        # The others have joined when the allreduce is done.
+        die_or_wait(lambda: (hvd.allreduce(torch.ones(1), name="first"), kill()), operation)
+    else:
+        die_or_wait(lambda: threading.Timer(0.2, kill).start(), operation)
 
 
 def interrupt():
@@ -89,4 +112,7 @@ KINDS = {
 }
 
 if __name__ == "__main__":
-    KINDS[sys.argv[1]]()
+    if sys.argv[1] in OPERATIONS:
+        killed_in_the_middle(sys.argv[1])
+    else:
+        KINDS[sys.argv[1]]()

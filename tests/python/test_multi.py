@@ -11,7 +11,7 @@ import pytest
 from ranks import run_ranks
 
 HERE = pathlib.Path(__file__).parent
-SCRIPTS = ["rank_cases.py", "rank_optimizer_cases.py"]
+SCRIPTS = ["rank_cases.py", "rank_group_cases.py", "rank_optimizer_cases.py"]
 
 
 def cases(script):

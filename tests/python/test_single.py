@@ -41,6 +41,10 @@ def test_before_init_identity_is_a_value_error(no_job, question):
         lambda: hvd.allgather(torch.ones(2)),
         lambda: hvd.broadcast_(torch.ones(2), 0),
         lambda: hvd.barrier(),
+        lambda: hvd.grouped_allreduce([torch.ones(2)]),
+        lambda: hvd.reducescatter(torch.ones(2)),
+        lambda: hvd.alltoall(torch.ones(2)),
+        lambda: hvd.join(),
     ],
 )
 def test_before_init_an_operation_is_an_internal_error(no_job, operation):

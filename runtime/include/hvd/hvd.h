@@ -48,23 +48,24 @@ typedef int32_t hvd_status;
 #define HVD_SYSTEM 10     /* a system call failed */
 #define HVD_INTERNAL 11   /* a defect of ours */
 #define HVD_NOT_INITIALIZED 12
-#define HVD_MISMATCH 13 /* ranks disagree on shape, dtype, op, root, ..., or one has joined; raised on every rank */
+#define HVD_MISMATCH 13 /* ranks disagree (shape, dtype, op, ...) or ask for what cannot be; raised on every rank */
 
-/* Kinds of operation. */
+/* Kinds of operation.
+ *  reducescatter: the reduction, of which each rank gets its rows: an even share of dimension 0; what remains makes the
+ *    lowest ranks' shares one row longer.
+ *  alltoall: each rank sends some of its rows to each rank; dimension 0 may differ between ranks.
+ *  join: this rank has no more data. Until all ranks have joined it brings zeros to the others' allreduces (which
+ *    average over all ranks as ever) and comes to their barriers; other operations fail on all ranks meanwhile. Its
+ *    result is one int32, the rank that joined last. It has no name, and nothing else can be started on this rank
+ *    while it is pending.
+ */
 #define HVD_ALLREDUCE 0
 #define HVD_ALLGATHER 1
 #define HVD_BROADCAST 2
 #define HVD_BARRIER 3
-#define HVD_REDUCESCATTER                                                                          \
-  4 /* the reduction, of which each rank gets its rows: an even share of dimension 0, of which the \
-       lowest ranks have one more where it cannot be divided */
-
-#define HVD_ALLTOALL 5 /* each rank sends some of its rows to each rank; dimension 0 may differ between ranks */
-#define HVD_JOIN                                                                                          \
-  6 /* this rank has no more data: until all ranks have joined, it brings zeros to the others' allreduces \
-       (which average over all ranks as ever) and comes to their barriers; other operations fail on all   \
-       ranks meanwhile. Its result is one int32, the rank that joined last. Has no name; nothing else can \
-       be started on this rank while it is pending. */
+#define HVD_REDUCESCATTER 4
+#define HVD_ALLTOALL 5
+#define HVD_JOIN 6
 
 /* Reduction operators (Horovod's numbers). */
 #define HVD_AVERAGE 0
@@ -130,9 +131,8 @@ typedef struct hvd_op {
 typedef struct hvd_output {
   uint32_t size;
   uint32_t version;
-  void* data; /* allgather: the concatenation along dimension 0; reducescatter: this rank's rows;
-                   alltoall: the rows that came, in the order of their ranks; join: one int32; else the op's
-                 output */
+  void* data; /* allgather: the concatenation along dimension 0; reducescatter: this rank's rows; alltoall: the rows
+                 that came, in the order of their ranks; join: one int32; else the op's output */
   int64_t size_bytes;
   int32_t ndim;
   int32_t reserved;

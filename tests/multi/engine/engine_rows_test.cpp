@@ -199,7 +199,7 @@ TEST_CASE("a reducescatter of a scalar is an error on all ranks, and so are rank
     RowsOp<float> scalar(HVD_REDUCESCATTER, HVD_FLOAT32, "s", rank, 1, 1);
     scalar.op.ndim = 0;
     const auto refused = scalar.run(job.at(rank));
-    CHECK(refused.outcome.status == HVD_INVALID);
+    CHECK(refused.outcome.status == HVD_MISMATCH);
     CHECK(refused.outcome.says("REDUCESCATTER of a scalar"));
     RowsOp<float> rows(HVD_REDUCESCATTER, HVD_FLOAT32, "r", rank, 4 + rank, 1);
     CHECK(rows.run(job.at(rank)).outcome.error ==

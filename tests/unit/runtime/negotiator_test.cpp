@@ -312,7 +312,7 @@ TEST_CASE("a group is ready as one, with the first dimensions of all its tensors
 
 TEST_CASE("a reducescatter of scalars is an error for all") {
   const Ready scalar = settle(of_kind(OpKind::kReducescatter, {}), of_kind(OpKind::kReducescatter, {}));
-  CHECK(scalar.error_code == static_cast<int>(Code::kInvalid));
+  CHECK(scalar.error_code == static_cast<int>(Code::kMismatch));
   CHECK(scalar.error.starts_with("REDUCESCATTER of a scalar"));
   CHECK(settle(of_kind(OpKind::kReducescatter, {3}), of_kind(OpKind::kReducescatter, {3})).first_dims.empty());
 }
@@ -327,14 +327,14 @@ TEST_CASE("one scalar in a group of allgathers is an error of the group") {
   Request group = group_of(OpKind::kAllgather, {"y", "z"});
   group.group[1].shape = {};
   const Ready ready = settle(group, group);
-  CHECK(ready.error_code == static_cast<int>(Code::kInvalid));
+  CHECK(ready.error_code == static_cast<int>(Code::kMismatch));
   CHECK(ready.error.find("tensor 'z'") != std::string::npos);
   CHECK(ready.first_dims.empty());
 }
 
 TEST_CASE("an allgather of scalars and a root that is no rank are errors for all") {
   const Ready scalar = settle(of_kind(OpKind::kAllgather, {}), of_kind(OpKind::kAllgather, {}));
-  CHECK(scalar.error_code == static_cast<int>(Code::kInvalid));
+  CHECK(scalar.error_code == static_cast<int>(Code::kMismatch));
   CHECK(scalar.error.find("scalar") != std::string::npos);
   for (const int root : {-1, 2}) {
     Request request = of_kind(OpKind::kBroadcast, {2});

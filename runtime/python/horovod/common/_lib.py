@@ -8,16 +8,17 @@ every call.
 import ctypes
 import os
 import pathlib
-from typing import Optional, Sequence
+from typing import Optional, Sequence, Tuple
 
 from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 MAX_DIMS = 16
+MAX_GROUP = 4096
 
 INVALID = 1
 
-ALLREDUCE, ALLGATHER, BROADCAST, BARRIER = range(4)
+ALLREDUCE, ALLGATHER, BROADCAST, BARRIER, REDUCESCATTER, ALLTOALL, JOIN = range(7)
 AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT = range(6)
 UINT8, INT8, UINT16, INT16, INT32, INT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64, BOOL = range(11)
 
@@ -45,6 +46,9 @@ class _Op(ctypes.Structure):
         ("prescale", ctypes.c_double),
         ("postscale", ctypes.c_double),
         ("stream", ctypes.c_void_p),
+        ("splits", ctypes.POINTER(ctypes.c_int32)),
+        ("split_count", ctypes.c_int32),
+        ("reserved2", ctypes.c_int32),
     ]
 
 
@@ -59,6 +63,9 @@ class _Output(ctypes.Structure):
         ("ndim", ctypes.c_int32),
         ("reserved", ctypes.c_int32),
         ("shape", ctypes.c_int64 * MAX_DIMS),
+        ("received_splits", ctypes.POINTER(ctypes.c_int32)),
+        ("received_count", ctypes.c_int32),
+        ("reserved2", ctypes.c_int32),
     ]
 
 
@@ -96,6 +103,7 @@ def _load() -> ctypes.CDLL:
     for name in ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size"):
         getattr(lib, "hvd_" + name).argtypes = [context]
     lib.hvd_enqueue.argtypes = [context, ctypes.POINTER(_Op), number]
+    lib.hvd_enqueue_group.argtypes = [context, ctypes.POINTER(ctypes.POINTER(_Op)), ctypes.c_int32, number]
     lib.hvd_poll.argtypes = [context, handle, ctypes.POINTER(ctypes.c_int32)]
     lib.hvd_wait.argtypes = [context, handle]
     lib.hvd_result.argtypes = [context, handle, ctypes.POINTER(_Output)]
@@ -118,7 +126,7 @@ def error_of(status: int) -> Exception:
     return ValueError(last_error()) if status == INVALID else HorovodInternalError(last_error(), status)
 
 
-def enqueue(
+def operation(
     kind: int,
     dtype: int,
     shape: Sequence[int],
@@ -129,20 +137,36 @@ def enqueue(
     root_rank: int = 0,
     prescale: float = 1.0,
     postscale: float = 1.0,
-) -> int:
-    """Starts one operation and returns its handle. The memory must stay alive until `wait` of it has returned."""
+    splits: Sequence[int] = (),
+) -> _Op:
+    """An operation for `enqueue`; nothing is checked but what ctypes could not carry."""
     ndim = len(shape)
     if ndim > MAX_DIMS:
         raise ValueError(f"a tensor of {ndim} dimensions: more than the {MAX_DIMS} that are supported")
-    op = _Op(
-        _OP_SIZE, 1, kind, dtype, reduce_op, root_rank, 0, _DEVICE_CPU, ndim, 0, _ShapeArrays[ndim](*shape),
+    return _Op(
+        _OP_SIZE, 2, kind, dtype, reduce_op, root_rank, 0, _DEVICE_CPU, ndim, 0, _ShapeArrays[ndim](*shape),
         None if name is None else name.encode(), input_address, output_address, prescale, postscale, None,
+        (ctypes.c_int32 * len(splits))(*splits) if splits else None, len(splits), 0,
     )  # fmt: skip
+
+
+def enqueue(op: _Op) -> int:
+    """Starts one operation and returns its handle. The memory must stay alive until `wait` of it has returned."""
     handle = ctypes.c_int64()
     status = lib.hvd_enqueue(None, ctypes.byref(op), ctypes.byref(handle))
     if status:
         raise error_of(status)
     return handle.value
+
+
+def enqueue_group(ops: Sequence[_Op]) -> Tuple[int, ...]:
+    """Starts operations that are done together or not at all, and returns their handles."""
+    pointers = (ctypes.POINTER(_Op) * len(ops))(*map(ctypes.pointer, ops))
+    handles = (ctypes.c_int64 * len(ops))()
+    status = lib.hvd_enqueue_group(None, pointers, len(ops), handles)
+    if status:
+        raise error_of(status)
+    return tuple(handles)
 
 
 def is_done(handle: int) -> bool:
@@ -156,7 +180,7 @@ def is_done(handle: int) -> bool:
 
 def result(handle: int) -> _Output:
     """What a finished operation left; its memory is valid until `release`."""
-    output = _Output(ctypes.sizeof(_Output), 1)
+    output = _Output(ctypes.sizeof(_Output), 2)
     status = lib.hvd_result(None, handle, ctypes.byref(output))
     if status:
         raise error_of(status)

@@ -1,14 +1,22 @@
 """allgather: the ranks' tensors one after the other."""
 
-import ctypes
-from typing import Optional
+from typing import List, Optional, Sequence
 
 import torch
 
 from horovod.common import _lib
 from horovod.common.process_sets import ProcessSet, check_supported, global_process_set
-from horovod.torch._allreduce import allreduce
-from horovod.torch._handles import dtype_of, on_host, start, synchronize
+from horovod.torch._allreduce import allreduce, grouped_allreduce
+from horovod.torch._handles import (
+    check_group,
+    dtype_of,
+    group_names,
+    on_host,
+    result_tensor,
+    start,
+    start_group,
+    synchronize,
+)
 
 
 def allgather_async(
@@ -18,17 +26,11 @@ def allgather_async(
     check_supported(process_set)
     dtype = dtype_of(tensor)
     source = on_host(tensor)
-    device = tensor.device
-
-    def finish(done: int) -> torch.Tensor:
-        result = _lib.result(done)
-        gathered = torch.empty(result.shape[: result.ndim], dtype=source.dtype)
-        if result.size_bytes:
-            ctypes.memmove(gathered.data_ptr(), result.data, result.size_bytes)
-        return gathered.to(device)
-
     full_name = None if name is None else "allgather." + name
-    return start((source,), finish, _lib.ALLGATHER, dtype, tensor.shape, source.data_ptr(), None, full_name)
+    return start(
+        source, lambda done: result_tensor(done, tensor),
+        _lib.ALLGATHER, dtype, tensor.shape, source.data_ptr(), None, full_name,
+    )  # fmt: skip
 
 
 class _Allgather(torch.autograd.Function):
@@ -56,3 +58,43 @@ def allgather(
     """
     check_supported(process_set)
     return _Allgather.apply(tensor, name, process_set)
+
+
+def grouped_allgather_async(
+    tensors: Sequence[torch.Tensor], name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> int:
+    """Starts `grouped_allgather`; returns one handle, whose `synchronize` gives the list of new tensors."""
+    check_supported(process_set)
+    tensors = check_group(tensors)
+    sources = [on_host(tensor) for tensor in tensors]
+    names = group_names("grouped_allgather.", name, len(tensors))
+    ops = [
+        _lib.operation(_lib.ALLGATHER, dtype_of(source), source.shape, source.data_ptr(), None, full_name)
+        for source, full_name in zip(sources, names)
+    ]
+    return start_group(sources, [lambda done, t=tensor: result_tensor(done, t) for tensor in tensors], ops)
+
+
+class _GroupedAllgather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, name, process_set, *tensors):
+        ctx.rows = [tensor.shape[0] if tensor.dim() else 0 for tensor in tensors]
+        ctx.process_set = process_set
+        return tuple(synchronize(grouped_allgather_async(tensors, name, process_set)))
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        reduced = grouped_allreduce(gradients, op=_lib.AVERAGE, process_set=ctx.process_set)
+        rows = allgather(torch.tensor([ctx.rows]), process_set=ctx.process_set)
+        own = ctx.process_set.rank()
+        first = rows[:own].sum(0).tolist()
+        parts = [gradient.narrow(0, first[i], ctx.rows[i]) for i, gradient in enumerate(reduced)]
+        return (None, None, *parts)
+
+
+def grouped_allgather(
+    tensors: Sequence[torch.Tensor], name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> List[torch.Tensor]:
+    """`allgather` of each tensor of a list, all together or none; the list of new tensors."""
+    check_supported(process_set)
+    return list(_GroupedAllgather.apply(name, process_set, *check_group(tensors)))

@@ -1,13 +1,23 @@
 """allreduce: the element-wise reduction of all ranks' tensors."""
 
-from typing import Any, Optional
+from typing import Any, List, Optional, Sequence
 
 import torch
 
 from horovod.common import _lib
 from horovod.common.process_sets import ProcessSet, check_supported, global_process_set
 from horovod.common.util import choose_op
-from horovod.torch._handles import check_in_place, dtype_of, empty_like, run_into, synchronize
+from horovod.torch._handles import (
+    Target,
+    check_group,
+    check_in_place,
+    dtype_of,
+    empty_like,
+    group_names,
+    run_into,
+    start_group,
+    synchronize,
+)
 from horovod.torch.compression import Compression
 
 
@@ -112,3 +122,111 @@ def allreduce_(
 ) -> torch.Tensor:
     """`allreduce` in place; returns the tensor."""
     return synchronize(allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor, process_set))
+
+
+# ---- groups ----
+
+
+def _grouped_into(tensors, outputs, name, op, prescale_factor, postscale_factor) -> int:
+    targets = [Target(tensor, output) for tensor, output in zip(tensors, outputs)]
+    names = group_names("grouped_allreduce.", name, len(targets))
+    ops = [
+        target.operation(
+            _lib.ALLREDUCE, full_name, reduce_op=op, prescale=prescale_factor, postscale=postscale_factor
+        )
+        for target, full_name in zip(targets, names)
+    ]
+    return start_group(targets, [target.finish for target in targets], ops)
+
+
+def grouped_allreduce_async(
+    tensors: Sequence[torch.Tensor],
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[int] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts `grouped_allreduce`; returns one handle, whose `synchronize` gives the list of new tensors."""
+    check_supported(process_set)
+    op = choose_op(op, average)
+    tensors = check_group(tensors)
+    outputs = [empty_like(tensor) for tensor in tensors]
+    return _grouped_into(tensors, outputs, name, op, prescale_factor, postscale_factor)
+
+
+def grouped_allreduce_async_(
+    tensors: Sequence[torch.Tensor],
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[int] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts `grouped_allreduce_`; returns one handle."""
+    check_supported(process_set)
+    op = choose_op(op, average)
+    tensors = check_group(tensors)
+    for tensor in tensors:
+        check_in_place(tensor)
+    return _grouped_into(tensors, tensors, name, op, prescale_factor, postscale_factor)
+
+
+class _GroupedAllreduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, name, op, prescale_factor, postscale_factor, process_set, *tensors):
+        ctx.arguments = (op, prescale_factor, postscale_factor, process_set)
+        handle = grouped_allreduce_async(tensors, None, name, op, prescale_factor, postscale_factor, process_set)
+        return tuple(synchronize(handle))
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        op, prescale_factor, postscale_factor, process_set = ctx.arguments
+        reduced = grouped_allreduce(
+            gradients,
+            op=op,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            process_set=process_set,
+        )
+        return (None, None, None, None, None, *reduced)
+
+
+def grouped_allreduce(
+    tensors: Sequence[torch.Tensor],
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    compression: Any = Compression.none,
+    op: Optional[int] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> List[torch.Tensor]:
+    """`allreduce` of each tensor of a list, all together or none; the list of new tensors.
+
+    None is reduced before every rank has asked for all of them, and an error is one of all. The list must be the same
+    on every rank, in the same order.
+    """
+    check_supported(process_set)
+    op = choose_op(op, average)
+    pairs = [compression.compress(tensor) for tensor in check_group(tensors)]
+    compressed = [tensor for tensor, _ in pairs]
+    reduced = _GroupedAllreduce.apply(name, op, prescale_factor, postscale_factor, process_set, *compressed)
+    return [compression.decompress(tensor, ctx) for tensor, (_, ctx) in zip(reduced, pairs)]
+
+
+def grouped_allreduce_(
+    tensors: Sequence[torch.Tensor],
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[int] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> List[torch.Tensor]:
+    """`grouped_allreduce` in place; returns the list of tensors."""
+    return synchronize(
+        grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set)
+    )

@@ -3,9 +3,10 @@
 What all operations share: which types travel, memory that the library can read and write, and the table of handles.
 """
 
+import ctypes
 import itertools
 import warnings
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -29,12 +30,12 @@ if hasattr(torch, "uint16"):  # since torch 2.3
 
 
 class _Pending:
-    """One operation in flight: keeps its memory alive, and knows what to do when it has ended."""
+    """An operation in flight, or a group of them: keeps its memory alive, and knows what to do when it has ended."""
 
-    __slots__ = ("library_handle", "generation", "keep", "finish")
+    __slots__ = ("library_handles", "generation", "keep", "finish")
 
-    def __init__(self, keep: Tuple, finish: Callable[[int], Any]) -> None:
-        self.library_handle = 0
+    def __init__(self, keep: Any, finish: Callable[..., Any]) -> None:
+        self.library_handles: Tuple[int, ...] = ()
         self.generation = basics.generation
         self.keep = keep
         self.finish = finish
@@ -75,42 +76,104 @@ def empty_like(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
 
 
-def start(keep: Tuple, finish: Callable[[int], Any], *op, **more) -> int:
-    """Starts an operation (the arguments of _lib.enqueue) and returns our handle for it."""
+def _enqueue_one(op: Any) -> Tuple[int, ...]:
+    return (_lib.enqueue(op),)
+
+
+def _put_in_flight(keep: Any, finish: Callable[..., Any], enqueue: Callable[[Any], Tuple[int, ...]], what: Any) -> int:
     handle = next(_handles)
     # In the table before the library has the memory: a KeyboardInterrupt in between must not free it.
     pending = _pending[handle] = _Pending(keep, finish)
     try:
-        pending.library_handle = _lib.enqueue(*op, **more)
+        pending.library_handles = enqueue(what)
     except Exception:
         del _pending[handle]
         raise
     return handle
 
 
+def start(keep: Any, finish: Callable[[int], Any], *op, **more) -> int:
+    """Starts an operation (the arguments of _lib.operation) and returns our handle for it.
+
+    `keep` holds the memory that the library works on; `finish` makes the result of what the library's handle has left.
+    """
+    return _put_in_flight(keep, finish, _enqueue_one, _lib.operation(*op, **more))
+
+
+def start_group(keep: Any, finishes: Sequence[Callable[[int], Any]], ops: Sequence) -> int:
+    """Starts operations (of _lib.operation) that are done together; one handle, whose result is the list of theirs."""
+
+    def finish(*done: int) -> List:
+        return [finish_one(one) for finish_one, one in zip(finishes, done)]
+
+    return _put_in_flight(keep, finish, _lib.enqueue_group, ops)
+
+
+def check_group(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+    """The tensors of a group as a list. ValueError for what is none."""
+    if isinstance(tensors, torch.Tensor) or not 0 < len(tensors) <= _lib.MAX_GROUP:
+        raise ValueError(f"a group is a list of 1 to {_lib.MAX_GROUP} tensors")
+    for tensor in tensors:
+        dtype_of(tensor)
+    return list(tensors)
+
+
+def group_names(prefix: str, name: Optional[str], count: int) -> List[Optional[str]]:
+    """Each tensor's name. Horovod's has the number of tensors at its end, "_1of3": ranks that disagree about the number
+    would wait for each other there, and learn of it here."""
+    return [None if name is None else f"{prefix}{name}_{i + 1}" for i in range(count)]
+
+
+class Target:
+    """Where the library reads a tensor and writes its result, for operations whose output is as large as the input.
+
+    That is the tensors' own memory where the library can use it, else host copies.
+    """
+
+    __slots__ = ("dtype", "shape", "source", "memory", "output")
+
+    def __init__(self, tensor: torch.Tensor, output: torch.Tensor) -> None:
+        self.dtype = dtype_of(tensor)
+        self.shape = tensor.shape
+        self.source = on_host(tensor)
+        self.output = output
+        # The output's own memory where it can be written, else the contiguous host copy of an in-place operation, else
+        # memory of its own.
+        if output.device.type == "cpu" and output.is_contiguous():
+            self.memory = output
+        elif output is tensor:
+            self.memory = self.source
+        else:
+            self.memory = torch.empty(output.shape, dtype=output.dtype)
+
+    def operation(self, kind: int, name: Optional[str], **more) -> Any:
+        """The _lib.operation on this memory."""
+        return _lib.operation(
+            kind, self.dtype, self.shape, self.source.data_ptr(), self.memory.data_ptr(), name, **more
+        )
+
+    def finish(self, _: int) -> torch.Tensor:
+        """The output, when the operation has ended."""
+        if self.memory is not self.output:
+            with torch.no_grad():
+                self.output.copy_(self.memory)
+        return self.output
+
+
 def run_into(kind: int, prefix: str, tensor: torch.Tensor, output: torch.Tensor, name: Optional[str], **more) -> int:
     """Starts an allreduce or broadcast of `tensor` whose result goes into `output`, which may be the same tensor."""
-    dtype = dtype_of(tensor)
-    source = on_host(tensor)
-    # What the library writes: the output's own memory where it can, else the contiguous host copy of an in-place
-    # operation, else memory of its own.
-    if output.device.type == "cpu" and output.is_contiguous():
-        target = output
-    elif output is tensor:
-        target = source
-    else:
-        target = torch.empty(output.shape, dtype=output.dtype)
+    target = Target(tensor, output)
+    op = target.operation(kind, None if name is None else prefix + name, **more)
+    return _put_in_flight(target, target.finish, _enqueue_one, op)
 
-    def finish(_: int) -> torch.Tensor:
-        if target is not output:
-            with torch.no_grad():
-                output.copy_(target)
-        return output
 
-    full_name = None if name is None else prefix + name
-    return start(
-        (source, target), finish, kind, dtype, tensor.shape, source.data_ptr(), target.data_ptr(), full_name, **more
-    )
+def result_tensor(done: int, like: torch.Tensor) -> torch.Tensor:
+    """What the runtime allocated for a finished operation, as a tensor of the type and on the device of `like`."""
+    result = _lib.result(done)
+    tensor = torch.empty(result.shape[: result.ndim], dtype=like.dtype)
+    if result.size_bytes:
+        ctypes.memmove(tensor.data_ptr(), result.data, result.size_bytes)
+    return tensor.to(like.device)
 
 
 def check_in_place(tensor: torch.Tensor) -> None:
@@ -124,11 +187,11 @@ def poll(handle: int) -> bool:
     pending = _pending.get(handle)
     if pending is None:
         raise ValueError(f"no operation has the handle {handle!r}, or synchronize has taken it")
-    return pending.generation != basics.generation or _lib.is_done(pending.library_handle)
+    return pending.generation != basics.generation or all(map(_lib.is_done, pending.library_handles))
 
 
 def synchronize(handle: int) -> Any:
-    """Waits for an asynchronous operation and returns its tensor; None for a handle that is unknown or was taken.
+    """Waits for an asynchronous operation and returns what it gives, a tensor mostly; None for a handle that is unknown or was taken.
 
     Ctrl-C ends the wait: if the operation does not end by itself at once, this rank leaves the job and
     KeyboardInterrupt is raised.
@@ -143,13 +206,17 @@ def synchronize(handle: int) -> Any:
     if pending.generation != basics.generation:
         del _pending[handle]
         raise HorovodInternalError("Horovod has been shut down while the operation was pending.")
-    # The entry stays until the wait has returned: it holds the memory that the library works on.
-    status = _wait.wait(pending.library_handle)
-    error = _lib.error_of(status) if status else None
+    # The entry stays until the waits have returned: it holds the memory that the library works on.
+    error = None
+    for library_handle in pending.library_handles:
+        status = _wait.wait(library_handle)
+        if status and error is None:
+            error = _lib.error_of(status)
     _pending.pop(handle, None)
     try:
         if error is not None:
             raise error
-        return pending.finish(pending.library_handle)
+        return pending.finish(*pending.library_handles)
     finally:
-        _lib.release(pending.library_handle)
+        for library_handle in pending.library_handles:
+            _lib.release(library_handle)

@@ -10,6 +10,8 @@ Valid for every operation here:
 * An `_async` form returns an int handle at once, for `synchronize` and `poll`; until then its tensors must not be
   changed. A name that is in flight on this rank may not be used again (ValueError).
 * A form that ends in `_` works in place and wants a contiguous tensor (ValueError); the others copy where needed.
+* A `grouped_` form takes a list of tensors, the same on every rank, which travel together: none is done before all
+  ranks have asked for all, and an error is one of all.
 * The forms that are neither asynchronous nor in place can be differentiated.
 """
 
@@ -37,11 +39,32 @@ from horovod.common.basics import (  # noqa: F401  (scripts import them from her
 )
 from horovod.common.exceptions import HorovodInternalError  # noqa: F401
 from horovod.common.process_sets import ProcessSet, global_process_set  # noqa: F401
-from horovod.torch._allgather import allgather, allgather_async  # noqa: F401
-from horovod.torch._allreduce import allreduce, allreduce_, allreduce_async, allreduce_async_  # noqa: F401
-from horovod.torch._barrier import barrier  # noqa: F401
+from horovod.torch._allgather import (  # noqa: F401
+    allgather,
+    allgather_async,
+    grouped_allgather,
+    grouped_allgather_async,
+)
+from horovod.torch._allreduce import (  # noqa: F401
+    allreduce,
+    allreduce_,
+    allreduce_async,
+    allreduce_async_,
+    grouped_allreduce,
+    grouped_allreduce_,
+    grouped_allreduce_async,
+    grouped_allreduce_async_,
+)
+from horovod.torch._alltoall import alltoall, alltoall_async  # noqa: F401
+from horovod.torch._barrier import barrier, join  # noqa: F401
 from horovod.torch._broadcast import broadcast, broadcast_, broadcast_async, broadcast_async_  # noqa: F401
 from horovod.torch._handles import poll, synchronize  # noqa: F401
+from horovod.torch._reducescatter import (  # noqa: F401
+    grouped_reducescatter,
+    grouped_reducescatter_async,
+    reducescatter,
+    reducescatter_async,
+)
 
 Average = _lib.AVERAGE
 Sum = _lib.SUM

@@ -1,0 +1,154 @@
+"""reducescatter: the reduction of all ranks' tensors, of which each rank gets its rows."""
+
+from typing import Any, List, Optional, Sequence
+
+import torch
+
+from horovod.common import _lib
+from horovod.common.process_sets import ProcessSet, check_supported, global_process_set
+from horovod.common.util import choose_op
+from horovod.torch._allgather import allgather, grouped_allgather
+from horovod.torch._handles import (
+    check_group,
+    dtype_of,
+    group_names,
+    on_host,
+    result_tensor,
+    start,
+    start_group,
+    synchronize,
+)
+from horovod.torch.compression import Compression
+
+
+def _check_op(op: Optional[int]) -> int:
+    """As in Horovod, where a gradient exists for these two only."""
+    op = choose_op(op, None)
+    if op not in (_lib.AVERAGE, _lib.SUM):
+        raise ValueError("reducescatter supports op=hvd.Average and hvd.Sum")
+    return op
+
+
+def reducescatter_async(
+    tensor: torch.Tensor,
+    name: Optional[str] = None,
+    op: int = _lib.AVERAGE,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> int:
+    """Starts `reducescatter`; returns a handle whose `synchronize` gives the new tensor."""
+    check_supported(process_set)
+    op = _check_op(op)
+    dtype = dtype_of(tensor)
+    source = on_host(tensor)
+    full_name = None if name is None else "reducescatter." + name
+    return start(
+        source, lambda done: result_tensor(done, tensor),
+        _lib.REDUCESCATTER, dtype, tensor.shape, source.data_ptr(), None, full_name,
+        reduce_op=op, prescale=prescale_factor, postscale=postscale_factor,
+    )  # fmt: skip
+
+
+def _scaled_for_gather(gradient, op, prescale_factor, postscale_factor, process_set):
+    """Horovod's rule: the gradient of a sum counts as often as there are ranks, the factors once each."""
+    factor = prescale_factor * postscale_factor * (process_set.size() if op == _lib.SUM else 1)
+    return gradient if factor == 1.0 else gradient * factor
+
+
+class _Reducescatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, name, op, process_set, prescale_factor, postscale_factor):
+        ctx.arguments = (op, prescale_factor, postscale_factor, process_set)
+        return synchronize(reducescatter_async(tensor, name, op, process_set, prescale_factor, postscale_factor))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        gathered = allgather(_scaled_for_gather(gradient, *ctx.arguments), process_set=ctx.arguments[-1])
+        return gathered, None, None, None, None, None
+
+
+def reducescatter(
+    tensor: torch.Tensor,
+    name: Optional[str] = None,
+    compression: Any = Compression.none,
+    op: int = _lib.AVERAGE,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> torch.Tensor:
+    """This rank's rows of the element-wise reduction of all ranks' tensors, as a new tensor.
+
+    Dimension 0 is divided by the number of ranks; what remains makes the lowest ranks' parts one row longer.
+
+    Args:
+        tensor: of at least one dimension, the same shape on every rank.
+        name: the same on every rank.
+        compression: `hvd.Compression.none` or `.fp16`: the type in which it travels and is reduced.
+        op: hvd.Average (the default) or hvd.Sum.
+        prescale_factor: multiplies each rank's tensor before the reduction.
+        postscale_factor: multiplies the result.
+
+    The gradient is the allgather of the gradients, times the factors, and with hvd.Sum times the number of ranks.
+    """
+    check_supported(process_set)
+    op = _check_op(op)
+    dtype_of(tensor)
+    compressed, ctx = compression.compress(tensor)
+    reduced = _Reducescatter.apply(compressed, name, op, process_set, prescale_factor, postscale_factor)
+    return compression.decompress(reduced, ctx)
+
+
+def grouped_reducescatter_async(
+    tensors: Sequence[torch.Tensor],
+    name: Optional[str] = None,
+    op: int = _lib.AVERAGE,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> int:
+    """Starts `grouped_reducescatter`; returns one handle, whose `synchronize` gives the list of new tensors."""
+    check_supported(process_set)
+    op = _check_op(op)
+    tensors = check_group(tensors)
+    sources = [on_host(tensor) for tensor in tensors]
+    names = group_names("grouped_reducescatter.", name, len(tensors))
+    ops = [
+        _lib.operation(
+            _lib.REDUCESCATTER, dtype_of(source), source.shape, source.data_ptr(), None, full_name,
+            reduce_op=op, prescale=prescale_factor, postscale=postscale_factor,
+        )
+        for source, full_name in zip(sources, names)
+    ]  # fmt: skip
+    return start_group(sources, [lambda done, t=tensor: result_tensor(done, t) for tensor in tensors], ops)
+
+
+class _GroupedReducescatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, name, op, process_set, prescale_factor, postscale_factor, *tensors):
+        ctx.arguments = (op, prescale_factor, postscale_factor, process_set)
+        handle = grouped_reducescatter_async(tensors, name, op, process_set, prescale_factor, postscale_factor)
+        return tuple(synchronize(handle))
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        scaled = [_scaled_for_gather(gradient, *ctx.arguments) for gradient in gradients]
+        return (None, None, None, None, None, *grouped_allgather(scaled, process_set=ctx.arguments[-1]))
+
+
+def grouped_reducescatter(
+    tensors: Sequence[torch.Tensor],
+    name: Optional[str] = None,
+    compression: Any = Compression.none,
+    op: int = _lib.AVERAGE,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> List[torch.Tensor]:
+    """`reducescatter` of each tensor of a list, all together or none; the list of new tensors."""
+    check_supported(process_set)
+    op = _check_op(op)
+    pairs = [compression.compress(tensor) for tensor in check_group(tensors)]
+    compressed = [tensor for tensor, _ in pairs]
+    reduced = _GroupedReducescatter.apply(name, op, process_set, prescale_factor, postscale_factor, *compressed)
+    return [compression.decompress(tensor, ctx) for tensor, (_, ctx) in zip(reduced, pairs)]
