@@ -98,6 +98,7 @@ bool has_only_local_hosts(const Placement& placement) {
 
 // What starts the agents in our place, and the transport by which they call.
 struct EngineSetup {
+  std::unique_ptr<EngineOrphans> orphans;
   std::unique_ptr<DialBack> dial_back;
   std::unique_ptr<Engine> engine;
 };
@@ -119,6 +120,7 @@ Result<EngineSetup> engine_of(EventLoop& loop, const JobSpec& job, const Placeme
   mpirun.args = job.mpi_args;
   mpirun.binding = job.binding_args;
   mpirun.is_root = ::geteuid() == 0;
+  HVD_TRY_ASSIGN(setup.orphans, EngineOrphans::adopt());
   setup.engine =
       std::make_unique<Engine>(loop, mpirun_command(placement, mpirun, setup.dial_back->addresses(), options.secret));
   return setup;

@@ -1,7 +1,11 @@
 #include "launcher/transport/engine.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <utility>
+
+#include "launcher/process/descendants.h"
 
 namespace hvd::launch {
 namespace {
@@ -31,6 +35,16 @@ std::string first_paragraph(const std::vector<std::string>& lines) {
     text += (text.empty() ? "" : " ") + trimmed(*at);
   }
   return text;
+}
+
+Result<std::unique_ptr<EngineOrphans>> EngineOrphans::adopt() {
+  HVD_TRY(become_subreaper());
+  return std::unique_ptr<EngineOrphans>(new EngineOrphans());
+}
+
+EngineOrphans::~EngineOrphans() {
+  // Not SIGKILL: an agent that the engine has left ends its ranks first.
+  signal_children(children_of_self(), SIGTERM);
 }
 
 std::string Engine::first_words() const {

@@ -1,7 +1,7 @@
 // Engine: somebody else's launcher, which starts one agent of ours for each rank; these call back (dial_back.h). All
 // that differs between engines is a value, EngineCommand (mpirun.h makes one).
 //
-// Thread: loop only. Destroying it ends the engine's process, if it still runs, and with it all that it has started.
+// Thread: loop only. Destroying it ends the engine's process, if it still runs.
 #pragma once
 
 #include <functional>
@@ -68,6 +68,20 @@ class Engine {
   std::string partial_errors_;
   std::vector<std::string> lines_;  // the first of them, also the empty ones
   std::unique_ptr<RshProcess> process_;
+};
+
+// What an engine leaves behind when it is ended: mpirun leaves the ssh that leads to a host which does not answer. From
+// adopt() on such processes become children of this one, and in the end they are asked to end too. For a program that
+// has no other children then; outlives the Engine.
+class EngineOrphans {
+ public:
+  static Result<std::unique_ptr<EngineOrphans>> adopt();
+  ~EngineOrphans();
+  EngineOrphans(const EngineOrphans&) = delete;
+  EngineOrphans& operator=(const EngineOrphans&) = delete;
+
+ private:
+  EngineOrphans() = default;
 };
 
 // The first thing that these lines say, for a message: what stands before the first empty line or rule. Pure.

@@ -7,6 +7,7 @@
 #include "launcher/agent/engine_call.h"
 #include "launcher/placement/rank_env.h"
 #include "launcher/process/output_of.h"
+#include "launcher/process/spawn.h"
 
 namespace hvd::launch {
 namespace {
@@ -57,8 +58,11 @@ EngineCommand mpirun_command(const Placement& placement, const MpirunOptions& op
   EngineCommand command;
   command.name = kName;
   command.argv = mpirun_words(placement, options, addresses);
+  const bool is_inside_another = !value_in(options.environment, "OMPI_COMM_WORLD_RANK").empty();
   for (const std::string& entry : options.environment) {
-    if (!is_outer_launcher_variable(entry.substr(0, entry.find('=')))) {
+    // The user's own parameters of Open MPI have names like those that an mpirun around us sets.
+    const bool is_users = !is_inside_another && entry.starts_with("OMPI_MCA_");
+    if (is_users || !is_outer_launcher_variable(entry.substr(0, entry.find('=')))) {
       command.environment.push_back(entry);
     }
   }

@@ -7,14 +7,12 @@ import pathlib
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import uuid
 
 import pytest
 
 from hvdrun import BIN, PYTHON, ROOT, hvdrun, kill, processes_with, program, read_until, start, wait_until_gone
-from lab import wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun on this machine")
 needs_mpi4py = pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="no mpi4py in this Python")
@@ -142,7 +140,7 @@ def test_whatever_of_it_is_killed_is_named_and_nothing_is_left(marker, victim, c
     with start("--launcher", "mpi", "-np", 3, *PYTHON, program("family.py"), env=env_with(marker)) as job:
         read_until(job.stdout, "up", 3)
         if victim in ("agent", "guardian"):
-            agents = pids_of(marker, "hvdrun-agent call mpirun ") 
+            agents = pids_of(marker, "hvdrun-agent call mpirun ")
             comm = {pid: pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in agents}
             kill(next(pid for pid, name in comm.items() if (name == "hvdrun-guardian") == (victim == "guardian")
                       and name.startswith("hvdrun-")))
@@ -299,4 +297,18 @@ def test_whichever_host_loses_its_processes_the_others_are_left_with_none(lab2, 
                 pass
     job.communicate()
     assert job.returncode != 0
+    assert lab2.wait_for_no_processes() == []
+
+
+def test_a_host_that_is_cut_off_is_named_and_what_can_be_reached_is_left_with_nothing(lab2):
+    job = lab2.popen(BIN / "hvdrun", "--mpi", "-np", 2, "-H", "node1:1,node2:1", *PYTHON, program("family.py"))
+    read_until(job.stdout, "up", 2)
+    lab2.cut("node1")
+    try:
+        _, err = job.communicate()
+        assert job.returncode == 243, err
+        assert "hvdrun: node node1 was lost, with rank 0: no sign of life from its agent" in err
+        assert lab2.wait_for_no_processes("launcher", "node2") == []
+    finally:
+        lab2.heal()
     assert lab2.wait_for_no_processes() == []

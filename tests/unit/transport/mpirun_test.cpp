@@ -63,7 +63,7 @@ TEST_CASE("the secret is in mpirun's environment only, and what another mpirun h
   secret.fill(0xA5);
   MpirunOptions options;
   options.environment = {"PATH=/bin",     "OMPI_COMM_WORLD_RANK=3", "PMIX_RANK=3", "OMPI_MCA_ess=env",
-                         "OMPI_CC=clang", "OMPI_MCA_btl=tcp",       "RANK=3"};
+                         "OMPI_CC=clang", "OMPI_MCA_btl=tcp",       "RANK=3",      "OMPI_MCA_orte_num_nodes=1"};
   const Placement placement = place(parse_host_list("a:1").value(), 1).value();
   const EngineCommand command = mpirun_command(placement, options, {"10.0.0.1:5"}, secret);
   const std::string text = secret_text(secret);
@@ -72,6 +72,9 @@ TEST_CASE("the secret is in mpirun's environment only, and what another mpirun h
         std::vector<std::string>{"PATH=/bin", "OMPI_CC=clang", "OMPI_MCA_btl=tcp", "HVD_CALL_SECRET=" + text});
   CHECK(joined(command.argv).find(text) == std::string::npos);
   CHECK(command.name == "mpirun");
+
+  options.environment = {"OMPI_MCA_orte_tmpdir_base=/scratch", "RANK=3"};
+  CHECK(mpirun_command(placement, options, {}, secret).environment.front() == "OMPI_MCA_orte_tmpdir_base=/scratch");
 }
 
 TEST_CASE("a secret is read as it was written, and nothing else is") {
