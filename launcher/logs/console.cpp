@@ -149,6 +149,7 @@ void ConsoleStream::flush_all(Deadline deadline) {
 
 void ConsoleStream::fail(const Error& why) {
   has_failed_ = true;
+  failure_ = why;
   queue_.clear();
   sent_ = 0;
   loop_.post([this, why] { sink_.on_failed(why); });

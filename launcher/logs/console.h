@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,7 +44,8 @@ class ConsoleStream {
   // On a terminal: rows that stay below whatever is written, drawn with the next flush.
   void show_below(std::vector<std::string> rows);
   [[nodiscard]] std::size_t pending() const { return queue_.size() - sent_; }
-  [[nodiscard]] bool has_failed() const { return has_failed_; }
+  // What went wrong, if something did.
+  [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
   // What was written last did not end its line.
   [[nodiscard]] bool is_amid_line() const { return is_amid_line_; }
 
@@ -68,6 +70,7 @@ class ConsoleStream {
   std::size_t sent_ = 0;
   bool has_failed_ = false;
   bool is_amid_line_ = false;
+  std::optional<Error> failure_;
   std::vector<std::string> below_;
   std::size_t drawn_ = 0;  // rows of these that the terminal shows, once the queue is there
 };

@@ -66,8 +66,9 @@ class LogMux {
   void show_status(std::string status);
   // What waits for equal lines of other ranks waits no longer, so that what is said next comes after it.
   void release_held();
-  // Everything to the console, waiting for a slow reader at most until the deadline.
-  void flush_all(Deadline deadline);
+  // Everything to the files and the console, waiting for a slow reader at most until the deadline. An error: not all of
+  // what the ranks printed is on the console.
+  Result<void> flush_all(Deadline deadline);
 
   // The last lines of a rank's standard error, oldest first, without newlines.
   [[nodiscard]] std::vector<std::string> last_errors(int rank) const;
