@@ -41,6 +41,8 @@ class ConsoleStream {
   // For the end of the program: waits for the reader, at most until the deadline.
   void flush_all(Deadline deadline);
   [[nodiscard]] bool is_terminal() const { return is_terminal_; }
+  // A program reads it, which may print on our terminal itself, as tee does.
+  [[nodiscard]] bool has_program() const { return is_pipe_ || is_socket_; }
   // On a terminal: rows that stay below whatever is written, drawn with the next flush.
   void show_below(std::vector<std::string> rows);
   [[nodiscard]] std::size_t pending() const { return queue_.size() - sent_; }
@@ -63,6 +65,7 @@ class ConsoleStream {
   const Sink sink_;
   Fd reopened_;  // an open file description of our own, so that O_NONBLOCK is not set for others who share it
   bool never_blocks_ = false;  // a regular file, or reopened_
+  bool is_pipe_ = false;
   bool is_socket_ = false;
   bool is_terminal_ = false;
   WatchId watch_ = 0;

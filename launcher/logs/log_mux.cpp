@@ -170,7 +170,7 @@ void LogMux::set_bar(int rank, bool is_error, bool has_bar, std::string text) {
 }
 
 void LogMux::show_status(std::string status) {
-  if (status == status_ || !is_live(true)) {
+  if (status == status_ || !options_.live || !stream(true).is_terminal()) {
     return;
   }
   status_ = std::move(status);

@@ -94,7 +94,10 @@ class LogMux {
   bool update_bar(int rank, bool is_error, std::string_view line);
   void update_bar_with_partial(int rank, bool is_error);
   void set_bar(int rank, bool is_error, bool has_bar, std::string text);
-  [[nodiscard]] bool is_live(bool is_error) { return options_.live && stream(is_error).is_terminal(); }
+  // Rows for bars: on a terminal on which nobody else prints while ranks run, who would spoil them and be spoilt.
+  [[nodiscard]] bool is_live(bool is_error) {
+    return options_.live && stream(is_error).is_terminal() && !stream(!is_error).has_program();
+  }
   void schedule_redraw();
   void redraw();
   void print(std::span<const int> ranks, bool is_error, std::string_view line);
