@@ -1,14 +1,19 @@
 // hvdrun-agent: the node's side of hvdrun, one fully static executable. Started by a transport as `hvdrun-agent serve`,
-// with the launcher at its standard input and output.
+// with the launcher at its standard input and output, or by an engine as `hvdrun-agent call ENGINE ADDRESS...`, once
+// for each rank: then it calls the launcher.
 #include <errno.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cstdlib>
-#include <cstring>
+#include <functional>
 #include <iostream>
 
+#include <string.h>
+
 #include "launcher/agent/agent_core.h"
+#include "launcher/agent/dial.h"
+#include "launcher/agent/engine_call.h"
 #include "launcher/agent/guardian.h"
 #include "launcher/process/spawn.h"
 #include "runtime/base/event_loop.h"
@@ -16,6 +21,17 @@
 namespace {
 
 using hvd::Fd;
+
+// The launcher listens before an agent is started; this covers a slow network, not a slow start.
+constexpr auto kDialTime = std::chrono::seconds(30);
+// For the launcher to say what becomes of the ranks when the engine ends its agents.
+constexpr auto kSignalPatience = std::chrono::seconds(5);
+
+struct Session {
+  Fd in;
+  Fd out;  // not open: `in` is a socket
+};
+using OpenSession = std::function<hvd::Result<Session>()>;
 
 std::vector<std::string> own_environment() {
   std::vector<std::string> environment;
@@ -25,13 +41,11 @@ std::vector<std::string> own_environment() {
   return environment;
 }
 
-hvd::Result<void> serve(const std::string& scratch_dir, std::vector<std::string> environment, hvd::Log& log) {
+hvd::Result<void> serve(hvd::launch::AgentOptions options, const OpenSession& open_session, hvd::Log& log) {
   ::signal(SIGPIPE, SIG_IGN);  // a closed session is an error of write(2), not the agent's death
+  HVD_TRY_ASSIGN(Session session, open_session());
   const hvd::SteadyClock clock;
   HVD_TRY_ASSIGN(const std::unique_ptr<hvd::EventLoop> loop, hvd::EventLoop::create(clock));
-  hvd::launch::AgentOptions options;
-  options.scratch_dir = scratch_dir;
-  options.environment = std::move(environment);
   hvd::launch::AgentCore* core = nullptr;
   HVD_TRY(loop->watch_signals({SIGCHLD, SIGTERM, SIGINT, SIGHUP}, [&core](int signo) {
     if (core == nullptr) {
@@ -40,31 +54,23 @@ hvd::Result<void> serve(const std::string& scratch_dir, std::vector<std::string>
     if (signo == SIGCHLD) {
       core->on_child_signal();
     } else {
-      core->abandon("the agent got " + hvd::launch::signal_name(signo));
+      core->on_end_signal(signo);
     }
   }));
-  HVD_TRY_ASSIGN(const std::unique_ptr<hvd::launch::AgentCore> owner,
-                 hvd::launch::AgentCore::create(*loop, std::move(options), Fd(STDIN_FILENO), Fd(STDOUT_FILENO), log));
+  HVD_TRY_ASSIGN(
+      const std::unique_ptr<hvd::launch::AgentCore> owner,
+      hvd::launch::AgentCore::create(*loop, std::move(options), std::move(session.in), std::move(session.out), log));
   core = owner.get();
   return loop->run();
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (argc == 2 && std::strcmp(argv[1], "--version") == 0) {
-    std::cout << "hvdrun-agent " << HVD_VERSION << "\n";
-    return 0;
-  }
-  if (argc != 2 || std::strcmp(argv[1], "serve") != 0) {
-    std::cerr << "usage: hvdrun-agent serve   (started by hvdrun; not by hand)\n";
-    return 2;
-  }
-  const std::vector<std::string> environment = own_environment();
-  hvd::StderrLog log(hvd::LogLevel::kInfo, "hvdrun-agent");
-  const std::string base = hvd::launch::value_in(environment, "TMPDIR");
+// Both processes of the agent; the exit code of this one.
+int run_agent(const hvd::launch::AgentOptions& options, const OpenSession& open_session, hvd::Log& log) {
+  const std::string base = hvd::launch::value_in(options.environment, "TMPDIR");
   const auto code = hvd::launch::run_guarded(base.empty() ? "/tmp" : base, [&](const std::string& scratch_dir) {
-    const auto served = serve(scratch_dir, environment, log);
+    hvd::launch::AgentOptions own = options;
+    own.scratch_dir = scratch_dir;
+    const auto served = serve(std::move(own), open_session, log);
     if (!served.ok()) {
       log.write(hvd::LogLevel::kError, served.error().message());
     }
@@ -75,4 +81,66 @@ int main(int argc, char** argv) {
     return 1;
   }
   return code.value();
+}
+
+// The secret, which from now on stands neither in `environment` nor in what /proc tells of this process.
+hvd::Result<hvd::JobSecret> take_secret(std::vector<std::string>& environment) {
+  const std::string text = hvd::launch::value_in(environment, hvd::launch::kCallSecretVariable);
+  const std::string name = std::string(hvd::launch::kCallSecretVariable) + "=";
+  std::erase_if(environment, [&name](const std::string& entry) { return entry.compare(0, name.size(), name) == 0; });
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (::strncmp(*entry, name.c_str(), name.size()) == 0) {
+      ::explicit_bzero(*entry + name.size(), ::strlen(*entry) - name.size());
+    }
+  }
+  return hvd::launch::parse_secret(text);
+}
+
+hvd::Result<Session> dial(const std::vector<std::string>& addresses, const hvd::JobSecret& secret, int rank) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signo : {SIGTERM, SIGINT, SIGHUP}) {
+    sigaddset(&signals, signo);
+  }
+  // There is nothing to end in order yet: an engine that wants to get rid of us does.
+  ::sigprocmask(SIG_UNBLOCK, &signals, nullptr);
+  HVD_TRY_ASSIGN(Fd fd, hvd::launch::dial_launcher(addresses, secret, rank, hvd::Deadline::after(kDialTime)));
+  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
+  return Session{std::move(fd), Fd()};
+}
+
+hvd::Result<int> call(const std::string& engine, const std::vector<std::string>& addresses, hvd::Log& log) {
+  hvd::launch::AgentOptions options;
+  options.environment = own_environment();
+  HVD_TRY_ASSIGN(const hvd::JobSecret secret, take_secret(options.environment));
+  HVD_TRY_ASSIGN(options.seat, hvd::launch::seat_from(engine, options.environment));
+  options.signal_patience = kSignalPatience;
+  const int rank = options.seat.rank;
+  return run_agent(options, [&] { return dial(addresses, secret, rank); }, log);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  hvd::StderrLog log(hvd::LogLevel::kInfo, "hvdrun-agent");
+  if (words == std::vector<std::string>{"--version"}) {
+    std::cout << "hvdrun-agent " << HVD_VERSION << "\n";
+    return 0;
+  }
+  if (words == std::vector<std::string>{"serve"}) {
+    hvd::launch::AgentOptions options;
+    options.environment = own_environment();
+    const auto standard = [] { return hvd::Result<Session>(Session{Fd(STDIN_FILENO), Fd(STDOUT_FILENO)}); };
+    return run_agent(options, standard, log);
+  }
+  if (words.size() >= 3 && words.front() == "call") {
+    const auto code = call(words[1], {words.begin() + 2, words.end()}, log);
+    if (!code.ok()) {
+      log.write(hvd::LogLevel::kError, code.error().message());
+    }
+    return code.ok() ? code.value() : 1;
+  }
+  std::cerr << "usage: hvdrun-agent serve | call ENGINE ADDRESS...   (started by hvdrun; not by hand)\n";
+  return 2;
 }

@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 
 #include "cli/commands.h"
+#include "cli/job_settings.h"
+#include "launcher/transport/mpirun.h"
 #include "launcher/transport/ssh.h"
 
 namespace hvd::cli {
@@ -32,6 +34,9 @@ int print_build() {
   line(true, "local", "");
   line(true, "ssh (" + launch::ssh_version_text() + ")", "");
   line(true, "rsh (any command that carries bytes to a node: --rsh)", "");
+  const auto open_mpi = launch::find_open_mpi(own_environment());
+  line(open_mpi.ok(), "mpirun (" + (open_mpi.ok() ? open_mpi.value() : "Open MPI") + ": --launcher mpi)",
+       open_mpi.ok() ? "" : open_mpi.error().message());
   std::cout << "\nAvailable Controllers:\n";
   line(true, "hvd", "");
   std::cout << "\nAvailable Tensor Operations:\n";

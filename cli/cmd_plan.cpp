@@ -19,9 +19,10 @@ using hvd::launch::Placement;
 using hvd::launch::StartMessage;
 
 // A plan asks no node, so what only a node knows stands in angle brackets.
-std::vector<NodeView> imagined_views(const Placement& placement) {
+std::vector<NodeView> imagined_views(const Placement& placement, const Placement& agents) {
   std::vector<NodeView> views;
-  for (const NodePlan& node : placement.nodes) {
+  for (const NodePlan& agent : agents.nodes) {
+    const NodePlan& node = placement.node_of(agent.ranks.front().rank);
     NodeView view;
     view.opened.is_local = hvd::launch::is_local_host(node.host.name);
     view.opened.node_address = view.opened.is_local ? "" : "<address of " + node.host.name + ">";
@@ -48,6 +49,12 @@ std::string shown(const std::string& name, const std::string& value) {
 
 nlohmann::ordered_json plan_json(const hvd::launch::JobSpec& job, const Placement& placement,
                                  const std::vector<StartMessage>& starts) {
+  std::vector<const StartMessage::Rank*> ranks;  // by their number
+  for (const StartMessage& start : starts) {
+    for (const StartMessage::Rank& rank : start.ranks) {
+      ranks.push_back(&rank);
+    }
+  }
   nlohmann::ordered_json json;
   json["size"] = placement.size;
   json["argv"] = starts.front().argv;
@@ -61,14 +68,14 @@ nlohmann::ordered_json plan_json(const hvd::launch::JobSpec& job, const Placemen
     entry["slots"] = node.host.slots;
     entry["ranks"] = nlohmann::ordered_json::array();
     for (std::size_t i = 0; i < node.ranks.size(); ++i) {
-      const StartMessage& start = starts[static_cast<std::size_t>(node.index)];
       nlohmann::ordered_json rank;
       rank["rank"] = node.ranks[i].rank;
       rank["local_rank"] = node.ranks[i].local_rank;
       rank["cross_rank"] = node.ranks[i].cross_rank;
-      for (const auto* list : {&start.ranks[i].env, &start.last}) {
+      const auto& last = starts.front().last;
+      for (const auto* list : {&ranks[static_cast<std::size_t>(node.ranks[i].rank)]->env, &last}) {
         for (const auto& [name, value] : *list) {
-          rank["env"][name] = list == &start.last ? value : shown(name, value);
+          rank["env"][name] = list == &last ? value : shown(name, value);
         }
       }
       entry["ranks"].push_back(std::move(rank));
@@ -98,8 +105,10 @@ void print_table(const Placement& placement, const nlohmann::ordered_json& json)
 
 Result<int> print_plan(const CliOptions& options) {
   HVD_TRY_ASSIGN(const Placement placement, launch::place(options.job.hosts, options.job.size));
-  const auto starts = launch::make_start_messages(options.job, placement, imagined_views(placement), "<made at start>",
-                                                  "<made at start>");
+  const Placement agents = launch::agents_of(options.job, placement);
+  const std::vector<NodeView> views = imagined_views(placement, agents);
+  const auto starts =
+      launch::make_start_messages(options.job, {placement, agents, views}, "<made at start>", "<made at start>");
   const nlohmann::ordered_json json = plan_json(options.job, placement, starts);
   if (options.json) {
     // Replaces what is not UTF-8 (an argument may hold any bytes) instead of throwing.

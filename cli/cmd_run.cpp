@@ -1,6 +1,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -14,7 +15,9 @@
 #include "launcher/report/json_reporter.h"
 #include "launcher/report/text_reporter.h"
 #include "launcher/run/job_runner.h"
+#include "launcher/transport/dial_back.h"
 #include "launcher/transport/local.h"
+#include "launcher/transport/mpirun.h"
 #include "launcher/transport/rsh.h"
 #include "launcher/transport/ssh.h"
 #include "runtime/base/event_loop.h"
@@ -88,6 +91,39 @@ std::unique_ptr<Log> log_of(const JobSpec& job, std::function<void(std::string_v
   return make_spdlog_log(lowest, std::move(write));
 }
 
+bool has_only_local_hosts(const Placement& placement) {
+  return std::all_of(placement.nodes.begin(), placement.nodes.end(),
+                     [](const NodePlan& node) { return is_local_host(node.host.name); });
+}
+
+// What starts the agents in our place, and the transport by which they call.
+struct EngineSetup {
+  std::unique_ptr<DialBack> dial_back;
+  std::unique_ptr<Engine> engine;
+};
+
+Result<EngineSetup> engine_of(EventLoop& loop, const JobSpec& job, const Placement& placement, Log& log) {
+  EngineSetup setup;
+  if (job.launcher != LauncherKind::kMpi) {
+    return setup;
+  }
+  const auto found = find_open_mpi(job.environment);
+  if (!found.ok()) {
+    return found.error().with_context("--launcher mpi");
+  }
+  HVD_TRY_ASSIGN(const DialBackOptions options, DialBackOptions::make(has_only_local_hosts(placement)));
+  HVD_TRY_ASSIGN(setup.dial_back, DialBack::listen(loop, options, log));
+  MpirunOptions mpirun;
+  mpirun.agent_path = job.agent_path;
+  mpirun.environment = job.environment;
+  mpirun.args = job.mpi_args;
+  mpirun.binding = job.binding_args;
+  mpirun.is_root = ::geteuid() == 0;
+  setup.engine =
+      std::make_unique<Engine>(loop, mpirun_command(placement, mpirun, setup.dial_back->addresses(), options.secret));
+  return setup;
+}
+
 }  // namespace
 
 Result<int> run_job(const CliOptions& options) {
@@ -117,8 +153,12 @@ Result<int> run_job(const CliOptions& options) {
       make_local_transport(*loop, LocalOptions{job.agent_path, job.environment, job.json_events ? log.get() : nullptr});
   const auto ssh = make_ssh_transport(*loop, ssh_options_of(job), *log);
   HVD_TRY_ASSIGN(const std::unique_ptr<Transport> rsh, rsh_of(*loop, job, *log));
-  const std::unique_ptr<JobReporter> reporter = reporter_of(job, placement);
-  JobRunner owner(*loop, job, placement, Transports{local.get(), ssh.get(), rsh.get()}, *reporter, *log);
+  // Under an engine each agent has one rank: then nodes here are agents, as the runner counts them.
+  const Placement agents = agents_of(job, placement);
+  const std::unique_ptr<JobReporter> reporter = reporter_of(job, agents);
+  HVD_TRY_ASSIGN(const EngineSetup setup, engine_of(*loop, job, placement, *log));
+  const Transports transports{local.get(), ssh.get(), rsh.get(), setup.dial_back.get(), setup.engine.get()};
+  JobRunner owner(*loop, job, placement, transports, *reporter, *log);
   runner = &owner;
   const auto code = owner.run();
   runner = nullptr;  // what is logged while all is taken down has no loop any more

@@ -40,6 +40,11 @@ struct Flags {
   bool tcp = false;
   launch::Settings settings;  // of tunables given as flags
   std::string rsh;
+  std::string launcher;  // empty: the default
+  bool mpi = false;
+  bool gloo = false;
+  std::string mpi_args;
+  std::string binding_args;
   std::vector<std::string> command;
 };
 

@@ -167,6 +167,42 @@ Result<void> check_rsh(const launch::JobSpec& job) {
   return {};
 }
 
+Result<launch::LauncherKind> launcher_of(const Flags& flags) {
+  const bool wants_mpi = flags.mpi || flags.launcher == "mpi";
+  if (wants_mpi && (flags.gloo || flags.launcher == "ssh")) {
+    return Error(Code::kInvalid, "--mpi and --launcher mpi are the opposite of --gloo and --launcher ssh; give one");
+  }
+  if (!wants_mpi && !(flags.mpi_args.empty() && flags.binding_args.empty())) {
+    return Error(Code::kInvalid, "--mpi-args and --binding-args are for mpirun, and need --launcher mpi");
+  }
+  return wants_mpi ? launch::LauncherKind::kMpi : launch::LauncherKind::kOwn;
+}
+
+// What is for our own way to other hosts, and not for mpirun's, would be lost without a word.
+Result<void> apply_mpi(const Flags& flags, launch::JobSpec& job) {
+  if (!flags.rsh.empty() || flags.ssh_port != 0 || !flags.ssh_identity_file.empty() || !flags.ssh_config.empty()) {
+    return Error(Code::kInvalid,
+                 "--rsh, -p, -i and --ssh-config mean nothing to mpirun, which reaches other hosts by the ssh command "
+                 "(~/.ssh/config); as in --mpi-args '--mca plm_rsh_args \"-p 2222\"'");
+  }
+  for (const launch::HostSpec& host : job.hosts) {
+    if (!host.user.empty() || host.port != 0) {
+      return Error(Code::kInvalid, "user and port of " + host.name +
+                                       " mean nothing to mpirun; write them into ~/.ssh/config (User, Port)");
+    }
+  }
+  if (job.bind != launch::BindMode::kNone && !flags.binding_args.empty()) {
+    return Error(Code::kInvalid, "--bind and --binding-args both bind the ranks; give one");
+  }
+  const auto words_of = [](const std::string& text, const char* flag) {
+    const auto words = launch::split_shell_words(text);
+    return words.ok() ? words : Result<std::vector<std::string>>(words.error().with_context(flag));
+  };
+  HVD_TRY_ASSIGN(job.mpi_args, words_of(flags.mpi_args, "--mpi-args"));
+  HVD_TRY_ASSIGN(job.binding_args, words_of(flags.binding_args, "--binding-args"));
+  return {};
+}
+
 // A host that names GPUs where none are to be assigned: one of the two is a mistake.
 Result<void> check_gpus(const launch::JobSpec& job) {
   for (const launch::HostSpec& host : job.hosts) {
@@ -179,6 +215,14 @@ Result<void> check_gpus(const launch::JobSpec& job) {
 
 }  // namespace
 
+std::vector<std::string> own_environment() {
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    environment.emplace_back(*entry);
+  }
+  return environment;
+}
+
 Result<launch::JobSpec> make_job(const Flags& flags) {
   launch::JobSpec job;
   job.size = flags.np;
@@ -188,9 +232,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   HVD_TRY_ASSIGN(job.cwd, working_directory());
   HVD_TRY_ASSIGN(job.agent_path, agent_path());
   job.argv = flags.command;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    job.environment.emplace_back(*entry);
-  }
+  job.environment = own_environment();
   job.gpus = kGpuModes.at(flags.gpus);
   job.bind = kBindModes.at(flags.bind);
   job.start_timeout = seconds_of(start_timeout_s);
@@ -216,7 +258,10 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.ssh_identity_file = flags.ssh_identity_file;
   job.ssh_config_file = flags.ssh_config;
   job.rsh_command = flags.rsh;
-  if (const char* rsh = std::getenv("HVD_RSH"); rsh != nullptr && flags.rsh.empty()) {
+  HVD_TRY_ASSIGN(job.launcher, launcher_of(flags));
+  if (job.launcher == launch::LauncherKind::kMpi) {
+    HVD_TRY(apply_mpi(flags, job));
+  } else if (const char* rsh = std::getenv("HVD_RSH"); rsh != nullptr && flags.rsh.empty()) {
     job.rsh_command = rsh;
   }
   if (!job.rsh_command.empty()) {

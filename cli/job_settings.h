@@ -1,6 +1,9 @@
 // From what the command line says to the job that is meant.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "cli/flags.h"
 #include "launcher/job/job_spec.h"
 #include "runtime/base/result.h"
@@ -10,5 +13,8 @@ namespace hvd::cli {
 // Reads the environment, the working directory and the files that the flags name; nothing else in the program reads the
 // first two. An error is the user's (Code::kInvalid), with what was expected, or that of a broken installation.
 Result<launch::JobSpec> make_job(const Flags& flags);
+
+// "NAME=value".
+std::vector<std::string> own_environment();
 
 }  // namespace hvd::cli

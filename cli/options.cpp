@@ -16,13 +16,11 @@ namespace {
 const std::vector<std::string> kColorWords = {"auto", "always", "never"};
 const std::vector<std::string> kGpuWords = {"local", "one", "none"};
 const std::vector<std::string> kBindWords = {"none", "core", "numa"};
+const std::vector<std::string> kLauncherWords = {"ssh", "mpi"};
 const std::vector<std::string> kDocumentKinds = {"man", "bash", "zsh", "fish"};
 
 // Flags of horovodrun that hvdrun does not do, and why not; with a value or without.
 const std::map<std::string, std::string, std::less<>> kRefused = {
-    {"--mpi", "there is no MPI controller; hvdrun starts the ranks itself"},
-    {"--mpi-args", "there is no mpirun underneath"},
-    {"--binding-args", "there is no mpirun underneath; --bind core or --bind numa binds the ranks"},
     {"--jsrun", "LSF's jsrun is not supported; name the hosts with -H or --hostfile"},
     {"--min-np", "elastic jobs are not supported yet"},
     {"--min-num-proc", "elastic jobs are not supported yet"},
@@ -147,13 +145,25 @@ void add_options(CLI::App& app, Flags& flags) {
                  "Reach all other hosts by this command, as in 'ssh {host}' or 'kubectl exec -i {host} --'; {user} and "
                  "{port} may be in it. Default: HVD_RSH, else SSH")
       ->type_name("COMMAND");
+  app.add_option("--launcher", flags.launcher,
+                 "Who starts the ranks: hvdrun, here and by SSH or --rsh (ssh), or Open MPI's mpirun (mpi), for "
+                 "programs that use MPI themselves")
+      ->type_name("WORD")
+      ->check(CLI::IsMember(kLauncherWords));
+  app.add_flag("--mpi", flags.mpi, "As --launcher mpi");
+  app.add_option("--mpi-args", flags.mpi_args, "Further arguments for mpirun, split as a shell splits quotes")
+      ->type_name("TEXT");
+  app.add_option("--binding-args", flags.binding_args,
+                 "Arguments by which mpirun binds the ranks to processors; default: it does not")
+      ->type_name("TEXT");
   app.add_option("--network-interfaces", flags.interfaces,
                  "Network interfaces for NCCL and Gloo; comma list, repeatable")
       ->type_name("LIST")
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_flag("--tcp", flags.tcp, "No InfiniBand for NCCL (NCCL_IB_DISABLE=1)");
-  app.add_flag_callback("--gloo,--disable-cache", [] {}, "Of horovodrun; as hvdrun always does it");
+  app.add_flag("--gloo", flags.gloo, "Of horovodrun; as --launcher ssh");
+  app.add_flag_callback("--disable-cache", [] {}, "Of horovodrun; as hvdrun always does it");
   add_output_options(app, flags);
   app.add_flag("--json", flags.json,
                "plan: print JSON. run: tell what happens as a JSON object a line on standard error, in place of words");
@@ -204,7 +214,13 @@ std::size_t prepare(const CLI::App& app, std::vector<std::string>& words) {
     word = name + (equals == std::string::npos ? "" : word.substr(equals));
     const bool has_own_value = equals != std::string::npos || (word[1] != '-' && word.size() > 2);
     const CLI::Option* option = app.get_option_no_throw(name);
-    if (option != nullptr && option->get_expected_max() > 0 && option->get_items_expected_max() > 0 && !has_own_value) {
+    const bool takes_value =
+        option != nullptr && option->get_expected_max() > 0 && option->get_items_expected_max() > 0 && !has_own_value;
+    if (takes_value && name.starts_with("--") && i + 1 < words.size() && words[i + 1].starts_with('-')) {
+      // --mpi-args '--mca btl tcp': to CLI11 the value is an option, unless it is one word with the name.
+      word += "=" + words[i + 1];
+      words.erase(words.begin() + static_cast<std::ptrdiff_t>(i + 1));
+    } else if (takes_value) {
       ++i;
     }
   }
@@ -251,6 +267,7 @@ std::vector<OptionInfo> describe_options(const CLI::App& app) {
       info.words = option == app.get_option_no_throw("--color")      ? kColorWords
                    : option == app.get_option_no_throw("--gpus")     ? kGpuWords
                    : option == app.get_option_no_throw("--bind")     ? kBindWords
+                   : option == app.get_option_no_throw("--launcher") ? kLauncherWords
                    : option == app.get_option_no_throw("--document") ? kDocumentKinds
                                                                      : std::vector<std::string>();
     }

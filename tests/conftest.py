@@ -1,6 +1,8 @@
-"""For all Python tests: none begins when the time that scripts/test has is over, and ranks wait long for each other."""
+"""For all Python tests: none begins when the time that scripts/test has is over, none waits for ever, and ranks wait long
+for each other."""
 
 import os
+import signal
 import time
 
 import pytest
@@ -9,8 +11,29 @@ from patience import PATIENCE
 # Ranks that import torch on a busy machine come minutes apart.
 os.environ.setdefault("HOROVOD_START_TIMEOUT", str(PATIENCE))
 
+# In the background of a script (`./scripts/test &`, nohup) these are ignored, and every program of a test would inherit
+# that: no Ctrl-C would reach it.
+for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
+
 
 def pytest_runtest_setup(item):
     until = float(os.environ.get("HVD_TEST_UNTIL", "inf"))  # seconds of time.time()
     if time.time() > until:
         pytest.skip("out of time on this machine")
+
+
+def _give_up(*_):
+    raise TimeoutError(f"the test hangs: it has waited longer than {2 * PATIENCE} s")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Waits without a limit of their own (reading a line from a program) end too."""
+    signal.signal(signal.SIGALRM, _give_up)
+    signal.alarm(2 * PATIENCE)
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)

@@ -54,7 +54,7 @@ Result<std::unique_ptr<AgentCore>> AgentCore::create(EventLoop& loop, AgentOptio
 }
 
 AgentCore::AgentCore(EventLoop& loop, AgentOptions options, Log& log)
-    : loop_(loop), options_(std::move(options)), log_(log) {}
+    : loop_(loop), options_(std::move(options)), log_(log), guardian_(::getppid()) {}
 
 AgentCore::~AgentCore() = default;
 
@@ -87,6 +87,7 @@ Result<void> AgentCore::open_session(Fd in, Fd out) {
   ready.networks = own_networks();
   ready.gpus = own_gpus(options_.environment, Deadline::after(kGpuTime));
   ready.near = numa_nodes_of_gpus(ready.gpus);
+  ready.seat = options_.seat;
   send(AgentMessage::kReady, ready.encode());
   return {};
 }
@@ -313,6 +314,17 @@ void AgentCore::finish() {
   send(AgentMessage::kDone);
   if (is_abandoned_) {
     loop_.stop();
+  }
+}
+
+void AgentCore::on_end_signal(int signo) {
+  const bool is_guarded = ::getppid() == guardian_;
+  const std::string why = is_guarded ? "it got " + signal_name(signo) : "its guardian was killed";
+  if (options_.signal_patience == Duration::zero()) {
+    abandon(why);
+  } else if (signal_timer_ == 0) {
+    send(AgentMessage::kEnding, why);
+    signal_timer_ = loop_.after(options_.signal_patience, [this, why] { abandon(why); });
   }
 }
 

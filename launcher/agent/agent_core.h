@@ -25,6 +25,8 @@ struct AgentOptions {
   std::string scratch_dir;                        // 0700, made and removed by the guardian
   std::vector<std::string> environment;           // the agent's own, "NAME=value"
   Duration lost_grace = std::chrono::seconds(5);  // TERM to KILL, when there is no launcher to ask
+  Seat seat;                                      // as the engine that started this agent has it
+  Duration signal_patience{};                     // on_end_signal: how long the launcher is given
 };
 
 class AgentCore {
@@ -37,6 +39,9 @@ class AgentCore {
 
   // SIGCHLD: reaps whatever has ended.
   void on_child_signal();
+  // SIGTERM, SIGINT, SIGHUP. An engine ends all agents by these as soon as one rank of MPI aborts; the launcher, who
+  // learns from that rank's agent what has happened, then has the first word, and the ranks theirs.
+  void on_end_signal(int signo);
   // The launcher or the guardian is gone: stop everything, then end. `why` is for the log.
   void abandon(const std::string& why);
 
@@ -63,6 +68,7 @@ class AgentCore {
   EventLoop& loop_;
   const AgentOptions options_;
   Log& log_;
+  const pid_t guardian_;
   std::unique_ptr<AgentSession> launcher_;
   std::unique_ptr<RankHub> hub_;
   Fd reserved_port_;
@@ -77,6 +83,7 @@ class AgentCore {
   bool is_abandoned_ = false;
   TimerId ladder_timer_ = 0;
   TimerId sweep_timer_ = 0;
+  TimerId signal_timer_ = 0;
   TimePoint sweep_began_;
 };
 

@@ -97,6 +97,9 @@ Result<int> run_guarded(const std::string& base, const std::function<int(const s
     return why;
   }
   if (pid == 0) {
+    // Out of the group of whoever started us (mpirun's rank leads one, and gets SIGKILL a second after SIGTERM): else
+    // both of us would be killed at once, and what the ranks left would stay.
+    ::setsid();
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != guardian || !become_subreaper().ok()) {
       ::_exit(1);

@@ -103,6 +103,7 @@ std::string ReadyMessage::encode() const {
   put_texts(out, networks);
   put_texts(out, gpus);
   put_numbers(out, near);
+  out.i32(seat.rank).i32(seat.size).i32(seat.local_rank).i32(seat.local_size);
   out.u32(static_cast<std::uint32_t>(cores.size()));
   for (const CpuCore& core : cores) {
     out.i32(core.numa_node);
@@ -123,6 +124,10 @@ Result<ReadyMessage> ReadyMessage::decode(std::string_view body) {
   m.networks = take_texts(in);
   m.gpus = take_texts(in);
   m.near = take_numbers(in);
+  m.seat.rank = in.i32();
+  m.seat.size = in.i32();
+  m.seat.local_rank = in.i32();
+  m.seat.local_size = in.i32();
   m.cores.resize(in.count(8));
   for (CpuCore& core : m.cores) {
     core.numa_node = in.i32();

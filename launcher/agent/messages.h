@@ -3,7 +3,7 @@
 //
 //   launcher -> agent   Welcome, Start, Stop, Forward, Credit, Exchanged, Notice, Heartbeat, Ack, Resume, Bye
 //   agent -> launcher   Ready, Started, StartFailed, Output, OutputEnd, Exited, Exchange, Joined, Problem, Heartbeat,
-//   Done, Ack, Resumed, NoResume
+//   Done, Ack, Resumed, NoResume, Ending
 //
 // The agent's first word is Ready, the launcher's Welcome. Where a session may be resumed (Welcome says so) it outlives
 // its connection once the ranks were started: the launcher opens a new one, to a new agent of the same program, and
@@ -52,6 +52,7 @@ enum class AgentMessage : std::uint16_t {
   kDone = 29,         // empty: every rank and all that they left behind is gone
   kResumed = 30,      // u64: the numbered frames of this session that have come
   kNoResume = 31,     // text: why the session is over
+  kEnding = 32,       // text: an engine tells the agent to end; it will, unless the launcher says before what to do
 };
 
 // The frames that a session counts, and sends again over a new connection; the others belong to one connection.
@@ -80,6 +81,14 @@ struct WelcomeMessage {
   static Result<WelcomeMessage> decode(std::string_view body);
 };
 
+// Where an engine that starts agents, one for each rank, has put this one; -1: no engine did.
+struct Seat {
+  std::int32_t rank = -1;
+  std::int32_t size = -1;
+  std::int32_t local_rank = -1;
+  std::int32_t local_size = -1;
+};
+
 struct ReadyMessage {
   std::string version;
   std::string host_name;  // as the node calls itself
@@ -91,6 +100,7 @@ struct ReadyMessage {
   std::vector<std::string> networks;  // own_networks(): "10.0.0.1/24"
   std::vector<std::string> gpus;      // own_gpus()
   std::vector<std::int32_t> near;     // the NUMA node of each of these, -1: unknown
+  Seat seat;
 
   [[nodiscard]] std::string encode() const;
   static Result<ReadyMessage> decode(std::string_view body);

@@ -1,24 +1,18 @@
 #include "launcher/agent/own_gpus.h"
 
-#include <poll.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 
+#include "launcher/process/output_of.h"
 #include "launcher/process/spawn.h"
 
 namespace hvd::launch {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::size_t kMostOutput = 1U << 20U;
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r\n";
@@ -92,43 +86,6 @@ std::int32_t numa_node_of(const fs::path& root, const Card& card) {
   std::int32_t node = -1;
   std::ifstream in(root / "sys/bus/pci/devices" / card.address / "numa_node");
   return in >> node ? node : -1;
-}
-
-// All that a program prints, or nothing when it fails or is late. This waits: the agent has nothing else to do yet.
-std::string output_of(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
-                      Deadline deadline) {
-  auto pipe = make_pipe();
-  if (!pipe.ok()) {
-    return "";
-  }
-  SpawnOptions options;
-  options.argv = argv;
-  options.environment = environment;
-  options.stdout_fd = pipe.value().write_end.get();
-  options.stderr_fd = pipe.value().write_end.get();
-  const auto pid = spawn(options);
-  pipe.value().write_end.reset();
-  if (!pid.ok()) {
-    return "";
-  }
-  std::string output;
-  bool is_whole = false;
-  while (!is_whole && output.size() < kMostOutput) {
-    pollfd ready{pipe.value().read_end.get(), POLLIN, 0};
-    if (::poll(&ready, 1, deadline.poll_ms()) <= 0) {
-      break;
-    }
-    char buffer[4096];
-    const ssize_t got = ::read(ready.fd, buffer, sizeof buffer);
-    is_whole = got <= 0;
-    output.append(buffer, static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-  }
-  if (!is_whole) {
-    ::kill(-pid.value(), SIGKILL);
-  }
-  int status = 0;
-  ::waitpid(pid.value(), &status, 0);
-  return is_whole && status == 0 ? output : "";
 }
 
 std::optional<std::size_t> find_gpu(const std::vector<std::string>& gpus, std::string_view name) {
@@ -210,8 +167,8 @@ std::vector<std::string> own_gpus(const std::vector<std::string>& environment, D
   std::vector<std::string> gpus;
   if (const auto cards = cards_of_driver(root.empty() ? "/" : root)) {
     gpus = uuids_of(*cards);
-  } else {
-    gpus = gpus_in_list(output_of({"nvidia-smi", "-L"}, environment, deadline));
+  } else if (const auto list = output_of({"nvidia-smi", "-L"}, environment, deadline); list.ok()) {
+    gpus = gpus_in_list(list.value());
   }
   const bool is_limited = std::any_of(environment.begin(), environment.end(), [](const std::string& entry) {
     return entry.compare(0, 21, "CUDA_VISIBLE_DEVICES=") == 0;

@@ -27,6 +27,12 @@ enum class BindMode : std::uint8_t {
   kNuma   // those of its memory (NUMA) node
 };
 
+// Who starts the ranks' agents.
+enum class LauncherKind : std::uint8_t {
+  kOwn,  // we do: one for each node, here, by SSH or by the rsh command
+  kMpi   // Open MPI's mpirun does: one for each rank
+};
+
 struct JobSpec {
   int size = 0;    // ranks; 0: one per slot
   HostList hosts;  // empty: this machine
@@ -59,6 +65,10 @@ struct JobSpec {
   std::string ssh_config_file;
   std::string rsh_command;  // reaches all hosts but this one; empty: ssh does
   std::string agent_path;
+
+  LauncherKind launcher = LauncherKind::kOwn;
+  std::vector<std::string> mpi_args;      // further words for mpirun
+  std::vector<std::string> binding_args;  // those by which mpirun binds ranks; empty: it does not
 };
 
 }  // namespace hvd::launch

@@ -58,7 +58,8 @@ class ConfigReader {
       return {};
     }
     if (value.IsScalar() && value.Scalar() == "mpi") {
-      return at(value, "controller mpi: hvdrun has no MPI controller; leave the key out");
+      return at(value,
+                "controller mpi: hvdrun has no MPI controller; leave the key out (--mpi starts the ranks by mpirun)");
     }
     return at(value, "expected gloo or mpi");
   }

@@ -13,6 +13,17 @@ const NodePlan& Placement::node_of(int rank) const {
   return *found;
 }
 
+Placement one_node_per_rank(const Placement& placement) {
+  Placement split;
+  split.size = placement.size;
+  for (const NodePlan& node : placement.nodes) {
+    for (const RankPlan& rank : node.ranks) {
+      split.nodes.push_back(NodePlan{rank.rank, node.host, {rank}});
+    }
+  }
+  return split;
+}
+
 Result<Placement> place(const HostList& hosts, int size) {
   int slots = 0;
   for (const HostSpec& host : hosts) {

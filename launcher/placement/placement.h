@@ -35,6 +35,9 @@ struct Placement {
   [[nodiscard]] const NodePlan& node_of(int rank) const;
 };
 
+// The same ranks, each as a node of its own: what there is to talk to where every rank has an agent of its own.
+Placement one_node_per_rank(const Placement& placement);
+
 // size 0 means: as many ranks as there are slots.
 Result<Placement> place(const HostList& hosts, int size);
 

@@ -77,17 +77,22 @@ EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPla
       {"TORCHELASTIC_RESTART_COUNT", "0"},
       {"TORCHELASTIC_MAX_RESTARTS", "0"},
       {"TORCHELASTIC_USE_AGENT_STORE", "False"},
-      // Open MPI's look, for JAX and scripts
-      {"OMPI_COMM_WORLD_RANK", r},
-      {"OMPI_COMM_WORLD_SIZE", size},
-      {"OMPI_COMM_WORLD_LOCAL_RANK", local_rank},
-      {"OMPI_COMM_WORLD_LOCAL_SIZE", local_size},
-      {"OMPI_COMM_WORLD_NODE_RANK", local_rank},
-      {"OMPI_UNIVERSE_SIZE", size},
-      {"OMPI_MCA_orte_hnp_uri", text(kOpenMpiJob) + ".0;tcp://" + job.master_address + ":" + port},
       // a line appears when it is printed, not when a buffer is full
       {"PYTHONUNBUFFERED", "1"},
   };
+  if (!job.has_mpi) {
+    // Open MPI's look, for JAX and scripts
+    const EnvList look = {
+        {"OMPI_COMM_WORLD_RANK", r},
+        {"OMPI_COMM_WORLD_SIZE", size},
+        {"OMPI_COMM_WORLD_LOCAL_RANK", local_rank},
+        {"OMPI_COMM_WORLD_LOCAL_SIZE", local_size},
+        {"OMPI_COMM_WORLD_NODE_RANK", local_rank},
+        {"OMPI_UNIVERSE_SIZE", size},
+        {"OMPI_MCA_orte_hnp_uri", text(kOpenMpiJob) + ".0;tcp://" + job.master_address + ":" + port},
+    };
+    env.insert(env.end(), look.begin(), look.end());
+  }
   if (!job.omp_threads_set) {
     // Every rank taking all processors is slower than one rank alone.
     env.emplace_back("OMP_NUM_THREADS", text(threads));
@@ -96,7 +101,7 @@ EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPla
 }
 
 bool is_outer_launcher_variable(std::string_view name) {
-  static constexpr std::array<std::string_view, 24> kNames = {"RANK",
+  static constexpr std::array<std::string_view, 34> kNames = {"RANK",
                                                               "WORLD_SIZE",
                                                               "LOCAL_RANK",
                                                               "LOCAL_WORLD_SIZE",
@@ -119,7 +124,17 @@ bool is_outer_launcher_variable(std::string_view name) {
                                                               "HOROVOD_GLOO_RENDEZVOUS_PORT",
                                                               "HOROVOD_CONTROLLER",
                                                               "HOROVOD_CPU_OPERATIONS",
-                                                              "MPI_LOCALRANKID"};
+                                                              "MPI_LOCALRANKID",
+                                                              "OMPI_APP_CTX_NUM_PROCS",
+                                                              "OMPI_NUM_APP_CTX",
+                                                              "OMPI_COMMAND",
+                                                              "OMPI_ARGV",
+                                                              "OMPI_FIRST_RANKS",
+                                                              "OMPI_FILE_LOCATION",
+                                                              "OMPI_UNIVERSE_SIZE",
+                                                              "OMPI_MCA_ess",
+                                                              "OMPI_MCA_pmix",
+                                                              "OMPI_MCA_initial_wdir"};
   static constexpr std::array<std::string_view, 6> kPrefixes = {
       "TORCHELASTIC_", "OMPI_COMM_WORLD_", "OMPI_MCA_orte_", "OMPI_MCA_ess_", "PMIX_", "PMI_"};
   static constexpr std::array<std::string_view, 12> kOwn = {

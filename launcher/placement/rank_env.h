@@ -26,6 +26,7 @@ struct JobFacts {
   std::string master_address;    // rank 0's node
   int master_port = 0;           // reserved there
   bool omp_threads_set = false;  // the user chose OMP_NUM_THREADS
+  bool has_mpi = false;          // Open MPI started the ranks and has told them its own variables
 };
 
 // `threads`: processors for this rank alone, at least 1.

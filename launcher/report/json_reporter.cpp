@@ -185,6 +185,13 @@ Lines JsonReporter::on_note(const Note& note) {
   return {line_of(json)};
 }
 
+Lines JsonReporter::on_engine_line(const std::string& engine, const std::string& line) {
+  Json json = event("engine_line", time_);
+  json["engine"] = engine;
+  json["message"] = line;
+  return {line_of(json)};
+}
+
 Lines JsonReporter::on_failure(const Failure& failure) {
   Json json = event("failure", time_);
   json["causes"] = failure.cause.lines;

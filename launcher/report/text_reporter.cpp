@@ -70,6 +70,10 @@ Lines TextReporter::on_note(const Note& note) {
   return {"hvdrun: " + who + note.text};
 }
 
+Lines TextReporter::on_engine_line(const std::string& engine, const std::string& line) {
+  return {engine + ": " + line};
+}
+
 Lines TextReporter::on_failure(const Failure& failure) {
   return describe_failure(failure, placement_);
 }

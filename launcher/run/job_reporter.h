@@ -50,6 +50,8 @@ class JobReporter {
   virtual Lines on_rank_started(int rank, int pid) = 0;
   virtual Lines on_rank_ended(int rank, const ExitStatus& status, const ExitDetail& detail) = 0;
   virtual Lines on_note(const Note& note) = 0;
+  // A line that the engine (mpirun) itself prints.
+  virtual Lines on_engine_line(const std::string& engine, const std::string& line) = 0;
   virtual Lines on_failure(const Failure& failure) = 0;
   // Nothing was tried, for this reason.
   virtual Lines on_refused(const Error& why, int exit_code) = 0;

@@ -8,6 +8,7 @@
 
 #include "launcher/run/exit_codes.h"
 #include "launcher/run/start_plan.h"
+#include "launcher/transport/rsh_template.h"
 
 namespace hvd::launch {
 namespace {
@@ -22,6 +23,10 @@ constexpr std::uint64_t kOutputCreditMost = 2U << 20U;
 constexpr auto kStopSlack = std::chrono::seconds(15);
 // For agents to end after they have been let go.
 constexpr auto kEndTime = std::chrono::seconds(2);
+// For an engine to clean up after its agents, also on other hosts.
+constexpr Duration kEngineEndTime = std::chrono::seconds(10);
+// Between an engine's beginning to end its agents and what the agent of the rank for which it does tells of that rank.
+constexpr auto kSettleTime = std::chrono::seconds(1);
 // For a slow reader to take the last of the output.
 constexpr auto kFlushTime = std::chrono::hours(24);
 constexpr auto kFlushAfterFailure = std::chrono::seconds(5);
@@ -52,12 +57,13 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
     : loop_(loop),
       spec_(spec),
       placement_(placement),
+      agents_(agents_of(spec, placement)),
       transports_(transports),
       reporter_(reporter),
       log_(log),
-      state_(placement),
+      state_(agents_),
       logs_(
-          loop, placement.size, static_cast<int>(placement.nodes.size()),
+          loop, placement.size, static_cast<int>(agents_.nodes.size()),
           LogMuxOptions{spec.tags, spec.tags || spec.json_events, spec.timestamps, spec.color, spec.live, spec.gather},
           log_sink()),
       board_(placement.size),
@@ -96,7 +102,7 @@ Result<int> JobRunner::run() {
   HVD_TRY_ASSIGN(const auto id, (random_bytes<4>()));
   token_ = hex(token);
   job_id_ = hex(id);
-  start_timer_ = loop_.after(spec_.start_timeout, [this] { apply(StartTimedOut{}); });
+  start_timer_ = loop_.after(spec_.start_timeout, [this] { on_start_timeout(); });
   say_all(reporter_.on_begin(job_id_));
   show_status();
   open_sessions();
@@ -116,7 +122,7 @@ Deadline JobRunner::flush_deadline() const {
 
 void JobRunner::open_sessions() {
   SessionSink& sink = *this;
-  for (const NodePlan& plan : placement_.nodes) {
+  for (const NodePlan& plan : agents_.nodes) {
     sessions_.push_back(std::make_unique<NodeSession>(loop_, plan, placement_.size, sink));
   }
   for (const auto& session : sessions_) {
@@ -124,6 +130,61 @@ void JobRunner::open_sessions() {
     log_.write(LogLevel::kDebug, session->plan().host.name + ": opening (" + transport_name(kind) + ")");
     session->open(transport_of(kind));
   }
+  if (transports_.engine != nullptr) {
+    start_engine();
+  }
+}
+
+void JobRunner::start_engine() {
+  log_.write(LogLevel::kDebug, "starting: " + shown_words(transports_.engine->command().argv));
+  Engine::Handlers handlers;
+  handlers.on_line = [this](const std::string& line) { on_engine_line(line); };
+  handlers.on_over = [this](const Error& why) { on_engine_over(why); };
+  if (const auto started = transports_.engine->start(std::move(handlers)); !started.ok()) {
+    loop_.post([this, why = started.error()] { apply(EngineEnded{why}); });
+  }
+}
+
+void JobRunner::on_engine_line(const std::string& line) {
+  const std::string& name = transports_.engine->command().name;
+  if (state_.cause() || is_finishing_) {
+    log_.write(LogLevel::kDebug, name + ": " + line);  // it tells of what we have ended, and how to avoid that
+  } else {
+    say_all(reporter_.on_engine_line(name, line));
+  }
+}
+
+void JobRunner::on_engine_over(const Error& why) {
+  log_.write(LogLevel::kDebug, why.message());
+  apply(EngineEnded{why});
+  end_if_closed();
+}
+
+// One of its ranks has failed in a way that it saw as well, or it was itself asked to end. The first failure is then
+// about to be told by the agent of that rank; else what the engine says is all that there is to tell.
+void JobRunner::on_ending(int node, const std::string& why) {
+  const NodePlan& plan = agents_.nodes[static_cast<std::size_t>(node)];
+  log_.write(LogLevel::kDebug, plan.host.name + ": " + why);
+  if (transports_.engine == nullptr || settle_timer_ != 0) {
+    return;
+  }
+  const std::string who = "the agent of rank " + std::to_string(plan.ranks.front().rank) + " on " + plan.host.name;
+  settle_timer_ = loop_.after(kSettleTime, [this, text = who + " was told to end (" + why + ")"] {
+    const std::string words = transports_.engine->first_words();
+    apply(EngineEnded{Error(
+        Code::kLostPeer, text + (words.empty() ? "" : "; " + transports_.engine->command().name + " said: " + words))});
+  });
+}
+
+void JobRunner::on_start_timeout() {
+  if (transports_.engine == nullptr) {
+    return apply(StartTimedOut{});
+  }
+  const std::vector<std::string> silent = state_.silent_hosts();
+  const auto others = std::count_if(silent.begin(), silent.end(), [&](const auto& h) { return h != silent.front(); });
+  apply(EngineEnded{Error(Code::kTimeout, std::to_string(silent.size()) + " of " + std::to_string(placement_.size) +
+                                              " agents have not called back within --start-timeout, of " +
+                                              silent.front() + (others > 0 ? " and other hosts" : ""))});
 }
 
 Transport& JobRunner::transport_of(TransportKind kind) const {
@@ -133,9 +194,11 @@ Transport& JobRunner::transport_of(TransportKind kind) const {
     case TransportKind::kSsh:
       return *transports_.ssh;
     case TransportKind::kRsh:
+      return *transports_.rsh;
+    case TransportKind::kMpirun:
       break;
   }
-  return *transports_.rsh;
+  return *transports_.dial_back;
 }
 
 void JobRunner::apply(const JobEvent& event) {
@@ -148,7 +211,16 @@ void JobRunner::on_ready(int node, const ReadyMessage& ready) {
   NodeSession& session = *sessions_[static_cast<std::size_t>(node)];
   log_.write(LogLevel::kDebug, session.plan().host.name + ": agent " + ready.version + " is ready (pid " +
                                    std::to_string(ready.pid) + ", " + std::to_string(ready.cores.size()) + " cores)");
+  if (transports_.engine != nullptr) {
+    // At once: an engine with ranks of its own number would leave others waited for in vain.
+    const int rank = session.plan().ranks.front().rank;
+    if (const auto seated = check_seat(placement_, rank, ready, ready.host_name); !seated.ok()) {
+      return apply(Misplaced{seated.error()});
+    }
+  }
   const bool is_local = session.opened().is_local;
+  // An agent that an engine has started cannot call a second time.
+  const Duration reconnect = is_local || transports_.engine != nullptr ? Duration::zero() : spec_.reconnect_timeout;
   WelcomeMessage welcome;
   welcome.job_id = job_id_;
   welcome.size = placement_.size;
@@ -156,13 +228,10 @@ void JobRunner::on_ready(int node, const ReadyMessage& ready) {
   welcome.token = token_;
   welcome.heartbeat_ms = is_local ? 0 : static_cast<std::uint32_t>(std::chrono::milliseconds(kHeartbeat).count());
   welcome.reconnect_ms =
-      is_local ? 0
-               : static_cast<std::uint32_t>(
-                     std::chrono::duration_cast<std::chrono::milliseconds>(spec_.reconnect_timeout).count());
-  welcome.output_credit =
-      std::clamp(kOutputCreditTotal / placement_.nodes.size(), kOutputCreditLeast, kOutputCreditMost);
+      static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(reconnect).count());
+  welcome.output_credit = std::clamp(kOutputCreditTotal / agents_.nodes.size(), kOutputCreditLeast, kOutputCreditMost);
   if (!is_local) {
-    session.watch_connection(kHeartbeat, spec_.reconnect_timeout, token_);
+    session.watch_connection(kHeartbeat, reconnect, token_);
   }
   session.send(AgentMessage::kWelcome, welcome.encode());
   say_all(reporter_.on_node_ready(node, ready));
@@ -181,19 +250,25 @@ void JobRunner::act(const StartRanks&) {
   for (const auto& session : sessions_) {
     views.push_back(NodeView{session->opened(), *session->ready()});
   }
-  if (const auto failed = find_missing_gpu(placement_, views)) {
-    // Later: we are in the middle of what the last event asks for.
+  const JobView job{placement_, agents_, views};
+  // Told later: we are in the middle of what the last event asks for.
+  if (const auto seated = transports_.engine != nullptr ? check_seats(job) : Result<void>(); !seated.ok()) {
+    loop_.post([this, why = seated.error()] { apply(Misplaced{why}); });
+    return;
+  }
+  if (const auto failed = find_missing_gpu(job)) {
     loop_.post([this, failed = *failed] { on_start_failed(failed); });
     return;
   }
-  const auto messages = make_start_messages(spec_, placement_, views, job_id_, token_);
-  for (const std::string& text : start_warnings(spec_, placement_, views)) {
+  const auto messages = make_start_messages(spec_, job, job_id_, token_);
+  for (const std::string& text : start_warnings(spec_, job)) {
     say_all(reporter_.on_note({LogLevel::kWarning, -1, text}));
   }
+  has_started_ = true;
   for (std::size_t node = 0; node < sessions_.size(); ++node) {
     for (const StartMessage::Rank& rank : messages[node].ranks) {
       if (!rank.cpus.empty()) {
-        log_.write(LogLevel::kDebug, placement_.nodes[node].host.name + ": rank " + std::to_string(rank.rank) +
+        log_.write(LogLevel::kDebug, agents_.nodes[node].host.name + ": rank " + std::to_string(rank.rank) +
                                          " is bound to processors " + cpu_list_text(rank.cpus));
       }
     }
@@ -237,20 +312,26 @@ void JobRunner::act(const Finish&) {
   loop_.cancel(timeout_timer_);
   loop_.cancel(stop_timer_);
   loop_.cancel(start_timer_);
+  loop_.cancel(settle_timer_);
   if (state_.cause() && state_.phase() == JobPhase::kDone) {
     log_.write(LogLevel::kDebug, "leaving the sessions");
   }
   for (const auto& session : sessions_) {
     session->close_input();
   }
-  end_timer_ = loop_.after(kEndTime, [this] { loop_.stop(); });
+  if (transports_.engine != nullptr && !has_started_) {
+    transports_.engine->end();  // it may still be waiting for a host that does not answer
+  }
+  end_timer_ =
+      loop_.after(transports_.engine != nullptr ? kEngineEndTime : Duration(kEndTime), [this] { loop_.stop(); });
   end_if_closed();
 }
 
 void JobRunner::end_if_closed() {
   const bool any_open =
       std::any_of(sessions_.begin(), sessions_.end(), [](const auto& session) { return session->is_open(); });
-  if (is_finishing_ && !any_open) {
+  const bool is_engine_running = transports_.engine != nullptr && transports_.engine->is_running();
+  if (is_finishing_ && !any_open && !is_engine_running) {
     loop_.cancel(end_timer_);
     loop_.stop();
   }
@@ -281,7 +362,7 @@ void JobRunner::on_signal(int signo) {
 }
 
 void JobRunner::on_progress(int node, const std::string& what) {
-  log_.write(LogLevel::kDebug, placement_.nodes[static_cast<std::size_t>(node)].host.name + ": " + what);
+  log_.write(LogLevel::kDebug, agents_.nodes[static_cast<std::size_t>(node)].host.name + ": " + what);
   say_all(reporter_.on_node_progress(node, what));
   show_status();
 }

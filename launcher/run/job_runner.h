@@ -15,6 +15,7 @@
 #include "launcher/run/job_state.h"
 #include "launcher/run/node_session.h"
 #include "launcher/run/transport_choice.h"
+#include "launcher/transport/engine.h"
 #include "launcher/transport/transport.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/log.h"
@@ -27,6 +28,9 @@ struct Transports {
   Transport* local = nullptr;
   Transport* ssh = nullptr;
   Transport* rsh = nullptr;  // null: the job has no rsh command
+  // null both, unless an engine starts the agents, which then call
+  Transport* dial_back = nullptr;
+  Engine* engine = nullptr;
 };
 
 class JobRunner final : private SessionSink {
@@ -58,11 +62,16 @@ class JobRunner final : private SessionSink {
   void on_exited(const ExitedMessage& exited) override;
   void on_exchange(const ExchangeMessage& exchange) override;
   void on_problem(int node, const std::string& text) override;
+  void on_ending(int node, const std::string& why) override;
   void on_done(int node) override;
   void on_lost(int node, const Error& why) override;
 
   LogMux::Sink log_sink();
   void open_sessions();
+  void start_engine();
+  void on_engine_line(const std::string& line);
+  void on_engine_over(const Error& why);
+  void on_start_timeout();
   [[nodiscard]] Transport& transport_of(TransportKind kind) const;
   void apply(const JobEvent& event);
   void act(const StartRanks& action);
@@ -80,6 +89,7 @@ class JobRunner final : private SessionSink {
   EventLoop& loop_;
   const JobSpec& spec_;
   const Placement& placement_;
+  const Placement agents_;  // whom the sessions are with
   const Transports transports_;
   JobReporter& reporter_;
   Log& log_;
@@ -96,6 +106,8 @@ class JobRunner final : private SessionSink {
   TimerId timeout_timer_ = 0;
   TimerId stop_timer_ = 0;
   TimerId end_timer_ = 0;
+  TimerId settle_timer_ = 0;
+  bool has_started_ = false;  // agents were told to start their ranks
   bool is_finishing_ = false;
 };
 

@@ -132,6 +132,28 @@ JobState::Actions JobState::handle(const FilesFailed&) {
   return {};
 }
 
+JobState::Actions JobState::handle(const EngineEnded& event) {
+  Cause cause;
+  if (phase_ == JobPhase::kOpening) {
+    const bool is_unreachable = event.why.code() == Code::kUnreachable || event.why.code() == Code::kTimeout;
+    cause.exit_code = event.why.code() == Code::kInvalid ? exit_code::kUsage
+                      : is_unreachable                   ? exit_code::kUnreachable
+                                                         : exit_code::kStartFailed;
+    cause.lines.push_back("the ranks could not be started: " + event.why.message());
+  } else {
+    cause.exit_code = exit_code::kNodeLost;
+    cause.lines.push_back("while the ranks ran, " + event.why.message());
+  }
+  return stop_for(std::move(cause), SIGTERM);
+}
+
+JobState::Actions JobState::handle(const Misplaced& event) {
+  Cause cause;
+  cause.exit_code = exit_code::kUsage;
+  cause.lines.push_back(event.why.message());
+  return stop_for(std::move(cause), SIGTERM);
+}
+
 JobState::Actions JobState::handle(const TimedOut&) {
   Cause cause;
   cause.exit_code = exit_code::kTimedOut;

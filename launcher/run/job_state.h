@@ -52,11 +52,17 @@ struct OutputFailed {
 struct FilesFailed {  // what the ranks print is on the console, but no longer all in files
   Error why;
 };
+struct EngineEnded {  // before its agents had
+  Error why;
+};
+struct Misplaced {  // an engine has put a rank elsewhere than planned
+  Error why;
+};
 struct StartTimedOut {};
 struct TimedOut {};      // the job has run as long as it may
 struct StopTimedOut {};  // a node did not report its end in time
 using JobEvent = std::variant<NodeReady, NodeLost, RankStarted, RankStartFailed, RankExited, NodeDone, Interrupted,
-                              OutputFailed, FilesFailed, StartTimedOut, TimedOut, StopTimedOut>;
+                              OutputFailed, FilesFailed, EngineEnded, Misplaced, StartTimedOut, TimedOut, StopTimedOut>;
 
 // ---- actions ----
 struct StartRanks {};
@@ -120,6 +126,8 @@ class JobState {
   Actions handle(const Interrupted& event);
   Actions handle(const OutputFailed& event);
   Actions handle(const FilesFailed& event);
+  Actions handle(const EngineEnded& event);
+  Actions handle(const Misplaced& event);
   Actions handle(const StartTimedOut& event);
   Actions handle(const TimedOut& event);
   Actions handle(const StopTimedOut& event);

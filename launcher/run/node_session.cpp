@@ -27,7 +27,11 @@ NodeSession::~NodeSession() {
 
 void NodeSession::open(Transport& transport) {
   transport_ = &transport;
-  stream_ = transport.open(NodeTarget{plan_.host.name, plan_.host.user, plan_.host.port}, *this);
+  stream_ = transport.open(target(), *this);
+}
+
+NodeTarget NodeSession::target() const {
+  return {plan_.host.name, plan_.host.user, plan_.host.port, plan_.ranks.front().rank};
 }
 
 void NodeSession::send(AgentMessage type, std::string_view body) {
@@ -170,7 +174,7 @@ void NodeSession::try_again() {
     fail_attempt(Error(Code::kTimeout, "no answer within " + duration_text(patience)));
   });
   stream_.reset();
-  stream_ = transport_->open(NodeTarget{plan_.host.name, plan_.host.user, plan_.host.port}, *this);
+  stream_ = transport_->open(target(), *this);
 }
 
 void NodeSession::fail_attempt(const Error& why) {
@@ -291,6 +295,9 @@ Result<void> NodeSession::on_numbered(const Frame& frame) {
     }
     case AgentMessage::kProblem:
       sink_.on_problem(plan_.index, frame.body);
+      return {};
+    case AgentMessage::kEnding:
+      sink_.on_ending(plan_.index, frame.body);
       return {};
     case AgentMessage::kDone:
       is_resumable_ = false;

@@ -37,6 +37,8 @@ class SessionSink {
   virtual void on_exited(const ExitedMessage& exited) = 0;
   virtual void on_exchange(const ExchangeMessage& exchange) = 0;
   virtual void on_problem(int node, const std::string& text) = 0;
+  // The agent was told to end, by somebody else than us, and is going to.
+  virtual void on_ending(int node, const std::string& why) = 0;
   virtual void on_done(int node) = 0;
   // The session is over: never opened, broken, or refused for what it sent.
   virtual void on_lost(int node, const Error& why) = 0;
@@ -83,6 +85,7 @@ class NodeSession final : private StreamSink {
   void on_closed(const Error& why) override;
   Result<void> on_frame(const Frame& frame);
   Result<void> on_numbered(const Frame& frame);
+  [[nodiscard]] NodeTarget target() const;
   // A rank of another node, or none, is refused: it would be an index.
   Result<void> check_rank(int rank) const;
   void beat();

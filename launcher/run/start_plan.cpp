@@ -32,75 +32,126 @@ std::vector<std::int32_t> near_of_ranks(GpuMode mode, const NodePlan& node, cons
   return near;
 }
 
+// "node1" of "node1.cluster": as a node calls itself and as the user calls it may differ in the rest.
+std::string short_name(const std::string& name) {
+  return name.substr(0, name.find('.'));
+}
+
+// Whether the node calls itself as another of the job's nodes is called, and not as this one is. What the names of two
+// nodes have nothing to do with (an alias, an address) tells nothing.
+bool is_named_as_another(const Placement& placement, const NodePlan& node, const std::string& own_name) {
+  const auto is_called_so = [&own_name](const NodePlan& other) {
+    return short_name(other.host.name) == short_name(own_name);
+  };
+  return !is_called_so(node) && std::any_of(placement.nodes.begin(), placement.nodes.end(), is_called_so);
+}
+
+// What is set for all ranks of an agent's node, over its own variables.
+void add_environment(const JobSpec& spec, bool is_local, StartMessage& start) {
+  for (const std::string& entry : spec.environment) {
+    const auto pair = split_entry(entry);
+    if (is_outer_launcher_variable(pair.first)) {
+      // An engine has set its own of that name; those of hvdrun never came there.
+      if (spec.launcher == LauncherKind::kOwn) {
+        start.unset.push_back(pair.first);
+      }
+    } else if (!is_local && !is_host_bound_variable(pair.first)) {
+      start.env.push_back(pair);  // a local agent has them already, host-bound ones too
+    }
+  }
+  start.last = spec.user_env;
+}
+
+StartMessage::Rank start_of_rank(const JobSpec& spec, const JobView& job, const NodePlan& node, const RankPlan& rank,
+                                 const NodeFacts& facts, const JobFacts& job_facts) {
+  const ReadyMessage& ready = job.of(rank.rank).ready;
+  const std::vector<std::string> gpus = gpus_of_job(node, ready.gpus).value();
+  const RankCpus own =
+      bind_ranks(spec.bind, ready.cores, node.local_size(),
+                 near_of_ranks(spec.gpus, node, ready, gpus))[static_cast<std::size_t>(rank.local_rank)];
+  EnvList env = rank_env(job.placement, node, rank, facts, job_facts, own.threads);
+  const EnvList pinned = gpu_env(spec.gpus, gpus, rank.local_rank);
+  env.insert(env.end(), pinned.begin(), pinned.end());
+  return StartMessage::Rank{rank.rank, std::move(env), own.cpus};
+}
+
 }  // namespace
 
-std::optional<StartFailedMessage> find_missing_gpu(const Placement& placement, const std::vector<NodeView>& views) {
-  for (const NodePlan& node : placement.nodes) {
-    const auto gpus = gpus_of_job(node, views[static_cast<std::size_t>(node.index)].ready.gpus);
+std::optional<StartFailedMessage> find_missing_gpu(const JobView& job) {
+  for (const NodePlan& node : job.placement.nodes) {
+    const int first = node.ranks.front().rank;
+    const auto gpus = gpus_of_job(node, job.of(first).ready.gpus);
     if (!gpus.ok()) {
-      return StartFailedMessage{node.ranks.front().rank, gpus.error()};
+      return StartFailedMessage{first, gpus.error()};
     }
   }
   return std::nullopt;
 }
 
-std::vector<StartMessage> make_start_messages(const JobSpec& spec, const Placement& placement,
-                                              const std::vector<NodeView>& views, const std::string& job_id,
-                                              const std::string& token) {
-  const std::vector<std::string> addresses = data_addresses(views);
-  JobFacts job;
-  job.job_id = job_id;
-  job.agent_token = token;
-  job.master_address = addresses.front();
-  job.master_port = views.front().ready.reserved_port;
-  job.omp_threads_set = has_value(spec, "OMP_NUM_THREADS");
+Result<void> check_seat(const Placement& placement, int rank, const ReadyMessage& ready, const std::string& node_name) {
+  const NodePlan& node = placement.node_of(rank);
+  const int local_rank = rank - node.ranks.front().rank;
+  const Seat& seat = ready.seat;
+  if (seat.size == placement.size && seat.local_rank == local_rank && seat.local_size == node.local_size() &&
+      ready.host_name == node_name && !is_named_as_another(placement, node, ready.host_name)) {
+    return {};
+  }
+  const auto described = [](int local, int local_size, const std::string& host, int size) {
+    return "local rank " + std::to_string(local) + " of " + std::to_string(local_size) + " on " + host + ", of " +
+           std::to_string(size) + " in all";
+  };
+  return Error(Code::kInvalid, "rank " + std::to_string(rank) + " was put elsewhere than planned: it is " +
+                                   described(seat.local_rank, seat.local_size, ready.host_name, seat.size) +
+                                   ", and is to be " +
+                                   described(local_rank, node.local_size(), node.host.name, placement.size) +
+                                   "; where ranks go is for -np, -H and --hostfile to say, and not for --mpi-args");
+}
 
-  std::vector<std::string> unset;
-  EnvList exported;
-  for (const std::string& entry : spec.environment) {
-    const auto pair = split_entry(entry);
-    if (is_outer_launcher_variable(pair.first)) {
-      unset.push_back(pair.first);
-    } else if (!is_host_bound_variable(pair.first)) {
-      exported.push_back(pair);
+Result<void> check_seats(const JobView& job) {
+  for (const NodePlan& node : job.placement.nodes) {
+    const std::string& name = job.of(node.ranks.front().rank).ready.host_name;
+    for (const RankPlan& rank : node.ranks) {
+      HVD_TRY(check_seat(job.placement, rank.rank, job.of(rank.rank).ready, name));
     }
   }
+  return {};
+}
+
+std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView& job, const std::string& job_id,
+                                              const std::string& token) {
+  const std::vector<std::string> addresses = data_addresses(job.views);
+  JobFacts facts;
+  facts.job_id = job_id;
+  facts.agent_token = token;
+  facts.master_address = addresses.front();
+  facts.master_port = job.views.front().ready.reserved_port;
+  facts.omp_threads_set = has_value(spec, "OMP_NUM_THREADS");
+  facts.has_mpi = spec.launcher == LauncherKind::kMpi;
   std::vector<StartMessage> messages;
-  for (const NodePlan& node : placement.nodes) {
-    const auto index = static_cast<std::size_t>(node.index);
-    const NodeView& view = views[index];
+  for (const NodePlan& agent : job.agents.nodes) {
+    const NodePlan& node = job.placement.node_of(agent.ranks.front().rank);
+    // The same for all ranks of a node, also where each has an agent, and these were reached under several.
+    const int first_agent = job.agents.node_of(node.ranks.front().rank).index;
+    const NodeView& view = job.views[static_cast<std::size_t>(agent.index)];
     StartMessage start;
     start.cwd = spec.cwd;
     start.argv = spec.argv;
-    start.unset = unset;
-    if (!view.opened.is_local) {
-      start.env = exported;  // a local agent has them already, host-bound ones too
-    }
-    start.last = spec.user_env;
-    const NodeFacts facts{addresses[index], view.ready.socket_path};
-    const std::vector<std::string> gpus = gpus_of_job(node, view.ready.gpus).value();
-    const std::vector<RankCpus> bound =
-        bind_ranks(spec.bind, view.ready.cores, node.local_size(), near_of_ranks(spec.gpus, node, view.ready, gpus));
-    for (const RankPlan& rank : node.ranks) {
-      const RankCpus& own = bound[static_cast<std::size_t>(rank.local_rank)];
-      EnvList env = rank_env(placement, node, rank, facts, job, own.threads);
-      const EnvList pinned = gpu_env(spec.gpus, gpus, rank.local_rank);
-      env.insert(env.end(), pinned.begin(), pinned.end());
-      start.ranks.push_back(StartMessage::Rank{rank.rank, std::move(env), own.cpus});
+    add_environment(spec, view.opened.is_local, start);
+    const NodeFacts node_facts{addresses[static_cast<std::size_t>(first_agent)], view.ready.socket_path};
+    for (const RankPlan& rank : agent.ranks) {
+      start.ranks.push_back(start_of_rank(spec, job, node, rank, node_facts, facts));
     }
     messages.push_back(std::move(start));
   }
   return messages;
 }
 
-std::vector<std::string> start_warnings(const JobSpec& spec, const Placement& placement,
-                                        const std::vector<NodeView>& views) {
+std::vector<std::string> start_warnings(const JobSpec& spec, const JobView& job) {
   std::vector<std::string> warnings;
-  for (const NodePlan& node : placement.nodes) {
-    const auto gpus = gpus_of_job(node, views[static_cast<std::size_t>(node.index)].ready.gpus).value();
-    for (const std::string& text :
-         {gpu_warning(spec.gpus, node, gpus),
-          bind_warning(spec.bind, node, views[static_cast<std::size_t>(node.index)].ready.cores)}) {
+  for (const NodePlan& node : job.placement.nodes) {
+    const ReadyMessage& ready = job.of(node.ranks.front().rank).ready;
+    const auto gpus = gpus_of_job(node, ready.gpus).value();
+    for (const std::string& text : {gpu_warning(spec.gpus, node, gpus), bind_warning(spec.bind, node, ready.cores)}) {
       if (!text.empty()) {
         warnings.push_back(text);
       }

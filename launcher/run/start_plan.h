@@ -13,16 +13,30 @@
 
 namespace hvd::launch {
 
-// The first node that lacks a GPU which the host list names there, as what its first rank cannot start for.
-std::optional<StartFailedMessage> find_missing_gpu(const Placement& placement, const std::vector<NodeView>& views);
+// The job when all of its agents have answered.
+struct JobView {
+  const Placement& placement;
+  const Placement& agents;             // agents_of() it
+  const std::vector<NodeView>& views;  // one for each agent
 
-// One StartMessage per node. No GPU may be missing.
-std::vector<StartMessage> make_start_messages(const JobSpec& spec, const Placement& placement,
-                                              const std::vector<NodeView>& views, const std::string& job_id,
+  [[nodiscard]] const NodeView& of(int rank) const {
+    return views[static_cast<std::size_t>(agents.node_of(rank).index)];
+  }
+};
+
+// The first node that lacks a GPU which the host list names there, as what its first rank cannot start for.
+std::optional<StartFailedMessage> find_missing_gpu(const JobView& job);
+
+// Refuses a rank that an engine has put elsewhere than the placement says: on a node that calls itself `node_name`.
+Result<void> check_seat(const Placement& placement, int rank, const ReadyMessage& ready, const std::string& node_name);
+// The same for all of them, with the name of each node that which its first rank has told.
+Result<void> check_seats(const JobView& job);
+
+// One StartMessage per agent. No GPU may be missing.
+std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView& job, const std::string& job_id,
                                               const std::string& token);
 
 // What the user should know of how ranks share GPUs and cores, a line for each node where they do.
-std::vector<std::string> start_warnings(const JobSpec& spec, const Placement& placement,
-                                        const std::vector<NodeView>& views);
+std::vector<std::string> start_warnings(const JobSpec& spec, const JobView& job);
 
 }  // namespace hvd::launch

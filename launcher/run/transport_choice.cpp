@@ -5,6 +5,9 @@
 namespace hvd::launch {
 
 TransportKind choose_transport(const JobSpec& spec, const std::string& host) {
+  if (spec.launcher == LauncherKind::kMpi) {
+    return TransportKind::kMpirun;
+  }
   if (is_local_host(host)) {
     return TransportKind::kLocal;
   }
@@ -19,8 +22,14 @@ std::string transport_name(TransportKind kind) {
       return "ssh";
     case TransportKind::kRsh:
       return "rsh";
+    case TransportKind::kMpirun:
+      return "mpirun";
   }
   return "?";
+}
+
+Placement agents_of(const JobSpec& spec, const Placement& placement) {
+  return spec.launcher == LauncherKind::kMpi ? one_node_per_rank(placement) : placement;
 }
 
 }  // namespace hvd::launch

@@ -5,14 +5,19 @@
 #include <string>
 
 #include "launcher/job/job_spec.h"
+#include "launcher/placement/placement.h"
 
 namespace hvd::launch {
 
-enum class TransportKind : std::uint8_t { kLocal, kSsh, kRsh };
+enum class TransportKind : std::uint8_t { kLocal, kSsh, kRsh, kMpirun };
 
 TransportKind choose_transport(const JobSpec& spec, const std::string& host);
 
-// "local", "ssh", "rsh".
+// "local", "ssh", "rsh", "mpirun".
 std::string transport_name(TransportKind kind);
+
+// The agents of the job, each as a node with the ranks that it has: one for each node, or for each rank under an
+// engine. The first rank's node is placement.node_of(rank).
+Placement agents_of(const JobSpec& spec, const Placement& placement);
 
 }  // namespace hvd::launch

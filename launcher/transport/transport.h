@@ -19,6 +19,7 @@ struct NodeTarget {
   std::string host;
   std::string user;  // empty: the transport's default
   int port = 0;      // 0: the transport's default
+  int rank = 0;      // the first of the agent's ranks: by which an agent that calls says which it is
 };
 
 // What is known of the way to a node once its agent runs.

@@ -1,8 +1,10 @@
 // The functions of hvd.h: arguments in, statuses out. Nothing is decided here, and no exception leaves.
 #include <algorithm>
+#include <cstddef>
 #include <exception>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
 
 #include "hvd/hvd.h"
@@ -87,6 +89,11 @@ void fill(hvd_output& out, const hvd_ctx::Operation& operation) {
   out.ndim = static_cast<int32_t>(shape.size());
   std::fill(std::begin(out.shape), std::end(out.shape), 0);
   std::copy(shape.begin(), shape.end(), std::begin(out.shape));
+  if (out.version >= 2) {
+    const bool has_splits = owned && !owned->received_splits.empty();
+    out.received_splits = has_splits ? owned->received_splits.data() : nullptr;
+    out.received_count = has_splits ? static_cast<int32_t>(owned->received_splits.size()) : 0;
+  }
 }
 
 }  // namespace
@@ -169,6 +176,42 @@ hvd_status hvd_enqueue(hvd_ctx* ctx, const hvd_op* op, int64_t* handle) {
   });
 }
 
+hvd_status hvd_execute(hvd_ctx* ctx, const hvd_op* op, int64_t* handle) {
+  return fence([&]() -> Result<void> {
+    if (op == nullptr) {
+      return missing("hvd_execute: op");
+    }
+    if (handle == nullptr) {
+      return missing("hvd_execute: handle");
+    }
+    *handle = 0;
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    HVD_TRY_ASSIGN(*handle, context->enqueue(*op, hvd::Engine::Caller::kWaits));
+    HVD_TRY_ASSIGN(const auto operation, context->find(*handle));
+    context->wait(*operation);
+    return operation->completion->wait();
+  });
+}
+
+hvd_status hvd_enqueue_group(hvd_ctx* ctx, const hvd_op* const* ops, int32_t count, int64_t* handles) {
+  return fence([&]() -> Result<void> {
+    if (ops == nullptr) {
+      return missing("hvd_enqueue_group: ops");
+    }
+    if (handles == nullptr) {
+      return missing("hvd_enqueue_group: handles");
+    }
+    if (count < 1 || count > HVD_MAX_GROUP) {
+      return Error(Code::kInvalid, "hvd_enqueue_group: count is " + std::to_string(count) + ", expected 1 to " +
+                                       std::to_string(HVD_MAX_GROUP));
+    }
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    HVD_TRY_ASSIGN(const auto started, context->enqueue_group(std::span(ops, static_cast<std::size_t>(count))));
+    std::copy(started.begin(), started.end(), handles);
+    return {};
+  });
+}
+
 hvd_status hvd_poll(hvd_ctx* ctx, int64_t handle, int32_t* done) {
   return fence([&]() -> Result<void> {
     if (done == nullptr) {
@@ -182,7 +225,9 @@ hvd_status hvd_poll(hvd_ctx* ctx, int64_t handle, int32_t* done) {
 
 hvd_status hvd_wait(hvd_ctx* ctx, int64_t handle) {
   return fence([&]() -> Result<void> {
-    HVD_TRY_ASSIGN(const auto operation, operation_of(ctx, handle));
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    HVD_TRY_ASSIGN(const auto operation, context->find(handle));
+    context->wait(*operation);
     return operation->completion->wait();
   });
 }
@@ -192,7 +237,8 @@ hvd_status hvd_result(hvd_ctx* ctx, int64_t handle, hvd_output* out) {
     if (out == nullptr) {
       return missing("hvd_result: out");
     }
-    HVD_TRY(hvd::check_struct("hvd_output", out->size, out->version, sizeof(hvd_output)));
+    HVD_TRY(hvd::check_struct("hvd_output", out->size, out->version,
+                              {offsetof(hvd_output, received_splits), sizeof(hvd_output)}));
     HVD_TRY_ASSIGN(const auto operation, operation_of(ctx, handle));
     if (!operation->completion->is_done()) {
       return Error(Code::kInvalid, "hvd_result: the operation has not finished; call hvd_wait first");

@@ -1,7 +1,5 @@
 #include "runtime/abi/context.h"
 
-#include <unistd.h>
-
 #include <chrono>
 
 #include "runtime/abi/op_checks.h"
@@ -33,46 +31,69 @@ constexpr const char* kForkedText =
 
 }  // namespace
 
-hvd_ctx::hvd_ctx(std::unique_ptr<hvd::Engine> engine)
-    : map_(engine->map()), owner_(::getpid()), engine_(std::move(engine)) {}
+hvd_ctx::hvd_ctx(std::unique_ptr<hvd::Engine> engine) : map_(engine->map()), engine_(std::move(engine)) {}
 
 hvd_ctx::~hvd_ctx() = default;
 
 bool hvd_ctx::is_forked() const {
-  return ::getpid() != owner_;
+  return !process_.is_here();
 }
 
-std::string hvd_ctx::next_noname(std::int32_t kind) {
+std::string hvd_ctx::next_noname(hvd::OpKind kind) {
   std::string name;
-  for (const char* c = hvd::name_of(static_cast<hvd::OpKind>(kind)); *c != '\0'; ++c) {
+  for (const char* c = hvd::name_of(kind); *c != '\0'; ++c) {
     name += static_cast<char>(*c - 'A' + 'a');
   }
   return name + ".noname." + std::to_string(++noname_counts_[static_cast<std::size_t>(kind)]);
 }
 
-hvd::Result<std::int64_t> hvd_ctx::enqueue(const hvd_op& op) {
+hvd::Result<std::int64_t> hvd_ctx::enqueue(const hvd_op& op, hvd::Engine::Caller caller) {
   // Before any lock: the thread that held it when the process was forked does not exist here.
   if (is_forked()) {
     return hvd::Error(hvd::Code::kNotInitialized, kForkedText);
   }
-  HVD_TRY_ASSIGN(hvd::Submission submission, hvd::submission_from(op, map_.size, map_.rank));
-  if (submission.name.empty()) {
-    submission.name = next_noname(op.kind);
+  std::vector<hvd::Submission> alone;
+  HVD_TRY_ASSIGN(alone.emplace_back(), hvd::submission_from(op, map_.size, map_.rank));
+  HVD_TRY_ASSIGN(const auto handles, start(std::move(alone), caller));
+  return handles.front();
+}
+
+hvd::Result<std::vector<std::int64_t>> hvd_ctx::enqueue_group(std::span<const hvd_op* const> ops,
+                                                              hvd::Engine::Caller caller) {
+  if (is_forked()) {
+    return hvd::Error(hvd::Code::kNotInitialized, kForkedText);
   }
-  auto operation = std::make_shared<Operation>();
-  operation->output = submission.output;
-  operation->size_bytes =
-      submission.output == nullptr ? 0 : hvd::size_bytes_of(submission.shape, submission.dtype).value_or(0);
-  operation->shape = submission.shape;
+  HVD_TRY_ASSIGN(std::vector<hvd::Submission> group, hvd::submissions_from(ops, map_.size, map_.rank));
+  return start(std::move(group), caller);
+}
+
+hvd::Result<std::vector<std::int64_t>> hvd_ctx::start(std::vector<hvd::Submission> submissions,
+                                                      hvd::Engine::Caller caller) {
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (hvd::Submission& submission : submissions) {
+    if (submission.name.empty()) {
+      submission.name = next_noname(submission.kind);
+    }
+    auto operation = std::make_shared<Operation>();
+    operation->output = submission.output;
+    operation->size_bytes =
+        submission.output == nullptr ? 0 : hvd::size_bytes_of(submission.shape, submission.dtype).value_or(0);
+    operation->shape = submission.shape;
+    operations.push_back(std::move(operation));
+  }
   // The engine's submit only queues, so this lock is held for a moment; close() cannot come in between.
   const std::lock_guard lock(mu_);
   if (engine_ == nullptr) {
     return hvd::Error(hvd::Code::kNotInitialized, "this context has been shut down");
   }
-  HVD_TRY_ASSIGN(operation->completion, engine_->submit(std::move(submission)));
-  const std::int64_t handle = next_handle();
-  operations_.emplace(handle, std::move(operation));
-  return handle;
+  HVD_TRY_ASSIGN(const auto completions, engine_->submit_group(std::move(submissions), caller));
+  std::vector<std::int64_t> handles;
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    operations[i]->completion = completions[i];
+    handles.push_back(next_handle());
+    operations_.emplace(handles.back(), std::move(operations[i]));
+  }
+  return handles;
 }
 
 hvd::Result<std::shared_ptr<const hvd_ctx::Operation>> hvd_ctx::find(std::int64_t handle) {
@@ -88,9 +109,25 @@ hvd::Result<std::shared_ptr<const hvd_ctx::Operation>> hvd_ctx::find(std::int64_
   return found->second;
 }
 
+void hvd_ctx::wait(const Operation& operation) {
+  if (operation.completion->is_done()) {
+    return;
+  }
+  std::shared_ptr<hvd::Engine> engine;
+  {
+    const std::lock_guard lock(mu_);
+    engine = engine_;
+  }
+  if (engine != nullptr) {
+    engine->wait(*operation.completion);
+  } else {
+    static_cast<void>(operation.completion->wait());  // close() is about to finish it
+  }
+}
+
 hvd::Result<void> hvd_ctx::release(std::int64_t handle) {
   HVD_TRY_ASSIGN(const std::shared_ptr<const Operation> operation, find(handle));
-  static_cast<void>(operation->completion->wait());
+  wait(*operation);
   const std::lock_guard lock(mu_);
   operations_.erase(handle);
   return {};
@@ -100,10 +137,13 @@ void hvd_ctx::close() {
   if (is_forked()) {
     return;
   }
-  std::unique_ptr<hvd::Engine> leaving;
+  std::shared_ptr<hvd::Engine> leaving;
   {
     const std::lock_guard lock(mu_);
     leaving.swap(engine_);
+  }
+  if (leaving != nullptr) {
+    leaving->leave();  // also those who wait in it, and have it still
   }
 }
 
@@ -111,7 +151,7 @@ namespace hvd {
 
 Result<std::unique_ptr<hvd_ctx>> make_context(const hvd_options* options) {
   if (options != nullptr) {
-    HVD_TRY(check_struct("hvd_options", options->size, options->version, sizeof(hvd_options)));
+    HVD_TRY(check_struct("hvd_options", options->size, options->version, {sizeof(hvd_options)}));
   }
   HVD_TRY_ASSIGN(Config config, config_from_process());
   constexpr double kMaxTimeoutSeconds = 86'400.0;

@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "hvd/hvd.h"
 #include "runtime/abi/config.h"
+#include "runtime/base/process_mark.h"
 #include "runtime/base/result.h"
 #include "runtime/core/completion.h"
 #include "runtime/engine/engine.h"
@@ -38,23 +40,29 @@ struct hvd_ctx {
   // This process is a fork of the one that joined.
   [[nodiscard]] bool is_forked() const;
 
-  hvd::Result<std::int64_t> enqueue(const hvd_op& op);
+  hvd::Result<std::int64_t> enqueue(const hvd_op& op, hvd::Engine::Caller caller = hvd::Engine::Caller::kGoesOn);
+  // All or none; the handles are in the order of the operations.
+  hvd::Result<std::vector<std::int64_t>> enqueue_group(std::span<const hvd_op* const> ops,
+                                                       hvd::Engine::Caller caller = hvd::Engine::Caller::kGoesOn);
+  // Until the operation is done.
+  void wait(const Operation& operation);
   hvd::Result<std::shared_ptr<const Operation>> find(std::int64_t handle);
   hvd::Result<void> release(std::int64_t handle);
   // Leaves the job; pending operations complete. Handles stay valid for those who wait.
   void close();
 
  private:
-  std::string next_noname(std::int32_t kind);
+  hvd::Result<std::vector<std::int64_t>> start(std::vector<hvd::Submission> submissions, hvd::Engine::Caller caller);
+  std::string next_noname(hvd::OpKind kind);
 
   // constant after construction
   const hvd::RankMap map_;
-  const std::int64_t owner_;  // process id
+  const hvd::ProcessMark process_;
   // any thread
-  std::array<std::atomic<std::uint64_t>, 4> noname_counts_{};  // by kind
+  std::array<std::atomic<std::uint64_t>, hvd::kOpKindCount> noname_counts_{};  // by kind
   // guarded by mu_
   std::mutex mu_;
-  std::unique_ptr<hvd::Engine> engine_;  // null once closed
+  std::shared_ptr<hvd::Engine> engine_;  // null once closed; who waits in it keeps it
   std::unordered_map<std::int64_t, std::shared_ptr<const Operation>> operations_;
 };
 

@@ -1,6 +1,7 @@
 #include "runtime/abi/op_checks.h"
 
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <string>
 
@@ -12,7 +13,8 @@ namespace {
 
 static_assert(HVD_MAX_DIMS == kMaxDims);
 static_assert(HVD_BOOL == static_cast<int>(Dtype::kBool) && HVD_PRODUCT == static_cast<int>(ReduceOp::kProduct) &&
-              HVD_BARRIER == static_cast<int>(OpKind::kBarrier) && HVD_MISMATCH == static_cast<int>(Code::kMismatch));
+              HVD_JOIN == static_cast<int>(OpKind::kJoin) && HVD_MAX_GROUP == control_wire::kMaxGroupTensors &&
+              HVD_MISMATCH == static_cast<int>(Code::kMismatch));
 
 Error invalid(const std::string& text) {
   return Error(Code::kInvalid, "hvd_op: " + text);
@@ -54,7 +56,7 @@ Result<void> read_shape(const hvd_op& op, Submission& out) {
   return {};
 }
 
-Result<void> read_allreduce(const hvd_op& op, Submission& out) {
+Result<void> read_reduction(const hvd_op& op, Submission& out) {
   if (!is_reduce_op(op.reduce_op)) {
     return invalid("reduce_op is " + number(op.reduce_op) +
                    ", expected HVD_AVERAGE (0), HVD_SUM (1), HVD_MIN (3), HVD_MAX (4) or HVD_PRODUCT (5)");
@@ -72,19 +74,54 @@ Result<void> read_allreduce(const hvd_op& op, Submission& out) {
   return {};
 }
 
+// An alltoall of a scalar gets no rows here; all ranks are told that it cannot be.
+Result<void> read_splits(const hvd_op& op, int size, Submission& out) {
+  const std::int64_t rows = out.shape.empty() ? 0 : out.shape.front();
+  const bool has_splits = op.version >= 2 && (op.splits != nullptr || op.split_count != 0);
+  if (!has_splits) {
+    if (rows % size != 0) {
+      return invalid("shape[0] is " + number(rows) + ", which " + number(size) +
+                     " ranks cannot share evenly; give splits");
+    }
+    const std::int64_t share = rows / size;
+    if (share > INT32_MAX) {
+      return invalid("shape[0] is " + number(rows) + ", more than " + number(INT32_MAX) + " rows for each rank");
+    }
+    out.splits.assign(static_cast<std::size_t>(size), static_cast<std::int32_t>(share));
+    return {};
+  }
+  if (op.splits == nullptr || op.split_count != size) {
+    return invalid("splits has " + number(op.splits == nullptr ? 0 : op.split_count) + " entries, but there are " +
+                   number(size) + " ranks");
+  }
+  std::int64_t sum = 0;
+  for (std::int32_t i = 0; i < size; ++i) {
+    if (op.splits[i] < 0) {
+      return invalid("splits[" + number(i) + "] is " + number(op.splits[i]) + ", expected at least 0");
+    }
+    sum += op.splits[i];
+  }
+  if (sum > rows) {
+    return invalid("splits add up to " + number(sum) + ", but shape[0] is " + number(rows));
+  }
+  out.splits.assign(op.splits, op.splits + size);
+  return {};
+}
+
 // Which buffers an operation needs on this rank, and that they do not overlap by halves.
 Result<void> read_buffers(const hvd_op& op, int rank, Submission& out) {
   out.input = op.input;
   out.output = op.output;
   const std::size_t bytes = size_bytes_of(out.shape, out.dtype).value_or(0);
-  if (out.kind == OpKind::kAllgather && op.output != nullptr) {
-    return invalid("output must be NULL for an allgather; the runtime allocates it, see hvd_result");
+  if (is_cut_by_rank(out.kind) && op.output != nullptr) {
+    return invalid("output must be NULL for " + std::string(name_of(out.kind)) +
+                   "; the runtime allocates it, see hvd_result");
   }
   const bool is_input_used = out.kind != OpKind::kBroadcast || op.root_rank == rank;
   if (bytes > 0 && is_input_used && op.input == nullptr) {
     return invalid("input is NULL, but the tensor has " + std::to_string(bytes) + " bytes");
   }
-  if (out.kind == OpKind::kAllgather) {
+  if (is_cut_by_rank(out.kind)) {
     return {};
   }
   if (bytes > 0 && op.output == nullptr) {
@@ -101,21 +138,23 @@ Result<void> read_buffers(const hvd_op& op, int rank, Submission& out) {
 
 }  // namespace
 
-Result<void> check_struct(const char* what, std::uint32_t size, std::uint32_t version, std::size_t expected_size) {
+Result<void> check_struct(const char* what, std::uint32_t size, std::uint32_t version,
+                          std::initializer_list<std::size_t> sizes) {
+  if (version > sizes.size()) {
+    return Error(Code::kInvalid, std::string(what) + ": version " + std::to_string(version) +
+                                     " is of a newer hvd.h than this library; update libhvd");
+  }
+  const std::size_t expected_size = version == 0 ? *sizes.begin() : *(sizes.begin() + (version - 1));
   if (version == 0 || size < expected_size) {
     return Error(Code::kInvalid, std::string(what) + ": size is " + std::to_string(size) + " and version " +
                                      std::to_string(version) + ", expected at least " + std::to_string(expected_size) +
                                      " and 1; fill it with its HVD_..._INIT macro");
   }
-  if (version > 1) {
-    return Error(Code::kInvalid, std::string(what) + ": version " + std::to_string(version) +
-                                     " is of a newer hvd.h than this library; update libhvd");
-  }
   return {};
 }
 
 Result<Submission> submission_from(const hvd_op& op, int size, int rank) {
-  HVD_TRY(check_struct("hvd_op", op.size, op.version, sizeof(hvd_op)));
+  HVD_TRY(check_struct("hvd_op", op.size, op.version, {offsetof(hvd_op, splits), sizeof(hvd_op)}));
   Submission out;
   if (!is_op_kind(op.kind)) {
     return invalid("kind is " + number(op.kind) + ", expected 0 to " + number(kOpKindCount - 1));
@@ -123,6 +162,10 @@ Result<Submission> submission_from(const hvd_op& op, int size, int rank) {
   out.kind = static_cast<OpKind>(op.kind);
   if (op.process_set != 0) {
     return invalid("process_set is " + number(op.process_set) + ", but there is only 0, all ranks");
+  }
+  if (out.kind == OpKind::kJoin) {
+    out.name = kJoinName;
+    return out;
   }
   HVD_TRY(read_name(op, out));
   if (out.kind == OpKind::kBarrier) {
@@ -136,15 +179,43 @@ Result<Submission> submission_from(const hvd_op& op, int size, int rank) {
   }
   out.dtype = static_cast<Dtype>(op.dtype);
   HVD_TRY(read_shape(op, out));
-  if (out.kind == OpKind::kAllreduce) {
-    HVD_TRY(read_allreduce(op, out));
+  if (is_reduction(out.kind)) {
+    HVD_TRY(read_reduction(op, out));
   }
   if (out.kind == OpKind::kBroadcast && (op.root_rank < 0 || op.root_rank >= size)) {
     return invalid("root_rank is " + number(op.root_rank) + ", expected 0 to " + number(size - 1));
   }
   out.root_rank = op.root_rank;
+  if (out.kind == OpKind::kAlltoall) {
+    HVD_TRY(read_splits(op, size, out));
+  }
   HVD_TRY(read_buffers(op, rank, out));
   return out;
+}
+
+Result<std::vector<Submission>> submissions_from(std::span<const hvd_op* const> ops, int size, int rank) {
+  std::vector<Submission> all;
+  for (const hvd_op* op : ops) {
+    const std::string which = "operation " + std::to_string(all.size()) + " of the group";
+    if (op == nullptr) {
+      return Error(Code::kInvalid, which + " is NULL");
+    }
+    auto checked = submission_from(*op, size, rank);
+    if (!checked.ok()) {
+      return checked.error().with_context(which);
+    }
+    const Submission& one = checked.value();
+    if (!is_groupable(one.kind)) {
+      return Error(Code::kInvalid, which + " is a " + name_of(one.kind) + ", which cannot be done in groups");
+    }
+    const Submission& first = all.empty() ? one : all.front();
+    if (one.kind != first.kind || one.op != first.op || one.prescale != first.prescale ||
+        one.postscale != first.postscale) {
+      return Error(Code::kInvalid, which + " differs from the first in kind, reduce_op, prescale or postscale");
+    }
+    all.push_back(std::move(checked).value());
+  }
+  return all;
 }
 
 }  // namespace hvd

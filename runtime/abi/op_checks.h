@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <vector>
 
 #include "hvd/hvd.h"
 #include "runtime/base/result.h"
@@ -10,9 +13,13 @@
 namespace hvd {
 
 // Rule 3 of hvd.h: a struct tells how large it is and of which version.
-Result<void> check_struct(const char* what, std::uint32_t size, std::uint32_t version, std::size_t expected_size);
+// sizes[i]: how large version i + 1 is at least.
+Result<void> check_struct(const char* what, std::uint32_t size, std::uint32_t version,
+                          std::initializer_list<std::size_t> sizes);
 
 // The name stays empty when the caller gave none.
 Result<Submission> submission_from(const hvd_op& op, int size, int rank);
+// The same for a group; an error tells which of its operations is wrong.
+Result<std::vector<Submission>> submissions_from(std::span<const hvd_op* const> ops, int size, int rank);
 
 }  // namespace hvd

@@ -30,19 +30,17 @@ LeaderCollectives::LeaderCollectives(std::vector<StreamPeer> peers, int node_ind
   }
 }
 
-Result<void> LeaderCollectives::allreduce(void* data, std::size_t element_count, Dtype dtype, ReduceOp op,
-                                          Interrupt& interrupt) {
-  const int n = count();
+Result<void> LeaderCollectives::reduce_scatter(void* data, std::span<const Range> blocks, Dtype dtype, ReduceOp op,
+                                               Interrupt& interrupt) {
   auto* bytes = static_cast<std::uint8_t*>(data);
   const std::size_t element = size_of(dtype);
-  std::vector<Range> parts;
-  for (int i = 0; i < n; ++i) {
-    const Range elements = split(element_count, static_cast<std::size_t>(n), static_cast<std::size_t>(i));
-    parts.push_back(Range{elements.begin * element, elements.end * element});
-  }
-  for (int step = 0; step + 1 < n; ++step) {
-    const Range& send = parts[static_cast<std::size_t>(ring_send_part(self_, n, step))];
-    const Range& recv = parts[static_cast<std::size_t>(ring_recv_part(self_, n, step))];
+  // The ring ends with the part after its own number complete on each node.
+  const auto part = [&](int number) -> const Range& {
+    return blocks[static_cast<std::size_t>(ring_previous(number, count()))];
+  };
+  for (int step = 0; step + 1 < count(); ++step) {
+    const Range& send = part(ring_send_part(self_, count(), step));
+    const Range& recv = part(ring_recv_part(self_, count(), step));
     const std::size_t pieces = std::max(pieces_of(send), pieces_of(recv));
     for (std::size_t i = 0; i < pieces; ++i) {
       const Range out = piece_of(send, i);
@@ -52,11 +50,19 @@ Result<void> LeaderCollectives::allreduce(void* data, std::size_t element_count,
       reduce_into(bytes + in.begin, staging_.get(), in.size() / element, dtype, op);
     }
   }
-  // Now this node holds the part after its own number complete; move the numbers on by one to gather.
+  return {};
+}
+
+Result<void> LeaderCollectives::allreduce(void* data, std::size_t element_count, Dtype dtype, ReduceOp op,
+                                          Interrupt& interrupt) {
+  const auto n = static_cast<std::size_t>(count());
+  const std::size_t element = size_of(dtype);
   std::vector<Range> blocks;
-  for (int node = 0; node < n; ++node) {
-    blocks.push_back(parts[static_cast<std::size_t>(ring_next(node, n))]);
+  for (std::size_t node = 0; node < n; ++node) {
+    const Range elements = split(element_count, n, node);
+    blocks.push_back(Range{elements.begin * element, elements.end * element});
   }
+  HVD_TRY(reduce_scatter(data, blocks, dtype, op, interrupt));
   return allgather(data, blocks, interrupt);
 }
 

@@ -22,12 +22,20 @@ class LeaderCollectives {
   // peers[node]: the connection to the leader of each node; the own entry is not used.
   LeaderCollectives(std::vector<StreamPeer> peers, int node_index);
 
+  // blocks[node]: what of `data` each leader is to have, reduced over all leaders; its other blocks are left half done.
+  // Every block is reduced along the ring, in the same order on every run.
+  Result<void> reduce_scatter(void* data, std::span<const Range> blocks, Dtype dtype, ReduceOp op,
+                              Interrupt& interrupt);
   // In place. Every part of the data is reduced along the ring, in the same order on every run.
   Result<void> allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt);
   // A chain from the root: every leader passes on what it has while it receives the rest.
   Result<void> broadcast(void* data, std::size_t size_bytes, int root_node, Interrupt& interrupt);
   // blocks[node]: what each leader has of `data` already; afterwards all have all.
   Result<void> allgather(void* data, std::span<const Range> blocks, Interrupt& interrupt);
+  // Sends to one node's leader and receives from another's, who do the same.
+  Result<void> exchange(int to_node, Bytes out, int from_node, MutableBytes in, Interrupt& interrupt) {
+    return send_and_recv(peer(to_node), out, peer(from_node), in, interrupt);
+  }
   Result<void> barrier(Interrupt& interrupt);
 
  private:

@@ -9,10 +9,14 @@
 namespace hvd {
 namespace {
 
-constexpr std::size_t kCacheLineBytes = 64;
+constexpr std::size_t kElementBytes = 8;  // of the largest type
 // Measured on two cores with 64 MiB of float32: small enough that a chunk is still in the cache at its next stage,
 // large enough that the barriers between do not show.
 constexpr std::size_t kMaxChunkBytes = 512U << 10U;
+
+// Below this a second barrier costs more than what all ranks then compute alike; and so much each of them may read.
+constexpr std::size_t kSmallBytes = 4U << 10U;
+constexpr std::size_t kSmallBytesRead = 32U << 10U;
 
 std::size_t chunks_for(std::size_t size_bytes, std::size_t chunk_bytes) {
   return (size_bytes + chunk_bytes - 1) / chunk_bytes;
@@ -20,6 +24,14 @@ std::size_t chunks_for(std::size_t size_bytes, std::size_t chunk_bytes) {
 
 Range chunk_of(std::size_t size_bytes, std::size_t chunk_bytes, std::size_t chunk) {
   return Range{std::min(size_bytes, chunk * chunk_bytes), std::min(size_bytes, (chunk + 1) * chunk_bytes)};
+}
+
+std::size_t longest_of(std::span<const Range> pieces) {
+  std::size_t longest = 0;
+  for (const Range& piece : pieces) {
+    longest = std::max(longest, piece.size());
+  }
+  return longest;
 }
 
 // Also right for nothing at no address.
@@ -35,12 +47,20 @@ NodeCollectives::NodeCollectives(ShmSegment* shm) : shm_(shm) {
   if (shm_ != nullptr) {
     const std::size_t fits = shm_->slot_bytes() / kBuffers / kCacheLineBytes * kCacheLineBytes;
     chunk_bytes_ = std::min(fits, kMaxChunkBytes);
-    HVD_CHECK(chunk_bytes_ > 0);
+    const std::size_t lane = chunk_bytes_ / static_cast<std::size_t>(shm_->local_size());
+    // Two ranks never write one cache line, unless there are more of them than lines.
+    lane_bytes_ =
+        lane / kCacheLineBytes > 0 ? lane / kCacheLineBytes * kCacheLineBytes : lane / kElementBytes * kElementBytes;
+    HVD_CHECK(lane_bytes_ > 0);
   }
 }
 
 std::uint8_t* NodeCollectives::buffer(int local_rank, std::size_t chunk) const {
   return shm_->slot(local_rank) + (first_chunk_ + chunk) % kBuffers * chunk_bytes_;
+}
+
+std::uint8_t* NodeCollectives::lane(int from, std::size_t chunk, int to) const {
+  return buffer(from, chunk) + static_cast<std::size_t>(to) * lane_bytes_;
 }
 
 Result<void> NodeCollectives::run_pipeline(std::size_t chunk_count, std::size_t stage_count, const Stage& stage,
@@ -63,21 +83,45 @@ Result<void> NodeCollectives::run_pipeline(std::size_t chunk_count, std::size_t 
   return {};
 }
 
-Result<void> NodeCollectives::reduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, ResultTo result_to,
-                                     Interrupt& interrupt) {
-  if (shm_ == nullptr) {
-    return {};
+// One barrier: every rank that takes the result reads all slots, in the same order.
+Result<void> NodeCollectives::reduce_small(const void* input, void* out, std::size_t count, Dtype dtype, ReduceOp op,
+                                           bool takes_result, Interrupt& interrupt) {
+  auto* bytes = static_cast<std::uint8_t*>(out);
+  const std::size_t size_bytes = count * size_of(dtype);
+  copy(buffer(shm_->local_rank(), 0), static_cast<const std::uint8_t*>(input), size_bytes);
+  HVD_TRY(shm_->barrier(interrupt));
+  if (takes_result) {
+    copy(bytes, buffer(0, 0), size_bytes);
+    for (int other = 1; other < shm_->local_size(); ++other) {
+      reduce_into(bytes, buffer(other, 0), count, dtype, op);
+    }
   }
-  auto* bytes = static_cast<std::uint8_t*>(data);
+  first_chunk_ += 1;
+  return {};
+}
+
+Result<void> NodeCollectives::reduce(const void* input, void* out, std::size_t count, Dtype dtype, ReduceOp op,
+                                     ResultTo result_to, Interrupt& interrupt) {
+  const auto* in = static_cast<const std::uint8_t*>(input);
+  auto* bytes = static_cast<std::uint8_t*>(out);
   const std::size_t element = size_of(dtype);
   const std::size_t size_bytes = count * element;
+  if (shm_ == nullptr) {
+    if (in != bytes) {
+      copy(bytes, in, size_bytes);
+    }
+    return {};
+  }
   const auto self = static_cast<std::size_t>(shm_->local_rank());
   const auto ranks = static_cast<std::size_t>(shm_->local_size());
   const bool takes_result = result_to == ResultTo::kAll || self == 0;
+  if (size_bytes != 0 && size_bytes <= std::min(kSmallBytes, chunk_bytes_) && size_bytes * ranks <= kSmallBytesRead) {
+    return reduce_small(in, bytes, count, dtype, op, takes_result, interrupt);
+  }
   const auto stage = [&](std::size_t s, std::size_t chunk) {
     const Range range = chunk_of(size_bytes, chunk_bytes_, chunk);
     if (s == 0) {
-      copy(buffer(shm_->local_rank(), chunk), bytes + range.begin, range.size());
+      copy(buffer(shm_->local_rank(), chunk), in + range.begin, range.size());
     } else if (s == 1) {
       // Every rank reduces its share of the elements into slot 0; shares end at cache lines, so that no two write one.
       const Range share = split(range.size(), ranks, self, kCacheLineBytes);
@@ -92,6 +136,69 @@ Result<void> NodeCollectives::reduce(void* data, std::size_t count, Dtype dtype,
   static constexpr std::size_t kStages = 3;  // copy in, reduce, copy out
   static_assert(kStages <= kBuffers);
   return run_pipeline(chunks_for(size_bytes, chunk_bytes_), kStages, stage, interrupt);
+}
+
+Result<void> NodeCollectives::reduce_scatter(const void* input, std::span<const Range> pieces, void* out, Dtype dtype,
+                                             ReduceOp op, Interrupt& interrupt) {
+  const auto* in = static_cast<const std::uint8_t*>(input);
+  auto* bytes = static_cast<std::uint8_t*>(out);
+  const int self = shm_ == nullptr ? 0 : shm_->local_rank();
+  const Range own = pieces[static_cast<std::size_t>(self)];
+  if (shm_ == nullptr) {
+    copy(bytes, in + own.begin, own.size());
+    return {};
+  }
+  // A chunk has a lane for each rank's piece, so that all ranks have something to reduce in every phase.
+  const auto stage = [&](std::size_t s, std::size_t chunk) {
+    if (s == 0) {
+      for (int other = 0; other < shm_->local_size(); ++other) {
+        const Range& piece = pieces[static_cast<std::size_t>(other)];
+        const Range range = chunk_of(piece.size(), lane_bytes_, chunk);
+        if (other != self) {
+          copy(lane(self, chunk, other), in + piece.begin + range.begin, range.size());
+        }
+      }
+      return;
+    }
+    const Range range = chunk_of(own.size(), lane_bytes_, chunk);
+    for (int other = 0; other < shm_->local_size(); ++other) {
+      const std::uint8_t* from = other == self ? in + own.begin + range.begin : lane(other, chunk, self);
+      if (other == 0) {
+        copy(bytes + range.begin, from, range.size());
+      } else {
+        reduce_into(bytes + range.begin, from, range.size() / size_of(dtype), dtype, op);
+      }
+    }
+  };
+  static constexpr std::size_t kStages = 2;  // copy in, reduce out
+  return run_pipeline(chunks_for(longest_of(pieces), lane_bytes_), kStages, stage, interrupt);
+}
+
+Result<void> NodeCollectives::alltoall(const void* input, std::span<const Range> send, void* out,
+                                       std::span<const Range> recv, std::size_t longest, Interrupt& interrupt) {
+  const auto* in = static_cast<const std::uint8_t*>(input);
+  auto* bytes = static_cast<std::uint8_t*>(out);
+  const auto self = static_cast<std::size_t>(shm_ == nullptr ? 0 : shm_->local_rank());
+  copy(bytes + recv[self].begin, in + send[self].begin, send[self].size());
+  if (shm_ == nullptr) {
+    return {};
+  }
+  const auto stage = [&](std::size_t s, std::size_t chunk) {
+    for (int other = 0; other < shm_->local_size(); ++other) {
+      const Range& piece = (s == 0 ? send : recv)[static_cast<std::size_t>(other)];
+      const Range range = chunk_of(piece.size(), lane_bytes_, chunk);
+      if (other == shm_->local_rank()) {
+        continue;
+      }
+      if (s == 0) {
+        copy(lane(shm_->local_rank(), chunk, other), in + piece.begin + range.begin, range.size());
+      } else {
+        copy(bytes + piece.begin + range.begin, lane(other, chunk, shm_->local_rank()), range.size());
+      }
+    }
+  };
+  static constexpr std::size_t kStages = 2;  // copy in, copy out
+  return run_pipeline(chunks_for(longest, lane_bytes_), kStages, stage, interrupt);
 }
 
 Result<void> NodeCollectives::broadcast(void* data, std::size_t size_bytes, int local_root, Interrupt& interrupt) {
@@ -124,10 +231,6 @@ Result<void> NodeCollectives::allgather(const void* input, std::span<const Range
   if (shm_ == nullptr) {
     return {};
   }
-  std::size_t longest = 0;
-  for (const Range& piece : pieces) {
-    longest = std::max(longest, piece.size());
-  }
   const auto stage = [&](std::size_t s, std::size_t chunk) {
     if (s == 0) {
       const Range range = chunk_of(own.size(), chunk_bytes_, chunk);
@@ -143,7 +246,7 @@ Result<void> NodeCollectives::allgather(const void* input, std::span<const Range
     }
   };
   static constexpr std::size_t kStages = 2;  // copy in, copy out
-  return run_pipeline(chunks_for(longest, chunk_bytes_), kStages, stage, interrupt);
+  return run_pipeline(chunks_for(longest_of(pieces), chunk_bytes_), kStages, stage, interrupt);
 }
 
 Result<void> NodeCollectives::barrier(Interrupt& interrupt) {

@@ -30,23 +30,37 @@ class NodeCollectives {
 
   enum class ResultTo { kAll, kLeader };
 
-  // In place; reduced in local-rank order. With kLeader the others' data is left as it was.
-  Result<void> reduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, ResultTo result_to,
+  // Reduced in local-rank order. `out` may be `input`; with kLeader it is not used on other ranks.
+  Result<void> reduce(const void* input, void* out, std::size_t count, Dtype dtype, ReduceOp op, ResultTo result_to,
                       Interrupt& interrupt);
+  // pieces[i]: which bytes of the reduction are local rank i's; this rank's go to `out`, which is apart from `input`.
+  // Reduced in local-rank order, each piece by its own rank.
+  Result<void> reduce_scatter(const void* input, std::span<const Range> pieces, void* out, Dtype dtype, ReduceOp op,
+                              Interrupt& interrupt);
+  // send[i]: which bytes of `input` are for local rank i; recv[i]: where those of local rank i belong in `out`, which
+  // is apart from `input`. longest: the largest piece of any rank for any other, the same number on all.
+  Result<void> alltoall(const void* input, std::span<const Range> send, void* out, std::span<const Range> recv,
+                        std::size_t longest, Interrupt& interrupt);
   Result<void> broadcast(void* data, std::size_t size_bytes, int local_root, Interrupt& interrupt);
   // pieces[i]: where the piece of local rank i belongs in `out`; this rank's own is in `input`.
   Result<void> allgather(const void* input, std::span<const Range> pieces, void* out, Interrupt& interrupt);
   Result<void> barrier(Interrupt& interrupt);
 
  private:
+  Result<void> reduce_small(const void* input, void* out, std::size_t count, Dtype dtype, ReduceOp op,
+                            bool takes_result, Interrupt& interrupt);
   // Runs stages 0 ... stage_count-1 on chunks 0 ... chunk_count-1, chunk c at stage s in phase c + s.
   using Stage = std::function<void(std::size_t stage, std::size_t chunk)>;
   Result<void> run_pipeline(std::size_t chunk_count, std::size_t stage_count, const Stage& stage, Interrupt& interrupt);
   // The memory of chunk `chunk` of the current operation in a rank's slot.
   [[nodiscard]] std::uint8_t* buffer(int local_rank, std::size_t chunk) const;
 
+  // A chunk in as many lanes as there are ranks: what of `from`'s chunk is for local rank `to`.
+  [[nodiscard]] std::uint8_t* lane(int from, std::size_t chunk, int to) const;
+
   ShmSegment* shm_;
   std::size_t chunk_bytes_ = 0;
+  std::size_t lane_bytes_ = 0;
   std::uint64_t first_chunk_ = 0;  // number of the current operation's chunk 0
 };
 

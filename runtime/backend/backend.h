@@ -26,6 +26,15 @@ class Backend {
   // sizes[r] bytes of every rank r, concatenated in rank order into out; input holds this rank's sizes[rank] bytes.
   virtual Result<void> allgather(const void* input, std::span<const std::size_t> sizes, void* out,
                                  Interrupt& interrupt) = 0;
+  // The reduction of what all ranks have in `input`, of which each rank gets its part into `out`: sizes[r] bytes go to
+  // rank r, in rank order. `op` and the promise as for allreduce; `input` and `out` are apart.
+  virtual Result<void> reducescatter(const void* input, std::span<const std::size_t> sizes, void* out, Dtype dtype,
+                                     ReduceOp op, Interrupt& interrupt) = 0;
+  // sizes[from * ranks + to] bytes of rank `from` go to rank `to`, the same table on every rank. `input` has this
+  // rank's pieces in the order of their receivers, `out` gets those for this rank in the order of their senders; both
+  // apart.
+  virtual Result<void> alltoall(const void* input, std::span<const std::size_t> sizes, void* out,
+                                Interrupt& interrupt) = 0;
   virtual Result<void> barrier(Interrupt& interrupt) = 0;
 
  protected:

@@ -26,9 +26,9 @@ CpuBackend::CpuBackend(Mesh& mesh)
 Result<void> CpuBackend::allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt) {
   HVD_CHECK(op != ReduceOp::kAverage);
   if (map_.node_count == 1) {
-    return node_.reduce(data, count, dtype, op, NodeCollectives::ResultTo::kAll, interrupt);
+    return node_.reduce(data, data, count, dtype, op, NodeCollectives::ResultTo::kAll, interrupt);
   }
-  HVD_TRY(node_.reduce(data, count, dtype, op, NodeCollectives::ResultTo::kLeader, interrupt));
+  HVD_TRY(node_.reduce(data, data, count, dtype, op, NodeCollectives::ResultTo::kLeader, interrupt));
   if (map_.is_leader()) {
     HVD_TRY(leaders_.allreduce(data, count, dtype, op, interrupt));
   }
@@ -54,35 +54,61 @@ Result<void> CpuBackend::broadcast(void* data, std::size_t size_bytes, int root,
   return {};
 }
 
-Result<void> CpuBackend::allgather(const void* input, std::span<const std::size_t> sizes, void* out,
-                                   Interrupt& interrupt) {
+// Ranks of a node are consecutive, and so are their parts.
+CpuBackend::Parts CpuBackend::parts_of(std::span<const std::size_t> sizes) const {
   HVD_CHECK(sizes.size() == static_cast<std::size_t>(map_.size));
-  // Ranks of a node are consecutive, and so is what they bring: one block per node.
-  std::vector<Range> blocks(static_cast<std::size_t>(map_.node_count));
-  std::vector<Range> pieces;  // of this node's ranks
+  Parts parts;
+  parts.of_node.resize(static_cast<std::size_t>(map_.node_count));
   std::size_t total = 0;
   int previous_node = -1;
   for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
     const int node = map_.node_of_rank[rank];
-    Range& block = blocks[static_cast<std::size_t>(node)];
-    block = Range{node == previous_node ? block.begin : total, total + sizes[rank]};
-    if (node == map_.node_index) {
-      pieces.push_back(Range{total, total + sizes[rank]});
-    }
+    Range& of_node = parts.of_node[static_cast<std::size_t>(node)];
+    of_node = Range{node == previous_node ? of_node.begin : total, total + sizes[rank]};
+    parts.of_rank.push_back(Range{total, total + sizes[rank]});
     total += sizes[rank];
     previous_node = node;
   }
-  HVD_TRY(node_.allgather(input, pieces, out, interrupt));
+  parts.of_local_ranks =
+      std::span(parts.of_rank)
+          .subspan(static_cast<std::size_t>(map_.rank - map_.local_rank), static_cast<std::size_t>(map_.local_size));
+  return parts;
+}
+
+Result<void> CpuBackend::allgather(const void* input, std::span<const std::size_t> sizes, void* out,
+                                   Interrupt& interrupt) {
+  const Parts parts = parts_of(sizes);
+  HVD_TRY(node_.allgather(input, parts.of_local_ranks, out, interrupt));
   if (map_.node_count == 1) {
     return {};
   }
   if (map_.is_leader()) {
-    HVD_TRY(leaders_.allgather(out, blocks, interrupt));
+    HVD_TRY(leaders_.allgather(out, parts.of_node, interrupt));
   }
   auto* bytes = static_cast<std::uint8_t*>(out);
-  const Range& own = blocks[static_cast<std::size_t>(map_.node_index)];
+  const Range& own = parts.of_node[static_cast<std::size_t>(map_.node_index)];
   HVD_TRY(node_.broadcast(bytes, own.begin, 0, interrupt));
-  return node_.broadcast(bytes + own.end, total - own.end, 0, interrupt);
+  return node_.broadcast(bytes + own.end, parts.of_rank.back().end - own.end, 0, interrupt);
+}
+
+Result<void> CpuBackend::reducescatter(const void* input, std::span<const std::size_t> sizes, void* out, Dtype dtype,
+                                       ReduceOp op, Interrupt& interrupt) {
+  HVD_CHECK(op != ReduceOp::kAverage);
+  const Parts parts = parts_of(sizes);
+  if (map_.node_count == 1) {
+    return node_.reduce_scatter(input, parts.of_local_ranks, out, dtype, op, interrupt);
+  }
+  // One copy of the data per node on the wire: the leader has its node's sum, and gets its node's part of the whole.
+  const std::size_t total = parts.of_rank.back().end;
+  std::uint8_t* whole = nullptr;
+  if (map_.is_leader()) {
+    HVD_TRY_ASSIGN(whole, staging_.reserve(total));
+  }
+  HVD_TRY(node_.reduce(input, whole, total / size_of(dtype), dtype, op, NodeCollectives::ResultTo::kLeader, interrupt));
+  if (map_.is_leader()) {
+    HVD_TRY(leaders_.reduce_scatter(whole, parts.of_node, dtype, op, interrupt));
+  }
+  return scatter(whole, parts.of_local_ranks, out, interrupt);
 }
 
 Result<void> CpuBackend::barrier(Interrupt& interrupt) {

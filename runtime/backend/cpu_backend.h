@@ -1,17 +1,21 @@
 // CpuBackend: whole collectives on CPUs, hierarchically: within a node through shared memory, between nodes among the
-// leaders over TCP, so that one copy of the data per node is on the wire.
+// leaders over TCP, so that one copy of the data per node is on the wire (of an alltoall every byte once).
 //
 // Does not own the mesh, which must outlive it. Thread: engine only.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "runtime/algo/leader_collectives.h"
 #include "runtime/algo/node_collectives.h"
 #include "runtime/backend/backend.h"
+#include "runtime/backend/staging.h"
 #include "runtime/link/mesh.h"
 
 namespace hvd {
+
+class AlltoallLayout;
 
 class CpuBackend final : public Backend {
  public:
@@ -21,14 +25,34 @@ class CpuBackend final : public Backend {
   Result<void> broadcast(void* data, std::size_t size_bytes, int root, Interrupt& interrupt) override;
   Result<void> allgather(const void* input, std::span<const std::size_t> sizes, void* out,
                          Interrupt& interrupt) override;
+  Result<void> reducescatter(const void* input, std::span<const std::size_t> sizes, void* out, Dtype dtype, ReduceOp op,
+                             Interrupt& interrupt) override;
+  Result<void> alltoall(const void* input, std::span<const std::size_t> sizes, void* out,
+                        Interrupt& interrupt) override;
   Result<void> barrier(Interrupt& interrupt) override;
 
  private:
+  // Where the parts of all ranks and nodes are, one after the other in rank order.
+  struct Parts {
+    std::vector<Range> of_rank;
+    std::vector<Range> of_node;
+    std::span<const Range> of_local_ranks;  // those of this node's
+  };
+  [[nodiscard]] Parts parts_of(std::span<const std::size_t> sizes) const;
+  [[nodiscard]] Range ranks_of_node(int node) const;
+  Result<void> exchange_within_node(const void* input, const AlltoallLayout& layout, void* out, Interrupt& interrupt);
+  Result<void> exchange_with_nodes(const void* input, const AlltoallLayout& layout, void* out, int distance,
+                                   Interrupt& interrupt);
+  // To and from the leader of this node: pieces[i] of its memory are local rank i's.
+  Result<void> collect(const void* data, std::span<const Range> pieces, void* to, Interrupt& interrupt);
+  Result<void> scatter(const void* data, std::span<const Range> pieces, void* out, Interrupt& interrupt);
+
   // constant after construction
   RankMap map_;
   // engine only
   NodeCollectives node_;
   LeaderCollectives leaders_;
+  Staging staging_;  // on leaders: what their node has for others
 };
 
 }  // namespace hvd

@@ -62,6 +62,11 @@ class EventLoop {
   // Thread: any.
   void stop();
 
+  // For a thread that sleeps without being in turn(): readable when turn() has something to do, and for how many
+  // milliseconds at most (-1: no limit; as poll(2) wants it).
+  [[nodiscard]] int fd() const { return epoll_fd_.get(); }
+  [[nodiscard]] int sleep_ms() const { return wait_ms(std::nullopt); }
+
   // When this turn began.
   [[nodiscard]] TimePoint now() const { return now_; }
   // Returns from epoll so far: what "idle means idle" is measured by.

@@ -25,6 +25,8 @@ class SocketAddress {
   SocketAddress() = default;
   // `ip` is numeric; an IPv6 scope may follow as %name.
   static Result<SocketAddress> make(std::string_view ip, std::uint16_t port);
+  // What text() gives.
+  static Result<SocketAddress> parse(std::string_view text);
   static Result<SocketAddress> local_of(int fd);
   static Result<SocketAddress> peer_of(int fd);
 

@@ -1,57 +1,148 @@
 #include "runtime/controller/fusion_plan.h"
 
+#include <algorithm>
+#include <span>
+
 #include "runtime/core/shape.h"
 
 namespace hvd {
 namespace {
 
-bool is_fusible(const Ready& ready) {
-  return ready.error_code == 0 && ready.request.kind == OpKind::kAllreduce;
-}
+using control_wire::kMaxFirstDims;
+using control_wire::kMaxGroupTensors;
 
-bool is_alike(const Request& a, const Request& b) {
-  return a.dtype == b.dtype && a.op == b.op && a.prescale == b.prescale && a.postscale == b.postscale;
-}
-
-std::size_t bytes_of(const Ready& ready) {
-  // Requests with impossible shapes were refused when they were decoded or submitted.
-  const auto bytes = size_bytes_of(ready.request.shape, ready.request.dtype);
-  HVD_CHECK(bytes.has_value());
-  return *bytes;
-}
-
-Response response_for(Ready& ready) {
+// What is never taken apart: a tensor, or those of a group that have one dtype.
+struct Unit {
   Response response;
-  response.kind = ready.request.kind;
-  response.error_code = ready.error_code;
-  response.error = std::move(ready.error);
-  response.names.push_back(ready.request.name);
-  response.first_dims = std::move(ready.first_dims);
-  return response;
+  Request like;  // kind, dtype, operator and scales
+  std::size_t bytes = 0;
+  bool is_missed = false;  // by ranks that have joined: the response needs its counts
+};
+
+// One tensor of a Ready.
+struct Tensor {
+  const std::string& name;
+  Dtype dtype;
+  const std::vector<std::int64_t>& shape;
+  std::span<const std::int64_t> first_dims;
+};
+
+// Bytes that travel. Requests with impossible shapes were refused when they were decoded or submitted; what several
+// ranks bring together can still be more than a number holds, and is then as much as one can be.
+std::size_t bytes_of(const Tensor& tensor) {
+  std::vector<std::int64_t> shape = tensor.shape;
+  if (!tensor.first_dims.empty()) {
+    shape.front() = 0;
+    for (const std::int64_t rows : tensor.first_dims) {
+      if (__builtin_add_overflow(shape.front(), rows, &shape.front())) {
+        return SIZE_MAX;
+      }
+    }
+  }
+  return size_bytes_of(shape, tensor.dtype).value_or(SIZE_MAX);
+}
+
+std::int64_t count_of(const Tensor& tensor) {
+  return static_cast<std::int64_t>(size_bytes_of(tensor.shape, tensor.dtype).value_or(0) / size_of(tensor.dtype));
+}
+
+std::size_t add(std::size_t a, std::size_t b) {
+  return a > SIZE_MAX - b ? SIZE_MAX : a + b;
+}
+
+bool has_room(const Response& response, std::size_t names, std::size_t first_dims) {
+  return response.names.size() + names <= kMaxGroupTensors &&
+         response.first_dims.size() + first_dims <= std::max(kMaxFirstDims, first_dims);
+}
+
+std::vector<Tensor> tensors_of(const Ready& ready, std::size_t size) {
+  const Request& request = ready.request;
+  const auto dims_of = [&](std::size_t tensor) {
+    return ready.first_dims.empty() ? std::span<const std::int64_t>()
+                                    : std::span<const std::int64_t>(ready.first_dims).subspan(tensor * size, size);
+  };
+  std::vector<Tensor> tensors = {{request.name, request.dtype, request.shape, dims_of(0)}};
+  for (std::size_t i = 0; i < request.group.size(); ++i) {
+    const GroupTensor& tensor = request.group[i];
+    tensors.push_back({tensor.name, tensor.dtype, tensor.shape, dims_of(i + 1)});
+  }
+  return tensors;
+}
+
+void append_units(std::vector<Unit>& units, const Ready& ready, std::size_t size) {
+  if (ready.error_code != 0) {
+    // One for the whole group, by its first name: ranks may disagree about what else is in it.
+    Unit& unit = units.emplace_back();
+    unit.response = Response{ready.request.kind, ready.error_code, ready.error, {ready.request.name}, {}};
+    return;
+  }
+  const std::size_t first = units.size();
+  for (const Tensor& tensor : tensors_of(ready, size)) {
+    const auto same =
+        std::find_if(units.begin() + static_cast<std::ptrdiff_t>(first), units.end(), [&](const Unit& unit) {
+          return unit.like.dtype == tensor.dtype && has_room(unit.response, 1, tensor.first_dims.size());
+        });
+    Unit& unit = same == units.end() ? units.emplace_back() : *same;
+    if (unit.response.names.empty()) {
+      unit.response.kind = ready.request.kind;
+      unit.response.last_joined = ready.last_joined;
+      unit.is_missed = ready.is_missed;
+      unit.like = Request{ready.request.kind,
+                          tensor.dtype,
+                          ready.request.op,
+                          ready.request.root_rank,
+                          ready.request.prescale,
+                          ready.request.postscale,
+                          {},
+                          {}};
+    }
+    unit.response.names.push_back(tensor.name);
+    unit.response.first_dims.insert(unit.response.first_dims.end(), tensor.first_dims.begin(), tensor.first_dims.end());
+    if (ready.request.kind == OpKind::kAllreduce) {
+      unit.response.counts.push_back(count_of(tensor));
+    }
+    unit.bytes = add(unit.bytes, bytes_of(tensor));
+  }
+}
+
+bool is_fusible(const Unit& unit) {
+  return unit.response.error_code == 0 && is_groupable(unit.response.kind);
 }
 
 }  // namespace
 
-std::vector<Response> plan_fusion(std::vector<Ready> ready, std::size_t limit_bytes) {
+std::vector<Response> plan_fusion(std::vector<Ready> ready, std::size_t limit_bytes, int size) {
+  std::vector<Unit> units;
+  for (const Ready& one : ready) {
+    append_units(units, one, static_cast<std::size_t>(size));
+  }
   std::vector<Response> plan;
-  std::vector<bool> is_taken(ready.size(), false);
-  for (std::size_t i = 0; i < ready.size(); ++i) {
+  std::vector<bool> is_taken(units.size(), false);
+  for (std::size_t i = 0; i < units.size(); ++i) {
     if (is_taken[i]) {
       continue;
     }
-    plan.push_back(response_for(ready[i]));
-    std::size_t group_bytes = is_fusible(ready[i]) ? bytes_of(ready[i]) : limit_bytes;
-    auto& names = plan.back().names;
-    for (std::size_t j = i + 1; j < ready.size() && group_bytes < limit_bytes && names.size() < kMaxFusedTensors; ++j) {
-      if (is_taken[j] || !is_fusible(ready[j]) || !is_alike(ready[i].request, ready[j].request)) {
+    std::size_t bytes = is_fusible(units[i]) ? units[i].bytes : limit_bytes;
+    Response& response = plan.emplace_back(std::move(units[i].response));
+    for (std::size_t j = i + 1; j < units.size() && bytes < limit_bytes && response.names.size() < kMaxGroupTensors;
+         ++j) {
+      const Response& other = units[j].response;
+      if (is_taken[j] || !is_fusible(units[j]) || units[i].like != units[j].like ||
+          units[j].bytes > limit_bytes - bytes || !has_room(response, other.names.size(), other.first_dims.size())) {
         continue;
       }
-      const std::size_t bytes = bytes_of(ready[j]);
-      if (bytes <= limit_bytes - group_bytes) {
-        names.push_back(ready[j].request.name);
-        group_bytes += bytes;
-        is_taken[j] = true;
-      }
+      response.names.insert(response.names.end(), other.names.begin(), other.names.end());
+      response.first_dims.insert(response.first_dims.end(), other.first_dims.begin(), other.first_dims.end());
+      response.counts.insert(response.counts.end(), other.counts.begin(), other.counts.end());
+      units[i].is_missed = units[i].is_missed || units[j].is_missed;
+      bytes += units[j].bytes;
+      is_taken[j] = true;
+    }
+    if (units[i].is_missed && !response.counts.empty()) {
+      response.dtype = units[i].like.dtype;
+      response.op = units[i].like.op;
+    } else {
+      response.counts.clear();
     }
   }
   return plan;

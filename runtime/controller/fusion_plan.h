@@ -9,12 +9,11 @@
 
 namespace hvd {
 
-// A response's names must fit a frame, whatever their lengths.
-inline constexpr std::size_t kMaxFusedTensors = 4096;
-
-// Each tensor once. An allreduce takes along later ones of the same dtype, operator and scales (look-ahead: others
-// between them stay where they are) as long as the group has at most `limit_bytes`; one that is larger goes alone.
-// Nothing else is fused, and 0 fuses nothing. Responses are in the order of their first tensors.
-std::vector<Response> plan_fusion(std::vector<Ready> ready, std::size_t limit_bytes);
+// Each tensor once. Tensors of one groupable kind, dtype, operator and scales travel together as long as
+// they have at most `limit_bytes`: one takes along later ones (look-ahead: others between them stay where they are). A
+// larger one goes alone, and 0 fuses nothing. The tensors of a group always travel together whatever the limit says,
+// but for those of another dtype, which follow at once. Responses are in the order of their first tensors. `size`:
+// ranks of the job.
+std::vector<Response> plan_fusion(std::vector<Ready> ready, std::size_t limit_bytes, int size);
 
 }  // namespace hvd

@@ -1,5 +1,8 @@
 #include "runtime/controller/message.h"
 
+#include <set>
+#include <span>
+
 #include "runtime/core/shape.h"
 
 namespace hvd {
@@ -11,18 +14,31 @@ using control_wire::kMaxNameBytes;
 using control_wire::kSpec;
 
 // The smallest request and response; bounds for a hostile count.
-constexpr std::size_t kMinRequestBytes = 3 + 4 + 8 + 8 + 4 + 4;
-constexpr std::size_t kMinResponseBytes = 1 + 4 + 4 + 4 + 4;
+constexpr std::size_t kMinTensorBytes = 1 + 4 + 4;
+constexpr std::size_t kMinRequestBytes = 2 + 4 + 8 + 8 + kMinTensorBytes + 4;
+constexpr std::size_t kMinResponseBytes = 1 + 4 + 4 + 4 + 4 + 4;
 constexpr std::int32_t kLastCode = static_cast<std::int32_t>(Code::kMismatch);
+
+void write_numbers(ByteWriter& out, const std::vector<std::int64_t>& numbers) {
+  out.u32(static_cast<std::uint32_t>(numbers.size()));
+  for (const std::int64_t number : numbers) {
+    out.i64(number);
+  }
+}
+
+void write_tensor(ByteWriter& out, const std::string& name, Dtype dtype, const std::vector<std::int64_t>& shape) {
+  out.u8(static_cast<std::uint8_t>(dtype)).text(name);
+  write_numbers(out, shape);
+}
 
 void write_request(ByteWriter& out, const Request& request) {
   out.u8(static_cast<std::uint8_t>(request.kind));
-  out.u8(static_cast<std::uint8_t>(request.dtype));
   out.u8(static_cast<std::uint8_t>(request.op));
-  out.i32(request.root_rank).f64(request.prescale).f64(request.postscale).text(request.name);
-  out.u32(static_cast<std::uint32_t>(request.shape.size()));
-  for (const std::int64_t extent : request.shape) {
-    out.i64(extent);
+  out.i32(request.root_rank).f64(request.prescale).f64(request.postscale);
+  write_tensor(out, request.name, request.dtype, request.shape);
+  out.u32(static_cast<std::uint32_t>(request.group.size()));
+  for (const GroupTensor& tensor : request.group) {
+    write_tensor(out, tensor.name, tensor.dtype, tensor.shape);
   }
 }
 
@@ -32,9 +48,13 @@ void write_response(ByteWriter& out, const Response& response) {
   for (const std::string& name : response.names) {
     out.text(name);
   }
-  out.u32(static_cast<std::uint32_t>(response.first_dims.size()));
-  for (const std::int64_t extent : response.first_dims) {
-    out.i64(extent);
+  write_numbers(out, response.first_dims);
+  write_numbers(out, response.counts);
+  if (!response.counts.empty()) {
+    out.u8(static_cast<std::uint8_t>(response.dtype)).u8(static_cast<std::uint8_t>(response.op));
+  }
+  if (response.kind == OpKind::kJoin) {
+    out.i32(response.last_joined);
   }
 }
 
@@ -71,32 +91,86 @@ bool is_name(const std::string& name) {
   return !name.empty() && name.size() <= kMaxNameBytes;
 }
 
+Result<GroupTensor> read_tensor(ByteReader& in) {
+  const std::uint8_t dtype = in.u8();
+  GroupTensor tensor;
+  tensor.name = in.text();
+  const std::uint32_t ndim = in.count(sizeof(std::int64_t));
+  if (!in.ok() || !is_dtype(dtype) || !is_name(tensor.name) || ndim > kMaxDims) {
+    return refuse("type, name or shape of a request");
+  }
+  tensor.dtype = static_cast<Dtype>(dtype);
+  for (std::uint32_t i = 0; i < ndim; ++i) {
+    tensor.shape.push_back(in.i64());
+  }
+  if (!size_bytes_of(tensor.shape, tensor.dtype)) {
+    return refuse("impossible shape of a request");
+  }
+  return tensor;
+}
+
+Result<void> read_group(ByteReader& in, Request& request) {
+  const std::uint32_t others = in.count(kMinTensorBytes);
+  if (!in.ok() || others >= control_wire::kMaxGroupTensors || (others > 0 && !is_groupable(request.kind))) {
+    return refuse("number of tensors of a group");
+  }
+  std::set<std::string> names = {request.name};
+  for (std::uint32_t i = 0; i < others; ++i) {
+    HVD_TRY_ASSIGN(GroupTensor tensor, read_tensor(in));
+    if (!names.insert(tensor.name).second) {
+      return refuse("a name twice in a group");
+    }
+    request.group.push_back(std::move(tensor));
+  }
+  return {};
+}
+
 Result<Request> read_request(ByteReader& in) {
   const std::uint8_t kind = in.u8();
-  const std::uint8_t dtype = in.u8();
   const std::uint8_t op = in.u8();
-  if (!in.ok() || !is_op_kind(kind) || !is_dtype(dtype) || !is_reduce_op(op)) {
-    return refuse("kind, dtype or operator of a request");
+  if (!in.ok() || !is_op_kind(kind) || !is_reduce_op(op)) {
+    return refuse("kind or operator of a request");
   }
   Request request;
   request.kind = static_cast<OpKind>(kind);
-  request.dtype = static_cast<Dtype>(dtype);
   request.op = static_cast<ReduceOp>(op);
   request.root_rank = in.i32();
   request.prescale = in.f64();
   request.postscale = in.f64();
-  request.name = in.text();
-  const std::uint32_t ndim = in.count(sizeof(std::int64_t));
-  if (!in.ok() || !is_name(request.name) || ndim > kMaxDims) {
-    return refuse("name or shape of a request");
-  }
-  for (std::uint32_t i = 0; i < ndim; ++i) {
-    request.shape.push_back(in.i64());
-  }
-  if (!size_bytes_of(request.shape, request.dtype)) {
-    return refuse("impossible shape of a request");
-  }
+  HVD_TRY_ASSIGN(GroupTensor first, read_tensor(in));
+  request.name = std::move(first.name);
+  request.dtype = first.dtype;
+  request.shape = std::move(first.shape);
+  HVD_TRY(read_group(in, request));
   return request;
+}
+
+// Of an allreduce for which some have not asked: how much of what each of its names is.
+Result<void> read_counts(ByteReader& in, Response& response) {
+  const std::uint32_t counts = in.count(sizeof(std::int64_t));
+  const bool may_have = response.kind == OpKind::kAllreduce && !response.is_error();
+  if (!in.ok() || (counts != 0 && (!may_have || counts != response.names.size()))) {
+    return refuse("number of counts of a response");
+  }
+  for (std::uint32_t i = 0; i < counts; ++i) {
+    response.counts.push_back(in.i64());
+  }
+  if (counts == 0) {
+    return {};
+  }
+  const std::uint8_t dtype = in.u8();
+  const std::uint8_t op = in.u8();
+  if (!in.ok() || !is_dtype(dtype) || !is_reduce_op(op)) {
+    return refuse("type or operator of a response");
+  }
+  response.dtype = static_cast<Dtype>(dtype);
+  response.op = static_cast<ReduceOp>(op);
+  for (const std::int64_t count : response.counts) {
+    if (!size_bytes_of(std::span(&count, 1), response.dtype)) {
+      return refuse("impossible count of a response");
+    }
+  }
+  return {};
 }
 
 Result<Response> read_response(ByteReader& in, int size) {
@@ -119,11 +193,18 @@ Result<Response> read_response(ByteReader& in, int size) {
   for (std::uint32_t i = 0; i < dims; ++i) {
     response.first_dims.push_back(in.i64());
   }
-  const bool is_allgather = response.kind == OpKind::kAllgather && !response.is_error();
-  const bool is_fused = response.kind == OpKind::kAllreduce && !response.is_error();
-  if (!in.ok() || names == 0 || (names > 1 && !is_fused) ||
-      dims != (is_allgather ? static_cast<std::uint32_t>(size) : 0)) {
+  const bool has_dims = response.kind == OpKind::kAllgather && !response.is_error();
+  const bool may_be_fused = is_groupable(response.kind) && !response.is_error();
+  const std::uint64_t expected_dims = has_dims ? std::uint64_t{names} * static_cast<std::uint32_t>(size) : 0;
+  if (!in.ok() || names == 0 || (names > 1 && !may_be_fused) || dims != expected_dims) {
     return refuse("counts of a response");
+  }
+  HVD_TRY(read_counts(in, response));
+  if (response.kind == OpKind::kJoin) {
+    response.last_joined = in.i32();
+    if (!in.ok() || response.last_joined < 0 || response.last_joined >= size) {
+      return refuse("rank of a join");
+    }
   }
   return response;
 }

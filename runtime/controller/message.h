@@ -9,8 +9,12 @@
 //   both ways             Abort     text cause                        (the job is over; the coordinator relays it)
 //   both ways             Goodbye   (empty)                           (all is done; end of file follows)
 //
-//   request   u8 kind, u8 dtype, u8 op, i32 root, f64 prescale, f64 postscale, name, u32 ndim, ndim x i64
-//   response  u8 kind, i32 error code (0: none), text error, u32 n, n x name, u32 m, m x i64 first dims (allgather)
+//   request   u8 kind, u8 op, i32 root, f64 prescale, f64 postscale, tensor, u32 n, n x tensor (the rest of its group)
+//   tensor    u8 dtype, name, u32 ndim, ndim x i64
+//   response  (an error is of the whole group that begins with its name)
+//             u8 kind, i32 error code (0: none), text error, u32 n, n x name, u32 m, m x i64 first dims (allgather:
+//             of the first name on each rank, then of the second, ...), u32 k, k x i64 element counts, with k > 0 u8
+//             dtype, u8 op (an allreduce that a joined rank takes part in), of a join i32 last rank
 //
 // A response cache (known tensors as bit positions) would be one more frame each way, beside Requests and Responses.
 #pragma once
@@ -41,12 +45,26 @@ inline constexpr std::uint16_t kGoodbye = 6;
 inline constexpr std::size_t kMaxNameBytes = 1024;
 // Longer causes are cut: one must always fit a frame and a line.
 inline constexpr std::size_t kMaxCauseBytes = 4096;
+// Tensors of one group, and of one response: their names and shapes must fit a frame, whatever they are.
+inline constexpr std::size_t kMaxGroupTensors = 4096;
+// First dims of one response.
+inline constexpr std::size_t kMaxFirstDims = 1U << 19U;
 // A batch is cut into several frames at this size, so that no number of operations can exceed kSpec.max_length.
 inline constexpr std::size_t kBatchBytes = 1U << 20U;
 
 }  // namespace control_wire
 
-// "This rank is ready for tensor `name`." What a kind does not use keeps its default on all ranks.
+// A tensor of a group beside the first.
+struct GroupTensor {
+  std::string name;
+  Dtype dtype = Dtype::kUint8;
+  std::vector<std::int64_t> shape;
+
+  bool operator==(const GroupTensor&) const = default;
+};
+
+// "This rank is ready for tensor `name`", or for it and all others of a group, which are of one kind, operator and
+// scales and are done together. What a kind does not use keeps its default on all ranks.
 struct Request {
   OpKind kind = OpKind::kBarrier;
   Dtype dtype = Dtype::kUint8;
@@ -56,6 +74,7 @@ struct Request {
   double postscale = 1.0;
   std::string name;
   std::vector<std::int64_t> shape;
+  std::vector<GroupTensor> group{};  // the others of its group
 
   bool operator==(const Request&) const = default;
 };
@@ -66,7 +85,12 @@ struct Response {
   std::int32_t error_code = 0;  // a hvd::Code, 0 when the operation is to be run
   std::string error;
   std::vector<std::string> names;        // several: fused, in packing order
-  std::vector<std::int64_t> first_dims;  // allgather: extent of dimension 0 on each rank
+  std::vector<std::int64_t> first_dims;  // allgather: extents of dimension 0 on each rank, of each name in turn
+  // What ranks that have joined need to know of an allreduce for which they have not asked; empty when there are none.
+  std::vector<std::int64_t> counts{};  // elements of each name
+  Dtype dtype = Dtype::kUint8;
+  ReduceOp op = ReduceOp::kSum;
+  std::int32_t last_joined = -1;  // join: the rank that joined last
 
   [[nodiscard]] bool is_error() const { return error_code != 0; }
   bool operator==(const Response&) const = default;

@@ -40,24 +40,81 @@ std::string scales_text(const Request& request) {
   return "prescale " + number_text(request.prescale) + " and postscale " + number_text(request.postscale);
 }
 
-// Extents of an allgather's dimension 0 may differ; everything else, and those of other kinds, may not.
-bool shapes_agree(const Request& a, const Request& b) {
-  if (a.kind != OpKind::kAllgather || a.shape.empty() || b.shape.empty()) {
-    return a.shape == b.shape;
+// Extents of dimension 0 of an allgather and an alltoall may differ; everything else, and those of other kinds, may
+// not.
+bool shapes_agree(OpKind kind, const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
+  if (!has_own_rows(kind) || a.empty() || b.empty()) {
+    return a == b;
   }
-  return std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1, b.shape.end());
+  return std::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());
+}
+
+// What one rank says of one tensor.
+struct Said {
+  Dtype dtype;
+  const std::vector<std::int64_t>& shape;
+};
+
+std::string tensor_disagreement(const Pair& pair, OpKind kind, const Said& a, const Said& b) {
+  if (a.dtype != b.dtype) {
+    return pair.text("Mismatched data types", "had type", name_of(a.dtype), name_of(b.dtype));
+  }
+  if (!shapes_agree(kind, a.shape, b.shape)) {
+    return pair.text("Mismatched " + std::string(name_of(kind)) + " tensor shapes", "sent a tensor of shape",
+                     shape_text(a.shape), shape_text(b.shape)) +
+           (has_own_rows(kind) ? "; only their first dimension may differ" : "");
+  }
+  return {};
+}
+
+std::string group_text(const Request& request) {
+  return request.group.empty() ? "a tensor alone" : "a group of " + std::to_string(request.group.size() + 1);
+}
+
+std::string group_disagreement(int rank_a, const Request& a, int rank_b, const Request& b) {
+  if (a.group.size() != b.group.size()) {
+    return Pair{rank_a, rank_b, a.name}.text("Mismatched groups", "sent", group_text(a), group_text(b));
+  }
+  for (std::size_t i = 0; i < a.group.size(); ++i) {
+    const GroupTensor& of_a = a.group[i];
+    const GroupTensor& of_b = b.group[i];
+    if (of_a.name != of_b.name) {
+      const std::string verb = "has at place " + std::to_string(i + 2) + " of the group";
+      return Pair{rank_a, rank_b, a.name}.text("Mismatched groups", verb, "'" + of_a.name + "'", "'" + of_b.name + "'");
+    }
+    std::string text = tensor_disagreement(Pair{rank_a, rank_b, of_a.name}, a.kind, {of_a.dtype, of_a.shape},
+                                           {of_b.dtype, of_b.shape});
+    if (!text.empty()) {
+      return text;
+    }
+  }
+  return {};
+}
+
+// Why a tensor that all ranks agree on cannot be done, or nothing.
+std::string refusal(OpKind kind, int rank, const std::string& name, const std::vector<std::int64_t>& shape) {
+  if (is_cut_by_rank(kind) && shape.empty()) {
+    return std::string(name_of(kind)) + " of a scalar: " + rank_text(rank) + " sent a tensor of shape [] (tensor '" +
+           name + "'); it needs at least one dimension";
+  }
+  return {};
+}
+
+// In Horovod's words. A joined rank could bring nothing to these, but what they give it would be lost.
+std::string join_refusal(const Request& request, int joined_rank) {
+  std::string kind = name_of(request.kind);
+  std::transform(kind.begin() + 1, kind.end(), kind.begin() + 1,
+                 [](char c) { return static_cast<char>(c - 'A' + 'a'); });
+  return kind + " is not supported with Join at this time: " + rank_text(joined_rank) + " has joined (tensor '" +
+         request.name + "')";
 }
 
 }  // namespace
 
 std::string disagreement(int rank_a, const Request& a, int rank_b, const Request& b) {
   const Pair pair{rank_a, rank_b, a.name};
-  const std::string kind = name_of(a.kind);
   if (a.kind != b.kind) {
-    return pair.text("Mismatched operations", "did", kind, name_of(b.kind));
-  }
-  if (a.dtype != b.dtype) {
-    return pair.text("Mismatched data types", "had type", name_of(a.dtype), name_of(b.dtype));
+    return pair.text("Mismatched operations", "did", name_of(a.kind), name_of(b.kind));
   }
   if (a.op != b.op) {
     return pair.text("Mismatched reduction operation", "sent reduction op", name_of(a.op), name_of(b.op));
@@ -65,51 +122,100 @@ std::string disagreement(int rank_a, const Request& a, int rank_b, const Request
   if (!is_same(a.prescale, b.prescale) || !is_same(a.postscale, b.postscale)) {
     return pair.text("Mismatched prescale and/or postscale factors", "sent", scales_text(a), scales_text(b));
   }
-  if (!shapes_agree(a, b)) {
-    const bool is_allgather = a.kind == OpKind::kAllgather;
-    return pair.text("Mismatched " + kind + " tensor shapes", "sent a tensor of shape", shape_text(a.shape),
-                     shape_text(b.shape)) +
-           (is_allgather ? "; only their first dimension may differ" : "");
+  std::string text = tensor_disagreement(pair, a.kind, {a.dtype, a.shape}, {b.dtype, b.shape});
+  if (!text.empty()) {
+    return text;
   }
   if (a.root_rank != b.root_rank) {
-    return pair.text("Mismatched " + kind + " root ranks", "specified root rank", std::to_string(a.root_rank),
-                     std::to_string(b.root_rank));
+    return pair.text("Mismatched " + std::string(name_of(a.kind)) + " root ranks", "specified root rank",
+                     std::to_string(a.root_rank), std::to_string(b.root_rank));
   }
-  return {};
+  return group_disagreement(rank_a, a, rank_b, b);
 }
 
-Negotiator::Negotiator(int size) : size_(size) {
+Negotiator::Negotiator(int size) : size_(size), has_joined_(static_cast<std::size_t>(size), false) {
   HVD_CHECK(size > 0);
 }
 
 Result<void> Negotiator::add(int rank, Request request) {
   HVD_CHECK(rank >= 0 && rank < size_);
   const auto at = static_cast<std::size_t>(rank);
+  if (has_joined_[at]) {
+    return Error(Code::kProtocol, rank_text(rank) + " asked for '" + request.name + "' after it has joined");
+  }
+  if (request.kind == OpKind::kJoin) {
+    join(rank);
+    return {};
+  }
   const auto [it, is_new] = entries_.try_emplace(request.name);
   Entry& entry = it->second;
   if (is_new) {
     entry.first = request;
     entry.has_asked.assign(static_cast<std::size_t>(size_), false);
-    entry.missing = size_;
+    entry.missing = size_ - joined_count_;
     entry.generation = generation_;
     ++fresh_incomplete_;
   } else if (entry.has_asked[at]) {
     return Error(Code::kProtocol, rank_text(rank) + " asked twice for tensor '" + request.name + "'");
   }
   entry.has_asked[at] = true;
-  if (request.kind == OpKind::kAllgather && !request.shape.empty()) {
-    entry.first_dims.resize(static_cast<std::size_t>(size_));
-    entry.first_dims[at] = request.shape.front();
-  }
+  note_first_dims(entry, at, request);
   if (!is_new && !disagreement(0, entry.first, rank, request).empty()) {
-    entry.different.emplace_back(rank, std::move(request));
+    entry.different.emplace_back(rank, request);
   }
   if (--entry.missing == 0) {
-    fresh_incomplete_ -= entry.generation == generation_ ? 1 : 0;
-    ready_.push_back(settle(std::move(entry)));
-    entries_.erase(it);
+    complete(request.name);
   }
   return {};
+}
+
+// Nothing waits for this rank any more. What becomes ready by that does so in the order of names, for want of another.
+void Negotiator::join(int rank) {
+  has_joined_[static_cast<std::size_t>(rank)] = true;
+  ++joined_count_;
+  std::vector<std::string> completed;
+  for (auto& [name, entry] : entries_) {
+    if (!entry.has_asked[static_cast<std::size_t>(rank)] && --entry.missing == 0) {
+      completed.push_back(name);
+    }
+  }
+  std::sort(completed.begin(), completed.end());
+  for (const std::string& name : completed) {
+    complete(name);
+  }
+  if (joined_count_ == size_) {
+    Ready all;
+    all.request.kind = OpKind::kJoin;
+    all.request.name = kJoinName;
+    all.last_joined = rank;
+    ready_.push_back(std::move(all));
+    has_joined_.assign(has_joined_.size(), false);
+    joined_count_ = 0;
+  }
+}
+
+void Negotiator::complete(const std::string& name) {
+  auto node = entries_.extract(name);
+  fresh_incomplete_ -= node.mapped().generation == generation_ ? 1U : 0U;
+  ready_.push_back(settle(std::move(node.mapped())));
+}
+
+// A scalar has none, and is refused when it is settled; so is a group of another number of tensors than the first's.
+void Negotiator::note_first_dims(Entry& entry, std::size_t rank, const Request& request) const {
+  if (request.kind != OpKind::kAllgather) {
+    return;
+  }
+  const auto size = static_cast<std::size_t>(size_);
+  entry.first_dims.resize((entry.first.group.size() + 1) * size);
+  const auto note = [&](std::size_t tensor, const std::vector<std::int64_t>& shape) {
+    if (tensor <= entry.first.group.size() && !shape.empty()) {
+      entry.first_dims[tensor * size + rank] = shape.front();
+    }
+  };
+  note(0, request.shape);
+  for (std::size_t i = 0; i < request.group.size(); ++i) {
+    note(i + 1, request.group[i].shape);
+  }
 }
 
 Ready Negotiator::settle(Entry entry) const {
@@ -118,24 +224,37 @@ Ready Negotiator::settle(Entry entry) const {
                                  [rank](const auto& other) { return other.first == rank; });
     return it == entry.different.end() ? entry.first : it->second;
   };
+  const auto& asked = entry.has_asked;
+  const int first = static_cast<int>(std::find(asked.begin(), asked.end(), true) - asked.begin());
   Ready ready;
-  ready.request = request_of(0);
-  for (int rank = 1; rank < size_ && !entry.different.empty(); ++rank) {
-    ready.error = disagreement(0, ready.request, rank, request_of(rank));
+  ready.request = request_of(first);
+  for (int rank = first + 1; rank < size_ && !entry.different.empty(); ++rank) {
+    if (asked[static_cast<std::size_t>(rank)]) {
+      ready.error = disagreement(first, ready.request, rank, request_of(rank));
+    }
     if (!ready.error.empty()) {
       ready.error_code = static_cast<std::int32_t>(Code::kMismatch);
       return ready;
     }
   }
+  const auto missed = std::find(asked.begin(), asked.end(), false);
+  ready.is_missed = missed != asked.end();
+  if (ready.is_missed && ready.request.kind != OpKind::kAllreduce && ready.request.kind != OpKind::kBarrier) {
+    ready.error_code = static_cast<std::int32_t>(Code::kMismatch);
+    ready.error = join_refusal(ready.request, static_cast<int>(missed - asked.begin()));
+    return ready;
+  }
   const Request& agreed = ready.request;
-  if (agreed.kind == OpKind::kAllgather && agreed.shape.empty()) {
-    ready.error_code = static_cast<std::int32_t>(Code::kInvalid);
-    ready.error = "ALLGATHER of a scalar: " + rank_text(0) + " sent a tensor of shape [] (tensor '" + agreed.name +
-                  "'); it needs at least one dimension";
-  } else if (agreed.kind == OpKind::kBroadcast && (agreed.root_rank < 0 || agreed.root_rank >= size_)) {
-    ready.error_code = static_cast<std::int32_t>(Code::kInvalid);
+  ready.error = refusal(agreed.kind, first, agreed.name, agreed.shape);
+  for (const GroupTensor& tensor : agreed.group) {
+    ready.error = ready.error.empty() ? refusal(agreed.kind, first, tensor.name, tensor.shape) : std::move(ready.error);
+  }
+  if (agreed.kind == OpKind::kBroadcast && (agreed.root_rank < 0 || agreed.root_rank >= size_)) {
     ready.error = "BROADCAST from root rank " + std::to_string(agreed.root_rank) + ", but the ranks are 0 to " +
                   std::to_string(size_ - 1) + " (tensor '" + agreed.name + "')";
+  }
+  if (!ready.error.empty()) {
+    ready.error_code = static_cast<std::int32_t>(Code::kInvalid);
   } else if (agreed.kind == OpKind::kAllgather) {
     ready.first_dims = std::move(entry.first_dims);
   }

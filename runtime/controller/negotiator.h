@@ -18,11 +18,13 @@
 
 namespace hvd {
 
-// A tensor for which all ranks have asked.
+// A tensor, or a group of them, for which all ranks have asked that have not joined; or a join, when all have.
 struct Ready {
   Request request;                       // what all agreed on; dimension 0 of an allgather is rank 0's
-  std::vector<std::int64_t> first_dims;  // allgather: of each rank
-  std::int32_t error_code = 0;           // a hvd::Code when they did not agree
+  std::vector<std::int64_t> first_dims;  // allgather: of each rank, of each tensor of the group in turn
+  bool is_missed = false;                // some ranks have not asked, because they have joined
+  std::int32_t last_joined = -1;         // join: the rank that joined last
+  std::int32_t error_code = 0;           // a hvd::Code when they did not agree; of the whole group
   std::string error;
 };
 
@@ -30,7 +32,7 @@ class Negotiator {
  public:
   explicit Negotiator(int size);
 
-  // kProtocol when the rank asks for a name that it is waiting for already.
+  // kProtocol when the rank asks for a name that it is waiting for already, or for anything after it has joined.
   Result<void> add(int rank, Request request);
 
   [[nodiscard]] bool has_ready() const { return !ready_.empty(); }
@@ -42,21 +44,27 @@ class Negotiator {
   std::vector<Ready> take();
 
  private:
-  // What one name's ranks have asked for. Ranks nearly always agree, so one Request is kept and only others beside it.
+  // What one name's ranks have asked for (a group goes by its first name). Ranks nearly always agree, so one Request is
+  // kept and only others beside it.
   struct Entry {
     Request first;
     std::vector<std::pair<int, Request>> different;
     std::vector<bool> has_asked;           // [size]
-    std::vector<std::int64_t> first_dims;  // [size] for an allgather
+    std::vector<std::int64_t> first_dims;  // allgather: [tensors of the group * size]
     int missing = 0;
     std::uint64_t generation = 0;  // how many take() had been when it was first asked for
   };
 
+  void join(int rank);
+  void complete(const std::string& name);
+  void note_first_dims(Entry& entry, std::size_t rank, const Request& request) const;
   [[nodiscard]] Ready settle(Entry entry) const;
 
   const int size_;
   std::unordered_map<std::string, Entry> entries_;
   std::vector<Ready> ready_;
+  std::vector<bool> has_joined_;  // [size]; all false again when all have
+  int joined_count_ = 0;
   std::uint64_t generation_ = 0;
   std::size_t fresh_incomplete_ = 0;
 };

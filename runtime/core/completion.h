@@ -16,11 +16,12 @@
 
 namespace hvd {
 
-// Memory that the runtime allocated for an operation's result (allgather), and its shape.
+// Memory that the runtime allocated for an operation's result (allgather, reducescatter, alltoall), and its shape.
 struct OwnedOutput {
   std::unique_ptr<std::byte[]> data;
   std::size_t size_bytes = 0;
   std::vector<std::int64_t> shape;
+  std::vector<std::int32_t> received_splits{};  // alltoall: rows from each rank
 
   // Uninitialised memory, or kResource: an allgather can ask for more than there is, and that must be an error of
   // this job and not an exception on the engine's thread.

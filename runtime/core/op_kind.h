@@ -7,8 +7,19 @@
 
 namespace hvd {
 
-enum class OpKind : std::uint8_t { kAllreduce = 0, kAllgather = 1, kBroadcast = 2, kBarrier = 3 };
-inline constexpr int kOpKindCount = 4;
+enum class OpKind : std::uint8_t {
+  kAllreduce = 0,
+  kAllgather = 1,
+  kBroadcast = 2,
+  kBarrier = 3,
+  kReducescatter = 4,
+  kAlltoall = 5,
+  kJoin = 6
+};
+inline constexpr int kOpKindCount = 7;
+
+// Under which every rank's join goes.
+inline constexpr const char* kJoinName = "join";
 
 // "ALLREDUCE", as Horovod's messages spell it.
 constexpr const char* name_of(OpKind kind) {
@@ -21,6 +32,12 @@ constexpr const char* name_of(OpKind kind) {
       return "BROADCAST";
     case OpKind::kBarrier:
       return "BARRIER";
+    case OpKind::kReducescatter:
+      return "REDUCESCATTER";
+    case OpKind::kAlltoall:
+      return "ALLTOALL";
+    case OpKind::kJoin:
+      return "JOIN";
   }
   return "?";
 }
@@ -47,6 +64,26 @@ constexpr bool is_reduce_op(std::int64_t number) {
 }
 constexpr bool is_op_kind(std::int64_t number) {
   return number >= 0 && number < kOpKindCount;
+}
+// Kinds of which several tensors may be asked for as one group, and travel fused.
+constexpr bool is_groupable(OpKind kind) {
+  return kind == OpKind::kAllreduce || kind == OpKind::kAllgather || kind == OpKind::kReducescatter;
+}
+// Kinds that have an operator and scales.
+constexpr bool is_reduction(OpKind kind) {
+  return kind == OpKind::kAllreduce || kind == OpKind::kReducescatter;
+}
+// Kinds that work on no tensor.
+constexpr bool has_no_tensor(OpKind kind) {
+  return kind == OpKind::kBarrier || kind == OpKind::kJoin;
+}
+// Kinds that cut tensors by rank along dimension 0, which scalars do not have; the runtime allocates their results.
+constexpr bool is_cut_by_rank(OpKind kind) {
+  return kind == OpKind::kAllgather || kind == OpKind::kReducescatter || kind == OpKind::kAlltoall;
+}
+// Kinds of which ranks may bring different numbers of rows.
+constexpr bool has_own_rows(OpKind kind) {
+  return kind == OpKind::kAllgather || kind == OpKind::kAlltoall;
 }
 constexpr bool is_dtype(std::int64_t number) {
   return number >= 0 && number < kDtypeCount;

@@ -17,11 +17,16 @@ constexpr std::size_t kReadBytes = 64U << 10U;
 // Give sent memory back before the queue has to grow.
 constexpr std::size_t kCompactBytes = 1U << 20U;
 
+Error closed(int rank) {
+  return {Code::kLostPeer, "the control connection of rank " + std::to_string(rank) + " was closed"};
+}
+
 }  // namespace
 
 struct ControlChannel::Link {
   int rank = 0;
   int fd = -1;
+  std::optional<Lane> lane;
   WatchId watch = 0;
   FrameDecoder decoder{control_wire::kSpec};
   std::string queue;
@@ -33,7 +38,8 @@ struct ControlChannel::Link {
   [[nodiscard]] std::size_t unsent() const { return queue.size() - sent; }
 };
 
-ControlChannel::ControlChannel(EventLoop& loop, Handlers handlers) : loop_(loop), handlers_(std::move(handlers)) {}
+ControlChannel::ControlChannel(EventLoop& loop, std::optional<ShmBell> bell, Handlers handlers)
+    : loop_(loop), bell_(bell), handlers_(std::move(handlers)) {}
 
 ControlChannel::~ControlChannel() {
   for (const auto& link : links_) {
@@ -42,12 +48,14 @@ ControlChannel::~ControlChannel() {
 }
 
 Result<std::unique_ptr<ControlChannel>> ControlChannel::create(EventLoop& loop, const std::vector<Peer>& peers,
-                                                               Handlers handlers) {
-  std::unique_ptr<ControlChannel> channel(new ControlChannel(loop, std::move(handlers)));
+                                                               std::optional<ShmBell> bell, Handlers handlers) {
+  std::unique_ptr<ControlChannel> channel(new ControlChannel(loop, bell, std::move(handlers)));
   for (const Peer& peer : peers) {
+    HVD_CHECK(!peer.lane || bell);
     auto link = std::make_unique<Link>();
     link->rank = peer.rank;
     link->fd = peer.fd;
+    link->lane = peer.lane;
     Link* raw = link.get();
     channel->links_.push_back(std::move(link));
     HVD_TRY_ASSIGN(raw->watch, loop.watch(peer.fd, EPOLLIN, [channel = channel.get(), raw](std::uint32_t events) {
@@ -74,6 +82,45 @@ void ControlChannel::close_output() {
   }
 }
 
+bool ControlChannel::poll() {
+  bool has_news = false;
+  for (const auto& link : links_) {
+    if (link->lane && !link->has_ended) {
+      has_news = read_ring(*link) || has_news;
+    }
+    if (link->lane && link->unsent() > 0) {
+      flush(*link);
+    }
+  }
+  return has_news;
+}
+
+bool ControlChannel::sleep() {
+  if (!bell_) {
+    return true;
+  }
+  bell_->set();
+  for (const auto& link : links_) {
+    if (link->lane && link->unsent() > 0) {
+      flush(*link);  // the peer may have made room before it could see the bell
+    }
+    if (link->lane && !link->has_ended && (!link->lane->in.is_empty() || link->lane->in.has_ended())) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void ControlChannel::stay_awake() {
+  if (bell_) {
+    bell_->clear();
+  }
+}
+
+bool ControlChannel::needs_loop() const {
+  return std::any_of(links_.begin(), links_.end(), [](const auto& link) { return !link->lane; });
+}
+
 bool ControlChannel::is_finished() const {
   return std::all_of(links_.begin(), links_.end(),
                      [](const auto& link) { return link->has_ended && link->is_output_shut; });
@@ -84,12 +131,60 @@ bool ControlChannel::have_all_ended() const {
 }
 
 void ControlChannel::on_event(Link& link, std::uint32_t events) {
+  if (link.lane) {
+    on_lane_event(link, events);
+    return;
+  }
   if ((events & static_cast<std::uint32_t>(EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) {
     flush(link);
   }
   if ((events & static_cast<std::uint32_t>(EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && !link.has_ended) {
     read(link);
   }
+}
+
+// The peer wakes us, or is gone. What it wrote before it went is in the ring.
+void ControlChannel::on_lane_event(Link& link, std::uint32_t events) {
+  std::array<char, 64> wakes;  // NOLINT(cppcoreguidelines-pro-type-member-init): only counted
+  ssize_t got = 0;
+  do {
+    got = ::recv(link.fd, wakes.data(), wakes.size(), 0);
+  } while (got > 0 || (got < 0 && errno == EINTR));
+  const bool is_gone = got == 0 || errno != EAGAIN;
+  while (!link.has_ended && read_ring(link)) {
+  }
+  if ((events & static_cast<std::uint32_t>(EPOLLHUP | EPOLLERR)) != 0) {
+    link.is_output_closed = true;
+    link.is_output_shut = true;
+    link.sent = link.queue.size();
+  }
+  if (is_gone && !link.has_ended) {
+    end(link, closed(link.rank));
+  }
+  flush(link);
+}
+
+// True when there was anything.
+bool ControlChannel::read_ring(Link& link) {
+  ShmRing& ring = link.lane->in;
+  auto bytes = ring.readable();
+  if (!bytes.ok()) {
+    end(link, bytes.error().with_context("rank " + std::to_string(link.rank)));
+    return false;
+  }
+  if (bytes.value().empty()) {
+    if (ring.has_ended()) {
+      end(link, closed(link.rank));
+    }
+    return false;
+  }
+  link.decoder.feed(bytes.value());
+  ring.consume(bytes.value().size());
+  if (ring.was_asked()) {
+    ring_bell(link);
+  }
+  take_frames(link);
+  return true;
 }
 
 void ControlChannel::read(Link& link) {
@@ -103,7 +198,7 @@ void ControlChannel::read(Link& link) {
         return;
       }
     } else if (got == 0) {
-      end(link, Error(Code::kLostPeer, "the control connection of rank " + std::to_string(link.rank) + " was closed"));
+      end(link, closed(link.rank));
       return;
     } else if (errno == EAGAIN) {
       return;
@@ -138,32 +233,69 @@ void ControlChannel::end(Link& link, const Error& why) {
 }
 
 void ControlChannel::flush(Link& link) {
-  while (link.unsent() > 0) {
-    const ssize_t sent = ::send(link.fd, link.queue.data() + link.sent, link.unsent(), MSG_NOSIGNAL);
-    if (sent >= 0) {
-      link.sent += static_cast<std::size_t>(sent);
-    } else if (errno == EAGAIN) {
-      if (link.sent > kCompactBytes) {
-        link.queue.erase(0, link.sent);
-        link.sent = 0;
-      }
-      break;
-    } else if (errno != EINTR) {
-      // Not told here: what the peer still sent, perhaps why it is gone, is read first; its end of file tells.
-      link.is_output_closed = true;
-      link.is_output_shut = true;
-      link.sent = link.queue.size();
-    }
+  const bool is_reachable = link.lane ? write_to_ring(link) : write_to_socket(link);
+  if (!is_reachable) {
+    // Not told here: what the peer still sent, perhaps why it is gone, is read first; its end of file tells.
+    link.is_output_closed = true;
+    link.is_output_shut = true;
+    link.sent = link.queue.size();
   }
   if (link.unsent() == 0) {
     link.queue.clear();
     link.sent = 0;
     if (link.is_output_closed && !link.is_output_shut) {
-      ::shutdown(link.fd, SHUT_WR);
       link.is_output_shut = true;
+      if (link.lane) {
+        link.lane->out.close();  // the socket stays: it still wakes the peer when there is room for what it writes
+        ring_bell(link);
+      } else {
+        ::shutdown(link.fd, SHUT_WR);
+      }
     }
+  } else if (link.sent > kCompactBytes) {
+    link.queue.erase(0, link.sent);
+    link.sent = 0;
   }
   update_watch(link);
+}
+
+// As much as there is room for. False: the peer cannot be reached any more.
+bool ControlChannel::write_to_socket(Link& link) {
+  while (link.unsent() > 0) {
+    const ssize_t sent = ::send(link.fd, link.queue.data() + link.sent, link.unsent(), MSG_NOSIGNAL);
+    if (sent >= 0) {
+      link.sent += static_cast<std::size_t>(sent);
+    } else if (errno != EINTR) {
+      return errno == EAGAIN;
+    }
+  }
+  return true;
+}
+
+bool ControlChannel::write_to_ring(Link& link) {
+  const std::size_t sent_before = link.sent;
+  for (bool has_asked = false; link.unsent() > 0;) {
+    const std::size_t taken = link.lane->out.write(std::string_view(link.queue).substr(link.sent));
+    link.sent += taken;
+    if (taken == 0 && has_asked) {
+      break;
+    }
+    if (link.unsent() > 0) {
+      link.lane->out.ask_for_room();  // and look again: it may have read before it could see this
+      has_asked = true;
+    }
+  }
+  if (link.sent != sent_before) {
+    ring_bell(link);
+  }
+  return true;
+}
+
+void ControlChannel::ring_bell(Link& link) {
+  if (link.lane->bell.take()) {
+    // When the socket is full the peer has been woken often enough; when it is broken, its end tells.
+    [[maybe_unused]] const ssize_t sent = ::send(link.fd, "!", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
 }
 
 void ControlChannel::update_watch(Link& link) {
@@ -173,8 +305,8 @@ void ControlChannel::update_watch(Link& link) {
     link.watch = 0;
     return;
   }
-  const std::uint32_t in = link.has_ended ? 0U : std::uint32_t{EPOLLIN};
-  const std::uint32_t out = link.unsent() > 0 ? std::uint32_t{EPOLLOUT} : 0U;
+  const std::uint32_t in = link.has_ended && !link.lane ? 0U : std::uint32_t{EPOLLIN};
+  const std::uint32_t out = link.unsent() > 0 && !link.lane ? std::uint32_t{EPOLLOUT} : 0U;
   loop_.rewatch(link.watch, in | out);
 }
 

@@ -33,7 +33,7 @@ std::vector<Response> Coordinator::decide_now() {
   loop_.cancel(window_);
   window_ = 0;
   has_waited_ = false;
-  return plan_fusion(negotiator_.take(), options_.fusion_threshold_bytes);
+  return plan_fusion(negotiator_.take(), options_.fusion_threshold_bytes, options_.size);
 }
 
 }  // namespace hvd

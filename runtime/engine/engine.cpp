@@ -41,8 +41,23 @@ Engine::~Engine() {
   }
 }
 
-Result<std::shared_ptr<Completion>> Engine::submit(Submission submission) {
-  return impl_->submit(std::move(submission));
+Result<std::shared_ptr<Completion>> Engine::submit(Submission submission, Caller caller) {
+  return impl_->submit(std::move(submission), caller);
+}
+
+void Engine::wait(const Completion& completion) {
+  impl_->wait(completion);
+}
+
+void Engine::leave() {
+  if (!impl_->is_forked()) {
+    impl_->leave();
+  }
+}
+
+Result<std::vector<std::shared_ptr<Completion>>> Engine::submit_group(std::vector<Submission> submissions,
+                                                                      Caller caller) {
+  return impl_->submit_group(std::move(submissions), caller);
 }
 
 const RankMap& Engine::map() const {

@@ -1,5 +1,6 @@
-// Engine: one rank's thread that negotiates, fuses and runs operations. It owns mesh and backend; user threads only
-// push Submissions and wait on their Completion. It sleeps until there is work or news; it has no tick.
+// Engine: negotiates, fuses and runs one rank's operations. It owns mesh and backend, and a thread for what nobody
+// waits for; a user's thread that waits for its Completion turns the engine itself. It sleeps until there is work or
+// news; it has no tick.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +33,8 @@ struct Submission {
   void* output = nullptr;
   double prescale = 1.0;
   double postscale = 1.0;
+  std::vector<std::int32_t> splits{};  // alltoall: rows for each rank, [size]
+  std::vector<std::string> group{};  // of a group's first: the names of the others, which are submitted right after it
 };
 
 struct EngineOptions {
@@ -45,14 +48,24 @@ class Engine {
   // Joins the job and starts the thread. The engine owns the store.
   static Result<std::unique_ptr<Engine>> start(RankMap map, std::unique_ptr<Store> store, const EngineOptions& options,
                                                std::unique_ptr<Log> log, Deadline deadline);
-  // Pending work here completes with kCancelled; other ranks get kLostPeer for what they still wait for.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
+  // kWaits: the caller calls wait() next, and nothing happens before that.
+  enum class Caller { kGoesOn, kWaits };
   // Thread: any. Refuses (kInvalid) a name that is pending on this rank already, and (with the job's cause) everything
   // once the job is over.
-  Result<std::shared_ptr<Completion>> submit(Submission submission);
+  Result<std::shared_ptr<Completion>> submit(Submission submission, Caller caller = Caller::kGoesOn);
+  // Several of one kind, operator and scales, which all ranks do together or not at all. Refuses all or none.
+  Result<std::vector<std::shared_ptr<Completion>>> submit_group(std::vector<Submission> submissions,
+                                                                Caller caller = Caller::kGoesOn);
+  // Until a Completion of this engine is done. Thread: any.
+  void wait(const Completion& completion);
+
+  // Leaves the job: pending work here completes with kCancelled; other ranks get kLostPeer for what they still wait
+  // for. Those who are in wait() return. Thread: any, one at a time; the destructor does it too.
+  void leave();
 
   [[nodiscard]] const RankMap& map() const;
 

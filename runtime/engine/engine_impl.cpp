@@ -1,14 +1,20 @@
 #include "runtime/engine/engine_impl.h"
 
 #include <signal.h>
-#include <unistd.h>
+
+#include <algorithm>
 
 #include <pthread.h>
 
 #include "runtime/core/shape.h"
+#include "runtime/link/shm_segment.h"
 
 namespace hvd {
 namespace {
+
+// A driver that spins asks the kernel for news at every look, where a peer speaks through it; that is some 50 us then.
+constexpr int kSpinsWithKernel = 100;
+constexpr int kSpinsPerTurn = 256;  // elsewhere
 
 // What the wire cannot carry.
 Result<void> check_submission(const Submission& what) {
@@ -30,7 +36,6 @@ Result<void> check_submission(const Submission& what) {
 
 Engine::Impl::Impl(Parts parts)
     : parts_(std::move(parts)),
-      owner_(::getpid()),
       executor_(parts_.map, *parts_.backend),
       has_said_goodbye_(static_cast<std::size_t>(parts_.map.size), false) {}
 
@@ -44,17 +49,8 @@ Result<std::unique_ptr<Engine::Impl>> Engine::Impl::create(Parts parts) {
 Result<void> Engine::Impl::prepare() {
   HVD_TRY_ASSIGN(queue_, SubmitQueue::create());
   HVD_TRY_ASSIGN(loop_, EventLoop::create(clock_));
-  HVD_TRY(loop_->watch(queue_->fd(), EPOLLIN, [this](std::uint32_t) { on_submissions(); }));
-  std::vector<ControlChannel::Peer> peers;
-  for (int rank = 0; rank < parts_.map.size; ++rank) {
-    if (rank != parts_.map.rank && (is_coordinator() || rank == 0)) {
-      peers.push_back({rank, parts_.mesh->control_fd(rank)});
-    }
-  }
-  ControlChannel::Handlers handlers;
-  handlers.on_frame = [this](int rank, const Frame& frame) { on_frame(rank, frame); };
-  handlers.on_end = [this](int rank, const Error& why) { on_link_end(rank, why); };
-  HVD_TRY_ASSIGN(channel_, ControlChannel::create(*loop_, peers, std::move(handlers)));
+  HVD_TRY(loop_->watch(queue_->fd(), EPOLLIN, [this](std::uint32_t) { on_wake(); }));
+  HVD_TRY(open_channel());
   if (is_coordinator()) {
     coordinator_ = std::make_unique<Coordinator>(
         *loop_,
@@ -63,6 +59,40 @@ Result<void> Engine::Impl::prepare() {
   if (parts_.store != nullptr && parts_.store->notice_fd() >= 0) {
     HVD_TRY_ASSIGN(notice_watch_,
                    loop_->watch(parts_.store->notice_fd(), EPOLLIN, [this](std::uint32_t) { on_notice(); }));
+  }
+  return {};
+}
+
+// To the coordinator, or from it to all: through shared memory within its node.
+Result<void> Engine::Impl::open_channel() {
+  ShmSegment* shm = parts_.mesh == nullptr || parts_.map.node_index != 0 ? nullptr : parts_.mesh->shm();
+  std::vector<ControlChannel::Peer> peers;
+  for (int rank = 0; rank < parts_.map.size; ++rank) {
+    if (rank == parts_.map.rank || (!is_coordinator() && rank != 0)) {
+      continue;
+    }
+    ControlChannel::Peer peer{rank, parts_.mesh->control_fd(rank), std::nullopt};
+    if (shm != nullptr && parts_.map.node_of_rank[static_cast<std::size_t>(rank)] == 0) {
+      // The coordinator leads the first node, whose ranks are the first ones.
+      const int other = is_coordinator() ? rank : parts_.map.local_rank;
+      ShmRing up = shm->ring_to_leader(other);
+      ShmRing down = shm->ring_from_leader(other);
+      peer.lane = is_coordinator() ? ControlChannel::Lane{up, down, shm->bell(rank)}
+                                   : ControlChannel::Lane{down, up, shm->bell(0)};
+    }
+    peers.push_back(peer);
+  }
+  ControlChannel::Handlers handlers;
+  handlers.on_frame = [this](int rank, const Frame& frame) { on_frame(rank, frame); };
+  handlers.on_end = [this](int rank, const Error& why) { on_link_end(rank, why); };
+  const auto bell = shm == nullptr ? std::nullopt : std::optional(shm->bell(parts_.map.local_rank));
+  HVD_TRY_ASSIGN(channel_, ControlChannel::create(*loop_, peers, bell, std::move(handlers)));
+  const ShmSegment* neighbours = parts_.mesh == nullptr ? nullptr : parts_.mesh->shm();
+  spins_ = neighbours == nullptr ? kSpinsWithKernel : neighbours->spins();
+  if (channel_->needs_loop()) {
+    spins_ = std::min(spins_, kSpinsWithKernel);
+  } else {
+    spins_per_turn_ = kSpinsPerTurn;
   }
   return {};
 }
@@ -79,6 +109,10 @@ void Engine::Impl::start_thread() {
 }
 
 Engine::Impl::~Impl() {
+  leave();
+}
+
+void Engine::Impl::leave() {
   if (thread_.joinable()) {
     stop_.store(true);
     queue_->wake();
@@ -87,40 +121,40 @@ Engine::Impl::~Impl() {
 }
 
 bool Engine::Impl::is_forked() const {
-  return ::getpid() != owner_;
+  return !process_.is_here();
 }
 
-Result<std::shared_ptr<Completion>> Engine::Impl::submit(Submission submission) {
+Result<std::shared_ptr<Completion>> Engine::Impl::submit(Submission submission, Caller caller) {
+  std::vector<Submission> alone;
+  alone.push_back(std::move(submission));
+  HVD_TRY_ASSIGN(const auto completions, submit_group(std::move(alone), caller));
+  return completions.front();
+}
+
+Result<std::vector<std::shared_ptr<Completion>>> Engine::Impl::submit_group(std::vector<Submission> submissions,
+                                                                            Caller caller) {
   // Before any lock: the thread that held it when the process was forked does not exist here.
   if (is_forked()) {
     return Error(Code::kNotInitialized,
                  "this process was forked from a rank of a job and is no rank of it; "
                  "use the job from the process that joined it");
   }
-  HVD_TRY(check_submission(submission));
-  auto completion = std::make_shared<Completion>();
-  HVD_TRY(queue_->push(PendingOp{std::move(submission), completion, std::nullopt}));
-  return completion;
-}
-
-void Engine::Impl::run() {
-  while (!is_finished()) {
-    if (auto turned = loop_->turn(); !turned.ok()) {
-      // Without its loop the engine hears nothing any more: end here what can be ended.
-      end_job(turned.error());
-      fail_pending();
-      return;
-    }
-    advance();
+  HVD_CHECK(!submissions.empty() && submissions.size() <= control_wire::kMaxGroupTensors);
+  for (std::size_t i = 1; i < submissions.size(); ++i) {
+    submissions.front().group.push_back(submissions[i].name);
   }
-}
-
-Result<void> Engine::Impl::check() {
-  HVD_TRY(loop_->turn(Deadline(TimePoint())));
-  if (over_) {
-    return *over_;
+  std::vector<PendingOp> ops;
+  std::vector<std::shared_ptr<Completion>> completions;
+  for (Submission& submission : submissions) {
+    HVD_TRY(check_submission(submission));
+    completions.push_back(std::make_shared<Completion>());
+    ops.push_back(PendingOp{std::move(submission), completions.back(), std::nullopt});
   }
-  return {};
+  HVD_TRY(queue_->push(std::move(ops)));
+  if (caller == Caller::kGoesOn) {
+    queue_->rouse();
+  }
+  return completions;
 }
 
 }  // namespace hvd

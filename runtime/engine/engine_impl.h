@@ -1,6 +1,7 @@
-// Engine::Impl: the engine's thread. It sleeps in its loop until there is a submission, a control message, a notice
-// from the store, or the end; whatever wakes it only changes state, and advance() then acts on it. During a collective
-// the Backend asks check(), which takes in news the same way without sleeping and without acting.
+// Engine::Impl: the engine, turned by whoever holds its Wheel: its own thread, or a user's thread that waits. It sleeps
+// until there is a submission, a control message, a notice from the store, or the end; whatever wakes it only changes
+// state, and advance() then acts on it. During a collective the Backend asks check(), which takes in news the same way
+// without sleeping and without acting.
 //
 // How a job ends
 //  - In order: a leaving rank sends Leave; the coordinator answers with Shutdown, in order after all it has decided.
@@ -12,8 +13,6 @@
 //    know (the agent sees the signal that killed the rank), so it waits for that before it is believed.
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -24,12 +23,14 @@
 #include <vector>
 
 #include "runtime/base/event_loop.h"
+#include "runtime/base/process_mark.h"
 #include "runtime/core/interrupt.h"
 #include "runtime/engine/control_channel.h"
 #include "runtime/engine/coordinator.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/submit_queue.h"
+#include "runtime/engine/wheel.h"
 
 namespace hvd {
 
@@ -47,13 +48,16 @@ class Engine::Impl final : public Interrupt {
 
   // Starts the thread.
   static Result<std::unique_ptr<Impl>> create(Parts parts);
-  // Leaves the job and waits for the thread.
   ~Impl() override;
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  // Thread: any.
-  Result<std::shared_ptr<Completion>> submit(Submission submission);
+  // Thread: any. See Engine.
+  Result<std::shared_ptr<Completion>> submit(Submission submission, Caller caller);
+  Result<std::vector<std::shared_ptr<Completion>>> submit_group(std::vector<Submission> submissions, Caller caller);
+  void wait(const Completion& completion);
+  // Leaves the job and waits for the engine's thread. Thread: any, one at a time, but none that is in wait().
+  void leave();
   [[nodiscard]] const RankMap& map() const { return parts_.map; }
   // This process is a fork of the one that has the engine's thread.
   [[nodiscard]] bool is_forked() const;
@@ -70,10 +74,20 @@ class Engine::Impl final : public Interrupt {
 
   explicit Impl(Parts parts);
   Result<void> prepare();
+  Result<void> open_channel();
   void start_thread();
+
+  // Turning (engine_turning.cpp).
   void run();
+  void drive(const Completion& completion);
+  bool take_in();
+  Result<void> turn_once();
+  void stay_awake();
+  [[nodiscard]] bool may_sleep();
+  [[nodiscard]] bool is_idle() const;
 
   // News, from the loop's handlers: only changes state (engine_news.cpp).
+  void on_wake();
   void on_submissions();
   void on_notice();
   void on_frame(int rank, const Frame& frame);
@@ -90,7 +104,10 @@ class Engine::Impl final : public Interrupt {
   void announce_shutdown(int rank);
   void run_step(const Step& step);
   void run_response(const Response& response);
-  Result<std::vector<PendingOp*>> ops_of(const Response& response);
+  [[nodiscard]] std::vector<std::string> names_of(const Response& response) const;
+  [[nodiscard]] PendingOp* find_op(const Response& response, const std::string& name);
+  [[nodiscard]] bool has_joined() const;
+  Result<std::vector<PendingOp*>> ops_of(const Response& response, std::deque<PendingOp>& stand_ins);
   void finish_ops(const Response& response, const Result<void>& result);
 
   // The end (engine_end.cpp).
@@ -106,16 +123,19 @@ class Engine::Impl final : public Interrupt {
 
   // constant after construction
   Parts parts_;
-  const pid_t owner_;
+  const ProcessMark process_;
   const SteadyClock clock_;
   std::unique_ptr<SubmitQueue> queue_;
   std::unique_ptr<EventLoop> loop_;
   // any thread
   std::atomic<bool> stop_ = false;
-  // engine only
+  Wheel wheel_;
+  // engine only: who holds the wheel
   std::unique_ptr<ControlChannel> channel_;
   std::unique_ptr<Coordinator> coordinator_;  // on rank 0
   Executor executor_;
+  int spins_ = 0;           // of a driver before it gives way
+  int spins_per_turn_ = 1;  // how often it asks the kernel for news meanwhile
   std::unordered_map<std::string, PendingOp> pending_;
   std::deque<Step> steps_;
   WatchId notice_watch_ = 0;

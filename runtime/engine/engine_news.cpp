@@ -13,12 +13,12 @@ Request request_of(const Submission& what) {
   Request request;
   request.kind = what.kind;
   request.name = what.name;
-  if (what.kind == OpKind::kBarrier) {
+  if (has_no_tensor(what.kind)) {
     return request;
   }
   request.dtype = what.dtype;
   request.shape = what.shape;
-  if (what.kind == OpKind::kAllreduce) {
+  if (is_reduction(what.kind)) {
     request.op = what.op;
     request.prescale = what.prescale;
     request.postscale = what.postscale;
@@ -30,10 +30,25 @@ Request request_of(const Submission& what) {
 
 }  // namespace
 
+void Engine::Impl::on_wake() {
+  queue_->quiet();
+  on_submissions();
+  if (stop_.load() && !is_leaving_) {
+    on_stop();
+  }
+}
+
 void Engine::Impl::on_submissions() {
   std::vector<Request> requests;
+  std::size_t more_of_group = 0;
   for (PendingOp& op : queue_->take()) {
-    requests.push_back(request_of(op.what));
+    if (more_of_group > 0) {
+      requests.back().group.push_back({op.what.name, op.what.dtype, op.what.shape});
+      --more_of_group;
+    } else {
+      requests.push_back(request_of(op.what));
+      more_of_group = op.what.group.size();
+    }
     std::string name = op.what.name;
     pending_.emplace(std::move(name), std::move(op));
   }
@@ -45,9 +60,6 @@ void Engine::Impl::on_submissions() {
     std::string frames;
     append_requests(frames, requests);
     channel_->send(frames);
-  }
-  if (stop_.load() && !is_leaving_) {
-    on_stop();
   }
 }
 

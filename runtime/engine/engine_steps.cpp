@@ -1,5 +1,6 @@
 // What the engine then does: decide (on the coordinator) and run the steps that were decided. See engine_impl.h.
 #include "runtime/engine/engine_impl.h"
+#include "runtime/engine/stand_in.h"
 
 namespace hvd {
 namespace {
@@ -77,7 +78,8 @@ void Engine::Impl::run_step(const Step& step) {
 }
 
 void Engine::Impl::run_response(const Response& response) {
-  auto ops = ops_of(response);
+  std::deque<PendingOp> stand_ins;
+  auto ops = ops_of(response, stand_ins);
   if (!ops.ok()) {
     end_job(ops.error());
     return;
@@ -101,22 +103,63 @@ void Engine::Impl::run_response(const Response& response) {
   }
 }
 
-Result<std::vector<PendingOp*>> Engine::Impl::ops_of(const Response& response) {
+// An error names the first of a group, and is one of the whole group as this rank asked for it: what the others asked
+// for may be what the error is about.
+std::vector<std::string> Engine::Impl::names_of(const Response& response) const {
+  std::vector<std::string> names = response.names;
+  const auto found = response.is_error() ? pending_.find(names.front()) : pending_.end();
+  if (found != pending_.end()) {
+    const auto& group = found->second.what.group;
+    names.insert(names.end(), group.begin(), group.end());
+  }
+  return names;
+}
+
+// Null for what this rank has not asked for. A tensor of another rank may have the name of a join.
+PendingOp* Engine::Impl::find_op(const Response& response, const std::string& name) {
+  const auto found = pending_.find(name);
+  const auto is_join = [](OpKind kind) { return kind == OpKind::kJoin; };
+  const bool is_here = found != pending_.end() && is_join(found->second.what.kind) == is_join(response.kind);
+  return is_here ? &found->second : nullptr;
+}
+
+bool Engine::Impl::has_joined() const {
+  const auto found = pending_.find(kJoinName);
+  return found != pending_.end() && found->second.what.kind == OpKind::kJoin;
+}
+
+// This rank's part in a response. What others do after this rank has joined, it does with stand-ins.
+Result<std::vector<PendingOp*>> Engine::Impl::ops_of(const Response& response, std::deque<PendingOp>& stand_ins) {
   std::vector<PendingOp*> ops;
-  for (const std::string& name : response.names) {
-    const auto found = pending_.find(name);
+  const PendingOp* own = nullptr;
+  for (const std::string& name : names_of(response)) {
+    PendingOp* op = find_op(response, name);
+    const std::size_t index = ops.size();
     // In a mismatch the kinds differ; otherwise all ranks asked for the same.
-    if (found == pending_.end() || (!response.is_error() && found->second.what.kind != response.kind)) {
+    if (op != nullptr && (response.is_error() || op->what.kind == response.kind)) {
+      own = op;
+      ops.push_back(op);
+    } else if (op == nullptr && has_joined() && index < response.counts.size()) {
+      HVD_TRY_ASSIGN(stand_ins.emplace_back(), make_stand_in(response, index));
+      ops.push_back(&stand_ins.back());
+    } else if (op != nullptr || !has_joined() || !(response.is_error() || response.kind == OpKind::kBarrier)) {
       return Error(Code::kProtocol, "the coordinator ordered " + label(response) + ", but rank " +
                                         std::to_string(parts_.map.rank) + " has not asked for it");
     }
-    ops.push_back(&found->second);
+  }
+  for (PendingOp& stand_in : stand_ins) {
+    // They are packed with what this rank has asked for, and scaled with it.
+    stand_in.what.prescale = own != nullptr ? own->what.prescale : 1.0;
+    stand_in.what.postscale = own != nullptr ? own->what.postscale : 1.0;
   }
   return ops;
 }
 
 void Engine::Impl::finish_ops(const Response& response, const Result<void>& result) {
-  for (const std::string& name : response.names) {
+  for (const std::string& name : names_of(response)) {
+    if (find_op(response, name) == nullptr) {
+      continue;  // a stand-in's, or nothing at all
+    }
     auto node = pending_.extract(name);
     queue_->forget(name);
     node.mapped().finish(result);

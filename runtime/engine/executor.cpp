@@ -3,10 +3,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <numeric>
 
 #include "runtime/algo/reduce_kernels.h"
-#include "runtime/core/shape.h"
 
 namespace hvd {
 namespace {
@@ -20,22 +18,6 @@ void copy_input(const Submission& what) {
   if (bytes > 0 && what.output != what.input) {
     std::memcpy(what.output, what.input, bytes);
   }
-}
-
-// The shape of the concatenation, checked: the extents come from other ranks.
-Result<std::vector<std::int64_t>> gathered_shape(const Submission& what, const std::vector<std::int64_t>& first_dims) {
-  std::int64_t rows = 0;
-  for (const std::int64_t extent : first_dims) {
-    if (extent < 0 || __builtin_add_overflow(rows, extent, &rows)) {
-      return Error(Code::kProtocol, "impossible extent of an allgather");
-    }
-  }
-  std::vector<std::int64_t> shape = what.shape;
-  shape.front() = rows;
-  if (!size_bytes_of(shape, what.dtype)) {
-    return Error(Code::kResource, "an allgather's result of shape " + shape_text(shape) + " is too large");
-  }
-  return shape;
 }
 
 }  // namespace
@@ -57,9 +39,18 @@ Result<void> Executor::run(const Response& response, std::span<PendingOp* const>
     case OpKind::kAllreduce:
       return ops.size() == 1 ? allreduce(*ops.front(), interrupt) : fused_allreduce(ops, interrupt);
     case OpKind::kAllgather:
-      return allgather(*ops.front(), response.first_dims, interrupt);
+      return allgather(response, ops, interrupt);
+    case OpKind::kReducescatter:
+      return reducescatter(ops, interrupt);
+    case OpKind::kAlltoall:
+      return alltoall(*ops.front(), interrupt);
     case OpKind::kBroadcast:
       return broadcast(*ops.front(), interrupt);
+    case OpKind::kJoin: {
+      HVD_TRY_ASSIGN(ops.front()->output, OwnedOutput::allocate(sizeof response.last_joined, {}));
+      std::memcpy(ops.front()->output->data.get(), &response.last_joined, sizeof response.last_joined);
+      return {};
+    }
     case OpKind::kBarrier:
       return backend_.barrier(interrupt);
   }
@@ -87,30 +78,6 @@ Result<void> Executor::fused_allreduce(std::span<PendingOp* const> ops, Interrup
   HVD_TRY_ASSIGN(const std::span<std::byte> packed, fusion_buffer_.pack(ops));
   HVD_TRY(reduce(packed.data(), packed.size(), ops.front()->what, interrupt));
   fusion_buffer_.unpack(ops);
-  return {};
-}
-
-Result<void> Executor::allgather(PendingOp& op, const std::vector<std::int64_t>& first_dims, Interrupt& interrupt) {
-  const auto rank = static_cast<std::size_t>(map_.rank);
-  if (op.what.shape.empty() || first_dims.size() != static_cast<std::size_t>(map_.size) ||
-      first_dims[rank] != op.what.shape.front()) {
-    return Error(Code::kProtocol, "the coordinator's extents of an allgather are not this rank's");
-  }
-  HVD_TRY_ASSIGN(std::vector<std::int64_t> shape, gathered_shape(op.what, first_dims));
-  std::size_t row_bytes = size_of(op.what.dtype);
-  for (std::size_t i = 1; i < shape.size(); ++i) {
-    row_bytes *= static_cast<std::size_t>(shape[i]);  // bounded by the whole, or 0 somewhere
-  }
-  std::vector<std::size_t> sizes;
-  for (const std::int64_t extent : first_dims) {
-    sizes.push_back(static_cast<std::size_t>(extent) * row_bytes);
-  }
-  const std::size_t total = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
-  HVD_TRY_ASSIGN(OwnedOutput output, OwnedOutput::allocate(total, std::move(shape)));
-  if (total > 0) {
-    HVD_TRY(backend_.allgather(op.what.input, sizes, output.data.get(), interrupt));
-  }
-  op.output = std::move(output);
   return {};
 }
 

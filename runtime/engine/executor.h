@@ -25,7 +25,10 @@ class Executor {
   Result<void> allreduce(PendingOp& op, Interrupt& interrupt);
   Result<void> fused_allreduce(std::span<PendingOp* const> ops, Interrupt& interrupt);
   Result<void> reduce(void* data, std::size_t size_bytes, const Submission& like, Interrupt& interrupt);
-  Result<void> allgather(PendingOp& op, const std::vector<std::int64_t>& first_dims, Interrupt& interrupt);
+  // Cut by rank along dimension 0 (executor_rows.cpp).
+  Result<void> allgather(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt);
+  Result<void> reducescatter(std::span<PendingOp* const> ops, Interrupt& interrupt);
+  Result<void> alltoall(PendingOp& op, Interrupt& interrupt);
   Result<void> broadcast(PendingOp& op, Interrupt& interrupt);
 
   const RankMap map_;

@@ -17,6 +17,14 @@ class SoloBackend final : public Backend {
     }
     return {};
   }
+  Result<void> reducescatter(const void* input, std::span<const std::size_t> sizes, void* out, Dtype, ReduceOp,
+                             Interrupt& interrupt) override {
+    return allgather(input, sizes, out, interrupt);
+  }
+  Result<void> alltoall(const void* input, std::span<const std::size_t> sizes, void* out,
+                        Interrupt& interrupt) override {
+    return allgather(input, sizes, out, interrupt);
+  }
   Result<void> barrier(Interrupt&) override { return {}; }
 };
 

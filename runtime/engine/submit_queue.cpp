@@ -3,6 +3,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace hvd {
@@ -23,44 +25,63 @@ Result<std::unique_ptr<SubmitQueue>> SubmitQueue::create() {
   return std::unique_ptr<SubmitQueue>(new SubmitQueue(std::move(event_fd)));
 }
 
-Result<void> SubmitQueue::push(PendingOp op) {
-  bool was_empty = false;
-  {
-    const std::lock_guard lock(mu_);
-    if (closed_) {
-      return *closed_;
-    }
-    if (!names_.insert(op.what.name).second) {
+Result<void> SubmitQueue::push(std::vector<PendingOp> ops) {
+  const std::lock_guard lock(mu_);
+  if (closed_) {
+    return *closed_;
+  }
+  if (is_joining_) {
+    return Error(Code::kInvalid, "this rank has joined and waits for the others; '" + ops.front().what.name +
+                                     "' can be started when the join has ended");
+  }
+  for (auto op = ops.begin(); op != ops.end(); ++op) {
+    if (!names_.insert(op->what.name).second) {
+      std::for_each(ops.begin(), op, [this](const PendingOp& before) { names_.erase(before.what.name); });
       return Error(Code::kInvalid, "Requested to allreduce, allgather, or broadcast a tensor with the same name as " +
                                        std::string("another tensor that is currently being processed: '") +
-                                       op.what.name + "'; wait for the first one, or give it another name");
+                                       op->what.name + "'; wait for the first one, or give it another name");
     }
-    was_empty = waiting_.empty();
-    waiting_.push_back(std::move(op));
   }
-  if (was_empty) {
-    wake();
-  }
+  is_joining_ = ops.front().what.kind == OpKind::kJoin;
+  std::move(ops.begin(), ops.end(), std::back_inserter(waiting_));
+  // Sequentially consistent, as in sleep() and rouse(): either the engine that wants to sleep sees this, or the pusher
+  // sees it asleep.
+  has_waiting_.store(true);
   return {};
 }
 
+void SubmitQueue::rouse() {
+  if (is_asleep_.exchange(false)) {
+    wake();
+  }
+}
+
+bool SubmitQueue::sleep() {
+  is_asleep_.store(true);
+  return !has_waiting_.load();
+}
+
 std::vector<PendingOp> SubmitQueue::take() {
-  // Before taking: what is pushed in between wakes us once too often, never once too few.
-  std::uint64_t count = 0;
-  [[maybe_unused]] const auto got = ::read(event_fd_.get(), &count, sizeof count);
   const std::lock_guard lock(mu_);
+  has_waiting_.store(false, std::memory_order_relaxed);
   return std::exchange(waiting_, {});
 }
 
 void SubmitQueue::forget(const std::string& name) {
   const std::lock_guard lock(mu_);
   names_.erase(name);
+  is_joining_ = is_joining_ && name != kJoinName;
 }
 
 std::vector<PendingOp> SubmitQueue::close(Error why) {
   const std::lock_guard lock(mu_);
   closed_ = std::move(why);
   return std::exchange(waiting_, {});
+}
+
+void SubmitQueue::quiet() {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const auto got = ::read(event_fd_.get(), &count, sizeof count);
 }
 
 void SubmitQueue::wake() {

@@ -2,9 +2,12 @@
 //
 // Not bounded: each element is an operation whose handle its caller holds. It also keeps the names that are in use, so
 // that a second operation of the same name is refused at the call and not as a defect of the negotiation.
-// Thread: any (mutex mu_); take() and close(): engine only.
+// The eventfd costs a system call and often a thread's start, so it is written only when the engine has said that it
+// sleeps, and not for a caller who is about to turn the engine himself.
+// Thread: any (mutex mu_); take(), close(), sleep() and stay_awake(): engine only.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -32,28 +35,42 @@ class SubmitQueue {
  public:
   static Result<std::unique_ptr<SubmitQueue>> create();
 
-  // kInvalid for a name in use; the reason given to close() after it.
-  Result<void> push(PendingOp op);
-  // Everything pushed since the last call, in order; the descriptor is quiet again.
+  // One, or the operations of a group: all are taken, and side by side, or none. kInvalid for a name in use, and for
+  // everything while a join is pending; the reason given to close() after it. Wakes nobody: see rouse().
+  Result<void> push(std::vector<PendingOp> ops);
+  // After push(): wakes the engine if it sleeps.
+  void rouse();
+
+  // Before the engine sleeps. False: something was pushed, so it must not.
+  bool sleep();
+  void stay_awake() { is_asleep_.store(false, std::memory_order_relaxed); }
+  // May be late by what other threads are pushing just now.
+  [[nodiscard]] bool has_waiting() const { return has_waiting_.load(std::memory_order_relaxed); }
+  // Everything pushed since the last call, in order.
   std::vector<PendingOp> take();
   // The name may be used again. Before its Completion is finished, or the caller's next push could be refused.
   void forget(const std::string& name);
   // Refuses everything from now on; returns what had not been taken.
   std::vector<PendingOp> close(Error why);
 
-  // Readable when there is something to take, or after wake().
+  // Readable after wake(), until quiet().
   [[nodiscard]] int fd() const { return event_fd_.get(); }
   void wake();
+  void quiet();
 
  private:
   explicit SubmitQueue(Fd event_fd) : event_fd_(std::move(event_fd)) {}
 
   // constant after construction
   Fd event_fd_;
+  // any thread
+  std::atomic<bool> has_waiting_ = false;
+  std::atomic<bool> is_asleep_ = false;
   // guarded by mu_
   std::mutex mu_;
   std::vector<PendingOp> waiting_;
   std::unordered_set<std::string> names_;
+  bool is_joining_ = false;  // then kJoinName in names_ is the join's
   std::optional<Error> closed_;
 };
 

@@ -268,6 +268,8 @@ Result<void> Mesh::adopt(LinkRole role, int other_rank, Fd fd, Store& store, Dea
         HVD_TRY_ASSIGN(shm_, receive_segment(fd.get(), map_, store, deadline));
       }
       break;
+    case LinkRole::kAgent:
+      return Error(Code::kInternal, "an agent's connection among those of ranks");
   }
   return {};
 }

@@ -5,7 +5,7 @@
 //  - data between nodes: one TCP connection between the leaders of every two nodes.
 //  - data within a node: one shared memory segment of all its ranks (link/shm_segment.h), a memfd handed over by the
 //    leader, so that nothing is left in /dev/shm however the ranks die.
-// Every socket starts with the mutual proof of link/handshake.h; a stranger's connection is closed and forgotten.
+// Every socket starts with the mutual proof of rendezvous/handshake.h; a stranger's connection is closed and forgotten.
 //
 // Thread: join() blocks the caller; afterwards engine only.
 #pragma once

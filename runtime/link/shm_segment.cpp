@@ -17,14 +17,16 @@
 
 #include <time.h>
 
+#include "runtime/base/pause.h"
+
 namespace hvd {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
-constexpr std::size_t kCacheLineBytes = 64;
 constexpr std::uint32_t kMagic = 0x53445648U;  // "HVDS"
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr int kMaxLocalRanks = 4096;
+constexpr std::size_t kLaneBytes = kPageBytes + 2 * ShmRing::kBytes;  // the bell's page, and both rings
 constexpr std::size_t kMaxSlotBytes = 1U << 30U;
 
 // A few microseconds: about what two cores need to hand over a cache line some ten times. Longer waits are another
@@ -33,14 +35,12 @@ constexpr int kSpins = 2000;
 constexpr int kYields = 16;
 constexpr timespec kSleep{0, 100'000'000};  // how long the Interrupt may go unasked
 
-void pause_briefly() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#endif
-}
-
 std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
+}
+
+std::size_t bytes_before_slots(int local_size) {
+  return kPageBytes + static_cast<std::size_t>(local_size) * kLaneBytes;
 }
 
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected) {
@@ -126,7 +126,7 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::create(int local_size, std::size
                                      std::to_string(slot_bytes) + " bytes each");
   }
   slot_bytes = round_up(slot_bytes, kPageBytes);
-  const std::size_t bytes = kPageBytes + static_cast<std::size_t>(local_size) * slot_bytes;
+  const std::size_t bytes = bytes_before_slots(local_size) + static_cast<std::size_t>(local_size) * slot_bytes;
   Fd memory(::memfd_create("hvd-node", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory.is_open()) {
     return Error::from_errno("memfd_create");
@@ -162,7 +162,7 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::attach(Fd memory, int local_size
   const bool is_ours = control->magic == kMagic && control->version == kVersion &&
                        control->local_size == static_cast<std::uint32_t>(local_size) && slot_bytes != 0 &&
                        slot_bytes <= kMaxSlotBytes &&
-                       bytes == kPageBytes + static_cast<std::size_t>(local_size) * slot_bytes;
+                       bytes == bytes_before_slots(local_size) + static_cast<std::size_t>(local_size) * slot_bytes;
   if (!is_ours) {
     ::munmap(base, bytes);
     return Error(Code::kProtocol, "the shared memory of this node is not one of " + std::to_string(local_size) +
@@ -173,7 +173,23 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::attach(Fd memory, int local_size
 }
 
 std::uint8_t* ShmSegment::slot(int local_rank) const {
-  return base_ + kPageBytes + static_cast<std::size_t>(local_rank) * slot_bytes_;
+  return base_ + bytes_before_slots(local_size_) + static_cast<std::size_t>(local_rank) * slot_bytes_;
+}
+
+std::uint8_t* ShmSegment::lane(int local_rank) const {
+  return base_ + bytes_before_slots(local_rank);
+}
+
+ShmRing ShmSegment::ring_to_leader(int local_rank) const {
+  return ShmRing(lane(local_rank) + kPageBytes);
+}
+
+ShmRing ShmSegment::ring_from_leader(int local_rank) const {
+  return ShmRing(lane(local_rank) + kPageBytes + ShmRing::kBytes);
+}
+
+int ShmSegment::spins() const {
+  return local_size_ <= control_->core_count() ? kSpins : 0;
 }
 
 Result<void> ShmSegment::barrier(Interrupt& interrupt) {
@@ -195,7 +211,7 @@ Result<void> ShmSegment::wait_for_generation(std::uint32_t old_generation, Inter
   const auto is_over = [&] { return control_->generation.load(std::memory_order_acquire) != old_generation; };
   if (!spins_) {
     // Asked at the first wait, not before: by then the other ranks have told their cores.
-    spins_ = local_size_ <= control_->core_count() ? kSpins : 0;
+    spins_ = spins();
   }
   for (int i = 0; i < *spins_; ++i) {
     if (is_over()) {

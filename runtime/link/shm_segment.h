@@ -1,7 +1,9 @@
-// ShmSegment: the memory that all ranks of a node share: one slot of staging memory per rank and a barrier.
+// ShmSegment: the memory that all ranks of a node share: one slot of staging memory per rank, a barrier, and a lane per
+// rank for messages to and from the leader.
 //
 // It lives in a memfd that the leader makes and hands over through a unix socket, so that it has no name, and is gone
-// with its last user however the ranks die. Layout: one page of control words, then local_size slots of slot_bytes.
+// with its last user however the ranks die. Layout: one page of control words, then local_size lanes, then local_size
+// slots of slot_bytes.
 //
 // The barrier is a counter and a generation. A rank that has to wait spins a short while, only where every rank of the
 // node can have a core, then gives way to others a few times, then sleeps in the kernel (futex(2), not private: the
@@ -23,6 +25,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/result.h"
 #include "runtime/core/interrupt.h"
+#include "runtime/link/shm_ring.h"
 
 namespace hvd {
 
@@ -44,6 +47,15 @@ class ShmSegment {
   [[nodiscard]] std::uint8_t* slot(int local_rank) const;
   [[nodiscard]] int memory_fd() const { return memory_.get(); }
 
+  // A rank's bell, and its rings to and from the leader (the leader's own two are not used).
+  [[nodiscard]] ShmBell bell(int local_rank) const { return ShmBell(lane(local_rank)); }
+  [[nodiscard]] ShmRing ring_to_leader(int local_rank) const;
+  [[nodiscard]] ShmRing ring_from_leader(int local_rank) const;
+
+  // How often to look for what another rank writes before giving way; 0 where ranks outnumber cores. Only once all
+  // ranks have attached: then they have told their cores.
+  [[nodiscard]] int spins() const;
+
   // Returns once every rank of the node has called it; what each wrote before is then visible to all. After an error
   // (the job is over) the segment must not be used any more.
   Result<void> barrier(Interrupt& interrupt);
@@ -58,6 +70,7 @@ class ShmSegment {
 
   ShmSegment(Fd memory, void* base, std::size_t mapped_bytes, int local_size, std::size_t slot_bytes, int local_rank);
   static Result<void*> map(int fd, std::size_t bytes);
+  [[nodiscard]] std::uint8_t* lane(int local_rank) const;
   Result<void> wait_for_generation(std::uint32_t old_generation, Interrupt& interrupt);
 
   // constant after construction

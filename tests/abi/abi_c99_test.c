@@ -12,7 +12,7 @@ static const char* allreduce(void) {
   float output[6] = {0};
   int32_t done = 0;
   int64_t handle = 0;
-  hvd_output result = {sizeof(hvd_output), 1, 0, 0, 0, 0, {0}};
+  hvd_output result = HVD_OUTPUT_INIT;
   hvd_op op = HVD_OP_INIT;
   op.kind = HVD_ALLREDUCE;
   op.reduce_op = HVD_AVERAGE;
@@ -46,7 +46,7 @@ static const char* allgather(void) {
   const int64_t shape[1] = {3};
   const int16_t input[3] = {7, 8, 9};
   int64_t handle = 0;
-  hvd_output result = {sizeof(hvd_output), 1, 0, 0, 0, 0, {0}};
+  hvd_output result = HVD_OUTPUT_INIT;
   hvd_op op = HVD_OP_INIT;
   op.kind = HVD_ALLGATHER;
   op.dtype = HVD_INT16;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -59,6 +60,16 @@ hvd_op good_op() {
   return op;
 }
 
+const std::int32_t kTwoSplits[2] = {1, 3};
+const std::int32_t kNegativeSplit[1] = {-1};
+
+void make_alltoall(hvd_op& op, const std::int32_t* splits, std::int32_t count) {
+  op.kind = HVD_ALLTOALL;
+  op.output = nullptr;
+  op.splits = splits;
+  op.split_count = count;
+}
+
 struct Bad {
   const char* text;  // part of the error
   std::function<void(hvd_op&)> spoil;
@@ -71,8 +82,9 @@ const std::string kLongName(1025, 'n');
 const Bad kBad[] = {
     {"size is 8", [](hvd_op& op) { op.size = 8; }},
     {"version 0", [](hvd_op& op) { op.version = 0; }},
-    {"newer hvd.h", [](hvd_op& op) { op.version = 2; }},
-    {"kind is 4", [](hvd_op& op) { op.kind = 4; }},
+    {"newer hvd.h", [](hvd_op& op) { op.version = 3; }},
+    {"and version 2, expected at least", [](hvd_op& op) { op.size = offsetof(hvd_op, splits); }},
+    {"kind is 7", [](hvd_op& op) { op.kind = 7; }},
     {"kind is -1", [](hvd_op& op) { op.kind = -1; }},
     {"dtype is 11", [](hvd_op& op) { op.dtype = 11; }},
     {"reduce_op is 2", [](hvd_op& op) { op.reduce_op = 2; }},
@@ -111,7 +123,23 @@ const Bad kBad[] = {
        op.kind = HVD_BROADCAST;
        op.root_rank = -1;
      }},
-    {"output must be NULL", [](hvd_op& op) { op.kind = HVD_ALLGATHER; }},
+    {"splits has 2 entries, but there are 1 ranks", [](hvd_op& op) { make_alltoall(op, kTwoSplits, 2); }},
+    {"splits has 0 entries", [](hvd_op& op) { make_alltoall(op, nullptr, 1); }},
+    {"splits[0] is -1", [](hvd_op& op) { make_alltoall(op, kNegativeSplit, 1); }},
+    {"splits add up to 3, but shape[0] is 2", [](hvd_op& op) { make_alltoall(op, kTwoSplits + 1, 1); }},
+    {"output must be NULL for ALLTOALL",
+     [](hvd_op& op) {
+       make_alltoall(op, nullptr, 0);
+       op.output = output;
+     }},
+    {"output must be NULL for ALLGATHER", [](hvd_op& op) { op.kind = HVD_ALLGATHER; }},
+    {"output must be NULL for REDUCESCATTER", [](hvd_op& op) { op.kind = HVD_REDUCESCATTER; }},
+    {"reduce_op is 2",
+     [](hvd_op& op) {
+       op.kind = HVD_REDUCESCATTER;
+       op.output = nullptr;
+       op.reduce_op = 2;
+     }},
 };
 
 }  // namespace
@@ -164,7 +192,8 @@ TEST_CASE("every wrong argument is refused with a text that names it, and nothin
   CHECK(hvd_enqueue(nullptr, &op, &handle) == HVD_OK);
   CHECK(hvd_wait(nullptr, handle) == HVD_OK);
   CHECK(hvd_result(nullptr, handle, nullptr) == HVD_INVALID);
-  hvd_output small{8, 1, nullptr, 0, 0, 0, {}};
+  hvd_output small = HVD_OUTPUT_INIT;
+  small.size = 8;
   CHECK(hvd_result(nullptr, handle, &small) == HVD_INVALID);
   CHECK(hvd_release(nullptr, handle) == HVD_OK);
   CHECK(hvd_release(nullptr, handle) == HVD_NOT_FOUND);
@@ -175,10 +204,101 @@ TEST_CASE("every wrong argument is refused with a text that names it, and nothin
   CHECK(hvd_is_initialized() == 0);
 }
 
+TEST_CASE("callers of the first version of the structs get what they know of, and nothing beyond") {
+  REQUIRE(hvd_init(nullptr) == HVD_OK);
+  hvd_op op = good_op();
+  op.version = 1;
+  op.size = offsetof(hvd_op, splits);
+  op.splits = kTwoSplits;  // not there for such a caller
+  op.split_count = 77;
+  op.kind = HVD_ALLTOALL;
+  op.output = nullptr;
+  std::int64_t handle = 0;
+  REQUIRE(hvd_enqueue(nullptr, &op, &handle) == HVD_OK);
+  CHECK(hvd_wait(nullptr, handle) == HVD_OK);
+  hvd_output result = HVD_OUTPUT_INIT;
+  result.version = 1;
+  result.size = offsetof(hvd_output, received_splits);
+  result.received_count = 77;
+  CHECK(hvd_result(nullptr, handle, &result) == HVD_OK);
+  CHECK(result.shape[0] == 2);
+  CHECK(result.received_count == 77);
+  result.version = 2;
+  CHECK(hvd_result(nullptr, handle, &result) == HVD_INVALID);
+  result.size = sizeof(hvd_output);
+  CHECK(hvd_result(nullptr, handle, &result) == HVD_OK);
+  CHECK(result.received_count == 1);
+  CHECK(result.received_splits[0] == 2);
+  CHECK(hvd_release(nullptr, handle) == HVD_OK);
+  CHECK(hvd_shutdown() == HVD_OK);
+}
+
+TEST_CASE("a join of one rank ends at once and names it") {
+  REQUIRE(hvd_init(nullptr) == HVD_OK);
+  hvd_op op = HVD_OP_INIT;
+  op.kind = HVD_JOIN;
+  for (int round = 0; round < 2; ++round) {
+    std::int64_t handle = 0;
+    REQUIRE(hvd_enqueue(nullptr, &op, &handle) == HVD_OK);
+    CHECK(hvd_wait(nullptr, handle) == HVD_OK);
+    hvd_output result = HVD_OUTPUT_INIT;
+    REQUIRE(hvd_result(nullptr, handle, &result) == HVD_OK);
+    CHECK(result.size_bytes == 4);
+    CHECK(result.ndim == 0);
+    CHECK(*static_cast<const std::int32_t*>(result.data) == 0);
+    CHECK(hvd_release(nullptr, handle) == HVD_OK);
+  }
+  CHECK(hvd_shutdown() == HVD_OK);
+}
+
+TEST_CASE("a group is started whole or not at all") {
+  REQUIRE(hvd_init(nullptr) == HVD_OK);
+  hvd_op first = good_op();
+  hvd_op second = good_op();
+  second.name = "y";
+  float more[4] = {};
+  second.output = more;
+  const hvd_op* group[2] = {&first, &second};
+  std::int64_t handles[2] = {0, 0};
+  const auto refused = [&](std::int32_t count, const std::string& text) {
+    CHECK(hvd_enqueue_group(nullptr, group, count, handles) == HVD_INVALID);
+    CAPTURE(std::string(hvd_last_error()));
+    CHECK(std::string(hvd_last_error()).find(text) != std::string::npos);
+    CHECK(handles[0] == 0);
+  };
+  refused(0, "count is 0");
+  refused(HVD_MAX_GROUP + 1, "count is 4097");
+  second.reduce_op = HVD_MAX;
+  refused(2, "operation 1 of the group differs from the first");
+  second.reduce_op = HVD_SUM;
+  second.dtype = 99;
+  refused(2, "operation 1 of the group: hvd_op: dtype is 99");
+  second.dtype = HVD_FLOAT32;
+  second.name = "x";
+  refused(2, "currently being processed: 'x'");
+  group[1] = nullptr;
+  refused(2, "operation 1 of the group is NULL");
+  group[1] = &second;
+  first.kind = second.kind = HVD_BROADCAST;
+  refused(2, "operation 0 of the group is a BROADCAST");
+  first.kind = second.kind = HVD_ALLREDUCE;
+  CHECK(hvd_enqueue_group(nullptr, nullptr, 2, handles) == HVD_INVALID);
+  CHECK(hvd_enqueue_group(nullptr, group, 2, nullptr) == HVD_INVALID);
+  second.name = "y";
+  REQUIRE(hvd_enqueue_group(nullptr, group, 2, handles) == HVD_OK);
+  CHECK(handles[0] != handles[1]);
+  for (const std::int64_t handle : handles) {
+    CHECK(hvd_wait(nullptr, handle) == HVD_OK);
+    CHECK(hvd_release(nullptr, handle) == HVD_OK);
+  }
+  CHECK(more[3] == 4.0F);
+  CHECK(hvd_shutdown() == HVD_OK);
+}
+
 TEST_CASE("empty tensors need no memory, and a bool can be reduced") {
   REQUIRE(hvd_init(nullptr) == HVD_OK);
   const std::int64_t empty[2] = {0, 3};
-  for (const std::int32_t kind : {HVD_ALLREDUCE, HVD_ALLGATHER, HVD_BROADCAST}) {
+  for (const std::int32_t kind : {HVD_ALLREDUCE, HVD_ALLGATHER, HVD_BROADCAST, HVD_REDUCESCATTER, HVD_ALLTOALL}) {
     hvd_op op = good_op();
     op.kind = kind;
     op.shape = empty;
@@ -187,7 +307,7 @@ TEST_CASE("empty tensors need no memory, and a bool can be reduced") {
     std::int64_t handle = 0;
     REQUIRE(hvd_enqueue(nullptr, &op, &handle) == HVD_OK);
     CHECK(hvd_wait(nullptr, handle) == HVD_OK);
-    hvd_output result{sizeof(hvd_output), 1, nullptr, 0, 0, 0, {}};
+    hvd_output result = HVD_OUTPUT_INIT;
     CHECK(hvd_result(nullptr, handle, &result) == HVD_OK);
     CHECK(result.size_bytes == 0);
     CHECK(result.shape[1] == 3);

@@ -1,10 +1,13 @@
 #include "tests/fuzz/targets.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 
+#include "launcher/agent/engine_call.h"
 #include "launcher/agent/messages.h"
 #include "launcher/agent/own_gpus.h"
 #include "launcher/job/host_list.h"
@@ -16,13 +19,15 @@
 #include "launcher/placement/placement.h"
 #include "launcher/process/oom_watch.h"
 #include "launcher/report/traceback.h"
+#include "launcher/transport/engine.h"
+#include "launcher/transport/mpirun.h"
 #include "launcher/transport/rsh_template.h"
 #include "launcher/transport/ssh_config.h"
 #include "runtime/base/cpu_list.h"
 #include "runtime/base/frame.h"
 #include "runtime/controller/message.h"
-#include "runtime/link/handshake.h"
 #include "runtime/link/mesh_peer.h"
+#include "runtime/rendezvous/handshake.h"
 
 namespace hvd::fuzz {
 namespace {
@@ -301,21 +306,57 @@ void mesh_peer(std::string_view input) {
   }
 }
 
-// A stranger that does not know the secret talks to both ends.
+// What mpirun prints, and what it sets for an agent, a variable a line.
+void engine_words(std::string_view input) {
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < input.size();) {
+    const std::size_t end = std::min(input.find('\n', begin), input.size());
+    lines.emplace_back(input.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  require(launch::first_paragraph(lines).find('\n') == std::string::npos, "what is quoted is one line");
+  static_cast<void>(launch::mpirun_failure(input));
+  if (const auto version = launch::open_mpi_in(input); version.ok()) {
+    require(version.value().starts_with("Open MPI "), "a version has its name");
+  }
+  if (const auto seat = launch::seat_from("mpirun", lines); seat.ok()) {
+    require(seat.value().rank >= 0 && seat.value().size >= 0, "a seat is one");
+  }
+  if (const auto secret = launch::parse_secret(input); secret.ok()) {
+    std::string lower(input);
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    require(launch::secret_text(secret.value()) == lower, "a secret is read as it is written");
+  }
+}
+
+// What a stranger says, to an end that wants so much of it at a time.
+template <typename End, typename Check>
+void talk_to(End& end, std::string_view input, const Check& check) {
+  bool is_over = false;
+  in_pieces(input, [&](std::string_view piece) {
+    while (!is_over && !piece.empty() && end.wanted() > 0) {
+      const std::string_view taken = piece.substr(0, std::min(piece.size(), end.wanted()));
+      piece.remove_prefix(taken.size());
+      is_over = !check(end.feed(as_bytes(taken)));
+    }
+  });
+}
+
+// A stranger that does not know the secret talks to a rank, to a launcher whom agents call, and to such an agent.
 void handshake(std::string_view input) {
   const JobSecret secret{1, 2, 3};
   const Nonce nonce{4, 5, 6};
-  HandshakeAcceptor acceptor(secret, 0, nonce);
-  bool is_over = false;
-  in_pieces(input, [&](std::string_view piece) {
-    while (!is_over && !piece.empty()) {
-      const std::string_view taken = piece.substr(0, std::min(piece.size(), acceptor.wanted()));
-      piece.remove_prefix(taken.size());
-      const auto claim = acceptor.feed(as_bytes(taken));
+  for (const int rank : {0, kLauncher}) {
+    HandshakeAcceptor acceptor(secret, rank, nonce);
+    talk_to(acceptor, input, [](const Result<std::optional<LinkClaim>>& claim) {
       require(!claim.ok() || !claim.value(), "nobody is let in without the secret");
-      is_over = !claim.ok();
-    }
-  });
+      return claim.ok();
+    });
+  }
+  HandshakeConnector connector(secret, LinkClaim{LinkRole::kAgent, 3, kLauncher}, nonce);
+  talk_to(connector, input, [](const Result<std::string>& answer) { return answer.ok(); });
+  require(!connector.is_done(), "nobody is taken for the launcher without the secret");
 }
 
 }  // namespace
@@ -326,6 +367,7 @@ const std::vector<Target>& targets() {
       {"config_file", config_file},
       {"control_messages", control_messages},
       {"cpu_list", cpu_list},
+      {"engine_words", engine_words},
       {"frames", frames},
       {"gpu_list", gpu_list},
       {"handshake", handshake},

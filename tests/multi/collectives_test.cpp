@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "runtime/algo/float16.h"
+#include "runtime/algo/row_layout.h"
 #include "tests/multi/thread_job.h"
 
 using namespace hvd;
@@ -19,17 +20,33 @@ const std::vector<Nodes> kPlacements = {
     {2, 2},       {3, 1}, {1, 3}, {7}, {1, 2, 4}, {8},    {4, 4},    {1, 1, 1, 1, 1, 1, 1, 1},
     {2, 2, 2, 2},
 };
-const std::vector<Dtype> kDtypes = {Dtype::kFloat32, Dtype::kFloat64, Dtype::kInt32,
-                                    Dtype::kInt64,   Dtype::kFloat16, Dtype::kBfloat16};
+const std::vector<Dtype> kDtypes = {Dtype::kUint8,   Dtype::kInt8,    Dtype::kUint16,  Dtype::kInt16,
+                                    Dtype::kInt32,   Dtype::kInt64,   Dtype::kFloat16, Dtype::kBfloat16,
+                                    Dtype::kFloat32, Dtype::kFloat64, Dtype::kBool};
 const std::vector<ReduceOp> kOps = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
 const std::vector<std::size_t> kSizes = {0, 1, 7, 1024};
 
 using Buffer = std::vector<std::uint8_t>;
 
-// Whole numbers of which sums and products of 8 are exact in every type, so that the reference needs no rounding.
-int input_value(int rank, std::size_t i) {
+// Whole numbers of which sums and products of 8 are exact in every type, so that the reference needs no rounding; of
+// narrow ones they wrap, as in the runtime.
+int input_value(int rank, std::size_t i, Dtype dtype) {
   static constexpr int kValues[] = {-2, -1, 1, 2};
-  return kValues[(i * 7 + static_cast<std::size_t>(rank) * 3 + (i >> 5U)) % 4];
+  const int value = kValues[(i * 7 + static_cast<std::size_t>(rank) * 3 + (i >> 5U)) % 4];
+  switch (dtype) {
+    case Dtype::kUint8:
+    case Dtype::kUint16:
+      return value + 2;  // 0, 1, 3, 4
+    case Dtype::kBool:
+      return value > 0 ? 1 : 0;
+    default:
+      return value;
+  }
+}
+
+template <typename T>
+T wrapped(double value) {
+  return static_cast<T>(static_cast<std::int64_t>(value));
 }
 
 void put(Buffer& buffer, std::size_t i, Dtype dtype, double value) {
@@ -47,8 +64,16 @@ void put(Buffer& buffer, std::size_t i, Dtype dtype, double value) {
       return store(float_to_float16(static_cast<float>(value)));
     case Dtype::kBfloat16:
       return store(float_to_bfloat16(static_cast<float>(value)));
-    default:
-      FAIL("not a type of this test");
+    case Dtype::kUint8:
+      return store(wrapped<std::uint8_t>(value));
+    case Dtype::kInt8:
+      return store(wrapped<std::int8_t>(value));
+    case Dtype::kUint16:
+      return store(wrapped<std::uint16_t>(value));
+    case Dtype::kInt16:
+      return store(wrapped<std::int16_t>(value));
+    case Dtype::kBool:
+      return store(static_cast<std::uint8_t>(value != 0.0 ? 1 : 0));
   }
 }
 
@@ -68,7 +93,7 @@ double combine(double a, double b, ReduceOp op) {
 Buffer input_of(int rank, std::size_t count, Dtype dtype) {
   Buffer buffer(count * size_of(dtype));
   for (std::size_t i = 0; i < count; ++i) {
-    put(buffer, i, dtype, input_value(rank, i));
+    put(buffer, i, dtype, input_value(rank, i, dtype));
   }
   return buffer;
 }
@@ -76,9 +101,9 @@ Buffer input_of(int rank, std::size_t count, Dtype dtype) {
 Buffer reduced_of(int size, std::size_t count, Dtype dtype, ReduceOp op) {
   Buffer buffer(count * size_of(dtype));
   for (std::size_t i = 0; i < count; ++i) {
-    double value = input_value(0, i);
+    double value = input_value(0, i, dtype);
     for (int rank = 1; rank < size; ++rank) {
-      value = combine(value, input_value(rank, i), op);
+      value = combine(value, input_value(rank, i, dtype), op);
     }
     put(buffer, i, dtype, value);
   }
@@ -133,17 +158,68 @@ Result<void> check_allgather(Rank& rank, std::size_t base) {
   return out == expected ? Result<void>() : wrong("allgather of " + std::to_string(base) + " bytes");
 }
 
+// `count` rows of three elements; each rank gets its even share of the rows.
+Result<void> check_reducescatter(Rank& rank, std::size_t count, Dtype dtype, ReduceOp op) {
+  const std::size_t row_bytes = 3 * size_of(dtype);
+  std::vector<std::size_t> sizes;
+  std::size_t before = 0;
+  for (const std::int64_t rows : even_rows(static_cast<std::int64_t>(count), rank.map.size)) {
+    before += sizes.size() < static_cast<std::size_t>(rank.map.rank) ? static_cast<std::size_t>(rows) * row_bytes : 0;
+    sizes.push_back(static_cast<std::size_t>(rows) * row_bytes);
+  }
+  const std::size_t own = sizes[static_cast<std::size_t>(rank.map.rank)];
+  const Buffer input = input_of(rank.map.rank, count * 3, dtype);
+  const Buffer whole = reduced_of(rank.map.size, count * 3, dtype, op);
+  Buffer out(own);
+  HVD_TRY(rank.backend.reducescatter(input.data(), sizes, out.data(), dtype, op, rank.interrupt));
+  if (out != Buffer(whole.data() + before, whole.data() + before + own) ||
+      input != input_of(rank.map.rank, count * 3, dtype)) {
+    return wrong("reducescatter of " + std::to_string(count) + " rows of " + name_of(dtype) + ", op " +
+                 std::to_string(static_cast<int>(op)));
+  }
+  return {};
+}
+
+// Rank `from` has base * ((3 * from + 2 * to) % 4) bytes for rank `to`: some have nothing for some.
+Result<void> check_alltoall(Rank& rank, std::size_t base) {
+  const auto size = static_cast<std::size_t>(rank.map.size);
+  const auto self = static_cast<std::size_t>(rank.map.rank);
+  std::vector<std::size_t> sizes;
+  Buffer input;
+  Buffer expected;
+  for (std::size_t from = 0; from < size; ++from) {
+    for (std::size_t to = 0; to < size; ++to) {
+      sizes.push_back(base * ((3 * from + 2 * to) % 4));
+      for (std::size_t i = 0; i < sizes.back(); ++i) {
+        const std::uint8_t byte = byte_of(static_cast<int>(from), i + to * 1000);
+        if (from == self) {
+          input.push_back(byte);
+        }
+        if (to == self) {
+          expected.push_back(byte);
+        }
+      }
+    }
+  }
+  const Buffer before = input;
+  Buffer out(expected.size());
+  HVD_TRY(rank.backend.alltoall(input.data(), sizes, out.data(), rank.interrupt));
+  return out == expected && input == before ? Result<void>() : wrong("alltoall of " + std::to_string(base) + " bytes");
+}
+
 Result<void> check_everything(Rank& rank) {
   for (const std::size_t count : kSizes) {
     for (const Dtype dtype : kDtypes) {
       for (const ReduceOp op : kOps) {
         HVD_TRY(check_allreduce(rank, count, dtype, op));
+        HVD_TRY(check_reducescatter(rank, count, dtype, op));
       }
     }
     for (int root = 0; root < rank.map.size; ++root) {
       HVD_TRY(check_broadcast(rank, count * 9, root));
     }
     HVD_TRY(check_allgather(rank, count * 3));
+    HVD_TRY(check_alltoall(rank, count * 3));
     HVD_TRY(rank.backend.barrier(rank.interrupt));
   }
   return {};
@@ -163,6 +239,29 @@ std::vector<float> noise(int rank, std::size_t count) {
     value = std::ldexp(static_cast<float>(random()) - 2147483648.0F, -static_cast<int>(random() % 40));
   }
   return values;
+}
+
+// The result on each rank of a reducescatter of the same, side by side.
+std::vector<float> scatter_noise(const Nodes& nodes, std::size_t count) {
+  const auto rows = even_rows(static_cast<std::int64_t>(count), rank_count(nodes));
+  std::vector<std::size_t> sizes;
+  for (const std::int64_t share : rows) {
+    sizes.push_back(static_cast<std::size_t>(share) * sizeof(float));
+  }
+  std::vector<std::vector<float>> shares(sizes.size());
+  ThreadJob job(nodes);
+  require_all_ok(job.run({}, [&](Rank& rank) -> Result<void> {
+    const auto self = static_cast<std::size_t>(rank.map.rank);
+    const std::vector<float> data = noise(rank.map.rank, count);
+    shares[self].resize(static_cast<std::size_t>(rows[self]));
+    return rank.backend.reducescatter(data.data(), sizes, shares[self].data(), Dtype::kFloat32, ReduceOp::kSum,
+                                      rank.interrupt);
+  }));
+  std::vector<float> whole;
+  for (const auto& share : shares) {
+    whole.insert(whole.end(), share.begin(), share.end());
+  }
+  return whole;
 }
 
 // The result on each rank of a sum that depends on its order.
@@ -201,7 +300,10 @@ TEST_CASE("a million elements come out right") {
       HVD_TRY(check_allreduce(rank, kMany, Dtype::kFloat32, ReduceOp::kSum));
       HVD_TRY(check_allreduce(rank, kMany, Dtype::kFloat16, ReduceOp::kSum));
       HVD_TRY(check_allreduce(rank, kMany, Dtype::kInt64, ReduceOp::kMax));
+      HVD_TRY(check_reducescatter(rank, kMany, Dtype::kFloat32, ReduceOp::kSum));
+      HVD_TRY(check_reducescatter(rank, kMany / 3, Dtype::kBfloat16, ReduceOp::kMin));
       HVD_TRY(check_broadcast(rank, kMany, rank.map.size - 1));
+      HVD_TRY(check_alltoall(rank, kMany / 4));
       return check_allgather(rank, kMany / 4);
     }));
   }
@@ -224,8 +326,12 @@ TEST_CASE("a sum that rounds is bitwise the same on every rank and on every run,
         magnitude[i] += std::fabs(static_cast<double>(values[i]));
       }
     }
+    const std::vector<float> scattered = scatter_noise(nodes, kCount);
+    const std::vector<float> scattered_again = scatter_noise(nodes, kCount);
+    CHECK(std::memcmp(scattered.data(), scattered_again.data(), kCount * sizeof(float)) == 0);
     std::size_t far = 0;
     for (std::size_t i = 0; i < kCount; ++i) {
+      far += std::fabs(static_cast<double>(scattered[i]) - exact[i]) > magnitude[i] * 1e-6 ? 1U : 0U;
       far += std::fabs(static_cast<double>(first[0][i]) - exact[i]) > magnitude[i] * 1e-6 ? 1U : 0U;
     }
     CHECK(far == 0);
@@ -240,7 +346,7 @@ TEST_CASE("operations of all kinds in a row use the shared memory in turn withou
     std::mt19937 random(7);  // the same choices on every rank
     for (int i = 0; i < 300; ++i) {
       const std::size_t count = random() % 900;
-      switch (random() % 4) {
+      switch (random() % 6) {
         case 0:
           HVD_TRY(check_allreduce(rank, count, Dtype::kFloat32, ReduceOp::kSum));
           break;
@@ -249,6 +355,12 @@ TEST_CASE("operations of all kinds in a row use the shared memory in turn withou
           break;
         case 2:
           HVD_TRY(check_allgather(rank, count));
+          break;
+        case 3:
+          HVD_TRY(check_alltoall(rank, count));
+          break;
+        case 4:
+          HVD_TRY(check_reducescatter(rank, count, Dtype::kInt16, ReduceOp::kSum));
           break;
         default:
           HVD_TRY(rank.backend.barrier(rank.interrupt));

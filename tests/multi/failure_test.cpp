@@ -14,11 +14,28 @@ Result<void> one_allreduce(Rank& rank, std::vector<float>& data) {
   return rank.backend.allreduce(data.data(), data.size(), Dtype::kFloat32, ReduceOp::kMax, rank.interrupt);
 }
 
+Result<void> one_reducescatter(Rank& rank, std::vector<float>& data) {
+  std::vector<float> out(data.size());
+  const auto size = static_cast<std::size_t>(rank.map.size);
+  const std::vector<std::size_t> sizes(size, data.size() / size * sizeof(float));
+  return rank.backend.reducescatter(data.data(), sizes, out.data(), Dtype::kFloat32, ReduceOp::kMax, rank.interrupt);
+}
+
+Result<void> one_alltoall(Rank& rank, std::vector<float>& data) {
+  std::vector<float> out(data.size());
+  const auto size = static_cast<std::size_t>(rank.map.size);
+  const std::vector<std::size_t> sizes(size * size, data.size() / size * sizeof(float));
+  return rank.backend.alltoall(data.data(), sizes, out.data(), rank.interrupt);
+}
+
+using Operation = Result<void> (*)(Rank&, std::vector<float>&);
+constexpr Operation kOperations[] = {one_allreduce, one_reducescatter, one_alltoall};
+
 // Works until it fails, or for `rounds`.
-Result<void> work(Rank& rank, int rounds) {
+Result<void> work(Rank& rank, int rounds, Operation operation = one_allreduce) {
   std::vector<float> data(kCount, 1.0F);
   for (int i = 0; i < rounds; ++i) {
-    HVD_TRY(one_allreduce(rank, data));
+    HVD_TRY(operation(rank, data));
   }
   return {};
 }
@@ -36,15 +53,19 @@ void require_lost_peer(const std::optional<Error>& error, int rank) {
 TEST_CASE("a rank that leaves in the middle of the work ends all others with kLostPeer") {
   for (const Nodes& nodes : {Nodes{2}, Nodes{4}, Nodes{1, 1}, Nodes{2, 2}, Nodes{1, 1, 1}, Nodes{3, 1}}) {
     const int size = rank_count(nodes);
-    for (const int dying : {0, size - 1}) {
+    for (std::size_t i = 0; i < 2 * std::size(kOperations); ++i) {
+      const int dying = i % 2 == 0 ? 0 : size - 1;
+      const Operation operation = kOperations[i / 2];
       CAPTURE(text_of(nodes));
       CAPTURE(dying);
+      CAPTURE(i / 2);
       ThreadJob job(nodes);
       JobOptions options;
       options.shm_slot_bytes = 16384;
       options.leaves_alone = true;
-      const auto errors = job.run(
-          options, [&](Rank& rank) -> Result<void> { return work(rank, rank.map.rank == dying ? 5 : kForever); });
+      const auto errors = job.run(options, [&](Rank& rank) -> Result<void> {
+        return work(rank, rank.map.rank == dying ? 5 : kForever, operation);
+      });
       for (int rank = 0; rank < size; ++rank) {
         if (rank != dying) {
           require_lost_peer(errors[static_cast<std::size_t>(rank)], rank);

@@ -4,8 +4,8 @@
 #include <doctest/doctest.h>
 
 #include "runtime/base/socket.h"
-#include "runtime/link/handshake.h"
 #include "runtime/link/mesh_peer.h"
+#include "runtime/rendezvous/handshake.h"
 #include "tests/multi/thread_job.h"
 
 using namespace hvd;
@@ -120,7 +120,7 @@ TEST_CASE("strangers at the listening sockets are dropped with a line each and d
   }
   CHECK(strangers.were_refused);
   CHECK(job.log().count_of("it does not know the secret of this job") == 2);
-  CHECK(job.log().count_of("the other end is not a rank of hvdrun") == 2);
+  CHECK(job.log().count_of("the other end is no part of hvdrun") == 2);
   CHECK(job.scratch().is_empty());
 }
 

@@ -28,8 +28,9 @@
 extern "C" {
 #endif
 
-#define HVD_ABI_VERSION 1
+#define HVD_ABI_VERSION 2 /* grows with every addition; callers of an older header keep working */
 #define HVD_MAX_DIMS 16
+#define HVD_MAX_GROUP 4096
 
 typedef struct hvd_ctx hvd_ctx;
 
@@ -47,13 +48,23 @@ typedef int32_t hvd_status;
 #define HVD_SYSTEM 10     /* a system call failed */
 #define HVD_INTERNAL 11   /* a defect of ours */
 #define HVD_NOT_INITIALIZED 12
-#define HVD_MISMATCH 13 /* ranks disagree on shape, dtype, op or root; raised on every rank */
+#define HVD_MISMATCH 13 /* ranks disagree on shape, dtype, op, root, ..., or one has joined; raised on every rank */
 
 /* Kinds of operation. */
 #define HVD_ALLREDUCE 0
 #define HVD_ALLGATHER 1
 #define HVD_BROADCAST 2
 #define HVD_BARRIER 3
+#define HVD_REDUCESCATTER                                                                          \
+  4 /* the reduction, of which each rank gets its rows: an even share of dimension 0, of which the \
+       lowest ranks have one more where it cannot be divided */
+
+#define HVD_ALLTOALL 5 /* each rank sends some of its rows to each rank; dimension 0 may differ between ranks */
+#define HVD_JOIN                                                                                          \
+  6 /* this rank has no more data: until all ranks have joined, it brings zeros to the others' allreduces \
+       (which average over all ranks as ever) and comes to their barriers; other operations fail on all   \
+       ranks meanwhile. Its result is one int32, the rank that joined last. Has no name; nothing else can \
+       be started on this rank while it is pending. */
 
 /* Reduction operators (Horovod's numbers). */
 #define HVD_AVERAGE 0
@@ -90,9 +101,9 @@ typedef struct hvd_options {
 typedef struct hvd_op {
   uint32_t size;
   uint32_t version;
-  int32_t kind;        /* HVD_ALLREDUCE ... HVD_BARRIER */
-  int32_t dtype;       /* HVD_FLOAT32 ...; not used by a barrier */
-  int32_t reduce_op;   /* allreduce: HVD_AVERAGE, HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT */
+  int32_t kind;        /* HVD_ALLREDUCE ... HVD_JOIN */
+  int32_t dtype;       /* HVD_FLOAT32 ...; not used by a barrier or join */
+  int32_t reduce_op;   /* allreduce, reducescatter: HVD_AVERAGE, HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT */
   int32_t root_rank;   /* broadcast */
   int32_t process_set; /* 0: all ranks */
   int32_t device;      /* HVD_DEVICE_CPU */
@@ -102,23 +113,36 @@ typedef struct hvd_op {
   const char* name;     /* the same on every rank; NULL: "<kind>.noname.<n>", n counting this rank's unnamed calls */
   const void* input;    /* contiguous */
   void* output;         /* allreduce, broadcast: as large as the input, may be the input itself.
-                           allgather: NULL, the runtime allocates, see hvd_result. */
-  double prescale;      /* allreduce: the input is multiplied by it before ... */
+                           allgather, reducescatter, alltoall: NULL, the runtime allocates, see hvd_result. */
+  double prescale;      /* allreduce, reducescatter: the input is multiplied by it before ... */
   double postscale;     /* ... and the result by it after the reduction */
   void* stream;         /* device operations; NULL for HVD_DEVICE_CPU */
+  /* since version 2 */
+  const int32_t* splits; /* alltoall: how many rows go to each rank, the first ones to rank 0; together at most
+                            shape[0]. NULL: an even share for each. Read before hvd_enqueue returns. */
+  int32_t split_count;   /* the number of ranks, or 0 with NULL */
+  int32_t reserved2;
 } hvd_op;
-#define HVD_OP_INIT {sizeof(hvd_op), 1, 0, HVD_FLOAT32, HVD_SUM, 0, 0, HVD_DEVICE_CPU, 0, 0, 0, 0, 0, 0, 1.0, 1.0, 0}
+#define HVD_OP_INIT \
+  {sizeof(hvd_op), 2, 0, HVD_FLOAT32, HVD_SUM, 0, 0, HVD_DEVICE_CPU, 0, 0, 0, 0, 0, 0, 1.0, 1.0, 0, 0, 0, 0}
 
 /* What a finished operation left behind. */
 typedef struct hvd_output {
   uint32_t size;
   uint32_t version;
-  void* data; /* allgather: the concatenation along dimension 0; else the op's output */
+  void* data; /* allgather: the concatenation along dimension 0; reducescatter: this rank's rows;
+                   alltoall: the rows that came, in the order of their ranks; join: one int32; else the op's
+                 output */
   int64_t size_bytes;
   int32_t ndim;
   int32_t reserved;
   int64_t shape[HVD_MAX_DIMS];
+  /* since version 2 */
+  const int32_t* received_splits; /* alltoall: how many rows came from each rank; else NULL */
+  int32_t received_count;         /* the number of ranks, or 0 */
+  int32_t reserved2;
 } hvd_output;
+#define HVD_OUTPUT_INIT {sizeof(hvd_output), 2, 0, 0, 0, 0, {0}, 0, 0, 0}
 
 /* ---- the process's job ---- */
 
@@ -146,6 +170,14 @@ HVD_API int32_t hvd_cross_size(hvd_ctx* ctx);
 
 /* Starts one operation and returns at once; *handle names it (> 0) until hvd_release. */
 HVD_API hvd_status hvd_enqueue(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
+/* hvd_enqueue and hvd_wait in one, for which no other thread has to wake up. *handle is 0 when nothing was started;
+ * else it is to be released, also when the operation failed. */
+HVD_API hvd_status hvd_execute(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
+/* Starts a group: `count` (1 ... HVD_MAX_GROUP) operations of one kind (HVD_ALLREDUCE, HVD_ALLGATHER or
+ * HVD_REDUCESCATTER), operator and scales, the same on every rank and in the same order. None is done before all ranks
+ * have asked for all of them, and they travel together however large they are; when one cannot be done, none is.
+ * handles[i] names ops[i]. */
+HVD_API hvd_status hvd_enqueue_group(hvd_ctx* ctx, const hvd_op* const* ops, int32_t count, int64_t* handles);
 /* *done = 1 when hvd_wait would not block. */
 HVD_API hvd_status hvd_poll(hvd_ctx* ctx, int64_t handle, int32_t* done);
 /* Blocks until the operation has finished; its status is the operation's. May be called more than once. */

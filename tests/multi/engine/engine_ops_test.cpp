@@ -3,6 +3,8 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <random>
 
@@ -152,7 +154,7 @@ int run_specs(hvd_ctx* ctx, unsigned first, unsigned count) {
   }
   std::shuffle(items.begin(), items.end(), random);
   for (Item& item : items) {
-    hvd_output out{sizeof(hvd_output), 1, nullptr, 0, 0, 0, {}};
+    hvd_output out = HVD_OUTPUT_INIT;
     if (hvd_wait(ctx, item.handle) != HVD_OK || hvd_result(ctx, item.handle, &out) != HVD_OK) {
       return -2;
     }
@@ -321,6 +323,94 @@ TEST_CASE("many threads of one rank may submit at once") {
     });
   });
   CHECK(right == 200);
+}
+
+TEST_CASE("a thread that waits does the work itself: the engine's own thread dozes") {
+  EngineJob job({1});
+  const auto wakes = [] {
+    long count = 0;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::string name;
+      std::ifstream(task.path() / "comm") >> name;
+      std::ifstream status(task.path() / "status");
+      for (std::string line; name == "hvd-engine" && std::getline(status, line);) {
+        if (line.find("voluntary_ctxt_switches") == 0) {
+          count += std::stol(line.substr(line.find(':') + 1));
+        }
+      }
+    }
+    return count;
+  };
+  static constexpr int kCalls = 20'000;
+  FloatOp op("x", 1, 1.0F);
+  const auto begin = std::chrono::steady_clock::now();
+  const long before = wakes();
+  for (int i = 0; i < kCalls; ++i) {
+    std::int64_t handle = 0;
+    REQUIRE(hvd_execute(job.at(0), &op.op, &handle) == HVD_OK);
+    REQUIRE(hvd_release(job.at(0), handle) == HVD_OK);
+  }
+  const auto dozes = (std::chrono::steady_clock::now() - begin) / std::chrono::milliseconds(5);
+  CHECK(wakes() - before <= 2 * dozes + 10);
+}
+
+TEST_CASE("threads that wait at once all get their results, whoever turns the engine") {
+  EngineJob job({3});
+  static constexpr int kThreads = 4;
+  static constexpr int kRounds = 200;
+  std::atomic<int> wrong{0};
+  on_all(job.size(), [&](int rank) {
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        for (int round = 0; round < kRounds; ++round) {
+          FloatOp op("t" + std::to_string(t), 10, static_cast<float>(rank + round));
+          std::int64_t handle = 0;
+          // Half of them first submit and then wait, so that the engine's thread is woken too.
+          const bool executes = (round + t) % 2 == 0;
+          hvd_status status =
+              executes ? hvd_execute(job.at(rank), &op.op, &handle) : hvd_enqueue(job.at(rank), &op.op, &handle);
+          if (!executes && status == HVD_OK) {
+            status = hvd_wait(job.at(rank), handle);
+          }
+          wrong += status != HVD_OK || op.output[9] != static_cast<float>(3 + 3 * round) ? 1 : 0;
+          hvd_release(job.at(rank), handle);
+        }
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a job that is left while a thread turns the engine sets that thread free") {
+  int cancelled = 0;
+  for (int round = 0; round < 50; ++round) {
+    EngineJob job({2});
+    std::atomic<bool> is_calling = false;
+    Outcome got;
+    std::thread waiting([&] {
+      FloatOp op("never", 1, 1.0F);
+      std::int64_t handle = 0;
+      is_calling = true;
+      got = outcome(hvd_execute(job.at(0), &op.op, &handle));
+    });
+    while (!is_calling) {
+      std::this_thread::yield();
+    }
+    for (int i = 0; i < round; ++i) {
+      std::this_thread::yield();
+    }
+    job.at(0)->close();
+    waiting.join();
+    // Or it was late, and found the context closed.
+    const bool is_cancelled = got.status == HVD_CANCELLED;
+    CHECK((is_cancelled || got.says("has been shut down")));
+    cancelled += is_cancelled ? 1 : 0;
+  }
+  CHECK(cancelled > 0);
 }
 
 }  // namespace hvd::test

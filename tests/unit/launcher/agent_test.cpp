@@ -183,13 +183,13 @@ TEST_CASE("messages survive the way, and are refused when cut or too long") {
   StartMessage wrong = a_start();
   wrong.ranks[1].cpus = {-1};
   CHECK(!StartMessage::decode(wrong.encode()).ok());
-  const ReadyMessage ready{"0.1", "n", 1, {{1, {0, 4}}}, 3, "/s", "/r", {}, {"GPU-1"}, {1}};
+  const ReadyMessage ready{"0.1", "n", 1, {{1, {0, 4}}}, 3, "/s", "/r", {}, {"GPU-1"}, {1}, {}};
   CHECK(ReadyMessage::decode(ready.encode()).value().cores == ready.cores);
   CHECK(ReadyMessage::decode(ready.encode()).value().near == ready.near);
   check_bounds<StartMessage>(a_start().encode());
   check_bounds<WelcomeMessage>(WelcomeMessage{"j", 2, {}, "t", 5, 6, 7}.encode());
   check_bounds<ReadyMessage>(
-      ReadyMessage{"0.1", "n", 1, {{1, {0, 4}}}, 3, "/s", "/r", {"10.0.0.1/8"}, {"GPU-1"}, {1}}.encode());
+      ReadyMessage{"0.1", "n", 1, {{1, {0, 4}}}, 3, "/s", "/r", {"10.0.0.1/8"}, {"GPU-1"}, {1}, {2, 4, 0, 2}}.encode());
   check_bounds<ResumeMessage>(ResumeMessage{"/r", "t", 7}.encode());
   check_bounds<StopMessage>(StopMessage{15, 100}.encode());
   check_bounds<ExitedMessage>(ExitedMessage{1, {ExitStatus::Kind::kSignalled, 9}, {"killed", "in /core"}}.encode());

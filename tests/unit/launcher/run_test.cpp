@@ -250,11 +250,131 @@ TEST_CASE("a remote node gets the user's variables, a local one has them") {
   spec.user_env = {{"X", "y"}};
   const NodeView local = view_of({true, "", "", {}});
   const NodeView remote = view_of({false, "10.0.0.2", "10.0.0.9", {}});
-  const auto messages = make_start_messages(spec, job.placement, {local, remote}, "id", "t");
+  const std::vector<NodeView> views = {local, remote};
+  const auto messages = make_start_messages(spec, {job.placement, job.placement, views}, "id", "t");
   REQUIRE(messages.size() == 2);
   CHECK(messages[0].env.empty());
   CHECK(messages[1].env == EnvList{{"KEEP", "1"}, {"OMP_NUM_THREADS", "4"}});
   CHECK(messages[1].unset == std::vector<std::string>{"RANK"});
   CHECK(messages[1].last == EnvList{{"X", "y"}});
   CHECK(messages[1].ranks.size() == 2);
+}
+
+TEST_CASE("an engine that ends before its agents have called is a failure to start, of a kind that its words tell") {
+  for (const auto& [code, exit] : {std::pair{Code::kInvalid, exit_code::kUsage},
+                                   {Code::kUnreachable, exit_code::kUnreachable},
+                                   {Code::kTimeout, exit_code::kUnreachable},
+                                   {Code::kSystem, exit_code::kStartFailed}}) {
+    Job job;
+    CHECK(job.on(NodeReady{0}).empty());
+    CHECK(job.on(EngineEnded{Error(code, "mpirun exited with code 1")}) == "report finish");
+    CHECK(job.state.exit_code() == exit);
+    CHECK(job.state.cause()->lines.front() == "the ranks could not be started: mpirun exited with code 1");
+    CHECK(job.on(NodeLost{0, Error(Code::kLostPeer, "x")}).empty());
+  }
+}
+
+TEST_CASE("an engine that ends while ranks run ends the job, unless one of them has failed before or all is done") {
+  Job running;
+  running.run_all();
+  CHECK(running.on(EngineEnded{Error(Code::kInvalid, "mpirun was killed")}) == "report tell stop");
+  CHECK(running.state.exit_code() == exit_code::kNodeLost);
+  CHECK(running.state.cause()->lines.front() == "while the ranks ran, mpirun was killed");
+  CHECK(running.on(RankExited{0, kTerminated}).empty());
+  CHECK(running.on(NodeDone{0}).empty());
+  CHECK(running.on(NodeDone{1}) == "finish");
+
+  Job failed;
+  failed.run_all();
+  CHECK(failed.on(RankExited{2, kThree}) == "report tell stop");
+  CHECK(failed.on(EngineEnded{Error(Code::kSystem, "mpirun exited with code 3")}).empty());
+  CHECK(failed.state.exit_code() == 3);
+}
+
+TEST_CASE("a rank that an engine has put elsewhere ends the job before anything runs") {
+  Job job;
+  CHECK(job.on(NodeReady{0}).empty());
+  CHECK(job.on(NodeReady{1}) == "start");
+  CHECK(job.on(Misplaced{Error(Code::kInvalid, "rank 1 was put elsewhere")}) == "report tell stop");
+  CHECK(job.state.exit_code() == exit_code::kUsage);
+  CHECK(job.on(NodeDone{0}).empty());
+  CHECK(job.on(NodeDone{1}) == "finish");
+}
+
+namespace {
+
+// Four agents of an engine, as Open MPI would have it.
+struct EngineJob {
+  Job job;
+  Placement agents = one_node_per_rank(job.placement);
+  std::vector<NodeView> views;
+  EngineJob() {
+    for (int rank = 0; rank < 4; ++rank) {
+      NodeView view = view_of({true, "127.0.0.1", "127.0.0.1", {}});
+      view.ready.seat = Seat{rank, 4, rank % 2, 2};
+      view.ready.host_name = rank < 2 ? "a.cluster" : "b.cluster";
+      view.ready.socket_path = "/s" + std::to_string(rank);
+      views.push_back(view);
+    }
+  }
+  [[nodiscard]] hvd::Result<void> check() const { return check_seats({job.placement, agents, views}); }
+};
+
+}  // namespace
+
+TEST_CASE("ranks of an engine are where the placement says, or it is told where they are") {
+  EngineJob good;
+  CHECK(good.check().ok());
+  good.views[0].ready.host_name = good.views[1].ready.host_name = "some-other-name";  // an alias tells nothing
+  CHECK(good.check().ok());
+
+  EngineJob crossed;
+  crossed.views[1].ready.host_name = "b.cluster";
+  CHECK(crossed.check().error().message().find(
+            "rank 1 was put elsewhere than planned: it is local rank 1 of 2 on b.cluster, of 4 in all, and is to be "
+            "local rank 1 of 2 on a, of 4 in all") == 0);
+  EngineJob swapped;
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    swapped.views[rank].ready.host_name = rank < 2 ? "b" : "a";
+  }
+  CHECK_FALSE(swapped.check().ok());
+  EngineJob more;
+  more.views[3].ready.seat.size = 5;
+  CHECK_FALSE(more.check().ok());
+  EngineJob unlike;
+  unlike.views[2].ready.seat.local_rank = 1;
+  CHECK_FALSE(unlike.check().ok());
+  EngineJob split;  // of one node two, of which neither has the name of another
+  split.views[1].ready.host_name = "elsewhere";
+  CHECK_FALSE(split.check().ok());
+}
+
+TEST_CASE("ranks of Open MPI keep its variables, have an agent each, and are placed as everywhere") {
+  EngineJob engine;
+  JobSpec spec;
+  spec.argv = {"x"};
+  spec.launcher = LauncherKind::kMpi;
+  spec.environment = {"KEEP=1", "RANK=9", "PMIX_RANK=9"};
+  const auto messages = make_start_messages(spec, {engine.job.placement, engine.agents, engine.views}, "id", "t");
+  REQUIRE(messages.size() == 4);
+  for (int rank = 0; rank < 4; ++rank) {
+    const StartMessage& start = messages[static_cast<std::size_t>(rank)];
+    REQUIRE(start.ranks.size() == 1);
+    CHECK(start.unset.empty());
+    const auto value = [&start](const std::string& name) -> std::string {
+      for (const auto& [known, text] : start.ranks.front().env) {
+        if (known == name) {
+          return text;
+        }
+      }
+      return "(none)";
+    };
+    CHECK(value("HVD_RANK") == std::to_string(rank));
+    CHECK(value("LOCAL_RANK") == std::to_string(rank % 2));
+    CHECK(value("LOCAL_WORLD_SIZE") == "2");
+    CHECK(value("HVD_NODE_INDEX") == std::to_string(rank / 2));
+    CHECK(value("HVD_AGENT_SOCKET") == "/s" + std::to_string(rank));
+    CHECK(value("OMPI_COMM_WORLD_RANK") == "(none)");
+    CHECK(value("OMPI_MCA_orte_hnp_uri") == "(none)");
+  }
 }

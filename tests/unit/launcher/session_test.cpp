@@ -165,6 +165,7 @@ struct Node final : Transport, SessionSink {
   void on_exited(const ExitedMessage&) override {}
   void on_exchange(const ExchangeMessage&) override {}
   void on_problem(int, const std::string& text) override { at_launcher.push_back(text); }
+  void on_ending(int, const std::string&) override {}
   void on_done(int) override { is_done = true; }
   void on_lost(int, const Error& why) override { lost = why; }
 

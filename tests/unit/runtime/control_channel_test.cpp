@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -29,7 +30,7 @@ struct Bench {
       auto pair = make_socket_pair().value();
       REQUIRE(set_nonblocking(pair.first.get()).ok());
       REQUIRE(set_nonblocking(pair.second.get()).ok());
-      peers.push_back({i + 1, pair.first.get()});
+      peers.push_back({i + 1, pair.first.get(), std::nullopt});
       ours.push_back(std::move(pair.first));
       theirs.push_back(std::move(pair.second));
     }
@@ -40,7 +41,7 @@ struct Bench {
     handlers.on_end = [this](int rank, const Error& why) {
       news.push_back(std::to_string(rank) + ": end " + (why.code() == Code::kProtocol ? "protocol" : "lost"));
     };
-    channel = ControlChannel::create(*loop, peers, std::move(handlers)).value();
+    channel = ControlChannel::create(*loop, peers, std::nullopt, std::move(handlers)).value();
   }
 
   void turn() { REQUIRE(loop->turn(Deadline::after(std::chrono::milliseconds(1))).ok()); }
@@ -57,6 +58,46 @@ struct Bench {
         return all;
       }
       all.append(buffer.data(), static_cast<std::size_t>(got));
+    }
+  }
+};
+
+// Two ranks of one node: both ends of a lane, and who has been woken.
+struct Lanes {
+  struct Rank {
+    Fd socket;
+    std::unique_ptr<EventLoop> loop = EventLoop::create(kClock).value();
+    std::size_t bytes = 0;
+    std::vector<std::string> ends;
+    std::unique_ptr<ControlChannel> channel;
+
+    // As the engine does: looks at the rings, and where nothing is there sleeps until it is woken.
+    void turn() {
+      channel->poll();
+      const bool may_sleep = channel->sleep() && !channel->is_finished();
+      const auto late = Deadline::after(std::chrono::seconds(may_sleep ? 300 : 0));
+      REQUIRE(loop->turn(late).ok());
+      channel->stay_awake();
+    }
+  };
+  alignas(kCacheLineBytes) std::uint8_t rings[2][ShmRing::kBytes] = {};
+  alignas(kCacheLineBytes) std::uint8_t bells[2][kCacheLineBytes] = {};
+  Rank ranks[2];
+
+  Lanes() {
+    auto pair = make_socket_pair().value();
+    ranks[0].socket = std::move(pair.first);
+    ranks[1].socket = std::move(pair.second);
+    for (std::size_t i = 0; i < 2; ++i) {
+      REQUIRE(set_nonblocking(ranks[i].socket.get()).ok());
+      const ControlChannel::Lane lane{ShmRing(rings[1 - i]), ShmRing(rings[i]), ShmBell(bells[1 - i])};
+      ControlChannel::Handlers handlers;
+      handlers.on_frame = [rank = &ranks[i]](int, const Frame& frame) { rank->bytes += frame.body.size(); };
+      handlers.on_end = [rank = &ranks[i]](int, const Error& why) { rank->ends.push_back(why.message()); };
+      ranks[i].channel =
+          ControlChannel::create(*ranks[i].loop, {{static_cast<int>(1 - i), ranks[i].socket.get(), lane}},
+                                 ShmBell(bells[i]), std::move(handlers))
+              .value();
     }
   }
 };
@@ -143,6 +184,65 @@ TEST_CASE("a link that has ended does not keep the loop awake") {
   const auto before = bench.loop->wakeups();
   REQUIRE(bench.loop->turn(Deadline::after(std::chrono::milliseconds(50))).ok());
   CHECK(bench.loop->wakeups() == before + 1);  // the deadline's
+}
+
+TEST_CASE("frames between ranks that are awake go through their rings and wake nobody") {
+  Lanes lanes;
+  for (int i = 0; i < 1000; ++i) {
+    lanes.ranks[0].channel->send(frame(2, "12345"));
+    CHECK(lanes.ranks[1].channel->poll());
+    lanes.ranks[1].channel->send(frame(2, "1"));
+    CHECK(lanes.ranks[0].channel->poll());
+  }
+  CHECK_FALSE(lanes.ranks[0].channel->poll());
+  CHECK(lanes.ranks[1].bytes == 5000);
+  CHECK(lanes.ranks[0].bytes == 1000);
+  char byte = 0;
+  CHECK(::recv(lanes.ranks[0].socket.get(), &byte, 1, MSG_DONTWAIT) < 0);
+  CHECK(::recv(lanes.ranks[1].socket.get(), &byte, 1, MSG_DONTWAIT) < 0);
+}
+
+TEST_CASE("ranks that sleep are woken for frames and for room, whatever the sizes") {
+  Lanes lanes;
+  static constexpr std::size_t kFrames = 200;
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < kFrames; ++i) {
+    bytes += i * 1000;
+  }
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < 2; ++i) {
+    threads.emplace_back([&, i] {
+      Lanes::Rank& rank = lanes.ranks[i];
+      for (std::size_t n = 0; n < kFrames; ++n) {
+        rank.channel->send(frame(2, std::string(n * 1000, 'x')));
+        rank.channel->poll();
+      }
+      rank.channel->close_output();
+      while (!rank.channel->is_finished()) {
+        rank.turn();
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  CHECK(lanes.ranks[0].bytes == bytes);
+  CHECK(lanes.ranks[1].bytes == bytes);
+  CHECK(lanes.ranks[0].channel->is_finished());
+}
+
+TEST_CASE("what a rank of the same node wrote before it was gone is heard first, and nothing waits for it") {
+  Lanes lanes;
+  lanes.ranks[1].channel->send(frame(5, "why"));
+  lanes.ranks[1].channel.reset();
+  lanes.ranks[1].socket.reset();
+  lanes.ranks[0].channel->send(frame(2, std::string(1U << 20U, 'x')));
+  while (lanes.ranks[0].ends.empty()) {
+    lanes.ranks[0].turn();
+  }
+  CHECK(lanes.ranks[0].bytes == 3);
+  lanes.ranks[0].channel->close_output();
+  CHECK(lanes.ranks[0].channel->is_finished());
 }
 
 }  // namespace hvd

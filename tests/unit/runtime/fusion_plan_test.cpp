@@ -1,5 +1,6 @@
 #include "runtime/controller/fusion_plan.h"
 
+#include <cstdint>
 #include <map>
 #include <random>
 #include <set>
@@ -23,7 +24,7 @@ Ready tensor(std::string name, std::int64_t floats, Dtype dtype = Dtype::kFloat3
 // "ab c": groups in order, their names side by side.
 std::string plan_text(std::vector<Ready> ready, std::size_t limit) {
   std::string text;
-  for (const Response& response : plan_fusion(std::move(ready), limit)) {
+  for (const Response& response : plan_fusion(std::move(ready), limit, 2)) {
     text += text.empty() ? "" : " ";
     for (const std::string& name : response.names) {
       text += name;
@@ -64,14 +65,14 @@ TEST_CASE("different scales, operators, kinds and errors are never fused") {
   max.request.op = ReduceOp::kMax;
   auto gather = tensor("g", 1);
   gather.request.kind = OpKind::kAllgather;
-  gather.first_dims = {1};
+  gather.first_dims = {1, 1};
   auto root = tensor("r", 1);
   root.request.kind = OpKind::kBroadcast;
   auto wrong = tensor("w", 1);
   wrong.error_code = static_cast<int>(Code::kMismatch);
   wrong.error = "why";
   CHECK(plan_text({tensor("a", 1), scaled, post, max, gather, root, wrong, gather, root, tensor("b", 1)}, 1U << 20U) ==
-        "ab s p m g r w g r");
+        "ab s p m gg r w r");
 }
 
 TEST_CASE("a response carries what ranks need") {
@@ -81,20 +82,98 @@ TEST_CASE("a response carries what ranks need") {
   auto wrong = tensor("w", 1);
   wrong.error_code = static_cast<int>(Code::kMismatch);
   wrong.error = "why";
-  const auto plan = plan_fusion({gather, wrong}, 64);
+  const auto plan = plan_fusion({gather, wrong}, 64, 2);
   REQUIRE(plan.size() == 2);
   CHECK(plan[0] == Response{OpKind::kAllgather, 0, "", {"g"}, {2, 5}});
   CHECK(plan[1] == Response{OpKind::kAllreduce, 13, "why", {"w"}, {}});
 }
 
+TEST_CASE("a group travels together whatever the limit says, each type of it in one response") {
+  auto group = tensor("a", 100);
+  group.request.group = {{"b", Dtype::kFloat64, {100}}, {"c", Dtype::kFloat32, {100}}, {"d", Dtype::kFloat64, {1}}};
+  CHECK(plan_text({tensor("x", 1), group, tensor("y", 1)}, 8) == "xy ac bd");
+  CHECK(plan_text({group}, 0) == "ac bd");
+  // Room that a group leaves is used by others.
+  auto small = tensor("a", 1);
+  small.request.group = {{"b", Dtype::kFloat32, {1}}};
+  CHECK(plan_text({small, tensor("x", 1), tensor("y", 1)}, 12) == "abx y");
+  CHECK(plan_text({tensor("x", 1), small, tensor("y", 1)}, 8) == "xy ab");
+}
+
+TEST_CASE("a group in disagreement is one error, under its first name") {
+  auto group = tensor("a", 1);
+  group.request.group = {{"b", Dtype::kFloat32, {1}}};
+  group.error_code = static_cast<int>(Code::kMismatch);
+  group.error = "why";
+  const auto plan = plan_fusion({group}, 64, 2);
+  CHECK(plan == std::vector<Response>{{OpKind::kAllreduce, 13, "why", {"a"}, {}}});
+}
+
+TEST_CASE("allgathers are fused by what they bring together, with all their extents") {
+  auto one = tensor("g", 2);
+  one.request.kind = OpKind::kAllgather;
+  one.first_dims = {2, 5};
+  auto two = one;
+  two.request.name = "h";
+  two.first_dims = {0, 1};
+  CHECK(plan_fusion({one, two}, 32, 2) == std::vector<Response>{{OpKind::kAllgather, 0, "", {"g", "h"}, {2, 5, 0, 1}}});
+  CHECK(plan_text({one, two}, 31) == "g h");
+  two.first_dims = {INT64_MAX, INT64_MAX};  // more than a number holds
+  CHECK(plan_text({one, two}, 1U << 30U) == "g h");
+}
+
+TEST_CASE("the extents of a response are bounded, also of a group's") {
+  auto group = tensor("a", 1);
+  group.request.kind = OpKind::kAllgather;
+  constexpr int kRanks = 1000;
+  for (int i = 0; i < 999; ++i) {
+    group.request.group.push_back({"t" + std::to_string(i), Dtype::kFloat32, {1}});
+  }
+  group.first_dims.assign(std::size_t{1000} * kRanks, 1);
+  const auto plan = plan_fusion({group}, 64, kRanks);
+  REQUIRE(plan.size() == 2);
+  CHECK(plan[0].first_dims.size() == 524 * kRanks);
+  CHECK(plan[1].names.size() == 476);
+}
+
+TEST_CASE("what a joined rank has not asked for says how much of what it is, with all that it travels with") {
+  auto missed = tensor("m", 3);
+  missed.request.op = ReduceOp::kMax;
+  missed.is_missed = true;
+  auto other = tensor("o", 2);
+  other.request.op = ReduceOp::kMax;
+  auto scalar = tensor("s", 1);
+  scalar.request.shape = {};
+  const auto plan = plan_fusion({other, missed, scalar}, 64, 2);
+  REQUIRE(plan.size() == 2);
+  CHECK(plan[0].names == std::vector<std::string>{"o", "m"});
+  CHECK(plan[0].counts == std::vector<std::int64_t>{2, 3});
+  CHECK(plan[0].dtype == Dtype::kFloat32);
+  CHECK(plan[0].op == ReduceOp::kMax);
+  CHECK(plan[1].counts.empty());
+  scalar.is_missed = true;
+  CHECK(plan_fusion({scalar}, 64, 2)[0].counts == std::vector<std::int64_t>{1});
+}
+
+TEST_CASE("a join carries its last rank") {
+  Ready join;
+  join.request.kind = OpKind::kJoin;
+  join.request.name = kJoinName;
+  join.last_joined = 1;
+  const auto plan = plan_fusion({tensor("a", 1), join, tensor("b", 1)}, 64, 2);
+  REQUIRE(plan.size() == 2);
+  CHECK(plan[1].kind == OpKind::kJoin);
+  CHECK(plan[1].last_joined == 1);
+}
+
 TEST_CASE("the number of tensors in a group is bounded") {
   std::vector<Ready> many;
-  for (std::size_t i = 0; i <= kMaxFusedTensors; ++i) {
+  for (std::size_t i = 0; i <= control_wire::kMaxGroupTensors; ++i) {
     many.push_back(tensor("t" + std::to_string(i), 0));
   }
-  const auto plan = plan_fusion(many, 64);
+  const auto plan = plan_fusion(many, 64, 2);
   REQUIRE(plan.size() == 2);
-  CHECK(plan[0].names.size() == kMaxFusedTensors);
+  CHECK(plan[0].names.size() == control_wire::kMaxGroupTensors);
 }
 
 TEST_CASE("random plans: each tensor once, groups alike and within the limit, order kept, same again") {
@@ -111,8 +190,8 @@ TEST_CASE("random plans: each tensor once, groups alike and within the limit, or
       by_name.emplace(one.request.name, one);
       ready.push_back(one);
     }
-    const auto plan = plan_fusion(ready, limit);
-    CHECK(plan == plan_fusion(ready, limit));
+    const auto plan = plan_fusion(ready, limit, 2);
+    CHECK(plan == plan_fusion(ready, limit, 2));
     std::set<std::string> seen;
     int last_first = -1;
     for (const Response& response : plan) {

@@ -1,5 +1,6 @@
 #include "runtime/controller/message.h"
 
+#include <cstdint>
 #include <random>
 
 #include <doctest/doctest.h>
@@ -11,8 +12,18 @@ Request full_request() {
   return Request{OpKind::kAllreduce, Dtype::kBfloat16, ReduceOp::kProduct, 3, 0.25, -2.0, "grad/layer.1", {4, 0, 7}};
 }
 
+Request group_request() {
+  Request request = full_request();
+  request.group = {{"b", Dtype::kBool, {}}, {"c", Dtype::kFloat64, {1, 2}}};
+  return request;
+}
+
 std::vector<Response> sample_responses() {
-  return {Response{OpKind::kAllreduce, 0, "", {"a", "b"}, {}}, Response{OpKind::kAllgather, 0, "", {"g"}, {1, 0, 9}},
+  return {Response{OpKind::kAllreduce, 0, "", {"a", "b"}, {}},
+          Response{OpKind::kAllgather, 0, "", {"g"}, {1, 0, 9}},
+          Response{OpKind::kAllgather, 0, "", {"g", "h"}, {1, 0, 9, 2, 2, 2}},
+          Response{OpKind::kAllreduce, 0, "", {"a", "b"}, {}, {5, 0}, Dtype::kInt16, ReduceOp::kMin},
+          Response{OpKind::kJoin, 0, "", {"join"}, {}, {}, Dtype::kUint8, ReduceOp::kSum, 2},
           Response{OpKind::kBarrier, 13, "rank 0 sent this, but rank 1 that", {"b"}, {}}};
 }
 
@@ -40,7 +51,8 @@ Frame one_frame(const std::string& bytes) {
 }  // namespace
 
 TEST_CASE("requests survive the wire") {
-  const std::vector<Request> sent = {full_request(), Request{OpKind::kBarrier, {}, ReduceOp::kSum, 0, 1, 1, "b", {}}};
+  const std::vector<Request> sent = {full_request(), group_request(),
+                                     Request{OpKind::kBarrier, {}, ReduceOp::kSum, 0, 1, 1, "b", {}}};
   std::string bytes;
   append_requests(bytes, sent);
   const Frame frame = one_frame(bytes);
@@ -99,7 +111,7 @@ TEST_CASE("an empty batch is no frame, a large one is several") {
 
 TEST_CASE("a message cut anywhere, or with a byte too many, is refused") {
   std::string requests;
-  append_requests(requests, {full_request(), full_request()});
+  append_requests(requests, {full_request(), group_request()});
   std::string responses;
   append_responses(responses, sample_responses());
   std::string shutdown;
@@ -129,7 +141,7 @@ TEST_CASE("numbers that mean nothing are refused") {
     CHECK(got.error().code() == Code::kProtocol);
   };
   Request request = full_request();
-  request.kind = static_cast<OpKind>(4);
+  request.kind = static_cast<OpKind>(kOpKindCount);
   refused(request);
   request = full_request();
   request.dtype = static_cast<Dtype>(11);
@@ -151,6 +163,39 @@ TEST_CASE("numbers that mean nothing are refused") {
   refused(request);
 }
 
+TEST_CASE("groups that cannot be are refused") {
+  const auto refused = [](const Request& request) {
+    std::string bytes;
+    append_requests(bytes, {request});
+    CHECK_FALSE(decode_requests(one_frame(bytes).body).ok());
+  };
+  Request request = group_request();
+  for (const OpKind kind : {OpKind::kBroadcast, OpKind::kBarrier, OpKind::kAlltoall}) {
+    request.kind = kind;
+    refused(request);
+  }
+  request = group_request();
+  request.group[1].name = "b";
+  refused(request);
+  request.group[1].name = request.name;
+  refused(request);
+  request = group_request();
+  request.group[0].dtype = static_cast<Dtype>(11);
+  refused(request);
+  request = group_request();
+  request.group[0].shape = {-1};
+  refused(request);
+  request = full_request();
+  for (std::size_t i = 0; i < control_wire::kMaxGroupTensors; ++i) {
+    request.group.push_back({"t" + std::to_string(i), Dtype::kInt8, {}});
+  }
+  refused(request);
+  request.group.pop_back();
+  std::string bytes;
+  append_requests(bytes, {request});
+  CHECK(decode_requests(one_frame(bytes).body).ok());
+}
+
 TEST_CASE("responses that contradict themselves are refused") {
   const auto refused = [](const Response& response) {
     std::string bytes;
@@ -162,6 +207,16 @@ TEST_CASE("responses that contradict themselves are refused") {
   refused(Response{OpKind::kAllreduce, 13, "why", {"a", "b"}, {}});
   refused(Response{OpKind::kAllreduce, 0, "", {"a"}, {1, 2}});
   refused(Response{OpKind::kAllgather, 0, "", {"a"}, {1}});
+  refused(Response{OpKind::kAllgather, 0, "", {"a", "b"}, {1, 2, 3}});
+  refused(Response{OpKind::kAllreduce, 0, "", {"a"}, {}, {1, 2}});
+  refused(Response{OpKind::kAllreduce, 0, "", {"a"}, {}, {-1}});
+  refused(Response{OpKind::kAllreduce, 0, "", {"a"}, {}, {INT64_MAX}});
+  refused(Response{OpKind::kAllreduce, 0, "", {"a"}, {}, {1}, static_cast<Dtype>(11)});
+  refused(Response{OpKind::kAllreduce, 0, "", {"a"}, {}, {1}, Dtype::kInt8, static_cast<ReduceOp>(2)});
+  refused(Response{OpKind::kAllreduce, 13, "why", {"a"}, {}, {1}});
+  refused(Response{OpKind::kBroadcast, 0, "", {"a"}, {}, {1}});
+  refused(Response{OpKind::kJoin, 0, "", {"join"}, {}, {}, Dtype::kUint8, ReduceOp::kSum, 2});
+  refused(Response{OpKind::kJoin, 0, "", {"join"}, {}, {}, Dtype::kUint8, ReduceOp::kSum, -1});
   refused(Response{OpKind::kAllreduce, -1, "", {"a"}, {}});
   refused(Response{OpKind::kAllreduce, 99, "", {"a"}, {}});
 }
@@ -169,7 +224,7 @@ TEST_CASE("responses that contradict themselves are refused") {
 TEST_CASE("random bytes and flipped bits never do harm") {
   std::mt19937 random(3);
   std::string requests;
-  append_requests(requests, {full_request()});
+  append_requests(requests, {group_request()});
   std::string responses;
   append_responses(responses, sample_responses());
   const std::string bodies[] = {one_frame(requests).body, one_frame(responses).body};

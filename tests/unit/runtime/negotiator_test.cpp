@@ -39,6 +39,14 @@ Ready settle(const Request& a, const Request& b, bool reversed = false) {
   return ready.front();
 }
 
+Request group_of(OpKind kind, const std::vector<std::string>& names) {
+  Request request = of_kind(kind, {2});
+  for (const std::string& name : names) {
+    request.group.push_back({name, Dtype::kFloat32, {3}});
+  }
+  return request;
+}
+
 struct Mismatch {
   Request a;
   Request b;
@@ -97,6 +105,32 @@ std::vector<Mismatch> mismatches() {
       of_kind(OpKind::kAllgather, {2}), [](Request& r) { r.shape = {}; },
       "Mismatched ALLGATHER tensor shapes: rank 0 sent a tensor of shape [2], but rank 1 sent a tensor of shape [] "
       "(tensor 'x'); only their first dimension may differ");
+  add(
+      of_kind(OpKind::kReducescatter, {2, 3}), [](Request& r) { r.shape = {3, 3}; },
+      "Mismatched REDUCESCATTER tensor shapes: rank 0 sent a tensor of shape [2, 3], but rank 1 sent a tensor of shape "
+      "[3, 3] (tensor 'x')");
+  add(
+      of_kind(OpKind::kAlltoall, {2, 3}), [](Request& r) { r.shape = {4, 4}; },
+      "Mismatched ALLTOALL tensor shapes: rank 0 sent a tensor of shape [2, 3], but rank 1 sent a tensor of shape "
+      "[4, 4] (tensor 'x'); only their first dimension may differ");
+  const Request group = group_of(OpKind::kAllreduce, {"y", "z"});
+  add(
+      group, [](Request& r) { r.group.pop_back(); },
+      "Mismatched groups: rank 0 sent a group of 3, but rank 1 sent a group of 2 (tensor 'x')");
+  add(
+      x, [](Request& r) { r.group = {{"y", Dtype::kFloat32, {3}}}; },
+      "Mismatched groups: rank 0 sent a tensor alone, but rank 1 sent a group of 2 (tensor 'x')");
+  add(
+      group, [](Request& r) { r.group[1].name = "a"; },
+      "Mismatched groups: rank 0 has at place 3 of the group 'z', but rank 1 has at place 3 of the group 'a' (tensor "
+      "'x')");
+  add(
+      group, [](Request& r) { r.group[0].shape = {4}; },
+      "Mismatched ALLREDUCE tensor shapes: rank 0 sent a tensor of shape [3], but rank 1 sent a tensor of shape [4] "
+      "(tensor 'y')");
+  add(
+      group, [](Request& r) { r.group[0].dtype = Dtype::kInt8; },
+      "Mismatched data types: rank 0 had type float32, but rank 1 had type int8 (tensor 'y')");
   return all;
 }
 
@@ -158,6 +192,96 @@ TEST_CASE("the order is that of completion") {
   CHECK(order == "cab");
 }
 
+Request join() {
+  Request request;
+  request.kind = OpKind::kJoin;
+  request.name = kJoinName;
+  return request;
+}
+
+TEST_CASE("a rank that has joined holds up nothing: what waits for it becomes ready, in the order of names") {
+  Negotiator negotiator(3);
+  for (const char* name : {"b", "c", "a"}) {
+    for (const int rank : {0, 2}) {
+      REQUIRE(negotiator.add(rank, allreduce(name)).ok());
+    }
+  }
+  REQUIRE(negotiator.add(0, allreduce("of rank 0")).ok());
+  REQUIRE(negotiator.add(1, join()).ok());
+  CHECK_FALSE(negotiator.add(1, allreduce("d")).ok());
+  CHECK_FALSE(negotiator.add(1, join()).ok());
+  REQUIRE(negotiator.add(2, allreduce("d")).ok());
+  REQUIRE(negotiator.add(0, allreduce("d")).ok());
+  std::string order;
+  for (const Ready& ready : negotiator.take()) {
+    order += ready.request.name;
+    CHECK(ready.is_missed);
+    CHECK(ready.error.empty());
+  }
+  CHECK(order == "abcd");
+  CHECK_FALSE(negotiator.has_fresh_incomplete());
+  REQUIRE(negotiator.add(2, join()).ok());
+  CHECK(negotiator.take().front().request.name == "of rank 0");
+}
+
+TEST_CASE("a join is ready when all have joined, and names the last; then everything is as before") {
+  Negotiator negotiator(2);
+  for (const int last : {0, 1, 1}) {
+    REQUIRE(negotiator.add(1 - last, join()).ok());
+    CHECK(negotiator.take().empty());
+    REQUIRE(negotiator.add(last, join()).ok());
+    const auto ready = negotiator.take();
+    REQUIRE(ready.size() == 1);
+    CHECK(ready[0].request.kind == OpKind::kJoin);
+    CHECK(ready[0].last_joined == last);
+    REQUIRE(negotiator.add(0, allreduce("x")).ok());
+    CHECK(negotiator.take().empty());
+    REQUIRE(negotiator.add(1, allreduce("x")).ok());
+    const auto after = negotiator.take();
+    REQUIRE(after.size() == 1);
+    CHECK_FALSE(after[0].is_missed);
+  }
+}
+
+TEST_CASE("what a rank asked for before it joined is its own") {
+  Negotiator negotiator(2);
+  REQUIRE(negotiator.add(1, of_kind(OpKind::kAllgather, {2})).ok());
+  REQUIRE(negotiator.add(1, join()).ok());
+  REQUIRE(negotiator.add(0, of_kind(OpKind::kAllgather, {3})).ok());
+  const auto ready = negotiator.take();
+  REQUIRE(ready.size() == 1);
+  CHECK(ready[0].error.empty());
+  CHECK(ready[0].first_dims == std::vector<std::int64_t>{3, 2});
+}
+
+TEST_CASE("only allreduces and barriers go on without a rank that has joined; others fail and say who") {
+  for (const auto& [kind, text] :
+       {std::pair(OpKind::kAllgather, "Allgather"), std::pair(OpKind::kBroadcast, "Broadcast"),
+        std::pair(OpKind::kReducescatter, "Reducescatter"), std::pair(OpKind::kAlltoall, "Alltoall"),
+        std::pair(OpKind::kBarrier, "")}) {
+    Negotiator negotiator(3);
+    REQUIRE(negotiator.add(1, join()).ok());
+    for (const int rank : {2, 0}) {
+      REQUIRE(negotiator.add(rank, of_kind(kind, {2})).ok());
+    }
+    const auto ready = negotiator.take();
+    REQUIRE(ready.size() == 1);
+    const std::string error =
+        std::string(text) + " is not supported with Join at this time: rank 1 has joined (tensor 'x')";
+    CHECK(ready[0].error == (kind == OpKind::kBarrier ? "" : error));
+    CHECK(ready[0].error_code == (kind == OpKind::kBarrier ? 0 : static_cast<int>(Code::kMismatch)));
+  }
+}
+
+TEST_CASE("ranks that disagree are named also when rank 0 has joined") {
+  Negotiator negotiator(4);
+  REQUIRE(negotiator.add(0, join()).ok());
+  for (const int rank : {3, 1, 2}) {
+    REQUIRE(negotiator.add(rank, allreduce("x", {rank == 1 ? 5 : 6})).ok());
+  }
+  CHECK(negotiator.take().front().error.find("rank 1 sent a tensor of shape [5], but rank 2") != std::string::npos);
+}
+
 TEST_CASE("a rank that asks twice is refused, and may ask again once the tensor is taken") {
   Negotiator negotiator(2);
   REQUIRE(negotiator.add(1, allreduce("x")).ok());
@@ -173,6 +297,39 @@ TEST_CASE("allgather takes any first dimension and reports all of them") {
   const Ready ready = settle(of_kind(OpKind::kAllgather, {2, 3}), of_kind(OpKind::kAllgather, {0, 3}), true);
   CHECK(ready.error.empty());
   CHECK(ready.first_dims == std::vector<std::int64_t>{2, 0});
+}
+
+TEST_CASE("a group is ready as one, with the first dimensions of all its tensors") {
+  Request zero = group_of(OpKind::kAllgather, {"y"});
+  Request one = zero;
+  one.shape = {5};
+  one.group[0].shape = {0};
+  const Ready ready = settle(zero, one, true);
+  CHECK(ready.error.empty());
+  CHECK(ready.first_dims == std::vector<std::int64_t>{2, 5, 3, 0});
+  CHECK(ready.request.group.front().name == "y");
+}
+
+TEST_CASE("a reducescatter of scalars is an error for all") {
+  const Ready scalar = settle(of_kind(OpKind::kReducescatter, {}), of_kind(OpKind::kReducescatter, {}));
+  CHECK(scalar.error_code == static_cast<int>(Code::kInvalid));
+  CHECK(scalar.error.starts_with("REDUCESCATTER of a scalar"));
+  CHECK(settle(of_kind(OpKind::kReducescatter, {3}), of_kind(OpKind::kReducescatter, {3})).first_dims.empty());
+}
+
+TEST_CASE("an alltoall takes any first dimension, but no scalar") {
+  CHECK(settle(of_kind(OpKind::kAlltoall, {3, 2}), of_kind(OpKind::kAlltoall, {0, 2})).error.empty());
+  CHECK(
+      settle(of_kind(OpKind::kAlltoall, {}), of_kind(OpKind::kAlltoall, {})).error.starts_with("ALLTOALL of a scalar"));
+}
+
+TEST_CASE("one scalar in a group of allgathers is an error of the group") {
+  Request group = group_of(OpKind::kAllgather, {"y", "z"});
+  group.group[1].shape = {};
+  const Ready ready = settle(group, group);
+  CHECK(ready.error_code == static_cast<int>(Code::kInvalid));
+  CHECK(ready.error.find("tensor 'z'") != std::string::npos);
+  CHECK(ready.first_dims.empty());
 }
 
 TEST_CASE("an allgather of scalars and a root that is no rank are errors for all") {

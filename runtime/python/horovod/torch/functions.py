@@ -7,6 +7,7 @@ import torch
 
 from horovod.common.process_sets import ProcessSet, check_supported, global_process_set
 from horovod.torch import mpi_ops
+from horovod.torch._broadcast import broadcast_into
 
 
 def _pickled(obj: Any) -> torch.Tensor:
@@ -73,7 +74,7 @@ def broadcast_parameters(params: Union[Mapping[str, torch.Tensor], Sequence], ro
         if not isinstance(tensor, torch.Tensor):
             kind = type(tensor).__name__
             raise ValueError(f"{name} is not a tensor but {kind}; leave it out and use broadcast_object")
-    _synchronize_all([mpi_ops._broadcast_into(tensor, tensor, root_rank, name) for name, tensor in items])
+    _synchronize_all([broadcast_into(tensor, tensor, root_rank, name) for name, tensor in items])
 
 
 def _synchronize_all(handles: List[int]) -> None:
@@ -119,7 +120,7 @@ def broadcast_optimizer_state(
         for key, spec in plan["state"].get(index, {}).items():
             if isinstance(spec, _TensorSpec):
                 tensor = optimizer.state[p][key]
-                handles.append(mpi_ops._broadcast_into(tensor, tensor, root_rank, f"optimizer.{index}.{key}"))
+                handles.append(broadcast_into(tensor, tensor, root_rank, f"optimizer.{index}.{key}"))
     _synchronize_all(handles)
 
 

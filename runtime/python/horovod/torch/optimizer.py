@@ -11,6 +11,7 @@ import torch
 from horovod.common.process_sets import ProcessSet, check_supported, global_process_set
 from horovod.common.util import choose_op
 from horovod.torch import mpi_ops
+from horovod.torch._allreduce import allreduce_into
 from horovod.torch.compression import Compression
 
 _TWO_SYNCHRONIZATIONS = (
@@ -97,7 +98,7 @@ class _DistributedMixin:
                 "embedding with sparse=False"
             )
         compressed, ctx = settings.compression.compress(grad)
-        handle = mpi_ops._allreduce_into(
+        handle = allreduce_into(
             compressed, compressed, self._hvd_names[p], settings.op, settings.prescale, settings.postscale
         )
         self._hvd_in_flight[p] = _Reduction(handle, grad, ctx, compressed is grad)

@@ -182,3 +182,16 @@ TEST_CASE("descriptors are passed as one piece, and what is not that is refused"
   REQUIRE(::write(near.get(), "no descriptors", 14) == 14);
   CHECK(receive_fds(far.get()).error().message() == "two descriptors were expected, 0 came");
 }
+
+TEST_CASE("an address is read as it is written, and nothing else is") {
+  for (const char* text : {"10.0.0.1:4711", "[::1]:80", "0.0.0.0:0"}) {
+    const auto address = SocketAddress::parse(text);
+    REQUIRE(address.ok());
+    CHECK(address.value().text() == text);
+  }
+  for (const char* text : {"", ":", "10.0.0.1", "10.0.0.1:", "10.0.0.1:65536", "10.0.0.1:1x", "::1:80", "[10.0.0.1]:80",
+                           "[]:80", "node1:80", "10.0.0.1:-1"}) {
+    CAPTURE(text);
+    CHECK_FALSE(SocketAddress::parse(text).ok());
+  }
+}

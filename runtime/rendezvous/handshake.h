@@ -1,5 +1,5 @@
-// Handshake: both ends of a new connection between two ranks prove that they know the job secret, and agree on what the
-// connection is for, before any other byte. Three messages, little-endian:
+// Handshake: both ends of a new connection, between two ranks or from an agent to its launcher, prove that they know a
+// secret, and agree on what the connection is for, before any other byte. Three messages, little-endian:
 //
 //   acceptor -> connector   Greeting  u32 magic | u16 version | u16 0 | 32 bytes nonce_a
 //   connector -> acceptor   Claim     u32 magic | u16 version | u16 role | i32 from | i32 to | 32 bytes nonce_c | 32
@@ -24,6 +24,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/result.h"
+#include "runtime/rendezvous/hmac.h"
 #include "runtime/rendezvous/store.h"
 
 namespace hvd {
@@ -33,18 +34,21 @@ enum class LinkRole : std::uint16_t {
   kControl = 1,  // rank 0 and any other rank
   kData = 2,     // the leaders of two nodes
   kSegment = 3,  // a node's leader hands the shared memory to another rank of the node
+  kAgent = 4,    // a rank's agent calls the launcher back: to kLauncher, and nobody else has this role there
 };
+// What the launcher is called where a rank could stand.
+inline constexpr int kLauncher = -1;
+
 const char* name_of(LinkRole role);
 
 struct LinkClaim {
   LinkRole role = LinkRole::kControl;
   int from = 0;  // the rank that connects
-  int to = 0;    // the rank that accepts
+  int to = 0;    // the rank that accepts, or kLauncher
 };
 bool operator==(const LinkClaim& a, const LinkClaim& b);
 
 inline constexpr std::size_t kNonceBytes = 32;
-inline constexpr std::size_t kMacBytes = 32;
 inline constexpr std::size_t kGreetingBytes = 8 + kNonceBytes;
 inline constexpr std::size_t kClaimBytes = 16 + kNonceBytes + kMacBytes;
 inline constexpr std::size_t kProofBytes = kMacBytes;

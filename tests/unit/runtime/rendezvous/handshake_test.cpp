@@ -1,4 +1,4 @@
-#include "runtime/link/handshake.h"
+#include "runtime/rendezvous/handshake.h"
 
 #include <algorithm>
 #include <random>
@@ -121,6 +121,17 @@ TEST_CASE("an unknown role is refused also with a valid mac") {
   HandshakeConnector connector(secret_of(7), LinkClaim{static_cast<LinkRole>(9), 5, 2}, nonce_of(2));
   const std::string claim = connector.feed(as_bytes(acceptor.greeting())).value();
   CHECK(acceptor.feed(as_bytes(claim)).error().code() == Code::kProtocol);
+}
+
+TEST_CASE("an agent is let in by a launcher only, and a launcher lets in nobody else") {
+  const LinkClaim call{LinkRole::kAgent, 5, kLauncher};
+  CHECK(is_accepted(HandshakeAcceptor(secret_of(7), kLauncher, nonce_of(1)), record(1, call).claim));
+  for (const LinkClaim& wrong : {LinkClaim{LinkRole::kData, 5, kLauncher}, LinkClaim{LinkRole::kAgent, 5, 2}}) {
+    HandshakeAcceptor acceptor(secret_of(7), wrong.to, nonce_of(1));
+    HandshakeConnector connector(secret_of(7), wrong, nonce_of(2));
+    const std::string claim = connector.feed(as_bytes(acceptor.greeting())).value();
+    CHECK(acceptor.feed(as_bytes(claim)).error().code() == Code::kProtocol);
+  }
 }
 
 TEST_CASE("every single changed bit of every message is refused") {

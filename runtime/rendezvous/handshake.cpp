@@ -1,11 +1,7 @@
-#include "runtime/link/handshake.h"
+#include "runtime/rendezvous/handshake.h"
 
 #include <errno.h>
 #include <sys/random.h>
-
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 
 namespace hvd {
 namespace {
@@ -24,29 +20,18 @@ std::string mac_of(const JobSecret& secret, Side side, const LinkClaim& claim, B
   text.raw(label.data(), label.size()).u16(kVersion).u16(static_cast<std::uint16_t>(claim.role));
   text.i32(claim.from).i32(claim.to);
   text.raw(acceptor_nonce.data(), acceptor_nonce.size()).raw(connector_nonce.data(), connector_nonce.size());
-  const Bytes message = as_bytes(text.str());
-  std::array<std::uint8_t, kMacBytes> mac{};
-  unsigned int size = 0;
-  const auto* made = ::HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()), message.data(),
-                            message.size(), mac.data(), &size);
-  // An empty mac never equals a received one.
-  return made != nullptr && size == mac.size() ? std::string(as_text(mac)) : std::string();
-}
-
-bool macs_are_equal(std::string_view expected, Bytes received) {
-  return expected.size() == kMacBytes && received.size() == kMacBytes &&
-         CRYPTO_memcmp(expected.data(), received.data(), kMacBytes) == 0;
+  return hmac_sha256(secret, as_bytes(text.str()));
 }
 
 // Magic and version, which start both first messages.
 Result<void> check_preamble(ByteReader& reader) {
   if (reader.u32() != kMagic) {
-    return Error(Code::kProtocol, "the other end is not a rank of hvdrun");
+    return Error(Code::kProtocol, "the other end is no part of hvdrun");
   }
   if (const std::uint16_t version = reader.u16(); version != kVersion) {
     return Error(Code::kProtocol, "the other end speaks version " + std::to_string(version) +
                                       " of the link, this one " + std::to_string(kVersion) +
-                                      "; all ranks must run one libhvd");
+                                      "; all must be of one version of hvdrun");
   }
   return {};
 }
@@ -61,6 +46,8 @@ const char* name_of(LinkRole role) {
       return "data";
     case LinkRole::kSegment:
       return "shared memory";
+    case LinkRole::kAgent:
+      return "agent";
   }
   return "?";
 }
@@ -106,11 +93,12 @@ Result<std::optional<LinkClaim>> HandshakeAcceptor::feed(Bytes bytes) {
   LinkClaim claim{static_cast<LinkRole>(role), reader.i32(), reader.i32()};
   const Bytes connector_nonce = reader.take(kNonceBytes);
   const Bytes mac = reader.take(kMacBytes);
-  if (!macs_are_equal(mac_of(secret_, Side::kClaim, claim, nonce_, connector_nonce), mac)) {
+  if (!is_same_mac(mac_of(secret_, Side::kClaim, claim, nonce_, connector_nonce), mac)) {
     return Error(Code::kAuth, "it does not know the secret of this job");
   }
-  const bool is_role =
+  const bool is_for_rank =
       claim.role == LinkRole::kControl || claim.role == LinkRole::kData || claim.role == LinkRole::kSegment;
+  const bool is_role = rank_ == kLauncher ? claim.role == LinkRole::kAgent : is_for_rank;
   if (!is_role || claim.to != rank_) {
     return Error(Code::kProtocol, "it asked for role " + std::to_string(role) + " of rank " + std::to_string(claim.to) +
                                       "; this is rank " + std::to_string(rank_));
@@ -140,7 +128,7 @@ Result<std::string> HandshakeConnector::feed(Bytes bytes) {
   if (expected_proof_.empty()) {
     return answer_greeting();
   }
-  if (!macs_are_equal(expected_proof_, as_bytes(buffer_))) {
+  if (!is_same_mac(expected_proof_, as_bytes(buffer_))) {
     return Error(Code::kAuth, "the other end does not know the secret of this job");
   }
   is_done_ = true;
@@ -157,9 +145,6 @@ Result<std::string> HandshakeConnector::answer_greeting() {
   out.raw(nonce_.data(), nonce_.size());
   const std::string mac = mac_of(secret_, Side::kClaim, claim_, acceptor_nonce, nonce_);
   expected_proof_ = mac_of(secret_, Side::kProof, claim_, acceptor_nonce, nonce_);
-  if (mac.empty() || expected_proof_.empty()) {
-    return Error(Code::kInternal, "HMAC-SHA-256 is not available");
-  }
   buffer_.clear();
   return std::move(out.raw(mac.data(), mac.size())).str();
 }

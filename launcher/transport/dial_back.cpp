@@ -1,0 +1,259 @@
+#include "launcher/transport/dial_back.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "runtime/base/byte_channel.h"
+
+namespace hvd::launch {
+namespace {
+
+// All agents of a job may call in the same moment.
+constexpr int kBacklog = 4096;
+// Between attempts to take a call when this process is out of descriptors; without it the loop would spin.
+constexpr auto kAcceptRetry = std::chrono::milliseconds(100);
+
+}  // namespace
+
+class DialBackStream final : public Stream {
+ public:
+  DialBackStream(DialBack& owner, int rank, StreamSink& sink) : owner_(owner), rank_(rank), sink_(sink) {}
+
+  ~DialBackStream() override { owner_.give_up(*this, rank_); }
+  DialBackStream(const DialBackStream&) = delete;
+  DialBackStream& operator=(const DialBackStream&) = delete;
+
+  // The agent has called; `first` goes out before all else.
+  Result<void> adopt(EventLoop& loop, Fd fd, const std::string& first) {
+    HVD_TRY(tune_tcp(fd.get()));
+    HVD_TRY_ASSIGN(const SocketAddress own, SocketAddress::local_of(fd.get()));
+    HVD_TRY_ASSIGN(const SocketAddress peer, SocketAddress::peer_of(fd.get()));
+    ByteChannel::Handlers handlers;
+    handlers.on_bytes = [this](Bytes bytes) { sink_.on_bytes(bytes); };
+    handlers.on_closed = [this](const Error& why) {
+      sink_.on_closed(Error(Code::kLostPeer, "the connection to its agent is over: " + why.message()));
+    };
+    HVD_TRY_ASSIGN(channel_, ByteChannel::create(loop, std::move(fd), Fd(), std::move(handlers)));
+    channel_->write(first);
+    Opened opened;
+    opened.is_local = own.ip() == peer.ip();
+    opened.node_address = peer.ip();
+    opened.launcher_address = own.ip();
+    sink_.on_open(opened);
+    return {};
+  }
+
+  void write(std::string bytes) override {
+    if (channel_) {
+      channel_->write(bytes);
+    }
+  }
+
+  void close_input() override {
+    if (channel_) {
+      channel_->close_output();
+      return;
+    }
+    owner_.give_up(*this, rank_);
+    owner_.loop_.post([this, alive = std::weak_ptr<int>(alive_)] {
+      if (!alive.expired()) {
+        sink_.on_closed(Error(kAgentEnded, "the agent has not called"));
+      }
+    });
+  }
+
+ private:
+  DialBack& owner_;
+  const int rank_;
+  StreamSink& sink_;
+  std::unique_ptr<ByteChannel> channel_;                   // null: the agent has not called
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);  // shared: what is posted asks whether we still exist
+};
+
+Result<DialBackOptions> DialBackOptions::make(bool is_local) {
+  DialBackOptions options;
+  HVD_TRY_ASSIGN(options.secret, make_nonce());
+  options.is_local = is_local;
+  return options;
+}
+
+Result<std::unique_ptr<DialBack>> DialBack::listen(EventLoop& loop, const DialBackOptions& options, Log& log) {
+  std::unique_ptr<DialBack> transport(new DialBack(loop, options, log));
+  if (options.is_local) {
+    HVD_TRY_ASSIGN(const SocketAddress loopback, SocketAddress::make("127.0.0.1", 0));
+    HVD_TRY(transport->listen_at(loopback));
+    return transport;
+  }
+  HVD_TRY_ASSIGN(const std::vector<std::string> ips, interface_ips());
+  std::string why = "this machine has no network interface that is up";
+  for (const std::string& ip : ips) {
+    HVD_TRY_ASSIGN(const SocketAddress address, SocketAddress::make(ip, 0));
+    if (const auto listening = transport->listen_at(address); !listening.ok()) {
+      why = listening.error().message();  // an IPv6 address may not be settled yet; the others serve
+    }
+  }
+  if (!transport->is_listening()) {
+    return Error(Code::kSystem, "agents on other hosts have no way to call this one: " + why);
+  }
+  return transport;
+}
+
+DialBack::DialBack(EventLoop& loop, const DialBackOptions& options, Log& log)
+    : loop_(loop), options_(options), log_(log) {}
+
+DialBack::~DialBack() {
+  stop_listening();
+  while (!callers_.empty()) {
+    forget(callers_.begin()->first);
+  }
+}
+
+Result<void> DialBack::listen_at(const SocketAddress& address) {
+  Listener listener;
+  HVD_TRY_ASSIGN(listener.fd, listen_tcp(address, kBacklog));
+  HVD_TRY_ASSIGN(const SocketAddress bound, SocketAddress::local_of(listener.fd.get()));
+  const int fd = listener.fd.get();
+  HVD_TRY_ASSIGN(listener.watch, loop_.watch(fd, EPOLLIN, [this, fd](std::uint32_t) { on_connection(fd); }));
+  listeners_.push_back(std::move(listener));
+  addresses_.push_back(bound.text());
+  return {};
+}
+
+std::unique_ptr<Stream> DialBack::open(const NodeTarget& target, StreamSink& sink) {
+  auto stream = std::make_unique<DialBackStream>(*this, target.rank, sink);
+  waiting_[target.rank] = stream.get();
+  return stream;
+}
+
+void DialBack::on_connection(int listener) {
+  auto accepted = accept_ready(listener);
+  if (!accepted.ok()) {
+    return pause(accepted.error().message());
+  }
+  if (!accepted.value().is_open()) {
+    return;
+  }
+  if (callers_.size() >= options_.most_callers) {
+    drop(callers_.begin()->first, "too many callers that do not prove themselves");
+  }
+  if (const auto greeted = greet(std::move(accepted).value()); !greeted.ok()) {
+    log_.write(LogLevel::kWarning, "an agent's call cannot be taken: " + greeted.error().message());
+  }
+}
+
+void DialBack::pause(const std::string& why) {
+  log_.write(LogLevel::kWarning, "an agent's call cannot be taken yet: " + why);
+  for (const Listener& listener : listeners_) {
+    loop_.rewatch(listener.watch, 0);
+  }
+  retry_timer_ = loop_.after(kAcceptRetry, [this] {
+    for (const Listener& listener : listeners_) {
+      loop_.rewatch(listener.watch, EPOLLIN);
+    }
+  });
+}
+
+Result<void> DialBack::greet(Fd fd) {
+  HVD_TRY_ASSIGN(const SocketAddress peer, SocketAddress::peer_of(fd.get()));
+  HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
+  const HandshakeAcceptor handshake(options_.secret, kLauncher, nonce);
+  // It is far smaller than an empty socket buffer.
+  HVD_TRY(send_all(fd.get(), as_bytes(handshake.greeting()), Deadline::after(Duration::zero())));
+  const std::uint64_t number = next_caller_++;
+  const int raw = fd.get();
+  HVD_TRY_ASSIGN(const WatchId watch,
+                 loop_.watch(raw, EPOLLIN, [this, number](std::uint32_t) { on_readable(number); }));
+  const TimerId timer = loop_.after(options_.patience, [this, number] {
+    callers_.at(number).timer = 0;
+    drop(number, "it has not proven itself in time");
+  });
+  callers_.emplace(number, Caller{std::move(fd), peer.text(), handshake, watch, timer});
+  return {};
+}
+
+void DialBack::on_readable(std::uint64_t number) {
+  Caller& caller = callers_.at(number);
+  const auto claim = hear(caller);
+  if (!claim.ok()) {
+    return drop(number, claim.error().message());
+  }
+  if (!claim.value()) {
+    return;
+  }
+  loop_.unwatch(std::exchange(caller.watch, 0));
+  if (const auto seated = seat(caller, *claim.value()); !seated.ok()) {
+    return drop(number, seated.error().message());
+  }
+  forget(number);
+  if (waiting_.empty()) {
+    stop_listening();
+  }
+}
+
+Result<std::optional<LinkClaim>> DialBack::hear(Caller& caller) {
+  std::array<std::uint8_t, kClaimBytes> buffer{};
+  const std::size_t wanted = std::min(caller.handshake.wanted(), buffer.size());
+  const ssize_t got = ::recv(caller.fd.get(), buffer.data(), wanted, MSG_DONTWAIT);
+  if (got > 0) {
+    return caller.handshake.feed(Bytes(buffer).first(static_cast<std::size_t>(got)));
+  }
+  if (got == 0) {
+    return Error(Code::kLostPeer, "it has closed the connection");
+  }
+  if (errno != EAGAIN && errno != EINTR) {
+    return Error::from_errno("recv");
+  }
+  return std::optional<LinkClaim>();
+}
+
+Result<void> DialBack::seat(Caller& caller, const LinkClaim& claim) {
+  const auto found = waiting_.find(claim.from);
+  if (found == waiting_.end()) {
+    return Error(Code::kProtocol,
+                 "it is the agent of rank " + std::to_string(claim.from) + ", which has called already or is not ours");
+  }
+  DialBackStream* stream = found->second;
+  waiting_.erase(found);
+  const auto adopted = stream->adopt(loop_, std::move(caller.fd), caller.handshake.proof());
+  if (!adopted.ok()) {
+    waiting_[claim.from] = stream;
+  }
+  return adopted;
+}
+
+void DialBack::give_up(const DialBackStream& stream, int rank) {
+  const auto found = waiting_.find(rank);
+  if (found == waiting_.end() || found->second != &stream) {
+    return;
+  }
+  waiting_.erase(found);
+  if (waiting_.empty()) {
+    stop_listening();
+  }
+}
+
+void DialBack::drop(std::uint64_t number, const std::string& why) {
+  log_.write(LogLevel::kWarning, "a call from " + callers_.at(number).address + " is refused: " + why);
+  forget(number);
+}
+
+void DialBack::forget(std::uint64_t number) {
+  Caller& caller = callers_.at(number);
+  loop_.unwatch(caller.watch);
+  loop_.cancel(caller.timer);
+  callers_.erase(number);
+}
+
+void DialBack::stop_listening() {
+  for (const Listener& listener : listeners_) {
+    loop_.unwatch(listener.watch);
+  }
+  loop_.cancel(retry_timer_);
+  listeners_.clear();
+}
+
+}  // namespace hvd::launch

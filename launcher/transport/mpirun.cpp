@@ -1,0 +1,120 @@
+#include "launcher/transport/mpirun.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "launcher/agent/engine_call.h"
+#include "launcher/placement/rank_env.h"
+#include "launcher/process/output_of.h"
+
+namespace hvd::launch {
+namespace {
+
+constexpr const char* kName = "mpirun";
+constexpr auto kVersionTime = std::chrono::seconds(20);
+constexpr int kOldestMajor = 4;
+constexpr const char* kInstall = "install Open MPI 4 or later (Debian: openmpi-bin)";
+
+bool has_domain(const NodePlan& node) {
+  return node.host.name.find_first_not_of("0123456789.") != std::string::npos &&
+         node.host.name.find('.') != std::string::npos;
+}
+
+}  // namespace
+
+std::vector<std::string> mpirun_words(const Placement& placement, const MpirunOptions& options,
+                                      const std::vector<std::string>& addresses) {
+  std::vector<std::string> words = {kName};
+  if (options.is_root) {
+    words.emplace_back("--allow-run-as-root");
+  }
+  // Exactly the slots that ranks are to have, so that filling slot by slot is the placement, and no host is too small.
+  std::string hosts;
+  for (const NodePlan& node : placement.nodes) {
+    hosts += (hosts.empty() ? "" : ",") + node.host.name + ":" + std::to_string(node.local_size());
+  }
+  words.insert(words.end(), {"-np", std::to_string(placement.size), "-H", hosts, "--map-by", "slot"});
+  if (options.binding.empty()) {
+    // Else Open MPI binds two ranks to a core each, and their threads and data loaders with them. --bind is ours.
+    words.insert(words.end(), {"--bind-to", "none"});
+  }
+  words.insert(words.end(), options.binding.begin(), options.binding.end());
+  // Open MPI would ask ssh for the part of a name before its first dot.
+  if (std::any_of(placement.nodes.begin(), placement.nodes.end(), [](const NodePlan& n) { return has_domain(n); })) {
+    words.insert(words.end(), {"--mca", "orte_keep_fqdn_hostnames", "1"});
+  }
+  // Only the name: the value is never on a command line, also not on those by which mpirun reaches other hosts.
+  words.insert(words.end(), {"-x", kCallSecretVariable});
+  words.insert(words.end(), options.args.begin(), options.args.end());
+  const std::vector<std::string> program = call_words(options.agent_path, kName, addresses);
+  words.insert(words.end(), program.begin(), program.end());
+  return words;
+}
+
+EngineCommand mpirun_command(const Placement& placement, const MpirunOptions& options,
+                             const std::vector<std::string>& addresses, const JobSecret& secret) {
+  EngineCommand command;
+  command.name = kName;
+  command.argv = mpirun_words(placement, options, addresses);
+  for (const std::string& entry : options.environment) {
+    if (!is_outer_launcher_variable(entry.substr(0, entry.find('=')))) {
+      command.environment.push_back(entry);
+    }
+  }
+  command.environment.push_back(std::string(kCallSecretVariable) + "=" + secret_text(secret));
+  command.failure_in = mpirun_failure;
+  return command;
+}
+
+EngineFailure mpirun_failure(std::string_view output) {
+  struct Sign {
+    std::string_view words;
+    Code code;
+    const char* advice;
+  };
+  static constexpr std::array<Sign, 8> kSigns = {{
+      {"not enough slots", Code::kInvalid, "-H and --hostfile say what slots there are"},
+      {"unknown option", Code::kInvalid, "is it in --mpi-args or --binding-args?"},
+      {"could not access", Code::kSystem,
+       "hvdrun-agent must be at the same path on every host: install hvdrun there, or share the folder"},
+      {"Host key verification failed", Code::kUnreachable, "mpirun uses ssh: add the host's key to known_hosts"},
+      {"Permission denied (", Code::kUnreachable, "mpirun uses ssh, which must ask for no password"},
+      {"Could not resolve hostname", Code::kUnreachable, ""},
+      {"cannot call hvdrun back", Code::kUnreachable, ""},
+      {"unable to reliably start one or more daemons", Code::kUnreachable,
+       "Open MPI must be installed on every host, and found there by: ssh HOST orted --version"},
+  }};
+  const auto found = std::find_if(kSigns.begin(), kSigns.end(), [output](const Sign& sign) {
+    return output.find(sign.words) != std::string_view::npos;
+  });
+  return found == kSigns.end() ? EngineFailure{} : EngineFailure{found->code, found->advice};
+}
+
+Result<std::string> open_mpi_in(std::string_view version_output) {
+  constexpr std::string_view kMark = "mpirun (Open MPI) ";
+  const auto mark = version_output.find(kMark);
+  const auto line_end = std::min(version_output.find('\n'), version_output.size());
+  if (mark == std::string_view::npos) {
+    return Error(Code::kNotFound, "the mpirun in PATH is not Open MPI's; it says '" +
+                                      std::string(version_output.substr(0, line_end)) + "'; " + kInstall);
+  }
+  const std::string_view rest = version_output.substr(mark + kMark.size());
+  const std::string version(rest.substr(0, rest.find_first_of(" \r\n")));
+  int major = 0;
+  std::from_chars(version.data(), version.data() + version.size(), major);
+  if (major < kOldestMajor) {
+    return Error(Code::kNotFound, "the mpirun in PATH is of Open MPI " + version + "; " + kInstall);
+  }
+  return "Open MPI " + version;
+}
+
+Result<std::string> find_open_mpi(const std::vector<std::string>& environment) {
+  const auto output = output_of({kName, "--version"}, environment, Deadline::after(kVersionTime));
+  if (!output.ok()) {
+    return Error(Code::kNotFound, output.error().message() + "; " + kInstall);
+  }
+  return open_mpi_in(output.value());
+}
+
+}  // namespace hvd::launch

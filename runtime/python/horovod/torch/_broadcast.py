@@ -1,0 +1,70 @@
+"""broadcast: one rank's tensor on every rank."""
+
+from typing import Optional
+
+import torch
+
+from horovod.common import _lib, basics
+from horovod.common.process_sets import ProcessSet, check_supported, global_process_set
+from horovod.torch._allreduce import allreduce
+from horovod.torch._handles import check_in_place, dtype_of, empty_like, run_into, synchronize
+
+
+def broadcast_into(tensor, output, root_rank, name) -> int:
+    """broadcast_async_ without the check of contiguity."""
+    return run_into(_lib.BROADCAST, "broadcast.", tensor, output, name, root_rank=root_rank)
+
+
+def broadcast_async(
+    tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> int:
+    """Starts `broadcast`; returns a handle whose `synchronize` gives the new tensor."""
+    check_supported(process_set)
+    dtype_of(tensor)
+    return broadcast_into(tensor, empty_like(tensor), root_rank, name)
+
+
+def broadcast_async_(
+    tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> int:
+    """Starts `broadcast_`; returns a handle."""
+    check_supported(process_set)
+    check_in_place(tensor)
+    return broadcast_into(tensor, tensor, root_rank, name)
+
+
+class _Broadcast(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, root_rank, name, process_set):
+        ctx.root_rank = root_rank
+        ctx.process_set = process_set
+        return synchronize(broadcast_async(tensor, root_rank, name, process_set))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        reduced = allreduce(gradient, op=_lib.AVERAGE, process_set=ctx.process_set)
+        if basics.rank() != ctx.root_rank:
+            reduced = torch.zeros_like(reduced)
+        return reduced, None, None, None
+
+
+def broadcast(
+    tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> torch.Tensor:
+    """The root's tensor, as a new tensor on every rank.
+
+    Args:
+        tensor: any shape, the same on every rank; its values matter on the root only.
+        root_rank: 0 ... size() - 1, the same on every rank.
+
+    The gradient is the averaged gradients on the root, zeros elsewhere.
+    """
+    check_supported(process_set)
+    return _Broadcast.apply(tensor, root_rank, name, process_set)
+
+
+def broadcast_(
+    tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> torch.Tensor:
+    """`broadcast` in place; returns the tensor."""
+    return synchronize(broadcast_async_(tensor, root_rank, name, process_set))

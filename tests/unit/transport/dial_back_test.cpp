@@ -1,0 +1,293 @@
+// launcher/transport/dial_back against launcher/agent/dial, and against all sorts of strangers.
+#include "launcher/transport/dial_back.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <future>
+#include <random>
+#include <thread>
+
+#include "launcher/agent/dial.h"
+#include "runtime/base/socket.h"
+#include "tests/unit/transport/recording.h"
+
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+using namespace hvd;          // NOLINT(google-build-using-namespace)
+using hvd::launch::test::has;
+
+namespace {
+
+JobSecret secret_of(std::uint8_t byte) {
+  JobSecret secret;
+  secret.fill(byte);
+  return secret;
+}
+
+// A launcher that waits for the agents of ranks 0 to N-1.
+struct Launcher {
+  explicit Launcher(int agents = 2, Duration patience = std::chrono::minutes(5), std::size_t most_callers = 256) {
+    DialBackOptions options;
+    options.secret = secret_of(7);
+    options.is_local = true;
+    options.patience = patience;
+    options.most_callers = most_callers;
+    transport = DialBack::listen(*loop, options, log).value();
+    for (int rank = 0; rank < agents; ++rank) {
+      sinks.push_back(std::make_unique<test::RecordingSink>());
+      streams.push_back(transport->open(NodeTarget{"node", "", 0, rank}, *sinks.back()));
+    }
+  }
+  template <typename Condition>
+  bool wait(const Condition& condition) {
+    const Deadline deadline = Deadline::after(std::chrono::minutes(5));
+    while (!condition()) {
+      if (deadline.has_passed()) {
+        return false;
+      }
+      REQUIRE(loop->turn(deadline).ok());
+    }
+    return true;
+  }
+  Fd connect() {
+    return connect_tcp(SocketAddress::parse(transport->addresses().front()).value(),
+                       Deadline::after(std::chrono::minutes(5)))
+        .value();
+  }
+  // What an agent does, on a thread of its own; its outcome comes by the loop.
+  struct Call {
+    std::thread thread;
+    std::shared_ptr<Result<Fd>> outcome;  // null: not yet
+    ~Call() { thread.join(); }
+  };
+  std::unique_ptr<Call> call(int rank, std::uint8_t secret = 7) {
+    return call_at(transport->addresses(), rank, secret);
+  }
+  std::unique_ptr<Call> call_at(const std::vector<std::string>& addresses, int rank, std::uint8_t secret = 7) {
+    auto made = std::make_unique<Call>();
+    made->thread = std::thread([this, to = made.get(), addresses, rank, secret] {
+      auto outcome = std::make_shared<Result<Fd>>(
+          dial_launcher(addresses, secret_of(secret), rank, Deadline::after(std::chrono::minutes(5))));
+      loop->post([to, outcome] { to->outcome = outcome; });
+    });
+    return made;
+  }
+  Result<Fd> finish(const std::unique_ptr<Call>& agent) {
+    REQUIRE(wait([&agent] { return agent->outcome != nullptr; }));
+    return std::move(*agent->outcome);
+  }
+
+  SteadyClock clock;
+  std::unique_ptr<EventLoop> loop = EventLoop::create(clock).value();
+  test::RecordingLog log;
+  std::unique_ptr<DialBack> transport;
+  std::vector<std::unique_ptr<test::RecordingSink>> sinks;
+  std::vector<std::unique_ptr<Stream>> streams;
+};
+
+void say(const Fd& fd, std::string_view bytes) {
+  REQUIRE(send_all(fd.get(), as_bytes(bytes), Deadline::after(std::chrono::minutes(5))).ok());
+}
+
+std::string hear(const Fd& fd, std::size_t size) {
+  std::string bytes(size, '\0');
+  const MutableBytes into(reinterpret_cast<std::uint8_t*>(bytes.data()), size);
+  REQUIRE(recv_exact(fd.get(), into, Deadline::after(std::chrono::minutes(5))).ok());
+  return bytes;
+}
+
+// Whether the launcher closes it without another byte.
+bool is_closed(Launcher& launcher, const Fd& fd) {
+  char byte = 0;
+  ssize_t got = -1;
+  launcher.wait([&] {
+    got = ::recv(fd.get(), &byte, 1, MSG_DONTWAIT);
+    if (got < 0 && errno == EAGAIN) {
+      launcher.loop->after(std::chrono::milliseconds(1), [] {});
+    }
+    return got >= 0 || errno != EAGAIN;
+  });
+  return got <= 0;
+}
+
+}  // namespace
+
+TEST_CASE("an agent that calls gets the stream of its rank, whatever the order, and nobody is heard after the last") {
+  Launcher launcher;
+  auto second = launcher.call(1);
+  REQUIRE(launcher.wait([&] { return launcher.sinks[1]->is_open; }));
+  CHECK_FALSE(launcher.sinks[0]->is_open);
+  CHECK(launcher.transport->is_listening());
+  auto first = launcher.call(0);
+  REQUIRE(launcher.wait([&] { return launcher.sinks[0]->is_open; }));
+  CHECK_FALSE(launcher.transport->is_listening());
+  const Fd agents[] = {launcher.finish(first).value(), launcher.finish(second).value()};
+  for (int rank = 0; rank < 2; ++rank) {
+    launcher.streams[static_cast<std::size_t>(rank)]->write("to " + std::to_string(rank));
+    CHECK(hear(agents[rank], 4) == "to " + std::to_string(rank));
+    say(agents[rank], "from " + std::to_string(rank));
+    REQUIRE(launcher.wait([&] { return launcher.sinks[static_cast<std::size_t>(rank)]->size == 6; }));
+    CHECK(launcher.sinks[static_cast<std::size_t>(rank)]->bytes == "from " + std::to_string(rank));
+    CHECK(launcher.sinks[static_cast<std::size_t>(rank)]->opened.is_local);
+    CHECK(launcher.sinks[static_cast<std::size_t>(rank)]->opened.node_address == "127.0.0.1");
+  }
+  CHECK(launcher.log.text.empty());
+}
+
+TEST_CASE("bytes that follow the handshake at once are the stream's") {
+  Launcher launcher(1);
+  const Fd agent = launcher.connect();
+  HandshakeConnector handshake(secret_of(7), LinkClaim{LinkRole::kAgent, 0, kLauncher}, make_nonce().value());
+  REQUIRE(launcher.wait([&] { return launcher.transport->callers() == 1; }));
+  const std::string claim = handshake.feed(as_bytes(hear(agent, kGreetingBytes))).value();
+  say(agent, claim + "first words");
+  REQUIRE(launcher.wait([&] { return launcher.sinks[0]->size == 11; }));
+  CHECK(launcher.sinks[0]->bytes == "first words");
+}
+
+TEST_CASE("an agent whose connection breaks is told as lost") {
+  Launcher launcher(1);
+  auto agent = launcher.call(0);
+  REQUIRE(launcher.wait([&] { return launcher.sinks[0]->is_open; }));
+  launcher.finish(agent).value().reset();
+  REQUIRE(launcher.wait([&] { return launcher.sinks[0]->closed.has_value(); }));
+  CHECK(launcher.sinks[0]->closed->code() == Code::kLostPeer);
+}
+
+TEST_CASE("an agent with another secret is refused, and does not take our launcher for its own") {
+  Launcher launcher(1);
+  auto stranger = launcher.call(0, 8);
+  const auto outcome = launcher.finish(stranger);
+  REQUIRE_FALSE(outcome.ok());
+  CHECK(has(outcome.error().message(), "cannot call hvdrun back (127.0.0.1:"));
+  CHECK(has(launcher.log.text, "it does not know the secret of this job"));
+  CHECK_FALSE(launcher.sinks[0]->is_open);
+  auto agent = launcher.call(0);
+  CHECK(launcher.finish(agent).ok());
+}
+
+TEST_CASE("an agent does not believe a launcher that does not know the secret") {
+  Launcher impostor(1);  // knows 7; the agent's is 8
+  const Fd listener = listen_tcp(SocketAddress::make("127.0.0.1", 0).value()).value();
+  const std::string address = SocketAddress::local_of(listener.get()).value().text();
+  auto agent = std::async(std::launch::async, [&] {
+    return dial_launcher({address}, secret_of(8), 0, Deadline::after(std::chrono::minutes(5)));
+  });
+  for (int round = 0; round < 3; ++round) {
+    const Fd caller = accept_one(listener.get(), Deadline::after(std::chrono::minutes(5))).value();
+    HandshakeAcceptor handshake(secret_of(7), kLauncher, make_nonce().value());
+    say(caller, handshake.greeting());
+    const std::string claim = hear(caller, kClaimBytes);
+    CHECK_FALSE(handshake.feed(as_bytes(claim)).ok());
+    say(caller, claim.substr(kClaimBytes - kMacBytes));  // its own mac, reflected
+  }
+  CHECK(has(agent.get().error().message(), "does not know the secret"));
+}
+
+TEST_CASE("garbage, another role, a rank that is not ours and a second call for one rank close that connection only") {
+  Launcher launcher(2);
+  auto agent = launcher.call(0);
+  const Fd first = launcher.finish(agent).value();
+
+  std::mt19937 random(5);
+  for (const std::size_t size : {kClaimBytes, kClaimBytes + 1, std::size_t{100000}}) {
+    std::string garbage(size, '\0');
+    for (char& c : garbage) {
+      c = static_cast<char>(random());
+    }
+    const Fd stranger = launcher.connect();
+    launcher.wait([&] { return launcher.transport->callers() == 1; });
+    hear(stranger, kGreetingBytes);
+    static_cast<void>(send_all(stranger.get(), as_bytes(garbage), Deadline::after(Duration::zero())));
+    CHECK(is_closed(launcher, stranger));
+  }
+  CHECK(has(launcher.log.text, "the other end is no part of hvdrun"));
+
+  for (const LinkClaim& claim : {LinkClaim{LinkRole::kControl, 1, kLauncher}, LinkClaim{LinkRole::kAgent, 1, 0},
+                                 LinkClaim{LinkRole::kAgent, 2, kLauncher}, LinkClaim{LinkRole::kAgent, -1, kLauncher},
+                                 LinkClaim{LinkRole::kAgent, 0, kLauncher}}) {
+    const Fd stranger = launcher.connect();
+    HandshakeConnector handshake(secret_of(7), claim, make_nonce().value());
+    launcher.wait([&] { return launcher.transport->callers() == 1; });
+    say(stranger, handshake.feed(as_bytes(hear(stranger, kGreetingBytes))).value());
+    CHECK(is_closed(launcher, stranger));
+  }
+  CHECK(has(launcher.log.text, "it is the agent of rank 0, which has called already or is not ours"));
+  CHECK_FALSE(launcher.sinks[0]->closed.has_value());
+  CHECK_FALSE(launcher.sinks[1]->is_open);
+
+  auto other = launcher.call(1);
+  CHECK(launcher.finish(other).ok());
+}
+
+TEST_CASE("a whole conversation that was overheard cannot be played again") {
+  Launcher launcher(2);
+  const Fd agent = launcher.connect();
+  HandshakeConnector handshake(secret_of(7), LinkClaim{LinkRole::kAgent, 1, kLauncher}, make_nonce().value());
+  launcher.wait([&] { return launcher.transport->callers() == 1; });
+  const std::string overheard = handshake.feed(as_bytes(hear(agent, kGreetingBytes))).value();
+  const Fd stranger = launcher.connect();
+  launcher.wait([&] { return launcher.transport->callers() == 2; });
+  hear(stranger, kGreetingBytes);
+  say(stranger, overheard);
+  CHECK(is_closed(launcher, stranger));
+  CHECK(has(launcher.log.text, "it does not know the secret of this job"));
+  CHECK_FALSE(launcher.sinks[1]->is_open);
+}
+
+TEST_CASE("a caller that says nothing, or not all, has only so much time") {
+  Launcher launcher(1, std::chrono::milliseconds(1));
+  const Fd silent = launcher.connect();
+  CHECK(is_closed(launcher, silent) == false);  // the greeting
+  hear(silent, kGreetingBytes - 1);
+  const Fd half = launcher.connect();
+  CHECK(is_closed(launcher, silent));
+  REQUIRE(launcher.wait([&] { return launcher.transport->callers() == 0; }));
+  CHECK(has(launcher.log.text, "it has not proven itself in time"));
+}
+
+TEST_CASE("of too many callers that prove nothing the oldest goes, and an agent gets through") {
+  Launcher launcher(1, std::chrono::minutes(5), 4);
+  std::vector<Fd> silent;
+  for (int i = 0; i < 9; ++i) {
+    silent.push_back(launcher.connect());
+  }
+  auto agent = launcher.call(0);
+  CHECK(launcher.finish(agent).ok());
+  CHECK(launcher.transport->callers() <= 4);
+  CHECK(has(launcher.log.text, "too many callers"));
+}
+
+TEST_CASE("a stream that waits no more is told as over, and when none does nobody is listened to") {
+  Launcher launcher(2);
+  launcher.streams[0]->close_input();
+  REQUIRE(launcher.wait([&] { return launcher.sinks[0]->closed.has_value(); }));
+  CHECK(launcher.sinks[0]->closed->code() == kAgentEnded);
+  CHECK(launcher.transport->is_listening());
+  launcher.streams[1].reset();
+  CHECK_FALSE(launcher.transport->is_listening());
+}
+
+TEST_CASE("of several addresses the one that leads to the launcher is taken") {
+  Launcher launcher(1);
+  // The first is one where nobody listens.
+  Fd refusing = listen_tcp(SocketAddress::make("127.0.0.1", 0).value()).value();
+  const std::string refused = SocketAddress::local_of(refusing.get()).value().text();
+  refusing.reset();
+  std::vector<std::string> addresses = launcher.transport->addresses();
+  addresses.insert(addresses.begin(), refused);
+  const auto agent = launcher.call_at(addresses, 0);
+  CHECK(launcher.finish(agent).ok());
+}
+
+TEST_CASE("an agent that reaches nobody says where it tried") {
+  Fd refusing = listen_tcp(SocketAddress::make("127.0.0.1", 0).value()).value();
+  const std::string address = SocketAddress::local_of(refusing.get()).value().text();
+  refusing.reset();
+  const auto outcome = dial_launcher({address}, secret_of(7), 0, Deadline::after(std::chrono::minutes(5)));
+  REQUIRE_FALSE(outcome.ok());
+  CHECK(outcome.error().code() == Code::kUnreachable);
+  CHECK(has(outcome.error().message(), "connect to " + address + ": Connection refused"));
+  CHECK_FALSE(dial_launcher({"nonsense"}, secret_of(7), 0, Deadline::after(std::chrono::minutes(5))).ok());
+}
