@@ -28,8 +28,9 @@ ConsoleStream::ConsoleStream(EventLoop& loop, int fd, Sink sink) : loop_(loop), 
     return;
   }
   is_socket_ = S_ISSOCK(info.st_mode);
+  is_pipe_ = S_ISFIFO(info.st_mode);
   is_terminal_ = ::isatty(fd) == 1;
-  if (S_ISFIFO(info.st_mode) || is_terminal_) {
+  if (is_pipe_ || is_terminal_) {
     const std::string path = "/proc/self/fd/" + std::to_string(fd);
     reopened_ = Fd(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
   }
@@ -149,6 +150,7 @@ void ConsoleStream::flush_all(Deadline deadline) {
 
 void ConsoleStream::fail(const Error& why) {
   has_failed_ = true;
+  failure_ = why;
   queue_.clear();
   sent_ = 0;
   loop_.post([this, why] { sink_.on_failed(why); });

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,10 +41,13 @@ class ConsoleStream {
   // For the end of the program: waits for the reader, at most until the deadline.
   void flush_all(Deadline deadline);
   [[nodiscard]] bool is_terminal() const { return is_terminal_; }
+  // A program reads it, which may print on our terminal itself, as tee does.
+  [[nodiscard]] bool has_program() const { return is_pipe_ || is_socket_; }
   // On a terminal: rows that stay below whatever is written, drawn with the next flush.
   void show_below(std::vector<std::string> rows);
   [[nodiscard]] std::size_t pending() const { return queue_.size() - sent_; }
-  [[nodiscard]] bool has_failed() const { return has_failed_; }
+  // What went wrong, if something did.
+  [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
   // What was written last did not end its line.
   [[nodiscard]] bool is_amid_line() const { return is_amid_line_; }
 
@@ -61,6 +65,7 @@ class ConsoleStream {
   const Sink sink_;
   Fd reopened_;  // an open file description of our own, so that O_NONBLOCK is not set for others who share it
   bool never_blocks_ = false;  // a regular file, or reopened_
+  bool is_pipe_ = false;
   bool is_socket_ = false;
   bool is_terminal_ = false;
   WatchId watch_ = 0;
@@ -68,6 +73,7 @@ class ConsoleStream {
   std::size_t sent_ = 0;
   bool has_failed_ = false;
   bool is_amid_line_ = false;
+  std::optional<Error> failure_;
   std::vector<std::string> below_;
   std::size_t drawn_ = 0;  // rows of these that the terminal shows, once the queue is there
 };

@@ -20,7 +20,7 @@ void LineGather::add(int rank, bool is_error, std::string_view line, TimePoint n
   count(from, -1);
   from.queue.push_back({is_error, std::string(line), now + window_, next_number_++});
   count(from, 1);
-  held_bytes_ += line.size();
+  held_bytes_ += line.size() + kLineCost;
   if (from.queue.size() == 1) {
     put_head(rank);
   }
@@ -52,7 +52,7 @@ void LineGather::release(int rank) {
     Rank& from = ranks_[static_cast<std::size_t>(member)];
     const Held& head = from.queue.front();
     heads_.erase({head.due, head.number, member});
-    held_bytes_ -= head.line.size();
+    held_bytes_ -= head.line.size() + kLineCost;
     count(from, -1);
     from.queue.pop_front();
     count(from, 1);

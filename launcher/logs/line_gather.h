@@ -33,6 +33,9 @@ class LineGather {
  public:
   using Emit = std::function<void(std::span<const int> ranks, bool is_error, std::string_view line)>;
 
+  // What is counted for a line beside its bytes, since many short ones take memory, too.
+  static constexpr std::size_t kLineCost = 128;
+
   LineGather(int size, Duration window, std::size_t most_bytes, Emit emit);
 
   void add(int rank, bool is_error, std::string_view line, TimePoint now);

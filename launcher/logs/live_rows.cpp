@@ -96,6 +96,7 @@ std::vector<std::string> fit_rows(const std::vector<std::string>& rows, Terminal
   // The last column stays free: a character there makes some terminals begin a new line.
   const std::size_t columns = std::max<std::size_t>(2, size.columns) - 1;
   std::vector<std::string> fitted;
+  fitted.reserve(shown + 1);
   for (std::size_t i = 0; i < shown; ++i) {
     fitted.push_back(fit_row(rows[i], columns));
   }

@@ -170,7 +170,7 @@ void LogMux::set_bar(int rank, bool is_error, bool has_bar, std::string text) {
 }
 
 void LogMux::show_status(std::string status) {
-  if (status == status_ || !is_live(true)) {
+  if (status == status_ || !options_.live || !stream(true).is_terminal()) {
     return;
   }
   status_ = std::move(status);
@@ -193,7 +193,7 @@ void LogMux::schedule_redraw() {
 // Draws with the flush, and again whenever lines have taken the place of the rows.
 void LogMux::redraw() {
   std::array<std::vector<std::string>, 2> rows;
-  const auto put = [&](bool is_error, std::string row) {
+  const auto put = [&](bool is_error, const std::string& row) {
     rows[&stream(is_error) == out_.get() ? 0 : 1].push_back(row);
   };
   for (const auto& [rank, is_error] : barred_) {
@@ -298,19 +298,23 @@ void LogMux::grant_owed() {
   }
 }
 
-void LogMux::flush_all(Deadline deadline) {
+Result<void> LogMux::flush_all(Deadline deadline) {
   release_held();
   if (files_) {
     files_->flush();
   }
-  out_->show_below({});
-  if (err_) {
-    err_->show_below({});
+  for (ConsoleStream* stream : {out_.get(), err_.get()}) {
+    if (stream != nullptr) {
+      stream->show_below({});
+      stream->flush_all(deadline);
+    }
   }
-  out_->flush_all(deadline);
-  if (err_) {
-    err_->flush_all(deadline);
+  for (const ConsoleStream* stream : {out_.get(), err_.get()}) {
+    if (stream != nullptr && stream->failure()) {
+      return *stream->failure();
+    }
   }
+  return {};
 }
 
 std::vector<std::string> LogMux::last_errors(int rank) const {

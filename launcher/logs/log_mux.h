@@ -66,8 +66,9 @@ class LogMux {
   void show_status(std::string status);
   // What waits for equal lines of other ranks waits no longer, so that what is said next comes after it.
   void release_held();
-  // Everything to the console, waiting for a slow reader at most until the deadline.
-  void flush_all(Deadline deadline);
+  // Everything to the files and the console, waiting for a slow reader at most until the deadline. An error: not all of
+  // what the ranks printed is on the console.
+  Result<void> flush_all(Deadline deadline);
 
   // The last lines of a rank's standard error, oldest first, without newlines.
   [[nodiscard]] std::vector<std::string> last_errors(int rank) const;
@@ -93,7 +94,10 @@ class LogMux {
   bool update_bar(int rank, bool is_error, std::string_view line);
   void update_bar_with_partial(int rank, bool is_error);
   void set_bar(int rank, bool is_error, bool has_bar, std::string text);
-  [[nodiscard]] bool is_live(bool is_error) { return options_.live && stream(is_error).is_terminal(); }
+  // Rows for bars: on a terminal on which nobody else prints while ranks run, who would spoil them and be spoilt.
+  [[nodiscard]] bool is_live(bool is_error) {
+    return options_.live && stream(is_error).is_terminal() && !stream(!is_error).has_program();
+  }
   void schedule_redraw();
   void redraw();
   void print(std::span<const int> ranks, bool is_error, std::string_view line);

@@ -172,7 +172,7 @@ Result<void> RankFiles::rotate(const File& file) const {
     const std::string from = number == 0 ? file.path : old_name(file.path, number);
     const std::string to = old_name(file.path, number + 1);
     if (::rename(from.c_str(), to.c_str()) != 0 && (errno != ENOENT || number == 0)) {
-      return Error::from_errno("cannot rename " + from + " to " + to);
+      return Error::from_errno(std::string("cannot rename ").append(from).append(" to ").append(to));
     }
   }
   return {};

@@ -93,7 +93,7 @@ Result<int> JobRunner::run() {
             RankFilesOptions{spec_.output_dir, spec_.output_rotation.max_bytes, spec_.output_rotation.old_files});
         !kept.ok()) {
       say_all(reporter_.on_refused(kept.error(), exit_code::kOutputFailed));
-      logs_.flush_all(Deadline::after(kFlushAfterFailure));
+      static_cast<void>(logs_.flush_all(Deadline::after(kFlushAfterFailure)));
       return exit_code::kOutputFailed;
     }
   }
@@ -107,11 +107,17 @@ Result<int> JobRunner::run() {
   show_status();
   open_sessions();
   HVD_TRY(loop_.run());
-  const bool failed = state_.exit_code() != 0;
-  logs_.release_held();
+  // First what the ranks printed, then what to say of the job: whether all of it could be written belongs to that.
+  if (const auto written = logs_.flush_all(flush_deadline()); !written.ok()) {
+    state_.on(OutputFailed{written.error()});
+  }
   say_all(reporter_.on_end(state_, loop_.now() - began_));
-  logs_.flush_all(Deadline::after(failed ? Duration(kFlushAfterFailure) : Duration(kFlushTime)));
+  static_cast<void>(logs_.flush_all(flush_deadline()));
   return state_.exit_code();
+}
+
+Deadline JobRunner::flush_deadline() const {
+  return Deadline::after(state_.exit_code() != 0 ? Duration(kFlushAfterFailure) : Duration(kFlushTime));
 }
 
 void JobRunner::open_sessions() {

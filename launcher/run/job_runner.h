@@ -81,6 +81,7 @@ class JobRunner final : private SessionSink {
   void act(const Finish& action);
   void end_if_closed();
   void broadcast(AgentMessage type, std::string_view body);
+  [[nodiscard]] Deadline flush_deadline() const;
   void say_all(const Lines& lines);
   void show_status();
 

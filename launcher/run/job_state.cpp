@@ -16,6 +16,7 @@ JobState::JobState(const Placement& placement)
 
 std::vector<JobAction> JobState::on(const JobEvent& event) {
   if (phase_ == JobPhase::kDone) {
+    note_late(event);
     return {};
   }
   return std::visit([this](const auto& e) { return handle(e); }, event);
@@ -106,12 +107,24 @@ JobState::Actions JobState::handle(const Interrupted& event) {
   return stop_for(std::move(cause), event.signo);
 }
 
-JobState::Actions JobState::handle(const OutputFailed& event) {
+void JobState::note_late(const JobEvent& event) {
+  if (std::holds_alternative<FilesFailed>(event)) {
+    has_kept_all_ = false;
+  } else if (const auto* failed = std::get_if<OutputFailed>(&event); failed != nullptr && !cause_) {
+    cause_ = cause_of(*failed);
+  }
+}
+
+Cause JobState::cause_of(const OutputFailed& event) {
   Cause cause;
   const bool reader_gone = event.why.sys_errno() == EPIPE;
   cause.exit_code = reader_gone ? exit_code::kReaderGone : exit_code::kOutputFailed;
   cause.lines.push_back(event.why.message());
-  return stop_for(std::move(cause), SIGTERM);
+  return cause;
+}
+
+JobState::Actions JobState::handle(const OutputFailed& event) {
+  return stop_for(cause_of(event), SIGTERM);
 }
 
 JobState::Actions JobState::handle(const FilesFailed&) {

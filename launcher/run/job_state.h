@@ -131,6 +131,9 @@ class JobState {
   Actions handle(const StartTimedOut& event);
   Actions handle(const TimedOut& event);
   Actions handle(const StopTimedOut& event);
+  // The last of the output is written when all ranks have ended, and may fail as the rest.
+  void note_late(const JobEvent& event);
+  static Cause cause_of(const OutputFailed& event);
   // Records the cause if it is the first, and stops everything.
   Actions stop_for(Cause cause, int signo);
   Actions finish_if_over();

@@ -426,6 +426,13 @@ def test_a_file_that_cannot_be_written_or_renamed_does_not_stop_the_ranks(tmp_pa
     assert (tmp_path / "rank.1/stdout").read_text().endswith("[1]<stdout>:1000\n")
 
 
+def test_a_console_that_is_full_is_told_by_the_exit_code():
+    with open("/dev/full", "w") as full:
+        done = hvdrun("-np", 1, "echo", "x", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 244
+    assert "cannot write to standard output: No space left on device; exit code 244" in done.stderr
+
+
 def test_lines_may_begin_with_the_time_and_tags_be_coloured():
     done = hvdrun("-np", 1, "--prefix-output-with-timestamp", "--color", "always", "echo", "x")
     assert re.fullmatch(r"\x1b\[36m\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\[0\]<stdout>:\x1b\[0mx\n", done.stdout)

@@ -74,6 +74,15 @@ def test_without_a_terminal_bars_pass_as_they_are(tmp_path):
     assert done.stderr.decode() == "".join(f"[0]<stderr>:{text}" for text in ["\r", *(s + "\r" for s in states[:2]), states[2] + "\n"])
 
 
+def test_bars_have_no_rows_where_another_program_may_print_on_the_same_terminal(tmp_path):
+    for state in range(2):
+        allow(tmp_path, state)
+    job = on_terminal("-q", "-np", 1, *PYTHON, program("bar.py"), 2, tmp_path, stdout=subprocess.PIPE)  # as to tee
+    assert job.finish() == 0
+    assert "\x1b[J" not in job.raw and job.raw.count("\r[0]") + job.raw.count("\r\x1b[36m[0]") == 3
+    assert job.process.stdout.read() == b"".join(b"[0]<stdout>:rank 0 did %d\n" % i for i in range(3))
+
+
 def test_a_dumb_terminal_is_given_no_sequences(tmp_path):
     allow(tmp_path, 0)
     job = Terminal(["env", "TERM=dumb", HVDRUN, "-np", 2, *PYTHON, program("bar.py"), 1, tmp_path], env=PLAIN)

@@ -13,8 +13,12 @@
 #include "launcher/job/host_list.h"
 #include "launcher/job/hostfile.h"
 #include "launcher/job/tunable.h"
+#include "launcher/logs/line_gather.h"
 #include "launcher/logs/line_splitter.h"
+#include "launcher/logs/live_rows.h"
 #include "launcher/placement/placement.h"
+#include "launcher/process/oom_watch.h"
+#include "launcher/report/traceback.h"
 #include "launcher/transport/engine.h"
 #include "launcher/transport/mpirun.h"
 #include "launcher/transport/rsh_template.h"
@@ -143,6 +147,62 @@ void line_splitter(std::string_view input) {
     bytes.push_back('\n');  // the splitter's own, at the end
   }
   require(whole == bytes, "no byte is lost or added");
+}
+
+void live_rows(std::string_view input) {
+  const std::string row = launch::fit_row(input, 20);
+  require(row.find_first_of("\n\r\b\t\x7f") == std::string::npos, "a row moves no cursor");
+  for (auto at = row.find('\x1b'); at != std::string::npos; at = row.find('\x1b', at + 1)) {
+    require(row.compare(at, 2, "\x1b[") == 0 && row.find('m', at) != std::string::npos,
+            "a row's sequences are colours");
+  }
+  require(launch::fit_row(row, 20) == row || row.ends_with("\x1b[0m"), "what fits stays as it is");
+}
+
+// Each piece is a line; its first bytes say whose and when.
+void line_gather(std::string_view input) {
+  constexpr int kRanks = 4;
+  std::vector<std::string> expected(kRanks);
+  std::vector<std::string> printed(kRanks);
+  launch::LineGather gather(kRanks, std::chrono::milliseconds(10), 600,
+                            [&](std::span<const int> ranks, bool, std::string_view line) {
+                              for (const int rank : ranks) {
+                                printed[static_cast<std::size_t>(rank)] += line;
+                              }
+                            });
+  TimePoint now;
+  in_pieces(input, [&](std::string_view piece) {
+    const auto byte = static_cast<unsigned char>(piece.front());
+    const int rank = byte % kRanks;
+    now += std::chrono::milliseconds(byte / 64);
+    gather.release_due(now);
+    expected[static_cast<std::size_t>(rank)] += piece;
+    gather.add(rank, byte % 8 > 5, piece, now);
+    require(gather.held_bytes() <= 600, "what is held is bounded");
+  });
+  gather.release_all();
+  require(printed == expected, "each rank's lines come in their order");
+  require(gather.held_bytes() == 0 && !gather.when(), "nothing is held in the end");
+}
+
+void traceback(std::string_view input) {
+  std::vector<std::string> lines;
+  while (!input.empty()) {
+    const auto end = std::min(input.find('\n'), input.size());
+    lines.emplace_back(input.substr(0, end));
+    input.remove_prefix(std::min(end + 1, input.size()));
+  }
+  if (const auto found = launch::find_traceback(lines)) {
+    require(!found->exception.empty() && found->frame.find(':') != std::string::npos, "a traceback has both its parts");
+  }
+}
+
+// The first line stands for /proc/self/cgroup, the rest for mountinfo.
+void memory_cgroup(std::string_view input) {
+  const auto end = std::min(input.find('\n'), input.size());
+  const auto counter =
+      launch::cgroup_counter(std::string(input.substr(0, end)), std::string(input.substr(end)), "/no/such/root");
+  require(counter.file.empty(), "no counter where no file is");
 }
 
 std::string frames_of(FrameDecoder& decoder, bool& has_failed) {
@@ -313,10 +373,14 @@ const std::vector<Target>& targets() {
       {"handshake", handshake},
       {"host_list", host_list},
       {"hostfile", hostfile},
+      {"line_gather", line_gather},
       {"line_splitter", line_splitter},
+      {"live_rows", live_rows},
+      {"memory_cgroup", memory_cgroup},
       {"mesh_peer", mesh_peer},
       {"rsh_template", rsh_template},
       {"ssh_config", ssh_config},
+      {"traceback", traceback},
   };
   return all;
 }

@@ -125,7 +125,7 @@ class Reference {
     std::size_t bytes = 0;
     for (const Rank& rank : ranks_) {
       for (const Held& held : rank.queue) {
-        bytes += held.line.size();
+        bytes += held.line.size() + LineGather::kLineCost;
       }
     }
     return bytes;
@@ -219,10 +219,10 @@ TEST_CASE("a rank alone does not wait, and what is held is bounded") {
   Gather alone(1);
   alone.gather.add(0, false, "x\n", at(0));
   CHECK(alone.lines.size() == 1);
-  Gather g(2, 100);
+  Gather g(2, 9 * (11 + LineGather::kLineCost));
   for (int i = 0; i < 1000; ++i) {
     g.gather.add(0, false, "0123456789\n", at(0));
-    CHECK(g.gather.held_bytes() <= 100);
+    CHECK(g.gather.held_bytes() <= 9 * (11 + LineGather::kLineCost));
   }
   CHECK(g.lines.size() == 991);
 }
@@ -233,7 +233,7 @@ TEST_CASE(
   const auto below = [&random](std::size_t n) { return static_cast<std::size_t>(random() % n); };
   for (int round = 0; round < 400; ++round) {
     const std::size_t size = 1 + below(6);
-    const std::size_t most = below(4) == 0 ? 12 : kNoLimit;
+    const std::size_t most = below(4) == 0 ? 6 * (2 + LineGather::kLineCost) : kNoLimit;
     std::vector<std::deque<std::pair<std::string, TimePoint>>> printed(size);
     TimePoint now = at(0);
     Lines lines;

@@ -111,7 +111,8 @@ TEST_CASE("a failure and the end are events with the job's code") {
 
 TEST_CASE("whatever a rank prints, an event is one line of valid UTF-8") {
   Job job;
-  const std::string garbage("\xff\xfe\x00\xc3(\xed\xa0\x80\xf4\x90\x80\x80\n\r\"\\\x1b[31m\xe2\x82", 25);
+  static constexpr char kGarbage[] = "\xff\xfe\x00\xc3(\xed\xa0\x80\xf4\x90\x80\x80\n\r\"\\\x1b[31m\xe2\x82";
+  const std::string garbage(kGarbage, sizeof kGarbage - 1);
   const Lines lines = job.events.on_failure({Cause{{"what " + garbage}, 1, 0}, {garbage}, {}, {}, ""});
   const json event = only(lines);
   CHECK(event["last_errors"][0].get<std::string>().find("\xef\xbf\xbd") == 0);

@@ -158,6 +158,23 @@ TEST_CASE("files that cannot be written do not stop a job, but its code tells") 
   CHECK(describe_end(job.state, job.placement, {}).find("not all of their output could be kept") != std::string::npos);
 }
 
+TEST_CASE("output that cannot be written once all ranks have ended still tells") {
+  Job files;
+  files.run_all();
+  CHECK(files.on(NodeDone{0}).empty());
+  CHECK(files.on(NodeDone{1}) == "finish");
+  CHECK(files.on(FilesFailed{Error(Code::kResource, "full")}).empty());
+  CHECK(files.state.exit_code() == exit_code::kOutputFailed);
+  CHECK(files.on(OutputFailed{Error::from_errno("write", EPIPE)}).empty());
+  CHECK(files.state.exit_code() == 141);
+  Job failed;
+  failed.run_all();
+  CHECK(failed.on(RankExited{0, kThree}) == "report tell stop");
+  CHECK(failed.on(StopTimedOut{}) == "finish");
+  CHECK(failed.on(OutputFailed{Error::from_errno("write", ENOSPC)}).empty());
+  CHECK(failed.state.exit_code() == 3);
+}
+
 TEST_CASE("a job that has run as long as it may is stopped, and that is the cause") {
   Job job;
   job.run_all();
