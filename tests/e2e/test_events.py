@@ -70,7 +70,7 @@ def test_a_signal_has_its_number_and_name():
 
 
 @pytest.mark.parametrize("arguments, code", [
-    (["--no-such-flag", "true"], 240), (["-np", "2", "-H", "a:x", "true"], 240), (["--mpi", "true"], 240),
+    (["--no-such-flag", "true"], 240), (["-np", "2", "-H", "a:x", "true"], 240), (["--jsrun", "true"], 240),
     (["no-such-program"], 127), (["-np", "3", "-H", "a:1", "true"], 240), (["--output-filename", "/dev/null", "true"], 244),
 ])
 def test_what_is_refused_ends_with_an_event_that_has_the_code(arguments, code):
