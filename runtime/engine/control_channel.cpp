@@ -13,7 +13,7 @@ namespace {
 
 // Read at most this much of one rank in one turn, so that a busy one cannot starve the others.
 constexpr std::size_t kTurnBytes = 256U << 10U;
-constexpr std::size_t kReadBytes = 64U << 10U;
+constexpr std::size_t kReadBytes = 16U << 10U;  // on the stack of whoever turns the engine
 // Give sent memory back before the queue has to grow.
 constexpr std::size_t kCompactBytes = 1U << 20U;
 

@@ -44,6 +44,9 @@ void Engine::Impl::decide() {
     return;
   }
   std::vector<Response> responses = coordinator_->decide();
+  if (responses.empty()) {
+    return;
+  }
   std::string frames;
   append_responses(frames, responses);
   channel_->send(frames);

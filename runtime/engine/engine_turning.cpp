@@ -81,8 +81,8 @@ void Engine::Impl::drive(const Completion& completion) {
       ::sched_yield();
     }
     const bool sleeps = waited > spins_ + kYields && may_sleep();
-    if (!sleeps && waited % spins_per_turn_ != 0) {
-      continue;
+    if (!sleeps && (has_news || waited % spins_per_turn_ != 0)) {
+      continue;  // without a system call
     }
     const auto turned = loop_->turn(sleeps ? std::nullopt : std::optional(Deadline(TimePoint())));
     stay_awake();
