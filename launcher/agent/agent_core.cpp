@@ -320,10 +320,14 @@ void AgentCore::finish() {
 void AgentCore::on_end_signal(int signo) {
   const bool is_guarded = ::getppid() == guardian_;
   const std::string why = is_guarded ? "it got " + signal_name(signo) : "its guardian was killed";
+  if (signal_timer_ != 0 || is_abandoned_) {
+    return;
+  }
+  // Before the ranks' own ends: they die of it, and must not be taken for the cause.
+  send(AgentMessage::kEnding, why);
   if (options_.signal_patience == Duration::zero()) {
     abandon(why);
-  } else if (signal_timer_ == 0) {
-    send(AgentMessage::kEnding, why);
+  } else {
     signal_timer_ = loop_.after(options_.signal_patience, [this, why] { abandon(why); });
   }
 }

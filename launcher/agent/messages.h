@@ -52,7 +52,8 @@ enum class AgentMessage : std::uint16_t {
   kDone = 29,         // empty: every rank and all that they left behind is gone
   kResumed = 30,      // u64: the numbered frames of this session that have come
   kNoResume = 31,     // text: why the session is over
-  kEnding = 32,       // text: an engine tells the agent to end; it will, unless the launcher says before what to do
+  kEnding =
+      32,  // text: why the agent ends its node's ranks; under an engine only soon, unless it is told before what to do
 };
 
 // The frames that a session counts, and sends again over a new connection; the others belong to one connection.

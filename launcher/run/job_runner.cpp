@@ -165,7 +165,11 @@ void JobRunner::on_engine_over(const Error& why) {
 void JobRunner::on_ending(int node, const std::string& why) {
   const NodePlan& plan = agents_.nodes[static_cast<std::size_t>(node)];
   log_.write(LogLevel::kDebug, plan.host.name + ": " + why);
-  if (transports_.engine == nullptr || settle_timer_ != 0) {
+  if (transports_.engine == nullptr) {
+    apply(NodeEnding{node, why});
+    return;
+  }
+  if (settle_timer_ != 0) {
     return;
   }
   const std::string who = "the agent of rank " + std::to_string(plan.ranks.front().rank) + " on " + plan.host.name;

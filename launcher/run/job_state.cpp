@@ -8,6 +8,16 @@
 #include "launcher/run/exit_codes.h"
 
 namespace hvd::launch {
+namespace {
+
+// "rank 3", "ranks 4-7"
+std::string ranks_text(const NodePlan& node) {
+  const std::string first = std::to_string(node.ranks.front().rank);
+  const std::string last = std::to_string(node.ranks.back().rank);
+  return first == last ? "rank " + first : "ranks " + first + "-" + last;
+}
+
+}  // namespace
 
 JobState::JobState(const Placement& placement)
     : placement_(placement),
@@ -45,16 +55,21 @@ JobState::Actions JobState::handle(const NodeLost& event) {
       record.state = RankRecord::State::kLost;
     }
   }
-  const std::string first = std::to_string(plan.ranks.front().rank);
-  const std::string last = std::to_string(plan.ranks.back().rank);
   Cause cause;
   cause.exit_code = exit_code::kNodeLost;
-  cause.lines.push_back("node " + plan.host.name + " was lost, with " +
-                        (first == last ? "rank " + first : "ranks " + first + "-" + last) + ": " + event.why.message());
+  cause.lines.push_back("node " + plan.host.name + " was lost, with " + ranks_text(plan) + ": " + event.why.message());
   Actions actions = stop_for(std::move(cause), SIGTERM);
   const Actions end = finish_if_over();
   actions.insert(actions.end(), end.begin(), end.end());
   return actions;
+}
+
+JobState::Actions JobState::handle(const NodeEnding& event) {
+  const NodePlan& plan = placement_.nodes[static_cast<std::size_t>(event.node)];
+  Cause cause;
+  cause.exit_code = exit_code::kNodeLost;
+  cause.lines.push_back("the agent on " + plan.host.name + " ends, with " + ranks_text(plan) + ": " + event.why);
+  return stop_for(std::move(cause), SIGTERM);
 }
 
 JobState::Actions JobState::handle(const RankStarted& event) {

@@ -27,6 +27,10 @@ struct NodeLost {  // could not be opened, or its session broke
   int node = 0;
   Error why;
 };
+struct NodeEnding {  // its agent stops its ranks, and not because we asked
+  int node = 0;
+  std::string why;
+};
 struct RankStarted {
   int rank = 0;
   int pid = 0;
@@ -61,8 +65,9 @@ struct Misplaced {  // an engine has put a rank elsewhere than planned
 struct StartTimedOut {};
 struct TimedOut {};      // the job has run as long as it may
 struct StopTimedOut {};  // a node did not report its end in time
-using JobEvent = std::variant<NodeReady, NodeLost, RankStarted, RankStartFailed, RankExited, NodeDone, Interrupted,
-                              OutputFailed, FilesFailed, EngineEnded, Misplaced, StartTimedOut, TimedOut, StopTimedOut>;
+using JobEvent =
+    std::variant<NodeReady, NodeLost, NodeEnding, RankStarted, RankStartFailed, RankExited, NodeDone, Interrupted,
+                 OutputFailed, FilesFailed, EngineEnded, Misplaced, StartTimedOut, TimedOut, StopTimedOut>;
 
 // ---- actions ----
 struct StartRanks {};
@@ -119,6 +124,7 @@ class JobState {
 
   Actions handle(const NodeReady& event);
   Actions handle(const NodeLost& event);
+  Actions handle(const NodeEnding& event);
   Actions handle(const RankStarted& event);
   Actions handle(const RankStartFailed& event);
   Actions handle(const RankExited& event);
