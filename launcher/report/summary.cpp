@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "launcher/report/traceback.h"
 
@@ -94,9 +95,17 @@ std::string describe_duration(Duration took) {
   return std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";
 }
 
+std::size_t host_count(const Placement& placement) {
+  std::set<std::string> names;
+  for (const NodePlan& node : placement.nodes) {
+    names.insert(node.host.name);
+  }
+  return names.size();
+}
+
 std::string describe_end(const JobState& state, const Placement& placement, Duration took) {
   const std::string where =
-      counted(static_cast<std::size_t>(placement.size), "rank") + " on " + counted(placement.nodes.size(), "node");
+      counted(static_cast<std::size_t>(placement.size), "rank") + " on " + counted(host_count(placement), "node");
   if (!state.cause()) {
     return "hvdrun: " + where + " succeeded in " + describe_duration(took) +
            (state.has_kept_all()

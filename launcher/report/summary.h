@@ -18,6 +18,9 @@ std::vector<std::string> describe_failure(const Failure& failure, const Placemen
 // Empty when no rank was started: the cause has been said, and there is nothing to add.
 std::string describe_end(const JobState& state, const Placement& placement, Duration took);
 
+// Under an engine each rank has an agent, which counts as a node: then several nodes are one host.
+std::size_t host_count(const Placement& placement);
+
 // "12.3 s", "2 min 5 s", "3 h 12 min".
 std::string describe_duration(Duration took);
 

@@ -29,8 +29,8 @@ Lines TextReporter::on_all_ready(Duration took) {
   if (options_.quiet || !options_.progress || took < kWorthTelling) {
     return {};
   }
-  const std::size_t nodes = placement_.nodes.size();
-  return {"hvdrun: " + std::to_string(nodes) + (nodes == 1 ? " host" : " hosts") + " connected in " +
+  const std::size_t hosts = host_count(placement_);
+  return {"hvdrun: " + std::to_string(hosts) + (hosts == 1 ? " host" : " hosts") + " connected in " +
           describe_duration(took)};
 }
 
