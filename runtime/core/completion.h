@@ -31,6 +31,7 @@ struct OwnedOutput {
 class Completion {
  public:
   Completion() = default;
+  ~Completion() = default;
   Completion(const Completion&) = delete;
   Completion& operator=(const Completion&) = delete;
 

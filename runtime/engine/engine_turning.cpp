@@ -53,6 +53,9 @@ void Engine::Impl::wait(const Completion& completion) {
   struct Drive {
     Impl& engine;
     const bool keeper_sleeps = engine.wheel_.is_deep();
+    Drive(const Drive&) = delete;
+    Drive& operator=(const Drive&) = delete;
+    explicit Drive(Impl& turned) : engine(turned) {}
     ~Drive() {
       // What is left to do, or comes later, is the keeper's.
       if (!engine.queue_->sleep() || !engine.is_idle() || keeper_sleeps) {
@@ -60,7 +63,7 @@ void Engine::Impl::wait(const Completion& completion) {
       }
       engine.wheel_.release();
     }
-  } drive_once{*this};
+  } drive_once(*this);
   wheel_.set_deep(false);
   stay_awake();
   drive(completion);
