@@ -351,7 +351,7 @@ TEST_CASE("a thread that waits does the work itself: the engine's own thread doz
     REQUIRE(hvd_release(job.at(0), handle) == HVD_OK);
   }
   const auto dozes = (std::chrono::steady_clock::now() - begin) / std::chrono::milliseconds(5);
-  CHECK(wakes() - before <= 2 * dozes + 10);
+  CHECK(wakes() - before <= 4 * dozes + 10);  // once a doze, and when a driver holds the wheel just then
 }
 
 TEST_CASE("threads that wait at once all get their results, whoever turns the engine") {
