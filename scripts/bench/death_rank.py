@@ -24,8 +24,9 @@ def main():
     array = np.ones(1 << 20, np.float32)
 
     def allreduce(name):
-        handle = _lib.enqueue(_lib.ALLREDUCE, _lib.FLOAT32, array.shape, array.ctypes.data, array.ctypes.data, name)
-        return _lib.lib.hvd_wait(None, handle)
+        address = array.ctypes.data
+        op = _lib.operation(_lib.ALLREDUCE, _lib.FLOAT32, array.shape, address, address, name)
+        return _lib.lib.hvd_wait(None, _lib.enqueue(op))
 
     if allreduce("before"):
         sys.exit(_lib.last_error())
