@@ -128,7 +128,7 @@ Result<EngineSetup> engine_of(EventLoop& loop, const JobSpec& job, const Placeme
 
 }  // namespace
 
-Result<int> run_job(const CliOptions& options) {
+Result<int> run_job(const CliOptions& options, LogMux::Rewrite rewrite) {
   const JobSpec& job = options.job;
   HVD_TRY_ASSIGN(const Placement placement, place(job.hosts, job.size));
   ::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of write(2), and the job is stopped for it
@@ -161,6 +161,7 @@ Result<int> run_job(const CliOptions& options) {
   HVD_TRY_ASSIGN(const EngineSetup setup, engine_of(*loop, job, placement, *log));
   const Transports transports{local.get(), ssh.get(), rsh.get(), setup.dial_back.get(), setup.engine.get()};
   JobRunner owner(*loop, job, placement, transports, *reporter, *log);
+  owner.rewrite_output(std::move(rewrite));
   runner = &owner;
   const auto code = owner.run();
   runner = nullptr;  // what is logged while all is taken down has no loop any more

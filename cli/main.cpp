@@ -40,11 +40,13 @@ int dispatch(int argc, char** argv) {
       return hvd::cli::print_build();
     case hvd::cli::Command::kPlan:
     case hvd::cli::Command::kRun:
+    case hvd::cli::Command::kBench:
       break;
   }
-  const auto code =
-      options.command == hvd::cli::Command::kPlan ? hvd::cli::print_plan(options) : hvd::cli::run_job(options);
-  return code.ok() ? code.value() : report(code.error(), options.command == hvd::cli::Command::kRun && options.json);
+  const auto code = options.command == hvd::cli::Command::kPlan    ? hvd::cli::print_plan(options)
+                    : options.command == hvd::cli::Command::kBench ? hvd::cli::run_bench(options)
+                                                                   : hvd::cli::run_job(options);
+  return code.ok() ? code.value() : report(code.error(), options.command != hvd::cli::Command::kPlan && options.json);
 }
 
 }  // namespace

@@ -7,16 +7,19 @@
 
 #include "launcher/job/job_spec.h"
 #include "runtime/base/result.h"
+#include "runtime/bench/bench_wire.h"
 
 namespace hvd::cli {
 
-enum class Command : std::uint8_t { kRun, kPlan, kCheckBuild, kVersion, kHelp };
+enum class Command : std::uint8_t { kRun, kPlan, kBench, kCheckBuild, kVersion, kHelp };
 
 struct CliOptions {
   Command command = Command::kRun;
   launch::JobSpec job;
   bool json = false;      // plan: as JSON; run: events
   std::string help_text;  // kHelp
+  bench::BenchOptions bench;
+  std::string plot;  // kBench: a picture of the results; empty: none
 };
 
 // An error is the user's, with what was expected, or that of a broken installation. Reads what make_job() reads.

@@ -16,8 +16,8 @@ BASE = "runtime/base"
 # Which folder may include which others (its own and the C++ library are always allowed). The most specific key counts.
 EDGES = {
     "cli": ["launcher/job", "launcher/placement", "launcher/logs", "launcher/transport", "launcher/run",
-            "launcher/report", BASE, "runtime/include"],
-    "cli/agent_main.cpp": ["launcher/agent", "launcher/process", BASE],
+            "launcher/report", BASE, "runtime/bench", "runtime/include"],
+    "cli/agent_main.cpp": ["launcher/agent", "launcher/process", "runtime/bench", BASE],
     "launcher/job": [BASE],
     "launcher/placement": ["launcher/job", BASE],
     "launcher/process": [BASE],
@@ -26,7 +26,7 @@ EDGES = {
     "launcher/transport": ["launcher/agent", "launcher/placement", "launcher/process", BASE, "runtime/rendezvous"],
     "launcher/run": ["launcher/transport", "launcher/logs", "launcher/agent", "launcher/placement", "launcher/job",
                      "launcher/process", BASE, "runtime/rendezvous"],
-    "launcher/report": ["launcher/run", "launcher/placement", "launcher/job", BASE],
+    "launcher/report": ["launcher/run", "launcher/placement", "launcher/job", BASE, "runtime/bench"],
     "runtime/include": [],
     BASE: [],
     "runtime/rendezvous": [BASE],
@@ -40,6 +40,7 @@ EDGES = {
                        "runtime/core", "runtime/rendezvous", BASE],
     "runtime/abi": ["runtime/engine", "runtime/controller", "runtime/backend", "runtime/link", "runtime/observe",
                     "runtime/core", "runtime/rendezvous", "runtime/include", BASE],
+    "runtime/bench": ["runtime/include", "runtime/algo", "runtime/core", BASE],
     "tests": ["cli", "launcher", "runtime", "tests"],
     "scripts": ["runtime", "launcher"],  # benchmarks
 }

@@ -41,6 +41,8 @@ class JobRunner final : private SessionSink {
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
 
+  // Before run().
+  void rewrite_output(LogMux::Rewrite rewrite) { logs_.rewrite_with(std::move(rewrite)); }
   // Runs the job to its end and returns hvdrun's exit code. An error is a defect of this machine (no epoll, no random
   // numbers), not of the job.
   Result<int> run();

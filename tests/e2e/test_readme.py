@@ -94,6 +94,12 @@ def tells_what_is_built(command, lab):
     assert done.returncode == 0 and "[X] local" in done.stdout and "NCCL" in done.stdout, done.stdout
 
 
+def measures(command, lab):
+    done = lab.run(*shlex.split(in_checkout(command)), "--max", "64K", "--iters", "3", cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "4 ranks on 2 nodes" in done.stdout and "# Out of bounds values : 0 OK" in done.stdout
+
+
 COMMANDS = {
     "./scripts/quickstart": quickstarts,
     "./scripts/test": runs_a_layer,
@@ -101,8 +107,12 @@ COMMANDS = {
     "hvdrun -np 2 python train.py": trains,
     "hvdrun -np 4 -H node1:2,node2:2 python train.py": trains_on_hosts,
     "hvdrun plan -np 4 -H node1:2,node2:2 python train.py": plans,
+    "hvdrun bench allreduce -np 4 -H node1:2,node2:2": measures,
     "hvdrun --check-build": tells_what_is_built,
 }
+
+
+ON_HOSTS = (trains_on_hosts, measures)
 
 
 def test_no_command_is_shown_that_is_not_run_here():
@@ -110,13 +120,13 @@ def test_no_command_is_shown_that_is_not_run_here():
 
 
 @IN_TREE
-@pytest.mark.parametrize("command", [c for c, how in COMMANDS.items() if how is not trains_on_hosts])
+@pytest.mark.parametrize("command", [c for c, how in COMMANDS.items() if how not in ON_HOSTS])
 def test_command(command):
     COMMANDS[command](command, None)
 
 
 @IN_TREE
-@pytest.mark.parametrize("command", [c for c, how in COMMANDS.items() if how is trains_on_hosts])
+@pytest.mark.parametrize("command", [c for c, how in COMMANDS.items() if how in ON_HOSTS])
 def test_command_on_hosts(command, lab2):
     COMMANDS[command](command, lab2)
 
