@@ -31,7 +31,7 @@ EDGES = {
     BASE: [],
     "runtime/rendezvous": [BASE],
     "runtime/core": [BASE],
-    "runtime/observe": [BASE],
+    "runtime/observe": ["runtime/core", BASE],
     "runtime/link": ["runtime/core", "runtime/rendezvous", BASE],
     "runtime/algo": ["runtime/link", "runtime/core", BASE],
     "runtime/backend": ["runtime/algo", "runtime/link", "runtime/core", BASE],

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include <pthread.h>
 
@@ -35,9 +36,13 @@ Result<void> check_submission(const Submission& what) {
 }  // namespace
 
 Engine::Impl::Impl(Parts parts)
-    : parts_(std::move(parts)),
-      executor_(parts_.map, *parts_.backend),
-      has_said_goodbye_(static_cast<std::size_t>(parts_.map.size), false) {}
+    : parts_(std::move(parts)), has_said_goodbye_(static_cast<std::size_t>(parts_.map.size), false) {
+  std::vector<int> all(static_cast<std::size_t>(parts_.map.size));
+  std::iota(all.begin(), all.end(), 0);
+  sets_[0].executor.emplace(parts_.map, all, *parts_.backend);
+  sets_[0].counters = &counters_.of(0);
+  set_table_.put(0, std::move(all), parts_.map);
+}
 
 Result<std::unique_ptr<Engine::Impl>> Engine::Impl::create(Parts parts) {
   std::unique_ptr<Impl> impl(new Impl(std::move(parts)));
@@ -52,6 +57,9 @@ Result<void> Engine::Impl::prepare() {
   HVD_TRY(loop_->watch(queue_->fd(), EPOLLIN, [this](std::uint32_t) { on_wake(); }));
   HVD_TRY(open_channel());
   if (is_coordinator()) {
+    if (parts_.map.size > 1 && StallWatch(parts_.options.stall).is_on()) {
+      stall_watch_.emplace(parts_.options.stall);
+    }
     coordinator_ = std::make_unique<Coordinator>(
         *loop_,
         Coordinator::Options{parts_.map.size, parts_.options.fusion_threshold_bytes, parts_.options.cycle_time});
@@ -143,12 +151,13 @@ Result<std::vector<std::shared_ptr<Completion>>> Engine::Impl::submit_group(std:
   for (std::size_t i = 1; i < submissions.size(); ++i) {
     submissions.front().group.push_back(submissions[i].name);
   }
+  const std::uint64_t asked_at = ticks_now();
   std::vector<PendingOp> ops;
   std::vector<std::shared_ptr<Completion>> completions;
   for (Submission& submission : submissions) {
     HVD_TRY(check_submission(submission));
     completions.push_back(std::make_shared<Completion>());
-    ops.push_back(PendingOp{std::move(submission), completions.back(), std::nullopt});
+    ops.push_back(PendingOp{std::move(submission), completions.back(), std::nullopt, asked_at});
   }
   HVD_TRY(queue_->push(std::move(ops)));
   if (caller == Caller::kGoesOn) {

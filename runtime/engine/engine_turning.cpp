@@ -123,6 +123,10 @@ bool Engine::Impl::take_in() {
 Result<void> Engine::Impl::check() {
   take_in();
   HVD_TRY(loop_->turn(Deadline(TimePoint())));
+  // What this rank is at may take long, and is no concern of process sets without it.
+  if (is_coordinator() && sets_.size() > 1 && !is_shutdown_announced_ && !over_ && !suspicion_) {
+    announce(coordinator_->decide_for_others());
+  }
   if (over_) {
     return *over_;
   }
@@ -130,12 +134,18 @@ Result<void> Engine::Impl::check() {
 }
 
 void Engine::Impl::stay_awake() {
+  disarm_stall_timer();
   queue_->stay_awake();
   channel_->stay_awake();
 }
 
 bool Engine::Impl::may_sleep() {
-  return queue_->sleep() && channel_->sleep();
+  if (!queue_->sleep() || !channel_->sleep()) {
+    return false;
+  }
+  counters_.note_sleep();
+  arm_stall_timer();
+  return true;
 }
 
 // Nothing is asked for, and nothing but a message or a submission can change that.

@@ -1,12 +1,13 @@
-/* What this machine's memory allows an allreduce of float32: N threads, each with a vector of its own, which each reduce
- * their part of all vectors and then take the others' parts. No message, no wait but two barriers: whatever moves the
- * same bytes between processes cannot be faster. For 2 threads it reads and writes 5 times the vector's size.
+/* What this machine's memory allows an allreduce of float32: N threads, each with a vector of its own, which each
+ * reduce their part of all vectors and then take the others' parts. No message, no wait but two barriers: whatever
+ * moves the same bytes between processes cannot be faster. For 2 threads it reads and writes 5 times the vector's size.
  * Prints JSON, as allreduce_rank.c does.
  *
  * Usage: allreduce_limit THREADS SECONDS BYTES... */
 #define _GNU_SOURCE
-#include <pthread.h>
 #include <sched.h>
+
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
