@@ -57,6 +57,7 @@ class Engine::Impl final : public Interrupt {
   Result<std::shared_ptr<Completion>> submit(Submission submission, Caller caller);
   Result<std::vector<std::shared_ptr<Completion>>> submit_group(std::vector<Submission> submissions, Caller caller);
   void wait(const Completion& completion);
+  bool try_quick(const SetPlace& set, int process_set, const QuickOp& op);
   // Leaves the job and waits for the engine's thread. Thread: any, one at a time, but none that is in wait().
   void leave();
   [[nodiscard]] const RankMap& map() const { return parts_.map; }
@@ -121,6 +122,7 @@ class Engine::Impl final : public Interrupt {
   void finish_ops(const Response& response, const Result<void>& result);
   Result<void> change_sets(const Response& response, const PendingOp& op);
   Result<void> add_set(int number, const std::vector<int>& ranks);
+  static std::shared_ptr<QuickPath> quick_path_of(const Mesh* mesh);
 
   // The end (engine_end.cpp).
   void shut_down(int by_rank);
