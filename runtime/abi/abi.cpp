@@ -227,15 +227,11 @@ hvd_status hvd_execute(hvd_ctx* ctx, const hvd_op* op, int64_t* handle) {
     if (op == nullptr) {
       return missing("hvd_execute: op");
     }
-    if (handle == nullptr) {
-      return missing("hvd_execute: handle");
+    if (handle != nullptr) {
+      *handle = 0;
     }
-    *handle = 0;
     HVD_TRY_ASSIGN(const auto context, resolve(ctx));
-    HVD_TRY_ASSIGN(*handle, context->enqueue(*op, hvd::Engine::Caller::kWaits));
-    HVD_TRY_ASSIGN(const auto operation, context->find(*handle));
-    context->wait(*operation);
-    return operation->completion->wait();
+    return context->execute(*op, handle);
   });
 }
 

@@ -36,6 +36,17 @@ std::string noname(hvd::OpKind kind, std::uint64_t count) {
   return name + ".noname." + std::to_string(count);
 }
 
+// What a handle of an operation stands for that was done at once.
+std::shared_ptr<const hvd_ctx::Operation> done_operation(const hvd::QuickOp& op) {
+  auto operation = std::make_shared<hvd_ctx::Operation>();
+  operation->completion = std::make_shared<hvd::Completion>();
+  operation->completion->finish(hvd::Result<void>());
+  operation->output = op.output;
+  operation->size_bytes = op.size_bytes;
+  operation->shape.assign(op.shape.begin(), op.shape.end());
+  return operation;
+}
+
 constexpr const char* kForkedText =
     "this process was forked from a rank of a job and is no rank of it; use the job from the process that joined it";
 
@@ -61,19 +72,61 @@ hvd::Result<std::shared_ptr<hvd::Engine>> hvd_ctx::engine() {
   return engine_;
 }
 
-hvd::Result<std::int64_t> hvd_ctx::enqueue(const hvd_op& op, hvd::Engine::Caller caller) {
+hvd::Result<std::int64_t> hvd_ctx::enqueue(const hvd_op& op) {
   HVD_TRY_ASSIGN(const auto engine_now, engine());
   std::vector<hvd::Submission> alone;
   HVD_TRY_ASSIGN(alone.emplace_back(), hvd::submission_from(op, engine_now->sets()));
-  HVD_TRY_ASSIGN(const auto handles, start(*engine_now, std::move(alone), caller));
+  HVD_TRY_ASSIGN(const auto handles, start(*engine_now, std::move(alone), hvd::Engine::Caller::kGoesOn));
   return handles.front();
 }
 
-hvd::Result<std::vector<std::int64_t>> hvd_ctx::enqueue_group(std::span<const hvd_op* const> ops,
-                                                              hvd::Engine::Caller caller) {
+hvd::Result<void> hvd_ctx::execute(const hvd_op& op, std::int64_t* handle) {
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
+  const auto set = engine_now->sets().find(op.process_set);
+  auto quick = set != nullptr && set->quick != nullptr ? hvd::quick_op_from(op, *set) : std::nullopt;
+  if (quick) {
+    if (quick->name.empty()) {
+      quick->noname = ++set->noname_counts[static_cast<std::size_t>(quick->kind)];
+    }
+    if (engine_now->try_quick(*set, op.process_set, *quick)) {
+      if (handle != nullptr) {
+        *handle = keep(done_operation(*quick));
+      }
+      return {};
+    }
+  }
+  std::vector<hvd::Submission> alone;
+  HVD_TRY_ASSIGN(alone.emplace_back(), hvd::submission_from(op, engine_now->sets()));
+  if (handle == nullptr && (hvd::is_cut_by_rank(alone.front().kind) || alone.front().kind == hvd::OpKind::kJoin)) {
+    return hvd::Error(hvd::Code::kInvalid, std::string("hvd_execute: handle is NULL, but the result of a ") +
+                                               hvd::name_of(alone.front().kind) + " is memory of the runtime's");
+  }
+  if (quick && quick->noname != 0) {
+    alone.front().name = noname(quick->kind, quick->noname);  // it has its number already
+  }
+  HVD_TRY_ASSIGN(const auto handles, start(*engine_now, std::move(alone), hvd::Engine::Caller::kWaits));
+  if (handle != nullptr) {
+    *handle = handles.front();
+  }
+  HVD_TRY_ASSIGN(const auto operation, find(handles.front()));
+  wait(*operation);
+  if (handle == nullptr) {
+    HVD_TRY(release(handles.front()));
+  }
+  return operation->completion->wait();
+}
+
+std::int64_t hvd_ctx::keep(std::shared_ptr<const Operation> operation) {
+  const std::int64_t handle = next_handle();
+  const std::lock_guard lock(mu_);
+  operations_.emplace(handle, std::move(operation));
+  return handle;
+}
+
+hvd::Result<std::vector<std::int64_t>> hvd_ctx::enqueue_group(std::span<const hvd_op* const> ops) {
   HVD_TRY_ASSIGN(const auto engine_now, engine());
   HVD_TRY_ASSIGN(std::vector<hvd::Submission> group, hvd::submissions_from(ops, engine_now->sets()));
-  return start(*engine_now, std::move(group), caller);
+  return start(*engine_now, std::move(group), hvd::Engine::Caller::kGoesOn);
 }
 
 // The result of either is a number, of which the removal's says nothing.

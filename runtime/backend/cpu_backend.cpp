@@ -21,7 +21,7 @@ std::vector<StreamPeer> leader_peers(const Mesh& mesh) {
 }  // namespace
 
 CpuBackend::CpuBackend(Mesh& mesh)
-    : map_(mesh.map()), node_(mesh.shm()), leaders_(leader_peers(mesh), map_.node_index) {}
+    : map_(mesh.map()), node_(mesh.shm().get()), leaders_(leader_peers(mesh), map_.node_index) {}
 
 Result<void> CpuBackend::allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt) {
   HVD_CHECK(op != ReduceOp::kAverage);

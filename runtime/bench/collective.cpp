@@ -99,15 +99,11 @@ void Collective::calm() {
 }
 
 Result<void> Collective::call() {
-  std::int64_t handle = 0;
-  const hvd_status status = hvd_execute(nullptr, &op_, &handle);
-  if (status != HVD_OK) {
-    auto failed = to_result(status, name_);
-    if (handle != 0) {
-      static_cast<void>(hvd_release(nullptr, handle));
-    }
-    return failed;
+  if (!is_cut_) {
+    return to_result(hvd_execute(nullptr, &op_, nullptr), name_);
   }
+  std::int64_t handle = 0;
+  HVD_TRY(to_result(hvd_execute(nullptr, &op_, &handle), name_));
   return to_result(hvd_release(nullptr, handle), name_);
 }
 

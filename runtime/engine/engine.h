@@ -23,6 +23,8 @@ namespace hvd {
 
 class Completion;
 class SetTable;
+struct QuickOp;
+struct SetPlace;
 
 // One operation as the C interface received it; pointers stay valid until its Completion is done.
 struct Submission {
@@ -67,6 +69,9 @@ class Engine {
   // Several of one kind, operator and scales, which all ranks do together or not at all. Refuses all or none.
   Result<std::vector<std::shared_ptr<Completion>>> submit_group(std::vector<Submission> submissions,
                                                                 Caller caller = Caller::kGoesOn);
+  // Does a small operation at once, where that can be; false, and nothing was done, where it cannot: submit it then.
+  // Thread: any. `set`: of this number, and this rank is a member.
+  bool try_quick(const SetPlace& set, int process_set, const QuickOp& op);
   // Until a Completion of this engine is done. Thread: any.
   void wait(const Completion& completion);
 

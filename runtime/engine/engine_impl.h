@@ -60,6 +60,7 @@ class Engine::Impl final : public Interrupt {
   Result<std::shared_ptr<Completion>> submit(Submission submission, Caller caller);
   Result<std::vector<std::shared_ptr<Completion>>> submit_group(std::vector<Submission> submissions, Caller caller);
   void wait(const Completion& completion);
+  bool try_quick(const SetPlace& set, int process_set, const QuickOp& op);
   // Leaves the job and waits for the engine's thread. Thread: any, one at a time, but none that is in wait().
   void leave();
   [[nodiscard]] const RankMap& map() const { return parts_.map; }
@@ -83,8 +84,8 @@ class Engine::Impl final : public Interrupt {
   struct ProcessSet {
     std::unique_ptr<Mesh> mesh{};  // null in a set of one rank
     std::unique_ptr<Backend> backend{};
-    std::optional<Executor> executor{};  // none: this rank is not a member
-    SetCounters* counters = nullptr;     // of a member
+    std::optional<Executor> executor{};       // none: this rank is not a member
+    std::shared_ptr<SetCounters> counters{};  // null: not a member
   };
 
   explicit Impl(Parts parts);
@@ -127,6 +128,7 @@ class Engine::Impl final : public Interrupt {
   void finish_ops(const Response& response, const Result<void>& result);
   Result<void> change_sets(const Response& response, const PendingOp& op);
   Result<void> add_set(int number, const std::vector<int>& ranks);
+  static std::shared_ptr<QuickPath> quick_path_of(const Mesh* mesh);
 
   // What is observed (engine_observe.cpp).
   void count(ProcessSet& set, std::span<PendingOp* const> ops, std::uint64_t known_at, std::uint64_t began);

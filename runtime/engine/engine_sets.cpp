@@ -7,6 +7,24 @@
 
 namespace hvd {
 
+// Null where the ranks of the mesh are on several nodes, or there is one.
+std::shared_ptr<QuickPath> Engine::Impl::quick_path_of(const Mesh* mesh) {
+  const bool is_possible = mesh != nullptr && mesh->map().node_count == 1 && mesh->shm() != nullptr;
+  return is_possible ? std::make_shared<QuickPath>(mesh->shm()) : nullptr;
+}
+
+bool Engine::Impl::try_quick(const SetPlace& set, int process_set, const QuickOp& op) {
+  if (set.quick == nullptr || !queue_->enter_alone(process_set, op.name)) {
+    return false;
+  }
+  const bool is_done = set.quick->try_run(op);
+  if (is_done) {
+    set.counters->add_quick(op.size_bytes);  // nobody else counts now: nothing is pending
+  }
+  queue_->leave_alone();
+  return is_done;
+}
+
 Result<void> Engine::Impl::change_sets(const Response& response, const PendingOp& op) {
   const std::vector<std::int32_t>& numbers = op.what.set_numbers;
   if (response.kind == OpKind::kSetAdd) {
@@ -39,10 +57,10 @@ Result<void> Engine::Impl::add_set(int number, const std::vector<int>& ranks) {
   }
   if (map) {
     set.executor.emplace(*map, ranks, *set.backend);
-    set.counters = &counters_.of(number);
+    set.counters = counters_.of(number);
   }
+  set_table_.put(number, ranks, map, quick_path_of(set.mesh.get()), set.counters);
   sets_.emplace(number, std::move(set));
-  set_table_.put(number, ranks, map);
   return {};
 }
 

@@ -25,13 +25,13 @@ CounterValues SetCounters::read(double seconds_per_tick) const {
   return values;
 }
 
-SetCounters& Counters::of(int process_set) {
+std::shared_ptr<SetCounters> Counters::of(int process_set) {
   const std::lock_guard lock(mu_);
   auto& set = sets_[process_set];
   if (set == nullptr) {
-    set = std::make_unique<SetCounters>();
+    set = std::make_shared<SetCounters>();
   }
-  return *set;
+  return set;
 }
 
 void Counters::remove(int process_set) {

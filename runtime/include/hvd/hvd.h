@@ -187,8 +187,9 @@ HVD_API hvd_status hvd_process_set_ranks(hvd_ctx* ctx, int32_t number, int32_t* 
 
 /* Starts one operation and returns at once; *handle names it (> 0) until hvd_release. */
 HVD_API hvd_status hvd_enqueue(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
-/* hvd_enqueue and hvd_wait in one, for which no other thread has to wake up. *handle is 0 when nothing was started;
- * else it is to be released, also when the operation failed. */
+/* hvd_enqueue and hvd_wait in one, for which no other thread has to wake up, and the shortest way for what is small.
+ * *handle is 0 when nothing was started; else it is to be released, also when the operation failed. `handle` may be
+ * NULL (since version 3) where the result is the caller's memory or none: then nothing is to be released. */
 HVD_API hvd_status hvd_execute(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
 /* Starts a group: `count` (1 ... HVD_MAX_GROUP) operations of one kind (HVD_ALLREDUCE, HVD_ALLGATHER or
  * HVD_REDUCESCATTER), operator and scales, the same on every rank and in the same order. None is done before all ranks
@@ -215,10 +216,11 @@ typedef struct hvd_counters {
   uint64_t failures;   /* finished with one of their own (a mismatch, say), without the job's end */
   uint64_t steps;      /* that the operations took: those that are fused go together in one */
   uint64_t bytes;      /* of the operations' inputs */
-  double negotiate_s;  /* seconds from hvd_enqueue until this rank knew that all are ready, summed over operations */
-  double wait_s;       /* from then until begun, summed over operations */
-  double move_s;       /* of the steps, from begin to end */
-  uint64_t sleeps;     /* of the engine, whatever the set: how often it slept until something woke it */
+  double negotiate_s; /* seconds from hvd_enqueue until this rank knew that all are ready, summed over operations. Small
+                         ones that a node's ranks do at once, without a decision of rank 0, count no time */
+  double wait_s;      /* from then until begun, summed over operations */
+  double move_s;      /* of the steps, from begin to end */
+  uint64_t sleeps;    /* of the engine, whatever the set: how often it slept until something woke it */
 } hvd_counters;
 #define HVD_COUNTERS_INIT {sizeof(hvd_counters), 1, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0}
 /* HVD_NOT_FOUND: this rank is not a member of such a set. */

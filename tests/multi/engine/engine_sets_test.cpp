@@ -292,9 +292,11 @@ TEST_CASE("a rank that is lost while a set is made, or works, ends the job by it
   for (const bool is_made : {false, true}) {
     EngineJob job({3});
     std::atomic<int> errors = 0;
+    std::latch all_have_it(3);
     on_all(3, [&](int rank) {
       hvd_ctx* ctx = job.at(rank);
       const std::int32_t number = is_made ? must_add(ctx, {0, 1}) : 0;
+      all_have_it.arrive_and_wait();
       if (rank == 1) {
         for (const int other : {0, 2}) {
           job.hub().notify(other, "rank 1 was killed by SIGKILL");

@@ -10,11 +10,11 @@ using namespace hvd;
 TEST_CASE("steps add up, by process set") {
   Counters counters;
   CHECK_FALSE(counters.read(0));
-  counters.of(0).add({3, 300, 10, 20, 30});
-  counters.of(0).add({1, 5, 1, 2, 3});
-  counters.of(0).add_failures(2);
-  counters.of(7).add({1, 1, 0, 0, 0});
-  const auto values = counters.of(0).read(0.5);
+  counters.of(0)->add({3, 300, 10, 20, 30});
+  counters.of(0)->add({1, 5, 1, 2, 3});
+  counters.of(0)->add_failures(2);
+  counters.of(7)->add_quick(1);
+  const auto values = counters.of(0)->read(0.5);
   CHECK(values.operations == 4);
   CHECK(values.failures == 2);
   CHECK(values.steps == 2);
@@ -29,7 +29,8 @@ TEST_CASE("steps add up, by process set") {
 
 TEST_CASE("a reader beside the writer sees numbers that only grow") {
   Counters counters;
-  SetCounters& set = counters.of(0);
+  const auto kept = counters.of(0);
+  SetCounters& set = *kept;
   std::thread writer([&set] {
     for (int i = 0; i < 20000; ++i) {
       set.add({1, 8, 1, 1, 1});
