@@ -135,6 +135,14 @@ Result<void> read_stall(const Reader& env, Config& config) {
   return {};
 }
 
+Result<void> read_timeline(const Reader& env, Config& config) {
+  TimelineOptions& timeline = config.engine.timeline;
+  const std::string path = env.text(contract::kTimeline).value_or("");
+  timeline.path = path == "DYNAMIC" ? "" : path;
+  HVD_TRY_ASSIGN(timeline.marks_cycles, read_switch(env, contract::kTimelineCycles));
+  return {};
+}
+
 Result<void> read_tuning(const Reader& env, Config& config) {
   constexpr std::uint64_t kMaxFusionBytes = std::uint64_t{1} << 40U;
   constexpr double kMaxCycleMs = 60'000.0;
@@ -161,6 +169,7 @@ Result<Config> config_from(const Environment& environment) {
   HVD_TRY(read_identity(env, config));
   HVD_TRY(read_tuning(env, config));
   HVD_TRY(read_stall(env, config));
+  HVD_TRY(read_timeline(env, config));
   return config;
 }
 

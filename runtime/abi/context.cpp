@@ -27,15 +27,6 @@ class RankLog final : public hvd::Log {
   hvd::StderrLog log_;
 };
 
-// "allreduce.noname.7"
-std::string noname(hvd::OpKind kind, std::uint64_t count) {
-  std::string name;
-  for (const char* c = hvd::name_of(kind); *c != '\0'; ++c) {
-    name += static_cast<char>(*c - 'A' + 'a');
-  }
-  return name + ".noname." + std::to_string(count);
-}
-
 // What a handle of an operation stands for that was done at once.
 std::shared_ptr<const hvd_ctx::Operation> done_operation(const hvd::QuickOp& op) {
   auto operation = std::make_shared<hvd_ctx::Operation>();
@@ -102,7 +93,7 @@ hvd::Result<void> hvd_ctx::execute(const hvd_op& op, std::int64_t* handle) {
                                                hvd::name_of(alone.front().kind) + " is memory of the runtime's");
   }
   if (quick && quick->noname != 0) {
-    alone.front().name = noname(quick->kind, quick->noname);  // it has its number already
+    alone.front().name = hvd::noname_of(quick->kind, quick->noname);  // it has its number already
   }
   HVD_TRY_ASSIGN(const auto handles, start(*engine_now, std::move(alone), hvd::Engine::Caller::kWaits));
   if (handle != nullptr) {
@@ -180,7 +171,8 @@ hvd::Result<std::vector<std::int64_t>> hvd_ctx::start(hvd::Engine& engine, std::
       if (set == nullptr) {
         return hvd::Error(hvd::Code::kNotFound, "this process set has just been removed");
       }
-      submission.name = noname(submission.kind, ++set->noname_counts[static_cast<std::size_t>(submission.kind)]);
+      submission.name =
+          hvd::noname_of(submission.kind, ++set->noname_counts[static_cast<std::size_t>(submission.kind)]);
     }
     auto operation = std::make_shared<Operation>();
     operation->output = submission.output;
@@ -238,14 +230,8 @@ hvd::Result<void> hvd_ctx::release(std::int64_t handle) {
 }
 
 hvd::Result<void> hvd_ctx::read_counters(int process_set, hvd_counters& out) {
-  if (is_forked()) {
-    return hvd::Error(hvd::Code::kNotInitialized, kForkedText);
-  }
-  const std::lock_guard lock(mu_);
-  if (engine_ == nullptr) {
-    return hvd::Error(hvd::Code::kNotInitialized, "this context has been shut down");
-  }
-  const auto values = engine_->counters().read(process_set);
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
+  const auto values = engine_now->counters().read(process_set);
   if (!values) {
     return hvd::Error(hvd::Code::kNotFound,
                       "this rank is not a member of a process set " + std::to_string(process_set));
@@ -257,7 +243,21 @@ hvd::Result<void> hvd_ctx::read_counters(int process_set, hvd_counters& out) {
   out.negotiate_s = values->negotiate_s;
   out.wait_s = values->wait_s;
   out.move_s = values->move_s;
-  out.sleeps = engine_->counters().sleeps();
+  out.sleeps = engine_now->counters().sleeps();
+  return {};
+}
+
+hvd::Result<void> hvd_ctx::start_timeline(const std::string& path, bool marks_cycles) {
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
+  hvd::Timeline* timeline = engine_now->timeline();
+  return timeline == nullptr ? hvd::Result<void>() : timeline->start(path, marks_cycles);
+}
+
+hvd::Result<void> hvd_ctx::stop_timeline() {
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
+  if (hvd::Timeline* timeline = engine_now->timeline(); timeline != nullptr) {
+    timeline->stop();
+  }
   return {};
 }
 

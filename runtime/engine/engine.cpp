@@ -72,6 +72,10 @@ const Counters& Engine::counters() const {
   return impl_->counters();
 }
 
+Timeline* Engine::timeline() {
+  return impl_->timeline();
+}
+
 const RankMap& Engine::map() const {
   return impl_->map();
 }

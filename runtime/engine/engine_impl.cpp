@@ -57,6 +57,7 @@ Result<void> Engine::Impl::prepare() {
   HVD_TRY(loop_->watch(queue_->fd(), EPOLLIN, [this](std::uint32_t) { on_wake(); }));
   HVD_TRY(open_channel());
   if (is_coordinator()) {
+    open_timeline();
     if (parts_.map.size > 1 && StallWatch(parts_.options.stall).is_on()) {
       stall_watch_.emplace(parts_.options.stall);
     }

@@ -35,6 +35,7 @@
 #include "runtime/engine/wheel.h"
 #include "runtime/observe/counters.h"
 #include "runtime/observe/stall_watch.h"
+#include "runtime/observe/timeline.h"
 
 namespace hvd {
 
@@ -66,6 +67,7 @@ class Engine::Impl final : public Interrupt {
   [[nodiscard]] const RankMap& map() const { return parts_.map; }
   [[nodiscard]] const SetTable& sets() const { return set_table_; }
   [[nodiscard]] const Counters& counters() const { return counters_; }
+  [[nodiscard]] Timeline* timeline() { return timeline_.get(); }
   // This process is a fork of the one that has the engine's thread.
   [[nodiscard]] bool is_forked() const;
 
@@ -132,6 +134,13 @@ class Engine::Impl final : public Interrupt {
 
   // What is observed (engine_observe.cpp).
   void count(ProcessSet& set, std::span<PendingOp* const> ops, std::uint64_t known_at, std::uint64_t began);
+  void open_timeline();
+  [[nodiscard]] bool is_traced() const { return timeline_ != nullptr && timeline_->is_on(); }
+  void trace_request(int rank, const Request& request);
+  void trace_ready(const Response& response);
+  void trace_begin(std::span<PendingOp* const> ops);
+  void trace_end(std::span<PendingOp* const> ops);
+  void trace_quick(int process_set, const QuickOp& op, std::uint64_t began);
   void arm_stall_timer();
   void disarm_stall_timer();
   void look_for_stalls();
@@ -153,6 +162,7 @@ class Engine::Impl final : public Interrupt {
   const SteadyClock clock_;
   std::unique_ptr<SubmitQueue> queue_;
   std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<Timeline> timeline_;  // on rank 0
   // any thread
   std::atomic<bool> stop_ = false;
   Wheel wheel_;

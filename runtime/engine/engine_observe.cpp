@@ -3,6 +3,56 @@
 
 namespace hvd {
 
+void Engine::Impl::open_timeline() {
+  const TimelineOptions& options = parts_.options.timeline;
+  timeline_ = std::make_unique<Timeline>(
+      options, [this](const Error& why) { parts_.log->write(LogLevel::kWarning, why.message()); });
+  sets_[0].executor->trace_to(timeline_.get());
+  if (options.path.empty()) {
+    return;
+  }
+  if (const auto started = timeline_->start(options.path, options.marks_cycles); !started.ok()) {
+    // A training run is worth more than its timeline.
+    parts_.log->write(LogLevel::kError, started.error().message() + "; the job goes on without");
+  }
+}
+
+void Engine::Impl::trace_request(int rank, const Request& request) {
+  timeline_->asked(key_of(request.process_set, request.name), request.kind, rank);
+  for (const GroupTensor& tensor : request.group) {
+    timeline_->asked(key_of(request.process_set, tensor.name), request.kind, rank);
+  }
+}
+
+void Engine::Impl::trace_ready(const Response& response) {
+  const auto set = sets_.find(response.process_set);
+  const bool runs_here = !response.is_error() && set != sets_.end() && set->second.executor.has_value();
+  for (const std::string& name : names_of(response)) {
+    timeline_->ready(key_of(response.process_set, name), response.kind, runs_here);
+  }
+}
+
+void Engine::Impl::trace_begin(std::span<PendingOp* const> ops) {
+  for (const PendingOp* op : ops) {
+    timeline_->end(key_of(op->what.process_set, op->what.name), op->what.kind, TracePhase::kQueue);
+  }
+}
+
+void Engine::Impl::trace_end(std::span<PendingOp* const> ops) {
+  for (const PendingOp* op : ops) {
+    timeline_->done(key_of(op->what.process_set, op->what.name), op->what.kind, op->what.dtype, op->what.shape);
+  }
+}
+
+// Nearly all of its time it waits for the others. Thread: who calls the operation.
+void Engine::Impl::trace_quick(int process_set, const QuickOp& op, std::uint64_t began) {
+  std::string name(op.name);
+  if (name.empty()) {
+    name = noname_of(op.kind, op.noname);
+  }
+  timeline_->met(key_of(process_set, name), op.kind, began, op.dtype, op.shape);
+}
+
 void Engine::Impl::count(ProcessSet& set, std::span<PendingOp* const> ops, std::uint64_t known_at,
                          std::uint64_t began) {
   SetCounters::Step step;

@@ -17,7 +17,11 @@ bool Engine::Impl::try_quick(const SetPlace& set, int process_set, const QuickOp
   if (set.quick == nullptr || !queue_->enter_alone(process_set, op.name)) {
     return false;
   }
+  const std::uint64_t began = is_traced() ? ticks_now() : 0;
   const bool is_done = set.quick->try_run(op);
+  if (is_done && began != 0) {
+    trace_quick(process_set, op, began);
+  }
   if (is_done) {
     set.counters->add_quick(op.size_bytes);  // nobody else counts now: nothing is pending
   }
@@ -57,6 +61,7 @@ Result<void> Engine::Impl::add_set(int number, const std::vector<int>& ranks) {
   }
   if (map) {
     set.executor.emplace(*map, ranks, *set.backend);
+    set.executor->trace_to(timeline_.get());
     set.counters = counters_.of(number);
   }
   set_table_.put(number, ranks, map, quick_path_of(set.mesh.get()), set.counters);

@@ -70,7 +70,13 @@ void Engine::Impl::announce(std::vector<Response> responses) {
     channel_->send_to(coordinator_->ranks_of(responses[begin].process_set), frames);
     begin = end;
   }
+  if (is_traced() && !responses.empty()) {
+    timeline_->cycle();
+  }
   for (Response& response : responses) {
+    if (is_traced()) {
+      trace_ready(response);
+    }
     steps_.push_back({std::move(response), std::nullopt});
   }
 }
@@ -116,6 +122,9 @@ void Engine::Impl::run_response(const Response& response, std::uint64_t known_at
     finish_ops(response, Error(static_cast<Code>(response.error_code), response.error));
     return;
   }
+  if (is_traced()) {
+    trace_begin(ops.value());
+  }
   const std::uint64_t began = ticks_now();
   Result<void> result = set->second.executor->run(response, ops.value(), *this);
   if (result.ok() && is_of_sets(response.kind)) {
@@ -123,6 +132,9 @@ void Engine::Impl::run_response(const Response& response, std::uint64_t known_at
   }
   if (result.ok()) {
     count(set->second, ops.value(), known_at, began);
+    if (is_traced()) {
+      trace_end(ops.value());
+    }
     finish_ops(response, {});
     return;
   }

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "runtime/algo/reduce_kernels.h"
+#include "runtime/engine/op_trace.h"
 
 namespace hvd {
 namespace {
@@ -36,9 +38,11 @@ double result_factor(ReduceOp op, Dtype dtype, double postscale, int size) {
 }
 
 Result<void> Executor::run(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt) {
+  const bool is_fused = response.kind == OpKind::kAllreduce && ops.size() > 1;  // which has phases of its own
+  const OpsTrace trace(timeline_, is_fused ? std::span<PendingOp* const>() : ops, TracePhase::kMove);
   switch (response.kind) {
     case OpKind::kAllreduce:
-      return ops.size() == 1 ? allreduce(*ops.front(), interrupt) : fused_allreduce(ops, interrupt);
+      return is_fused ? fused_allreduce(ops, interrupt) : allreduce(*ops.front(), interrupt);
     case OpKind::kAllgather:
       return allgather(response, ops, interrupt);
     case OpKind::kReducescatter:
@@ -79,8 +83,11 @@ Result<void> Executor::allreduce(PendingOp& op, Interrupt& interrupt) {
 }
 
 Result<void> Executor::fused_allreduce(std::span<PendingOp* const> ops, Interrupt& interrupt) {
+  std::optional<OpsTrace> trace(std::in_place, timeline_, ops, TracePhase::kPack);
   HVD_TRY_ASSIGN(const std::span<std::byte> packed, fusion_buffer_.pack(ops));
+  trace.emplace(timeline_, ops, TracePhase::kMove);
   HVD_TRY(reduce(packed.data(), packed.size(), ops.front()->what, interrupt));
+  trace.emplace(timeline_, ops, TracePhase::kUnpack);
   fusion_buffer_.unpack(ops);
   return {};
 }
