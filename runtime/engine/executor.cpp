@@ -38,11 +38,15 @@ double result_factor(ReduceOp op, Dtype dtype, double postscale, int size) {
 }
 
 Result<void> Executor::run(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt) {
-  const bool is_fused = response.kind == OpKind::kAllreduce && ops.size() > 1;  // which has phases of its own
-  const OpsTrace trace(timeline_, is_fused ? std::span<PendingOp* const>() : ops, TracePhase::kMove);
+  const bool is_packed = response.kind == OpKind::kAllreduce && ops.size() > 1 && !backend_.takes_pieces();
+  // What is packed has phases of its own.
+  const OpsTrace trace(timeline_, is_packed ? std::span<PendingOp* const>() : ops, TracePhase::kMove);
   switch (response.kind) {
     case OpKind::kAllreduce:
-      return is_fused ? fused_allreduce(ops, interrupt) : allreduce(*ops.front(), interrupt);
+      if (backend_.takes_pieces()) {
+        return allreduce_pieces(ops, interrupt);
+      }
+      return is_packed ? fused_allreduce(ops, interrupt) : allreduce(*ops.front(), interrupt);
     case OpKind::kAllgather:
       return allgather(response, ops, interrupt);
     case OpKind::kReducescatter:
@@ -75,6 +79,22 @@ Result<void> Executor::reduce(void* data, std::size_t size_bytes, const Submissi
   HVD_TRY(backend_.allreduce(data, count, like.dtype, op, interrupt));
   scale_in_place(data, count, like.dtype, result_factor(like.op, like.dtype, like.postscale, map_.size));
   return {};
+}
+
+Result<void> Executor::allreduce_pieces(std::span<PendingOp* const> ops, Interrupt& interrupt) {
+  pieces_.clear();
+  for (const PendingOp* op : ops) {
+    if (const std::size_t bytes = input_bytes(op->what); bytes != 0) {
+      pieces_.push_back(Piece{op->what.input, op->what.output, bytes});
+    }
+  }
+  if (pieces_.empty()) {
+    return {};  // on every rank, since all agreed on the shapes
+  }
+  const Submission& like = ops.front()->what;
+  const ReduceOp op = like.op == ReduceOp::kAverage ? ReduceOp::kSum : like.op;
+  const Scales scales{like.prescale, result_factor(like.op, like.dtype, like.postscale, map_.size)};
+  return backend_.allreduce_pieces(pieces_, like.dtype, op, scales, interrupt);
 }
 
 Result<void> Executor::allreduce(PendingOp& op, Interrupt& interrupt) {

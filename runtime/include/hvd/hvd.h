@@ -228,7 +228,7 @@ HVD_API hvd_status hvd_read_counters(hvd_ctx* ctx, int32_t process_set, hvd_coun
 
 /* Rank 0 writes what becomes of each tensor from now on to the file, as Horovod's timeline (the JSON of Perfetto and
  * chrome://tracing), with its decisions where mark_cycles is not 0; other ranks do nothing. HOROVOD_TIMELINE begins one
- * with the job. HVD_INVALID while one is written; HVD_SYSTEM when the file cannot be made. */
+ * with the job. HVD_INVALID while one is written; another error when the file cannot be made. */
 HVD_API hvd_status hvd_timeline_start(hvd_ctx* ctx, const char* path, int32_t mark_cycles);
 /* The file is complete when it returns. Not an error when none is written. */
 HVD_API hvd_status hvd_timeline_stop(hvd_ctx* ctx);
