@@ -66,7 +66,7 @@ void AgentSession::on_welcome(const WelcomeMessage& welcome) {
 
 void AgentSession::send_frame(AgentMessage type, std::string_view frame) {
   if (reconnect_ > Duration::zero() && is_numbered(type)) {
-    resend_.keep(frame);
+    resend_.keep(std::make_shared<const std::string>(frame));
   }
   if (channel_) {
     channel_->write(frame);

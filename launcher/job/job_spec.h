@@ -39,6 +39,7 @@ struct JobSpec {
   std::vector<std::string> argv;
   std::string cwd;
   std::vector<std::string> environment;                       // of hvdrun, "NAME=value"
+  std::uint64_t open_files = 0;                               // likewise: its limit on them; 0: unknown
   std::vector<std::pair<std::string, std::string>> user_env;  // -x NAME=value; wins over everything
   GpuMode gpus = GpuMode::kLocal;
   BindMode bind = BindMode::kNone;

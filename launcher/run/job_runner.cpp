@@ -352,8 +352,9 @@ void JobRunner::show_status() {
 }
 
 void JobRunner::broadcast(AgentMessage type, std::string_view body) {
+  const auto frame = std::make_shared<const std::string>(agent_frame(type, body));
   for (const auto& session : sessions_) {
-    session->send(type, body);
+    session->send_frame(type, frame);
   }
 }
 

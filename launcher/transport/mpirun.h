@@ -2,6 +2,7 @@
 // starts is a rank of MPI. This is what is known of Open MPI, and all of it is pure but find_open_mpi.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,7 @@ namespace hvd::launch {
 struct MpirunOptions {
   std::string agent_path;                // the same on every node
   std::vector<std::string> environment;  // of hvdrun
+  std::uint64_t open_files = 0;          // likewise
   std::vector<std::string> args;         // the user's --mpi-args
   std::vector<std::string> binding;      // the user's --binding-args, in place of our own
   bool is_root = false;                  // Open MPI wants to be told that this is meant

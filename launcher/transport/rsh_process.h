@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -33,10 +34,12 @@ class RshProcess {
     std::function<void(std::optional<ExitStatus>)> on_over;
   };
 
-  // All three must outlive this object, but for `ladder`, to which it leaves its process.
+  // `open_files`: as SpawnOptions has it. Loop and ladder must outlive this object, which leaves its process to the
+  // ladder.
   static Result<std::unique_ptr<RshProcess>> start(EventLoop& loop, StopLadder& ladder,
                                                    const std::vector<std::string>& argv,
-                                                   const std::vector<std::string>& environment, Handlers handlers);
+                                                   const std::vector<std::string>& environment,
+                                                   std::uint64_t open_files, Handlers handlers);
   ~RshProcess();
   RshProcess(const RshProcess&) = delete;
   RshProcess& operator=(const RshProcess&) = delete;

@@ -89,7 +89,7 @@ Result<void> RshConversation::start_process(const AgentImage& image) {
   };
   handlers.on_over = [this](std::optional<ExitStatus> status) { on_over(status); };
   HVD_TRY_ASSIGN(process_, RshProcess::start(shared_->loop, shared_->ladder, argv, shared_->settings.environment,
-                                             std::move(handlers)));
+                                             shared_->settings.open_files, std::move(handlers)));
   process_->write(agent_start_line(image));
   return {};
 }

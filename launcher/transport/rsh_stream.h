@@ -29,6 +29,7 @@ namespace hvd::launch {
 struct RshSettings {
   std::string agent_path;                // the static agent executable on this machine
   std::vector<std::string> environment;  // for the command; its PATH is where the command is looked for
+  std::uint64_t open_files = 0;          // likewise (SpawnOptions)
   // From starting the command until the shell behind it answers. Generous: a ~/.bashrc that runs `pyenv init` waits up
   // to 60 s for a lock when many shells start at once.
   Duration answer_time = std::chrono::seconds(120);

@@ -196,9 +196,9 @@ bool has(const std::string& text, const std::string& part) {
 
 TEST_CASE("a resend queue holds what is not acknowledged, and believes no impossible count") {
   ResendQueue queue;
-  queue.keep("a");
-  queue.keep("bc");
-  queue.keep("d");
+  queue.keep(std::make_shared<const std::string>("a"));
+  queue.keep(std::make_shared<const std::string>("bc"));
+  queue.keep(std::make_shared<const std::string>("d"));
   CHECK(queue.bytes() == 4);
   CHECK(queue.acknowledge(1).ok());
   CHECK(queue.unacknowledged() == "bcd");
