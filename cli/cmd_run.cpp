@@ -15,6 +15,7 @@
 #include "launcher/report/json_reporter.h"
 #include "launcher/report/text_reporter.h"
 #include "launcher/run/job_runner.h"
+#include "launcher/run/relay_tree.h"
 #include "launcher/transport/dial_back.h"
 #include "launcher/transport/local.h"
 #include "launcher/transport/mpirun.h"
@@ -97,14 +98,22 @@ bool has_only_local_hosts(const Placement& placement) {
                      [](const NodePlan& node) { return is_local_host(node.host.name); });
 }
 
-// Refuses what would end in the middle for lack of descriptors: a connection each, or three pipes and a process.
+// Refuses what would end in the middle for lack of descriptors: a connection each, or three pipes and a process. Where
+// a tree does not work, all nodes are reached from here, so that many are asked for.
 Result<void> allow_files_for(const JobSpec& job, const Placement& agents) {
   constexpr std::uint64_t kOwn = 64;  // and a few that come and go
   constexpr std::uint64_t kConnection = 1;
   constexpr std::uint64_t kCommand = 4;
   std::uint64_t needed = kOwn;
+  std::uint64_t wanted = kOwn;
+  const std::vector<int> relays = relays_of(job, agents);
   for (const NodePlan& node : agents.nodes) {
-    needed += choose_transport(job, node.host.name) == TransportKind::kRsh ? kCommand : kConnection;
+    const auto own = choose_transport(job, node.host.name) == TransportKind::kRsh ? kCommand : kConnection;
+    wanted += own;
+    needed += relays[static_cast<std::size_t>(node.index)] < 0 ? own : 0;
+  }
+  if (allow_open_files(wanted).ok()) {
+    return {};
   }
   const auto allowed = allow_open_files(needed);
   return allowed.ok()

@@ -260,6 +260,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.ssh_identity_file = flags.ssh_identity_file;
   job.ssh_config_file = flags.ssh_config;
   job.rsh_command = flags.rsh;
+  job.fanout = flags.fanout;
   HVD_TRY_ASSIGN(job.launcher, launcher_of(flags));
   if (job.launcher == launch::LauncherKind::kMpi) {
     HVD_TRY(apply_mpi(flags, job));

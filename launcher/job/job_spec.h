@@ -64,6 +64,7 @@ struct JobSpec {
   int ssh_port = 0;
   std::string ssh_identity_file;
   std::string ssh_config_file;
+  int fanout = 64;          // most nodes that one place connects to: beyond it they form a tree; 0: no tree
   std::string rsh_command;  // reaches all hosts but this one; empty: ssh does
   std::string agent_path;
 

@@ -235,6 +235,8 @@ Result<void> NodeSession::on_frame(const Frame& frame) {
       default:
         break;
     }
+  } else if (is_relayed(type)) {
+    return sink_.on_relay(plan_.index, frame);
   } else if (is_numbered(type)) {
     ++received_;
     return on_numbered(frame);

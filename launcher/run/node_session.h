@@ -39,6 +39,8 @@ class SessionSink {
   virtual void on_problem(int node, const std::string& text) = 0;
   // The agent was told to end, by somebody else than us, and is going to.
   virtual void on_ending(int node, const std::string& why) = 0;
+  // Relay...: of what the node carries for others.
+  virtual Result<void> on_relay(int node, const Frame& frame) = 0;
   virtual void on_done(int node) = 0;
   // The session is over: never opened, broken, or refused for what it sent.
   virtual void on_lost(int node, const Error& why) = 0;

@@ -16,10 +16,10 @@ namespace hvd::launch {
 struct MpirunOptions {
   std::string agent_path;                // the same on every node
   std::vector<std::string> environment;  // of hvdrun
-  std::uint64_t open_files = 0;          // likewise
   std::vector<std::string> args;         // the user's --mpi-args
   std::vector<std::string> binding;      // the user's --binding-args, in place of our own
   bool is_root = false;                  // Open MPI wants to be told that this is meant
+  std::uint64_t open_files = 0;          // of hvdrun, as it was started
 };
 
 // The words that put each rank of `placement` where it is to be; `addresses` is where the agents call.

@@ -93,8 +93,8 @@ void RshProcess::write(std::string bytes) {
   flush();
 }
 
-void RshProcess::write_unowned(std::string_view bytes) {
-  unowned_ = bytes;
+void RshProcess::push(const AgentImage& image) {
+  unowned_ = image.bytes;
   flush();
 }
 
@@ -192,7 +192,7 @@ void RshProcess::on_exit() {
 
 void RshProcess::tell_over(std::optional<ExitStatus> status) {
   const auto on_over = handlers_.on_over;  // a copy: it may destroy us
-  on_over(status);
+  on_over(status, status ? status->text() : "closed its output");
 }
 
 void RshProcess::finish_if_over() {
