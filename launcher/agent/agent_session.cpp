@@ -131,7 +131,9 @@ Result<void> AgentSession::on_frame(const Frame& frame) {
 }
 
 void AgentSession::on_closed() {
-  sink_.on_disconnected();
+  if (!is_over_) {  // else it is an end in order, and who is behind us may still be hearing of it
+    sink_.on_disconnected();
+  }
   if (reconnect_ == Duration::zero() || !sink_.is_worth_waiting()) {
     // Its output stays open until this process ends: who runs the command that leads here sees that it is at work.
     over("the launcher is gone");

@@ -1,5 +1,6 @@
 """Many nodes, much output: what the launcher may need of memory, descriptors and connections."""
 
+import json
 import os
 import pathlib
 import re
@@ -92,6 +93,14 @@ def test_more_nodes_than_the_fanout_form_a_tree_and_the_launcher_has_few_connect
     assert wait_until_gone(marker) == {}
 
 
+def test_a_plan_shows_who_relays_to_whom():
+    words = ["plan", "--fanout", 2, "-H", hosts(5), "true"]
+    plan = json.loads(hvdrun("plan", "--json", *words[1:]).stdout)
+    assert [node.get("relay") for node in plan["nodes"]] == [None, None, "n0", "n1", "n0"]
+    assert "3 of 5 nodes are reached through others (--fanout)" in hvdrun(*words).stdout
+    assert "through others" not in hvdrun(*words[:2], 5, *words[3:]).stdout
+
+
 def test_ranks_of_a_tree_join_print_everything_and_read_nothing_into_each_other(marker):
     done = hvdrun("--fanout", 2, "--rsh", EXECUTES, "-H", hosts(7), *PYTHON, program("idle.py"), LIBHVD, 0, env=env_with(marker))
     assert done.returncode == 0, done.stderr
@@ -147,7 +156,7 @@ def go_to(marker, host):
 
 
 def left(marker):
-    """What is left of a job: all with the marker, but for the nodes themselves."""
+    """What is left of a job: all with the marker, but for the nodes themselves. One that was not let go stays for long."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         found = {pid: args for pid, args in processes_with(marker).items() if "far_node.py serve" not in args}
@@ -158,7 +167,7 @@ def left(marker):
 
 
 def paced(far, marker, lines=6000):
-    job = start("--rsh", far, "--fanout", 2, "--reconnect-timeout", 120, "-H", hosts(7), *PYTHON, program("pace_lines.py"), lines,
+    job = start("--rsh", far, "--fanout", 2, "--reconnect-timeout", 4000, "-H", hosts(7), *PYTHON, program("pace_lines.py"), lines,
                 200000, env=env_with(marker))
     return job, [job.stdout.readline() for _ in range(100)]
 
@@ -244,7 +253,7 @@ def test_nodes_with_keys_for_each_other_form_a_tree_over_ssh(make_lab):
     assert len(re.findall(r"rank \d of 3 joined", done.stdout)) == 3
     assert "node3: opening (ssh from node2)" in done.stderr and "cannot be reached from" not in done.stderr
     # node1 is the only one that the launcher has a connection with, and so is each for the next.
-    job = lab.popen(HVDRUN, "--fanout", "1", "--grace", "2", "-H", "node1:1,node2:1,node3:1", *PYTHON, program("family.py"))
+    job = lab.popen(HVDRUN, "--fanout", "1", "--grace", "2", "--reconnect-timeout", "4", "-H", "node1:1,node2:1,node3:1", *PYTHON, program("family.py"))
     read_until(job.stdout, "up", 3)
     sessions = [p.host for p in lab.ps(everything=True) if re.search(r"sshd: .*@notty", p.args)]
     assert sorted(set(sessions)) == ["node1", "node2", "node3"] and len(sessions) == 3, sessions
