@@ -76,6 +76,10 @@ Timeline* Engine::timeline() {
   return impl_->timeline();
 }
 
+const BufferTable& Engine::buffers() const {
+  return impl_->buffers();
+}
+
 const RankMap& Engine::map() const {
   return impl_->map();
 }

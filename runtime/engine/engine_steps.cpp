@@ -127,8 +127,8 @@ void Engine::Impl::run_response(const Response& response, std::uint64_t known_at
   }
   const std::uint64_t began = ticks_now();
   Result<void> result = set->second.executor->run(response, ops.value(), *this);
-  if (result.ok() && is_of_sets(response.kind)) {
-    result = change_sets(response, *ops.value().front());
+  if (result.ok() && is_change(response.kind)) {
+    result = change(response, *ops.value().front());
   }
   if (result.ok()) {
     count(set->second, ops.value(), known_at, began);
@@ -208,7 +208,7 @@ void Engine::Impl::finish_ops(const Response& response, const Result<void>& resu
     auto node = pending_.extract(key_of(response.process_set, name));
     queue_->forget(node.key());
     if (!result.ok() && node.mapped().what.kind == OpKind::kSetRemove) {
-      queue_->reopen_set(node.mapped().what.set_numbers.front());
+      queue_->reopen_set(node.mapped().what.numbers.front());
     }
     node.mapped().finish(result);
   }
