@@ -4,6 +4,9 @@
 //   launcher -> agent   Welcome, Start, Stop, Forward, Credit, Exchanged, Notice, Heartbeat, Ack, Resume, Bye
 //   agent -> launcher   Ready, Started, StartFailed, Output, OutputEnd, Exited, Exchange, Joined, Problem, Heartbeat,
 //   Done, Ack, Resumed, NoResume, Ending
+//   and when a node is checked, and no job is run (check_messages.h)
+//   launcher -> agent   AskClock, AskSurvey, AskProbe
+//   agent -> launcher   Clock, System, Software, Listening, Probed
 //
 // The agent's first word is Ready, the launcher's Welcome. Where a session may be resumed (Welcome says so) it outlives
 // its connection once the ranks were started: the launcher opens a new one, to a new agent of the same program, and
@@ -54,6 +57,15 @@ enum class AgentMessage : std::uint16_t {
   kNoResume = 31,     // text: why the session is over
   kEnding =
       32,  // text: why the agent ends its node's ranks; under an engine only soon, unless it is told before what to do
+
+  kAskClock = 50,   // i32: the question's number; answered at once
+  kAskSurvey = 51,  // SurveyRequest; answered by System, then Software
+  kAskProbe = 52,   // ProbeRequest; answered by Probed, and before it by Listening, if it is to listen
+  kClock = 60,      // ClockMessage
+  kSystem = 61,     // SystemSurvey
+  kSoftware = 62,   // SoftwareSurvey
+  kListening = 63,  // ListeningMessage
+  kProbed = 64,     // ProbeResult
 };
 
 // The frames that a session counts, and sends again over a new connection; the others belong to one connection.

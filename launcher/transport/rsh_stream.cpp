@@ -157,6 +157,7 @@ void RshConversation::on_agent() {
   shared_->loop.cancel(timer_);
   release_slot();
   process_->set_patience(kAgentPatience);
+  opened_.was_pushed = is_pushing_;
   sink_.on_open(opened_);
   if (stage_ != Stage::kOpen) {
     return;
