@@ -46,7 +46,8 @@ void warn_where(const CheckResult& result, Findings& findings, const Test& test,
   }
 }
 
-// What is not the same on all hosts that have it. The hosts of the finding are those that differ from the most.
+// What is not the same on all hosts that have it. The hosts of the finding are those that differ from the most, or from
+// the first, where there is no most.
 void warn_of_difference(const CheckResult& result, Findings& findings, Subject subject, const std::string& noun,
                         const Value& value, const std::string& advice) {
   std::map<std::string, std::vector<int>> hosts_of;
@@ -232,9 +233,9 @@ std::optional<std::string> speed_of(const CheckedHost& host) {
 }
 
 void find_interface_faults(const CheckResult& result, Findings& findings) {
-  warn_of_difference(result, findings, Subject::kInterface, "the MTU is", mtu_of,
+  warn_of_difference(result, findings, Subject::kMtu, "the MTU is", mtu_of,
                      "large packets may be dropped on the way; set one MTU on all (ip link set IF mtu N)");
-  warn_of_difference(result, findings, Subject::kInterface, "the speed of the network interface is", speed_of,
+  warn_of_difference(result, findings, Subject::kInterfaceSpeed, "the speed of the network interface is", speed_of,
                      "the slowest host sets the pace; is another interface there the fast one?");
 }
 
@@ -439,8 +440,10 @@ const char* name_of(Subject subject) {
       return "gpus";
     case Subject::kAddress:
       return "address";
-    case Subject::kInterface:
-      return "interface";
+    case Subject::kMtu:
+      return "mtu";
+    case Subject::kInterfaceSpeed:
+      return "interface_speed";
     case Subject::kPorts:
       return "ports";
     case Subject::kSystem:

@@ -19,7 +19,8 @@ enum class Subject : std::uint8_t {
   kMemory,
   kGpus,
   kAddress,
-  kInterface,
+  kMtu,
+  kInterfaceSpeed,
   kPorts,
   kSystem,
   kLimits,
@@ -64,7 +65,7 @@ int exit_code_of(const CheckResult& result, const std::vector<Finding>& findings
 // The interface that has the host's address; null: none that is known.
 const InterfaceSurvey* data_interface(const CheckedHost& host);
 
-// "node1, node2" or "node[1-3,7]": names that differ in one number only are written as one.
+// "node1, node2", or "node[1-3,7]" of many: names that differ in one number only are written as one.
 std::string host_names(const CheckResult& result, const std::vector<int>& hosts);
 
 }  // namespace hvd::launch

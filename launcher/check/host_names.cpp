@@ -1,12 +1,16 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "launcher/check/findings.h"
 
 namespace hvd::launch {
 namespace {
+
+// So many are read faster by their names.
+constexpr std::size_t kFewHosts = 3;
 
 // "node01.lan" is "node", "01", ".lan": the last number is what counts hosts.
 struct NameParts {
@@ -57,17 +61,32 @@ std::string ranges_of(std::vector<long> numbers, std::size_t width) {
 }  // namespace
 
 std::string host_names(const CheckResult& result, const std::vector<int>& hosts) {
-  // Numbers of one width belong together; without leading zeros the width says nothing.
+  if (hosts.size() <= kFewHosts) {
+    std::string text;
+    for (const int host : hosts) {
+      text += (text.empty() ? "" : ", ") + result.hosts[static_cast<std::size_t>(host)].name();
+    }
+    return text;
+  }
+  // Where numbers have leading zeros, those of one width belong together.
   using Key = std::tuple<std::string, std::string, std::size_t>;
+  std::set<Key> padded;
+  for (const int host : hosts) {
+    const NameParts parts = parts_of(result.hosts[static_cast<std::size_t>(host)].name());
+    if (parts.number.size() > 1 && parts.number.front() == '0') {
+      padded.insert({parts.before, parts.after, parts.number.size()});
+    }
+  }
   std::vector<Key> order;
   std::map<Key, std::vector<long>> numbers;
   std::map<Key, std::string> names;
   for (const int host : hosts) {
     const std::string& name = result.hosts[static_cast<std::size_t>(host)].name();
     const NameParts parts = parts_of(name);
-    const bool has_zeros = parts.number.size() > 1 && parts.number.front() == '0';
-    const Key key =
-        parts.number.empty() ? Key{name, "", 0} : Key{parts.before, parts.after, has_zeros ? parts.number.size() : 1};
+    Key key{parts.before, parts.after, parts.number.size()};
+    if (!parts.number.empty() && padded.count(key) == 0) {
+      std::get<2>(key) = 1;
+    }
     if (names.emplace(key, name).second) {
       order.push_back(key);
     }

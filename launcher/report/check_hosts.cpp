@@ -81,10 +81,10 @@ std::vector<HostColumn> host_columns() {
        {Subject::kGpus},
        [](const CheckedHost& host) { return std::to_string(host.ready->gpus.size()); }},
       {"address", false, 0, {Subject::kAddress}, [](const CheckedHost& host) { return host.address; }},
-      {"mtu", true, 1, {Subject::kInterface}, of_interface([](const InterfaceSurvey& interface) {
+      {"mtu", true, 1, {Subject::kMtu}, of_interface([](const InterfaceSurvey& interface) {
          return std::to_string(interface.mtu);
        })},
-      {"speed", true, 2, {Subject::kInterface}, of_interface([](const InterfaceSurvey& interface) {
+      {"speed", true, 2, {Subject::kInterfaceSpeed}, of_interface([](const InterfaceSurvey& interface) {
          return interface.speed_mbit > 0 ? speed_text(interface.speed_mbit) : std::string();
        })},
       {"interface", false, 3, {}, of_interface([](const InterfaceSurvey& interface) { return interface.name; })},
@@ -195,11 +195,15 @@ struct DetailRow {
   Detail text;
 };
 
-std::vector<DetailRow> detail_rows() {
-  return {{"agent", {Subject::kAgent}, agent_text},     {"system", {Subject::kSystem}, system_text},
-          {"GPUs", {Subject::kGpus}, gpu_text},         {"Python", {Subject::kProgram}, program_text},
-          {"mpirun", {Subject::kMpirun}, mpirun_text},  {"limits", {Subject::kLimits}, limits_text},
-          {"TCP ports", {Subject::kPorts}, ports_text}, {"space", {Subject::kSpace}, space_text}};
+std::vector<DetailRow> detail_rows(bool names_program) {
+  return {{"agent", {Subject::kAgent}, agent_text},
+          {"system", {Subject::kSystem}, system_text},
+          {"GPUs", {Subject::kGpus}, gpu_text},
+          {names_program ? "program" : "Python", {Subject::kProgram}, program_text},
+          {"mpirun", {Subject::kMpirun}, mpirun_text},
+          {"limits", {Subject::kLimits}, limits_text},
+          {"TCP ports", {Subject::kPorts}, ports_text},
+          {"space", {Subject::kSpace}, space_text}};
 }
 
 Tone tone_of(const std::vector<Finding>& findings, int host, const std::vector<Subject>& subjects) {
@@ -263,7 +267,7 @@ std::vector<std::string> host_details(const CheckResult& result, const std::vect
                                       const CheckTextOptions& options) {
   constexpr std::size_t kHeadingWidth = 11;
   std::vector<std::string> lines;
-  for (const DetailRow& row : detail_rows()) {
+  for (const DetailRow& row : detail_rows(result.names_program)) {
     std::string heading = row.heading;
     const auto groups = grouped(result, row.text);
     for (const auto& [value, hosts] : groups) {

@@ -12,6 +12,9 @@
 namespace hvd::launch {
 namespace {
 
+// So that both tables have their columns at the same place.
+constexpr std::size_t kTitleWidth = std::string_view("one stream, MB/s").size();
+
 using Links = std::map<std::pair<int, int>, const CheckedLink*>;
 
 // A figure of each link, in a unit that suits the largest.
@@ -86,11 +89,12 @@ std::vector<std::string> matrix(const CheckResult& result, const Links& links, c
                                 const Measure& measure, const CheckTextOptions& options) {
   const std::vector<std::string> names = short_names(result, hosts);
   GridColumn rows{{measure.title, Tone::kHeading}, false, 0, {}};
+  rows.least_width = kTitleWidth;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     const std::string full = shown(result.hosts[static_cast<std::size_t>(hosts[i])].name());
     rows.cells.push_back({"from " + (names[i] == full ? full : names[i] + " " + full), Tone::kPlain});
   }
-  std::size_t widest = width_of(measure.title);
+  std::size_t widest = std::max(kTitleWidth, width_of(measure.title));
   for (const GridCell& cell : rows.cells) {
     widest = std::max(widest, width_of(cell.text));
   }

@@ -8,7 +8,7 @@ namespace {
 constexpr std::size_t kGap = 2;
 
 std::size_t column_width(const GridColumn& column) {
-  std::size_t width = width_of(column.heading.text);
+  std::size_t width = std::max(column.least_width, width_of(column.heading.text));
   for (const GridCell& cell : column.cells) {
     width = std::max(width, width_of(cell.text));
   }

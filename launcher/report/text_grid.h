@@ -30,6 +30,7 @@ struct GridColumn {
   bool is_right = false;  // numbers
   int rank = 0;  // of columns for which there is no room, the one with the highest rank is left out first; 0: never
   std::vector<GridCell> cells;
+  std::size_t least_width = 0;
 };
 
 // Lines of at most `width` columns where that can be had by leaving columns out; without spaces at their ends. Columns
