@@ -59,8 +59,9 @@ void warn_of_difference(const CheckResult& result, Findings& findings, Subject s
   if (hosts_of.size() < 2) {
     return;
   }
-  const auto most = std::max_element(hosts_of.begin(), hosts_of.end(),
-                                     [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  const auto most = std::max_element(hosts_of.begin(), hosts_of.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.second.size(), -a.second.front()) < std::pair(b.second.size(), -b.second.front());
+  });
   std::vector<int> others;
   std::string what = noun + " not the same on all hosts: ";
   for (auto at = hosts_of.begin(); at != hosts_of.end(); ++at) {
