@@ -1,6 +1,7 @@
 #include "launcher/check/link_findings.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -38,24 +39,55 @@ std::string advice_for(const CheckResult& result, const CheckedLink& link) {
   return "";
 }
 
-void find_broken(const CheckResult& result, std::vector<Finding>& findings) {
-  // By where they lead, how far they came and why they ended there, which with a firewall is the same for all.
-  std::map<std::pair<int, ProbeStage>, std::vector<const CheckedLink*>> broken;
+// Links to one host that came equally far: behind one firewall they all do.
+struct Broken {
+  int to = 0;
+  ProbeStage stage = ProbeStage::kConnect;
+  std::vector<int> from;
+  std::string error;   // of the first
+  std::string advice;  // likewise
+};
+
+std::vector<Broken> broken_links(const CheckResult& result) {
+  std::map<std::pair<int, ProbeStage>, Broken> groups;
   for (const CheckedLink& link : result.links) {
     if (link.was_tried && !link.error.empty()) {
-      broken[{link.to, link.stage}].push_back(&link);
+      Broken& group = groups[{link.to, link.stage}];
+      if (group.from.empty()) {
+        group = Broken{link.to, link.stage, {}, link.error, advice_for(result, link)};
+      }
+      group.from.push_back(link.from);
     }
   }
-  for (const auto& [key, links] : broken) {
-    const CheckedLink& first = *links.front();
-    const CheckedHost& to = result.hosts[static_cast<std::size_t>(first.to)];
-    Finding finding{Subject::kLink, true, exit_code::kUnreachable, {}, "", advice_for(result, first)};
-    for (const CheckedLink* link : links) {
-      finding.hosts.push_back(link->from);
-    }
+  std::vector<Broken> broken;
+  for (auto& [key, group] : groups) {
+    broken.push_back(std::move(group));
+  }
+  return broken;
+}
+
+// The other direction of a link that is alone, where that is alone, too.
+std::vector<Broken>::iterator other_direction(std::vector<Broken>& broken, std::vector<Broken>::iterator of) {
+  return std::find_if(std::next(of), broken.end(), [of](const Broken& other) {
+    return of->from.size() == 1 && other.from.size() == 1 && other.stage == of->stage && other.from.front() == of->to &&
+           other.to == of->from.front();
+  });
+}
+
+void find_broken(const CheckResult& result, std::vector<Finding>& findings) {
+  std::vector<Broken> broken = broken_links(result);
+  for (auto at = broken.begin(); at != broken.end(); ++at) {
+    const CheckedHost& to = result.hosts[static_cast<std::size_t>(at->to)];
     const std::string address = to.address.empty() ? "" : " at " + to.address;
-    finding.what = host_names(result, finding.hosts) + " cannot reach " + to.name() + address + ": " + first.error;
-    finding.hosts.push_back(first.to);
+    Finding finding{Subject::kLink, true, exit_code::kUnreachable, at->from, "", at->advice};
+    finding.what = host_names(result, at->from);
+    if (const auto other = other_direction(broken, at); other != broken.end()) {
+      finding.what += " and " + to.name() + " cannot reach each other: " + at->error + "; " + other->error;
+      broken.erase(other);
+    } else {
+      finding.what += " cannot reach " + to.name() + address + ": " + at->error;
+    }
+    finding.hosts.push_back(at->to);
     findings.push_back(std::move(finding));
   }
 }

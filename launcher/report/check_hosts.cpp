@@ -25,11 +25,6 @@ Tone tone_of(const std::vector<Finding>& findings, int host, std::initializer_li
   return tone;
 }
 
-// A mark that is seen without colours, too.
-std::string marked(std::string text, Tone tone) {
-  return tone >= Tone::kWarning ? std::move(text) + "!" : text;
-}
-
 std::string number_text(double number) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.3g", number);
@@ -241,8 +236,7 @@ std::vector<std::string> host_table(const CheckResult& result, const std::vector
   GridColumn names{{"host", Tone::kHeading}, false, 0, {}};
   for (std::size_t host = 0; host < result.hosts.size(); ++host) {
     const bool has_failed = result.hosts[host].error.has_value();
-    names.cells.push_back(
-        {shown(result.hosts[host].name()) + (has_failed ? "!" : ""), has_failed ? Tone::kProblem : Tone::kPlain});
+    names.cells.push_back({shown(result.hosts[host].name()), has_failed ? Tone::kProblem : Tone::kPlain, has_failed});
   }
   columns.push_back(std::move(names));
   for (const HostColumn& source : host_columns()) {
@@ -253,7 +247,7 @@ std::vector<std::string> host_table(const CheckResult& result, const std::vector
       const std::string text = checked.ready ? shown(source.text(checked)) : "";
       const Tone tone = tone_of(findings, static_cast<int>(host), source.subjects);
       is_empty = is_empty && text.empty();
-      column.cells.push_back(text.empty() ? GridCell{"-", Tone::kFaint} : GridCell{marked(text, tone), tone});
+      column.cells.push_back(text.empty() ? GridCell{"-", Tone::kFaint} : GridCell{text, tone, tone >= Tone::kWarning});
     }
     if (!is_empty) {
       columns.push_back(std::move(column));
@@ -277,7 +271,8 @@ std::vector<std::string> host_details(const CheckResult& result, const std::vect
       }
       const std::string who = groups.size() > 1 ? host_names(result, hosts) + ": " : "";
       const std::string pad(kHeadingWidth - heading.size(), ' ');
-      auto own = wrapped(std::string(kHeadingWidth, ' '), shown(who) + marked(value, tone), options.width);
+      auto own = wrapped(std::string(kHeadingWidth, ' '), shown(who) + value + (tone >= Tone::kWarning ? "!" : ""),
+                         options.width);
       for (std::string& line : own) {
         line = std::string(kHeadingWidth, ' ') + toned(line.substr(kHeadingWidth), tone, options.color);
       }

@@ -39,13 +39,13 @@ GridCell cell_of(const Measure& measure, const CheckedLink* link) {
     return {"?", Tone::kFaint};
   }
   if (!link->error.empty()) {
-    return {"fails!", Tone::kProblem};
+    return {"fails", Tone::kProblem, true};
   }
   const double value = measure.value(*link);
   if (value <= 0) {
     return {"?", Tone::kFaint};
   }
-  return measure.is_slow(*link) ? GridCell{figure(value) + "!", Tone::kWarning} : GridCell{figure(value), Tone::kPlain};
+  return measure.is_slow(*link) ? GridCell{figure(value), Tone::kWarning, true} : GridCell{figure(value), Tone::kPlain};
 }
 
 double seconds_of(const CheckedLink& link) {
@@ -98,8 +98,11 @@ std::vector<std::string> matrix(const CheckResult& result, const Links& links, c
   for (const GridCell& cell : rows.cells) {
     widest = std::max(widest, width_of(cell.text));
   }
-  constexpr std::size_t kCell = 10;  // with its gap
-  const std::size_t room = options.width > widest + kCell ? (options.width - widest) / kCell : 1;
+  std::size_t cell = std::string_view("  fails!").size();  // with the gap before it
+  for (const std::string& name : names) {
+    cell = std::max(cell, width_of("  to " + name) + 1);  // and the place of a mark
+  }
+  const std::size_t room = options.width > widest + cell ? (options.width - widest) / cell : 1;
   std::vector<std::string> lines;
   for (std::size_t first = 0; first < hosts.size(); first += room) {
     std::vector<GridColumn> columns{rows};

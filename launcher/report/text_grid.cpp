@@ -7,10 +7,21 @@ namespace {
 
 constexpr std::size_t kGap = 2;
 
+// What stays free behind a number where others are marked, so that digits stay below each other.
+std::size_t tail_of(const GridColumn& column, const GridCell& cell) {
+  const bool has_marks = column.is_right && std::any_of(column.cells.begin(), column.cells.end(),
+                                                        [](const GridCell& other) { return other.is_marked; });
+  return has_marks && !cell.is_marked ? 1 : 0;
+}
+
+std::string text_of(const GridCell& cell) {
+  return cell.is_marked ? cell.text + "!" : cell.text;
+}
+
 std::size_t column_width(const GridColumn& column) {
-  std::size_t width = std::max(column.least_width, width_of(column.heading.text));
+  std::size_t width = std::max(column.least_width, width_of(column.heading.text) + tail_of(column, column.heading));
   for (const GridCell& cell : column.cells) {
-    width = std::max(width, width_of(cell.text));
+    width = std::max(width, width_of(text_of(cell)) + tail_of(column, cell));
   }
   return width;
 }
@@ -34,18 +45,17 @@ void drop_least(std::vector<GridColumn>& columns, std::size_t width) {
   }
 }
 
-void add_cell(std::string& line, std::size_t& pending, const GridCell& cell, const GridColumn& column,
-              std::size_t width, bool color) {
-  const std::size_t fill = width - std::min(width, width_of(cell.text));
+// `pending`: spaces that stand before the next text, if one comes.
+void add_cell(std::string& line, std::size_t& pending, const GridCell& cell, const GridColumn& column, bool color) {
+  const std::string text = text_of(cell);
+  const std::size_t tail = tail_of(column, cell);
+  const std::size_t fill = column_width(column) - width_of(text) - tail;
   pending += column.is_right ? fill : 0;
-  if (!cell.text.empty()) {
-    line += std::string(pending, ' ') + toned(cell.text, cell.tone, color);
+  if (!text.empty()) {
+    line += std::string(pending, ' ') + toned(text, cell.tone, color);
     pending = 0;
-  } else {
-    pending += column.is_right ? 0 : width;
   }
-  pending += column.is_right || cell.text.empty() ? 0 : fill;
-  pending += kGap;
+  pending += (column.is_right ? 0 : fill) + tail + kGap;
 }
 
 }  // namespace
@@ -99,7 +109,7 @@ std::vector<std::string> grid_lines(std::vector<GridColumn> columns, std::size_t
     std::string line;
     std::size_t pending = 0;
     for (const GridColumn& column : columns) {
-      add_cell(line, pending, row == 0 ? column.heading : column.cells[row - 1], column, column_width(column), color);
+      add_cell(line, pending, row == 0 ? column.heading : column.cells[row - 1], column, color);
     }
     lines.push_back(std::move(line));
   }

@@ -23,6 +23,7 @@ std::size_t width_of(std::string_view text);
 struct GridCell {
   std::string text;  // shown()
   Tone tone = Tone::kPlain;
+  bool is_marked = false;  // by a "!", which is seen without colours, too
 };
 
 struct GridColumn {

@@ -1,5 +1,6 @@
 """hvdrun check: what it tells of this machine, and of lab hosts that are each broken in a way of their own."""
 
+import contextlib
 import json
 import os
 import pty
@@ -260,7 +261,7 @@ def test_a_firewall_between_two_hosts_is_found_in_both_directions(lab3):
     assert found["exit_code"] == UNREACHABLE
     failing = {(link["from"], link["to"]) for link in found["links"] if link["error"]}
     assert failing == {("node1", "node2"), ("node2", "node1")}
-    assert f"node1 cannot reach node2 at {lab3.addr('node2')}" in text and "firewall" in text
+    assert "node2 and node1 cannot reach each other: connect to" in text and "firewall" in text
     assert text.count("fails!") == 4
     assert lab3.wait_for_no_processes() == []
 
@@ -301,7 +302,8 @@ def test_an_agent_that_is_killed_while_links_are_measured_is_named(lab3):
         agents = wait_until(lambda: [p for p in lab3.ps("node3") if re.search(r"agent-[0-9a-f]{64}|guardian", p.args)],
                             "no agent on node3")
         for agent in agents:
-            os.kill(agent.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it dies of the other
+                os.kill(agent.pid, signal.SIGKILL)
         out, _ = job.communicate(timeout=PATIENCE)
     finally:
         lab3.heal()

@@ -331,6 +331,18 @@ TEST_CASE("a host that none can reach is one finding, that names from where") {
   CHECK(about(result, Subject::kLink)[1].advice.find("MTU") != std::string::npos);
 }
 
+TEST_CASE("two hosts that cannot reach each other are one finding") {
+  CheckResult result = good(3);
+  link_of(result, 0, 2).error = "timed out";
+  link_of(result, 2, 0).error = "refused";
+  auto findings = find_problems(result);
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].what == "n3 and n1 cannot reach each other: refused; timed out");
+  CHECK(findings[0].hosts == std::vector<int>{2, 0});
+  link_of(result, 1, 2).error = "timed out";
+  CHECK(find_problems(result).size() == 2);
+}
+
 TEST_CASE("a link that is much slower than the others is told, and noise is not") {
   CheckResult result = good(4);
   link_of(result, 0, 1).round_trip = std::chrono::microseconds(700);  // much, but not long
