@@ -1,5 +1,6 @@
 #include "runtime/engine/executor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -37,6 +38,9 @@ double result_factor(ReduceOp op, Dtype dtype, double postscale, int size) {
 Result<void> Executor::run(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt) {
   switch (response.kind) {
     case OpKind::kAllreduce:
+      if (backend_.takes_pieces()) {
+        return allreduce_pieces(ops, interrupt);
+      }
       return ops.size() == 1 ? allreduce(*ops.front(), interrupt) : fused_allreduce(ops, interrupt);
     case OpKind::kAllgather:
       return allgather(response, ops, interrupt);
@@ -46,9 +50,12 @@ Result<void> Executor::run(const Response& response, std::span<PendingOp* const>
       return alltoall(*ops.front(), interrupt);
     case OpKind::kBroadcast:
       return broadcast(*ops.front(), interrupt);
+    case OpKind::kSetRemove:
+      return {};
+    case OpKind::kSetAdd:
     case OpKind::kJoin: {
-      HVD_TRY_ASSIGN(ops.front()->output, OwnedOutput::allocate(sizeof response.last_joined, {}));
-      std::memcpy(ops.front()->output->data.get(), &response.last_joined, sizeof response.last_joined);
+      HVD_TRY_ASSIGN(ops.front()->output, OwnedOutput::allocate(sizeof response.answer, {}));
+      std::memcpy(ops.front()->output->data.get(), &response.answer, sizeof response.answer);
       return {};
     }
     case OpKind::kBarrier:
@@ -69,6 +76,22 @@ Result<void> Executor::reduce(void* data, std::size_t size_bytes, const Submissi
   return {};
 }
 
+Result<void> Executor::allreduce_pieces(std::span<PendingOp* const> ops, Interrupt& interrupt) {
+  pieces_.clear();
+  for (const PendingOp* op : ops) {
+    if (const std::size_t bytes = input_bytes(op->what); bytes != 0) {
+      pieces_.push_back(Piece{op->what.input, op->what.output, bytes});
+    }
+  }
+  if (pieces_.empty()) {
+    return {};  // on every rank, since all agreed on the shapes
+  }
+  const Submission& like = ops.front()->what;
+  const ReduceOp op = like.op == ReduceOp::kAverage ? ReduceOp::kSum : like.op;
+  const Scales scales{like.prescale, result_factor(like.op, like.dtype, like.postscale, map_.size)};
+  return backend_.allreduce_pieces(pieces_, like.dtype, op, scales, interrupt);
+}
+
 Result<void> Executor::allreduce(PendingOp& op, Interrupt& interrupt) {
   copy_input(op.what);
   return reduce(op.what.output, input_bytes(op.what), op.what, interrupt);
@@ -86,10 +109,15 @@ Result<void> Executor::broadcast(PendingOp& op, Interrupt& interrupt) {
   if (bytes == 0) {
     return {};
   }
-  if (op.what.root_rank == map_.rank) {
+  const auto root = std::lower_bound(ranks_.begin(), ranks_.end(), op.what.root_rank);
+  if (root == ranks_.end() || *root != op.what.root_rank) {
+    return Error(Code::kProtocol, "the coordinator ordered a broadcast from a rank that is not of the process set");
+  }
+  const auto root_index = static_cast<int>(root - ranks_.begin());
+  if (root_index == map_.rank) {
     copy_input(op.what);
   }
-  return backend_.broadcast(op.what.output, bytes, op.what.root_rank, interrupt);
+  return backend_.broadcast(op.what.output, bytes, root_index, interrupt);
 }
 
 }  // namespace hvd

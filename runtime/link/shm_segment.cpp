@@ -18,13 +18,14 @@
 #include <time.h>
 
 #include "runtime/base/pause.h"
+#include "runtime/link/shm_rounds.h"
 
 namespace hvd {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
 constexpr std::uint32_t kMagic = 0x53445648U;  // "HVDS"
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
 constexpr int kMaxLocalRanks = 4096;
 constexpr std::size_t kLaneBytes = kPageBytes + 2 * ShmRing::kBytes;  // the bell's page, and both rings
 constexpr std::size_t kMaxSlotBytes = 1U << 30U;
@@ -39,8 +40,12 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
+std::size_t bytes_before_lane(int local_rank) {
+  return kPageBytes + static_cast<std::size_t>(local_rank) * kLaneBytes;
+}
+
 std::size_t bytes_before_slots(int local_size) {
-  return kPageBytes + static_cast<std::size_t>(local_size) * kLaneBytes;
+  return bytes_before_lane(local_size) + round_up(ShmRounds::bytes_for(local_size), kPageBytes);
 }
 
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected) {
@@ -177,7 +182,7 @@ std::uint8_t* ShmSegment::slot(int local_rank) const {
 }
 
 std::uint8_t* ShmSegment::lane(int local_rank) const {
-  return base_ + bytes_before_slots(local_rank);
+  return base_ + bytes_before_lane(local_rank);
 }
 
 ShmRing ShmSegment::ring_to_leader(int local_rank) const {

@@ -1,9 +1,9 @@
-// ShmSegment: the memory that all ranks of a node share: one slot of staging memory per rank, a barrier, and a lane per
-// rank for messages to and from the leader.
+// ShmSegment: the memory that all ranks of a node share: one slot of staging memory per rank, a barrier, a lane per
+// rank for messages to and from the leader, and rounds (shm_rounds.h).
 //
 // It lives in a memfd that the leader makes and hands over through a unix socket, so that it has no name, and is gone
-// with its last user however the ranks die. Layout: one page of control words, then local_size lanes, then local_size
-// slots of slot_bytes.
+// with its last user however the ranks die. Layout: one page of control words, then local_size lanes, then the
+// rounds, then local_size slots of slot_bytes.
 //
 // The barrier is a counter and a generation. A rank that has to wait spins a short while, only where every rank of the
 // node can have a core, then gives way to others a few times, then sleeps in the kernel (futex(2), not private: the
@@ -51,6 +51,9 @@ class ShmSegment {
   [[nodiscard]] ShmBell bell(int local_rank) const { return ShmBell(lane(local_rank)); }
   [[nodiscard]] ShmRing ring_to_leader(int local_rank) const;
   [[nodiscard]] ShmRing ring_from_leader(int local_rank) const;
+
+  // For a ShmRounds of all ranks.
+  [[nodiscard]] std::uint8_t* rounds() const { return lane(local_size_); }
 
   // How often to look for what another rank writes before giving way; 0 where ranks outnumber cores. Only once all
   // ranks have attached: then they have told their cores.
