@@ -290,6 +290,11 @@ void CheckRunner::on_signal(int signo) {
     return;
   }
   result_.interrupted_by = signo;
+  for (CheckedHost& checked : result_.hosts) {
+    if (!checked.ready && !checked.error) {
+      checked.error = Error(Code::kCancelled, "it had not answered when the check was interrupted");
+    }
+  }
   finish();
 }
 

@@ -269,10 +269,10 @@ std::vector<std::string> host_details(const CheckResult& result, const std::vect
       for (const int host : hosts) {
         tone = std::max(tone, tone_of(findings, host, row.subjects));
       }
-      const std::string who = groups.size() > 1 ? host_names(result, hosts) + ": " : "";
+      const std::string who = groups.size() > 1 ? shown(host_names(result, hosts)) + ": " : "";
       const std::string pad(kHeadingWidth - heading.size(), ' ');
-      auto own = wrapped(std::string(kHeadingWidth, ' '), shown(who) + value + (tone >= Tone::kWarning ? "!" : ""),
-                         options.width);
+      auto own =
+          wrapped(std::string(kHeadingWidth, ' '), who + value + (tone >= Tone::kWarning ? "!" : ""), options.width);
       for (std::string& line : own) {
         line = std::string(kHeadingWidth, ' ') + toned(line.substr(kHeadingWidth), tone, options.color);
       }

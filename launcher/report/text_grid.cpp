@@ -93,6 +93,7 @@ std::string shown(std::string_view text) {
       safe.replace(at, 2, "?");
     }
   }
+  safe.resize(safe.find_last_not_of(' ') + 1);  // npos + 1 is 0
   return safe;
 }
 
