@@ -44,10 +44,14 @@ const std::map<std::string, std::string, std::less<>> kAliases = {
     {"--no-log-hide-timestamp", "--log-with-timestamp"},
 };
 
+const std::map<std::string, Command, std::less<>> kCommands = {
+    {"run", Command::kRun}, {"plan", Command::kPlan}, {"check", Command::kCheck}};
+
 const std::vector<std::pair<std::string, std::string>> kExamples = {
     {"hvdrun -np 2 python train.py", "two ranks here"},
     {"hvdrun -np 4 -H node1:2,node2:2 python train.py", "two on each of two hosts"},
     {"hvdrun plan -np 4 -H node1:2,node2:2 python train.py", "show what would run where; start nothing"},
+    {"hvdrun check -H node1:2,node2:2", "are the hosts and the network ready for a job?"},
 };
 
 std::string description() {
@@ -170,8 +174,9 @@ void add_options(CLI::App& app, Flags& flags) {
   app.add_flag("--gloo", flags.gloo, "Of horovodrun; as --launcher ssh");
   app.add_flag_callback("--disable-cache", [] {}, "Of horovodrun; as hvdrun always does it");
   add_output_options(app, flags);
-  app.add_flag("--json", flags.json,
-               "plan: print JSON. run: tell what happens as a JSON object a line on standard error, in place of words");
+  app.add_flag(
+      "--json", flags.json,
+      "plan, check: print JSON. run: tell what happens as a JSON object a line on standard error, in place of words");
   app.add_flag("--check-build", flags.check_build, "Show what this build can do and what is missing, and end");
   app.add_option("--document", flags.document, "Print the manual page (man) or a shell's completion, and end")
       ->type_name("KIND")
@@ -287,7 +292,7 @@ std::vector<OptionInfo> describe_options(const CLI::App& app) {
 
 bool asks_for_events(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
-  if (!words.empty() && words.front() == "plan") {
+  if (!words.empty() && (words.front() == "plan" || words.front() == "check")) {
     return false;
   }
   if (!words.empty() && words.front() == "run") {
@@ -303,8 +308,9 @@ bool asks_for_events(int argc, char** argv) {
 Result<CliOptions> parse_command_line(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   CliOptions options;
-  if (!words.empty() && (words.front() == "plan" || words.front() == "run")) {
-    options.command = words.front() == "plan" ? Command::kPlan : Command::kRun;
+  if (const auto command = words.empty() ? kCommands.end() : kCommands.find(words.front());
+      command != kCommands.end()) {
+    options.command = command->second;
     words.erase(words.begin());
   }
   Flags flags;
@@ -316,7 +322,9 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
   HVD_TRY(read_words(app, std::move(words), flags));
   if (help) {
     options.command = Command::kHelp;
-    options.help_text = "usage: hvdrun [run|plan] [options] command [arguments]\n" + app.help();
+    options.help_text =
+        "usage: hvdrun [run|plan] [options] command [arguments]\n       hvdrun check [options] [program]\n" +
+        app.help();
     return options;
   }
   if (!flags.document.empty()) {
@@ -328,7 +336,7 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
     options.command = flags.version ? Command::kVersion : Command::kCheckBuild;
     return options;
   }
-  if (flags.command.empty()) {
+  if (flags.command.empty() && options.command != Command::kCheck) {
     return Error(Code::kInvalid, "no command given; as in: hvdrun -np 2 python train.py");
   }
   if (flags.np < 0 || (app.count("--np") > 0 && flags.np == 0)) {
