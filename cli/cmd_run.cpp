@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/own_transports.h"
 #include "launcher/logs/spdlog_log.h"
 #include "launcher/placement/placement.h"
 #include "launcher/report/json_reporter.h"
@@ -19,8 +20,6 @@
 #include "launcher/transport/dial_back.h"
 #include "launcher/transport/local.h"
 #include "launcher/transport/mpirun.h"
-#include "launcher/transport/rsh.h"
-#include "launcher/transport/ssh.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/open_files.h"
 
@@ -28,33 +27,6 @@ namespace hvd::cli {
 namespace {
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
-
-SshOptions ssh_options_of(const JobSpec& job) {
-  SshOptions ssh;
-  ssh.port = job.ssh_port;
-  ssh.identity_file = job.ssh_identity_file;
-  ssh.config_file = job.ssh_config_file;
-  ssh.agent_path = job.agent_path;
-  ssh.environment = job.environment;
-  return ssh;
-}
-
-// What hangs is told by the command's own last words, before --start-timeout, which knows none of them.
-RshOptions rsh_options_of(const JobSpec& job) {
-  RshOptions rsh;
-  rsh.port = job.ssh_port;
-  rsh.settings = RshSettings{job.agent_path, job.environment, job.open_files, job.start_timeout / 10 * 9};
-  return rsh;
-}
-
-Result<std::unique_ptr<Transport>> rsh_of(EventLoop& loop, const JobSpec& job, Log& log) {
-  if (job.rsh_command.empty()) {
-    return std::unique_ptr<Transport>();
-  }
-  HVD_TRY_ASSIGN(RshTemplate command, RshTemplate::parse(job.rsh_command));
-  HVD_TRY(check_rsh_program(command, job.environment));
-  return make_rsh_transport(loop, std::move(command), rsh_options_of(job), log);
-}
 
 std::unique_ptr<JobReporter> reporter_of(const JobSpec& job, const Placement& placement) {
   if (job.json_events) {
@@ -181,14 +153,11 @@ Result<int> run_job(const CliOptions& options, LogMux::Rewrite rewrite) {
       loop->post([&runner, line = std::string(line)] { runner->say(line); });
     }
   });
-  const auto local = make_local_transport(
-      *loop, LocalOptions{job.agent_path, job.environment, job.open_files, job.json_events ? log.get() : nullptr});
-  const auto ssh = make_ssh_transport(*loop, ssh_options_of(job), *log);
-  HVD_TRY_ASSIGN(const std::unique_ptr<Transport> rsh, rsh_of(*loop, job, *log));
+  HVD_TRY_ASSIGN(const OwnTransports own, make_own_transports(*loop, job, *log));
   // Under an engine each agent has one rank: then nodes here are agents, as the runner counts them.
   const std::unique_ptr<JobReporter> reporter = reporter_of(job, agents);
   HVD_TRY_ASSIGN(const EngineSetup setup, engine_of(*loop, job, placement, *log));
-  const Transports transports{local.get(), ssh.get(), rsh.get(), setup.dial_back.get(), setup.engine.get()};
+  const Transports transports{own.local.get(), own.ssh.get(), own.rsh.get(), setup.dial_back.get(), setup.engine.get()};
   JobRunner owner(*loop, job, placement, transports, *reporter, *log);
   owner.rewrite_output(std::move(rewrite));
   runner = &owner;

@@ -25,6 +25,10 @@ int report(const hvd::Error& error, bool as_events) {
   return code;
 }
 
+int code_of(const hvd::Result<int>& outcome, bool as_events) {
+  return outcome.ok() ? outcome.value() : report(outcome.error(), as_events);
+}
+
 int dispatch(int argc, char** argv) {
   const auto parsed = hvd::cli::parse_command_line(argc, argv);
   if (!parsed.ok()) {
@@ -41,14 +45,15 @@ int dispatch(int argc, char** argv) {
     case hvd::cli::Command::kCheckBuild:
       return hvd::cli::print_build();
     case hvd::cli::Command::kPlan:
-    case hvd::cli::Command::kRun:
+      return code_of(hvd::cli::print_plan(options), false);
+    case hvd::cli::Command::kCheck:
+      return code_of(hvd::cli::check_hosts(options), false);
     case hvd::cli::Command::kBench:
+      return code_of(hvd::cli::run_bench(options), options.json);
+    case hvd::cli::Command::kRun:
       break;
   }
-  const auto code = options.command == hvd::cli::Command::kPlan    ? hvd::cli::print_plan(options)
-                    : options.command == hvd::cli::Command::kBench ? hvd::cli::run_bench(options)
-                                                                   : hvd::cli::run_job(options);
-  return code.ok() ? code.value() : report(code.error(), options.command != hvd::cli::Command::kPlan && options.json);
+  return code_of(hvd::cli::run_job(options), options.json);
 }
 
 }  // namespace

@@ -44,11 +44,15 @@ const std::map<std::string, std::string, std::less<>> kAliases = {
     {"--no-log-hide-timestamp", "--log-with-timestamp"},
 };
 
+const std::map<std::string, Command, std::less<>> kCommands = {
+    {"run", Command::kRun}, {"plan", Command::kPlan}, {"bench", Command::kBench}, {"check", Command::kCheck}};
+
 const std::vector<std::pair<std::string, std::string>> kExamples = {
     {"hvdrun -np 2 python train.py", "two ranks here"},
     {"hvdrun -np 4 -H node1:2,node2:2 python train.py", "two on each of two hosts"},
     {"hvdrun bench allreduce -np 4 -H node1:2,node2:2", "measure these hosts"},
     {"hvdrun plan -np 4 -H node1:2,node2:2 python train.py", "show what would run where; start nothing"},
+    {"hvdrun check -H node1:2,node2:2", "are the hosts and the network ready for a job?"},
 };
 
 std::string description() {
@@ -171,8 +175,9 @@ void add_options(CLI::App& app, Flags& flags) {
   app.add_flag("--gloo", flags.gloo, "Of horovodrun; as --launcher ssh");
   app.add_flag_callback("--disable-cache", [] {}, "Of horovodrun; as hvdrun always does it");
   add_output_options(app, flags);
-  app.add_flag("--json", flags.json,
-               "plan: print JSON. run: tell what happens as a JSON object a line on standard error, in place of words");
+  app.add_flag(
+      "--json", flags.json,
+      "plan, check: print JSON. run: tell what happens as a JSON object a line on standard error, in place of words");
   app.add_flag("--check-build", flags.check_build, "Show what this build can do and what is missing, and end");
   app.add_option("--document", flags.document, "Print the manual page (man) or a shell's completion, and end")
       ->type_name("KIND")
@@ -350,7 +355,7 @@ std::vector<OptionInfo> describe_options(const CLI::App& app) {
 
 bool asks_for_events(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
-  if (!words.empty() && words.front() == "plan") {
+  if (!words.empty() && (words.front() == "plan" || words.front() == "check")) {
     return false;
   }
   Flags flags;
@@ -370,10 +375,9 @@ bool asks_for_events(int argc, char** argv) {
 Result<CliOptions> parse_command_line(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   CliOptions options;
-  if (!words.empty() && (words.front() == "plan" || words.front() == "run" || words.front() == "bench")) {
-    options.command = words.front() == "plan"  ? Command::kPlan
-                      : words.front() == "run" ? Command::kRun
-                                               : Command::kBench;
+  if (const auto command = words.empty() ? kCommands.end() : kCommands.find(words.front());
+      command != kCommands.end()) {
+    options.command = command->second;
     words.erase(words.begin());
   }
   const bool is_bench = options.command == Command::kBench;
@@ -394,9 +398,11 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
   }
   if (help) {
     options.command = Command::kHelp;
-    options.help_text = (is_bench ? "usage: hvdrun bench measure [options]\n"
-                                  : "usage: hvdrun [run|plan|bench] [options] command [arguments]\n") +
-                        app.help();
+    options.help_text =
+        (is_bench ? "usage: hvdrun bench measure [options]\n"
+                  : "usage: hvdrun [run|plan] [options] command [arguments]\n"
+                    "       hvdrun check [options] [program]\n       hvdrun bench measure [options]\n") +
+        app.help();
     return options;
   }
   if (!flags.document.empty()) {
@@ -415,7 +421,7 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
     HVD_TRY_ASSIGN(const bench::Measure what, std::move(measure));
     HVD_TRY_ASSIGN(options.bench, bench_options_of(flags, app, what));
     options.plot = flags.plot;
-  } else if (flags.command.empty()) {
+  } else if (flags.command.empty() && options.command != Command::kCheck) {
     return Error(Code::kInvalid, "no command given; as in: hvdrun -np 2 python train.py");
   }
   if (flags.np < 0 || (app.count("--np") > 0 && flags.np == 0)) {

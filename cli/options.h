@@ -11,12 +11,12 @@
 
 namespace hvd::cli {
 
-enum class Command : std::uint8_t { kRun, kPlan, kBench, kCheckBuild, kVersion, kHelp };
+enum class Command : std::uint8_t { kRun, kPlan, kBench, kCheck, kCheckBuild, kVersion, kHelp };
 
 struct CliOptions {
   Command command = Command::kRun;
   launch::JobSpec job;
-  bool json = false;      // plan: as JSON; run: events
+  bool json = false;      // plan, check: as JSON; run: events
   std::string help_text;  // kHelp
   bench::BenchOptions bench;
   std::string plot;  // kBench: a picture of the results; empty: none

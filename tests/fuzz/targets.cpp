@@ -29,6 +29,7 @@
 #include "runtime/controller/message.h"
 #include "runtime/link/mesh_peer.h"
 #include "runtime/rendezvous/handshake.h"
+#include "tests/fuzz/check_targets.h"
 
 namespace hvd::fuzz {
 namespace {
@@ -389,6 +390,7 @@ const std::vector<Target>& targets() {
   static const std::vector<Target> all = {
       {"agent_messages", agent_messages},
       {"bench_lines", bench_lines},
+      {"check_messages", check_messages},
       {"config_file", config_file},
       {"control_messages", control_messages},
       {"cpu_list", cpu_list},
@@ -403,6 +405,7 @@ const std::vector<Target>& targets() {
       {"live_rows", live_rows},
       {"memory_cgroup", memory_cgroup},
       {"mesh_peer", mesh_peer},
+      {"node_words", node_words},
       {"rsh_template", rsh_template},
       {"ssh_config", ssh_config},
       {"traceback", traceback},
