@@ -42,8 +42,9 @@ int dispatch(int argc, char** argv) {
     case hvd::cli::Command::kRun:
       break;
   }
-  const auto code =
-      options.command == hvd::cli::Command::kPlan ? hvd::cli::print_plan(options) : hvd::cli::run_job(options);
+  const auto code = options.command == hvd::cli::Command::kPlan ? hvd::cli::print_plan(options)
+                    : options.file                              ? hvd::cli::run_job_file(options)
+                                                                : hvd::cli::run_job(options);
   return code.ok() ? code.value() : report(code.error(), options.command == hvd::cli::Command::kRun && options.json);
 }
 

@@ -1,0 +1,20 @@
+// A job file's arguments (commandLineArgs, args): words as a shell splits and quotes them, in which variables are
+// expanded and nothing is executed. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "runtime/base/result.h"
+
+namespace hvd::launch {
+
+struct ArgumentWords {
+  std::string shell_text;  // the words for any POSIX shell; variables are its own
+  bool is_plain = true;    // false: it held ; | & < > ( ` or $( outside of quotes, which are taken as they are
+};
+
+// An error: a quote that does not end.
+Result<ArgumentWords> read_arguments(std::string_view text);
+
+}  // namespace hvd::launch
