@@ -9,6 +9,7 @@
 
 #include "cli/job_settings.h"
 #include "launcher/job/host_list.h"
+#include "launcher/jobfile/argument_words.h"
 
 namespace hvd::cli {
 namespace {
@@ -120,6 +121,18 @@ void note_unused_maps(const launch::MountMap& map, const launch::JobFile& file, 
   }
 }
 
+void note_shell_text(const launch::JobFile& file, launch::Notices& notices) {
+  for (const std::string& text : {file.tool.args, file.tool.master_args, file.tool.server_args}) {
+    if (const auto words = launch::read_arguments(text); words.ok() && !words.value().is_plain) {
+      notices.push_back(launch::error_at(file.file, file.tool.at,
+                                         "the arguments hold ; | & < > ( or `, which are passed on as they are: only "
+                                         "command lines are shell text")
+                            .message());
+      return;
+    }
+  }
+}
+
 // All scripts once, for what can be wrong with them is to be told before anything starts.
 Result<void> check_scripts(const launch::JobRun& run) {
   for (int rank = 0; rank < run.layout.size(); ++rank) {
@@ -173,6 +186,7 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
   options.job.size = layout.size();
   launch::JobRunOptions run;
   HVD_TRY_ASSIGN(run.mounts, mount_map_of(flags));
+  note_shell_text(file, loaded.notices);
   note_unused_maps(run.mounts, file, loaded.notices);
   run.container = kContainers.at(flags.container);
   for (const auto& [name, value] : options.job.user_env) {

@@ -91,6 +91,14 @@ class ArgumentReader {
 
 }  // namespace
 
+std::string argument_of(std::string_view word) {
+  std::string text = "\"";
+  for (const char c : word) {
+    text += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+  }
+  return text + "\"";
+}
+
 Result<ArgumentWords> read_arguments(std::string_view text) {
   return ArgumentReader(text).read();
 }

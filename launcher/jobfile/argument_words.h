@@ -16,5 +16,7 @@ struct ArgumentWords {
 
 // An error: a quote that does not end.
 Result<ArgumentWords> read_arguments(std::string_view text);
+// The text in which read_arguments() finds this one word, its variables being variables.
+std::string argument_of(std::string_view word);
 
 }  // namespace hvd::launch

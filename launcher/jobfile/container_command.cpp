@@ -154,7 +154,11 @@ std::string remove_containers(const JobRun& run) {
     return "";
   }
   const std::string filter = "--filter name=hvdrun-" + run.options.id;
-  return find_engine(run) +
+  // One that was asked for and is not there has left nothing, and its absence was told.
+  const std::string find = run.options.container == ContainerChoice::kAuto
+                               ? kFindEngine
+                               : std::string("hvdrun_engine=") + container_word(run.options.container) + "\n";
+  return find +
          "case $hvdrun_engine in podman|docker)\n"
          "  hvdrun_left=$(\"$hvdrun_engine\" ps -aq " +
          filter +

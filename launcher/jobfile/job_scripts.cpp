@@ -86,9 +86,9 @@ Result<std::string> script_command(const JobRun& run, const std::string& argumen
   const Tool& tool = run.job.tool;
   HVD_TRY_ASSIGN(const std::string words, argument_text(run, arguments));
   if (!tool.config_file.empty()) {
-    return "set -f\nexec caffe train --solver=" + quote_with_variables(tool.config_file) + words + "\n";
+    return "set -f\nexec -- caffe train --solver=" + quote_with_variables(tool.config_file) + words + "\n";
   }
-  return "set -f\nexec " + quote_with_variables(tool.interpreter.empty() ? "python" : tool.interpreter) + " " +
+  return "set -f\nexec -- " + quote_with_variables(tool.interpreter.empty() ? "python" : tool.interpreter) + " " +
          quote_with_variables(tool.script) + words + "\n";
 }
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "launcher/jobfile/argument_words.h"
 #include "launcher/jobfile/form_reader.h"
-#include "launcher/jobfile/variable_text.h"
 
 namespace hvd::launch {
 
@@ -23,7 +23,7 @@ Result<Tool> FormReader::read_native_tool(const DocValue& root) {
   if (const DocValue* args = root.find("args"); args != nullptr) {
     tool.args = args->kind == DocValue::Kind::kText ? args->text : "";
     for (const DocValue& word : args->items) {
-      tool.args += (tool.args.empty() ? "" : " ") + quote_with_variables(word.text);
+      tool.args += (tool.args.empty() ? "" : " ") + argument_of(word.text);
     }
   }
   if (command != nullptr && (root.find("args") != nullptr || root.find("python") != nullptr)) {
