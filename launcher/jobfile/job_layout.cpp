@@ -42,8 +42,8 @@ Result<int> process_count(const JobFile& job, int wanted) {
                                                             : job.tool.process_count.value_or(job.node_count);
   if (count < job.node_count) {
     return error_at(job.file, job.tool.at,
-                    counted(count, "process") + "es for " + counted(job.node_count, "node") +
-                        ": some would have none; give less nodes or more processes");
+                    "too few processes (" + std::to_string(count) + ") for " + counted(job.node_count, "node") +
+                        ": some would have none; give more processes (processCount, -np) or fewer nodes");
   }
   return count;
 }
