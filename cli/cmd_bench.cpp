@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/job_step.h"
 #include "launcher/placement/placement.h"
 #include "launcher/report/bench_table.h"
 #include "launcher/run/exit_codes.h"
@@ -56,10 +57,10 @@ Result<void> write_file(const std::string& path, const std::string& text) {
 Result<int> run_bench(const CliOptions& options) {
   HVD_TRY(check_plot(options));
   HVD_TRY_ASSIGN(const launch::Placement placement, launch::place(options.job.hosts, options.job.size));
-  CliOptions job = options;
-  job.job.argv = bench::to_words(options.bench);
-  job.job.argv.insert(job.job.argv.begin(), kOwnProgram);
-  job.job.cwd = "/";  // there on every node
+  launch::JobSpec job = options.job;
+  job.argv = bench::to_words(options.bench);
+  job.argv.insert(job.argv.begin(), kOwnProgram);
+  job.cwd = "/";  // there on every node
   std::vector<bench::Row> rows;
   const auto rewrite = [&](int, std::string_view line) -> std::optional<std::string> {
     auto row = bench::Row::decode(line);
@@ -73,7 +74,7 @@ Result<int> run_bench(const CliOptions& options) {
     return (rows.size() == 1 ? launch::bench_head(options.bench, placement) : "") +
            launch::bench_line(options.bench, placement.size, *row);
   };
-  HVD_TRY_ASSIGN(const int code, run_job(job, rewrite));
+  HVD_TRY_ASSIGN(const int code, run_step({job, placement, {}, {}, rewrite}));
   if (!options.json && !rows.empty()) {
     std::cout << launch::bench_foot(options.bench, placement.size, rows);
     std::cout.flush();

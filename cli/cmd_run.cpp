@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/job_step.h"
 #include "cli/own_transports.h"
 #include "launcher/logs/spdlog_log.h"
 #include "launcher/placement/placement.h"
@@ -128,9 +129,14 @@ Result<EngineSetup> engine_of(EventLoop& loop, const JobSpec& job, const Placeme
 
 }  // namespace
 
-Result<int> run_job(const CliOptions& options, LogMux::Rewrite rewrite) {
-  const JobSpec& job = options.job;
-  HVD_TRY_ASSIGN(const Placement placement, place(job.hosts, job.size));
+Result<int> run_job(const CliOptions& options) {
+  HVD_TRY_ASSIGN(const Placement placement, place(options.job.hosts, options.job.size));
+  return run_step({options.job, placement, {}, {}});
+}
+
+Result<int> run_step(const JobStep& step) {
+  const JobSpec& job = step.job;
+  const Placement& placement = step.placement;
   ::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of write(2), and the job is stopped for it
   const Placement agents = agents_of(job, placement);
   HVD_TRY(allow_files_for(job, agents));
@@ -155,11 +161,13 @@ Result<int> run_job(const CliOptions& options, LogMux::Rewrite rewrite) {
   });
   HVD_TRY_ASSIGN(const OwnTransports own, make_own_transports(*loop, job, *log));
   // Under an engine each agent has one rank: then nodes here are agents, as the runner counts them.
-  const std::unique_ptr<JobReporter> reporter = reporter_of(job, agents);
+  const std::unique_ptr<JobReporter> reporter =
+      step.report_by ? step.report_by(reporter_of(job, agents)) : reporter_of(job, agents);
   HVD_TRY_ASSIGN(const EngineSetup setup, engine_of(*loop, job, placement, *log));
   const Transports transports{own.local.get(), own.ssh.get(), own.rsh.get(), setup.dial_back.get(), setup.engine.get()};
   JobRunner owner(*loop, job, placement, transports, *reporter, *log);
-  owner.rewrite_output(std::move(rewrite));
+  owner.set_programs(step.programs);
+  owner.rewrite_output(step.rewrite);
   runner = &owner;
   const auto code = owner.run();
   runner = nullptr;  // what is logged while all is taken down has no loop any more

@@ -2,13 +2,14 @@
 #pragma once
 
 #include "cli/options.h"
-#include "launcher/logs/log_mux.h"
 #include "runtime/base/result.h"
 
 namespace hvd::cli {
 
-// Runs the job. `rewrite`: what of the ranks' output is shown otherwise.
-Result<int> run_job(const CliOptions& options, launch::LogMux::Rewrite rewrite = {});
+// Runs the job.
+Result<int> run_job(const CliOptions& options);
+// Runs the job that a file describes: prepares its nodes, runs its processes, and cleans up.
+Result<int> run_job_file(const CliOptions& options);
 // Measures the hosts by ranks of our own.
 Result<int> run_bench(const CliOptions& options);
 // Prints the placement and each rank's environment, as a table or JSON; starts nothing, touches no network.

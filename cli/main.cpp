@@ -53,7 +53,7 @@ int dispatch(int argc, char** argv) {
     case hvd::cli::Command::kRun:
       break;
   }
-  return code_of(hvd::cli::run_job(options), options.json);
+  return code_of(options.file ? hvd::cli::run_job_file(options) : hvd::cli::run_job(options), options.json);
 }
 
 }  // namespace

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "launcher/job/job_spec.h"
+#include "launcher/jobfile/job_run.h"
 #include "runtime/base/result.h"
 #include "runtime/bench/bench_wire.h"
 
@@ -16,8 +18,10 @@ enum class Command : std::uint8_t { kRun, kPlan, kBench, kCheck, kCheckBuild, kV
 struct CliOptions {
   Command command = Command::kRun;
   launch::JobSpec job;
-  bool json = false;      // plan, check: as JSON; run: events
-  std::string help_text;  // kHelp
+  std::optional<launch::JobRun> file;  // -f: the job is what a file says; `job` then holds what the flags do
+  launch::Notices notices;             // of that file
+  bool json = false;                   // plan, check: as JSON; run: events; bench: both
+  std::string help_text;               // kHelp
   bench::BenchOptions bench;
   std::string plot;  // kBench: a picture of the results; empty: none
 };

@@ -15,11 +15,12 @@ BASE = "runtime/base"
 
 # Which folder may include which others (its own and the C++ library are always allowed). The most specific key counts.
 EDGES = {
-    "cli": ["launcher/job", "launcher/placement", "launcher/logs", "launcher/transport", "launcher/run",
+    "cli": ["launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/transport", "launcher/run",
             "launcher/check", "launcher/report", BASE, "runtime/bench", "runtime/include"],
     "cli/agent_main.cpp": ["launcher/agent", "launcher/process", "runtime/bench", BASE],
     "launcher/job": [BASE],
     "launcher/placement": ["launcher/job", BASE],
+    "launcher/jobfile": ["launcher/placement", "launcher/job", BASE],
     "launcher/process": [BASE],
     "launcher/logs": [BASE],
     "launcher/agent": ["launcher/process", BASE, "runtime/rendezvous"],
@@ -51,11 +52,11 @@ EDGES = {
 # Whose headers may be included where. Elsewhere the library does not exist.
 SOLE_INCLUDERS = {
     "CLI11": (r"CLI/", ["cli/options.cpp"]),
-    "yaml-cpp": (r"yaml-cpp/", ["launcher/job/yaml_*.cpp"]),
+    "yaml-cpp": (r"yaml-cpp/", ["launcher/job/yaml_*.cpp", "launcher/jobfile/yaml_*.cpp"]),
     "libssh2": (r"libssh2", ["launcher/transport/ssh*", "launcher/transport/known_hosts*"]),
     "spdlog": (r"(spdlog|fmt)/", ["launcher/logs/spdlog_log.cpp"]),
     "OpenSSL": (r"openssl/", ["runtime/rendezvous/hmac.cpp", "launcher/transport/*"]),
-    "nlohmann-json": (r"nlohmann/", ["launcher/report/*", "launcher/job/*", "cli/*"]),
+    "nlohmann-json": (r"nlohmann/", ["launcher/report/*", "launcher/job/*", "launcher/jobfile/*", "cli/*"]),
     "Open MPI": (r"mpi\.h", ["runtime/backend/mpi_*"]),
     "NCCL, CUDA": (r"(nccl|cuda)", ["runtime/backend/nccl_*"]),
     "doctest": (r"doctest/", []),

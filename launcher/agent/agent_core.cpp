@@ -196,7 +196,7 @@ Result<void> AgentCore::start_rank(const StartMessage& start, const StartMessage
     loop_.post([this] { begin_sweep_if_finished(); });
   };
   SpawnOptions options;
-  options.argv = start.argv;
+  options.argv = rank.argv.empty() ? start.argv : rank.argv;
   options.environment = environment_of(start, rank);
   options.cwd = start.cwd;
   options.cpus = rank.cpus;

@@ -157,7 +157,8 @@ struct StartMessage {
   struct Rank {
     std::int32_t rank = 0;
     std::vector<std::pair<std::string, std::string>> env;
-    CpuList cpus;  // that it is bound to; empty: not bound
+    CpuList cpus;                     // that it is bound to; empty: not bound
+    std::vector<std::string> argv{};  // what this one runs; empty: as the others
   };
   std::string cwd;
   std::vector<std::string> argv;

@@ -53,10 +53,12 @@ StartMessage::Rank start_of_rank(const JobSpec& spec, const JobView& job, const 
   const RankCpus own =
       bind_ranks(spec.bind, ready.cores, node.local_size(),
                  near_of_ranks(spec.gpus, node, ready, gpus))[static_cast<std::size_t>(rank.local_rank)];
-  EnvList env = rank_env(job.placement, node, rank, facts, job_facts, own.threads);
+  // A program that starts ranks of its own would hand the place that we tell it on to all of these.
+  EnvList env = spec.tells_place ? rank_env(job.placement, node, rank, facts, job_facts, own.threads)
+                                 : EnvList{{"PYTHONUNBUFFERED", "1"}};
   const EnvList pinned = gpu_env(spec.gpus, gpus, rank.local_rank);
   env.insert(env.end(), pinned.begin(), pinned.end());
-  return StartMessage::Rank{rank.rank, std::move(env), own.cpus};
+  return StartMessage::Rank{rank.rank, std::move(env), own.cpus, {}};
 }
 
 }  // namespace
@@ -117,7 +119,7 @@ Result<void> check_seats(const JobView& job) {
 }
 
 std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView& job, const std::string& job_id,
-                                              const std::string& token) {
+                                              const std::string& token, const std::vector<RankProgram>& programs) {
   const std::vector<std::string> addresses = data_addresses(job.views);
   JobFacts facts;
   facts.job_id = job_id;
@@ -138,7 +140,12 @@ std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView
     add_environment(spec, view.opened.is_local, start);
     const NodeFacts node_facts{addresses[static_cast<std::size_t>(first_agent)], view.ready.socket_path};
     for (const RankPlan& rank : agent.ranks) {
-      start.ranks.push_back(start_of_rank(spec, job, node, rank, node_facts, facts));
+      StartMessage::Rank& own = start.ranks.emplace_back(start_of_rank(spec, job, node, rank, node_facts, facts));
+      if (!programs.empty()) {
+        const RankProgram& program = programs[static_cast<std::size_t>(rank.rank)];
+        own.argv = program.argv;
+        own.env.insert(own.env.end(), program.env.begin(), program.env.end());
+      }
     }
     messages.push_back(std::move(start));
   }

@@ -1,6 +1,7 @@
 // The last step before ranks start: from the placement and what the agents said, what each node is told. Pure.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,9 +37,17 @@ Result<void> check_seats(const JobView& job);
 // own.
 void add_environment(const JobSpec& spec, bool is_local, StartMessage& start);
 
-// One StartMessage per agent. No GPU may be missing.
+// What one rank runs where ranks differ.
+struct RankProgram {
+  std::vector<std::string> argv;  // empty: the job's
+  EnvList env;                    // after what all ranks get, before the user's -x
+};
+// One for each rank, from what the nodes have said.
+using ProgramsOf = std::function<std::vector<RankProgram>(const JobView&)>;
+
+// One StartMessage per agent. No GPU may be missing. `programs`: one for each rank, or none.
 std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView& job, const std::string& job_id,
-                                              const std::string& token);
+                                              const std::string& token, const std::vector<RankProgram>& programs = {});
 
 // What the user should know of how ranks share GPUs and cores, a line for each node where they do.
 std::vector<std::string> start_warnings(const JobSpec& spec, const JobView& job);
