@@ -316,6 +316,34 @@ hvd_status hvd_release(hvd_ctx* ctx, int64_t handle) {
   });
 }
 
+hvd_status hvd_read_counters(hvd_ctx* ctx, int32_t process_set, hvd_counters* out) {
+  return fence([&]() -> Result<void> {
+    if (out == nullptr) {
+      return missing("hvd_read_counters: out");
+    }
+    HVD_TRY(hvd::check_struct("hvd_counters", out->size, out->version, {sizeof(hvd_counters)}));
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    return context->read_counters(process_set, *out);
+  });
+}
+
+hvd_status hvd_timeline_start(hvd_ctx* ctx, const char* path, int32_t mark_cycles) {
+  return fence([&]() -> Result<void> {
+    if (path == nullptr || *path == '\0') {
+      return missing("hvd_timeline_start: path");
+    }
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    return context->start_timeline(path, mark_cycles != 0);
+  });
+}
+
+hvd_status hvd_timeline_stop(hvd_ctx* ctx) {
+  return fence([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    return context->stop_timeline();
+  });
+}
+
 const char* hvd_last_error(void) {
   return last_error().c_str();
 }

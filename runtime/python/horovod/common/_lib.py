@@ -12,7 +12,7 @@ from typing import Optional, Sequence, Tuple
 
 from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError
 
-ABI_VERSION = 2
+ABI_VERSION = 4
 MAX_DIMS = 16
 MAX_GROUP = 4096
 
