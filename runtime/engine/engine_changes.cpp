@@ -32,7 +32,7 @@ bool Engine::Impl::try_quick(const SetPlace& set, int process_set, const QuickOp
     trace_quick(process_set, op, began);
   }
   if (is_done) {
-    set.counters->add_quick(op.size_bytes);  // nobody else counts now: nothing is pending
+    set.counters->add_quick(op.size_bytes);
   }
   queue_->leave_alone();
   return is_done;

@@ -15,10 +15,10 @@ CounterValues SetCounters::read(double seconds_per_tick) const {
   const auto count = [](const Count& value) { return value.load(std::memory_order_relaxed); };
   const auto seconds = [&](const Count& ticks) { return static_cast<double>(count(ticks)) * seconds_per_tick; };
   CounterValues values;
-  values.operations = count(operations_);
+  values.operations = count(operations_) + count(quick_operations_);
   values.failures = count(failures_);
-  values.steps = count(steps_);
-  values.bytes = count(bytes_);
+  values.steps = count(steps_) + count(quick_operations_);
+  values.bytes = count(bytes_) + count(quick_bytes_);
   values.negotiate_s = seconds(negotiate_ticks_);
   values.wait_s = seconds(wait_ticks_);
   values.move_s = seconds(move_ticks_);
