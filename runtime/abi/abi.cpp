@@ -1,11 +1,13 @@
 // The functions of hvd.h: arguments in, statuses out. Nothing is decided here, and no exception leaves.
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <new>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "hvd/hvd.h"
 #include "runtime/abi/context.h"
@@ -79,6 +81,14 @@ int32_t number_of(hvd_ctx* ctx, int hvd::RankMap::* member) noexcept {
 Result<std::shared_ptr<const hvd_ctx::Operation>> operation_of(hvd_ctx* ctx, int64_t handle) {
   HVD_TRY_ASSIGN(const auto context, resolve(ctx));
   return context->find(handle);
+}
+
+// Waits for an operation and forgets it; its outcome.
+Result<void> finish(hvd_ctx& context, int64_t handle) {
+  HVD_TRY_ASSIGN(const auto operation, context.find(handle));
+  context.wait(*operation);
+  HVD_TRY(context.release(handle));
+  return operation->completion->wait();
 }
 
 void fill(hvd_output& out, const hvd_ctx::Operation& operation) {
@@ -181,13 +191,16 @@ hvd_status hvd_execute(hvd_ctx* ctx, const hvd_op* op, int64_t* handle) {
     if (op == nullptr) {
       return missing("hvd_execute: op");
     }
-    if (handle == nullptr) {
-      return missing("hvd_execute: handle");
+    if (handle != nullptr) {
+      *handle = 0;
     }
-    *handle = 0;
     HVD_TRY_ASSIGN(const auto context, resolve(ctx));
-    HVD_TRY_ASSIGN(*handle, context->enqueue(*op, hvd::Engine::Caller::kWaits));
-    HVD_TRY_ASSIGN(const auto operation, context->find(*handle));
+    HVD_TRY_ASSIGN(const std::int64_t started, context->enqueue(*op, hvd::Engine::Caller::kWaits));
+    if (handle == nullptr) {
+      return finish(*context, started);
+    }
+    *handle = started;
+    HVD_TRY_ASSIGN(const auto operation, context->find(started));
     context->wait(*operation);
     return operation->completion->wait();
   });
@@ -229,6 +242,30 @@ hvd_status hvd_wait(hvd_ctx* ctx, int64_t handle) {
     HVD_TRY_ASSIGN(const auto operation, context->find(handle));
     context->wait(*operation);
     return operation->completion->wait();
+  });
+}
+
+hvd_status hvd_finish(hvd_ctx* ctx, int64_t* handles, int32_t count) {
+  return fence([&]() -> Result<void> {
+    if (handles == nullptr) {
+      return missing("hvd_finish: handles");
+    }
+    if (count < 0) {
+      return Error(Code::kInvalid, "hvd_finish: count is " + std::to_string(count) + ", expected 0 or more");
+    }
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    Result<void> first;
+    for (int64_t& handle : std::span(handles, static_cast<std::size_t>(count))) {
+      if (handle == 0) {
+        continue;
+      }
+      Result<void> outcome = finish(*context, handle);
+      handle = 0;
+      if (first.ok() && !outcome.ok()) {
+        first = std::move(outcome);
+      }
+    }
+    return first;
   });
 }
 

@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-#define HVD_ABI_VERSION 2 /* grows with every addition; callers of an older header keep working */
+#define HVD_ABI_VERSION 3 /* grows with every addition; callers of an older header keep working */
 #define HVD_MAX_DIMS 16
 #define HVD_MAX_GROUP 4096
 
@@ -171,7 +171,8 @@ HVD_API int32_t hvd_cross_size(hvd_ctx* ctx);
 /* Starts one operation and returns at once; *handle names it (> 0) until hvd_release. */
 HVD_API hvd_status hvd_enqueue(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
 /* hvd_enqueue and hvd_wait in one, for which no other thread has to wake up. *handle is 0 when nothing was started;
- * else it is to be released, also when the operation failed. */
+ * else it is to be released, also when the operation failed. Since version 3 `handle` may be NULL where nothing is left
+ * to fetch (the output is the caller's, or there is none): then nothing is to be released either. */
 HVD_API hvd_status hvd_execute(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
 /* Starts a group: `count` (1 ... HVD_MAX_GROUP) operations of one kind (HVD_ALLREDUCE, HVD_ALLGATHER or
  * HVD_REDUCESCATTER), operator and scales, the same on every rank and in the same order. None is done before all ranks
@@ -186,6 +187,10 @@ HVD_API hvd_status hvd_wait(hvd_ctx* ctx, int64_t handle);
 HVD_API hvd_status hvd_result(hvd_ctx* ctx, int64_t handle, hvd_output* out);
 /* Forgets a handle. One that is still pending is waited for first. */
 HVD_API hvd_status hvd_release(hvd_ctx* ctx, int64_t handle);
+/* Since version 3: hvd_wait and hvd_release of `count` handles in one call, for operations that leave nothing to fetch.
+ * All are waited for, also when one fails; the status and text are the first failure's. Each handle becomes 0 when it
+ * is forgotten, and those that are 0 already are passed over. */
+HVD_API hvd_status hvd_finish(hvd_ctx* ctx, int64_t* handles, int32_t count);
 
 /* ---- about ---- */
 
