@@ -1,6 +1,7 @@
 #include "runtime/abi/context.h"
 
 #include <chrono>
+#include <cstring>
 
 #include "runtime/abi/op_checks.h"
 #include "runtime/core/op_kind.h"
@@ -26,6 +27,15 @@ class RankLog final : public hvd::Log {
   hvd::StderrLog log_;
 };
 
+// "allreduce.noname.7"
+std::string noname(hvd::OpKind kind, std::uint64_t count) {
+  std::string name;
+  for (const char* c = hvd::name_of(kind); *c != '\0'; ++c) {
+    name += static_cast<char>(*c - 'A' + 'a');
+  }
+  return name + ".noname." + std::to_string(count);
+}
+
 constexpr const char* kForkedText =
     "this process was forked from a rank of a job and is no rank of it; use the job from the process that joined it";
 
@@ -39,40 +49,85 @@ bool hvd_ctx::is_forked() const {
   return !process_.is_here();
 }
 
-std::string hvd_ctx::next_noname(hvd::OpKind kind) {
-  std::string name;
-  for (const char* c = hvd::name_of(kind); *c != '\0'; ++c) {
-    name += static_cast<char>(*c - 'A' + 'a');
-  }
-  return name + ".noname." + std::to_string(++noname_counts_[static_cast<std::size_t>(kind)]);
-}
-
-hvd::Result<std::int64_t> hvd_ctx::enqueue(const hvd_op& op, hvd::Engine::Caller caller) {
+hvd::Result<std::shared_ptr<hvd::Engine>> hvd_ctx::engine() {
   // Before any lock: the thread that held it when the process was forked does not exist here.
   if (is_forked()) {
     return hvd::Error(hvd::Code::kNotInitialized, kForkedText);
   }
+  const std::lock_guard lock(mu_);
+  if (engine_ == nullptr) {
+    return hvd::Error(hvd::Code::kNotInitialized, "this context has been shut down");
+  }
+  return engine_;
+}
+
+hvd::Result<std::int64_t> hvd_ctx::enqueue(const hvd_op& op, hvd::Engine::Caller caller) {
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
   std::vector<hvd::Submission> alone;
-  HVD_TRY_ASSIGN(alone.emplace_back(), hvd::submission_from(op, map_.size, map_.rank));
-  HVD_TRY_ASSIGN(const auto handles, start(std::move(alone), caller));
+  HVD_TRY_ASSIGN(alone.emplace_back(), hvd::submission_from(op, engine_now->sets()));
+  HVD_TRY_ASSIGN(const auto handles, start(*engine_now, std::move(alone), caller));
   return handles.front();
 }
 
 hvd::Result<std::vector<std::int64_t>> hvd_ctx::enqueue_group(std::span<const hvd_op* const> ops,
                                                               hvd::Engine::Caller caller) {
-  if (is_forked()) {
-    return hvd::Error(hvd::Code::kNotInitialized, kForkedText);
-  }
-  HVD_TRY_ASSIGN(std::vector<hvd::Submission> group, hvd::submissions_from(ops, map_.size, map_.rank));
-  return start(std::move(group), caller);
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
+  HVD_TRY_ASSIGN(std::vector<hvd::Submission> group, hvd::submissions_from(ops, engine_now->sets()));
+  return start(*engine_now, std::move(group), caller);
 }
 
-hvd::Result<std::vector<std::int64_t>> hvd_ctx::start(std::vector<hvd::Submission> submissions,
+// The result of either is a number, of which the removal's says nothing.
+hvd::Result<std::int32_t> hvd_ctx::change_sets(hvd::Submission submission) {
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
+  HVD_TRY_ASSIGN(const auto completion, engine_now->submit(std::move(submission), hvd::Engine::Caller::kWaits));
+  engine_now->wait(*completion);
+  HVD_TRY(completion->wait());
+  std::int32_t number = -1;
+  if (const auto& output = completion->output()) {
+    std::memcpy(&number, output->data.get(), sizeof number);
+  }
+  return number;
+}
+
+hvd::Result<std::int32_t> hvd_ctx::add_process_set(const std::int32_t* ranks, std::int32_t count) {
+  HVD_TRY_ASSIGN(hvd::Submission submission, hvd::set_of_ranks(ranks, count, map_.size));
+  return change_sets(std::move(submission));
+}
+
+hvd::Result<void> hvd_ctx::remove_process_set(std::int32_t number) {
+  HVD_TRY(ranks_of_process_set(number));
+  hvd::Submission submission;
+  submission.kind = hvd::OpKind::kSetRemove;
+  submission.name = "removal of process set " + std::to_string(number);
+  submission.set_numbers = {number};
+  HVD_TRY(change_sets(std::move(submission)));
+  return {};
+}
+
+hvd::Result<std::vector<int>> hvd_ctx::process_sets() {
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
+  return engine_now->sets().numbers();
+}
+
+hvd::Result<std::vector<int>> hvd_ctx::ranks_of_process_set(std::int32_t number) {
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
+  const auto set = engine_now->sets().find(number);
+  if (set == nullptr) {
+    return hvd::Error(hvd::Code::kNotFound, "there is no process set " + std::to_string(number));
+  }
+  return set->ranks;
+}
+
+hvd::Result<std::vector<std::int64_t>> hvd_ctx::start(hvd::Engine& engine, std::vector<hvd::Submission> submissions,
                                                       hvd::Engine::Caller caller) {
   std::vector<std::shared_ptr<Operation>> operations;
   for (hvd::Submission& submission : submissions) {
     if (submission.name.empty()) {
-      submission.name = next_noname(submission.kind);
+      const auto set = engine.sets().find(submission.process_set);
+      if (set == nullptr) {
+        return hvd::Error(hvd::Code::kNotFound, "this process set has just been removed");
+      }
+      submission.name = noname(submission.kind, ++set->noname_counts[static_cast<std::size_t>(submission.kind)]);
     }
     auto operation = std::make_shared<Operation>();
     operation->output = submission.output;
@@ -81,12 +136,8 @@ hvd::Result<std::vector<std::int64_t>> hvd_ctx::start(std::vector<hvd::Submissio
     operation->shape = submission.shape;
     operations.push_back(std::move(operation));
   }
-  // The engine's submit only queues, so this lock is held for a moment; close() cannot come in between.
+  HVD_TRY_ASSIGN(const auto completions, engine.submit_group(std::move(submissions), caller));
   const std::lock_guard lock(mu_);
-  if (engine_ == nullptr) {
-    return hvd::Error(hvd::Code::kNotInitialized, "this context has been shut down");
-  }
-  HVD_TRY_ASSIGN(const auto completions, engine_->submit_group(std::move(submissions), caller));
   std::vector<std::int64_t> handles;
   for (std::size_t i = 0; i < operations.size(); ++i) {
     operations[i]->completion = completions[i];

@@ -73,7 +73,11 @@ void append_units(std::vector<Unit>& units, const Ready& ready, std::size_t size
   if (ready.error_code != 0) {
     // One for the whole group, by its first name: ranks may disagree about what else is in it.
     Unit& unit = units.emplace_back();
-    unit.response = Response{ready.request.kind, ready.error_code, ready.error, {ready.request.name}, {}};
+    unit.response.kind = ready.request.kind;
+    unit.response.process_set = ready.request.process_set;
+    unit.response.error_code = ready.error_code;
+    unit.response.error = ready.error;
+    unit.response.names = {ready.request.name};
     return;
   }
   const std::size_t first = units.size();
@@ -85,7 +89,8 @@ void append_units(std::vector<Unit>& units, const Ready& ready, std::size_t size
     Unit& unit = same == units.end() ? units.emplace_back() : *same;
     if (unit.response.names.empty()) {
       unit.response.kind = ready.request.kind;
-      unit.response.last_joined = ready.last_joined;
+      unit.response.answer = ready.answer;
+      unit.response.process_set = ready.request.process_set;
       unit.is_missed = ready.is_missed;
       unit.like = Request{ready.request.kind,
                           tensor.dtype,

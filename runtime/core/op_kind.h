@@ -14,9 +14,12 @@ enum class OpKind : std::uint8_t {
   kBarrier = 3,
   kReducescatter = 4,
   kAlltoall = 5,
-  kJoin = 6
+  kJoin = 6,
+  // Not of hvd_op: all ranks of the job make a process set, or end one.
+  kSetAdd = 7,
+  kSetRemove = 8
 };
-inline constexpr int kOpKindCount = 7;
+inline constexpr int kOpKindCount = 9;
 
 // Under which every rank's join goes.
 inline constexpr const char* kJoinName = "join";
@@ -38,6 +41,10 @@ constexpr const char* name_of(OpKind kind) {
       return "ALLTOALL";
     case OpKind::kJoin:
       return "JOIN";
+    case OpKind::kSetAdd:
+      return "PROCESS SET ADD";
+    case OpKind::kSetRemove:
+      return "PROCESS SET REMOVE";
   }
   return "?";
 }
@@ -75,7 +82,11 @@ constexpr bool is_reduction(OpKind kind) {
 }
 // Kinds that work on no tensor.
 constexpr bool has_no_tensor(OpKind kind) {
-  return kind == OpKind::kBarrier || kind == OpKind::kJoin;
+  return kind == OpKind::kBarrier || kind == OpKind::kJoin || kind == OpKind::kSetAdd || kind == OpKind::kSetRemove;
+}
+// Kinds that change which process sets there are.
+constexpr bool is_of_sets(OpKind kind) {
+  return kind == OpKind::kSetAdd || kind == OpKind::kSetRemove;
 }
 // Kinds that cut tensors by rank along dimension 0, which scalars do not have; the runtime allocates their results.
 constexpr bool is_cut_by_rank(OpKind kind) {

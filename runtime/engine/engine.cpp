@@ -60,6 +60,10 @@ Result<std::vector<std::shared_ptr<Completion>>> Engine::submit_group(std::vecto
   return impl_->submit_group(std::move(submissions), caller);
 }
 
+const SetTable& Engine::sets() const {
+  return impl_->sets();
+}
+
 const RankMap& Engine::map() const {
   return impl_->map();
 }

@@ -20,6 +20,7 @@
 namespace hvd {
 
 class Completion;
+class SetTable;
 
 // One operation as the C interface received it; pointers stay valid until its Completion is done.
 struct Submission {
@@ -27,7 +28,7 @@ struct Submission {
   std::string name;
   Dtype dtype = Dtype::kFloat32;
   ReduceOp op = ReduceOp::kSum;
-  int root_rank = 0;
+  int root_rank = 0;  // of the job
   std::vector<std::int64_t> shape;
   const void* input = nullptr;
   void* output = nullptr;
@@ -35,12 +36,15 @@ struct Submission {
   double postscale = 1.0;
   std::vector<std::int32_t> splits{};  // alltoall: rows for each rank, [size]
   std::vector<std::string> group{};  // of a group's first: the names of the others, which are submitted right after it
+  int process_set = 0;
+  std::vector<std::int32_t> set_numbers{};  // kSetAdd: the ranks, ascending; kSetRemove: the set's number
 };
 
 struct EngineOptions {
   MeshOptions mesh;
   std::size_t fusion_threshold_bytes = 128U << 20U;  // 0: no fusion
   Duration cycle_time = std::chrono::milliseconds(1);
+  Duration set_timeout = std::chrono::seconds(60);  // for the ranks of a new process set to meet
 };
 
 class Engine {
@@ -68,6 +72,8 @@ class Engine {
   void leave();
 
   [[nodiscard]] const RankMap& map() const;
+  // The process sets as this rank knows them now. Thread: any.
+  [[nodiscard]] const SetTable& sets() const;
 
  private:
   class Impl;

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include <pthread.h>
 
@@ -35,9 +36,12 @@ Result<void> check_submission(const Submission& what) {
 }  // namespace
 
 Engine::Impl::Impl(Parts parts)
-    : parts_(std::move(parts)),
-      executor_(parts_.map, *parts_.backend),
-      has_said_goodbye_(static_cast<std::size_t>(parts_.map.size), false) {}
+    : parts_(std::move(parts)), has_said_goodbye_(static_cast<std::size_t>(parts_.map.size), false) {
+  std::vector<int> all(static_cast<std::size_t>(parts_.map.size));
+  std::iota(all.begin(), all.end(), 0);
+  sets_[0].executor.emplace(parts_.map, all, *parts_.backend);
+  set_table_.put(0, std::move(all), parts_.map);
+}
 
 Result<std::unique_ptr<Engine::Impl>> Engine::Impl::create(Parts parts) {
   std::unique_ptr<Impl> impl(new Impl(std::move(parts)));

@@ -29,6 +29,7 @@
 #include "runtime/engine/coordinator.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/executor.h"
+#include "runtime/engine/set_table.h"
 #include "runtime/engine/submit_queue.h"
 #include "runtime/engine/wheel.h"
 
@@ -42,8 +43,8 @@ class Engine::Impl final : public Interrupt {
     EngineOptions options;
     std::unique_ptr<Store> store;  // null: nobody to hear from
     std::unique_ptr<Log> log;
-    std::unique_ptr<Mesh> mesh;  // null in a job of one rank
-    std::unique_ptr<Backend> backend;
+    std::unique_ptr<Mesh> mesh;        // null in a job of one rank
+    std::unique_ptr<Backend> backend;  // of all ranks
   };
 
   // Starts the thread.
@@ -59,6 +60,7 @@ class Engine::Impl final : public Interrupt {
   // Leaves the job and waits for the engine's thread. Thread: any, one at a time, but none that is in wait().
   void leave();
   [[nodiscard]] const RankMap& map() const { return parts_.map; }
+  [[nodiscard]] const SetTable& sets() const { return set_table_; }
   // This process is a fork of the one that has the engine's thread.
   [[nodiscard]] bool is_forked() const;
 
@@ -70,6 +72,13 @@ class Engine::Impl final : public Interrupt {
   struct Step {
     Response response;
     std::optional<int> shutdown_by;  // the end instead, asked for by this rank
+  };
+
+  // What this rank needs to take part in the operations of a process set; of the set of all ranks, its parts_.
+  struct ProcessSet {
+    std::unique_ptr<Mesh> mesh{};  // null in a set of one rank
+    std::unique_ptr<Backend> backend{};
+    std::optional<Executor> executor{};  // none: this rank is not a member
   };
 
   explicit Impl(Parts parts);
@@ -101,6 +110,7 @@ class Engine::Impl final : public Interrupt {
   // Acts (engine_steps.cpp).
   void advance();
   void decide();
+  void announce(std::vector<Response> responses);
   void announce_shutdown(int rank);
   void run_step(const Step& step);
   void run_response(const Response& response);
@@ -109,6 +119,8 @@ class Engine::Impl final : public Interrupt {
   [[nodiscard]] bool has_joined() const;
   Result<std::vector<PendingOp*>> ops_of(const Response& response, std::deque<PendingOp>& stand_ins);
   void finish_ops(const Response& response, const Result<void>& result);
+  Result<void> change_sets(const Response& response, const PendingOp& op);
+  Result<void> add_set(int number, const std::vector<int>& ranks);
 
   // The end (engine_end.cpp).
   void shut_down(int by_rank);
@@ -130,13 +142,14 @@ class Engine::Impl final : public Interrupt {
   // any thread
   std::atomic<bool> stop_ = false;
   Wheel wheel_;
+  SetTable set_table_;
   // engine only: who holds the wheel
   std::unique_ptr<ControlChannel> channel_;
-  std::unique_ptr<Coordinator> coordinator_;  // on rank 0
-  Executor executor_;
-  int spins_ = 0;           // of a driver before it gives way
-  int spins_per_turn_ = 1;  // how often it asks the kernel for news meanwhile
-  std::unordered_map<std::string, PendingOp> pending_;
+  std::unique_ptr<Coordinator> coordinator_;            // on rank 0
+  std::unordered_map<int, ProcessSet> sets_;            // by number
+  int spins_ = 0;                                       // of a driver before it gives way
+  int spins_per_turn_ = 1;                              // how often it asks the kernel for news meanwhile
+  std::unordered_map<std::string, PendingOp> pending_;  // by key_of()
   std::deque<Step> steps_;
   WatchId notice_watch_ = 0;
   TimerId suspicion_timer_ = 0;

@@ -12,7 +12,9 @@ constexpr Duration kLeaveAfterFailureTime = std::chrono::seconds(1);
 Request request_of(const Submission& what) {
   Request request;
   request.kind = what.kind;
+  request.process_set = what.process_set;
   request.name = what.name;
+  request.set_numbers = what.set_numbers;
   if (has_no_tensor(what.kind)) {
     return request;
   }
@@ -49,8 +51,8 @@ void Engine::Impl::on_submissions() {
       requests.push_back(request_of(op.what));
       more_of_group = op.what.group.size();
     }
-    std::string name = op.what.name;
-    pending_.emplace(std::move(name), std::move(op));
+    std::string key = key_of(op.what.process_set, op.what.name);
+    pending_.emplace(std::move(key), std::move(op));
   }
   if (is_coordinator()) {
     // The submit queue has refused what the coordinator would: a name that is pending already.

@@ -1,5 +1,6 @@
 #include "runtime/engine/executor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -46,9 +47,12 @@ Result<void> Executor::run(const Response& response, std::span<PendingOp* const>
       return alltoall(*ops.front(), interrupt);
     case OpKind::kBroadcast:
       return broadcast(*ops.front(), interrupt);
+    case OpKind::kSetRemove:
+      return {};
+    case OpKind::kSetAdd:
     case OpKind::kJoin: {
-      HVD_TRY_ASSIGN(ops.front()->output, OwnedOutput::allocate(sizeof response.last_joined, {}));
-      std::memcpy(ops.front()->output->data.get(), &response.last_joined, sizeof response.last_joined);
+      HVD_TRY_ASSIGN(ops.front()->output, OwnedOutput::allocate(sizeof response.answer, {}));
+      std::memcpy(ops.front()->output->data.get(), &response.answer, sizeof response.answer);
       return {};
     }
     case OpKind::kBarrier:
@@ -86,10 +90,15 @@ Result<void> Executor::broadcast(PendingOp& op, Interrupt& interrupt) {
   if (bytes == 0) {
     return {};
   }
-  if (op.what.root_rank == map_.rank) {
+  const auto root = std::lower_bound(ranks_.begin(), ranks_.end(), op.what.root_rank);
+  if (root == ranks_.end() || *root != op.what.root_rank) {
+    return Error(Code::kProtocol, "the coordinator ordered a broadcast from a rank that is not of the process set");
+  }
+  const auto root_index = static_cast<int>(root - ranks_.begin());
+  if (root_index == map_.rank) {
     copy_input(op.what);
   }
-  return backend_.broadcast(op.what.output, bytes, op.what.root_rank, interrupt);
+  return backend_.broadcast(op.what.output, bytes, root_index, interrupt);
 }
 
 }  // namespace hvd

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "runtime/backend/backend.h"
 #include "runtime/controller/message.h"
@@ -15,7 +16,9 @@ namespace hvd {
 
 class Executor {
  public:
-  Executor(RankMap map, Backend& backend) : map_(std::move(map)), backend_(backend) {}
+  // For the process set of these ranks (ascending, of the job), in which `map` says where this one is.
+  Executor(RankMap map, std::vector<int> ranks, Backend& backend)
+      : map_(std::move(map)), ranks_(std::move(ranks)), backend_(backend) {}
 
   // `ops` are this rank's operations of response.names, in that order. On success their outputs are filled; finishing
   // them is the caller's. An error means that this rank could not take part, so the job cannot go on.
@@ -32,6 +35,7 @@ class Executor {
   Result<void> broadcast(PendingOp& op, Interrupt& interrupt);
 
   const RankMap map_;
+  const std::vector<int> ranks_;
   Backend& backend_;
   FusionBuffer fusion_buffer_;
 };

@@ -25,12 +25,14 @@
 namespace hvd {
 
 class ShmSegment;
+class SubsetStore;
 enum class LinkRole : std::uint16_t;
 
 struct MeshOptions {
   std::string node_address;  // numeric address at which other nodes reach this one; may be empty on a single node
   std::string scratch_dir;   // a 0700 directory for the node's unix sockets; empty: one is made and removed
   std::size_t shm_slot_bytes = 4U << 20U;  // staging per rank in the node's segment
+  bool has_control = true;  // false: no control links; a process set's ranks are told what to do by those of the job
 };
 
 class Mesh {
@@ -39,6 +41,8 @@ class Mesh {
   // names the rank and address which could not be reached.
   static Result<std::unique_ptr<Mesh>> join(RankMap map, Store& store, const MeshOptions& options, Log& log,
                                             Deadline deadline);
+  // For ranks of a job that are not among those of the mesh, while these join over `store`.
+  static Result<void> stay_out(SubsetStore& store, Deadline deadline);
   ~Mesh();
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;

@@ -290,8 +290,8 @@ def case_wrong_arguments():
     raises(ValueError, hvd.DistributedOptimizer, plain, op=hvd.Sum, gradient_predivide_factor=2.0)
     for groups in (-1, True, "2", [names[0][1]], [[3]], [[names[0][1]], [names[0][1]]]):
         assert "roups" in raises(ValueError, hvd.DistributedOptimizer, plain, groups=groups)
-    for option in ({"op": hvd.Adasum}, {"process_set": hvd.ProcessSet(1)}):
-        assert "support" in raises(ValueError, hvd.DistributedOptimizer, plain, **option)
+    assert "support" in raises(ValueError, hvd.DistributedOptimizer, plain, op=hvd.Adasum)
+    assert "add_process_set" in raises(ValueError, hvd.DistributedOptimizer, plain, process_set=hvd.ProcessSet([0]))
 
 
 # ---- groups ----

@@ -11,7 +11,8 @@ import pytest
 from ranks import run_ranks
 
 HERE = pathlib.Path(__file__).parent
-SCRIPTS = ["rank_cases.py", "rank_group_cases.py", "rank_optimizer_cases.py"]
+SIZES = [1, 2, 3, 4]
+SCRIPTS = ["rank_cases.py", "rank_group_cases.py", "rank_optimizer_cases.py", "rank_set_cases.py"]
 
 
 def cases(script):
@@ -25,7 +26,7 @@ def outcome(script, size):
 
 
 @pytest.mark.parametrize("case", [(script, case) for script in SCRIPTS for case in cases(script)], ids=lambda c: c[1])
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", SIZES)
 def test_ranks(size, case):
     script, name = case
     result = outcome(script, size)
@@ -35,6 +36,6 @@ def test_ranks(size, case):
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", SIZES)
 def test_ranks_end_in_order(size, script):
     outcome(script, size).check()

@@ -8,15 +8,16 @@ every call.
 import ctypes
 import os
 import pathlib
-from typing import Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 MAX_DIMS = 16
 MAX_GROUP = 4096
 
 INVALID = 1
+NOT_FOUND = 2
 
 ALLREDUCE, ALLGATHER, BROADCAST, BARRIER, REDUCESCATTER, ALLTOALL, JOIN = range(7)
 AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT = range(6)
@@ -109,6 +110,11 @@ def _load() -> ctypes.CDLL:
     lib.hvd_result.argtypes = [context, handle, ctypes.POINTER(_Output)]
     lib.hvd_release.argtypes = [context, handle]
     lib.hvd_finish.argtypes = [context, number, ctypes.c_int32]
+    ranks = ctypes.POINTER(ctypes.c_int32)
+    lib.hvd_process_set_add.argtypes = [context, ranks, ctypes.c_int32, ranks]
+    lib.hvd_process_set_remove.argtypes = [context, ctypes.c_int32]
+    lib.hvd_process_set_numbers.argtypes = [context, ranks, ctypes.c_int32, ranks]
+    lib.hvd_process_set_ranks.argtypes = [context, ctypes.c_int32, ranks, ctypes.c_int32, ranks]
     lib.hvd_last_error.restype = ctypes.c_char_p
     lib.hvd_version.restype = ctypes.c_char_p
     return lib
@@ -265,3 +271,58 @@ def result(handle: int) -> _Output:
 def release(handle: int) -> None:
     """Forgets a handle. One that is already forgotten (the job was left meanwhile) is no error."""
     lib.hvd_release(None, handle)
+
+
+def add_process_set(ranks: Sequence[int], call: Callable[..., int]) -> int:
+    """The number of a new process set. `call` makes a call that waits (_wait.call)."""
+    number = ctypes.c_int32()
+    status = call(
+        lib.hvd_process_set_add, None, (ctypes.c_int32 * max(len(ranks), 1))(*ranks), len(ranks), ctypes.byref(number)
+    )
+    if status:
+        raise error_of(status)
+    return number.value
+
+
+def remove_process_set(number: int, call: Callable[..., int]) -> int:
+    """The status."""
+    return call(lib.hvd_process_set_remove, None, number)
+
+
+def _numbers_of(function: Callable[..., int], *arguments: object) -> List[int]:
+    """What a function hands out into an array, of which it tells how large it must be."""
+    count = ctypes.c_int32()
+    room = 0
+    while True:
+        array = (ctypes.c_int32 * max(room, 1))()
+        status = function(None, *arguments, array, room, ctypes.byref(count))
+        if status:
+            raise error_of(status)
+        if count.value <= room:
+            return array[: count.value]
+        room = count.value
+
+
+def process_sets() -> Dict[int, List[int]]:
+    """The ranks of each process set by its number."""
+    return {
+        number: _numbers_of(lib.hvd_process_set_ranks, number) for number in _numbers_of(lib.hvd_process_set_numbers)
+    }
+
+
+def _timeline_function(name: str) -> Callable[..., int]:
+    if not hasattr(lib, name):
+        raise ValueError("timelines are not supported yet by this libhvd")
+    return getattr(lib, name)
+
+
+def start_timeline(path: str, mark_cycles: bool) -> None:
+    """hvd_timeline_start. ValueError when it fails, or is not there."""
+    if _timeline_function("hvd_timeline_start")(None, path.encode(), ctypes.c_int32(mark_cycles)):
+        raise ValueError(last_error())
+
+
+def stop_timeline() -> None:
+    """hvd_timeline_stop. ValueError when it fails, or is not there."""
+    if _timeline_function("hvd_timeline_stop")(None):
+        raise ValueError(last_error())

@@ -12,13 +12,13 @@ from horovod.torch._handles import check_in_place, dtype_of, empty_like, execute
 
 def broadcast_into(tensor, output, root_rank, name, process_set=global_process_set) -> int:
     """broadcast_async_ without the check of contiguity."""
-    return run_into(_lib.BROADCAST, "broadcast.", tensor, output, name, _lib.SUM, root_rank, 1.0, 1.0,
-                    number_of(process_set))  # fmt: skip
+    return run_into(_lib.BROADCAST, "broadcast.", tensor, output, name, _lib.SUM, root_rank,
+                    1.0, 1.0, number_of(process_set))  # fmt: skip
 
 
 def _execute_into(tensor, output, root_rank, name, process_set):
-    return execute_into(_lib.BROADCAST, "broadcast.", tensor, output, name, _lib.SUM, root_rank, 1.0, 1.0,
-                        number_of(process_set))  # fmt: skip
+    return execute_into(_lib.BROADCAST, "broadcast.", tensor, output, name, _lib.SUM, root_rank,
+                        1.0, 1.0, number_of(process_set))  # fmt: skip
 
 
 def broadcast_async(
@@ -59,7 +59,7 @@ def broadcast(
 
     Args:
         tensor: any shape, the same on every rank; its values matter on the root only.
-        root_rank: 0 ... size() - 1, the same on every rank.
+        root_rank: 0 ... size() - 1, the same on every rank; one of the whole job's numbers, also with a process set.
 
     The gradient is the averaged gradients on the root, zeros elsewhere.
     """

@@ -150,7 +150,8 @@ class _DistributedMixin:
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
         """The wrapped optimizer's load_state_dict; reductions in flight are waited for and forgotten."""
-        self._hvd_reducer.finish()
+        with contextlib.suppress(Exception):  # of an operation whose result nobody wants
+            self._hvd_reducer.finish()
         self._hvd_reducer.common.is_synchronized = False
         super().load_state_dict(*args, **kwargs)
 
@@ -288,7 +289,7 @@ def DistributedOptimizer(
         sparse_as_dense: sparse gradients (of torch.nn.Embedding(sparse=True)) are reduced as dense ones, and made sparse
             again. Otherwise the values of all ranks are gathered. A parameter whose gradients are sparse must have one on
             every rank in the first step.
-        process_set: only hvd.global_process_set is supported yet.
+        process_set: the ranks that train together; on others the optimizer works by itself.
 
     Raises:
         ValueError: an argument is wrong or not supported yet, or hvd.init() was not called.
