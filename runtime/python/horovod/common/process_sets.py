@@ -1,7 +1,6 @@
 """Process sets: named subsets of the ranks, which do operations of their own."""
 
-import weakref
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any, Dict, List, Optional, Sequence, Set, Union
 
 from horovod.common import _lib, _wait, basics
 from horovod.common.exceptions import HorovodInternalError
@@ -97,7 +96,7 @@ class _GlobalProcessSet(ProcessSet):
 global_process_set: ProcessSet = _GlobalProcessSet()
 
 # Those that the job knows; what it knew is forgotten when this process leaves it.
-_known: "weakref.WeakSet[ProcessSet]" = weakref.WeakSet()
+_known: Set[ProcessSet] = set()
 
 
 def _forget_all() -> None:
@@ -154,6 +153,15 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     process_set.process_set_id = None
     _known.discard(process_set)
     return True
+
+
+def known_process_set(ranks: Sequence[int]) -> Optional[ProcessSet]:
+    """The set of these ranks that the job knows, if there is one."""
+    wanted = sorted(ranks)
+    for process_set in list(_known):
+        if process_set.ranks == wanted:
+            return process_set
+    return global_process_set if wanted == global_process_set.ranks else None
 
 
 def get_process_set_ids_and_ranks() -> Dict[int, List[int]]:
