@@ -13,7 +13,7 @@ from horovod.torch.functions import (
     broadcast_optimizer_state,
     broadcast_parameters,
 )
-from horovod.torch.mpi_ops import rank
+from horovod.torch.mpi_ops import is_initialized, rank
 
 
 class StateHandler:
@@ -86,7 +86,11 @@ class SamplerStateHandler(StateHandler):
         self._saved = self.value.state_dict()
 
     def restore(self) -> None:
-        self.value.load_state_dict(self._saved)
+        if is_initialized():
+            self.value.load_state_dict(self._saved)
+        else:  # this rank has left the job, and the samples are divided when it has joined it anew
+            self.value.epoch = self._saved["epoch"]
+            self.value.processed_num = self._saved["processed_num"]
 
     def sync(self, root_rank: int = 0) -> None:
         self.value.load_state_dict(broadcast_object(self.value.state_dict(), root_rank))
