@@ -231,6 +231,60 @@ Result<std::vector<Submission>> submissions_from(std::span<const hvd_op* const> 
   return all;
 }
 
+std::optional<QuickOp> quick_op_from(const hvd_op& op, const SetPlace& set) {
+  const bool is_of_kind = op.kind == HVD_ALLREDUCE || op.kind == HVD_BROADCAST || op.kind == HVD_BARRIER;
+  if (!check_struct("hvd_op", op.size, op.version, {offsetof(hvd_op, splits), sizeof(hvd_op)}).ok() || !is_of_kind) {
+    return std::nullopt;
+  }
+  QuickOp quick;
+  quick.kind = static_cast<OpKind>(op.kind);
+  if (op.name != nullptr) {
+    quick.name = std::string_view(op.name, ::strnlen(op.name, QuickPath::kMaxNameBytes + 1));
+    if (quick.name.empty() || quick.name.size() > QuickPath::kMaxNameBytes) {
+      return std::nullopt;
+    }
+  }
+  if (op.kind == HVD_BARRIER) {
+    return quick;
+  }
+  const bool has_shape = op.ndim == 0 || (op.ndim > 0 && op.ndim <= HVD_MAX_DIMS && op.shape != nullptr);
+  if (op.device != HVD_DEVICE_CPU || !is_dtype(op.dtype) || !has_shape) {
+    return std::nullopt;
+  }
+  quick.dtype = static_cast<Dtype>(op.dtype);
+  quick.shape = std::span(op.shape, static_cast<std::size_t>(op.ndim));
+  const auto bytes = size_bytes_of(quick.shape, quick.dtype);
+  if (!bytes || !set.quick->takes(*bytes)) {
+    return std::nullopt;
+  }
+  quick.size_bytes = *bytes;
+  if (op.kind == HVD_ALLREDUCE) {
+    const bool is_scaled = op.prescale != 1.0 || op.postscale != 1.0;
+    if (!is_reduce_op(op.reduce_op) || !std::isfinite(op.prescale) || !std::isfinite(op.postscale) ||
+        (op.dtype == HVD_BOOL && (op.reduce_op == HVD_AVERAGE || is_scaled))) {
+      return std::nullopt;
+    }
+    quick.op = static_cast<ReduceOp>(op.reduce_op);
+    quick.prescale = op.prescale;
+    quick.postscale = op.postscale;
+  } else {
+    const auto root = std::lower_bound(set.ranks.begin(), set.ranks.end(), op.root_rank);
+    if (root == set.ranks.end() || *root != op.root_rank) {
+      return std::nullopt;
+    }
+    quick.root_index = static_cast<std::int32_t>(root - set.ranks.begin());
+  }
+  const auto from = reinterpret_cast<std::uintptr_t>(op.input);
+  const auto to = reinterpret_cast<std::uintptr_t>(op.output);
+  const bool overlaps = from != to && (from < to ? to - from : from - to) < *bytes;
+  if (*bytes > 0 && (op.input == nullptr || op.output == nullptr || overlaps)) {
+    return std::nullopt;
+  }
+  quick.input = op.input;
+  quick.output = op.output;
+  return quick;
+}
+
 Result<Submission> set_of_ranks(const std::int32_t* ranks, std::int32_t count, int size) {
   if (ranks == nullptr || count < 1 || count > size) {
     return Error(Code::kInvalid, "a process set has 1 to " + number(size) + " ranks, not " +
@@ -239,15 +293,15 @@ Result<Submission> set_of_ranks(const std::int32_t* ranks, std::int32_t count, i
   Submission out;
   out.kind = OpKind::kSetAdd;
   out.name = "process set";
-  out.set_numbers.assign(ranks, ranks + count);
-  std::sort(out.set_numbers.begin(), out.set_numbers.end());
-  for (std::size_t i = 0; i < out.set_numbers.size(); ++i) {
-    const std::int32_t rank = out.set_numbers[i];
+  out.numbers.assign(ranks, ranks + count);
+  std::sort(out.numbers.begin(), out.numbers.end());
+  for (std::size_t i = 0; i < out.numbers.size(); ++i) {
+    const std::int32_t rank = out.numbers[i];
     if (rank < 0 || rank >= size) {
       return Error(Code::kInvalid,
                    "a process set with rank " + number(rank) + ", but the ranks are 0 to " + number(size - 1));
     }
-    if (i > 0 && rank == out.set_numbers[i - 1]) {
+    if (i > 0 && rank == out.numbers[i - 1]) {
       return Error(Code::kInvalid, "a process set with rank " + number(rank) + " twice");
     }
   }

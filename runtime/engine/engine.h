@@ -19,8 +19,11 @@
 
 namespace hvd {
 
+class BufferTable;
 class Completion;
 class SetTable;
+struct QuickOp;
+struct SetPlace;
 
 // One operation as the C interface received it; pointers stay valid until its Completion is done.
 struct Submission {
@@ -37,7 +40,8 @@ struct Submission {
   std::vector<std::int32_t> splits{};  // alltoall: rows for each rank, [size]
   std::vector<std::string> group{};  // of a group's first: the names of the others, which are submitted right after it
   int process_set = 0;
-  std::vector<std::int32_t> set_numbers{};  // kSetAdd: the ranks, ascending; kSetRemove: the set's number
+  std::vector<std::int32_t> numbers{};  // kSetAdd: the ranks, ascending; kSetRemove, kBufferRemove: which
+  std::int64_t shared_at = -1;          // see Request
 };
 
 struct EngineOptions {
@@ -64,6 +68,9 @@ class Engine {
   // Several of one kind, operator and scales, which all ranks do together or not at all. Refuses all or none.
   Result<std::vector<std::shared_ptr<Completion>>> submit_group(std::vector<Submission> submissions,
                                                                 Caller caller = Caller::kGoesOn);
+  // Does a small operation at once, where that can be; false, and nothing was done, where it cannot: submit it then.
+  // Thread: any. `set`: of this number, and this rank is a member.
+  bool try_quick(const SetPlace& set, int process_set, const QuickOp& op);
   // Until a Completion of this engine is done. Thread: any.
   void wait(const Completion& completion);
 
@@ -74,6 +81,8 @@ class Engine {
   [[nodiscard]] const RankMap& map() const;
   // The process sets as this rank knows them now. Thread: any.
   [[nodiscard]] const SetTable& sets() const;
+  // The memory that kBufferAdd has made. Thread: any.
+  [[nodiscard]] const BufferTable& buffers() const;
 
  private:
   class Impl;

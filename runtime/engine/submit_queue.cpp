@@ -43,7 +43,8 @@ Result<void> SubmitQueue::push(std::vector<PendingOp> ops) {
     return Error(Code::kNotFound, "process set " + std::to_string(process_set) + " is being removed, or has been");
   }
   for (auto op = ops.begin(); op != ops.end(); ++op) {
-    if (!names_.insert(key_of(process_set, op->what.name)).second) {
+    const bool is_done_alone = alone_ == op->what.name && alone_set_ == process_set;
+    if (is_done_alone || !names_.insert(key_of(process_set, op->what.name)).second) {
       std::for_each(ops.begin(), op,
                     [&](const PendingOp& before) { names_.erase(key_of(process_set, before.what.name)); });
       return Error(Code::kInvalid, "Requested to allreduce, allgather, or broadcast a tensor with the same name as " +
@@ -53,13 +54,28 @@ Result<void> SubmitQueue::push(std::vector<PendingOp> ops) {
   }
   is_joining_ = ops.front().what.kind == OpKind::kJoin;
   if (ops.front().what.kind == OpKind::kSetRemove) {
-    ended_sets_.insert(ops.front().what.set_numbers.front());
+    ended_sets_.insert(ops.front().what.numbers.front());
   }
   std::move(ops.begin(), ops.end(), std::back_inserter(waiting_));
   // Sequentially consistent, as in sleep() and rouse(): either the engine that wants to sleep sees this, or the pusher
   // sees it asleep.
   has_waiting_.store(true);
   return {};
+}
+
+bool SubmitQueue::enter_alone(int process_set, std::string_view name) {
+  const std::lock_guard lock(mu_);
+  if (closed_ || alone_ || !names_.empty() || ended_sets_.contains(process_set)) {
+    return false;
+  }
+  alone_ = name;
+  alone_set_ = process_set;
+  return true;
+}
+
+void SubmitQueue::leave_alone() {
+  const std::lock_guard lock(mu_);
+  alone_.reset();
 }
 
 void SubmitQueue::rouse() {

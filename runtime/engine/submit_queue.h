@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -42,6 +43,11 @@ class SubmitQueue {
   // everything while a join is pending; kNotFound for a process set that is being removed; the reason given to close()
   // after it. Wakes nobody: see rouse().
   Result<void> push(std::vector<PendingOp> ops);
+  // For an operation that is done without the engine: true while nothing else is pending on this rank, and nothing may
+  // keep it from being submitted. Until leave_alone() its name (which the caller keeps; empty: none) cannot be used.
+  bool enter_alone(int process_set, std::string_view name);
+  void leave_alone();
+
   // After push(): wakes the engine if it sleeps.
   void rouse();
 
@@ -77,8 +83,10 @@ class SubmitQueue {
   std::mutex mu_;
   std::vector<PendingOp> waiting_;
   std::unordered_set<std::string> names_;  // key_of()
-  std::unordered_set<int> ended_sets_;     // their removal was asked for: nothing may come after that
-  bool is_joining_ = false;                // then kJoinName in names_ is the join's
+  std::optional<std::string_view> alone_;  // of enter_alone()
+  int alone_set_ = 0;
+  std::unordered_set<int> ended_sets_;  // their removal was asked for: nothing may come after that
+  bool is_joining_ = false;             // then kJoinName in names_ is the join's
   std::optional<Error> closed_;
 };
 

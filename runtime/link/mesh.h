@@ -53,7 +53,7 @@ class Mesh {
   // Between leaders only: the connection to the leader of another node. Non-blocking.
   [[nodiscard]] int data_fd(int node_index) const { return data_[static_cast<std::size_t>(node_index)].get(); }
   // Null when this node has one rank.
-  [[nodiscard]] ShmSegment* shm() const { return shm_.get(); }
+  [[nodiscard]] const std::shared_ptr<ShmSegment>& shm() const { return shm_; }
 
  private:
   explicit Mesh(RankMap map);
@@ -63,9 +63,9 @@ class Mesh {
   Result<void> adopt(LinkRole role, int other_rank, Fd fd, Store& store, Deadline deadline);
 
   RankMap map_;
-  std::vector<Fd> control_;  // [size]
-  std::vector<Fd> data_;     // [node_count]
-  std::unique_ptr<ShmSegment> shm_;
+  std::vector<Fd> control_;          // [size]
+  std::vector<Fd> data_;             // [node_count]
+  std::shared_ptr<ShmSegment> shm_;  // shared with those who use it without the engine
 };
 
 }  // namespace hvd

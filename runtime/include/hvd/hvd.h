@@ -178,18 +178,29 @@ HVD_API hvd_status hvd_process_set_add(hvd_ctx* ctx, const int32_t* ranks, int32
  * its operations wait for other ranks. What was started in it before and is not refused is done first. */
 HVD_API hvd_status hvd_process_set_remove(hvd_ctx* ctx, int32_t number);
 /* How many sets there are, and the first `capacity` of their numbers, ascending; numbers may be NULL with 0. */
-HVD_API hvd_status hvd_process_set_numbers(hvd_ctx* ctx, int32_t* numbers, int32_t capacity, int32_t* count);
+HVD_API hvd_status hvd_process_numbers(hvd_ctx* ctx, int32_t* numbers, int32_t capacity, int32_t* count);
 /* How many ranks the set has, and the first `capacity` of them, ascending. HVD_NOT_FOUND: no such set. */
 HVD_API hvd_status hvd_process_set_ranks(hvd_ctx* ctx, int32_t number, int32_t* ranks, int32_t capacity,
                                          int32_t* count);
+
+/* ---- buffers (since version 3) ---- */
+
+/* Memory for tensors that are reduced again and again, as gradients are: an allreduce of all ranks (process set 0) in
+ * place, on the same part of the same buffer on each rank, copies nothing within a node. Elsewhere, and otherwise, it
+ * is memory like any other. Every rank of the job calls it at the same place of its calls with the same size (1 byte to
+ * 1 TiB). Zeroed; begins at a page. */
+HVD_API hvd_status hvd_buffer_create(hvd_ctx* ctx, int64_t size_bytes, void** data);
+/* Gives it back, on every rank of the job as above; what it held is gone. A buffer that is not given back keeps its
+ * memory also after hvd_shutdown, until the process ends. */
+HVD_API hvd_status hvd_buffer_destroy(hvd_ctx* ctx, void* data);
 
 /* ---- operations ---- */
 
 /* Starts one operation and returns at once; *handle names it (> 0) until hvd_release. */
 HVD_API hvd_status hvd_enqueue(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
-/* hvd_enqueue and hvd_wait in one, for which no other thread has to wake up. *handle is 0 when nothing was started;
- * else it is to be released, also when the operation failed. Since version 4 `handle` may be NULL where nothing is left
- * to fetch (the output is the caller's, or there is none): then nothing is to be released either. */
+/* hvd_enqueue and hvd_wait in one, for which no other thread has to wake up, and the shortest way for what is small.
+ * *handle is 0 when nothing was started; else it is to be released, also when the operation failed. `handle` may be
+ * NULL (since version 3) where the result is the caller's memory or none: then nothing is to be released. */
 HVD_API hvd_status hvd_execute(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
 /* Starts a group: `count` (1 ... HVD_MAX_GROUP) operations of one kind (HVD_ALLREDUCE, HVD_ALLGATHER or
  * HVD_REDUCESCATTER), operator and scales, the same on every rank and in the same order. None is done before all ranks

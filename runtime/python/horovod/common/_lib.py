@@ -113,7 +113,7 @@ def _load() -> ctypes.CDLL:
     ranks = ctypes.POINTER(ctypes.c_int32)
     lib.hvd_process_set_add.argtypes = [context, ranks, ctypes.c_int32, ranks]
     lib.hvd_process_set_remove.argtypes = [context, ctypes.c_int32]
-    lib.hvd_process_set_numbers.argtypes = [context, ranks, ctypes.c_int32, ranks]
+    lib.hvd_process_numbers.argtypes = [context, ranks, ctypes.c_int32, ranks]
     lib.hvd_process_set_ranks.argtypes = [context, ctypes.c_int32, ranks, ctypes.c_int32, ranks]
     lib.hvd_last_error.restype = ctypes.c_char_p
     lib.hvd_version.restype = ctypes.c_char_p
@@ -306,7 +306,7 @@ def _numbers_of(function: Callable[..., int], *arguments: object) -> List[int]:
 def process_sets() -> Dict[int, List[int]]:
     """The ranks of each process set by its number."""
     return {
-        number: _numbers_of(lib.hvd_process_set_ranks, number) for number in _numbers_of(lib.hvd_process_set_numbers)
+        number: _numbers_of(lib.hvd_process_set_ranks, number) for number in _numbers_of(lib.hvd_process_numbers)
     }
 
 
