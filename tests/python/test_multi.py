@@ -40,3 +40,7 @@ def test_ranks(size, case):
 @pytest.mark.parametrize("size", SIZES)
 def test_ranks_end_in_order(size, script):
     outcome(script, size).check()
+
+
+def test_data_loaders_with_workers():
+    assert run_ranks(2, HERE / "rank_loaders.py").check().reports == [{"fork": 276.0, "spawn": 276.0}] * 2
