@@ -139,7 +139,7 @@ class _Gradient:
             self.finish = lambda: self._write_back(grad, settings.compression.decompress(target.finish(), ctx))
             common.special.append(self)
         if self.group is not None:
-            self.group.replace(self)
+            self.group.group = None  # made of the members' plans
         return True
 
     def _write_back(self, grad: torch.Tensor, reduced: torch.Tensor) -> None:
@@ -180,10 +180,6 @@ class _GradientGroup:
         self.first = first  # where the handles go
         self.group: Optional[_lib.Group] = None
         self.left = len(self.members)
-
-    def replace(self, _: _Gradient) -> None:
-        """A member has a new plan."""
-        self.group = None
 
     def enqueue(self) -> int:
         """The status."""
@@ -290,7 +286,14 @@ class Reducer:
         for group in self._groups:
             group.start_over()
         if failure is not None:
+            self._forget_plans()  # after a failure the job may be joined anew, and its process sets have other numbers
             raise failure
+
+    def _forget_plans(self) -> None:
+        for gradient in self.gradients.values():
+            gradient.dtype = None
+        for group in self._groups:
+            group.group = None
 
     def set_passes(self, passes: int) -> None:
         self.settings.passes = passes
