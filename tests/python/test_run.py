@@ -126,3 +126,18 @@ def test_the_module_of_horovodrun(tmp_path):
         env=environment, capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
     assert sorted(done.stdout.splitlines()) == ["[0]<stdout>:hello", "[1]<stdout>:hello"]
+
+
+def test_nodes_with_different_numbers_of_ranks(hosts):
+    def work():
+        import horovod.torch as hvd
+
+        hvd.init()
+        hvd.barrier()
+        return hvd.is_homogeneous()
+
+    if hosts is None:
+        assert horovod.run(work, np=2) == [True, True]
+    else:
+        assert horovod.run(work, np=3, hosts="localhost:2,elsewhere:1") == [False] * 3
+        assert horovod.run(work, np=2, hosts="localhost:1,elsewhere:1") == [True] * 2

@@ -3,7 +3,6 @@
 from typing import Any, Optional, Tuple
 
 import torch
-import torch.nn.functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from horovod.common import _lib
