@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from rank_side import raises, run_cases
 
 import horovod.torch as hvd
+from horovod.common import _lib
 
 hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
@@ -343,6 +344,32 @@ def case_group_of_which_a_part_is_missing():
                 torch.testing.assert_close(branch.weight.grad, torch.full((2, 2), 1.0 / SIZE))
         optimizer.zero_grad()
         branches[SIZE].requires_grad_(False)
+
+
+def case_one_call_of_the_library_for_a_gradient():
+    for groups, calls in ((None, {"_enqueue": 6, "finish": 1}), (1, {"_enqueue_group": 1, "finish": 1})):
+        model, optimizer = wrapped(groups=groups)
+        one_backward(model)
+        optimizer.step()
+        optimizer.zero_grad()
+        counts = {}
+
+        def counted(name, function):
+            def call(*arguments):
+                counts[name] = counts.get(name, 0) + 1
+                return function(*arguments)
+
+            return call
+
+        real = _lib._enqueue, _lib._enqueue_group, _lib.HandleArray.finish
+        try:
+            _lib._enqueue, _lib._enqueue_group = counted("_enqueue", real[0]), counted("_enqueue_group", real[1])
+            _lib.HandleArray.finish = counted("finish", real[2])
+            one_backward(model)
+            optimizer.step()
+        finally:
+            _lib._enqueue, _lib._enqueue_group, _lib.HandleArray.finish = real
+        assert counts == (calls if SIZE > 1 else {}), counts
 
 
 # ---- sparse gradients ----

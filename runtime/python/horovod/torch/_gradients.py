@@ -264,14 +264,14 @@ class Reducer:
             gradient.start(grad)
 
     def finish(self) -> None:
-        """Waits for all reductions, also when one fails, so that none still works on memory."""
+        """Waits for all reductions, also when one fails or Ctrl-C comes, so that none still works on memory."""
         common = self.common
-        failure: Optional[Exception] = None
+        failure: Optional[BaseException] = None
         if common.in_flight:
             for handles in self._handles:
                 try:
                     _wait.finish(handles)
-                except Exception as error:
+                except BaseException as error:
                     failure = failure or error
         special, common.special = common.special, []
         for gradient in special:
