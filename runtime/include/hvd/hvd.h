@@ -215,6 +215,10 @@ HVD_API hvd_status hvd_wait(hvd_ctx* ctx, int64_t handle);
 HVD_API hvd_status hvd_result(hvd_ctx* ctx, int64_t handle, hvd_output* out);
 /* Forgets a handle. One that is still pending is waited for first. */
 HVD_API hvd_status hvd_release(hvd_ctx* ctx, int64_t handle);
+/* Since version 4: hvd_wait and hvd_release of `count` handles in one call, for operations that leave nothing to fetch.
+ * All are waited for, also when one fails; the status and text are the first failure's. Each handle becomes 0 when it
+ * is forgotten, and those that are 0 already are passed over. */
+HVD_API hvd_status hvd_finish(hvd_ctx* ctx, int64_t* handles, int32_t count);
 
 /* ---- what was done (since version 4) ---- */
 
