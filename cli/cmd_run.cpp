@@ -16,10 +16,12 @@
 #include "launcher/report/json_reporter.h"
 #include "launcher/report/text_reporter.h"
 #include "launcher/run/job_runner.h"
+#include "launcher/run/relay_tree.h"
 #include "launcher/transport/dial_back.h"
 #include "launcher/transport/local.h"
 #include "launcher/transport/mpirun.h"
 #include "runtime/base/event_loop.h"
+#include "runtime/base/open_files.h"
 
 namespace hvd::cli {
 namespace {
@@ -68,6 +70,31 @@ bool has_only_local_hosts(const Placement& placement) {
                      [](const NodePlan& node) { return is_local_host(node.host.name); });
 }
 
+// Refuses what would end in the middle for lack of descriptors: a connection each, or three pipes and a process. Where
+// a tree does not work, all nodes are reached from here, so that many are asked for.
+Result<void> allow_files_for(const JobSpec& job, const Placement& agents) {
+  constexpr std::uint64_t kOwn = 64;  // and a few that come and go
+  constexpr std::uint64_t kConnection = 1;
+  constexpr std::uint64_t kCommand = 4;
+  std::uint64_t needed = kOwn;
+  std::uint64_t wanted = kOwn;
+  const std::vector<int> relays = relays_of(job, agents);
+  for (const NodePlan& node : agents.nodes) {
+    const auto own = choose_transport(job, node.host.name) == TransportKind::kRsh ? kCommand : kConnection;
+    wanted += own;
+    needed += relays[static_cast<std::size_t>(node.index)] < 0 ? own : 0;
+  }
+  if (allow_open_files(wanted).ok()) {
+    return {};
+  }
+  const auto allowed = allow_open_files(needed);
+  return allowed.ok()
+             ? allowed
+             : Result<void>(Error(allowed.error().code(),
+                                  "for " + std::to_string(agents.nodes.size()) + " nodes " + allowed.error().message() +
+                                      "; raise nofile in /etc/security/limits.conf (of a service: LimitNOFILE=)"));
+}
+
 // What starts the agents in our place, and the transport by which they call.
 struct EngineSetup {
   std::unique_ptr<EngineOrphans> orphans;
@@ -89,6 +116,7 @@ Result<EngineSetup> engine_of(EventLoop& loop, const JobSpec& job, const Placeme
   MpirunOptions mpirun;
   mpirun.agent_path = job.agent_path;
   mpirun.environment = job.environment;
+  mpirun.open_files = job.open_files;
   mpirun.args = job.mpi_args;
   mpirun.binding = job.binding_args;
   mpirun.is_root = ::geteuid() == 0;
@@ -104,6 +132,8 @@ Result<int> run_job(const CliOptions& options) {
   const JobSpec& job = options.job;
   HVD_TRY_ASSIGN(const Placement placement, place(job.hosts, job.size));
   ::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of write(2), and the job is stopped for it
+  const Placement agents = agents_of(job, placement);
+  HVD_TRY(allow_files_for(job, agents));
   const SteadyClock clock;
   HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
   JobRunner* runner = nullptr;
@@ -125,7 +155,6 @@ Result<int> run_job(const CliOptions& options) {
   });
   HVD_TRY_ASSIGN(const OwnTransports own, make_own_transports(*loop, job, *log));
   // Under an engine each agent has one rank: then nodes here are agents, as the runner counts them.
-  const Placement agents = agents_of(job, placement);
   const std::unique_ptr<JobReporter> reporter = reporter_of(job, agents);
   HVD_TRY_ASSIGN(const EngineSetup setup, engine_of(*loop, job, placement, *log));
   const Transports transports{own.local.get(), own.ssh.get(), own.rsh.get(), setup.dial_back.get(), setup.engine.get()};

@@ -12,7 +12,9 @@ namespace {
 
 int report(const hvd::Error& error, bool as_events) {
   const bool is_users = error.code() == hvd::Code::kInvalid || error.code() == hvd::Code::kNotFound;
-  const int code = is_users ? hvd::launch::exit_code::kUsage : hvd::launch::exit_code::kDefect;
+  const int code = is_users                               ? hvd::launch::exit_code::kUsage
+                   : error.code() == hvd::Code::kResource ? hvd::launch::exit_code::kStartFailed
+                                                          : hvd::launch::exit_code::kDefect;
   if (!as_events) {
     std::cerr << "hvdrun: " << error.message() << "\n";
     return code;

@@ -149,6 +149,11 @@ void add_options(CLI::App& app, Flags& flags) {
                  "Reach all other hosts by this command, as in 'ssh {host}' or 'kubectl exec -i {host} --'; {user} and "
                  "{port} may be in it. Default: HVD_RSH, else SSH")
       ->type_name("COMMAND");
+  app.add_option("--fanout", flags.fanout,
+                 "Most nodes that are reached from one place: of more, the first ones reach the others, as a tree; 0: "
+                 "all are reached from here")
+      ->type_name("N")
+      ->check(CLI::Range(0, 100000));
   app.add_option("--launcher", flags.launcher,
                  "Who starts the ranks: hvdrun, here and by SSH or --rsh (ssh), or Open MPI's mpirun (mpi), for "
                  "programs that use MPI themselves")

@@ -25,7 +25,7 @@ launch::SshOptions ssh_options_of(const JobSpec& job) {
 launch::RshOptions rsh_options_of(const JobSpec& job) {
   launch::RshOptions rsh;
   rsh.port = job.ssh_port;
-  rsh.settings = launch::RshSettings{job.agent_path, job.environment, job.start_timeout / 10 * 9};
+  rsh.settings = launch::RshSettings{job.agent_path, job.environment, job.open_files, job.start_timeout / 10 * 9};
   return rsh;
 }
 
@@ -43,7 +43,7 @@ Result<std::unique_ptr<launch::Transport>> rsh_of(EventLoop& loop, const JobSpec
 Result<OwnTransports> make_own_transports(EventLoop& loop, const JobSpec& job, Log& log) {
   OwnTransports own;
   own.local = launch::make_local_transport(
-      loop, launch::LocalOptions{job.agent_path, job.environment, job.json_events ? &log : nullptr});
+      loop, launch::LocalOptions{job.agent_path, job.environment, job.open_files, job.json_events ? &log : nullptr});
   own.ssh = launch::make_ssh_transport(loop, ssh_options_of(job), log);
   HVD_TRY_ASSIGN(own.rsh, rsh_of(loop, job, log));
   return own;

@@ -66,6 +66,9 @@ class CheckRunner final : private SessionSink {
   void on_exited(const ExitedMessage&) override {}
   void on_exchange(const ExchangeMessage&) override {}
   void on_done(int) override {}
+  Result<void> on_relay(int, const Frame&) override {
+    return Error(Code::kProtocol, "it speaks of another node, which nobody asked it to reach");
+  }
 
   void open_sessions();
   void ask_clock(int node);

@@ -39,7 +39,7 @@ NodeTarget NodeSession::target() const {
   return {plan_.host.name, plan_.host.user, plan_.host.port, plan_.ranks.front().rank};
 }
 
-void NodeSession::send(AgentMessage type, std::string_view body) {
+void NodeSession::send_frame(AgentMessage type, std::shared_ptr<const std::string> frame) {
   if (!is_open()) {
     return;
   }
@@ -50,12 +50,11 @@ void NodeSession::send(AgentMessage type, std::string_view body) {
   if (type == AgentMessage::kCredit) {
     send_ack();  // what the agent keeps of its output for us, it need not keep any longer than the credit is used
   }
-  std::string frame = agent_frame(type, body);
-  if (reconnect_ > Duration::zero() && is_numbered(type)) {
-    resend_.keep(frame);
-  }
   if (stage_ == Stage::kOpen) {
-    stream_->write(std::move(frame));
+    stream_->write(*frame);
+  }
+  if (reconnect_ > Duration::zero() && is_numbered(type)) {
+    resend_.keep(std::move(frame));
   }
 }
 
@@ -241,6 +240,8 @@ Result<void> NodeSession::on_frame(const Frame& frame) {
       default:
         break;
     }
+  } else if (is_relayed(type)) {
+    return sink_.on_relay(plan_.index, frame);
   } else if (is_numbered(type)) {
     ++received_;
     return on_numbered(frame);

@@ -192,7 +192,7 @@ hvd_status hvd_process_set_remove(hvd_ctx* ctx, int32_t number) {
   });
 }
 
-hvd_status hvd_process_set_numbers(hvd_ctx* ctx, int32_t* numbers, int32_t capacity, int32_t* count) {
+hvd_status hvd_process_numbers(hvd_ctx* ctx, int32_t* numbers, int32_t capacity, int32_t* count) {
   return fence([&]() -> Result<void> {
     HVD_TRY_ASSIGN(const auto context, resolve(ctx));
     HVD_TRY_ASSIGN(const auto all, context->process_sets());
@@ -205,6 +205,24 @@ hvd_status hvd_process_set_ranks(hvd_ctx* ctx, int32_t number, int32_t* ranks, i
     HVD_TRY_ASSIGN(const auto context, resolve(ctx));
     HVD_TRY_ASSIGN(const auto all, context->ranks_of_process_set(number));
     return hand_out(all, ranks, capacity, count);
+  });
+}
+
+hvd_status hvd_buffer_create(hvd_ctx* ctx, int64_t size_bytes, void** data) {
+  return fence([&]() -> Result<void> {
+    if (data == nullptr) {
+      return missing("hvd_buffer_create: data");
+    }
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    HVD_TRY_ASSIGN(*data, context->create_buffer(size_bytes));
+    return {};
+  });
+}
+
+hvd_status hvd_buffer_destroy(hvd_ctx* ctx, void* data) {
+  return fence([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    return context->destroy_buffer(data);
   });
 }
 

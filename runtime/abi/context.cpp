@@ -6,6 +6,7 @@
 #include "runtime/abi/op_checks.h"
 #include "runtime/core/op_kind.h"
 #include "runtime/core/shape.h"
+#include "runtime/engine/buffer_table.h"
 #include "runtime/rendezvous/store_client.h"
 
 namespace {
@@ -129,22 +130,22 @@ hvd::Result<std::vector<std::int64_t>> hvd_ctx::enqueue_group(std::span<const hv
   return start(*engine_now, std::move(group), hvd::Engine::Caller::kGoesOn);
 }
 
-// The result of either is a number, of which the removal's says nothing.
-hvd::Result<std::int32_t> hvd_ctx::change_sets(hvd::Submission submission) {
+template <typename T>
+hvd::Result<T> hvd_ctx::change(hvd::Submission submission) {
   HVD_TRY_ASSIGN(const auto engine_now, engine());
   HVD_TRY_ASSIGN(const auto completion, engine_now->submit(std::move(submission), hvd::Engine::Caller::kWaits));
   engine_now->wait(*completion);
   HVD_TRY(completion->wait());
-  std::int32_t number = -1;
+  T answer{};
   if (const auto& output = completion->output()) {
-    std::memcpy(&number, output->data.get(), sizeof number);
+    std::memcpy(&answer, output->data.get(), sizeof answer);
   }
-  return number;
+  return answer;
 }
 
 hvd::Result<std::int32_t> hvd_ctx::add_process_set(const std::int32_t* ranks, std::int32_t count) {
   HVD_TRY_ASSIGN(hvd::Submission submission, hvd::set_of_ranks(ranks, count, map_.size));
-  return change_sets(std::move(submission));
+  return change<std::int32_t>(std::move(submission));
 }
 
 hvd::Result<void> hvd_ctx::remove_process_set(std::int32_t number) {
@@ -152,8 +153,36 @@ hvd::Result<void> hvd_ctx::remove_process_set(std::int32_t number) {
   hvd::Submission submission;
   submission.kind = hvd::OpKind::kSetRemove;
   submission.name = "removal of process set " + std::to_string(number);
-  submission.set_numbers = {number};
-  HVD_TRY(change_sets(std::move(submission)));
+  submission.numbers = {number};
+  HVD_TRY(change<std::int32_t>(std::move(submission)));
+  return {};
+}
+
+hvd::Result<void*> hvd_ctx::create_buffer(std::int64_t size_bytes) {
+  constexpr std::int64_t kMaxBytes = std::int64_t{1} << 40U;
+  if (size_bytes <= 0 || size_bytes > kMaxBytes) {
+    return hvd::Error(hvd::Code::kInvalid, "a buffer of " + std::to_string(size_bytes) + " bytes, expected 1 to " +
+                                               std::to_string(kMaxBytes));
+  }
+  hvd::Submission submission;
+  submission.kind = hvd::OpKind::kBufferAdd;
+  submission.name = "buffer";
+  submission.dtype = hvd::Dtype::kUint8;
+  submission.shape = {size_bytes};
+  return change<void*>(std::move(submission));
+}
+
+hvd::Result<void> hvd_ctx::destroy_buffer(const void* data) {
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
+  const auto number = engine_now->buffers().number_of(data);
+  if (!number) {
+    return hvd::Error(hvd::Code::kNotFound, "there is no buffer at this address");
+  }
+  hvd::Submission submission;
+  submission.kind = hvd::OpKind::kBufferRemove;
+  submission.name = "removal of buffer " + std::to_string(*number);
+  submission.numbers = {*number};
+  HVD_TRY(change<std::int32_t>(std::move(submission)));
   return {};
 }
 

@@ -52,6 +52,9 @@ struct hvd_ctx {
   [[nodiscard]] hvd::Result<std::vector<int>> process_sets();
   // Ascending; kNotFound.
   [[nodiscard]] hvd::Result<std::vector<int>> ranks_of_process_set(std::int32_t number);
+  // Memory of the runtime's, which all ranks ask for at once; and its end.
+  hvd::Result<void*> create_buffer(std::int64_t size_bytes);
+  hvd::Result<void> destroy_buffer(const void* data);
   // Until the operation is done.
   void wait(const Operation& operation);
   hvd::Result<std::shared_ptr<const Operation>> find(std::int64_t handle);
@@ -64,7 +67,9 @@ struct hvd_ctx {
   hvd::Result<std::shared_ptr<hvd::Engine>> engine();
   hvd::Result<std::vector<std::int64_t>> start(hvd::Engine& engine, std::vector<hvd::Submission> submissions,
                                                hvd::Engine::Caller caller);
-  hvd::Result<std::int32_t> change_sets(hvd::Submission submission);
+  // Runs a change of what all ranks have. T: the number or address that is its result.
+  template <typename T>
+  hvd::Result<T> change(hvd::Submission submission);
   std::int64_t keep(std::shared_ptr<const Operation> operation);
 
   // constant after construction

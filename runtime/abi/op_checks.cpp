@@ -293,15 +293,15 @@ Result<Submission> set_of_ranks(const std::int32_t* ranks, std::int32_t count, i
   Submission out;
   out.kind = OpKind::kSetAdd;
   out.name = "process set";
-  out.set_numbers.assign(ranks, ranks + count);
-  std::sort(out.set_numbers.begin(), out.set_numbers.end());
-  for (std::size_t i = 0; i < out.set_numbers.size(); ++i) {
-    const std::int32_t rank = out.set_numbers[i];
+  out.numbers.assign(ranks, ranks + count);
+  std::sort(out.numbers.begin(), out.numbers.end());
+  for (std::size_t i = 0; i < out.numbers.size(); ++i) {
+    const std::int32_t rank = out.numbers[i];
     if (rank < 0 || rank >= size) {
       return Error(Code::kInvalid,
                    "a process set with rank " + number(rank) + ", but the ranks are 0 to " + number(size - 1));
     }
-    if (i > 0 && rank == out.set_numbers[i - 1]) {
+    if (i > 0 && rank == out.numbers[i - 1]) {
       return Error(Code::kInvalid, "a process set with rank " + number(rank) + " twice");
     }
   }

@@ -19,6 +19,9 @@ constexpr std::size_t kMaxChunkBytes = 512U << 10U;
 constexpr std::size_t kSmallBytes = 4U << 10U;
 constexpr std::size_t kSmallBytesRead = 32U << 10U;
 
+// What is reduced at a time where nothing is copied: two such blocks and what they are made of fit into a core's cache.
+constexpr std::size_t kBlockBytes = 16U << 10U;
+
 std::size_t chunks_for(std::size_t size_bytes, std::size_t chunk_bytes) {
   return (size_bytes + chunk_bytes - 1) / chunk_bytes;
 }
@@ -202,6 +205,50 @@ Result<void> NodeCollectives::reduce_pieces(std::span<const Piece> pieces, Dtype
     bytes += piece.size_bytes;
   }
   return reduce(Reduction{pieces, bytes, dtype, op, scales, true}, interrupt);
+}
+
+// One block of this rank's share: small enough to stay in the cache from the first reading to the last writing.
+void NodeCollectives::reduce_block(std::size_t offset, std::size_t size_bytes, Dtype dtype, ReduceOp op,
+                                   Scales scales) const {
+  alignas(kCacheLineBytes) std::array<std::uint8_t, kBlockBytes> result;  // NOLINT: filled by the copy
+  alignas(kCacheLineBytes) std::array<std::uint8_t, kBlockBytes> scaled;  // NOLINT: likewise, where it is used
+  const std::size_t count = size_bytes / size_of(dtype);
+  copy(result.data(), shm_->arena(0) + offset, size_bytes);
+  scale_in_place(result.data(), count, dtype, scales.before);
+  for (int other = 1; other < shm_->local_size(); ++other) {
+    const std::uint8_t* from = shm_->arena(other) + offset;
+    if (scales.before != 1.0) {
+      copy(scaled.data(), from, size_bytes);
+      scale_in_place(scaled.data(), count, dtype, scales.before);
+      from = scaled.data();
+    }
+    reduce_into(result.data(), from, count, dtype, op);
+  }
+  scale_in_place(result.data(), count, dtype, scales.after);
+  for (int rank = 0; rank < shm_->local_size(); ++rank) {
+    copy(shm_->arena(rank) + offset, result.data(), size_bytes);
+  }
+}
+
+Result<void> NodeCollectives::reduce_shared(std::span<const SharedPiece> pieces, Dtype dtype, ReduceOp op,
+                                            Scales scales, Interrupt& interrupt) {
+  HVD_CHECK(shm_ != nullptr);
+  std::size_t total = 0;
+  for (const SharedPiece& piece : pieces) {
+    total += piece.size_bytes;
+  }
+  const Range share = split(total, static_cast<std::size_t>(shm_->local_size()),
+                            static_cast<std::size_t>(shm_->local_rank()), kCacheLineBytes);
+  std::size_t before = 0;  // bytes of the pieces before this one
+  for (const SharedPiece& piece : pieces) {
+    const std::size_t begin = std::max(share.begin, before);
+    const std::size_t end = std::min(share.end, before + piece.size_bytes);
+    for (std::size_t at = begin; at < end; at += kBlockBytes) {
+      reduce_block(piece.offset + at - before, std::min(kBlockBytes, end - at), dtype, op, scales);
+    }
+    before += piece.size_bytes;
+  }
+  return shm_->barrier(interrupt);
 }
 
 Result<void> NodeCollectives::reduce_scatter(const void* input, std::span<const Range> pieces, void* out, Dtype dtype,

@@ -37,6 +37,10 @@ class NodeCollectives {
   // The same to all, of pieces (as many bytes on every rank, however they are cut) and with scales.
   Result<void> reduce_pieces(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scales scales,
                              Interrupt& interrupt);
+  // The same of what lies in the arena of every rank, in place: nothing is copied elsewhere. All ranks must have
+  // written theirs already, and know that the others have.
+  Result<void> reduce_shared(std::span<const SharedPiece> pieces, Dtype dtype, ReduceOp op, Scales scales,
+                             Interrupt& interrupt);
   // pieces[i]: which bytes of the reduction are local rank i's; this rank's go to `out`, which is apart from `input`.
   // Reduced in local-rank order, each piece by its own rank.
   Result<void> reduce_scatter(const void* input, std::span<const Range> pieces, void* out, Dtype dtype, ReduceOp op,
@@ -62,6 +66,7 @@ class NodeCollectives {
   };
   Result<void> reduce(const Reduction& what, Interrupt& interrupt);
   Result<void> reduce_small(const Reduction& what, Interrupt& interrupt);
+  void reduce_block(std::size_t offset, std::size_t size_bytes, Dtype dtype, ReduceOp op, Scales scales) const;
   void reduce_share(const Reduction& what, std::size_t chunk, std::size_t chunk_bytes);
   // Runs stages 0 ... stage_count-1 on chunks 0 ... chunk_count-1, chunk c at stage s in phase c + s.
   using Stage = std::function<void(std::size_t stage, std::size_t chunk)>;

@@ -28,6 +28,12 @@ class Backend {
                                         Scales /*scales*/, Interrupt& /*interrupt*/) {
     return Error(Code::kInternal, "this backend takes no pieces");
   }
+  // The same in place, of pieces that lie in the memory of each rank that all share, at these offsets; only where it
+  // takes pieces.
+  virtual Result<void> allreduce_shared(std::span<const SharedPiece> /*pieces*/, Dtype /*dtype*/, ReduceOp /*op*/,
+                                        Scales /*scales*/, Interrupt& /*interrupt*/) {
+    return Error(Code::kInternal, "this backend takes no pieces");
+  }
   // data[size_bytes] of root goes to all, in place.
   virtual Result<void> broadcast(void* data, std::size_t size_bytes, int root, Interrupt& interrupt) = 0;
   // sizes[r] bytes of every rank r, concatenated in rank order into out; input holds this rank's sizes[rank] bytes.

@@ -41,6 +41,12 @@ Result<void> CpuBackend::allreduce_pieces(std::span<const Piece> pieces, Dtype d
   return node_.reduce_pieces(pieces, dtype, op, scales, interrupt);
 }
 
+Result<void> CpuBackend::allreduce_shared(std::span<const SharedPiece> pieces, Dtype dtype, ReduceOp op, Scales scales,
+                                          Interrupt& interrupt) {
+  HVD_CHECK(takes_pieces() && op != ReduceOp::kAverage);
+  return node_.reduce_shared(pieces, dtype, op, scales, interrupt);
+}
+
 Result<void> CpuBackend::broadcast(void* data, std::size_t size_bytes, int root, Interrupt& interrupt) {
   HVD_CHECK(root >= 0 && root < map_.size);
   const auto& nodes = map_.node_of_rank;

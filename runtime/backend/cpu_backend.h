@@ -26,6 +26,8 @@ class CpuBackend final : public Backend {
   [[nodiscard]] bool takes_pieces() const override { return map_.node_count == 1 && map_.size > 1; }
   Result<void> allreduce_pieces(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scales scales,
                                 Interrupt& interrupt) override;
+  Result<void> allreduce_shared(std::span<const SharedPiece> pieces, Dtype dtype, ReduceOp op, Scales scales,
+                                Interrupt& interrupt) override;
   Result<void> broadcast(void* data, std::size_t size_bytes, int root, Interrupt& interrupt) override;
   Result<void> allgather(const void* input, std::span<const std::size_t> sizes, void* out,
                          Interrupt& interrupt) override;

@@ -92,6 +92,7 @@ void append_units(std::vector<Unit>& units, const Ready& ready, std::size_t size
       unit.response.answer = ready.answer;
       unit.response.process_set = ready.request.process_set;
       unit.is_missed = ready.is_missed;
+      unit.response.is_shared = ready.is_shared;
       unit.like = Request{ready.request.kind,
                           tensor.dtype,
                           ready.request.op,
@@ -133,7 +134,8 @@ std::vector<Response> plan_fusion(std::vector<Ready> ready, std::size_t limit_by
          ++j) {
       const Response& other = units[j].response;
       if (is_taken[j] || !is_fusible(units[j]) || units[i].like != units[j].like ||
-          units[j].bytes > limit_bytes - bytes || !has_room(response, other.names.size(), other.first_dims.size())) {
+          response.is_shared != other.is_shared || units[j].bytes > limit_bytes - bytes ||
+          !has_room(response, other.names.size(), other.first_dims.size())) {
         continue;
       }
       response.names.insert(response.names.end(), other.names.begin(), other.names.end());

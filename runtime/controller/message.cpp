@@ -15,9 +15,9 @@ using control_wire::kMaxNameBytes;
 using control_wire::kSpec;
 
 // The smallest request and response; bounds for a hostile count.
-constexpr std::size_t kMinTensorBytes = 1 + 4 + 4;
+constexpr std::size_t kMinTensorBytes = 1 + 4 + 4 + 8;
 constexpr std::size_t kMinRequestBytes = 2 + 4 + 4 + 8 + 8 + kMinTensorBytes + 4 + 4;
-constexpr std::size_t kMinResponseBytes = 1 + 4 + 4 + 4 + 4 + 4 + 4 + 4;
+constexpr std::size_t kMinResponseBytes = 1 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 1;
 constexpr std::int32_t kLastCode = static_cast<std::int32_t>(Code::kMismatch);
 
 void write_numbers(ByteWriter& out, const std::vector<std::int64_t>& numbers) {
@@ -27,22 +27,24 @@ void write_numbers(ByteWriter& out, const std::vector<std::int64_t>& numbers) {
   }
 }
 
-void write_tensor(ByteWriter& out, const std::string& name, Dtype dtype, const std::vector<std::int64_t>& shape) {
+void write_tensor(ByteWriter& out, const std::string& name, Dtype dtype, const std::vector<std::int64_t>& shape,
+                  std::int64_t shared_at) {
   out.u8(static_cast<std::uint8_t>(dtype)).text(name);
   write_numbers(out, shape);
+  out.i64(shared_at);
 }
 
 void write_request(ByteWriter& out, const Request& request) {
   out.u8(static_cast<std::uint8_t>(request.kind)).i32(request.process_set);
   out.u8(static_cast<std::uint8_t>(request.op));
   out.i32(request.root_rank).f64(request.prescale).f64(request.postscale);
-  write_tensor(out, request.name, request.dtype, request.shape);
+  write_tensor(out, request.name, request.dtype, request.shape, request.shared_at);
   out.u32(static_cast<std::uint32_t>(request.group.size()));
   for (const GroupTensor& tensor : request.group) {
-    write_tensor(out, tensor.name, tensor.dtype, tensor.shape);
+    write_tensor(out, tensor.name, tensor.dtype, tensor.shape, tensor.shared_at);
   }
-  out.u32(static_cast<std::uint32_t>(request.set_numbers.size()));
-  for (const std::int32_t number : request.set_numbers) {
+  out.u32(static_cast<std::uint32_t>(request.numbers.size()));
+  for (const std::int32_t number : request.numbers) {
     out.i32(number);
   }
 }
@@ -59,7 +61,7 @@ void write_response(ByteWriter& out, const Response& response) {
   if (!response.counts.empty()) {
     out.u8(static_cast<std::uint8_t>(response.dtype)).u8(static_cast<std::uint8_t>(response.op));
   }
-  out.i32(response.answer);
+  out.i32(response.answer).u8(response.is_shared ? 1 : 0);
 }
 
 // Frames of u32 count and that many items, each closed as soon as it has kBatchBytes.
@@ -107,6 +109,10 @@ Result<GroupTensor> read_tensor(ByteReader& in) {
   for (std::uint32_t i = 0; i < ndim; ++i) {
     tensor.shape.push_back(in.i64());
   }
+  tensor.shared_at = in.i64();
+  if (!in.ok()) {
+    return refuse("place of a tensor");
+  }
   if (!size_bytes_of(tensor.shape, tensor.dtype)) {
     return refuse("impossible shape of a request");
   }
@@ -130,17 +136,17 @@ Result<void> read_group(ByteReader& in, Request& request) {
 }
 
 // Whether they are possible at all; what they mean is the coordinator's to say.
-Result<void> read_set_numbers(ByteReader& in, Request& request) {
+Result<void> read_numbers(ByteReader& in, Request& request) {
   const std::uint32_t count = in.count(sizeof(std::int32_t));
-  if (!in.ok() || (count > 0) != is_of_sets(request.kind)) {
+  if (!in.ok() || (count > 0) != has_numbers(request.kind)) {
     return refuse("numbers of a process set");
   }
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::int32_t number = in.i32();
-    if (number < 0 || (i > 0 && number <= request.set_numbers.back())) {
+    if (number < 0 || (i > 0 && number <= request.numbers.back())) {
       return refuse("numbers of a process set");
     }
-    request.set_numbers.push_back(number);
+    request.numbers.push_back(number);
   }
   return {};
 }
@@ -163,8 +169,9 @@ Result<Request> read_request(ByteReader& in) {
   request.name = std::move(first.name);
   request.dtype = first.dtype;
   request.shape = std::move(first.shape);
+  request.shared_at = first.shared_at;
   HVD_TRY(read_group(in, request));
-  HVD_TRY(read_set_numbers(in, request));
+  HVD_TRY(read_numbers(in, request));
   return request;
 }
 
@@ -227,6 +234,12 @@ Result<Response> read_response(ByteReader& in, int size) {
   HVD_TRY(read_counts(in, response));
   response.answer = in.i32();
   const bool is_join = response.kind == OpKind::kJoin;
+  const std::uint8_t shared = in.u8();
+  const bool may_be_shared = response.kind == OpKind::kAllreduce && !response.is_error() && response.counts.empty();
+  response.is_shared = shared == 1;
+  if (shared > 1 || (response.is_shared && !may_be_shared)) {
+    return refuse("place of a response");
+  }
   if (!in.ok() || (is_join && (response.answer < 0 || response.answer >= size))) {
     return refuse("answer of a response");
   }

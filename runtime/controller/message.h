@@ -10,12 +10,12 @@
 //   both ways             Goodbye   (empty)                           (all is done; end of file follows)
 //
 //   request   u8 kind, i32 process set, u8 op, i32 root, f64 prescale, f64 postscale, tensor, u32 n, n x tensor (the
-//             rest of its group), u32 m, m x i32 (what kSetAdd and kSetRemove are about)
-//   tensor    u8 dtype, name, u32 ndim, ndim x i64
+//             rest of its group), u32 m, m x i32 (see Request::numbers)
+//   tensor    u8 dtype, name, u32 ndim, ndim x i64, i64 shared_at
 //   response  (an error is of the whole group that begins with its name)
 //             u8 kind, i32 process set, i32 error code (0: none), text error, u32 n, n x name, u32 m, m x i64 first
 //             dims (allgather: of the first name on each rank, then of the second, ...), u32 k, k x i64 element counts,
-//             with k > 0 u8 dtype, u8 op (an allreduce that a joined rank takes part in), i32 answer
+//             with k > 0 u8 dtype, u8 op (an allreduce that a joined rank takes part in), i32 answer, u8 is_shared
 //
 // A response cache (known tensors as bit positions) would be one more frame each way, beside Requests and Responses.
 #pragma once
@@ -61,6 +61,7 @@ struct GroupTensor {
   std::string name;
   Dtype dtype = Dtype::kUint8;
   std::vector<std::int64_t> shape;
+  std::int64_t shared_at = -1;  // as in Request
 
   bool operator==(const GroupTensor&) const = default;
 };
@@ -76,9 +77,11 @@ struct Request {
   double postscale = 1.0;
   std::string name;
   std::vector<std::int64_t> shape;
-  std::vector<GroupTensor> group{};         // the others of its group
-  std::vector<std::int32_t> set_numbers{};  // kSetAdd: the ranks of the set, ascending; kSetRemove: its number
+  std::vector<GroupTensor> group{};     // the others of its group
+  std::vector<std::int32_t> numbers{};  // kSetAdd: the ranks of the set, ascending; kSetRemove, kBufferRemove: which
   std::int32_t process_set = 0;
+  // An allreduce in place: where in the memory that its node shares; -1: elsewhere. Ranks need not agree about it.
+  std::int64_t shared_at = -1;
 
   bool operator==(const Request&) const = default;
 };
@@ -97,6 +100,7 @@ struct Response {
   ReduceOp op = ReduceOp::kSum;
   std::int32_t answer = -1;  // join: the rank that joined last; kSetAdd: the number of the new set
   std::int32_t process_set = 0;
+  bool is_shared = false;  // each of its tensors lies at one shared_at on all ranks
 
   [[nodiscard]] bool is_error() const { return error_code != 0; }
   bool operator==(const Response&) const = default;

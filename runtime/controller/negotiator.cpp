@@ -110,6 +110,14 @@ std::string join_refusal(const Request& request, int joined_rank) {
          request.name + "')";
 }
 
+bool are_at_same_place(const Request& a, const Request& b) {
+  const auto is_same_place = [](const GroupTensor& x, const GroupTensor& y) {
+    return x.shared_at >= 0 && x.shared_at == y.shared_at;
+  };
+  return a.shared_at == b.shared_at &&
+         std::equal(a.group.begin(), a.group.end(), b.group.begin(), b.group.end(), is_same_place);
+}
+
 std::vector<int> all_below(int size) {
   std::vector<int> ranks(static_cast<std::size_t>(size));
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -150,10 +158,10 @@ std::string disagreement(int rank_a, const Request& a, int rank_b, const Request
     return pair.text("Mismatched " + std::string(name_of(a.kind)) + " root ranks", "specified root rank",
                      std::to_string(a.root_rank), std::to_string(b.root_rank));
   }
-  if (a.set_numbers != b.set_numbers) {
+  if (a.numbers != b.numbers) {
     const std::string what = a.kind == OpKind::kSetAdd ? "the ranks " : "process set ";
-    return pair.text("Mismatched process sets", "named", what + numbers_text(a.set_numbers),
-                     what + numbers_text(b.set_numbers));
+    return pair.text("Mismatched process sets", "named", what + numbers_text(a.numbers),
+                     what + numbers_text(b.numbers));
   }
   return group_disagreement(rank_a, a, rank_b, b);
 }
@@ -198,11 +206,13 @@ Result<void> Negotiator::add(int rank, Request request) {
     entry.has_asked.assign(static_cast<std::size_t>(size_), false);
     entry.missing = size_ - joined_count_;
     entry.generation = generation_;
+    entry.is_shared = request.kind == OpKind::kAllreduce && request.shared_at >= 0;
     ++fresh_incomplete_;
   } else if (entry.has_asked[at]) {
     return Error(Code::kProtocol, rank_text(rank) + " asked twice for tensor '" + request.name + "'");
   }
   entry.has_asked[at] = true;
+  entry.is_shared = entry.is_shared && are_at_same_place(entry.first, request);
   note_first_dims(entry, at, request);
   if (!is_new && !disagreement(0, entry.first, rank, request).empty()) {
     entry.different.emplace_back(index, request);
@@ -296,6 +306,7 @@ Ready Negotiator::settle(Entry entry) const {
     ready.error = join_refusal(ready.request, rank_at(missed - asked.begin()));
     return ready;
   }
+  ready.is_shared = entry.is_shared && !ready.is_missed;
   const Request& agreed = ready.request;
   ready.error = refusal(agreed.kind, rank_at(first), agreed.name, agreed.shape);
   for (const GroupTensor& tensor : agreed.group) {

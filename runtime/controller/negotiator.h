@@ -25,6 +25,7 @@ struct Ready {
   Request request;                       // what all agreed on; dimension 0 of an allgather is rank 0's
   std::vector<std::int64_t> first_dims;  // allgather: of each rank of the set, of each tensor of the group in turn
   bool is_missed = false;                // some ranks have not asked, because they have joined
+  bool is_shared = false;                // an allreduce for which all ranks named the same places in shared memory
   std::int32_t answer = -1;              // join: the rank that joined last
   std::int32_t error_code = 0;           // a hvd::Code when they did not agree; of the whole group
   std::string error;
@@ -67,6 +68,7 @@ class Negotiator {
     std::vector<std::pair<int, Request>> different;
     std::vector<bool> has_asked;           // [size of the set], as are all that follow
     std::vector<std::int64_t> first_dims;  // allgather: [tensors of the group * size]
+    bool is_shared = false;
     int missing = 0;
     std::uint64_t generation = 0;  // how many take() had been when it was first asked for
   };

@@ -12,6 +12,13 @@ struct Piece {
   std::size_t size_bytes = 0;
 };
 
+// A part of what an operation works on in place that lies at the same place of the memory that each rank of the node
+// shares with the others (ShmSegment::arena).
+struct SharedPiece {
+  std::size_t offset = 0;
+  std::size_t size_bytes = 0;
+};
+
 // What inputs are multiplied by before a reduction, and its result after it. 1: nothing.
 struct Scales {
   double before = 1.0;

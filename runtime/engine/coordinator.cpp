@@ -114,7 +114,7 @@ void Coordinator::change_sets(Ready& change, std::vector<Response>& responses) {
 }
 
 void Coordinator::add_set(Ready& change) {
-  const std::vector<std::int32_t>& ranks = change.request.set_numbers;
+  const std::vector<std::int32_t>& ranks = change.request.numbers;
   if (ranks.back() >= options_.size) {
     refuse(change, "a process set with rank " + std::to_string(ranks.back()) + ", but the ranks are 0 to " +
                        std::to_string(options_.size - 1));
@@ -132,7 +132,7 @@ void Coordinator::add_set(Ready& change) {
 
 // All ranks have asked for it, and what they asked for before is known here; what of that is ready is done first.
 void Coordinator::remove_set(Ready& change, std::vector<Response>& responses) {
-  const std::int32_t number = change.request.set_numbers.front();
+  const std::int32_t number = change.request.numbers.front();
   const auto set = sets_.find(number);
   if (number == 0 || set == sets_.end()) {
     refuse(change, "process set " + std::to_string(number) + " cannot be removed: " +

@@ -68,6 +68,10 @@ const SetTable& Engine::sets() const {
   return impl_->sets();
 }
 
+const BufferTable& Engine::buffers() const {
+  return impl_->buffers();
+}
+
 const RankMap& Engine::map() const {
   return impl_->map();
 }

@@ -19,6 +19,7 @@
 
 namespace hvd {
 
+class BufferTable;
 class Completion;
 class SetTable;
 struct QuickOp;
@@ -39,7 +40,8 @@ struct Submission {
   std::vector<std::int32_t> splits{};  // alltoall: rows for each rank, [size]
   std::vector<std::string> group{};  // of a group's first: the names of the others, which are submitted right after it
   int process_set = 0;
-  std::vector<std::int32_t> set_numbers{};  // kSetAdd: the ranks, ascending; kSetRemove: the set's number
+  std::vector<std::int32_t> numbers{};  // kSetAdd: the ranks, ascending; kSetRemove, kBufferRemove: which
+  std::int64_t shared_at = -1;          // see Request
 };
 
 struct EngineOptions {
@@ -79,6 +81,8 @@ class Engine {
   [[nodiscard]] const RankMap& map() const;
   // The process sets as this rank knows them now. Thread: any.
   [[nodiscard]] const SetTable& sets() const;
+  // The memory that kBufferAdd has made. Thread: any.
+  [[nodiscard]] const BufferTable& buffers() const;
 
  private:
   class Impl;

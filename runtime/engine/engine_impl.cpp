@@ -151,6 +151,10 @@ Result<std::vector<std::shared_ptr<Completion>>> Engine::Impl::submit_group(std:
   std::vector<std::shared_ptr<Completion>> completions;
   for (Submission& submission : submissions) {
     HVD_TRY(check_submission(submission));
+    if (submission.kind == OpKind::kAllreduce && submission.input == submission.output && submission.process_set == 0) {
+      const auto bytes = size_bytes_of(submission.shape, submission.dtype);
+      submission.shared_at = buffer_table_.offset_of(submission.output, bytes.value_or(0));
+    }
     completions.push_back(std::make_shared<Completion>());
     ops.push_back(PendingOp{std::move(submission), completions.back(), std::nullopt});
   }

@@ -24,7 +24,9 @@
 
 #include "runtime/base/event_loop.h"
 #include "runtime/base/process_mark.h"
+#include "runtime/core/arena_map.h"
 #include "runtime/core/interrupt.h"
+#include "runtime/engine/buffer_table.h"
 #include "runtime/engine/control_channel.h"
 #include "runtime/engine/coordinator.h"
 #include "runtime/engine/engine.h"
@@ -62,6 +64,7 @@ class Engine::Impl final : public Interrupt {
   void leave();
   [[nodiscard]] const RankMap& map() const { return parts_.map; }
   [[nodiscard]] const SetTable& sets() const { return set_table_; }
+  [[nodiscard]] const BufferTable& buffers() const { return buffer_table_; }
   // This process is a fork of the one that has the engine's thread.
   [[nodiscard]] bool is_forked() const;
 
@@ -120,7 +123,10 @@ class Engine::Impl final : public Interrupt {
   [[nodiscard]] bool has_joined() const;
   Result<std::vector<PendingOp*>> ops_of(const Response& response, std::deque<PendingOp>& stand_ins);
   void finish_ops(const Response& response, const Result<void>& result);
-  Result<void> change_sets(const Response& response, const PendingOp& op);
+  // engine_changes.cpp
+  Result<void> change(const Response& response, PendingOp& op);
+  Result<void> add_buffer(PendingOp& op);
+  void remove_buffer(std::int32_t number);
   Result<void> add_set(int number, const std::vector<int>& ranks);
   static std::shared_ptr<QuickPath> quick_path_of(const Mesh* mesh);
 
@@ -145,10 +151,13 @@ class Engine::Impl final : public Interrupt {
   std::atomic<bool> stop_ = false;
   Wheel wheel_;
   SetTable set_table_;
+  BufferTable buffer_table_;
   // engine only: who holds the wheel
   std::unique_ptr<ControlChannel> channel_;
-  std::unique_ptr<Coordinator> coordinator_;            // on rank 0
-  std::unordered_map<int, ProcessSet> sets_;            // by number
+  std::unique_ptr<Coordinator> coordinator_;  // on rank 0
+  std::unordered_map<int, ProcessSet> sets_;  // by number
+  std::optional<ArenaMap> arena_map_;         // of the memory that this node's ranks share
+  std::int32_t last_buffer_ = 0;
   int spins_ = 0;                                       // of a driver before it gives way
   int spins_per_turn_ = 1;                              // how often it asks the kernel for news meanwhile
   std::unordered_map<std::string, PendingOp> pending_;  // by key_of()

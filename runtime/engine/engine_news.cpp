@@ -14,12 +14,13 @@ Request request_of(const Submission& what) {
   request.kind = what.kind;
   request.process_set = what.process_set;
   request.name = what.name;
-  request.set_numbers = what.set_numbers;
+  request.numbers = what.numbers;
   if (has_no_tensor(what.kind)) {
     return request;
   }
   request.dtype = what.dtype;
   request.shape = what.shape;
+  request.shared_at = what.shared_at;
   if (is_reduction(what.kind)) {
     request.op = what.op;
     request.prescale = what.prescale;
@@ -45,7 +46,7 @@ void Engine::Impl::on_submissions() {
   std::size_t more_of_group = 0;
   for (PendingOp& op : queue_->take()) {
     if (more_of_group > 0) {
-      requests.back().group.push_back({op.what.name, op.what.dtype, op.what.shape});
+      requests.back().group.push_back({op.what.name, op.what.dtype, op.what.shape, op.what.shared_at});
       --more_of_group;
     } else {
       requests.push_back(request_of(op.what));

@@ -107,8 +107,8 @@ void Engine::Impl::run_response(const Response& response) {
     return;
   }
   Result<void> result = set->second.executor->run(response, ops.value(), *this);
-  if (result.ok() && is_of_sets(response.kind)) {
-    result = change_sets(response, *ops.value().front());
+  if (result.ok() && is_change(response.kind)) {
+    result = change(response, *ops.value().front());
   }
   if (result.ok()) {
     finish_ops(response, {});
@@ -184,7 +184,7 @@ void Engine::Impl::finish_ops(const Response& response, const Result<void>& resu
     auto node = pending_.extract(key_of(response.process_set, name));
     queue_->forget(node.key());
     if (!result.ok() && node.mapped().what.kind == OpKind::kSetRemove) {
-      queue_->reopen_set(node.mapped().what.set_numbers.front());
+      queue_->reopen_set(node.mapped().what.numbers.front());
     }
     node.mapped().finish(result);
   }

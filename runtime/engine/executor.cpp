@@ -14,6 +14,15 @@ bool is_integer(Dtype dtype) {
   return dtype != Dtype::kFloat16 && dtype != Dtype::kBfloat16 && dtype != Dtype::kFloat32 && dtype != Dtype::kFloat64;
 }
 
+// What is done with two values.
+ReduceOp step_of(ReduceOp op) {
+  return op == ReduceOp::kAverage ? ReduceOp::kSum : op;
+}
+
+Scales scales_of(const Submission& like, int size) {
+  return Scales{like.prescale, result_factor(like.op, like.dtype, like.postscale, size)};
+}
+
 void copy_input(const Submission& what) {
   const std::size_t bytes = input_bytes(what);
   if (bytes > 0 && what.output != what.input) {
@@ -38,6 +47,9 @@ double result_factor(ReduceOp op, Dtype dtype, double postscale, int size) {
 Result<void> Executor::run(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt) {
   switch (response.kind) {
     case OpKind::kAllreduce:
+      if (response.is_shared && backend_.takes_pieces()) {
+        return allreduce_shared(ops, interrupt);
+      }
       if (backend_.takes_pieces()) {
         return allreduce_pieces(ops, interrupt);
       }
@@ -51,6 +63,8 @@ Result<void> Executor::run(const Response& response, std::span<PendingOp* const>
     case OpKind::kBroadcast:
       return broadcast(*ops.front(), interrupt);
     case OpKind::kSetRemove:
+    case OpKind::kBufferAdd:
+    case OpKind::kBufferRemove:
       return {};
     case OpKind::kSetAdd:
     case OpKind::kJoin: {
@@ -70,8 +84,7 @@ Result<void> Executor::reduce(void* data, std::size_t size_bytes, const Submissi
     return {};  // on every rank, since all agreed on the shape
   }
   scale_in_place(data, count, like.dtype, like.prescale);
-  const ReduceOp op = like.op == ReduceOp::kAverage ? ReduceOp::kSum : like.op;
-  HVD_TRY(backend_.allreduce(data, count, like.dtype, op, interrupt));
+  HVD_TRY(backend_.allreduce(data, count, like.dtype, step_of(like.op), interrupt));
   scale_in_place(data, count, like.dtype, result_factor(like.op, like.dtype, like.postscale, map_.size));
   return {};
 }
@@ -87,9 +100,23 @@ Result<void> Executor::allreduce_pieces(std::span<PendingOp* const> ops, Interru
     return {};  // on every rank, since all agreed on the shapes
   }
   const Submission& like = ops.front()->what;
-  const ReduceOp op = like.op == ReduceOp::kAverage ? ReduceOp::kSum : like.op;
-  const Scales scales{like.prescale, result_factor(like.op, like.dtype, like.postscale, map_.size)};
-  return backend_.allreduce_pieces(pieces_, like.dtype, op, scales, interrupt);
+  return backend_.allreduce_pieces(pieces_, like.dtype, step_of(like.op), scales_of(like, map_.size), interrupt);
+}
+
+// Where all ranks have agreed on shared_at, it is within a buffer of each.
+Result<void> Executor::allreduce_shared(std::span<PendingOp* const> ops, Interrupt& interrupt) {
+  shared_pieces_.clear();
+  for (const PendingOp* op : ops) {
+    HVD_CHECK(op->what.shared_at >= 0);
+    if (const std::size_t bytes = input_bytes(op->what); bytes != 0) {
+      shared_pieces_.push_back(SharedPiece{static_cast<std::size_t>(op->what.shared_at), bytes});
+    }
+  }
+  if (shared_pieces_.empty()) {
+    return {};
+  }
+  const Submission& like = ops.front()->what;
+  return backend_.allreduce_shared(shared_pieces_, like.dtype, step_of(like.op), scales_of(like, map_.size), interrupt);
 }
 
 Result<void> Executor::allreduce(PendingOp& op, Interrupt& interrupt) {

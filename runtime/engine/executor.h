@@ -27,6 +27,7 @@ class Executor {
  private:
   Result<void> allreduce(PendingOp& op, Interrupt& interrupt);
   Result<void> fused_allreduce(std::span<PendingOp* const> ops, Interrupt& interrupt);
+  Result<void> allreduce_shared(std::span<PendingOp* const> ops, Interrupt& interrupt);
   Result<void> allreduce_pieces(std::span<PendingOp* const> ops, Interrupt& interrupt);
   Result<void> reduce(void* data, std::size_t size_bytes, const Submission& like, Interrupt& interrupt);
   // Cut by rank along dimension 0 (executor_rows.cpp).
@@ -39,7 +40,9 @@ class Executor {
   const std::vector<int> ranks_;
   Backend& backend_;
   FusionBuffer fusion_buffer_;
-  std::vector<Piece> pieces_;  // of the operation that runs
+  // of the operation that runs
+  std::vector<Piece> pieces_;
+  std::vector<SharedPiece> shared_pieces_;
 };
 
 // What an allreduce's sum is multiplied by: postscale, and for an average divided by the number of ranks. For integers

@@ -54,7 +54,7 @@ Result<void> SubmitQueue::push(std::vector<PendingOp> ops) {
   }
   is_joining_ = ops.front().what.kind == OpKind::kJoin;
   if (ops.front().what.kind == OpKind::kSetRemove) {
-    ended_sets_.insert(ops.front().what.set_numbers.front());
+    ended_sets_.insert(ops.front().what.numbers.front());
   }
   std::move(ops.begin(), ops.end(), std::back_inserter(waiting_));
   // Sequentially consistent, as in sleep() and rouse(): either the engine that wants to sleep sees this, or the pusher

@@ -258,7 +258,14 @@ void agent_messages(std::string_view input) {
       one_message<launch::ExchangedMessage>,
       [](std::string_view body) { static_cast<void>(launch::OutputMessage::decode(body)); },
       [](std::string_view body) { static_cast<void>(launch::decode_number(body)); },
-      [](std::string_view body) { static_cast<void>(launch::decode_count(body)); }};
+      [](std::string_view body) { static_cast<void>(launch::decode_count(body)); },
+      one_message<launch::RelayStartMessage>,
+      one_message<launch::RelayOverMessage>,
+      [](std::string_view body) {
+        if (const auto message = launch::RelayMessage::decode(body); message.ok()) {
+          static_cast<void>(launch::decode_relay_number(message.value()));
+        }
+      }};
   if (!input.empty()) {
     kDecoders[static_cast<unsigned char>(input.front()) % std::size(kDecoders)](input.substr(1));
   }

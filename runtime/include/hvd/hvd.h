@@ -178,10 +178,21 @@ HVD_API hvd_status hvd_process_set_add(hvd_ctx* ctx, const int32_t* ranks, int32
  * its operations wait for other ranks. What was started in it before and is not refused is done first. */
 HVD_API hvd_status hvd_process_set_remove(hvd_ctx* ctx, int32_t number);
 /* How many sets there are, and the first `capacity` of their numbers, ascending; numbers may be NULL with 0. */
-HVD_API hvd_status hvd_process_set_numbers(hvd_ctx* ctx, int32_t* numbers, int32_t capacity, int32_t* count);
+HVD_API hvd_status hvd_process_numbers(hvd_ctx* ctx, int32_t* numbers, int32_t capacity, int32_t* count);
 /* How many ranks the set has, and the first `capacity` of them, ascending. HVD_NOT_FOUND: no such set. */
 HVD_API hvd_status hvd_process_set_ranks(hvd_ctx* ctx, int32_t number, int32_t* ranks, int32_t capacity,
                                          int32_t* count);
+
+/* ---- buffers (since version 3) ---- */
+
+/* Memory for tensors that are reduced again and again, as gradients are: an allreduce of all ranks (process set 0) in
+ * place, on the same part of the same buffer on each rank, copies nothing within a node. Elsewhere, and otherwise, it
+ * is memory like any other. Every rank of the job calls it at the same place of its calls with the same size (1 byte to
+ * 1 TiB). Zeroed; begins at a page. */
+HVD_API hvd_status hvd_buffer_create(hvd_ctx* ctx, int64_t size_bytes, void** data);
+/* Gives it back, on every rank of the job as above; what it held is gone. A buffer that is not given back keeps its
+ * memory also after hvd_shutdown, until the process ends. */
+HVD_API hvd_status hvd_buffer_destroy(hvd_ctx* ctx, void* data);
 
 /* ---- operations ---- */
 

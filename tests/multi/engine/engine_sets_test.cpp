@@ -30,9 +30,9 @@ bool is_in(const Ranks& ranks, int rank) {
 
 Ranks numbers_of(hvd_ctx* ctx) {
   std::int32_t count = 0;
-  CHECK(hvd_process_set_numbers(ctx, nullptr, 0, &count) == HVD_OK);
+  CHECK(hvd_process_numbers(ctx, nullptr, 0, &count) == HVD_OK);
   Ranks numbers(static_cast<std::size_t>(count));
-  CHECK(hvd_process_set_numbers(ctx, numbers.data(), count, &count) == HVD_OK);
+  CHECK(hvd_process_numbers(ctx, numbers.data(), count, &count) == HVD_OK);
   return numbers;
 }
 
@@ -136,7 +136,7 @@ TEST_CASE("the ranks of a set are told, in order, and to those beside it too") {
     CHECK(hvd_process_set_ranks(job.at(rank), number, ranks.data(), 1, &count) == HVD_OK);
     CHECK(hvd_process_set_ranks(job.at(rank), 17, ranks.data(), 3, &count) == HVD_NOT_FOUND);
     CHECK(hvd_process_set_ranks(job.at(rank), number, nullptr, 3, &count) == HVD_INVALID);
-    CHECK(hvd_process_set_numbers(job.at(rank), nullptr, 0, nullptr) == HVD_INVALID);
+    CHECK(hvd_process_numbers(job.at(rank), nullptr, 0, nullptr) == HVD_INVALID);
   });
 }
 

@@ -22,7 +22,7 @@ Request set_request() {
   Request request;
   request.kind = OpKind::kSetAdd;
   request.name = "process set";
-  request.set_numbers = {0, 3, 4};
+  request.numbers = {0, 3, 4};
   return request;
 }
 
@@ -225,16 +225,16 @@ TEST_CASE("a request to make or end a process set names ranks or a number, each 
   };
   Request request = set_request();
   CHECK_FALSE(refused(request));
-  request.set_numbers = {};
+  request.numbers = {};
   CHECK(refused(request));
-  request.set_numbers = {3, 3};
+  request.numbers = {3, 3};
   CHECK(refused(request));
-  request.set_numbers = {4, 3};
+  request.numbers = {4, 3};
   CHECK(refused(request));
-  request.set_numbers = {-1};
+  request.numbers = {-1};
   CHECK(refused(request));
   request = full_request();
-  request.set_numbers = {1};
+  request.numbers = {1};
   CHECK(refused(request));
 }
 
