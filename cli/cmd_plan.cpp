@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
+#include <sstream>
 
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/file_programs.h"
+#include "launcher/jobfile/container_command.h"
 #include "launcher/placement/placement.h"
 #include "launcher/run/relay_tree.h"
 #include "launcher/run/start_plan.h"
@@ -45,11 +48,57 @@ std::string shown(const std::string& name, const std::string& value) {
   if (name == "MASTER_PORT" || name == "OMPI_MCA_orte_hnp_uri") {
     return "<reserved at start>";
   }
+  if (name == "AZ_BATCHAI_NUM_GPUS") {
+    return "<counted at start>";
+  }
   return name == "OMP_NUM_THREADS" ? "<cores / local size>" : value;
 }
 
-nlohmann::ordered_json plan_json(const hvd::launch::JobSpec& job, const Placement& placement,
+std::string masked(std::string text, const std::vector<std::string>& hidden) {
+  for (const std::string& secret : hidden) {
+    for (auto at = text.find(secret); at != std::string::npos; at = text.find(secret, at + 3)) {
+      text.replace(at, secret.size(), "***");
+    }
+  }
+  return text;
+}
+
+bool is_secret(const CliOptions& options, const std::string& name) {
+  const auto is_named = [&name](const launch::JobVariable& secret) { return secret.name == name; };
+  return options.file && std::any_of(options.file->job.secrets.begin(), options.file->job.secrets.end(), is_named);
+}
+
+// What a job file adds: what its nodes do before, and where things are.
+nlohmann::ordered_json file_json(const CliOptions& options, const std::vector<launch::JobNodeFacts>& facts) {
+  const launch::JobRun& run = *options.file;
+  nlohmann::ordered_json json;
+  json["file"] = run.job.file;
+  json["name"] = run.job.name;
+  json["toolType"] = launch::tool_type(run.job.tool.kind);
+  json["nodeCount"] = run.job.node_count;
+  json["processCount"] = run.layout.size();
+  json["nodes"] = run.layout.ids;
+  json["startedBy"] = options.job.launcher == launch::LauncherKind::kMpi ? "mpirun" : "hvdrun";
+  json["mounts"] = nlohmann::ordered_json::object();
+  for (const launch::Mount& mount : run.job.mounts) {
+    const std::string root = mount.is_of_cluster ? "$AZ_BATCHAI_MOUNT_ROOT/" : "$AZ_BATCHAI_JOB_MOUNT_ROOT/";
+    json["mounts"][root + mount.name] = mount.directory;
+  }
+  json["container"] = run.job.container ? run.job.container->image : "";
+  json["containerEngine"] = launch::container_word(run.options.container);
+  json["preparation"] = run.job.preparation;
+  json["setUp"] = masked(launch::set_up_script(run, facts, 0).value(), options.job.hidden);
+  json["cleanUp"] = launch::clean_up_script(run);
+  json["stdOutErr"] = run.output;
+  json["keptAt"] = run.kept_at;
+  json["timeoutSeconds"] = std::chrono::duration_cast<std::chrono::seconds>(options.job.timeout).count();
+  json["notices"] = options.notices;
+  return json;
+}
+
+nlohmann::ordered_json plan_json(const CliOptions& options, const Placement& placement,
                                  const std::vector<StartMessage>& starts) {
+  const hvd::launch::JobSpec& job = options.job;
   std::vector<const StartMessage::Rank*> ranks;  // by their number
   for (const StartMessage& start : starts) {
     for (const StartMessage::Rank& rank : start.ranks) {
@@ -81,9 +130,16 @@ nlohmann::ordered_json plan_json(const hvd::launch::JobSpec& job, const Placemen
       rank["local_rank"] = node.ranks[i].local_rank;
       rank["cross_rank"] = node.ranks[i].cross_rank;
       const auto& last = starts.front().last;
-      for (const auto* list : {&ranks[static_cast<std::size_t>(node.ranks[i].rank)]->env, &last}) {
+      const StartMessage::Rank& start = *ranks[static_cast<std::size_t>(node.ranks[i].rank)];
+      if (!start.argv.empty()) {
+        rank["argv"] = start.argv;
+        rank["argv"].back() = masked(start.argv.back(), job.hidden);
+        rank["text"] = masked(launch::process_text(*options.file, node.ranks[i].rank).value(), job.hidden);
+      }
+      for (const auto* list : {&start.env, &last}) {
         for (const auto& [name, value] : *list) {
-          rank["env"][name] = list == &last ? value : shown(name, value);
+          const std::string text = masked(list == &last ? value : shown(name, value), job.hidden);
+          rank["env"][name] = is_secret(options, name) ? "***" : text;
         }
       }
       entry["ranks"].push_back(std::move(rank));
@@ -91,6 +147,34 @@ nlohmann::ordered_json plan_json(const hvd::launch::JobSpec& job, const Placemen
     json["nodes"].push_back(std::move(entry));
   }
   return json;
+}
+
+void print_indented(const std::string& title, const std::string& text) {
+  std::cout << "\n" << title << ":\n";
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::cout << "  " << line << "\n";
+  }
+}
+
+void print_file(const nlohmann::ordered_json& json) {
+  const auto& job = json["job"];
+  std::cout << "\njob " << job["name"].get<std::string>() << " (" << job["toolType"].get<std::string>() << ") of "
+            << job["file"].get<std::string>() << ", its processes started by " << job["startedBy"].get<std::string>()
+            << "\n";
+  for (const auto& [name, directory] : job["mounts"].items()) {
+    std::cout << "  mount      " << name << " is " << directory.get<std::string>() << "\n";
+  }
+  if (const auto image = job["container"].get<std::string>(); !image.empty()) {
+    std::cout << "  container  " << image << " (--container " << job["containerEngine"].get<std::string>() << ")\n";
+  }
+  if (const auto kept = job["stdOutErr"].get<std::string>(); !kept.empty()) {
+    std::cout << "  output     " << kept << "\n";
+  }
+  if (const auto preparation = job["preparation"].get<std::string>(); !preparation.empty()) {
+    print_indented("every node first runs", preparation);
+  }
+  print_indented("rank 0 runs", json["nodes"][0]["ranks"][0]["text"].get<std::string>());
 }
 
 void print_table(const Placement& placement, const nlohmann::ordered_json& json) {
@@ -109,6 +193,9 @@ void print_table(const Placement& placement, const nlohmann::ordered_json& json)
   if (relayed > 0) {
     std::cout << "\n" << relayed << " of " << nodes.size() << " nodes are reached through others (--fanout)\n";
   }
+  if (json.contains("job")) {
+    print_file(json);
+  }
   std::cout << "\nenvironment of rank 0 of " << placement.size << ":\n";
   for (const auto& [name, value] : json["nodes"][0]["ranks"][0]["env"].items()) {
     std::cout << "  " << name << "=" << value.get<std::string>() << "\n";
@@ -121,9 +208,27 @@ Result<int> print_plan(const CliOptions& options) {
   HVD_TRY_ASSIGN(const Placement placement, launch::place(options.job.hosts, options.job.size));
   const Placement agents = launch::agents_of(options.job, placement);
   const std::vector<NodeView> views = imagined_views(placement, agents);
-  const auto starts =
-      launch::make_start_messages(options.job, {placement, agents, views}, "<made at start>", "<made at start>");
-  const nlohmann::ordered_json json = plan_json(options.job, placement, starts);
+  std::vector<launch::JobNodeFacts> facts;
+  if (options.file) {
+    const Placement nodes = options.file->layout.node_placement();
+    facts = facts_of(imagined_views(nodes, nodes));
+  }
+  const bool is_custom = options.file && options.file->job.tool.kind == launch::Toolkit::kCustom;
+  launch::JobSpec spec = options.job;
+  spec.tells_place = !is_custom;
+  spec.gpus = is_custom ? launch::GpuMode::kNone : spec.gpus;
+  spec.cwd = options.file && !options.file->job.is_native ? options.file->temp() : spec.cwd;
+  const auto starts = launch::make_start_messages(
+      spec, {placement, agents, views}, "<made at start>", "<made at start>",
+      options.file ? programs_of(*options.file, facts) : std::vector<launch::RankProgram>());
+  nlohmann::ordered_json json = plan_json(options, placement, starts);
+  if (options.file) {
+    json["job"] = file_json(options, facts);
+    json.erase("argv");
+    for (const std::string& notice : options.notices) {
+      std::cerr << "hvdrun: " << notice << "\n";
+    }
+  }
   if (options.json) {
     // Replaces what is not UTF-8 (an argument may hold any bytes) instead of throwing.
     std::cout << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";

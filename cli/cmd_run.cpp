@@ -10,6 +10,8 @@
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/job_step.h"
+#include "cli/own_transports.h"
 #include "launcher/logs/spdlog_log.h"
 #include "launcher/placement/placement.h"
 #include "launcher/report/json_reporter.h"
@@ -19,8 +21,6 @@
 #include "launcher/transport/dial_back.h"
 #include "launcher/transport/local.h"
 #include "launcher/transport/mpirun.h"
-#include "launcher/transport/rsh.h"
-#include "launcher/transport/ssh.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/open_files.h"
 
@@ -28,33 +28,6 @@ namespace hvd::cli {
 namespace {
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
-
-SshOptions ssh_options_of(const JobSpec& job) {
-  SshOptions ssh;
-  ssh.port = job.ssh_port;
-  ssh.identity_file = job.ssh_identity_file;
-  ssh.config_file = job.ssh_config_file;
-  ssh.agent_path = job.agent_path;
-  ssh.environment = job.environment;
-  return ssh;
-}
-
-// What hangs is told by the command's own last words, before --start-timeout, which knows none of them.
-RshOptions rsh_options_of(const JobSpec& job) {
-  RshOptions rsh;
-  rsh.port = job.ssh_port;
-  rsh.settings = RshSettings{job.agent_path, job.environment, job.open_files, job.start_timeout / 10 * 9};
-  return rsh;
-}
-
-Result<std::unique_ptr<Transport>> rsh_of(EventLoop& loop, const JobSpec& job, Log& log) {
-  if (job.rsh_command.empty()) {
-    return std::unique_ptr<Transport>();
-  }
-  HVD_TRY_ASSIGN(RshTemplate command, RshTemplate::parse(job.rsh_command));
-  HVD_TRY(check_rsh_program(command, job.environment));
-  return make_rsh_transport(loop, std::move(command), rsh_options_of(job), log);
-}
 
 std::unique_ptr<JobReporter> reporter_of(const JobSpec& job, const Placement& placement) {
   if (job.json_events) {
@@ -157,8 +130,13 @@ Result<EngineSetup> engine_of(EventLoop& loop, const JobSpec& job, const Placeme
 }  // namespace
 
 Result<int> run_job(const CliOptions& options) {
-  const JobSpec& job = options.job;
-  HVD_TRY_ASSIGN(const Placement placement, place(job.hosts, job.size));
+  HVD_TRY_ASSIGN(const Placement placement, place(options.job.hosts, options.job.size));
+  return run_step({options.job, placement, {}, {}});
+}
+
+Result<int> run_step(const JobStep& step) {
+  const JobSpec& job = step.job;
+  const Placement& placement = step.placement;
   ::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of write(2), and the job is stopped for it
   const Placement agents = agents_of(job, placement);
   HVD_TRY(allow_files_for(job, agents));
@@ -181,15 +159,14 @@ Result<int> run_job(const CliOptions& options) {
       loop->post([&runner, line = std::string(line)] { runner->say(line); });
     }
   });
-  const auto local = make_local_transport(
-      *loop, LocalOptions{job.agent_path, job.environment, job.open_files, job.json_events ? log.get() : nullptr});
-  const auto ssh = make_ssh_transport(*loop, ssh_options_of(job), *log);
-  HVD_TRY_ASSIGN(const std::unique_ptr<Transport> rsh, rsh_of(*loop, job, *log));
+  HVD_TRY_ASSIGN(const OwnTransports own, make_own_transports(*loop, job, *log));
   // Under an engine each agent has one rank: then nodes here are agents, as the runner counts them.
-  const std::unique_ptr<JobReporter> reporter = reporter_of(job, agents);
+  const std::unique_ptr<JobReporter> reporter =
+      step.report_by ? step.report_by(reporter_of(job, agents)) : reporter_of(job, agents);
   HVD_TRY_ASSIGN(const EngineSetup setup, engine_of(*loop, job, placement, *log));
-  const Transports transports{local.get(), ssh.get(), rsh.get(), setup.dial_back.get(), setup.engine.get()};
+  const Transports transports{own.local.get(), own.ssh.get(), own.rsh.get(), setup.dial_back.get(), setup.engine.get()};
   JobRunner owner(*loop, job, placement, transports, *reporter, *log);
+  owner.set_programs(step.programs);
   runner = &owner;
   const auto code = owner.run();
   runner = nullptr;  // what is logged while all is taken down has no loop any more

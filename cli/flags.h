@@ -46,6 +46,12 @@ struct Flags {
   bool gloo = false;
   std::string mpi_args;
   std::string binding_args;
+  std::string job_file;
+  std::string job_name;
+  std::vector<std::string> mounts;  // NAME=DIR
+  std::string mount_root;
+  std::string storage_account;
+  std::string container;  // empty: auto
   std::vector<std::string> command;
 };
 

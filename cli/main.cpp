@@ -25,6 +25,10 @@ int report(const hvd::Error& error, bool as_events) {
   return code;
 }
 
+int code_of(const hvd::Result<int>& outcome, bool as_events) {
+  return outcome.ok() ? outcome.value() : report(outcome.error(), as_events);
+}
+
 int dispatch(int argc, char** argv) {
   const auto parsed = hvd::cli::parse_command_line(argc, argv);
   if (!parsed.ok()) {
@@ -41,12 +45,13 @@ int dispatch(int argc, char** argv) {
     case hvd::cli::Command::kCheckBuild:
       return hvd::cli::print_build();
     case hvd::cli::Command::kPlan:
+      return code_of(hvd::cli::print_plan(options), false);
+    case hvd::cli::Command::kCheck:
+      return code_of(hvd::cli::check_hosts(options), false);
     case hvd::cli::Command::kRun:
       break;
   }
-  const auto code =
-      options.command == hvd::cli::Command::kPlan ? hvd::cli::print_plan(options) : hvd::cli::run_job(options);
-  return code.ok() ? code.value() : report(code.error(), options.command == hvd::cli::Command::kRun && options.json);
+  return code_of(options.file ? hvd::cli::run_job_file(options) : hvd::cli::run_job(options), options.json);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "cli/documents.h"
 #include "cli/flags.h"
+#include "cli/job_file_settings.h"
 #include "cli/job_settings.h"
 #include "launcher/job/tunable.h"
 
@@ -17,7 +18,8 @@ const std::vector<std::string> kColorWords = {"auto", "always", "never"};
 const std::vector<std::string> kGpuWords = {"local", "one", "none"};
 const std::vector<std::string> kBindWords = {"none", "core", "numa"};
 const std::vector<std::string> kLauncherWords = {"ssh", "mpi"};
-const std::vector<std::string> kDocumentKinds = {"man", "bash", "zsh", "fish"};
+const std::vector<std::string> kContainerWords = {"auto", "podman", "docker", "apptainer", "none"};
+const std::vector<std::string> kDocumentKinds = {"man", "bash", "zsh", "fish", "schema"};
 
 // Flags of horovodrun that hvdrun does not do, and why not; with a value or without.
 const std::map<std::string, std::string, std::less<>> kRefused = {
@@ -44,10 +46,15 @@ const std::map<std::string, std::string, std::less<>> kAliases = {
     {"--no-log-hide-timestamp", "--log-with-timestamp"},
 };
 
+const std::map<std::string, Command, std::less<>> kCommands = {
+    {"run", Command::kRun}, {"plan", Command::kPlan}, {"check", Command::kCheck}};
+
 const std::vector<std::pair<std::string, std::string>> kExamples = {
     {"hvdrun -np 2 python train.py", "two ranks here"},
     {"hvdrun -np 4 -H node1:2,node2:2 python train.py", "two on each of two hosts"},
     {"hvdrun plan -np 4 -H node1:2,node2:2 python train.py", "show what would run where; start nothing"},
+    {"hvdrun check -H node1:2,node2:2", "are the hosts and the network ready for a job?"},
+    {"hvdrun -f job.json -H node1,node2 --mount-root /data", "run the job that a file describes"},
 };
 
 std::string description() {
@@ -100,6 +107,36 @@ void add_output_options(CLI::App& app, Flags& flags) {
                "Show a line that several ranks print within a quarter of a second once, tagged with all of them");
   app.add_flag("-q,--quiet", flags.quiet, "No words of hvdrun's own unless the job fails");
   app.add_flag("--verbose", flags.verbose, "Tell each step");
+}
+
+void add_job_file_options(CLI::App& app, Flags& flags) {
+  constexpr const char* kGroup = "Job files";
+  app.add_option("-f,--file", flags.job_file,
+                 "Run the job that FILE describes, in place of a command: Azure Batch AI's job.json, the same keys as "
+                 "YAML, or hvdrun's own short form; -np is its number of processes")
+      ->type_name("FILE")
+      ->group(kGroup);
+  app.add_option("--name", flags.job_name, "Name of the job; default: as in the file, or the file's own")
+      ->type_name("NAME")
+      ->group(kGroup);
+  app.add_option("--mount", flags.mounts,
+                 "Directory of the nodes that the job's mount NAME (relativeMountPath) leads to; repeatable")
+      ->type_name("NAME=DIR")
+      ->allow_extra_args(false)
+      ->group(kGroup);
+  app.add_option("--mount-root", flags.mount_root, "The same for all other mounts: DIR/NAME")
+      ->type_name("DIR")
+      ->group(kGroup);
+  app.add_option("--storage-account-name", flags.storage_account,
+                 "For <AZURE_BATCHAI_STORAGE_ACCOUNT> in the file; default: the variable AZURE_BATCHAI_STORAGE_ACCOUNT")
+      ->type_name("NAME")
+      ->group(kGroup);
+  app.add_option("--container", flags.container,
+                 "What runs the file's container image: the first that a node has (auto), one of them, or nothing: on "
+                 "the host (none)")
+      ->type_name("WORD")
+      ->check(CLI::IsMember(kContainerWords))
+      ->group(kGroup);
 }
 
 void add_options(CLI::App& app, Flags& flags) {
@@ -170,10 +207,13 @@ void add_options(CLI::App& app, Flags& flags) {
   app.add_flag("--gloo", flags.gloo, "Of horovodrun; as --launcher ssh");
   app.add_flag_callback("--disable-cache", [] {}, "Of horovodrun; as hvdrun always does it");
   add_output_options(app, flags);
-  app.add_flag("--json", flags.json,
-               "plan: print JSON. run: tell what happens as a JSON object a line on standard error, in place of words");
+  add_job_file_options(app, flags);
+  app.add_flag(
+      "--json", flags.json,
+      "plan, check: print JSON. run: tell what happens as a JSON object a line on standard error, in place of words");
   app.add_flag("--check-build", flags.check_build, "Show what this build can do and what is missing, and end");
-  app.add_option("--document", flags.document, "Print the manual page (man) or a shell's completion, and end")
+  app.add_option("--document", flags.document,
+                 "Print the manual page (man), a shell's completion or the JSON schema of job files, and end")
       ->type_name("KIND")
       ->check(CLI::IsMember(kDocumentKinds));
   app.add_flag("-v,--version", flags.version, "Show the version, and end");
@@ -269,12 +309,13 @@ std::vector<OptionInfo> describe_options(const CLI::App& app) {
     if (option->get_expected_max() > 0 && option->get_items_expected_max() > 0) {
       const std::string type = option->get_type_name();  // "S:FLOAT in [0 - 1]", with what CLI11 checks
       info.value = type.substr(0, type.find(':'));
-      info.words = option == app.get_option_no_throw("--color")      ? kColorWords
-                   : option == app.get_option_no_throw("--gpus")     ? kGpuWords
-                   : option == app.get_option_no_throw("--bind")     ? kBindWords
-                   : option == app.get_option_no_throw("--launcher") ? kLauncherWords
-                   : option == app.get_option_no_throw("--document") ? kDocumentKinds
-                                                                     : std::vector<std::string>();
+      info.words = option == app.get_option_no_throw("--color")       ? kColorWords
+                   : option == app.get_option_no_throw("--gpus")      ? kGpuWords
+                   : option == app.get_option_no_throw("--bind")      ? kBindWords
+                   : option == app.get_option_no_throw("--launcher")  ? kLauncherWords
+                   : option == app.get_option_no_throw("--container") ? kContainerWords
+                   : option == app.get_option_no_throw("--document")  ? kDocumentKinds
+                                                                      : std::vector<std::string>();
     }
     info.help = option->get_description();
     info.group = option->get_group();
@@ -287,7 +328,7 @@ std::vector<OptionInfo> describe_options(const CLI::App& app) {
 
 bool asks_for_events(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
-  if (!words.empty() && words.front() == "plan") {
+  if (!words.empty() && (words.front() == "plan" || words.front() == "check")) {
     return false;
   }
   if (!words.empty() && words.front() == "run") {
@@ -303,8 +344,9 @@ bool asks_for_events(int argc, char** argv) {
 Result<CliOptions> parse_command_line(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   CliOptions options;
-  if (!words.empty() && (words.front() == "plan" || words.front() == "run")) {
-    options.command = words.front() == "plan" ? Command::kPlan : Command::kRun;
+  if (const auto command = words.empty() ? kCommands.end() : kCommands.find(words.front());
+      command != kCommands.end()) {
+    options.command = command->second;
     words.erase(words.begin());
   }
   Flags flags;
@@ -316,7 +358,15 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
   HVD_TRY(read_words(app, std::move(words), flags));
   if (help) {
     options.command = Command::kHelp;
-    options.help_text = "usage: hvdrun [run|plan] [options] command [arguments]\n" + app.help();
+    options.help_text =
+        "usage: hvdrun [run|plan] [options] command [arguments]\n       hvdrun [run|plan] [options] -f FILE\n"
+        "       hvdrun check [options] [program]\n" +
+        app.help();
+    return options;
+  }
+  if (flags.document == "schema") {
+    options.command = Command::kHelp;
+    options.help_text = launch::json_schema(launch::native_schema(), "Job file of hvdrun");
     return options;
   }
   if (!flags.document.empty()) {
@@ -328,13 +378,21 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
     options.command = flags.version ? Command::kVersion : Command::kCheckBuild;
     return options;
   }
-  if (flags.command.empty()) {
-    return Error(Code::kInvalid, "no command given; as in: hvdrun -np 2 python train.py");
-  }
   if (flags.np < 0 || (app.count("--np") > 0 && flags.np == 0)) {
     return Error(Code::kInvalid, "-np " + std::to_string(flags.np) + ": expected 1 or more ranks");
   }
   options.json = flags.json;
+  if (!flags.job_file.empty()) {
+    if (options.command == Command::kCheck) {
+      return Error(Code::kInvalid, "check looks at hosts, and takes no job file; as in: hvdrun check -H node1,node2");
+    }
+    HVD_TRY(read_job_file_flags(flags, options));
+    return options;
+  }
+  HVD_TRY(check_no_job_file_flags(flags));
+  if (flags.command.empty() && options.command != Command::kCheck) {
+    return Error(Code::kInvalid, "no command given; as in: hvdrun -np 2 python train.py");
+  }
   HVD_TRY_ASSIGN(options.job, make_job(flags));
   return options;
 }

@@ -2,21 +2,25 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "launcher/job/job_spec.h"
+#include "launcher/jobfile/job_run.h"
 #include "runtime/base/result.h"
 
 namespace hvd::cli {
 
-enum class Command : std::uint8_t { kRun, kPlan, kCheckBuild, kVersion, kHelp };
+enum class Command : std::uint8_t { kRun, kPlan, kCheck, kCheckBuild, kVersion, kHelp };
 
 struct CliOptions {
   Command command = Command::kRun;
   launch::JobSpec job;
-  bool json = false;      // plan: as JSON; run: events
-  std::string help_text;  // kHelp
+  std::optional<launch::JobRun> file;  // -f: the job is what a file says; `job` then holds what the flags do
+  launch::Notices notices;             // of that file
+  bool json = false;                   // plan, check: as JSON; run: events
+  std::string help_text;               // kHelp
 };
 
 // An error is the user's, with what was expected, or that of a broken installation. Reads what make_job() reads.

@@ -15,18 +15,21 @@ BASE = "runtime/base"
 
 # Which folder may include which others (its own and the C++ library are always allowed). The most specific key counts.
 EDGES = {
-    "cli": ["launcher/job", "launcher/placement", "launcher/logs", "launcher/transport", "launcher/run",
-            "launcher/report", BASE, "runtime/include"],
+    "cli": ["launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/transport", "launcher/run",
+            "launcher/check", "launcher/report", BASE, "runtime/include"],
     "cli/agent_main.cpp": ["launcher/agent", "launcher/process", BASE],
     "launcher/job": [BASE],
     "launcher/placement": ["launcher/job", BASE],
+    "launcher/jobfile": ["launcher/placement", "launcher/job", BASE],
     "launcher/process": [BASE],
     "launcher/logs": [BASE],
     "launcher/agent": ["launcher/process", BASE, "runtime/rendezvous"],
     "launcher/transport": ["launcher/agent", "launcher/placement", "launcher/process", BASE, "runtime/rendezvous"],
     "launcher/run": ["launcher/transport", "launcher/logs", "launcher/agent", "launcher/placement", "launcher/job",
                      "launcher/process", BASE, "runtime/rendezvous"],
-    "launcher/report": ["launcher/run", "launcher/placement", "launcher/job", BASE],
+    "launcher/check": ["launcher/run", "launcher/transport", "launcher/agent", "launcher/placement", "launcher/job", BASE,
+                       "runtime/rendezvous"],
+    "launcher/report": ["launcher/check", "launcher/agent", "launcher/transport", "launcher/run", "launcher/placement", "launcher/job", BASE],
     "runtime/include": [],
     BASE: [],
     "runtime/rendezvous": [BASE],
@@ -47,11 +50,11 @@ EDGES = {
 # Whose headers may be included where. Elsewhere the library does not exist.
 SOLE_INCLUDERS = {
     "CLI11": (r"CLI/", ["cli/options.cpp"]),
-    "yaml-cpp": (r"yaml-cpp/", ["launcher/job/yaml_*.cpp"]),
+    "yaml-cpp": (r"yaml-cpp/", ["launcher/job/yaml_*.cpp", "launcher/jobfile/yaml_*.cpp"]),
     "libssh2": (r"libssh2", ["launcher/transport/ssh*", "launcher/transport/known_hosts*"]),
     "spdlog": (r"(spdlog|fmt)/", ["launcher/logs/spdlog_log.cpp"]),
     "OpenSSL": (r"openssl/", ["runtime/rendezvous/hmac.cpp", "launcher/transport/*"]),
-    "nlohmann-json": (r"nlohmann/", ["launcher/report/*", "launcher/job/*", "cli/*"]),
+    "nlohmann-json": (r"nlohmann/", ["launcher/report/*", "launcher/job/*", "launcher/jobfile/*", "cli/*"]),
     "Open MPI": (r"mpi\.h", ["runtime/backend/mpi_*"]),
     "NCCL, CUDA": (r"(nccl|cuda)", ["runtime/backend/nccl_*"]),
     "doctest": (r"doctest/", []),
@@ -74,7 +77,8 @@ IN_TESTS = {  # the files of tests/ may use the calls above, but not these
 SLEEPS = "// sleeps:"  # on the line or the one above
 
 # Parts that are the specification: values in, values out; no I/O, no clock, no environment.
-PURE = ["launcher/placement/*", "launcher/run/job_state.*", "runtime/controller/negotiator.*",
+PURE = ["launcher/placement/*", "launcher/check/clock_offset.*", "launcher/check/link_plan.*", "launcher/check/*findings.*",
+        "launcher/run/job_state.*", "runtime/controller/negotiator.*",
         "runtime/controller/fusion_plan.*", "runtime/algo/schedule.*"]
 NOT_IN_PURE = r"<(unistd\.h|fcntl\.h|sys/.*|fstream|iostream|thread|mutex|ctime|poll\.h)>" \
               r"|\"runtime/base/(event_loop|socket|fd|log)\.h\""

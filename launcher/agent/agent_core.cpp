@@ -135,6 +135,9 @@ Result<void> AgentCore::on_frame(const Frame& frame) {
       hub_->send_notice(frame.body);
       return {};
     default:
+      if (check_ && NodeCheck::is_question(static_cast<AgentMessage>(frame.type))) {
+        return check_->on_question(static_cast<AgentMessage>(frame.type), frame.body);
+      }
       return Error(Code::kProtocol,
                    "the launcher sent a message of type " + std::to_string(frame.type) + ", which is not for an agent");
   }
@@ -144,8 +147,18 @@ Result<void> AgentCore::on_welcome(const Frame& frame) {
   HVD_TRY_ASSIGN(const WelcomeMessage welcome, WelcomeMessage::decode(frame.body));
   hub_->admit(RankHub::Admission{welcome.token, welcome.secret, welcome.size});
   credit_ = welcome.output_credit;
+  check_ = make_check(welcome.secret);
   launcher_->on_welcome(welcome);
   return {};
+}
+
+std::unique_ptr<NodeCheck> AgentCore::make_check(const JobSecret& secret) {
+  NodeCheck::Node node;
+  node.environment = options_.environment;
+  node.secret = secret;
+  node.environment_of = [this](const StartMessage& start) { return environment_of(start, start.ranks.front()); };
+  node.send = [this](AgentMessage type, std::string_view body) { send(type, body); };
+  return std::make_unique<NodeCheck>(loop_, std::move(node));
 }
 
 Result<void> AgentCore::on_start(const Frame& frame) {
@@ -183,7 +196,7 @@ Result<void> AgentCore::start_rank(const StartMessage& start, const StartMessage
     loop_.post([this] { begin_sweep_if_finished(); });
   };
   SpawnOptions options;
-  options.argv = start.argv;
+  options.argv = rank.argv.empty() ? start.argv : rank.argv;
   options.environment = environment_of(start, rank);
   options.cwd = start.cwd;
   options.cpus = rank.cpus;
@@ -372,6 +385,7 @@ void AgentCore::abandon(const std::string& why) {
     return;
   }
   is_abandoned_ = true;
+  check_.reset();
   credit_ = UINT64_MAX / 2;  // drain the pipes, so that ranks can end
   for (const auto& rank : ranks_) {
     rank->resume();

@@ -13,6 +13,7 @@
 
 #include "launcher/agent/agent_session.h"
 #include "launcher/agent/messages.h"
+#include "launcher/agent/node_check.h"
 #include "launcher/agent/rank_hub.h"
 #include "launcher/agent/rank_process.h"
 #include "launcher/agent/relay_hub.h"
@@ -56,6 +57,7 @@ class AgentCore {
   Result<void> start_rank(const StartMessage& start, const StartMessage::Rank& rank);
   [[nodiscard]] std::vector<std::string> environment_of(const StartMessage& start,
                                                         const StartMessage::Rank& rank) const;
+  [[nodiscard]] std::unique_ptr<NodeCheck> make_check(const JobSecret& secret);
   void take_output(int rank, StreamId stream, std::string_view bytes);
   void on_credit(std::uint64_t bytes);
   // What the node knows of the end of a rank, and whether the kernel killed it.
@@ -77,6 +79,7 @@ class AgentCore {
   std::unique_ptr<AgentSession> launcher_;
   std::unique_ptr<RankHub> hub_;
   std::unique_ptr<RelayHub> relays_;
+  std::unique_ptr<NodeCheck> check_;  // from Welcome on
   Fd reserved_port_;
   std::vector<std::unique_ptr<RankProcess>> ranks_;
   std::uint64_t credit_ = 0;

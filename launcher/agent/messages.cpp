@@ -169,6 +169,7 @@ std::string StartMessage::encode() const {
     out.i32(rank.rank);
     put_pairs(out, rank.env);
     put_numbers(out, rank.cpus);
+    put_texts(out, rank.argv);
   }
   return std::move(out).str();
 }
@@ -181,12 +182,13 @@ Result<StartMessage> StartMessage::decode(std::string_view body) {
   m.unset = take_texts(in);
   m.env = take_pairs(in);
   m.last = take_pairs(in);
-  m.ranks.resize(in.count(12));
+  m.ranks.resize(in.count(16));
   bool has_numbers = true;
   for (Rank& rank : m.ranks) {
     rank.rank = in.i32();
     rank.env = take_pairs(in);
     rank.cpus = take_numbers(in);
+    rank.argv = take_texts(in);
     has_numbers = has_numbers && std::all_of(rank.cpus.begin(), rank.cpus.end(), is_cpu);
   }
   if (!in.finished() || !has_numbers || m.argv.empty() || m.ranks.empty()) {

@@ -5,6 +5,9 @@
 //   RelayStart, RelayInput, RelayImage, RelayInputEnd, RelayEnd, RelayCredit
 //   agent -> launcher   Ready, Started, StartFailed, Output, OutputEnd, Exited, Exchange, Joined, Problem, Heartbeat,
 //   Done, Ack, Resumed, NoResume, Ending, RelayOutput, RelayErrors, RelayOver
+//   and when a node is checked, and no job is run (check_messages.h)
+//   launcher -> agent   AskClock, AskSurvey, AskProbe
+//   agent -> launcher   Clock, System, Software, Listening, Probed
 //
 // The agent's first word is Ready, the launcher's Welcome. Where a session may be resumed (Welcome says so) it outlives
 // its connection once the ranks were started: the launcher opens a new one, to a new agent of the same program, and
@@ -69,7 +72,16 @@ enum class AgentMessage : std::uint16_t {
       32,  // text: why the agent ends its node's ranks; under an engine only soon, unless it is told before what to do
   kRelayOutput = 33,  // u32 command, then the bytes: of its standard output
   kRelayErrors = 34,  // u32 command, then the bytes: of its standard error
-  kRelayOver = 35     // RelayOverMessage: nothing more comes of it
+  kRelayOver = 35,    // RelayOverMessage: nothing more comes of it
+
+  kAskClock = 50,   // i32: the question's number; answered at once
+  kAskSurvey = 51,  // SurveyRequest; answered by System, then Software
+  kAskProbe = 52,   // ProbeRequest; answered by Probed, and before it by Listening, if it is to listen
+  kClock = 60,      // ClockMessage
+  kSystem = 61,     // SystemSurvey
+  kSoftware = 62,   // SoftwareSurvey
+  kListening = 63,  // ListeningMessage
+  kProbed = 64,     // ProbeResult
 };
 
 // About a command that carries bytes to another node.
@@ -145,7 +157,8 @@ struct StartMessage {
   struct Rank {
     std::int32_t rank = 0;
     std::vector<std::pair<std::string, std::string>> env;
-    CpuList cpus;  // that it is bound to; empty: not bound
+    CpuList cpus;                     // that it is bound to; empty: not bound
+    std::vector<std::string> argv{};  // what this one runs; empty: as the others
   };
   std::string cwd;
   std::vector<std::string> argv;

@@ -48,15 +48,23 @@ struct JobSpec {
   Duration reconnect_timeout = std::chrono::seconds(60);  // for a node whose connection broke; 0: it is lost at once
   Duration timeout = Duration::zero();                    // of the whole job, from its ranks' start; 0: none
 
+  // of what a job file starts
+  bool tells_place = true;   // ranks are told their place among the others; a program that starts ranks itself is not
+  std::vector<int> servers;  // ranks that serve the others, and are ended when these have
+
   // what the user sees
   bool tags = true;
   bool json_events = false;  // hvdrun's own words as events for programs
   bool gather = false;       // equal lines of several ranks are shown as one
   bool timestamps = false;
-  std::array<bool, 2> color{};     // of tags on standard output, on standard error
-  bool live = false;               // rows that are drawn anew, on a terminal
-  std::string output_dir;          // empty: the ranks' output is not kept
-  OutputRotation output_rotation;  // of each of its files
+  std::array<bool, 2> color{};                         // of tags on standard output, on standard error
+  bool live = false;                                   // rows that are drawn anew, on a terminal
+  std::string output_dir;                              // empty: the ranks' output is not kept
+  OutputRotation output_rotation;                      // of each of its files
+  std::vector<std::string> labels;                     // of the ranks, in their tags; empty: their numbers
+  std::vector<std::string> hidden;                     // texts that stand nowhere in what is shown and kept
+  std::string kept_dir;                                // where the files of a job file's job are; empty: nowhere
+  std::vector<std::array<std::string, 2>> kept_files;  // [rank][is_error] there; ranks may share one
   bool quiet = false;
   bool verbose = false;
 

@@ -33,12 +33,12 @@ constexpr std::string_view kColorEnd = "\x1b[0m";
 
 LogMux::LogMux(EventLoop& loop, int size, int node_count, LogMuxOptions options, Sink sink)
     : loop_(loop),
-      options_(options),
+      options_(std::move(options)),
       sink_(std::move(sink)),
       ranks_(static_cast<std::size_t>(size)),
       owed_(static_cast<std::size_t>(node_count), 0) {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    const std::string who = "[" + std::to_string(rank) + "]";
+    const std::string who = "[" + (options_.labels.empty() ? std::to_string(rank) : options_.labels[rank]) + "]";
     ranks_[rank].tags = {options_.tags ? who + "<stdout>:" : "", options_.error_tags ? who + "<stderr>:" : ""};
     if (options_.color[0] || options_.color[1]) {
       ranks_[rank].color = kColors[rank % kColors.size()];
@@ -64,9 +64,10 @@ LogMux::~LogMux() {
   loop_.cancel(redraw_timer_);
 }
 
-Result<void> LogMux::keep_in(const RankFilesOptions& options) {
-  HVD_TRY_ASSIGN(files_, RankFiles::create(options, static_cast<int>(ranks_.size()),
-                                           [this](const Error& why) { sink_.on_files_failed(why); }));
+Result<void> LogMux::keep_in(const RankFilesOptions& options, bool has_tags) {
+  HVD_TRY_ASSIGN(auto files, RankFiles::create(options, static_cast<int>(ranks_.size()),
+                                               [this](const Error& why) { sink_.on_files_failed(why); }));
+  kept_.push_back({std::move(files), has_tags});
   return {};
 }
 
@@ -89,7 +90,25 @@ void LogMux::finish(int rank, bool is_error) {
   schedule_flush();
 }
 
+std::string LogMux::masked(std::string_view line) const {
+  std::string shown(line);
+  for (const std::string& secret : options_.hidden) {
+    for (auto at = shown.find(secret); at != std::string::npos; at = shown.find(secret, at + 3)) {
+      shown.replace(at, secret.size(), "***");
+    }
+  }
+  return shown;
+}
+
 void LogMux::take(int rank, bool is_error, std::string_view line) {
+  if (options_.hidden.empty()) {
+    take_shown(rank, is_error, line);
+  } else {
+    take_shown(rank, is_error, masked(line));
+  }
+}
+
+void LogMux::take_shown(int rank, bool is_error, std::string_view line) {
   RankLog& log = ranks_[static_cast<std::size_t>(rank)];
   if (update_bar(rank, is_error, line)) {
     // drawn later
@@ -98,9 +117,9 @@ void LogMux::take(int rank, bool is_error, std::string_view line) {
   } else {
     print({&rank, 1}, is_error, line);
   }
-  if (files_) {
-    const std::string& tag = log.tags[is_error ? 1 : 0];
-    files_->write(rank, is_error, options_.timestamps ? stamp() + tag : tag, line);
+  for (const Kept& kept : kept_) {
+    const std::string tag = kept.has_tags ? log.tags[is_error ? 1 : 0] : "";
+    kept.files->write(rank, is_error, options_.timestamps && kept.has_tags ? stamp() + tag : tag, line);
   }
   if (is_error) {
     keep_tail(log, line);
@@ -144,7 +163,7 @@ void LogMux::update_bar_with_partial(int rank, bool is_error) {
   if (is_live(is_error) && (log.has_bar[is_error ? 1 : 0] || partial.ends_with('\r'))) {
     partial = partial.substr(0, partial.find_last_not_of('\r') + 1);
     if (!partial.empty()) {
-      set_bar(rank, is_error, true, std::string(partial));
+      set_bar(rank, is_error, true, masked(partial));
     }
   }
 }
@@ -264,7 +283,7 @@ const std::string& LogMux::stamp() {
 
 void LogMux::say(std::string_view line) {
   ConsoleStream& out = stream(true);
-  out.write((out.is_amid_line() ? "\n" : "") + std::string(line) + "\n");
+  out.write((out.is_amid_line() ? "\n" : "") + masked(line) + "\n");
   schedule_flush();
 }
 
@@ -275,8 +294,8 @@ void LogMux::schedule_flush() {
       flush_scheduled_ = false;
       stamp_.clear();
       arm_gather_timer();
-      if (files_) {
-        files_->flush();
+      for (const Kept& kept : kept_) {
+        kept.files->flush();
       }
       out_->flush();
       if (err_) {
@@ -300,8 +319,8 @@ void LogMux::grant_owed() {
 
 Result<void> LogMux::flush_all(Deadline deadline) {
   release_held();
-  if (files_) {
-    files_->flush();
+  for (const Kept& kept : kept_) {
+    kept.files->flush();
   }
   for (ConsoleStream* stream : {out_.get(), err_.get()}) {
     if (stream != nullptr) {

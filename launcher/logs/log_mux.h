@@ -30,10 +30,12 @@ namespace hvd::launch {
 struct LogMuxOptions {
   bool tags = true;  // [rank]<stdout>: before lines on standard output
   bool error_tags = true;
-  bool timestamps = false;      // asctime(3)'s form in local time, before the tag, as horovodrun has it
-  std::array<bool, 2> color{};  // [is_error] of the tags on the console, by rank
-  bool live = false;            // rows that are drawn anew, where the console is a terminal
-  bool gather = false;          // equal lines of several ranks are one on the console (LineGather)
+  bool timestamps = false;            // asctime(3)'s form in local time, before the tag, as horovodrun has it
+  std::array<bool, 2> color{};        // [is_error] of the tags on the console, by rank
+  bool live = false;                  // rows that are drawn anew, where the console is a terminal
+  bool gather = false;                // equal lines of several ranks are one on the console (LineGather)
+  std::vector<std::string> labels{};  // of the ranks, in their tags; empty: their numbers
+  std::vector<std::string> hidden{};  // texts in whose place *** stands, wherever a line goes
 };
 
 class LogMux {
@@ -52,8 +54,8 @@ class LogMux {
   LogMux(const LogMux&) = delete;
   LogMux& operator=(const LogMux&) = delete;
 
-  // Before the first bytes: also write what the ranks print to files of their own.
-  Result<void> keep_in(const RankFilesOptions& options);
+  // Before the first bytes, for each set of files: also write what the ranks print there, with their tags or as it is.
+  Result<void> keep_in(const RankFilesOptions& options, bool has_tags = true);
   // Bytes that a rank of `node` printed; `is_error` for its standard error.
   void feed(int node, int rank, bool is_error, std::string_view bytes);
   // The rank's stream has ended: a last line without newline is given one.
@@ -73,7 +75,9 @@ class LogMux {
   // The last lines of a rank's standard error, oldest first, without newlines.
   [[nodiscard]] std::vector<std::string> last_errors(int rank) const;
   // The folder with all that a rank printed; empty when it is not kept, or not any more.
-  [[nodiscard]] std::string kept_in(int rank) const { return files_ ? files_->folder_of(rank) : ""; }
+  [[nodiscard]] std::string kept_in(int rank) const {
+    return kept_.empty() ? "" : kept_.front().files->folder_of(rank);
+  }
   [[nodiscard]] std::uint64_t bytes_printed() const { return bytes_; }
 
  private:
@@ -89,7 +93,15 @@ class LogMux {
     bool ends_with_bar = false;    // its last line is the state of a progress bar
   };
 
+  struct Kept {
+    std::unique_ptr<RankFiles> files;
+    bool has_tags = true;
+  };
+
   void take(int rank, bool is_error, std::string_view line);
+  // The same without what is hidden.
+  [[nodiscard]] std::string masked(std::string_view line) const;
+  void take_shown(int rank, bool is_error, std::string_view line);
   // True when the line is the business of the rank's bar.
   bool update_bar(int rank, bool is_error, std::string_view line);
   void update_bar_with_partial(int rank, bool is_error);
@@ -118,7 +130,7 @@ class LogMux {
   std::vector<std::uint64_t> owed_;  // [node] bytes received and not granted back yet
   std::unique_ptr<ConsoleStream> out_;
   std::unique_ptr<ConsoleStream> err_;  // null when both lead to the same place: one queue keeps the order
-  std::unique_ptr<RankFiles> files_;    // null: not kept
+  std::vector<Kept> kept_;              // empty: not kept
   std::unique_ptr<LineGather> gather_;  // null: lines are printed as they come
   TimerId gather_timer_ = 0;
   std::set<std::pair<int, bool>> barred_;  // rank and is_error of each bar with a text

@@ -70,28 +70,40 @@ RankFiles::RankFiles(RankFilesOptions options, OnFailed on_failed)
 Result<std::unique_ptr<RankFiles>> RankFiles::create(RankFilesOptions options, int size, OnFailed on_failed) {
   std::unique_ptr<RankFiles> files(new RankFiles(std::move(options), std::move(on_failed)));
   for (int rank = 0; rank < size; ++rank) {
-    const std::string dir = files->options_.dir + "/rank." + padded(rank, size);
-    std::error_code failed;
-    std::filesystem::create_directories(dir, failed);
-    if (failed) {
-      errno = failed.value();
-      return Error::from_errno("--output-filename: cannot make the directory " + dir);
-    }
-    auto& both = files->files_.emplace_back();
-    both[0].path = dir + "/stdout";
-    both[1].path = dir + "/stderr";
-    for (const File& file : both) {
-      HVD_TRY_ASSIGN(const Fd emptied, open_file(file.path, O_TRUNC));
-      if (files->options_.max_bytes > 0) {
-        remove_old(file.path);
-      }
+    const auto& names = files->options_.names;
+    const std::string folder = names.empty() ? "rank." + padded(rank, size) + "/" : "";
+    const std::array<std::string, 2> own = names.empty()
+                                               ? std::array<std::string, 2>{folder + "stdout", folder + "stderr"}
+                                               : names[static_cast<std::size_t>(rank)];
+    auto& both = files->of_ranks_.emplace_back();
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      HVD_TRY_ASSIGN(both[i], files->add_file(files->options_.dir + "/" + own[i]));
     }
   }
   return files;
 }
 
+Result<RankFiles::File*> RankFiles::add_file(const std::string& path) {
+  const auto same = std::find_if(files_.begin(), files_.end(), [&path](const File& file) { return file.path == path; });
+  if (same != files_.end()) {
+    return &*same;
+  }
+  const std::string dir = path.substr(0, path.rfind('/'));
+  std::error_code failed;
+  std::filesystem::create_directories(dir, failed);
+  if (failed) {
+    return Error::from_errno("cannot make the directory " + dir + " for what the ranks print", failed.value());
+  }
+  HVD_TRY_ASSIGN(const Fd emptied, open_file(path, O_TRUNC));
+  if (options_.max_bytes > 0) {
+    remove_old(path);
+  }
+  files_.push_back(File{path, "", false, false});
+  return &files_.back();
+}
+
 void RankFiles::write(int rank, bool is_error, std::string_view prefix, std::string_view line) {
-  File& file = files_[static_cast<std::size_t>(rank)][is_error ? 1 : 0];
+  File& file = *of_ranks_[static_cast<std::size_t>(rank)][is_error ? 1 : 0];
   if (file.has_failed) {
     return;
   }
@@ -105,9 +117,9 @@ void RankFiles::write(int rank, bool is_error, std::string_view prefix, std::str
 }
 
 std::string RankFiles::folder_of(int rank) const {
-  const auto& both = files_[static_cast<std::size_t>(rank)];
-  const bool is_whole = !both[0].has_failed && !both[1].has_failed;
-  return is_whole ? both[0].path.substr(0, both[0].path.rfind('/')) : "";
+  const auto& both = of_ranks_[static_cast<std::size_t>(rank)];
+  const bool is_whole = !both[0]->has_failed && !both[1]->has_failed;
+  return is_whole ? both[0]->path.substr(0, both[0]->path.rfind('/')) : "";
 }
 
 void RankFiles::flush() {

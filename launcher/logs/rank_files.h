@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -24,6 +25,9 @@ struct RankFilesOptions {
   // cut between lines, so only a line that is longer alone makes a longer file.
   std::uint64_t max_bytes = 0;
   int old_files = 1;  // that many are kept
+  // [rank][is_error]: files in `dir` in place of rank.N/stdout and rank.N/stderr; ranks that share one write whole
+  // lines into it as they come.
+  std::vector<std::array<std::string, 2>> names{};
 };
 
 class RankFiles {
@@ -48,6 +52,7 @@ class RankFiles {
   };
 
   RankFiles(RankFilesOptions options, OnFailed on_failed);
+  Result<File*> add_file(const std::string& path);
   Result<void> append(File& file) const;
   // What of `rest` goes into the file now: all, or the lines that fit; the file has made room where none did.
   Result<std::string_view> fit(const File& file, std::string_view rest) const;
@@ -56,7 +61,8 @@ class RankFiles {
 
   const RankFilesOptions options_;
   const OnFailed on_failed_;
-  std::vector<std::array<File, 2>> files_;  // [rank][is_error]
+  std::deque<File> files_;
+  std::vector<std::array<File*, 2>> of_ranks_;  // [rank][is_error]
   std::vector<File*> dirty_;
   bool has_told_ = false;
 };

@@ -7,7 +7,6 @@
 #include <array>
 
 #include "launcher/run/exit_codes.h"
-#include "launcher/run/start_plan.h"
 #include "launcher/transport/rsh_template.h"
 
 namespace hvd::launch {
@@ -63,11 +62,11 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
       transports_(transports),
       reporter_(reporter),
       log_(log),
-      state_(agents_),
-      logs_(
-          loop, placement.size, static_cast<int>(agents_.nodes.size()),
-          LogMuxOptions{spec.tags, spec.tags || spec.json_events, spec.timestamps, spec.color, spec.live, spec.gather},
-          log_sink()),
+      state_(agents_, spec.servers),
+      logs_(loop, placement.size, static_cast<int>(agents_.nodes.size()),
+            LogMuxOptions{spec.tags, spec.tags || spec.json_events, spec.timestamps, spec.color, spec.live, spec.gather,
+                          spec.labels, spec.hidden},
+            log_sink()),
       board_(placement.size),
       tree_(
           loop, spec, agents_,
@@ -99,15 +98,23 @@ LogMux::Sink JobRunner::log_sink() {
   return sink;
 }
 
-Result<int> JobRunner::run() {
+Result<void> JobRunner::keep_output() {
+  if (!spec_.kept_dir.empty()) {
+    HVD_TRY(logs_.keep_in(RankFilesOptions{spec_.kept_dir, 0, 1, spec_.kept_files}, false));
+  }
   if (!spec_.output_dir.empty()) {
-    if (auto kept = logs_.keep_in(
-            RankFilesOptions{spec_.output_dir, spec_.output_rotation.max_bytes, spec_.output_rotation.old_files});
-        !kept.ok()) {
-      say_all(reporter_.on_refused(kept.error(), exit_code::kOutputFailed));
-      static_cast<void>(logs_.flush_all(Deadline::after(kFlushAfterFailure)));
-      return exit_code::kOutputFailed;
-    }
+    const OutputRotation& rotation = spec_.output_rotation;
+    const auto kept = logs_.keep_in(RankFilesOptions{spec_.output_dir, rotation.max_bytes, rotation.old_files, {}});
+    return kept.ok() ? kept : kept.error().with_context("--output-filename");
+  }
+  return {};
+}
+
+Result<int> JobRunner::run() {
+  if (const auto kept = keep_output(); !kept.ok()) {
+    say_all(reporter_.on_refused(kept.error(), exit_code::kOutputFailed));
+    static_cast<void>(logs_.flush_all(Deadline::after(kFlushAfterFailure)));
+    return exit_code::kOutputFailed;
   }
   HVD_TRY_ASSIGN(secret_, random_bytes<kSecretBytes>());
   HVD_TRY_ASSIGN(const auto token, (random_bytes<16>()));
@@ -282,7 +289,8 @@ void JobRunner::act(const StartRanks&) {
     loop_.post([this, failed = *failed] { on_start_failed(failed); });
     return;
   }
-  const auto messages = make_start_messages(spec_, job, job_id_, token_);
+  const auto messages =
+      make_start_messages(spec_, job, job_id_, token_, programs_ ? programs_(job) : std::vector<RankProgram>());
   for (const std::string& text : start_warnings(spec_, job)) {
     say_all(reporter_.on_note({LogLevel::kWarning, -1, text}));
   }

@@ -15,6 +15,7 @@
 #include "launcher/run/job_state.h"
 #include "launcher/run/node_session.h"
 #include "launcher/run/relay_tree.h"
+#include "launcher/run/start_plan.h"
 #include "launcher/run/transport_choice.h"
 #include "launcher/transport/engine.h"
 #include "launcher/transport/transport.h"
@@ -42,6 +43,8 @@ class JobRunner final : private SessionSink {
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
 
+  // Before run(): what the ranks run, where they differ; asked once, when all nodes have answered.
+  void set_programs(ProgramsOf programs) { programs_ = std::move(programs); }
   // Runs the job to its end and returns hvdrun's exit code. An error is a defect of this machine (no epoll, no random
   // numbers), not of the job.
   Result<int> run();
@@ -69,6 +72,7 @@ class JobRunner final : private SessionSink {
   void on_lost(int node, const Error& why) override;
 
   LogMux::Sink log_sink();
+  Result<void> keep_output();
   void open_sessions();
   void start_engine();
   void on_engine_line(const std::string& line);
@@ -96,6 +100,7 @@ class JobRunner final : private SessionSink {
   const Transports transports_;
   JobReporter& reporter_;
   Log& log_;
+  ProgramsOf programs_;
   // loop only
   JobState state_;
   LogMux logs_;

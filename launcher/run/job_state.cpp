@@ -19,10 +19,15 @@ std::string ranks_text(const NodePlan& node) {
 
 }  // namespace
 
-JobState::JobState(const Placement& placement)
+JobState::JobState(const Placement& placement, const std::vector<int>& servers)
     : placement_(placement),
       nodes_(placement.nodes.size(), NodeState::kOpening),
-      ranks_(static_cast<std::size_t>(placement.size)) {}
+      ranks_(static_cast<std::size_t>(placement.size)),
+      is_server_(static_cast<std::size_t>(placement.size), false) {
+  for (const int rank : servers) {
+    is_server_[static_cast<std::size_t>(rank)] = true;
+  }
+}
 
 std::vector<JobAction> JobState::on(const JobEvent& event) {
   if (phase_ == JobPhase::kDone) {
@@ -92,14 +97,32 @@ JobState::Actions JobState::handle(const RankExited& event) {
   record.state = RankRecord::State::kEnded;
   record.status = event.status;
   record.detail = event.detail;
-  if (event.status.is_success()) {
-    return {};
+  const bool was_let_go = is_letting_go_ && is_server_[static_cast<std::size_t>(event.rank)];
+  if (event.status.is_success() || was_let_go) {
+    return let_servers_go();
   }
   Cause cause;
   cause.exit_code = event.status.shell_code();
   cause.rank = event.rank;
   cause.lines.push_back(describe(event.rank));
   return stop_for(std::move(cause), SIGTERM);
+}
+
+// A parameter server never ends by itself.
+JobState::Actions JobState::let_servers_go() {
+  bool any_server_runs = false;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const bool has_ended = ranks_[rank].state == RankRecord::State::kEnded;
+    if (!is_server_[rank] && !has_ended) {
+      return {};
+    }
+    any_server_runs = any_server_runs || (is_server_[rank] && !has_ended);
+  }
+  if (!any_server_runs || is_letting_go_ || phase_ != JobPhase::kRunning) {
+    return {};
+  }
+  is_letting_go_ = true;
+  return {StopNodes{SIGTERM}};
 }
 
 JobState::Actions JobState::handle(const NodeDone& event) {

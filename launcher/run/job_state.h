@@ -100,7 +100,8 @@ struct RankRecord {
 
 class JobState {
  public:
-  explicit JobState(const Placement& placement);
+  // `servers`: ranks that serve the others; the job is over when these others have ended.
+  explicit JobState(const Placement& placement, const std::vector<int>& servers = {});
 
   std::vector<JobAction> on(const JobEvent& event);
 
@@ -142,6 +143,7 @@ class JobState {
   static Cause cause_of(const OutputFailed& event);
   // Records the cause if it is the first, and stops everything.
   Actions stop_for(Cause cause, int signo);
+  Actions let_servers_go();
   Actions finish_if_over();
   Actions start_if_open();
   [[nodiscard]] bool every_node(NodeState a, NodeState b) const;
@@ -151,6 +153,8 @@ class JobState {
   JobPhase phase_ = JobPhase::kOpening;
   std::vector<NodeState> nodes_;
   std::vector<RankRecord> ranks_;
+  std::vector<bool> is_server_;
+  bool is_letting_go_ = false;                   // the others have ended, and the servers are being
   std::vector<std::pair<int, Error>> unopened_;  // nodes that could not be reached, in order of arrival
   std::optional<Cause> cause_;
   int interrupts_ = 0;

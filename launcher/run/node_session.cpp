@@ -17,6 +17,11 @@ constexpr Duration kLongestWait = std::chrono::seconds(4);
 
 }  // namespace
 
+Result<void> SessionSink::on_answer(int, AgentMessage type, const std::string&) {
+  return Error(Code::kProtocol, "its agent sent a message of type " + std::to_string(static_cast<std::uint16_t>(type)) +
+                                    ", which was not asked for");
+}
+
 NodeSession::NodeSession(EventLoop& loop, const NodePlan& plan, int job_size, SessionSink& sink)
     : loop_(loop), plan_(plan), job_size_(job_size), sink_(sink), last_heard_(loop.now()) {}
 
@@ -306,6 +311,12 @@ Result<void> NodeSession::on_numbered(const Frame& frame) {
       return {};
     case AgentMessage::kJoined:
       return {};
+    case AgentMessage::kClock:
+    case AgentMessage::kSystem:
+    case AgentMessage::kSoftware:
+    case AgentMessage::kListening:
+    case AgentMessage::kProbed:
+      return sink_.on_answer(plan_.index, static_cast<AgentMessage>(frame.type), frame.body);
     default:
       return Error(Code::kProtocol,
                    "its agent sent a message of type " + std::to_string(frame.type) + ", which is not for a launcher");

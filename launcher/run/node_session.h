@@ -42,6 +42,9 @@ class SessionSink {
   // Relay...: of what the node carries for others.
   virtual Result<void> on_relay(int node, const Frame& frame) = 0;
   virtual void on_done(int node) = 0;
+  // An answer of a node that is checked (launcher/agent/check_messages.h), for whoever has asked. An error ends the
+  // session.
+  virtual Result<void> on_answer(int node, AgentMessage type, const std::string& body);
   // The session is over: never opened, broken, or refused for what it sent.
   virtual void on_lost(int node, const Error& why) = 0;
 

@@ -46,7 +46,23 @@ bool is_named_as_another(const Placement& placement, const NodePlan& node, const
   return !is_called_so(node) && std::any_of(placement.nodes.begin(), placement.nodes.end(), is_called_so);
 }
 
-// What is set for all ranks of an agent's node, over its own variables.
+StartMessage::Rank start_of_rank(const JobSpec& spec, const JobView& job, const NodePlan& node, const RankPlan& rank,
+                                 const NodeFacts& facts, const JobFacts& job_facts) {
+  const ReadyMessage& ready = job.of(rank.rank).ready;
+  const std::vector<std::string> gpus = gpus_of_job(node, ready.gpus).value();
+  const RankCpus own =
+      bind_ranks(spec.bind, ready.cores, node.local_size(),
+                 near_of_ranks(spec.gpus, node, ready, gpus))[static_cast<std::size_t>(rank.local_rank)];
+  // A program that starts ranks of its own would hand the place that we tell it on to all of these.
+  EnvList env = spec.tells_place ? rank_env(job.placement, node, rank, facts, job_facts, own.threads)
+                                 : EnvList{{"PYTHONUNBUFFERED", "1"}};
+  const EnvList pinned = gpu_env(spec.gpus, gpus, rank.local_rank);
+  env.insert(env.end(), pinned.begin(), pinned.end());
+  return StartMessage::Rank{rank.rank, std::move(env), own.cpus, {}};
+}
+
+}  // namespace
+
 void add_environment(const JobSpec& spec, bool is_local, StartMessage& start) {
   for (const std::string& entry : spec.environment) {
     const auto pair = split_entry(entry);
@@ -61,21 +77,6 @@ void add_environment(const JobSpec& spec, bool is_local, StartMessage& start) {
   }
   start.last = spec.user_env;
 }
-
-StartMessage::Rank start_of_rank(const JobSpec& spec, const JobView& job, const NodePlan& node, const RankPlan& rank,
-                                 const NodeFacts& facts, const JobFacts& job_facts) {
-  const ReadyMessage& ready = job.of(rank.rank).ready;
-  const std::vector<std::string> gpus = gpus_of_job(node, ready.gpus).value();
-  const RankCpus own =
-      bind_ranks(spec.bind, ready.cores, node.local_size(),
-                 near_of_ranks(spec.gpus, node, ready, gpus))[static_cast<std::size_t>(rank.local_rank)];
-  EnvList env = rank_env(job.placement, node, rank, facts, job_facts, own.threads);
-  const EnvList pinned = gpu_env(spec.gpus, gpus, rank.local_rank);
-  env.insert(env.end(), pinned.begin(), pinned.end());
-  return StartMessage::Rank{rank.rank, std::move(env), own.cpus};
-}
-
-}  // namespace
 
 std::optional<StartFailedMessage> find_missing_gpu(const JobView& job) {
   for (const NodePlan& node : job.placement.nodes) {
@@ -118,7 +119,7 @@ Result<void> check_seats(const JobView& job) {
 }
 
 std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView& job, const std::string& job_id,
-                                              const std::string& token) {
+                                              const std::string& token, const std::vector<RankProgram>& programs) {
   const std::vector<std::string> addresses = data_addresses(job.views);
   JobFacts facts;
   facts.job_id = job_id;
@@ -139,7 +140,12 @@ std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView
     add_environment(spec, view.opened.is_local, start);
     const NodeFacts node_facts{addresses[static_cast<std::size_t>(first_agent)], view.ready.socket_path};
     for (const RankPlan& rank : agent.ranks) {
-      start.ranks.push_back(start_of_rank(spec, job, node, rank, node_facts, facts));
+      StartMessage::Rank& own = start.ranks.emplace_back(start_of_rank(spec, job, node, rank, node_facts, facts));
+      if (!programs.empty()) {
+        const RankProgram& program = programs[static_cast<std::size_t>(rank.rank)];
+        own.argv = program.argv;
+        own.env.insert(own.env.end(), program.env.begin(), program.env.end());
+      }
     }
     messages.push_back(std::move(start));
   }

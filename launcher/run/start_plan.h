@@ -1,6 +1,7 @@
 // The last step before ranks start: from the placement and what the agents said, what each node is told. Pure.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,9 +33,21 @@ Result<void> check_seat(const Placement& placement, int rank, const ReadyMessage
 // The same for all of them, with the name of each node that which its first rank has told.
 Result<void> check_seats(const JobView& job);
 
-// One StartMessage per agent. No GPU may be missing.
+// What is removed from and set over an agent's own variables, for all ranks of its node, beside what is each rank's
+// own.
+void add_environment(const JobSpec& spec, bool is_local, StartMessage& start);
+
+// What one rank runs where ranks differ.
+struct RankProgram {
+  std::vector<std::string> argv;  // empty: the job's
+  EnvList env;                    // after what all ranks get, before the user's -x
+};
+// One for each rank, from what the nodes have said.
+using ProgramsOf = std::function<std::vector<RankProgram>(const JobView&)>;
+
+// One StartMessage per agent. No GPU may be missing. `programs`: one for each rank, or none.
 std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView& job, const std::string& job_id,
-                                              const std::string& token);
+                                              const std::string& token, const std::vector<RankProgram>& programs = {});
 
 // What the user should know of how ranks share GPUs and cores, a line for each node where they do.
 std::vector<std::string> start_warnings(const JobSpec& spec, const JobView& job);

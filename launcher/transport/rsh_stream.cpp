@@ -168,6 +168,7 @@ void RshConversation::on_agent() {
   shared_->loop.cancel(timer_);
   release_slot();
   process_->set_patience(kAgentPatience);
+  opened_.was_pushed = is_pushing_;
   open_if_named();
 }
 

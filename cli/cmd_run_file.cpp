@@ -1,0 +1,240 @@
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <iostream>
+#include <string>
+
+#include "cli/commands.h"
+#include "cli/file_programs.h"
+#include "cli/job_step.h"
+#include "launcher/jobfile/container_command.h"
+#include "launcher/jobfile/job_run.h"
+#include "launcher/report/json_reporter.h"
+#include "launcher/report/step_reporter.h"
+#include "launcher/run/exit_codes.h"
+
+namespace hvd::cli {
+namespace {
+
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
+
+// For what removes a run's folders, which nobody waits for gladly.
+constexpr Duration kCleanUpTime = std::chrono::seconds(30);
+
+std::vector<std::string> bash_words(const std::string& script) {
+  return {"bash", "-c", script};
+}
+
+std::int64_t now_s() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string value_of(const std::vector<std::string>& environment, const std::string& name) {
+  for (const std::string& entry : environment) {
+    if (entry.starts_with(name + "=")) {
+      return entry.substr(name.size() + 1);
+    }
+  }
+  return "";
+}
+
+class FileJob {
+ public:
+  explicit FileJob(const CliOptions& options)
+      : options_(options),
+        run_(*options.file),
+        ranks_(run_.layout.rank_placement()),
+        nodes_(run_.layout.node_placement()) {}
+
+  Result<int> run() {
+    const auto began = std::chrono::steady_clock::now();
+    HVD_TRY(find_place_for_output());
+    NodeLogs logs(node_log_files(), now_s);
+    tell_notices();
+    HVD_TRY_ASSIGN(int code, prepare(logs));
+    if (code == 0) {
+      const auto took = std::chrono::steady_clock::now() - began;
+      HVD_TRY_ASSIGN(code, run_ranks(logs, std::chrono::duration_cast<Duration>(took)));
+    }
+    clean_up();
+    return code;
+  }
+
+ private:
+  void say(const std::string& text) const {
+    const LogLevel level = LogLevel::kWarning;
+    const std::string line =
+        options_.job.json_events ? json_log_line(level, text, std::chrono::system_clock::now) : "hvdrun: " + text;
+    std::cerr << line << "\n";
+  }
+
+  void tell_notices() const {
+    if (options_.job.quiet) {
+      return;
+    }
+    for (const std::string& notice : options_.notices) {
+      say(notice);
+    }
+    if (run_.job.container && run_.options.container == ContainerChoice::kNone) {
+      say("--container none: the job runs on its hosts, and not in " + run_.job.container->image);
+    }
+    if (!kept_at_.empty()) {
+      say("what the job prints is kept in " + kept_at_);
+    }
+  }
+
+  // Where this machine has the mount below which the file wants them; else among hvdrun's own files.
+  Result<void> find_place_for_output() {
+    if (run_.output.empty()) {
+      return {};
+    }
+    kept_at_ = run_.kept_at;
+    const bool is_in_mount = !run_.shared_in_mount.empty();
+    std::error_code failed;
+    if (is_in_mount && !std::filesystem::is_directory(mount_of_output(), failed)) {
+      kept_at_.clear();
+    }
+    if (kept_at_.empty()) {
+      const std::string home = value_of(options_.job.environment, "HOME");
+      const std::string state = value_of(options_.job.environment, "XDG_STATE_HOME");
+      kept_at_ = (state.starts_with('/') ? state : home + "/.local/state") + "/hvdrun/jobs/" + run_.job.name + "/" +
+                 run_.options.uuid;
+    }
+    std::filesystem::create_directories(kept_at_, failed);
+    if (failed) {
+      return error_at(run_.job.file, run_.job.output_at,
+                      Error::from_errno("cannot make the directory " + kept_at_, failed.value()).message());
+    }
+    return {};
+  }
+
+  [[nodiscard]] std::string mount_of_output() const {
+    for (const Mount& mount : run_.job.mounts) {
+      if (run_.kept_at.starts_with(mount.directory + "/")) {
+        return mount.directory;
+      }
+    }
+    return "/";
+  }
+
+  [[nodiscard]] std::vector<std::string> node_log_files() const {
+    std::vector<std::string> files;
+    for (int node = 0; !kept_at_.empty() && node < static_cast<int>(nodes_.nodes.size()); ++node) {
+      files.push_back(kept_at_ + "/" + node_log_file(run_, node));
+    }
+    return files;
+  }
+
+  // What all steps on nodes, rather than of ranks, have in common.
+  [[nodiscard]] JobSpec node_step() const {
+    JobSpec spec = options_.job;
+    spec.hosts.clear();
+    spec.size = nodes_.size;
+    spec.launcher = LauncherKind::kOwn;
+    spec.tells_place = false;
+    spec.gpus = GpuMode::kNone;
+    spec.bind = BindMode::kNone;
+    spec.output_dir.clear();
+    spec.gather = false;
+    if (!run_.job.is_native) {
+      spec.cwd = "/";
+    }
+    return spec;
+  }
+
+  Result<int> prepare(NodeLogs& logs) {
+    JobSpec spec = node_step();
+    for (const std::string& id : run_.layout.ids) {
+      spec.labels.push_back("prep " + id);
+    }
+    const bool has_preparation = !run_.job.preparation.empty();
+    if (has_preparation && !kept_at_.empty()) {
+      spec.kept_dir = kept_at_;
+      for (int node = 0; node < nodes_.size; ++node) {
+        spec.kept_files.push_back({preparation_file(run_, node, false), preparation_file(run_, node, true)});
+      }
+    }
+    const auto programs = [this](const JobView& view) {
+      learn(view);
+      std::vector<RankProgram> all;
+      for (int node = 0; node < nodes_.size; ++node) {
+        all.push_back({bash_words(set_up_script(run_, facts_, node).value()), node_variables(run_, facts_, node)});
+        if (run_.job.container && !run_.job.container->password.empty()) {
+          all.back().env.emplace_back("HVDRUN_REGISTRY_PASSWORD", run_.job.container->password);
+        }
+      }
+      return all;
+    };
+    StepWords words{has_preparation ? "job environment preparation" : "setting up",
+                    has_preparation ? "JobPreparationFailed" : "JobSetUpFailed", true, true};
+    return run_step({spec, nodes_, programs, reporter_with(nodes_, logs, words)});
+  }
+
+  Result<int> run_ranks(NodeLogs& logs, Duration took) {
+    JobSpec spec = options_.job;
+    if (spec.timeout > Duration::zero()) {
+      spec.timeout = std::max(Duration(std::chrono::milliseconds(1)), spec.timeout - took);
+    }
+    if (run_.job.tool.kind == Toolkit::kCustom) {
+      spec.tells_place = false;
+      spec.gpus = GpuMode::kNone;
+    }
+    if (!run_.job.is_native) {
+      spec.cwd = run_.temp();
+    }
+    for (int rank = 0; rank < run_.layout.size(); ++rank) {
+      if (run_.layout.processes[static_cast<std::size_t>(rank)].role == JobProcess::Role::kServer) {
+        spec.servers.push_back(rank);
+      }
+      if (!kept_at_.empty()) {
+        spec.kept_files.push_back({process_file(run_, rank, false), process_file(run_, rank, true)});
+      }
+    }
+    spec.kept_dir = kept_at_;
+    const auto programs = [this](const JobView&) { return programs_of(run_, facts_); };
+    return run_step({spec, ranks_, programs, reporter_with(ranks_, logs, {"job", "", false, false})});
+  }
+
+  // Whatever has become of the job; nobody is told but by --verbose, since the job's own end is what counts.
+  void clean_up() const {
+    if (facts_.empty()) {
+      return;  // no node was reached, or none began
+    }
+    JobSpec spec = node_step();
+    spec.cwd = "/";
+    spec.quiet = true;
+    spec.json_events = false;
+    spec.kept_dir.clear();
+    spec.timeout = kCleanUpTime;
+    spec.start_timeout = std::min(spec.start_timeout, kCleanUpTime);
+    spec.argv = bash_words(clean_up_script(run_) + "exit 0\n");
+    NodeLogs none({}, now_s);
+    static_cast<void>(run_step({spec, nodes_, {}, reporter_with(nodes_, none, {"cleaning up", "", true, true})}));
+  }
+
+  void learn(const JobView& view) { facts_ = facts_of(view.views); }
+
+  static std::function<std::unique_ptr<JobReporter>(std::unique_ptr<JobReporter>)> reporter_with(
+      const Placement& placement, NodeLogs& logs, const StepWords& words) {
+    return [&placement, &logs, words](std::unique_ptr<JobReporter> inner) {
+      return std::make_unique<StepReporter>(std::move(inner), placement, logs, words);
+    };
+  }
+
+  const CliOptions& options_;
+  const JobRun& run_;
+  const Placement ranks_;
+  const Placement nodes_;
+  std::string kept_at_;  // empty: no files
+  std::vector<JobNodeFacts> facts_;
+};
+
+}  // namespace
+
+Result<int> run_job_file(const CliOptions& options) {
+  return FileJob(options).run();
+}
+
+}  // namespace hvd::cli

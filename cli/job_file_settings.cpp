@@ -1,0 +1,202 @@
+#include "cli/job_file_settings.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "cli/job_settings.h"
+#include "launcher/job/host_list.h"
+#include "launcher/jobfile/argument_words.h"
+
+namespace hvd::cli {
+namespace {
+
+const std::map<std::string, launch::ContainerChoice> kContainers = {{"", launch::ContainerChoice::kAuto},
+                                                                    {"auto", launch::ContainerChoice::kAuto},
+                                                                    {"podman", launch::ContainerChoice::kPodman},
+                                                                    {"docker", launch::ContainerChoice::kDocker},
+                                                                    {"apptainer", launch::ContainerChoice::kApptainer},
+                                                                    {"none", launch::ContainerChoice::kNone}};
+const std::map<std::string, launch::GpuMode> kGpuModes = {
+    {"local", launch::GpuMode::kLocal}, {"one", launch::GpuMode::kOne}, {"none", launch::GpuMode::kNone}};
+
+std::string value_of(const std::vector<std::string>& environment, const std::string& name) {
+  for (const std::string& entry : environment) {
+    if (entry.starts_with(name + "=")) {
+      return entry.substr(name.size() + 1);
+    }
+  }
+  return "";
+}
+
+// `digits` hexadecimal ones, that nobody can guess: with them folders in /tmp are named.
+Result<std::string> random_digits(std::size_t digits) {
+  std::array<unsigned char, 32> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    return Error::from_errno("getrandom");
+  }
+  std::string text;
+  for (std::size_t i = 0; i < digits; ++i) {
+    text += "0123456789abcdef"[i % 2 == 0 ? bytes[i / 2] >> 4U : bytes[i / 2] & 15U];
+  }
+  return text;
+}
+
+Result<void> name_run(Command command, launch::JobRunOptions& run) {
+  if (command == Command::kPlan) {
+    run.id = "ID";
+    run.uuid = "UUID";
+    return {};
+  }
+  HVD_TRY_ASSIGN(run.id, random_digits(16));
+  HVD_TRY_ASSIGN(std::string uuid, random_digits(32));
+  uuid[12] = '4';  // of random numbers (RFC 4122)
+  uuid[16] = '8';
+  for (const std::size_t at : {8U, 13U, 18U, 23U}) {
+    uuid.insert(at, "-");
+  }
+  run.uuid = uuid;
+  return {};
+}
+
+Result<launch::MountMap> mount_map_of(const Flags& flags) {
+  launch::MountMap map;
+  for (const std::string& entry : flags.mounts) {
+    const auto equals = entry.find('=');
+    if (equals == std::string::npos || equals == 0 || entry.substr(equals + 1).find('/') != 0) {
+      return Error(Code::kInvalid, "--mount '" + launch::shown_text(entry) +
+                                       "': expected NAME=DIR with an absolute directory, as in --mount data=/data");
+    }
+    map.named.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
+  }
+  map.root = flags.mount_root;
+  while (map.root.size() > 1 && map.root.ends_with('/')) {
+    map.root.pop_back();
+  }
+  if (!map.root.empty() && map.root.front() != '/') {
+    return Error(Code::kInvalid, "--mount-root '" + launch::shown_text(map.root) + "': expected an absolute directory");
+  }
+  return map;
+}
+
+// What the file says goes, unless a flag says it too.
+Result<void> apply_flags(const Flags& flags, launch::JobFile& file, launch::JobSpec& job) {
+  if (!flags.job_name.empty()) {
+    if (!launch::is_job_name(flags.job_name)) {
+      return Error(Code::kInvalid,
+                   "--name '" + launch::shown_text(flags.job_name) + "': expected up to 64 letters, digits, - and _");
+    }
+    file.name = flags.job_name;
+  }
+  if (job.timeout == Duration::zero()) {
+    job.timeout = file.timeout;
+  }
+  if (!file.gpus.empty() && flags.gpus == "local") {
+    job.gpus = kGpuModes.at(file.gpus);
+  }
+  job.argv = {"bash"};
+  job.hidden = file.hidden;
+  // Shorter ones would hide parts of ordinary words, and longest first, since one may be the beginning of another.
+  constexpr std::size_t kShortest = 4;
+  std::erase_if(job.hidden, [](const std::string& text) { return text.size() < kShortest; });
+  std::sort(job.hidden.begin(), job.hidden.end(),
+            [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
+  return {};
+}
+
+void note_unused_maps(const launch::MountMap& map, const launch::JobFile& file, launch::Notices& notices) {
+  std::vector<std::string> names;
+  for (const launch::Mount& mount : file.mounts) {
+    names.push_back(mount.name);
+  }
+  for (const auto& [name, directory] : map.named) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      const std::string near = launch::nearest_name(name, names);
+      notices.push_back("--mount " + launch::shown_text(name) + ": the job mounts nothing of that name" +
+                        (near.empty() ? "" : "; did you mean '" + near + "'?"));
+    }
+  }
+}
+
+void note_shell_text(const launch::JobFile& file, launch::Notices& notices) {
+  for (const std::string& text : {file.tool.args, file.tool.master_args, file.tool.server_args}) {
+    if (const auto words = launch::read_arguments(text); words.ok() && !words.value().is_plain) {
+      notices.push_back(launch::error_at(file.file, file.tool.at,
+                                         "the arguments hold ; | & < > ( or `, which are passed on as they are: only "
+                                         "command lines are shell text")
+                            .message());
+      return;
+    }
+  }
+}
+
+// All scripts once, for what can be wrong with them is to be told before anything starts.
+Result<void> check_scripts(const launch::JobRun& run) {
+  for (int rank = 0; rank < run.layout.size(); ++rank) {
+    HVD_TRY(launch::process_script(run, rank));
+  }
+  const std::vector<launch::JobNodeFacts> facts(run.layout.nodes.size());
+  HVD_TRY(launch::set_up_script(run, facts, 0));
+  return {};
+}
+
+}  // namespace
+
+Result<void> check_no_job_file_flags(const Flags& flags) {
+  if (!flags.mounts.empty() || !flags.mount_root.empty() || !flags.storage_account.empty() || !flags.job_name.empty() ||
+      !flags.container.empty()) {
+    return Error(Code::kInvalid,
+                 "--name, --mount, --mount-root, --storage-account-name and --container go with a job file (-f FILE)");
+  }
+  return {};
+}
+
+Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
+  if (!flags.command.empty()) {
+    return Error(Code::kInvalid, "'" + launch::shown_text(flags.command.front()) +
+                                     "': a job file says what to run; give either -f FILE or a command");
+  }
+  const std::vector<std::string> environment = own_environment();
+  launch::JobFileOptions reading{flags.storage_account, environment};
+  if (reading.storage_account.empty()) {
+    reading.storage_account = value_of(environment, "AZURE_BATCHAI_STORAGE_ACCOUNT");
+  }
+  HVD_TRY_ASSIGN(launch::LoadedJobFile loaded, launch::read_job_file(flags.job_file, reading));
+  launch::JobFile& file = loaded.job;
+  if (flags.hosts.empty() && flags.hostfile.empty() && !file.hosts.empty()) {
+    for (const std::string& entry : file.hosts) {
+      if (const auto parsed = launch::parse_host_list(entry); !parsed.ok()) {
+        return launch::error_at(file.file, file.hosts_at, parsed.error().message());
+      }
+      flags.hosts += (flags.hosts.empty() ? "" : ",") + entry;
+    }
+  }
+  const int processes = std::exchange(flags.np, 0);
+  HVD_TRY_ASSIGN(options.job, make_job(flags));
+  HVD_TRY_ASSIGN(launch::JobLayout layout, launch::lay_out(file, options.job.hosts, processes));
+  if (launch::needs_mpi(file, layout) && flags.launcher.empty() && !flags.gloo && !flags.mpi) {
+    flags.mpi = true;
+    HVD_TRY_ASSIGN(options.job, make_job(flags));
+  }
+  HVD_TRY(apply_flags(flags, file, options.job));
+  options.job.hosts = layout.nodes;
+  options.job.size = layout.size();
+  launch::JobRunOptions run;
+  HVD_TRY_ASSIGN(run.mounts, mount_map_of(flags));
+  note_shell_text(file, loaded.notices);
+  note_unused_maps(run.mounts, file, loaded.notices);
+  run.container = kContainers.at(flags.container);
+  for (const auto& [name, value] : options.job.user_env) {
+    run.overridden.insert(name);
+  }
+  HVD_TRY(name_run(options.command, run));
+  HVD_TRY_ASSIGN(options.file, launch::make_job_run(std::move(file), std::move(layout), std::move(run)));
+  HVD_TRY(check_scripts(*options.file));
+  options.notices = std::move(loaded.notices);
+  return {};
+}
+
+}  // namespace hvd::cli

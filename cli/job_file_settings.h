@@ -1,0 +1,15 @@
+// From what the command line says of a job file to the run that is meant.
+#pragma once
+
+#include "cli/flags.h"
+#include "cli/options.h"
+#include "runtime/base/result.h"
+
+namespace hvd::cli {
+
+// Reads the file; sets job, file and notices. What make_job() reads is read too.
+Result<void> read_job_file_flags(Flags flags, CliOptions& options);
+// Flags that mean nothing without a job file are an error.
+Result<void> check_no_job_file_flags(const Flags& flags);
+
+}  // namespace hvd::cli

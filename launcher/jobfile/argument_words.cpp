@@ -1,0 +1,106 @@
+#include "launcher/jobfile/argument_words.h"
+
+#include <algorithm>
+
+#include "launcher/jobfile/variable_text.h"
+
+namespace hvd::launch {
+namespace {
+
+constexpr std::string_view kSpaces = " \t\r\n";
+constexpr std::string_view kShellWords = ";|&<>()`";
+
+// The words one after the other: what stands without quotes, in single, and in double ones.
+class ArgumentReader {
+ public:
+  explicit ArgumentReader(std::string_view text) : rest_(text) {}
+
+  Result<ArgumentWords> read() {
+    while (!rest_.empty()) {
+      const char c = rest_.front();
+      if (kSpaces.find(c) != std::string_view::npos) {
+        rest_.remove_prefix(1);
+        is_inside_ = false;
+      } else if (c == '\'' || c == '"') {
+        HVD_TRY(read_quoted(c));
+      } else {
+        read_plain();
+      }
+    }
+    return std::move(words_);
+  }
+
+ private:
+  void add(const std::string& part) {
+    if (!is_inside_ && !words_.shell_text.empty()) {
+      words_.shell_text += ' ';
+    }
+    is_inside_ = true;
+    words_.shell_text += part;
+  }
+
+  Result<void> read_quoted(char quote) {
+    std::string inside;
+    std::size_t i = 1;
+    for (; i < rest_.size() && rest_[i] != quote; ++i) {
+      const bool is_escape = quote == '"' && rest_[i] == '\\' && i + 1 < rest_.size() &&
+                             std::string_view("$`\"\\").find(rest_[i + 1]) != std::string_view::npos;
+      if (is_escape) {
+        add_quoted(inside, quote);
+        inside.clear();
+        add(quote_word(rest_.substr(++i, 1)));
+      } else {
+        inside += rest_[i];
+      }
+    }
+    if (i >= rest_.size()) {
+      return Error(Code::kInvalid, std::string("a ") + quote + " has no second one");
+    }
+    add_quoted(inside, quote);
+    rest_.remove_prefix(i + 1);
+    return {};
+  }
+
+  void add_quoted(const std::string& text, char quote) {
+    add(quote == '\'' ? quote_word(text) : quote_with_variables(text));
+  }
+
+  void read_plain() {
+    const std::size_t end = std::min(rest_.find_first_of(" \t\r\n'\"\\"), rest_.size());
+    if (end == 0) {  // a backslash
+      rest_.remove_prefix(1);
+      if (!rest_.empty()) {
+        add(quote_word(rest_.substr(0, 1)));
+        rest_.remove_prefix(1);
+      }
+      return;
+    }
+    for (const TextPiece& piece : split_variables(rest_.substr(0, end))) {
+      const bool is_plain = piece.text.find_first_of(kShellWords) == std::string::npos;
+      words_.is_plain = words_.is_plain && (piece.is_variable || is_plain);
+      // Without quotes a shell splits a variable's value into words, and here it is one that does.
+      add(piece.is_variable ? "${" + piece.text + "-}" : quote_word(piece.text));
+    }
+    rest_.remove_prefix(end);
+  }
+
+  std::string_view rest_;
+  ArgumentWords words_;
+  bool is_inside_ = false;  // of a word
+};
+
+}  // namespace
+
+std::string argument_of(std::string_view word) {
+  std::string text = "\"";
+  for (const char c : word) {
+    text += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+  }
+  return text + "\"";
+}
+
+Result<ArgumentWords> read_arguments(std::string_view text) {
+  return ArgumentReader(text).read();
+}
+
+}  // namespace hvd::launch

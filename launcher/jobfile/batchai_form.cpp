@@ -1,0 +1,229 @@
+#include <algorithm>
+#include <array>
+
+#include "launcher/jobfile/form_reader.h"
+
+namespace hvd::launch {
+namespace {
+
+struct ToolKey {
+  const char* key;
+  Toolkit kind;
+};
+constexpr std::array<ToolKey, 9> kToolKeys = {{{"horovodSettings", Toolkit::kHorovod},
+                                               {"customMpiSettings", Toolkit::kCustomMpi},
+                                               {"customToolkitSettings", Toolkit::kCustom},
+                                               {"pyTorchSettings", Toolkit::kPyTorch},
+                                               {"tensorFlowSettings", Toolkit::kTensorFlow},
+                                               {"cntkSettings", Toolkit::kCntk},
+                                               {"caffeSettings", Toolkit::kCaffe},
+                                               {"caffe2Settings", Toolkit::kCaffe2},
+                                               {"chainerSettings", Toolkit::kChainer}}};
+
+bool is_brain_script(const Tool& tool, const DocValue& settings) {
+  const std::string language = text_of(settings, "languageType");
+  return tool.kind == Toolkit::kCntk &&
+         ((!language.empty() && (language.front() == 'B' || language.front() == 'b')) || !tool.config_file.empty());
+}
+
+}  // namespace
+
+Result<Tool> FormReader::read_tool(const DocValue& job) {
+  const DocValue* settings = nullptr;
+  Tool tool;
+  for (std::size_t i = 0; i < job.keys.size(); ++i) {
+    const auto found = std::find_if(kToolKeys.begin(), kToolKeys.end(),
+                                    [&](const ToolKey& tool_key) { return job.keys[i] == tool_key.key; });
+    if (found == kToolKeys.end() || job.items[i].kind == DocValue::Kind::kNull) {
+      continue;
+    }
+    if (settings != nullptr) {
+      return refuse(job.key_at[i], "'" + job.keys[i] + "' is a second toolkit; a job has one");
+    }
+    settings = &job.items[i];
+    tool.kind = found->kind;
+    tool.at = job.key_at[i];
+  }
+  if (settings == nullptr) {
+    return refuse(job.at,
+                  "no toolkit, which says what to start; as in \"horovodSettings\": {\"pythonScriptFilePath\": "
+                  "\"train.py\"}");
+  }
+  tool.command_line = text_of(*settings, "commandLine");
+  tool.script = text_of(*settings, "pythonScriptFilePath");
+  tool.interpreter = text_of(*settings, "pythonInterpreterPath");
+  tool.config_file = text_of(*settings, "configFilePath");
+  tool.args = text_of(*settings, tool.kind == Toolkit::kTensorFlow ? "workerCommandLineArgs" : "commandLineArgs");
+  tool.master_args = text_of(*settings, "masterCommandLineArgs");
+  tool.server_args = text_of(*settings, "parameterServerCommandLineArgs");
+  tool.backend = text_of(*settings, "communicationBackend");
+  tool.process_count = number_of(*settings, "processCount");
+  tool.worker_count = number_of(*settings, "workerCount");
+  tool.server_count = number_of(*settings, "parameterServerCount");
+  if (is_brain_script(tool, *settings)) {
+    return refuse(tool.at,
+                  "CNTK's BrainScript cannot be run: nobody maintains it any more; CNTK's Python scripts can "
+                  "(pythonScriptFilePath)");
+  }
+  const bool takes_script = tool.kind == Toolkit::kCntk || tool.kind == Toolkit::kCaffe;
+  if (takes_script && tool.script.empty() == tool.config_file.empty()) {
+    return refuse(tool.at, tool.script.empty() ? "neither pythonScriptFilePath nor configFilePath is given"
+                                               : "pythonScriptFilePath and configFilePath are both given; one is run");
+  }
+  return tool;
+}
+
+Result<void> FormReader::read_mounts(const DocValue& volumes, JobFile& job) {
+  struct Kind {
+    const char* key;
+    const char* source;
+  };
+  constexpr std::array<Kind, 4> kKinds = {{{"azureFileShares", "azureFileUrl"},
+                                           {"azureBlobFileSystems", "containerName"},
+                                           {"fileServers", "sourceDirectory"},
+                                           {"unmanagedFileSystems", "mountCommand"}}};
+  for (const Kind& kind : kKinds) {
+    const DocValue* list = volumes.find(kind.key);
+    for (std::size_t i = 0; list != nullptr && i < list->items.size(); ++i) {
+      const DocValue& entry = list->items[i];
+      Mount mount;
+      mount.name = text_of(entry, "relativeMountPath");
+      mount.source = text_of(entry, kind.source);
+      mount.at = entry.find("relativeMountPath")->at;
+      if (const DocValue* credentials = entry.find("credentials"); credentials != nullptr) {
+        job.hidden.push_back(text_of(*credentials, "accountKey"));
+      }
+      HVD_TRY(add_mount(std::move(mount), job));
+    }
+  }
+  return {};
+}
+
+Result<void> FormReader::read_directories(const DocValue& properties, JobFile& job) {
+  const auto check_id = [this](const DocValue& entry) -> Result<std::string> {
+    const DocValue& id = *entry.find("id");
+    const std::string name = "AZ_" + id.text;
+    if (id.text.empty() || !is_variable_name(name)) {
+      return refuse(id.at,
+                    "'" + shown_text(id.text) +
+                        "' cannot be the id of a directory: it is a part of a variable's name (letters, digits, _)");
+    }
+    return id.text;
+  };
+  if (const DocValue* inputs = properties.find("inputDirectories"); inputs != nullptr) {
+    for (const DocValue& entry : inputs->items) {
+      HVD_TRY_ASSIGN(const std::string id, check_id(entry));
+      const auto is_same = [&id](const NamedPath& other) { return other.id == id; };
+      if (std::any_of(job.inputs.begin(), job.inputs.end(), is_same)) {
+        return refuse(entry.at, "the input directory " + id + " is given twice");
+      }
+      job.inputs.push_back({id, text_of(entry, "path"), entry.at});
+    }
+  }
+  if (const DocValue* outputs = properties.find("outputDirectories"); outputs != nullptr) {
+    for (const DocValue& entry : outputs->items) {
+      OutputDirectory directory;
+      HVD_TRY_ASSIGN(directory.id, check_id(entry));
+      const auto is_same = [&directory](const OutputDirectory& other) { return other.id == directory.id; };
+      if (std::any_of(job.outputs.begin(), job.outputs.end(), is_same)) {
+        return refuse(entry.at, "the output directory " + directory.id + " is given twice");
+      }
+      HVD_TRY_ASSIGN(directory.prefix, written_path(*entry.find("pathPrefix"), "pathPrefix"));
+      if (const DocValue* suffix = entry.find("pathSuffix"); suffix != nullptr && !suffix->text.empty()) {
+        HVD_TRY_ASSIGN(directory.suffix, written_path(*suffix, "pathSuffix"));
+      }
+      directory.is_new = text_of(entry, "createNew") != "false";
+      directory.at = entry.at;
+      job.outputs.push_back(std::move(directory));
+    }
+  }
+  return {};
+}
+
+Result<void> FormReader::read_container(const DocValue& container, JobFile& job) {
+  ContainerImage image;
+  image.shm_size = text_of(container, "shmSize");
+  const DocValue* registry = container.find("imageSourceRegistry");
+  if (registry == nullptr) {
+    return {};
+  }
+  image.image = text_of(*registry, "image");
+  image.registry = text_of(*registry, "serverUrl");
+  if (image.image.empty() || image.image.front() == '-' || image.image.find_first_of(" \t\r\n") != std::string::npos) {
+    return refuse(registry->find("image")->at, "'" + shown_text(image.image) + "' cannot be the name of an image");
+  }
+  if (const DocValue* credentials = registry->find("credentials"); credentials != nullptr) {
+    image.user = text_of(*credentials, "username");
+    image.password = text_of(*credentials, "password");
+    job.hidden.push_back(image.password);
+  }
+  job.container = std::move(image);
+  return {};
+}
+
+Result<void> FormReader::read_variables(const DocValue& list, bool is_secret, JobFile& job) {
+  for (const DocValue& entry : list.items) {
+    JobVariable variable;
+    variable.name = text_of(entry, "name");
+    variable.at = entry.find("name")->at;
+    if (const DocValue* value = entry.find("value"); value != nullptr) {
+      variable.value = value->text;
+    } else if (!is_secret) {
+      variable.value = "";  // as 2017 had it
+    }
+    HVD_TRY(add_variable(std::move(variable), is_secret, job));
+  }
+  return {};
+}
+
+Result<JobFile> FormReader::read_batchai(const DocValue& root) {
+  const DocValue& properties = *root.find("properties");
+  JobFile job;
+  job.node_count = number_of(properties, "nodeCount").value_or(1);
+  job.node_count_at = properties.find("nodeCount")->at;
+  HVD_TRY_ASSIGN(job.tool, read_tool(properties));
+  const DocValue& prefix = *properties.find("stdOutErrPathPrefix");
+  job.output_at = prefix.at;
+  HVD_TRY_ASSIGN(job.output_prefix, written_path(prefix, "stdOutErrPathPrefix"));
+  if (const DocValue* volumes = properties.find("mountVolumes"); volumes != nullptr) {
+    HVD_TRY(read_mounts(*volumes, job));
+  }
+  add_cluster_mounts(properties, job);
+  HVD_TRY(read_directories(properties, job));
+  if (const DocValue* container = properties.find("containerSettings"); container != nullptr) {
+    HVD_TRY(read_container(*container, job));
+  }
+  if (const DocValue* preparation = properties.find("jobPreparation"); preparation != nullptr) {
+    job.preparation = text_of(*preparation, "commandLine");
+  }
+  if (const DocValue* variables = properties.find("environmentVariables"); variables != nullptr) {
+    HVD_TRY(read_variables(*variables, false, job));
+  }
+  if (const DocValue* secrets = properties.find("secrets"); secrets != nullptr) {
+    HVD_TRY(read_variables(*secrets, true, job));
+  }
+  const DocValue* constraints = properties.find("constraints");
+  const DocValue* longest = constraints == nullptr ? nullptr : constraints->find("maxWallClockTime");
+  if (longest != nullptr) {
+    const auto parsed = parse_job_duration(longest->text);
+    if (!parsed) {
+      return refuse(longest->at,
+                    "maxWallClockTime: expected a duration, as in P7D or 7.00:00:00, found " + longest->described());
+    }
+    job.timeout = *parsed;
+  }
+  if (const std::string experiment = text_of(properties, "experimentName"); is_job_name(experiment)) {
+    job.experiment = experiment;
+  }
+  if (const std::string priority = text_of(properties, "schedulingPriority"); !priority.empty()) {
+    job.priority = priority;
+  }
+  for (const char* key : {"cluster", "location"}) {
+    if (const DocValue* value = properties.find(key); value != nullptr) {
+      note(value->at, std::string("'") + key + "' has no effect: hosts are what -H or --hostfile say");
+    }
+  }
+  return job;
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,170 @@
+#include "launcher/jobfile/container_command.h"
+
+#include "launcher/jobfile/variable_text.h"
+
+namespace hvd::launch {
+namespace {
+
+// Sets hvdrun_engine; `docker` alone is only a client, whose daemon may not be there or not for this user.
+constexpr const char* kFindEngine =
+    "hvdrun_has() { command -v -- \"$1\" >/dev/null 2>&1 && { [ \"$1\" != docker ] || docker version >/dev/null 2>&1; "
+    "}; }\n"
+    "for hvdrun_engine in podman docker apptainer none; do hvdrun_has \"$hvdrun_engine\" && break; done\n";
+
+// What a process must know, by its names: the rest of the host's environment would be wrong inside.
+constexpr const char* kCollectVariables =
+    "hvdrun_vars=()\n"
+    "while read -r hvdrun_name; do\n"
+    "  case $hvdrun_name in\n"
+    "    AZ_*|HVD_*|HOROVOD_*|RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|NODE_RANK|GROUP_*|ROLE_*|MASTER_*|\\\n"
+    "    TORCHELASTIC_*|OMPI_*|PMIX_*|TF_CONFIG|OMP_NUM_THREADS|*VISIBLE_DEVICES|NCCL_*|PYTHONUNBUFFERED";
+
+bool has_image(const JobRun& run) {
+  return run.job.container.has_value() && run.options.container != ContainerChoice::kNone;
+}
+
+std::string find_engine(const JobRun& run) {
+  if (run.options.container == ContainerChoice::kAuto) {
+    return kFindEngine;
+  }
+  const std::string word = container_word(run.options.container);
+  return "hvdrun_engine=" + word + "\ncommand -v -- " + word + " >/dev/null 2>&1 || { printf 'hvdrun: there is no " +
+         word + " on %s\\n' \"$(hostname)\" >&2; exit 119; }\n";
+}
+
+std::string collect_variables(const JobRun& run) {
+  std::string text = kCollectVariables;
+  for (const auto* list : {&run.job.variables, &run.job.secrets}) {
+    for (const JobVariable& variable : *list) {
+      text += "|" + variable.name;
+    }
+  }
+  for (const std::string& name : run.options.overridden) {
+    text += is_variable_name(name) ? "|" + name : "";
+  }
+  return text +
+         ") hvdrun_vars+=(-e \"$hvdrun_name\");;\n"
+         "  esac\n"
+         "done < <(compgen -e)\n";
+}
+
+std::string name_of(const JobRun& run, ContainerStep step, int number) {
+  return "hvdrun-" + run.options.id + (step == ContainerStep::kPreparation ? "-prep" : "-") + std::to_string(number);
+}
+
+// The image that jobPreparation leaves, else the file's.
+std::string prepared_image(const JobRun& run) {
+  return "hvdrun-job:" + run.options.id;
+}
+
+// Volumes, at the paths that they have on the node: the run's folder, what its mounts link to, the agent's socket, and
+// for a job that starts where hvdrun did that directory.
+std::string volumes(const JobRun& run, const char* flag) {
+  const auto volume = [flag](const std::string& path) {
+    return std::string(" ") + flag + " " + quote_word(path + ":" + path);
+  };
+  std::string text = volume(run.root);
+  for (const Mount& mount : run.job.mounts) {
+    text += volume(mount.directory);
+  }
+  text += std::string(" ${HVD_AGENT_SOCKET:+") + flag + " \"${HVD_AGENT_SOCKET%/*}:${HVD_AGENT_SOCKET%/*}\"}";
+  return text + (run.job.is_native ? std::string(" ") + flag + " \"$PWD:$PWD\"" : "");
+}
+
+std::string oci_run(const JobRun& run, ContainerStep step, int number, const std::string& image) {
+  std::string text = "\"$hvdrun_engine\" run --name " + name_of(run, step, number) +
+                     (step == ContainerStep::kProcess ? " --rm" : "") +
+                     " --network host --entrypoint bash \"${hvdrun_gpus[@]}\" \"${hvdrun_vars[@]}\"";
+  if (!run.job.container->shm_size.empty()) {
+    text += " --shm-size " + quote_word(run.job.container->shm_size);
+  }
+  return text + volumes(run, "-v") + (run.job.is_native ? " -w \"$PWD\"" : "") + " " + image;
+}
+
+}  // namespace
+
+const char* container_word(ContainerChoice choice) {
+  constexpr const char* kWords[] = {"auto", "podman", "docker", "apptainer", "none"};
+  return kWords[static_cast<std::size_t>(choice)];
+}
+
+std::string in_container(const JobRun& run, const std::string& text, ContainerStep step, int number) {
+  const std::string inner = quote_word(text);
+  const bool is_preparation = step == ContainerStep::kPreparation;
+  if (!has_image(run)) {
+    return is_preparation ? "exec bash -c " + inner + "\n" : text;
+  }
+  const bool is_prepared = !is_preparation && !run.job.preparation.empty();
+  const std::string image = quote_word(run.job.container->image);
+  const std::string oci_image = is_prepared ? prepared_image(run) : image;
+  const std::string overlay = run.job.preparation.empty() ? "" : " --overlay " + quote_word(run.root + "/overlay");
+  std::string script = find_engine(run) + collect_variables(run) + "hvdrun_inner=" + inner +
+                       "\nhvdrun_gpus=()\n"
+                       "case $hvdrun_engine in\n"
+                       "podman|docker)\n"
+                       "  if command -v nvidia-smi >/dev/null 2>&1; then\n"
+                       "    [ \"$hvdrun_engine\" = docker ] && hvdrun_gpus=(--gpus all) || "
+                       "hvdrun_gpus=(--device nvidia.com/gpu=all)\n"
+                       "  fi\n";
+  const std::string oci = oci_run(run, step, number, oci_image) + " -c \"$hvdrun_inner\"\n";
+  if (is_preparation) {
+    const std::string name = name_of(run, step, number);
+    script += "  " + oci + "  hvdrun_code=$?\n  [ \"$hvdrun_code\" = 0 ] && { \"$hvdrun_engine\" commit -q " + name +
+              " " + prepared_image(run) + " >/dev/null || exit 119; }\n  \"$hvdrun_engine\" rm -f " + name +
+              " >/dev/null 2>&1\n  exit \"$hvdrun_code\";;\n";
+  } else {
+    script += "  exec " + oci + "  ;;\n";
+  }
+  script += "apptainer)\n  mkdir -p -- " + quote_word(run.root + "/overlay") +
+            "\n  command -v nvidia-smi >/dev/null 2>&1 && hvdrun_gpus=(--nv)\n"
+            "  exec apptainer exec \"${hvdrun_gpus[@]}\"" +
+            overlay + volumes(run, "--bind") + " " + quote_word("docker://" + run.job.container->image) +
+            " bash -c \"$hvdrun_inner\";;\n";
+  // On the host; jobPreparation, or else the set-up, has said so.
+  return script + "*) exec bash -c \"$hvdrun_inner\";;\nesac\n";
+}
+
+std::string fetch_image(const JobRun& run) {
+  if (!has_image(run)) {
+    return "";
+  }
+  const ContainerImage& container = *run.job.container;
+  std::string script = find_engine(run);
+  if (!container.password.empty()) {
+    // Not where the user's own log-ins are kept.
+    const std::string server = container.registry.empty() ? "docker.io" : container.registry;
+    script += "export DOCKER_CONFIG=" + quote_word(run.root + "/docker") +
+              " REGISTRY_AUTH_FILE=" + quote_word(run.root + "/auth.json") +
+              "\ncase $hvdrun_engine in podman|docker)\n" +
+              "  printf %s \"$HVDRUN_REGISTRY_PASSWORD\" | \"$hvdrun_engine\" login --username " +
+              quote_word(container.user) + " --password-stdin " + quote_word(server) +
+              " >/dev/null || exit 119;;\nesac\n" + "unset HVDRUN_REGISTRY_PASSWORD\n";
+  }
+  const std::string image = quote_word(container.image);
+  return script + "case $hvdrun_engine in\npodman|docker) \"$hvdrun_engine\" image inspect " + image +
+         " >/dev/null 2>&1 || \"$hvdrun_engine\" pull -q " + image +
+         " >/dev/null || exit 119;;\nnone) printf '%s\\n' " +
+         quote_word("hvdrun: no podman, docker or apptainer here: the job runs on the host, and not in " +
+                    container.image) +
+         " >&2;;\nesac\n";
+}
+
+std::string remove_containers(const JobRun& run) {
+  if (!has_image(run)) {
+    return "";
+  }
+  const std::string filter = "--filter name=hvdrun-" + run.options.id;
+  // One that was asked for and is not there has left nothing, and its absence was told.
+  const std::string find = run.options.container == ContainerChoice::kAuto
+                               ? kFindEngine
+                               : std::string("hvdrun_engine=") + container_word(run.options.container) + "\n";
+  return find +
+         "case $hvdrun_engine in podman|docker)\n"
+         "  hvdrun_left=$(\"$hvdrun_engine\" ps -aq " +
+         filter +
+         ")\n  [ -z \"$hvdrun_left\" ] || \"$hvdrun_engine\" rm -f $hvdrun_left >/dev/null 2>&1\n"
+         "  \"$hvdrun_engine\" rmi -f " +
+         prepared_image(run) + " >/dev/null 2>&1;;\nesac\n";
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,70 @@
+#include "launcher/jobfile/document.h"
+
+#include <algorithm>
+
+namespace hvd::launch {
+namespace {
+
+constexpr std::size_t kMostShown = 60;
+
+}  // namespace
+
+const DocValue* DocValue::find(std::string_view key) const {
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (keys[i] == key) {
+      return items[i].kind == Kind::kNull ? nullptr : &items[i];
+    }
+  }
+  return nullptr;
+}
+
+std::string DocValue::described() const {
+  switch (kind) {
+    case Kind::kNull:
+      return "nothing (null)";
+    case Kind::kBool:
+    case Kind::kInteger:
+      return text;
+    case Kind::kReal:
+      return "the number " + text;
+    case Kind::kText:
+      return "the text '" + shown_text(text) + "'";
+    case Kind::kList:
+      return "a list";
+    case Kind::kMap:
+      break;
+  }
+  return "keys with values";
+}
+
+Result<DocValue> parse_document(std::string_view text, const std::string& file) {
+  if (text.size() > kMostJobFileBytes) {
+    return Error(Code::kInvalid, file + ": a job file of " + std::to_string(text.size()) + " bytes; expected at most " +
+                                     std::to_string(kMostJobFileBytes));
+  }
+  if (file.ends_with(".yaml") || file.ends_with(".yml")) {
+    return parse_yaml_document(text, file);
+  }
+  const auto first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
+  const bool looks_like_json = first != std::string_view::npos && text[first] == '{';
+  return file.ends_with(".json") || looks_like_json ? parse_json_document(text, file) : parse_yaml_document(text, file);
+}
+
+Error error_at(const std::string& file, Position at, const std::string& what) {
+  return Error(Code::kInvalid, file + ":" + std::to_string(at.line) + ":" + std::to_string(at.column) + ": " + what);
+}
+
+std::string shown_text(std::string_view text) {
+  std::string shown(text.substr(0, kMostShown));
+  if (text.size() > kMostShown) {
+    while (!shown.empty() && (static_cast<unsigned char>(text[shown.size()]) & 0xC0U) == 0x80U) {
+      shown.pop_back();  // not in the middle of a character
+    }
+    shown += "...";
+  }
+  std::replace_if(
+      shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  return shown;
+}
+
+}  // namespace hvd::launch

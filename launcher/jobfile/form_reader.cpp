@@ -1,0 +1,231 @@
+#include "launcher/jobfile/form_reader.h"
+
+#include <errno.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "launcher/jobfile/variable_text.h"
+
+namespace hvd::launch {
+namespace {
+
+constexpr std::size_t kMostName = 64;
+constexpr std::size_t kMostPathPart = 255;  // NAME_MAX
+constexpr std::string_view kAccountPlaceholder = "<AZURE_BATCHAI_STORAGE_ACCOUNT>";
+
+bool is_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+// As az does it before it submits a job: in all texts of the file.
+Result<void> fill_placeholders(DocValue& value, const std::string& account, const std::string& file) {
+  for (DocValue& item : value.items) {
+    HVD_TRY(fill_placeholders(item, account, file));
+  }
+  for (auto at = value.text.find(kAccountPlaceholder); at != std::string::npos;
+       at = value.text.find(kAccountPlaceholder, at + account.size())) {
+    if (account.empty()) {
+      return error_at(file, value.at,
+                      std::string(kAccountPlaceholder) +
+                          " stands here for the storage account; say it with "
+                          "--storage-account-name or the variable AZURE_BATCHAI_STORAGE_ACCOUNT");
+    }
+    value.text.replace(at, kAccountPlaceholder.size(), account);
+  }
+  return {};
+}
+
+// "train" of "jobs/train.yaml", made such as a job may be called.
+std::string name_of_file(const std::string& file) {
+  std::string name = file.substr(file.rfind('/') + 1);
+  name = name.substr(0, name.rfind('.'));
+  std::replace_if(name.begin(), name.end(), [](char c) { return !is_word(c) && c != '-'; }, '_');
+  name = name.substr(0, kMostName);
+  return name.empty() ? "job" : name;
+}
+
+}  // namespace
+
+const char* tool_type(Toolkit toolkit) {
+  constexpr const char* kNames[] = {"horovod", "mpi",   "custom", "pytorch", "tensorflow",
+                                    "cntk",    "caffe", "caffe2", "chainer"};
+  return kNames[static_cast<std::size_t>(toolkit)];
+}
+
+bool is_job_name(std::string_view name) {
+  return !name.empty() && name.size() <= kMostName &&
+         std::all_of(name.begin(), name.end(), [](char c) { return is_word(c) || c == '-'; });
+}
+
+bool is_variable_name(std::string_view name) {
+  return !name.empty() && (name.front() < '0' || name.front() > '9') && std::all_of(name.begin(), name.end(), is_word);
+}
+
+bool is_inner_path(std::string_view path) {
+  const bool has_control =
+      std::any_of(path.begin(), path.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+  if (path.empty() || path.front() == '/' || has_control) {
+    return false;
+  }
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find('/', begin), path.size());
+    const std::string_view part = path.substr(begin, end - begin);
+    if (part.empty() || part == "." || part == ".." || part.size() > kMostPathPart) {
+      return false;
+    }
+    begin = end + 1;
+  }
+  return true;
+}
+
+std::string text_of(const DocValue& map, const char* key) {
+  const DocValue* value = map.find(key);
+  return value == nullptr ? "" : value->text;
+}
+
+std::optional<int> number_of(const DocValue& map, const char* key) {
+  const DocValue* value = map.find(key);
+  int number = 0;
+  if (value == nullptr ||
+      std::from_chars(value->text.data(), value->text.data() + value->text.size(), number).ec != std::errc()) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+Result<std::string> FormReader::inherited(const std::string& name, Position at, const char* why) const {
+  for (const std::string& entry : options_.environment) {
+    if (entry.starts_with(name + "=")) {
+      return entry.substr(name.size() + 1);
+    }
+  }
+  return refuse(at, std::string(why) + "; give it in the environment, as in " + name + "=... hvdrun ...");
+}
+
+Result<void> FormReader::add_variable(JobVariable variable, bool is_secret, JobFile& job) {
+  auto& list = is_secret ? job.secrets : job.variables;
+  if (!is_variable_name(variable.name)) {
+    return refuse(variable.at,
+                  "'" + shown_text(variable.name) +
+                      "' cannot be the name of a variable; expected letters, digits and _, and no digit first");
+  }
+  const auto is_same = [&variable](const JobVariable& other) { return other.name == variable.name; };
+  if (std::any_of(job.variables.begin(), job.variables.end(), is_same) ||
+      std::any_of(job.secrets.begin(), job.secrets.end(), is_same)) {
+    return refuse(variable.at, "the variable " + variable.name + " is given twice");
+  }
+  if (!variable.value) {
+    const char* why = is_secret ? "the value of this secret is not in the file" : "this variable has no value here";
+    HVD_TRY_ASSIGN(variable.value, inherited(variable.name, variable.at, why));
+  }
+  if (is_secret) {
+    job.hidden.push_back(*variable.value);
+  }
+  list.push_back(std::move(variable));
+  return {};
+}
+
+Result<void> FormReader::add_mount(Mount mount, JobFile& job) {
+  if (!is_inner_path(mount.name)) {
+    return refuse(mount.at, "'" + shown_text(mount.name) +
+                                "' cannot be where something is mounted; expected a path below the mount root, without "
+                                "'..' and control characters");
+  }
+  for (const Mount& other : job.mounts) {
+    const bool is_inside = mount.name.starts_with(other.name + "/") || other.name.starts_with(mount.name + "/");
+    if (other.is_of_cluster == mount.is_of_cluster && (other.name == mount.name || is_inside)) {
+      return refuse(mount.at, "two mounts at '" + shown_text(mount.name) + "', or one inside of the other");
+    }
+  }
+  job.mounts.push_back(std::move(mount));
+  return {};
+}
+
+// Below a path that is written to, '..' could lead anywhere.
+Result<std::string> FormReader::written_path(const DocValue& value, const char* what) const {
+  std::string path = value.text;
+  while (path.size() > 1 && path.ends_with('/')) {
+    path.pop_back();
+  }
+  const std::string below = path.starts_with('/') ? path.substr(1) : path;
+  std::string collapsed;
+  for (const char c : below) {
+    if (c != '/' || !collapsed.ends_with('/')) {
+      collapsed += c;
+    }
+  }
+  if (path != "/" && !is_inner_path(collapsed)) {
+    return refuse(value.at,
+                  std::string(what) + ": '" + shown_text(value.text) +
+                      "' cannot be a directory to write to; '..' and control characters are not allowed in it");
+  }
+  return path;
+}
+
+// Job files of 2017 could mount nothing themselves; they name what the cluster had mounted.
+void FormReader::add_cluster_mounts(const DocValue& value, JobFile& job) const {
+  for (const DocValue& item : value.items) {
+    add_cluster_mounts(item, job);
+  }
+  const auto pieces = split_variables(value.text);
+  for (std::size_t i = 0; value.kind == DocValue::Kind::kText && i + 1 < pieces.size(); ++i) {
+    if (!pieces[i].is_variable || pieces[i].text != "AZ_BATCHAI_MOUNT_ROOT" || pieces[i + 1].is_variable) {
+      continue;
+    }
+    const std::string_view rest = pieces[i + 1].text;
+    const std::size_t end = rest.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.",
+                                                   rest.starts_with('/') ? 1 : 0);
+    Mount mount;
+    mount.name = std::string(rest.substr(rest.starts_with('/') ? 1 : 0, end == std::string_view::npos ? end : end - 1));
+    mount.is_of_cluster = true;
+    mount.source = "what the cluster had there";
+    mount.at = value.at;
+    const auto is_same = [&mount](const Mount& other) { return other.is_of_cluster && other.name == mount.name; };
+    if (rest.starts_with('/') && is_inner_path(mount.name) &&
+        std::none_of(job.mounts.begin(), job.mounts.end(), is_same)) {
+      job.mounts.push_back(std::move(mount));
+    }
+  }
+}
+
+Result<LoadedJobFile> parse_job_file(std::string_view text, const std::string& file, const JobFileOptions& options) {
+  HVD_TRY_ASSIGN(DocValue root, parse_document(text, file));
+  HVD_TRY(fill_placeholders(root, options.storage_account, file));
+  LoadedJobFile loaded;
+  const bool is_batchai = root.find("properties") != nullptr;
+  if (!is_batchai && root.kind == DocValue::Kind::kMap) {
+    for (std::size_t i = 0; i < root.keys.size(); ++i) {
+      if (root.keys[i].ends_with("Settings") || root.keys[i] == "stdOutErrPathPrefix") {
+        return error_at(file, root.key_at[i],
+                        "'" + shown_text(root.keys[i]) + "' belongs below 'properties', as in {\"properties\": {...}}");
+      }
+    }
+  }
+  HVD_TRY(check(root, is_batchai ? batchai_schema() : native_schema(), file, loaded.notices));
+  FormReader reader(file, options, loaded.notices);
+  HVD_TRY_ASSIGN(loaded.job, is_batchai ? reader.read_batchai(root) : reader.read_native(root));
+  loaded.job.file = file;
+  loaded.job.is_native = !is_batchai;
+  if (loaded.job.name.empty()) {
+    loaded.job.name = name_of_file(file);
+  }
+  return loaded;
+}
+
+Result<LoadedJobFile> read_job_file(const std::string& file, const JobFileOptions& options) {
+  errno = 0;
+  std::ifstream in(file, std::ios::binary);
+  std::string text(kMostJobFileBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (in.bad() || (!in.is_open()) || (in.gcount() == 0 && errno != 0)) {
+    return Error(Code::kInvalid, Error::from_errno("cannot read the job file " + file).message());
+  }
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  return parse_job_file(text, file, options);
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,50 @@
+// FormReader: what the readers of both forms need: values of a checked document, and errors with their place.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+#include "launcher/jobfile/job_file.h"
+
+namespace hvd::launch {
+
+class FormReader {
+ public:
+  FormReader(const std::string& file, const JobFileOptions& options, Notices& notices)
+      : file_(file), options_(options), notices_(notices) {}
+
+  // The document has passed check() with the form's schema, so that what is there is of the right type.
+  Result<JobFile> read_batchai(const DocValue& root);
+  Result<JobFile> read_native(const DocValue& root);
+
+ private:
+  Result<Tool> read_tool(const DocValue& job);
+  Result<void> read_mounts(const DocValue& volumes, JobFile& job);
+  Result<void> read_directories(const DocValue& properties, JobFile& job);
+  Result<void> read_container(const DocValue& container, JobFile& job);
+  Result<void> read_variables(const DocValue& list, bool is_secret, JobFile& job);
+  Result<void> read_native_variables(const DocValue& map, bool is_secret, JobFile& job);
+  Result<Tool> read_native_tool(const DocValue& root);
+
+  // All forms: what the values must be.
+  Result<void> add_variable(JobVariable variable, bool is_secret, JobFile& job);
+  Result<void> add_mount(Mount mount, JobFile& job);
+  Result<std::string> written_path(const DocValue& value, const char* what) const;
+  // Of a variable that the file names without a value.
+  Result<std::string> inherited(const std::string& name, Position at, const char* why) const;
+  void add_cluster_mounts(const DocValue& value, JobFile& job) const;
+  void note(Position at, const std::string& what) { notices_.push_back(error_at(file_, at, what).message()); }
+  [[nodiscard]] Error refuse(Position at, const std::string& what) const { return error_at(file_, at, what); }
+
+  const std::string& file_;
+  const JobFileOptions& options_;
+  Notices& notices_;
+};
+
+// The text of a key; empty: there is none.
+std::string text_of(const DocValue& map, const char* key);
+std::optional<int> number_of(const DocValue& map, const char* key);
+// Seconds, 1:30:00, 7.00:00:00, "7 days, 0:00:00", 90m, 1h30m, P7DT1H.
+std::optional<Duration> parse_job_duration(std::string_view text);
+
+}  // namespace hvd::launch

@@ -1,0 +1,136 @@
+// JobFile: one job as its file says it, whatever form the file has: nothing is looked up, expanded or checked against
+// hosts yet. Value type; made by read_job_file(), and all that a supervisor needs to know of the file.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "launcher/jobfile/document.h"
+#include "launcher/jobfile/schema.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/result.h"
+
+namespace hvd::launch {
+
+// Batch AI's toolkits, by which it is decided who starts which processes.
+enum class Toolkit : std::uint8_t {
+  kHorovod,
+  kCustomMpi,
+  kCustom,
+  kPyTorch,
+  kTensorFlow,
+  kCntk,
+  kCaffe,
+  kCaffe2,
+  kChainer,
+};
+// As it is called in `show`: "horovod", "mpi", "custom", ...
+const char* tool_type(Toolkit toolkit);
+
+// What is started. Texts are shell text unless said otherwise.
+struct Tool {
+  Toolkit kind = Toolkit::kHorovod;
+  Position at;
+  std::string command_line;  // of the custom toolkits
+  std::string interpreter;   // empty: python
+  std::string script;
+  std::string config_file;  // of Caffe
+  std::string args;         // of TensorFlow: of its workers
+  std::string master_args;  // of TensorFlow's worker 0
+  std::string server_args;  // of its parameter servers
+  std::string backend;      // of PyTorch
+  std::optional<int> process_count;
+  std::optional<int> worker_count;
+  std::optional<int> server_count;
+};
+
+struct NamedPath {  // an input directory
+  std::string id;
+  std::string path;  // may name variables
+  Position at;
+};
+
+struct OutputDirectory {
+  std::string id;
+  std::string prefix;  // may name variables
+  std::string suffix;
+  bool is_new = true;  // below a folder of the job's own; false (2017): prefix and suffix as they are
+  Position at;
+};
+
+struct JobVariable {
+  std::string name;
+  std::optional<std::string> value;  // may name variables; of a secret it is taken as it is. Empty: that of hvdrun
+  Position at;
+};
+
+struct Mount {
+  std::string name;            // relativeMountPath, or what follows $AZ_BATCHAI_MOUNT_ROOT in the file
+  bool is_of_cluster = false;  // it is below AZ_BATCHAI_MOUNT_ROOT instead of AZ_BATCHAI_JOB_MOUNT_ROOT
+  std::string directory;       // on the nodes; empty: the mount map says
+  std::string source;          // the share, container or server, for messages
+  Position at;
+};
+
+struct ContainerImage {
+  std::string image;
+  std::string registry;  // serverUrl
+  std::string user;
+  std::string password;
+  std::string shm_size;
+};
+
+struct JobFile {
+  std::string file;  // as the user named it
+  std::string name;
+  bool is_native = false;
+  int node_count = 1;
+  Position node_count_at;
+  Tool tool;
+  std::vector<NamedPath> inputs;
+  std::vector<OutputDirectory> outputs;
+  std::vector<JobVariable> variables;
+  std::vector<JobVariable> secrets;
+  std::vector<Mount> mounts;
+  std::string preparation;    // shell text, for every node; empty: none
+  std::string output_prefix;  // stdOutErrPathPrefix; may name variables; empty (native form): no files
+  Position output_at;
+  std::optional<ContainerImage> container;
+  Duration timeout = Duration::zero();  // 0: none
+  std::string gpus;                     // empty: not said
+  std::string experiment = "default";
+  std::string priority = "normal";
+  std::vector<std::string> hosts;  // entries of host lists; empty: not said
+  Position hosts_at;
+  std::vector<std::string> hidden;  // texts that nobody may see: secrets, passwords, keys
+};
+
+struct JobFileOptions {
+  std::string storage_account;           // for <AZURE_BATCHAI_STORAGE_ACCOUNT>; empty: not known
+  std::vector<std::string> environment;  // of hvdrun, for values that the file leaves open
+};
+
+struct LoadedJobFile {
+  JobFile job;
+  Notices notices;
+};
+
+// All errors are the user's (kInvalid) and begin with FILE:LINE:COLUMN where the file is what is wrong.
+Result<LoadedJobFile> parse_job_file(std::string_view text, const std::string& file, const JobFileOptions& options);
+Result<LoadedJobFile> read_job_file(const std::string& file, const JobFileOptions& options);
+
+// The keys of either form.
+const Schema& batchai_schema();
+const Schema& native_schema();
+
+// The names by which the service named jobs: letters, digits, - and _, up to 64.
+bool is_job_name(std::string_view name);
+bool is_variable_name(std::string_view name);
+// A path below a folder: relative, not empty, and no way out of it.
+bool is_inner_path(std::string_view path);
+
+}  // namespace hvd::launch

@@ -1,0 +1,130 @@
+#include "launcher/jobfile/job_layout.h"
+
+#include <algorithm>
+
+namespace hvd::launch {
+namespace {
+
+std::string counted(int n, const std::string& noun) {
+  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
+}
+
+// A host's name as a part of a file's.
+std::vector<std::string> ids_of(const HostList& nodes) {
+  std::vector<std::string> ids;
+  for (const HostSpec& node : nodes) {
+    std::string id = node.name;
+    std::replace_if(id.begin(), id.end(), [](char c) { return c == ':' || c == '%' || c == '/'; }, '_');
+    if (std::find(ids.begin(), ids.end(), id) != ids.end()) {
+      id += "_" + std::to_string(ids.size());
+    }
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+void spread(int count, JobProcess::Role role, int nodes, std::vector<JobProcess>& processes) {
+  int index = 0;
+  for (int node = 0; node < nodes; ++node) {
+    const int here = count / nodes + (node < count % nodes ? 1 : 0);
+    for (int i = 0; i < here; ++i) {
+      processes.push_back({node, role, index++});
+    }
+  }
+}
+
+Result<int> process_count(const JobFile& job, int wanted) {
+  if (job.tool.kind == Toolkit::kCustom) {
+    return 1;  // on the first node, where it starts what it likes
+  }
+  const int count = wanted > 0                              ? wanted
+                    : job.tool.kind == Toolkit::kTensorFlow ? job.tool.worker_count.value_or(job.node_count)
+                                                            : job.tool.process_count.value_or(job.node_count);
+  if (count < job.node_count) {
+    return error_at(job.file, job.tool.at,
+                    "too few processes (" + std::to_string(count) + ") for " + counted(job.node_count, "node") +
+                        ": some would have none; give more processes (processCount, -np) or fewer nodes");
+  }
+  return count;
+}
+
+Result<int> server_count(const JobFile& job) {
+  if (job.tool.kind != Toolkit::kTensorFlow) {
+    return 0;
+  }
+  const int count = job.tool.server_count.value_or(job.node_count > 1 ? 1 : 0);
+  if (count > job.node_count) {
+    return error_at(job.file, job.tool.at,
+                    counted(count, "parameter server") + " on " + counted(job.node_count, "node") +
+                        "; expected at most one on each");
+  }
+  return count;
+}
+
+}  // namespace
+
+Placement JobLayout::node_placement() const {
+  HostList hosts = nodes;
+  for (HostSpec& host : hosts) {
+    host.slots = 1;
+    host.gpus.clear();
+  }
+  return place(hosts, static_cast<int>(hosts.size())).value();
+}
+
+Placement JobLayout::rank_placement() const {
+  return place(nodes, size()).value();
+}
+
+Result<JobLayout> lay_out(const JobFile& job, const HostList& hosts, int processes) {
+  if (hosts.size() < static_cast<std::size_t>(job.node_count)) {
+    return error_at(job.file, job.node_count_at,
+                    "the job needs " + counted(job.node_count, "node") + ", and there " +
+                        (hosts.size() == 1 ? "is " : "are ") + counted(static_cast<int>(hosts.size()), "host") +
+                        "; name more with -H or --hostfile");
+  }
+  JobLayout layout;
+  layout.nodes.assign(hosts.begin(), hosts.begin() + job.node_count);
+  layout.ids = ids_of(layout.nodes);
+  HVD_TRY_ASSIGN(const int count, process_count(job, processes));
+  HVD_TRY_ASSIGN(const int servers, server_count(job));
+  const bool has_roles = job.tool.kind == Toolkit::kTensorFlow;
+  spread(count, has_roles ? JobProcess::Role::kWorker : JobProcess::Role::kRank,
+         job.tool.kind == Toolkit::kCustom ? 1 : job.node_count, layout.processes);
+  for (int i = 0; i < servers; ++i) {
+    layout.processes.push_back({i, JobProcess::Role::kServer, i});
+  }
+  // Ranks go node by node; on each the workers come first, so that rank 0 is the master.
+  std::stable_sort(layout.processes.begin(), layout.processes.end(),
+                   [](const JobProcess& a, const JobProcess& b) { return a.node < b.node; });
+  for (std::size_t node = 0; node < layout.nodes.size(); ++node) {
+    layout.slots.push_back(layout.nodes[node].slots);
+    layout.nodes[node].slots =
+        static_cast<int>(std::count_if(layout.processes.begin(), layout.processes.end(),
+                                       [node](const JobProcess& p) { return p.node == static_cast<int>(node); }));
+  }
+  return layout;
+}
+
+bool needs_mpi(const JobFile& job, const JobLayout& layout) {
+  std::string backend = job.tool.backend;
+  std::transform(backend.begin(), backend.end(), backend.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  switch (job.tool.kind) {
+    case Toolkit::kCustomMpi:
+    case Toolkit::kCntk:
+    case Toolkit::kCaffe:
+    case Toolkit::kChainer:
+      return layout.size() > 1;
+    case Toolkit::kPyTorch:
+      return layout.size() > 1 && backend == "mpi";
+    case Toolkit::kHorovod:
+    case Toolkit::kCustom:
+    case Toolkit::kTensorFlow:
+    case Toolkit::kCaffe2:
+      break;
+  }
+  return false;
+}
+
+}  // namespace hvd::launch

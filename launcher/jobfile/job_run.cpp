@@ -1,0 +1,153 @@
+#include "launcher/jobfile/job_run.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "launcher/jobfile/variable_text.h"
+
+namespace hvd::launch {
+namespace {
+
+// The service's "{subscription}/{resource group}/workspaces/{workspace}/experiments/{experiment}/jobs/{job}/{uuid}":
+// what has no meaning here keeps its place, so that scripts that take such paths apart still can.
+std::string segment_of(const JobFile& job, const std::string& uuid) {
+  return "00000000-0000-0000-0000-000000000000/hvdrun/workspaces/default/experiments/" + job.experiment + "/jobs/" +
+         job.name + "/" + uuid;
+}
+
+bool is_directory_name(const std::string& path) {
+  return path.starts_with('/') && std::none_of(path.begin(), path.end(), [](char c) {
+           return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+         });
+}
+
+std::optional<std::string> directory_of(const Mount& mount, const MountMap& map) {
+  for (const auto& [name, directory] : map.named) {
+    if (name == mount.name) {
+      return directory;
+    }
+  }
+  if (!mount.directory.empty()) {
+    return mount.directory;
+  }
+  return map.root.empty() ? std::nullopt : std::optional(map.root + "/" + mount.name);
+}
+
+Result<void> resolve_mounts(JobFile& job, const MountMap& map) {
+  std::vector<const Mount*> missing;
+  for (Mount& mount : job.mounts) {
+    if (const auto directory = directory_of(mount, map); !directory) {
+      missing.push_back(&mount);
+    } else if (!is_directory_name(*directory)) {
+      return error_at(job.file, mount.at,
+                      "the mount '" + shown_text(mount.name) + "': '" + shown_text(*directory) +
+                          "' is no absolute path of a directory on the nodes");
+    } else {
+      mount.directory = *directory;
+    }
+  }
+  if (missing.empty()) {
+    return {};
+  }
+  std::string names;
+  for (const Mount* mount : missing) {
+    names += (names.empty() ? "'" : ", '") + shown_text(mount->name) + "'";
+  }
+  const Mount& first = *missing.front();
+  return error_at(job.file, first.at,
+                  "no directory of the nodes is given for " + names + " (" + shown_text(first.source) +
+                      "); say it with --mount NAME=DIR, as in --mount " + shown_text(first.name) + "=/data/" +
+                      shown_text(first.name) + ", or for all with --mount-root DIR");
+}
+
+// What of the job's variables is known here, for paths that this machine has to understand.
+std::optional<std::string> known_variable(const JobRun& run, const std::string& name) {
+  if (name == "AZ_BATCHAI_JOB_MOUNT_ROOT") {
+    return run.mount_root();
+  }
+  if (name == "AZ_BATCHAI_MOUNT_ROOT") {
+    return run.cluster_mount_root();
+  }
+  if (name == "AZ_BATCHAI_JOB_TEMP") {
+    return run.temp();
+  }
+  if (name == "AZ_BATCHAI_JOB_TEMP_DIR") {
+    return run.root;
+  }
+  for (const JobVariable& variable : run.job.variables) {
+    if (variable.name == name && split_variables(*variable.value).size() <= 1 &&
+        (variable.value->empty() || !split_variables(*variable.value).front().is_variable)) {
+      return variable.value;
+    }
+  }
+  return std::nullopt;
+}
+
+Result<void> place_output(JobRun& run) {
+  const JobFile& job = run.job;
+  if (job.output_prefix.empty()) {
+    return {};
+  }
+  std::vector<std::string> missing;
+  const std::string prefix = expand_variables(
+      job.output_prefix, [&run](const std::string& name) { return known_variable(run, name); }, missing);
+  if (!missing.empty()) {
+    return error_at(job.file, job.output_at,
+                    "nothing here says what $" + missing.front() +
+                        " is; expected a directory below $AZ_BATCHAI_JOB_MOUNT_ROOT, or an absolute path");
+  }
+  const std::string below = "/" + run.segment + "/stdouterr";
+  run.output = prefix + below;
+  for (const Mount& mount : job.mounts) {
+    const std::string at = (mount.is_of_cluster ? run.cluster_mount_root() : run.mount_root()) + "/" + mount.name;
+    if (prefix == at || prefix.starts_with(at + "/")) {
+      const std::string folder = mount.directory + prefix.substr(at.size());
+      run.kept_at = folder + below;
+      run.shared_in_mount = folder + "/" + run.segment + "/shared";
+      return {};
+    }
+  }
+  const bool is_of_run = prefix == run.root || prefix.starts_with(run.root + "/");
+  run.kept_at = is_of_run ? "" : run.output;  // else it ends with the job
+  return {};
+}
+
+std::string digits_of(const JobRun& run, JobProcess::Role role, int index) {
+  const char* words[] = {"", "wk-", "ps-"};
+  return run.layout.processes.empty() ? "" : words[static_cast<std::size_t>(role)] + std::to_string(index);
+}
+
+}  // namespace
+
+Result<JobRun> make_job_run(JobFile job, JobLayout layout, JobRunOptions options) {
+  HVD_TRY(resolve_mounts(job, options.mounts));
+  JobRun run;
+  run.segment = segment_of(job, options.uuid);
+  // Short, since sockets of MPI libraries may be below it, whose paths have 107 bytes.
+  run.root = "/tmp/hvdrun-job-" + options.id;
+  run.job = std::move(job);
+  run.layout = std::move(layout);
+  run.options = std::move(options);
+  HVD_TRY(place_output(run));
+  return run;
+}
+
+std::string process_file(const JobRun& run, int rank, bool is_error) {
+  const JobProcess& process = run.layout.processes[static_cast<std::size_t>(rank)];
+  const Toolkit kind = run.job.tool.kind;
+  const bool is_own = kind == Toolkit::kTensorFlow || kind == Toolkit::kPyTorch || kind == Toolkit::kCaffe2;
+  return std::string(is_error ? "stderr" : "stdout") +
+         (is_own ? "-" + digits_of(run, process.role, process.index) : "") + ".txt";
+}
+
+std::string preparation_file(const JobRun& run, int node, bool is_error) {
+  return std::string(is_error ? "stderr" : "stdout") + "-job_prep" +
+         (run.layout.nodes.size() > 1 ? "-" + run.layout.ids[static_cast<std::size_t>(node)] : "") + ".txt";
+}
+
+std::string node_log_file(const JobRun& run, int node) {
+  return "execution" + (run.layout.nodes.size() > 1 ? "-" + run.layout.ids[static_cast<std::size_t>(node)] : "") +
+         ".log";
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,142 @@
+#include <algorithm>
+
+#include "launcher/jobfile/argument_words.h"
+#include "launcher/jobfile/container_command.h"
+#include "launcher/jobfile/job_run.h"
+#include "launcher/jobfile/variable_text.h"
+
+namespace hvd::launch {
+namespace {
+
+// jobPreparation may have added to ~/.bashrc what the program needs. PS1 gets past the line by which most such files
+// end for shells that are not interactive.
+constexpr const char* kReadRcFile =
+    "if [ -r ~/.bashrc ]; then\n"
+    "  PS1='$ '\n"
+    "  . ~/.bashrc >/dev/null\n"
+    "fi\n";
+
+// Of the node's own words, which its jobPreparation's come after.
+constexpr const char* kSetUpFunctions =
+    "hvdrun_fail() { printf 'hvdrun: %s\\n' \"$1\" >&2; exit 119; }\n"
+    "hvdrun_link() {\n"
+    "  [ -d \"$1\" ] || hvdrun_fail \"the mount '$3': there is no directory $1 on $(hostname)\"\n"
+    "  mkdir -p -- \"${2%/*}\" || exit 119\n"
+    "  ln -sn -- \"$1\" \"$2\" 2>/dev/null || [ \"$(readlink -- \"$2\")\" = \"$1\" ] || hvdrun_fail \"cannot link $2 "
+    "to $1\"\n"
+    "}\n";
+
+// Other users may write to /tmp: a folder that is there already is this run's own only if another of its nodes is this
+// machine too.
+std::string make_folders(const JobRun& run) {
+  const std::string root = quote_word(run.root);
+  std::string text = "mkdir -m 700 -- " + root + " 2>/dev/null || { [ -O " + root + " ] && [ ! -L " + root +
+                     " ]; } || hvdrun_fail " + quote_word("cannot make the folder " + run.root) + "\n";
+  text += "mkdir -p -- " + quote_word(run.mount_root()) + " " + quote_word(run.cluster_mount_root()) + " " +
+          quote_word(run.temp()) + " || exit 119\n";
+  for (const Mount& mount : run.job.mounts) {
+    const std::string at = (mount.is_of_cluster ? run.cluster_mount_root() : run.mount_root()) + "/" + mount.name;
+    text += "hvdrun_link " + quote_word(mount.directory) + " " + quote_word(at) + " " + quote_word(mount.name) + "\n";
+  }
+  const std::string shared = run.shared_at();
+  if (shared != run.shared()) {
+    text += "mkdir -p -- " + quote_word(shared) + " || exit 119\nhvdrun_link " + quote_word(shared) + " " +
+            quote_word(run.shared()) + " shared\n";
+  } else {
+    text += "mkdir -p -- " + quote_word(shared) + " || exit 119\n";
+  }
+  return text;
+}
+
+// Renamed into place, since another node may be this machine too.
+std::string make_host_file(const JobRun& run, const std::vector<JobNodeFacts>& facts) {
+  std::string text = "printf '%s\\n'";
+  for (std::size_t node = 0; node < facts.size(); ++node) {
+    // A custom toolkit says nowhere how many processes it starts: as many as the user gave slots, or as there are GPUs.
+    const int own = run.job.tool.kind != Toolkit::kCustom ? run.layout.nodes[node].slots
+                    : run.layout.slots[node] > 1          ? run.layout.slots[node]
+                                                          : std::max(1, facts[node].gpus);
+    text += " " + quote_word(facts[node].address + " slots=" + std::to_string(own));
+  }
+  const std::string file = quote_word(run.host_file());
+  return text + " >" + file + ".$$ && mv -f -- " + file + ".$$ " + file + " || exit 119\n";
+}
+
+std::string make_output_folders(const JobRun& run) {
+  std::string text;
+  if (!run.output.empty()) {
+    text += "mkdir -p -- \"$AZ_BATCHAI_STDOUTERR_DIR\" || exit 119\n";
+  }
+  for (const OutputDirectory& output : run.job.outputs) {
+    text += "mkdir -p -- \"$AZ_BATCHAI_OUTPUT_" + output.id + "\" || exit 119\n";
+  }
+  return text;
+}
+
+Result<std::string> argument_text(const JobRun& run, const std::string& arguments) {
+  const auto words = read_arguments(arguments);
+  if (!words.ok()) {
+    return error_at(run.job.file, run.job.tool.at, "the arguments: " + words.error().message());
+  }
+  return words.value().shell_text.empty() ? "" : " " + words.value().shell_text;
+}
+
+// Globs mean nothing in arguments, while variables are split into words.
+Result<std::string> script_command(const JobRun& run, const std::string& arguments) {
+  const Tool& tool = run.job.tool;
+  HVD_TRY_ASSIGN(const std::string words, argument_text(run, arguments));
+  if (!tool.config_file.empty()) {
+    return "set -f\nexec -- caffe train --solver=" + quote_with_variables(tool.config_file) + words + "\n";
+  }
+  return "set -f\nexec -- " + quote_with_variables(tool.interpreter.empty() ? "python" : tool.interpreter) + " " +
+         quote_with_variables(tool.script) + words + "\n";
+}
+
+// A command of our own first: what follows is the user's, and its errors are too.
+std::string enter_folder(const JobRun& run) {
+  return run.job.is_native ? "" : "cd -- " + quote_word(run.temp()) + " || exit 119\n";
+}
+
+}  // namespace
+
+Result<std::string> process_text(const JobRun& run, int rank) {
+  const Tool& tool = run.job.tool;
+  const JobProcess& process = run.layout.processes[static_cast<std::size_t>(rank)];
+  std::string text = exported_variables(run) + enter_folder(run) + kReadRcFile;
+  if (!tool.command_line.empty() && tool.script.empty()) {
+    text += tool.command_line + "\n";
+  } else {
+    const bool is_master = process.role == JobProcess::Role::kWorker && process.index == 0;
+    const std::string& arguments = process.role == JobProcess::Role::kServer ? tool.server_args
+                                   : is_master                               ? tool.master_args
+                                                                             : tool.args;
+    HVD_TRY_ASSIGN(const std::string command, script_command(run, arguments));
+    text += command;
+  }
+  return text;
+}
+
+Result<std::string> process_script(const JobRun& run, int rank) {
+  HVD_TRY_ASSIGN(const std::string text, process_text(run, rank));
+  return in_container(run, text, ContainerStep::kProcess, rank);
+}
+
+Result<std::string> set_up_script(const JobRun& run, const std::vector<JobNodeFacts>& facts, int node) {
+  std::string text = kSetUpFunctions + make_folders(run) + make_host_file(run, facts) + exported_variables(run) +
+                     make_output_folders(run);
+  text += fetch_image(run);
+  if (!run.job.preparation.empty()) {
+    const std::string preparation = exported_variables(run) + enter_folder(run) + run.job.preparation + "\n";
+    text += in_container(run, preparation, ContainerStep::kPreparation, node);
+  }
+  return text;
+}
+
+std::string clean_up_script(const JobRun& run) {
+  // Twice, since another node may be this machine too, and removes the same.
+  const std::string shared = run.shared_at() != run.shared() ? " " + quote_word(run.shared_at()) : "";
+  const std::string remove = "rm -rf -- " + quote_word(run.root) + shared;
+  return remove_containers(run) + remove + " 2>/dev/null || " + remove + "\n";
+}
+
+}  // namespace hvd::launch

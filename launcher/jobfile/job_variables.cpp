@@ -1,0 +1,140 @@
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "launcher/jobfile/job_run.h"
+#include "launcher/jobfile/variable_text.h"
+
+namespace hvd::launch {
+namespace {
+
+using Role = JobProcess::Role;
+
+// The next one where it is a number; in a plan there is none yet.
+std::string port_text(const std::string& first, int offset) {
+  const bool is_number = !first.empty() && first.find_first_not_of("0123456789") == std::string::npos;
+  if (!is_number) {
+    return "<port " + std::to_string(offset + 1) + ">";
+  }
+  constexpr int kFirst = 1024;
+  constexpr int kCount = 65536 - kFirst;
+  return std::to_string(kFirst + (std::stoi(first) - kFirst + offset) % kCount);
+}
+
+// "address:port" of each process of a role. On a node the parameter server has the first port, the workers the next.
+std::vector<std::string> endpoints(const JobRun& run, const std::vector<JobNodeFacts>& facts, Role role) {
+  std::vector<std::string> all;
+  for (std::size_t node = 0; node < facts.size(); ++node) {
+    int offset = 0;
+    for (const Role each : {Role::kServer, Role::kWorker}) {
+      for (const JobProcess& process : run.layout.processes) {
+        if (process.node == static_cast<int>(node) && process.role == each) {
+          const std::string port = port_text(facts[node].port, offset++);
+          if (each == role) {
+            all.push_back(facts[node].address + ":" + port);
+          }
+        }
+      }
+    }
+  }
+  return all;
+}
+
+std::string joined(const std::vector<std::string>& words, const char* separator) {
+  std::string text;
+  for (const std::string& word : words) {
+    text += (text.empty() ? "" : separator) + word;
+  }
+  return text;
+}
+
+// What tf.distribute and tf.estimator read. A process that is alone gets no cluster: with one, an estimator would
+// demand a chief in it.
+std::string tf_config(const JobRun& run, const std::vector<JobNodeFacts>& facts, const JobProcess& process) {
+  nlohmann::ordered_json json;
+  json["cluster"] = nlohmann::ordered_json::object();
+  if (run.layout.size() > 1) {
+    if (const auto servers = endpoints(run, facts, Role::kServer); !servers.empty()) {
+      json["cluster"]["ps"] = servers;
+    }
+    json["cluster"]["worker"] = endpoints(run, facts, Role::kWorker);
+  }
+  json["task"]["type"] = process.role == Role::kServer ? "ps" : "worker";
+  json["task"]["index"] = process.index;
+  json["environment"] = "cloud";
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+Settings node_variables(const JobRun& run, const std::vector<JobNodeFacts>& facts, int node) {
+  std::vector<std::string> addresses;
+  for (const JobNodeFacts& fact : facts) {
+    addresses.push_back(fact.address);
+  }
+  const JobNodeFacts& own = facts[static_cast<std::size_t>(node)];
+  const std::string list = joined(addresses, ",");
+  Settings env = {{"AZ_BATCHAI_MOUNT_ROOT", run.cluster_mount_root()},
+                  {"AZ_BATCHAI_JOB_MOUNT_ROOT", run.mount_root()},
+                  {"AZ_BATCHAI_JOB_TEMP", run.temp()},
+                  {"AZ_BATCHAI_JOB_TEMP_DIR", run.root},
+                  {"AZ_BATCHAI_SHARED_JOB_TEMP", run.shared()},
+                  {"AZ_BATCHAI_STDOUTERR_DIR", run.output},
+                  {"AZ_BATCHAI_MPI_HOST_FILE", run.host_file()},
+                  {"AZ_BATCHAI_NUM_GPUS", std::to_string(own.gpus)},
+                  {"AZ_BATCH_HOST_LIST", list},
+                  {"AZ_BATCH_NODE_LIST", joined(addresses, ";")},
+                  {"AZ_BATCH_MASTER_NODE", facts.front().address + ":" + port_text(facts.front().port, 0)},
+                  {"AZ_BATCH_IS_CURRENT_NODE_MASTER", node == 0 ? "true" : "false"},
+                  {"AZ_BATCH_NODE_ID", run.layout.ids[static_cast<std::size_t>(node)]},
+                  {"AZ_BATCH_JOB_ID", run.job.name},
+                  {"AZ_BATCH_TASK_SHARED_DIR", run.shared()}};
+  for (const JobVariable& secret : run.job.secrets) {
+    env.emplace_back(secret.name, *secret.value);
+  }
+  return env;
+}
+
+Settings process_variables(const JobRun& run, const std::vector<JobNodeFacts>& facts, int rank) {
+  const JobProcess& process = run.layout.processes[static_cast<std::size_t>(rank)];
+  Settings env = node_variables(run, facts, process.node);
+  env.emplace_back("AZ_BATCHAI_TASK_INDEX", std::to_string(process.index));
+  if (run.job.tool.kind == Toolkit::kTensorFlow) {
+    env.emplace_back("AZ_BATCHAI_PS_HOSTS", joined(endpoints(run, facts, Role::kServer), ","));
+    env.emplace_back("AZ_BATCHAI_WORKER_HOSTS", joined(endpoints(run, facts, Role::kWorker), ","));
+    env.emplace_back("TF_CONFIG", tf_config(run, facts, process));
+  }
+  if (run.job.tool.kind == Toolkit::kPyTorch) {
+    env.emplace_back("AZ_BATCHAI_PYTORCH_INIT_METHOD",
+                     "tcp://" + facts.front().address + ":" + port_text(facts.front().port, 0));
+    env.emplace_back("AZ_BATCHAI_PYTORCH_BACKEND", run.job.tool.backend);
+  }
+  return env;
+}
+
+std::string exported_variables(const JobRun& run) {
+  std::string text;
+  const auto add = [&](const std::string& name, const std::string& word) {
+    if (!run.options.overridden.contains(name)) {
+      text += "export " + name + "=" + word + "\n";
+    }
+  };
+  for (const NamedPath& input : run.job.inputs) {
+    add("AZ_BATCHAI_INPUT_" + input.id, quote_with_variables(input.path));
+  }
+  for (const OutputDirectory& output : run.job.outputs) {
+    std::string path = output.prefix;
+    if (output.is_new) {
+      path += "/" + run.segment + "/" + (output.suffix.empty() ? "outputs" : output.suffix);
+    } else if (!output.suffix.empty()) {
+      path += "/" + output.suffix;
+    }
+    add("AZ_BATCHAI_OUTPUT_" + output.id, quote_with_variables(path));
+  }
+  for (const JobVariable& variable : run.job.variables) {
+    add(variable.name, quote_with_variables(*variable.value));
+  }
+  return text;
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,273 @@
+#include "launcher/jobfile/schema.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include <nlohmann/json.hpp>
+
+namespace hvd::launch {
+namespace {
+
+using Kind = DocValue::Kind;
+
+bool is_scalar(const DocValue& value) {
+  return value.kind == Kind::kText || value.kind == Kind::kBool || value.kind == Kind::kInteger ||
+         value.kind == Kind::kReal;
+}
+
+std::string listed(std::span<const char* const> words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + std::string(words[i]);
+  }
+  return text;
+}
+
+char lowered(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+bool is_same_word(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lowered(x) == lowered(y); });
+}
+
+// Levenshtein's distance, upper and lower case being the same (one row of Wagner and Fischer's table at a time).
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) {
+    row[j] = j;
+  }
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (lowered(a[i - 1]) == lowered(b[j - 1]) ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+class Checker {
+ public:
+  Checker(const std::string& file, Notices& notices) : file_(file), notices_(notices) {}
+
+  Result<void> check_map(const DocValue& map, const Schema& schema) {
+    if (map.kind != Kind::kMap) {
+      return error_at(file_, map.at,
+                      std::string(schema.name) + ": expected keys with values, found " + map.described());
+    }
+    for (std::size_t i = 0; i < map.keys.size(); ++i) {
+      const auto field = std::find_if(schema.fields.begin(), schema.fields.end(),
+                                      [&](const Field& f) { return map.keys[i] == f.key; });
+      if (field == schema.fields.end()) {
+        note_unknown(map.keys[i], map.key_at[i], schema);
+      } else if (map.items[i].kind != Kind::kNull) {
+        HVD_TRY(check_value(map.items[i], *field));
+      }
+    }
+    for (const Field& field : schema.fields) {
+      if (field.is_required && map.find(field.key) == nullptr) {
+        return error_at(file_, map.at,
+                        std::string(schema.name) + ": the key '" + field.key + "' is missing (" + field.help + ")");
+      }
+    }
+    return {};
+  }
+
+ private:
+  void note_unknown(const std::string& key, Position at, const Schema& schema) {
+    std::vector<std::string> names;
+    for (const Field& field : schema.fields) {
+      names.emplace_back(field.key);
+    }
+    const std::string near = nearest_name(key, names);
+    notices_.push_back(error_at(file_, at,
+                                "the key '" + shown_text(key) + "' means nothing in " + schema.name +
+                                    (near.empty() ? "" : "; did you mean '" + near + "'?"))
+                           .message());
+  }
+
+  Result<void> check_value(const DocValue& value, const Field& field) {
+    switch (field.type) {
+      case Field::Type::kText:
+        return check_text(value, field);
+      case Field::Type::kTextOrNumber:
+        return is_scalar(value) ? check_nul(value, field) : wrong(value, field, "text");
+      case Field::Type::kInteger:
+        return check_integer(value, field);
+      case Field::Type::kBool:
+        return value.kind == Kind::kBool ? Result<void>() : wrong(value, field, "true or false");
+      case Field::Type::kMap:
+        return check_map(value, *field.inner);
+      case Field::Type::kTexts:
+        return value.kind == Kind::kText ? check_nul(value, field) : check_list(value, field);
+      case Field::Type::kMaps:
+        return check_list(value, field);
+      case Field::Type::kVariables:
+        break;
+    }
+    return check_variables(value, field);
+  }
+
+  [[nodiscard]] Error wrong(const DocValue& value, const Field& field, const std::string& expected) const {
+    return error_at(file_, value.at,
+                    std::string(field.key) + ": expected " + expected + ", found " + value.described());
+  }
+
+  // No argument and no variable can hold one.
+  [[nodiscard]] Result<void> check_nul(const DocValue& value, const Field& field) const {
+    if (value.text.find('\0') != std::string::npos) {
+      return error_at(file_, value.at, std::string(field.key) + ": a NUL character, which no text here can hold");
+    }
+    return {};
+  }
+
+  [[nodiscard]] Result<void> check_text(const DocValue& value, const Field& field) const {
+    if (value.kind != Kind::kText) {
+      return wrong(value, field, is_scalar(value) ? "text; write it in quotes" : "text");
+    }
+    const auto is_value = [&value](const char* word) { return is_same_word(value.text, word); };
+    if (!field.words.empty() && std::none_of(field.words.begin(), field.words.end(), is_value)) {
+      return wrong(value, field, listed(field.words));
+    }
+    return check_nul(value, field);
+  }
+
+  [[nodiscard]] Result<void> check_integer(const DocValue& value, const Field& field) const {
+    std::int64_t number = 0;
+    const char* end = value.text.data() + value.text.size();
+    const bool is_number = value.kind == Kind::kInteger;
+    const auto parsed = std::from_chars(value.text.data(), end, number);
+    if (!is_number || parsed.ec != std::errc() || parsed.ptr != end || number < field.least || number > field.most) {
+      return wrong(value, field,
+                   "a whole number from " + std::to_string(field.least) + " to " + std::to_string(field.most));
+    }
+    return {};
+  }
+
+  Result<void> check_list(const DocValue& value, const Field& field) {
+    if (value.kind != Kind::kList) {
+      return wrong(value, field, field.type == Field::Type::kMaps ? "a list" : "text or a list of texts");
+    }
+    for (const DocValue& item : value.items) {
+      if (field.type == Field::Type::kMaps) {
+        HVD_TRY(check_map(item, *field.inner));
+      } else if (is_scalar(item)) {
+        HVD_TRY(check_nul(item, field));
+      } else {
+        return wrong(item, field, "a list of texts");
+      }
+    }
+    return {};
+  }
+
+  [[nodiscard]] Result<void> check_variables(const DocValue& value, const Field& field) const {
+    if (value.kind != Kind::kMap) {
+      return wrong(value, field, "names with values");
+    }
+    for (const DocValue& item : value.items) {
+      if (!is_scalar(item) && item.kind != Kind::kNull) {
+        return wrong(item, field, "text");
+      }
+      HVD_TRY(check_nul(item, field));
+    }
+    return {};
+  }
+
+  const std::string& file_;
+  Notices& notices_;
+};
+
+using Json = nlohmann::ordered_json;
+
+Json schema_of(const Schema& schema);
+
+Json schema_of(const Field& field) {
+  const Json scalar = {{"type", {"string", "number", "boolean"}}};
+  Json json;
+  switch (field.type) {
+    case Field::Type::kText:
+      json["type"] = "string";
+      if (!field.words.empty()) {
+        json["enum"] = std::vector<std::string>(field.words.begin(), field.words.end());
+      }
+      break;
+    case Field::Type::kTextOrNumber:
+      json = scalar;
+      break;
+    case Field::Type::kInteger:
+      json = {{"type", "integer"}, {"minimum", field.least}, {"maximum", field.most}};
+      break;
+    case Field::Type::kBool:
+      json["type"] = "boolean";
+      break;
+    case Field::Type::kMap:
+      json = schema_of(*field.inner);
+      break;
+    case Field::Type::kMaps:
+      json = {{"type", "array"}, {"items", schema_of(*field.inner)}};
+      break;
+    case Field::Type::kTexts:
+      json["type"] = {"string", "array"};
+      json["items"] = scalar;
+      break;
+    case Field::Type::kVariables:
+      json["type"] = "object";
+      json["additionalProperties"]["type"] = {"string", "number", "boolean", "null"};
+      break;
+  }
+  json["description"] = field.help;
+  return json;
+}
+
+Json schema_of(const Schema& schema) {
+  Json json;
+  json["type"] = "object";
+  Json required = Json::array();
+  for (const Field& field : schema.fields) {
+    json["properties"][field.key] = schema_of(field);
+    if (field.is_required) {
+      required.push_back(field.key);
+    }
+  }
+  if (!required.empty()) {
+    json["required"] = required;
+  }
+  json["additionalProperties"] = false;
+  return json;
+}
+
+}  // namespace
+
+Result<void> check(const DocValue& map, const Schema& schema, const std::string& file, Notices& notices) {
+  return Checker(file, notices).check_map(map, schema);
+}
+
+std::string nearest_name(std::string_view name, const std::vector<std::string>& names) {
+  constexpr std::size_t kLongest = 64;  // no name here is longer, and a file may hold any
+  std::string nearest;
+  std::size_t least = name.size() / 3 + 1;
+  for (const std::string& candidate : names) {
+    if (name.size() > kLongest) {
+      break;
+    }
+    if (const std::size_t far = distance(name, candidate); far < least) {
+      least = far;
+      nearest = candidate;
+    }
+  }
+  return nearest;
+}
+
+std::string json_schema(const Schema& schema, const std::string& title) {
+  Json json;
+  json["$schema"] = "http://json-schema.org/draft-07/schema#";
+  json["title"] = title;
+  json.update(schema_of(schema));
+  json["properties"]["$schema"] = {{"type", "string"}};
+  return json.dump(2) + "\n";
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,125 @@
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include <yaml-cpp/yaml.h>
+
+#include "launcher/jobfile/document.h"
+
+namespace hvd::launch {
+namespace {
+
+Position position_of(const YAML::Mark& mark) {
+  return {std::max(mark.line, 0) + 1, std::max(mark.column, 0) + 1};
+}
+
+bool is_digits(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+std::string_view without_sign(std::string_view text) {
+  return !text.empty() && (text.front() == '-' || text.front() == '+') ? text.substr(1) : text;
+}
+
+bool is_real(std::string_view text) {
+  text = without_sign(text);
+  const auto exponent = text.find_first_of("eE");
+  const std::string_view mantissa = text.substr(0, exponent);
+  const auto dot = mantissa.find('.');
+  std::string digits(mantissa.substr(0, dot));
+  if (dot != std::string_view::npos) {
+    digits += mantissa.substr(dot + 1);
+  }
+  return is_digits(digits) &&
+         (exponent == std::string_view::npos || is_digits(without_sign(text.substr(exponent + 1))));
+}
+
+// YAML 1.2's core schema, of a scalar without quotes. Octal and hexadecimal numbers stay text: nobody means them here.
+DocValue::Kind kind_of_plain(std::string_view text) {
+  if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL") {
+    return DocValue::Kind::kNull;
+  }
+  if (text == "true" || text == "True" || text == "TRUE" || text == "false" || text == "False" || text == "FALSE") {
+    return DocValue::Kind::kBool;
+  }
+  if (is_digits(without_sign(text))) {
+    return DocValue::Kind::kInteger;
+  }
+  return is_real(text) ? DocValue::Kind::kReal : DocValue::Kind::kText;
+}
+
+class TreeBuilder {
+ public:
+  explicit TreeBuilder(const std::string& file) : file_(file) {}
+
+  // An alias is copied wherever it is used; what that can grow to, also by aliases of aliases, is bounded.
+  Result<DocValue> build(const YAML::Node& node, int depth) {
+    const Position at = position_of(node.Mark());
+    if (depth > kMostDocDepth || ++count_ > kMostDocValues) {
+      return error_at(file_, at,
+                      "more than " + std::to_string(kMostDocValues) + " values, or nested more than " +
+                          std::to_string(kMostDocDepth) + " deep");
+    }
+    DocValue value;
+    value.at = at;
+    if (node.IsScalar()) {
+      const bool is_plain = node.Tag() == "?";
+      value.kind = is_plain ? kind_of_plain(node.Scalar()) : DocValue::Kind::kText;
+      value.text = node.Scalar();
+    } else if (node.IsSequence()) {
+      value.kind = DocValue::Kind::kList;
+      for (const auto& item : node) {
+        HVD_TRY_ASSIGN(DocValue built, build(item, depth + 1));
+        value.items.push_back(std::move(built));
+      }
+    } else if (node.IsMap()) {
+      HVD_TRY(build_map(node, depth, value));
+    }
+    return value;
+  }
+
+ private:
+  Result<void> build_map(const YAML::Node& node, int depth, DocValue& map) {
+    map.kind = DocValue::Kind::kMap;
+    for (const auto& entry : node) {
+      const Position at = position_of(entry.first.Mark());
+      if (!entry.first.IsScalar()) {
+        return error_at(file_, at, "expected a name as key");
+      }
+      const std::string& name = entry.first.Scalar();
+      if (std::find(map.keys.begin(), map.keys.end(), name) != map.keys.end()) {
+        return error_at(file_, at, "the key '" + shown_text(name) + "' is given twice");
+      }
+      if (map.keys.size() >= kMostDocKeys) {
+        return error_at(file_, at, "more than " + std::to_string(kMostDocKeys) + " keys");
+      }
+      HVD_TRY_ASSIGN(DocValue built, build(entry.second, depth + 1));
+      map.keys.push_back(name);
+      map.key_at.push_back(at);
+      map.items.push_back(std::move(built));
+    }
+    return {};
+  }
+
+  const std::string& file_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace
+
+Result<DocValue> parse_yaml_document(std::string_view text, const std::string& file) {
+  try {
+    const auto documents = YAML::LoadAll(std::string(text));
+    if (documents.size() > 1) {
+      return error_at(file, position_of(documents[1].Mark()), "a second document; a job file has one");
+    }
+    if (documents.empty()) {
+      return error_at(file, {1, 1}, "the file is empty; expected a job");
+    }
+    return TreeBuilder(file).build(documents.front(), 0);
+  } catch (const YAML::Exception& error) {
+    return error_at(file, position_of(error.mark), "not YAML: " + error.msg);
+  }
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,134 @@
+#include "launcher/report/step_reporter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include <time.h>
+
+#include "runtime/base/fd.h"
+
+namespace hvd::launch {
+
+void NodeLogs::say(int node, const std::string& text) {
+  if (static_cast<std::size_t>(node) >= files_.size()) {
+    return;
+  }
+  const auto now = static_cast<time_t>(now_());
+  tm utc{};
+  ::gmtime_r(&now, &utc);
+  std::array<char, 32> stamp{};
+  const std::size_t size = ::strftime(stamp.data(), stamp.size(), "%Y/%m/%d %H:%M:%S ", &utc);
+  const std::string line = std::string(stamp.data(), size) + text + "\n";
+  const std::string& path = files_[static_cast<std::size_t>(node)];
+  const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666));
+  if (!file.is_open() || ::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    failure_ = Error::from_errno("cannot write the node's log " + path).message();
+  }
+}
+
+std::string NodeLogs::failure() {
+  if (failure_.empty() || has_told_) {
+    return "";
+  }
+  has_told_ = true;
+  return failure_;
+}
+
+Lines StepReporter::held(Lines lines) {
+  if (!words_.is_silent || has_failed_) {
+    return lines;
+  }
+  held_.insert(held_.end(), lines.begin(), lines.end());
+  return {};
+}
+
+Lines StepReporter::released() {
+  has_failed_ = true;
+  return std::exchange(held_, {});
+}
+
+Lines StepReporter::on_begin(const std::string& job_id) {
+  return held(inner_->on_begin(job_id));
+}
+
+Lines StepReporter::on_node_ready(int node, const ReadyMessage& ready) {
+  return held(inner_->on_node_ready(node, ready));
+}
+
+Lines StepReporter::on_all_ready(Duration took) {
+  for (const NodePlan& node : placement_.nodes) {
+    logs_.say(node.index, "Executing '" + words_.name + "' on " + node.host.name);
+  }
+  return held(inner_->on_all_ready(took));
+}
+
+Lines StepReporter::on_node_away(int node, const Error& why, Duration patience) {
+  logs_.say(node, "The connection to " + host_of(node) + " broke: " + why.message());
+  return inner_->on_node_away(node, why, patience);
+}
+
+Lines StepReporter::on_node_lost(int node, const Error& why) {
+  logs_.say(node, host_of(node) + " was lost: " + why.message());
+  return held(inner_->on_node_lost(node, why));
+}
+
+Lines StepReporter::on_rank_started(int rank, int pid) {
+  if (!words_.is_per_node) {
+    logs_.say(node_of(rank), "Rank " + std::to_string(rank) + " is process " + std::to_string(pid));
+  }
+  return held(inner_->on_rank_started(rank, pid));
+}
+
+Lines StepReporter::on_rank_ended(int rank, const ExitStatus& status, const ExitDetail& detail) {
+  const int node = node_of(rank);
+  if (words_.is_per_node) {
+    logs_.say(node, "'" + words_.name + "' " +
+                        (status.is_success() ? "succeeded on " : "failed (" + status.text() + ") on ") + host_of(node));
+  } else {
+    logs_.say(node, "Rank " + std::to_string(rank) + " " + status.text());
+  }
+  Lines lines = held(inner_->on_rank_ended(rank, status, detail));
+  if (const std::string failure = logs_.failure(); !failure.empty()) {
+    const Lines told = inner_->on_note({LogLevel::kError, -1, failure + "; the job goes on"});
+    lines.insert(lines.end(), told.begin(), told.end());
+  }
+  return lines;
+}
+
+Lines StepReporter::on_failure(const Failure& failure) {
+  Lines lines = released();
+  Failure told = failure;
+  const int rank = failure.cause.rank;
+  if (rank >= 0) {
+    logs_.say(node_of(rank), "Output:");
+    for (const std::string& line : failure.last_errors) {
+      logs_.say(node_of(rank), ">>>   " + line);
+    }
+  }
+  if (rank >= 0 && words_.is_per_node) {
+    told.cause.lines = {words_.failed_code + (words_.failed_code.empty() ? "" : ": ") + words_.name + " on " +
+                        host_of(node_of(rank)) + " " + failure.status.text()};
+  }
+  Lines said = inner_->on_failure(told);
+  if (words_.is_per_node) {
+    std::erase_if(said, [](const std::string& line) { return line.starts_with("hvdrun: stopping the other "); });
+  }
+  lines.insert(lines.end(), said.begin(), said.end());
+  return lines;
+}
+
+Lines StepReporter::on_end(const JobState& state, Duration took) {
+  for (const NodePlan& node : placement_.nodes) {
+    if (!words_.is_per_node) {
+      logs_.say(node.index, "'" + words_.name + "' " + (state.cause() ? "failed" : "succeeded") + " with exit code " +
+                                std::to_string(state.exit_code()));
+    }
+  }
+  return held(inner_->on_end(state, took));
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,287 @@
+#include <algorithm>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "launcher/job/host_list.h"
+#include "launcher/jobfile/argument_words.h"
+#include "launcher/jobfile/container_command.h"
+#include "launcher/jobfile/document.h"
+#include "launcher/jobfile/form_reader.h"
+#include "launcher/jobfile/job_run.h"
+#include "launcher/jobfile/variable_text.h"
+
+namespace {
+
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+using Kind = DocValue::Kind;
+
+std::string error_of(const hvd::Result<DocValue>& document) {
+  return document.ok() ? "" : document.error().message();
+}
+
+JobFile job_of(const std::string& text, const std::string& file = "job.yaml") {
+  auto loaded = parse_job_file(text, file, {"account", {"FROM_ME=here"}});
+  REQUIRE_MESSAGE(loaded.ok(), loaded.error().message());
+  return std::move(loaded).value().job;
+}
+
+std::string refusal_of(const std::string& text, const std::string& file = "job.yaml") {
+  const auto loaded = parse_job_file(text, file, {});
+  return loaded.ok() ? "" : loaded.error().message();
+}
+
+JobRun run_of(const std::string& text, const std::string& hosts, JobRunOptions options = {}) {
+  JobFile job = job_of(text);
+  auto layout = lay_out(job, parse_host_list(hosts).value(), 0);
+  REQUIRE_MESSAGE(layout.ok(), layout.error().message());
+  options.id = "1d";
+  options.uuid = "uuid";
+  auto run = make_job_run(std::move(job), std::move(layout).value(), std::move(options));
+  REQUIRE_MESSAGE(run.ok(), run.error().message());
+  return std::move(run).value();
+}
+
+std::string value_in(const Settings& env, const std::string& name) {
+  const auto found = std::find_if(env.rbegin(), env.rend(), [&](const auto& pair) { return pair.first == name; });
+  return found == env.rend() ? "(none)" : found->second;
+}
+
+}  // namespace
+
+TEST_CASE("every value of a JSON document knows where it stands") {
+  const auto document =
+      parse_json_document("\xef\xbb\xbf{\r\n  \"a\": [1, -2,\n 3.5e1, true],\n\t\"b\": {\"c\": null}}", "f");
+  REQUIRE(document.ok());
+  const DocValue& root = document.value();
+  CHECK(root.at == Position{1, 4});  // behind the byte order mark
+  CHECK(root.key_at[0] == Position{2, 3});
+  const DocValue& list = root.items[0];
+  CHECK(list.at == Position{2, 8});
+  CHECK(list.items[1].at == Position{2, 12});
+  CHECK(list.items[1].text == "-2");
+  CHECK(list.items[2].at == Position{3, 2});
+  CHECK(list.items[2].kind == Kind::kReal);
+  CHECK(list.items[3].at == Position{3, 9});
+  CHECK(root.items[1].key_at[0] == Position{4, 8});
+  CHECK(root.items[1].find("c") == nullptr);  // null is as not there
+}
+
+TEST_CASE("JSON is read to the letter, and refused with line and column") {
+  const auto refused = [](const std::string& text) { return error_of(parse_json_document(text, "f")); };
+  CHECK(refused("{\"a\": 1,\n}") == "f:2:1: a comma before '}'; JSON has none after the last entry");
+  CHECK(refused("[1,\n 2 , ]") == "f:2:6: a comma before ']'; JSON has none after the last entry");
+  CHECK(refused("{\"a\": 1, \"a\": 2}") == "f:1:10: the key 'a' is given twice (first in line 1)");
+  CHECK(refused("{\"a\": 1 // no\n}") == "f:1:9: JSON has no comments");
+  CHECK(refused("{\"a\": 1") == "f:1:8: the file ends in the middle of a value; is a bracket or quote missing?");
+  CHECK(refused("{\"a\": \"\\ud83d\"}").starts_with("f:1:14: not JSON: "));
+  CHECK(refused("{\"a\": 01}").starts_with("f:1:8: not JSON: "));
+  CHECK(refused("{'a': 1}").starts_with("f:1:2: not JSON: "));
+  CHECK(refused("").starts_with("f:1:1: "));
+  CHECK(refused("{} x").starts_with("f:1:4: not JSON: "));
+  CHECK(refused(std::string(100, '[')).find("nested more than 64 deep") != std::string::npos);
+  CHECK(parse_json_document("\"\\ud83d\\ude00\"", "f").value().text == "\xf0\x9f\x98\x80");
+}
+
+TEST_CASE("YAML scalars are what the core schema makes of them, and quotes make text") {
+  const auto document = parse_yaml_document(
+      "a: 1\nb: '1'\nc: yes\nd: true\ne: 1.5\nf: ~\ng: 0777\nh: 1:30:00\ni: |\n  two\n  lines\nj: [x, 0x10]\nk: -3\n",
+      "f");
+  REQUIRE(document.ok());
+  const DocValue& root = document.value();
+  const auto kind = [&root](std::size_t i) { return root.items[i].kind; };
+  CHECK(kind(0) == Kind::kInteger);
+  CHECK(kind(1) == Kind::kText);
+  CHECK(kind(2) == Kind::kText);
+  CHECK(kind(3) == Kind::kBool);
+  CHECK(kind(4) == Kind::kReal);
+  CHECK(kind(5) == Kind::kNull);
+  CHECK(kind(6) == Kind::kInteger);
+  CHECK(root.items[6].text == "0777");
+  CHECK(kind(7) == Kind::kText);
+  CHECK(root.items[8].text == "two\nlines\n");
+  CHECK(root.items[9].items[1].kind == Kind::kText);
+  CHECK(kind(10) == Kind::kInteger);
+  CHECK(root.items[9].at == Position{12, 4});
+}
+
+TEST_CASE("YAML is refused with line and column, and cannot be made to grow") {
+  const auto refused = [](const std::string& text) { return error_of(parse_yaml_document(text, "f")); };
+  CHECK(refused("a: 1\na: 2\n") == "f:2:1: the key 'a' is given twice");
+  CHECK(refused("a: [1\n").starts_with("f:"));
+  CHECK(refused("a: 1\n---\nb: 2\n").find("a second document") != std::string::npos);
+  CHECK(refused("") == "f:1:1: the file is empty; expected a job");
+  CHECK(refused("? [a]\n: 1\n").find("expected a name as key") != std::string::npos);
+  std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
+  for (int i = 1; i < 12; ++i) {
+    const std::string last = "*a" + std::to_string(i - 1);
+    bomb += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [";
+    for (int j = 0; j < 10; ++j) {
+      bomb += last + (j < 9 ? ", " : "]\n");
+    }
+  }
+  CHECK(refused(bomb).find("more than 20000 values") != std::string::npos);
+}
+
+TEST_CASE("a wrong type, a missing key and a misspelt one each name their place") {
+  CHECK(refusal_of("command: [1]\n") == "job.yaml:1:10: command: expected text, found a list");
+  CHECK(refusal_of("command: 5\n") == "job.yaml:1:10: command: expected text; write it in quotes, found 5");
+  CHECK(refusal_of("nodeCount: 1.0\ncommand: x\n").starts_with("job.yaml:1:12: nodeCount: expected a whole number"));
+  CHECK(refusal_of("properties: {stdOutErrPathPrefix: /l}\n").find("the key 'nodeCount' is missing") !=
+        std::string::npos);
+  const auto loaded = parse_job_file("command: x\nprocesCount: 2\nzzz: 1\n", "job.yaml", {});
+  REQUIRE(loaded.ok());
+  CHECK(loaded.value().notices ==
+        Notices{"job.yaml:2:1: the key 'procesCount' means nothing in a job file; did you mean 'processCount'?",
+                "job.yaml:3:1: the key 'zzz' means nothing in a job file"});
+}
+
+TEST_CASE("placeholders are filled from what the user says, or refused where they stand") {
+  const std::string text =
+      R"({"properties": {"nodeCount": 1, "stdOutErrPathPrefix": "/l", "customToolkitSettings": {"commandLine": "x"},
+"mountVolumes": {"azureFileShares": [{"azureFileUrl": "https://<AZURE_BATCHAI_STORAGE_ACCOUNT>.file/a", "relativeMountPath": "a"}]}}})";
+  CHECK(job_of(text, "f.json").mounts.front().source == "https://account.file/a");
+  CHECK(refusal_of(text, "f.json").starts_with("f.json:2:55: <AZURE_BATCHAI_STORAGE_ACCOUNT> stands here"));
+}
+
+TEST_CASE("durations are read in all the forms that files have") {
+  const auto seconds = [](const std::string& text) {
+    const auto duration = parse_job_duration(text);
+    return duration ? std::chrono::duration<double>(*duration).count() : -1;
+  };
+  CHECK(seconds("90") == 90);
+  CHECK(seconds("1.5") == 1.5);
+  CHECK(seconds("90m") == 5400);
+  CHECK(seconds("1h30m") == 5400);
+  CHECK(seconds("1:30:00") == 5400);
+  CHECK(seconds("7.00:00:00") == 604800);
+  CHECK(seconds("7 days, 0:00:10") == 604810);
+  CHECK(seconds("1 day, 0:00:00") == 86400);
+  CHECK(seconds("P7D") == 604800);
+  CHECK(seconds("PT1H30M") == 5400);
+  CHECK(seconds("P1DT12H") == 129600);
+  for (const char* bad :
+       {"", "x", "-1", "0", "1:2", "1:99:00", "P", "PT", "P1M", "7d x", "1e9999", "nan", "1:00:00x"}) {
+    CHECK_MESSAGE(seconds(bad) == -1, bad);
+  }
+}
+
+TEST_CASE("texts become shell words that mean exactly them, but for variables") {
+  CHECK(quote_word("a/b.c=1") == "'a/b.c=1'");
+  CHECK(quote_word("a/b.c-1") == "a/b.c-1");
+  CHECK(quote_word("") == "''");
+  CHECK(quote_word("it's $(x)") == "'it'\\''s $(x)'");
+  CHECK(quote_with_variables("$A/b c${D}") == "\"${A-}\"'/b c'\"${D-}\"");
+  CHECK(quote_with_variables("$(touch x) $1 ${A:-b} $") == "'$(touch x) $1 ${A:-b} $'");
+  std::vector<std::string> missing;
+  const auto value_of = [](const std::string& name) {
+    return name == "A" ? std::optional<std::string>("1") : std::nullopt;
+  };
+  CHECK(expand_variables("$A-${B}-$A", value_of, missing) == "1--1");
+  CHECK(missing == std::vector<std::string>{"B"});
+}
+
+TEST_CASE("arguments are split and quoted as a shell does, and nothing in them is executed") {
+  const auto words = [](const std::string& text) { return read_arguments(text).value().shell_text; };
+  CHECK(words("--a 1  --b=$X 'c d' \"e $Y\"") == "--a 1 '--b='${X-} 'c d' 'e '\"${Y-}\"");
+  CHECK(words("*.csv; rm -rf $(x)") == "'*.csv;' rm -rf '$(x)'");
+  CHECK_FALSE(read_arguments("a;b").value().is_plain);
+  CHECK(read_arguments("'a;b'").value().is_plain);
+  CHECK_FALSE(read_arguments("it's").ok());
+  CHECK(words("''") == "''");
+  for (const std::string text : {"a b", "$(x)", "\"\\", "it's", "`x`", "a\nb", "\\\\"}) {
+    const auto back = read_arguments(argument_of(text));
+    REQUIRE(back.ok());
+    CHECK(back.value().shell_text.find("$(x)\"") == std::string::npos);
+  }
+}
+
+TEST_CASE("processes are spread evenly over the first hosts that the job needs") {
+  const JobFile job = job_of("command: x\nnodeCount: 3\nprocessCount: 8\n");
+  const auto hosts = parse_host_list("a,b:9,c,d").value();
+  const JobLayout layout = lay_out(job, hosts, 0).value();
+  CHECK(layout.size() == 8);
+  CHECK(layout.ids == std::vector<std::string>{"a", "b", "c"});
+  CHECK(layout.nodes[0].slots == 3);
+  CHECK(layout.nodes[2].slots == 2);
+  CHECK(layout.rank_placement().node_of(7).host.name == "c");
+  CHECK(lay_out(job, hosts, 3).value().size() == 3);
+  CHECK(lay_out(job, hosts, 2).error().message().find("too few processes (2) for 3 nodes") != std::string::npos);
+  CHECK(lay_out(job, parse_host_list("a,b").value(), 0).error().message() ==
+        "job.yaml:2:12: the job needs 3 nodes, and there are 2 hosts; name more with -H or --hostfile");
+}
+
+TEST_CASE("TensorFlow's processes get roles, ports and a cluster; one that is alone gets no cluster") {
+  const std::string settings =
+      "properties:\n  nodeCount: %\n  stdOutErrPathPrefix: /l\n  tensorFlowSettings:\n    pythonScriptFilePath: s.py\n";
+  std::string two = settings;
+  two.replace(two.find('%'), 1, "2");
+  const JobRun run = run_of(two, "a,b");
+  const std::vector<JobNodeFacts> facts = {{"10.0.0.4", "65534", 0}, {"10.0.0.5", "3000", 0}};
+  REQUIRE(run.layout.size() == 3);
+  CHECK(run.layout.processes[1].role == JobProcess::Role::kServer);
+  CHECK(value_in(process_variables(run, facts, 0), "AZ_BATCHAI_WORKER_HOSTS") == "10.0.0.4:65535,10.0.0.5:3000");
+  CHECK(value_in(process_variables(run, facts, 0), "AZ_BATCHAI_PS_HOSTS") == "10.0.0.4:65534");
+  CHECK(value_in(process_variables(run, facts, 2), "TF_CONFIG") ==
+        "{\"cluster\":{\"ps\":[\"10.0.0.4:65534\"],\"worker\":[\"10.0.0.4:65535\",\"10.0.0.5:3000\"]},"
+        "\"task\":{\"type\":\"worker\",\"index\":1},\"environment\":\"cloud\"}");
+  CHECK(process_file(run, 1, false) == "stdout-ps-0.txt");
+  std::string one = settings;
+  one.replace(one.find('%'), 1, "1");
+  CHECK(value_in(process_variables(run_of(one, "a"), {facts[0]}, 0), "TF_CONFIG") ==
+        "{\"cluster\":{},\"task\":{\"type\":\"worker\",\"index\":0},\"environment\":\"cloud\"}");
+}
+
+TEST_CASE("mounts lead where the map says, the cluster's too; output is kept in the mount") {
+  JobRunOptions options;
+  options.mounts.named = {{"b", "/special"}};
+  options.mounts.root = "/data";
+  const JobRun run = run_of(
+      "properties:\n  nodeCount: 1\n  stdOutErrPathPrefix: $AZ_BATCHAI_JOB_MOUNT_ROOT/b/logs/\n"
+      "  customToolkitSettings: {commandLine: ls $AZ_BATCHAI_MOUNT_ROOT/external/x}\n"
+      "  mountVolumes: {unmanagedFileSystems: [{mountCommand: m, relativeMountPath: a}, {mountCommand: m, "
+      "relativeMountPath: b}]}\n",
+      "h", options);
+  REQUIRE(run.job.mounts.size() == 3);
+  CHECK(run.job.mounts[0].directory == "/data/a");
+  CHECK(run.job.mounts[1].directory == "/special");
+  CHECK(run.job.mounts[2].directory == "/data/external");
+  CHECK(run.job.mounts[2].is_of_cluster);
+  CHECK(run.kept_at == "/special/logs/" + run.segment + "/stdouterr");
+  CHECK(run.output == "/tmp/hvdrun-job-1d/mounts/b/logs/" + run.segment + "/stdouterr");
+  CHECK(run.segment ==
+        "00000000-0000-0000-0000-000000000000/hvdrun/workspaces/default/experiments/default/jobs/job/uuid");
+}
+
+TEST_CASE("all mounts without a directory are named at once") {
+  JobFile job = job_of("command: x\nmounts: {one: , two: , three: /3}\n");
+  auto layout = lay_out(job, parse_host_list("h").value(), 0);
+  const auto run = make_job_run(job, layout.value(), {});
+  REQUIRE_FALSE(run.ok());
+  CHECK(run.error().message().starts_with("job.yaml:2:10: no directory of the nodes is given for 'one', 'two' ("));
+}
+
+TEST_CASE("secrets are in the environment and in no script") {
+  const JobRun run = run_of("command: x\nsecrets: {TOKEN: abc-secret, FROM_ME: }\nprepare: y\n", "h");
+  const std::vector<JobNodeFacts> facts = {{"10.0.0.4", "3000", 0}};
+  CHECK(value_in(process_variables(run, facts, 0), "TOKEN") == "abc-secret");
+  CHECK(value_in(node_variables(run, facts, 0), "FROM_ME") == "here");
+  CHECK(run.job.hidden == std::vector<std::string>{"abc-secret", "here"});
+  CHECK(set_up_script(run, facts, 0).value().find("abc-secret") == std::string::npos);
+  CHECK(process_script(run, 0).value().find("abc-secret") == std::string::npos);
+}
+
+TEST_CASE("only what calls MPI itself is started by MPI") {
+  const auto needs = [](const std::string& settings, int nodes) {
+    const JobFile job = job_of("properties:\n  nodeCount: " + std::to_string(nodes) +
+                               "\n  stdOutErrPathPrefix: /l\n  " + settings + "\n");
+    return needs_mpi(job, lay_out(job, parse_host_list("a,b").value(), 0).value());
+  };
+  CHECK(needs("customMpiSettings: {commandLine: x}", 2));
+  CHECK_FALSE(needs("customMpiSettings: {commandLine: x}", 1));
+  CHECK(needs("chainerSettings: {pythonScriptFilePath: x}", 2));
+  CHECK(needs("pyTorchSettings: {pythonScriptFilePath: x, communicationBackend: MPI}", 2));
+  CHECK_FALSE(needs("pyTorchSettings: {pythonScriptFilePath: x, communicationBackend: gloo}", 2));
+  CHECK_FALSE(needs("horovodSettings: {pythonScriptFilePath: x}", 2));
+  CHECK_FALSE(needs("customToolkitSettings: {commandLine: x}", 2));
+}
