@@ -92,6 +92,7 @@ class JobRunner final : private SessionSink {
   [[nodiscard]] Deadline flush_deadline() const;
   void say_all(const Lines& lines);
   void show_status();
+  void tell_slow_start();
 
   // constant after construction
   EventLoop& loop_;
@@ -113,6 +114,7 @@ class JobRunner final : private SessionSink {
   std::string job_id_;
   TimePoint began_;
   TimerId start_timer_ = 0;
+  TimerId slow_timer_ = 0;
   TimerId timeout_timer_ = 0;
   TimerId stop_timer_ = 0;
   TimerId end_timer_ = 0;
