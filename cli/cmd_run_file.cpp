@@ -167,8 +167,14 @@ class FileJob {
       }
       return all;
     };
-    StepWords words{has_preparation ? "job environment preparation" : "setting up",
-                    has_preparation ? "JobPreparationFailed" : "JobSetUpFailed", true, true};
+    StepWords words;
+    words.name = has_preparation ? "job environment preparation" : "setting up";
+    words.failed_code = "JobPreparationFailed";
+    words.early_name = "setting up";
+    words.early_code = "JobSetUpFailed";
+    words.early_exit = kSetUpFailed;
+    words.is_silent = true;
+    words.is_per_node = true;
     return run_step({spec, nodes_, programs, reporter_with(nodes_, logs, words)});
   }
 
@@ -194,7 +200,9 @@ class FileJob {
     }
     spec.kept_dir = kept_at_;
     const auto programs = [this](const JobView&) { return programs_of(run_, facts_); };
-    return run_step({spec, ranks_, programs, reporter_with(ranks_, logs, {"job", "", false, false})});
+    StepWords words;
+    words.name = "job";
+    return run_step({spec, ranks_, programs, reporter_with(ranks_, logs, words)});
   }
 
   // Whatever has become of the job; nobody is told but by --verbose, since the job's own end is what counts.
@@ -211,7 +219,11 @@ class FileJob {
     spec.start_timeout = std::min(spec.start_timeout, kCleanUpTime);
     spec.argv = bash_words(clean_up_script(run_) + "exit 0\n");
     NodeLogs none({}, now_s);
-    static_cast<void>(run_step({spec, nodes_, {}, reporter_with(nodes_, none, {"cleaning up", "", true, true})}));
+    StepWords words;
+    words.name = "cleaning up";
+    words.is_silent = true;
+    words.is_per_node = true;
+    static_cast<void>(run_step({spec, nodes_, {}, reporter_with(nodes_, none, words)}));
   }
 
   void learn(const JobView& view) { facts_ = facts_of(view.views); }

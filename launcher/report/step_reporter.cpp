@@ -86,7 +86,7 @@ Lines StepReporter::on_rank_started(int rank, int pid) {
 Lines StepReporter::on_rank_ended(int rank, const ExitStatus& status, const ExitDetail& detail) {
   const int node = node_of(rank);
   if (words_.is_per_node) {
-    logs_.say(node, "'" + words_.name + "' " +
+    logs_.say(node, "'" + (is_early(status) ? words_.early_name : words_.name) + "' " +
                         (status.is_success() ? "succeeded on " : "failed (" + status.text() + ") on ") + host_of(node));
   } else {
     logs_.say(node, "Rank " + std::to_string(rank) + " " + status.text());
@@ -110,8 +110,10 @@ Lines StepReporter::on_failure(const Failure& failure) {
     }
   }
   if (rank >= 0 && words_.is_per_node) {
-    told.cause.lines = {words_.failed_code + (words_.failed_code.empty() ? "" : ": ") + words_.name + " on " +
-                        host_of(node_of(rank)) + " " + failure.status.text()};
+    const std::string& code = is_early(failure.status) ? words_.early_code : words_.failed_code;
+    const std::string& name = is_early(failure.status) ? words_.early_name : words_.name;
+    told.cause.lines = {code + (code.empty() ? "" : ": ") + name + " on " + host_of(node_of(rank)) + " " +
+                        failure.status.text()};
   }
   Lines said = inner_->on_failure(told);
   if (words_.is_per_node) {
@@ -128,7 +130,13 @@ Lines StepReporter::on_end(const JobState& state, Duration took) {
                                 std::to_string(state.exit_code()));
     }
   }
-  return held(inner_->on_end(state, took));
+  Lines lines = held(inner_->on_end(state, took));
+  for (std::string& line : lines) {
+    if (words_.is_per_node && line.starts_with("hvdrun: job failed after ")) {
+      line = "hvdrun: job failed before its processes were started; exit code " + std::to_string(state.exit_code());
+    }
+  }
+  return lines;
 }
 
 }  // namespace hvd::launch

@@ -35,8 +35,12 @@ class NodeLogs {
 };
 
 struct StepWords {
-  std::string name;          // "job environment preparation": in the nodes' logs
-  std::string failed_code;   // "JobPreparationFailed": said of a failure; empty: as any job's
+  std::string name;         // "job environment preparation": in the nodes' logs
+  std::string failed_code;  // "JobPreparationFailed": said of a failure; empty: as any job's
+  // The same for a rank that exits with `early_exit`, by which it says that it came not so far.
+  std::string early_name{};
+  std::string early_code{};
+  int early_exit = 0;
   bool is_silent = false;    // nothing is said unless it fails
   bool is_per_node = false;  // its ranks are nodes, and are called so
 };
@@ -68,6 +72,9 @@ class StepReporter final : public JobReporter {
   // Of a silent step: kept, and said before its failure.
   Lines held(Lines lines);
   Lines released();
+  [[nodiscard]] bool is_early(const ExitStatus& status) const {
+    return words_.early_exit != 0 && status.shell_code() == words_.early_exit;
+  }
   [[nodiscard]] int node_of(int rank) const { return placement_.node_of(rank).index; }
   [[nodiscard]] const std::string& host_of(int node) const {
     return placement_.nodes[static_cast<std::size_t>(node)].host.name;

@@ -83,7 +83,7 @@ def test_a_mount_that_one_node_lacks_is_told_with_its_name(lab4, share):
     file = share / "job.yaml"
     file.write_text("nodeCount: 2\ncommand: 'true'\nmounts: {data: /tmp/not-on-others}\n")
     done = lab4.run(*arguments(share, file, hosts="node3,node4"))
-    assert done.returncode == 119
+    assert done.returncode == 242
     assert "JobSetUpFailed: setting up on node4 " in done.stderr
     assert "the mount 'data': there is no directory /tmp/not-on-others on node4" in done.stderr
     assert no_folder_is_left(lab4)
