@@ -83,6 +83,13 @@ def runs_a_layer(command, lab):
     assert re.fullmatch(r"\d+ passed, 0 failed, 0 skipped", done.stdout.splitlines()[-1])
 
 
+def runs_a_job_file(command, lab):
+    done = lab.run(*shlex.split(in_checkout(command)), **USER)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["[0]<stdout>:rank 0 of 2", "[1]<stdout>:rank 1 of 2"]
+    assert lab.wait_for_no_processes() == []
+
+
 def plans(command, lab):
     done = run(in_checkout(command), **USER)
     assert done.returncode == 0, done.stderr
@@ -101,8 +108,10 @@ COMMANDS = {
     "hvdrun -np 2 python train.py": trains,
     "hvdrun -np 4 -H node1:2,node2:2 python train.py": trains_on_hosts,
     "hvdrun plan -np 4 -H node1:2,node2:2 python train.py": plans,
+    "hvdrun -f job.json -H node1,node2 --mount-root /data": runs_a_job_file,
     "hvdrun --check-build": tells_what_is_built,
 }
+ON_HOSTS = (trains_on_hosts, runs_a_job_file)
 
 
 def test_no_command_is_shown_that_is_not_run_here():
@@ -110,13 +119,13 @@ def test_no_command_is_shown_that_is_not_run_here():
 
 
 @IN_TREE
-@pytest.mark.parametrize("command", [c for c, how in COMMANDS.items() if how is not trains_on_hosts])
+@pytest.mark.parametrize("command", [c for c, how in COMMANDS.items() if how not in ON_HOSTS])
 def test_command(command):
     COMMANDS[command](command, None)
 
 
 @IN_TREE
-@pytest.mark.parametrize("command", [c for c, how in COMMANDS.items() if how is trains_on_hosts])
+@pytest.mark.parametrize("command", [c for c, how in COMMANDS.items() if how in ON_HOSTS])
 def test_command_on_hosts(command, lab2):
     COMMANDS[command](command, lab2)
 
