@@ -188,6 +188,9 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
     }
   }
   const int processes = std::exchange(flags.np, 0);
+  if (processes > 1 && file.tool.kind == launch::Toolkit::kCustom) {
+    loaded.notices.push_back("-np has no effect on a custom toolkit, whose command runs once, on the first node");
+  }
   HVD_TRY_ASSIGN(options.job, make_job(flags));
   HVD_TRY_ASSIGN(launch::JobLayout layout, launch::lay_out(file, options.job.hosts, processes));
   if (launch::needs_mpi(file, layout) && flags.launcher.empty() && !flags.gloo && !flags.mpi) {

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,15 +16,21 @@
 
 namespace hvd::launch {
 
-// Files that say what was done on each node, in the service's form: "2018/08/02 12:11:44 Executing 'X' on 10.0.0.4".
-class NodeLogs {
+// What the steps of a job have in common: the files that say what was done on each node, in the service's form
+// ("2018/08/02 12:11:44 Executing 'X' on 10.0.0.4"), and what one step has learned.
+class StepMemory {
  public:
   using Now = std::function<std::int64_t()>;  // seconds since 1970
 
   // `files`: one path for each node; empty: none are kept. What cannot be written is told once, by failure().
-  NodeLogs(std::vector<std::string> files, Now now) : files_(std::move(files)), now_(std::move(now)) {}
+  StepMemory(std::vector<std::string> files, Now now) : files_(std::move(files)), now_(std::move(now)) {}
 
   void say(int node, const std::string& text);
+  // What one step has learned and the next must know.
+  void note_lost(int node) { lost_.insert(node); }
+  [[nodiscard]] bool is_lost(int node) const { return lost_.contains(node); }
+  // False when another step has said the same.
+  bool is_new(const std::string& text) { return said_.insert(text).second; }
   // What could not be written, once; empty: nothing.
   std::string failure();
 
@@ -32,6 +39,8 @@ class NodeLogs {
   const Now now_;
   std::string failure_;
   bool has_told_ = false;
+  std::set<int> lost_;
+  std::set<std::string> said_;
 };
 
 struct StepWords {
@@ -47,8 +56,8 @@ struct StepWords {
 
 class StepReporter final : public JobReporter {
  public:
-  StepReporter(std::unique_ptr<JobReporter> inner, const Placement& placement, NodeLogs& logs, StepWords words)
-      : inner_(std::move(inner)), placement_(placement), logs_(logs), words_(std::move(words)) {}
+  StepReporter(std::unique_ptr<JobReporter> inner, const Placement& placement, StepMemory& memory, StepWords words)
+      : inner_(std::move(inner)), placement_(placement), memory_(memory), words_(std::move(words)) {}
 
   Lines on_begin(const std::string& job_id) override;
   Lines on_node_progress(int node, const std::string& what) override { return inner_->on_node_progress(node, what); }
@@ -59,7 +68,7 @@ class StepReporter final : public JobReporter {
   Lines on_node_lost(int node, const Error& why) override;
   Lines on_rank_started(int rank, int pid) override;
   Lines on_rank_ended(int rank, const ExitStatus& status, const ExitDetail& detail) override;
-  Lines on_note(const Note& note) override { return inner_->on_note(note); }
+  Lines on_note(const Note& note) override;
   Lines on_engine_line(const std::string& engine, const std::string& line) override {
     return inner_->on_engine_line(engine, line);
   }
@@ -82,7 +91,7 @@ class StepReporter final : public JobReporter {
 
   const std::unique_ptr<JobReporter> inner_;
   const Placement& placement_;
-  NodeLogs& logs_;
+  StepMemory& memory_;
   const StepWords words_;
   Lines held_;
   bool has_failed_ = false;

@@ -116,7 +116,7 @@ def test_each_sample_starts_what_the_golden_file_says(place, name):
     assert not list(place.path.rglob("executed"))
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", [*SAMPLES, "local.yaml"])
 def test_a_plan_of_each_sample_starts_nothing_and_shows_no_secret(place, name):
     done = hvdrun("plan", "--json", "-f", JOBS / name, "-H", "a,b,c,d", "--mount-root", "/data", *ACCOUNT, env=place.env)
     assert done.returncode == 0, done.stderr
@@ -257,6 +257,17 @@ def test_a_secret_stands_on_no_command_line(place):
     (place.path / "go").touch()
     assert job.wait(PATIENCE) == 0
     assert "unlikely-token-in-ps" not in shown
+
+
+def test_a_job_that_needs_mpi_is_refused_where_there_is_none(place):
+    (place.bin / "mpirun").unlink()
+    arguments = [a for a in place.arguments(JOBS / "custom-mpi.json", hosts="localhost,127.0.0.1") if a not in ("--launcher", "ssh")]
+    for name in ("bash", "sh", "mkdir", "ln", "hostname", "rm", "mv"):
+        os.symlink(shutil.which(name, path="/usr/bin:/bin"), place.bin / name)
+    before = left_folders()
+    done = hvdrun(*arguments, env={**place.env, "PATH": str(place.bin)})
+    assert done.returncode == 240 and "mpi job: " in done.stderr and "mpirun" in done.stderr
+    assert left_folders() <= before
 
 
 def test_x_wins_over_the_file(place):

@@ -122,6 +122,7 @@ def test_a_node_that_dies_in_the_preparation_ends_the_job(lab4, share):
     assert job.wait(60) == 243
     assert "node2" in job.stderr.read()
     assert lab4.wait_for_no_processes("node1", "node2") == []
+    assert no_folder_is_left(lab4)
 
 
 def test_tensorflow_roles_know_each_other_by_address(lab4, share):
