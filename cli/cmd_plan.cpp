@@ -9,6 +9,7 @@
 #include "cli/file_programs.h"
 #include "launcher/jobfile/container_command.h"
 #include "launcher/placement/placement.h"
+#include "launcher/run/relay_tree.h"
 #include "launcher/run/start_plan.h"
 #include "launcher/run/transport_choice.h"
 #include "launcher/transport/local.h"
@@ -104,6 +105,9 @@ nlohmann::ordered_json plan_json(const CliOptions& options, const Placement& pla
       ranks.push_back(&rank);
     }
   }
+  // Under an engine, whose agents are not the nodes, there is no tree.
+  const std::vector<int> relays =
+      job.launcher == launch::LauncherKind::kOwn ? launch::relays_of(job, placement) : std::vector<int>();
   nlohmann::ordered_json json;
   json["size"] = placement.size;
   json["argv"] = starts.front().argv;
@@ -114,6 +118,10 @@ nlohmann::ordered_json plan_json(const CliOptions& options, const Placement& pla
     entry["index"] = node.index;
     entry["host"] = node.host.name;
     entry["transport"] = hvd::launch::transport_name(hvd::launch::choose_transport(job, node.host.name));
+    const int relay = relays.empty() ? -1 : relays[static_cast<std::size_t>(node.index)];
+    if (relay >= 0) {
+      entry["relay"] = placement.nodes[static_cast<std::size_t>(relay)].host.name;
+    }
     entry["slots"] = node.host.slots;
     entry["ranks"] = nlohmann::ordered_json::array();
     for (std::size_t i = 0; i < node.ranks.size(); ++i) {
@@ -178,6 +186,12 @@ void print_table(const Placement& placement, const nlohmann::ordered_json& json)
                 << node["transport"].get<std::string>() << std::setw(12) << rank["local_rank"].get<int>()
                 << rank["cross_rank"].get<int>() << "\n";
     }
+  }
+  const auto& nodes = json["nodes"];
+  const auto relayed =
+      std::count_if(nodes.begin(), nodes.end(), [](const auto& node) { return node.contains("relay"); });
+  if (relayed > 0) {
+    std::cout << "\n" << relayed << " of " << nodes.size() << " nodes are reached through others (--fanout)\n";
   }
   if (json.contains("job")) {
     print_file(json);

@@ -11,49 +11,23 @@
 
 #include "cli/commands.h"
 #include "cli/job_step.h"
+#include "cli/own_transports.h"
 #include "launcher/logs/spdlog_log.h"
 #include "launcher/placement/placement.h"
 #include "launcher/report/json_reporter.h"
 #include "launcher/report/text_reporter.h"
 #include "launcher/run/job_runner.h"
+#include "launcher/run/relay_tree.h"
 #include "launcher/transport/dial_back.h"
 #include "launcher/transport/local.h"
 #include "launcher/transport/mpirun.h"
-#include "launcher/transport/rsh.h"
-#include "launcher/transport/ssh.h"
 #include "runtime/base/event_loop.h"
+#include "runtime/base/open_files.h"
 
 namespace hvd::cli {
 namespace {
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
-
-SshOptions ssh_options_of(const JobSpec& job) {
-  SshOptions ssh;
-  ssh.port = job.ssh_port;
-  ssh.identity_file = job.ssh_identity_file;
-  ssh.config_file = job.ssh_config_file;
-  ssh.agent_path = job.agent_path;
-  ssh.environment = job.environment;
-  return ssh;
-}
-
-// What hangs is told by the command's own last words, before --start-timeout, which knows none of them.
-RshOptions rsh_options_of(const JobSpec& job) {
-  RshOptions rsh;
-  rsh.port = job.ssh_port;
-  rsh.settings = RshSettings{job.agent_path, job.environment, job.start_timeout / 10 * 9};
-  return rsh;
-}
-
-Result<std::unique_ptr<Transport>> rsh_of(EventLoop& loop, const JobSpec& job, Log& log) {
-  if (job.rsh_command.empty()) {
-    return std::unique_ptr<Transport>();
-  }
-  HVD_TRY_ASSIGN(RshTemplate command, RshTemplate::parse(job.rsh_command));
-  HVD_TRY(check_rsh_program(command, job.environment));
-  return make_rsh_transport(loop, std::move(command), rsh_options_of(job), log);
-}
 
 std::unique_ptr<JobReporter> reporter_of(const JobSpec& job, const Placement& placement) {
   if (job.json_events) {
@@ -97,6 +71,31 @@ bool has_only_local_hosts(const Placement& placement) {
                      [](const NodePlan& node) { return is_local_host(node.host.name); });
 }
 
+// Refuses what would end in the middle for lack of descriptors: a connection each, or three pipes and a process. Where
+// a tree does not work, all nodes are reached from here, so that many are asked for.
+Result<void> allow_files_for(const JobSpec& job, const Placement& agents) {
+  constexpr std::uint64_t kOwn = 64;  // and a few that come and go
+  constexpr std::uint64_t kConnection = 1;
+  constexpr std::uint64_t kCommand = 4;
+  std::uint64_t needed = kOwn;
+  std::uint64_t wanted = kOwn;
+  const std::vector<int> relays = relays_of(job, agents);
+  for (const NodePlan& node : agents.nodes) {
+    const auto own = choose_transport(job, node.host.name) == TransportKind::kRsh ? kCommand : kConnection;
+    wanted += own;
+    needed += relays[static_cast<std::size_t>(node.index)] < 0 ? own : 0;
+  }
+  if (allow_open_files(wanted).ok()) {
+    return {};
+  }
+  const auto allowed = allow_open_files(needed);
+  return allowed.ok()
+             ? allowed
+             : Result<void>(Error(allowed.error().code(),
+                                  "for " + std::to_string(agents.nodes.size()) + " nodes " + allowed.error().message() +
+                                      "; raise nofile in /etc/security/limits.conf (of a service: LimitNOFILE=)"));
+}
+
 // What starts the agents in our place, and the transport by which they call.
 struct EngineSetup {
   std::unique_ptr<EngineOrphans> orphans;
@@ -118,6 +117,7 @@ Result<EngineSetup> engine_of(EventLoop& loop, const JobSpec& job, const Placeme
   MpirunOptions mpirun;
   mpirun.agent_path = job.agent_path;
   mpirun.environment = job.environment;
+  mpirun.open_files = job.open_files;
   mpirun.args = job.mpi_args;
   mpirun.binding = job.binding_args;
   mpirun.is_root = ::geteuid() == 0;
@@ -138,6 +138,8 @@ Result<int> run_step(const JobStep& step) {
   const JobSpec& job = step.job;
   const Placement& placement = step.placement;
   ::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of write(2), and the job is stopped for it
+  const Placement agents = agents_of(job, placement);
+  HVD_TRY(allow_files_for(job, agents));
   const SteadyClock clock;
   HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
   JobRunner* runner = nullptr;
@@ -157,16 +159,12 @@ Result<int> run_step(const JobStep& step) {
       loop->post([&runner, line = std::string(line)] { runner->say(line); });
     }
   });
-  const auto local =
-      make_local_transport(*loop, LocalOptions{job.agent_path, job.environment, job.json_events ? log.get() : nullptr});
-  const auto ssh = make_ssh_transport(*loop, ssh_options_of(job), *log);
-  HVD_TRY_ASSIGN(const std::unique_ptr<Transport> rsh, rsh_of(*loop, job, *log));
+  HVD_TRY_ASSIGN(const OwnTransports own, make_own_transports(*loop, job, *log));
   // Under an engine each agent has one rank: then nodes here are agents, as the runner counts them.
-  const Placement agents = agents_of(job, placement);
   const std::unique_ptr<JobReporter> reporter =
       step.report_by ? step.report_by(reporter_of(job, agents)) : reporter_of(job, agents);
   HVD_TRY_ASSIGN(const EngineSetup setup, engine_of(*loop, job, placement, *log));
-  const Transports transports{local.get(), ssh.get(), rsh.get(), setup.dial_back.get(), setup.engine.get()};
+  const Transports transports{own.local.get(), own.ssh.get(), own.rsh.get(), setup.dial_back.get(), setup.engine.get()};
   JobRunner owner(*loop, job, placement, transports, *reporter, *log);
   owner.set_programs(step.programs);
   runner = &owner;

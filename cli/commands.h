@@ -12,6 +12,9 @@ Result<int> run_job(const CliOptions& options);
 Result<int> run_job_file(const CliOptions& options);
 // Prints the placement and each rank's environment, as a table or JSON; starts nothing, touches no network.
 Result<int> print_plan(const CliOptions& options);
+// Checks the hosts and what is between them, and prints what was found, as tables or JSON; starts no rank. The exit
+// code says whether a job could start.
+Result<int> check_hosts(const CliOptions& options);
 // Prints what this build can do, what is missing, and what would bring it.
 int print_build();
 

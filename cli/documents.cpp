@@ -69,9 +69,14 @@ std::string man_page(const Options& options, const std::vector<std::pair<std::st
       "\" \"User Commands\"\n"
       ".SH NAME\nhvdrun \\- run a command as the ranks of one job, on this machine or on several hosts\n"
       ".SH SYNOPSIS\n.B hvdrun\n[\\fBrun\\fR|\\fBplan\\fR] [\\fIoptions\\fR] \\fIcommand\\fR [\\fIarguments\\fR]\n"
+      ".br\n.B hvdrun check\n[\\fIoptions\\fR] [\\fIprogram\\fR]\n"
       ".SH DESCRIPTION\nhvdrun starts a command on several processes and hosts, streams what every rank prints, says "
       "what failed first and why, and leaves nothing running. Hosts need an SSH server and the command's own software. "
-      "\\fBplan\\fR shows what would run where and starts nothing.\n.SH OPTIONS\n";
+      "\\fBplan\\fR shows what would run where and starts nothing. \\fBcheck\\fR reaches the hosts, starts no rank, "
+      "and "
+      "shows what a job would find there, how fast the network between them is, and what is wrong, with what to try; "
+      "its "
+      "exit status is 0 where a job could start, else the one that such a job would have had.\n.SH OPTIONS\n";
   text += man_options(options) + ".SH EXIT STATUS\n";
   for (const ExitCode& code : kExitCodes) {
     text += std::string(".TP\n.B ") + roff(code.code) + "\n" + roff(code.meaning) + "\n";
@@ -112,7 +117,7 @@ std::string bash_completion(const Options& options) {
          with_value +
          ") ((i += 2));;\n"
          "      -*) ((i += 1));;\n"
-         "      run|plan) ((i == 1)) && ((i += 1)) || break;;\n"
+         "      run|plan|check) ((i == 1)) && ((i += 1)) || break;;\n"
          "      *) break;;\n"
          "    esac\n"
          "  done\n"
@@ -150,7 +155,7 @@ std::string zsh_completion(const Options& options) {
 std::string fish_completion(const Options& options) {
   std::string text = "# fish completion for hvdrun and horovodrun\n";
   for (const char* program : {"hvdrun", "horovodrun"}) {
-    text += std::string("complete -c ") + program + " -n __fish_use_subcommand -a 'run plan'\n";
+    text += std::string("complete -c ") + program + " -n __fish_use_subcommand -a 'run plan check'\n";
     for (const OptionInfo& option : options) {
       text += std::string("complete -c ") + program;
       for (const std::string& name : option.names) {

@@ -40,6 +40,7 @@ struct Flags {
   bool tcp = false;
   launch::Settings settings;  // of tunables given as flags
   std::string rsh;
+  int fanout = 64;
   std::string launcher;  // empty: the default
   bool mpi = false;
   bool gloo = false;

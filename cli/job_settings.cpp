@@ -14,6 +14,7 @@
 #include "launcher/job/hostfile.h"
 #include "launcher/run/transport_choice.h"
 #include "launcher/transport/rsh_template.h"
+#include "runtime/base/open_files.h"
 
 namespace hvd::cli {
 namespace {
@@ -233,6 +234,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   HVD_TRY_ASSIGN(job.agent_path, agent_path());
   job.argv = flags.command;
   job.environment = own_environment();
+  job.open_files = open_files_limit();
   job.gpus = kGpuModes.at(flags.gpus);
   job.bind = kBindModes.at(flags.bind);
   job.start_timeout = seconds_of(start_timeout_s);
@@ -258,6 +260,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.ssh_identity_file = flags.ssh_identity_file;
   job.ssh_config_file = flags.ssh_config;
   job.rsh_command = flags.rsh;
+  job.fanout = flags.fanout;
   HVD_TRY_ASSIGN(job.launcher, launcher_of(flags));
   if (job.launcher == launch::LauncherKind::kMpi) {
     HVD_TRY(apply_mpi(flags, job));

@@ -12,7 +12,9 @@ namespace {
 
 int report(const hvd::Error& error, bool as_events) {
   const bool is_users = error.code() == hvd::Code::kInvalid || error.code() == hvd::Code::kNotFound;
-  const int code = is_users ? hvd::launch::exit_code::kUsage : hvd::launch::exit_code::kDefect;
+  const int code = is_users                               ? hvd::launch::exit_code::kUsage
+                   : error.code() == hvd::Code::kResource ? hvd::launch::exit_code::kStartFailed
+                                                          : hvd::launch::exit_code::kDefect;
   if (!as_events) {
     std::cerr << "hvdrun: " << error.message() << "\n";
     return code;
@@ -21,6 +23,10 @@ int report(const hvd::Error& error, bool as_events) {
     std::cerr << line << "\n";
   }
   return code;
+}
+
+int code_of(const hvd::Result<int>& outcome, bool as_events) {
+  return outcome.ok() ? outcome.value() : report(outcome.error(), as_events);
 }
 
 int dispatch(int argc, char** argv) {
@@ -39,13 +45,13 @@ int dispatch(int argc, char** argv) {
     case hvd::cli::Command::kCheckBuild:
       return hvd::cli::print_build();
     case hvd::cli::Command::kPlan:
+      return code_of(hvd::cli::print_plan(options), false);
+    case hvd::cli::Command::kCheck:
+      return code_of(hvd::cli::check_hosts(options), false);
     case hvd::cli::Command::kRun:
       break;
   }
-  const auto code = options.command == hvd::cli::Command::kPlan ? hvd::cli::print_plan(options)
-                    : options.file                              ? hvd::cli::run_job_file(options)
-                                                                : hvd::cli::run_job(options);
-  return code.ok() ? code.value() : report(code.error(), options.command == hvd::cli::Command::kRun && options.json);
+  return code_of(options.file ? hvd::cli::run_job_file(options) : hvd::cli::run_job(options), options.json);
 }
 
 }  // namespace

@@ -46,10 +46,14 @@ const std::map<std::string, std::string, std::less<>> kAliases = {
     {"--no-log-hide-timestamp", "--log-with-timestamp"},
 };
 
+const std::map<std::string, Command, std::less<>> kCommands = {
+    {"run", Command::kRun}, {"plan", Command::kPlan}, {"check", Command::kCheck}};
+
 const std::vector<std::pair<std::string, std::string>> kExamples = {
     {"hvdrun -np 2 python train.py", "two ranks here"},
     {"hvdrun -np 4 -H node1:2,node2:2 python train.py", "two on each of two hosts"},
     {"hvdrun plan -np 4 -H node1:2,node2:2 python train.py", "show what would run where; start nothing"},
+    {"hvdrun check -H node1:2,node2:2", "are the hosts and the network ready for a job?"},
     {"hvdrun -f job.json -H node1,node2 --mount-root /data", "run the job that a file describes"},
 };
 
@@ -178,6 +182,11 @@ void add_options(CLI::App& app, Flags& flags) {
                  "Reach all other hosts by this command, as in 'ssh {host}' or 'kubectl exec -i {host} --'; {user} and "
                  "{port} may be in it. Default: HVD_RSH, else SSH")
       ->type_name("COMMAND");
+  app.add_option("--fanout", flags.fanout,
+                 "Most nodes that are reached from one place: of more, the first ones reach the others, as a tree; 0: "
+                 "all are reached from here")
+      ->type_name("N")
+      ->check(CLI::Range(0, 100000));
   app.add_option("--launcher", flags.launcher,
                  "Who starts the ranks: hvdrun, here and by SSH or --rsh (ssh), or Open MPI's mpirun (mpi), for "
                  "programs that use MPI themselves")
@@ -199,8 +208,9 @@ void add_options(CLI::App& app, Flags& flags) {
   app.add_flag_callback("--disable-cache", [] {}, "Of horovodrun; as hvdrun always does it");
   add_output_options(app, flags);
   add_job_file_options(app, flags);
-  app.add_flag("--json", flags.json,
-               "plan: print JSON. run: tell what happens as a JSON object a line on standard error, in place of words");
+  app.add_flag(
+      "--json", flags.json,
+      "plan, check: print JSON. run: tell what happens as a JSON object a line on standard error, in place of words");
   app.add_flag("--check-build", flags.check_build, "Show what this build can do and what is missing, and end");
   app.add_option("--document", flags.document,
                  "Print the manual page (man), a shell's completion or the JSON schema of job files, and end")
@@ -318,7 +328,7 @@ std::vector<OptionInfo> describe_options(const CLI::App& app) {
 
 bool asks_for_events(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
-  if (!words.empty() && words.front() == "plan") {
+  if (!words.empty() && (words.front() == "plan" || words.front() == "check")) {
     return false;
   }
   if (!words.empty() && words.front() == "run") {
@@ -334,8 +344,9 @@ bool asks_for_events(int argc, char** argv) {
 Result<CliOptions> parse_command_line(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   CliOptions options;
-  if (!words.empty() && (words.front() == "plan" || words.front() == "run")) {
-    options.command = words.front() == "plan" ? Command::kPlan : Command::kRun;
+  if (const auto command = words.empty() ? kCommands.end() : kCommands.find(words.front());
+      command != kCommands.end()) {
+    options.command = command->second;
     words.erase(words.begin());
   }
   Flags flags;
@@ -348,7 +359,8 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
   if (help) {
     options.command = Command::kHelp;
     options.help_text =
-        "usage: hvdrun [run|plan] [options] command [arguments]\n       hvdrun [run|plan] [options] -f FILE\n" +
+        "usage: hvdrun [run|plan] [options] command [arguments]\n       hvdrun [run|plan] [options] -f FILE\n"
+        "       hvdrun check [options] [program]\n" +
         app.help();
     return options;
   }
@@ -371,11 +383,14 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
   }
   options.json = flags.json;
   if (!flags.job_file.empty()) {
+    if (options.command == Command::kCheck) {
+      return Error(Code::kInvalid, "check looks at hosts, and takes no job file; as in: hvdrun check -H node1,node2");
+    }
     HVD_TRY(read_job_file_flags(flags, options));
     return options;
   }
   HVD_TRY(check_no_job_file_flags(flags));
-  if (flags.command.empty()) {
+  if (flags.command.empty() && options.command != Command::kCheck) {
     return Error(Code::kInvalid, "no command given; as in: hvdrun -np 2 python train.py");
   }
   HVD_TRY_ASSIGN(options.job, make_job(flags));

@@ -12,14 +12,14 @@
 
 namespace hvd::cli {
 
-enum class Command : std::uint8_t { kRun, kPlan, kCheckBuild, kVersion, kHelp };
+enum class Command : std::uint8_t { kRun, kPlan, kCheck, kCheckBuild, kVersion, kHelp };
 
 struct CliOptions {
   Command command = Command::kRun;
   launch::JobSpec job;
   std::optional<launch::JobRun> file;  // -f: the job is what a file says; `job` then holds what the flags do
   launch::Notices notices;             // of that file
-  bool json = false;                   // plan: as JSON; run: events
+  bool json = false;                   // plan, check: as JSON; run: events
   std::string help_text;               // kHelp
 };
 

@@ -16,7 +16,7 @@ BASE = "runtime/base"
 # Which folder may include which others (its own and the C++ library are always allowed). The most specific key counts.
 EDGES = {
     "cli": ["launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/transport", "launcher/run",
-            "launcher/report", BASE, "runtime/include"],
+            "launcher/check", "launcher/report", BASE, "runtime/include"],
     "cli/agent_main.cpp": ["launcher/agent", "launcher/process", BASE],
     "launcher/job": [BASE],
     "launcher/placement": ["launcher/job", BASE],
@@ -27,7 +27,9 @@ EDGES = {
     "launcher/transport": ["launcher/agent", "launcher/placement", "launcher/process", BASE, "runtime/rendezvous"],
     "launcher/run": ["launcher/transport", "launcher/logs", "launcher/agent", "launcher/placement", "launcher/job",
                      "launcher/process", BASE, "runtime/rendezvous"],
-    "launcher/report": ["launcher/run", "launcher/placement", "launcher/job", BASE],
+    "launcher/check": ["launcher/run", "launcher/transport", "launcher/agent", "launcher/placement", "launcher/job", BASE,
+                       "runtime/rendezvous"],
+    "launcher/report": ["launcher/check", "launcher/agent", "launcher/transport", "launcher/run", "launcher/placement", "launcher/job", BASE],
     "runtime/include": [],
     BASE: [],
     "runtime/rendezvous": [BASE],
@@ -75,7 +77,8 @@ IN_TESTS = {  # the files of tests/ may use the calls above, but not these
 SLEEPS = "// sleeps:"  # on the line or the one above
 
 # Parts that are the specification: values in, values out; no I/O, no clock, no environment.
-PURE = ["launcher/placement/*", "launcher/run/job_state.*", "runtime/controller/negotiator.*",
+PURE = ["launcher/placement/*", "launcher/check/clock_offset.*", "launcher/check/link_plan.*", "launcher/check/*findings.*",
+        "launcher/run/job_state.*", "runtime/controller/negotiator.*",
         "runtime/controller/fusion_plan.*", "runtime/algo/schedule.*"]
 NOT_IN_PURE = r"<(unistd\.h|fcntl\.h|sys/.*|fstream|iostream|thread|mutex|ctime|poll\.h)>" \
               r"|\"runtime/base/(event_loop|socket|fd|log)\.h\""

@@ -69,8 +69,19 @@ Result<void> AgentCore::open_session(Fd in, Fd out) {
   HVD_TRY_ASSIGN(reserved_port_, reserve_port());
   HVD_TRY_ASSIGN(const SocketAddress reserved, SocketAddress::local_of(reserved_port_.get()));
 
+  RelayHub::Sink relays;
+  relays.send = [this](AgentMessage type, std::string_view body) { send(type, body); };
+  relays.on_idle = [this] {
+    if (is_leaving_) {
+      loop_.stop();
+    }
+  };
+  relays_ = std::make_unique<RelayHub>(loop_, options_.environment, std::move(relays));
+
   AgentSession::Sink session;
   session.on_frame = [this](const Frame& frame) { return on_frame(frame); };
+  session.on_relay = [this](const Frame& frame) { return relays_->on_frame(frame); };
+  session.on_disconnected = [this] { relays_->end_all(); };
   session.on_over = [this](const std::string& why) { abandon(why); };
   session.is_worth_waiting = [this] { return has_started_ && !is_abandoned_; };
   const std::string resume_path = options_.scratch_dir + "/resume";
@@ -124,6 +135,9 @@ Result<void> AgentCore::on_frame(const Frame& frame) {
       hub_->send_notice(frame.body);
       return {};
     default:
+      if (check_ && NodeCheck::is_question(static_cast<AgentMessage>(frame.type))) {
+        return check_->on_question(static_cast<AgentMessage>(frame.type), frame.body);
+      }
       return Error(Code::kProtocol,
                    "the launcher sent a message of type " + std::to_string(frame.type) + ", which is not for an agent");
   }
@@ -133,8 +147,18 @@ Result<void> AgentCore::on_welcome(const Frame& frame) {
   HVD_TRY_ASSIGN(const WelcomeMessage welcome, WelcomeMessage::decode(frame.body));
   hub_->admit(RankHub::Admission{welcome.token, welcome.secret, welcome.size});
   credit_ = welcome.output_credit;
+  check_ = make_check(welcome.secret);
   launcher_->on_welcome(welcome);
   return {};
+}
+
+std::unique_ptr<NodeCheck> AgentCore::make_check(const JobSecret& secret) {
+  NodeCheck::Node node;
+  node.environment = options_.environment;
+  node.secret = secret;
+  node.environment_of = [this](const StartMessage& start) { return environment_of(start, start.ranks.front()); };
+  node.send = [this](AgentMessage type, std::string_view body) { send(type, body); };
+  return std::make_unique<NodeCheck>(loop_, std::move(node));
 }
 
 Result<void> AgentCore::on_start(const Frame& frame) {
@@ -228,7 +252,8 @@ void AgentCore::on_child_signal() {
     const auto found =
         std::find_if(ranks_.begin(), ranks_.end(), [pid](const auto& rank) { return rank->pid() == pid; });
     if (found == ranks_.end()) {
-      continue;  // a process that a rank had left behind
+      relays_->on_exited(pid, ExitStatus::from_wait(status));
+      continue;  // or a process that a rank had left behind
     }
     ExitStatus exit_status = ExitStatus::from_wait(status);
     const ExitDetail detail = explain(pid, exit_status);
@@ -236,7 +261,7 @@ void AgentCore::on_child_signal() {
     send(AgentMessage::kExited, ExitedMessage{(*found)->rank(), exit_status, detail}.encode());
   }
   begin_sweep_if_finished();
-  if (is_sweeping_ && pid < 0 && errno == ECHILD) {
+  if (is_sweeping_ && !is_done_ && is_nothing_left()) {
     finish();
   }
 }
@@ -283,15 +308,28 @@ void AgentCore::begin_sweep_if_finished() {
   sweep(SIGTERM);
 }
 
-// Ends whatever the ranks left: daemons, data loaders, children that made their own session.
+bool AgentCore::is_nothing_left() const {
+  if (!relays_->is_idle()) {
+    return left_behind().empty();
+  }
+  siginfo_t none{};  // the same, without reading all of /proc
+  return ::waitid(P_ALL, 0, &none, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;
+}
+
+std::vector<pid_t> AgentCore::left_behind() const {
+  std::vector<pid_t> left = children_of_self();
+  std::erase_if(left, [this](pid_t pid) { return relays_->owns(pid); });
+  return left;
+}
+
+// Ends it: daemons, data loaders, children that made their own session.
 void AgentCore::sweep(int signo) {
   sweep_timer_ = 0;
-  siginfo_t none{};
-  if (::waitid(P_ALL, 0, &none, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) {
+  if (is_nothing_left()) {
     finish();
     return;
   }
-  const std::vector<pid_t> left = children_of_self();
+  const std::vector<pid_t> left = left_behind();
   if (loop_.now() - sweep_began_ > kSweepLimit) {
     for (const pid_t pid : left) {
       send(AgentMessage::kProblem,
@@ -313,7 +351,17 @@ void AgentCore::finish() {
   loop_.cancel(sweep_timer_);
   send(AgentMessage::kDone);
   if (is_abandoned_) {
+    leave();
+  }
+}
+
+// The nodes behind this one were let go before it, through it: it stays until they have heard that.
+void AgentCore::leave() {
+  is_leaving_ = true;
+  if (relays_->is_idle()) {
     loop_.stop();
+  } else {
+    relays_->let_go();
   }
 }
 
@@ -337,12 +385,13 @@ void AgentCore::abandon(const std::string& why) {
     return;
   }
   is_abandoned_ = true;
+  check_.reset();
   credit_ = UINT64_MAX / 2;  // drain the pipes, so that ranks can end
   for (const auto& rank : ranks_) {
     rank->resume();
   }
   if (is_done_) {
-    loop_.stop();
+    leave();
     return;
   }
   log_.write(LogLevel::kDebug, why + "; stopping this node's ranks");

@@ -13,8 +13,10 @@
 
 #include "launcher/agent/agent_session.h"
 #include "launcher/agent/messages.h"
+#include "launcher/agent/node_check.h"
 #include "launcher/agent/rank_hub.h"
 #include "launcher/agent/rank_process.h"
+#include "launcher/agent/relay_hub.h"
 #include "launcher/process/oom_watch.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/log.h"
@@ -55,6 +57,7 @@ class AgentCore {
   Result<void> start_rank(const StartMessage& start, const StartMessage::Rank& rank);
   [[nodiscard]] std::vector<std::string> environment_of(const StartMessage& start,
                                                         const StartMessage::Rank& rank) const;
+  [[nodiscard]] std::unique_ptr<NodeCheck> make_check(const JobSecret& secret);
   void take_output(int rank, StreamId stream, std::string_view bytes);
   void on_credit(std::uint64_t bytes);
   // What the node knows of the end of a rank, and whether the kernel killed it.
@@ -62,8 +65,12 @@ class AgentCore {
   void climb(int signo, Duration grace);  // the stop ladder
   [[nodiscard]] bool all_finished() const;
   void begin_sweep_if_finished();
+  // What the ranks have left: children, but for the commands that lead to other nodes.
+  [[nodiscard]] std::vector<pid_t> left_behind() const;
+  [[nodiscard]] bool is_nothing_left() const;
   void sweep(int signo);
   void finish();
+  void leave();
 
   EventLoop& loop_;
   const AgentOptions options_;
@@ -71,6 +78,8 @@ class AgentCore {
   const pid_t guardian_;
   std::unique_ptr<AgentSession> launcher_;
   std::unique_ptr<RankHub> hub_;
+  std::unique_ptr<RelayHub> relays_;
+  std::unique_ptr<NodeCheck> check_;  // from Welcome on
   Fd reserved_port_;
   std::vector<std::unique_ptr<RankProcess>> ranks_;
   std::uint64_t credit_ = 0;
@@ -81,6 +90,7 @@ class AgentCore {
   bool is_sweeping_ = false;
   bool is_done_ = false;
   bool is_abandoned_ = false;
+  bool is_leaving_ = false;  // done and abandoned: only relayed commands are waited for
   TimerId ladder_timer_ = 0;
   TimerId sweep_timer_ = 0;
   TimerId signal_timer_ = 0;

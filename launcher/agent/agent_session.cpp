@@ -66,7 +66,7 @@ void AgentSession::on_welcome(const WelcomeMessage& welcome) {
 
 void AgentSession::send_frame(AgentMessage type, std::string_view frame) {
   if (reconnect_ > Duration::zero() && is_numbered(type)) {
-    resend_.keep(frame);
+    resend_.keep(std::make_shared<const std::string>(frame));
   }
   if (channel_) {
     channel_->write(frame);
@@ -103,6 +103,9 @@ Result<void> AgentSession::on_frame(const Frame& frame) {
     ++received_;
     return sink_.on_frame(frame);
   }
+  if (is_relayed(type) && !token_.empty()) {
+    return sink_.on_relay(frame);
+  }
   if (type == AgentMessage::kHeartbeat) {
     send(AgentMessage::kHeartbeat);
     send_ack();
@@ -128,6 +131,9 @@ Result<void> AgentSession::on_frame(const Frame& frame) {
 }
 
 void AgentSession::on_closed() {
+  if (!is_over_) {  // else it is an end in order, and who is behind us may still be hearing of it
+    sink_.on_disconnected();
+  }
   if (reconnect_ == Duration::zero() || !sink_.is_worth_waiting()) {
     // Its output stays open until this process ends: who runs the command that leads here sees that it is at work.
     over("the launcher is gone");
@@ -246,6 +252,7 @@ Result<void> AgentSession::resume(Fd in, Fd out, const ResumeMessage& message) {
     channel->write(agent_frame(AgentMessage::kNoResume, known.error().message()));
     return known;
   }
+  sink_.on_disconnected();  // from the old one, if it still seemed to be there
   channel_ = std::move(channel);
   decoder_ = FrameDecoder(kAgentFrames);
   last_heard_ = loop_.now();

@@ -22,6 +22,10 @@ class AgentSession {
  public:
   struct Sink {
     std::function<Result<void>(const Frame&)> on_frame;
+    // Relay... of a launcher that is welcome.
+    std::function<Result<void>(const Frame&)> on_relay;
+    // The connection has ended, and with it what belongs to it; the session may not have.
+    std::function<void()> on_disconnected;
     // The launcher is gone for good. Called once.
     std::function<void(const std::string& why)> on_over;
     // Whether there is something for a launcher that comes back.

@@ -1,18 +1,27 @@
 // What launcher and agent say to each other: frames (base/frame.h) of the types below, with bodies encoded by
 // base/bytes.h. One struct per message that has more than one field; every decoder is total.
 //
-//   launcher -> agent   Welcome, Start, Stop, Forward, Credit, Exchanged, Notice, Heartbeat, Ack, Resume, Bye
+//   launcher -> agent   Welcome, Start, Stop, Forward, Credit, Exchanged, Notice, Heartbeat, Ack, Resume, Bye,
+//   RelayStart, RelayInput, RelayImage, RelayInputEnd, RelayEnd, RelayCredit
 //   agent -> launcher   Ready, Started, StartFailed, Output, OutputEnd, Exited, Exchange, Joined, Problem, Heartbeat,
-//   Done, Ack, Resumed, NoResume, Ending
+//   Done, Ack, Resumed, NoResume, Ending, RelayOutput, RelayErrors, RelayOver
+//   and when a node is checked, and no job is run (check_messages.h)
+//   launcher -> agent   AskClock, AskSurvey, AskProbe
+//   agent -> launcher   Clock, System, Software, Listening, Probed
 //
 // The agent's first word is Ready, the launcher's Welcome. Where a session may be resumed (Welcome says so) it outlives
 // its connection once the ranks were started: the launcher opens a new one, to a new agent of the same program, and
 // answers its Ready by Resume, and says no more before it has the answer. The new agent hands the connection to the one
 // that has the ranks. That answers Resumed; both ends then send again what the other has not got. Bye, and else the
 // launcher's end of input, means "the job is over": the agent stops its ranks and ends.
+//
+// Relay... lets the launcher run a command on the agent's node that carries bytes to another node (relay_hub.h): its
+// standard streams travel in these frames. Each such command has a number, which the launcher never uses again. They
+// belong to one connection, and end with it.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,6 +49,13 @@ enum class AgentMessage : std::uint16_t {
   kResume = 10,    // ResumeMessage
   kBye = 11,       // empty: nothing more comes, over no connection
 
+  kRelayStart = 12,     // RelayStartMessage
+  kRelayInput = 13,     // u32 command, then the bytes: for its standard input
+  kRelayImage = 14,     // u32 command: the agent's own executable is for its standard input
+  kRelayInputEnd = 15,  // u32 command: its input ends, after what was written to it
+  kRelayEnd = 16,       // u32 command, u32 ms: it is not needed any more, and has so long between SIGTERM and SIGKILL
+  kRelayCredit = 17,    // u32 command, u32 bytes of its output and errors that may be sent in addition
+
   kReady = 20,
   kStarted = 21,      // i32 rank, i32 pid
   kStartFailed = 22,  // StartFailedMessage
@@ -54,14 +70,35 @@ enum class AgentMessage : std::uint16_t {
   kNoResume = 31,     // text: why the session is over
   kEnding =
       32,  // text: why the agent ends its node's ranks; under an engine only soon, unless it is told before what to do
+  kRelayOutput = 33,  // u32 command, then the bytes: of its standard output
+  kRelayErrors = 34,  // u32 command, then the bytes: of its standard error
+  kRelayOver = 35,    // RelayOverMessage: nothing more comes of it
+
+  kAskClock = 50,   // i32: the question's number; answered at once
+  kAskSurvey = 51,  // SurveyRequest; answered by System, then Software
+  kAskProbe = 52,   // ProbeRequest; answered by Probed, and before it by Listening, if it is to listen
+  kClock = 60,      // ClockMessage
+  kSystem = 61,     // SystemSurvey
+  kSoftware = 62,   // SoftwareSurvey
+  kListening = 63,  // ListeningMessage
+  kProbed = 64,     // ProbeResult
 };
+
+// About a command that carries bytes to another node.
+constexpr bool is_relayed(AgentMessage type) {
+  return (type >= AgentMessage::kRelayStart && type <= AgentMessage::kRelayCredit) ||
+         (type >= AgentMessage::kRelayOutput && type <= AgentMessage::kRelayOver);
+}
 
 // The frames that a session counts, and sends again over a new connection; the others belong to one connection.
 constexpr bool is_numbered(AgentMessage type) {
   return type != AgentMessage::kHeartbeat && type != AgentMessage::kAck && type != AgentMessage::kResume &&
          type != AgentMessage::kBye && type != AgentMessage::kReady && type != AgentMessage::kResumed &&
-         type != AgentMessage::kNoResume;
+         type != AgentMessage::kNoResume && !is_relayed(type);
 }
+
+// Bytes of output and errors of one relayed command that may be under way to the launcher.
+inline constexpr std::uint32_t kRelayWindow = 512U << 10U;
 
 // A connection over which nothing has come for so many heartbeat intervals is lost, to either end.
 inline constexpr int kMissedHeartbeats = 3;
@@ -184,10 +221,38 @@ struct ExchangedMessage {
   static Result<ExchangedMessage> decode(std::string_view body);
 };
 
+struct RelayStartMessage {
+  std::uint32_t command = 0;
+  std::vector<std::string> argv;
+
+  [[nodiscard]] std::string encode() const;
+  static Result<RelayStartMessage> decode(std::string_view body);
+};
+
+struct RelayOverMessage {
+  std::uint32_t command = 0;
+  std::optional<ExitStatus> status;  // nothing: it lives on without its output, or was never started
+  std::string how;                   // "exited with code 1", "closed its output", "no such program: ..."
+
+  [[nodiscard]] std::string encode() const;
+  static Result<RelayOverMessage> decode(std::string_view body);
+};
+
+// The body of each of the others about a relayed command.
+struct RelayMessage {
+  std::uint32_t command = 0;
+  std::string_view bytes;  // into the frame's body
+
+  static Result<RelayMessage> decode(std::string_view body);
+};
+
 std::string agent_frame(AgentMessage type, std::string_view body = {});
 // Output or OutputEnd, without a copy of the bytes in between.
 std::string output_frame(std::int32_t rank, StreamId stream, std::string_view bytes);
 std::string output_end_frame(std::int32_t rank, StreamId stream);
+std::string relay_body(std::uint32_t command, std::string_view bytes = {});
+std::string relay_number_body(std::uint32_t command, std::uint32_t number);
+Result<std::uint32_t> decode_relay_number(const RelayMessage& message);
 // Bodies of one or two numbers.
 std::string number_body(std::int32_t a);
 std::string number_body(std::int32_t a, std::int32_t b);

@@ -56,8 +56,8 @@ std::string network_text(const ifaddrs& entry) {
 
 }  // namespace
 
-std::vector<std::string> own_networks() {
-  std::vector<std::string> networks;
+std::vector<NamedNetwork> own_named_networks() {
+  std::vector<NamedNetwork> networks;
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) {
     return networks;
@@ -65,11 +65,19 @@ std::vector<std::string> own_networks() {
   for (const int family : {AF_INET, AF_INET6}) {
     for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {
       if (is_usable(*at) && at->ifa_addr->sa_family == family) {
-        networks.push_back(network_text(*at));
+        networks.push_back(NamedNetwork{at->ifa_name, network_text(*at)});
       }
     }
   }
   ::freeifaddrs(list);
+  return networks;
+}
+
+std::vector<std::string> own_networks() {
+  std::vector<std::string> networks;
+  for (NamedNetwork& named : own_named_networks()) {
+    networks.push_back(std::move(named.network));
+  }
   return networks;
 }
 

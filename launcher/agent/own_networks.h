@@ -6,7 +6,14 @@
 
 namespace hvd::launch {
 
-// "10.0.0.1/24": of interfaces that are up and running, IPv4 first; neither loopback nor link-local ones.
+struct NamedNetwork {
+  std::string interface;  // "eth0"
+  std::string network;    // "10.0.0.1/24"
+};
+
+// Of interfaces that are up and running, IPv4 first; neither loopback nor link-local ones.
+std::vector<NamedNetwork> own_named_networks();
+// The same without the names.
 std::vector<std::string> own_networks();
 
 }  // namespace hvd::launch

@@ -1,10 +1,12 @@
 #include "launcher/agent/resend_queue.h"
 
+#include <utility>
+
 namespace hvd::launch {
 
-void ResendQueue::keep(std::string_view frame) {
-  frames_.emplace_back(frame);
-  bytes_ += frame.size();
+void ResendQueue::keep(std::shared_ptr<const std::string> frame) {
+  bytes_ += frame->size();
+  frames_.push_back(std::move(frame));
 }
 
 Result<void> ResendQueue::acknowledge(std::uint64_t received) {
@@ -15,7 +17,7 @@ Result<void> ResendQueue::acknowledge(std::uint64_t received) {
                                       " that it had acknowledged");
   }
   for (; first_ < received; ++first_) {
-    bytes_ -= frames_.front().size();
+    bytes_ -= frames_.front()->size();
     frames_.pop_front();
   }
   return {};
@@ -24,8 +26,8 @@ Result<void> ResendQueue::acknowledge(std::uint64_t received) {
 std::string ResendQueue::unacknowledged() const {
   std::string all;
   all.reserve(bytes_);
-  for (const std::string& frame : frames_) {
-    all += frame;
+  for (const auto& frame : frames_) {
+    all += *frame;
   }
   return all;
 }

@@ -7,8 +7,8 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
-#include <string_view>
 
 #include "runtime/base/result.h"
 
@@ -16,8 +16,9 @@ namespace hvd::launch {
 
 class ResendQueue {
  public:
-  // A frame that is sent now, or as soon as there is a connection.
-  void keep(std::string_view frame);
+  // A frame that is sent now, or as soon as there is a connection. Shared: what goes to all nodes of a large job is
+  // kept once, and not once for each.
+  void keep(std::shared_ptr<const std::string> frame);
   // The other end has `received` frames of this session. Refused when it never got so many, or had more before.
   Result<void> acknowledge(std::uint64_t received);
   // All that is not acknowledged, in order.
@@ -25,7 +26,7 @@ class ResendQueue {
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
  private:
-  std::deque<std::string> frames_;
+  std::deque<std::shared_ptr<const std::string>> frames_;
   std::uint64_t first_ = 0;  // the number of frames_.front()
   std::size_t bytes_ = 0;
 };

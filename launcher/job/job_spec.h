@@ -39,6 +39,7 @@ struct JobSpec {
   std::vector<std::string> argv;
   std::string cwd;
   std::vector<std::string> environment;                       // of hvdrun, "NAME=value"
+  std::uint64_t open_files = 0;                               // likewise: its limit on them; 0: unknown
   std::vector<std::pair<std::string, std::string>> user_env;  // -x NAME=value; wins over everything
   GpuMode gpus = GpuMode::kLocal;
   BindMode bind = BindMode::kNone;
@@ -71,6 +72,7 @@ struct JobSpec {
   int ssh_port = 0;
   std::string ssh_identity_file;
   std::string ssh_config_file;
+  int fanout = 64;          // most nodes that one place connects to: beyond it they form a tree; 0: no tree
   std::string rsh_command;  // reaches all hosts but this one; empty: ssh does
   std::string agent_path;
 

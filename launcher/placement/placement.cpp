@@ -7,8 +7,8 @@
 namespace hvd::launch {
 
 const NodePlan& Placement::node_of(int rank) const {
-  const auto found =
-      std::find_if(nodes.begin(), nodes.end(), [rank](const NodePlan& node) { return rank <= node.ranks.back().rank; });
+  const auto found = std::lower_bound(nodes.begin(), nodes.end(), rank,
+                                      [](const NodePlan& node, int r) { return node.ranks.back().rank < r; });
   HVD_CHECK(found != nodes.end() && rank >= 0);
   return *found;
 }

@@ -5,6 +5,7 @@
 #include <linux/close_range.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
@@ -32,6 +33,18 @@ void reset_signals() {
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+bool limit_open_files(std::uint64_t count) {
+  rlimit limit{};
+  if (count == 0) {
+    return true;
+  }
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    return false;
+  }
+  limit.rlim_cur = count;
+  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
 bool place_standard_fds(const ChildPlan& plan) {
@@ -67,7 +80,7 @@ void run_child(const ChildPlan& plan) {
     }
   }
   reset_signals();
-  if (!place_standard_fds(plan)) {
+  if (!place_standard_fds(plan) || !limit_open_files(plan.open_files)) {
     fail(plan, ChildStage::kSetup);
   }
   // A second net under close-on-exec: marks whatever a library opened without it. An old kernel lacks it; then

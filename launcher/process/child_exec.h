@@ -25,7 +25,8 @@ struct ChildPlan {
   int death_signal = 0;
   const cpu_set_t* affinity = nullptr;  // affinity_bytes of processors that it may run on; 0 bytes: the parent's
   std::size_t affinity_bytes = 0;
-  bool new_session = true;  // its own session and process group, out of reach of the terminal's Ctrl-C
+  std::uint64_t open_files = 0;  // RLIMIT_NOFILE, the soft one; 0: the parent's
+  bool new_session = true;       // its own session and process group, out of reach of the terminal's Ctrl-C
 };
 
 enum class ChildStage : std::int32_t { kSetup = 0, kChdir = 1, kExec = 2, kBind = 3 };

@@ -145,6 +145,7 @@ Result<pid_t> spawn(const SpawnOptions& options) {
   plan.dies_with_parent = options.dies_with_parent;
   plan.death_signal = options.death_signal;
   plan.new_session = options.new_session;
+  plan.open_files = options.open_files;
   const std::vector<cpu_set_t> affinity = affinity_of(options.cpus);
   plan.affinity = affinity.data();
   plan.affinity_bytes = affinity.size() * sizeof(cpu_set_t);

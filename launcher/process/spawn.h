@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,8 @@ struct SpawnOptions {
   bool dies_with_parent = true;
   int death_signal = SIGKILL;  // what it dies of then; SIGTERM leaves it a chance to clean up
   bool new_session = true;
-  CpuList cpus;  // that it and its children may run on; empty: as this process
+  std::uint64_t open_files = 0;  // its limit on them (base/open_files.h); 0: this process's
+  CpuList cpus;                  // that it and its children may run on; empty: as this process
 };
 
 // The new process. Errors name the program or directory, and what was looked for where (kNotFound: no such program).

@@ -66,9 +66,19 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
                           spec.labels, spec.hidden},
             log_sink()),
       board_(placement.size),
+      tree_(
+          loop, spec, agents_,
+          [this](int node, AgentMessage type, std::string_view body) {
+            sessions_[static_cast<std::size_t>(node)]->send(type, body);
+          },
+          log),
       began_(loop.now()) {}
 
-JobRunner::~JobRunner() = default;
+JobRunner::~JobRunner() {
+  while (!sessions_.empty()) {
+    sessions_.pop_back();  // one that is relayed ends its stream through one before it
+  }
+}
 
 LogMux::Sink JobRunner::log_sink() {
   LogMux::Sink sink;
@@ -134,8 +144,11 @@ void JobRunner::open_sessions() {
   }
   for (const auto& session : sessions_) {
     const TransportKind kind = choose_transport(spec_, session->plan().host.name);
-    log_.write(LogLevel::kDebug, session->plan().host.name + ": opening (" + transport_name(kind) + ")");
-    session->open(transport_of(kind));
+    const int node = session->plan().index;
+    const std::string* relay = tree_.relay_of(node);
+    log_.write(LogLevel::kDebug, session->plan().host.name + ": opening (" + transport_name(kind) +
+                                     (relay == nullptr ? "" : " from " + *relay) + ")");
+    session->open(tree_.way_to(node, transport_of(kind)));
   }
   if (transports_.engine != nullptr) {
     start_engine();
@@ -245,6 +258,7 @@ void JobRunner::on_ready(int node, const ReadyMessage& ready) {
     session.watch_connection(kHeartbeat, reconnect, token_);
   }
   session.send(AgentMessage::kWelcome, welcome.encode());
+  tree_.change(node, Relay::State::kUp);
   say_all(reporter_.on_node_ready(node, ready));
   show_status();
   apply(NodeReady{node});
@@ -328,9 +342,8 @@ void JobRunner::act(const Finish&) {
   if (state_.cause() && state_.phase() == JobPhase::kDone) {
     log_.write(LogLevel::kDebug, "leaving the sessions");
   }
-  for (const auto& session : sessions_) {
-    session->close_input();
-  }
+  // Those that are relayed first: the others leave with what they carry.
+  std::for_each(sessions_.rbegin(), sessions_.rend(), [](const auto& session) { session->close_input(); });
   if (transports_.engine != nullptr && !has_started_) {
     transports_.engine->end();  // it may still be waiting for a host that does not answer
   }
@@ -360,8 +373,9 @@ void JobRunner::show_status() {
 }
 
 void JobRunner::broadcast(AgentMessage type, std::string_view body) {
+  const auto frame = std::make_shared<const std::string>(agent_frame(type, body));
   for (const auto& session : sessions_) {
-    session->send(type, body);
+    session->send_frame(type, frame);
   }
 }
 
@@ -385,10 +399,12 @@ void JobRunner::on_notice(int node, const std::string& what) {
 
 void JobRunner::on_away(int node, const Error& why, Duration patience) {
   say_all(reporter_.on_node_away(node, why, patience));
+  tree_.change(node, Relay::State::kAway);
 }
 
 void JobRunner::on_back(int node, Duration away) {
   say_all(reporter_.on_node_back(node, away));
+  tree_.change(node, Relay::State::kUp);
 }
 
 void JobRunner::on_started(int rank, int pid) {
@@ -429,6 +445,10 @@ void JobRunner::on_problem(int node, const std::string& text) {
   say_all(reporter_.on_note({LogLevel::kError, node, text}));
 }
 
+Result<void> JobRunner::on_relay(int node, const Frame& frame) {
+  return tree_.on_frame(node, frame);
+}
+
 void JobRunner::on_done(int node) {
   apply(NodeDone{node});
 }
@@ -438,6 +458,7 @@ void JobRunner::on_lost(int node, const Error& why) {
     say_all(reporter_.on_node_lost(node, why));
     show_status();
   }
+  tree_.change(node, Relay::State::kGone);
   apply(NodeLost{node, why});
   end_if_closed();
 }

@@ -14,6 +14,7 @@
 #include "launcher/run/job_reporter.h"
 #include "launcher/run/job_state.h"
 #include "launcher/run/node_session.h"
+#include "launcher/run/relay_tree.h"
 #include "launcher/run/start_plan.h"
 #include "launcher/run/transport_choice.h"
 #include "launcher/transport/engine.h"
@@ -66,6 +67,7 @@ class JobRunner final : private SessionSink {
   void on_exchange(const ExchangeMessage& exchange) override;
   void on_problem(int node, const std::string& text) override;
   void on_ending(int node, const std::string& why) override;
+  Result<void> on_relay(int node, const Frame& frame) override;
   void on_done(int node) override;
   void on_lost(int node, const Error& why) override;
 
@@ -102,6 +104,7 @@ class JobRunner final : private SessionSink {
   JobState state_;
   LogMux logs_;
   ExchangeBoard board_;
+  RelayTree tree_;
   std::vector<std::unique_ptr<NodeSession>> sessions_;
   JobSecret secret_{};
   std::string token_;

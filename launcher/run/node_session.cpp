@@ -17,6 +17,11 @@ constexpr Duration kLongestWait = std::chrono::seconds(4);
 
 }  // namespace
 
+Result<void> SessionSink::on_answer(int, AgentMessage type, const std::string&) {
+  return Error(Code::kProtocol, "its agent sent a message of type " + std::to_string(static_cast<std::uint16_t>(type)) +
+                                    ", which was not asked for");
+}
+
 NodeSession::NodeSession(EventLoop& loop, const NodePlan& plan, int job_size, SessionSink& sink)
     : loop_(loop), plan_(plan), job_size_(job_size), sink_(sink), last_heard_(loop.now()) {}
 
@@ -34,7 +39,7 @@ NodeTarget NodeSession::target() const {
   return {plan_.host.name, plan_.host.user, plan_.host.port, plan_.ranks.front().rank};
 }
 
-void NodeSession::send(AgentMessage type, std::string_view body) {
+void NodeSession::send_frame(AgentMessage type, std::shared_ptr<const std::string> frame) {
   if (!is_open()) {
     return;
   }
@@ -45,12 +50,11 @@ void NodeSession::send(AgentMessage type, std::string_view body) {
   if (type == AgentMessage::kCredit) {
     send_ack();  // what the agent keeps of its output for us, it need not keep any longer than the credit is used
   }
-  std::string frame = agent_frame(type, body);
-  if (reconnect_ > Duration::zero() && is_numbered(type)) {
-    resend_.keep(frame);
-  }
   if (stage_ == Stage::kOpen) {
-    stream_->write(std::move(frame));
+    stream_->write(*frame);
+  }
+  if (reconnect_ > Duration::zero() && is_numbered(type)) {
+    resend_.keep(std::move(frame));
   }
 }
 
@@ -236,6 +240,8 @@ Result<void> NodeSession::on_frame(const Frame& frame) {
       default:
         break;
     }
+  } else if (is_relayed(type)) {
+    return sink_.on_relay(plan_.index, frame);
   } else if (is_numbered(type)) {
     ++received_;
     return on_numbered(frame);
@@ -305,6 +311,12 @@ Result<void> NodeSession::on_numbered(const Frame& frame) {
       return {};
     case AgentMessage::kJoined:
       return {};
+    case AgentMessage::kClock:
+    case AgentMessage::kSystem:
+    case AgentMessage::kSoftware:
+    case AgentMessage::kListening:
+    case AgentMessage::kProbed:
+      return sink_.on_answer(plan_.index, static_cast<AgentMessage>(frame.type), frame.body);
     default:
       return Error(Code::kProtocol,
                    "its agent sent a message of type " + std::to_string(frame.type) + ", which is not for a launcher");

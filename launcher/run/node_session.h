@@ -39,7 +39,12 @@ class SessionSink {
   virtual void on_problem(int node, const std::string& text) = 0;
   // The agent was told to end, by somebody else than us, and is going to.
   virtual void on_ending(int node, const std::string& why) = 0;
+  // Relay...: of what the node carries for others.
+  virtual Result<void> on_relay(int node, const Frame& frame) = 0;
   virtual void on_done(int node) = 0;
+  // An answer of a node that is checked (launcher/agent/check_messages.h), for whoever has asked. An error ends the
+  // session.
+  virtual Result<void> on_answer(int node, AgentMessage type, const std::string& body);
   // The session is over: never opened, broken, or refused for what it sent.
   virtual void on_lost(int node, const Error& why) = 0;
 
@@ -58,7 +63,11 @@ class NodeSession final : private StreamSink {
 
   void open(Transport& transport);
   // While there is no connection, it waits for the next one.
-  void send(AgentMessage type, std::string_view body = {});
+  void send(AgentMessage type, std::string_view body = {}) {
+    send_frame(type, std::make_shared<const std::string>(agent_frame(type, body)));
+  }
+  // The same with the whole frame, which several sessions may share.
+  void send_frame(AgentMessage type, std::shared_ptr<const std::string> frame);
   // Heartbeats go out from now on, and silence of three intervals counts as a broken connection. Once the ranks were
   // started, another one is then tried for `reconnect` (zero: not at all). Before Welcome.
   void watch_connection(Duration heartbeat, Duration reconnect, const std::string& token);

@@ -46,22 +46,6 @@ bool is_named_as_another(const Placement& placement, const NodePlan& node, const
   return !is_called_so(node) && std::any_of(placement.nodes.begin(), placement.nodes.end(), is_called_so);
 }
 
-// What is set for all ranks of an agent's node, over its own variables.
-void add_environment(const JobSpec& spec, bool is_local, StartMessage& start) {
-  for (const std::string& entry : spec.environment) {
-    const auto pair = split_entry(entry);
-    if (is_outer_launcher_variable(pair.first)) {
-      // An engine has set its own of that name; those of hvdrun never came there.
-      if (spec.launcher == LauncherKind::kOwn) {
-        start.unset.push_back(pair.first);
-      }
-    } else if (!is_local && !is_host_bound_variable(pair.first)) {
-      start.env.push_back(pair);  // a local agent has them already, host-bound ones too
-    }
-  }
-  start.last = spec.user_env;
-}
-
 StartMessage::Rank start_of_rank(const JobSpec& spec, const JobView& job, const NodePlan& node, const RankPlan& rank,
                                  const NodeFacts& facts, const JobFacts& job_facts) {
   const ReadyMessage& ready = job.of(rank.rank).ready;
@@ -78,6 +62,21 @@ StartMessage::Rank start_of_rank(const JobSpec& spec, const JobView& job, const 
 }
 
 }  // namespace
+
+void add_environment(const JobSpec& spec, bool is_local, StartMessage& start) {
+  for (const std::string& entry : spec.environment) {
+    const auto pair = split_entry(entry);
+    if (is_outer_launcher_variable(pair.first)) {
+      // An engine has set its own of that name; those of hvdrun never came there.
+      if (spec.launcher == LauncherKind::kOwn) {
+        start.unset.push_back(pair.first);
+      }
+    } else if (!is_local && !is_host_bound_variable(pair.first)) {
+      start.env.push_back(pair);  // a local agent has them already, host-bound ones too
+    }
+  }
+  start.last = spec.user_env;
+}
 
 std::optional<StartFailedMessage> find_missing_gpu(const JobView& job) {
   for (const NodePlan& node : job.placement.nodes) {

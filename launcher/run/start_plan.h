@@ -33,6 +33,10 @@ Result<void> check_seat(const Placement& placement, int rank, const ReadyMessage
 // The same for all of them, with the name of each node that which its first rank has told.
 Result<void> check_seats(const JobView& job);
 
+// What is removed from and set over an agent's own variables, for all ranks of its node, beside what is each rank's
+// own.
+void add_environment(const JobSpec& spec, bool is_local, StartMessage& start);
+
 // What one rank runs where ranks differ.
 struct RankProgram {
   std::vector<std::string> argv;  // empty: the job's

@@ -41,7 +41,7 @@ class AgentGreeting {
     kAgent,   // the agent runs; rest() is its first output
     kFailed,  // failure() says why
   };
-  // Call until it answers kNone; feed nothing after kAgent.
+  // Call until it answers kNone, and not after kAgent; what is fed then belongs to rest().
   void feed(Bytes bytes) { buffer_.append(as_text(bytes)); }
   Event next();
 

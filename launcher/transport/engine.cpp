@@ -57,8 +57,9 @@ Result<void> Engine::start(Handlers handlers) {
   process.on_output = [this](Bytes bytes) { take(partial_output_, as_text(bytes)); };
   process.on_errors = [this](std::string_view text) { take(partial_errors_, text); };
   process.on_taken = [] {};
-  process.on_over = [this](const std::optional<ExitStatus>& status) { on_over(status); };
-  auto started = RshProcess::start(loop_, ladder_, command_.argv, command_.environment, std::move(process));
+  process.on_over = [this](const std::optional<ExitStatus>& status, const std::string&) { on_over(status); };
+  auto started =
+      RshProcess::start(loop_, ladder_, command_.argv, command_.environment, command_.open_files, std::move(process));
   if (!started.ok()) {
     return started.error().with_context("cannot start " + command_.name);
   }

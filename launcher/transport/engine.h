@@ -4,6 +4,7 @@
 // Thread: loop only. Destroying it ends the engine's process, if it still runs.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -29,6 +30,7 @@ struct EngineCommand {
   std::string name;  // "mpirun": in messages
   std::vector<std::string> argv;
   std::vector<std::string> environment;
+  std::uint64_t open_files = 0;  // for it, and so for the ranks (SpawnOptions)
   EngineFailure (*failure_in)(std::string_view output) = nullptr;
 };
 

@@ -68,6 +68,7 @@ class LocalStream final : public Stream {
     SpawnOptions agent;
     agent.argv = {options.agent_path, "serve"};
     agent.environment = options.environment;
+    agent.open_files = options.open_files;
     agent.stdin_fd = ends.second.get();
     agent.stdout_fd = ends.second.get();
     agent.dies_with_parent = false;  // it outlives us to clean up

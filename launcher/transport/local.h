@@ -2,6 +2,7 @@
 // same reason as on other nodes: when hvdrun is killed, the agent is left to stop the ranks.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@ namespace hvd::launch {
 struct LocalOptions {
   std::string agent_path;                // the agent executable
   std::vector<std::string> environment;  // for the agent, and so for its ranks
+  std::uint64_t open_files = 0;          // likewise (SpawnOptions)
   Log* errors_to = nullptr;              // gets what the agent prints to its standard error; null: it has ours
 };
 

@@ -57,6 +57,7 @@ EngineCommand mpirun_command(const Placement& placement, const MpirunOptions& op
                              const std::vector<std::string>& addresses, const JobSecret& secret) {
   EngineCommand command;
   command.name = kName;
+  command.open_files = options.open_files;
   command.argv = mpirun_words(placement, options, addresses);
   const bool is_inside_another = !value_in(options.environment, "OMPI_COMM_WORLD_RANK").empty();
   for (const std::string& entry : options.environment) {

@@ -2,6 +2,7 @@
 // starts is a rank of MPI. This is what is known of Open MPI, and all of it is pure but find_open_mpi.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@ struct MpirunOptions {
   std::vector<std::string> args;         // the user's --mpi-args
   std::vector<std::string> binding;      // the user's --binding-args, in place of our own
   bool is_root = false;                  // Open MPI wants to be told that this is meant
+  std::uint64_t open_files = 0;          // of hvdrun, as it was started
 };
 
 // The words that put each rank of `placement` where it is to be; `addresses` is where the agents call.

@@ -153,7 +153,11 @@ std::uint64_t Resolver::resolve(const std::string& host, int port, int family, D
 }
 
 void Resolver::cancel(std::uint64_t ticket) {
-  shared_->waiting.erase(ticket);
+  if (shared_->waiting.erase(ticket) != 0) {
+    // Names that nobody waits for any more do not keep the others waiting.
+    const std::lock_guard<std::mutex> lock(shared_->mu);
+    std::erase_if(shared_->queue, [ticket](const Query& query) { return query.ticket == ticket; });
+  }
 }
 
 }  // namespace hvd::launch

@@ -16,28 +16,32 @@ class RshTransport final : public Transport {
   RshTransport(EventLoop& loop, RshTemplate command, RshOptions options, Log& log)
       : shared_(std::make_shared<RshShared>(loop, std::move(options.settings), log)),
         command_(std::move(command)),
-        defaults_{LocalUser::current().name, options.port != 0 ? options.port : kSshPort} {}
+        port_(options.port) {}
 
   std::unique_ptr<Stream> open(const NodeTarget& target, StreamSink& sink) override {
-    auto words = command_.words(target, defaults_);
-    if (!words.ok()) {
-      return std::make_unique<RefusedStream>(shared_->loop, words.error(), sink);
+    auto command = rsh_command(command_, target, port_);
+    if (!command.ok()) {
+      return std::make_unique<RefusedStream>(shared_->loop, command.error(), sink);
     }
-    RshCommand command;
-    command.host = target.host;
-    command.label = "rsh: " + shown_words(words.value());
-    command.argv = std::move(words).value();
-    command.lookup = target.host;
-    return std::make_unique<RshStream>(shared_, std::move(command), sink);
+    return std::make_unique<RshStream>(shared_, std::move(command).value(), sink);
   }
 
  private:
   const std::shared_ptr<RshShared> shared_;  // shared: streams may outlive their transport
   const RshTemplate command_;
-  const RshTemplate::Defaults defaults_;
+  const int port_;
 };
 
 }  // namespace
+
+Result<RshCommand> rsh_command(const RshTemplate& words, const NodeTarget& target, int port) {
+  RshCommand command;
+  HVD_TRY_ASSIGN(command.argv, words.words(target, {LocalUser::current().name, port != 0 ? port : kSshPort}));
+  command.host = target.host;
+  command.label = "rsh: " + shown_words(command.argv);
+  command.lookup = target.host;
+  return command;
+}
 
 std::unique_ptr<Transport> make_rsh_transport(EventLoop& loop, RshTemplate command, RshOptions options, Log& log) {
   return std::make_unique<RshTransport>(loop, std::move(command), std::move(options), log);

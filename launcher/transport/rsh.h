@@ -22,6 +22,9 @@ struct RshOptions {
 
 std::unique_ptr<Transport> make_rsh_transport(EventLoop& loop, RshTemplate command, RshOptions options, Log& log);
 
+// The command for one host. `port`: as RshOptions has it.
+Result<RshCommand> rsh_command(const RshTemplate& words, const NodeTarget& target, int port);
+
 // Whether the command's program is there: told once, before any host is tried.
 Result<void> check_rsh_program(const RshTemplate& command, const std::vector<std::string>& environment);
 

@@ -26,7 +26,8 @@ constexpr auto kEndTime = std::chrono::seconds(2);
 
 Result<std::unique_ptr<RshProcess>> RshProcess::start(EventLoop& loop, StopLadder& ladder,
                                                       const std::vector<std::string>& argv,
-                                                      const std::vector<std::string>& environment, Handlers handlers) {
+                                                      const std::vector<std::string>& environment,
+                                                      std::uint64_t open_files, Handlers handlers) {
   // Pipes, not a socket: a bash that finds one at its input takes itself for rshd's and reads ~/.bashrc.
   HVD_TRY_ASSIGN(Pipe in, make_pipe());
   HVD_TRY_ASSIGN(Pipe out, make_pipe());
@@ -37,6 +38,7 @@ Result<std::unique_ptr<RshProcess>> RshProcess::start(EventLoop& loop, StopLadde
   SpawnOptions options;
   options.argv = argv;
   options.environment = environment;
+  options.open_files = open_files;
   options.stdin_fd = in.read_end.get();
   options.stdout_fd = out.write_end.get();
   options.stderr_fd = err.write_end.get();
@@ -91,8 +93,8 @@ void RshProcess::write(std::string bytes) {
   flush();
 }
 
-void RshProcess::write_unowned(std::string_view bytes) {
-  unowned_ = bytes;
+void RshProcess::push(const AgentImage& image) {
+  unowned_ = image.bytes;
   flush();
 }
 
@@ -112,6 +114,8 @@ bool RshProcess::flush() {
   while (in_.is_open()) {
     const std::string_view next = unowned_.empty() ? std::string_view(queue_).substr(sent_) : unowned_;
     if (next.empty()) {
+      queue_ = {};  // with its memory: there are many of us
+      sent_ = 0;
       loop_.unwatch(in_watch_);
       in_watch_ = 0;
       if (wants_end_of_input_) {
@@ -188,7 +192,7 @@ void RshProcess::on_exit() {
 
 void RshProcess::tell_over(std::optional<ExitStatus> status) {
   const auto on_over = handlers_.on_over;  // a copy: it may destroy us
-  on_over(status);
+  on_over(status, status ? status->text() : "closed its output");
 }
 
 void RshProcess::finish_if_over() {

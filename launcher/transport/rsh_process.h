@@ -1,4 +1,4 @@
-// RshProcess: one process that carries bytes to a node and back, by its standard input and output.
+// RshProcess: a ByteProcess on this machine.
 //
 // It has a session of its own, so that a Ctrl-C at the terminal reaches hvdrun only, which then ends the job in order.
 // When hvdrun is killed it gets SIGTERM and its input ends; an agent that it has become cleans up on either.
@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 
 #include "launcher/process/exit_status.h"
 #include "launcher/process/stop_ladder.h"
+#include "launcher/transport/byte_process.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/fd.h"
@@ -23,31 +25,22 @@
 
 namespace hvd::launch {
 
-class RshProcess {
+class RshProcess final : public ByteProcess {
  public:
-  struct Handlers {
-    std::function<void(Bytes)> on_output;
-    std::function<void(std::string_view)> on_errors;  // standard error, in any chunks
-    std::function<void()> on_taken;                   // it took bytes of its input
-    // Its output is at its end: it has ended, or (nothing) lives on without. Nothing is called after this.
-    std::function<void(std::optional<ExitStatus>)> on_over;
-  };
-
-  // All three must outlive this object, but for `ladder`, to which it leaves its process.
+  // `open_files`: as SpawnOptions has it. Loop and ladder must outlive this object, which leaves its process to the
+  // ladder.
   static Result<std::unique_ptr<RshProcess>> start(EventLoop& loop, StopLadder& ladder,
                                                    const std::vector<std::string>& argv,
-                                                   const std::vector<std::string>& environment, Handlers handlers);
-  ~RshProcess();
+                                                   const std::vector<std::string>& environment,
+                                                   std::uint64_t open_files, Handlers handlers);
+  ~RshProcess() override;
   RshProcess(const RshProcess&) = delete;
   RshProcess& operator=(const RshProcess&) = delete;
 
-  void write(std::string bytes);
-  // The same without a copy: `bytes` must stay until they are taken.
-  void write_unowned(std::string_view bytes);
-  // Flushes what is queued, then ends the process's input.
-  void close_input();
-  // How long it, and what it left at its output, may take to end.
-  void set_patience(Duration patience) { patience_ = patience; }
+  void write(std::string bytes) override;
+  void push(const AgentImage& image) override;
+  void close_input() override;
+  void set_patience(Duration patience) override { patience_ = patience; }
 
  private:
   struct Source {

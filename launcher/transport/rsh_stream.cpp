@@ -40,10 +40,13 @@ RshConversation::~RshConversation() {
 }
 
 void RshConversation::start() {
+  ticket_ = shared_->slots.acquire([this] { run(); });
   if (command_.lookup.empty()) {
-    return on_named();
+    is_named_ = true;
+    return;
   }
-  timer_ = shared_->loop.after(kNameTime, [this] { on_named(); });
+  // Meanwhile the command is at work.
+  lookup_timer_ = shared_->loop.after(kNameTime, [this] { on_named(); });
   lookup_ = shared_->resolver.resolve(command_.lookup, 0, AF_UNSPEC, [this](Result<std::vector<SocketAddress>> found) {
     if (found.ok()) {
       for (const SocketAddress& address : found.value()) {
@@ -55,9 +58,11 @@ void RshConversation::start() {
 }
 
 void RshConversation::on_named() {
+  const auto self = shared_from_this();
   shared_->resolver.cancel(lookup_);
-  shared_->loop.cancel(timer_);
-  ticket_ = shared_->slots.acquire([this] { run(); });
+  shared_->loop.cancel(lookup_timer_);
+  is_named_ = true;
+  open_if_named();
 }
 
 void RshConversation::run() {
@@ -79,7 +84,7 @@ void RshConversation::run() {
 Result<void> RshConversation::start_process(const AgentImage& image) {
   std::vector<std::string> argv = command_.argv;
   argv.emplace_back("sh");
-  RshProcess::Handlers handlers;
+  ByteProcess::Handlers handlers;
   handlers.on_output = [this](Bytes bytes) { on_output(bytes); };
   handlers.on_errors = [this](std::string_view text) { errors_.feed(text); };
   handlers.on_taken = [this] {
@@ -87,9 +92,13 @@ Result<void> RshConversation::start_process(const AgentImage& image) {
       arm(kPushPatience, "took no byte of the agent for " + duration_text(kPushPatience));
     }
   };
-  handlers.on_over = [this](std::optional<ExitStatus> status) { on_over(status); };
-  HVD_TRY_ASSIGN(process_, RshProcess::start(shared_->loop, shared_->ladder, argv, shared_->settings.environment,
-                                             std::move(handlers)));
+  handlers.on_over = [this](const std::optional<ExitStatus>&, const std::string& how) { on_over(how); };
+  if (command_.start) {
+    HVD_TRY_ASSIGN(process_, command_.start(std::move(argv), std::move(handlers)));
+  } else {
+    HVD_TRY_ASSIGN(process_, RshProcess::start(shared_->loop, shared_->ladder, argv, shared_->settings.environment,
+                                               shared_->settings.open_files, std::move(handlers)));
+  }
   process_->write(agent_start_line(image));
   return {};
 }
@@ -120,7 +129,9 @@ void RshConversation::on_output(Bytes bytes) {
     sink_.on_bytes(bytes);
   } else if (greeting_.failure().empty()) {
     greeting_.feed(bytes);
-    on_greeting();
+    if (stage_ == Stage::kStarting) {
+      on_greeting();
+    }
   }
 }
 
@@ -130,15 +141,15 @@ void RshConversation::on_greeting() {
       case AgentGreeting::Event::kNone:
         return;
       case AgentGreeting::Event::kNeed: {
-        const std::string& image = shared_->agent_image().value().bytes;
+        const AgentImage& image = shared_->agent_image().value();
         release_slot();
-        sink_.on_progress("pushing the agent (" + megabytes(image.size()) + ")");
+        sink_.on_progress("pushing the agent (" + megabytes(image.bytes.size()) + ")");
         if (stage_ == Stage::kOver) {
           return;
         }
         arm(kPushPatience, "took no byte of the agent for " + duration_text(kPushPatience));
         is_pushing_ = true;
-        process_->write_unowned(image);
+        process_->push(image);
         break;
       }
       case AgentGreeting::Event::kFailed:
@@ -153,10 +164,19 @@ void RshConversation::on_greeting() {
 }
 
 void RshConversation::on_agent() {
-  stage_ = Stage::kOpen;
+  stage_ = Stage::kGreeted;
   shared_->loop.cancel(timer_);
   release_slot();
   process_->set_patience(kAgentPatience);
+  opened_.was_pushed = is_pushing_;
+  open_if_named();
+}
+
+void RshConversation::open_if_named() {
+  if (stage_ != Stage::kGreeted || !is_named_) {
+    return;
+  }
+  stage_ = Stage::kOpen;
   sink_.on_open(opened_);
   if (stage_ != Stage::kOpen) {
     return;
@@ -172,9 +192,8 @@ void RshConversation::on_agent() {
   }
 }
 
-void RshConversation::on_over(std::optional<ExitStatus> status) {
+void RshConversation::on_over(const std::string& how) {
   const auto self = shared_from_this();
-  const std::string how = status ? status->text() : "closed its output";
   if (stage_ != Stage::kOpen) {
     return finish(start_error(how));
   }
@@ -211,6 +230,7 @@ void RshConversation::release_slot() {
 
 void RshConversation::release() {
   shared_->resolver.cancel(lookup_);
+  shared_->loop.cancel(lookup_timer_);
   shared_->loop.cancel(timer_);
   release_slot();
   process_.reset();

@@ -5,10 +5,12 @@
 // remote shell (ssh) and to one that executes them (kubectl exec, ip netns exec); any script as an argument would need
 // quotes for the one and none for the other.
 //
-// Stages: waiting (for the name and for a slot) -> starting (greeting, push) -> open -> over.
+// Stages: waiting (for a slot) -> starting (greeting, push) -> greeted (and waiting for what its name means) -> open ->
+// over.
 // Thread: loop only.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +31,7 @@ namespace hvd::launch {
 struct RshSettings {
   std::string agent_path;                // the static agent executable on this machine
   std::vector<std::string> environment;  // for the command; its PATH is where the command is looked for
+  std::uint64_t open_files = 0;          // likewise (SpawnOptions)
   // From starting the command until the shell behind it answers. Generous: a ~/.bashrc that runs `pyenv init` waits up
   // to 60 s for a lock when many shells start at once.
   Duration answer_time = std::chrono::seconds(120);
@@ -71,6 +74,8 @@ struct RshCommand {
   std::string label;              // what the errors call it: "rsh"
   std::string lookup;             // a name whose addresses are a hint at the node's; empty: none
   std::string afterword;          // to errors before the agent runs: ", which is used because ..."
+  // Starts it; nothing: as a process of ours.
+  std::function<Result<std::unique_ptr<ByteProcess>>(std::vector<std::string> argv, ByteProcess::Handlers)> start;
 };
 
 // The conversation lives on while one of its own calls into the sink is on the stack, also when the sink destroys the
@@ -89,7 +94,7 @@ class RshConversation : public std::enable_shared_from_this<RshConversation> {
   void abandon();
 
  private:
-  enum class Stage : std::uint8_t { kWaiting, kStarting, kOpen, kOver };
+  enum class Stage : std::uint8_t { kWaiting, kStarting, kGreeted, kOpen, kOver };
 
   void on_named();
   void run();
@@ -97,7 +102,8 @@ class RshConversation : public std::enable_shared_from_this<RshConversation> {
   void on_output(Bytes bytes);
   void on_greeting();
   void on_agent();
-  void on_over(std::optional<ExitStatus> status);
+  void open_if_named();
+  void on_over(const std::string& how);
   void arm(Duration patience, const std::string& what);
   void release_slot();
   void release();
@@ -111,11 +117,13 @@ class RshConversation : public std::enable_shared_from_this<RshConversation> {
   // loop only
   Stage stage_ = Stage::kWaiting;
   std::uint64_t lookup_ = 0;
+  TimerId lookup_timer_ = 0;
+  bool is_named_ = false;
   HandshakeSlots::Ticket ticket_ = 0;
   TimerId timer_ = 0;
   TimerId slot_timer_ = 0;
   Opened opened_;
-  std::unique_ptr<RshProcess> process_;
+  std::unique_ptr<ByteProcess> process_;
   AgentGreeting greeting_;
   bool is_pushing_ = false;
   RemoteErrors errors_;

@@ -288,6 +288,7 @@ void SshConversation::on_agent() {
   is_agent_up_ = true;
   shared_->loop.cancel(timer_);
   timer_ = 0;
+  opened_.was_pushed = is_pushing_;
   sink_.on_open(opened_);
   if (stage_ == Stage::kOpen && !greeting_.rest().empty()) {
     sink_.on_bytes(as_bytes(greeting_.rest()));

@@ -28,6 +28,7 @@ struct Opened {
   std::string node_address;      // numeric, under which the launcher reached the node; empty when it cannot be seen
   std::string launcher_address;  // the launcher's own on that path; empty likewise
   std::vector<std::string> named_addresses;  // what the host's name means here; a hint when node_address is empty
+  bool was_pushed = false;                   // the agent was not there and had to be brought
 };
 
 // The code of on_closed when the agent itself is known to have ended, so that no new stream would find it.

@@ -81,6 +81,18 @@ Result<std::shared_ptr<const hvd_ctx::Operation>> operation_of(hvd_ctx* ctx, int
   return context->find(handle);
 }
 
+Result<void> hand_out(const std::vector<int>& all, int32_t* out, int32_t capacity, int32_t* count) {
+  if (count == nullptr) {
+    return missing("count");
+  }
+  if (capacity < 0 || (out == nullptr && capacity > 0)) {
+    return Error(Code::kInvalid, "the array is NULL or its capacity negative");
+  }
+  *count = static_cast<int32_t>(all.size());
+  std::copy_n(all.begin(), std::min<std::size_t>(all.size(), static_cast<std::size_t>(capacity)), out);
+  return {};
+}
+
 void fill(hvd_output& out, const hvd_ctx::Operation& operation) {
   const auto& owned = operation.completion->output();
   const auto& shape = owned ? owned->shape : operation.shape;
@@ -162,6 +174,58 @@ int32_t hvd_cross_size(hvd_ctx* ctx) {
   return number_of(ctx, &hvd::RankMap::cross_size);
 }
 
+hvd_status hvd_process_set_add(hvd_ctx* ctx, const int32_t* ranks, int32_t count, int32_t* number) {
+  return fence([&]() -> Result<void> {
+    if (number == nullptr) {
+      return missing("hvd_process_set_add: number");
+    }
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    HVD_TRY_ASSIGN(*number, context->add_process_set(ranks, count));
+    return {};
+  });
+}
+
+hvd_status hvd_process_set_remove(hvd_ctx* ctx, int32_t number) {
+  return fence([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    return context->remove_process_set(number);
+  });
+}
+
+hvd_status hvd_process_numbers(hvd_ctx* ctx, int32_t* numbers, int32_t capacity, int32_t* count) {
+  return fence([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    HVD_TRY_ASSIGN(const auto all, context->process_sets());
+    return hand_out(all, numbers, capacity, count);
+  });
+}
+
+hvd_status hvd_process_set_ranks(hvd_ctx* ctx, int32_t number, int32_t* ranks, int32_t capacity, int32_t* count) {
+  return fence([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    HVD_TRY_ASSIGN(const auto all, context->ranks_of_process_set(number));
+    return hand_out(all, ranks, capacity, count);
+  });
+}
+
+hvd_status hvd_buffer_create(hvd_ctx* ctx, int64_t size_bytes, void** data) {
+  return fence([&]() -> Result<void> {
+    if (data == nullptr) {
+      return missing("hvd_buffer_create: data");
+    }
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    HVD_TRY_ASSIGN(*data, context->create_buffer(size_bytes));
+    return {};
+  });
+}
+
+hvd_status hvd_buffer_destroy(hvd_ctx* ctx, void* data) {
+  return fence([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    return context->destroy_buffer(data);
+  });
+}
+
 hvd_status hvd_enqueue(hvd_ctx* ctx, const hvd_op* op, int64_t* handle) {
   return fence([&]() -> Result<void> {
     if (op == nullptr) {
@@ -181,15 +245,11 @@ hvd_status hvd_execute(hvd_ctx* ctx, const hvd_op* op, int64_t* handle) {
     if (op == nullptr) {
       return missing("hvd_execute: op");
     }
-    if (handle == nullptr) {
-      return missing("hvd_execute: handle");
+    if (handle != nullptr) {
+      *handle = 0;
     }
-    *handle = 0;
     HVD_TRY_ASSIGN(const auto context, resolve(ctx));
-    HVD_TRY_ASSIGN(*handle, context->enqueue(*op, hvd::Engine::Caller::kWaits));
-    HVD_TRY_ASSIGN(const auto operation, context->find(*handle));
-    context->wait(*operation);
-    return operation->completion->wait();
+    return context->execute(*op, handle);
   });
 }
 

@@ -127,6 +127,7 @@ Result<void> read_tuning(const Reader& env, Config& config) {
   HVD_TRY_ASSIGN(const double start_seconds,
                  env.number<double>(contract::kStartTimeout, 0.001, kMaxStartSeconds, 60.0));
   config.start_timeout = duration_of(start_seconds);
+  config.engine.set_timeout = config.start_timeout;
   HVD_TRY_ASSIGN(config.log_level, read_log_level(env));
   return {};
 }

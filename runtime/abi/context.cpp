@@ -1,10 +1,12 @@
 #include "runtime/abi/context.h"
 
 #include <chrono>
+#include <cstring>
 
 #include "runtime/abi/op_checks.h"
 #include "runtime/core/op_kind.h"
 #include "runtime/core/shape.h"
+#include "runtime/engine/buffer_table.h"
 #include "runtime/rendezvous/store_client.h"
 
 namespace {
@@ -26,6 +28,26 @@ class RankLog final : public hvd::Log {
   hvd::StderrLog log_;
 };
 
+// "allreduce.noname.7"
+std::string noname(hvd::OpKind kind, std::uint64_t count) {
+  std::string name;
+  for (const char* c = hvd::name_of(kind); *c != '\0'; ++c) {
+    name += static_cast<char>(*c - 'A' + 'a');
+  }
+  return name + ".noname." + std::to_string(count);
+}
+
+// What a handle of an operation stands for that was done at once.
+std::shared_ptr<const hvd_ctx::Operation> done_operation(const hvd::QuickOp& op) {
+  auto operation = std::make_shared<hvd_ctx::Operation>();
+  operation->completion = std::make_shared<hvd::Completion>();
+  operation->completion->finish(hvd::Result<void>());
+  operation->output = op.output;
+  operation->size_bytes = op.size_bytes;
+  operation->shape.assign(op.shape.begin(), op.shape.end());
+  return operation;
+}
+
 constexpr const char* kForkedText =
     "this process was forked from a rank of a job and is no rank of it; use the job from the process that joined it";
 
@@ -39,40 +61,155 @@ bool hvd_ctx::is_forked() const {
   return !process_.is_here();
 }
 
-std::string hvd_ctx::next_noname(hvd::OpKind kind) {
-  std::string name;
-  for (const char* c = hvd::name_of(kind); *c != '\0'; ++c) {
-    name += static_cast<char>(*c - 'A' + 'a');
-  }
-  return name + ".noname." + std::to_string(++noname_counts_[static_cast<std::size_t>(kind)]);
-}
-
-hvd::Result<std::int64_t> hvd_ctx::enqueue(const hvd_op& op, hvd::Engine::Caller caller) {
+hvd::Result<std::shared_ptr<hvd::Engine>> hvd_ctx::engine() {
   // Before any lock: the thread that held it when the process was forked does not exist here.
   if (is_forked()) {
     return hvd::Error(hvd::Code::kNotInitialized, kForkedText);
   }
+  const std::lock_guard lock(mu_);
+  if (engine_ == nullptr) {
+    return hvd::Error(hvd::Code::kNotInitialized, "this context has been shut down");
+  }
+  return engine_;
+}
+
+hvd::Result<std::int64_t> hvd_ctx::enqueue(const hvd_op& op) {
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
   std::vector<hvd::Submission> alone;
-  HVD_TRY_ASSIGN(alone.emplace_back(), hvd::submission_from(op, map_.size, map_.rank));
-  HVD_TRY_ASSIGN(const auto handles, start(std::move(alone), caller));
+  HVD_TRY_ASSIGN(alone.emplace_back(), hvd::submission_from(op, engine_now->sets()));
+  HVD_TRY_ASSIGN(const auto handles, start(*engine_now, std::move(alone), hvd::Engine::Caller::kGoesOn));
   return handles.front();
 }
 
-hvd::Result<std::vector<std::int64_t>> hvd_ctx::enqueue_group(std::span<const hvd_op* const> ops,
-                                                              hvd::Engine::Caller caller) {
-  if (is_forked()) {
-    return hvd::Error(hvd::Code::kNotInitialized, kForkedText);
+hvd::Result<void> hvd_ctx::execute(const hvd_op& op, std::int64_t* handle) {
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
+  const auto set = engine_now->sets().find(op.process_set);
+  auto quick = set != nullptr && set->quick != nullptr ? hvd::quick_op_from(op, *set) : std::nullopt;
+  if (quick) {
+    if (quick->name.empty()) {
+      quick->noname = ++set->noname_counts[static_cast<std::size_t>(quick->kind)];
+    }
+    if (engine_now->try_quick(*set, op.process_set, *quick)) {
+      if (handle != nullptr) {
+        *handle = keep(done_operation(*quick));
+      }
+      return {};
+    }
   }
-  HVD_TRY_ASSIGN(std::vector<hvd::Submission> group, hvd::submissions_from(ops, map_.size, map_.rank));
-  return start(std::move(group), caller);
+  std::vector<hvd::Submission> alone;
+  HVD_TRY_ASSIGN(alone.emplace_back(), hvd::submission_from(op, engine_now->sets()));
+  if (handle == nullptr && (hvd::is_cut_by_rank(alone.front().kind) || alone.front().kind == hvd::OpKind::kJoin)) {
+    return hvd::Error(hvd::Code::kInvalid, std::string("hvd_execute: handle is NULL, but the result of a ") +
+                                               hvd::name_of(alone.front().kind) + " is memory of the runtime's");
+  }
+  if (quick && quick->noname != 0) {
+    alone.front().name = noname(quick->kind, quick->noname);  // it has its number already
+  }
+  HVD_TRY_ASSIGN(const auto handles, start(*engine_now, std::move(alone), hvd::Engine::Caller::kWaits));
+  if (handle != nullptr) {
+    *handle = handles.front();
+  }
+  HVD_TRY_ASSIGN(const auto operation, find(handles.front()));
+  wait(*operation);
+  if (handle == nullptr) {
+    HVD_TRY(release(handles.front()));
+  }
+  return operation->completion->wait();
 }
 
-hvd::Result<std::vector<std::int64_t>> hvd_ctx::start(std::vector<hvd::Submission> submissions,
+std::int64_t hvd_ctx::keep(std::shared_ptr<const Operation> operation) {
+  const std::int64_t handle = next_handle();
+  const std::lock_guard lock(mu_);
+  operations_.emplace(handle, std::move(operation));
+  return handle;
+}
+
+hvd::Result<std::vector<std::int64_t>> hvd_ctx::enqueue_group(std::span<const hvd_op* const> ops) {
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
+  HVD_TRY_ASSIGN(std::vector<hvd::Submission> group, hvd::submissions_from(ops, engine_now->sets()));
+  return start(*engine_now, std::move(group), hvd::Engine::Caller::kGoesOn);
+}
+
+template <typename T>
+hvd::Result<T> hvd_ctx::change(hvd::Submission submission) {
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
+  HVD_TRY_ASSIGN(const auto completion, engine_now->submit(std::move(submission), hvd::Engine::Caller::kWaits));
+  engine_now->wait(*completion);
+  HVD_TRY(completion->wait());
+  T answer{};
+  if (const auto& output = completion->output()) {
+    std::memcpy(&answer, output->data.get(), sizeof answer);
+  }
+  return answer;
+}
+
+hvd::Result<std::int32_t> hvd_ctx::add_process_set(const std::int32_t* ranks, std::int32_t count) {
+  HVD_TRY_ASSIGN(hvd::Submission submission, hvd::set_of_ranks(ranks, count, map_.size));
+  return change<std::int32_t>(std::move(submission));
+}
+
+hvd::Result<void> hvd_ctx::remove_process_set(std::int32_t number) {
+  HVD_TRY(ranks_of_process_set(number));
+  hvd::Submission submission;
+  submission.kind = hvd::OpKind::kSetRemove;
+  submission.name = "removal of process set " + std::to_string(number);
+  submission.numbers = {number};
+  HVD_TRY(change<std::int32_t>(std::move(submission)));
+  return {};
+}
+
+hvd::Result<void*> hvd_ctx::create_buffer(std::int64_t size_bytes) {
+  constexpr std::int64_t kMaxBytes = std::int64_t{1} << 40U;
+  if (size_bytes <= 0 || size_bytes > kMaxBytes) {
+    return hvd::Error(hvd::Code::kInvalid, "a buffer of " + std::to_string(size_bytes) + " bytes, expected 1 to " +
+                                               std::to_string(kMaxBytes));
+  }
+  hvd::Submission submission;
+  submission.kind = hvd::OpKind::kBufferAdd;
+  submission.name = "buffer";
+  submission.dtype = hvd::Dtype::kUint8;
+  submission.shape = {size_bytes};
+  return change<void*>(std::move(submission));
+}
+
+hvd::Result<void> hvd_ctx::destroy_buffer(const void* data) {
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
+  const auto number = engine_now->buffers().number_of(data);
+  if (!number) {
+    return hvd::Error(hvd::Code::kNotFound, "there is no buffer at this address");
+  }
+  hvd::Submission submission;
+  submission.kind = hvd::OpKind::kBufferRemove;
+  submission.name = "removal of buffer " + std::to_string(*number);
+  submission.numbers = {*number};
+  HVD_TRY(change<std::int32_t>(std::move(submission)));
+  return {};
+}
+
+hvd::Result<std::vector<int>> hvd_ctx::process_sets() {
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
+  return engine_now->sets().numbers();
+}
+
+hvd::Result<std::vector<int>> hvd_ctx::ranks_of_process_set(std::int32_t number) {
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
+  const auto set = engine_now->sets().find(number);
+  if (set == nullptr) {
+    return hvd::Error(hvd::Code::kNotFound, "there is no process set " + std::to_string(number));
+  }
+  return set->ranks;
+}
+
+hvd::Result<std::vector<std::int64_t>> hvd_ctx::start(hvd::Engine& engine, std::vector<hvd::Submission> submissions,
                                                       hvd::Engine::Caller caller) {
   std::vector<std::shared_ptr<Operation>> operations;
   for (hvd::Submission& submission : submissions) {
     if (submission.name.empty()) {
-      submission.name = next_noname(submission.kind);
+      const auto set = engine.sets().find(submission.process_set);
+      if (set == nullptr) {
+        return hvd::Error(hvd::Code::kNotFound, "this process set has just been removed");
+      }
+      submission.name = noname(submission.kind, ++set->noname_counts[static_cast<std::size_t>(submission.kind)]);
     }
     auto operation = std::make_shared<Operation>();
     operation->output = submission.output;
@@ -81,12 +218,8 @@ hvd::Result<std::vector<std::int64_t>> hvd_ctx::start(std::vector<hvd::Submissio
     operation->shape = submission.shape;
     operations.push_back(std::move(operation));
   }
-  // The engine's submit only queues, so this lock is held for a moment; close() cannot come in between.
+  HVD_TRY_ASSIGN(const auto completions, engine.submit_group(std::move(submissions), caller));
   const std::lock_guard lock(mu_);
-  if (engine_ == nullptr) {
-    return hvd::Error(hvd::Code::kNotInitialized, "this context has been shut down");
-  }
-  HVD_TRY_ASSIGN(const auto completions, engine_->submit_group(std::move(submissions), caller));
   std::vector<std::int64_t> handles;
   for (std::size_t i = 0; i < operations.size(); ++i) {
     operations[i]->completion = completions[i];

@@ -40,10 +40,21 @@ struct hvd_ctx {
   // This process is a fork of the one that joined.
   [[nodiscard]] bool is_forked() const;
 
-  hvd::Result<std::int64_t> enqueue(const hvd_op& op, hvd::Engine::Caller caller = hvd::Engine::Caller::kGoesOn);
+  hvd::Result<std::int64_t> enqueue(const hvd_op& op);
+  // The whole of a synchronous operation. Without a handle (null) nothing remains of it, so that its result must be
+  // memory of the caller's.
+  hvd::Result<void> execute(const hvd_op& op, std::int64_t* handle);
   // All or none; the handles are in the order of the operations.
-  hvd::Result<std::vector<std::int64_t>> enqueue_group(std::span<const hvd_op* const> ops,
-                                                       hvd::Engine::Caller caller = hvd::Engine::Caller::kGoesOn);
+  hvd::Result<std::vector<std::int64_t>> enqueue_group(std::span<const hvd_op* const> ops);
+  // Makes the process set of these ranks, as all ranks must at once; its number.
+  hvd::Result<std::int32_t> add_process_set(const std::int32_t* ranks, std::int32_t count);
+  hvd::Result<void> remove_process_set(std::int32_t number);
+  [[nodiscard]] hvd::Result<std::vector<int>> process_sets();
+  // Ascending; kNotFound.
+  [[nodiscard]] hvd::Result<std::vector<int>> ranks_of_process_set(std::int32_t number);
+  // Memory of the runtime's, which all ranks ask for at once; and its end.
+  hvd::Result<void*> create_buffer(std::int64_t size_bytes);
+  hvd::Result<void> destroy_buffer(const void* data);
   // Until the operation is done.
   void wait(const Operation& operation);
   hvd::Result<std::shared_ptr<const Operation>> find(std::int64_t handle);
@@ -52,14 +63,18 @@ struct hvd_ctx {
   void close();
 
  private:
-  hvd::Result<std::vector<std::int64_t>> start(std::vector<hvd::Submission> submissions, hvd::Engine::Caller caller);
-  std::string next_noname(hvd::OpKind kind);
+  // kNotInitialized after the end, and in a fork of the process that joined.
+  hvd::Result<std::shared_ptr<hvd::Engine>> engine();
+  hvd::Result<std::vector<std::int64_t>> start(hvd::Engine& engine, std::vector<hvd::Submission> submissions,
+                                               hvd::Engine::Caller caller);
+  // Runs a change of what all ranks have. T: the number or address that is its result.
+  template <typename T>
+  hvd::Result<T> change(hvd::Submission submission);
+  std::int64_t keep(std::shared_ptr<const Operation> operation);
 
   // constant after construction
   const hvd::RankMap map_;
   const hvd::ProcessMark process_;
-  // any thread
-  std::array<std::atomic<std::uint64_t>, hvd::kOpKindCount> noname_counts_{};  // by kind
   // guarded by mu_
   std::mutex mu_;
   std::shared_ptr<hvd::Engine> engine_;  // null once closed; who waits in it keeps it

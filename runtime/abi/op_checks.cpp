@@ -1,5 +1,6 @@
 #include "runtime/abi/op_checks.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -153,20 +154,29 @@ Result<void> check_struct(const char* what, std::uint32_t size, std::uint32_t ve
   return {};
 }
 
-Result<Submission> submission_from(const hvd_op& op, int size, int rank) {
+Result<Submission> submission_from(const hvd_op& op, const SetTable& sets) {
   HVD_TRY(check_struct("hvd_op", op.size, op.version, {offsetof(hvd_op, splits), sizeof(hvd_op)}));
   Submission out;
-  if (!is_op_kind(op.kind)) {
-    return invalid("kind is " + number(op.kind) + ", expected 0 to " + number(kOpKindCount - 1));
+  if (op.kind < HVD_ALLREDUCE || op.kind > HVD_JOIN) {
+    return invalid("kind is " + number(op.kind) + ", expected 0 to " + number(HVD_JOIN));
   }
   out.kind = static_cast<OpKind>(op.kind);
-  if (op.process_set != 0) {
-    return invalid("process_set is " + number(op.process_set) + ", but there is only 0, all ranks");
-  }
   if (out.kind == OpKind::kJoin) {
+    if (op.process_set != 0) {
+      return invalid("process_set is " + number(op.process_set) + ", but a join is one of all ranks (0)");
+    }
     out.name = kJoinName;
     return out;
   }
+  out.process_set = op.process_set;
+  const std::shared_ptr<const SetPlace> set = sets.find(op.process_set);
+  if (set == nullptr) {
+    return Error(Code::kNotFound, "hvd_op: there is no process set " + number(op.process_set));
+  }
+  if (!set->map) {
+    return invalid("this rank is not a member of process set " + number(op.process_set));
+  }
+  const int size = set->map->size;
   HVD_TRY(read_name(op, out));
   if (out.kind == OpKind::kBarrier) {
     return out;
@@ -182,25 +192,27 @@ Result<Submission> submission_from(const hvd_op& op, int size, int rank) {
   if (is_reduction(out.kind)) {
     HVD_TRY(read_reduction(op, out));
   }
-  if (out.kind == OpKind::kBroadcast && (op.root_rank < 0 || op.root_rank >= size)) {
-    return invalid("root_rank is " + number(op.root_rank) + ", expected 0 to " + number(size - 1));
+  if (out.kind == OpKind::kBroadcast && !std::binary_search(set->ranks.begin(), set->ranks.end(), op.root_rank)) {
+    return invalid("root_rank is " + number(op.root_rank) +
+                   (op.process_set == 0 ? ", expected 0 to " + number(size - 1)
+                                        : ", which is not of process set " + number(op.process_set)));
   }
   out.root_rank = op.root_rank;
   if (out.kind == OpKind::kAlltoall) {
     HVD_TRY(read_splits(op, size, out));
   }
-  HVD_TRY(read_buffers(op, rank, out));
+  HVD_TRY(read_buffers(op, set->ranks[static_cast<std::size_t>(set->map->rank)], out));
   return out;
 }
 
-Result<std::vector<Submission>> submissions_from(std::span<const hvd_op* const> ops, int size, int rank) {
+Result<std::vector<Submission>> submissions_from(std::span<const hvd_op* const> ops, const SetTable& sets) {
   std::vector<Submission> all;
   for (const hvd_op* op : ops) {
     const std::string which = "operation " + std::to_string(all.size()) + " of the group";
     if (op == nullptr) {
       return Error(Code::kInvalid, which + " is NULL");
     }
-    auto checked = submission_from(*op, size, rank);
+    auto checked = submission_from(*op, sets);
     if (!checked.ok()) {
       return checked.error().with_context(which);
     }
@@ -210,12 +222,90 @@ Result<std::vector<Submission>> submissions_from(std::span<const hvd_op* const> 
     }
     const Submission& first = all.empty() ? one : all.front();
     if (one.kind != first.kind || one.op != first.op || one.prescale != first.prescale ||
-        one.postscale != first.postscale) {
-      return Error(Code::kInvalid, which + " differs from the first in kind, reduce_op, prescale or postscale");
+        one.postscale != first.postscale || one.process_set != first.process_set) {
+      return Error(Code::kInvalid,
+                   which + " differs from the first in kind, reduce_op, prescale, postscale or process_set");
     }
     all.push_back(std::move(checked).value());
   }
   return all;
+}
+
+std::optional<QuickOp> quick_op_from(const hvd_op& op, const SetPlace& set) {
+  const bool is_of_kind = op.kind == HVD_ALLREDUCE || op.kind == HVD_BROADCAST || op.kind == HVD_BARRIER;
+  if (!check_struct("hvd_op", op.size, op.version, {offsetof(hvd_op, splits), sizeof(hvd_op)}).ok() || !is_of_kind) {
+    return std::nullopt;
+  }
+  QuickOp quick;
+  quick.kind = static_cast<OpKind>(op.kind);
+  if (op.name != nullptr) {
+    quick.name = std::string_view(op.name, ::strnlen(op.name, QuickPath::kMaxNameBytes + 1));
+    if (quick.name.empty() || quick.name.size() > QuickPath::kMaxNameBytes) {
+      return std::nullopt;
+    }
+  }
+  if (op.kind == HVD_BARRIER) {
+    return quick;
+  }
+  const bool has_shape = op.ndim == 0 || (op.ndim > 0 && op.ndim <= HVD_MAX_DIMS && op.shape != nullptr);
+  if (op.device != HVD_DEVICE_CPU || !is_dtype(op.dtype) || !has_shape) {
+    return std::nullopt;
+  }
+  quick.dtype = static_cast<Dtype>(op.dtype);
+  quick.shape = std::span(op.shape, static_cast<std::size_t>(op.ndim));
+  const auto bytes = size_bytes_of(quick.shape, quick.dtype);
+  if (!bytes || !set.quick->takes(*bytes)) {
+    return std::nullopt;
+  }
+  quick.size_bytes = *bytes;
+  if (op.kind == HVD_ALLREDUCE) {
+    const bool is_scaled = op.prescale != 1.0 || op.postscale != 1.0;
+    if (!is_reduce_op(op.reduce_op) || !std::isfinite(op.prescale) || !std::isfinite(op.postscale) ||
+        (op.dtype == HVD_BOOL && (op.reduce_op == HVD_AVERAGE || is_scaled))) {
+      return std::nullopt;
+    }
+    quick.op = static_cast<ReduceOp>(op.reduce_op);
+    quick.prescale = op.prescale;
+    quick.postscale = op.postscale;
+  } else {
+    const auto root = std::lower_bound(set.ranks.begin(), set.ranks.end(), op.root_rank);
+    if (root == set.ranks.end() || *root != op.root_rank) {
+      return std::nullopt;
+    }
+    quick.root_index = static_cast<std::int32_t>(root - set.ranks.begin());
+  }
+  const auto from = reinterpret_cast<std::uintptr_t>(op.input);
+  const auto to = reinterpret_cast<std::uintptr_t>(op.output);
+  const bool overlaps = from != to && (from < to ? to - from : from - to) < *bytes;
+  if (*bytes > 0 && (op.input == nullptr || op.output == nullptr || overlaps)) {
+    return std::nullopt;
+  }
+  quick.input = op.input;
+  quick.output = op.output;
+  return quick;
+}
+
+Result<Submission> set_of_ranks(const std::int32_t* ranks, std::int32_t count, int size) {
+  if (ranks == nullptr || count < 1 || count > size) {
+    return Error(Code::kInvalid, "a process set has 1 to " + number(size) + " ranks, not " +
+                                     (ranks == nullptr ? "NULL" : number(count)));
+  }
+  Submission out;
+  out.kind = OpKind::kSetAdd;
+  out.name = "process set";
+  out.numbers.assign(ranks, ranks + count);
+  std::sort(out.numbers.begin(), out.numbers.end());
+  for (std::size_t i = 0; i < out.numbers.size(); ++i) {
+    const std::int32_t rank = out.numbers[i];
+    if (rank < 0 || rank >= size) {
+      return Error(Code::kInvalid,
+                   "a process set with rank " + number(rank) + ", but the ranks are 0 to " + number(size - 1));
+    }
+    if (i > 0 && rank == out.numbers[i - 1]) {
+      return Error(Code::kInvalid, "a process set with rank " + number(rank) + " twice");
+    }
+  }
+  return out;
 }
 
 }  // namespace hvd

@@ -17,6 +17,7 @@
 #include "runtime/algo/schedule.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/interrupt.h"
+#include "runtime/core/piece.h"
 #include "runtime/link/shm_segment.h"
 
 namespace hvd {
@@ -33,6 +34,13 @@ class NodeCollectives {
   // Reduced in local-rank order. `out` may be `input`; with kLeader it is not used on other ranks.
   Result<void> reduce(const void* input, void* out, std::size_t count, Dtype dtype, ReduceOp op, ResultTo result_to,
                       Interrupt& interrupt);
+  // The same to all, of pieces (as many bytes on every rank, however they are cut) and with scales.
+  Result<void> reduce_pieces(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scales scales,
+                             Interrupt& interrupt);
+  // The same of what lies in the arena of every rank, in place: nothing is copied elsewhere. All ranks must have
+  // written theirs already, and know that the others have.
+  Result<void> reduce_shared(std::span<const SharedPiece> pieces, Dtype dtype, ReduceOp op, Scales scales,
+                             Interrupt& interrupt);
   // pieces[i]: which bytes of the reduction are local rank i's; this rank's go to `out`, which is apart from `input`.
   // Reduced in local-rank order, each piece by its own rank.
   Result<void> reduce_scatter(const void* input, std::span<const Range> pieces, void* out, Dtype dtype, ReduceOp op,
@@ -47,8 +55,19 @@ class NodeCollectives {
   Result<void> barrier(Interrupt& interrupt);
 
  private:
-  Result<void> reduce_small(const void* input, void* out, std::size_t count, Dtype dtype, ReduceOp op,
-                            bool takes_result, Interrupt& interrupt);
+  // What a reduction is of.
+  struct Reduction {
+    std::span<const Piece> pieces;
+    std::size_t size_bytes = 0;
+    Dtype dtype = Dtype::kUint8;
+    ReduceOp op = ReduceOp::kSum;
+    Scales scales{};
+    bool takes_result = true;
+  };
+  Result<void> reduce(const Reduction& what, Interrupt& interrupt);
+  Result<void> reduce_small(const Reduction& what, Interrupt& interrupt);
+  void reduce_block(std::size_t offset, std::size_t size_bytes, Dtype dtype, ReduceOp op, Scales scales) const;
+  void reduce_share(const Reduction& what, std::size_t chunk, std::size_t chunk_bytes);
   // Runs stages 0 ... stage_count-1 on chunks 0 ... chunk_count-1, chunk c at stage s in phase c + s.
   using Stage = std::function<void(std::size_t stage, std::size_t chunk)>;
   Result<void> run_pipeline(std::size_t chunk_count, std::size_t stage_count, const Stage& stage, Interrupt& interrupt);

@@ -11,6 +11,7 @@
 #include "runtime/base/result.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/interrupt.h"
+#include "runtime/core/piece.h"
 
 namespace hvd {
 
@@ -21,6 +22,18 @@ class Backend {
   // data[count] in place; op is kSum, kMin, kMax or kProduct (averages and scales are the engine's). Bitwise the same
   // result on every rank, and from run to run for the same placement.
   virtual Result<void> allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt) = 0;
+  // The same of pieces, with scales and from inputs to outputs, where the backend does that without packing them.
+  [[nodiscard]] virtual bool takes_pieces() const { return false; }
+  virtual Result<void> allreduce_pieces(std::span<const Piece> /*pieces*/, Dtype /*dtype*/, ReduceOp /*op*/,
+                                        Scales /*scales*/, Interrupt& /*interrupt*/) {
+    return Error(Code::kInternal, "this backend takes no pieces");
+  }
+  // The same in place, of pieces that lie in the memory of each rank that all share, at these offsets; only where it
+  // takes pieces.
+  virtual Result<void> allreduce_shared(std::span<const SharedPiece> /*pieces*/, Dtype /*dtype*/, ReduceOp /*op*/,
+                                        Scales /*scales*/, Interrupt& /*interrupt*/) {
+    return Error(Code::kInternal, "this backend takes no pieces");
+  }
   // data[size_bytes] of root goes to all, in place.
   virtual Result<void> broadcast(void* data, std::size_t size_bytes, int root, Interrupt& interrupt) = 0;
   // sizes[r] bytes of every rank r, concatenated in rank order into out; input holds this rank's sizes[rank] bytes.

@@ -21,7 +21,7 @@ std::vector<StreamPeer> leader_peers(const Mesh& mesh) {
 }  // namespace
 
 CpuBackend::CpuBackend(Mesh& mesh)
-    : map_(mesh.map()), node_(mesh.shm()), leaders_(leader_peers(mesh), map_.node_index) {}
+    : map_(mesh.map()), node_(mesh.shm().get()), leaders_(leader_peers(mesh), map_.node_index) {}
 
 Result<void> CpuBackend::allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt) {
   HVD_CHECK(op != ReduceOp::kAverage);
@@ -33,6 +33,18 @@ Result<void> CpuBackend::allreduce(void* data, std::size_t count, Dtype dtype, R
     HVD_TRY(leaders_.allreduce(data, count, dtype, op, interrupt));
   }
   return node_.broadcast(data, count * size_of(dtype), 0, interrupt);
+}
+
+Result<void> CpuBackend::allreduce_pieces(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scales scales,
+                                          Interrupt& interrupt) {
+  HVD_CHECK(takes_pieces() && op != ReduceOp::kAverage);
+  return node_.reduce_pieces(pieces, dtype, op, scales, interrupt);
+}
+
+Result<void> CpuBackend::allreduce_shared(std::span<const SharedPiece> pieces, Dtype dtype, ReduceOp op, Scales scales,
+                                          Interrupt& interrupt) {
+  HVD_CHECK(takes_pieces() && op != ReduceOp::kAverage);
+  return node_.reduce_shared(pieces, dtype, op, scales, interrupt);
 }
 
 Result<void> CpuBackend::broadcast(void* data, std::size_t size_bytes, int root, Interrupt& interrupt) {

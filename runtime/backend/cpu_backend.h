@@ -22,6 +22,12 @@ class CpuBackend final : public Backend {
   explicit CpuBackend(Mesh& mesh);
 
   Result<void> allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt) override;
+  // Within one node: between nodes the leaders need them in one place.
+  [[nodiscard]] bool takes_pieces() const override { return map_.node_count == 1 && map_.size > 1; }
+  Result<void> allreduce_pieces(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scales scales,
+                                Interrupt& interrupt) override;
+  Result<void> allreduce_shared(std::span<const SharedPiece> pieces, Dtype dtype, ReduceOp op, Scales scales,
+                                Interrupt& interrupt) override;
   Result<void> broadcast(void* data, std::size_t size_bytes, int root, Interrupt& interrupt) override;
   Result<void> allgather(const void* input, std::span<const std::size_t> sizes, void* out,
                          Interrupt& interrupt) override;

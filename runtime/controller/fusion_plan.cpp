@@ -73,7 +73,11 @@ void append_units(std::vector<Unit>& units, const Ready& ready, std::size_t size
   if (ready.error_code != 0) {
     // One for the whole group, by its first name: ranks may disagree about what else is in it.
     Unit& unit = units.emplace_back();
-    unit.response = Response{ready.request.kind, ready.error_code, ready.error, {ready.request.name}, {}};
+    unit.response.kind = ready.request.kind;
+    unit.response.process_set = ready.request.process_set;
+    unit.response.error_code = ready.error_code;
+    unit.response.error = ready.error;
+    unit.response.names = {ready.request.name};
     return;
   }
   const std::size_t first = units.size();
@@ -85,8 +89,10 @@ void append_units(std::vector<Unit>& units, const Ready& ready, std::size_t size
     Unit& unit = same == units.end() ? units.emplace_back() : *same;
     if (unit.response.names.empty()) {
       unit.response.kind = ready.request.kind;
-      unit.response.last_joined = ready.last_joined;
+      unit.response.answer = ready.answer;
+      unit.response.process_set = ready.request.process_set;
       unit.is_missed = ready.is_missed;
+      unit.response.is_shared = ready.is_shared;
       unit.like = Request{ready.request.kind,
                           tensor.dtype,
                           ready.request.op,
@@ -128,7 +134,8 @@ std::vector<Response> plan_fusion(std::vector<Ready> ready, std::size_t limit_by
          ++j) {
       const Response& other = units[j].response;
       if (is_taken[j] || !is_fusible(units[j]) || units[i].like != units[j].like ||
-          units[j].bytes > limit_bytes - bytes || !has_room(response, other.names.size(), other.first_dims.size())) {
+          response.is_shared != other.is_shared || units[j].bytes > limit_bytes - bytes ||
+          !has_room(response, other.names.size(), other.first_dims.size())) {
         continue;
       }
       response.names.insert(response.names.end(), other.names.begin(), other.names.end());

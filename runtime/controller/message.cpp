@@ -1,5 +1,6 @@
 #include "runtime/controller/message.h"
 
+#include <algorithm>
 #include <set>
 #include <span>
 
@@ -14,9 +15,9 @@ using control_wire::kMaxNameBytes;
 using control_wire::kSpec;
 
 // The smallest request and response; bounds for a hostile count.
-constexpr std::size_t kMinTensorBytes = 1 + 4 + 4;
-constexpr std::size_t kMinRequestBytes = 2 + 4 + 8 + 8 + kMinTensorBytes + 4;
-constexpr std::size_t kMinResponseBytes = 1 + 4 + 4 + 4 + 4 + 4;
+constexpr std::size_t kMinTensorBytes = 1 + 4 + 4 + 8;
+constexpr std::size_t kMinRequestBytes = 2 + 4 + 4 + 8 + 8 + kMinTensorBytes + 4 + 4;
+constexpr std::size_t kMinResponseBytes = 1 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 1;
 constexpr std::int32_t kLastCode = static_cast<std::int32_t>(Code::kMismatch);
 
 void write_numbers(ByteWriter& out, const std::vector<std::int64_t>& numbers) {
@@ -26,24 +27,31 @@ void write_numbers(ByteWriter& out, const std::vector<std::int64_t>& numbers) {
   }
 }
 
-void write_tensor(ByteWriter& out, const std::string& name, Dtype dtype, const std::vector<std::int64_t>& shape) {
+void write_tensor(ByteWriter& out, const std::string& name, Dtype dtype, const std::vector<std::int64_t>& shape,
+                  std::int64_t shared_at) {
   out.u8(static_cast<std::uint8_t>(dtype)).text(name);
   write_numbers(out, shape);
+  out.i64(shared_at);
 }
 
 void write_request(ByteWriter& out, const Request& request) {
-  out.u8(static_cast<std::uint8_t>(request.kind));
+  out.u8(static_cast<std::uint8_t>(request.kind)).i32(request.process_set);
   out.u8(static_cast<std::uint8_t>(request.op));
   out.i32(request.root_rank).f64(request.prescale).f64(request.postscale);
-  write_tensor(out, request.name, request.dtype, request.shape);
+  write_tensor(out, request.name, request.dtype, request.shape, request.shared_at);
   out.u32(static_cast<std::uint32_t>(request.group.size()));
   for (const GroupTensor& tensor : request.group) {
-    write_tensor(out, tensor.name, tensor.dtype, tensor.shape);
+    write_tensor(out, tensor.name, tensor.dtype, tensor.shape, tensor.shared_at);
+  }
+  out.u32(static_cast<std::uint32_t>(request.numbers.size()));
+  for (const std::int32_t number : request.numbers) {
+    out.i32(number);
   }
 }
 
 void write_response(ByteWriter& out, const Response& response) {
-  out.u8(static_cast<std::uint8_t>(response.kind)).i32(response.error_code).text(response.error);
+  out.u8(static_cast<std::uint8_t>(response.kind)).i32(response.process_set);
+  out.i32(response.error_code).text(response.error);
   out.u32(static_cast<std::uint32_t>(response.names.size()));
   for (const std::string& name : response.names) {
     out.text(name);
@@ -53,14 +61,12 @@ void write_response(ByteWriter& out, const Response& response) {
   if (!response.counts.empty()) {
     out.u8(static_cast<std::uint8_t>(response.dtype)).u8(static_cast<std::uint8_t>(response.op));
   }
-  if (response.kind == OpKind::kJoin) {
-    out.i32(response.last_joined);
-  }
+  out.i32(response.answer).u8(response.is_shared ? 1 : 0);
 }
 
 // Frames of u32 count and that many items, each closed as soon as it has kBatchBytes.
 template <typename T>
-void append_batches(std::string& out, std::uint16_t type, const std::vector<T>& batch,
+void append_batches(std::string& out, std::uint16_t type, std::span<const T> batch,
                     void (*write)(ByteWriter&, const T&)) {
   ByteWriter items;
   std::uint32_t count = 0;
@@ -103,6 +109,10 @@ Result<GroupTensor> read_tensor(ByteReader& in) {
   for (std::uint32_t i = 0; i < ndim; ++i) {
     tensor.shape.push_back(in.i64());
   }
+  tensor.shared_at = in.i64();
+  if (!in.ok()) {
+    return refuse("place of a tensor");
+  }
   if (!size_bytes_of(tensor.shape, tensor.dtype)) {
     return refuse("impossible shape of a request");
   }
@@ -125,14 +135,32 @@ Result<void> read_group(ByteReader& in, Request& request) {
   return {};
 }
 
+// Whether they are possible at all; what they mean is the coordinator's to say.
+Result<void> read_numbers(ByteReader& in, Request& request) {
+  const std::uint32_t count = in.count(sizeof(std::int32_t));
+  if (!in.ok() || (count > 0) != has_numbers(request.kind)) {
+    return refuse("numbers of a process set");
+  }
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::int32_t number = in.i32();
+    if (number < 0 || (i > 0 && number <= request.numbers.back())) {
+      return refuse("numbers of a process set");
+    }
+    request.numbers.push_back(number);
+  }
+  return {};
+}
+
 Result<Request> read_request(ByteReader& in) {
   const std::uint8_t kind = in.u8();
+  const std::int32_t process_set = in.i32();
   const std::uint8_t op = in.u8();
   if (!in.ok() || !is_op_kind(kind) || !is_reduce_op(op)) {
     return refuse("kind or operator of a request");
   }
   Request request;
   request.kind = static_cast<OpKind>(kind);
+  request.process_set = process_set;
   request.op = static_cast<ReduceOp>(op);
   request.root_rank = in.i32();
   request.prescale = in.f64();
@@ -141,7 +169,9 @@ Result<Request> read_request(ByteReader& in) {
   request.name = std::move(first.name);
   request.dtype = first.dtype;
   request.shape = std::move(first.shape);
+  request.shared_at = first.shared_at;
   HVD_TRY(read_group(in, request));
+  HVD_TRY(read_numbers(in, request));
   return request;
 }
 
@@ -176,6 +206,7 @@ Result<void> read_counts(ByteReader& in, Response& response) {
 Result<Response> read_response(ByteReader& in, int size) {
   Response response;
   const std::uint8_t kind = in.u8();
+  response.process_set = in.i32();
   response.error_code = in.i32();
   response.error = in.text();
   if (!in.ok() || !is_op_kind(kind) || response.error_code < 0 || response.error_code > kLastCode) {
@@ -195,16 +226,22 @@ Result<Response> read_response(ByteReader& in, int size) {
   }
   const bool has_dims = response.kind == OpKind::kAllgather && !response.is_error();
   const bool may_be_fused = is_groupable(response.kind) && !response.is_error();
-  const std::uint64_t expected_dims = has_dims ? std::uint64_t{names} * static_cast<std::uint32_t>(size) : 0;
-  if (!in.ok() || names == 0 || (names > 1 && !may_be_fused) || dims != expected_dims) {
+  // As many for each name as the set has ranks, which only the engine knows.
+  const bool has_right_dims = has_dims ? dims != 0 && dims % std::max(names, 1U) == 0 : dims == 0;
+  if (!in.ok() || names == 0 || (names > 1 && !may_be_fused) || !has_right_dims) {
     return refuse("counts of a response");
   }
   HVD_TRY(read_counts(in, response));
-  if (response.kind == OpKind::kJoin) {
-    response.last_joined = in.i32();
-    if (!in.ok() || response.last_joined < 0 || response.last_joined >= size) {
-      return refuse("rank of a join");
-    }
+  response.answer = in.i32();
+  const bool is_join = response.kind == OpKind::kJoin;
+  const std::uint8_t shared = in.u8();
+  const bool may_be_shared = response.kind == OpKind::kAllreduce && !response.is_error() && response.counts.empty();
+  response.is_shared = shared == 1;
+  if (shared > 1 || (response.is_shared && !may_be_shared)) {
+    return refuse("place of a response");
+  }
+  if (!in.ok() || (is_join && (response.answer < 0 || response.answer >= size))) {
+    return refuse("answer of a response");
   }
   return response;
 }
@@ -212,10 +249,10 @@ Result<Response> read_response(ByteReader& in, int size) {
 }  // namespace
 
 void append_requests(std::string& out, const std::vector<Request>& batch) {
-  append_batches(out, control_wire::kRequests, batch, &write_request);
+  append_batches(out, control_wire::kRequests, std::span(batch), &write_request);
 }
 
-void append_responses(std::string& out, const std::vector<Response>& batch) {
+void append_responses(std::string& out, std::span<const Response> batch) {
   append_batches(out, control_wire::kResponses, batch, &write_response);
 }
 

@@ -9,17 +9,19 @@
 //   both ways             Abort     text cause                        (the job is over; the coordinator relays it)
 //   both ways             Goodbye   (empty)                           (all is done; end of file follows)
 //
-//   request   u8 kind, u8 op, i32 root, f64 prescale, f64 postscale, tensor, u32 n, n x tensor (the rest of its group)
-//   tensor    u8 dtype, name, u32 ndim, ndim x i64
+//   request   u8 kind, i32 process set, u8 op, i32 root, f64 prescale, f64 postscale, tensor, u32 n, n x tensor (the
+//             rest of its group), u32 m, m x i32 (see Request::numbers)
+//   tensor    u8 dtype, name, u32 ndim, ndim x i64, i64 shared_at
 //   response  (an error is of the whole group that begins with its name)
-//             u8 kind, i32 error code (0: none), text error, u32 n, n x name, u32 m, m x i64 first dims (allgather:
-//             of the first name on each rank, then of the second, ...), u32 k, k x i64 element counts, with k > 0 u8
-//             dtype, u8 op (an allreduce that a joined rank takes part in), of a join i32 last rank
+//             u8 kind, i32 process set, i32 error code (0: none), text error, u32 n, n x name, u32 m, m x i64 first
+//             dims (allgather: of the first name on each rank, then of the second, ...), u32 k, k x i64 element counts,
+//             with k > 0 u8 dtype, u8 op (an allreduce that a joined rank takes part in), i32 answer, u8 is_shared
 //
 // A response cache (known tensors as bit positions) would be one more frame each way, beside Requests and Responses.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,7 +35,7 @@ namespace hvd {
 
 namespace control_wire {
 
-inline constexpr FrameSpec kSpec{0x43445648U /* "HVDC" */, 1, 16U << 20U, "control"};
+inline constexpr FrameSpec kSpec{0x43445648U /* "HVDC" */, 2, 16U << 20U, "control"};
 
 inline constexpr std::uint16_t kRequests = 1;
 inline constexpr std::uint16_t kResponses = 2;
@@ -59,6 +61,7 @@ struct GroupTensor {
   std::string name;
   Dtype dtype = Dtype::kUint8;
   std::vector<std::int64_t> shape;
+  std::int64_t shared_at = -1;  // as in Request
 
   bool operator==(const GroupTensor&) const = default;
 };
@@ -69,12 +72,16 @@ struct Request {
   OpKind kind = OpKind::kBarrier;
   Dtype dtype = Dtype::kUint8;
   ReduceOp op = ReduceOp::kSum;
-  std::int32_t root_rank = 0;
+  std::int32_t root_rank = 0;  // of the job
   double prescale = 1.0;
   double postscale = 1.0;
   std::string name;
   std::vector<std::int64_t> shape;
-  std::vector<GroupTensor> group{};  // the others of its group
+  std::vector<GroupTensor> group{};     // the others of its group
+  std::vector<std::int32_t> numbers{};  // kSetAdd: the ranks of the set, ascending; kSetRemove, kBufferRemove: which
+  std::int32_t process_set = 0;
+  // An allreduce in place: where in the memory that its node shares; -1: elsewhere. Ranks need not agree about it.
+  std::int64_t shared_at = -1;
 
   bool operator==(const Request&) const = default;
 };
@@ -84,13 +91,16 @@ struct Response {
   OpKind kind = OpKind::kBarrier;
   std::int32_t error_code = 0;  // a hvd::Code, 0 when the operation is to be run
   std::string error;
-  std::vector<std::string> names;        // several: fused, in packing order
-  std::vector<std::int64_t> first_dims;  // allgather: extents of dimension 0 on each rank, of each name in turn
+  std::vector<std::string> names;  // several: fused, in packing order
+  std::vector<std::int64_t>
+      first_dims;  // allgather: extents of dimension 0 on each rank of the set, of each name in turn
   // What ranks that have joined need to know of an allreduce for which they have not asked; empty when there are none.
   std::vector<std::int64_t> counts{};  // elements of each name
   Dtype dtype = Dtype::kUint8;
   ReduceOp op = ReduceOp::kSum;
-  std::int32_t last_joined = -1;  // join: the rank that joined last
+  std::int32_t answer = -1;  // join: the rank that joined last; kSetAdd: the number of the new set
+  std::int32_t process_set = 0;
+  bool is_shared = false;  // each of its tensors lies at one shared_at on all ranks
 
   [[nodiscard]] bool is_error() const { return error_code != 0; }
   bool operator==(const Response&) const = default;
@@ -98,13 +108,13 @@ struct Response {
 
 // Appends as many frames as the batch needs; none for an empty one.
 void append_requests(std::string& out, const std::vector<Request>& batch);
-void append_responses(std::string& out, const std::vector<Response>& batch);
+void append_responses(std::string& out, std::span<const Response> batch);
 void append_shutdown(std::string& out, int rank);
 void append_abort(std::string& out, std::string_view cause);
 
 // Bodies. Total: any input is decoded or refused with kProtocol, and nothing is allocated beyond the input's size.
 Result<std::vector<Request>> decode_requests(std::string_view body);
-// `size`: ranks of the job, the number of first dims that an allgather must have.
+// `size`: ranks of the job.
 Result<std::vector<Response>> decode_responses(std::string_view body, int size);
 Result<int> decode_shutdown(std::string_view body, int size);
 Result<std::string> decode_abort(std::string_view body);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <numeric>
 
 #include "runtime/core/shape.h"
 
@@ -109,6 +110,33 @@ std::string join_refusal(const Request& request, int joined_rank) {
          request.name + "')";
 }
 
+bool are_at_same_place(const Request& a, const Request& b) {
+  const auto is_same_place = [](const GroupTensor& x, const GroupTensor& y) {
+    return x.shared_at >= 0 && x.shared_at == y.shared_at;
+  };
+  return a.shared_at == b.shared_at &&
+         std::equal(a.group.begin(), a.group.end(), b.group.begin(), b.group.end(), is_same_place);
+}
+
+std::vector<int> all_below(int size) {
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+std::string numbers_text(const std::vector<std::int32_t>& numbers) {
+  std::string text;
+  for (const std::int32_t number : numbers) {
+    text += (text.empty() ? "" : ", ") + std::to_string(number);
+  }
+  return text;
+}
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  const bool is_run = ranks.back() - ranks.front() + 1 == static_cast<int>(ranks.size());
+  return is_run ? std::to_string(ranks.front()) + " to " + std::to_string(ranks.back()) : numbers_text(ranks);
+}
+
 }  // namespace
 
 std::string disagreement(int rank_a, const Request& a, int rank_b, const Request& b) {
@@ -130,21 +158,45 @@ std::string disagreement(int rank_a, const Request& a, int rank_b, const Request
     return pair.text("Mismatched " + std::string(name_of(a.kind)) + " root ranks", "specified root rank",
                      std::to_string(a.root_rank), std::to_string(b.root_rank));
   }
+  if (a.numbers != b.numbers) {
+    const std::string what = a.kind == OpKind::kSetAdd ? "the ranks " : "process set ";
+    return pair.text("Mismatched process sets", "named", what + numbers_text(a.numbers),
+                     what + numbers_text(b.numbers));
+  }
   return group_disagreement(rank_a, a, rank_b, b);
 }
 
-Negotiator::Negotiator(int size) : size_(size), has_joined_(static_cast<std::size_t>(size), false) {
-  HVD_CHECK(size > 0);
+Negotiator::Negotiator(int size) : Negotiator(all_below(size)) {}
+
+Negotiator::Negotiator(std::vector<int> ranks)
+    : ranks_(std::move(ranks)), size_(static_cast<int>(ranks_.size())), has_joined_(ranks_.size(), false) {
+  HVD_CHECK(size_ > 0);
+}
+
+int Negotiator::index_of(int rank) const {
+  const auto found = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
+  return found != ranks_.end() && *found == rank ? static_cast<int>(found - ranks_.begin()) : -1;
 }
 
 Result<void> Negotiator::add(int rank, Request request) {
-  HVD_CHECK(rank >= 0 && rank < size_);
-  const auto at = static_cast<std::size_t>(rank);
+  const int index = index_of(rank);
+  if (index < 0) {
+    return Error(Code::kProtocol, rank_text(rank) + " asked for '" + request.name + "' in a process set of others");
+  }
+  const auto at = static_cast<std::size_t>(index);
   if (has_joined_[at]) {
     return Error(Code::kProtocol, rank_text(rank) + " asked for '" + request.name + "' after it has joined");
   }
   if (request.kind == OpKind::kJoin) {
-    join(rank);
+    join(at);
+    if (joined_count_ == size_) {
+      Ready all;
+      all.request.kind = OpKind::kJoin;
+      all.request.name = kJoinName;
+      all.answer = rank;
+      ready_.push_back(std::move(all));
+      forget_joins();
+    }
     return {};
   }
   const auto [it, is_new] = entries_.try_emplace(request.name);
@@ -154,14 +206,16 @@ Result<void> Negotiator::add(int rank, Request request) {
     entry.has_asked.assign(static_cast<std::size_t>(size_), false);
     entry.missing = size_ - joined_count_;
     entry.generation = generation_;
+    entry.is_shared = request.kind == OpKind::kAllreduce && request.shared_at >= 0;
     ++fresh_incomplete_;
   } else if (entry.has_asked[at]) {
     return Error(Code::kProtocol, rank_text(rank) + " asked twice for tensor '" + request.name + "'");
   }
   entry.has_asked[at] = true;
+  entry.is_shared = entry.is_shared && are_at_same_place(entry.first, request);
   note_first_dims(entry, at, request);
   if (!is_new && !disagreement(0, entry.first, rank, request).empty()) {
-    entry.different.emplace_back(rank, request);
+    entry.different.emplace_back(index, request);
   }
   if (--entry.missing == 0) {
     complete(request.name);
@@ -170,12 +224,12 @@ Result<void> Negotiator::add(int rank, Request request) {
 }
 
 // Nothing waits for this rank any more. What becomes ready by that does so in the order of names, for want of another.
-void Negotiator::join(int rank) {
-  has_joined_[static_cast<std::size_t>(rank)] = true;
+void Negotiator::join(std::size_t index) {
+  has_joined_[index] = true;
   ++joined_count_;
   std::vector<std::string> completed;
   for (auto& [name, entry] : entries_) {
-    if (!entry.has_asked[static_cast<std::size_t>(rank)] && --entry.missing == 0) {
+    if (!entry.has_asked[index] && --entry.missing == 0) {
       completed.push_back(name);
     }
   }
@@ -183,15 +237,22 @@ void Negotiator::join(int rank) {
   for (const std::string& name : completed) {
     complete(name);
   }
-  if (joined_count_ == size_) {
-    Ready all;
-    all.request.kind = OpKind::kJoin;
-    all.request.name = kJoinName;
-    all.last_joined = rank;
-    ready_.push_back(std::move(all));
-    has_joined_.assign(has_joined_.size(), false);
-    joined_count_ = 0;
+}
+
+void Negotiator::note_join(int rank) {
+  if (const int index = index_of(rank); index >= 0) {
+    join(static_cast<std::size_t>(index));
   }
+}
+
+bool Negotiator::has_joined(int rank) const {
+  const int index = index_of(rank);
+  return index >= 0 && has_joined_[static_cast<std::size_t>(index)];
+}
+
+void Negotiator::forget_joins() {
+  has_joined_.assign(has_joined_.size(), false);
+  joined_count_ = 0;
 }
 
 void Negotiator::complete(const std::string& name) {
@@ -201,7 +262,7 @@ void Negotiator::complete(const std::string& name) {
 }
 
 // A scalar has none, and is refused when it is settled; so is a group of another number of tensors than the first's.
-void Negotiator::note_first_dims(Entry& entry, std::size_t rank, const Request& request) const {
+void Negotiator::note_first_dims(Entry& entry, std::size_t index, const Request& request) const {
   if (request.kind != OpKind::kAllgather) {
     return;
   }
@@ -209,7 +270,7 @@ void Negotiator::note_first_dims(Entry& entry, std::size_t rank, const Request& 
   entry.first_dims.resize((entry.first.group.size() + 1) * size);
   const auto note = [&](std::size_t tensor, const std::vector<std::int64_t>& shape) {
     if (tensor <= entry.first.group.size() && !shape.empty()) {
-      entry.first_dims[tensor * size + rank] = shape.front();
+      entry.first_dims[tensor * size + index] = shape.front();
     }
   };
   note(0, request.shape);
@@ -219,18 +280,19 @@ void Negotiator::note_first_dims(Entry& entry, std::size_t rank, const Request& 
 }
 
 Ready Negotiator::settle(Entry entry) const {
-  const auto request_of = [&entry](int rank) -> const Request& {
+  const auto request_of = [&entry](int index) -> const Request& {
     const auto it = std::find_if(entry.different.begin(), entry.different.end(),
-                                 [rank](const auto& other) { return other.first == rank; });
+                                 [index](const auto& other) { return other.first == index; });
     return it == entry.different.end() ? entry.first : it->second;
   };
   const auto& asked = entry.has_asked;
+  const auto rank_at = [this](auto index) { return ranks_[static_cast<std::size_t>(index)]; };
   const int first = static_cast<int>(std::find(asked.begin(), asked.end(), true) - asked.begin());
   Ready ready;
   ready.request = request_of(first);
-  for (int rank = first + 1; rank < size_ && !entry.different.empty(); ++rank) {
-    if (asked[static_cast<std::size_t>(rank)]) {
-      ready.error = disagreement(first, ready.request, rank, request_of(rank));
+  for (int index = first + 1; index < size_ && !entry.different.empty(); ++index) {
+    if (asked[static_cast<std::size_t>(index)]) {
+      ready.error = disagreement(rank_at(first), ready.request, rank_at(index), request_of(index));
     }
     if (!ready.error.empty()) {
       ready.error_code = static_cast<std::int32_t>(Code::kMismatch);
@@ -241,20 +303,22 @@ Ready Negotiator::settle(Entry entry) const {
   ready.is_missed = missed != asked.end();
   if (ready.is_missed && ready.request.kind != OpKind::kAllreduce && ready.request.kind != OpKind::kBarrier) {
     ready.error_code = static_cast<std::int32_t>(Code::kMismatch);
-    ready.error = join_refusal(ready.request, static_cast<int>(missed - asked.begin()));
+    ready.error = join_refusal(ready.request, rank_at(missed - asked.begin()));
     return ready;
   }
+  ready.is_shared = entry.is_shared && !ready.is_missed;
   const Request& agreed = ready.request;
-  ready.error = refusal(agreed.kind, first, agreed.name, agreed.shape);
+  ready.error = refusal(agreed.kind, rank_at(first), agreed.name, agreed.shape);
   for (const GroupTensor& tensor : agreed.group) {
-    ready.error = ready.error.empty() ? refusal(agreed.kind, first, tensor.name, tensor.shape) : std::move(ready.error);
+    ready.error =
+        ready.error.empty() ? refusal(agreed.kind, rank_at(first), tensor.name, tensor.shape) : std::move(ready.error);
   }
   if (!ready.error.empty()) {
     ready.error_code = static_cast<std::int32_t>(Code::kMismatch);
-  } else if (agreed.kind == OpKind::kBroadcast && (agreed.root_rank < 0 || agreed.root_rank >= size_)) {
+  } else if (agreed.kind == OpKind::kBroadcast && index_of(agreed.root_rank) < 0) {
     ready.error_code = static_cast<std::int32_t>(Code::kInvalid);
-    ready.error = "BROADCAST from root rank " + std::to_string(agreed.root_rank) + ", but the ranks are 0 to " +
-                  std::to_string(size_ - 1) + " (tensor '" + agreed.name + "')";
+    ready.error = "BROADCAST from root rank " + std::to_string(agreed.root_rank) + ", but the ranks are " +
+                  ranks_text(ranks_) + " (tensor '" + agreed.name + "')";
   } else if (agreed.kind == OpKind::kAllgather) {
     ready.first_dims = std::move(entry.first_dims);
   }

@@ -1,5 +1,7 @@
-// Negotiator: the coordinator's book of who asked for what. Requests in, what is ready (or in disagreement) out.
+// Negotiator: the coordinator's book of who asked for what in one process set. Requests in, what is ready (or in
+// disagreement) out.
 //
+// Ranks are those of the job throughout; only `first_dims` is in the order of the set.
 // Pure: no I/O, no clock, no environment. The answer depends on the requests and on the order in which tensors become
 // complete, which is the coordinator's to decide; errors name ranks in rank order whatever the order of arrival.
 // Thread: engine only, on the coordinator.
@@ -21,19 +23,34 @@ namespace hvd {
 // A tensor, or a group of them, for which all ranks have asked that have not joined; or a join, when all have.
 struct Ready {
   Request request;                       // what all agreed on; dimension 0 of an allgather is rank 0's
-  std::vector<std::int64_t> first_dims;  // allgather: of each rank, of each tensor of the group in turn
+  std::vector<std::int64_t> first_dims;  // allgather: of each rank of the set, of each tensor of the group in turn
   bool is_missed = false;                // some ranks have not asked, because they have joined
-  std::int32_t last_joined = -1;         // join: the rank that joined last
+  bool is_shared = false;                // an allreduce for which all ranks named the same places in shared memory
+  std::int32_t answer = -1;              // join: the rank that joined last
   std::int32_t error_code = 0;           // a hvd::Code when they did not agree; of the whole group
   std::string error;
 };
 
 class Negotiator {
  public:
+  // The set of the ranks 0 ... size-1.
   explicit Negotiator(int size);
+  // The set of these ranks, ascending.
+  explicit Negotiator(std::vector<int> ranks);
 
-  // kProtocol when the rank asks for a name that it is waiting for already, or for anything after it has joined.
+  // kProtocol when the rank asks for a name that it is waiting for already, or for anything after it has joined, or is
+  // not of this set.
   Result<void> add(int rank, Request request);
+
+  // For a set beside that of all ranks, in which the joins are asked for: this rank has joined, or all have.
+  void note_join(int rank);
+  void forget_joins();
+  // False again once all have joined.
+  [[nodiscard]] bool has_joined(int rank) const;
+
+  [[nodiscard]] const std::vector<int>& ranks() const { return ranks_; }
+  // Something was asked for and is not taken yet.
+  [[nodiscard]] bool is_busy() const { return !entries_.empty() || !ready_.empty(); }
 
   [[nodiscard]] bool has_ready() const { return !ready_.empty(); }
   // Tensors first asked for since the last take() of which some ranks have not been heard yet: the reason to wait a
@@ -49,17 +66,21 @@ class Negotiator {
   struct Entry {
     Request first;
     std::vector<std::pair<int, Request>> different;
-    std::vector<bool> has_asked;           // [size]
+    std::vector<bool> has_asked;           // [size of the set], as are all that follow
     std::vector<std::int64_t> first_dims;  // allgather: [tensors of the group * size]
+    bool is_shared = false;
     int missing = 0;
     std::uint64_t generation = 0;  // how many take() had been when it was first asked for
   };
 
-  void join(int rank);
+  // Its place in the set, -1 for others.
+  [[nodiscard]] int index_of(int rank) const;
+  void join(std::size_t index);
   void complete(const std::string& name);
-  void note_first_dims(Entry& entry, std::size_t rank, const Request& request) const;
+  void note_first_dims(Entry& entry, std::size_t index, const Request& request) const;
   [[nodiscard]] Ready settle(Entry entry) const;
 
+  const std::vector<int> ranks_;
   const int size_;
   std::unordered_map<std::string, Entry> entries_;
   std::vector<Ready> ready_;

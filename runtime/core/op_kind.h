@@ -14,9 +14,15 @@ enum class OpKind : std::uint8_t {
   kBarrier = 3,
   kReducescatter = 4,
   kAlltoall = 5,
-  kJoin = 6
+  kJoin = 6,
+  // Not of hvd_op: all ranks of the job make a process set, or end one.
+  kSetAdd = 7,
+  kSetRemove = 8,
+  // And memory for what is reduced in place.
+  kBufferAdd = 9,
+  kBufferRemove = 10
 };
-inline constexpr int kOpKindCount = 7;
+inline constexpr int kOpKindCount = 11;
 
 // Under which every rank's join goes.
 inline constexpr const char* kJoinName = "join";
@@ -38,6 +44,14 @@ constexpr const char* name_of(OpKind kind) {
       return "ALLTOALL";
     case OpKind::kJoin:
       return "JOIN";
+    case OpKind::kSetAdd:
+      return "PROCESS SET ADD";
+    case OpKind::kSetRemove:
+      return "PROCESS SET REMOVE";
+    case OpKind::kBufferAdd:
+      return "BUFFER ADD";
+    case OpKind::kBufferRemove:
+      return "BUFFER REMOVE";
   }
   return "?";
 }
@@ -75,7 +89,20 @@ constexpr bool is_reduction(OpKind kind) {
 }
 // Kinds that work on no tensor.
 constexpr bool has_no_tensor(OpKind kind) {
-  return kind == OpKind::kBarrier || kind == OpKind::kJoin;
+  return kind == OpKind::kBarrier || kind == OpKind::kJoin || kind == OpKind::kSetAdd || kind == OpKind::kSetRemove ||
+         kind == OpKind::kBufferRemove;
+}
+// Kinds that change which process sets there are.
+constexpr bool is_of_sets(OpKind kind) {
+  return kind == OpKind::kSetAdd || kind == OpKind::kSetRemove;
+}
+// Kinds that move no data, but change what all ranks have.
+constexpr bool is_change(OpKind kind) {
+  return is_of_sets(kind) || kind == OpKind::kBufferAdd || kind == OpKind::kBufferRemove;
+}
+// Kinds that are about process sets or buffers by their numbers.
+constexpr bool has_numbers(OpKind kind) {
+  return is_of_sets(kind) || kind == OpKind::kBufferRemove;
 }
 // Kinds that cut tensors by rank along dimension 0, which scalars do not have; the runtime allocates their results.
 constexpr bool is_cut_by_rank(OpKind kind) {

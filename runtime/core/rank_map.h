@@ -1,6 +1,8 @@
 // RankMap: who this rank is and on which node every rank lives. Value type.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <vector>
 
 namespace hvd {
@@ -21,5 +23,9 @@ struct RankMap {
   [[nodiscard]] bool is_leader() const { return local_rank == 0; }
   [[nodiscard]] bool is_coordinator() const { return rank == 0; }
 };
+
+// Where this rank is among `ranks` (ascending, of the job whose map this is): a map in which they are numbered from 0.
+// Nothing when it is not one of them.
+std::optional<RankMap> map_among(const RankMap& job, std::span<const int> ranks);
 
 }  // namespace hvd

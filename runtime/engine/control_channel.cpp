@@ -67,11 +67,22 @@ Result<std::unique_ptr<ControlChannel>> ControlChannel::create(EventLoop& loop, 
 
 void ControlChannel::send(std::string_view frames) {
   for (const auto& link : links_) {
-    if (link->is_output_closed) {
-      continue;
+    send(*link, frames);
+  }
+}
+
+void ControlChannel::send_to(const std::vector<int>& ranks, std::string_view frames) {
+  for (const auto& link : links_) {
+    if (std::binary_search(ranks.begin(), ranks.end(), link->rank)) {
+      send(*link, frames);
     }
-    link->queue.append(frames);
-    flush(*link);
+  }
+}
+
+void ControlChannel::send(Link& link, std::string_view frames) {
+  if (!link.is_output_closed) {
+    link.queue.append(frames);
+    flush(link);
   }
 }
 

@@ -52,6 +52,8 @@ class ControlChannel {
 
   // Whole frames, to all peers of this rank.
   void send(std::string_view frames);
+  // To those of its peers that are among these ranks.
+  void send_to(const std::vector<int>& ranks, std::string_view frames);
   // Takes in what lies in the rings, without waiting and without the kernel. True when there was anything.
   bool poll();
   // Before the loop may sleep: peers have to wake this rank from now on. False: something has come, so it must not.
@@ -78,6 +80,7 @@ class ControlChannel {
   bool read_ring(Link& link);
   bool take_frames(Link& link);
   void end(Link& link, const Error& why);
+  void send(Link& link, std::string_view frames);
   void flush(Link& link);
   static bool write_to_socket(Link& link);
   static bool write_to_ring(Link& link);

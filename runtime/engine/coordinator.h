@@ -1,10 +1,13 @@
-// Coordinator: rank 0's decisions: collects requests and turns what is ready into ordered, fused responses.
+// Coordinator: rank 0's decisions: collects requests and turns what is ready into ordered, fused responses, for each
+// process set by itself.
 //
-// When to decide is its own part, beside the negotiator's what: at once when every tensor that ranks have begun to ask
-// for is complete, else after a short window, so that tensors that arrive together travel together. A timer exists only
-// while something is ready. Thread: engine only.
+// When to decide is its own part, beside the negotiator's what: at once when every tensor that the ranks of a set have
+// begun to ask for is complete, else after a short window, so that tensors that arrive together travel together. A
+// timer exists only while something is ready. Thread: engine only.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <vector>
 
 #include "runtime/base/event_loop.h"
@@ -25,20 +28,45 @@ class Coordinator {
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
 
-  Result<void> add(int rank, Request request) { return negotiator_.add(rank, std::move(request)); }
+  // kProtocol: this is nothing that a rank may ask for now.
+  Result<void> add(int rank, Request request);
   // What all ranks do next; empty while there is nothing, or while it is worth waiting for more.
   std::vector<Response> decide();
+  // The same for sets in which this rank is not: it does nothing for these, and so they need not wait until it has done
+  // what it is at.
+  std::vector<Response> decide_for_others();
   // All that is ready, whatever the window says.
   std::vector<Response> decide_now();
 
+  // The ranks that have to know of a response for this set.
+  [[nodiscard]] const std::vector<int>& ranks_of(int process_set) const;
+
  private:
+  struct Set {
+    Coordinator& coordinator;
+    Negotiator negotiator;
+    TimerId window = 0;
+    bool has_waited = false;
+
+    Set(Coordinator& owner, std::vector<int> ranks) : coordinator(owner), negotiator(std::move(ranks)) {}
+    ~Set() { coordinator.loop_.cancel(window); }
+    Set(const Set&) = delete;
+    Set& operator=(const Set&) = delete;
+  };
+
+  bool is_worth_waiting(Set& set);
+  void decide_now(Set& set, std::vector<Response>& responses);
+  // A change of the sets themselves, which may be refused yet.
+  void change_sets(Ready& change, std::vector<Response>& responses);
+  void add_set(Ready& change);
+  void remove_set(Ready& change, std::vector<Response>& responses);
+
   // constant after construction
   EventLoop& loop_;
   const Options options_;
   // engine only
-  Negotiator negotiator_;
-  TimerId window_ = 0;
-  bool has_waited_ = false;
+  std::map<int, std::unique_ptr<Set>> sets_;  // 0: all ranks
+  int last_set_ = 0;
 };
 
 }  // namespace hvd

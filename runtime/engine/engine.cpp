@@ -45,6 +45,10 @@ Result<std::shared_ptr<Completion>> Engine::submit(Submission submission, Caller
   return impl_->submit(std::move(submission), caller);
 }
 
+bool Engine::try_quick(const SetPlace& set, int process_set, const QuickOp& op) {
+  return impl_->try_quick(set, process_set, op);
+}
+
 void Engine::wait(const Completion& completion) {
   impl_->wait(completion);
 }
@@ -58,6 +62,14 @@ void Engine::leave() {
 Result<std::vector<std::shared_ptr<Completion>>> Engine::submit_group(std::vector<Submission> submissions,
                                                                       Caller caller) {
   return impl_->submit_group(std::move(submissions), caller);
+}
+
+const SetTable& Engine::sets() const {
+  return impl_->sets();
+}
+
+const BufferTable& Engine::buffers() const {
+  return impl_->buffers();
 }
 
 const RankMap& Engine::map() const {

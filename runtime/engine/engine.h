@@ -19,7 +19,11 @@
 
 namespace hvd {
 
+class BufferTable;
 class Completion;
+class SetTable;
+struct QuickOp;
+struct SetPlace;
 
 // One operation as the C interface received it; pointers stay valid until its Completion is done.
 struct Submission {
@@ -27,7 +31,7 @@ struct Submission {
   std::string name;
   Dtype dtype = Dtype::kFloat32;
   ReduceOp op = ReduceOp::kSum;
-  int root_rank = 0;
+  int root_rank = 0;  // of the job
   std::vector<std::int64_t> shape;
   const void* input = nullptr;
   void* output = nullptr;
@@ -35,12 +39,16 @@ struct Submission {
   double postscale = 1.0;
   std::vector<std::int32_t> splits{};  // alltoall: rows for each rank, [size]
   std::vector<std::string> group{};  // of a group's first: the names of the others, which are submitted right after it
+  int process_set = 0;
+  std::vector<std::int32_t> numbers{};  // kSetAdd: the ranks, ascending; kSetRemove, kBufferRemove: which
+  std::int64_t shared_at = -1;          // see Request
 };
 
 struct EngineOptions {
   MeshOptions mesh;
   std::size_t fusion_threshold_bytes = 128U << 20U;  // 0: no fusion
   Duration cycle_time = std::chrono::milliseconds(1);
+  Duration set_timeout = std::chrono::seconds(60);  // for the ranks of a new process set to meet
 };
 
 class Engine {
@@ -60,6 +68,9 @@ class Engine {
   // Several of one kind, operator and scales, which all ranks do together or not at all. Refuses all or none.
   Result<std::vector<std::shared_ptr<Completion>>> submit_group(std::vector<Submission> submissions,
                                                                 Caller caller = Caller::kGoesOn);
+  // Does a small operation at once, where that can be; false, and nothing was done, where it cannot: submit it then.
+  // Thread: any. `set`: of this number, and this rank is a member.
+  bool try_quick(const SetPlace& set, int process_set, const QuickOp& op);
   // Until a Completion of this engine is done. Thread: any.
   void wait(const Completion& completion);
 
@@ -68,6 +79,10 @@ class Engine {
   void leave();
 
   [[nodiscard]] const RankMap& map() const;
+  // The process sets as this rank knows them now. Thread: any.
+  [[nodiscard]] const SetTable& sets() const;
+  // The memory that kBufferAdd has made. Thread: any.
+  [[nodiscard]] const BufferTable& buffers() const;
 
  private:
   class Impl;

@@ -52,15 +52,16 @@ void Engine::Impl::over(const Error& cause) {
   unwatch_notice();
   steps_.clear();
   for (PendingOp& op : queue_->close(*over_)) {
-    std::string name = op.what.name;
-    pending_.emplace(std::move(name), std::move(op));
+    std::string key = key_of(op.what.process_set, op.what.name);
+    pending_.emplace(std::move(key), std::move(op));
   }
 }
 
 void Engine::Impl::fail_pending() {
   auto failed = std::exchange(pending_, {});
-  for (auto& [name, op] : failed) {
-    queue_->forget(name);
+  for (auto& [key, op] : failed) {
+    queue_->forget(key);
+    const std::string& name = op.what.name;
     if (is_leaving_) {
       op.finish(Error(Code::kCancelled, "hvd_shutdown was called while '" + name + "' was pending"));
     } else if (is_orderly_) {

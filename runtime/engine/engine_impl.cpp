@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include <pthread.h>
 
@@ -35,9 +36,12 @@ Result<void> check_submission(const Submission& what) {
 }  // namespace
 
 Engine::Impl::Impl(Parts parts)
-    : parts_(std::move(parts)),
-      executor_(parts_.map, *parts_.backend),
-      has_said_goodbye_(static_cast<std::size_t>(parts_.map.size), false) {}
+    : parts_(std::move(parts)), has_said_goodbye_(static_cast<std::size_t>(parts_.map.size), false) {
+  std::vector<int> all(static_cast<std::size_t>(parts_.map.size));
+  std::iota(all.begin(), all.end(), 0);
+  sets_[0].executor.emplace(parts_.map, all, *parts_.backend);
+  set_table_.put(0, std::move(all), parts_.map, quick_path_of(parts_.mesh.get()));
+}
 
 Result<std::unique_ptr<Engine::Impl>> Engine::Impl::create(Parts parts) {
   std::unique_ptr<Impl> impl(new Impl(std::move(parts)));
@@ -65,7 +69,7 @@ Result<void> Engine::Impl::prepare() {
 
 // To the coordinator, or from it to all: through shared memory within its node.
 Result<void> Engine::Impl::open_channel() {
-  ShmSegment* shm = parts_.mesh == nullptr || parts_.map.node_index != 0 ? nullptr : parts_.mesh->shm();
+  ShmSegment* shm = parts_.mesh == nullptr || parts_.map.node_index != 0 ? nullptr : parts_.mesh->shm().get();
   std::vector<ControlChannel::Peer> peers;
   for (int rank = 0; rank < parts_.map.size; ++rank) {
     if (rank == parts_.map.rank || (!is_coordinator() && rank != 0)) {
@@ -87,7 +91,7 @@ Result<void> Engine::Impl::open_channel() {
   handlers.on_end = [this](int rank, const Error& why) { on_link_end(rank, why); };
   const auto bell = shm == nullptr ? std::nullopt : std::optional(shm->bell(parts_.map.local_rank));
   HVD_TRY_ASSIGN(channel_, ControlChannel::create(*loop_, peers, bell, std::move(handlers)));
-  const ShmSegment* neighbours = parts_.mesh == nullptr ? nullptr : parts_.mesh->shm();
+  const ShmSegment* neighbours = parts_.mesh == nullptr ? nullptr : parts_.mesh->shm().get();
   spins_ = neighbours == nullptr ? kSpinsWithKernel : neighbours->spins();
   if (channel_->needs_loop()) {
     spins_ = std::min(spins_, kSpinsWithKernel);
@@ -147,6 +151,10 @@ Result<std::vector<std::shared_ptr<Completion>>> Engine::Impl::submit_group(std:
   std::vector<std::shared_ptr<Completion>> completions;
   for (Submission& submission : submissions) {
     HVD_TRY(check_submission(submission));
+    if (submission.kind == OpKind::kAllreduce && submission.input == submission.output && submission.process_set == 0) {
+      const auto bytes = size_bytes_of(submission.shape, submission.dtype);
+      submission.shared_at = buffer_table_.offset_of(submission.output, bytes.value_or(0));
+    }
     completions.push_back(std::make_shared<Completion>());
     ops.push_back(PendingOp{std::move(submission), completions.back(), std::nullopt});
   }

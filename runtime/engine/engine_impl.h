@@ -24,11 +24,14 @@
 
 #include "runtime/base/event_loop.h"
 #include "runtime/base/process_mark.h"
+#include "runtime/core/arena_map.h"
 #include "runtime/core/interrupt.h"
+#include "runtime/engine/buffer_table.h"
 #include "runtime/engine/control_channel.h"
 #include "runtime/engine/coordinator.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/executor.h"
+#include "runtime/engine/set_table.h"
 #include "runtime/engine/submit_queue.h"
 #include "runtime/engine/wheel.h"
 
@@ -42,8 +45,8 @@ class Engine::Impl final : public Interrupt {
     EngineOptions options;
     std::unique_ptr<Store> store;  // null: nobody to hear from
     std::unique_ptr<Log> log;
-    std::unique_ptr<Mesh> mesh;  // null in a job of one rank
-    std::unique_ptr<Backend> backend;
+    std::unique_ptr<Mesh> mesh;        // null in a job of one rank
+    std::unique_ptr<Backend> backend;  // of all ranks
   };
 
   // Starts the thread.
@@ -56,9 +59,12 @@ class Engine::Impl final : public Interrupt {
   Result<std::shared_ptr<Completion>> submit(Submission submission, Caller caller);
   Result<std::vector<std::shared_ptr<Completion>>> submit_group(std::vector<Submission> submissions, Caller caller);
   void wait(const Completion& completion);
+  bool try_quick(const SetPlace& set, int process_set, const QuickOp& op);
   // Leaves the job and waits for the engine's thread. Thread: any, one at a time, but none that is in wait().
   void leave();
   [[nodiscard]] const RankMap& map() const { return parts_.map; }
+  [[nodiscard]] const SetTable& sets() const { return set_table_; }
+  [[nodiscard]] const BufferTable& buffers() const { return buffer_table_; }
   // This process is a fork of the one that has the engine's thread.
   [[nodiscard]] bool is_forked() const;
 
@@ -70,6 +76,13 @@ class Engine::Impl final : public Interrupt {
   struct Step {
     Response response;
     std::optional<int> shutdown_by;  // the end instead, asked for by this rank
+  };
+
+  // What this rank needs to take part in the operations of a process set; of the set of all ranks, its parts_.
+  struct ProcessSet {
+    std::unique_ptr<Mesh> mesh{};  // null in a set of one rank
+    std::unique_ptr<Backend> backend{};
+    std::optional<Executor> executor{};  // none: this rank is not a member
   };
 
   explicit Impl(Parts parts);
@@ -101,6 +114,7 @@ class Engine::Impl final : public Interrupt {
   // Acts (engine_steps.cpp).
   void advance();
   void decide();
+  void announce(std::vector<Response> responses);
   void announce_shutdown(int rank);
   void run_step(const Step& step);
   void run_response(const Response& response);
@@ -109,6 +123,12 @@ class Engine::Impl final : public Interrupt {
   [[nodiscard]] bool has_joined() const;
   Result<std::vector<PendingOp*>> ops_of(const Response& response, std::deque<PendingOp>& stand_ins);
   void finish_ops(const Response& response, const Result<void>& result);
+  // engine_changes.cpp
+  Result<void> change(const Response& response, PendingOp& op);
+  Result<void> add_buffer(PendingOp& op);
+  void remove_buffer(std::int32_t number);
+  Result<void> add_set(int number, const std::vector<int>& ranks);
+  static std::shared_ptr<QuickPath> quick_path_of(const Mesh* mesh);
 
   // The end (engine_end.cpp).
   void shut_down(int by_rank);
@@ -130,13 +150,17 @@ class Engine::Impl final : public Interrupt {
   // any thread
   std::atomic<bool> stop_ = false;
   Wheel wheel_;
+  SetTable set_table_;
+  BufferTable buffer_table_;
   // engine only: who holds the wheel
   std::unique_ptr<ControlChannel> channel_;
   std::unique_ptr<Coordinator> coordinator_;  // on rank 0
-  Executor executor_;
-  int spins_ = 0;           // of a driver before it gives way
-  int spins_per_turn_ = 1;  // how often it asks the kernel for news meanwhile
-  std::unordered_map<std::string, PendingOp> pending_;
+  std::unordered_map<int, ProcessSet> sets_;  // by number
+  std::optional<ArenaMap> arena_map_;         // of the memory that this node's ranks share
+  std::int32_t last_buffer_ = 0;
+  int spins_ = 0;                                       // of a driver before it gives way
+  int spins_per_turn_ = 1;                              // how often it asks the kernel for news meanwhile
+  std::unordered_map<std::string, PendingOp> pending_;  // by key_of()
   std::deque<Step> steps_;
   WatchId notice_watch_ = 0;
   TimerId suspicion_timer_ = 0;

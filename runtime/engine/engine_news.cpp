@@ -12,12 +12,15 @@ constexpr Duration kLeaveAfterFailureTime = std::chrono::seconds(1);
 Request request_of(const Submission& what) {
   Request request;
   request.kind = what.kind;
+  request.process_set = what.process_set;
   request.name = what.name;
+  request.numbers = what.numbers;
   if (has_no_tensor(what.kind)) {
     return request;
   }
   request.dtype = what.dtype;
   request.shape = what.shape;
+  request.shared_at = what.shared_at;
   if (is_reduction(what.kind)) {
     request.op = what.op;
     request.prescale = what.prescale;
@@ -43,14 +46,14 @@ void Engine::Impl::on_submissions() {
   std::size_t more_of_group = 0;
   for (PendingOp& op : queue_->take()) {
     if (more_of_group > 0) {
-      requests.back().group.push_back({op.what.name, op.what.dtype, op.what.shape});
+      requests.back().group.push_back({op.what.name, op.what.dtype, op.what.shape, op.what.shared_at});
       --more_of_group;
     } else {
       requests.push_back(request_of(op.what));
       more_of_group = op.what.group.size();
     }
-    std::string name = op.what.name;
-    pending_.emplace(std::move(name), std::move(op));
+    std::string key = key_of(op.what.process_set, op.what.name);
+    pending_.emplace(std::move(key), std::move(op));
   }
   if (is_coordinator()) {
     // The submit queue has refused what the coordinator would: a name that is pending already.

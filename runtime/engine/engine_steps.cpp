@@ -7,6 +7,9 @@ namespace {
 
 std::string label(const Response& response) {
   std::string text = std::string(name_of(response.kind)) + " '" + response.names.front() + "'";
+  if (response.process_set != 0) {
+    text += " of process set " + std::to_string(response.process_set);
+  }
   if (response.names.size() > 1) {
     text += " and " + std::to_string(response.names.size() - 1) + " more";
   }
@@ -43,13 +46,21 @@ void Engine::Impl::decide() {
   if (is_shutdown_announced_) {
     return;
   }
-  std::vector<Response> responses = coordinator_->decide();
-  if (responses.empty()) {
-    return;
+  announce(coordinator_->decide());
+}
+
+// Coordinator: tells the ranks of each response, in this order, and takes its own part.
+void Engine::Impl::announce(std::vector<Response> responses) {
+  for (std::size_t begin = 0; begin < responses.size();) {
+    std::size_t end = begin + 1;
+    while (end < responses.size() && responses[end].process_set == responses[begin].process_set) {
+      ++end;
+    }
+    std::string frames;
+    append_responses(frames, std::span(responses).subspan(begin, end - begin));
+    channel_->send_to(coordinator_->ranks_of(responses[begin].process_set), frames);
+    begin = end;
   }
-  std::string frames;
-  append_responses(frames, responses);
-  channel_->send(frames);
   for (Response& response : responses) {
     steps_.push_back({std::move(response), std::nullopt});
   }
@@ -61,14 +72,10 @@ void Engine::Impl::announce_shutdown(int rank) {
     return;
   }
   is_shutdown_announced_ = true;
-  std::vector<Response> responses = coordinator_->decide_now();
-  std::string frames;
-  append_responses(frames, responses);
-  append_shutdown(frames, rank);
-  channel_->send(frames);
-  for (Response& response : responses) {
-    steps_.push_back({std::move(response), std::nullopt});
-  }
+  announce(coordinator_->decide_now());
+  std::string frame;
+  append_shutdown(frame, rank);
+  channel_->send(frame);
   steps_.push_back({{}, rank});
 }
 
@@ -81,6 +88,14 @@ void Engine::Impl::run_step(const Step& step) {
 }
 
 void Engine::Impl::run_response(const Response& response) {
+  const auto set = sets_.find(response.process_set);
+  if (set != sets_.end() && !set->second.executor) {
+    return;  // of a set of others
+  }
+  if (set == sets_.end()) {
+    end_job(Error(Code::kProtocol, "the coordinator ordered " + label(response) + ", which is not there"));
+    return;
+  }
   std::deque<PendingOp> stand_ins;
   auto ops = ops_of(response, stand_ins);
   if (!ops.ok()) {
@@ -91,7 +106,10 @@ void Engine::Impl::run_response(const Response& response) {
     finish_ops(response, Error(static_cast<Code>(response.error_code), response.error));
     return;
   }
-  const Result<void> result = executor_.run(response, ops.value(), *this);
+  Result<void> result = set->second.executor->run(response, ops.value(), *this);
+  if (result.ok() && is_change(response.kind)) {
+    result = change(response, *ops.value().front());
+  }
   if (result.ok()) {
     finish_ops(response, {});
     return;
@@ -110,7 +128,7 @@ void Engine::Impl::run_response(const Response& response) {
 // for may be what the error is about.
 std::vector<std::string> Engine::Impl::names_of(const Response& response) const {
   std::vector<std::string> names = response.names;
-  const auto found = response.is_error() ? pending_.find(names.front()) : pending_.end();
+  const auto found = response.is_error() ? pending_.find(key_of(response.process_set, names.front())) : pending_.end();
   if (found != pending_.end()) {
     const auto& group = found->second.what.group;
     names.insert(names.end(), group.begin(), group.end());
@@ -120,7 +138,7 @@ std::vector<std::string> Engine::Impl::names_of(const Response& response) const 
 
 // Null for what this rank has not asked for. A tensor of another rank may have the name of a join.
 PendingOp* Engine::Impl::find_op(const Response& response, const std::string& name) {
-  const auto found = pending_.find(name);
+  const auto found = pending_.find(key_of(response.process_set, name));
   const auto is_join = [](OpKind kind) { return kind == OpKind::kJoin; };
   const bool is_here = found != pending_.end() && is_join(found->second.what.kind) == is_join(response.kind);
   return is_here ? &found->second : nullptr;
@@ -163,8 +181,11 @@ void Engine::Impl::finish_ops(const Response& response, const Result<void>& resu
     if (find_op(response, name) == nullptr) {
       continue;  // a stand-in's, or nothing at all
     }
-    auto node = pending_.extract(name);
-    queue_->forget(name);
+    auto node = pending_.extract(key_of(response.process_set, name));
+    queue_->forget(node.key());
+    if (!result.ok() && node.mapped().what.kind == OpKind::kSetRemove) {
+      queue_->reopen_set(node.mapped().what.numbers.front());
+    }
     node.mapped().finish(result);
   }
 }

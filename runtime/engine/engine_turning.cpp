@@ -123,6 +123,10 @@ bool Engine::Impl::take_in() {
 Result<void> Engine::Impl::check() {
   take_in();
   HVD_TRY(loop_->turn(Deadline(TimePoint())));
+  // What this rank is at may take long, and is no concern of process sets without it.
+  if (is_coordinator() && sets_.size() > 1 && !is_shutdown_announced_ && !over_ && !suspicion_) {
+    announce(coordinator_->decide_for_others());
+  }
   if (over_) {
     return *over_;
   }

@@ -1,5 +1,6 @@
 #include "runtime/engine/executor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -11,6 +12,15 @@ namespace {
 
 bool is_integer(Dtype dtype) {
   return dtype != Dtype::kFloat16 && dtype != Dtype::kBfloat16 && dtype != Dtype::kFloat32 && dtype != Dtype::kFloat64;
+}
+
+// What is done with two values.
+ReduceOp step_of(ReduceOp op) {
+  return op == ReduceOp::kAverage ? ReduceOp::kSum : op;
+}
+
+Scales scales_of(const Submission& like, int size) {
+  return Scales{like.prescale, result_factor(like.op, like.dtype, like.postscale, size)};
 }
 
 void copy_input(const Submission& what) {
@@ -37,6 +47,12 @@ double result_factor(ReduceOp op, Dtype dtype, double postscale, int size) {
 Result<void> Executor::run(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt) {
   switch (response.kind) {
     case OpKind::kAllreduce:
+      if (response.is_shared && backend_.takes_pieces()) {
+        return allreduce_shared(ops, interrupt);
+      }
+      if (backend_.takes_pieces()) {
+        return allreduce_pieces(ops, interrupt);
+      }
       return ops.size() == 1 ? allreduce(*ops.front(), interrupt) : fused_allreduce(ops, interrupt);
     case OpKind::kAllgather:
       return allgather(response, ops, interrupt);
@@ -46,9 +62,14 @@ Result<void> Executor::run(const Response& response, std::span<PendingOp* const>
       return alltoall(*ops.front(), interrupt);
     case OpKind::kBroadcast:
       return broadcast(*ops.front(), interrupt);
+    case OpKind::kSetRemove:
+    case OpKind::kBufferAdd:
+    case OpKind::kBufferRemove:
+      return {};
+    case OpKind::kSetAdd:
     case OpKind::kJoin: {
-      HVD_TRY_ASSIGN(ops.front()->output, OwnedOutput::allocate(sizeof response.last_joined, {}));
-      std::memcpy(ops.front()->output->data.get(), &response.last_joined, sizeof response.last_joined);
+      HVD_TRY_ASSIGN(ops.front()->output, OwnedOutput::allocate(sizeof response.answer, {}));
+      std::memcpy(ops.front()->output->data.get(), &response.answer, sizeof response.answer);
       return {};
     }
     case OpKind::kBarrier:
@@ -63,10 +84,39 @@ Result<void> Executor::reduce(void* data, std::size_t size_bytes, const Submissi
     return {};  // on every rank, since all agreed on the shape
   }
   scale_in_place(data, count, like.dtype, like.prescale);
-  const ReduceOp op = like.op == ReduceOp::kAverage ? ReduceOp::kSum : like.op;
-  HVD_TRY(backend_.allreduce(data, count, like.dtype, op, interrupt));
+  HVD_TRY(backend_.allreduce(data, count, like.dtype, step_of(like.op), interrupt));
   scale_in_place(data, count, like.dtype, result_factor(like.op, like.dtype, like.postscale, map_.size));
   return {};
+}
+
+Result<void> Executor::allreduce_pieces(std::span<PendingOp* const> ops, Interrupt& interrupt) {
+  pieces_.clear();
+  for (const PendingOp* op : ops) {
+    if (const std::size_t bytes = input_bytes(op->what); bytes != 0) {
+      pieces_.push_back(Piece{op->what.input, op->what.output, bytes});
+    }
+  }
+  if (pieces_.empty()) {
+    return {};  // on every rank, since all agreed on the shapes
+  }
+  const Submission& like = ops.front()->what;
+  return backend_.allreduce_pieces(pieces_, like.dtype, step_of(like.op), scales_of(like, map_.size), interrupt);
+}
+
+// Where all ranks have agreed on shared_at, it is within a buffer of each.
+Result<void> Executor::allreduce_shared(std::span<PendingOp* const> ops, Interrupt& interrupt) {
+  shared_pieces_.clear();
+  for (const PendingOp* op : ops) {
+    HVD_CHECK(op->what.shared_at >= 0);
+    if (const std::size_t bytes = input_bytes(op->what); bytes != 0) {
+      shared_pieces_.push_back(SharedPiece{static_cast<std::size_t>(op->what.shared_at), bytes});
+    }
+  }
+  if (shared_pieces_.empty()) {
+    return {};
+  }
+  const Submission& like = ops.front()->what;
+  return backend_.allreduce_shared(shared_pieces_, like.dtype, step_of(like.op), scales_of(like, map_.size), interrupt);
 }
 
 Result<void> Executor::allreduce(PendingOp& op, Interrupt& interrupt) {
@@ -86,10 +136,15 @@ Result<void> Executor::broadcast(PendingOp& op, Interrupt& interrupt) {
   if (bytes == 0) {
     return {};
   }
-  if (op.what.root_rank == map_.rank) {
+  const auto root = std::lower_bound(ranks_.begin(), ranks_.end(), op.what.root_rank);
+  if (root == ranks_.end() || *root != op.what.root_rank) {
+    return Error(Code::kProtocol, "the coordinator ordered a broadcast from a rank that is not of the process set");
+  }
+  const auto root_index = static_cast<int>(root - ranks_.begin());
+  if (root_index == map_.rank) {
     copy_input(op.what);
   }
-  return backend_.broadcast(op.what.output, bytes, op.what.root_rank, interrupt);
+  return backend_.broadcast(op.what.output, bytes, root_index, interrupt);
 }
 
 }  // namespace hvd

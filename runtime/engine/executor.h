@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "runtime/backend/backend.h"
 #include "runtime/controller/message.h"
@@ -15,7 +16,9 @@ namespace hvd {
 
 class Executor {
  public:
-  Executor(RankMap map, Backend& backend) : map_(std::move(map)), backend_(backend) {}
+  // For the process set of these ranks (ascending, of the job), in which `map` says where this one is.
+  Executor(RankMap map, std::vector<int> ranks, Backend& backend)
+      : map_(std::move(map)), ranks_(std::move(ranks)), backend_(backend) {}
 
   // `ops` are this rank's operations of response.names, in that order. On success their outputs are filled; finishing
   // them is the caller's. An error means that this rank could not take part, so the job cannot go on.
@@ -24,6 +27,8 @@ class Executor {
  private:
   Result<void> allreduce(PendingOp& op, Interrupt& interrupt);
   Result<void> fused_allreduce(std::span<PendingOp* const> ops, Interrupt& interrupt);
+  Result<void> allreduce_shared(std::span<PendingOp* const> ops, Interrupt& interrupt);
+  Result<void> allreduce_pieces(std::span<PendingOp* const> ops, Interrupt& interrupt);
   Result<void> reduce(void* data, std::size_t size_bytes, const Submission& like, Interrupt& interrupt);
   // Cut by rank along dimension 0 (executor_rows.cpp).
   Result<void> allgather(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt);
@@ -32,8 +37,12 @@ class Executor {
   Result<void> broadcast(PendingOp& op, Interrupt& interrupt);
 
   const RankMap map_;
+  const std::vector<int> ranks_;
   Backend& backend_;
   FusionBuffer fusion_buffer_;
+  // of the operation that runs
+  std::vector<Piece> pieces_;
+  std::vector<SharedPiece> shared_pieces_;
 };
 
 // What an allreduce's sum is multiplied by: postscale, and for an average divided by the number of ranks. For integers

@@ -17,6 +17,10 @@ void PendingOp::finish(Result<void> result) {
   }
 }
 
+std::string key_of(int process_set, const std::string& name) {
+  return process_set == 0 ? name : name + '\0' + std::to_string(process_set);
+}
+
 Result<std::unique_ptr<SubmitQueue>> SubmitQueue::create() {
   Fd event_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event_fd.is_open()) {
@@ -34,20 +38,44 @@ Result<void> SubmitQueue::push(std::vector<PendingOp> ops) {
     return Error(Code::kInvalid, "this rank has joined and waits for the others; '" + ops.front().what.name +
                                      "' can be started when the join has ended");
   }
+  const int process_set = ops.front().what.process_set;
+  if (ended_sets_.contains(process_set)) {
+    return Error(Code::kNotFound, "process set " + std::to_string(process_set) + " is being removed, or has been");
+  }
   for (auto op = ops.begin(); op != ops.end(); ++op) {
-    if (!names_.insert(op->what.name).second) {
-      std::for_each(ops.begin(), op, [this](const PendingOp& before) { names_.erase(before.what.name); });
+    const bool is_done_alone = alone_ == op->what.name && alone_set_ == process_set;
+    if (is_done_alone || !names_.insert(key_of(process_set, op->what.name)).second) {
+      std::for_each(ops.begin(), op,
+                    [&](const PendingOp& before) { names_.erase(key_of(process_set, before.what.name)); });
       return Error(Code::kInvalid, "Requested to allreduce, allgather, or broadcast a tensor with the same name as " +
                                        std::string("another tensor that is currently being processed: '") +
                                        op->what.name + "'; wait for the first one, or give it another name");
     }
   }
   is_joining_ = ops.front().what.kind == OpKind::kJoin;
+  if (ops.front().what.kind == OpKind::kSetRemove) {
+    ended_sets_.insert(ops.front().what.numbers.front());
+  }
   std::move(ops.begin(), ops.end(), std::back_inserter(waiting_));
   // Sequentially consistent, as in sleep() and rouse(): either the engine that wants to sleep sees this, or the pusher
   // sees it asleep.
   has_waiting_.store(true);
   return {};
+}
+
+bool SubmitQueue::enter_alone(int process_set, std::string_view name) {
+  const std::lock_guard lock(mu_);
+  if (closed_ || alone_ || !names_.empty() || ended_sets_.contains(process_set)) {
+    return false;
+  }
+  alone_ = name;
+  alone_set_ = process_set;
+  return true;
+}
+
+void SubmitQueue::leave_alone() {
+  const std::lock_guard lock(mu_);
+  alone_.reset();
 }
 
 void SubmitQueue::rouse() {
@@ -67,10 +95,15 @@ std::vector<PendingOp> SubmitQueue::take() {
   return std::exchange(waiting_, {});
 }
 
-void SubmitQueue::forget(const std::string& name) {
+void SubmitQueue::forget(const std::string& key) {
   const std::lock_guard lock(mu_);
-  names_.erase(name);
-  is_joining_ = is_joining_ && name != kJoinName;
+  names_.erase(key);
+  is_joining_ = is_joining_ && key != kJoinName;
+}
+
+void SubmitQueue::reopen_set(int process_set) {
+  const std::lock_guard lock(mu_);
+  ended_sets_.erase(process_set);
 }
 
 std::vector<PendingOp> SubmitQueue::close(Error why) {

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -31,13 +32,22 @@ struct PendingOp {
   void finish(Result<void> result);
 };
 
+// Under which an operation is known on this rank: names are those of a process set.
+std::string key_of(int process_set, const std::string& name);
+
 class SubmitQueue {
  public:
   static Result<std::unique_ptr<SubmitQueue>> create();
 
   // One, or the operations of a group: all are taken, and side by side, or none. kInvalid for a name in use, and for
-  // everything while a join is pending; the reason given to close() after it. Wakes nobody: see rouse().
+  // everything while a join is pending; kNotFound for a process set that is being removed; the reason given to close()
+  // after it. Wakes nobody: see rouse().
   Result<void> push(std::vector<PendingOp> ops);
+  // For an operation that is done without the engine: true while nothing else is pending on this rank, and nothing may
+  // keep it from being submitted. Until leave_alone() its name (which the caller keeps; empty: none) cannot be used.
+  bool enter_alone(int process_set, std::string_view name);
+  void leave_alone();
+
   // After push(): wakes the engine if it sleeps.
   void rouse();
 
@@ -49,7 +59,10 @@ class SubmitQueue {
   // Everything pushed since the last call, in order.
   std::vector<PendingOp> take();
   // The name may be used again. Before its Completion is finished, or the caller's next push could be refused.
-  void forget(const std::string& name);
+  // `key`: see key_of().
+  void forget(const std::string& key);
+  // The removal of this process set was refused. Before its Completion is finished, too.
+  void reopen_set(int process_set);
   // Refuses everything from now on; returns what had not been taken.
   std::vector<PendingOp> close(Error why);
 
@@ -69,8 +82,11 @@ class SubmitQueue {
   // guarded by mu_
   std::mutex mu_;
   std::vector<PendingOp> waiting_;
-  std::unordered_set<std::string> names_;
-  bool is_joining_ = false;  // then kJoinName in names_ is the join's
+  std::unordered_set<std::string> names_;  // key_of()
+  std::optional<std::string_view> alone_;  // of enter_alone()
+  int alone_set_ = 0;
+  std::unordered_set<int> ended_sets_;  // their removal was asked for: nothing may come after that
+  bool is_joining_ = false;             // then kJoinName in names_ is the join's
   std::optional<Error> closed_;
 };
 

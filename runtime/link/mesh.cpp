@@ -11,9 +11,14 @@
 #include "runtime/link/meeting.h"
 #include "runtime/link/mesh_peer.h"
 #include "runtime/link/shm_segment.h"
+#include "runtime/rendezvous/subset_store.h"
 
 namespace hvd {
 namespace {
+
+// The exchanges of a meeting, in this order.
+constexpr const char* kPeersKey = "mesh";
+constexpr const char* kJoinedKey = "mesh-joined";
 
 // A unix listener's file, and the directory if it was made for it; both go with this object.
 class ScratchSocket {
@@ -93,7 +98,7 @@ Result<MeshPeer> open_listeners(const RankMap& map, const MeshOptions& options, 
 }
 
 Result<std::vector<MeshPeer>> publish(const MeshPeer& self, Store& store, Deadline deadline) {
-  HVD_TRY_ASSIGN(const std::vector<std::string> bodies, store.exchange("mesh", encode(self), deadline));
+  HVD_TRY_ASSIGN(const std::vector<std::string> bodies, store.exchange(kPeersKey, encode(self), deadline));
   std::vector<MeshPeer> peers;
   for (const std::string& body : bodies) {
     HVD_TRY_ASSIGN(MeshPeer peer, decode_mesh_peer(body, static_cast<int>(peers.size())));
@@ -115,13 +120,13 @@ Result<void> connect_to(Meeting& meeting, LinkRole role, int to, const MeshPeer&
 
 // Says which connections this rank makes and which it waits for. Of two ends the one on the later node (or with the
 // higher rank) connects.
-Result<void> invite(Meeting& meeting, const RankMap& map, const std::vector<MeshPeer>& peers) {
+Result<void> invite(Meeting& meeting, const RankMap& map, const std::vector<MeshPeer>& peers, bool has_control) {
   const int leader = map.rank - map.local_rank;
   if (map.is_coordinator()) {
-    for (int rank = 1; rank < map.size; ++rank) {
+    for (int rank = 1; rank < map.size && has_control; ++rank) {
       meeting.expect(LinkRole::kControl, rank);
     }
-  } else {
+  } else if (has_control) {
     HVD_TRY(connect_to(meeting, LinkRole::kControl, 0, peers[0], map.node_of_rank[0] == map.node_index));
   }
   if (!map.is_leader()) {
@@ -240,15 +245,20 @@ Result<std::unique_ptr<Mesh>> Mesh::meet(RankMap map, Store& store, const MeshOp
       meeting.add_listener(listener->get());
     }
   }
-  HVD_TRY(invite(meeting, map, peers));
+  HVD_TRY(invite(meeting, map, peers, options.has_control));
   HVD_TRY_ASSIGN(std::vector<Meeting::Met> all_met, meeting.run());
   for (Meeting::Met& met : all_met) {
     const int other = met.claim.from == map.rank ? met.claim.to : met.claim.from;
     HVD_TRY(mesh->adopt(met.claim.role, other, std::move(met.fd), store, deadline));
   }
   // No rank starts to work, and none stops listening, before all links of all ranks are up.
-  HVD_TRY(store.exchange("mesh-joined", "", deadline));
+  HVD_TRY(store.exchange(kJoinedKey, "", deadline));
   return mesh;
+}
+
+Result<void> Mesh::stay_out(SubsetStore& store, Deadline deadline) {
+  HVD_TRY(store.stay_out(kPeersKey, deadline));
+  return store.stay_out(kJoinedKey, deadline);
 }
 
 Result<void> Mesh::adopt(LinkRole role, int other_rank, Fd fd, Store& store, Deadline deadline) {

@@ -25,12 +25,14 @@
 namespace hvd {
 
 class ShmSegment;
+class SubsetStore;
 enum class LinkRole : std::uint16_t;
 
 struct MeshOptions {
   std::string node_address;  // numeric address at which other nodes reach this one; may be empty on a single node
   std::string scratch_dir;   // a 0700 directory for the node's unix sockets; empty: one is made and removed
   std::size_t shm_slot_bytes = 4U << 20U;  // staging per rank in the node's segment
+  bool has_control = true;  // false: no control links; a process set's ranks are told what to do by those of the job
 };
 
 class Mesh {
@@ -39,6 +41,8 @@ class Mesh {
   // names the rank and address which could not be reached.
   static Result<std::unique_ptr<Mesh>> join(RankMap map, Store& store, const MeshOptions& options, Log& log,
                                             Deadline deadline);
+  // For ranks of a job that are not among those of the mesh, while these join over `store`.
+  static Result<void> stay_out(SubsetStore& store, Deadline deadline);
   ~Mesh();
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
@@ -49,7 +53,7 @@ class Mesh {
   // Between leaders only: the connection to the leader of another node. Non-blocking.
   [[nodiscard]] int data_fd(int node_index) const { return data_[static_cast<std::size_t>(node_index)].get(); }
   // Null when this node has one rank.
-  [[nodiscard]] ShmSegment* shm() const { return shm_.get(); }
+  [[nodiscard]] const std::shared_ptr<ShmSegment>& shm() const { return shm_; }
 
  private:
   explicit Mesh(RankMap map);
@@ -59,9 +63,9 @@ class Mesh {
   Result<void> adopt(LinkRole role, int other_rank, Fd fd, Store& store, Deadline deadline);
 
   RankMap map_;
-  std::vector<Fd> control_;  // [size]
-  std::vector<Fd> data_;     // [node_count]
-  std::unique_ptr<ShmSegment> shm_;
+  std::vector<Fd> control_;          // [size]
+  std::vector<Fd> data_;             // [node_count]
+  std::shared_ptr<ShmSegment> shm_;  // shared with those who use it without the engine
 };
 
 }  // namespace hvd

@@ -5,11 +5,13 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -18,16 +20,18 @@
 #include <time.h>
 
 #include "runtime/base/pause.h"
+#include "runtime/link/shm_rounds.h"
 
 namespace hvd {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
 constexpr std::uint32_t kMagic = 0x53445648U;  // "HVDS"
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 4;
 constexpr int kMaxLocalRanks = 4096;
 constexpr std::size_t kLaneBytes = kPageBytes + 2 * ShmRing::kBytes;  // the bell's page, and both rings
 constexpr std::size_t kMaxSlotBytes = 1U << 30U;
+constexpr std::size_t kArenaBytes = std::size_t{64} << 30U;  // of each rank
 
 // A few microseconds: about what two cores need to hand over a cache line some ten times. Longer waits are another
 // rank's work, during which the core is better given away.
@@ -39,8 +43,19 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
+std::size_t bytes_before_lane(int local_rank) {
+  return kPageBytes + static_cast<std::size_t>(local_rank) * kLaneBytes;
+}
+
 std::size_t bytes_before_slots(int local_size) {
-  return kPageBytes + static_cast<std::size_t>(local_size) * kLaneBytes;
+  return bytes_before_lane(local_size) + round_up(ShmRounds::bytes_for(local_size), kPageBytes);
+}
+
+// None where files may not be that long: growing beyond RLIMIT_FSIZE is answered by a signal.
+std::size_t possible_arena_bytes(std::size_t bytes_before, int local_size) {
+  rlimit limit{};
+  const std::size_t bytes = bytes_before + static_cast<std::size_t>(local_size) * kArenaBytes;
+  return ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= bytes ? kArenaBytes : 0;
 }
 
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected) {
@@ -59,6 +74,7 @@ struct ShmSegment::Control {
   std::uint32_t version = kVersion;
   std::uint32_t local_size = 0;
   std::uint64_t slot_bytes = 0;
+  std::uint64_t arena_bytes = 0;
   alignas(kCacheLineBytes) std::atomic<std::uint32_t> arrived{0};
   alignas(kCacheLineBytes) std::atomic<std::uint32_t> generation{0};  // the futex
   std::atomic<std::uint32_t> sleepers{0};
@@ -98,7 +114,8 @@ ShmSegment::ShmSegment(Fd memory, void* base, std::size_t mapped_bytes, int loca
       slot_bytes_(slot_bytes),
       local_rank_(local_rank),
       owner_(::getpid()),
-      control_(static_cast<Control*>(base)) {
+      control_(static_cast<Control*>(base)),
+      arena_bytes_(control_->arena_bytes) {
   control_->add_own_cores();
 }
 
@@ -109,6 +126,10 @@ ShmSegment::~ShmSegment() {
     futex_wake_all(control_->generation);
   }
   ::munmap(base_, mapped_bytes_);
+  // What was handed out and not given back may still be looked at, as the last gradients of a training that has ended.
+  if (arena_ != nullptr && reserved_ == 0) {
+    ::munmap(arena_, arena_bytes_ * static_cast<std::size_t>(local_size_));
+  }
 }
 
 Result<void*> ShmSegment::map(int fd, std::size_t bytes) {
@@ -131,7 +152,8 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::create(int local_size, std::size
   if (!memory.is_open()) {
     return Error::from_errno("memfd_create");
   }
-  if (::ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0) {
+  const std::size_t arena_bytes = possible_arena_bytes(bytes, local_size);
+  if (::ftruncate(memory.get(), static_cast<off_t>(bytes + arena_bytes * static_cast<std::size_t>(local_size))) != 0) {
     return Error::from_errno("ftruncate of the shared memory");
   }
   // A segment that shrank would kill its users by SIGBUS.
@@ -142,6 +164,7 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::create(int local_size, std::size
   auto* control = new (base) Control();
   control->local_size = static_cast<std::uint32_t>(local_size);
   control->slot_bytes = slot_bytes;
+  control->arena_bytes = arena_bytes;
   return std::unique_ptr<ShmSegment>(
       new ShmSegment(std::move(memory), base, bytes, local_size, slot_bytes, local_rank));
 }
@@ -151,23 +174,29 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::attach(Fd memory, int local_size
   if (::fstat(memory.get(), &info) != 0) {
     return Error::from_errno("fstat of the shared memory");
   }
-  const auto bytes = static_cast<std::size_t>(info.st_size);
+  const auto file_bytes = static_cast<std::size_t>(info.st_size);
   const int seals = ::fcntl(memory.get(), F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || bytes < kPageBytes) {
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || file_bytes < kPageBytes) {
     return Error(Code::kProtocol, "what the leader of this node sent is not its shared memory");
   }
+  std::size_t bytes = kPageBytes;
   HVD_TRY_ASSIGN(void* base, map(memory.get(), bytes));
   const auto* control = static_cast<const Control*>(base);
   const std::size_t slot_bytes = control->slot_bytes;
+  const std::size_t arena_bytes = control->arena_bytes;
+  const std::size_t bytes_before_arena =
+      bytes_before_slots(local_size) + static_cast<std::size_t>(local_size) * std::min(slot_bytes, kMaxSlotBytes);
   const bool is_ours = control->magic == kMagic && control->version == kVersion &&
                        control->local_size == static_cast<std::uint32_t>(local_size) && slot_bytes != 0 &&
-                       slot_bytes <= kMaxSlotBytes &&
-                       bytes == bytes_before_slots(local_size) + static_cast<std::size_t>(local_size) * slot_bytes;
+                       slot_bytes <= kMaxSlotBytes && (arena_bytes == 0 || arena_bytes == kArenaBytes) &&
+                       file_bytes == bytes_before_arena + arena_bytes * static_cast<std::size_t>(local_size);
+  ::munmap(base, bytes);
   if (!is_ours) {
-    ::munmap(base, bytes);
     return Error(Code::kProtocol, "the shared memory of this node is not one of " + std::to_string(local_size) +
                                       " ranks; all ranks must run one libhvd");
   }
+  bytes = bytes_before_arena;
+  HVD_TRY_ASSIGN(base, map(memory.get(), bytes));
   return std::unique_ptr<ShmSegment>(
       new ShmSegment(std::move(memory), base, bytes, local_size, slot_bytes, local_rank));
 }
@@ -177,7 +206,54 @@ std::uint8_t* ShmSegment::slot(int local_rank) const {
 }
 
 std::uint8_t* ShmSegment::lane(int local_rank) const {
-  return base_ + bytes_before_slots(local_rank);
+  return base_ + bytes_before_lane(local_rank);
+}
+
+std::size_t ShmSegment::arena_at(int local_rank) const {
+  return mapped_bytes_ + static_cast<std::size_t>(local_rank) * arena_bytes_;
+}
+
+std::uint8_t* ShmSegment::arena(int local_rank) const {
+  return arena_ + static_cast<std::size_t>(local_rank) * arena_bytes_;
+}
+
+Result<void> ShmSegment::reserve(std::size_t offset, std::size_t size_bytes) {
+  HVD_CHECK(offset + size_bytes <= arena_bytes_);
+  if (arena_ == nullptr) {
+    const std::size_t bytes = arena_bytes_ * static_cast<std::size_t>(local_size_);
+    void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory_.get(),
+                        static_cast<off_t>(arena_at(0)));
+    if (base == MAP_FAILED) {
+      return Error(Code::kResource, Error::from_errno("mmap of " + std::to_string(bytes >> 30U) +
+                                                      " GiB of addresses for shared buffers; see ulimit -v")
+                                        .message());
+    }
+    arena_ = static_cast<std::uint8_t*>(base);
+  }
+  // Now and here: memory that is missing when it is first touched is answered by a signal.
+  const auto at = static_cast<off_t>(arena_at(local_rank_) + offset);
+  int failed = 0;
+  do {
+    failed = ::fallocate(memory_.get(), 0, at, static_cast<off_t>(size_bytes)) == 0 ? 0 : errno;
+  } while (failed == EINTR);
+  if (failed != 0) {
+    punch(offset, size_bytes);
+    return Error(Code::kResource, "no " + std::to_string(size_bytes) + " bytes of shared memory for a buffer");
+  }
+  ++reserved_;
+  return {};
+}
+
+void ShmSegment::release(std::size_t offset, std::size_t size_bytes) {
+  HVD_CHECK(reserved_ > 0);
+  --reserved_;
+  punch(offset, size_bytes);
+}
+
+// When it fails, the memory goes with the segment.
+void ShmSegment::punch(std::size_t offset, std::size_t size_bytes) {
+  ::fallocate(memory_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+              static_cast<off_t>(arena_at(local_rank_) + offset), static_cast<off_t>(size_bytes));
 }
 
 ShmRing ShmSegment::ring_to_leader(int local_rank) const {

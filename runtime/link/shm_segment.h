@@ -1,9 +1,10 @@
-// ShmSegment: the memory that all ranks of a node share: one slot of staging memory per rank, a barrier, and a lane per
-// rank for messages to and from the leader.
+// ShmSegment: the memory that all ranks of a node share: one slot of staging memory per rank, a barrier, a lane per
+// rank for messages to and from the leader, and rounds (shm_rounds.h).
 //
 // It lives in a memfd that the leader makes and hands over through a unix socket, so that it has no name, and is gone
-// with its last user however the ranks die. Layout: one page of control words, then local_size lanes, then local_size
-// slots of slot_bytes.
+// with its last user however the ranks die. Layout: one page of control words, then local_size lanes, then the
+// rounds, then local_size slots of slot_bytes, then the arena: for each rank a large range of addresses, of which only
+// what is given out costs memory.
 //
 // The barrier is a counter and a generation. A rank that has to wait spins a short while, only where every rank of the
 // node can have a core, then gives way to others a few times, then sleeps in the kernel (futex(2), not private: the
@@ -52,6 +53,18 @@ class ShmSegment {
   [[nodiscard]] ShmRing ring_to_leader(int local_rank) const;
   [[nodiscard]] ShmRing ring_from_leader(int local_rank) const;
 
+  // Memory that a rank hands out to its user, and that the other ranks see: at the same offset for each rank. The whole
+  // of it costs address space only, and that only after the first reserve().
+  [[nodiscard]] std::size_t arena_bytes() const { return arena_bytes_; }  // of each rank; 0: there is none
+  [[nodiscard]] std::uint8_t* arena(int local_rank) const;
+  // Makes sure that this rank has that memory, zeroed; kResource when there is none. Multiples of the page size.
+  Result<void> reserve(std::size_t offset, std::size_t size_bytes);
+  // Gives it back.
+  void release(std::size_t offset, std::size_t size_bytes);
+
+  // For a ShmRounds of all ranks.
+  [[nodiscard]] std::uint8_t* rounds() const { return lane(local_size_); }
+
   // How often to look for what another rank writes before giving way; 0 where ranks outnumber cores. Only once all
   // ranks have attached: then they have told their cores.
   [[nodiscard]] int spins() const;
@@ -69,6 +82,8 @@ class ShmSegment {
   struct Control;
 
   ShmSegment(Fd memory, void* base, std::size_t mapped_bytes, int local_size, std::size_t slot_bytes, int local_rank);
+  [[nodiscard]] std::size_t arena_at(int local_rank) const;
+  void punch(std::size_t offset, std::size_t size_bytes);
   static Result<void*> map(int fd, std::size_t bytes);
   [[nodiscard]] std::uint8_t* lane(int local_rank) const;
   Result<void> wait_for_generation(std::uint32_t old_generation, Interrupt& interrupt);
@@ -82,8 +97,11 @@ class ShmSegment {
   int local_rank_;
   pid_t owner_;  // a forked child shares the memory but is not the rank
   Control* control_;
+  std::size_t arena_bytes_;
   // engine only
-  std::optional<int> spins_;  // before giving way; 0 when ranks outnumber cores
+  std::optional<int> spins_;       // before giving way; 0 when ranks outnumber cores
+  std::uint8_t* arena_ = nullptr;  // of all ranks, once it is mapped
+  std::size_t reserved_ = 0;       // parts of it that are given out
 };
 
 }  // namespace hvd

@@ -89,7 +89,6 @@ const Bad kBad[] = {
     {"dtype is 11", [](hvd_op& op) { op.dtype = 11; }},
     {"reduce_op is 2", [](hvd_op& op) { op.reduce_op = 2; }},
     {"reduce_op is 6", [](hvd_op& op) { op.reduce_op = 6; }},
-    {"process_set is 1", [](hvd_op& op) { op.process_set = 1; }},
     {"device is 0", [](hvd_op& op) { op.device = 0; }},
     {"ndim is -1", [](hvd_op& op) { op.ndim = -1; }},
     {"ndim is 17", [](hvd_op& op) { op.ndim = 17; }},

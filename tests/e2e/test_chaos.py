@@ -11,6 +11,8 @@ import sys
 import threading
 import time
 
+import pytest
+
 from hvdrun import HVDRUN, LIBHVD, program
 from lab import wait_until
 from patience import PATIENCE
@@ -90,13 +92,17 @@ def hurt(victim, dice, what):
     return r"", {143, 1, 137, 241, 242, 243}
 
 
-def test_whatever_is_killed_or_cut_the_job_ends_names_a_cause_and_leaves_nothing(make_lab):
+# A tree: node1 reaches node2, by a key of its own.
+@pytest.mark.parametrize("options, runs", [([], RUNS), (["--fanout", "1"], RUNS // 2)], ids=["flat", "tree"])
+def test_whatever_is_killed_or_cut_the_job_ends_names_a_cause_and_leaves_nothing(make_lab, options, runs):
     lab = make_lab(2)
+    if options:
+        lab.share_keys("node1")
     dice = random.Random(SEED)
-    for run in range(RUNS):
+    for run in range(runs):
         what = dice.choice(["signal", "launcher", "rank", "rank", "agent", "agent", "connection", "cut"])
         told = f"run {run} of seed {SEED}: {what}"
-        victim = Victim(lab)
+        victim = Victim(lab, *options)
         moment = dice.uniform(0, 2)
         time.sleep(moment)  # sleeps: the moment is what is tried
         pattern, codes = hurt(victim, dice, what)

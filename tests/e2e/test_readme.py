@@ -96,6 +96,13 @@ def plans(command, lab):
     assert re.search(r"node1\b.*\n(.*\n)*.*node2\b", done.stdout), done.stdout
 
 
+def checks_hosts(command, lab):
+    done = lab.run(*shlex.split(in_checkout(command)), **USER)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 hosts checked" in done.stdout and "a job could start" in done.stdout
+    assert lab.wait_for_no_processes() == []
+
+
 def tells_what_is_built(command, lab):
     done = run(in_checkout(command), cwd=ROOT)
     assert done.returncode == 0 and "[X] local" in done.stdout and "NCCL" in done.stdout, done.stdout
@@ -108,10 +115,11 @@ COMMANDS = {
     "hvdrun -np 2 python train.py": trains,
     "hvdrun -np 4 -H node1:2,node2:2 python train.py": trains_on_hosts,
     "hvdrun plan -np 4 -H node1:2,node2:2 python train.py": plans,
+    "hvdrun check -H node1:2,node2:2": checks_hosts,
     "hvdrun -f job.json -H node1,node2 --mount-root /data": runs_a_job_file,
     "hvdrun --check-build": tells_what_is_built,
 }
-ON_HOSTS = (trains_on_hosts, runs_a_job_file)
+NEED_HOSTS = (trains_on_hosts, checks_hosts, runs_a_job_file)
 
 
 def test_no_command_is_shown_that_is_not_run_here():
@@ -119,13 +127,13 @@ def test_no_command_is_shown_that_is_not_run_here():
 
 
 @IN_TREE
-@pytest.mark.parametrize("command", [c for c, how in COMMANDS.items() if how not in ON_HOSTS])
+@pytest.mark.parametrize("command", [c for c, how in COMMANDS.items() if how not in NEED_HOSTS])
 def test_command(command):
     COMMANDS[command](command, None)
 
 
 @IN_TREE
-@pytest.mark.parametrize("command", [c for c, how in COMMANDS.items() if how in ON_HOSTS])
+@pytest.mark.parametrize("command", [c for c, how in COMMANDS.items() if how in NEED_HOSTS])
 def test_command_on_hosts(command, lab2):
     COMMANDS[command](command, lab2)
 

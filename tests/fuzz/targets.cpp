@@ -32,6 +32,7 @@
 #include "runtime/controller/message.h"
 #include "runtime/link/mesh_peer.h"
 #include "runtime/rendezvous/handshake.h"
+#include "tests/fuzz/check_targets.h"
 
 namespace hvd::fuzz {
 namespace {
@@ -261,7 +262,14 @@ void agent_messages(std::string_view input) {
       one_message<launch::ExchangedMessage>,
       [](std::string_view body) { static_cast<void>(launch::OutputMessage::decode(body)); },
       [](std::string_view body) { static_cast<void>(launch::decode_number(body)); },
-      [](std::string_view body) { static_cast<void>(launch::decode_count(body)); }};
+      [](std::string_view body) { static_cast<void>(launch::decode_count(body)); },
+      one_message<launch::RelayStartMessage>,
+      one_message<launch::RelayOverMessage>,
+      [](std::string_view body) {
+        if (const auto message = launch::RelayMessage::decode(body); message.ok()) {
+          static_cast<void>(launch::decode_relay_number(message.value()));
+        }
+      }};
   if (!input.empty()) {
     kDecoders[static_cast<unsigned char>(input.front()) % std::size(kDecoders)](input.substr(1));
   }
@@ -458,6 +466,7 @@ void job_batchai(std::string_view input) {
 const std::vector<Target>& targets() {
   static const std::vector<Target> all = {
       {"agent_messages", agent_messages},
+      {"check_messages", check_messages},
       {"config_file", config_file},
       {"control_messages", control_messages},
       {"cpu_list", cpu_list},
@@ -476,6 +485,7 @@ const std::vector<Target>& targets() {
       {"live_rows", live_rows},
       {"memory_cgroup", memory_cgroup},
       {"mesh_peer", mesh_peer},
+      {"node_words", node_words},
       {"rsh_template", rsh_template},
       {"ssh_config", ssh_config},
       {"traceback", traceback},

@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-#define HVD_ABI_VERSION 2 /* grows with every addition; callers of an older header keep working */
+#define HVD_ABI_VERSION 3 /* grows with every addition; callers of an older header keep working */
 #define HVD_MAX_DIMS 16
 #define HVD_MAX_GROUP 4096
 
@@ -98,15 +98,15 @@ typedef struct hvd_options {
 } hvd_options;
 #define HVD_OPTIONS_INIT {sizeof(hvd_options), 1, 0.0}
 
-/* One collective operation. Every rank of the job enqueues an operation of the same name; it starts when all have. */
+/* One collective operation. Every rank of the process set enqueues one of the same name; it starts when all have. */
 typedef struct hvd_op {
   uint32_t size;
   uint32_t version;
   int32_t kind;        /* HVD_ALLREDUCE ... HVD_JOIN */
   int32_t dtype;       /* HVD_FLOAT32 ...; not used by a barrier or join */
   int32_t reduce_op;   /* allreduce, reducescatter: HVD_AVERAGE, HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT */
-  int32_t root_rank;   /* broadcast */
-  int32_t process_set; /* 0: all ranks */
+  int32_t root_rank;   /* broadcast; a rank of the job, also in a process set */
+  int32_t process_set; /* 0: all ranks; else the number that hvd_process_set_add gave, of which this rank is a member */
   int32_t device;      /* HVD_DEVICE_CPU */
   int32_t ndim;        /* 0 ... HVD_MAX_DIMS; a scalar has 0 */
   int32_t reserved;
@@ -166,12 +166,41 @@ HVD_API int32_t hvd_local_size(hvd_ctx* ctx);
 HVD_API int32_t hvd_cross_rank(hvd_ctx* ctx);
 HVD_API int32_t hvd_cross_size(hvd_ctx* ctx);
 
+/* ---- process sets (since version 3) ----
+ * Ranks that do operations of their own, beside those of all; each has names of its own. Ranks, splits and shares of an
+ * operation are then those of the set, in the order of the job's ranks. 0 is the set of all ranks. */
+
+/* Makes the set of these ranks (any order, none twice) and its links. Every rank of the job calls it at the same place
+ * of its calls, members or not, and gets the same number, which is never used again. HVD_INVALID on all ranks when
+ * there is a set of the same ranks, HVD_MISMATCH when ranks name different ones. Blocks until all have called. */
+HVD_API hvd_status hvd_process_set_add(hvd_ctx* ctx, const int32_t* ranks, int32_t count, int32_t* number);
+/* Ends the set, on every rank of the job as above. Refused (HVD_INVALID, and the set stays) for 0, and while some of
+ * its operations wait for other ranks. What was started in it before and is not refused is done first. */
+HVD_API hvd_status hvd_process_set_remove(hvd_ctx* ctx, int32_t number);
+/* How many sets there are, and the first `capacity` of their numbers, ascending; numbers may be NULL with 0. */
+HVD_API hvd_status hvd_process_numbers(hvd_ctx* ctx, int32_t* numbers, int32_t capacity, int32_t* count);
+/* How many ranks the set has, and the first `capacity` of them, ascending. HVD_NOT_FOUND: no such set. */
+HVD_API hvd_status hvd_process_set_ranks(hvd_ctx* ctx, int32_t number, int32_t* ranks, int32_t capacity,
+                                         int32_t* count);
+
+/* ---- buffers (since version 3) ---- */
+
+/* Memory for tensors that are reduced again and again, as gradients are: an allreduce of all ranks (process set 0) in
+ * place, on the same part of the same buffer on each rank, copies nothing within a node. Elsewhere, and otherwise, it
+ * is memory like any other. Every rank of the job calls it at the same place of its calls with the same size (1 byte to
+ * 1 TiB). Zeroed; begins at a page. */
+HVD_API hvd_status hvd_buffer_create(hvd_ctx* ctx, int64_t size_bytes, void** data);
+/* Gives it back, on every rank of the job as above; what it held is gone. A buffer that is not given back keeps its
+ * memory also after hvd_shutdown, until the process ends. */
+HVD_API hvd_status hvd_buffer_destroy(hvd_ctx* ctx, void* data);
+
 /* ---- operations ---- */
 
 /* Starts one operation and returns at once; *handle names it (> 0) until hvd_release. */
 HVD_API hvd_status hvd_enqueue(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
-/* hvd_enqueue and hvd_wait in one, for which no other thread has to wake up. *handle is 0 when nothing was started;
- * else it is to be released, also when the operation failed. */
+/* hvd_enqueue and hvd_wait in one, for which no other thread has to wake up, and the shortest way for what is small.
+ * *handle is 0 when nothing was started; else it is to be released, also when the operation failed. `handle` may be
+ * NULL (since version 3) where the result is the caller's memory or none: then nothing is to be released. */
 HVD_API hvd_status hvd_execute(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
 /* Starts a group: `count` (1 ... HVD_MAX_GROUP) operations of one kind (HVD_ALLREDUCE, HVD_ALLGATHER or
  * HVD_REDUCESCATTER), operator and scales, the same on every rank and in the same order. None is done before all ranks

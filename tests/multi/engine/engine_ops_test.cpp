@@ -392,7 +392,7 @@ TEST_CASE("a job that is left while a thread turns the engine sets that thread f
     std::atomic<bool> is_calling = false;
     Outcome got;
     std::thread waiting([&] {
-      FloatOp op("never", 1, 1.0F);
+      FloatOp op("never", 100'000, 1.0F);  // too large for the quick path
       std::int64_t handle = 0;
       is_calling = true;
       got = outcome(hvd_execute(job.at(0), &op.op, &handle));

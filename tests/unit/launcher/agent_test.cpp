@@ -191,6 +191,9 @@ TEST_CASE("messages survive the way, and are refused when cut or too long") {
   check_bounds<ReadyMessage>(
       ReadyMessage{"0.1", "n", 1, {{1, {0, 4}}}, 3, "/s", "/r", {"10.0.0.1/8"}, {"GPU-1"}, {1}, {2, 4, 0, 2}}.encode());
   check_bounds<ResumeMessage>(ResumeMessage{"/r", "t", 7}.encode());
+  check_bounds<RelayStartMessage>(RelayStartMessage{7, {"ssh", ""}}.encode());
+  check_bounds<RelayOverMessage>(RelayOverMessage{7, ExitStatus{ExitStatus::Kind::kSignalled, 9}, "killed"}.encode());
+  check_bounds<RelayOverMessage>(RelayOverMessage{7, std::nullopt, "no such program"}.encode());
   check_bounds<StopMessage>(StopMessage{15, 100}.encode());
   check_bounds<ExitedMessage>(ExitedMessage{1, {ExitStatus::Kind::kSignalled, 9}, {"killed", "in /core"}}.encode());
   check_bounds<ExchangeMessage>(ExchangeMessage{1, "k", "v"}.encode());

@@ -130,6 +130,8 @@ struct Node final : Transport, SessionSink {
     const std::size_t number = agents.size();
     AgentSession::Sink theirs;
     theirs.on_frame = [this](const Frame& frame) { return on_agent_frame(frame); };
+    theirs.on_relay = [](const Frame&) -> Result<void> { return {}; };
+    theirs.on_disconnected = [] {};
     theirs.on_over = [this, number](const std::string& why) { over.push_back(std::to_string(number) + ": " + why); };
     theirs.is_worth_waiting = [this] { return has_started; };
     Fd end = wires.back()->take_end(0);
@@ -166,6 +168,7 @@ struct Node final : Transport, SessionSink {
   void on_exchange(const ExchangeMessage&) override {}
   void on_problem(int, const std::string& text) override { at_launcher.push_back(text); }
   void on_ending(int, const std::string&) override {}
+  Result<void> on_relay(int, const Frame&) override { return {}; }
   void on_done(int) override { is_done = true; }
   void on_lost(int, const Error& why) override { lost = why; }
 
@@ -196,9 +199,9 @@ bool has(const std::string& text, const std::string& part) {
 
 TEST_CASE("a resend queue holds what is not acknowledged, and believes no impossible count") {
   ResendQueue queue;
-  queue.keep("a");
-  queue.keep("bc");
-  queue.keep("d");
+  queue.keep(std::make_shared<const std::string>("a"));
+  queue.keep(std::make_shared<const std::string>("bc"));
+  queue.keep(std::make_shared<const std::string>("d"));
   CHECK(queue.bytes() == 4);
   CHECK(queue.acknowledge(1).ok());
   CHECK(queue.unacknowledged() == "bcd");
@@ -271,6 +274,8 @@ TEST_CASE("a connection of another session is refused") {
   Wire wire(*node.loop, kNever);
   AgentSession::Sink sink;
   sink.on_frame = [](const Frame&) -> Result<void> { return {}; };
+  sink.on_relay = [](const Frame&) -> Result<void> { return {}; };
+  sink.on_disconnected = [] {};
   bool is_over = false;
   sink.on_over = [&](const std::string&) { is_over = true; };
   sink.is_worth_waiting = [] { return false; };

@@ -159,11 +159,11 @@ TEST_CASE("a join carries its last rank") {
   Ready join;
   join.request.kind = OpKind::kJoin;
   join.request.name = kJoinName;
-  join.last_joined = 1;
+  join.answer = 1;
   const auto plan = plan_fusion({tensor("a", 1), join, tensor("b", 1)}, 64, 2);
   REQUIRE(plan.size() == 2);
   CHECK(plan[1].kind == OpKind::kJoin);
-  CHECK(plan[1].last_joined == 1);
+  CHECK(plan[1].answer == 1);
 }
 
 TEST_CASE("the number of tensors in a group is bounded") {

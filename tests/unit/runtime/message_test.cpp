@@ -18,8 +18,29 @@ Request group_request() {
   return request;
 }
 
+Request set_request() {
+  Request request;
+  request.kind = OpKind::kSetAdd;
+  request.name = "process set";
+  request.numbers = {0, 3, 4};
+  return request;
+}
+
+Request request_in_set() {
+  Request request = full_request();
+  request.process_set = 7;
+  return request;
+}
+
+Response response_in_set() {
+  Response response{OpKind::kAllgather, 0, "", {"g"}, {1}};
+  response.process_set = 7;
+  return response;
+}
+
 std::vector<Response> sample_responses() {
-  return {Response{OpKind::kAllreduce, 0, "", {"a", "b"}, {}},
+  return {response_in_set(),
+          Response{OpKind::kAllreduce, 0, "", {"a", "b"}, {}},
           Response{OpKind::kAllgather, 0, "", {"g"}, {1, 0, 9}},
           Response{OpKind::kAllgather, 0, "", {"g", "h"}, {1, 0, 9, 2, 2, 2}},
           Response{OpKind::kAllreduce, 0, "", {"a", "b"}, {}, {5, 0}, Dtype::kInt16, ReduceOp::kMin},
@@ -51,7 +72,7 @@ Frame one_frame(const std::string& bytes) {
 }  // namespace
 
 TEST_CASE("requests survive the wire") {
-  const std::vector<Request> sent = {full_request(), group_request(),
+  const std::vector<Request> sent = {full_request(), group_request(), set_request(), request_in_set(),
                                      Request{OpKind::kBarrier, {}, ReduceOp::kSum, 0, 1, 1, "b", {}}};
   std::string bytes;
   append_requests(bytes, sent);
@@ -70,7 +91,7 @@ TEST_CASE("responses survive the wire") {
   const auto got = decode_responses(frame.body, 3);
   REQUIRE(got.ok());
   CHECK(got.value() == sample_responses());
-  CHECK_FALSE(decode_responses(frame.body, 4).ok());  // an allgather has as many extents as there are ranks
+  CHECK_FALSE(decode_responses(frame.body, 2).ok());  // rank 2 cannot have joined last
 }
 
 TEST_CASE("shutdown and abort survive the wire; a cause is cut to its limit") {
@@ -196,17 +217,38 @@ TEST_CASE("groups that cannot be are refused") {
   CHECK(decode_requests(one_frame(bytes).body).ok());
 }
 
+TEST_CASE("a request to make or end a process set names ranks or a number, each once; others name none") {
+  const auto refused = [](const Request& request) {
+    std::string bytes;
+    append_requests(bytes, {request});
+    return !decode_requests(one_frame(bytes).body).ok();
+  };
+  Request request = set_request();
+  CHECK_FALSE(refused(request));
+  request.numbers = {};
+  CHECK(refused(request));
+  request.numbers = {3, 3};
+  CHECK(refused(request));
+  request.numbers = {4, 3};
+  CHECK(refused(request));
+  request.numbers = {-1};
+  CHECK(refused(request));
+  request = full_request();
+  request.numbers = {1};
+  CHECK(refused(request));
+}
+
 TEST_CASE("responses that contradict themselves are refused") {
   const auto refused = [](const Response& response) {
     std::string bytes;
-    append_responses(bytes, {response});
+    append_responses(bytes, std::vector<Response>{response});
     CHECK_FALSE(decode_responses(one_frame(bytes).body, 2).ok());
   };
   refused(Response{OpKind::kAllreduce, 0, "", {}, {}});
   refused(Response{OpKind::kBroadcast, 0, "", {"a", "b"}, {}});
   refused(Response{OpKind::kAllreduce, 13, "why", {"a", "b"}, {}});
   refused(Response{OpKind::kAllreduce, 0, "", {"a"}, {1, 2}});
-  refused(Response{OpKind::kAllgather, 0, "", {"a"}, {1}});
+  refused(Response{OpKind::kAllgather, 0, "", {"a"}, {}});
   refused(Response{OpKind::kAllgather, 0, "", {"a", "b"}, {1, 2, 3}});
   refused(Response{OpKind::kAllreduce, 0, "", {"a"}, {}, {1, 2}});
   refused(Response{OpKind::kAllreduce, 0, "", {"a"}, {}, {-1}});

@@ -233,7 +233,7 @@ TEST_CASE("a join is ready when all have joined, and names the last; then everyt
     const auto ready = negotiator.take();
     REQUIRE(ready.size() == 1);
     CHECK(ready[0].request.kind == OpKind::kJoin);
-    CHECK(ready[0].last_joined == last);
+    CHECK(ready[0].answer == last);
     REQUIRE(negotiator.add(0, allreduce("x")).ok());
     CHECK(negotiator.take().empty());
     REQUIRE(negotiator.add(1, allreduce("x")).ok());
@@ -401,6 +401,49 @@ TEST_CASE("any interleaving of ranks makes every tensor ready exactly once") {
     CHECK(std::adjacent_find(done.begin(), done.end()) == done.end());
     CHECK_FALSE(negotiator.has_fresh_incomplete());
   }
+}
+
+TEST_CASE("in a set of some ranks these are named as the job names them, and others may ask for nothing") {
+  Negotiator negotiator(std::vector<int>{1, 4, 6});
+  CHECK(negotiator.add(4, of_kind(OpKind::kAllgather, {40, 2})).ok());
+  CHECK(negotiator.add(6, of_kind(OpKind::kAllgather, {60, 2})).ok());
+  CHECK(negotiator.is_busy());
+  CHECK_FALSE(negotiator.add(0, of_kind(OpKind::kAllgather, {1, 2})).ok());
+  CHECK_FALSE(negotiator.has_ready());
+  CHECK(negotiator.add(1, of_kind(OpKind::kAllgather, {10, 2})).ok());
+  const auto gathered = negotiator.take();
+  REQUIRE(gathered.size() == 1);
+  CHECK(gathered[0].first_dims == std::vector<std::int64_t>{10, 40, 60});
+  CHECK_FALSE(negotiator.is_busy());
+
+  for (const int rank : {6, 1, 4}) {
+    CHECK(negotiator.add(rank, allreduce("x", {rank == 4 ? 5 : 3})).ok());
+  }
+  const auto differs = negotiator.take();
+  REQUIRE(differs.size() == 1);
+  CHECK(differs[0].error.find("rank 1 sent a tensor of shape [3], but rank 4 sent a tensor of shape [5]") !=
+        std::string::npos);
+
+  Request broadcast = of_kind(OpKind::kBroadcast, {2});
+  broadcast.root_rank = 2;
+  for (const int rank : {1, 4, 6}) {
+    CHECK(negotiator.add(rank, broadcast).ok());
+  }
+  CHECK(negotiator.take()[0].error.find("from root rank 2, but the ranks are 1, 4, 6") != std::string::npos);
+}
+
+TEST_CASE("a join that is asked for elsewhere counts in a set, until it is forgotten") {
+  Negotiator negotiator(std::vector<int>{0, 2});
+  CHECK(negotiator.add(0, allreduce("x")).ok());
+  negotiator.note_join(1);
+  CHECK_FALSE(negotiator.has_ready());
+  negotiator.note_join(2);
+  CHECK(negotiator.take().at(0).is_missed);
+  negotiator.forget_joins();
+  CHECK(negotiator.add(0, allreduce("x")).ok());
+  CHECK_FALSE(negotiator.has_ready());
+  CHECK(negotiator.add(2, allreduce("x")).ok());
+  CHECK_FALSE(negotiator.take().at(0).is_missed);
 }
 
 }  // namespace hvd

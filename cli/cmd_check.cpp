@@ -1,0 +1,142 @@
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "cli/commands.h"
+#include "cli/own_transports.h"
+#include "launcher/check/check_runner.h"
+#include "launcher/check/findings.h"
+#include "launcher/logs/live_rows.h"
+#include "launcher/logs/spdlog_log.h"
+#include "launcher/placement/placement.h"
+#include "launcher/report/check_json.h"
+#include "launcher/report/check_text.h"
+#include "launcher/run/exit_codes.h"
+#include "runtime/base/event_loop.h"
+
+namespace hvd::cli {
+namespace {
+
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
+
+constexpr std::size_t kLeastWidth = 40;
+constexpr std::size_t kMostWidth = 120;  // longer lines are hard to read
+constexpr std::size_t kFileWidth = 100;
+
+// Columns of the terminal that `fd` is; 0: it is none.
+std::size_t columns_of(int fd) {
+  winsize size{};
+  return ::isatty(fd) == 1 && ::ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+bool write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno != EINTR) {
+      return false;
+    }
+    text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
+  }
+  return true;
+}
+
+// What is being done, in the last row of a terminal at standard error; gone when it is over. Lines go above it.
+class StatusRow {
+ public:
+  explicit StatusRow(bool is_shown) : is_shown_(is_shown) {}
+
+  void show(const std::string& status) {
+    if (!is_shown_) {
+      return;
+    }
+    const std::size_t room = std::max(columns_of(STDERR_FILENO), kLeastWidth) - 1;
+    row_ = status.empty() ? "" : fit_row("hvdrun: " + status, room);
+    write_all(STDERR_FILENO, "\r\x1b[K" + row_);
+  }
+  void say(std::string_view line) {
+    write_all(STDERR_FILENO, (is_shown_ ? "\r\x1b[K" : "") + std::string(line) + "\n" + row_);
+  }
+
+ private:
+  const bool is_shown_;
+  std::string row_;
+};
+
+std::string text_of(const CheckResult& result, const CliOptions& options) {
+  const auto findings = find_problems(result);
+  if (options.json) {
+    return check_json(result, findings) + "\n";
+  }
+  const std::size_t columns = columns_of(STDOUT_FILENO);
+  CheckTextOptions text;
+  text.width = columns == 0 ? kFileWidth : std::clamp(columns, kLeastWidth, kMostWidth);
+  text.color = options.job.color[0];
+  text.only_findings = options.job.quiet;
+  std::string lines;
+  for (const std::string& line : check_text(result, findings, text)) {
+    lines += line + "\n";
+  }
+  return lines;
+}
+
+int written_or_why(std::string_view text, int code) {
+  if (write_all(STDOUT_FILENO, text)) {
+    return code;
+  }
+  if (errno == EPIPE) {
+    return exit_code::kReaderGone;
+  }
+  std::perror("hvdrun: what was found could not be written");
+  return exit_code::kOutputFailed;
+}
+
+}  // namespace
+
+Result<int> check_hosts(const CliOptions& options) {
+  JobSpec job = options.job;
+  // Agents are started our own way: under mpirun there would be one for each rank, and none where mpirun fails.
+  const bool wants_mpirun = job.launcher == LauncherKind::kMpi;
+  job.launcher = LauncherKind::kOwn;
+  HVD_TRY_ASSIGN(const Placement placement, place(job.hosts, job.size));
+  ::signal(SIGPIPE, SIG_IGN);
+  const SteadyClock clock;
+  HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
+  CheckRunner* runner = nullptr;
+  // First of all: signals are blocked here, before any thread exists that could take them.
+  HVD_TRY(loop->watch_signals({SIGINT, SIGTERM, SIGHUP}, [&runner](int signo) {
+    if (runner != nullptr) {
+      runner->on_signal(signo);
+    }
+  }));
+  StatusRow row(job.live && !job.quiet && !options.json && ::isatty(STDERR_FILENO) == 1);
+  const LogLevel lowest = job.verbose ? LogLevel::kDebug : LogLevel::kWarning;
+  const std::unique_ptr<Log> log =
+      make_spdlog_log(lowest, [&row, &loop, thread = std::this_thread::get_id()](std::string_view line) {
+        if (std::this_thread::get_id() == thread) {
+          row.say(line);
+        } else {
+          loop->post([&row, line = std::string(line)] { row.say(line); });
+        }
+      });
+  HVD_TRY_ASSIGN(const OwnTransports own, make_own_transports(*loop, job, *log));
+  const Transports transports{own.local.get(), own.ssh.get(), own.rsh.get(), nullptr, nullptr};
+  CheckSink sink;
+  sink.on_status = [&row](const std::string& status) { row.show(status); };
+  CheckRunner owner(*loop, job, placement, transports, wants_mpirun, std::move(sink), *log);
+  runner = &owner;
+  const auto result = owner.run();
+  runner = nullptr;
+  if (!result.ok()) {
+    return result.error();
+  }
+  return written_or_why(text_of(result.value(), options), exit_code_of(result.value(), find_problems(result.value())));
+}
+
+}  // namespace hvd::cli

@@ -1,0 +1,52 @@
+#include "cli/own_transports.h"
+
+#include <utility>
+
+#include "launcher/transport/local.h"
+#include "launcher/transport/rsh.h"
+#include "launcher/transport/ssh.h"
+
+namespace hvd::cli {
+namespace {
+
+using launch::JobSpec;
+
+launch::SshOptions ssh_options_of(const JobSpec& job) {
+  launch::SshOptions ssh;
+  ssh.port = job.ssh_port;
+  ssh.identity_file = job.ssh_identity_file;
+  ssh.config_file = job.ssh_config_file;
+  ssh.agent_path = job.agent_path;
+  ssh.environment = job.environment;
+  return ssh;
+}
+
+// What hangs is told by the command's own last words, before --start-timeout, which knows none of them.
+launch::RshOptions rsh_options_of(const JobSpec& job) {
+  launch::RshOptions rsh;
+  rsh.port = job.ssh_port;
+  rsh.settings = launch::RshSettings{job.agent_path, job.environment, job.open_files, job.start_timeout / 10 * 9};
+  return rsh;
+}
+
+Result<std::unique_ptr<launch::Transport>> rsh_of(EventLoop& loop, const JobSpec& job, Log& log) {
+  if (job.rsh_command.empty()) {
+    return std::unique_ptr<launch::Transport>();
+  }
+  HVD_TRY_ASSIGN(launch::RshTemplate command, launch::RshTemplate::parse(job.rsh_command));
+  HVD_TRY(launch::check_rsh_program(command, job.environment));
+  return launch::make_rsh_transport(loop, std::move(command), rsh_options_of(job), log);
+}
+
+}  // namespace
+
+Result<OwnTransports> make_own_transports(EventLoop& loop, const JobSpec& job, Log& log) {
+  OwnTransports own;
+  own.local = launch::make_local_transport(
+      loop, launch::LocalOptions{job.agent_path, job.environment, job.open_files, job.json_events ? &log : nullptr});
+  own.ssh = launch::make_ssh_transport(loop, ssh_options_of(job), log);
+  HVD_TRY_ASSIGN(own.rsh, rsh_of(loop, job, log));
+  return own;
+}
+
+}  // namespace hvd::cli

@@ -1,0 +1,227 @@
+#include "launcher/agent/link_probe.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "runtime/base/socket.h"
+#include "runtime/rendezvous/handshake.h"
+
+namespace hvd::launch {
+namespace {
+
+constexpr int kWarmUps = 4;
+constexpr int kPings = 64;
+constexpr Duration kPingTime = std::chrono::milliseconds(200);
+// Of the patience, for the connection alone: a firewall that drops packets takes all of it.
+constexpr int kConnectShare = 2;
+// What a stranger may take of the time for the one that is waited for.
+constexpr Duration kStrangerTime = std::chrono::seconds(1);
+constexpr std::size_t kChunkBytes = 128U << 10U;
+
+// The words that the end that dials says; a ping is answered by itself, and after kStream only bytes come.
+constexpr std::size_t kWordBytes = 8;
+using Word = std::array<std::uint8_t, kWordBytes>;
+constexpr Word kPing = {'h', 'v', 'd', '-', 'p', 'i', 'n', 'g'};
+constexpr Word kStream = {'h', 'v', 'd', '-', 'd', 'a', 't', 'a'};
+
+ProbeResult begin(const ProbeRequest& request) {
+  ProbeResult result;
+  result.number = request.number;
+  result.dialed = request.dials;
+  return result;
+}
+
+ProbeResult failed(ProbeResult result, ProbeStage stage, const Error& why) {
+  result.stage = stage;
+  result.error = why.message();
+  return result;
+}
+
+Deadline earlier(Deadline a, Deadline b) {
+  return Deadline(std::min(a.at(), b.at()));
+}
+
+Deadline share_of(Deadline deadline, int share) {
+  return Deadline::after((deadline.at() - std::chrono::steady_clock::now()) / share);
+}
+
+Result<void> prove(int fd, HandshakeConnector& handshake, Deadline deadline) {
+  std::array<std::uint8_t, kGreetingBytes> buffer{};
+  while (!handshake.is_done()) {
+    const MutableBytes wanted = MutableBytes(buffer).first(std::min(handshake.wanted(), buffer.size()));
+    HVD_TRY(recv_exact(fd, wanted, deadline));
+    HVD_TRY_ASSIGN(const std::string answer, handshake.feed(wanted));
+    HVD_TRY(send_all(fd, as_bytes(answer), deadline));
+  }
+  return {};
+}
+
+Result<void> ping(int fd, Deadline deadline) {
+  Word answer{};
+  HVD_TRY(send_all(fd, kPing, deadline));
+  HVD_TRY(recv_exact(fd, answer, deadline));
+  if (answer != kPing) {
+    return Error(Code::kProtocol, "the other end speaks otherwise than an agent");
+  }
+  return {};
+}
+
+Result<Duration> measure_round_trip(int fd, Deadline deadline) {
+  std::vector<Duration> times;
+  const Deadline enough = Deadline::after(kPingTime);
+  for (int i = 0; i < kWarmUps + kPings && (i <= kWarmUps || !enough.has_passed()); ++i) {
+    const auto began = std::chrono::steady_clock::now();
+    HVD_TRY(ping(fd, deadline));
+    if (i >= kWarmUps) {
+      times.push_back(std::chrono::steady_clock::now() - began);
+    }
+  }
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+// The other end has told the launcher what came once it closes.
+Result<void> stream(int fd, Deadline deadline) {
+  const std::vector<std::uint8_t> chunk(kChunkBytes);
+  HVD_TRY(send_all(fd, kStream, deadline));
+  const Deadline enough = Deadline::after(kProbeStreamTime);
+  for (std::uint64_t sent = 0; sent < kProbeBytes && !enough.has_passed(); sent += chunk.size()) {
+    HVD_TRY(send_all(fd, chunk, deadline));
+  }
+  ::shutdown(fd, SHUT_WR);
+  std::uint8_t none = 0;
+  const auto over = recv_exact(fd, MutableBytes(&none, 1), deadline);
+  return !over.ok() && over.error().code() == Code::kLostPeer ? Result<void>() : over;
+}
+
+// Counts bytes, from the first that come until the other end has sent all. What has come by the deadline counts, too: a
+// link that is so slow is to be told, not hidden.
+Result<void> drain(int fd, ProbeResult& result, Deadline deadline) {
+  std::vector<std::uint8_t> buffer(kChunkBytes * 2);
+  std::optional<TimePoint> first;
+  for (;;) {
+    const ssize_t got = ::recv(fd, buffer.data(), buffer.size(), MSG_DONTWAIT);
+    const TimePoint now = std::chrono::steady_clock::now();
+    if (got > 0) {
+      if (first) {
+        result.bytes += static_cast<std::uint64_t>(got);  // what came first belongs to the time before
+        result.stream_time = now - *first;
+      }
+      first = first.value_or(now);
+      continue;
+    }
+    if (got == 0) {
+      return {};
+    }
+    if (errno != EAGAIN && errno != EINTR) {
+      return Error::from_errno("recv");
+    }
+    if (deadline.has_passed()) {
+      return Error(Code::kTimeout, "the bytes did not come through in time");
+    }
+    pollfd ready{fd, POLLIN, 0};
+    ::poll(&ready, 1, deadline.poll_ms());
+  }
+}
+
+// The connection of the node that is waited for.
+Result<Fd> accept_proven(int listener, const ProbeRequest& request, const JobSecret& secret, Deadline deadline) {
+  Error last(Code::kTimeout, "no connection came");
+  while (!deadline.has_passed()) {
+    auto accepted = accept_one(listener, deadline);
+    if (!accepted.ok()) {
+      return accepted.error().code() == Code::kTimeout ? last : accepted.error();
+    }
+    const Deadline patience = earlier(deadline, Deadline::after(kStrangerTime));
+    const int fd = accepted.value().get();
+    HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
+    HandshakeAcceptor handshake(secret, request.to, nonce);
+    std::array<std::uint8_t, kClaimBytes> buffer{};
+    Result<void> heard = send_all(fd, as_bytes(handshake.greeting()), patience);
+    heard = heard.ok() ? recv_exact(fd, buffer, patience) : heard;
+    if (!heard.ok()) {
+      last = heard.error();
+      continue;
+    }
+    const auto claim = handshake.feed(buffer);
+    if (!claim.ok() || !claim.value() || claim.value()->from != request.from) {
+      last = claim.ok() ? Error(Code::kProtocol, "another node has called") : claim.error();
+      continue;
+    }
+    HVD_TRY(send_all(fd, as_bytes(handshake.proof()), patience));
+    return std::move(accepted).value();
+  }
+  return last;
+}
+
+}  // namespace
+
+ProbeResult dial_probe(const ProbeRequest& request, const JobSecret& secret, Deadline deadline) {
+  ProbeResult result = begin(request);
+  const auto address = SocketAddress::parse(request.address);
+  if (!address.ok()) {
+    return failed(result, ProbeStage::kConnect, address.error());
+  }
+  const auto connected = connect_tcp(address.value(), share_of(deadline, kConnectShare));
+  if (!connected.ok()) {
+    return failed(result, ProbeStage::kConnect, connected.error());
+  }
+  const int fd = connected.value().get();
+  const auto nonce = make_nonce();
+  if (!nonce.ok()) {
+    return failed(result, ProbeStage::kProve, nonce.error());
+  }
+  HandshakeConnector handshake(secret, LinkClaim{LinkRole::kData, request.from, request.to}, nonce.value());
+  Result<void> done = prove(fd, handshake, deadline);
+  done = done.ok() ? tune_tcp(fd) : done;
+  if (!done.ok()) {
+    return failed(result, ProbeStage::kProve, done.error());
+  }
+  const auto round_trip = measure_round_trip(fd, deadline);
+  if (!round_trip.ok()) {
+    return failed(result, ProbeStage::kPing, round_trip.error());
+  }
+  result.round_trip = round_trip.value();
+  done = stream(fd, deadline);
+  if (!done.ok()) {
+    return failed(result, ProbeStage::kStream, done.error());
+  }
+  result.stage = ProbeStage::kDone;
+  return result;
+}
+
+ProbeResult answer_probe(int listener, const ProbeRequest& request, const JobSecret& secret, Deadline deadline) {
+  ProbeResult result = begin(request);
+  const auto accepted = accept_proven(listener, request, secret, deadline);
+  if (!accepted.ok()) {
+    return failed(result, ProbeStage::kConnect, accepted.error());
+  }
+  const int fd = accepted.value().get();
+  Result<void> done = tune_tcp(fd);
+  for (Word word{}; done.ok();) {
+    done = recv_exact(fd, word, deadline);
+    if (!done.ok() || word == kStream) {
+      break;
+    }
+    done = word == kPing ? send_all(fd, word, deadline)
+                         : Result<void>(Error(Code::kProtocol, "the other end speaks otherwise than an agent"));
+  }
+  if (!done.ok()) {
+    return failed(result, ProbeStage::kPing, done.error());
+  }
+  done = drain(fd, result, deadline);
+  if (!done.ok()) {
+    return failed(result, ProbeStage::kStream, done.error());
+  }
+  result.stage = ProbeStage::kDone;
+  return result;
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,21 @@
+// What the control groups of this process leave of the machine, in a container as well as under a batch system.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "launcher/agent/check_messages.h"
+
+namespace hvd::launch {
+
+struct CgroupLimits {
+  double processors = 0;  // 0: no limit
+  std::uint64_t memory = kUnlimited;
+  std::uint64_t processes = kUnlimited;
+};
+
+// The narrowest limit of its own group and of all above it, in version 2 or 1 (cgroups(7)), where these are mounted at
+// /sys/fs/cgroup. `root` stands before /proc and /sys: "" but in tests.
+CgroupLimits own_cgroup_limits(const std::string& root = "");
+
+}  // namespace hvd::launch

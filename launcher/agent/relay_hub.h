@@ -1,0 +1,63 @@
+// RelayHub: the commands that an agent runs for the launcher, each to carry bytes to another node: what makes this node
+// an inner one of the tree by which the nodes of a large job are reached (messages.h: Relay...).
+//
+// They live as long as the connection to the launcher: when that is gone, so are they, and the agents behind them wait
+// to be reached again.
+//
+// Thread: loop only.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/agent/messages.h"
+#include "launcher/agent/relayed_command.h"
+#include "runtime/base/event_loop.h"
+#include "runtime/base/frame.h"
+
+namespace hvd::launch {
+
+class RelayHub {
+ public:
+  struct Sink {
+    std::function<void(AgentMessage type, std::string_view body)> send;
+    // The last of its commands has ended. Never from inside a call to the hub.
+    std::function<void()> on_idle;
+  };
+
+  // `environment` is that of the commands.
+  RelayHub(EventLoop& loop, std::vector<std::string> environment, Sink sink)
+      : loop_(loop), environment_(std::move(environment)), sink_(std::move(sink)) {}
+
+  Result<void> on_frame(const Frame& frame);
+  // A child of this process was reaped; false: it was none of the hub's.
+  bool on_exited(pid_t pid, const ExitStatus& status);
+  [[nodiscard]] bool owns(pid_t pid) const;
+  [[nodiscard]] bool is_idle() const { return commands_.empty(); }
+  // The launcher has let their agents go: each gets the end of its input, and what does not end of it in a moment is
+  // ended.
+  void let_go();
+  // Nobody listens to them any more.
+  void end_all();
+
+ private:
+  void start(const RelayStartMessage& message);
+  void forget_exited(std::uint32_t number);
+
+  // constant after construction
+  EventLoop& loop_;
+  const std::vector<std::string> environment_;
+  const Sink sink_;
+  // loop only
+  std::map<std::uint32_t, std::unique_ptr<RelayedCommand>> commands_;
+  std::uint32_t next_ = 0;  // the least number that has not been used
+};
+
+}  // namespace hvd::launch

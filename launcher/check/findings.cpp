@@ -1,0 +1,502 @@
+#include "launcher/check/findings.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "launcher/check/link_findings.h"
+#include "launcher/placement/gpu_pinning.h"
+#include "launcher/run/exit_codes.h"
+#include "runtime/base/duration_text.h"
+
+namespace hvd::launch {
+namespace {
+
+using Findings = std::vector<Finding>;
+using Test = std::function<bool(const CheckedHost&)>;
+using Value = std::function<std::optional<std::string>(const CheckedHost&)>;
+
+bool is_loopback(const std::string& address) {
+  return address.compare(0, 4, "127.") == 0 || address == "::1";
+}
+
+std::vector<int> hosts_where(const CheckResult& result, const Test& test) {
+  std::vector<int> hosts;
+  for (std::size_t host = 0; host < result.hosts.size(); ++host) {
+    if (test(result.hosts[host])) {
+      hosts.push_back(static_cast<int>(host));
+    }
+  }
+  return hosts;
+}
+
+Finding warning(Subject subject, std::vector<int> hosts, std::string what, std::string advice) {
+  return {subject, false, 0, std::move(hosts), std::move(what), std::move(advice)};
+}
+
+// The same of all hosts for which it is so, in one finding.
+void warn_where(const CheckResult& result, Findings& findings, const Test& test,
+                const std::function<Finding(std::vector<int>)>& finding) {
+  if (std::vector<int> hosts = hosts_where(result, test); !hosts.empty()) {
+    findings.push_back(finding(std::move(hosts)));
+  }
+}
+
+// What is not the same on all hosts that have it. The hosts of the finding are those that differ from the most, or from
+// the first, where there is no most.
+void warn_of_difference(const CheckResult& result, Findings& findings, Subject subject, const std::string& noun,
+                        const Value& value, const std::string& advice) {
+  std::map<std::string, std::vector<int>> hosts_of;
+  for (std::size_t host = 0; host < result.hosts.size(); ++host) {
+    if (const auto own = value(result.hosts[host])) {
+      hosts_of[*own].push_back(static_cast<int>(host));
+    }
+  }
+  if (hosts_of.size() < 2) {
+    return;
+  }
+  const auto most = std::max_element(hosts_of.begin(), hosts_of.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.second.size(), -a.second.front()) < std::pair(b.second.size(), -b.second.front());
+  });
+  std::vector<int> others;
+  std::string what = noun + " not the same on all hosts: ";
+  for (auto at = hosts_of.begin(); at != hosts_of.end(); ++at) {
+    what += (at == hosts_of.begin() ? "" : "; ") + at->first + " on " + host_names(result, at->second);
+    if (at != most) {
+      others.insert(others.end(), at->second.begin(), at->second.end());
+    }
+  }
+  std::sort(others.begin(), others.end());
+  findings.push_back(warning(subject, std::move(others), std::move(what), advice));
+}
+
+std::string megabytes(std::uint64_t bytes) {
+  return std::to_string(bytes >> 20U) + " MiB";
+}
+
+void find_unreached(const CheckResult& result, Findings& findings) {
+  for (std::size_t host = 0; host < result.hosts.size(); ++host) {
+    const CheckedHost& checked = result.hosts[host];
+    if (!checked.error) {
+      continue;
+    }
+    const bool was_ready = checked.ready.has_value();
+    const std::string prefix = checked.name() + ": ";
+    const std::string& message = checked.error->message();
+    Finding finding;
+    finding.subject = was_ready ? Subject::kAgent : Subject::kReach;
+    finding.is_problem = true;
+    finding.exit_code = was_ready ? exit_code::kNodeLost : exit_code::kUnreachable;
+    finding.hosts = {static_cast<int>(host)};
+    finding.what = message.compare(0, prefix.size(), prefix) == 0 ? message : prefix + message;
+    findings.push_back(std::move(finding));
+  }
+  warn_where(
+      result, findings,
+      [](const CheckedHost& h) {
+        return h.ready && !h.error && !(h.clock && h.system && h.software && h.software->error.empty());
+      },
+      [&](std::vector<int> hosts) {
+        const std::string names = host_names(result, hosts);
+        return warning(Subject::kAnswer, std::move(hosts), names + ": not all of the questions were answered in time",
+                       "look there for a file system or a driver that hangs (df, nvidia-smi)");
+      });
+}
+
+void find_skew(const CheckResult& result, Findings& findings) {
+  for (std::size_t host = 0; host < result.hosts.size(); ++host) {
+    const CheckedHost& checked = result.hosts[host];
+    if (!checked.clock) {
+      continue;
+    }
+    const Duration size = checked.clock->offset < Duration::zero() ? -checked.clock->offset : checked.clock->offset;
+    // What it may be in truth, at the least.
+    if (size - checked.clock->uncertainty > kMostSkew) {
+      findings.push_back(warning(
+          Subject::kClock, {static_cast<int>(host)},
+          checked.name() + ": its clock is " + duration_text(size) +
+              (checked.clock->offset < Duration::zero() ? " behind" : " ahead of") + " this machine's",
+          "times in logs will not fit, and certificates may be refused; start a time service there (timedatectl "
+          "set-ntp true, chronyd)"));
+    }
+  }
+}
+
+void find_few_processors(const CheckResult& result, Findings& findings) {
+  for (std::size_t host = 0; host < result.hosts.size(); ++host) {
+    const CheckedHost& checked = result.hosts[host];
+    if (!checked.system) {
+      continue;
+    }
+    const double limit = checked.system->processor_limit;
+    const double all = checked.system->processors;
+    const double usable = limit > 0 ? std::min(limit, all) : all;
+    const auto slots = checked.plan.local_size();
+    if (slots > usable) {
+      char number[32];
+      std::snprintf(number, sizeof number, "%.3g", usable);
+      const bool is_cgroup = limit > 0 && limit < all;
+      findings.push_back(warning(Subject::kProcessors, {static_cast<int>(host)},
+                                 checked.name() + ": " + std::to_string(slots) + " ranks would share " + number +
+                                     (usable == 1 ? " processor" : " processors") +
+                                     (is_cgroup ? ", which is what its cgroup leaves" : ""),
+                                 is_cgroup ? "raise the container's or the batch system's limit, or give fewer slots"
+                                           : "give the host fewer slots"));
+    }
+  }
+}
+
+void find_low_memory(const CheckResult& result, Findings& findings) {
+  warn_where(
+      result, findings,
+      [](const CheckedHost& h) {
+        return h.system && std::min(h.system->memory_free, h.system->memory_limit) < kLeastMemory;
+      },
+      [&](std::vector<int> hosts) {
+        const std::string names = host_names(result, hosts);
+        return warning(Subject::kMemory, std::move(hosts),
+                       names + ": less than " + megabytes(kLeastMemory) + " of memory are left",
+                       "end what uses it (ps aux --sort -rss), or leave the host out");
+      });
+}
+
+void find_gpu_faults(const CheckResult& result, Findings& findings) {
+  for (std::size_t host = 0; host < result.hosts.size(); ++host) {
+    const CheckedHost& checked = result.hosts[host];
+    if (!checked.ready) {
+      continue;
+    }
+    const auto gpus = gpus_of_job(checked.plan, checked.ready->gpus);
+    if (!gpus.ok()) {
+      findings.push_back({Subject::kGpus,
+                          true,
+                          exit_code::kStartFailed,
+                          {static_cast<int>(host)},
+                          checked.name() + ": " + gpus.error().message(),
+                          ""});
+    } else if (const std::string text = gpu_warning(GpuMode::kLocal, checked.plan, gpus.value()); !text.empty()) {
+      findings.push_back(warning(Subject::kGpus, {static_cast<int>(host)}, text, "give the host fewer slots"));
+    }
+  }
+  warn_of_difference(
+      result, findings, Subject::kGpus, "the number of GPUs is",
+      [](const CheckedHost& h) { return h.ready ? std::optional(std::to_string(h.ready->gpus.size())) : std::nullopt; },
+      "give each host as many slots as it has GPUs, as in -H a:8,b:4");
+  warn_of_difference(
+      result, findings, Subject::kGpus, "the GPU driver is",
+      [](const CheckedHost& h) {
+        return h.software && !h.software->driver.empty() ? std::optional(h.software->driver) : std::nullopt;
+      },
+      "install one version of it everywhere");
+}
+
+void find_address_faults(const CheckResult& result, Findings& findings) {
+  if (result.hosts.size() < 2) {
+    return;
+  }
+  warn_where(
+      result, findings, [](const CheckedHost& h) { return h.ready && is_loopback(h.address); },
+      [&](std::vector<int> hosts) {
+        const std::string names = host_names(result, hosts);
+        return Finding{Subject::kAddress,
+                       true,
+                       exit_code::kUnreachable,
+                       std::move(hosts),
+                       names + ": its address for the other hosts is loopback, which leads each to itself",
+                       "name it by its address in the network, in place of localhost"};
+      });
+  warn_where(
+      result, findings, [](const CheckedHost& h) { return h.system && is_loopback(h.system->own_name_address); },
+      [&](std::vector<int> hosts) {
+        const std::string names = host_names(result, hosts);
+        const std::string address = result.hosts[static_cast<std::size_t>(hosts.front())].system->own_name_address;
+        return warning(Subject::kAddress, std::move(hosts),
+                       names + ": its own name means " + address + " in its /etc/hosts",
+                       "hvdrun does not mind, but libraries that look their own name up (Gloo, some MPI) call "
+                       "themselves; put the address of the network there");
+      });
+}
+
+std::optional<std::string> mtu_of(const CheckedHost& host) {
+  const InterfaceSurvey* interface = data_interface(host);
+  return interface != nullptr ? std::optional(std::to_string(interface->mtu)) : std::nullopt;
+}
+
+std::optional<std::string> speed_of(const CheckedHost& host) {
+  const InterfaceSurvey* interface = data_interface(host);
+  return interface != nullptr && interface->speed_mbit > 0
+             ? std::optional(std::to_string(interface->speed_mbit) + " Mbit/s")
+             : std::nullopt;
+}
+
+void find_interface_faults(const CheckResult& result, Findings& findings) {
+  warn_of_difference(result, findings, Subject::kMtu, "the MTU is", mtu_of,
+                     "large packets may be dropped on the way; set one MTU on all (ip link set IF mtu N)");
+  warn_of_difference(result, findings, Subject::kInterfaceSpeed, "the speed of the network interface is", speed_of,
+                     "the slowest host sets the pace; is another interface there the fast one?");
+}
+
+void find_port_faults(const CheckResult& result, Findings& findings) {
+  warn_where(
+      result, findings, [](const CheckedHost& h) { return h.system && !h.system->listen_error.empty(); },
+      [&](std::vector<int> hosts) {
+        const std::string why = result.hosts[static_cast<std::size_t>(hosts.front())].system->listen_error;
+        const std::string names = host_names(result, hosts);
+        return Finding{Subject::kPorts,
+                       true,
+                       exit_code::kStartFailed,
+                       std::move(hosts),
+                       names + ": no TCP port can be opened: " + why,
+                       "end what holds the ports (ss -tan), or widen net.ipv4.ip_local_port_range"};
+      });
+  const auto has_few = [](const CheckedHost& h) {
+    return h.system && h.system->listen_error.empty() && h.system->last_port > 0 &&
+           h.system->last_port - h.system->first_port + 1 - h.system->used_ports < kLeastPorts;
+  };
+  warn_where(result, findings, has_few, [&](std::vector<int> hosts) {
+    const std::string names = host_names(result, hosts);
+    return warning(Subject::kPorts, std::move(hosts),
+                   names + ": fewer than " + std::to_string(kLeastPorts) + " TCP ports are free",
+                   "end what holds them (ss -tan), or widen net.ipv4.ip_local_port_range");
+  });
+}
+
+bool wants_locked_memory(const CheckedHost& host) {
+  const auto& interfaces = host.system->interfaces;
+  return (host.ready && !host.ready->gpus.empty()) ||
+         std::any_of(interfaces.begin(), interfaces.end(),
+                     [](const InterfaceSurvey& interface) { return interface.name.compare(0, 2, "ib") == 0; });
+}
+
+void find_low_limits(const CheckResult& result, Findings& findings) {
+  warn_where(
+      result, findings, [](const CheckedHost& h) { return h.system && h.system->open_files < kLeastOpenFiles; },
+      [&](std::vector<int> hosts) {
+        const auto& system = *result.hosts[static_cast<std::size_t>(hosts.front())].system;
+        const bool can_raise = system.open_files_most >= kLeastOpenFiles;
+        const std::string names = host_names(result, hosts);
+        return warning(Subject::kLimits, std::move(hosts),
+                       names + ": a process may open " + std::to_string(system.open_files) + " files at most",
+                       can_raise ? "data loaders need more; put 'ulimit -n " + std::to_string(system.open_files_most) +
+                                       "' where the login shell reads it"
+                                 : "data loaders need more; raise nofile in /etc/security/limits.conf there");
+      });
+  warn_where(
+      result, findings, [](const CheckedHost& h) { return h.system && h.system->processes < kLeastProcesses; },
+      [&](std::vector<int> hosts) {
+        const std::string names = host_names(result, hosts);
+        return warning(Subject::kLimits, std::move(hosts),
+                       names + ": the user may have fewer than " + std::to_string(kLeastProcesses) + " processes",
+                       "threads count, too; raise nproc in /etc/security/limits.conf, or pids.max of the container");
+      });
+  warn_where(
+      result, findings,
+      [](const CheckedHost& h) { return h.system && h.system->locked_memory < kLeastLocked && wants_locked_memory(h); },
+      [&](std::vector<int> hosts) {
+        const std::string names = host_names(result, hosts);
+        return warning(Subject::kLimits, std::move(hosts),
+                       names + ": little memory may be locked, which GPUs and InfiniBand need",
+                       "set memlock to unlimited in /etc/security/limits.conf there");
+      });
+}
+
+void find_low_space(const CheckResult& result, Findings& findings) {
+  warn_where(
+      result, findings,
+      [](const CheckedHost& h) { return h.system && std::min(h.system->shared, h.system->shared_free) < kLeastShared; },
+      [&](std::vector<int> hosts) {
+        const auto& system = *result.hosts[static_cast<std::size_t>(hosts.front())].system;
+        const std::string names = host_names(result, hosts);
+        return warning(
+            Subject::kSpace, std::move(hosts),
+            names + ": /dev/shm has " + megabytes(system.shared_free) + " free of " + megabytes(system.shared),
+            "data loaders and NCCL keep data there; mount it larger (docker run --shm-size 8g), or remove "
+            "what was left in it");
+      });
+  for (const auto folder : {&SoftwareSurvey::cache, &SoftwareSurvey::temporary}) {
+    for (std::size_t host = 0; host < result.hosts.size(); ++host) {
+      const CheckedHost& checked = result.hosts[host];
+      const bool is_known = checked.software && checked.software->error.empty();
+      const FolderSurvey survey = is_known ? (*checked.software).*folder : FolderSurvey();
+      if (is_known && (!survey.error.empty() || survey.free < kLeastSpace)) {
+        findings.push_back(
+            warning(Subject::kSpace, {static_cast<int>(host)},
+                    checked.name() + ": " +
+                        (survey.error.empty() ? "only " + megabytes(survey.free) + " are free at " + survey.path
+                                              : survey.error),
+                    folder == &SoftwareSurvey::cache ? "clear it, or set XDG_CACHE_HOME there to a larger place"
+                                                     : "clear it, or set TMPDIR there to a larger place"));
+      }
+    }
+  }
+}
+
+void find_missing_programs(const CheckResult& result, Findings& findings) {
+  warn_where(
+      result, findings, [](const CheckedHost& h) { return h.software && !h.software->directory.error.empty(); },
+      [&](std::vector<int> hosts) {
+        const auto& software = *result.hosts[static_cast<std::size_t>(hosts.front())].software;
+        const std::string names = host_names(result, hosts);
+        return Finding{Subject::kProgram,
+                       true,
+                       exit_code::kNoProgram,
+                       std::move(hosts),
+                       names + ": the working directory is not there: " + software.directory.error,
+                       "a job starts in the directory that hvdrun is started in; go to one that all hosts have"};
+      });
+  warn_where(
+      result, findings, [](const CheckedHost& h) { return h.software && !h.software->program_error.empty(); },
+      [&](std::vector<int> hosts) {
+        const auto& software = *result.hosts[static_cast<std::size_t>(hosts.front())].software;
+        const std::string names = host_names(result, hosts);
+        Finding finding = warning(Subject::kProgram, std::move(hosts), names + ": " + software.program_error,
+                                  "install it there, or pass on a PATH that has it: -x PATH=/opt/env/bin:$PATH");
+        finding.is_problem = result.names_program;
+        finding.exit_code = result.names_program ? exit_code::kNoProgram : 0;
+        return finding;
+      });
+  warn_where(
+      result, findings, [](const CheckedHost& h) { return h.software && !h.software->python_error.empty(); },
+      [&](std::vector<int> hosts) {
+        const auto& software = *result.hosts[static_cast<std::size_t>(hosts.front())].software;
+        const std::string names = host_names(result, hosts);
+        return warning(Subject::kProgram, std::move(hosts),
+                       names + ": " + software.program + " does not run: " + software.python_error,
+                       "try it there: " + software.program + " -c 'import sys; print(sys.version)'");
+      });
+}
+
+// "none" counts as a version, where others have one.
+Value version_of(std::string SoftwareSurvey::* field) {
+  return [field](const CheckedHost& host) -> std::optional<std::string> {
+    if (!host.software || host.software->python.empty()) {
+      return std::nullopt;
+    }
+    const std::string& version = (*host.software).*field;
+    return version.empty() ? "none" : version;
+  };
+}
+
+void find_version_faults(const CheckResult& result, Findings& findings) {
+  const std::string advice = "use one environment on all hosts: a shared file system, an image, or the same pins";
+  warn_of_difference(
+      result, findings, Subject::kSystem, "the processor type is",
+      [](const CheckedHost& h) { return h.system ? std::optional(h.system->machine) : std::nullopt; },
+      "programs for one do not run on the other");
+  warn_of_difference(result, findings, Subject::kProgram, "Python is", version_of(&SoftwareSurvey::python), advice);
+  warn_of_difference(result, findings, Subject::kProgram, "PyTorch is", version_of(&SoftwareSurvey::torch), advice);
+  warn_of_difference(result, findings, Subject::kProgram, "the package horovod is",
+                     version_of(&SoftwareSurvey::horovod), advice);
+  warn_of_difference(
+      result, findings, Subject::kAgent, "the agent is",
+      [](const CheckedHost& h) { return h.ready ? std::optional(h.ready->version) : std::nullopt; },
+      "install one version of hvdrun");
+}
+
+void find_mpirun_faults(const CheckResult& result, Findings& findings) {
+  if (!result.wants_mpirun) {
+    return;
+  }
+  warn_where(
+      result, findings, [](const CheckedHost& h) { return h.software && !h.software->mpirun_error.empty(); },
+      [&](std::vector<int> hosts) {
+        const auto& software = *result.hosts[static_cast<std::size_t>(hosts.front())].software;
+        const std::string names = host_names(result, hosts);
+        return Finding{Subject::kMpirun,
+                       true,
+                       exit_code::kStartFailed,
+                       std::move(hosts),
+                       names + ": " + software.mpirun_error,
+                       "install Open MPI there (apt-get install openmpi-bin), or leave out --launcher mpi"};
+      });
+  warn_of_difference(
+      result, findings, Subject::kMpirun, "mpirun is",
+      [](const CheckedHost& h) {
+        return h.software && !h.software->mpirun.empty() ? std::optional(h.software->mpirun) : std::nullopt;
+      },
+      "install one version of Open MPI everywhere");
+}
+
+}  // namespace
+
+const char* name_of(Subject subject) {
+  switch (subject) {
+    case Subject::kReach:
+      return "reach";
+    case Subject::kAgent:
+      return "agent";
+    case Subject::kAnswer:
+      return "answer";
+    case Subject::kClock:
+      return "clock";
+    case Subject::kProcessors:
+      return "processors";
+    case Subject::kMemory:
+      return "memory";
+    case Subject::kGpus:
+      return "gpus";
+    case Subject::kAddress:
+      return "address";
+    case Subject::kMtu:
+      return "mtu";
+    case Subject::kInterfaceSpeed:
+      return "interface_speed";
+    case Subject::kPorts:
+      return "ports";
+    case Subject::kSystem:
+      return "system";
+    case Subject::kLimits:
+      return "limits";
+    case Subject::kSpace:
+      return "space";
+    case Subject::kProgram:
+      return "program";
+    case Subject::kMpirun:
+      return "mpirun";
+    case Subject::kLink:
+      return "link";
+    case Subject::kSpeed:
+      return "speed";
+  }
+  return "?";
+}
+
+const InterfaceSurvey* data_interface(const CheckedHost& host) {
+  if (!host.system || host.address.empty()) {
+    return nullptr;
+  }
+  for (const InterfaceSurvey& interface : host.system->interfaces) {
+    for (const std::string& network : interface.addresses) {
+      if (network.substr(0, network.find('/')) == host.address) {
+        return &interface;
+      }
+    }
+  }
+  return nullptr;
+}
+
+std::vector<Finding> find_problems(const CheckResult& result) {
+  Findings findings;
+  for (const auto find : {find_unreached, find_skew, find_few_processors, find_low_memory, find_gpu_faults,
+                          find_address_faults, find_interface_faults, find_port_faults, find_low_limits, find_low_space,
+                          find_missing_programs, find_version_faults, find_mpirun_faults, find_link_faults}) {
+    find(result, findings);
+  }
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    return std::pair(!a.is_problem, a.subject) < std::pair(!b.is_problem, b.subject);
+  });
+  return findings;
+}
+
+int exit_code_of(const CheckResult& result, const std::vector<Finding>& findings) {
+  if (result.interrupted_by != 0) {
+    return 128 + result.interrupted_by;
+  }
+  return findings.empty() ? 0 : findings.front().exit_code;
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,20 @@
+// The limit on this process's open files (RLIMIT_NOFILE). Most systems allow 1,024 at first and far more on request, so
+// that old programs with select(2) keep working. Who needs more asks for it here, and gives what it starts the old
+// limit back, since that is inherited.
+//
+// Thread: any.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/base/result.h"
+
+namespace hvd {
+
+// How many may be open now; 0: unknown.
+std::uint64_t open_files_limit();
+
+// Sees to it that `needed` may be open. kResource: this user may not have so many.
+Result<void> allow_open_files(std::uint64_t needed);
+
+}  // namespace hvd

@@ -1,0 +1,28 @@
+// Piece: a part of what an operation works on, where that lies in several places and is as if it were one array.
+#pragma once
+
+#include <cstddef>
+
+namespace hvd {
+
+// Whole elements. `output` may be `input`; else they are apart.
+struct Piece {
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::size_t size_bytes = 0;
+};
+
+// A part of what an operation works on in place that lies at the same place of the memory that each rank of the node
+// shares with the others (ShmSegment::arena).
+struct SharedPiece {
+  std::size_t offset = 0;
+  std::size_t size_bytes = 0;
+};
+
+// What inputs are multiplied by before a reduction, and its result after it. 1: nothing.
+struct Scales {
+  double before = 1.0;
+  double after = 1.0;
+};
+
+}  // namespace hvd

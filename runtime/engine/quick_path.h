@@ -1,0 +1,69 @@
+// QuickPath: small operations of the ranks of one node, done by the threads that call them, without the engine: each
+// posts what it has, looks at what the others have posted, and computes the result itself (link/shm_rounds.h).
+//
+// It is taken only while nothing else is pending on this rank, and only if all ranks take it for the same operation at
+// about the same time. Whenever that is not so, all ranks that came see it, and their operations go the ordinary way,
+// where what is wrong is found and told: so nothing fails here. Results are bitwise those of the ordinary way.
+// Thread: any (mutex mu_).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "runtime/core/dtype.h"
+#include "runtime/core/op_kind.h"
+#include "runtime/link/shm_rounds.h"
+#include "runtime/link/shm_segment.h"
+
+namespace hvd {
+
+// An allreduce, broadcast or barrier that was found to be in order.
+struct QuickOp {
+  OpKind kind = OpKind::kBarrier;
+  Dtype dtype = Dtype::kUint8;
+  ReduceOp op = ReduceOp::kSum;
+  std::int32_t root_index = 0;  // in the process set
+  double prescale = 1.0;
+  double postscale = 1.0;
+  std::span<const std::int64_t> shape;
+  std::string_view name;     // empty: an unnamed one ...
+  std::uint64_t noname = 0;  // ... of this number
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::size_t size_bytes = 0;
+};
+
+class QuickPath {
+ public:
+  // So much goes this way at most; each rank reads that of all others.
+  static constexpr std::size_t kMaxBytes = 16U << 10U;
+  static constexpr std::size_t kMaxNameBytes = 256;
+
+  // For the ranks of `shm`, which must be all of the process set.
+  explicit QuickPath(std::shared_ptr<ShmSegment> shm);
+  QuickPath(const QuickPath&) = delete;
+  QuickPath& operator=(const QuickPath&) = delete;
+
+  [[nodiscard]] bool takes(std::size_t size_bytes) const { return size_bytes <= limit_bytes_; }
+  // False: it is to go the ordinary way; nothing has happened to its memory.
+  bool try_run(const QuickOp& op);
+
+ private:
+  [[nodiscard]] bool do_all_agree(std::size_t head_bytes) const;
+  void take_result(const QuickOp& op, std::size_t at) const;
+
+  // constant after construction
+  const std::shared_ptr<ShmSegment> shm_;
+  const std::size_t limit_bytes_;
+  // guarded by mu_
+  std::mutex mu_;
+  ShmRounds rounds_;
+  std::optional<int> spins_;
+};
+
+}  // namespace hvd

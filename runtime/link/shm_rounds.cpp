@@ -1,0 +1,147 @@
+#include "runtime/link/shm_rounds.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "runtime/base/pause.h"
+#include "runtime/link/shm_ring.h"
+
+namespace hvd {
+namespace {
+
+// A round's word: its number, whether it is void, and how many have posted. A lower number is of a round kRounds or
+// more ago.
+constexpr std::uint64_t kVoid = 1U << 15U;
+constexpr std::uint64_t kCount = kVoid - 1;
+constexpr unsigned kNumberShift = 16;
+
+std::uint64_t number_of(std::uint64_t word) {
+  return word >> kNumberShift;
+}
+
+}  // namespace
+
+struct ShmRounds::Line {
+  alignas(kCacheLineBytes) std::atomic<std::uint64_t> value;
+};
+
+// First the words of the rounds, then how many rounds each rank has passed, then the boxes of rank 0, of rank 1, ...
+ShmRounds::ShmRounds(std::uint8_t* memory, int ranks, int rank) : memory_(memory), ranks_(ranks), rank_(rank) {
+  static_assert(std::atomic<std::uint64_t>::is_always_lock_free && sizeof(Line) == kCacheLineBytes);
+}
+
+std::size_t ShmRounds::bytes_for(int ranks) {
+  return kRounds * sizeof(Line) + static_cast<std::size_t>(ranks) * (sizeof(Line) + kRounds * kBoxBytes);
+}
+
+ShmRounds::Line* ShmRounds::word_of(std::uint64_t round) const {
+  return reinterpret_cast<Line*>(memory_) + round % kRounds;
+}
+
+ShmRounds::Line* ShmRounds::passed_of(int rank) const {
+  return reinterpret_cast<Line*>(memory_) + kRounds + rank;
+}
+
+std::uint8_t* ShmRounds::box_of(int rank, std::uint64_t round) const {
+  const auto ranks = static_cast<std::size_t>(ranks_);
+  const std::size_t before = static_cast<std::size_t>(rank) * kRounds + round % kRounds;
+  return memory_ + (kRounds + ranks) * sizeof(Line) + before * kBoxBytes;
+}
+
+const std::uint8_t* ShmRounds::box(int rank) const {
+  return box_of(rank, round_);
+}
+
+bool ShmRounds::have_all_passed(std::uint64_t round) {
+  if (round < known_passed_) {
+    return true;
+  }
+  std::uint64_t least = round_;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    least = std::min(least, rank == rank_ ? round_ : passed_of(rank)->value.load(std::memory_order_acquire));
+  }
+  known_passed_ = least;
+  return round < known_passed_;
+}
+
+std::uint8_t* ShmRounds::open() {
+  for (;;) {
+    if (round_ >= kRounds && !have_all_passed(round_ - kRounds)) {
+      return nullptr;
+    }
+    if (state() >= 0) {
+      return box_of(rank_, round_);
+    }
+    pass();
+  }
+}
+
+int ShmRounds::state() const {
+  const std::uint64_t word = this->word().value.load(std::memory_order_acquire);
+  if (number_of(word) != round_) {
+    return 0;  // nobody has come yet
+  }
+  if ((word & kVoid) != 0) {
+    return -1;
+  }
+  return (word & kCount) == static_cast<std::uint64_t>(ranks_) ? 1 : 0;
+}
+
+// Counts this rank in; false when the round is void.
+bool ShmRounds::enter() {
+  std::atomic<std::uint64_t>& word = this->word().value;
+  std::uint64_t before = word.load(std::memory_order_acquire);
+  for (;;) {
+    const bool is_first = number_of(before) != round_;
+    if (!is_first && (before & kVoid) != 0) {
+      return false;
+    }
+    const std::uint64_t after = is_first ? (round_ << kNumberShift) + 1 : before + 1;
+    if (word.compare_exchange_weak(before, after, std::memory_order_acq_rel, std::memory_order_acquire)) {
+      return true;
+    }
+  }
+}
+
+// False when it is too late: all have come.
+bool ShmRounds::give_up() {
+  std::atomic<std::uint64_t>& word = this->word().value;
+  std::uint64_t before = word.load(std::memory_order_acquire);
+  for (;;) {
+    if ((before & kVoid) != 0) {
+      return true;
+    }
+    if ((before & kCount) == static_cast<std::uint64_t>(ranks_)) {
+      return false;
+    }
+    if (word.compare_exchange_weak(before, before | kVoid, std::memory_order_acq_rel, std::memory_order_acquire)) {
+      return true;
+    }
+  }
+}
+
+bool ShmRounds::post(int spins, int yields) {
+  int now = enter() ? state() : -1;
+  for (int waited = 0; now == 0 && waited < spins + yields; ++waited) {
+    if (waited < spins) {
+      pause_briefly();
+    } else {
+      ::sched_yield();
+    }
+    now = state();
+  }
+  if (now > 0 || (now == 0 && !give_up())) {
+    return true;
+  }
+  pass();
+  return false;
+}
+
+void ShmRounds::pass() {
+  ++round_;
+  passed_of(rank_)->value.store(round_, std::memory_order_release);
+}
+
+}  // namespace hvd

@@ -1,0 +1,323 @@
+// Process sets, on N ranks through the C interface.
+#include <algorithm>
+#include <atomic>
+#include <latch>
+#include <numeric>
+
+#include <doctest/doctest.h>
+
+#include "tests/multi/engine/engine_job.h"
+
+namespace hvd::test {
+namespace {
+
+using Ranks = std::vector<std::int32_t>;
+
+Outcome add_set(hvd_ctx* ctx, const Ranks& ranks, std::int32_t& number) {
+  return outcome(hvd_process_set_add(ctx, ranks.data(), static_cast<std::int32_t>(ranks.size()), &number));
+}
+
+// Of the set, by its number; the test fails where it cannot be made.
+std::int32_t must_add(hvd_ctx* ctx, const Ranks& ranks) {
+  std::int32_t number = -1;
+  CHECK(add_set(ctx, ranks, number).error == "");
+  return number;
+}
+
+bool is_in(const Ranks& ranks, int rank) {
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
+
+Ranks numbers_of(hvd_ctx* ctx) {
+  std::int32_t count = 0;
+  CHECK(hvd_process_numbers(ctx, nullptr, 0, &count) == HVD_OK);
+  Ranks numbers(static_cast<std::size_t>(count));
+  CHECK(hvd_process_numbers(ctx, numbers.data(), count, &count) == HVD_OK);
+  return numbers;
+}
+
+// Every kind of operation among these ranks, whose results are computed here too.
+void do_everything(hvd_ctx* ctx, std::int32_t set, const Ranks& ranks, int rank, const std::string& name) {
+  const auto size = static_cast<int>(ranks.size());
+  const auto index = static_cast<int>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  const auto sum = static_cast<float>(std::accumulate(ranks.begin(), ranks.end(), 0));
+  for (const std::size_t count : {std::size_t{1}, std::size_t{3000}, std::size_t{300'000}}) {
+    FloatOp reduce(name, count, static_cast<float>(rank));
+    reduce.op.process_set = set;
+    CHECK(reduce.run(ctx).error == "");
+    CHECK(reduce.output == std::vector<float>(count, sum));
+
+    FloatOp average(name, count, static_cast<float>(rank));
+    average.op.process_set = set;
+    average.op.reduce_op = HVD_AVERAGE;
+    CHECK(average.run(ctx).error == "");
+    CHECK(average.output.back() == doctest::Approx(sum / static_cast<float>(size)));
+
+    FloatOp broadcast(name, count, static_cast<float>(rank));
+    broadcast.op.process_set = set;
+    broadcast.op.kind = HVD_BROADCAST;
+    broadcast.op.root_rank = ranks.back();
+    CHECK(broadcast.run(ctx).error == "");
+    CHECK(broadcast.output == std::vector<float>(count, static_cast<float>(ranks.back())));
+
+    hvd_output out = HVD_OUTPUT_INIT;
+    FloatOp gather(name, count * static_cast<std::size_t>(index + 1), static_cast<float>(rank));
+    gather.op.process_set = set;
+    gather.op.kind = HVD_ALLGATHER;
+    gather.op.output = nullptr;
+    CHECK(gather.run(ctx).error == "");
+    CHECK(hvd_result(ctx, gather.handle, &out) == HVD_OK);
+    CHECK(out.shape[0] == static_cast<std::int64_t>(count) * size * (size + 1) / 2);
+    CHECK(static_cast<const float*>(out.data)[out.shape[0] - 1] == static_cast<float>(ranks.back()));
+
+    FloatOp scatter(name, count * static_cast<std::size_t>(size), static_cast<float>(rank));
+    scatter.op.process_set = set;
+    scatter.op.kind = HVD_REDUCESCATTER;
+    scatter.op.output = nullptr;
+    CHECK(scatter.run(ctx).error == "");
+    CHECK(hvd_result(ctx, scatter.handle, &out) == HVD_OK);
+    CHECK(out.shape[0] == static_cast<std::int64_t>(count));
+    CHECK(static_cast<const float*>(out.data)[0] == sum);
+
+    FloatOp exchange(name, count * static_cast<std::size_t>(size), static_cast<float>(rank));
+    exchange.op.process_set = set;
+    exchange.op.kind = HVD_ALLTOALL;
+    exchange.op.output = nullptr;
+    CHECK(exchange.run(ctx).error == "");
+    CHECK(hvd_result(ctx, exchange.handle, &out) == HVD_OK);
+    CHECK(out.received_count == size);
+    for (int from = 0; from < size; ++from) {
+      const auto at = static_cast<std::size_t>(from) * count;
+      CHECK(static_cast<const float*>(out.data)[at] == static_cast<float>(ranks[static_cast<std::size_t>(from)]));
+    }
+    FloatOp barrier(name, 0, 0.0F);
+    barrier.op.process_set = set;
+    barrier.op.kind = HVD_BARRIER;
+    CHECK(barrier.run(ctx).error == "");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every operation works in process sets of any ranks, under one name in all of them") {
+  for (const Nodes& nodes : {Nodes{4}, Nodes{2, 2}, Nodes{1, 1, 1, 1}, Nodes{3, 1}}) {
+    CAPTURE(text_of(nodes));
+    EngineJob job(nodes);
+    const std::vector<Ranks> sets = {{0, 1}, {2, 3}, {1, 2, 3}, {0, 3}, {2}};
+    on_all(4, [&](int rank) {
+      Ranks numbers;
+      for (const Ranks& ranks : sets) {
+        numbers.push_back(must_add(job.at(rank), ranks));
+      }
+      CHECK(numbers_of(job.at(rank)) == Ranks{0, 1, 2, 3, 4, 5});
+      for (std::size_t i = 0; i < sets.size(); ++i) {
+        if (is_in(sets[i], rank)) {
+          do_everything(job.at(rank), numbers[i], sets[i], rank, "x");
+        }
+      }
+      do_everything(job.at(rank), 0, {0, 1, 2, 3}, rank, "x");
+      for (const std::int32_t number : numbers) {
+        CHECK(hvd_process_set_remove(job.at(rank), number) == HVD_OK);
+      }
+      CHECK(numbers_of(job.at(rank)) == Ranks{0});
+    });
+  }
+}
+
+TEST_CASE("the ranks of a set are told, in order, and to those beside it too") {
+  EngineJob job({2, 1});
+  on_all(3, [&](int rank) {
+    const std::int32_t number = must_add(job.at(rank), {2, 0});
+    std::int32_t count = 0;
+    Ranks ranks(3, -1);
+    CHECK(hvd_process_set_ranks(job.at(rank), number, ranks.data(), 3, &count) == HVD_OK);
+    CHECK(count == 2);
+    CHECK(ranks == Ranks{0, 2, -1});
+    CHECK(hvd_process_set_ranks(job.at(rank), number, ranks.data(), 1, &count) == HVD_OK);
+    CHECK(hvd_process_set_ranks(job.at(rank), 17, ranks.data(), 3, &count) == HVD_NOT_FOUND);
+    CHECK(hvd_process_set_ranks(job.at(rank), number, nullptr, 3, &count) == HVD_INVALID);
+    CHECK(hvd_process_numbers(job.at(rank), nullptr, 0, nullptr) == HVD_INVALID);
+  });
+}
+
+TEST_CASE("sets without a common rank go on without each other, also while the coordinator waits in its own") {
+  EngineJob job({4});
+  std::latch others_are_done(1);
+  on_all(4, [&](int rank) {
+    const std::int32_t first = must_add(job.at(rank), {0, 1});
+    const std::int32_t second = must_add(job.at(rank), {2, 3});
+    FloatOp op("x", 10, 1.0F);
+    op.op.process_set = rank < 2 ? first : second;
+    if (rank == 1) {
+      others_are_done.wait();  // rank 0 waits for this rank all the time
+    }
+    for (int i = 0; i < 100; ++i) {
+      CHECK(op.run(job.at(rank)).error == "");
+    }
+    if (rank == 3) {
+      others_are_done.count_down();
+    }
+  });
+}
+
+TEST_CASE("what cannot be is refused on all ranks, and the job goes on") {
+  EngineJob job({3});
+  on_all(3, [&](int rank) {
+    hvd_ctx* ctx = job.at(rank);
+    std::int32_t number = -1;
+    CHECK(add_set(ctx, {0, 0}, number).says("rank 0 twice"));
+    CHECK(add_set(ctx, {0, 3}, number).says("the ranks are 0 to 2"));
+    CHECK(add_set(ctx, {}, number).status == HVD_INVALID);
+    CHECK(hvd_process_set_add(ctx, nullptr, 2, &number) == HVD_INVALID);
+    const Outcome differs = add_set(ctx, {0, rank == 2 ? 2 : 1}, number);
+    CHECK(differs.status == HVD_MISMATCH);
+    CHECK(differs.says("rank 0 named the ranks 0, 1, but rank 2 named the ranks 0, 2"));
+    CHECK(add_set(ctx, {2, 1, 0}, number).says("process set 0 has the same ranks already"));
+    const std::int32_t pair = must_add(ctx, {0, 1});
+    CHECK(add_set(ctx, {1, 0}, number).says("has the same ranks already"));
+
+    FloatOp op("x", 3, 1.0F);
+    op.op.process_set = pair;
+    if (rank == 2) {
+      CHECK(op.start(ctx).says("not a member of process set"));
+    } else {
+      op.op.kind = HVD_BROADCAST;
+      op.op.root_rank = 2;
+      CHECK(op.start(ctx).says("root_rank is 2, which is not of process set"));
+    }
+    op.op.process_set = 99;
+    CHECK(op.start(ctx).status == HVD_NOT_FOUND);
+    op.op.process_set = pair;
+    op.op.kind = HVD_JOIN;
+    CHECK(op.start(ctx).says("a join is one of all ranks"));
+    CHECK(hvd_process_set_remove(ctx, 99) == HVD_NOT_FOUND);
+    CHECK(outcome(hvd_process_set_remove(ctx, 0)).says("it is that of all ranks"));
+  });
+}
+
+TEST_CASE("ranks of a set that disagree are named as the job names them") {
+  EngineJob job({4});
+  on_all(4, [&](int rank) {
+    const std::int32_t number = must_add(job.at(rank), {1, 3});
+    if (rank % 2 == 1) {
+      FloatOp op("x", static_cast<std::size_t>(rank), 1.0F);
+      op.op.process_set = number;
+      const Outcome differs = op.run(job.at(rank));
+      CHECK(differs.status == HVD_MISMATCH);
+      CHECK(differs.says("rank 1 sent a tensor of shape [1], but rank 3 sent a tensor of shape [3]"));
+    }
+  });
+}
+
+TEST_CASE("a set in which an operation waits for others is not removed; what is ready is done first") {
+  EngineJob job({3});
+  std::latch started(1);
+  on_all(3, [&](int rank) {
+    hvd_ctx* ctx = job.at(rank);
+    const std::int32_t number = must_add(ctx, {0, 1});
+    FloatOp op("x", 10, 1.0F);
+    op.op.process_set = number;
+    if (rank == 0) {
+      CHECK(op.start(ctx).error == "");
+    }
+    const Outcome refused = outcome(hvd_process_set_remove(ctx, number));
+    CHECK(refused.status == HVD_INVALID);
+    CHECK(refused.says("operations are pending in it"));
+    if (rank == 1) {
+      CHECK(op.start(ctx).error == "");
+    }
+    CHECK(outcome(hvd_process_set_remove(ctx, number)).error == "");
+    if (rank < 2) {
+      CHECK(op.wait(ctx).error == "");
+      CHECK(op.output[0] == 2.0F);
+    }
+    op.op.process_set = number;
+    CHECK(op.start(ctx).status == HVD_NOT_FOUND);
+    // The same ranks may have a new one, of another number.
+    CHECK(must_add(ctx, {0, 1}) == number + 1);
+  });
+}
+
+TEST_CASE("groups, unnamed operations and joins keep sets apart") {
+  EngineJob job({2, 2});
+  on_all(4, [&](int rank) {
+    hvd_ctx* ctx = job.at(rank);
+    const Ranks ranks = {0, 2, 3};
+    const std::int32_t number = must_add(ctx, ranks);
+    if (is_in(ranks, rank)) {
+      FloatOp a("a", 5, 1.0F);
+      FloatOp b("b", 7, 2.0F);
+      const hvd_op* group[] = {&a.op, &b.op};
+      std::int64_t handles[2] = {0, 0};
+      a.op.process_set = number;
+      CHECK(outcome(hvd_enqueue_group(ctx, group, 2, handles)).says("process_set"));
+      b.op.process_set = number;
+      CHECK(outcome(hvd_enqueue_group(ctx, group, 2, handles)).error == "");
+      CHECK(hvd_wait(ctx, handles[0]) == HVD_OK);
+      CHECK(hvd_wait(ctx, handles[1]) == HVD_OK);
+      CHECK(b.output == std::vector<float>(7, 6.0F));
+      for (int i = 0; i < 3; ++i) {
+        FloatOp unnamed("", 4, 1.0F);
+        unnamed.op.name = nullptr;
+        unnamed.op.process_set = number;
+        CHECK(unnamed.run(ctx).error == "");
+        CHECK(unnamed.output[0] == 3.0F);
+      }
+    }
+    FloatOp unnamed("", 4, 1.0F);
+    unnamed.op.name = nullptr;
+    CHECK(unnamed.run(ctx).error == "");
+    CHECK(unnamed.output[0] == 4.0F);
+    // A rank that has joined brings zeros to the sets that it is in, too.
+    if (rank == 0 || rank == 2) {
+      FloatOp last("last", 4, 1.0F);
+      last.op.process_set = number;
+      CHECK(last.run(ctx).error == "");
+      CHECK(last.output[0] == 2.0F);
+    }
+    std::int64_t handle = 0;
+    hvd_op join = HVD_OP_INIT;
+    join.kind = HVD_JOIN;
+    CHECK(outcome(hvd_execute(ctx, &join, &handle)).error == "");
+    if (is_in(ranks, rank)) {
+      FloatOp after("after", 4, 1.0F);
+      after.op.process_set = number;
+      CHECK(after.run(ctx).error == "");
+      CHECK(after.output[0] == 3.0F);
+    }
+  });
+}
+
+TEST_CASE("a rank that is lost while a set is made, or works, ends the job by its name") {
+  for (const bool is_made : {false, true}) {
+    EngineJob job({3});
+    std::atomic<int> errors = 0;
+    std::latch all_have_it(3);
+    on_all(3, [&](int rank) {
+      hvd_ctx* ctx = job.at(rank);
+      const std::int32_t number = is_made ? must_add(ctx, {0, 1}) : 0;
+      all_have_it.arrive_and_wait();
+      if (rank == 1) {
+        for (const int other : {0, 2}) {
+          job.hub().notify(other, "rank 1 was killed by SIGKILL");
+        }
+        job.leave(1);
+        return;
+      }
+      Outcome lost;
+      if (is_made && rank == 0) {
+        FloatOp op("x", 10, 1.0F);
+        op.op.process_set = number;
+        lost = op.run(ctx);
+      } else {
+        std::int32_t made = 0;
+        lost = add_set(ctx, {1, 2}, made);
+      }
+      CHECK(lost.status == HVD_LOST_PEER);
+      errors += lost.says("rank 1") ? 1 : 0;
+    });
+    CHECK(errors == 2);
+  }
+}
+
+}  // namespace hvd::test
