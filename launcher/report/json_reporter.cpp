@@ -125,6 +125,11 @@ Lines JsonReporter::on_node_progress(int, const std::string&) {
   return {};  // a diagnostic: --verbose makes a "log" event of it
 }
 
+// Each node_ready has told it.
+Lines JsonReporter::on_slow_start() {
+  return {};
+}
+
 Lines JsonReporter::on_all_ready(Duration) {
   return {};
 }

@@ -25,6 +25,7 @@ class JsonReporter final : public JobReporter {
   Lines on_begin(const std::string& job_id) override;
   Lines on_node_progress(int node, const std::string& what) override;
   Lines on_node_ready(int node, const ReadyMessage& ready) override;
+  Lines on_slow_start() override;
   Lines on_all_ready(Duration took) override;
   Lines on_node_away(int node, const Error& why, Duration patience) override;
   Lines on_node_back(int node, Duration away) override;

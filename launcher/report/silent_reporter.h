@@ -12,6 +12,7 @@ class SilentReporter final : public JobReporter {
   Lines on_begin(const std::string& /*job_id*/) override { return {}; }
   Lines on_node_progress(int /*node*/, const std::string& /*what*/) override { return {}; }
   Lines on_node_ready(int /*node*/, const ReadyMessage& /*ready*/) override { return {}; }
+  Lines on_slow_start() override { return {}; }
   Lines on_all_ready(Duration /*took*/) override { return {}; }
   Lines on_node_away(int /*node*/, const Error& /*why*/, Duration /*patience*/) override { return {}; }
   Lines on_node_back(int /*node*/, Duration /*away*/) override { return {}; }

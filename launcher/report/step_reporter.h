@@ -62,6 +62,7 @@ class StepReporter final : public JobReporter {
   Lines on_begin(const std::string& job_id) override;
   Lines on_node_progress(int node, const std::string& what) override { return inner_->on_node_progress(node, what); }
   Lines on_node_ready(int node, const ReadyMessage& ready) override;
+  Lines on_slow_start() override { return inner_->on_slow_start(); }
   Lines on_all_ready(Duration took) override;
   Lines on_node_away(int node, const Error& why, Duration patience) override;
   Lines on_node_back(int node, Duration away) override { return inner_->on_node_back(node, away); }

@@ -24,9 +24,19 @@ Lines TextReporter::on_node_ready(int node, const ReadyMessage&) {
   return {};
 }
 
-// In place of the row that was there, if it was there for long enough to be read.
+// Not to a terminal, which has a row for it.
+Lines TextReporter::on_slow_start() {
+  const std::string text = options_.quiet || options_.progress ? "" : start_.text();
+  if (text.empty() || text == told_) {
+    return {};
+  }
+  told_ = text;
+  return {"hvdrun: " + text};
+}
+
+// In place of the row that was there, if it was there for long enough to be read, or after the lines.
 Lines TextReporter::on_all_ready(Duration took) {
-  if (options_.quiet || !options_.progress || took < kWorthTelling) {
+  if (options_.quiet || (options_.progress ? took < kWorthTelling : told_.empty())) {
     return {};
   }
   const std::size_t hosts = host_count(placement_);

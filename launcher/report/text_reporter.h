@@ -11,8 +11,9 @@
 namespace hvd::launch {
 
 struct TextOptions {
-  bool quiet = false;     // only what went wrong
-  bool progress = false;  // it is said to a terminal, which shows status()
+  bool quiet = false;  // only what went wrong
+  bool progress =
+      false;  // it is said to a terminal, which shows status(); elsewhere lines tell how far a slow start is
 };
 
 class TextReporter final : public JobReporter {
@@ -24,6 +25,7 @@ class TextReporter final : public JobReporter {
   Lines on_begin(const std::string& job_id) override;
   Lines on_node_progress(int node, const std::string& what) override;
   Lines on_node_ready(int node, const ReadyMessage& ready) override;
+  Lines on_slow_start() override;
   Lines on_all_ready(Duration took) override;
   Lines on_node_away(int node, const Error& why, Duration patience) override;
   Lines on_node_back(int node, Duration away) override;
@@ -41,6 +43,7 @@ class TextReporter final : public JobReporter {
   const Placement& placement_;
   const TextOptions options_;
   StartProgress start_;
+  std::string told_;  // of it, as a line
 };
 
 }  // namespace hvd::launch

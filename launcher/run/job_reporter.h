@@ -41,6 +41,8 @@ class JobReporter {
   // A step on the way to it.
   virtual Lines on_node_progress(int node, const std::string& what) = 0;
   virtual Lines on_node_ready(int node, const ReadyMessage& ready) = 0;
+  // Nodes are waited for that long already; told again every few seconds.
+  virtual Lines on_slow_start() = 0;
   // The nodes are reached, and the ranks are about to be started.
   virtual Lines on_all_ready(Duration took) = 0;
   // Its connection broke, and is tried again for as long as `patience`.

@@ -20,6 +20,8 @@ constexpr std::uint64_t kOutputCreditLeast = 128U << 10U;
 constexpr std::uint64_t kOutputCreditMost = 2U << 20U;
 // Beyond the grace time, for the sweep of what the ranks left, until a node counts as lost.
 constexpr auto kStopSlack = std::chrono::seconds(15);
+// What starts faster needs no words on how far it is; neither do changes between two of them.
+constexpr auto kSlowStart = std::chrono::seconds(5);
 // For agents to end after they have been let go.
 constexpr auto kEndTime = std::chrono::seconds(2);
 // For an engine to clean up after its agents, also on other hosts.
@@ -120,6 +122,7 @@ Result<int> JobRunner::run() {
   token_ = hex(token);
   job_id_ = hex(id);
   start_timer_ = loop_.after(spec_.start_timeout, [this] { on_start_timeout(); });
+  slow_timer_ = loop_.after(kSlowStart, [this] { tell_slow_start(); });
   say_all(reporter_.on_begin(job_id_));
   show_status();
   open_sessions();
@@ -266,6 +269,7 @@ void JobRunner::on_ready(int node, const ReadyMessage& ready) {
 
 void JobRunner::act(const StartRanks&) {
   loop_.cancel(start_timer_);
+  loop_.cancel(slow_timer_);
   show_status();
   say_all(reporter_.on_all_ready(loop_.now() - began_));
   if (spec_.timeout > Duration::zero()) {
@@ -338,6 +342,7 @@ void JobRunner::act(const Finish&) {
   loop_.cancel(timeout_timer_);
   loop_.cancel(stop_timer_);
   loop_.cancel(start_timer_);
+  loop_.cancel(slow_timer_);
   loop_.cancel(settle_timer_);
   if (state_.cause() && state_.phase() == JobPhase::kDone) {
     log_.write(LogLevel::kDebug, "leaving the sessions");
@@ -370,6 +375,11 @@ void JobRunner::say_all(const Lines& lines) {
 
 void JobRunner::show_status() {
   logs_.show_status(state_.phase() == JobPhase::kOpening ? reporter_.status() : "");
+}
+
+void JobRunner::tell_slow_start() {
+  say_all(reporter_.on_slow_start());
+  slow_timer_ = loop_.after(kSlowStart, [this] { tell_slow_start(); });
 }
 
 void JobRunner::broadcast(AgentMessage type, std::string_view body) {

@@ -6,6 +6,7 @@ import pathlib
 import re
 import resource
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -221,6 +222,24 @@ def test_a_killed_agent_of_a_tree_is_named_and_leaves_nothing(far, marker, host,
     out, err = job.communicate(timeout=PATIENCE)
     assert job.returncode in (243, 143), err
     assert re.search(rf"on {host} |node {host} was lost", err), err
+    assert left(marker) == {}
+
+
+def test_an_agent_that_is_told_to_end_ends_the_job_and_not_only_what_is_behind_it(far, marker):
+    job = far_family(far, marker)
+    os.kill(agent_of(marker, "n0")[1], signal.SIGTERM)
+    out, err = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 243 and "the agent on n0 ends, with rank 0: it got SIGTERM" in err, err
+    assert left(marker) == {}
+
+
+def test_a_ctrl_c_reaches_the_ranks_of_a_tree_and_a_second_one_kills_them(far, marker):
+    job = far_family(far, marker)
+    job.send_signal(signal.SIGINT)
+    read_until(job.stderr, "once more to kill the ranks at once")
+    job.send_signal(signal.SIGINT)
+    out, err = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 130, err
     assert left(marker) == {}
 
 

@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from hvdrun import HVDRUN, PYTHON, ROOT, hvdrun, program
+from hvdrun import HVDRUN, PYTHON, ROOT, hvdrun, program, read_until, start
+from patience import PATIENCE
 from screen import Terminal
 
 PLAIN = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "CLICOLOR_FORCE")}
@@ -138,6 +139,16 @@ def test_a_start_that_takes_long_shows_whom_it_waits_for(slow_hosts):
     go()
     assert job.finish() == 0
     assert not any("slowest" in row for row in job.screen.all())
+
+
+def test_elsewhere_a_line_tells_how_far_a_slow_start_is_once_for_each_change(slow_hosts):
+    words, go = slow_hosts
+    job = start(*words, "echo", "x")
+    told = read_until(job.stderr, "hosts connected")
+    go()
+    out, err = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 0 and told[-1].startswith("hvdrun: 1/2 hosts connected; slowest: b")
+    assert re.match(r"hvdrun: 2 hosts connected in [\d.]+ s\n", err)
 
 
 @pytest.mark.parametrize("arguments", [["-q"], ["--json"]])

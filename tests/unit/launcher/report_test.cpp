@@ -257,7 +257,24 @@ TEST_CASE("no row where nobody looks") {
   CHECK(TextReporter(job.placement, {true, true}).status().empty());
   CHECK(TextReporter(job.placement, {false, false}).status().empty());
   CHECK(TextReporter(job.placement, {false, false}).on_all_ready(std::chrono::hours(1)).empty());
+  CHECK(TextReporter(job.placement, {false, true}).on_slow_start().empty());
+  CHECK(job.events.on_slow_start().empty());
   CHECK(job.events.status().empty());
+}
+
+TEST_CASE("where no terminal is, a slow start is told a line for each change, and its end") {
+  const Job job;
+  TextReporter words(job.placement, {false, false});
+  CHECK(words.on_slow_start() == Lines{"hvdrun: 0/2 hosts connected; slowest: a"});
+  CHECK(words.on_slow_start().empty());
+  words.on_node_ready(0, {});
+  CHECK(words.on_slow_start() == Lines{"hvdrun: 1/2 hosts connected; slowest: b"});
+  words.on_node_ready(1, {});
+  CHECK(words.on_slow_start().empty());
+  CHECK(words.on_all_ready(std::chrono::seconds(12)) == Lines{"hvdrun: 2 hosts connected in 12.0 s"});
+  TextReporter quiet(job.placement, {true, false});
+  CHECK(quiet.on_slow_start().empty());
+  CHECK(quiet.on_all_ready(std::chrono::seconds(12)).empty());
 }
 
 TEST_CASE("the end of a traceback is found, also when its beginning is cut off or another one led to it") {
