@@ -69,8 +69,8 @@ bool is_secret(const CliOptions& options, const std::string& name) {
 }
 
 // What a job file adds: what its nodes do before, and where things are.
-nlohmann::ordered_json file_json(const CliOptions& options, const std::vector<launch::JobNodeFacts>& facts) {
-  const launch::JobRun& run = *options.file;
+nlohmann::ordered_json file_json(const CliOptions& options, const launch::JobRun& run,
+                                 const std::vector<launch::JobNodeFacts>& facts) {
   nlohmann::ordered_json json;
   json["file"] = run.job.file;
   json["name"] = run.job.name;
@@ -131,7 +131,7 @@ nlohmann::ordered_json plan_json(const CliOptions& options, const Placement& pla
       rank["cross_rank"] = node.ranks[i].cross_rank;
       const auto& last = starts.front().last;
       const StartMessage::Rank& start = *ranks[static_cast<std::size_t>(node.ranks[i].rank)];
-      if (!start.argv.empty()) {
+      if (!start.argv.empty() && options.file) {
         rank["argv"] = start.argv;
         rank["argv"].back() = masked(start.argv.back(), job.hidden);
         rank["text"] = masked(launch::process_text(*options.file, node.ranks[i].rank).value(), job.hidden);
@@ -223,7 +223,7 @@ Result<int> print_plan(const CliOptions& options) {
       options.file ? programs_of(*options.file, facts) : std::vector<launch::RankProgram>());
   nlohmann::ordered_json json = plan_json(options, placement, starts);
   if (options.file) {
-    json["job"] = file_json(options, facts);
+    json["job"] = file_json(options, *options.file, facts);
     json.erase("argv");
     for (const std::string& notice : options.notices) {
       std::cerr << "hvdrun: " << notice << "\n";

@@ -12,6 +12,7 @@ namespace hvd::cli {
 
 struct Flags {
   int np = 0;
+  int fanout = 64;
   std::string hosts;
   std::string hostfile;
   std::vector<std::string> env;
@@ -41,7 +42,6 @@ struct Flags {
   bool tcp = false;
   launch::Settings settings;  // of tunables given as flags
   std::string rsh;
-  int fanout = 64;
   std::string launcher;  // empty: the default
   bool mpi = false;
   bool gloo = false;
