@@ -67,7 +67,8 @@ std::string fit_row(std::string_view text, std::size_t columns) {
   while (!text.empty()) {
     if (text.front() == kEscape) {
       const std::string_view sequence = text.substr(0, escape_bytes(text));
-      const bool is_color = sequence.size() > 2 && sequence[1] == '[' && sequence.back() == 'm';
+      const bool is_color = sequence.size() > 2 && sequence[1] == '[' && sequence.back() == 'm' &&
+                            sequence.find_first_not_of("0123456789;:", 2) == sequence.size() - 1;
       row += is_color ? sequence : std::string_view();
       has_color = has_color || is_color;
       text.remove_prefix(sequence.size());

@@ -15,6 +15,7 @@ using hvd::launch::fit_rows;
 using Rows = std::vector<std::string>;
 
 TEST_CASE("a row is cut to its width, in characters") {
+  CHECK(fit_row("\x1b[3\n1mx", 10) == "x");  // no colour, though it ends as one
   CHECK(fit_row("12345", 5) == "12345");
   CHECK(fit_row("123456", 5) == "12345");
   CHECK(fit_row("a█é█b", 4) == "a█é█");
