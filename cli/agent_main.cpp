@@ -17,6 +17,7 @@
 #include "launcher/agent/guardian.h"
 #include "launcher/process/spawn.h"
 #include "runtime/base/event_loop.h"
+#include "runtime/bench/bench_rank.h"
 
 namespace {
 
@@ -140,6 +141,9 @@ int main(int argc, char** argv) {
       log.write(hvd::LogLevel::kError, code.error().message());
     }
     return code.ok() ? code.value() : 1;
+  }
+  if (!words.empty() && words.front() == hvd::bench::kRankWord) {
+    return hvd::bench::run_bench_rank(words);
   }
   std::cerr << "usage: hvdrun-agent serve | call ENGINE ADDRESS...   (started by hvdrun; not by hand)\n";
   return 2;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -20,6 +21,7 @@
 #include "launcher/report/check_text.h"
 #include "launcher/run/exit_codes.h"
 #include "runtime/base/event_loop.h"
+#include "runtime/base/open_files.h"
 
 namespace hvd::cli {
 namespace {
@@ -86,6 +88,18 @@ std::string text_of(const CheckResult& result, const CliOptions& options) {
   return lines;
 }
 
+// All hosts are reached from here, each over a connection, or a command with three pipes.
+Result<void> allow_files_for(const Placement& placement) {
+  constexpr std::uint64_t kOwn = 64;
+  constexpr std::uint64_t kHost = 4;
+  const auto allowed = allow_open_files(kOwn + kHost * placement.nodes.size());
+  return allowed.ok() ? allowed
+                      : Result<void>(Error(allowed.error().code(),
+                                           "for " + std::to_string(placement.nodes.size()) + " hosts " +
+                                               allowed.error().message() +
+                                               "; raise nofile in /etc/security/limits.conf, or check fewer at once"));
+}
+
 int written_or_why(std::string_view text, int code) {
   if (write_all(STDOUT_FILENO, text)) {
     return code;
@@ -105,6 +119,7 @@ Result<int> check_hosts(const CliOptions& options) {
   const bool wants_mpirun = job.launcher == LauncherKind::kMpi;
   job.launcher = LauncherKind::kOwn;
   HVD_TRY_ASSIGN(const Placement placement, place(job.hosts, job.size));
+  HVD_TRY(allow_files_for(placement));
   ::signal(SIGPIPE, SIG_IGN);
   const SteadyClock clock;
   HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));

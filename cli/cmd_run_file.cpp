@@ -12,8 +12,10 @@
 #include "launcher/jobfile/container_command.h"
 #include "launcher/jobfile/job_run.h"
 #include "launcher/report/json_reporter.h"
+#include "launcher/report/silent_reporter.h"
 #include "launcher/report/step_reporter.h"
 #include "launcher/run/exit_codes.h"
+#include "launcher/transport/mpirun.h"
 
 namespace hvd::cli {
 namespace {
@@ -21,7 +23,7 @@ namespace {
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
 
 // For what removes a run's folders, which nobody waits for gladly.
-constexpr Duration kCleanUpTime = std::chrono::seconds(30);
+constexpr Duration kCleanUpTime = std::chrono::seconds(10);
 
 std::vector<std::string> bash_words(const std::string& script) {
   return {"bash", "-c", script};
@@ -51,14 +53,19 @@ class FileJob {
   Result<int> run() {
     const auto began = std::chrono::steady_clock::now();
     HVD_TRY(find_place_for_output());
-    NodeLogs logs(node_log_files(), now_s);
+    StepMemory memory(node_log_files(), now_s);
     tell_notices();
-    HVD_TRY_ASSIGN(int code, prepare(logs));
-    if (code == 0) {
-      const auto took = std::chrono::steady_clock::now() - began;
-      HVD_TRY_ASSIGN(code, run_ranks(logs, std::chrono::duration_cast<Duration>(took)));
+    if (options_.job.launcher == LauncherKind::kMpi && run_.job.preparation.empty()) {
+      HVD_TRY(find_mpi());  // else preparation may install it
     }
-    clean_up();
+    auto code = prepare(memory);
+    if (code.ok() && code.value() == 0) {
+      const auto took = std::chrono::steady_clock::now() - began;
+      code = run_ranks(memory, std::chrono::duration_cast<Duration>(took));
+    }
+    // A node that was lost may be there all the same, but the others are not to wait for it.
+    clean_up(memory, false);
+    clean_up(memory, true);
     return code;
   }
 
@@ -144,7 +151,7 @@ class FileJob {
     return spec;
   }
 
-  Result<int> prepare(NodeLogs& logs) {
+  Result<int> prepare(StepMemory& memory) {
     JobSpec spec = node_step();
     for (const std::string& id : run_.layout.ids) {
       spec.labels.push_back("prep " + id);
@@ -167,12 +174,18 @@ class FileJob {
       }
       return all;
     };
-    StepWords words{has_preparation ? "job environment preparation" : "setting up",
-                    has_preparation ? "JobPreparationFailed" : "JobSetUpFailed", true, true};
-    return run_step({spec, nodes_, programs, reporter_with(nodes_, logs, words)});
+    StepWords words;
+    words.name = has_preparation ? "job environment preparation" : "setting up";
+    words.failed_code = "JobPreparationFailed";
+    words.early_name = "setting up";
+    words.early_code = "JobSetUpFailed";
+    words.early_exit = kSetUpFailed;
+    words.is_silent = true;
+    words.is_per_node = true;
+    return run_step({spec, nodes_, programs, reporter_with(nodes_, memory, words)});
   }
 
-  Result<int> run_ranks(NodeLogs& logs, Duration took) {
+  Result<int> run_ranks(StepMemory& memory, Duration took) {
     JobSpec spec = options_.job;
     if (spec.timeout > Duration::zero()) {
       spec.timeout = std::max(Duration(std::chrono::milliseconds(1)), spec.timeout - took);
@@ -194,32 +207,48 @@ class FileJob {
     }
     spec.kept_dir = kept_at_;
     const auto programs = [this](const JobView&) { return programs_of(run_, facts_); };
-    return run_step({spec, ranks_, programs, reporter_with(ranks_, logs, {"job", "", false, false})});
+    StepWords words;
+    words.name = "job";
+    return run_step({spec, ranks_, programs, reporter_with(ranks_, memory, words)});
   }
 
-  // Whatever has become of the job; nobody is told but by --verbose, since the job's own end is what counts.
-  void clean_up() const {
-    if (facts_.empty()) {
-      return;  // no node was reached, or none began
+  [[nodiscard]] Result<void> find_mpi() const {
+    const auto found = find_open_mpi(options_.job.environment);
+    return found.ok() ? Result<void>()
+                      : found.error().with_context(std::string(tool_type(run_.job.tool.kind)) + " job");
+  }
+
+  // On the nodes that were lost, or on the others, whatever has become of the job. Nobody is told but by --verbose,
+  // since the job's own end is what counts.
+  void clean_up(const StepMemory& memory, bool of_lost) const {
+    HostList hosts;
+    for (const NodePlan& node : nodes_.nodes) {
+      if (memory.is_lost(node.index) == of_lost) {
+        hosts.push_back(node.host);
+      }
     }
+    if (facts_.empty() || hosts.empty()) {
+      return;  // no node began
+    }
+    const Placement placement = place(hosts, static_cast<int>(hosts.size())).value();
     JobSpec spec = node_step();
+    spec.size = placement.size;
     spec.cwd = "/";
     spec.quiet = true;
     spec.json_events = false;
-    spec.kept_dir.clear();
     spec.timeout = kCleanUpTime;
     spec.start_timeout = std::min(spec.start_timeout, kCleanUpTime);
     spec.argv = bash_words(clean_up_script(run_) + "exit 0\n");
-    NodeLogs none({}, now_s);
-    static_cast<void>(run_step({spec, nodes_, {}, reporter_with(nodes_, none, {"cleaning up", "", true, true})}));
+    const auto in_silence = [](std::unique_ptr<JobReporter>) { return std::make_unique<SilentReporter>(); };
+    static_cast<void>(run_step({spec, placement, {}, in_silence}));
   }
 
   void learn(const JobView& view) { facts_ = facts_of(view.views); }
 
   static std::function<std::unique_ptr<JobReporter>(std::unique_ptr<JobReporter>)> reporter_with(
-      const Placement& placement, NodeLogs& logs, const StepWords& words) {
-    return [&placement, &logs, words](std::unique_ptr<JobReporter> inner) {
-      return std::make_unique<StepReporter>(std::move(inner), placement, logs, words);
+      const Placement& placement, StepMemory& memory, const StepWords& words) {
+    return [&placement, &memory, words](std::unique_ptr<JobReporter> inner) {
+      return std::make_unique<StepReporter>(std::move(inner), placement, memory, words);
     };
   }
 

@@ -70,13 +70,15 @@ std::string man_page(const Options& options, const std::vector<std::pair<std::st
       ".SH NAME\nhvdrun \\- run a command as the ranks of one job, on this machine or on several hosts\n"
       ".SH SYNOPSIS\n.B hvdrun\n[\\fBrun\\fR|\\fBplan\\fR] [\\fIoptions\\fR] \\fIcommand\\fR [\\fIarguments\\fR]\n"
       ".br\n.B hvdrun check\n[\\fIoptions\\fR] [\\fIprogram\\fR]\n"
+      ".br\n.B hvdrun bench\n\\fImeasure\\fR [\\fIoptions\\fR]\n"
       ".SH DESCRIPTION\nhvdrun starts a command on several processes and hosts, streams what every rank prints, says "
       "what failed first and why, and leaves nothing running. Hosts need an SSH server and the command's own software. "
       "\\fBplan\\fR shows what would run where and starts nothing. \\fBcheck\\fR reaches the hosts, starts no rank, "
       "and "
       "shows what a job would find there, how fast the network between them is, and what is wrong, with what to try; "
       "its "
-      "exit status is 0 where a job could start, else the one that such a job would have had.\n.SH OPTIONS\n";
+      "exit status is 0 where a job could start, else the one that such a job would have had. \\fBbench\\fR measures "
+      "the collectives of these hosts, with nothing installed on them.\n.SH OPTIONS\n";
   text += man_options(options) + ".SH EXIT STATUS\n";
   for (const ExitCode& code : kExitCodes) {
     text += std::string(".TP\n.B ") + roff(code.code) + "\n" + roff(code.meaning) + "\n";
@@ -117,7 +119,7 @@ std::string bash_completion(const Options& options) {
          with_value +
          ") ((i += 2));;\n"
          "      -*) ((i += 1));;\n"
-         "      run|plan|check) ((i == 1)) && ((i += 1)) || break;;\n"
+         "      run|plan|check|bench) ((i == 1)) && ((i += 1)) || break;;\n"
          "      *) break;;\n"
          "    esac\n"
          "  done\n"
@@ -155,7 +157,7 @@ std::string zsh_completion(const Options& options) {
 std::string fish_completion(const Options& options) {
   std::string text = "# fish completion for hvdrun and horovodrun\n";
   for (const char* program : {"hvdrun", "horovodrun"}) {
-    text += std::string("complete -c ") + program + " -n __fish_use_subcommand -a 'run plan check'\n";
+    text += std::string("complete -c ") + program + " -n __fish_use_subcommand -a 'run plan check bench'\n";
     for (const OptionInfo& option : options) {
       text += std::string("complete -c ") + program;
       for (const std::string& name : option.names) {

@@ -1,6 +1,7 @@
 // What the command line says, word for word, before anything is looked up or checked against anything else.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,6 +54,15 @@ struct Flags {
   std::string storage_account;
   std::string container;  // empty: auto
   std::vector<std::string> command;
+  // bench
+  std::string bench_min = "4";
+  std::string bench_max = "64M";
+  std::int64_t bench_factor = 4;
+  std::string bench_type = "float32";
+  std::string bench_op = "sum";
+  std::int64_t bench_iters = 0;
+  std::int64_t bench_warmup = 5;
+  std::string plot;
 };
 
 }  // namespace hvd::cli

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <sstream>
 #include <utility>
 
 #include "cli/job_settings.h"
+#include "launcher/job/config_mounts.h"
 #include "launcher/job/host_list.h"
 #include "launcher/jobfile/argument_words.h"
 
@@ -72,6 +74,10 @@ Result<launch::MountMap> mount_map_of(const Flags& flags) {
     }
     map.named.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
   }
+  if (!flags.config_file.empty()) {
+    HVD_TRY_ASSIGN(const launch::ConfigMounts mounts, launch::read_config_mounts(flags.config_file));
+    map.named.insert(map.named.end(), mounts.begin(), mounts.end());  // behind those of flags, which win
+  }
   map.root = flags.mount_root;
   while (map.root.size() > 1 && map.root.ends_with('/')) {
     map.root.pop_back();
@@ -98,7 +104,12 @@ Result<void> apply_flags(const Flags& flags, launch::JobFile& file, launch::JobS
     job.gpus = kGpuModes.at(file.gpus);
   }
   job.argv = {"bash"};
-  job.hidden = file.hidden;
+  for (const std::string& text : file.hidden) {
+    std::istringstream lines(text);  // what ranks print is seen by lines
+    for (std::string line; std::getline(lines, line);) {
+      job.hidden.push_back(line);
+    }
+  }
   // Shorter ones would hide parts of ordinary words, and longest first, since one may be the beginning of another.
   constexpr std::size_t kShortest = 4;
   std::erase_if(job.hidden, [](const std::string& text) { return text.size() < kShortest; });
@@ -107,12 +118,14 @@ Result<void> apply_flags(const Flags& flags, launch::JobFile& file, launch::JobS
   return {};
 }
 
-void note_unused_maps(const launch::MountMap& map, const launch::JobFile& file, launch::Notices& notices) {
+// Of those on the command line: a configuration file may be for many jobs.
+void note_unused_maps(const std::vector<std::string>& given, const launch::JobFile& file, launch::Notices& notices) {
   std::vector<std::string> names;
   for (const launch::Mount& mount : file.mounts) {
     names.push_back(mount.name);
   }
-  for (const auto& [name, directory] : map.named) {
+  for (const std::string& entry : given) {
+    const std::string name = entry.substr(0, entry.find('='));
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       const std::string near = launch::nearest_name(name, names);
       notices.push_back("--mount " + launch::shown_text(name) + ": the job mounts nothing of that name" +
@@ -175,6 +188,9 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
     }
   }
   const int processes = std::exchange(flags.np, 0);
+  if (processes > 1 && file.tool.kind == launch::Toolkit::kCustom) {
+    loaded.notices.push_back("-np has no effect on a custom toolkit, whose command runs once, on the first node");
+  }
   HVD_TRY_ASSIGN(options.job, make_job(flags));
   HVD_TRY_ASSIGN(launch::JobLayout layout, launch::lay_out(file, options.job.hosts, processes));
   if (launch::needs_mpi(file, layout) && flags.launcher.empty() && !flags.gloo && !flags.mpi) {
@@ -187,7 +203,7 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
   launch::JobRunOptions run;
   HVD_TRY_ASSIGN(run.mounts, mount_map_of(flags));
   note_shell_text(file, loaded.notices);
-  note_unused_maps(run.mounts, file, loaded.notices);
+  note_unused_maps(flags.mounts, file, loaded.notices);
   run.container = kContainers.at(flags.container);
   for (const auto& [name, value] : options.job.user_env) {
     run.overridden.insert(name);

@@ -48,6 +48,8 @@ int dispatch(int argc, char** argv) {
       return code_of(hvd::cli::print_plan(options), false);
     case hvd::cli::Command::kCheck:
       return code_of(hvd::cli::check_hosts(options), false);
+    case hvd::cli::Command::kBench:
+      return code_of(hvd::cli::run_bench(options), options.json);
     case hvd::cli::Command::kRun:
       break;
   }

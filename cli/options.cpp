@@ -47,11 +47,12 @@ const std::map<std::string, std::string, std::less<>> kAliases = {
 };
 
 const std::map<std::string, Command, std::less<>> kCommands = {
-    {"run", Command::kRun}, {"plan", Command::kPlan}, {"check", Command::kCheck}};
+    {"run", Command::kRun}, {"plan", Command::kPlan}, {"bench", Command::kBench}, {"check", Command::kCheck}};
 
 const std::vector<std::pair<std::string, std::string>> kExamples = {
     {"hvdrun -np 2 python train.py", "two ranks here"},
     {"hvdrun -np 4 -H node1:2,node2:2 python train.py", "two on each of two hosts"},
+    {"hvdrun bench allreduce -np 4 -H node1:2,node2:2", "measure these hosts"},
     {"hvdrun plan -np 4 -H node1:2,node2:2 python train.py", "show what would run where; start nothing"},
     {"hvdrun check -H node1:2,node2:2", "are the hosts and the network ready for a job?"},
     {"hvdrun -f job.json -H node1,node2 --mount-root /data", "run the job that a file describes"},
@@ -222,6 +223,30 @@ void add_options(CLI::App& app, Flags& flags) {
   }
 }
 
+void add_bench_options(CLI::App& app, Flags& flags) {
+  constexpr const char* kGroup = "hvdrun bench";
+  app.add_option("--min", flags.bench_min, "Smallest size in bytes; K, M and G are understood")
+      ->type_name("SIZE")
+      ->group(kGroup);
+  app.add_option("--max", flags.bench_max, "Largest size")->type_name("SIZE")->group(kGroup);
+  app.add_option("--factor", flags.bench_factor, "From one size to the next")->type_name("N")->group(kGroup);
+  app.add_option("--type", flags.bench_type, "Element type")
+      ->type_name("WORD")
+      ->check(CLI::IsMember(bench::type_names()))
+      ->group(kGroup);
+  app.add_option("--op", flags.bench_op, "Reduction operator")
+      ->type_name("WORD")
+      ->check(CLI::IsMember(bench::op_names()))
+      ->group(kGroup);
+  app.add_option("--iters", flags.bench_iters, "Calls that are timed of each size; 0: for about a quarter of a second")
+      ->type_name("N")
+      ->group(kGroup);
+  app.add_option("--warmup", flags.bench_warmup, "Calls before these")->type_name("N")->group(kGroup);
+  app.add_option("--plot", flags.plot, "Also draw bandwidth and time by size; FILE ends in .svg")
+      ->type_name("FILE")
+      ->group(kGroup);
+}
+
 // The one long option that begins so, as argparse completes it; otherwise the word itself.
 std::string completed(const CLI::App& app, const std::string& name) {
   if (!name.starts_with("--") || app.get_option_no_throw(name) != nullptr) {
@@ -296,6 +321,44 @@ Result<void> read_words(CLI::App& app, std::vector<std::string> words, Flags& fl
   return {};
 }
 
+// "hvdrun bench MEASURE [options]", with the measure anywhere between the options. Reads all words into `flags`.
+Result<bench::Measure> read_bench_words(CLI::App& app, std::vector<std::string> words, Flags& flags) {
+  const std::size_t at = prepare(app, words);
+  const std::string measure = at < words.size() ? words[at] : "";
+  if (at < words.size()) {
+    words.erase(words.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  HVD_TRY(read_words(app, std::move(words), flags));
+  if (!flags.command.empty()) {
+    return Error(Code::kInvalid, "bench " + measure + ": '" + flags.command.front() + "' is one word too many");
+  }
+  if (measure.empty()) {
+    std::string names;
+    for (const std::string& name : bench::measure_names()) {
+      names += (names.empty() ? "" : ", ") + name;
+    }
+    return Error(Code::kInvalid, "bench: say what to measure: " + names);
+  }
+  return bench::measure_of(measure);
+}
+
+Result<bench::BenchOptions> bench_options_of(const Flags& flags, const CLI::App& app, bench::Measure measure) {
+  bench::BenchOptions options;
+  options.measure = measure;
+  HVD_TRY_ASSIGN(options.min_bytes, bench::parse_size(flags.bench_min));
+  HVD_TRY_ASSIGN(options.max_bytes, bench::parse_size(flags.bench_max));
+  if (measure == bench::Measure::kLatency && app.count("--max") == 0) {
+    options.max_bytes = std::max<std::int64_t>(options.min_bytes, 1024);
+  }
+  options.factor = flags.bench_factor;
+  HVD_TRY_ASSIGN(options.dtype, bench::type_of(flags.bench_type));
+  HVD_TRY_ASSIGN(options.op, bench::op_of(flags.bench_op));
+  options.iters = flags.bench_iters;
+  options.warmup = flags.bench_warmup;
+  HVD_TRY(bench::check(options));
+  return options;
+}
+
 std::vector<OptionInfo> describe_options(const CLI::App& app) {
   std::vector<OptionInfo> all;
   for (const CLI::Option* option : app.get_options()) {
@@ -331,12 +394,16 @@ bool asks_for_events(int argc, char** argv) {
   if (!words.empty() && (words.front() == "plan" || words.front() == "check")) {
     return false;
   }
-  if (!words.empty() && words.front() == "run") {
-    words.erase(words.begin());
-  }
   Flags flags;
   CLI::App app;
   add_options(app, flags);
+  if (!words.empty() && words.front() == "bench") {
+    add_bench_options(app, flags);
+    return std::find(words.begin(), words.end(), "--json") != words.end();
+  }
+  if (!words.empty() && words.front() == "run") {
+    words.erase(words.begin());
+  }
   const auto begin = static_cast<std::ptrdiff_t>(prepare(app, words));
   return std::find(words.begin(), words.begin() + begin, "--json") != words.begin() + begin;
 }
@@ -349,18 +416,29 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
     options.command = command->second;
     words.erase(words.begin());
   }
+  const bool is_bench = options.command == Command::kBench;
   Flags flags;
   CLI::App app(description(), "hvdrun");
   app.set_help_flag();
   bool help = false;
   app.add_flag("-h,--help", help, "Show this, and end");
   add_options(app, flags);
-  HVD_TRY(read_words(app, std::move(words), flags));
+  if (is_bench) {
+    add_bench_options(app, flags);
+  }
+  auto measure = Result<bench::Measure>(bench::Measure::kAllreduce);
+  if (is_bench) {
+    measure = read_bench_words(app, std::move(words), flags);
+  } else {
+    HVD_TRY(read_words(app, std::move(words), flags));
+  }
   if (help) {
     options.command = Command::kHelp;
     options.help_text =
-        "usage: hvdrun [run|plan] [options] command [arguments]\n       hvdrun [run|plan] [options] -f FILE\n"
-        "       hvdrun check [options] [program]\n" +
+        (is_bench
+             ? "usage: hvdrun bench measure [options]\n"
+             : "usage: hvdrun [run|plan] [options] command [arguments]\n       hvdrun [run|plan] [options] -f FILE\n"
+               "       hvdrun check [options] [program]\n       hvdrun bench measure [options]\n") +
         app.help();
     return options;
   }
@@ -371,6 +449,9 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
   }
   if (!flags.document.empty()) {
     options.command = Command::kHelp;
+    if (!is_bench) {
+      add_bench_options(app, flags);
+    }
     HVD_TRY_ASSIGN(options.help_text, make_document(flags.document, describe_options(app), kExamples));
     return options;
   }
@@ -378,11 +459,19 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
     options.command = flags.version ? Command::kVersion : Command::kCheckBuild;
     return options;
   }
+  if (is_bench) {
+    HVD_TRY_ASSIGN(const bench::Measure what, std::move(measure));
+    HVD_TRY_ASSIGN(options.bench, bench_options_of(flags, app, what));
+    options.plot = flags.plot;
+  }
   if (flags.np < 0 || (app.count("--np") > 0 && flags.np == 0)) {
     return Error(Code::kInvalid, "-np " + std::to_string(flags.np) + ": expected 1 or more ranks");
   }
   options.json = flags.json;
   if (!flags.job_file.empty()) {
+    if (is_bench) {
+      return Error(Code::kInvalid, "bench runs ranks of its own, and takes no job file");
+    }
     if (options.command == Command::kCheck) {
       return Error(Code::kInvalid, "check looks at hosts, and takes no job file; as in: hvdrun check -H node1,node2");
     }
@@ -390,7 +479,7 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
     return options;
   }
   HVD_TRY(check_no_job_file_flags(flags));
-  if (flags.command.empty() && options.command != Command::kCheck) {
+  if (flags.command.empty() && options.command != Command::kCheck && !is_bench) {
     return Error(Code::kInvalid, "no command given; as in: hvdrun -np 2 python train.py");
   }
   HVD_TRY_ASSIGN(options.job, make_job(flags));

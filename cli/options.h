@@ -9,18 +9,21 @@
 #include "launcher/job/job_spec.h"
 #include "launcher/jobfile/job_run.h"
 #include "runtime/base/result.h"
+#include "runtime/bench/bench_wire.h"
 
 namespace hvd::cli {
 
-enum class Command : std::uint8_t { kRun, kPlan, kCheck, kCheckBuild, kVersion, kHelp };
+enum class Command : std::uint8_t { kRun, kPlan, kBench, kCheck, kCheckBuild, kVersion, kHelp };
 
 struct CliOptions {
   Command command = Command::kRun;
   launch::JobSpec job;
   std::optional<launch::JobRun> file;  // -f: the job is what a file says; `job` then holds what the flags do
   launch::Notices notices;             // of that file
-  bool json = false;                   // plan, check: as JSON; run: events
+  bool json = false;                   // plan, check: as JSON; run: events; bench: both
   std::string help_text;               // kHelp
+  bench::BenchOptions bench;
+  std::string plot;  // kBench: a picture of the results; empty: none
 };
 
 // An error is the user's, with what was expected, or that of a broken installation. Reads what make_job() reads.

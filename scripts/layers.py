@@ -16,8 +16,8 @@ BASE = "runtime/base"
 # Which folder may include which others (its own and the C++ library are always allowed). The most specific key counts.
 EDGES = {
     "cli": ["launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/transport", "launcher/run",
-            "launcher/check", "launcher/report", BASE, "runtime/include"],
-    "cli/agent_main.cpp": ["launcher/agent", "launcher/process", BASE],
+            "launcher/check", "launcher/report", BASE, "runtime/bench", "runtime/include"],
+    "cli/agent_main.cpp": ["launcher/agent", "launcher/process", "runtime/bench", BASE],
     "launcher/job": [BASE],
     "launcher/placement": ["launcher/job", BASE],
     "launcher/jobfile": ["launcher/placement", "launcher/job", BASE],
@@ -29,12 +29,13 @@ EDGES = {
                      "launcher/process", BASE, "runtime/rendezvous"],
     "launcher/check": ["launcher/run", "launcher/transport", "launcher/agent", "launcher/placement", "launcher/job", BASE,
                        "runtime/rendezvous"],
-    "launcher/report": ["launcher/check", "launcher/agent", "launcher/transport", "launcher/run", "launcher/placement", "launcher/job", BASE],
+    "launcher/report": ["launcher/check", "launcher/agent", "launcher/transport", "launcher/run", "launcher/placement",
+                        "launcher/job", "runtime/bench", BASE],
     "runtime/include": [],
     BASE: [],
     "runtime/rendezvous": [BASE],
     "runtime/core": [BASE],
-    "runtime/observe": [BASE],
+    "runtime/observe": ["runtime/core", BASE],
     "runtime/link": ["runtime/core", "runtime/rendezvous", BASE],
     "runtime/algo": ["runtime/link", "runtime/core", BASE],
     "runtime/backend": ["runtime/algo", "runtime/link", "runtime/core", BASE],
@@ -43,6 +44,7 @@ EDGES = {
                        "runtime/core", "runtime/rendezvous", BASE],
     "runtime/abi": ["runtime/engine", "runtime/controller", "runtime/backend", "runtime/link", "runtime/observe",
                     "runtime/core", "runtime/rendezvous", "runtime/include", BASE],
+    "runtime/bench": ["runtime/include", "runtime/algo", "runtime/core", BASE],
     "tests": ["cli", "launcher", "runtime", "tests"],
     "scripts": ["runtime", "launcher"],  # benchmarks
 }

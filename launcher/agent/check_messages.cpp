@@ -11,6 +11,8 @@ Error malformed(const char* what) {
   return Error(Code::kProtocol, std::string("malformed ") + what + " message in the launcher-agent conversation");
 }
 
+constexpr std::int32_t kMostPorts = 2 * 65536;  // those of IPv4 and of IPv6
+
 void put_folder(ByteWriter& out, const FolderSurvey& folder) {
   out.text(folder.path).text(folder.error).u64(folder.free);
 }
@@ -135,7 +137,7 @@ Result<SystemSurvey> SystemSurvey::decode(std::string_view body) {
   }
   const auto is_port = [](std::int32_t port) { return port >= 0 && port <= 65535; };
   if (!in.finished() || !std::isfinite(m.processor_limit) || m.processor_limit < 0 || m.processors < 0 ||
-      !is_port(m.first_port) || !is_port(m.last_port) || m.used_ports < 0) {
+      !is_port(m.first_port) || !is_port(m.last_port) || m.used_ports < 0 || m.used_ports > kMostPorts) {
     return malformed("System");
   }
   return m;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "launcher/run/exit_codes.h"
@@ -13,6 +14,7 @@ namespace {
 // Differences below these are noise, whatever the median: a busy processor, a small network.
 constexpr Duration kLeastSlowRoundTrip = std::chrono::milliseconds(1);
 constexpr std::size_t kLeastMeasures = 3;
+constexpr std::size_t kNamedSlowLinks = 5;
 
 template <typename T>
 T median(std::vector<T> values) {
@@ -116,26 +118,41 @@ std::string text_of(double bytes_per_second) {
   return std::to_string(megabytes) + " MB/s";
 }
 
+std::string slowness_of(const CheckResult& result, const CheckedLink& link) {
+  std::string text = result.hosts[static_cast<std::size_t>(link.from)].name() + " to " +
+                     result.hosts[static_cast<std::size_t>(link.to)].name() + " (";
+  const bool slow_trip = has_slow_round_trip(result, link);
+  text += slow_trip ? "a round trip takes " + text_of(link.round_trip) : "";
+  if (has_slow_bandwidth(result, link)) {
+    text += (slow_trip ? ", and " : "") + text_of(link.bytes_per_second) + " go through";
+  }
+  return text + ")";
+}
+
+// All in one finding: where many are slow, the cause is seldom a link.
 void find_slow(const CheckResult& result, std::vector<Finding>& findings) {
+  Finding finding;
+  finding.subject = Subject::kSpeed;
+  finding.advice = "measure it again when the hosts are idle; then look at the cable, the switch port and ethtool";
+  std::size_t count = 0;
+  std::set<int> hosts;
   for (const CheckedLink& link : result.links) {
-    const bool slow_trip = has_slow_round_trip(result, link);
-    const bool slow_stream = has_slow_bandwidth(result, link);
-    if (!slow_trip && !slow_stream) {
+    if (!has_slow_round_trip(result, link) && !has_slow_bandwidth(result, link)) {
       continue;
     }
-    const std::string between = result.hosts[static_cast<std::size_t>(link.from)].name() + " to " +
-                                result.hosts[static_cast<std::size_t>(link.to)].name();
-    findings.push_back(
-        {Subject::kSpeed,
-         false,
-         0,
-         {link.from, link.to},
-         between + " is much slower than the other links: " +
-             (slow_trip ? "a round trip takes " + text_of(link.round_trip) : "") +
-             (slow_trip && slow_stream ? ", and " : "") +
-             (slow_stream ? text_of(link.bytes_per_second) + " go through" : ""),
-         "measure it again when the hosts are idle; then look at the cable, the switch port and ethtool"});
+    ++count;
+    hosts.insert({link.from, link.to});
+    if (count <= kNamedSlowLinks) {
+      finding.what += (count == 1 ? "" : ", ") + slowness_of(result, link);
+    }
   }
+  if (count == 0) {
+    return;
+  }
+  finding.what = "much slower than the other links: " + finding.what;
+  finding.what += count > kNamedSlowLinks ? ", and " + std::to_string(count - kNamedSlowLinks) + " more" : "";
+  finding.hosts.assign(hosts.begin(), hosts.end());
+  findings.push_back(std::move(finding));
 }
 
 }  // namespace

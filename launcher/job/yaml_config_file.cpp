@@ -8,6 +8,7 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include "launcher/job/config_mounts.h"
 #include "launcher/job/tunable.h"
 
 namespace hvd::launch {
@@ -26,7 +27,9 @@ class ConfigReader {
     }
     for (const auto& entry : root) {
       HVD_TRY_ASSIGN(const std::string name, key_of(entry.first, ""));
-      if (name == "controller") {
+      if (name == "mounts") {
+        HVD_TRY(read_mounts(entry.second));
+      } else if (name == "controller") {
         HVD_TRY(check_controller(entry.second));
       } else {
         HVD_TRY(read_section(name, entry.first, entry.second));
@@ -34,6 +37,7 @@ class ConfigReader {
     }
     return std::move(settings_);
   }
+  ConfigMounts take_mounts() { return std::move(mounts_); }
 
  private:
   [[nodiscard]] Error at(const YAML::Node& node, const std::string& what) const {
@@ -64,14 +68,33 @@ class ConfigReader {
     return at(value, "expected gloo or mpi");
   }
 
+  Result<void> read_mounts(const YAML::Node& section) {
+    if (section.IsNull()) {
+      return {};
+    }
+    if (!section.IsMap()) {
+      return at(section, "expected names with directories below 'mounts:'");
+    }
+    for (const auto& entry : section) {
+      HVD_TRY_ASSIGN(const std::string name, key_of(entry.first, "mounts."));
+      if (!entry.second.IsScalar() || !entry.second.Scalar().starts_with('/')) {
+        return at(entry.second, "mounts." + name + ": expected the absolute path of a directory on the nodes");
+      }
+      mounts_.emplace_back(name, entry.second.Scalar());
+    }
+    return {};
+  }
+
   Result<void> read_section(const std::string& name, const YAML::Node& key, const YAML::Node& section) {
     const auto all = tunables();
     const bool is_known = std::any_of(all.begin(), all.end(), [&name](const Tunable& tunable) {
       return std::string_view(tunable.key).starts_with(name + ".");
     });
     if (!is_known) {
-      return at(key, "unknown section '" + name +
-                         "'; there are params, autotune, timeline, stall_check, library_options, logging, controller");
+      return at(
+          key,
+          "unknown section '" + name +
+              "'; there are params, autotune, timeline, stall_check, library_options, logging, controller, mounts");
     }
     if (section.IsNull()) {
       return {};
@@ -114,27 +137,49 @@ class ConfigReader {
   const std::string file_;
   std::set<std::string> seen_;
   Settings settings_;
+  ConfigMounts mounts_;
 };
 
-}  // namespace
-
-Result<Settings> parse_config_file(const std::string& text, const std::string& file) {
+Result<Settings> read_by(ConfigReader& reader, const std::string& text, const std::string& file) {
   try {
-    return ConfigReader(file).read(YAML::Load(text));
+    return reader.read(YAML::Load(text));
   } catch (const YAML::Exception& error) {
     return Error(Code::kInvalid, file + ":" + std::to_string(error.mark.line + 1) + ":" +
                                      std::to_string(error.mark.column + 1) + ": " + error.msg);
   }
 }
 
-Result<Settings> read_config_file(const std::string& file) {
+Result<std::string> text_of(const std::string& file) {
   errno = 0;
   std::ifstream in(file, std::ios::binary);
   std::ostringstream text;
   if (!in || (!(text << in.rdbuf()) && errno != 0)) {
     return Error(Code::kInvalid, Error::from_errno("cannot read the configuration file " + file).message());
   }
-  return parse_config_file(text.str(), file);
+  return text.str();
+}
+
+}  // namespace
+
+Result<Settings> parse_config_file(const std::string& text, const std::string& file) {
+  ConfigReader reader(file);
+  return read_by(reader, text, file);
+}
+
+Result<Settings> read_config_file(const std::string& file) {
+  HVD_TRY_ASSIGN(const std::string text, text_of(file));
+  return parse_config_file(text, file);
+}
+
+Result<ConfigMounts> parse_config_mounts(const std::string& text, const std::string& file) {
+  ConfigReader reader(file);
+  HVD_TRY(read_by(reader, text, file));
+  return reader.take_mounts();
+}
+
+Result<ConfigMounts> read_config_mounts(const std::string& file) {
+  HVD_TRY_ASSIGN(const std::string text, text_of(file));
+  return parse_config_mounts(text, file);
 }
 
 }  // namespace hvd::launch

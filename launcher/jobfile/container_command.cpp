@@ -29,7 +29,7 @@ std::string find_engine(const JobRun& run) {
   }
   const std::string word = container_word(run.options.container);
   return "hvdrun_engine=" + word + "\ncommand -v -- " + word + " >/dev/null 2>&1 || { printf 'hvdrun: there is no " +
-         word + " on %s\\n' \"$(hostname)\" >&2; exit 119; }\n";
+         word + " on %s\\n' \"$(hostname)\" >&2; exit 242; }\n";
 }
 
 std::string collect_variables(const JobRun& run) {
@@ -71,12 +71,20 @@ std::string volumes(const JobRun& run, const char* flag) {
   return text + (run.job.is_native ? std::string(" ") + flag + " \"$PWD:$PWD\"" : "");
 }
 
+// Network and processes are the host's: ranks meet there, and a process that is number 1 would ignore SIGTERM.
 std::string oci_run(const JobRun& run, ContainerStep step, int number, const std::string& image) {
   std::string text = "\"$hvdrun_engine\" run --name " + name_of(run, step, number) +
                      (step == ContainerStep::kProcess ? " --rm" : "") +
-                     " --network host --entrypoint bash \"${hvdrun_gpus[@]}\" \"${hvdrun_vars[@]}\"";
-  if (!run.job.container->shm_size.empty()) {
+                     " --network host --pid host --entrypoint bash \"${hvdrun_gpus[@]}\" \"${hvdrun_vars[@]}\"";
+  const bool is_alone =
+      step == ContainerStep::kPreparation ||
+      run.layout.nodes[static_cast<std::size_t>(run.layout.processes[static_cast<std::size_t>(number)].node)].slots ==
+          1;
+  // Processes of one node share memory with each other, and then /dev/shm is the host's, with its size.
+  if (is_alone && !run.job.container->shm_size.empty()) {
     text += " --shm-size " + quote_word(run.job.container->shm_size);
+  } else {
+    text += " --ipc host";
   }
   return text + volumes(run, "-v") + (run.job.is_native ? " -w \"$PWD\"" : "") + " " + image;
 }
@@ -110,7 +118,7 @@ std::string in_container(const JobRun& run, const std::string& text, ContainerSt
   if (is_preparation) {
     const std::string name = name_of(run, step, number);
     script += "  " + oci + "  hvdrun_code=$?\n  [ \"$hvdrun_code\" = 0 ] && { \"$hvdrun_engine\" commit -q " + name +
-              " " + prepared_image(run) + " >/dev/null || exit 119; }\n  \"$hvdrun_engine\" rm -f " + name +
+              " " + prepared_image(run) + " >/dev/null || exit 242; }\n  \"$hvdrun_engine\" rm -f " + name +
               " >/dev/null 2>&1\n  exit \"$hvdrun_code\";;\n";
   } else {
     script += "  exec " + oci + "  ;;\n";
@@ -138,12 +146,12 @@ std::string fetch_image(const JobRun& run) {
               "\ncase $hvdrun_engine in podman|docker)\n" +
               "  printf %s \"$HVDRUN_REGISTRY_PASSWORD\" | \"$hvdrun_engine\" login --username " +
               quote_word(container.user) + " --password-stdin " + quote_word(server) +
-              " >/dev/null || exit 119;;\nesac\n" + "unset HVDRUN_REGISTRY_PASSWORD\n";
+              " >/dev/null || exit 242;;\nesac\n" + "unset HVDRUN_REGISTRY_PASSWORD\n";
   }
   const std::string image = quote_word(container.image);
   return script + "case $hvdrun_engine in\npodman|docker) \"$hvdrun_engine\" image inspect " + image +
          " >/dev/null 2>&1 || \"$hvdrun_engine\" pull -q " + image +
-         " >/dev/null || exit 119;;\nnone) printf '%s\\n' " +
+         " >/dev/null || exit 242;;\nnone) printf '%s\\n' " +
          quote_word("hvdrun: no podman, docker or apptainer here: the job runs on the host, and not in " +
                     container.image) +
          " >&2;;\nesac\n";

@@ -66,7 +66,7 @@ Settings process_variables(const JobRun& run, const std::vector<JobNodeFacts>& f
 
 // Shell texts for bash -c: what a node does first (folders, links to the mounts, jobPreparation), what a process is,
 // and what a node does last.
-inline constexpr int kSetUpFailed = 119;  // its exit code when it is not jobPreparation that failed
+inline constexpr int kSetUpFailed = 242;  // its exit code when it is not jobPreparation that failed
 Result<std::string> set_up_script(const JobRun& run, const std::vector<JobNodeFacts>& facts, int node);
 Result<std::string> process_script(const JobRun& run, int rank);
 // The same without the container that it runs in.

@@ -18,10 +18,10 @@ constexpr const char* kReadRcFile =
 
 // Of the node's own words, which its jobPreparation's come after.
 constexpr const char* kSetUpFunctions =
-    "hvdrun_fail() { printf 'hvdrun: %s\\n' \"$1\" >&2; exit 119; }\n"
+    "hvdrun_fail() { printf 'hvdrun: %s\\n' \"$1\" >&2; exit 242; }\n"
     "hvdrun_link() {\n"
     "  [ -d \"$1\" ] || hvdrun_fail \"the mount '$3': there is no directory $1 on $(hostname)\"\n"
-    "  mkdir -p -- \"${2%/*}\" || exit 119\n"
+    "  mkdir -p -- \"${2%/*}\" || exit 242\n"
     "  ln -sn -- \"$1\" \"$2\" 2>/dev/null || [ \"$(readlink -- \"$2\")\" = \"$1\" ] || hvdrun_fail \"cannot link $2 "
     "to $1\"\n"
     "}\n";
@@ -33,17 +33,17 @@ std::string make_folders(const JobRun& run) {
   std::string text = "mkdir -m 700 -- " + root + " 2>/dev/null || { [ -O " + root + " ] && [ ! -L " + root +
                      " ]; } || hvdrun_fail " + quote_word("cannot make the folder " + run.root) + "\n";
   text += "mkdir -p -- " + quote_word(run.mount_root()) + " " + quote_word(run.cluster_mount_root()) + " " +
-          quote_word(run.temp()) + " || exit 119\n";
+          quote_word(run.temp()) + " || exit 242\n";
   for (const Mount& mount : run.job.mounts) {
     const std::string at = (mount.is_of_cluster ? run.cluster_mount_root() : run.mount_root()) + "/" + mount.name;
     text += "hvdrun_link " + quote_word(mount.directory) + " " + quote_word(at) + " " + quote_word(mount.name) + "\n";
   }
   const std::string shared = run.shared_at();
   if (shared != run.shared()) {
-    text += "mkdir -p -- " + quote_word(shared) + " || exit 119\nhvdrun_link " + quote_word(shared) + " " +
+    text += "mkdir -p -- " + quote_word(shared) + " || exit 242\nhvdrun_link " + quote_word(shared) + " " +
             quote_word(run.shared()) + " shared\n";
   } else {
-    text += "mkdir -p -- " + quote_word(shared) + " || exit 119\n";
+    text += "mkdir -p -- " + quote_word(shared) + " || exit 242\n";
   }
   return text;
 }
@@ -59,16 +59,16 @@ std::string make_host_file(const JobRun& run, const std::vector<JobNodeFacts>& f
     text += " " + quote_word(facts[node].address + " slots=" + std::to_string(own));
   }
   const std::string file = quote_word(run.host_file());
-  return text + " >" + file + ".$$ && mv -f -- " + file + ".$$ " + file + " || exit 119\n";
+  return text + " >" + file + ".$$ && mv -f -- " + file + ".$$ " + file + " || exit 242\n";
 }
 
 std::string make_output_folders(const JobRun& run) {
   std::string text;
   if (!run.output.empty()) {
-    text += "mkdir -p -- \"$AZ_BATCHAI_STDOUTERR_DIR\" || exit 119\n";
+    text += "mkdir -p -- \"$AZ_BATCHAI_STDOUTERR_DIR\" || exit 242\n";
   }
   for (const OutputDirectory& output : run.job.outputs) {
-    text += "mkdir -p -- \"$AZ_BATCHAI_OUTPUT_" + output.id + "\" || exit 119\n";
+    text += "mkdir -p -- \"$AZ_BATCHAI_OUTPUT_" + output.id + "\" || exit 242\n";
   }
   return text;
 }
@@ -94,7 +94,7 @@ Result<std::string> script_command(const JobRun& run, const std::string& argumen
 
 // A command of our own first: what follows is the user's, and its errors are too.
 std::string enter_folder(const JobRun& run) {
-  return run.job.is_native ? "" : "cd -- " + quote_word(run.temp()) + " || exit 119\n";
+  return run.job.is_native ? "" : "cd -- " + quote_word(run.temp()) + " || exit 242\n";
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ Result<DocValue> parse_yaml_document(std::string_view text, const std::string& f
     }
     return TreeBuilder(file).build(documents.front(), 0);
   } catch (const YAML::Exception& error) {
-    return error_at(file, position_of(error.mark), "not YAML: " + error.msg);
+    return error_at(file, position_of(error.mark), "not YAML: " + shown_text(error.msg));
   }
 }
 

@@ -58,6 +58,12 @@ std::size_t escape_bytes(std::string_view text) {
   return static_cast<std::size_t>(final - text.begin()) + (final == text.end() ? 0 : 1);
 }
 
+// "CSI numbers m". Anything else between, such as a newline, a terminal would obey.
+bool is_color(std::string_view sequence) {
+  return sequence.size() > 2 && sequence[1] == '[' && sequence.back() == 'm' &&
+         sequence.find_first_not_of("0123456789;:", 2) == sequence.size() - 1;
+}
+
 }  // namespace
 
 std::string fit_row(std::string_view text, std::size_t columns) {
@@ -67,10 +73,9 @@ std::string fit_row(std::string_view text, std::size_t columns) {
   while (!text.empty()) {
     if (text.front() == kEscape) {
       const std::string_view sequence = text.substr(0, escape_bytes(text));
-      const bool is_color = sequence.size() > 2 && sequence[1] == '[' && sequence.back() == 'm' &&
-                            sequence.find_first_not_of("0123456789;:", 2) == sequence.size() - 1;
-      row += is_color ? sequence : std::string_view();
-      has_color = has_color || is_color;
+      const bool is_shown = is_color(sequence);
+      row += is_shown ? sequence : std::string_view();
+      has_color = has_color || is_shown;
       text.remove_prefix(sequence.size());
       continue;
     }

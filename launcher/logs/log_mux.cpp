@@ -110,7 +110,9 @@ void LogMux::take(int rank, bool is_error, std::string_view line) {
 
 void LogMux::take_shown(int rank, bool is_error, std::string_view line) {
   RankLog& log = ranks_[static_cast<std::size_t>(rank)];
-  if (update_bar(rank, is_error, line)) {
+  if (const auto rewritten = rewrite_ && !is_error ? rewrite_(rank, line) : std::nullopt) {
+    stream(is_error).write(*rewritten);
+  } else if (update_bar(rank, is_error, line)) {
     // drawn later
   } else if (gather_) {
     gather_->add(rank, is_error, line, loop_.now());

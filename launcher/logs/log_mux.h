@@ -12,6 +12,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -49,6 +50,10 @@ class LogMux {
     std::function<void(const Error&)> on_files_failed;
   };
 
+  // What stands on the console in place of a line of standard output, with its newline and without a tag; empty:
+  // nothing. nullopt: the line as ever.
+  using Rewrite = std::function<std::optional<std::string>(int rank, std::string_view line)>;
+
   LogMux(EventLoop& loop, int size, int node_count, LogMuxOptions options, Sink sink);
   ~LogMux();
   LogMux(const LogMux&) = delete;
@@ -56,6 +61,8 @@ class LogMux {
 
   // Before the first bytes, for each set of files: also write what the ranks print there, with their tags or as it is.
   Result<void> keep_in(const RankFilesOptions& options, bool has_tags = true);
+  // Before the first bytes. The ranks' files keep what the ranks printed.
+  void rewrite_with(Rewrite rewrite) { rewrite_ = std::move(rewrite); }
   // Bytes that a rank of `node` printed; `is_error` for its standard error.
   void feed(int node, int rank, bool is_error, std::string_view bytes);
   // The rank's stream has ended: a last line without newline is given one.
@@ -126,6 +133,7 @@ class LogMux {
   EventLoop& loop_;
   const LogMuxOptions options_;
   const Sink sink_;
+  Rewrite rewrite_;
   std::vector<RankLog> ranks_;
   std::vector<std::uint64_t> owed_;  // [node] bytes received and not granted back yet
   std::unique_ptr<ConsoleStream> out_;

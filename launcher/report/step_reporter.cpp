@@ -13,7 +13,7 @@
 
 namespace hvd::launch {
 
-void NodeLogs::say(int node, const std::string& text) {
+void StepMemory::say(int node, const std::string& text) {
   if (static_cast<std::size_t>(node) >= files_.size()) {
     return;
   }
@@ -30,7 +30,7 @@ void NodeLogs::say(int node, const std::string& text) {
   }
 }
 
-std::string NodeLogs::failure() {
+std::string StepMemory::failure() {
   if (failure_.empty() || has_told_) {
     return "";
   }
@@ -61,24 +61,30 @@ Lines StepReporter::on_node_ready(int node, const ReadyMessage& ready) {
 
 Lines StepReporter::on_all_ready(Duration took) {
   for (const NodePlan& node : placement_.nodes) {
-    logs_.say(node.index, "Executing '" + words_.name + "' on " + node.host.name);
+    memory_.say(node.index, "Executing '" + words_.name + "' on " + node.host.name);
   }
   return held(inner_->on_all_ready(took));
 }
 
 Lines StepReporter::on_node_away(int node, const Error& why, Duration patience) {
-  logs_.say(node, "The connection to " + host_of(node) + " broke: " + why.message());
+  memory_.say(node, "The connection to " + host_of(node) + " broke: " + why.message());
   return inner_->on_node_away(node, why, patience);
 }
 
 Lines StepReporter::on_node_lost(int node, const Error& why) {
-  logs_.say(node, host_of(node) + " was lost: " + why.message());
+  memory_.note_lost(node);
+  memory_.say(node, host_of(node) + " was lost: " + why.message());
   return held(inner_->on_node_lost(node, why));
+}
+
+// Each step reaches the nodes anew, and says the same of how.
+Lines StepReporter::on_note(const Note& note) {
+  return memory_.is_new(std::to_string(note.node) + note.text) ? inner_->on_note(note) : Lines();
 }
 
 Lines StepReporter::on_rank_started(int rank, int pid) {
   if (!words_.is_per_node) {
-    logs_.say(node_of(rank), "Rank " + std::to_string(rank) + " is process " + std::to_string(pid));
+    memory_.say(node_of(rank), "Rank " + std::to_string(rank) + " is process " + std::to_string(pid));
   }
   return held(inner_->on_rank_started(rank, pid));
 }
@@ -86,13 +92,14 @@ Lines StepReporter::on_rank_started(int rank, int pid) {
 Lines StepReporter::on_rank_ended(int rank, const ExitStatus& status, const ExitDetail& detail) {
   const int node = node_of(rank);
   if (words_.is_per_node) {
-    logs_.say(node, "'" + words_.name + "' " +
-                        (status.is_success() ? "succeeded on " : "failed (" + status.text() + ") on ") + host_of(node));
+    memory_.say(node, "'" + (is_early(status) ? words_.early_name : words_.name) + "' " +
+                          (status.is_success() ? "succeeded on " : "failed (" + status.text() + ") on ") +
+                          host_of(node));
   } else {
-    logs_.say(node, "Rank " + std::to_string(rank) + " " + status.text());
+    memory_.say(node, "Rank " + std::to_string(rank) + " " + status.text());
   }
   Lines lines = held(inner_->on_rank_ended(rank, status, detail));
-  if (const std::string failure = logs_.failure(); !failure.empty()) {
+  if (const std::string failure = memory_.failure(); !failure.empty()) {
     const Lines told = inner_->on_note({LogLevel::kError, -1, failure + "; the job goes on"});
     lines.insert(lines.end(), told.begin(), told.end());
   }
@@ -104,14 +111,16 @@ Lines StepReporter::on_failure(const Failure& failure) {
   Failure told = failure;
   const int rank = failure.cause.rank;
   if (rank >= 0) {
-    logs_.say(node_of(rank), "Output:");
+    memory_.say(node_of(rank), "Output:");
     for (const std::string& line : failure.last_errors) {
-      logs_.say(node_of(rank), ">>>   " + line);
+      memory_.say(node_of(rank), ">>>   " + line);
     }
   }
   if (rank >= 0 && words_.is_per_node) {
-    told.cause.lines = {words_.failed_code + (words_.failed_code.empty() ? "" : ": ") + words_.name + " on " +
-                        host_of(node_of(rank)) + " " + failure.status.text()};
+    const std::string& code = is_early(failure.status) ? words_.early_code : words_.failed_code;
+    const std::string& name = is_early(failure.status) ? words_.early_name : words_.name;
+    told.cause.lines = {code + (code.empty() ? "" : ": ") + name + " on " + host_of(node_of(rank)) + " " +
+                        failure.status.text()};
   }
   Lines said = inner_->on_failure(told);
   if (words_.is_per_node) {
@@ -124,11 +133,17 @@ Lines StepReporter::on_failure(const Failure& failure) {
 Lines StepReporter::on_end(const JobState& state, Duration took) {
   for (const NodePlan& node : placement_.nodes) {
     if (!words_.is_per_node) {
-      logs_.say(node.index, "'" + words_.name + "' " + (state.cause() ? "failed" : "succeeded") + " with exit code " +
-                                std::to_string(state.exit_code()));
+      memory_.say(node.index, "'" + words_.name + "' " + (state.cause() ? "failed" : "succeeded") + " with exit code " +
+                                  std::to_string(state.exit_code()));
     }
   }
-  return held(inner_->on_end(state, took));
+  Lines lines = held(inner_->on_end(state, took));
+  for (std::string& line : lines) {
+    if (words_.is_per_node && line.starts_with("hvdrun: job failed after ")) {
+      line = "hvdrun: job failed before its processes were started; exit code " + std::to_string(state.exit_code());
+    }
+  }
+  return lines;
 }
 
 }  // namespace hvd::launch

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,15 +16,21 @@
 
 namespace hvd::launch {
 
-// Files that say what was done on each node, in the service's form: "2018/08/02 12:11:44 Executing 'X' on 10.0.0.4".
-class NodeLogs {
+// What the steps of a job have in common: the files that say what was done on each node, in the service's form
+// ("2018/08/02 12:11:44 Executing 'X' on 10.0.0.4"), and what one step has learned.
+class StepMemory {
  public:
   using Now = std::function<std::int64_t()>;  // seconds since 1970
 
   // `files`: one path for each node; empty: none are kept. What cannot be written is told once, by failure().
-  NodeLogs(std::vector<std::string> files, Now now) : files_(std::move(files)), now_(std::move(now)) {}
+  StepMemory(std::vector<std::string> files, Now now) : files_(std::move(files)), now_(std::move(now)) {}
 
   void say(int node, const std::string& text);
+  // What one step has learned and the next must know.
+  void note_lost(int node) { lost_.insert(node); }
+  [[nodiscard]] bool is_lost(int node) const { return lost_.contains(node); }
+  // False when another step has said the same.
+  bool is_new(const std::string& text) { return said_.insert(text).second; }
   // What could not be written, once; empty: nothing.
   std::string failure();
 
@@ -32,19 +39,25 @@ class NodeLogs {
   const Now now_;
   std::string failure_;
   bool has_told_ = false;
+  std::set<int> lost_;
+  std::set<std::string> said_;
 };
 
 struct StepWords {
-  std::string name;          // "job environment preparation": in the nodes' logs
-  std::string failed_code;   // "JobPreparationFailed": said of a failure; empty: as any job's
+  std::string name;         // "job environment preparation": in the nodes' logs
+  std::string failed_code;  // "JobPreparationFailed": said of a failure; empty: as any job's
+  // The same for a rank that exits with `early_exit`, by which it says that it came not so far.
+  std::string early_name{};
+  std::string early_code{};
+  int early_exit = 0;
   bool is_silent = false;    // nothing is said unless it fails
   bool is_per_node = false;  // its ranks are nodes, and are called so
 };
 
 class StepReporter final : public JobReporter {
  public:
-  StepReporter(std::unique_ptr<JobReporter> inner, const Placement& placement, NodeLogs& logs, StepWords words)
-      : inner_(std::move(inner)), placement_(placement), logs_(logs), words_(std::move(words)) {}
+  StepReporter(std::unique_ptr<JobReporter> inner, const Placement& placement, StepMemory& memory, StepWords words)
+      : inner_(std::move(inner)), placement_(placement), memory_(memory), words_(std::move(words)) {}
 
   Lines on_begin(const std::string& job_id) override;
   Lines on_node_progress(int node, const std::string& what) override { return inner_->on_node_progress(node, what); }
@@ -56,7 +69,7 @@ class StepReporter final : public JobReporter {
   Lines on_node_lost(int node, const Error& why) override;
   Lines on_rank_started(int rank, int pid) override;
   Lines on_rank_ended(int rank, const ExitStatus& status, const ExitDetail& detail) override;
-  Lines on_note(const Note& note) override { return inner_->on_note(note); }
+  Lines on_note(const Note& note) override;
   Lines on_engine_line(const std::string& engine, const std::string& line) override {
     return inner_->on_engine_line(engine, line);
   }
@@ -69,6 +82,9 @@ class StepReporter final : public JobReporter {
   // Of a silent step: kept, and said before its failure.
   Lines held(Lines lines);
   Lines released();
+  [[nodiscard]] bool is_early(const ExitStatus& status) const {
+    return words_.early_exit != 0 && status.shell_code() == words_.early_exit;
+  }
   [[nodiscard]] int node_of(int rank) const { return placement_.node_of(rank).index; }
   [[nodiscard]] const std::string& host_of(int node) const {
     return placement_.nodes[static_cast<std::size_t>(node)].host.name;
@@ -76,7 +92,7 @@ class StepReporter final : public JobReporter {
 
   const std::unique_ptr<JobReporter> inner_;
   const Placement& placement_;
-  NodeLogs& logs_;
+  StepMemory& memory_;
   const StepWords words_;
   Lines held_;
   bool has_failed_ = false;

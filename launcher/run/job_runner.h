@@ -45,6 +45,8 @@ class JobRunner final : private SessionSink {
 
   // Before run(): what the ranks run, where they differ; asked once, when all nodes have answered.
   void set_programs(ProgramsOf programs) { programs_ = std::move(programs); }
+  // Before run(): what of the ranks' output is shown otherwise.
+  void rewrite_output(LogMux::Rewrite rewrite) { logs_.rewrite_with(std::move(rewrite)); }
   // Runs the job to its end and returns hvdrun's exit code. An error is a defect of this machine (no epoll, no random
   // numbers), not of the job.
   Result<int> run();

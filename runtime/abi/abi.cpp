@@ -1,11 +1,13 @@
 // The functions of hvd.h: arguments in, statuses out. Nothing is decided here, and no exception leaves.
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <new>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "hvd/hvd.h"
 #include "runtime/abi/context.h"
@@ -79,6 +81,14 @@ int32_t number_of(hvd_ctx* ctx, int hvd::RankMap::* member) noexcept {
 Result<std::shared_ptr<const hvd_ctx::Operation>> operation_of(hvd_ctx* ctx, int64_t handle) {
   HVD_TRY_ASSIGN(const auto context, resolve(ctx));
   return context->find(handle);
+}
+
+// Waits for an operation and forgets it; its outcome.
+Result<void> finish(hvd_ctx& context, int64_t handle) {
+  HVD_TRY_ASSIGN(const auto operation, context.find(handle));
+  context.wait(*operation);
+  HVD_TRY(context.release(handle));
+  return operation->completion->wait();
 }
 
 Result<void> hand_out(const std::vector<int>& all, int32_t* out, int32_t capacity, int32_t* count) {
@@ -292,6 +302,30 @@ hvd_status hvd_wait(hvd_ctx* ctx, int64_t handle) {
   });
 }
 
+hvd_status hvd_finish(hvd_ctx* ctx, int64_t* handles, int32_t count) {
+  return fence([&]() -> Result<void> {
+    if (handles == nullptr) {
+      return missing("hvd_finish: handles");
+    }
+    if (count < 0) {
+      return Error(Code::kInvalid, "hvd_finish: count is " + std::to_string(count) + ", expected 0 or more");
+    }
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    Result<void> first;
+    for (int64_t& handle : std::span(handles, static_cast<std::size_t>(count))) {
+      if (handle == 0) {
+        continue;
+      }
+      Result<void> outcome = finish(*context, handle);
+      handle = 0;
+      if (first.ok() && !outcome.ok()) {
+        first = std::move(outcome);
+      }
+    }
+    return first;
+  });
+}
+
 hvd_status hvd_result(hvd_ctx* ctx, int64_t handle, hvd_output* out) {
   return fence([&]() -> Result<void> {
     if (out == nullptr) {
@@ -313,6 +347,34 @@ hvd_status hvd_release(hvd_ctx* ctx, int64_t handle) {
   return fence([&]() -> Result<void> {
     HVD_TRY_ASSIGN(const auto context, resolve(ctx));
     return context->release(handle);
+  });
+}
+
+hvd_status hvd_read_counters(hvd_ctx* ctx, int32_t process_set, hvd_counters* out) {
+  return fence([&]() -> Result<void> {
+    if (out == nullptr) {
+      return missing("hvd_read_counters: out");
+    }
+    HVD_TRY(hvd::check_struct("hvd_counters", out->size, out->version, {sizeof(hvd_counters)}));
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    return context->read_counters(process_set, *out);
+  });
+}
+
+hvd_status hvd_timeline_start(hvd_ctx* ctx, const char* path, int32_t mark_cycles) {
+  return fence([&]() -> Result<void> {
+    if (path == nullptr || *path == '\0') {
+      return missing("hvd_timeline_start: path");
+    }
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    return context->start_timeline(path, mark_cycles != 0);
+  });
+}
+
+hvd_status hvd_timeline_stop(hvd_ctx* ctx) {
+  return fence([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    return context->stop_timeline();
   });
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/abi/config.h"
 
 #include <charconv>
+#include <climits>
 #include <cmath>
 #include <cstdlib>
 #include <optional>
@@ -114,6 +115,34 @@ Duration duration_of(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
+// As Horovod reads switches: a number, and 0 is off.
+Result<bool> read_switch(const Reader& env, const char* name) {
+  HVD_TRY_ASSIGN(const int value, env.number<int>(name, INT_MIN, INT_MAX, 0));
+  return value != 0;
+}
+
+Result<void> read_stall(const Reader& env, Config& config) {
+  constexpr double kMaxSeconds = 1e8;
+  HVD_TRY_ASSIGN(const bool is_off, read_switch(env, contract::kStallOff));
+  HVD_TRY_ASSIGN(const double warn, env.number<double>(contract::kStallWarn, 0.0, kMaxSeconds, 60.0));
+  HVD_TRY_ASSIGN(const double end, env.number<double>(contract::kStallEnd, 0.0, kMaxSeconds, 0.0));
+  if (!is_off && end > 0 && end <= warn) {
+    return Error(Code::kInvalid, std::string(contract::kStallEnd) + " must be more than " + contract::kStallWarn +
+                                     ", so that a stall is told before it ends the job");
+  }
+  config.engine.stall.warn_after = is_off ? Duration::zero() : duration_of(warn);
+  config.engine.stall.end_after = is_off ? Duration::zero() : duration_of(end);
+  return {};
+}
+
+Result<void> read_timeline(const Reader& env, Config& config) {
+  TimelineOptions& timeline = config.engine.timeline;
+  const std::string path = env.text(contract::kTimeline).value_or("");
+  timeline.path = path == "DYNAMIC" ? "" : path;
+  HVD_TRY_ASSIGN(timeline.marks_cycles, read_switch(env, contract::kTimelineCycles));
+  return {};
+}
+
 Result<void> read_tuning(const Reader& env, Config& config) {
   constexpr std::uint64_t kMaxFusionBytes = std::uint64_t{1} << 40U;
   constexpr double kMaxCycleMs = 60'000.0;
@@ -139,6 +168,8 @@ Result<Config> config_from(const Environment& environment) {
   Config config;
   HVD_TRY(read_identity(env, config));
   HVD_TRY(read_tuning(env, config));
+  HVD_TRY(read_stall(env, config));
+  HVD_TRY(read_timeline(env, config));
   return config;
 }
 

@@ -28,15 +28,6 @@ class RankLog final : public hvd::Log {
   hvd::StderrLog log_;
 };
 
-// "allreduce.noname.7"
-std::string noname(hvd::OpKind kind, std::uint64_t count) {
-  std::string name;
-  for (const char* c = hvd::name_of(kind); *c != '\0'; ++c) {
-    name += static_cast<char>(*c - 'A' + 'a');
-  }
-  return name + ".noname." + std::to_string(count);
-}
-
 // What a handle of an operation stands for that was done at once.
 std::shared_ptr<const hvd_ctx::Operation> done_operation(const hvd::QuickOp& op) {
   auto operation = std::make_shared<hvd_ctx::Operation>();
@@ -103,7 +94,7 @@ hvd::Result<void> hvd_ctx::execute(const hvd_op& op, std::int64_t* handle) {
                                                hvd::name_of(alone.front().kind) + " is memory of the runtime's");
   }
   if (quick && quick->noname != 0) {
-    alone.front().name = noname(quick->kind, quick->noname);  // it has its number already
+    alone.front().name = hvd::noname_of(quick->kind, quick->noname);  // it has its number already
   }
   HVD_TRY_ASSIGN(const auto handles, start(*engine_now, std::move(alone), hvd::Engine::Caller::kWaits));
   if (handle != nullptr) {
@@ -209,7 +200,8 @@ hvd::Result<std::vector<std::int64_t>> hvd_ctx::start(hvd::Engine& engine, std::
       if (set == nullptr) {
         return hvd::Error(hvd::Code::kNotFound, "this process set has just been removed");
       }
-      submission.name = noname(submission.kind, ++set->noname_counts[static_cast<std::size_t>(submission.kind)]);
+      submission.name =
+          hvd::noname_of(submission.kind, ++set->noname_counts[static_cast<std::size_t>(submission.kind)]);
     }
     auto operation = std::make_shared<Operation>();
     operation->output = submission.output;
@@ -263,6 +255,38 @@ hvd::Result<void> hvd_ctx::release(std::int64_t handle) {
   wait(*operation);
   const std::lock_guard lock(mu_);
   operations_.erase(handle);
+  return {};
+}
+
+hvd::Result<void> hvd_ctx::read_counters(int process_set, hvd_counters& out) {
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
+  const auto values = engine_now->counters().read(process_set);
+  if (!values) {
+    return hvd::Error(hvd::Code::kNotFound,
+                      "this rank is not a member of a process set " + std::to_string(process_set));
+  }
+  out.operations = values->operations;
+  out.failures = values->failures;
+  out.steps = values->steps;
+  out.bytes = values->bytes;
+  out.negotiate_s = values->negotiate_s;
+  out.wait_s = values->wait_s;
+  out.move_s = values->move_s;
+  out.sleeps = engine_now->counters().sleeps();
+  return {};
+}
+
+hvd::Result<void> hvd_ctx::start_timeline(const std::string& path, bool marks_cycles) {
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
+  hvd::Timeline* timeline = engine_now->timeline();
+  return timeline == nullptr ? hvd::Result<void>() : timeline->start(path, marks_cycles);
+}
+
+hvd::Result<void> hvd_ctx::stop_timeline() {
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
+  if (hvd::Timeline* timeline = engine_now->timeline(); timeline != nullptr) {
+    timeline->stop();
+  }
   return {};
 }
 

@@ -59,6 +59,9 @@ struct hvd_ctx {
   void wait(const Operation& operation);
   hvd::Result<std::shared_ptr<const Operation>> find(std::int64_t handle);
   hvd::Result<void> release(std::int64_t handle);
+  hvd::Result<void> read_counters(int process_set, hvd_counters& out);
+  hvd::Result<void> start_timeline(const std::string& path, bool marks_cycles);
+  hvd::Result<void> stop_timeline();
   // Leaves the job; pending operations complete. Handles stay valid for those who wait.
   void close();
 

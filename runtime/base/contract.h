@@ -25,9 +25,14 @@ inline constexpr const char* kAgentToken = "HVD_AGENT_TOKEN";
 inline constexpr const char* kNodeAddress = "HVD_NODE_ADDRESS";
 
 // Tuning that the runtime honours.
-inline constexpr const char* kFusionThreshold = "HOROVOD_FUSION_THRESHOLD";  // bytes; 0: no fusion
-inline constexpr const char* kCycleTime = "HOROVOD_CYCLE_TIME";              // ms; upper bound of the batching window
-inline constexpr const char* kStartTimeout = "HOROVOD_START_TIMEOUT";        // s; limit for joining
-inline constexpr const char* kLogLevel = "HOROVOD_LOG_LEVEL";                // TRACE ... FATAL
+inline constexpr const char* kFusionThreshold = "HOROVOD_FUSION_THRESHOLD";    // bytes; 0: no fusion
+inline constexpr const char* kCycleTime = "HOROVOD_CYCLE_TIME";                // ms; upper bound of the batching window
+inline constexpr const char* kStartTimeout = "HOROVOD_START_TIMEOUT";          // s; limit for joining
+inline constexpr const char* kStallOff = "HOROVOD_STALL_CHECK_DISABLE";        // 1: do not watch for stalls
+inline constexpr const char* kStallWarn = "HOROVOD_STALL_CHECK_TIME_SECONDS";  // until a stall is told; 0: never
+inline constexpr const char* kStallEnd = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS";  // until it ends the job; 0: never
+inline constexpr const char* kTimeline = "HOROVOD_TIMELINE";                     // rank 0's file; DYNAMIC: none yet
+inline constexpr const char* kTimelineCycles = "HOROVOD_TIMELINE_MARK_CYCLES";   // 1: with the coordinator's decisions
+inline constexpr const char* kLogLevel = "HOROVOD_LOG_LEVEL";                    // TRACE ... FATAL
 
 }  // namespace hvd::contract

@@ -206,6 +206,7 @@ Result<void> Negotiator::add(int rank, Request request) {
     entry.has_asked.assign(static_cast<std::size_t>(size_), false);
     entry.missing = size_ - joined_count_;
     entry.generation = generation_;
+    entry.serial = ++last_serial_;
     entry.is_shared = request.kind == OpKind::kAllreduce && request.shared_at >= 0;
     ++fresh_incomplete_;
   } else if (entry.has_asked[at]) {
@@ -323,6 +324,21 @@ Ready Negotiator::settle(Entry entry) const {
     ready.first_dims = std::move(entry.first_dims);
   }
   return ready;
+}
+
+std::vector<Unfinished> Negotiator::unfinished() const {
+  std::vector<Unfinished> all;
+  for (const auto& [name, entry] : entries_) {
+    Unfinished one{entry.serial, entry.first.kind, name, {}};
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      if (!entry.has_asked[i] && !has_joined_[i]) {
+        one.missing.push_back(ranks_[i]);
+      }
+    }
+    all.push_back(std::move(one));
+  }
+  std::sort(all.begin(), all.end(), [](const Unfinished& a, const Unfinished& b) { return a.serial < b.serial; });
+  return all;
 }
 
 std::vector<Ready> Negotiator::take() {

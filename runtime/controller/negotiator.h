@@ -20,6 +20,14 @@
 
 namespace hvd {
 
+// A tensor (or a group by its first) for which some ranks have asked and others not.
+struct Unfinished {
+  std::uint64_t serial = 0;  // by the order in which they were first asked for
+  OpKind kind = OpKind::kBarrier;
+  std::string name;
+  std::vector<int> missing;  // ranks, ascending
+};
+
 // A tensor, or a group of them, for which all ranks have asked that have not joined; or a join, when all have.
 struct Ready {
   Request request;                       // what all agreed on; dimension 0 of an allgather is rank 0's
@@ -52,6 +60,10 @@ class Negotiator {
   // Something was asked for and is not taken yet.
   [[nodiscard]] bool is_busy() const { return !entries_.empty() || !ready_.empty(); }
 
+  [[nodiscard]] bool has_unfinished() const { return !entries_.empty(); }
+  // In the order of their serials.
+  [[nodiscard]] std::vector<Unfinished> unfinished() const;
+
   [[nodiscard]] bool has_ready() const { return !ready_.empty(); }
   // Tensors first asked for since the last take() of which some ranks have not been heard yet: the reason to wait a
   // moment for more. One that has outlasted a take() no longer counts, so a late rank delays nobody's other tensors.
@@ -71,6 +83,7 @@ class Negotiator {
     bool is_shared = false;
     int missing = 0;
     std::uint64_t generation = 0;  // how many take() had been when it was first asked for
+    std::uint64_t serial = 0;
   };
 
   // Its place in the set, -1 for others.
@@ -87,6 +100,7 @@ class Negotiator {
   std::vector<bool> has_joined_;  // [size]; all false again when all have
   int joined_count_ = 0;
   std::uint64_t generation_ = 0;
+  std::uint64_t last_serial_ = 0;
   std::size_t fresh_incomplete_ = 0;
 };
 

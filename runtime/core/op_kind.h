@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "runtime/core/dtype.h"
 
@@ -54,6 +55,15 @@ constexpr const char* name_of(OpKind kind) {
       return "BUFFER REMOVE";
   }
   return "?";
+}
+
+// Under which an operation without a name goes: "allreduce.noname.7".
+inline std::string noname_of(OpKind kind, std::uint64_t number) {
+  std::string name;
+  for (const char* c = name_of(kind); *c != '\0'; ++c) {
+    name += *c >= 'A' && *c <= 'Z' ? static_cast<char>(*c - 'A' + 'a') : *c;
+  }
+  return name + ".noname." + std::to_string(number);
 }
 
 constexpr const char* name_of(ReduceOp op) {

@@ -1,5 +1,6 @@
 #include "runtime/engine/coordinator.h"
 
+#include <algorithm>
 #include <iterator>
 #include <numeric>
 
@@ -26,6 +27,22 @@ Coordinator::~Coordinator() = default;
 const std::vector<int>& Coordinator::ranks_of(int process_set) const {
   const auto found = sets_.find(process_set);
   return found == sets_.end() ? sets_.at(0)->negotiator.ranks() : found->second->negotiator.ranks();
+}
+
+bool Coordinator::has_incomplete() const {
+  return std::any_of(sets_.begin(), sets_.end(),
+                     [](const auto& set) { return set.second->negotiator.has_unfinished(); });
+}
+
+std::vector<Incomplete> Coordinator::incomplete() const {
+  std::vector<Incomplete> all;
+  for (const auto& [number, set] : sets_) {
+    for (Unfinished& tensor : set->negotiator.unfinished()) {
+      all.push_back({tensor.serial, number, std::string(name_of(tensor.kind)) + " '" + tensor.name + "'",
+                     std::move(tensor.missing)});
+    }
+  }
+  return all;
 }
 
 Result<void> Coordinator::add(int rank, Request request) {

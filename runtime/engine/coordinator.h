@@ -12,6 +12,7 @@
 
 #include "runtime/base/event_loop.h"
 #include "runtime/controller/negotiator.h"
+#include "runtime/observe/stall_watch.h"
 
 namespace hvd {
 
@@ -37,6 +38,10 @@ class Coordinator {
   std::vector<Response> decide_for_others();
   // All that is ready, whatever the window says.
   std::vector<Response> decide_now();
+
+  // What some ranks have asked for and others not.
+  [[nodiscard]] bool has_incomplete() const;
+  [[nodiscard]] std::vector<Incomplete> incomplete() const;
 
   // The ranks that have to know of a response for this set.
   [[nodiscard]] const std::vector<int>& ranks_of(int process_set) const;

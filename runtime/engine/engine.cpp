@@ -68,6 +68,14 @@ const SetTable& Engine::sets() const {
   return impl_->sets();
 }
 
+const Counters& Engine::counters() const {
+  return impl_->counters();
+}
+
+Timeline* Engine::timeline() {
+  return impl_->timeline();
+}
+
 const BufferTable& Engine::buffers() const {
   return impl_->buffers();
 }

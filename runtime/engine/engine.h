@@ -15,6 +15,9 @@
 #include "runtime/core/op_kind.h"
 #include "runtime/core/rank_map.h"
 #include "runtime/link/mesh.h"
+#include "runtime/observe/counters.h"
+#include "runtime/observe/stall_watch.h"
+#include "runtime/observe/timeline.h"
 #include "runtime/rendezvous/store.h"
 
 namespace hvd {
@@ -48,6 +51,8 @@ struct EngineOptions {
   MeshOptions mesh;
   std::size_t fusion_threshold_bytes = 128U << 20U;  // 0: no fusion
   Duration cycle_time = std::chrono::milliseconds(1);
+  StallOptions stall;
+  TimelineOptions timeline;                         // of rank 0
   Duration set_timeout = std::chrono::seconds(60);  // for the ranks of a new process set to meet
 };
 
@@ -79,6 +84,10 @@ class Engine {
   void leave();
 
   [[nodiscard]] const RankMap& map() const;
+  // Thread: any.
+  [[nodiscard]] const Counters& counters() const;
+  // Null on ranks that have none, which are all but 0.
+  [[nodiscard]] Timeline* timeline();
   // The process sets as this rank knows them now. Thread: any.
   [[nodiscard]] const SetTable& sets() const;
   // The memory that kBufferAdd has made. Thread: any.

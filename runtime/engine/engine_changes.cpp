@@ -26,7 +26,14 @@ bool Engine::Impl::try_quick(const SetPlace& set, int process_set, const QuickOp
   if (set.quick == nullptr || !queue_->enter_alone(process_set, op.name)) {
     return false;
   }
+  const std::uint64_t began = is_traced() ? ticks_now() : 0;
   const bool is_done = set.quick->try_run(op);
+  if (is_done && began != 0) {
+    trace_quick(process_set, op, began);
+  }
+  if (is_done) {
+    set.counters->add_quick(op.size_bytes);
+  }
   queue_->leave_alone();
   return is_done;
 }
@@ -39,6 +46,7 @@ Result<void> Engine::Impl::change(const Response& response, PendingOp& op) {
     case OpKind::kSetRemove:
       set_table_.remove(numbers.front());
       sets_.erase(numbers.front());
+      counters_.remove(numbers.front());
       return {};
     case OpKind::kBufferAdd:
       return add_buffer(op);
@@ -111,10 +119,11 @@ Result<void> Engine::Impl::add_set(int number, const std::vector<int>& ranks) {
   }
   if (map) {
     set.executor.emplace(*map, ranks, *set.backend);
+    set.executor->trace_to(timeline_.get());
+    set.counters = counters_.of(number);
   }
-  const Mesh* mesh = set.mesh.get();
+  set_table_.put(number, ranks, map, quick_path_of(set.mesh.get()), set.counters);
   sets_.emplace(number, std::move(set));
-  set_table_.put(number, ranks, map, quick_path_of(mesh));
   return {};
 }
 

@@ -40,7 +40,8 @@ Engine::Impl::Impl(Parts parts)
   std::vector<int> all(static_cast<std::size_t>(parts_.map.size));
   std::iota(all.begin(), all.end(), 0);
   sets_[0].executor.emplace(parts_.map, all, *parts_.backend);
-  set_table_.put(0, std::move(all), parts_.map, quick_path_of(parts_.mesh.get()));
+  sets_[0].counters = counters_.of(0);
+  set_table_.put(0, std::move(all), parts_.map, quick_path_of(parts_.mesh.get()), sets_[0].counters);
 }
 
 Result<std::unique_ptr<Engine::Impl>> Engine::Impl::create(Parts parts) {
@@ -56,6 +57,10 @@ Result<void> Engine::Impl::prepare() {
   HVD_TRY(loop_->watch(queue_->fd(), EPOLLIN, [this](std::uint32_t) { on_wake(); }));
   HVD_TRY(open_channel());
   if (is_coordinator()) {
+    open_timeline();
+    if (parts_.map.size > 1 && StallWatch(parts_.options.stall).is_on()) {
+      stall_watch_.emplace(parts_.options.stall);
+    }
     coordinator_ = std::make_unique<Coordinator>(
         *loop_,
         Coordinator::Options{parts_.map.size, parts_.options.fusion_threshold_bytes, parts_.options.cycle_time});
@@ -147,6 +152,7 @@ Result<std::vector<std::shared_ptr<Completion>>> Engine::Impl::submit_group(std:
   for (std::size_t i = 1; i < submissions.size(); ++i) {
     submissions.front().group.push_back(submissions[i].name);
   }
+  const std::uint64_t asked_at = ticks_now();
   std::vector<PendingOp> ops;
   std::vector<std::shared_ptr<Completion>> completions;
   for (Submission& submission : submissions) {
@@ -156,7 +162,7 @@ Result<std::vector<std::shared_ptr<Completion>>> Engine::Impl::submit_group(std:
       submission.shared_at = buffer_table_.offset_of(submission.output, bytes.value_or(0));
     }
     completions.push_back(std::make_shared<Completion>());
-    ops.push_back(PendingOp{std::move(submission), completions.back(), std::nullopt});
+    ops.push_back(PendingOp{std::move(submission), completions.back(), std::nullopt, asked_at});
   }
   HVD_TRY(queue_->push(std::move(ops)));
   if (caller == Caller::kGoesOn) {

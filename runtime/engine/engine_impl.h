@@ -17,6 +17,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -34,6 +35,9 @@
 #include "runtime/engine/set_table.h"
 #include "runtime/engine/submit_queue.h"
 #include "runtime/engine/wheel.h"
+#include "runtime/observe/counters.h"
+#include "runtime/observe/stall_watch.h"
+#include "runtime/observe/timeline.h"
 
 namespace hvd {
 
@@ -64,6 +68,8 @@ class Engine::Impl final : public Interrupt {
   void leave();
   [[nodiscard]] const RankMap& map() const { return parts_.map; }
   [[nodiscard]] const SetTable& sets() const { return set_table_; }
+  [[nodiscard]] const Counters& counters() const { return counters_; }
+  [[nodiscard]] Timeline* timeline() { return timeline_.get(); }
   [[nodiscard]] const BufferTable& buffers() const { return buffer_table_; }
   // This process is a fork of the one that has the engine's thread.
   [[nodiscard]] bool is_forked() const;
@@ -76,13 +82,15 @@ class Engine::Impl final : public Interrupt {
   struct Step {
     Response response;
     std::optional<int> shutdown_by;  // the end instead, asked for by this rank
+    std::uint64_t known_at = ticks_now();
   };
 
   // What this rank needs to take part in the operations of a process set; of the set of all ranks, its parts_.
   struct ProcessSet {
     std::unique_ptr<Mesh> mesh{};  // null in a set of one rank
     std::unique_ptr<Backend> backend{};
-    std::optional<Executor> executor{};  // none: this rank is not a member
+    std::optional<Executor> executor{};       // none: this rank is not a member
+    std::shared_ptr<SetCounters> counters{};  // null: not a member
   };
 
   explicit Impl(Parts parts);
@@ -117,7 +125,7 @@ class Engine::Impl final : public Interrupt {
   void announce(std::vector<Response> responses);
   void announce_shutdown(int rank);
   void run_step(const Step& step);
-  void run_response(const Response& response);
+  void run_response(const Response& response, std::uint64_t known_at);
   [[nodiscard]] std::vector<std::string> names_of(const Response& response) const;
   [[nodiscard]] PendingOp* find_op(const Response& response, const std::string& name);
   [[nodiscard]] bool has_joined() const;
@@ -129,6 +137,19 @@ class Engine::Impl final : public Interrupt {
   void remove_buffer(std::int32_t number);
   Result<void> add_set(int number, const std::vector<int>& ranks);
   static std::shared_ptr<QuickPath> quick_path_of(const Mesh* mesh);
+
+  // What is observed (engine_observe.cpp).
+  void count(ProcessSet& set, std::span<PendingOp* const> ops, std::uint64_t known_at, std::uint64_t began);
+  void open_timeline();
+  [[nodiscard]] bool is_traced() const { return timeline_ != nullptr && timeline_->is_on(); }
+  void trace_request(int rank, const Request& request);
+  void trace_ready(const Response& response);
+  void trace_begin(std::span<PendingOp* const> ops);
+  void trace_end(std::span<PendingOp* const> ops);
+  void trace_quick(int process_set, const QuickOp& op, std::uint64_t began);
+  void arm_stall_timer();
+  void disarm_stall_timer();
+  void look_for_stalls();
 
   // The end (engine_end.cpp).
   void shut_down(int by_rank);
@@ -147,10 +168,12 @@ class Engine::Impl final : public Interrupt {
   const SteadyClock clock_;
   std::unique_ptr<SubmitQueue> queue_;
   std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<Timeline> timeline_;  // on rank 0
   // any thread
   std::atomic<bool> stop_ = false;
   Wheel wheel_;
   SetTable set_table_;
+  Counters counters_;
   BufferTable buffer_table_;
   // engine only: who holds the wheel
   std::unique_ptr<ControlChannel> channel_;
@@ -162,6 +185,10 @@ class Engine::Impl final : public Interrupt {
   int spins_per_turn_ = 1;                              // how often it asks the kernel for news meanwhile
   std::unordered_map<std::string, PendingOp> pending_;  // by key_of()
   std::deque<Step> steps_;
+  std::optional<StallWatch> stall_watch_;  // on rank 0, unless it is off
+  TimerId stall_timer_ = 0;                // only while the engine sleeps
+  TimePoint next_look_{};
+  unsigned decisions_ = 0;
   WatchId notice_watch_ = 0;
   TimerId suspicion_timer_ = 0;
   std::optional<Error> suspicion_;

@@ -112,6 +112,9 @@ Result<void> Engine::Impl::ask(int rank, std::vector<Request> requests) {
     return {};
   }
   for (Request& request : requests) {
+    if (is_traced()) {
+      trace_request(rank, request);
+    }
     HVD_TRY(coordinator_->add(rank, std::move(request)));
   }
   return {};

@@ -5,6 +5,8 @@
 namespace hvd {
 namespace {
 
+constexpr unsigned kDecisionsPerLook = 1024;
+
 std::string label(const Response& response) {
   std::string text = std::string(name_of(response.kind)) + " '" + response.names.front() + "'";
   if (response.process_set != 0) {
@@ -46,6 +48,13 @@ void Engine::Impl::decide() {
   if (is_shutdown_announced_) {
     return;
   }
+  // One that never sleeps may still wait for somebody.
+  if (stall_watch_ && ++decisions_ % kDecisionsPerLook == 0) {
+    look_for_stalls();
+    if (over_) {
+      return;
+    }
+  }
   announce(coordinator_->decide());
 }
 
@@ -61,7 +70,13 @@ void Engine::Impl::announce(std::vector<Response> responses) {
     channel_->send_to(coordinator_->ranks_of(responses[begin].process_set), frames);
     begin = end;
   }
+  if (is_traced() && !responses.empty()) {
+    timeline_->cycle();
+  }
   for (Response& response : responses) {
+    if (is_traced()) {
+      trace_ready(response);
+    }
     steps_.push_back({std::move(response), std::nullopt});
   }
 }
@@ -83,11 +98,11 @@ void Engine::Impl::run_step(const Step& step) {
   if (step.shutdown_by) {
     shut_down(*step.shutdown_by);
   } else {
-    run_response(step.response);
+    run_response(step.response, step.known_at);
   }
 }
 
-void Engine::Impl::run_response(const Response& response) {
+void Engine::Impl::run_response(const Response& response, std::uint64_t known_at) {
   const auto set = sets_.find(response.process_set);
   if (set != sets_.end() && !set->second.executor) {
     return;  // of a set of others
@@ -103,14 +118,23 @@ void Engine::Impl::run_response(const Response& response) {
     return;
   }
   if (response.is_error()) {
+    set->second.counters->add_failures(ops.value().size());
     finish_ops(response, Error(static_cast<Code>(response.error_code), response.error));
     return;
   }
+  if (is_traced()) {
+    trace_begin(ops.value());
+  }
+  const std::uint64_t began = ticks_now();
   Result<void> result = set->second.executor->run(response, ops.value(), *this);
   if (result.ok() && is_change(response.kind)) {
     result = change(response, *ops.value().front());
   }
   if (result.ok()) {
+    count(set->second, ops.value(), known_at, began);
+    if (is_traced()) {
+      trace_end(ops.value());
+    }
     finish_ops(response, {});
     return;
   }

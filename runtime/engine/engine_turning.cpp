@@ -134,12 +134,18 @@ Result<void> Engine::Impl::check() {
 }
 
 void Engine::Impl::stay_awake() {
+  disarm_stall_timer();
   queue_->stay_awake();
   channel_->stay_awake();
 }
 
 bool Engine::Impl::may_sleep() {
-  return queue_->sleep() && channel_->sleep();
+  if (!queue_->sleep() || !channel_->sleep()) {
+    return false;
+  }
+  counters_.note_sleep();
+  arm_stall_timer();
+  return true;
 }
 
 // Nothing is asked for, and nothing but a message or a submission can change that.

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "runtime/algo/reduce_kernels.h"
+#include "runtime/engine/op_trace.h"
 
 namespace hvd {
 namespace {
@@ -45,6 +47,9 @@ double result_factor(ReduceOp op, Dtype dtype, double postscale, int size) {
 }
 
 Result<void> Executor::run(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt) {
+  const bool is_packed = response.kind == OpKind::kAllreduce && ops.size() > 1 && !backend_.takes_pieces();
+  // What is packed has phases of its own.
+  const OpsTrace trace(timeline_, is_packed ? std::span<PendingOp* const>() : ops, TracePhase::kMove);
   switch (response.kind) {
     case OpKind::kAllreduce:
       if (response.is_shared && backend_.takes_pieces()) {
@@ -53,7 +58,7 @@ Result<void> Executor::run(const Response& response, std::span<PendingOp* const>
       if (backend_.takes_pieces()) {
         return allreduce_pieces(ops, interrupt);
       }
-      return ops.size() == 1 ? allreduce(*ops.front(), interrupt) : fused_allreduce(ops, interrupt);
+      return is_packed ? fused_allreduce(ops, interrupt) : allreduce(*ops.front(), interrupt);
     case OpKind::kAllgather:
       return allgather(response, ops, interrupt);
     case OpKind::kReducescatter:
@@ -125,8 +130,11 @@ Result<void> Executor::allreduce(PendingOp& op, Interrupt& interrupt) {
 }
 
 Result<void> Executor::fused_allreduce(std::span<PendingOp* const> ops, Interrupt& interrupt) {
+  std::optional<OpsTrace> trace(std::in_place, timeline_, ops, TracePhase::kPack);
   HVD_TRY_ASSIGN(const std::span<std::byte> packed, fusion_buffer_.pack(ops));
+  trace.emplace(timeline_, ops, TracePhase::kMove);
   HVD_TRY(reduce(packed.data(), packed.size(), ops.front()->what, interrupt));
+  trace.emplace(timeline_, ops, TracePhase::kUnpack);
   fusion_buffer_.unpack(ops);
   return {};
 }

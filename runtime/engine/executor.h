@@ -11,6 +11,7 @@
 #include "runtime/core/rank_map.h"
 #include "runtime/engine/fusion_buffer.h"
 #include "runtime/engine/submit_queue.h"
+#include "runtime/observe/timeline.h"
 
 namespace hvd {
 
@@ -19,6 +20,9 @@ class Executor {
   // For the process set of these ranks (ascending, of the job), in which `map` says where this one is.
   Executor(RankMap map, std::vector<int> ranks, Backend& backend)
       : map_(std::move(map)), ranks_(std::move(ranks)), backend_(backend) {}
+
+  // Where it tells of its phases; must outlive it.
+  void trace_to(Timeline* timeline) { timeline_ = timeline; }
 
   // `ops` are this rank's operations of response.names, in that order. On success their outputs are filled; finishing
   // them is the caller's. An error means that this rank could not take part, so the job cannot go on.
@@ -40,6 +44,7 @@ class Executor {
   const std::vector<int> ranks_;
   Backend& backend_;
   FusionBuffer fusion_buffer_;
+  Timeline* timeline_ = nullptr;  // null: nowhere
   // of the operation that runs
   std::vector<Piece> pieces_;
   std::vector<SharedPiece> shared_pieces_;

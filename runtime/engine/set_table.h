@@ -14,6 +14,7 @@
 #include "runtime/core/op_kind.h"
 #include "runtime/core/rank_map.h"
 #include "runtime/engine/quick_path.h"
+#include "runtime/observe/counters.h"
 
 namespace hvd {
 
@@ -21,7 +22,8 @@ namespace hvd {
 struct SetPlace {
   const std::vector<int> ranks;      // ascending
   const std::optional<RankMap> map;  // in which its ranks are numbered from 0; none where this rank is not a member
-  const std::shared_ptr<QuickPath> quick;  // null: there is none
+  const std::shared_ptr<QuickPath> quick;       // null: there is none
+  const std::shared_ptr<SetCounters> counters;  // null where this rank is not a member
   // Operations that had no name, by kind: they go by the number of the call, the same on all ranks of the set.
   mutable std::array<std::atomic<std::uint64_t>, kOpKindCount> noname_counts{};
 };
@@ -46,8 +48,10 @@ class SetTable {
     }
     return all;
   }
-  void put(int process_set, std::vector<int> ranks, std::optional<RankMap> map, std::shared_ptr<QuickPath> quick) {
-    std::shared_ptr<const SetPlace> made(new SetPlace{std::move(ranks), std::move(map), std::move(quick)});
+  void put(int process_set, std::vector<int> ranks, std::optional<RankMap> map, std::shared_ptr<QuickPath> quick,
+           std::shared_ptr<SetCounters> counters) {
+    std::shared_ptr<const SetPlace> made(
+        new SetPlace{std::move(ranks), std::move(map), std::move(quick), std::move(counters)});
     if (process_set == 0) {
       all_ = std::move(made);
       return;

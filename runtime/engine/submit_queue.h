@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -28,6 +29,7 @@ struct PendingOp {
   Submission what;
   std::shared_ptr<Completion> completion;  // shared by the caller's handle and the engine, whoever lets go last
   std::optional<OwnedOutput> output;       // allgather: filled when it ran
+  std::uint64_t asked_at = 0;              // ticks; 0: a stand-in
 
   void finish(Result<void> result);
 };

@@ -250,6 +250,40 @@ TEST_CASE("a join of one rank ends at once and names it") {
   CHECK(hvd_shutdown() == HVD_OK);
 }
 
+TEST_CASE("a call that leaves nothing to fetch leaves no handle either") {
+  REQUIRE(hvd_init(nullptr) == HVD_OK);
+  const hvd_op op = good_op();
+  std::int64_t before = 0;
+  CHECK(hvd_execute(nullptr, &op, &before) == HVD_OK);
+  CHECK(hvd_release(nullptr, before) == HVD_OK);
+  CHECK(hvd_execute(nullptr, &op, nullptr) == HVD_OK);
+  CHECK(hvd_release(nullptr, before + 1) == HVD_NOT_FOUND);
+  CHECK(hvd_execute(nullptr, nullptr, nullptr) == HVD_INVALID);
+  CHECK(hvd_shutdown() == HVD_OK);
+  CHECK(hvd_execute(nullptr, &op, nullptr) == HVD_NOT_INITIALIZED);
+}
+
+TEST_CASE("many handles are finished in one call, and the first failure is told") {
+  REQUIRE(hvd_init(nullptr) == HVD_OK);
+  hvd_op op = good_op();
+  op.name = nullptr;
+  std::int64_t handles[3] = {0, 0, 0};
+  REQUIRE(hvd_enqueue(nullptr, &op, &handles[0]) == HVD_OK);
+  REQUIRE(hvd_enqueue(nullptr, &op, &handles[2]) == HVD_OK);
+  const std::int64_t last = handles[2];
+  CHECK(hvd_finish(nullptr, handles, 3) == HVD_OK);
+  CHECK((handles[0] == 0 && handles[1] == 0 && handles[2] == 0));
+  CHECK(hvd_finish(nullptr, handles, 3) == HVD_OK);
+  handles[1] = last;  // forgotten already
+  REQUIRE(hvd_enqueue(nullptr, &op, &handles[2]) == HVD_OK);
+  CHECK(hvd_finish(nullptr, handles, 3) == HVD_NOT_FOUND);
+  CHECK((handles[1] == 0 && handles[2] == 0));
+  CHECK(hvd_finish(nullptr, nullptr, 1) == HVD_INVALID);
+  CHECK(hvd_finish(nullptr, handles, -1) == HVD_INVALID);
+  CHECK(hvd_finish(nullptr, handles, 0) == HVD_OK);
+  CHECK(hvd_shutdown() == HVD_OK);
+}
+
 TEST_CASE("a group is started whole or not at all") {
   REQUIRE(hvd_init(nullptr) == HVD_OK);
   hvd_op first = good_op();

@@ -250,6 +250,21 @@ def test_hosts_that_fail_are_all_named_and_do_not_keep_the_others_from_being_che
     assert lab3.wait_for_no_processes("node1", "node2", "launcher") == []
 
 
+def test_a_host_that_refuses_our_key_is_named_with_it(lab3):
+    keys = lab3.path("node2", "/root/.ssh/authorized_keys")
+    text = keys.read_text()
+    keys.write_text("")
+    try:
+        done = checked(lab3, "-H", "node1,node2")
+        quiet = checked(lab3, "--quiet", "-H", "node1,node2")
+    finally:
+        keys.write_text(text)
+    assert done.returncode == quiet.returncode == UNREACHABLE
+    assert re.search(r"^problem +node2: .*(key|denied|refused)", words(done.stdout).replace("problem", "\nproblem"), re.M)
+    assert re.search(r"^node1 +ssh ", done.stdout, re.M)
+    assert quiet.stdout.startswith("problem  node2: ")
+
+
 def test_a_firewall_between_two_hosts_is_found_in_both_directions(lab3):
     lab3.cut("node1", "node2")
     try:

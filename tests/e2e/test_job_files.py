@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import sys
 import pytest
 
 from hvdrun import ROOT, hvdrun, processes_with, read_until, start, wait_until_gone
+from patience import PATIENCE
 
 JOBS = ROOT / "configs/jobs"
 GOLDEN = ROOT / "tests/golden/jobs"
@@ -18,13 +20,19 @@ ACCOUNT = ["--storage-account-name", "account"]
 NODES = "localhost,127.0.0.1,127.0.0.2,127.0.0.3"  # each a node of its own, and all this machine
 
 STUB = """#!{python} -S
-import json, os, sys
+import json, os, sys, time
 names = ("RANK", "WORLD_SIZE", "TF_CONFIG", "CHECKPOINTS", "GREETING", "API_TOKEN", "NCCL_DEBUG")
 env = {{k: v for k, v in os.environ.items() if k.startswith("AZ_") or k in names}}
 record = {{"argv": [os.path.basename(sys.argv[0])] + sys.argv[1:], "cwd": os.getcwd(), "env": env}}
 name = os.environ.get("RANK", "0")
 with open(os.path.join(os.environ["STUB_RECORDS"], name + ".json"), "w") as file:
     json.dump(record, file)
+# A parameter server is ended with the workers, and they are to give it the time to record.
+late = time.monotonic() + {patience}
+while "TF_CONFIG" in env and len(os.listdir(os.environ["STUB_RECORDS"])) < int(env["WORLD_SIZE"]):
+    if time.monotonic() > late:
+        sys.exit("not all ranks have recorded")
+    time.sleep(0.01)
 print("stdout of", name)
 print("stderr of", name, file=sys.stderr)
 """
@@ -40,7 +48,7 @@ class Place:
         for folder in (self.records, self.bin, path / "home", *(path / "data" / n for n in ("work", "data", "external"))):
             folder.mkdir(parents=True)
         for name in ("python", "python3", "caffe", "mpirun"):
-            self.program(name, STUB.format(python=sys.executable))
+            self.program(name, STUB.format(python=sys.executable, patience=PATIENCE))
         self.program("pip", "#!/bin/sh\necho pip \"$@\"\necho pip err >&2\n")
 
     def program(self, name, text):
@@ -108,7 +116,7 @@ def test_each_sample_starts_what_the_golden_file_says(place, name):
     assert not list(place.path.rglob("executed"))
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", [*SAMPLES, "local.yaml"])
 def test_a_plan_of_each_sample_starts_nothing_and_shows_no_secret(place, name):
     done = hvdrun("plan", "--json", "-f", JOBS / name, "-H", "a,b,c,d", "--mount-root", "/data", *ACCOUNT, env=place.env)
     assert done.returncode == 0, done.stderr
@@ -151,7 +159,7 @@ def test_files_grow_while_the_job_runs(place):
     read_until(job.stdout, "first")
     assert place.kept()["stdout.txt"] == "first\n"
     gate.touch()
-    assert job.wait(60) == 0
+    assert job.wait(PATIENCE) == 0
     assert place.kept()["stdout.txt"] == "first\nlast\n"
 
 
@@ -163,6 +171,7 @@ def test_a_failing_preparation_is_told_as_such_and_nothing_is_started(place):
     assert done.returncode == 3
     assert re.search(r"hvdrun: JobPreparationFailed: job environment preparation on \S+ exited with code 3", done.stderr)
     assert "no network" in done.stderr
+    assert "hvdrun: job failed before its processes were started; exit code 3" in done.stderr
     assert not list(place.records.iterdir())
     assert left_folders() <= before
     assert any(">>>   no network" in text for text in place.kept().values())
@@ -173,9 +182,43 @@ def test_a_mount_without_a_directory_is_refused_before_anything_starts(place):
     assert (done.returncode, done.stdout) == (240, "")
     assert re.search(r"cntk\.json:\d+:\d+: no directory of the nodes is given for 'data'", done.stderr)
     done = place.run(JOBS / "cntk.json", "--mount", "dta=/x", "--mount-root", place.path / "nowhere", mounts=False)
-    assert done.returncode == 119
+    assert done.returncode == 242
     assert "the mount 'work': there is no directory" in done.stderr and "JobSetUpFailed" in done.stderr
     assert "--mount dta: the job mounts nothing of that name; did you mean 'data'?" in done.stderr
+
+
+def test_mounts_may_stand_in_the_configuration_file(place):
+    config = place.write(f"mounts:\n  work: {place.path}/data/work\n  data: {place.path}/data/data\n  other: /nowhere\n",
+                         "config.yaml")
+    done = place.run(JOBS / "cntk.json", "--config-file", config, mounts=False)
+    assert done.returncode == 0, done.stderr
+    assert "mounts nothing of that name" not in done.stderr
+    bad = place.run(JOBS / "cntk.json", "--config-file", place.write("mounts:\n  work: here\n", "bad.yaml"), mounts=False)
+    assert bad.returncode == 240 and "bad.yaml:2:9: mounts.work: expected the absolute path" in bad.stderr
+
+
+def test_programs_of_mpi_are_started_by_mpirun(place):
+    if not shutil.which("mpirun", path="/usr/bin:/bin"):
+        pytest.skip("there is no mpirun")
+    (place.bin / "mpirun").unlink()
+    file = place.write("properties: {nodeCount: 1, stdOutErrPathPrefix: $AZ_BATCHAI_JOB_TEMP, customMpiSettings: {processCount: 2,"
+                       " commandLine: 'echo $PMIX_RANK of $OMPI_COMM_WORLD_SIZE at $AZ_BATCHAI_TASK_INDEX'}}")
+    arguments = [a for a in place.arguments(file, "--no-tags", hosts="localhost") if a not in ("--launcher", "ssh")]
+    done = hvdrun(*arguments, env=place.env)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["0 of 2 at 0", "1 of 2 at 1"]
+
+
+def test_a_custom_toolkit_may_start_mpirun_itself(place):
+    if not shutil.which("mpirun", path="/usr/bin:/bin"):
+        pytest.skip("there is no mpirun")
+    (place.bin / "mpirun").unlink()
+    ranks = place.write("#!/bin/sh\necho $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE ${HVD_RANK-alone}\n", "ranks.sh")
+    file = place.write("properties: {nodeCount: 1, stdOutErrPathPrefix: $AZ_BATCHAI_JOB_TEMP, customToolkitSettings: {commandLine: "
+                       f"mpirun --allow-run-as-root --oversubscribe --hostfile $AZ_BATCHAI_MPI_HOST_FILE sh {ranks}}}}}")
+    done = place.run(file, "--no-tags", hosts="localhost:3")
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"{rank} of 3 alone" for rank in range(3)]
 
 
 def test_output_goes_among_hvdruns_own_files_where_this_machine_lacks_the_mount(place):
@@ -212,8 +255,19 @@ def test_a_secret_stands_on_no_command_line(place):
         assert job.poll() is None
     shown = subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True, check=True).stdout
     (place.path / "go").touch()
-    assert job.wait(60) == 0
+    assert job.wait(PATIENCE) == 0
     assert "unlikely-token-in-ps" not in shown
+
+
+def test_a_job_that_needs_mpi_is_refused_where_there_is_none(place):
+    (place.bin / "mpirun").unlink()
+    arguments = [a for a in place.arguments(JOBS / "custom-mpi.json", hosts="localhost,127.0.0.1") if a not in ("--launcher", "ssh")]
+    for name in ("bash", "sh", "mkdir", "ln", "hostname", "rm", "mv"):
+        os.symlink(shutil.which(name, path="/usr/bin:/bin"), place.bin / name)
+    before = left_folders()
+    done = hvdrun(*arguments, env={**place.env, "PATH": str(place.bin)})
+    assert done.returncode == 240 and "mpi job: " in done.stderr and "mpirun" in done.stderr
+    assert left_folders() <= before
 
 
 def test_x_wins_over_the_file(place):
@@ -237,7 +291,7 @@ def test_an_interrupted_job_leaves_no_process_and_no_folder(place):
     job = start(*place.arguments(file), env={**place.env, **dict([marker.split("=")])})
     read_until(job.stdout, "running", 2)
     job.send_signal(signal.SIGINT)
-    assert job.wait(60) == 130
+    assert job.wait(PATIENCE) == 130
     assert wait_until_gone(marker) == {}
     assert left_folders() <= before
 
@@ -247,7 +301,7 @@ def test_an_interrupt_in_the_preparation_ends_it(place):
     job = start(*place.arguments(file), env=place.env)
     read_until(job.stdout, "preparing", 2)
     job.send_signal(signal.SIGINT)
-    assert job.wait(60) == 130
+    assert job.wait(PATIENCE) == 130
     assert not (place.path / "ran").exists()
 
 
@@ -296,7 +350,7 @@ def test_a_container_engine_that_a_node_has_runs_preparation_and_ranks(place, na
 def test_an_engine_that_is_asked_for_and_not_there_is_told(place):
     arguments = [a for a in place.arguments(JOBS / "horovod.json") if a not in ("--container", "none")]
     done = hvdrun(*arguments, "--container", "podman", env=place.env)
-    assert done.returncode == 119 and "there is no podman on" in done.stderr
+    assert done.returncode == 242 and "there is no podman on" in done.stderr
 
 
 def test_every_host_runs_it_where_no_engine_is(place):
@@ -362,7 +416,7 @@ def test_hostile_texts_are_refused_or_passed_on_and_nothing_is_executed(place, t
     for what, job in jobs.items():
         file = place.write(json.dumps(job), f"{what}.json")
         done = hvdrun(*place.arguments(file, hosts="localhost"), env=place.env, cwd=place.path)
-        assert done.returncode in (0, 119, 126, 127, 240), (what, done.stderr)
+        assert done.returncode in (0, 242, 126, 127, 240), (what, done.stderr)
         assert not list(place.path.rglob("executed")), what
         got = {f.name: json.loads(f.read_text()) for f in place.records.iterdir()}
         if done.returncode == 0 and what in ("script", "args"):

@@ -83,7 +83,7 @@ def test_a_mount_that_one_node_lacks_is_told_with_its_name(lab4, share):
     file = share / "job.yaml"
     file.write_text("nodeCount: 2\ncommand: 'true'\nmounts: {data: /tmp/not-on-others}\n")
     done = lab4.run(*arguments(share, file, hosts="node3,node4"))
-    assert done.returncode == 119
+    assert done.returncode == 242
     assert "JobSetUpFailed: setting up on node4 " in done.stderr
     assert "the mount 'data': there is no directory /tmp/not-on-others on node4" in done.stderr
     assert no_folder_is_left(lab4)
@@ -122,6 +122,7 @@ def test_a_node_that_dies_in_the_preparation_ends_the_job(lab4, share):
     assert job.wait(60) == 243
     assert "node2" in job.stderr.read()
     assert lab4.wait_for_no_processes("node1", "node2") == []
+    assert no_folder_is_left(lab4)
 
 
 def test_tensorflow_roles_know_each_other_by_address(lab4, share):

@@ -83,6 +83,13 @@ def runs_a_layer(command, lab):
     assert re.fullmatch(r"\d+ passed, 0 failed, 0 skipped", done.stdout.splitlines()[-1])
 
 
+def runs_a_job_file(command, lab):
+    done = lab.run(*shlex.split(in_checkout(command)), **USER)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["[0]<stdout>:rank 0 of 2", "[1]<stdout>:rank 1 of 2"]
+    assert lab.wait_for_no_processes() == []
+
+
 def plans(command, lab):
     done = run(in_checkout(command), **USER)
     assert done.returncode == 0, done.stderr
@@ -101,6 +108,12 @@ def tells_what_is_built(command, lab):
     assert done.returncode == 0 and "[X] local" in done.stdout and "NCCL" in done.stdout, done.stdout
 
 
+def measures(command, lab):
+    done = lab.run(*shlex.split(in_checkout(command)), "--max", "64K", "--iters", "3", cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "4 ranks on 2 nodes" in done.stdout and "# Out of bounds values : 0 OK" in done.stdout
+
+
 COMMANDS = {
     "./scripts/quickstart": quickstarts,
     "./scripts/test": runs_a_layer,
@@ -108,10 +121,12 @@ COMMANDS = {
     "hvdrun -np 2 python train.py": trains,
     "hvdrun -np 4 -H node1:2,node2:2 python train.py": trains_on_hosts,
     "hvdrun plan -np 4 -H node1:2,node2:2 python train.py": plans,
+    "hvdrun bench allreduce -np 4 -H node1:2,node2:2": measures,
     "hvdrun check -H node1:2,node2:2": checks_hosts,
+    "hvdrun -f job.json -H node1,node2 --mount-root /data": runs_a_job_file,
     "hvdrun --check-build": tells_what_is_built,
 }
-NEED_HOSTS = (trains_on_hosts, checks_hosts)
+NEED_HOSTS = (trains_on_hosts, checks_hosts, measures, runs_a_job_file)
 
 
 def test_no_command_is_shown_that_is_not_run_here():

@@ -29,6 +29,7 @@
 #include "launcher/transport/ssh_config.h"
 #include "runtime/base/cpu_list.h"
 #include "runtime/base/frame.h"
+#include "runtime/bench/bench_wire.h"
 #include "runtime/controller/message.h"
 #include "runtime/link/mesh_peer.h"
 #include "runtime/rendezvous/handshake.h"
@@ -145,11 +146,11 @@ void line_splitter(std::string_view input) {
   bit_by_bit.finish(take_piece);
   require(whole == pieces, "lines are the same however they came");
   std::string bytes(input);
+  if (!bytes.empty() && bytes.back() != '\n') {
+    bytes.push_back('\n');  // the splitter's own, at the end
+  }
   for (std::string* text : {&bytes, &whole}) {
     std::erase(*text, '\0');
-  }
-  if (!bytes.empty() && bytes.back() != '\n' && !whole.empty() && whole.back() == '\n') {
-    bytes.push_back('\n');  // the splitter's own, at the end
   }
   require(whole == bytes, "no byte is lost or added");
 }
@@ -355,6 +356,22 @@ void talk_to(End& end, std::string_view input, const Check& check) {
   });
 }
 
+// What a rank that measures prints, as words of its command line too.
+void bench_lines(std::string_view input) {
+  if (const auto row = bench::Row::decode(input); row) {
+    const auto back = bench::Row::decode(row->encode());
+    require(back && back->encode() == row->encode(), "a row comes through its line");
+  }
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at <= input.size(); at = std::min(input.find(' ', at), input.size()) + 1) {
+    words.emplace_back(input.substr(at, std::min(input.find(' ', at), input.size()) - at));
+  }
+  if (const auto options = bench::from_words(words); options.ok()) {
+    require(bench::to_words(options.value()) == words, "options come through their words");
+    require(bench::sizes_of(options.value()).size() <= 41, "few sizes");
+  }
+}
+
 // A stranger that does not know the secret talks to a rank, to a launcher whom agents call, and to such an agent.
 void handshake(std::string_view input) {
   const JobSecret secret{1, 2, 3};
@@ -466,6 +483,7 @@ void job_batchai(std::string_view input) {
 const std::vector<Target>& targets() {
   static const std::vector<Target> all = {
       {"agent_messages", agent_messages},
+      {"bench_lines", bench_lines},
       {"check_messages", check_messages},
       {"config_file", config_file},
       {"control_messages", control_messages},

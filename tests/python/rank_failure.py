@@ -76,6 +76,35 @@ def interrupt():
     hvd.shutdown()
 
 
+def interrupt_step():
+    """Ctrl-C in a step, while rank 1 does not come; the optimizer can be used again when the job was joined anew."""
+    hvd.init()
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0))
+    hvd.barrier()
+    if hvd.rank() == 0:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        weight.sum().backward()
+        try:
+            optimizer.step()
+        except KeyboardInterrupt:
+            pass
+    else:
+        try:
+            hvd.allreduce(torch.ones(4), name="other")
+        except HorovodInternalError:
+            hvd.shutdown()
+    was_initialized = hvd.is_initialized()
+    hvd.init()
+    optimizer.zero_grad()
+    (weight.sum() * (hvd.rank() + 1)).backward()
+    optimizer.step()
+    report({"initialized": was_initialized, "weight": weight.tolist()})
+    hvd.barrier()
+    hvd.shutdown()
+
+
 def interrupt_handled():
     """A handler of the script's own runs when the operation has ended, and costs the job nothing."""
     hvd.init()
@@ -107,6 +136,7 @@ KINDS = {
     "exited": lambda: die_or_wait(lambda: sys.exit(0)),
     "shutdown": lambda: die_or_wait(lambda: (hvd.shutdown(), report({}), sys.exit(0))),
     "interrupt": interrupt,
+    "interrupt_step": interrupt_step,
     "interrupt_handled": interrupt_handled,
     "again": again,
 }

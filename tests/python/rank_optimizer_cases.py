@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from rank_side import raises, run_cases
 
 import horovod.torch as hvd
+from horovod.common import _lib
 
 hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
@@ -119,7 +120,7 @@ def case_looks_like_the_wrapped_optimizer():
         optimizer.step()
         late.step()
     assert abs(optimizer.param_groups[0]["lr"] - 0.05) < 1e-9 and calls == [1]
-    assert not optimizer._hvd_in_flight and early.last_epoch == 0
+    assert not optimizer._hvd_reducer.common.in_flight and early.last_epoch == 0
     saved = optimizer.state_dict()
     one_backward(model)
     optimizer.load_state_dict(saved)
@@ -131,7 +132,7 @@ def case_reduction_starts_during_backward():
     model, optimizer = wrapped()
     pending = []
     # The first layer's gradient comes last; by then the last layer's must be on its way.
-    model[0].register_full_backward_hook(lambda *_: pending.append(len(optimizer._hvd_in_flight)))
+    model[0].register_full_backward_hook(lambda *_: pending.append(optimizer._hvd_reducer.common.in_flight))
     x, y = next(batches(1))
     F.cross_entropy(model(my_part(x).requires_grad_()), my_part(y)).backward()
     assert SIZE == 1 or pending[0] >= 2, pending
@@ -288,25 +289,138 @@ def case_wrong_arguments():
     assert "shape [3]" in raises(ValueError, hvd.DistributedOptimizer, plain, names[:-1])
     raises(ValueError, hvd.DistributedOptimizer, plain, backward_passes_per_step=0)
     raises(ValueError, hvd.DistributedOptimizer, plain, op=hvd.Sum, gradient_predivide_factor=2.0)
-    for option in (
-        {"groups": 2},
-        {"num_groups": 2},
-        {"sparse_as_dense": True},
-        {"op": hvd.Adasum},
-        {"process_set": hvd.ProcessSet(1)},
-    ):
-        assert "support" in raises(ValueError, hvd.DistributedOptimizer, plain, **option)
+    for groups in (-1, True, "2", [names[0][1]], [[3]], [[names[0][1]], [names[0][1]]]):
+        assert "roups" in raises(ValueError, hvd.DistributedOptimizer, plain, groups=groups)
+    assert "support" in raises(ValueError, hvd.DistributedOptimizer, plain, op=hvd.Adasum)
+    assert "add_process_set" in raises(ValueError, hvd.DistributedOptimizer, plain, process_set=hvd.ProcessSet([0]))
 
 
-def case_sparse_gradient_is_refused():
+# ---- groups ----
+
+
+def case_groups_equal_one_process():
+    for groups in (1, 2, 100):
+        check_training(sgd, wrap={"groups": groups})
+        check_training(sgd, wrap={"groups": groups, "gradient_predivide_factor": 2.0}, passes=2)
+    check_training(sgd, tolerance=2e-2, wrap={"groups": 2, "compression": hvd.Compression.bf16})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        check_training(sgd, wrap={"num_groups": 3})
+    assert any("num_groups" in str(w.message) for w in caught)
+
+
+def case_groups_by_list():
+    model = make_model()
+    weights = [p for p in model.parameters() if p.dim() == 2]
+    model, optimizer = wrapped(model, groups=[weights, [model[0].bias, torch.ones(1)], []])
+    reducer = optimizer._hvd_reducer
+    for seed in (1, 2):
+        optimizer.zero_grad()
+        x, y = next(batches(1, seed))
+        loss = F.cross_entropy(model(my_part(x)), my_part(y))
+        optimizer.synchronize() if seed == 2 else None  # zeros first: groups are complete without backward
+        optimizer.zero_grad()
+        loss.backward()
+        assert SIZE == 1 or reducer.common.in_flight == 6
+        optimizer.synchronize()
+        own = torch.autograd.grad(F.cross_entropy(model(x), y), list(model.parameters()))
+        for p, expected in zip(model.parameters(), own):
+            torch.testing.assert_close(p.grad, expected, rtol=1e-4, atol=1e-6)
+        with optimizer.skip_synchronize():
+            optimizer.step()
+
+
+def case_group_of_which_a_part_is_missing():
+    """Each rank uses another branch, all in one group; one branch is frozen later."""
+    branches = torch.nn.ModuleList(torch.nn.Linear(2, 2, bias=False) for _ in range(SIZE + 1))
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(branches.parameters(), lr=1.0), branches.named_parameters(), groups=1
+    )
+    for _ in range(2):
+        branches[RANK](torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        if SIZE > 1:
+            for branch in branches[:SIZE]:
+                torch.testing.assert_close(branch.weight.grad, torch.full((2, 2), 1.0 / SIZE))
+        optimizer.zero_grad()
+        branches[SIZE].requires_grad_(False)
+
+
+def case_one_call_of_the_library_for_a_gradient():
+    for groups, calls in ((None, {"_enqueue": 6, "finish": 1}), (1, {"_enqueue_group": 1, "finish": 1})):
+        model, optimizer = wrapped(groups=groups)
+        one_backward(model)
+        optimizer.step()
+        optimizer.zero_grad()
+        counts = {}
+
+        def counted(name, function):
+            def call(*arguments):
+                counts[name] = counts.get(name, 0) + 1
+                return function(*arguments)
+
+            return call
+
+        real = _lib._enqueue, _lib._enqueue_group, _lib.HandleArray.finish
+        try:
+            _lib._enqueue, _lib._enqueue_group = counted("_enqueue", real[0]), counted("_enqueue_group", real[1])
+            _lib.HandleArray.finish = counted("finish", real[2])
+            one_backward(model)
+            optimizer.step()
+        finally:
+            _lib._enqueue, _lib._enqueue_group, _lib.HandleArray.finish = real
+        assert counts == (calls if SIZE > 1 else {}), counts
+
+
+# ---- sparse gradients ----
+
+
+def _sparse_training(**options):
+    torch.manual_seed(2)
+    embedding = torch.nn.Embedding(10, 3, sparse=options.pop("sparse", True))
+    optimizer = torch.optim.SGD(embedding.parameters(), lr=0.5)
+    distributed = options.pop("distributed", True)
+    if distributed:
+        optimizer = hvd.DistributedOptimizer(optimizer, embedding.named_parameters(), **options)
+    words = torch.arange(BATCH) % 7
+    for _ in range(3):
+        optimizer.zero_grad()
+        (embedding(my_part(words) if distributed else words) ** 2).mean().backward()
+        optimizer.step()
+        assert not options or embedding.weight.grad.is_sparse
+    return embedding.weight.detach()
+
+
+def case_sparse_gradients():
+    expected = _sparse_training(distributed=False, sparse=False)
+    for options in ({}, {"sparse_as_dense": True}, {"gradient_predivide_factor": 2.0}):
+        torch.testing.assert_close(_sparse_training(**options), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(_sparse_training(compression=hvd.Compression.fp16), expected, rtol=1e-2, atol=1e-2)
+
+
+def case_sparse_gradient_in_a_group_is_refused():
     embedding = torch.nn.Embedding(4, 2, sparse=True)
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(embedding.parameters(), lr=1.0), embedding.named_parameters())
-    loss = embedding(torch.tensor([1])).sum()
+    pair = torch.nn.ModuleList([embedding, torch.nn.Linear(2, 1)])
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(pair.parameters(), lr=1.0), pair.named_parameters(), groups=1
+    )
+    loss = pair[1](embedding(torch.tensor([1]))).sum()
     if SIZE > 1:
         assert "sparse" in raises(ValueError, loss.backward)
-    else:
-        loss.backward()
+        optimizer.load_state_dict(optimizer.state_dict())
+    assert torch.equal(hvd.allreduce(torch.ones(1)), torch.ones(1))
+
+
+def case_sparse_parameter_that_one_rank_does_not_use():
+    embedding = torch.nn.Embedding(4, 2, sparse=True)
+    torch.nn.init.ones_(embedding.weight)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(embedding.parameters(), lr=1.0), embedding.named_parameters())
+    for step in range(2):
+        optimizer.zero_grad()
+        if step == 0 or RANK == 0:
+            embedding(torch.tensor([RANK % 4])).sum().backward()
         optimizer.step()
+    assert all(torch.equal(t, embedding.weight) for t in hvd.allgather(embedding.weight.detach().unsqueeze(0)))
 
 
 if __name__ == "__main__":

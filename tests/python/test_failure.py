@@ -36,6 +36,11 @@ def test_ctrl_c_ends_a_wait_and_leaves_the_job():
     assert "0" in other["error"]
 
 
+def test_after_ctrl_c_in_a_step_the_optimizer_can_be_used_again():
+    outcome = run_ranks(2, SCRIPT, "interrupt_step", by_agent=True).check()
+    assert outcome.reports == [{"initialized": False, "weight": [-0.5, -0.5]}] * 2
+
+
 def test_a_handler_of_the_scripts_own_leaves_the_job_alone():
     outcome = run_ranks(2, SCRIPT, "interrupt_handled", by_agent=True).check()
     assert outcome.reports == [{"total": 2.0, "caught": 1}, {"total": 2.0, "caught": 0}]

@@ -11,7 +11,9 @@ import pytest
 from ranks import run_ranks
 
 HERE = pathlib.Path(__file__).parent
-SCRIPTS = ["rank_cases.py", "rank_group_cases.py", "rank_optimizer_cases.py"]
+SIZES = [1, 2, 3, 4]
+SCRIPTS = ["rank_cases.py", "rank_group_cases.py", "rank_optimizer_cases.py", "rank_set_cases.py", "rank_backend_cases.py",
+           "rank_training_cases.py"]
 
 
 def cases(script):
@@ -25,7 +27,7 @@ def outcome(script, size):
 
 
 @pytest.mark.parametrize("case", [(script, case) for script in SCRIPTS for case in cases(script)], ids=lambda c: c[1])
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", SIZES)
 def test_ranks(size, case):
     script, name = case
     result = outcome(script, size)
@@ -35,6 +37,10 @@ def test_ranks(size, case):
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", SIZES)
 def test_ranks_end_in_order(size, script):
     outcome(script, size).check()
+
+
+def test_data_loaders_with_workers():
+    assert run_ranks(2, HERE / "rank_loaders.py").check().reports == [{"fork": 276.0, "spawn": 276.0}] * 2

@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-#define HVD_ABI_VERSION 3 /* grows with every addition; callers of an older header keep working */
+#define HVD_ABI_VERSION 4 /* grows with every addition; callers of an older header keep working */
 #define HVD_MAX_DIMS 16
 #define HVD_MAX_GROUP 4096
 
@@ -215,6 +215,38 @@ HVD_API hvd_status hvd_wait(hvd_ctx* ctx, int64_t handle);
 HVD_API hvd_status hvd_result(hvd_ctx* ctx, int64_t handle, hvd_output* out);
 /* Forgets a handle. One that is still pending is waited for first. */
 HVD_API hvd_status hvd_release(hvd_ctx* ctx, int64_t handle);
+/* Since version 4: hvd_wait and hvd_release of `count` handles in one call, for operations that leave nothing to fetch.
+ * All are waited for, also when one fails; the status and text are the first failure's. Each handle becomes 0 when it
+ * is forgotten, and those that are 0 already are passed over. */
+HVD_API hvd_status hvd_finish(hvd_ctx* ctx, int64_t* handles, int32_t count);
+
+/* ---- what was done (since version 4) ---- */
+
+/* Of one process set, on this rank, since it was made. Times of operations overlap, so that their sums may be more than
+ * the time that has passed. */
+typedef struct hvd_counters {
+  uint32_t size;
+  uint32_t version;
+  uint64_t operations; /* finished without error */
+  uint64_t failures;   /* finished with one of their own (a mismatch, say), without the job's end */
+  uint64_t steps;      /* that the operations took: those that are fused go together in one */
+  uint64_t bytes;      /* of the operations' inputs */
+  double negotiate_s; /* seconds from hvd_enqueue until this rank knew that all are ready, summed over operations. Small
+                         ones that a node's ranks do at once, without a decision of rank 0, count no time */
+  double wait_s;      /* from then until begun, summed over operations */
+  double move_s;      /* of the steps, from begin to end */
+  uint64_t sleeps;    /* of the engine, whatever the set: how often it slept until something woke it */
+} hvd_counters;
+#define HVD_COUNTERS_INIT {sizeof(hvd_counters), 1, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0}
+/* HVD_NOT_FOUND: this rank is not a member of such a set. */
+HVD_API hvd_status hvd_read_counters(hvd_ctx* ctx, int32_t process_set, hvd_counters* out);
+
+/* Rank 0 writes what becomes of each tensor from now on to the file, as Horovod's timeline (the JSON of Perfetto and
+ * chrome://tracing), with its decisions where mark_cycles is not 0; other ranks do nothing. HOROVOD_TIMELINE begins one
+ * with the job. HVD_INVALID while one is written; another error when the file cannot be made. */
+HVD_API hvd_status hvd_timeline_start(hvd_ctx* ctx, const char* path, int32_t mark_cycles);
+/* The file is complete when it returns. Not an error when none is written. */
+HVD_API hvd_status hvd_timeline_stop(hvd_ctx* ctx);
 
 /* ---- about ---- */
 

@@ -1,7 +1,16 @@
 """Distributed training with the names that Horovod scripts import; start the ranks with `hvdrun`.
 
-`import horovod.torch as hvd` is the front for PyTorch. This package was never compiled against a framework: it calls
-libhvd through its C interface.
+`import horovod.torch as hvd` is the front for PyTorch; `horovod.run` runs a Python function on several ranks. This package
+was never compiled against a framework: it calls libhvd through its C interface.
 """
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    # Ranks import this package too, and do not need what starts jobs.
+    if name == "run":
+        from horovod.runner import run
+
+        return run
+    raise AttributeError(f"module 'horovod' has no attribute {name!r}")

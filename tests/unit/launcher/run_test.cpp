@@ -20,7 +20,8 @@ namespace {
 
 struct Job {
   Placement placement = place(parse_host_list("a:2,b:2").value(), 4).value();
-  JobState state{placement};
+  std::vector<int> servers{};
+  JobState state{placement, servers};
 
   std::string on(const JobEvent& event) {
     std::string names;
@@ -57,6 +58,26 @@ TEST_CASE("a job in which all goes well ends with 0") {
   CHECK(describe_end(job.state, job.placement, std::chrono::milliseconds(1234)) ==
         "hvdrun: 4 ranks on 2 nodes succeeded in 1.2 s");
   CHECK(job.on(NodeLost{0, Error(Code::kLostPeer, "x")}).empty());
+}
+
+TEST_CASE("servers are ended when the others have, and how they end is no failure") {
+  Job job{.servers = {1, 2}};
+  job.run_all();
+  CHECK(job.on(RankExited{0, kGood}).empty());
+  CHECK(job.on(RankExited{3, kGood}) == "stop");
+  CHECK(job.on(RankExited{1, kTerminated}).empty());
+  CHECK(job.on(RankExited{2, kThree}).empty());
+  CHECK(job.on(NodeDone{0}).empty());
+  CHECK(job.on(NodeDone{1}) == "finish");
+  CHECK(job.state.exit_code() == 0);
+}
+
+TEST_CASE("a server that fails while the others run is a failure, and one that ends is none") {
+  Job job{.servers = {1, 2}};
+  job.run_all();
+  CHECK(job.on(RankExited{1, kGood}).empty());
+  CHECK(job.on(RankExited{2, kThree}) == "report tell stop");
+  CHECK(job.state.exit_code() == 3);
 }
 
 TEST_CASE("the first failure is the cause, whatever fails after it") {

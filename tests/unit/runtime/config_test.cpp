@@ -130,4 +130,19 @@ TEST_CASE("an average of equal integers is that integer, for any number of ranks
   CHECK(result_factor(ReduceOp::kAverage, Dtype::kInt32, 0.0, 3) == 0.0);
 }
 
+TEST_CASE("the stall watch is set as Horovod's is") {
+  const auto stall_of = [](const Variables& variables) { return config_of(variables).value().engine.stall; };
+  CHECK(stall_of({}).warn_after == std::chrono::seconds(60));
+  CHECK(stall_of({}).end_after == Duration::zero());
+  CHECK(stall_of({{"HOROVOD_STALL_CHECK_TIME_SECONDS", "0.5"}}).warn_after == std::chrono::milliseconds(500));
+  CHECK(stall_of({{"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "90"}}).end_after == std::chrono::seconds(90));
+  CHECK(stall_of({{"HOROVOD_STALL_CHECK_DISABLE", "1"}}).warn_after == Duration::zero());
+  CHECK(stall_of({{"HOROVOD_STALL_CHECK_DISABLE", "0"}}).warn_after == std::chrono::seconds(60));
+  const auto refused = config_of({{"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "60"}});
+  CHECK(refused.error().code() == Code::kInvalid);
+  CHECK(refused.error().message().find("must be more than HOROVOD_STALL_CHECK_TIME_SECONDS") != std::string::npos);
+  CHECK_FALSE(config_of({{"HOROVOD_STALL_CHECK_TIME_SECONDS", "-1"}}).ok());
+  CHECK_FALSE(config_of({{"HOROVOD_STALL_CHECK_DISABLE", "yes"}}).ok());
+}
+
 }  // namespace hvd

@@ -8,15 +8,16 @@ every call.
 import ctypes
 import os
 import pathlib
-from typing import Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError
 
-ABI_VERSION = 2
+ABI_VERSION = 4
 MAX_DIMS = 16
 MAX_GROUP = 4096
 
 INVALID = 1
+NOT_FOUND = 2
 
 ALLREDUCE, ALLGATHER, BROADCAST, BARRIER, REDUCESCATTER, ALLTOALL, JOIN = range(7)
 AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT = range(6)
@@ -108,6 +109,12 @@ def _load() -> ctypes.CDLL:
     lib.hvd_wait.argtypes = [context, handle]
     lib.hvd_result.argtypes = [context, handle, ctypes.POINTER(_Output)]
     lib.hvd_release.argtypes = [context, handle]
+    lib.hvd_finish.argtypes = [context, number, ctypes.c_int32]
+    ranks = ctypes.POINTER(ctypes.c_int32)
+    lib.hvd_process_set_add.argtypes = [context, ranks, ctypes.c_int32, ranks]
+    lib.hvd_process_set_remove.argtypes = [context, ctypes.c_int32]
+    lib.hvd_process_numbers.argtypes = [context, ranks, ctypes.c_int32, ranks]
+    lib.hvd_process_set_ranks.argtypes = [context, ctypes.c_int32, ranks, ctypes.c_int32, ranks]
     lib.hvd_last_error.restype = ctypes.c_char_p
     lib.hvd_version.restype = ctypes.c_char_p
     return lib
@@ -126,44 +133,118 @@ def error_of(status: int) -> Exception:
     return ValueError(last_error()) if status == INVALID else HorovodInternalError(last_error(), status)
 
 
-def operation(
-    kind: int,
-    dtype: int,
-    shape: Sequence[int],
-    input_address: Optional[int],
-    output_address: Optional[int],
-    name: Optional[str],
-    reduce_op: int = SUM,
-    root_rank: int = 0,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-    splits: Sequence[int] = (),
-) -> _Op:
-    """An operation for `enqueue`; nothing is checked but what ctypes could not carry."""
-    ndim = len(shape)
-    if ndim > MAX_DIMS:
-        raise ValueError(f"a tensor of {ndim} dimensions: more than the {MAX_DIMS} that are supported")
-    return _Op(
-        _OP_SIZE, 2, kind, dtype, reduce_op, root_rank, 0, _DEVICE_CPU, ndim, 0, _ShapeArrays[ndim](*shape),
-        None if name is None else name.encode(), input_address, output_address, prescale, postscale, None,
-        (ctypes.c_int32 * len(splits))(*splits) if splits else None, len(splits), 0,
-    )  # fmt: skip
+# The calls of every step. Without argtypes ctypes converts nothing; they are given None, and byref() objects that are
+# made once.
+_enqueue = lib["hvd_enqueue"]
+_execute = lib["hvd_execute"]
+_enqueue_group = lib["hvd_enqueue_group"]
 
 
-def enqueue(op: _Op) -> int:
-    """Starts one operation and returns its handle. The memory must stay alive until `wait` of it has returned."""
-    handle = ctypes.c_int64()
-    status = lib.hvd_enqueue(None, ctypes.byref(op), ctypes.byref(handle))
-    if status:
-        raise error_of(status)
-    return handle.value
+class Plan:
+    """One operation, ready to be started again and again: all of hvd_op but where its memory is.
+
+    Making it costs as much as several small operations; starting it is one call. A plan must not be used by two threads
+    at once.
+    """
+
+    __slots__ = ("op", "reference", "memory", "handle", "handle_reference")
+
+    def __init__(
+        self,
+        kind: int,
+        dtype: int,
+        shape: Sequence[int],
+        name: Optional[str],
+        reduce_op: int = SUM,
+        root_rank: int = 0,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+        process_set: int = 0,
+        splits: Sequence[int] = (),
+    ) -> None:
+        ndim = len(shape)
+        if ndim > MAX_DIMS:
+            raise ValueError(f"a tensor of {ndim} dimensions: more than the {MAX_DIMS} that are supported")
+        self.op = _Op(
+            _OP_SIZE, 2, kind, dtype, reduce_op, root_rank, process_set, _DEVICE_CPU, ndim, 0,
+            _ShapeArrays[ndim](*shape), None if name is None else name.encode(), None, None, prescale, postscale, None,
+            (ctypes.c_int32 * len(splits))(*splits) if splits else None, len(splits), 0,
+        )  # fmt: skip
+        self.reference = ctypes.byref(self.op)
+        # The fields input and output, as an array: the fastest way to set them.
+        self.memory = (ctypes.c_size_t * 2).from_buffer(self.op, _Op.input.offset)
+        self.handle = ctypes.c_int64()
+        self.handle_reference = ctypes.byref(self.handle)
+
+    def enqueue(self, input_address: int, output_address: int) -> int:
+        """Starts it and returns the library's handle. The memory must stay alive until a wait for it has returned."""
+        memory = self.memory
+        memory[0] = input_address
+        memory[1] = output_address
+        status = _enqueue(None, self.reference, self.handle_reference)
+        if status:
+            raise error_of(status)
+        return self.handle.value
+
+    def execute(self, input_address: int, output_address: int) -> int:
+        """Does it, in memory of the caller's; the status. Nothing is left to release."""
+        memory = self.memory
+        memory[0] = input_address
+        memory[1] = output_address
+        return _execute(None, self.reference, None)
+
+    def execute_for_result(self, input_address: int, output_address: int) -> int:
+        """Does it; the status. `handle` names the result, or is 0."""
+        memory = self.memory
+        memory[0] = input_address
+        memory[1] = output_address
+        return _execute(None, self.reference, self.handle_reference)
 
 
-def enqueue_group(ops: Sequence[_Op]) -> Tuple[int, ...]:
-    """Starts operations that are done together or not at all, and returns their handles."""
-    pointers = (ctypes.POINTER(_Op) * len(ops))(*map(ctypes.pointer, ops))
-    handles = (ctypes.c_int64 * len(ops))()
-    status = lib.hvd_enqueue_group(None, pointers, len(ops), handles)
+class HandleArray:
+    """Room for the handles of operations that are waited for and forgotten together."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, count: int) -> None:
+        self.array = (ctypes.c_int64 * max(count, 1))()
+
+    def place(self, index: int) -> object:
+        """Where an operation's handle goes; for `enqueue_into` and `Group`."""
+        return ctypes.byref(self.array, index * 8)
+
+    def is_pending(self, index: int) -> bool:
+        return self.array[index] != 0
+
+    def finish(self) -> int:
+        """Waits for all that were started and forgets them, also when one fails; the first failure's status."""
+        return lib.hvd_finish(None, self.array, len(self.array))
+
+
+def enqueue_into(plan: Plan, place: object) -> int:
+    """Starts a plan whose memory is set and leaves the handle at `place`; the status."""
+    return _enqueue(None, plan.reference, place)
+
+
+class Group:
+    """Plans that are started together, in one call, and done together or not at all."""
+
+    __slots__ = ("plans", "pointers", "place")
+
+    def __init__(self, plans: Sequence[Plan], place: object) -> None:
+        self.plans = plans
+        self.pointers = (ctypes.POINTER(_Op) * len(plans))(*(ctypes.pointer(plan.op) for plan in plans))
+        self.place = place
+
+    def enqueue(self) -> int:
+        """Starts them, the memory of each being set; the status."""
+        return _enqueue_group(None, self.pointers, len(self.plans), self.place)
+
+
+def enqueue_group(plans: Sequence[Plan]) -> Tuple[int, ...]:
+    """Starts plans whose memory is set, done together or not at all, and returns the library's handles."""
+    handles = (ctypes.c_int64 * len(plans))()
+    status = Group(plans, ctypes.byref(handles)).enqueue()
     if status:
         raise error_of(status)
     return tuple(handles)
@@ -190,3 +271,58 @@ def result(handle: int) -> _Output:
 def release(handle: int) -> None:
     """Forgets a handle. One that is already forgotten (the job was left meanwhile) is no error."""
     lib.hvd_release(None, handle)
+
+
+def add_process_set(ranks: Sequence[int], call: Callable[..., int]) -> int:
+    """The number of a new process set. `call` makes a call that waits (_wait.call)."""
+    number = ctypes.c_int32()
+    status = call(
+        lib.hvd_process_set_add, None, (ctypes.c_int32 * max(len(ranks), 1))(*ranks), len(ranks), ctypes.byref(number)
+    )
+    if status:
+        raise error_of(status)
+    return number.value
+
+
+def remove_process_set(number: int, call: Callable[..., int]) -> int:
+    """The status."""
+    return call(lib.hvd_process_set_remove, None, number)
+
+
+def _numbers_of(function: Callable[..., int], *arguments: object) -> List[int]:
+    """What a function hands out into an array, of which it tells how large it must be."""
+    count = ctypes.c_int32()
+    room = 0
+    while True:
+        array = (ctypes.c_int32 * max(room, 1))()
+        status = function(None, *arguments, array, room, ctypes.byref(count))
+        if status:
+            raise error_of(status)
+        if count.value <= room:
+            return array[: count.value]
+        room = count.value
+
+
+def process_sets() -> Dict[int, List[int]]:
+    """The ranks of each process set by its number."""
+    return {
+        number: _numbers_of(lib.hvd_process_set_ranks, number) for number in _numbers_of(lib.hvd_process_numbers)
+    }
+
+
+def _timeline_function(name: str) -> Callable[..., int]:
+    if not hasattr(lib, name):
+        raise ValueError("timelines are not supported yet by this libhvd")
+    return getattr(lib, name)
+
+
+def start_timeline(path: str, mark_cycles: bool) -> None:
+    """hvd_timeline_start. ValueError when it fails, or is not there."""
+    if _timeline_function("hvd_timeline_start")(None, path.encode(), ctypes.c_int32(mark_cycles)):
+        raise ValueError(last_error())
+
+
+def stop_timeline() -> None:
+    """hvd_timeline_stop. ValueError when it fails, or is not there."""
+    if _timeline_function("hvd_timeline_stop")(None):
+        raise ValueError(last_error())

@@ -1,4 +1,4 @@
-"""Waiting for an operation so that Ctrl-C works.
+"""Waiting for operations so that Ctrl-C works.
 
 Python runs signal handlers on the main thread between bytecodes, so a main thread that is blocked inside libhvd would
 not see Ctrl-C before the operation ends, which may be long when another rank is stuck. Polling, or waiting on a helper
@@ -7,8 +7,12 @@ descriptor. If SIGINT has Python's default meaning and the wait has not ended a 
 job: the wait then returns (cancelled) and KeyboardInterrupt rises from it. The runtime is cleanly shut after that; the
 other ranks get HorovodInternalError, and hvd.init() may be called again. A SIGINT handler of the user's own is not
 second-guessed: it runs when the operation ends.
+
+Setting the wake-up descriptor takes two system calls, so it stays set between waits, and is set again now and then in
+case someone took it away. Where someone else (asyncio) has set his, ours is there during waits only.
 """
 
+import contextlib
 import os
 import signal
 import threading
@@ -21,68 +25,107 @@ from horovod.common import _lib
 # nothing is lost.
 _GRACE_S = 0.3
 
+# For so long the descriptor is trusted to be ours still, in seconds.
+_TRUST_S = 0.1
+
+_monotonic = time.monotonic
+_get_ident = threading.get_ident
+
 
 class _Watcher:
     def __init__(self, leave_job: Callable[[], None]) -> None:
         self._leave_job = leave_job
         self._read_end, self._write_end = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._write_end, False)  # signal handlers must not block; demanded by set_wakeup_fd
-        self._number = 0  # counts waits, so that a late reaction does not hit the next one
-        self._waiting = False
+        self.number = 0  # counts waits, so that a late reaction does not hit the next one
+        self.is_waiting = False
+        self.trusted_until = 0.0
         self._other_fd = -1  # the wake-up descriptor of someone else (asyncio), who gets its bytes too
         threading.Thread(target=self._run, name="hvd-ctrl-c", daemon=True).start()
 
-    def wait(self, handle: int) -> int:
-        """hvd_wait on the main thread."""
+    def arm(self) -> None:
+        """Before a wait; on the main thread."""
         other = signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
-        try:
-            self._other_fd = -1 if other == self._write_end else other
-            self._number += 1
-            self._waiting = True
-            return _lib.lib.hvd_wait(None, handle)
-        finally:
-            self._waiting = False
+        self._other_fd = -1 if other == self._write_end else other
+        self.trusted_until = _monotonic() + _TRUST_S if self._other_fd < 0 else 0.0
+
+    def disarm(self) -> None:
+        """After a wait: gives the descriptor back to the one who had it."""
+        if self._other_fd >= 0:
             signal.set_wakeup_fd(self._other_fd, warn_on_full_buffer=False)
+            self._other_fd = -1
 
     def _run(self) -> None:
         while True:
             signals = os.read(self._read_end, 256)
-            number = self._number
+            number = self.number
             other = self._other_fd
             if other >= 0:
                 try:
                     os.write(other, signals)
                 except OSError:
                     pass  # full or closed: its owner has a wake-up pending or wants none
-            if signal.SIGINT in signals and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            if (
+                signal.SIGINT in signals
+                and self.is_waiting
+                and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            ):
                 time.sleep(_GRACE_S)
-                if self._waiting and self._number == number:
+                if self.is_waiting and self.number == number:
                     self._leave_job()
 
 
 _watcher: Optional[_Watcher] = None
+_main_thread = 0  # 0 while there is no watcher: then no thread is taken for the main one
 
 
 def start(leave_job: Callable[[], None]) -> None:
     """Makes waits of the main thread interruptible; called once the job is joined."""
-    global _watcher
+    global _watcher, _main_thread
     if _watcher is None:
         _watcher = _Watcher(leave_job)
+        _main_thread = threading.main_thread().ident or 0
 
 
 def _forget_watcher() -> None:
-    global _watcher
-    _watcher = None
+    """In a forked child: the thread stays in the parent, and a signal that the child gets is not the parent's."""
+    global _watcher, _main_thread
+    if _watcher is not None:
+        _watcher, _main_thread = None, 0
+        with contextlib.suppress(ValueError):  # forked by another thread than the main one
+            signal.set_wakeup_fd(-1)
 
 
-os.register_at_fork(after_in_child=_forget_watcher)  # its thread stays in the parent
+os.register_at_fork(after_in_child=_forget_watcher)
+
+
+def call(function: Callable[..., int], *arguments) -> int:
+    """What a call into the library that waits returns, interruptibly on the main thread."""
+    if _get_ident() != _main_thread:
+        return function(*arguments)
+    watcher = _watcher
+    if _monotonic() > watcher.trusted_until:
+        watcher.arm()
+    watcher.number += 1
+    watcher.is_waiting = True
+    try:
+        return function(*arguments)
+    finally:
+        watcher.is_waiting = False
+        if not watcher.trusted_until:
+            watcher.disarm()
 
 
 def wait(handle: int) -> int:
     """Blocks until the operation has ended; returns its status."""
-    if _watcher is None or threading.current_thread() is not threading.main_thread() or _lib.is_done(handle):
-        return _lib.lib.hvd_wait(None, handle)
-    return _watcher.wait(handle)
+    return call(_lib.lib.hvd_wait, None, handle)
+
+
+def finish(handles: _lib.HandleArray) -> None:
+    """HandleArray.finish, interruptibly."""
+    status = call(handles.finish)
+    if status:
+        raise _lib.error_of(status)
 
 
 def call_interruptibly(function: Callable[[], None]) -> None:

@@ -1,8 +1,9 @@
 """Joining and leaving the job, this process's place in it, and what the library can do."""
 
 import atexit
+import ctypes
 import os
-from typing import Any, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence
 
 from horovod.common import _lib, _wait
 from horovod.common.exceptions import HorovodInternalError
@@ -10,7 +11,11 @@ from horovod.common.exceptions import HorovodInternalError
 # Counts the jobs that this process has left, so that a handle of an earlier one is not taken for a handle of this one.
 generation = 0
 
+# Called when this process has left the job; what is known of it is not true any more.
+when_left: List[Callable[[], None]] = []
+
 _exit_registered = False
+_is_homogeneous = True
 
 
 def init(comm: Optional[Sequence[int]] = None, process_sets: Any = None) -> None:
@@ -21,18 +26,21 @@ def init(comm: Optional[Sequence[int]] = None, process_sets: Any = None) -> None
 
     Args:
         comm: must be None or empty; a job on part of the ranks is not supported yet.
-        process_sets: must be None or empty; process sets are not supported yet.
+        process_sets: a list of hvd.ProcessSet or of lists of ranks, the same on every rank, for `add_process_set`. Or
+            "dynamic", as in Horovod, where it allows sets to be added later; here they always can be.
 
     Raises:
-        ValueError: an argument asks for what is not supported yet.
+        ValueError: an argument is wrong or asks for what is not supported yet.
         HorovodInternalError: the job could not be joined (a rank did not come in time, is unreachable, ...); the text
             says which. The other ranks get the same for the same cause.
     """
     global _exit_registered
     if comm is not None and (not isinstance(comm, (list, tuple)) or len(comm) > 0):
         raise ValueError("hvd.init(comm=...) is not supported yet: a job always has all ranks that hvdrun started")
-    if process_sets:
-        raise ValueError("hvd.init(process_sets=...) is not supported yet: only the global process set exists")
+    if isinstance(process_sets, str) and process_sets.lower() == "dynamic":
+        process_sets = None
+    if process_sets is not None and not isinstance(process_sets, (list, tuple)):
+        raise ValueError('hvd.init(process_sets=...) takes a list of process sets, or "dynamic"')
     if is_initialized():
         return
 
@@ -48,6 +56,30 @@ def init(comm: Optional[Sequence[int]] = None, process_sets: Any = None) -> None
         owner = os.getpid()
         # A forked child that exits must not touch the runtime, whose thread is the parent's.
         atexit.register(lambda: shutdown() if os.getpid() == owner else None)
+    try:
+        _compare_nodes()
+        if process_sets:
+            from horovod.common.process_sets import add_initial
+
+            add_initial(process_sets)
+    except BaseException:
+        shutdown()
+        raise
+
+
+def _compare_nodes() -> None:
+    """Finds out whether all nodes have as many ranks."""
+    global _is_homogeneous
+    _is_homogeneous = True
+    if local_size() == size():
+        return
+    own, lowest, highest = ctypes.c_int32(local_size()), ctypes.c_int32(), ctypes.c_int32()
+    for reduce_op, result in ((_lib.MIN, lowest), (_lib.MAX, highest)):
+        plan = _lib.Plan(_lib.ALLREDUCE, _lib.INT32, (), "init.local_size", reduce_op)
+        status = _wait.call(plan.execute, ctypes.addressof(own), ctypes.addressof(result))
+        if status:
+            raise HorovodInternalError(_lib.last_error(), status)
+    _is_homogeneous = lowest.value == highest.value
 
 
 def shutdown() -> None:
@@ -58,6 +90,8 @@ def shutdown() -> None:
     global generation
     generation += 1
     _lib.lib.hvd_shutdown()
+    for forget in when_left:
+        forget()
 
 
 def is_initialized() -> bool:
@@ -99,6 +133,29 @@ def cross_rank() -> int:
 def cross_size() -> int:
     """How many nodes have this local rank. ValueError before init."""
     return _number(_lib.lib.hvd_cross_size(None))
+
+
+def is_homogeneous() -> bool:
+    """Whether every node has as many ranks. ValueError before init."""
+    size()
+    return _is_homogeneous
+
+
+def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
+    """Starts to write a timeline of the operations, for chrome://tracing or Perfetto, on rank 0.
+
+    Raises:
+        ValueError: the job was not joined, a timeline is being written, the file cannot be written, or this libhvd writes
+            none.
+    """
+    size()
+    _lib.start_timeline(os.fspath(file_path), mark_cycles)
+
+
+def stop_timeline() -> None:
+    """Ends the timeline and its file. ValueError when the job was not joined, or this libhvd writes none."""
+    size()
+    _lib.stop_timeline()
 
 
 # What scripts ask to choose their way. Horovod answers for the libraries that it was compiled with; the collectives

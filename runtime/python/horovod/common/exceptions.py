@@ -16,3 +16,16 @@ class HorovodInternalError(RuntimeError):
 
 class HorovodVersionMismatchError(ImportError):
     """The libhvd that was found speaks another version of the C interface than this package."""
+
+
+class HostsUpdatedInterrupt(RuntimeError):
+    """Hosts came or went; raised by State.commit, for elastic.run to catch. `skip_sync`: no rank is new."""
+
+    def __init__(self, skip_sync: bool = False) -> None:
+        super().__init__("the hosts of the job have changed")
+        self.skip_sync = skip_sync
+
+
+def get_version_mismatch_message(name: str, version: str, installed_version: str) -> str:
+    """The text for a framework that is another version than the one that is needed."""
+    return f"{name} is {installed_version}, but {version} is needed."

@@ -1,44 +1,175 @@
-"""Process sets: named subsets of the ranks. So far there is one, the set of all ranks."""
+"""Process sets: named subsets of the ranks, which do operations of their own."""
 
-from typing import List
+from typing import Any, Dict, List, Optional, Sequence, Set, Union
 
-from horovod.common import basics
+from horovod.common import _lib, _wait, basics
+from horovod.common.exceptions import HorovodInternalError
 
 
 class ProcessSet:
-    """A set of ranks that run an operation together. Today only `global_process_set` can be given to an operation."""
+    """Some of the job's ranks. `add_process_set`, or hvd.init(process_sets=[...]), makes it known to the job; until then,
+    and after `remove_process_set` or hvd.shutdown(), `process_set_id` is None and no operation can use it.
 
-    def __init__(self, process_set_id: int) -> None:
-        self.process_set_id = process_set_id
+    Args:
+        ranks_or_comm: the ranks, in any order, none twice. An MPI communicator is refused: there is no MPI underneath.
+
+    Raises:
+        ValueError: it is something else.
+    """
+
+    def __init__(self, ranks_or_comm: Sequence[int]) -> None:
+        if not isinstance(ranks_or_comm, (list, tuple, range)) or not all(
+            isinstance(rank, int) and not isinstance(rank, bool) for rank in ranks_or_comm
+        ):
+            raise ValueError(
+                f"a process set is a list of ranks, not {type(ranks_or_comm).__name__}; MPI communicators are not supported"
+            )
+        self.process_set_id: Optional[int] = None
+        self._ranks: Optional[List[int]] = sorted(ranks_or_comm)
+
+    mpi_comm = None  # Horovod's attribute; never set
 
     @property
     def ranks(self) -> List[int]:
-        """The members, in order. ValueError before init."""
+        """The members, ascending."""
+        return list(self._ranks)
+
+    def size(self) -> Optional[int]:
+        """How many members it has; None while the job does not know it."""
+        return None if self.process_set_id is None else len(self._ranks)
+
+    def rank(self) -> Optional[int]:
+        """This process's number among the members; None while the job does not know it. ValueError for no member."""
+        if self.process_set_id is None:
+            return None
+        if not self.included():
+            raise ValueError(f"rank {basics.rank()} is no member of {self}")
+        return self._ranks.index(basics.rank())
+
+    def included(self) -> bool:
+        """Whether this process is a member of it and the job knows it. ValueError before init."""
+        return self.process_set_id is not None and basics.rank() in self._ranks
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ProcessSet):
+            return NotImplemented
+        return self.process_set_id == other.process_set_id and self._ranks == other._ranks
+
+    def __hash__(self) -> int:
+        return hash(None if self._ranks is None else tuple(self._ranks))
+
+    def __deepcopy__(self, _: object) -> "ProcessSet":
+        """A copied optimizer reduces over the same ranks."""
+        return self
+
+    def __repr__(self) -> str:
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self._ranks})"
+
+
+class _GlobalProcessSet(ProcessSet):
+    """All ranks."""
+
+    def __init__(self) -> None:
+        self.process_set_id = 0
+        self._ranks = None
+
+    @property
+    def ranks(self) -> List[int]:
         return list(range(basics.size()))
 
     def size(self) -> int:
-        """How many members it has. ValueError before init."""
         return basics.size()
 
     def rank(self) -> int:
-        """This process's number among the members. ValueError before init."""
         return basics.rank()
 
     def included(self) -> bool:
-        """Whether this process is a member. ValueError before init."""
         return basics.rank() >= 0
 
+    def __reduce__(self) -> str:
+        return "global_process_set"
+
     def __repr__(self) -> str:
-        return f"ProcessSet(process_set_id={self.process_set_id})"
+        return "ProcessSet(process_set_id=0)"
 
 
-global_process_set = ProcessSet(0)
+global_process_set: ProcessSet = _GlobalProcessSet()
+
+# Those that the job knows; what it knew is forgotten when this process leaves it.
+_known: Set[ProcessSet] = set()
 
 
-def check_supported(process_set: ProcessSet) -> None:
-    """ValueError unless it is the global process set."""
-    if process_set is not global_process_set:
-        raise ValueError(
-            f"process_set={process_set!r}: only hvd.global_process_set is supported yet; other process sets are not "
-            "there"
-        )
+def _forget_all() -> None:
+    for process_set in list(_known):
+        process_set.process_set_id = None
+    _known.clear()
+
+
+basics.when_left.append(_forget_all)
+
+
+def number_of(process_set: ProcessSet) -> int:
+    """What the library calls it. ValueError for what is none, or is not known to the job."""
+    number = process_set.process_set_id if isinstance(process_set, ProcessSet) else None
+    if number is None:
+        raise ValueError(f"process_set={process_set!r} is not known to the job; call hvd.add_process_set on every rank")
+    return number
+
+
+def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet:
+    """Makes a process set known to the job. Every rank of the job calls it, members or not, with the same ranks, at the same
+    place; returns when all have.
+
+    Raises (on every rank):
+        ValueError: a rank is not of the job, or a set of the same ranks exists (hvd.global_process_set has all).
+        HorovodInternalError: ranks name different sets, or a rank is gone.
+    """
+    if not isinstance(process_set, ProcessSet):
+        process_set = ProcessSet(process_set)
+    if process_set.process_set_id is not None:
+        raise ValueError(f"{process_set} is known to the job already")
+    process_set.process_set_id = _lib.add_process_set(process_set.ranks, _wait.call)
+    _known.add(process_set)
+    return process_set
+
+
+def remove_process_set(process_set: ProcessSet) -> bool:
+    """Ends a process set, on every rank of the job at the same place; what was started in it is done first.
+
+    Returns whether it was ended: not hvd.global_process_set, one that the job does not know, or one in which operations
+    wait for ranks that have not come yet.
+
+    Raises:
+        HorovodInternalError: ranks name different sets, or a rank is gone; on every rank.
+    """
+    number = process_set.process_set_id
+    if not number:
+        return False
+    status = _lib.remove_process_set(number, _wait.call)
+    if status in (_lib.INVALID, _lib.NOT_FOUND):
+        return False
+    if status:
+        raise HorovodInternalError(_lib.last_error(), status)
+    process_set.process_set_id = None
+    _known.discard(process_set)
+    return True
+
+
+def known_process_set(ranks: Sequence[int]) -> Optional[ProcessSet]:
+    """The set of these ranks that the job knows, if there is one."""
+    wanted = sorted(ranks)
+    for process_set in list(_known):
+        if process_set.ranks == wanted:
+            return process_set
+    return global_process_set if wanted == global_process_set.ranks else None
+
+
+def get_process_set_ids_and_ranks() -> Dict[int, List[int]]:
+    """The sets that the job knows: their numbers, and their ranks ascending. Before init, HorovodInternalError."""
+    return _lib.process_sets()
+
+
+def add_initial(process_sets: Any) -> None:
+    """What hvd.init(process_sets=...) asks for."""
+    for process_set in process_sets:
+        add_process_set(process_set)

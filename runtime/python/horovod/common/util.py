@@ -1,10 +1,17 @@
 """Helpers that fronts share and some scripts import."""
 
+import contextlib
+import functools
+import importlib.util
+import os
+import re
 import warnings
-from typing import Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, TypeVar
 
 from horovod.common import _lib
 from horovod.common.basics import gloo_built, mpi_built  # noqa: F401  (scripts import them from here)
+
+_T = TypeVar("_T")
 
 
 def choose_op(op: Optional[int], average: Optional[bool]) -> int:
@@ -25,3 +32,84 @@ def choose_op(op: Optional[int], average: Optional[bool]) -> int:
     if op not in (_lib.AVERAGE, _lib.SUM, _lib.MIN, _lib.MAX, _lib.PRODUCT):
         raise ValueError(f"op={op!r} is none of hvd.Average, hvd.Sum, hvd.Min, hvd.Max, hvd.Product")
     return op
+
+
+def num_rank_is_power_2(num_rank: int) -> bool:
+    """Whether a number of ranks is a power of 2."""
+    return num_rank > 0 and num_rank & (num_rank - 1) == 0
+
+
+def split_list(values: Sequence[_T], num_parts: int) -> List[Sequence[_T]]:
+    """Values in their order as parts of nearly equal length, the first ones longer. Fewer parts than asked for when there
+    are fewer values."""
+    num_parts = min(num_parts, len(values))
+    size, longer = divmod(len(values), num_parts) if num_parts else (0, 0)
+    ends = [0]
+    for part in range(num_parts):
+        ends.append(ends[-1] + size + (part < longer))
+    return [values[begin:end] for begin, end in zip(ends, ends[1:])]
+
+
+def is_iterable(x: Any) -> bool:
+    """Whether a `for` can go over it."""
+    try:
+        iter(x)
+    except TypeError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def env(**variables: Optional[str]) -> Iterator[None]:
+    """Sets environment variables, None removing one, and puts back what was there before."""
+    before = {name: os.environ.get(name) for name in variables}
+    try:
+        _set_environment(variables)
+        yield
+    finally:
+        _set_environment(before)
+
+
+def _set_environment(variables: Dict[str, Optional[str]]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = str(value)
+
+
+def _cache(function: Callable[..., _T]) -> Callable[..., _T]:
+    """Remembers a function's results by its arguments."""
+    return functools.lru_cache(maxsize=None)(function)
+
+
+@_cache
+def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
+    """Whether this package has a front for a framework, and the framework is installed. `ext_base_name`: "torch", ..."""
+    has_front = importlib.util.find_spec("horovod." + ext_base_name) is not None
+    is_there = has_front and importlib.util.find_spec(ext_base_name) is not None
+    if verbose and not is_there:
+        print(f"{ext_base_name}: " + ("not installed" if has_front else "this package has no front for it"))
+    return is_there
+
+
+def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: Any) -> None:
+    """ImportError when `extension_available` says no. Only the last part of `ext_name` counts."""
+    if not extension_available(ext_name.rsplit(".", 1)[-1]):
+        raise ImportError(f"Extension {ext_name} has not been built: the framework is not installed, or has no front here")
+
+
+def _numbers(version: str) -> List[int]:
+    """The numbers with which a version begins: 2.13.0+cpu is 2, 13, 0."""
+    match = re.match(r"\d+(\.\d+)*", version)
+    return [int(number) for number in match.group().split(".")] if match else []
+
+
+def is_version_greater_equal_than(ver: str, target: str) -> bool:
+    """Whether version `ver` is `target` or newer, by the numbers with which they begin. ValueError for what is none."""
+    for value in (ver, target):
+        if not isinstance(value, str) or not _numbers(value):
+            raise ValueError(f"a version as '2.13.0' is needed, not {value!r}")
+    own, wanted = _numbers(ver), _numbers(target)
+    longest = max(len(own), len(wanted))
+    return own + [0] * (longest - len(own)) >= wanted + [0] * (longest - len(wanted))

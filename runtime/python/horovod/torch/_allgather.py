@@ -5,13 +5,16 @@ from typing import List, Optional, Sequence
 import torch
 
 from horovod.common import _lib
-from horovod.common.process_sets import ProcessSet, check_supported, global_process_set
+from horovod.common.process_sets import ProcessSet, global_process_set, number_of
 from horovod.torch._allreduce import allreduce, grouped_allreduce
 from horovod.torch._handles import (
     check_group,
     dtype_of,
+    execute,
     group_names,
+    needs_gradient,
     on_host,
+    plan_on,
     result_tensor,
     start,
     start_group,
@@ -19,18 +22,21 @@ from horovod.torch._handles import (
 )
 
 
+def _arguments(tensor, name, process_set):
+    """Those of `start` and `execute`."""
+    dtype = dtype_of(tensor)
+    full_name = None if name is None else "allgather." + name
+    return (
+        on_host(tensor), lambda done: result_tensor(done, tensor),
+        _lib.ALLGATHER, dtype, tensor.shape, full_name, _lib.SUM, 0, 1.0, 1.0, number_of(process_set),
+    )  # fmt: skip
+
+
 def allgather_async(
     tensor: torch.Tensor, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts `allgather`; returns a handle whose `synchronize` gives the new tensor."""
-    check_supported(process_set)
-    dtype = dtype_of(tensor)
-    source = on_host(tensor)
-    full_name = None if name is None else "allgather." + name
-    return start(
-        source, lambda done: result_tensor(done, tensor),
-        _lib.ALLGATHER, dtype, tensor.shape, source.data_ptr(), None, full_name,
-    )  # fmt: skip
+    return start(*_arguments(tensor, name, process_set))
 
 
 class _Allgather(torch.autograd.Function):
@@ -38,7 +44,7 @@ class _Allgather(torch.autograd.Function):
     def forward(ctx, tensor, name, process_set):
         ctx.rows = tensor.shape[0] if tensor.dim() else 0
         ctx.process_set = process_set
-        return synchronize(allgather_async(tensor, name, process_set))
+        return execute(*_arguments(tensor, name, process_set))
 
     @staticmethod
     def backward(ctx, gradient):
@@ -56,23 +62,27 @@ def allgather(
     Dimension 0 may differ between ranks and be 0; the others must agree. At least one dimension is needed. The gradient
     is this rank's rows of the averaged gradients.
     """
-    check_supported(process_set)
-    return _Allgather.apply(tensor, name, process_set)
+    if needs_gradient(tensor):
+        return _Allgather.apply(tensor, name, process_set)
+    return execute(*_arguments(tensor, name, process_set))
 
 
 def grouped_allgather_async(
     tensors: Sequence[torch.Tensor], name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts `grouped_allgather`; returns one handle, whose `synchronize` gives the list of new tensors."""
-    check_supported(process_set)
     tensors = check_group(tensors)
     sources = [on_host(tensor) for tensor in tensors]
     names = group_names("grouped_allgather.", name, len(tensors))
-    ops = [
-        _lib.operation(_lib.ALLGATHER, dtype_of(source), source.shape, source.data_ptr(), None, full_name)
+    number = number_of(process_set)
+    plans = [
+        plan_on(
+            source, None,
+            _lib.ALLGATHER, dtype_of(source), source.shape, full_name, _lib.SUM, 0, 1.0, 1.0, number,
+        )
         for source, full_name in zip(sources, names)
-    ]
-    return start_group(sources, [lambda done, t=tensor: result_tensor(done, t) for tensor in tensors], ops)
+    ]  # fmt: skip
+    return start_group(sources, [lambda done, t=tensor: result_tensor(done, t) for tensor in tensors], plans)
 
 
 class _GroupedAllgather(torch.autograd.Function):
@@ -96,5 +106,7 @@ def grouped_allgather(
     tensors: Sequence[torch.Tensor], name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> List[torch.Tensor]:
     """`allgather` of each tensor of a list, all together or none; the list of new tensors."""
-    check_supported(process_set)
-    return list(_GroupedAllgather.apply(name, process_set, *check_group(tensors)))
+    tensors = check_group(tensors)
+    if any(map(needs_gradient, tensors)):
+        return list(_GroupedAllgather.apply(name, process_set, *tensors))
+    return synchronize(grouped_allgather_async(tensors, name, process_set))

@@ -5,7 +5,7 @@ from typing import Any, List, Optional, Sequence
 import torch
 
 from horovod.common import _lib
-from horovod.common.process_sets import ProcessSet, check_supported, global_process_set
+from horovod.common.process_sets import ProcessSet, global_process_set, number_of
 from horovod.common.util import choose_op
 from horovod.torch._handles import (
     Target,
@@ -13,20 +13,15 @@ from horovod.torch._handles import (
     check_in_place,
     dtype_of,
     empty_like,
+    execute_into,
     group_names,
+    needs_gradient,
+    plan_on,
     run_into,
     start_group,
     synchronize,
 )
 from horovod.torch.compression import Compression
-
-
-def allreduce_into(tensor, output, name, op, prescale_factor, postscale_factor) -> int:
-    """allreduce_async_ without the check of contiguity; for gradients, whose layout is torch's choice."""
-    return run_into(
-        _lib.ALLREDUCE, "allreduce.", tensor, output, name,
-        reduce_op=op, prescale=prescale_factor, postscale=postscale_factor,
-    )  # fmt: skip
 
 
 def allreduce_async(
@@ -39,10 +34,12 @@ def allreduce_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `allreduce`; returns a handle whose `synchronize` gives the new tensor."""
-    check_supported(process_set)
     op = choose_op(op, average)
     dtype_of(tensor)
-    return allreduce_into(tensor, empty_like(tensor), name, op, prescale_factor, postscale_factor)
+    return run_into(
+        _lib.ALLREDUCE, "allreduce.", tensor, empty_like(tensor), name, op, 0, prescale_factor, postscale_factor,
+        number_of(process_set),
+    )  # fmt: skip
 
 
 def allreduce_async_(
@@ -55,17 +52,26 @@ def allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `allreduce_`; returns a handle."""
-    check_supported(process_set)
     op = choose_op(op, average)
     check_in_place(tensor)
-    return allreduce_into(tensor, tensor, name, op, prescale_factor, postscale_factor)
+    return run_into(
+        _lib.ALLREDUCE, "allreduce.", tensor, tensor, name, op, 0, prescale_factor, postscale_factor,
+        number_of(process_set),
+    )  # fmt: skip
+
+
+def _execute(tensor, name, op, prescale_factor, postscale_factor, process_set):
+    return execute_into(
+        _lib.ALLREDUCE, "allreduce.", tensor, empty_like(tensor), name, op, 0, prescale_factor, postscale_factor,
+        number_of(process_set),
+    )  # fmt: skip
 
 
 class _Allreduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, name, op, prescale_factor, postscale_factor, process_set):
         ctx.arguments = (op, prescale_factor, postscale_factor, process_set)
-        return synchronize(allreduce_async(tensor, None, name, op, prescale_factor, postscale_factor, process_set))
+        return _execute(tensor, name, op, prescale_factor, postscale_factor, process_set)
 
     @staticmethod
     def backward(ctx, gradient):
@@ -96,18 +102,18 @@ def allreduce(
         tensor: any shape, the same on every rank.
         average: deprecated: True is op=hvd.Average, False is op=hvd.Sum.
         name: the same on every rank.
-        compression: `hvd.Compression.none` or `.fp16`: the type in which it travels and is reduced.
+        compression: `hvd.Compression.none`, `.fp16` or `.bf16`: the type in which it travels and is reduced.
         op: hvd.Average (the default), Sum, Min, Max or Product. Integers average with truncation toward zero.
         prescale_factor: multiplies each rank's tensor before the reduction.
         postscale_factor: multiplies the result.
 
     The gradient is the allreduce of the gradients with the same operator and factors.
     """
-    check_supported(process_set)
     op = choose_op(op, average)
     dtype_of(tensor)
     compressed, ctx = compression.compress(tensor)
-    reduced = _Allreduce.apply(compressed, name, op, prescale_factor, postscale_factor, process_set)
+    run = _Allreduce.apply if needs_gradient(compressed) else _execute
+    reduced = run(compressed, name, op, prescale_factor, postscale_factor, process_set)
     return compression.decompress(reduced, ctx)
 
 
@@ -121,22 +127,29 @@ def allreduce_(
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
     """`allreduce` in place; returns the tensor."""
-    return synchronize(allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor, process_set))
+    op = choose_op(op, average)
+    check_in_place(tensor)
+    return execute_into(
+        _lib.ALLREDUCE, "allreduce.", tensor, tensor, name, op, 0, prescale_factor, postscale_factor,
+        number_of(process_set),
+    )  # fmt: skip
 
 
 # ---- groups ----
 
 
-def _grouped_into(tensors, outputs, name, op, prescale_factor, postscale_factor) -> int:
+def _grouped_into(tensors, outputs, name, op, prescale_factor, postscale_factor, process_set) -> int:
+    number = number_of(process_set)
     targets = [Target(tensor, output) for tensor, output in zip(tensors, outputs)]
     names = group_names("grouped_allreduce.", name, len(targets))
-    ops = [
-        target.operation(
-            _lib.ALLREDUCE, full_name, reduce_op=op, prescale=prescale_factor, postscale=postscale_factor
+    plans = [
+        plan_on(
+            target.source, target.memory,
+            _lib.ALLREDUCE, target.dtype, target.shape, full_name, op, 0, prescale_factor, postscale_factor, number,
         )
         for target, full_name in zip(targets, names)
-    ]
-    return start_group(targets, [target.finish for target in targets], ops)
+    ]  # fmt: skip
+    return start_group(targets, [target.finish for target in targets], plans)
 
 
 def grouped_allreduce_async(
@@ -149,11 +162,10 @@ def grouped_allreduce_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `grouped_allreduce`; returns one handle, whose `synchronize` gives the list of new tensors."""
-    check_supported(process_set)
     op = choose_op(op, average)
     tensors = check_group(tensors)
     outputs = [empty_like(tensor) for tensor in tensors]
-    return _grouped_into(tensors, outputs, name, op, prescale_factor, postscale_factor)
+    return _grouped_into(tensors, outputs, name, op, prescale_factor, postscale_factor, process_set)
 
 
 def grouped_allreduce_async_(
@@ -166,12 +178,11 @@ def grouped_allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `grouped_allreduce_`; returns one handle."""
-    check_supported(process_set)
     op = choose_op(op, average)
     tensors = check_group(tensors)
     for tensor in tensors:
         check_in_place(tensor)
-    return _grouped_into(tensors, tensors, name, op, prescale_factor, postscale_factor)
+    return _grouped_into(tensors, tensors, name, op, prescale_factor, postscale_factor, process_set)
 
 
 class _GroupedAllreduce(torch.autograd.Function):
@@ -209,11 +220,15 @@ def grouped_allreduce(
     None is reduced before every rank has asked for all of them, and an error is one of all. The list must be the same
     on every rank, in the same order.
     """
-    check_supported(process_set)
     op = choose_op(op, average)
     pairs = [compression.compress(tensor) for tensor in check_group(tensors)]
     compressed = [tensor for tensor, _ in pairs]
-    reduced = _GroupedAllreduce.apply(name, op, prescale_factor, postscale_factor, process_set, *compressed)
+    if any(map(needs_gradient, compressed)):
+        reduced = _GroupedAllreduce.apply(name, op, prescale_factor, postscale_factor, process_set, *compressed)
+    else:
+        reduced = synchronize(
+            grouped_allreduce_async(compressed, None, name, op, prescale_factor, postscale_factor, process_set)
+        )
     return [compression.decompress(tensor, ctx) for tensor, (_, ctx) in zip(reduced, pairs)]
 
 

@@ -5,8 +5,8 @@ from typing import Any, List, Optional, Sequence, Tuple, Union
 import torch
 
 from horovod.common import _lib
-from horovod.common.process_sets import ProcessSet, check_supported, global_process_set
-from horovod.torch._handles import dtype_of, on_host, result_tensor, start, synchronize
+from horovod.common.process_sets import ProcessSet, global_process_set, number_of
+from horovod.torch._handles import dtype_of, execute, needs_gradient, on_host, result_tensor, start
 
 Splits = Union[torch.Tensor, Sequence[int], None]
 
@@ -28,14 +28,19 @@ def _rows_of(splits: Splits) -> List[int]:
     return rows
 
 
-def _start(tensor: torch.Tensor, splits: Splits, name: Optional[str], finish: Any) -> int:
+def _arguments(tensor, splits, name, process_set, finish):
+    """Those of `start` and `execute`."""
     rows = _rows_of(splits)
     dtype = dtype_of(tensor)
-    source = on_host(tensor)
     full_name = None if name is None else "alltoall." + name
-    return start(
-        source, finish, _lib.ALLTOALL, dtype, tensor.shape, source.data_ptr(), None, full_name, splits=rows
-    )
+    return (
+        on_host(tensor), finish,
+        _lib.ALLTOALL, dtype, tensor.shape, full_name, _lib.SUM, 0, 1.0, 1.0, number_of(process_set), tuple(rows),
+    )  # fmt: skip
+
+
+def _execute(tensor, splits, name, process_set):
+    return execute(*_arguments(tensor, splits, name, process_set, lambda done: _received(done, tensor, splits)))
 
 
 def _received(done: int, tensor: torch.Tensor, splits: Splits) -> Tuple[torch.Tensor, torch.Tensor]:
@@ -52,19 +57,18 @@ def alltoall_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `alltoall`; returns a handle whose `synchronize` gives what `alltoall` would."""
-    check_supported(process_set)
 
     def finish(done: int) -> Any:
         output, received = _received(done, tensor, splits)
         return output if splits is None else (output, received)
 
-    return _start(tensor, splits, name, finish)
+    return start(*_arguments(tensor, splits, name, process_set, finish))
 
 
 class _Alltoall(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, splits, name, process_set):
-        output, received = synchronize(_start(tensor, splits, name, lambda done: _received(done, tensor, splits)))
+        output, received = _execute(tensor, splits, name, process_set)
         ctx.process_set = process_set
         ctx.received = received.cpu()
         ctx.rows = tensor.shape[0]
@@ -98,6 +102,6 @@ def alltoall(
 
     The gradient is the alltoall back.
     """
-    check_supported(process_set)
-    output, received = _Alltoall.apply(tensor, splits, name, process_set)
+    run = _Alltoall.apply if needs_gradient(tensor) else _execute
+    output, received = run(tensor, splits, name, process_set)
     return output if splits is None else (output, received)

@@ -3,14 +3,13 @@
 import ctypes
 
 from horovod.common import _lib
-from horovod.common.process_sets import ProcessSet, check_supported, global_process_set
-from horovod.torch._handles import start, synchronize
+from horovod.common.process_sets import ProcessSet, global_process_set, number_of
+from horovod.torch._handles import execute, execute_without_tensor
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Returns once every rank has called it. HorovodInternalError if one is gone."""
-    check_supported(process_set)
-    synchronize(start((), lambda _: None, _lib.BARRIER, _lib.UINT8, (), None, None, None))
+    execute_without_tensor(_lib.BARRIER, number_of(process_set))
 
 
 def join(device: int = -1) -> int:
@@ -23,7 +22,7 @@ def join(device: int = -1) -> int:
     Args:
         device: accepted for scripts that pass it; not needed.
     """
-    return synchronize(start((), _last_rank, _lib.JOIN, _lib.UINT8, (), None, None, None))
+    return execute(None, _last_rank, _lib.JOIN, _lib.UINT8, (), None)
 
 
 def _last_rank(done: int) -> int:

@@ -5,32 +5,36 @@ from typing import Optional
 import torch
 
 from horovod.common import _lib, basics
-from horovod.common.process_sets import ProcessSet, check_supported, global_process_set
+from horovod.common.process_sets import ProcessSet, global_process_set, number_of
 from horovod.torch._allreduce import allreduce
-from horovod.torch._handles import check_in_place, dtype_of, empty_like, run_into, synchronize
+from horovod.torch._handles import check_in_place, dtype_of, empty_like, execute_into, needs_gradient, run_into
 
 
-def broadcast_into(tensor, output, root_rank, name) -> int:
+def broadcast_into(tensor, output, root_rank, name, process_set=global_process_set) -> int:
     """broadcast_async_ without the check of contiguity."""
-    return run_into(_lib.BROADCAST, "broadcast.", tensor, output, name, root_rank=root_rank)
+    return run_into(_lib.BROADCAST, "broadcast.", tensor, output, name, _lib.SUM, root_rank,
+                    1.0, 1.0, number_of(process_set))  # fmt: skip
+
+
+def _execute_into(tensor, output, root_rank, name, process_set):
+    return execute_into(_lib.BROADCAST, "broadcast.", tensor, output, name, _lib.SUM, root_rank,
+                        1.0, 1.0, number_of(process_set))  # fmt: skip
 
 
 def broadcast_async(
     tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts `broadcast`; returns a handle whose `synchronize` gives the new tensor."""
-    check_supported(process_set)
     dtype_of(tensor)
-    return broadcast_into(tensor, empty_like(tensor), root_rank, name)
+    return broadcast_into(tensor, empty_like(tensor), root_rank, name, process_set)
 
 
 def broadcast_async_(
     tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts `broadcast_`; returns a handle."""
-    check_supported(process_set)
     check_in_place(tensor)
-    return broadcast_into(tensor, tensor, root_rank, name)
+    return broadcast_into(tensor, tensor, root_rank, name, process_set)
 
 
 class _Broadcast(torch.autograd.Function):
@@ -38,7 +42,7 @@ class _Broadcast(torch.autograd.Function):
     def forward(ctx, tensor, root_rank, name, process_set):
         ctx.root_rank = root_rank
         ctx.process_set = process_set
-        return synchronize(broadcast_async(tensor, root_rank, name, process_set))
+        return _execute_into(tensor, empty_like(tensor), root_rank, name, process_set)
 
     @staticmethod
     def backward(ctx, gradient):
@@ -55,16 +59,19 @@ def broadcast(
 
     Args:
         tensor: any shape, the same on every rank; its values matter on the root only.
-        root_rank: 0 ... size() - 1, the same on every rank.
+        root_rank: 0 ... size() - 1, the same on every rank; one of the whole job's numbers, also with a process set.
 
     The gradient is the averaged gradients on the root, zeros elsewhere.
     """
-    check_supported(process_set)
-    return _Broadcast.apply(tensor, root_rank, name, process_set)
+    if needs_gradient(tensor):
+        return _Broadcast.apply(tensor, root_rank, name, process_set)
+    dtype_of(tensor)
+    return _execute_into(tensor, empty_like(tensor), root_rank, name, process_set)
 
 
 def broadcast_(
     tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
     """`broadcast` in place; returns the tensor."""
-    return synchronize(broadcast_async_(tensor, root_rank, name, process_set))
+    check_in_place(tensor)
+    return _execute_into(tensor, tensor, root_rank, name, process_set)

@@ -1,6 +1,7 @@
-"""Operations in flight: tensors in, a handle out, and later the tensors again.
+"""Operations on tensors: done at once, or in flight behind a handle.
 
-What all operations share: which types travel, memory that the library can read and write, and the table of handles.
+What all operations share: which types travel, memory that the library can read and write, plans of operations that come
+again, and the table of handles.
 """
 
 import ctypes
@@ -46,13 +47,32 @@ _pending: Dict[int, _Pending] = {}
 _handles = itertools.count(1)
 _told_about_staging = False
 
+# Plans of operations that were done before and may come again. One is taken out while it is used, so that no two threads
+# have the same.
+_plans: Dict[Tuple, _lib.Plan] = {}
+_MAX_PLANS = 1024  # of names that never come again, at most so many are kept
+
+
+def _take_plan(key: Tuple) -> _lib.Plan:
+    """`key` is the arguments of _lib.Plan."""
+    return _plans.pop(key, None) or _lib.Plan(*key)
+
+
+def _keep_plan(key: Tuple, plan: _lib.Plan) -> None:
+    if len(_plans) >= _MAX_PLANS:
+        _plans.clear()
+    _plans[key] = plan
+
 
 def dtype_of(tensor: torch.Tensor) -> int:
     """The library's number of the tensor's type. ValueError for what does not travel."""
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(f"a torch tensor is needed, not {type(tensor).__name__}")
     if tensor.layout is not torch.strided:
-        raise ValueError(f"Tensors of layout {tensor.layout} are not supported yet; use tensor.to_dense().")
+        raise ValueError(
+            f"Tensors of layout {tensor.layout} are not supported here; use tensor.to_dense() or "
+            "hvd.sparse_allreduce_async."
+        )
     dtype = _DTYPES.get(tensor.dtype)
     if dtype is None:
         raise ValueError(f"Tensor type {tensor.dtype} is not supported.")
@@ -62,7 +82,7 @@ def dtype_of(tensor: torch.Tensor) -> int:
 def on_host(tensor: torch.Tensor) -> torch.Tensor:
     """The values in contiguous host memory: the tensor itself where it is there already."""
     tensor = tensor.detach()
-    if tensor.device.type != "cpu":
+    if not tensor.is_cpu:
         global _told_about_staging
         if not _told_about_staging:
             _told_about_staging = True
@@ -73,40 +93,163 @@ def on_host(tensor: torch.Tensor) -> torch.Tensor:
 
 def empty_like(tensor: torch.Tensor) -> torch.Tensor:
     """New memory of the same shape, contiguous whatever the tensor's own layout is."""
-    return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
 
 
-def _enqueue_one(op: Any) -> Tuple[int, ...]:
-    return (_lib.enqueue(op),)
+def needs_gradient(tensor: torch.Tensor) -> bool:
+    """Whether autograd has to know of an operation on the tensor; to tell it costs more than a small operation."""
+    return isinstance(tensor, torch.Tensor) and tensor.requires_grad and torch.is_grad_enabled()
 
 
-def _put_in_flight(keep: Any, finish: Callable[..., Any], enqueue: Callable[[Any], Tuple[int, ...]], what: Any) -> int:
+def _enqueue_one(plan: _lib.Plan, source: int, memory: int) -> Tuple[int, ...]:
+    return (plan.enqueue(source, memory),)
+
+
+def _put_in_flight(
+    keep: Any, finish: Callable[..., Any], enqueue: Callable[..., Tuple[int, ...]], *arguments: Any
+) -> int:
     handle = next(_handles)
     # In the table before the library has the memory: a KeyboardInterrupt in between must not free it.
     pending = _pending[handle] = _Pending(keep, finish)
     try:
-        pending.library_handles = enqueue(what)
+        pending.library_handles = enqueue(*arguments)
     except Exception:
         del _pending[handle]
         raise
     return handle
 
 
-def start(keep: Any, finish: Callable[[int], Any], *op, **more) -> int:
-    """Starts an operation (the arguments of _lib.operation) and returns our handle for it.
+# ---- operations whose output is as large as their input ----
 
-    `keep` holds the memory that the library works on; `finish` makes the result of what the library's handle has left.
+
+class Target:
+    """Where the library reads a tensor and writes its result.
+
+    That is the tensors' own memory where the library can use it, else host copies.
     """
-    return _put_in_flight(keep, finish, _enqueue_one, _lib.operation(*op, **more))
+
+    __slots__ = ("dtype", "shape", "source", "memory", "output")
+
+    def __init__(self, tensor: torch.Tensor, output: torch.Tensor) -> None:
+        self.dtype = dtype_of(tensor)
+        self.shape = tensor.shape
+        if tensor.is_cpu and tensor.is_contiguous() and (output is tensor or output.is_cpu and output.is_contiguous()):
+            self.source, self.memory, self.output = tensor, output, output
+            return
+        self.source = on_host(tensor)
+        self.output = output
+        # The output's own memory where it can be written, else the contiguous host copy of an in-place operation, else
+        # memory of its own.
+        if output.is_cpu and output.is_contiguous():
+            self.memory = output
+        elif output is tensor:
+            self.memory = self.source
+        else:
+            self.memory = torch.empty(output.shape, dtype=output.dtype)
+
+    def finish(self, *_: int) -> torch.Tensor:
+        """The output, when the operation has ended."""
+        if self.memory is not self.output:
+            with torch.no_grad():
+                self.output.copy_(self.memory)
+        return self.output
 
 
-def start_group(keep: Any, finishes: Sequence[Callable[[int], Any]], ops: Sequence) -> int:
-    """Starts operations (of _lib.operation) that are done together; one handle, whose result is the list of theirs."""
+def run_into(
+    kind: int, prefix: str, tensor: torch.Tensor, output: torch.Tensor, name: Optional[str],
+    reduce_op: int = _lib.SUM, root_rank: int = 0, prescale: float = 1.0, postscale: float = 1.0, process_set: int = 0,
+) -> int:  # fmt: skip
+    """Starts an operation on `tensor` whose result goes into `output`, which may be the same tensor; our handle."""
+    target = Target(tensor, output)
+    full_name = None if name is None else prefix + name
+    key = (kind, target.dtype, target.shape, full_name, reduce_op, root_rank, prescale, postscale, process_set)
+    plan = _take_plan(key)
+    handle = _put_in_flight(
+        target, target.finish, _enqueue_one, plan, target.source.data_ptr(), target.memory.data_ptr()
+    )
+    _keep_plan(key, plan)
+    return handle
+
+
+def execute_into(
+    kind: int, prefix: str, tensor: torch.Tensor, output: torch.Tensor, name: Optional[str],
+    reduce_op: int = _lib.SUM, root_rank: int = 0, prescale: float = 1.0, postscale: float = 1.0, process_set: int = 0,
+) -> torch.Tensor:  # fmt: skip
+    """Does what `run_into` starts; returns `output`."""
+    target = Target(tensor, output)
+    full_name = None if name is None else prefix + name
+    key = (kind, target.dtype, target.shape, full_name, reduce_op, root_rank, prescale, postscale, process_set)
+    plan = _take_plan(key)
+    status = _wait.call(plan.execute, target.source.data_ptr(), target.memory.data_ptr())
+    if status:
+        raise _lib.error_of(status)
+    _keep_plan(key, plan)
+    return target.finish()
+
+
+# ---- operations whose output the library allocates ----
+
+
+def start(source: torch.Tensor, finish: Callable[[int], Any], *plan: Any) -> int:
+    """Starts an operation (the arguments of _lib.Plan) on a tensor in contiguous host memory; our handle for it.
+
+    `finish` makes the result of what the library's handle has left.
+    """
+    return _put_in_flight(source, finish, _enqueue_one, _take_plan(plan), source.data_ptr(), 0)
+
+
+def execute(source: Optional[torch.Tensor], finish: Callable[[int], Any], *plan: Any) -> Any:
+    """Does what `start` starts (a join without a source); what `finish` makes."""
+    taken = _take_plan(plan)
+    status = _wait.call(taken.execute_for_result, 0 if source is None else source.data_ptr(), 0)
+    handle = taken.handle.value
+    try:
+        if status:
+            raise _lib.error_of(status)
+        _keep_plan(plan, taken)
+        return finish(handle)
+    finally:
+        if handle:
+            _lib.release(handle)
+
+
+def execute_without_tensor(kind: int, process_set: int = 0) -> None:
+    """A barrier."""
+    key = (kind, _lib.UINT8, (), None, _lib.SUM, 0, 1.0, 1.0, process_set)
+    plan = _take_plan(key)
+    status = _wait.call(plan.execute, 0, 0)
+    if status:
+        raise _lib.error_of(status)
+    _keep_plan(key, plan)
+
+
+def result_tensor(done: int, like: torch.Tensor) -> torch.Tensor:
+    """What the runtime allocated for a finished operation, as a tensor of the type and on the device of `like`."""
+    result = _lib.result(done)
+    tensor = torch.empty(result.shape[: result.ndim], dtype=like.dtype)
+    if result.size_bytes:
+        ctypes.memmove(tensor.data_ptr(), result.data, result.size_bytes)
+    return tensor if like.is_cpu else tensor.to(like.device)
+
+
+# ---- groups ----
+
+
+def start_group(keep: Any, finishes: Sequence[Callable[[int], Any]], plans: Sequence[_lib.Plan]) -> int:
+    """Starts plans whose memory is set, done together; one handle, whose result is the list of theirs."""
 
     def finish(*done: int) -> List:
         return [finish_one(one) for finish_one, one in zip(finishes, done)]
 
-    return _put_in_flight(keep, finish, _lib.enqueue_group, ops)
+    return _put_in_flight(keep, finish, _lib.enqueue_group, plans)
+
+
+def plan_on(source: torch.Tensor, output: Optional[torch.Tensor], *arguments: Any) -> _lib.Plan:
+    """A plan (the arguments of _lib.Plan) with its memory."""
+    plan = _lib.Plan(*arguments)
+    plan.memory[0] = source.data_ptr()
+    plan.memory[1] = 0 if output is None else output.data_ptr()
+    return plan
 
 
 def check_group(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
@@ -124,56 +267,7 @@ def group_names(prefix: str, name: Optional[str], count: int) -> List[Optional[s
     return [None if name is None else f"{prefix}{name}_{i + 1}" for i in range(count)]
 
 
-class Target:
-    """Where the library reads a tensor and writes its result, for operations whose output is as large as the input.
-
-    That is the tensors' own memory where the library can use it, else host copies.
-    """
-
-    __slots__ = ("dtype", "shape", "source", "memory", "output")
-
-    def __init__(self, tensor: torch.Tensor, output: torch.Tensor) -> None:
-        self.dtype = dtype_of(tensor)
-        self.shape = tensor.shape
-        self.source = on_host(tensor)
-        self.output = output
-        # The output's own memory where it can be written, else the contiguous host copy of an in-place operation, else
-        # memory of its own.
-        if output.device.type == "cpu" and output.is_contiguous():
-            self.memory = output
-        elif output is tensor:
-            self.memory = self.source
-        else:
-            self.memory = torch.empty(output.shape, dtype=output.dtype)
-
-    def operation(self, kind: int, name: Optional[str], **more) -> Any:
-        """The _lib.operation on this memory."""
-        return _lib.operation(
-            kind, self.dtype, self.shape, self.source.data_ptr(), self.memory.data_ptr(), name, **more
-        )
-
-    def finish(self, _: int) -> torch.Tensor:
-        """The output, when the operation has ended."""
-        if self.memory is not self.output:
-            with torch.no_grad():
-                self.output.copy_(self.memory)
-        return self.output
-
-
-def run_into(kind: int, prefix: str, tensor: torch.Tensor, output: torch.Tensor, name: Optional[str], **more) -> int:
-    """Starts an allreduce or broadcast of `tensor` whose result goes into `output`, which may be the same tensor."""
-    target = Target(tensor, output)
-    op = target.operation(kind, None if name is None else prefix + name, **more)
-    return _put_in_flight(target, target.finish, _enqueue_one, op)
-
-
-def result_tensor(done: int, like: torch.Tensor) -> torch.Tensor:
-    """What the runtime allocated for a finished operation, as a tensor of the type and on the device of `like`."""
-    result = _lib.result(done)
-    tensor = torch.empty(result.shape[: result.ndim], dtype=like.dtype)
-    if result.size_bytes:
-        ctypes.memmove(tensor.data_ptr(), result.data, result.size_bytes)
-    return tensor.to(like.device)
+# ---- what users call ----
 
 
 def check_in_place(tensor: torch.Tensor) -> None:

@@ -5,14 +5,17 @@ from typing import Any, List, Optional, Sequence
 import torch
 
 from horovod.common import _lib
-from horovod.common.process_sets import ProcessSet, check_supported, global_process_set
+from horovod.common.process_sets import ProcessSet, global_process_set, number_of
 from horovod.common.util import choose_op
 from horovod.torch._allgather import allgather, grouped_allgather
 from horovod.torch._handles import (
     check_group,
     dtype_of,
+    execute,
     group_names,
+    needs_gradient,
     on_host,
+    plan_on,
     result_tensor,
     start,
     start_group,
@@ -29,6 +32,21 @@ def _check_op(op: Optional[int]) -> int:
     return op
 
 
+def _arguments(tensor, name, op, process_set, prescale_factor, postscale_factor):
+    """Those of `start` and `execute`."""
+    dtype = dtype_of(tensor)
+    full_name = None if name is None else "reducescatter." + name
+    return (
+        on_host(tensor), lambda done: result_tensor(done, tensor),
+        _lib.REDUCESCATTER, dtype, tensor.shape, full_name, op, 0, prescale_factor, postscale_factor,
+        number_of(process_set),
+    )  # fmt: skip
+
+
+def _execute(*arguments):
+    return execute(*_arguments(*arguments))
+
+
 def reducescatter_async(
     tensor: torch.Tensor,
     name: Optional[str] = None,
@@ -38,16 +56,7 @@ def reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> int:
     """Starts `reducescatter`; returns a handle whose `synchronize` gives the new tensor."""
-    check_supported(process_set)
-    op = _check_op(op)
-    dtype = dtype_of(tensor)
-    source = on_host(tensor)
-    full_name = None if name is None else "reducescatter." + name
-    return start(
-        source, lambda done: result_tensor(done, tensor),
-        _lib.REDUCESCATTER, dtype, tensor.shape, source.data_ptr(), None, full_name,
-        reduce_op=op, prescale=prescale_factor, postscale=postscale_factor,
-    )  # fmt: skip
+    return start(*_arguments(tensor, name, _check_op(op), process_set, prescale_factor, postscale_factor))
 
 
 def _scaled_for_gather(gradient, op, prescale_factor, postscale_factor, process_set):
@@ -60,7 +69,7 @@ class _Reducescatter(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, name, op, process_set, prescale_factor, postscale_factor):
         ctx.arguments = (op, prescale_factor, postscale_factor, process_set)
-        return synchronize(reducescatter_async(tensor, name, op, process_set, prescale_factor, postscale_factor))
+        return _execute(tensor, name, op, process_set, prescale_factor, postscale_factor)
 
     @staticmethod
     def backward(ctx, gradient):
@@ -84,18 +93,18 @@ def reducescatter(
     Args:
         tensor: of at least one dimension, the same shape on every rank.
         name: the same on every rank.
-        compression: `hvd.Compression.none` or `.fp16`: the type in which it travels and is reduced.
+        compression: `hvd.Compression.none`, `.fp16` or `.bf16`: the type in which it travels and is reduced.
         op: hvd.Average (the default) or hvd.Sum.
         prescale_factor: multiplies each rank's tensor before the reduction.
         postscale_factor: multiplies the result.
 
     The gradient is the allgather of the gradients, times the factors, and with hvd.Sum times the number of ranks.
     """
-    check_supported(process_set)
     op = _check_op(op)
     dtype_of(tensor)
     compressed, ctx = compression.compress(tensor)
-    reduced = _Reducescatter.apply(compressed, name, op, process_set, prescale_factor, postscale_factor)
+    run = _Reducescatter.apply if needs_gradient(compressed) else _execute
+    reduced = run(compressed, name, op, process_set, prescale_factor, postscale_factor)
     return compression.decompress(reduced, ctx)
 
 
@@ -108,19 +117,20 @@ def grouped_reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> int:
     """Starts `grouped_reducescatter`; returns one handle, whose `synchronize` gives the list of new tensors."""
-    check_supported(process_set)
     op = _check_op(op)
     tensors = check_group(tensors)
     sources = [on_host(tensor) for tensor in tensors]
     names = group_names("grouped_reducescatter.", name, len(tensors))
-    ops = [
-        _lib.operation(
-            _lib.REDUCESCATTER, dtype_of(source), source.shape, source.data_ptr(), None, full_name,
-            reduce_op=op, prescale=prescale_factor, postscale=postscale_factor,
+    number = number_of(process_set)
+    plans = [
+        plan_on(
+            source, None,
+            _lib.REDUCESCATTER, dtype_of(source), source.shape, full_name, op, 0, prescale_factor, postscale_factor,
+            number,
         )
         for source, full_name in zip(sources, names)
     ]  # fmt: skip
-    return start_group(sources, [lambda done, t=tensor: result_tensor(done, t) for tensor in tensors], ops)
+    return start_group(sources, [lambda done, t=tensor: result_tensor(done, t) for tensor in tensors], plans)
 
 
 class _GroupedReducescatter(torch.autograd.Function):
@@ -146,9 +156,13 @@ def grouped_reducescatter(
     postscale_factor: float = 1.0,
 ) -> List[torch.Tensor]:
     """`reducescatter` of each tensor of a list, all together or none; the list of new tensors."""
-    check_supported(process_set)
     op = _check_op(op)
     pairs = [compression.compress(tensor) for tensor in check_group(tensors)]
     compressed = [tensor for tensor, _ in pairs]
-    reduced = _GroupedReducescatter.apply(name, op, process_set, prescale_factor, postscale_factor, *compressed)
+    if any(map(needs_gradient, compressed)):
+        reduced = _GroupedReducescatter.apply(name, op, process_set, prescale_factor, postscale_factor, *compressed)
+    else:
+        reduced = synchronize(
+            grouped_reducescatter_async(compressed, name, op, process_set, prescale_factor, postscale_factor)
+        )
     return [compression.decompress(tensor, ctx) for tensor, (_, ctx) in zip(reduced, pairs)]

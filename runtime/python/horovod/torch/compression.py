@@ -45,8 +45,23 @@ class FP16Compressor(Compressor):
         return tensor if ctx is None else tensor.to(ctx)
 
 
+class BF16Compressor(Compressor):
+    """Sends float32 and float64 tensors as bfloat16, which has their range and fewer digits; others as they are."""
+
+    @staticmethod
+    def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
+        if tensor.dtype in (torch.float32, torch.float64):
+            return tensor.to(torch.bfloat16), tensor.dtype
+        return tensor, None
+
+    @staticmethod
+    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
+        return tensor if ctx is None else tensor.to(ctx)
+
+
 class Compression:
-    """The compressions to choose from: `Compression.none`, `Compression.fp16`."""
+    """The compressions to choose from: `Compression.none`, `.fp16`, `.bf16`."""
 
     none = NoneCompressor
     fp16 = FP16Compressor
+    bf16 = BF16Compressor

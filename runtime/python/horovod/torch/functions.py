@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 import cloudpickle
 import torch
 
-from horovod.common.process_sets import ProcessSet, check_supported, global_process_set
+from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import mpi_ops
 from horovod.torch._broadcast import broadcast_into
 
@@ -32,7 +32,6 @@ def broadcast_object(
         HorovodInternalError: a rank or link is gone; on every rank.
         Whatever pickling raises, on the root; the other ranks then wait until the root comes again or ends.
     """
-    check_supported(process_set)
     is_root = mpi_ops.rank() == root_rank
     payload = _pickled(obj) if is_root else torch.empty(0, dtype=torch.uint8)
     length = torch.tensor([payload.numel()], dtype=torch.int64)

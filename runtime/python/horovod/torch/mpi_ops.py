@@ -25,6 +25,7 @@ from horovod.common.basics import (  # noqa: F401  (scripts import them from her
     gloo_built,
     gloo_enabled,
     init,
+    is_homogeneous,
     is_initialized,
     local_rank,
     local_size,
@@ -36,9 +37,16 @@ from horovod.common.basics import (  # noqa: F401  (scripts import them from her
     rocm_built,
     shutdown,
     size,
+    start_timeline,
+    stop_timeline,
 )
 from horovod.common.exceptions import HorovodInternalError  # noqa: F401
-from horovod.common.process_sets import ProcessSet, global_process_set  # noqa: F401
+from horovod.common.process_sets import (  # noqa: F401
+    ProcessSet,
+    add_process_set,
+    global_process_set,
+    remove_process_set,
+)
 from horovod.torch._allgather import (  # noqa: F401
     allgather,
     allgather_async,
@@ -65,6 +73,7 @@ from horovod.torch._reducescatter import (  # noqa: F401
     reducescatter,
     reducescatter_async,
 )
+from horovod.torch._sparse import sparse_allreduce_async  # noqa: F401
 
 Average = _lib.AVERAGE
 Sum = _lib.SUM

@@ -3,16 +3,17 @@
 import contextlib
 import os
 import warnings
-import weakref
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
-from horovod.common.process_sets import ProcessSet, check_supported, global_process_set
+from horovod.common import _lib
+from horovod.common.process_sets import ProcessSet, global_process_set, number_of
 from horovod.common.util import choose_op
 from horovod.torch import mpi_ops
-from horovod.torch._allreduce import allreduce_into
+from horovod.torch._gradients import Reducer, Settings
 from horovod.torch.compression import Compression
+from horovod.torch.functions import broadcast_object
 
 _TWO_SYNCHRONIZATIONS = (
     "optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize(). The gradients "
@@ -20,109 +21,39 @@ _TWO_SYNCHRONIZATIONS = (
 )
 
 
-class _Settings:
-    """What DistributedOptimizer was asked for; constant after construction but for backward_passes_per_step."""
-
-    def __init__(self, compression: Any, passes: int, op: int, predivide_factor: float) -> None:
-        self.compression = compression
-        self.op = op
-        # The library divides by the number of ranks itself; a predivide factor moves part of that before the sum.
-        self.prescale = 1.0 / predivide_factor
-        self.postscale = predivide_factor
-        self.passes = passes
-
-
-class _Reduction:
-    """One gradient on its way."""
-
-    __slots__ = ("handle", "grad", "ctx", "is_in_place")
-
-    def __init__(self, handle: int, grad: torch.Tensor, ctx: Any, is_in_place: bool) -> None:
-        self.handle = handle
-        self.grad = grad
-        self.ctx = ctx
-        self.is_in_place = is_in_place
-
-
 class _DistributedMixin:
     """Comes before the wrapped optimizer's class in the class that DistributedOptimizer makes."""
 
-    def _hvd_setup(self, names: Dict[torch.Tensor, str], settings: _Settings) -> None:
+    def _hvd_setup(self, names: Dict[torch.Tensor, str], settings: Settings, groups: Sequence[Sequence[int]]) -> None:
+        """`groups`: positions among all parameters."""
         self._hvd_names = names
         self._hvd_settings = settings
-        self._hvd_in_flight: Dict[torch.Tensor, _Reduction] = {}
-        self._hvd_passes_left: Dict[torch.Tensor, int] = {}
-        self._hvd_hooks: Dict[torch.Tensor, Any] = {}
-        self._hvd_is_synchronized = False
+        self._hvd_groups = groups
+        self._hvd_reducer = Reducer(settings)
         self._hvd_synchronizes_in_step = True
+        process_set = settings.process_set
         # Alone there is nothing to reduce.
-        self._hvd_reduces = mpi_ops.size() > 1 or os.environ.get("HOROVOD_ELASTIC") == "1"
+        self._hvd_reduces = process_set.included() and (
+            process_set.size() > 1 or os.environ.get("HOROVOD_ELASTIC") == "1"
+        )
         self._hvd_add_hooks()
 
     def _hvd_add_hooks(self) -> None:
         """Hooks every parameter that needs a gradient and has none yet: new groups and unfrozen ones come later."""
         if not self._hvd_reduces:
             return
-        # Weak: a parameter outlives this optimizer when the script makes another one for it.
-        method = weakref.WeakMethod(self._hvd_on_gradient)
-
-        def on_gradient(p: torch.Tensor) -> None:
-            alive = method()
-            if alive is not None:
-                alive(p)
-
-        for group_index, group in enumerate(self.param_groups):
-            for index, p in enumerate(group["params"]):
-                if p.requires_grad and p not in self._hvd_hooks:
-                    self._hvd_names.setdefault(p, f"allreduce.noname.{group_index}.{index}")
-                    self._hvd_passes_left[p] = self._hvd_settings.passes
-                    self._hvd_hooks[p] = p.register_post_accumulate_grad_hook(on_gradient)
-
-    def _hvd_on_gradient(self, p: torch.Tensor) -> None:
-        if self._hvd_passes_left[p] <= 0:
-            raise AssertionError(
-                "Gradients were computed more than backward_passes_per_step times before call to step(). Increase "
-                "backward_passes_per_step to accumulate gradients locally."
-            )
-        self._hvd_is_synchronized = False
-        self._hvd_passes_left[p] -= 1
-        if self._hvd_passes_left[p] == 0:
-            self._hvd_start(p)
-
-    def _hvd_start(self, p: torch.Tensor) -> None:
-        settings = self._hvd_settings
-        grad = p.grad
-        if grad.layout is not torch.strided:
-            raise ValueError(
-                f"the gradient of {self._hvd_names[p]} is sparse; sparse gradients are not supported yet: make the "
-                "embedding with sparse=False"
-            )
-        compressed, ctx = settings.compression.compress(grad)
-        handle = allreduce_into(
-            compressed, compressed, self._hvd_names[p], settings.op, settings.prescale, settings.postscale
-        )
-        self._hvd_in_flight[p] = _Reduction(handle, grad, ctx, compressed is grad)
-
-    def _hvd_finish(self, reduction: _Reduction) -> None:
-        reduced = mpi_ops.synchronize(reduction.handle)
-        if not reduction.is_in_place:
-            with torch.no_grad():
-                reduction.grad.copy_(self._hvd_settings.compression.decompress(reduced, reduction.ctx))
-
-    def _hvd_finish_all(self) -> None:
-        """Waits for all reductions, also when one fails, so that none still works on memory."""
-        failure: Optional[Exception] = None
-        while self._hvd_in_flight:
-            p = next(iter(self._hvd_in_flight))
-            try:
-                self._hvd_finish(self._hvd_in_flight[p])
-            except Exception as error:
-                failure = failure or error
-            del self._hvd_in_flight[p]
-        for p in self._hvd_passes_left:
-            self._hvd_passes_left[p] = self._hvd_settings.passes
-        if failure is not None:
-            raise failure
+        reducer = self._hvd_reducer
+        everything = [
+            (group_index, index, p)
+            for group_index, group in enumerate(self.param_groups)
+            for index, p in enumerate(group["params"])
+        ]
+        new = [entry for entry in everything if entry[2].requires_grad and entry[2] not in reducer.gradients]
+        for group_index, index, p in new:
+            self._hvd_names.setdefault(p, f"allreduce.noname.{group_index}.{index}")
+        # Parameters that come when others are hooked already are reduced each by itself.
+        groups = [] if reducer.gradients else [[everything[i][2] for i in group] for group in self._hvd_groups]
+        reducer.add([(self._hvd_names[p], p) for _, _, p in new], groups)
 
     def synchronize(self) -> None:
         """Waits until every gradient holds the reduction over all ranks.
@@ -135,17 +66,20 @@ class _DistributedMixin:
         Raises:
             HorovodInternalError: a reduction failed; on every rank. The gradients are in no defined state then.
         """
-        if self._hvd_is_synchronized and not self._hvd_in_flight:
+        reducer = self._hvd_reducer
+        common = reducer.common
+        if common.is_synchronized and not common.in_flight:
             return
         self._hvd_add_hooks()
-        for p in self._hvd_hooks:
-            if p in self._hvd_in_flight or (p.grad is None and not p.requires_grad):
-                continue
-            if p.grad is None:
-                p.grad = torch.zeros_like(p, requires_grad=False)
-            self._hvd_start(p)
-        self._hvd_finish_all()
-        self._hvd_is_synchronized = True
+        try:
+            reducer.start_missing()
+        except BaseException:
+            # None may work on memory any more; what stopped us says more than what becomes of them.
+            with contextlib.suppress(Exception):
+                reducer.finish()
+            raise
+        reducer.finish()
+        common.is_synchronized = True
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -167,6 +101,7 @@ class _DistributedMixin:
 
         A closure's gradients are reduced after each of its runs.
         """
+        common = self._hvd_reducer.common
         reduced_closure = closure
         if self._hvd_synchronizes_in_step:
             if closure is not None:
@@ -176,15 +111,15 @@ class _DistributedMixin:
                     self.synchronize()
                     return loss
 
-                if self._hvd_in_flight:
+                if common.in_flight:
                     self.synchronize()
             else:
-                if self._hvd_is_synchronized:
+                if common.is_synchronized:
                     warnings.warn(_TWO_SYNCHRONIZATIONS, stacklevel=2)
                 self.synchronize()
-        self._hvd_is_synchronized = False
+        common.is_synchronized = False
         result = super().step() if reduced_closure is None else super().step(reduced_closure)
-        self._hvd_is_synchronized = False
+        common.is_synchronized = False
         return result
 
     # torch wraps the step of each optimizer class to run step hooks and the profiler; the wrapped class's step, which
@@ -193,21 +128,20 @@ class _DistributedMixin:
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """The wrapped optimizer's zero_grad. AssertionError while reductions of the gradients are in flight."""
-        if self._hvd_in_flight:
+        common = self._hvd_reducer.common
+        if common.in_flight:
             raise AssertionError(
                 "optimizer.zero_grad() was called after loss.backward() but before optimizer.step() or "
                 "optimizer.synchronize(). This is prohibited as it can cause a race condition."
             )
-        self._hvd_is_synchronized = False
+        common.is_synchronized = False
         super().zero_grad(*args, **kwargs)
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Changes how many backward passes are summed locally before the reduction."""
         if passes <= 0:
             raise ValueError("backward_passes_per_step must be > 0")
-        self._hvd_settings.passes = passes
-        for p in self._hvd_passes_left:
-            self._hvd_passes_left[p] = passes
+        self._hvd_reducer.set_passes(passes)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """The wrapped optimizer's add_param_group; the new parameters are reduced too."""
@@ -216,14 +150,15 @@ class _DistributedMixin:
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
         """The wrapped optimizer's load_state_dict; reductions in flight are waited for and forgotten."""
-        self._hvd_finish_all()
-        self._hvd_is_synchronized = False
+        with contextlib.suppress(Exception):  # of an operation whose result nobody wants
+            self._hvd_reducer.finish()
+        self._hvd_reducer.common.is_synchronized = False
         super().load_state_dict(*args, **kwargs)
 
     def __getstate__(self) -> Dict[str, Any]:
         state = dict(super().__getstate__())
         names = [[self._hvd_names.get(p) for p in group["params"]] for group in self.param_groups]
-        state["_hvd"] = (names, self._hvd_settings)
+        state["_hvd"] = (names, self._hvd_settings, self._hvd_groups)
         return state
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
@@ -232,14 +167,14 @@ class _DistributedMixin:
         ours = state.pop("_hvd", None)
         super().__setstate__(state)
         if ours is not None:
-            names, settings = ours
+            names, settings, groups = ours
             known = {
                 p: name
                 for group, group_names in zip(self.param_groups, names)
                 for p, name in zip(group["params"], group_names)
                 if name is not None
             }
-            self._hvd_setup(known, settings)
+            self._hvd_setup(known, settings, groups)
 
 
 def _names_of(
@@ -274,6 +209,52 @@ def _names_of(
     return by_parameter
 
 
+def _check_groups(groups: Any) -> None:
+    if groups is None:
+        return
+    if isinstance(groups, list):
+        seen = set()
+        for group in groups:
+            if isinstance(group, torch.Tensor) or not all(isinstance(p, torch.Tensor) for p in group):
+                raise ValueError("groups must be a list of lists of torch.Tensor.")
+            for p in group:
+                if p in seen:
+                    raise ValueError("A parameter can only appear once in groups.")
+                seen.add(p)
+    elif isinstance(groups, bool) or not isinstance(groups, int) or groups < 0:
+        raise ValueError("groups should be a non-negative integer or a list of lists of torch.Tensor.")
+
+
+def _positions_of(
+    groups: Any, optimizer: torch.optim.Optimizer, names: Dict[torch.Tensor, str], process_set: ProcessSet
+) -> List[List[int]]:
+    """The groups as positions among all of the optimizer's parameters, the same tensors in the same order on every rank."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    position = {p: i for i, p in enumerate(parameters)}
+    order = [i for i, p in enumerate(parameters) if p.requires_grad]
+    if not groups or not process_set.included():
+        return []
+    if names and process_set.size() > 1:
+        # Ranks may have their parameters in different orders.
+        own = [names[parameters[i]] for i in order]
+        place = {name: i for i, name in enumerate(broadcast_object(own, process_set.ranks[0], process_set=process_set))}
+        order.sort(key=lambda i: place.get(names[parameters[i]], len(place)))
+    if isinstance(groups, list):
+        rank_in_order = {i: n for n, i in enumerate(order)}
+        chosen = [[position[p] for p in group if p in position] for group in groups]
+        result = [sorted((i for i in group if i in rank_in_order), key=rank_in_order.get) for group in chosen]
+    else:
+        # As even as can be, the first ones longer, in the order of the parameters.
+        size, longer = divmod(len(order), groups)
+        ends = [0]
+        for n in range(groups):
+            ends.append(ends[-1] + size + (n < longer))
+        result = [order[begin:end] for begin, end in zip(ends, ends[1:])]
+    if any(len(group) > _lib.MAX_GROUP for group in result):
+        raise ValueError(f"a group of more than {_lib.MAX_GROUP} parameters; make more groups")
+    return result
+
+
 def DistributedOptimizer(
     optimizer: torch.optim.Optimizer,
     named_parameters: Optional[Iterable[Tuple[str, torch.Tensor]]] = None,
@@ -296,29 +277,37 @@ def DistributedOptimizer(
         optimizer: any torch optimizer, with the same parameters on every rank.
         named_parameters: `model.named_parameters()`; the names appear in messages. Needed where ranks may have their
             parameters in different orders.
-        compression: `hvd.Compression.none` or `.fp16`.
+        compression: `hvd.Compression.none`, `.fp16` or `.bf16`.
         backward_passes_per_step: this many backward passes are summed on each rank, without division, before the
             reduction.
         op: hvd.Average or hvd.Sum (also Min, Max, Product).
         gradient_predivide_factor: f splits the averaging: gradients are multiplied by 1/f before the sum and by f/size
             after it. Only with op=hvd.Average.
-        num_groups, groups, sparse_as_dense, process_set: only their defaults are supported yet.
+        groups: gradients that are reduced together, when the last of them is there: a number of groups into which the
+            parameters are divided in their order, or a list of lists of parameters. Those in no list go alone.
+        num_groups: the former name of a number of groups.
+        sparse_as_dense: sparse gradients (of torch.nn.Embedding(sparse=True)) are reduced as dense ones, and made sparse
+            again. Otherwise the values of all ranks are gathered. A parameter whose gradients are sparse must have one on
+            every rank in the first step.
+        process_set: the ranks that train together; on others the optimizer works by itself.
 
     Raises:
         ValueError: an argument is wrong or not supported yet, or hvd.init() was not called.
+        HorovodInternalError: a rank or link was lost while the ranks agreed on the groups.
     """
     if isinstance(optimizer, _DistributedMixin):
         raise ValueError("the optimizer is a DistributedOptimizer already")
-    check_supported(process_set)
-    if num_groups != 0 or groups is not None:
-        raise ValueError("DistributedOptimizer(groups=..., num_groups=...) is not supported yet")
-    if sparse_as_dense:
-        raise ValueError("DistributedOptimizer(sparse_as_dense=True) is not supported yet")
+    number_of(process_set)
     op = choose_op(op, None)
     if gradient_predivide_factor != 1.0 and op != mpi_ops.Average:
         raise ValueError("gradient_predivide_factor not supported with op != Average")
     if backward_passes_per_step <= 0:
         raise ValueError("backward_passes_per_step must be > 0")
+    if num_groups != 0:
+        warnings.warn("Parameter `num_groups` has been replaced by `groups`", DeprecationWarning, stacklevel=2)
+        if groups is None:
+            groups = num_groups
+    _check_groups(groups)
     names = _names_of(optimizer, named_parameters)
     wrapped_class = optimizer.__class__
     cls = type(wrapped_class.__name__, (_DistributedMixin, wrapped_class), {"__module__": wrapped_class.__module__})
@@ -326,5 +315,8 @@ def DistributedOptimizer(
     # Shares everything, the parameter groups and the state above all. A scheduler that was made for the optimizer has
     # put a `step` of its own into the object, which would go around ours.
     wrapper.__dict__.update({key: value for key, value in optimizer.__dict__.items() if key != "step"})
-    wrapper._hvd_setup(names, _Settings(compression, backward_passes_per_step, op, gradient_predivide_factor))
+    settings = Settings(
+        compression, backward_passes_per_step, op, gradient_predivide_factor, sparse_as_dense, process_set
+    )
+    wrapper._hvd_setup(names, settings, _positions_of(groups, optimizer, names, process_set))
     return wrapper

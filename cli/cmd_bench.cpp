@@ -1,0 +1,88 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <utility>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/job_step.h"
+#include "launcher/placement/placement.h"
+#include "launcher/report/bench_table.h"
+#include "launcher/run/exit_codes.h"
+#include "runtime/bench/bench_wire.h"
+
+namespace hvd::cli {
+namespace {
+
+// Whatever the agent's file is called on a node, and also where it has been replaced since: a rank starts from a fork
+// of the agent.
+constexpr const char* kOwnProgram = "/proc/self/exe";
+
+// Known before hours of measuring are lost.
+Result<void> check_plot(const CliOptions& options) {
+  const std::string& path = options.plot;
+  if (path.empty()) {
+    return {};
+  }
+  if (!path.ends_with(".svg")) {
+    return Error(Code::kInvalid,
+                 "--plot " + path + ": only .svg is written; make others of it, as in rsvg-convert -o x.png x.svg");
+  }
+  const auto slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (::access(folder.c_str(), W_OK) != 0) {
+    return Error::from_errno("--plot " + path + ": cannot write into " + folder);
+  }
+  return {};
+}
+
+// Whole or not at all.
+Result<void> write_file(const std::string& path, const std::string& text) {
+  const std::string part = path + "." + std::to_string(::getpid()) + ".part";
+  std::ofstream out(part, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out || std::rename(part.c_str(), path.c_str()) != 0) {
+    const Error why = Error::from_errno("--plot: cannot write " + path);
+    ::unlink(part.c_str());
+    return why;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<int> run_bench(const CliOptions& options) {
+  HVD_TRY(check_plot(options));
+  HVD_TRY_ASSIGN(const launch::Placement placement, launch::place(options.job.hosts, options.job.size));
+  launch::JobSpec job = options.job;
+  job.argv = bench::to_words(options.bench);
+  job.argv.insert(job.argv.begin(), kOwnProgram);
+  job.cwd = "/";  // there on every node
+  std::vector<bench::Row> rows;
+  const auto rewrite = [&](int, std::string_view line) -> std::optional<std::string> {
+    auto row = bench::Row::decode(line);
+    if (!row) {
+      return std::nullopt;
+    }
+    rows.push_back(*row);
+    if (options.json) {
+      return launch::bench_json(options.bench, placement.size, *row);
+    }
+    return (rows.size() == 1 ? launch::bench_head(options.bench, placement) : "") +
+           launch::bench_line(options.bench, placement.size, *row);
+  };
+  HVD_TRY_ASSIGN(const int code, run_step({job, placement, {}, {}, rewrite}));
+  if (!options.json && !rows.empty()) {
+    std::cout << launch::bench_foot(options.bench, placement.size, rows);
+    std::cout.flush();
+  }
+  if (!options.plot.empty() && code == 0) {
+    HVD_TRY(write_file(options.plot, launch::to_svg(launch::bench_chart(options.bench, placement, rows))));
+  }
+  return code;
+}
+
+}  // namespace hvd::cli

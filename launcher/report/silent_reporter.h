@@ -1,0 +1,30 @@
+// SilentReporter: for what is done behind the user's back, and whose failure changes nothing for him.
+//
+// Thread: loop only.
+#pragma once
+
+#include "launcher/run/job_reporter.h"
+
+namespace hvd::launch {
+
+class SilentReporter final : public JobReporter {
+ public:
+  Lines on_begin(const std::string& /*job_id*/) override { return {}; }
+  Lines on_node_progress(int /*node*/, const std::string& /*what*/) override { return {}; }
+  Lines on_node_ready(int /*node*/, const ReadyMessage& /*ready*/) override { return {}; }
+  Lines on_slow_start() override { return {}; }
+  Lines on_all_ready(Duration /*took*/) override { return {}; }
+  Lines on_node_away(int /*node*/, const Error& /*why*/, Duration /*patience*/) override { return {}; }
+  Lines on_node_back(int /*node*/, Duration /*away*/) override { return {}; }
+  Lines on_node_lost(int /*node*/, const Error& /*why*/) override { return {}; }
+  Lines on_rank_started(int /*rank*/, int /*pid*/) override { return {}; }
+  Lines on_rank_ended(int /*rank*/, const ExitStatus& /*status*/, const ExitDetail& /*detail*/) override { return {}; }
+  Lines on_note(const Note& /*note*/) override { return {}; }
+  Lines on_engine_line(const std::string& /*engine*/, const std::string& /*line*/) override { return {}; }
+  Lines on_failure(const Failure& /*failure*/) override { return {}; }
+  Lines on_refused(const Error& /*why*/, int /*exit_code*/) override { return {}; }
+  Lines on_end(const JobState& /*state*/, Duration /*took*/) override { return {}; }
+  [[nodiscard]] std::string status() const override { return ""; }
+};
+
+}  // namespace hvd::launch

@@ -1,0 +1,105 @@
+// What is observed of the engine, and told. See engine_impl.h.
+#include "runtime/engine/engine_impl.h"
+
+namespace hvd {
+
+void Engine::Impl::open_timeline() {
+  const TimelineOptions& options = parts_.options.timeline;
+  timeline_ = std::make_unique<Timeline>(
+      options, [this](const Error& why) { parts_.log->write(LogLevel::kWarning, why.message()); });
+  sets_[0].executor->trace_to(timeline_.get());
+  if (options.path.empty()) {
+    return;
+  }
+  if (const auto started = timeline_->start(options.path, options.marks_cycles); !started.ok()) {
+    // A training run is worth more than its timeline.
+    parts_.log->write(LogLevel::kError, started.error().message() + "; the job goes on without");
+  }
+}
+
+void Engine::Impl::trace_request(int rank, const Request& request) {
+  timeline_->asked(key_of(request.process_set, request.name), request.kind, rank);
+  for (const GroupTensor& tensor : request.group) {
+    timeline_->asked(key_of(request.process_set, tensor.name), request.kind, rank);
+  }
+}
+
+void Engine::Impl::trace_ready(const Response& response) {
+  const auto set = sets_.find(response.process_set);
+  const bool runs_here = !response.is_error() && set != sets_.end() && set->second.executor.has_value();
+  for (const std::string& name : names_of(response)) {
+    timeline_->ready(key_of(response.process_set, name), response.kind, runs_here);
+  }
+}
+
+void Engine::Impl::trace_begin(std::span<PendingOp* const> ops) {
+  for (const PendingOp* op : ops) {
+    timeline_->end(key_of(op->what.process_set, op->what.name), op->what.kind, TracePhase::kQueue);
+  }
+}
+
+void Engine::Impl::trace_end(std::span<PendingOp* const> ops) {
+  for (const PendingOp* op : ops) {
+    timeline_->done(key_of(op->what.process_set, op->what.name), op->what.kind, op->what.dtype, op->what.shape);
+  }
+}
+
+// Nearly all of its time it waits for the others. Thread: who calls the operation.
+void Engine::Impl::trace_quick(int process_set, const QuickOp& op, std::uint64_t began) {
+  std::string name(op.name);
+  if (name.empty()) {
+    name = noname_of(op.kind, op.noname);
+  }
+  timeline_->met(key_of(process_set, name), op.kind, began, op.dtype, op.shape);
+}
+
+void Engine::Impl::count(ProcessSet& set, std::span<PendingOp* const> ops, std::uint64_t known_at,
+                         std::uint64_t began) {
+  SetCounters::Step step;
+  step.move_ticks = ticks_between(began, ticks_now());
+  for (const PendingOp* op : ops) {
+    if (op->asked_at == 0) {
+      continue;  // a stand-in, which nobody asked for
+    }
+    ++step.operations;
+    step.bytes += has_no_tensor(op->what.kind) ? 0 : input_bytes(op->what);
+    step.negotiate_ticks += ticks_between(op->asked_at, known_at);
+    step.wait_ticks += ticks_between(known_at, began);
+  }
+  set.counters->add(step);
+}
+
+// A timer only while the engine sleeps, and only while something is incomplete: what is awake looks by itself, and an
+// engine that is idle is woken by nothing.
+void Engine::Impl::arm_stall_timer() {
+  if (stall_watch_ && stall_timer_ == 0 && !over_ && coordinator_->has_incomplete()) {
+    stall_timer_ = loop_->after(std::max(Duration::zero(), next_look_ - clock_.now()), [this] {
+      stall_timer_ = 0;
+      look_for_stalls();
+    });
+  }
+}
+
+void Engine::Impl::disarm_stall_timer() {
+  if (stall_timer_ != 0) {
+    loop_->cancel(stall_timer_);
+    stall_timer_ = 0;
+  }
+}
+
+void Engine::Impl::look_for_stalls() {
+  const TimePoint now = clock_.now();
+  if (now < next_look_ || over_) {
+    return;
+  }
+  next_look_ = now + stall_watch_->period();
+  const StallWatch::Finding finding = stall_watch_->look(now, coordinator_->incomplete());
+  if (!finding.warning.empty()) {
+    parts_.log->write(LogLevel::kWarning, finding.warning);
+  }
+  if (finding.end) {
+    end_job(Error(Code::kTimeout, *finding.end));
+  }
+}
+
+}  // namespace hvd

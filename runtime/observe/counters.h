@@ -1,0 +1,88 @@
+// Counters: what an engine has done, by process set, since it joined the job.
+//
+// Thread: SetCounters are written by one thread at a time (who turns the engine) and read by any; numbers of one read
+// may be a moment apart. Counters itself: any (mutex mu_).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "runtime/observe/ticks.h"
+
+namespace hvd {
+
+// Of one process set, as read.
+struct CounterValues {
+  std::uint64_t operations = 0;  // finished without error
+  std::uint64_t failures = 0;    // finished with one
+  std::uint64_t steps = 0;       // that the operations took: those that are fused go together
+  std::uint64_t bytes = 0;       // of the operations' inputs
+  double negotiate_s = 0;        // from being asked for until all ranks were known to be ready, summed over operations
+  double wait_s = 0;             // from then until begun, summed over operations
+  double move_s = 0;             // of steps, from begin to end
+};
+
+class SetCounters {
+ public:
+  struct Step {
+    std::uint64_t operations = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t negotiate_ticks = 0;
+    std::uint64_t wait_ticks = 0;
+    std::uint64_t move_ticks = 0;
+  };
+  void add(const Step& step);
+  // One that went the quick way, which takes less time than a clock is worth. By one thread at a time too, but beside
+  // the one that turns the engine.
+  void add_quick(std::uint64_t bytes) {
+    raise(quick_operations_, 1);
+    raise(quick_bytes_, bytes);
+  }
+  void add_failures(std::uint64_t operations) { raise(failures_, operations); }
+
+  [[nodiscard]] CounterValues read(double seconds_per_tick) const;
+
+ private:
+  using Count = std::atomic<std::uint64_t>;
+  // By the one writer: no need for an addition that is atomic with the reading.
+  static void raise(Count& count, std::uint64_t by) {
+    count.store(count.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+  }
+
+  Count operations_ = 0;
+  Count failures_ = 0;
+  Count steps_ = 0;
+  Count bytes_ = 0;
+  Count negotiate_ticks_ = 0;
+  Count wait_ticks_ = 0;
+  Count move_ticks_ = 0;
+  Count quick_operations_ = 0;
+  Count quick_bytes_ = 0;
+};
+
+class Counters {
+ public:
+  // The set's, made when there are none. Who writes keeps them, also beyond remove().
+  std::shared_ptr<SetCounters> of(int process_set);
+  void remove(int process_set);
+  // nullopt: nothing was ever counted for this set.
+  [[nodiscard]] std::optional<CounterValues> read(int process_set) const;
+  // An engine's thread went to sleep for want of work or news; each time something had to wake it.
+  void note_sleep() { sleeps_.fetch_add(1, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t sleeps() const { return sleeps_.load(std::memory_order_relaxed); }
+
+ private:
+  // constant after construction
+  const TickScale scale_;
+  // any thread
+  std::atomic<std::uint64_t> sleeps_ = 0;
+  // guarded by mu_
+  mutable std::mutex mu_;
+  std::map<int, std::shared_ptr<SetCounters>> sets_;
+};
+
+}  // namespace hvd

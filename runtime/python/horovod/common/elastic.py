@@ -1,0 +1,151 @@
+"""Training that goes on after a failed collective: states that can be saved and restored, and the loop around them.
+
+Fronts make their own state and `run` of these (horovod.torch.elastic).
+"""
+
+import copy
+import functools
+import queue
+from typing import Any, Callable, Dict, List
+
+from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+
+# A failure that comes again at once, with nothing committed in between, is the script's own (ranks that disagree, say),
+# and would come for ever.
+MAX_FAILURES_WITHOUT_COMMIT = 3
+
+
+class HostUpdateResult:
+    """What became of the hosts, for State.on_hosts_updated; numbers to be or-ed."""
+
+    no_update = 0
+    removed = 1
+    added = 2
+    mixed = 3
+
+
+class State:
+    """What training consists of, between a failure and going on.
+
+    Args:
+        bcast_object: broadcasts an object from rank 0.
+        get_rank: this process's rank.
+    """
+
+    def __init__(self, bcast_object: Callable[..., Any], get_rank: Callable[[], int]) -> None:
+        self._bcast_object = bcast_object
+        self._rank = get_rank
+        self._commits = 0
+        self._host_messages: "queue.Queue" = queue.Queue()
+        self._last_updated_timestamp = 0
+        self._reset_callbacks: List[Callable[[], None]] = []
+
+    def register_reset_callbacks(self, callbacks: List[Callable[[], None]]) -> None:
+        """Functions that are called after the job was joined anew; to scale a learning rate, say."""
+        self._reset_callbacks.extend(callbacks)
+
+    def on_reset(self) -> None:
+        """The job was joined anew."""
+        self._host_messages = queue.Queue()
+        self.reset()
+        for callback in self._reset_callbacks:
+            callback()
+
+    def on_hosts_updated(self, timestamp: int, update_res: int) -> None:
+        """Tells of hosts that came or went; the next `commit` acts on it on all ranks."""
+        self._host_messages.put((timestamp, update_res))
+
+    def commit(self) -> None:
+        """Saves the state, to which a failure will return; then `check_host_updates`."""
+        self.save()
+        self._commits += 1
+        self.check_host_updates()
+
+    def check_host_updates(self) -> None:
+        """Raises HostsUpdatedInterrupt on every rank if rank 0 was told of hosts that came or went."""
+        timestamp, result = self._last_updated_timestamp, HostUpdateResult.no_update
+        while not self._host_messages.empty():
+            when, what = self._host_messages.get()
+            if when > timestamp:
+                timestamp, result = when, result | what
+        previous, timestamp, result = self._bcast_object((self._last_updated_timestamp, timestamp, result))
+        self._last_updated_timestamp = timestamp
+        if timestamp > previous:
+            raise HostsUpdatedInterrupt(result == HostUpdateResult.removed)
+
+    def save(self) -> None:
+        """Keeps the state in memory."""
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        """Goes back to what was saved last."""
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        """Makes all ranks' state the same."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """For states that depend on the number of ranks; called after the job was joined anew."""
+
+
+class ObjectState(State):
+    """A state of plain objects: each keyword argument becomes an attribute, which the script reads and sets.
+
+    Saved by deep copy, and synchronised by broadcast from rank 0.
+    """
+
+    def __init__(self, bcast_object: Callable[..., Any], get_rank: Callable[[], int], **kwargs: Any) -> None:
+        super().__init__(bcast_object, get_rank)
+        self._saved_state: Dict[str, Any] = dict(kwargs)
+        self._set_attrs()
+
+    def save(self) -> None:
+        self._saved_state = {name: copy.deepcopy(getattr(self, name)) for name in self._saved_state}
+
+    def restore(self) -> None:
+        self._set_attrs()
+
+    def sync(self) -> None:
+        if self._saved_state:
+            self.save()
+            self._saved_state = self._bcast_object(self._saved_state)
+            self._set_attrs()
+
+    def _set_attrs(self) -> None:
+        for name, value in self._saved_state.items():
+            setattr(self, name, copy.deepcopy(value))
+
+
+def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[..., Any]:
+    """A function that calls `func(state, ...)` until it ends.
+
+    When HorovodInternalError comes out of it, the last commit is restored, `reset` joins the job anew, the ranks'
+    states are synchronised, and `func` is called again. So it is on every rank, since a failed collective raises on
+    every rank. A failure that comes again MAX_FAILURES_WITHOUT_COMMIT times with nothing committed in between is
+    raised, and so is everything else that comes out of `func`.
+    """
+
+    @functools.wraps(func)
+    def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
+        skip_sync = False
+        failures, commits_then = 0, -1
+        while True:
+            try:
+                if not skip_sync:
+                    state.sync()
+                return func(state, *args, **kwargs)
+            except HorovodInternalError:
+                commits = getattr(state, "_commits", 0)
+                failures = failures + 1 if commits == commits_then else 1
+                commits_then = commits
+                if failures > MAX_FAILURES_WITHOUT_COMMIT:
+                    raise
+                state.restore()
+                skip_sync = False
+            except HostsUpdatedInterrupt as interrupt:
+                skip_sync = interrupt.skip_sync
+            reset()
+            state.on_reset()
+
+    return wrapper

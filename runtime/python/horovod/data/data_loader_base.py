@@ -1,0 +1,116 @@
+"""What a data loader must offer, and a mixin that reads ahead in a thread.
+
+    class Loader(AsyncDataLoaderMixin, MyLoader): ...      # MyLoader is a BaseDataLoader
+
+    loader = Loader(async_loader_queue_size=8, path=...)
+"""
+
+import queue
+import threading
+from typing import Any, Iterator, Optional
+
+
+class BaseDataLoader:
+    """A loader gives batches through `_iterate`; `_process_batch` sees each before it is given out."""
+
+    def __len__(self) -> int:
+        """How many batches there are."""
+        raise NotImplementedError
+
+    def _iterate(self) -> Iterator[Any]:
+        raise NotImplementedError
+
+    def _process_batch(self, batch: Any) -> Any:
+        return batch
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self._iterate():
+            yield self._process_batch(batch)
+
+
+class _Reading:
+    """One pass over the data, in a thread."""
+
+    def __init__(self, source: Iterator[Any], room: int) -> None:
+        self._source = source
+        self._batches: "queue.Queue" = queue.Queue(room)
+        self._is_stopped = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="hvd-data", daemon=True)
+        self._thread.start()
+
+    def _put(self, item: Any) -> bool:
+        """Whether it is in the queue; not when nobody wants it any more."""
+        while not self._is_stopped.is_set():
+            try:
+                self._batches.put(item, timeout=0.2)
+                return True
+            except queue.Full:
+                pass  # looks whether it is stopped
+        return False
+
+    def _read(self) -> None:
+        try:
+            for batch in self._source:
+                if not self._put((batch, None)):
+                    return
+            self._put((None, StopIteration()))
+        except BaseException as error:  # raised by the one who iterates
+            self._put((None, error))
+
+    def __iter__(self) -> Iterator[Any]:
+        while not self._is_stopped.is_set():
+            batch, end = self._batches.get()
+            if isinstance(end, StopIteration):
+                return
+            if end is not None:
+                raise end
+            yield batch
+
+    def stop(self) -> None:
+        self._is_stopped.set()
+        try:
+            self._batches.put_nowait((None, StopIteration()))  # for one who waits for a batch
+        except queue.Full:
+            pass
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+
+class AsyncDataLoaderMixin:
+    """Reads batches ahead in a thread. Comes before the loader's class among the bases.
+
+    An exception of the loader is raised where the batches are taken. Leaving an iteration early, by `break` or by an
+    exception, ends the thread.
+
+    Args:
+        async_loader_queue_size: how many batches are read ahead; 0: none, and no thread.
+        debug_data_loader: accepted for scripts that pass it; not needed.
+    """
+
+    def __init__(
+        self, async_loader_queue_size: int = 5, debug_data_loader: bool = False, *args: Any, **kwargs: Any
+    ) -> None:
+        self.async_loader_queue_size = async_loader_queue_size
+        self.debug_data_loader = debug_data_loader
+        self._reading: Optional[_Reading] = None
+        super().__init__(*args, **kwargs)
+
+    def close_async_loader(self) -> None:
+        """Ends the thread, if there is one, and an iteration that waits for it."""
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading.stop()
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.async_loader_queue_size <= 0:
+            yield from super().__iter__()  # type: ignore[misc]
+            return
+        self.close_async_loader()
+        reading = self._reading = _Reading(super()._iterate(), self.async_loader_queue_size)  # type: ignore[misc]
+        try:
+            for batch in reading:
+                yield self._process_batch(batch)  # type: ignore[attr-defined]
+        finally:
+            reading.stop()
+            if self._reading is reading:
+                self._reading = None

@@ -1,0 +1,108 @@
+"""Running a Python function on several ranks: `horovod.run`.
+
+    def train(lr):
+        import horovod.torch as hvd
+        hvd.init()
+        ...
+        return loss
+
+    losses = horovod.run(train, args=(0.1,), np=4)
+
+The ranks are started by hvdrun, here or on other hosts, and the function comes to them and its results come back on the
+ways that hvdrun has for its own purposes (_exchange.py): no port is opened, and nothing is unpickled that does not come
+from this job's processes.
+"""
+
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+
+__all__ = ["run"]
+
+
+def run(
+    func: Callable[..., Any],
+    args: Tuple = (),
+    kwargs: Optional[Dict[str, Any]] = None,
+    num_proc: int = 1,
+    min_num_proc: Optional[int] = None,
+    max_num_proc: Optional[int] = None,
+    slots: Optional[int] = None,
+    reset_limit: Optional[int] = None,
+    cooldown_range: Optional[Tuple[int, int]] = None,
+    hosts: Optional[str] = None,
+    hostfile: Optional[str] = None,
+    host_discovery_script: Optional[str] = None,
+    start_timeout: Optional[float] = None,
+    ssh_port: Optional[int] = None,
+    ssh_identity_file: Optional[str] = None,
+    disable_cache: Optional[bool] = None,
+    output_filename: Optional[str] = None,
+    verbose: Union[bool, int, None] = None,
+    use_gloo: Optional[bool] = None,
+    use_mpi: Optional[bool] = None,
+    mpi_args: Optional[str] = None,
+    network_interface: Optional[str] = None,
+    network_interfaces: Union[str, Sequence[str], None] = None,
+    executable: Optional[str] = None,
+    np: Optional[int] = None,
+    min_np: Optional[int] = None,
+    max_np: Optional[int] = None,
+) -> List[Any]:
+    """Calls `func(*args, **kwargs)` on each of `num_proc` ranks; their results in rank order.
+
+    What ranks print comes out of this process's sys.stdout and sys.stderr, tagged as hvdrun tags it. Ctrl-C stops them.
+
+    Args:
+        func: anything that cloudpickle can carry, as can `args` and `kwargs`. With ranks on other hosts all that travels
+            in their environment: about 1 MiB when compressed; larger data belongs into files.
+        num_proc: number of ranks; `np` is its former name.
+        hosts: as hvdrun's -H, "a:2,b:2"; or hostfile: as its --hostfile. Default: this machine.
+        start_timeout, ssh_port, ssh_identity_file, output_filename, network_interfaces, mpi_args: as hvdrun's options.
+            `network_interface` is the former name of `network_interfaces`.
+        verbose: hvdrun tells each step.
+        use_mpi: mpirun starts the ranks. `use_gloo`: it does not, as is the default.
+        executable: the Python on all hosts; default: this one.
+        disable_cache: accepted; there is no cache.
+        min_num_proc, max_num_proc, slots, reset_limit, cooldown_range, host_discovery_script, min_np, max_np: must be
+            None; jobs whose hosts come and go are not supported yet.
+
+    Raises:
+        ValueError: an argument is wrong or not supported yet; nothing was started.
+        Whatever `func` raised first on a rank, with that rank's traceback as its cause. The others are stopped then.
+        RuntimeError: a rank was killed or ended by itself, a host could not be reached, ...; with hvdrun's report.
+    """
+    from horovod.runner import _job
+
+    elastic = {
+        "min_num_proc": min_num_proc, "max_num_proc": max_num_proc, "slots": slots, "reset_limit": reset_limit,
+        "cooldown_range": cooldown_range, "host_discovery_script": host_discovery_script, "min_np": min_np,
+        "max_np": max_np,
+    }  # fmt: skip
+    asked = [name for name, value in elastic.items() if value is not None]
+    if asked:
+        raise ValueError(f"horovod.run({asked[0]}=...) is not supported yet: the hosts of a job stay the same")
+    if hosts is not None and hostfile is not None:
+        raise ValueError("Argument hosts and hostfile only allow one provided.")
+    if use_gloo and use_mpi:
+        raise ValueError("Argument use_gloo and use_mpi only allow one set True.")
+    if np is not None:
+        num_proc = np
+    if isinstance(num_proc, bool) or not isinstance(num_proc, int) or num_proc < 1:
+        raise ValueError(f"num_proc must be a number of ranks, 1 or more, not {num_proc!r}")
+    interfaces = network_interfaces if network_interfaces is not None else network_interface
+    if interfaces is not None and not isinstance(interfaces, str):
+        interfaces = ",".join(interfaces)
+    options = {
+        "-H": hosts if hosts is not None or hostfile is not None else f"localhost:{num_proc}",
+        "--hostfile": hostfile,
+        "--start-timeout": start_timeout,
+        "--ssh-port": ssh_port,
+        "--ssh-identity-file": ssh_identity_file,
+        "--output-filename": output_filename,
+        "--network-interfaces": interfaces,
+        "--mpi-args": mpi_args,
+    }
+    words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    words += ["--verbose"] if verbose else ["--quiet"]
+    if use_mpi:
+        words.append("--mpi")
+    return _job.run(func, tuple(args), dict(kwargs or {}), num_proc, words, executable)

@@ -1,0 +1,157 @@
+"""One job of horovod.run: starts hvdrun, passes on what it prints, and collects the results."""
+
+import json
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from typing import Any, Callable, Dict, IO, List, Optional, Tuple, Union
+
+import cloudpickle
+
+from horovod.common.exceptions import HorovodInternalError
+from horovod.runner._exchange import Folder, Lines
+
+# So many of hvdrun's last lines go into the text of an error.
+_TOLD_LINES = 30
+
+
+def find_hvdrun() -> str:
+    """The path of hvdrun: beside this Python, or in PATH. FileNotFoundError."""
+    beside = os.path.join(os.path.dirname(sys.executable), "hvdrun")
+    found = beside if os.access(beside, os.X_OK) else shutil.which("hvdrun")
+    if found is None:
+        raise FileNotFoundError(f"hvdrun is neither beside {sys.executable} nor in PATH; install this package with pip")
+    return found
+
+
+class RemoteTraceback(Exception):
+    """The cause of an exception that came from a rank: its traceback there."""
+
+    def __init__(self, rank: int, text: str) -> None:
+        super().__init__(rank, text)
+        self.rank = rank
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"on rank {self.rank}:\n{self.text}"
+
+
+def _is_all_here(hvdrun: str, words: List[str], num_proc: int) -> bool:
+    """Whether all ranks will be on this machine, as hvdrun plans it. ValueError with its words when it refuses."""
+    plan = subprocess.run(
+        [hvdrun, "plan", "--json", "-np", str(num_proc), *words, "true"],
+        stdin=subprocess.DEVNULL, capture_output=True, check=False,
+    )  # fmt: skip
+    if plan.returncode:
+        raise ValueError(plan.stderr.decode(errors="replace").strip())
+    return "--mpi" not in words and all(node["transport"] == "local" for node in json.loads(plan.stdout)["nodes"])
+
+
+class _Pump(threading.Thread):
+    """Passes on the lines of one of hvdrun's streams to one of this process's, which may be a notebook's."""
+
+    def __init__(self, source: IO[bytes], destination: Any, take: Callable[[bytes], bytes]) -> None:
+        super().__init__(name="hvd-run-output", daemon=True)
+        self._source = source
+        self._destination = destination
+        self._take = take
+        self.last: List[str] = []
+        self.start()
+
+    def run(self) -> None:
+        for line in self._source:
+            text = self._take(line).decode(errors="replace")
+            self.last = [*self.last[1 - _TOLD_LINES :], text]
+            try:
+                self._destination.write(text)
+                self._destination.flush()
+            except (OSError, ValueError):
+                pass  # closed: the job goes on, and its results are still wanted
+
+
+def _stop(process: subprocess.Popen) -> None:
+    """hvdrun stops its ranks, politely, then by force."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    process.wait()
+
+
+def _run_to_end(argv: List[str], environment: Dict[str, str], exchange: Union[Folder, Lines]) -> Tuple[int, str]:
+    """hvdrun's exit code and the last lines of its standard error."""
+    process = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
+        start_new_session=True,  # Ctrl-C comes to it once, from here
+    )  # fmt: skip
+    try:
+        pumps = [_Pump(process.stdout, sys.stdout, exchange.take), _Pump(process.stderr, sys.stderr, lambda line: line)]
+        code = process.wait()
+    except BaseException:
+        _stop(process)
+        raise
+    for pump in pumps:
+        pump.join()
+    process.stdout.close()
+    process.stderr.close()
+    return code, "".join(pumps[1].last)
+
+
+def _raise_first_failure(failures: List[Dict[str, Any]]) -> None:
+    """Raises what a rank's function raised: the first that is not a consequence of another rank's end."""
+    first = min(failures, key=lambda failure: (failure["is_internal"], failure["time"]))
+    remote = RemoteTraceback(first["rank"], first["traceback"])
+    try:
+        error = pickle.loads(first["error"])
+    except Exception:
+        error = None
+    if not isinstance(error, Exception):
+        raise RuntimeError(f"rank {first['rank']} raised {first['text']}") from remote
+    raise error from remote
+
+
+def run(
+    func: Callable[..., Any],
+    args: Tuple,
+    kwargs: Dict[str, Any],
+    num_proc: int,
+    words: List[str],
+    executable: Optional[str],
+) -> List[Any]:
+    """horovod.run with its arguments made hvdrun's."""
+    payload = pickle.dumps((sys.path, cloudpickle.dumps((func, args, kwargs))))
+    hvdrun = find_hvdrun()
+    with tempfile.TemporaryDirectory(prefix="hvd-run-") as folder:  # mode 0700
+        exchange: Union[Folder, Lines]
+        exchange = Folder(folder, payload) if _is_all_here(hvdrun, words, num_proc) else Lines(payload)
+        passed = [word for name in exchange.environment for word in ("-x", name)]
+        python = [executable or sys.executable, "-m", "horovod.runner.run_task"]
+        argv = [hvdrun, "-np", str(num_proc), *words, *passed, *python]
+        code, last_words = _run_to_end(argv, {**os.environ, **exchange.environment}, exchange)
+        replies = [exchange.result(rank) for rank in range(num_proc)]
+    answers = [None if reply is None else pickle.loads(reply) for reply in replies]
+    failures = [answer for answer in answers if answer is not None and "error" in answer]
+    if failures:
+        _raise_first_failure(failures)
+    missing = [rank for rank, answer in enumerate(answers) if answer is None]
+    if code or missing:
+        what = f"hvdrun ended with exit code {code}" if code else f"ranks {missing} left no result"
+        raise RuntimeError(f"horovod.run: {what}\n{last_words}")
+    # Unpickled last: what a result needs to be made may not be here, and that is no failure of the job.
+    return [pickle.loads(answer["result"]) for answer in answers]
+
+
+def describe_failure(error: BaseException, rank: int, when: float, traceback_text: str) -> Dict[str, Any]:
+    """What a rank tells of an exception that came out of the function."""
+    try:
+        pickled = cloudpickle.dumps(error)
+        pickle.loads(pickled)
+    except Exception:
+        pickled = b""
+    return {
+        "error": pickled, "text": f"{type(error).__name__}: {error}", "traceback": traceback_text, "rank": rank,
+        "time": when, "is_internal": isinstance(error, HorovodInternalError),
+    }  # fmt: skip

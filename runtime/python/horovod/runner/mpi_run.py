@@ -1,0 +1,8 @@
+"""Names of Horovod's module that starts mpirun; here hvdrun does (--launcher mpi)."""
+
+from typing import Any, List, Optional, Tuple
+
+
+def _get_mpi_implementation_flags(tcp: bool, env: Any = None) -> Tuple[Optional[List[str]], Optional[List[str]], None]:
+    """No flags of ours: hvdrun chooses them."""
+    return None, None, None

@@ -1,0 +1,34 @@
+"""What a rank of horovod.run executes: `python -m horovod.runner.run_task`, started by hvdrun."""
+
+import os
+import pickle
+import sys
+import time
+import traceback
+
+import cloudpickle
+
+from horovod.runner._exchange import Reply, receive
+from horovod.runner._job import describe_failure
+
+
+def main() -> int:
+    payload = receive()
+    reply = Reply()
+    rank = int(os.environ["HVD_RANK"])
+    try:
+        paths, call = pickle.loads(payload)
+        sys.path += [path for path in paths if path not in sys.path]
+        func, args, kwargs = pickle.loads(call)
+        result = cloudpickle.dumps(func(*args, **kwargs))
+    except Exception as error:
+        text = traceback.format_exc()
+        print(text, file=sys.stderr, end="", flush=True)
+        reply.send(describe_failure(error, rank, time.time(), text))
+        return 1
+    reply.send({"result": result})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

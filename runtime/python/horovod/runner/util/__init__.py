@@ -1,0 +1,1 @@
+"""Helpers that scripts import under these names."""

@@ -1,0 +1,301 @@
+"""Gradients on their way: what DistributedOptimizer does with each one, from backward to step.
+
+A hook on each parameter starts the reduction of its gradient as soon as backward has made it, in one call of the
+library: what the call needs was written down when the gradient was first seen, all but the memory. All are waited for in
+one call too.
+"""
+
+import weakref
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import torch
+
+from horovod.common import _lib, _wait
+from horovod.common.process_sets import ProcessSet, number_of
+from horovod.torch import _sparse
+from horovod.torch._handles import Target
+
+TOO_OFTEN = (
+    "Gradients were computed more than backward_passes_per_step times before call to step(). Increase "
+    "backward_passes_per_step to accumulate gradients locally."
+)
+
+
+class Settings:
+    """What DistributedOptimizer was asked for; constant after construction but for backward_passes_per_step."""
+
+    def __init__(
+        self,
+        compression: Any,
+        passes: int,
+        op: int,
+        predivide_factor: float,
+        sparse_as_dense: bool,
+        process_set: ProcessSet,
+    ) -> None:
+        self.compression = compression
+        self.op = op
+        # The library divides by the number of ranks itself; a predivide factor moves part of that before the sum.
+        self.prescale = 1.0 / predivide_factor
+        self.postscale = predivide_factor
+        self.passes = passes
+        self.sparse_as_dense = sparse_as_dense
+        self.process_set = process_set
+
+
+class _Common:
+    """What a reducer shares with the hooks, which live as long as the parameters: no reference back to the optimizer."""
+
+    __slots__ = ("settings", "is_synchronized", "in_flight", "special")
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.is_synchronized = False
+        self.in_flight = 0  # gradients that were started, or wait for the others of their group
+        self.special: List[_Gradient] = []  # those of them that are not reduced in their own memory
+
+
+class _Gradient:
+    """One parameter's gradient."""
+
+    __slots__ = (
+        "p", "name", "common", "passes_left", "place", "group",
+        "plan", "dtype", "shape", "grad", "finish", "was_sparse",
+    )  # fmt: skip
+
+    def __init__(self, p: torch.Tensor, name: str, common: _Common) -> None:
+        self.p = p
+        self.name = name
+        self.common = common
+        self.passes_left = common.settings.passes
+        self.place: Any = None  # where the library's handle goes
+        self.group: Optional[_GradientGroup] = None
+        # How gradients of this type and shape, in memory that the library can use, are reduced.
+        self.plan: Optional[_lib.Plan] = None
+        self.dtype: Any = None
+        self.shape: Any = None
+        # While it is in flight: what keeps its memory, and what is to be done in the end.
+        self.grad: Any = None
+        self.finish: Optional[Callable[[], None]] = None
+        self.was_sparse = False
+
+    def plan_for(self, dtype: int, shape: torch.Size) -> _lib.Plan:
+        settings = self.common.settings
+        return _lib.Plan(
+            _lib.ALLREDUCE, dtype, shape, "allreduce." + self.name, settings.op, 0, settings.prescale,
+            settings.postscale, number_of(settings.process_set),
+        )  # fmt: skip
+
+    def start(self, grad: torch.Tensor) -> None:
+        """Starts the reduction of `grad`, or of its group if it is the last one of it."""
+        if (
+            grad.dtype is self.dtype
+            and grad.is_cpu
+            and grad.shape == self.shape
+            and grad.layout is torch.strided
+            and grad.is_contiguous()
+        ):
+            memory = self.plan.memory
+            memory[0] = memory[1] = grad.data_ptr()
+            self.grad = grad
+        elif not self._prepare(grad):
+            return
+        group = self.group
+        if group is None:
+            status = _lib.enqueue_into(self.plan, self.place)
+        else:
+            group.left -= 1
+            status = group.enqueue() if group.left == 0 else 0
+        if status:
+            self.grad = None
+            raise _lib.error_of(status)
+        self.common.in_flight += 1
+
+    def _prepare(self, grad: torch.Tensor) -> bool:
+        """Sets the memory of a gradient that is seen for the first time, or is in memory that the library cannot use, or is
+        compressed. False: it is sparse, and on its way."""
+        common = self.common
+        settings = common.settings
+        self.was_sparse = grad.layout is not torch.strided
+        if self.was_sparse and not settings.sparse_as_dense:
+            if self.group is not None:
+                raise ValueError(
+                    f"the gradient of {self.name} is sparse and cannot be in a group; leave its parameter out of "
+                    "groups=[...], or use sparse_as_dense=True"
+                )
+            self._start_sparse(grad)
+            return False
+        dense = grad.to_dense() if self.was_sparse else grad
+        compressed, ctx = settings.compression.compress(dense)
+        target = Target(compressed, compressed)
+        self.plan = self.plan_for(target.dtype, target.shape)
+        memory = self.plan.memory
+        memory[0] = memory[1] = target.memory.data_ptr()
+        if compressed is grad and target.memory is grad:
+            self.dtype, self.shape, self.grad = grad.dtype, grad.shape, grad
+        else:
+            self.dtype = None  # comes here again
+            self.grad = target
+            self.finish = lambda: self._write_back(grad, settings.compression.decompress(target.finish(), ctx))
+            common.special.append(self)
+        if self.group is not None:
+            self.group.group = None  # made of the members' plans
+        return True
+
+    def _write_back(self, grad: torch.Tensor, reduced: torch.Tensor) -> None:
+        with torch.no_grad():
+            if self.was_sparse:
+                self.p.grad = reduced.to_sparse(grad.sparse_dim())
+            elif reduced is not grad:
+                grad.copy_(reduced)
+
+    def _start_sparse(self, grad: torch.Tensor) -> None:
+        common = self.common
+        settings = common.settings
+        scaled = grad if settings.prescale * settings.postscale == 1.0 else grad * settings.prescale * settings.postscale
+        result = _sparse.start(scaled, self.name, settings.op, settings.process_set, settings.compression)
+        self.grad = scaled
+
+        def finish() -> None:
+            self.p.grad = result()
+
+        self.finish = finish
+        common.special.append(self)
+        common.in_flight += 1
+
+    def forget(self) -> None:
+        """It is not in flight any more."""
+        self.grad = None
+        self.finish = None
+        self.passes_left = self.common.settings.passes
+
+
+class _GradientGroup:
+    """Gradients that are reduced together, when the last of them is there."""
+
+    __slots__ = ("members", "left", "first", "group")
+
+    def __init__(self, members: Sequence[_Gradient], first: object) -> None:
+        self.members = list(members)
+        self.first = first  # where the handles go
+        self.group: Optional[_lib.Group] = None
+        self.left = len(self.members)
+
+    def enqueue(self) -> int:
+        """The status."""
+        self.left = len(self.members)
+        if self.group is None:
+            self.group = _lib.Group([member.plan for member in self.members], self.first)
+        return self.group.enqueue()
+
+    def start_over(self) -> None:
+        self.left = len(self.members)
+
+
+def _hook_of(gradient: _Gradient) -> Callable[[torch.Tensor], None]:
+    common = gradient.common
+
+    def on_gradient(p: torch.Tensor) -> None:
+        left = gradient.passes_left - 1
+        if left < 0:
+            raise AssertionError(TOO_OFTEN)
+        gradient.passes_left = left
+        common.is_synchronized = False
+        if left == 0:
+            gradient.start(p.grad)
+
+    return on_gradient
+
+
+def _remove_hooks(hooks: List[Any]) -> None:
+    for hook in hooks:
+        hook.remove()
+
+
+class Reducer:
+    """Reduces the gradients of an optimizer's parameters. Thread: the one that runs backward and step."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.common = _Common(settings)
+        self.gradients: Dict[torch.Tensor, _Gradient] = {}
+        self._groups: List[_GradientGroup] = []
+        # Those of the first parameters are contiguous, group by group; of parameters that come later, one each.
+        self._handles: List[_lib.HandleArray] = []
+        self._hooks: List[Any] = []
+        # A parameter outlives this reducer when the script makes another optimizer for it.
+        weakref.finalize(self, _remove_hooks, self._hooks)
+
+    def add(self, named: Sequence[Tuple[str, torch.Tensor]], groups: Sequence[Sequence[torch.Tensor]] = ()) -> None:
+        """Hooks parameters that are not hooked yet; those in `groups` are reduced together, if all are new."""
+        new = {p: _Gradient(p, name, self.common) for name, p in named if p not in self.gradients}
+        if not new:
+            return
+        grouped = [[p for p in group if p in new] for group in groups]
+        in_groups = {p for group in grouped for p in group}
+        order = [*grouped, *([p] for p in new if p not in in_groups)]
+        handles = _lib.HandleArray(len(new))
+        self._handles.append(handles)
+        index = 0
+        for members in order:
+            if len(members) > 1:
+                self._groups.append(_GradientGroup([new[p] for p in members], handles.place(index)))
+                for p in members:
+                    new[p].group = self._groups[-1]
+            for p in members:
+                new[p].place = handles.place(index)
+                index += 1
+        for p, gradient in new.items():
+            self.gradients[p] = gradient
+            self._hooks.append(p.register_post_accumulate_grad_hook(_hook_of(gradient)))
+
+    def start_missing(self) -> None:
+        """Starts those that backward did not; a gradient that is not there counts as zeros."""
+        for p, gradient in self.gradients.items():
+            if gradient.grad is not None:
+                continue
+            grad = p.grad
+            if grad is None:
+                if not p.requires_grad and gradient.group is None:
+                    continue  # frozen since
+                grad = _sparse.zeros_like(p) if gradient.was_sparse else torch.zeros_like(p, requires_grad=False)
+                if p.requires_grad:
+                    p.grad = grad
+            gradient.start(grad)
+
+    def finish(self) -> None:
+        """Waits for all reductions, also when one fails or Ctrl-C comes, so that none still works on memory."""
+        common = self.common
+        failure: Optional[BaseException] = None
+        if common.in_flight:
+            for handles in self._handles:
+                try:
+                    _wait.finish(handles)
+                except BaseException as error:
+                    failure = failure or error
+        special, common.special = common.special, []
+        for gradient in special:
+            try:
+                if failure is None or gradient.was_sparse:
+                    gradient.finish()
+            except Exception as error:
+                failure = failure or error
+        common.in_flight = 0
+        for gradient in self.gradients.values():
+            gradient.forget()
+        for group in self._groups:
+            group.start_over()
+        if failure is not None:
+            self._forget_plans()  # after a failure the job may be joined anew, and its process sets have other numbers
+            raise failure
+
+    def _forget_plans(self) -> None:
+        for gradient in self.gradients.values():
+            gradient.dtype = None
+        for group in self._groups:
+            group.group = None
+
+    def set_passes(self, passes: int) -> None:
+        self.settings.passes = passes
+        for gradient in self.gradients.values():
+            gradient.passes_left = passes

@@ -1,0 +1,274 @@
+"""libhvd under torch.distributed: `import horovod.torch.backend`, then
+
+    torch.distributed.init_process_group("hvd")
+
+in a script that hvdrun started. DistributedDataParallel, FSDP and whatever else uses process groups then run on libhvd, on
+CPUs; tensors on other devices travel through host memory. Operations are done when the call returns, so that their Work is
+complete; each group must see its operations in the same order on all its ranks, as torch demands anyway.
+A group of some of the ranks is a process set, which torch cannot make, because it asks the members only. So before
+`torch.distributed.new_group([0, 1])` every rank of the job calls `hvd.add_process_set([0, 1])`.
+
+Refused, with an error that says so: send and recv, bitwise reductions, tensors of complex numbers.
+"""
+
+from typing import Any, Callable, List, Sequence
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import (
+    AllgatherOptions,
+    AllreduceCoalescedOptions,
+    AllreduceOptions,
+    AllToAllOptions,
+    BarrierOptions,
+    BroadcastOptions,
+    GatherOptions,
+    ReduceOptions,
+    ReduceScatterOptions,
+    ScatterOptions,
+    _create_work_from_future,
+)
+from torch.futures import Future
+
+from horovod.common import _lib, basics
+from horovod.common.process_sets import ProcessSet, global_process_set, known_process_set
+from horovod.torch import mpi_ops
+
+NAME = "hvd"
+
+_OPERATORS = {
+    dist.ReduceOp.SUM: _lib.SUM,
+    dist.ReduceOp.AVG: _lib.AVERAGE,
+    dist.ReduceOp.MIN: _lib.MIN,
+    dist.ReduceOp.MAX: _lib.MAX,
+    dist.ReduceOp.PRODUCT: _lib.PRODUCT,
+}
+
+
+def _operator(options: Any) -> int:
+    for theirs, ours in _OPERATORS.items():
+        if options.reduceOp == theirs:
+            return ours
+    raise NotImplementedError(f"the backend {NAME} has no reduction {options.reduceOp}")
+
+
+def _done(result: Any) -> Any:
+    future: Future = Future()
+    future.set_result(result)
+    return _create_work_from_future(future)
+
+
+def _rows(tensor: torch.Tensor) -> torch.Tensor:
+    """What is gathered: at least one dimension is needed."""
+    return tensor.detach().reshape(1, -1)
+
+
+class HvdProcessGroup(dist.ProcessGroup):
+    """A torch process group whose operations are libhvd's, on a process set."""
+
+    def __init__(self, rank: int, size: int, process_set: ProcessSet) -> None:
+        super().__init__(rank, size)
+        self._process_set = process_set
+
+    def getBackendName(self) -> str:
+        return NAME
+
+    @property
+    def group_name(self) -> str:
+        """Under which torch has it; torch.distributed.device_mesh asks."""
+        return dist.distributed_c10d._world.pg_names[self]
+
+    pg_name = group_name
+
+    def _global(self, group_rank: int) -> int:
+        return self._process_set.ranks[group_rank]
+
+    # ---- same shape on every rank ----
+
+    def allreduce(self, tensors: List[torch.Tensor], opts: Any = AllreduceOptions()) -> Any:
+        op = _operator(opts)
+        for tensor in tensors:
+            _in_place(tensor, lambda t: mpi_ops.allreduce_(t, op=op, process_set=self._process_set))
+        return _done(tensors)
+
+    def allreduce_coalesced(self, tensors: List[torch.Tensor], opts: Any = AllreduceCoalescedOptions()) -> Any:
+        op = _operator(opts)
+        results = mpi_ops.grouped_allreduce(list(tensors), op=op, process_set=self._process_set)
+        for tensor, result in zip(tensors, results):
+            tensor.copy_(result)
+        return _done(tensors)
+
+    def broadcast(self, tensors: List[torch.Tensor], opts: Any = BroadcastOptions()) -> Any:
+        root = self._global(opts.rootRank)
+        for tensor in tensors:
+            _in_place(tensor, lambda t: mpi_ops.broadcast_(t, root, process_set=self._process_set))
+        return _done(tensors)
+
+    def reduce(self, tensors: List[torch.Tensor], opts: Any = ReduceOptions()) -> Any:
+        op = _operator(opts)
+        for tensor in tensors:
+            result = mpi_ops.allreduce(tensor.detach(), op=op, process_set=self._process_set)
+            if self.rank() == opts.rootRank:
+                tensor.copy_(result)
+        return _done(tensors)
+
+    def barrier(self, opts: Any = BarrierOptions()) -> Any:
+        mpi_ops.barrier(process_set=self._process_set)
+        return _done([])
+
+    # ---- gathering and scattering ----
+
+    def allgather(
+        self, output_tensors: List[List[torch.Tensor]], input_tensors: List[torch.Tensor], opts: Any = AllgatherOptions()
+    ) -> Any:
+        for outputs, tensor in zip(output_tensors, input_tensors):
+            gathered = mpi_ops.allgather(_rows(tensor), process_set=self._process_set)
+            for output, row in zip(outputs, gathered):
+                output.copy_(row.view(tensor.shape))
+        return _done(output_tensors)
+
+    def _allgather_base(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = AllgatherOptions()) -> Any:
+        gathered = mpi_ops.allgather(_rows(tensor), process_set=self._process_set)
+        output.copy_(gathered.view(output.shape))
+        return _done(output)
+
+    all_gather_single = _allgather_base  # its name since torch 2.13
+
+    def allgather_into_tensor_coalesced(
+        self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any = AllgatherOptions()
+    ) -> Any:
+        results = mpi_ops.grouped_allgather([_rows(tensor) for tensor in inputs], process_set=self._process_set)
+        for output, result in zip(outputs, results):
+            output.copy_(result.view(output.shape))
+        return _done(outputs)
+
+    def gather(
+        self, output_tensors: List[List[torch.Tensor]], input_tensors: List[torch.Tensor], opts: Any = GatherOptions()
+    ) -> Any:
+        gathered = mpi_ops.allgather(_rows(input_tensors[0]), process_set=self._process_set)
+        if self.rank() == opts.rootRank:
+            for output, row in zip(output_tensors[0], gathered):
+                output.copy_(row.view(output.shape))
+        return _done(output_tensors)
+
+    def scatter(
+        self, output_tensors: List[torch.Tensor], input_tensors: List[List[torch.Tensor]], opts: Any = ScatterOptions()
+    ) -> Any:
+        # The root sends a row to each, the others nothing.
+        output = output_tensors[0]
+        splits = [0] * self.size()
+        sent = output.detach().reshape(1, -1)[:0]
+        if self.rank() == opts.rootRank:
+            splits = [1] * self.size()
+            sent = torch.cat([_rows(tensor) for tensor in input_tensors[0]])
+        received, _ = mpi_ops.alltoall(sent, splits, process_set=self._process_set)
+        output.copy_(received.view(output.shape))
+        return _done(output_tensors)
+
+    def reduce_scatter(
+        self,
+        output_tensors: List[torch.Tensor],
+        input_tensors: List[List[torch.Tensor]],
+        opts: Any = ReduceScatterOptions(),
+    ) -> Any:
+        for output, parts in zip(output_tensors, input_tensors):
+            self._reduce_scatter_rows(output, torch.cat([_rows(part) for part in parts]), opts)
+        return _done(output_tensors)
+
+    def _reduce_scatter_base(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = ReduceScatterOptions()) -> Any:
+        self._reduce_scatter_rows(output, tensor.detach().reshape(self.size(), -1), opts)
+        return _done(output)
+
+    reduce_scatter_single = _reduce_scatter_base  # its name since torch 2.13
+
+    def reduce_scatter_tensor_coalesced(
+        self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any = ReduceScatterOptions()
+    ) -> Any:
+        for output, tensor in zip(outputs, inputs):
+            self._reduce_scatter_rows(output, tensor.detach().reshape(self.size(), -1), opts)
+        return _done(outputs)
+
+    def _reduce_scatter_rows(self, output: torch.Tensor, rows: torch.Tensor, opts: Any) -> None:
+        op = _operator(opts)
+        if op in (_lib.SUM, _lib.AVERAGE):
+            result = mpi_ops.reducescatter(rows, op=op, process_set=self._process_set)
+        else:
+            result = mpi_ops.allreduce(rows, op=op, process_set=self._process_set)[self.rank()]
+        output.copy_(result.view(output.shape))
+
+    # ---- all to all ----
+
+    def alltoall_base(
+        self,
+        output: torch.Tensor,
+        tensor: torch.Tensor,
+        output_split_sizes: Sequence[int],
+        input_split_sizes: Sequence[int],
+        opts: Any = AllToAllOptions(),
+    ) -> Any:
+        even = tensor.shape[0] // self.size()
+        splits = list(input_split_sizes) or [even] * self.size()
+        received, counts = mpi_ops.alltoall(tensor.detach(), splits, process_set=self._process_set)
+        wanted = list(output_split_sizes) or [output.shape[0] // self.size()] * self.size()
+        if counts.tolist() != wanted:
+            raise ValueError(f"all_to_all: rank {self.rank()} wants {wanted} rows, but {counts.tolist()} were sent to it")
+        output.copy_(received.view(output.shape))
+        return _done(output)
+
+    def alltoall(
+        self, output_tensors: List[torch.Tensor], input_tensors: List[torch.Tensor], opts: Any = AllToAllOptions()
+    ) -> Any:
+        flat = torch.cat([tensor.detach().reshape(-1) for tensor in input_tensors])
+        splits = [tensor.numel() for tensor in input_tensors]
+        received, counts = mpi_ops.alltoall(flat, splits, process_set=self._process_set)
+        wanted = [tensor.numel() for tensor in output_tensors]
+        if counts.tolist() != wanted:
+            raise ValueError(f"all_to_all: rank {self.rank()} wants {wanted} values, but {counts.tolist()} were sent to it")
+        for output, part in zip(output_tensors, received.split(wanted)):
+            output.copy_(part.view(output.shape))
+        return _done(output_tensors)
+
+    # ---- not there ----
+
+    def send(self, tensors: List[torch.Tensor], dst: int, tag: int = 0) -> Any:
+        raise NotImplementedError(f"the backend {NAME} has no send")
+
+    def recv(self, tensors: List[torch.Tensor], src: int, tag: int = 0) -> Any:
+        raise NotImplementedError(f"the backend {NAME} has no recv")
+
+    def recv_anysource(self, tensors: List[torch.Tensor], tag: int = 0) -> Any:
+        raise NotImplementedError(f"the backend {NAME} has no recv")
+
+
+def _in_place(tensor: torch.Tensor, operation: Callable[[torch.Tensor], Any]) -> None:
+    detached = tensor.detach()
+    if detached.is_contiguous():
+        operation(detached)
+    else:
+        tensor.data.copy_(operation(detached.contiguous()))
+
+
+def _create(options: Any, *_: Any) -> HvdProcessGroup:
+    """What torch calls for init_process_group and new_group, on the ranks of the group."""
+    basics.init()
+    rank, size = options.group_rank, options.group_size
+    ranks = [int(r) for r in options.global_ranks_in_group] or list(range(size))
+    if size == basics.size() and sorted(ranks) == list(range(size)):
+        if rank != basics.rank():
+            raise ValueError(
+                f"torch.distributed calls this process rank {rank}, hvdrun calls it {basics.rank()}; leave rank and "
+                "world_size out of init_process_group, or take them from RANK and WORLD_SIZE"
+            )
+        return HvdProcessGroup(rank, size, global_process_set)
+    if ranks != sorted(ranks):
+        raise ValueError(f"a group of ranks {ranks}: the backend {NAME} has the ranks of a group in ascending order")
+    process_set = known_process_set(ranks)
+    if process_set is None:
+        raise ValueError(
+            f"a group of ranks {ranks}: call horovod.torch.add_process_set({ranks}) on every rank of the job first; torch "
+            "asks the members only, and the others have to agree"
+        )
+    return HvdProcessGroup(rank, size, process_set)
+
+
+dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])

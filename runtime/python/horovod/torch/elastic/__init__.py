@@ -1,0 +1,41 @@
+"""Training that goes on after a failed collective.
+
+    state = hvd.elastic.TorchState(model=model, optimizer=optimizer, epoch=0, batch=0)
+
+    @hvd.elastic.run
+    def train(state):
+        for state.epoch in range(state.epoch, 10):
+            ...
+            state.commit()
+
+    train(state)
+
+A failed collective raises on every rank; `run` then restores what was committed last, joins the job anew, makes all
+ranks' state that of the rank which has committed most, and calls the function again. The ranks are those that hvdrun
+started. Hosts that come and go while the job runs are not supported: hvdrun refuses its elastic flags by name.
+"""
+
+from typing import Any, Callable
+
+from horovod.common.elastic import run_fn
+from horovod.torch.elastic.sampler import ElasticSampler
+from horovod.torch.elastic.state import TorchState
+from horovod.torch.mpi_ops import init, shutdown
+
+__all__ = ["ElasticSampler", "TorchState", "run"]
+
+
+def reset() -> None:
+    """Leaves the job and joins it anew. HorovodInternalError when not all ranks come in time."""
+    shutdown()
+    init()
+
+
+def run(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a function of a state, and whatever else, so that it goes on after a failed collective.
+
+    Raises (when the decorated function is called):
+        HorovodInternalError: the ranks could not meet again, or the failure comes again and again with nothing
+            committed in between.
+    """
+    return run_fn(func, reset)

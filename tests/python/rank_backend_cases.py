@@ -1,0 +1,157 @@
+"""The cases of the torch.distributed backend; runs as a rank (test_multi.py), on any number of ranks."""
+
+import os
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from rank_side import raises, run_cases
+
+import horovod.torch as hvd
+import horovod.torch.backend  # noqa: F401  (registers it)
+
+# As hvdrun sets them; the agent of the tests does not.
+os.environ.setdefault("RANK", os.environ.get("HVD_RANK", "0"))
+os.environ.setdefault("WORLD_SIZE", os.environ.get("HVD_SIZE", "1"))
+folder = os.environ["HVD_TEST_REPORTS"]
+dist.init_process_group("hvd", init_method=f"file://{folder}/store", rank=int(os.environ["RANK"]),
+                        world_size=int(os.environ["WORLD_SIZE"]))  # fmt: skip
+RANK, SIZE = dist.get_rank(), dist.get_world_size()
+
+
+def case_identity():
+    assert dist.get_backend() == "hvd" and (hvd.rank(), hvd.size()) == (RANK, SIZE)
+
+
+def case_all_reduce():
+    for op, expected in [
+        (dist.ReduceOp.SUM, sum(range(SIZE))),
+        (dist.ReduceOp.MAX, SIZE - 1),
+        (dist.ReduceOp.MIN, 0),
+        (dist.ReduceOp.AVG, sum(range(SIZE)) / SIZE),
+    ]:
+        tensor = torch.full((3, 2), float(RANK))
+        dist.all_reduce(tensor, op)
+        torch.testing.assert_close(tensor, torch.full((3, 2), float(expected)))
+    strided = torch.full((2, 3), float(RANK)).t()
+    work = dist.all_reduce(strided, async_op=True)
+    work.wait()
+    assert work.is_completed() and torch.equal(strided, torch.full((3, 2), float(sum(range(SIZE)))))
+    raises(NotImplementedError, dist.all_reduce, torch.ones(1, dtype=torch.int32), dist.ReduceOp.BXOR)
+
+
+def case_broadcast_and_reduce():
+    for root in range(SIZE):
+        tensor = torch.full((2,), RANK)
+        dist.broadcast(tensor, root)
+        assert tensor.tolist() == [root, root]
+        tensor = torch.full((2,), 1.0)
+        dist.reduce(tensor, root)
+        assert tensor[0] == (SIZE if RANK == root else 1.0)
+
+
+def case_gather_and_scatter():
+    tensor = torch.full((2, 2), RANK)
+    outputs = [torch.empty_like(tensor) for _ in range(SIZE)]
+    dist.all_gather(outputs, tensor)
+    assert all(torch.equal(t, torch.full((2, 2), r)) for r, t in enumerate(outputs))
+    flat = torch.empty(SIZE * 2, 2, dtype=tensor.dtype)
+    dist.all_gather_into_tensor(flat, tensor)
+    assert torch.equal(flat, torch.cat(outputs))
+    gathered = [torch.empty_like(tensor) for _ in range(SIZE)] if RANK == SIZE - 1 else None
+    dist.gather(tensor, gathered, dst=SIZE - 1)
+    assert gathered is None or all(torch.equal(a, b) for a, b in zip(gathered, outputs))
+    output = torch.empty(2, 2, dtype=tensor.dtype)
+    dist.scatter(output, outputs if RANK == 0 else None, src=0)
+    assert torch.equal(output, tensor)
+    objects = [None] * SIZE
+    dist.all_gather_object(objects, {"rank": RANK})
+    assert objects == [{"rank": r} for r in range(SIZE)]
+    shared = ["root" if RANK == 0 else None]
+    dist.broadcast_object_list(shared)
+    assert shared == ["root"]
+
+
+def case_reduce_scatter():
+    parts = [torch.full((2, 2), float(RANK + to)) for to in range(SIZE)]
+    expected = torch.full((2, 2), float(sum(r + RANK for r in range(SIZE))))
+    output = torch.empty(2, 2)
+    dist.reduce_scatter(output, parts)
+    assert torch.equal(output, expected)
+    dist.reduce_scatter_tensor(output, torch.cat(parts))
+    assert torch.equal(output, expected)
+    dist.reduce_scatter(output, parts, op=dist.ReduceOp.MAX)
+    assert torch.equal(output, torch.full((2, 2), float(SIZE - 1 + RANK)))
+
+
+def case_all_to_all():
+    sent = torch.arange(SIZE * 2).view(SIZE * 2, 1) + 100 * RANK
+    output = torch.empty_like(sent)
+    dist.all_to_all_single(output, sent)
+    assert output.flatten().tolist() == [100 * r + 2 * RANK + i for r in range(SIZE) for i in range(2)]
+    outputs = [torch.empty(r + 1) for r in range(SIZE)]
+    dist.all_to_all(outputs, [torch.full((RANK + 1,), float(RANK)) for _ in range(SIZE)])
+    assert all(torch.equal(t, torch.full((r + 1,), float(r))) for r, t in enumerate(outputs))
+
+
+def case_barrier_and_what_is_not_there():
+    dist.barrier()
+    if SIZE > 1:
+        raises(NotImplementedError, dist.send, torch.ones(1), (RANK + 1) % SIZE)
+
+
+def case_distributed_data_parallel():
+    torch.manual_seed(RANK)  # DDP makes them alike
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2))
+    model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        F.mse_loss(model(torch.randn(6, 4)), torch.ones(6, 2)).backward()
+        optimizer.step()
+    for p in model.parameters():
+        assert all(torch.equal(t, p) for t in hvd.allgather(p.detach().unsqueeze(0)))
+
+
+def case_fully_sharded():
+    from torch.distributed._composable.fsdp import fully_shard
+    from torch.distributed.device_mesh import init_device_mesh
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 2))
+    reference = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 2))
+    reference.load_state_dict(model.state_dict())
+    fully_shard(model, mesh=init_device_mesh("cpu", (SIZE,)))
+    x = torch.randn(4, 4)
+    model(x).sum().backward()
+    reference(x).sum().backward()
+    for p, q in zip(model.parameters(), reference.parameters()):
+        torch.testing.assert_close(p.grad.full_tensor(), q.grad)
+
+
+def case_groups():
+    everyone = dist.new_group(list(range(SIZE)))
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor, group=everyone)
+    assert tensor.item() == SIZE
+    if SIZE > 2:
+        hvd.add_process_set([0, 2])
+        pair = dist.new_group([0, 2])
+        if RANK in (0, 2):
+            tensor = torch.tensor([float(RANK)])
+            dist.all_reduce(tensor, group=pair)
+            assert tensor.item() == 2.0
+            dist.broadcast(tensor.fill_(RANK), src=2, group=pair)
+            assert tensor.item() == 2.0
+    hvd.barrier()
+    if SIZE > 1:
+        if RANK == 0:
+            assert "add_process_set" in raises(ValueError, dist.new_group, [0])
+        else:
+            dist.new_group([0])
+
+
+if __name__ == "__main__":
+    run_cases(dict(globals()), hvd.barrier)
+    dist.destroy_process_group()
+    hvd.shutdown()

@@ -1,0 +1,265 @@
+"""The cases of SyncBatchNorm, of elastic training, and of whole trainings that must equal one process's; runs as a rank
+(test_multi.py), on any number of ranks."""
+
+import copy
+
+import torch
+import torch.nn.functional as F
+from rank_side import raises, run_cases
+
+import horovod.torch as hvd
+from horovod.common.elastic import MAX_FAILURES_WITHOUT_COMMIT
+from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+
+hvd.init()
+RANK, SIZE = hvd.rank(), hvd.size()
+
+
+# ---- SyncBatchNorm ----
+
+
+def rows(rank):
+    """How many of a batch are a rank's; unevenly."""
+    return 3 + rank
+
+
+def part_of(x):
+    first = sum(rows(r) for r in range(RANK))
+    return x[first : first + rows(RANK)]
+
+
+def check_norm(shape, dtype=torch.float32, momentum=0.1, affine=True, tolerance=1e-5):
+    torch.manual_seed(4)
+    total = sum(rows(r) for r in range(SIZE))
+    kind = {2: torch.nn.BatchNorm1d, 3: torch.nn.BatchNorm1d, 4: torch.nn.BatchNorm2d}[len(shape) + 1]
+    reference = kind(shape[0], momentum=momentum, affine=affine).to(torch.float64)
+    ours = hvd.SyncBatchNorm(shape[0], momentum=momentum, affine=affine)
+    if dtype is torch.float64:
+        ours.double()
+    if affine:
+        with torch.no_grad():
+            reference.weight.uniform_(0.5, 2.0)
+            reference.bias.uniform_(-1.0, 1.0)
+            ours.weight.copy_(reference.weight)
+            ours.bias.copy_(reference.bias)
+    for _ in range(2):
+        whole = (torch.randn(total, *shape, dtype=torch.float64) * 3 + 100).to(dtype)  # a mean that cancels
+        weights = torch.randn_like(whole, dtype=torch.float64)
+        x, y = whole.double().clone().requires_grad_(), part_of(whole).clone().requires_grad_()
+        expected = reference(x)
+        (expected * weights).sum().backward()
+        output = ours(y)
+        assert output.dtype == dtype
+        (output.double() * part_of(weights)).sum().backward()
+        torch.testing.assert_close(output.double(), part_of(expected), rtol=tolerance, atol=tolerance * 10)
+        torch.testing.assert_close(y.grad.double(), part_of(x.grad), rtol=tolerance, atol=tolerance * 10)
+    for ours_one, theirs in zip(ours.buffers(), reference.buffers()):
+        torch.testing.assert_close(ours_one.double(), theirs.double(), rtol=tolerance, atol=tolerance)
+    if affine:
+        for p, q in ((ours.weight, reference.weight), (ours.bias, reference.bias)):
+            total_gradient = hvd.allreduce(p.grad.double(), op=hvd.Sum)
+            torch.testing.assert_close(total_gradient, q.grad, rtol=tolerance, atol=tolerance * 200)
+    ours.eval(), reference.eval()
+    own = part_of(whole)
+    torch.testing.assert_close(ours(own).double(), reference(own.double()), rtol=tolerance, atol=tolerance * 10)
+
+
+def case_sync_batch_norm():
+    check_norm((5,), torch.float64, tolerance=1e-9)
+    check_norm((4, 3), momentum=None, tolerance=1e-4)
+    check_norm((2, 4, 3), affine=False, tolerance=1e-4)
+
+
+def case_sync_batch_norm_of_16_bit():
+    for dtype in (torch.float16, torch.bfloat16):
+        torch.manual_seed(RANK)
+        norm = hvd.SyncBatchNorm(3)
+        x = torch.randn(4, 3, dtype=dtype, requires_grad=True)
+        output = norm(x)
+        output.sum().backward()
+        assert output.dtype == x.grad.dtype == dtype and norm.weight.grad.dtype == torch.float32
+        total = hvd.allreduce(output.detach().float().sum(0), op=hvd.Sum)
+        assert total.abs().max() < 0.5
+
+
+def case_sync_batch_norm_with_an_empty_batch():
+    norm = hvd.SyncBatchNorm(2)
+    x = torch.randn(0 if RANK == 0 and SIZE > 1 else 4, 2, requires_grad=True)
+    norm(x).square().sum().backward()
+    assert x.grad.shape == x.shape and torch.isfinite(x.grad).all() and torch.isfinite(norm.running_var).all()
+
+
+def case_sync_batch_norm_refuses():
+    norm = hvd.SyncBatchNorm(2)
+    raises(ValueError, norm, torch.ones(2))
+    raises((ValueError, RuntimeError), norm, torch.ones(4, 3))
+    raises(ValueError, norm, torch.ones(1 if RANK == 0 else 0, 2))
+    assert torch.equal(hvd.allreduce(torch.ones(1)), torch.ones(1))
+
+
+# ---- elastic ----
+
+
+def elastic_training(break_at=None, how=None):
+    """10 steps, a commit after each even one; how often the function began, and the weights at the end."""
+    torch.manual_seed(RANK)
+    model = torch.nn.Linear(3, 1)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+    sampler = hvd.elastic.ElasticSampler(list(range(40)))
+    state = hvd.elastic.TorchState(model, optimizer, step=0, seen=[], sampler=sampler)
+    state.register_reset_callbacks([lambda: resets.append(state.step)])
+    resets, begun = [], []
+
+    @hvd.elastic.run
+    def train(state):
+        begun.append(state.step)
+        while state.step < 10:
+            optimizer.zero_grad()
+            loss = model(torch.full((2, 3), 0.1 * state.step + 1)).square().mean()
+            loss.backward()
+            if break_at == state.step and len(begun) == 1:
+                how()
+            optimizer.step()
+            state.seen.append(state.step)
+            sampler.record_batch(0, 1)
+            state.step += 1
+            if state.step % 2 == 0:
+                state.commit()
+        return "done"
+
+    assert train(state) == "done" and state.seen == list(range(10))
+    assert sampler.processed_num == 10 * SIZE
+    return begun, resets, model.weight.detach().clone()
+
+
+def case_elastic_goes_on():
+    hvd.shutdown()
+    hvd.init()
+    torch.manual_seed(0)
+    begun, resets, expected = elastic_training()
+    assert begun == [0] and resets == []
+    assert all(torch.equal(t, expected) for t in hvd.allgather(expected.unsqueeze(0)))
+
+    def leave():
+        """The last rank leaves; the others' reduction fails, or their next one."""
+        if RANK == SIZE - 1:
+            hvd.shutdown()
+
+    if SIZE == 1:
+        return
+    begun, resets, weights = elastic_training(5, leave)
+    # The reduction of step 5 may be done when the rank leaves: then the others commit once more, and that counts.
+    assert begun in ([0, 4], [0, 6]) and len(resets) == 1, (begun, resets)
+    torch.testing.assert_close(weights, expected)
+
+    def disagree():
+        hvd.allreduce(torch.ones(2 + RANK), name="disagree")
+
+    begun, resets, weights = elastic_training(7, disagree)
+    assert begun == [0, 6] and resets == [6]
+    torch.testing.assert_close(weights, expected)
+
+
+def case_elastic_gives_up():
+    calls = []
+
+    @hvd.elastic.run
+    def train(state):
+        calls.append(1)
+        raise HorovodInternalError("of the script's own")
+
+    raises(HorovodInternalError, train, hvd.elastic.TorchState(epoch=0))
+    assert len(calls) == MAX_FAILURES_WITHOUT_COMMIT + 1
+    raises(KeyError, hvd.elastic.run(lambda state: {}["nothing"]), hvd.elastic.TorchState())
+
+
+def case_elastic_state():
+    model, other = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    state = hvd.elastic.TorchState(model=model, epoch=1, nothing=None)
+    before = copy.deepcopy(model.state_dict())
+    state.commit()
+    with torch.no_grad():
+        model.weight.add_(1)
+    state.epoch = 7
+    state.restore()
+    assert torch.equal(model.weight, before["weight"]) and state.epoch == 1 and state.nothing is None
+    state.model = other
+    assert state.model is other
+    with torch.no_grad():
+        other.weight.fill_(RANK)
+    state.epoch = RANK + 3
+    state._commits = 5 if RANK == SIZE - 1 else 2
+    state.sync()
+    assert state.epoch == SIZE + 2 and torch.equal(other.weight, torch.full((2, 2), SIZE - 1.0))
+    state.on_hosts_updated(1, 1)
+    try:
+        state.commit()
+        raise AssertionError("no interrupt")
+    except HostsUpdatedInterrupt as interrupt:
+        assert interrupt.skip_sync
+    state.commit()
+
+
+def case_elastic_sampler():
+    for shuffle in (True, False):
+        sampler = hvd.elastic.ElasticSampler(list(range(11)), shuffle=shuffle, seed=3)
+        seen = [i for part in hvd.allgather_object(list(sampler)) for i in part]
+        assert set(seen) == set(range(11)) and len(seen) == len(sampler) * SIZE and len(seen) < 11 + SIZE
+        sampler.record_batch(0, 2)
+        saved = sampler.state_dict()
+        sampler.reset()
+        first = {i for part in hvd.allgather_object(list(sampler)) for i in part}
+        assert len(first) == max(11 - 2 * SIZE, 0)
+        again = hvd.elastic.ElasticSampler(list(range(11)), shuffle=shuffle, seed=3)
+        again.load_state_dict(saved)
+        assert list(again) == list(sampler)
+        sampler.set_epoch(1)
+        assert len(sampler) == -(-11 // SIZE) and sampler.processed_num == 0
+    few = hvd.elastic.ElasticSampler([0])
+    assert list(few) == [0] and len(few) == 1
+
+
+# ---- training equals one process's ----
+
+
+def train(make, distributed, passes=1, **options):
+    torch.manual_seed(11)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
+    optimizer = make(model.parameters())
+    if distributed:
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+        optimizer = hvd.DistributedOptimizer(
+            optimizer, model.named_parameters(), backward_passes_per_step=passes, **options
+        )
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(20):
+        optimizer.zero_grad()
+        for _ in range(passes):
+            x = torch.randn(12, 6, generator=generator)
+            y = x[:, :3].argmax(1)
+            if distributed:
+                part = 12 // SIZE
+                x, y = x[RANK * part : (RANK + 1) * part], y[RANK * part : (RANK + 1) * part]
+            F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def case_20_steps_equal_one_process():
+    kinds = {
+        "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
+        # The default eps would make the sign of gradients that are nearly 0 count fully.
+        "adam": lambda p: torch.optim.Adam(p, lr=0.01, eps=1e-3),
+    }
+    for name, make in kinds.items():
+        for options in ({}, {"passes": 4}, {"groups": 2}, {"passes": 4, "groups": 1}):
+            expected = train(make, False, passes=options.get("passes", 1))
+            result = train(make, True, **options)
+            worst = ((result - expected).norm() / expected.norm()).item()
+            assert worst <= 1e-6, f"{name} {options}: relative difference {worst}"
+            assert all(torch.equal(t, result) for t in hvd.allgather(result.unsqueeze(0)))
+
+
+if __name__ == "__main__":
+    run_cases(dict(globals()), hvd.barrier)
+    hvd.shutdown()

@@ -1,0 +1,127 @@
+"""horovod.data, and the helpers of horovod.common and horovod.runner that scripts import."""
+
+import threading
+import time
+
+import pytest
+
+from horovod.common import util
+from horovod.common.exceptions import HorovodVersionMismatchError, HostsUpdatedInterrupt
+from horovod.data import AsyncDataLoaderMixin, BaseDataLoader
+from horovod.runner.util import threads
+
+
+class Numbers(BaseDataLoader):
+    def __init__(self, count, fail_at=None):
+        self.count, self.fail_at = count, fail_at
+
+    def __len__(self):
+        return self.count
+
+    def _iterate(self):
+        for number in range(self.count):
+            if number == self.fail_at:
+                raise KeyError(number)
+            yield number
+
+    def _process_batch(self, batch):
+        return batch * 2
+
+
+class AsyncNumbers(AsyncDataLoaderMixin, Numbers):
+    pass
+
+
+def readers():
+    return [thread for thread in threading.enumerate() if thread.name == "hvd-data"]
+
+
+@pytest.mark.parametrize("room", [0, 1, 5, 100])
+def test_a_loader_reads_ahead(room):
+    loader = AsyncNumbers(async_loader_queue_size=room, count=20)
+    for _ in range(2):
+        assert list(loader) == list(Numbers(20)) == list(range(0, 40, 2))
+    assert len(loader) == 20 and readers() == []
+
+
+def test_leaving_early_ends_the_thread():
+    loader = AsyncNumbers(2, count=1000)
+    for number in loader:
+        if number == 10:
+            break
+    del number
+    loader.close_async_loader()
+    assert readers() == []
+    loader.close_async_loader()
+    assert list(loader)[-1] == 1998
+
+
+def test_an_error_of_the_loader_is_raised_where_batches_are_taken():
+    taken = []
+    with pytest.raises(KeyError):
+        for number in AsyncNumbers(3, count=10, fail_at=4):
+            taken.append(number)
+    assert taken == [0, 2, 4, 6] and readers() == []
+
+
+def test_a_loader_that_defines_nothing():
+    with pytest.raises(NotImplementedError):
+        list(BaseDataLoader())
+    with pytest.raises(NotImplementedError):
+        len(BaseDataLoader())
+
+
+def test_split_list():
+    assert util.split_list(list(range(7)), 3) == [[0, 1, 2], [3, 4], [5, 6]]
+    assert util.split_list([1], 4) == [[1]] and util.split_list([], 2) == []
+
+
+def test_versions():
+    assert util.is_version_greater_equal_than("2.13.0+cpu", "2.13") and util.is_version_greater_equal_than("2.10", "2.9.1")
+    assert not util.is_version_greater_equal_than("1.9", "1.10.0")
+    for wrong in ("x", 2, None):
+        with pytest.raises(ValueError):
+            util.is_version_greater_equal_than(wrong, "1.0")
+
+
+def test_environment(monkeypatch):
+    monkeypatch.setenv("A_NAME", "before")
+    with util.env(A_NAME="now", B_NAME="new"):
+        import os
+
+        assert (os.environ["A_NAME"], os.environ["B_NAME"]) == ("now", "new")
+        with util.env(A_NAME=None):
+            assert "A_NAME" not in os.environ
+    assert os.environ["A_NAME"] == "before" and "B_NAME" not in os.environ
+
+
+def test_what_is_built():
+    assert util.gloo_built() and not util.mpi_built()
+    assert util.extension_available("torch") and not util.extension_available("mxnet")
+    util.check_extension("horovod.torch", "HOROVOD_WITH_PYTORCH", __file__)
+    with pytest.raises(ImportError):
+        util.check_extension("horovod.mxnet", "HOROVOD_WITH_MXNET", __file__)
+    calls = []
+    cached = util._cache(lambda value: calls.append(value) or value)
+    assert cached(1) == cached(1) == 1 and calls == [1]
+
+
+def test_small_helpers():
+    assert [n for n in range(9) if util.num_rank_is_power_2(n)] == [1, 2, 4, 8]
+    assert util.is_iterable([]) and not util.is_iterable(3)
+    assert issubclass(HorovodVersionMismatchError, ImportError) and HostsUpdatedInterrupt(True).skip_sync
+
+
+def test_threads():
+    seen = []
+    threads.in_thread(seen.append, (1,)).join(10)
+    event, stop = threading.Event(), threading.Event()
+    waiting = threads.on_event(event, seen.append, (2,))
+    never = threads.on_event(threading.Event(), seen.append, (3,), stop=stop, check_stop_interval_s=0.01)
+    event.set()
+    stop.set()
+    waiting.join(10), never.join(10)
+    assert seen == [1, 2] and not never.is_alive()
+    with pytest.raises(ValueError):
+        threads.in_thread(seen.append, 1)
+    assert time.monotonic() > 0

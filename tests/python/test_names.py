@@ -1,0 +1,105 @@
+"""The names and arguments that scripts written for Horovod use, and the README's table of them."""
+
+import importlib
+import inspect
+import re
+
+import pytest
+from hvdrun import ROOT
+
+import horovod
+import horovod.torch as hvd
+
+G = "process_set"
+PP = "prescale_factor, postscale_factor"
+SIGNATURES = {
+    "allreduce": f"tensor, average, name, compression, op, {PP}, {G}",
+    "allreduce_": f"tensor, average, name, op, {PP}, {G}",
+    "allreduce_async": f"tensor, average, name, op, {PP}, {G}",
+    "allreduce_async_": f"tensor, average, name, op, {PP}, {G}",
+    "grouped_allreduce": f"tensors, average, name, compression, op, {PP}, {G}",
+    "grouped_allreduce_": f"tensors, average, name, op, {PP}, {G}",
+    "grouped_allreduce_async": f"tensors, average, name, op, {PP}, {G}",
+    "grouped_allreduce_async_": f"tensors, average, name, op, {PP}, {G}",
+    "sparse_allreduce_async": f"tensor, name, op, {G}",
+    "allgather": f"tensor, name, {G}",
+    "allgather_async": f"tensor, name, {G}",
+    "grouped_allgather": f"tensors, name, {G}",
+    "grouped_allgather_async": f"tensors, name, {G}",
+    "broadcast": f"tensor, root_rank, name, {G}",
+    "broadcast_": f"tensor, root_rank, name, {G}",
+    "broadcast_async": f"tensor, root_rank, name, {G}",
+    "broadcast_async_": f"tensor, root_rank, name, {G}",
+    "alltoall": f"tensor, splits, name, {G}",
+    "alltoall_async": f"tensor, splits, name, {G}",
+    "reducescatter": f"tensor, name, compression, op, {G}, {PP}",
+    "reducescatter_async": f"tensor, name, op, {G}, {PP}",
+    "grouped_reducescatter": f"tensors, name, compression, op, {G}, {PP}",
+    "grouped_reducescatter_async": f"tensors, name, op, {G}, {PP}",
+    "join": "device",
+    "barrier": G,
+    "poll": "handle",
+    "synchronize": "handle",
+    "broadcast_parameters": "params, root_rank",
+    "broadcast_optimizer_state": "optimizer, root_rank, model",
+    "broadcast_object": f"obj, root_rank, name, {G}",
+    "allgather_object": "obj, name",
+    "SyncBatchNorm": f"num_features, eps, momentum, affine, track_running_stats, {G}",
+    "DistributedOptimizer": "optimizer, named_parameters, compression, backward_passes_per_step, op, "
+    f"gradient_predivide_factor, num_groups, groups, sparse_as_dense, {G}",
+    "init": "comm, process_sets",
+    "start_timeline": "file_path, mark_cycles",
+    "add_process_set": G,
+    "remove_process_set": G,
+}
+MODULES = """horovod.common.basics horovod.common.elastic horovod.common.exceptions horovod.common.process_sets
+horovod.common.util horovod.data horovod.data.data_loader_base horovod.runner horovod.runner.launch horovod.runner.mpi_run
+horovod.runner.util.threads horovod.torch.backend horovod.torch.compression horovod.torch.elastic
+horovod.torch.elastic.sampler horovod.torch.elastic.state horovod.torch.functions horovod.torch.mpi_lib_v2
+horovod.torch.mpi_ops horovod.torch.optimizer horovod.torch.sync_batch_norm""".split()
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_arguments(name):
+    assert ", ".join(inspect.signature(getattr(hvd, name)).parameters) == SIGNATURES[name]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_modules_that_scripts_import(module):
+    assert importlib.import_module(module).__doc__
+
+
+def test_every_public_name_is_documented():
+    for name in hvd.__all__:
+        value = getattr(hvd, name)
+        assert isinstance(value, (int, hvd.ProcessSet)) or inspect.getdoc(value), f"{name} has no docstring"
+
+
+def table():
+    """{name: what the README says of it}."""
+    section = (ROOT / "README.md").read_text().split("### Coming from Horovod\n")[1].split("\n###")[0]
+    rows = [row.strip("|").split("|") for row in section.splitlines() if row.startswith("| `")]
+    return {name: words for names, words in rows for name in re.findall(r"`(\w+)`", names)}
+
+
+def test_the_readme_names_what_there_is():
+    assert sorted(table()) == sorted(hvd.__all__)
+
+
+def test_what_the_readme_calls_refused_is_refused():
+    import torch
+
+    hvd.init()
+    calls = {
+        "Adasum": lambda: hvd.allreduce(torch.ones(1), op=hvd.Adasum),
+        "start_timeline": lambda: hvd.start_timeline("/nonexistent/folder/file"),
+        "stop_timeline": hvd.stop_timeline,
+    }
+    refused = {name for name, words in table().items() if words.strip().startswith("refused")}
+    assert refused == set(calls)
+    for call in calls.values():
+        with pytest.raises(ValueError):
+            call()
+    with pytest.raises(ValueError):
+        hvd.shutdown(), hvd.init(comm=[0])
+    assert hvd.Compression.bf16 and horovod.run

@@ -1,0 +1,143 @@
+"""horovod.run: a function on several ranks, here and on what hvdrun takes for other hosts."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from hvdrun import HVDRUN
+from patience import PATIENCE
+
+import horovod
+from horovod.runner import _exchange, _job
+
+pytestmark = pytest.mark.skipif(not os.access(HVDRUN, os.X_OK), reason="hvdrun is not built")
+HOSTS = {"here": None, "elsewhere": "localhost:1,elsewhere:1"}
+
+
+@pytest.fixture(params=HOSTS)
+def hosts(request, monkeypatch):
+    """Both ways on which a function goes; the second host is this machine under another name."""
+    monkeypatch.setattr(_job, "find_hvdrun", lambda: HVDRUN)
+    monkeypatch.setenv("HVD_RSH", "sh -c 'exec \"$@\"' {host}")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return HOSTS[request.param]
+
+
+def test_results_come_in_the_order_of_the_ranks(hosts, capsys):
+    offset = 10
+
+    def work(factor, more=0):
+        import horovod.torch as hvd
+        import torch
+
+        hvd.init()
+        print("half a line of", hvd.rank(), end="")
+        total = hvd.allreduce(torch.tensor(1.0), op=hvd.Sum).item()
+        left = [name for name in os.environ if name.startswith("HVD_RUN_")]
+        return hvd.rank() * factor + more + offset, total, "x" * 300_000, left
+
+    results = horovod.run(work, (2,), {"more": 1}, np=2, hosts=hosts)
+    assert results == [(11, 2.0, "x" * 300_000, []), (13, 2.0, "x" * 300_000, [])]
+    shown = capsys.readouterr()
+    assert sorted(shown.out.splitlines()) == ["[0]<stdout>:half a line of 0", "[1]<stdout>:half a line of 1"]
+
+
+class OwnError(Exception):
+    pass
+
+
+def test_the_first_exception_is_raised_with_its_traceback(hosts, capsys):
+    def work():
+        import horovod.torch as hvd
+        import torch
+
+        hvd.init()
+        if hvd.rank() == 1:
+            raise OwnError("of rank", 1)
+        hvd.allreduce(torch.ones(1))  # fails because of rank 1
+
+    with pytest.raises(OwnError) as caught:
+        horovod.run(work, num_proc=2, hosts=hosts)
+    assert caught.value.args == ("of rank", 1)
+    assert "on rank 1" in str(caught.value.__cause__) and "in work" in str(caught.value.__cause__)
+
+
+def test_an_exception_that_cannot_travel_is_told(hosts):
+    def work():
+        class Local(Exception):
+            def __reduce__(self):
+                raise TypeError("no pickle")
+
+        raise Local("words")
+
+    with pytest.raises(RuntimeError, match="Local: words"):
+        horovod.run(work, num_proc=1, hosts=hosts and "elsewhere:1")
+
+
+@pytest.mark.parametrize("end, words", [("os._exit(3)", "exit code 3"), ("os.kill(os.getpid(), 9)", "SIGKILL"),
+                                        ("sys.exit(0)", "left no result")])  # fmt: skip
+def test_a_rank_that_ends_by_itself_is_an_error(hosts, end, words):
+    def work():
+        exec("import os, sys\n" + end)
+
+    with pytest.raises(RuntimeError, match=words):
+        horovod.run(work, num_proc=1, hosts=hosts and "elsewhere:1")
+
+
+def test_what_is_too_large_for_other_hosts_is_refused():
+    with pytest.raises(ValueError, match="Put large data into files"):
+        _exchange.Lines(os.urandom(2_000_000))
+
+
+def test_wrong_arguments():
+    for wrong in (
+        {"min_np": 1}, {"max_num_proc": 3}, {"host_discovery_script": "x"}, {"reset_limit": 1},
+        {"hosts": "a:1", "hostfile": "b"}, {"use_gloo": True, "use_mpi": True}, {"np": 0}, {"num_proc": "2"},
+    ):  # fmt: skip
+        with pytest.raises(ValueError):
+            horovod.run(print, **wrong)
+
+
+def test_what_hvdrun_refuses_is_a_value_error(hosts):
+    with pytest.raises(ValueError, match="hvdrun"):
+        horovod.run(print, np=2, hosts="localhost:x")
+
+
+def test_the_folder_is_for_this_user_only_and_goes(hosts, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+
+    def work():
+        path = os.environ.get("TMPDIR")
+        return [oct(os.stat(os.path.join(path, name)).st_mode & 0o777) for name in os.listdir(path) if "hvd-run" in name]
+
+    assert horovod.run(work, hosts=hosts and "elsewhere:1") == [["0o700"]]
+    assert not [name for name in os.listdir(tmp_path) if "hvd-run" in name]
+
+
+def test_the_module_of_horovodrun(tmp_path):
+    environment = dict(os.environ, PATH=os.path.dirname(HVDRUN) + os.pathsep + os.environ["PATH"])
+    if shutil.which("hvdrun", path=environment["PATH"]) is None:
+        pytest.skip("no hvdrun in PATH")
+    done = subprocess.run(
+        [sys.executable, "-m", "horovod.runner.launch", "-np", "2", "echo", "hello"],
+        env=environment, capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    assert sorted(done.stdout.splitlines()) == ["[0]<stdout>:hello", "[1]<stdout>:hello"]
+
+
+def test_nodes_with_different_numbers_of_ranks(hosts):
+    def work():
+        import horovod.torch as hvd
+
+        hvd.init()
+        hvd.barrier()
+        return hvd.is_homogeneous()
+
+    if hosts is None:
+        assert horovod.run(work, np=2) == [True, True]
+    else:
+        assert horovod.run(work, np=3, hosts="localhost:2,elsewhere:1") == [False] * 3
+        assert horovod.run(work, np=2, hosts="localhost:1,elsewhere:1") == [True] * 2

@@ -1,0 +1,60 @@
+// runtime/observe/counters and ticks.
+#include "runtime/observe/counters.h"
+
+#include <thread>
+
+#include <doctest/doctest.h>
+
+using namespace hvd;
+
+TEST_CASE("steps add up, by process set") {
+  Counters counters;
+  CHECK_FALSE(counters.read(0));
+  counters.of(0)->add({3, 300, 10, 20, 30});
+  counters.of(0)->add({1, 5, 1, 2, 3});
+  counters.of(0)->add_failures(2);
+  counters.of(7)->add_quick(1);
+  const auto values = counters.of(0)->read(0.5);
+  CHECK(values.operations == 4);
+  CHECK(values.failures == 2);
+  CHECK(values.steps == 2);
+  CHECK(values.bytes == 305);
+  CHECK(values.negotiate_s == 5.5);
+  CHECK(values.wait_s == 11);
+  CHECK(values.move_s == 16.5);
+  CHECK(counters.read(7)->operations == 1);
+  counters.remove(7);
+  CHECK_FALSE(counters.read(7));
+}
+
+TEST_CASE("a reader beside the writer sees numbers that only grow") {
+  Counters counters;
+  const auto kept = counters.of(0);
+  SetCounters& set = *kept;
+  std::thread writer([&set] {
+    for (int i = 0; i < 20000; ++i) {
+      set.add({1, 8, 1, 1, 1});
+    }
+  });
+  std::uint64_t last = 0;
+  while (last < 20000) {
+    const auto now = counters.read(0)->operations;
+    REQUIRE(now >= last);
+    last = now;
+  }
+  writer.join();
+}
+
+TEST_CASE("ticks are time") {
+  const TickScale scale;
+  const auto began = std::chrono::steady_clock::now();
+  const std::uint64_t first = ticks_now();
+  while (std::chrono::steady_clock::now() - began < std::chrono::milliseconds(20)) {
+  }
+  const std::uint64_t last = ticks_now();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  const double seconds = static_cast<double>(ticks_between(first, last)) * scale.seconds_per_tick();
+  CHECK(seconds > 0.01);
+  CHECK(seconds <= took.count() * 1.05);
+  CHECK(ticks_between(last, first) == 0);
+}
