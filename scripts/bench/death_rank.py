@@ -25,8 +25,7 @@ def main():
 
     def allreduce(name):
         address = array.ctypes.data
-        op = _lib.operation(_lib.ALLREDUCE, _lib.FLOAT32, array.shape, address, address, name)
-        return _lib.lib.hvd_wait(None, _lib.enqueue(op))
+        return _lib.lib.hvd_wait(None, _lib.Plan(_lib.ALLREDUCE, _lib.FLOAT32, array.shape, name).enqueue(address, address))
 
     if allreduce("before"):
         sys.exit(_lib.last_error())

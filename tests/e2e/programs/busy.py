@@ -11,7 +11,7 @@ subprocess.Popen(["sleep", "1003"], start_new_session=True)
 basics.init()
 number = 0
 while True:
-    handle = _lib.enqueue(_lib.operation(_lib.BARRIER, _lib.UINT8, (), None, None, f"step {number}"))
+    handle = _lib.Plan(_lib.BARRIER, _lib.UINT8, (), f"step {number}").enqueue(0, 0)
     if _lib.lib.hvd_wait(None, handle):
         sys.exit(_lib.last_error())
     _lib.release(handle)

@@ -12,7 +12,7 @@ basics.init()
 if basics.rank() == 1:
     while not (len(sys.argv) > 1 and os.path.exists(sys.argv[1])):
         time.sleep(0.01)
-handle = _lib.enqueue(_lib.operation(_lib.BARRIER, _lib.UINT8, (), None, None, "meeting"))
+handle = _lib.Plan(_lib.BARRIER, _lib.UINT8, (), "meeting").enqueue(0, 0)
 if _lib.lib.hvd_wait(None, handle):
     sys.exit(_lib.last_error())
 _lib.release(handle)
