@@ -10,8 +10,9 @@
 namespace hvd {
 namespace {
 
-// Where ranks outnumber cores the others come by giving way to them; with this many times nobody is left that could.
-constexpr int kYields = 100;
+// Where ranks outnumber cores the others come by giving way to them. Longer than a few turns of all of them take; then
+// it is better to sleep until they come.
+constexpr Duration kYieldsFor = std::chrono::microseconds(100);
 // As much as a rank may read of all others together, so that the ordinary way is not the shorter one.
 constexpr std::size_t kMaxBytesRead = 32U << 10U;
 
@@ -88,7 +89,7 @@ bool QuickPath::try_run(const QuickOp& op) {
   if (!spins_) {
     spins_ = shm_->spins();  // all ranks have told their cores by now
   }
-  if (!rounds_.post(*spins_, kYields)) {
+  if (!rounds_.post(*spins_, kYieldsFor)) {
     return false;
   }
   const bool is_done = do_all_agree(head_bytes);

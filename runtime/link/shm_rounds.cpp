@@ -122,15 +122,18 @@ bool ShmRounds::give_up() {
   }
 }
 
-bool ShmRounds::post(int spins, int yields) {
+bool ShmRounds::post(int spins, Duration yields_for) {
   int now = enter() ? state() : -1;
-  for (int waited = 0; now == 0 && waited < spins + yields; ++waited) {
-    if (waited < spins) {
-      pause_briefly();
-    } else {
-      ::sched_yield();
-    }
+  for (int waited = 0; now == 0 && waited < spins; ++waited) {
+    pause_briefly();
     now = state();
+  }
+  if (now == 0) {
+    const Deadline patience = Deadline::after(yields_for);
+    do {
+      ::sched_yield();
+      now = state();
+    } while (now == 0 && !patience.has_passed());
   }
   if (now > 0 || (now == 0 && !give_up())) {
     return true;

@@ -7,12 +7,14 @@
 // A rank takes part in one round at a time. Box n of a rank is used for round n again kRounds later, when all ranks
 // have passed it.
 //
-// Every rank looks at the memory through an object of its own. Nothing here calls the kernel but sched_yield(2).
+// Every rank looks at the memory through an object of its own. Nothing here waits in the kernel but by sched_yield(2).
 // Thread: one at a time.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+
+#include "runtime/base/clock.h"
 
 namespace hvd {
 
@@ -29,8 +31,9 @@ class ShmRounds {
   // May be called again before post().
   std::uint8_t* open();
   // Posts what was written. True: all ranks have; their boxes can be read until pass(). False: the round is void, or
-  // has become so because it was not full after so many looks, then so many more that gave way to others.
-  bool post(int spins, int yields);
+  // has become so because it was not full after so many looks, then so long a time of giving way to others (on a busy
+  // machine one such yield may take milliseconds, which is why they are not counted).
+  bool post(int spins, Duration yields_for);
   [[nodiscard]] const std::uint8_t* box(int rank) const;
   // After a full round.
   void pass();

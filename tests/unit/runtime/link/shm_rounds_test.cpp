@@ -27,7 +27,7 @@ struct Memory {
   std::uint8_t* at;
 };
 
-constexpr int kForever = 100'000'000;
+constexpr Duration kForever = std::chrono::minutes(5);
 
 }  // namespace
 
@@ -85,7 +85,7 @@ TEST_CASE("a round is full for all or void for all, whenever each gives up") {
           continue;
         }
         std::memcpy(box, &i, sizeof i);
-        if (rounds.post(static_cast<int>(random() % 200), static_cast<int>(random() % 4))) {
+        if (rounds.post(static_cast<int>(random() % 200), std::chrono::microseconds(random() % 4))) {
           for (int other = 0; other < kRanks; ++other) {
             int said = 0;
             std::memcpy(&said, rounds.box(other), sizeof said);
@@ -109,7 +109,7 @@ TEST_CASE("a rank that stays away stops the others after some rounds, and finds 
   ShmRounds late(memory.at, 2, 1);
   std::size_t voids = 0;
   while (here.open() != nullptr) {
-    CHECK_FALSE(here.post(3, 0));
+    CHECK_FALSE(here.post(3, Duration::zero()));
     REQUIRE(++voids <= ShmRounds::kRounds);
   }
   CHECK(voids == ShmRounds::kRounds);
