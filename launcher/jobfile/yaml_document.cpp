@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <optional>
+#include <sstream>
 #include <string>
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include "launcher/jobfile/document.h"
@@ -105,18 +107,51 @@ class TreeBuilder {
   std::size_t count_ = 0;
 };
 
+// Where the second of two documents begins, beside which nothing is of interest.
+class DocumentStarts final : public YAML::EventHandler {
+ public:
+  [[nodiscard]] int count() const { return count_; }
+  [[nodiscard]] const YAML::Mark& last() const { return last_; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    ++count_;
+    last_ = mark;
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& /*mark*/, YAML::anchor_t /*anchor*/) override {}
+  void OnAlias(const YAML::Mark& /*mark*/, YAML::anchor_t /*anchor*/) override {}
+  void OnScalar(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
+                const std::string& /*value*/) override {}
+  void OnSequenceStart(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
+                       YAML::EmitterStyle::value /*style*/) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
+                  YAML::EmitterStyle::value /*style*/) override {}
+  void OnMapEnd() override {}
+
+ private:
+  int count_ = 0;
+  YAML::Mark last_;
+};
+
 }  // namespace
 
 Result<DocValue> parse_yaml_document(std::string_view text, const std::string& file) {
   try {
-    const auto documents = YAML::LoadAll(std::string(text));
-    if (documents.size() > 1) {
-      return error_at(file, position_of(documents[1].Mark()), "a second document; a job file has one");
+    // Not YAML::LoadAll: behind a document that ends in text which begins no other (as "} }") it makes empty documents
+    // until memory ends.
+    std::istringstream input{std::string(text)};
+    YAML::Parser parser(input);
+    DocumentStarts starts;
+    while (starts.count() < 2 && parser.HandleNextDocument(starts)) {
     }
-    if (documents.empty()) {
+    if (starts.count() > 1) {
+      return error_at(file, position_of(starts.last()), "a second document; a job file has one");
+    }
+    if (starts.count() == 0) {
       return error_at(file, {1, 1}, "the file is empty; expected a job");
     }
-    return TreeBuilder(file).build(documents.front(), 0);
+    return TreeBuilder(file).build(YAML::Load(std::string(text)), 0);
   } catch (const YAML::Exception& error) {
     return error_at(file, position_of(error.mark), "not YAML: " + shown_text(error.msg));
   }
