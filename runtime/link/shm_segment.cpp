@@ -228,6 +228,8 @@ Result<void> ShmSegment::reserve(std::size_t offset, std::size_t size_bytes) {
                                                       " GiB of addresses for shared buffers; see ulimit -v")
                                         .message());
     }
+    // Else a core dump would touch, and so make, every page of it.
+    ::madvise(base, bytes, MADV_DONTDUMP);
     arena_ = static_cast<std::uint8_t*>(base);
   }
   // Now and here: memory that is missing when it is first touched is answered by a signal.

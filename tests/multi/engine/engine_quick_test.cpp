@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <latch>
 #include <random>
 
 #include <doctest/doctest.h>
@@ -117,6 +118,7 @@ TEST_CASE("ranks that call in other ways and orders, from several threads, meet 
 
 TEST_CASE("what is wrong is told as ever, and the quick path works on") {
   EngineJob job({2});
+  std::latch was_refused(1);
   on_all(2, [&](int rank) {
     hvd_ctx* ctx = job.at(rank);
     FloatOp shapes("shapes", static_cast<std::size_t>(rank + 1), 1.0F);
@@ -134,7 +136,9 @@ TEST_CASE("what is wrong is told as ever, and the quick path works on") {
     if (rank == 0) {
       CHECK(pending.start(ctx).error == "");
       CHECK(execute(ctx, pending.op).says("same name"));
+      was_refused.count_down();
     } else {
+      was_refused.wait();  // so that it is pending until then
       CHECK(pending.start(ctx).error == "");
     }
     CHECK(pending.wait(ctx).error == "");
