@@ -211,7 +211,6 @@ TEST_CASE("ranks of a set that disagree are named as the job names them") {
 
 TEST_CASE("a set in which an operation waits for others is not removed; what is ready is done first") {
   EngineJob job({3});
-  std::latch started(1);
   on_all(3, [&](int rank) {
     hvd_ctx* ctx = job.at(rank);
     const std::int32_t number = must_add(ctx, {0, 1});

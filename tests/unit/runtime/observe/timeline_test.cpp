@@ -88,8 +88,15 @@ TEST_CASE("the file is whole JSON while it is written, and names may hold anythi
     timeline.done(name, OpKind::kAllgather, Dtype::kBfloat16, std::vector<std::int64_t>{2, 3});
   }
   timeline.cycle();
-  while (read_json(path).size() < 8 * 8) {
-    std::this_thread::yield();  // the writer comes by every 50 ms
+  // The writer comes by every 50 ms, and may be at it just now: then it is not whole for a moment.
+  const Deadline patience = test::test_deadline();
+  const auto events_now = [&] {
+    const Json now = Json::parse(std::ifstream(path), nullptr, false);
+    return now.is_discarded() ? 0 : now.size();
+  };
+  while (events_now() < 8 * 8) {
+    REQUIRE_FALSE(patience.has_passed());
+    std::this_thread::yield();
   }
   timeline.stop();
   std::vector<std::string> found;
