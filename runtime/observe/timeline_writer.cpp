@@ -99,7 +99,9 @@ void put_shape(TraceRecord& record, Dtype dtype, std::span<const std::int64_t> s
   record.payload[0] = 1;
   record.payload[1] = static_cast<char>(dtype);
   record.payload[2] = static_cast<char>(shape.size());
-  std::memcpy(record.payload + 8, shape.data(), shape.size_bytes());
+  if (!shape.empty()) {  // of a scalar there may be no address
+    std::memcpy(record.payload + 8, shape.data(), shape.size_bytes());
+  }
 }
 
 std::string shape_json(const TraceRecord& record) {

@@ -55,7 +55,7 @@ def no_folder_is_left(lab):
 def test_the_tutorials_job_runs_unedited_on_four_hosts(lab4, share):
     if not TUTORIAL.exists():
         pytest.skip("the tutorial's job.json is not here (HVD_BATCHAI_JOBS names its folder)")
-    file = share / "job.json"  # where the lab's hosts see it: they have a /tmp of their own
+    file = share / TUTORIAL.name  # where the lab's hosts see it: they have a /tmp of their own
     file.write_bytes(TUTORIAL.read_bytes())
     done = lab4.run(*arguments(share, file))
     assert done.returncode == 0, done.stderr
