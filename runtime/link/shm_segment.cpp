@@ -126,10 +126,26 @@ ShmSegment::~ShmSegment() {
     futex_wake_all(control_->generation);
   }
   ::munmap(base_, mapped_bytes_);
-  // What was handed out and not given back may still be looked at, as the last gradients of a training that has ended.
-  if (arena_ != nullptr && reserved_ == 0) {
-    ::munmap(arena_, arena_bytes_ * static_cast<std::size_t>(local_size_));
+  if (arena_ != nullptr) {
+    unmap_arena();
   }
+}
+
+// But for what was handed out and not given back: that may still be looked at, as the last gradients of a training that
+// has ended.
+void ShmSegment::unmap_arena() {
+  const auto unmap = [this](std::size_t begin, std::size_t end) {
+    if (begin < end) {
+      ::munmap(arena_ + begin, end - begin);
+    }
+  };
+  const std::size_t own = static_cast<std::size_t>(local_rank_) * arena_bytes_;
+  std::size_t at = 0;
+  for (const auto& [offset, size_bytes] : reserved_) {
+    unmap(at, own + offset);
+    at = round_up(own + offset + size_bytes, kPageBytes);
+  }
+  unmap(at, arena_bytes_ * static_cast<std::size_t>(local_size_));
 }
 
 Result<void*> ShmSegment::map(int fd, std::size_t bytes) {
@@ -242,13 +258,12 @@ Result<void> ShmSegment::reserve(std::size_t offset, std::size_t size_bytes) {
     punch(offset, size_bytes);
     return Error(Code::kResource, "no " + std::to_string(size_bytes) + " bytes of shared memory for a buffer");
   }
-  ++reserved_;
+  reserved_.emplace(offset, size_bytes);
   return {};
 }
 
 void ShmSegment::release(std::size_t offset, std::size_t size_bytes) {
-  HVD_CHECK(reserved_ > 0);
-  --reserved_;
+  HVD_CHECK(reserved_.erase(offset) == 1);
   punch(offset, size_bytes);
 }
 

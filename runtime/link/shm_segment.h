@@ -19,6 +19,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -83,6 +84,7 @@ class ShmSegment {
 
   ShmSegment(Fd memory, void* base, std::size_t mapped_bytes, int local_size, std::size_t slot_bytes, int local_rank);
   [[nodiscard]] std::size_t arena_at(int local_rank) const;
+  void unmap_arena();
   void punch(std::size_t offset, std::size_t size_bytes);
   static Result<void*> map(int fd, std::size_t bytes);
   [[nodiscard]] std::uint8_t* lane(int local_rank) const;
@@ -99,9 +101,9 @@ class ShmSegment {
   Control* control_;
   std::size_t arena_bytes_;
   // engine only
-  std::optional<int> spins_;       // before giving way; 0 when ranks outnumber cores
-  std::uint8_t* arena_ = nullptr;  // of all ranks, once it is mapped
-  std::size_t reserved_ = 0;       // parts of it that are given out
+  std::optional<int> spins_;                     // before giving way; 0 when ranks outnumber cores
+  std::uint8_t* arena_ = nullptr;                // of all ranks, once it is mapped
+  std::map<std::size_t, std::size_t> reserved_;  // parts of this rank's that are given out: offset -> bytes
 };
 
 }  // namespace hvd
