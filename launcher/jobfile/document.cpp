@@ -46,7 +46,10 @@ Result<DocValue> parse_document(std::string_view text, const std::string& file) 
     return parse_yaml_document(text, file);
   }
   const auto first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
-  const bool looks_like_json = first != std::string_view::npos && text[first] == '{';
+  if (first == std::string_view::npos) {
+    return error_at(file, {1, 1}, "the file is empty; expected a job");
+  }
+  const bool looks_like_json = text[first] == '{';
   return file.ends_with(".json") || looks_like_json ? parse_json_document(text, file) : parse_yaml_document(text, file);
 }
 

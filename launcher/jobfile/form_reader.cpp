@@ -48,6 +48,15 @@ std::string name_of_file(const std::string& file) {
   return name.empty() ? "job" : name;
 }
 
+// A key that means nothing is often the one that is missed.
+Error with_notices(const Error& why, const Notices& notices) {
+  std::string text = why.message();
+  for (const std::string& notice : notices) {
+    text += "\n  " + notice;
+  }
+  return Error(why.code(), text);
+}
+
 }  // namespace
 
 const char* tool_type(Toolkit toolkit) {
@@ -205,9 +214,16 @@ Result<LoadedJobFile> parse_job_file(std::string_view text, const std::string& f
       }
     }
   }
-  HVD_TRY(check(root, is_batchai ? batchai_schema() : native_schema(), file, loaded.notices));
+  if (const auto checked = check(root, is_batchai ? batchai_schema() : native_schema(), file, loaded.notices);
+      !checked.ok()) {
+    return with_notices(checked.error(), loaded.notices);
+  }
   FormReader reader(file, options, loaded.notices);
-  HVD_TRY_ASSIGN(loaded.job, is_batchai ? reader.read_batchai(root) : reader.read_native(root));
+  auto job = is_batchai ? reader.read_batchai(root) : reader.read_native(root);
+  if (!job.ok()) {
+    return with_notices(job.error(), loaded.notices);
+  }
+  loaded.job = std::move(job).value();
   loaded.job.file = file;
   loaded.job.is_native = !is_batchai;
   if (loaded.job.name.empty()) {

@@ -285,3 +285,14 @@ TEST_CASE("only what calls MPI itself is started by MPI") {
   CHECK_FALSE(needs("horovodSettings: {pythonScriptFilePath: x}", 2));
   CHECK_FALSE(needs("customToolkitSettings: {commandLine: x}", 2));
 }
+
+TEST_CASE("what is missed is told with the key that was perhaps meant to be it; an empty file is empty in each form") {
+  CHECK(refusal_of("nodeCount: 2\nscrpt: a.py\n") ==
+        "job.yaml:1:1: neither 'script' nor 'command' is given, which say what to start\n"
+        "  job.yaml:2:1: the key 'scrpt' means nothing in a job file; did you mean 'script'?");
+  CHECK(refusal_of(R"({"properties": {"nodeCoutn": 2}})", "job.json") ==
+        "job.json:1:16: properties: the key 'nodeCount' is missing (the nodes that the job needs)\n"
+        "  job.json:1:17: the key 'nodeCoutn' means nothing in properties; did you mean 'nodeCount'?");
+  CHECK(refusal_of("", "job.json") == "job.json:1:1: the file is empty; expected a job");
+  CHECK(refusal_of("\n", "job.yaml") == "job.yaml:1:1: the file is empty; expected a job");
+}
