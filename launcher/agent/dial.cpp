@@ -24,17 +24,10 @@ struct Attempt {
   Fd fd;  // not open: it has failed
 };
 
-Result<void> prove(int fd, const JobSecret& secret, int rank, Deadline deadline) {
+Result<void> prove_to_launcher(int fd, const JobSecret& secret, int rank, Deadline deadline) {
   HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
   HandshakeConnector handshake(secret, LinkClaim{LinkRole::kAgent, rank, kLauncher}, nonce);
-  std::array<std::uint8_t, kGreetingBytes> buffer{};
-  while (!handshake.is_done()) {
-    const MutableBytes wanted = MutableBytes(buffer).first(std::min(handshake.wanted(), buffer.size()));
-    HVD_TRY(recv_exact(fd, wanted, deadline));
-    HVD_TRY_ASSIGN(const std::string answer, handshake.feed(wanted));
-    HVD_TRY(send_all(fd, as_bytes(answer), deadline));
-  }
-  return {};
+  return prove(fd, handshake, deadline);
 }
 
 // What came of each address, in their order.
@@ -90,7 +83,7 @@ Fd first_proven(std::vector<Attempt> attempts, const JobSecret& secret, int rank
       Result<void> outcome = finish_connect(attempts[i].fd.get(), "connect to " + address);
       if (outcome.ok()) {
         const Deadline patience(std::min(deadline.at(), Deadline::after(kProofTime).at()));
-        outcome = prove(attempts[i].fd.get(), secret, rank, patience);
+        outcome = prove_to_launcher(attempts[i].fd.get(), secret, rank, patience);
       }
       if (outcome.ok()) {
         return std::move(attempts[i].fd);

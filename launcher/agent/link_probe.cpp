@@ -51,17 +51,6 @@ Deadline share_of(Deadline deadline, int share) {
   return Deadline::after((deadline.at() - std::chrono::steady_clock::now()) / share);
 }
 
-Result<void> prove(int fd, HandshakeConnector& handshake, Deadline deadline) {
-  std::array<std::uint8_t, kGreetingBytes> buffer{};
-  while (!handshake.is_done()) {
-    const MutableBytes wanted = MutableBytes(buffer).first(std::min(handshake.wanted(), buffer.size()));
-    HVD_TRY(recv_exact(fd, wanted, deadline));
-    HVD_TRY_ASSIGN(const std::string answer, handshake.feed(wanted));
-    HVD_TRY(send_all(fd, as_bytes(answer), deadline));
-  }
-  return {};
-}
-
 Result<void> ping(int fd, Deadline deadline) {
   Word answer{};
   HVD_TRY(send_all(fd, kPing, deadline));

@@ -109,6 +109,13 @@ Result<void> read_splits(const hvd_op& op, int size, Submission& out) {
   return {};
 }
 
+// Input and output of so many bytes, of which each has its own address.
+bool do_overlap(const hvd_op& op, std::size_t bytes) {
+  const auto from = reinterpret_cast<std::uintptr_t>(op.input);
+  const auto to = reinterpret_cast<std::uintptr_t>(op.output);
+  return from != to && (from < to ? to - from : from - to) < bytes;
+}
+
 // Which buffers an operation needs on this rank, and that they do not overlap by halves.
 Result<void> read_buffers(const hvd_op& op, int rank, Submission& out) {
   out.input = op.input;
@@ -128,10 +135,7 @@ Result<void> read_buffers(const hvd_op& op, int rank, Submission& out) {
   if (bytes > 0 && op.output == nullptr) {
     return invalid("output is NULL, but the tensor has " + std::to_string(bytes) + " bytes");
   }
-  const auto from = reinterpret_cast<std::uintptr_t>(op.input);
-  const auto to = reinterpret_cast<std::uintptr_t>(op.output);
-  const bool overlaps = from != to && (from < to ? to - from : from - to) < bytes;
-  if (is_input_used && overlaps) {
+  if (is_input_used && do_overlap(op, bytes)) {
     return invalid("input and output overlap; they must be the same or apart");
   }
   return {};
@@ -274,10 +278,7 @@ std::optional<QuickOp> quick_op_from(const hvd_op& op, const SetPlace& set) {
     }
     quick.root_index = static_cast<std::int32_t>(root - set.ranks.begin());
   }
-  const auto from = reinterpret_cast<std::uintptr_t>(op.input);
-  const auto to = reinterpret_cast<std::uintptr_t>(op.output);
-  const bool overlaps = from != to && (from < to ? to - from : from - to) < *bytes;
-  if (*bytes > 0 && (op.input == nullptr || op.output == nullptr || overlaps)) {
+  if (*bytes > 0 && (op.input == nullptr || op.output == nullptr || do_overlap(op, *bytes))) {
     return std::nullopt;
   }
   quick.input = op.input;

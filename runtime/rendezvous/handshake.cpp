@@ -3,6 +3,10 @@
 #include <errno.h>
 #include <sys/random.h>
 
+#include <algorithm>
+
+#include "runtime/base/socket.h"
+
 namespace hvd {
 namespace {
 
@@ -147,6 +151,17 @@ Result<std::string> HandshakeConnector::answer_greeting() {
   expected_proof_ = mac_of(secret_, Side::kProof, claim_, acceptor_nonce, nonce_);
   buffer_.clear();
   return std::move(out.raw(mac.data(), mac.size())).str();
+}
+
+Result<void> prove(int fd, HandshakeConnector& handshake, Deadline deadline) {
+  std::array<std::uint8_t, kGreetingBytes> buffer{};
+  while (!handshake.is_done()) {
+    const MutableBytes wanted = MutableBytes(buffer).first(std::min(handshake.wanted(), buffer.size()));
+    HVD_TRY(recv_exact(fd, wanted, deadline));
+    HVD_TRY_ASSIGN(const std::string answer, handshake.feed(wanted));
+    HVD_TRY(send_all(fd, as_bytes(answer), deadline));
+  }
+  return {};
 }
 
 }  // namespace hvd

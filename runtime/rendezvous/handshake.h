@@ -23,6 +23,7 @@
 #include <string>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/result.h"
 #include "runtime/rendezvous/hmac.h"
 #include "runtime/rendezvous/store.h"
@@ -97,5 +98,8 @@ class HandshakeConnector {
   std::string expected_proof_;  // empty until the greeting has come
   bool is_done_ = false;
 };
+
+// The connector's whole part over a connected socket; blocks until it is done or the deadline has passed.
+Result<void> prove(int fd, HandshakeConnector& handshake, Deadline deadline);
 
 }  // namespace hvd

@@ -7,24 +7,12 @@ import re
 import signal
 import subprocess
 import sys
-import uuid
 
 import pytest
 
-from hvdrun import (HVDRUN, PYTHON, ROOT, hvdrun, kill, processes_with, program, read_until, start,
+from hvdrun import (HVDRUN, PYTHON, ROOT, env_with, hvdrun, kill, processes_with, program, read_until, start,
                             wait_until_gone)
 from patience import PATIENCE
-
-
-@pytest.fixture
-def marker():
-    """A variable that every process of the test's job inherits, so that what is left can be listed."""
-    return f"HVD_TEST_MARKER={uuid.uuid4()}"
-
-
-def env_with(marker):
-    name, value = marker.split("=")
-    return {**os.environ, name: value}
 
 
 def test_ranks_print_whole_tagged_lines():

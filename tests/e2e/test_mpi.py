@@ -8,26 +8,26 @@ import re
 import shutil
 import signal
 import sys
-import uuid
 
 import pytest
 
-from hvdrun import BIN, PYTHON, ROOT, hvdrun, kill, processes_with, program, read_until, start, wait_until_gone
+from hvdrun import (
+    BIN,
+    PYTHON,
+    ROOT,
+    env_with,
+    hvdrun,
+    kill,
+    processes_with,
+    program,
+    read_until,
+    start,
+    wait_until_gone,
+)
 
 pytestmark = pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun on this machine")
 needs_mpi4py = pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="no mpi4py in this Python")
 MPI_RANK = [sys.executable, program("mpi_rank.py")]
-
-
-@pytest.fixture
-def marker():
-    """A variable that every process of the test's job inherits, so that what is left can be listed."""
-    return f"HVD_TEST_MARKER={uuid.uuid4()}"
-
-
-def env_with(marker):
-    name, value = marker.split("=")
-    return {**os.environ, name: value}
 
 
 def mpi(*arguments, **options):

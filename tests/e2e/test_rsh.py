@@ -5,27 +5,16 @@ import re
 import signal
 import subprocess
 import sys
-import uuid
 
 import pytest
 
-from hvdrun import HVDRUN, LIBHVD, hvdrun, kill, processes_with, program, read_until, start, wait_until_gone
+from hvdrun import HVDRUN, LIBHVD, env_with, hvdrun, kill, processes_with, program, read_until, start, wait_until_gone
 from patience import PATIENCE
 
 PYTHON = [sys.executable, "-S"]
 # Hosts that are this machine: one command executes its words as kubectl exec does, the other joins them as ssh does.
 EXECUTES = "sh -c 'shift; exec \"$@\"' exec"
 JOINS = "sh -c 'shift; eval \"$*\"' join {host}"
-
-
-@pytest.fixture
-def marker():
-    return f"HVD_TEST_MARKER={uuid.uuid4()}"
-
-
-def env_with(marker, **more):
-    name, value = marker.split("=")
-    return {**os.environ, name: value, **more}
 
 
 @pytest.mark.parametrize("command", [EXECUTES, JOINS])

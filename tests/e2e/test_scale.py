@@ -10,26 +10,15 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 
 import pytest
 
-from hvdrun import LIBHVD, HVDRUN, hvdrun, kill, processes_with, program, read_until, start, wait_until_gone
+from hvdrun import HVDRUN, LIBHVD, env_with, hvdrun, kill, processes_with, program, read_until, start, wait_until_gone
 from patience import PATIENCE
 
 PYTHON = [sys.executable, "-S"]
 
 EXECUTES = "sh -c 'shift; exec \"$@\"' exec"
-
-
-@pytest.fixture
-def marker():
-    return f"HVD_TEST_MARKER={uuid.uuid4()}"
-
-
-def env_with(marker, **more):
-    name, value = marker.split("=")
-    return {**os.environ, name: value, **more}
 
 
 def hosts(count):

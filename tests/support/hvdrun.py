@@ -70,3 +70,9 @@ def read_until(stream, pattern, count=1):
 
 def kill(pid):
     os.kill(pid, signal.SIGKILL)
+
+
+def env_with(marker, **more):
+    """This process's environment with the fixture `marker`, and what is named besides."""
+    name, value = marker.split("=")
+    return {**os.environ, name: value, **more}
