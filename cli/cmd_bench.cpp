@@ -26,6 +26,9 @@ Result<void> check_plot(const CliOptions& options) {
   if (path.empty()) {
     return {};
   }
+  if (options.bench.measure == bench::Measure::kPairs) {
+    return Error(Code::kInvalid, "--plot: pairs of ranks have no chart; there is --json");
+  }
   if (!path.ends_with(".svg")) {
     return Error(Code::kInvalid,
                  "--plot " + path + ": only .svg is written; make others of it, as in rsvg-convert -o x.png x.svg");
@@ -57,6 +60,9 @@ Result<void> write_file(const std::string& path, const std::string& text) {
 Result<int> run_bench(const CliOptions& options) {
   HVD_TRY(check_plot(options));
   HVD_TRY_ASSIGN(const launch::Placement placement, launch::place(options.job.hosts, options.job.size));
+  if (options.bench.measure == bench::Measure::kPairs && placement.size < 2) {
+    return Error(Code::kInvalid, "bench pairs: one rank has no pair; as in: hvdrun bench pairs -H node1,node2");
+  }
   launch::JobSpec job = options.job;
   job.argv = bench::to_words(options.bench);
   job.argv.insert(job.argv.begin(), kOwnProgram);
@@ -77,7 +83,6 @@ Result<int> run_bench(const CliOptions& options) {
   HVD_TRY_ASSIGN(const int code, run_step({job, placement, {}, {}, rewrite}));
   if (!options.json && !rows.empty()) {
     std::cout << launch::bench_foot(options.bench, placement.size, rows);
-    std::cout.flush();
   }
   if (!options.plot.empty() && code == 0) {
     HVD_TRY(write_file(options.plot, launch::to_svg(launch::bench_chart(options.bench, placement, rows))));

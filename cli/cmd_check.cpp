@@ -90,14 +90,15 @@ std::string text_of(const CheckResult& result, const CliOptions& options) {
 
 // All hosts are reached from here, each over a connection, or a command with three pipes.
 Result<void> allow_files_for(const Placement& placement) {
-  constexpr std::uint64_t kOwn = 64;
+  constexpr std::uint64_t kOwn = 32;
   constexpr std::uint64_t kHost = 4;
   const auto allowed = allow_open_files(kOwn + kHost * placement.nodes.size());
-  return allowed.ok() ? allowed
-                      : Result<void>(Error(allowed.error().code(),
-                                           "for " + std::to_string(placement.nodes.size()) + " hosts " +
-                                               allowed.error().message() +
-                                               "; raise nofile in /etc/security/limits.conf, or check fewer at once"));
+  return allowed.ok()
+             ? allowed
+             : Result<void>(Error(allowed.error().code(),
+                                  "for " + std::to_string(placement.nodes.size()) +
+                                      (placement.nodes.size() == 1 ? " host " : " hosts ") + allowed.error().message() +
+                                      "; raise nofile in /etc/security/limits.conf, or check fewer at once"));
 }
 
 int written_or_why(std::string_view text, int code) {

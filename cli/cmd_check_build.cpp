@@ -1,22 +1,41 @@
 #include <iostream>
 #include <string>
-
-#include <dlfcn.h>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/job_settings.h"
 #include "launcher/transport/mpirun.h"
 #include "launcher/transport/ssh.h"
+#include "runtime/base/dyn_lib.h"
+#include "runtime/base/mpi_names.h"
 
 namespace hvd::cli {
 namespace {
 
-bool can_load(const char* library) {
-  void* handle = ::dlopen(library, RTLD_LAZY | RTLD_LOCAL);
-  if (handle != nullptr) {
-    ::dlclose(handle);
+// What an MPI says of itself; its functions for that are the same in all, and need no MPI_Init.
+std::string mpi_version(const DynLib& library) {
+  constexpr std::size_t kMaxText = 16384;
+  int (*get_version)(char*, int*) = nullptr;
+  std::vector<char> text(kMaxText, '\0');
+  int length = 0;
+  if (!library.take("MPI_Get_library_version", get_version).ok() || get_version(text.data(), &length) != 0) {
+    return "";
   }
-  return handle != nullptr;
+  const std::string whole(text.data());
+  return whole.substr(0, whole.find_first_of(",\n"));
+}
+
+// The version of the MPI that a rank would load here, or why there is none.
+Result<std::string> find_mpi() {
+  for (const char* name : kMpiNames) {
+    const auto library = DynLib::open(name, DynLib::Scope::kOwn);
+    if (library.ok()) {
+      const std::string version = mpi_version(library.value());
+      return version.empty() ? library.value().path() : version + ", " + library.value().path();
+    }
+  }
+  return Error(Code::kNotFound, std::string("no ") + kMpiNames.front() + " nor " + kMpiNames[1] +
+                                    " found; install Open MPI or MPICH, or name its file in HVD_MPI_LIBRARY");
 }
 
 void line(bool is_there, const std::string& what, const std::string& otherwise) {
@@ -37,17 +56,19 @@ int print_build() {
   const auto open_mpi = launch::find_open_mpi(own_environment());
   line(open_mpi.ok(), "mpirun (" + (open_mpi.ok() ? open_mpi.value() : "Open MPI") + ": --launcher mpi)",
        open_mpi.ok() ? "" : open_mpi.error().message());
+  const auto mpi = find_mpi();
   std::cout << "\nAvailable Controllers:\n";
   line(true, "hvd", "");
+  line(mpi.ok(), "MPI" + (mpi.ok() ? " (" + mpi.value() + "): ranks that mpirun or srun started" : ""),
+       mpi.ok() ? "" : mpi.error().message());
   std::cout << "\nAvailable Tensor Operations:\n";
   line(true, "CPU: shared memory and TCP", "");
+  const bool has_nccl = DynLib::open("libnccl.so.2", DynLib::Scope::kOwn).ok();
   line(false, "NCCL",
-       can_load("libnccl.so.2") ? "libnccl.so.2 is here, but this version has no NCCL backend yet"
-                                : "this version has no NCCL backend yet; no libnccl.so.2 found either");
-  line(false, "MPI",
-       can_load("libmpi.so.40") ? "libmpi.so.40 is here, but this version has no MPI backend yet"
-                                : "this version has no MPI backend yet; no libmpi.so.40 found either");
-  std::cout.flush();
+       std::string("this version has no NCCL backend yet; CUDA tensors go through host memory; ") +
+           (has_nccl ? "libnccl.so.2 is here" : "no libnccl.so.2 found either"));
+  line(mpi.ok(), mpi.ok() ? "MPI: HOROVOD_CPU_OPERATIONS=mpi, for ranks that mpirun started" : "MPI",
+       mpi.ok() ? "" : mpi.error().message());
   return 0;
 }
 

@@ -45,7 +45,7 @@ std::vector<NodeView> imagined_views(const Placement& placement, const Placement
 
 // Values that exist only once agents have answered.
 std::string shown(const std::string& name, const std::string& value) {
-  if (name == "MASTER_PORT" || name == "OMPI_MCA_orte_hnp_uri") {
+  if (name == "MASTER_PORT" || name == "OMPI_MCA_orte_hnp_uri" || name.starts_with("JAX_COORDINATOR_")) {
     return "<reserved at start>";
   }
   if (name == "AZ_BATCHAI_NUM_GPUS") {
@@ -235,7 +235,6 @@ Result<int> print_plan(const CliOptions& options) {
   } else {
     print_table(placement, json);
   }
-  std::cout.flush();
   return 0;
 }
 

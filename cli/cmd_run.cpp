@@ -74,7 +74,7 @@ bool has_only_local_hosts(const Placement& placement) {
 // Refuses what would end in the middle for lack of descriptors: a connection each, or three pipes and a process. Where
 // a tree does not work, all nodes are reached from here, so that many are asked for.
 Result<void> allow_files_for(const JobSpec& job, const Placement& agents) {
-  constexpr std::uint64_t kOwn = 64;  // and a few that come and go
+  constexpr std::uint64_t kOwn = 32;  // and a few that come and go
   constexpr std::uint64_t kConnection = 1;
   constexpr std::uint64_t kCommand = 4;
   std::uint64_t needed = kOwn;
@@ -89,10 +89,12 @@ Result<void> allow_files_for(const JobSpec& job, const Placement& agents) {
     return {};
   }
   const auto allowed = allow_open_files(needed);
+  const std::size_t nodes = agents.nodes.size();
   return allowed.ok()
              ? allowed
              : Result<void>(Error(allowed.error().code(),
-                                  "for " + std::to_string(agents.nodes.size()) + " nodes " + allowed.error().message() +
+                                  "for " + std::to_string(nodes) + (nodes == 1 ? " node " : " nodes ") +
+                                      allowed.error().message() +
                                       "; raise nofile in /etc/security/limits.conf (of a service: LimitNOFILE=)"));
 }
 

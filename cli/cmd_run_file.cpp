@@ -44,8 +44,10 @@ std::string value_of(const std::vector<std::string>& environment, const std::str
 
 class FileJob {
  public:
-  explicit FileJob(const CliOptions& options)
+  // `observer` may be null.
+  FileJob(const CliOptions& options, FileJobObserver* observer)
       : options_(options),
+        observer_(observer),
         run_(*options.file),
         ranks_(run_.layout.rank_placement()),
         nodes_(run_.layout.node_placement()) {}
@@ -53,12 +55,21 @@ class FileJob {
   Result<int> run() {
     const auto began = std::chrono::steady_clock::now();
     HVD_TRY(find_place_for_output());
+    if (observer_ != nullptr) {
+      HVD_TRY(observer_->on_output(kept_at_));
+      HVD_TRY(observer_->on_preparing());
+    }
     StepMemory memory(node_log_files(), now_s);
     tell_notices();
     if (options_.job.launcher == LauncherKind::kMpi && run_.job.preparation.empty()) {
       HVD_TRY(find_mpi());  // else preparation may install it
     }
     auto code = prepare(memory);
+    if (code.ok() && code.value() == 0 && observer_ != nullptr) {
+      if (const auto agreed = observer_->on_ranks(); !agreed.ok()) {
+        code = agreed.error();
+      }
+    }
     if (code.ok() && code.value() == 0) {
       const auto took = std::chrono::steady_clock::now() - began;
       code = run_ranks(memory, std::chrono::duration_cast<Duration>(took));
@@ -94,8 +105,8 @@ class FileJob {
 
   // Where this machine has the mount below which the file wants them; else among hvdrun's own files.
   Result<void> find_place_for_output() {
-    if (run_.output.empty()) {
-      return {};
+    if (run_.output.empty() && observer_ == nullptr) {
+      return {};  // whoever runs it sees what it prints
     }
     kept_at_ = run_.kept_at;
     const bool is_in_mount = !run_.shared_in_mount.empty();
@@ -243,7 +254,12 @@ class FileJob {
     static_cast<void>(run_step({spec, placement, {}, in_silence}));
   }
 
-  void learn(const JobView& view) { facts_ = facts_of(view.views); }
+  void learn(const JobView& view) {
+    facts_ = facts_of(view.views);
+    if (observer_ != nullptr) {
+      observer_->on_nodes(facts_);
+    }
+  }
 
   static std::function<std::unique_ptr<JobReporter>(std::unique_ptr<JobReporter>)> reporter_with(
       const Placement& placement, StepMemory& memory, const StepWords& words) {
@@ -253,6 +269,7 @@ class FileJob {
   }
 
   const CliOptions& options_;
+  FileJobObserver* const observer_;
   const JobRun& run_;
   const Placement ranks_;
   const Placement nodes_;
@@ -263,7 +280,11 @@ class FileJob {
 }  // namespace
 
 Result<int> run_job_file(const CliOptions& options) {
-  return FileJob(options).run();
+  return FileJob(options, nullptr).run();
+}
+
+Result<int> run_job_file(const CliOptions& options, FileJobObserver& observer) {
+  return FileJob(options, &observer).run();
 }
 
 }  // namespace hvd::cli

@@ -25,6 +25,7 @@ constexpr std::array kExitCodes{
     ExitCode{"243", "a node, or the connection to it, was lost while the job ran"},
     ExitCode{"244", "what the ranks printed could not be written"},
     ExitCode{"245", "a defect of hvdrun"},
+    ExitCode{"246", "of a submitted job: its process was killed, or the machine restarted, while its ranks ran"},
 };
 
 std::string replaced(const std::string& text, char what, const std::string& by) {
@@ -71,6 +72,7 @@ std::string man_page(const Options& options, const std::vector<std::pair<std::st
       ".SH SYNOPSIS\n.B hvdrun\n[\\fBrun\\fR|\\fBplan\\fR] [\\fIoptions\\fR] \\fIcommand\\fR [\\fIarguments\\fR]\n"
       ".br\n.B hvdrun check\n[\\fIoptions\\fR] [\\fIprogram\\fR]\n"
       ".br\n.B hvdrun bench\n\\fImeasure\\fR [\\fIoptions\\fR]\n"
+      ".br\n.B hvdrun submit\n[\\fB\\-c\\fR \\fIcluster\\fR] [\\fIoptions\\fR] \\fB\\-f\\fR \\fIfile\\fR\n"
       ".SH DESCRIPTION\nhvdrun starts a command on several processes and hosts, streams what every rank prints, says "
       "what failed first and why, and leaves nothing running. Hosts need an SSH server and the command's own software. "
       "\\fBplan\\fR shows what would run where and starts nothing. \\fBcheck\\fR reaches the hosts, starts no rank, "
@@ -78,7 +80,12 @@ std::string man_page(const Options& options, const std::vector<std::pair<std::st
       "shows what a job would find there, how fast the network between them is, and what is wrong, with what to try; "
       "its "
       "exit status is 0 where a job could start, else the one that such a job would have had. \\fBbench\\fR measures "
-      "the collectives of these hosts, with nothing installed on them.\n.SH OPTIONS\n";
+      "the collectives of these hosts, with nothing installed on them. \\fBsubmit\\fR gives a job file's job to a "
+      "cluster, "
+      "a set of hosts that \\fBcluster add\\fR has named, where it runs when enough of them are idle; of such jobs "
+      "\\fBps\\fR, \\fBshow\\fR, \\fBwait\\fR, \\fBfiles\\fR, \\fBlogs\\fR, \\fBstop\\fR, \\fBrm\\fR, "
+      "\\fBnodes\\fR, \\fBexec\\fR and \\fBattach\\fR tell and dispose, each with its own "
+      "\\fB\\-\\-help\\fR.\n.SH OPTIONS\n";
   text += man_options(options) + ".SH EXIT STATUS\n";
   for (const ExitCode& code : kExitCodes) {
     text += std::string(".TP\n.B ") + roff(code.code) + "\n" + roff(code.meaning) + "\n";
@@ -119,7 +126,8 @@ std::string bash_completion(const Options& options) {
          with_value +
          ") ((i += 2));;\n"
          "      -*) ((i += 1));;\n"
-         "      run|plan|check|bench) ((i == 1)) && ((i += 1)) || break;;\n"
+         "      run|plan|check|bench|submit|cluster|ps|show|wait|files|logs|stop|rm|nodes|exec|attach) ((i == 1)) && "
+         "((i += 1)) || break;;\n"
          "      *) break;;\n"
          "    esac\n"
          "  done\n"
@@ -157,7 +165,9 @@ std::string zsh_completion(const Options& options) {
 std::string fish_completion(const Options& options) {
   std::string text = "# fish completion for hvdrun and horovodrun\n";
   for (const char* program : {"hvdrun", "horovodrun"}) {
-    text += std::string("complete -c ") + program + " -n __fish_use_subcommand -a 'run plan check bench'\n";
+    text += std::string("complete -c ") + program +
+            " -n __fish_use_subcommand -a 'run plan check bench submit cluster ps show wait files logs stop rm nodes "
+            "exec attach'\n";
     for (const OptionInfo& option : options) {
       text += std::string("complete -c ") + program;
       for (const std::string& name : option.names) {

@@ -21,6 +21,10 @@ struct Flags {
   double timeout_s = 0;
   double grace_s = 10;
   double reconnect_timeout_s = 60;
+  std::optional<int> min_np;
+  std::optional<int> max_np;
+  std::optional<int> elastic_restarts;
+  std::optional<double> elastic_timeout_s;
   std::string output_filename;
   std::string output_rotate;
   bool timestamps = false;
@@ -54,6 +58,12 @@ struct Flags {
   std::string storage_account;
   std::string container;  // empty: auto
   std::vector<std::string> command;
+  // of a job of the service
+  std::string cluster;                                              // submit: empty: the only one
+  std::vector<std::string> given;                                   // the options that stood there
+  std::optional<std::string> job_text;                              // what the job file held; else it is read
+  std::string job_uuid;                                             // empty: a new one
+  std::vector<std::pair<std::string, std::string>> cluster_mounts;  // behind those of other flags
   // bench
   std::string bench_min = "4";
   std::string bench_max = "64M";

@@ -47,13 +47,17 @@ Result<std::string> random_digits(std::size_t digits) {
   return text;
 }
 
-Result<void> name_run(Command command, launch::JobRunOptions& run) {
+Result<void> name_run(Command command, const std::string& given_uuid, launch::JobRunOptions& run) {
   if (command == Command::kPlan) {
     run.id = "ID";
     run.uuid = "UUID";
     return {};
   }
   HVD_TRY_ASSIGN(run.id, random_digits(16));
+  if (!given_uuid.empty()) {
+    run.uuid = given_uuid;
+    return {};
+  }
   HVD_TRY_ASSIGN(std::string uuid, random_digits(32));
   uuid[12] = '4';  // of random numbers (RFC 4122)
   uuid[16] = '8';
@@ -78,6 +82,7 @@ Result<launch::MountMap> mount_map_of(const Flags& flags) {
     HVD_TRY_ASSIGN(const launch::ConfigMounts mounts, launch::read_config_mounts(flags.config_file));
     map.named.insert(map.named.end(), mounts.begin(), mounts.end());  // behind those of flags, which win
   }
+  map.named.insert(map.named.end(), flags.cluster_mounts.begin(), flags.cluster_mounts.end());
   map.root = flags.mount_root;
   while (map.root.size() > 1 && map.root.ends_with('/')) {
     map.root.pop_back();
@@ -168,6 +173,9 @@ Result<void> check_no_job_file_flags(const Flags& flags) {
 }
 
 Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
+  if (flags.elastic_restarts || flags.min_np || flags.max_np || flags.elastic_timeout_s) {
+    return Error(Code::kInvalid, "the ranks of a job file are not started anew: it takes no elastic options");
+  }
   if (!flags.command.empty()) {
     return Error(Code::kInvalid, "'" + launch::shown_text(flags.command.front()) +
                                      "': a job file says what to run; give either -f FILE or a command");
@@ -177,7 +185,9 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
   if (reading.storage_account.empty()) {
     reading.storage_account = value_of(environment, "AZURE_BATCHAI_STORAGE_ACCOUNT");
   }
-  HVD_TRY_ASSIGN(launch::LoadedJobFile loaded, launch::read_job_file(flags.job_file, reading));
+  HVD_TRY_ASSIGN(launch::LoadedJobFile loaded, flags.job_text
+                                                   ? launch::parse_job_file(*flags.job_text, flags.job_file, reading)
+                                                   : launch::read_job_file(flags.job_file, reading));
   launch::JobFile& file = loaded.job;
   if (flags.hosts.empty() && flags.hostfile.empty() && !file.hosts.empty()) {
     for (const std::string& entry : file.hosts) {
@@ -208,7 +218,7 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
   for (const auto& [name, value] : options.job.user_env) {
     run.overridden.insert(name);
   }
-  HVD_TRY(name_run(options.command, run));
+  HVD_TRY(name_run(options.command, flags.job_uuid, run));
   HVD_TRY_ASSIGN(options.file, launch::make_job_run(std::move(file), std::move(layout), std::move(run)));
   HVD_TRY(check_scripts(*options.file));
   options.notices = std::move(loaded.notices);

@@ -20,6 +20,8 @@ namespace hvd::cli {
 namespace {
 
 constexpr double kDefaultStartTimeoutS = 60;
+constexpr double kDefaultElasticTimeoutS = 600;
+constexpr int kDefaultRestarts = 10;
 const std::map<std::string, launch::GpuMode> kGpuModes = {
     {"local", launch::GpuMode::kLocal}, {"one", launch::GpuMode::kOne}, {"none", launch::GpuMode::kNone}};
 const std::map<std::string, launch::BindMode> kBindModes = {
@@ -112,17 +114,17 @@ Result<launch::Settings> user_env_of(const Flags& flags) {
   return env;
 }
 
-// horovodrun's variable for --start-timeout.
-Result<double> start_timeout_of(const Flags& flags) {
-  const char* inherited = std::getenv("HOROVOD_START_TIMEOUT");
-  if (flags.start_timeout_s || inherited == nullptr || *inherited == '\0') {
-    return flags.start_timeout_s.value_or(kDefaultStartTimeoutS);
+// A time in seconds that horovodrun takes from a flag, else from a variable.
+Result<double> seconds_from(const std::optional<double>& flag, const char* variable, double usual) {
+  const char* inherited = std::getenv(variable);
+  if (flag || inherited == nullptr || *inherited == '\0') {
+    return flag.value_or(usual);
   }
   const std::string_view text = inherited;
   double seconds = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (failed != std::errc() || end != text.data() + text.size() || !(seconds > 0 && seconds <= 1e6)) {
-    return Error(Code::kInvalid, "HOROVOD_START_TIMEOUT is '" + std::string(text) + "', expected seconds above 0");
+    return Error(Code::kInvalid, std::string(variable) + " is '" + std::string(text) + "', expected seconds above 0");
   }
   return seconds;
 }
@@ -169,7 +171,11 @@ Result<void> check_rsh(const launch::JobSpec& job) {
 }
 
 Result<launch::LauncherKind> launcher_of(const Flags& flags) {
-  const bool wants_mpi = flags.mpi || flags.launcher == "mpi";
+  bool wants_mpi = flags.mpi || flags.launcher == "mpi";
+  if (!wants_mpi && !flags.gloo && flags.launcher.empty() && !flags.config_file.empty()) {
+    HVD_TRY_ASSIGN(const std::string controller, launch::read_config_controller(flags.config_file));
+    wants_mpi = controller == "mpi";
+  }
   if (wants_mpi && (flags.gloo || flags.launcher == "ssh")) {
     return Error(Code::kInvalid, "--mpi and --launcher mpi are the opposite of --gloo and --launcher ssh; give one");
   }
@@ -204,6 +210,24 @@ Result<void> apply_mpi(const Flags& flags, launch::JobSpec& job) {
   return {};
 }
 
+Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
+  const bool is_asked_for = flags.min_np || flags.max_np || flags.elastic_timeout_s || flags.elastic_restarts;
+  job.restart_limit = is_asked_for ? flags.elastic_restarts.value_or(kDefaultRestarts) : 0;
+  if (job.restart_limit == 0) {
+    return {};
+  }
+  if (flags.np > 0 && (flags.min_np.value_or(flags.np) > flags.np || flags.max_np.value_or(flags.np) < flags.np)) {
+    return Error(Code::kInvalid, "-np " + std::to_string(flags.np) + " is not between --min-np and --max-np");
+  }
+  if (job.launcher == launch::LauncherKind::kMpi) {
+    return Error(Code::kInvalid, "mpirun starts no rank anew: elastic jobs are for --launcher ssh");
+  }
+  HVD_TRY_ASSIGN(const double timeout_s,
+                 seconds_from(flags.elastic_timeout_s, "HOROVOD_ELASTIC_TIMEOUT", kDefaultElasticTimeoutS));
+  job.elastic_timeout = seconds_of(timeout_s);
+  return {};
+}
+
 // A host that names GPUs where none are to be assigned: one of the two is a mistake.
 Result<void> check_gpus(const launch::JobSpec& job) {
   for (const launch::HostSpec& host : job.hosts) {
@@ -224,15 +248,29 @@ std::vector<std::string> own_environment() {
   return environment;
 }
 
+Result<std::string> state_root() {
+  const std::string state = is_set("XDG_STATE_HOME") ? std::getenv("XDG_STATE_HOME") : "";
+  const std::string home = is_set("HOME") ? std::getenv("HOME") : "";
+  if (!state.starts_with('/') && !home.starts_with('/')) {
+    return Error(Code::kInvalid,
+                 "neither XDG_STATE_HOME nor HOME is set to an absolute path; one says where the jobs' "
+                 "records are");
+  }
+  return (state.starts_with('/') ? state : home + "/.local/state") + "/hvdrun";
+}
+
 Result<launch::JobSpec> make_job(const Flags& flags) {
   launch::JobSpec job;
   job.size = flags.np;
   HVD_TRY_ASSIGN(job.hosts, hosts_of(flags));
   HVD_TRY_ASSIGN(job.user_env, user_env_of(flags));
-  HVD_TRY_ASSIGN(const double start_timeout_s, start_timeout_of(flags));
+  // horovodrun's variable for it
+  HVD_TRY_ASSIGN(const double start_timeout_s,
+                 seconds_from(flags.start_timeout_s, "HOROVOD_START_TIMEOUT", kDefaultStartTimeoutS));
   HVD_TRY_ASSIGN(job.cwd, working_directory());
   HVD_TRY_ASSIGN(job.agent_path, agent_path());
   job.argv = flags.command;
+  job.interfaces = flags.interfaces;
   job.environment = own_environment();
   job.open_files = open_files_limit();
   job.gpus = kGpuModes.at(flags.gpus);
@@ -270,6 +308,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   if (!job.rsh_command.empty()) {
     HVD_TRY(check_rsh(job));
   }
+  HVD_TRY(apply_elastic(flags, job));
   HVD_TRY(check_gpus(job));
   return job;
 }

@@ -17,4 +17,7 @@ Result<launch::JobSpec> make_job(const Flags& flags);
 // "NAME=value".
 std::vector<std::string> own_environment();
 
+// Where hvdrun keeps what outlives it: $XDG_STATE_HOME/hvdrun, else ~/.local/state/hvdrun.
+Result<std::string> state_root();
+
 }  // namespace hvd::cli

@@ -1,12 +1,15 @@
 // hvdrun: dispatch, and the only place where an error becomes a message and an exit code.
 #include <chrono>
+#include <cstdio>
 #include <exception>
 #include <iostream>
+#include <string>
 
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "launcher/report/json_reporter.h"
 #include "launcher/run/exit_codes.h"
+#include "runtime/base/open_files.h"
 
 namespace {
 
@@ -50,20 +53,46 @@ int dispatch(int argc, char** argv) {
       return code_of(hvd::cli::check_hosts(options), false);
     case hvd::cli::Command::kBench:
       return code_of(hvd::cli::run_bench(options), options.json);
+    case hvd::cli::Command::kSubmit:
+      return code_of(hvd::cli::submit_job(options), false);
+    case hvd::cli::Command::kService:
+      return code_of(hvd::cli::serve(options.service), false);
     case hvd::cli::Command::kRun:
       break;
   }
   return code_of(options.file ? hvd::cli::run_job_file(options) : hvd::cli::run_job(options), options.json);
 }
 
+// What a job prints is written and checked by its console; this is for the texts that commands print.
+int flush_text(int code) {
+  // A long text has been written in part before, with the error kept.
+  const bool is_flushed = std::fflush(stdout) == 0;
+  if ((is_flushed && std::ferror(stdout) == 0) || code != 0) {
+    return code;
+  }
+  const std::string what = "cannot write to standard output";
+  std::cerr << "hvdrun: " << (is_flushed ? what : hvd::Error::from_errno(what).message()) << "\n";
+  return hvd::launch::exit_code::kOutputFailed;
+}
+
+// Out of memory, or a library's surprise: still a message and a code, and the agents see the session end.
+int report_defect(const char* what, int argc, char** argv) {
+  bool as_events = false;
+  try {
+    as_events = hvd::cli::asks_for_events(argc, argv);
+  } catch (const std::exception&) {
+    as_events = false;  // the same again: at least in words
+  }
+  return report(hvd::Error(hvd::Code::kInternal, what), as_events);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  hvd::occupy_standard_streams();
   try {
-    return dispatch(argc, argv);
+    return flush_text(dispatch(argc, argv));
   } catch (const std::exception& error) {
-    // Out of memory, or a library's surprise: still a message and a code, and the agents see the session end.
-    std::cerr << "hvdrun: " << error.what() << "\n";
-    return hvd::launch::exit_code::kDefect;
+    return report_defect(error.what(), argc, argv);
   }
 }

@@ -1,4 +1,4 @@
-// The command line, made into values. The only file that knows CLI11 is options.cpp.
+// The command line, made into values. CLI11 is known to options.cpp and option_*.cpp only.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/flags.h"
+#include "cli/service_options.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/jobfile/job_run.h"
 #include "runtime/base/result.h"
@@ -13,7 +15,7 @@
 
 namespace hvd::cli {
 
-enum class Command : std::uint8_t { kRun, kPlan, kBench, kCheck, kCheckBuild, kVersion, kHelp };
+enum class Command : std::uint8_t { kRun, kPlan, kBench, kCheck, kCheckBuild, kVersion, kHelp, kSubmit, kService };
 
 struct CliOptions {
   Command command = Command::kRun;
@@ -24,10 +26,16 @@ struct CliOptions {
   std::string help_text;               // kHelp
   bench::BenchOptions bench;
   std::string plot;  // kBench: a picture of the results; empty: none
+  // kSubmit: what is not looked up yet, and the words that said so
+  Flags flags;
+  std::vector<std::string> words;
+  ServiceOptions service;  // kService
 };
 
 // An error is the user's, with what was expected, or that of a broken installation. Reads what make_job() reads.
 Result<CliOptions> parse_command_line(int argc, char** argv);
+// What stands behind "submit", as flags.
+Result<Flags> parse_submit_words(std::vector<std::string> words);
 // Whether it asks for a job's events as JSON, so that also what is wrong with it can be told so.
 bool asks_for_events(int argc, char** argv);
 

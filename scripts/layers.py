@@ -16,11 +16,14 @@ BASE = "runtime/base"
 # Which folder may include which others (its own and the C++ library are always allowed). The most specific key counts.
 EDGES = {
     "cli": ["launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/transport", "launcher/run",
-            "launcher/check", "launcher/report", BASE, "runtime/bench", "runtime/include"],
+            "launcher/check", "launcher/report", "launcher/service", BASE, "runtime/bench", "runtime/include"],
     "cli/agent_main.cpp": ["launcher/agent", "launcher/process", "runtime/bench", BASE],
     "launcher/job": [BASE],
     "launcher/placement": ["launcher/job", BASE],
     "launcher/jobfile": ["launcher/placement", "launcher/job", BASE],
+    # Records and supervisors, and no loop of a job that runs: commands that only look do not need one.
+    "launcher/service": ["launcher/jobfile", "launcher/job", "launcher/process", BASE],
+    "launcher/service/store_jobs.cpp": ["launcher/run", "launcher/jobfile", "launcher/job", "launcher/process", BASE],
     "launcher/process": [BASE],
     "launcher/logs": [BASE],
     "launcher/agent": ["launcher/process", BASE, "runtime/rendezvous"],
@@ -38,7 +41,7 @@ EDGES = {
     "runtime/observe": ["runtime/core", BASE],
     "runtime/link": ["runtime/core", "runtime/rendezvous", BASE],
     "runtime/algo": ["runtime/link", "runtime/core", BASE],
-    "runtime/backend": ["runtime/algo", "runtime/link", "runtime/core", BASE],
+    "runtime/backend": ["runtime/algo", "runtime/link", "runtime/rendezvous", "runtime/core", BASE],
     "runtime/controller": ["runtime/core", BASE],
     "runtime/engine": ["runtime/controller", "runtime/backend", "runtime/algo", "runtime/link", "runtime/observe",
                        "runtime/core", "runtime/rendezvous", BASE],
@@ -51,12 +54,14 @@ EDGES = {
 
 # Whose headers may be included where. Elsewhere the library does not exist.
 SOLE_INCLUDERS = {
-    "CLI11": (r"CLI/", ["cli/options.cpp"]),
+    "CLI11": (r"CLI/", ["cli/options.cpp", "cli/option_*.cpp", "cli/service_options.cpp"]),
+    "SQLite": (r"sqlite3", ["launcher/service/database.cpp"]),
     "yaml-cpp": (r"yaml-cpp/", ["launcher/job/yaml_*.cpp", "launcher/jobfile/yaml_*.cpp"]),
     "libssh2": (r"libssh2", ["launcher/transport/ssh*", "launcher/transport/known_hosts*"]),
     "spdlog": (r"(spdlog|fmt)/", ["launcher/logs/spdlog_log.cpp"]),
     "OpenSSL": (r"openssl/", ["runtime/rendezvous/hmac.cpp", "launcher/transport/*"]),
-    "nlohmann-json": (r"nlohmann/", ["launcher/report/*", "launcher/job/*", "launcher/jobfile/*", "cli/*"]),
+    "nlohmann-json": (r"nlohmann/", ["launcher/report/*", "launcher/job/*", "launcher/jobfile/*",
+                                     "launcher/service/*", "cli/*"]),
     "Open MPI": (r"mpi\.h", ["runtime/backend/mpi_*"]),
     "NCCL, CUDA": (r"(nccl|cuda)", ["runtime/backend/nccl_*"]),
     "doctest": (r"doctest/", []),
@@ -80,7 +85,7 @@ SLEEPS = "// sleeps:"  # on the line or the one above
 
 # Parts that are the specification: values in, values out; no I/O, no clock, no environment.
 PURE = ["launcher/placement/*", "launcher/check/clock_offset.*", "launcher/check/link_plan.*", "launcher/check/*findings.*",
-        "launcher/run/job_state.*", "runtime/controller/negotiator.*",
+        "launcher/run/job_state.*", "launcher/service/scheduler.*", "runtime/controller/negotiator.*",
         "runtime/controller/fusion_plan.*", "runtime/algo/schedule.*"]
 NOT_IN_PURE = r"<(unistd\.h|fcntl\.h|sys/.*|fstream|iostream|thread|mutex|ctime|poll\.h)>" \
               r"|\"runtime/base/(event_loop|socket|fd|log)\.h\""

@@ -62,7 +62,7 @@ Result<void> AgentCore::open_session(Fd in, Fd out) {
   RankHub::Sink sink;
   sink.on_joined = [this](int rank) { send(AgentMessage::kJoined, number_body(rank)); };
   sink.on_exchange = [this](int rank, const std::string& key, const std::string& value) {
-    send(AgentMessage::kExchange, ExchangeMessage{rank, key, value}.encode());
+    send(AgentMessage::kExchange, ExchangeMessage{rank, key, value, epoch_}.encode());
   };
   const std::string socket_path = options_.scratch_dir + "/agent";
   HVD_TRY_ASSIGN(hub_, RankHub::listen(loop_, socket_path, std::move(sink), log_));
@@ -109,6 +109,8 @@ Result<void> AgentCore::on_frame(const Frame& frame) {
       return on_welcome(frame);
     case AgentMessage::kStart:
       return on_start(frame);
+    case AgentMessage::kRestart:
+      return on_restart(frame);
     case AgentMessage::kStop: {
       HVD_TRY_ASSIGN(const StopMessage stop, StopMessage::decode(frame.body));
       climb(stop.signal, std::chrono::milliseconds(stop.grace_ms));
@@ -167,6 +169,7 @@ Result<void> AgentCore::on_start(const Frame& frame) {
     return {};  // a stop may overtake the decision to start
   }
   has_started_ = true;
+  may_restart_ = start.may_restart;
   cwd_ = start.cwd;
   const std::string script = python_script_of(start.argv);
   struct stat info{};
@@ -193,7 +196,10 @@ Result<void> AgentCore::start_rank(const StartMessage& start, const StartMessage
   sink.on_output_end = [this](int r, StreamId stream) {
     launcher_->send_frame(AgentMessage::kOutputEnd, output_end_frame(r, stream));
     // Later, since RankProcess is in the middle of its own work.
-    loop_.post([this] { begin_sweep_if_finished(); });
+    loop_.post([this] {
+      start_again();
+      begin_sweep_if_finished();
+    });
   };
   SpawnOptions options;
   options.argv = rank.argv.empty() ? start.argv : rank.argv;
@@ -283,6 +289,7 @@ ExitDetail AgentCore::explain(pid_t pid, ExitStatus& status) {
 
 void AgentCore::climb(int signo, Duration grace) {
   is_stopping_ = true;
+  again_.clear();
   for (const auto& rank : ranks_) {
     rank->signal_group(signo);
   }
@@ -295,7 +302,10 @@ void AgentCore::climb(int signo, Duration grace) {
 }
 
 bool AgentCore::all_finished() const {
-  return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank->is_finished(); });
+  const bool may_restart = may_restart_ && !is_stopping_;
+  return std::all_of(ranks_.begin(), ranks_.end(), [may_restart](const auto& rank) {
+    return rank->is_finished() && !(may_restart && rank->has_failed());
+  });
 }
 
 void AgentCore::begin_sweep_if_finished() {

@@ -55,6 +55,11 @@ class AgentCore {
   Result<void> on_welcome(const Frame& frame);
   Result<void> on_start(const Frame& frame);
   Result<void> start_rank(const StartMessage& start, const StartMessage::Rank& rank);
+  Result<void> on_restart(const Frame& frame);
+  // Those whose last process is finished; the others when it is.
+  void start_again();
+  // Ends what a rank has left that ended: its restarted self would find memory and devices taken.
+  void end_orphans_of(const RankProcess& process);
   [[nodiscard]] std::vector<std::string> environment_of(const StartMessage& start,
                                                         const StartMessage::Rank& rank) const;
   [[nodiscard]] std::unique_ptr<NodeCheck> make_check(const JobSecret& secret);
@@ -63,6 +68,7 @@ class AgentCore {
   // What the node knows of the end of a rank, and whether the kernel killed it.
   ExitDetail explain(pid_t pid, ExitStatus& status);
   void climb(int signo, Duration grace);  // the stop ladder
+  // No rank runs, and none will.
   [[nodiscard]] bool all_finished() const;
   void begin_sweep_if_finished();
   // What the ranks have left: children, but for the commands that lead to other nodes.
@@ -84,7 +90,10 @@ class AgentCore {
   std::vector<std::unique_ptr<RankProcess>> ranks_;
   std::uint64_t credit_ = 0;
   OomWatch oom_watch_;
-  std::string cwd_;  // of the ranks
+  std::string cwd_;                  // of the ranks
+  std::vector<StartMessage> again_;  // of ranks that are to be started anew, each of one
+  std::uint32_t epoch_ = 0;          // how often ranks were restarted, on any node
+  bool may_restart_ = false;
   bool has_started_ = false;
   bool is_stopping_ = false;
   bool is_sweeping_ = false;

@@ -2,14 +2,11 @@
 
 #include <cmath>
 
+#include "launcher/agent/message_fields.h"
 #include "runtime/base/bytes.h"
 
 namespace hvd::launch {
 namespace {
-
-Error malformed(const char* what) {
-  return Error(Code::kProtocol, std::string("malformed ") + what + " message in the launcher-agent conversation");
-}
 
 constexpr std::int32_t kMostPorts = 2 * 65536;  // those of IPv4 and of IPv6
 

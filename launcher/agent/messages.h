@@ -2,7 +2,7 @@
 // base/bytes.h. One struct per message that has more than one field; every decoder is total.
 //
 //   launcher -> agent   Welcome, Start, Stop, Forward, Credit, Exchanged, Notice, Heartbeat, Ack, Resume, Bye,
-//   RelayStart, RelayInput, RelayImage, RelayInputEnd, RelayEnd, RelayCredit
+//   RelayStart, RelayInput, RelayImage, RelayInputEnd, RelayEnd, RelayCredit, Restart
 //   agent -> launcher   Ready, Started, StartFailed, Output, OutputEnd, Exited, Exchange, Joined, Problem, Heartbeat,
 //   Done, Ack, Resumed, NoResume, Ending, RelayOutput, RelayErrors, RelayOver
 //   and when a node is checked, and no job is run (check_messages.h)
@@ -55,6 +55,7 @@ enum class AgentMessage : std::uint16_t {
   kRelayInputEnd = 15,  // u32 command: its input ends, after what was written to it
   kRelayEnd = 16,       // u32 command, u32 ms: it is not needed any more, and has so long between SIGTERM and SIGKILL
   kRelayCredit = 17,    // u32 command, u32 bytes of its output and errors that may be sent in addition
+  kRestart = 18,        // RestartMessage
 
   kReady = 20,
   kStarted = 21,      // i32 rank, i32 pid
@@ -127,17 +128,22 @@ struct Seat {
   std::int32_t local_size = -1;
 };
 
+struct NamedNetwork {
+  std::string interface;  // "eth0"
+  std::string network;    // "10.0.0.1/24"
+};
+
 struct ReadyMessage {
   std::string version;
   std::string host_name;  // as the node calls itself
   std::int32_t pid = 0;
-  std::vector<CpuCore> cores;         // own_cores()
-  std::int32_t reserved_port = 0;     // a TCP port, kept free until the ranks start
-  std::string socket_path;            // where ranks reach the agent
-  std::string resume_path;            // where another agent brings a new connection for this one's session
-  std::vector<std::string> networks;  // own_networks(): "10.0.0.1/24"
-  std::vector<std::string> gpus;      // own_gpus()
-  std::vector<std::int32_t> near;     // the NUMA node of each of these, -1: unknown
+  std::vector<CpuCore> cores;          // own_cores()
+  std::int32_t reserved_port = 0;      // a TCP port, kept free until the ranks start
+  std::string socket_path;             // where ranks reach the agent
+  std::string resume_path;             // where another agent brings a new connection for this one's session
+  std::vector<NamedNetwork> networks;  // own_networks()
+  std::vector<std::string> gpus;       // own_gpus()
+  std::vector<std::int32_t> near;      // the NUMA node of each of these, -1: unknown
   Seat seat;
 
   [[nodiscard]] std::string encode() const;
@@ -166,9 +172,21 @@ struct StartMessage {
   std::vector<std::pair<std::string, std::string>> env;   // set for every rank, over the agent's own
   std::vector<std::pair<std::string, std::string>> last;  // set last: the user's -x
   std::vector<Rank> ranks;
+  bool may_restart = false;  // a rank that fails may be started anew: the node is not over before the launcher says so
 
   [[nodiscard]] std::string encode() const;
   static Result<StartMessage> decode(std::string_view body);
+};
+
+// A rank has failed and is started anew. The ranks of the job have to meet again, all of them: those that have met are
+// told why, and what they still post for the last time is not taken for the next.
+struct RestartMessage {
+  std::uint32_t epoch = 0;  // how often ranks were restarted, this time included
+  std::string cause;
+  std::optional<StartMessage> start;  // of the rank, if it is of this node
+
+  [[nodiscard]] std::string encode() const;
+  static Result<RestartMessage> decode(std::string_view body);
 };
 
 struct StopMessage {
@@ -208,6 +226,7 @@ struct ExchangeMessage {
   std::int32_t rank = 0;
   std::string key;
   std::string value;
+  std::uint32_t epoch = 0;  // RestartMessage
 
   [[nodiscard]] std::string encode() const;
   static Result<ExchangeMessage> decode(std::string_view body);

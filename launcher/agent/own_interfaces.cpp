@@ -47,7 +47,7 @@ std::int32_t speed_of(int socket, const std::string& name) {
 
 std::vector<InterfaceSurvey> own_interfaces() {
   std::vector<InterfaceSurvey> interfaces;
-  for (const NamedNetwork& network : own_named_networks()) {
+  for (const NamedNetwork& network : own_networks()) {
     auto found = std::find_if(interfaces.begin(), interfaces.end(),
                               [&network](const InterfaceSurvey& known) { return known.name == network.interface; });
     if (found == interfaces.end()) {

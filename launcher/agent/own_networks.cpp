@@ -56,7 +56,7 @@ std::string network_text(const ifaddrs& entry) {
 
 }  // namespace
 
-std::vector<NamedNetwork> own_named_networks() {
+std::vector<NamedNetwork> own_networks() {
   std::vector<NamedNetwork> networks;
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) {
@@ -70,14 +70,6 @@ std::vector<NamedNetwork> own_named_networks() {
     }
   }
   ::freeifaddrs(list);
-  return networks;
-}
-
-std::vector<std::string> own_networks() {
-  std::vector<std::string> networks;
-  for (NamedNetwork& named : own_named_networks()) {
-    networks.push_back(std::move(named.network));
-  }
   return networks;
 }
 

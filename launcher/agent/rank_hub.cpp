@@ -70,7 +70,7 @@ void RankHub::on_connection() {
     handlers.on_closed = [this, id](const Error&) { drop(id, ""); };
     auto channel = ByteChannel::create(loop_, std::move(accepted).value(), Fd(), std::move(handlers));
     if (channel.ok()) {
-      Caller caller{std::move(channel).value(), FrameDecoder(store_wire::kSpec), -1, {}, 0};
+      Caller caller{std::move(channel).value(), FrameDecoder(store_wire::kSpec)};
       caller.hello_timer = loop_.after(kHelloTime, [this, id] { drop(id, "said nothing for 10 s"); });
       callers_.emplace(id, std::move(caller));
     }
@@ -113,8 +113,10 @@ Result<void> RankHub::on_frame(Caller& caller, const Frame& frame) {
   if (frame.type != store_wire::kExchange || !in.finished()) {
     return Error(Code::kProtocol, "sent a message that is not of this conversation");
   }
-  caller.waiting_for.push_back(key);
-  sink_.on_exchange(caller.rank, key, value);
+  if (!caller.is_turned_away) {
+    caller.waiting_for.push_back(key);
+    sink_.on_exchange(caller.rank, key, value);
+  }
   return {};
 }
 
@@ -135,9 +137,7 @@ Result<void> RankHub::on_hello(Caller& caller, std::string_view body) {
   std::string reply = make_frame(store_wire::kSpec, store_wire::kWelcome,
                                  as_text(Bytes(admission_->secret.data(), admission_->secret.size())));
   if (!notice_.empty()) {
-    ByteWriter cause;
-    cause.text(notice_);
-    append_frame(reply, store_wire::kSpec, store_wire::kNotice, cause.str());
+    reply += notice_frame(notice_);
   }
   caller.channel->write(reply);
   sink_.on_joined(rank);
@@ -176,14 +176,29 @@ void RankHub::send_exchanged(const std::string& key, const std::vector<std::stri
 
 void RankHub::send_notice(const std::string& cause) {
   notice_ = cause;
-  ByteWriter body;
-  body.text(cause);
-  const std::string frame = make_frame(store_wire::kSpec, store_wire::kNotice, body.str());
+  const std::string frame = notice_frame(cause);
   for (auto& [id, caller] : callers_) {
     if (caller.rank >= 0) {
       caller.channel->write(frame);
     }
   }
+}
+
+void RankHub::turn_away(const std::string& cause) {
+  const std::string frame = notice_frame(cause);
+  for (auto& [id, caller] : callers_) {
+    if (caller.rank >= 0 && !caller.is_turned_away) {
+      caller.is_turned_away = true;
+      caller.waiting_for.clear();
+      caller.channel->write(frame);
+    }
+  }
+}
+
+std::string RankHub::notice_frame(const std::string& cause) {
+  ByteWriter body;
+  body.text(cause);
+  return make_frame(store_wire::kSpec, store_wire::kNotice, body.str());
 }
 
 }  // namespace hvd::launch

@@ -43,13 +43,16 @@ class RankHub {
   void send_exchanged(const std::string& key, const std::vector<std::string>& values);
   // To all ranks, also to those that connect later: the job is over.
   void send_notice(const std::string& cause);
+  // To the ranks that have connected: why they have to connect anew. What they asked for is forgotten.
+  void turn_away(const std::string& cause);
 
  private:
   struct Caller {
     std::unique_ptr<ByteChannel> channel;
     FrameDecoder decoder;
-    int rank = -1;                         // -1: has not said hello
-    std::vector<std::string> waiting_for;  // keys
+    int rank = -1;  // -1: has not said hello
+    bool is_turned_away = false;
+    std::vector<std::string> waiting_for{};  // keys
     TimerId hello_timer = 0;
   };
 
@@ -60,6 +63,7 @@ class RankHub {
   Result<void> on_frame(Caller& caller, const Frame& frame);
   Result<void> on_hello(Caller& caller, std::string_view body);
   void drop(std::uint64_t id, const std::string& why);
+  static std::string notice_frame(const std::string& cause);
 
   EventLoop& loop_;
   Fd listener_;

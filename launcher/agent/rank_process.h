@@ -41,6 +41,7 @@ class RankProcess {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] bool has_exited() const { return exited_.has_value(); }
+  [[nodiscard]] bool has_failed() const { return exited_ && !exited_->is_success(); }
   // Exited, and nothing more will come from its pipes.
   [[nodiscard]] bool is_finished() const {
     return has_exited() && !is_open(StreamId::kStdout) && !is_open(StreamId::kStderr);

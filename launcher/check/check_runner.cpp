@@ -197,11 +197,16 @@ void CheckRunner::measure_links() {
   std::vector<LinkCheck::Host> hosts;
   for (CheckedHost& checked : result_.hosts) {
     if (checked.ready && !checked.error) {
+      const NodeView view{checked.opened, *checked.ready};
+      if (const auto missing = missing_interface(view, checked.plan.host.name, spec_.interfaces); !missing.empty()) {
+        checked.error = Error(Code::kResource, missing);
+        continue;
+      }
       views.push_back(NodeView{checked.opened, *checked.ready});
       hosts.push_back(LinkCheck::Host{checked.plan.index, ""});
     }
   }
-  const std::vector<std::string> addresses = data_addresses(views);
+  const std::vector<std::string> addresses = data_addresses(views, spec_.interfaces);
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     hosts[i].address = addresses[i];
     host(hosts[i].node).address = addresses[i];

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <functional>
-#include <map>
 #include <optional>
 
+#include "launcher/check/host_findings.h"
 #include "launcher/check/link_findings.h"
+#include "launcher/check/shared_findings.h"
 #include "launcher/placement/gpu_pinning.h"
 #include "launcher/run/exit_codes.h"
 #include "runtime/base/duration_text.h"
@@ -16,66 +16,8 @@
 namespace hvd::launch {
 namespace {
 
-using Findings = std::vector<Finding>;
-using Test = std::function<bool(const CheckedHost&)>;
-using Value = std::function<std::optional<std::string>(const CheckedHost&)>;
-
 bool is_loopback(const std::string& address) {
   return address.compare(0, 4, "127.") == 0 || address == "::1";
-}
-
-std::vector<int> hosts_where(const CheckResult& result, const Test& test) {
-  std::vector<int> hosts;
-  for (std::size_t host = 0; host < result.hosts.size(); ++host) {
-    if (test(result.hosts[host])) {
-      hosts.push_back(static_cast<int>(host));
-    }
-  }
-  return hosts;
-}
-
-Finding warning(Subject subject, std::vector<int> hosts, std::string what, std::string advice) {
-  return {subject, false, 0, std::move(hosts), std::move(what), std::move(advice)};
-}
-
-// The same of all hosts for which it is so, in one finding.
-void warn_where(const CheckResult& result, Findings& findings, const Test& test,
-                const std::function<Finding(std::vector<int>)>& finding) {
-  if (std::vector<int> hosts = hosts_where(result, test); !hosts.empty()) {
-    findings.push_back(finding(std::move(hosts)));
-  }
-}
-
-// What is not the same on all hosts that have it. The hosts of the finding are those that differ from the most, or from
-// the first, where there is no most.
-void warn_of_difference(const CheckResult& result, Findings& findings, Subject subject, const std::string& noun,
-                        const Value& value, const std::string& advice) {
-  std::map<std::string, std::vector<int>> hosts_of;
-  for (std::size_t host = 0; host < result.hosts.size(); ++host) {
-    if (const auto own = value(result.hosts[host])) {
-      hosts_of[*own].push_back(static_cast<int>(host));
-    }
-  }
-  if (hosts_of.size() < 2) {
-    return;
-  }
-  const auto most = std::max_element(hosts_of.begin(), hosts_of.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.second.size(), -a.second.front()) < std::pair(b.second.size(), -b.second.front());
-  });
-  std::vector<int> others;
-  std::string what = noun + " not the same on all hosts: ";
-  for (auto at = hosts_of.begin(); at != hosts_of.end(); ++at) {
-    what += (at == hosts_of.begin() ? "" : "; ") + at->first + " on " + host_names(result, at->second);
-    if (at != most) {
-      others.insert(others.end(), at->second.begin(), at->second.end());
-    }
-  }
-  std::sort(others.begin(), others.end());
-  findings.push_back(warning(subject, std::move(others), std::move(what), advice));
-}
-
-std::string megabytes(std::uint64_t bytes) {
-  return std::to_string(bytes >> 20U) + " MiB";
 }
 
 void find_unreached(const CheckResult& result, Findings& findings) {
@@ -263,162 +205,6 @@ void find_port_faults(const CheckResult& result, Findings& findings) {
                    names + ": fewer than " + std::to_string(kLeastPorts) + " TCP ports are free",
                    "end what holds them (ss -tan), or widen net.ipv4.ip_local_port_range");
   });
-}
-
-bool wants_locked_memory(const CheckedHost& host) {
-  const auto& interfaces = host.system->interfaces;
-  return (host.ready && !host.ready->gpus.empty()) ||
-         std::any_of(interfaces.begin(), interfaces.end(),
-                     [](const InterfaceSurvey& interface) { return interface.name.compare(0, 2, "ib") == 0; });
-}
-
-void find_low_limits(const CheckResult& result, Findings& findings) {
-  warn_where(
-      result, findings, [](const CheckedHost& h) { return h.system && h.system->open_files < kLeastOpenFiles; },
-      [&](std::vector<int> hosts) {
-        const auto& system = *result.hosts[static_cast<std::size_t>(hosts.front())].system;
-        const bool can_raise = system.open_files_most >= kLeastOpenFiles;
-        const std::string names = host_names(result, hosts);
-        return warning(Subject::kLimits, std::move(hosts),
-                       names + ": a process may open " + std::to_string(system.open_files) + " files at most",
-                       can_raise ? "data loaders need more; put 'ulimit -n " + std::to_string(system.open_files_most) +
-                                       "' where the login shell reads it"
-                                 : "data loaders need more; raise nofile in /etc/security/limits.conf there");
-      });
-  warn_where(
-      result, findings, [](const CheckedHost& h) { return h.system && h.system->processes < kLeastProcesses; },
-      [&](std::vector<int> hosts) {
-        const std::string names = host_names(result, hosts);
-        return warning(Subject::kLimits, std::move(hosts),
-                       names + ": the user may have fewer than " + std::to_string(kLeastProcesses) + " processes",
-                       "threads count, too; raise nproc in /etc/security/limits.conf, or pids.max of the container");
-      });
-  warn_where(
-      result, findings,
-      [](const CheckedHost& h) { return h.system && h.system->locked_memory < kLeastLocked && wants_locked_memory(h); },
-      [&](std::vector<int> hosts) {
-        const std::string names = host_names(result, hosts);
-        return warning(Subject::kLimits, std::move(hosts),
-                       names + ": little memory may be locked, which GPUs and InfiniBand need",
-                       "set memlock to unlimited in /etc/security/limits.conf there");
-      });
-}
-
-void find_low_space(const CheckResult& result, Findings& findings) {
-  warn_where(
-      result, findings,
-      [](const CheckedHost& h) { return h.system && std::min(h.system->shared, h.system->shared_free) < kLeastShared; },
-      [&](std::vector<int> hosts) {
-        const auto& system = *result.hosts[static_cast<std::size_t>(hosts.front())].system;
-        const std::string names = host_names(result, hosts);
-        return warning(
-            Subject::kSpace, std::move(hosts),
-            names + ": /dev/shm has " + megabytes(system.shared_free) + " free of " + megabytes(system.shared),
-            "data loaders and NCCL keep data there; mount it larger (docker run --shm-size 8g), or remove "
-            "what was left in it");
-      });
-  for (const auto folder : {&SoftwareSurvey::cache, &SoftwareSurvey::temporary}) {
-    for (std::size_t host = 0; host < result.hosts.size(); ++host) {
-      const CheckedHost& checked = result.hosts[host];
-      const bool is_known = checked.software && checked.software->error.empty();
-      const FolderSurvey survey = is_known ? (*checked.software).*folder : FolderSurvey();
-      if (is_known && (!survey.error.empty() || survey.free < kLeastSpace)) {
-        findings.push_back(
-            warning(Subject::kSpace, {static_cast<int>(host)},
-                    checked.name() + ": " +
-                        (survey.error.empty() ? "only " + megabytes(survey.free) + " are free at " + survey.path
-                                              : survey.error),
-                    folder == &SoftwareSurvey::cache ? "clear it, or set XDG_CACHE_HOME there to a larger place"
-                                                     : "clear it, or set TMPDIR there to a larger place"));
-      }
-    }
-  }
-}
-
-void find_missing_programs(const CheckResult& result, Findings& findings) {
-  warn_where(
-      result, findings, [](const CheckedHost& h) { return h.software && !h.software->directory.error.empty(); },
-      [&](std::vector<int> hosts) {
-        const auto& software = *result.hosts[static_cast<std::size_t>(hosts.front())].software;
-        const std::string names = host_names(result, hosts);
-        return Finding{Subject::kProgram,
-                       true,
-                       exit_code::kNoProgram,
-                       std::move(hosts),
-                       names + ": the working directory is not there: " + software.directory.error,
-                       "a job starts in the directory that hvdrun is started in; go to one that all hosts have"};
-      });
-  warn_where(
-      result, findings, [](const CheckedHost& h) { return h.software && !h.software->program_error.empty(); },
-      [&](std::vector<int> hosts) {
-        const auto& software = *result.hosts[static_cast<std::size_t>(hosts.front())].software;
-        const std::string names = host_names(result, hosts);
-        Finding finding = warning(Subject::kProgram, std::move(hosts), names + ": " + software.program_error,
-                                  "install it there, or pass on a PATH that has it: -x PATH=/opt/env/bin:$PATH");
-        finding.is_problem = result.names_program;
-        finding.exit_code = result.names_program ? exit_code::kNoProgram : 0;
-        return finding;
-      });
-  warn_where(
-      result, findings, [](const CheckedHost& h) { return h.software && !h.software->python_error.empty(); },
-      [&](std::vector<int> hosts) {
-        const auto& software = *result.hosts[static_cast<std::size_t>(hosts.front())].software;
-        const std::string names = host_names(result, hosts);
-        return warning(Subject::kProgram, std::move(hosts),
-                       names + ": " + software.program + " does not run: " + software.python_error,
-                       "try it there: " + software.program + " -c 'import sys; print(sys.version)'");
-      });
-}
-
-// "none" counts as a version, where others have one.
-Value version_of(std::string SoftwareSurvey::* field) {
-  return [field](const CheckedHost& host) -> std::optional<std::string> {
-    if (!host.software || host.software->python.empty()) {
-      return std::nullopt;
-    }
-    const std::string& version = (*host.software).*field;
-    return version.empty() ? "none" : version;
-  };
-}
-
-void find_version_faults(const CheckResult& result, Findings& findings) {
-  const std::string advice = "use one environment on all hosts: a shared file system, an image, or the same pins";
-  warn_of_difference(
-      result, findings, Subject::kSystem, "the processor type is",
-      [](const CheckedHost& h) { return h.system ? std::optional(h.system->machine) : std::nullopt; },
-      "programs for one do not run on the other");
-  warn_of_difference(result, findings, Subject::kProgram, "Python is", version_of(&SoftwareSurvey::python), advice);
-  warn_of_difference(result, findings, Subject::kProgram, "PyTorch is", version_of(&SoftwareSurvey::torch), advice);
-  warn_of_difference(result, findings, Subject::kProgram, "the package horovod is",
-                     version_of(&SoftwareSurvey::horovod), advice);
-  warn_of_difference(
-      result, findings, Subject::kAgent, "the agent is",
-      [](const CheckedHost& h) { return h.ready ? std::optional(h.ready->version) : std::nullopt; },
-      "install one version of hvdrun");
-}
-
-void find_mpirun_faults(const CheckResult& result, Findings& findings) {
-  if (!result.wants_mpirun) {
-    return;
-  }
-  warn_where(
-      result, findings, [](const CheckedHost& h) { return h.software && !h.software->mpirun_error.empty(); },
-      [&](std::vector<int> hosts) {
-        const auto& software = *result.hosts[static_cast<std::size_t>(hosts.front())].software;
-        const std::string names = host_names(result, hosts);
-        return Finding{Subject::kMpirun,
-                       true,
-                       exit_code::kStartFailed,
-                       std::move(hosts),
-                       names + ": " + software.mpirun_error,
-                       "install Open MPI there (apt-get install openmpi-bin), or leave out --launcher mpi"};
-      });
-  warn_of_difference(
-      result, findings, Subject::kMpirun, "mpirun is",
-      [](const CheckedHost& h) {
-        return h.software && !h.software->mpirun.empty() ? std::optional(h.software->mpirun) : std::nullopt;
-      },
-      "install one version of Open MPI everywhere");
 }
 
 }  // namespace

@@ -1,12 +1,9 @@
 #include "launcher/job/hostfile.h"
 
-#include <errno.h>
-
 #include <charconv>
-#include <fstream>
-#include <sstream>
 
 #include "launcher/job/host_list.h"
+#include "launcher/job/text_file.h"
 
 namespace hvd::launch {
 namespace {
@@ -96,16 +93,8 @@ Result<HostList> parse_hostfile(std::string_view text, const std::string& file) 
 }
 
 Result<HostList> read_hostfile(const std::string& file) {
-  errno = 0;
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf())) {
-    // An empty file also fails the insertion, without an errno.
-    if (errno != 0) {
-      return Error(Code::kInvalid, Error::from_errno("cannot read the host file " + file).message());
-    }
-  }
-  return parse_hostfile(text.str(), file);
+  HVD_TRY_ASSIGN(const std::string text, read_text_file(file, "the host file"));
+  return parse_hostfile(text, file);
 }
 
 }  // namespace hvd::launch

@@ -41,12 +41,15 @@ struct JobSpec {
   std::vector<std::string> environment;                       // of hvdrun, "NAME=value"
   std::uint64_t open_files = 0;                               // likewise: its limit on them; 0: unknown
   std::vector<std::pair<std::string, std::string>> user_env;  // -x NAME=value; wins over everything
+  std::vector<std::string> interfaces;  // network interfaces for what ranks tell each other, best first; empty: any
   GpuMode gpus = GpuMode::kLocal;
   BindMode bind = BindMode::kNone;
   Duration start_timeout = std::chrono::seconds(60);      // until every rank runs
   Duration grace = std::chrono::seconds(10);              // between the first signal and SIGKILL when a job is stopped
   Duration reconnect_timeout = std::chrono::seconds(60);  // for a node whose connection broke; 0: it is lost at once
   Duration timeout = Duration::zero();                    // of the whole job, from its ranks' start; 0: none
+  int restart_limit = 0;                                  // how many times ranks that fail are started anew
+  Duration elastic_timeout = std::chrono::seconds(600);   // for the ranks to meet again then
 
   // of what a job file starts
   bool tells_place = true;   // ranks are told their place among the others; a program that starts ranks itself is not
@@ -62,6 +65,7 @@ struct JobSpec {
   std::string output_dir;                              // empty: the ranks' output is not kept
   OutputRotation output_rotation;                      // of each of its files
   std::vector<std::string> labels;                     // of the ranks, in their tags; empty: their numbers
+  bool shows_ranks = true;                             // what they print is on the console, too
   std::vector<std::string> hidden;                     // texts that stand nowhere in what is shown and kept
   std::string kept_dir;                                // where the files of a job file's job are; empty: nowhere
   std::vector<std::array<std::string, 2>> kept_files;  // [rank][is_error] there; ranks may share one

@@ -41,4 +41,8 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 Result<Settings> parse_config_file(const std::string& text, const std::string& file);
 Result<Settings> read_config_file(const std::string& file);
 
+// The file's `controller:`, gloo or mpi, which is as the flag of that name; empty: it has none.
+Result<std::string> parse_config_controller(const std::string& text, const std::string& file);
+Result<std::string> read_config_controller(const std::string& file);
+
 }  // namespace hvd::launch

@@ -1,14 +1,11 @@
-#include <errno.h>
-
 #include <algorithm>
-#include <fstream>
 #include <optional>
 #include <set>
-#include <sstream>
 
 #include <yaml-cpp/yaml.h>
 
 #include "launcher/job/config_mounts.h"
+#include "launcher/job/text_file.h"
 #include "launcher/job/tunable.h"
 
 namespace hvd::launch {
@@ -30,7 +27,7 @@ class ConfigReader {
       if (name == "mounts") {
         HVD_TRY(read_mounts(entry.second));
       } else if (name == "controller") {
-        HVD_TRY(check_controller(entry.second));
+        HVD_TRY(read_controller(entry.second));
       } else {
         HVD_TRY(read_section(name, entry.first, entry.second));
       }
@@ -38,6 +35,7 @@ class ConfigReader {
     return std::move(settings_);
   }
   ConfigMounts take_mounts() { return std::move(mounts_); }
+  std::string take_controller() { return std::move(controller_); }
 
  private:
   [[nodiscard]] Error at(const YAML::Node& node, const std::string& what) const {
@@ -56,16 +54,15 @@ class ConfigReader {
     return node.Scalar();
   }
 
-  // horovodrun's choice of control plane; hvdrun has its own for what Gloo did.
-  [[nodiscard]] Result<void> check_controller(const YAML::Node& value) const {
-    if (value.IsScalar() && value.Scalar() == "gloo") {
+  Result<void> read_controller(const YAML::Node& value) {
+    if (value.IsNull()) {
       return {};
     }
-    if (value.IsScalar() && value.Scalar() == "mpi") {
-      return at(value,
-                "controller mpi: hvdrun has no MPI controller; leave the key out (--mpi starts the ranks by mpirun)");
+    if (!value.IsScalar() || (value.Scalar() != "gloo" && value.Scalar() != "mpi")) {
+      return at(value, "expected gloo or mpi");
     }
-    return at(value, "expected gloo or mpi");
+    controller_ = value.Scalar();
+    return {};
   }
 
   Result<void> read_mounts(const YAML::Node& section) {
@@ -138,6 +135,7 @@ class ConfigReader {
   std::set<std::string> seen_;
   Settings settings_;
   ConfigMounts mounts_;
+  std::string controller_;
 };
 
 Result<Settings> read_by(ConfigReader& reader, const std::string& text, const std::string& file) {
@@ -149,16 +147,6 @@ Result<Settings> read_by(ConfigReader& reader, const std::string& text, const st
   }
 }
 
-Result<std::string> text_of(const std::string& file) {
-  errno = 0;
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  if (!in || (!(text << in.rdbuf()) && errno != 0)) {
-    return Error(Code::kInvalid, Error::from_errno("cannot read the configuration file " + file).message());
-  }
-  return text.str();
-}
-
 }  // namespace
 
 Result<Settings> parse_config_file(const std::string& text, const std::string& file) {
@@ -167,8 +155,19 @@ Result<Settings> parse_config_file(const std::string& text, const std::string& f
 }
 
 Result<Settings> read_config_file(const std::string& file) {
-  HVD_TRY_ASSIGN(const std::string text, text_of(file));
+  HVD_TRY_ASSIGN(const std::string text, read_text_file(file, "the configuration file"));
   return parse_config_file(text, file);
+}
+
+Result<std::string> parse_config_controller(const std::string& text, const std::string& file) {
+  ConfigReader reader(file);
+  HVD_TRY(read_by(reader, text, file));
+  return reader.take_controller();
+}
+
+Result<std::string> read_config_controller(const std::string& file) {
+  HVD_TRY_ASSIGN(const std::string text, read_text_file(file, "the configuration file"));
+  return parse_config_controller(text, file);
 }
 
 Result<ConfigMounts> parse_config_mounts(const std::string& text, const std::string& file) {
@@ -178,7 +177,7 @@ Result<ConfigMounts> parse_config_mounts(const std::string& text, const std::str
 }
 
 Result<ConfigMounts> read_config_mounts(const std::string& file) {
-  HVD_TRY_ASSIGN(const std::string text, text_of(file));
+  HVD_TRY_ASSIGN(const std::string text, read_text_file(file, "the configuration file"));
   return parse_config_mounts(text, file);
 }
 

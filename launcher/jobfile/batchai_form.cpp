@@ -217,6 +217,8 @@ Result<JobFile> FormReader::read_batchai(const DocValue& root) {
   }
   if (const std::string priority = text_of(properties, "schedulingPriority"); !priority.empty()) {
     job.priority = priority;
+  } else if (const DocValue* number = properties.find("priority"); number != nullptr) {
+    job.priority = number->text;  // of 2017
   }
   for (const char* key : {"cluster", "location"}) {
     if (const DocValue* value = properties.find(key); value != nullptr) {

@@ -47,7 +47,7 @@ Result<DocValue> parse_document(std::string_view text, const std::string& file) 
   }
   const auto first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
   if (first == std::string_view::npos) {
-    return error_at(file, {1, 1}, "the file is empty; expected a job");
+    return error_at(file, {1, 1}, "the file is empty; expected keys with their values");
   }
   const bool looks_like_json = text[first] == '{';
   return file.ends_with(".json") || looks_like_json ? parse_json_document(text, file) : parse_yaml_document(text, file);

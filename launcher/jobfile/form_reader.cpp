@@ -1,13 +1,10 @@
 #include "launcher/jobfile/form_reader.h"
 
-#include <errno.h>
-
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <set>
-#include <sstream>
 
+#include "launcher/job/text_file.h"
 #include "launcher/jobfile/variable_text.h"
 
 namespace hvd::launch {
@@ -232,15 +229,12 @@ Result<LoadedJobFile> parse_job_file(std::string_view text, const std::string& f
   return loaded;
 }
 
+Result<std::string> read_job_text(const std::string& file) {
+  return read_text_file(file, "the job file", kMostJobFileBytes + 1);
+}
+
 Result<LoadedJobFile> read_job_file(const std::string& file, const JobFileOptions& options) {
-  errno = 0;
-  std::ifstream in(file, std::ios::binary);
-  std::string text(kMostJobFileBytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (in.bad() || (!in.is_open()) || (in.gcount() == 0 && errno != 0)) {
-    return Error(Code::kInvalid, Error::from_errno("cannot read the job file " + file).message());
-  }
-  text.resize(static_cast<std::size_t>(in.gcount()));
+  HVD_TRY_ASSIGN(const std::string text, read_job_text(file));
   return parse_job_file(text, file, options);
 }
 

@@ -121,6 +121,8 @@ struct LoadedJobFile {
 
 // All errors are the user's (kInvalid) and begin with FILE:LINE:COLUMN where the file is what is wrong.
 Result<LoadedJobFile> parse_job_file(std::string_view text, const std::string& file, const JobFileOptions& options);
+// What it holds, of one that is too long a part.
+Result<std::string> read_job_text(const std::string& file);
 Result<LoadedJobFile> read_job_file(const std::string& file, const JobFileOptions& options);
 
 // The keys of either form.

@@ -83,6 +83,21 @@ std::optional<std::string> known_variable(const JobRun& run, const std::string& 
   return std::nullopt;
 }
 
+// Of a path on the nodes that leads into a mount: where that is without it.
+std::optional<std::string> folder_in_mounts(const JobRun& run, const std::string& path) {
+  for (const Mount& mount : run.job.mounts) {
+    const std::string at = (mount.is_of_cluster ? run.cluster_mount_root() : run.mount_root()) + "/" + mount.name;
+    if (path == at || path.starts_with(at + "/")) {
+      return mount.directory + path.substr(at.size());
+    }
+  }
+  return std::nullopt;
+}
+
+bool ends_with_run(const JobRun& run, const std::string& path) {
+  return path == run.root || path.starts_with(run.root + "/");
+}
+
 Result<void> place_output(JobRun& run) {
   const JobFile& job = run.job;
   if (job.output_prefix.empty()) {
@@ -98,17 +113,12 @@ Result<void> place_output(JobRun& run) {
   }
   const std::string below = "/" + run.segment + "/stdouterr";
   run.output = prefix + below;
-  for (const Mount& mount : job.mounts) {
-    const std::string at = (mount.is_of_cluster ? run.cluster_mount_root() : run.mount_root()) + "/" + mount.name;
-    if (prefix == at || prefix.starts_with(at + "/")) {
-      const std::string folder = mount.directory + prefix.substr(at.size());
-      run.kept_at = folder + below;
-      run.shared_in_mount = folder + "/" + run.segment + "/shared";
-      return {};
-    }
+  if (const auto folder = folder_in_mounts(run, prefix)) {
+    run.kept_at = *folder + below;
+    run.shared_in_mount = *folder + "/" + run.segment + "/shared";
+    return {};
   }
-  const bool is_of_run = prefix == run.root || prefix.starts_with(run.root + "/");
-  run.kept_at = is_of_run ? "" : run.output;  // else it ends with the job
+  run.kept_at = ends_with_run(run, prefix) ? "" : run.output;
   return {};
 }
 
@@ -118,6 +128,17 @@ std::string digits_of(const JobRun& run, JobProcess::Role role, int index) {
 }
 
 }  // namespace
+
+std::optional<std::string> directory_here(const JobRun& run, const std::string& text) {
+  std::vector<std::string> missing;
+  const std::string path =
+      expand_variables(text, [&run](const std::string& name) { return known_variable(run, name); }, missing);
+  if (!missing.empty() || !path.starts_with('/')) {
+    return std::nullopt;
+  }
+  const auto folder = folder_in_mounts(run, path);
+  return folder || ends_with_run(run, path) ? folder : std::optional(path);
+}
 
 Result<JobRun> make_job_run(JobFile job, JobLayout layout, JobRunOptions options) {
   HVD_TRY(resolve_mounts(job, options.mounts));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -52,6 +53,10 @@ struct JobRun {
 
 // Finds a directory for each mount, or names all that have none; and the directories of the run.
 Result<JobRun> make_job_run(JobFile job, JobLayout layout, JobRunOptions options);
+
+// Where a directory that the file names is for this machine, if it has the mounts too. nullopt: that is known on the
+// nodes alone, or it ends with the run.
+std::optional<std::string> directory_here(const JobRun& run, const std::string& text);
 
 // What is known of each node when its agent has answered.
 struct JobNodeFacts {

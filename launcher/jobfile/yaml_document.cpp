@@ -149,7 +149,7 @@ Result<DocValue> parse_yaml_document(std::string_view text, const std::string& f
       return error_at(file, position_of(starts.last()), "a second document; a job file has one");
     }
     if (starts.count() == 0) {
-      return error_at(file, {1, 1}, "the file is empty; expected a job");
+      return error_at(file, {1, 1}, "the file is empty; expected keys with their values");
     }
     return TreeBuilder(file).build(YAML::Load(std::string(text)), 0);
   } catch (const YAML::Exception& error) {

@@ -24,7 +24,7 @@ constexpr std::size_t kWriteBytes = 256U << 10U;
 ConsoleStream::ConsoleStream(EventLoop& loop, int fd, Sink sink) : loop_(loop), fd_(fd), sink_(std::move(sink)) {
   struct stat info{};
   if (::fstat(fd, &info) != 0) {
-    has_failed_ = true;  // started with the descriptor closed: nobody wants it
+    has_failed_ = true;  // closed: nobody wants it
     return;
   }
   is_socket_ = S_ISSOCK(info.st_mode);

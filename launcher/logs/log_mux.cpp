@@ -110,7 +110,9 @@ void LogMux::take(int rank, bool is_error, std::string_view line) {
 
 void LogMux::take_shown(int rank, bool is_error, std::string_view line) {
   RankLog& log = ranks_[static_cast<std::size_t>(rank)];
-  if (const auto rewritten = rewrite_ && !is_error ? rewrite_(rank, line) : std::nullopt) {
+  if (!options_.shows_ranks) {
+    schedule_flush();
+  } else if (const auto rewritten = rewrite_ && !is_error ? rewrite_(rank, line) : std::nullopt) {
     stream(is_error).write(*rewritten);
   } else if (update_bar(rank, is_error, line)) {
     // drawn later

@@ -37,6 +37,7 @@ struct LogMuxOptions {
   bool gather = false;                // equal lines of several ranks are one on the console (LineGather)
   std::vector<std::string> labels{};  // of the ranks, in their tags; empty: their numbers
   std::vector<std::string> hidden{};  // texts in whose place *** stands, wherever a line goes
+  bool shows_ranks = true;            // false: what they print is in files alone
 };
 
 class LogMux {

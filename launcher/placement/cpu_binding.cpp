@@ -45,8 +45,9 @@ std::vector<RankCpus> bind_ranks(BindMode mode, const std::vector<CpuCore>& core
   const auto count = static_cast<std::size_t>(ranks);
   std::vector<RankCpus> bound(count);
   if (mode == BindMode::kNone || cores.empty()) {
+    const int threads = std::max(1, static_cast<int>(cpus_of(cores).size() / count));
     for (RankCpus& rank : bound) {
-      rank.threads = std::max(1, static_cast<int>(cpus_of(cores).size() / count));
+      rank.threads = threads;
     }
     return bound;
   }
@@ -65,10 +66,12 @@ std::vector<RankCpus> bind_ranks(BindMode mode, const std::vector<CpuCore>& core
       bound[members[i]].cpus = cpus_of(mode == BindMode::kCore ? part_of(there, i, members.size()) : there);
     }
   }
+  std::map<CpuList, int> sharing;
+  for (const RankCpus& rank : bound) {
+    ++sharing[rank.cpus];
+  }
   for (RankCpus& rank : bound) {
-    const auto sharing =
-        std::count_if(bound.begin(), bound.end(), [&rank](const RankCpus& other) { return other.cpus == rank.cpus; });
-    rank.threads = std::max(1, static_cast<int>(rank.cpus.size()) / static_cast<int>(sharing));
+    rank.threads = std::max(1, static_cast<int>(rank.cpus.size()) / sharing[rank.cpus]);
   }
   return bound;
 }

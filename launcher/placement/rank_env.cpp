@@ -12,6 +12,10 @@ namespace {
 // The number is any multiple of 4096 that fits its check; JAX derives its port from it.
 constexpr int kOpenMpiJob = 4096 * 7;
 
+constexpr std::array<std::string_view, 5> kDefaults = {"OMP_NUM_THREADS", "PYTHONFAULTHANDLER",
+                                                       "TORCH_NCCL_ASYNC_ERROR_HANDLING", "GLOO_SOCKET_IFNAME",
+                                                       "NCCL_SOCKET_IFNAME"};
+
 template <std::size_t N>
 bool is_one_of(std::string_view name, const std::array<std::string_view, N>& names) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -21,6 +25,27 @@ template <std::size_t N>
 bool has_prefix_of(std::string_view name, const std::array<std::string_view, N>& prefixes) {
   return std::any_of(prefixes.begin(), prefixes.end(),
                      [name](std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; });
+}
+
+// What the user may have chosen otherwise.
+EnvList default_env(const Placement& placement, const NodeFacts& facts, int threads) {
+  EnvList env = {
+      // Every rank taking all processors is slower than one rank alone.
+      {"OMP_NUM_THREADS", std::to_string(threads)},
+      // A crash in native code still tells the Python line, which the report of the job then shows.
+      {"PYTHONFAULTHANDLER", "1"},
+      // as torchrun has it: a rank whose peer died ends, rather than waits
+      {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
+  };
+  if (placement.nodes.size() > 1 && !facts.interface.empty()) {
+    // Else Gloo listens where the node's own name leads, which on Debian is loopback, and NCCL may take the bridge of a
+    // container engine. "=": this interface, and not all whose names begin so.
+    env.emplace_back("GLOO_SOCKET_IFNAME", facts.interface);
+    if (facts.has_other_interfaces) {
+      env.emplace_back("NCCL_SOCKET_IFNAME", "=" + facts.interface);
+    }
+  }
+  return env;
 }
 
 }  // namespace
@@ -75,8 +100,13 @@ EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPla
       // what makes Lightning and torch see a launched process rather than an inherited Slurm allocation
       {"TORCHELASTIC_RUN_ID", job.job_id},
       {"TORCHELASTIC_RESTART_COUNT", "0"},
-      {"TORCHELASTIC_MAX_RESTARTS", "0"},
+      {"TORCHELASTIC_MAX_RESTARTS", text(job.restart_limit)},
       {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+      // JAX asks these before it looks for a launcher's variables, whose port it would derive from a job number
+      {"JAX_COORDINATOR_ADDRESS", job.master_address + ":" + port},
+      {"JAX_COORDINATOR_PORT", port},
+      {"JAX_NUM_PROCESSES", size},
+      {"JAX_PROCESS_ID", r},
       // a line appears when it is printed, not when a buffer is full
       {"PYTHONUNBUFFERED", "1"},
   };
@@ -93,15 +123,26 @@ EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPla
     };
     env.insert(env.end(), look.begin(), look.end());
   }
-  if (!job.omp_threads_set) {
-    // Every rank taking all processors is slower than one rank alone.
-    env.emplace_back("OMP_NUM_THREADS", text(threads));
+  if (job.restart_limit > 0) {
+    env.emplace_back("HOROVOD_ELASTIC", "1");
+    env.emplace_back("HOROVOD_ELASTIC_TIMEOUT", text(job.elastic_timeout_s));
+    env.emplace_back(contract::kRestartLimit, text(job.restart_limit));
   }
+  const EnvList defaults = default_env(placement, facts, threads);
+  env.insert(env.end(), defaults.begin(), defaults.end());
   return env;
 }
 
+bool is_default_variable(std::string_view name) {
+  return is_one_of(name, kDefaults);
+}
+
 bool is_outer_launcher_variable(std::string_view name) {
-  static constexpr std::array<std::string_view, 34> kNames = {"RANK",
+  static constexpr std::array<std::string_view, 37> kNames = {"JAX_COORDINATOR_ADDRESS",
+                                                              "JAX_COORDINATOR_PORT",
+                                                              "JAX_NUM_PROCESSES",
+                                                              "JAX_PROCESS_ID",
+                                                              "RANK",
                                                               "WORLD_SIZE",
                                                               "LOCAL_RANK",
                                                               "LOCAL_WORLD_SIZE",
@@ -123,7 +164,6 @@ bool is_outer_launcher_variable(std::string_view name) {
                                                               "HOROVOD_GLOO_RENDEZVOUS_ADDR",
                                                               "HOROVOD_GLOO_RENDEZVOUS_PORT",
                                                               "HOROVOD_CONTROLLER",
-                                                              "HOROVOD_CPU_OPERATIONS",
                                                               "MPI_LOCALRANKID",
                                                               "OMPI_APP_CTX_NUM_PROCS",
                                                               "OMPI_NUM_APP_CTX",
@@ -137,10 +177,11 @@ bool is_outer_launcher_variable(std::string_view name) {
                                                               "OMPI_MCA_initial_wdir"};
   static constexpr std::array<std::string_view, 6> kPrefixes = {
       "TORCHELASTIC_", "OMPI_COMM_WORLD_", "OMPI_MCA_orte_", "OMPI_MCA_ess_", "PMIX_", "PMI_"};
-  static constexpr std::array<std::string_view, 12> kOwn = {
-      contract::kRank,      contract::kSize,        contract::kLocalRank,  contract::kLocalSize,
-      contract::kCrossRank, contract::kCrossSize,   contract::kNodeIndex,  contract::kNodeCount,
-      contract::kJobId,     contract::kAgentSocket, contract::kAgentToken, contract::kNodeAddress};
+  static constexpr std::array<std::string_view, 13> kOwn = {
+      contract::kRank,        contract::kSize,        contract::kLocalRank,  contract::kLocalSize,
+      contract::kCrossRank,   contract::kCrossSize,   contract::kNodeIndex,  contract::kNodeCount,
+      contract::kJobId,       contract::kAgentSocket, contract::kAgentToken, contract::kNodeAddress,
+      contract::kRestartLimit};
   return is_one_of(name, kNames) || has_prefix_of(name, kPrefixes) || is_one_of(name, kOwn);
 }
 

@@ -18,21 +18,26 @@ using EnvList = std::vector<std::pair<std::string, std::string>>;
 struct NodeFacts {
   std::string address;       // numeric, as the other nodes reach it
   std::string agent_socket;  // path there
+  std::string interface{};   // of that address; empty: unknown
+  bool has_other_interfaces = false;
 };
 
 struct JobFacts {
   std::string job_id;
   std::string agent_token;
-  std::string master_address;    // rank 0's node
-  int master_port = 0;           // reserved there
-  bool omp_threads_set = false;  // the user chose OMP_NUM_THREADS
-  bool has_mpi = false;          // Open MPI started the ranks and has told them its own variables
+  std::string master_address;  // rank 0's node
+  int master_port = 0;         // reserved there
+  int restart_limit = 0;       // how many times ranks that fail are started anew; 0: the job is not elastic
+  int elastic_timeout_s = 0;   // for the ranks of an elastic job to meet again
+  bool has_mpi = false;        // Open MPI started the ranks and has told them its own variables
 };
 
-// `threads`: processors for this rank alone, at least 1.
+// Identity, and behind it what is_default_variable(). `threads`: processors for this rank alone, at least 1.
 EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPlan& rank, const NodeFacts& facts,
                  const JobFacts& job, int threads);
 
+// True for a variable that rank_env() proposes only: a value that the user has given it, also by inheritance, stays.
+bool is_default_variable(std::string_view name);
 // True for a variable that an outer launcher set for its own ranks: inherited, it would give ours a wrong identity.
 bool is_outer_launcher_variable(std::string_view name);
 // True for a variable that describes the machine or session it was set in and must not travel to another host.

@@ -41,6 +41,21 @@ pid_t parent_of(const std::string& stat) {
 
 }  // namespace
 
+bool is_descendant(pid_t pid) {
+  const pid_t self = ::getpid();
+  for (pid_t at = pid; at != self;) {
+    const std::string stat = read_file("/proc/" + std::to_string(at) + "/stat");
+    if (stat.empty()) {
+      return true;  // it is gone, and its children have come to us or to nobody
+    }
+    at = parent_of(stat);
+    if (at <= 1 && at != self) {
+      return false;
+    }
+  }
+  return true;
+}
+
 Result<void> become_subreaper() {
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
     return Error::from_errno("prctl(PR_SET_CHILD_SUBREAPER)");

@@ -16,6 +16,9 @@ namespace hvd::launch {
 // Orphaned descendants come to this process from now on.
 Result<void> become_subreaper();
 
+// Whether this process has started that one, at any depth; also true for one that has just ended.
+bool is_descendant(pid_t pid);
+
 // The direct children of this process, zombies included.
 std::vector<pid_t> children_of_self();
 

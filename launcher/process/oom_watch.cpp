@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <fstream>
@@ -13,6 +14,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "launcher/process/descendants.h"
 
 namespace hvd::launch {
 namespace {
@@ -123,6 +126,16 @@ std::optional<pid_t> killed_in(std::string_view message) {
   return failed == std::errc() && pid > 0 ? std::optional(pid) : std::nullopt;
 }
 
+// Those of other pid namespaces are told as 0.
+std::set<pid_t> processes_in(const std::string& file) {
+  std::set<pid_t> processes;
+  std::ifstream in(file);
+  for (pid_t pid = 0; !file.empty() && in >> pid;) {
+    processes.insert(pid);
+  }
+  return processes;
+}
+
 }  // namespace
 
 std::optional<std::uint64_t> KillCounter::read() const {
@@ -160,11 +173,18 @@ OomSources OomSources::of_self() {
   sources.cgroup = cgroup_counter(text_of("/proc/self/cgroup"), text_of("/proc/self/mountinfo"));
   sources.counts_kills = !sources.cgroup.name.empty();
   sources.machine = {"/proc/vmstat", "oom_kill"};
+  if (sources.counts_kills) {
+    sources.processes = sources.cgroup.file.substr(0, sources.cgroup.file.rfind('/')) + "/cgroup.procs";
+  }
+  sources.is_own = is_descendant;
   return sources;
 }
 
 OomWatch::OomWatch(OomSources sources)
-    : sources_(std::move(sources)), seen_in_cgroup_(sources_.cgroup.read()), seen_on_machine_(sources_.machine.read()) {
+    : sources_(std::move(sources)),
+      first_(processes_in(sources_.processes)),
+      seen_in_cgroup_(sources_.cgroup.read()),
+      seen_on_machine_(sources_.machine.read()) {
   if (!sources_.kernel_log.empty()) {
     kernel_log_ = Fd(::open(sources_.kernel_log.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     ::lseek(kernel_log_.get(), 0, SEEK_END);
@@ -200,6 +220,13 @@ bool OomWatch::take(const KillCounter& counter, std::optional<std::uint64_t>& se
   return true;
 }
 
+bool OomWatch::is_shared() const {
+  const std::set<pid_t> now = processes_in(sources_.processes);
+  return std::any_of(first_.begin(), first_.end(), [&now](pid_t pid) { return !now.contains(pid); }) ||
+         std::any_of(now.begin(), now.end(),
+                     [this](pid_t pid) { return !first_.contains(pid) && !sources_.is_own(pid); });
+}
+
 OomWatch::Finding OomWatch::look(pid_t pid) {
   read_kernel_log();
   const bool has_risen = take(sources_.cgroup, seen_in_cgroup_);
@@ -212,6 +239,9 @@ OomWatch::Finding OomWatch::look(pid_t pid) {
   if (!killed_.empty()) {
     // Perhaps a child, whose end the rank has not survived; the log knows no more.
     return {Verdict::kPossible, "the kernel's log says: " + killed_.begin()->second};
+  }
+  if (has_risen && sources_.counts_kills && is_shared()) {
+    return {Verdict::kPossible, "so counts its memory cgroup, in which others run too (" + sources_.cgroup.file + ")"};
   }
   if (has_risen && sources_.counts_kills) {
     return {Verdict::kCertain, "so counts its memory cgroup, in " + sources_.cgroup.file};

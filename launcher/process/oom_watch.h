@@ -10,8 +10,10 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "runtime/base/fd.h"
@@ -31,6 +33,8 @@ struct OomSources {
   KillCounter cgroup;        // empty file: none
   bool counts_kills = true;  // false: the cgroup counts only how often its limit was hit
   KillCounter machine;
+  std::string processes{};              // lists those of the same cgroup; empty: not known
+  std::function<bool(pid_t)> is_own{};  // whether this process has started that one, at any depth
 
   // Those of this process.
   static OomSources of_self();
@@ -62,8 +66,11 @@ class OomWatch {
   void read_kernel_log();
   // True when it has risen since it was last told; takes one.
   static bool take(const KillCounter& counter, std::optional<std::uint64_t>& seen);
+  // Somebody else's processes have come to or gone from our cgroup since we began: a kill there may have been theirs.
+  [[nodiscard]] bool is_shared() const;
 
   const OomSources sources_;
+  const std::set<pid_t> first_;  // in our cgroup when we began
   Fd kernel_log_;
   std::map<pid_t, std::string> killed_;  // in the kernel's log, and not asked for yet
   std::optional<std::uint64_t> seen_in_cgroup_;

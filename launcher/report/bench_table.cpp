@@ -25,7 +25,12 @@ std::string formatted(const char* format, Parts... parts) {
 
 bool has_op(Measure measure) {
   return measure == Measure::kAllreduce || measure == Measure::kReducescatter || measure == Measure::kLatency ||
-         measure == Measure::kGradients;
+         measure == Measure::kGradients || measure == Measure::kPairs;
+}
+
+// A distribution with a bandwidth.
+bool has_bandwidth(Measure measure) {
+  return measure == Measure::kGradients || measure == Measure::kPairs;
 }
 
 std::string op_name(const BenchOptions& options) {
@@ -86,7 +91,7 @@ std::string distribution_line(const BenchOptions& options, int ranks, const Row&
       formatted("%12s  %11lld  %8lld  %9s  %9s  %9s  %9s  %9lld", row.what.c_str(), static_cast<long long>(row.bytes),
                 static_cast<long long>(row.count), microseconds(t.median_s).c_str(), microseconds(t.fastest_s).c_str(),
                 microseconds(t.p99_s).c_str(), microseconds(t.slowest_s).c_str(), static_cast<long long>(t.calls));
-  if (options.measure == Measure::kGradients) {
+  if (has_bandwidth(options.measure)) {
     line += formatted("  %6.2f  %6.2f", algbw(row, t) / 1e9, busbw(options, ranks, row, t) / 1e9);
   }
   return line + formatted("  %6lld\n", static_cast<long long>(t.wrong));
@@ -97,13 +102,13 @@ std::string distribution_head(const BenchOptions& options) {
   std::string text =
       formatted("#%11s  %11s  %8s  %9s  %9s  %9s  %9s  %9s", "call", "size", is_step ? "tensors" : "count", "median",
                 "fastest", "99 %", "slowest", is_step ? "steps" : "calls");
-  text += is_step ? "   algbw   busbw  #wrong\n" : "  #wrong\n";
+  text += has_bandwidth(options.measure) ? "   algbw   busbw  #wrong\n" : "  #wrong\n";
   text += formatted("#%11s  %11s  %8s  %9s  %9s  %9s  %9s  %9s", "", "(B)", "", "(us)", "(us)", "(us)", "(us)", "");
-  return text + (is_step ? "  (GB/s)  (GB/s)\n" : "\n");
+  return text + (has_bandwidth(options.measure) ? "  (GB/s)  (GB/s)\n" : "\n");
 }
 
 bool is_distribution(const BenchOptions& options) {
-  return options.measure == Measure::kLatency || options.measure == Measure::kGradients;
+  return options.measure == Measure::kLatency || has_bandwidth(options.measure);
 }
 
 nlohmann::ordered_json timing_json(const BenchOptions& options, int ranks, const Row& row,

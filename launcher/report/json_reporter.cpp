@@ -180,6 +180,15 @@ Lines JsonReporter::on_rank_ended(int rank, const ExitStatus& status, const Exit
   return {line_of(json)};
 }
 
+Lines JsonReporter::on_rank_restarted(int rank, const std::string& cause, int number, int limit) {
+  Json json = event("rank_restarted", time_);
+  put_rank(json, placement_, rank);
+  json["message"] = cause;
+  json["restart"] = number;
+  json["limit"] = limit;
+  return {line_of(json)};
+}
+
 Lines JsonReporter::on_note(const Note& note) {
   Json json = event("note", time_);
   json["level"] = level_name(note.level);

@@ -19,6 +19,9 @@ class SilentReporter final : public JobReporter {
   Lines on_node_lost(int /*node*/, const Error& /*why*/) override { return {}; }
   Lines on_rank_started(int /*rank*/, int /*pid*/) override { return {}; }
   Lines on_rank_ended(int /*rank*/, const ExitStatus& /*status*/, const ExitDetail& /*detail*/) override { return {}; }
+  Lines on_rank_restarted(int /*rank*/, const std::string& /*cause*/, int /*number*/, int /*limit*/) override {
+    return {};
+  }
   Lines on_note(const Note& /*note*/) override { return {}; }
   Lines on_engine_line(const std::string& /*engine*/, const std::string& /*line*/) override { return {}; }
   Lines on_failure(const Failure& /*failure*/) override { return {}; }

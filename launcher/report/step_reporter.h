@@ -69,6 +69,9 @@ class StepReporter final : public JobReporter {
   Lines on_node_lost(int node, const Error& why) override;
   Lines on_rank_started(int rank, int pid) override;
   Lines on_rank_ended(int rank, const ExitStatus& status, const ExitDetail& detail) override;
+  Lines on_rank_restarted(int rank, const std::string& cause, int number, int limit) override {
+    return inner_->on_rank_restarted(rank, cause, number, limit);
+  }
   Lines on_note(const Note& note) override;
   Lines on_engine_line(const std::string& engine, const std::string& line) override {
     return inner_->on_engine_line(engine, line);

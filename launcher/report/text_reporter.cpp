@@ -72,6 +72,12 @@ Lines TextReporter::on_rank_ended(int, const ExitStatus&, const ExitDetail&) {
   return {};
 }
 
+Lines TextReporter::on_rank_restarted(int, const std::string& cause, int number, int limit) {
+  return on_note(
+      {LogLevel::kWarning, -1,
+       cause + "; it is started anew (restart " + std::to_string(number) + " of " + std::to_string(limit) + ")"});
+}
+
 Lines TextReporter::on_note(const Note& note) {
   if (options_.quiet && note.level < LogLevel::kError) {
     return {};

@@ -4,14 +4,15 @@
 
 namespace hvd::launch::exit_code {
 
-inline constexpr int kUsage = 240;         // command line, host list or host file is wrong; nothing was started
-inline constexpr int kUnreachable = 241;   // a host could not be reached, or its identity or ours was refused
-inline constexpr int kStartFailed = 242;   // agent or ranks could not be started (127: no such program or script)
-inline constexpr int kNodeLost = 243;      // a node or the connection to it was lost while the job ran
-inline constexpr int kOutputFailed = 244;  // what the ranks printed could not be written (141: its reader has gone)
-inline constexpr int kDefect = 245;        // a defect of hvdrun
-inline constexpr int kTimedOut = 124;      // --timeout, as timeout(1) has it
-inline constexpr int kNoProgram = 127;     // as shells have it
-inline constexpr int kReaderGone = 141;    // 128 + SIGPIPE, as a Unix filter
+inline constexpr int kUsage = 240;           // command line, host list or host file is wrong; nothing was started
+inline constexpr int kUnreachable = 241;     // a host could not be reached, or its identity or ours was refused
+inline constexpr int kStartFailed = 242;     // agent or ranks could not be started (127: no such program or script)
+inline constexpr int kNodeLost = 243;        // a node or the connection to it was lost while the job ran
+inline constexpr int kOutputFailed = 244;    // what the ranks printed could not be written (141: its reader has gone)
+inline constexpr int kDefect = 245;          // a defect of hvdrun
+inline constexpr int kSupervisorLost = 246;  // of a job of the service: it was killed, or the machine restarted
+inline constexpr int kTimedOut = 124;        // --timeout, as timeout(1) has it
+inline constexpr int kNoProgram = 127;       // as shells have it
+inline constexpr int kReaderGone = 141;      // 128 + SIGPIPE, as a Unix filter
 
 }  // namespace hvd::launch::exit_code

@@ -51,6 +51,8 @@ class JobReporter {
   virtual Lines on_node_lost(int node, const Error& why) = 0;
   virtual Lines on_rank_started(int rank, int pid) = 0;
   virtual Lines on_rank_ended(int rank, const ExitStatus& status, const ExitDetail& detail) = 0;
+  // It failed (`cause` tells how), and is started anew.
+  virtual Lines on_rank_restarted(int rank, const std::string& cause, int number, int limit) = 0;
   virtual Lines on_note(const Note& note) = 0;
   // A line that the engine (mpirun) itself prints.
   virtual Lines on_engine_line(const std::string& engine, const std::string& line) = 0;

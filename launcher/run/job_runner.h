@@ -62,6 +62,7 @@ class JobRunner final : private SessionSink {
   void on_away(int node, const Error& why, Duration patience) override;
   void on_back(int node, Duration away) override;
   void on_started(int rank, int pid) override;
+  void on_joined(int rank) override;
   void on_start_failed(const StartFailedMessage& failed) override;
   void on_output(int node, const OutputMessage& output) override;
   void on_output_end(int rank, StreamId stream) override;
@@ -83,6 +84,7 @@ class JobRunner final : private SessionSink {
   [[nodiscard]] Transport& transport_of(TransportKind kind) const;
   void apply(const JobEvent& event);
   void act(const StartRanks& action);
+  void act(const RestartRank& action);
   void act(const StopNodes& action);
   void act(const TellRanks& action);
   void act(const ReportCause& action);
@@ -107,6 +109,8 @@ class JobRunner final : private SessionSink {
   JobState state_;
   LogMux logs_;
   ExchangeBoard board_;
+  std::uint32_t epoch_ = 0;           // how often ranks were restarted
+  std::vector<StartMessage> starts_;  // of each node, where ranks may be
   RelayTree tree_;
   std::vector<std::unique_ptr<NodeSession>> sessions_;
   JobSecret secret_{};

@@ -19,11 +19,12 @@ std::string ranks_text(const NodePlan& node) {
 
 }  // namespace
 
-JobState::JobState(const Placement& placement, const std::vector<int>& servers)
+JobState::JobState(const Placement& placement, const std::vector<int>& servers, int restart_limit)
     : placement_(placement),
       nodes_(placement.nodes.size(), NodeState::kOpening),
       ranks_(static_cast<std::size_t>(placement.size)),
-      is_server_(static_cast<std::size_t>(placement.size), false) {
+      is_server_(static_cast<std::size_t>(placement.size), false),
+      restart_limit_(restart_limit) {
   for (const int rank : servers) {
     is_server_[static_cast<std::size_t>(rank)] = true;
   }
@@ -81,6 +82,12 @@ JobState::Actions JobState::handle(const RankStarted& event) {
   RankRecord& record = ranks_[static_cast<std::size_t>(event.rank)];
   record.state = RankRecord::State::kRunning;
   record.pid = event.pid;
+  record.has_joined = false;
+  return {};
+}
+
+JobState::Actions JobState::handle(const RankJoined& event) {
+  ranks_[static_cast<std::size_t>(event.rank)].has_joined = true;
   return {};
 }
 
@@ -101,11 +108,29 @@ JobState::Actions JobState::handle(const RankExited& event) {
   if (event.status.is_success() || was_let_go) {
     return let_servers_go();
   }
+  if (is_worth_restarting(record)) {
+    record.state = RankRecord::State::kPending;
+    return {RestartRank{event.rank, ++restarts_, describe(event.rank)}};
+  }
   Cause cause;
   cause.exit_code = event.status.shell_code();
   cause.rank = event.rank;
   cause.lines.push_back(describe(event.rank));
+  if (restarts_ > 0 && restarts_ == restart_limit_) {
+    cause.lines.back() += ", after " + std::to_string(restarts_) + (restarts_ == 1 ? " restart" : " restarts") +
+                          " of ranks, the most that are allowed";
+  }
   return stop_for(std::move(cause), SIGTERM);
+}
+
+// A script that fails before it joins the job would do so again. When a rank has ended in order, it will not be there
+// for the others to meet.
+bool JobState::is_worth_restarting(const RankRecord& failed) const {
+  const auto has_ended_well = [](const RankRecord& record) {
+    return record.state == RankRecord::State::kEnded && record.status.is_success();
+  };
+  return phase_ == JobPhase::kRunning && restarts_ < restart_limit_ && failed.has_joined &&
+         std::none_of(ranks_.begin(), ranks_.end(), has_ended_well);
 }
 
 // A parameter server never ends by itself.

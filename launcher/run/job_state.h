@@ -35,6 +35,9 @@ struct RankStarted {
   int rank = 0;
   int pid = 0;
 };
+struct RankJoined {  // its runtime is about to meet the others
+  int rank = 0;
+};
 struct RankStartFailed {
   int rank = 0;
   Error why;
@@ -66,11 +69,16 @@ struct StartTimedOut {};
 struct TimedOut {};      // the job has run as long as it may
 struct StopTimedOut {};  // a node did not report its end in time
 using JobEvent =
-    std::variant<NodeReady, NodeLost, NodeEnding, RankStarted, RankStartFailed, RankExited, NodeDone, Interrupted,
-                 OutputFailed, FilesFailed, EngineEnded, Misplaced, StartTimedOut, TimedOut, StopTimedOut>;
+    std::variant<NodeReady, NodeLost, NodeEnding, RankStarted, RankJoined, RankStartFailed, RankExited, NodeDone,
+                 Interrupted, OutputFailed, FilesFailed, EngineEnded, Misplaced, StartTimedOut, TimedOut, StopTimedOut>;
 
 // ---- actions ----
 struct StartRanks {};
+struct RestartRank {
+  int rank = 0;
+  int number = 0;     // of this restart, from 1
+  std::string cause;  // how it ended
+};
 struct StopNodes {
   int signo = 0;  // SIGKILL: at once
 };
@@ -79,7 +87,7 @@ struct TellRanks {  // the job is over, to every runtime
 };
 struct ReportCause {};  // the first cause is known: say it now, before the noise that follows
 struct Finish {};       // leave the sessions and end
-using JobAction = std::variant<StartRanks, StopNodes, TellRanks, ReportCause, Finish>;
+using JobAction = std::variant<StartRanks, RestartRank, StopNodes, TellRanks, ReportCause, Finish>;
 
 enum class JobPhase : std::uint8_t { kOpening, kRunning, kStopping, kDone };
 
@@ -94,14 +102,16 @@ struct RankRecord {
   enum class State : std::uint8_t { kPending, kRunning, kEnded, kLost };
   State state = State::kPending;
   int pid = 0;
+  bool has_joined = false;  // since its last start
   ExitStatus status;
   ExitDetail detail{};
 };
 
 class JobState {
  public:
-  // `servers`: ranks that serve the others; the job is over when these others have ended.
-  explicit JobState(const Placement& placement, const std::vector<int>& servers = {});
+  // `servers`: ranks that serve the others; the job is over when these others have ended. `restart_limit`: how many
+  // times a rank that fails is started anew, of all ranks together.
+  explicit JobState(const Placement& placement, const std::vector<int>& servers = {}, int restart_limit = 0);
 
   std::vector<JobAction> on(const JobEvent& event);
 
@@ -127,6 +137,7 @@ class JobState {
   Actions handle(const NodeLost& event);
   Actions handle(const NodeEnding& event);
   Actions handle(const RankStarted& event);
+  Actions handle(const RankJoined& event);
   Actions handle(const RankStartFailed& event);
   Actions handle(const RankExited& event);
   Actions handle(const NodeDone& event);
@@ -144,6 +155,8 @@ class JobState {
   // Records the cause if it is the first, and stops everything.
   Actions stop_for(Cause cause, int signo);
   Actions let_servers_go();
+  // Whether the others can go on with it, once it is started anew.
+  [[nodiscard]] bool is_worth_restarting(const RankRecord& failed) const;
   Actions finish_if_over();
   Actions start_if_open();
   [[nodiscard]] bool every_node(NodeState a, NodeState b) const;
@@ -158,6 +171,8 @@ class JobState {
   std::vector<std::pair<int, Error>> unopened_;  // nodes that could not be reached, in order of arrival
   std::optional<Cause> cause_;
   int interrupts_ = 0;
+  int restarts_ = 0;
+  const int restart_limit_;
   bool has_kept_all_ = true;
 };
 

@@ -12,9 +12,11 @@ namespace hvd::launch {
 namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
+constexpr const char* kLoopbackInterface = "lo";  // which agents leave out of what they tell
 
 struct Network {
-  std::string ip;
+  std::string interface{};
+  std::string ip{};
   std::array<std::uint8_t, 16> bytes{};
   unsigned size_bits = 0;  // 32 or 128
   unsigned prefix = 0;
@@ -40,8 +42,9 @@ std::optional<Network> parse_network(const std::string& text) {
 
 std::vector<Network> networks_of(const NodeView& view) {
   std::vector<Network> networks;
-  for (const std::string& text : view.ready.networks) {
-    if (auto network = parse_network(text)) {
+  for (const NamedNetwork& named : view.ready.networks) {
+    if (auto network = parse_network(named.network)) {
+      network->interface = named.interface;
       networks.push_back(std::move(*network));
     }
   }
@@ -106,9 +109,58 @@ std::string pick_own(const NodeView& view, std::size_t own, const std::vector<st
   return best == candidates.end() ? kLoopback : best->ip;
 }
 
+// The node's address on the first of the interfaces that it has; of several there, the one with most neighbours.
+std::string pick_chosen(const std::vector<std::string>& interfaces, std::size_t own,
+                        const std::vector<std::vector<Network>>& nodes) {
+  for (const std::string& interface : interfaces) {
+    if (interface == kLoopbackInterface) {
+      return kLoopback;
+    }
+    const Network* best = nullptr;
+    for (const Network& candidate : nodes[own]) {
+      if (candidate.interface == interface &&
+          (best == nullptr || score(candidate, own, nodes) > score(*best, own, nodes))) {
+        best = &candidate;
+      }
+    }
+    if (best != nullptr) {
+      return best->ip;
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
-std::vector<std::string> data_addresses(const std::vector<NodeView>& views) {
+std::string missing_interface(const NodeView& view, const std::string& name,
+                              const std::vector<std::string>& interfaces) {
+  const std::vector<std::vector<Network>> own = {networks_of(view)};
+  if (interfaces.empty() || !pick_chosen(interfaces, 0, own).empty()) {
+    return "";
+  }
+  std::string wanted;
+  for (const std::string& interface : interfaces) {
+    wanted += (wanted.empty() ? "" : " or ") + interface;
+  }
+  std::string has;
+  for (const NamedNetwork& network : view.ready.networks) {
+    has += (has.empty() ? "" : ", ") + network.interface + " (" + network.network + ")";
+  }
+  return name + " has no interface " + wanted + " that is up with an address (--network-interfaces); it has " +
+         (has.empty() ? "only loopback, lo" : has);
+}
+
+std::string interface_of(const NodeView& view, const std::string& address) {
+  for (const Network& network : networks_of(view)) {
+    if (network.ip == address) {
+      return network.interface;
+    }
+  }
+  return address == kLoopback ? kLoopbackInterface : "";
+}
+
+std::vector<std::string> data_addresses(const std::vector<NodeView>& views,
+                                        const std::vector<std::string>& interfaces) {
   std::string launcher;
   std::vector<std::vector<Network>> nodes;
   for (const NodeView& view : views) {
@@ -118,7 +170,9 @@ std::vector<std::string> data_addresses(const std::vector<NodeView>& views) {
   std::vector<std::string> addresses;
   for (std::size_t node = 0; node < views.size(); ++node) {
     const Opened& opened = views[node].opened;
-    if (!opened.node_address.empty()) {
+    if (const std::string chosen = pick_chosen(interfaces, node, nodes); !chosen.empty()) {
+      addresses.push_back(chosen);
+    } else if (!opened.node_address.empty()) {
       addresses.push_back(opened.node_address);
     } else if (opened.is_local && !launcher.empty()) {
       addresses.push_back(launcher);

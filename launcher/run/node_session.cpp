@@ -309,8 +309,12 @@ Result<void> NodeSession::on_numbered(const Frame& frame) {
       is_resumable_ = false;
       sink_.on_done(plan_.index);
       return {};
-    case AgentMessage::kJoined:
+    case AgentMessage::kJoined: {
+      HVD_TRY_ASSIGN(const int rank, decode_number(frame.body));
+      HVD_TRY(check_rank(rank));
+      sink_.on_joined(rank);
       return {};
+    }
     case AgentMessage::kClock:
     case AgentMessage::kSystem:
     case AgentMessage::kSoftware:

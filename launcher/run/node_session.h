@@ -31,6 +31,8 @@ class SessionSink {
   virtual void on_away(int node, const Error& why, Duration patience) = 0;
   virtual void on_back(int node, Duration away) = 0;
   virtual void on_started(int rank, int pid) = 0;
+  // Its runtime has come to the agent, and is about to meet the others.
+  virtual void on_joined(int rank) = 0;
   virtual void on_start_failed(const StartFailedMessage& failed) = 0;
   virtual void on_output(int node, const OutputMessage& output) = 0;
   virtual void on_output_end(int rank, StreamId stream) = 0;

@@ -1,6 +1,8 @@
 #include "launcher/run/start_plan.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "launcher/placement/cpu_binding.h"
@@ -14,11 +16,16 @@ std::pair<std::string, std::string> split_entry(const std::string& entry) {
   return {entry.substr(0, equals), equals == std::string::npos ? "" : entry.substr(equals + 1)};
 }
 
-bool has_value(const JobSpec& spec, const std::string& name) {
-  const auto named = [&name](const auto& pair) { return pair.first == name; };
-  const auto entry_named = [&name](const std::string& entry) { return split_entry(entry).first == name; };
-  return std::any_of(spec.user_env.begin(), spec.user_env.end(), named) ||
-         std::any_of(spec.environment.begin(), spec.environment.end(), entry_named);
+// Variables that the user has given a value, in the environment or by name.
+std::set<std::string> names_set(const JobSpec& spec) {
+  std::set<std::string> names;
+  for (const std::string& entry : spec.environment) {
+    names.insert(split_entry(entry).first);
+  }
+  for (const auto& [name, value] : spec.user_env) {
+    names.insert(name);
+  }
+  return names;
 }
 
 // The NUMA node of each local rank's GPU; -1 where none is known.
@@ -46,19 +53,62 @@ bool is_named_as_another(const Placement& placement, const NodePlan& node, const
   return !is_called_so(node) && std::any_of(placement.nodes.begin(), placement.nodes.end(), is_called_so);
 }
 
+bool has_several_interfaces(const ReadyMessage& ready) {
+  return std::any_of(ready.networks.begin(), ready.networks.end(), [&ready](const NamedNetwork& network) {
+    return network.interface != ready.networks.front().interface;
+  });
+}
+
+// What the ranks of a node divide among them, by local rank.
+struct NodeShares {
+  std::vector<std::string> gpus;
+  std::vector<RankCpus> cpus;
+};
+
+NodeShares shares_of(const JobSpec& spec, const NodePlan& node, const ReadyMessage& ready) {
+  NodeShares shares;
+  shares.gpus = gpus_of_job(node, ready.gpus).value();
+  shares.cpus =
+      bind_ranks(spec.bind, ready.cores, node.local_size(), near_of_ranks(spec.gpus, node, ready, shares.gpus));
+  return shares;
+}
+
 StartMessage::Rank start_of_rank(const JobSpec& spec, const JobView& job, const NodePlan& node, const RankPlan& rank,
-                                 const NodeFacts& facts, const JobFacts& job_facts) {
-  const ReadyMessage& ready = job.of(rank.rank).ready;
-  const std::vector<std::string> gpus = gpus_of_job(node, ready.gpus).value();
-  const RankCpus own =
-      bind_ranks(spec.bind, ready.cores, node.local_size(),
-                 near_of_ranks(spec.gpus, node, ready, gpus))[static_cast<std::size_t>(rank.local_rank)];
+                                 const NodeFacts& facts, const JobFacts& job_facts, const NodeShares& shares) {
+  const RankCpus& own = shares.cpus[static_cast<std::size_t>(rank.local_rank)];
   // A program that starts ranks of its own would hand the place that we tell it on to all of these.
   EnvList env = spec.tells_place ? rank_env(job.placement, node, rank, facts, job_facts, own.threads)
                                  : EnvList{{"PYTHONUNBUFFERED", "1"}};
-  const EnvList pinned = gpu_env(spec.gpus, gpus, rank.local_rank);
+  const EnvList pinned = gpu_env(spec.gpus, shares.gpus, rank.local_rank);
   env.insert(env.end(), pinned.begin(), pinned.end());
   return StartMessage::Rank{rank.rank, std::move(env), own.cpus, {}};
+}
+
+// Nodes that are one machine under several names: each would give out all of its GPUs and cores. What tells it are its
+// own name and addresses. A line for each such machine.
+std::vector<std::string> same_machine_warnings(const JobSpec& spec, const JobView& job) {
+  std::map<std::string, std::vector<const NodePlan*>> nodes_of;
+  for (const NodePlan& node : job.placement.nodes) {
+    const ReadyMessage& ready = job.of(node.ranks.front().rank).ready;
+    if ((spec.gpus == GpuMode::kNone || ready.gpus.empty()) && spec.bind == BindMode::kNone) {
+      continue;
+    }
+    std::string machine = ready.host_name;
+    for (const NamedNetwork& network : ready.networks) {
+      machine += " " + network.network;
+    }
+    nodes_of[machine].push_back(&node);
+  }
+  std::vector<std::string> warnings;
+  for (const auto& [machine, nodes] : nodes_of) {
+    if (nodes.size() > 1) {
+      const std::string others = nodes.size() > 2 ? " and " + std::to_string(nodes.size() - 2) + " others" : "";
+      warnings.push_back(nodes[0]->host.name + " and " + nodes[1]->host.name + others + " are one machine (" +
+                         machine.substr(0, machine.find(' ')) +
+                         "), whose GPUs and cores are now given out for each; name it once, with all of its slots");
+    }
+  }
+  return warnings;
 }
 
 }  // namespace
@@ -84,6 +134,16 @@ std::optional<StartFailedMessage> find_missing_gpu(const JobView& job) {
     const auto gpus = gpus_of_job(node, job.of(first).ready.gpus);
     if (!gpus.ok()) {
       return StartFailedMessage{first, gpus.error()};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<StartFailedMessage> find_missing_interface(const JobSpec& spec, const JobView& job) {
+  for (const NodePlan& agent : job.agents.nodes) {
+    const NodeView& view = job.views[static_cast<std::size_t>(agent.index)];
+    if (const auto missing = missing_interface(view, agent.host.name, spec.interfaces); !missing.empty()) {
+      return StartFailedMessage{agent.ranks.front().rank, Error(Code::kResource, missing)};
     }
   }
   return std::nullopt;
@@ -120,14 +180,16 @@ Result<void> check_seats(const JobView& job) {
 
 std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView& job, const std::string& job_id,
                                               const std::string& token, const std::vector<RankProgram>& programs) {
-  const std::vector<std::string> addresses = data_addresses(job.views);
+  const std::vector<std::string> addresses = data_addresses(job.views, spec.interfaces);
+  const std::set<std::string> chosen = names_set(spec);
   JobFacts facts;
   facts.job_id = job_id;
   facts.agent_token = token;
   facts.master_address = addresses.front();
   facts.master_port = job.views.front().ready.reserved_port;
-  facts.omp_threads_set = has_value(spec, "OMP_NUM_THREADS");
   facts.has_mpi = spec.launcher == LauncherKind::kMpi;
+  facts.restart_limit = spec.restart_limit;
+  facts.elastic_timeout_s = static_cast<int>(std::chrono::ceil<std::chrono::seconds>(spec.elastic_timeout).count());
   std::vector<StartMessage> messages;
   for (const NodePlan& agent : job.agents.nodes) {
     const NodePlan& node = job.placement.node_of(agent.ranks.front().rank);
@@ -137,10 +199,18 @@ std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView
     StartMessage start;
     start.cwd = spec.cwd;
     start.argv = spec.argv;
+    start.may_restart = spec.restart_limit > 0;
     add_environment(spec, view.opened.is_local, start);
-    const NodeFacts node_facts{addresses[static_cast<std::size_t>(first_agent)], view.ready.socket_path};
+    const std::string& address = addresses[static_cast<std::size_t>(first_agent)];
+    const NodeFacts node_facts{address, view.ready.socket_path, interface_of(view, address),
+                               has_several_interfaces(view.ready)};
+    const NodeShares shares = shares_of(spec, node, view.ready);
     for (const RankPlan& rank : agent.ranks) {
-      StartMessage::Rank& own = start.ranks.emplace_back(start_of_rank(spec, job, node, rank, node_facts, facts));
+      StartMessage::Rank& own =
+          start.ranks.emplace_back(start_of_rank(spec, job, node, rank, node_facts, facts, shares));
+      std::erase_if(own.env, [&chosen](const auto& pair) {
+        return is_default_variable(pair.first) && chosen.contains(pair.first);
+      });
       if (!programs.empty()) {
         const RankProgram& program = programs[static_cast<std::size_t>(rank.rank)];
         own.argv = program.argv;
@@ -152,8 +222,15 @@ std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView
   return messages;
 }
 
+StartMessage restart_message(const StartMessage& start, int rank, int number) {
+  StartMessage again = start;
+  std::erase_if(again.ranks, [rank](const StartMessage::Rank& other) { return other.rank != rank; });
+  again.ranks.front().env.emplace_back("TORCHELASTIC_RESTART_COUNT", std::to_string(number));
+  return again;
+}
+
 std::vector<std::string> start_warnings(const JobSpec& spec, const JobView& job) {
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings = same_machine_warnings(spec, job);
   for (const NodePlan& node : job.placement.nodes) {
     const ReadyMessage& ready = job.of(node.ranks.front().rank).ready;
     const auto gpus = gpus_of_job(node, ready.gpus).value();

@@ -28,6 +28,9 @@ struct JobView {
 // The first node that lacks a GPU which the host list names there, as what its first rank cannot start for.
 std::optional<StartFailedMessage> find_missing_gpu(const JobView& job);
 
+// Likewise the first node that has none of the network interfaces which the user names.
+std::optional<StartFailedMessage> find_missing_interface(const JobSpec& spec, const JobView& job);
+
 // Refuses a rank that an engine has put elsewhere than the placement says: on a node that calls itself `node_name`.
 Result<void> check_seat(const Placement& placement, int rank, const ReadyMessage& ready, const std::string& node_name);
 // The same for all of them, with the name of each node that which its first rank has told.
@@ -48,6 +51,9 @@ using ProgramsOf = std::function<std::vector<RankProgram>(const JobView&)>;
 // One StartMessage per agent. No GPU may be missing. `programs`: one for each rank, or none.
 std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView& job, const std::string& job_id,
                                               const std::string& token, const std::vector<RankProgram>& programs = {});
+
+// What `start`, which started its node's ranks, is for one of them that is started anew for the `number`th time.
+StartMessage restart_message(const StartMessage& start, int rank, int number);
 
 // What the user should know of how ranks share GPUs and cores, a line for each node where they do.
 std::vector<std::string> start_warnings(const JobSpec& spec, const JobView& job);

@@ -9,8 +9,6 @@
 namespace hvd::launch {
 namespace {
 
-constexpr std::size_t kMaxShown = 300;
-
 bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\n';
 }
@@ -111,7 +109,7 @@ std::string shown_words(const std::vector<std::string>& words) {
   for (const std::string& word : words) {
     text += (text.empty() ? "" : " ") + quoted(word);
   }
-  return text.size() <= kMaxShown ? text : text.substr(0, kMaxShown) + "...";
+  return text.size() <= kMaxShownBytes ? text : text.substr(0, kMaxShownBytes) + "...";
 }
 
 Result<RshTemplate> RshTemplate::parse(std::string_view text) {

@@ -16,7 +16,8 @@ namespace hvd::launch {
 // Words of text with quotes and backslashes; an Error for a quote that is not closed.
 Result<std::vector<std::string>> split_shell_words(std::string_view text);
 
-// "ssh -o 'A b' node1": for messages.
+// "ssh -o 'A b' node1": for messages, which tell the beginning of a longer command only.
+inline constexpr std::size_t kMaxShownBytes = 300;
 std::string shown_words(const std::vector<std::string>& words);
 
 class RshTemplate {

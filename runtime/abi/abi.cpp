@@ -149,6 +149,7 @@ hvd_status hvd_create(const hvd_options* options, hvd_ctx** out) {
       return missing("hvd_create: out");
     }
     *out = nullptr;
+    static_cast<void>(hvd::DefaultContext::instance());  // what is to be done at exit is arranged there
     HVD_TRY_ASSIGN(auto context, hvd::make_context(options));
     *out = context.release();
     return {};
@@ -282,6 +283,24 @@ hvd_status hvd_enqueue_group(hvd_ctx* ctx, const hvd_op* const* ops, int32_t cou
   });
 }
 
+hvd_status hvd_enqueue_many(hvd_ctx* ctx, const hvd_op* const* ops, int32_t count, int32_t waits, int64_t* handles) {
+  return fence([&]() -> Result<void> {
+    if (ops == nullptr) {
+      return missing("hvd_enqueue_many: ops");
+    }
+    if (handles == nullptr) {
+      return missing("hvd_enqueue_many: handles");
+    }
+    if (count < 0 || count > HVD_MAX_GROUP) {
+      return Error(Code::kInvalid, "hvd_enqueue_many: count is " + std::to_string(count) + ", expected 0 to " +
+                                       std::to_string(HVD_MAX_GROUP));
+    }
+    std::fill_n(handles, count, 0);
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    return context->enqueue_many(std::span(ops, static_cast<std::size_t>(count)), waits == 1, handles);
+  });
+}
+
 hvd_status hvd_poll(hvd_ctx* ctx, int64_t handle, int32_t* done) {
   return fence([&]() -> Result<void> {
     if (done == nullptr) {
@@ -376,6 +395,31 @@ hvd_status hvd_timeline_stop(hvd_ctx* ctx) {
     HVD_TRY_ASSIGN(const auto context, resolve(ctx));
     return context->stop_timeline();
   });
+}
+
+int32_t hvd_feature(hvd_ctx* ctx, int32_t feature) {
+  int32_t value = 0;
+  fence([&]() -> Result<void> {
+    switch (feature) {
+      case HVD_HAS_MPI: {
+        HVD_TRY_ASSIGN(const hvd::Config config, hvd::config_from_process());
+        HVD_TRY_ASSIGN(const std::string version, hvd::find_mpi(config.mpi.library));
+        value = version.empty() ? 0 : 1;
+        return {};
+      }
+      case HVD_USES_MPI: {
+        HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+        value = context->uses_mpi() ? 1 : 0;
+        return {};
+      }
+      case HVD_MPI_THREADS:
+        value = hvd::has_mpi_all_threads() ? 1 : 0;
+        return {};
+      default:
+        return Error(Code::kNotFound, "there is no feature " + std::to_string(feature));
+    }
+  });
+  return value;
 }
 
 const char* hvd_last_error(void) {

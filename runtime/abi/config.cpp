@@ -1,5 +1,8 @@
 #include "runtime/abi/config.h"
 
+#include <sched.h>
+
+#include <algorithm>
 #include <charconv>
 #include <climits>
 #include <cmath>
@@ -60,6 +63,19 @@ class Reader {
   const Environment& environment_;
 };
 
+// As Horovod reads switches: a number, and 0 is off.
+Result<bool> read_switch(const Reader& env, const char* name) {
+  HVD_TRY_ASSIGN(const int value, env.number<int>(name, INT_MIN, INT_MAX, 0));
+  return value != 0;
+}
+
+std::string lower(std::string text) {
+  for (char& c : text) {
+    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return text;
+}
+
 // An index and the count it is below.
 Result<void> read_pair(const Reader& env, const char* index_name, const char* count_name, int& index, int& count) {
   HVD_TRY_ASSIGN(count, env.number<int>(count_name, 1, kMaxRanks, std::nullopt));
@@ -67,8 +83,44 @@ Result<void> read_pair(const Reader& env, const char* index_name, const char* co
   return {};
 }
 
+// How many ranks an mpirun or srun that is nearer to us than any hvdrun has started; 0: there is none. hvdrun gives its
+// ranks Open MPI's variable too, so that a number other than its own is that of an mpirun within its job.
+Result<int> read_size_of_mpi(const Reader& env) {
+  static constexpr int kUnknown = 2;  // MPI will tell
+  const bool is_of_hvdrun = env.text(contract::kRank) || env.text(contract::kSize);
+  HVD_TRY_ASSIGN(const int open_mpi, env.number<int>(contract::kOpenMpiSize, 1, kMaxRanks, 0));
+  if (is_of_hvdrun) {
+    return env.text(contract::kSize).value_or("") == "1" && open_mpi > 1 ? open_mpi : 0;
+  }
+  if (open_mpi > 0) {
+    return open_mpi;
+  }
+  HVD_TRY_ASSIGN(const int pmi, env.number<int>(contract::kPmiSize, 1, kMaxRanks, 0));
+  if (pmi > 0 || !env.text(contract::kPmixRank)) {
+    return pmi;
+  }
+  return env.number<int>(contract::kSlurmStepSize, 1, kMaxRanks, kUnknown);
+}
+
+Result<void> read_mpi(const Reader& env, Config& config) {
+  HVD_TRY_ASSIGN(const int size, read_size_of_mpi(env));
+  config.mpi.has_started_ranks = size > 1;
+  config.mpi.has_launcher = env.text(contract::kPmixRank) || env.text(contract::kPmiSize);
+  config.mpi.library = env.text(contract::kMpiLibrary).value_or("");
+  HVD_TRY_ASSIGN(const bool is_off, read_switch(env, contract::kMpiThreadsOff));
+  config.mpi.wants_all_threads = !is_off;
+  const std::string operations = lower(env.text(contract::kCpuOperations).value_or(""));
+  if (operations != "" && operations != "mpi" && operations != "gloo") {
+    return Error(Code::kInvalid, std::string(contract::kCpuOperations) + " is '" + operations +
+                                     "', expected mpi (data goes over MPI) or gloo (over libhvd's own links)");
+  }
+  config.mpi.moves_data = operations == "mpi";
+  return {};
+}
+
 Result<void> read_identity(const Reader& env, Config& config) {
-  if (!env.text(contract::kRank) && !env.text(contract::kSize)) {
+  config.engine.mesh.node_address = env.text(contract::kNodeAddress).value_or("");
+  if (config.mpi.has_started_ranks || (!env.text(contract::kRank) && !env.text(contract::kSize))) {
     return {};
   }
   RankMap& map = config.map;
@@ -78,7 +130,6 @@ Result<void> read_identity(const Reader& env, Config& config) {
   HVD_TRY(read_pair(env, contract::kNodeIndex, contract::kNodeCount, map.node_index, map.node_count));
   config.agent_socket = env.text(contract::kAgentSocket).value_or("");
   config.agent_token = env.text(contract::kAgentToken).value_or("");
-  config.engine.mesh.node_address = env.text(contract::kNodeAddress).value_or("");
   if (map.size > 1 && config.agent_socket.empty()) {
     return Error(Code::kInvalid, std::string(contract::kAgentSocket) + " is not set, but " + contract::kSize + " is " +
                                      std::to_string(map.size) + "; start ranks with hvdrun");
@@ -91,20 +142,17 @@ Result<LogLevel> read_log_level(const Reader& env) {
   if (!value) {
     return LogLevel::kWarning;
   }
-  std::string lower;
-  for (const char c : *value) {
-    lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  }
-  if (lower == "trace" || lower == "debug") {
+  const std::string level = lower(*value);
+  if (level == "trace" || level == "debug") {
     return LogLevel::kDebug;
   }
-  if (lower == "info") {
+  if (level == "info") {
     return LogLevel::kInfo;
   }
-  if (lower == "warning") {
+  if (level == "warning") {
     return LogLevel::kWarning;
   }
-  if (lower == "error" || lower == "fatal") {
+  if (level == "error" || level == "fatal") {
     return LogLevel::kError;
   }
   return Error(Code::kInvalid, std::string(contract::kLogLevel) + " is '" + *value +
@@ -113,12 +161,6 @@ Result<LogLevel> read_log_level(const Reader& env) {
 
 Duration duration_of(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
-
-// As Horovod reads switches: a number, and 0 is off.
-Result<bool> read_switch(const Reader& env, const char* name) {
-  HVD_TRY_ASSIGN(const int value, env.number<int>(name, INT_MIN, INT_MAX, 0));
-  return value != 0;
 }
 
 Result<void> read_stall(const Reader& env, Config& config) {
@@ -143,6 +185,51 @@ Result<void> read_timeline(const Reader& env, Config& config) {
   return {};
 }
 
+// What is set by hand stays as it is.
+Result<void> read_autotune(const Reader& env, Config& config) {
+  constexpr int kMost = 1'000'000;
+  AutotuneOptions& tune = config.engine.autotune;
+  HVD_TRY_ASSIGN(tune.is_on, read_switch(env, contract::kAutotune));
+  HVD_TRY_ASSIGN(tune.warmup_samples, env.number<int>(contract::kAutotuneWarmup, 0, kMost, tune.warmup_samples));
+  HVD_TRY_ASSIGN(tune.steps_per_sample, env.number<int>(contract::kAutotuneSteps, 1, kMost, tune.steps_per_sample));
+  // Each costs a matrix of all before it.
+  constexpr int kMostSamples = 1000;
+  HVD_TRY_ASSIGN(tune.max_samples, env.number<int>(contract::kAutotuneSamples, 1, kMostSamples, tune.max_samples));
+  HVD_TRY_ASSIGN(tune.noise, env.number<double>(contract::kAutotuneNoise, 0.0, 1.0, tune.noise));
+  tune.log_path = env.text(contract::kAutotuneLog).value_or("");
+  tune.keeps_fusion = env.text(contract::kFusionThreshold).has_value();
+  tune.keeps_window = env.text(contract::kCycleTime).has_value();
+  return {};
+}
+
+// One core for each rank of a node, or one for all of them.
+Result<void> read_affinity(const Reader& env, Config& config) {
+  const auto list = env.text(contract::kThreadAffinity);
+  if (!list) {
+    return {};
+  }
+  std::vector<int> cores;
+  for (std::size_t begin = 0; begin <= list->size();) {
+    const std::size_t end = std::min(list->find(',', begin), list->size());
+    int core = -1;
+    const auto [stop, failed] = std::from_chars(list->data() + begin, list->data() + end, core);
+    if (failed != std::errc() || stop != list->data() + end || core < 0 || core >= CPU_SETSIZE) {
+      return Error(Code::kInvalid,
+                   std::string(contract::kThreadAffinity) + " is '" + *list + "', expected numbers of cores, as 0,1,2");
+    }
+    cores.push_back(core);
+    begin = end + 1;
+  }
+  const auto ranks = static_cast<std::size_t>(config.map.local_size);
+  if (cores.size() != 1 && cores.size() < ranks) {
+    return Error(Code::kInvalid, std::string(contract::kThreadAffinity) + " is '" + *list + "', which is " +
+                                     std::to_string(cores.size()) + " cores for the " + std::to_string(ranks) +
+                                     " ranks of a node; give one for each, or one for all");
+  }
+  config.engine.thread_core = cores.size() == 1 ? cores[0] : cores[static_cast<std::size_t>(config.map.local_rank)];
+  return {};
+}
+
 Result<void> read_tuning(const Reader& env, Config& config) {
   constexpr std::uint64_t kMaxFusionBytes = std::uint64_t{1} << 40U;
   constexpr double kMaxCycleMs = 60'000.0;
@@ -153,6 +240,8 @@ Result<void> read_tuning(const Reader& env, Config& config) {
   config.engine.fusion_threshold_bytes = static_cast<std::size_t>(fusion_bytes);
   HVD_TRY_ASSIGN(const double cycle_ms, env.number<double>(contract::kCycleTime, 0.0, kMaxCycleMs, 1.0));
   config.engine.cycle_time = duration_of(cycle_ms / 1000.0);
+  HVD_TRY_ASSIGN(const bool keeps_groups_apart, read_switch(env, contract::kNoGroupFusion));
+  config.engine.fuses_groups = !keeps_groups_apart;
   HVD_TRY_ASSIGN(const double start_seconds,
                  env.number<double>(contract::kStartTimeout, 0.001, kMaxStartSeconds, 60.0));
   config.start_timeout = duration_of(start_seconds);
@@ -166,8 +255,11 @@ Result<void> read_tuning(const Reader& env, Config& config) {
 Result<Config> config_from(const Environment& environment) {
   const Reader env(environment);
   Config config;
+  HVD_TRY(read_mpi(env, config));
   HVD_TRY(read_identity(env, config));
   HVD_TRY(read_tuning(env, config));
+  HVD_TRY(read_autotune(env, config));
+  HVD_TRY(read_affinity(env, config));
   HVD_TRY(read_stall(env, config));
   HVD_TRY(read_timeline(env, config));
   return config;

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
+#include "runtime/backend/mpi_job.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/result.h"
@@ -16,9 +18,11 @@ struct Config {
   RankMap map;               // of size 1 without a rank environment
   std::string agent_socket;  // empty: no hvdrun above us
   std::string agent_token;
+  MpiSettings mpi;
   EngineOptions engine;
   Duration start_timeout = std::chrono::seconds(60);
   LogLevel log_level = LogLevel::kWarning;
+  std::optional<RankMap> place;  // what the program is told of its place, where that is not `map`
 };
 
 // The value of a variable, or NULL.

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -22,7 +23,13 @@
 
 struct hvd_ctx {
  public:
-  explicit hvd_ctx(std::unique_ptr<hvd::Engine> engine);
+  // How the job was joined, as far as the program may ask for it.
+  struct Joined {
+    std::optional<hvd::RankMap> place;  // what the program is told of its place, where links are made otherwise
+    bool is_by_mpi = false;
+  };
+
+  hvd_ctx(std::unique_ptr<hvd::Engine> engine, Joined joined);
   ~hvd_ctx();
   hvd_ctx(const hvd_ctx&) = delete;
   hvd_ctx& operator=(const hvd_ctx&) = delete;
@@ -37,6 +44,8 @@ struct hvd_ctx {
   };
 
   [[nodiscard]] const hvd::RankMap& map() const { return map_; }
+  // The ranks have met by MPI, or move their data by it.
+  [[nodiscard]] bool uses_mpi() const { return is_by_mpi_; }
   // This process is a fork of the one that joined.
   [[nodiscard]] bool is_forked() const;
 
@@ -46,6 +55,8 @@ struct hvd_ctx {
   hvd::Result<void> execute(const hvd_op& op, std::int64_t* handle);
   // All or none; the handles are in the order of the operations.
   hvd::Result<std::vector<std::int64_t>> enqueue_group(std::span<const hvd_op* const> ops);
+  // Each by itself, until one is refused; handles[i] names ops[i]. `waits`: the caller waits for them next.
+  hvd::Result<void> enqueue_many(std::span<const hvd_op* const> ops, bool waits, std::int64_t* handles);
   // Makes the process set of these ranks, as all ranks must at once; its number.
   hvd::Result<std::int32_t> add_process_set(const std::int32_t* ranks, std::int32_t count);
   hvd::Result<void> remove_process_set(std::int32_t number);
@@ -77,6 +88,7 @@ struct hvd_ctx {
 
   // constant after construction
   const hvd::RankMap map_;
+  const bool is_by_mpi_;
   const hvd::ProcessMark process_;
   // guarded by mu_
   std::mutex mu_;

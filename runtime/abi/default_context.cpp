@@ -6,12 +6,16 @@
 
 #include <pthread.h>
 
+#include "runtime/backend/mpi_job.h"
+
 namespace hvd {
 
 DefaultContext& DefaultContext::instance() {
   static DefaultContext* const only = [] {
     auto* made = std::make_unique<DefaultContext>().release();
     ::pthread_atfork([] { instance().mu_.lock(); }, [] { instance().mu_.unlock(); }, [] { instance().mu_.unlock(); });
+    // The last one first: MPI ends when no job uses it any more.
+    std::atexit([] { end_mpi_at_exit(); });
     std::atexit([] { instance().shutdown_at_exit(); });
     return made;
   }();

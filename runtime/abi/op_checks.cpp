@@ -59,10 +59,18 @@ Result<void> read_shape(const hvd_op& op, Submission& out) {
 
 Result<void> read_reduction(const hvd_op& op, Submission& out) {
   if (!is_reduce_op(op.reduce_op)) {
-    return invalid("reduce_op is " + number(op.reduce_op) +
-                   ", expected HVD_AVERAGE (0), HVD_SUM (1), HVD_MIN (3), HVD_MAX (4) or HVD_PRODUCT (5)");
+    return invalid(
+        "reduce_op is " + number(op.reduce_op) +
+        ", expected HVD_AVERAGE (0), HVD_SUM (1), HVD_ADASUM (2), HVD_MIN (3), HVD_MAX (4) or HVD_PRODUCT (5)");
   }
   out.op = static_cast<ReduceOp>(op.reduce_op);
+  if (out.op == ReduceOp::kAdasum && out.kind != OpKind::kAllreduce) {
+    return invalid("HVD_ADASUM is an operator of allreduce only, not of " + std::string(name_of(out.kind)));
+  }
+  if (out.op == ReduceOp::kAdasum && !is_floating(out.dtype)) {
+    return invalid("Adasum is of float16, bfloat16, float32 and float64, not of " + std::string(name_of(out.dtype)) +
+                   "; use HVD_SUM or HVD_AVERAGE");
+  }
   if (!std::isfinite(op.prescale) || !std::isfinite(op.postscale)) {
     return invalid("prescale and postscale must be finite numbers");
   }
@@ -264,8 +272,8 @@ std::optional<QuickOp> quick_op_from(const hvd_op& op, const SetPlace& set) {
   quick.size_bytes = *bytes;
   if (op.kind == HVD_ALLREDUCE) {
     const bool is_scaled = op.prescale != 1.0 || op.postscale != 1.0;
-    if (!is_reduce_op(op.reduce_op) || !std::isfinite(op.prescale) || !std::isfinite(op.postscale) ||
-        (op.dtype == HVD_BOOL && (op.reduce_op == HVD_AVERAGE || is_scaled))) {
+    if (!is_reduce_op(op.reduce_op) || op.reduce_op == HVD_ADASUM || !std::isfinite(op.prescale) ||
+        !std::isfinite(op.postscale) || (op.dtype == HVD_BOOL && (op.reduce_op == HVD_AVERAGE || is_scaled))) {
       return std::nullopt;
     }
     quick.op = static_cast<ReduceOp>(op.reduce_op);

@@ -22,6 +22,8 @@
 
 namespace hvd {
 
+class PieceCursor;
+
 class NodeCollectives {
  public:
   static constexpr std::size_t kBuffers = 3;
@@ -67,7 +69,13 @@ class NodeCollectives {
   Result<void> reduce(const Reduction& what, Interrupt& interrupt);
   Result<void> reduce_small(const Reduction& what, Interrupt& interrupt);
   void reduce_block(std::size_t offset, std::size_t size_bytes, Dtype dtype, ReduceOp op, Scales scales) const;
-  void reduce_share(const Reduction& what, std::size_t chunk, std::size_t chunk_bytes);
+  // The stages of a reduction, on one chunk of it; each has a cursor of its own for what it reads and for what it
+  // writes.
+  void publish_shares(const Reduction& what, std::size_t chunk, std::size_t chunk_bytes, PieceCursor& in);
+  void reduce_share(const Reduction& what, std::size_t chunk, std::size_t chunk_bytes, PieceCursor& in,
+                    PieceCursor& out);
+  void take_shares(std::size_t chunk, std::size_t chunk_bytes, PieceCursor& out);
+  [[nodiscard]] Range share_of(std::size_t chunk_bytes, int local_rank) const;
   // Runs stages 0 ... stage_count-1 on chunks 0 ... chunk_count-1, chunk c at stage s in phase c + s.
   using Stage = std::function<void(std::size_t stage, std::size_t chunk)>;
   Result<void> run_pipeline(std::size_t chunk_count, std::size_t stage_count, const Stage& stage, Interrupt& interrupt);

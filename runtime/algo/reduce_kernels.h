@@ -10,7 +10,11 @@
 
 namespace hvd {
 
-// into[i] = into[i] OP from[i]. `op` is not kAverage. Integers wrap.
+// into[i] = first[i] OP second[i]; `into` may be one of them, and is else apart. `op` is neither kAverage nor kAdasum.
+// Integers wrap.
+void reduce_two(void* into, const void* first, const void* second, std::size_t count, Dtype dtype, ReduceOp op);
+
+// into[i] = into[i] OP from[i], likewise.
 void reduce_into(void* into, const void* from, std::size_t count, Dtype dtype, ReduceOp op);
 
 // data[i] *= factor: 16-bit floats and float32 in float32, everything else in double, integers truncated toward zero

@@ -26,6 +26,16 @@ constexpr Range split(std::size_t total, std::size_t parts, std::size_t part, st
   return Range{begin_of(part), begin_of(part + 1)};
 }
 
+// Something of size_bytes in chunks of chunk_bytes: how many there are, and which bytes are in each.
+constexpr std::size_t chunks_for(std::size_t size_bytes, std::size_t chunk_bytes) {
+  return (size_bytes + chunk_bytes - 1) / chunk_bytes;
+}
+constexpr Range chunk_of(std::size_t size_bytes, std::size_t chunk_bytes, std::size_t chunk) {
+  const std::size_t begin = chunk * chunk_bytes;
+  return Range{begin < size_bytes ? begin : size_bytes,
+               begin + chunk_bytes < size_bytes ? begin + chunk_bytes : size_bytes};
+}
+
 // The neighbours of `index` in a ring of `count`, and any distance on.
 constexpr int ring_next(int index, int count, int distance = 1) {
   return (index + distance) % count;

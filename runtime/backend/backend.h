@@ -6,14 +6,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <vector>
 
+#include "runtime/base/bytes.h"
 #include "runtime/base/result.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/interrupt.h"
 #include "runtime/core/piece.h"
 
 namespace hvd {
+
+class Mesh;
 
 class Backend {
  public:
@@ -34,6 +39,10 @@ class Backend {
                                         Scales /*scales*/, Interrupt& /*interrupt*/) {
     return Error(Code::kInternal, "this backend takes no pieces");
   }
+  // Adasum (algo/adasum.h) of each tensor by itself, in place; dtype is a floating one. The tree is that of the ranks
+  // of each node, and then that of the nodes (over MPI: of all ranks). Promises as for allreduce, and also whatever
+  // tensors go together.
+  virtual Result<void> adasum(std::span<const MutableBytes> tensors, Dtype dtype, Interrupt& interrupt) = 0;
   // data[size_bytes] of root goes to all, in place.
   virtual Result<void> broadcast(void* data, std::size_t size_bytes, int root, Interrupt& interrupt) = 0;
   // sizes[r] bytes of every rank r, concatenated in rank order into out; input holds this rank's sizes[rank] bytes.
@@ -54,6 +63,22 @@ class Backend {
   Backend() = default;
   Backend(const Backend&) = default;
   Backend& operator=(const Backend&) = default;
+};
+
+// BackendMaker: what the ranks of a job move their data by, where that is not CpuBackend. Thread: engine only.
+class BackendMaker {
+ public:
+  virtual ~BackendMaker() = default;
+  // For a process set (0: all) of these ranks of the job, ascending, which are more than one, this rank is among them,
+  // and all have just met in `mesh`. The mesh outlives the backend.
+  virtual Result<std::unique_ptr<Backend>> make(int process_set, const std::vector<int>& ranks, Mesh& mesh) = 0;
+  // Whether small operations of a node's ranks may still go past the backend, through shared memory.
+  [[nodiscard]] virtual bool keeps_quick_path() const = 0;
+
+ protected:
+  BackendMaker() = default;
+  BackendMaker(const BackendMaker&) = default;
+  BackendMaker& operator=(const BackendMaker&) = default;
 };
 
 }  // namespace hvd

@@ -18,6 +18,12 @@ std::vector<StreamPeer> leader_peers(const Mesh& mesh) {
   return peers;
 }
 
+// What moves at once between nodes where the ranks of a node have work of their own to do. Measured with 64 MiB on a
+// link of 1 Gbit/s: with more segments the links idle more often at their ends, with fewer of them the first reduction
+// and the last broadcast take longer.
+constexpr std::size_t kSegmentBytes = 4U << 20U;
+constexpr std::size_t kMaxSegments = 16;
+
 }  // namespace
 
 CpuBackend::CpuBackend(Mesh& mesh)
@@ -28,11 +34,48 @@ Result<void> CpuBackend::allreduce(void* data, std::size_t count, Dtype dtype, R
   if (map_.node_count == 1) {
     return node_.reduce(data, data, count, dtype, op, NodeCollectives::ResultTo::kAll, interrupt);
   }
+  // The same on all nodes, whatever their ranks.
+  const std::size_t segments = std::min(kMaxSegments, count * size_of(dtype) / kSegmentBytes);
+  if (segments > 1) {
+    return allreduce_overlapped(data, count, segments, dtype, op, interrupt);
+  }
   HVD_TRY(node_.reduce(data, data, count, dtype, op, NodeCollectives::ResultTo::kLeader, interrupt));
   if (map_.is_leader()) {
     HVD_TRY(leaders_.allreduce(data, count, dtype, op, interrupt));
   }
   return node_.broadcast(data, count * size_of(dtype), 0, interrupt);
+}
+
+Result<void> CpuBackend::allreduce_overlapped(void* data, std::size_t count, std::size_t segments, Dtype dtype,
+                                              ReduceOp op, Interrupt& interrupt) {
+  auto done = run_segments(static_cast<std::uint8_t*>(data), count, segments, dtype, op, interrupt);
+  if (!done.ok()) {
+    wire_.stop();  // the memory is the caller's again
+  }
+  return done;
+}
+
+Result<void> CpuBackend::run_segments(std::uint8_t* data, std::size_t count, std::size_t segments, Dtype dtype,
+                                      ReduceOp op, Interrupt& interrupt) {
+  const std::size_t element = size_of(dtype);
+  for (std::size_t i = 0; i <= segments; ++i) {
+    if (i < segments) {
+      const Range next = split(count, segments, i);
+      std::uint8_t* at = data + next.begin * element;
+      HVD_TRY(node_.reduce(at, at, next.size(), dtype, op, NodeCollectives::ResultTo::kLeader, interrupt));
+      if (map_.is_leader()) {
+        wire_.order(at, next.size(), dtype, op);
+      }
+    }
+    if (i > 0) {
+      const Range moved = split(count, segments, i - 1);
+      if (map_.is_leader()) {
+        HVD_TRY(wire_.wait(interrupt));
+      }
+      HVD_TRY(node_.broadcast(data + moved.begin * element, moved.size() * element, 0, interrupt));
+    }
+  }
+  return {};
 }
 
 Result<void> CpuBackend::allreduce_pieces(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scales scales,

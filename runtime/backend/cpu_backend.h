@@ -10,6 +10,7 @@
 #include "runtime/algo/leader_collectives.h"
 #include "runtime/algo/node_collectives.h"
 #include "runtime/backend/backend.h"
+#include "runtime/backend/leader_wire.h"
 #include "runtime/backend/staging.h"
 #include "runtime/link/mesh.h"
 
@@ -28,6 +29,7 @@ class CpuBackend final : public Backend {
                                 Interrupt& interrupt) override;
   Result<void> allreduce_shared(std::span<const SharedPiece> pieces, Dtype dtype, ReduceOp op, Scales scales,
                                 Interrupt& interrupt) override;
+  Result<void> adasum(std::span<const MutableBytes> tensors, Dtype dtype, Interrupt& interrupt) override;
   Result<void> broadcast(void* data, std::size_t size_bytes, int root, Interrupt& interrupt) override;
   Result<void> allgather(const void* input, std::span<const std::size_t> sizes, void* out,
                          Interrupt& interrupt) override;
@@ -49,6 +51,11 @@ class CpuBackend final : public Backend {
   Result<void> exchange_within_node(const void* input, const AlltoallLayout& layout, void* out, Interrupt& interrupt);
   Result<void> exchange_with_nodes(const void* input, const AlltoallLayout& layout, void* out, int distance,
                                    Interrupt& interrupt);
+  // In segments: while the leaders' links move one, the node's ranks reduce the next and take the one before.
+  Result<void> allreduce_overlapped(void* data, std::size_t count, std::size_t segments, Dtype dtype, ReduceOp op,
+                                    Interrupt& interrupt);
+  Result<void> run_segments(std::uint8_t* data, std::size_t count, std::size_t segments, Dtype dtype, ReduceOp op,
+                            Interrupt& interrupt);
   // To and from the leader of this node: pieces[i] of its memory are local rank i's.
   Result<void> collect(const void* data, std::span<const Range> pieces, void* to, Interrupt& interrupt);
   Result<void> scatter(const void* data, std::span<const Range> pieces, void* out, Interrupt& interrupt);
@@ -58,7 +65,8 @@ class CpuBackend final : public Backend {
   // engine only
   NodeCollectives node_;
   LeaderCollectives leaders_;
-  Staging staging_;  // on leaders: what their node has for others
+  LeaderWire wire_{leaders_};
+  Staging staging_;  // on leaders: what their node has for others; what Adasum works on
 };
 
 }  // namespace hvd

@@ -24,15 +24,38 @@ inline constexpr const char* kAgentToken = "HVD_AGENT_TOKEN";
 // Numeric address at which other nodes reach this one; what the runtime listens on when there are several nodes.
 inline constexpr const char* kNodeAddress = "HVD_NODE_ADDRESS";
 
+// Of an elastic job only: how many times ranks that fail are started anew, of all ranks together. (Python reads it, and
+// HOROVOD_ELASTIC and HOROVOD_ELASTIC_TIMEOUT, seconds for the ranks to meet again.)
+inline constexpr const char* kRestartLimit = "HVD_RESTART_LIMIT";
+
 // Tuning that the runtime honours.
 inline constexpr const char* kFusionThreshold = "HOROVOD_FUSION_THRESHOLD";    // bytes; 0: no fusion
 inline constexpr const char* kCycleTime = "HOROVOD_CYCLE_TIME";                // ms; upper bound of the batching window
-inline constexpr const char* kStartTimeout = "HOROVOD_START_TIMEOUT";          // s; limit for joining
-inline constexpr const char* kStallOff = "HOROVOD_STALL_CHECK_DISABLE";        // 1: do not watch for stalls
-inline constexpr const char* kStallWarn = "HOROVOD_STALL_CHECK_TIME_SECONDS";  // until a stall is told; 0: never
+inline constexpr const char* kNoGroupFusion = "HOROVOD_DISABLE_GROUP_FUSION";  // 1: groups travel by themselves
+inline constexpr const char* kThreadAffinity =
+    "HOROVOD_THREAD_AFFINITY";                                       // cores of the engine's thread, by local rank
+inline constexpr const char* kAutotune = "HOROVOD_AUTOTUNE";         // 1: rank 0 looks for better settings
+inline constexpr const char* kAutotuneLog = "HOROVOD_AUTOTUNE_LOG";  // rank 0's file of what it tried
+inline constexpr const char* kAutotuneWarmup = "HOROVOD_AUTOTUNE_WARMUP_SAMPLES";
+inline constexpr const char* kAutotuneSteps = "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE";
+inline constexpr const char* kAutotuneSamples = "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES";
+inline constexpr const char* kAutotuneNoise = "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE";  // 0 to 1
+inline constexpr const char* kStartTimeout = "HOROVOD_START_TIMEOUT";                     // s; limit for joining
+inline constexpr const char* kStallOff = "HOROVOD_STALL_CHECK_DISABLE";                   // 1: do not watch for stalls
+inline constexpr const char* kStallWarn = "HOROVOD_STALL_CHECK_TIME_SECONDS";    // until a stall is told; 0: never
 inline constexpr const char* kStallEnd = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS";  // until it ends the job; 0: never
 inline constexpr const char* kTimeline = "HOROVOD_TIMELINE";                     // rank 0's file; DYNAMIC: none yet
 inline constexpr const char* kTimelineCycles = "HOROVOD_TIMELINE_MARK_CYCLES";   // 1: with the coordinator's decisions
+inline constexpr const char* kCpuOperations = "HOROVOD_CPU_OPERATIONS";          // mpi: data goes over MPI; else ours
+inline constexpr const char* kMpiThreadsOff = "HOROVOD_MPI_THREADS_DISABLE";     // 1: not MPI_THREAD_MULTIPLE
+inline constexpr const char* kMpiLibrary = "HVD_MPI_LIBRARY";                    // libmpi's file, where it is not found
 inline constexpr const char* kLogLevel = "HOROVOD_LOG_LEVEL";                    // TRACE ... FATAL
+
+// By which ranks know that mpirun or srun has started them, and how many: Open MPI's, MPICH's, and Slurm's for a step.
+// A job of hvdrun's has the first too, with its own numbers.
+inline constexpr const char* kOpenMpiSize = "OMPI_COMM_WORLD_SIZE";
+inline constexpr const char* kPmiSize = "PMI_SIZE";
+inline constexpr const char* kPmixRank = "PMIX_RANK";  // without a size
+inline constexpr const char* kSlurmStepSize = "SLURM_STEP_NUM_TASKS";
 
 }  // namespace hvd::contract

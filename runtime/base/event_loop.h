@@ -67,6 +67,7 @@ class EventLoop {
   [[nodiscard]] int fd() const { return epoll_fd_.get(); }
   [[nodiscard]] int sleep_ms() const { return wait_ms(std::nullopt); }
 
+  [[nodiscard]] const Clock& clock() const { return clock_; }
   // When this turn began.
   [[nodiscard]] TimePoint now() const { return now_; }
   // Returns from epoll so far: what "idle means idle" is measured by.

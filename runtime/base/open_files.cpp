@@ -1,12 +1,23 @@
 #include "runtime/base/open_files.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 namespace hvd {
 
 std::uint64_t open_files_limit() {
   rlimit limit{};
   return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+}
+
+void occupy_standard_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    // The lowest free number is given, so that this fills the three in their order. They are inherited like any others.
+    if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) < 0) {
+      return;
+    }
+  }
 }
 
 Result<void> allow_open_files(std::uint64_t needed) {

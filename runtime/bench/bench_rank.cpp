@@ -11,6 +11,8 @@ Result<void> measure(const BenchOptions& options, Place place, const PutRow& put
       return measure_latency(options, place, put);
     case Measure::kGradients:
       return measure_gradients(options, place, put);
+    case Measure::kPairs:
+      return measure_pairs(options, place, put);
     case Measure::kAllreduce:
     case Measure::kAllgather:
     case Measure::kBroadcast:

@@ -17,6 +17,8 @@ using PutRow = std::function<void(const Row& row)>;
 
 Result<void> measure_collective(const BenchOptions& options, Place place, const PutRow& put);
 Result<void> measure_latency(const BenchOptions& options, Place place, const PutRow& put);
+// Two rows for each pair of ranks: of --min bytes, and of --max.
+Result<void> measure_pairs(const BenchOptions& options, Place place, const PutRow& put);
 Result<void> measure_gradients(const BenchOptions& options, Place place, const PutRow& put);
 
 // The whole of the rank; its exit code. `words` begin with "bench".

@@ -15,13 +15,14 @@ constexpr std::string_view kLineEnd = " end";  // else the line of a rank that w
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 40U;
 constexpr std::int64_t kMaxCalls = 1'000'000'000;
 
-constexpr std::array<std::pair<const char*, Measure>, 7> kMeasures = {{{"allreduce", Measure::kAllreduce},
+constexpr std::array<std::pair<const char*, Measure>, 8> kMeasures = {{{"allreduce", Measure::kAllreduce},
                                                                        {"allgather", Measure::kAllgather},
                                                                        {"broadcast", Measure::kBroadcast},
                                                                        {"alltoall", Measure::kAlltoall},
                                                                        {"reducescatter", Measure::kReducescatter},
                                                                        {"latency", Measure::kLatency},
-                                                                       {"gradients", Measure::kGradients}}};
+                                                                       {"gradients", Measure::kGradients},
+                                                                       {"pairs", Measure::kPairs}}};
 constexpr std::array<std::pair<const char*, ReduceOp>, 5> kOps = {{{"sum", ReduceOp::kSum},
                                                                    {"prod", ReduceOp::kProduct},
                                                                    {"min", ReduceOp::kMin},
@@ -286,6 +287,7 @@ double bus_factor(Measure measure, int ranks) {
     case Measure::kReducescatter:
       return (n - 1) / n;
     case Measure::kBroadcast:
+    case Measure::kPairs:
       return 1;
   }
   return 1;

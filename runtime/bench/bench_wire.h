@@ -23,7 +23,8 @@ enum class Measure : std::uint8_t {
   kAlltoall,
   kReducescatter,
   kLatency,
-  kGradients
+  kGradients,
+  kPairs
 };
 
 struct BenchOptions {

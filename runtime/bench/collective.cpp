@@ -20,6 +20,7 @@ std::int32_t kind_of(Measure measure) {
     case Measure::kAllreduce:
     case Measure::kLatency:
     case Measure::kGradients:
+    case Measure::kPairs:
       break;
   }
   return HVD_ALLREDUCE;
@@ -131,6 +132,7 @@ std::int64_t Collective::wrong_in(const TestData& data, const void* result) cons
     case Measure::kAllreduce:
     case Measure::kLatency:
     case Measure::kGradients:
+    case Measure::kPairs:
       return data.count_wrong_reduction(result, block_);
     case Measure::kReducescatter:
       return data.count_wrong_reduction(result, block_, own);

@@ -16,6 +16,7 @@ struct Unit {
   Response response;
   Request like;  // kind, dtype, operator and scales
   std::size_t bytes = 0;
+  bool is_of_group = false;
   bool is_missed = false;  // by ranks that have joined: the response needs its counts
 };
 
@@ -91,6 +92,7 @@ void append_units(std::vector<Unit>& units, const Ready& ready, std::size_t size
       unit.response.kind = ready.request.kind;
       unit.response.answer = ready.answer;
       unit.response.process_set = ready.request.process_set;
+      unit.is_of_group = !ready.request.group.empty();
       unit.is_missed = ready.is_missed;
       unit.response.is_shared = ready.is_shared;
       unit.like = Request{ready.request.kind,
@@ -111,13 +113,13 @@ void append_units(std::vector<Unit>& units, const Ready& ready, std::size_t size
   }
 }
 
-bool is_fusible(const Unit& unit) {
-  return unit.response.error_code == 0 && is_groupable(unit.response.kind);
+bool is_fusible(const Unit& unit, bool fuses_groups) {
+  return unit.response.error_code == 0 && is_groupable(unit.response.kind) && (fuses_groups || !unit.is_of_group);
 }
 
 }  // namespace
 
-std::vector<Response> plan_fusion(std::vector<Ready> ready, std::size_t limit_bytes, int size) {
+std::vector<Response> plan_fusion(std::vector<Ready> ready, std::size_t limit_bytes, int size, bool fuses_groups) {
   std::vector<Unit> units;
   for (const Ready& one : ready) {
     append_units(units, one, static_cast<std::size_t>(size));
@@ -128,12 +130,12 @@ std::vector<Response> plan_fusion(std::vector<Ready> ready, std::size_t limit_by
     if (is_taken[i]) {
       continue;
     }
-    std::size_t bytes = is_fusible(units[i]) ? units[i].bytes : limit_bytes;
+    std::size_t bytes = is_fusible(units[i], fuses_groups) ? units[i].bytes : limit_bytes;
     Response& response = plan.emplace_back(std::move(units[i].response));
     for (std::size_t j = i + 1; j < units.size() && bytes < limit_bytes && response.names.size() < kMaxGroupTensors;
          ++j) {
       const Response& other = units[j].response;
-      if (is_taken[j] || !is_fusible(units[j]) || units[i].like != units[j].like ||
+      if (is_taken[j] || !is_fusible(units[j], fuses_groups) || units[i].like != units[j].like ||
           response.is_shared != other.is_shared || units[j].bytes > limit_bytes - bytes ||
           !has_room(response, other.names.size(), other.first_dims.size())) {
         continue;

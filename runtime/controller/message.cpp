@@ -135,6 +135,11 @@ Result<void> read_group(ByteReader& in, Request& request) {
   return {};
 }
 
+// Adasum is an operator of allreduce, and of numbers that have directions.
+bool is_possible(OpKind kind, ReduceOp op, Dtype dtype) {
+  return op != ReduceOp::kAdasum || (kind == OpKind::kAllreduce && is_floating(dtype));
+}
+
 // Whether they are possible at all; what they mean is the coordinator's to say.
 Result<void> read_numbers(ByteReader& in, Request& request) {
   const std::uint32_t count = in.count(sizeof(std::int32_t));
@@ -171,6 +176,13 @@ Result<Request> read_request(ByteReader& in) {
   request.shape = std::move(first.shape);
   request.shared_at = first.shared_at;
   HVD_TRY(read_group(in, request));
+  bool are_possible = is_possible(request.kind, request.op, request.dtype);
+  for (const GroupTensor& tensor : request.group) {
+    are_possible = are_possible && is_possible(request.kind, request.op, tensor.dtype);
+  }
+  if (!are_possible) {
+    return refuse("operator of a request");
+  }
   HVD_TRY(read_numbers(in, request));
   return request;
 }
@@ -190,7 +202,8 @@ Result<void> read_counts(ByteReader& in, Response& response) {
   }
   const std::uint8_t dtype = in.u8();
   const std::uint8_t op = in.u8();
-  if (!in.ok() || !is_dtype(dtype) || !is_reduce_op(op)) {
+  if (!in.ok() || !is_dtype(dtype) || !is_reduce_op(op) ||
+      !is_possible(response.kind, static_cast<ReduceOp>(op), static_cast<Dtype>(dtype))) {
     return refuse("type or operator of a response");
   }
   response.dtype = static_cast<Dtype>(dtype);

@@ -21,7 +21,7 @@ enum class Dtype : std::uint8_t {
 };
 inline constexpr int kDtypeCount = 11;
 
-enum class ReduceOp : std::uint8_t { kAverage = 0, kSum = 1, kMin = 3, kMax = 4, kProduct = 5 };
+enum class ReduceOp : std::uint8_t { kAverage = 0, kSum = 1, kAdasum = 2, kMin = 3, kMax = 4, kProduct = 5 };
 
 // Bytes of one element.
 constexpr std::size_t size_of(Dtype dtype) {
@@ -43,6 +43,10 @@ constexpr std::size_t size_of(Dtype dtype) {
       return 8;
   }
   return 0;
+}
+
+constexpr bool is_floating(Dtype dtype) {
+  return dtype == Dtype::kFloat16 || dtype == Dtype::kBfloat16 || dtype == Dtype::kFloat32 || dtype == Dtype::kFloat64;
 }
 
 // "float32", as Python spells it.

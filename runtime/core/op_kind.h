@@ -72,6 +72,8 @@ constexpr const char* name_of(ReduceOp op) {
       return "AVERAGE";
     case ReduceOp::kSum:
       return "SUM";
+    case ReduceOp::kAdasum:
+      return "ADASUM";
     case ReduceOp::kMin:
       return "MIN";
     case ReduceOp::kMax:
@@ -82,9 +84,9 @@ constexpr const char* name_of(ReduceOp op) {
   return "?";
 }
 
-// The numbers have holes, and come from callers and from wires.
+// Numbers that come from callers and from wires.
 constexpr bool is_reduce_op(std::int64_t number) {
-  return number == 0 || number == 1 || (number >= 3 && number <= 5);
+  return number >= 0 && number <= 5;
 }
 constexpr bool is_op_kind(std::int64_t number) {
   return number >= 0 && number < kOpKindCount;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <utility>
 
 #include "runtime/controller/fusion_plan.h"
+#include "runtime/core/shape.h"
 
 namespace hvd {
 namespace {
@@ -16,7 +18,11 @@ void refuse(Ready& change, std::string why) {
 
 }  // namespace
 
-Coordinator::Coordinator(EventLoop& loop, const Options& options) : loop_(loop), options_(options) {
+Coordinator::Coordinator(EventLoop& loop, const Options& options)
+    : loop_(loop), options_(options), setting_{options.fusion_threshold_bytes, options.window} {
+  if (options.autotune.is_on) {
+    autotuner_.emplace(options.autotune, setting_);
+  }
   std::vector<int> all(static_cast<std::size_t>(options.size));
   std::iota(all.begin(), all.end(), 0);
   sets_.emplace(0, std::make_unique<Set>(*this, std::move(all)));
@@ -95,11 +101,11 @@ std::vector<Response> Coordinator::decide_now() {
 }
 
 bool Coordinator::is_worth_waiting(Set& set) {
-  if (!set.negotiator.has_fresh_incomplete() || set.has_waited || options_.window <= Duration::zero()) {
+  if (!set.negotiator.has_fresh_incomplete() || set.has_waited || setting_.window <= Duration::zero()) {
     return false;
   }
   if (set.window == 0) {
-    set.window = loop_.after(options_.window, [&set] {
+    set.window = loop_.after(setting_.window, [&set] {
       set.window = 0;
       set.has_waited = true;
     });
@@ -112,14 +118,43 @@ void Coordinator::decide_now(Set& set, std::vector<Response>& responses) {
   set.window = 0;
   set.has_waited = false;
   std::vector<Ready> ready = set.negotiator.take();
+  note_ready(ready);
   for (Ready& one : ready) {
     if (is_of_sets(one.request.kind) && one.error_code == 0) {
       change_sets(one, responses);
     }
   }
   const auto size = static_cast<int>(set.negotiator.ranks().size());
-  auto planned = plan_fusion(std::move(ready), options_.fusion_threshold_bytes, size);
+  auto planned = plan_fusion(std::move(ready), setting_.fusion_bytes, size, options_.fuses_groups);
   std::move(planned.begin(), planned.end(), std::back_inserter(responses));
+}
+
+// What is decided from here on, on all ranks, is decided under the setting that this brings.
+void Coordinator::note_ready(const std::vector<Ready>& ready) {
+  if (!autotuner_ || autotuner_->is_done()) {
+    return;
+  }
+  const TimePoint now = loop_.clock().now();
+  const auto note = [&](const std::string& name, const std::vector<std::int64_t>& shape, Dtype dtype) {
+    autotuner_->note(name, size_bytes_of(shape, dtype).value_or(0), now);
+  };
+  for (const Ready& one : ready) {
+    if (one.error_code != 0 || has_no_tensor(one.request.kind)) {
+      continue;
+    }
+    note(one.request.name, one.request.shape, one.request.dtype);
+    for (const GroupTensor& tensor : one.request.group) {
+      note(tensor.name, tensor.shape, tensor.dtype);
+    }
+  }
+  Autotuner::News news = autotuner_->take_news();
+  setting_ = news.setting.value_or(setting_);
+  tuning_news_.is_done = tuning_news_.is_done || news.is_done;
+  std::move(news.trials.begin(), news.trials.end(), std::back_inserter(tuning_news_.trials));
+}
+
+Autotuner::News Coordinator::take_tuning_news() {
+  return std::exchange(tuning_news_, {});
 }
 
 void Coordinator::change_sets(Ready& change, std::vector<Response>& responses) {

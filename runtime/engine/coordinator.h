@@ -8,9 +8,11 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/base/event_loop.h"
+#include "runtime/controller/autotuner.h"
 #include "runtime/controller/negotiator.h"
 #include "runtime/observe/stall_watch.h"
 
@@ -21,7 +23,9 @@ class Coordinator {
   struct Options {
     int size = 1;
     std::size_t fusion_threshold_bytes = 0;
-    Duration window{};  // 0: never wait for more
+    Duration window{};           // 0: never wait for more
+    bool fuses_groups = true;    // with tensors that are not of the group
+    AutotuneOptions autotune{};  // of the two above
   };
 
   Coordinator(EventLoop& loop, const Options& options);
@@ -38,6 +42,9 @@ class Coordinator {
   std::vector<Response> decide_for_others();
   // All that is ready, whatever the window says.
   std::vector<Response> decide_now();
+
+  // What the search for better settings has brought since the last call.
+  Autotuner::News take_tuning_news();
 
   // What some ranks have asked for and others not.
   [[nodiscard]] bool has_incomplete() const;
@@ -61,6 +68,7 @@ class Coordinator {
 
   bool is_worth_waiting(Set& set);
   void decide_now(Set& set, std::vector<Response>& responses);
+  void note_ready(const std::vector<Ready>& ready);
   // A change of the sets themselves, which may be refused yet.
   void change_sets(Ready& change, std::vector<Response>& responses);
   void add_set(Ready& change);
@@ -72,6 +80,9 @@ class Coordinator {
   // engine only
   std::map<int, std::unique_ptr<Set>> sets_;  // 0: all ranks
   int last_set_ = 0;
+  TunedSetting setting_;
+  std::optional<Autotuner> autotuner_;  // none: the setting stays
+  Autotuner::News tuning_news_;
 };
 
 }  // namespace hvd

@@ -1,6 +1,7 @@
 #include "runtime/engine/engine.h"
 
-#include "runtime/backend/cpu_backend.h"
+#include <numeric>
+
 #include "runtime/engine/engine_impl.h"
 #include "runtime/engine/solo_backend.h"
 
@@ -24,7 +25,9 @@ Result<std::unique_ptr<Engine>> Engine::start(RankMap map, std::unique_ptr<Store
     }
     HVD_TRY_ASSIGN(parts.mesh, Mesh::join(std::move(map), *store, options.mesh, *parts.log, deadline));
     parts.map = parts.mesh->map();
-    parts.backend = std::make_unique<CpuBackend>(*parts.mesh);
+    std::vector<int> all(static_cast<std::size_t>(parts.map.size));
+    std::iota(all.begin(), all.end(), 0);
+    HVD_TRY_ASSIGN(parts.backend, Impl::make_backend(parts.options, 0, all, *parts.mesh));
   }
   parts.store = std::move(store);
   HVD_TRY_ASSIGN(std::unique_ptr<Impl> impl, Impl::create(std::move(parts)));

@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/result.h"
+#include "runtime/controller/autotuner.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/op_kind.h"
 #include "runtime/core/rank_map.h"
@@ -22,6 +24,7 @@
 
 namespace hvd {
 
+class BackendMaker;
 class BufferTable;
 class Completion;
 class SetTable;
@@ -53,7 +56,11 @@ struct EngineOptions {
   Duration cycle_time = std::chrono::milliseconds(1);
   StallOptions stall;
   TimelineOptions timeline;                         // of rank 0
+  bool fuses_groups = true;                         // tensors of a group travel with others too
+  AutotuneOptions autotune;                         // of rank 0
+  std::optional<int> thread_core;                   // on which the engine's own thread runs; none: on any
   Duration set_timeout = std::chrono::seconds(60);  // for the ranks of a new process set to meet
+  std::shared_ptr<BackendMaker> backends;           // null: CpuBackend. Shared, since options are copied
 };
 
 class Engine {

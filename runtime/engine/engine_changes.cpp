@@ -16,9 +16,19 @@ constexpr std::size_t kBufferUnit = 4096;  // a page
 
 }  // namespace
 
+Result<std::unique_ptr<Backend>> Engine::Impl::make_backend(const EngineOptions& options, int process_set,
+                                                            const std::vector<int>& ranks, Mesh& mesh) {
+  if (options.backends != nullptr) {
+    return options.backends->make(process_set, ranks, mesh);
+  }
+  return std::unique_ptr<Backend>(new CpuBackend(mesh));
+}
+
 // Null where the ranks of the mesh are on several nodes, or there is one.
-std::shared_ptr<QuickPath> Engine::Impl::quick_path_of(const Mesh* mesh) {
-  const bool is_possible = mesh != nullptr && mesh->map().node_count == 1 && mesh->shm() != nullptr;
+std::shared_ptr<QuickPath> Engine::Impl::quick_path_of(const Mesh* mesh) const {
+  const auto& maker = parts_.options.backends;
+  const bool is_possible = mesh != nullptr && mesh->map().node_count == 1 && mesh->shm() != nullptr &&
+                           (maker == nullptr || maker->keeps_quick_path());
   return is_possible ? std::make_shared<QuickPath>(mesh->shm()) : nullptr;
 }
 
@@ -114,7 +124,7 @@ Result<void> Engine::Impl::add_set(int number, const std::vector<int>& ranks) {
       MeshOptions options = parts_.options.mesh;
       options.has_control = false;
       HVD_TRY_ASSIGN(set.mesh, Mesh::join(*map, store, options, *parts_.log, deadline));
-      set.backend = std::make_unique<CpuBackend>(*set.mesh);
+      HVD_TRY_ASSIGN(set.backend, make_backend(parts_.options, number, ranks, *set.mesh));
     }
   }
   if (map) {

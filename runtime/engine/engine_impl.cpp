@@ -1,12 +1,12 @@
 #include "runtime/engine/engine_impl.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <numeric>
+#include <system_error>
 
 #include <pthread.h>
 
+#include "runtime/base/thread.h"
 #include "runtime/core/shape.h"
 #include "runtime/link/shm_segment.h"
 
@@ -61,9 +61,11 @@ Result<void> Engine::Impl::prepare() {
     if (parts_.map.size > 1 && StallWatch(parts_.options.stall).is_on()) {
       stall_watch_.emplace(parts_.options.stall);
     }
+    const EngineOptions& options = parts_.options;
     coordinator_ = std::make_unique<Coordinator>(
-        *loop_,
-        Coordinator::Options{parts_.map.size, parts_.options.fusion_threshold_bytes, parts_.options.cycle_time});
+        *loop_, Coordinator::Options{parts_.map.size, options.fusion_threshold_bytes, options.cycle_time,
+                                     options.fuses_groups, options.autotune});
+    open_autotune_log();
   }
   if (parts_.store != nullptr && parts_.store->notice_fd() >= 0) {
     HVD_TRY_ASSIGN(notice_watch_,
@@ -107,14 +109,16 @@ Result<void> Engine::Impl::open_channel() {
 }
 
 void Engine::Impl::start_thread() {
-  // The host's signals (Python's Ctrl-C) belong to the host's threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  ::pthread_setname_np(thread_.native_handle(), "hvd-engine");
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = hvd::start_thread("hvd-engine", [this] { run(); });
+  if (const auto core = parts_.options.thread_core) {
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    CPU_SET(static_cast<unsigned>(*core), &cores);
+    if (const int failed = ::pthread_setaffinity_np(thread_.native_handle(), sizeof cores, &cores); failed != 0) {
+      parts_.log->write(LogLevel::kWarning, "the engine's thread cannot run on core " + std::to_string(*core) + ": " +
+                                                std::generic_category().message(failed));
+    }
+  }
 }
 
 Engine::Impl::~Impl() {

@@ -27,6 +27,7 @@
 #include "runtime/base/process_mark.h"
 #include "runtime/core/arena_map.h"
 #include "runtime/core/interrupt.h"
+#include "runtime/engine/autotune_log.h"
 #include "runtime/engine/buffer_table.h"
 #include "runtime/engine/control_channel.h"
 #include "runtime/engine/coordinator.h"
@@ -58,6 +59,10 @@ class Engine::Impl final : public Interrupt {
   ~Impl() override;
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
+
+  // As the options say; see BackendMaker.
+  static Result<std::unique_ptr<Backend>> make_backend(const EngineOptions& options, int process_set,
+                                                       const std::vector<int>& ranks, Mesh& mesh);
 
   // Thread: any. See Engine.
   Result<std::shared_ptr<Completion>> submit(Submission submission, Caller caller);
@@ -136,11 +141,13 @@ class Engine::Impl final : public Interrupt {
   Result<void> add_buffer(PendingOp& op);
   void remove_buffer(std::int32_t number);
   Result<void> add_set(int number, const std::vector<int>& ranks);
-  static std::shared_ptr<QuickPath> quick_path_of(const Mesh* mesh);
+  [[nodiscard]] std::shared_ptr<QuickPath> quick_path_of(const Mesh* mesh) const;
 
   // What is observed (engine_observe.cpp).
   void count(ProcessSet& set, std::span<PendingOp* const> ops, std::uint64_t known_at, std::uint64_t began);
   void open_timeline();
+  void open_autotune_log();
+  void tell_tuning();
   [[nodiscard]] bool is_traced() const { return timeline_ != nullptr && timeline_->is_on(); }
   void trace_request(int rank, const Request& request);
   void trace_ready(const Response& response);
@@ -178,6 +185,7 @@ class Engine::Impl final : public Interrupt {
   // engine only: who holds the wheel
   std::unique_ptr<ControlChannel> channel_;
   std::unique_ptr<Coordinator> coordinator_;  // on rank 0
+  std::optional<AutotuneLog> autotune_log_;   // on rank 0, when there is one
   std::unordered_map<int, ProcessSet> sets_;  // by number
   std::optional<ArenaMap> arena_map_;         // of the memory that this node's ranks share
   std::int32_t last_buffer_ = 0;

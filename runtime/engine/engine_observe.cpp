@@ -2,6 +2,12 @@
 #include "runtime/engine/engine_impl.h"
 
 namespace hvd {
+namespace {
+
+// For the log: whether known tensors are negotiated by a bit each.
+constexpr bool kHasCache = false;
+
+}  // namespace
 
 void Engine::Impl::open_timeline() {
   const TimelineOptions& options = parts_.options.timeline;
@@ -71,6 +77,40 @@ void Engine::Impl::count(ProcessSet& set, std::span<PendingOp* const> ops, std::
 
 // A timer only while the engine sleeps, and only while something is incomplete: what is awake looks by itself, and an
 // engine that is idle is woken by nothing.
+// A file that cannot be written is told and left, the search goes on: training is what matters.
+void Engine::Impl::open_autotune_log() {
+  const AutotuneOptions& options = parts_.options.autotune;
+  if (!options.is_on || options.log_path.empty()) {
+    return;
+  }
+  auto log = AutotuneLog::create(options.log_path, parts_.map.node_count > 1, kHasCache);
+  if (log.ok()) {
+    autotune_log_.emplace(std::move(log).value());
+  } else {
+    parts_.log->write(LogLevel::kWarning, log.error().message());
+  }
+}
+
+void Engine::Impl::tell_tuning() {
+  if (!parts_.options.autotune.is_on) {
+    return;
+  }
+  const Autotuner::News news = coordinator_->take_tuning_news();
+  for (const Autotuner::Trial& trial : news.trials) {
+    if (const auto written = autotune_log_ ? autotune_log_->write(trial) : Result<void>(); !written.ok()) {
+      parts_.log->write(LogLevel::kWarning, written.error().message());
+      autotune_log_.reset();
+    }
+  }
+  if (news.is_done) {
+    const TunedSetting& best = news.trials.back().setting;
+    parts_.log->write(LogLevel::kInfo,
+                      "autotune stays with HOROVOD_FUSION_THRESHOLD=" + std::to_string(best.fusion_bytes) +
+                          " and HOROVOD_CYCLE_TIME=" +
+                          std::to_string(std::chrono::duration<double, std::milli>(best.window).count()));
+  }
+}
+
 void Engine::Impl::arm_stall_timer() {
   if (stall_watch_ && stall_timer_ == 0 && !over_ && coordinator_->has_incomplete()) {
     stall_timer_ = loop_->after(std::max(Duration::zero(), next_look_ - clock_.now()), [this] {

@@ -56,6 +56,7 @@ void Engine::Impl::decide() {
     }
   }
   announce(coordinator_->decide());
+  tell_tuning();
 }
 
 // Coordinator: tells the ranks of each response, in this order, and takes its own part.

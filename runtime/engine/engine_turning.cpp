@@ -57,14 +57,14 @@ void Engine::Impl::wait(const Completion& completion) {
     Drive& operator=(const Drive&) = delete;
     explicit Drive(Impl& turned) : engine(turned) {}
     ~Drive() {
-      // What is left to do, or comes later, is the keeper's.
+      // What is left to do, or comes later, is the keeper's. One that sleeps deeply is woken by every driver until it
+      // is awake: what the one before it wrote for it, this one may have read.
       if (!engine.queue_->sleep() || !engine.is_idle() || keeper_sleeps) {
         engine.queue_->wake();
       }
       engine.wheel_.release();
     }
   } drive_once(*this);
-  wheel_.set_deep(false);
   stay_awake();
   drive(completion);
 }

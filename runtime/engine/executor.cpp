@@ -47,11 +47,16 @@ double result_factor(ReduceOp op, Dtype dtype, double postscale, int size) {
 }
 
 Result<void> Executor::run(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt) {
-  const bool is_packed = response.kind == OpKind::kAllreduce && ops.size() > 1 && !backend_.takes_pieces();
+  const bool is_adasum = !ops.empty() && ops.front()->what.op == ReduceOp::kAdasum;
+  const bool is_packed =
+      response.kind == OpKind::kAllreduce && ops.size() > 1 && !backend_.takes_pieces() && !is_adasum;
   // What is packed has phases of its own.
   const OpsTrace trace(timeline_, is_packed ? std::span<PendingOp* const>() : ops, TracePhase::kMove);
   switch (response.kind) {
     case OpKind::kAllreduce:
+      if (is_adasum) {
+        return adasum(ops, interrupt);
+      }
       if (response.is_shared && backend_.takes_pieces()) {
         return allreduce_shared(ops, interrupt);
       }
@@ -127,6 +132,28 @@ Result<void> Executor::allreduce_shared(std::span<PendingOp* const> ops, Interru
 Result<void> Executor::allreduce(PendingOp& op, Interrupt& interrupt) {
   copy_input(op.what);
   return reduce(op.what.output, input_bytes(op.what), op.what, interrupt);
+}
+
+// Each tensor by itself, in its own memory.
+Result<void> Executor::adasum(std::span<PendingOp* const> ops, Interrupt& interrupt) {
+  const Submission& like = ops.front()->what;
+  std::vector<MutableBytes> tensors;
+  for (const PendingOp* op : ops) {
+    copy_input(op->what);
+    const std::size_t bytes = input_bytes(op->what);
+    scale_in_place(op->what.output, bytes / size_of(like.dtype), like.dtype, like.prescale);
+    if (bytes != 0) {
+      tensors.emplace_back(static_cast<std::uint8_t*>(op->what.output), bytes);
+    }
+  }
+  if (tensors.empty()) {
+    return {};  // on every rank, since all agreed on the shapes
+  }
+  HVD_TRY(backend_.adasum(tensors, like.dtype, interrupt));
+  for (const MutableBytes& tensor : tensors) {
+    scale_in_place(tensor.data(), tensor.size() / size_of(like.dtype), like.dtype, like.postscale);
+  }
+  return {};
 }
 
 Result<void> Executor::fused_allreduce(std::span<PendingOp* const> ops, Interrupt& interrupt) {

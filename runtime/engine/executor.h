@@ -33,6 +33,7 @@ class Executor {
   Result<void> fused_allreduce(std::span<PendingOp* const> ops, Interrupt& interrupt);
   Result<void> allreduce_shared(std::span<PendingOp* const> ops, Interrupt& interrupt);
   Result<void> allreduce_pieces(std::span<PendingOp* const> ops, Interrupt& interrupt);
+  Result<void> adasum(std::span<PendingOp* const> ops, Interrupt& interrupt);
   Result<void> reduce(void* data, std::size_t size_bytes, const Submission& like, Interrupt& interrupt);
   // Cut by rank along dimension 0 (executor_rows.cpp).
   Result<void> allgather(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt);

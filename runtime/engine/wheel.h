@@ -33,8 +33,8 @@ class Wheel {
     seen_ = drives_;
     return was;
   }
-  // Whether the keeper sleeps until it is woken, rather than dozes. Told by the keeper before it sleeps; the first
-  // driver that then leaves has to wake it, so that someone is there after the last one.
+  // Whether the keeper sleeps until it is woken, rather than dozes. Told by the keeper alone, before it sleeps and when
+  // it is awake again; every driver that leaves in between has to wake it, so that someone is there after the last one.
   void set_deep(bool is_deep) { is_deep_ = is_deep; }
   [[nodiscard]] bool is_deep() const { return is_deep_; }
 

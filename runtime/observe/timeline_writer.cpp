@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,8 +9,7 @@
 #include <chrono>
 #include <cstdio>
 
-#include <pthread.h>
-
+#include "runtime/base/thread.h"
 #include "runtime/core/op_kind.h"
 #include "runtime/observe/timeline.h"
 
@@ -154,14 +152,7 @@ TimelineWriter::~TimelineWriter() {
 }
 
 void TimelineWriter::start_thread() {
-  // The host's signals belong to the host's threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  ::pthread_setname_np(thread_.native_handle(), "hvd-timeline");
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = hvd::start_thread("hvd-timeline", [this] { run(); });
 }
 
 void TimelineWriter::run() {

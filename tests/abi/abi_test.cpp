@@ -87,7 +87,7 @@ const Bad kBad[] = {
     {"kind is 7", [](hvd_op& op) { op.kind = 7; }},
     {"kind is -1", [](hvd_op& op) { op.kind = -1; }},
     {"dtype is 11", [](hvd_op& op) { op.dtype = 11; }},
-    {"reduce_op is 2", [](hvd_op& op) { op.reduce_op = 2; }},
+    {"reduce_op is -1", [](hvd_op& op) { op.reduce_op = -1; }},
     {"reduce_op is 6", [](hvd_op& op) { op.reduce_op = 6; }},
     {"device is 0", [](hvd_op& op) { op.device = 0; }},
     {"ndim is -1", [](hvd_op& op) { op.ndim = -1; }},
@@ -133,11 +133,16 @@ const Bad kBad[] = {
      }},
     {"output must be NULL for ALLGATHER", [](hvd_op& op) { op.kind = HVD_ALLGATHER; }},
     {"output must be NULL for REDUCESCATTER", [](hvd_op& op) { op.kind = HVD_REDUCESCATTER; }},
-    {"reduce_op is 2",
+    {"Adasum is of float16, bfloat16, float32 and float64, not of int32",
+     [](hvd_op& op) {
+       op.dtype = HVD_INT32;
+       op.reduce_op = HVD_ADASUM;
+     }},
+    {"HVD_ADASUM is an operator of allreduce only",
      [](hvd_op& op) {
        op.kind = HVD_REDUCESCATTER;
        op.output = nullptr;
-       op.reduce_op = 2;
+       op.reduce_op = HVD_ADASUM;
      }},
 };
 
@@ -261,6 +266,37 @@ TEST_CASE("a call that leaves nothing to fetch leaves no handle either") {
   CHECK(hvd_execute(nullptr, nullptr, nullptr) == HVD_INVALID);
   CHECK(hvd_shutdown() == HVD_OK);
   CHECK(hvd_execute(nullptr, &op, nullptr) == HVD_NOT_INITIALIZED);
+}
+
+TEST_CASE("many operations are started in one call, until one is refused") {
+  REQUIRE(hvd_init(nullptr) == HVD_OK);
+  hvd_op first = good_op();
+  first.name = "first";
+  hvd_op second = good_op();
+  second.name = "second";
+  hvd_op wrong = good_op();
+  wrong.kind = 77;
+  for (const std::int32_t waits : {0, 1}) {
+    const hvd_op* ops[] = {&first, &second, &wrong, &first};
+    std::int64_t handles[4] = {7, 7, 7, 7};
+    CHECK(hvd_enqueue_many(nullptr, ops, 2, waits, handles) == HVD_OK);
+    CHECK((handles[0] > 0 && handles[1] > 0 && handles[2] == 7));
+    CHECK(hvd_finish(nullptr, handles, 2) == HVD_OK);
+    CHECK(hvd_enqueue_many(nullptr, ops, 4, waits, handles) == HVD_INVALID);
+    CHECK((handles[1] > 0 && handles[2] == 0 && handles[3] == 0));
+    CHECK(hvd_finish(nullptr, handles, 4) == HVD_OK);
+    CHECK(hvd_enqueue_many(nullptr, ops, 0, waits, handles) == HVD_OK);
+    ops[0] = nullptr;
+    CHECK(hvd_enqueue_many(nullptr, ops, 1, waits, handles) == HVD_INVALID);
+    CHECK(hvd_enqueue_many(nullptr, nullptr, 1, waits, handles) == HVD_INVALID);
+    CHECK(hvd_enqueue_many(nullptr, ops, -1, waits, handles) == HVD_INVALID);
+    CHECK(hvd_enqueue_many(nullptr, ops, 1, waits, nullptr) == HVD_INVALID);
+  }
+  CHECK(hvd_shutdown() == HVD_OK);
+  std::int64_t handle = 7;
+  const hvd_op* op = &first;
+  CHECK(hvd_enqueue_many(nullptr, &op, 1, 0, &handle) == HVD_NOT_INITIALIZED);
+  CHECK(handle == 0);
 }
 
 TEST_CASE("many handles are finished in one call, and the first failure is told") {

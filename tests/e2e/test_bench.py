@@ -48,6 +48,22 @@ def test_latency_and_gradients_have_their_own_tables():
                                                       ["flat", "102228128", "1"]]
 
 
+@pytest.mark.parametrize("size", [2, 4])
+def test_each_pair_of_ranks_has_its_latency_and_its_bandwidth(size):
+    done = hvdrun("bench", "pairs", "-np", size, "--max", "1M", "--iters", 5, "-q")
+    assert (done.returncode, done.stderr) == (0, "")
+    pairs = [f"{a}-{b}" for a in range(size) for b in range(a + 1, size)]
+    assert [row[:2] for row in rows(done.stdout)] == [[pair, bytes] for pair in pairs for bytes in ("4", "1048576")]
+    assert all(row[-1] == "0" and float(row[3]) > 0 for row in rows(done.stdout))
+    assert "# Out of bounds values : 0 OK\n" in done.stdout
+
+
+def test_one_rank_has_no_pairs_and_pairs_have_no_chart(tmp_path):
+    alone = hvdrun("bench", "pairs", "-np", 1)
+    assert alone.returncode == 240 and "one rank has no pair" in alone.stderr
+    assert hvdrun("bench", "pairs", "-np", 2, "--plot", tmp_path / "x.svg").returncode == 240
+
+
 def test_json_has_an_object_for_each_row():
     done = hvdrun("bench", "allreduce", "-np", 2, "--max", 64, "--iters", 3, "--json")
     assert done.returncode == 0

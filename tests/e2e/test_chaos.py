@@ -4,6 +4,7 @@ HVD_CHAOS_RUNS: how many (20). HVD_CHAOS_SEED: those of an earlier run; a failur
 """
 
 import os
+import pathlib
 import random
 import re
 import signal
@@ -22,6 +23,15 @@ SEED = os.environ.get("HVD_CHAOS_SEED") or str(time.time_ns())
 AGENT = r"(hvdrun-agent|/agent-[0-9a-f]+)\b"
 
 
+def takes_signals(pid):
+    """It has blocked SIGTERM, to read it when it likes; or it has ended already."""
+    try:
+        blocked = re.search(r"SigBlk:\s*([0-9a-f]+)", pathlib.Path(f"/proc/{pid}/status").read_text())
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return blocked is None or int(blocked[1], 16) >> (signal.SIGTERM - 1) & 1
+
+
 class Victim:
     """A job, what it has said so far, and whom of it one can hurt."""
 
@@ -29,6 +39,9 @@ class Victim:
         self.lab = lab
         self.job = lab.popen("env", f"HVD_LIBRARY={LIBHVD}", HVDRUN, "-np", "4", "-H", "node1:2,node2:2", "--grace", "2",
                              "--reconnect-timeout", "6", *options, sys.executable, "-S", program("busy.py"))
+        # Before it takes signals itself, one ends it without a word: nothing has begun.
+        pid = lab.pid_of(self.job)
+        wait_until(lambda: takes_signals(pid), "hvdrun has not begun")
         self.said = {"stdout": "", "stderr": ""}
         self.readers = [threading.Thread(target=self.read, args=(name,)) for name in self.said]
         for reader in self.readers:

@@ -1,42 +1,30 @@
-"""hvdrun on this machine: placement, environment, output, exit codes, and the end of a job however it comes."""
+"""hvdrun on this machine: environment, GPUs, processors, and the end of a job however it comes."""
 
-import json
 import os
 import pathlib
 import re
 import signal
 import subprocess
-import sys
 
 import pytest
 
-from hvdrun import (HVDRUN, PYTHON, ROOT, env_with, hvdrun, kill, processes_with, program, read_until, start,
-                            wait_until_gone)
+from hvdrun import HVDRUN, PYTHON, env_with, hvdrun, kill, processes_with, program, read_until, start, wait_until_gone
 from patience import PATIENCE
-
-
-def test_ranks_print_whole_tagged_lines():
-    done = hvdrun("-np", 2, "sh", "-c", "echo out $HVD_RANK of $HVD_SIZE; echo err >&2")
-    assert done.returncode == 0
-    assert sorted(done.stdout.splitlines()) == ["[0]<stdout>:out 0 of 2", "[1]<stdout>:out 1 of 2"]
-    assert sorted(done.stderr.splitlines())[:2] == ["[0]<stderr>:err", "[1]<stderr>:err"]
-    assert "hvdrun: 2 ranks on 1 node succeeded in" in done.stderr
-
-
-def test_quiet_says_nothing_of_a_good_job():
-    done = hvdrun("-q", "-np", 1, "true")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_the_rank_environment_is_the_union_that_frameworks_read():
     done = hvdrun("-q", "--no-tags", "-np", 2, "-x", "ADDED=a=b c", "sh", "-c", "if [ $RANK = 1 ]; then env; fi",
-                  env={**os.environ, "WORLD_SIZE": "99", "OMPI_COMM_WORLD_RANK": "7", "KEPT": "yes"})
+                  env={**os.environ, "WORLD_SIZE": "99", "OMPI_COMM_WORLD_RANK": "7", "KEPT": "yes",
+                       "PYTHONFAULTHANDLER": "0", "JAX_PROCESS_ID": "9"})
     env = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     expected = {"HVD_RANK": "1", "HVD_SIZE": "2", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1",
                 "LOCAL_WORLD_SIZE": "2", "HOROVOD_RANK": "1", "HOROVOD_CROSS_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
-                "OMPI_COMM_WORLD_RANK": "1", "KEPT": "yes", "ADDED": "a=b c", "PYTHONUNBUFFERED": "1"}
+                "JAX_PROCESS_ID": "1", "JAX_NUM_PROCESSES": "2", "PYTHONFAULTHANDLER": "0",
+                "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "OMPI_COMM_WORLD_RANK": "1", "KEPT": "yes", "ADDED": "a=b c",
+                "PYTHONUNBUFFERED": "1"}
     assert {name: env.get(name) for name in expected} == expected
     assert 0 < int(env["MASTER_PORT"]) < 65536
+    assert env["JAX_COORDINATOR_ADDRESS"] == f"127.0.0.1:{env['MASTER_PORT']}"
     assert not any("SECRET" in name for name in env)
 
 
@@ -72,6 +60,13 @@ def test_ranks_see_the_gpus_of_their_job(fake_gpus):
     assert visible("--gpus", "none", "-np", 1, env=fake_gpus)[0] == ["[0]<stdout>:none"]
     assert visible("-np", 1, env={**fake_gpus, "CUDA_VISIBLE_DEVICES": "2"})[0] == ["[0]<stdout>:2"]
     assert visible("-np", 1, "-x", "CUDA_VISIBLE_DEVICES=7", env=fake_gpus)[0] == ["[0]<stdout>:7"]
+
+
+def test_one_machine_under_two_names_whose_gpus_would_be_given_out_twice_is_told(fake_gpus):
+    done = hvdrun("-H", "localhost:1,127.0.0.1:1", "true", env=fake_gpus)
+    assert done.returncode == 0, done.stderr
+    assert "hvdrun: localhost and 127.0.0.1 are one machine (" in done.stderr
+    assert "are one machine" not in hvdrun("-H", "localhost:1,127.0.0.1:1", "--gpus", "none", "true", env=fake_gpus).stderr
 
 
 def processors_of_ranks(*arguments):
@@ -119,54 +114,6 @@ def test_gpus_that_are_shared_or_not_there_are_told(fake_gpus):
     done = hvdrun("-H", "localhost:1@3", "echo", "ran", env=fake_gpus)
     assert (done.returncode, done.stdout) == (242, "")
     assert "localhost has GPUs 0-2, and the host list names GPU 3" in done.stderr
-
-
-def test_plan_starts_nothing_and_prints_the_placement():
-    done = hvdrun("plan", "--json", "-np", 5, "-H", "a:2,b:3", "no-such-program")
-    assert done.returncode == 0, done.stderr
-    plan = json.loads(done.stdout)
-    rows = [(r["rank"], r["local_rank"], r["cross_rank"], n["host"]) for n in plan["nodes"] for r in n["ranks"]]
-    assert rows == [(0, 0, 0, "a"), (1, 1, 0, "a"), (2, 0, 1, "b"), (3, 1, 1, "b"), (4, 2, 0, "b")]
-    assert plan["nodes"][1]["ranks"][0]["env"]["HOROVOD_LOCAL_SIZE"] == "3"
-
-
-@pytest.mark.parametrize("arguments, message", [
-    (["-np", "0", "true"], "expected 1 or more ranks"),
-    (["-np", "2", "-H", "a:x", "true"], "host list, column 1: expected a number of slots"),
-    (["-np", "3", "-H", "a:1,b:1", "true"], "3 ranks asked for (-np), but the hosts have 2 slots"),
-    (["--hostfile", "/no/such/file", "true"], "cannot read the host file /no/such/file"),
-    (["--hostfile", "/", "true"], "cannot read the host file /: Is a directory"),
-    (["--gpus", "none", "-H", "a:2@0,1", "true"], "the host list names GPUs of a, and --gpus none leaves all alone"),
-    (["--output-filename", "d", "--output-rotate", "10X", "true"], "--output-rotate '10X': expected a size"),
-    (["--output-rotate", "10M", "true"], "--output-rotate says nothing without --output-filename"),
-    (["-np", "2"], "no command given"),
-    (["--no-such-flag", "true"], "--no-such-flag"),
-    (["-x", "NO_SUCH_VARIABLE_HERE", "true"], "no such variable"),
-    (["--jsrun", "true"], "--jsrun: LSF's jsrun is not supported"),
-    (["--mpi-args", "--mca btl tcp", "true"], "--mpi-args and --binding-args are for mpirun"),
-    (["--mpi", "--gloo", "true"], "give one"),
-    (["--launcher", "mpi", "--rsh", "ssh", "true"], "mean nothing to mpirun"),
-    (["--launcher", "mpi", "-H", "me@a:2:1", "true"], "user and port of a mean nothing to mpirun"),
-    (["--launcher", "mpi", "--bind", "core", "--binding-args", "--bind-to core", "true"], "both bind the ranks"),
-    (["--launcher", "mpi", "--mpi-args", "'open", "true"], "--mpi-args"),
-    (["--launcher", "pbs", "true"], "--launcher"),
-    (["--min-np=2", "true"], "elastic jobs are not supported yet"),
-    (["--fusion-threshold-mb", "-1", "true"], "--fusion-threshold-mb: expected a whole number"),
-    (["--log-level", "LOUD", "true"], "--log-level: expected TRACE"),
-    (["--config-file", "/no/such/file", "true"], "cannot read the configuration file /no/such/file"),
-])
-def test_a_wrong_command_line_is_one_line_and_starts_nothing(arguments, message):
-    done = hvdrun(*arguments)
-    assert done.returncode == 240
-    assert message in done.stderr and len(done.stderr.splitlines()) == 1
-
-
-def test_a_bad_hostfile_is_refused_with_its_place(tmp_path):
-    file = tmp_path / "hosts"
-    file.write_text("# nodes\n\nnode1 slots=2\nnode2 slots=two\n")
-    done = hvdrun("--hostfile", file, "true")
-    assert done.returncode == 240
-    assert f"{file}:4:7: expected a number" in done.stderr
 
 
 def test_the_first_failing_rank_names_itself_and_gives_its_code(marker):
@@ -312,123 +259,6 @@ def test_a_missing_script_is_told_before_any_rank_runs():
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_gone_reader_stops_the_job_as_it_would_a_filter(marker):
-    job = subprocess.Popen(f"'{HVDRUN}' -np 2 yes; echo code $? >&2", shell=True, stdout=subprocess.PIPE,
-                           stderr=subprocess.PIPE, text=True, cwd=ROOT, env=env_with(marker))
-    read_until(job.stdout, "y", 3)
-    job.stdout.close()
-    assert "code 141" in job.stderr.read()
-    job.wait(PATIENCE)
-    assert wait_until_gone(marker) == {}
-
-
-def test_a_slow_reader_slows_the_ranks_and_memory_stays_bounded(marker):
-    job = start("-np", 4, "yes", "0123456789" * 10, env=env_with(marker))
-    read_until(job.stdout, "0123", 10)
-    # Nobody reads now. When the ranks stand still, nothing more is buffered anywhere.
-    ranks = [pid for pid, args in processes_with(marker).items() if args.startswith("yes")]
-    assert len(ranks) == 4
-
-    def written():
-        return [open(f"/proc/{pid}/io").read().split("wchar: ")[1].split()[0] for pid in ranks]
-
-    before = None
-    while before != (before := written()):
-        subprocess.run(["sleep", "0.3"], check=True)
-    with open(f"/proc/{job.pid}/status", encoding="ascii") as status:
-        peak_kb = int(re.search(r"VmHWM:\s+(\d+)", status.read()).group(1))
-    job.stdout.close()
-    job.stderr.close()
-    job.wait(PATIENCE)
-    assert peak_kb < 64 * 1024
-    assert wait_until_gone(marker) == {}
-
-
-def check_lines(text, name, ranks, count):
-    expected = {f"[{r}]<std{name}>:{name} {r} {i} {'x' * (i % 90)} end" for r in range(ranks) for i in range(count)}
-    lines = [line for line in text.splitlines() if not line.startswith("hvdrun: ")]
-    assert len(lines) == len(expected)
-    assert set(lines) == expected
-
-
-def test_a_hundred_runs_of_ten_lines_lose_and_tear_nothing():
-    for _ in range(100):
-        done = hvdrun("-np", 2, *PYTHON, program("print_lines.py"), 10)
-        assert done.returncode == 0
-        check_lines(done.stdout, "out", 2, 10)
-        check_lines(done.stderr, "err", 2, 10)
-
-
-def test_ten_runs_of_fifty_thousand_lines_lose_and_tear_nothing():
-    for _ in range(10):
-        done = hvdrun("-np", 4, *PYTHON, program("print_lines.py"), 50000)
-        assert done.returncode == 0
-        check_lines(done.stdout, "out", 4, 50000)
-        check_lines(done.stderr, "err", 4, 50000)
-
-
-def test_output_is_kept_in_files_as_well(tmp_path):
-    done = hvdrun("-np", 11, "--output-filename", tmp_path / "kept", "sh", "-c", "echo out; echo err >&2")
-    assert done.returncode == 0 and done.stdout.count("<stdout>:out") == 11
-    for rank in range(11):
-        folder = tmp_path / f"kept/rank.{rank:02}"
-        assert (folder / "stdout").read_text() == f"[{rank}]<stdout>:out\n"
-        assert (folder / "stderr").read_text() == f"[{rank}]<stderr>:err\n"
-
-
-def test_output_that_cannot_be_kept_is_told_and_the_job_goes_on(tmp_path):
-    kept = tmp_path / "kept"
-    script = f"echo one; rm -r {kept}; sleep 0.2; echo two; sleep 0.2; echo three"
-    done = hvdrun("-np", 1, "--output-filename", kept, "sh", "-c", script)
-    assert done.stdout == "[0]<stdout>:one\n[0]<stdout>:two\n[0]<stdout>:three\n"
-    assert done.returncode == 244
-    assert done.stderr.count("cannot write") == 1 and "not all of their output could be kept" in done.stderr
-    (tmp_path / "file").write_text("")
-    done = hvdrun("-np", 1, "--output-filename", tmp_path / "file", "echo", "ran")
-    assert (done.returncode, done.stdout) == (244, "") and done.stderr.count("\n") == 1
-
-
-def test_files_rotate_by_size_between_lines(tmp_path):
-    done = hvdrun("-q", "-np", 2, "--no-tags", "--output-filename", tmp_path, "--output-rotate", "4K:3", "seq", 10000)
-    assert done.returncode == 0
-    for rank in (0, 1):
-        folder = tmp_path / f"rank.{rank}"
-        assert sorted(file.name for file in folder.glob("stdout*")) == ["stdout", "stdout.1", "stdout.2", "stdout.3"]
-        assert all(3000 < (folder / f"stdout.{n}").stat().st_size <= 4096 for n in (1, 2, 3))
-        kept = "".join((folder / name).read_text() for name in ("stdout.3", "stdout.2", "stdout.1", "stdout"))
-        numbers = kept.splitlines()
-        assert numbers == [str(n) for n in range(10001 - len(numbers), 10001)]
-
-
-@pytest.mark.parametrize("problem", ["full disk", "rename"])
-def test_a_file_that_cannot_be_written_or_renamed_does_not_stop_the_ranks(tmp_path, problem):
-    folder = tmp_path / "rank.0"
-    folder.mkdir()
-    if problem == "full disk":
-        (folder / "stdout").symlink_to("/dev/full")
-    else:
-        (folder / "stdout.1/in the way").mkdir(parents=True)
-    done = hvdrun("-np", 2, "--output-filename", tmp_path, "--output-rotate", "100", "seq", 1000)
-    assert done.returncode == 244
-    assert len(done.stdout.splitlines()) == 2000
-    said = "cannot write" if problem == "full disk" else "cannot rename"
-    assert done.stderr.count(f"{said} {folder}/stdout") == 1 and done.stderr.count("hvdrun: ") == 2
-    assert (tmp_path / "rank.1/stdout").read_text().endswith("[1]<stdout>:1000\n")
-
-
-def test_a_console_that_is_full_is_told_by_the_exit_code():
-    with open("/dev/full", "w") as full:
-        done = hvdrun("-np", 1, "echo", "x", capture_output=False, stdout=full, stderr=subprocess.PIPE)
-    assert done.returncode == 244
-    assert "cannot write to standard output: No space left on device; exit code 244" in done.stderr
-
-
-def test_lines_may_begin_with_the_time_and_tags_be_coloured():
-    done = hvdrun("-np", 1, "--prefix-output-with-timestamp", "--color", "always", "echo", "x")
-    assert re.fullmatch(r"\x1b\[36m\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\[0\]<stdout>:\x1b\[0mx\n", done.stdout)
-    assert "\x1b" not in hvdrun("-np", 1, "echo", "x").stdout
-
-
 def test_a_job_that_runs_too_long_is_stopped(marker):
     done = hvdrun("-np", 2, "--timeout", 1, "sleep", 60, env=env_with(marker))
     assert done.returncode == 124 and "--timeout" in done.stderr
@@ -446,72 +276,3 @@ def test_a_traceback_is_in_the_report():
 def test_a_failure_says_where_all_output_is(tmp_path):
     done = hvdrun("-np", 11, "--output-filename", tmp_path, "sh", "-c", "exit $((HVD_RANK == 3))")
     assert f"\nhvdrun: all that it printed is in {tmp_path}/rank.03\n" in done.stderr
-
-
-SETTINGS = """
-params:
-  fusion_threshold_mb: 32
-  cycle_time_ms: 2.5
-stall_check:
-  enabled: no
-logging:
-  level: INFO
-  with_timestamp: false
-"""
-
-
-def variables(*arguments, **options):
-    done = hvdrun("-q", "--no-tags", *arguments, "env", **options)
-    assert done.returncode == 0, done.stderr
-    return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
-
-
-def test_settings_come_from_flags_then_the_file_then_the_environment(tmp_path):
-    file = tmp_path / "settings.yaml"
-    file.write_text(SETTINGS)
-    inherited = {**os.environ, "HOROVOD_CYCLE_TIME": "9", "HOROVOD_CACHE_CAPACITY": "7"}
-    env = variables("-np", 1, "--config-file", file, "--fusion-threshold-mb", 1, "--num-nccl", 2, "--log-hide-timestamp",
-                    "--network-interface", "eth0,eth1", "--tcp", "--gloo", "-x", "HOROVOD_LOG_LEVEL=ERROR", env=inherited)
-    expected = {"HOROVOD_FUSION_THRESHOLD": "1048576", "HOROVOD_CYCLE_TIME": "2.5", "HOROVOD_CACHE_CAPACITY": "7",
-                "HOROVOD_STALL_CHECK_DISABLE": "1", "HOROVOD_LOG_LEVEL": "ERROR", "HOROVOD_LOG_HIDE_TIME": "1",
-                "HOROVOD_NUM_NCCL_STREAMS": "2", "NCCL_SOCKET_IFNAME": "eth0,eth1", "NCCL_IB_DISABLE": "1"}
-    assert {name: env.get(name) for name in expected} == expected
-    assert "HOROVOD_AUTOTUNE" not in env
-
-
-@pytest.mark.parametrize("text, message", [
-    ("params:\n  fusion_threshold: 3\n", "settings.yaml:2:3: unknown setting 'params.fusion_threshold'"),
-    ("params:\n  cache_capacity: many\n", "settings.yaml:2:19: params.cache_capacity: expected a whole number"),
-    ("parms: 3\n", "settings.yaml:1:1: unknown section 'parms'"),
-    ("params: [1\n", "settings.yaml:2:1:"),
-    ("params: {cycle_time_ms: 1, cycle_time_ms: 2}\n", "given twice"),
-    ("controller: mpi\n", "no MPI controller"),
-    ("- a\n", "settings.yaml:1:1: expected sections"),
-])
-def test_a_bad_settings_file_is_refused_with_its_place(tmp_path, text, message):
-    file = tmp_path / "settings.yaml"
-    file.write_text(text)
-    done = hvdrun("-np", 1, "--config-file", file, "echo", "ran")
-    assert (done.returncode, done.stdout) == (240, "")
-    assert message in done.stderr and done.stderr.count("\n") == 1
-
-
-def test_flags_of_the_command_are_its_own():
-    done = hvdrun("-q", "--no-tags", "-np", 1, "echo", "-np", "4", "--mpi", "-hostfile", "x")
-    assert done.stdout == "-np 4 --mpi -hostfile x\n"
-
-
-def test_bytes_that_are_no_text_pass_unharmed():
-    done = hvdrun("-q", "-np", 1, "printf", r"\377\000bad\nlast without newline", text=False)
-    assert done.stdout == b"[0]<stdout>:\xff\x00bad\n[0]<stdout>:last without newline\n"
-
-
-def test_check_build_tells_what_is_there():
-    done = hvdrun("--check-build")
-    assert done.returncode == 0
-    assert "[X] local" in done.stdout and "[ ] NCCL" in done.stdout
-
-
-def test_the_version_is_the_packages():
-    assert hvdrun("--version").stdout.startswith("hvdrun 0.")
-    assert re.search(r"^usage: hvdrun", hvdrun("--help").stdout)

@@ -224,7 +224,10 @@ def test_without_open_mpi_it_is_told_what_to_install(tmp_path, script, words):
 
 
 def test_check_build_tells_which_open_mpi_is_there():
-    assert re.search(r"\[X\] mpirun \(Open MPI \d+\.\d.*: --launcher mpi\)", hvdrun("--check-build").stdout)
+    built = hvdrun("--check-build").stdout
+    assert re.search(r"\[X\] mpirun \(Open MPI \d+\.\d.*: --launcher mpi\)", built)
+    assert re.search(r"\[X\] MPI \(Open MPI v\d+\.\d.*, /.*libmpi.*\): ranks that mpirun or srun started", built)
+    assert "[X] MPI: HOROVOD_CPU_OPERATIONS=mpi" in built
 
 
 def test_plan_tells_that_mpirun_starts_the_ranks():

@@ -90,6 +90,28 @@ def runs_a_job_file(command, lab):
     assert lab.wait_for_no_processes() == []
 
 
+SERVICE = [  # in their order
+    "hvdrun cluster add lab -H node1,node2",
+    "hvdrun submit -c lab -f job.json --mount-root /data",
+    "hvdrun ps",
+    "hvdrun logs -f job",
+    "hvdrun wait job",
+]
+
+
+def serves(command, lab):
+    """With those that go before it, on records of its own, which all hosts see and nobody else uses."""
+    state = lab.shared / f"state-{SERVICE.index(command)}"
+    options = {**USER, "env": {**USER["env"], "XDG_STATE_HOME": str(state)}}
+    for one in SERVICE[:SERVICE.index(command) + 1]:
+        done = lab.run(*shlex.split(in_checkout(one)), **options)
+        assert done.returncode == 0, (one, done.stderr)
+    expected = {"cluster": "lab     hvdrun", "submit": '"executionState": "queued"', "ps": "job     lab", "logs": "rank 0 of 2"}
+    assert expected.get(command.split()[1], "") in done.stdout
+    assert command.split()[1] in ("cluster",) or lab.run(HVDRUN, "wait", "job", **options).returncode == 0
+    assert lab.wait_for_no_processes() == []
+
+
 def plans(command, lab):
     done = run(in_checkout(command), **USER)
     assert done.returncode == 0, done.stderr
@@ -125,8 +147,9 @@ COMMANDS = {
     "hvdrun check -H node1:2,node2:2": checks_hosts,
     "hvdrun -f job.json -H node1,node2 --mount-root /data": runs_a_job_file,
     "hvdrun --check-build": tells_what_is_built,
+    **dict.fromkeys(SERVICE, serves),
 }
-NEED_HOSTS = (trains_on_hosts, checks_hosts, measures, runs_a_job_file)
+NEED_HOSTS = (trains_on_hosts, checks_hosts, measures, runs_a_job_file, serves)
 
 
 def test_no_command_is_shown_that_is_not_run_here():

@@ -1,7 +1,5 @@
 #include "tests/fuzz/check_targets.h"
 
-#include <cstdio>
-#include <cstdlib>
 #include <iterator>
 #include <string>
 
@@ -14,18 +12,12 @@
 #include "launcher/job/host_list.h"
 #include "launcher/report/check_json.h"
 #include "launcher/report/check_text.h"
+#include "tests/fuzz/require.h"
 
 namespace hvd::fuzz {
 namespace {
 
 namespace launch = hvd::launch;
-
-void require(bool holds, const char* what) {
-  if (!holds) {
-    std::fprintf(stderr, "does not hold: %s\n", what);
-    std::abort();
-  }
-}
 
 template <typename Message>
 void one_message(std::string_view body) {

@@ -13,9 +13,7 @@
 #include "launcher/job/host_list.h"
 #include "launcher/job/hostfile.h"
 #include "launcher/job/tunable.h"
-#include "launcher/jobfile/argument_words.h"
 #include "launcher/jobfile/form_reader.h"
-#include "launcher/jobfile/job_run.h"
 #include "launcher/jobfile/variable_text.h"
 #include "launcher/logs/line_gather.h"
 #include "launcher/logs/line_splitter.h"
@@ -23,6 +21,8 @@
 #include "launcher/placement/placement.h"
 #include "launcher/process/oom_watch.h"
 #include "launcher/report/traceback.h"
+#include "launcher/service/cluster.h"
+#include "launcher/service/ticket.h"
 #include "launcher/transport/engine.h"
 #include "launcher/transport/mpirun.h"
 #include "launcher/transport/rsh_template.h"
@@ -34,23 +34,13 @@
 #include "runtime/link/mesh_peer.h"
 #include "runtime/rendezvous/handshake.h"
 #include "tests/fuzz/check_targets.h"
+#include "tests/fuzz/job_targets.h"
+#include "tests/fuzz/require.h"
 
 namespace hvd::fuzz {
 namespace {
 
 namespace launch = hvd::launch;
-
-void require(bool holds, const char* what) {
-  if (!holds) {
-    std::fprintf(stderr, "does not hold: %s\n", what);
-    std::abort();
-  }
-}
-
-void require_error(const Error& error) {
-  require(!error.message().empty(), "an error has words");
-  require(error.message().find('\0') == std::string::npos, "an error's words are text");
-}
 
 // The input in pieces whose lengths it decides itself.
 template <typename Feed>
@@ -122,8 +112,10 @@ void rsh_template(std::string_view input) {
   if (words.ok()) {
     require(!words.value().empty(), "a command has a program");
     // What is shown to the user is what a shell would execute.
-    const auto shown = launch::split_shell_words(launch::shown_words(words.value()));
-    require(shown.ok() && shown.value() == words.value(), "shown words are the words");
+    const std::string text = launch::shown_words(words.value());
+    const auto shown = launch::split_shell_words(text);
+    const bool is_whole = text.size() <= launch::kMaxShownBytes;
+    require(!is_whole || (shown.ok() && shown.value() == words.value()), "shown words are the words");
   }
 }
 
@@ -266,6 +258,7 @@ void agent_messages(std::string_view input) {
       [](std::string_view body) { static_cast<void>(launch::decode_count(body)); },
       one_message<launch::RelayStartMessage>,
       one_message<launch::RelayOverMessage>,
+      one_message<launch::RestartMessage>,
       [](std::string_view body) {
         if (const auto message = launch::RelayMessage::decode(body); message.ok()) {
           static_cast<void>(launch::decode_relay_number(message.value()));
@@ -388,94 +381,38 @@ void handshake(std::string_view input) {
   require(!connector.is_done(), "nobody is taken for the launcher without the secret");
 }
 
-// Outside of quotes a shell sees only words and variables.
-void require_harmless(const std::string& shell_text) {
-  constexpr std::string_view kHarmless = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,@%+ ";
-  for (std::size_t i = 0; i < shell_text.size(); ++i) {
-    if (shell_text[i] == '\'') {
-      i = shell_text.find('\'', i + 1);
-      require(i != std::string::npos, "a quote ends");
-    } else if (shell_text.compare(i, 2, "${") == 0) {
-      const std::size_t end = shell_text.find("-}", i);
-      require(end != std::string::npos && launch::is_variable_name(shell_text.substr(i + 2, end - i - 2)),
-              "only plain variables are expanded");
-      i = end + 1;
-    } else if (shell_text[i] == '\\') {
-      ++i;  // as in '\''
-    } else {
-      require(shell_text[i] == '"' || kHarmless.find(shell_text[i]) != std::string_view::npos,
-              "what means something to a shell is quoted");
-    }
-  }
-}
-
-void job_arguments(std::string_view input) {
-  if (const auto words = launch::read_arguments(input); words.ok()) {
-    require_harmless(words.value().shell_text);
-  }
-  require_harmless(launch::quote_with_variables(input));
-  require_harmless(launch::quote_word(input));
-  const auto word = launch::read_arguments(launch::argument_of(input));
-  require(word.ok(), "a word is read back");
-  require_harmless(word.value().shell_text);
-  static_cast<void>(launch::parse_job_duration(input));
-}
-
-void check_document(const Result<launch::DocValue>& document) {
-  if (!document.ok()) {
-    require_error(document.error());
-    require(document.error().message().starts_with("file:"), "an error names its place");
-  }
-}
-
-// A file that can be read can be planned: all that becomes a path or a name is such.
-void check_job_file(std::string_view input, const std::string& file) {
-  const auto loaded = launch::parse_job_file(input, file, {"account", {"A=1"}});
+// A cluster that can be read can be kept as a record: it is the same when it is read again, and all of it is such as
+// may become a path, an argument or a variable.
+void cluster_file(std::string_view input) {
+  const auto loaded = launch::parse_cluster(input, "file", "lab");
   if (!loaded.ok()) {
     require_error(loaded.error());
-    require(loaded.error().message().starts_with(file + ":"), "an error names its place");
+    require(loaded.error().message().starts_with("file:"), "an error names its place");
     return;
   }
-  const launch::JobFile& job = loaded.value().job;
-  require(launch::is_job_name(job.name), "a job has a name");
-  const launch::HostList hosts = {{"a", "", 0, 1}, {"b", "", 0, 1}, {"c", "", 0, 1}};
-  const auto layout = job.tool.process_count.value_or(1) > 100 || job.tool.worker_count.value_or(1) > 100
-                          ? Result<launch::JobLayout>(Error(Code::kInvalid, "too long for a fuzzer"))
-                          : launch::lay_out(job, hosts, 0);
-  if (!layout.ok()) {
-    return;
+  const launch::Cluster& cluster = loaded.value().cluster;
+  check_hosts(cluster.hosts);
+  require(!cluster.hosts.empty(), "a cluster has a host");
+  for (const auto& [name, directory] : cluster.mounts) {
+    require(launch::is_inner_path(name) && directory.starts_with('/'), "a mount leads from inside to a directory");
+    require(directory.find('\n') == std::string::npos, "a directory is one line");
   }
-  launch::JobRunOptions options;
-  options.mounts.root = "/data";
-  options.id = "id";
-  const auto run = launch::make_job_run(job, layout.value(), options);
-  if (!run.ok()) {
-    return;
+  for (const auto& [name, value] : cluster.env) {
+    require(launch::is_variable_name(name) && value.find('\0') == std::string::npos, "a variable can be set");
   }
-  for (const launch::Mount& mount : run.value().job.mounts) {
-    require(launch::is_inner_path(mount.name) && mount.directory.starts_with('/'), "a mount is below the mount root");
-  }
-  require(run.value().kept_at.find("/../") == std::string::npos, "nothing is kept outside of where it is wanted");
-  const std::vector<launch::JobNodeFacts> facts(run.value().layout.nodes.size());
-  static_cast<void>(launch::set_up_script(run.value(), facts, 0));
-  static_cast<void>(launch::process_script(run.value(), 0));
-  static_cast<void>(launch::process_variables(run.value(), facts, 0));
+  const auto again = launch::parse_cluster(launch::cluster_text(cluster), "record.json", "lab");
+  // Bytes that are no text are replaced when they are written.
+  require(again.ok(), "what is written is read back");
+  const auto once_more = launch::parse_cluster(launch::cluster_text(again.value().cluster), "record.json", "lab");
+  require(once_more.ok() && once_more.value().cluster == again.value().cluster, "and is the same");
 }
 
-void job_json(std::string_view input) {
-  check_document(launch::parse_json_document(input, "file"));
-  check_job_file(input, "file.json");
-}
-
-void job_yaml(std::string_view input) {
-  check_document(launch::parse_yaml_document(input, "file"));
-  check_job_file(input, "file.yaml");
-}
-
-// Below the service's "properties", so that what is found is not all about the file's first key.
-void job_batchai(std::string_view input) {
-  check_job_file("{\"properties\": {\"nodeCount\": 2, \"stdOutErrPathPrefix\": \"/l\", " + std::string(input) + "}}",
-                 "file.json");
+void job_ticket(std::string_view input) {
+  if (const auto ticket = launch::decode_ticket(input); ticket.ok()) {
+    require(launch::decode_ticket(launch::encode(ticket.value())).value() == ticket.value(), "what is written is read");
+  } else {
+    require_error(ticket.error());
+  }
 }
 
 }  // namespace
@@ -485,6 +422,7 @@ const std::vector<Target>& targets() {
       {"agent_messages", agent_messages},
       {"bench_lines", bench_lines},
       {"check_messages", check_messages},
+      {"cluster_file", cluster_file},
       {"config_file", config_file},
       {"control_messages", control_messages},
       {"cpu_list", cpu_list},
@@ -497,6 +435,7 @@ const std::vector<Target>& targets() {
       {"job_arguments", job_arguments},
       {"job_batchai", job_batchai},
       {"job_json", job_json},
+      {"job_ticket", job_ticket},
       {"job_yaml", job_yaml},
       {"line_gather", line_gather},
       {"line_splitter", line_splitter},

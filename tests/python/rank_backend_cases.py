@@ -9,6 +9,7 @@ from rank_side import raises, run_cases
 
 import horovod.torch as hvd
 import horovod.torch.backend  # noqa: F401  (registers it)
+from horovod.common.exceptions import HorovodInternalError
 
 # As hvdrun sets them; the agent of the tests does not.
 os.environ.setdefault("RANK", os.environ.get("HVD_RANK", "0"))
@@ -97,7 +98,73 @@ def case_all_to_all():
 def case_barrier_and_what_is_not_there():
     dist.barrier()
     if SIZE > 1:
-        raises(NotImplementedError, dist.send, torch.ones(1), (RANK + 1) % SIZE)
+        raises(NotImplementedError, dist.recv, torch.ones(1))
+
+
+def case_operations_go_on():
+    """Rank 0 comes late, and the others are not kept from going on."""
+    total = sum(range(SIZE))
+    starts = {
+        "all_reduce": lambda: (t := torch.full((3,), RANK), dist.all_reduce(t, async_op=True)),
+        "broadcast": lambda: (t := torch.full((2,), RANK + total), dist.broadcast(t, 0, async_op=True)),
+        "all_gather": lambda: (
+            t := torch.empty(SIZE), dist.all_gather_into_tensor(t, torch.tensor([float(RANK)]), async_op=True)),
+        "reduce_scatter": lambda: (
+            t := torch.empty(1), dist.reduce_scatter_tensor(t, torch.full((SIZE,), float(RANK)), async_op=True)),
+    }  # fmt: skip
+    expected = {"all_reduce": [total] * 3, "broadcast": [total] * 2, "all_gather": list(range(SIZE)),
+                "reduce_scatter": [total]}  # fmt: skip
+    for name, start in starts.items():
+        for wait in (lambda w: w.wait(), lambda w: w.get_future().wait(), spin):
+            if RANK == 0:
+                hvd.barrier()
+            tensor, work = start()
+            if RANK != 0:
+                assert not work.is_completed(), name
+                hvd.barrier()
+            wait(work)
+            assert work.is_completed() and work.is_success() and tensor.tolist() == expected[name], name
+
+
+def spin(work):
+    while not work.is_completed():
+        pass
+
+
+def case_an_operation_that_fails_later():
+    if SIZE > 1:
+        work = dist.all_reduce(torch.ones(2 + RANK), async_op=True)
+        raises(HorovodInternalError, work.wait)
+        assert isinstance(work.exception(), HorovodInternalError) and not work.is_success()
+        work = dist.all_reduce(torch.ones(2 + RANK), async_op=True)
+        raises(Exception, work.get_future().wait)
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    assert tensor.item() == SIZE
+
+
+def case_messages():
+    if SIZE == 1:
+        return
+    after, before = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+    for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool):
+        got = torch.zeros(2, 3, dtype=dtype)
+        requests = dist.batch_isend_irecv([
+            dist.P2POp(dist.irecv, got, before), dist.P2POp(dist.isend, torch.full((2, 3), RANK + 1, dtype=dtype), after)
+        ])  # fmt: skip
+        for request in requests:
+            request.wait()
+        assert torch.equal(got, torch.full((2, 3), before + 1, dtype=dtype))
+    first, second = torch.zeros(1), torch.zeros(1)
+    if RANK == 0:
+        dist.send(torch.tensor([1.0]), 1, tag=7)
+        dist.send(torch.tensor([2.0]), 1, tag=8)
+        dist.send(torch.ones(3), 1)
+    elif RANK == 1:
+        dist.recv(second, 0, tag=8)
+        dist.recv(first, 0, tag=7)
+        assert (first.item(), second.item()) == (1.0, 2.0)
+        assert "rank 0 has sent 12 bytes, and 4 are expected" in raises(ValueError, dist.recv, first, 0)
 
 
 def case_distributed_data_parallel():

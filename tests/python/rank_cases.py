@@ -316,7 +316,8 @@ def case_wrong_arguments():
     raises(ValueError, hvd.allreduce, torch.ones(2).to_sparse())
     raises((ValueError, HorovodInternalError), hvd.broadcast, torch.ones(2), SIZE)
     raises(ValueError, hvd.allreduce, torch.ones(2), process_set=hvd.ProcessSet([0]))
-    raises(ValueError, hvd.allreduce, torch.ones(2), op=hvd.Adasum)
+    assert "Adasum is of float16" in raises(ValueError, hvd.allreduce, torch.ones(2, dtype=torch.int32), op=hvd.Adasum)
+    raises(ValueError, hvd.reducescatter, torch.ones(4), op=hvd.Adasum)
     assert torch.equal(hvd.allreduce(torch.ones(2)), torch.ones(2))
 
 

@@ -13,17 +13,7 @@ import horovod.torch as hvd
 from horovod.common.exceptions import HorovodInternalError
 
 
-OPERATIONS = {
-    "allreduce": lambda: hvd.allreduce(torch.ones(1000), name="loop"),
-    "group": lambda: hvd.grouped_allreduce([torch.ones(1000), torch.ones(10)], name="loop"),
-    "allgather": lambda: hvd.grouped_allgather([torch.ones(1000), torch.ones(10)], name="loop"),
-    "reducescatter": lambda: hvd.reducescatter(torch.ones(100_000), name="loop"),
-    "alltoall": lambda: hvd.alltoall(torch.ones(30_000), name="loop"),
-    "join": lambda: hvd.join(),
-}
-
-
-def die_or_wait(end, operation="allreduce"):
+def die_or_wait(end):
     """Rank 1 ends by `end`; what the others' next operation says."""
     hvd.init()
     hvd.barrier()
@@ -31,7 +21,7 @@ def die_or_wait(end, operation="allreduce"):
         end()
     try:
         while True:
-            OPERATIONS[operation]()
+            hvd.allreduce(torch.ones(1000), name="loop")
     except HorovodInternalError as error:
         told = {"error": str(error)}
     try:
@@ -41,19 +31,6 @@ def die_or_wait(end, operation="allreduce"):
         told["after"] = str(error)
     hvd.shutdown()
     report(told)
-
-
-def killed_in_the_middle(operation):
-    """Rank 1 is killed while all of them are busy with the operation, or while the others wait in their join."""
-
-    def kill():
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    if operation == "join":
-        # The others have joined when the allreduce is done.
-        die_or_wait(lambda: (hvd.allreduce(torch.ones(1), name="first"), kill()), operation)
-    else:
-        die_or_wait(lambda: threading.Timer(0.2, kill).start(), operation)
 
 
 def interrupt():
@@ -142,7 +119,4 @@ KINDS = {
 }
 
 if __name__ == "__main__":
-    if sys.argv[1] in OPERATIONS:
-        killed_in_the_middle(sys.argv[1])
-    else:
-        KINDS[sys.argv[1]]()
+    KINDS[sys.argv[1]]()

@@ -19,16 +19,6 @@ def test_when_a_rank_ends_the_others_get_an_error(kind):
         assert report["after"] != "no error"
 
 
-@pytest.mark.parametrize("operation", ["group", "allgather", "reducescatter", "alltoall", "join"])
-def test_when_a_rank_is_killed_in_an_operation_the_others_error_names_it(operation):
-    outcome = run_ranks(3, SCRIPT, operation, by_agent=True)
-    for rank in (0, 2):
-        report = outcome.reports[rank]
-        assert report is not None, outcome.output
-        assert re.search(r"rank 1\b.*", report["error"]), f"the text names the rank: {report['error']}"
-        assert report["after"] != "no error"
-
-
 def test_ctrl_c_ends_a_wait_and_leaves_the_job():
     outcome = run_ranks(2, SCRIPT, "interrupt", by_agent=True).check()
     interrupted, other = outcome.reports

@@ -108,14 +108,7 @@ def test_what_the_readme_calls_refused_is_refused():
     import torch
 
     hvd.init()
-    calls = {
-        "Adasum": lambda: hvd.allreduce(torch.ones(1), op=hvd.Adasum),
-    }
-    refused = {name for name, words in table().items() if words.strip().startswith("refused")}
-    assert refused == set(calls)
-    for call in calls.values():
-        with pytest.raises(ValueError):
-            call()
+    assert not {name for name, words in table().items() if words.strip().startswith("refused")}
     with pytest.raises(ValueError):
-        hvd.shutdown(), hvd.init(comm=[0])
+        hvd.shutdown(), hvd.init(comm=[1])
     assert hvd.Compression.bf16 and horovod.run

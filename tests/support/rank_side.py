@@ -8,7 +8,8 @@ import traceback
 
 def report(value) -> None:
     """Leaves this rank's result for the test."""
-    path = pathlib.Path(os.environ["HVD_TEST_REPORTS"]) / (os.environ.get("HVD_RANK", "0") + ".json")
+    rank = os.environ.get("HVD_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("PMI_RANK") or "0"
+    path = pathlib.Path(os.environ["HVD_TEST_REPORTS"]) / (rank + ".json")
     path.with_suffix(".part").write_text(json.dumps(value))
     path.with_suffix(".part").rename(path)
 

@@ -36,9 +36,11 @@ class Outcome:
         return self
 
 
-def run_ranks(size, script, *arguments, env=None, by_agent=False, imports=()):
+def run_ranks(size, script, *arguments, env=None, by_agent=False, launch=None, imports=(), nodes=None):
     """Runs `python script arguments...` on `size` ranks. `by_agent`: without hvdrun, so that nobody stops survivors.
+    `launch`: a command line that ends with the script's; instead of hvdrun's or the agent.
 
+    `nodes`: how many ranks each node has, where they are to be on several; only without hvdrun.
     `imports`: modules that are imported once for all ranks of all such runs, where hvdrun is not used.
     """
     with tempfile.TemporaryDirectory(prefix="hvd-test-") as folder:
@@ -54,10 +56,13 @@ def run_ranks(size, script, *arguments, env=None, by_agent=False, imports=()):
         environment.update(env or {})
         script, arguments = str(script), [str(argument) for argument in arguments]
         begin = time.monotonic()
-        if os.access(HVDRUN, os.X_OK) and not by_agent:
-            codes, output = _by_hvdrun(size, script, arguments, environment)
+        if launch is not None:
+            codes, output = _by_command([*launch, sys.executable, script, *arguments], environment)
+        elif os.access(HVDRUN, os.X_OK) and not by_agent:
+            command = [HVDRUN, "-np", str(size), "-H", f"localhost:{size}", sys.executable, script, *arguments]
+            codes, output = _by_command(command, environment)
         else:
-            codes, output = _by_agent(size, script, arguments, environment, folder, imports)
+            codes, output = _by_agent(size, script, arguments, environment, folder, imports, nodes or [size])
         reports = []
         for rank in range(size):
             path = pathlib.Path(folder) / f"{rank}.json"
@@ -65,17 +70,16 @@ def run_ranks(size, script, *arguments, env=None, by_agent=False, imports=()):
         return Outcome(codes, reports, output, time.monotonic() - begin)
 
 
-def _by_hvdrun(size, script, arguments, environment):
+def _by_command(command, environment):
     process = subprocess.Popen(
-        [HVDRUN, "-np", str(size), "-H", f"localhost:{size}", sys.executable, script, *arguments],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     try:
         output, _ = process.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         process.terminate()  # it stops its ranks
         output, _ = process.communicate()
-        output += f"\n(hvdrun was stopped after {PATIENCE} s)"
+        output += f"\n({os.path.basename(command[0])} was stopped after {PATIENCE} s)"
     return [process.returncode], output
 
 
@@ -111,13 +115,13 @@ def _forker(threads):
     return _Forker(dict(os.environ, OMP_NUM_THREADS=threads, PYTHONFAULTHANDLER="1", PYTHONUNBUFFERED="1"))
 
 
-def _by_agent(size, script, arguments, environment, folder, imports):
+def _by_agent(size, script, arguments, environment, folder, imports, nodes):
     socket_folder = tempfile.mkdtemp(prefix="hvd-")  # short: a socket's path has 107 bytes at most
     agent = Agent(socket_folder + "/agent", size)
     try:
         failure = _forker(environment["OMP_NUM_THREADS"]).run({
             "folder": folder, "script": script, "arguments": arguments, "environment": environment,
-            "imports": imports, "ranks": [_identity(agent, rank, size) for rank in range(size)],
+            "imports": imports, "ranks": [_identity(agent, rank, nodes) for rank in range(size)],
         })  # fmt: skip
     finally:
         agent.stop()
@@ -130,11 +134,14 @@ def _by_agent(size, script, arguments, environment, folder, imports):
     return codes, output + (f"agent: {agent.errors}\n" if agent.errors else "")
 
 
-def _identity(agent, rank, size):
+def _identity(agent, rank, nodes):
     """The rank environment of runtime/base/contract.h."""
+    places = [(node, local) for node, ranks in enumerate(nodes) for local in range(ranks)]
+    node, local = places[rank]
+    across = [index for index, ranks in enumerate(nodes) if ranks > local]
     numbers = {
-        "RANK": rank, "SIZE": size, "LOCAL_RANK": rank, "LOCAL_SIZE": size, "CROSS_RANK": 0, "CROSS_SIZE": 1,
-        "NODE_INDEX": 0, "NODE_COUNT": 1, "JOB_ID": "test-" + agent.token[:12], "AGENT_SOCKET": agent.path,
-        "AGENT_TOKEN": agent.token, "NODE_ADDRESS": "127.0.0.1",
+        "RANK": rank, "SIZE": len(places), "LOCAL_RANK": local, "LOCAL_SIZE": nodes[node], "CROSS_RANK": across.index(node),
+        "CROSS_SIZE": len(across), "NODE_INDEX": node, "NODE_COUNT": len(nodes), "JOB_ID": "test-" + agent.token[:12],
+        "AGENT_SOCKET": agent.path, "AGENT_TOKEN": agent.token, "NODE_ADDRESS": f"127.0.0.{node + 1}",
     }  # fmt: skip
     return {"HVD_" + key: str(value) for key, value in numbers.items()}

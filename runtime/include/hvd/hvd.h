@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-#define HVD_ABI_VERSION 4 /* grows with every addition; callers of an older header keep working */
+#define HVD_ABI_VERSION 6 /* grows with every addition; callers of an older header keep working */
 #define HVD_MAX_DIMS 16
 #define HVD_MAX_GROUP 4096
 
@@ -70,6 +70,7 @@ typedef int32_t hvd_status;
 /* Reduction operators (Horovod's numbers). */
 #define HVD_AVERAGE 0
 #define HVD_SUM 1
+#define HVD_ADASUM 2 /* since version 5: see hvd_op.reduce_op */
 #define HVD_MIN 3
 #define HVD_MAX 4
 #define HVD_PRODUCT 5
@@ -90,13 +91,20 @@ typedef int32_t hvd_status;
 #define HVD_DEVICE_CPU (-1)
 
 /* How to join a job, for hvd_create and hvd_init. With NULL (or with rank < 0) everything is taken from the rank
- * environment that hvdrun sets (runtime/base/contract.h); a process started without it is a job of size 1. */
+ * environment that hvdrun sets (runtime/base/contract.h). Without that, ranks that mpirun or srun has started find each
+ * other by MPI, which is loaded then, and started if the program has not; any other process is a job of size 1. */
 typedef struct hvd_options {
   uint32_t size;
   uint32_t version;
   double timeout_s; /* limit for joining; <= 0: the environment's, or 60 */
+  /* since version 2: a job of some of the ranks that mpirun has started. At most one of the two */
+  const int32_t* ranks; /* which of MPI_COMM_WORLD, numbered in this order; they all name the same */
+  int32_t rank_count;   /* 0: all */
+  int32_t has_mpi_comm; /* 1: the ranks of mpi_comm, in its order */
+  int32_t mpi_comm;     /* a communicator as MPI_Comm_c2f gives it; it is copied */
+  int32_t reserved;
 } hvd_options;
-#define HVD_OPTIONS_INIT {sizeof(hvd_options), 1, 0.0}
+#define HVD_OPTIONS_INIT {sizeof(hvd_options), 2, 0.0, 0, 0, 0, 0, 0}
 
 /* One collective operation. Every rank of the process set enqueues one of the same name; it starts when all have. */
 typedef struct hvd_op {
@@ -104,7 +112,10 @@ typedef struct hvd_op {
   uint32_t version;
   int32_t kind;        /* HVD_ALLREDUCE ... HVD_JOIN */
   int32_t dtype;       /* HVD_FLOAT32 ...; not used by a barrier or join */
-  int32_t reduce_op;   /* allreduce, reducescatter: HVD_AVERAGE, HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT */
+  int32_t reduce_op;   /* allreduce, reducescatter: HVD_AVERAGE, HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT. Allreduce of a
+                          floating type also HVD_ADASUM: of two ranks' a and b, each tensor by itself,
+                          (1 - a.b / 2|a|^2) a + (1 - a.b / 2|b|^2) b; of more in a binary tree, first the ranks of each
+                          node, then the nodes. Any number of ranks */
   int32_t root_rank;   /* broadcast; a rank of the job, also in a process set */
   int32_t process_set; /* 0: all ranks; else the number that hvd_process_set_add gave, of which this rank is a member */
   int32_t device;      /* HVD_DEVICE_CPU */
@@ -207,6 +218,11 @@ HVD_API hvd_status hvd_execute(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
  * have asked for all of them, and they travel together however large they are; when one cannot be done, none is.
  * handles[i] names ops[i]. */
 HVD_API hvd_status hvd_enqueue_group(hvd_ctx* ctx, const hvd_op* const* ops, int32_t count, int64_t* handles);
+/* Since version 6: hvd_enqueue of `count` (0 ... HVD_MAX_GROUP) operations that have nothing to do with each other, in
+ * one call; handles[i] names ops[i]. At the first that is refused it stops: its handle and those behind it are 0. With
+ * `waits` 1 the caller calls hvd_finish (or hvd_wait) next, and no other thread wakes up for them before. */
+HVD_API hvd_status hvd_enqueue_many(hvd_ctx* ctx, const hvd_op* const* ops, int32_t count, int32_t waits,
+                                    int64_t* handles);
 /* *done = 1 when hvd_wait would not block. */
 HVD_API hvd_status hvd_poll(hvd_ctx* ctx, int64_t handle, int32_t* done);
 /* Blocks until the operation has finished; its status is the operation's. May be called more than once. */
@@ -249,6 +265,13 @@ HVD_API hvd_status hvd_timeline_start(hvd_ctx* ctx, const char* path, int32_t ma
 HVD_API hvd_status hvd_timeline_stop(hvd_ctx* ctx);
 
 /* ---- about ---- */
+
+/* What this library can use on this machine, and what the job uses (since version 5). */
+#define HVD_HAS_MPI 1     /* 1 where an MPI can be loaded */
+#define HVD_USES_MPI 2    /* 1 where the ranks of this job have met by MPI, or move their data by it */
+#define HVD_MPI_THREADS 3 /* 1 where MPI was started with MPI_THREAD_MULTIPLE */
+/* 0: no, or no such feature. When it is not there, hvd_last_error() says why. */
+HVD_API int32_t hvd_feature(hvd_ctx* ctx, int32_t feature);
 
 /* Never NULL; valid until this thread's next failing call. */
 HVD_API const char* hvd_last_error(void);

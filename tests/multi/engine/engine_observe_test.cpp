@@ -133,6 +133,9 @@ TEST_CASE("a timeline has the phases of every tensor, and is JSON however it end
     FloatOp wrong("wrong", 3 + static_cast<std::size_t>(rank), 1.0F);
     CHECK(wrong.run(ctx).status == HVD_MISMATCH);
     CHECK(outcome(hvd_timeline_stop(ctx)).error == "");
+    // Rank 0 writes: nobody may ask for "after" before it has stopped.
+    barrier.name = "stopped";
+    CHECK(outcome(hvd_execute(ctx, &barrier, nullptr)).error == "");
     CHECK(FloatOp("after", 10, 1.0F).run(ctx).error == "");
   });
   const auto events = nlohmann::json::parse(std::ifstream(path));

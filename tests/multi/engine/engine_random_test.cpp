@@ -58,7 +58,8 @@ struct Set {
 
 constexpr std::int64_t kBufferBytes = 1 << 20;
 constexpr std::int64_t kSizes[] = {0, 1, 7, 1024, 3000, 40'000};
-constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
+constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kAdasum,
+                             ReduceOp::kMin, ReduceOp::kMax,     ReduceOp::kProduct};
 
 Planned plan_one(Random& random, std::size_t sets, int number) {
   Planned one;
@@ -66,7 +67,8 @@ Planned plan_one(Random& random, std::size_t sets, int number) {
   one.set = random() % sets;
   one.dtype = static_cast<Dtype>(below(random, kDtypeCount));
   one.op = kOps[random() % std::size(kOps)];
-  if (one.op == ReduceOp::kAverage && one.dtype == Dtype::kBool) {
+  const bool may_be_adasum = one.kind == HVD_ALLREDUCE && is_floating(one.dtype);
+  if ((one.op == ReduceOp::kAverage && one.dtype == Dtype::kBool) || (one.op == ReduceOp::kAdasum && !may_be_adasum)) {
     one.op = ReduceOp::kSum;
   }
   one.count = kSizes[random() % std::size(kSizes)];
@@ -85,7 +87,8 @@ class Run {
       : plan_(planned),
         set_(set),
         index_(set.index_of(rank)),
-        data_(set.size(), planned.dtype, planned.op, planned.seed),
+        is_adasum_(planned.op == ReduceOp::kAdasum),
+        data_(set.size(), planned.dtype, is_adasum_ ? ReduceOp::kSum : planned.op, planned.seed),
         element_(size_of(planned.dtype)) {
     const bool cuts = plan_.kind == HVD_REDUCESCATTER || plan_.kind == HVD_ALLTOALL;
     rows_ = plan_.kind == HVD_ALLGATHER ? plan_.count * (index_ + 1) : cuts ? plan_.count * set.size() : plan_.count;
@@ -95,7 +98,7 @@ class Run {
     other_.resize(bytes + 8);
     auto* input = fits ? buffer : reinterpret_cast<std::uint8_t*>(own_.data());
     output_ = plan_.in_place || fits ? input : reinterpret_cast<std::uint8_t*>(other_.data());
-    data_.fill(input, rows_, index_);
+    data_.fill(input, rows_, is_adasum_ ? 0 : index_);
     op.kind = plan_.kind;
     op.process_set = set.number;
     op.dtype = static_cast<std::int32_t>(plan_.dtype);
@@ -123,7 +126,9 @@ class Run {
     const auto* got = static_cast<const std::uint8_t*>(out.data);
     switch (plan_.kind) {
       case HVD_ALLREDUCE:
-        return data_.count_wrong_reduction(output_, plan_.count);
+        // Of ranks that all bring the same, Adasum is just that.
+        return is_adasum_ ? data_.count_wrong(output_, plan_.count, 0)
+                          : data_.count_wrong_reduction(output_, plan_.count);
       case HVD_BROADCAST:
         return data_.count_wrong(output_, plan_.count, plan_.root % set_.size());
       case HVD_REDUCESCATTER:
@@ -154,6 +159,7 @@ class Run {
   const Planned plan_;
   const Set set_;
   const int index_;
+  const bool is_adasum_;
   const TestData data_;
   const std::size_t element_;
   std::int64_t rows_ = 0;

@@ -100,7 +100,8 @@ TEST_CASE("a program is bound before it runs, or does not run") {
 }
 
 TEST_CASE("a machine's own networks are addresses with a prefix, without loopback") {
-  for (const std::string& network : own_networks()) {
+  for (const auto& [interface, network] : own_networks()) {
+    CHECK(!interface.empty());
     CHECK(network.find('/') != std::string::npos);
     CHECK(!network.starts_with("127."));
     CHECK(!network.starts_with("::1/"));
@@ -189,14 +190,17 @@ TEST_CASE("messages survive the way, and are refused when cut or too long") {
   check_bounds<StartMessage>(a_start().encode());
   check_bounds<WelcomeMessage>(WelcomeMessage{"j", 2, {}, "t", 5, 6, 7}.encode());
   check_bounds<ReadyMessage>(
-      ReadyMessage{"0.1", "n", 1, {{1, {0, 4}}}, 3, "/s", "/r", {"10.0.0.1/8"}, {"GPU-1"}, {1}, {2, 4, 0, 2}}.encode());
+      ReadyMessage{"0.1", "n", 1, {{1, {0, 4}}}, 3, "/s", "/r", {{"eth0", "10.0.0.1/8"}}, {"GPU-1"}, {1}, {2, 4, 0, 2}}
+          .encode());
   check_bounds<ResumeMessage>(ResumeMessage{"/r", "t", 7}.encode());
   check_bounds<RelayStartMessage>(RelayStartMessage{7, {"ssh", ""}}.encode());
   check_bounds<RelayOverMessage>(RelayOverMessage{7, ExitStatus{ExitStatus::Kind::kSignalled, 9}, "killed"}.encode());
   check_bounds<RelayOverMessage>(RelayOverMessage{7, std::nullopt, "no such program"}.encode());
+  check_bounds<RestartMessage>(RestartMessage{1, "rank 1 was killed", a_start()}.encode());
+  check_bounds<RestartMessage>(RestartMessage{1, "rank 1 was killed", std::nullopt}.encode());
   check_bounds<StopMessage>(StopMessage{15, 100}.encode());
   check_bounds<ExitedMessage>(ExitedMessage{1, {ExitStatus::Kind::kSignalled, 9}, {"killed", "in /core"}}.encode());
-  check_bounds<ExchangeMessage>(ExchangeMessage{1, "k", "v"}.encode());
+  check_bounds<ExchangeMessage>(ExchangeMessage{1, "k", "v", 2}.encode());
   check_bounds<ExchangedMessage>(ExchangedMessage{"k", {"a", ""}}.encode());
   check_bounds<StartFailedMessage>(StartFailedMessage{1, hvd::Error(hvd::Code::kNotFound, "no")}.encode());
 }

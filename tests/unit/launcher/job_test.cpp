@@ -224,9 +224,9 @@ TEST_CASE("every placement numbers ranks and local ranks without gaps") {
 
 TEST_CASE("the rank environment names the rank to every framework") {
   const Placement placement = placed("a:2,b:3", 5);
-  JobFacts job{"id", "token", "10.0.0.1", 5000, false};
-  const EnvList list =
-      rank_env(placement, placement.nodes[1], placement.nodes[1].ranks[2], NodeFacts{"10.0.0.2", "/s/agent"}, job, 2);
+  const JobFacts job{"id", "token", "10.0.0.1", 5000, false};
+  const EnvList list = rank_env(placement, placement.nodes[1], placement.nodes[1].ranks[2],
+                                NodeFacts{"10.0.0.2", "/s/agent", "eth0", true}, job, 2);
   const std::map<std::string, std::string> env(list.begin(), list.end());
   CHECK(env.size() == list.size());
   for (const char* name : {"HVD_RANK", "HOROVOD_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "ROLE_RANK"}) {
@@ -238,9 +238,12 @@ TEST_CASE("the rank environment names the rank to every framework") {
   CHECK(env.at("MASTER_ADDR") == "10.0.0.1");
   CHECK(env.at("HVD_NODE_ADDRESS") == "10.0.0.2");
   CHECK(env.at("OMP_NUM_THREADS") == "2");
-  job.omp_threads_set = true;
+  CHECK(env.at("JAX_COORDINATOR_ADDRESS") == "10.0.0.1:5000");
+  CHECK(env.at("JAX_PROCESS_ID") == "4");
+  CHECK(env.at("GLOO_SOCKET_IFNAME") == "eth0");
+  CHECK(env.at("NCCL_SOCKET_IFNAME") == "=eth0");
   for (const auto& [name, value] : rank_env(placement, placement.nodes[0], placement.nodes[0].ranks[0], {}, job, 2)) {
-    CHECK(name != "OMP_NUM_THREADS");
+    CHECK(name.find("_SOCKET_IFNAME") == std::string::npos);  // the node has not told the address's interface
   }
 }
 

@@ -110,7 +110,7 @@ TEST_CASE("YAML is refused with line and column, and cannot be made to grow") {
   CHECK(refused("a: 1\na: 2\n") == "f:2:1: the key 'a' is given twice");
   CHECK(refused("a: [1\n").starts_with("f:"));
   CHECK(refused("a: 1\n---\nb: 2\n").find("a second document") != std::string::npos);
-  CHECK(refused("") == "f:1:1: the file is empty; expected a job");
+  CHECK(refused("") == "f:1:1: the file is empty; expected keys with their values");
   CHECK(refused("? [a]\n: 1\n").find("expected a name as key") != std::string::npos);
   std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i < 12; ++i) {
@@ -293,6 +293,6 @@ TEST_CASE("what is missed is told with the key that was perhaps meant to be it; 
   CHECK(refusal_of(R"({"properties": {"nodeCoutn": 2}})", "job.json") ==
         "job.json:1:16: properties: the key 'nodeCount' is missing (the nodes that the job needs)\n"
         "  job.json:1:17: the key 'nodeCoutn' means nothing in properties; did you mean 'nodeCount'?");
-  CHECK(refusal_of("", "job.json") == "job.json:1:1: the file is empty; expected a job");
-  CHECK(refusal_of("\n", "job.yaml") == "job.yaml:1:1: the file is empty; expected a job");
+  CHECK(refusal_of("", "job.json") == "job.json:1:1: the file is empty; expected keys with their values");
+  CHECK(refusal_of("\n", "job.yaml") == "job.yaml:1:1: the file is empty; expected keys with their values");
 }

@@ -69,6 +69,26 @@ TEST_CASE("each kill that the cgroup counts is told once") {
   CHECK(watch.look(4).verdict == Verdict::kNothing);
 }
 
+TEST_CASE("in a cgroup where others come and go, a counted kill may be one of theirs") {
+  const Files files;
+  const auto count = [&files](int kills) { files.write("memory.events", "oom_kill " + std::to_string(kills) + "\n"); };
+  count(0);
+  files.write("cgroup.procs", "1\n50\n");
+  const auto is_own = [](pid_t pid) { return pid >= 100; };
+  OomWatch watch({"", {files.path + "/memory.events", "oom_kill"}, true, {}, files.path + "/cgroup.procs", is_own});
+  count(1);
+  files.write("cgroup.procs", "1\n50\n100\n101\n");  // ours have come
+  CHECK(watch.look(102).verdict == Verdict::kCertain);
+  count(2);
+  files.write("cgroup.procs", "1\n50\n60\n100\n");
+  const OomWatch::Finding other = watch.look(101);
+  CHECK(other.verdict == Verdict::kPossible);
+  CHECK(other.evidence.find("in which others run too") != std::string::npos);
+  count(3);
+  files.write("cgroup.procs", "1\n100\n");  // the victim may be 50
+  CHECK(watch.look(101).verdict == Verdict::kPossible);
+}
+
 TEST_CASE("a limit that was hit, or a kill somewhere on the machine, makes it possible and no more") {
   const Files files;
   files.write("failcnt", "7\n");

@@ -21,12 +21,13 @@ namespace {
 struct Job {
   Placement placement = place(parse_host_list("a:2,b:2").value(), 4).value();
   std::vector<int> servers{};
-  JobState state{placement, servers};
+  int restart_limit = 0;
+  JobState state{placement, servers, restart_limit};
 
   std::string on(const JobEvent& event) {
     std::string names;
     for (const JobAction& action : state.on(event)) {
-      static constexpr const char* kNames[] = {"start", "stop", "tell", "report", "finish"};
+      static constexpr const char* kNames[] = {"start", "restart", "stop", "tell", "report", "finish"};
       names += std::string(names.empty() ? "" : " ") + kNames[action.index()];
     }
     return names;
@@ -45,6 +46,60 @@ constexpr ExitStatus kThree{ExitStatus::Kind::kExited, 3};
 constexpr ExitStatus kTerminated{ExitStatus::Kind::kSignalled, SIGTERM};
 
 }  // namespace
+
+TEST_CASE("a rank that fails is started anew as often as is allowed, then the job fails") {
+  Job job{.restart_limit = 2};
+  job.run_all();
+  for (int rank = 0; rank < 4; ++rank) {
+    CHECK(job.on(RankJoined{rank}).empty());
+  }
+  for (int number = 1; number <= 2; ++number) {
+    const auto actions = job.state.on(RankExited{1, kThree});
+    REQUIRE(actions.size() == 1);
+    const auto& restart = std::get<RestartRank>(actions.front());
+    CHECK(restart.rank == 1);
+    CHECK(restart.number == number);
+    CHECK(restart.cause == "rank 1 on a (pid " + std::to_string(101 + 100 * (number - 1)) + ") exited with code 3");
+    CHECK(job.on(RankStarted{1, 101 + 100 * number}).empty());
+    CHECK(job.on(RankJoined{1}).empty());
+  }
+  CHECK(job.on(RankExited{1, kThree}) == "report tell stop");
+  CHECK(job.state.exit_code() == 3);
+  CHECK(job.state.cause()->lines.front() ==
+        "rank 1 on a (pid 301) exited with code 3, after 2 restarts of ranks, the most that are allowed");
+}
+
+TEST_CASE("a rank is not started anew before it has joined, nor when another has ended in order") {
+  Job early{.restart_limit = 2};
+  early.run_all();
+  CHECK(early.on(RankExited{1, kThree}) == "report tell stop");
+
+  Job again{.restart_limit = 2};
+  again.run_all();
+  CHECK(again.on(RankJoined{1}).empty());
+  CHECK(again.on(RankExited{1, kThree}) == "restart");
+  CHECK(again.on(RankStarted{1, 200}).empty());
+  CHECK(again.on(RankExited{1, kThree}) == "report tell stop");
+
+  Job late{.restart_limit = 2};
+  late.run_all();
+  CHECK(late.on(RankJoined{1}).empty());
+  CHECK(late.on(RankExited{0, kGood}).empty());
+  CHECK(late.on(RankExited{1, kThree}) == "report tell stop");
+  CHECK(late.state.cause()->lines.front() == "rank 1 on a (pid 101) exited with code 3");
+}
+
+TEST_CASE("when the job is being stopped no rank is started anew, and a lost node ends an elastic job too") {
+  Job stopped{.restart_limit = 2};
+  stopped.run_all();
+  CHECK(stopped.on(RankJoined{1}).empty());
+  CHECK(stopped.on(Interrupted{SIGINT}) == "report tell stop");
+  CHECK(stopped.on(RankExited{1, kTerminated}).empty());
+
+  Job lost{.restart_limit = 2};
+  lost.run_all();
+  CHECK(lost.on(NodeLost{1, Error(Code::kLostPeer, "x")}) == "report tell stop");
+}
 
 TEST_CASE("a job in which all goes well ends with 0") {
   Job job;
@@ -219,7 +274,10 @@ using Addresses = std::vector<std::string>;
 NodeView view_of(Opened opened, Addresses networks = {}) {
   NodeView view;
   view.opened = std::move(opened);
-  view.ready.networks = std::move(networks);
+  for (std::string& network : networks) {
+    const std::string interface = "eth" + std::to_string(view.ready.networks.size());
+    view.ready.networks.push_back({interface, std::move(network)});
+  }
   return view;
 }
 
@@ -251,6 +309,23 @@ TEST_CASE("without a name it is the address that has the other nodes for neighbo
   const NodeView v6 = view_of(kUnseen, {"10.2.0.1/24", "fd00::1/64"});
   const NodeView v6_too = view_of(kUnseen, {"10.3.0.1/24", "fd00::2/64"});
   CHECK(data_addresses({v6, v6_too}) == Addresses{"fd00::1", "fd00::2"});
+}
+
+TEST_CASE("the user's choice of interfaces wins over all that is known of the ways to a node") {
+  const NodeView a = view_of({false, "10.0.0.1", "10.0.0.9", {}}, {"10.0.0.1/24", "192.168.7.1/24"});
+  const NodeView b = view_of({true, "", "", {}}, {"10.0.0.9/24", "192.168.7.2/24"});
+  CHECK(data_addresses({a, b}, {"eth1"}) == Addresses{"192.168.7.1", "192.168.7.2"});
+  CHECK(data_addresses({a, b}, {"ib0", "eth0"}) == Addresses{"10.0.0.1", "10.0.0.9"});
+  CHECK(data_addresses({b, b}, {"lo"}) == Addresses{"127.0.0.1", "127.0.0.1"});
+  CHECK(data_addresses({b}, {"eth1"}) == Addresses{"192.168.7.2"});
+  CHECK(interface_of(a, "192.168.7.1") == "eth1");
+  CHECK(interface_of(a, "192.168.7.9").empty());
+  CHECK(missing_interface(a, "node1", {}).empty());
+  CHECK(missing_interface(a, "node1", {"ib0", "eth1"}).empty());
+  CHECK(
+      missing_interface(a, "node1", {"ib0", "ib1"}) ==
+      "node1 has no interface ib0 or ib1 that is up with an address (--network-interfaces); it has eth0 (10.0.0.1/24), "
+      "eth1 (192.168.7.1/24)");
 }
 
 TEST_CASE("without neighbours an address that no other node has comes first; without any it is loopback") {

@@ -78,10 +78,61 @@ TEST_CASE("tuning is read in its units") {
   CHECK(config_of({{"HOROVOD_CYCLE_TIME", ""}}).ok());
 }
 
+TEST_CASE("groups travel with others unless that is turned off") {
+  CHECK(config_of({}).value().engine.fuses_groups);
+  CHECK(config_of({{"HOROVOD_DISABLE_GROUP_FUSION", "0"}}).value().engine.fuses_groups);
+  CHECK_FALSE(config_of({{"HOROVOD_DISABLE_GROUP_FUSION", "1"}}).value().engine.fuses_groups);
+}
+
+TEST_CASE("the engine's thread gets its local rank's core, or the one that is named") {
+  CHECK(config_of(kRankEnvironment).value().engine.thread_core == std::nullopt);
+  CHECK(config_of(changed("HOROVOD_THREAD_AFFINITY", "4,5,6,7")).value().engine.thread_core == 5);
+  CHECK(config_of(changed("HOROVOD_THREAD_AFFINITY", "3")).value().engine.thread_core == 3);
+  const auto few = config_of(changed("HOROVOD_THREAD_AFFINITY", "1,2"));
+  REQUIRE_FALSE(few.ok());
+  CHECK(few.error().message().find("2 cores for the 4 ranks of a node") != std::string::npos);
+}
+
+TEST_CASE("autotune has Horovod's defaults, and keeps what is set by hand") {
+  const AutotuneOptions off = config_of({}).value().engine.autotune;
+  CHECK_FALSE(off.is_on);
+  CHECK(off.warmup_samples == 3);
+  CHECK(off.steps_per_sample == 10);
+  CHECK(off.max_samples == 20);
+  CHECK(off.noise == 0.8);
+  const auto config = config_of({{"HOROVOD_AUTOTUNE", "1"},
+                                 {"HOROVOD_AUTOTUNE_LOG", "/tmp/log.csv"},
+                                 {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "0"},
+                                 {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "7"},
+                                 {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "9"},
+                                 {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "0.25"},
+                                 {"HOROVOD_CYCLE_TIME", "3"}});
+  REQUIRE(config.ok());
+  const AutotuneOptions& on = config.value().engine.autotune;
+  CHECK(on.is_on);
+  CHECK(on.log_path == "/tmp/log.csv");
+  CHECK(on.warmup_samples == 0);
+  CHECK(on.steps_per_sample == 7);
+  CHECK(on.max_samples == 9);
+  CHECK(on.noise == 0.25);
+  CHECK(on.keeps_window);
+  CHECK_FALSE(on.keeps_fusion);
+}
+
 TEST_CASE("a bad value is an error that names variable and value") {
-  const Variables bad[] = {{{"HOROVOD_FUSION_THRESHOLD", "-1"}}, {{"HOROVOD_FUSION_THRESHOLD", "64MB"}},
-                           {{"HOROVOD_CYCLE_TIME", "fast"}},     {{"HOROVOD_CYCLE_TIME", "nan"}},
-                           {{"HOROVOD_START_TIMEOUT", "0"}},     {{"HOROVOD_LOG_LEVEL", "loud"}}};
+  const Variables bad[] = {{{"HOROVOD_FUSION_THRESHOLD", "-1"}},
+                           {{"HOROVOD_FUSION_THRESHOLD", "64MB"}},
+                           {{"HOROVOD_CYCLE_TIME", "fast"}},
+                           {{"HOROVOD_CYCLE_TIME", "nan"}},
+                           {{"HOROVOD_START_TIMEOUT", "0"}},
+                           {{"HOROVOD_LOG_LEVEL", "loud"}},
+                           {{"HOROVOD_THREAD_AFFINITY", "1,x"}},
+                           {{"HOROVOD_THREAD_AFFINITY", "0,"}},
+                           {{"HOROVOD_THREAD_AFFINITY", "-1"}},
+                           {{"HOROVOD_THREAD_AFFINITY", "4096"}},
+                           {{"HOROVOD_AUTOTUNE", "yes"}},
+                           {{"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "0"}},
+                           {{"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "1.5"}}};
   for (const Variables& variables : bad) {
     const auto config = config_of(variables);
     REQUIRE_FALSE(config.ok());
@@ -143,6 +194,49 @@ TEST_CASE("the stall watch is set as Horovod's is") {
   CHECK(refused.error().message().find("must be more than HOROVOD_STALL_CHECK_TIME_SECONDS") != std::string::npos);
   CHECK_FALSE(config_of({{"HOROVOD_STALL_CHECK_TIME_SECONDS", "-1"}}).ok());
   CHECK_FALSE(config_of({{"HOROVOD_STALL_CHECK_DISABLE", "yes"}}).ok());
+}
+
+TEST_CASE("ranks that mpirun or srun has started are told from hvdrun's") {
+  struct Started {
+    Variables variables;
+    bool is_by_mpi;
+  };
+  Variables in_hvdruns_job = {{"HVD_RANK", "0"},       {"HVD_SIZE", "1"},       {"HVD_LOCAL_RANK", "0"},
+                              {"HVD_LOCAL_SIZE", "1"}, {"HVD_CROSS_RANK", "0"}, {"HVD_CROSS_SIZE", "1"},
+                              {"HVD_NODE_INDEX", "0"}, {"HVD_NODE_COUNT", "1"}};
+  Variables alone = in_hvdruns_job;
+  alone["OMPI_COMM_WORLD_SIZE"] = "1";
+  Variables with_mpirun_inside = in_hvdruns_job;
+  with_mpirun_inside["OMPI_COMM_WORLD_SIZE"] = "3";
+  const Started cases[] = {{{{"OMPI_COMM_WORLD_SIZE", "2"}}, true},
+                           {{{"OMPI_COMM_WORLD_SIZE", "1"}, {"PMIX_RANK", "0"}}, false},
+                           {{{"PMI_SIZE", "4"}}, true},
+                           {{{"PMI_SIZE", "1"}}, false},
+                           {{{"PMIX_RANK", "0"}}, true},
+                           {{{"PMIX_RANK", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}, false},
+                           {{{"PMIX_RANK", "0"}, {"SLURM_STEP_NUM_TASKS", "8"}}, true},
+                           {changed("OMPI_COMM_WORLD_SIZE", "8"), false},
+                           {alone, false},
+                           {with_mpirun_inside, true},
+                           {{}, false}};
+  for (const Started& started : cases) {
+    const auto config = config_of(started.variables);
+    REQUIRE(config.ok());
+    CHECK(config.value().mpi.has_started_ranks == started.is_by_mpi);
+    CHECK((config.value().map.size == 1) == (started.is_by_mpi || started.variables.count("HVD_AGENT_SOCKET") == 0));
+  }
+}
+
+TEST_CASE("the data plane is MPI where that is asked for, and an unknown one is refused by name") {
+  CHECK_FALSE(config_of({}).value().mpi.moves_data);
+  CHECK_FALSE(config_of({{"HOROVOD_CPU_OPERATIONS", "GLOO"}}).value().mpi.moves_data);
+  CHECK(config_of({{"HOROVOD_CPU_OPERATIONS", "MPI"}}).value().mpi.moves_data);
+  CHECK(config_of({}).value().mpi.wants_all_threads);
+  CHECK_FALSE(config_of({{"HOROVOD_MPI_THREADS_DISABLE", "1"}}).value().mpi.wants_all_threads);
+  const auto other = config_of({{"HOROVOD_CPU_OPERATIONS", "ccl"}});
+  REQUIRE_FALSE(other.ok());
+  CHECK(other.error().message() ==
+        "HOROVOD_CPU_OPERATIONS is 'ccl', expected mpi (data goes over MPI) or gloo (over libhvd's own links)");
 }
 
 }  // namespace hvd

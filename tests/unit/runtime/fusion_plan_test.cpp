@@ -214,4 +214,19 @@ TEST_CASE("random plans: each tensor once, groups alike and within the limit, or
   }
 }
 
+TEST_CASE("where groups are not fused, theirs travel by themselves and others as ever") {
+  Ready group = tensor("g", 1);
+  group.request.group = {{"h", Dtype::kFloat32, {1}, -1}};
+  const std::vector<Ready> ready = {tensor("a", 1), group, tensor("b", 1)};
+  const auto names_of = [&](bool fuses_groups) {
+    std::vector<std::vector<std::string>> names;
+    for (const Response& response : plan_fusion(ready, 1000, 2, fuses_groups)) {
+      names.push_back(response.names);
+    }
+    return names;
+  };
+  CHECK(names_of(true) == std::vector<std::vector<std::string>>{{"a", "g", "h", "b"}});
+  CHECK(names_of(false) == std::vector<std::vector<std::string>>{{"a", "b"}, {"g", "h"}});
+}
+
 }  // namespace hvd

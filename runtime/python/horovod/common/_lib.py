@@ -12,18 +12,37 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError
 
-ABI_VERSION = 4
+ABI_VERSION = 6
 MAX_DIMS = 16
 MAX_GROUP = 4096
 
 INVALID = 1
 NOT_FOUND = 2
+UNREACHABLE = 3
+LOST_PEER = 7
 
 ALLREDUCE, ALLGATHER, BROADCAST, BARRIER, REDUCESCATTER, ALLTOALL, JOIN = range(7)
 AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT = range(6)
 UINT8, INT8, UINT16, INT16, INT32, INT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64, BOOL = range(11)
 
+HAS_MPI, USES_MPI, MPI_THREADS = 1, 2, 3  # for feature()
+
 _DEVICE_CPU = -1
+
+
+class _Options(ctypes.Structure):
+    """hvd_options."""
+
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("version", ctypes.c_uint32),
+        ("timeout_s", ctypes.c_double),
+        ("ranks", ctypes.POINTER(ctypes.c_int32)),
+        ("rank_count", ctypes.c_int32),
+        ("has_mpi_comm", ctypes.c_int32),
+        ("mpi_comm", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+    ]
 
 
 class _Op(ctypes.Structure):
@@ -70,6 +89,7 @@ class _Output(ctypes.Structure):
     ]
 
 
+_POINTER_BYTES = ctypes.sizeof(ctypes.c_size_t)
 _OP_SIZE = ctypes.sizeof(_Op)
 _ShapeArrays = [ctypes.c_int64 * n for n in range(MAX_DIMS + 1)]
 
@@ -99,6 +119,7 @@ def _load() -> ctypes.CDLL:
         )
     context, handle, number = ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64)
     lib.hvd_init.argtypes = [ctypes.c_void_p]
+    lib.hvd_feature.argtypes = [context, ctypes.c_int32]
     lib.hvd_shutdown.argtypes = []
     lib.hvd_is_initialized.argtypes = []
     for name in ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size"):
@@ -138,6 +159,7 @@ def error_of(status: int) -> Exception:
 _enqueue = lib["hvd_enqueue"]
 _execute = lib["hvd_execute"]
 _enqueue_group = lib["hvd_enqueue_group"]
+_enqueue_many = lib["hvd_enqueue_many"]
 
 
 class Plan:
@@ -147,7 +169,7 @@ class Plan:
     at once.
     """
 
-    __slots__ = ("op", "reference", "memory", "handle", "handle_reference")
+    __slots__ = ("op", "address", "reference", "memory", "handle", "handle_reference")
 
     def __init__(
         self,
@@ -170,6 +192,7 @@ class Plan:
             _ShapeArrays[ndim](*shape), None if name is None else name.encode(), None, None, prescale, postscale, None,
             (ctypes.c_int32 * len(splits))(*splits) if splits else None, len(splits), 0,
         )  # fmt: skip
+        self.address = ctypes.addressof(self.op)
         self.reference = ctypes.byref(self.op)
         # The fields input and output, as an array: the fastest way to set them.
         self.memory = (ctypes.c_size_t * 2).from_buffer(self.op, _Op.input.offset)
@@ -213,17 +236,44 @@ class HandleArray:
         """Where an operation's handle goes; for `enqueue_into` and `Group`."""
         return ctypes.byref(self.array, index * 8)
 
-    def is_pending(self, index: int) -> bool:
-        return self.array[index] != 0
-
     def finish(self) -> int:
         """Waits for all that were started and forgets them, also when one fails; the first failure's status."""
         return lib.hvd_finish(None, self.array, len(self.array))
 
 
-def enqueue_into(plan: Plan, place: object) -> int:
-    """Starts a plan whose memory is set and leaves the handle at `place`; the status."""
-    return _enqueue(None, plan.reference, place)
+class Batch:
+    """Room for plans that are collected, to be started several in a call, each by itself."""
+
+    __slots__ = ("handles", "addresses", "started", "count")
+
+    def __init__(self, capacity: int) -> None:
+        self.handles = HandleArray(capacity)
+        self.addresses = (ctypes.c_size_t * max(capacity, 1))()
+        self.started = 0  # of those that were put, the first ones
+        self.count = 0
+
+    def put(self, plan: Plan) -> None:
+        """Adds a plan, which must stay alive, as its memory must."""
+        self.addresses[self.count] = plan.address
+        self.count += 1
+
+    def start(self, waits: bool) -> int:
+        """Starts what was put since the last call; the status. After a failure some are started, and the rest never are.
+        `waits`: the caller calls `handles.finish` next."""
+        status = 0
+        while self.started < self.count and not status:
+            count = min(self.count - self.started, MAX_GROUP)
+            status = _enqueue_many(
+                None, ctypes.byref(self.addresses, self.started * _POINTER_BYTES), count, int(waits),
+                self.handles.place(self.started),
+            )  # fmt: skip
+            self.started += count
+        self.started = self.count
+        return status
+
+    def clear(self) -> None:
+        """Forgets what was put. What was started must have been finished."""
+        self.started = self.count = 0
 
 
 class Group:
@@ -326,3 +376,18 @@ def stop_timeline() -> None:
     """hvd_timeline_stop. ValueError when it fails, or is not there."""
     if _timeline_function("hvd_timeline_stop")(None):
         raise ValueError(last_error())
+
+
+def join(ranks: Sequence[int], mpi_comm: Optional[int], timeout_s: float = 0.0) -> int:
+    """hvd_init, for these ranks (all, when there are none) or those of a communicator; the status. Seconds: 0 for the usual ones."""
+    options = _Options(size=ctypes.sizeof(_Options), version=2, timeout_s=timeout_s)
+    options.ranks = (ctypes.c_int32 * max(len(ranks), 1))(*ranks)
+    options.rank_count = len(ranks)
+    if mpi_comm is not None:
+        options.has_mpi_comm, options.mpi_comm = 1, mpi_comm
+    return lib.hvd_init(ctypes.byref(options))
+
+
+def feature(number: int) -> int:
+    """hvd_feature: what the library can use here, or what the job uses."""
+    return lib.hvd_feature(None, number)

@@ -3,7 +3,9 @@
 import atexit
 import ctypes
 import os
-from typing import Any, Callable, List, Optional, Sequence
+import sys
+import time
+from typing import Any, Callable, List, Optional, Tuple
 
 from horovod.common import _lib, _wait
 from horovod.common.exceptions import HorovodInternalError
@@ -18,14 +20,15 @@ _exit_registered = False
 _is_homogeneous = True
 
 
-def init(comm: Optional[Sequence[int]] = None, process_sets: Any = None) -> None:
-    """Joins the job that `hvdrun` started; in a process of its own, a job of size 1.
+def init(comm: Any = None, process_sets: Any = None) -> None:
+    """Joins the job that `hvdrun` started, or whose ranks `mpirun` or `srun` did; in a process of its own, a job of size 1.
 
     Blocks until every rank has joined. Calling it again without `shutdown` does nothing. Leaving the job at exit is
     arranged.
 
     Args:
-        comm: must be None or empty; a job on part of the ranks is not supported yet.
+        comm: a job of some of the ranks that mpirun started: an mpi4py communicator, or a list of ranks of the world; the
+            others do not call, or call with theirs. None or empty: all ranks.
         process_sets: a list of hvd.ProcessSet or of lists of ranks, the same on every rank, for `add_process_set`. Or
             "dynamic", as in Horovod, where it allows sets to be added later; here they always can be.
 
@@ -35,8 +38,7 @@ def init(comm: Optional[Sequence[int]] = None, process_sets: Any = None) -> None
             says which. The other ranks get the same for the same cause.
     """
     global _exit_registered
-    if comm is not None and (not isinstance(comm, (list, tuple)) or len(comm) > 0):
-        raise ValueError("hvd.init(comm=...) is not supported yet: a job always has all ranks that hvdrun started")
+    ranks, mpi_comm = _part_of_world(comm)
     if isinstance(process_sets, str) and process_sets.lower() == "dynamic":
         process_sets = None
     if process_sets is not None and not isinstance(process_sets, (list, tuple)):
@@ -44,18 +46,41 @@ def init(comm: Optional[Sequence[int]] = None, process_sets: Any = None) -> None
     if is_initialized():
         return
 
-    def join() -> None:
-        status = _lib.lib.hvd_init(None)
-        if status:
-            raise HorovodInternalError(_lib.last_error(), status)
-
-    _wait.call_interruptibly(join)
-    _wait.start(shutdown)
     if not _exit_registered:
         _exit_registered = True
         owner = os.getpid()
         # A forked child that exits must not touch the runtime, whose thread is the parent's.
         atexit.register(lambda: shutdown() if os.getpid() == owner else None)
+    if restart_limit() == 0:
+        _join(ranks, mpi_comm, 0.0, process_sets)
+        return
+    # While some ranks of an elastic job meet, another may fail; then they meet again when it is there.
+    until = time.monotonic() + float(os.environ.get("HOROVOD_ELASTIC_TIMEOUT") or 600)
+    while True:
+        try:
+            _join(ranks, mpi_comm, max(until - time.monotonic(), 1.0), process_sets)
+            return
+        except HorovodInternalError as error:
+            if error.status not in (_lib.LOST_PEER, _lib.UNREACHABLE) or time.monotonic() > until:
+                raise
+        time.sleep(0.05)
+
+
+def restart_limit() -> int:
+    """How many times hvdrun starts ranks anew that fail, of all ranks together; 0 when the job is not elastic."""
+    return int(os.environ.get("HVD_RESTART_LIMIT") or 0)
+
+
+def _join(ranks: List[int], mpi_comm: Optional[int], timeout_s: float, process_sets: Any) -> None:
+    """`timeout_s`: 0 for the usual one."""
+
+    def join() -> None:
+        status = _lib.join(ranks, mpi_comm, timeout_s)
+        if status:
+            raise _lib.error_of(status) if ranks or mpi_comm is not None else HorovodInternalError(_lib.last_error(), status)
+
+    _wait.call_interruptibly(join)
+    _wait.start(shutdown)
     try:
         _compare_nodes()
         if process_sets:
@@ -65,6 +90,17 @@ def init(comm: Optional[Sequence[int]] = None, process_sets: Any = None) -> None
     except BaseException:
         shutdown()
         raise
+
+
+def _part_of_world(comm: Any) -> Tuple[List[int], Optional[int]]:
+    """What init's comm says: ranks, or a communicator as Fortran numbers it."""
+    if comm is None:
+        return [], None
+    if hasattr(comm, "py2f"):
+        return [], comm.py2f()
+    if isinstance(comm, (list, tuple, range)) and all(isinstance(r, int) and not isinstance(r, bool) for r in comm):
+        return list(comm), None
+    raise ValueError(f"hvd.init(comm=...) takes a list of ranks or an mpi4py communicator, not {type(comm).__name__}")
 
 
 def _compare_nodes() -> None:
@@ -158,8 +194,8 @@ def stop_timeline() -> None:
     _lib.stop_timeline()
 
 
-# What scripts ask to choose their way. Horovod answers for the libraries that it was compiled with; the collectives
-# here are libhvd's own over TCP and shared memory, and stand where Horovod has Gloo: no MPI is needed.
+# What scripts ask to choose their way. Horovod answers for the libraries that it was compiled with; here they are loaded
+# when they are wanted. Where Horovod has Gloo, there are libhvd's own links.
 
 
 def gloo_built(verbose: bool = False) -> bool:
@@ -168,23 +204,26 @@ def gloo_built(verbose: bool = False) -> bool:
 
 
 def gloo_enabled() -> bool:
-    """True: this job runs without MPI."""
-    return True
+    """Whether this job runs without MPI; also before it is joined."""
+    return not mpi_enabled()
 
 
 def mpi_built(verbose: bool = False) -> bool:
-    """False: the collectives do not go through MPI."""
-    return False
+    """Whether an MPI can be loaded on this machine. With `verbose`, says why not."""
+    has_mpi = bool(_lib.feature(_lib.HAS_MPI))
+    if verbose and not has_mpi:
+        print(_lib.last_error(), file=sys.stderr)
+    return has_mpi
 
 
 def mpi_enabled() -> bool:
-    """False: the collectives do not go through MPI."""
-    return False
+    """Whether the ranks of this job have met by MPI, or move their data by it (HOROVOD_CPU_OPERATIONS=mpi)."""
+    return bool(_lib.feature(_lib.USES_MPI))
 
 
 def mpi_threads_supported() -> bool:
-    """False: there is no MPI underneath."""
-    return False
+    """Whether MPI was started with MPI_THREAD_MULTIPLE, so that mpi4py can be used beside; not before init."""
+    return bool(_lib.feature(_lib.MPI_THREADS))
 
 
 def nccl_built(verbose: bool = False) -> int:

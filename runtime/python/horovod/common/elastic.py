@@ -8,10 +8,11 @@ import functools
 import queue
 from typing import Any, Callable, Dict, List
 
+from horovod.common.basics import restart_limit
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
 # A failure that comes again at once, with nothing committed in between, is the script's own (ranks that disagree, say),
-# and would come for ever.
+# and would come for ever. In an elastic job as many more are allowed as ranks are started anew.
 MAX_FAILURES_WITHOUT_COMMIT = 3
 
 
@@ -122,8 +123,9 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
 
     When HorovodInternalError comes out of it, the last commit is restored, `reset` joins the job anew, the ranks'
     states are synchronised, and `func` is called again. So it is on every rank, since a failed collective raises on
-    every rank. A failure that comes again MAX_FAILURES_WITHOUT_COMMIT times with nothing committed in between is
-    raised, and so is everything else that comes out of `func`.
+    every rank; in an elastic job a rank that ended is started anew by hvdrun, and meets the others there. A failure that
+    comes again MAX_FAILURES_WITHOUT_COMMIT times with nothing committed in between (in an elastic job: and once for each
+    restart) is raised, and so is everything else that comes out of `func`.
     """
 
     @functools.wraps(func)
@@ -139,7 +141,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
                 commits = getattr(state, "_commits", 0)
                 failures = failures + 1 if commits == commits_then else 1
                 commits_then = commits
-                if failures > MAX_FAILURES_WITHOUT_COMMIT:
+                if failures > MAX_FAILURES_WITHOUT_COMMIT + restart_limit():
                     raise
                 state.restore()
                 skip_sync = False

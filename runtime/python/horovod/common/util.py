@@ -27,10 +27,8 @@ def choose_op(op: Optional[int], average: Optional[bool]) -> int:
         return _lib.AVERAGE if average else _lib.SUM
     if op is None:
         return _lib.AVERAGE
-    if op == _lib.ADASUM:
-        raise ValueError("op=hvd.Adasum is not supported yet")
-    if op not in (_lib.AVERAGE, _lib.SUM, _lib.MIN, _lib.MAX, _lib.PRODUCT):
-        raise ValueError(f"op={op!r} is none of hvd.Average, hvd.Sum, hvd.Min, hvd.Max, hvd.Product")
+    if op not in (_lib.AVERAGE, _lib.SUM, _lib.ADASUM, _lib.MIN, _lib.MAX, _lib.PRODUCT):
+        raise ValueError(f"op={op!r} is none of hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max, hvd.Product")
     return op
 
 

@@ -103,7 +103,8 @@ def allreduce(
         average: deprecated: True is op=hvd.Average, False is op=hvd.Sum.
         name: the same on every rank.
         compression: `hvd.Compression.none`, `.fp16` or `.bf16`: the type in which it travels and is reduced.
-        op: hvd.Average (the default), Sum, Min, Max or Product. Integers average with truncation toward zero.
+        op: hvd.Average (the default), Sum, Min, Max, Product or Adasum. Integers average with truncation toward zero.
+            Adasum, of floating types, adds what is orthogonal and averages what is parallel; any number of ranks.
         prescale_factor: multiplies each rank's tensor before the reduction.
         postscale_factor: multiplies the result.
 

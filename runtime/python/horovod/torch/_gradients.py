@@ -1,8 +1,9 @@
 """Gradients on their way: what DistributedOptimizer does with each one, from backward to step.
 
-A hook on each parameter starts the reduction of its gradient as soon as backward has made it, in one call of the
-library: what the call needs was written down when the gradient was first seen, all but the memory. All are waited for in
-one call too.
+A hook on each parameter takes its gradient as soon as backward has made it. Gradients are started together, in one call
+of the library, when they are 256 KiB, and what is left when all of them are wanted: a large one at once, small ones
+without a wake-up of the library's thread for each, which would take the processor from the backward pass. What the call
+needs was written down when a gradient was first seen, all but the memory. All are waited for in one call too.
 """
 
 import weakref
@@ -14,6 +15,9 @@ from horovod.common import _lib, _wait
 from horovod.common.process_sets import ProcessSet, number_of
 from horovod.torch import _sparse
 from horovod.torch._handles import Target
+
+# So many bytes are worth a start of their own while backward goes on with the rest.
+_START_BYTES = 256 << 10
 
 TOO_OFTEN = (
     "Gradients were computed more than backward_passes_per_step times before call to step(). Increase "
@@ -46,21 +50,33 @@ class Settings:
 class _Common:
     """What a reducer shares with the hooks, which live as long as the parameters: no reference back to the optimizer."""
 
-    __slots__ = ("settings", "is_synchronized", "in_flight", "special")
+    __slots__ = ("settings", "is_synchronized", "in_flight", "special", "batch", "waiting_bytes", "failure")
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.is_synchronized = False
         self.in_flight = 0  # gradients that were started, or wait for the others of their group
         self.special: List[_Gradient] = []  # those of them that are not reduced in their own memory
+        # Those that are in no group; replaced by a larger one when there are more, but not while any is in flight.
+        self.batch = _lib.Batch(0)
+        self.waiting_bytes = 0  # of those that are not started
+        self.failure: Optional[Exception] = None  # of a start: what was put with it may never be reduced
+
+    def start_waiting(self, waits: bool) -> None:
+        """Starts all that wait to be. `waits`: the caller waits for all next."""
+        self.waiting_bytes = 0
+        status = self.batch.start(waits)
+        if status:
+            self.failure = _lib.error_of(status)
+            raise self.failure
 
 
 class _Gradient:
     """One parameter's gradient."""
 
     __slots__ = (
-        "p", "name", "common", "passes_left", "place", "group",
-        "plan", "dtype", "shape", "grad", "finish", "was_sparse",
+        "p", "name", "common", "passes_left", "group",
+        "plan", "dtype", "shape", "size_bytes", "grad", "finish", "was_sparse",
     )  # fmt: skip
 
     def __init__(self, p: torch.Tensor, name: str, common: _Common) -> None:
@@ -68,12 +84,12 @@ class _Gradient:
         self.name = name
         self.common = common
         self.passes_left = common.settings.passes
-        self.place: Any = None  # where the library's handle goes
         self.group: Optional[_GradientGroup] = None
         # How gradients of this type and shape, in memory that the library can use, are reduced.
         self.plan: Optional[_lib.Plan] = None
         self.dtype: Any = None
         self.shape: Any = None
+        self.size_bytes = 0
         # While it is in flight: what keeps its memory, and what is to be done in the end.
         self.grad: Any = None
         self.finish: Optional[Callable[[], None]] = None
@@ -87,7 +103,7 @@ class _Gradient:
         )  # fmt: skip
 
     def start(self, grad: torch.Tensor) -> None:
-        """Starts the reduction of `grad`, or of its group if it is the last one of it."""
+        """`grad` is to be reduced, with its group if it is the last one of it."""
         if (
             grad.dtype is self.dtype
             and grad.is_cpu
@@ -100,16 +116,21 @@ class _Gradient:
             self.grad = grad
         elif not self._prepare(grad):
             return
+        common = self.common
         group = self.group
         if group is None:
-            status = _lib.enqueue_into(self.plan, self.place)
-        else:
-            group.left -= 1
-            status = group.enqueue() if group.left == 0 else 0
+            common.in_flight += 1
+            common.batch.put(self.plan)
+            common.waiting_bytes += self.size_bytes
+            if common.waiting_bytes >= _START_BYTES:
+                common.start_waiting(False)
+            return
+        group.left -= 1
+        status = group.enqueue() if group.left == 0 else 0
         if status:
             self.grad = None
             raise _lib.error_of(status)
-        self.common.in_flight += 1
+        common.in_flight += 1
 
     def _prepare(self, grad: torch.Tensor) -> bool:
         """Sets the memory of a gradient that is seen for the first time, or is in memory that the library cannot use, or is
@@ -131,6 +152,7 @@ class _Gradient:
         self.plan = self.plan_for(target.dtype, target.shape)
         memory = self.plan.memory
         memory[0] = memory[1] = target.memory.data_ptr()
+        self.size_bytes = target.memory.nbytes
         if compressed is grad and target.memory is grad:
             self.dtype, self.shape, self.grad = grad.dtype, grad.shape, grad
         else:
@@ -220,8 +242,7 @@ class Reducer:
         self.common = _Common(settings)
         self.gradients: Dict[torch.Tensor, _Gradient] = {}
         self._groups: List[_GradientGroup] = []
-        # Those of the first parameters are contiguous, group by group; of parameters that come later, one each.
-        self._handles: List[_lib.HandleArray] = []
+        self._handles: List[_lib.HandleArray] = []  # of gradients in groups, group by group
         self._hooks: List[Any] = []
         # A parameter outlives this reducer when the script makes another optimizer for it.
         weakref.finalize(self, _remove_hooks, self._hooks)
@@ -232,22 +253,27 @@ class Reducer:
         if not new:
             return
         grouped = [[p for p in group if p in new] for group in groups]
-        in_groups = {p for group in grouped for p in group}
-        order = [*grouped, *([p] for p in new if p not in in_groups)]
-        handles = _lib.HandleArray(len(new))
-        self._handles.append(handles)
+        grouped = [members for members in grouped if len(members) > 1]
+        if grouped:
+            self._handles.append(_lib.HandleArray(sum(map(len, grouped))))
         index = 0
-        for members in order:
-            if len(members) > 1:
-                self._groups.append(_GradientGroup([new[p] for p in members], handles.place(index)))
-                for p in members:
-                    new[p].group = self._groups[-1]
+        for members in grouped:
+            self._groups.append(_GradientGroup([new[p] for p in members], self._handles[-1].place(index)))
+            index += len(members)
             for p in members:
-                new[p].place = handles.place(index)
-                index += 1
+                new[p].group = self._groups[-1]
+        self._grow_batch(len(self.gradients) + len(new))
         for p, gradient in new.items():
             self.gradients[p] = gradient
             self._hooks.append(p.register_post_accumulate_grad_hook(_hook_of(gradient)))
+
+    def _grow_batch(self, capacity: int) -> None:
+        common = self.common
+        if common.in_flight:
+            # Parameters that come between backward and step: what is in flight keeps its handles.
+            common.start_waiting(False)
+            self._handles.append(common.batch.handles)
+        common.batch = _lib.Batch(capacity)
 
     def start_missing(self) -> None:
         """Starts those that backward did not; a gradient that is not there counts as zeros."""
@@ -266,9 +292,15 @@ class Reducer:
     def finish(self) -> None:
         """Waits for all reductions, also when one fails or Ctrl-C comes, so that none still works on memory."""
         common = self.common
-        failure: Optional[BaseException] = None
+        failure: Optional[BaseException] = common.failure
         if common.in_flight:
-            for handles in self._handles:
+            if failure is None:
+                try:
+                    common.start_waiting(True)
+                except Exception as error:
+                    failure = error
+            batches = [common.batch.handles] if common.batch.count else []
+            for handles in (*batches, *self._handles):
                 try:
                     _wait.finish(handles)
                 except BaseException as error:
@@ -281,6 +313,9 @@ class Reducer:
             except Exception as error:
                 failure = failure or error
         common.in_flight = 0
+        common.failure = None
+        common.waiting_bytes = 0
+        common.batch.clear()
         for gradient in self.gradients.values():
             gradient.forget()
         for group in self._groups:

@@ -3,12 +3,14 @@
     torch.distributed.init_process_group("hvd")
 
 in a script that hvdrun started. DistributedDataParallel, FSDP and whatever else uses process groups then run on libhvd, on
-CPUs; tensors on other devices travel through host memory. Operations are done when the call returns, so that their Work is
-complete; each group must see its operations in the same order on all its ranks, as torch demands anyway.
+CPUs; tensors on other devices travel through host memory. all_reduce, broadcast, all_gather_into_tensor and
+reduce_scatter_tensor go on after the call with async_op=True; the others are done when it returns. Each group must see its
+operations in the same order on all its ranks, as torch demands anyway. send and recv go through torch's own store: they are
+for small messages now and then.
 A group of some of the ranks is a process set, which torch cannot make, because it asks the members only. So before
 `torch.distributed.new_group([0, 1])` every rank of the job calls `hvd.add_process_set([0, 1])`.
 
-Refused, with an error that says so: send and recv, bitwise reductions, tensors of complex numbers.
+Refused, with an error that says so: recv from any rank, bitwise reductions, tensors of complex numbers.
 """
 
 from typing import Any, Callable, List, Sequence
@@ -33,6 +35,7 @@ from torch.futures import Future
 from horovod.common import _lib, basics
 from horovod.common.process_sets import ProcessSet, global_process_set, known_process_set
 from horovod.torch import mpi_ops
+from horovod.torch._works import Mailbox, later_in_place, later_into
 
 NAME = "hvd"
 
@@ -66,9 +69,10 @@ def _rows(tensor: torch.Tensor) -> torch.Tensor:
 class HvdProcessGroup(dist.ProcessGroup):
     """A torch process group whose operations are libhvd's, on a process set."""
 
-    def __init__(self, rank: int, size: int, process_set: ProcessSet) -> None:
+    def __init__(self, rank: int, size: int, process_set: ProcessSet, store: Any) -> None:
         super().__init__(rank, size)
         self._process_set = process_set
+        self._mailbox = Mailbox(store, rank)
 
     def getBackendName(self) -> str:
         return NAME
@@ -87,6 +91,10 @@ class HvdProcessGroup(dist.ProcessGroup):
 
     def allreduce(self, tensors: List[torch.Tensor], opts: Any = AllreduceOptions()) -> Any:
         op = _operator(opts)
+        if _goes_on(opts):
+            return later_in_place(
+                tensors, lambda t: mpi_ops.allreduce_async_(t, op=op, process_set=self._process_set)
+            )
         for tensor in tensors:
             _in_place(tensor, lambda t: mpi_ops.allreduce_(t, op=op, process_set=self._process_set))
         return _done(tensors)
@@ -100,6 +108,10 @@ class HvdProcessGroup(dist.ProcessGroup):
 
     def broadcast(self, tensors: List[torch.Tensor], opts: Any = BroadcastOptions()) -> Any:
         root = self._global(opts.rootRank)
+        if _goes_on(opts):
+            return later_in_place(
+                tensors, lambda t: mpi_ops.broadcast_async_(t, root, process_set=self._process_set)
+            )
         for tensor in tensors:
             _in_place(tensor, lambda t: mpi_ops.broadcast_(t, root, process_set=self._process_set))
         return _done(tensors)
@@ -128,6 +140,8 @@ class HvdProcessGroup(dist.ProcessGroup):
         return _done(output_tensors)
 
     def _allgather_base(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = AllgatherOptions()) -> Any:
+        if _goes_on(opts):
+            return later_into(output, mpi_ops.allgather_async(_rows(tensor), process_set=self._process_set))
         gathered = mpi_ops.allgather(_rows(tensor), process_set=self._process_set)
         output.copy_(gathered.view(output.shape))
         return _done(output)
@@ -176,7 +190,11 @@ class HvdProcessGroup(dist.ProcessGroup):
         return _done(output_tensors)
 
     def _reduce_scatter_base(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = ReduceScatterOptions()) -> Any:
-        self._reduce_scatter_rows(output, tensor.detach().reshape(self.size(), -1), opts)
+        rows = tensor.detach().reshape(self.size(), -1)
+        op = _operator(opts)
+        if _goes_on(opts) and op in (_lib.SUM, _lib.AVERAGE):
+            return later_into(output, mpi_ops.reducescatter_async(rows, op=op, process_set=self._process_set))
+        self._reduce_scatter_rows(output, rows, opts)
         return _done(output)
 
     reduce_scatter_single = _reduce_scatter_base  # its name since torch 2.13
@@ -228,16 +246,25 @@ class HvdProcessGroup(dist.ProcessGroup):
             output.copy_(part.view(output.shape))
         return _done(output_tensors)
 
-    # ---- not there ----
+    # ---- between two ranks ----
 
     def send(self, tensors: List[torch.Tensor], dst: int, tag: int = 0) -> Any:
-        raise NotImplementedError(f"the backend {NAME} has no send")
+        for tensor in tensors:
+            self._mailbox.send(tensor, dst, tag)
+        return _done(tensors)
 
     def recv(self, tensors: List[torch.Tensor], src: int, tag: int = 0) -> Any:
-        raise NotImplementedError(f"the backend {NAME} has no recv")
+        if len(tensors) != 1:
+            raise ValueError(f"recv of {len(tensors)} tensors: one at a time is received")
+        return self._mailbox.receive(tensors[0], src, tag)
 
     def recv_anysource(self, tensors: List[torch.Tensor], tag: int = 0) -> Any:
-        raise NotImplementedError(f"the backend {NAME} has no recv")
+        raise NotImplementedError(f"the backend {NAME} has no recv from any rank; say from which")
+
+
+def _goes_on(options: Any) -> bool:
+    """Whether the caller does something else meanwhile."""
+    return getattr(options, "asyncOp", False)
 
 
 def _in_place(tensor: torch.Tensor, operation: Callable[[torch.Tensor], Any]) -> None:
@@ -259,7 +286,7 @@ def _create(options: Any, *_: Any) -> HvdProcessGroup:
                 f"torch.distributed calls this process rank {rank}, hvdrun calls it {basics.rank()}; leave rank and "
                 "world_size out of init_process_group, or take them from RANK and WORLD_SIZE"
             )
-        return HvdProcessGroup(rank, size, global_process_set)
+        return HvdProcessGroup(rank, size, global_process_set, options.store)
     if ranks != sorted(ranks):
         raise ValueError(f"a group of ranks {ranks}: the backend {NAME} has the ranks of a group in ascending order")
     process_set = known_process_set(ranks)
@@ -268,7 +295,7 @@ def _create(options: Any, *_: Any) -> HvdProcessGroup:
             f"a group of ranks {ranks}: call horovod.torch.add_process_set({ranks}) on every rank of the job first; torch "
             "asks the members only, and the others have to agree"
         )
-    return HvdProcessGroup(rank, size, process_set)
+    return HvdProcessGroup(rank, size, process_set, options.store)
 
 
 dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])

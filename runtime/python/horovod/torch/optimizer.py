@@ -7,11 +7,13 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 
 import torch
 
-from horovod.common import _lib
+from horovod.common import _lib, basics
 from horovod.common.process_sets import ProcessSet, global_process_set, number_of
 from horovod.common.util import choose_op
 from horovod.torch import mpi_ops
+from horovod.torch._adasum_optimizer import AdasumMixin
 from horovod.torch._gradients import Reducer, Settings
+from horovod.torch._named import names_in_groups, names_of_groups
 from horovod.torch.compression import Compression
 from horovod.torch.functions import broadcast_object
 
@@ -36,24 +38,29 @@ class _DistributedMixin:
         self._hvd_reduces = process_set.included() and (
             process_set.size() > 1 or os.environ.get("HOROVOD_ELASTIC") == "1"
         )
+        self._hvd_name_parameters()
         self._hvd_add_hooks()
+
+    def _hvd_name_parameters(self) -> None:
+        for group_index, group in enumerate(self.param_groups):
+            for index, p in enumerate(group["params"]):
+                self._hvd_names.setdefault(p, f"allreduce.noname.{group_index}.{index}")
+
+    @property
+    def _parameter_names(self) -> Dict[torch.Tensor, str]:
+        """The name of each parameter, as Horovod's own tests and some scripts look at it."""
+        return self._hvd_names
 
     def _hvd_add_hooks(self) -> None:
         """Hooks every parameter that needs a gradient and has none yet: new groups and unfrozen ones come later."""
         if not self._hvd_reduces:
             return
         reducer = self._hvd_reducer
-        everything = [
-            (group_index, index, p)
-            for group_index, group in enumerate(self.param_groups)
-            for index, p in enumerate(group["params"])
-        ]
-        new = [entry for entry in everything if entry[2].requires_grad and entry[2] not in reducer.gradients]
-        for group_index, index, p in new:
-            self._hvd_names.setdefault(p, f"allreduce.noname.{group_index}.{index}")
+        everything = [p for group in self.param_groups for p in group["params"]]
+        new = [p for p in everything if p.requires_grad and p not in reducer.gradients]
         # Parameters that come when others are hooked already are reduced each by itself.
-        groups = [] if reducer.gradients else [[everything[i][2] for i in group] for group in self._hvd_groups]
-        reducer.add([(self._hvd_names[p], p) for _, _, p in new], groups)
+        groups = [] if reducer.gradients else [[everything[i] for i in group] for group in self._hvd_groups]
+        reducer.add([(self._hvd_names[p], p) for p in new], groups)
 
     def synchronize(self) -> None:
         """Waits until every gradient holds the reduction over all ranks.
@@ -146,6 +153,7 @@ class _DistributedMixin:
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """The wrapped optimizer's add_param_group; the new parameters are reduced too."""
         super().add_param_group(param_group)
+        self._hvd_name_parameters()
         self._hvd_add_hooks()
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
@@ -157,7 +165,7 @@ class _DistributedMixin:
 
     def __getstate__(self) -> Dict[str, Any]:
         state = dict(super().__getstate__())
-        names = [[self._hvd_names.get(p) for p in group["params"]] for group in self.param_groups]
+        names = names_in_groups(self, self._hvd_names)
         state["_hvd"] = (names, self._hvd_settings, self._hvd_groups)
         return state
 
@@ -168,13 +176,7 @@ class _DistributedMixin:
         super().__setstate__(state)
         if ours is not None:
             names, settings, groups = ours
-            known = {
-                p: name
-                for group, group_names in zip(self.param_groups, names)
-                for p, name in zip(group["params"], group_names)
-                if name is not None
-            }
-            self._hvd_setup(known, settings, groups)
+            self._hvd_setup(names_of_groups(self, names), settings, groups)
 
 
 def _names_of(
@@ -234,7 +236,10 @@ def _positions_of(
     order = [i for i, p in enumerate(parameters) if p.requires_grad]
     if not groups or not process_set.included():
         return []
-    if names and process_set.size() > 1:
+    if names and basics.restart_limit():
+        # A rank that was started anew makes its optimizer alone, so that nothing may be asked of the others.
+        order.sort(key=lambda i: names[parameters[i]])
+    elif names and process_set.size() > 1:
         # Ranks may have their parameters in different orders.
         own = [names[parameters[i]] for i in order]
         place = {name: i for i, name in enumerate(broadcast_object(own, process_set.ranks[0], process_set=process_set))}
@@ -269,7 +274,7 @@ def DistributedOptimizer(
 ) -> Any:
     """Wraps an optimizer so that its step uses the gradients reduced over all ranks.
 
-    The reduction of a gradient starts as soon as backward has it, while backward goes on with the others. The result is
+    The reduction of gradients starts as soon as backward has 256 KiB of them, while it goes on with the others. The result is
     an object of a subclass of the optimizer's own class and shares its parameter groups and state; use it in place of
     the optimizer. Call `broadcast_parameters` first: equal parameters plus equal gradients stay equal, bit by bit.
 
@@ -280,7 +285,8 @@ def DistributedOptimizer(
         compression: `hvd.Compression.none`, `.fp16` or `.bf16`.
         backward_passes_per_step: this many backward passes are summed on each rank, without division, before the
             reduction.
-        op: hvd.Average or hvd.Sum (also Min, Max, Product).
+        op: hvd.Average or hvd.Sum (also Min, Max, Product). With hvd.Adasum each rank steps by its own gradients, and all
+            then keep the Adasum of what their steps changed; groups and sparse_as_dense have no meaning then.
         gradient_predivide_factor: f splits the averaging: gradients are multiplied by 1/f before the sum and by f/size
             after it. Only with op=hvd.Average.
         groups: gradients that are reduced together, when the last of them is there: a number of groups into which the
@@ -295,7 +301,7 @@ def DistributedOptimizer(
         ValueError: an argument is wrong or not supported yet, or hvd.init() was not called.
         HorovodInternalError: a rank or link was lost while the ranks agreed on the groups.
     """
-    if isinstance(optimizer, _DistributedMixin):
+    if isinstance(optimizer, (_DistributedMixin, AdasumMixin)):
         raise ValueError("the optimizer is a DistributedOptimizer already")
     number_of(process_set)
     op = choose_op(op, None)
@@ -310,11 +316,15 @@ def DistributedOptimizer(
     _check_groups(groups)
     names = _names_of(optimizer, named_parameters)
     wrapped_class = optimizer.__class__
-    cls = type(wrapped_class.__name__, (_DistributedMixin, wrapped_class), {"__module__": wrapped_class.__module__})
+    mixin = AdasumMixin if op == mpi_ops.Adasum else _DistributedMixin
+    cls = type(wrapped_class.__name__, (mixin, wrapped_class), {"__module__": wrapped_class.__module__})
     wrapper = cls.__new__(cls)
     # Shares everything, the parameter groups and the state above all. A scheduler that was made for the optimizer has
     # put a `step` of its own into the object, which would go around ours.
     wrapper.__dict__.update({key: value for key, value in optimizer.__dict__.items() if key != "step"})
+    if op == mpi_ops.Adasum:
+        wrapper._hvd_setup(names, compression, process_set)
+        return wrapper
     settings = Settings(
         compression, backward_passes_per_step, op, gradient_predivide_factor, sparse_as_dense, process_set
     )

@@ -2,13 +2,16 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "runtime/algo/float16.h"
+#include "runtime/algo/reduce_loops.h"
 
 using namespace hvd;
 
@@ -235,5 +238,47 @@ TEST_CASE("nothing at no address is reduced and scaled") {
   for (int dtype = 0; dtype < kDtypeCount; ++dtype) {
     reduce_into(nullptr, nullptr, 0, static_cast<Dtype>(dtype), ReduceOp::kSum);
     scale_in_place(nullptr, 0, static_cast<Dtype>(dtype), 2.0);
+  }
+}
+
+TEST_CASE("the loops of every processor give the same bits, whatever the bytes and the place") {
+  static constexpr std::size_t kCount = 4097;
+  std::mt19937 random(9);
+  std::vector<std::uint8_t> a(8 * (kCount + 3));
+  std::vector<std::uint8_t> b(a.size());
+  const std::vector<ReduceLoops> all = supported_reduce_loops();
+  const ReduceLoops reference = reduce_loops_portable();
+  CHECK(all.back().name == std::string("portable"));
+  for (int dtype = 0; dtype < kDtypeCount; ++dtype) {
+    const auto type = static_cast<Dtype>(dtype);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      a[i] = static_cast<std::uint8_t>(random());
+      b[i] = static_cast<std::uint8_t>(random());
+    }
+    for (const ReduceLoops& loops : all) {
+      for (const std::size_t skipped : {0U, 1U, 3U}) {
+        for (const std::size_t count : {std::size_t{1}, std::size_t{7}, std::size_t{64}, kCount}) {
+          const std::size_t from = skipped * size_of(type);
+          const std::size_t bytes = count * size_of(type);
+          std::vector<std::uint8_t> expected(bytes);
+          std::vector<std::uint8_t> result(a.begin() + static_cast<std::ptrdiff_t>(from),
+                                           a.begin() + static_cast<std::ptrdiff_t>(from + bytes));
+          for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct}) {
+            CAPTURE(loops.name);
+            CAPTURE(dtype);
+            CAPTURE(count);
+            reference.reduce_two(expected.data(), a.data() + from, b.data() + from, count, type, op);
+            std::memcpy(result.data(), a.data() + from, bytes);
+            loops.reduce_two(result.data(), result.data(), b.data() + from, count, type, op);
+            CHECK(result == expected);
+          }
+          std::memcpy(result.data(), a.data() + from, bytes);
+          expected = result;
+          reference.scale_in_place(expected.data(), count, type, 0.3);
+          loops.scale_in_place(result.data(), count, type, 0.3);
+          CHECK(result == expected);
+        }
+      }
+    }
   }
 }

@@ -11,8 +11,13 @@
     train(state)
 
 A failed collective raises on every rank; `run` then restores what was committed last, joins the job anew, makes all
-ranks' state that of the rank which has committed most, and calls the function again. The ranks are those that hvdrun
-started. Hosts that come and go while the job runs are not supported: hvdrun refuses its elastic flags by name.
+ranks' state that of the rank which has committed most, and calls the function again.
+
+In a job started with `hvdrun --elastic-restarts N` (or `--min-np` and so on, as horovodrun has them) a rank that ends by a
+failure is started anew on its host, at most N times in all, and meets the others there: it runs the script from its
+beginning, and takes over their state where `train(state)` begins. So before that the script must do nothing that the
+others do not do again: no broadcast, no process set. Hosts that come and go while the job runs are not supported; a host
+that is lost ends the job.
 """
 
 from typing import Any, Callable

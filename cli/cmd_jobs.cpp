@@ -1,0 +1,223 @@
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/job_settings.h"
+#include "cli/service_commands.h"
+#include "launcher/report/listing.h"
+#include "launcher/service/supervisor.h"
+#include "launcher/service/ticket.h"
+
+namespace hvd::cli {
+namespace {
+
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
+using Json = nlohmann::ordered_json;
+
+// More are seldom looked for, and --all shows them.
+constexpr std::int64_t kNewestEnded = 20;
+constexpr auto kLookAgain = std::chrono::hours(1);
+
+std::string exit_code_of(const JobRecord& job) {
+  return job.exit_code ? std::to_string(*job.exit_code) : "";
+}
+
+std::string table_of(const std::vector<JobRecord>& jobs) {
+  std::vector<std::vector<std::string>> rows;
+  for (const JobRecord& job : jobs) {
+    rows.push_back({std::to_string(job.id), job.name, job.cluster, job.tool, std::to_string(job.node_count),
+                    state_name(job.state), exit_code_of(job)});
+  }
+  return listing({{"Id", true}, {"Name"}, {"Cluster"}, {"Tool"}, {"Nodes", true}, {"State"}, {"Exit code", true}},
+                 rows);
+}
+
+// A job whose supervisor has died while somebody looks.
+Result<void> look_after(ServicePlace& place, const JobRecord& job) {
+  return has_ended(job.state) || is_locked(place.dir.lock_of(job.uuid)) ? Result<void>()
+                                                                        : recover(place.dir, place.store);
+}
+
+void send(int pidfd, int signo) {
+  ::syscall(SYS_pidfd_send_signal, pidfd, signo, nullptr, 0);
+}
+
+Result<void> end_job(ServicePlace& place, const JobRecord& job) {
+  HVD_TRY_ASSIGN(const StopOutcome outcome, place.store.request_stop(job.id));
+  place.dir.wake();
+  if (outcome == StopOutcome::kTerminating) {
+    HVD_TRY_ASSIGN(const JobRecord now, place.store.job(job.id));
+    if (const Fd supervisor = open_supervisor(place.dir, now); supervisor.is_open()) {
+      send(supervisor.get(), SIGTERM);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<int> print_json(const std::string& json, const std::string& field) {
+  if (field.empty()) {
+    std::cout << json << "\n";
+    return 0;
+  }
+  const auto value = json_field(json, field);
+  if (!value) {
+    return Error(Code::kInvalid, "--field " + shown_text(field) + ": there is no such key; --json shows all");
+  }
+  std::cout << *value << "\n";
+  return 0;
+}
+
+Result<JobRecord> await_end(ServicePlace& place, std::int64_t id, FolderWatch& watch,
+                            const std::function<Result<void>(const JobRecord&)>& look) {
+  for (;;) {
+    HVD_TRY_ASSIGN(const JobRecord job, place.store.job(id));
+    HVD_TRY(look(job));
+    if (has_ended(job.state)) {
+      return job;
+    }
+    HVD_TRY(look_after(place, job));
+    watch.wait(kLookAgain);
+  }
+}
+
+Result<int> list_jobs(ServicePlace& place, const ServiceOptions& options) {
+  HVD_TRY_ASSIGN(std::vector<JobRecord> jobs, place.store.ended_jobs(options.all ? 0 : kNewestEnded));
+  const std::size_t ended = jobs.size();
+  HVD_TRY_ASSIGN(std::vector<JobRecord> active, place.store.active_jobs());
+  std::move(active.begin(), active.end(), std::back_inserter(jobs));
+  std::sort(jobs.begin(), jobs.end(), [](const JobRecord& a, const JobRecord& b) { return a.id < b.id; });
+  if (options.json) {
+    Json all = Json::array();
+    for (const JobRecord& job : jobs) {
+      all.push_back(Json::parse(record_json(job), nullptr, false));
+    }
+    return print_json(all.dump(2, ' ', false, Json::error_handler_t::replace), "");
+  }
+  std::cout << table_of(jobs);
+  HVD_TRY_ASSIGN(const std::int64_t all_ended, place.store.count_ended());
+  if (const auto more = all_ended - static_cast<std::int64_t>(ended); more > 0) {
+    std::cerr << "hvdrun: " << more << " more have ended before; hvdrun ps --all shows them\n";
+  }
+  return 0;
+}
+
+Result<int> show_job(ServicePlace& place, const ServiceOptions& options) {
+  HVD_TRY_ASSIGN(const JobRecord job, place.store.job(options.job));
+  if (options.json || !options.field.empty()) {
+    return print_json(record_json(job), options.field);
+  }
+  std::cout << table_of({job});
+  if (!job.error.code.empty()) {
+    std::cout << "\n" << job.error.code << ": " << job.error.message << "\n" << job.error.details;
+  }
+  return 0;
+}
+
+Result<int> wait_for_job(ServicePlace& place, const ServiceOptions& options) {
+  HVD_TRY_ASSIGN(const JobRecord begun, place.store.job(options.job));
+  HVD_TRY_ASSIGN(FolderWatch watch, FolderWatch::on(place.dir.locks()));
+  auto state = ExecutionState::kQueued;
+  std::cerr << "hvdrun: job " << begun.name << " was submitted at " << utc_text(begun.created_ms) << "\n";
+  const auto tell = [&state](const JobRecord& job) -> Result<void> {
+    if (job.state != state) {
+      state = job.state;
+      std::cerr << "hvdrun: job " << job.name << " is " << state_name(state) << " since " << utc_text(job.changed_ms)
+                << "\n";
+    }
+    return {};
+  };
+  HVD_TRY_ASSIGN(const JobRecord job, await_end(place, begun.id, watch, tell));
+  return job.status;
+}
+
+Result<int> stop_job(ServicePlace& place, const ServiceOptions& options) {
+  HVD_TRY_ASSIGN(const JobRecord job, place.store.job(options.job));
+  HVD_TRY_ASSIGN(FolderWatch watch, FolderWatch::on(place.dir.locks()));
+  HVD_TRY(end_job(place, job));
+  if (!options.no_wait) {
+    HVD_TRY(await_end(place, job.id, watch, [](const JobRecord&) { return Result<void>(); }));
+  }
+  return 0;
+}
+
+Result<int> remove_job(ServicePlace& place, const ServiceOptions& options) {
+  HVD_TRY(stop_job(place, options));
+  HVD_TRY_ASSIGN(const JobRecord job, place.store.job(options.job));
+  HVD_TRY(place.store.remove_job(job.id));
+  std::error_code ignored;
+  std::filesystem::remove_all(place.dir.run_of(job.uuid), ignored);
+  return 0;
+}
+
+Result<int> list_nodes(ServicePlace& place, const ServiceOptions& options) {
+  HVD_TRY_ASSIGN(const JobRecord job, place.store.job(options.job));
+  if (options.json) {
+    return print_json(record_json(job), "nodes");
+  }
+  const auto cluster = place.store.cluster(job.cluster);
+  std::vector<std::vector<std::string>> rows;
+  for (const JobNode& node : job.nodes) {
+    int port = 22;
+    for (const HostSpec& host : cluster.ok() ? cluster.value().cluster.hosts : HostList()) {
+      if (host.name == node.name) {
+        port = host.port != 0 ? host.port : cluster.value().cluster.defaults.ssh_port.value_or(port);
+      }
+    }
+    rows.push_back({node.name, node.address, std::to_string(port)});
+  }
+  std::cout << listing({{"ID"}, {"IP"}, {"SSH Port", true}}, rows);
+  return 0;
+}
+
+Result<int> run_on_node(ServicePlace& place, const ServiceOptions& options) {
+  HVD_TRY_ASSIGN(const JobRecord job, place.store.job(options.job));
+  if (job.nodes.empty()) {
+    return Error(Code::kInvalid, "job " + job.name + " has no nodes yet");
+  }
+  const std::string wanted = options.node.empty() ? job.nodes.front().name : options.node;
+  HVD_TRY_ASSIGN(const ClusterRecord cluster, place.store.cluster(job.cluster));
+  HostList hosts;
+  for (const HostSpec& host : cluster.cluster.hosts) {
+    const bool is_of_job =
+        std::any_of(job.nodes.begin(), job.nodes.end(), [&](const JobNode& n) { return n.name == host.name; });
+    if (host.name == wanted && is_of_job) {
+      hosts.push_back(host);
+    }
+  }
+  if (hosts.empty()) {
+    return Error(Code::kNotFound, "job " + job.name + " has no node '" + shown_text(wanted) + "'; hvdrun nodes " +
+                                      job.name + " shows those that it has");
+  }
+  // As the job reaches it: a ticket is there for as long as the job has not ended.
+  Flags flags;
+  if (const auto ticket = read_ticket(place.dir.ticket_of(job.uuid)); ticket.ok()) {
+    HVD_TRY_ASSIGN(const Flags meant, parse_submit_words(ticket.value().words));
+    flags.rsh = meant.rsh;
+    flags.ssh_config = meant.ssh_config;
+    flags.ssh_identity_file = meant.ssh_identity_file;
+    flags.ssh_port = meant.ssh_port;
+  }
+  hosts.front().slots = 1;
+  hosts.front().gpus.clear();
+  HVD_TRY(apply_cluster(cluster.cluster, hosts, flags));
+  flags.command = options.command;
+  flags.np = 1;
+  flags.gpus = "none";
+  flags.no_tags = true;
+  flags.quiet = true;
+  CliOptions run;
+  HVD_TRY_ASSIGN(run.job, make_job(flags));
+  run.job.tells_place = false;
+  return run_job(run);
+}
+
+}  // namespace hvd::cli

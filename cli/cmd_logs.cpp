@@ -1,0 +1,215 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/service_commands.h"
+#include "launcher/jobfile/job_file.h"
+#include "launcher/report/listing.h"
+#include "launcher/service/file_follower.h"
+
+namespace hvd::cli {
+namespace {
+
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
+using Json = nlohmann::ordered_json;
+
+struct FileRow {
+  std::string name;
+  bool is_directory = false;
+  std::int64_t size = 0;
+  std::int64_t modified_ms = 0;
+};
+
+Result<std::vector<FileRow>> files_in(const std::string& folder) {
+  std::vector<FileRow> rows;
+  std::error_code failed;
+  for (auto it = std::filesystem::directory_iterator(folder, failed); it != std::filesystem::directory_iterator();
+       it.increment(failed)) {
+    struct stat info{};
+    if (::stat(it->path().c_str(), &info) != 0) {
+      continue;  // it has gone
+    }
+    rows.push_back({it->path().filename().string(), S_ISDIR(info.st_mode), static_cast<std::int64_t>(info.st_size),
+                    static_cast<std::int64_t>(info.st_mtim.tv_sec) * 1000});
+  }
+  if (failed && failed != std::errc::no_such_file_or_directory) {
+    return Error::from_errno("cannot read the folder " + folder, failed.value());
+  }
+  std::sort(rows.begin(), rows.end(), [](const FileRow& a, const FileRow& b) { return a.name < b.name; });
+  return rows;
+}
+
+// "stdout-job_prep.txt" of node1: "stdout-job_prep-node1.txt".
+std::string name_for_node(const std::string& name, const std::string& node) {
+  const auto dot = std::min(name.rfind('.'), name.size());
+  return name.substr(0, dot) + "-" + node + name.substr(dot);
+}
+
+Result<std::string> file_name_of(const JobRecord& job, const ServiceOptions& options) {
+  if (!options.file.empty() && !is_inner_path(options.file)) {
+    return Error(Code::kInvalid, "--file '" + shown_text(options.file) + "': expected the name of a file of the job");
+  }
+  if (options.node.empty()) {
+    return options.file.empty() ? "stdout.txt" : options.file;
+  }
+  // Before it has nodes, any may become its own.
+  const bool is_unknown =
+      !job.nodes.empty() &&
+      std::none_of(job.nodes.begin(), job.nodes.end(), [&](const JobNode& node) { return node.name == options.node; });
+  if (is_unknown || !is_inner_path(options.node) || options.node.find('/') != std::string::npos) {
+    return Error(Code::kInvalid, "--node '" + shown_text(options.node) + "': no node of job " + job.name +
+                                     " has that name; hvdrun nodes " + job.name + " shows those that it has");
+  }
+  const std::string name = options.file.empty() ? "execution.log" : options.file;
+  std::string id = options.node;  // as job_layout.cpp makes a part of a file's name of it
+  std::replace_if(id.begin(), id.end(), [](char c) { return c == ':' || c == '%'; }, '_');
+  return job.node_count == 1 ? name : name_for_node(name, id);
+}
+
+Result<std::string> directory_of(const JobRecord& job, const std::string& id) {
+  if (id == "stdouterr") {
+    return job.output;  // empty before the job has nodes
+  }
+  const auto directory = output_directory(job, id);
+  if (!directory) {
+    return Error(Code::kInvalid, "-d '" + shown_text(id) +
+                                     "': the job has no output directory of that name that could be " +
+                                     "seen from this machine; stdouterr is there always");
+  }
+  return *directory;
+}
+
+// Its path, as far as it is known yet: empty before the job has nodes.
+Result<std::string> file_of(const JobRecord& job, const ServiceOptions& options) {
+  if (options.rank >= 0) {
+    if (!options.file.empty() || !options.node.empty()) {
+      return Error(Code::kInvalid, "--rank says which file; --file and --node say another");
+    }
+    if (options.rank >= job.process_count) {
+      return Error(Code::kInvalid, "--rank " + std::to_string(options.rank) + ": job " + job.name + " has " +
+                                       std::to_string(job.process_count) + " ranks");
+    }
+    const auto rank = static_cast<std::size_t>(options.rank);
+    return rank < job.rank_files.size() ? job.rank_files[rank] : "";
+  }
+  HVD_TRY_ASSIGN(const std::string name, file_name_of(job, options));
+  HVD_TRY_ASSIGN(const std::string folder, directory_of(job, options.directory));
+  return folder.empty() ? "" : folder + "/" + name;
+}
+
+// The one file that is shown, from when the job says where it is.
+class ShownFile {
+ public:
+  ShownFile(std::string name, int out) : name_(std::move(name)), out_(out) {}
+
+  Result<void> look(const std::string& path, FolderWatch& watch, bool tells) {
+    if (!path.empty() && (!follower_ || follower_->path() != path)) {
+      follower_.emplace(path);
+      const std::string folder = path.substr(0, path.rfind('/'));
+      is_watched_ = std::filesystem::is_directory(folder) && watch.add(folder).ok();
+    } else if (follower_ && !is_watched_) {
+      const std::string folder = path.substr(0, path.rfind('/'));
+      is_watched_ = std::filesystem::is_directory(folder) && watch.add(folder).ok();
+    }
+    if (follower_) {
+      HVD_TRY(follower_->copy_new(out_));
+    }
+    if (tells && !has_found() && !has_told_) {
+      has_told_ = true;
+      std::cerr << "hvdrun: The file \"" << shown_text(name_) << "\" not found. Waiting for the job to generate it.\n";
+    }
+    return {};
+  }
+
+  [[nodiscard]] bool has_found() const { return follower_ && follower_->has_found(); }
+
+ private:
+  const std::string name_;
+  const int out_;
+  std::optional<FileFollower> follower_;
+  bool is_watched_ = false;
+  bool has_told_ = false;
+};
+
+Result<std::string> folder_of(const JobRecord& job, const ServiceOptions& options) {
+  if (options.path != "." && !is_inner_path(options.path)) {
+    return Error(Code::kInvalid, "-p '" + shown_text(options.path) + "': expected a folder of the job");
+  }
+  HVD_TRY_ASSIGN(const std::string folder, directory_of(job, options.directory));
+  return folder.empty() || options.path == "." ? folder : folder + "/" + options.path;
+}
+
+}  // namespace
+
+Result<int> list_files(ServicePlace& place, const ServiceOptions& options) {
+  HVD_TRY_ASSIGN(const JobRecord job, place.store.job(options.job));
+  HVD_TRY_ASSIGN(const std::string folder, folder_of(job, options));
+  std::vector<FileRow> files;
+  if (!folder.empty()) {
+    HVD_TRY_ASSIGN(files, files_in(folder));
+  }
+  if (options.json) {
+    Json all = Json::array();
+    for (const FileRow& file : files) {
+      all.push_back({{"name", file.name},
+                     {"fileType", file.is_directory ? "directory" : "file"},
+                     {"contentLength", file.is_directory ? Json() : Json(file.size)},
+                     {"lastModified", utc_text(file.modified_ms)},
+                     {"path", folder + "/" + file.name}});
+    }
+    return print_json(all.dump(2, ' ', false, Json::error_handler_t::replace), "");
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const FileRow& file : files) {
+    rows.push_back({file.name, file.is_directory ? "directory" : "file",
+                    file.is_directory ? "" : std::to_string(file.size), utc_text(file.modified_ms)});
+  }
+  std::cout << listing({{"Name"}, {"Type"}, {"Size", true}, {"Modified"}}, rows);
+  return 0;
+}
+
+Result<int> show_log(ServicePlace& place, const ServiceOptions& options) {
+  HVD_TRY_ASSIGN(const JobRecord begun, place.store.job(options.job));
+  HVD_TRY_ASSIGN(const std::string name, options.rank >= 0 ? Result<std::string>("rank " + std::to_string(options.rank))
+                                                           : file_name_of(begun, options));
+  HVD_TRY_ASSIGN(FolderWatch watch, FolderWatch::on(place.dir.locks()));
+  ShownFile shown(name, STDOUT_FILENO);
+  const auto look = [&](const JobRecord& job) -> Result<void> {
+    HVD_TRY_ASSIGN(const std::string path, file_of(job, options));
+    return shown.look(path, watch, options.follow && !has_ended(job.state));
+  };
+  if (options.follow) {
+    HVD_TRY(await_end(place, begun.id, watch, look));
+  } else {
+    HVD_TRY(look(begun));
+  }
+  if (!shown.has_found()) {
+    HVD_TRY_ASSIGN(const JobRecord job, place.store.job(begun.id));
+    return Error(Code::kNotFound, "The file \"" + shown_text(name) + "\" not found for the " +
+                                      (has_ended(job.state) ? "completed" : state_name(job.state)) +
+                                      " job; hvdrun files " + job.name + " shows those that there are");
+  }
+  return 0;
+}
+
+Result<int> attach_to_job(ServicePlace& place, const ServiceOptions& options) {
+  HVD_TRY_ASSIGN(const JobRecord begun, place.store.job(options.job));
+  HVD_TRY_ASSIGN(FolderWatch watch, FolderWatch::on(place.dir.locks()));
+  ShownFile out("stdout.txt", STDOUT_FILENO);
+  ShownFile err("stderr.txt", STDERR_FILENO);
+  ShownFile words("hvdrun.log", STDERR_FILENO);
+  const auto look = [&](const JobRecord& job) -> Result<void> {
+    HVD_TRY(out.look(job.output.empty() ? "" : job.output + "/stdout.txt", watch, false));
+    HVD_TRY(err.look(job.output.empty() ? "" : job.output + "/stderr.txt", watch, false));
+    return words.look(place.dir.run_of(job.uuid) + "/hvdrun.log", watch, false);
+  };
+  HVD_TRY_ASSIGN(const JobRecord job, await_end(place, begun.id, watch, look));
+  return job.status;
+}
+
+}  // namespace hvd::cli

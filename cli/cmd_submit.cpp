@@ -1,0 +1,117 @@
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <iostream>
+
+#include "cli/commands.h"
+#include "cli/job_file_settings.h"
+#include "cli/job_settings.h"
+#include "cli/service_commands.h"
+#include "launcher/jobfile/job_file.h"
+#include "launcher/service/supervisor.h"
+#include "launcher/service/ticket.h"
+
+namespace hvd::cli {
+namespace {
+
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
+
+bool is_number(const std::string& name) {
+  return std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+Result<void> check_flags(const Flags& flags) {
+  if (flags.job_file.empty()) {
+    return Error(Code::kInvalid, "submit: say which job; as in: hvdrun submit -f job.json");
+  }
+  if (!flags.command.empty()) {
+    return Error(Code::kInvalid, "'" + shown_text(flags.command.front()) + "': a job file says what to run");
+  }
+  if (!flags.job_name.empty() && is_number(flags.job_name)) {
+    return Error(Code::kInvalid,
+                 "--name " + shown_text(flags.job_name) + ": a number would be taken for another job's; add a letter");
+  }
+  return {};
+}
+
+JobRecord record_of(const CliOptions& options, const Cluster& cluster) {
+  const JobRun& run = *options.file;
+  JobRecord record;
+  record.uuid = run.options.uuid;
+  record.name = is_number(run.job.name) ? "job-" + run.job.name : run.job.name;
+  record.cluster = cluster.name;
+  record.experiment = run.job.experiment;
+  record.tool = tool_type(run.job.tool.kind);
+  record.node_count = run.job.node_count;
+  record.process_count = run.layout.size();
+  record.priority = priority_of(run.job.priority);
+  record.priority_word = run.job.priority;
+  record.segment = run.segment;
+  record.properties = properties_json(run);
+  return record;
+}
+
+Ticket ticket_of(const CliOptions& options, const JobSpec& job, const std::string& text) {
+  Ticket ticket;
+  ticket.words = options.words;
+  ticket.environment = job.environment;
+  ticket.cwd = job.cwd;
+  ticket.file = options.flags.job_file;
+  ticket.text = text;
+  const mode_t own = ::umask(0);
+  ::umask(own);
+  ticket.umask = own;
+  return ticket;
+}
+
+void forget(const StateDir& dir, const std::string& uuid) {
+  forget_start(dir, uuid);
+  std::error_code ignored;
+  std::filesystem::remove_all(dir.run_of(uuid), ignored);
+}
+
+}  // namespace
+
+Result<int> submit_job(const CliOptions& options) {
+  HVD_TRY(check_flags(options.flags));
+  HVD_TRY_ASSIGN(ServicePlace place, ServicePlace::open());
+  HVD_TRY_ASSIGN(const ClusterRecord cluster, place.store.cluster(options.flags.cluster));
+  // Whatever is wrong with the job is told now, as if it had the cluster's first nodes.
+  CliOptions meant = options;
+  Flags& flags = meant.flags;
+  HVD_TRY_ASSIGN(flags.job_text, read_job_text(flags.job_file));
+  HVD_TRY(apply_cluster(cluster.cluster, cluster.cluster.hosts, flags));
+  HVD_TRY(read_job_file_flags(flags, meant));
+  for (const std::string& notice : meant.notices) {
+    std::cerr << "hvdrun: " << notice << "\n";
+  }
+  JobRecord record = record_of(meant, cluster.cluster);
+  if (record.name.front() == '-') {
+    return Error(Code::kInvalid,
+                 "a job called '" + record.name + "' could not be named on a command line; give another --name");
+  }
+  // In this order: a record is never without a lock that tells whether somebody has it, and never without its ticket.
+  HVD_TRY_ASSIGN(const std::optional<Fd> lock, take_lock(place.dir.lock_of(record.uuid)));
+  HVD_CHECK(lock.has_value());
+  auto added = [&]() -> Result<JobRecord> {
+    HVD_TRY(write_ticket(place.dir.ticket_of(record.uuid), ticket_of(meant, meant.job, *flags.job_text)));
+    return place.store.add_job(record, !flags.job_name.empty());
+  }();
+  if (!added.ok()) {
+    forget(place.dir, record.uuid);
+    return added.error();
+  }
+  record = std::move(added).value();
+  if (const auto started = start_supervisor(place.dir, record, *lock); !started.ok()) {
+    static_cast<void>(place.store.request_stop(record.id));
+    static_cast<void>(place.store.remove_job(record.id));
+    forget(place.dir, record.uuid);
+    return started.error().with_context("cannot start the supervisor of the job");
+  }
+  std::cout << record_json(record) << "\n";
+  return 0;
+}
+
+}  // namespace hvd::cli

@@ -1,0 +1,241 @@
+// The process of one job of the service, from its submission to its end.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <thread>
+
+#include "cli/commands.h"
+#include "cli/job_file_settings.h"
+#include "cli/service_commands.h"
+#include "launcher/run/exit_codes.h"
+#include "launcher/service/supervisor.h"
+#include "launcher/service/ticket.h"
+#include "launcher/transport/local.h"
+
+namespace hvd::cli {
+namespace {
+
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
+
+// An agent that cannot tell a dead launcher from a dead network waits for the whole reconnect timeout and this;
+// one on this machine, whose connection cannot break, for the fourth part of it (agent_session.cpp).
+constexpr auto kAgentSlack = std::chrono::seconds(6);
+constexpr int kLocalPart = 4;
+constexpr std::size_t kMostDetails = 4096;
+// While the disk is full nothing can be written of how the job ended.
+constexpr auto kTimeToWriteEnd = std::chrono::minutes(10);
+constexpr auto kBetweenTries = std::chrono::seconds(1);
+
+// The lock came as standard input, where programs that are started would have it too.
+Result<Fd> take_inherited_lock() {
+  HVD_TRY_ASSIGN(Fd lock, duplicate(STDIN_FILENO));
+  const Fd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!nothing.is_open() || ::dup2(nothing.get(), STDIN_FILENO) < 0) {
+    return Error::from_errno("open /dev/null");
+  }
+  return lock;
+}
+
+std::string last_words(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary | std::ios::ate);
+  if (!stream) {
+    return "";
+  }
+  const auto size = static_cast<std::size_t>(stream.tellg());
+  const std::size_t from = size - std::min(size, kMostDetails);
+  stream.seekg(static_cast<std::streamoff>(from));
+  std::ostringstream text;
+  text << stream.rdbuf();
+  std::string words = std::move(text).str();
+  return from == 0 ? words : words.substr(std::min(words.find('\n'), words.size() - 1) + 1);
+}
+
+std::string rank_folder(const std::string& run, int rank, int size) {
+  const std::string digits = std::to_string(rank);
+  return run + "/rank." + std::string(std::to_string(size - 1).size() - digits.size(), '0') + digits;
+}
+
+class SupervisedJob final : public FileJobObserver {
+ public:
+  SupervisedJob(ServicePlace& place, JobRecord record) : place_(place), record_(std::move(record)) {}
+
+  JobEnd run() {
+    HVD_CHECK(record_.nodes.size() == static_cast<std::size_t>(record_.node_count));
+    auto code = run_to_end();
+    if (!code.ok()) {
+      std::cerr << "hvdrun: " << code.error().message() << "\n";
+      const bool is_users = code.error().code() == Code::kInvalid || code.error().code() == Code::kNotFound;
+      return failed(is_users ? exit_code::kUsage : exit_code::kStartFailed, "JobLaunchFailed", code.error().message());
+    }
+    return end_of(code.value());
+  }
+
+  Result<void> on_output(const std::string& directory) override {
+    std::vector<std::string> files;
+    const JobRun& run = *options_.file;
+    for (int rank = 0; rank < run.layout.size(); ++rank) {
+      files.push_back(options_.job.output_dir.empty()
+                          ? directory + "/" + process_file(run, rank, false)
+                          : rank_folder(options_.job.output_dir, rank, run.layout.size()) + "/stdout");
+    }
+    return place_.store.set_output(record_.id, directory, files);
+  }
+
+  Result<void> on_preparing() override { return tell(Phase::kPreparing); }
+  Result<void> on_ranks() override { return tell(Phase::kStarted); }
+
+  void on_nodes(const std::vector<JobNodeFacts>& facts) override {
+    for (std::size_t i = 0; i < facts.size() && i < record_.nodes.size(); ++i) {
+      record_.nodes[i].address = facts[i].address;
+    }
+    // What it is good for (`nodes`) is no reason to fail.
+    static_cast<void>(place_.store.set_nodes(record_.id, record_.nodes));
+  }
+
+ private:
+  Result<void> tell(Phase phase) {
+    phase_ = phase;
+    HVD_TRY(place_.store.set_phase(record_.id, phase));
+    place_.dir.wake();
+    return {};
+  }
+
+  // The same words as at its submission, on the nodes that it has now.
+  Result<void> read_ticket_of_job() {
+    HVD_TRY_ASSIGN(const Ticket ticket, read_ticket(place_.dir.ticket_of(record_.uuid)));
+    ::umask(ticket.umask);
+    if (::chdir(ticket.cwd.c_str()) != 0) {
+      return Error::from_errno("cannot enter " + ticket.cwd + ", from where the job was submitted");
+    }
+    HVD_TRY_ASSIGN(Flags flags, parse_submit_words(ticket.words));
+    flags.job_file = ticket.file;
+    flags.job_text = ticket.text;
+    flags.job_uuid = record_.uuid;
+    flags.job_name = record_.name;
+    HVD_TRY_ASSIGN(const ClusterRecord cluster, place_.store.cluster(record_.cluster));
+    HostList hosts;
+    for (const JobNode& node : record_.nodes) {
+      const auto& all = cluster.cluster.hosts;
+      const auto host =
+          std::find_if(all.begin(), all.end(), [&node](const HostSpec& h) { return h.name == node.name; });
+      if (host == all.end()) {
+        return Error(Code::kInternal, "the cluster " + record_.cluster + " has no node " + node.name);
+      }
+      hosts.push_back(*host);
+    }
+    HVD_TRY(apply_cluster(cluster.cluster, hosts, flags));
+    return read_job_file_flags(flags, options_);
+  }
+
+  Result<int> run_to_end() {
+    HVD_TRY(read_ticket_of_job());
+    options_.job.shows_ranks = false;
+    options_.job.color = {};
+    options_.job.live = false;
+    // Where ranks share a file, each has one of its own for `logs --rank`.
+    const JobRun& run = *options_.file;
+    const bool shares_files = run.layout.size() > 1 && process_file(run, 0, false) == process_file(run, 1, false);
+    if (options_.job.output_dir.empty() && shares_files) {
+      options_.job.output_dir = place_.dir.run_of(record_.uuid);
+      options_.job.tags = false;
+    }
+    const auto& nodes = run.layout.nodes;
+    const bool is_local =
+        std::all_of(nodes.begin(), nodes.end(), [](const HostSpec& h) { return is_local_host(h.name); });
+    const Duration patience = options_.job.reconnect_timeout;
+    const Duration leaving = (is_local ? patience / kLocalPart : patience) + options_.job.grace + kAgentSlack;
+    HVD_TRY(place_.store.set_leaving_time(
+        record_.id, std::chrono::duration_cast<std::chrono::milliseconds>(leaving).count(), is_local));
+    return run_job_file(options_, *this);
+  }
+
+  [[nodiscard]] JobEnd failed(int status, const std::string& code, const std::string& message) const {
+    return {ExecutionState::kFailed,
+            std::nullopt,
+            status,
+            {code, message, last_words(place_.dir.run_of(record_.uuid) + "/hvdrun.log")}};
+  }
+
+  [[nodiscard]] JobEnd end_of(int status) const {
+    if (status == 0) {
+      return {ExecutionState::kSucceeded, 0, 0, {}};
+    }
+    if (status == exit_code::kTimedOut && options_.job.timeout > Duration::zero()) {
+      return failed(status, "MaxWallClockTimeExpiry", "The job has run for longer than it may");
+    }
+    if (status == kSetUpFailed && phase_ != Phase::kStarted) {
+      return failed(status, "JobSetUpFailed", "A node could not be set up for the job");
+    }
+    if (status >= exit_code::kUsage && status <= exit_code::kDefect) {
+      return failed(status, "JobLaunchFailed", "The job could not be started, or its nodes were lost");
+    }
+    JobEnd end = phase_ == Phase::kStarted
+                     ? failed(status, "JobFailed", "Job failed with non-zero exit code")
+                     : failed(status, "JobPreparationFailed", "Job preparation task failed with non-zero exit code");
+    end.exit_code = status;
+    return end;
+  }
+
+  ServicePlace& place_;
+  JobRecord record_;
+  CliOptions options_;
+  Phase phase_ = Phase::kClaimed;
+};
+
+// A stop that comes between two steps of the job is to be found by the next one.
+void hold_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signo : {SIGINT, SIGTERM, SIGHUP}) {
+    sigaddset(&set, signo);
+  }
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+}
+
+Result<void> write_end(ServicePlace& place, std::int64_t id, const JobEnd& end) {
+  const Deadline deadline = Deadline::after(kTimeToWriteEnd);
+  for (;;) {
+    auto done = place.store.end(id, end);
+    if (done.ok() || deadline.has_passed()) {
+      return done;
+    }
+    std::cerr << "hvdrun: cannot write how the job ended, trying again: " << done.error().message() << "\n";
+    std::this_thread::sleep_for(kBetweenTries);
+  }
+}
+
+}  // namespace
+
+Result<int> supervise(const ServiceOptions& options) {
+  HVD_TRY_ASSIGN(const Fd lock, take_inherited_lock());
+  HVD_TRY_ASSIGN(ServicePlace place, ServicePlace::open_at(options.state_root));
+  HVD_TRY_ASSIGN(const JobRecord job, place.store.job(options.id));
+  auto waited = wait_for_turn(place.dir, place.store, options.id);
+  if (!waited.ok()) {
+    std::this_thread::sleep_for(kBetweenTries);  // whoever finds us dead starts another, which may fare no better
+    return waited.error();
+  }
+  std::optional<JobRecord> turn = std::move(waited).value();
+  Result<void> ended;
+  if (turn) {
+    hold_signals();
+    place.dir.wake();
+    const JobEnd end = SupervisedJob(place, std::move(*turn)).run();
+    ended = write_end(place, options.id, end);
+  }
+  if (ended.ok()) {
+    forget_start(place.dir, job.uuid);
+  }
+  place.dir.wake();
+  HVD_TRY(recover(place.dir, place.store));
+  return ended.ok() ? Result<int>(0) : Result<int>(ended.error());
+}
+
+}  // namespace hvd::cli

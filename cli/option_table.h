@@ -1,0 +1,29 @@
+// Every option of hvdrun: its names, its help, and where in Flags its value goes. The help text, the manual page and
+// the shells' completion are made of this one table.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/documents.h"
+#include "cli/flags.h"
+
+namespace CLI {
+class App;
+}
+
+namespace hvd::cli {
+
+// `flags` outlives the parsing.
+void add_options(CLI::App& app, Flags& flags);
+void add_bench_options(CLI::App& app, Flags& flags);
+void add_submit_options(CLI::App& app, Flags& flags);
+// As documents show them, in the order in which they were added.
+[[nodiscard]] std::vector<OptionInfo> describe_options(const CLI::App& app);
+// Command lines and what they do.
+[[nodiscard]] const std::vector<std::pair<std::string, std::string>>& example_commands();
+// What stands above the options in the help.
+[[nodiscard]] std::string description();
+
+}  // namespace hvd::cli

@@ -1,0 +1,41 @@
+// The commands of the service, each in the file that its kind has.
+#pragma once
+
+#include <functional>
+
+#include "cli/service_options.h"
+#include "cli/service_place.h"
+#include "runtime/base/result.h"
+
+namespace hvd::cli {
+
+Result<int> add_cluster(ServicePlace& place, const ServiceOptions& options);
+Result<int> show_cluster(ServicePlace& place, const ServiceOptions& options);
+Result<int> list_clusters(ServicePlace& place, const ServiceOptions& options);
+Result<int> drain_cluster(ServicePlace& place, const ServiceOptions& options);
+Result<int> remove_cluster(ServicePlace& place, const ServiceOptions& options);
+
+Result<int> list_jobs(ServicePlace& place, const ServiceOptions& options);
+Result<int> show_job(ServicePlace& place, const ServiceOptions& options);
+Result<int> wait_for_job(ServicePlace& place, const ServiceOptions& options);
+Result<int> stop_job(ServicePlace& place, const ServiceOptions& options);
+Result<int> remove_job(ServicePlace& place, const ServiceOptions& options);
+Result<int> list_nodes(ServicePlace& place, const ServiceOptions& options);
+Result<int> run_on_node(ServicePlace& place, const ServiceOptions& options);
+
+Result<int> list_files(ServicePlace& place, const ServiceOptions& options);
+Result<int> show_log(ServicePlace& place, const ServiceOptions& options);
+Result<int> attach_to_job(ServicePlace& place, const ServiceOptions& options);
+
+// The whole life of a job's supervisor.
+Result<int> supervise(const ServiceOptions& options);
+
+// Returns when the job has ended, `look` having been called after each change and at the end. A dead supervisor is
+// found meanwhile.
+Result<launch::JobRecord> await_end(ServicePlace& place, std::int64_t id, launch::FolderWatch& watch,
+                                    const std::function<Result<void>(const launch::JobRecord&)>& look);
+
+// An object of JSON, or a part of it, as `show` prints it. An error names the key that is not there.
+Result<int> print_json(const std::string& json, const std::string& field);
+
+}  // namespace hvd::cli

@@ -1,0 +1,67 @@
+// The command lines of the job service (all but submit, which has those of a job), made into values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/base/result.h"
+
+namespace hvd::cli {
+
+enum class Verb : std::uint8_t {
+  kClusterAdd,
+  kClusterShow,
+  kClusterList,
+  kClusterDrain,
+  kClusterResume,
+  kClusterRemove,
+  kPs,
+  kShow,
+  kWait,
+  kFiles,
+  kLogs,
+  kStop,
+  kRm,
+  kNodes,
+  kExec,
+  kAttach,
+  kSupervise  // not for users: the process of one job
+};
+
+struct ServiceOptions {
+  Verb verb = Verb::kPs;
+  std::string cluster;
+  std::string job;                 // its name or number
+  std::vector<std::string> nodes;  // drain, resume
+  // cluster add
+  std::string cluster_file;
+  std::string hosts;
+  std::string hostfile;
+  // what is shown
+  bool json = false;
+  bool all = false;
+  std::string field;
+  // files, logs
+  bool follow = false;
+  std::string file;
+  std::string path = ".";
+  std::string directory = "stdouterr";
+  int rank = -1;
+  std::string node;
+  bool no_wait = false;
+  std::vector<std::string> command;  // exec
+  // supervise
+  std::string state_root;
+  std::int64_t id = 0;
+};
+
+bool is_service_command(const std::string& word);
+// "cluster, ps, ...".
+std::string service_commands();
+
+struct CliOptions;
+// The words begin with one of these.
+Result<CliOptions> parse_service(std::vector<std::string> words);
+
+}  // namespace hvd::cli

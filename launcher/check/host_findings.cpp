@@ -1,0 +1,170 @@
+#include "launcher/check/host_findings.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "launcher/check/shared_findings.h"
+#include "launcher/run/exit_codes.h"
+
+namespace hvd::launch {
+namespace {
+
+bool wants_locked_memory(const CheckedHost& host) {
+  const auto& interfaces = host.system->interfaces;
+  return (host.ready && !host.ready->gpus.empty()) ||
+         std::any_of(interfaces.begin(), interfaces.end(),
+                     [](const InterfaceSurvey& interface) { return interface.name.compare(0, 2, "ib") == 0; });
+}
+
+// "none" counts as a version, where others have one.
+Value version_of(std::string SoftwareSurvey::* field) {
+  return [field](const CheckedHost& host) -> std::optional<std::string> {
+    if (!host.software || host.software->python.empty()) {
+      return std::nullopt;
+    }
+    const std::string& version = (*host.software).*field;
+    return version.empty() ? "none" : version;
+  };
+}
+
+}  // namespace
+
+void find_low_limits(const CheckResult& result, Findings& findings) {
+  warn_where(
+      result, findings, [](const CheckedHost& h) { return h.system && h.system->open_files < kLeastOpenFiles; },
+      [&](std::vector<int> hosts) {
+        const auto& system = *result.hosts[static_cast<std::size_t>(hosts.front())].system;
+        const bool can_raise = system.open_files_most >= kLeastOpenFiles;
+        const std::string names = host_names(result, hosts);
+        return warning(Subject::kLimits, std::move(hosts),
+                       names + ": a process may open " + std::to_string(system.open_files) + " files at most",
+                       can_raise ? "data loaders need more; put 'ulimit -n " + std::to_string(system.open_files_most) +
+                                       "' where the login shell reads it"
+                                 : "data loaders need more; raise nofile in /etc/security/limits.conf there");
+      });
+  warn_where(
+      result, findings, [](const CheckedHost& h) { return h.system && h.system->processes < kLeastProcesses; },
+      [&](std::vector<int> hosts) {
+        const std::string names = host_names(result, hosts);
+        return warning(Subject::kLimits, std::move(hosts),
+                       names + ": the user may have fewer than " + std::to_string(kLeastProcesses) + " processes",
+                       "threads count, too; raise nproc in /etc/security/limits.conf, or pids.max of the container");
+      });
+  warn_where(
+      result, findings,
+      [](const CheckedHost& h) { return h.system && h.system->locked_memory < kLeastLocked && wants_locked_memory(h); },
+      [&](std::vector<int> hosts) {
+        const std::string names = host_names(result, hosts);
+        return warning(Subject::kLimits, std::move(hosts),
+                       names + ": little memory may be locked, which GPUs and InfiniBand need",
+                       "set memlock to unlimited in /etc/security/limits.conf there");
+      });
+}
+
+void find_low_space(const CheckResult& result, Findings& findings) {
+  warn_where(
+      result, findings,
+      [](const CheckedHost& h) { return h.system && std::min(h.system->shared, h.system->shared_free) < kLeastShared; },
+      [&](std::vector<int> hosts) {
+        const auto& system = *result.hosts[static_cast<std::size_t>(hosts.front())].system;
+        const std::string names = host_names(result, hosts);
+        return warning(
+            Subject::kSpace, std::move(hosts),
+            names + ": /dev/shm has " + megabytes(system.shared_free) + " free of " + megabytes(system.shared),
+            "data loaders and NCCL keep data there; mount it larger (docker run --shm-size 8g), or remove "
+            "what was left in it");
+      });
+  for (const auto folder : {&SoftwareSurvey::cache, &SoftwareSurvey::temporary}) {
+    for (std::size_t host = 0; host < result.hosts.size(); ++host) {
+      const CheckedHost& checked = result.hosts[host];
+      const bool is_known = checked.software && checked.software->error.empty();
+      const FolderSurvey survey = is_known ? (*checked.software).*folder : FolderSurvey();
+      if (is_known && (!survey.error.empty() || survey.free < kLeastSpace)) {
+        findings.push_back(
+            warning(Subject::kSpace, {static_cast<int>(host)},
+                    checked.name() + ": " +
+                        (survey.error.empty() ? "only " + megabytes(survey.free) + " are free at " + survey.path
+                                              : survey.error),
+                    folder == &SoftwareSurvey::cache ? "clear it, or set XDG_CACHE_HOME there to a larger place"
+                                                     : "clear it, or set TMPDIR there to a larger place"));
+      }
+    }
+  }
+}
+
+void find_missing_programs(const CheckResult& result, Findings& findings) {
+  warn_where(
+      result, findings, [](const CheckedHost& h) { return h.software && !h.software->directory.error.empty(); },
+      [&](std::vector<int> hosts) {
+        const auto& software = *result.hosts[static_cast<std::size_t>(hosts.front())].software;
+        const std::string names = host_names(result, hosts);
+        return Finding{Subject::kProgram,
+                       true,
+                       exit_code::kNoProgram,
+                       std::move(hosts),
+                       names + ": the working directory is not there: " + software.directory.error,
+                       "a job starts in the directory that hvdrun is started in; go to one that all hosts have"};
+      });
+  warn_where(
+      result, findings, [](const CheckedHost& h) { return h.software && !h.software->program_error.empty(); },
+      [&](std::vector<int> hosts) {
+        const auto& software = *result.hosts[static_cast<std::size_t>(hosts.front())].software;
+        const std::string names = host_names(result, hosts);
+        Finding finding = warning(Subject::kProgram, std::move(hosts), names + ": " + software.program_error,
+                                  "install it there, or pass on a PATH that has it: -x PATH=/opt/env/bin:$PATH");
+        finding.is_problem = result.names_program;
+        finding.exit_code = result.names_program ? exit_code::kNoProgram : 0;
+        return finding;
+      });
+  warn_where(
+      result, findings, [](const CheckedHost& h) { return h.software && !h.software->python_error.empty(); },
+      [&](std::vector<int> hosts) {
+        const auto& software = *result.hosts[static_cast<std::size_t>(hosts.front())].software;
+        const std::string names = host_names(result, hosts);
+        return warning(Subject::kProgram, std::move(hosts),
+                       names + ": " + software.program + " does not run: " + software.python_error,
+                       "try it there: " + software.program + " -c 'import sys; print(sys.version)'");
+      });
+}
+
+void find_version_faults(const CheckResult& result, Findings& findings) {
+  const std::string advice = "use one environment on all hosts: a shared file system, an image, or the same pins";
+  warn_of_difference(
+      result, findings, Subject::kSystem, "the processor type is",
+      [](const CheckedHost& h) { return h.system ? std::optional(h.system->machine) : std::nullopt; },
+      "programs for one do not run on the other");
+  warn_of_difference(result, findings, Subject::kProgram, "Python is", version_of(&SoftwareSurvey::python), advice);
+  warn_of_difference(result, findings, Subject::kProgram, "PyTorch is", version_of(&SoftwareSurvey::torch), advice);
+  warn_of_difference(result, findings, Subject::kProgram, "the package horovod is",
+                     version_of(&SoftwareSurvey::horovod), advice);
+  warn_of_difference(
+      result, findings, Subject::kAgent, "the agent is",
+      [](const CheckedHost& h) { return h.ready ? std::optional(h.ready->version) : std::nullopt; },
+      "install one version of hvdrun");
+}
+
+void find_mpirun_faults(const CheckResult& result, Findings& findings) {
+  if (!result.wants_mpirun) {
+    return;
+  }
+  warn_where(
+      result, findings, [](const CheckedHost& h) { return h.software && !h.software->mpirun_error.empty(); },
+      [&](std::vector<int> hosts) {
+        const auto& software = *result.hosts[static_cast<std::size_t>(hosts.front())].software;
+        const std::string names = host_names(result, hosts);
+        return Finding{Subject::kMpirun,
+                       true,
+                       exit_code::kStartFailed,
+                       std::move(hosts),
+                       names + ": " + software.mpirun_error,
+                       "install Open MPI there (apt-get install openmpi-bin), or leave out --launcher mpi"};
+      });
+  warn_of_difference(
+      result, findings, Subject::kMpirun, "mpirun is",
+      [](const CheckedHost& h) {
+        return h.software && !h.software->mpirun.empty() ? std::optional(h.software->mpirun) : std::nullopt;
+      },
+      "install one version of Open MPI everywhere");
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,38 @@
+#include "launcher/job/text_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "runtime/base/fd.h"
+
+namespace hvd::launch {
+
+// By read(2), not by a stream: a stream tells an empty file and one that cannot be read alike.
+Result<std::string> read_text_file(const std::string& file, const std::string& what, std::size_t most) {
+  const auto failed = [&] {
+    return Error(Code::kInvalid, Error::from_errno("cannot read " + what + " " + file).message());
+  };
+  const Fd in(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!in.is_open()) {
+    return failed();
+  }
+  std::string text;
+  std::array<char, 65536> buffer{};
+  while (text.size() < most) {
+    const ssize_t got = ::read(in.get(), buffer.data(), std::min(buffer.size(), most - text.size()));
+    if (got < 0 && errno != EINTR) {
+      return failed();
+    }
+    if (got == 0) {
+      break;
+    }
+    text.append(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  }
+  return text;
+}
+
+}  // namespace hvd::launch

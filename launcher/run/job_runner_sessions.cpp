@@ -1,0 +1,89 @@
+// What the sessions tell of their nodes, while a job goes on.
+#include "launcher/run/job_runner.h"
+
+namespace hvd::launch {
+
+void JobRunner::on_progress(int node, const std::string& what) {
+  log_.write(LogLevel::kDebug, agents_.nodes[static_cast<std::size_t>(node)].host.name + ": " + what);
+  say_all(reporter_.on_node_progress(node, what));
+  show_status();
+}
+
+void JobRunner::on_notice(int node, const std::string& what) {
+  say_all(reporter_.on_note({LogLevel::kWarning, node, what}));
+}
+
+void JobRunner::on_away(int node, const Error& why, Duration patience) {
+  say_all(reporter_.on_node_away(node, why, patience));
+  tree_.change(node, Relay::State::kAway);
+}
+
+void JobRunner::on_back(int node, Duration away) {
+  say_all(reporter_.on_node_back(node, away));
+  tree_.change(node, Relay::State::kUp);
+}
+
+void JobRunner::on_started(int rank, int pid) {
+  log_.write(LogLevel::kDebug, "rank " + std::to_string(rank) + " runs as pid " + std::to_string(pid) + " on " +
+                                   placement_.node_of(rank).host.name);
+  say_all(reporter_.on_rank_started(rank, pid));
+  apply(RankStarted{rank, pid});
+}
+
+void JobRunner::on_joined(int rank) {
+  apply(RankJoined{rank});
+}
+
+void JobRunner::on_start_failed(const StartFailedMessage& failed) {
+  apply(RankStartFailed{failed.rank, failed.why});
+}
+
+void JobRunner::on_output(int node, const OutputMessage& output) {
+  logs_.feed(node, output.rank, output.stream == StreamId::kStderr, output.bytes);
+}
+
+void JobRunner::on_output_end(int rank, StreamId stream) {
+  logs_.finish(rank, stream == StreamId::kStderr);
+}
+
+void JobRunner::on_exited(const ExitedMessage& exited) {
+  log_.write(LogLevel::kDebug, "rank " + std::to_string(exited.rank) + " " + exited.status.text());
+  say_all(reporter_.on_rank_ended(exited.rank, exited.status, exited.detail));
+  apply(RankExited{exited.rank, exited.status, exited.detail});
+}
+
+void JobRunner::on_exchange(const ExchangeMessage& exchange) {
+  if (exchange.epoch != epoch_) {
+    return;  // it was under way when a rank was restarted, and all post anew
+  }
+  auto posted = board_.post(exchange.rank, exchange.key, exchange.value);
+  if (!posted.ok()) {
+    log_.write(LogLevel::kWarning, "rank " + std::to_string(exchange.rank) + ": " + posted.error().message());
+  } else if (posted.value()) {
+    broadcast(AgentMessage::kExchanged, ExchangedMessage{exchange.key, std::move(*posted.value())}.encode());
+  }
+}
+
+void JobRunner::on_problem(int node, const std::string& text) {
+  say_all(reporter_.on_note({LogLevel::kError, node, text}));
+}
+
+Result<void> JobRunner::on_relay(int node, const Frame& frame) {
+  return tree_.on_frame(node, frame);
+}
+
+void JobRunner::on_done(int node) {
+  apply(NodeDone{node});
+}
+
+void JobRunner::on_lost(int node, const Error& why) {
+  if (!state_.is_over(node)) {
+    say_all(reporter_.on_node_lost(node, why));
+    show_status();
+  }
+  tree_.change(node, Relay::State::kGone);
+  apply(NodeLost{node, why});
+  end_if_closed();
+}
+
+}  // namespace hvd::launch

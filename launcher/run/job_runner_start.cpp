@@ -1,0 +1,205 @@
+// How a job begins: sessions, an engine that starts the agents, what the ranks are told; and how a rank begins anew.
+#include <algorithm>
+
+#include "launcher/run/job_runner.h"
+#include "launcher/transport/rsh_template.h"
+
+namespace hvd::launch {
+namespace {
+
+// For connections that can break in silence; a local session cannot. Each wakes the launcher twice for every node.
+constexpr auto kHeartbeat = std::chrono::seconds(10);
+// Output under way from all nodes together, and the least that one node needs to keep moving.
+constexpr std::uint64_t kOutputCreditTotal = 16U << 20U;
+constexpr std::uint64_t kOutputCreditLeast = 128U << 10U;
+constexpr std::uint64_t kOutputCreditMost = 2U << 20U;
+// Between an engine's beginning to end its agents and what the agent of the rank for which it does tells of that rank.
+constexpr auto kSettleTime = std::chrono::seconds(1);
+
+}  // namespace
+
+void JobRunner::open_sessions() {
+  SessionSink& sink = *this;
+  for (const NodePlan& plan : agents_.nodes) {
+    sessions_.push_back(std::make_unique<NodeSession>(loop_, plan, placement_.size, sink));
+  }
+  for (const auto& session : sessions_) {
+    const TransportKind kind = choose_transport(spec_, session->plan().host.name);
+    const int node = session->plan().index;
+    const std::string* relay = tree_.relay_of(node);
+    log_.write(LogLevel::kDebug, session->plan().host.name + ": opening (" + transport_name(kind) +
+                                     (relay == nullptr ? "" : " from " + *relay) + ")");
+    session->open(tree_.way_to(node, transport_of(kind)));
+  }
+  if (transports_.engine != nullptr) {
+    start_engine();
+  }
+}
+
+void JobRunner::start_engine() {
+  log_.write(LogLevel::kDebug, "starting: " + shown_words(transports_.engine->command().argv));
+  Engine::Handlers handlers;
+  handlers.on_line = [this](const std::string& line) { on_engine_line(line); };
+  handlers.on_over = [this](const Error& why) { on_engine_over(why); };
+  if (const auto started = transports_.engine->start(std::move(handlers)); !started.ok()) {
+    loop_.post([this, why = started.error()] { apply(EngineEnded{why}); });
+  }
+}
+
+void JobRunner::on_engine_line(const std::string& line) {
+  const std::string& name = transports_.engine->command().name;
+  if (state_.cause() || is_finishing_) {
+    log_.write(LogLevel::kDebug, name + ": " + line);  // it tells of what we have ended, and how to avoid that
+  } else {
+    say_all(reporter_.on_engine_line(name, line));
+  }
+}
+
+void JobRunner::on_engine_over(const Error& why) {
+  log_.write(LogLevel::kDebug, why.message());
+  apply(EngineEnded{why});
+  end_if_closed();
+}
+
+// One of its ranks has failed in a way that it saw as well, or it was itself asked to end. The first failure is then
+// about to be told by the agent of that rank; else what the engine says is all that there is to tell.
+void JobRunner::on_ending(int node, const std::string& why) {
+  const NodePlan& plan = agents_.nodes[static_cast<std::size_t>(node)];
+  log_.write(LogLevel::kDebug, plan.host.name + ": " + why);
+  if (transports_.engine == nullptr) {
+    apply(NodeEnding{node, why});
+    return;
+  }
+  if (settle_timer_ != 0) {
+    return;
+  }
+  const std::string who = "the agent of rank " + std::to_string(plan.ranks.front().rank) + " on " + plan.host.name;
+  settle_timer_ = loop_.after(kSettleTime, [this, text = who + " was told to end (" + why + ")"] {
+    const std::string words = transports_.engine->first_words();
+    apply(EngineEnded{Error(
+        Code::kLostPeer, text + (words.empty() ? "" : "; " + transports_.engine->command().name + " said: " + words))});
+  });
+}
+
+void JobRunner::on_start_timeout() {
+  if (transports_.engine == nullptr) {
+    return apply(StartTimedOut{});
+  }
+  const std::vector<std::string> silent = state_.silent_hosts();
+  const auto others = std::count_if(silent.begin(), silent.end(), [&](const auto& h) { return h != silent.front(); });
+  apply(EngineEnded{Error(Code::kTimeout, std::to_string(silent.size()) + " of " + std::to_string(placement_.size) +
+                                              " agents have not called back within --start-timeout, of " +
+                                              silent.front() + (others > 0 ? " and other hosts" : ""))});
+}
+
+Transport& JobRunner::transport_of(TransportKind kind) const {
+  switch (kind) {
+    case TransportKind::kLocal:
+      return *transports_.local;
+    case TransportKind::kSsh:
+      return *transports_.ssh;
+    case TransportKind::kRsh:
+      return *transports_.rsh;
+    case TransportKind::kMpirun:
+      break;
+  }
+  return *transports_.dial_back;
+}
+
+void JobRunner::on_ready(int node, const ReadyMessage& ready) {
+  NodeSession& session = *sessions_[static_cast<std::size_t>(node)];
+  log_.write(LogLevel::kDebug, session.plan().host.name + ": agent " + ready.version + " is ready (pid " +
+                                   std::to_string(ready.pid) + ", " + std::to_string(ready.cores.size()) + " cores)");
+  if (transports_.engine != nullptr) {
+    // At once: an engine with ranks of its own number would leave others waited for in vain.
+    const int rank = session.plan().ranks.front().rank;
+    if (const auto seated = check_seat(placement_, rank, ready, ready.host_name); !seated.ok()) {
+      return apply(Misplaced{seated.error()});
+    }
+  }
+  const bool is_local = session.opened().is_local;
+  // An agent that an engine has started cannot call a second time.
+  const Duration reconnect = is_local || transports_.engine != nullptr ? Duration::zero() : spec_.reconnect_timeout;
+  WelcomeMessage welcome;
+  welcome.job_id = job_id_;
+  welcome.size = placement_.size;
+  welcome.secret = secret_;
+  welcome.token = token_;
+  welcome.heartbeat_ms = is_local ? 0 : static_cast<std::uint32_t>(std::chrono::milliseconds(kHeartbeat).count());
+  welcome.reconnect_ms =
+      static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(reconnect).count());
+  welcome.output_credit = std::clamp(kOutputCreditTotal / agents_.nodes.size(), kOutputCreditLeast, kOutputCreditMost);
+  if (!is_local) {
+    session.watch_connection(kHeartbeat, reconnect, token_);
+  }
+  session.send(AgentMessage::kWelcome, welcome.encode());
+  tree_.change(node, Relay::State::kUp);
+  say_all(reporter_.on_node_ready(node, ready));
+  show_status();
+  apply(NodeReady{node});
+}
+
+void JobRunner::act(const StartRanks&) {
+  loop_.cancel(start_timer_);
+  loop_.cancel(slow_timer_);
+  show_status();
+  say_all(reporter_.on_all_ready(loop_.now() - began_));
+  if (spec_.timeout > Duration::zero()) {
+    timeout_timer_ = loop_.after(spec_.timeout, [this] { apply(TimedOut{}); });
+  }
+  std::vector<NodeView> views;
+  for (const auto& session : sessions_) {
+    views.push_back(NodeView{session->opened(), *session->ready()});
+  }
+  const JobView job{placement_, agents_, views};
+  // Told later: we are in the middle of what the last event asks for.
+  if (const auto seated = transports_.engine != nullptr ? check_seats(job) : Result<void>(); !seated.ok()) {
+    loop_.post([this, why = seated.error()] { apply(Misplaced{why}); });
+    return;
+  }
+  auto failed = find_missing_gpu(job);
+  if (!failed) {
+    failed = find_missing_interface(spec_, job);
+  }
+  if (failed) {
+    loop_.post([this, failed = *failed] { on_start_failed(failed); });
+    return;
+  }
+  auto messages =
+      make_start_messages(spec_, job, job_id_, token_, programs_ ? programs_(job) : std::vector<RankProgram>());
+  for (const std::string& text : start_warnings(spec_, job)) {
+    say_all(reporter_.on_note({LogLevel::kWarning, -1, text}));
+  }
+  has_started_ = true;
+  for (std::size_t node = 0; node < sessions_.size(); ++node) {
+    for (const StartMessage::Rank& rank : messages[node].ranks) {
+      if (!rank.cpus.empty()) {
+        log_.write(LogLevel::kDebug, agents_.nodes[node].host.name + ": rank " + std::to_string(rank.rank) +
+                                         " is bound to processors " + cpu_list_text(rank.cpus));
+      }
+    }
+    sessions_[node]->send(AgentMessage::kStart, messages[node].encode());
+  }
+  if (spec_.restart_limit > 0) {
+    starts_ = std::move(messages);
+  }
+}
+
+void JobRunner::act(const RestartRank& action) {
+  say_all(reporter_.on_rank_restarted(action.rank, action.cause, action.number, spec_.restart_limit));
+  ++epoch_;
+  board_ = ExchangeBoard(placement_.size);
+  const int node = agents_.node_of(action.rank).index;
+  RestartMessage restart;
+  restart.epoch = epoch_;
+  restart.cause = action.cause + "; it is started anew";
+  restart.start = restart_message(starts_[static_cast<std::size_t>(node)], action.rank, action.number);
+  const std::string own = restart.encode();
+  restart.start.reset();
+  const std::string others = restart.encode();
+  for (const auto& session : sessions_) {
+    session->send(AgentMessage::kRestart, session->plan().index == node ? own : others);
+  }
+}
+
+}  // namespace hvd::launch

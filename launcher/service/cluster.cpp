@@ -1,0 +1,289 @@
+#include "launcher/service/cluster.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "launcher/job/host_list.h"
+#include "launcher/job/text_file.h"
+#include "launcher/jobfile/job_file.h"
+
+namespace hvd::launch {
+namespace {
+
+using Type = Field::Type;
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMostHosts = 10'000;
+constexpr double kMostSeconds = 1e6;
+
+constexpr std::array<const char*, 5> kContainerWords = {"auto", "podman", "docker", "apptainer", "none"};
+
+constexpr std::array kDefaultFields = {
+    Field{"container", Type::kText, "what runs container images, as --container", false, nullptr, 0, 0,
+          kContainerWords},
+    Field{"rsh", Type::kText, "command that reaches the hosts, as --rsh"},
+    Field{"sshConfig", Type::kText, "as --ssh-config"},
+    Field{"sshIdentityFile", Type::kText, "as --ssh-identity-file"},
+    Field{"sshPort", Type::kInteger, "as --ssh-port", false, nullptr, 1, 65535},
+    Field{"startTimeout", Type::kTextOrNumber, "seconds, as --start-timeout"},
+    Field{"reconnectTimeout", Type::kTextOrNumber, "seconds, as --reconnect-timeout"},
+    Field{"grace", Type::kTextOrNumber, "seconds, as --grace"}};
+constexpr Schema kDefaults = {"the defaults of a cluster", kDefaultFields};
+
+constexpr std::array kFields = {
+    Field{"$schema", Type::kText, "for editors"},
+    Field{"hosts", Type::kTexts, "entries as in -H, with slots, SSH ports and GPUs: node1:4, node[2-4]:2222:2@0,1",
+          true},
+    Field{"size", Type::kText, "what the hosts are called, as STANDARD_NC6; only shown"},
+    Field{"mounts", Type::kVariables, "directories of the hosts by the names of mounts, as --mount"},
+    Field{"mountRoot", Type::kText, "directory of the hosts below which all other mounts are, as --mount-root"},
+    Field{"env", Type::kVariables, "environment variables of its jobs, as -x"},
+    Field{"defaults", Type::kMap, "what a job has where its submit says nothing else", false, &kDefaults}};
+constexpr Schema kCluster = {"a cluster's file", kFields};
+
+std::string text_at(const DocValue& map, const char* key) {
+  const DocValue* value = map.find(key);
+  return value == nullptr ? "" : value->text;
+}
+
+bool is_plain_line(std::string_view text) {
+  return std::none_of(text.begin(), text.end(),
+                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+}
+
+class ClusterReader {
+ public:
+  explicit ClusterReader(const std::string& file) : file_(file) {}
+
+  Result<Cluster> read(const DocValue& root) {
+    HVD_TRY(read_hosts(*root.find("hosts")));
+    HVD_TRY_ASSIGN(cluster_.size, line_of(root, "size"));
+    HVD_TRY(read_mounts(root));
+    if (const DocValue* env = root.find("env"); env != nullptr) {
+      HVD_TRY(read_env(*env));
+    }
+    if (const DocValue* defaults = root.find("defaults"); defaults != nullptr) {
+      HVD_TRY(read_defaults(*defaults));
+    }
+    return std::move(cluster_);
+  }
+
+ private:
+  [[nodiscard]] Error refuse(Position at, const std::string& what) const { return error_at(file_, at, what); }
+
+  Result<std::string> line_of(const DocValue& map, const char* key) const {
+    const DocValue* value = map.find(key);
+    if (value == nullptr) {
+      return std::string();
+    }
+    if (!is_plain_line(value->text)) {
+      return refuse(value->at, std::string(key) + ": control characters stand in it");
+    }
+    return value->text;
+  }
+
+  Result<void> read_hosts(const DocValue& hosts) {
+    std::vector<const DocValue*> entries;
+    if (hosts.kind != DocValue::Kind::kList) {
+      entries.push_back(&hosts);
+    }
+    for (const DocValue& item : hosts.items) {
+      entries.push_back(&item);
+    }
+    std::set<std::string> seen;
+    for (const DocValue* entry : entries) {
+      const auto parsed = parse_host_list(entry->text);
+      if (!parsed.ok()) {
+        return refuse(entry->at, shown_text(parsed.error().message()));
+      }
+      for (const HostSpec& host : parsed.value()) {
+        if (!seen.insert(host.name).second) {
+          return refuse(entry->at, "the host " + host.name + " is named twice; give it all of its slots in one entry");
+        }
+        cluster_.hosts.push_back(host);
+      }
+      if (cluster_.hosts.size() > kMostHosts) {
+        return refuse(entry->at, "more than " + std::to_string(kMostHosts) + " hosts");
+      }
+    }
+    return cluster_.hosts.empty() ? Result<void>(refuse(hosts.at, "a cluster needs a host")) : Result<void>();
+  }
+
+  Result<std::string> directory_of(const DocValue& value, const std::string& what) const {
+    if (value.text.empty() || value.text.front() != '/' || !is_plain_line(value.text)) {
+      return refuse(value.at,
+                    what + ": expected the absolute path of a directory on the hosts, found " + value.described());
+    }
+    std::string path = value.text;
+    while (path.size() > 1 && path.ends_with('/')) {
+      path.pop_back();
+    }
+    return path;
+  }
+
+  Result<void> read_mounts(const DocValue& root) {
+    if (const DocValue* above = root.find("mountRoot"); above != nullptr) {
+      HVD_TRY_ASSIGN(cluster_.mount_root, directory_of(*above, "mountRoot"));
+    }
+    const DocValue* mounts = root.find("mounts");
+    for (std::size_t i = 0; mounts != nullptr && i < mounts->keys.size(); ++i) {
+      if (!is_inner_path(mounts->keys[i])) {
+        return refuse(mounts->key_at[i], "'" + shown_text(mounts->keys[i]) + "' cannot be where something is mounted");
+      }
+      HVD_TRY_ASSIGN(std::string directory, directory_of(mounts->items[i], "mounts"));
+      cluster_.mounts.emplace_back(mounts->keys[i], std::move(directory));
+    }
+    return {};
+  }
+
+  Result<void> read_env(const DocValue& env) {
+    for (std::size_t i = 0; i < env.keys.size(); ++i) {
+      if (!is_variable_name(env.keys[i])) {
+        return refuse(env.key_at[i], "'" + shown_text(env.keys[i]) + "' cannot be the name of a variable");
+      }
+      if (env.items[i].kind == DocValue::Kind::kNull) {
+        return refuse(env.key_at[i], "the variable " + env.keys[i] + " has no value");
+      }
+      if (env.items[i].text.find('\0') != std::string::npos) {
+        return refuse(env.items[i].at, "the value holds a NUL, which no variable can");
+      }
+      cluster_.env.emplace_back(env.keys[i], env.items[i].text);
+    }
+    return {};
+  }
+
+  Result<std::optional<double>> seconds_of(const DocValue& map, const char* key) const {
+    const DocValue* value = map.find(key);
+    if (value == nullptr) {
+      return std::optional<double>();
+    }
+    double seconds = 0;
+    const char* end = value->text.data() + value->text.size();
+    const auto [stop, failed] = std::from_chars(value->text.data(), end, seconds);
+    if (failed != std::errc() || stop != end || !std::isfinite(seconds) || seconds < 0 || seconds > kMostSeconds) {
+      return refuse(value->at, std::string(key) + ": expected seconds from 0 to 1000000, found " + value->described());
+    }
+    return std::optional<double>(seconds);
+  }
+
+  Result<void> read_defaults(const DocValue& map) {
+    ClusterDefaults& defaults = cluster_.defaults;
+    defaults.container = text_at(map, "container");
+    HVD_TRY_ASSIGN(defaults.rsh, line_of(map, "rsh"));
+    HVD_TRY_ASSIGN(defaults.ssh_config, line_of(map, "sshConfig"));
+    HVD_TRY_ASSIGN(defaults.ssh_identity_file, line_of(map, "sshIdentityFile"));
+    if (const DocValue* port = map.find("sshPort"); port != nullptr) {
+      int number = 0;
+      std::from_chars(port->text.data(), port->text.data() + port->text.size(), number);
+      defaults.ssh_port = number;
+    }
+    HVD_TRY_ASSIGN(defaults.start_timeout_s, seconds_of(map, "startTimeout"));
+    HVD_TRY_ASSIGN(defaults.reconnect_timeout_s, seconds_of(map, "reconnectTimeout"));
+    HVD_TRY_ASSIGN(defaults.grace_s, seconds_of(map, "grace"));
+    return {};
+  }
+
+  const std::string& file_;
+  Cluster cluster_;
+};
+
+Json defaults_json(const ClusterDefaults& defaults) {
+  Json json = Json::object();
+  const auto put = [&json](const char* key, const std::string& text) {
+    if (!text.empty()) {
+      json[key] = text;
+    }
+  };
+  put("container", defaults.container);
+  put("rsh", defaults.rsh);
+  put("sshConfig", defaults.ssh_config);
+  put("sshIdentityFile", defaults.ssh_identity_file);
+  if (defaults.ssh_port) {
+    json["sshPort"] = *defaults.ssh_port;
+  }
+  const auto put_seconds = [&json](const char* key, const std::optional<double>& seconds) {
+    if (seconds) {
+      json[key] = *seconds;
+    }
+  };
+  put_seconds("startTimeout", defaults.start_timeout_s);
+  put_seconds("reconnectTimeout", defaults.reconnect_timeout_s);
+  put_seconds("grace", defaults.grace_s);
+  return json;
+}
+
+}  // namespace
+
+const Schema& cluster_schema() {
+  return kCluster;
+}
+
+Result<void> check_cluster_name(std::string_view name) {
+  if (!is_job_name(name) || name.front() == '-') {
+    return Error(Code::kInvalid, "'" + shown_text(name) +
+                                     "' cannot be the name of a cluster; expected up to 64 letters, digits, _ and, but "
+                                     "for the first, -");
+  }
+  return {};
+}
+
+Result<LoadedCluster> parse_cluster(std::string_view text, const std::string& file, const std::string& name) {
+  HVD_TRY(check_cluster_name(name));
+  HVD_TRY_ASSIGN(const DocValue root, parse_document(text, file));
+  if (root.kind != DocValue::Kind::kMap) {
+    return error_at(file, root.at,
+                    "expected keys with values, as in 'hosts: [node1, node2]', found " + root.described());
+  }
+  LoadedCluster loaded;
+  HVD_TRY(check(root, kCluster, file, loaded.notices));
+  HVD_TRY_ASSIGN(loaded.cluster, ClusterReader(file).read(root));
+  loaded.cluster.name = name;
+  return loaded;
+}
+
+Result<LoadedCluster> read_cluster(const std::string& file, const std::string& name) {
+  HVD_TRY_ASSIGN(const std::string text, read_text_file(file, "the cluster's file"));
+  return parse_cluster(text, file, name);
+}
+
+std::string host_entry(const HostSpec& host) {
+  const bool is_v6 = host.name.find(':') != std::string::npos;
+  std::string text = host.user.empty() ? "" : host.user + "@";
+  text += is_v6 ? "[" + host.name + "]" : host.name;
+  text += (host.port == 0 ? "" : ":" + std::to_string(host.port)) + ":" + std::to_string(host.slots);
+  for (std::size_t i = 0; i < host.gpus.size(); ++i) {
+    text += (i == 0 ? "@" : ",") + std::to_string(host.gpus[i]);
+  }
+  return text;
+}
+
+std::string cluster_text(const Cluster& cluster) {
+  Json json = Json::object();
+  json["hosts"] = Json::array();
+  for (const HostSpec& host : cluster.hosts) {
+    json["hosts"].push_back(host_entry(host));
+  }
+  if (!cluster.size.empty()) {
+    json["size"] = cluster.size;
+  }
+  for (const auto& [name, directory] : cluster.mounts) {
+    json["mounts"][name] = directory;
+  }
+  if (!cluster.mount_root.empty()) {
+    json["mountRoot"] = cluster.mount_root;
+  }
+  for (const auto& [name, value] : cluster.env) {
+    json["env"][name] = value;
+  }
+  if (const Json defaults = defaults_json(cluster.defaults); !defaults.empty()) {
+    json["defaults"] = defaults;
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,147 @@
+#include "launcher/service/database.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <sqlite3.h>
+
+#include "runtime/base/fd.h"
+
+namespace hvd::launch {
+namespace {
+
+// Many jobs may be submitted and end at once, and each writes for some milliseconds.
+constexpr int kBusyMs = 30'000;
+
+struct Finalizer {
+  void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+};
+using Statement = std::unique_ptr<sqlite3_stmt, Finalizer>;
+
+bool bind(sqlite3_stmt* statement, int place, const SqlValue& value) {
+  if (const auto* number = std::get_if<std::int64_t>(&value)) {
+    return sqlite3_bind_int64(statement, place, *number) == SQLITE_OK;
+  }
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    // The text outlives the statement; nullptr as its destructor is SQLITE_STATIC.
+    return sqlite3_bind_text(statement, place, text->data(), static_cast<int>(text->size()), nullptr) == SQLITE_OK;
+  }
+  return sqlite3_bind_null(statement, place) == SQLITE_OK;
+}
+
+SqlRow row_of(sqlite3_stmt* statement) {
+  std::vector<SqlValue> values;
+  const int columns = sqlite3_column_count(statement);
+  values.reserve(static_cast<std::size_t>(columns));
+  for (int column = 0; column < columns; ++column) {
+    switch (sqlite3_column_type(statement, column)) {
+      case SQLITE_NULL:
+        values.emplace_back();
+        break;
+      case SQLITE_INTEGER:
+        values.emplace_back(static_cast<std::int64_t>(sqlite3_column_int64(statement, column)));
+        break;
+      default:
+        // A blob is bytes in either case.
+        const void* bytes = sqlite3_column_blob(statement, column);
+        const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement, column));
+        values.emplace_back(std::string(static_cast<const char*>(bytes), bytes == nullptr ? 0 : size));
+    }
+  }
+  return SqlRow(std::move(values));
+}
+
+}  // namespace
+
+void Database::Closer::operator()(sqlite3* connection) const {
+  sqlite3_close_v2(connection);
+}
+
+Error Database::failure(int code) const {
+  const std::string where = "the jobs' records (" + path_ + ")";
+  switch (code & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return Error(Code::kResource, where + ": another hvdrun has held them for " + std::to_string(kBusyMs / 1000) +
+                                        " s; try again, or see who has them with: fuser " + path_);
+    case SQLITE_FULL:
+      return Error(Code::kResource, where + ": the disk is full; free some space, or set XDG_STATE_HOME to another");
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+    case SQLITE_CANTOPEN:
+      return Error(Code::kResource, where + ": cannot be written (" + sqlite3_errmsg(connection_.get()) +
+                                        "); make their directory writable, or set XDG_STATE_HOME to one that is");
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return Error(Code::kResource, where + ": this is no database that can be read (" +
+                                        sqlite3_errmsg(connection_.get()) + "); move it away to begin anew");
+    case SQLITE_IOERR: {
+      const int number = sqlite3_system_errno(connection_.get());
+      return Error(Code::kResource, Error::from_errno(where + ": cannot be read or written", number).message());
+    }
+    default:
+      return Error(Code::kInternal, where + ": " + sqlite3_errmsg(connection_.get()));
+  }
+}
+
+Result<Database> Database::open(const std::string& path) {
+  // Made here, since SQLite would make it as the umask says.
+  // Not where it is there: closing it would give up the locks that another connection of this process has on it.
+  const bool is_there = ::access(path.c_str(), F_OK) == 0;
+  if (const Fd made(is_there ? -1 : ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+      !is_there && !made.is_open()) {
+    return Error(Code::kResource, Error::from_errno("the jobs' records (" + path + ") cannot be written").message() +
+                                      "; make their directory writable, or set XDG_STATE_HOME to one that is");
+  }
+  sqlite3* connection = nullptr;
+  const int code = sqlite3_open_v2(path.c_str(), &connection, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
+  Database database(path, connection);
+  if (code != SQLITE_OK) {
+    return connection == nullptr ? Error(Code::kResource, "no memory for " + path) : database.failure(code);
+  }
+  sqlite3_extended_result_codes(connection, 1);
+  sqlite3_busy_timeout(connection, kBusyMs);
+  // Readers do not wait for a writer, and what is committed survives the machine.
+  HVD_TRY(database.run("PRAGMA journal_mode = WAL"));
+  HVD_TRY(database.run("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON"));
+  return database;
+}
+
+Result<void> Database::run(const std::string& script) {
+  const int code = sqlite3_exec(connection_.get(), script.c_str(), nullptr, nullptr, nullptr);
+  return code == SQLITE_OK ? Result<void>() : Result<void>(failure(code));
+}
+
+Result<std::vector<SqlRow>> Database::query(std::string_view statement, const std::vector<SqlValue>& arguments) {
+  sqlite3_stmt* made = nullptr;
+  int code =
+      sqlite3_prepare_v2(connection_.get(), statement.data(), static_cast<int>(statement.size()), &made, nullptr);
+  const Statement prepared(made);
+  if (code != SQLITE_OK) {
+    return failure(code);
+  }
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!bind(prepared.get(), static_cast<int>(i) + 1, arguments[i])) {
+      return failure(SQLITE_ERROR);
+    }
+  }
+  std::vector<SqlRow> rows;
+  while ((code = sqlite3_step(prepared.get())) == SQLITE_ROW) {
+    rows.push_back(row_of(prepared.get()));
+  }
+  if (code != SQLITE_DONE) {
+    return failure(code);
+  }
+  return rows;
+}
+
+Result<int> Database::change(std::string_view statement, const std::vector<SqlValue>& arguments) {
+  HVD_TRY(query(statement, arguments));
+  return sqlite3_changes(connection_.get());
+}
+
+std::int64_t Database::last_id() const {
+  return sqlite3_last_insert_rowid(connection_.get());
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,66 @@
+#include "launcher/service/file_follower.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string_view>
+#include <vector>
+
+namespace hvd::launch {
+namespace {
+
+constexpr std::size_t kChunk = 256U << 10U;
+
+Result<void> write_all(int out, std::string_view rest) {
+  while (!rest.empty()) {
+    const ssize_t written = ::write(out, rest.data(), rest.size());
+    if (written >= 0) {
+      rest.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno == EAGAIN) {
+      pollfd ready{out, POLLOUT, 0};  // a terminal that another program has made non-blocking
+      ::poll(&ready, 1, -1);
+    } else if (errno != EINTR) {
+      return Error::from_errno("cannot write what stands in the file");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> FileFollower::copy_new(int out) {
+  if (!file_.is_open()) {
+    file_ = Fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    if (!file_.is_open()) {
+      return errno == ENOENT ? Result<void>() : Result<void>(Error::from_errno("cannot read " + path_));
+    }
+    struct stat info{};
+    if (::fstat(file_.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+      file_.reset();
+      return Error(Code::kInvalid, path_ + " is no file that could be shown");
+    }
+  }
+  struct stat info{};
+  if (::fstat(file_.get(), &info) == 0 && static_cast<std::uint64_t>(info.st_size) < at_) {
+    at_ = 0;
+  }
+  std::vector<char> buffer(kChunk);
+  for (;;) {
+    const ssize_t got = ::pread(file_.get(), buffer.data(), buffer.size(), static_cast<off_t>(at_));
+    if (got < 0 && errno != EINTR) {
+      return Error::from_errno("cannot read " + path_);
+    }
+    if (got == 0) {
+      return {};
+    }
+    if (got > 0) {
+      HVD_TRY(write_all(out, {buffer.data(), static_cast<std::size_t>(got)}));
+      at_ += static_cast<std::uint64_t>(got);
+    }
+  }
+}
+
+}  // namespace hvd::launch

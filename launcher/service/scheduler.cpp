@@ -1,0 +1,47 @@
+#include "launcher/service/scheduler.h"
+
+#include <algorithm>
+#include <charconv>
+#include <tuple>
+
+namespace hvd::launch {
+
+std::vector<Start> plan_starts(std::vector<WaitingJob> jobs, const std::vector<ScheduledNode>& nodes) {
+  std::sort(jobs.begin(), jobs.end(), [](const WaitingJob& a, const WaitingJob& b) {
+    return std::tuple(-a.priority, a.id) < std::tuple(-b.priority, b.id);
+  });
+  std::vector<int> idle;
+  int in_service = 0;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    in_service += nodes[i].is_in_service ? 1 : 0;
+    if (nodes[i].is_in_service && nodes[i].is_idle) {
+      idle.push_back(static_cast<int>(i));
+    }
+  }
+  std::vector<Start> starts;
+  std::size_t given = 0;
+  for (const WaitingJob& job : jobs) {
+    if (job.node_count < 1 || job.node_count > in_service) {
+      continue;
+    }
+    const auto wanted = static_cast<std::size_t>(job.node_count);
+    if (idle.size() - given < wanted) {
+      break;
+    }
+    const auto first = idle.begin() + static_cast<std::ptrdiff_t>(given);
+    starts.push_back({job.id, {first, first + job.node_count}});
+    given += wanted;
+  }
+  return starts;
+}
+
+int priority_of(const std::string& word) {
+  if (word == "low" || word == "high") {
+    return word == "low" ? -1000 : 1000;
+  }
+  int number = 0;
+  const auto [end, failed] = std::from_chars(word.data(), word.data() + word.size(), number);
+  return failed == std::errc() && end == word.data() + word.size() ? std::clamp(number, -1000, 1000) : 0;
+}
+
+}  // namespace hvd::launch

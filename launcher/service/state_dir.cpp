@@ -1,0 +1,203 @@
+#include "launcher/service/state_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace hvd::launch {
+namespace {
+
+constexpr mode_t kOwnFolder = 0700;
+constexpr mode_t kOwnFile = 0600;
+// Where the kernel has no more watches for this user (fs.inotify.max_user_instances), something is seen that late.
+constexpr auto kWithoutWatch = std::chrono::seconds(2);
+
+Error unusable(const std::string& path, int number) {
+  return Error(Code::kResource, Error::from_errno("cannot make the folder " + path, number).message() +
+                                    "; make the one above it writable, or set XDG_STATE_HOME to one that is");
+}
+
+Result<void> make_folder(const std::string& path) {
+  if (::mkdir(path.c_str(), kOwnFolder) != 0 && errno != EEXIST) {
+    return unusable(path, errno);
+  }
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) {
+    return unusable(path, errno);
+  }
+  if (!S_ISDIR(info.st_mode)) {
+    return unusable(path, ENOTDIR);
+  }
+  return {};
+}
+
+// Those of the user's own, which others may read as the user likes, and then ours.
+Result<void> make_folders_above(const std::string& path) {
+  for (auto at = path.find('/', 1); at != std::string::npos; at = path.find('/', at + 1)) {
+    HVD_TRY(make_folder(path.substr(0, at)));
+  }
+  return make_folder(path);
+}
+
+flock whole_file(short type) {
+  flock lock{};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  return lock;
+}
+
+}  // namespace
+
+Result<StateDir> StateDir::open(const std::string& root) {
+  StateDir dir(root);
+  HVD_TRY(make_folders_above(root));
+  for (const std::string& folder : {root + "/service", dir.locks(), dir.tickets(), root + "/service/runs"}) {
+    HVD_TRY(make_folder(folder));
+    if (::chmod(folder.c_str(), kOwnFolder) != 0) {
+      return Error(Code::kResource, Error::from_errno("cannot keep others out of " + folder).message());
+    }
+  }
+  return dir;
+}
+
+std::string StateDir::database() const {
+  return root_ + "/service/jobs.db";
+}
+
+std::string StateDir::locks() const {
+  return root_ + "/service/locks";
+}
+
+std::string StateDir::lock_of(const std::string& uuid) const {
+  return root_ + "/service/locks/" + uuid;
+}
+
+std::string StateDir::tickets() const {
+  return root_ + "/service/tickets";
+}
+
+std::string StateDir::ticket_of(const std::string& uuid) const {
+  return root_ + "/service/tickets/" + uuid;
+}
+
+std::string StateDir::run_of(const std::string& uuid) const {
+  return root_ + "/service/runs/" + uuid;
+}
+
+void StateDir::wake() const {
+  // Closing what was open for writing is what watches see.
+  const Fd file(::open((locks() + "/wake").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kOwnFile));
+}
+
+Result<std::optional<Fd>> take_lock(const std::string& path) {
+  for (;;) {
+    Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kOwnFile));
+    if (!file.is_open()) {
+      return Error(Code::kResource, Error::from_errno("cannot lock " + path).message());
+    }
+    flock lock = whole_file(F_WRLCK);
+    if (::fcntl(file.get(), F_OFD_SETLK, &lock) != 0) {
+      if (errno == EAGAIN || errno == EACCES) {
+        return std::optional<Fd>();
+      }
+      return Error(Code::kResource, Error::from_errno("cannot lock " + path).message());
+    }
+    struct stat info{};
+    if (::fstat(file.get(), &info) == 0 && info.st_nlink > 0) {
+      return std::optional<Fd>(std::move(file));
+    }
+    // Whoever had it has removed the file, and this one would keep nobody out.
+  }
+}
+
+Result<Fd> wait_for_lock(const std::string& path, Deadline deadline) {
+  constexpr auto kBetween = std::chrono::milliseconds(5);
+  for (;;) {
+    HVD_TRY_ASSIGN(std::optional<Fd> lock, take_lock(path));
+    if (lock) {
+      return std::move(*lock);
+    }
+    if (deadline.has_passed()) {
+      return Error(Code::kTimeout, "another process keeps " + path + " locked");
+    }
+    std::this_thread::sleep_for(kBetween);
+  }
+}
+
+bool is_locked(const std::string& path) {
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!file.is_open()) {
+    return false;
+  }
+  flock lock = whole_file(F_WRLCK);
+  return ::fcntl(file.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+Result<FolderWatch> FolderWatch::on(const std::string& folder) {
+  FolderWatch watch(Fd(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)));
+  HVD_TRY(watch.add(folder));
+  return watch;
+}
+
+Result<void> FolderWatch::add(const std::string& folder) {
+  if (!fd_.is_open() || ::inotify_add_watch(fd_.get(), folder.c_str(), IN_CLOSE_WRITE | IN_MODIFY | IN_MOVED_TO) >= 0) {
+    return {};
+  }
+  if (errno != ENOSPC) {
+    return Error(Code::kResource, Error::from_errno("cannot watch the folder " + folder).message());
+  }
+  fd_.reset();
+  return {};
+}
+
+bool FolderWatch::wait(Duration longest) {
+  if (!fd_.is_open()) {
+    longest = std::min<Duration>(longest, kWithoutWatch);
+  }
+  const Deadline deadline = Deadline::after(longest);
+  pollfd ready{fd_.get(), POLLIN, 0};  // poll(2) passes over -1
+  int polled = 0;
+  do {
+    polled = ::poll(&ready, 1, deadline.poll_ms());
+  } while (polled < 0 && errno == EINTR);
+  if (fd_.is_open()) {
+    alignas(inotify_event) std::array<char, 4096> events{};
+    while (::read(fd_.get(), events.data(), events.size()) > 0) {
+    }
+  }
+  return polled > 0;
+}
+
+std::string boot_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return id;
+}
+
+std::int64_t start_of_process(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const auto end = text.rfind(')');  // of its name, which may hold anything
+  if (end == std::string::npos) {
+    return 0;
+  }
+  std::istringstream rest(text.substr(end + 1));
+  std::string word;
+  constexpr int kStartTime = 20;  // the 22nd of all, and two stand before
+  for (int i = 0; i < kStartTime && rest >> word; ++i) {
+  }
+  return rest ? std::strtoll(word.c_str(), nullptr, 10) : 0;
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,202 @@
+#include "launcher/service/store.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "launcher/job/host_list.h"
+
+namespace hvd::launch {
+namespace {
+
+constexpr std::int64_t kSchema = 1;
+constexpr auto kOpenTime = std::chrono::seconds(30);
+
+constexpr const char* kTables =
+    "CREATE TABLE cluster(name TEXT PRIMARY KEY, text TEXT NOT NULL, created_ms INTEGER NOT NULL);"
+    "CREATE TABLE node(cluster TEXT NOT NULL REFERENCES cluster(name) ON DELETE CASCADE, place INTEGER NOT NULL,"
+    " name TEXT NOT NULL UNIQUE, drained INTEGER NOT NULL DEFAULT 0, job INTEGER, leaving_until_ms INTEGER NOT NULL"
+    " DEFAULT 0, PRIMARY KEY(cluster, place));"
+    "CREATE TABLE job(id INTEGER PRIMARY KEY AUTOINCREMENT, uuid TEXT NOT NULL UNIQUE, name TEXT NOT NULL UNIQUE,"
+    " cluster TEXT NOT NULL, experiment TEXT NOT NULL, tool TEXT NOT NULL, node_count INTEGER NOT NULL,"
+    " process_count INTEGER NOT NULL, priority INTEGER NOT NULL, priority_word TEXT NOT NULL, segment TEXT NOT NULL,"
+    " properties TEXT NOT NULL, state TEXT NOT NULL, phase INTEGER NOT NULL, created_ms INTEGER NOT NULL,"
+    " changed_ms INTEGER NOT NULL, started_ms INTEGER NOT NULL DEFAULT 0, ended_ms INTEGER NOT NULL DEFAULT 0,"
+    " exit_code INTEGER, status INTEGER NOT NULL DEFAULT 0, error_code TEXT NOT NULL DEFAULT '',"
+    " error_message TEXT NOT NULL DEFAULT '', error_details TEXT NOT NULL DEFAULT '', output TEXT NOT NULL DEFAULT '',"
+    " nodes TEXT NOT NULL DEFAULT '[]', rank_files TEXT NOT NULL DEFAULT '[]', attempts INTEGER NOT NULL DEFAULT 0,"
+    " pid INTEGER NOT NULL DEFAULT 0, pid_start INTEGER NOT NULL DEFAULT 0, boot TEXT NOT NULL DEFAULT '',"
+    " leave_ms INTEGER NOT NULL DEFAULT 0, is_local INTEGER NOT NULL DEFAULT 0);"
+    "CREATE INDEX job_active ON job(id) WHERE state IN ('queued', 'running', 'terminating');"
+    "PRAGMA user_version = 1;";
+
+NodeState state_of_node(const NodeRecord& node, bool is_started, std::int64_t now_ms) {
+  if (node.job != 0) {
+    return is_started ? NodeState::kRunning : NodeState::kPreparing;
+  }
+  if (node.leaving_until_ms > now_ms) {
+    return NodeState::kLeaving;
+  }
+  return node.is_drained ? NodeState::kUnusable : NodeState::kIdle;
+}
+
+Error no_cluster(const std::string& name, const std::vector<std::string>& all) {
+  if (all.empty()) {
+    return Error(Code::kNotFound, (name.empty() ? std::string() : "there is no cluster '" + shown_text(name) + "': ") +
+                                      "there is no cluster yet; as in: hvdrun cluster add NAME -H node1,node2");
+  }
+  std::string names;
+  for (const std::string& other : all) {
+    names += (names.empty() ? "" : ", ") + other;
+  }
+  return Error(Code::kNotFound, name.empty() ? "there are several clusters (" + names + "); say which with -c NAME"
+                                             : "there is no cluster '" + shown_text(name) + "'; there is " + names);
+}
+
+}  // namespace
+
+const char* node_state_name(NodeState state) {
+  constexpr const char* kNames[] = {"idle", "preparing", "running", "leaving", "unusable"};
+  return kNames[static_cast<std::size_t>(state)];
+}
+
+Result<Store> Store::open(const StateDir& dir, Now now) {
+  // One at a time until the file and its tables are there.
+  std::optional<Fd> alone;
+  if (::access(dir.database().c_str(), F_OK) != 0) {
+    HVD_TRY_ASSIGN(alone, wait_for_lock(dir.locks() + "/opening", Deadline::after(kOpenTime)));
+  }
+  HVD_TRY_ASSIGN(Database database, Database::open(dir.database()));
+  Store store(std::move(database), std::move(now));
+  HVD_TRY(store.prepare(dir));
+  return store;
+}
+
+Result<void> Store::prepare(const StateDir& dir) {
+  const auto version_of = [this]() -> Result<std::int64_t> {
+    HVD_TRY_ASSIGN(const auto rows, database_.query("PRAGMA user_version"));
+    return rows.empty() ? 0 : rows.front().integer(0);
+  };
+  HVD_TRY_ASSIGN(std::int64_t version, version_of());
+  if (version == 0) {
+    HVD_TRY(database_.in_transaction([this, &version_of]() -> Result<void> {
+      HVD_TRY_ASSIGN(const std::int64_t now_there, version_of());
+      return now_there == 0 ? database_.run(kTables) : Result<void>();
+    }));
+    HVD_TRY_ASSIGN(version, version_of());
+  }
+  if (version != kSchema) {
+    return Error(Code::kInvalid, "the jobs' records (" + dir.database() + ") have schema " + std::to_string(version) +
+                                     ", which a newer hvdrun has made; this one knows schema " +
+                                     std::to_string(kSchema) +
+                                     ": use the newer one, or set XDG_STATE_HOME to another place");
+  }
+  return {};
+}
+
+Result<void> Store::add_cluster(const Cluster& cluster) {
+  HVD_TRY(check_cluster_name(cluster.name));
+  return database_.in_transaction([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(const auto same, database_.query("SELECT 1 FROM cluster WHERE name = ?", {cluster.name}));
+    if (!same.empty()) {
+      return Error(Code::kInvalid, "there is a cluster '" + cluster.name +
+                                       "' already; remove it first: hvdrun cluster remove " + cluster.name);
+    }
+    HVD_TRY(database_.change("INSERT INTO cluster(name, text, created_ms) VALUES(?, ?, ?)",
+                             {cluster.name, cluster_text(cluster), now_()}));
+    std::int64_t place = 0;
+    for (const HostSpec& host : cluster.hosts) {
+      HVD_TRY_ASSIGN(const auto other, database_.query("SELECT cluster FROM node WHERE name = ?", {host.name}));
+      if (!other.empty()) {
+        return Error(Code::kInvalid, "the host " + host.name + " is in the cluster '" + other.front().text(0) +
+                                         "' already, and would be given to two jobs at once");
+      }
+      HVD_TRY(database_.change("INSERT INTO node(cluster, place, name) VALUES(?, ?, ?)",
+                               {cluster.name, place++, host.name}));
+    }
+    return {};
+  });
+}
+
+Result<std::vector<NodeRecord>> Store::nodes_of(const std::string& cluster) {
+  HVD_TRY_ASSIGN(const auto rows,
+                 database_.query("SELECT node.name, drained, node.job, leaving_until_ms, job.phase FROM node"
+                                 " LEFT JOIN job ON job.id = node.job WHERE node.cluster = ?"
+                                 " ORDER BY place",
+                                 {cluster}));
+  std::vector<NodeRecord> nodes;
+  for (const SqlRow& row : rows) {
+    NodeRecord node;
+    node.host.name = row.text(0);
+    node.is_drained = row.integer(1) != 0;
+    node.job = row.integer(2);
+    node.leaving_until_ms = row.integer(3);
+    node.state = state_of_node(node, row.integer(4) == static_cast<std::int64_t>(Phase::kStarted), now_());
+    nodes.push_back(std::move(node));
+  }
+  return nodes;
+}
+
+Result<std::vector<ClusterRecord>> Store::clusters() {
+  HVD_TRY_ASSIGN(const auto rows, database_.query("SELECT name, text, created_ms FROM cluster ORDER BY name"));
+  std::vector<ClusterRecord> all;
+  for (const SqlRow& row : rows) {
+    ClusterRecord record;
+    HVD_TRY_ASSIGN(LoadedCluster loaded,
+                   parse_cluster(row.text(1), "the record of cluster " + row.text(0), row.text(0)));
+    record.cluster = std::move(loaded.cluster);
+    record.created_ms = row.integer(2);
+    HVD_TRY_ASSIGN(record.nodes, nodes_of(row.text(0)));
+    for (std::size_t i = 0; i < record.nodes.size() && i < record.cluster.hosts.size(); ++i) {
+      record.nodes[i].host = record.cluster.hosts[i];
+    }
+    all.push_back(std::move(record));
+  }
+  return all;
+}
+
+Result<ClusterRecord> Store::cluster(const std::string& name) {
+  HVD_TRY_ASSIGN(std::vector<ClusterRecord> all, clusters());
+  std::vector<std::string> names;
+  for (ClusterRecord& record : all) {
+    if (record.cluster.name == name || (name.empty() && all.size() == 1)) {
+      return std::move(record);
+    }
+    names.push_back(record.cluster.name);
+  }
+  return no_cluster(name, names);
+}
+
+Result<void> Store::remove_cluster(const std::string& name) {
+  return database_.in_transaction([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(const auto jobs, database_.query("SELECT name FROM job WHERE cluster = ? AND state IN ('queued', "
+                                                    "'running', 'terminating')",
+                                                    {name}));
+    if (!jobs.empty()) {
+      return Error(Code::kInvalid, "the cluster '" + name + "' has a job that has not ended: " + jobs.front().text(0) +
+                                       "; stop it first: hvdrun stop " + jobs.front().text(0));
+    }
+    HVD_TRY_ASSIGN(const int gone, database_.change("DELETE FROM cluster WHERE name = ?", {name}));
+    return gone == 1 ? Result<void>()
+                     : Result<void>(Error(Code::kNotFound, "there is no cluster '" + shown_text(name) + "'"));
+  });
+}
+
+Result<void> Store::set_drained(const std::string& cluster, const std::vector<std::string>& nodes, bool drained) {
+  return database_.in_transaction([&]() -> Result<void> {
+    const auto flag = static_cast<std::int64_t>(drained);
+    if (nodes.empty()) {
+      HVD_TRY(database_.change("UPDATE node SET drained = ? WHERE cluster = ?", {flag, cluster}));
+    }
+    for (const std::string& node : nodes) {
+      HVD_TRY_ASSIGN(const int done, database_.change("UPDATE node SET drained = ? WHERE cluster = ? AND name = ?",
+                                                      {flag, cluster, node}));
+      if (done == 0) {
+        return Error(Code::kNotFound, "the cluster '" + cluster + "' has no node '" + shown_text(node) + "'");
+      }
+    }
+    return {};
+  });
+}
+
+}  // namespace hvd::launch

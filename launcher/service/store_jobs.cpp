@@ -1,0 +1,352 @@
+#include <algorithm>
+#include <charconv>
+
+#include "launcher/run/exit_codes.h"
+#include "launcher/service/store.h"
+
+namespace hvd::launch {
+namespace {
+
+constexpr const char* kColumns =
+    "SELECT id, uuid, name, cluster, experiment, tool, node_count, process_count, priority, priority_word, segment,"
+    " properties, state, phase, created_ms, changed_ms, started_ms, ended_ms, exit_code, status, error_code,"
+    " error_message, error_details, output, nodes, rank_files, attempts, pid, pid_start, boot, leave_ms, is_local"
+    " FROM job ";
+constexpr const char* kActive = "state IN ('queued', 'running', 'terminating')";
+
+// A supervisor that dies each time before it comes to start anything would do so for ever.
+constexpr std::int64_t kMostAttempts = 20;
+
+JobRecord record_of(const SqlRow& row) {
+  JobRecord job;
+  std::size_t at = 0;
+  const auto integer = [&] { return row.integer(at++); };
+  const auto text = [&] { return row.text(at++); };
+  job.id = integer();
+  job.uuid = text();
+  job.name = text();
+  job.cluster = text();
+  job.experiment = text();
+  job.tool = text();
+  job.node_count = static_cast<int>(integer());
+  job.process_count = static_cast<int>(integer());
+  job.priority = static_cast<int>(integer());
+  job.priority_word = text();
+  job.segment = text();
+  job.properties = text();
+  job.state = state_of(text()).value_or(ExecutionState::kFailed);
+  job.phase = static_cast<Phase>(std::clamp<std::int64_t>(integer(), 0, 3));
+  job.created_ms = integer();
+  job.changed_ms = integer();
+  job.started_ms = integer();
+  job.ended_ms = integer();
+  job.exit_code = row.is_null(at) ? std::nullopt : std::optional(static_cast<int>(row.integer(at)));
+  ++at;
+  job.status = static_cast<int>(integer());
+  job.error = {text(), "", ""};
+  job.error.message = text();
+  job.error.details = text();
+  job.output = text();
+  job.nodes = nodes_of_text(text());
+  job.rank_files = names_of_text(text());
+  job.attempts = static_cast<int>(integer());
+  job.pid = static_cast<int>(integer());
+  job.pid_start = integer();
+  job.boot = text();
+  job.leave_ms = integer();
+  job.is_local = integer() != 0;
+  return job;
+}
+
+SqlValue number_of(int value) {
+  return static_cast<std::int64_t>(value);
+}
+
+Error no_job(const std::string& reference) {
+  return Error(Code::kNotFound,
+               "there is no job '" + shown_text(reference) + "'; hvdrun ps --all shows those that there are");
+}
+
+}  // namespace
+
+Result<std::vector<JobRecord>> Store::select_jobs(const std::string& rest, const std::vector<SqlValue>& arguments) {
+  HVD_TRY_ASSIGN(const auto rows, database_.query(kColumns + rest, arguments));
+  std::vector<JobRecord> jobs;
+  jobs.reserve(rows.size());
+  std::transform(rows.begin(), rows.end(), std::back_inserter(jobs), record_of);
+  return jobs;
+}
+
+Result<bool> Store::is_name_taken(const std::string& name) {
+  HVD_TRY_ASSIGN(const auto rows, database_.query("SELECT 1 FROM job WHERE name = ?", {name}));
+  return !rows.empty();
+}
+
+Result<JobRecord> Store::add_job(JobRecord job, bool is_named) {
+  return database_.in_transaction([&]() -> Result<JobRecord> {
+    const std::string wanted = job.name;
+    HVD_TRY_ASSIGN(bool is_taken, is_name_taken(wanted));
+    if (is_taken && is_named) {
+      return Error(Code::kInvalid, "there is a job '" + wanted +
+                                       "' already; give another --name, or remove it first: hvdrun rm " + wanted);
+    }
+    for (int number = 2; is_taken; ++number) {
+      constexpr std::size_t kMostName = 64;
+      const std::string tail = "-" + std::to_string(number);
+      job.name = wanted.substr(0, kMostName - tail.size()) + tail;
+      HVD_TRY_ASSIGN(is_taken, is_name_taken(job.name));
+    }
+    if (const auto at = job.segment.find("/jobs/" + wanted + "/"); at != std::string::npos) {
+      job.segment.replace(at + 6, wanted.size(), job.name);
+    }
+    HVD_TRY_ASSIGN(const auto cluster, database_.query("SELECT 1 FROM cluster WHERE name = ?", {job.cluster}));
+    if (cluster.empty()) {
+      return Error(Code::kNotFound, "the cluster '" + job.cluster + "' has been removed");
+    }
+    job.state = ExecutionState::kQueued;
+    job.phase = Phase::kWaiting;
+    job.created_ms = job.changed_ms = now_();
+    HVD_TRY(database_.change(
+        "INSERT INTO job(uuid, name, cluster, experiment, tool, node_count, process_count, priority, priority_word,"
+        " segment, properties, state, phase, created_ms, changed_ms, leave_ms) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        {job.uuid, job.name, job.cluster, job.experiment, job.tool, number_of(job.node_count),
+         number_of(job.process_count), number_of(job.priority), job.priority_word, job.segment, job.properties,
+         std::string(state_name(job.state)), std::int64_t{0}, job.created_ms, job.changed_ms, job.leave_ms}));
+    job.id = database_.last_id();
+    return job;
+  });
+}
+
+Result<JobRecord> Store::job(std::int64_t id) {
+  HVD_TRY_ASSIGN(auto jobs, select_jobs("WHERE id = ?", {id}));
+  return jobs.empty() ? Result<JobRecord>(no_job(std::to_string(id))) : Result<JobRecord>(std::move(jobs.front()));
+}
+
+Result<JobRecord> Store::job(const std::string& reference) {
+  HVD_TRY_ASSIGN(auto jobs, select_jobs("WHERE name = ?", {reference}));
+  if (!jobs.empty()) {
+    return std::move(jobs.front());
+  }
+  std::int64_t id = 0;
+  const char* end = reference.data() + reference.size();
+  const auto [stop, failed] = std::from_chars(reference.data(), end, id);
+  return failed == std::errc() && stop == end ? job(id) : Result<JobRecord>(no_job(reference));
+}
+
+Result<std::vector<JobRecord>> Store::active_jobs() {
+  return select_jobs(std::string("WHERE ") + kActive + " ORDER BY id", {});
+}
+
+Result<std::vector<JobRecord>> Store::ended_jobs(std::int64_t count) {
+  HVD_TRY_ASSIGN(auto jobs, select_jobs(std::string("WHERE NOT ") + kActive + " ORDER BY id DESC LIMIT ?",
+                                        {count == 0 ? std::int64_t{-1} : count}));
+  std::reverse(jobs.begin(), jobs.end());
+  return jobs;
+}
+
+Result<std::int64_t> Store::count_ended() {
+  HVD_TRY_ASSIGN(const auto rows,
+                 database_.query(std::string("SELECT (SELECT count(*) FROM job) - (SELECT count(*) FROM job "
+                                             "WHERE ") +
+                                 kActive + ")"));
+  return rows.front().integer(0);
+}
+
+Result<void> Store::remove_job(std::int64_t id) {
+  return database_.in_transaction([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(const int gone,
+                   database_.change(std::string("DELETE FROM job WHERE id = ? AND NOT ") + kActive, {id}));
+    return gone == 1 ? Result<void>()
+                     : Result<void>(Error(Code::kInvalid,
+                                          "job " + std::to_string(id) + " has not ended, or is removed already"));
+  });
+}
+
+Result<std::vector<std::string>> Store::plan_for(const JobRecord& own) {
+  std::vector<std::string> names;
+  if (own.state != ExecutionState::kQueued) {
+    return names;
+  }
+  HVD_TRY_ASSIGN(const auto waiting, database_.query("SELECT id, node_count, priority FROM job WHERE cluster = ? AND "
+                                                     "state = 'queued'",
+                                                     {own.cluster}));
+  std::vector<WaitingJob> jobs;
+  for (const SqlRow& row : waiting) {
+    jobs.push_back({row.integer(0), static_cast<int>(row.integer(1)), static_cast<int>(row.integer(2))});
+  }
+  HVD_TRY_ASSIGN(const auto nodes, nodes_of(own.cluster));
+  std::vector<ScheduledNode> places;
+  places.reserve(nodes.size());
+  for (const NodeRecord& node : nodes) {
+    places.push_back({node.job == 0 && node.leaving_until_ms <= now_(), !node.is_drained});
+  }
+  for (const Start& start : plan_starts(std::move(jobs), places)) {
+    for (const int place : start.nodes) {
+      if (start.id == own.id) {
+        names.push_back(nodes[static_cast<std::size_t>(place)].host.name);
+      }
+    }
+  }
+  return names;
+}
+
+Result<bool> Store::is_turn(std::int64_t id) {
+  HVD_TRY_ASSIGN(const JobRecord own, job(id));
+  HVD_TRY_ASSIGN(const std::vector<std::string> names, plan_for(own));
+  return !names.empty();
+}
+
+Result<std::optional<JobRecord>> Store::claim(std::int64_t id, const Claimant& claimant) {
+  return database_.in_transaction([&]() -> Result<std::optional<JobRecord>> {
+    HVD_TRY_ASSIGN(JobRecord own, job(id));
+    HVD_TRY_ASSIGN(const std::vector<std::string> names, plan_for(own));
+    if (names.empty()) {
+      return std::optional<JobRecord>();
+    }
+    own.nodes.clear();
+    for (const std::string& name : names) {
+      HVD_TRY_ASSIGN(const int taken,
+                     database_.change("UPDATE node SET job = ?, leaving_until_ms = 0 WHERE cluster = ? AND "
+                                      "name = ? AND job IS NULL",
+                                      {id, own.cluster, name}));
+      if (taken != 1) {
+        return Error(Code::kInternal, "the node " + name + " was given twice");
+      }
+      own.nodes.push_back({name, ""});
+    }
+    own.state = ExecutionState::kRunning;
+    own.phase = Phase::kClaimed;
+    own.started_ms = own.changed_ms = now_();
+    HVD_TRY(database_.change(
+        "UPDATE job SET state = 'running', phase = ?, started_ms = ?, changed_ms = ?, nodes = ?, pid = ?,"
+        " pid_start = ?, boot = ?, attempts = attempts + 1 WHERE id = ?",
+        {number_of(static_cast<int>(Phase::kClaimed)), own.started_ms, own.changed_ms, nodes_text(own.nodes),
+         number_of(claimant.pid), claimant.pid_start, claimant.boot, id}));
+    return std::optional<JobRecord>(std::move(own));
+  });
+}
+
+Result<std::int64_t> Store::next_idle_ms(const std::string& cluster) {
+  HVD_TRY_ASSIGN(const auto rows,
+                 database_.query("SELECT min(leaving_until_ms) FROM node WHERE cluster = ? AND job IS NULL AND"
+                                 " leaving_until_ms > ?",
+                                 {cluster, now_()}));
+  return rows.empty() ? 0 : rows.front().integer(0);
+}
+
+Result<void> Store::set_phase(std::int64_t id, Phase phase) {
+  HVD_TRY(database_.change("UPDATE job SET phase = ? WHERE id = ?", {number_of(static_cast<int>(phase)), id}));
+  return {};
+}
+
+Result<void> Store::set_leaving_time(std::int64_t id, std::int64_t leave_ms, bool is_local) {
+  HVD_TRY(database_.change("UPDATE job SET leave_ms = ?, is_local = ? WHERE id = ?",
+                           {leave_ms, static_cast<std::int64_t>(is_local), id}));
+  return {};
+}
+
+Result<void> Store::set_output(std::int64_t id, const std::string& directory,
+                               const std::vector<std::string>& rank_files) {
+  HVD_TRY(database_.change("UPDATE job SET output = ?, rank_files = ? WHERE id = ?",
+                           {directory, names_text(rank_files), id}));
+  return {};
+}
+
+Result<void> Store::set_nodes(std::int64_t id, const std::vector<JobNode>& nodes) {
+  HVD_TRY(database_.change("UPDATE job SET nodes = ? WHERE id = ?", {nodes_text(nodes), id}));
+  return {};
+}
+
+Result<void> Store::free_nodes(std::int64_t id, std::int64_t leaving_until_ms) {
+  HVD_TRY(database_.change("UPDATE node SET job = NULL, leaving_until_ms = ? WHERE job = ?", {leaving_until_ms, id}));
+  return {};
+}
+
+Result<void> Store::write_end(std::int64_t id, const JobEnd& end) {
+  const std::int64_t now = now_();
+  HVD_TRY(database_.change(
+      "UPDATE job SET state = ?, changed_ms = ?, ended_ms = ?, exit_code = ?, status = ?, error_code = ?,"
+      " error_message = ?, error_details = ? WHERE id = ?",
+      {std::string(state_name(end.state)), now, now, end.exit_code ? number_of(*end.exit_code) : SqlValue(),
+       number_of(end.status), end.error.code, end.error.message, end.error.details, id}));
+  return {};
+}
+
+namespace {
+
+JobEnd terminated(int status) {
+  return {ExecutionState::kFailed,
+          std::nullopt,
+          status,
+          {"JobTerminated", "The specified job has been terminated by the user", ""}};
+}
+
+constexpr int kStoppedStatus = 143;  // 128 + SIGTERM
+
+}  // namespace
+
+Result<void> Store::end(std::int64_t id, const JobEnd& end) {
+  return database_.in_transaction([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(const JobRecord own, job(id));
+    HVD_TRY(free_nodes(id, 0));
+    if (has_ended(own.state)) {
+      return {};
+    }
+    const bool was_stopped = own.state == ExecutionState::kTerminating;
+    return write_end(id, was_stopped ? terminated(end.status == 0 ? kStoppedStatus : end.status) : end);
+  });
+}
+
+Result<StopOutcome> Store::request_stop(std::int64_t id) {
+  return database_.in_transaction([&]() -> Result<StopOutcome> {
+    HVD_TRY_ASSIGN(const JobRecord own, job(id));
+    if (has_ended(own.state)) {
+      return StopOutcome::kHadEnded;
+    }
+    if (own.state == ExecutionState::kQueued) {
+      HVD_TRY(write_end(id, terminated(kStoppedStatus)));
+      return StopOutcome::kEnded;
+    }
+    if (own.state == ExecutionState::kRunning) {
+      HVD_TRY(database_.change("UPDATE job SET state = 'terminating', changed_ms = ? WHERE id = ?", {now_(), id}));
+    }
+    return StopOutcome::kTerminating;
+  });
+}
+
+Result<void> Store::bury(std::int64_t id, const std::string& boot) {
+  return database_.in_transaction([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(const JobRecord own, job(id));
+    if (own.state != ExecutionState::kRunning && own.state != ExecutionState::kTerminating) {
+      return {};
+    }
+    const bool has_rebooted = own.boot != boot;
+    const bool leaves_none = own.phase <= Phase::kClaimed || (has_rebooted && own.is_local);
+    HVD_TRY(free_nodes(id, leaves_none ? 0 : now_() + own.leave_ms));
+    if (own.state == ExecutionState::kTerminating) {
+      return write_end(id, terminated(kStoppedStatus));
+    }
+    const std::string who = has_rebooted ? "The machine restarted" : "The supervisor of the job was killed";
+    if (own.phase == Phase::kStarted) {
+      return write_end(id, {ExecutionState::kFailed,
+                            std::nullopt,
+                            exit_code::kSupervisorLost,
+                            {"SupervisorLost", who + " while its ranks ran", ""}});
+    }
+    if (own.attempts >= kMostAttempts) {
+      return write_end(
+          id, {ExecutionState::kFailed,
+               std::nullopt,
+               exit_code::kSupervisorLost,
+               {"SupervisorLost", who + " each of " + std::to_string(own.attempts) + " times before a rank was started",
+                ""}});
+    }
+    HVD_TRY(database_.change(
+        "UPDATE job SET state = 'queued', phase = 0, changed_ms = ?, started_ms = 0, pid = 0, nodes = '[]'"
+        " WHERE id = ?",
+        {now_(), id}));
+    return {};
+  });
+}
+
+}  // namespace hvd::launch

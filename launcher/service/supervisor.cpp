@@ -1,0 +1,229 @@
+#include "launcher/service/supervisor.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <climits>
+#include <filesystem>
+#include <set>
+#include <thread>
+
+#include "launcher/process/detached.h"
+#include "launcher/service/ticket.h"
+
+namespace hvd::launch {
+namespace {
+
+constexpr auto kLongestWait = std::chrono::hours(1);
+// After an error (a full disk) that all who wait meet at once.
+constexpr auto kAfterError = std::chrono::seconds(1);
+
+Result<std::string> own_program() {
+  std::array<char, PATH_MAX> buffer{};
+  const ssize_t size = ::readlink("/proc/self/exe", buffer.data(), buffer.size() - 1);
+  if (size <= 0) {
+    return Error::from_errno("cannot tell where hvdrun is (/proc/self/exe)");
+  }
+  const std::string path(buffer.data(), static_cast<std::size_t>(size));
+  constexpr std::string_view kReplaced = " (deleted)";  // another was installed in its place
+  const std::string_view shown = path;
+  return std::string(shown.ends_with(kReplaced) ? shown.substr(0, shown.size() - kReplaced.size()) : shown);
+}
+
+// One job whose supervisor may be dead. True: it was.
+Result<bool> look_after(const StateDir& dir, Store& store, const JobRecord& seen) {
+  const std::string path = dir.lock_of(seen.uuid);
+  if (is_locked(path)) {
+    return false;
+  }
+  HVD_TRY_ASSIGN(const std::optional<Fd> lock, take_lock(path));
+  if (!lock) {
+    return false;  // another was faster
+  }
+  auto found = store.job(seen.id);
+  if (found.ok() && !has_ended(found.value().state)) {
+    HVD_TRY(store.bury(seen.id, boot_id()));
+    found = store.job(seen.id);
+  }
+  if (!found.ok() && found.error().code() != Code::kNotFound) {
+    return found.error();
+  }
+  if (!found.ok() || has_ended(found.value().state)) {
+    forget_start(dir, seen.uuid);
+    return true;
+  }
+  HVD_TRY(start_supervisor(dir, found.value(), *lock));
+  return true;
+}
+
+// What a submit has left that died before its job had a record.
+void sweep(const StateDir& dir, const std::vector<JobRecord>& active) {
+  std::set<std::string> known;
+  for (const JobRecord& job : active) {
+    known.insert(job.uuid);
+  }
+  std::set<std::string> left;
+  std::error_code failed;
+  for (const std::string& folder : {dir.tickets(), dir.locks()}) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
+      const std::string name = entry.path().filename();
+      const std::string uuid(std::string_view(name).substr(0, name.find('.')));
+      if (uuid.find('-') != std::string::npos && !known.contains(uuid)) {  // "wake" and "opening" are no uuid
+        left.insert(uuid);
+      }
+    }
+  }
+  for (const std::string& uuid : left) {
+    if (is_locked(dir.lock_of(uuid))) {
+      continue;
+    }
+    if (const auto lock = take_lock(dir.lock_of(uuid)); lock.ok() && lock.value()) {
+      forget_start(dir, uuid);
+    }
+  }
+}
+
+// Those that run, and the one that waits next: each has one who looks after it.
+Result<void> look_after_neighbours(const StateDir& dir, Store& store, std::int64_t id) {
+  HVD_TRY_ASSIGN(const std::vector<JobRecord> active, store.active_jobs());
+  const JobRecord* next = nullptr;
+  const JobRecord* first = nullptr;
+  bool has_found = false;
+  for (const JobRecord& job : active) {
+    if (job.state != ExecutionState::kQueued) {
+      HVD_TRY_ASSIGN(const bool was_dead, look_after(dir, store, job));
+      has_found = has_found || was_dead;
+      continue;
+    }
+    first = first == nullptr ? &job : first;
+    next = next == nullptr && job.id > id ? &job : next;
+  }
+  next = next == nullptr ? first : next;
+  if (next != nullptr && next->id != id) {
+    HVD_TRY_ASSIGN(const bool was_dead, look_after(dir, store, *next));
+    has_found = has_found || was_dead;
+  }
+  if (has_found) {
+    dir.wake();
+  }
+  return {};
+}
+
+struct Turn {
+  bool is_over = false;
+  std::optional<JobRecord> job;
+  Duration wait = kLongestWait;
+};
+
+Result<Turn> ask_for_turn(const StateDir& dir, Store& store, std::int64_t id, const Claimant& claimant) {
+  HVD_TRY(look_after_neighbours(dir, store, id));
+  Turn turn;
+  const auto own = store.job(id);
+  if (!own.ok()) {
+    turn.is_over = own.error().code() == Code::kNotFound;
+    return turn.is_over ? Result<Turn>(turn) : Result<Turn>(own.error());
+  }
+  if (own.value().state != ExecutionState::kQueued) {
+    turn.is_over = true;
+    return turn;
+  }
+  // Those who are asked in vain are many, and only one at a time may write.
+  HVD_TRY_ASSIGN(const bool may_begin, store.is_turn(id));
+  if (may_begin) {
+    HVD_TRY_ASSIGN(turn.job, store.claim(id, claimant));
+  }
+  HVD_TRY_ASSIGN(const std::int64_t idle_ms, store.next_idle_ms(own.value().cluster));
+  if (idle_ms > 0) {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    const auto left = std::chrono::milliseconds(idle_ms) - std::chrono::duration_cast<std::chrono::milliseconds>(now);
+    turn.wait = std::clamp<Duration>(left, std::chrono::milliseconds(1), kLongestWait);
+  }
+  return turn;
+}
+
+}  // namespace
+
+Result<void> start_supervisor(const StateDir& dir, const JobRecord& job, const Fd& lock) {
+  HVD_TRY_ASSIGN(const std::string program, own_program());
+  const std::string folder = dir.run_of(job.uuid);
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    return Error(Code::kResource, Error::from_errno("cannot make the folder " + folder).message());
+  }
+  const std::string log = folder + "/hvdrun.log";
+  const Fd words(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const Fd nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  if (!words.is_open() || !nowhere.is_open()) {
+    return Error(Code::kResource, Error::from_errno("cannot write " + log).message());
+  }
+  SpawnOptions options;
+  options.argv = {program, "supervise", dir.root(), std::to_string(job.id)};
+  // One without a ticket says so itself, in the record.
+  if (auto ticket = read_ticket(dir.ticket_of(job.uuid)); ticket.ok()) {
+    options.environment = std::move(ticket).value().environment;
+  }
+  options.cwd.assign(1, '/');     // to GCC 12 = "/" is a copy that overlaps
+  options.stdin_fd = lock.get();  // by which it inherits it
+  options.stdout_fd = nowhere.get();
+  options.stderr_fd = words.get();
+  return spawn_detached(std::move(options));
+}
+
+Result<void> recover(const StateDir& dir, Store& store) {
+  HVD_TRY_ASSIGN(const std::vector<JobRecord> active, store.active_jobs());
+  bool has_found = false;
+  Result<void> outcome;
+  for (const JobRecord& job : active) {
+    const auto was_dead = look_after(dir, store, job);
+    has_found = has_found || (was_dead.ok() && was_dead.value());
+    if (!was_dead.ok() && outcome.ok()) {
+      outcome = was_dead.error();  // of the others some may do better
+    }
+  }
+  if (has_found) {
+    dir.wake();
+  }
+  sweep(dir, active);
+  return outcome;
+}
+
+Result<std::optional<JobRecord>> wait_for_turn(const StateDir& dir, Store& store, std::int64_t id) {
+  HVD_TRY_ASSIGN(FolderWatch watch, FolderWatch::on(dir.locks()));
+  const Claimant claimant{::getpid(), start_of_process(::getpid()), boot_id()};
+  for (;;) {
+    auto turn = ask_for_turn(dir, store, id, claimant);
+    if (!turn.ok() && ::access(dir.database().c_str(), F_OK) != 0) {
+      return turn.error();  // somebody has removed all of it
+    }
+    if (!turn.ok()) {
+      // A disk that is full now may not be so for long, and a job that waits has time.
+      std::this_thread::sleep_for(kAfterError);
+      continue;
+    }
+    if (turn.value().is_over || turn.value().job) {
+      return std::move(turn).value().job;
+    }
+    watch.wait(turn.value().wait);
+  }
+}
+
+void forget_start(const StateDir& dir, const std::string& uuid) {
+  remove_ticket(dir.ticket_of(uuid));
+  ::unlink(dir.lock_of(uuid).c_str());
+}
+
+Fd open_supervisor(const StateDir& dir, const JobRecord& job) {
+  if (job.pid <= 0) {
+    return {};
+  }
+  Fd process(static_cast<int>(::syscall(SYS_pidfd_open, job.pid, 0)));
+  const bool is_it = process.is_open() && job.boot == boot_id() && start_of_process(job.pid) == job.pid_start &&
+                     is_locked(dir.lock_of(job.uuid));
+  return is_it ? std::move(process) : Fd();
+}
+
+}  // namespace hvd::launch

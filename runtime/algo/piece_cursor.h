@@ -1,0 +1,72 @@
+// PieceCursor: goes through pieces from their beginning to their end, once, as if they were one array.
+// Not copyable state of an operation. Thread: any, one at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "runtime/core/piece.h"
+
+namespace hvd {
+
+// Also right for nothing at no address.
+inline void copy_bytes(std::uint8_t* to, const std::uint8_t* from, std::size_t size_bytes) {
+  if (size_bytes != 0) {
+    std::memcpy(to, from, size_bytes);
+  }
+}
+
+class PieceCursor {
+ public:
+  explicit PieceCursor(std::span<const Piece> pieces) : pieces_(pieces) {}
+
+  void skip(std::size_t size_bytes) {
+    advance(size_bytes, [](const Piece&, std::size_t, std::size_t) {});
+  }
+  void copy_inputs(std::uint8_t* to, std::size_t size_bytes) {
+    advance(size_bytes, [&to](const Piece& piece, std::size_t at, std::size_t bytes) {
+      copy_bytes(to, static_cast<const std::uint8_t*>(piece.input) + at, bytes);
+      to += bytes;
+    });
+  }
+  void copy_to_outputs(const std::uint8_t* from, std::size_t size_bytes) {
+    advance(size_bytes, [&from](const Piece& piece, std::size_t at, std::size_t bytes) {
+      copy_bytes(static_cast<std::uint8_t*>(piece.output) + at, from, bytes);
+      from += bytes;
+    });
+  }
+  // The next inputs where they lie, if they are of one piece; else copied to `scratch`.
+  const std::uint8_t* inputs(std::uint8_t* scratch, std::size_t size_bytes) {
+    if (size_bytes == 0 || pieces_.front().size_bytes - at_ < size_bytes) {
+      copy_inputs(scratch, size_bytes);
+      return scratch;
+    }
+    const auto* found = static_cast<const std::uint8_t*>(pieces_.front().input) + at_;
+    skip(size_bytes);
+    return found;
+  }
+
+ private:
+  template <typename Take>
+  void advance(std::size_t size_bytes, const Take& take) {
+    while (size_bytes > 0) {
+      const Piece& piece = pieces_.front();
+      const std::size_t bytes = std::min(size_bytes, piece.size_bytes - at_);
+      take(piece, at_, bytes);
+      size_bytes -= bytes;
+      at_ += bytes;
+      if (at_ == piece.size_bytes) {
+        pieces_ = pieces_.subspan(1);
+        at_ = 0;
+      }
+    }
+  }
+
+  std::span<const Piece> pieces_;
+  std::size_t at_ = 0;  // in the first of them
+};
+
+}  // namespace hvd

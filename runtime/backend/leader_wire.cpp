@@ -1,0 +1,91 @@
+#include "runtime/backend/leader_wire.h"
+
+#include <chrono>
+
+#include "runtime/base/thread.h"
+
+namespace hvd {
+namespace {
+
+constexpr auto kInterruptEvery = std::chrono::milliseconds(100);
+
+}  // namespace
+
+Result<void> LeaderWire::Stopping::check() {
+  return stopped_.load() ? Result<void>(Error(Code::kCancelled, "the operation was given up")) : Result<void>();
+}
+
+LeaderWire::~LeaderWire() {
+  if (thread_.joinable()) {
+    stop();
+    thread_.join();
+  }
+}
+
+void LeaderWire::order(void* data, std::size_t count, Dtype dtype, ReduceOp op) {
+  if (!thread_.joinable()) {
+    thread_ = start_thread("hvd-wire", [this] { run(); });
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    orders_.push_back(Order{data, count, dtype, op});
+  }
+  ordered_.notify_one();
+}
+
+Result<void> LeaderWire::wait(Interrupt& interrupt) {
+  std::unique_lock<std::mutex> lock(mu_);
+  while (done_count_ == 0 && failed_.ok()) {
+    if (done_.wait_for(lock, kInterruptEvery) == std::cv_status::timeout) {
+      lock.unlock();
+      HVD_TRY(interrupt.check());
+      lock.lock();
+    }
+  }
+  if (!failed_.ok()) {
+    // A connection often ends because the job does: then that is the cause to tell, not the connection.
+    HVD_TRY(interrupt.check());
+    return failed_;
+  }
+  --done_count_;
+  return {};
+}
+
+void LeaderWire::stop() {
+  std::unique_lock<std::mutex> lock(mu_);
+  stopped_.store(true);
+  if (failed_.ok()) {
+    failed_ = Error(Code::kCancelled, "an operation between nodes was given up");
+  }
+  ordered_.notify_one();
+  done_.wait(lock, [this] { return orders_.empty(); });
+}
+
+void LeaderWire::run() {
+  Stopping interrupt(stopped_);
+  std::unique_lock<std::mutex> lock(mu_);
+  for (;;) {
+    ordered_.wait(lock, [this] { return !orders_.empty() || stopped_.load(); });
+    if (stopped_.load() || !failed_.ok()) {
+      orders_.clear();
+      done_.notify_all();
+      if (stopped_.load()) {
+        return;
+      }
+      continue;
+    }
+    const Order order = orders_.front();
+    lock.unlock();
+    auto moved = leaders_.allreduce(order.data, order.count, order.dtype, order.op, interrupt);
+    lock.lock();
+    orders_.pop_front();
+    if (moved.ok()) {
+      ++done_count_;
+    } else if (failed_.ok()) {
+      failed_ = std::move(moved);
+    }
+    done_.notify_all();
+  }
+}
+
+}  // namespace hvd

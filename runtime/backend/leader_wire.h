@@ -1,0 +1,64 @@
+// LeaderWire: allreduces between nodes on a thread of its own, so that a leader's links are busy while the engine works
+// within its node.
+//
+// The thread is started at the first order and sleeps without one. One order at a time is done, in the order in which
+// they came. Thread: engine only, but for what run() does.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "runtime/algo/leader_collectives.h"
+
+namespace hvd {
+
+class LeaderWire {
+ public:
+  // Does not own the collectives: they outlive it, and are the wire's alone between an order and the end of its wait.
+  explicit LeaderWire(LeaderCollectives& leaders) : leaders_(leaders) {}
+  ~LeaderWire();
+  LeaderWire(const LeaderWire&) = delete;
+  LeaderWire& operator=(const LeaderWire&) = delete;
+
+  // `data` stays where it is until wait() has returned for it, or stop().
+  void order(void* data, std::size_t count, Dtype dtype, ReduceOp op);
+  // Until the oldest order that was not waited for is done. An error is that of the link, or the Interrupt's.
+  Result<void> wait(Interrupt& interrupt);
+  // No order is begun any more, and none is under way when it returns. For after an error.
+  void stop();
+
+ private:
+  struct Order {
+    void* data;
+    std::size_t count;
+    Dtype dtype;
+    ReduceOp op;
+  };
+  // What the thread asks while it waits for a peer: the engine's own Interrupt is not for two threads.
+  class Stopping final : public Interrupt {
+   public:
+    explicit Stopping(const std::atomic<bool>& stopped) : stopped_(stopped) {}
+    Result<void> check() override;
+
+   private:
+    const std::atomic<bool>& stopped_;
+  };
+
+  void run();
+
+  LeaderCollectives& leaders_;
+  std::thread thread_;
+  std::atomic<bool> stopped_{false};
+  std::mutex mu_;
+  std::condition_variable ordered_;
+  std::condition_variable done_;
+  // guarded by mu_
+  std::deque<Order> orders_;  // the first is under way
+  int done_count_ = 0;        // done, and not waited for
+  Result<void> failed_;       // of the first that failed; none after it is begun
+};
+
+}  // namespace hvd

@@ -1,0 +1,27 @@
+// start_thread(): a thread of ours in somebody else's process.
+#pragma once
+
+#include <signal.h>
+
+#include <thread>
+#include <utility>
+
+#include <pthread.h>
+
+namespace hvd {
+
+// It takes none of the host's signals (Python's Ctrl-C belongs to the host's threads). name: up to 15 characters, as
+// top(1) shows it.
+template <typename Body>
+std::thread start_thread(const char* name, Body body) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(std::move(body));
+  ::pthread_setname_np(thread.native_handle(), name);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+}  // namespace hvd

@@ -1,0 +1,108 @@
+"""The optimizer that DistributedOptimizer makes for op=hvd.Adasum: ranks step by themselves, and what their steps
+changed is combined."""
+
+import contextlib
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import torch
+
+from horovod.common import _lib
+from horovod.common.process_sets import ProcessSet
+from horovod.torch._allreduce import allreduce_async_
+from horovod.torch._handles import synchronize
+from horovod.torch._named import names_in_groups, names_of_groups
+
+
+class AdasumMixin:
+    """Comes before the wrapped optimizer's class in the class that DistributedOptimizer makes.
+
+    Adasum is of the changes and not of the gradients (Horovod's delta form): an optimizer's step is not linear in the
+    gradient, and it is the changes' lengths and directions that tell how much of them to keep. All ranks start a step
+    with equal parameters; so they end it with equal ones.
+    """
+
+    def _hvd_setup(self, names: Dict[torch.Tensor, str], compression: Any, process_set: ProcessSet) -> None:
+        self._hvd_names = names
+        self._hvd_compression = compression
+        self._hvd_process_set = process_set
+
+    def synchronize(self) -> None:
+        """Nothing: gradients are this rank's own, and can be clipped or looked at before the step at any time."""
+
+    @contextlib.contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """AssertionError: it is the step that is distributed."""
+        raise AssertionError("Skipping synchronization is not supported when using Adasum optimizer.")
+        yield
+
+    def _hvd_name(self, group_index: int, index: int, p: torch.Tensor) -> str:
+        return "adasum." + self._hvd_names.get(p, f"noname.{group_index}.{index}")
+
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        """The wrapped optimizer's step on this rank, of whose changes the parameters then keep all ranks' Adasum.
+
+        Raises:
+            HorovodInternalError: on every rank, when one is gone or ranks disagree; parameters are in no defined state
+                then.
+        """
+        process_set = self._hvd_process_set
+        step = super().step
+        if not process_set.included() or process_set.size() == 1:
+            return step() if closure is None else step(closure)
+        # Whether a rank had a gradient or not, all ranks combine the same parameters; no change is one of zeros.
+        parameters = [
+            (self._hvd_name(group_index, index, p), p)
+            for group_index, group in enumerate(self.param_groups)
+            for index, p in enumerate(group["params"])
+            if p.requires_grad
+        ]
+        starts = [p.detach().clone() for _, p in parameters]
+        result = step() if closure is None else step(closure)
+        pending: List[Tuple[torch.Tensor, torch.Tensor, int, Any]] = []
+        try:
+            with torch.no_grad():
+                for (name, p), start in zip(parameters, starts):
+                    compressed, context = self._hvd_compression.compress(p.detach() - start)
+                    handle = allreduce_async_(compressed.contiguous(), None, name, _lib.ADASUM, process_set=process_set)
+                    pending.append((p, start, handle, context))
+        except BaseException:
+            for _, _, handle, _ in pending:  # none may work on memory that is given back
+                with contextlib.suppress(Exception):
+                    synchronize(handle)
+            raise
+        self._hvd_finish(pending)
+        return result
+
+    # See optimizer.py.
+    step.hooked = True
+
+    def _hvd_finish(self, pending: List[Tuple[torch.Tensor, torch.Tensor, int, Any]]) -> None:
+        error = None
+        with torch.no_grad():
+            for p, start, handle, context in pending:
+                try:
+                    change = self._hvd_compression.decompress(synchronize(handle), context)
+                    p.copy_(start.add_(change))
+                except Exception as failure:
+                    error = error or failure
+        if error is not None:
+            raise error
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """Nothing to change: gradients add up on this rank for as many backward passes as are made before a step."""
+        if passes <= 0:
+            raise ValueError("backward_passes_per_step must be > 0")
+
+    def __getstate__(self) -> Dict[str, Any]:
+        state = dict(super().__getstate__())
+        names = names_in_groups(self, self._hvd_names)
+        state["_hvd"] = (names, self._hvd_compression, self._hvd_process_set)
+        return state
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        state = dict(state)
+        ours = state.pop("_hvd", None)
+        super().__setstate__(state)
+        if ours is not None:
+            names, compression, process_set = ours
+            self._hvd_setup(names_of_groups(self, names), compression, process_set)

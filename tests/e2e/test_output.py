@@ -1,0 +1,155 @@
+"""What ranks print, on the console and in files: whole, tagged, none lost, whatever becomes of the reader."""
+
+import re
+import subprocess
+
+import pytest
+
+from hvdrun import HVDRUN, PYTHON, ROOT, env_with, hvdrun, processes_with, program, read_until, start, wait_until_gone
+from patience import PATIENCE
+
+
+def test_ranks_print_whole_tagged_lines():
+    done = hvdrun("-np", 2, "sh", "-c", "echo out $HVD_RANK of $HVD_SIZE; echo err >&2")
+    assert done.returncode == 0
+    assert sorted(done.stdout.splitlines()) == ["[0]<stdout>:out 0 of 2", "[1]<stdout>:out 1 of 2"]
+    assert sorted(done.stderr.splitlines())[:2] == ["[0]<stderr>:err", "[1]<stderr>:err"]
+    assert "hvdrun: 2 ranks on 1 node succeeded in" in done.stderr
+
+
+def test_quiet_says_nothing_of_a_good_job():
+    done = hvdrun("-q", "-np", 1, "true")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_gone_reader_stops_the_job_as_it_would_a_filter(marker):
+    job = subprocess.Popen(f"'{HVDRUN}' -np 2 yes; echo code $? >&2", shell=True, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, text=True, cwd=ROOT, env=env_with(marker))
+    read_until(job.stdout, "y", 3)
+    job.stdout.close()
+    assert "code 141" in job.stderr.read()
+    job.wait(PATIENCE)
+    assert wait_until_gone(marker) == {}
+
+
+def test_a_slow_reader_slows_the_ranks_and_memory_stays_bounded(marker):
+    job = start("-np", 4, "yes", "0123456789" * 10, env=env_with(marker))
+    read_until(job.stdout, "0123", 10)
+    # Nobody reads now. When the ranks stand still, nothing more is buffered anywhere.
+    ranks = [pid for pid, args in processes_with(marker).items() if args.startswith("yes")]
+    assert len(ranks) == 4
+
+    def written():
+        return [open(f"/proc/{pid}/io").read().split("wchar: ")[1].split()[0] for pid in ranks]
+
+    before = None
+    while before != (before := written()):
+        subprocess.run(["sleep", "0.3"], check=True)
+    with open(f"/proc/{job.pid}/status", encoding="ascii") as status:
+        peak_kb = int(re.search(r"VmHWM:\s+(\d+)", status.read()).group(1))
+    job.stdout.close()
+    job.stderr.close()
+    job.wait(PATIENCE)
+    assert peak_kb < 64 * 1024
+    assert wait_until_gone(marker) == {}
+
+
+def check_lines(text, name, ranks, count):
+    expected = {f"[{r}]<std{name}>:{name} {r} {i} {'x' * (i % 90)} end" for r in range(ranks) for i in range(count)}
+    lines = [line for line in text.splitlines() if not line.startswith("hvdrun: ")]
+    assert len(lines) == len(expected)
+    assert set(lines) == expected
+
+
+def test_a_hundred_runs_of_ten_lines_lose_and_tear_nothing():
+    for _ in range(100):
+        done = hvdrun("-np", 2, *PYTHON, program("print_lines.py"), 10)
+        assert done.returncode == 0
+        check_lines(done.stdout, "out", 2, 10)
+        check_lines(done.stderr, "err", 2, 10)
+
+
+def test_ten_runs_of_fifty_thousand_lines_lose_and_tear_nothing():
+    for _ in range(10):
+        done = hvdrun("-np", 4, *PYTHON, program("print_lines.py"), 50000)
+        assert done.returncode == 0
+        check_lines(done.stdout, "out", 4, 50000)
+        check_lines(done.stderr, "err", 4, 50000)
+
+
+def test_output_is_kept_in_files_as_well(tmp_path):
+    done = hvdrun("-np", 11, "--output-filename", tmp_path / "kept", "sh", "-c", "echo out; echo err >&2")
+    assert done.returncode == 0 and done.stdout.count("<stdout>:out") == 11
+    for rank in range(11):
+        folder = tmp_path / f"kept/rank.{rank:02}"
+        assert (folder / "stdout").read_text() == f"[{rank}]<stdout>:out\n"
+        assert (folder / "stderr").read_text() == f"[{rank}]<stderr>:err\n"
+
+
+def test_output_that_cannot_be_kept_is_told_and_the_job_goes_on(tmp_path):
+    kept = tmp_path / "kept"
+    script = f"echo one; rm -r {kept}; sleep 0.2; echo two; sleep 0.2; echo three"
+    done = hvdrun("-np", 1, "--output-filename", kept, "sh", "-c", script)
+    assert done.stdout == "[0]<stdout>:one\n[0]<stdout>:two\n[0]<stdout>:three\n"
+    assert done.returncode == 244
+    assert done.stderr.count("cannot write") == 1 and "not all of their output could be kept" in done.stderr
+    (tmp_path / "file").write_text("")
+    done = hvdrun("-np", 1, "--output-filename", tmp_path / "file", "echo", "ran")
+    assert (done.returncode, done.stdout) == (244, "") and done.stderr.count("\n") == 1
+
+
+def test_files_rotate_by_size_between_lines(tmp_path):
+    done = hvdrun("-q", "-np", 2, "--no-tags", "--output-filename", tmp_path, "--output-rotate", "4K:3", "seq", 10000)
+    assert done.returncode == 0
+    for rank in (0, 1):
+        folder = tmp_path / f"rank.{rank}"
+        assert sorted(file.name for file in folder.glob("stdout*")) == ["stdout", "stdout.1", "stdout.2", "stdout.3"]
+        assert all(3000 < (folder / f"stdout.{n}").stat().st_size <= 4096 for n in (1, 2, 3))
+        kept = "".join((folder / name).read_text() for name in ("stdout.3", "stdout.2", "stdout.1", "stdout"))
+        numbers = kept.splitlines()
+        assert numbers == [str(n) for n in range(10001 - len(numbers), 10001)]
+
+
+@pytest.mark.parametrize("problem", ["full disk", "rename"])
+def test_a_file_that_cannot_be_written_or_renamed_does_not_stop_the_ranks(tmp_path, problem):
+    folder = tmp_path / "rank.0"
+    folder.mkdir()
+    if problem == "full disk":
+        (folder / "stdout").symlink_to("/dev/full")
+    else:
+        (folder / "stdout.1/in the way").mkdir(parents=True)
+    done = hvdrun("-np", 2, "--output-filename", tmp_path, "--output-rotate", "100", "seq", 1000)
+    assert done.returncode == 244
+    assert len(done.stdout.splitlines()) == 2000
+    said = "cannot write" if problem == "full disk" else "cannot rename"
+    assert done.stderr.count(f"{said} {folder}/stdout") == 1 and done.stderr.count("hvdrun: ") == 2
+    assert (tmp_path / "rank.1/stdout").read_text().endswith("[1]<stdout>:1000\n")
+
+
+def test_a_console_that_is_full_is_told_by_the_exit_code():
+    with open("/dev/full", "w") as full:
+        done = hvdrun("-np", 1, "echo", "x", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 244
+    assert "cannot write to standard output: No space left on device; exit code 244" in done.stderr
+
+
+def test_lines_may_begin_with_the_time_and_tags_be_coloured():
+    done = hvdrun("-np", 1, "--prefix-output-with-timestamp", "--color", "always", "echo", "x")
+    assert re.fullmatch(r"\x1b\[36m\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\[0\]<stdout>:\x1b\[0mx\n", done.stdout)
+    assert "\x1b" not in hvdrun("-np", 1, "echo", "x").stdout
+
+
+def test_bytes_that_are_no_text_pass_unharmed():
+    done = hvdrun("-q", "-np", 1, "printf", r"\377\000bad\nlast without newline", text=False)
+    assert done.stdout == b"[0]<stdout>:\xff\x00bad\n[0]<stdout>:last without newline\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_standard_stream_that_is_closed_from_the_start_is_nobody_elses(marker, closed):
+    # The next thing that is opened would get its number: what is printed would go into a socket, and the job would hang.
+    done = subprocess.run(["sh", "-c", f"exec {HVDRUN} -np 2 sh -c 'cat; echo out; echo err >&2' {closed}"], text=True,
+                          capture_output=True, stdin=subprocess.DEVNULL, env=env_with(marker), timeout=PATIENCE)
+    assert done.returncode == 0
+    assert ("[1]<stdout>:out" in done.stdout) == (">&-" not in closed.replace("2>&-", ""))
+    assert ("[1]<stderr>:err" in done.stderr) == ("2>&-" not in closed)
+    assert wait_until_gone(marker) == {}

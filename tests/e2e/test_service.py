@@ -1,0 +1,448 @@
+"""The job service on this machine: submit, queue, show, follow, stop, and what survives whom."""
+
+import json
+import os
+import re
+import signal
+import sqlite3
+import stat
+import subprocess
+
+import pytest
+
+from hvdrun import HVDRUN, processes_with, read_until, wait_until_gone
+from patience import PATIENCE
+from service import HOSTS, ROOT, Service, run_shell
+
+
+@pytest.fixture
+def service(tmp_path, marker):
+    service = Service(tmp_path, marker)
+    yield service
+    assert service.end() == {}
+
+
+GATE = "until [ -e gate ]; do sleep 0.05; done"
+
+
+def test_a_job_is_submitted_waits_runs_and_is_remembered(service):
+    table = service.cluster(size="STANDARD_NC6")
+    assert table == (
+        "Name    Resource Group    Workspace    VM Size       State      Idle    Running    Preparing    Leaving    Unusable\n"
+        "------  ----------------  -----------  ------------  -------  ------  ---------  -----------  ---------  ----------\n"
+        "lab     hvdrun            default      STANDARD_NC6  steady        4          0            0          0           0\n")
+    job = service.submit(f"nodeCount: 3\ncommand: {GATE}; echo done\nprepare: echo ready\n", "--name", "first")
+    assert (job["name"], job["executionState"], job["nodeCount"], job["toolType"]) == ("first", "queued", 3, "horovod")
+    assert job["cluster"] == {"id": "lab"} and job["creationTime"].endswith("+00:00")
+    service.wait_for(lambda: service.counts() == {"idle": 1, "running": 3}, "three nodes run")
+    assert service.state_of("first") == "running"
+    (service.path / "gate").touch()
+    waited = service("wait", "first")
+    assert waited.returncode == 0 and "is succeeded since" in waited.stderr
+    shown = service.show("1")
+    assert shown["executionInfo"]["exitCode"] == 0 and shown["executionInfo"]["errors"] is None
+    assert shown["executionInfo"]["startTime"] <= shown["executionInfo"]["endTime"]
+    assert service.ok("logs", "first") == "done\n" * 3
+    assert service.ok("logs", "first", "--rank", 2) == "done\n"
+    assert service.ok("logs", "first", "--node", HOSTS[1], "--file", "stdout-job_prep.txt") == "ready\n"
+    assert "'job' succeeded with exit code 0" in service.ok("logs", "first", "--node", HOSTS[2])
+    assert service.counts() == {"idle": 4}
+    nodes = service.ok("nodes", "first").splitlines()
+    assert nodes[0] == "ID         IP           SSH Port" or re.fullmatch(r"ID +IP +SSH Port", nodes[0])
+    assert [line.split()[0] for line in nodes[2:]] == HOSTS[:3]
+    files = service.ok("files", "first").splitlines()
+    assert re.fullmatch(r"Name +Type +Size  Modified", files[0])
+    assert re.fullmatch(r"stdout\.txt +file +15  \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", files[-1])
+    assert "first" in service.ok("ps")
+    service.ok("rm", "first")
+    assert service("show", "first").returncode == 240
+    assert list(service.state.rglob("stdout.txt"))  # the files stay
+
+
+def test_the_exit_status_of_wait_is_the_jobs_and_its_record_says_why(service):
+    service.cluster()
+    service.submit("command: echo broken >&2; exit 7\n", "--name", "bad")
+    assert service("wait", "bad").returncode == 7
+    info = service.show("bad", "executionInfo")
+    (error,) = json.loads(info)["errors"]
+    assert (json.loads(info)["exitCode"], error["code"], error["message"]) == (7, "JobFailed", "Job failed with non-zero exit code")
+    assert "broken" in error["details"][0]["value"]
+    service.submit("prepare: exit 3\ncommand: touch ran\n", "--name", "unprepared")
+    assert service("wait", "unprepared").returncode == 3
+    assert service.show("unprepared", "executionInfo.errors.0.code") == "JobPreparationFailed"
+    assert service.show("unprepared", "executionInfo.exitCode") == "3"
+    service.submit("command: sleep 100\ntimeout: 1\n", "--name", "long")
+    assert service("wait", "long").returncode == 124
+    assert service.show("long", "executionInfo.errors.0.code") == "MaxWallClockTimeExpiry"
+    assert service.show("long", "executionInfo.exitCode") == ""
+    service.submit("command: 'true'\nmounts: {data: /nowhere/at/all}\n", "--name", "unmounted")
+    assert service("wait", "unmounted").returncode == 242
+    assert service.show("unmounted", "executionInfo.errors.0.code") == "JobSetUpFailed"
+
+
+def test_jobs_go_by_priority_then_in_their_order_and_get_all_nodes_at_once(service):
+    service.cluster()
+    log = service.path / "order"
+    service.submit(f"nodeCount: 4\ncommand: {GATE}\n", "--name", "first")
+    service.wait_for_state("first", "running")
+    for name, count, priority in (("wide", 4, "normal"), ("narrow", 1, "normal"), ("low", 1, "low"), ("urgent", 4, "high")):
+        service.submit(f"nodeCount: {count}\npriority: {priority}\ncommand: '[ $HVD_RANK != 0 ] || echo {name} >> {log}; sleep 0.2'\n",
+                       "--name", name)
+    assert service.counts() == {"running": 4}
+    assert {service.state_of(n) for n in ("wide", "narrow", "low", "urgent")} == {"queued"}
+    (service.path / "gate").touch()
+    for name in ("wide", "narrow", "low", "urgent"):
+        assert service("wait", name).returncode == 0
+    assert log.read_text().split()[:2] == ["urgent", "wide"]
+    assert sorted(log.read_text().split()[2:]) == ["low", "narrow"]
+
+
+def test_a_job_that_needs_more_nodes_than_the_cluster_has_is_refused(service):
+    service.cluster(hosts=HOSTS[:2])
+    done = service("submit", "-f", service.file("nodeCount: 3\ncommand: 'true'\n"))
+    assert done.returncode == 240 and "the job needs 3 nodes, and there are 2 hosts" in done.stderr
+    assert service.ok("ps", "--json") == "[]\n"
+    assert not list((service.state / "hvdrun/service/tickets").iterdir())
+
+
+def test_a_drained_node_is_given_to_nobody_until_it_is_resumed(service):
+    service.cluster(hosts=HOSTS[:2])
+    service.ok("cluster", "drain", "lab", HOSTS[0])
+    assert service.counts() == {"idle": 1, "unusable": 1}
+    service.submit("nodeCount: 2\ncommand: 'true'\n", "--name", "both")
+    service.submit("command: 'true'\n", "--name", "one")
+    assert service("wait", "one").returncode == 0
+    assert json.loads(service.show("one", "nodes"))[0]["nodeId"] == HOSTS[1]
+    assert service.state_of("both") == "queued"
+    service.ok("cluster", "resume", "lab")
+    assert service("wait", "both").returncode == 0
+    assert service("cluster", "drain", "lab", "nobody").returncode == 240
+
+
+def test_a_job_outlives_the_shell_that_submitted_it(service):
+    service.cluster()
+    file = service.file(f"command: {GATE}; echo done\n")
+    shell = run_shell(service, f"hvdrun submit -f {file} --name outliving >/dev/null && kill -9 $$")
+    assert shell.wait(PATIENCE) == -signal.SIGKILL
+    shell.communicate()
+    service.wait_for_state("outliving", "running")
+    (service.path / "gate").touch()
+    assert service("wait", "outliving").returncode == 0
+
+
+def test_stop_ends_a_job_whether_it_waits_or_runs_and_its_files_stay(service):
+    service.cluster(hosts=HOSTS[:1])
+    service.submit("command: echo begun; sleep 1000\n", "--name", "running")
+    service.submit("command: 'true'\n", "--name", "waiting")
+    service.wait_for(lambda: service("logs", "running").stdout == "begun\n", "it runs")
+    service.ok("stop", "waiting")
+    service.ok("stop", "running")
+    for name in ("waiting", "running"):
+        shown = service.show(name)
+        assert shown["executionState"] == "failed" and shown["executionInfo"]["exitCode"] is None
+        assert shown["executionInfo"]["errors"][0]["code"] == "JobTerminated"
+        assert service("wait", name).returncode == 143
+    service.ok("stop", "running")  # nothing, since it has ended
+    assert service.counts() == {"idle": 1}
+    assert service.ok("logs", "running") == "begun\n"
+    assert wait_until_gone(service.marker) == {}
+
+
+def test_a_following_log_waits_for_its_file_and_ends_with_the_job(service):
+    service.cluster(hosts=HOSTS[:1])
+    service.submit(f"command: {GATE}\n", "--name", "ahead")
+    service.submit("command: echo one; sleep 0.3; echo two\n", "--name", "followed")
+    follower = service.start("logs", "-f", "followed")
+    assert 'The file "stdout.txt" not found. Waiting' in follower.stderr.readline()
+    never = service.start("logs", "-f", "followed", "--file", "absent.txt")
+    (service.path / "gate").touch()
+    assert follower.communicate(timeout=PATIENCE)[0] == "one\ntwo\n"
+    assert follower.returncode == 0
+    assert 'The file "absent.txt" not found for the completed job' in never.communicate(timeout=PATIENCE)[1]
+    assert never.returncode == 240
+
+
+def test_attach_shows_both_streams_and_ends_with_the_jobs_status(service):
+    service.cluster()
+    service.submit("command: echo out; echo err >&2; exit 4\n", "--name", "attached")
+    done = service("attach", "attached")
+    assert done.returncode == 4 and done.stdout == "out\n"
+    assert "err\n" in done.stderr and "exited with code 4" in done.stderr
+
+
+def test_exec_runs_a_command_on_a_node_of_the_job(service):
+    service.cluster()
+    service.submit(f"nodeCount: 2\ncommand: {GATE}\n", "--name", "inspected")
+    service.wait_for(lambda: service.counts().get("running") == 2, "it runs")
+    assert service.ok("exec", "inspected", "--node", HOSTS[1], "--", "echo", "a  b", "$HOME") == "a  b $HOME\n"
+    assert service("exec", "inspected", "false").returncode == 1
+    assert service("exec", "inspected", "--node", HOSTS[3], "true").returncode == 240
+    (service.path / "gate").touch()
+    assert service("wait", "inspected").returncode == 0
+
+
+def test_names_are_unique_and_numbers_name_jobs_too(service):
+    service.cluster()
+    service.submit("command: 'true'\n", "--name", "twice")
+    again = service("submit", "-f", service.path / "job.yaml", "--name", "twice")
+    assert again.returncode == 240 and "there is a job 'twice' already" in again.stderr
+    assert service.submit("command: 'true'\n")["name"] == "job"
+    second = service.submit("command: 'true'\n")
+    assert second["name"] == "job-2" and "/jobs/job-2/" in second["jobOutputDirectoryPathSegment"]
+    assert service("wait", str(second["id"])).returncode == 0
+    assert list(service.state.rglob("jobs/job-2/*/stdout.txt"))
+    assert service("submit", "-f", service.path / "job.yaml", "--name", "7").returncode == 240
+    service("wait", "twice")
+    service.ok("rm", "twice")
+    assert service.submit("command: 'true'\n", "--name", "twice")["id"] > second["id"]
+
+
+@pytest.mark.parametrize("phase", ["waiting", "preparing", "started"])
+def test_a_dead_supervisor_is_found_whatever_it_was_doing(service, phase):
+    service.cluster(hosts=HOSTS[:1])
+    if phase == "waiting":
+        service.submit(f"command: {GATE}\n", "--name", "ahead")
+        service.wait_for(lambda: service.counts() == {"running": 1}, "it runs")
+    prepare = f"prepare: echo x >> prepared; {GATE}\n" if phase == "preparing" else ""
+    begun = "" if phase != "started" else "; sleep 1000"
+    number = service.submit(f"{prepare}command: echo ran >> {service.path}/ran{begun}\n", "--name", "victim")["id"]
+    if phase == "preparing":
+        service.wait_for(lambda: service.counts() == {"preparing": 1} and service.state_of("victim") == "running", "it is prepared")
+    if phase == "started":
+        service.wait_for((service.path / "ran").exists, "it runs")
+    service.kill_supervisor(number)
+    service.wait_for(lambda: number not in service.supervisors(), "it is dead") if phase == "started" else None
+    if phase == "started":
+        assert service("wait", "victim").returncode == 246
+        assert service.show("victim", "executionInfo.errors.0.code") == "SupervisorLost"
+        service.wait_for(lambda: service.counts() == {"idle": 1}, "the node is idle again")
+    else:
+        (service.path / "gate").touch()
+        assert service("wait", "victim").returncode == 0
+    assert (service.path / "ran").read_text() == "ran\n"
+
+
+def test_a_waiting_job_whose_supervisor_dies_goes_on_though_nobody_looks(service):
+    service.cluster(hosts=HOSTS[:1])
+    service.submit(f"command: {GATE}\n", "--name", "ahead")
+    service.wait_for(lambda: service.counts() == {"running": 1}, "it runs")
+    numbers = [service.submit(f"command: touch {service.path}/ran{i}\n")["id"] for i in range(3)]
+    service.kill_supervisor(numbers[1])
+    # No command from here on: the others look after it.
+    service.wait_for(lambda: numbers[1] in service.supervisors(), "another one was started")
+    (service.path / "gate").touch()
+    service.wait_for(lambda: all((service.path / f"ran{i}").exists() for i in range(3)), "all ran")
+
+
+def test_after_a_restart_of_the_machine_waiting_jobs_go_on_and_running_ones_are_told_of(service):
+    service.cluster(hosts=HOSTS[:1])
+    running = service.submit(f"command: touch {service.path}/begun; sleep 1000\n", "--name", "running")["id"]
+    service.wait_for((service.path / "begun").exists, "it runs")
+    waiting = service.submit(f"command: touch {service.path}/ran\n", "--name", "waiting")["id"]
+    for number in (waiting, running):  # first who would look after the other
+        service.kill_supervisor(number)
+    with sqlite3.connect(service.state / "hvdrun/service/jobs.db") as records:
+        records.execute("UPDATE job SET boot = 'another'")
+    assert "waiting" in service.ok("ps")
+    assert service.show("running", "executionInfo.errors.0.message").startswith("The machine restarted")
+    assert service("wait", "waiting").returncode == 0 and (service.path / "ran").exists()
+
+
+def test_secrets_are_in_no_record_and_what_a_job_starts_with_is_removed_with_its_end(service):
+    service.cluster(hosts=HOSTS[:1])
+    service.env["TOKEN"] = "s3cr3t-token"
+    service.submit(f"command: echo token $TOKEN; {GATE}\nsecrets: {{TOKEN: , OTHER: 0ther-secret}}\n", "--name", "secretive")
+    service.wait_for(lambda: "token" in service("logs", "secretive").stdout, "it runs")
+
+    def found():
+        return [(f.name, stat.S_IMODE(f.stat().st_mode)) for f in service.state.rglob("*") if f.is_file()
+                if b"s3cr3t-token" in f.read_bytes() or b"0ther-secret" in f.read_bytes()]
+
+    assert [mode for _, mode in found()] == [0o600]
+    assert all(stat.S_IMODE(f.stat().st_mode) == (0o700 if f.is_dir() else 0o600)
+               for f in (service.state / "hvdrun/service").rglob("*") if "rank." not in str(f))
+    assert service.ok("logs", "secretive") == "token ***\n"
+    assert "s3cr3t" not in service.ok("show", "secretive", "--json") + service.ok("ps", "--json")
+    (service.path / "gate").touch()
+    assert service("wait", "secretive").returncode == 0
+    service.wait_for(lambda: found() == [], "the ticket is removed")
+
+
+def test_a_queued_job_starts_with_the_file_and_variables_of_its_submission(service):
+    service.cluster(hosts=HOSTS[:1])
+    service.submit(f"command: {GATE}\n", "--name", "ahead")
+    service.env["WORD"] = "before"
+    service.submit("command: echo $WORD $(pwd)\n", "--name", "kept", name="kept.yaml")
+    service.env["WORD"] = "after"
+    (service.path / "kept.yaml").unlink()
+    (service.path / "gate").touch()
+    assert service("wait", "kept").returncode == 0
+    assert service.ok("logs", "kept") == f"before {service.path}\n"
+
+
+def test_records_of_a_newer_hvdrun_are_refused_by_name(service):
+    service.cluster()
+    with sqlite3.connect(service.state / "hvdrun/service/jobs.db") as records:
+        records.execute("PRAGMA user_version = 9")
+    done = service("ps")
+    assert done.returncode == 240 and "have schema 9, which a newer hvdrun has made; this one knows schema 1" in done.stderr
+
+
+def test_a_state_folder_that_cannot_be_written_is_told_with_what_to_do(service):
+    service.env["XDG_STATE_HOME"] = "/proc/nowhere"
+    done = service("ps")
+    assert done.returncode == 242 and "cannot make the folder /proc/nowhere" in done.stderr and "XDG_STATE_HOME" in done.stderr
+    service.env["XDG_STATE_HOME"] = str(service.path / "file")
+    (service.path / "file").write_text("")
+    assert "XDG_STATE_HOME" in service("ps").stderr
+    broken = service.path / "broken/hvdrun/service"
+    broken.mkdir(parents=True)
+    (broken / "jobs.db").write_text("this is no database, whatever its name says; " * 50)
+    service.env["XDG_STATE_HOME"] = str(service.path / "broken")
+    done = service("ps")
+    assert done.returncode == 242 and "this is no database that can be read" in done.stderr
+
+
+def test_a_full_disk_is_told_as_such(service):
+    # A limit on the size of files is as near as one comes without a disk of one's own.
+    service.cluster()
+    text = "command: 'true'\nenv: {BIG: " + "x" * 200_000 + "}\n"
+    done = subprocess.run(["bash", "-c", f"trap '' XFSZ; ulimit -f 100; exec {HVDRUN} submit -f {service.file(text)}"],
+                          env=service.env, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 242 and re.search(r"cannot write|cannot be written|disk|File too large", done.stderr), done.stderr
+    assert service.ok("ps", "--json") == "[]\n"
+    assert service.submit("command: 'true'\n")["id"] == 1
+
+
+HOSTILE = ["../../x", "$(touch executed)", "`touch executed`", "a\nb", "; touch executed", "'", '"', "日本語", "x" * 70, "-rf",
+           "*", "a b", "", "'; DROP TABLE job; --", "%s%n", "\x1b[31m"]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_texts_are_refused_or_passed_on_and_nothing_is_executed(service, text):
+    service.cluster()
+    before = set(service.path.parent.iterdir())
+    refused = [
+        ("cluster", "add", text, "-H", "a"), ("cluster", "show", text or "-"), ("submit", "-c", text or "-", "-f", service.file("command: x\n")),
+        ("show", text), ("logs", text), ("files", text), ("stop", text), ("rm", text), ("nodes", text), ("wait", text), ("attach", text),
+        ("exec", text, "--", "true"), ("cluster", "drain", "lab", text or "-"), ("cluster", "remove", text),
+        ("cluster", "add", "other", "-f", service.file({"hosts": [text]}, "hosts.json")),
+        ("cluster", "add", "other", "-f", service.file({"hosts": ["a"], "mounts": {"x": text}}, "mounts.json")),
+    ]
+    for arguments in refused:
+        done = service(*arguments)
+        if "hosts.json" in str(arguments[-1]) and len(text) == 70:
+            assert done.returncode == 0  # hosts may have such names
+            service.ok("cluster", "remove", "other")
+            continue
+        assert done.returncode == 240, (arguments, done.stdout, done.stderr)
+        assert "\x1b" not in done.stderr, arguments
+    assert service("submit", "-f", service.file("command: x\n"), "--name", text).returncode == (240 if text else 0)
+    service.submit("command: echo fine\n", "--name", "fine")
+    assert service("wait", "fine").returncode == 0
+    for arguments in (("logs", "fine", "--file", text), ("logs", "fine", "--node", text), ("files", "fine", "-d", text),
+                      ("show", "fine", "--field", text or "-"), ("exec", "fine", "--node", text or "-", "true")):
+        done = service(*arguments)
+        assert done.returncode == 240 or text == "", (arguments, done.stderr)
+    if text and "\n" not in text:
+        env = service.submit({"script": "s.py", "python": "printf", "args": ["%s", text], "env": {"GREETING": text}}, "--name",
+                             "quoted", name="quoted.json")
+        service("wait", "quoted")
+        assert env["environmentVariables"] == [{"name": "GREETING", "value": text}]
+    assert not list(service.path.rglob("executed"))
+    assert set(service.path.parent.iterdir()) == before
+
+
+def test_files_of_an_output_directory_are_shown_by_its_id(service):
+    service.cluster(mounts={"share": str(service.path / "share")})
+    (service.path / "share").mkdir()
+    root = "$AZ_BATCHAI_JOB_MOUNT_ROOT/share"
+    service.submit({"properties": {"nodeCount": 1, "stdOutErrPathPrefix": root, "mountVolumes": {"azureFileShares": [
+        {"azureFileUrl": "https://a.file.core.windows.net/share", "relativeMountPath": "share"}]},
+        "outputDirectories": [{"id": "MODEL", "pathPrefix": root, "pathSuffix": "models"}, {"id": "LOCAL", "pathPrefix": "$AZ_BATCHAI_JOB_TEMP"}],
+        "customToolkitSettings": {"commandLine": "mkdir $AZ_BATCHAI_OUTPUT_MODEL/a; echo weights > $AZ_BATCHAI_OUTPUT_MODEL/a/m.h5"}}},
+        "--name", "modelled", name="job.json")
+    assert service("wait", "modelled").returncode == 0
+    assert re.search(r"^a +directory +\d{4}-", service.ok("files", "modelled", "-d", "MODEL"), re.M)
+    assert re.search(r"^m\.h5 +file +8  ", service.ok("files", "modelled", "-d", "MODEL", "-p", "a"), re.M)
+    assert service.ok("logs", "modelled", "-d", "MODEL", "--file", "a/m.h5") == "weights\n"
+    assert service("files", "modelled", "-d", "LOCAL").returncode == 240
+    assert service("files", "modelled", "-p", "../..").returncode == 240
+
+
+def test_a_host_is_in_one_cluster_and_a_cluster_is_removed_when_its_jobs_have_ended(service):
+    service.cluster(hosts=HOSTS[:2])
+    done = service("cluster", "add", "other", "-H", f"{HOSTS[2]},{HOSTS[1]}")
+    assert done.returncode == 240 and f"the host {HOSTS[1]} is in the cluster 'lab' already" in done.stderr
+    assert "other" not in service.ok("cluster", "list")
+    service.cluster("other", HOSTS[2:])
+    assert "there are several clusters (lab, other)" in service("submit", "-f", service.file("command: 'true'\n")).stderr
+    service.submit(f"command: {GATE}\n", "-c", "other", "--name", "holding")
+    assert service("cluster", "remove", "other").returncode == 240
+    (service.path / "gate").touch()
+    assert service("wait", "holding").returncode == 0
+    service.ok("cluster", "remove", "other")
+    assert [c["name"] for c in json.loads(service.ok("cluster", "list", "--json"))] == ["lab"]
+
+
+def test_what_the_cluster_says_is_what_its_jobs_have_unless_they_say_otherwise(service):
+    for name in ("share", "own"):
+        (service.path / name).mkdir()
+        (service.path / name / "file").write_text(name)
+    service.cluster(mounts={"data": str(service.path / "share")}, env={"COLOUR": "red", "SIZE": "big"})
+    text = {"properties": {"nodeCount": 1, "stdOutErrPathPrefix": "/tmp", "customToolkitSettings": {
+        "commandLine": "echo $COLOUR $SIZE $(cat $AZ_BATCHAI_JOB_MOUNT_ROOT/data/file)"}, "mountVolumes": {"azureFileShares": [
+            {"azureFileUrl": "https://a.file.core.windows.net/data", "relativeMountPath": "data"}]}}}
+    text["properties"]["stdOutErrPathPrefix"] = str(service.path / "out")
+    service.submit(text, "--name", "clusters", name="job.json")
+    service.submit(text, "--name", "own", "-x", "SIZE=small", "--mount", f"data={service.path}/own", name="job.json")
+    assert service("wait", "clusters").returncode == 0 and service("wait", "own").returncode == 0
+    assert service.ok("logs", "clusters") == "red big share\n"
+    assert service.ok("logs", "own") == "red small own\n"
+
+
+def test_submit_returns_before_the_job_starts_and_needs_no_terminal(service):
+    service.cluster(hosts=HOSTS[:1])
+    service.submit(f"command: {GATE}\n", "--name", "ahead")
+    job = service.submit("command: 'true'\n", "--name", "behind")
+    assert job["executionState"] == "queued" and job["executionInfo"] is None
+    (service.path / "gate").touch()
+    assert service("wait", "behind").returncode == 0
+    for pid in service.supervisors().values():
+        assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
+
+
+def test_ps_shows_what_has_not_ended_and_the_newest_that_has(service):
+    service.cluster()
+    service.submit("command: 'true'\n", "--name", "real")
+    assert service("wait", "real").returncode == 0
+    with sqlite3.connect(service.state / "hvdrun/service/jobs.db") as records:
+        columns = [row[1] for row in records.execute("PRAGMA table_info(job)")]
+        chosen = [c for c in columns if c not in ("id", "uuid", "name")]
+        for i in range(30):
+            records.execute(f"INSERT INTO job(uuid, name, {', '.join(chosen)}) SELECT uuid || ?, name || ?, {', '.join(chosen)} "
+                            "FROM job WHERE name = 'real'", (f"-{i}", f"-{i}"))
+    few = service("ps")
+    assert len(few.stdout.splitlines()) == 22 and "11 more have ended before; hvdrun ps --all" in few.stderr
+    assert len(service.ok("ps", "--all").splitlines()) == 33
+
+
+def test_each_command_has_its_help():
+    text = subprocess.run([HVDRUN, "--help"], capture_output=True, text=True, timeout=PATIENCE).stdout
+    for name in ("cluster add", "cluster show", "cluster list", "cluster drain", "cluster resume", "cluster remove", "submit", "ps",
+                 "show", "wait", "files", "logs", "stop", "rm", "nodes", "exec", "attach"):
+        assert name.split()[0] in text
+        done = subprocess.run([HVDRUN, *name.split(), "--help"], capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 0 and done.stdout.startswith(f"usage: hvdrun {name}"), name
+    assert subprocess.run([HVDRUN, "cluster", "frobnicate"], capture_output=True, timeout=PATIENCE).returncode == 240
+
+
+def test_the_sample_of_a_cluster_is_read(service):
+    assert "tutorial" in service.ok("cluster", "add", "tutorial", "-f", ROOT / "configs/cluster.yaml")
+
+
+def test_an_empty_file_of_a_cluster_is_told_as_one(service, tmp_path):
+    (tmp_path / "cluster.yaml").touch()
+    done = service("cluster", "add", "lab", "-f", tmp_path / "cluster.yaml")
+    assert done.returncode == 240
+    assert done.stderr == f"hvdrun: {tmp_path}/cluster.yaml:1:1: the file is empty; expected keys with their values\n"

@@ -1,0 +1,112 @@
+"""The Azure tutorial's job on a cluster of four hosts, from its cluster to its files, by the service's commands."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+
+import pytest
+from hvdrun import HVDRUN, ROOT
+from lab import wait_until
+from patience import PATIENCE
+
+TUTORIAL = pathlib.Path(os.environ.get("HVD_BATCHAI_JOBS", ROOT.parent / "shared/data/batchai-jobs")) / "tutorial-cifar.json"
+NODES = [f"node{i}" for i in range(1, 5)]
+
+# Keras-free, with the command line of the tutorial's script; it goes on when the test has seen what it must.
+TRAIN = """#!/bin/bash
+share=${2#--dir=}
+echo "50000 train samples"
+until [ -e "$share/go" ]; do sleep 0.05; done
+for epoch in 1 2; do printf 'Epoch %s/2\\n' $epoch; printf ' 1/2 [=>.] - loss: 2.3\\r 2/2 [==] - loss: 1.9\\r\\n'; done
+[ $HOROVOD_RANK = 0 ] && mkdir -p "$share/saved_models" && echo model > "$share/saved_models/keras_cifar10_trained_model.h5"
+echo "Test accuracy: 0.75"
+"""
+
+
+@pytest.fixture
+def share(lab4):
+    folder = lab4.shared / "share"
+    (folder / "myshare/cifar").mkdir(parents=True)
+    (folder / "bin").mkdir()
+    for name, text in (("python", TRAIN), ("apt", "#!/bin/sh\necho apt \"$@\"\n"),
+                       ("pip", "#!/bin/sh\necho pip \"$@\"\necho note >&2\n")):
+        (folder / "bin" / name).write_text(text)
+        (folder / "bin" / name).chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_the_tutorial_from_cluster_to_files(lab4, share):
+    if not TUTORIAL.exists():
+        pytest.skip("the tutorial's job.json is not here (HVD_BATCHAI_JOBS names its folder)")
+    job_file = share / "job.json"
+    job_file.write_bytes(TUTORIAL.read_bytes())
+    cluster = share / "cluster.json"
+    cluster.write_text(json.dumps({"hosts": NODES, "size": "STANDARD_NC6", "mountRoot": str(share),
+                                   "env": {"PATH": f"{share}/bin:/usr/bin:/bin"}}))
+
+    def ok(*arguments):
+        done = lab4.run(HVDRUN, *arguments)
+        assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+        return done.stdout
+
+    assert ok("cluster", "add", "nc6cluster", "-f", cluster) == ok("cluster", "show", "nc6cluster") == (
+        "Name        Resource Group    Workspace    VM Size       State      Idle    Running    Preparing    Leaving    Unusable\n"
+        "----------  ----------------  -----------  ------------  -------  ------  ---------  -----------  ---------  ----------\n"
+        "nc6cluster  hvdrun            default      STANDARD_NC6  steady        4          0            0          0           0\n")
+    # As in the tutorial: az batchai job create --cluster nc6cluster --name cifar_distributed --config-file job.json ...
+    ok("submit", "--cluster", "nc6cluster", "--name", "cifar_distributed", "-f", job_file, "--storage-account-name", "mystorageaccount")
+    stream = lab4.popen(HVDRUN, "logs", "-f", "--file-name", "stdout.txt", "cifar_distributed")
+    assert stream.stdout.readline() == "50000 train samples\n"
+    assert ok("show", "cifar_distributed", "--query", "executionState") == "running\n"
+    assert ok("cluster", "show", "nc6cluster", "--query", "nodeStateCounts") == (
+        '{\n  "idleNodeCount": 0,\n  "leavingNodeCount": 0,\n  "preparingNodeCount": 0,\n  "runningNodeCount": 4,\n'
+        '  "unusableNodeCount": 0\n}\n')
+    names = sorted([*(f"execution-{n}.log" for n in NODES), *(f"stderr-job_prep-{n}.txt" for n in NODES), "stderr.txt",
+                    *(f"stdout-job_prep-{n}.txt" for n in NODES), "stdout.txt"])
+    files = ok("files", "cifar_distributed").splitlines()
+    assert re.fullmatch(r"Name {21,}Type +Size  Modified", files[0]) and re.fullmatch(r"-+  ------  -+  -{25}", files[1])
+    rows = [line.split() for line in files[2:]]
+    assert [row[0] for row in rows] == names
+    assert all(row[1] == "file" and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", row[3]) for row in rows)
+    nodes = ok("nodes", "cifar_distributed").splitlines()
+    assert [line.split()[:2] for line in nodes[2:]] == [[n, lab4.addr(n)] for n in NODES]
+    assert ok("exec", "cifar_distributed", "--node", "node3", "--", "hostname") == "node3\n"
+    (share / "myshare/cifar/go").touch()
+    text, _ = stream.communicate(timeout=PATIENCE)
+    assert stream.returncode == 0 and text.count("Epoch 2/2") == 4 and text.count("Test accuracy: 0.75") == 4
+    assert lab4.run(HVDRUN, "wait", "cifar_distributed").returncode == 0
+    assert ok("show", "cifar_distributed", "--query", "executionInfo.exitCode") == "0\n"
+    assert (share / "myshare/cifar/saved_models/keras_cifar10_trained_model.h5").read_text() == "model\n"
+    segment = ok("show", "cifar_distributed", "--query", "jobOutputDirectoryPathSegment").strip()
+    assert sorted(f.name for f in (share / "myshare/cifar" / segment / "stdouterr").iterdir()) == names
+    assert lab4.wait_for_no_processes(*NODES) == []
+    ok("rm", "cifar_distributed")
+    ok("cluster", "remove", "nc6cluster")
+
+
+def test_hosts_whose_supervisor_was_killed_are_given_to_another_job_when_its_ranks_have_gone(lab4, share):
+    cluster = share / "cluster.json"
+    cluster.write_text(json.dumps({"hosts": NODES[:2], "defaults": {"reconnectTimeout": 4, "grace": 1}}))
+    first, second = share / "first.yaml", share / "second.yaml"
+    first.write_text(f"nodeCount: 2\ncommand: touch {share}/begun-$HVD_RANK; sleep 1000\n")
+    second.write_text("nodeCount: 2\ncommand: ps -e -o args | grep -c '[s]leep 1000'; true\n")
+
+    def ok(*arguments):
+        done = lab4.run(HVDRUN, *arguments)
+        assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+        return done.stdout
+
+    ok("cluster", "add", "pair", "-f", cluster)
+    number = json.loads(ok("submit", "-f", first))["id"]
+    ok("submit", "-f", second)
+    wait_until(lambda: (share / "begun-0").exists() and (share / "begun-1").exists(), "it runs")
+    (supervisor,) = [p for p in lab4.ps("launcher") if re.search(rf"supervise \S+ {number}$", p.args)]
+    os.kill(supervisor.pid, 9)
+    wait_until(lambda: "SupervisorLost" in ok("show", "first", "--json"), "its death is noticed")
+    assert lab4.run(HVDRUN, "wait", "second").returncode == 0
+    assert ok("logs", "second") == "0\n0\n"
+    assert lab4.wait_for_no_processes(*NODES) == []
+    ok("cluster", "remove", "pair")

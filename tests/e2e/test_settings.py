@@ -1,0 +1,153 @@
+"""What the user says: command line, host file, settings file; and what hvdrun says of itself."""
+
+import json
+import os
+import re
+import subprocess
+
+import pytest
+
+from hvdrun import hvdrun, program
+
+
+def test_plan_starts_nothing_and_prints_the_placement():
+    done = hvdrun("plan", "--json", "-np", 5, "-H", "a:2,b:3", "no-such-program")
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    rows = [(r["rank"], r["local_rank"], r["cross_rank"], n["host"]) for n in plan["nodes"] for r in n["ranks"]]
+    assert rows == [(0, 0, 0, "a"), (1, 1, 0, "a"), (2, 0, 1, "b"), (3, 1, 1, "b"), (4, 2, 0, "b")]
+    assert plan["nodes"][1]["ranks"][0]["env"]["HOROVOD_LOCAL_SIZE"] == "3"
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["-np", "0", "true"], "expected 1 or more ranks"),
+    (["-np", "2", "-H", "a:x", "true"], "host list, column 1: expected a number of slots"),
+    (["-np", "3", "-H", "a:1,b:1", "true"], "3 ranks asked for (-np), but the hosts have 2 slots"),
+    (["--hostfile", "/no/such/file", "true"], "cannot read the host file /no/such/file"),
+    (["--hostfile", "/", "true"], "cannot read the host file /: Is a directory"),
+    (["--gpus", "none", "-H", "a:2@0,1", "true"], "the host list names GPUs of a, and --gpus none leaves all alone"),
+    (["--output-filename", "d", "--output-rotate", "10X", "true"], "--output-rotate '10X': expected a size"),
+    (["--output-rotate", "10M", "true"], "--output-rotate says nothing without --output-filename"),
+    (["-np", "2"], "no command given"),
+    (["--no-such-flag", "true"], "--no-such-flag"),
+    (["-x", "NO_SUCH_VARIABLE_HERE", "true"], "no such variable"),
+    (["--jsrun", "true"], "--jsrun: LSF's jsrun is not supported"),
+    (["--mpi-args", "--mca btl tcp", "true"], "--mpi-args and --binding-args are for mpirun"),
+    (["--mpi", "--gloo", "true"], "give one"),
+    (["--launcher", "mpi", "--rsh", "ssh", "true"], "mean nothing to mpirun"),
+    (["--launcher", "mpi", "-H", "me@a:2:1", "true"], "user and port of a mean nothing to mpirun"),
+    (["--launcher", "mpi", "--bind", "core", "--binding-args", "--bind-to core", "true"], "both bind the ranks"),
+    (["--launcher", "mpi", "--mpi-args", "'open", "true"], "--mpi-args"),
+    (["--launcher", "pbs", "true"], "--launcher"),
+    (["--slots", "2", "true"], "--slots-per-host: hosts that come and go are not supported yet"),
+    (["--host-discovery-script=x", "true"], "hosts that come and go are not supported yet"),
+    (["-np", "2", "--min-np=3", "true"], "-np 2 is not between --min-np and --max-np"),
+    (["--elastic-restarts", "1", "--mpi", "true"], "mpirun starts no rank anew"),
+    (["-f", "x.json", "--reset-limit", "1"], "it takes no elastic options"),
+    (["--fusion-threshold-mb", "-1", "true"], "--fusion-threshold-mb: expected a whole number"),
+    (["--log-level", "LOUD", "true"], "--log-level: expected TRACE"),
+    (["--config-file", "/no/such/file", "true"], "cannot read the configuration file /no/such/file"),
+])
+def test_a_wrong_command_line_is_one_line_and_starts_nothing(arguments, message):
+    done = hvdrun(*arguments)
+    assert done.returncode == 240
+    assert message in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_bad_hostfile_is_refused_with_its_place(tmp_path):
+    file = tmp_path / "hosts"
+    file.write_text("# nodes\n\nnode1 slots=2\nnode2 slots=two\n")
+    done = hvdrun("--hostfile", file, "true")
+    assert done.returncode == 240
+    assert f"{file}:4:7: expected a number" in done.stderr
+
+
+SETTINGS = """
+params:
+  fusion_threshold_mb: 32
+  cycle_time_ms: 2.5
+stall_check:
+  enabled: no
+logging:
+  level: INFO
+  with_timestamp: false
+"""
+
+
+def variables(*arguments, **options):
+    done = hvdrun("-q", "--no-tags", *arguments, "env", **options)
+    assert done.returncode == 0, done.stderr
+    return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+
+
+def test_settings_come_from_flags_then_the_file_then_the_environment(tmp_path):
+    file = tmp_path / "settings.yaml"
+    file.write_text(SETTINGS)
+    inherited = {**os.environ, "HOROVOD_CYCLE_TIME": "9", "HOROVOD_CACHE_CAPACITY": "7"}
+    env = variables("-np", 1, "--config-file", file, "--fusion-threshold-mb", 1, "--num-nccl", 2, "--log-hide-timestamp",
+                    "--network-interface", "lo,eth1", "--tcp", "--gloo", "-x", "HOROVOD_LOG_LEVEL=ERROR", env=inherited)
+    expected = {"HOROVOD_FUSION_THRESHOLD": "1048576", "HOROVOD_CYCLE_TIME": "2.5", "HOROVOD_CACHE_CAPACITY": "7",
+                "HOROVOD_STALL_CHECK_DISABLE": "1", "HOROVOD_LOG_LEVEL": "ERROR", "HOROVOD_LOG_HIDE_TIME": "1",
+                "HOROVOD_NUM_NCCL_STREAMS": "2", "NCCL_SOCKET_IFNAME": "lo,eth1", "NCCL_IB_DISABLE": "1"}
+    assert {name: env.get(name) for name in expected} == expected
+    assert "HOROVOD_AUTOTUNE" not in env
+
+
+@pytest.mark.parametrize("text, message", [
+    ("params:\n  fusion_threshold: 3\n", "settings.yaml:2:3: unknown setting 'params.fusion_threshold'"),
+    ("params:\n  cache_capacity: many\n", "settings.yaml:2:19: params.cache_capacity: expected a whole number"),
+    ("parms: 3\n", "settings.yaml:1:1: unknown section 'parms'"),
+    ("params: [1\n", "settings.yaml:2:1:"),
+    ("params: {cycle_time_ms: 1, cycle_time_ms: 2}\n", "given twice"),
+    ("controller: jsrun\n", "settings.yaml:1:13: expected gloo or mpi"),
+    ("- a\n", "settings.yaml:1:1: expected sections"),
+])
+def test_a_bad_settings_file_is_refused_with_its_place(tmp_path, text, message):
+    file = tmp_path / "settings.yaml"
+    file.write_text(text)
+    done = hvdrun("-np", 1, "--config-file", file, "echo", "ran")
+    assert (done.returncode, done.stdout) == (240, "")
+    assert message in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_flags_of_the_command_are_its_own():
+    done = hvdrun("-q", "--no-tags", "-np", 1, "echo", "-np", "4", "--mpi", "-hostfile", "x")
+    assert done.stdout == "-np 4 --mpi -hostfile x\n"
+
+
+def test_check_build_tells_what_is_there():
+    done = hvdrun("--check-build")
+    assert done.returncode == 0
+    assert "[X] local" in done.stdout and "[ ] NCCL" in done.stdout
+
+
+def test_the_version_is_the_packages():
+    assert hvdrun("--version").stdout.startswith("hvdrun 0.")
+    assert re.search(r"^usage: hvdrun", hvdrun("--help").stdout)
+
+
+def test_the_controller_of_the_settings_file_is_as_the_flag_and_the_flag_wins(tmp_path):
+    file = tmp_path / "settings.yaml"
+    file.write_text("controller: mpi\n")
+    # What only mpirun would refuse tells who is to start the ranks.
+    refused = hvdrun("-np", 1, "--config-file", file, "-p", 22, "echo", "ran")
+    assert (refused.returncode, refused.stdout) == (240, "") and "mean nothing to mpirun" in refused.stderr
+    done = hvdrun("-q", "--no-tags", "-np", 1, "--gloo", "--config-file", file, "-p", 22, "echo", "ran")
+    assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
+
+
+def test_network_interfaces_choose_the_address_and_one_that_is_not_there_is_refused():
+    done = hvdrun("-q", "--no-tags", "-np", 1, "--network-interfaces", "lo", "env")
+    env = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    assert (env["MASTER_ADDR"], env["NCCL_SOCKET_IFNAME"], env["HOROVOD_GLOO_IFACE"]) == ("127.0.0.1", "lo", "lo")
+    done = hvdrun("-np", 2, "--network-interface", "none0,none1", "echo", "ran")
+    assert (done.returncode, done.stdout) == (242, "")
+    assert "localhost has no interface none0 or none1 that is up" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["plan", "-np", "1", "true"], ["--check-build"]])
+def test_a_text_that_cannot_be_written_is_an_error(words):
+    with open("/dev/full", "wb") as full:
+        done = hvdrun(*words, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 244
+    assert re.fullmatch("hvdrun: cannot write to standard output(: No space left on device)?\n", done.stderr)

@@ -1,0 +1,43 @@
+"""README's tables of Horovod's variables, against what the runtime reads and what Horovod has."""
+
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# What Horovod's core reads, and its launcher of those that ranks get too (0.28.1).
+HOROVODS = """
+CONTROLLER CPU_OPERATIONS RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE HOSTNAME GLOO_RENDEZVOUS_ADDR
+GLOO_RENDEZVOUS_PORT GLOO_IFACE GLOO_TIMEOUT_SECONDS FUSION_THRESHOLD CYCLE_TIME CACHE_CAPACITY HIERARCHICAL_ALLREDUCE
+HIERARCHICAL_ALLGATHER TORUS_ALLREDUCE BATCH_D2D_MEMCOPIES NUM_NCCL_STREAMS DISABLE_GROUP_FUSION ENABLE_ASYNC_COMPLETION
+ENABLE_XLA_OPS DISABLE_NVTX_RANGES DYNAMIC_PROCESS_SETS ELASTIC AUTOTUNE AUTOTUNE_LOG AUTOTUNE_WARMUP_SAMPLES
+AUTOTUNE_STEPS_PER_SAMPLE AUTOTUNE_BAYES_OPT_MAX_SAMPLES AUTOTUNE_GAUSSIAN_PROCESS_NOISE TIMELINE TIMELINE_MARK_CYCLES
+STALL_CHECK_DISABLE STALL_CHECK_TIME_SECONDS STALL_SHUTDOWN_TIME_SECONDS THREAD_AFFINITY MPI_THREADS_DISABLE
+ADASUM_MPI_CHUNK_SIZE CCL_CACHE LOG_LEVEL LOG_HIDE_TIME START_TIMEOUT ELASTIC_TIMEOUT
+"""
+
+
+def tables():
+    """The names of README's two tables: what is read, and what changes nothing."""
+    section = (ROOT / "README.md").read_text().split("### Horovod's variables\n")[1].split("\n###")[0]
+    read, ignored = section.split("These change nothing")
+    return [re.findall(r"`(HOROVOD_\w+)`", "".join(re.findall(r"^\|([^|]*)\|", part, re.M))) for part in (read, ignored)]
+
+
+def names_that_the_runtime_reads():
+    constants = dict(re.findall(r'(k\w+) =\s*"(HOROVOD_\w+)"', (ROOT / "runtime/base/contract.h").read_text()))
+    used = re.findall(r"contract::(k\w+)", (ROOT / "runtime/abi/config.cpp").read_text())
+    python = "".join(path.read_text() for path in (ROOT / "runtime/python/horovod").rglob("*.py"))
+    assert set(constants) <= set(used), "every one of the contract is read"
+    return {constants[name] for name in used if name in constants} | set(re.findall(r'environ\S*"(HOROVOD_\w+)"', python))
+
+
+def test_what_the_readme_calls_read_is_what_is_read():
+    read, ignored = tables()
+    assert sorted(read) == sorted(names_that_the_runtime_reads())
+    assert not set(read) & set(ignored)
+
+
+def test_each_of_horovods_is_in_one_of_the_tables_once():
+    read, ignored = tables()
+    assert sorted(read + ignored) == sorted("HOROVOD_" + name for name in HOROVODS.split())
