@@ -11,10 +11,10 @@ namespace {
 using control_wire::kMaxFirstDims;
 using control_wire::kMaxGroupTensors;
 
-// What is never taken apart: a tensor, or those of a group that have one dtype.
+// What is never taken apart: a tensor, or those of a group that have one dtype and are all on devices, or none.
 struct Unit {
   Response response;
-  Request like;  // kind, dtype, operator and scales
+  Request like;  // kind, dtype, operator, scales and place
   std::size_t bytes = 0;
   bool is_of_group = false;
   bool is_missed = false;  // by ranks that have joined: the response needs its counts
@@ -26,6 +26,7 @@ struct Tensor {
   Dtype dtype;
   const std::vector<std::int64_t>& shape;
   std::span<const std::int64_t> first_dims;
+  bool is_device;
 };
 
 // Bytes that travel. Requests with impossible shapes were refused when they were decoded or submitted; what several
@@ -62,10 +63,10 @@ std::vector<Tensor> tensors_of(const Ready& ready, std::size_t size) {
     return ready.first_dims.empty() ? std::span<const std::int64_t>()
                                     : std::span<const std::int64_t>(ready.first_dims).subspan(tensor * size, size);
   };
-  std::vector<Tensor> tensors = {{request.name, request.dtype, request.shape, dims_of(0)}};
+  std::vector<Tensor> tensors = {{request.name, request.dtype, request.shape, dims_of(0), request.is_device}};
   for (std::size_t i = 0; i < request.group.size(); ++i) {
     const GroupTensor& tensor = request.group[i];
-    tensors.push_back({tensor.name, tensor.dtype, tensor.shape, dims_of(i + 1)});
+    tensors.push_back({tensor.name, tensor.dtype, tensor.shape, dims_of(i + 1), tensor.is_device});
   }
   return tensors;
 }
@@ -85,7 +86,8 @@ void append_units(std::vector<Unit>& units, const Ready& ready, std::size_t size
   for (const Tensor& tensor : tensors_of(ready, size)) {
     const auto same =
         std::find_if(units.begin() + static_cast<std::ptrdiff_t>(first), units.end(), [&](const Unit& unit) {
-          return unit.like.dtype == tensor.dtype && has_room(unit.response, 1, tensor.first_dims.size());
+          return unit.like.dtype == tensor.dtype && unit.like.is_device == tensor.is_device &&
+                 has_room(unit.response, 1, tensor.first_dims.size());
         });
     Unit& unit = same == units.end() ? units.emplace_back() : *same;
     if (unit.response.names.empty()) {
@@ -103,6 +105,8 @@ void append_units(std::vector<Unit>& units, const Ready& ready, std::size_t size
                           ready.request.postscale,
                           {},
                           {}};
+      unit.like.is_device = tensor.is_device;
+      unit.response.is_device = tensor.is_device;
     }
     unit.response.names.push_back(tensor.name);
     unit.response.first_dims.insert(unit.response.first_dims.end(), tensor.first_dims.begin(), tensor.first_dims.end());

@@ -15,9 +15,9 @@ using control_wire::kMaxNameBytes;
 using control_wire::kSpec;
 
 // The smallest request and response; bounds for a hostile count.
-constexpr std::size_t kMinTensorBytes = 1 + 4 + 4 + 8;
+constexpr std::size_t kMinTensorBytes = 1 + 4 + 4 + 8 + 1;
 constexpr std::size_t kMinRequestBytes = 2 + 4 + 4 + 8 + 8 + kMinTensorBytes + 4 + 4;
-constexpr std::size_t kMinResponseBytes = 1 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 1;
+constexpr std::size_t kMinResponseBytes = 1 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 1 + 1;
 constexpr std::int32_t kLastCode = static_cast<std::int32_t>(Code::kMismatch);
 
 void write_numbers(ByteWriter& out, const std::vector<std::int64_t>& numbers) {
@@ -27,21 +27,22 @@ void write_numbers(ByteWriter& out, const std::vector<std::int64_t>& numbers) {
   }
 }
 
-void write_tensor(ByteWriter& out, const std::string& name, Dtype dtype, const std::vector<std::int64_t>& shape,
-                  std::int64_t shared_at) {
-  out.u8(static_cast<std::uint8_t>(dtype)).text(name);
-  write_numbers(out, shape);
-  out.i64(shared_at);
+// Of a Request, or of another tensor of its group.
+template <typename Tensor>
+void write_tensor(ByteWriter& out, const Tensor& tensor) {
+  out.u8(static_cast<std::uint8_t>(tensor.dtype)).text(tensor.name);
+  write_numbers(out, tensor.shape);
+  out.i64(tensor.shared_at).u8(tensor.is_device ? 1 : 0);
 }
 
 void write_request(ByteWriter& out, const Request& request) {
   out.u8(static_cast<std::uint8_t>(request.kind)).i32(request.process_set);
   out.u8(static_cast<std::uint8_t>(request.op));
   out.i32(request.root_rank).f64(request.prescale).f64(request.postscale);
-  write_tensor(out, request.name, request.dtype, request.shape, request.shared_at);
+  write_tensor(out, request);
   out.u32(static_cast<std::uint32_t>(request.group.size()));
   for (const GroupTensor& tensor : request.group) {
-    write_tensor(out, tensor.name, tensor.dtype, tensor.shape, tensor.shared_at);
+    write_tensor(out, tensor);
   }
   out.u32(static_cast<std::uint32_t>(request.numbers.size()));
   for (const std::int32_t number : request.numbers) {
@@ -61,7 +62,7 @@ void write_response(ByteWriter& out, const Response& response) {
   if (!response.counts.empty()) {
     out.u8(static_cast<std::uint8_t>(response.dtype)).u8(static_cast<std::uint8_t>(response.op));
   }
-  out.i32(response.answer).u8(response.is_shared ? 1 : 0);
+  out.i32(response.answer).u8(response.is_shared ? 1 : 0).u8(response.is_device ? 1 : 0);
 }
 
 // Frames of u32 count and that many items, each closed as soon as it has kBatchBytes.
@@ -110,7 +111,9 @@ Result<GroupTensor> read_tensor(ByteReader& in) {
     tensor.shape.push_back(in.i64());
   }
   tensor.shared_at = in.i64();
-  if (!in.ok()) {
+  const std::uint8_t device = in.u8();
+  tensor.is_device = device == 1;
+  if (!in.ok() || device > 1) {
     return refuse("place of a tensor");
   }
   if (!size_bytes_of(tensor.shape, tensor.dtype)) {
@@ -175,6 +178,7 @@ Result<Request> read_request(ByteReader& in) {
   request.dtype = first.dtype;
   request.shape = std::move(first.shape);
   request.shared_at = first.shared_at;
+  request.is_device = first.is_device;
   HVD_TRY(read_group(in, request));
   bool are_possible = is_possible(request.kind, request.op, request.dtype);
   for (const GroupTensor& tensor : request.group) {
@@ -250,7 +254,10 @@ Result<Response> read_response(ByteReader& in, int size) {
   const std::uint8_t shared = in.u8();
   const bool may_be_shared = response.kind == OpKind::kAllreduce && !response.is_error() && response.counts.empty();
   response.is_shared = shared == 1;
-  if (shared > 1 || (response.is_shared && !may_be_shared)) {
+  const std::uint8_t device = in.u8();
+  response.is_device = device == 1;
+  const bool may_be_on_device = !has_no_tensor(response.kind) && !response.is_error() && !response.is_shared;
+  if (shared > 1 || (response.is_shared && !may_be_shared) || device > 1 || (response.is_device && !may_be_on_device)) {
     return refuse("place of a response");
   }
   if (!in.ok() || (is_join && (response.answer < 0 || response.answer >= size))) {

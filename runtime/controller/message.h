@@ -11,11 +11,12 @@
 //
 //   request   u8 kind, i32 process set, u8 op, i32 root, f64 prescale, f64 postscale, tensor, u32 n, n x tensor (the
 //             rest of its group), u32 m, m x i32 (see Request::numbers)
-//   tensor    u8 dtype, name, u32 ndim, ndim x i64, i64 shared_at
+//   tensor    u8 dtype, name, u32 ndim, ndim x i64, i64 shared_at, u8 is_device
 //   response  (an error is of the whole group that begins with its name)
 //             u8 kind, i32 process set, i32 error code (0: none), text error, u32 n, n x name, u32 m, m x i64 first
 //             dims (allgather: of the first name on each rank, then of the second, ...), u32 k, k x i64 element counts,
-//             with k > 0 u8 dtype, u8 op (an allreduce that a joined rank takes part in), i32 answer, u8 is_shared
+//             with k > 0 u8 dtype, u8 op (an allreduce that a joined rank takes part in), i32 answer, u8 is_shared,
+//             u8 is_device
 //
 // A response cache (known tensors as bit positions) would be one more frame each way, beside Requests and Responses.
 #pragma once
@@ -35,7 +36,7 @@ namespace hvd {
 
 namespace control_wire {
 
-inline constexpr FrameSpec kSpec{0x43445648U /* "HVDC" */, 2, 16U << 20U, "control"};
+inline constexpr FrameSpec kSpec{0x43445648U /* "HVDC" */, 3, 16U << 20U, "control"};
 
 inline constexpr std::uint16_t kRequests = 1;
 inline constexpr std::uint16_t kResponses = 2;
@@ -62,6 +63,7 @@ struct GroupTensor {
   Dtype dtype = Dtype::kUint8;
   std::vector<std::int64_t> shape;
   std::int64_t shared_at = -1;  // as in Request
+  bool is_device = false;
 
   bool operator==(const GroupTensor&) const = default;
 };
@@ -82,6 +84,8 @@ struct Request {
   std::int32_t process_set = 0;
   // An allreduce in place: where in the memory that its node shares; -1: elsewhere. Ranks need not agree about it.
   std::int64_t shared_at = -1;
+  // It lies in a device's memory; which device that is, each rank knows for itself.
+  bool is_device = false;
 
   bool operator==(const Request&) const = default;
 };
@@ -101,6 +105,7 @@ struct Response {
   std::int32_t answer = -1;  // join: the rank that joined last; kSetAdd: the number of the new set
   std::int32_t process_set = 0;
   bool is_shared = false;  // each of its tensors lies at one shared_at on all ranks
+  bool is_device = false;  // each of its tensors lies in the memory of each rank's device
 
   [[nodiscard]] bool is_error() const { return error_code != 0; }
   bool operator==(const Response&) const = default;

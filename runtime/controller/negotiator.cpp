@@ -54,7 +54,12 @@ bool shapes_agree(OpKind kind, const std::vector<std::int64_t>& a, const std::ve
 struct Said {
   Dtype dtype;
   const std::vector<std::int64_t>& shape;
+  bool is_device;
 };
+
+const char* place_text(bool is_device) {
+  return is_device ? "GPU" : "CPU";
+}
 
 std::string tensor_disagreement(const Pair& pair, OpKind kind, const Said& a, const Said& b) {
   if (a.dtype != b.dtype) {
@@ -64,6 +69,10 @@ std::string tensor_disagreement(const Pair& pair, OpKind kind, const Said& a, co
     return pair.text("Mismatched " + std::string(name_of(kind)) + " tensor shapes", "sent a tensor of shape",
                      shape_text(a.shape), shape_text(b.shape)) +
            (has_own_rows(kind) ? "; only their first dimension may differ" : "");
+  }
+  if (a.is_device != b.is_device) {
+    return pair.text("Mismatched CPU/GPU device selection", "specified device", place_text(a.is_device),
+                     place_text(b.is_device));
   }
   return {};
 }
@@ -83,8 +92,9 @@ std::string group_disagreement(int rank_a, const Request& a, int rank_b, const R
       const std::string verb = "has at place " + std::to_string(i + 2) + " of the group";
       return Pair{rank_a, rank_b, a.name}.text("Mismatched groups", verb, "'" + of_a.name + "'", "'" + of_b.name + "'");
     }
-    std::string text = tensor_disagreement(Pair{rank_a, rank_b, of_a.name}, a.kind, {of_a.dtype, of_a.shape},
-                                           {of_b.dtype, of_b.shape});
+    std::string text =
+        tensor_disagreement(Pair{rank_a, rank_b, of_a.name}, a.kind, {of_a.dtype, of_a.shape, of_a.is_device},
+                            {of_b.dtype, of_b.shape, of_b.is_device});
     if (!text.empty()) {
       return text;
     }
@@ -150,7 +160,8 @@ std::string disagreement(int rank_a, const Request& a, int rank_b, const Request
   if (!is_same(a.prescale, b.prescale) || !is_same(a.postscale, b.postscale)) {
     return pair.text("Mismatched prescale and/or postscale factors", "sent", scales_text(a), scales_text(b));
   }
-  std::string text = tensor_disagreement(pair, a.kind, {a.dtype, a.shape}, {b.dtype, b.shape});
+  std::string text =
+      tensor_disagreement(pair, a.kind, {a.dtype, a.shape, a.is_device}, {b.dtype, b.shape, b.is_device});
   if (!text.empty()) {
     return text;
   }

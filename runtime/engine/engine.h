@@ -48,6 +48,8 @@ struct Submission {
   int process_set = 0;
   std::vector<std::int32_t> numbers{};  // kSetAdd: the ranks, ascending; kSetRemove, kBufferRemove: which
   std::int64_t shared_at = -1;          // see Request
+  int device = -1;                      // whose memory input and output are; -1: the host's
+  void* stream = nullptr;               // of the device, behind whose work input and output are to be used
 };
 
 struct EngineOptions {

@@ -21,6 +21,7 @@ Request request_of(const Submission& what) {
   request.dtype = what.dtype;
   request.shape = what.shape;
   request.shared_at = what.shared_at;
+  request.is_device = what.device >= 0;
   if (is_reduction(what.kind)) {
     request.op = what.op;
     request.prescale = what.prescale;
@@ -46,7 +47,8 @@ void Engine::Impl::on_submissions() {
   std::size_t more_of_group = 0;
   for (PendingOp& op : queue_->take()) {
     if (more_of_group > 0) {
-      requests.back().group.push_back({op.what.name, op.what.dtype, op.what.shape, op.what.shared_at});
+      requests.back().group.push_back(
+          {op.what.name, op.what.dtype, op.what.shape, op.what.shared_at, op.what.device >= 0});
       --more_of_group;
     } else {
       requests.push_back(request_of(op.what));

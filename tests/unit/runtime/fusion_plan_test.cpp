@@ -75,6 +75,23 @@ TEST_CASE("different scales, operators, kinds and errors are never fused") {
         "ab s p m gg r w r");
 }
 
+TEST_CASE("what lies on devices never travels with what does not, also of one group") {
+  const auto on_device = [](std::string name) {
+    Ready ready = tensor(std::move(name), 1);
+    ready.request.is_device = true;
+    return ready;
+  };
+  const auto plan = plan_fusion({tensor("a", 1), on_device("b"), tensor("c", 1), on_device("d")}, 64, 2);
+  REQUIRE(plan.size() == 2);
+  CHECK(plan[0].names == std::vector<std::string>{"a", "c"});
+  CHECK_FALSE(plan[0].is_device);
+  CHECK(plan[1].names == std::vector<std::string>{"b", "d"});
+  CHECK(plan[1].is_device);
+  auto group = tensor("a", 1);
+  group.request.group = {{"b", Dtype::kFloat32, {1}, -1, true}, {"c", Dtype::kFloat32, {1}}};
+  CHECK(plan_text({group, on_device("d")}, 64) == "ac bd");
+}
+
 TEST_CASE("a response carries what ranks need") {
   auto gather = tensor("g", 2);
   gather.request.kind = OpKind::kAllgather;

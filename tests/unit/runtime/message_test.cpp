@@ -14,7 +14,8 @@ Request full_request() {
 
 Request group_request() {
   Request request = full_request();
-  request.group = {{"b", Dtype::kBool, {}}, {"c", Dtype::kFloat64, {1, 2}}};
+  request.group = {{"b", Dtype::kBool, {}}, {"c", Dtype::kFloat64, {1, 2}, -1, true}};
+  request.is_device = true;
   return request;
 }
 
@@ -35,6 +36,7 @@ Request request_in_set() {
 Response response_in_set() {
   Response response{OpKind::kAllgather, 0, "", {"g"}, {1}};
   response.process_set = 7;
+  response.is_device = true;
   return response;
 }
 

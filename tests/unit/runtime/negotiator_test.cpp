@@ -131,6 +131,12 @@ std::vector<Mismatch> mismatches() {
   add(
       group, [](Request& r) { r.group[0].dtype = Dtype::kInt8; },
       "Mismatched data types: rank 0 had type float32, but rank 1 had type int8 (tensor 'y')");
+  add(
+      x, [](Request& r) { r.is_device = true; },
+      "Mismatched CPU/GPU device selection: rank 0 specified device CPU, but rank 1 specified device GPU (tensor 'x')");
+  add(
+      group, [](Request& r) { r.group[1].is_device = true; },
+      "Mismatched CPU/GPU device selection: rank 0 specified device CPU, but rank 1 specified device GPU (tensor 'z')");
   return all;
 }
 
