@@ -1,0 +1,161 @@
+#include "runtime/backend/nccl_comm.h"
+
+#include <sched.h>
+
+#include <thread>
+
+namespace hvd {
+namespace {
+
+constexpr int kYields = 1000;                                     // before a wait sleeps between its looks
+constexpr Duration kNap = std::chrono::microseconds(100);         // then
+constexpr Duration kLaunchTime = std::chrono::seconds(60 * 60);   // the first of a kind connects; the job's end ends it
+
+Error ended() {
+  return Error(Code::kLostPeer, "the NCCL communicator has been aborted");
+}
+
+}  // namespace
+
+Result<NcclId> NcclComm::make_id(const NcclLibrary& nccl, Device& device) {
+  HVD_TRY_ASSIGN(const auto current, Current::make(device));
+  NcclId id;
+  HVD_TRY(nccl.check(nccl.calls().get_unique_id(&id), "ncclGetUniqueId", nullptr));
+  return id;
+}
+
+Result<std::shared_ptr<NcclComm>> NcclComm::make(std::shared_ptr<const NcclLibrary> nccl,
+                                                 std::shared_ptr<Device> device, const NcclId& id, Place place,
+                                                 Interrupt& interrupt, Deadline deadline) {
+  std::shared_ptr<NcclComm> made(new NcclComm(std::move(nccl), std::move(device), place));
+  {
+    HVD_TRY_ASSIGN(const auto current, Current::make(*made->device_));
+    const std::lock_guard lock(made->mu_);
+    NcclConfig config;
+    const NcclCode code =
+        made->nccl_->calls().comm_init_rank_config(&made->handle_, place.size, id, place.rank, &config);
+    HVD_TRY(made->nccl_->check(code, "ncclCommInitRankConfig", nullptr));
+  }
+  HVD_TRY(made->settle("ncclCommInitRankConfig", interrupt, deadline));
+  return made;
+}
+
+Result<std::shared_ptr<NcclComm>> NcclComm::split(int color, Place place, Interrupt& interrupt, Deadline deadline) {
+  // NCCL may write it as long as it is at it, also when nobody waits any more: then it stays.
+  auto handle = std::make_unique<NcclHandle>(nullptr);
+  auto split = [&]() -> Result<void> {
+    {
+      HVD_TRY_ASSIGN(const auto current, Current::make(*device_));
+      const std::lock_guard lock(mu_);
+      if (handle_ == nullptr) {
+        return ended();
+      }
+      HVD_TRY(check(nccl_->calls().comm_split(handle_, color, place.rank, handle.get(), nullptr), "ncclCommSplit"));
+    }
+    return settle("ncclCommSplit", interrupt, deadline);
+  }();
+  if (!split.ok()) {
+    static_cast<void>(handle.release());
+    return split.error();
+  }
+  if (color == kNcclNoColor) {
+    return std::shared_ptr<NcclComm>();
+  }
+  std::shared_ptr<NcclComm> made(new NcclComm(nccl_, device_, place));
+  made->handle_ = *handle;
+  HVD_TRY(made->settle("ncclCommSplit", interrupt, deadline));
+  return made;
+}
+
+NcclComm::~NcclComm() {
+  abort();
+}
+
+Result<void> NcclComm::launch(const Body& body, Interrupt& interrupt) {
+  {
+    HVD_TRY_ASSIGN(const auto current, Current::make(*device_));
+    const std::lock_guard lock(mu_);
+    if (handle_ == nullptr) {
+      return ended();
+    }
+    const NcclFunctions& calls = nccl_->calls();
+    HVD_TRY(check(calls.group_start(), "ncclGroupStart"));
+    const Result<void> called = body(calls, handle_);
+    const Result<void> done = check(calls.group_end(), "ncclGroupEnd");  // also after a failure: it is counted
+    HVD_TRY(called);
+    HVD_TRY(done);
+  }
+  return settle("ncclGroupEnd", interrupt, Deadline::after(kLaunchTime));
+}
+
+Result<bool> NcclComm::is_settled(const char* function) {
+  const std::lock_guard lock(mu_);
+  if (handle_ == nullptr) {
+    return ended();
+  }
+  NcclCode state = NcclCode::kSuccess;
+  HVD_TRY(check(nccl_->calls().comm_get_async_error(handle_, &state), "ncclCommGetAsyncError"));
+  HVD_TRY(check(state, function));
+  return state != NcclCode::kInProgress;
+}
+
+Result<void> NcclComm::settle(const char* function, Interrupt& interrupt, Deadline deadline) {
+  for (int looks = 0;; ++looks) {
+    HVD_TRY_ASSIGN(const bool is_through, is_settled(function));
+    if (is_through) {
+      return {};
+    }
+    HVD_TRY(interrupt.check());
+    if (deadline.has_passed()) {
+      return Error(Code::kTimeout, std::string(function) +
+                                       ": not all ranks came within HOROVOD_START_TIMEOUT; NCCL_DEBUG=INFO tells more");
+    }
+    if (looks < kYields) {
+      ::sched_yield();
+    } else {
+      std::this_thread::sleep_for(kNap);
+    }
+  }
+}
+
+Result<void> NcclComm::async_error() {
+  const std::lock_guard lock(mu_);
+  if (handle_ == nullptr) {
+    return {};
+  }
+  NcclCode state = NcclCode::kSuccess;
+  HVD_TRY(check(nccl_->calls().comm_get_async_error(handle_, &state), "ncclCommGetAsyncError"));
+  return check(state, "NCCL");
+}
+
+void NcclComm::abort() {
+  auto current = Current::make(*device_);  // without it NCCL may still do it
+  const std::lock_guard lock(mu_);
+  if (handle_ != nullptr) {
+    // Nothing is left to be done where it fails.
+    static_cast<void>(nccl_->calls().comm_abort(handle_));
+    handle_ = nullptr;
+  }
+}
+
+Result<void> NcclComm::finish(Interrupt& interrupt, Deadline deadline) {
+  const auto finished = [&]() -> Result<void> {
+    {
+      HVD_TRY_ASSIGN(const auto current, Current::make(*device_));
+      const std::lock_guard lock(mu_);
+      if (handle_ == nullptr) {
+        return {};
+      }
+      HVD_TRY(check(nccl_->calls().comm_finalize(handle_), "ncclCommFinalize"));
+    }
+    HVD_TRY(settle("ncclCommFinalize", interrupt, deadline));
+    HVD_TRY_ASSIGN(const auto current, Current::make(*device_));
+    const std::lock_guard lock(mu_);
+    NcclHandle handle = std::exchange(handle_, nullptr);
+    return handle == nullptr ? Result<void>() : nccl_->check(nccl_->calls().comm_destroy(handle), "ncclCommDestroy", nullptr);
+  }();
+  abort();
+  return finished;
+}
+
+}  // namespace hvd

@@ -1,0 +1,71 @@
+// NcclComm: one communicator of NCCL's, non-blocking throughout: a call that NCCL has not done yet is waited for here,
+// with an eye on the job and on a deadline, and abort() ends every such wait and what runs on the device.
+//
+// Thread: any (mutex mu_), which no call holds for long; calls that wait are the engine's.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "runtime/backend/nccl_library.h"
+#include "runtime/base/clock.h"
+#include "runtime/core/interrupt.h"
+#include "runtime/device/device.h"
+
+namespace hvd {
+
+class NcclComm {
+ public:
+  // Where this rank is in it.
+  struct Place {
+    int rank = 0;
+    int size = 1;
+  };
+
+  static Result<NcclId> make_id(const NcclLibrary& nccl, Device& device);
+  // Blocks until all `size` ranks have come with this id; kTimeout, or the interrupt's error.
+  static Result<std::shared_ptr<NcclComm>> make(std::shared_ptr<const NcclLibrary> nccl, std::shared_ptr<Device> device,
+                                                const NcclId& id, Place place, Interrupt& interrupt,
+                                                Deadline deadline);
+  // Those ranks of this one that name the same color (kNcclNoColor: none, and the result is null), in the order of
+  // their ranks. All ranks of this one call it at the same place of their calls, with nothing under way.
+  Result<std::shared_ptr<NcclComm>> split(int color, Place place, Interrupt& interrupt, Deadline deadline);
+  ~NcclComm();
+  NcclComm(const NcclComm&) = delete;
+  NcclComm& operator=(const NcclComm&) = delete;
+
+  // Calls that `body` makes are one group: they are launched together. Blocks until they are launched, not until they
+  // are done. The first error of them, or of the group.
+  using Body = std::function<Result<void>(const NcclFunctions& calls, NcclHandle comm)>;
+  Result<void> launch(const Body& body, Interrupt& interrupt);
+
+  // What has failed since, on the network or another rank. OK after abort().
+  Result<void> async_error();
+  // Ends it, and all that it has under way on the device. Any number of times.
+  void abort();
+  // Ends it in order, when all ranks do, and nothing is under way; aborts it when that takes longer. Once.
+  Result<void> finish(Interrupt& interrupt, Deadline deadline);
+
+  [[nodiscard]] const Place& place() const { return place_; }
+  [[nodiscard]] const NcclLibrary& library() const { return *nccl_; }
+  Result<void> check(NcclCode code, const char* function) const { return nccl_->check(code, function, handle_); }
+
+ private:
+  NcclComm(std::shared_ptr<const NcclLibrary> nccl, std::shared_ptr<Device> device, Place place)
+      : nccl_(std::move(nccl)), device_(std::move(device)), place_(place) {}
+  // Until what was called is through.
+  Result<void> settle(const char* function, Interrupt& interrupt, Deadline deadline);
+  Result<bool> is_settled(const char* function);
+
+  // constant after construction
+  const std::shared_ptr<const NcclLibrary> nccl_;
+  const std::shared_ptr<Device> device_;
+  const Place place_;
+  // guarded by mu_
+  std::mutex mu_;
+  NcclHandle handle_ = nullptr;  // null: ended
+};
+
+}  // namespace hvd
