@@ -18,19 +18,25 @@ Result<OwnedOutput> OwnedOutput::allocate(std::size_t size_bytes, std::vector<st
 }
 
 void Completion::finish(Result<void> result) {
-  settle(std::move(result), std::nullopt);
+  settle(std::move(result), std::nullopt, nullptr);
 }
 
 void Completion::finish(OwnedOutput output) {
-  settle({}, std::move(output));
+  settle({}, std::move(output), nullptr);
 }
 
-void Completion::settle(Result<void> result, std::optional<OwnedOutput> output) {
+void Completion::finish(std::optional<OwnedOutput> output, std::shared_ptr<DeviceTicket> ticket) {
+  settle({}, std::move(output), std::move(ticket));
+}
+
+void Completion::settle(Result<void> result, std::optional<OwnedOutput> output,
+                        std::shared_ptr<DeviceTicket> ticket) {
   {
     const std::lock_guard lock(mu_);
     HVD_CHECK(!done_.load(std::memory_order_relaxed));
     result_ = std::move(result);
     output_ = std::move(output);
+    ticket_ = std::move(ticket);
     done_.store(true, std::memory_order_release);
   }
   changed_.notify_all();
@@ -47,6 +53,11 @@ const Result<void>& Completion::wait() const {
 const std::optional<OwnedOutput>& Completion::output() const {
   HVD_CHECK(is_done());
   return output_;
+}
+
+const std::shared_ptr<DeviceTicket>& Completion::ticket() const {
+  HVD_CHECK(is_done());
+  return ticket_;
 }
 
 }  // namespace hvd

@@ -16,6 +16,7 @@
 #include "runtime/core/dtype.h"
 #include "runtime/core/op_kind.h"
 #include "runtime/core/rank_map.h"
+#include "runtime/engine/device_setup.h"
 #include "runtime/link/mesh.h"
 #include "runtime/observe/counters.h"
 #include "runtime/observe/stall_watch.h"
@@ -63,6 +64,7 @@ struct EngineOptions {
   std::optional<int> thread_core;                   // on which the engine's own thread runs; none: on any
   Duration set_timeout = std::chrono::seconds(60);  // for the ranks of a new process set to meet
   std::shared_ptr<BackendMaker> backends;           // null: CpuBackend. Shared, since options are copied
+  DeviceOptions devices;
 };
 
 class Engine {

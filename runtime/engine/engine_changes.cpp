@@ -54,6 +54,7 @@ Result<void> Engine::Impl::change(const Response& response, PendingOp& op) {
     case OpKind::kSetAdd:
       return add_set(response.answer, numbers);
     case OpKind::kSetRemove:
+      HVD_TRY(devices_->remove_set(numbers.front(), *this));
       set_table_.remove(numbers.front());
       sets_.erase(numbers.front());
       counters_.remove(numbers.front());
@@ -131,6 +132,7 @@ Result<void> Engine::Impl::add_set(int number, const std::vector<int>& ranks) {
     set.executor.emplace(*map, ranks, *set.backend);
     set.executor->trace_to(timeline_.get());
     set.counters = counters_.of(number);
+    set.host.emplace(host_of(*map, ranks, *set.backend, *set.executor));
   }
   set_table_.put(number, ranks, map, quick_path_of(set.mesh.get()), set.counters);
   sets_.emplace(number, std::move(set));

@@ -47,6 +47,9 @@ void Engine::Impl::end_job(const Error& cause) {
 // The state after the end; pending operations are failed later, when no collective uses their memory any more.
 void Engine::Impl::over(const Error& cause) {
   over_ = Error(Code::kLostPeer, cause.message());
+  if (!is_orderly_) {
+    devices_->abort(*over_);
+  }
   loop_->cancel(suspicion_timer_);
   suspicion_timer_ = 0;
   unwatch_notice();

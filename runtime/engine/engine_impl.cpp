@@ -16,6 +16,8 @@ namespace {
 // A driver that spins asks the kernel for news at every look, where a peer speaks through it; that is some 50 us then.
 constexpr int kSpinsWithKernel = 100;
 constexpr int kSpinsPerTurn = 256;  // elsewhere
+// For what is under way on a device when its rank leaves.
+constexpr Duration kDeviceTime = std::chrono::seconds(10);
 
 // What the wire cannot carry.
 Result<void> check_submission(const Submission& what) {
@@ -40,6 +42,7 @@ Engine::Impl::Impl(Parts parts)
   std::vector<int> all(static_cast<std::size_t>(parts_.map.size));
   std::iota(all.begin(), all.end(), 0);
   sets_[0].executor.emplace(parts_.map, all, *parts_.backend);
+  sets_[0].host.emplace(DeviceExecutor::Host{parts_.map, all, *parts_.backend, *sets_[0].executor});
   sets_[0].counters = counters_.of(0);
   set_table_.put(0, std::move(all), parts_.map, quick_path_of(parts_.mesh.get()), sets_[0].counters);
 }
@@ -53,6 +56,7 @@ Result<std::unique_ptr<Engine::Impl>> Engine::Impl::create(Parts parts) {
 
 Result<void> Engine::Impl::prepare() {
   HVD_TRY_ASSIGN(queue_, SubmitQueue::create());
+  open_devices();
   HVD_TRY_ASSIGN(loop_, EventLoop::create(clock_));
   HVD_TRY(loop_->watch(queue_->fd(), EPOLLIN, [this](std::uint32_t) { on_wake(); }));
   HVD_TRY(open_channel());
@@ -130,6 +134,8 @@ void Engine::Impl::leave() {
     stop_.store(true);
     queue_->wake();
     thread_.join();
+    // What all ranks have launched is done first, also behind an orderly end.
+    devices_->close(kDeviceTime, Error(Code::kCancelled, "hvd_shutdown was called, and it did not end on the device"));
   }
 }
 
@@ -161,13 +167,15 @@ Result<std::vector<std::shared_ptr<Completion>>> Engine::Impl::submit_group(std:
   std::vector<std::shared_ptr<Completion>> completions;
   for (Submission& submission : submissions) {
     HVD_TRY(check_submission(submission));
-    if (submission.kind == OpKind::kAllreduce && submission.input == submission.output && submission.process_set == 0) {
+    if (submission.kind == OpKind::kAllreduce && submission.input == submission.output && submission.process_set == 0 &&
+        submission.device < 0) {
       const auto bytes = size_bytes_of(submission.shape, submission.dtype);
       submission.shared_at = buffer_table_.offset_of(submission.output, bytes.value_or(0));
     }
     completions.push_back(std::make_shared<Completion>());
     ops.push_back(PendingOp{std::move(submission), completions.back(), std::nullopt, asked_at});
   }
+  HVD_TRY(devices_->mark(ops));
   HVD_TRY(queue_->push(std::move(ops)));
   if (caller == Caller::kGoesOn) {
     queue_->rouse();

@@ -31,6 +31,7 @@
 #include "runtime/engine/buffer_table.h"
 #include "runtime/engine/control_channel.h"
 #include "runtime/engine/coordinator.h"
+#include "runtime/engine/device_plane.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/set_table.h"
@@ -95,6 +96,7 @@ class Engine::Impl final : public Interrupt {
     std::unique_ptr<Mesh> mesh{};  // null in a set of one rank
     std::unique_ptr<Backend> backend{};
     std::optional<Executor> executor{};       // none: this rank is not a member
+    std::optional<DeviceExecutor::Host> host{};  // what its operations on devices know of it; none: likewise
     std::shared_ptr<SetCounters> counters{};  // null: not a member
   };
 
@@ -136,6 +138,14 @@ class Engine::Impl final : public Interrupt {
   [[nodiscard]] bool has_joined() const;
   Result<std::vector<PendingOp*>> ops_of(const Response& response, std::deque<PendingOp>& stand_ins);
   void finish_ops(const Response& response, const Result<void>& result);
+  // Acts on devices (engine_devices.cpp).
+  void open_devices();
+  Result<void> launch(int number, ProcessSet& set, const Response& response, std::span<PendingOp* const> ops,
+                      std::uint64_t known_at);
+  void take_off(const Response& response, Flight flight);
+  void land(Flight flight, const Result<void>& result);
+  [[nodiscard]] static DeviceExecutor::Host host_of(const RankMap& map, const std::vector<int>& ranks,
+                                                    Backend& backend, Executor& executor);
   // engine_changes.cpp
   Result<void> change(const Response& response, PendingOp& op);
   Result<void> add_buffer(PendingOp& op);
@@ -176,6 +186,7 @@ class Engine::Impl final : public Interrupt {
   std::unique_ptr<SubmitQueue> queue_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<Timeline> timeline_;  // on rank 0
+  std::unique_ptr<DevicePlane> devices_;
   // any thread
   std::atomic<bool> stop_ = false;
   Wheel wheel_;

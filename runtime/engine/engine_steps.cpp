@@ -127,7 +127,15 @@ void Engine::Impl::run_response(const Response& response, std::uint64_t known_at
     trace_begin(ops.value());
   }
   const std::uint64_t began = ticks_now();
-  Result<void> result = set->second.executor->run(response, ops.value(), *this);
+  Result<void> result;
+  if (response.is_device) {
+    result = launch(set->first, set->second, response, ops.value(), known_at);
+    if (result.ok()) {
+      return;
+    }
+  } else {
+    result = set->second.executor->run(response, ops.value(), *this);
+  }
   if (result.ok() && is_change(response.kind)) {
     result = change(response, *ops.value().front());
   }

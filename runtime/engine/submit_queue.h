@@ -24,12 +24,22 @@
 
 namespace hvd {
 
+class Event;
+
+// Where on the caller's stream the memory of an operation is ready for use.
+struct ReadyMark {
+  std::shared_ptr<Event> event;  // shared with the other operations of one call
+  void* stream = nullptr;
+  std::uint64_t serial = 0;  // in the order in which they were recorded
+};
+
 // An operation from submit until its Completion is finished.
 struct PendingOp {
   Submission what;
   std::shared_ptr<Completion> completion;  // shared by the caller's handle and the engine, whoever lets go last
   std::optional<OwnedOutput> output;       // allgather: filled when it ran
   std::uint64_t asked_at = 0;              // ticks; 0: a stand-in
+  std::optional<ReadyMark> ready{};        // of what lies on a device
 
   void finish(Result<void> result);
 };

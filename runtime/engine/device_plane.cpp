@@ -1,0 +1,251 @@
+#include "runtime/engine/device_plane.h"
+
+#include <stdlib.h>
+
+namespace hvd {
+namespace {
+
+constexpr Duration kEndTime = std::chrono::seconds(5);  // for the ranks of a communicator to end it in order
+constexpr const char* kShareSwitch = "NCCL_MULTI_RANK_GPU_ENABLE";
+
+class Ticket final : public DeviceTicket {
+ public:
+  Ticket(std::shared_ptr<Device> device, std::shared_ptr<Event> done)
+      : device_(std::move(device)), done_(std::move(done)) {}
+  Result<void> join(void* stream) override {
+    return device_->wait_for(static_cast<StreamHandle>(stream), done_->handle());
+  }
+
+ private:
+  const std::shared_ptr<Device> device_;
+  const std::shared_ptr<Event> done_;
+};
+
+// When the engine is gone there is no more news of the job.
+class NoInterrupt final : public Interrupt {
+ public:
+  Result<void> check() override { return {}; }
+};
+
+std::string text_of(int ordinal) {
+  return "GPU " + std::to_string(ordinal);
+}
+
+}  // namespace
+
+DevicePlane::DevicePlane(Settings settings, Log& log, std::function<void(Flight, const Result<void>&)> on_landed,
+                         std::function<void()> wake)
+    : settings_(std::move(settings)),
+      log_(log),
+      wake_(std::move(wake)),
+      finisher_({std::move(on_landed),
+                 [this](const Error& error) {
+                   {
+                     const std::lock_guard lock(mu_);
+                     error_ = error;
+                   }
+                   wake_();
+                 }},
+                settings_.stall) {}
+
+DevicePlane::~DevicePlane() {
+  close(Duration::zero(), Error(Code::kCancelled, "the job was left"));
+}
+
+Result<std::shared_ptr<DevicePool>> DevicePlane::pool_of(int ordinal) {
+  const std::lock_guard lock(mu_);
+  if (pool_ == nullptr) {
+    HVD_TRY_ASSIGN(auto device, Device::open(ordinal));
+    pool_ = DevicePool::make(std::move(device));
+  } else if (pool_->device()->ordinal() != ordinal) {
+    return Error(Code::kInvalid, "this rank works on " + text_of(pool_->device()->ordinal()) +
+                                     ", and the tensor lies on " + text_of(ordinal) +
+                                     "; a rank has one GPU: choose it by hvd.local_rank()");
+  }
+  return pool_;
+}
+
+Result<std::shared_ptr<DevicePool>> DevicePlane::any_pool() {
+  {
+    const std::lock_guard lock(mu_);
+    if (pool_ != nullptr) {
+      return pool_;
+    }
+  }
+  auto own = pool_of(settings_.local_rank);
+  return own.ok() || own.error().code() != Code::kNotFound ? own : pool_of(0);
+}
+
+Result<void> DevicePlane::mark(std::span<PendingOp> ops) {
+  std::map<void*, ReadyMark> marks;
+  for (PendingOp& op : ops) {
+    if (op.what.device < 0) {
+      continue;
+    }
+    HVD_TRY_ASSIGN(const auto pool, pool_of(op.what.device));
+    auto [at, is_new] = marks.try_emplace(op.what.stream);
+    if (is_new) {
+      auto* stream = static_cast<StreamHandle>(op.what.stream);
+      HVD_TRY_ASSIGN(const bool is_capturing, pool->device()->is_capturing(stream));
+      if (is_capturing) {
+        return Error(Code::kInvalid, "a CUDA graph is being captured from the stream of '" + op.what.name +
+                                         "'; what ranks do together cannot be part of a graph: end the capture first");
+      }
+      HVD_TRY_ASSIGN(at->second.event, pool->event());
+      const std::lock_guard lock(mu_);  // so that serials are in the order of the stream
+      HVD_TRY(at->second.event->record(stream));
+      at->second.stream = op.what.stream;
+      at->second.serial = ++last_serial_;
+    }
+    op.ready = at->second;
+  }
+  return {};
+}
+
+void DevicePlane::tell(const std::string& notice, const DeviceExecutor::Host& host) {
+  if (!notice.empty() && !has_told_ && host.map.rank == 0) {
+    has_told_ = true;
+    log_.write(LogLevel::kWarning, "tensors on GPUs go through the hosts' memory: " + notice);
+  }
+}
+
+// The ranks agree on what they have first; then they make the communicator, where they can.
+Result<std::unique_ptr<DeviceExecutor>> DevicePlane::make_executor(const DeviceExecutor::Host& host,
+                                                                   Interrupt& interrupt) {
+  if (!nccl_) {
+    nccl_ = NcclLibrary::load(settings_.options.nccl_library);
+  }
+  const auto pool = any_pool();
+  const auto device = pool.ok() ? Result<std::shared_ptr<Device>>(pool.value()->device())
+                                : Result<std::shared_ptr<Device>>(pool.error());
+  const DeviceParty party{host.ranks, host.map.rank, host.backend};
+  HVD_TRY_ASSIGN(const auto cards, exchange_cards(party, make_card(settings_.options, device, *nccl_), interrupt));
+  DevicePlan plan = plan_devices(cards, host.ranks);
+  std::shared_ptr<NcclComm> comm;
+  if (plan.kinds != 0) {
+    if (plan.shares_gpus) {
+      ::setenv(kShareSwitch, "1", 0);  // NCCL reads it when it makes a communicator; only the user's own word is stronger
+    }
+    auto made = make_comm(party, device.value(), nccl_->value(), settings_.start_limit, interrupt);
+    if (made.ok()) {
+      comm = std::move(made).value();
+      finisher_.watch(comm);
+    } else if (plan.shares_gpus && made.error().code() == Code::kSystem) {
+      plan.kinds = 0;
+      plan.notice = "ranks share a GPU, and " + made.error().message();
+    } else {
+      return made.error();
+    }
+  }
+  tell(plan.notice, host);
+  return DeviceExecutor::make(host, pool.ok() ? pool.value() : nullptr, std::move(plan), std::move(comm));
+}
+
+Result<DeviceExecutor*> DevicePlane::executor_of(int process_set, const DeviceExecutor::Host& host,
+                                                 Interrupt& interrupt) {
+  auto& executor = executors_[process_set];
+  if (executor == nullptr) {
+    HVD_TRY_ASSIGN(auto made, make_executor(host, interrupt));
+    executors_[process_set] = std::move(made);
+  }
+  return executors_[process_set].get();
+}
+
+Result<void> DevicePlane::run(int process_set, const DeviceExecutor::Host& host, const Response& response,
+                              std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt) {
+  flight.process_set = process_set;
+  HVD_TRY_ASSIGN(DeviceExecutor * executor, executor_of(process_set, host, interrupt));
+  return executor->run(response, ops, flight, interrupt);
+}
+
+void DevicePlane::take_off(Flight flight) {
+  if (settings_.options.completes_early && flight.done != nullptr) {
+    std::shared_ptr<Device> device;
+    {
+      const std::lock_guard lock(mu_);
+      device = pool_->device();
+    }
+    flight.is_told = true;
+    for (PendingOp& op : flight.ops) {
+      op.completion->finish(std::exchange(op.output, std::nullopt), std::make_shared<Ticket>(device, flight.done));
+    }
+  }
+  finisher_.add(std::move(flight));
+}
+
+// Those of the job's ranks that are not members split off nothing.
+Result<std::shared_ptr<NcclComm>> DevicePlane::split(const std::optional<DeviceExecutor::Host>& host,
+                                                     Interrupt& interrupt) {
+  DeviceExecutor& all = *executors_.at(0);
+  HVD_TRY(finisher_.drain(0, interrupt));
+  const auto place = host ? NcclComm::Place{host->map.rank, host->map.size} : NcclComm::Place{};
+  auto made = all.comm()->split(host ? 0 : kNcclNoColor, place, interrupt, Deadline::after(settings_.start_limit));
+  HVD_TRY(interrupt.check());
+  const DeviceParty party{all.host().ranks, all.host().map.rank, all.host().backend};
+  HVD_TRY_ASSIGN(const std::string why,
+                 agree(party, made.ok() ? Result<void>() : Result<void>(made.error()), interrupt));
+  if (!why.empty()) {
+    return Error(Code::kSystem, "the NCCL communicator of a process set could not be split from that of all: " + why);
+  }
+  return made;
+}
+
+Result<void> DevicePlane::add_set(int process_set, const std::optional<DeviceExecutor::Host>& host,
+                                  Interrupt& interrupt) {
+  const auto all = executors_.find(0);
+  if (all == executors_.end() || all->second == nullptr || all->second->comm() == nullptr) {
+    return {};  // it makes its own when it has something to do
+  }
+  HVD_TRY_ASSIGN(auto comm, split(host, interrupt));
+  if (comm == nullptr) {
+    return {};
+  }
+  finisher_.watch(comm);
+  HVD_TRY_ASSIGN(const auto pool, any_pool());
+  HVD_TRY_ASSIGN(executors_[process_set],
+                 DeviceExecutor::make(*host, pool, all->second->plan(), std::move(comm)));
+  return {};
+}
+
+Result<void> DevicePlane::remove_set(int process_set, Interrupt& interrupt) {
+  const auto found = executors_.find(process_set);
+  if (found == executors_.end()) {
+    return {};
+  }
+  HVD_TRY(finisher_.drain(process_set, interrupt));
+  if (const auto& comm = found->second->comm(); comm != nullptr) {
+    finisher_.unwatch(comm);
+    const auto finished = comm->finish(interrupt, Deadline::after(kEndTime));
+    if (!finished.ok()) {
+      log_.write(LogLevel::kDebug, finished.error().message());  // it is gone in any case
+    }
+  }
+  executors_.erase(found);
+  return {};
+}
+
+std::optional<Error> DevicePlane::take_error() {
+  const std::lock_guard lock(mu_);
+  return std::exchange(error_, std::nullopt);
+}
+
+void DevicePlane::abort(const Error& cause) {
+  finisher_.abort(cause);
+}
+
+void DevicePlane::close(Duration limit, const Error& cause) {
+  finisher_.close(Deadline::after(limit), cause);
+  NoInterrupt nobody;
+  for (const auto& [number, executor] : executors_) {
+    if (executor != nullptr && executor->comm() != nullptr) {
+      finisher_.unwatch(executor->comm());
+      const auto finished = executor->comm()->finish(nobody, Deadline::after(kEndTime));
+      if (!finished.ok()) {
+        log_.write(LogLevel::kDebug, finished.error().message());
+      }
+    }
+  }
+  executors_.clear();
+}
+
+}  // namespace hvd
