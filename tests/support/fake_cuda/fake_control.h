@@ -21,6 +21,7 @@ class Control {
     HVD_CHECK(file_.take("fake_cuda_count", count_).ok());
     HVD_CHECK(file_.take("fake_cuda_fail", fail_).ok());
     HVD_CHECK(file_.take("fake_cuda_set_capturing", set_capturing_).ok());
+    HVD_CHECK(file_.take("fake_cuda_current_context", current_context_).ok());
     HVD_CHECK(file_.take("fake_cuda_mend", mend_).ok());
   }
 
@@ -29,13 +30,14 @@ class Control {
   void fail(const char* what, int calls, int code = 0) const { fail_(what, calls, code); }
   void set_capturing(void* stream, bool is_capturing) const { set_capturing_(stream, is_capturing ? 1 : 0); }
   void mend(int ordinal) const { mend_(ordinal); }
-  [[nodiscard]] const DynLib& file() const { return file_; }
+  [[nodiscard]] void* current_context() const { return current_context_(); }
 
  private:
   DynLib file_;
   decltype(::fake_cuda_count)* count_ = nullptr;
   decltype(::fake_cuda_fail)* fail_ = nullptr;
   decltype(::fake_cuda_set_capturing)* set_capturing_ = nullptr;
+  decltype(::fake_cuda_current_context)* current_context_ = nullptr;
   decltype(::fake_cuda_mend)* mend_ = nullptr;
 };
 

@@ -171,6 +171,9 @@ void fake_cuda_set_capturing(void* stream, int is_capturing) {
     known->second->is_capturing = is_capturing != 0;
   }
 }
+void* fake_cuda_current_context() {
+  return current_contexts.empty() ? nullptr : current_contexts.back();
+}
 void fake_cuda_mend(int ordinal) {
   if (CUcontext context = context_at(ordinal); context != nullptr) {
     context->context.lost = 0;

@@ -28,6 +28,9 @@ void fake_cuda_fail(const char* what, int calls, int code);
 // What cuStreamIsCapturing says of it.
 void fake_cuda_set_capturing(void* stream, int is_capturing);
 
+// The context that is current in this thread, or null.
+void* fake_cuda_current_context();
+
 // Forgets that the context of the device was lost.
 void fake_cuda_mend(int ordinal);
 }

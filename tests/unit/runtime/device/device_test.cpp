@@ -37,13 +37,9 @@ void take(const Result<void>& result) {
   REQUIRE_MESSAGE(result.ok(), (result.ok() ? "" : result.error().message()));
 }
 
-// The context that is current in this thread, asked beside Device.
+// Asked beside Device.
 void* current_context() {
-  int (*get)(void**) = nullptr;
-  REQUIRE(cuda().file().take("cuCtxGetCurrent", get).ok());
-  void* context = nullptr;
-  REQUIRE(get(&context) == 0);
-  return context;
+  return cuda().current_context();
 }
 
 }  // namespace
