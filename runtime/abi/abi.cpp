@@ -13,6 +13,8 @@
 #include "runtime/abi/context.h"
 #include "runtime/abi/default_context.h"
 #include "runtime/abi/op_checks.h"
+#include "runtime/backend/nccl_library.h"
+#include "runtime/device/device.h"
 
 namespace {
 
@@ -86,9 +88,9 @@ Result<std::shared_ptr<const hvd_ctx::Operation>> operation_of(hvd_ctx* ctx, int
 // Waits for an operation and forgets it; its outcome.
 Result<void> finish(hvd_ctx& context, int64_t handle) {
   HVD_TRY_ASSIGN(const auto operation, context.find(handle));
-  context.wait(*operation);
+  const auto outcome = context.finish(*operation);
   HVD_TRY(context.release(handle));
-  return operation->completion->wait();
+  return outcome;
 }
 
 Result<void> hand_out(const std::vector<int>& all, int32_t* out, int32_t capacity, int32_t* count) {
@@ -106,7 +108,7 @@ Result<void> hand_out(const std::vector<int>& all, int32_t* out, int32_t capacit
 void fill(hvd_output& out, const hvd_ctx::Operation& operation) {
   const auto& owned = operation.completion->output();
   const auto& shape = owned ? owned->shape : operation.shape;
-  out.data = owned ? static_cast<void*>(owned->data.get()) : operation.output;
+  out.data = owned ? owned->address() : operation.output;
   out.size_bytes = static_cast<int64_t>(owned ? owned->size_bytes : operation.size_bytes);
   out.ndim = static_cast<int32_t>(shape.size());
   std::fill(std::begin(out.shape), std::end(out.shape), 0);
@@ -316,8 +318,7 @@ hvd_status hvd_wait(hvd_ctx* ctx, int64_t handle) {
   return fence([&]() -> Result<void> {
     HVD_TRY_ASSIGN(const auto context, resolve(ctx));
     HVD_TRY_ASSIGN(const auto operation, context->find(handle));
-    context->wait(*operation);
-    return operation->completion->wait();
+    return context->finish(*operation);
   });
 }
 
@@ -359,6 +360,14 @@ hvd_status hvd_result(hvd_ctx* ctx, int64_t handle, hvd_output* out) {
     HVD_TRY(operation->completion->wait());
     fill(*out, *operation);
     return {};
+  });
+}
+
+hvd_status hvd_fetch(hvd_ctx* ctx, int64_t handle, void* to, int64_t size_bytes, void* stream) {
+  return fence([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    HVD_TRY_ASSIGN(const auto operation, context->find(handle));
+    return context->fetch(*operation, to, size_bytes, stream);
   });
 }
 
@@ -415,6 +424,17 @@ int32_t hvd_feature(hvd_ctx* ctx, int32_t feature) {
       case HVD_MPI_THREADS:
         value = hvd::has_mpi_all_threads() ? 1 : 0;
         return {};
+      case HVD_HAS_CUDA: {
+        HVD_TRY(hvd::Device::describe_all());
+        value = 1;
+        return {};
+      }
+      case HVD_HAS_NCCL: {
+        HVD_TRY_ASSIGN(const hvd::Config config, hvd::config_from_process());
+        HVD_TRY_ASSIGN(const auto nccl, hvd::NcclLibrary::load(config.engine.devices.nccl_library));
+        value = nccl->version();
+        return {};
+      }
       default:
         return Error(Code::kNotFound, "there is no feature " + std::to_string(feature));
     }

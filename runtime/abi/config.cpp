@@ -118,6 +118,32 @@ Result<void> read_mpi(const Reader& env, Config& config) {
   return {};
 }
 
+// Horovod decides this when it is built; here it may differ from job to job, and must not from rank to rank.
+Result<void> read_devices(const Reader& env, Config& config) {
+  DeviceOptions& devices = config.engine.devices;
+  devices.nccl_library = env.text(contract::kNcclLibrary).value_or("");
+  HVD_TRY_ASSIGN(devices.completes_early, read_switch(env, contract::kEarlyCompletion));
+  const auto read_kind = [&](const char* name, bool otherwise) -> Result<bool> {
+    const std::string value = lower(env.text(name).value_or(""));
+    if (value != "" && value != "nccl" && value != "mpi" && value != "none") {
+      return Error(Code::kInvalid, std::string(name) + " is '" + value +
+                                       "', expected NCCL, or MPI or none (through the host's memory)");
+    }
+    return value == "" ? otherwise : value == "nccl";
+  };
+  HVD_TRY_ASSIGN(const bool all, read_kind(contract::kGpuOperations, true));
+  const std::pair<OpKind, const char*> kinds[] = {{OpKind::kAllreduce, contract::kGpuAllreduce},
+                                                  {OpKind::kAllgather, contract::kGpuAllgather},
+                                                  {OpKind::kBroadcast, contract::kGpuBroadcast},
+                                                  {OpKind::kAlltoall, contract::kGpuAlltoall},
+                                                  {OpKind::kReducescatter, contract::kGpuReducescatter}};
+  devices.uses_nccl.fill(false);
+  for (const auto& [kind, name] : kinds) {
+    HVD_TRY_ASSIGN(devices.uses_nccl[static_cast<std::size_t>(kind)], read_kind(name, all));
+  }
+  return {};
+}
+
 Result<void> read_identity(const Reader& env, Config& config) {
   config.engine.mesh.node_address = env.text(contract::kNodeAddress).value_or("");
   if (config.mpi.has_started_ranks || (!env.text(contract::kRank) && !env.text(contract::kSize))) {
@@ -256,6 +282,7 @@ Result<Config> config_from(const Environment& environment) {
   const Reader env(environment);
   Config config;
   HVD_TRY(read_mpi(env, config));
+  HVD_TRY(read_devices(env, config));
   HVD_TRY(read_identity(env, config));
   HVD_TRY(read_tuning(env, config));
   HVD_TRY(read_autotune(env, config));

@@ -103,11 +103,11 @@ hvd::Result<void> hvd_ctx::execute(const hvd_op& op, std::int64_t* handle) {
     *handle = handles.front();
   }
   HVD_TRY_ASSIGN(const auto operation, find(handles.front()));
-  wait(*operation);
+  const auto outcome = finish(*operation);
   if (handle == nullptr) {
     HVD_TRY(release(handles.front()));
   }
-  return operation->completion->wait();
+  return outcome;
 }
 
 std::int64_t hvd_ctx::keep(std::shared_ptr<const Operation> operation) {
@@ -225,6 +225,7 @@ hvd::Result<std::vector<std::int64_t>> hvd_ctx::start(hvd::Engine& engine, std::
     operation->size_bytes =
         submission.output == nullptr ? 0 : hvd::size_bytes_of(submission.shape, submission.dtype).value_or(0);
     operation->shape = submission.shape;
+    operation->stream = submission.stream;
     operations.push_back(std::move(operation));
   }
   HVD_TRY_ASSIGN(const auto completions, engine.submit_group(std::move(submissions), caller));
@@ -265,6 +266,41 @@ void hvd_ctx::wait(const Operation& operation) {
   } else {
     static_cast<void>(operation.completion->wait());  // close() is about to finish it
   }
+}
+
+hvd::Result<void> hvd_ctx::finish(const Operation& operation) {
+  wait(operation);
+  HVD_TRY(operation.completion->wait());
+  const auto& ticket = operation.completion->ticket();
+  return ticket == nullptr ? hvd::Result<void>() : ticket->join(operation.stream);
+}
+
+hvd::Result<void> hvd_ctx::fetch(const Operation& operation, void* to, std::int64_t size_bytes, void* stream) {
+  if (!operation.completion->is_done()) {
+    return hvd::Error(hvd::Code::kInvalid, "hvd_fetch: the operation has not finished; call hvd_wait first");
+  }
+  HVD_TRY(operation.completion->wait());
+  const auto& owned = operation.completion->output();
+  if (!owned) {
+    return hvd::Error(hvd::Code::kInvalid, "hvd_fetch: the operation's result is in its output already");
+  }
+  if (size_bytes < 0 || static_cast<std::size_t>(size_bytes) != owned->size_bytes) {
+    return hvd::Error(hvd::Code::kInvalid, "hvd_fetch: size_bytes is " + std::to_string(size_bytes) +
+                                               ", but the result has " + std::to_string(owned->size_bytes));
+  }
+  if (to == nullptr && size_bytes > 0) {
+    return hvd::Error(hvd::Code::kInvalid, "hvd_fetch: to is NULL");
+  }
+  if (owned->device == nullptr) {
+    if (size_bytes > 0) {
+      std::memcpy(to, owned->data.get(), owned->size_bytes);
+    }
+    return {};
+  }
+  if (const auto& ticket = operation.completion->ticket(); ticket != nullptr) {
+    HVD_TRY(ticket->join(stream));
+  }
+  return owned->device->copy_to(to, owned->size_bytes, stream);
 }
 
 hvd::Result<void> hvd_ctx::release(std::int64_t handle) {

@@ -41,6 +41,7 @@ struct hvd_ctx {
     void* output = nullptr;
     std::size_t size_bytes = 0;
     std::vector<std::int64_t> shape;
+    void* stream = nullptr;  // of the device that it is on
   };
 
   [[nodiscard]] const hvd::RankMap& map() const { return map_; }
@@ -68,6 +69,10 @@ struct hvd_ctx {
   hvd::Result<void> destroy_buffer(const void* data);
   // Until the operation is done.
   void wait(const Operation& operation);
+  // The same, and its outcome; what its stream gets from here on runs behind it.
+  hvd::Result<void> finish(const Operation& operation);
+  // Copies the result of a finished operation that the runtime has allocated.
+  hvd::Result<void> fetch(const Operation& operation, void* to, std::int64_t size_bytes, void* stream);
   hvd::Result<std::shared_ptr<const Operation>> find(std::int64_t handle);
   hvd::Result<void> release(std::int64_t handle);
   hvd::Result<void> read_counters(int process_set, hvd_counters& out);

@@ -193,9 +193,11 @@ Result<Submission> submission_from(const hvd_op& op, const SetTable& sets) {
   if (out.kind == OpKind::kBarrier) {
     return out;
   }
-  if (op.device != HVD_DEVICE_CPU) {
-    return invalid("device is " + number(op.device) + ", but this library supports HVD_DEVICE_CPU (-1) only");
+  if (op.device < HVD_DEVICE_CPU) {
+    return invalid("device is " + number(op.device) + ", expected HVD_DEVICE_CPU (-1) or a GPU's number");
   }
+  out.device = op.device;
+  out.stream = op.device == HVD_DEVICE_CPU ? nullptr : op.stream;
   if (!is_dtype(op.dtype)) {
     return invalid("dtype is " + number(op.dtype) + ", expected 0 to " + number(kDtypeCount - 1));
   }

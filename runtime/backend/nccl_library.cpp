@@ -99,7 +99,9 @@ Result<void> NcclLibrary::check(NcclCode code, const char* function, NcclHandle 
   }
   const char* last = comm != nullptr && calls_.get_last_error != nullptr ? calls_.get_last_error(comm) : nullptr;
   const bool says_more = last != nullptr && *last != '\0';
-  return Error(Code::kSystem, std::string(function) + ": " + calls_.get_error_string(code) +
+  // What may be the end of another rank, of which others know more.
+  const bool is_of_others = code == NcclCode::kRemoteError || code == NcclCode::kSystemError;
+  return Error(is_of_others ? Code::kLostPeer : Code::kSystem, std::string(function) + ": " + calls_.get_error_string(code) +
                                   (says_more ? std::string(" (") + last + ")" : "") + advice(code));
 }
 

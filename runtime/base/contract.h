@@ -49,6 +49,15 @@ inline constexpr const char* kTimelineCycles = "HOROVOD_TIMELINE_MARK_CYCLES";  
 inline constexpr const char* kCpuOperations = "HOROVOD_CPU_OPERATIONS";          // mpi: data goes over MPI; else ours
 inline constexpr const char* kMpiThreadsOff = "HOROVOD_MPI_THREADS_DISABLE";     // 1: not MPI_THREAD_MULTIPLE
 inline constexpr const char* kMpiLibrary = "HVD_MPI_LIBRARY";                    // libmpi's file, where it is not found
+inline constexpr const char* kNcclLibrary = "HVD_NCCL_LIBRARY";                  // libnccl's file, likewise
+// What moves data between GPUs, of all operations, and of one kind: nccl, or mpi or none (through the host's memory).
+inline constexpr const char* kGpuOperations = "HOROVOD_GPU_OPERATIONS";
+inline constexpr const char* kGpuAllreduce = "HOROVOD_GPU_ALLREDUCE";
+inline constexpr const char* kGpuAllgather = "HOROVOD_GPU_ALLGATHER";
+inline constexpr const char* kGpuBroadcast = "HOROVOD_GPU_BROADCAST";
+inline constexpr const char* kGpuAlltoall = "HOROVOD_GPU_ALLTOALL";
+inline constexpr const char* kGpuReducescatter = "HOROVOD_GPU_REDUCESCATTER";
+inline constexpr const char* kEarlyCompletion = "HOROVOD_ENABLE_ASYNC_COMPLETION";  // 1: GPU operations end on streams
 inline constexpr const char* kLogLevel = "HOROVOD_LOG_LEVEL";                    // TRACE ... FATAL
 
 // By which ranks know that mpirun or srun has started them, and how many: Open MPI's, MPICH's, and Slurm's for a step.

@@ -130,7 +130,7 @@ Result<std::unique_ptr<DeviceExecutor>> DevicePlane::make_executor(const DeviceE
     if (made.ok()) {
       comm = std::move(made).value();
       finisher_.watch(comm);
-    } else if (plan.shares_gpus && made.error().code() == Code::kSystem) {
+    } else if (plan.shares_gpus && interrupt.check().ok()) {
       plan.kinds = 0;
       plan.notice = "ranks share a GPU, and " + made.error().message();
     } else {

@@ -132,11 +132,10 @@ Result<void> Engine::Impl::add_set(int number, const std::vector<int>& ranks) {
     set.executor.emplace(*map, ranks, *set.backend);
     set.executor->trace_to(timeline_.get());
     set.counters = counters_.of(number);
-    set.host.emplace(host_of(*map, ranks, *set.backend, *set.executor));
   }
   set_table_.put(number, ranks, map, quick_path_of(set.mesh.get()), set.counters);
-  sets_.emplace(number, std::move(set));
-  return {};
+  ProcessSet& made = sets_.emplace(number, std::move(set)).first->second;
+  return devices_->add_set(number, map ? std::optional(host_of(made)) : std::nullopt, *this);
 }
 
 }  // namespace hvd

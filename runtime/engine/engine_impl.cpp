@@ -42,7 +42,6 @@ Engine::Impl::Impl(Parts parts)
   std::vector<int> all(static_cast<std::size_t>(parts_.map.size));
   std::iota(all.begin(), all.end(), 0);
   sets_[0].executor.emplace(parts_.map, all, *parts_.backend);
-  sets_[0].host.emplace(DeviceExecutor::Host{parts_.map, all, *parts_.backend, *sets_[0].executor});
   sets_[0].counters = counters_.of(0);
   set_table_.put(0, std::move(all), parts_.map, quick_path_of(parts_.mesh.get()), sets_[0].counters);
 }

@@ -96,7 +96,6 @@ class Engine::Impl final : public Interrupt {
     std::unique_ptr<Mesh> mesh{};  // null in a set of one rank
     std::unique_ptr<Backend> backend{};
     std::optional<Executor> executor{};       // none: this rank is not a member
-    std::optional<DeviceExecutor::Host> host{};  // what its operations on devices know of it; none: likewise
     std::shared_ptr<SetCounters> counters{};  // null: not a member
   };
 
@@ -144,8 +143,7 @@ class Engine::Impl final : public Interrupt {
                       std::uint64_t known_at);
   void take_off(const Response& response, Flight flight);
   void land(Flight flight, const Result<void>& result);
-  [[nodiscard]] static DeviceExecutor::Host host_of(const RankMap& map, const std::vector<int>& ranks,
-                                                    Backend& backend, Executor& executor);
+  [[nodiscard]] DeviceExecutor::Host host_of(ProcessSet& set);
   // engine_changes.cpp
   Result<void> change(const Response& response, PendingOp& op);
   Result<void> add_buffer(PendingOp& op);

@@ -37,6 +37,10 @@ Request request_of(const Submission& what) {
 void Engine::Impl::on_wake() {
   queue_->quiet();
   on_submissions();
+  if (const auto failed = devices_->take_error()) {
+    const Error why = failed->with_context("rank " + std::to_string(parts_.map.rank));
+    why.code() == Code::kLostPeer ? suspect(why) : end_job(why);
+  }
   if (stop_.load() && !is_leaving_) {
     on_stop();
   }

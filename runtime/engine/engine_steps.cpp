@@ -149,7 +149,8 @@ void Engine::Impl::run_response(const Response& response, std::uint64_t known_at
   }
   // The operations stay pending: they fail with the job's cause once that is known.
   const Error why = result.error().with_context("rank " + std::to_string(parts_.map.rank) + ": " + label(response));
-  const bool is_own_failure = why.code() == Code::kResource || why.code() == Code::kProtocol;
+  const bool is_own_failure = why.code() == Code::kResource || why.code() == Code::kProtocol ||
+                              (response.is_device && why.code() != Code::kLostPeer);
   if (is_own_failure) {
     end_job(why);
   } else {

@@ -21,6 +21,8 @@ class Executor {
   Executor(RankMap map, std::vector<int> ranks, Backend& backend)
       : map_(std::move(map)), ranks_(std::move(ranks)), backend_(backend) {}
 
+  [[nodiscard]] const RankMap& map() const { return map_; }
+  [[nodiscard]] const std::vector<int>& ranks() const { return ranks_; }
   // Where it tells of its phases; must outlive it.
   void trace_to(Timeline* timeline) { timeline_ = timeline; }
 

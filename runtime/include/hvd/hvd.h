@@ -11,6 +11,8 @@
  *     handle has returned (or hvd_poll has said done). Memory handed out by hvd_result belongs to the runtime
  *     until hvd_release of the handle.
  *  5. Any thread may call any function. Nothing here aborts the process or throws.
+ *     The memory may be a GPU's (hvd_op.device, since version 7): then the operation waits on the GPU, and not the host,
+ *     for what the caller has put on hvd_op.stream before hvd_enqueue. What hvd_result hands out is a GPU's too.
  *  6. Every wait ends: with the result, or with an error that names the rank or link that failed.
  */
 #ifndef HVD_HVD_H_
@@ -28,7 +30,7 @@
 extern "C" {
 #endif
 
-#define HVD_ABI_VERSION 6 /* grows with every addition; callers of an older header keep working */
+#define HVD_ABI_VERSION 7 /* grows with every addition; callers of an older header keep working */
 #define HVD_MAX_DIMS 16
 #define HVD_MAX_GROUP 4096
 
@@ -118,7 +120,9 @@ typedef struct hvd_op {
                           node, then the nodes. Any number of ranks */
   int32_t root_rank;   /* broadcast; a rank of the job, also in a process set */
   int32_t process_set; /* 0: all ranks; else the number that hvd_process_set_add gave, of which this rank is a member */
-  int32_t device;      /* HVD_DEVICE_CPU */
+  int32_t device;      /* HVD_DEVICE_CPU; or the GPU whose memory input and output are, as CUDA numbers those that the
+                          process sees: the same one in all calls of a rank. All ranks of an operation are on GPUs, or
+                          none is. `splits` and `shape` are always the host's */
   int32_t ndim;        /* 0 ... HVD_MAX_DIMS; a scalar has 0 */
   int32_t reserved;
   const int64_t* shape; /* ndim extents of this rank's input, each >= 0 */
@@ -128,7 +132,8 @@ typedef struct hvd_op {
                            allgather, reducescatter, alltoall: NULL, the runtime allocates, see hvd_result. */
   double prescale;      /* allreduce, reducescatter: the input is multiplied by it before ... */
   double postscale;     /* ... and the result by it after the reduction */
-  void* stream;         /* device operations; NULL for HVD_DEVICE_CPU */
+  void* stream;         /* the CUDA stream (cudaStream_t, CUstream) behind whose work the memory is ready; it is refused
+                           while a CUDA graph is captured from it. NULL: the default stream, or HVD_DEVICE_CPU */
   /* since version 2 */
   const int32_t* splits; /* alltoall: how many rows go to each rank, the first ones to rank 0; together at most
                             shape[0]. NULL: an even share for each. Read before hvd_enqueue returns. */
@@ -225,10 +230,17 @@ HVD_API hvd_status hvd_enqueue_many(hvd_ctx* ctx, const hvd_op* const* ops, int3
                                     int64_t* handles);
 /* *done = 1 when hvd_wait would not block. */
 HVD_API hvd_status hvd_poll(hvd_ctx* ctx, int64_t handle, int32_t* done);
-/* Blocks until the operation has finished; its status is the operation's. May be called more than once. */
+/* Blocks until the operation has finished; its status is the operation's. May be called more than once. With
+ * HOROVOD_ENABLE_ASYNC_COMPLETION=1 an operation on a GPU has finished for the host when it is launched there: what the
+ * caller puts on hvd_op.stream after hvd_wait (or hvd_finish, hvd_execute) runs behind it. */
 HVD_API hvd_status hvd_wait(hvd_ctx* ctx, int64_t handle);
 /* What the finished operation left; valid until hvd_release. out->size and out->version must be set. */
 HVD_API hvd_status hvd_result(hvd_ctx* ctx, int64_t handle, hvd_output* out);
+/* Since version 7: copies what the finished operation left and the runtime has allocated (of an allgather, alltoall,
+ * reducescatter) to the caller's memory, which has its size. From a GPU: to its memory or the host's, on `stream`, behind
+ * the operation and what is on the stream by now; the host does not wait for it, unless `to` is pageable. hvd_release may
+ * follow at once. From the host: at once, and `stream` is NULL. */
+HVD_API hvd_status hvd_fetch(hvd_ctx* ctx, int64_t handle, void* to, int64_t size_bytes, void* stream);
 /* Forgets a handle. One that is still pending is waited for first. */
 HVD_API hvd_status hvd_release(hvd_ctx* ctx, int64_t handle);
 /* Since version 4: hvd_wait and hvd_release of `count` handles in one call, for operations that leave nothing to fetch.
@@ -270,6 +282,8 @@ HVD_API hvd_status hvd_timeline_stop(hvd_ctx* ctx);
 #define HVD_HAS_MPI 1     /* 1 where an MPI can be loaded */
 #define HVD_USES_MPI 2    /* 1 where the ranks of this job have met by MPI, or move their data by it */
 #define HVD_MPI_THREADS 3 /* 1 where MPI was started with MPI_THREAD_MULTIPLE */
+#define HVD_HAS_CUDA 4    /* since version 7: 1 where this library knows GPUs, and a CUDA driver and a GPU are here */
+#define HVD_HAS_NCCL 5    /* since version 7: NCCL's version, 22703 is 2.27.3, where one can be loaded */
 /* 0: no, or no such feature. When it is not there, hvd_last_error() says why. */
 HVD_API int32_t hvd_feature(hvd_ctx* ctx, int32_t feature);
 

@@ -39,8 +39,8 @@ inline void on_all(int size, const std::function<void(int rank)>& body) {
 
 class EngineJob {
  public:
-  explicit EngineJob(Nodes nodes, EngineOptions options = {})
-      : nodes_(std::move(nodes)), options_(std::move(options)), contexts_(static_cast<std::size_t>(size())) {
+  explicit EngineJob(Nodes nodes, EngineOptions options = {}, LogLevel log_level = LogLevel::kError)
+      : nodes_(std::move(nodes)), options_(std::move(options)), log_level_(log_level), contexts_(static_cast<std::size_t>(size())) {
     hub_ = MemoryHub::create(size(), make_secret(1)).value();
     start();
   }
@@ -86,12 +86,13 @@ class EngineJob {
     config.engine.mesh.node_address = "127.0.0." + std::to_string(config.map.node_index + 1);
     config.engine.mesh.scratch_dir = scratch_.path();
     config.engine.mesh.shm_slot_bytes = 1U << 20U;
-    config.log_level = LogLevel::kError;
+    config.log_level = log_level_;
     return config;
   }
 
   Nodes nodes_;
   EngineOptions options_;
+  LogLevel log_level_;
   ScratchDir scratch_;
   std::shared_ptr<MemoryHub> hub_;
   std::vector<std::unique_ptr<hvd_ctx>> contexts_;

@@ -12,7 +12,7 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError
 
-ABI_VERSION = 6
+ABI_VERSION = 7
 MAX_DIMS = 16
 MAX_GROUP = 4096
 

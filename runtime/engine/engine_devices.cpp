@@ -1,0 +1,65 @@
+// Operations on devices: how the engine launches them, and what becomes of them. See engine_impl.h and device_plane.h.
+#include "runtime/engine/engine_impl.h"
+
+namespace hvd {
+
+void Engine::Impl::open_devices() {
+  DevicePlane::Settings settings;
+  settings.options = parts_.options.devices;
+  settings.local_rank = parts_.map.local_rank;
+  settings.start_limit = parts_.options.set_timeout;
+  settings.stall = parts_.options.stall;
+  devices_ = std::make_unique<DevicePlane>(
+      std::move(settings), *parts_.log,
+      [this](Flight flight, const Result<void>& result) { land(std::move(flight), result); },
+      [this] { queue_->wake(); });
+}
+
+DeviceExecutor::Host Engine::Impl::host_of(ProcessSet& set) {
+  Backend& backend = set.backend != nullptr ? *set.backend : *parts_.backend;
+  return DeviceExecutor::Host{set.executor->map(), set.executor->ranks(), backend, *set.executor};
+}
+
+// Also what could not be launched is under way: some of it may be, and uses memory of the callers'. It ends with the
+// job.
+Result<void> Engine::Impl::launch(int number, ProcessSet& set, const Response& response,
+                                  std::span<PendingOp* const> ops, std::uint64_t known_at) {
+  const std::uint64_t began = ticks_now();
+  Flight flight;
+  const Result<void> launched = devices_->run(number, host_of(set), response, ops, flight, *this);
+  if (launched.ok()) {
+    count(set, ops, known_at, began);
+  } else {
+    flight.done = nullptr;
+  }
+  take_off(response, std::move(flight));
+  return launched;
+}
+
+void Engine::Impl::take_off(const Response& response, Flight flight) {
+  for (const std::string& name : response.names) {
+    if (find_op(response, name) != nullptr) {
+      flight.ops.push_back(std::move(pending_.extract(key_of(response.process_set, name)).mapped()));
+    }
+  }
+  devices_->take_off(std::move(flight));
+}
+
+// Thread: the plane's. The driver who waits for one of these may sleep.
+void Engine::Impl::land(Flight flight, const Result<void>& result) {
+  if (result.ok() && is_traced()) {
+    for (const PendingOp& op : flight.ops) {
+      timeline_->done(key_of(op.what.process_set, op.what.name), op.what.kind, op.what.dtype, op.what.shape);
+    }
+  }
+  flight.keeps.clear();
+  for (PendingOp& op : flight.ops) {
+    queue_->forget(key_of(op.what.process_set, op.what.name));
+    if (!flight.is_told) {
+      op.finish(result);
+    }
+  }
+  queue_->wake();
+}
+
+}  // namespace hvd
