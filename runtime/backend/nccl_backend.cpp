@@ -137,9 +137,8 @@ Result<void> NcclBackend::scatter(const NcclFunctions& calls, NcclHandle comm, c
   HVD_CHECK(type.has_value() && tensor.sizes.size() == static_cast<std::size_t>(comm_->place().size));
   if (are_equal(tensor.sizes)) {
     const std::size_t count = tensor.sizes.front() / size_of(dtype);
-    return comm_->check(
-        calls.reduce_scatter(tensor.input, tensor.out, count, *type, op_of(op, dtype), comm, stream_),
-        "ncclReduceScatter");
+    return comm_->check(calls.reduce_scatter(tensor.input, tensor.out, count, *type, op_of(op, dtype), comm, stream_),
+                        "ncclReduceScatter");
   }
   std::size_t offset = 0;
   for (std::size_t rank = 0; rank < tensor.sizes.size(); ++rank) {

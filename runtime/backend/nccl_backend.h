@@ -1,5 +1,5 @@
-// NcclBackend: whole collectives over memory of devices, by NCCL. Each call returns when it is launched: what it does is
-// done in the order of the stream. All ranks call the same in the same order, as for Backend.
+// NcclBackend: whole collectives over memory of devices, by NCCL. Each call returns when it is launched: what it does
+// is done in the order of the stream. All ranks call the same in the same order, as for Backend.
 //
 // Sizes are in bytes, and offsets those of parts one after the other, in rank order. Thread: engine only.
 #pragma once

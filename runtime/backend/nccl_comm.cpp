@@ -7,9 +7,9 @@
 namespace hvd {
 namespace {
 
-constexpr int kYields = 1000;                                     // before a wait sleeps between its looks
-constexpr Duration kNap = std::chrono::microseconds(100);         // then
-constexpr Duration kLaunchTime = std::chrono::seconds(60 * 60);   // the first of a kind connects; the job's end ends it
+constexpr int kYields = 1000;                                    // before a wait sleeps between its looks
+constexpr Duration kNap = std::chrono::microseconds(100);        // then
+constexpr Duration kLaunchTime = std::chrono::seconds(60 * 60);  // the first of a kind connects; the job's end ends it
 
 Error ended() {
   return Error(Code::kLostPeer, "the NCCL communicator has been aborted");
@@ -152,7 +152,8 @@ Result<void> NcclComm::finish(Interrupt& interrupt, Deadline deadline) {
     HVD_TRY_ASSIGN(const auto current, Current::make(*device_));
     const std::lock_guard lock(mu_);
     NcclHandle handle = std::exchange(handle_, nullptr);
-    return handle == nullptr ? Result<void>() : nccl_->check(nccl_->calls().comm_destroy(handle), "ncclCommDestroy", nullptr);
+    return handle == nullptr ? Result<void>()
+                             : nccl_->check(nccl_->calls().comm_destroy(handle), "ncclCommDestroy", nullptr);
   }();
   abort();
   return finished;

@@ -101,8 +101,9 @@ Result<void> NcclLibrary::check(NcclCode code, const char* function, NcclHandle 
   const bool says_more = last != nullptr && *last != '\0';
   // What may be the end of another rank, of which others know more.
   const bool is_of_others = code == NcclCode::kRemoteError || code == NcclCode::kSystemError;
-  return Error(is_of_others ? Code::kLostPeer : Code::kSystem, std::string(function) + ": " + calls_.get_error_string(code) +
-                                  (says_more ? std::string(" (") + last + ")" : "") + advice(code));
+  return Error(is_of_others ? Code::kLostPeer : Code::kSystem,
+               std::string(function) + ": " + calls_.get_error_string(code) +
+                   (says_more ? std::string(" (") + last + ")" : "") + advice(code));
 }
 
 }  // namespace hvd

@@ -25,7 +25,8 @@ class NcclLibrary {
   [[nodiscard]] int version() const { return version_; }
   // "NCCL 2.27.3, /usr/lib/libnccl.so.2".
   [[nodiscard]] std::string text() const;
-  // kLostPeer for what may be the end of another rank, else kSystem. `comm`: of which the library is asked for more; may be null.
+  // kLostPeer for what may be the end of another rank, else kSystem. `comm`: of which the library is asked for more;
+  // may be null.
   Result<void> check(NcclCode code, const char* function, NcclHandle comm) const;
 
  private:

@@ -58,7 +58,7 @@ inline constexpr const char* kGpuBroadcast = "HOROVOD_GPU_BROADCAST";
 inline constexpr const char* kGpuAlltoall = "HOROVOD_GPU_ALLTOALL";
 inline constexpr const char* kGpuReducescatter = "HOROVOD_GPU_REDUCESCATTER";
 inline constexpr const char* kEarlyCompletion = "HOROVOD_ENABLE_ASYNC_COMPLETION";  // 1: GPU operations end on streams
-inline constexpr const char* kLogLevel = "HOROVOD_LOG_LEVEL";                    // TRACE ... FATAL
+inline constexpr const char* kLogLevel = "HOROVOD_LOG_LEVEL";                       // TRACE ... FATAL
 
 // By which ranks know that mpirun or srun has started them, and how many: Open MPI's, MPICH's, and Slurm's for a step.
 // A job of hvdrun's has the first too, with its own numbers.

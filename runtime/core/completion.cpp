@@ -29,8 +29,7 @@ void Completion::finish(std::optional<OwnedOutput> output, std::shared_ptr<Devic
   settle({}, std::move(output), std::move(ticket));
 }
 
-void Completion::settle(Result<void> result, std::optional<OwnedOutput> output,
-                        std::shared_ptr<DeviceTicket> ticket) {
+void Completion::settle(Result<void> result, std::optional<OwnedOutput> output, std::shared_ptr<DeviceTicket> ticket) {
   {
     const std::lock_guard lock(mu_);
     HVD_CHECK(!done_.load(std::memory_order_relaxed));

@@ -261,9 +261,8 @@ Result<void> DeviceExecutor::reducescatter(std::span<PendingOp* const> ops, Flig
     }
   }
   HVD_TRY(nccl_->reducescatter(scatters, like.dtype, step_of(like.op), interrupt));
-  return scales_after
-             ? kernels_->unpack(stream_.handle(), results, packed_results, like.dtype, like.dtype, after)
-             : Result<void>();
+  return scales_after ? kernels_->unpack(stream_.handle(), results, packed_results, like.dtype, like.dtype, after)
+                      : Result<void>();
 }
 
 Result<void> DeviceExecutor::alltoall(PendingOp& op, Flight& flight, Interrupt& interrupt) {

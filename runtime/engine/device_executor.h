@@ -1,6 +1,6 @@
-// DeviceExecutor: carries one Response out on memory of this rank's device, for one process set: on a stream of its own,
-// behind what the callers' streams do, and without waiting for the end. By NCCL, or through the host's memory and the
-// Executor of CPU operations, as the ranks of the set have agreed.
+// DeviceExecutor: carries one Response out on memory of this rank's device, for one process set: on a stream of its
+// own, behind what the callers' streams do, and without waiting for the end. By NCCL, or through the host's memory and
+// the Executor of CPU operations, as the ranks of the set have agreed.
 //
 // Thread: engine only.
 #pragma once
@@ -35,7 +35,8 @@ class DeviceExecutor {
   static Result<std::unique_ptr<DeviceExecutor>> make(Host host, std::shared_ptr<DevicePool> pool, DevicePlan plan,
                                                       std::shared_ptr<NcclComm> comm);
 
-  // As Executor::run, but that outputs are filled when flight.done is. What it needs until then it leaves in the flight.
+  // As Executor::run, but that outputs are filled when flight.done is. What it needs until then it leaves in the
+  // flight.
   Result<void> run(const Response& response, std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt);
 
   [[nodiscard]] const std::shared_ptr<NcclComm>& comm() const { return comm_; }
@@ -80,8 +81,8 @@ class DeviceExecutor {
   std::optional<NcclBackend> nccl_;
   std::optional<DeviceKernels> kernels_;
 
-  std::shared_ptr<DeviceBlock> buffer_;    // shared with the flights that use it
-  std::shared_ptr<PinnedMemory> pinned_;   // likewise
+  std::shared_ptr<DeviceBlock> buffer_;   // shared with the flights that use it
+  std::shared_ptr<PinnedMemory> pinned_;  // likewise
 };
 
 }  // namespace hvd

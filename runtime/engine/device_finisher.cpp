@@ -8,10 +8,10 @@
 namespace hvd {
 namespace {
 
-constexpr Duration kPoll = std::chrono::microseconds(50);         // between looks at the device
-constexpr Duration kErrorPoll = std::chrono::milliseconds(2);     // and at NCCL
-constexpr Duration kLetsGo = std::chrono::seconds(2);             // for the device, after an abort
-constexpr Duration kNap = std::chrono::milliseconds(1);           // of those who wait for landings
+constexpr Duration kPoll = std::chrono::microseconds(50);      // between looks at the device
+constexpr Duration kErrorPoll = std::chrono::milliseconds(2);  // and at NCCL
+constexpr Duration kLetsGo = std::chrono::seconds(2);          // for the device, after an abort
+constexpr Duration kNap = std::chrono::milliseconds(1);        // of those who wait for landings
 
 // Nothing can be learned of an event whose device has failed; it is done with.
 bool is_over(const Flight& flight) {

@@ -28,10 +28,10 @@ namespace hvd {
 struct Flight {
   std::vector<PendingOp> ops;
   int process_set = 0;
-  bool is_told = false;                         // to those who wait: their Completions are done
-  std::shared_ptr<Event> done;                  // null: it could not be launched, and ends with the job
-  std::shared_ptr<NcclComm> comm;               // null: without
-  std::vector<std::shared_ptr<void>> keeps;     // memory that it works on, whoever else has it
+  bool is_told = false;                      // those who wait are told at once; done is not null then
+  std::shared_ptr<Event> done;               // null: it could not be launched, and ends with the job
+  std::shared_ptr<NcclComm> comm;            // null: without
+  std::vector<std::shared_ptr<void>> keeps;  // memory that it works on, whoever else has it
   TimePoint since{};
 };
 
@@ -75,8 +75,8 @@ class DeviceFinisher {
   std::condition_variable changed_;
   std::deque<Flight> flights_;  // in the order in which they were launched
   std::vector<std::shared_ptr<NcclComm>> comms_;
-  std::optional<Error> cause_;      // the job is over
-  bool has_told_ = false;           // on_error was called
+  std::optional<Error> cause_;  // the job is over
+  bool has_told_ = false;       // on_error was called
   bool is_closing_ = false;
   TimePoint next_errors_{};
   std::thread thread_;

@@ -124,7 +124,8 @@ Result<std::unique_ptr<DeviceExecutor>> DevicePlane::make_executor(const DeviceE
   std::shared_ptr<NcclComm> comm;
   if (plan.kinds != 0) {
     if (plan.shares_gpus) {
-      ::setenv(kShareSwitch, "1", 0);  // NCCL reads it when it makes a communicator; only the user's own word is stronger
+      ::setenv(kShareSwitch, "1",
+               0);  // NCCL reads it when it makes a communicator; only the user's own word is stronger
     }
     auto made = make_comm(party, device.value(), nccl_->value(), settings_.start_limit, interrupt);
     if (made.ok()) {
@@ -159,13 +160,12 @@ Result<void> DevicePlane::run(int process_set, const DeviceExecutor::Host& host,
 }
 
 void DevicePlane::take_off(Flight flight) {
-  if (settings_.options.completes_early && flight.done != nullptr) {
+  if (flight.is_told) {
     std::shared_ptr<Device> device;
     {
       const std::lock_guard lock(mu_);
       device = pool_->device();
     }
-    flight.is_told = true;
     for (PendingOp& op : flight.ops) {
       op.completion->finish(std::exchange(op.output, std::nullopt), std::make_shared<Ticket>(device, flight.done));
     }
@@ -202,8 +202,7 @@ Result<void> DevicePlane::add_set(int process_set, const std::optional<DeviceExe
   }
   finisher_.watch(comm);
   HVD_TRY_ASSIGN(const auto pool, any_pool());
-  HVD_TRY_ASSIGN(executors_[process_set],
-                 DeviceExecutor::make(*host, pool, all->second->plan(), std::move(comm)));
+  HVD_TRY_ASSIGN(executors_[process_set], DeviceExecutor::make(*host, pool, all->second->plan(), std::move(comm)));
   return {};
 }
 

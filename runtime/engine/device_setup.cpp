@@ -1,11 +1,11 @@
 #include "runtime/engine/device_setup.h"
 
-#include <stdlib.h>
-
 #include <algorithm>
 #include <cstring>
 #include <map>
 #include <optional>
+
+#include <stdlib.h>
 
 #include "runtime/device/kernels.h"
 

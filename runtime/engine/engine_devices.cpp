@@ -42,6 +42,11 @@ void Engine::Impl::take_off(const Response& response, Flight flight) {
       flight.ops.push_back(std::move(pending_.extract(key_of(response.process_set, name)).mapped()));
     }
   }
+  // Who is told now may use the names again now.
+  flight.is_told = parts_.options.devices.completes_early && flight.done != nullptr;
+  for (const PendingOp& op : flight.is_told ? std::span<const PendingOp>(flight.ops) : std::span<const PendingOp>()) {
+    queue_->forget(key_of(op.what.process_set, op.what.name));
+  }
   devices_->take_off(std::move(flight));
 }
 
@@ -54,8 +59,8 @@ void Engine::Impl::land(Flight flight, const Result<void>& result) {
   }
   flight.keeps.clear();
   for (PendingOp& op : flight.ops) {
-    queue_->forget(key_of(op.what.process_set, op.what.name));
     if (!flight.is_told) {
+      queue_->forget(key_of(op.what.process_set, op.what.name));
       op.finish(result);
     }
   }

@@ -64,8 +64,7 @@ Result<RowLayout> scattered_layout(std::span<PendingOp* const> ops, int size) {
   return RowLayout::make(std::move(tensors), size);
 }
 
-Result<AlltoallPlan> plan_alltoall(const Submission& what, const RankMap& map, Backend& backend,
-                                   Interrupt& interrupt) {
+Result<AlltoallPlan> plan_alltoall(const Submission& what, const RankMap& map, Backend& backend, Interrupt& interrupt) {
   const auto size = static_cast<std::size_t>(map.size);
   if (what.shape.empty() || what.splits.size() != size) {
     return Error(Code::kProtocol, "the coordinator ordered an alltoall of a scalar");

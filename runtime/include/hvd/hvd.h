@@ -11,8 +11,8 @@
  *     handle has returned (or hvd_poll has said done). Memory handed out by hvd_result belongs to the runtime
  *     until hvd_release of the handle.
  *  5. Any thread may call any function. Nothing here aborts the process or throws.
- *     The memory may be a GPU's (hvd_op.device, since version 7): then the operation waits on the GPU, and not the host,
- *     for what the caller has put on hvd_op.stream before hvd_enqueue. What hvd_result hands out is a GPU's too.
+ *     The memory may be a GPU's (hvd_op.device, since version 7): then the operation waits on the GPU, and not the
+ * host, for what the caller has put on hvd_op.stream before hvd_enqueue. What hvd_result hands out is a GPU's too.
  *  6. Every wait ends: with the result, or with an error that names the rank or link that failed.
  */
 #ifndef HVD_HVD_H_
@@ -237,9 +237,9 @@ HVD_API hvd_status hvd_wait(hvd_ctx* ctx, int64_t handle);
 /* What the finished operation left; valid until hvd_release. out->size and out->version must be set. */
 HVD_API hvd_status hvd_result(hvd_ctx* ctx, int64_t handle, hvd_output* out);
 /* Since version 7: copies what the finished operation left and the runtime has allocated (of an allgather, alltoall,
- * reducescatter) to the caller's memory, which has its size. From a GPU: to its memory or the host's, on `stream`, behind
- * the operation and what is on the stream by now; the host does not wait for it, unless `to` is pageable. hvd_release may
- * follow at once. From the host: at once, and `stream` is NULL. */
+ * reducescatter) to the caller's memory, which has its size. From a GPU: to its memory or the host's, on `stream`,
+ * behind the operation and what is on the stream by now; the host does not wait for it, unless `to` is pageable.
+ * hvd_release may follow at once. From the host: at once, and `stream` is NULL. */
 HVD_API hvd_status hvd_fetch(hvd_ctx* ctx, int64_t handle, void* to, int64_t size_bytes, void* stream);
 /* Forgets a handle. One that is still pending is waited for first. */
 HVD_API hvd_status hvd_release(hvd_ctx* ctx, int64_t handle);

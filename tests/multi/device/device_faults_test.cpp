@@ -7,15 +7,16 @@ namespace hvd::test {
 namespace {
 
 constexpr const char* kCudaCalls[] = {
-    "cuInit",          "cuDeviceGet",         "cuDeviceGetName",     "cuDeviceGetUuid", "cuDeviceGetAttribute",
-    "cuEventCreate",   "cuEventRecord",       "cuStreamIsCapturing", "cuMemAlloc",      "cuStreamCreateWithPriority",
-    "cuEventQuery",    "cuStreamWaitEvent",   "cuCtxPushCurrent",    "cuMemHostAlloc",  "cuCtxGetStreamPriorityRange",
-    "cuLaunchKernel",  "cuModuleLoadData",    "cuModuleGetFunction", "cuMemcpyAsync",   "cuDevicePrimaryCtxRetain",
+    "cuInit",          "cuDeviceGet",       "cuDeviceGetName",     "cuDeviceGetUuid", "cuDeviceGetAttribute",
+    "cuEventCreate",   "cuEventRecord",     "cuStreamIsCapturing", "cuMemAlloc",      "cuStreamCreateWithPriority",
+    "cuEventQuery",    "cuStreamWaitEvent", "cuCtxPushCurrent",    "cuMemHostAlloc",  "cuCtxGetStreamPriorityRange",
+    "cuLaunchKernel",  "cuModuleLoadData",  "cuModuleGetFunction", "cuMemcpyAsync",   "cuDevicePrimaryCtxRetain",
     "cuMemsetD8Async", "cuLaunchHostFunc"};
-constexpr const char* kNcclCalls[] = {
-    "ncclGetVersion", "ncclGetUniqueId", "ncclCommInitRankConfig", "ncclCommSplit", "ncclCommGetAsyncError",
-    "ncclGroupStart", "ncclGroupEnd",    "ncclAllReduce",          "ncclBroadcast", "ncclReduce",
-    "ncclAllGather",  "ncclSend",        "ncclRecv",               "ncclReduceScatter"};
+constexpr const char* kNcclCalls[] = {"ncclGetVersion", "ncclGetUniqueId",       "ncclCommInitRankConfig",
+                                      "ncclCommSplit",  "ncclCommGetAsyncError", "ncclGroupStart",
+                                      "ncclGroupEnd",   "ncclAllReduce",         "ncclBroadcast",
+                                      "ncclReduce",     "ncclAllGather",         "ncclSend",
+                                      "ncclRecv",       "ncclReduceScatter"};
 
 // An operation of every kind, and a process set, on each rank; the first that fails ends it.
 Outcome run_everything(DeviceJob& job, int rank) {

@@ -1,12 +1,12 @@
 // DeviceJob: an EngineJob whose ranks have a fake GPU each, a stream on it, and tensors there.
 #pragma once
 
-#include <stdlib.h>
-
 #include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include <stdlib.h>
 
 #include "runtime/core/dtype.h"
 #include "runtime/device/device.h"
@@ -188,7 +188,8 @@ inline Got run_on_device(hvd_ctx* ctx, Gpu& gpu, const Task& task, const std::ve
 template <typename T>
 void put_values(std::vector<std::uint8_t>& bytes, std::size_t count, int seed, bool is_bool) {
   for (std::size_t i = 0; i < count; ++i) {
-    const int number = static_cast<int>((i * 7 + static_cast<std::size_t>(seed) * 3) % (is_bool ? 2 : 5)) + (is_bool ? 0 : 1);
+    const int number =
+        static_cast<int>((i * 7 + static_cast<std::size_t>(seed) * 3) % (is_bool ? 2 : 5)) + (is_bool ? 0 : 1);
     const T value = static_cast<T>(number);
     std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
   }
@@ -208,7 +209,8 @@ inline std::vector<std::uint8_t> values_of(Dtype dtype, std::size_t count, int s
       for (std::size_t i = 0; i < count; ++i) {
         // 1, 2 or 4: their exponents
         const auto power = static_cast<unsigned>((i + static_cast<std::size_t>(seed)) % 3);
-        const auto half = static_cast<std::uint16_t>(dtype == Dtype::kFloat16 ? (15U + power) << 10U : (127U + power) << 7U);
+        const auto half =
+            static_cast<std::uint16_t>(dtype == Dtype::kFloat16 ? (15U + power) << 10U : (127U + power) << 7U);
         std::memcpy(bytes.data() + i * 2, &half, 2);
       }
       break;
@@ -232,8 +234,7 @@ inline std::vector<std::uint8_t> values_of(Dtype dtype, std::size_t count, int s
 class DeviceJob {
  public:
   // The device of each rank is of its number, or they share one.
-  explicit DeviceJob(int ranks, EngineOptions options = {}, bool shares = false,
-                     LogLevel log_level = LogLevel::kError)
+  explicit DeviceJob(int ranks, EngineOptions options = {}, bool shares = false, LogLevel log_level = LogLevel::kError)
       : job_(Nodes{ranks}, std::move(options), log_level) {
     load_fakes();
     for (int rank = 0; rank < ranks; ++rank) {

@@ -6,8 +6,9 @@
 namespace hvd::test {
 namespace {
 
-constexpr Dtype kTypes[] = {Dtype::kUint8,   Dtype::kInt8,     Dtype::kUint16,  Dtype::kInt16,   Dtype::kInt32, Dtype::kInt64,
-                            Dtype::kFloat16, Dtype::kBfloat16, Dtype::kFloat32, Dtype::kFloat64, Dtype::kBool};
+constexpr Dtype kTypes[] = {Dtype::kUint8,   Dtype::kInt8,    Dtype::kUint16,  Dtype::kInt16,
+                            Dtype::kInt32,   Dtype::kInt64,   Dtype::kFloat16, Dtype::kBfloat16,
+                            Dtype::kFloat32, Dtype::kFloat64, Dtype::kBool};
 
 std::function<std::vector<std::uint8_t>(int)> values(const Task& task) {
   return [task](int rank) { return values_of(task.dtype, task.bytes() / size_of(task.dtype), rank); };
@@ -34,9 +35,7 @@ void check_all_operations(DeviceJob& job) {
     job.check(task, values(task));
     // Each rank brings another number of rows; one brings none.
     Task gather{HVD_ALLGATHER, dtype, HVD_SUM, {}, name_for("gather", dtype, 0)};
-    const auto rows = [&](int rank) {
-      return values_of(dtype, static_cast<std::size_t>(rank) * 2, rank);
-    };
+    const auto rows = [&](int rank) { return values_of(dtype, static_cast<std::size_t>(rank) * 2, rank); };
     job.check(gather, rows, [](Task& own, int rank) { own.shape = {rank, 2}; });
     Task even{HVD_ALLGATHER, dtype, HVD_SUM, {3, 2}, name_for("gather even", dtype, 0)};
     job.check(even, values(even));
@@ -184,8 +183,9 @@ TEST_CASE("devices: a tensor on a host and one on a device do not meet; all rank
   });
   for (const Outcome& told : outcomes) {
     CHECK(told.status == HVD_MISMATCH);
-    CHECK(told.says("Mismatched CPU/GPU device selection: rank 0 specified device CPU, but rank 1 specified device "
-                    "GPU (tensor 'mixed')"));
+    CHECK(
+        told.says("Mismatched CPU/GPU device selection: rank 0 specified device CPU, but rank 1 specified device "
+                  "GPU (tensor 'mixed')"));
   }
 }
 

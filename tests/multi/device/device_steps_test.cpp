@@ -16,8 +16,9 @@ namespace {
 constexpr const char* kSynchronous[] = {"cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize", "cuMemAlloc",
                                         "cuMemFree",           "cuMemHostAlloc",   "cuMemFreeHost"};
 // What a step may call, but for looks at events, which take as many as they last.
-constexpr const char* kCounted[] = {"cuStreamWaitEvent", "cuEventRecord",   "cuEventCreate", "cuStreamIsCapturing",
-                                    "cuMemcpyAsync",     "cuMemsetD8Async", "cuLaunchKernel", "cuStreamCreateWithPriority"};
+constexpr const char* kCounted[] = {
+    "cuStreamWaitEvent", "cuEventRecord",   "cuEventCreate",  "cuStreamIsCapturing",
+    "cuMemcpyAsync",     "cuMemsetD8Async", "cuLaunchKernel", "cuStreamCreateWithPriority"};
 
 std::int64_t sum_of(std::span<const char* const> names) {
   std::int64_t sum = 0;
@@ -33,7 +34,8 @@ struct Gradients {
     for (int i = 0; i < count; ++i) {
       Task task{HVD_ALLREDUCE, Dtype::kFloat32, HVD_AVERAGE, {100 + i}, "gradient " + std::to_string(i)};
       task.in_place = true;
-      tensors.push_back(std::make_unique<DeviceTensor>(gpu, values_of(task.dtype, static_cast<std::size_t>(100 + i), rank)));
+      tensors.push_back(
+          std::make_unique<DeviceTensor>(gpu, values_of(task.dtype, static_cast<std::size_t>(100 + i), rank)));
       tasks.push_back(std::move(task));
     }
     for (std::size_t i = 0; i < tasks.size(); ++i) {
@@ -133,6 +135,7 @@ TEST_CASE("devices: an operation waits on the device for what the program does t
       std::memcpy(bytes.data(), ones.data(), bytes.size());
       DeviceTensor a(gpu, bytes);
       DeviceTensor b(gpu, bytes);
+      HVD_CHECK(gpu.device->synchronize(gpu.stream.handle()).ok());
       for (int turn = 0; turn < 10; ++turn) {
         // Filled on the stream just before, and read on it right after; two operations on two streams under way.
         a.fill();

@@ -40,7 +40,10 @@ inline void on_all(int size, const std::function<void(int rank)>& body) {
 class EngineJob {
  public:
   explicit EngineJob(Nodes nodes, EngineOptions options = {}, LogLevel log_level = LogLevel::kError)
-      : nodes_(std::move(nodes)), options_(std::move(options)), log_level_(log_level), contexts_(static_cast<std::size_t>(size())) {
+      : nodes_(std::move(nodes)),
+        options_(std::move(options)),
+        log_level_(log_level),
+        contexts_(static_cast<std::size_t>(size())) {
     hub_ = MemoryHub::create(size(), make_secret(1)).value();
     start();
   }

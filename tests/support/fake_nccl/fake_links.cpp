@@ -38,8 +38,8 @@ struct Links::Flow {
   int fd = -1;
   bool is_sent = false;
   std::deque<Part> parts{};
-  std::uint64_t size = 0;     // of the first part, as it travels
-  std::size_t done = 0;       // of the first part, its size included
+  std::uint64_t size = 0;  // of the first part, as it travels
+  std::size_t done = 0;    // of the first part, its size included
 };
 
 Links::Links(int rank, int size)

@@ -93,10 +93,10 @@ NcclCode add(NcclHandle comm, Call call) {
   if (const NcclCode code = begin(hvd::fake::name_of(call.kind)); code != NcclCode::kSuccess) {
     return code;
   }
-  const bool reads = call.kind != Kind::kRecv && call.count > 0 &&
-                     (call.kind != Kind::kBroadcast || call.peer == comm->work->rank);
-  const bool writes = call.kind != Kind::kSend && call.count > 0 &&
-                      (call.kind != Kind::kReduce || call.peer == comm->work->rank);
+  const bool reads =
+      call.kind != Kind::kRecv && call.count > 0 && (call.kind != Kind::kBroadcast || call.peer == comm->work->rank);
+  const bool writes =
+      call.kind != Kind::kSend && call.count > 0 && (call.kind != Kind::kReduce || call.peer == comm->work->rank);
   if (!has_context() || comm->state == static_cast<int>(NcclCode::kInProgress)) {
     return NcclCode::kInvalidUsage;
   }
@@ -178,9 +178,9 @@ NcclCode ncclGetVersion(int* version) {
 }
 
 const char* ncclGetErrorString(NcclCode code) {
-  static constexpr const char* kTexts[] = {"no error",        "unhandled cuda error", "unhandled system error",
-                                           "internal error",  "invalid argument",     "invalid usage",
-                                           "remote error",    "in progress"};
+  static constexpr const char* kTexts[] = {"no error",       "unhandled cuda error", "unhandled system error",
+                                           "internal error", "invalid argument",     "invalid usage",
+                                           "remote error",   "in progress"};
   const auto index = static_cast<std::size_t>(code);
   return index < std::size(kTexts) ? kTexts[index] : "unknown result code";
 }

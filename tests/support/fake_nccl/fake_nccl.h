@@ -1,5 +1,5 @@
-// What the fake libnccl.so.2 has beside NCCL's functions, for tests that run in its process. What an environment can say
-// of it as well, for those that do not:
+// What the fake libnccl.so.2 has beside NCCL's functions, for tests that run in its process. What an environment can
+// say of it as well, for those that do not:
 //   FAKE_NCCL_VERSION=22703   which version it says that it is; 2.30.0
 //   FAKE_NCCL_FAIL=ncclAllReduce:3[:code],...   the third call of the process fails; the code is 1 unless it is given
 //   FAKE_NCCL_HANG=ncclAllReduce:2[:rank]   the second that begins on a device (of that rank) is never done; "init": no
