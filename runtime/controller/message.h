@@ -10,7 +10,7 @@
 //   both ways             Goodbye   (empty)                           (all is done; end of file follows)
 //
 //   request   u8 kind, i32 process set, u8 op, i32 root, f64 prescale, f64 postscale, tensor, u32 n, n x tensor (the
-//             rest of its group), u32 m, m x i32 (see Request::numbers)
+//             rest of its group), u32 m, m x i32 (see Request::numbers), i32 priority
 //   tensor    u8 dtype, name, u32 ndim, ndim x i64, i64 shared_at, u8 is_device
 //   response  (an error is of the whole group that begins with its name)
 //             u8 kind, i32 process set, i32 error code (0: none), text error, u32 n, n x name, u32 m, m x i64 first
@@ -18,7 +18,7 @@
 //             with k > 0 u8 dtype, u8 op (an allreduce that a joined rank takes part in), i32 answer, u8 is_shared,
 //             u8 is_device
 //
-// A response cache (known tensors as bit positions) would be one more frame each way, beside Requests and Responses.
+// What all ranks know already goes by a bit each, see known_wire.h.
 #pragma once
 
 #include <cstdint>
@@ -84,6 +84,7 @@ struct Request {
   std::int32_t process_set = 0;
   // An allreduce in place: where in the memory that its node shares; -1: elsewhere. Ranks need not agree about it.
   std::int64_t shared_at = -1;
+  std::int32_t priority = 0;  // among what is ready at once the higher goes first; the lowest rank's counts
   // It lies in a device's memory; which device that is, each rank knows for itself.
   bool is_device = false;
 

@@ -49,6 +49,7 @@ struct Submission {
   int process_set = 0;
   std::vector<std::int32_t> numbers{};  // kSetAdd: the ranks, ascending; kSetRemove, kBufferRemove: which
   std::int64_t shared_at = -1;          // see Request
+  std::int32_t priority = 0;            // see Request
   int device = -1;                      // whose memory input and output are; -1: the host's
   void* stream = nullptr;               // of the device, behind whose work input and output are to be used
 };
@@ -61,6 +62,7 @@ struct EngineOptions {
   TimelineOptions timeline;                         // of rank 0
   bool fuses_groups = true;                         // tensors of a group travel with others too
   AutotuneOptions autotune;                         // of rank 0
+  std::size_t cache_capacity = 1024;                // of each process set; of rank 0
   std::optional<int> thread_core;                   // on which the engine's own thread runs; none: on any
   Duration set_timeout = std::chrono::seconds(60);  // for the ranks of a new process set to meet
   std::shared_ptr<BackendMaker> backends;           // null: CpuBackend. Shared, since options are copied

@@ -22,30 +22,32 @@ DeviceExecutor::Host Engine::Impl::host_of(ProcessSet& set) {
 
 // Also what could not be launched is under way: some of it may be, and uses memory of the callers'. It ends with the
 // job.
-Result<void> Engine::Impl::launch(int number, ProcessSet& set, const Response& response,
-                                  std::span<PendingOp* const> ops, std::uint64_t known_at) {
+void Engine::Impl::launch(ProcessSet& set, const Response& response, std::span<PendingOp* const> ops,
+                          std::uint64_t known_at) {
   const std::uint64_t began = ticks_now();
   Flight flight;
-  const Result<void> launched = devices_->run(number, host_of(set), response, ops, flight, *this);
+  const auto launched = devices_->run(response.process_set, host_of(set), response, ops, flight, *this);
   if (launched.ok()) {
-    count(set, ops, known_at, began);
+    count(*set.counters, ops, known_at, began);
   } else {
     flight.done = nullptr;
+    fail_step(launched.error(), response, ops);
   }
-  take_off(response, std::move(flight));
-  return launched;
+  take_off(ops, std::move(flight));
 }
 
-void Engine::Impl::take_off(const Response& response, Flight flight) {
-  for (const std::string& name : response.names) {
-    if (find_op(response, name) != nullptr) {
-      flight.ops.push_back(std::move(pending_.extract(key_of(response.process_set, name)).mapped()));
-    }
-  }
+void Engine::Impl::take_off(std::span<PendingOp* const> ops, Flight flight) {
   // Who is told now may use the names again now.
   flight.is_told = parts_.options.devices.completes_early && flight.done != nullptr;
-  for (const PendingOp& op : flight.is_told ? std::span<const PendingOp>(flight.ops) : std::span<const PendingOp>()) {
-    queue_->forget(key_of(op.what.process_set, op.what.name));
+  for (const PendingOp* op : ops) {
+    if (op->asked_at == 0) {
+      continue;  // a stand-in, which nobody asked for
+    }
+    const std::string key = key_of(op->what.process_set, op->what.name);
+    if (flight.is_told) {
+      queue_->forget(key);
+    }
+    flight.ops.push_back(std::move(pending_.extract(key).mapped()));
   }
   devices_->take_off(std::move(flight));
 }

@@ -40,6 +40,7 @@ struct PendingOp {
   std::optional<OwnedOutput> output;       // allgather: filled when it ran
   std::uint64_t asked_at = 0;              // ticks; 0: a stand-in
   std::optional<ReadyMark> ready{};        // of what lies on a device
+  int position = -1;                       // engine only: asked for by the bit of this position, and not answered
 
   void finish(Result<void> result);
 };
