@@ -63,10 +63,13 @@ int print_build() {
        mpi.ok() ? "" : mpi.error().message());
   std::cout << "\nAvailable Tensor Operations:\n";
   line(true, "CPU: shared memory and TCP", "");
+  const bool has_driver = DynLib::open("libcuda.so.1", DynLib::Scope::kOwn).ok();
+  line(has_driver, "CUDA: tensors on GPUs",
+       "no libcuda.so.1 found; install NVIDIA's driver, in a container start it with the GPUs");
   const bool has_nccl = DynLib::open("libnccl.so.2", DynLib::Scope::kOwn).ok();
-  line(false, "NCCL",
-       std::string("this version has no NCCL backend yet; CUDA tensors go through host memory; ") +
-           (has_nccl ? "libnccl.so.2 is here" : "no libnccl.so.2 found either"));
+  line(has_nccl, "NCCL",
+       "no libnccl.so.2 found; PyTorch brings one, or install nvidia-nccl-cu13, or name its file in HVD_NCCL_LIBRARY; "
+       "without, tensors on GPUs go through the hosts' memory");
   line(mpi.ok(), mpi.ok() ? "MPI: HOROVOD_CPU_OPERATIONS=mpi, for ranks that mpirun started" : "MPI",
        mpi.ok() ? "" : mpi.error().message());
   return 0;

@@ -10,7 +10,9 @@ namespace {
 // A response of one part (see plan_fusion), that says all there is to say each time again.
 bool can_be_known(const Ready& ready) {
   const Request& request = ready.request;
-  const auto is_alike = [&](const GroupTensor& tensor) { return tensor.dtype == request.dtype && tensor.is_device == request.is_device; };
+  const auto is_alike = [&](const GroupTensor& tensor) {
+    return tensor.dtype == request.dtype && tensor.is_device == request.is_device;
+  };
   return ready.error_code == 0 && !ready.is_missed && request.kind != OpKind::kJoin && !is_change(request.kind) &&
          !is_noname(request.name) && std::all_of(request.group.begin(), request.group.end(), is_alike) &&
          ready.first_dims.size() <= control_wire::kMaxFirstDims;

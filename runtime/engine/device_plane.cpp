@@ -127,7 +127,7 @@ Result<std::unique_ptr<DeviceExecutor>> DevicePlane::make_executor(const DeviceE
       ::setenv(kShareSwitch, "1",
                0);  // NCCL reads it when it makes a communicator; only the user's own word is stronger
     }
-    auto made = make_comm(party, device.value(), nccl_->value(), settings_.start_limit, interrupt);
+    auto made = make_comm(party, device.value(), nccl_->value(), plan.shares_gpus, settings_.start_limit, interrupt);
     if (made.ok()) {
       comm = std::move(made).value();
       finisher_.watch(comm);
@@ -180,14 +180,9 @@ Result<std::shared_ptr<NcclComm>> DevicePlane::split(const std::optional<DeviceE
   HVD_TRY(finisher_.drain(0, interrupt));
   const auto place = host ? NcclComm::Place{host->map.rank, host->map.size} : NcclComm::Place{};
   auto made = all.comm()->split(host ? 0 : kNcclNoColor, place, interrupt, Deadline::after(settings_.start_limit));
-  HVD_TRY(interrupt.check());
-  const DeviceParty party{all.host().ranks, all.host().map.rank, all.host().backend};
-  HVD_TRY_ASSIGN(const std::string why,
-                 agree(party, made.ok() ? Result<void>() : Result<void>(made.error()), interrupt));
-  if (!why.empty()) {
-    return Error(Code::kSystem, "the NCCL communicator of a process set could not be split from that of all: " + why);
-  }
-  return made;
+  // The others may wait for this rank: that ends the job.
+  return made.ok() ? std::move(made)
+                   : made.error().with_context("the NCCL communicator of a process set could not be split from all's");
 }
 
 Result<void> DevicePlane::add_set(int process_set, const std::optional<DeviceExecutor::Host>& host,

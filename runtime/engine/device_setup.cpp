@@ -136,8 +136,8 @@ Result<std::string> agree(const DeviceParty& party, const Result<void>& own, Int
 }
 
 Result<std::shared_ptr<NcclComm>> make_comm(const DeviceParty& party, const std::shared_ptr<Device>& device,
-                                            const std::shared_ptr<const NcclLibrary>& nccl, Duration limit,
-                                            Interrupt& interrupt) {
+                                            const std::shared_ptr<const NcclLibrary>& nccl, bool may_fail,
+                                            Duration limit, Interrupt& interrupt) {
   Result<NcclId> id = NcclId();
   if (party.index == 0) {
     id = NcclComm::make_id(*nccl, *device);
@@ -150,12 +150,14 @@ Result<std::shared_ptr<NcclComm>> make_comm(const DeviceParty& party, const std:
   HVD_TRY(party.host.broadcast(&agreed, sizeof agreed, 0, interrupt));
   const NcclComm::Place place{party.index, static_cast<int>(party.ranks.size())};
   auto made = NcclComm::make(nccl, device, agreed, place, interrupt, Deadline::after(limit));
-  HVD_TRY(interrupt.check());
-  HVD_TRY_ASSIGN(why, agree(party, made.ok() ? Result<void>() : Result<void>(made.error()), interrupt));
-  if (!why.empty()) {
-    return Error(Code::kSystem, "no NCCL communicator could be made: " + why);
+  if (!made.ok() && !may_fail) {
+    return made.error().with_context("no NCCL communicator could be made");
   }
-  return made;
+  if (may_fail) {
+    HVD_TRY(interrupt.check());
+    HVD_TRY_ASSIGN(why, agree(party, made.ok() ? Result<void>() : Result<void>(made.error()), interrupt));
+  }
+  return why.empty() ? std::move(made) : Error(Code::kSystem, "no NCCL communicator could be made: " + why);
 }
 
 }  // namespace hvd

@@ -61,11 +61,11 @@ DeviceCard make_card(const DeviceOptions& options, const Result<std::shared_ptr<
                      const Result<std::shared_ptr<const NcclLibrary>>& nccl);
 Result<std::vector<DeviceCard>> exchange_cards(const DeviceParty& party, const DeviceCard& own, Interrupt& interrupt);
 
-// The communicator, made by all; an error that every rank gets names those that failed. kLostPeer and the like: the job
-// is over.
+// The communicator, made by all. A rank that fails has to end the job, so that the others do not wait for it; where it
+// `may_fail`, as with ranks that share a GPU, all agree, and an error names the first.
 Result<std::shared_ptr<NcclComm>> make_comm(const DeviceParty& party, const std::shared_ptr<Device>& device,
-                                            const std::shared_ptr<const NcclLibrary>& nccl, Duration limit,
-                                            Interrupt& interrupt);
+                                            const std::shared_ptr<const NcclLibrary>& nccl, bool may_fail,
+                                            Duration limit, Interrupt& interrupt);
 // Whether all ranks of the party are well; the first's words where one is not.
 Result<std::string> agree(const DeviceParty& party, const Result<void>& own, Interrupt& interrupt);
 

@@ -163,10 +163,10 @@ void Engine::Impl::run_ops(ProcessSet& set, const Response& response, std::span<
 
 // The operations stay pending: they fail with the job's cause once that is known.
 void Engine::Impl::fail_step(const Error& error, const Response& response, std::span<PendingOp* const> ops) {
-  const Error why =
-      error.with_context("rank " + std::to_string(parts_.map.rank) + ": " + label(response, ops));
+  const Error why = error.with_context("rank " + std::to_string(parts_.map.rank) + ": " + label(response, ops));
   const bool is_own_failure = why.code() == Code::kResource || why.code() == Code::kProtocol ||
-                              (response.is_device && why.code() != Code::kLostPeer);
+                              ((response.is_device || response.kind == OpKind::kSetAdd) &&
+                               (why.code() == Code::kSystem || why.code() == Code::kTimeout));
   if (is_own_failure) {
     end_job(why);
   } else {

@@ -42,8 +42,7 @@ bool is_request_of(const Request& request, const Submission& what) {
   if (has_no_tensor(what.kind)) {
     return true;
   }
-  const bool is_as_large =
-      request.dtype == what.dtype && request.shape == what.shape &&
+  const bool is_as_large = request.dtype == what.dtype && request.shape == what.shape &&
                            request.shared_at == what.shared_at && request.is_device == (what.device >= 0);
   const bool does_the_same = is_reduction(what.kind)
                                  ? request.op == what.op && is_same(request.prescale, what.prescale) &&

@@ -18,54 +18,77 @@ constexpr const char* kNcclCalls[] = {"ncclGetVersion", "ncclGetUniqueId",      
                                       "ncclReduce",     "ncclAllGather",         "ncclSend",
                                       "ncclRecv",       "ncclReduceScatter"};
 
-// An operation of every kind, and a process set, on each rank; the first that fails ends it.
-Outcome run_everything(DeviceJob& job, int rank) {
-  Gpu& gpu = job.gpu(rank);
-  const auto run = [&](int kind, std::int64_t rows, const std::string& name, double prescale, int process_set) {
-    Task task{kind, Dtype::kFloat32, HVD_AVERAGE, {rows, 3}, name, prescale};
-    task.process_set = process_set;
-    const auto input = values_of(task.dtype, static_cast<std::size_t>(rows) * 3, rank);
-    DeviceTensor in(gpu, input);
-    DeviceTensor out(gpu, input);
-    hvd_op op = task.op_on(in.data(), out.data());
+// An operation of every kind, for one rank; all of the test's own memory is there before anything may fail.
+struct Everything {
+  Everything(Gpu& own_gpu, int rank) : gpu(own_gpu) {
+    add(HVD_ALLREDUCE, 4, "scaled", rank, 2.0);
+    add(HVD_BROADCAST, 4, "send", rank, 1.0);
+    add(HVD_ALLGATHER, 4 + rank, "uneven", rank, 1.0);
+    add(HVD_ALLGATHER, 4, "even", rank, 1.0);
+    add(HVD_REDUCESCATTER, 6, "scatter", rank, 1.0);
+    add(HVD_REDUCESCATTER, 5, "scatter uneven", rank, 2.0);
+    add(HVD_ALLTOALL, 6, "exchange", rank, 1.0);
+    add(HVD_ALLREDUCE, 4, "in a set", rank, 1.0);
+    HVD_CHECK(gpu.device->synchronize(gpu.stream.handle()).ok());
+  }
+  void add(int kind, std::int64_t rows, const std::string& name, int rank, double prescale) {
+    tasks.push_back({kind, Dtype::kFloat32, HVD_AVERAGE, {rows, 3}, name, prescale});
+    for (int i = 0; i < 2; ++i) {
+      tensors.push_back(
+          std::make_unique<DeviceTensor>(gpu, values_of(Dtype::kFloat32, static_cast<std::size_t>(rows) * 3, rank)));
+    }
+  }
+  Outcome run(hvd_ctx* ctx, std::size_t index, int process_set) {
+    tasks[index].process_set = process_set;
+    hvd_op op = tasks[index].op_on(tensors[2 * index]->data(), tensors[2 * index + 1]->data());
     op.device = gpu.device->ordinal();
     op.stream = gpu.stream.handle();
     std::int64_t handle = 0;
-    Outcome done = outcome(hvd_enqueue(job.at(rank), &op, &handle));
-    if (done.status == HVD_OK) {
-      done = outcome(hvd_finish(job.at(rank), &handle, 1));
-    }
-    // The memory goes when nobody works on it any more.
-    HVD_CHECK(gpu.device->synchronize(gpu.stream.handle()).ok() || done.status != HVD_OK);
-    return done;
-  };
-  const std::pair<int, int> all[] = {{HVD_ALLREDUCE, 4}, {HVD_BROADCAST, 4},     {HVD_ALLGATHER, 4 + rank},
-                                     {HVD_ALLGATHER, 4}, {HVD_REDUCESCATTER, 4}, {HVD_REDUCESCATTER, 5},
-                                     {HVD_ALLTOALL, 4}};
-  for (const auto& [kind, rows] : all) {
-    const std::string name = std::to_string(kind) + " " + std::to_string(kind == HVD_ALLGATHER ? 0 : rows);
-    const Outcome done = run(kind, rows, name, kind == HVD_ALLREDUCE ? 2.0 : 1.0, 0);
-    if (done.status != HVD_OK) {
-      return done;
-    }
+    const Outcome started = outcome(hvd_enqueue(ctx, &op, &handle));
+    return started.status == HVD_OK ? outcome(hvd_finish(ctx, &handle, 1)) : started;
   }
-  const std::int32_t both[] = {0, 1};
-  std::int32_t number = 0;
-  if (job.size() > 2) {
-    const Outcome made = outcome(hvd_process_set_add(job.at(rank), both, 2, &number));
-    if (made.status != HVD_OK || rank > 1) {
-      return made;
+  // The first that fails ends it.
+  Outcome run_all(hvd_ctx* ctx, int rank, int ranks) {
+    for (std::size_t i = 0; i + 1 < tasks.size(); ++i) {
+      if (const Outcome done = run(ctx, i, 0); done.status != HVD_OK) {
+        return done;
+      }
     }
+    const std::int32_t both[] = {0, 1};
+    std::int32_t number = 0;
+    if (ranks > 2) {
+      const Outcome made = outcome(hvd_process_set_add(ctx, both, 2, &number));
+      if (made.status != HVD_OK || rank > 1) {
+        return made;
+      }
+    }
+    return run(ctx, tasks.size() - 1, number);
   }
-  return run(HVD_ALLREDUCE, 4, "in a set", 1.0, number);
-}
 
-// The outcomes of all ranks of a job in which everything is done; and it ends.
-std::vector<Outcome> outcomes_of(const EngineOptions& options, int ranks) {
+  Gpu& gpu;
+  std::vector<Task> tasks;
+  std::vector<std::unique_ptr<DeviceTensor>> tensors;
+};
+
+// The outcomes of all ranks of a job in which everything is done, some of it wrong; a rank that fails leaves, as a
+// program does that ends. `fail` is called with true before, and with false when the job has ended.
+std::vector<Outcome> outcomes_of(const EngineOptions& options, int ranks, const std::function<void(bool)>& fail) {
   std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
   DeviceJob job(ranks, options);
-  on_all(ranks, [&](int rank) { outcomes[static_cast<std::size_t>(rank)] = run_everything(job, rank); });
+  std::vector<std::unique_ptr<Everything>> all;
+  for (int rank = 0; rank < ranks; ++rank) {
+    all.push_back(std::make_unique<Everything>(job.gpu(rank), rank));
+  }
+  fail(true);
+  on_all(ranks, [&](int rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    outcomes[at] = all[at]->run_all(job.at(rank), rank, ranks);
+    if (outcomes[at].status != HVD_OK) {
+      job.job().leave(rank);
+    }
+  });
   job.stop();
+  fail(false);
   return outcomes;
 }
 
@@ -124,17 +147,21 @@ TEST_CASE("devices: every call of the driver and of NCCL may fail; each rank is 
   load_fakes();
   const Live before;
   const auto run = [&](const char* call, int ranks, bool by_nccl, const std::function<void(int)>& fail) {
+    int failures = 0;
     for (const int nth : {1, 2}) {
       CAPTURE(call);
       CAPTURE(nth);
       CAPTURE(by_nccl);
       EngineOptions options;
       options.devices.uses_nccl.fill(by_nccl);
-      fail(nth);
-      outcomes_of(options, ranks);
-      fail(0);
+      const auto outcomes = outcomes_of(options, ranks, [&](bool begins) { fail(begins ? nth : 0); });
+      for (const Outcome& told : outcomes) {
+        CHECK((told.status == HVD_OK || !told.error.empty()));
+        failures += told.status == HVD_OK ? 0 : 1;
+      }
       CHECK(Live() == before);
     }
+    MESSAGE(std::string(call), ": ", failures, " of the ranks were told of it");
   };
   for (const bool by_nccl : {true, false}) {
     for (const char* call : kCudaCalls) {
@@ -151,12 +178,11 @@ TEST_CASE("devices: a communicator that cannot be made is an error of all ranks,
   const Live before;
   EngineOptions options;
   options.set_timeout = std::chrono::milliseconds(200);
-  fake::nccl().hang("init", 1, 1);
-  for (const Outcome& told : outcomes_of(options, 3)) {
-    CHECK(told.says("no NCCL communicator could be made: rank "));
+  const auto hang = [](bool begins) { fake::nccl().hang("init", begins ? 1 : 0, 1); };
+  for (const Outcome& told : outcomes_of(options, 3, hang)) {
+    CHECK(told.says("no NCCL communicator could be made"));
     CHECK(told.says("not all ranks came within HOROVOD_START_TIMEOUT"));
   }
-  fake::nccl().hang("init", 0, -1);
   CHECK(Live() == before);
 }
 
@@ -166,11 +192,10 @@ TEST_CASE("devices: what is never done is a stall, and ends as one") {
   EngineOptions options;
   options.stall.warn_after = std::chrono::milliseconds(100);
   options.stall.end_after = std::chrono::milliseconds(300);
-  fake::nccl().hang("ncclAllReduce", 1, 1);
-  for (const Outcome& told : outcomes_of(options, 2)) {
-    CHECK(told.says("stalled: '0 4' was launched on all ranks' devices and is not done"));
+  const auto hang = [](bool begins) { fake::nccl().hang("ncclAllReduce", begins ? 1 : 0, 1); };
+  for (const Outcome& told : outcomes_of(options, 2, hang)) {
+    CHECK(told.says("stalled: 'scaled' was launched on all ranks' devices and is not done"));
   }
-  fake::nccl().hang("ncclAllReduce", 0, -1);
   CHECK(Live() == before);
 }
 

@@ -245,8 +245,9 @@ NcclCode ncclCommAbort(NcclHandle comm) {
 }
 
 NcclCode ncclGroupStart() {
-  ++group.depth;
-  return begin("ncclGroupStart");
+  const NcclCode code = begin("ncclGroupStart");
+  group.depth += code == NcclCode::kSuccess ? 1 : 0;
+  return code;
 }
 
 NcclCode ncclGroupEnd() {
