@@ -98,17 +98,17 @@ void Engine::Impl::note_answered(const Response& response) {
 
 // This rank's operations that go by this name; none when it has not asked for all of them.
 std::vector<PendingOp*> Engine::Impl::ops_named(std::int32_t process_set, const std::string& name) {
-  const auto found = pending_.find(key_of(process_set, name));
+  const auto found = pending_.find(OpKey{process_set, name});
   if (found == pending_.end()) {
     return {};
   }
-  std::vector<PendingOp*> ops = {&found->second};
-  for (const std::string& other : found->second.what.group) {
-    const auto member = pending_.find(key_of(process_set, other));
+  std::vector<PendingOp*> ops = {found->second.get()};
+  for (const std::string& other : ops.front()->what.group) {
+    const auto member = pending_.find(OpKey{process_set, other});
     if (member == pending_.end()) {
       return {};
     }
-    ops.push_back(&member->second);
+    ops.push_back(member->second.get());
   }
   return ops;
 }
