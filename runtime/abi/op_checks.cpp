@@ -266,7 +266,7 @@ std::optional<QuickOp> quick_op_from(const hvd_op& op, const SetPlace& set) {
   quick.dtype = static_cast<Dtype>(op.dtype);
   quick.shape = std::span(op.shape, static_cast<std::size_t>(op.ndim));
   const auto bytes = size_bytes_of(quick.shape, quick.dtype);
-  if (!bytes || !set.quick->takes(*bytes)) {
+  if (!bytes || !set.quick->takes(quick.kind, *bytes)) {
     return std::nullopt;
   }
   quick.size_bytes = *bytes;
