@@ -157,7 +157,7 @@ Result<void> Engine::Impl::submit(std::span<OpRef> ops, Caller caller) {
   }
   HVD_CHECK(!ops.empty() && ops.size() <= control_wire::kMaxGroupTensors);
   for (const OpRef& op : ops.subspan(1)) {
-    ops.front()->what.group.push_back(op->what.name);
+    ops.front()->group.push_back(op.get());
   }
   const std::uint64_t asked_at = ticks_now();
   for (const OpRef& op : ops) {

@@ -26,7 +26,7 @@ void Engine::Impl::on_submissions() {
   taken_.clear();
   queue_->take(taken_);
   for (std::size_t begin = 0, end = 0; begin < taken_.size(); begin = end) {
-    end = begin + 1 + taken_[begin]->what.group.size();
+    end = begin + 1 + taken_[begin]->group.size();
     asked_.clear();
     for (std::size_t i = begin; i < end; ++i) {
       const Submission& what = taken_[i]->what;

@@ -171,8 +171,9 @@ std::vector<std::string> Engine::Impl::names_of(const Response& response) const 
   std::vector<std::string> names = response.names;
   const auto found = response.is_error() ? pending_.find(OpKey{response.process_set, names.front()}) : pending_.end();
   if (found != pending_.end()) {
-    const auto& group = found->second->what.group;
-    names.insert(names.end(), group.begin(), group.end());
+    for (const PendingOp* other : found->second->group) {
+      names.push_back(other->what.name);
+    }
   }
   return names;
 }

@@ -48,11 +48,11 @@ void PendingOp::clear() {
   keep(what.name, fresh.name);
   keep(what.shape, fresh.shape);
   keep(what.splits, fresh.splits);
-  keep(what.group, fresh.group);
   keep(what.numbers, fresh.numbers);
   what = std::move(fresh);
   completion.reset();
   output.reset();
+  group.clear();
   asked_at = 0;
   position = -1;
 }

@@ -33,7 +33,6 @@ struct Submission {
   double prescale = 1.0;
   double postscale = 1.0;
   std::vector<std::int32_t> splits{};  // alltoall: rows for each rank, [size]
-  std::vector<std::string> group{};  // of a group's first: the names of the others, which are submitted right after it
   int process_set = 0;
   std::vector<std::int32_t> numbers{};  // kSetAdd: the ranks, ascending; kSetRemove, kBufferRemove: which
   std::int64_t shared_at = -1;          // see Request
@@ -44,6 +43,7 @@ struct Submission {
 struct PendingOp {
   Submission what;
   std::shared_ptr<Completion> completion;  // shared by the caller's handle and the engine, whoever lets go last
+  std::vector<PendingOp*> group;           // of a group's first: the others, which are submitted with it
   std::optional<OwnedOutput> output;       // allgather: filled when it ran
   std::uint64_t asked_at = 0;              // ticks; 0: a stand-in
   int position = -1;                       // engine only: asked for by the bit of this position, and not answered
