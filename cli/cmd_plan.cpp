@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/file_programs.h"
 #include "launcher/jobfile/container_command.h"
+#include "launcher/jobfile/mount_command.h"
 #include "launcher/placement/placement.h"
 #include "launcher/run/relay_tree.h"
 #include "launcher/run/start_plan.h"
@@ -87,13 +88,14 @@ nlohmann::ordered_json file_json(const CliOptions& options, const launch::JobRun
   json["mounts"] = nlohmann::ordered_json::object();
   for (const launch::Mount& mount : run.job.mounts) {
     const std::string root = mount.is_of_cluster ? "$AZ_BATCHAI_MOUNT_ROOT/" : "$AZ_BATCHAI_JOB_MOUNT_ROOT/";
-    json["mounts"][root + mount.name] = mount.directory;
+    json["mounts"][root + mount.name] =
+        mount.file_system ? launch::described(*mount.file_system) + ", mounted there" : mount.directory;
   }
   json["container"] = run.job.container ? run.job.container->image : "";
   json["containerEngine"] = launch::container_word(run.options.container);
   json["preparation"] = run.job.preparation;
   json["setUp"] = masked(launch::set_up_script(run, facts, 0).value(), options.job.hidden);
-  json["cleanUp"] = launch::clean_up_script(run);
+  json["cleanUp"] = launch::clean_mounts_script(run) + launch::clean_up_script(run);
   json["stdOutErr"] = run.output;
   json["keptAt"] = run.kept_at;
   json["timeoutSeconds"] = std::chrono::duration_cast<std::chrono::seconds>(options.job.timeout).count();

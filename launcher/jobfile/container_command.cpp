@@ -1,5 +1,6 @@
 #include "launcher/jobfile/container_command.h"
 
+#include "launcher/jobfile/mount_command.h"
 #include "launcher/jobfile/variable_text.h"
 
 namespace hvd::launch {
@@ -68,7 +69,7 @@ std::string volumes(const JobRun& run, const char* flag) {
   };
   std::string text = volume(run.root);
   for (const Mount& mount : run.job.mounts) {
-    text += volume(mount.directory);
+    text += mount.file_system ? "" : volume(mount.directory);  // what is mounted is in the run's folder
   }
   text += std::string(" ${HVD_AGENT_SOCKET:+") + flag + " \"${HVD_AGENT_SOCKET%/*}:${HVD_AGENT_SOCKET%/*}\"}";
   return text + (run.job.is_native ? std::string(" ") + flag + " \"$PWD:$PWD\"" : "");
@@ -152,6 +153,12 @@ std::string fetch_image(const JobRun& run) {
               " >/dev/null || exit 242;;\nesac\n" + "unset HVDRUN_REGISTRY_PASSWORD\n";
   }
   const std::string image = quote_word(container.image);
+  if (has_real_mounts(run)) {
+    script +=
+        "[ \"$hvdrun_engine\" != docker ] || hvdrun_fail \"docker's containers are started by its daemon, which does "
+        "not see what is mounted for the job alone; install podman on $(hostname), or mount it there and give its "
+        "directory: --mount NAME=DIR\"\n";
+  }
   return script + "case $hvdrun_engine in\npodman|docker) \"$hvdrun_engine\" image inspect " + image +
          " >/dev/null 2>&1 || \"$hvdrun_engine\" pull -q " + image +
          " >/dev/null || exit 242;;\nnone) printf '%s\\n' " +
