@@ -207,6 +207,9 @@ void Engine::Impl::finish_ops(const Response& response, const Result<void>& resu
       continue;  // a stand-in's, or nothing at all
     }
     auto node = pending_.extract(key_of(response.process_set, name));
+    if (result.ok() && response.kind == OpKind::kJoin) {
+      set_table_.restart_counts();
+    }
     queue_->forget(node.key());
     if (!result.ok() && node.mapped().what.kind == OpKind::kSetRemove) {
       queue_->reopen_set(node.mapped().what.numbers.front());
