@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/file_programs.h"
 #include "launcher/jobfile/container_command.h"
+#include "launcher/jobfile/mount_command.h"
 #include "launcher/placement/placement.h"
 #include "launcher/run/relay_tree.h"
 #include "launcher/run/start_plan.h"
@@ -31,11 +32,12 @@ std::vector<NodeView> imagined_views(const Placement& placement, const Placement
     view.opened.is_local = hvd::launch::is_local_host(node.host.name);
     view.opened.node_address = view.opened.is_local ? "" : "<address of " + node.host.name + ">";
     view.opened.launcher_address = view.opened.is_local ? "" : "<address of this host>";
-    view.ready.socket_path = "<made at start>";
+    view.ready.socket_path = "<made at start>/agent";
     view.ready.reserved_port = 0;
     const auto gpus = node.host.gpus.empty() ? node.local_size()
                                              : *std::max_element(node.host.gpus.begin(), node.host.gpus.end()) + 1;
     for (int gpu = 0; gpu < gpus; ++gpu) {
+      view.ready.gpu_variable = "CUDA_VISIBLE_DEVICES";
       view.ready.gpus.push_back("<GPU " + std::to_string(gpu) + ", if there>");
     }
     views.push_back(view);
@@ -45,7 +47,11 @@ std::vector<NodeView> imagined_views(const Placement& placement, const Placement
 
 // Values that exist only once agents have answered.
 std::string shown(const std::string& name, const std::string& value) {
-  if (name == "MASTER_PORT" || name == "OMPI_MCA_orte_hnp_uri" || name.starts_with("JAX_COORDINATOR_")) {
+  if (name == "HVD_AGENT_SOCKET" || name == "HVDRUN_HOSTFILE") {
+    return "<made at start>";
+  }
+  if (name == "MASTER_PORT" || name == "PET_MASTER_PORT" || name == "OMPI_MCA_orte_hnp_uri" ||
+      name.starts_with("JAX_COORDINATOR_")) {
     return "<reserved at start>";
   }
   if (name == "AZ_BATCHAI_NUM_GPUS") {
@@ -82,13 +88,14 @@ nlohmann::ordered_json file_json(const CliOptions& options, const launch::JobRun
   json["mounts"] = nlohmann::ordered_json::object();
   for (const launch::Mount& mount : run.job.mounts) {
     const std::string root = mount.is_of_cluster ? "$AZ_BATCHAI_MOUNT_ROOT/" : "$AZ_BATCHAI_JOB_MOUNT_ROOT/";
-    json["mounts"][root + mount.name] = mount.directory;
+    json["mounts"][root + mount.name] =
+        mount.file_system ? launch::described(*mount.file_system) + ", mounted there" : mount.directory;
   }
   json["container"] = run.job.container ? run.job.container->image : "";
   json["containerEngine"] = launch::container_word(run.options.container);
   json["preparation"] = run.job.preparation;
   json["setUp"] = masked(launch::set_up_script(run, facts, 0).value(), options.job.hidden);
-  json["cleanUp"] = launch::clean_up_script(run);
+  json["cleanUp"] = launch::clean_mounts_script(run) + launch::clean_up_script(run);
   json["stdOutErr"] = run.output;
   json["keptAt"] = run.kept_at;
   json["timeoutSeconds"] = std::chrono::duration_cast<std::chrono::seconds>(options.job.timeout).count();

@@ -11,6 +11,7 @@
 #include "cli/job_step.h"
 #include "launcher/jobfile/container_command.h"
 #include "launcher/jobfile/job_run.h"
+#include "launcher/jobfile/mount_command.h"
 #include "launcher/report/json_reporter.h"
 #include "launcher/report/silent_reporter.h"
 #include "launcher/report/step_reporter.h"
@@ -109,7 +110,7 @@ class FileJob {
       return {};  // whoever runs it sees what it prints
     }
     kept_at_ = run_.kept_at;
-    const bool is_in_mount = !run_.shared_in_mount.empty();
+    const bool is_in_mount = !run_.shared_in_mount.empty() && !kept_at_.empty();
     std::error_code failed;
     if (is_in_mount && !std::filesystem::is_directory(mount_of_output(), failed)) {
       kept_at_.clear();
@@ -130,8 +131,9 @@ class FileJob {
 
   [[nodiscard]] std::string mount_of_output() const {
     for (const Mount& mount : run_.job.mounts) {
-      if (run_.kept_at.starts_with(mount.directory + "/")) {
-        return mount.directory;
+      const std::string& here = mount.file_system ? mount.file_system->here : mount.directory;
+      if (!here.empty() && run_.kept_at.starts_with(here + "/")) {
+        return here;
       }
     }
     return "/";
@@ -241,6 +243,14 @@ class FileJob {
     if (facts_.empty() || hosts.empty()) {
       return;  // no node began
     }
+    // Before the folder with the mount's place goes, also on other nodes, which may be this machine too.
+    if (const std::string first = clean_mounts_script(run_); !first.empty() && !of_lost) {
+      run_in_silence({hosts.front()}, first);
+    }
+    run_in_silence(hosts, clean_up_script(run_) + "exit 0\n");
+  }
+
+  void run_in_silence(const HostList& hosts, const std::string& script) const {
     const Placement placement = place(hosts, static_cast<int>(hosts.size())).value();
     JobSpec spec = node_step();
     spec.size = placement.size;
@@ -249,9 +259,12 @@ class FileJob {
     spec.json_events = false;
     spec.timeout = kCleanUpTime;
     spec.start_timeout = std::min(spec.start_timeout, kCleanUpTime);
-    spec.argv = bash_words(clean_up_script(run_) + "exit 0\n");
+    const RankProgram program{bash_words(script), mount_variables(run_)};
+    const auto programs = [&](const JobView&) {
+      return std::vector<RankProgram>(static_cast<std::size_t>(placement.size), program);
+    };
     const auto in_silence = [](std::unique_ptr<JobReporter>) { return std::make_unique<SilentReporter>(); };
-    static_cast<void>(run_step({spec, placement, {}, in_silence}));
+    static_cast<void>(run_step({spec, placement, programs, in_silence}));
   }
 
   void learn(const JobView& view) {

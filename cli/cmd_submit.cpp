@@ -24,7 +24,7 @@ bool is_number(const std::string& name) {
 
 Result<void> check_flags(const Flags& flags) {
   if (flags.job_file.empty()) {
-    return Error(Code::kInvalid, "submit: say which job; as in: hvdrun submit -f job.json");
+    return Error(Code::kInvalid, "say which job with -f; as in: hvdrun submit -f job.json");
   }
   if (!flags.command.empty()) {
     return Error(Code::kInvalid, "'" + shown_text(flags.command.front()) + "': a job file says what to run");
@@ -34,6 +34,15 @@ Result<void> check_flags(const Flags& flags) {
                  "--name " + shown_text(flags.job_name) + ": a number would be taken for another job's; add a letter");
   }
   return {};
+}
+
+// The job as if it had the cluster's first nodes.
+Result<CliOptions> on_first_nodes(const CliOptions& options, const Cluster& cluster) {
+  CliOptions meant = options;
+  HVD_TRY_ASSIGN(meant.flags.job_text, read_job_text(meant.flags.job_file));
+  HVD_TRY(apply_cluster(cluster, cluster.hosts, meant.flags));
+  HVD_TRY(read_job_file_flags(meant.flags, meant));
+  return meant;
 }
 
 JobRecord record_of(const CliOptions& options, const Cluster& cluster) {
@@ -74,16 +83,21 @@ void forget(const StateDir& dir, const std::string& uuid) {
 
 }  // namespace
 
+Result<int> plan_on_cluster(const CliOptions& options) {
+  HVD_TRY(check_flags(options.flags));
+  HVD_TRY_ASSIGN(ServicePlace place, ServicePlace::open());
+  HVD_TRY_ASSIGN(const ClusterRecord cluster, place.store.cluster(options.flags.cluster));
+  HVD_TRY_ASSIGN(const CliOptions meant, on_first_nodes(options, cluster.cluster));
+  return print_plan(meant);
+}
+
 Result<int> submit_job(const CliOptions& options) {
   HVD_TRY(check_flags(options.flags));
   HVD_TRY_ASSIGN(ServicePlace place, ServicePlace::open());
   HVD_TRY_ASSIGN(const ClusterRecord cluster, place.store.cluster(options.flags.cluster));
-  // Whatever is wrong with the job is told now, as if it had the cluster's first nodes.
-  CliOptions meant = options;
-  Flags& flags = meant.flags;
-  HVD_TRY_ASSIGN(flags.job_text, read_job_text(flags.job_file));
-  HVD_TRY(apply_cluster(cluster.cluster, cluster.cluster.hosts, flags));
-  HVD_TRY(read_job_file_flags(flags, meant));
+  // Whatever is wrong with the job is told now.
+  HVD_TRY_ASSIGN(const CliOptions meant, on_first_nodes(options, cluster.cluster));
+  const Flags& flags = meant.flags;
   for (const std::string& notice : meant.notices) {
     std::cerr << "hvdrun: " << notice << "\n";
   }

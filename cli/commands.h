@@ -38,6 +38,8 @@ Result<int> print_plan(const CliOptions& options);
 Result<int> check_hosts(const CliOptions& options);
 // Gives a job file's job to the service, and prints its record.
 Result<int> submit_job(const CliOptions& options);
+// The same, shown instead: what a job would run on a cluster (plan --cluster).
+Result<int> plan_on_cluster(const CliOptions& options);
 // Whatever else the service does.
 Result<int> serve(const ServiceOptions& options);
 // Prints what this build can do, what is missing, and what would bring it.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/job/tunable.h"
+#include "launcher/jobfile/file_system.h"
 
 namespace hvd::cli {
 
@@ -59,11 +60,12 @@ struct Flags {
   std::string container;  // empty: auto
   std::vector<std::string> command;
   // of a job of the service
-  std::string cluster;                                              // submit: empty: the only one
+  std::string cluster;                                              // submit: empty: the only one; plan: none
   std::vector<std::string> given;                                   // the options that stood there
   std::optional<std::string> job_text;                              // what the job file held; else it is read
   std::string job_uuid;                                             // empty: a new one
   std::vector<std::pair<std::string, std::string>> cluster_mounts;  // behind those of other flags
+  std::vector<launch::FileSystem> cluster_file_systems;
   // bench
   std::string bench_min = "4";
   std::string bench_max = "64M";

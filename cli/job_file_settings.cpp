@@ -12,6 +12,7 @@
 #include "launcher/job/config_mounts.h"
 #include "launcher/job/host_list.h"
 #include "launcher/jobfile/argument_words.h"
+#include "launcher/jobfile/mount_command.h"
 
 namespace hvd::cli {
 namespace {
@@ -68,8 +69,21 @@ Result<void> name_run(Command command, const std::string& given_uuid, launch::Jo
   return {};
 }
 
-Result<launch::MountMap> mount_map_of(const Flags& flags) {
+// Whoever submits says the passwords, in the environment.
+std::vector<launch::FileSystem> with_passwords(std::vector<launch::FileSystem> systems,
+                                               const std::vector<std::string>& environment) {
+  for (launch::FileSystem& system : systems) {
+    if (system.needs_password()) {
+      system.password = value_of(
+          environment, system.password_variable.empty() ? launch::kPasswordVariable : system.password_variable);
+    }
+  }
+  return systems;
+}
+
+Result<launch::MountMap> mount_map_of(const Flags& flags, const std::vector<std::string>& environment) {
   launch::MountMap map;
+  map.file_systems = with_passwords(flags.cluster_file_systems, environment);
   for (const std::string& entry : flags.mounts) {
     const auto equals = entry.find('=');
     if (equals == std::string::npos || equals == 0 || entry.substr(equals + 1).find('/') != 0) {
@@ -139,6 +153,16 @@ void note_unused_maps(const std::vector<std::string>& given, const launch::JobFi
   }
 }
 
+// What a custom toolkit starts on other hosts itself is nobody's process there that would mount anything.
+void note_mounts_of_master(const launch::JobRun& run, launch::Notices& notices) {
+  if (run.job.tool.kind == launch::Toolkit::kCustom && run.layout.nodes.size() > 1 && launch::has_real_mounts(run)) {
+    notices.push_back(
+        "what the cluster's fileSystems mount is seen by preparation and by the job's own command, and not by what "
+        "that "
+        "command starts on other nodes; map directories there with --mount NAME=DIR");
+  }
+}
+
 void note_shell_text(const launch::JobFile& file, launch::Notices& notices) {
   for (const std::string& text : {file.tool.args, file.tool.master_args, file.tool.server_args}) {
     if (const auto words = launch::read_arguments(text); words.ok() && !words.value().is_plain) {
@@ -202,6 +226,11 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
     loaded.notices.push_back("-np has no effect on a custom toolkit, whose command runs once, on the first node");
   }
   HVD_TRY_ASSIGN(options.job, make_job(flags));
+  launch::JobRunOptions run;
+  HVD_TRY_ASSIGN(run.mounts, mount_map_of(flags, environment));
+  for (const launch::FileSystem& system : run.mounts.file_systems) {
+    file.hidden.push_back(system.password);
+  }
   HVD_TRY_ASSIGN(launch::JobLayout layout, launch::lay_out(file, options.job.hosts, processes));
   if (launch::needs_mpi(file, layout) && flags.launcher.empty() && !flags.gloo && !flags.mpi) {
     flags.mpi = true;
@@ -210,8 +239,6 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
   HVD_TRY(apply_flags(flags, file, options.job));
   options.job.hosts = layout.nodes;
   options.job.size = layout.size();
-  launch::JobRunOptions run;
-  HVD_TRY_ASSIGN(run.mounts, mount_map_of(flags));
   note_shell_text(file, loaded.notices);
   note_unused_maps(flags.mounts, file, loaded.notices);
   run.container = kContainers.at(flags.container);
@@ -221,6 +248,7 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
   HVD_TRY(name_run(options.command, flags.job_uuid, run));
   HVD_TRY_ASSIGN(options.file, launch::make_job_run(std::move(file), std::move(layout), std::move(run)));
   HVD_TRY(check_scripts(*options.file));
+  note_mounts_of_master(*options.file, loaded.notices);
   options.notices = std::move(loaded.notices);
   return {};
 }

@@ -48,7 +48,8 @@ int dispatch(int argc, char** argv) {
     case hvd::cli::Command::kCheckBuild:
       return hvd::cli::print_build();
     case hvd::cli::Command::kPlan:
-      return code_of(hvd::cli::print_plan(options), false);
+      return code_of(options.flags.cluster.empty() ? hvd::cli::print_plan(options) : hvd::cli::plan_on_cluster(options),
+                     false);
     case hvd::cli::Command::kCheck:
       return code_of(hvd::cli::check_hosts(options), false);
     case hvd::cli::Command::kBench:

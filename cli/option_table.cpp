@@ -246,6 +246,12 @@ void add_bench_options(CLI::App& app, Flags& flags) {
       ->group(kGroup);
 }
 
+void add_plan_options(CLI::App& app, Flags& flags) {
+  app.add_option("-c,--cluster", flags.cluster, "Plan a job file's job as on this cluster of the job service")
+      ->type_name("NAME")
+      ->group("hvdrun plan");
+}
+
 void add_submit_options(CLI::App& app, Flags& flags) {
   app.add_option("-c,--cluster", flags.cluster, "Cluster that the job waits for; default: the only one")
       ->type_name("NAME")

@@ -18,6 +18,7 @@ namespace hvd::cli {
 // `flags` outlives the parsing.
 void add_options(CLI::App& app, Flags& flags);
 void add_bench_options(CLI::App& app, Flags& flags);
+void add_plan_options(CLI::App& app, Flags& flags);
 void add_submit_options(CLI::App& app, Flags& flags);
 // As documents show them, in the order in which they were added.
 [[nodiscard]] std::vector<OptionInfo> describe_options(const CLI::App& app);

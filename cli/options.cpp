@@ -141,6 +141,9 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
   if (is_submit) {
     add_submit_options(app, flags);
   }
+  if (options.command == Command::kPlan) {
+    add_plan_options(app, flags);
+  }
   auto measure = Result<bench::Measure>(bench::Measure::kAllreduce);
   if (is_bench) {
     measure = read_bench_words(app, std::move(words), flags);
@@ -164,7 +167,7 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
     return Error(Code::kInvalid, "-np " + std::to_string(flags.np) + ": expected 1 or more ranks");
   }
   options.json = flags.json;
-  if (is_submit) {
+  if (is_submit || !flags.cluster.empty()) {
     note_given(app, flags);
     options.flags = std::move(flags);
     return options;

@@ -50,6 +50,7 @@ Result<void> apply_cluster(const launch::Cluster& cluster, const launch::HostLis
     flags.hosts += (flags.hosts.empty() ? "" : ",") + launch::host_entry(node);
   }
   flags.cluster_mounts = cluster.mounts;
+  flags.cluster_file_systems = cluster.file_systems;
   take(flags.mount_root, cluster.mount_root);
   std::vector<std::string> env;
   for (const auto& [name, value] : cluster.env) {

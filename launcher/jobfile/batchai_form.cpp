@@ -91,7 +91,8 @@ Result<void> FormReader::read_mounts(const DocValue& volumes, JobFile& job) {
       mount.source = text_of(entry, kind.source);
       mount.at = entry.find("relativeMountPath")->at;
       if (const DocValue* credentials = entry.find("credentials"); credentials != nullptr) {
-        job.hidden.push_back(text_of(*credentials, "accountKey"));
+        mount.key = text_of(*credentials, "accountKey");
+        job.hidden.push_back(mount.key);
       }
       HVD_TRY(add_mount(std::move(mount), job));
     }

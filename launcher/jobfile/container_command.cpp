@@ -1,5 +1,6 @@
 #include "launcher/jobfile/container_command.h"
 
+#include "launcher/jobfile/mount_command.h"
 #include "launcher/jobfile/variable_text.h"
 
 namespace hvd::launch {
@@ -17,7 +18,9 @@ constexpr const char* kCollectVariables =
     "while read -r hvdrun_name; do\n"
     "  case $hvdrun_name in\n"
     "    AZ_*|HVD_*|HOROVOD_*|RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|NODE_RANK|GROUP_*|ROLE_*|MASTER_*|\\\n"
-    "    TORCHELASTIC_*|OMPI_*|PMIX_*|TF_CONFIG|OMP_NUM_THREADS|*VISIBLE_DEVICES|NCCL_*|PYTHONUNBUFFERED|\\\n"
+    "    "
+    "TORCHELASTIC_*|OMPI_*|PMIX_*|TF_CONFIG|OMP_NUM_THREADS|*VISIBLE_DEVICES|ZE_AFFINITY_MASK|NCCL_*|PYTHONUNBUFFERED|"
+    "PET_*|\\\n"
     "    PYTHONFAULTHANDLER|JAX_*|GLOO_*|TORCH_NCCL_*";
 
 bool has_image(const JobRun& run) {
@@ -66,7 +69,7 @@ std::string volumes(const JobRun& run, const char* flag) {
   };
   std::string text = volume(run.root);
   for (const Mount& mount : run.job.mounts) {
-    text += volume(mount.directory);
+    text += mount.file_system ? "" : volume(mount.directory);  // what is mounted is in the run's folder
   }
   text += std::string(" ${HVD_AGENT_SOCKET:+") + flag + " \"${HVD_AGENT_SOCKET%/*}:${HVD_AGENT_SOCKET%/*}\"}";
   return text + (run.job.is_native ? std::string(" ") + flag + " \"$PWD:$PWD\"" : "");
@@ -150,6 +153,12 @@ std::string fetch_image(const JobRun& run) {
               " >/dev/null || exit 242;;\nesac\n" + "unset HVDRUN_REGISTRY_PASSWORD\n";
   }
   const std::string image = quote_word(container.image);
+  if (has_real_mounts(run)) {
+    script +=
+        "[ \"$hvdrun_engine\" != docker ] || hvdrun_fail \"docker's containers are started by its daemon, which does "
+        "not see what is mounted for the job alone; install podman on $(hostname), or mount it there and give its "
+        "directory: --mount NAME=DIR\"\n";
+  }
   return script + "case $hvdrun_engine in\npodman|docker) \"$hvdrun_engine\" image inspect " + image +
          " >/dev/null 2>&1 || \"$hvdrun_engine\" pull -q " + image +
          " >/dev/null || exit 242;;\nnone) printf '%s\\n' " +

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "launcher/jobfile/document.h"
+#include "launcher/jobfile/file_system.h"
 #include "launcher/jobfile/schema.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/result.h"
@@ -69,10 +70,12 @@ struct JobVariable {
 };
 
 struct Mount {
-  std::string name;            // relativeMountPath, or what follows $AZ_BATCHAI_MOUNT_ROOT in the file
-  bool is_of_cluster = false;  // it is below AZ_BATCHAI_MOUNT_ROOT instead of AZ_BATCHAI_JOB_MOUNT_ROOT
-  std::string directory;       // on the nodes; empty: the mount map says
-  std::string source;          // the share, container or server, for messages
+  std::string name;                         // relativeMountPath, or what follows $AZ_BATCHAI_MOUNT_ROOT in the file
+  bool is_of_cluster = false;               // it is below AZ_BATCHAI_MOUNT_ROOT instead of AZ_BATCHAI_JOB_MOUNT_ROOT
+  std::string directory;                    // on the nodes; empty: the mount map says
+  std::string source;                       // the share, container or server, for messages
+  std::string key{};                        // of the account that it belongs to; empty: not said
+  std::optional<FileSystem> file_system{};  // that is mounted for the job, in place of a directory
   Position at;
 };
 

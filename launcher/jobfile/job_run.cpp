@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "launcher/jobfile/mount_command.h"
 #include "launcher/jobfile/variable_text.h"
 
 namespace hvd::launch {
@@ -21,11 +22,18 @@ bool is_directory_name(const std::string& path) {
          });
 }
 
-std::optional<std::string> directory_of(const Mount& mount, const MountMap& map) {
+const std::string* named_directory(const Mount& mount, const MountMap& map) {
   for (const auto& [name, directory] : map.named) {
     if (name == mount.name) {
-      return directory;
+      return &directory;
     }
+  }
+  return nullptr;
+}
+
+std::optional<std::string> directory_of(const Mount& mount, const MountMap& map) {
+  if (const std::string* directory = named_directory(mount, map); directory != nullptr) {
+    return *directory;
   }
   if (!mount.directory.empty()) {
     return mount.directory;
@@ -33,9 +41,40 @@ std::optional<std::string> directory_of(const Mount& mount, const MountMap& map)
   return map.root.empty() ? std::nullopt : std::optional(map.root + "/" + mount.name);
 }
 
+// True: it is mounted for the job.
+Result<bool> take_file_system(const JobFile& job, const MountMap& map, Mount& mount) {
+  const auto is_it = [&mount](const FileSystem& system) { return system.name == mount.name; };
+  const auto found = std::find_if(map.file_systems.begin(), map.file_systems.end(), is_it);
+  if (found == map.file_systems.end() || named_directory(mount, map) != nullptr) {
+    return false;
+  }
+  FileSystem system = *found;
+  if (system.password.empty() && system.password_variable.empty()) {
+    system.password = mount.key;
+  }
+  if (system.needs_password() && system.password.empty()) {
+    const std::string variable = system.password_variable.empty() ? kPasswordVariable : system.password_variable;
+    return error_at(job.file, mount.at,
+                    "the mount '" + shown_text(mount.name) + "' (" + shown_text(described(system)) +
+                        ") needs the password of '" + shown_text(system.account) +
+                        "', and nobody says it; give it in the environment, as in " + variable + "=... hvdrun ...");
+  }
+  if (system.password.find_first_of(std::string_view("\n\r\0", 3)) != std::string::npos) {
+    return error_at(job.file, mount.at,
+                    "the mount '" + shown_text(mount.name) + "': a password of several lines can be given to nobody");
+  }
+  mount.directory.clear();
+  mount.file_system = std::move(system);
+  return true;
+}
+
 Result<void> resolve_mounts(JobFile& job, const MountMap& map) {
   std::vector<const Mount*> missing;
   for (Mount& mount : job.mounts) {
+    HVD_TRY_ASSIGN(const bool is_taken, take_file_system(job, map, mount));
+    if (is_taken) {
+      continue;
+    }
     if (const auto directory = directory_of(mount, map); !directory) {
       missing.push_back(&mount);
     } else if (!is_directory_name(*directory)) {
@@ -83,15 +122,26 @@ std::optional<std::string> known_variable(const JobRun& run, const std::string& 
   return std::nullopt;
 }
 
-// Of a path on the nodes that leads into a mount: where that is without it.
-std::optional<std::string> folder_in_mounts(const JobRun& run, const std::string& path) {
+// The mount that a path on the nodes leads into; nullptr: none.
+const Mount* mount_of(const JobRun& run, const std::string& path) {
   for (const Mount& mount : run.job.mounts) {
-    const std::string at = (mount.is_of_cluster ? run.cluster_mount_root() : run.mount_root()) + "/" + mount.name;
+    const std::string at = run.mount_point(mount);
     if (path == at || path.starts_with(at + "/")) {
-      return mount.directory + path.substr(at.size());
+      return &mount;
     }
   }
-  return std::nullopt;
+  return nullptr;
+}
+
+// Of a path on the nodes that leads into a mount: where that is for this machine. nullopt: it leads into none, or into
+// one that only the nodes have.
+std::optional<std::string> folder_in_mounts(const JobRun& run, const std::string& path) {
+  const Mount* mount = mount_of(run, path);
+  if (mount == nullptr) {
+    return std::nullopt;
+  }
+  const std::string& directory = mount->file_system ? mount->file_system->here : mount->directory;
+  return directory.empty() ? std::nullopt : std::optional(directory + path.substr(run.mount_point(*mount).size()));
 }
 
 bool ends_with_run(const JobRun& run, const std::string& path) {
@@ -113,9 +163,15 @@ Result<void> place_output(JobRun& run) {
   }
   const std::string below = "/" + run.segment + "/stdouterr";
   run.output = prefix + below;
-  if (const auto folder = folder_in_mounts(run, prefix)) {
+  const Mount* mount = mount_of(run, prefix);
+  const auto folder = folder_in_mounts(run, prefix);
+  if (mount != nullptr) {
+    // One that is linked is named without its link, which ends with the run.
+    const std::string& on_nodes = mount->file_system ? prefix : *folder;
+    run.shared_in_mount = on_nodes + "/" + run.segment + "/shared";
+  }
+  if (folder) {
     run.kept_at = *folder + below;
-    run.shared_in_mount = *folder + "/" + run.segment + "/shared";
     return {};
   }
   run.kept_at = ends_with_run(run, prefix) ? "" : run.output;

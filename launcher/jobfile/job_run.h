@@ -19,6 +19,7 @@ namespace hvd::launch {
 // Where the mounts of a file are on the nodes.
 struct MountMap {
   std::vector<std::pair<std::string, std::string>> named;  // --mount NAME=DIR
+  std::vector<FileSystem> file_systems;                    // that are mounted for the job; behind those
   std::string root;                                        // --mount-root: of all others, DIR/NAME; empty: none
 };
 
@@ -33,7 +34,7 @@ struct JobRunOptions {
 };
 
 struct JobRun {
-  JobFile job;  // whose mounts all have directories
+  JobFile job;  // whose mounts all have directories, or file systems
   JobLayout layout;
   JobRunOptions options;
   std::string root;             // on each node, made for the run and removed after it
@@ -44,6 +45,10 @@ struct JobRun {
 
   [[nodiscard]] std::string mount_root() const { return root + "/mounts"; }
   [[nodiscard]] std::string cluster_mount_root() const { return root + "/cluster"; }
+  // Where a process finds it.
+  [[nodiscard]] std::string mount_point(const Mount& mount) const {
+    return (mount.is_of_cluster ? cluster_mount_root() : mount_root()) + "/" + mount.name;
+  }
   [[nodiscard]] std::string temp() const { return root + "/temp"; }
   // AZ_BATCHAI_SHARED_JOB_TEMP, and where it leads: a folder that all nodes have, where the output is in a mount.
   [[nodiscard]] std::string shared() const { return root + "/shared"; }
@@ -77,6 +82,8 @@ Result<std::string> process_script(const JobRun& run, int rank);
 // The same without the container that it runs in.
 Result<std::string> process_text(const JobRun& run, int rank);
 std::string clean_up_script(const JobRun& run);
+// Before it, on one of the nodes: removes what stands in a mount alone. Empty: nothing does.
+std::string clean_mounts_script(const JobRun& run);
 
 // What of the file only a shell expands, as "export NAME=...;" lines.
 std::string exported_variables(const JobRun& run);

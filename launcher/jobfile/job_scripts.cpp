@@ -3,6 +3,7 @@
 #include "launcher/jobfile/argument_words.h"
 #include "launcher/jobfile/container_command.h"
 #include "launcher/jobfile/job_run.h"
+#include "launcher/jobfile/mount_command.h"
 #include "launcher/jobfile/variable_text.h"
 
 namespace hvd::launch {
@@ -34,16 +35,23 @@ std::string make_folders(const JobRun& run) {
                      " ]; } || hvdrun_fail " + quote_word("cannot make the folder " + run.root) + "\n";
   text += "mkdir -p -- " + quote_word(run.mount_root()) + " " + quote_word(run.cluster_mount_root()) + " " +
           quote_word(run.temp()) + " || exit 242\n";
-  for (const Mount& mount : run.job.mounts) {
-    const std::string at = (mount.is_of_cluster ? run.cluster_mount_root() : run.mount_root()) + "/" + mount.name;
-    text += "hvdrun_link " + quote_word(mount.directory) + " " + quote_word(at) + " " + quote_word(mount.name) + "\n";
+  if (has_real_mounts(run)) {
+    text += "mkdir -p -m 700 -- " + quote_word(run.root + "/own") + " || exit 242\n";
   }
+  for (const Mount& mount : run.job.mounts) {
+    const std::string at = quote_word(run.mount_point(mount));
+    text += mount.file_system
+                ? "mkdir -p -- " + at + " || exit 242\n"
+                : "hvdrun_link " + quote_word(mount.directory) + " " + at + " " + quote_word(mount.name) + "\n";
+  }
+  return text;
+}
+
+std::string make_shared_folder(const JobRun& run) {
   const std::string shared = run.shared_at();
+  std::string text = "mkdir -p -- " + quote_word(shared) + " || exit 242\n";
   if (shared != run.shared()) {
-    text += "mkdir -p -- " + quote_word(shared) + " || exit 242\nhvdrun_link " + quote_word(shared) + " " +
-            quote_word(run.shared()) + " shared\n";
-  } else {
-    text += "mkdir -p -- " + quote_word(shared) + " || exit 242\n";
+    text += "hvdrun_link " + quote_word(shared) + " " + quote_word(run.shared()) + " shared\n";
   }
   return text;
 }
@@ -118,23 +126,30 @@ Result<std::string> process_text(const JobRun& run, int rank) {
 
 Result<std::string> process_script(const JobRun& run, int rank) {
   HVD_TRY_ASSIGN(const std::string text, process_text(run, rank));
-  return in_container(run, text, ContainerStep::kProcess, rank);
+  return in_mounts(run, in_container(run, text, ContainerStep::kProcess, rank));
 }
 
 Result<std::string> set_up_script(const JobRun& run, const std::vector<JobNodeFacts>& facts, int node) {
-  std::string text = kSetUpFunctions + make_folders(run) + make_host_file(run, facts) + exported_variables(run) +
-                     make_output_folders(run);
+  const std::string before = kSetUpFunctions + make_folders(run);
+  std::string text = has_real_mounts(run) ? kSetUpFunctions : "";
+  text += make_shared_folder(run) + make_host_file(run, facts) + exported_variables(run) + make_output_folders(run);
   text += fetch_image(run);
   if (!run.job.preparation.empty()) {
     const std::string preparation = exported_variables(run) + enter_folder(run) + run.job.preparation + "\n";
     text += in_container(run, preparation, ContainerStep::kPreparation, node);
   }
-  return text;
+  return before + in_mounts(run, text);
+}
+
+std::string clean_mounts_script(const JobRun& run) {
+  const bool is_only_there = run.shared_at().starts_with(run.root + "/") && run.shared_at() != run.shared();
+  return is_only_there ? in_mounts(run, "exec rm -rf -- " + quote_word(run.shared_at()) + "\n") : "";
 }
 
 std::string clean_up_script(const JobRun& run) {
   // Twice, since another node may be this machine too, and removes the same.
-  const std::string shared = run.shared_at() != run.shared() ? " " + quote_word(run.shared_at()) : "";
+  const bool is_elsewhere = !run.shared_at().starts_with(run.root + "/");
+  const std::string shared = is_elsewhere ? " " + quote_word(run.shared_at()) : "";
   const std::string remove = "rm -rf -- " + quote_word(run.root) + shared;
   return remove_containers(run) + remove + " 2>/dev/null || " + remove + "\n";
 }

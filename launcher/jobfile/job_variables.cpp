@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/jobfile/job_run.h"
+#include "launcher/jobfile/mount_command.h"
 #include "launcher/jobfile/variable_text.h"
 
 namespace hvd::launch {
@@ -92,6 +93,8 @@ Settings node_variables(const JobRun& run, const std::vector<JobNodeFacts>& fact
   for (const JobVariable& secret : run.job.secrets) {
     env.emplace_back(secret.name, *secret.value);
   }
+  const Settings passwords = mount_variables(run);
+  env.insert(env.end(), passwords.begin(), passwords.end());
   return env;
 }
 

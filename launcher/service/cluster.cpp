@@ -11,6 +11,7 @@
 #include "launcher/job/host_list.h"
 #include "launcher/job/text_file.h"
 #include "launcher/jobfile/job_file.h"
+#include "launcher/service/file_systems.h"
 
 namespace hvd::launch {
 namespace {
@@ -35,16 +36,19 @@ constexpr std::array kDefaultFields = {
     Field{"grace", Type::kTextOrNumber, "seconds, as --grace"}};
 constexpr Schema kDefaults = {"the defaults of a cluster", kDefaultFields};
 
-constexpr std::array kFields = {
+// As file_system_schema() returns it; a table of constants cannot call it.
+const std::array kFields = {
     Field{"$schema", Type::kText, "for editors"},
     Field{"hosts", Type::kTexts, "entries as in -H, with slots, SSH ports and GPUs: node1:4, node[2-4]:2222:2@0,1",
           true},
     Field{"size", Type::kText, "what the hosts are called, as STANDARD_NC6; only shown"},
     Field{"mounts", Type::kVariables, "directories of the hosts by the names of mounts, as --mount"},
     Field{"mountRoot", Type::kText, "directory of the hosts below which all other mounts are, as --mount-root"},
+    Field{"fileSystems", Type::kMaps, "how the hosts mount what a job names, for the job alone", false,
+          &file_system_schema()},
     Field{"env", Type::kVariables, "environment variables of its jobs, as -x"},
     Field{"defaults", Type::kMap, "what a job has where its submit says nothing else", false, &kDefaults}};
-constexpr Schema kCluster = {"a cluster's file", kFields};
+const Schema kCluster = {"a cluster's file", kFields};
 
 std::string text_at(const DocValue& map, const char* key) {
   const DocValue* value = map.find(key);
@@ -137,6 +141,21 @@ class ClusterReader {
       }
       HVD_TRY_ASSIGN(std::string directory, directory_of(mounts->items[i], "mounts"));
       cluster_.mounts.emplace_back(mounts->keys[i], std::move(directory));
+    }
+    return read_mounted(root.find("fileSystems"));
+  }
+
+  Result<void> read_mounted(const DocValue* list) {
+    if (list == nullptr) {
+      return {};
+    }
+    HVD_TRY_ASSIGN(cluster_.file_systems, read_file_systems(*list, file_));
+    for (std::size_t i = 0; i < cluster_.file_systems.size(); ++i) {
+      const std::string& name = cluster_.file_systems[i].name;
+      const auto is_same = [&name](const auto& mount) { return mount.first == name; };
+      if (std::any_of(cluster_.mounts.begin(), cluster_.mounts.end(), is_same)) {
+        return refuse(list->items[i].at, "'" + shown_text(name) + "' is in 'mounts' too; it is mounted or linked");
+      }
     }
     return {};
   }
@@ -273,6 +292,13 @@ std::string cluster_text(const Cluster& cluster) {
   }
   for (const auto& [name, directory] : cluster.mounts) {
     json["mounts"][name] = directory;
+  }
+  for (const FileSystem& system : cluster.file_systems) {
+    Json entry = Json::object();
+    for (const auto& [key, value] : file_system_keys(system)) {
+      entry[key] = value;
+    }
+    json["fileSystems"].push_back(std::move(entry));
   }
   if (!cluster.mount_root.empty()) {
     json["mountRoot"] = cluster.mount_root;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/job/host_spec.h"
+#include "launcher/jobfile/file_system.h"
 #include "launcher/jobfile/schema.h"
 #include "runtime/base/result.h"
 
@@ -33,6 +34,7 @@ struct Cluster {
   std::string size;  // what its hosts are called ("VM Size"); only shown
   HostList hosts;
   std::vector<std::pair<std::string, std::string>> mounts;  // name, directory of the hosts
+  std::vector<FileSystem> file_systems;                     // that are mounted for each job; none is in `mounts`
   std::string mount_root;                                   // of all other mounts; empty: none
   std::vector<std::pair<std::string, std::string>> env;     // as -x
   ClusterDefaults defaults;

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <time.h>
 
+#include "launcher/jobfile/mount_command.h"
+
 namespace hvd::launch {
 namespace {
 
@@ -82,8 +84,12 @@ Json tool_json(const JobRun& run) {
 Json mounts_json(const JobFile& job) {
   Json mounts = Json::array();
   for (const Mount& mount : job.mounts) {
-    mounts.push_back(
-        {{"relativeMountPath", mount.name}, {"source", text_or_null(mount.source)}, {"directory", mount.directory}});
+    mounts.push_back({{"relativeMountPath", mount.name},
+                      {"source", text_or_null(mount.source)},
+                      {"directory", text_or_null(mount.directory)}});
+    if (mount.file_system) {
+      mounts.back()["fileSystem"] = described(*mount.file_system);
+    }
   }
   return mounts;
 }

@@ -253,6 +253,45 @@ TEST_CASE("mounts lead where the map says, the cluster's too; output is kept in 
         "00000000-0000-0000-0000-000000000000/hvdrun/workspaces/default/experiments/default/jobs/job/uuid");
 }
 
+TEST_CASE("what the cluster mounts for the job wins over its mount root, and what is mapped by name over both") {
+  JobRunOptions options;
+  options.mounts.named = {{"c", "/special"}};
+  options.mounts.root = "/data";
+  options.mounts.file_systems = {{"b", "nfs", "server:/export", "ro", "", "", "/here", ""},
+                                 {"c", "nfs", "server:/other", "", "", "", "", ""}};
+  const JobRun run =
+      run_of("command: x\nmounts: {a: , b: , c: }\noutput: $AZ_BATCHAI_JOB_MOUNT_ROOT/b\n", "h", options);
+  REQUIRE(run.job.mounts.size() == 3);
+  CHECK(run.job.mounts[0].directory == "/data/a");
+  CHECK(run.job.mounts[1].file_system.has_value());
+  CHECK(run.job.mounts[2].directory == "/special");
+  CHECK(run.kept_at == "/here/" + run.segment + "/stdouterr");
+  CHECK(run.shared_at() == run.mount_root() + "/b/" + run.segment + "/shared");
+  CHECK(clean_mounts_script(run).find("rm -rf -- " + run.shared_at()) != std::string::npos);
+  CHECK(clean_up_script(run).find(run.shared_at()) == std::string::npos);
+  CHECK(set_up_script(run, {{}}, 0).value().find("mount -t nfs -o ro -- server:/export") != std::string::npos);
+}
+
+TEST_CASE(
+    "a password for a mount is in the environment of whoever mounts and in no script; without one nothing starts") {
+  JobRunOptions options;
+  options.mounts.file_systems = {{"a", "cifs", "//server/share", "", "me", "KEY", "", "pass-word"}};
+  const std::string text = "command: x\nmounts: {a: }\n";
+  const JobRun run = run_of(text, "h", options);
+  const std::vector<JobNodeFacts> facts = {{"10.0.0.4", "3000", 0}};
+  CHECK(value_in(process_variables(run, facts, 0), "HVDRUN_MOUNT_PASSWORD_0") == "pass-word");
+  CHECK(set_up_script(run, facts, 0).value().find("pass-word") == std::string::npos);
+  CHECK(process_script(run, 0).value().find("pass-word") == std::string::npos);
+  for (const char* password : {"", "two\nlines"}) {
+    options.mounts.file_systems[0].password = password;
+    JobFile job = job_of(text);
+    auto layout = lay_out(job, parse_host_list("h").value(), 0);
+    const auto refused = make_job_run(std::move(job), std::move(layout).value(), options);
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().message().starts_with("job.yaml:2:10: the mount 'a'"));
+  }
+}
+
 TEST_CASE("all mounts without a directory are named at once") {
   JobFile job = job_of("command: x\nmounts: {one: , two: , three: /3}\n");
   auto layout = lay_out(job, parse_host_list("h").value(), 0);

@@ -171,6 +171,31 @@ TEST_CASE("a cluster's file is read, and what is written of it is read back") {
   CHECK(parse_cluster(cluster_text(cluster), "c.json", "lab").value().cluster == cluster);
 }
 
+TEST_CASE(
+    "the file systems of a cluster's file are read, and what is written of them is read back without a password") {
+  const auto loaded = parse_cluster(
+      "hosts: a\n"
+      "fileSystems:\n"
+      "  - {name: nfs, type: NFS, source: 's:/e', options: 'vers=4.1'}\n"
+      "  - {name: a/b, type: cifs, source: //s/x, account: me, passwordVariable: KEY, localDirectory: /srv/x/}\n",
+      "c.yaml", "lab");
+  REQUIRE(loaded.ok());
+  Cluster cluster = loaded.value().cluster;
+  REQUIRE(cluster.file_systems.size() == 2);
+  CHECK(cluster.file_systems[0].type == "nfs");
+  CHECK(!cluster.file_systems[0].needs_password());
+  CHECK(cluster.file_systems[1].needs_password());
+  CHECK(cluster.file_systems[1].here == "/srv/x");
+  CHECK(parse_cluster(cluster_text(cluster), "c.json", "lab").value().cluster == cluster);
+  cluster.file_systems[1].password = "secret";
+  CHECK(cluster_text(cluster).find("secret") == std::string::npos);
+  CHECK(!parse_cluster("hosts: a\nmounts: {x: /x}\nfileSystems: [{name: x, type: bind, source: /y}]", "c", "lab").ok());
+  CHECK(
+      !parse_cluster("hosts: a\nfileSystems: [{name: x, type: bind, source: /y}, {name: x/z, type: bind, source: /y}]",
+                     "c", "lab")
+           .ok());
+}
+
 TEST_CASE("what is wrong with a cluster's file is told with its place") {
   const auto refusal = [](const std::string& text, const std::string& name = "lab") {
     const auto loaded = parse_cluster(text, "c.yaml", name);
