@@ -32,11 +32,12 @@ std::vector<NodeView> imagined_views(const Placement& placement, const Placement
     view.opened.is_local = hvd::launch::is_local_host(node.host.name);
     view.opened.node_address = view.opened.is_local ? "" : "<address of " + node.host.name + ">";
     view.opened.launcher_address = view.opened.is_local ? "" : "<address of this host>";
-    view.ready.socket_path = "<made at start>";
+    view.ready.socket_path = "<made at start>/agent";
     view.ready.reserved_port = 0;
     const auto gpus = node.host.gpus.empty() ? node.local_size()
                                              : *std::max_element(node.host.gpus.begin(), node.host.gpus.end()) + 1;
     for (int gpu = 0; gpu < gpus; ++gpu) {
+      view.ready.gpu_variable = "CUDA_VISIBLE_DEVICES";
       view.ready.gpus.push_back("<GPU " + std::to_string(gpu) + ", if there>");
     }
     views.push_back(view);
@@ -46,7 +47,11 @@ std::vector<NodeView> imagined_views(const Placement& placement, const Placement
 
 // Values that exist only once agents have answered.
 std::string shown(const std::string& name, const std::string& value) {
-  if (name == "MASTER_PORT" || name == "OMPI_MCA_orte_hnp_uri" || name.starts_with("JAX_COORDINATOR_")) {
+  if (name == "HVD_AGENT_SOCKET" || name == "HVDRUN_HOSTFILE") {
+    return "<made at start>";
+  }
+  if (name == "MASTER_PORT" || name == "PET_MASTER_PORT" || name == "OMPI_MCA_orte_hnp_uri" ||
+      name.starts_with("JAX_COORDINATOR_")) {
     return "<reserved at start>";
   }
   if (name == "AZ_BATCHAI_NUM_GPUS") {

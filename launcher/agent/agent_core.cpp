@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,10 +9,9 @@
 #include <array>
 #include <set>
 
+#include "launcher/agent/node_gpus.h"
 #include "launcher/agent/own_cores.h"
-#include "launcher/agent/own_gpus.h"
 #include "launcher/agent/own_networks.h"
-#include "launcher/agent/script_check.h"
 #include "launcher/process/core_file.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/spawn.h"
@@ -96,8 +94,10 @@ Result<void> AgentCore::open_session(Fd in, Fd out) {
   ready.socket_path = socket_path;
   ready.resume_path = resume_path;
   ready.networks = own_networks();
-  ready.gpus = own_gpus(options_.environment, Deadline::after(kGpuTime));
-  ready.near = numa_nodes_of_gpus(ready.gpus);
+  NodeGpus gpus = node_gpus(options_.environment, Deadline::after(kGpuTime));
+  ready.gpu_variable = std::move(gpus.variable);
+  ready.gpus = std::move(gpus.names);
+  ready.near = std::move(gpus.near);
   ready.seat = options_.seat;
   send(AgentMessage::kReady, ready.encode());
   return {};
@@ -161,79 +161,6 @@ std::unique_ptr<NodeCheck> AgentCore::make_check(const JobSecret& secret) {
   node.environment_of = [this](const StartMessage& start) { return environment_of(start, start.ranks.front()); };
   node.send = [this](AgentMessage type, std::string_view body) { send(type, body); };
   return std::make_unique<NodeCheck>(loop_, std::move(node));
-}
-
-Result<void> AgentCore::on_start(const Frame& frame) {
-  HVD_TRY_ASSIGN(const StartMessage start, StartMessage::decode(frame.body));
-  if (has_started_ || is_stopping_) {
-    return {};  // a stop may overtake the decision to start
-  }
-  has_started_ = true;
-  may_restart_ = start.may_restart;
-  cwd_ = start.cwd;
-  const std::string script = python_script_of(start.argv);
-  struct stat info{};
-  const std::string path = script.empty() || script.front() == '/' ? script : start.cwd + "/" + script;
-  if (!script.empty() && ::stat(path.c_str(), &info) != 0) {
-    const Error why = Error::from_errno("no such script: '" + path + "'");
-    send(AgentMessage::kStartFailed, StartFailedMessage{start.ranks.front().rank, why}.encode());
-    return {};
-  }
-  reserved_port_.reset();
-  for (const StartMessage::Rank& rank : start.ranks) {
-    if (auto started = start_rank(start, rank); !started.ok()) {
-      send(AgentMessage::kStartFailed, StartFailedMessage{rank.rank, started.error()}.encode());
-      return {};  // the launcher stops what runs already; one report per cause, not one per rank
-    }
-  }
-  return {};
-}
-
-Result<void> AgentCore::start_rank(const StartMessage& start, const StartMessage::Rank& rank) {
-  RankProcess::Sink sink;
-  sink.allowance = [this] { return static_cast<std::size_t>(credit_); };
-  sink.on_output = [this](int r, StreamId stream, std::string_view bytes) { take_output(r, stream, bytes); };
-  sink.on_output_end = [this](int r, StreamId stream) {
-    launcher_->send_frame(AgentMessage::kOutputEnd, output_end_frame(r, stream));
-    // Later, since RankProcess is in the middle of its own work.
-    loop_.post([this] {
-      start_again();
-      begin_sweep_if_finished();
-    });
-  };
-  SpawnOptions options;
-  options.argv = rank.argv.empty() ? start.argv : rank.argv;
-  options.environment = environment_of(start, rank);
-  options.cwd = start.cwd;
-  options.cpus = rank.cpus;
-  HVD_TRY_ASSIGN(auto process, RankProcess::start(loop_, rank.rank, std::move(options), std::move(sink)));
-  send(AgentMessage::kStarted, number_body(rank.rank, process->pid()));
-  ranks_.push_back(std::move(process));
-  return {};
-}
-
-std::vector<std::string> AgentCore::environment_of(const StartMessage& start, const StartMessage::Rank& rank) const {
-  std::map<std::string, std::string> merged;
-  for (const std::string& entry : options_.environment) {
-    const auto equals = entry.find('=');
-    if (equals != std::string::npos) {
-      merged[entry.substr(0, equals)] = entry.substr(equals + 1);
-    }
-  }
-  for (const std::string& name : start.unset) {
-    merged.erase(name);
-  }
-  for (const auto* list : {&start.env, &rank.env, &start.last}) {
-    for (const auto& [name, value] : *list) {
-      merged[name] = value;
-    }
-  }
-  std::vector<std::string> environment;
-  environment.reserve(merged.size());
-  for (const auto& [name, value] : merged) {
-    environment.push_back(name + "=" + value);
-  }
-  return environment;
 }
 
 void AgentCore::take_output(int rank, StreamId stream, std::string_view bytes) {
@@ -368,6 +295,9 @@ void AgentCore::finish() {
 // The nodes behind this one were let go before it, through it: it stays until they have heard that.
 void AgentCore::leave() {
   is_leaving_ = true;
+  if (::getppid() == guardian_) {
+    ::kill(guardian_, SIGCONT);  // stopped, it would stay, and our scratch directory with it
+  }
   if (relays_->is_idle()) {
     loop_.stop();
   } else {

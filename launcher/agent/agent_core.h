@@ -54,6 +54,8 @@ class AgentCore {
   Result<void> on_frame(const Frame& frame);
   Result<void> on_welcome(const Frame& frame);
   Result<void> on_start(const Frame& frame);
+  Result<void> write_hostfile(const std::string& text) const;
+  Result<void> allow_files_for(std::size_t ranks);
   Result<void> start_rank(const StartMessage& start, const StartMessage::Rank& rank);
   Result<void> on_restart(const Frame& frame);
   // Those whose last process is finished; the others when it is.
@@ -90,9 +92,10 @@ class AgentCore {
   std::vector<std::unique_ptr<RankProcess>> ranks_;
   std::uint64_t credit_ = 0;
   OomWatch oom_watch_;
-  std::string cwd_;                  // of the ranks
-  std::vector<StartMessage> again_;  // of ranks that are to be started anew, each of one
-  std::uint32_t epoch_ = 0;          // how often ranks were restarted, on any node
+  std::string cwd_;                     // of the ranks
+  std::vector<StartMessage> again_;     // of ranks that are to be started anew, each of one
+  std::uint32_t epoch_ = 0;             // how often ranks were restarted, on any node
+  std::uint64_t ranks_open_files_ = 0;  // their limit, as this process had it at first
   bool may_restart_ = false;
   bool has_started_ = false;
   bool is_stopping_ = false;

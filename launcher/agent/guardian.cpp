@@ -7,7 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
+#include <string_view>
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -20,8 +22,11 @@ namespace hvd::launch {
 namespace {
 
 constexpr auto kKillLimit = std::chrono::seconds(10);
+// An agent that is stopped (SIGSTOP) answers nobody, and neither can it end its ranks: it is given as long as a
+// launcher on another host waits for a sign of life (kMissedHeartbeats).
+constexpr auto kStoppedLimit = std::chrono::seconds(30);
 
-// Sockets only: nothing else is ever made there.
+// Sockets and the host file: nothing else is ever made there.
 void remove_scratch(const std::string& directory) {
   if (const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(directory.c_str()), ::closedir); dir != nullptr) {
     while (const dirent* entry = ::readdir(dir.get())) {
@@ -55,19 +60,41 @@ void kill_what_is_left() {
   }
 }
 
-// Waits for the agent; a polite request to end is passed on to it.
+// The next of the signals, or 0 when the deadline has passed.
+int next_signal(const sigset_t& signals, Deadline deadline) {
+  const int ms = deadline.poll_ms();
+  const timespec limit{ms / 1000, (ms % 1000) * 1'000'000L};
+  return std::max(0, ::sigtimedwait(&signals, nullptr, &limit));
+}
+
+// Waits for the agent; a polite request to end is passed on to it, and one that stays stopped is killed.
 int await_agent(pid_t agent, const sigset_t& signals) {
+  const Deadline never(TimePoint::max());
+  Deadline patience = never;  // of an agent that is stopped
   for (;;) {
-    const int signo = ::sigwaitinfo(&signals, nullptr);
+    const int signo = next_signal(signals, patience);
     if (signo == SIGTERM || signo == SIGINT || signo == SIGHUP) {
       ::kill(agent, SIGTERM);
     }
     int status = 0;
     pid_t pid = 0;
-    while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) {
-      if (pid == agent) {
+    while ((pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
+      if (pid != agent) {
+        continue;
+      }
+      if (WIFSTOPPED(status)) {
+        patience = Deadline::after(kStoppedLimit);
+      } else if (WIFCONTINUED(status)) {
+        patience = never;
+      } else {
         return ExitStatus::from_wait(status).shell_code();
       }
+    }
+    if (patience.has_passed()) {
+      static constexpr std::string_view kWords = "hvdrun-agent: it was stopped (SIGSTOP) for 30 s, and is killed\n";
+      static_cast<void>(::write(STDERR_FILENO, kWords.data(), kWords.size()) == 0);
+      ::kill(agent, SIGKILL);
+      patience = never;
     }
   }
 }

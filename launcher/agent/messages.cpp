@@ -47,6 +47,7 @@ std::string ReadyMessage::encode() const {
   for (const NamedNetwork& network : networks) {
     out.text(network.interface).text(network.network);
   }
+  out.text(gpu_variable);
   put_texts(out, gpus);
   put_numbers(out, near);
   out.i32(seat.rank).i32(seat.size).i32(seat.local_rank).i32(seat.local_size);
@@ -72,6 +73,7 @@ Result<ReadyMessage> ReadyMessage::decode(std::string_view body) {
     network.interface = in.text();
     network.network = in.text();
   }
+  m.gpu_variable = in.text();
   m.gpus = take_texts(in);
   m.near = take_numbers(in);
   m.seat.rank = in.i32();
@@ -87,6 +89,10 @@ Result<ReadyMessage> ReadyMessage::decode(std::string_view body) {
     return malformed("Ready");
   }
   return m;
+}
+
+std::string hostfile_beside(const std::string& socket_path) {
+  return socket_path.substr(0, socket_path.rfind('/') + 1) + "hostfile";
 }
 
 std::string ResumeMessage::encode() const {
@@ -121,7 +127,7 @@ std::string StartMessage::encode() const {
     put_numbers(out, rank.cpus);
     put_texts(out, rank.argv);
   }
-  out.u8(may_restart ? 1 : 0);
+  out.u8(may_restart ? 1 : 0).text(hostfile);
   return std::move(out).str();
 }
 
@@ -143,6 +149,7 @@ Result<StartMessage> StartMessage::decode(std::string_view body) {
     has_numbers = has_numbers && std::all_of(rank.cpus.begin(), rank.cpus.end(), is_cpu);
   }
   const std::uint8_t may_restart = in.u8();
+  m.hostfile = in.text();
   if (!in.finished() || !has_numbers || may_restart > 1 || m.argv.empty() || m.ranks.empty()) {
     return malformed("Start");
   }

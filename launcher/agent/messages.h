@@ -142,8 +142,9 @@ struct ReadyMessage {
   std::string socket_path;             // where ranks reach the agent
   std::string resume_path;             // where another agent brings a new connection for this one's session
   std::vector<NamedNetwork> networks;  // own_networks()
-  std::vector<std::string> gpus;       // own_gpus()
-  std::vector<std::int32_t> near;      // the NUMA node of each of these, -1: unknown
+  std::string gpu_variable;            // node_gpus(), as the two that follow
+  std::vector<std::string> gpus;
+  std::vector<std::int32_t> near;
   Seat seat;
 
   [[nodiscard]] std::string encode() const;
@@ -173,6 +174,7 @@ struct StartMessage {
   std::vector<std::pair<std::string, std::string>> last;  // set last: the user's -x
   std::vector<Rank> ranks;
   bool may_restart = false;  // a rank that fails may be started anew: the node is not over before the launcher says so
+  std::string hostfile;      // written beside the agent's socket before ranks start (hostfile_beside)
 
   [[nodiscard]] std::string encode() const;
   static Result<StartMessage> decode(std::string_view body);
@@ -264,6 +266,9 @@ struct RelayMessage {
 
   static Result<RelayMessage> decode(std::string_view body);
 };
+
+// Where the agent whose socket this is keeps the job's host file; both ends agree on it.
+std::string hostfile_beside(const std::string& socket_path);
 
 std::string agent_frame(AgentMessage type, std::string_view body = {});
 // Output or OutputEnd, without a copy of the bytes in between.

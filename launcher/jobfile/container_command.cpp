@@ -18,7 +18,9 @@ constexpr const char* kCollectVariables =
     "while read -r hvdrun_name; do\n"
     "  case $hvdrun_name in\n"
     "    AZ_*|HVD_*|HOROVOD_*|RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|NODE_RANK|GROUP_*|ROLE_*|MASTER_*|\\\n"
-    "    TORCHELASTIC_*|OMPI_*|PMIX_*|TF_CONFIG|OMP_NUM_THREADS|*VISIBLE_DEVICES|NCCL_*|PYTHONUNBUFFERED|\\\n"
+    "    "
+    "TORCHELASTIC_*|OMPI_*|PMIX_*|TF_CONFIG|OMP_NUM_THREADS|*VISIBLE_DEVICES|ZE_AFFINITY_MASK|NCCL_*|PYTHONUNBUFFERED|"
+    "PET_*|\\\n"
     "    PYTHONFAULTHANDLER|JAX_*|GLOO_*|TORCH_NCCL_*";
 
 bool has_image(const JobRun& run) {

@@ -27,14 +27,15 @@ Result<std::vector<std::string>> gpus_of_job(const NodePlan& node, const std::ve
                               : on_node.size() == 1 ? "GPU 0 only"
                                                     : "GPUs 0-" + std::to_string(on_node.size() - 1);
       return Error(Code::kInvalid, node.host.name + " has " + has + ", and the host list names GPU " +
-                                       std::to_string(number) + "; see nvidia-smi -L and CUDA_VISIBLE_DEVICES there");
+                                       std::to_string(number) +
+                                       "; see nvidia-smi -L (rocm-smi) and CUDA_VISIBLE_DEVICES (ROCR_, HIP_) there");
     }
     gpus.push_back(on_node[static_cast<std::size_t>(number)]);
   }
   return gpus;
 }
 
-EnvList gpu_env(GpuMode mode, const std::vector<std::string>& gpus, int local_rank) {
+EnvList gpu_env(GpuMode mode, const std::string& variable, const std::vector<std::string>& gpus, int local_rank) {
   if (gpus.empty()) {
     return {};
   }
@@ -43,10 +44,9 @@ EnvList gpu_env(GpuMode mode, const std::vector<std::string>& gpus, int local_ra
       break;
     case GpuMode::kLocal:
       // JAX takes LOCAL_RANK for the device it may use, unless it is told.
-      return {{"CUDA_VISIBLE_DEVICES", joined(gpus)}, {"JAX_LOCAL_DEVICE_IDS", std::to_string(local_rank)}};
+      return {{variable, joined(gpus)}, {"JAX_LOCAL_DEVICE_IDS", std::to_string(local_rank)}};
     case GpuMode::kOne:
-      return {{"CUDA_VISIBLE_DEVICES", gpus[static_cast<std::size_t>(local_rank) % gpus.size()]},
-              {"JAX_LOCAL_DEVICE_IDS", "0"}};
+      return {{variable, gpus[static_cast<std::size_t>(local_rank) % gpus.size()]}, {"JAX_LOCAL_DEVICE_IDS", "0"}};
   }
   return {};
 }

@@ -123,6 +123,17 @@ EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPla
     };
     env.insert(env.end(), look.begin(), look.end());
   }
+  if (!facts.hostfile.empty()) {
+    env.emplace_back("HVDRUN_HOSTFILE", facts.hostfile);
+  }
+  if (placement.nodes.size() > 1 && placement.size == static_cast<int>(placement.nodes.size())) {
+    // A torchrun on each node, without flags of its own, then forms one job of all of them.
+    const EnvList per_node = {{"PET_NNODES", node_count},
+                              {"PET_NODE_RANK", node_index},
+                              {"PET_MASTER_ADDR", job.master_address},
+                              {"PET_MASTER_PORT", port}};
+    env.insert(env.end(), per_node.begin(), per_node.end());
+  }
   if (job.restart_limit > 0) {
     env.emplace_back("HOROVOD_ELASTIC", "1");
     env.emplace_back("HOROVOD_ELASTIC_TIMEOUT", text(job.elastic_timeout_s));
@@ -138,7 +149,11 @@ bool is_default_variable(std::string_view name) {
 }
 
 bool is_outer_launcher_variable(std::string_view name) {
-  static constexpr std::array<std::string_view, 37> kNames = {"JAX_COORDINATOR_ADDRESS",
+  static constexpr std::array<std::string_view, 41> kNames = {"PET_NNODES",
+                                                              "PET_NODE_RANK",
+                                                              "PET_MASTER_ADDR",
+                                                              "PET_MASTER_PORT",
+                                                              "JAX_COORDINATOR_ADDRESS",
                                                               "JAX_COORDINATOR_PORT",
                                                               "JAX_NUM_PROCESSES",
                                                               "JAX_PROCESS_ID",
@@ -207,9 +222,10 @@ bool is_host_bound_variable(std::string_view name) {
                                                               "INVOCATION_ID"};
   static constexpr std::array<std::string_view, 6> kPrefixes = {"SSH_",       "XDG_",  "DBUS_",
                                                                 "BASH_FUNC_", "SUDO_", "HVDRUN_"};
-  // The GPUs of the launcher's machine say nothing about another's.
-  static constexpr std::string_view kVisible = "CUDA_VISIBLE_DEVICES";
-  const bool names_gpus = name.size() >= kVisible.size() && name.substr(name.size() - kVisible.size()) == kVisible;
+  // The GPUs of the launcher's machine say nothing about another's. (CUDA's, ROCm's, HIP's; Level Zero's.)
+  static constexpr std::string_view kVisible = "_VISIBLE_DEVICES";
+  const bool names_gpus = name == "ZE_AFFINITY_MASK" ||
+                          (name.size() >= kVisible.size() && name.substr(name.size() - kVisible.size()) == kVisible);
   return names_gpus || is_one_of(name, kNames) || has_prefix_of(name, kPrefixes);
 }
 

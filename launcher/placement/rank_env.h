@@ -20,6 +20,7 @@ struct NodeFacts {
   std::string agent_socket;  // path there
   std::string interface{};   // of that address; empty: unknown
   bool has_other_interfaces = false;
+  std::string hostfile{};  // path there; empty: none
 };
 
 struct JobFacts {

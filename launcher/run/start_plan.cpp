@@ -59,14 +59,25 @@ bool has_several_interfaces(const ReadyMessage& ready) {
   });
 }
 
+// For scripts that call mpirun themselves: "node1 slots=2" a line, as Open MPI reads it.
+std::string hostfile_text(const Placement& placement) {
+  std::string text;
+  for (const NodePlan& node : placement.nodes) {
+    text += node.host.name + " slots=" + std::to_string(node.local_size()) + "\n";
+  }
+  return text;
+}
+
 // What the ranks of a node divide among them, by local rank.
 struct NodeShares {
+  std::string gpu_variable;
   std::vector<std::string> gpus;
   std::vector<RankCpus> cpus;
 };
 
 NodeShares shares_of(const JobSpec& spec, const NodePlan& node, const ReadyMessage& ready) {
   NodeShares shares;
+  shares.gpu_variable = ready.gpu_variable;
   shares.gpus = gpus_of_job(node, ready.gpus).value();
   shares.cpus =
       bind_ranks(spec.bind, ready.cores, node.local_size(), near_of_ranks(spec.gpus, node, ready, shares.gpus));
@@ -79,7 +90,7 @@ StartMessage::Rank start_of_rank(const JobSpec& spec, const JobView& job, const 
   // A program that starts ranks of its own would hand the place that we tell it on to all of these.
   EnvList env = spec.tells_place ? rank_env(job.placement, node, rank, facts, job_facts, own.threads)
                                  : EnvList{{"PYTHONUNBUFFERED", "1"}};
-  const EnvList pinned = gpu_env(spec.gpus, shares.gpus, rank.local_rank);
+  const EnvList pinned = gpu_env(spec.gpus, shares.gpu_variable, shares.gpus, rank.local_rank);
   env.insert(env.end(), pinned.begin(), pinned.end());
   return StartMessage::Rank{rank.rank, std::move(env), own.cpus, {}};
 }
@@ -190,6 +201,7 @@ std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView
   facts.has_mpi = spec.launcher == LauncherKind::kMpi;
   facts.restart_limit = spec.restart_limit;
   facts.elastic_timeout_s = static_cast<int>(std::chrono::ceil<std::chrono::seconds>(spec.elastic_timeout).count());
+  const std::string hostfile = hostfile_text(job.placement);
   std::vector<StartMessage> messages;
   for (const NodePlan& agent : job.agents.nodes) {
     const NodePlan& node = job.placement.node_of(agent.ranks.front().rank);
@@ -203,7 +215,8 @@ std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView
     add_environment(spec, view.opened.is_local, start);
     const std::string& address = addresses[static_cast<std::size_t>(first_agent)];
     const NodeFacts node_facts{address, view.ready.socket_path, interface_of(view, address),
-                               has_several_interfaces(view.ready)};
+                               has_several_interfaces(view.ready), hostfile_beside(view.ready.socket_path)};
+    start.hostfile = hostfile;
     const NodeShares shares = shares_of(spec, node, view.ready);
     for (const RankPlan& rank : agent.ranks) {
       StartMessage::Rank& own =

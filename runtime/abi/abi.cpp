@@ -374,7 +374,8 @@ hvd_status hvd_read_counters(hvd_ctx* ctx, int32_t process_set, hvd_counters* ou
     if (out == nullptr) {
       return missing("hvd_read_counters: out");
     }
-    HVD_TRY(hvd::check_struct("hvd_counters", out->size, out->version, {sizeof(hvd_counters)}));
+    HVD_TRY(hvd::check_struct("hvd_counters", out->size, out->version,
+                              {offsetof(hvd_counters, requests), sizeof(hvd_counters)}));
     HVD_TRY_ASSIGN(const auto context, resolve(ctx));
     return context->read_counters(process_set, *out);
   });

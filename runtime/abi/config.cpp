@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "runtime/base/contract.h"
+#include "runtime/controller/known_wire.h"
 
 namespace hvd {
 namespace {
@@ -238,6 +239,8 @@ Result<void> read_tuning(const Reader& env, Config& config) {
       const std::uint64_t fusion_bytes,
       env.number<std::uint64_t>(contract::kFusionThreshold, 0, kMaxFusionBytes, config.engine.fusion_threshold_bytes));
   config.engine.fusion_threshold_bytes = static_cast<std::size_t>(fusion_bytes);
+  HVD_TRY_ASSIGN(const int known, env.number<int>(contract::kCacheCapacity, 0, INT_MAX, 1024));
+  config.engine.cache_capacity = static_cast<std::size_t>(std::min(known, control_wire::kMaxPositions));
   HVD_TRY_ASSIGN(const double cycle_ms, env.number<double>(contract::kCycleTime, 0.0, kMaxCycleMs, 1.0));
   config.engine.cycle_time = duration_of(cycle_ms / 1000.0);
   HVD_TRY_ASSIGN(const bool keeps_groups_apart, read_switch(env, contract::kNoGroupFusion));

@@ -17,6 +17,9 @@ static_assert(HVD_BOOL == static_cast<int>(Dtype::kBool) && HVD_PRODUCT == stati
               HVD_JOIN == static_cast<int>(OpKind::kJoin) && HVD_MAX_GROUP == control_wire::kMaxGroupTensors &&
               HVD_MISMATCH == static_cast<int>(Code::kMismatch));
 
+// By version; the third gave a meaning to what was reserved.
+constexpr std::initializer_list<std::size_t> kOpSizes = {offsetof(hvd_op, splits), sizeof(hvd_op), sizeof(hvd_op)};
+
 Error invalid(const std::string& text) {
   return Error(Code::kInvalid, "hvd_op: " + text);
 }
@@ -167,7 +170,7 @@ Result<void> check_struct(const char* what, std::uint32_t size, std::uint32_t ve
 }
 
 Result<Submission> submission_from(const hvd_op& op, const SetTable& sets) {
-  HVD_TRY(check_struct("hvd_op", op.size, op.version, {offsetof(hvd_op, splits), sizeof(hvd_op)}));
+  HVD_TRY(check_struct("hvd_op", op.size, op.version, kOpSizes));
   Submission out;
   if (op.kind < HVD_ALLREDUCE || op.kind > HVD_JOIN) {
     return invalid("kind is " + number(op.kind) + ", expected 0 to " + number(HVD_JOIN));
@@ -181,6 +184,7 @@ Result<Submission> submission_from(const hvd_op& op, const SetTable& sets) {
     return out;
   }
   out.process_set = op.process_set;
+  out.priority = op.version >= 3 ? op.priority : 0;
   const std::shared_ptr<const SetPlace> set = sets.find(op.process_set);
   if (set == nullptr) {
     return Error(Code::kNotFound, "hvd_op: there is no process set " + number(op.process_set));
@@ -245,7 +249,7 @@ Result<std::vector<Submission>> submissions_from(std::span<const hvd_op* const> 
 
 std::optional<QuickOp> quick_op_from(const hvd_op& op, const SetPlace& set) {
   const bool is_of_kind = op.kind == HVD_ALLREDUCE || op.kind == HVD_BROADCAST || op.kind == HVD_BARRIER;
-  if (!check_struct("hvd_op", op.size, op.version, {offsetof(hvd_op, splits), sizeof(hvd_op)}).ok() || !is_of_kind) {
+  if (!check_struct("hvd_op", op.size, op.version, kOpSizes).ok() || !is_of_kind) {
     return std::nullopt;
   }
   QuickOp quick;
@@ -266,7 +270,7 @@ std::optional<QuickOp> quick_op_from(const hvd_op& op, const SetPlace& set) {
   quick.dtype = static_cast<Dtype>(op.dtype);
   quick.shape = std::span(op.shape, static_cast<std::size_t>(op.ndim));
   const auto bytes = size_bytes_of(quick.shape, quick.dtype);
-  if (!bytes || !set.quick->takes(*bytes)) {
+  if (!bytes || !set.quick->takes(quick.kind, *bytes)) {
     return std::nullopt;
   }
   quick.size_bytes = *bytes;

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "runtime/algo/float16.h"
 #include "runtime/base/check.h"
+#include "runtime/core/float16.h"
 
 // Built with -O3, as reduce_kernels.cpp is.
 namespace hvd {

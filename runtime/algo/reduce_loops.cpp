@@ -9,8 +9,8 @@
 #include <immintrin.h>
 #endif
 
-#include "runtime/algo/float16.h"
 #include "runtime/base/check.h"
+#include "runtime/core/float16.h"
 
 // Plain loops that the compiler vectorises: this file is built with -O3, and several times, for the processors that
 // HVD_REDUCE_LOOPS names. All that is defined here is local to the file, lest the linker take what is made for a newer

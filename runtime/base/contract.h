@@ -30,6 +30,7 @@ inline constexpr const char* kRestartLimit = "HVD_RESTART_LIMIT";
 
 // Tuning that the runtime honours.
 inline constexpr const char* kFusionThreshold = "HOROVOD_FUSION_THRESHOLD";    // bytes; 0: no fusion
+inline constexpr const char* kCacheCapacity = "HOROVOD_CACHE_CAPACITY";        // tensors known by a bit; 0: none
 inline constexpr const char* kCycleTime = "HOROVOD_CYCLE_TIME";                // ms; upper bound of the batching window
 inline constexpr const char* kNoGroupFusion = "HOROVOD_DISABLE_GROUP_FUSION";  // 1: groups travel by themselves
 inline constexpr const char* kThreadAffinity =

@@ -7,7 +7,15 @@ namespace hvd {
 namespace {
 
 int flags_of(DynLib::Scope scope) {
-  return RTLD_LAZY | (scope == DynLib::Scope::kGlobal ? RTLD_GLOBAL | RTLD_NODELETE : RTLD_LOCAL);
+  switch (scope) {
+    case DynLib::Scope::kOwn:
+      return RTLD_LAZY | RTLD_LOCAL;
+    case DynLib::Scope::kStays:
+      return RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE;
+    case DynLib::Scope::kGlobal:
+      return RTLD_LAZY | RTLD_GLOBAL | RTLD_NODELETE;
+  }
+  return RTLD_LAZY;
 }
 
 // Clears it too, so that it is that of the call before.

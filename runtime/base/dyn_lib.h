@@ -14,8 +14,8 @@ class DynLib {
  public:
   enum class Scope {
     kOwn,    // its names are seen by who asks here only
-    kGlobal  // also by the libraries it loads itself, as Open MPI's components need; and it stays until the process
-             // ends
+    kStays,  // the same, and it stays until the process ends, as what has threads and handlers of its own must
+    kGlobal  // also by the libraries it loads itself, as Open MPI's components need; it stays as well
   };
 
   DynLib() = default;

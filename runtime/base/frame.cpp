@@ -4,11 +4,15 @@
 
 namespace hvd {
 
-void append_frame(std::string& out, const FrameSpec& spec, std::uint16_t type, std::string_view body) {
-  HVD_CHECK(body.size() <= spec.max_length);
+void append_frame_header(std::string& out, const FrameSpec& spec, std::uint16_t type, std::size_t length) {
+  HVD_CHECK(length <= spec.max_length);
   ByteWriter header;
-  header.u32(spec.magic).u16(spec.version).u16(type).u32(static_cast<std::uint32_t>(body.size()));
+  header.u32(spec.magic).u16(spec.version).u16(type).u32(static_cast<std::uint32_t>(length));
   out += header.str();
+}
+
+void append_frame(std::string& out, const FrameSpec& spec, std::uint16_t type, std::string_view body) {
+  append_frame_header(out, spec, type, body.size());
   out += body;
 }
 
@@ -29,32 +33,39 @@ void FrameDecoder::feed(Bytes bytes) {
 }
 
 Result<std::optional<Frame>> FrameDecoder::next() {
+  Frame frame;
+  HVD_TRY_ASSIGN(const bool is_whole, next(frame));
+  return is_whole ? std::optional(std::move(frame)) : std::nullopt;
+}
+
+Result<bool> FrameDecoder::next(Frame& into) {
   ByteReader reader(std::string_view(buffer_).substr(start_));
   if (reader.left() < kFrameHeaderBytes) {
-    return std::optional<Frame>();
+    return false;
   }
   const std::uint32_t magic = reader.u32();
   const std::uint16_t version = reader.u16();
   const std::uint16_t type = reader.u16();
   const std::uint32_t length = reader.u32();
-  const std::string what(spec_.what);
+  const auto what = [this] { return std::string(spec_.what); };
   if (magic != spec_.magic) {
-    return Error(Code::kProtocol, "not a frame of the " + what + " conversation (wrong magic)");
+    return Error(Code::kProtocol, "not a frame of the " + what() + " conversation (wrong magic)");
   }
   if (version != spec_.version) {
-    return Error(Code::kProtocol, what + " conversation version " + std::to_string(version) + ", expected " +
+    return Error(Code::kProtocol, what() + " conversation version " + std::to_string(version) + ", expected " +
                                       std::to_string(spec_.version) + "; both ends must be of one hvdrun");
   }
   if (length > spec_.max_length) {
-    return Error(Code::kProtocol, what + " frame of " + std::to_string(length) + " bytes, more than the limit of " +
+    return Error(Code::kProtocol, what() + " frame of " + std::to_string(length) + " bytes, more than the limit of " +
                                       std::to_string(spec_.max_length));
   }
   if (reader.left() < length) {
-    return std::optional<Frame>();
+    return false;
   }
-  Frame frame{type, std::string(as_text(reader.take(length)))};
+  into.type = type;
+  into.body.assign(as_text(reader.take(length)));
   start_ += kFrameHeaderBytes + length;
-  return std::optional<Frame>(std::move(frame));
+  return true;
 }
 
 }  // namespace hvd

@@ -27,6 +27,8 @@ struct Frame {
 
 inline constexpr std::size_t kFrameHeaderBytes = 12;
 
+// Appends a frame's header to `out`; its body of so many bytes, which must fit spec.max_length, is the caller's.
+void append_frame_header(std::string& out, const FrameSpec& spec, std::uint16_t type, std::size_t length);
 // Appends one frame to `out`. The body must fit spec.max_length.
 void append_frame(std::string& out, const FrameSpec& spec, std::uint16_t type, std::string_view body);
 std::string make_frame(const FrameSpec& spec, std::uint16_t type, std::string_view body);
@@ -40,6 +42,8 @@ class FrameDecoder {
   void feed(Bytes bytes);
   // The next whole frame, nullopt when more bytes are needed, or the reason why the stream is refused.
   Result<std::optional<Frame>> next();
+  // The same into a frame whose memory is used again; false when more bytes are needed.
+  Result<bool> next(Frame& into);
   // Bytes of a frame that is not whole yet.
   [[nodiscard]] std::size_t buffered() const { return buffer_.size() - start_; }
 

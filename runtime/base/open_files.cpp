@@ -4,11 +4,28 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <memory>
+
+#include <dirent.h>
+
 namespace hvd {
 
 std::uint64_t open_files_limit() {
   rlimit limit{};
   return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+}
+
+std::uint64_t count_open_files() {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
+  std::uint64_t count = 0;
+  while (folder != nullptr) {
+    const dirent* entry = ::readdir(folder.get());
+    if (entry == nullptr) {
+      break;
+    }
+    count += entry->d_name[0] != '.' ? 1U : 0U;
+  }
+  return count;
 }
 
 void occupy_standard_streams() {

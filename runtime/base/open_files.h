@@ -14,6 +14,9 @@ namespace hvd {
 // How many may be open now; 0: unknown.
 std::uint64_t open_files_limit();
 
+// How many are open now, one less or more; 0: unknown.
+std::uint64_t count_open_files();
+
 // Opens /dev/null in place of those of the standard streams that are closed (`hvdrun ... >&-`), before anything else is
 // opened: the next descriptor would get such a number, and what is printed would go into it. For main().
 void occupy_standard_streams();

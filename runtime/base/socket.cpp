@@ -16,6 +16,9 @@
 namespace hvd {
 namespace {
 
+// How long the host of a peer may answer nothing.
+constexpr auto kSilence = std::chrono::seconds(14);
+
 Result<void> wait_for(int fd, short events, Deadline deadline, const char* what) {
   for (;;) {
     pollfd p{fd, events, 0};
@@ -193,11 +196,29 @@ Result<void> finish_connect(int fd, const std::string& what) {
   return {};
 }
 
+Result<void> limit_unanswered(int fd) {
+  const auto ms = static_cast<unsigned>(std::chrono::milliseconds(kSilence).count());
+  return ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms) == 0 ? Result<void>()
+                                                                              : Error::from_errno("setsockopt");
+}
+
+bool is_unanswered(int fd) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
+    return false;
+  }
+  // Probes of a peer without room for more count only where they are not answered either.
+  static constexpr unsigned kProbes = 3;
+  const bool awaits_answer = info.tcpi_unacked > 0 || info.tcpi_probes >= kProbes;
+  return awaits_answer && info.tcpi_last_ack_recv > std::chrono::milliseconds(kSilence).count();
+}
+
 Result<void> tune_tcp(int fd) {
   const auto set = [fd](int level, int option, int value) {
     return ::setsockopt(fd, level, option, &value, sizeof value) == 0;
   };
-  // A dead host is noticed after 5 s of silence and 3 unanswered probes 3 s apart.
+  // A dead host is noticed after 5 s of silence and 3 unanswered probes 3 s apart: kSilence.
   if (!set(IPPROTO_TCP, TCP_NODELAY, 1) || !set(SOL_SOCKET, SO_KEEPALIVE, 1) || !set(IPPROTO_TCP, TCP_KEEPIDLE, 5) ||
       !set(IPPROTO_TCP, TCP_KEEPINTVL, 3) || !set(IPPROTO_TCP, TCP_KEEPCNT, 3)) {
     return Error::from_errno("setsockopt");

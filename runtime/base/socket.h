@@ -51,6 +51,15 @@ Result<Fd> start_connect_tcp(const SocketAddress& address);
 Result<void> finish_connect(int fd, const std::string& what);
 // TCP_NODELAY on, and keep-alive probes so that a peer whose host is gone is noticed in about 15 s.
 Result<void> tune_tcp(int fd);
+// Keep-alive probes are sent only while nothing else is on its way: what is sent and never acknowledged is repeated by
+// the kernel for a quarter of an hour. These two bound that by the same 14 s.
+//
+// For a connection of short messages (TCP_USER_TIMEOUT): also a peer that takes nothing for so long, though its host
+// answers, ends it.
+Result<void> limit_unanswered(int fd);
+// For one that a peer may leave unread for as long as it likes: whether its host has answered nothing for so long that
+// it must be taken for gone. False for what is no TCP connection.
+bool is_unanswered(int fd);
 
 // A path longer than sun_path allows is refused by name.
 Result<Fd> listen_unix(const std::string& path, int backlog = 128);

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "runtime/algo/float16.h"
+#include "runtime/core/float16.h"
 
 namespace hvd::bench {
 namespace {

@@ -16,7 +16,7 @@ using control_wire::kSpec;
 
 // The smallest request and response; bounds for a hostile count.
 constexpr std::size_t kMinTensorBytes = 1 + 4 + 4 + 8;
-constexpr std::size_t kMinRequestBytes = 2 + 4 + 4 + 8 + 8 + kMinTensorBytes + 4 + 4;
+constexpr std::size_t kMinRequestBytes = 2 + 4 + 4 + 8 + 8 + kMinTensorBytes + 4 + 4 + 4;
 constexpr std::size_t kMinResponseBytes = 1 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 1;
 constexpr std::int32_t kLastCode = static_cast<std::int32_t>(Code::kMismatch);
 
@@ -47,6 +47,7 @@ void write_request(ByteWriter& out, const Request& request) {
   for (const std::int32_t number : request.numbers) {
     out.i32(number);
   }
+  out.i32(request.priority);
 }
 
 void write_response(ByteWriter& out, const Response& response) {
@@ -184,6 +185,10 @@ Result<Request> read_request(ByteReader& in) {
     return refuse("operator of a request");
   }
   HVD_TRY(read_numbers(in, request));
+  request.priority = in.i32();
+  if (!in.ok()) {
+    return refuse("priority of a request");
+  }
   return request;
 }
 

@@ -10,14 +10,14 @@
 //   both ways             Goodbye   (empty)                           (all is done; end of file follows)
 //
 //   request   u8 kind, i32 process set, u8 op, i32 root, f64 prescale, f64 postscale, tensor, u32 n, n x tensor (the
-//             rest of its group), u32 m, m x i32 (see Request::numbers)
+//             rest of its group), u32 m, m x i32 (see Request::numbers), i32 priority
 //   tensor    u8 dtype, name, u32 ndim, ndim x i64, i64 shared_at
 //   response  (an error is of the whole group that begins with its name)
 //             u8 kind, i32 process set, i32 error code (0: none), text error, u32 n, n x name, u32 m, m x i64 first
 //             dims (allgather: of the first name on each rank, then of the second, ...), u32 k, k x i64 element counts,
 //             with k > 0 u8 dtype, u8 op (an allreduce that a joined rank takes part in), i32 answer, u8 is_shared
 //
-// A response cache (known tensors as bit positions) would be one more frame each way, beside Requests and Responses.
+// What all ranks know already goes by a bit each, see known_wire.h.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ namespace hvd {
 
 namespace control_wire {
 
-inline constexpr FrameSpec kSpec{0x43445648U /* "HVDC" */, 2, 16U << 20U, "control"};
+inline constexpr FrameSpec kSpec{0x43445648U /* "HVDC" */, 3, 16U << 20U, "control"};
 
 inline constexpr std::uint16_t kRequests = 1;
 inline constexpr std::uint16_t kResponses = 2;
@@ -82,6 +82,7 @@ struct Request {
   std::int32_t process_set = 0;
   // An allreduce in place: where in the memory that its node shares; -1: elsewhere. Ranks need not agree about it.
   std::int64_t shared_at = -1;
+  std::int32_t priority = 0;  // among what is ready at once the higher goes first; the lowest rank's counts
 
   bool operator==(const Request&) const = default;
 };

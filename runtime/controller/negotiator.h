@@ -6,7 +6,8 @@
 // complete, which is the coordinator's to decide; errors name ranks in rank order whatever the order of arrival.
 // Thread: engine only, on the coordinator.
 //
-// A response cache sits in front of add(): ranks that send a known tensor's bit add its remembered Request.
+// KnownTensors stands in front of add(): where some ranks send a known tensor's bit and others a message, what was
+// remembered of the tensor is added for the former.
 #pragma once
 
 #include <cstdint>
@@ -55,8 +56,13 @@ class Negotiator {
   void forget_joins();
   // False again once all have joined.
   [[nodiscard]] bool has_joined(int rank) const;
+  [[nodiscard]] bool has_any_joined() const { return joined_count_ > 0; }
 
   [[nodiscard]] const std::vector<int>& ranks() const { return ranks_; }
+  // Its place in the set, -1 for others.
+  [[nodiscard]] int index_of(int rank) const;
+  // For what is asked for beside it: no two tensors of a set have the same serial.
+  std::uint64_t next_serial() { return ++last_serial_; }
   // Something was asked for and is not taken yet.
   [[nodiscard]] bool is_busy() const { return !entries_.empty() || !ready_.empty(); }
 
@@ -86,8 +92,6 @@ class Negotiator {
     std::uint64_t serial = 0;
   };
 
-  // Its place in the set, -1 for others.
-  [[nodiscard]] int index_of(int rank) const;
   void join(std::size_t index);
   void complete(const std::string& name);
   void note_first_dims(Entry& entry, std::size_t index, const Request& request) const;

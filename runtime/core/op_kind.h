@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "runtime/core/dtype.h"
 
@@ -64,6 +65,11 @@ inline std::string noname_of(OpKind kind, std::uint64_t number) {
     name += *c >= 'A' && *c <= 'Z' ? static_cast<char>(*c - 'A' + 'a') : *c;
   }
   return name + ".noname." + std::to_string(number);
+}
+
+// Names as these never come again.
+inline bool is_noname(std::string_view name) {
+  return name.find(".noname.") != std::string_view::npos;
 }
 
 constexpr const char* name_of(ReduceOp op) {

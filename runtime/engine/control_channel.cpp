@@ -29,6 +29,7 @@ struct ControlChannel::Link {
   std::optional<Lane> lane;
   WatchId watch = 0;
   FrameDecoder decoder{control_wire::kSpec};
+  Frame frame;  // the last one
   std::string queue;
   std::size_t sent = 0;
   bool has_ended = false;         // nothing more is read
@@ -65,18 +66,22 @@ Result<std::unique_ptr<ControlChannel>> ControlChannel::create(EventLoop& loop, 
   return channel;
 }
 
-void ControlChannel::send(std::string_view frames) {
+std::size_t ControlChannel::send(std::string_view frames) {
   for (const auto& link : links_) {
     send(*link, frames);
   }
+  return links_.size();
 }
 
-void ControlChannel::send_to(const std::vector<int>& ranks, std::string_view frames) {
+std::size_t ControlChannel::send_to(const std::vector<int>& ranks, std::string_view frames) {
+  std::size_t peers = 0;
   for (const auto& link : links_) {
     if (std::binary_search(ranks.begin(), ranks.end(), link->rank)) {
       send(*link, frames);
+      ++peers;
     }
   }
+  return peers;
 }
 
 void ControlChannel::send(Link& link, std::string_view frames) {
@@ -225,15 +230,15 @@ void ControlChannel::read(Link& link) {
 // False when the link has ended.
 bool ControlChannel::take_frames(Link& link) {
   for (;;) {
-    auto frame = link.decoder.next();
-    if (!frame.ok()) {
-      end(link, frame.error().with_context("rank " + std::to_string(link.rank)));
+    const auto is_whole = link.decoder.next(link.frame);
+    if (!is_whole.ok()) {
+      end(link, is_whole.error().with_context("rank " + std::to_string(link.rank)));
       return false;
     }
-    if (!frame.value()) {
+    if (!is_whole.value()) {
       return true;
     }
-    handlers_.on_frame(link.rank, *frame.value());
+    handlers_.on_frame(link.rank, link.frame);
   }
 }
 

@@ -50,10 +50,10 @@ class ControlChannel {
   ControlChannel(const ControlChannel&) = delete;
   ControlChannel& operator=(const ControlChannel&) = delete;
 
-  // Whole frames, to all peers of this rank.
-  void send(std::string_view frames);
+  // Whole frames, to all peers of this rank; how many there are.
+  std::size_t send(std::string_view frames);
   // To those of its peers that are among these ranks.
-  void send_to(const std::vector<int>& ranks, std::string_view frames);
+  std::size_t send_to(const std::vector<int>& ranks, std::string_view frames);
   // Takes in what lies in the rings, without waiting and without the kernel. True when there was anything.
   bool poll();
   // Before the loop may sleep: peers have to wake this rank from now on. False: something has come, so it must not.

@@ -36,14 +36,23 @@ const std::vector<int>& Coordinator::ranks_of(int process_set) const {
 }
 
 bool Coordinator::has_incomplete() const {
-  return std::any_of(sets_.begin(), sets_.end(),
-                     [](const auto& set) { return set.second->negotiator.has_unfinished(); });
+  return std::any_of(sets_.begin(), sets_.end(), [](const auto& set) { return set.second->has_unfinished(); });
 }
 
 std::vector<Incomplete> Coordinator::incomplete() const {
   std::vector<Incomplete> all;
   for (const auto& [number, set] : sets_) {
-    for (Unfinished& tensor : set->negotiator.unfinished()) {
+    std::vector<Unfinished> tensors = set->known.unfinished();
+    for (Unfinished& tensor : tensors) {
+      for (int& missing : tensor.missing) {
+        missing = set->negotiator.ranks()[static_cast<std::size_t>(missing)];
+      }
+    }
+    auto others = set->negotiator.unfinished();
+    std::move(others.begin(), others.end(), std::back_inserter(tensors));
+    std::sort(tensors.begin(), tensors.end(),
+              [](const Unfinished& a, const Unfinished& b) { return a.serial < b.serial; });
+    for (Unfinished& tensor : tensors) {
       all.push_back({tensor.serial, number, std::string(name_of(tensor.kind)) + " '" + tensor.name + "'",
                      std::move(tensor.missing)});
     }
@@ -58,50 +67,139 @@ Result<void> Coordinator::add(int rank, Request request) {
     return Error(Code::kProtocol, "rank " + std::to_string(rank) + " asked for '" + request.name + "' in process set " +
                                       std::to_string(request.process_set) + ", which is not there");
   }
-  const bool is_join = request.kind == OpKind::kJoin;
-  HVD_TRY(set->second->negotiator.add(rank, std::move(request)));
-  if (is_join) {
-    const bool have_all_joined = !sets_.at(0)->negotiator.has_joined(rank);
-    for (auto other = std::next(sets_.begin()); other != sets_.end(); ++other) {
-      other->second->negotiator.note_join(rank);
-      if (have_all_joined) {
-        other->second->negotiator.forget_joins();
-      }
+  if (request.kind == OpKind::kJoin) {
+    return join(rank);
+  }
+  Set& of = *set->second;
+  if (const int position = of.known.find(request.name); position >= 0) {
+    HVD_TRY(hand_over(of, position));
+    of.known.hold(position);
+  }
+  return of.negotiator.add(rank, std::move(request));
+}
+
+// A joined rank sends no bits any more: until all have joined, what the others ask for is the negotiator's.
+Result<void> Coordinator::join(int rank) {
+  Request request;
+  request.kind = OpKind::kJoin;
+  request.name = kJoinName;
+  for (const auto& [number, set] : sets_) {
+    for (int position = 0; set->negotiator.index_of(rank) >= 0 && set->known.has(position); ++position) {
+      HVD_TRY(hand_over(*set, position));
+    }
+  }
+  HVD_TRY(sets_.at(0)->negotiator.add(rank, std::move(request)));
+  const bool have_all_joined = !sets_.at(0)->negotiator.has_joined(rank);
+  for (auto other = std::next(sets_.begin()); other != sets_.end(); ++other) {
+    other->second->negotiator.note_join(rank);
+    if (have_all_joined) {
+      other->second->negotiator.forget_joins();
     }
   }
   return {};
 }
 
-std::vector<Response> Coordinator::decide() {
-  std::vector<Response> responses;
-  for (auto& [number, set] : sets_) {
-    if (set->negotiator.has_ready() && !is_worth_waiting(*set)) {
-      decide_now(*set, responses);
+// Those who have asked for what stands there with a bit have asked for it by message from now on.
+Result<void> Coordinator::hand_over(Set& set, int position) {
+  std::vector<int> indices;
+  const auto size = static_cast<int>(set.negotiator.ranks().size());
+  for (int index = 0; index < size; ++index) {
+    if (set.known.has_asked(position, index)) {
+      indices.push_back(index);
     }
   }
-  return responses;
+  if (indices.empty() || static_cast<int>(indices.size()) == size) {
+    return {};  // nobody; or it is ready, and will be done as what it is
+  }
+  set.known.forget_asks(position);
+  set.known.hold(position);
+  for (const int index : indices) {
+    HVD_TRY(set.negotiator.add(set.negotiator.ranks()[static_cast<std::size_t>(index)],
+                               set.known.request_of(position, index)));
+  }
+  return {};
 }
 
-std::vector<Response> Coordinator::decide_for_others() {
-  std::vector<Response> responses;
+Result<void> Coordinator::add_by_message(Set& set, int rank, int position) {
+  set.known.hold(position);
+  return set.negotiator.add(rank, set.known.request_of(position, set.negotiator.index_of(rank)));
+}
+
+Result<void> Coordinator::add_known(int rank, const KnownBits& known) {
+  const auto found = sets_.find(known.process_set);
+  const int index = found == sets_.end() ? -1 : found->second->negotiator.index_of(rank);
+  if (index < 0 || known.changes > found->second->known.changes()) {
+    return Error(Code::kProtocol, "rank " + std::to_string(rank) + " asked for what it cannot know in process set " +
+                                      std::to_string(known.process_set));
+  }
+  Set& set = *found->second;
+  Result<void> outcome;
+  known.bits.for_each([&](int position) {
+    if (!outcome.ok()) {
+      return;
+    }
+    if (!set.known.has(position)) {
+      outcome = Error(Code::kProtocol, "rank " + std::to_string(rank) + " asked for an unknown tensor");
+    } else if (!set.known.is_current(position, known.changes)) {
+      return;
+    } else if (set.known.is_held(position) || set.negotiator.has_any_joined()) {
+      outcome = add_by_message(set, rank, position);
+    } else if (!set.known.ask(position, index, set.negotiator.next_serial())) {
+      outcome = Error(Code::kProtocol, "rank " + std::to_string(rank) + " asked twice for tensor '" +
+                                           set.known.request(position).name + "'");
+    }
+    if (outcome.ok() && listeners_.on_asked) {
+      listeners_.on_asked(rank, set.known.request(position));
+    }
+  });
+  return outcome;
+}
+
+std::span<Coordinator::Decision> Coordinator::decide() {
+  decided_ = 0;
   for (auto& [number, set] : sets_) {
-    if (set->negotiator.ranks().front() != 0 && set->negotiator.has_ready() && !is_worth_waiting(*set)) {
-      decide_now(*set, responses);
+    if (set->has_ready() && !is_worth_waiting(*set)) {
+      decide_now(number, *set);
     }
   }
-  return responses;
+  return std::span(decisions_).first(decided_);
 }
 
-std::vector<Response> Coordinator::decide_now() {
-  std::vector<Response> responses;
+std::span<Coordinator::Decision> Coordinator::decide_for_others() {
+  decided_ = 0;
   for (auto& [number, set] : sets_) {
-    decide_now(*set, responses);
+    if (set->negotiator.ranks().front() != 0 && set->has_ready() && !is_worth_waiting(*set)) {
+      decide_now(number, *set);
+    }
   }
-  return responses;
+  return std::span(decisions_).first(decided_);
+}
+
+std::span<Coordinator::Decision> Coordinator::decide_now() {
+  decided_ = 0;
+  for (auto& [number, set] : sets_) {
+    decide_now(number, *set);
+  }
+  return std::span(decisions_).first(decided_);
+}
+
+Coordinator::Decision& Coordinator::add_decision(int process_set) {
+  if (decided_ == decisions_.size()) {
+    decisions_.emplace_back();
+  }
+  Decision& decision = decisions_[decided_++];
+  decision.hits.process_set = process_set;
+  decision.hits.fusion_bytes = setting_.fusion_bytes;
+  decision.hits.fuses_groups = options_.fuses_groups;
+  decision.hits.bits.clear();
+  decision.news.clear();
+  decision.responses.clear();
+  return decision;
 }
 
 bool Coordinator::is_worth_waiting(Set& set) {
-  if (!set.negotiator.has_fresh_incomplete() || set.has_waited || setting_.window <= Duration::zero()) {
+  const bool has_fresh_incomplete = set.negotiator.has_fresh_incomplete() || set.known.has_fresh_incomplete();
+  if (!has_fresh_incomplete || set.has_waited || setting_.window <= Duration::zero()) {
     return false;
   }
   if (set.window == 0) {
@@ -113,40 +211,86 @@ bool Coordinator::is_worth_waiting(Set& set) {
   return true;
 }
 
-void Coordinator::decide_now(Set& set, std::vector<Response>& responses) {
+void Coordinator::decide_now(int number, Set& set) {
   loop_.cancel(set.window);
   set.window = 0;
   set.has_waited = false;
+  const bool is_tuning = autotuner_ && !autotuner_->is_done();
   std::vector<Ready> ready = set.negotiator.take();
-  note_ready(ready);
+  if (is_tuning) {
+    note_ready(ready);
+  }
   for (Ready& one : ready) {
     if (is_of_sets(one.request.kind) && one.error_code == 0) {
-      change_sets(one, responses);
+      change_sets(one);
     }
   }
+  Decision& decision = add_decision(number);
+  set.known.take(decision.hits.bits);
+  note_hits(set, decision.hits.bits, is_tuning);
+  if (is_tuning) {
+    take_setting();
+    decision.hits.fusion_bytes = setting_.fusion_bytes;
+  }
+  for (const Ready& one : ready) {
+    if (auto news = set.known.remember(one)) {
+      decision.news.push_back(*std::move(news));
+    }
+  }
+  // Only now: ranks hear of the news before the answers, and what waits for an answer must not have lost its position.
+  for (const Ready& one : ready) {
+    if (const int position = set.known.find(one.request.name); position >= 0) {
+      set.known.release(position);
+    }
+  }
+  std::stable_sort(ready.begin(), ready.end(),
+                   [](const Ready& a, const Ready& b) { return a.request.priority > b.request.priority; });
   const auto size = static_cast<int>(set.negotiator.ranks().size());
-  auto planned = plan_fusion(std::move(ready), setting_.fusion_bytes, size, options_.fuses_groups);
-  std::move(planned.begin(), planned.end(), std::back_inserter(responses));
+  if (!ready.empty()) {
+    decision.responses = plan_fusion(std::move(ready), setting_.fusion_bytes, size, options_.fuses_groups);
+  }
 }
 
-// What is decided from here on, on all ranks, is decided under the setting that this brings.
-void Coordinator::note_ready(const std::vector<Ready>& ready) {
-  if (!autotuner_ || autotuner_->is_done()) {
+void Coordinator::note_hits(const Set& set, const PositionBits& hits, bool is_tuning) {
+  if (!is_tuning && !listeners_.on_hit) {
     return;
   }
   const TimePoint now = loop_.clock().now();
-  const auto note = [&](const std::string& name, const std::vector<std::int64_t>& shape, Dtype dtype) {
+  hits.for_each([&](int position) {
+    const Request& request = set.known.request(position);
+    if (is_tuning) {
+      note(request, now);
+    }
+    if (listeners_.on_hit) {
+      listeners_.on_hit(request);
+    }
+  });
+}
+
+void Coordinator::note(const Request& request, TimePoint now) {
+  const auto note_one = [&](const std::string& name, const std::vector<std::int64_t>& shape, Dtype dtype) {
     autotuner_->note(name, size_bytes_of(shape, dtype).value_or(0), now);
   };
+  if (has_no_tensor(request.kind)) {
+    return;
+  }
+  note_one(request.name, request.shape, request.dtype);
+  for (const GroupTensor& tensor : request.group) {
+    note_one(tensor.name, tensor.shape, tensor.dtype);
+  }
+}
+
+void Coordinator::note_ready(const std::vector<Ready>& ready) {
+  const TimePoint now = loop_.clock().now();
   for (const Ready& one : ready) {
-    if (one.error_code != 0 || has_no_tensor(one.request.kind)) {
-      continue;
-    }
-    note(one.request.name, one.request.shape, one.request.dtype);
-    for (const GroupTensor& tensor : one.request.group) {
-      note(tensor.name, tensor.shape, tensor.dtype);
+    if (one.error_code == 0) {
+      note(one.request, now);
     }
   }
+}
+
+// What is decided from here on, on all ranks, is decided under the setting that this brings.
+void Coordinator::take_setting() {
   Autotuner::News news = autotuner_->take_news();
   setting_ = news.setting.value_or(setting_);
   tuning_news_.is_done = tuning_news_.is_done || news.is_done;
@@ -157,11 +301,11 @@ Autotuner::News Coordinator::take_tuning_news() {
   return std::exchange(tuning_news_, {});
 }
 
-void Coordinator::change_sets(Ready& change, std::vector<Response>& responses) {
+void Coordinator::change_sets(Ready& change) {
   if (change.request.kind == OpKind::kSetAdd) {
     add_set(change);
   } else {
-    remove_set(change, responses);
+    remove_set(change);
   }
 }
 
@@ -183,7 +327,7 @@ void Coordinator::add_set(Ready& change) {
 }
 
 // All ranks have asked for it, and what they asked for before is known here; what of that is ready is done first.
-void Coordinator::remove_set(Ready& change, std::vector<Response>& responses) {
+void Coordinator::remove_set(Ready& change) {
   const std::int32_t number = change.request.numbers.front();
   const auto set = sets_.find(number);
   if (number == 0 || set == sets_.end()) {
@@ -191,8 +335,8 @@ void Coordinator::remove_set(Ready& change, std::vector<Response>& responses) {
                        (number == 0 ? "it is that of all ranks" : "there is none of this number"));
     return;
   }
-  decide_now(*set->second, responses);
-  if (set->second->negotiator.is_busy()) {
+  decide_now(number, *set->second);
+  if (set->second->negotiator.is_busy() || set->second->has_unfinished()) {
     refuse(change, "process set " + std::to_string(number) +
                        " cannot be removed: operations are pending in it, for which not all its ranks have asked");
   } else {

@@ -3,16 +3,20 @@
 //
 // When to decide is its own part, beside the negotiator's what: at once when every tensor that the ranks of a set have
 // begun to ask for is complete, else after a short window, so that tensors that arrive together travel together. A
-// timer exists only while something is ready. Thread: engine only.
+// timer exists only while something is ready. What all ranks know goes by bits and not by requests and responses; see
+// controller/known_wire.h. Thread: engine only.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "runtime/base/event_loop.h"
 #include "runtime/controller/autotuner.h"
+#include "runtime/controller/known_tensors.h"
 #include "runtime/controller/negotiator.h"
 #include "runtime/observe/stall_watch.h"
 
@@ -23,9 +27,17 @@ class Coordinator {
   struct Options {
     int size = 1;
     std::size_t fusion_threshold_bytes = 0;
-    Duration window{};           // 0: never wait for more
-    bool fuses_groups = true;    // with tensors that are not of the group
-    AutotuneOptions autotune{};  // of the two above
+    Duration window{};               // 0: never wait for more
+    bool fuses_groups = true;        // with tensors that are not of the group
+    AutotuneOptions autotune{};      // of the two above
+    std::size_t cache_capacity = 0;  // tensors of each set that are known
+  };
+  // What one set's ranks are told at once, in this order: hits are done, then news of positions hold, and then the
+  // responses are done.
+  struct Decision {
+    KnownHits hits;  // whose process_set is that of the decision
+    std::vector<Remembered> news;
+    std::vector<Response> responses;
   };
 
   Coordinator(EventLoop& loop, const Options& options);
@@ -35,13 +47,24 @@ class Coordinator {
 
   // kProtocol: this is nothing that a rank may ask for now.
   Result<void> add(int rank, Request request);
-  // What all ranks do next; empty while there is nothing, or while it is worth waiting for more.
-  std::vector<Response> decide();
+  // The same for what this rank knows. What it means by a bit that is older than the position's content it asks for
+  // again.
+  Result<void> add_known(int rank, const KnownBits& known);
+  // What all ranks do next; empty while there is nothing, or while it is worth waiting for more. Valid until the next
+  // call of one of these.
+  std::span<Decision> decide();
   // The same for sets in which this rank is not: it does nothing for these, and so they need not wait until it has done
   // what it is at.
-  std::vector<Response> decide_for_others();
+  std::span<Decision> decide_for_others();
   // All that is ready, whatever the window says.
-  std::vector<Response> decide_now();
+  std::span<Decision> decide_now();
+
+  // Are told of what ranks ask for and of what is decided, where that goes by bits: for the timeline. May be empty.
+  struct Listeners {
+    std::function<void(int rank, const Request& request)> on_asked;
+    std::function<void(const Request& request)> on_hit;
+  };
+  void listen(Listeners listeners) { listeners_ = std::move(listeners); }
 
   // What the search for better settings has brought since the last call.
   Autotuner::News take_tuning_news();
@@ -57,28 +80,43 @@ class Coordinator {
   struct Set {
     Coordinator& coordinator;
     Negotiator negotiator;
+    KnownTensors known;
     TimerId window = 0;
     bool has_waited = false;
 
-    Set(Coordinator& owner, std::vector<int> ranks) : coordinator(owner), negotiator(std::move(ranks)) {}
+    Set(Coordinator& owner, const std::vector<int>& ranks)
+        : coordinator(owner), negotiator(ranks), known(static_cast<int>(ranks.size()), owner.options_.cache_capacity) {}
     ~Set() { coordinator.loop_.cancel(window); }
     Set(const Set&) = delete;
     Set& operator=(const Set&) = delete;
+
+    [[nodiscard]] bool has_ready() const { return negotiator.has_ready() || known.has_ready(); }
+    [[nodiscard]] bool has_unfinished() const { return negotiator.has_unfinished() || known.has_unfinished(); }
   };
 
+  Result<void> add_by_message(Set& set, int rank, int position);
+  static Result<void> hand_over(Set& set, int position);
+  Result<void> join(int rank);
   bool is_worth_waiting(Set& set);
-  void decide_now(Set& set, std::vector<Response>& responses);
+  void decide_now(int number, Set& set);
+  Decision& add_decision(int process_set);
+  void note_hits(const Set& set, const PositionBits& hits, bool is_tuning);
   void note_ready(const std::vector<Ready>& ready);
+  void note(const Request& request, TimePoint now);
+  void take_setting();
   // A change of the sets themselves, which may be refused yet.
-  void change_sets(Ready& change, std::vector<Response>& responses);
+  void change_sets(Ready& change);
   void add_set(Ready& change);
-  void remove_set(Ready& change, std::vector<Response>& responses);
+  void remove_set(Ready& change);
 
   // constant after construction
   EventLoop& loop_;
   const Options options_;
   // engine only
+  Listeners listeners_;
   std::map<int, std::unique_ptr<Set>> sets_;  // 0: all ranks
+  std::vector<Decision> decisions_;           // the first decided_ of them; the others keep their memory
+  std::size_t decided_ = 0;
   int last_set_ = 0;
   TunedSetting setting_;
   std::optional<Autotuner> autotuner_;  // none: the setting stays

@@ -48,6 +48,7 @@ struct Submission {
   int process_set = 0;
   std::vector<std::int32_t> numbers{};  // kSetAdd: the ranks, ascending; kSetRemove, kBufferRemove: which
   std::int64_t shared_at = -1;          // see Request
+  std::int32_t priority = 0;            // see Request
 };
 
 struct EngineOptions {
@@ -58,6 +59,7 @@ struct EngineOptions {
   TimelineOptions timeline;                         // of rank 0
   bool fuses_groups = true;                         // tensors of a group travel with others too
   AutotuneOptions autotune;                         // of rank 0
+  std::size_t cache_capacity = 1024;                // of each process set; of rank 0
   std::optional<int> thread_core;                   // on which the engine's own thread runs; none: on any
   Duration set_timeout = std::chrono::seconds(60);  // for the ranks of a new process set to meet
   std::shared_ptr<BackendMaker> backends;           // null: CpuBackend. Shared, since options are copied

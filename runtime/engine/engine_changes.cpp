@@ -131,6 +131,7 @@ Result<void> Engine::Impl::add_set(int number, const std::vector<int>& ranks) {
     set.executor.emplace(*map, ranks, *set.backend);
     set.executor->trace_to(timeline_.get());
     set.counters = counters_.of(number);
+    set.cache.emplace(map->size);
   }
   set_table_.put(number, ranks, map, quick_path_of(set.mesh.get()), set.counters);
   sets_.emplace(number, std::move(set));

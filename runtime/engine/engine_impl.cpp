@@ -41,6 +41,7 @@ Engine::Impl::Impl(Parts parts)
   std::iota(all.begin(), all.end(), 0);
   sets_[0].executor.emplace(parts_.map, all, *parts_.backend);
   sets_[0].counters = counters_.of(0);
+  sets_[0].cache.emplace(parts_.map.size);
   set_table_.put(0, std::move(all), parts_.map, quick_path_of(parts_.mesh.get()), sets_[0].counters);
 }
 
@@ -64,7 +65,17 @@ Result<void> Engine::Impl::prepare() {
     const EngineOptions& options = parts_.options;
     coordinator_ = std::make_unique<Coordinator>(
         *loop_, Coordinator::Options{parts_.map.size, options.fusion_threshold_bytes, options.cycle_time,
-                                     options.fuses_groups, options.autotune});
+                                     options.fuses_groups, options.autotune, options.cache_capacity});
+    coordinator_->listen({[this](int rank, const Request& request) {
+                            if (is_traced()) {
+                              trace_request(rank, request);
+                            }
+                          },
+                          [this](const Request& request) {
+                            if (is_traced()) {
+                              trace_hit(request);
+                            }
+                          }});
     open_autotune_log();
   }
   if (parts_.store != nullptr && parts_.store->notice_fd() >= 0) {

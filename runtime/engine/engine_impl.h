@@ -25,6 +25,7 @@
 
 #include "runtime/base/event_loop.h"
 #include "runtime/base/process_mark.h"
+#include "runtime/controller/response_cache.h"
 #include "runtime/core/arena_map.h"
 #include "runtime/core/interrupt.h"
 #include "runtime/engine/autotune_log.h"
@@ -34,6 +35,7 @@
 #include "runtime/engine/engine.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/set_table.h"
+#include "runtime/engine/step_ring.h"
 #include "runtime/engine/submit_queue.h"
 #include "runtime/engine/wheel.h"
 #include "runtime/observe/counters.h"
@@ -83,19 +85,16 @@ class Engine::Impl final : public Interrupt {
   Result<void> check() override;
 
  private:
-  // One step of the order that the coordinator decided.
-  struct Step {
-    Response response;
-    std::optional<int> shutdown_by;  // the end instead, asked for by this rank
-    std::uint64_t known_at = ticks_now();
-  };
-
   // What this rank needs to take part in the operations of a process set; of the set of all ranks, its parts_.
   struct ProcessSet {
     std::unique_ptr<Mesh> mesh{};  // null in a set of one rank
     std::unique_ptr<Backend> backend{};
     std::optional<Executor> executor{};       // none: this rank is not a member
     std::shared_ptr<SetCounters> counters{};  // null: not a member
+    std::optional<ResponseCache> cache{};     // none: not a member
+    // By position of the cache: what a bit of this rank has asked for, and is not answered.
+    std::vector<std::vector<PendingOp*>> asked_by_bit{};
+    KnownBits bits{};  // to be sent
   };
 
   explicit Impl(Parts parts);
@@ -121,21 +120,31 @@ class Engine::Impl final : public Interrupt {
   Result<void> take_frame_from_rank(int rank, const Frame& frame);
   Result<void> take_frame_from_coordinator(const Frame& frame);
   Result<void> ask(int rank, std::vector<Request> requests);
+  void send_frames();
   void on_link_end(int rank, const Error& why);
   void on_stop();
 
   // Acts (engine_steps.cpp).
   void advance();
   void decide();
-  void announce(std::vector<Response> responses);
+  void announce(std::span<Coordinator::Decision> decisions);
   void announce_shutdown(int rank);
   void run_step(const Step& step);
   void run_response(const Response& response, std::uint64_t known_at);
+  void run_ops(ProcessSet& set, const Response& response, std::span<PendingOp* const> ops, std::uint64_t known_at);
   [[nodiscard]] std::vector<std::string> names_of(const Response& response) const;
   [[nodiscard]] PendingOp* find_op(const Response& response, const std::string& name);
   [[nodiscard]] bool has_joined() const;
   Result<std::vector<PendingOp*>> ops_of(const Response& response, std::deque<PendingOp>& stand_ins);
-  void finish_ops(const Response& response, const Result<void>& result);
+  void finish_ops(std::span<PendingOp* const> ops, const Result<void>& result);
+  // What all ranks know (engine_known.cpp).
+  bool ask_by_bit(ProcessSet& set, std::span<PendingOp* const> ops);
+  void send_bits();
+  Result<void> take_hits(const KnownHits& hits);
+  void add_step(ProcessSet& set, std::int32_t number, std::span<const int> positions);
+  void note_answered(const Response& response);
+  [[nodiscard]] std::vector<PendingOp*> ops_named(std::int32_t process_set, const std::string& name);
+  Result<void> remember(std::int32_t process_set, std::span<const Remembered> news);
   // engine_changes.cpp
   Result<void> change(const Response& response, PendingOp& op);
   Result<void> add_buffer(PendingOp& op);
@@ -144,13 +153,15 @@ class Engine::Impl final : public Interrupt {
   [[nodiscard]] std::shared_ptr<QuickPath> quick_path_of(const Mesh* mesh) const;
 
   // What is observed (engine_observe.cpp).
-  void count(ProcessSet& set, std::span<PendingOp* const> ops, std::uint64_t known_at, std::uint64_t began);
+  static void count(SetCounters& counters, std::span<PendingOp* const> ops, std::uint64_t known_at,
+                    std::uint64_t began);
   void open_timeline();
   void open_autotune_log();
   void tell_tuning();
   [[nodiscard]] bool is_traced() const { return timeline_ != nullptr && timeline_->is_on(); }
   void trace_request(int rank, const Request& request);
   void trace_ready(const Response& response);
+  void trace_hit(const Request& request);
   void trace_begin(std::span<PendingOp* const> ops);
   void trace_end(std::span<PendingOp* const> ops);
   void trace_quick(int process_set, const QuickOp& op, std::uint64_t began);
@@ -192,7 +203,13 @@ class Engine::Impl final : public Interrupt {
   int spins_ = 0;                                       // of a driver before it gives way
   int spins_per_turn_ = 1;                              // how often it asks the kernel for news meanwhile
   std::unordered_map<std::string, PendingOp> pending_;  // by key_of()
-  std::deque<Step> steps_;
+  StepRing steps_;
+  Step running_;
+  // for one use at a time, kept for their memory
+  std::vector<PendingOp*> asked_;
+  std::string frames_;
+  KnownBits bits_in_;
+  KnownHits hits_in_;
   std::optional<StallWatch> stall_watch_;  // on rank 0, unless it is off
   TimerId stall_timer_ = 0;                // only while the engine sleeps
   TimePoint next_look_{};

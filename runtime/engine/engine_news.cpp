@@ -1,5 +1,6 @@
 // What wakes the engine: submissions, frames, notices, ends of links, the wish to leave. See engine_impl.h.
 #include "runtime/engine/engine_impl.h"
+#include "runtime/engine/submission_request.h"
 
 namespace hvd {
 namespace {
@@ -8,28 +9,6 @@ namespace {
 // failed already, for the others to take that.
 constexpr Duration kLeaveTime = std::chrono::seconds(5);
 constexpr Duration kLeaveAfterFailureTime = std::chrono::seconds(1);
-
-Request request_of(const Submission& what) {
-  Request request;
-  request.kind = what.kind;
-  request.process_set = what.process_set;
-  request.name = what.name;
-  request.numbers = what.numbers;
-  if (has_no_tensor(what.kind)) {
-    return request;
-  }
-  request.dtype = what.dtype;
-  request.shape = what.shape;
-  request.shared_at = what.shared_at;
-  if (is_reduction(what.kind)) {
-    request.op = what.op;
-    request.prescale = what.prescale;
-    request.postscale = what.postscale;
-  } else if (what.kind == OpKind::kBroadcast) {
-    request.root_rank = what.root_rank;
-  }
-  return request;
-}
 
 }  // namespace
 
@@ -41,28 +20,43 @@ void Engine::Impl::on_wake() {
   }
 }
 
+// What all ranks know goes by bits, and first: a join or a change that is asked for later comes later.
 void Engine::Impl::on_submissions() {
   std::vector<Request> requests;
-  std::size_t more_of_group = 0;
-  for (PendingOp& op : queue_->take()) {
-    if (more_of_group > 0) {
-      requests.back().group.push_back({op.what.name, op.what.dtype, op.what.shape, op.what.shared_at});
-      --more_of_group;
-    } else {
-      requests.push_back(request_of(op.what));
-      more_of_group = op.what.group.size();
+  std::vector<PendingOp> taken = queue_->take();
+  for (std::size_t begin = 0, end = 0; begin < taken.size(); begin = end) {
+    end = begin + 1 + taken[begin].what.group.size();
+    asked_.clear();
+    for (std::size_t i = begin; i < end; ++i) {
+      std::string key = key_of(taken[i].what.process_set, taken[i].what.name);
+      asked_.push_back(&pending_.emplace(std::move(key), std::move(taken[i])).first->second);
     }
-    std::string key = key_of(op.what.process_set, op.what.name);
-    pending_.emplace(std::move(key), std::move(op));
+    const auto set = sets_.find(asked_.front()->what.process_set);
+    const bool is_known = set != sets_.end() && set->second.executor && ask_by_bit(set->second, asked_);
+    if (!is_known) {
+      requests.push_back(request_of(asked_));
+    }
+    if (set != sets_.end() && set->second.counters != nullptr) {
+      set->second.counters->add_asked(is_known ? 0 : asked_.size(), is_known ? asked_.size() : 0);
+    }
   }
+  frames_.clear();
+  send_bits();
   if (is_coordinator()) {
     // The submit queue has refused what the coordinator would: a name that is pending already.
     const Result<void> added = ask(0, std::move(requests));
     HVD_CHECK(added.ok());
   } else if (!over_) {
-    std::string frames;
-    append_requests(frames, requests);
-    channel_->send(frames);
+    append_requests(frames_, requests);
+    send_frames();
+  }
+}
+
+// To all who listen to this rank.
+void Engine::Impl::send_frames() {
+  if (!frames_.empty()) {
+    const std::size_t peers = channel_->send(frames_);
+    counters_.note_sent(peers, peers * frames_.size());
   }
 }
 
@@ -99,6 +93,10 @@ Result<void> Engine::Impl::take_frame_from_rank(int rank, const Frame& frame) {
     announce_shutdown(rank);
     return {};
   }
+  if (frame.type == control_wire::kBits) {
+    HVD_TRY(decode_bits(frame.body, bits_in_));
+    return is_shutdown_announced_ ? Result<void>() : coordinator_->add_known(rank, bits_in_);
+  }
   if (frame.type != control_wire::kRequests) {
     return Error(Code::kProtocol, "control frame of unknown type " + std::to_string(frame.type));
   }
@@ -123,15 +121,24 @@ Result<void> Engine::Impl::ask(int rank, std::vector<Request> requests) {
 Result<void> Engine::Impl::take_frame_from_coordinator(const Frame& frame) {
   if (frame.type == control_wire::kShutdown) {
     HVD_TRY_ASSIGN(const int by_rank, decode_shutdown(frame.body, parts_.map.size));
-    steps_.push_back({{}, by_rank});
+    steps_.push().shutdown_by = by_rank;
     return {};
+  }
+  if (frame.type == control_wire::kHits) {
+    HVD_TRY(decode_hits(frame.body, hits_in_));
+    return take_hits(hits_in_);
+  }
+  if (frame.type == control_wire::kRemember) {
+    HVD_TRY_ASSIGN(const RememberedBatch batch, decode_remembered(frame.body));
+    return remember(batch.process_set, batch.items);
   }
   if (frame.type != control_wire::kResponses) {
     return Error(Code::kProtocol, "control frame of unknown type " + std::to_string(frame.type));
   }
   HVD_TRY_ASSIGN(std::vector<Response> responses, decode_responses(frame.body, parts_.map.size));
   for (Response& response : responses) {
-    steps_.push_back({std::move(response), std::nullopt});
+    note_answered(response);
+    steps_.push().response = std::move(response);
   }
   return {};
 }

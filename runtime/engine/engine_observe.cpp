@@ -2,12 +2,6 @@
 #include "runtime/engine/engine_impl.h"
 
 namespace hvd {
-namespace {
-
-// For the log: whether known tensors are negotiated by a bit each.
-constexpr bool kHasCache = false;
-
-}  // namespace
 
 void Engine::Impl::open_timeline() {
   const TimelineOptions& options = parts_.options.timeline;
@@ -38,6 +32,16 @@ void Engine::Impl::trace_ready(const Response& response) {
   }
 }
 
+// On the coordinator, of what goes by a bit.
+void Engine::Impl::trace_hit(const Request& request) {
+  const auto set = sets_.find(request.process_set);
+  const bool runs_here = set != sets_.end() && set->second.executor.has_value();
+  timeline_->ready(key_of(request.process_set, request.name), request.kind, runs_here);
+  for (const GroupTensor& tensor : request.group) {
+    timeline_->ready(key_of(request.process_set, tensor.name), request.kind, runs_here);
+  }
+}
+
 void Engine::Impl::trace_begin(std::span<PendingOp* const> ops) {
   for (const PendingOp* op : ops) {
     timeline_->end(key_of(op->what.process_set, op->what.name), op->what.kind, TracePhase::kQueue);
@@ -59,7 +63,7 @@ void Engine::Impl::trace_quick(int process_set, const QuickOp& op, std::uint64_t
   timeline_->met(key_of(process_set, name), op.kind, began, op.dtype, op.shape);
 }
 
-void Engine::Impl::count(ProcessSet& set, std::span<PendingOp* const> ops, std::uint64_t known_at,
+void Engine::Impl::count(SetCounters& counters, std::span<PendingOp* const> ops, std::uint64_t known_at,
                          std::uint64_t began) {
   SetCounters::Step step;
   step.move_ticks = ticks_between(began, ticks_now());
@@ -72,7 +76,7 @@ void Engine::Impl::count(ProcessSet& set, std::span<PendingOp* const> ops, std::
     step.negotiate_ticks += ticks_between(op->asked_at, known_at);
     step.wait_ticks += ticks_between(known_at, began);
   }
-  set.counters->add(step);
+  counters.add(step);
 }
 
 // A timer only while the engine sleeps, and only while something is incomplete: what is awake looks by itself, and an
@@ -83,7 +87,7 @@ void Engine::Impl::open_autotune_log() {
   if (!options.is_on || options.log_path.empty()) {
     return;
   }
-  auto log = AutotuneLog::create(options.log_path, parts_.map.node_count > 1, kHasCache);
+  auto log = AutotuneLog::create(options.log_path, parts_.map.node_count > 1, parts_.options.cache_capacity > 0);
   if (log.ok()) {
     autotune_log_.emplace(std::move(log).value());
   } else {

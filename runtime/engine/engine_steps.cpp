@@ -7,13 +7,16 @@ namespace {
 
 constexpr unsigned kDecisionsPerLook = 1024;
 
-std::string label(const Response& response) {
-  std::string text = std::string(name_of(response.kind)) + " '" + response.names.front() + "'";
+// `ops`: what this rank has asked for of it, as far as that is known.
+std::string label(const Response& response, std::span<PendingOp* const> ops) {
+  const std::string& name = ops.empty() ? response.names.front() : ops.front()->what.name;
+  const std::size_t tensors = std::max(response.names.size(), ops.size());
+  std::string text = std::string(name_of(response.kind)) + " '" + name + "'";
   if (response.process_set != 0) {
     text += " of process set " + std::to_string(response.process_set);
   }
-  if (response.names.size() > 1) {
-    text += " and " + std::to_string(response.names.size() - 1) + " more";
+  if (tensors > 1) {
+    text += " and " + std::to_string(tensors - 1) + " more";
   }
   return text;
 }
@@ -38,9 +41,8 @@ void Engine::Impl::advance() {
     if (steps_.empty()) {
       return;
     }
-    const Step step = std::move(steps_.front());
-    steps_.pop_front();
-    run_step(step);
+    steps_.pop(running_);
+    run_step(running_);
   }
 }
 
@@ -59,26 +61,31 @@ void Engine::Impl::decide() {
   tell_tuning();
 }
 
-// Coordinator: tells the ranks of each response, in this order, and takes its own part.
-void Engine::Impl::announce(std::vector<Response> responses) {
-  for (std::size_t begin = 0; begin < responses.size();) {
-    std::size_t end = begin + 1;
-    while (end < responses.size() && responses[end].process_set == responses[begin].process_set) {
-      ++end;
+// Coordinator: tells the ranks of what is decided, in this order, and takes its own part.
+void Engine::Impl::announce(std::span<Coordinator::Decision> decisions) {
+  for (Coordinator::Decision& decision : decisions) {
+    const std::int32_t number = decision.hits.process_set;
+    frames_.clear();
+    append_hits(frames_, decision.hits);
+    append_remembered(frames_, number, decision.news);
+    append_responses(frames_, decision.responses);
+    if (frames_.empty()) {
+      continue;
     }
-    std::string frames;
-    append_responses(frames, std::span(responses).subspan(begin, end - begin));
-    channel_->send_to(coordinator_->ranks_of(responses[begin].process_set), frames);
-    begin = end;
-  }
-  if (is_traced() && !responses.empty()) {
-    timeline_->cycle();
-  }
-  for (Response& response : responses) {
+    const std::size_t peers = channel_->send_to(coordinator_->ranks_of(number), frames_);
+    counters_.note_sent(peers, peers * frames_.size());
     if (is_traced()) {
-      trace_ready(response);
+      timeline_->cycle();
     }
-    steps_.push_back({std::move(response), std::nullopt});
+    const Result<void> taken = decision.hits.bits.empty() ? Result<void>() : take_hits(decision.hits);
+    HVD_CHECK(taken.ok() && remember(number, decision.news).ok());  // it has told itself of what it has asked for
+    for (Response& response : decision.responses) {
+      if (is_traced()) {
+        trace_ready(response);
+      }
+      note_answered(response);
+      steps_.push().response = std::move(response);
+    }
   }
 }
 
@@ -92,12 +99,14 @@ void Engine::Impl::announce_shutdown(int rank) {
   std::string frame;
   append_shutdown(frame, rank);
   channel_->send(frame);
-  steps_.push_back({{}, rank});
+  steps_.push().shutdown_by = rank;
 }
 
 void Engine::Impl::run_step(const Step& step) {
   if (step.shutdown_by) {
     shut_down(*step.shutdown_by);
+  } else if (!step.ops.empty()) {
+    run_ops(sets_.at(step.response.process_set), step.response, step.ops, step.known_at);
   } else {
     run_response(step.response, step.known_at);
   }
@@ -109,7 +118,7 @@ void Engine::Impl::run_response(const Response& response, std::uint64_t known_at
     return;  // of a set of others
   }
   if (set == sets_.end()) {
-    end_job(Error(Code::kProtocol, "the coordinator ordered " + label(response) + ", which is not there"));
+    end_job(Error(Code::kProtocol, "the coordinator ordered " + label(response, {}) + ", which is not there"));
     return;
   }
   std::deque<PendingOp> stand_ins;
@@ -120,27 +129,34 @@ void Engine::Impl::run_response(const Response& response, std::uint64_t known_at
   }
   if (response.is_error()) {
     set->second.counters->add_failures(ops.value().size());
-    finish_ops(response, Error(static_cast<Code>(response.error_code), response.error));
+    finish_ops(ops.value(), Error(static_cast<Code>(response.error_code), response.error));
     return;
   }
+  run_ops(set->second, response, ops.value(), known_at);
+}
+
+void Engine::Impl::run_ops(ProcessSet& set, const Response& response, std::span<PendingOp* const> ops,
+                           std::uint64_t known_at) {
   if (is_traced()) {
-    trace_begin(ops.value());
+    trace_begin(ops);
   }
   const std::uint64_t began = ticks_now();
-  Result<void> result = set->second.executor->run(response, ops.value(), *this);
+  const std::shared_ptr<SetCounters> counters = set.counters;  // a change may end the set
+  Result<void> result = set.executor->run(response, ops, *this);
   if (result.ok() && is_change(response.kind)) {
-    result = change(response, *ops.value().front());
+    result = change(response, *ops.front());
   }
   if (result.ok()) {
-    count(set->second, ops.value(), known_at, began);
+    count(*counters, ops, known_at, began);
     if (is_traced()) {
-      trace_end(ops.value());
+      trace_end(ops);
     }
-    finish_ops(response, {});
+    finish_ops(ops, {});
     return;
   }
   // The operations stay pending: they fail with the job's cause once that is known.
-  const Error why = result.error().with_context("rank " + std::to_string(parts_.map.rank) + ": " + label(response));
+  const Error why =
+      result.error().with_context("rank " + std::to_string(parts_.map.rank) + ": " + label(response, ops));
   const bool is_own_failure = why.code() == Code::kResource || why.code() == Code::kProtocol;
   if (is_own_failure) {
     end_job(why);
@@ -189,7 +205,7 @@ Result<std::vector<PendingOp*>> Engine::Impl::ops_of(const Response& response, s
       HVD_TRY_ASSIGN(stand_ins.emplace_back(), make_stand_in(response, index));
       ops.push_back(&stand_ins.back());
     } else if (op != nullptr || !has_joined() || !(response.is_error() || response.kind == OpKind::kBarrier)) {
-      return Error(Code::kProtocol, "the coordinator ordered " + label(response) + ", but rank " +
+      return Error(Code::kProtocol, "the coordinator ordered " + label(response, {}) + ", but rank " +
                                         std::to_string(parts_.map.rank) + " has not asked for it");
     }
   }
@@ -201,12 +217,12 @@ Result<std::vector<PendingOp*>> Engine::Impl::ops_of(const Response& response, s
   return ops;
 }
 
-void Engine::Impl::finish_ops(const Response& response, const Result<void>& result) {
-  for (const std::string& name : names_of(response)) {
-    if (find_op(response, name) == nullptr) {
-      continue;  // a stand-in's, or nothing at all
+void Engine::Impl::finish_ops(std::span<PendingOp* const> ops, const Result<void>& result) {
+  for (const PendingOp* op : ops) {
+    if (op->asked_at == 0) {
+      continue;  // a stand-in, which nobody asked for
     }
-    auto node = pending_.extract(key_of(response.process_set, name));
+    auto node = pending_.extract(key_of(op->what.process_set, op->what.name));
     queue_->forget(node.key());
     if (!result.ok() && node.mapped().what.kind == OpKind::kSetRemove) {
       queue_->reopen_set(node.mapped().what.numbers.front());

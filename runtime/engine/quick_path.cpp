@@ -13,6 +13,8 @@ namespace {
 // Where ranks outnumber cores the others come by giving way to them. Longer than a few turns of all of them take; then
 // it is better to sleep until they come.
 constexpr Duration kYieldsFor = std::chrono::microseconds(100);
+// Once all have come they come again, as soon as they have computed what is theirs; but one may be dead by then.
+constexpr Duration kYieldsForShares = std::chrono::milliseconds(5);
 // As much as a rank may read of all others together, so that the ordinary way is not the shorter one.
 constexpr std::size_t kMaxBytesRead = 32U << 10U;
 
@@ -24,7 +26,9 @@ struct Head {
   ReduceOp op{};
   std::uint8_t ndim = 0;
   std::int32_t root_index = 0;
-  std::uint32_t name_bytes = 0;
+  std::uint16_t name_bytes = 0;
+  std::uint8_t round = 0;
+  std::uint8_t reserved = 0;
   std::uint64_t noname = 0;
   double prescale = 1.0;
   double postscale = 1.0;
@@ -33,19 +37,25 @@ static_assert(sizeof(Head) == 40);  // without holes, since it is compared as by
 
 constexpr std::size_t kMaxHeadBytes = sizeof(Head) + kMaxDims * sizeof(std::int64_t) + QuickPath::kMaxNameBytes;
 static_assert(kMaxHeadBytes + kCacheLineBytes + QuickPath::kMaxBytes <= ShmRounds::kBoxBytes);
+static_assert(QuickPath::kMaxNameBytes <= UINT16_MAX);
 
-std::size_t write_head(std::uint8_t* box, const QuickOp& op) {
+std::size_t head_bytes_of(const QuickOp& op) {
+  return sizeof(Head) + op.shape.size_bytes() + op.name.size();
+}
+
+void write_head(std::uint8_t* box, const QuickOp& op, std::uint8_t round) {
   Head head;
   head.kind = op.kind;
   head.dtype = op.dtype;
   head.op = op.op;
   head.ndim = static_cast<std::uint8_t>(op.shape.size());
   head.root_index = op.root_index;
-  head.name_bytes = static_cast<std::uint32_t>(op.name.size());
+  head.name_bytes = static_cast<std::uint16_t>(op.name.size());
+  head.round = round;
   head.noname = op.noname;
   head.prescale = op.prescale;
   head.postscale = op.postscale;
-  head.bytes = static_cast<std::uint32_t>(sizeof head + op.shape.size_bytes() + op.name.size());
+  head.bytes = static_cast<std::uint32_t>(head_bytes_of(op));
   std::uint8_t* at = box;
   const auto put = [&at](const void* from, std::size_t bytes) {
     if (bytes != 0) {
@@ -56,48 +66,56 @@ std::size_t write_head(std::uint8_t* box, const QuickOp& op) {
   put(&head, sizeof head);
   put(op.shape.data(), op.shape.size_bytes());
   put(op.name.data(), op.name.size());
-  return head.bytes;
 }
 
-std::size_t data_at(std::size_t head_bytes) {
-  return (head_bytes + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
+// Where the data of a box begin.
+std::size_t data_at(const QuickOp& op) {
+  return (head_bytes_of(op) + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
+}
+
+std::size_t count_of(const QuickOp& op, std::size_t bytes) {
+  return bytes / size_of(op.dtype);
+}
+
+ReduceOp step_of(const QuickOp& op) {
+  return op.op == ReduceOp::kAverage ? ReduceOp::kSum : op.op;
+}
+
+const std::uint8_t* bytes_at(const void* data, std::size_t offset) {
+  return static_cast<const std::uint8_t*>(data) + offset;
 }
 
 }  // namespace
 
 QuickPath::QuickPath(std::shared_ptr<ShmSegment> shm)
     : shm_(std::move(shm)),
-      limit_bytes_(std::min(kMaxBytes, kMaxBytesRead / static_cast<std::size_t>(shm_->local_size()))),
+      whole_bytes_(std::min(kMaxWholeBytes, kMaxBytesRead / static_cast<std::size_t>(shm_->local_size()))),
       rounds_(shm_->rounds(), shm_->local_size(), shm_->local_rank()) {}
 
 bool QuickPath::try_run(const QuickOp& op) {
-  HVD_CHECK(op.size_bytes <= limit_bytes_ && op.name.size() <= kMaxNameBytes && op.shape.size() <= kMaxDims);
+  HVD_CHECK(takes(op.kind, op.size_bytes) && op.name.size() <= kMaxNameBytes && op.shape.size() <= kMaxDims);
   const std::unique_lock lock(mu_, std::try_to_lock);
-  std::uint8_t* box = lock.owns_lock() ? rounds_.open() : nullptr;
-  if (box == nullptr) {
+  if (!lock.owns_lock()) {
     return false;
   }
-  const std::size_t head_bytes = write_head(box, op);
-  const std::size_t at = data_at(head_bytes);
-  const bool brings_data = op.kind == OpKind::kAllreduce || op.root_index == shm_->local_rank();
-  if (op.size_bytes != 0 && brings_data) {
-    std::memcpy(box + at, op.input, op.size_bytes);
-    if (op.kind == OpKind::kAllreduce) {
-      scale_in_place(box + at, op.size_bytes / size_of(op.dtype), op.dtype, op.prescale);
-    }
-  }
+  return op.size_bytes <= whole_bytes_ ? run_whole(op) : run_in_shares(op);
+}
+
+// Posts what was written into `box`, with the head. True: so have all, for the same operation; their boxes can be read
+// until rounds_.pass().
+bool QuickPath::meet(const QuickOp& op, Round round, std::uint8_t* box) {
+  write_head(box, op, static_cast<std::uint8_t>(round));
   if (!spins_) {
     spins_ = shm_->spins();  // all ranks have told their cores by now
   }
-  if (!rounds_.post(*spins_, kYieldsFor)) {
+  if (!rounds_.post(*spins_, round == Round::kInputs ? kYieldsFor : kYieldsForShares)) {
     return false;
   }
-  const bool is_done = do_all_agree(head_bytes);
-  if (is_done) {
-    take_result(op, at);
+  if (!do_all_agree(head_bytes_of(op))) {
+    rounds_.pass();
+    return false;
   }
-  rounds_.pass();
-  return is_done;
+  return true;
 }
 
 bool QuickPath::do_all_agree(std::size_t head_bytes) const {
@@ -110,6 +128,27 @@ bool QuickPath::do_all_agree(std::size_t head_bytes) const {
   return true;
 }
 
+bool QuickPath::run_whole(const QuickOp& op) {
+  std::uint8_t* box = rounds_.open();
+  if (box == nullptr) {
+    return false;
+  }
+  const std::size_t at = data_at(op);
+  const bool brings_data = op.kind == OpKind::kAllreduce || op.root_index == shm_->local_rank();
+  if (op.size_bytes != 0 && brings_data) {
+    std::memcpy(box + at, op.input, op.size_bytes);
+    if (op.kind == OpKind::kAllreduce) {
+      scale_in_place(box + at, count_of(op, op.size_bytes), op.dtype, op.prescale);
+    }
+  }
+  if (!meet(op, Round::kInputs, box)) {
+    return false;
+  }
+  take_result(op, at);
+  rounds_.pass();
+  return true;
+}
+
 // Every rank computes it, in the order of ranks.
 void QuickPath::take_result(const QuickOp& op, std::size_t at) const {
   if (op.size_bytes == 0) {
@@ -119,13 +158,79 @@ void QuickPath::take_result(const QuickOp& op, std::size_t at) const {
     std::memcpy(op.output, rounds_.box(op.root_index) + at, op.size_bytes);
     return;
   }
-  const std::size_t count = op.size_bytes / size_of(op.dtype);
-  const ReduceOp step = op.op == ReduceOp::kAverage ? ReduceOp::kSum : op.op;
+  const std::size_t count = count_of(op, op.size_bytes);
   std::memcpy(op.output, rounds_.box(0) + at, op.size_bytes);
   for (int rank = 1; rank < shm_->local_size(); ++rank) {
-    reduce_into(op.output, rounds_.box(rank) + at, count, op.dtype, step);
+    reduce_into(op.output, rounds_.box(rank) + at, count, op.dtype, step_of(op));
   }
   scale_in_place(op.output, count, op.dtype, result_factor(op.op, op.dtype, op.postscale, shm_->local_size()));
+}
+
+// As NodeCollectives does it: what a rank reduces itself need not be posted, unless to be scaled there. The caller's
+// memory is written when all shares are there, so that until then the operation can still go the ordinary way.
+bool QuickPath::run_in_shares(const QuickOp& op) {
+  std::uint8_t* box = rounds_.open();
+  if (box == nullptr) {
+    return false;
+  }
+  const std::size_t at = data_at(op);
+  for (int rank = 0; rank < shm_->local_size(); ++rank) {
+    const Range share = share_of(op, rank);
+    const bool is_read = rank != shm_->local_rank() || op.prescale != 1.0;
+    if (is_read && share.size() != 0) {
+      std::memcpy(box + at + share.begin, bytes_at(op.input, share.begin), share.size());
+      scale_in_place(box + at + share.begin, count_of(op, share.size()), op.dtype, op.prescale);
+    }
+  }
+  if (!meet(op, Round::kInputs, box)) {
+    return false;
+  }
+  std::uint8_t* next = rounds_.next_box();
+  reduce_share(op, at, next + at);
+  rounds_.pass();
+  // Another box: the next round is void, for all.
+  if (rounds_.open() != next || !meet(op, Round::kShares, next)) {
+    return false;
+  }
+  take_shares(op, at);
+  rounds_.pass();
+  return true;
+}
+
+// Shares end at cache lines, so that no two ranks write one.
+Range QuickPath::share_of(const QuickOp& op, int rank) const {
+  return split(op.size_bytes, static_cast<std::size_t>(shm_->local_size()), static_cast<std::size_t>(rank),
+               kCacheLineBytes);
+}
+
+// In the order of ranks; `result` is where the data of a box begin.
+void QuickPath::reduce_share(const QuickOp& op, std::size_t at, std::uint8_t* result) const {
+  const int self = shm_->local_rank();
+  const Range share = share_of(op, self);
+  const std::size_t count = count_of(op, share.size());
+  if (count == 0) {
+    return;
+  }
+  const bool is_posted = op.prescale != 1.0;
+  const std::uint8_t* own = is_posted ? rounds_.box(self) + at + share.begin : bytes_at(op.input, share.begin);
+  std::uint8_t* into = result + share.begin;
+  const auto operand = [&](int rank) { return rank == self ? own : rounds_.box(rank) + at + share.begin; };
+  const std::uint8_t* first = operand(0);
+  for (int rank = 1; rank < shm_->local_size(); ++rank) {
+    reduce_two(into, first, operand(rank), count, op.dtype, step_of(op));
+    first = into;
+  }
+  scale_in_place(into, count, op.dtype, result_factor(op.op, op.dtype, op.postscale, shm_->local_size()));
+}
+
+void QuickPath::take_shares(const QuickOp& op, std::size_t at) const {
+  for (int rank = 0; rank < shm_->local_size(); ++rank) {
+    const Range share = share_of(op, rank);
+    if (share.size() != 0) {
+      std::memcpy(static_cast<std::uint8_t*>(op.output) + share.begin, rounds_.box(rank) + at + share.begin,
+                  share.size());
+    }
+  }
 }
 
 }  // namespace hvd

@@ -1,5 +1,6 @@
 // QuickPath: small operations of the ranks of one node, done by the threads that call them, without the engine: each
-// posts what it has, looks at what the others have posted, and computes the result itself (link/shm_rounds.h).
+// posts what it has, looks at what the others have posted, and computes the result itself (link/shm_rounds.h). Of
+// larger ones each computes its share, and posts that in the next round.
 //
 // It is taken only while nothing else is pending on this rank, and only if all ranks take it for the same operation at
 // about the same time. Whenever that is not so, all ranks that came see it, and their operations go the ordinary way,
@@ -15,6 +16,7 @@
 #include <span>
 #include <string_view>
 
+#include "runtime/algo/schedule.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/op_kind.h"
 #include "runtime/link/shm_rounds.h"
@@ -40,8 +42,10 @@ struct QuickOp {
 
 class QuickPath {
  public:
-  // So much goes this way at most; each rank reads that of all others.
-  static constexpr std::size_t kMaxBytes = 16U << 10U;
+  // An allreduce of at most so much goes this way; anything else, while no more than kMaxWholeBytes.
+  static constexpr std::size_t kMaxBytes = 128U << 10U;
+  // Above that a second round costs less than what each rank reads and computes alone.
+  static constexpr std::size_t kMaxWholeBytes = 16U << 10U;
   static constexpr std::size_t kMaxNameBytes = 256;
 
   // For the ranks of `shm`, which must be all of the process set.
@@ -49,17 +53,27 @@ class QuickPath {
   QuickPath(const QuickPath&) = delete;
   QuickPath& operator=(const QuickPath&) = delete;
 
-  [[nodiscard]] bool takes(std::size_t size_bytes) const { return size_bytes <= limit_bytes_; }
+  [[nodiscard]] bool takes(OpKind kind, std::size_t size_bytes) const {
+    return size_bytes <= (kind == OpKind::kAllreduce ? kMaxBytes : whole_bytes_);
+  }
   // False: it is to go the ordinary way; nothing has happened to its memory.
   bool try_run(const QuickOp& op);
 
  private:
+  enum class Round : std::uint8_t { kInputs, kShares };
+
+  bool run_whole(const QuickOp& op);
+  bool run_in_shares(const QuickOp& op);
+  [[nodiscard]] bool meet(const QuickOp& op, Round round, std::uint8_t* box);
   [[nodiscard]] bool do_all_agree(std::size_t head_bytes) const;
   void take_result(const QuickOp& op, std::size_t at) const;
+  void reduce_share(const QuickOp& op, std::size_t at, std::uint8_t* result) const;
+  void take_shares(const QuickOp& op, std::size_t at) const;
+  [[nodiscard]] Range share_of(const QuickOp& op, int rank) const;
 
   // constant after construction
   const std::shared_ptr<ShmSegment> shm_;
-  const std::size_t limit_bytes_;
+  const std::size_t whole_bytes_;
   // guarded by mu_
   std::mutex mu_;
   ShmRounds rounds_;

@@ -30,6 +30,7 @@ struct PendingOp {
   std::shared_ptr<Completion> completion;  // shared by the caller's handle and the engine, whoever lets go last
   std::optional<OwnedOutput> output;       // allgather: filled when it ran
   std::uint64_t asked_at = 0;              // ticks; 0: a stand-in
+  int position = -1;                       // engine only: asked for by the bit of this position, and not answered
 
   void finish(Result<void> result);
 };

@@ -196,12 +196,14 @@ Result<void> check_map(const RankMap& map) {
                                    " of " + std::to_string(map.node_count) + " cannot be");
 }
 
-Result<void> tune(const Fd& fd) {
+Result<void> tune(const Fd& fd, LinkRole role) {
   HVD_TRY_ASSIGN(const SocketAddress address, SocketAddress::local_of(fd.get()));
-  if (address.family() != AF_UNIX) {
-    HVD_TRY(tune_tcp(fd.get()));
+  if (address.family() == AF_UNIX) {
+    return {};
   }
-  return {};
+  HVD_TRY(tune_tcp(fd.get()));
+  // Data may wait for a rank that is stopped in a debugger; link/stream_io.h looks after it.
+  return role == LinkRole::kControl ? limit_unanswered(fd.get()) : Result<void>();
 }
 
 }  // namespace
@@ -263,7 +265,7 @@ Result<void> Mesh::stay_out(SubsetStore& store, Deadline deadline) {
 
 Result<void> Mesh::adopt(LinkRole role, int other_rank, Fd fd, Store& store, Deadline deadline) {
   const auto other = static_cast<std::size_t>(other_rank);
-  HVD_TRY(tune(fd));
+  HVD_TRY(tune(fd, role));
   switch (role) {
     case LinkRole::kControl:
       control_[other] = std::move(fd);

@@ -21,7 +21,7 @@ namespace hvd {
 class ShmRounds {
  public:
   static constexpr std::size_t kRounds = 4;
-  static constexpr std::size_t kBoxBytes = 20U << 10U;
+  static constexpr std::size_t kBoxBytes = 132U << 10U;
 
   // `memory`: bytes_for(ranks) of shared memory, zeroed before its first use, at a multiple of kCacheLineBytes.
   ShmRounds(std::uint8_t* memory, int ranks, int rank);
@@ -35,6 +35,8 @@ class ShmRounds {
   // machine one such yield may take milliseconds, which is why they are not counted).
   bool post(int spins, Duration yields_for);
   [[nodiscard]] const std::uint8_t* box(int rank) const;
+  // In a full round: what open() gives for the round behind it, unless that is void by then. Nobody reads it any more.
+  [[nodiscard]] std::uint8_t* next_box() const { return box_of(rank_, round_ + 1); }
   // After a full round.
   void pass();
 

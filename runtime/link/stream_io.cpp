@@ -7,6 +7,7 @@
 #include <array>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/socket.h"
 
 namespace hvd {
 namespace {
@@ -65,6 +66,14 @@ Result<void> wait_for_either(const StreamPeer& to, bool is_sending, const Stream
   return {};
 }
 
+// The kernel would go on for a quarter of an hour.
+Result<void> check_answers(const StreamPeer& peer) {
+  if (is_unanswered(peer.fd)) {
+    return lost(peer, "it has answered nothing for 14 s; its host or the network between is down");
+  }
+  return {};
+}
+
 // A connection often ends because the job does: then that is the cause to tell, not the connection.
 Result<void> prefer_cause(Result<void> moved, Interrupt& interrupt) {
   if (!moved.ok() && moved.error().code() == Code::kLostPeer) {
@@ -87,6 +96,8 @@ Result<void> send_and_recv(const StreamPeer& to, Bytes out, const StreamPeer& fr
     HVD_TRY(wait_for_either(to, !out.empty(), from, !in.empty()));
     if (next_check.has_passed()) {
       HVD_TRY(interrupt.check());
+      HVD_TRY(check_answers(to));
+      HVD_TRY(check_answers(from));
       next_check = Deadline::after(kInterruptEvery);
     }
   }

@@ -18,6 +18,8 @@ CounterValues SetCounters::read(double seconds_per_tick) const {
   values.operations = count(operations_) + count(quick_operations_);
   values.failures = count(failures_);
   values.steps = count(steps_) + count(quick_operations_);
+  values.requests = count(requests_);
+  values.known = count(known_);
   values.bytes = count(bytes_) + count(quick_bytes_);
   values.negotiate_s = seconds(negotiate_ticks_);
   values.wait_s = seconds(wait_ticks_);

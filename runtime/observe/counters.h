@@ -21,6 +21,8 @@ struct CounterValues {
   std::uint64_t failures = 0;    // finished with one
   std::uint64_t steps = 0;       // that the operations took: those that are fused go together
   std::uint64_t bytes = 0;       // of the operations' inputs
+  std::uint64_t requests = 0;    // operations that this rank asked for by message
+  std::uint64_t known = 0;       // by the bit of what all ranks know
   double negotiate_s = 0;        // from being asked for until all ranks were known to be ready, summed over operations
   double wait_s = 0;             // from then until begun, summed over operations
   double move_s = 0;             // of steps, from begin to end
@@ -42,6 +44,10 @@ class SetCounters {
     raise(quick_operations_, 1);
     raise(quick_bytes_, bytes);
   }
+  void add_asked(std::uint64_t requests, std::uint64_t known) {
+    raise(requests_, requests);
+    raise(known_, known);
+  }
   void add_failures(std::uint64_t operations) { raise(failures_, operations); }
 
   [[nodiscard]] CounterValues read(double seconds_per_tick) const;
@@ -57,6 +63,8 @@ class SetCounters {
   Count failures_ = 0;
   Count steps_ = 0;
   Count bytes_ = 0;
+  Count requests_ = 0;
+  Count known_ = 0;
   Count negotiate_ticks_ = 0;
   Count wait_ticks_ = 0;
   Count move_ticks_ = 0;
@@ -74,12 +82,21 @@ class Counters {
   // An engine's thread went to sleep for want of work or news; each time something had to wake it.
   void note_sleep() { sleeps_.fetch_add(1, std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t sleeps() const { return sleeps_.load(std::memory_order_relaxed); }
+  // Frames of a rank to agree with others on what to do, one for each rank that it is sent to.
+  void note_sent(std::uint64_t messages, std::uint64_t bytes) {
+    messages_.fetch_add(messages, std::memory_order_relaxed);
+    message_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint64_t messages() const { return messages_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t message_bytes() const { return message_bytes_.load(std::memory_order_relaxed); }
 
  private:
   // constant after construction
   const TickScale scale_;
   // any thread
   std::atomic<std::uint64_t> sleeps_ = 0;
+  std::atomic<std::uint64_t> messages_ = 0;
+  std::atomic<std::uint64_t> message_bytes_ = 0;
   // guarded by mu_
   mutable std::mutex mu_;
   std::map<int, std::shared_ptr<SetCounters>> sets_;

@@ -82,8 +82,8 @@ const std::string kLongName(1025, 'n');
 const Bad kBad[] = {
     {"size is 8", [](hvd_op& op) { op.size = 8; }},
     {"version 0", [](hvd_op& op) { op.version = 0; }},
-    {"newer hvd.h", [](hvd_op& op) { op.version = 3; }},
-    {"and version 2, expected at least", [](hvd_op& op) { op.size = offsetof(hvd_op, splits); }},
+    {"newer hvd.h", [](hvd_op& op) { op.version = 4; }},
+    {"and version 3, expected at least", [](hvd_op& op) { op.size = offsetof(hvd_op, splits); }},
     {"kind is 7", [](hvd_op& op) { op.kind = 7; }},
     {"kind is -1", [](hvd_op& op) { op.kind = -1; }},
     {"dtype is 11", [](hvd_op& op) { op.dtype = 11; }},

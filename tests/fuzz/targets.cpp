@@ -30,6 +30,7 @@
 #include "runtime/base/cpu_list.h"
 #include "runtime/base/frame.h"
 #include "runtime/bench/bench_wire.h"
+#include "runtime/controller/known_wire.h"
 #include "runtime/controller/message.h"
 #include "runtime/link/mesh_peer.h"
 #include "runtime/rendezvous/handshake.h"
@@ -306,6 +307,39 @@ void control_messages(std::string_view input) {
   }
 }
 
+// What all ranks know; the first byte chooses the message.
+void known_messages(std::string_view input) {
+  if (input.empty()) {
+    return;
+  }
+  const std::string_view body = input.substr(1);
+  std::string out;
+  bool is_read = false;
+  switch (static_cast<unsigned char>(input.front()) % 3) {
+    case 0: {
+      KnownBits known;
+      is_read = decode_bits(body, known).ok();
+      append_bits(out, is_read ? known : KnownBits());
+      break;
+    }
+    case 1: {
+      KnownHits hits;
+      is_read = decode_hits(body, hits).ok();
+      append_hits(out, is_read ? hits : KnownHits());
+      break;
+    }
+    default: {
+      const auto batch = decode_remembered(body);
+      is_read = batch.ok() && body.size() < control_wire::kBatchBytes;
+      if (is_read) {
+        append_remembered(out, batch.value().process_set, batch.value().items);
+      }
+    }
+  }
+  require(!is_read || (out.size() == body.size() + kFrameHeaderBytes && out.ends_with(body)),
+          "what is known is written as it was read");
+}
+
 void mesh_peer(std::string_view input) {
   if (const auto peer = decode_mesh_peer(std::string(input), 1); peer.ok()) {
     require(encode(peer.value()) == input, "a peer is written as it was read");
@@ -360,7 +394,10 @@ void bench_lines(std::string_view input) {
     words.emplace_back(input.substr(at, std::min(input.find(' ', at), input.size()) - at));
   }
   if (const auto options = bench::from_words(words); options.ok()) {
-    require(bench::to_words(options.value()) == words, "options come through their words");
+    const std::vector<std::string> plain = bench::to_words(options.value());  // "7" for "07"
+    const auto back = bench::from_words(plain);
+    require(plain.size() == words.size() && back.ok() && bench::to_words(back.value()) == plain,
+            "options come through their words");
     require(bench::sizes_of(options.value()).size() <= 41, "few sizes");
   }
 }
@@ -425,6 +462,7 @@ const std::vector<Target>& targets() {
       {"cluster_file", cluster_file},
       {"config_file", config_file},
       {"control_messages", control_messages},
+      {"known_messages", known_messages},
       {"cpu_list", cpu_list},
       {"engine_words", engine_words},
       {"frames", frames},

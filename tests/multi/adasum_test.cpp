@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/algo/float16.h"
+#include "runtime/core/float16.h"
 #include "tests/multi/thread_job.h"
 
 using namespace hvd;

@@ -6,8 +6,8 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/algo/float16.h"
 #include "runtime/algo/row_layout.h"
+#include "runtime/core/float16.h"
 #include "tests/multi/thread_job.h"
 
 using namespace hvd;

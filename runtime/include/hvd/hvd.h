@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-#define HVD_ABI_VERSION 6 /* grows with every addition; callers of an older header keep working */
+#define HVD_ABI_VERSION 7 /* grows with every addition; callers of an older header keep working */
 #define HVD_MAX_DIMS 16
 #define HVD_MAX_GROUP 4096
 
@@ -133,10 +133,12 @@ typedef struct hvd_op {
   const int32_t* splits; /* alltoall: how many rows go to each rank, the first ones to rank 0; together at most
                             shape[0]. NULL: an even share for each. Read before hvd_enqueue returns. */
   int32_t split_count;   /* the number of ranks, or 0 with NULL */
-  int32_t reserved2;
+  /* since version 3 */
+  int32_t priority; /* of what is ready on all ranks at once, the highest goes first; the lowest rank's counts, and of a
+                       group the first one's */
 } hvd_op;
 #define HVD_OP_INIT \
-  {sizeof(hvd_op), 2, 0, HVD_FLOAT32, HVD_SUM, 0, 0, HVD_DEVICE_CPU, 0, 0, 0, 0, 0, 0, 1.0, 1.0, 0, 0, 0, 0}
+  {sizeof(hvd_op), 3, 0, HVD_FLOAT32, HVD_SUM, 0, 0, HVD_DEVICE_CPU, 0, 0, 0, 0, 0, 0, 1.0, 1.0, 0, 0, 0, 0}
 
 /* What a finished operation left behind. */
 typedef struct hvd_output {
@@ -252,8 +254,13 @@ typedef struct hvd_counters {
   double wait_s;      /* from then until begun, summed over operations */
   double move_s;      /* of the steps, from begin to end */
   uint64_t sleeps;    /* of the engine, whatever the set: how often it slept until something woke it */
+  /* since version 2 */
+  uint64_t requests; /* operations that this rank asked rank 0 for by message: the first time, and when they change */
+  uint64_t known;    /* by one bit, since all ranks know them from an earlier time (HOROVOD_CACHE_CAPACITY) */
+  uint64_t messages; /* of the engine, whatever the set: sent to other ranks to agree with them on what to do */
+  uint64_t message_bytes;
 } hvd_counters;
-#define HVD_COUNTERS_INIT {sizeof(hvd_counters), 1, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0}
+#define HVD_COUNTERS_INIT {sizeof(hvd_counters), 2, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0, 0, 0, 0, 0}
 /* HVD_NOT_FOUND: this rank is not a member of such a set. */
 HVD_API hvd_status hvd_read_counters(hvd_ctx* ctx, int32_t process_set, hvd_counters* out);
 

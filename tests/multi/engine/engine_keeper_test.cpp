@@ -37,7 +37,7 @@ TEST_CASE("a rank whose threads do nothing any more still answers the others, ho
     std::int32_t own_set = 0;
     CHECK(outcome(hvd_process_set_add(ctx, alone, 1, &own_set)).error == "");
     const auto run = [&](const char* name, std::int32_t set) {
-      FloatOp op(name, 10'000, 1.0F);  // too large for the quick path
+      FloatOp op(name, 100'000, 1.0F);  // too large for the quick path
       op.op.process_set = set;
       CHECK(outcome(hvd_execute(ctx, &op.op, nullptr)).error == "");
     };

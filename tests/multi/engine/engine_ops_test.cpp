@@ -343,15 +343,15 @@ TEST_CASE("a thread that waits does the work itself: the engine's own thread doz
   };
   static constexpr int kCalls = 20'000;
   FloatOp op("x", 1, 1.0F);
-  const auto begin = std::chrono::steady_clock::now();
   const long before = wakes();
   for (int i = 0; i < kCalls; ++i) {
     std::int64_t handle = 0;
     REQUIRE(hvd_execute(job.at(0), &op.op, &handle) == HVD_OK);
     REQUIRE(hvd_release(job.at(0), handle) == HVD_OK);
   }
-  const auto dozes = (std::chrono::steady_clock::now() - begin) / std::chrono::milliseconds(5);
-  CHECK(wakes() - before <= 4 * dozes + 10);  // once a doze, and when a driver holds the wheel just then
+  // Waking it for each call would be once a call at the least. Once a doze is what it needs, and a few more when a
+  // driver takes the wheel before it each time; on a loaded machine that may be hundreds.
+  CHECK(wakes() - before <= kCalls / 4);
 }
 
 TEST_CASE("threads that wait at once all get their results, whoever turns the engine") {

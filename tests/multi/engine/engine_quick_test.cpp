@@ -4,6 +4,7 @@
 #include <cstring>
 #include <latch>
 #include <random>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -25,7 +26,8 @@ TEST_CASE("quick or not, the result is the same to the bit") {
       std::mt19937 random(static_cast<unsigned>(rank));
       std::uniform_real_distribution<float> value(-10.0F, 10.0F);
       for (const std::size_t count :
-           {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{1000}, std::size_t{2700}, std::size_t{5000}}) {
+           {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{1000}, std::size_t{2700}, std::size_t{5000},
+            std::size_t{16'385}, std::size_t{32'768}, std::size_t{32'769}}) {
         for (const int reduce_op : {HVD_SUM, HVD_AVERAGE, HVD_MIN, HVD_MAX, HVD_PRODUCT}) {
           FloatOp quick("quick", count, 0.0F);
           for (float& each : quick.input) {
@@ -89,6 +91,27 @@ TEST_CASE("broadcasts, barriers, unnamed operations and those in place go quickl
       CHECK(hvd_release(ctx, handle) == HVD_OK);
     }
   });
+}
+
+// One that is late, or is stopped between the rounds of one operation, sends all of them the ordinary way.
+TEST_CASE("larger ones in shares, in place, by ranks that come late now and then") {
+  EngineJob job({3});
+  static constexpr std::size_t kCount = 20'000;
+  std::atomic<int> wrong = 0;
+  on_all(3, [&](int rank) {
+    std::mt19937 random(static_cast<unsigned>(rank));
+    for (int round = 0; round < 300; ++round) {
+      if (random() % 4 == 0) {
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));  // sleeps: comes late
+      }
+      FloatOp op("x", kCount - static_cast<std::size_t>(round), static_cast<float>(rank + round));
+      op.op.output = op.input.data();
+      const Outcome got = execute(job.at(rank), op.op);
+      const std::vector<float> expected(op.input.size(), static_cast<float>(3 + 3 * round));
+      wrong += got.status != HVD_OK || op.input != expected ? 1 : 0;
+    }
+  });
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("ranks that call in other ways and orders, from several threads, meet all the same") {

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "launcher/agent/messages.h"
+#include "launcher/agent/node_gpus.h"
 #include "launcher/agent/own_cores.h"
 #include "launcher/agent/own_gpus.h"
 #include "launcher/agent/own_networks.h"
@@ -174,6 +175,47 @@ TEST_CASE("GPUs are found in the driver's files, those of this container, in the
   std::filesystem::remove_all(root);
 }
 
+TEST_CASE("AMD's GPUs are found in the kernel's files, within what ROCm's and HIP's variables leave") {
+  std::string root = "/tmp/hvd-test-XXXXXX";
+  REQUIRE(::mkdtemp(root.data()) != nullptr);
+  const auto put = [&root](const std::string& path, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(root + path).parent_path());
+    std::ofstream(root + path) << text;
+  };
+  const auto node = [&put](int number, int simds, const std::string& minor, const std::string& id) {
+    put("/sys/class/kfd/kfd/topology/nodes/" + std::to_string(number) + "/properties",
+        "cpu_cores_count " + std::string(simds == 0 ? "64" : "0") + "\nsimd_count " + std::to_string(simds) +
+            "\ndrm_render_minor " + minor + "\nunique_id " + id + "\n");
+  };
+  const auto found = [&root](const std::vector<std::string>& environment) {
+    const NodeGpus gpus = node_gpus(environment, hvd::Deadline::after(std::chrono::seconds(300)), root);
+    CHECK(gpus.near.size() == gpus.names.size());
+    std::string text = gpus.variable + "=";
+    for (std::size_t i = 0; i < gpus.names.size(); ++i) {
+      text += (i == 0 ? "" : ",") + gpus.names[i] + "/" + std::to_string(gpus.near[i]);
+    }
+    return text;
+  };
+  CHECK(found({"PATH=/none"}) == "=");
+  node(0, 0, "0", "0");
+  node(1, 304, "128", "4369");
+  node(2, 304, "136", "17476");  // of another container: no device
+  node(3, 304, "144", "8738");
+  put("/dev/dri/renderD128", "");
+  put("/dev/dri/renderD144", "");
+  put("/sys/class/drm/renderD144/device/numa_node", "1\n");
+  CHECK(found({"PATH=/none"}) == "ROCR_VISIBLE_DEVICES=0/-1,1/1");
+  CHECK(found({"PATH=/none", "ROCR_VISIBLE_DEVICES=1, 0"}) == "ROCR_VISIBLE_DEVICES=1/1,0/-1");
+  CHECK(found({"PATH=/none", "ROCR_VISIBLE_DEVICES=GPU-0000000000002222"}) ==
+        "ROCR_VISIBLE_DEVICES=GPU-0000000000002222/1");
+  CHECK(found({"PATH=/none", "ROCR_VISIBLE_DEVICES=1,7,0"}) == "ROCR_VISIBLE_DEVICES=1/1");
+  CHECK(found({"PATH=/none", "HIP_VISIBLE_DEVICES=1"}) == "HIP_VISIBLE_DEVICES=1/1");
+  CHECK(found({"PATH=/none", "ROCR_VISIBLE_DEVICES=1", "HIP_VISIBLE_DEVICES=0"}) == "HIP_VISIBLE_DEVICES=0/1");
+  CHECK(found({"PATH=/none", "ROCR_VISIBLE_DEVICES="}) == "=");
+  CHECK(found({"PATH=/none", "ROCR_VISIBLE_DEVICES=", "ZE_AFFINITY_MASK=0.0,0.1"}) == "ZE_AFFINITY_MASK=0.0/-1,0.1/-1");
+  std::filesystem::remove_all(root);
+}
+
 TEST_CASE("messages survive the way, and are refused when cut or too long") {
   const StartMessage start = StartMessage::decode(a_start().encode()).value();
   CHECK(start.argv == a_start().argv);
@@ -184,14 +226,24 @@ TEST_CASE("messages survive the way, and are refused when cut or too long") {
   StartMessage wrong = a_start();
   wrong.ranks[1].cpus = {-1};
   CHECK(!StartMessage::decode(wrong.encode()).ok());
-  const ReadyMessage ready{"0.1", "n", 1, {{1, {0, 4}}}, 3, "/s", "/r", {}, {"GPU-1"}, {1}, {}};
+  const ReadyMessage ready{"0.1", "n", 1, {{1, {0, 4}}}, 3, "/s", "/r", {}, "CUDA_VISIBLE_DEVICES", {"GPU-1"}, {1}, {}};
   CHECK(ReadyMessage::decode(ready.encode()).value().cores == ready.cores);
   CHECK(ReadyMessage::decode(ready.encode()).value().near == ready.near);
   check_bounds<StartMessage>(a_start().encode());
   check_bounds<WelcomeMessage>(WelcomeMessage{"j", 2, {}, "t", 5, 6, 7}.encode());
-  check_bounds<ReadyMessage>(
-      ReadyMessage{"0.1", "n", 1, {{1, {0, 4}}}, 3, "/s", "/r", {{"eth0", "10.0.0.1/8"}}, {"GPU-1"}, {1}, {2, 4, 0, 2}}
-          .encode());
+  check_bounds<ReadyMessage>(ReadyMessage{"0.1",
+                                          "n",
+                                          1,
+                                          {{1, {0, 4}}},
+                                          3,
+                                          "/s",
+                                          "/r",
+                                          {{"eth0", "10.0.0.1/8"}},
+                                          "CUDA_VISIBLE_DEVICES",
+                                          {"GPU-1"},
+                                          {1},
+                                          {2, 4, 0, 2}}
+                                 .encode());
   check_bounds<ResumeMessage>(ResumeMessage{"/r", "t", 7}.encode());
   check_bounds<RelayStartMessage>(RelayStartMessage{7, {"ssh", ""}}.encode());
   check_bounds<RelayOverMessage>(RelayOverMessage{7, ExitStatus{ExitStatus::Kind::kSignalled, 9}, "killed"}.encode());

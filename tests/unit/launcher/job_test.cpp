@@ -75,16 +75,16 @@ TEST_CASE("a rank sees the GPUs of its job in the order of local ranks, or its o
   const Placement placement = placed("a:2,b:3@3,0,c:1@4", 6);
   const auto first = gpus_of_job(placement.nodes[0], four);
   REQUIRE(first.ok());
-  CHECK(gpu_env(GpuMode::kLocal, first.value(), 1) ==
+  CHECK(gpu_env(GpuMode::kLocal, "CUDA_VISIBLE_DEVICES", first.value(), 1) ==
         EnvList{{"CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b"}, {"JAX_LOCAL_DEVICE_IDS", "1"}});
   CHECK(gpu_warning(GpuMode::kLocal, placement.nodes[0], first.value()).empty());
   const auto named = gpus_of_job(placement.nodes[1], four);
   REQUIRE(named.ok());
-  CHECK(gpu_env(GpuMode::kLocal, named.value(), 0)[0].second == "GPU-d,GPU-a");
-  CHECK(gpu_env(GpuMode::kOne, named.value(), 2) ==
-        EnvList{{"CUDA_VISIBLE_DEVICES", "GPU-d"}, {"JAX_LOCAL_DEVICE_IDS", "0"}});
-  CHECK(gpu_env(GpuMode::kNone, named.value(), 2).empty());
-  CHECK(gpu_env(GpuMode::kLocal, {}, 0).empty());
+  CHECK(gpu_env(GpuMode::kLocal, "ROCR_VISIBLE_DEVICES", named.value(), 0)[0].second == "GPU-d,GPU-a");
+  CHECK(gpu_env(GpuMode::kOne, "HIP_VISIBLE_DEVICES", named.value(), 2) ==
+        EnvList{{"HIP_VISIBLE_DEVICES", "GPU-d"}, {"JAX_LOCAL_DEVICE_IDS", "0"}});
+  CHECK(gpu_env(GpuMode::kNone, "", named.value(), 2).empty());
+  CHECK(gpu_env(GpuMode::kLocal, "", {}, 0).empty());
   CHECK(gpu_warning(GpuMode::kOne, placement.nodes[1], named.value()) ==
         "3 ranks on b for 2 GPUs: ranks 2,4 share GPU-d; ranks 3 share GPU-a");
   CHECK(gpu_warning(GpuMode::kLocal, placement.nodes[1], named.value()).find("--gpus one") != std::string::npos);
@@ -242,6 +242,11 @@ TEST_CASE("the rank environment names the rank to every framework") {
   CHECK(env.at("JAX_PROCESS_ID") == "4");
   CHECK(env.at("GLOO_SOCKET_IFNAME") == "eth0");
   CHECK(env.at("NCCL_SOCKET_IFNAME") == "=eth0");
+  CHECK(!env.contains("PET_NNODES"));
+  const Placement one_each = placed("a:1,b:1", 2);
+  const EnvList each = rank_env(one_each, one_each.nodes[1], one_each.nodes[1].ranks[0], {}, job, 2);
+  CHECK(std::map<std::string, std::string>(each.begin(), each.end()).at("PET_NNODES") == "2");
+  CHECK(std::map<std::string, std::string>(each.begin(), each.end()).at("PET_NODE_RANK") == "1");
   for (const auto& [name, value] : rank_env(placement, placement.nodes[0], placement.nodes[0].ranks[0], {}, job, 2)) {
     CHECK(name.find("_SOCKET_IFNAME") == std::string::npos);  // the node has not told the address's interface
   }
@@ -285,10 +290,12 @@ TEST_CASE("ranks are bound to their part of the cores, near their GPUs") {
 }
 
 TEST_CASE("variables of an outer launcher are scrubbed, those of this host stay here") {
-  for (const char* name : {"RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "TORCHELASTIC_RUN_ID", "HVD_AGENT_TOKEN"}) {
+  for (const char* name :
+       {"RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PET_NNODES", "TORCHELASTIC_RUN_ID", "HVD_AGENT_TOKEN"}) {
     CHECK(is_outer_launcher_variable(name));
   }
-  for (const char* name : {"HOME", "SSH_AUTH_SOCK", "NVIDIA_CUDA_VISIBLE_DEVICES", "BASH_FUNC_x%%", "TMPDIR"}) {
+  for (const char* name : {"HOME", "SSH_AUTH_SOCK", "NVIDIA_CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+                           "ZE_AFFINITY_MASK", "BASH_FUNC_x%%", "TMPDIR"}) {
     CHECK(is_host_bound_variable(name));
   }
   for (const char* name : {"PATH", "NCCL_DEBUG", "HOROVOD_FUSION_THRESHOLD", "LD_LIBRARY_PATH", "RANKING"}) {

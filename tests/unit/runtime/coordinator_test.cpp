@@ -35,11 +35,13 @@ struct Table {
   std::string turn() {
     REQUIRE(loop->turn(Deadline(clock.now())).ok());
     std::string text;
-    for (const Response& response : coordinator.decide()) {
-      for (const std::string& name : response.names) {
-        text += name;
+    for (const Coordinator::Decision& decision : coordinator.decide()) {
+      for (const Response& response : decision.responses) {
+        for (const std::string& name : response.names) {
+          text += name;
+        }
+        text += ";";
       }
-      text += ";";
     }
     return text;
   }

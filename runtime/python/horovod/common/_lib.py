@@ -12,7 +12,7 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError
 
-ABI_VERSION = 6
+ABI_VERSION = 7
 MAX_DIMS = 16
 MAX_GROUP = 4096
 
@@ -68,7 +68,7 @@ class _Op(ctypes.Structure):
         ("stream", ctypes.c_void_p),
         ("splits", ctypes.POINTER(ctypes.c_int32)),
         ("split_count", ctypes.c_int32),
-        ("reserved2", ctypes.c_int32),
+        ("priority", ctypes.c_int32),
     ]
 
 
@@ -183,14 +183,15 @@ class Plan:
         postscale: float = 1.0,
         process_set: int = 0,
         splits: Sequence[int] = (),
+        priority: int = 0,
     ) -> None:
         ndim = len(shape)
         if ndim > MAX_DIMS:
             raise ValueError(f"a tensor of {ndim} dimensions: more than the {MAX_DIMS} that are supported")
         self.op = _Op(
-            _OP_SIZE, 2, kind, dtype, reduce_op, root_rank, process_set, _DEVICE_CPU, ndim, 0,
+            _OP_SIZE, 3, kind, dtype, reduce_op, root_rank, process_set, _DEVICE_CPU, ndim, 0,
             _ShapeArrays[ndim](*shape), None if name is None else name.encode(), None, None, prescale, postscale, None,
-            (ctypes.c_int32 * len(splits))(*splits) if splits else None, len(splits), 0,
+            (ctypes.c_int32 * len(splits))(*splits) if splits else None, len(splits), priority,
         )  # fmt: skip
         self.address = ctypes.addressof(self.op)
         self.reference = ctypes.byref(self.op)

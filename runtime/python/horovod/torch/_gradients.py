@@ -75,14 +75,15 @@ class _Gradient:
     """One parameter's gradient."""
 
     __slots__ = (
-        "p", "name", "common", "passes_left", "group",
+        "p", "name", "common", "priority", "passes_left", "group",
         "plan", "dtype", "shape", "size_bytes", "grad", "finish", "was_sparse",
     )  # fmt: skip
 
-    def __init__(self, p: torch.Tensor, name: str, common: _Common) -> None:
+    def __init__(self, p: torch.Tensor, name: str, common: _Common, priority: int) -> None:
         self.p = p
         self.name = name
         self.common = common
+        self.priority = priority
         self.passes_left = common.settings.passes
         self.group: Optional[_GradientGroup] = None
         # How gradients of this type and shape, in memory that the library can use, are reduced.
@@ -99,7 +100,7 @@ class _Gradient:
         settings = self.common.settings
         return _lib.Plan(
             _lib.ALLREDUCE, dtype, shape, "allreduce." + self.name, settings.op, 0, settings.prescale,
-            settings.postscale, number_of(settings.process_set),
+            settings.postscale, number_of(settings.process_set), (), self.priority,
         )  # fmt: skip
 
     def start(self, grad: torch.Tensor) -> None:
@@ -249,7 +250,11 @@ class Reducer:
 
     def add(self, named: Sequence[Tuple[str, torch.Tensor]], groups: Sequence[Sequence[torch.Tensor]] = ()) -> None:
         """Hooks parameters that are not hooked yet; those in `groups` are reduced together, if all are new."""
-        new = {p: _Gradient(p, name, self.common) for name, p in named if p not in self.gradients}
+        # The first layers are registered first, come last out of backward, and are needed first by the next forward.
+        new: Dict[torch.Tensor, _Gradient] = {}
+        for name, p in named:
+            if p not in self.gradients and p not in new:
+                new[p] = _Gradient(p, name, self.common, -len(self.gradients) - len(new))
         if not new:
             return
         grouped = [[p for p in group if p in new] for group in groups]

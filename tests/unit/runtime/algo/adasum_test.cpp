@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/algo/float16.h"
+#include "runtime/core/float16.h"
 
 using namespace hvd;
 

@@ -10,8 +10,8 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/algo/float16.h"
 #include "runtime/algo/reduce_loops.h"
+#include "runtime/core/float16.h"
 
 using namespace hvd;
 

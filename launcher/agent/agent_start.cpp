@@ -1,0 +1,122 @@
+// How a node's ranks begin: what each is given, and what is found out before the first one starts.
+#include <sys/stat.h>
+
+#include <fstream>
+#include <map>
+
+#include "launcher/agent/agent_core.h"
+#include "launcher/agent/script_check.h"
+#include "launcher/process/spawn.h"
+#include "runtime/base/open_files.h"
+
+namespace hvd::launch {
+namespace {
+
+// Of each rank: the two pipes of its output, and its runtime's connection.
+constexpr std::uint64_t kFilesOfRank = 3;
+// For what is opened while one is started, and for visitors.
+constexpr std::uint64_t kFilesToSpare = 16;
+
+}  // namespace
+
+Result<void> AgentCore::on_start(const Frame& frame) {
+  HVD_TRY_ASSIGN(const StartMessage start, StartMessage::decode(frame.body));
+  if (has_started_ || is_stopping_) {
+    return {};  // a stop may overtake the decision to start
+  }
+  has_started_ = true;
+  may_restart_ = start.may_restart;
+  cwd_ = start.cwd;
+  const std::string script = python_script_of(start.argv);
+  struct stat info{};
+  const std::string path = script.empty() || script.front() == '/' ? script : start.cwd + "/" + script;
+  if (!script.empty() && ::stat(path.c_str(), &info) != 0) {
+    const Error why = Error::from_errno("no such script: '" + path + "'");
+    send(AgentMessage::kStartFailed, StartFailedMessage{start.ranks.front().rank, why}.encode());
+    return {};
+  }
+  reserved_port_.reset();
+  if (const auto written = write_hostfile(start.hostfile); !written.ok()) {
+    send(AgentMessage::kProblem, written.error().message());  // few look at it
+  }
+  if (const auto allowed = allow_files_for(start.ranks.size()); !allowed.ok()) {
+    send(AgentMessage::kStartFailed, StartFailedMessage{start.ranks.front().rank, allowed.error()}.encode());
+    return {};
+  }
+  for (const StartMessage::Rank& rank : start.ranks) {
+    if (auto started = start_rank(start, rank); !started.ok()) {
+      send(AgentMessage::kStartFailed, StartFailedMessage{rank.rank, started.error()}.encode());
+      return {};  // the launcher stops what runs already; one report per cause, not one per rank
+    }
+  }
+  return {};
+}
+
+Result<void> AgentCore::write_hostfile(const std::string& text) const {
+  const std::string path = hostfile_beside(options_.scratch_dir + "/agent");
+  std::ofstream file(path);
+  if (text.empty() || (file << text).flush()) {
+    return {};
+  }
+  return Error::from_errno("cannot write '" + path + "', which HVDRUN_HOSTFILE names");
+}
+
+// All or none are started: the last of a hundred ranks is no place to find out that there are too few.
+Result<void> AgentCore::allow_files_for(std::size_t ranks) {
+  ranks_open_files_ = open_files_limit();  // ours is not theirs
+  const auto allowed = allow_open_files(count_open_files() + ranks * kFilesOfRank + kFilesToSpare);
+  return allowed.ok()
+             ? allowed
+             : Error(allowed.error().code(), "for " + std::to_string(ranks) + " ranks " + allowed.error().message() +
+                                                 "; raise nofile in /etc/security/limits.conf there");
+}
+
+Result<void> AgentCore::start_rank(const StartMessage& start, const StartMessage::Rank& rank) {
+  RankProcess::Sink sink;
+  sink.allowance = [this] { return static_cast<std::size_t>(credit_); };
+  sink.on_output = [this](int r, StreamId stream, std::string_view bytes) { take_output(r, stream, bytes); };
+  sink.on_output_end = [this](int r, StreamId stream) {
+    launcher_->send_frame(AgentMessage::kOutputEnd, output_end_frame(r, stream));
+    // Later, since RankProcess is in the middle of its own work.
+    loop_.post([this] {
+      start_again();
+      begin_sweep_if_finished();
+    });
+  };
+  SpawnOptions options;
+  options.argv = rank.argv.empty() ? start.argv : rank.argv;
+  options.environment = environment_of(start, rank);
+  options.cwd = start.cwd;
+  options.cpus = rank.cpus;
+  options.open_files = ranks_open_files_;
+  HVD_TRY_ASSIGN(auto process, RankProcess::start(loop_, rank.rank, std::move(options), std::move(sink)));
+  send(AgentMessage::kStarted, number_body(rank.rank, process->pid()));
+  ranks_.push_back(std::move(process));
+  return {};
+}
+
+std::vector<std::string> AgentCore::environment_of(const StartMessage& start, const StartMessage::Rank& rank) const {
+  std::map<std::string, std::string> merged;
+  for (const std::string& entry : options_.environment) {
+    const auto equals = entry.find('=');
+    if (equals != std::string::npos) {
+      merged[entry.substr(0, equals)] = entry.substr(equals + 1);
+    }
+  }
+  for (const std::string& name : start.unset) {
+    merged.erase(name);
+  }
+  for (const auto* list : {&start.env, &rank.env, &start.last}) {
+    for (const auto& [name, value] : *list) {
+      merged[name] = value;
+    }
+  }
+  std::vector<std::string> environment;
+  environment.reserve(merged.size());
+  for (const auto& [name, value] : merged) {
+    environment.push_back(name + "=" + value);
+  }
+  return environment;
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,114 @@
+// What one thread of a GPU does for Adasum of two vectors (algo/adasum.h says what that is): inner products in float64,
+// added up in an order that depends on nothing but the number of elements; then their weighted sum, each element
+// rounded once. Compiled for GPUs (adasum.cu), for tests on the host, and for the fake driver; the results are the
+// same.
+//
+// Value types and pure functions.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/device/move_body.h"
+
+namespace hvd {
+
+// Fixed, whatever the GPU, so that each adds in the same order.
+inline constexpr unsigned kProductBlocks = 256;
+inline constexpr unsigned kProductThreads = 256;
+static_assert(kProductBlocks == kProductThreads);  // each block of the second launch adds one partial sum a thread
+
+// a.a, a.b and b.b.
+struct Products {
+  double aa = 0.0;
+  double ab = 0.0;
+  double bb = 0.0;
+  HVD_HD void add(const Products& other) {
+    aa += other.aa;
+    ab += other.ab;
+    bb += other.bb;
+  }
+};
+
+struct AdasumPair {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* out = nullptr;  // may be a or b
+  std::uint64_t count = 0;
+  Products* partial = nullptr;  // kProductBlocks
+};
+
+template <typename Element>
+HVD_HD double element_of(const void* data, std::uint64_t at) {
+  return static_cast<double>(Element::load(static_cast<const typename Element::Stored*>(data)[at]));
+}
+
+// What one thread adds up, of each kProductBlocks * kProductThreads elements one.
+template <typename Element>
+HVD_HD Products products_of_thread(const AdasumPair& pair, unsigned block, unsigned thread) {
+  Products sum;
+  const std::uint64_t stride = std::uint64_t{kProductBlocks} * kProductThreads;
+  for (std::uint64_t i = std::uint64_t{block} * kProductThreads + thread; i < pair.count; i += stride) {
+    const double a = element_of<Element>(pair.a, i);
+    const double b = element_of<Element>(pair.b, i);
+    sum.aa = fma(a, a, sum.aa);
+    sum.ab = fma(a, b, sum.ab);
+    sum.bb = fma(b, b, sum.bb);
+  }
+  return sum;
+}
+
+struct AdasumWeights {
+  double a = 1.0;
+  double b = 1.0;
+};
+
+// A vector of zeros changes nothing; what is no number goes on to make the result none either.
+HVD_HD AdasumWeights weights_of(const Products& sum) {
+  AdasumWeights weights;
+  weights.a = sum.aa == 0.0 ? 1.0 : 1.0 - sum.ab / (2.0 * sum.aa);
+  weights.b = sum.bb == 0.0 ? 1.0 : 1.0 - sum.ab / (2.0 * sum.bb);
+  return weights;
+}
+
+// The nearest of the element's type; by way of a float32 that is odd where it is not exact, so that rounding twice is
+// rounding once.
+template <typename Element>
+HVD_HD typename Element::Stored rounded(double value) {
+  const float nearest = static_cast<float>(value);
+  float odd = nearest;
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &nearest, sizeof(bits));
+  const bool is_finite = (bits & 0x7F800000U) != 0x7F800000U;
+  if (static_cast<double>(nearest) != value && is_finite && (bits & 1U) == 0) {
+    bits += fabs(static_cast<double>(nearest)) > fabs(value) ? ~std::uint32_t{0} : 1U;
+    std::memcpy(&odd, &bits, sizeof(odd));
+  }
+  return Element::store(odd);
+}
+template <>
+HVD_HD float rounded<AsItself<float>>(double value) {
+  return static_cast<float>(value);
+}
+template <>
+HVD_HD double rounded<AsItself<double>>(double value) {
+  return value;
+}
+
+template <typename Element>
+HVD_HD void combine_element(const AdasumPair& pair, const AdasumWeights& weights, std::uint64_t at) {
+  const double a = element_of<Element>(pair.a, at);
+  const double b = element_of<Element>(pair.b, at);
+  // Written out, since compilers differ in what they fuse.
+  static_cast<typename Element::Stored*>(pair.out)[at] = rounded<Element>(fma(weights.a, a, weights.b * b));
+}
+
+// X(suffix, Element): hvd_adasum_products_<suffix> and hvd_adasum_combine_<suffix>.
+#define HVD_ADASUM_KERNELS(X) \
+  X(float16, AsFloat16)       \
+  X(bfloat16, AsBfloat16)     \
+  X(float32, AsItself<float>) \
+  X(float64, AsItself<double>)
+
+}  // namespace hvd

@@ -1,0 +1,453 @@
+// Device by the CUDA driver. The only file that includes cuda.h; linked with nothing of CUDA's.
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include <cuda.h>
+
+#include "runtime/base/dyn_lib.h"
+#include "runtime/device/device.h"
+#include "runtime/device/fatbin.h"
+
+namespace hvd {
+namespace {
+
+// What to try, for the codes that a user can do something about.
+const char* advice(CUresult code) {
+  switch (static_cast<int>(code)) {
+    case CUDA_ERROR_OUT_OF_MEMORY:
+      return "; use smaller batches, or a smaller HOROVOD_FUSION_THRESHOLD";
+    case CUDA_ERROR_NO_DEVICE:
+      return "; see what nvidia-smi lists, and whether CUDA_VISIBLE_DEVICES hides it";
+    case CUDA_ERROR_INVALID_DEVICE:
+      return "; there are fewer GPUs for this process than that: see CUDA_VISIBLE_DEVICES";
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:
+      return "; another process has the GPU for itself: see nvidia-smi -q -d COMPUTE";
+    case CUDA_ERROR_NO_BINARY_FOR_GPU:
+    case CUDA_ERROR_INVALID_PTX:
+    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+      return "; this build has no code for this GPU and its driver: build with a CUDA toolkit that knows both";
+    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+    case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
+      return "; the kernel's driver and libcuda.so.1 are of different versions: reboot, or install the same";
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_LAUNCH_FAILED:
+      return "; the GPU's context is lost; CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer names the kernel";
+    default:
+      return "";
+  }
+}
+
+Code class_of(CUresult code) {
+  switch (static_cast<int>(code)) {
+    case CUDA_ERROR_OUT_OF_MEMORY:
+      return Code::kResource;
+    case CUDA_ERROR_NO_DEVICE:
+    case CUDA_ERROR_INVALID_DEVICE:
+    case CUDA_ERROR_NOT_FOUND:
+      return Code::kNotFound;
+    case CUDA_ERROR_INVALID_VALUE:
+      return Code::kInvalid;
+    default:
+      return Code::kSystem;
+  }
+}
+
+// The driver's functions, of the versions that this file was compiled against: macros of cuda.h give a name its type,
+// the text is what the library exports.
+struct Functions {
+  static Result<std::shared_ptr<const Functions>> load(const std::string& library);
+
+  Result<void> check(CUresult code, const char* function) const;
+  Result<void> take_basics();
+  Result<void> take_streams();
+  Result<void> take_memory();
+
+  DynLib file;
+  decltype(::cuInit)* init = nullptr;
+  decltype(::cuGetErrorName)* error_name = nullptr;
+  decltype(::cuGetErrorString)* error_string = nullptr;
+  decltype(::cuDriverGetVersion)* driver_version = nullptr;
+  decltype(::cuDeviceGetCount)* device_count = nullptr;
+  decltype(::cuDeviceGet)* device_get = nullptr;
+  decltype(::cuDeviceGetName)* device_name = nullptr;
+  decltype(::cuDeviceGetUuid)* device_uuid = nullptr;
+  decltype(::cuDeviceGetAttribute)* device_attribute = nullptr;
+  decltype(::cuDevicePrimaryCtxRetain)* context_retain = nullptr;
+  decltype(::cuDevicePrimaryCtxRelease)* context_release = nullptr;
+  decltype(::cuCtxPushCurrent)* context_push = nullptr;
+  decltype(::cuCtxPopCurrent)* context_pop = nullptr;
+  decltype(::cuStreamCreateWithPriority)* stream_create = nullptr;
+  decltype(::cuStreamDestroy)* stream_destroy = nullptr;
+  decltype(::cuStreamSynchronize)* stream_synchronize = nullptr;
+  decltype(::cuStreamWaitEvent)* stream_wait = nullptr;
+  decltype(::cuStreamIsCapturing)* stream_is_capturing = nullptr;
+  decltype(::cuLaunchHostFunc)* launch_host = nullptr;
+  decltype(::cuCtxGetStreamPriorityRange)* priority_range = nullptr;
+  decltype(::cuEventCreate)* event_create = nullptr;
+  decltype(::cuEventDestroy)* event_destroy = nullptr;
+  decltype(::cuEventRecord)* event_record = nullptr;
+  decltype(::cuEventQuery)* event_query = nullptr;
+  decltype(::cuEventSynchronize)* event_synchronize = nullptr;
+  decltype(::cuEventElapsedTime)* event_elapsed = nullptr;
+  decltype(::cuMemAlloc)* memory_alloc = nullptr;
+  decltype(::cuMemFree)* memory_free = nullptr;
+  decltype(::cuMemHostAlloc)* host_alloc = nullptr;
+  decltype(::cuMemFreeHost)* host_free = nullptr;
+  decltype(::cuMemcpyAsync)* memory_copy = nullptr;
+  decltype(::cuMemsetD8Async)* memory_set = nullptr;
+  decltype(::cuPointerGetAttribute)* pointer_attribute = nullptr;
+  decltype(::cuModuleLoadData)* module_load = nullptr;
+  decltype(::cuModuleUnload)* module_unload = nullptr;
+  decltype(::cuModuleGetFunction)* module_function = nullptr;
+  decltype(::cuLaunchKernel)* launch = nullptr;
+};
+
+Result<void> Functions::check(CUresult code, const char* function) const {
+  if (code == CUDA_SUCCESS) {
+    return {};
+  }
+  const char* name = nullptr;
+  const char* text = nullptr;
+  const bool is_named = error_name(code, &name) == CUDA_SUCCESS && name != nullptr;
+  const bool is_told = error_string(code, &text) == CUDA_SUCCESS && text != nullptr;
+  return Error(class_of(code), std::string(function) + ": " +
+                                   (is_named ? name : "CUDA error " + std::to_string(static_cast<int>(code))) +
+                                   (is_told ? std::string(" (") + text + ")" : "") + advice(code));
+}
+
+Result<void> Functions::take_basics() {
+  HVD_TRY(file.take("cuInit", init));
+  HVD_TRY(file.take("cuGetErrorName", error_name));
+  HVD_TRY(file.take("cuGetErrorString", error_string));
+  HVD_TRY(file.take("cuDriverGetVersion", driver_version));
+  HVD_TRY(file.take("cuDeviceGetCount", device_count));
+  HVD_TRY(file.take("cuDeviceGet", device_get));
+  HVD_TRY(file.take("cuDeviceGetName", device_name));
+  HVD_TRY(file.take("cuDeviceGetUuid_v2", device_uuid));
+  HVD_TRY(file.take("cuDeviceGetAttribute", device_attribute));
+  HVD_TRY(file.take("cuDevicePrimaryCtxRetain", context_retain));
+  HVD_TRY(file.take("cuDevicePrimaryCtxRelease_v2", context_release));
+  HVD_TRY(file.take("cuCtxPushCurrent_v2", context_push));
+  HVD_TRY(file.take("cuCtxPopCurrent_v2", context_pop));
+  HVD_TRY(file.take("cuModuleLoadData", module_load));
+  HVD_TRY(file.take("cuModuleUnload", module_unload));
+  HVD_TRY(file.take("cuModuleGetFunction", module_function));
+  return file.take("cuLaunchKernel", launch);
+}
+
+Result<void> Functions::take_streams() {
+  HVD_TRY(file.take("cuCtxGetStreamPriorityRange", priority_range));
+  HVD_TRY(file.take("cuStreamCreateWithPriority", stream_create));
+  HVD_TRY(file.take("cuStreamDestroy_v2", stream_destroy));
+  HVD_TRY(file.take("cuStreamSynchronize", stream_synchronize));
+  HVD_TRY(file.take("cuStreamWaitEvent", stream_wait));
+  HVD_TRY(file.take("cuStreamIsCapturing", stream_is_capturing));
+  HVD_TRY(file.take("cuLaunchHostFunc", launch_host));
+  HVD_TRY(file.take("cuEventCreate", event_create));
+  HVD_TRY(file.take("cuEventDestroy_v2", event_destroy));
+  HVD_TRY(file.take("cuEventRecord", event_record));
+  HVD_TRY(file.take("cuEventQuery", event_query));
+  HVD_TRY(file.take("cuEventSynchronize", event_synchronize));
+  // The plain name, which older drivers have too: _v2 differs from it only in what it says of events that are not done.
+  return file.take("cuEventElapsedTime", event_elapsed);
+}
+
+Result<void> Functions::take_memory() {
+  HVD_TRY(file.take("cuMemAlloc_v2", memory_alloc));
+  HVD_TRY(file.take("cuMemFree_v2", memory_free));
+  HVD_TRY(file.take("cuMemHostAlloc", host_alloc));
+  HVD_TRY(file.take("cuMemFreeHost", host_free));
+  HVD_TRY(file.take("cuMemcpyAsync", memory_copy));
+  HVD_TRY(file.take("cuMemsetD8Async", memory_set));
+  return file.take("cuPointerGetAttribute", pointer_attribute);
+}
+
+Result<std::shared_ptr<const Functions>> Functions::load(const std::string& library) {
+  auto made = std::make_shared<Functions>();
+  auto file = DynLib::open(library, DynLib::Scope::kStays);
+  if (!file.ok()) {
+    return Error(Code::kNotFound, "no CUDA driver: " + file.error().message() +
+                                      "; on a machine with an NVIDIA GPU install its driver, in a container start it "
+                                      "with the GPUs (docker run --gpus all)");
+  }
+  made->file = std::move(file).value();
+  for (auto result : {made->take_basics(), made->take_streams(), made->take_memory()}) {
+    if (!result.ok()) {
+      return result.error().with_context("the CUDA driver is older than 11.4; update it");
+    }
+  }
+  HVD_TRY(made->check(made->init(0), "cuInit"));
+  return std::shared_ptr<const Functions>(std::move(made));
+}
+
+CUdeviceptr number_of(const void* data) {
+  return static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(data));
+}
+
+class CudaDevice final : public Device {
+ public:
+  static Result<std::shared_ptr<Device>> make(int ordinal, const std::string& library);
+  ~CudaDevice() override;
+
+  [[nodiscard]] int ordinal() const override { return ordinal_; }
+  [[nodiscard]] const std::string& name() const override { return name_; }
+  [[nodiscard]] const DeviceUuid& uuid() const override { return uuid_; }
+  [[nodiscard]] int multiprocessors() const override { return multiprocessors_; }
+
+  Result<void> push_context() override { return check(cuda_->context_push(context_), "cuCtxPushCurrent"); }
+  Result<void> pop_context() override {
+    CUcontext popped = nullptr;
+    return check(cuda_->context_pop(&popped), "cuCtxPopCurrent");
+  }
+
+  Result<StreamHandle> make_stream() override {
+    HVD_TRY_ASSIGN(const auto current, Current::make(*this));
+    StreamHandle made = nullptr;
+    HVD_TRY(check(cuda_->stream_create(&made, CU_STREAM_NON_BLOCKING, priority_), "cuStreamCreateWithPriority"));
+    return made;
+  }
+  void destroy_stream(StreamHandle stream) override {
+    release([&] { return check(cuda_->stream_destroy(stream), "cuStreamDestroy"); });
+  }
+  Result<void> wait_for(StreamHandle stream, EventHandle event) override {
+    HVD_TRY_ASSIGN(const auto current, Current::make(*this));
+    return check(cuda_->stream_wait(stream, event, 0), "cuStreamWaitEvent");
+  }
+  Result<bool> is_capturing(StreamHandle stream) override {
+    HVD_TRY_ASSIGN(const auto current, Current::make(*this));
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    HVD_TRY(check(cuda_->stream_is_capturing(stream, &status), "cuStreamIsCapturing"));
+    return status != CU_STREAM_CAPTURE_STATUS_NONE;
+  }
+  Result<void> synchronize(StreamHandle stream) override {
+    HVD_TRY_ASSIGN(const auto current, Current::make(*this));
+    return check(cuda_->stream_synchronize(stream), "cuStreamSynchronize");
+  }
+  Result<void> call_on_host(StreamHandle stream, void (*function)(void*), void* argument) override {
+    HVD_TRY_ASSIGN(const auto current, Current::make(*this));
+    return check(cuda_->launch_host(stream, function, argument), "cuLaunchHostFunc");
+  }
+
+  Result<EventHandle> make_event(bool is_timed) override {
+    HVD_TRY_ASSIGN(const auto current, Current::make(*this));
+    EventHandle made = nullptr;
+    HVD_TRY(check(cuda_->event_create(&made, is_timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
+    return made;
+  }
+  void destroy_event(EventHandle event) override {
+    release([&] { return check(cuda_->event_destroy(event), "cuEventDestroy"); });
+  }
+  Result<void> record(EventHandle event, StreamHandle stream) override {
+    HVD_TRY_ASSIGN(const auto current, Current::make(*this));
+    return check(cuda_->event_record(event, stream), "cuEventRecord");
+  }
+  Result<bool> is_done(EventHandle event) override {
+    HVD_TRY_ASSIGN(const auto current, Current::make(*this));
+    const CUresult code = cuda_->event_query(event);
+    if (code == CUDA_ERROR_NOT_READY) {
+      return false;
+    }
+    HVD_TRY(check(code, "cuEventQuery"));
+    return true;
+  }
+  Result<void> wait_on_host(EventHandle event) override {
+    HVD_TRY_ASSIGN(const auto current, Current::make(*this));
+    return check(cuda_->event_synchronize(event), "cuEventSynchronize");
+  }
+  Result<float> elapsed_ms(EventHandle begin, EventHandle end) override {
+    HVD_TRY_ASSIGN(const auto current, Current::make(*this));
+    float time = 0.0F;
+    HVD_TRY(check(cuda_->event_elapsed(&time, begin, end), "cuEventElapsedTime"));
+    return time;
+  }
+
+  Result<void*> allocate(std::size_t size_bytes) override {
+    HVD_TRY_ASSIGN(const auto current, Current::make(*this));
+    CUdeviceptr made = 0;
+    if (auto done = check(cuda_->memory_alloc(&made, size_bytes), "cuMemAlloc"); !done.ok()) {
+      return done.error().with_context(std::to_string(size_bytes) + " bytes on GPU " + std::to_string(ordinal_));
+    }
+    return reinterpret_cast<void*>(static_cast<std::uintptr_t>(made));
+  }
+  void free_memory(void* data) override {
+    release([&] { return check(cuda_->memory_free(number_of(data)), "cuMemFree"); });
+  }
+  Result<void*> allocate_pinned(std::size_t size_bytes) override {
+    HVD_TRY_ASSIGN(const auto current, Current::make(*this));
+    void* made = nullptr;
+    if (auto done = check(cuda_->host_alloc(&made, size_bytes, CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc");
+        !done.ok()) {
+      return done.error().with_context(std::to_string(size_bytes) + " bytes of pinned memory");
+    }
+    return made;
+  }
+  void free_pinned(void* data) override {
+    release([&] { return check(cuda_->host_free(data), "cuMemFreeHost"); });
+  }
+  Result<void> copy(void* to, const void* from, std::size_t size_bytes, StreamHandle stream) override {
+    HVD_TRY_ASSIGN(const auto current, Current::make(*this));
+    return check(cuda_->memory_copy(number_of(to), number_of(from), size_bytes, stream), "cuMemcpyAsync");
+  }
+  Result<void> fill(void* to, std::uint8_t value, std::size_t size_bytes, StreamHandle stream) override {
+    HVD_TRY_ASSIGN(const auto current, Current::make(*this));
+    return check(cuda_->memory_set(number_of(to), value, size_bytes, stream), "cuMemsetD8Async");
+  }
+  Result<int> device_of(const void* data) override;
+
+  Result<KernelHandle> kernel(const char* name) override;
+  Result<void> launch(KernelHandle kernel, LaunchSize size, std::span<void* const> arguments,
+                      StreamHandle stream) override {
+    HVD_TRY_ASSIGN(const auto current, Current::make(*this));
+    // The driver wants the pointers as void**, and only reads them.
+    void** pointers = const_cast<void**>(arguments.data());
+    return check(cuda_->launch(kernel, size.blocks, 1, 1, size.threads, 1, 1, 0, stream, pointers, nullptr),
+                 "cuLaunchKernel");
+  }
+
+  [[nodiscard]] Result<void> release_result() const override {
+    const std::lock_guard lock(mutex_);
+    return release_error_.has_value() ? Result<void>(*release_error_) : Result<void>();
+  }
+
+ private:
+  CudaDevice(int ordinal, std::shared_ptr<const Functions> cuda) : cuda_(std::move(cuda)), ordinal_(ordinal) {}
+
+  Result<void> find();
+  Result<void> check(CUresult code, const char* function) const { return cuda_->check(code, function); }
+
+  // Under the context; the first failure is kept.
+  template <typename Call>
+  void release(const Call& call) {
+    auto current = Current::make(*this);
+    auto done = current.ok() ? call() : Result<void>(current.error());
+    const std::lock_guard lock(mutex_);
+    if (!done.ok() && !release_error_.has_value()) {
+      release_error_ = done.error();
+    }
+  }
+
+  // constant after construction
+  std::shared_ptr<const Functions> cuda_;
+  int ordinal_;
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  std::string name_;
+  DeviceUuid uuid_{};
+  int multiprocessors_ = 0;
+  int priority_ = 0;
+
+  mutable std::mutex mutex_;
+  // guarded by mutex_
+  CUmodule module_ = nullptr;
+  std::map<std::string, KernelHandle> kernels_;
+  std::optional<Error> release_error_;
+};
+
+Result<std::shared_ptr<Device>> CudaDevice::make(int ordinal, const std::string& library) {
+  HVD_TRY_ASSIGN(auto cuda, Functions::load(library));
+  const std::shared_ptr<CudaDevice> made(new CudaDevice(ordinal, std::move(cuda)));
+  if (auto found = made->find(); !found.ok()) {
+    return found.error().with_context("GPU " + std::to_string(ordinal));
+  }
+  return std::shared_ptr<Device>(made);
+}
+
+Result<void> CudaDevice::find() {
+  static constexpr int kMaxName = 256;
+  HVD_TRY(check(cuda_->device_get(&device_, ordinal_), "cuDeviceGet"));
+  std::array<char, kMaxName> name{};
+  HVD_TRY(check(cuda_->device_name(name.data(), kMaxName, device_), "cuDeviceGetName"));
+  name_ = name.data();
+  CUuuid uuid{};
+  HVD_TRY(check(cuda_->device_uuid(&uuid, device_), "cuDeviceGetUuid"));
+  for (std::size_t i = 0; i < uuid_.size(); ++i) {
+    uuid_.at(i) = static_cast<std::uint8_t>(uuid.bytes[i]);
+  }
+  HVD_TRY(check(cuda_->device_attribute(&multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device_),
+                "cuDeviceGetAttribute"));
+  HVD_TRY(check(cuda_->context_retain(&context_, device_), "cuDevicePrimaryCtxRetain"));
+  HVD_TRY_ASSIGN(const auto current, Current::make(*this));
+  int lowest = 0;
+  return check(cuda_->priority_range(&lowest, &priority_), "cuCtxGetStreamPriorityRange");
+}
+
+CudaDevice::~CudaDevice() {
+  if (context_ == nullptr) {
+    return;
+  }
+  // Nobody is left to be told of a failure; and what fails here goes with the context.
+  if (module_ != nullptr) {
+    if (auto current = Current::make(*this); current.ok()) {
+      static_cast<void>(cuda_->module_unload(module_));
+    }
+  }
+  static_cast<void>(cuda_->context_release(device_));
+}
+
+Result<int> CudaDevice::device_of(const void* data) {
+  HVD_TRY_ASSIGN(const auto current, Current::make(*this));
+  CUmemorytype type = CU_MEMORYTYPE_HOST;
+  const CUresult code = cuda_->pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, number_of(data));
+  // A pointer that CUDA has never heard of is an invalid value to it.
+  if (code == CUDA_ERROR_INVALID_VALUE || (code == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST)) {
+    return Error(Code::kNotFound, "this is memory of the host");
+  }
+  HVD_TRY(check(code, "cuPointerGetAttribute"));
+  int ordinal = -1;
+  HVD_TRY(check(cuda_->pointer_attribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, number_of(data)),
+                "cuPointerGetAttribute"));
+  return ordinal;
+}
+
+Result<KernelHandle> CudaDevice::kernel(const char* name) {
+  const std::lock_guard lock(mutex_);
+  if (auto known = kernels_.find(name); known != kernels_.end()) {
+    return known->second;
+  }
+  if (device_code().empty()) {
+    return Error(Code::kNotFound,
+                 "this build has no device code, for want of nvcc; build again where it is, with -DHVD_CUDA=on");
+  }
+  HVD_TRY_ASSIGN(const auto current, Current::make(*this));
+  if (module_ == nullptr) {
+    if (auto done = check(cuda_->module_load(&module_, device_code().data()), "cuModuleLoadData"); !done.ok()) {
+      return done.error().with_context("device code for GPU " + std::to_string(ordinal_) + " (" + name_ + ")");
+    }
+  }
+  KernelHandle found = nullptr;
+  if (auto done = check(cuda_->module_function(&found, module_, name), "cuModuleGetFunction"); !done.ok()) {
+    return done.error().with_context(name);
+  }
+  kernels_.emplace(name, found);
+  return found;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Device>> Device::open(int ordinal, const std::string& library) {
+  return CudaDevice::make(ordinal, library);
+}
+
+Result<std::string> Device::describe_all(const std::string& library) {
+  static constexpr int kMaxName = 256;
+  HVD_TRY_ASSIGN(const auto cuda, Functions::load(library));
+  int version = 0;  // 1000 * major + 10 * minor
+  int count = 0;
+  HVD_TRY(cuda->check(cuda->driver_version(&version), "cuDriverGetVersion"));
+  HVD_TRY(cuda->check(cuda->device_count(&count), "cuDeviceGetCount"));
+  std::string text = "CUDA driver " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10) +
+                     ", " + std::to_string(count) + (count == 1 ? " GPU" : " GPUs");
+  for (int i = 0; i < count; ++i) {
+    CUdevice device = 0;
+    std::array<char, kMaxName> name{};
+    HVD_TRY(cuda->check(cuda->device_get(&device, i), "cuDeviceGet"));
+    HVD_TRY(cuda->check(cuda->device_name(name.data(), kMaxName, device), "cuDeviceGetName"));
+    text += (i == 0 ? ": " : ", ") + std::string(name.data());
+  }
+  return text;
+}
+
+}  // namespace hvd

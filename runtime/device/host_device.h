@@ -1,0 +1,11 @@
+// What the host's compiler and nvcc both compile, so that the arithmetic of kernels is tested without a GPU:
+// HVD_HD marks its functions, HVD_UNROLL stands before its loops over registers.
+#pragma once
+
+#ifdef __CUDACC__
+#define HVD_HD __host__ __device__ __forceinline__
+#define HVD_UNROLL _Pragma("unroll")
+#else
+#define HVD_HD inline
+#define HVD_UNROLL
+#endif

@@ -1,0 +1,294 @@
+#include "runtime/device/kernels.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string>
+
+#include "runtime/device/adasum_body.h"
+
+namespace hvd {
+namespace {
+
+constexpr unsigned kThreads = 256;
+constexpr unsigned kWarpsOfBlock = kThreads / kWarpLanes;
+// As many as each multiprocessor runs at once: enough loads on their way to fill the memory's pipe.
+constexpr unsigned kBlocksOfMultiprocessor = 8;
+// Tables of steps that come again are kept; beyond these only while they are in use.
+constexpr std::size_t kKeptTables = 16;
+constexpr std::size_t kLeastTableBytes = 1U << 16U;  // of 1600 pieces
+
+std::uint64_t unit_of(Dtype from, Dtype to) {
+  return kVectorBytes / std::min(size_of(from), size_of(to));
+}
+
+bool is_same(const Move& a, const Move& b) {
+  return a.from == b.from && a.to == b.to && a.count == b.count && a.padded == b.padded;
+}
+
+const char* copy_kernel(std::size_t element_bytes) {
+  switch (element_bytes) {
+    case 1:
+      return "hvd_move_copy1";
+    case 2:
+      return "hvd_move_copy2";
+    case 4:
+      return "hvd_move_copy4";
+    default:
+      return "hvd_move_copy8";
+  }
+}
+
+const char* scale_kernel(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kUint8:
+      return "hvd_move_uint8";
+    case Dtype::kInt8:
+      return "hvd_move_int8";
+    case Dtype::kUint16:
+      return "hvd_move_uint16";
+    case Dtype::kInt16:
+      return "hvd_move_int16";
+    case Dtype::kInt32:
+      return "hvd_move_int32";
+    case Dtype::kInt64:
+      return "hvd_move_int64";
+    case Dtype::kFloat16:
+      return "hvd_move_float16";
+    case Dtype::kBfloat16:
+      return "hvd_move_bfloat16";
+    case Dtype::kFloat32:
+      return "hvd_move_float32";
+    case Dtype::kFloat64:
+      return "hvd_move_float64";
+    case Dtype::kBool:
+      return "hvd_move_bool";
+  }
+  return nullptr;
+}
+
+bool is_multiple(const void* address, std::size_t of) {
+  return reinterpret_cast<std::uintptr_t>(address) % of == 0;
+}
+
+// Moves of the pieces that are not empty, and how they are numbered.
+struct Plan {
+  std::uint64_t chunks = 0;
+  bool is_aligned = true;
+};
+
+// `place(piece, offset)` is the piece's Move, its first_chunk aside; `offset` is where it is in the buffer.
+template <typename Place>
+Plan plan_moves(std::span<const DevicePiece> pieces, Dtype from, Dtype to, Dtype packed, std::vector<Move>& moves,
+                const Place& place) {
+  Plan plan;
+  std::size_t offset = 0;
+  moves.clear();
+  for (const DevicePiece& piece : pieces) {
+    if (piece.count == 0) {
+      continue;
+    }
+    Move move = place(piece, offset);
+    move.first_chunk = plan.chunks;
+    plan.chunks += chunks_of(move.padded, unit_of(from, to));
+    plan.is_aligned = plan.is_aligned && is_multiple(move.from, size_of(from)) && is_multiple(move.to, size_of(to));
+    offset += packed_bytes(piece.count, packed);
+    moves.push_back(move);
+  }
+  return plan;
+}
+
+// A copy of bytes: what is left where addresses are odd.
+Plan as_bytes(std::vector<Move>& moves, std::size_t element_bytes) {
+  Plan plan{0, false};
+  for (Move& move : moves) {
+    move.count *= element_bytes;
+    move.padded *= element_bytes;
+    move.first_chunk = plan.chunks;
+    plan.chunks += chunks_of(move.padded, kVectorBytes);
+  }
+  return plan;
+}
+
+Error no_cast(Dtype from, Dtype to, bool is_aligned) {
+  return Error(Code::kInvalid, is_aligned ? std::string("the device casts no ") + name_of(from) + " to " + name_of(to)
+                                          : std::string("a tensor of ") + name_of(from) +
+                                                " lies at an odd address, where it can only be copied as it is");
+}
+
+}  // namespace
+
+std::size_t packed_bytes(std::span<const DevicePiece> pieces, Dtype dtype) {
+  std::size_t sum = 0;
+  for (const DevicePiece& piece : pieces) {
+    sum += packed_bytes(piece.count, dtype);
+  }
+  return sum;
+}
+
+const char* move_kernel(Dtype from, Dtype to, double scale, bool is_aligned) {
+  if (from == to && scale == 1.0) {
+    return copy_kernel(is_aligned ? size_of(from) : 1);
+  }
+  if (!is_aligned) {
+    return nullptr;
+  }
+  if (from == to) {
+    return scale_kernel(from);
+  }
+  if (from == Dtype::kFloat32) {
+    return to == Dtype::kFloat16    ? "hvd_move_float32_float16"
+           : to == Dtype::kBfloat16 ? "hvd_move_float32_bfloat16"
+                                    : nullptr;
+  }
+  if (to == Dtype::kFloat32) {
+    return from == Dtype::kFloat16    ? "hvd_move_float16_float32"
+           : from == Dtype::kBfloat16 ? "hvd_move_bfloat16_float32"
+                                      : nullptr;
+  }
+  return nullptr;
+}
+
+Result<void> DeviceKernels::pack(StreamHandle stream, std::span<const DevicePiece> pieces, void* buffer, Dtype from,
+                                 Dtype to, double scale) {
+  auto* bytes = static_cast<std::uint8_t*>(buffer);
+  Plan plan = plan_moves(pieces, from, to, to, moves_, [&](const DevicePiece& piece, std::size_t offset) {
+    return Move{static_cast<const std::uint8_t*>(piece.input), bytes + offset, piece.count,
+                packed_bytes(piece.count, to) / size_of(to), 0};
+  });
+  const char* kernel = move_kernel(from, to, scale, plan.is_aligned);
+  if (kernel == nullptr) {
+    return no_cast(from, to, plan.is_aligned);
+  }
+  if (!plan.is_aligned) {
+    plan = as_bytes(moves_, size_of(from));
+  }
+  return launch_moves(stream, moves_, kernel, scale, plan.chunks);
+}
+
+Result<void> DeviceKernels::unpack(StreamHandle stream, std::span<const DevicePiece> pieces, const void* buffer,
+                                   Dtype from, Dtype to, double scale) {
+  const auto* bytes = static_cast<const std::uint8_t*>(buffer);
+  Plan plan = plan_moves(pieces, from, to, from, moves_, [&](const DevicePiece& piece, std::size_t offset) {
+    return Move{bytes + offset, static_cast<std::uint8_t*>(piece.output), piece.count, piece.count, 0};
+  });
+  const char* kernel = move_kernel(from, to, scale, plan.is_aligned);
+  if (kernel == nullptr) {
+    return no_cast(from, to, plan.is_aligned);
+  }
+  if (!plan.is_aligned) {
+    plan = as_bytes(moves_, size_of(from));
+  }
+  return launch_moves(stream, moves_, kernel, scale, plan.chunks);
+}
+
+Result<void> DeviceKernels::launch_moves(StreamHandle stream, std::span<const Move> moves, const char* kernel,
+                                         double scale, std::uint64_t chunks) {
+  if (moves.empty()) {
+    return {};
+  }
+  HVD_TRY_ASSIGN(const KernelHandle function, device_->kernel(kernel));
+  MoveList list;
+  list.count = static_cast<std::uint32_t>(moves.size());
+  list.chunks = chunks;
+  list.scale = scale;
+  Table* table = nullptr;
+  if (moves.size() <= kInlineMoves) {
+    std::copy(moves.begin(), moves.end(), list.own);
+  } else {
+    HVD_TRY_ASSIGN(table, table_of(stream, moves));
+    list.moves = static_cast<const Move*>(table->there.data());
+  }
+  const std::uint64_t most = static_cast<std::uint64_t>(device_->multiprocessors()) * kBlocksOfMultiprocessor;
+  const std::uint64_t wanted = (chunks + kWarpsOfBlock - 1) / kWarpsOfBlock;
+  const LaunchSize size{static_cast<unsigned>(std::min(wanted, std::max<std::uint64_t>(most, 1))), kThreads};
+  void* argument = &list;
+  HVD_TRY(device_->launch(function, size, std::span<void* const>(&argument, 1), stream));
+  return table != nullptr ? table->used.record(stream) : Result<void>();
+}
+
+// A step that comes again finds its table on the device.
+Result<DeviceKernels::Table*> DeviceKernels::table_of(StreamHandle stream, std::span<const Move> moves) {
+  const auto known = std::find_if(tables_.begin(), tables_.end(), [&](const Table& table) {
+    return table.stream == stream &&
+           std::equal(moves.begin(), moves.end(), table.moves.begin(), table.moves.end(), is_same);
+  });
+  if (known != tables_.end()) {
+    std::rotate(known, known + 1, tables_.end());
+    return &tables_.back();
+  }
+  const std::size_t size_bytes = moves.size_bytes();
+  HVD_TRY_ASSIGN(const std::size_t at, free_table(size_bytes));
+  Table& table = tables_.at(at);
+  table.moves.clear();  // no one's, should the copy fail
+  std::memcpy(table.staged.data(), moves.data(), size_bytes);
+  HVD_TRY(device_->copy(table.there.data(), table.staged.data(), size_bytes, stream));
+  table.stream = stream;
+  table.moves.assign(moves.begin(), moves.end());
+  std::rotate(tables_.begin() + static_cast<std::ptrdiff_t>(at), tables_.begin() + static_cast<std::ptrdiff_t>(at) + 1,
+              tables_.end());
+  return &tables_.back();
+}
+
+// One that nothing on the device reads any more: the one not used for longest, or a new one.
+Result<std::size_t> DeviceKernels::free_table(std::size_t size_bytes) {
+  if (tables_.size() >= kKeptTables) {
+    for (std::size_t i = 0; i < tables_.size(); ++i) {
+      HVD_TRY_ASSIGN(const bool is_done, tables_[i].used.is_done());
+      if (is_done && tables_[i].there.size_bytes() >= size_bytes) {
+        return i;
+      }
+    }
+  }
+  const std::size_t room = std::max(std::bit_ceil(size_bytes), kLeastTableBytes);
+  Table made;
+  HVD_TRY_ASSIGN(made.staged, PinnedMemory::make(device_, room));
+  HVD_TRY_ASSIGN(made.there, DeviceMemory::make(device_, room));
+  HVD_TRY_ASSIGN(made.used, Event::make(device_));
+  tables_.push_back(std::move(made));
+  return tables_.size() - 1;
+}
+
+Result<void> DeviceKernels::adasum(StreamHandle stream, std::span<void* const> vectors, std::size_t count,
+                                   Dtype dtype) {
+  if (!is_floating(dtype)) {
+    return Error(Code::kInvalid, std::string("Adasum is for floating types, not ") + name_of(dtype));
+  }
+  for (const void* vector : vectors) {
+    if (!is_multiple(vector, size_of(dtype))) {
+      return no_cast(dtype, dtype, false);
+    }
+  }
+  return vectors.size() < 2 || count == 0 ? Result<void>() : combine(stream, vectors, count, dtype);
+}
+
+Result<void> DeviceKernels::combine(StreamHandle stream, std::span<void* const> vectors, std::size_t count,
+                                    Dtype dtype) {
+  if (vectors.size() == 1) {
+    return {};
+  }
+  const std::size_t middle = std::bit_floor(vectors.size() - 1);
+  HVD_TRY(combine(stream, vectors.first(middle), count, dtype));
+  HVD_TRY(combine(stream, vectors.subspan(middle), count, dtype));
+
+  auto known = std::find(sum_streams_.begin(), sum_streams_.end(), stream);
+  if (known == sum_streams_.end()) {
+    HVD_TRY_ASSIGN(auto sums, DeviceMemory::make(device_, kProductBlocks * sizeof(Products)));
+    sums_.push_back(std::move(sums));
+    known = sum_streams_.insert(sum_streams_.end(), stream);
+  }
+  const auto& sums = sums_.at(static_cast<std::size_t>(known - sum_streams_.begin()));
+  const std::string type = name_of(dtype);
+  HVD_TRY_ASSIGN(const KernelHandle products, device_->kernel(("hvd_adasum_products_" + type).c_str()));
+  HVD_TRY_ASSIGN(const KernelHandle sum, device_->kernel(("hvd_adasum_combine_" + type).c_str()));
+  AdasumPair pair{vectors[0], vectors[middle], vectors[0], count, static_cast<Products*>(sums.data())};
+  void* argument = &pair;
+  const std::span<void* const> arguments(&argument, 1);
+  HVD_TRY(device_->launch(products, LaunchSize{kProductBlocks, kProductThreads}, arguments, stream));
+  const auto most = static_cast<std::size_t>(device_->multiprocessors()) * kBlocksOfMultiprocessor;
+  const std::size_t wanted = (count + kProductThreads - 1) / kProductThreads;
+  const LaunchSize size{static_cast<unsigned>(std::min(wanted, std::max<std::size_t>(most, 1))), kProductThreads};
+  return device_->launch(sum, size, arguments, stream);
+}
+
+}  // namespace hvd

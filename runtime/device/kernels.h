@@ -1,0 +1,88 @@
+// DeviceKernels: our kernels as functions. Each puts its work on a stream and returns; nothing waits for the device.
+//
+// Many pieces of memory are packed into one buffer, and taken out of it again, by one launch, however many there are.
+// Where a piece lies in the buffer:
+//   each begins at a multiple of kPackGrain bytes, in the order given, so that it can be read 16 bytes at a time;
+//   what lies between a piece's end and the next one's begin is zeroed by pack(), so that a reduction of the whole
+//   buffer reads no garbage. A piece of no elements takes no room.
+// packed_bytes() is the sum. The layout depends on the counts alone, and is the same on every rank.
+//
+// Thread: one at a time. Move-only; keeps the device. What was put on streams must be done before this goes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/base/result.h"
+#include "runtime/core/dtype.h"
+#include "runtime/device/device.h"
+#include "runtime/device/device_memory.h"
+#include "runtime/device/move_body.h"
+#include "runtime/device/stream.h"
+
+namespace hvd {
+
+// A tensor of the caller's, contiguous. pack() reads `input`, unpack() writes `output`; they may be one. Each address
+// is a multiple of the element's size.
+struct DevicePiece {
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::size_t count = 0;  // elements
+};
+
+inline constexpr std::size_t kPackGrain = 256;
+
+constexpr std::size_t packed_bytes(std::size_t count, Dtype dtype) {
+  return (count * size_of(dtype) + kPackGrain - 1) / kPackGrain * kPackGrain;
+}
+// Of the buffer, whose elements are of `dtype`.
+std::size_t packed_bytes(std::span<const DevicePiece> pieces, Dtype dtype);
+
+// Which kernel moves elements of `from` to elements of `to`: null when there is none. float32 <-> float16 and bfloat16
+// are cast; every type to itself. `is_aligned`: every address is a multiple of its element's size, without which
+// elements can only be copied.
+const char* move_kernel(Dtype from, Dtype to, double scale, bool is_aligned);
+
+class DeviceKernels {
+ public:
+  explicit DeviceKernels(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+
+  // buffer <- cast(input * scale), for each piece; rounded once, to nearest even. Integers are scaled in float64 and
+  // truncated toward zero. kInvalid for a cast that there is not, or an odd address.
+  Result<void> pack(StreamHandle stream, std::span<const DevicePiece> pieces, void* buffer, Dtype from, Dtype to,
+                    double scale);
+  // output <- cast(buffer * scale): `from` is the buffer's type, `to` the pieces'.
+  Result<void> unpack(StreamHandle stream, std::span<const DevicePiece> pieces, const void* buffer, Dtype from,
+                      Dtype to, double scale);
+
+  // vectors[0] <- Adasum of all vectors, in the tree of algo/adasum.h: the first 2^k, and the rest. The others are
+  // overwritten. Floating types; inner products in float64, each level rounded to `dtype`. Two launches for each pair.
+  Result<void> adasum(StreamHandle stream, std::span<void* const> vectors, std::size_t count, Dtype dtype);
+
+ private:
+  // Moves that are too many to travel with a launch: on their way to the device, and there.
+  struct Table {
+    StreamHandle stream = nullptr;
+    std::vector<Move> moves;
+    PinnedMemory staged;
+    DeviceMemory there;
+    Event used;  // after the last launch that reads it
+  };
+
+  Result<void> launch_moves(StreamHandle stream, std::span<const Move> moves, const char* kernel, double scale,
+                            std::uint64_t chunks);
+  Result<Table*> table_of(StreamHandle stream, std::span<const Move> moves);
+  Result<std::size_t> free_table(std::size_t size_bytes);
+  Result<void> combine(StreamHandle stream, std::span<void* const> vectors, std::size_t count, Dtype dtype);
+
+  std::shared_ptr<Device> device_;
+  std::vector<Move> moves_;         // of the call that runs; kept for its memory
+  std::vector<Table> tables_;       // the one used last comes last
+  std::vector<DeviceMemory> sums_;  // one for each stream that adasum() was called with
+  std::vector<StreamHandle> sum_streams_;
+};
+
+}  // namespace hvd

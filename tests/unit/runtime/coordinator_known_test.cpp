@@ -1,0 +1,180 @@
+// The coordinator, where ranks send bits for what they know and messages for the rest.
+#include <doctest/doctest.h>
+
+#include "runtime/engine/coordinator.h"
+
+namespace hvd {
+namespace {
+
+Request tensor_named(const std::string& name, std::int64_t count = 4) {
+  Request request;
+  request.kind = OpKind::kAllreduce;
+  request.dtype = Dtype::kFloat32;
+  request.name = name;
+  request.shape = {count};
+  return request;
+}
+
+struct Table {
+  SteadyClock clock;
+  std::unique_ptr<EventLoop> loop = EventLoop::create(clock).value();
+  Coordinator coordinator;
+
+  explicit Table(std::size_t capacity = 8)
+      : coordinator(*loop, {2, 1000, Duration::zero(), true, AutotuneOptions(), capacity}) {}
+
+  Result<void> ask(int rank, Request request) { return coordinator.add(rank, std::move(request)); }
+  Result<void> ask_bit(int rank, int position, std::uint64_t changes) {
+    KnownBits known;
+    known.changes = changes;
+    known.bits.set(position);
+    return coordinator.add_known(rank, known);
+  }
+  void learn(const std::string& name) {
+    REQUIRE(ask(0, tensor_named(name)).ok());
+    REQUIRE(ask(1, tensor_named(name)).ok());
+  }
+  // What is decided, as text: "hits 0,2; remember b@1; do a,b;"
+  std::string decide() {
+    std::string text;
+    for (const Coordinator::Decision& decision : coordinator.decide()) {
+      decision.hits.bits.for_each([&](int position) { text += "hit " + std::to_string(position) + ";"; });
+      for (const Remembered& news : decision.news) {
+        text += news.name + "@" + std::to_string(news.position) + ";";
+      }
+      for (const Response& response : decision.responses) {
+        text += response.is_error() ? "error" : "do";
+        for (const std::string& name : response.names) {
+          text += " " + name;
+        }
+        text += ";";
+      }
+    }
+    return text;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("what was asked for by message once is asked for by bits from then on") {
+  Table table;
+  table.learn("a");
+  table.learn("b");
+  CHECK(table.decide() == "a@0;b@1;do a b;");
+  REQUIRE(table.ask_bit(0, 0, 2).ok());
+  CHECK(table.decide() == "");
+  REQUIRE(table.ask_bit(1, 0, 2).ok());
+  CHECK(table.decide() == "hit 0;");
+  CHECK_FALSE(table.coordinator.has_incomplete());
+}
+
+TEST_CASE("of a tensor that some know and others have changed, all are told what differs") {
+  Table table;
+  table.learn("a");
+  table.decide();
+  REQUIRE(table.ask_bit(0, 0, 1).ok());
+  REQUIRE(table.ask(1, tensor_named("a", 9)).ok());
+  CHECK(table.decide() == "error a;");
+  // And the other way round.
+  REQUIRE(table.ask(1, tensor_named("a", 9)).ok());
+  REQUIRE(table.ask_bit(0, 0, 1).ok());
+  CHECK(table.decide() == "error a;");
+  // Where all have changed it, it is known as what it is now.
+  REQUIRE(table.ask(1, tensor_named("a", 9)).ok());
+  REQUIRE(table.ask(0, tensor_named("a", 9)).ok());
+  CHECK(table.decide() == "a@0;do a;");
+}
+
+TEST_CASE("a message for what is known is as good as a bit") {
+  Table table;
+  table.learn("a");
+  table.decide();
+  REQUIRE(table.ask_bit(0, 0, 1).ok());
+  REQUIRE(table.ask(1, tensor_named("a")).ok());
+  CHECK(table.decide() == "a@0;do a;");
+}
+
+TEST_CASE("a bit that is older than the position's content is passed over") {
+  Table table(1);
+  table.learn("a");
+  table.decide();
+  table.learn("b");
+  CHECK(table.decide() == "b@0;do b;");
+  REQUIRE(table.ask_bit(1, 0, 1).ok());  // means a
+  REQUIRE(table.ask_bit(0, 0, 2).ok());
+  CHECK(table.decide() == "");
+  REQUIRE(table.ask_bit(1, 0, 2).ok());
+  CHECK(table.decide() == "hit 0;");
+}
+
+TEST_CASE("a position is not given away before those who asked for it by their bits have their answer") {
+  Table table(1);
+  table.learn("a");
+  table.decide();
+  REQUIRE(table.ask_bit(0, 0, 1).ok());
+  REQUIRE(table.ask(1, tensor_named("a", 9)).ok());  // a mismatch
+  table.learn("b");
+  CHECK(table.decide() == "error a;do b;");
+  table.learn("b");
+  CHECK(table.decide() == "b@0;do b;");
+}
+
+TEST_CASE("what cannot be known is no bit of a rank that keeps to the rules") {
+  Table table;
+  CHECK_FALSE(table.ask_bit(1, 0, 0).ok());
+  table.learn("a");
+  table.decide();
+  CHECK_FALSE(table.ask_bit(1, 1, 1).ok());
+  CHECK_FALSE(table.ask_bit(1, 0, 2).ok());
+  REQUIRE(table.ask_bit(1, 0, 1).ok());
+  CHECK_FALSE(table.ask_bit(1, 0, 1).ok());
+}
+
+TEST_CASE("a stall is told of what is asked for by bits, too") {
+  Table table;
+  table.learn("a");
+  table.decide();
+  REQUIRE(table.ask(0, tensor_named("z")).ok());
+  REQUIRE(table.ask_bit(1, 0, 1).ok());
+  CHECK(table.coordinator.has_incomplete());
+  const auto incomplete = table.coordinator.incomplete();
+  REQUIRE(incomplete.size() == 2);
+  CHECK(incomplete[0].what == "ALLREDUCE 'z'");
+  CHECK(incomplete[1].what == "ALLREDUCE 'a'");
+  CHECK(incomplete[1].missing == std::vector<int>{0});
+}
+
+TEST_CASE("when a rank joins, what others ask for by bits is done without it") {
+  Table table;
+  table.learn("a");
+  table.learn("b");
+  table.decide();
+  Request join;
+  join.kind = OpKind::kJoin;
+  join.name = kJoinName;
+  REQUIRE(table.ask_bit(0, 0, 2).ok());
+  REQUIRE(table.ask(1, join).ok());
+  CHECK(table.decide() == "do a;");
+  REQUIRE(table.ask_bit(0, 1, 2).ok());
+  CHECK(table.decide() == "do b;");
+  REQUIRE(table.ask(0, join).ok());
+  CHECK(table.decide() == "do join;");
+  REQUIRE(table.ask_bit(0, 1, 2).ok());
+  REQUIRE(table.ask_bit(1, 1, 2).ok());
+  CHECK(table.decide() == "hit 1;");
+}
+
+TEST_CASE("of what is ready at once the highest priority goes first") {
+  Table table(0);
+  int number = 0;
+  for (const int priority : {0, 5, -3, 5}) {
+    Request request = tensor_named("t" + std::to_string(number++));
+    request.shape = {1000};  // each goes alone
+    request.priority = priority;
+    REQUIRE(table.ask(0, request).ok());
+    REQUIRE(table.ask(1, request).ok());
+  }
+  CHECK(table.decide() == "do t1;do t3;do t0;do t2;");
+}
+
+}  // namespace hvd

@@ -1,0 +1,202 @@
+// The arithmetic of the kernels, from the source that the device runs, on the host: no GPU, and no fake of one.
+#include "runtime/device/move_body.h"
+
+#include <cmath>
+#include <random>
+#include <type_traits>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "runtime/device/kernels.h"
+#include "tests/unit/runtime/device/resnet50.h"
+
+namespace hvd {
+namespace {
+
+constexpr std::size_t kGuard = 64;  // bytes that nobody may write, on each side
+
+// Pieces of these counts, each in memory of its own that begins `shift` bytes after a vector's place.
+template <typename From, typename To>
+class Case {
+ public:
+  using Source = typename From::Stored;
+  using Target = typename To::Stored;
+
+  Case(std::vector<std::size_t> counts, std::size_t shift_from, std::size_t shift_to, std::size_t grain, double scale)
+      : counts_(std::move(counts)), grain_(grain), scale_(scale) {
+    std::mt19937 random(7);
+    for (const std::size_t count : counts_) {
+      inputs_.emplace_back(count * sizeof(Source) + kVectorBytes + shift_from);
+      for (std::uint8_t& byte : inputs_.back()) {
+        byte = static_cast<std::uint8_t>(random());
+      }
+      outputs_.emplace_back(padded(count) * sizeof(Target) + 2 * kGuard + shift_to, kUntouched);
+      Move move;
+      move.from = even(inputs_.back().data()) + shift_from;
+      move.to = even(outputs_.back().data() + kGuard / 2) + shift_to;
+      move.count = count;
+      move.padded = padded(count);
+      if (count > 0) {
+        move.first_chunk = chunks_;
+        chunks_ += chunks_of(move.padded, Mover<From, To>::kUnit);
+        moves_.push_back(move);
+      }
+    }
+  }
+
+  void run(std::uint64_t warps) {
+    MoveList list;
+    list.moves = moves_.data();
+    list.count = static_cast<std::uint32_t>(moves_.size());
+    list.chunks = chunks_;
+    list.scale = scale_;
+    for (std::uint64_t warp = 0; warp < warps; ++warp) {
+      for (unsigned lane = 0; lane < kWarpLanes; ++lane) {
+        move_lane<Mover<From, To>>(list, warp, warps, lane);
+      }
+    }
+  }
+
+  // How many elements are not as element by element would give, or bytes around them are not as they were.
+  [[nodiscard]] std::size_t wrong() const {
+    std::size_t found = 0;
+    std::size_t at = 0;
+    for (std::size_t piece = 0; piece < counts_.size(); ++piece) {
+      if (counts_[piece] == 0) {
+        continue;
+      }
+      const Move& move = moves_[at++];
+      for (std::size_t i = 0; i < move.padded; ++i) {
+        Source source{};
+        Target is{};
+        Target wanted{};
+        if (i < move.count) {
+          std::memcpy(&source, move.from + i * sizeof(Source), sizeof(Source));
+          const auto factor = static_cast<typename From::Value>(scale_);
+          const auto value = From::load(source);
+          wanted = To::store(scale_ != 1.0 ? static_cast<typename From::Value>(value * factor) : value);
+        }
+        std::memcpy(&is, move.to + i * sizeof(Target), sizeof(Target));
+        found += std::memcmp(&is, &wanted, sizeof(Target)) != 0 ? 1U : 0U;
+      }
+      const auto& memory = outputs_[piece];
+      const auto begin = static_cast<std::size_t>(move.to - memory.data());
+      const std::size_t end = begin + move.padded * sizeof(Target);
+      for (std::size_t i = 0; i < memory.size(); ++i) {
+        found += (i < begin || i >= end) && memory[i] != kUntouched ? 1U : 0U;
+      }
+    }
+    return found;
+  }
+
+ private:
+  static constexpr std::uint8_t kUntouched = 0xA5;
+  static std::uint8_t* even(std::uint8_t* data) {
+    return data + (kVectorBytes - reinterpret_cast<std::uintptr_t>(data) % kVectorBytes) % kVectorBytes;
+  }
+  [[nodiscard]] std::size_t padded(std::size_t count) const {
+    return grain_ == 0 ? count : (count * sizeof(Target) + grain_ - 1) / grain_ * grain_ / sizeof(Target);
+  }
+
+  std::vector<std::size_t> counts_;
+  std::size_t grain_;
+  double scale_;
+  std::vector<std::vector<std::uint8_t>> inputs_;
+  std::vector<std::vector<std::uint8_t>> outputs_;
+  std::vector<Move> moves_;
+  std::uint64_t chunks_ = 0;
+};
+
+// Around every size at which a lane, a warp or a chunk changes its way.
+template <typename M>
+std::vector<std::size_t> odd_sizes() {
+  std::vector<std::size_t> sizes = {0, 1, 2, 3, 0, 5};
+  for (const std::size_t unit :
+       {std::size_t{1}, std::size_t{kWarpLanes}, std::size_t{kChunkUnits}, std::size_t{2 * kChunkUnits}}) {
+    for (const int more : {-1, 0, 1, 3}) {
+      sizes.push_back(static_cast<std::size_t>(static_cast<int>(unit * M::kUnit) + more));
+    }
+  }
+  sizes.push_back(0);
+  return sizes;
+}
+
+template <typename From, typename To>
+void check_everywhere(const char* name) {
+  using M = Mover<From, To>;
+  for (const double scale : {1.0, 0.25, -3.0, 1e30}) {
+    if (std::is_integral_v<typename M::Value> && scale != 1.0) {
+      continue;  // those only copy
+    }
+    for (const std::size_t grain : {std::size_t{0}, kPackGrain}) {
+      for (const std::size_t shift : {std::size_t{0}, std::size_t{1}, std::size_t{3}}) {
+        Case<From, To> to_even(odd_sizes<M>(), shift * M::kFromBytes, 0, grain, scale);
+        to_even.run(3);
+        CHECK_MESSAGE(to_even.wrong() == 0, name, " scale ", scale, " from ", shift);
+        Case<From, To> from_even(odd_sizes<M>(), 0, shift * M::kToBytes, grain, scale);
+        from_even.run(17);
+        CHECK_MESSAGE(from_even.wrong() == 0, name, " scale ", scale, " to ", shift);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every kernel moves, casts and scales pieces of every size, wherever they lie") {
+#define HVD_CHECK_MOVE(name, From, To) check_everywhere<From, To>(#name);
+  HVD_MOVE_KERNELS(HVD_CHECK_MOVE)
+}
+
+TEST_CASE("the number of warps changes nothing, from one to more than there are chunks") {
+  for (const std::uint64_t warps : {1U, 2U, 7U, 64U, 1000U, 100000U}) {
+    Case<AsItself<float>, AsFloat16> some({1000, 1, 5000, 3, 128 * 8, 77777}, 4, 0, kPackGrain, 0.5);
+    some.run(warps);
+    CHECK(some.wrong() == 0);
+  }
+}
+
+TEST_CASE("ResNet-50's 161 tensors move whole, as float32 and cast") {
+  REQUIRE(resnet50_sizes().size() == 161);
+  std::vector<std::size_t> sizes = resnet50_sizes();
+  for (std::size_t& size : sizes) {
+    size = (size + 15) / 16;  // the shape of the list, at a sixteenth
+  }
+  Case<AsItself<std::uint32_t>, AsItself<std::uint32_t>> copy(sizes, 0, 0, kPackGrain, 1.0);
+  copy.run(8 * 8 * 4);
+  CHECK(copy.wrong() == 0);
+  Case<AsItself<float>, AsBfloat16> cast(sizes, 0, 0, kPackGrain, 1.0 / 3.0);
+  cast.run(8 * 8 * 4);
+  CHECK(cast.wrong() == 0);
+}
+
+TEST_CASE("a chunk finds its piece among thousands") {
+  std::vector<Move> moves(5000);
+  std::uint64_t chunks = 0;
+  std::mt19937 random(3);
+  std::vector<std::uint32_t> owner;
+  for (std::uint32_t i = 0; i < moves.size(); ++i) {
+    moves[i].first_chunk = chunks;
+    const unsigned own = 1 + random() % 4;
+    chunks += own;
+    owner.insert(owner.end(), own, i);
+  }
+  for (std::uint64_t chunk = 0; chunk < chunks; ++chunk) {
+    REQUIRE(piece_of(moves.data(), static_cast<std::uint32_t>(moves.size()), chunk) == owner[chunk]);
+  }
+}
+
+TEST_CASE("what an integer cannot hold becomes its nearest value, and no number becomes 0") {
+  CHECK(AsInteger<std::uint8_t>::store(300.0) == 255);
+  CHECK(AsInteger<std::uint8_t>::store(-1.0) == 0);
+  CHECK(AsInteger<std::int8_t>::store(-129.0) == -128);
+  CHECK(AsInteger<std::int32_t>::store(-1.5) == -1);
+  CHECK(AsInteger<std::int64_t>::store(1e300) == INT64_MAX);
+  CHECK(AsInteger<std::int64_t>::store(-1e300) == INT64_MIN);
+  CHECK(AsInteger<std::int16_t>::store(std::nan("")) == 0);
+  CHECK(AsBool::store(AsBool::load(7) * 0.5) == 0);
+  CHECK(AsBool::store(AsBool::load(7) * 2.0) == 1);
+}
+
+}  // namespace hvd
