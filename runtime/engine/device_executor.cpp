@@ -40,18 +40,26 @@ Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::make(Host host, std::sha
 
 Result<void> DeviceExecutor::run(const Response& response, std::span<PendingOp* const> ops, Flight& flight,
                                  Interrupt& interrupt) {
-  HVD_TRY(wait_for_callers(ops));
-  if (goes_by_nccl(response, ops.front()->what)) {
-    flight.comm = comm_;
-    HVD_TRY(place_stand_ins(ops, flight));
-    HVD_TRY(run_nccl(response, ops, flight, interrupt));
-  } else {
-    HVD_TRY(run_staged(response, ops, flight, interrupt));
-  }
+  const Result<void> launched = launch(response, ops, flight, interrupt);
   if (pool_ != nullptr) {
-    HVD_TRY_ASSIGN(flight.done, pool_->event_on(stream_.handle()));
+    // Also where not all of it could be launched: what was works on the callers' memory.
+    auto done = pool_->event_on(stream_.handle());
+    flight.done = done.ok() ? done.value() : nullptr;
+    HVD_TRY(launched);
+    HVD_TRY(done);
   }
-  return {};
+  return launched;
+}
+
+Result<void> DeviceExecutor::launch(const Response& response, std::span<PendingOp* const> ops, Flight& flight,
+                                    Interrupt& interrupt) {
+  HVD_TRY(wait_for_callers(ops));
+  if (!goes_by_nccl(response, ops.front()->what)) {
+    return run_staged(response, ops, flight, interrupt);
+  }
+  flight.comm = comm_;
+  HVD_TRY(place_stand_ins(ops, flight));
+  return run_nccl(response, ops, flight, interrupt);
 }
 
 // All ranks agree on what this depends on.

@@ -53,6 +53,7 @@ class DeviceExecutor {
   Result<std::uint8_t*> reserve(std::size_t size_bytes, Flight& flight);
   Result<OwnedOutput> allocate(const Submission& what, std::int64_t rows, Flight& flight);
 
+  Result<void> launch(const Response& response, std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt);
   Result<void> run_nccl(const Response& response, std::span<PendingOp* const> ops, Flight& flight,
                         Interrupt& interrupt);
   Result<void> allreduce(std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt);

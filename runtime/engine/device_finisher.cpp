@@ -114,10 +114,10 @@ void DeviceFinisher::run() {
 bool DeviceFinisher::look(std::unique_lock<std::mutex>& lock) {
   std::set<int> seen;
   for (auto flight = flights_.begin(); flight != flights_.end(); ++flight) {
-    if (!seen.insert(flight->process_set).second || flight->done == nullptr) {
+    if (!seen.insert(flight->process_set).second || flight->has_failed) {
       continue;
     }
-    const auto done = flight->done->is_done();
+    const auto done = flight->done == nullptr ? Result<bool>(true) : flight->done->is_done();
     if (!done.ok()) {
       tell(lock, done.error());
       return false;

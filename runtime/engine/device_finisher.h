@@ -29,7 +29,8 @@ struct Flight {
   std::vector<PendingOp> ops;
   int process_set = 0;
   bool is_told = false;                      // those who wait are told at once; done is not null then
-  std::shared_ptr<Event> done;               // null: it could not be launched, and ends with the job
+  bool has_failed = false;                   // not all of it could be launched: it ends with the job
+  std::shared_ptr<Event> done;               // behind what was launched; null: nothing was
   std::shared_ptr<NcclComm> comm;            // null: without
   std::vector<std::shared_ptr<void>> keeps;  // memory that it works on, whoever else has it
   TimePoint since{};

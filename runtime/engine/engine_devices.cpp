@@ -30,7 +30,7 @@ void Engine::Impl::launch(ProcessSet& set, const Response& response, std::span<P
   if (launched.ok()) {
     count(*set.counters, ops, known_at, began);
   } else {
-    flight.done = nullptr;
+    flight.has_failed = true;
     fail_step(launched.error(), response, ops);
   }
   take_off(ops, std::move(flight));
@@ -38,7 +38,7 @@ void Engine::Impl::launch(ProcessSet& set, const Response& response, std::span<P
 
 void Engine::Impl::take_off(std::span<PendingOp* const> ops, Flight flight) {
   // Who is told now may use the names again now.
-  flight.is_told = parts_.options.devices.completes_early && flight.done != nullptr;
+  flight.is_told = parts_.options.devices.completes_early && !flight.has_failed && flight.done != nullptr;
   for (const PendingOp* op : ops) {
     if (op->asked_at == 0) {
       continue;  // a stand-in, which nobody asked for
