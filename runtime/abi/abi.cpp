@@ -107,13 +107,8 @@ Result<void> hand_out(const std::vector<int>& all, int32_t* out, int32_t capacit
 
 void fill(hvd_output& out, const hvd_ctx::Operation& operation) {
   const auto& owned = operation.completion->output();
-<<<<<<< HEAD
-  const auto& shape = owned ? owned->shape : operation.shape;
-  out.data = owned ? owned->address() : operation.output;
-=======
   const std::span<const std::int64_t> shape = owned ? owned->shape : operation.shape();
-  out.data = owned ? static_cast<void*>(owned->data.get()) : operation.output;
->>>>>>> main
+  out.data = owned ? owned->address() : operation.output;
   out.size_bytes = static_cast<int64_t>(owned ? owned->size_bytes : operation.size_bytes);
   out.ndim = static_cast<int32_t>(shape.size());
   std::fill(std::begin(out.shape), std::end(out.shape), 0);

@@ -110,13 +110,8 @@ hvd::Result<void> hvd_ctx::execute(const hvd_op& op, std::int64_t* handle) {
   if (handle != nullptr) {
     *handle = started;
   }
-<<<<<<< HEAD
-  HVD_TRY_ASSIGN(const auto operation, find(handles.front()));
-  const auto outcome = finish(*operation);
-=======
   HVD_TRY_ASSIGN(const auto operation, find(started));
-  wait(*operation);
->>>>>>> main
+  const auto outcome = finish(*operation);
   if (handle == nullptr) {
     HVD_TRY(release(started));
   }
@@ -250,16 +245,6 @@ hvd::Result<void> hvd_ctx::start(hvd::Engine& engine, std::span<hvd::OpRef> ops,
       }
       what.name = hvd::noname_of(what.kind, ++set->noname_counts[static_cast<std::size_t>(what.kind)]);
     }
-<<<<<<< HEAD
-    auto operation = std::make_shared<Operation>();
-    operation->output = submission.output;
-    operation->size_bytes =
-        submission.output == nullptr ? 0 : hvd::size_bytes_of(submission.shape, submission.dtype).value_or(0);
-    operation->shape = submission.shape;
-    operation->stream = submission.stream;
-    operations.push_back(std::move(operation));
-=======
->>>>>>> main
   }
   // Before they are submitted, since they are the engine's from then on; nobody knows the handles yet.
   for (std::size_t i = 0; i < ops.size(); ++i) {
@@ -269,6 +254,7 @@ hvd::Result<void> hvd_ctx::start(hvd::Engine& engine, std::span<hvd::OpRef> ops,
     operation->output = what.output;
     operation->size_bytes = what.output == nullptr ? 0 : hvd::size_bytes_of(what.shape, what.dtype).value_or(0);
     operation->set_shape(what.shape);
+    operation->stream = what.stream;
     handles[i] = keep(std::move(operation));
   }
   auto submitted = engine.submit(ops, caller);

@@ -44,10 +44,7 @@ struct hvd_ctx {
     std::shared_ptr<hvd::Completion> completion;
     void* output = nullptr;
     std::size_t size_bytes = 0;
-<<<<<<< HEAD
-    std::vector<std::int64_t> shape;
     void* stream = nullptr;  // of the device that it is on
-=======
     std::array<std::int64_t, HVD_MAX_DIMS> extents{};
     std::size_t ndim = 0;
 
@@ -57,7 +54,6 @@ struct hvd_ctx {
       std::copy(from.begin(), from.end(), extents.begin());
       ndim = from.size();
     }
->>>>>>> main
   };
 
   [[nodiscard]] const hvd::RankMap& map() const { return map_; }

@@ -159,7 +159,7 @@ void DeviceFinisher::look_for_stalls(std::unique_lock<std::mutex>& lock) {
   }
   const Flight& oldest = flights_.front();
   if (!oldest.ops.empty() && std::chrono::steady_clock::now() - oldest.since > stall_.end_after) {
-    tell(lock, Error(Code::kTimeout, "stalled: '" + oldest.ops.front().what.name +
+    tell(lock, Error(Code::kTimeout, "stalled: '" + oldest.ops.front()->what.name +
                                          "' was launched on all ranks' devices and is not done; "
                                          "NCCL_DEBUG=INFO tells more (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)"));
   }

@@ -26,7 +26,7 @@ namespace hvd {
 
 // Operations that were launched together, until their end on the device.
 struct Flight {
-  std::vector<PendingOp> ops;
+  std::vector<OpRef> ops;
   int process_set = 0;
   bool is_told = false;                      // those who wait are told at once; done is not null then
   bool has_failed = false;                   // not all of it could be launched: it ends with the job

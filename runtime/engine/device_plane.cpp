@@ -76,28 +76,29 @@ Result<std::shared_ptr<DevicePool>> DevicePlane::any_pool() {
   return own.ok() || own.error().code() != Code::kNotFound ? own : pool_of(0);
 }
 
-Result<void> DevicePlane::mark(std::span<PendingOp> ops) {
+Result<void> DevicePlane::mark(std::span<const OpRef> ops) {
   std::map<void*, ReadyMark> marks;
-  for (PendingOp& op : ops) {
-    if (op.what.device < 0) {
+  for (const OpRef& op : ops) {
+    const Submission& what = op->what;
+    if (what.device < 0) {
       continue;
     }
-    HVD_TRY_ASSIGN(const auto pool, pool_of(op.what.device));
-    auto [at, is_new] = marks.try_emplace(op.what.stream);
+    HVD_TRY_ASSIGN(const auto pool, pool_of(what.device));
+    auto [at, is_new] = marks.try_emplace(what.stream);
     if (is_new) {
-      auto* stream = static_cast<StreamHandle>(op.what.stream);
+      auto* stream = static_cast<StreamHandle>(what.stream);
       HVD_TRY_ASSIGN(const bool is_capturing, pool->device()->is_capturing(stream));
       if (is_capturing) {
-        return Error(Code::kInvalid, "a CUDA graph is being captured from the stream of '" + op.what.name +
+        return Error(Code::kInvalid, "a CUDA graph is being captured from the stream of '" + what.name +
                                          "'; what ranks do together cannot be part of a graph: end the capture first");
       }
       HVD_TRY_ASSIGN(at->second.event, pool->event());
       const std::lock_guard lock(mu_);  // so that serials are in the order of the stream
       HVD_TRY(at->second.event->record(stream));
-      at->second.stream = op.what.stream;
+      at->second.stream = what.stream;
       at->second.serial = ++last_serial_;
     }
-    op.ready = at->second;
+    op->ready = at->second;
   }
   return {};
 }
@@ -166,8 +167,8 @@ void DevicePlane::take_off(Flight flight) {
       const std::lock_guard lock(mu_);
       device = pool_->device();
     }
-    for (PendingOp& op : flight.ops) {
-      op.completion->finish(std::exchange(op.output, std::nullopt), std::make_shared<Ticket>(device, flight.done));
+    for (const OpRef& op : flight.ops) {
+      op->completion->finish(std::exchange(op->output, std::nullopt), std::make_shared<Ticket>(device, flight.done));
     }
   }
   finisher_.add(std::move(flight));

@@ -39,7 +39,7 @@ class DevicePlane {
 
   // Notes on their streams where those operations of `ops` that lie on a device are ready. Thread: who submits them.
   // kInvalid: another device than this rank's, or a stream that a graph is captured from.
-  Result<void> mark(std::span<PendingOp> ops);
+  Result<void> mark(std::span<const OpRef> ops);
   // Launches a response of the set. The flight is to be taken off in any case, with the operations.
   Result<void> run(int process_set, const DeviceExecutor::Host& host, const Response& response,
                    std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt);

@@ -13,109 +13,79 @@
 #include "runtime/base/result.h"
 #include "runtime/controller/autotuner.h"
 #include "runtime/core/rank_map.h"
-<<<<<<< HEAD
 #include "runtime/engine/device_setup.h"
-    =======
 #include "runtime/engine/pending_op.h"
-    >>>>>>> main
 #include "runtime/link/mesh.h"
 #include "runtime/observe/counters.h"
 #include "runtime/observe/stall_watch.h"
 #include "runtime/observe/timeline.h"
 #include "runtime/rendezvous/store.h"
 
-    namespace hvd {
+namespace hvd {
 
-  class BackendMaker;
-  class BufferTable;
-  class SetTable;
-  struct QuickOp;
-  struct SetPlace;
+class BackendMaker;
+class BufferTable;
+class SetTable;
+struct QuickOp;
+struct SetPlace;
 
-<<<<<<< HEAD
-  // One operation as the C interface received it; pointers stay valid until its Completion is done.
-  struct Submission {
-    OpKind kind = OpKind::kBarrier;
-    std::string name;
-    Dtype dtype = Dtype::kFloat32;
-    ReduceOp op = ReduceOp::kSum;
-    int root_rank = 0;  // of the job
-    std::vector<std::int64_t> shape;
-    const void* input = nullptr;
-    void* output = nullptr;
-    double prescale = 1.0;
-    double postscale = 1.0;
-    std::vector<std::int32_t> splits{};  // alltoall: rows for each rank, [size]
-    std::vector<std::string>
-        group{};  // of a group's first: the names of the others, which are submitted right after it
-    int process_set = 0;
-    std::vector<std::int32_t> numbers{};  // kSetAdd: the ranks, ascending; kSetRemove, kBufferRemove: which
-    std::int64_t shared_at = -1;          // see Request
-    std::int32_t priority = 0;            // see Request
-    int device = -1;                      // whose memory input and output are; -1: the host's
-    void* stream = nullptr;               // of the device, behind whose work input and output are to be used
-  };
+struct EngineOptions {
+  MeshOptions mesh;
+  std::size_t fusion_threshold_bytes = 128U << 20U;  // 0: no fusion
+  Duration cycle_time = std::chrono::milliseconds(1);
+  StallOptions stall;
+  TimelineOptions timeline;                         // of rank 0
+  bool fuses_groups = true;                         // tensors of a group travel with others too
+  AutotuneOptions autotune;                         // of rank 0
+  std::size_t cache_capacity = 1024;                // of each process set; of rank 0
+  std::optional<int> thread_core;                   // on which the engine's own thread runs; none: on any
+  Duration set_timeout = std::chrono::seconds(60);  // for the ranks of a new process set to meet
+  std::shared_ptr<BackendMaker> backends;           // null: CpuBackend. Shared, since options are copied
+  DeviceOptions devices;
+};
 
-=======
->>>>>>> main
-  struct EngineOptions {
-    MeshOptions mesh;
-    std::size_t fusion_threshold_bytes = 128U << 20U;  // 0: no fusion
-    Duration cycle_time = std::chrono::milliseconds(1);
-    StallOptions stall;
-    TimelineOptions timeline;                         // of rank 0
-    bool fuses_groups = true;                         // tensors of a group travel with others too
-    AutotuneOptions autotune;                         // of rank 0
-    std::size_t cache_capacity = 1024;                // of each process set; of rank 0
-    std::optional<int> thread_core;                   // on which the engine's own thread runs; none: on any
-    Duration set_timeout = std::chrono::seconds(60);  // for the ranks of a new process set to meet
-    std::shared_ptr<BackendMaker> backends;           // null: CpuBackend. Shared, since options are copied
-    DeviceOptions devices;
-  };
+class Engine {
+ public:
+  // Joins the job and starts the thread. The engine owns the store.
+  static Result<std::unique_ptr<Engine>> start(RankMap map, std::unique_ptr<Store> store, const EngineOptions& options,
+                                               std::unique_ptr<Log> log, Deadline deadline);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
 
-  class Engine {
-   public:
-    // Joins the job and starts the thread. The engine owns the store.
-    static Result<std::unique_ptr<Engine>> start(RankMap map, std::unique_ptr<Store> store,
-                                                 const EngineOptions& options, std::unique_ptr<Log> log,
-                                                 Deadline deadline);
-    ~Engine();
-    Engine(const Engine&) = delete;
-    Engine& operator=(const Engine&) = delete;
+  // kWaits: the caller calls wait() next, and nothing happens before that.
+  enum class Caller { kGoesOn, kWaits };
+  // A new operation with its Completion, of which `what` is to be filled in before it is submitted. Must not outlive
+  // the engine. Thread: any.
+  OpRef get_op();
+  // One, or several of one kind, operator and scales, which all ranks do together or not at all. Takes all, or refuses
+  // all: (kInvalid) a name that is pending on this rank already, and (with the job's cause) everything once the job is
+  // over. Thread: any.
+  Result<void> submit(std::span<OpRef> ops, Caller caller = Caller::kGoesOn);
+  // Does a small operation at once, where that can be; false, and nothing was done, where it cannot: submit it then.
+  // Thread: any. `set`: of this number, and this rank is a member.
+  bool try_quick(const SetPlace& set, int process_set, const QuickOp& op);
+  // Until a Completion of this engine is done. Thread: any.
+  void wait(const Completion& completion);
 
-    // kWaits: the caller calls wait() next, and nothing happens before that.
-    enum class Caller { kGoesOn, kWaits };
-    // A new operation with its Completion, of which `what` is to be filled in before it is submitted. Must not outlive
-    // the engine. Thread: any.
-    OpRef get_op();
-    // One, or several of one kind, operator and scales, which all ranks do together or not at all. Takes all, or
-    // refuses all: (kInvalid) a name that is pending on this rank already, and (with the job's cause) everything once
-    // the job is over. Thread: any.
-    Result<void> submit(std::span<OpRef> ops, Caller caller = Caller::kGoesOn);
-    // Does a small operation at once, where that can be; false, and nothing was done, where it cannot: submit it then.
-    // Thread: any. `set`: of this number, and this rank is a member.
-    bool try_quick(const SetPlace& set, int process_set, const QuickOp& op);
-    // Until a Completion of this engine is done. Thread: any.
-    void wait(const Completion& completion);
+  // Leaves the job: pending work here completes with kCancelled; other ranks get kLostPeer for what they still wait
+  // for. Those who are in wait() return. Thread: any, one at a time; the destructor does it too.
+  void leave();
 
-    // Leaves the job: pending work here completes with kCancelled; other ranks get kLostPeer for what they still wait
-    // for. Those who are in wait() return. Thread: any, one at a time; the destructor does it too.
-    void leave();
+  [[nodiscard]] const RankMap& map() const;
+  // Thread: any.
+  [[nodiscard]] const Counters& counters() const;
+  // Null on ranks that have none, which are all but 0.
+  [[nodiscard]] Timeline* timeline();
+  // The process sets as this rank knows them now. Thread: any.
+  [[nodiscard]] const SetTable& sets() const;
+  // The memory that kBufferAdd has made. Thread: any.
+  [[nodiscard]] const BufferTable& buffers() const;
 
-    [[nodiscard]] const RankMap& map() const;
-    // Thread: any.
-    [[nodiscard]] const Counters& counters() const;
-    // Null on ranks that have none, which are all but 0.
-    [[nodiscard]] Timeline* timeline();
-    // The process sets as this rank knows them now. Thread: any.
-    [[nodiscard]] const SetTable& sets() const;
-    // The memory that kBufferAdd has made. Thread: any.
-    [[nodiscard]] const BufferTable& buffers() const;
-
-   private:
-    class Impl;
-    explicit Engine(std::unique_ptr<Impl> impl);
-    std::unique_ptr<Impl> impl_;
-  };
+ private:
+  class Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace hvd

@@ -43,7 +43,7 @@ void Engine::Impl::take_off(std::span<PendingOp* const> ops, Flight flight) {
     if (op->asked_at == 0) {
       continue;  // a stand-in, which nobody asked for
     }
-    const std::string key = key_of(op->what.process_set, op->what.name);
+    const OpKey key{op->what.process_set, op->what.name};
     if (flight.is_told) {
       queue_->forget(key);
     }
@@ -55,15 +55,16 @@ void Engine::Impl::take_off(std::span<PendingOp* const> ops, Flight flight) {
 // Thread: the plane's. The driver who waits for one of these may sleep.
 void Engine::Impl::land(Flight flight, const Result<void>& result) {
   if (result.ok() && is_traced()) {
-    for (const PendingOp& op : flight.ops) {
-      timeline_->done(key_of(op.what.process_set, op.what.name), op.what.kind, op.what.dtype, op.what.shape);
+    for (const OpRef& op : flight.ops) {
+      const Submission& what = op->what;
+      timeline_->done(key_of(what.process_set, what.name), what.kind, what.dtype, what.shape);
     }
   }
   flight.keeps.clear();
-  for (PendingOp& op : flight.ops) {
+  for (const OpRef& op : flight.ops) {
     if (!flight.is_told) {
-      queue_->forget(key_of(op.what.process_set, op.what.name));
-      op.finish(result);
+      queue_->forget(OpKey{op->what.process_set, op->what.name});
+      op->finish(result);
     }
   }
   queue_->wake();

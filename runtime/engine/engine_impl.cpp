@@ -165,31 +165,16 @@ Result<void> Engine::Impl::submit(std::span<OpRef> ops, Caller caller) {
     ops.front()->group.push_back(op.get());
   }
   const std::uint64_t asked_at = ticks_now();
-<<<<<<< HEAD
-  std::vector<PendingOp> ops;
-  std::vector<std::shared_ptr<Completion>> completions;
-  for (Submission& submission : submissions) {
-    HVD_TRY(check_submission(submission));
-    if (submission.kind == OpKind::kAllreduce && submission.input == submission.output && submission.process_set == 0 &&
-        submission.device < 0) {
-      const auto bytes = size_bytes_of(submission.shape, submission.dtype);
-      submission.shared_at = buffer_table_.offset_of(submission.output, bytes.value_or(0));
-=======
   for (const OpRef& op : ops) {
     Submission& what = op->what;
     HVD_TRY(check_submission(what));
-    if (what.kind == OpKind::kAllreduce && what.input == what.output && what.process_set == 0) {
+    if (what.kind == OpKind::kAllreduce && what.input == what.output && what.process_set == 0 && what.device < 0) {
       what.shared_at = buffer_table_.offset_of(what.output, size_bytes_of(what.shape, what.dtype).value_or(0));
->>>>>>> main
     }
     op->asked_at = asked_at;
   }
-<<<<<<< HEAD
   HVD_TRY(devices_->mark(ops));
-  HVD_TRY(queue_->push(std::move(ops)));
-=======
   HVD_TRY(queue_->push(ops));
->>>>>>> main
   if (caller == Caller::kGoesOn) {
     queue_->rouse();
   }

@@ -53,6 +53,7 @@ void PendingOp::clear() {
   completion.reset();
   output.reset();
   group.clear();
+  ready.reset();
   asked_at = 0;
   position = -1;
 }

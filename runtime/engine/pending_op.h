@@ -20,6 +20,8 @@
 
 namespace hvd {
 
+class Event;
+
 // One operation as the C interface received it; pointers stay valid until its Completion is done.
 struct Submission {
   OpKind kind = OpKind::kBarrier;
@@ -37,6 +39,15 @@ struct Submission {
   std::vector<std::int32_t> numbers{};  // kSetAdd: the ranks, ascending; kSetRemove, kBufferRemove: which
   std::int64_t shared_at = -1;          // see Request
   std::int32_t priority = 0;            // see Request
+  int device = -1;                      // whose memory input and output are; -1: the host's
+  void* stream = nullptr;               // of the device, behind whose work input and output are to be used
+};
+
+// Where on the caller's stream the memory of an operation is ready for use.
+struct ReadyMark {
+  std::shared_ptr<Event> event;  // shared with the other operations of one call
+  void* stream = nullptr;
+  std::uint64_t serial = 0;  // in the order in which they were recorded
 };
 
 // An operation from submit until its Completion is finished.
@@ -46,6 +57,7 @@ struct PendingOp {
   std::vector<PendingOp*> group;           // of a group's first: the others, which are submitted with it
   std::optional<OwnedOutput> output;       // allgather: filled when it ran
   std::uint64_t asked_at = 0;              // ticks; 0: a stand-in
+  std::optional<ReadyMark> ready{};        // of what lies on a device
   int position = -1;                       // engine only: asked for by the bit of this position, and not answered
 
   void finish(Result<void> result);

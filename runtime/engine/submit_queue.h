@@ -26,33 +26,6 @@
 
 namespace hvd {
 
-<<<<<<< HEAD
-class Event;
-
-// Where on the caller's stream the memory of an operation is ready for use.
-struct ReadyMark {
-  std::shared_ptr<Event> event;  // shared with the other operations of one call
-  void* stream = nullptr;
-  std::uint64_t serial = 0;  // in the order in which they were recorded
-};
-
-// An operation from submit until its Completion is finished.
-struct PendingOp {
-  Submission what;
-  std::shared_ptr<Completion> completion;  // shared by the caller's handle and the engine, whoever lets go last
-  std::optional<OwnedOutput> output;       // allgather: filled when it ran
-  std::uint64_t asked_at = 0;              // ticks; 0: a stand-in
-  std::optional<ReadyMark> ready{};        // of what lies on a device
-  int position = -1;                       // engine only: asked for by the bit of this position, and not answered
-
-  void finish(Result<void> result);
-};
-
-// Under which an operation is known on this rank: names are those of a process set.
-std::string key_of(int process_set, const std::string& name);
-
-=======
->>>>>>> main
 class SubmitQueue {
  public:
   static Result<std::unique_ptr<SubmitQueue>> create();
