@@ -227,6 +227,9 @@ void Engine::Impl::finish_ops(std::span<PendingOp* const> ops, const Result<void
       continue;  // a stand-in, which nobody asked for
     }
     const auto node = pending_.extract(OpKey{op->what.process_set, op->what.name});
+    if (result.ok() && op->what.kind == OpKind::kJoin) {
+      set_table_.restart_counts();
+    }
     queue_->forget(node.key());
     if (!result.ok() && op->what.kind == OpKind::kSetRemove) {
       queue_->reopen_set(op->what.numbers.front());
