@@ -1,7 +1,8 @@
 """The cases of CUDA tensors; runs as a rank (test_cuda.py), on any number of ranks.
 
 Arguments: "staged": libhvd works on no GPU, so that tensors are copied to the host and back; "fake": it works on the fake
-driver's (tests/support/cuda_stand_in.py); "gpu": on what torch has, the GPU that all ranks share or one for each.
+driver's (tests/support/cuda_stand_in.py), without NCCL; "nccl": with the fake NCCL; "gpu": on what torch has, the GPU that all
+ranks share or one for each.
 """
 
 import sys
@@ -22,7 +23,7 @@ else:
     import cuda_stand_in
     from cuda_stand_in import cuda
 
-    cuda_stand_in.install(with_driver=WAY == "fake")
+    cuda_stand_in.install(with_driver=WAY != "staged", with_nccl=WAY == "nccl")
 if WAY == "staged":
     _lib.has_devices = lambda: False
 

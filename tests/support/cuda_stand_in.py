@@ -5,7 +5,6 @@ Torch itself computes on that memory on the host, at once; libhvd sees a device 
 """
 
 import ctypes
-import os
 import pathlib
 import types
 
@@ -13,7 +12,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LIBRARY = pathlib.Path(os.environ.get("HVD_FAKE_CUDA", ROOT / "build/lib/fake/libcuda.so.1"))
+LIBRARY = ROOT / "build/lib/fake/libcuda.so.1"
+NCCL = ROOT / "build/lib/fake/libnccl.so.2"
 DEVICE = torch.device("cuda", 0)
 
 _driver = None
@@ -23,10 +23,6 @@ _blocks = set()  # where each block of the fake's memory begins that tensors use
 def count(what):
     """fake_cuda_count."""
     return _driver.fake_cuda_count(what.encode())
-
-
-def is_there():
-    return LIBRARY.is_file()
 
 
 def _check(code):
@@ -99,10 +95,13 @@ class _Mode(TorchFunctionMode):
         return _on_device(result)
 
 
-def install(with_driver=True):
-    """From now on. Without the driver the memory is the host's, and nobody but torch may look at it."""
+def install(with_driver=True, with_nccl=False):
+    """From now on. Without the driver the memory is the host's, and nobody but torch may look at it. `with_nccl`: libhvd
+    finds the fake NCCL loaded already, as it finds torch's."""
     global _driver
     stream = 0
+    if with_nccl:
+        ctypes.CDLL(str(NCCL))
     if with_driver:
         _driver, stream = _open_driver()
     _Mode().__enter__()
