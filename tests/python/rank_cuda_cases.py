@@ -188,6 +188,28 @@ def case_sync_batch_norm():
     same(normal, whole[4 * RANK : 4 * RANK + 4])
 
 
+def case_a_step_that_comes_again_makes_no_host_wait_for_the_device():
+    gradients = [cuda(torch.ones(n + 1)) for n in range(100)]
+
+    def step():
+        handles = [hvd.allreduce_async_(t, name=f"step.{n}", op=hvd.Average) for n, t in enumerate(gradients)]
+        for handle in handles:
+            hvd.synchronize(handle)
+
+    step()
+    step()
+    if WAY == "nccl":
+        before = {what: cuda_stand_in.count(what) for what in ("cuMemAlloc", "cuMemHostAlloc", "cuMemFree", "ncclAllReduce")}
+        waits = cuda_stand_in.host_waits()
+        step()
+        assert cuda_stand_in.host_waits() == waits
+        after = {what: cuda_stand_in.count(what) for what in before}
+        assert after.pop("ncclAllReduce") > before.pop("ncclAllReduce") or SIZE == 1
+        assert after == before
+    for n, gradient in enumerate(gradients):
+        same(gradient, torch.ones(n + 1))
+
+
 def case_nothing_more_was_told():
     told[:] = [text for text in told if "host memory" in text]
     assert len(told) == (1 if WAY == "staged" else 0), told
