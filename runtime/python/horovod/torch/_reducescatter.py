@@ -25,10 +25,10 @@ from horovod.torch.compression import Compression
 
 
 def _check_op(op: Optional[int]) -> int:
-    """As in Horovod, where a gradient exists for these two only."""
+    """As in Horovod, where a gradient exists for these two only, and scripts expect a RuntimeError for the others."""
     op = choose_op(op, None)
     if op not in (_lib.AVERAGE, _lib.SUM):
-        raise ValueError("reducescatter supports op=hvd.Average and hvd.Sum")
+        raise NotImplementedError("reducescatter supports op=hvd.Average and hvd.Sum")
     return op
 
 
