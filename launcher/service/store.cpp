@@ -34,7 +34,7 @@ NodeState state_of_node(const NodeRecord& node, bool is_started, std::int64_t no
   if (node.job != 0) {
     return is_started ? NodeState::kRunning : NodeState::kPreparing;
   }
-  if (node.leaving_until_ms > now_ms) {
+  if (is_leaving(node.leaving_until_ms, now_ms)) {
     return NodeState::kLeaving;
   }
   return node.is_drained ? NodeState::kUnusable : NodeState::kIdle;
