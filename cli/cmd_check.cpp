@@ -58,7 +58,8 @@ class StatusRow {
     if (!is_shown_) {
       return;
     }
-    const std::size_t room = std::max(columns_of(STDERR_FILENO), kLeastWidth) - 1;
+    const std::size_t columns = columns_of(STDERR_FILENO);  // 0: not known
+    const std::size_t room = (columns == 0 ? kLeastWidth : std::max<std::size_t>(columns, 2)) - 1;
     row_ = status.empty() ? "" : fit_row("hvdrun: " + status, room);
     write_all(STDERR_FILENO, "\r\x1b[K" + row_);
   }

@@ -76,6 +76,9 @@ int await_agent(pid_t agent, const sigset_t& signals) {
     if (signo == SIGTERM || signo == SIGINT || signo == SIGHUP) {
       ::kill(agent, SIGTERM);
     }
+    if (signo == SIGCONT && patience.at() != never.at()) {
+      patience = Deadline::after(kStoppedLimit);  // all of the job was stopped, as Slurm suspends one
+    }
     int status = 0;
     pid_t pid = 0;
     while ((pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
@@ -112,7 +115,7 @@ Result<int> run_guarded(const std::string& base, const std::function<int(const s
   }
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int signo : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) {
+  for (const int signo : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGCONT}) {
     sigaddset(&signals, signo);
   }
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);
@@ -131,7 +134,11 @@ Result<int> run_guarded(const std::string& base, const std::function<int(const s
     if (::getppid() != guardian || !become_subreaper().ok()) {
       ::_exit(1);
     }
-    ::_exit(agent(scratch));
+    const int code = agent(scratch);
+    if (::getppid() != guardian) {
+      remove_scratch(scratch);  // nobody else will
+    }
+    ::_exit(code);
   }
   // The session is the agent's: as long as we held its ends, their closing would not be seen.
   const int null_fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -166,7 +166,8 @@ JobState::Actions JobState::handle(const Interrupted& event) {
   }
   Cause cause;
   cause.exit_code = 128 + event.signo;
-  cause.lines.push_back("hvdrun got " + signal_name(event.signo) + "; once more to kill the ranks at once");
+  cause.lines.push_back("hvdrun got " + signal_name(event.signo));
+  cause.lines.emplace_back("once more to kill the ranks at once");
   return stop_for(std::move(cause), event.signo);
 }
 

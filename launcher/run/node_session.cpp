@@ -85,11 +85,19 @@ void NodeSession::watch_connection(Duration heartbeat, Duration reconnect, const
   reconnect_ = reconnect;
   token_ = token;
   last_heard_ = loop_.now();
+  beat_later();
+}
+
+void NodeSession::beat_later() {
+  beat_due_ = loop_.now() + heartbeat_;
   heartbeat_timer_ = loop_.after(heartbeat_, [this] { beat(); });
 }
 
 void NodeSession::beat() {
   heartbeat_timer_ = 0;
+  if (loop_.now() - beat_due_ > heartbeat_) {
+    last_heard_ = loop_.now();  // it was this process that was stopped (Ctrl-Z), or its machine asleep
+  }
   if (loop_.now() - last_heard_ > heartbeat_ * kMissedHeartbeats) {
     disconnect(Error(Code::kTimeout, "no sign of life from its agent for " + duration_text(loop_.now() - last_heard_) +
                                          "; the host or the network to it is down"));
@@ -97,7 +105,7 @@ void NodeSession::beat() {
   }
   send(AgentMessage::kHeartbeat);
   send_ack();
-  heartbeat_timer_ = loop_.after(heartbeat_, [this] { beat(); });
+  beat_later();
 }
 
 void NodeSession::on_open(const Opened& opened) {
@@ -200,7 +208,7 @@ Result<void> NodeSession::on_resumed(std::uint64_t received) {
   attempt_timer_ = 0;
   acknowledged_ = received_;
   stream_->write(resend_.unacknowledged());
-  heartbeat_timer_ = loop_.after(heartbeat_, [this] { beat(); });
+  beat_later();
   sink_.on_back(plan_.index, loop_.now() - away_since_);
   return {};
 }

@@ -99,6 +99,7 @@ class NodeSession final : private StreamSink {
   [[nodiscard]] NodeTarget target() const;
   // A rank of another node, or none, is refused: it would be an index.
   Result<void> check_rank(int rank) const;
+  void beat_later();
   void beat();
   void send_ack();
   // The connection is gone; the session may not be.
@@ -121,6 +122,7 @@ class NodeSession final : private StreamSink {
   Stage stage_ = Stage::kOpen;
   Duration heartbeat_{};
   TimerId heartbeat_timer_ = 0;
+  TimePoint beat_due_;
   TimePoint last_heard_;
   // what a new connection needs
   Duration reconnect_{};

@@ -17,8 +17,14 @@ constexpr std::size_t kReadBytes = 16U << 10U;  // on the stack of whoever turns
 // Give sent memory back before the queue has to grow.
 constexpr std::size_t kCompactBytes = 1U << 20U;
 
+// The other ranks have one with rank 0 only, which has them all.
+std::string connection_with(int rank) {
+  return rank == 0 ? "the control connection to rank 0"
+                   : "the control connection between rank 0 and rank " + std::to_string(rank);
+}
+
 Error closed(int rank) {
-  return {Code::kLostPeer, "the control connection of rank " + std::to_string(rank) + " was closed"};
+  return {Code::kLostPeer, connection_with(rank) + " was closed"};
 }
 
 }  // namespace
@@ -219,9 +225,7 @@ void ControlChannel::read(Link& link) {
     } else if (errno == EAGAIN) {
       return;
     } else if (errno != EINTR) {
-      end(link,
-          Error(Code::kLostPeer,
-                Error::from_errno("the control connection of rank " + std::to_string(link.rank) + " broke").message()));
+      end(link, Error(Code::kLostPeer, Error::from_errno(connection_with(link.rank) + " broke").message()));
       return;
     }
   }
