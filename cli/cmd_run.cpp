@@ -133,6 +133,12 @@ Result<EngineSetup> engine_of(EventLoop& loop, const JobSpec& job, const Placeme
 
 Result<int> run_job(const CliOptions& options) {
   HVD_TRY_ASSIGN(const Placement placement, place(options.job.hosts, options.job.size));
+  if (!options.job.quiet) {
+    const auto log = log_of(options.job, [](std::string_view line) { write_error_line(line); });
+    for (const std::string& notice : options.notices) {
+      log->write(LogLevel::kWarning, notice);
+    }
+  }
   return run_step({options.job, placement, {}, {}});
 }
 

@@ -84,6 +84,18 @@ Result<bool> read_text_request(CLI::App& app, Flags& flags, bool help, CliOption
   return true;
 }
 
+// horovodrun would go on with fewer ranks, or more, as hosts come and go.
+void note_fixed_size(const Flags& flags, CliOptions& options) {
+  const bool may_shrink = flags.min_np.value_or(flags.np) < flags.np;
+  const bool may_grow = flags.max_np.value_or(flags.np) > flags.np;
+  if (flags.np > 0 && options.job.restart_limit != 0 && (may_shrink || may_grow)) {
+    options.notices.push_back(
+        std::string(may_shrink ? "--min-np" : "--max-np") + ": hosts that come and go are not supported yet, and -np " +
+        std::to_string(flags.np) +
+        " stays; a rank that fails is started anew on its host, and a host that is lost ends the job");
+  }
+}
+
 }  // namespace
 
 bool asks_for_events(int argc, char** argv) {
@@ -187,6 +199,7 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
     return Error(Code::kInvalid, "no command given; as in: hvdrun -np 2 python train.py");
   }
   HVD_TRY_ASSIGN(options.job, make_job(flags));
+  note_fixed_size(flags, options);
   return options;
 }
 

@@ -21,7 +21,7 @@ struct CliOptions {
   Command command = Command::kRun;
   launch::JobSpec job;
   std::optional<launch::JobRun> file;  // -f: the job is what a file says; `job` then holds what the flags do
-  launch::Notices notices;             // of that file
+  launch::Notices notices;             // what is to be told before it starts: of that file, or of flags
   bool json = false;                   // plan, check: as JSON; run: events; bench: both
   std::string help_text;               // kHelp
   bench::BenchOptions bench;

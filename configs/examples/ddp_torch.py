@@ -21,8 +21,8 @@ def main():
 
     dist.init_process_group(args.backend)
     torch.manual_seed(dist.get_rank())
-    model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
-    model = torch.nn.parallel.DistributedDataParallel(model)  # with rank 0's parameters everywhere
+    net = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+    model = torch.nn.parallel.DistributedDataParallel(net)  # with rank 0's parameters everywhere
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(args.steps):
         x = torch.randn(64, 8)

@@ -27,6 +27,8 @@ def make_text(count, seed):
 
 
 class Model(torch.nn.Module):
+    mask: torch.Tensor
+
     def __init__(self, width=64, layers=2, length=32):
         super().__init__()
         self.symbols = torch.nn.Embedding(len(SYMBOLS), width)

@@ -60,6 +60,49 @@ bool is_plain_line(std::string_view text) {
                       [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
+// The length of the character of UTF-8 that begins there; 0: none does.
+std::size_t character_at(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U; };
+  const unsigned first = byte(0);
+  const std::size_t size = first < 0x80U ? 1 : first < 0xC2U ? 0 : first < 0xE0U ? 2 : first < 0xF0U ? 3 : 4;
+  for (std::size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xC0U) != 0x80U) {
+      return 0;
+    }
+  }
+  const unsigned second = byte(1);
+  const bool is_outside = (first == 0xE0U && second < 0xA0U) || (first == 0xEDU && second > 0x9FU) ||
+                          (first == 0xF0U && second < 0x90U) || (first == 0xF4U && second > 0x8FU) || first > 0xF4U;
+  return is_outside ? 0 : size;
+}
+
+bool is_text(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t size = character_at(text, at);
+    if (size == 0) {
+      return false;
+    }
+    at += size;
+  }
+  return true;
+}
+
+// Other bytes could not be written into the record, and what would stand there in their place means something else.
+// An escape of YAML may make such bytes too.
+Result<void> check_encoding(const DocValue& value, const std::string& file) {
+  const char* const kWhat = "these bytes are no text in UTF-8, as which the cluster is kept";
+  if (!is_text(value.text)) {
+    return error_at(file, value.at, kWhat);
+  }
+  for (std::size_t i = 0; i < value.items.size(); ++i) {
+    if (i < value.keys.size() && !is_text(value.keys[i])) {
+      return error_at(file, value.key_at[i], kWhat);
+    }
+    HVD_TRY(check_encoding(value.items[i], file));
+  }
+  return {};
+}
+
 class ClusterReader {
  public:
   explicit ClusterReader(const std::string& file) : file_(file) {}
@@ -259,6 +302,7 @@ Result<LoadedCluster> parse_cluster(std::string_view text, const std::string& fi
                     "expected keys with values, as in 'hosts: [node1, node2]', found " + root.described());
   }
   LoadedCluster loaded;
+  HVD_TRY(check_encoding(root, file));
   HVD_TRY(check(root, kCluster, file, loaded.notices));
   HVD_TRY_ASSIGN(loaded.cluster, ClusterReader(file).read(root));
   loaded.cluster.name = name;

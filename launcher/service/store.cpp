@@ -34,7 +34,7 @@ NodeState state_of_node(const NodeRecord& node, bool is_started, std::int64_t no
   if (node.job != 0) {
     return is_started ? NodeState::kRunning : NodeState::kPreparing;
   }
-  if (node.leaving_until_ms > now_ms) {
+  if (is_leaving(node.leaving_until_ms, now_ms)) {
     return NodeState::kLeaving;
   }
   return node.is_drained ? NodeState::kUnusable : NodeState::kIdle;
@@ -96,6 +96,13 @@ Result<void> Store::prepare(const StateDir& dir) {
 
 Result<void> Store::add_cluster(const Cluster& cluster) {
   HVD_TRY(check_cluster_name(cluster.name));
+  // A record that cannot be read would be in the way of every command.
+  const auto again = parse_cluster(cluster_text(cluster), "the record of cluster " + cluster.name, cluster.name);
+  if (!again.ok() || !(again.value().cluster == cluster)) {
+    return Error(Code::kInvalid, "the cluster '" + cluster.name + "' cannot be kept as it is" +
+                                     (again.ok() ? "" : ": " + again.error().message()) +
+                                     "; are all names of hosts plain text?");
+  }
   return database_.in_transaction([&]() -> Result<void> {
     HVD_TRY_ASSIGN(const auto same, database_.query("SELECT 1 FROM cluster WHERE name = ?", {cluster.name}));
     if (!same.empty()) {

@@ -29,6 +29,12 @@ struct NodeRecord {
   NodeState state = NodeState::kIdle;
 };
 
+// No node is leaving for longer: a clock that was set back must not keep one from all jobs for years.
+inline constexpr std::int64_t kLongestLeavingMs = std::int64_t{24} * 3600 * 1000;
+inline bool is_leaving(std::int64_t until_ms, std::int64_t now_ms) {
+  return until_ms > now_ms && until_ms - now_ms <= kLongestLeavingMs;
+}
+
 struct ClusterRecord {
   Cluster cluster;
   std::int64_t created_ms = 0;

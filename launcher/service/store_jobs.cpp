@@ -189,7 +189,7 @@ Result<std::vector<std::string>> Store::plan_for(const JobRecord& own) {
   std::vector<ScheduledNode> places;
   places.reserve(nodes.size());
   for (const NodeRecord& node : nodes) {
-    places.push_back({node.job == 0 && node.leaving_until_ms <= now_(), !node.is_drained});
+    places.push_back({node.job == 0 && !is_leaving(node.leaving_until_ms, now_()), !node.is_drained});
   }
   for (const Start& start : plan_starts(std::move(jobs), places)) {
     for (const int place : start.nodes) {
@@ -240,8 +240,8 @@ Result<std::optional<JobRecord>> Store::claim(std::int64_t id, const Claimant& c
 Result<std::int64_t> Store::next_idle_ms(const std::string& cluster) {
   HVD_TRY_ASSIGN(const auto rows,
                  database_.query("SELECT min(leaving_until_ms) FROM node WHERE cluster = ? AND job IS NULL AND"
-                                 " leaving_until_ms > ?",
-                                 {cluster, now_()}));
+                                 " leaving_until_ms > ? AND leaving_until_ms <= ?",
+                                 {cluster, now_(), now_() + kLongestLeavingMs}));
   return rows.empty() ? 0 : rows.front().integer(0);
 }
 
@@ -333,7 +333,7 @@ Result<void> Store::bury(std::int64_t id, const std::string& boot) {
     }
     const bool has_rebooted = own.boot != boot;
     const bool leaves_none = own.phase <= Phase::kClaimed || (has_rebooted && own.is_local);
-    HVD_TRY(free_nodes(id, leaves_none ? 0 : now_() + own.leave_ms));
+    HVD_TRY(free_nodes(id, leaves_none ? 0 : now_() + std::min(own.leave_ms, kLongestLeavingMs)));
     if (own.state == ExecutionState::kTerminating) {
       return write_end(id, terminated(kStoppedStatus));
     }

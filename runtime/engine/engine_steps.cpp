@@ -77,8 +77,11 @@ void Engine::Impl::announce(std::span<Coordinator::Decision> decisions) {
     if (is_traced()) {
       timeline_->cycle();
     }
-    const Result<void> taken = decision.hits.bits.empty() ? Result<void>() : take_hits(decision.hits);
-    HVD_CHECK(taken.ok() && remember(number, decision.news).ok());  // it has told itself of what it has asked for
+    // A set of others this rank may not have made yet, while it is at something that comes before.
+    if (coordinator_->ranks_of(number).front() == 0) {
+      const Result<void> taken = decision.hits.bits.empty() ? Result<void>() : take_hits(decision.hits);
+      HVD_CHECK(taken.ok() && remember(number, decision.news).ok());  // it tells itself of what it has asked for
+    }
     for (Response& response : decision.responses) {
       if (is_traced()) {
         trace_ready(response);

@@ -110,3 +110,32 @@ def test_hosts_whose_supervisor_was_killed_are_given_to_another_job_when_its_ran
     assert ok("logs", "second") == "0\n0\n"
     assert lab4.wait_for_no_processes(*NODES) == []
     ok("cluster", "remove", "pair")
+
+
+def test_what_is_mounted_for_a_job_on_other_hosts_goes_with_the_processes_that_have_it(lab4, share):
+    cluster = share / "cluster.json"
+    cluster.write_text(json.dumps({
+        "hosts": NODES[:2], "defaults": {"reconnectTimeout": 4, "grace": 1},
+        "fileSystems": [{"name": "work", "type": "bind", "source": str(share / "myshare")}, {"name": "fast", "type": "tmpfs", "source": "tmpfs"}]}))
+    job = share / "mounting.yaml"
+    job.write_text("nodeCount: 2\nmounts: {work: , fast: }\n"
+                   "command: cd $AZ_BATCHAI_JOB_MOUNT_ROOT; touch fast/mine work/begun-$HVD_RANK; sleep 1000\n")
+    added = lab4.run(HVDRUN, "cluster", "add", "mounting", "-f", cluster)
+    assert added.returncode == 0, added.stderr
+    submitted = lab4.run(HVDRUN, "submit", "-f", job)
+    assert submitted.returncode == 0, submitted.stderr
+    wait_until(lambda: all((share / f"myshare/begun-{rank}").exists() for rank in (0, 1)), "it runs")
+    sleeper = next(p for p in lab4.ps("node2") if p.args == "sleep 1000")
+    assert "/mounts/work" in pathlib.Path(f"/proc/{sleeper.pid}/mountinfo").read_text()
+    for process in lab4.ps("node2"):  # agent, guardian and all; none can unmount anything
+        try:
+            os.kill(process.pid, 9)
+        except ProcessLookupError:
+            pass
+    assert lab4.run(HVDRUN, "wait", "mounting").returncode != 0
+    assert lab4.wait_for_no_processes(*NODES[:2]) == []
+    for node in NODES[:2]:
+        first = lab4.ps(node, everything=True)[0]
+        assert "/mounts/" not in pathlib.Path(f"/proc/{first.pid}/mountinfo").read_text()
+    assert sorted(f.name for f in (share / "myshare").iterdir()) == ["begun-0", "begun-1", "cifar"]
+    lab4.run(HVDRUN, "cluster", "remove", "mounting")

@@ -262,6 +262,32 @@ def test_hostile_texts_of_a_file_system_are_given_to_mount_as_they_are(service):
     assert not (service.path / "executed").exists()
 
 
+# Runs what a container would, on the host.
+ENGINE = r"""#!/bin/bash
+echo "${0##*/} $*" >>@RECORDS@/engine
+[ "$1" = run ] && while [ $# -gt 0 ]; do [ "$1" = -c ] && exec bash -c "$2"; shift; done
+[ "$1" != image ]
+"""
+
+
+@needs_root
+@pytest.mark.parametrize("engine, status", [("podman", 0), ("docker", 242)])
+def test_a_container_sees_what_is_mounted_unless_a_daemon_starts_it(service, engine, status):
+    (service.path / "folder/data").write_text("42\n")
+    (service.path / "bin" / engine).write_text(ENGINE.replace("@RECORDS@", str(service.path / "records")))
+    (service.path / "bin" / engine).chmod(0o755)
+    cluster(service, {**BIND, "source": str(service.path / "folder")}, hosts=HOSTS[:1])
+    service.submit({"mounts": {"work": None}, "container": "image:1", "command": "cat $AZ_BATCHAI_JOB_MOUNT_ROOT/work/data"},
+                   "--name", "contained", "--container", engine)
+    assert service("wait", "contained").returncode == status, service.show("contained")
+    if status == 0:
+        assert service.ok("logs", "contained") == "42\n"
+        (run,) = [line for line in record(service, "engine").splitlines() if line.startswith("podman run ")]
+        assert "-v /tmp/hvdrun-job-" in run and str(service.path / "folder") not in run
+    else:
+        assert "docker's containers are started by its daemon" in service.show("contained", "executionInfo.errors.0.details")
+
+
 # --- who is not root --------------------------------------------------------------------------------------------------
 
 SOMEBODY = 61234

@@ -54,6 +54,14 @@ def test_a_wrong_command_line_is_one_line_and_starts_nothing(arguments, message)
     assert message in done.stderr and len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("flag, number, told", [("--min-np", 1, True), ("--max-np", 4, True), ("--min-np", 2, False)])
+def test_an_elastic_job_that_would_change_its_size_is_told_that_it_does_not(flag, number, told):
+    done = hvdrun(flag, number, "-np", 2, "true")
+    assert done.returncode == 0
+    assert (f"{flag}: hosts that come and go are not supported yet, and -np 2 stays" in done.stderr) == told, done.stderr
+    assert hvdrun("-q", flag, number, "-np", 2, "true").stderr == ""
+
+
 def test_a_bad_hostfile_is_refused_with_its_place(tmp_path):
     file = tmp_path / "hosts"
     file.write_text("# nodes\n\nnode1 slots=2\nnode2 slots=two\n")

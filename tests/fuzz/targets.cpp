@@ -438,10 +438,8 @@ void cluster_file(std::string_view input) {
     require(launch::is_variable_name(name) && value.find('\0') == std::string::npos, "a variable can be set");
   }
   const auto again = launch::parse_cluster(launch::cluster_text(cluster), "record.json", "lab");
-  // Bytes that are no text are replaced when they are written.
   require(again.ok(), "what is written is read back");
-  const auto once_more = launch::parse_cluster(launch::cluster_text(again.value().cluster), "record.json", "lab");
-  require(once_more.ok() && once_more.value().cluster == again.value().cluster, "and is the same");
+  require(again.value().cluster == cluster, "and is the same");
 }
 
 void job_ticket(std::string_view input) {

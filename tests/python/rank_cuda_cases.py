@@ -1,7 +1,8 @@
 """The cases of CUDA tensors; runs as a rank (test_cuda.py), on any number of ranks.
 
 Arguments: "staged": libhvd works on no GPU, so that tensors are copied to the host and back; "fake": it works on the fake
-driver's (tests/support/cuda_stand_in.py); "gpu": on what torch has, the GPU that all ranks share or one for each.
+driver's (tests/support/cuda_stand_in.py), without NCCL; "nccl": with the fake NCCL; "gpu": on what torch has, the GPU that all
+ranks share or one for each.
 """
 
 import sys
@@ -22,7 +23,7 @@ else:
     import cuda_stand_in
     from cuda_stand_in import cuda
 
-    cuda_stand_in.install(with_driver=WAY == "fake")
+    cuda_stand_in.install(with_driver=WAY != "staged", with_nccl=WAY == "nccl")
 if WAY == "staged":
     _lib.has_devices = lambda: False
 
@@ -185,6 +186,28 @@ def case_sync_batch_norm():
         normal = layer(cuda(inputs))
     whole = torch.nn.functional.batch_norm(everyone, None, None, training=True)
     same(normal, whole[4 * RANK : 4 * RANK + 4])
+
+
+def case_a_step_that_comes_again_makes_no_host_wait_for_the_device():
+    gradients = [cuda(torch.ones(n + 1)) for n in range(100)]
+
+    def step():
+        handles = [hvd.allreduce_async_(t, name=f"step.{n}", op=hvd.Average) for n, t in enumerate(gradients)]
+        for handle in handles:
+            hvd.synchronize(handle)
+
+    step()
+    step()
+    if WAY == "nccl":
+        before = {what: cuda_stand_in.count(what) for what in ("cuMemAlloc", "cuMemHostAlloc", "cuMemFree", "ncclAllReduce")}
+        waits = cuda_stand_in.host_waits()
+        step()
+        assert cuda_stand_in.host_waits() == waits
+        after = {what: cuda_stand_in.count(what) for what in before}
+        assert after.pop("ncclAllReduce") > before.pop("ncclAllReduce") or SIZE == 1
+        assert after == before
+    for n, gradient in enumerate(gradients):
+        same(gradient, torch.ones(n + 1))
 
 
 def case_nothing_more_was_told():

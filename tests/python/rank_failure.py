@@ -1,5 +1,6 @@
 """One failure of a rank, by argument; runs as a rank (test_failure.py)."""
 
+import asyncio
 import os
 import signal
 import sys
@@ -82,6 +83,52 @@ def interrupt_step():
     hvd.shutdown()
 
 
+def interrupt_cell():
+    """As in a notebook: an event loop has the wake-up descriptor, a cell runs inside of it, and Ctrl-C comes while it waits for
+    a handle. The next cell joins the job anew."""
+    hvd.init()
+    hvd.barrier()
+    told = {}
+
+    def first_cell():
+        handle = hvd.allreduce_async(torch.ones(4), name="of rank 0")
+        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        try:
+            hvd.synchronize(handle)
+        except KeyboardInterrupt:
+            told["interrupted"] = True
+
+    def next_cell():
+        told["initialized"] = hvd.is_initialized()
+        hvd.init()
+        told["total"] = hvd.allreduce(torch.ones(1), op=hvd.Sum).item()
+
+    if hvd.rank() == 0:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        time.sleep(0.2)  # a notebook's loop is there for longer than a descriptor is trusted after the last wait
+        loop = asyncio.new_event_loop()
+        loop.add_signal_handler(signal.SIGUSR1, lambda: None)  # with which a loop takes the descriptor
+        loop.call_soon(first_cell)
+        loop.call_soon(next_cell)
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+        # The loop still learns of its own signals.
+        loop.add_signal_handler(signal.SIGUSR1, loop.stop)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        loop.run_forever()
+        loop.close()
+    else:
+        try:
+            hvd.allreduce(torch.ones(4), name="of rank 1")
+        except HorovodInternalError as error:
+            told["error"] = str(error)
+        hvd.shutdown()
+        next_cell()
+    report(told)
+    hvd.barrier()
+    hvd.shutdown()
+
+
 def interrupt_handled():
     """A handler of the script's own runs when the operation has ended, and costs the job nothing."""
     hvd.init()
@@ -114,6 +161,7 @@ KINDS = {
     "shutdown": lambda: die_or_wait(lambda: (hvd.shutdown(), report({}), sys.exit(0))),
     "interrupt": interrupt,
     "interrupt_step": interrupt_step,
+    "interrupt_cell": interrupt_cell,
     "interrupt_handled": interrupt_handled,
     "again": again,
 }

@@ -139,6 +139,16 @@ def case_reduction_starts_during_backward():
     optimizer.step()
 
 
+def case_first_layers_go_first_of_what_is_ready():
+    model, optimizer = wrapped()
+    one_backward(model)
+    optimizer.step()
+    gradients = optimizer._hvd_reducer.gradients
+    priorities = [gradients[p].priority for p in model.parameters()]
+    assert priorities == sorted(set(priorities), reverse=True), priorities
+    assert SIZE == 1 or all(g.plan.op.priority == g.priority for g in gradients.values())
+
+
 def case_large_gradients_start_during_backward():
     """What is large is worth a start, with what was there before it; what is left starts when it is wanted."""
     model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Linear(8, 600), torch.nn.Linear(600, 600))

@@ -31,6 +31,14 @@ def test_after_ctrl_c_in_a_step_the_optimizer_can_be_used_again():
     assert outcome.reports == [{"initialized": False, "weight": [-0.5, -0.5]}] * 2
 
 
+def test_ctrl_c_in_a_cell_of_a_notebook():
+    outcome = run_ranks(2, SCRIPT, "interrupt_cell", by_agent=True).check()
+    interrupted, other = outcome.reports
+    after = {"initialized": False, "total": 2.0}
+    assert interrupted == {"interrupted": True, **after}
+    assert "rank 0" in other.pop("error") and other == after
+
+
 def test_a_handler_of_the_scripts_own_leaves_the_job_alone():
     outcome = run_ranks(2, SCRIPT, "interrupt_handled", by_agent=True).check()
     assert outcome.reports == [{"total": 2.0, "caught": 1}, {"total": 2.0, "caught": 0}]

@@ -1,11 +1,10 @@
 """CUDA tensors where torch has no CUDA: `install` makes torch take device "cuda:0", and gives what lies there the looks of
 a CUDA tensor and memory of the fake driver (tests/support/fake_cuda), which libhvd then finds as libcuda.so.1.
 
-Torch itself computes on that memory on the host, at once; libhvd sees a device with streams.
+Torch itself computes on that memory on the host, after what is on the stream by then; libhvd sees a device with streams.
 """
 
 import ctypes
-import os
 import pathlib
 import types
 
@@ -13,20 +12,27 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LIBRARY = pathlib.Path(os.environ.get("HVD_FAKE_CUDA", ROOT / "build/lib/fake/libcuda.so.1"))
+LIBRARY = ROOT / "build/lib/fake/libcuda.so.1"
+NCCL = ROOT / "build/lib/fake/libnccl.so.2"
 DEVICE = torch.device("cuda", 0)
 
 _driver = None
+_nccl = None
+_stream = 0
+_own_waits = 0
 _blocks = set()  # where each block of the fake's memory begins that tensors use; kept to the end
 
 
 def count(what):
-    """fake_cuda_count."""
+    """fake_cuda_count or fake_nccl_count."""
+    if what.startswith("nccl"):
+        return _nccl.fake_nccl_count(what.encode())
     return _driver.fake_cuda_count(what.encode())
 
 
-def is_there():
-    return LIBRARY.is_file()
+def host_waits():
+    """How often somebody but this file has blocked the host until the device was done."""
+    return sum(map(count, ("cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize"))) - _own_waits
 
 
 def _check(code):
@@ -51,6 +57,14 @@ def _is_on_device(plain):
             or plain.untyped_storage().data_ptr() in _blocks)  # fmt: skip
 
 
+def _wait_for_stream():
+    """As what torch puts on the stream would."""
+    global _own_waits
+    if _driver is not None:
+        _own_waits += 1
+        _check(_driver.cuStreamSynchronize(ctypes.c_void_p(_stream)))
+
+
 def _on_device(tensor):
     """The values in the fake's memory, as a CUDA tensor; the tensor itself where it is that."""
     plain = tensor.as_subclass(torch.Tensor)
@@ -72,12 +86,14 @@ class CudaTensor(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, function, kinds, arguments=(), options=None):
+        _wait_for_stream()
         result = super().__torch_function__(function, kinds, arguments, options or {})
         if isinstance(result, (tuple, list)) and any(isinstance(part, CudaTensor) for part in result):
             return type(result)(_on_device(part) if isinstance(part, CudaTensor) else part for part in result)
         return _on_device(result) if type(result) is CudaTensor else result
 
     def cpu(self):
+        _wait_for_stream()
         return self.detach().as_subclass(torch.Tensor).clone()
 
 
@@ -99,14 +115,17 @@ class _Mode(TorchFunctionMode):
         return _on_device(result)
 
 
-def install(with_driver=True):
-    """From now on. Without the driver the memory is the host's, and nobody but torch may look at it."""
-    global _driver
-    stream = 0
+def install(with_driver=True, with_nccl=False):
+    """From now on. Without the driver the memory is the host's, and nobody but torch may look at it. `with_nccl`: libhvd
+    finds the fake NCCL loaded already, as it finds torch's."""
+    global _driver, _nccl, _stream
+    if with_nccl:
+        _nccl = ctypes.CDLL(str(NCCL))
+        _nccl.fake_nccl_count.restype = ctypes.c_int64
     if with_driver:
-        _driver, stream = _open_driver()
+        _driver, _stream = _open_driver()
     _Mode().__enter__()
-    torch.cuda.current_stream = lambda device=None: types.SimpleNamespace(cuda_stream=stream)
+    torch.cuda.current_stream = lambda device=None: types.SimpleNamespace(cuda_stream=_stream)
 
 
 def cuda(tensor):

@@ -4,6 +4,11 @@
 was never compiled against a framework: it calls libhvd through its C interface.
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from horovod.runner import run as run
+
 __version__ = "0.1.0"
 
 

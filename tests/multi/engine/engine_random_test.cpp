@@ -184,6 +184,9 @@ class Player {
 
   [[nodiscard]] const std::string& error() const { return error_; }
 
+  // A buffer that is kept would keep its addresses, and there are many rounds.
+  void end() { ok(hvd_buffer_destroy(ctx_, buffer_)); }
+
   void play_window() {
     const bool have_sets_changed = change_sets();
     std::vector<Planned> sync;
@@ -312,6 +315,9 @@ TEST_CASE("random operations on random sets, in each rank's own order, all have 
       Player player(job.at(rank), rank, job.size(), seed + round);
       for (int window = 0; window < 60 && player.error().empty(); ++window) {
         player.play_window();
+      }
+      if (player.error().empty()) {
+        player.end();
       }
       errors[static_cast<std::size_t>(rank)] = player.error();
       if (!player.error().empty()) {

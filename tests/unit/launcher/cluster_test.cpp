@@ -57,6 +57,13 @@ TEST_CASE("what is wrong with a cluster's file is told with its place") {
   CHECK(refusal("size: x\n").find("'hosts'") != std::string::npos);
   CHECK(refusal("hosts: [a, b, a]\n") ==
         "c.yaml:1:15: the host a is named twice; give it all of its slots in one entry");
+  CHECK(refusal("hosts: a\nmounts: {d\xff\xff: /d}\n") ==
+        "c.yaml:2:10: these bytes are no text in UTF-8, as which the cluster is kept");
+  for (const char* bytes :
+       {"\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe6\x97", "\x80", "\xf8\x88\x80\x80\x80"}) {
+    CHECK(!parse_cluster("hosts: a\nsize: " + std::string(bytes) + "\n", "c.yaml", "lab").ok());
+  }
+  CHECK(parse_cluster("hosts: a\nsize: \xe6\x97\xa5\xf0\x9f\x98\x80\n", "c.yaml", "lab").ok());
   CHECK(refusal("hosts: []\n") == "c.yaml:1:8: a cluster needs a host");
   CHECK(refusal("hosts: [-x]\n").starts_with("c.yaml:1:9: host list, column 1: "));
   CHECK(refusal("hosts: [a]\nmounts: {../x: /data}\n").starts_with("c.yaml:2:10: '../x' cannot be where"));

@@ -241,6 +241,24 @@ TEST_CASE("what a submit has left that died is removed, and what another holds i
   CHECK(is_locked(records.dir.lock_of(busy)));
 }
 
+TEST_CASE("a clock that is set back does not keep a node from all jobs") {
+  Records records;
+  records.add_cluster("a");
+  const auto first = records.add("first");
+  const auto second = records.add("second");
+  REQUIRE(records.store.claim(first.id, kSomebody).value().has_value());
+  REQUIRE(records.store.set_phase(first.id, Phase::kStarted).ok());
+  REQUIRE(records.store.set_leaving_time(first.id, 76'000, false).ok());
+  REQUIRE(records.store.bury(first.id, "boot").ok());
+  CHECK(records.states() == std::vector<S>{S::kLeaving});
+  CHECK(records.store.next_idle_ms("lab").value() == records.now + 76'000);
+  CHECK(!records.store.claim(second.id, kSomebody).value().has_value());
+  records.now = 1000;  // a machine whose clock has lost its battery
+  CHECK(records.states() == std::vector<S>{S::kIdle});
+  CHECK(records.store.next_idle_ms("lab").value() == 0);
+  CHECK(records.store.claim(second.id, kSomebody).value().has_value());
+}
+
 TEST_CASE("jobs of one name get numbers, also after many of them") {
   Records records;
   records.add_cluster("a");

@@ -81,6 +81,10 @@ TEST_CASE("tuning is read in its units") {
 TEST_CASE("groups travel with others unless that is turned off") {
   CHECK(config_of({}).value().engine.fuses_groups);
   CHECK(config_of({{"HOROVOD_DISABLE_GROUP_FUSION", "0"}}).value().engine.fuses_groups);
+  CHECK(config_of({}).value().engine.cache_capacity == 1024);
+  CHECK(config_of({{"HOROVOD_CACHE_CAPACITY", "0"}}).value().engine.cache_capacity == 0);
+  CHECK(config_of({{"HOROVOD_CACHE_CAPACITY", "1000000"}}).value().engine.cache_capacity == 65536);
+  CHECK_FALSE(config_of({{"HOROVOD_CACHE_CAPACITY", "-1"}}).ok());
   CHECK_FALSE(config_of({{"HOROVOD_DISABLE_GROUP_FUSION", "1"}}).value().engine.fuses_groups);
 }
 

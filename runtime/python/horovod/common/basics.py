@@ -208,16 +208,16 @@ def gloo_enabled() -> bool:
     return not mpi_enabled()
 
 
-def _can_use(feature: int, verbose: bool) -> bool:
-    is_there = bool(_lib.feature(feature))
-    if verbose and not is_there:
+def _can_use(feature: int, verbose: bool) -> int:
+    value = _lib.feature(feature)
+    if verbose and not value:
         print(_lib.last_error(), file=sys.stderr)
-    return is_there
+    return value
 
 
 def mpi_built(verbose: bool = False) -> bool:
     """Whether an MPI can be loaded on this machine. With `verbose`, says why not."""
-    return _can_use(_lib.HAS_MPI, verbose)
+    return bool(_can_use(_lib.HAS_MPI, verbose))
 
 
 def mpi_enabled() -> bool:
@@ -231,8 +231,8 @@ def mpi_threads_supported() -> bool:
 
 
 def nccl_built(verbose: bool = False) -> int:
-    """1 where NCCL and a GPU can be used on this machine, else 0. With `verbose`, says why not."""
-    return int(_can_use(_lib.HAS_NCCL, verbose))
+    """The version of the NCCL that can be loaded on this machine (22703 is 2.27.3), or 0. With `verbose`, says why not."""
+    return _can_use(_lib.HAS_NCCL, verbose)
 
 
 def ddl_built(verbose: bool = False) -> bool:
@@ -248,7 +248,7 @@ def ccl_built(verbose: bool = False) -> bool:
 def cuda_built(verbose: bool = False) -> bool:
     """Whether operations are done on GPUs' memory where it is. With `verbose`, says why not: CUDA tensors then travel
     through host memory."""
-    return _can_use(_lib.HAS_CUDA, verbose)
+    return bool(_can_use(_lib.HAS_CUDA, verbose))
 
 
 def rocm_built(verbose: bool = False) -> bool:

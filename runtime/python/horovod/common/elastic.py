@@ -6,7 +6,7 @@ Fronts make their own state and `run` of these (horovod.torch.elastic).
 import copy
 import functools
 import queue
-from typing import Any, Callable, Dict, List
+from typing import TYPE_CHECKING, Any, Callable, Dict, List
 
 from horovod.common.basics import restart_limit
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
@@ -100,6 +100,12 @@ class ObjectState(State):
         super().__init__(bcast_object, get_rank)
         self._saved_state: Dict[str, Any] = dict(kwargs)
         self._set_attrs()
+
+    if TYPE_CHECKING:  # the attributes are the keyword arguments, of any type
+
+        def __getattr__(self, name: str) -> Any: ...
+
+        def __setattr__(self, name: str, value: Any) -> None: ...
 
     def save(self) -> None:
         self._saved_state = {name: copy.deepcopy(getattr(self, name)) for name in self._saved_state}

@@ -9,7 +9,8 @@ import warnings
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, TypeVar
 
 from horovod.common import _lib
-from horovod.common.basics import gloo_built, mpi_built  # noqa: F401  (scripts import them from here)
+from horovod.common.basics import gloo_built as gloo_built
+from horovod.common.basics import mpi_built as mpi_built  # scripts import them from here
 
 _T = TypeVar("_T")
 
