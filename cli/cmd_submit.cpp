@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <filesystem>
 #include <iostream>
 
@@ -17,6 +18,8 @@ namespace hvd::cli {
 namespace {
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
+
+constexpr auto kLockTime = std::chrono::seconds(30);
 
 bool is_number(const std::string& name) {
   return std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -107,8 +110,8 @@ Result<int> submit_job(const CliOptions& options) {
                  "a job called '" + record.name + "' could not be named on a command line; give another --name");
   }
   // In this order: a record is never without a lock that tells whether somebody has it, and never without its ticket.
-  HVD_TRY_ASSIGN(const std::optional<Fd> lock, take_lock(place.dir.lock_of(record.uuid)));
-  HVD_CHECK(lock.has_value());
+  // Somebody who clears away what dead submits have left may have it for a moment: the file is there before its lock.
+  HVD_TRY_ASSIGN(const Fd lock, wait_for_lock(place.dir.lock_of(record.uuid), Deadline::after(kLockTime)));
   auto added = [&]() -> Result<JobRecord> {
     HVD_TRY(write_ticket(place.dir.ticket_of(record.uuid), ticket_of(meant, meant.job, *flags.job_text)));
     return place.store.add_job(record, !flags.job_name.empty());
@@ -118,7 +121,7 @@ Result<int> submit_job(const CliOptions& options) {
     return added.error();
   }
   record = std::move(added).value();
-  if (const auto started = start_supervisor(place.dir, record, *lock); !started.ok()) {
+  if (const auto started = start_supervisor(place.dir, record, lock); !started.ok()) {
     static_cast<void>(place.store.request_stop(record.id));
     static_cast<void>(place.store.remove_job(record.id));
     forget(place.dir, record.uuid);

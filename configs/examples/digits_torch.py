@@ -63,7 +63,7 @@ def check_equal_parameters(model, epoch):
     """Fails unless the parameters are the same on all ranks, to the bit."""
     digest = hashlib.sha256()
     for parameter in model.parameters():
-        digest.update(parameter.detach().numpy().tobytes())
+        digest.update(parameter.detach().cpu().numpy().tobytes())
     mine = torch.tensor([list(digest.digest())], dtype=torch.uint8)
     for rank, theirs in enumerate(hvd.allgather(mine, name="digest")):
         assert torch.equal(theirs, mine[0]), f"epoch {epoch}: rank {rank} has other parameters than rank {hvd.rank()}"
@@ -78,6 +78,7 @@ def main():
     parser.add_argument("--lr", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--check", action="store_true", help="after each epoch, compare the ranks' parameters")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: each rank takes the GPU of its number")
     parser.add_argument("--losses", metavar="FILE", help="write the loss of each step there, as JSON")
     args = parser.parse_args()
 
@@ -85,9 +86,13 @@ def main():
     torch.manual_seed(args.seed)
     if args.batch_size % hvd.size() != 0:
         raise SystemExit(f"--batch-size {args.batch_size} cannot be divided among {hvd.size()} ranks")
-    (images, labels), (test_images, test_labels) = load(args.seed)
+    if args.device == "cuda":
+        torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())
+    (images, labels), (test_images, test_labels) = [
+        (images.to(args.device), labels.to(args.device)) for images, labels in load(args.seed)
+    ]
 
-    model = Net()
+    model = Net().to(args.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)

@@ -63,7 +63,8 @@ Error Database::failure(int code) const {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return Error(Code::kResource, where + ": another hvdrun has held them for " + std::to_string(kBusyMs / 1000) +
-                                        " s; try again, or see who has them with: fuser " + path_);
+                                        " s; try again, or see who has them with: fuser " + path_ +
+                                        "; if nobody has, the file system has no locks: set XDG_STATE_HOME to another");
     case SQLITE_FULL:
       return Error(Code::kResource, where + ": the disk is full; free some space, or set XDG_STATE_HOME to another");
     case SQLITE_READONLY:
@@ -77,10 +78,14 @@ Error Database::failure(int code) const {
                                         sqlite3_errmsg(connection_.get()) + "); move it away to begin anew");
     case SQLITE_IOERR: {
       const int number = sqlite3_system_errno(connection_.get());
-      return Error(Code::kResource, Error::from_errno(where + ": cannot be read or written", number).message());
+      const std::string what = Error::from_errno(where + ": cannot be read or written", number).message();
+      return Error(Code::kResource, what +
+                                        "; see whether the disk has space, and locks and shared memory, which a "
+                                        "network file system may not; or set XDG_STATE_HOME to another");
     }
     default:
-      return Error(Code::kInternal, where + ": " + sqlite3_errmsg(connection_.get()));
+      return Error(Code::kInternal, where + ": " + sqlite3_errmsg(connection_.get()) +
+                                        "; if another program has written there, move it away to begin anew");
   }
 }
 

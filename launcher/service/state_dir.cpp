@@ -48,6 +48,26 @@ Result<void> make_folders_above(const std::string& path) {
   return make_folder(path);
 }
 
+// A folder that is right already needs no write, which where nothing can be written would hide the error that counts.
+Result<void> keep_others_out(const std::string& folder) {
+  constexpr mode_t kRights = 07777;
+  struct stat info{};
+  if ((::stat(folder.c_str(), &info) == 0 && (info.st_mode & kRights) == kOwnFolder) ||
+      ::chmod(folder.c_str(), kOwnFolder) == 0) {
+    return {};
+  }
+  return Error(Code::kResource, Error::from_errno("cannot keep others out of " + folder).message() +
+                                    "; it must be yours and writable, or set XDG_STATE_HOME to one that is");
+}
+
+// NFS without its lock service, and some file systems of users' own, have none.
+Error unlockable(const std::string& path) {
+  return Error(Code::kResource,
+               Error::from_errno("cannot lock " + path).message() +
+                   "; make its folder writable on a disk of this machine, or set XDG_STATE_HOME to one "
+                   "that is");
+}
+
 flock whole_file(short type) {
   flock lock{};
   lock.l_type = type;
@@ -62,9 +82,7 @@ Result<StateDir> StateDir::open(const std::string& root) {
   HVD_TRY(make_folders_above(root));
   for (const std::string& folder : {root + "/service", dir.locks(), dir.tickets(), root + "/service/runs"}) {
     HVD_TRY(make_folder(folder));
-    if (::chmod(folder.c_str(), kOwnFolder) != 0) {
-      return Error(Code::kResource, Error::from_errno("cannot keep others out of " + folder).message());
-    }
+    HVD_TRY(keep_others_out(folder));
   }
   return dir;
 }
@@ -102,14 +120,14 @@ Result<std::optional<Fd>> take_lock(const std::string& path) {
   for (;;) {
     Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kOwnFile));
     if (!file.is_open()) {
-      return Error(Code::kResource, Error::from_errno("cannot lock " + path).message());
+      return unlockable(path);
     }
     flock lock = whole_file(F_WRLCK);
     if (::fcntl(file.get(), F_OFD_SETLK, &lock) != 0) {
       if (errno == EAGAIN || errno == EACCES) {
         return std::optional<Fd>();
       }
-      return Error(Code::kResource, Error::from_errno("cannot lock " + path).message());
+      return unlockable(path);
     }
     struct stat info{};
     if (::fstat(file.get(), &info) == 0 && info.st_nlink > 0) {

@@ -70,6 +70,8 @@ class Store {
   // The newest `count` of those that have; 0: all.
   Result<std::vector<JobRecord>> ended_jobs(std::int64_t count);
   Result<std::int64_t> count_ended();
+  // One of those that have not ended has this uuid.
+  Result<bool> is_active(const std::string& uuid);
   Result<void> remove_job(std::int64_t id);
 
   // It would get its nodes now, unless another is faster.

@@ -90,8 +90,13 @@ Result<JobRecord> Store::add_job(JobRecord job, bool is_named) {
       return Error(Code::kInvalid, "there is a job '" + wanted +
                                        "' already; give another --name, or remove it first: hvdrun rm " + wanted);
     }
-    for (int number = 2; is_taken; ++number) {
+    HVD_TRY_ASSIGN(const auto newest, database_.query("SELECT max(id) FROM job"));
+    for (std::int64_t number = 2; is_taken; ++number) {
       constexpr std::size_t kMostName = 64;
+      constexpr std::int64_t kMostTries = 100;
+      if (number == kMostTries) {
+        number = newest.front().integer(0) + 1;  // most of the numbers below stand in names, and nobody else may write
+      }
       const std::string tail = "-" + std::to_string(number);
       job.name = wanted.substr(0, kMostName - tail.size()) + tail;
       HVD_TRY_ASSIGN(is_taken, is_name_taken(job.name));
@@ -150,6 +155,12 @@ Result<std::int64_t> Store::count_ended() {
                                              "WHERE ") +
                                  kActive + ")"));
   return rows.front().integer(0);
+}
+
+Result<bool> Store::is_active(const std::string& uuid) {
+  HVD_TRY_ASSIGN(const auto rows,
+                 database_.query(std::string("SELECT 1 FROM job WHERE uuid = ? AND ") + kActive, {uuid}));
+  return !rows.empty();
 }
 
 Result<void> Store::remove_job(std::int64_t id) {

@@ -62,7 +62,7 @@ Result<bool> look_after(const StateDir& dir, Store& store, const JobRecord& seen
 }
 
 // What a submit has left that died before its job had a record.
-void sweep(const StateDir& dir, const std::vector<JobRecord>& active) {
+void sweep(const StateDir& dir, Store& store, const std::vector<JobRecord>& active) {
   std::set<std::string> known;
   for (const JobRecord& job : active) {
     known.insert(job.uuid);
@@ -83,7 +83,10 @@ void sweep(const StateDir& dir, const std::vector<JobRecord>& active) {
       continue;
     }
     if (const auto lock = take_lock(dir.lock_of(uuid)); lock.ok() && lock.value()) {
-      forget_start(dir, uuid);
+      // It may have a record by now, and a supervisor that died since.
+      if (const auto is_job = store.is_active(uuid); is_job.ok() && !is_job.value()) {
+        forget_start(dir, uuid);
+      }
     }
   }
 }
@@ -187,7 +190,7 @@ Result<void> recover(const StateDir& dir, Store& store) {
   if (has_found) {
     dir.wake();
   }
-  sweep(dir, active);
+  sweep(dir, store, active);
   return outcome;
 }
 

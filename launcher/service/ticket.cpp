@@ -35,7 +35,11 @@ void put_texts(ByteWriter& writer, const std::vector<std::string>& texts) {
 }
 
 Error unwritten(const std::string& path) {
-  return Error(Code::kResource, Error::from_errno("cannot write what the job is started with, " + path).message());
+  const char* hint = errno == ENOSPC || errno == EDQUOT
+                         ? "; free some space, or set XDG_STATE_HOME to another place"
+                         : "; make its folder writable, or set XDG_STATE_HOME to another";
+  return Error(Code::kResource,
+               Error::from_errno("cannot write what the job is started with, " + path).message() + hint);
 }
 
 Result<void> write_all(int fd, std::string_view rest, const std::string& path) {

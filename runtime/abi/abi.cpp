@@ -105,7 +105,7 @@ Result<void> hand_out(const std::vector<int>& all, int32_t* out, int32_t capacit
 
 void fill(hvd_output& out, const hvd_ctx::Operation& operation) {
   const auto& owned = operation.completion->output();
-  const auto& shape = owned ? owned->shape : operation.shape;
+  const std::span<const std::int64_t> shape = owned ? owned->shape : operation.shape();
   out.data = owned ? static_cast<void*>(owned->data.get()) : operation.output;
   out.size_bytes = static_cast<int64_t>(owned ? owned->size_bytes : operation.size_bytes);
   out.ndim = static_cast<int32_t>(shape.size());
@@ -277,9 +277,7 @@ hvd_status hvd_enqueue_group(hvd_ctx* ctx, const hvd_op* const* ops, int32_t cou
                                        std::to_string(HVD_MAX_GROUP));
     }
     HVD_TRY_ASSIGN(const auto context, resolve(ctx));
-    HVD_TRY_ASSIGN(const auto started, context->enqueue_group(std::span(ops, static_cast<std::size_t>(count))));
-    std::copy(started.begin(), started.end(), handles);
-    return {};
+    return context->enqueue_group(std::span(ops, static_cast<std::size_t>(count)), handles);
   });
 }
 

@@ -29,17 +29,6 @@ class RankLog final : public hvd::Log {
   hvd::StderrLog log_;
 };
 
-// What a handle of an operation stands for that was done at once.
-std::shared_ptr<const hvd_ctx::Operation> done_operation(const hvd::QuickOp& op) {
-  auto operation = std::make_shared<hvd_ctx::Operation>();
-  operation->completion = std::make_shared<hvd::Completion>();
-  operation->completion->finish(hvd::Result<void>());
-  operation->output = op.output;
-  operation->size_bytes = op.size_bytes;
-  operation->shape.assign(op.shape.begin(), op.shape.end());
-  return operation;
-}
-
 constexpr const char* kForkedText =
     "this process was forked from a rank of a job and is no rank of it; use the job from the process that joined it";
 
@@ -66,12 +55,29 @@ hvd::Result<std::shared_ptr<hvd::Engine>> hvd_ctx::engine() {
   return engine_;
 }
 
+std::shared_ptr<hvd_ctx::Operation> hvd_ctx::make_operation() {
+  return std::allocate_shared<Operation>(hvd::BlockAllocator<Operation>(operation_blocks_));
+}
+
+// What a handle of an operation stands for that was done at once.
+std::shared_ptr<const hvd_ctx::Operation> hvd_ctx::done_operation(const hvd::QuickOp& op) {
+  auto operation = make_operation();
+  operation->completion =
+      std::allocate_shared<hvd::Completion>(hvd::BlockAllocator<hvd::Completion>(completion_blocks_));
+  operation->completion->finish(hvd::Result<void>());
+  operation->output = op.output;
+  operation->size_bytes = op.size_bytes;
+  operation->set_shape(op.shape);
+  return operation;
+}
+
 hvd::Result<std::int64_t> hvd_ctx::enqueue(const hvd_op& op) {
   HVD_TRY_ASSIGN(const auto engine_now, engine());
-  std::vector<hvd::Submission> alone;
-  HVD_TRY_ASSIGN(alone.emplace_back(), hvd::submission_from(op, engine_now->sets()));
-  HVD_TRY_ASSIGN(const auto handles, start(*engine_now, std::move(alone), hvd::Engine::Caller::kGoesOn));
-  return handles.front();
+  hvd::OpRef alone = engine_now->get_op();
+  HVD_TRY(hvd::submission_from(op, engine_now->sets(), alone->what));
+  std::int64_t handle = 0;
+  HVD_TRY(start(*engine_now, std::span(&alone, 1), hvd::Engine::Caller::kGoesOn, &handle));
+  return handle;
 }
 
 hvd::Result<void> hvd_ctx::execute(const hvd_op& op, std::int64_t* handle) {
@@ -89,23 +95,25 @@ hvd::Result<void> hvd_ctx::execute(const hvd_op& op, std::int64_t* handle) {
       return {};
     }
   }
-  std::vector<hvd::Submission> alone;
-  HVD_TRY_ASSIGN(alone.emplace_back(), hvd::submission_from(op, engine_now->sets()));
-  if (handle == nullptr && (hvd::is_cut_by_rank(alone.front().kind) || alone.front().kind == hvd::OpKind::kJoin)) {
+  hvd::OpRef alone = engine_now->get_op();
+  HVD_TRY(hvd::submission_from(op, engine_now->sets(), alone->what));
+  const hvd::OpKind kind = alone->what.kind;
+  if (handle == nullptr && (hvd::is_cut_by_rank(kind) || kind == hvd::OpKind::kJoin)) {
     return hvd::Error(hvd::Code::kInvalid, std::string("hvd_execute: handle is NULL, but the result of a ") +
-                                               hvd::name_of(alone.front().kind) + " is memory of the runtime's");
+                                               hvd::name_of(kind) + " is memory of the runtime's");
   }
   if (quick && quick->noname != 0) {
-    alone.front().name = hvd::noname_of(quick->kind, quick->noname);  // it has its number already
+    alone->what.name = hvd::noname_of(quick->kind, quick->noname);  // it has its number already
   }
-  HVD_TRY_ASSIGN(const auto handles, start(*engine_now, std::move(alone), hvd::Engine::Caller::kWaits));
+  std::int64_t started = 0;
+  HVD_TRY(start(*engine_now, std::span(&alone, 1), hvd::Engine::Caller::kWaits, &started));
   if (handle != nullptr) {
-    *handle = handles.front();
+    *handle = started;
   }
-  HVD_TRY_ASSIGN(const auto operation, find(handles.front()));
+  HVD_TRY_ASSIGN(const auto operation, find(started));
   wait(*operation);
   if (handle == nullptr) {
-    HVD_TRY(release(handles.front()));
+    HVD_TRY(release(started));
   }
   return operation->completion->wait();
 }
@@ -117,10 +125,24 @@ std::int64_t hvd_ctx::keep(std::shared_ptr<const Operation> operation) {
   return handle;
 }
 
-hvd::Result<std::vector<std::int64_t>> hvd_ctx::enqueue_group(std::span<const hvd_op* const> ops) {
+hvd::Result<void> hvd_ctx::enqueue_group(std::span<const hvd_op* const> ops, std::int64_t* handles) {
   HVD_TRY_ASSIGN(const auto engine_now, engine());
-  HVD_TRY_ASSIGN(std::vector<hvd::Submission> group, hvd::submissions_from(ops, engine_now->sets()));
-  return start(*engine_now, std::move(group), hvd::Engine::Caller::kGoesOn);
+  std::vector<hvd::OpRef> group;
+  {
+    const std::lock_guard lock(mu_);
+    group.swap(spare_group_);
+  }
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    group.push_back(engine_now->get_op());
+  }
+  auto started = hvd::submissions_from(ops, engine_now->sets(), group);
+  if (started.ok()) {
+    started = start(*engine_now, group, hvd::Engine::Caller::kGoesOn, handles);
+  }
+  group.clear();  // while the engine is there
+  const std::lock_guard lock(mu_);
+  spare_group_.swap(group);
+  return started;
 }
 
 hvd::Result<void> hvd_ctx::enqueue_many(std::span<const hvd_op* const> ops, bool waits, std::int64_t* handles) {
@@ -129,19 +151,21 @@ hvd::Result<void> hvd_ctx::enqueue_many(std::span<const hvd_op* const> ops, bool
     if (ops[i] == nullptr) {
       return hvd::Error(hvd::Code::kInvalid, "ops[" + std::to_string(i) + "] is NULL");
     }
-    std::vector<hvd::Submission> alone;
-    HVD_TRY_ASSIGN(alone.emplace_back(), hvd::submission_from(*ops[i], engine_now->sets()));
+    hvd::OpRef alone = engine_now->get_op();
+    HVD_TRY(hvd::submission_from(*ops[i], engine_now->sets(), alone->what));
     const auto caller = waits ? hvd::Engine::Caller::kWaits : hvd::Engine::Caller::kGoesOn;
-    HVD_TRY_ASSIGN(const auto started, start(*engine_now, std::move(alone), caller));
-    handles[i] = started.front();
+    HVD_TRY(start(*engine_now, std::span(&alone, 1), caller, handles + i));
   }
   return {};
 }
 
-template <typename T>
-hvd::Result<T> hvd_ctx::change(hvd::Submission submission) {
+template <typename T, typename Fill>
+hvd::Result<T> hvd_ctx::change(const Fill& fill) {
   HVD_TRY_ASSIGN(const auto engine_now, engine());
-  HVD_TRY_ASSIGN(const auto completion, engine_now->submit(std::move(submission), hvd::Engine::Caller::kWaits));
+  hvd::OpRef op = engine_now->get_op();
+  HVD_TRY(fill(op->what));
+  const auto completion = op->completion;
+  HVD_TRY(engine_now->submit(std::span(&op, 1), hvd::Engine::Caller::kWaits));
   engine_now->wait(*completion);
   HVD_TRY(completion->wait());
   T answer{};
@@ -152,17 +176,17 @@ hvd::Result<T> hvd_ctx::change(hvd::Submission submission) {
 }
 
 hvd::Result<std::int32_t> hvd_ctx::add_process_set(const std::int32_t* ranks, std::int32_t count) {
-  HVD_TRY_ASSIGN(hvd::Submission submission, hvd::set_of_ranks(ranks, count, map_.size));
-  return change<std::int32_t>(std::move(submission));
+  return change<std::int32_t>([&](hvd::Submission& what) { return hvd::set_of_ranks(ranks, count, map_.size, what); });
 }
 
 hvd::Result<void> hvd_ctx::remove_process_set(std::int32_t number) {
   HVD_TRY(ranks_of_process_set(number));
-  hvd::Submission submission;
-  submission.kind = hvd::OpKind::kSetRemove;
-  submission.name = "removal of process set " + std::to_string(number);
-  submission.numbers = {number};
-  HVD_TRY(change<std::int32_t>(std::move(submission)));
+  HVD_TRY(change<std::int32_t>([&](hvd::Submission& what) -> hvd::Result<void> {
+    what.kind = hvd::OpKind::kSetRemove;
+    what.name = "removal of process set " + std::to_string(number);
+    what.numbers = {number};
+    return {};
+  }));
   return {};
 }
 
@@ -172,12 +196,13 @@ hvd::Result<void*> hvd_ctx::create_buffer(std::int64_t size_bytes) {
     return hvd::Error(hvd::Code::kInvalid, "a buffer of " + std::to_string(size_bytes) + " bytes, expected 1 to " +
                                                std::to_string(kMaxBytes));
   }
-  hvd::Submission submission;
-  submission.kind = hvd::OpKind::kBufferAdd;
-  submission.name = "buffer";
-  submission.dtype = hvd::Dtype::kUint8;
-  submission.shape = {size_bytes};
-  return change<void*>(std::move(submission));
+  return change<void*>([&](hvd::Submission& what) -> hvd::Result<void> {
+    what.kind = hvd::OpKind::kBufferAdd;
+    what.name = "buffer";
+    what.dtype = hvd::Dtype::kUint8;
+    what.shape = {size_bytes};
+    return {};
+  });
 }
 
 hvd::Result<void> hvd_ctx::destroy_buffer(const void* data) {
@@ -186,11 +211,12 @@ hvd::Result<void> hvd_ctx::destroy_buffer(const void* data) {
   if (!number) {
     return hvd::Error(hvd::Code::kNotFound, "there is no buffer at this address");
   }
-  hvd::Submission submission;
-  submission.kind = hvd::OpKind::kBufferRemove;
-  submission.name = "removal of buffer " + std::to_string(*number);
-  submission.numbers = {*number};
-  HVD_TRY(change<std::int32_t>(std::move(submission)));
+  HVD_TRY(change<std::int32_t>([&](hvd::Submission& what) -> hvd::Result<void> {
+    what.kind = hvd::OpKind::kBufferRemove;
+    what.name = "removal of buffer " + std::to_string(*number);
+    what.numbers = {*number};
+    return {};
+  }));
   return {};
 }
 
@@ -208,34 +234,36 @@ hvd::Result<std::vector<int>> hvd_ctx::ranks_of_process_set(std::int32_t number)
   return set->ranks;
 }
 
-hvd::Result<std::vector<std::int64_t>> hvd_ctx::start(hvd::Engine& engine, std::vector<hvd::Submission> submissions,
-                                                      hvd::Engine::Caller caller) {
-  std::vector<std::shared_ptr<Operation>> operations;
-  for (hvd::Submission& submission : submissions) {
-    if (submission.name.empty()) {
-      const auto set = engine.sets().find(submission.process_set);
+hvd::Result<void> hvd_ctx::start(hvd::Engine& engine, std::span<hvd::OpRef> ops, hvd::Engine::Caller caller,
+                                 std::int64_t* handles) {
+  for (const hvd::OpRef& op : ops) {
+    hvd::Submission& what = op->what;
+    if (what.name.empty()) {
+      const auto set = engine.sets().find(what.process_set);
       if (set == nullptr) {
         return hvd::Error(hvd::Code::kNotFound, "this process set has just been removed");
       }
-      submission.name =
-          hvd::noname_of(submission.kind, ++set->noname_counts[static_cast<std::size_t>(submission.kind)]);
+      what.name = hvd::noname_of(what.kind, ++set->noname_counts[static_cast<std::size_t>(what.kind)]);
     }
-    auto operation = std::make_shared<Operation>();
-    operation->output = submission.output;
-    operation->size_bytes =
-        submission.output == nullptr ? 0 : hvd::size_bytes_of(submission.shape, submission.dtype).value_or(0);
-    operation->shape = submission.shape;
-    operations.push_back(std::move(operation));
   }
-  HVD_TRY_ASSIGN(const auto completions, engine.submit_group(std::move(submissions), caller));
-  const std::lock_guard lock(mu_);
-  std::vector<std::int64_t> handles;
-  for (std::size_t i = 0; i < operations.size(); ++i) {
-    operations[i]->completion = completions[i];
-    handles.push_back(next_handle());
-    operations_.emplace(handles.back(), std::move(operations[i]));
+  // Before they are submitted, since they are the engine's from then on; nobody knows the handles yet.
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const hvd::Submission& what = ops[i]->what;
+    auto operation = make_operation();
+    operation->completion = ops[i]->completion;
+    operation->output = what.output;
+    operation->size_bytes = what.output == nullptr ? 0 : hvd::size_bytes_of(what.shape, what.dtype).value_or(0);
+    operation->set_shape(what.shape);
+    handles[i] = keep(std::move(operation));
   }
-  return handles;
+  auto submitted = engine.submit(ops, caller);
+  if (!submitted.ok()) {
+    const std::lock_guard lock(mu_);
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      operations_.erase(std::exchange(handles[i], 0));
+    }
+  }
+  return submitted;
 }
 
 hvd::Result<std::shared_ptr<const hvd_ctx::Operation>> hvd_ctx::find(std::int64_t handle) {

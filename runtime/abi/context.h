@@ -3,6 +3,7 @@
 // Thread: any (mutex mu_). Not exported; tests make contexts over any Store with make_context.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -18,8 +19,11 @@
 #include "runtime/abi/config.h"
 #include "runtime/base/process_mark.h"
 #include "runtime/base/result.h"
+#include "runtime/core/block_pool.h"
 #include "runtime/core/completion.h"
 #include "runtime/engine/engine.h"
+#include "runtime/engine/quick_path.h"
+#include "runtime/engine/submit_queue.h"
 
 struct hvd_ctx {
  public:
@@ -40,7 +44,15 @@ struct hvd_ctx {
     std::shared_ptr<hvd::Completion> completion;
     void* output = nullptr;
     std::size_t size_bytes = 0;
-    std::vector<std::int64_t> shape;
+    std::array<std::int64_t, HVD_MAX_DIMS> extents{};
+    std::size_t ndim = 0;
+
+    // Of the output where that is the caller's.
+    [[nodiscard]] std::span<const std::int64_t> shape() const { return std::span(extents).first(ndim); }
+    void set_shape(std::span<const std::int64_t> from) {
+      std::copy(from.begin(), from.end(), extents.begin());
+      ndim = from.size();
+    }
   };
 
   [[nodiscard]] const hvd::RankMap& map() const { return map_; }
@@ -54,7 +66,7 @@ struct hvd_ctx {
   // memory of the caller's.
   hvd::Result<void> execute(const hvd_op& op, std::int64_t* handle);
   // All or none; the handles are in the order of the operations.
-  hvd::Result<std::vector<std::int64_t>> enqueue_group(std::span<const hvd_op* const> ops);
+  hvd::Result<void> enqueue_group(std::span<const hvd_op* const> ops, std::int64_t* handles);
   // Each by itself, until one is refused; handles[i] names ops[i]. `waits`: the caller waits for them next.
   hvd::Result<void> enqueue_many(std::span<const hvd_op* const> ops, bool waits, std::int64_t* handles);
   // Makes the process set of these ranks, as all ranks must at once; its number.
@@ -79,21 +91,30 @@ struct hvd_ctx {
  private:
   // kNotInitialized after the end, and in a fork of the process that joined.
   hvd::Result<std::shared_ptr<hvd::Engine>> engine();
-  hvd::Result<std::vector<std::int64_t>> start(hvd::Engine& engine, std::vector<hvd::Submission> submissions,
-                                               hvd::Engine::Caller caller);
-  // Runs a change of what all ranks have. T: the number or address that is its result.
-  template <typename T>
-  hvd::Result<T> change(hvd::Submission submission);
+  // handles: as many.
+  hvd::Result<void> start(hvd::Engine& engine, std::span<hvd::OpRef> ops, hvd::Engine::Caller caller,
+                          std::int64_t* handles);
+  std::shared_ptr<Operation> make_operation();
+  std::shared_ptr<const Operation> done_operation(const hvd::QuickOp& op);
+  // Runs a change of what all ranks have, which `fill` describes. T: the number or address that is its result.
+  template <typename T, typename Fill>
+  hvd::Result<T> change(const Fill& fill);
   std::int64_t keep(std::shared_ptr<const Operation> operation);
 
   // constant after construction
   const hvd::RankMap map_;
   const bool is_by_mpi_;
   const hvd::ProcessMark process_;
+  const std::shared_ptr<hvd::BlockPool> operation_blocks_ = std::make_shared<hvd::BlockPool>();
+  const std::shared_ptr<hvd::BlockPool> completion_blocks_ = std::make_shared<hvd::BlockPool>();
   // guarded by mu_
   std::mutex mu_;
+  std::vector<hvd::OpRef> spare_group_;  // empty, kept for its memory
   std::shared_ptr<hvd::Engine> engine_;  // null once closed; who waits in it keeps it
-  std::unordered_map<std::int64_t, std::shared_ptr<const Operation>> operations_;
+  using Operations =
+      std::unordered_map<std::int64_t, std::shared_ptr<const Operation>, std::hash<std::int64_t>, std::equal_to<>,
+                         hvd::BlockAllocator<std::pair<const std::int64_t, std::shared_ptr<const Operation>>>>;
+  Operations operations_{Operations::allocator_type(std::make_shared<hvd::BlockPool>())};
 };
 
 namespace hvd {

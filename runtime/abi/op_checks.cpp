@@ -169,9 +169,8 @@ Result<void> check_struct(const char* what, std::uint32_t size, std::uint32_t ve
   return {};
 }
 
-Result<Submission> submission_from(const hvd_op& op, const SetTable& sets) {
+Result<void> submission_from(const hvd_op& op, const SetTable& sets, Submission& out) {
   HVD_TRY(check_struct("hvd_op", op.size, op.version, kOpSizes));
-  Submission out;
   if (op.kind < HVD_ALLREDUCE || op.kind > HVD_JOIN) {
     return invalid("kind is " + number(op.kind) + ", expected 0 to " + number(HVD_JOIN));
   }
@@ -181,7 +180,7 @@ Result<Submission> submission_from(const hvd_op& op, const SetTable& sets) {
       return invalid("process_set is " + number(op.process_set) + ", but a join is one of all ranks (0)");
     }
     out.name = kJoinName;
-    return out;
+    return {};
   }
   out.process_set = op.process_set;
   out.priority = op.version >= 3 ? op.priority : 0;
@@ -195,7 +194,7 @@ Result<Submission> submission_from(const hvd_op& op, const SetTable& sets) {
   const int size = set->map->size;
   HVD_TRY(read_name(op, out));
   if (out.kind == OpKind::kBarrier) {
-    return out;
+    return {};
   }
   if (op.device != HVD_DEVICE_CPU) {
     return invalid("device is " + number(op.device) + ", but this library supports HVD_DEVICE_CPU (-1) only");
@@ -218,33 +217,30 @@ Result<Submission> submission_from(const hvd_op& op, const SetTable& sets) {
     HVD_TRY(read_splits(op, size, out));
   }
   HVD_TRY(read_buffers(op, set->ranks[static_cast<std::size_t>(set->map->rank)], out));
-  return out;
+  return {};
 }
 
-Result<std::vector<Submission>> submissions_from(std::span<const hvd_op* const> ops, const SetTable& sets) {
-  std::vector<Submission> all;
-  for (const hvd_op* op : ops) {
-    const std::string which = "operation " + std::to_string(all.size()) + " of the group";
-    if (op == nullptr) {
-      return Error(Code::kInvalid, which + " is NULL");
+Result<void> submissions_from(std::span<const hvd_op* const> ops, const SetTable& sets, std::span<const OpRef> out) {
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const auto which = [i] { return "operation " + std::to_string(i) + " of the group"; };
+    if (ops[i] == nullptr) {
+      return Error(Code::kInvalid, which() + " is NULL");
     }
-    auto checked = submission_from(*op, sets);
-    if (!checked.ok()) {
-      return checked.error().with_context(which);
+    Submission& one = out[i]->what;
+    if (const auto checked = submission_from(*ops[i], sets, one); !checked.ok()) {
+      return checked.error().with_context(which());
     }
-    const Submission& one = checked.value();
     if (!is_groupable(one.kind)) {
-      return Error(Code::kInvalid, which + " is a " + name_of(one.kind) + ", which cannot be done in groups");
+      return Error(Code::kInvalid, which() + " is a " + name_of(one.kind) + ", which cannot be done in groups");
     }
-    const Submission& first = all.empty() ? one : all.front();
+    const Submission& first = out.front()->what;
     if (one.kind != first.kind || one.op != first.op || one.prescale != first.prescale ||
         one.postscale != first.postscale || one.process_set != first.process_set) {
       return Error(Code::kInvalid,
-                   which + " differs from the first in kind, reduce_op, prescale, postscale or process_set");
+                   which() + " differs from the first in kind, reduce_op, prescale, postscale or process_set");
     }
-    all.push_back(std::move(checked).value());
   }
-  return all;
+  return {};
 }
 
 std::optional<QuickOp> quick_op_from(const hvd_op& op, const SetPlace& set) {
@@ -298,12 +294,11 @@ std::optional<QuickOp> quick_op_from(const hvd_op& op, const SetPlace& set) {
   return quick;
 }
 
-Result<Submission> set_of_ranks(const std::int32_t* ranks, std::int32_t count, int size) {
+Result<void> set_of_ranks(const std::int32_t* ranks, std::int32_t count, int size, Submission& out) {
   if (ranks == nullptr || count < 1 || count > size) {
     return Error(Code::kInvalid, "a process set has 1 to " + number(size) + " ranks, not " +
                                      (ranks == nullptr ? "NULL" : number(count)));
   }
-  Submission out;
   out.kind = OpKind::kSetAdd;
   out.name = "process set";
   out.numbers.assign(ranks, ranks + count);
@@ -318,7 +313,7 @@ Result<Submission> set_of_ranks(const std::int32_t* ranks, std::int32_t count, i
       return Error(Code::kInvalid, "a process set with rank " + number(rank) + " twice");
     }
   }
-  return out;
+  return {};
 }
 
 }  // namespace hvd

@@ -11,6 +11,7 @@
 #include "runtime/base/result.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/set_table.h"
+#include "runtime/engine/submit_queue.h"
 
 namespace hvd {
 
@@ -19,16 +20,16 @@ namespace hvd {
 Result<void> check_struct(const char* what, std::uint32_t size, std::uint32_t version,
                           std::initializer_list<std::size_t> sizes);
 
-// The name stays empty when the caller gave none. `sets`: as this rank knows them.
-Result<Submission> submission_from(const hvd_op& op, const SetTable& sets);
-// The same for a group; an error tells which of its operations is wrong.
-Result<std::vector<Submission>> submissions_from(std::span<const hvd_op* const> ops, const SetTable& sets);
+// Into a new one. The name stays empty when the caller gave none. `sets`: as this rank knows them.
+Result<void> submission_from(const hvd_op& op, const SetTable& sets, Submission& out);
+// The same for a group, with as many; an error tells which of its operations is wrong.
+Result<void> submissions_from(std::span<const hvd_op* const> ops, const SetTable& sets, std::span<const OpRef> out);
 
 // The same for Engine::try_quick, without memory of its own: what is not in order, or not for that, is nothing here.
 // `set`: the one of op.process_set, with a QuickPath.
 std::optional<QuickOp> quick_op_from(const hvd_op& op, const SetPlace& set);
 
 // To make a process set of these ranks (in any order) in a job of `size` ranks.
-Result<Submission> set_of_ranks(const std::int32_t* ranks, std::int32_t count, int size);
+Result<void> set_of_ranks(const std::int32_t* ranks, std::int32_t count, int size, Submission& out);
 
 }  // namespace hvd

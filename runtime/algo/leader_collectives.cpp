@@ -57,13 +57,13 @@ Result<void> LeaderCollectives::allreduce(void* data, std::size_t element_count,
                                           Interrupt& interrupt) {
   const auto n = static_cast<std::size_t>(count());
   const std::size_t element = size_of(dtype);
-  std::vector<Range> blocks;
+  blocks_.clear();
   for (std::size_t node = 0; node < n; ++node) {
     const Range elements = split(element_count, n, node);
-    blocks.push_back(Range{elements.begin * element, elements.end * element});
+    blocks_.push_back(Range{elements.begin * element, elements.end * element});
   }
-  HVD_TRY(reduce_scatter(data, blocks, dtype, op, interrupt));
-  return allgather(data, blocks, interrupt);
+  HVD_TRY(reduce_scatter(data, blocks_, dtype, op, interrupt));
+  return allgather(data, blocks_, interrupt);
 }
 
 Result<void> LeaderCollectives::allgather(void* data, std::span<const Range> blocks, Interrupt& interrupt) {

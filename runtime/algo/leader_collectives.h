@@ -49,6 +49,7 @@ class LeaderCollectives {
   int self_;
   // engine only
   std::unique_ptr<std::uint8_t[]> staging_;  // what was received and is not reduced yet
+  std::vector<Range> blocks_;                // of allreduce()
 };
 
 }  // namespace hvd

@@ -99,7 +99,7 @@ Result<void> NodeCollectives::reduce_scatter(const void* input, std::span<const 
     }
   };
   static constexpr std::size_t kStages = 2;  // copy in, reduce out
-  return run_pipeline(chunks_for(longest_of(pieces), lane_bytes_), kStages, stage, interrupt);
+  return run_pipeline(chunks_for(longest_of(pieces), lane_bytes_), kStages, std::ref(stage), interrupt);
 }
 
 Result<void> NodeCollectives::alltoall(const void* input, std::span<const Range> send, void* out,
@@ -126,7 +126,7 @@ Result<void> NodeCollectives::alltoall(const void* input, std::span<const Range>
     }
   };
   static constexpr std::size_t kStages = 2;  // copy in, copy out
-  return run_pipeline(chunks_for(longest, lane_bytes_), kStages, stage, interrupt);
+  return run_pipeline(chunks_for(longest, lane_bytes_), kStages, std::ref(stage), interrupt);
 }
 
 Result<void> NodeCollectives::broadcast(void* data, std::size_t size_bytes, int local_root, Interrupt& interrupt) {
@@ -144,7 +144,7 @@ Result<void> NodeCollectives::broadcast(void* data, std::size_t size_bytes, int 
     }
   };
   static constexpr std::size_t kStages = 2;  // copy in, copy out
-  return run_pipeline(chunks_for(size_bytes, chunk_bytes_), kStages, stage, interrupt);
+  return run_pipeline(chunks_for(size_bytes, chunk_bytes_), kStages, std::ref(stage), interrupt);
 }
 
 Result<void> NodeCollectives::allgather(const void* input, std::span<const Range> pieces, void* out,
@@ -174,7 +174,7 @@ Result<void> NodeCollectives::allgather(const void* input, std::span<const Range
     }
   };
   static constexpr std::size_t kStages = 2;  // copy in, copy out
-  return run_pipeline(chunks_for(longest_of(pieces), chunk_bytes_), kStages, stage, interrupt);
+  return run_pipeline(chunks_for(longest_of(pieces), chunk_bytes_), kStages, std::ref(stage), interrupt);
 }
 
 Result<void> NodeCollectives::barrier(Interrupt& interrupt) {

@@ -150,7 +150,7 @@ Result<void> NodeCollectives::reduce(const Reduction& what, Interrupt& interrupt
   };
   static constexpr std::size_t kStages = 3;  // publish, reduce, take
   static_assert(kStages <= kBuffers);
-  return run_pipeline(chunks_for(bytes, chunk_bytes_), kStages, stage, interrupt);
+  return run_pipeline(chunks_for(bytes, chunk_bytes_), kStages, std::ref(stage), interrupt);
 }
 
 Result<void> NodeCollectives::reduce(const void* input, void* out, std::size_t count, Dtype dtype, ReduceOp op,

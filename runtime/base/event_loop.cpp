@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::uint64_t kWakeId = 0;
 constexpr int kBatch = 64;
+constexpr std::size_t kSpareTimers = 16;
 
 }  // namespace
 
@@ -76,16 +77,39 @@ void EventLoop::unwatch(WatchId id) {
 
 TimerId EventLoop::after(Duration delay, Task task) {
   const TimerId id = next_id_++;
-  const auto at = timers_.emplace(clock_.now() + delay, Timer{id, std::move(task)});
-  timer_index_.emplace(id, at);
+  const TimePoint at = clock_.now() + delay;
+  if (spare_timers_.empty()) {
+    timer_index_.emplace(id, timers_.emplace(at, Timer{id, std::move(task)}));
+    return id;
+  }
+  auto timer = std::move(spare_timers_.back());
+  spare_timers_.pop_back();
+  timer.key() = at;
+  timer.mapped() = Timer{id, std::move(task)};
+  auto index = std::move(spare_index_.back());
+  spare_index_.pop_back();
+  index.key() = id;
+  index.mapped() = timers_.insert(std::move(timer));
+  timer_index_.insert(std::move(index));
   return id;
+}
+
+EventLoop::Task EventLoop::remove_timer(TimerIndex::iterator found) {
+  auto timer = timers_.extract(found->second);
+  Task task = std::exchange(timer.mapped().task, nullptr);
+  if (spare_timers_.size() < kSpareTimers) {
+    spare_timers_.push_back(std::move(timer));
+    spare_index_.push_back(timer_index_.extract(found));
+  } else {
+    timer_index_.erase(found);
+  }
+  return task;
 }
 
 void EventLoop::cancel(TimerId id) {
   const auto found = timer_index_.find(id);
   if (found != timer_index_.end()) {
-    timers_.erase(found->second);
-    timer_index_.erase(found);
+    remove_timer(found);
   }
 }
 
@@ -157,10 +181,7 @@ int EventLoop::wait_ms(std::optional<Deadline> deadline) const {
 
 void EventLoop::run_due_timers() {
   while (!timers_.empty() && timers_.begin()->first <= now_) {
-    const auto due = timers_.begin();
-    const Task task = std::move(due->second.task);
-    timer_index_.erase(due->second.id);
-    timers_.erase(due);
+    const Task task = remove_timer(timer_index_.find(timers_.begin()->second.id));
     task();
   }
 }

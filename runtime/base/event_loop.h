@@ -84,10 +84,15 @@ class EventLoop {
     Task task;
   };
 
+  using Timers = std::multimap<TimePoint, Timer>;
+  using TimerIndex = std::unordered_map<TimerId, Timers::iterator>;
+
   explicit EventLoop(const Clock& clock, Fd epoll_fd, Fd wake_fd);
   void wake();
   [[nodiscard]] int wait_ms(std::optional<Deadline> deadline) const;
   void run_due_timers();
+  // Takes it out; what it was to do.
+  Task remove_timer(TimerIndex::iterator found);
   void run_posted();
 
   // constant after construction
@@ -96,8 +101,11 @@ class EventLoop {
   Fd wake_fd_;
   // loop only
   std::unordered_map<WatchId, Watch> watches_;
-  std::multimap<TimePoint, Timer> timers_;
-  std::unordered_map<TimerId, std::multimap<TimePoint, Timer>::iterator> timer_index_;
+  Timers timers_;
+  TimerIndex timer_index_;
+  // Of timers that are over: one that is armed again and again needs no memory.
+  std::vector<Timers::node_type> spare_timers_;
+  std::vector<TimerIndex::node_type> spare_index_;
   std::uint64_t next_id_ = 1;
   Fd signal_fd_;
   TimePoint now_;

@@ -20,6 +20,8 @@ class PositionBits {
     }
     words_[word] |= std::uint64_t{1} << (static_cast<std::size_t>(position) % kWordBits);
   }
+  // For so many positions.
+  void reserve(int positions) { words_.reserve(static_cast<std::size_t>(positions) / kWordBits + 1); }
   void assign(std::span<const std::uint64_t> words) { words_.assign(words.begin(), words.end()); }
 
   [[nodiscard]] bool empty() const { return words_.empty(); }

@@ -8,7 +8,7 @@ namespace hvd {
 namespace {
 
 // Steps of a training program that asks for its tensors one by one are cut where it happens; most repeat.
-constexpr std::size_t kPlans = 64;
+constexpr std::size_t kPlans = 16;
 
 std::size_t add(std::size_t a, std::size_t b) {
   return a > SIZE_MAX - b ? SIZE_MAX : a + b;
@@ -63,7 +63,9 @@ Result<void> ResponseCache::remember(const Remembered& what, Request request) {
   }
   slot.what = Known{std::move(request), what.is_shared, what.first_dims};
   ++changes_;
-  made_.clear();
+  for (Made& made : made_) {
+    made.bits.clear();
+  }
   return {};
 }
 
@@ -78,10 +80,7 @@ const ResponseCache::Plan& ResponseCache::plan(const KnownHits& hits) {
       return made.plan;
     }
   }
-  if (made_.size() < kPlans) {
-    made_.emplace_back();
-    next_made_ = made_.size() - 1;
-  }
+  reserve_plans();
   Made& made = made_[next_made_];
   next_made_ = (next_made_ + 1) % kPlans;
   made.fusion_bytes = hits.fusion_bytes;
@@ -90,6 +89,20 @@ const ResponseCache::Plan& ResponseCache::plan(const KnownHits& hits) {
   make(hits, made.plan);
   ++plans_made_;
   return made.plan;
+}
+
+// So that the next ones, whatever their bits, need no more memory.
+void ResponseCache::reserve_plans() {
+  if (!made_.empty() && made_.front().plan.order.capacity() >= known_.size()) {
+    return;
+  }
+  made_.resize(kPlans);
+  sorted_.reserve(known_.size());
+  for (Made& made : made_) {
+    made.bits.reserve(static_cast<int>(known_.size()));
+    made.plan.order.reserve(known_.size());
+    made.plan.ends.reserve(known_.size());
+  }
 }
 
 void ResponseCache::make(const KnownHits& hits, Plan& plan) {

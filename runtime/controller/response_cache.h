@@ -65,7 +65,7 @@ class ResponseCache {
   struct Made {
     std::uint64_t fusion_bytes = 0;
     bool fuses_groups = false;
-    PositionBits bits;  // empty: none yet
+    PositionBits bits;  // empty: none
     Plan plan;
   };
   struct NameHash {
@@ -75,6 +75,7 @@ class ResponseCache {
 
   [[nodiscard]] const Slot& slot(int position) const { return known_[static_cast<std::size_t>(position)]; }
   [[nodiscard]] bool travel_together(const Slot& a, const Slot& b, bool fuses_groups) const;
+  void reserve_plans();
   void make(const KnownHits& hits, Plan& plan);
   void add_response(std::size_t first, const KnownHits& hits, Plan& plan);
 

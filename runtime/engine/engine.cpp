@@ -44,8 +44,12 @@ Engine::~Engine() {
   }
 }
 
-Result<std::shared_ptr<Completion>> Engine::submit(Submission submission, Caller caller) {
-  return impl_->submit(std::move(submission), caller);
+OpRef Engine::get_op() {
+  return impl_->get_op();
+}
+
+Result<void> Engine::submit(std::span<OpRef> ops, Caller caller) {
+  return impl_->submit(ops, caller);
 }
 
 bool Engine::try_quick(const SetPlace& set, int process_set, const QuickOp& op) {
@@ -60,11 +64,6 @@ void Engine::leave() {
   if (!impl_->is_forked()) {
     impl_->leave();
   }
-}
-
-Result<std::vector<std::shared_ptr<Completion>>> Engine::submit_group(std::vector<Submission> submissions,
-                                                                      Caller caller) {
-  return impl_->submit_group(std::move(submissions), caller);
 }
 
 const SetTable& Engine::sets() const {

@@ -6,16 +6,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
-#include <vector>
+#include <span>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/result.h"
 #include "runtime/controller/autotuner.h"
-#include "runtime/core/dtype.h"
-#include "runtime/core/op_kind.h"
 #include "runtime/core/rank_map.h"
+#include "runtime/engine/pending_op.h"
 #include "runtime/link/mesh.h"
 #include "runtime/observe/counters.h"
 #include "runtime/observe/stall_watch.h"
@@ -26,30 +24,9 @@ namespace hvd {
 
 class BackendMaker;
 class BufferTable;
-class Completion;
 class SetTable;
 struct QuickOp;
 struct SetPlace;
-
-// One operation as the C interface received it; pointers stay valid until its Completion is done.
-struct Submission {
-  OpKind kind = OpKind::kBarrier;
-  std::string name;
-  Dtype dtype = Dtype::kFloat32;
-  ReduceOp op = ReduceOp::kSum;
-  int root_rank = 0;  // of the job
-  std::vector<std::int64_t> shape;
-  const void* input = nullptr;
-  void* output = nullptr;
-  double prescale = 1.0;
-  double postscale = 1.0;
-  std::vector<std::int32_t> splits{};  // alltoall: rows for each rank, [size]
-  std::vector<std::string> group{};  // of a group's first: the names of the others, which are submitted right after it
-  int process_set = 0;
-  std::vector<std::int32_t> numbers{};  // kSetAdd: the ranks, ascending; kSetRemove, kBufferRemove: which
-  std::int64_t shared_at = -1;          // see Request
-  std::int32_t priority = 0;            // see Request
-};
 
 struct EngineOptions {
   MeshOptions mesh;
@@ -76,12 +53,13 @@ class Engine {
 
   // kWaits: the caller calls wait() next, and nothing happens before that.
   enum class Caller { kGoesOn, kWaits };
-  // Thread: any. Refuses (kInvalid) a name that is pending on this rank already, and (with the job's cause) everything
-  // once the job is over.
-  Result<std::shared_ptr<Completion>> submit(Submission submission, Caller caller = Caller::kGoesOn);
-  // Several of one kind, operator and scales, which all ranks do together or not at all. Refuses all or none.
-  Result<std::vector<std::shared_ptr<Completion>>> submit_group(std::vector<Submission> submissions,
-                                                                Caller caller = Caller::kGoesOn);
+  // A new operation with its Completion, of which `what` is to be filled in before it is submitted. Must not outlive
+  // the engine. Thread: any.
+  OpRef get_op();
+  // One, or several of one kind, operator and scales, which all ranks do together or not at all. Takes all, or refuses
+  // all: (kInvalid) a name that is pending on this rank already, and (with the job's cause) everything once the job is
+  // over. Thread: any.
+  Result<void> submit(std::span<OpRef> ops, Caller caller = Caller::kGoesOn);
   // Does a small operation at once, where that can be; false, and nothing was done, where it cannot: submit it then.
   // Thread: any. `set`: of this number, and this rank is a member.
   bool try_quick(const SetPlace& set, int process_set, const QuickOp& op);

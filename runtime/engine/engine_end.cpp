@@ -51,16 +51,17 @@ void Engine::Impl::over(const Error& cause) {
   suspicion_timer_ = 0;
   unwatch_notice();
   steps_.clear();
-  for (PendingOp& op : queue_->close(*over_)) {
-    std::string key = key_of(op.what.process_set, op.what.name);
-    pending_.emplace(std::move(key), std::move(op));
+  for (OpRef& op : queue_->close(*over_)) {
+    const OpKey key{op->what.process_set, op->what.name};
+    pending_.emplace(key, std::move(op));
   }
 }
 
 void Engine::Impl::fail_pending() {
-  auto failed = std::exchange(pending_, {});
-  for (auto& [key, op] : failed) {
-    queue_->forget(key);
+  while (!pending_.empty()) {
+    const auto node = pending_.extract(pending_.begin());
+    queue_->forget(node.key());
+    PendingOp& op = *node.mapped();
     const std::string& name = op.what.name;
     if (is_leaving_) {
       op.finish(Error(Code::kCancelled, "hvd_shutdown was called while '" + name + "' was pending"));

@@ -148,42 +148,31 @@ bool Engine::Impl::is_forked() const {
   return !process_.is_here();
 }
 
-Result<std::shared_ptr<Completion>> Engine::Impl::submit(Submission submission, Caller caller) {
-  std::vector<Submission> alone;
-  alone.push_back(std::move(submission));
-  HVD_TRY_ASSIGN(const auto completions, submit_group(std::move(alone), caller));
-  return completions.front();
-}
-
-Result<std::vector<std::shared_ptr<Completion>>> Engine::Impl::submit_group(std::vector<Submission> submissions,
-                                                                            Caller caller) {
+Result<void> Engine::Impl::submit(std::span<OpRef> ops, Caller caller) {
   // Before any lock: the thread that held it when the process was forked does not exist here.
   if (is_forked()) {
     return Error(Code::kNotInitialized,
                  "this process was forked from a rank of a job and is no rank of it; "
                  "use the job from the process that joined it");
   }
-  HVD_CHECK(!submissions.empty() && submissions.size() <= control_wire::kMaxGroupTensors);
-  for (std::size_t i = 1; i < submissions.size(); ++i) {
-    submissions.front().group.push_back(submissions[i].name);
+  HVD_CHECK(!ops.empty() && ops.size() <= control_wire::kMaxGroupTensors);
+  for (const OpRef& op : ops.subspan(1)) {
+    ops.front()->group.push_back(op.get());
   }
   const std::uint64_t asked_at = ticks_now();
-  std::vector<PendingOp> ops;
-  std::vector<std::shared_ptr<Completion>> completions;
-  for (Submission& submission : submissions) {
-    HVD_TRY(check_submission(submission));
-    if (submission.kind == OpKind::kAllreduce && submission.input == submission.output && submission.process_set == 0) {
-      const auto bytes = size_bytes_of(submission.shape, submission.dtype);
-      submission.shared_at = buffer_table_.offset_of(submission.output, bytes.value_or(0));
+  for (const OpRef& op : ops) {
+    Submission& what = op->what;
+    HVD_TRY(check_submission(what));
+    if (what.kind == OpKind::kAllreduce && what.input == what.output && what.process_set == 0) {
+      what.shared_at = buffer_table_.offset_of(what.output, size_bytes_of(what.shape, what.dtype).value_or(0));
     }
-    completions.push_back(std::make_shared<Completion>());
-    ops.push_back(PendingOp{std::move(submission), completions.back(), std::nullopt, asked_at});
+    op->asked_at = asked_at;
   }
-  HVD_TRY(queue_->push(std::move(ops)));
+  HVD_TRY(queue_->push(ops));
   if (caller == Caller::kGoesOn) {
     queue_->rouse();
   }
-  return completions;
+  return {};
 }
 
 }  // namespace hvd

@@ -67,8 +67,8 @@ class Engine::Impl final : public Interrupt {
                                                        const std::vector<int>& ranks, Mesh& mesh);
 
   // Thread: any. See Engine.
-  Result<std::shared_ptr<Completion>> submit(Submission submission, Caller caller);
-  Result<std::vector<std::shared_ptr<Completion>>> submit_group(std::vector<Submission> submissions, Caller caller);
+  OpRef get_op() { return queue_->get_op(); }
+  Result<void> submit(std::span<OpRef> ops, Caller caller);
   void wait(const Completion& completion);
   bool try_quick(const SetPlace& set, int process_set, const QuickOp& op);
   // Leaves the job and waits for the engine's thread. Thread: any, one at a time, but none that is in wait().
@@ -200,12 +200,15 @@ class Engine::Impl final : public Interrupt {
   std::unordered_map<int, ProcessSet> sets_;  // by number
   std::optional<ArenaMap> arena_map_;         // of the memory that this node's ranks share
   std::int32_t last_buffer_ = 0;
-  int spins_ = 0;                                       // of a driver before it gives way
-  int spins_per_turn_ = 1;                              // how often it asks the kernel for news meanwhile
-  std::unordered_map<std::string, PendingOp> pending_;  // by key_of()
+  int spins_ = 0;           // of a driver before it gives way
+  int spins_per_turn_ = 1;  // how often it asks the kernel for news meanwhile
+  using PendingOps =
+      std::unordered_map<OpKey, OpRef, OpKeyHash, std::equal_to<>, BlockAllocator<std::pair<const OpKey, OpRef>>>;
+  PendingOps pending_{PendingOps::allocator_type(std::make_shared<BlockPool>())};
   StepRing steps_;
   Step running_;
   // for one use at a time, kept for their memory
+  std::vector<OpRef> taken_;
   std::vector<PendingOp*> asked_;
   std::string frames_;
   KnownBits bits_in_;

@@ -1,7 +1,5 @@
 // What all ranks of a process set know: this rank's half of the response cache (controller/response_cache.h). See
 // engine_impl.h.
-#include <bit>
-
 #include "runtime/engine/engine_impl.h"
 #include "runtime/engine/submission_request.h"
 
@@ -96,20 +94,14 @@ void Engine::Impl::note_answered(const Response& response) {
   }
 }
 
-// This rank's operations that go by this name; none when it has not asked for all of them.
+// This rank's operations that go by this name, one or a group; none when it has not asked for them.
 std::vector<PendingOp*> Engine::Impl::ops_named(std::int32_t process_set, const std::string& name) {
-  const auto found = pending_.find(key_of(process_set, name));
+  const auto found = pending_.find(OpKey{process_set, name});
   if (found == pending_.end()) {
     return {};
   }
-  std::vector<PendingOp*> ops = {&found->second};
-  for (const std::string& other : found->second.what.group) {
-    const auto member = pending_.find(key_of(process_set, other));
-    if (member == pending_.end()) {
-      return {};
-    }
-    ops.push_back(&member->second);
-  }
+  std::vector<PendingOp*> ops = {found->second.get()};
+  ops.insert(ops.end(), ops.front()->group.begin(), ops.front()->group.end());
   return ops;
 }
 

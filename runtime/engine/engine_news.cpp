@@ -23,13 +23,14 @@ void Engine::Impl::on_wake() {
 // What all ranks know goes by bits, and first: a join or a change that is asked for later comes later.
 void Engine::Impl::on_submissions() {
   std::vector<Request> requests;
-  std::vector<PendingOp> taken = queue_->take();
-  for (std::size_t begin = 0, end = 0; begin < taken.size(); begin = end) {
-    end = begin + 1 + taken[begin].what.group.size();
+  taken_.clear();
+  queue_->take(taken_);
+  for (std::size_t begin = 0, end = 0; begin < taken_.size(); begin = end) {
+    end = begin + 1 + taken_[begin]->group.size();
     asked_.clear();
     for (std::size_t i = begin; i < end; ++i) {
-      std::string key = key_of(taken[i].what.process_set, taken[i].what.name);
-      asked_.push_back(&pending_.emplace(std::move(key), std::move(taken[i])).first->second);
+      const Submission& what = taken_[i]->what;
+      asked_.push_back(pending_.emplace(OpKey{what.process_set, what.name}, std::move(taken_[i])).first->second.get());
     }
     const auto set = sets_.find(asked_.front()->what.process_set);
     const bool is_known = set != sets_.end() && set->second.executor && ask_by_bit(set->second, asked_);

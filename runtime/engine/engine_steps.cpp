@@ -169,25 +169,26 @@ void Engine::Impl::run_ops(ProcessSet& set, const Response& response, std::span<
 // for may be what the error is about.
 std::vector<std::string> Engine::Impl::names_of(const Response& response) const {
   std::vector<std::string> names = response.names;
-  const auto found = response.is_error() ? pending_.find(key_of(response.process_set, names.front())) : pending_.end();
+  const auto found = response.is_error() ? pending_.find(OpKey{response.process_set, names.front()}) : pending_.end();
   if (found != pending_.end()) {
-    const auto& group = found->second.what.group;
-    names.insert(names.end(), group.begin(), group.end());
+    for (const PendingOp* other : found->second->group) {
+      names.push_back(other->what.name);
+    }
   }
   return names;
 }
 
 // Null for what this rank has not asked for. A tensor of another rank may have the name of a join.
 PendingOp* Engine::Impl::find_op(const Response& response, const std::string& name) {
-  const auto found = pending_.find(key_of(response.process_set, name));
+  const auto found = pending_.find(OpKey{response.process_set, name});
   const auto is_join = [](OpKind kind) { return kind == OpKind::kJoin; };
-  const bool is_here = found != pending_.end() && is_join(found->second.what.kind) == is_join(response.kind);
-  return is_here ? &found->second : nullptr;
+  const bool is_here = found != pending_.end() && is_join(found->second->what.kind) == is_join(response.kind);
+  return is_here ? found->second.get() : nullptr;
 }
 
 bool Engine::Impl::has_joined() const {
-  const auto found = pending_.find(kJoinName);
-  return found != pending_.end() && found->second.what.kind == OpKind::kJoin;
+  const auto found = pending_.find(OpKey{0, kJoinName});
+  return found != pending_.end() && found->second->what.kind == OpKind::kJoin;
 }
 
 // This rank's part in a response. What others do after this rank has joined, it does with stand-ins.
@@ -222,12 +223,15 @@ void Engine::Impl::finish_ops(std::span<PendingOp* const> ops, const Result<void
     if (op->asked_at == 0) {
       continue;  // a stand-in, which nobody asked for
     }
-    auto node = pending_.extract(key_of(op->what.process_set, op->what.name));
-    queue_->forget(node.key());
-    if (!result.ok() && node.mapped().what.kind == OpKind::kSetRemove) {
-      queue_->reopen_set(node.mapped().what.numbers.front());
+    const auto node = pending_.extract(OpKey{op->what.process_set, op->what.name});
+    if (result.ok() && op->what.kind == OpKind::kJoin) {
+      set_table_.restart_counts();
     }
-    node.mapped().finish(result);
+    queue_->forget(node.key());
+    if (!result.ok() && op->what.kind == OpKind::kSetRemove) {
+      queue_->reopen_set(op->what.numbers.front());
+    }
+    node.mapped()->finish(result);
   }
 }
 

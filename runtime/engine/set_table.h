@@ -59,6 +59,14 @@ class SetTable {
     const std::lock_guard lock(mu_);
     sets_[process_set] = std::move(made);
   }
+  // All ranks have joined: those that joined early have counted fewer unnamed operations than the others, and would
+  // wait for each other under different names from here on. All begin anew. Only of all ranks: what was asked for in a
+  // set before the join may still be in flight under its number. Before any rank of this process can submit again.
+  void restart_counts() {
+    for (auto& count : all_->noname_counts) {
+      count = 0;
+    }
+  }
   void remove(int process_set) {
     const std::lock_guard lock(mu_);
     sets_.erase(process_set);

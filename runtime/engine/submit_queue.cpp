@@ -9,18 +9,6 @@
 
 namespace hvd {
 
-void PendingOp::finish(Result<void> result) {
-  if (result.ok() && output) {
-    completion->finish(*std::exchange(output, std::nullopt));
-  } else {
-    completion->finish(std::move(result));
-  }
-}
-
-std::string key_of(int process_set, const std::string& name) {
-  return process_set == 0 ? name : name + '\0' + std::to_string(process_set);
-}
-
 Result<std::unique_ptr<SubmitQueue>> SubmitQueue::create() {
   Fd event_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event_fd.is_open()) {
@@ -29,32 +17,32 @@ Result<std::unique_ptr<SubmitQueue>> SubmitQueue::create() {
   return std::unique_ptr<SubmitQueue>(new SubmitQueue(std::move(event_fd)));
 }
 
-Result<void> SubmitQueue::push(std::vector<PendingOp> ops) {
+Result<void> SubmitQueue::push(std::span<OpRef> ops) {
   const std::lock_guard lock(mu_);
   if (closed_) {
     return *closed_;
   }
   if (is_joining_) {
-    return Error(Code::kInvalid, "this rank has joined and waits for the others; '" + ops.front().what.name +
+    return Error(Code::kInvalid, "this rank has joined and waits for the others; '" + ops.front()->what.name +
                                      "' can be started when the join has ended");
   }
-  const int process_set = ops.front().what.process_set;
+  const int process_set = ops.front()->what.process_set;
   if (ended_sets_.contains(process_set)) {
     return Error(Code::kNotFound, "process set " + std::to_string(process_set) + " is being removed, or has been");
   }
   for (auto op = ops.begin(); op != ops.end(); ++op) {
-    const bool is_done_alone = alone_ == op->what.name && alone_set_ == process_set;
-    if (is_done_alone || !names_.insert(key_of(process_set, op->what.name)).second) {
-      std::for_each(ops.begin(), op,
-                    [&](const PendingOp& before) { names_.erase(key_of(process_set, before.what.name)); });
+    const std::string& name = (*op)->what.name;
+    const bool is_done_alone = alone_ == name && alone_set_ == process_set;
+    if (is_done_alone || !names_.insert(OpKey{process_set, name}).second) {
+      std::for_each(ops.begin(), op, [&](const OpRef& before) { names_.erase(OpKey{process_set, before->what.name}); });
       return Error(Code::kInvalid, "Requested to allreduce, allgather, or broadcast a tensor with the same name as " +
-                                       std::string("another tensor that is currently being processed: '") +
-                                       op->what.name + "'; wait for the first one, or give it another name");
+                                       std::string("another tensor that is currently being processed: '") + name +
+                                       "'; wait for the first one, or give it another name");
     }
   }
-  is_joining_ = ops.front().what.kind == OpKind::kJoin;
-  if (ops.front().what.kind == OpKind::kSetRemove) {
-    ended_sets_.insert(ops.front().what.numbers.front());
+  is_joining_ = ops.front()->what.kind == OpKind::kJoin;
+  if (ops.front()->what.kind == OpKind::kSetRemove) {
+    ended_sets_.insert(ops.front()->what.numbers.front());
   }
   std::move(ops.begin(), ops.end(), std::back_inserter(waiting_));
   // Sequentially consistent, as in sleep() and rouse(): either the engine that wants to sleep sees this, or the pusher
@@ -89,16 +77,16 @@ bool SubmitQueue::sleep() {
   return !has_waiting_.load();
 }
 
-std::vector<PendingOp> SubmitQueue::take() {
+void SubmitQueue::take(std::vector<OpRef>& into) {
   const std::lock_guard lock(mu_);
   has_waiting_.store(false, std::memory_order_relaxed);
-  return std::exchange(waiting_, {});
+  waiting_.swap(into);
 }
 
-void SubmitQueue::forget(const std::string& key) {
+void SubmitQueue::forget(const OpKey& key) {
   const std::lock_guard lock(mu_);
   names_.erase(key);
-  is_joining_ = is_joining_ && key != kJoinName;
+  is_joining_ = is_joining_ && key != OpKey{0, kJoinName};
 }
 
 void SubmitQueue::reopen_set(int process_set) {
@@ -106,7 +94,7 @@ void SubmitQueue::reopen_set(int process_set) {
   ended_sets_.erase(process_set);
 }
 
-std::vector<PendingOp> SubmitQueue::close(Error why) {
+std::vector<OpRef> SubmitQueue::close(Error why) {
   const std::lock_guard lock(mu_);
   closed_ = std::move(why);
   return std::exchange(waiting_, {});

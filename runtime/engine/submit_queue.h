@@ -9,9 +9,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -19,33 +21,21 @@
 
 #include "runtime/base/fd.h"
 #include "runtime/base/result.h"
-#include "runtime/core/completion.h"
-#include "runtime/engine/engine.h"
+#include "runtime/core/block_pool.h"
+#include "runtime/engine/pending_op.h"
 
 namespace hvd {
-
-// An operation from submit until its Completion is finished.
-struct PendingOp {
-  Submission what;
-  std::shared_ptr<Completion> completion;  // shared by the caller's handle and the engine, whoever lets go last
-  std::optional<OwnedOutput> output;       // allgather: filled when it ran
-  std::uint64_t asked_at = 0;              // ticks; 0: a stand-in
-  int position = -1;                       // engine only: asked for by the bit of this position, and not answered
-
-  void finish(Result<void> result);
-};
-
-// Under which an operation is known on this rank: names are those of a process set.
-std::string key_of(int process_set, const std::string& name);
 
 class SubmitQueue {
  public:
   static Result<std::unique_ptr<SubmitQueue>> create();
 
+  // A new operation, to be filled in and pushed. Must not outlive the queue.
+  OpRef get_op() { return pool_.get(); }
   // One, or the operations of a group: all are taken, and side by side, or none. kInvalid for a name in use, and for
   // everything while a join is pending; kNotFound for a process set that is being removed; the reason given to close()
   // after it. Wakes nobody: see rouse().
-  Result<void> push(std::vector<PendingOp> ops);
+  Result<void> push(std::span<OpRef> ops);
   // For an operation that is done without the engine: true while nothing else is pending on this rank, and nothing may
   // keep it from being submitted. Until leave_alone() its name (which the caller keeps; empty: none) cannot be used.
   bool enter_alone(int process_set, std::string_view name);
@@ -59,15 +49,14 @@ class SubmitQueue {
   void stay_awake() { is_asleep_.store(false, std::memory_order_relaxed); }
   // May be late by what other threads are pushing just now.
   [[nodiscard]] bool has_waiting() const { return has_waiting_.load(std::memory_order_relaxed); }
-  // Everything pushed since the last call, in order.
-  std::vector<PendingOp> take();
+  // Everything pushed since the last call, in order. `into` is empty; its memory is used again.
+  void take(std::vector<OpRef>& into);
   // The name may be used again. Before its Completion is finished, or the caller's next push could be refused.
-  // `key`: see key_of().
-  void forget(const std::string& key);
+  void forget(const OpKey& key);
   // The removal of this process set was refused. Before its Completion is finished, too.
   void reopen_set(int process_set);
   // Refuses everything from now on; returns what had not been taken.
-  std::vector<PendingOp> close(Error why);
+  std::vector<OpRef> close(Error why);
 
   // Readable after wake(), until quiet().
   [[nodiscard]] int fd() const { return event_fd_.get(); }
@@ -79,13 +68,16 @@ class SubmitQueue {
 
   // constant after construction
   Fd event_fd_;
+  OpPool pool_;
   // any thread
   std::atomic<bool> has_waiting_ = false;
   std::atomic<bool> is_asleep_ = false;
   // guarded by mu_
   std::mutex mu_;
-  std::vector<PendingOp> waiting_;
-  std::unordered_set<std::string> names_;  // key_of()
+  std::vector<OpRef> waiting_;
+  // Names of operations, which are forgotten before these go.
+  std::unordered_set<OpKey, OpKeyHash, std::equal_to<>, BlockAllocator<OpKey>> names_{
+      BlockAllocator<OpKey>(std::make_shared<BlockPool>())};
   std::optional<std::string_view> alone_;  // of enter_alone()
   int alone_set_ = 0;
   std::unordered_set<int> ended_sets_;  // their removal was asked for: nothing may come after that

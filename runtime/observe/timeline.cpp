@@ -189,13 +189,15 @@ void Timeline::met(const std::string& key, OpKind kind, std::uint64_t began, Dty
     return made;
   };
   const std::uint64_t now = ticks_now();
-  std::array records = {record(TraceRecord::Kind::kBegin, TracePhase::kNegotiate, began),
+  std::array records = {record(TraceRecord::Kind::kCycle, TracePhase::kNegotiate, began),  // of its own
+                        record(TraceRecord::Kind::kBegin, TracePhase::kNegotiate, began),
                         record(TraceRecord::Kind::kEnd, TracePhase::kNegotiate, now),
                         record(TraceRecord::Kind::kBegin, TracePhase::kOperation, now),
                         record(TraceRecord::Kind::kEnd, TracePhase::kOperation, now)};
   put_shape(records.back(), dtype, shape);
-  if (!ring_->has_room(records.size() + kRoomForEnds) || !ring_->put(records)) {
-    dropped_.fetch_add(records.size(), std::memory_order_relaxed);
+  const auto wanted = std::span<const TraceRecord>(records).subspan(marks_cycles_ ? 0 : 1);
+  if (!ring_->has_room(wanted.size() + kRoomForEnds) || !ring_->put(wanted)) {
+    dropped_.fetch_add(wanted.size(), std::memory_order_relaxed);
   }
 }
 

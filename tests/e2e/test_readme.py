@@ -1,5 +1,6 @@
 """Every command that the README and --help show is run as it stands there; a new one fails here until it is in COMMANDS."""
 
+import ctypes
 import json
 import os
 import re
@@ -136,6 +137,16 @@ def measures(command, lab):
     assert "4 ranks on 2 nodes" in done.stdout and "# Out of bounds values : 0 OK" in done.stdout
 
 
+def checks_the_gpu(command, lab):
+    done = run(command + " --help", cwd=ROOT)
+    assert done.returncode == 0 and "scripts/gpu-check" in done.stdout
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        done = run(command, cwd=ROOT)
+        assert done.returncode == 77 and "there is no GPU on this machine" in done.stderr
+
+
 COMMANDS = {
     "./scripts/quickstart": quickstarts,
     "./scripts/test": runs_a_layer,
@@ -147,6 +158,7 @@ COMMANDS = {
     "hvdrun check -H node1:2,node2:2": checks_hosts,
     "hvdrun -f job.json -H node1,node2 --mount-root /data": runs_a_job_file,
     "hvdrun --check-build": tells_what_is_built,
+    "scripts/gpu-check": checks_the_gpu,
     **dict.fromkeys(SERVICE, serves),
 }
 NEED_HOSTS = (trains_on_hosts, checks_hosts, measures, runs_a_job_file, serves)

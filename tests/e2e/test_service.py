@@ -5,12 +5,11 @@ import os
 import re
 import signal
 import sqlite3
-import stat
 import subprocess
 
 import pytest
 
-from hvdrun import HVDRUN, processes_with, read_until, wait_until_gone
+from hvdrun import HVDRUN, wait_until_gone
 from patience import PATIENCE
 from service import HOSTS, ROOT, Service, run_shell
 
@@ -197,77 +196,6 @@ def test_names_are_unique_and_numbers_name_jobs_too(service):
     assert service.submit("command: 'true'\n", "--name", "twice")["id"] > second["id"]
 
 
-@pytest.mark.parametrize("phase", ["waiting", "preparing", "started"])
-def test_a_dead_supervisor_is_found_whatever_it_was_doing(service, phase):
-    service.cluster(hosts=HOSTS[:1])
-    if phase == "waiting":
-        service.submit(f"command: {GATE}\n", "--name", "ahead")
-        service.wait_for(lambda: service.counts() == {"running": 1}, "it runs")
-    prepare = f"prepare: echo x >> prepared; {GATE}\n" if phase == "preparing" else ""
-    begun = "" if phase != "started" else "; sleep 1000"
-    number = service.submit(f"{prepare}command: echo ran >> {service.path}/ran{begun}\n", "--name", "victim")["id"]
-    if phase == "preparing":
-        service.wait_for(lambda: service.counts() == {"preparing": 1} and service.state_of("victim") == "running", "it is prepared")
-    if phase == "started":
-        service.wait_for((service.path / "ran").exists, "it runs")
-    service.kill_supervisor(number)
-    service.wait_for(lambda: number not in service.supervisors(), "it is dead") if phase == "started" else None
-    if phase == "started":
-        assert service("wait", "victim").returncode == 246
-        assert service.show("victim", "executionInfo.errors.0.code") == "SupervisorLost"
-        service.wait_for(lambda: service.counts() == {"idle": 1}, "the node is idle again")
-    else:
-        (service.path / "gate").touch()
-        assert service("wait", "victim").returncode == 0
-    assert (service.path / "ran").read_text() == "ran\n"
-
-
-def test_a_waiting_job_whose_supervisor_dies_goes_on_though_nobody_looks(service):
-    service.cluster(hosts=HOSTS[:1])
-    service.submit(f"command: {GATE}\n", "--name", "ahead")
-    service.wait_for(lambda: service.counts() == {"running": 1}, "it runs")
-    numbers = [service.submit(f"command: touch {service.path}/ran{i}\n")["id"] for i in range(3)]
-    service.kill_supervisor(numbers[1])
-    # No command from here on: the others look after it.
-    service.wait_for(lambda: numbers[1] in service.supervisors(), "another one was started")
-    (service.path / "gate").touch()
-    service.wait_for(lambda: all((service.path / f"ran{i}").exists() for i in range(3)), "all ran")
-
-
-def test_after_a_restart_of_the_machine_waiting_jobs_go_on_and_running_ones_are_told_of(service):
-    service.cluster(hosts=HOSTS[:1])
-    running = service.submit(f"command: touch {service.path}/begun; sleep 1000\n", "--name", "running")["id"]
-    service.wait_for((service.path / "begun").exists, "it runs")
-    waiting = service.submit(f"command: touch {service.path}/ran\n", "--name", "waiting")["id"]
-    for number in (waiting, running):  # first who would look after the other
-        service.kill_supervisor(number)
-    with sqlite3.connect(service.state / "hvdrun/service/jobs.db") as records:
-        records.execute("UPDATE job SET boot = 'another'")
-    assert "waiting" in service.ok("ps")
-    assert service.show("running", "executionInfo.errors.0.message").startswith("The machine restarted")
-    assert service("wait", "waiting").returncode == 0 and (service.path / "ran").exists()
-
-
-def test_secrets_are_in_no_record_and_what_a_job_starts_with_is_removed_with_its_end(service):
-    service.cluster(hosts=HOSTS[:1])
-    service.env["TOKEN"] = "s3cr3t-token"
-    service.submit(f"command: echo token $TOKEN; {GATE}\nsecrets: {{TOKEN: , OTHER: 0ther-secret}}\n", "--name", "secretive")
-    service.wait_for(lambda: "token" in service("logs", "secretive").stdout, "it runs")
-
-    def found():
-        return [(f.name, stat.S_IMODE(f.stat().st_mode)) for f in service.state.rglob("*") if f.is_file()
-                if b"s3cr3t-token" in f.read_bytes() or b"0ther-secret" in f.read_bytes()]
-
-    assert [mode for _, mode in found()] == [0o600]
-    assert all(stat.S_IMODE(f.stat().st_mode) == (0o700 if f.is_dir() else 0o600)
-               for f in (service.state / "hvdrun/service").rglob("*") if "rank." not in str(f))
-    assert service.ok("logs", "secretive") == "token ***\n"
-    assert "s3cr3t" not in service.ok("show", "secretive", "--json") + service.ok("ps", "--json")
-    (service.path / "gate").touch()
-    assert service("wait", "secretive").returncode == 0
-    service.wait_for(lambda: found() == [], "the ticket is removed")
-
-
 def test_a_queued_job_starts_with_the_file_and_variables_of_its_submission(service):
     service.cluster(hosts=HOSTS[:1])
     service.submit(f"command: {GATE}\n", "--name", "ahead")
@@ -278,40 +206,6 @@ def test_a_queued_job_starts_with_the_file_and_variables_of_its_submission(servi
     (service.path / "gate").touch()
     assert service("wait", "kept").returncode == 0
     assert service.ok("logs", "kept") == f"before {service.path}\n"
-
-
-def test_records_of_a_newer_hvdrun_are_refused_by_name(service):
-    service.cluster()
-    with sqlite3.connect(service.state / "hvdrun/service/jobs.db") as records:
-        records.execute("PRAGMA user_version = 9")
-    done = service("ps")
-    assert done.returncode == 240 and "have schema 9, which a newer hvdrun has made; this one knows schema 1" in done.stderr
-
-
-def test_a_state_folder_that_cannot_be_written_is_told_with_what_to_do(service):
-    service.env["XDG_STATE_HOME"] = "/proc/nowhere"
-    done = service("ps")
-    assert done.returncode == 242 and "cannot make the folder /proc/nowhere" in done.stderr and "XDG_STATE_HOME" in done.stderr
-    service.env["XDG_STATE_HOME"] = str(service.path / "file")
-    (service.path / "file").write_text("")
-    assert "XDG_STATE_HOME" in service("ps").stderr
-    broken = service.path / "broken/hvdrun/service"
-    broken.mkdir(parents=True)
-    (broken / "jobs.db").write_text("this is no database, whatever its name says; " * 50)
-    service.env["XDG_STATE_HOME"] = str(service.path / "broken")
-    done = service("ps")
-    assert done.returncode == 242 and "this is no database that can be read" in done.stderr
-
-
-def test_a_full_disk_is_told_as_such(service):
-    # A limit on the size of files is as near as one comes without a disk of one's own.
-    service.cluster()
-    text = "command: 'true'\nenv: {BIG: " + "x" * 200_000 + "}\n"
-    done = subprocess.run(["bash", "-c", f"trap '' XFSZ; ulimit -f 100; exec {HVDRUN} submit -f {service.file(text)}"],
-                          env=service.env, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == 242 and re.search(r"cannot write|cannot be written|disk|File too large", done.stderr), done.stderr
-    assert service.ok("ps", "--json") == "[]\n"
-    assert service.submit("command: 'true'\n")["id"] == 1
 
 
 HOSTILE = ["../../x", "$(touch executed)", "`touch executed`", "a\nb", "; touch executed", "'", '"', "日本語", "x" * 70, "-rf",

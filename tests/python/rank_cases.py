@@ -1,7 +1,10 @@
 """The collective cases; runs as a rank (test_multi.py), on any number of ranks."""
 
 import copy
+import json
 import multiprocessing
+import pathlib
+import tempfile
 import time
 import warnings
 
@@ -317,8 +320,30 @@ def case_wrong_arguments():
     raises((ValueError, HorovodInternalError), hvd.broadcast, torch.ones(2), SIZE)
     raises(ValueError, hvd.allreduce, torch.ones(2), process_set=hvd.ProcessSet([0]))
     assert "Adasum is of float16" in raises(ValueError, hvd.allreduce, torch.ones(2, dtype=torch.int32), op=hvd.Adasum)
-    raises(ValueError, hvd.reducescatter, torch.ones(4), op=hvd.Adasum)
+    raises(RuntimeError, hvd.reducescatter, torch.ones(4), op=hvd.Adasum)
     assert torch.equal(hvd.allreduce(torch.ones(2)), torch.ones(2))
+
+
+def case_timelines_one_after_another():
+    """Each has all of the operations between its start and its stop, whichever way they took; cycles only where asked for."""
+    with tempfile.TemporaryDirectory() as folder:
+        for number, marks in enumerate([True, False, True]):
+            path = pathlib.Path(folder) / str(number)
+            hvd.start_timeline(str(path), mark_cycles=marks)
+            hvd.allreduce(torch.tensor([1.0, 2.0, 3.0]), name=f"small {number}")
+            hvd.synchronize(hvd.allreduce_async(torch.ones(4), name=f"async {number}"))
+            hvd.stop_timeline()
+            if RANK == 0:
+                events = json.loads(path.read_text())
+                names = {event["name"] for event in events}
+                assert {"NEGOTIATE_ALLREDUCE", "ALLREDUCE"} <= names and ("CYCLE_START" in names) == marks
+                tensors = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+                assert {f"allreduce.small {number}", f"allreduce.async {number}"} <= tensors
+            hvd.barrier()
+        hvd.start_timeline(f"{folder}/quick", mark_cycles=True)
+        hvd.allreduce(torch.ones(2), name="quick")
+        hvd.stop_timeline()
+        assert RANK != 0 or "CYCLE_START" in pathlib.Path(f"{folder}/quick").read_text()
 
 
 def case_name_twice():

@@ -96,7 +96,7 @@ def case_operations_of_different_kinds_under_one_name():
         assert len([hvd.synchronize(handle) for handle in handles]) == 2
 
 
-def case_local_errors_are_value_errors():
+def case_local_errors():
     for call in [
         lambda: hvd.allgather(torch.tensor(1.0)),
         lambda: hvd.reducescatter(torch.tensor(1.0)),
@@ -105,9 +105,6 @@ def case_local_errors_are_value_errors():
     ]:
         raises((ValueError, RuntimeError), call)
     for call in [
-        lambda: hvd.reducescatter(rows(), op=hvd.Adasum),
-        lambda: hvd.reducescatter(rows(), op=hvd.Max),
-        lambda: hvd.grouped_reducescatter([rows()], op=hvd.Adasum),
         lambda: hvd.alltoall(torch.ones(SIZE + 1) if SIZE > 1 else "1"),
         lambda: hvd.alltoall(rows(), splits=torch.ones(SIZE, dtype=torch.float32)),
         lambda: hvd.alltoall(rows(), splits=torch.full((SIZE,), 2, dtype=torch.int32)),
@@ -115,6 +112,10 @@ def case_local_errors_are_value_errors():
         lambda: hvd.alltoall(rows(), splits=[-1] * SIZE),
     ]:
         raises(ValueError, call)
+    for op in (hvd.Adasum, hvd.Min, hvd.Max, hvd.Product):  # Horovod's is no ValueError here
+        raises(RuntimeError, hvd.reducescatter, rows(), op=op)
+        raises(RuntimeError, hvd.reducescatter_async, rows(), op=op)
+        raises(RuntimeError, hvd.grouped_reducescatter, [rows()], op=op)
     assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == SIZE
 
 
@@ -184,6 +185,24 @@ def case_the_last_one_to_join_is_told():
             last = hvd.join()
             assert 0 <= last < SIZE and (SIZE == 1 or last != first)
             assert all(other == last for other in hvd.allgather_object(last))
+
+
+def case_unnamed_operations_after_a_join():
+    """Those that joined early asked for fewer unnamed ones than the others; nobody may wait for another number then."""
+    for first in range(SIZE):
+        for _ in range(3 if RANK != first else 0):
+            hvd.allreduce(rows(), op=hvd.Sum)
+        pending = hvd.allreduce_async(rows(), op=hvd.Sum)
+        if RANK != first and SIZE > 1:
+            raises(HorovodInternalError, hvd.allgather, rows())
+            raises(HorovodInternalError, hvd.broadcast, rows(), RANK)
+        hvd.join()
+        hvd.synchronize(pending)
+        assert hvd.allgather(torch.tensor([RANK])).tolist() == list(range(SIZE))
+        assert hvd.broadcast(torch.tensor([RANK]), first).item() == first
+        assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == SIZE
+        handles = [hvd.allreduce_async(torch.full((n + 1,), 1.0), op=hvd.Sum) for n in range(5)]
+        assert [hvd.synchronize(h)[n].item() for n, h in enumerate(handles)] == [SIZE] * 5
 
 
 # ---- optimizers ----
@@ -321,6 +340,23 @@ def case_names_of_parameters():
     assert len(names) == 4 and len(set(names.values())) == 4
     named = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
     assert named._parameter_names == {p: name for name, p in model.named_parameters()}
+
+
+def case_gradients_are_there_once_the_state_was_broadcast():
+    """Of an optimizer that never stepped: scripts look at them before their first backward pass."""
+    model = torch.nn.Sequential(torch.nn.Embedding(5, 3, sparse=True), torch.nn.Linear(3, 2), torch.nn.Linear(2, 2))
+    model[1].bias.requires_grad_(False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0, model=model)
+    assert model[1].bias.grad is None and model[0].weight.grad.is_sparse
+    assert torch.equal(hvd.broadcast(model[1].weight.grad, root_rank=0), torch.zeros(2, 3))
+    model(torch.tensor([RANK % 5])).sum().backward()
+    assert model[0].weight.grad.is_sparse
+    optimizer.step()
+    optimizer.zero_grad()
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert all(p.grad is None for p in model.parameters()), "it has stepped"
 
 
 def case_a_tensor_as_learning_rate():

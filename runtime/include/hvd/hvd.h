@@ -122,7 +122,8 @@ typedef struct hvd_op {
   int32_t ndim;        /* 0 ... HVD_MAX_DIMS; a scalar has 0 */
   int32_t reserved;
   const int64_t* shape; /* ndim extents of this rank's input, each >= 0 */
-  const char* name;     /* the same on every rank; NULL: "<kind>.noname.<n>", n counting this rank's unnamed calls */
+  const char* name;     /* the same on every rank; NULL: "<kind>.noname.<n>", n counting this rank's unnamed calls;
+                           among all ranks, those since the last join */
   const void* input;    /* contiguous */
   void* output;         /* allreduce, broadcast: as large as the input, may be the input itself.
                            allgather, reducescatter, alltoall: NULL, the runtime allocates, see hvd_result. */

@@ -25,7 +25,7 @@ ALLREDUCE, ALLGATHER, BROADCAST, BARRIER, REDUCESCATTER, ALLTOALL, JOIN = range(
 AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT = range(6)
 UINT8, INT8, UINT16, INT16, INT32, INT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64, BOOL = range(11)
 
-HAS_MPI, USES_MPI, MPI_THREADS = 1, 2, 3  # for feature()
+HAS_MPI, USES_MPI, MPI_THREADS, HAS_CUDA, HAS_NCCL = 1, 2, 3, 4, 5  # for feature()
 
 _DEVICE_CPU = -1
 
@@ -130,6 +130,8 @@ def _load() -> ctypes.CDLL:
     lib.hvd_wait.argtypes = [context, handle]
     lib.hvd_result.argtypes = [context, handle, ctypes.POINTER(_Output)]
     lib.hvd_release.argtypes = [context, handle]
+    if hasattr(lib, "hvd_fetch"):
+        lib.hvd_fetch.argtypes = [context, handle, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
     lib.hvd_finish.argtypes = [context, number, ctypes.c_int32]
     ranks = ctypes.POINTER(ctypes.c_int32)
     lib.hvd_process_set_add.argtypes = [context, ranks, ctypes.c_int32, ranks]
@@ -199,6 +201,11 @@ class Plan:
         self.memory = (ctypes.c_size_t * 2).from_buffer(self.op, _Op.input.offset)
         self.handle = ctypes.c_int64()
         self.handle_reference = ctypes.byref(self.handle)
+
+    def work_at(self, device: int, stream: int) -> None:
+        """Its memory is a GPU's, by CUDA's number; it begins after what is on the stream when it is started."""
+        self.op.device = device
+        self.op.stream = stream
 
     def enqueue(self, input_address: int, output_address: int) -> int:
         """Starts it and returns the library's handle. The memory must stay alive until a wait for it has returned."""
@@ -319,6 +326,13 @@ def result(handle: int) -> _Output:
     return output
 
 
+def fetch(handle: int, address: int, size_bytes: int, stream: int) -> None:
+    """Copies what a finished operation left to memory of a GPU or the host, on the stream."""
+    status = lib.hvd_fetch(None, handle, address, size_bytes, stream)
+    if status:
+        raise error_of(status)
+
+
 def release(handle: int) -> None:
     """Forgets a handle. One that is already forgotten (the job was left meanwhile) is no error."""
     lib.hvd_release(None, handle)
@@ -387,6 +401,11 @@ def join(ranks: Sequence[int], mpi_comm: Optional[int], timeout_s: float = 0.0) 
     if mpi_comm is not None:
         options.has_mpi_comm, options.mpi_comm = 1, mpi_comm
     return lib.hvd_init(ctypes.byref(options))
+
+
+def has_devices() -> bool:
+    """Whether operations on memory of GPUs can be asked for here; if not, last_error() says why."""
+    return bool(feature(HAS_CUDA))
 
 
 def feature(number: int) -> int:

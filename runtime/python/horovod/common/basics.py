@@ -208,12 +208,16 @@ def gloo_enabled() -> bool:
     return not mpi_enabled()
 
 
+def _can_use(feature: int, verbose: bool) -> bool:
+    is_there = bool(_lib.feature(feature))
+    if verbose and not is_there:
+        print(_lib.last_error(), file=sys.stderr)
+    return is_there
+
+
 def mpi_built(verbose: bool = False) -> bool:
     """Whether an MPI can be loaded on this machine. With `verbose`, says why not."""
-    has_mpi = bool(_lib.feature(_lib.HAS_MPI))
-    if verbose and not has_mpi:
-        print(_lib.last_error(), file=sys.stderr)
-    return has_mpi
+    return _can_use(_lib.HAS_MPI, verbose)
 
 
 def mpi_enabled() -> bool:
@@ -227,8 +231,8 @@ def mpi_threads_supported() -> bool:
 
 
 def nccl_built(verbose: bool = False) -> int:
-    """0: collectives on GPUs go through host memory."""
-    return 0
+    """1 where NCCL and a GPU can be used on this machine, else 0. With `verbose`, says why not."""
+    return int(_can_use(_lib.HAS_NCCL, verbose))
 
 
 def ddl_built(verbose: bool = False) -> bool:
@@ -242,8 +246,9 @@ def ccl_built(verbose: bool = False) -> bool:
 
 
 def cuda_built(verbose: bool = False) -> bool:
-    """False: CUDA tensors are accepted, and travel through host memory."""
-    return False
+    """Whether operations are done on GPUs' memory where it is. With `verbose`, says why not: CUDA tensors then travel
+    through host memory."""
+    return _can_use(_lib.HAS_CUDA, verbose)
 
 
 def rocm_built(verbose: bool = False) -> bool:

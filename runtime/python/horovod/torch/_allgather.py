@@ -13,12 +13,12 @@ from horovod.torch._handles import (
     execute,
     group_names,
     needs_gradient,
-    on_host,
     plan_on,
     result_tensor,
     start,
     start_group,
     synchronize,
+    within_reach,
 )
 
 
@@ -27,7 +27,7 @@ def _arguments(tensor, name, process_set):
     dtype = dtype_of(tensor)
     full_name = None if name is None else "allgather." + name
     return (
-        on_host(tensor), lambda done: result_tensor(done, tensor),
+        within_reach(tensor), lambda done: result_tensor(done, tensor),
         _lib.ALLGATHER, dtype, tensor.shape, full_name, _lib.SUM, 0, 1.0, 1.0, number_of(process_set),
     )  # fmt: skip
 
@@ -72,7 +72,7 @@ def grouped_allgather_async(
 ) -> int:
     """Starts `grouped_allgather`; returns one handle, whose `synchronize` gives the list of new tensors."""
     tensors = check_group(tensors)
-    sources = [on_host(tensor) for tensor in tensors]
+    sources = [within_reach(tensor) for tensor in tensors]
     names = group_names("grouped_allgather.", name, len(tensors))
     number = number_of(process_set)
     plans = [

@@ -6,7 +6,7 @@ import torch
 
 from horovod.common import _lib
 from horovod.common.process_sets import ProcessSet, global_process_set, number_of
-from horovod.torch._handles import dtype_of, execute, needs_gradient, on_host, result_tensor, start
+from horovod.torch._handles import dtype_of, execute, needs_gradient, result_tensor, start, within_reach
 
 Splits = Union[torch.Tensor, Sequence[int], None]
 
@@ -34,7 +34,7 @@ def _arguments(tensor, splits, name, process_set, finish):
     dtype = dtype_of(tensor)
     full_name = None if name is None else "alltoall." + name
     return (
-        on_host(tensor), finish,
+        within_reach(tensor), finish,
         _lib.ALLTOALL, dtype, tensor.shape, full_name, _lib.SUM, 0, 1.0, 1.0, number_of(process_set), tuple(rows),
     )  # fmt: skip
 

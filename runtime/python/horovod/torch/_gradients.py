@@ -14,6 +14,7 @@ import torch
 from horovod.common import _lib, _wait
 from horovod.common.process_sets import ProcessSet, number_of
 from horovod.torch import _sparse
+from horovod.torch._device import place_of
 from horovod.torch._handles import Target
 
 # So many bytes are worth a start of their own while backward goes on with the rest.
@@ -76,7 +77,7 @@ class _Gradient:
 
     __slots__ = (
         "p", "name", "common", "priority", "passes_left", "group",
-        "plan", "dtype", "shape", "size_bytes", "grad", "finish", "was_sparse",
+        "plan", "dtype", "device", "shape", "size_bytes", "grad", "finish", "was_sparse",
     )  # fmt: skip
 
     def __init__(self, p: torch.Tensor, name: str, common: _Common, priority: int) -> None:
@@ -89,6 +90,7 @@ class _Gradient:
         # How gradients of this type and shape, in memory that the library can use, are reduced.
         self.plan: Optional[_lib.Plan] = None
         self.dtype: Any = None
+        self.device: Any = None
         self.shape: Any = None
         self.size_bytes = 0
         # While it is in flight: what keeps its memory, and what is to be done in the end.
@@ -107,11 +109,13 @@ class _Gradient:
         """`grad` is to be reduced, with its group if it is the last one of it."""
         if (
             grad.dtype is self.dtype
-            and grad.is_cpu
+            and grad.device == self.device
             and grad.shape == self.shape
             and grad.layout is torch.strided
             and grad.is_contiguous()
         ):
+            if not grad.is_cpu:
+                self.plan.work_at(*place_of(grad))
             memory = self.plan.memory
             memory[0] = memory[1] = grad.data_ptr()
             self.grad = grad
@@ -151,11 +155,13 @@ class _Gradient:
         compressed, ctx = settings.compression.compress(dense)
         target = Target(compressed, compressed)
         self.plan = self.plan_for(target.dtype, target.shape)
+        if target.place is not None:
+            self.plan.work_at(*target.place)
         memory = self.plan.memory
         memory[0] = memory[1] = target.memory.data_ptr()
         self.size_bytes = target.memory.nbytes
         if compressed is grad and target.memory is grad:
-            self.dtype, self.shape, self.grad = grad.dtype, grad.shape, grad
+            self.dtype, self.device, self.shape, self.grad = grad.dtype, grad.device, grad.shape, grad
         else:
             self.dtype = None  # comes here again
             self.grad = target

@@ -6,13 +6,13 @@ again, and the table of handles.
 
 import ctypes
 import itertools
-import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
 from horovod.common import _lib, _wait, basics
 from horovod.common.exceptions import HorovodInternalError
+from horovod.torch._device import Place, place_of, tell_about_staging
 
 _DTYPES = {
     torch.uint8: _lib.UINT8,
@@ -45,23 +45,26 @@ class _Pending:
 # Our own numbers, not the library's: those may come again after shutdown and init.
 _pending: Dict[int, _Pending] = {}
 _handles = itertools.count(1)
-_told_about_staging = False
 
-# Plans of operations that were done before and may come again. One is taken out while it is used, so that no two threads
-# have the same.
+# Plans of operations that were done before and may come again, by their arguments; those of a GPU by its number too. One
+# is taken out while it is used, so that no two threads have the same.
 _plans: Dict[Tuple, _lib.Plan] = {}
 _MAX_PLANS = 1024  # of names that never come again, at most so many are kept
 
 
-def _take_plan(key: Tuple) -> _lib.Plan:
+def _take_plan(key: Tuple, place: Optional[Place] = None) -> _lib.Plan:
     """`key` is the arguments of _lib.Plan."""
-    return _plans.pop(key, None) or _lib.Plan(*key)
+    if place is None:
+        return _plans.pop(key, None) or _lib.Plan(*key)
+    plan = _plans.pop((place.device, key), None) or _lib.Plan(*key)
+    plan.work_at(*place)
+    return plan
 
 
-def _keep_plan(key: Tuple, plan: _lib.Plan) -> None:
+def _keep_plan(key: Tuple, plan: _lib.Plan, place: Optional[Place] = None) -> None:
     if len(_plans) >= _MAX_PLANS:
         _plans.clear()
-    _plans[key] = plan
+    _plans[key if place is None else (place.device, key)] = plan
 
 
 def dtype_of(tensor: torch.Tensor) -> int:
@@ -79,14 +82,11 @@ def dtype_of(tensor: torch.Tensor) -> int:
     return dtype
 
 
-def on_host(tensor: torch.Tensor) -> torch.Tensor:
-    """The values in contiguous host memory: the tensor itself where it is there already."""
+def within_reach(tensor: torch.Tensor) -> torch.Tensor:
+    """The values in contiguous memory that the library can use: the tensor itself where it is there already."""
     tensor = tensor.detach()
-    if not tensor.is_cpu:
-        global _told_about_staging
-        if not _told_about_staging:
-            _told_about_staging = True
-            warnings.warn(f"tensors on {tensor.device.type} travel through host memory in this version", stacklevel=4)
+    if not tensor.is_cpu and place_of(tensor) is None:
+        tell_about_staging(tensor)
         tensor = tensor.cpu()
     return tensor.contiguous()
 
@@ -125,27 +125,30 @@ def _put_in_flight(
 class Target:
     """Where the library reads a tensor and writes its result.
 
-    That is the tensors' own memory where the library can use it, else host copies.
+    That is the tensors' own memory where the library can use it, else copies: contiguous, and on the host unless the
+    library works on the tensors' GPU.
     """
 
-    __slots__ = ("dtype", "shape", "source", "memory", "output")
+    __slots__ = ("dtype", "shape", "place", "source", "memory", "output")
 
     def __init__(self, tensor: torch.Tensor, output: torch.Tensor) -> None:
         self.dtype = dtype_of(tensor)
         self.shape = tensor.shape
+        self.place: Optional[Place] = None
         if tensor.is_cpu and tensor.is_contiguous() and (output is tensor or output.is_cpu and output.is_contiguous()):
             self.source, self.memory, self.output = tensor, output, output
             return
-        self.source = on_host(tensor)
+        self.source = within_reach(tensor)
+        self.place = place_of(self.source)
         self.output = output
-        # The output's own memory where it can be written, else the contiguous host copy of an in-place operation, else
+        # The output's own memory where it can be written, else the contiguous copy of an in-place operation, else
         # memory of its own.
-        if output.is_cpu and output.is_contiguous():
+        if output.device == self.source.device and output.is_contiguous():
             self.memory = output
         elif output is tensor:
             self.memory = self.source
         else:
-            self.memory = torch.empty(output.shape, dtype=output.dtype)
+            self.memory = torch.empty(output.shape, dtype=output.dtype, device=self.source.device)
 
     def finish(self, *_: int) -> torch.Tensor:
         """The output, when the operation has ended."""
@@ -163,11 +166,11 @@ def run_into(
     target = Target(tensor, output)
     full_name = None if name is None else prefix + name
     key = (kind, target.dtype, target.shape, full_name, reduce_op, root_rank, prescale, postscale, process_set)
-    plan = _take_plan(key)
+    plan = _take_plan(key, target.place)
     handle = _put_in_flight(
         target, target.finish, _enqueue_one, plan, target.source.data_ptr(), target.memory.data_ptr()
     )
-    _keep_plan(key, plan)
+    _keep_plan(key, plan, target.place)
     return handle
 
 
@@ -179,11 +182,11 @@ def execute_into(
     target = Target(tensor, output)
     full_name = None if name is None else prefix + name
     key = (kind, target.dtype, target.shape, full_name, reduce_op, root_rank, prescale, postscale, process_set)
-    plan = _take_plan(key)
+    plan = _take_plan(key, target.place)
     status = _wait.call(plan.execute, target.source.data_ptr(), target.memory.data_ptr())
     if status:
         raise _lib.error_of(status)
-    _keep_plan(key, plan)
+    _keep_plan(key, plan, target.place)
     return target.finish()
 
 
@@ -191,22 +194,24 @@ def execute_into(
 
 
 def start(source: torch.Tensor, finish: Callable[[int], Any], *plan: Any) -> int:
-    """Starts an operation (the arguments of _lib.Plan) on a tensor in contiguous host memory; our handle for it.
+    """Starts an operation (the arguments of _lib.Plan) on a tensor within reach; our handle for it.
 
     `finish` makes the result of what the library's handle has left.
     """
-    return _put_in_flight(source, finish, _enqueue_one, _take_plan(plan), source.data_ptr(), 0)
+    taken = _take_plan(plan, place_of(source))
+    return _put_in_flight(source, finish, _enqueue_one, taken, source.data_ptr(), 0)
 
 
 def execute(source: Optional[torch.Tensor], finish: Callable[[int], Any], *plan: Any) -> Any:
     """Does what `start` starts (a join without a source); what `finish` makes."""
-    taken = _take_plan(plan)
+    place = None if source is None else place_of(source)
+    taken = _take_plan(plan, place)
     status = _wait.call(taken.execute_for_result, 0 if source is None else source.data_ptr(), 0)
     handle = taken.handle.value
     try:
         if status:
             raise _lib.error_of(status)
-        _keep_plan(plan, taken)
+        _keep_plan(plan, taken, place)
         return finish(handle)
     finally:
         if handle:
@@ -226,7 +231,14 @@ def execute_without_tensor(kind: int, process_set: int = 0) -> None:
 def result_tensor(done: int, like: torch.Tensor) -> torch.Tensor:
     """What the runtime allocated for a finished operation, as a tensor of the type and on the device of `like`."""
     result = _lib.result(done)
-    tensor = torch.empty(result.shape[: result.ndim], dtype=like.dtype)
+    shape = result.shape[: result.ndim]
+    place = place_of(like)
+    if place is not None:
+        tensor = torch.empty(shape, dtype=like.dtype, device=like.device)
+        if result.size_bytes:
+            _lib.fetch(done, tensor.data_ptr(), result.size_bytes, place.stream)
+        return tensor
+    tensor = torch.empty(shape, dtype=like.dtype)
     if result.size_bytes:
         ctypes.memmove(tensor.data_ptr(), result.data, result.size_bytes)
     return tensor if like.is_cpu else tensor.to(like.device)
@@ -247,6 +259,9 @@ def start_group(keep: Any, finishes: Sequence[Callable[[int], Any]], plans: Sequ
 def plan_on(source: torch.Tensor, output: Optional[torch.Tensor], *arguments: Any) -> _lib.Plan:
     """A plan (the arguments of _lib.Plan) with its memory."""
     plan = _lib.Plan(*arguments)
+    place = place_of(source)
+    if place is not None:
+        plan.work_at(*place)
     plan.memory[0] = source.data_ptr()
     plan.memory[1] = 0 if output is None else output.data_ptr()
     return plan

@@ -14,21 +14,21 @@ from horovod.torch._handles import (
     execute,
     group_names,
     needs_gradient,
-    on_host,
     plan_on,
     result_tensor,
     start,
     start_group,
     synchronize,
+    within_reach,
 )
 from horovod.torch.compression import Compression
 
 
 def _check_op(op: Optional[int]) -> int:
-    """As in Horovod, where a gradient exists for these two only."""
+    """As in Horovod, where a gradient exists for these two only, and scripts expect a RuntimeError for the others."""
     op = choose_op(op, None)
     if op not in (_lib.AVERAGE, _lib.SUM):
-        raise ValueError("reducescatter supports op=hvd.Average and hvd.Sum")
+        raise NotImplementedError("reducescatter supports op=hvd.Average and hvd.Sum")
     return op
 
 
@@ -37,7 +37,7 @@ def _arguments(tensor, name, op, process_set, prescale_factor, postscale_factor)
     dtype = dtype_of(tensor)
     full_name = None if name is None else "reducescatter." + name
     return (
-        on_host(tensor), lambda done: result_tensor(done, tensor),
+        within_reach(tensor), lambda done: result_tensor(done, tensor),
         _lib.REDUCESCATTER, dtype, tensor.shape, full_name, op, 0, prescale_factor, postscale_factor,
         number_of(process_set),
     )  # fmt: skip
@@ -119,7 +119,7 @@ def grouped_reducescatter_async(
     """Starts `grouped_reducescatter`; returns one handle, whose `synchronize` gives the list of new tensors."""
     op = _check_op(op)
     tensors = check_group(tensors)
-    sources = [on_host(tensor) for tensor in tensors]
+    sources = [within_reach(tensor) for tensor in tensors]
     names = group_names("grouped_reducescatter.", name, len(tensors))
     number = number_of(process_set)
     plans = [

@@ -6,7 +6,7 @@ import cloudpickle
 import torch
 
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.torch import mpi_ops
+from horovod.torch import _sparse, mpi_ops
 from horovod.torch._broadcast import broadcast_into
 
 
@@ -99,7 +99,10 @@ def broadcast_optimizer_state(
     Args:
         optimizer: any torch optimizer but LBFGS, with the same parameters in the same order on every rank.
         root_rank: 0 ... size() - 1, the same on every rank.
-        model: accepted for scripts that pass it; not needed.
+        model: tells which parameters have sparse gradients (of torch.nn.Embedding(sparse=True)); needed for them only.
+
+    An optimizer without state has never stepped; its parameters that need a gradient and have none get one of zeros, which
+    scripts that look at `p.grad` before their first backward pass count on.
 
     Raises:
         ValueError: the optimizer is LBFGS, or has other parameter groups than the root's.
@@ -109,6 +112,7 @@ def broadcast_optimizer_state(
         # Its state is a history of flat vectors whose number differs from rank to rank.
         raise ValueError("cannot broadcast torch.optim.LBFGS state")
     is_root = mpi_ops.rank() == root_rank
+    is_new = not optimizer.state
     # First what the root has, without the tensors; then the tensors, each into memory of the right shape.
     plan = _plan_of(optimizer) if is_root else None
     plan = broadcast_object(plan, root_rank, name="optimizer_state")
@@ -121,6 +125,18 @@ def broadcast_optimizer_state(
                 tensor = optimizer.state[p][key]
                 handles.append(broadcast_into(tensor, tensor, root_rank, f"optimizer.{index}.{key}"))
     _synchronize_all(handles)
+    if is_new:
+        _add_zero_gradients(optimizer, model)
+
+
+def _add_zero_gradients(optimizer: torch.optim.Optimizer, model: Optional[torch.nn.Module]) -> None:
+    modules = model.modules() if model is not None else []
+    with_sparse = {m.weight for m in modules if isinstance(m, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and m.sparse}
+    takes_sparse_only = isinstance(optimizer, torch.optim.SparseAdam)
+    for p in _parameters(optimizer):
+        if p.requires_grad and p.grad is None:
+            is_sparse = takes_sparse_only or p in with_sparse
+            p.grad = _sparse.zeros_like(p) if is_sparse else torch.zeros_like(p, requires_grad=False)
 
 
 class _TensorSpec:
@@ -159,8 +175,9 @@ def _plan_of(optimizer: torch.optim.Optimizer) -> Dict[str, Any]:
 
 
 def _travels_alone(value: Any) -> bool:
-    # Step counters and the like go with the plan.
-    return isinstance(value, torch.Tensor) and (value.numel() > 1 or value.device.type != "cpu")
+    # Step counters and the like go with the plan, and what an optimizer keeps of sparse gradients.
+    is_dense = isinstance(value, torch.Tensor) and value.layout is torch.strided
+    return is_dense and (value.numel() > 1 or value.device.type != "cpu")
 
 
 def _adopt_plan(optimizer: torch.optim.Optimizer, plan: Dict[str, Any]) -> None:

@@ -3,8 +3,9 @@
 Valid for every operation here:
 
 * Every rank must call it, with the same name where one is given, and unnamed operations in the same order.
-* Types: uint8, int8, uint16, int16, int32, int64, float16, bfloat16, float32, float64, bool. Tensors on a device travel
-  through host memory.
+* Types: uint8, int8, uint16, int16, int32, int64, float16, bfloat16, float32, float64, bool. Tensors on a
+  GPU are worked on where they are, in the order of the current stream, where the library can (hvd.cuda_built); else,
+  and on other devices, they travel through host memory.
 * HorovodInternalError is raised on every rank when ranks disagree (shape, type, operator, root) and when a rank or link
   is gone; ValueError is raised on the rank whose own argument is wrong, and nothing is sent then.
 * An `_async` form returns an int handle at once, for `synchronize` and `poll`; until then its tensors must not be

@@ -2,6 +2,7 @@
 #include "runtime/device/move_body.h"
 
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <type_traits>
 #include <vector>
@@ -160,6 +161,7 @@ TEST_CASE("the number of warps changes nothing, from one to more than there are 
 TEST_CASE("ResNet-50's 161 tensors move whole, as float32 and cast") {
   REQUIRE(resnet50_sizes().size() == 161);
   std::vector<std::size_t> sizes = resnet50_sizes();
+  REQUIRE(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}) == 25557032);
   for (std::size_t& size : sizes) {
     size = (size + 15) / 16;  // the shape of the list, at a sixteenth
   }

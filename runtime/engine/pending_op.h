@@ -1,0 +1,97 @@
+// PendingOp: an operation on its way through the engine, from the C interface until its Completion is finished; and
+// where operations that are done are kept for the next ones, since a training program starts the same again and again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/result.h"
+#include "runtime/core/block_pool.h"
+#include "runtime/core/completion.h"
+#include "runtime/core/dtype.h"
+#include "runtime/core/op_kind.h"
+
+namespace hvd {
+
+// One operation as the C interface received it; pointers stay valid until its Completion is done.
+struct Submission {
+  OpKind kind = OpKind::kBarrier;
+  std::string name;
+  Dtype dtype = Dtype::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  int root_rank = 0;  // of the job
+  std::vector<std::int64_t> shape;
+  const void* input = nullptr;
+  void* output = nullptr;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  std::vector<std::int32_t> splits{};  // alltoall: rows for each rank, [size]
+  int process_set = 0;
+  std::vector<std::int32_t> numbers{};  // kSetAdd: the ranks, ascending; kSetRemove, kBufferRemove: which
+  std::int64_t shared_at = -1;          // see Request
+  std::int32_t priority = 0;            // see Request
+};
+
+// An operation from submit until its Completion is finished.
+struct PendingOp {
+  Submission what;
+  std::shared_ptr<Completion> completion;  // shared by the caller's handle and the engine, whoever lets go last
+  std::vector<PendingOp*> group;           // of a group's first: the others, which are submitted with it
+  std::optional<OwnedOutput> output;       // allgather: filled when it ran
+  std::uint64_t asked_at = 0;              // ticks; 0: a stand-in
+  int position = -1;                       // engine only: asked for by the bit of this position, and not answered
+
+  void finish(Result<void> result);
+  // As a new one, but for the Completion.
+  void clear();
+};
+
+// Under which the timeline knows an operation of this rank: names are those of a process set.
+std::string key_of(int process_set, const std::string& name);
+
+// The same without memory of its own. `name` is another's: of an OpRef in a table, the operation's.
+struct OpKey {
+  int process_set = 0;
+  std::string_view name;
+
+  bool operator==(const OpKey&) const = default;
+};
+struct OpKeyHash {
+  std::size_t operator()(const OpKey& key) const {
+    return std::hash<std::string_view>()(key.name) ^ (static_cast<std::size_t>(key.process_set) << 20U);
+  }
+};
+
+// Operations that keep the memory of their names and shapes for the next ones. Thread: any (mutex mu_).
+class OpPool {
+ public:
+  struct Return {
+    OpPool* pool = nullptr;
+    void operator()(PendingOp* op) const { pool->put(std::unique_ptr<PendingOp>(op)); }
+  };
+  OpPool() = default;
+  OpPool(const OpPool&) = delete;
+  OpPool& operator=(const OpPool&) = delete;
+
+  // With a Completion of its own and nothing else.
+  std::unique_ptr<PendingOp, Return> get();
+
+ private:
+  void put(std::unique_ptr<PendingOp> op);
+
+  // constant after construction
+  const std::shared_ptr<BlockPool> completions_ = std::make_shared<BlockPool>();
+  // guarded by mu_
+  std::mutex mu_;
+  std::vector<std::unique_ptr<PendingOp>> free_;
+};
+using OpRef = std::unique_ptr<PendingOp, OpPool::Return>;
+
+}  // namespace hvd

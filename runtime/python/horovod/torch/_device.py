@@ -1,0 +1,53 @@
+"""Tensors on GPUs: whether the library works on them where they are, on which GPU, and on which stream.
+
+An operation begins after what the current stream had before it, and whoever has waited for it finds its result: the
+caller needs no synchronisation of its own. Memory is the caller's until then, as on the host, so that torch's allocator
+has nothing to be told: what it gives out again goes to the stream that the operation was started on.
+"""
+
+import warnings
+from typing import NamedTuple, Optional
+
+import torch
+
+from horovod.common import _lib, basics
+
+
+class Place(NamedTuple):
+    """A GPU, by its number as CUDA and torch count, and a stream of it."""
+
+    device: int
+    stream: int  # cudaStream_t; 0 is the default stream
+
+
+# Whether the library takes tensors on GPUs, asked once for each time that the job was joined.
+_asked_at = -1
+_is_taken = False
+_why_not = ""
+_told_about_staging = False
+
+
+def _takes_gpus() -> bool:
+    global _asked_at, _is_taken, _why_not
+    if _asked_at != basics.generation:
+        _is_taken = _lib.has_devices()
+        _why_not = "" if _is_taken else _lib.last_error()
+        _asked_at = basics.generation
+    return _is_taken
+
+
+def place_of(tensor: torch.Tensor) -> Optional[Place]:
+    """Where the library works on the tensor; None: on the host, where it must be for that."""
+    if tensor.is_cpu or not tensor.is_cuda or not _takes_gpus():
+        return None
+    return Place(tensor.device.index, torch.cuda.current_stream(tensor.device).cuda_stream)
+
+
+def tell_about_staging(tensor: torch.Tensor) -> None:
+    """Once: the tensor, and others like it, are copied to the host and back."""
+    global _told_about_staging
+    if _told_about_staging:
+        return
+    _told_about_staging = True
+    why = f" ({_why_not})" if tensor.is_cuda and _why_not else ""
+    warnings.warn(f"tensors on {tensor.device.type} travel through host memory{why}", stacklevel=5)

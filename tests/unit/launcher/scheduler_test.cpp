@@ -1,0 +1,68 @@
+#include "launcher/service/scheduler.h"
+
+#include <algorithm>
+#include <random>
+
+#include <doctest/doctest.h>
+
+namespace {
+
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+
+std::vector<ScheduledNode> idle_nodes(int count) {
+  return std::vector<ScheduledNode>(static_cast<std::size_t>(count), ScheduledNode{true, true});
+}
+
+}  // namespace
+
+TEST_CASE("jobs start by priority, then in the order in which they came") {
+  const std::vector<WaitingJob> jobs = {{1, 1, 0}, {2, 1, 5}, {3, 1, 0}, {4, 1, -5}};
+  CHECK(plan_starts(jobs, idle_nodes(2)) == std::vector<Start>{{2, {0}}, {1, {1}}});
+  CHECK(plan_starts(jobs, idle_nodes(9)) == std::vector<Start>{{2, {0}}, {1, {1}}, {3, {2}}, {4, {3}}});
+  CHECK(plan_starts(jobs, {}).empty());
+}
+
+TEST_CASE("a job that waits for many nodes is not overtaken, one that can never have them is passed over") {
+  auto nodes = idle_nodes(4);
+  nodes[0].is_idle = false;
+  CHECK(plan_starts({{1, 4, 0}, {2, 1, 0}}, nodes).empty());
+  CHECK(plan_starts({{1, 5, 0}, {2, 1, 0}}, nodes) == std::vector<Start>{{2, {1}}});
+  nodes[0].is_in_service = false;
+  CHECK(plan_starts({{1, 4, 0}, {2, 3, 0}}, nodes) == std::vector<Start>{{2, {1, 2, 3}}});
+  nodes[1].is_in_service = false;
+  CHECK(plan_starts({{1, 3, 0}, {2, 2, 0}}, nodes) == std::vector<Start>{{2, {2, 3}}});
+  CHECK(plan_starts({{1, 0, 0}, {2, -1, 0}}, nodes).empty());
+}
+
+TEST_CASE("no plan gives a node twice, and none gives one that is not idle") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<ScheduledNode> nodes;
+    for (auto i = random() % 8; i > 0; --i) {
+      nodes.push_back({random() % 3 != 0, random() % 5 != 0});
+    }
+    std::vector<WaitingJob> jobs;
+    for (auto i = random() % 6; i > 0; --i) {
+      jobs.push_back({static_cast<std::int64_t>(i), static_cast<int>(random() % 5), static_cast<int>(random() % 3)});
+    }
+    std::vector<int> given(nodes.size());
+    for (const Start& start : plan_starts(jobs, nodes)) {
+      const auto job = std::find_if(jobs.begin(), jobs.end(), [&](const WaitingJob& j) { return j.id == start.id; });
+      REQUIRE(job != jobs.end());
+      CHECK(static_cast<int>(start.nodes.size()) == job->node_count);
+      for (const int node : start.nodes) {
+        const auto at = static_cast<std::size_t>(node);
+        CHECK((nodes.at(at).is_idle && nodes.at(at).is_in_service));
+        CHECK(++given.at(at) == 1);
+      }
+    }
+  }
+}
+
+TEST_CASE("priorities are words or the numbers of 2017") {
+  CHECK(priority_of("low") < priority_of("normal"));
+  CHECK(priority_of("normal") < priority_of("high"));
+  CHECK(priority_of("-17") == -17);
+  CHECK(priority_of("999999999999") == 0);
+  CHECK(priority_of("5000") == 1000);
+}

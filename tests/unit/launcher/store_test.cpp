@@ -1,0 +1,261 @@
+#include "launcher/service/store.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "launcher/job/host_list.h"
+#include "launcher/run/exit_codes.h"
+#include "launcher/service/supervisor.h"
+#include "launcher/service/ticket.h"
+#include "tests/unit/launcher/folder.h"
+
+namespace {
+
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+using hvd::test::Folder;
+
+// A store whose clock stands where the test puts it.
+struct Records {
+  Records() : dir(StateDir::open(folder.path + "/state/hvdrun").value()), store(open()) {}
+
+  Store open() {
+    return Store::open(dir, [this] { return now; }).value();
+  }
+
+  JobRecord add(const std::string& name, int nodes = 1, int priority = 0) {
+    JobRecord job;
+    job.uuid = name + "-uuid";
+    job.name = name;
+    job.cluster = "lab";
+    job.experiment = "default";
+    job.tool = "horovod";
+    job.node_count = nodes;
+    job.process_count = nodes;
+    job.priority = priority;
+    job.priority_word = "normal";
+    job.segment = "a/jobs/" + name + "/b";
+    job.properties = "{}";
+    auto added = store.add_job(job, true);
+    REQUIRE_MESSAGE(added.ok(), added.error().message());
+    return added.value();
+  }
+
+  void add_cluster(const std::string& hosts, const std::string& name = "lab") {
+    Cluster cluster;
+    cluster.name = name;
+    cluster.hosts = parse_host_list(hosts).value();
+    const auto added = store.add_cluster(cluster);
+    REQUIRE_MESSAGE(added.ok(), added.error().message());
+  }
+
+  std::vector<NodeState> states() {
+    std::vector<NodeState> all;
+    const ClusterRecord cluster = store.cluster("lab").value();
+    for (const NodeRecord& node : cluster.nodes) {
+      all.push_back(node.state);
+    }
+    return all;
+  }
+
+  Folder folder;
+  std::int64_t now = 1'500'000'000'000;
+  StateDir dir;
+  Store store;
+};
+
+const Claimant kSomebody{1, 2, "boot"};
+using S = NodeState;
+
+}  // namespace
+
+TEST_CASE("a job gets its nodes when all of them are idle, and gives them back with its end") {
+  Records records;
+  records.add_cluster("a,b,c");
+  const auto first = records.add("first", 2);
+  const auto second = records.add("second", 2);
+  const auto third = records.add("third", 1);
+  CHECK(!records.store.claim(second.id, kSomebody).value().has_value());  // it is not its turn
+  const auto claimed = records.store.claim(first.id, kSomebody).value();
+  REQUIRE(claimed.has_value());
+  CHECK(claimed->nodes.size() == 2);
+  CHECK(claimed->nodes[1].name == "b");
+  CHECK(!records.store.claim(first.id, kSomebody).value().has_value());  // nor twice
+  CHECK(!records.store.claim(third.id, kSomebody).value().has_value());  // nor before the second
+  CHECK(records.states() == std::vector<S>{S::kPreparing, S::kPreparing, S::kIdle});
+  REQUIRE(records.store.set_phase(first.id, Phase::kStarted).ok());
+  CHECK(records.states() == std::vector<S>{S::kRunning, S::kRunning, S::kIdle});
+  records.now += 5000;
+  REQUIRE(records.store.end(first.id, {ExecutionState::kSucceeded, 0, 0, {}}).ok());
+  CHECK(records.states() == std::vector<S>(3, S::kIdle));
+  const auto ended = records.store.job("first").value();
+  CHECK((ended.state == ExecutionState::kSucceeded && ended.ended_ms == ended.started_ms + 5000));
+  CHECK(records.store.claim(second.id, kSomebody).value().has_value());
+  CHECK(records.store.claim(third.id, kSomebody).value().has_value());
+  CHECK(records.store.remove_job(second.id).error().message().find("has not ended") != std::string::npos);
+  CHECK(records.store.remove_job(first.id).ok());
+  CHECK(records.store.job("first").error().code() == hvd::Code::kNotFound);
+}
+
+TEST_CASE("of two processes that look at the same records one gets the nodes") {
+  Records records;
+  records.add_cluster("a");
+  const auto job = records.add("job");
+  Store other = records.open();
+  const bool mine = records.store.claim(job.id, kSomebody).value().has_value();
+  const bool theirs = other.claim(job.id, kSomebody).value().has_value();
+  CHECK(mine);
+  CHECK(!theirs);
+  CHECK(other.job(job.id).value().attempts == 1);
+}
+
+TEST_CASE("what the death of a supervisor means depends on how far its job was") {
+  Records records;
+  records.add_cluster("a");
+  const auto id = records.add("job").id;
+  const auto claim = [&] { REQUIRE(records.store.claim(id, kSomebody).value().has_value()); };
+  REQUIRE(records.store.bury(id, "boot").ok());
+  CHECK(records.store.job(id).value().state == ExecutionState::kQueued);
+
+  claim();
+  REQUIRE(records.store.set_leaving_time(id, 9000, true).ok());
+  REQUIRE(records.store.bury(id, "boot").ok());
+  CHECK(records.states() == std::vector<S>{S::kIdle});  // nothing was done there
+  CHECK(records.store.job(id).value().state == ExecutionState::kQueued);
+
+  claim();
+  REQUIRE(records.store.set_phase(id, Phase::kPreparing).ok());
+  REQUIRE(records.store.bury(id, "boot").ok());
+  CHECK(records.states() == std::vector<S>{S::kLeaving});
+  CHECK(records.store.next_idle_ms("lab").value() == records.now + 9000);
+  CHECK(!records.store.claim(id, kSomebody).value().has_value());
+  records.now += 9000;
+  CHECK(records.states() == std::vector<S>{S::kIdle});
+  CHECK(records.store.next_idle_ms("lab").value() == 0);
+
+  claim();
+  REQUIRE(records.store.set_phase(id, Phase::kStarted).ok());
+  REQUIRE(records.store.bury(id, "boot").ok());
+  REQUIRE(records.store.bury(id, "boot").ok());  // a second one finds nothing to do
+  const auto dead = records.store.job(id).value();
+  CHECK((dead.state == ExecutionState::kFailed && dead.error.code == "SupervisorLost"));
+  CHECK((dead.status == exit_code::kSupervisorLost && !dead.exit_code.has_value()));
+  CHECK(records.states() == std::vector<S>{S::kLeaving});
+}
+
+TEST_CASE("after a restart of the machine nothing is left on it, and on others for as long as they need") {
+  Records records;
+  records.add_cluster("a,b");
+  for (const bool is_local : {true, false}) {
+    const auto id = records.add(is_local ? "local" : "far").id;
+    REQUIRE(records.store.claim(id, kSomebody).value().has_value());
+    REQUIRE(records.store.set_leaving_time(id, 9000, is_local).ok());
+    REQUIRE(records.store.set_phase(id, Phase::kStarted).ok());
+    REQUIRE(records.store.bury(id, "another boot").ok());
+    CHECK(records.store.job(id).value().error.message.starts_with("The machine restarted"));
+  }
+  CHECK(records.states() == std::vector<S>{S::kLeaving, S::kIdle});
+}
+
+TEST_CASE("a supervisor that dies each time before it starts anything does not do so for ever") {
+  Records records;
+  records.add_cluster("a");
+  const auto id = records.add("job").id;
+  int attempts = 0;
+  while (records.store.claim(id, kSomebody).value().has_value()) {
+    REQUIRE(++attempts < 100);
+    REQUIRE(records.store.bury(id, "boot").ok());
+  }
+  CHECK(records.store.job(id).value().state == ExecutionState::kFailed);
+  CHECK(attempts == 20);
+}
+
+TEST_CASE("a stop ends a job that waits, and tells of one that runs") {
+  Records records;
+  records.add_cluster("a");
+  const auto running = records.add("running").id;
+  const auto waiting = records.add("waiting").id;
+  REQUIRE(records.store.claim(running, kSomebody).value().has_value());
+  CHECK(records.store.request_stop(waiting).value() == StopOutcome::kEnded);
+  CHECK(records.store.request_stop(waiting).value() == StopOutcome::kHadEnded);
+  CHECK(records.store.request_stop(running).value() == StopOutcome::kTerminating);
+  CHECK(records.store.request_stop(running).value() == StopOutcome::kTerminating);
+  CHECK(records.store.job(running).value().state == ExecutionState::kTerminating);
+  REQUIRE(records.store.end(running, {ExecutionState::kSucceeded, 0, 0, {}}).ok());
+  for (const auto id : {running, waiting}) {
+    const auto job = records.store.job(id).value();
+    CHECK((job.state == ExecutionState::kFailed && job.error.code == "JobTerminated" && !job.exit_code));
+    CHECK(job.status == 143);
+  }
+}
+
+TEST_CASE("a drained node is unusable once it is idle") {
+  Records records;
+  records.add_cluster("a,b");
+  const auto id = records.add("job").id;
+  REQUIRE(records.store.claim(id, kSomebody).value().has_value());
+  REQUIRE(records.store.set_drained("lab", {}, true).ok());
+  CHECK(records.states() == std::vector<S>{S::kPreparing, S::kUnusable});
+  REQUIRE(records.store.end(id, {}).ok());
+  CHECK(records.states() == std::vector<S>{S::kUnusable, S::kUnusable});
+  CHECK(!records.store.claim(records.add("next").id, kSomebody).value().has_value());
+  REQUIRE(records.store.set_drained("lab", {"b"}, false).ok());
+  CHECK(records.states() == std::vector<S>{S::kUnusable, S::kIdle});
+  // All or nothing.
+  CHECK(!records.store.set_drained("lab", {"a", "nobody"}, false).ok());
+  CHECK(records.states() == std::vector<S>{S::kUnusable, S::kIdle});
+}
+
+TEST_CASE("hostile texts in records stay texts") {
+  Records records;
+  records.add_cluster("a");
+  for (const std::string text : {"'; DROP TABLE job; --", "\"", "a\nb", "\xff\xfe", "日本語"}) {
+    CHECK(records.store.job(text).error().code() == hvd::Code::kNotFound);
+    CHECK(!records.store.cluster(text).ok());
+    CHECK(!records.store.set_drained("lab", {text}, true).ok());
+  }
+  auto id = records.add("job").id;
+  REQUIRE(records.store.set_output(id, "/x/'\n\"", {"a'b", "\xff"}).ok());
+  CHECK(records.store.job(id).value().output == "/x/'\n\"");
+  CHECK(!record_json(records.store.job(id).value()).empty());
+}
+
+TEST_CASE("what a submit has left that died is removed, and what another holds is not") {
+  Records records;
+  records.add_cluster("a");
+  const std::string dead = "dead-0000";
+  const std::string busy = "busy-0000";
+  for (const std::string& uuid : {dead, busy}) {
+    REQUIRE(write_ticket(records.dir.ticket_of(uuid), {}).ok());
+  }
+  const auto lock = take_lock(records.dir.lock_of(busy));
+  REQUIRE(recover(records.dir, records.store).ok());
+  CHECK(!std::filesystem::exists(records.dir.ticket_of(dead)));
+  CHECK(std::filesystem::exists(records.dir.ticket_of(busy)));
+  CHECK(is_locked(records.dir.lock_of(busy)));
+}
+
+TEST_CASE("jobs of one name get numbers, also after many of them") {
+  Records records;
+  records.add_cluster("a");
+  std::set<std::string> names;
+  JobRecord job = records.add("same");
+  constexpr int kJobs = 250;
+  for (int i = 0; i < kJobs; ++i) {
+    job.uuid = "uuid-" + std::to_string(i);
+    job.name = "same";
+    const auto added = records.store.add_job(job, false);
+    REQUIRE(added.ok());
+    names.insert(added.value().name);
+  }
+  CHECK(names.size() == kJobs);
+  CHECK(names.contains("same-2"));
+  CHECK(records.store.is_active("uuid-7").value());
+  CHECK(!records.store.is_active("another").value());
+}
