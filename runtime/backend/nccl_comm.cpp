@@ -41,8 +41,7 @@ Result<std::shared_ptr<NcclComm>> NcclComm::make(std::shared_ptr<const NcclLibra
 }
 
 Result<std::shared_ptr<NcclComm>> NcclComm::split(int color, Place place, Interrupt& interrupt, Deadline deadline) {
-  // NCCL may write it as long as it is at it, also when nobody waits any more: then it stays.
-  auto handle = std::make_unique<NcclHandle>(nullptr);
+  NcclHandle handle = nullptr;
   auto split = [&]() -> Result<void> {
     {
       HVD_TRY_ASSIGN(const auto current, Current::make(*device_));
@@ -50,19 +49,21 @@ Result<std::shared_ptr<NcclComm>> NcclComm::split(int color, Place place, Interr
       if (handle_ == nullptr) {
         return ended();
       }
-      HVD_TRY(check(nccl_->calls().comm_split(handle_, color, place.rank, handle.get(), nullptr), "ncclCommSplit"));
+      HVD_TRY(check(nccl_->calls().comm_split(handle_, color, place.rank, &handle, nullptr), "ncclCommSplit"));
     }
     return settle("ncclCommSplit", interrupt, deadline);
   }();
   if (!split.ok()) {
-    static_cast<void>(handle.release());
+    abort();  // NCCL writes the handle as long as it is at it
+    std::shared_ptr<NcclComm> half(new NcclComm(nccl_, device_, place));
+    half->handle_ = handle;
     return split.error();
   }
   if (color == kNcclNoColor) {
     return std::shared_ptr<NcclComm>();
   }
   std::shared_ptr<NcclComm> made(new NcclComm(nccl_, device_, place));
-  made->handle_ = *handle;
+  made->handle_ = handle;
   HVD_TRY(made->settle("ncclCommSplit", interrupt, deadline));
   return made;
 }

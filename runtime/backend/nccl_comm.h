@@ -29,7 +29,8 @@ class NcclComm {
   static Result<std::shared_ptr<NcclComm>> make(std::shared_ptr<const NcclLibrary> nccl, std::shared_ptr<Device> device,
                                                 const NcclId& id, Place place, Interrupt& interrupt, Deadline deadline);
   // Those ranks of this one that name the same color (kNcclNoColor: none, and the result is null), in the order of
-  // their ranks. All ranks of this one call it at the same place of their calls, with nothing under way.
+  // their ranks. All ranks of this one call it at the same place of their calls, with nothing under way. When it fails
+  // this one is aborted.
   Result<std::shared_ptr<NcclComm>> split(int color, Place place, Interrupt& interrupt, Deadline deadline);
   ~NcclComm();
   NcclComm(const NcclComm&) = delete;

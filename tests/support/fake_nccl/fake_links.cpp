@@ -83,12 +83,13 @@ Links::End Links::connect(const std::string& name) {
   const Fd listener = listen(name);
   for (int peer = 0; peer < rank_; ++peer) {
     Fd& link = peers_[static_cast<std::size_t>(peer)];
-    while (!(link = call(name + "-" + std::to_string(peer))).is_open()) {
+    // It may not be there yet, or be gone again.
+    while (!(link = call(name + "-" + std::to_string(peer))).is_open() ||
+           ::send(link.get(), &rank_, sizeof rank_, MSG_NOSIGNAL) != sizeof rank_) {
       if (is_aborted(kRetryMs)) {
         return End::kAborted;
       }
     }
-    HVD_CHECK(::send(link.get(), &rank_, sizeof rank_, MSG_NOSIGNAL) == sizeof rank_);
   }
   for (int missing = size_ - 1 - rank_; missing > 0;) {
     Fd link(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
