@@ -136,15 +136,19 @@ bool synchronously(hvd_ctx* ctx, int, Program& program) {
 }  // namespace
 
 TEST_CASE("a steady step takes no memory, however its tensors are asked for" * doctest::skip(!kCounts)) {
-  const std::pair<const char*, StepOf> ways[] = {{"one by one", one_by_one},
-                                                 {"all at once", all_at_once},
-                                                 {"as a group", as_group},
-                                                 {"synchronously", synchronously}};
-  for (const auto& [name, step] : ways) {
+  struct Way {
+    const char* name;
+    StepOf step;
+  };
+  const Way ways[] = {{"one by one", one_by_one},
+                      {"all at once", all_at_once},
+                      {"as a group", as_group},
+                      {"synchronously", synchronously}};
+  for (const Way& way : ways) {
     for (const Nodes& nodes : {Nodes{2}, Nodes{1, 1}, Nodes{1}}) {
-      CAPTURE(std::string(name));
+      CAPTURE(way.name);
       CAPTURE(text_of(nodes));
-      CHECK(steps_until_steady(nodes, step) < kSteps);
+      CHECK(steps_until_steady(nodes, way.step) < kSteps);
     }
   }
 }
