@@ -59,6 +59,9 @@ Lines hints_of(const Failure& failure, const std::string& host) {
 std::vector<std::string> describe_failure(const Failure& failure, const Placement& placement) {
   const Cause& cause = failure.cause;
   Lines lines = cause.lines;
+  if (!cause.hint.empty()) {
+    lines.back() += "; " + cause.hint;
+  }
   if (cause.rank >= 0) {
     const Lines hints = hints_of(failure, placement.node_of(cause.rank).host.name);
     lines.insert(lines.end(), hints.begin(), hints.end());

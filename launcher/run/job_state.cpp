@@ -167,7 +167,7 @@ JobState::Actions JobState::handle(const Interrupted& event) {
   Cause cause;
   cause.exit_code = 128 + event.signo;
   cause.lines.push_back("hvdrun got " + signal_name(event.signo));
-  cause.lines.emplace_back("once more to kill the ranks at once");
+  cause.hint = "once more to kill the ranks at once";
   return stop_for(std::move(cause), event.signo);
 }
 

@@ -95,7 +95,8 @@ enum class JobPhase : std::uint8_t { kOpening, kRunning, kStopping, kDone };
 struct Cause {
   std::vector<std::string> lines;  // one per failed host or rank: who, what, what to try
   int exit_code = 0;
-  int rank = -1;  // whose last lines belong to the report; -1: none
+  int rank = -1;       // whose last lines belong to the report; -1: none
+  std::string hint{};  // what may be done about it while the job ends
 };
 
 struct RankRecord {

@@ -15,6 +15,8 @@ class RemoteErrors {
   RemoteErrors(Log& log, const std::string& host, LogLevel level = LogLevel::kInfo)
       : log_(log), host_(host), level_(level) {}
   void feed(std::string_view text);
+  // Whether the last 4 KiB hold the text.
+  [[nodiscard]] bool has(std::string_view text) const { return tail_.find(text) != std::string::npos; }
   // The last line that says something, or nothing.
   [[nodiscard]] std::string last_line() const { return last_lines(1); }
   // The last ones, at most `count`, with "; " between.

@@ -210,8 +210,14 @@ void RshConversation::arm(Duration patience, const std::string& what) {
   });
 }
 
+// ssh's warning is longer than what is quoted of its end, which tells only how to get rid of it.
+std::string RshConversation::last_words() const {
+  constexpr const char* kChanged = "REMOTE HOST IDENTIFICATION HAS CHANGED";
+  return (errors_.has(kChanged) ? std::string(kChanged) + "; " : "") + errors_.last_lines(kLastLines);
+}
+
 Error RshConversation::start_error(const std::string& how) const {
-  const std::string words = errors_.last_lines(kLastLines);
+  const std::string words = last_words();
   const std::string noise = greeting_.last_noise();
   std::string text = command_.host + ": ";
   if (!greeting_.failure().empty()) {

@@ -108,6 +108,7 @@ class RshConversation : public std::enable_shared_from_this<RshConversation> {
   void release_slot();
   void release();
   void finish(const Error& why);
+  [[nodiscard]] std::string last_words() const;
   [[nodiscard]] Error start_error(const std::string& how) const;
 
   // constant after construction

@@ -118,7 +118,10 @@ def test_an_agent_that_is_killed_takes_its_ranks_along_and_its_node_is_named(lab
         out, err = job.communicate(timeout=PATIENCE)
         assert lab3.wait_for_no_processes("node2") == []
     assert job.returncode == NODE_LOST, err
-    assert re.match("hvdrun: node node2 was lost, with ranks 1-2", own_words(err)[0]), err
+    said = own_words(err)
+    if "trying to reach it again" in said[0]:  # the system's ssh does not tell an agent's end from its own
+        said.pop(0)
+    assert re.match("hvdrun: node node2 was lost, with ranks 1-2", said[0]), err
     assert lab3.wait_for_no_processes() == []
 
 
@@ -239,7 +242,7 @@ def test_hosts_that_cannot_be_used_are_all_named_before_any_rank_runs(make_lab):
         {"node1": 0, "node2": 1, "node3": 1, "node4": 1, "nowhere": 1}, done.stderr
     assert "CHANGED" in said["node2"][0]
     assert re.search("refused|denied", said["node3"][0])
-    assert re.search("timed out|timeout|no answer|no route", said["node4"][0])
+    assert re.search("(?i)timed out|timeout|no answer|no route", said["node4"][0])
     assert "resolve" in said["nowhere"][0]
     assert lab.wait_for_no_processes("launcher", "node1", "node2", "node3") == []
 

@@ -18,6 +18,11 @@ PROGRAMS = ROOT / "tests/e2e/programs"
 PYTHON = [sys.executable, "-S"]
 
 
+def has_libssh2():
+    """Else the system's ssh is what it reaches hosts by, with words of its own."""
+    return "libssh2 1." in hvdrun("--check-build").stdout
+
+
 def program(name):
     return str(PROGRAMS / name)
 

@@ -1,0 +1,170 @@
+"""Machines and terminals as they may be: a clock that is set, few descriptors, a narrow terminal, a job that is stopped and
+continued, GPUs of several makers, programs that start ranks of their own."""
+
+import json
+import os
+import pathlib
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from hvdrun import HVDRUN, LIBHVD, PYTHON, ROOT, env_with, hvdrun, program, wait_until_gone
+from patience import PATIENCE
+from screen import Terminal
+
+# --rsh words of a node that is this machine.
+EXECUTES = "sh -c 'shift; exec \"$@\"' exec"
+
+
+def plain_env(**more):
+    return {**{name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "CLICOLOR_FORCE")}, **more}
+
+
+@pytest.fixture(scope="module")
+def jumping_clock(tmp_path_factory):
+    """LD_PRELOAD for a time of day that jumps by days."""
+    if not shutil.which("cc"):
+        pytest.skip("no C compiler")
+    library = tmp_path_factory.mktemp("clock") / "clock.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, program("jumping_clock.c"), "-ldl"], check=True)
+    days = {subprocess.run(["date", "+%j"], env={**os.environ, "LD_PRELOAD": str(library)}, capture_output=True, text=True,
+                           check=True).stdout for _ in range(2)} | {time.strftime("%j\n")}
+    assert len(days) > 1
+    return {"LD_PRELOAD": str(library)}
+
+
+def test_no_wait_ends_early_or_late_where_the_time_of_day_jumps(jumping_clock, marker):
+    env = env_with(marker, **jumping_clock)
+    done = hvdrun("--timeout", PATIENCE, "--start-timeout", PATIENCE, "--rsh", EXECUTES, "-H", "a:1,b:1", *PYTHON,
+                  program("idle.py"), LIBHVD, "1", env=env)
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"rank \d of 2 joined", done.stdout)) == 2
+    done = hvdrun("--timeout", 1, "-np", 1, "sleep", 10 * PATIENCE, env=env)
+    assert done.returncode == 124, done.stderr
+    assert wait_until_gone(marker) == {}
+
+
+def few_files(count):
+    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
+
+
+def test_a_node_that_may_not_open_enough_files_says_so_before_its_first_rank(marker):
+    done = hvdrun("-np", 40, "echo", "ran", env=env_with(marker), preexec_fn=few_files(64))
+    assert (done.returncode, done.stdout) == (242, "")
+    assert re.search(r"^hvdrun: cannot start rank 0 on localhost: for 40 ranks about \d+ open files are needed, and the limit "
+                     r"is 64 \(ulimit -Hn\); raise nofile in ", done.stderr), done.stderr
+    assert wait_until_gone(marker) == {}
+
+
+def test_a_node_raises_its_own_limit_on_open_files_and_not_that_of_its_ranks():
+    done = hvdrun("-q", "--no-tags", "-np", 40, "sh", "-c", "ulimit -Sn",
+                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 1000)))
+    assert (done.returncode, done.stdout) == (0, "64\n" * 40), done.stderr
+
+
+def test_a_terminal_of_20_columns_keeps_one_row_for_what_is_under_way():
+    job = Terminal([HVDRUN, "check"], columns=20, lines=60, env=plain_env(), cwd=ROOT)
+    assert job.finish() == 0
+    assert not any(row.startswith("hvdrun:") for row in job.screen.all()), job.screen.all()[:5]
+    job = Terminal([HVDRUN, "-np", 2, "sh", "-c", "echo a line that is longer than the terminal is wide"], columns=20,
+                   env=plain_env(), cwd=ROOT)
+    assert job.finish() == 0
+    assert "".join(job.screen.all()).count("a line that is longer than the terminal is wide") == 2
+
+
+class Tmux:
+    """A shell with job control on a terminal."""
+
+    def __init__(self, name, env):
+        self.words = ["tmux", "-L", name]
+        subprocess.run([*self.words, "-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "50", "bash --norc"], check=True,
+                       env=env, cwd=ROOT)
+
+    def type(self, *keys):
+        subprocess.run([*self.words, "send-keys", *keys], check=True)
+
+    def wait_for(self, pattern):
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            shown = subprocess.run([*self.words, "capture-pane", "-p", "-S", "-500"], check=True, capture_output=True, text=True).stdout
+            if re.search(pattern, shown, re.M):
+                return shown
+            assert time.monotonic() < deadline, shown
+            time.sleep(0.05)
+
+    def end(self):
+        subprocess.run([*self.words, "kill-server"], check=False)
+
+
+def test_a_job_that_is_stopped_at_the_terminal_goes_on_in_the_foreground(marker, tmp_path):
+    if not shutil.which("tmux"):
+        pytest.skip("no tmux")
+    script = tmp_path / "rank"
+    script.write_text(f"echo up; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; echo went on; sleep {PATIENCE}\n")
+    terminal = Tmux(f"hvd-test-{os.getpid()}", env_with(marker))
+    try:
+        terminal.type(f"{HVDRUN} -np 2 --rsh \"{EXECUTES.replace(chr(34), chr(92) + chr(34)).replace('$', chr(92) + '$')}\" "
+                      f"-H localhost:1,a:1 sh {script}", "Enter")
+        terminal.wait_for(r"^\[0\]<stdout>:up(.|\n)*^\[1\]<stdout>:up|^\[1\]<stdout>:up(.|\n)*^\[0\]<stdout>:up")
+        terminal.type("C-z")
+        terminal.wait_for("Stopped")
+        (tmp_path / "go").touch()
+        terminal.type("fg", "Enter")
+        shown = terminal.wait_for(r"^\[0\]<stdout>:went on(.|\n)*^\[1\]<stdout>:went on|"
+                                  r"^\[1\]<stdout>:went on(.|\n)*^\[0\]<stdout>:went on")
+        assert "sign of life" not in shown
+        terminal.type("C-c")
+        terminal.wait_for(r"job failed after .*: hvdrun got SIGINT; 2 ranks were stopped; exit")
+    finally:
+        terminal.end()
+    assert {pid: args for pid, args in wait_until_gone(marker).items() if "tmux" not in args} == {}
+
+
+def test_an_intel_mask_of_the_node_is_handed_out(tmp_path):
+    if os.path.isdir("/proc/driver/nvidia/gpus") or os.path.isdir("/sys/class/kfd/kfd/topology/nodes"):
+        pytest.skip("this machine has GPUs of its own")
+    env = {**os.environ, "ZE_AFFINITY_MASK": "0.0,0.1,1.0", "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    env.pop("CUDA_VISIBLE_DEVICES", None)
+    shown = ["sh", "-c", "echo $HVD_LOCAL_RANK $ZE_AFFINITY_MASK"]
+    done = hvdrun("-q", "--no-tags", "-np", 2, "--gpus", "one", *shown, env=env)
+    assert sorted(done.stdout.splitlines()) == ["0 0.0", "1 0.1"], done.stderr
+    done = hvdrun("-q", "--no-tags", "-H", "localhost:2@2,0", *shown, env=env)
+    assert sorted(done.stdout.splitlines()) == ["0 1.0,0.0", "1 1.0,0.0"], done.stderr
+    done = hvdrun("-q", "--no-tags", "-np", 2, "--gpus", "none", *shown, env=env)
+    assert sorted(done.stdout.splitlines()) == ["0 0.0,0.1,1.0", "1 0.0,0.1,1.0"], done.stderr
+
+
+def test_a_host_file_is_there_for_scripts_that_call_mpirun(marker):
+    script = "test -r $HVDRUN_HOSTFILE && cat $HVDRUN_HOSTFILE; echo at $HVDRUN_HOSTFILE"
+    done = hvdrun("-q", "--no-tags", "--rsh", EXECUTES, "-H", "a:2,b:1", "sh", "-c", f"[ $RANK != 2 ] || {{ {script}; }}",
+                  env=env_with(marker))
+    hosts, path = done.stdout.split("at ")
+    assert hosts == "a slots=2\nb slots=1\n", done.stderr
+    assert wait_until_gone(marker) == {} and not os.path.exists(path.strip())
+
+
+def test_torchrun_on_each_node_forms_one_job_without_flags_for_it():
+    torchrun = pathlib.Path(sys.executable).with_name("torchrun")
+    if not torchrun.exists():
+        pytest.skip("no torchrun")
+    done = hvdrun("-q", "--no-tags", "--rsh", EXECUTES, "-H", "a:1,b:1", torchrun, "--nproc-per-node", "1",
+                  program("torch_sum.py"))
+    assert sorted(done.stdout.splitlines()) == ["rank 0 of 2: 2.0", "rank 1 of 2: 2.0"], done.stderr
+
+
+def test_a_check_of_more_hosts_than_the_fanout_reaches_them_all(marker):
+
+    hosts = ",".join(f"n{i}" for i in range(20))
+    done = hvdrun("check", "--json", "--fanout", 2, "--start-timeout", PATIENCE, "--rsh", EXECUTES, "-H", hosts,
+                  env=env_with(marker))
+    found = json.loads(done.stdout)
+    assert done.returncode == found["exit_code"] == 0
+    assert [host["reached"] for host in found["hosts"]] == [True] * 20
+    # Of more than 16, each with the next.
+    assert len(found["links"]) == 40 and all(link["error"] is None for link in found["links"])
+    assert wait_until_gone(marker) == {}
