@@ -41,6 +41,7 @@ Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::make(Host host, std::sha
 Result<void> DeviceExecutor::run(const Response& response, std::span<PendingOp* const> ops, Flight& flight,
                                  Interrupt& interrupt) {
   const Result<void> launched = launch(response, ops, flight, interrupt);
+  flight.stream = stream_.handle();
   if (pool_ != nullptr) {
     // Also where not all of it could be launched: what was works on the callers' memory.
     auto done = pool_->event_on(stream_.handle());

@@ -194,6 +194,12 @@ void DeviceFinisher::end_all(std::unique_lock<std::mutex>& lock) {
     comm->abort();
   }
   lock.lock();
+  // NCCL may have launched some of it after the mark was set; now it launches nothing any more.
+  for (const Flight& flight : flights_) {
+    if (flight.done != nullptr) {
+      static_cast<void>(flight.done->record(flight.stream).ok());
+    }
+  }
   const Deadline deadline = Deadline::after(kLetsGo);
   const auto is_left = [](const Flight& flight) { return !is_over(flight); };
   while (std::any_of(flights_.begin(), flights_.end(), is_left) && !deadline.has_passed()) {

@@ -30,6 +30,7 @@ struct Flight {
   int process_set = 0;
   bool is_told = false;                      // those who wait are told at once; done is not null then
   bool has_failed = false;                   // not all of it could be launched: it ends with the job
+  StreamHandle stream = nullptr;             // on which it was
   std::shared_ptr<Event> done;               // behind what was launched; null: nothing was
   std::shared_ptr<NcclComm> comm;            // null: without
   std::vector<std::shared_ptr<void>> keeps;  // memory that it works on, whoever else has it
