@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 CACHE = ROOT / "build/headers-alone"
 CXX = os.environ.get("CXX", "g++")
 FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}", f"-I{ROOT}/runtime/include",
-         '-DHVD_VERSION=""', "-x"]
+         '-DHVD_VERSION=""', '-DFAKE_CUDA_LIBRARY=""', '-DFAKE_NCCL_LIBRARY=""', "-x"]
 C_HEADERS = {"runtime/include/hvd/hvd.h"}
 PROJECT_INCLUDE = re.compile(rb'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
 
