@@ -152,34 +152,30 @@ const char* move_kernel(Dtype from, Dtype to, double scale, bool is_aligned) {
 Result<void> DeviceKernels::pack(StreamHandle stream, std::span<const DevicePiece> pieces, void* buffer, Dtype from,
                                  Dtype to, double scale) {
   auto* bytes = static_cast<std::uint8_t*>(buffer);
-  Plan plan = plan_moves(pieces, from, to, to, moves_, [&](const DevicePiece& piece, std::size_t offset) {
+  const Plan plan = plan_moves(pieces, from, to, to, moves_, [&](const DevicePiece& piece, std::size_t offset) {
     return Move{static_cast<const std::uint8_t*>(piece.input), bytes + offset, piece.count,
                 packed_bytes(piece.count, to) / size_of(to), 0};
   });
-  const char* kernel = move_kernel(from, to, scale, plan.is_aligned);
-  if (kernel == nullptr) {
-    return no_cast(from, to, plan.is_aligned);
-  }
-  if (!plan.is_aligned) {
-    plan = as_bytes(moves_, size_of(from));
-  }
-  return launch_moves(stream, moves_, kernel, scale, plan.chunks);
+  return cast_moves(stream, from, to, scale, plan.chunks, plan.is_aligned);
 }
 
 Result<void> DeviceKernels::unpack(StreamHandle stream, std::span<const DevicePiece> pieces, const void* buffer,
                                    Dtype from, Dtype to, double scale) {
   const auto* bytes = static_cast<const std::uint8_t*>(buffer);
-  Plan plan = plan_moves(pieces, from, to, from, moves_, [&](const DevicePiece& piece, std::size_t offset) {
+  const Plan plan = plan_moves(pieces, from, to, from, moves_, [&](const DevicePiece& piece, std::size_t offset) {
     return Move{bytes + offset, static_cast<std::uint8_t*>(piece.output), piece.count, piece.count, 0};
   });
-  const char* kernel = move_kernel(from, to, scale, plan.is_aligned);
+  return cast_moves(stream, from, to, scale, plan.chunks, plan.is_aligned);
+}
+
+// moves_, as they were planned: by the kernel that there is for them.
+Result<void> DeviceKernels::cast_moves(StreamHandle stream, Dtype from, Dtype to, double scale, std::uint64_t chunks,
+                                       bool is_aligned) {
+  const char* kernel = move_kernel(from, to, scale, is_aligned);
   if (kernel == nullptr) {
-    return no_cast(from, to, plan.is_aligned);
+    return no_cast(from, to, is_aligned);
   }
-  if (!plan.is_aligned) {
-    plan = as_bytes(moves_, size_of(from));
-  }
-  return launch_moves(stream, moves_, kernel, scale, plan.chunks);
+  return launch_moves(stream, moves_, kernel, scale, is_aligned ? chunks : as_bytes(moves_, size_of(from)).chunks);
 }
 
 Result<void> DeviceKernels::launch_moves(StreamHandle stream, std::span<const Move> moves, const char* kernel,

@@ -72,6 +72,8 @@ class DeviceKernels {
     Event used;  // after the last launch that reads it
   };
 
+  Result<void> cast_moves(StreamHandle stream, Dtype from, Dtype to, double scale, std::uint64_t chunks,
+                          bool is_aligned);
   Result<void> launch_moves(StreamHandle stream, std::span<const Move> moves, const char* kernel, double scale,
                             std::uint64_t chunks);
   Result<Table*> table_of(StreamHandle stream, std::span<const Move> moves);
