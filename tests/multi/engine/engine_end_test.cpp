@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -115,9 +116,12 @@ TEST_CASE("a rank that leaves cancels its own work, and the others learn who lef
     for (const int leaver : {0, 1, 2}) {
       CAPTURE(leaver);
       EngineJob job(nodes);
+      std::barrier<> all(3);
       on_all(3, [&](int rank) {
         FloatOp op(rank == leaver ? "mine" : "theirs", 4, 1.0F);
-        REQUIRE(op.start(job.at(rank)).status == HVD_OK);
+        const Outcome started = op.start(job.at(rank));
+        all.arrive_and_wait();  // nobody leaves before
+        REQUIRE(started.status == HVD_OK);
         if (rank == leaver) {
           std::atomic<pid_t> waiting = 0;
           std::thread waiter([&, ctx = job.at(rank)] {
