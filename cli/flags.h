@@ -75,7 +75,7 @@ struct Flags {
   std::string bench_op = "sum";
   std::int64_t bench_iters = 0;
   std::int64_t bench_warmup = 5;
-  std::string plot;
+  std::vector<std::string> plots;
 };
 
 }  // namespace hvd::cli

@@ -246,8 +246,11 @@ void add_bench_options(CLI::App& app, Flags& flags) {
       ->type_name("N")
       ->group(kGroup);
   app.add_option("--warmup", flags.bench_warmup, "Calls before these")->type_name("N")->group(kGroup);
-  app.add_option("--plot", flags.plot, "Also draw bandwidth and time by size; FILE ends in .svg")
+  app.add_option("--plot", flags.plots,
+                 "Also draw bandwidth and time by size; FILE ends in .svg or .png; may be repeated")
       ->type_name("FILE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group(kGroup);
 }
 

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <thread>
+#include <utility>
 
 namespace hvd {
 namespace {
@@ -129,6 +130,40 @@ Result<void> NcclComm::async_error() {
   return check(state, "NCCL");
 }
 
+Result<void*> NcclComm::allocate(std::size_t size_bytes) {
+  HVD_TRY_ASSIGN(const auto current, Current::make(*device_));
+  void* data = nullptr;
+  HVD_TRY(nccl_->check(nccl_->calls().mem_alloc(&data, size_bytes), "ncclMemAlloc", nullptr));
+  return data;
+}
+
+void NcclComm::free_memory(void* data) {
+  auto current = Current::make(*device_);
+  // Nobody has it any more, and nobody is left to be told: what NCCL does not take back ends with the process.
+  static_cast<void>(nccl_->calls().mem_free(data));
+}
+
+Result<void*> NcclComm::register_memory(void* data, std::size_t size_bytes) {
+  HVD_TRY_ASSIGN(const auto current, Current::make(*device_));
+  const std::lock_guard lock(mu_);
+  if (handle_ == nullptr) {
+    return ended();
+  }
+  void* registration = nullptr;
+  HVD_TRY(check(nccl_->calls().comm_register(handle_, data, size_bytes, &registration), "ncclCommRegister"));
+  registrations_.push_back(registration);
+  return registration;
+}
+
+void NcclComm::deregister(void* registration) {
+  auto current = Current::make(*device_);
+  const std::lock_guard lock(mu_);
+  if (handle_ != nullptr && std::erase(registrations_, registration) != 0) {
+    // Where it fails the communicator keeps it until its own end.
+    static_cast<void>(nccl_->calls().comm_deregister(handle_, registration));
+  }
+}
+
 void NcclComm::abort() {
   auto current = Current::make(*device_);  // without it NCCL may still do it
   const std::lock_guard lock(mu_);
@@ -136,19 +171,25 @@ void NcclComm::abort() {
     // Nothing is left to be done where it fails.
     static_cast<void>(nccl_->calls().comm_abort(handle_));
     handle_ = nullptr;
+    registrations_.clear();
   }
+}
+
+Result<void> NcclComm::finalize() {
+  HVD_TRY_ASSIGN(const auto current, Current::make(*device_));
+  const std::lock_guard lock(mu_);
+  if (handle_ == nullptr) {
+    return {};
+  }
+  for (void* registration : std::exchange(registrations_, {})) {
+    HVD_TRY(check(nccl_->calls().comm_deregister(handle_, registration), "ncclCommDeregister"));
+  }
+  return check(nccl_->calls().comm_finalize(handle_), "ncclCommFinalize");
 }
 
 Result<void> NcclComm::finish(Interrupt& interrupt, Deadline deadline) {
   const auto finished = [&]() -> Result<void> {
-    {
-      HVD_TRY_ASSIGN(const auto current, Current::make(*device_));
-      const std::lock_guard lock(mu_);
-      if (handle_ == nullptr) {
-        return {};
-      }
-      HVD_TRY(check(nccl_->calls().comm_finalize(handle_), "ncclCommFinalize"));
-    }
+    HVD_TRY(finalize());
     HVD_TRY(settle("ncclCommFinalize", interrupt, deadline));
     HVD_TRY_ASSIGN(const auto current, Current::make(*device_));
     const std::lock_guard lock(mu_);

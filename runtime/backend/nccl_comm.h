@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "runtime/backend/nccl_library.h"
 #include "runtime/base/clock.h"
@@ -41,6 +42,13 @@ class NcclComm {
   using Body = std::function<Result<void>(const NcclFunctions& calls, NcclHandle comm)>;
   Result<void> launch(const Body& body, Interrupt& interrupt);
 
+  // For NcclBuffer. Memory of the device, from NCCL; registered, calls on it need no copy. What is registered is so
+  // until deregister(), or the communicator's end. Only where NcclLibrary::has_memory.
+  Result<void*> allocate(std::size_t size_bytes);
+  void free_memory(void* data);
+  Result<void*> register_memory(void* data, std::size_t size_bytes);
+  void deregister(void* registration);
+
   // What has failed since, on the network or another rank. OK after abort().
   Result<void> async_error();
   // Ends it, and all that it has under way on the device. Any number of times.
@@ -58,6 +66,7 @@ class NcclComm {
   // Until what was called is through.
   Result<void> settle(const char* function, Interrupt& interrupt, Deadline deadline);
   Result<bool> is_settled(const char* function);
+  Result<void> finalize();
 
   // constant after construction
   const std::shared_ptr<const NcclLibrary> nccl_;
@@ -65,7 +74,8 @@ class NcclComm {
   const Place place_;
   // guarded by mu_
   std::mutex mu_;
-  NcclHandle handle_ = nullptr;  // null: ended
+  NcclHandle handle_ = nullptr;       // null: ended
+  std::vector<void*> registrations_;  // that the communicator still has
 };
 
 }  // namespace hvd

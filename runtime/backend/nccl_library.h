@@ -23,6 +23,8 @@ class NcclLibrary {
   [[nodiscard]] const NcclFunctions& calls() const { return calls_; }
   // 22703 is 2.27.3.
   [[nodiscard]] int version() const { return version_; }
+  // Whether it gives out memory and registers it: since 2.19.
+  [[nodiscard]] bool has_memory() const { return calls_.mem_alloc != nullptr; }
   // "NCCL 2.27.3, /usr/lib/libnccl.so.2".
   [[nodiscard]] std::string text() const;
   // kLostPeer for what may be the end of another rank, else kSystem. `comm`: of which the library is asked for more;

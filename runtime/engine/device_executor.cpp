@@ -1,11 +1,15 @@
 #include "runtime/engine/device_executor.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "runtime/engine/row_plan.h"
 
 namespace hvd {
 namespace {
+
+// The driver maps what NCCL gives out by pages of this size.
+constexpr std::size_t kRegisteredBytes = 2U << 20U;
 
 ReduceOp step_of(ReduceOp op) {
   return op == ReduceOp::kAverage ? ReduceOp::kSum : op;
@@ -33,6 +37,7 @@ Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::make(Host host, std::sha
     made->kernels_.emplace(made->pool_->device());
   }
   if (made->comm_ != nullptr) {
+    made->can_register_ = made->comm_->library().has_memory();
     made->nccl_.emplace(made->comm_, made->stream_.handle());
   }
   return made;
@@ -101,8 +106,25 @@ Result<void> DeviceExecutor::place_stand_ins(std::span<PendingOp* const> ops, Fl
   return {};
 }
 
+Result<void> DeviceExecutor::reserve_registered(std::size_t size_bytes) {
+  if (!registered_.empty() && registered_.back().size_bytes() >= size_bytes) {
+    return {};
+  }
+  HVD_TRY_ASSIGN(NcclBuffer made, NcclBuffer::make(comm_, std::bit_ceil(std::max(size_bytes, kRegisteredBytes))));
+  registered_.push_back(std::move(made));
+  return {};
+}
+
 // For what is packed; good until the next call, and in the order of the stream.
 Result<std::uint8_t*> DeviceExecutor::reserve(std::size_t size_bytes, Flight& flight) {
+  if (can_register_) {
+    const Result<void> reserved = reserve_registered(size_bytes);
+    if (reserved.ok()) {
+      return registered_.back().data();
+    }
+    can_register_ = false;
+    notice_ = reserved.error().message();
+  }
   if (buffer_ == nullptr || buffer_->size_bytes() < size_bytes) {
     HVD_TRY_ASSIGN(buffer_, pool_->block(size_bytes, stream_.handle()));
   }

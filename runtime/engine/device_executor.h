@@ -9,9 +9,12 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/backend/nccl_backend.h"
+#include "runtime/backend/nccl_buffer.h"
 #include "runtime/controller/message.h"
 #include "runtime/core/rank_map.h"
 #include "runtime/device/kernels.h"
@@ -42,6 +45,8 @@ class DeviceExecutor {
   [[nodiscard]] const std::shared_ptr<NcclComm>& comm() const { return comm_; }
   [[nodiscard]] const Host& host() const { return host_; }
   [[nodiscard]] const DevicePlan& plan() const { return plan_; }
+  // Why buffers are not as they could be; once, and empty otherwise.
+  std::string take_notice() { return std::exchange(notice_, {}); }
 
  private:
   DeviceExecutor(Host host, std::shared_ptr<DevicePool> pool, DevicePlan plan, std::shared_ptr<NcclComm> comm)
@@ -51,6 +56,7 @@ class DeviceExecutor {
   // Zeros on the device for what this rank has not asked for.
   Result<void> place_stand_ins(std::span<PendingOp* const> ops, Flight& flight);
   Result<std::uint8_t*> reserve(std::size_t size_bytes, Flight& flight);
+  Result<void> reserve_registered(std::size_t size_bytes);
   Result<OwnedOutput> allocate(const Submission& what, std::int64_t rows, Flight& flight);
 
   Result<void> launch(const Response& response, std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt);
@@ -82,6 +88,11 @@ class DeviceExecutor {
   std::optional<NcclBackend> nccl_;
   std::optional<DeviceKernels> kernels_;
 
+  // What tensors are packed into: NCCL's own memory where it has some, of which each is twice as large as the one
+  // before and all stay to the end, since to free one may wait for the device; else the pool's.
+  std::vector<NcclBuffer> registered_;
+  bool can_register_ = false;
+  std::string notice_;
   std::shared_ptr<DeviceBlock> buffer_;   // shared with the flights that use it
   std::shared_ptr<PinnedMemory> pinned_;  // likewise
 };

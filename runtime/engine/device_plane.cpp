@@ -157,7 +157,13 @@ Result<void> DevicePlane::run(int process_set, const DeviceExecutor::Host& host,
                               std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt) {
   flight.process_set = process_set;
   HVD_TRY_ASSIGN(DeviceExecutor * executor, executor_of(process_set, host, interrupt));
-  return executor->run(response, ops, flight, interrupt);
+  Result<void> launched = executor->run(response, ops, flight, interrupt);
+  if (const std::string notice = executor->take_notice(); !notice.empty() && launched.ok() && !has_told_of_memory_) {
+    has_told_of_memory_ = true;
+    log_.write(LogLevel::kWarning,
+               "tensors are packed into memory that is not NCCL's own, which may be slower: " + notice);
+  }
+  return launched;
 }
 
 void DevicePlane::take_off(Flight flight) {

@@ -78,7 +78,8 @@ class DevicePlane {
   // engine only
   std::optional<Result<std::shared_ptr<const NcclLibrary>>> nccl_;  // once it was looked for
   std::map<int, std::unique_ptr<DeviceExecutor>> executors_;        // by process set
-  bool has_told_ = false;
+  bool has_told_ = false;                                           // that GPUs' tensors go through the host
+  bool has_told_of_memory_ = false;                                 // that NCCL refused memory
   DeviceFinisher finisher_;
 };
 

@@ -170,7 +170,7 @@ class Engine::Impl final : public Interrupt {
   void trace_request(int rank, const Request& request);
   void trace_ready(const Response& response);
   void trace_hit(const Request& request);
-  void trace_begin(std::span<PendingOp* const> ops);
+  void trace_pause(std::span<PendingOp* const> ops);
   void trace_end(std::span<PendingOp* const> ops);
   void trace_quick(int process_set, const QuickOp& op, std::uint64_t began);
   void arm_stall_timer();

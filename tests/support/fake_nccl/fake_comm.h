@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -28,6 +29,8 @@ struct Call {
   NcclStream stream = nullptr;
 };
 
+// The end of this process, by SIGKILL.
+void die();
 const char* name_of(Kind kind);
 std::size_t size_of(NcclType type);
 
@@ -47,6 +50,12 @@ struct Work {
   Links::End reduce(const Call& call, std::size_t skip, std::size_t count, bool keeps, void (*half_sent)());
 };
 
+// Memory that is registered with a communicator.
+struct Registration {
+  const std::uint8_t* data = nullptr;
+  std::size_t bytes = 0;
+};
+
 }  // namespace hvd::fake
 
 // Thread: any, one at a time, but for abort and the asynchronous error.
@@ -62,6 +71,7 @@ struct ncclComm {
   const std::shared_ptr<hvd::fake::Work> work;
   std::atomic<int> state{0};  // ncclResult_t
   int splits = 0;
+  std::list<hvd::fake::Registration> registrations;  // whose addresses are the handles
 
  private:
   std::mutex mutex_;

@@ -79,7 +79,7 @@ Fd Links::call(const std::string& name) const {
   return ::connect(made.get(), reinterpret_cast<sockaddr*>(&address), length) == 0 ? std::move(made) : Fd();
 }
 
-Links::End Links::connect(const std::string& name) {
+Links::End Links::connect(const std::string& name, void (*half_come)()) {
   const Fd listener = listen(name);
   for (int peer = 0; peer < rank_; ++peer) {
     Fd& link = peers_[static_cast<std::size_t>(peer)];
@@ -90,6 +90,9 @@ Links::End Links::connect(const std::string& name) {
         return End::kAborted;
       }
     }
+  }
+  if (half_come != nullptr) {
+    half_come();
   }
   for (int missing = size_ - 1 - rank_; missing > 0;) {
     Fd link(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));

@@ -24,8 +24,8 @@ class Links {
   enum class End { kDone, kAborted, kLost, kMismatch };
 
   Links(int rank, int size);
-  // Until all ranks have come under this name.
-  End connect(const std::string& name);
+  // Until all ranks have come under this name. `half_come` is called once those before this one have.
+  End connect(const std::string& name, void (*half_come)());
   // Until all of it is through. `half_sent` is called once about half of what this rank sends has gone.
   End move(std::vector<Part> sent, std::vector<Part> received, void (*half_sent)());
   // What every rank has, in the order of ranks.

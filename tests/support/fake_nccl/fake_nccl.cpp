@@ -3,6 +3,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -24,6 +25,7 @@ using hvd::NcclType;
 using hvd::fake::Call;
 using hvd::fake::Kind;
 using hvd::fake::Links;
+using hvd::fake::Registration;
 using hvd::fake::Work;
 namespace faults = hvd::fake::nccl;
 
@@ -43,6 +45,17 @@ bool is_device_memory(const void* data) {
   const auto number = static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(data));
   return cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, number) == CUDA_SUCCESS &&
          type == CU_MEMORYTYPE_DEVICE;
+}
+
+// Both sides of it lie in memory that the communicator knows.
+bool is_registered(const ncclComm& comm, const Call& call) {
+  const auto is_within = [](const Registration& each, const void* data) {
+    const auto* byte = static_cast<const std::uint8_t*>(data);
+    return byte >= each.data && byte < each.data + each.bytes;
+  };
+  return std::any_of(comm.registrations.begin(), comm.registrations.end(), [&](const Registration& each) {
+    return is_within(each, call.input) && is_within(each, call.out);
+  });
 }
 
 struct Group {
@@ -103,6 +116,9 @@ NcclCode add(NcclHandle comm, Call call) {
   if ((reads && !is_device_memory(call.input)) || (writes && !is_device_memory(call.out))) {
     return NcclCode::kInvalidArgument;
   }
+  if (is_registered(*comm, call)) {
+    faults::count_call("registered call");
+  }
   group.calls[comm].push_back(call);
   return group.depth > 0 ? NcclCode::kSuccess : close_group();
 }
@@ -112,8 +128,12 @@ int connect(ncclComm& comm) {
     comm.work->links.wait_for_abort();
     return static_cast<int>(NcclCode::kSystemError);
   }
-  return static_cast<int>(comm.work->links.connect(comm.name) == Links::End::kDone ? NcclCode::kSuccess
-                                                                                   : NcclCode::kSystemError);
+  if (faults::is_killed_now("init", comm.work->rank)) {
+    hvd::fake::die();
+  }
+  void (*half_come)() = faults::is_killed_now("half init", comm.work->rank) ? &hvd::fake::die : nullptr;
+  return static_cast<int>(comm.work->links.connect(comm.name, half_come) == Links::End::kDone ? NcclCode::kSuccess
+                                                                                              : NcclCode::kSystemError);
 }
 
 // Each rank says its color and key, and knows then who is with it.
@@ -148,6 +168,7 @@ void end(NcclHandle comm) {
   comm->work->is_aborted = true;
   comm->work->links.abort();
   comm->join();
+  faults::add_live("live registration", -static_cast<int>(comm->registrations.size()));
   delete comm;
   faults::add_live("live comm", -1);
 }
@@ -310,19 +331,34 @@ NcclCode ncclMemAlloc(void** data, std::size_t bytes) {
 NcclCode ncclMemFree(void* data) {
   const NcclCode code = begin("ncclMemFree");
   const auto number = static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(data));
+  if (!has_context()) {
+    return NcclCode::kUnhandledCudaError;
+  }
   return cuMemFree(number) == CUDA_SUCCESS ? code : NcclCode::kUnhandledCudaError;
 }
 
-NcclCode ncclCommRegister(NcclHandle, void* data, std::size_t, void** handle) {
-  const NcclCode code = begin("ncclCommRegister");
-  *handle = data;
-  faults::add_live("live registration", code == NcclCode::kSuccess ? 1 : 0);
-  return code;
+NcclCode ncclCommRegister(NcclHandle comm, void* data, std::size_t bytes, void** handle) {
+  if (const NcclCode code = begin("ncclCommRegister"); code != NcclCode::kSuccess) {
+    return code;
+  }
+  if (!has_context() || !is_device_memory(data)) {
+    return NcclCode::kInvalidArgument;
+  }
+  *handle = &comm->registrations.emplace_back(Registration{static_cast<const std::uint8_t*>(data), bytes});
+  faults::add_live("live registration", 1);
+  return NcclCode::kSuccess;
 }
 
-NcclCode ncclCommDeregister(NcclHandle, void*) {
+NcclCode ncclCommDeregister(NcclHandle comm, void* handle) {
+  if (const NcclCode code = begin("ncclCommDeregister"); code != NcclCode::kSuccess) {
+    return code;
+  }
+  const auto is_it = [&](const Registration& each) { return &each == handle; };
+  if (comm->registrations.remove_if(is_it) == 0) {
+    return NcclCode::kInvalidArgument;
+  }
   faults::add_live("live registration", -1);
-  return begin("ncclCommDeregister");
+  return NcclCode::kSuccess;
 }
 
 }  // extern "C"

@@ -4,7 +4,8 @@
 //   FAKE_NCCL_FAIL=ncclAllReduce:3[:code],...   the third call of the process fails; the code is 1 unless it is given
 //   FAKE_NCCL_HANG=ncclAllReduce:2[:rank]   the second that begins on a device (of that rank) is never done; "init": no
 //                                           communicator is ever made
-//   FAKE_NCCL_KILL=ncclAllReduce:2[:rank]   the process dies by SIGKILL when half of what that one sends is sent
+//   FAKE_NCCL_KILL=ncclAllReduce:2[:rank]   the process dies by SIGKILL when half of what that one sends is sent;
+//                                           "init", "half init": before a communicator is made, or in the middle
 //   FAKE_NCCL_SILENT=1        a lost rank is no error, as over links that do not tell
 //   FAKE_NCCL_DELAY_US=500[:rank]   before each, on the device
 // Its ranks may be threads or processes of one machine: they find each other by abstract unix sockets. Data moves on
@@ -14,7 +15,8 @@
 #include <cstdint>
 
 extern "C" {
-// How often a function was called; "live comm", "live memory", "live registration": what is not given back yet.
+// How often a function was called; "registered call": collectives on memory that was registered; "live comm", "live
+// registration": what is not given back yet.
 std::int64_t fake_nccl_count(const char* what);
 // The `calls`-th call from now on fails with this ncclResult_t; 0 calls: none.
 void fake_nccl_fail(const char* function, int calls, int code);
