@@ -1,6 +1,7 @@
 // Replays the corpus of all fuzz targets: as it is, cut short, and with single bytes changed. Finds nothing new, and
-// keeps what was found found.
+// keeps what was found found. HVD_WRITE_SEEDS=1: also writes anew what seeds.h makes, after a message has changed.
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -9,6 +10,8 @@
 
 #include <doctest/doctest.h>
 
+#include "runtime/controller/message.h"
+#include "tests/fuzz/seeds.h"
 #include "tests/fuzz/targets.h"
 
 namespace {
@@ -16,13 +19,17 @@ namespace {
 constexpr const char* kCorpus = "tests/fuzz/corpus";  // run from the checkout's root
 constexpr int kChanges = 200;                         // of each input
 
+std::string read_input(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
 std::vector<std::string> inputs_of(const std::string& name) {
   std::vector<std::string> inputs;
   std::error_code failed;
   for (const auto& entry : std::filesystem::directory_iterator(std::string(kCorpus) + "/" + name, failed)) {
-    std::ostringstream text;
-    text << std::ifstream(entry.path(), std::ios::binary).rdbuf();
-    inputs.push_back(text.str());
+    inputs.push_back(read_input(entry.path()));
   }
   std::sort(inputs.begin(), inputs.end());
   return inputs;
@@ -47,5 +54,24 @@ TEST_CASE("no input of the corpus, nor one near it, breaks what reads it") {
         target.run(changed);
       }
     }
+  }
+}
+
+TEST_CASE("the corpus has our messages as they are written today, and they are read") {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody writes the environment
+  const bool writes = std::getenv("HVD_WRITE_SEEDS") != nullptr;
+  for (const hvd::fuzz::Seed& seed : hvd::fuzz::seeds()) {
+    CAPTURE(seed.path);
+    const std::string path = std::string(kCorpus) + "/" + seed.path;
+    if (writes) {
+      std::ofstream(path, std::ios::binary) << seed.bytes;
+    }
+    CHECK_MESSAGE(read_input(path) == seed.bytes, "a message has changed: HVD_WRITE_SEEDS=1 build/bin/hvd_unit_corpus");
+    const std::string body = seed.bytes.substr(1);
+    const bool is_read = seed.bytes[0] == 0   ? hvd::decode_requests(body).ok()
+                         : seed.bytes[0] == 1 ? hvd::decode_responses(body, 3).ok()
+                         : seed.bytes[0] == 2 ? hvd::decode_shutdown(body, 3).ok()
+                                              : hvd::decode_abort(body).ok();
+    CHECK(is_read);
   }
 }
