@@ -80,6 +80,7 @@ Result<int> run_bench(const CliOptions& options) {
   job.argv = bench::to_words(options.bench);
   job.argv.insert(job.argv.begin(), kOwnProgram);
   job.cwd = "/";  // there on every node
+  job.input = launch::InputMode::kNone;
   std::vector<bench::Row> rows;
   const auto rewrite = [&](int, std::string_view line) -> std::optional<std::string> {
     auto row = bench::Row::decode(line);
