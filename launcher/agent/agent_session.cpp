@@ -169,7 +169,7 @@ TimePoint AgentSession::patience_ends() const {
   return closed_at_ + (was_lively ? std::min(for_return, reconnect_ / kEndedPart) : for_return);
 }
 
-// Wakes when patience would end, not with each heartbeat: what counts is when the launcher was heard last.
+// Wakes with each heartbeat, so that it is seen when this process was stopped in between.
 void AgentSession::watch_launcher() {
   loop_.cancel(patience_timer_);
   patience_timer_ = 0;
@@ -181,10 +181,22 @@ void AgentSession::watch_launcher() {
     over("the launcher was silent for " + duration_text(loop_.now() - last_heard_));
     return;
   }
-  patience_timer_ = loop_.after(end - loop_.now(), [this] {
+  const Duration step = std::min(heartbeat_, end - loop_.now());
+  patience_due_ = loop_.now() + step;
+  patience_timer_ = loop_.after(step, [this] {
     patience_timer_ = 0;
+    discount_own_stop();
     watch_launcher();
   });
+}
+
+// Stopped (SIGSTOP, a virtual machine that was halted) we hear nobody, and perhaps the launcher was stopped with us.
+void AgentSession::discount_own_stop() {
+  const Duration late = loop_.now() - patience_due_;
+  if (late > heartbeat_) {
+    last_heard_ = std::min(loop_.now(), last_heard_ + late);
+    closed_at_ = std::min(loop_.now(), closed_at_ + late);
+  }
 }
 
 Result<void> AgentSession::hand_over(const ResumeMessage& resume) {

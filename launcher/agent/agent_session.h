@@ -58,6 +58,7 @@ class AgentSession {
   void on_closed();
   void over(const std::string& why);
   void watch_launcher();
+  void discount_own_stop();
   [[nodiscard]] TimePoint patience_ends() const;
   void send_ack();
   // As the new agent: to the one that has the ranks.
@@ -87,6 +88,7 @@ class AgentSession {
   TimePoint last_heard_;
   TimePoint closed_at_;
   TimerId patience_timer_ = 0;
+  TimePoint patience_due_;  // when it is to fire
   // who wants in
   Fd listener_;
   WatchId listener_watch_ = 0;

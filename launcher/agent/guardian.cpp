@@ -60,11 +60,14 @@ void kill_what_is_left() {
   }
 }
 
-// The next of the signals, or 0 when the deadline has passed.
+// The next of the signals, or 0 when the deadline has passed. All others are blocked, so that what interrupts the wait
+// is that this process was stopped itself: the deadline has then passed without it, and SIGCONT may stand behind
+// others.
 int next_signal(const sigset_t& signals, Deadline deadline) {
   const int ms = deadline.poll_ms();
   const timespec limit{ms / 1000, (ms % 1000) * 1'000'000L};
-  return std::max(0, ::sigtimedwait(&signals, nullptr, &limit));
+  const int signo = ::sigtimedwait(&signals, nullptr, &limit);
+  return signo < 0 && errno == EINTR ? SIGCONT : std::max(0, signo);
 }
 
 // Waits for the agent; a polite request to end is passed on to it, and one that stays stopped is killed.

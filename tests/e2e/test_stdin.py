@@ -231,7 +231,7 @@ def test_the_end_of_a_terminals_input_is_passed_on():
 
 def test_in_the_background_of_a_shell_it_is_not_stopped_and_in_front_it_reads(tmp_path):
     """What is typed then is the shell's."""
-    job = Terminal(["bash", "--norc", "--noprofile", "--noediting", "-i"], cwd=tmp_path,
+    job = Terminal(["setsid", "--ctty", "--wait", "bash", "--norc", "--noprofile", "--noediting", "-i"], cwd=tmp_path,
                    env={**os.environ, "PS1": "ready> ", "HVDRUN": HVDRUN})
     code = "print('up'); print('got', input())"
 

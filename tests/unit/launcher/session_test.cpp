@@ -25,6 +25,13 @@ class QuietLog final : public Log {
   void write(LogLevel, std::string_view) override {}
 };
 
+// One that the test puts forward, as for a process that was stopped meanwhile.
+class JumpingClock final : public Clock {
+ public:
+  [[nodiscard]] TimePoint now() const override { return std::chrono::steady_clock::now() + jumped; }
+  Duration jumped{};
+};
+
 // A wire between two sockets that breaks after `budget` bytes, wherever that is in a frame; what is on it then is lost.
 class Wire {
  public:
@@ -173,7 +180,7 @@ struct Node final : Transport, SessionSink {
   void on_done(int) override { is_done = true; }
   void on_lost(int, const Error& why) override { lost = why; }
 
-  SteadyClock clock;
+  JumpingClock clock;
   std::unique_ptr<EventLoop> loop = EventLoop::create(clock).value();
   QuietLog log;
   std::string folder = "/tmp/hvd-test-XXXXXX";
@@ -292,6 +299,19 @@ TEST_CASE("a connection of another session is refused") {
   CHECK(node.wait([&] { return is_over; }));
   node.session.send(AgentMessage::kNotice, "still here");
   CHECK(node.wait([&] { return node.at_agent == std::vector<std::string>{"still here"}; }));
+}
+
+TEST_CASE("the time for which an agent and its launcher were stopped is no silence of the other") {
+  Node node;
+  node.clock.jumped = std::chrono::hours(1);  // of silence they bear 3 heartbeats of a minute, and 300 s
+  for (int i = 0; i < 10; ++i) {
+    REQUIRE(node.loop->turn(Deadline::after(std::chrono::milliseconds(0))).ok());
+  }
+  CHECK(node.over.empty());
+  CHECK_FALSE(node.lost.has_value());
+  node.session.send(AgentMessage::kNotice, "still here");
+  CHECK(node.wait([&] { return node.at_agent == std::vector<std::string>{"still here"}; }));
+  CHECK(node.notices.empty());
 }
 
 TEST_CASE("a launcher that does not come back is given up") {
