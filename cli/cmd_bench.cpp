@@ -10,6 +10,8 @@
 #include "cli/job_step.h"
 #include "launcher/placement/placement.h"
 #include "launcher/report/bench_table.h"
+#include "launcher/report/png_canvas.h"
+#include "launcher/report/svg_canvas.h"
 #include "launcher/run/exit_codes.h"
 #include "runtime/bench/bench_wire.h"
 
@@ -21,17 +23,18 @@ namespace {
 constexpr const char* kOwnProgram = "/proc/self/exe";
 
 // Known before hours of measuring are lost.
-Result<void> check_plot(const CliOptions& options) {
-  const std::string& path = options.plot;
-  if (path.empty()) {
-    return {};
-  }
+Result<void> check_plot(const CliOptions& options, const std::string& path) {
   if (options.bench.measure == bench::Measure::kPairs) {
     return Error(Code::kInvalid, "--plot: pairs of ranks have no chart; there is --json");
   }
-  if (!path.ends_with(".svg")) {
-    return Error(Code::kInvalid,
-                 "--plot " + path + ": only .svg is written; make others of it, as in rsvg-convert -o x.png x.svg");
+  if (!path.ends_with(".svg") && !path.ends_with(".png")) {
+    return Error(Code::kInvalid, "--plot " + path + ": expected a name that ends in .svg or .png");
+  }
+  if (path.ends_with(".png")) {
+    const auto drawable = launch::check_png();
+    if (!drawable.ok()) {
+      return Error(drawable.error().code(), "--plot " + path + ": " + drawable.error().message());
+    }
   }
   const auto slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -55,10 +58,20 @@ Result<void> write_file(const std::string& path, const std::string& text) {
   return {};
 }
 
+Result<void> write_plot(const std::string& path, const launch::Chart& chart) {
+  if (path.ends_with(".svg")) {
+    return write_file(path, launch::to_svg(chart));
+  }
+  HVD_TRY_ASSIGN(const std::string png, launch::to_png(chart));
+  return write_file(path, png);
+}
+
 }  // namespace
 
 Result<int> run_bench(const CliOptions& options) {
-  HVD_TRY(check_plot(options));
+  for (const std::string& path : options.plots) {
+    HVD_TRY(check_plot(options, path));
+  }
   HVD_TRY_ASSIGN(const launch::Placement placement, launch::place(options.job.hosts, options.job.size));
   if (options.bench.measure == bench::Measure::kPairs && placement.size < 2) {
     return Error(Code::kInvalid, "bench pairs: one rank has no pair; as in: hvdrun bench pairs -H node1,node2");
@@ -67,6 +80,7 @@ Result<int> run_bench(const CliOptions& options) {
   job.argv = bench::to_words(options.bench);
   job.argv.insert(job.argv.begin(), kOwnProgram);
   job.cwd = "/";  // there on every node
+  job.input = launch::InputMode::kNone;
   std::vector<bench::Row> rows;
   const auto rewrite = [&](int, std::string_view line) -> std::optional<std::string> {
     auto row = bench::Row::decode(line);
@@ -84,8 +98,11 @@ Result<int> run_bench(const CliOptions& options) {
   if (!options.json && !rows.empty()) {
     std::cout << launch::bench_foot(options.bench, placement.size, rows);
   }
-  if (!options.plot.empty() && code == 0) {
-    HVD_TRY(write_file(options.plot, launch::to_svg(launch::bench_chart(options.bench, placement, rows))));
+  if (code == 0) {
+    const launch::Chart chart = launch::bench_chart(options.bench, placement, rows);
+    for (const std::string& path : options.plots) {
+      HVD_TRY(write_plot(path, chart));
+    }
   }
   return code;
 }

@@ -32,6 +32,7 @@ struct Flags {
   std::string color = "auto";
   std::string gpus = "local";
   std::string bind = "none";
+  std::string input;  // a rank's number, "all", "none"; empty: the default
   bool no_tags = false;
   bool gather = false;
   bool quiet = false;
@@ -74,7 +75,7 @@ struct Flags {
   std::string bench_op = "sum";
   std::int64_t bench_iters = 0;
   std::int64_t bench_warmup = 5;
-  std::string plot;
+  std::vector<std::string> plots;
 };
 
 }  // namespace hvd::cli

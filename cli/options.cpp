@@ -173,7 +173,7 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
   if (is_bench) {
     HVD_TRY_ASSIGN(const bench::Measure what, std::move(measure));
     HVD_TRY_ASSIGN(options.bench, bench_options_of(flags, app, what));
-    options.plot = flags.plot;
+    options.plots = flags.plots;
   }
   if (flags.np < 0 || (app.count("--np") > 0 && flags.np == 0)) {
     return Error(Code::kInvalid, "-np " + std::to_string(flags.np) + ": expected 1 or more ranks");

@@ -25,7 +25,7 @@ struct CliOptions {
   bool json = false;                   // plan, check: as JSON; run: events; bench: both
   std::string help_text;               // kHelp
   bench::BenchOptions bench;
-  std::string plot;  // kBench: a picture of the results; empty: none
+  std::vector<std::string> plots;  // kBench: pictures of the results
   // kSubmit: what is not looked up yet, and the words that said so
   Flags flags;
   std::vector<std::string> words;

@@ -34,6 +34,8 @@ def main():
     dist.all_reduce(mean)
     if dist.get_rank() == 0:
         print(f"loss {mean.item() / dist.get_world_size():.4f} on {dist.get_world_size()} ranks over {args.backend}")
+    # Only then: a thread of Gloo that still lets go of a tensor while Python ends aborts the process (torch 2.13).
+    dist.barrier()
     dist.destroy_process_group()
 
 

@@ -198,21 +198,27 @@ std::string bench_json(const BenchOptions& options, int ranks, const Row& row) {
 Chart bench_chart(const BenchOptions& options, const Placement& placement, const std::vector<Row>& rows) {
   Chart chart;
   chart.title = what_and_where(options, placement);
-  ChartPanel bandwidth{"bus bandwidth", "GB/s", false, {}};
-  ChartPanel time{"time of a call", "us", true, {}};
+  ChartPanel bandwidth{"bus bandwidth", "GB/s", true, {}};
+  ChartPanel time{"time of a call", "µs", true, {}};
+  const auto line_of = [](ChartPanel& panel, const std::string& name) -> ChartLine& {
+    const auto known =
+        std::find_if(panel.lines.begin(), panel.lines.end(), [&](const auto& l) { return l.name == name; });
+    return known != panel.lines.end() ? *known : panel.lines.emplace_back(ChartLine{name, {}});
+  };
   for (const bool in_place : {false, true}) {
-    ChartLine fast{in_place ? "in place" : "out of place", {}};
-    ChartLine slow = fast;
     for (const Row& row : rows) {
       const auto& timing = in_place ? row.in_place : row.apart;
-      if (timing && row.bytes > 0) {
-        fast.points.emplace_back(static_cast<double>(row.bytes), busbw(options, placement.size, row, *timing) / 1e9);
-        slow.points.emplace_back(static_cast<double>(row.bytes), timing->median_s * 1e6);
+      if (!timing || row.bytes == 0) {
+        continue;
       }
-    }
-    if (!fast.points.empty()) {
-      bandwidth.lines.push_back(std::move(fast));
-      time.lines.push_back(std::move(slow));
+      // Of gradients each way to reduce them is one point, of the same size as the others.
+      const std::string name = options.measure == Measure::kGradients ? row.what
+                               : in_place                             ? "in place"
+                                                                      : "out of place";
+      const auto bytes = static_cast<double>(row.bytes);
+      const double speed = busbw(options, placement.size, row, *timing) / 1e9;
+      line_of(bandwidth, name).points.emplace_back(bytes, speed);
+      line_of(time, name).points.emplace_back(bytes, timing->median_s * 1e6);
     }
   }
   chart.panels = {std::move(bandwidth), std::move(time)};

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "launcher/placement/placement.h"
-#include "launcher/report/svg_chart.h"
+#include "launcher/report/chart.h"
 #include "runtime/bench/bench_wire.h"
 
 namespace hvd::launch {

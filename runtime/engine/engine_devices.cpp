@@ -55,9 +55,10 @@ void Engine::Impl::take_off(std::span<PendingOp* const> ops, Flight flight) {
 // Thread: the plane's. The driver who waits for one of these may sleep.
 void Engine::Impl::land(Flight flight, const Result<void>& result) {
   if (result.ok() && is_traced()) {
+    Timeline::Moment now(*timeline_);
     for (const OpRef& op : flight.ops) {
       const Submission& what = op->what;
-      timeline_->done(key_of(what.process_set, what.name), what.kind, what.dtype, what.shape);
+      now.done({what.process_set, what.name}, what.kind, what.dtype, what.shape);
     }
   }
   flight.keeps.clear();

@@ -1,5 +1,6 @@
 // What is observed of the engine, and told. See engine_impl.h.
 #include "runtime/engine/engine_impl.h"
+#include "runtime/engine/op_trace.h"
 
 namespace hvd {
 
@@ -18,17 +19,19 @@ void Engine::Impl::open_timeline() {
 }
 
 void Engine::Impl::trace_request(int rank, const Request& request) {
-  timeline_->asked(key_of(request.process_set, request.name), request.kind, rank);
+  Timeline::Moment now(*timeline_);
+  now.asked({request.process_set, request.name}, request.kind, rank);
   for (const GroupTensor& tensor : request.group) {
-    timeline_->asked(key_of(request.process_set, tensor.name), request.kind, rank);
+    now.asked({request.process_set, tensor.name}, request.kind, rank);
   }
 }
 
 void Engine::Impl::trace_ready(const Response& response) {
   const auto set = sets_.find(response.process_set);
   const bool runs_here = !response.is_error() && set != sets_.end() && set->second.executor.has_value();
+  Timeline::Moment now(*timeline_);
   for (const std::string& name : names_of(response)) {
-    timeline_->ready(key_of(response.process_set, name), response.kind, runs_here);
+    now.ready({response.process_set, name}, response.kind, runs_here);
   }
 }
 
@@ -36,31 +39,33 @@ void Engine::Impl::trace_ready(const Response& response) {
 void Engine::Impl::trace_hit(const Request& request) {
   const auto set = sets_.find(request.process_set);
   const bool runs_here = set != sets_.end() && set->second.executor.has_value();
-  timeline_->ready(key_of(request.process_set, request.name), request.kind, runs_here);
+  Timeline::Moment now(*timeline_);
+  now.ready({request.process_set, request.name}, request.kind, runs_here);
   for (const GroupTensor& tensor : request.group) {
-    timeline_->ready(key_of(request.process_set, tensor.name), request.kind, runs_here);
+    now.ready({request.process_set, tensor.name}, request.kind, runs_here);
   }
 }
 
-void Engine::Impl::trace_begin(std::span<PendingOp* const> ops) {
+// What these have been at is over, and they are not: a device has them now, or they have failed.
+void Engine::Impl::trace_pause(std::span<PendingOp* const> ops) {
+  Timeline::Moment now(*timeline_);
   for (const PendingOp* op : ops) {
-    timeline_->end(key_of(op->what.process_set, op->what.name), op->what.kind, TracePhase::kQueue);
+    now.pause(trace_key(op->what), op->what.kind);
   }
 }
 
 void Engine::Impl::trace_end(std::span<PendingOp* const> ops) {
+  Timeline::Moment now(*timeline_);
   for (const PendingOp* op : ops) {
-    timeline_->done(key_of(op->what.process_set, op->what.name), op->what.kind, op->what.dtype, op->what.shape);
+    now.done(trace_key(op->what), op->what.kind, op->what.dtype, op->what.shape);
   }
 }
 
 // Nearly all of its time it waits for the others. Thread: who calls the operation.
 void Engine::Impl::trace_quick(int process_set, const QuickOp& op, std::uint64_t began) {
-  std::string name(op.name);
-  if (name.empty()) {
-    name = noname_of(op.kind, op.noname);
-  }
-  timeline_->met(key_of(process_set, name), op.kind, began, op.dtype, op.shape);
+  const std::string noname = op.name.empty() ? noname_of(op.kind, op.noname) : std::string();
+  const TraceKey key{process_set, op.name.empty() ? std::string_view(noname) : op.name};
+  Timeline::Moment(*timeline_).met(key, op.kind, began, op.dtype, op.shape);
 }
 
 void Engine::Impl::count(SetCounters& counters, std::span<PendingOp* const> ops, std::uint64_t known_at,

@@ -75,7 +75,7 @@ void Engine::Impl::announce(std::span<Coordinator::Decision> decisions) {
     const std::size_t peers = channel_->send_to(coordinator_->ranks_of(number), frames_);
     counters_.note_sent(peers, peers * frames_.size());
     if (is_traced()) {
-      timeline_->cycle();
+      Timeline::Moment(*timeline_).cycle();
     }
     // A set of others this rank may not have made yet, while it is at something that comes before.
     if (coordinator_->ranks_of(number).front() == 0) {
@@ -140,12 +140,12 @@ void Engine::Impl::run_response(const Response& response, std::uint64_t known_at
 
 void Engine::Impl::run_ops(ProcessSet& set, const Response& response, std::span<PendingOp* const> ops,
                            std::uint64_t known_at) {
-  if (is_traced()) {
-    trace_begin(ops);
-  }
   const std::uint64_t began = ticks_now();
   const std::shared_ptr<SetCounters> counters = set.counters;  // a change may end the set
   if (response.is_device) {
+    if (is_traced()) {
+      trace_pause(ops);
+    }
     launch(set, response, ops, known_at);
     return;
   }
@@ -160,6 +160,9 @@ void Engine::Impl::run_ops(ProcessSet& set, const Response& response, std::span<
     }
     finish_ops(ops, {});
     return;
+  }
+  if (is_traced()) {
+    trace_pause(ops);
   }
   fail_step(result.error(), response, ops);
 }

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <optional>
 
 #include "runtime/algo/reduce_kernels.h"
 #include "runtime/engine/op_trace.h"
@@ -50,8 +49,7 @@ Result<void> Executor::run(const Response& response, std::span<PendingOp* const>
   const bool is_adasum = !ops.empty() && ops.front()->what.op == ReduceOp::kAdasum;
   const bool is_packed =
       response.kind == OpKind::kAllreduce && ops.size() > 1 && !backend_.takes_pieces() && !is_adasum;
-  // What is packed has phases of its own.
-  const OpsTrace trace(timeline_, is_packed ? std::span<PendingOp* const>() : ops, TracePhase::kMove);
+  trace_phase(timeline_, ops, is_packed ? TracePhase::kPack : TracePhase::kMove);
   switch (response.kind) {
     case OpKind::kAllreduce:
       if (is_adasum) {
@@ -157,11 +155,10 @@ Result<void> Executor::adasum(std::span<PendingOp* const> ops, Interrupt& interr
 }
 
 Result<void> Executor::fused_allreduce(std::span<PendingOp* const> ops, Interrupt& interrupt) {
-  std::optional<OpsTrace> trace(std::in_place, timeline_, ops, TracePhase::kPack);
   HVD_TRY_ASSIGN(const std::span<std::byte> packed, fusion_buffer_.pack(ops));
-  trace.emplace(timeline_, ops, TracePhase::kMove);
+  trace_phase(timeline_, ops, TracePhase::kMove);
   HVD_TRY(reduce(packed.data(), packed.size(), ops.front()->what, interrupt));
-  trace.emplace(timeline_, ops, TracePhase::kUnpack);
+  trace_phase(timeline_, ops, TracePhase::kUnpack);
   fusion_buffer_.unpack(ops);
   return {};
 }

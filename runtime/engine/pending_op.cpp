@@ -12,10 +12,6 @@ void PendingOp::finish(Result<void> result) {
   }
 }
 
-std::string key_of(int process_set, const std::string& name) {
-  return process_set == 0 ? name : name + '\0' + std::to_string(process_set);
-}
-
 OpRef OpPool::get() {
   std::unique_ptr<PendingOp> op;
   {

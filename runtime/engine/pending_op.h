@@ -65,10 +65,8 @@ struct PendingOp {
   void clear();
 };
 
-// Under which the timeline knows an operation of this rank: names are those of a process set.
-std::string key_of(int process_set, const std::string& name);
-
-// The same without memory of its own. `name` is another's: of an OpRef in a table, the operation's.
+// Under which an operation goes: names are those of a process set. `name` is another's: of an OpRef in a table, the
+// operation's.
 struct OpKey {
   int process_set = 0;
   std::string_view name;

@@ -1,7 +1,7 @@
 #include "runtime/observe/timeline.h"
 
 #include <algorithm>
-#include <array>
+#include <cstring>
 #include <vector>
 
 #include "runtime/observe/ticks.h"
@@ -15,9 +15,22 @@ constexpr std::size_t kRoomForEnds = 4096;
 constexpr std::size_t kMostNameBytes = 240;
 // A program that gives each operation a name of its own would need ever more memory; the rest is left out.
 constexpr std::size_t kMostTensors = 100'000;
+// The phases within an operation.
+constexpr std::uint32_t kInner =
+    bit_of(TracePhase::kQueue) | bit_of(TracePhase::kPack) | bit_of(TracePhase::kMove) | bit_of(TracePhase::kUnpack);
 
-std::uint32_t bit_of(TracePhase phase) {
-  return 1U << static_cast<unsigned>(phase);
+TraceRecord record_of(TraceRecord::Kind kind, std::uint64_t ticks, std::uint64_t value = 0) {
+  TraceRecord record;
+  record.kind = kind;
+  record.ticks = ticks;
+  record.value = value & 0xffffffU;
+  return record;
+}
+
+TraceRecord phases_of(OpKind op, std::uint64_t ticks) {
+  TraceRecord record = record_of(TraceRecord::Kind::kPhases, ticks);
+  record.op = static_cast<unsigned>(op) & 0x1fU;
+  return record;
 }
 
 }  // namespace
@@ -44,7 +57,6 @@ Result<void> Timeline::start(const std::string& path, bool marks_cycles) {
   dropped_.store(0);
   tensors_.clear();  // so that the new file has their names
   HVD_TRY_ASSIGN(writer_, TimelineWriter::start(path, *ring_, dropped_, on_failed_));
-  ++files_;
   marks_cycles_ = marks_cycles;
   is_on_.store(true);
   return {};
@@ -59,152 +71,170 @@ void Timeline::stop() {
   writer_.reset();
 }
 
-// Null: it cannot be in the file. Its name goes into the ring first.
-Timeline::Tensor* Timeline::tensor_of(const std::string& key) {
+std::size_t Timeline::NameHash::operator()(const TraceKey& key) const {
+  return std::hash<std::string_view>()(key.name) ^ (static_cast<std::size_t>(key.process_set) << 20U);
+}
+
+Timeline::Tensor* Timeline::find(const TraceKey& key) {
   const auto found = tensors_.find(key);
-  if (found != tensors_.end()) {
-    return &found->second;
-  }
-  if (tensors_.size() >= kMostTensors) {
-    dropped_.fetch_add(1, std::memory_order_relaxed);
-    return nullptr;
-  }
-  std::string name = key.substr(0, std::min(key.find('\0'), kMostNameBytes));
-  if (const auto nul = key.find('\0'); nul != std::string::npos) {
-    name += " of process set " + key.substr(nul + 1);
+  return found == tensors_.end() ? nullptr : &found->second;
+}
+
+// Null: it cannot be in the file. Its name goes into the ring first.
+Timeline::Tensor* Timeline::find_or_add(const TraceKey& key) {
+  if (Tensor* found = find(key); found != nullptr) {
+    return found;
   }
   const auto number = static_cast<std::uint32_t>(tensors_.size() + 1);
-  std::vector<TraceRecord> records(TraceRecord::parts_of(name.size()));
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    records[i].kind = i == 0 ? TraceRecord::Kind::kName : TraceRecord::Kind::kMoreOfName;
-    records[i].tensor = number;
-    records[i].payload_bytes = static_cast<std::uint32_t>(name.size());
-    const std::string part = name.substr(std::min(name.size(), i * TraceRecord::kPayload), TraceRecord::kPayload);
-    std::copy(part.begin(), part.end(), records[i].payload);
-  }
-  if (!ring_->has_room(records.size() + kRoomForEnds) || !ring_->put(records)) {
+  if (number > kMostTensors) {
     dropped_.fetch_add(1, std::memory_order_relaxed);
     return nullptr;
   }
-  return &tensors_.emplace(key, Tensor{number, files_, 0}).first->second;
-}
-
-void Timeline::put(const Tensor& tensor, TraceRecord::Kind kind, OpKind op, TracePhase phase, int rank) {
-  TraceRecord record;
-  record.ticks = ticks_now();
-  record.tensor = tensor.number;
-  record.kind = kind;
-  record.phase = static_cast<std::uint8_t>(phase);
-  record.op = static_cast<std::uint8_t>(op);
-  record.rank = rank;
-  const bool is_end = kind == TraceRecord::Kind::kEnd;
-  if ((!is_end && !ring_->has_room(1 + kRoomForEnds)) || !ring_->put({&record, 1})) {
-    dropped_.fetch_add(1, std::memory_order_relaxed);
+  if (!tell_name(number, key)) {
+    return nullptr;
   }
+  return &tensors_.emplace(Name{key.process_set, std::string(key.name)}, Tensor{number}).first->second;
 }
 
-void Timeline::open(Tensor& tensor, OpKind kind, TracePhase phase) {
-  if (!ring_->has_room(1 + kRoomForEnds)) {
+bool Timeline::tell_name(std::uint32_t number, const TraceKey& key) {
+  std::string name(key.name.substr(0, kMostNameBytes));
+  if (key.process_set != 0) {
+    name += " of process set " + std::to_string(key.process_set);
+  }
+  std::vector<TraceRecord> records = {record_of(TraceRecord::Kind::kName, 0, name.size())};
+  records.front().tensor = number & 0xfffffU;
+  for (std::size_t at = 0; at < name.size(); at += sizeof(std::uint64_t)) {
+    std::uint64_t payload = 0;
+    std::memcpy(&payload, name.data() + at, std::min(sizeof payload, name.size() - at));
+    records.push_back(record_of(TraceRecord::Kind::kPayload, payload));
+  }
+  return put_all(records, kRoomForEnds);
+}
+
+bool Timeline::put_all(std::span<const TraceRecord> records, std::size_t room) {
+  if (ring_->has_room(records.size() + room) && ring_->put(records)) {
+    return true;
+  }
+  dropped_.fetch_add(records.size(), std::memory_order_relaxed);
+  return false;
+}
+
+// Of `ends` those that are open. A record that only ends something has room where others have none.
+void Timeline::put(Tensor& tensor, TraceRecord record, std::uint32_t ends, std::uint32_t begins) {
+  ends &= tensor.open;
+  if (!ring_->has_room(1 + kRoomForEnds) && (begins != 0 || record.kind == TraceRecord::Kind::kRank)) {
     dropped_.fetch_add(1, std::memory_order_relaxed);
+    begins = 0;
+    record.kind = TraceRecord::Kind::kPhases;
+  }
+  if ((ends | begins) == 0 && record.kind == TraceRecord::Kind::kPhases) {
     return;
   }
-  tensor.open |= bit_of(phase);
-  put(tensor, TraceRecord::Kind::kBegin, kind, phase, -1);
+  tensor.open = (tensor.open & ~ends) | begins;
+  record.tensor = tensor.number & 0xfffffU;
+  record.ends = ends & 0x3fU;
+  record.begins = begins & 0x3fU;
+  put_all({&record, 1}, 0);
 }
 
-// Whether it was open.
-bool Timeline::close(Tensor& tensor, TracePhase phase) {
-  const bool was_open = (tensor.open & bit_of(phase)) != 0;
-  tensor.open &= ~bit_of(phase);
-  return was_open;
+// Once, and again when it is another than before.
+void Timeline::put_shape(Tensor& tensor, Dtype dtype, std::span<const std::int64_t> shape) {
+  Shape now;
+  if (shape.size() > kMostExtents) {
+    shape = {};
+  } else {
+    now = {static_cast<int>(shape.size()), dtype, {}};
+    std::copy(shape.begin(), shape.end(), now.extents.begin());
+  }
+  if (now == tensor.shape) {
+    return;
+  }
+  std::array<TraceRecord, 1 + kMostExtents> records = {record_of(TraceRecord::Kind::kShape, 0, shape.size())};
+  records[0].tensor = tensor.number & 0xfffffU;
+  records[0].op = now.dims < 0 ? TraceRecord::kNoShape : static_cast<unsigned>(dtype) & 0x1fU;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    records[1 + i] = record_of(TraceRecord::Kind::kPayload, static_cast<std::uint64_t>(shape[i]));
+  }
+  if (put_all(std::span<const TraceRecord>(records).first(1 + shape.size()), 0)) {
+    tensor.shape = now;
+  }
 }
 
-void Timeline::asked(const std::string& key, OpKind kind, int rank) {
-  const std::lock_guard lock(mu_);
-  Tensor* tensor = is_on() ? tensor_of(key) : nullptr;
+Timeline::Moment::Moment(Timeline& timeline) : timeline_(&timeline), lock_(timeline.mu_, std::defer_lock) {
+  if (timeline.is_on()) {
+    lock_.lock();
+  }
+  if (!lock_.owns_lock() || !timeline.is_on()) {
+    timeline_ = nullptr;
+    return;
+  }
+  ticks_ = ticks_now();
+}
+
+Timeline::Moment::~Moment() {
+  if (timeline_ != nullptr && timeline_->ring_->is_filling()) {
+    timeline_->writer_->rouse();
+  }
+}
+
+void Timeline::Moment::asked(const TraceKey& key, OpKind kind, int rank) {
+  Tensor* tensor = timeline_ == nullptr ? nullptr : timeline_->find_or_add(key);
   if (tensor == nullptr) {
     return;
   }
-  if ((tensor->open & bit_of(TracePhase::kNegotiate)) == 0) {
-    open(*tensor, kind, TracePhase::kNegotiate);
-  }
-  put(*tensor, TraceRecord::Kind::kRankReady, kind, TracePhase::kNegotiate, rank);
+  TraceRecord record = phases_of(kind, ticks_);
+  record.kind = TraceRecord::Kind::kRank;
+  record.value = static_cast<unsigned>(rank) & 0xffffffU;
+  timeline_->put(*tensor, record, 0, bit_of(TracePhase::kNegotiate) & ~tensor->open);
 }
 
-void Timeline::ready(const std::string& key, OpKind kind, bool runs_here) {
-  end(key, kind, TracePhase::kNegotiate);
-  if (runs_here) {
-    begin(key, kind, TracePhase::kOperation);
-    begin(key, kind, TracePhase::kQueue);
-  }
-}
-
-void Timeline::begin(const std::string& key, OpKind kind, TracePhase phase) {
-  const std::lock_guard lock(mu_);
-  if (Tensor* tensor = is_on() ? tensor_of(key) : nullptr; tensor != nullptr) {
-    open(*tensor, kind, phase);
+void Timeline::Moment::ready(const TraceKey& key, OpKind kind, bool runs_here) {
+  Tensor* tensor = timeline_ == nullptr ? nullptr : timeline_->find_or_add(key);
+  if (tensor != nullptr) {
+    const std::uint32_t begins = runs_here ? bit_of(TracePhase::kOperation) | bit_of(TracePhase::kQueue) : 0U;
+    timeline_->put(*tensor, phases_of(kind, ticks_), bit_of(TracePhase::kNegotiate), begins);
   }
 }
 
-void Timeline::end(const std::string& key, OpKind kind, TracePhase phase) {
-  const std::lock_guard lock(mu_);
-  const auto found = is_on() ? tensors_.find(key) : tensors_.end();
-  if (found != tensors_.end() && close(found->second, phase)) {
-    put(found->second, TraceRecord::Kind::kEnd, kind, phase, -1);
+void Timeline::Moment::begin(const TraceKey& key, OpKind kind, TracePhase phase) {
+  if (Tensor* tensor = timeline_ == nullptr ? nullptr : timeline_->find_or_add(key); tensor != nullptr) {
+    timeline_->put(*tensor, phases_of(kind, ticks_), kInner, bit_of(phase));
   }
 }
 
-void Timeline::done(const std::string& key, OpKind kind, Dtype dtype, std::span<const std::int64_t> shape) {
-  const std::lock_guard lock(mu_);
-  const auto found = is_on() ? tensors_.find(key) : tensors_.end();
-  if (found == tensors_.end() || !close(found->second, TracePhase::kOperation)) {
-    return;
-  }
-  TraceRecord record;
-  record.ticks = ticks_now();
-  record.tensor = found->second.number;
-  record.kind = TraceRecord::Kind::kEnd;
-  record.phase = static_cast<std::uint8_t>(TracePhase::kOperation);
-  record.op = static_cast<std::uint8_t>(kind);
-  put_shape(record, dtype, shape);
-  if (!ring_->put({&record, 1})) {
-    dropped_.fetch_add(1, std::memory_order_relaxed);
+void Timeline::Moment::pause(const TraceKey& key, OpKind kind) {
+  if (Tensor* tensor = timeline_ == nullptr ? nullptr : timeline_->find(key); tensor != nullptr) {
+    timeline_->put(*tensor, phases_of(kind, ticks_), kInner, 0);
   }
 }
 
-void Timeline::met(const std::string& key, OpKind kind, std::uint64_t began, Dtype dtype,
-                   std::span<const std::int64_t> shape) {
-  const std::lock_guard lock(mu_);
-  const Tensor* tensor = is_on() ? tensor_of(key) : nullptr;
+void Timeline::Moment::done(const TraceKey& key, OpKind kind, Dtype dtype, std::span<const std::int64_t> shape) {
+  Tensor* tensor = timeline_ == nullptr ? nullptr : timeline_->find(key);
+  if (tensor != nullptr && (tensor->open & bit_of(TracePhase::kOperation)) != 0) {
+    timeline_->put_shape(*tensor, dtype, shape);
+    timeline_->put(*tensor, phases_of(kind, ticks_), kInner | bit_of(TracePhase::kOperation), 0);
+  }
+}
+
+void Timeline::Moment::met(const TraceKey& key, OpKind kind, std::uint64_t began, Dtype dtype,
+                           std::span<const std::int64_t> shape) {
+  Tensor* tensor = timeline_ == nullptr ? nullptr : timeline_->find_or_add(key);
   if (tensor == nullptr) {
     return;
   }
-  const auto record = [&](TraceRecord::Kind what, TracePhase phase, std::uint64_t ticks) {
-    TraceRecord made;
-    made.ticks = ticks;
-    made.tensor = tensor->number;
-    made.kind = what;
-    made.phase = static_cast<std::uint8_t>(phase);
-    made.op = static_cast<std::uint8_t>(kind);
-    return made;
-  };
-  const std::uint64_t now = ticks_now();
-  std::array records = {record(TraceRecord::Kind::kCycle, TracePhase::kNegotiate, began),  // of its own
-                        record(TraceRecord::Kind::kBegin, TracePhase::kNegotiate, began),
-                        record(TraceRecord::Kind::kEnd, TracePhase::kNegotiate, now),
-                        record(TraceRecord::Kind::kBegin, TracePhase::kOperation, now),
-                        record(TraceRecord::Kind::kEnd, TracePhase::kOperation, now)};
-  put_shape(records.back(), dtype, shape);
-  const auto wanted = std::span<const TraceRecord>(records).subspan(marks_cycles_ ? 0 : 1);
-  if (!ring_->has_room(wanted.size() + kRoomForEnds) || !ring_->put(wanted)) {
-    dropped_.fetch_add(wanted.size(), std::memory_order_relaxed);
+  if (timeline_->marks_cycles_) {  // one of its own
+    const TraceRecord cycle = record_of(TraceRecord::Kind::kCycle, began);
+    timeline_->put_all({&cycle, 1}, kRoomForEnds);
   }
+  timeline_->put(*tensor, phases_of(kind, began), 0, bit_of(TracePhase::kNegotiate));
+  timeline_->put(*tensor, phases_of(kind, ticks_), bit_of(TracePhase::kNegotiate), bit_of(TracePhase::kOperation));
+  done(key, kind, dtype, shape);
 }
 
-void Timeline::cycle() {
-  const std::lock_guard lock(mu_);
-  if (is_on() && marks_cycles_) {
-    put(Tensor{}, TraceRecord::Kind::kCycle, OpKind::kBarrier, TracePhase::kNegotiate, -1);
+void Timeline::Moment::cycle() {
+  if (timeline_ != nullptr && timeline_->marks_cycles_) {
+    const TraceRecord record = record_of(TraceRecord::Kind::kCycle, ticks_);
+    timeline_->put_all({&record, 1}, kRoomForEnds);
   }
 }
 

@@ -6,6 +6,7 @@
 // Thread: any (mutex mu_, which the writing thread does not take).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -13,36 +14,34 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "runtime/base/result.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/op_kind.h"
+#include "runtime/observe/trace_record.h"
 #include "runtime/observe/trace_ring.h"
 
 namespace hvd {
 
 class TimelineWriter;
 
-// What a tensor is going through.
-enum class TracePhase : std::uint8_t {
-  kNegotiate,  // "NEGOTIATE_ALLREDUCE": asked for by some ranks
-  kOperation,  // "ALLREDUCE": ready on all, until done here
-  kQueue,      // "QUEUE": until it is begun
-  kPack,       // "MEMCPY_IN_FUSION_BUFFER"
-  kMove,       // "HVD_ALLREDUCE": the collective itself
-  kUnpack      // "MEMCPY_OUT_FUSION_BUFFER"
-};
-
 struct TimelineOptions {
   std::string path;  // empty: off until start()
   bool marks_cycles = false;
-  std::size_t ring_records = 1U << 16U;  // 4 MiB, made at the first start
+  std::size_t ring_records = 1U << 18U;  // 4 MiB, made at the first start
+};
+
+// A tensor goes by its name, which is its process set's.
+struct TraceKey {
+  int process_set = 0;
+  std::string_view name;
 };
 
 class Timeline {
  public:
-  // `on_failed`: the file cannot be written any more; from the writing thread.
+  // `on_failed`: the file cannot be written any more; from the writing thread, or from stop().
   Timeline(TimelineOptions options, std::function<void(const Error&)> on_failed);
   ~Timeline();
   Timeline(const Timeline&) = delete;
@@ -54,45 +53,91 @@ class Timeline {
   void stop();
 
   [[nodiscard]] bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
+  // Records that found no room, of this file.
+  [[nodiscard]] std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
-  // A tensor goes by its key: its name, or that and its process set's number with a NUL between.
-  void asked(const std::string& key, OpKind kind, int rank);
-  // All have asked; `runs_here`: and it will be done here.
-  void ready(const std::string& key, OpKind kind, bool runs_here);
-  void begin(const std::string& key, OpKind kind, TracePhase phase);
-  void end(const std::string& key, OpKind kind, TracePhase phase);
-  // The operation's end, with what it was about.
-  void done(const std::string& key, OpKind kind, Dtype dtype, std::span<const std::int64_t> shape);
-  // An operation whose ranks met by themselves, done since `began` (ticks).
-  void met(const std::string& key, OpKind kind, std::uint64_t began, Dtype dtype, std::span<const std::int64_t> shape);
-  // The coordinator has decided something.
-  void cycle();
+  // What happens at one moment, to any number of tensors: one look at the clock, and one lock, held as long as it
+  // lives. Nothing happens where the timeline is off.
+  class Moment {
+   public:
+    explicit Moment(Timeline& timeline);
+    ~Moment();
+    Moment(const Moment&) = delete;
+    Moment& operator=(const Moment&) = delete;
 
- private:
-  struct Tensor {
-    std::uint32_t number = 0;
-    std::uint64_t file = 0;  // the file in which `open` counts
-    std::uint32_t open = 0;  // bits by TracePhase
+    void asked(const TraceKey& key, OpKind kind, int rank);
+    // All have asked; `runs_here`: and it will be done here.
+    void ready(const TraceKey& key, OpKind kind, bool runs_here);
+    // A phase of its operation begins, and the one before ends.
+    void begin(const TraceKey& key, OpKind kind, TracePhase phase);
+    // The phase that it is at ends; the operation goes on, or has failed.
+    void pause(const TraceKey& key, OpKind kind);
+    // The operation's end, with what it was about.
+    void done(const TraceKey& key, OpKind kind, Dtype dtype, std::span<const std::int64_t> shape);
+    // An operation whose ranks met by themselves, done since `began` (ticks).
+    void met(const TraceKey& key, OpKind kind, std::uint64_t began, Dtype dtype, std::span<const std::int64_t> shape);
+    // The coordinator has decided something.
+    void cycle();
+
+   private:
+    Timeline* timeline_;  // null: it is off
+    std::unique_lock<std::mutex> lock_;
+    std::uint64_t ticks_ = 0;
   };
 
-  Tensor* tensor_of(const std::string& key);
-  void put(const Tensor& tensor, TraceRecord::Kind kind, OpKind op, TracePhase phase, int rank);
-  void open(Tensor& tensor, OpKind kind, TracePhase phase);
-  bool close(Tensor& tensor, TracePhase phase);
+ private:
+  // More extents are left out.
+  static constexpr std::size_t kMostExtents = 4;
+  struct Shape {
+    int dims = -1;  // -1: none was told
+    Dtype dtype = Dtype::kUint8;
+    std::array<std::int64_t, kMostExtents> extents{};
+
+    bool operator==(const Shape&) const = default;
+  };
+  struct Tensor {
+    std::uint32_t number = 0;
+    std::uint32_t open = 0;  // bits by TracePhase: begun in the file, and not ended
+    Shape shape{};           // that the file knows
+  };
+  struct Name {
+    int process_set = 0;
+    std::string text;
+  };
+  struct NameHash {
+    using is_transparent = void;
+    std::size_t operator()(const TraceKey& key) const;
+    std::size_t operator()(const Name& name) const { return (*this)(TraceKey{name.process_set, name.text}); }
+  };
+  struct NameEqual {
+    using is_transparent = void;
+    template <typename A, typename B>
+    bool operator()(const A& a, const B& b) const {
+      return a.process_set == b.process_set && view(a) == view(b);
+    }
+    static std::string_view view(const TraceKey& key) { return key.name; }
+    static std::string_view view(const Name& name) { return name.text; }
+  };
+
+  Tensor* find(const TraceKey& key);
+  Tensor* find_or_add(const TraceKey& key);
+  bool tell_name(std::uint32_t number, const TraceKey& key);
+  void put(Tensor& tensor, TraceRecord record, std::uint32_t ends, std::uint32_t begins);
+  void put_shape(Tensor& tensor, Dtype dtype, std::span<const std::int64_t> shape);
+  bool put_all(std::span<const TraceRecord> records, std::size_t room);
 
   // constant after construction
   const TimelineOptions options_;
   const std::function<void(const Error&)> on_failed_;
   // any thread
   std::atomic<bool> is_on_ = false;
+  std::atomic<std::uint64_t> dropped_ = 0;
   // guarded by mu_
   std::mutex mu_;
   std::unique_ptr<TraceRing> ring_;
-  std::unordered_map<std::string, Tensor> tensors_;
-  std::uint64_t files_ = 0;
+  std::unordered_map<Name, Tensor, NameHash, NameEqual> tensors_;
   bool marks_cycles_ = false;
-  std::atomic<std::uint64_t> dropped_ = 0;
-  // guarded by start_mu_, which is taken first
+  // guarded by start_mu_, which is taken first; and while it is on also there for who has mu_
   std::mutex start_mu_;
   std::unique_ptr<TimelineWriter> writer_;
 };

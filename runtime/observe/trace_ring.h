@@ -7,32 +7,14 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string_view>
 
 #include "runtime/base/check.h"
+#include "runtime/observe/trace_record.h"
 
 namespace hvd {
-
-struct TraceRecord {
-  enum class Kind : std::uint16_t { kName, kMoreOfName, kBegin, kEnd, kRankReady, kCycle };
-  static constexpr std::size_t kPayload = 40;
-  // Records that a name takes.
-  static constexpr std::size_t parts_of(std::size_t bytes) { return bytes / kPayload + 1; }
-
-  std::uint64_t ticks = 0;
-  std::uint32_t tensor = 0;
-  Kind kind = Kind::kCycle;
-  std::uint8_t phase = 0;
-  std::uint8_t op = 0;              // an OpKind
-  std::int32_t rank = -1;           // kRankReady
-  std::uint32_t payload_bytes = 0;  // kName, kMoreOfName: of the whole name
-  char payload[kPayload] = {};      // of a name; kEnd of an operation: dtype and extents
-};
-static_assert(sizeof(TraceRecord) == 64);
 
 class TraceRing {
  public:
@@ -65,6 +47,8 @@ class TraceRing {
     taken_.store(at + 1, std::memory_order_release);
     return record;
   }
+  // More than half of it waits to be taken.
+  [[nodiscard]] bool is_filling() const { return !has_room(capacity_ / 2); }
 
  private:
   // constant after construction

@@ -1,20 +1,25 @@
 """One rank of scripts/bench/collectives gradients: steps with ResNet-50's 161 gradients, the last layer's first; rank 0
 prints {"step": median seconds}.
 
-Usage: gradients_rank.py hvd|ddp STEPS
-  hvd   one horovod.torch.allreduce_async_ for each, then a synchronize for each
-  ddp   what torch's DistributedDataParallel does over Gloo: buckets of 25 MiB (the first 1 MiB), filled by copies, reduced
-        asynchronously, divided, copied back
+Usage: gradients_rank.py hvd|ddp|timeline STEPS
+  hvd       one horovod.torch.allreduce_async_ for each, then a synchronize for each
+  ddp       what torch's DistributedDataParallel does over Gloo: buckets of 25 MiB (the first 1 MiB), filled by copies, reduced
+            asynchronously, divided, copied back
+  timeline  as hvd, STEPS steps without a timeline and as many with one, in turn; prints {"off": median, "on": median} of a
+            step's seconds, where "on" has all of it, up to the file's last byte
 """
 
 import json
+import os
 import statistics
 import sys
+import tempfile
 import time
 
 import torch
 
 WARMUP = 3
+TURNS = 8  # of a timeline: off and on
 MIB = 1 << 20
 
 
@@ -79,11 +84,37 @@ class DdpStep:
                 at += gradient.numel()
 
 
+def block_of(gradients, steps, path):
+    """Seconds of so many steps; with a timeline where there is a path."""
+    import horovod.torch as hvd
+    hvd.barrier()
+    begin = time.perf_counter()
+    if path:
+        hvd.start_timeline(path)
+    for _ in range(steps):
+        hvd_step(gradients)
+    if path:
+        hvd.stop_timeline()
+    return time.perf_counter() - begin
+
+
+def compare_timeline(gradients, steps):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "timeline.json")
+        block_of(gradients, WARMUP, path)
+        seconds = {"off": [], "on": []}
+        for turn in range(2 * TURNS):
+            # Off, on, on, off: what drifts hits both alike.
+            is_on = turn % 4 in (1, 2)
+            seconds["on" if is_on else "off"].append(block_of(gradients, steps, path if is_on else None))
+    return {name: statistics.median(values) / steps for name, values in seconds.items()}
+
+
 def main():
     kind, steps = sys.argv[1], int(sys.argv[2])
     torch.set_num_threads(1)
     gradients = [torch.zeros(count) for count in resnet50()]
-    if kind == "hvd":
+    if kind != "ddp":
         import horovod.torch as hvd
         hvd.init()
         rank, step, barrier, end = hvd.rank(), hvd_step, hvd.barrier, hvd.shutdown
@@ -91,6 +122,12 @@ def main():
         import torch.distributed as dist
         dist.init_process_group("gloo")
         rank, step, barrier, end = dist.get_rank(), DdpStep(gradients), dist.barrier, dist.destroy_process_group
+    if kind == "timeline":
+        compared = compare_timeline(gradients, steps)
+        if rank == 0:
+            print(json.dumps(compared), flush=True)
+        end()
+        return
     times = []
     for _ in range(WARMUP + steps):
         barrier()

@@ -75,8 +75,23 @@ class Service:
                 found[int(match[1])] = pid
         return found
 
-    def kill_supervisor(self, number):
-        os.kill(self.supervisors()[number], signal.SIGKILL)
+    def kill_supervisors(self, *numbers):
+        """At once: none of them notices another's death."""
+        pids = self.supervisors()
+        for signo in (signal.SIGSTOP, signal.SIGKILL):
+            for number in numbers:
+                os.kill(pids[number], signo)
+
+    def files_with(self, *words):
+        """Of the state, those in which one of the words stands. One that goes away meanwhile has none."""
+        found = []
+        for path in self.state.rglob("*"):
+            try:
+                text = path.read_bytes() if path.is_file() else b""
+            except FileNotFoundError:
+                continue
+            found += [path] if any(word.encode() in text for word in words) else []
+        return found
 
     def end(self):
         """Stops what the test has left, and says whether something outlives that."""

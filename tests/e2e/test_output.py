@@ -88,7 +88,8 @@ def test_output_is_kept_in_files_as_well(tmp_path):
 
 def test_output_that_cannot_be_kept_is_told_and_the_job_goes_on(tmp_path):
     kept = tmp_path / "kept"
-    script = f"echo one; rm -r {kept}; sleep 0.2; echo two; sleep 0.2; echo three"
+    # Not before hvdrun has written there, which would put a file back in the middle of the removal.
+    script = f"echo one; until grep -q one {kept}/rank.0/stdout; do sleep 0.05; done; rm -r {kept}; echo two; sleep 0.2; echo three"
     done = hvdrun("-np", 1, "--output-filename", kept, "sh", "-c", script)
     assert done.stdout == "[0]<stdout>:one\n[0]<stdout>:two\n[0]<stdout>:three\n"
     assert done.returncode == 244

@@ -147,21 +147,18 @@ def test_a_stopped_agent_of_this_machine_is_ended_too(marker):
     assert wait_until_gone(marker) == {}
 
 
-def test_an_agent_that_goes_on_in_time_is_not_ended(marker):
+def test_an_agent_that_goes_on_in_time_is_not_ended(marker, tmp_path):
     script = "echo up; read _ < $0; echo went on"
-    fifo = pathlib.Path(f"/tmp/hvd-test-{os.getpid()}.fifo")
+    fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    try:
-        job = start("-np", 1, "sh", "-c", script, fifo, env=env_with(marker))
-        read_until(job.stdout, "up")
-        agent = sorted(pid for pid, args in processes_with(marker).items() if "hvdrun-agent" in args)[-1]
-        os.kill(agent, signal.SIGSTOP)
-        fifo.write_text("\n")
-        os.kill(agent, signal.SIGCONT)
-        assert job.stdout.read() == "[0]<stdout>:went on\n"
-        assert job.wait(PATIENCE) == 0
-    finally:
-        fifo.unlink()
+    job = start("-np", 1, "sh", "-c", script, fifo, env=env_with(marker))
+    read_until(job.stdout, "up")
+    agent = sorted(pid for pid, args in processes_with(marker).items() if "hvdrun-agent" in args)[-1]
+    os.kill(agent, signal.SIGSTOP)
+    fifo.write_text("\n")
+    os.kill(agent, signal.SIGCONT)
+    assert job.stdout.read() == "[0]<stdout>:went on\n"
+    assert job.wait(PATIENCE) == 0
 
 
 def test_a_killed_launcher_leaves_nothing_on_any_node(lab3):

@@ -83,7 +83,7 @@ def test_jobs_go_by_priority_then_in_their_order_and_get_all_nodes_at_once(servi
     service.cluster()
     log = service.path / "order"
     service.submit(f"nodeCount: 4\ncommand: {GATE}\n", "--name", "first")
-    service.wait_for_state("first", "running")
+    service.wait_for(lambda: service.counts() == {"running": 4}, "it runs")
     for name, count, priority in (("wide", 4, "normal"), ("narrow", 1, "normal"), ("low", 1, "low"), ("urgent", 4, "high")):
         service.submit(f"nodeCount: {count}\npriority: {priority}\ncommand: '[ $HVD_RANK != 0 ] || echo {name} >> {log}; sleep 0.2'\n",
                        "--name", name)
@@ -300,10 +300,12 @@ def test_submit_returns_before_the_job_starts_and_needs_no_terminal(service):
     service.submit(f"command: {GATE}\n", "--name", "ahead")
     job = service.submit("command: 'true'\n", "--name", "behind")
     assert job["executionState"] == "queued" and job["executionInfo"] is None
+    supervisors = service.supervisors()
+    assert len(supervisors) == 2
+    for pid in supervisors.values():  # its lock, until it is at work
+        service.wait_for(lambda: os.readlink(f"/proc/{pid}/fd/0") == "/dev/null", "it reads nothing")  # noqa: B023
     (service.path / "gate").touch()
     assert service("wait", "behind").returncode == 0
-    for pid in service.supervisors().values():
-        assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
 
 
 def test_ps_shows_what_has_not_ended_and_the_newest_that_has(service):

@@ -72,6 +72,15 @@ def check(service, jobs):
     service.wait_for(lambda: service.counts() == {"idle": 4}, f"a node is busy for good: {service.counts()}")
 
 
+def nothing_is_left(service):
+    """Of jobs that have ended, and of submits that died before they had one."""
+    service.wait_for(lambda: service.supervisors() == {}, "the last one clears up behind its job")
+    service.ok("ps")
+    assert not list((service.state / "hvdrun/service/tickets").iterdir())
+    locks = {f.name for f in (service.state / "hvdrun/service/locks").iterdir()}
+    assert locks <= {"wake", "opening"}, locks
+
+
 def test_fifty_submits_of_five_shells_at_once_each_run_once(service):
     service.cluster()
     write_jobs(service)
@@ -81,9 +90,7 @@ def test_fifty_submits_of_five_shells_at_once_each_run_once(service):
     jobs = wait_for_all(service)
     assert {job["executionState"] for job in jobs.values()} == {"succeeded"}
     check(service, jobs)
-    locks = {f.name for f in (service.state / "hvdrun/service/locks").iterdir()}
-    assert locks <= {"wake", "opening"}, locks
-    assert not list((service.state / "hvdrun/service/tickets").iterdir())
+    nothing_is_left(service)
 
 
 def test_supervisors_and_shells_that_are_killed_lose_no_record_and_keep_no_node(service):
@@ -114,9 +121,7 @@ def test_supervisors_and_shells_that_are_killed_lose_no_record_and_keep_no_node(
         shell.communicate()
     assert kills > 0
     check(service, jobs)
-    # Nothing that a dead submit has left stays for good.
-    service.ok("ps")
-    assert not list((service.state / "hvdrun/service/tickets").iterdir())
+    nothing_is_left(service)
 
 
 def shells_of(service, shell):
@@ -158,9 +163,9 @@ def test_a_follower_of_a_job_that_is_killed_ends(service):
     number = service.submit("command: echo begun; sleep 1000\n", "--name", "doomed")["id"]
     follower = service.start("logs", "-f", "doomed")
     assert follower.stdout.readline() == "begun\n"
-    service.kill_supervisor(number)
+    service.kill_supervisors(number)
     assert follower.wait(PATIENCE) == 0
     follower.communicate()
     assert re.search("SupervisorLost", service.show("doomed", "executionInfo"))
     service.wait_for(lambda: service.counts() == {"idle": 1}, "the node is idle again")
-    assert not [args for args in processes_with(service.marker).values() if "sleep 1000" in args]
+    service.wait_for(lambda: "sleep 1000" not in str(processes_with(service.marker)), "its rank is gone")

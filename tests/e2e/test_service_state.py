@@ -36,7 +36,7 @@ def test_a_dead_supervisor_is_found_whatever_it_was_doing(service, phase):
         service.wait_for(lambda: service.counts() == {"preparing": 1} and service.state_of("victim") == "running", "it is prepared")
     if phase == "started":
         service.wait_for((service.path / "ran").exists, "it runs")
-    service.kill_supervisor(number)
+    service.kill_supervisors(number)
     service.wait_for(lambda: number not in service.supervisors(), "it is dead") if phase == "started" else None
     if phase == "started":
         assert service("wait", "victim").returncode == 246
@@ -53,7 +53,7 @@ def test_a_waiting_job_whose_supervisor_dies_goes_on_though_nobody_looks(service
     service.submit(f"command: {GATE}\n", "--name", "ahead")
     service.wait_for(lambda: service.counts() == {"running": 1}, "it runs")
     numbers = [service.submit(f"command: touch {service.path}/ran{i}\n")["id"] for i in range(3)]
-    service.kill_supervisor(numbers[1])
+    service.kill_supervisors(numbers[1])
     # No command from here on: the others look after it.
     service.wait_for(lambda: numbers[1] in service.supervisors(), "another one was started")
     (service.path / "gate").touch()
@@ -65,8 +65,7 @@ def test_after_a_restart_of_the_machine_waiting_jobs_go_on_and_running_ones_are_
     running = service.submit(f"command: touch {service.path}/begun; sleep 1000\n", "--name", "running")["id"]
     service.wait_for((service.path / "begun").exists, "it runs")
     waiting = service.submit(f"command: touch {service.path}/ran\n", "--name", "waiting")["id"]
-    for number in (waiting, running):  # first who would look after the other
-        service.kill_supervisor(number)
+    service.kill_supervisors(waiting, running)
     with sqlite3.connect(service.state / "hvdrun/service/jobs.db") as records:
         records.execute("UPDATE job SET boot = 'another'")
     assert "waiting" in service.ok("ps")
@@ -81,10 +80,9 @@ def test_secrets_are_in_no_record_and_what_a_job_starts_with_is_removed_with_its
     service.wait_for(lambda: "token" in service("logs", "secretive").stdout, "it runs")
 
     def found():
-        return [(f.name, stat.S_IMODE(f.stat().st_mode)) for f in service.state.rglob("*") if f.is_file()
-                if b"s3cr3t-token" in f.read_bytes() or b"0ther-secret" in f.read_bytes()]
+        return service.files_with("s3cr3t-token", "0ther-secret")
 
-    assert [mode for _, mode in found()] == [0o600]
+    assert [stat.S_IMODE(file.stat().st_mode) for file in found()] == [0o600]
     assert all(stat.S_IMODE(f.stat().st_mode) == (0o700 if f.is_dir() else 0o600)
                for f in (service.state / "hvdrun/service").rglob("*") if "rank." not in str(f))
     assert service.ok("logs", "secretive") == "token ***\n"

@@ -178,11 +178,13 @@ def case_broadcast_every_type_and_root():
 
 
 def case_barrier():
-    begin = time.monotonic()
-    if RANK == 0:
-        time.sleep(0.2)
-    hvd.barrier()
-    assert time.monotonic() - begin > 0.15
+    for last in range(SIZE):
+        if RANK == last:
+            time.sleep(0.05)
+        came = time.monotonic()  # the same clock in all processes
+        hvd.barrier()
+        left = time.monotonic()
+        assert left >= hvd.broadcast(torch.tensor(came, dtype=torch.float64), last).item()
 
 
 def case_gradient_of_allreduce():
@@ -347,14 +349,15 @@ def case_timelines_one_after_another():
 
 
 def case_name_twice():
-    # The last rank comes late, so that the first operation is pending when the name comes again.
+    # The last rank comes when the others have seen that the first operation is pending when the name comes again.
     if RANK == SIZE - 1 and SIZE > 1:
-        time.sleep(0.3)
+        hvd.barrier()
         hvd.allreduce(torch.ones(2), name="twice")
     elif SIZE > 1:
         handle = hvd.allreduce_async(torch.ones(2), name="twice")
         message = raises(ValueError, hvd.allreduce_async, torch.ones(2), name="twice")
         assert "twice" in message
+        hvd.barrier()
         assert torch.equal(hvd.synchronize(handle), torch.ones(2))
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import pathlib
 import signal
 import sys
 import threading
@@ -11,16 +12,29 @@ import torch
 from rank_side import report
 
 import horovod.torch as hvd
+from horovod.common import _wait
 from horovod.common.exceptions import HorovodInternalError
+
+
+def interrupt_wait(then=lambda: None):
+    """Ctrl-C for the main thread in the next of its waits, however late it comes there; then something else."""
+
+    def interrupt():
+        while not _wait._watcher.is_waiting:
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+        then()
+
+    threading.Thread(target=interrupt).start()
 
 
 def die_or_wait(end):
     """Rank 1 ends by `end`; what the others' next operation says."""
     hvd.init()
-    hvd.barrier()
-    if hvd.rank() == 1:
-        end()
     try:
+        hvd.barrier()  # out of which one who is slow may come when rank 1 has ended
+        if hvd.rank() == 1:
+            end()
         while True:
             hvd.allreduce(torch.ones(1000), name="loop")
     except HorovodInternalError as error:
@@ -40,7 +54,7 @@ def interrupt():
     hvd.barrier()
     if hvd.rank() == 0:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background may have it ignored
-        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        interrupt_wait()
         try:
             hvd.allreduce(torch.ones(4), name="stuck")
             report({"error": "no KeyboardInterrupt"})
@@ -62,8 +76,8 @@ def interrupt_step():
     hvd.barrier()
     if hvd.rank() == 0:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         weight.sum().backward()
+        interrupt_wait()
         try:
             optimizer.step()
         except KeyboardInterrupt:
@@ -92,7 +106,7 @@ def interrupt_cell():
 
     def first_cell():
         handle = hvd.allreduce_async(torch.ones(4), name="of rank 0")
-        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        interrupt_wait()
         try:
             hvd.synchronize(handle)
         except KeyboardInterrupt:
@@ -134,11 +148,14 @@ def interrupt_handled():
     hvd.init()
     hvd.barrier()
     caught = []
+    interrupted = pathlib.Path(os.environ["HVD_TEST_REPORTS"], "interrupted")
     if hvd.rank() == 0:
         signal.signal(signal.SIGINT, lambda *_: caught.append(1))
-        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        interrupt_wait(interrupted.touch)
     else:
-        time.sleep(1.0)
+        while not interrupted.exists():
+            time.sleep(0.01)
+        time.sleep(2 * _wait._GRACE_S)  # in which nobody may leave the job
     total = hvd.allreduce(torch.ones(1), op=hvd.Sum).item()
     report({"total": total, "caught": len(caught)})
     hvd.shutdown()

@@ -1,9 +1,12 @@
 """horovod.data, and the helpers of horovod.common and horovod.runner that scripts import."""
 
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
+from patience import PATIENCE
 
 from horovod.common import util
 from horovod.common.exceptions import HorovodVersionMismatchError, HostsUpdatedInterrupt
@@ -54,6 +57,35 @@ def test_leaving_early_ends_the_thread():
     assert readers() == []
     loader.close_async_loader()
     assert list(loader)[-1] == 1998
+
+
+READS_ON = """
+import sys, torch
+from horovod.data import AsyncDataLoaderMixin, BaseDataLoader
+
+class Loader(BaseDataLoader):
+    def _iterate(self):
+        while True:
+            yield torch.ones(200, 200) @ torch.ones(200, 200)
+
+class AsyncLoader(AsyncDataLoaderMixin, Loader):
+    pass
+
+batches = iter(AsyncLoader(1000))
+next(batches)
+"""
+
+
+@pytest.mark.parametrize("end, code", [("", 0), ("sys.exit(3)", 3), ("for batch in batches: raise KeyError(7)", 1)])
+def test_a_process_may_end_while_a_loader_reads_on_in_torch(end, code):
+    done = subprocess.run([sys.executable, "-c", READS_ON + end], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == code and "terminate" not in done.stderr, done.stderr
+
+
+def test_a_loader_that_is_stuck_does_not_keep_the_process():
+    script = READS_ON.replace("yield torch", "yield 1; import time; time.sleep(3000); torch") + "sys.exit(3)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 3, done.stderr
 
 
 def test_an_error_of_the_loader_is_raised_where_batches_are_taken():

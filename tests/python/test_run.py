@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -62,6 +63,24 @@ def test_the_first_exception_is_raised_with_its_traceback(hosts, capsys):
         horovod.run(work, num_proc=2, hosts=hosts)
     assert caught.value.args == ("of rank", 1)
     assert "on rank 1" in str(caught.value.__cause__) and "in work" in str(caught.value.__cause__)
+
+
+def test_ctrl_c_stops_the_ranks_and_ends_the_process_in_order():
+    script = """
+import horovod
+
+def work():
+    while True:
+        print("line", flush=True)
+
+horovod.run(work, np=2)
+"""
+    environment = dict(os.environ, PATH=os.path.dirname(HVDRUN) + os.pathsep + os.environ["PATH"])
+    process = subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert b"line" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    errors = process.communicate(timeout=PATIENCE)[1].decode()
+    assert process.returncode == -signal.SIGINT and "KeyboardInterrupt" in errors and "Fatal" not in errors, errors
 
 
 def test_an_exception_that_cannot_travel_is_told(hosts):

@@ -1,6 +1,7 @@
 // Random operations on random process sets in random order of arrival, on ranks as threads.
 //
-// HVD_RANDOM_SECONDS: how long (3). HVD_RANDOM_SEED: of an earlier run; a failure tells it.
+// HVD_RANDOM_SECONDS: how long (3); then it also tells how many there were. HVD_RANDOM_SEED: of an earlier run; a
+// failure tells it.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -183,6 +184,7 @@ class Player {
   }
 
   [[nodiscard]] const std::string& error() const { return error_; }
+  [[nodiscard]] std::uint64_t finished() const { return finished_; }
 
   // A buffer that is kept would keep its addresses, and there are many rounds.
   void end() { ok(hvd_buffer_destroy(ctx_, buffer_)); }
@@ -274,6 +276,7 @@ class Player {
                std::to_string(run.op.shape[0]) + ", set " + std::to_string(run.op.process_set);
     }
     ok(hvd_release(ctx_, run.handle));
+    ++finished_;
   }
   void ok(hvd_status status) {
     if (status != HVD_OK && error_.empty()) {
@@ -290,6 +293,7 @@ class Player {
   std::uint8_t* buffer_ = nullptr;
   int numbers_ = 0;
   std::vector<Planned> last_async_;
+  std::uint64_t finished_ = 0;  // operations
   std::string error_;
 };
 
@@ -300,7 +304,9 @@ TEST_CASE("random operations on random sets, in each rank's own order, all have 
   const std::uint64_t seed = number_from("HVD_RANDOM_SEED", std::random_device()());
   const Nodes layouts[] = {{2}, {3}, {2, 1}, {4}, {2, 2}, {1, 1, 1}};
   const auto end = std::chrono::steady_clock::now() + seconds;
-  for (std::size_t round = 0; round == 0 || std::chrono::steady_clock::now() < end; ++round) {
+  std::atomic<std::uint64_t> finished = 0;  // operations, on each of their ranks
+  std::size_t round = 0;
+  for (; round == 0 || std::chrono::steady_clock::now() < end; ++round) {
     const Nodes& nodes = layouts[round % std::size(layouts)];
     CAPTURE(text_of(nodes));
     CAPTURE(seed);
@@ -320,6 +326,7 @@ TEST_CASE("random operations on random sets, in each rank's own order, all have 
         player.end();
       }
       errors[static_cast<std::size_t>(rank)] = player.error();
+      finished += player.finished();
       if (!player.error().empty()) {
         job.at(rank)->close();  // the others must not wait for it
       }
@@ -327,6 +334,9 @@ TEST_CASE("random operations on random sets, in each rank's own order, all have 
     for (const std::string& error : errors) {
       CHECK(error == "");
     }
+  }
+  if (number_from("HVD_RANDOM_SECONDS", 0) > 0) {
+    MESSAGE(finished.load() << " operations on " << round << " jobs, seed " << seed);
   }
 }
 

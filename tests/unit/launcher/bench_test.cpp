@@ -1,10 +1,13 @@
-// launcher/report/bench_table and svg_chart: what `hvdrun bench` shows of what its ranks measured.
+// launcher/report/bench_table, chart and its canvases: what `hvdrun bench` shows of what its ranks measured.
 #include <cmath>
+#include <utility>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include "launcher/report/bench_table.h"
+#include "launcher/report/png_canvas.h"
+#include "launcher/report/svg_canvas.h"
 
 namespace {
 
@@ -79,6 +82,70 @@ TEST_CASE("a chart has a line for each series, and no number that is none") {
   CHECK(count(svg, "<circle") == 4 * rows.size());
   CHECK(svg.find("nan") == std::string::npos);
   CHECK(svg.find("inf") == std::string::npos);
+}
+
+TEST_CASE("each way to reduce gradients has a point of its own") {
+  BenchOptions options;
+  options.measure = Measure::kGradients;
+  std::vector<Row> rows;
+  for (const char* way : {"each", "group", "flat"}) {
+    rows.push_back(row_of(1 << 20, 1e-3));
+    rows.back().what = way;
+    rows.back().in_place = std::exchange(rows.back().apart, std::nullopt);
+  }
+  const Chart chart = bench_chart(options, two_nodes(), rows);
+  for (const ChartPanel& panel : chart.panels) {
+    REQUIRE(panel.lines.size() == 3);
+    CHECK(panel.lines[2].name == "flat");
+    CHECK(panel.lines[2].points.size() == 1);
+  }
+}
+
+TEST_CASE("words and lines of a chart stay within it and apart") {
+  struct Watch final : Canvas {
+    struct Word {
+      Point at;
+      Anchor anchor;
+      double size;
+      std::string text;
+      [[nodiscard]] double width() const { return 0.63 * size * static_cast<double>(text.size()); }
+      [[nodiscard]] double left() const {
+        return at.x - width() * (anchor == Anchor::kStart ? 0 : anchor == Anchor::kMiddle ? 0.5 : 1);
+      }
+    };
+    void rule(Point from, Point to, const Stroke&) override { seen({from, to}); }
+    void path(std::span<const Point> points, const Stroke&) override { seen({points.begin(), points.end()}); }
+    void dot(Point at, double, std::uint32_t, const std::string&) override { seen({at}); }
+    void text(Point at, Anchor anchor, double size, const std::string& text) override {
+      words.push_back({at, anchor, size, text});
+    }
+    void seen(const std::vector<Point>& points) { places.insert(places.end(), points.begin(), points.end()); }
+    std::vector<Word> words;
+    std::vector<Point> places;
+  };
+  std::vector<Row> rows;
+  for (std::int64_t bytes = 4; bytes <= std::int64_t{1} << 40; bytes *= 3) {
+    rows.push_back(row_of(bytes, 1e-7 + static_cast<double>(bytes) / 1e9));
+    rows.back().in_place = rows.back().apart;
+  }
+  for (const std::size_t shown : {std::size_t{1}, std::size_t{2}, rows.size()}) {
+    const Chart chart = bench_chart({}, two_nodes(), {rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(shown)});
+    Watch watch;
+    draw(chart, watch);
+    const Extent extent = extent_of(chart);
+    for (const Point& place : watch.places) {
+      CHECK((place.x >= 0 && place.x <= extent.width && place.y >= 0 && place.y <= extent.height));
+    }
+    for (std::size_t i = 0; i < watch.words.size(); ++i) {
+      for (std::size_t j = 0; j < i; ++j) {
+        const auto& a = watch.words[i];
+        const auto& b = watch.words[j];
+        const bool is_beside = a.left() + a.width() <= b.left() || b.left() + b.width() <= a.left();
+        const bool is_above = a.at.y <= b.at.y - 0.7 * b.size || b.at.y <= a.at.y - 0.7 * a.size;
+        CHECK_MESSAGE((is_beside || is_above), a.text, " and ", b.text);
+      }
+    }
+  }
 }
 
 TEST_CASE("a chart of nothing, of one point, and of numbers that cannot be drawn is a chart") {

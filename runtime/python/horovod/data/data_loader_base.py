@@ -5,9 +5,16 @@
     loader = Loader(async_loader_queue_size=8, path=...)
 """
 
+import atexit
 import queue
+import sys
 import threading
+import time
+import weakref
 from typing import Any, Iterator, Optional
+
+# For so long the end of the process waits for a loader that is in the middle of a batch, in seconds.
+_EXIT_S = 5.0
 
 
 class BaseDataLoader:
@@ -37,6 +44,7 @@ class _Reading:
         self._is_stopped = threading.Event()
         self._thread = threading.Thread(target=self._read, name="hvd-data", daemon=True)
         self._thread.start()
+        _readings.add(self)
 
     def _put(self, item: Any) -> bool:
         """Whether it is in the queue; not when nobody wants it any more."""
@@ -66,21 +74,41 @@ class _Reading:
                 raise end
             yield batch
 
-    def stop(self) -> None:
+    def ask_to_stop(self) -> None:
         self._is_stopped.set()
         try:
             self._batches.put_nowait((None, StopIteration()))  # for one who waits for a batch
         except queue.Full:
             pass
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+
+    def stop(self, patience: Optional[float] = None) -> None:
+        """Ends the thread. `patience`: waits for it no longer than so many seconds."""
+        self.ask_to_stop()
+        # A thread that Python has taken down in the middle never ends.
+        if self._thread is not threading.current_thread() and not sys.is_finalizing():
+            self._thread.join(patience)
+
+
+_readings: "weakref.WeakSet[_Reading]" = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """When Python is taken apart no thread of ours may be at work: one that comes out of C++ code then, as torch's is, ends
+    the process by std::terminate."""
+    late = time.monotonic() + _EXIT_S
+    readings = list(_readings)
+    for reading in readings:
+        reading.ask_to_stop()
+    for reading in readings:
+        reading.stop(max(0.0, late - time.monotonic()))
 
 
 class AsyncDataLoaderMixin:
     """Reads batches ahead in a thread. Comes before the loader's class among the bases.
 
     An exception of the loader is raised where the batches are taken. Leaving an iteration early, by `break` or by an
-    exception, ends the thread.
+    exception, ends the thread, and so does the end of the process.
 
     Args:
         async_loader_queue_size: how many batches are read ahead; 0: none, and no thread.

@@ -16,6 +16,9 @@ import cloudpickle
 from horovod.common.exceptions import HorovodInternalError
 from horovod.runner._exchange import Folder, Lines
 
+# hvdrun has ended; only somebody who holds its pipes without it can make this wait longer, in seconds.
+_PUMP_S = 5.0
+
 # So many of hvdrun's last lines go into the text of an error.
 _TOLD_LINES = 30
 
@@ -87,11 +90,15 @@ def _run_to_end(argv: List[str], environment: Dict[str, str], exchange: Union[Fo
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
         start_new_session=True,  # Ctrl-C comes to it once, from here
     )  # fmt: skip
+    pumps: List[_Pump] = []
     try:
-        pumps = [_Pump(process.stdout, sys.stdout, exchange.take), _Pump(process.stderr, sys.stderr, lambda line: line)]
+        pumps.append(_Pump(process.stdout, sys.stdout, exchange.take))
+        pumps.append(_Pump(process.stderr, sys.stderr, lambda line: line))
         code = process.wait()
     except BaseException:
         _stop(process)
+        for pump in pumps:  # who still writes to sys.stdout when Python ends aborts it
+            pump.join(_PUMP_S)
         raise
     for pump in pumps:
         pump.join()

@@ -2,6 +2,7 @@
 two ranks.
 """
 
+import atexit
 import queue
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -10,6 +11,7 @@ import torch
 from torch._C._distributed_c10d import Work
 from torch.futures import Future
 
+from horovod.common import basics
 from horovod.torch import mpi_ops
 
 
@@ -84,7 +86,7 @@ class LaterWork(Work):
     def get_future(self) -> Future:
         if self._future is None:
             self._future = Future()
-            _futures().put(self)
+            _complete_later(self)
         return self._future
 
     def set_future(self) -> None:
@@ -95,24 +97,48 @@ class LaterWork(Work):
             self._future.set_exception(self._error)
 
 
-_queue: Optional["queue.SimpleQueue[LaterWork]"] = None
+class _Futures:
+    """A thread that completes each work and sets its future, in order."""
+
+    def __init__(self) -> None:
+        self._works: "queue.SimpleQueue[Optional[LaterWork]]" = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._complete_all, name="hvd-futures", daemon=True)
+        self._thread.start()
+        atexit.register(self._end)
+
+    def put(self, work: LaterWork) -> None:
+        self._works.put(work)
+
+    def is_alive(self) -> bool:
+        """Not in a forked child."""
+        return self._thread.is_alive()
+
+    def _complete_all(self) -> None:
+        while (work := self._works.get()) is not None:
+            work.complete()
+            work.set_future()
+            del work  # and the tensors with it
+
+    def _end(self) -> None:
+        """A thread that comes back from torch while Python finalises ends the process by std::terminate: setting a future
+        takes Python's lock where nothing may be thrown, and Python ends whoever asks for the lock by then."""
+        if not self.is_alive():
+            return
+        self._works.put(None)
+        self._thread.join(1.0)
+        if self._thread.is_alive():
+            basics.shutdown()  # it waits for ranks that may never come; now its operations fail
+            self._thread.join(10.0)
 
 
-def _futures() -> "queue.SimpleQueue[LaterWork]":
-    """To a thread that completes each work and sets its future, in order."""
-    global _queue
-    if _queue is None:
-        _queue = queue.SimpleQueue()
-        threading.Thread(target=_complete_all, args=(_queue,), name="hvd-futures", daemon=True).start()
-    return _queue
+_futures: Optional[_Futures] = None
 
 
-def _complete_all(works: "queue.SimpleQueue[LaterWork]") -> None:
-    while True:
-        work = works.get()
-        work.complete()
-        work.set_future()
-        del work  # and the tensors with it
+def _complete_later(work: LaterWork) -> None:
+    global _futures
+    if _futures is None or not _futures.is_alive():
+        _futures = _Futures()
+    _futures.put(work)
 
 
 def later_in_place(tensors: Sequence[torch.Tensor], start: Callable[[torch.Tensor], int]) -> LaterWork:

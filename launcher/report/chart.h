@@ -1,10 +1,11 @@
-// Line charts as SVG 1.1 (W3C), by sizes in bytes on a logarithmic axis: enough to see where a cluster is slow, and no
-// library needed. Pure.
+// Line charts by sizes in bytes on a logarithmic axis: enough to see where a cluster is slow. Pure.
 #pragma once
 
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "launcher/report/canvas.h"
 
 namespace hvd::launch {
 
@@ -25,7 +26,14 @@ struct Chart {
   std::vector<ChartPanel> panels;  // side by side
 };
 
-// A whole document, readable on white and without colours: lines differ in dashes too.
-std::string to_svg(const Chart& chart);
+struct Extent {
+  double width = 0;
+  double height = 0;
+};
+
+// What `draw` needs of a canvas, which is white.
+Extent extent_of(const Chart& chart);
+// Readable without colours too: lines differ in dashes, and colours in lightness.
+void draw(const Chart& chart, Canvas& canvas);
 
 }  // namespace hvd::launch

@@ -1,0 +1,281 @@
+#include "runtime/observe/timeline_text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "runtime/base/check.h"
+
+namespace hvd {
+namespace {
+
+// Beyond a tensor's name and shape no event is longer.
+constexpr std::size_t kEventBytes = 512;
+constexpr std::string_view kBetween = ",\n";
+constexpr std::string_view kEnd = "\n]\n";
+
+std::string phase_name(TracePhase phase, OpKind op) {
+  switch (phase) {
+    case TracePhase::kNegotiate:
+      return std::string("NEGOTIATE_") + name_of(op);
+    case TracePhase::kOperation:
+      return name_of(op);
+    case TracePhase::kQueue:
+      return "QUEUE";
+    case TracePhase::kPack:
+      return "MEMCPY_IN_FUSION_BUFFER";
+    case TracePhase::kMove:
+      return std::string("HVD_") + name_of(op);
+    case TracePhase::kUnpack:
+      return "MEMCPY_OUT_FUSION_BUFFER";
+  }
+  return "?";
+}
+
+// The bytes of the UTF-8 character at the front (RFC 3629), 0 when there is none.
+std::size_t utf8_bytes(std::string_view text) {
+  const auto at = [&text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const std::size_t bytes = at(0) < 0x80   ? 1
+                            : at(0) < 0xc2 ? 0
+                            : at(0) < 0xe0 ? 2
+                            : at(0) < 0xf0 ? 3
+                            : at(0) < 0xf5 ? 4
+                                           : 0;
+  if (bytes == 0 || text.size() < bytes) {
+    return 0;
+  }
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((at(i) & 0xc0U) != 0x80U) {
+      return 0;
+    }
+  }
+  // Longer than need be, a surrogate, or beyond the last character.
+  const bool is_wrong = (at(0) == 0xe0 && at(1) < 0xa0) || (at(0) == 0xed && at(1) > 0x9f) ||
+                        (at(0) == 0xf0 && at(1) < 0x90) || (at(0) == 0xf4 && at(1) > 0x8f);
+  return is_wrong ? 0 : bytes;
+}
+
+// It was put with the record that says how many there are.
+std::uint64_t next_payload(TraceRing& ring) {
+  const auto payload = ring.take();
+  HVD_CHECK(payload && payload->kind == TraceRecord::Kind::kPayload);
+  return payload->ticks;
+}
+
+}  // namespace
+
+std::string json_text(std::string_view text) {
+  std::string json;
+  while (!text.empty()) {
+    const std::size_t bytes = utf8_bytes(text);
+    const auto c = static_cast<unsigned char>(text.front());
+    if (bytes == 0) {
+      json += "\xef\xbf\xbd";
+    } else if (c < 0x20 || c == 0x7f) {
+      std::array<char, 8> escape{};
+      std::snprintf(escape.data(), escape.size(), "\\u%04x", static_cast<unsigned>(c));
+      json += escape.data();
+    } else {
+      json += c == '"' || c == '\\' ? "\\" : "";
+      json += text.substr(0, bytes);
+    }
+    text.remove_prefix(std::max<std::size_t>(1, bytes));
+  }
+  return json;
+}
+
+TimelineText::TimelineText() : base_ticks_(scale_.began()) {
+  for (std::size_t op = 0; op < begins_.size(); ++op) {
+    for (std::size_t phase = 0; phase < begins_[op].size(); ++phase) {
+      const std::string name = R"({"name":")" + phase_name(static_cast<TracePhase>(phase), static_cast<OpKind>(op));
+      begins_[op][phase] = name + R"(","ph":"B","pid":)";
+      ends_[op][phase] = name + R"(","ph":"E","pid":)";
+    }
+  }
+}
+
+void TimelineText::begin() {
+  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
+  make_room(kEventBytes);
+  put("[\n"
+      R"({"name":"start_time","ph":"M","pid":0,"args":{"start_time_since_epoch_in_micros":)");
+  put_number(static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(since_epoch).count()));
+  put("}}");
+}
+
+// What was told stays: from now on it goes on at the new rate.
+void TimelineText::look_at_clock() {
+  const std::uint64_t now = ticks_now();
+  base_ns_ += static_cast<double>(ticks_between(base_ticks_, now)) * ns_per_tick_;
+  base_ticks_ = now;
+  const double ns_per_tick = scale_.seconds_per_tick() * 1e9;
+  if (ns_per_tick_ == 0) {
+    base_ns_ = static_cast<double>(ticks_between(scale_.began(), now)) * ns_per_tick;
+  }
+  ns_per_tick_ = ns_per_tick;
+}
+
+void TimelineText::set_time(std::uint64_t ticks) {
+  if (ticks == told_ticks_) {
+    return;
+  }
+  told_ticks_ = ticks;
+  // What is told now may have been before the clock was looked at.
+  const auto since = static_cast<double>(static_cast<std::int64_t>(ticks - base_ticks_));
+  const auto ns = static_cast<std::uint64_t>(std::max(0.0, base_ns_ + since * ns_per_tick_));
+  std::array<char, 24> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), ns / 1000).ptr;
+  const auto part = static_cast<unsigned>(ns % 1000);
+  const std::array<char, 4> fraction = {'.', static_cast<char>('0' + part / 100),
+                                        static_cast<char>('0' + part / 10 % 10), static_cast<char>('0' + part % 10)};
+  time_.assign(R"(,"tid":0,"ts":)").append(digits.data(), end).append(fraction.data(), fraction.size());
+}
+
+bool TimelineText::add_next(TraceRing& ring) {
+  const auto record = ring.take();
+  if (!record) {
+    return false;
+  }
+  switch (record->kind) {
+    case TraceRecord::Kind::kPhases:
+      add_phases(*record);
+      return true;
+    case TraceRecord::Kind::kRank:
+      add_phases(*record);
+      add_rank(*record);
+      return true;
+    case TraceRecord::Kind::kCycle:
+      set_time(record->ticks);
+      make_room(kEventBytes);
+      put(kBetween);
+      put(R"({"name":"CYCLE_START","ph":"i","s":"g","pid":0)");
+      put(time_);
+      put("}");
+      return true;
+    case TraceRecord::Kind::kName:
+      add_name(*record, ring);
+      return true;
+    case TraceRecord::Kind::kShape:
+      take_shape(*record, ring);
+      return true;
+    case TraceRecord::Kind::kPayload:
+      return true;  // never without what it belongs to
+  }
+  return true;
+}
+
+void TimelineText::add_phases(const TraceRecord& record) {
+  set_time(record.ticks);
+  for (int i = kTracePhases - 1; i >= 0 && record.ends != 0; --i) {
+    if (const auto phase = static_cast<TracePhase>(i); (record.ends & bit_of(phase)) != 0) {
+      add_phase(record, phase, ends_);
+    }
+  }
+  for (int i = 0; i < kTracePhases && record.begins != 0; ++i) {
+    if (const auto phase = static_cast<TracePhase>(i); (record.begins & bit_of(phase)) != 0) {
+      add_phase(record, phase, begins_);
+    }
+  }
+}
+
+void TimelineText::add_phase(const TraceRecord& record, TracePhase phase, const Heads& heads) {
+  const bool is_done = &heads == &ends_ && phase == TracePhase::kOperation && record.tensor < arguments_.size();
+  const std::string_view arguments = is_done ? std::string_view(arguments_[record.tensor]) : std::string_view("");
+  make_room(kEventBytes + arguments.size());
+  put(kBetween);
+  put(heads[record.op][static_cast<std::size_t>(phase)]);
+  put_number(record.tensor);
+  put(time_);
+  put(arguments);
+  put("}");
+}
+
+void TimelineText::add_rank(const TraceRecord& record) {
+  make_room(kEventBytes);
+  put(kBetween);
+  put(R"({"name":")");
+  put_number(record.value);
+  put(R"(","ph":"X","pid":)");
+  put_number(record.tensor);
+  put(time_);
+  put(R"(,"dur":0})");
+}
+
+void TimelineText::add_name(const TraceRecord& record, TraceRing& ring) {
+  std::string name;
+  for (std::size_t i = TraceRecord::payloads_of(record.value); i > 0; --i) {
+    const std::uint64_t payload = next_payload(ring);
+    std::array<char, sizeof payload> bytes{};
+    std::memcpy(bytes.data(), &payload, sizeof payload);
+    name.append(bytes.data(), std::min<std::size_t>(bytes.size(), record.value - name.size()));
+  }
+  name = json_text(name);
+  make_room(2 * kEventBytes + name.size());
+  put(kBetween);
+  put(R"({"name":"process_name","ph":"M","pid":)");
+  put_number(record.tensor);
+  put(R"(,"args":{"name":")");
+  put(name);
+  put(R"("}})");
+  put(kBetween);
+  put(R"({"name":"process_sort_index","ph":"M","pid":)");
+  put_number(record.tensor);
+  put(R"(,"args":{"sort_index":)");
+  put_number(record.tensor);
+  put("}}");
+}
+
+void TimelineText::take_shape(const TraceRecord& record, TraceRing& ring) {
+  arguments_.resize(std::max<std::size_t>(arguments_.size(), record.tensor + 1));
+  if (record.op == TraceRecord::kNoShape) {
+    arguments_[record.tensor].clear();
+    return;
+  }
+  std::string extents;
+  for (unsigned i = 0; i < record.value; ++i) {
+    extents += (i > 0 ? ", " : "") + std::to_string(static_cast<std::int64_t>(next_payload(ring)));
+  }
+  arguments_[record.tensor] = R"(,"args":{"dtype":")" + std::string(name_of(static_cast<Dtype>(record.op))) +
+                              R"(","shape":"[)" + extents + R"(]"})";
+}
+
+void TimelineText::add_dropped(std::uint64_t records) {
+  set_time(ticks_now());
+  make_room(kEventBytes);
+  put(kBetween);
+  put(R"({"name":"DROPPED","ph":"i","s":"g","pid":0)");
+  put(time_);
+  put(R"(,"args":{"records":)");
+  put_number(records);
+  put("}}");
+}
+
+std::string_view TimelineText::with_end() {
+  const std::size_t bytes = bytes_;
+  make_room(kEnd.size());
+  put(kEnd);
+  const std::size_t all = std::exchange(bytes_, bytes);
+  return {text_.data(), all};
+}
+
+void TimelineText::make_room(std::size_t bytes) {
+  if (text_.size() - bytes_ < bytes) {
+    text_.resize(2 * text_.size() + bytes);
+  }
+}
+
+void TimelineText::put(std::string_view text) {
+  std::memcpy(text_.data() + bytes_, text.data(), text.size());
+  bytes_ += text.size();
+}
+
+void TimelineText::put_number(std::uint64_t number) {
+  char* const at = text_.data() + bytes_;
+  bytes_ += static_cast<std::size_t>(std::to_chars(at, text_.data() + text_.size(), number).ptr - at);
+}
+
+}  // namespace hvd

@@ -1,0 +1,52 @@
+// TraceRecord: what became of a tensor at one moment, as small as can be: a step of a training program makes hundreds.
+// Names and shapes come once, in records of their own before the first that needs them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hvd {
+
+// What a tensor is going through, the outer before the inner.
+enum class TracePhase : std::uint8_t {
+  kNegotiate,  // "NEGOTIATE_ALLREDUCE": asked for by some ranks
+  kOperation,  // "ALLREDUCE": ready on all, until done here
+  kQueue,      // "QUEUE": until it is begun
+  kPack,       // "MEMCPY_IN_FUSION_BUFFER"
+  kMove,       // "HVD_ALLREDUCE": the collective itself
+  kUnpack      // "MEMCPY_OUT_FUSION_BUFFER"
+};
+inline constexpr int kTracePhases = 6;
+
+constexpr std::uint32_t bit_of(TracePhase phase) {
+  return 1U << static_cast<unsigned>(phase);
+}
+
+// The widths are what the wire and OpKind allow: 2^20 tensors, 32 kinds and types, 2^24 ranks.
+struct TraceRecord {
+  enum class Kind : std::uint8_t {
+    kPhases,  // `ends` end, the inner first, then `begins` begin, the outer first
+    kRank,    // the same, and rank `value` has asked
+    kCycle,   // the coordinator has decided something
+    kName,    // of `tensor`; `value` bytes, in the payloads that follow
+    kShape,   // of `tensor` from now on: `op` is a Dtype, or kNoShape; `value` extents, a payload each
+    kPayload  // `ticks` is eight bytes of what comes before
+  };
+
+  std::uint64_t ticks = 0;
+  std::uint64_t tensor : 20 = 0;
+  std::uint64_t op : 5 = 0;  // an OpKind
+  Kind kind : 3 = Kind::kCycle;
+  std::uint64_t ends : kTracePhases = 0;    // bits by TracePhase
+  std::uint64_t begins : kTracePhases = 0;  // too
+  std::uint64_t value : 24 = 0;
+
+  static constexpr unsigned kNoShape = 0x1f;
+  // Of a name.
+  static constexpr std::size_t payloads_of(std::size_t bytes) {
+    return (bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
+  }
+};
+static_assert(sizeof(TraceRecord) == 16);
+
+}  // namespace hvd
