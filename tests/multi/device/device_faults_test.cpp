@@ -55,7 +55,7 @@ constexpr Function kCudaCalls[] = {
     {"cuModuleGetFunction", Then::kNoticed, Then::kHarmless, kKernels},
     {"cuStreamDestroy", Then::kNoticed, Then::kNoticed, kLeft},
     {"cuEventDestroy", Then::kNoticed, Then::kNoticed, kLeft},
-    {"cuMemFree", Then::kNoticed, Then::kNoticed, kLeft},
+    {"cuMemFree", Then::kHarmless, Then::kNoticed, kLeft},
     {"cuMemFreeHost", Then::kUnused, Then::kNoticed, kLeft},
     {"cuModuleUnload", Then::kHarmless, Then::kHarmless, kLeft},
     {"cuDevicePrimaryCtxRelease", Then::kHarmless, Then::kHarmless, kLeft},
