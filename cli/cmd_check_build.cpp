@@ -1,4 +1,5 @@
 #include <iostream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -6,6 +7,7 @@
 #include "cli/job_settings.h"
 #include "launcher/transport/mpirun.h"
 #include "launcher/transport/ssh.h"
+#include "runtime/base/contract.h"
 #include "runtime/base/dyn_lib.h"
 #include "runtime/base/mpi_names.h"
 
@@ -25,17 +27,66 @@ std::string mpi_version(const DynLib& library) {
   return whole.substr(0, whole.find_first_of(",\n"));
 }
 
-// The version of the MPI that a rank would load here, or why there is none.
-Result<std::string> find_mpi() {
-  for (const char* name : kMpiNames) {
-    const auto library = DynLib::open(name, DynLib::Scope::kOwn);
-    if (library.ok()) {
-      const std::string version = mpi_version(library.value());
-      return version.empty() ? library.value().path() : version + ", " + library.value().path();
+// Empty: it is not set.
+std::string own_variable(const std::string& name) {
+  for (const std::string& item : own_environment()) {
+    if (item.starts_with(name + "=")) {
+      return item.substr(name.size() + 1);
     }
   }
-  return Error(Code::kNotFound, std::string("no ") + kMpiNames.front() + " nor " + kMpiNames[1] +
-                                    " found; install Open MPI or MPICH, or name its file in HVD_MPI_LIBRARY");
+  return "";
+}
+
+// The library that a rank would load here: that of the variable where it is set, and no other then; else the first of
+// these names that there is.
+Result<DynLib> find_library(const char* variable, std::span<const char* const> names) {
+  if (const std::string named = own_variable(variable); !named.empty()) {
+    auto library = DynLib::open(named, DynLib::Scope::kOwn);
+    return library.ok() ? std::move(library) : library.error().with_context(variable);
+  }
+  Result<DynLib> library = Error(Code::kNotFound, "no name");
+  for (const char* name : names) {
+    library = DynLib::open(name, DynLib::Scope::kOwn);
+    if (library.ok()) {
+      break;
+    }
+  }
+  return library;
+}
+
+// The version of the MPI that a rank would load here, or why there is none.
+Result<std::string> find_mpi() {
+  const auto library = find_library(contract::kMpiLibrary, kMpiNames);
+  if (library.ok()) {
+    const std::string version = mpi_version(library.value());
+    return version.empty() ? library.value().path() : version + ", " + library.value().path();
+  }
+  return Error(Code::kNotFound, own_variable(contract::kMpiLibrary).empty()
+                                    ? std::string("no ") + kMpiNames.front() + " nor " + kMpiNames[1] +
+                                          " found; install Open MPI or MPICH, or name its file in HVD_MPI_LIBRARY"
+                                    : library.error().message());
+}
+
+// The same of NCCL.
+Result<std::string> find_nccl() {
+  static constexpr const char* kName[] = {"libnccl.so.2"};
+  const auto library = find_library(contract::kNcclLibrary, kName);
+  int (*get_version)(int*) = nullptr;
+  int version = 0;  // 22703 is 2.27.3
+  if (!library.ok()) {
+    return Error(Code::kNotFound,
+                 (own_variable(contract::kNcclLibrary).empty()
+                      ? "no libnccl.so.2 found; PyTorch brings one, or install nvidia-nccl-cu13, or name its file in "
+                        "HVD_NCCL_LIBRARY"
+                      : library.error().message()) +
+                     "; without, tensors on GPUs go through the hosts' memory");
+  }
+  HVD_TRY(library.value().take("ncclGetVersion", get_version));
+  if (get_version(&version) != 0) {
+    return Error(Code::kSystem, library.value().path() + " does not tell its version");
+  }
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100) + ", " + library.value().path();
 }
 
 void line(bool is_there, const std::string& what, const std::string& otherwise) {
@@ -66,10 +117,8 @@ int print_build() {
   const bool has_driver = DynLib::open("libcuda.so.1", DynLib::Scope::kOwn).ok();
   line(has_driver, "CUDA: tensors on GPUs",
        "no libcuda.so.1 found; install NVIDIA's driver, in a container start it with the GPUs");
-  const bool has_nccl = DynLib::open("libnccl.so.2", DynLib::Scope::kOwn).ok();
-  line(has_nccl, "NCCL",
-       "no libnccl.so.2 found; PyTorch brings one, or install nvidia-nccl-cu13, or name its file in HVD_NCCL_LIBRARY; "
-       "without, tensors on GPUs go through the hosts' memory");
+  const auto nccl = find_nccl();
+  line(nccl.ok(), "NCCL" + (nccl.ok() ? " (" + nccl.value() + ")" : ""), nccl.ok() ? "" : nccl.error().message());
   line(mpi.ok(), mpi.ok() ? "MPI: HOROVOD_CPU_OPERATIONS=mpi, for ranks that mpirun started" : "MPI",
        mpi.ok() ? "" : mpi.error().message());
   return 0;

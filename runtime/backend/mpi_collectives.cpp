@@ -14,14 +14,27 @@ namespace {
 
 // What all ranks reduce whole rather than by parts: the messages are what costs then.
 constexpr std::size_t kSmallBytes = 8U << 10U;
-// Reduced while the next one comes; within the core's own cache. Shorter ones cost more handshakes than they save.
-constexpr std::size_t kReduceUnit = 512U << 10U;
+// A part is reduced unit by unit, each while the next one comes, within the core's own cache. Measured with Open
+// MPI 4.1 on one node, 2 ranks, against MPI_Allreduce: 32 to 64 units take 0.7 to 0.9 of its time, 8 to 16 units 1.2 of
+// it, and what is short is best as one message.
+constexpr std::size_t kWholeBytes = 3U << 19U;
+constexpr std::size_t kReduceUnits = 32;
+constexpr std::size_t kMaxReduceUnit = 512U << 10U;
 constexpr std::size_t kBroadcastUnit = 512U << 10U;
 constexpr std::size_t kPartGrain = 64;  // bytes; a multiple of every element
 // Exchanges under way at once, so that a thousand ranks do not send to one at the same moment.
 constexpr std::size_t kExchangesAtOnce = 8;
 // What is gathered at once from all, rather than passed on from neighbour to neighbour, where a slow step slows all.
 constexpr std::size_t kGatherAtOnceBytes = 64U << 10U;
+
+// Of a part of this size, which both of its ends know.
+std::size_t reduce_unit(std::size_t part_bytes) {
+  if (part_bytes <= kWholeBytes) {
+    return std::max(part_bytes, kPartGrain);
+  }
+  const std::size_t even = part_bytes / kReduceUnits / kPartGrain * kPartGrain + kPartGrain;
+  return std::min(even, kMaxReduceUnit);
+}
 
 std::uint8_t* at(void* data, std::size_t offset) {
   return static_cast<std::uint8_t*>(data) + offset;
@@ -165,16 +178,17 @@ Result<void> MpiCollectives::walk(void* data, std::span<const Range> parts, int 
 Result<void> MpiCollectives::pass_on(const std::uint8_t* out, std::size_t out_bytes, std::uint8_t* into,
                                      std::size_t in_bytes, Dtype dtype, ReduceOp op, Interrupt& interrupt) {
   static constexpr std::size_t kSlots = 2;
-  HVD_TRY_ASSIGN(std::uint8_t* const slots, staging_.reserve(kSlots * kReduceUnit));
+  const std::size_t unit_bytes = reduce_unit(in_bytes);
+  HVD_TRY_ASSIGN(std::uint8_t* const slots, staging_.reserve(std::min(kSlots * unit_bytes, in_bytes)));
   const int previous = ring_previous(self_, count());
-  const std::size_t units = (in_bytes + kReduceUnit - 1) / kReduceUnit;
-  const auto size_of_unit = [&](std::size_t unit) { return std::min(kReduceUnit, in_bytes - unit * kReduceUnit); };
+  const std::size_t units = (in_bytes + unit_bytes - 1) / unit_bytes;
+  const auto size_of_unit = [&](std::size_t unit) { return std::min(unit_bytes, in_bytes - unit * unit_bytes); };
   // started_ begins with the slots' messages; behind them are those to the next one.
   started_.assign(kSlots, MpiMessage{});
   const auto receive = [&](std::size_t unit) -> Result<void> {
     if (unit < units) {
       HVD_TRY_ASSIGN(started_[unit % kSlots],
-                     comm_.receive(slots + unit % kSlots * kReduceUnit, size_of_unit(unit), rank_of(previous), tag_));
+                     comm_.receive(slots + unit % kSlots * unit_bytes, size_of_unit(unit), rank_of(previous), tag_));
     }
     return {};
   };
@@ -183,7 +197,7 @@ Result<void> MpiCollectives::pass_on(const std::uint8_t* out, std::size_t out_by
     result = receive(unit);
   }
   if (result.ok()) {
-    result = start_send(out, out_bytes, ring_next(self_, count()), kReduceUnit);
+    result = start_send(out, out_bytes, ring_next(self_, count()), reduce_unit(out_bytes));
   }
   for (std::size_t unit = 0; unit < units && result.ok(); ++unit) {
     MpiMessage& arriving = started_[unit % kSlots];
@@ -197,7 +211,7 @@ Result<void> MpiCollectives::pass_on(const std::uint8_t* out, std::size_t out_by
       result = MpiComm::pause(idle, interrupt);
     }
     if (result.ok()) {
-      reduce_into(into + unit * kReduceUnit, slots + unit % kSlots * kReduceUnit, size_of_unit(unit) / size_of(dtype),
+      reduce_into(into + unit * unit_bytes, slots + unit % kSlots * unit_bytes, size_of_unit(unit) / size_of(dtype),
                   dtype, op);
       result = receive(unit + kSlots);
     }

@@ -50,6 +50,15 @@ DevicePlane::DevicePlane(Settings settings, Log& log, std::function<void(Flight,
 
 DevicePlane::~DevicePlane() {
   close(Duration::zero(), Error(Code::kCancelled, "the job was left"));
+  if (pool_ == nullptr) {
+    return;
+  }
+  const std::shared_ptr<Device> device = pool_->device();
+  pool_.reset();
+  if (const auto released = device->release_result(); !released.ok()) {
+    log_.write(LogLevel::kWarning,
+               "the driver did not take back all that was made on the GPU: " + released.error().message());
+  }
 }
 
 Result<std::shared_ptr<DevicePool>> DevicePlane::pool_of(int ordinal) {

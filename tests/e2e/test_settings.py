@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from hvdrun import hvdrun, program
+from hvdrun import BIN, hvdrun, program
 
 
 def test_plan_starts_nothing_and_prints_the_placement():
@@ -127,6 +127,21 @@ def test_check_build_tells_what_is_there():
     done = hvdrun("--check-build")
     assert done.returncode == 0
     assert "[X] local" in done.stdout and "[ ] NCCL" in done.stdout
+
+
+def test_check_build_takes_the_libraries_that_the_variables_name():
+    fake = BIN.parent / "lib/fake/libnccl.so.2"
+    if not fake.exists():
+        pytest.skip("built without the CUDA toolkit's headers, so there is no fake NCCL")
+    # It finds its fake driver beside itself.
+    done = hvdrun("--check-build", env={**os.environ, "HVD_NCCL_LIBRARY": str(fake), "FAKE_NCCL_VERSION": "22703"})
+    assert f"[X] NCCL (2.27.3, {fake.resolve().parent}" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("variable, line", [("HVD_NCCL_LIBRARY", "NCCL"), ("HVD_MPI_LIBRARY", "MPI")])
+def test_check_build_looks_at_no_other_library_than_the_named(variable, line):
+    done = hvdrun("--check-build", env={**os.environ, variable: "/nowhere/lib.so"})
+    assert re.search(rf"^    \[ \] {line}  \({variable}: .*/nowhere/lib\.so", done.stdout, re.M), done.stdout
 
 
 def test_the_version_is_the_packages():

@@ -243,4 +243,52 @@ TEST_CASE("the data plane is MPI where that is asked for, and an unknown one is 
         "HOROVOD_CPU_OPERATIONS is 'ccl', expected mpi (data goes over MPI) or gloo (over libhvd's own links)");
 }
 
+TEST_CASE("what moves data between GPUs is said for all operations, and for each kind") {
+  const OpKind kinds[] = {OpKind::kAllreduce, OpKind::kAllgather, OpKind::kBroadcast, OpKind::kAlltoall,
+                          OpKind::kReducescatter};
+  const auto by_nccl = [&](const Variables& variables) {
+    std::vector<bool> all;
+    const auto config = config_of(variables);
+    REQUIRE(config.ok());
+    for (const OpKind kind : kinds) {
+      all.push_back(config.value().engine.devices.uses_nccl[static_cast<std::size_t>(kind)]);
+    }
+    return all;
+  };
+  const std::vector<bool> all(5, true);
+  const std::vector<bool> none(5, false);
+  CHECK(by_nccl({}) == all);
+  CHECK(by_nccl({{"HOROVOD_GPU_OPERATIONS", ""}}) == all);
+  CHECK(by_nccl({{"HOROVOD_GPU_OPERATIONS", "NCCL"}}) == all);
+  CHECK(by_nccl({{"HOROVOD_GPU_OPERATIONS", "MPI"}}) == none);
+  CHECK(by_nccl({{"HOROVOD_GPU_OPERATIONS", "none"}}) == none);
+  // A kind's own word is stronger than that for all, both ways.
+  CHECK(by_nccl({{"HOROVOD_GPU_OPERATIONS", "none"}, {"HOROVOD_GPU_ALLREDUCE", "nccl"}}) ==
+        std::vector<bool>{true, false, false, false, false});
+  CHECK(by_nccl({{"HOROVOD_GPU_ALLGATHER", "mpi"}, {"HOROVOD_GPU_ALLTOALL", "None"}}) ==
+        std::vector<bool>{true, false, true, false, true});
+  CHECK(by_nccl({{"HOROVOD_GPU_BROADCAST", "MPI"}, {"HOROVOD_GPU_REDUCESCATTER", "MPI"}}) ==
+        std::vector<bool>{true, true, false, true, false});
+}
+
+TEST_CASE("a word for GPUs that is not known is refused by its variable's name") {
+  for (const char* name : {"HOROVOD_GPU_OPERATIONS", "HOROVOD_GPU_ALLREDUCE", "HOROVOD_GPU_ALLGATHER",
+                           "HOROVOD_GPU_BROADCAST", "HOROVOD_GPU_ALLTOALL", "HOROVOD_GPU_REDUCESCATTER"}) {
+    const auto refused = config_of({{name, "DDL"}});
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().message() ==
+          std::string(name) + " is 'ddl', expected NCCL, or MPI or none (through the host's memory)");
+  }
+  CHECK_FALSE(config_of({{"HOROVOD_ENABLE_ASYNC_COMPLETION", "perhaps"}}).ok());
+}
+
+TEST_CASE("the file of NCCL and the end of operations on streams are taken from the environment") {
+  CHECK(config_of({}).value().engine.devices.nccl_library.empty());
+  CHECK_FALSE(config_of({}).value().engine.devices.completes_early);
+  const auto config = config_of({{"HVD_NCCL_LIBRARY", "/opt/libnccl.so.2"}, {"HOROVOD_ENABLE_ASYNC_COMPLETION", "1"}});
+  REQUIRE(config.ok());
+  CHECK(config.value().engine.devices.nccl_library == "/opt/libnccl.so.2");
+  CHECK(config.value().engine.devices.completes_early);
+}
+
 }  // namespace hvd
