@@ -106,6 +106,7 @@ Result<int> run_bench(const CliOptions& options) {
   job.argv = bench::to_words(options.bench);
   job.argv.insert(job.argv.begin(), kOwnProgram);
   job.cwd = "/";  // there on every node
+  job.input = launch::InputMode::kNone;
   std::vector<bench::Row> rows;
   std::string table;
   const auto rewrite = [&](int, std::string_view line) -> std::optional<std::string> {

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/job_settings.h"
 #include "cli/job_step.h"
 #include "cli/own_transports.h"
 #include "launcher/logs/spdlog_log.h"
@@ -98,6 +100,20 @@ Result<void> allow_files_for(const JobSpec& job, const Placement& agents) {
                                       "; raise nofile in /etc/security/limits.conf (of a service: LimitNOFILE=)"));
 }
 
+// Standard input, for the job to read. In its place stands nothing, so that the job's own descriptor is the last one:
+// whoever writes to it learns that no rank reads any more.
+Result<Fd> take_standard_input(const JobSpec& job) {
+  if (job.input == InputMode::kNone) {
+    return Fd();
+  }
+  HVD_TRY_ASSIGN(Fd input, duplicate(STDIN_FILENO));
+  const Fd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!nothing.is_open() || ::dup2(nothing.get(), STDIN_FILENO) < 0) {
+    return Error::from_errno("open /dev/null");
+  }
+  return input;
+}
+
 // What starts the agents in our place, and the transport by which they call.
 struct EngineSetup {
   std::unique_ptr<EngineOrphans> orphans;
@@ -133,6 +149,7 @@ Result<EngineSetup> engine_of(EventLoop& loop, const JobSpec& job, const Placeme
 
 Result<int> run_job(const CliOptions& options) {
   HVD_TRY_ASSIGN(const Placement placement, place(options.job.hosts, options.job.size));
+  HVD_TRY(check_input_rank(options.job, placement.size));
   if (!options.job.quiet) {
     const auto log = log_of(options.job, [](std::string_view line) { write_error_line(line); });
     for (const std::string& notice : options.notices) {
@@ -152,7 +169,7 @@ Result<int> run_step(const JobStep& step) {
   HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
   JobRunner* runner = nullptr;
   // First of all: signals are blocked here, before any thread exists that could take them.
-  HVD_TRY(loop->watch_signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}, [&runner](int signo) {
+  HVD_TRY(loop->watch_signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT, SIGTTIN}, [&runner](int signo) {
     if (runner != nullptr) {
       runner->on_signal(signo);
     }
@@ -173,9 +190,11 @@ Result<int> run_step(const JobStep& step) {
       step.report_by ? step.report_by(reporter_of(job, agents)) : reporter_of(job, agents);
   HVD_TRY_ASSIGN(const EngineSetup setup, engine_of(*loop, job, placement, *log));
   const Transports transports{own.local.get(), own.ssh.get(), own.rsh.get(), setup.dial_back.get(), setup.engine.get()};
+  HVD_TRY_ASSIGN(Fd input, take_standard_input(job));
   JobRunner owner(*loop, job, placement, transports, *reporter, *log);
   owner.set_programs(step.programs);
   owner.rewrite_output(step.rewrite);
+  owner.take_input(std::move(input));
   runner = &owner;
   const auto code = owner.run();
   runner = nullptr;  // what is logged while all is taken down has no loop any more

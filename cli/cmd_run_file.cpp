@@ -156,6 +156,7 @@ class FileJob {
     spec.tells_place = false;
     spec.gpus = GpuMode::kNone;
     spec.bind = BindMode::kNone;
+    spec.input = InputMode::kNone;
     spec.output_dir.clear();
     spec.gather = false;
     if (!run_.job.is_native) {

@@ -32,6 +32,10 @@ Result<void> check_flags(const Flags& flags) {
   if (!flags.command.empty()) {
     return Error(Code::kInvalid, "'" + shown_text(flags.command.front()) + "': a job file says what to run");
   }
+  if (!flags.input.empty() && flags.input != "none") {
+    return Error(Code::kInvalid,
+                 "--stdin " + shown_text(flags.input) + ": a submitted job outlives what would be read");
+  }
   if (!flags.job_name.empty() && is_number(flags.job_name)) {
     return Error(Code::kInvalid,
                  "--name " + shown_text(flags.job_name) + ": a number would be taken for another job's; add a letter");

@@ -139,6 +139,7 @@ class SupervisedJob final : public FileJobObserver {
     options_.job.shows_ranks = false;
     options_.job.color = {};
     options_.job.live = false;
+    options_.job.input = InputMode::kNone;
     // Where ranks share a file, each has one of its own for `logs --rank`.
     const JobRun& run = *options_.file;
     const bool shares_files = run.layout.size() > 1 && process_file(run, 0, false) == process_file(run, 1, false);

@@ -32,6 +32,7 @@ struct Flags {
   std::string color = "auto";
   std::string gpus = "local";
   std::string bind = "none";
+  std::string input;  // a rank's number, "all", "none"; empty: the default
   bool no_tags = false;
   bool gather = false;
   bool quiet = false;

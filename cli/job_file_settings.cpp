@@ -239,6 +239,7 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
   HVD_TRY(apply_flags(flags, file, options.job));
   options.job.hosts = layout.nodes;
   options.job.size = layout.size();
+  HVD_TRY(check_input_rank(options.job, options.job.size));
   note_shell_text(file, loaded.notices);
   note_unused_maps(flags.mounts, file, loaded.notices);
   run.container = kContainers.at(flags.container);

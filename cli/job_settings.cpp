@@ -210,6 +210,20 @@ Result<void> apply_mpi(const Flags& flags, launch::JobSpec& job) {
   return {};
 }
 
+Result<void> apply_input(const std::string& word, launch::JobSpec& job) {
+  if (word == "all" || word == "none") {
+    job.input = word == "all" ? launch::InputMode::kAll : launch::InputMode::kNone;
+    return {};
+  }
+  job.input = launch::InputMode::kOne;
+  const auto [end, failed] = std::from_chars(word.data(), word.data() + word.size(), job.input_rank);
+  const bool is_number = failed == std::errc() && end == word.data() + word.size() && job.input_rank >= 0;
+  if (!word.empty() && !is_number) {
+    return Error(Code::kInvalid, "--stdin '" + word + "': expected a rank's number, all or none");
+  }
+  return {};
+}
+
 Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
   const bool is_asked_for = flags.min_np || flags.max_np || flags.elastic_timeout_s || flags.elastic_restarts;
   job.restart_limit = is_asked_for ? flags.elastic_restarts.value_or(kDefaultRestarts) : 0;
@@ -248,6 +262,14 @@ std::vector<std::string> own_environment() {
   return environment;
 }
 
+Result<void> check_input_rank(const launch::JobSpec& job, int size) {
+  if (job.input != launch::InputMode::kOne || job.input_rank < size) {
+    return {};
+  }
+  return Error(Code::kInvalid,
+               "--stdin " + std::to_string(job.input_rank) + ": the last rank is " + std::to_string(size - 1));
+}
+
 Result<std::string> state_root() {
   const std::string state = is_set("XDG_STATE_HOME") ? std::getenv("XDG_STATE_HOME") : "";
   const std::string home = is_set("HOME") ? std::getenv("HOME") : "";
@@ -275,6 +297,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.open_files = open_files_limit();
   job.gpus = kGpuModes.at(flags.gpus);
   job.bind = kBindModes.at(flags.bind);
+  HVD_TRY(apply_input(flags.input, job));
   job.start_timeout = seconds_of(start_timeout_s);
   job.timeout = seconds_of(flags.timeout_s);
   job.grace = seconds_of(flags.grace_s);
@@ -285,6 +308,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.timestamps = flags.timestamps;
   job.color = {wants_color(flags, STDOUT_FILENO), wants_color(flags, STDERR_FILENO)};
   job.live = has_able_terminal();
+  job.answers = ::isatty(STDIN_FILENO) == 1;
   job.output_dir = flags.output_filename;
   if (!flags.output_rotate.empty()) {
     if (flags.output_filename.empty()) {

@@ -14,6 +14,9 @@ namespace hvd::cli {
 // first two. An error is the user's (Code::kInvalid), with what was expected, or that of a broken installation.
 Result<launch::JobSpec> make_job(const Flags& flags);
 
+// Refuses a --stdin that names a rank which a job of `size` ranks has not.
+Result<void> check_input_rank(const launch::JobSpec& job, int size);
+
 // "NAME=value".
 std::vector<std::string> own_environment();
 

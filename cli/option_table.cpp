@@ -148,6 +148,11 @@ void add_options(CLI::App& app, Flags& flags) {
   app.add_option("-x", flags.env, "Set (NAME=VALUE) or pass on (NAME) an environment variable to all ranks; repeatable")
       ->type_name("NAME[=VALUE]")
       ->allow_extra_args(false);
+  app.add_option(
+         "--stdin", flags.input,
+         "Who reads hvdrun's standard input: rank N, all ranks, or none; default: rank 0. The others find nothing "
+         "in theirs")
+      ->type_name("N|all|none");
   app.add_option("--gpus", flags.gpus,
                  "GPUs that a rank sees: those of the job on its node (local), its own (one), or untouched (none)")
       ->type_name("WORD")

@@ -52,7 +52,11 @@ Result<std::unique_ptr<AgentCore>> AgentCore::create(EventLoop& loop, AgentOptio
 }
 
 AgentCore::AgentCore(EventLoop& loop, AgentOptions options, Log& log)
-    : loop_(loop), options_(std::move(options)), log_(log), guardian_(::getppid()) {}
+    : loop_(loop),
+      options_(std::move(options)),
+      log_(log),
+      guardian_(::getppid()),
+      input_(loop, kInputWindow, input_sink()) {}
 
 AgentCore::~AgentCore() = default;
 
@@ -128,6 +132,11 @@ Result<void> AgentCore::on_frame(const Frame& frame) {
       on_credit(in.u64());
       return {};
     }
+    case AgentMessage::kInput:
+      return input_.feed(frame.body);
+    case AgentMessage::kInputEnd:
+      input_.end();
+      return {};
     case AgentMessage::kExchanged: {
       HVD_TRY_ASSIGN(const ExchangedMessage done, ExchangedMessage::decode(frame.body));
       hub_->send_exchanged(done.key, done.values);
@@ -178,6 +187,13 @@ void AgentCore::on_credit(std::uint64_t bytes) {
   }
 }
 
+InputFeed::Sink AgentCore::input_sink() {
+  InputFeed::Sink sink;
+  sink.on_taken = [this](std::uint64_t bytes) { send(AgentMessage::kInputCredit, count_body(bytes)); };
+  sink.on_over = [this] { send(AgentMessage::kInputOver); };
+  return sink;
+}
+
 void AgentCore::on_child_signal() {
   int status = 0;
   pid_t pid = 0;
@@ -191,6 +207,7 @@ void AgentCore::on_child_signal() {
     ExitStatus exit_status = ExitStatus::from_wait(status);
     const ExitDetail detail = explain(pid, exit_status);
     (*found)->mark_exited(exit_status);
+    input_.drop((*found)->rank());
     send(AgentMessage::kExited, ExitedMessage{(*found)->rank(), exit_status, detail}.encode());
   }
   begin_sweep_if_finished();

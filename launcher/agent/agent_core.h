@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "launcher/agent/agent_session.h"
+#include "launcher/agent/input_feed.h"
 #include "launcher/agent/messages.h"
 #include "launcher/agent/node_check.h"
 #include "launcher/agent/rank_hub.h"
@@ -55,7 +56,7 @@ class AgentCore {
   Result<void> on_welcome(const Frame& frame);
   Result<void> on_start(const Frame& frame);
   Result<void> write_hostfile(const std::string& text) const;
-  Result<void> allow_files_for(std::size_t ranks);
+  Result<void> allow_files_for(const StartMessage& start);
   Result<void> start_rank(const StartMessage& start, const StartMessage::Rank& rank);
   Result<void> on_restart(const Frame& frame);
   // Those whose last process is finished; the others when it is.
@@ -67,6 +68,7 @@ class AgentCore {
   [[nodiscard]] std::unique_ptr<NodeCheck> make_check(const JobSecret& secret);
   void take_output(int rank, StreamId stream, std::string_view bytes);
   void on_credit(std::uint64_t bytes);
+  [[nodiscard]] InputFeed::Sink input_sink();
   // What the node knows of the end of a rank, and whether the kernel killed it.
   ExitDetail explain(pid_t pid, ExitStatus& status);
   void climb(int signo, Duration grace);  // the stop ladder
@@ -87,6 +89,7 @@ class AgentCore {
   std::unique_ptr<AgentSession> launcher_;
   std::unique_ptr<RankHub> hub_;
   std::unique_ptr<RelayHub> relays_;
+  InputFeed input_;
   std::unique_ptr<NodeCheck> check_;  // from Welcome on
   Fd reserved_port_;
   std::vector<std::unique_ptr<RankProcess>> ranks_;

@@ -65,6 +65,9 @@ void AgentSession::on_welcome(const WelcomeMessage& welcome) {
 }
 
 void AgentSession::send_frame(AgentMessage type, std::string_view frame) {
+  if (type == AgentMessage::kInputCredit) {
+    send_ack();  // what the launcher keeps of its input for us, it need not keep any longer than the credit is used
+  }
   if (reconnect_ > Duration::zero() && is_numbered(type)) {
     resend_.keep(std::make_shared<const std::string>(frame));
   }

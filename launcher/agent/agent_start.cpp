@@ -1,6 +1,7 @@
 // How a node's ranks begin: what each is given, and what is found out before the first one starts.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 
@@ -12,7 +13,7 @@
 namespace hvd::launch {
 namespace {
 
-// Of each rank: the two pipes of its output, and its runtime's connection.
+// Of each rank: the two pipes of its output, and its runtime's connection. One that is given input has a pipe for it.
 constexpr std::uint64_t kFilesOfRank = 3;
 // For what is opened while one is started, and for visitors.
 constexpr std::uint64_t kFilesToSpare = 16;
@@ -39,7 +40,7 @@ Result<void> AgentCore::on_start(const Frame& frame) {
   if (const auto written = write_hostfile(start.hostfile); !written.ok()) {
     send(AgentMessage::kProblem, written.error().message());  // few look at it
   }
-  if (const auto allowed = allow_files_for(start.ranks.size()); !allowed.ok()) {
+  if (const auto allowed = allow_files_for(start); !allowed.ok()) {
     send(AgentMessage::kStartFailed, StartFailedMessage{start.ranks.front().rank, allowed.error()}.encode());
     return {};
   }
@@ -48,6 +49,9 @@ Result<void> AgentCore::on_start(const Frame& frame) {
       send(AgentMessage::kStartFailed, StartFailedMessage{rank.rank, started.error()}.encode());
       return {};  // the launcher stops what runs already; one report per cause, not one per rank
     }
+  }
+  if (start.input_window > 0) {
+    send(AgentMessage::kInputCredit, count_body(start.input_window));
   }
   return {};
 }
@@ -62,9 +66,12 @@ Result<void> AgentCore::write_hostfile(const std::string& text) const {
 }
 
 // All or none are started: the last of a hundred ranks is no place to find out that there are too few.
-Result<void> AgentCore::allow_files_for(std::size_t ranks) {
+Result<void> AgentCore::allow_files_for(const StartMessage& start) {
   ranks_open_files_ = open_files_limit();  // ours is not theirs
-  const auto allowed = allow_open_files(count_open_files() + ranks * kFilesOfRank + kFilesToSpare);
+  const std::size_t ranks = start.ranks.size();
+  const auto readers = static_cast<std::uint64_t>(
+      std::count_if(start.ranks.begin(), start.ranks.end(), [](const auto& rank) { return rank.reads_input; }));
+  const auto allowed = allow_open_files(count_open_files() + ranks * kFilesOfRank + readers + kFilesToSpare);
   return allowed.ok()
              ? allowed
              : Error(allowed.error().code(), "for " + std::to_string(ranks) + " ranks " + allowed.error().message() +
@@ -89,9 +96,18 @@ Result<void> AgentCore::start_rank(const StartMessage& start, const StartMessage
   options.cwd = start.cwd;
   options.cpus = rank.cpus;
   options.open_files = ranks_open_files_;
-  HVD_TRY_ASSIGN(auto process, RankProcess::start(loop_, rank.rank, std::move(options), std::move(sink)));
-  send(AgentMessage::kStarted, number_body(rank.rank, process->pid()));
-  ranks_.push_back(std::move(process));
+  Fd input;
+  if (rank.reads_input) {
+    HVD_TRY_ASSIGN(input, input_.add_reader(rank.rank));
+    options.stdin_fd = input.get();
+  }
+  auto process = RankProcess::start(loop_, rank.rank, std::move(options), std::move(sink));
+  if (!process.ok()) {
+    input_.drop(rank.rank);
+    return process.error();
+  }
+  send(AgentMessage::kStarted, number_body(rank.rank, process.value()->pid()));
+  ranks_.push_back(std::move(process).value());
   return {};
 }
 

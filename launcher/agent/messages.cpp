@@ -126,8 +126,9 @@ std::string StartMessage::encode() const {
     put_pairs(out, rank.env);
     put_numbers(out, rank.cpus);
     put_texts(out, rank.argv);
+    out.u8(rank.reads_input ? 1 : 0);
   }
-  out.u8(may_restart ? 1 : 0).text(hostfile);
+  out.u8(may_restart ? 1 : 0).text(hostfile).u32(input_window);
   return std::move(out).str();
 }
 
@@ -141,16 +142,23 @@ Result<StartMessage> StartMessage::decode(std::string_view body) {
   m.last = take_pairs(in);
   m.ranks.resize(in.count(16));
   bool has_numbers = true;
+  bool has_readers = false;
   for (Rank& rank : m.ranks) {
     rank.rank = in.i32();
     rank.env = take_pairs(in);
     rank.cpus = take_numbers(in);
     rank.argv = take_texts(in);
-    has_numbers = has_numbers && std::all_of(rank.cpus.begin(), rank.cpus.end(), is_cpu);
+    const std::uint8_t reads_input = in.u8();
+    rank.reads_input = reads_input == 1;
+    has_readers = has_readers || rank.reads_input;
+    has_numbers = has_numbers && reads_input <= 1 && std::all_of(rank.cpus.begin(), rank.cpus.end(), is_cpu);
   }
   const std::uint8_t may_restart = in.u8();
   m.hostfile = in.text();
-  if (!in.finished() || !has_numbers || may_restart > 1 || m.argv.empty() || m.ranks.empty()) {
+  m.input_window = in.u32();
+  const bool has_window = m.input_window > 0;
+  if (!in.finished() || !has_numbers || may_restart > 1 || m.argv.empty() || m.ranks.empty() ||
+      has_window != has_readers || m.input_window > kInputWindow) {
     return malformed("Start");
   }
   m.may_restart = may_restart == 1;

@@ -2,9 +2,9 @@
 // base/bytes.h. One struct per message that has more than one field; every decoder is total.
 //
 //   launcher -> agent   Welcome, Start, Stop, Forward, Credit, Exchanged, Notice, Heartbeat, Ack, Resume, Bye,
-//   RelayStart, RelayInput, RelayImage, RelayInputEnd, RelayEnd, RelayCredit, Restart
+//   RelayStart, RelayInput, RelayImage, RelayInputEnd, RelayEnd, RelayCredit, Restart, Input, InputEnd
 //   agent -> launcher   Ready, Started, StartFailed, Output, OutputEnd, Exited, Exchange, Joined, Problem, Heartbeat,
-//   Done, Ack, Resumed, NoResume, Ending, RelayOutput, RelayErrors, RelayOver
+//   Done, Ack, Resumed, NoResume, Ending, RelayOutput, RelayErrors, RelayOver, InputCredit, InputOver
 //   and when a node is checked, and no job is run (check_messages.h)
 //   launcher -> agent   AskClock, AskSurvey, AskProbe
 //   agent -> launcher   Clock, System, Software, Listening, Probed
@@ -18,6 +18,9 @@
 // Relay... lets the launcher run a command on the agent's node that carries bytes to another node (relay_hub.h): its
 // standard streams travel in these frames. Each such command has a number, which the launcher never uses again. They
 // belong to one connection, and end with it.
+//
+// Input... is hvdrun's standard input, for the ranks that Start gives it. The agent grants the first credit when these
+// run, and more as the slowest of them reads; nothing is sent without.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +37,8 @@
 
 namespace hvd::launch {
 
-inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 1, 64U << 20U, "launcher-agent"};
+// Of the version, since both ends are of one hvdrun: it grows with each change of a message or its meaning.
+inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 2, 64U << 20U, "launcher-agent"};
 
 enum class AgentMessage : std::uint16_t {
   kWelcome = 1,
@@ -75,6 +79,11 @@ enum class AgentMessage : std::uint16_t {
   kRelayErrors = 34,  // u32 command, then the bytes: of its standard error
   kRelayOver = 35,    // RelayOverMessage: nothing more comes of it
 
+  kInput = 40,        // bytes: for the standard input of the node's ranks that are given it
+  kInputEnd = 41,     // empty: its end
+  kInputCredit = 42,  // u64 bytes of Input that may be sent in addition
+  kInputOver = 43,    // empty: no rank of the node takes any more
+
   kAskClock = 50,   // i32: the question's number; answered at once
   kAskSurvey = 51,  // SurveyRequest; answered by System, then Software
   kAskProbe = 52,   // ProbeRequest; answered by Probed, and before it by Listening, if it is to listen
@@ -100,6 +109,9 @@ constexpr bool is_numbered(AgentMessage type) {
 
 // Bytes of output and errors of one relayed command that may be under way to the launcher.
 inline constexpr std::uint32_t kRelayWindow = 512U << 10U;
+
+// Most bytes of Input that may be under way to a node.
+inline constexpr std::uint32_t kInputWindow = 256U << 10U;
 
 // A connection over which nothing has come for so many heartbeat intervals is lost, to either end.
 inline constexpr int kMissedHeartbeats = 3;
@@ -166,6 +178,7 @@ struct StartMessage {
     std::vector<std::pair<std::string, std::string>> env;
     CpuList cpus;                     // that it is bound to; empty: not bound
     std::vector<std::string> argv{};  // what this one runs; empty: as the others
+    bool reads_input = false;         // its standard input is hvdrun's; else there is nothing in it
   };
   std::string cwd;
   std::vector<std::string> argv;
@@ -175,6 +188,7 @@ struct StartMessage {
   std::vector<Rank> ranks;
   bool may_restart = false;  // a rank that fails may be started anew: the node is not over before the launcher says so
   std::string hostfile;      // written beside the agent's socket before ranks start (hostfile_beside)
+  std::uint32_t input_window = 0;  // bytes of Input that may be under way, at most kInputWindow; 0: no rank reads it
 
   [[nodiscard]] std::string encode() const;
   static Result<StartMessage> decode(std::string_view body);

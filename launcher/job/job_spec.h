@@ -27,6 +27,9 @@ enum class BindMode : std::uint8_t {
   kNuma   // those of its memory (NUMA) node
 };
 
+// Which ranks are given hvdrun's standard input; for the others there is nothing in theirs.
+enum class InputMode : std::uint8_t { kNone, kOne, kAll };
+
 // Who starts the ranks' agents.
 enum class LauncherKind : std::uint8_t {
   kOwn,  // we do: one for each node, here, by SSH or by the rsh command
@@ -44,6 +47,8 @@ struct JobSpec {
   std::vector<std::string> interfaces;  // network interfaces for what ranks tell each other, best first; empty: any
   GpuMode gpus = GpuMode::kLocal;
   BindMode bind = BindMode::kNone;
+  InputMode input = InputMode::kNone;
+  int input_rank = 0;                                     // of InputMode::kOne
   Duration start_timeout = std::chrono::seconds(60);      // until every rank runs
   Duration grace = std::chrono::seconds(10);              // between the first signal and SIGKILL when a job is stopped
   Duration reconnect_timeout = std::chrono::seconds(60);  // for a node whose connection broke; 0: it is lost at once
@@ -62,6 +67,7 @@ struct JobSpec {
   bool timestamps = false;
   std::array<bool, 2> color{};                         // of tags on standard output, on standard error
   bool live = false;                                   // rows that are drawn anew, on a terminal
+  bool answers = false;                                // somebody may, by standard input: questions are shown
   std::string output_dir;                              // empty: the ranks' output is not kept
   OutputRotation output_rotation;                      // of each of its files
   std::vector<std::string> labels;                     // of the ranks, in their tags; empty: their numbers

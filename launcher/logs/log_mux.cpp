@@ -20,6 +20,7 @@ constexpr Duration kGatherSlack = std::chrono::milliseconds(50);
 constexpr std::size_t kMostGathered = 4U << 20U;
 // Between drawings of what is live: often enough for the eye, and nothing to a slow terminal.
 constexpr Duration kRedrawInterval = std::chrono::milliseconds(250);
+constexpr std::size_t kLongestQuestion = 1000;
 // What the report may quote.
 constexpr std::size_t kTailLines = 60;
 constexpr std::size_t kTailLineBytes = 500;
@@ -160,11 +161,13 @@ bool LogMux::update_bar(int rank, bool is_error, std::string_view line) {
   return is_bar;
 }
 
-// A bar that is drawn by "\r" and its state, as most are, is whole only when the next state comes.
+// A bar that is drawn by "\r" and its state, as most are, is whole only when the next state comes; a question when it
+// was answered.
 void LogMux::update_bar_with_partial(int rank, bool is_error) {
   const RankLog& log = ranks_[static_cast<std::size_t>(rank)];
   std::string_view partial = log.splitters[is_error ? 1 : 0].partial();
-  if (is_live(is_error) && (log.has_bar[is_error ? 1 : 0] || partial.ends_with('\r'))) {
+  const bool is_question = options_.shows_begun && partial.size() <= kLongestQuestion && options_.shows_begun(rank);
+  if (is_live(is_error) && (log.has_bar[is_error ? 1 : 0] || is_question || partial.ends_with('\r'))) {
     partial = partial.substr(0, partial.find_last_not_of('\r') + 1);
     if (!partial.empty()) {
       set_bar(rank, is_error, true, masked(partial));

@@ -31,9 +31,11 @@ namespace hvd::launch {
 struct LogMuxOptions {
   bool tags = true;  // [rank]<stdout>: before lines on standard output
   bool error_tags = true;
-  bool timestamps = false;            // asctime(3)'s form in local time, before the tag, as horovodrun has it
-  std::array<bool, 2> color{};        // [is_error] of the tags on the console, by rank
-  bool live = false;                  // rows that are drawn anew, where the console is a terminal
+  bool timestamps = false;      // asctime(3)'s form in local time, before the tag, as horovodrun has it
+  std::array<bool, 2> color{};  // [is_error] of the tags on the console, by rank
+  bool live = false;            // rows that are drawn anew, where the console is a terminal
+  // Whether somebody may answer the rank: then a line that it has begun, which may be a question, is live.
+  std::function<bool(int rank)> shows_begun{};
   bool gather = false;                // equal lines of several ranks are one on the console (LineGather)
   std::vector<std::string> labels{};  // of the ranks, in their tags; empty: their numbers
   std::vector<std::string> hidden{};  // texts in whose place *** stands, wherever a line goes

@@ -55,7 +55,8 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
       log_(log),
       state_(agents_, spec.servers, spec.restart_limit),
       logs_(loop, placement.size, static_cast<int>(agents_.nodes.size()),
-            LogMuxOptions{spec.tags, spec.tags || spec.json_events, spec.timestamps, spec.color, spec.live, spec.gather,
+            LogMuxOptions{spec.tags, spec.tags || spec.json_events, spec.timestamps, spec.color, spec.live,
+                          [&spec](int rank) { return spec.answers && is_given_input(spec, rank); }, spec.gather,
                           spec.labels, spec.hidden, spec.shows_ranks},
             log_sink()),
       board_(placement.size),
@@ -142,6 +143,7 @@ void JobRunner::act(const StopNodes& action) {
   stop.signal = action.signo;
   stop.grace_ms =
       static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(spec_.grace).count());
+  input_.reset();
   broadcast(AgentMessage::kStop, stop.encode());
   loop_.cancel(stop_timer_);
   const Duration grace = action.signo == SIGKILL ? Duration::zero() : spec_.grace;
@@ -170,6 +172,7 @@ void JobRunner::act(const ReportCause&) {
 
 void JobRunner::act(const Finish&) {
   is_finishing_ = true;
+  input_.reset();
   loop_.cancel(timeout_timer_);
   loop_.cancel(stop_timer_);
   loop_.cancel(start_timer_);
@@ -221,6 +224,12 @@ void JobRunner::broadcast(AgentMessage type, std::string_view body) {
 }
 
 void JobRunner::on_signal(int signo) {
+  if (signo == SIGCONT || signo == SIGTTIN) {
+    if (signo == SIGCONT && input_) {
+      input_->look_again();
+    }
+    return;
+  }
   if (signo == SIGUSR1 || signo == SIGUSR2) {
     broadcast(AgentMessage::kForward, number_body(signo));
     return;

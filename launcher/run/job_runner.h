@@ -11,6 +11,7 @@
 #include "launcher/job/job_spec.h"
 #include "launcher/logs/log_mux.h"
 #include "launcher/placement/placement.h"
+#include "launcher/run/job_input.h"
 #include "launcher/run/job_reporter.h"
 #include "launcher/run/job_state.h"
 #include "launcher/run/node_session.h"
@@ -20,6 +21,7 @@
 #include "launcher/transport/engine.h"
 #include "launcher/transport/transport.h"
 #include "runtime/base/event_loop.h"
+#include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/rendezvous/exchange_board.h"
 
@@ -45,12 +47,16 @@ class JobRunner final : private SessionSink {
 
   // Before run(): what the ranks run, where they differ; asked once, when all nodes have answered.
   void set_programs(ProgramsOf programs) { programs_ = std::move(programs); }
+  // Before run(): what is standard input to the ranks that the job's spec names; SIGTTIN has to be blocked
+  // (input_source.h). Else these find its end.
+  void take_input(Fd from) { input_from_ = std::move(from); }
   // Before run(): what of the ranks' output is shown otherwise.
   void rewrite_output(LogMux::Rewrite rewrite) { logs_.rewrite_with(std::move(rewrite)); }
   // Runs the job to its end and returns hvdrun's exit code. An error is a defect of this machine (no epoll, no random
   // numbers), not of the job.
   Result<int> run();
-  // SIGINT, SIGTERM, SIGHUP: stop the job (twice: at once); SIGUSR1, SIGUSR2: passed on.
+  // SIGINT, SIGTERM, SIGHUP: stop the job (twice: at once); SIGUSR1, SIGUSR2: passed on; SIGCONT: standard input may be
+  // ours again.
   void on_signal(int signo);
   // A line of hvdrun's own, in order with what the ranks printed.
   void say(std::string_view line) { logs_.say(line); }
@@ -66,6 +72,8 @@ class JobRunner final : private SessionSink {
   void on_start_failed(const StartFailedMessage& failed) override;
   void on_output(int node, const OutputMessage& output) override;
   void on_output_end(int rank, StreamId stream) override;
+  void on_input_credit(int node, std::uint64_t bytes) override;
+  void on_input_over(int node) override;
   void on_exited(const ExitedMessage& exited) override;
   void on_exchange(const ExchangeMessage& exchange) override;
   void on_problem(int node, const std::string& text) override;
@@ -90,6 +98,7 @@ class JobRunner final : private SessionSink {
   void act(const ReportCause& action);
   void act(const Finish& action);
   void end_if_closed();
+  void begin_input();
   void broadcast(AgentMessage type, std::string_view body);
   [[nodiscard]] Deadline flush_deadline() const;
   void say_all(const Lines& lines);
@@ -111,6 +120,8 @@ class JobRunner final : private SessionSink {
   ExchangeBoard board_;
   std::uint32_t epoch_ = 0;           // how often ranks were restarted
   std::vector<StartMessage> starts_;  // of each node, where ranks may be
+  Fd input_from_;
+  std::unique_ptr<JobInput> input_;  // while ranks run that are given it
   RelayTree tree_;
   std::vector<std::unique_ptr<NodeSession>> sessions_;
   JobSecret secret_{};

@@ -46,6 +46,18 @@ void JobRunner::on_output_end(int rank, StreamId stream) {
   logs_.finish(rank, stream == StreamId::kStderr);
 }
 
+void JobRunner::on_input_credit(int node, std::uint64_t bytes) {
+  if (input_) {
+    input_->on_credit(node, bytes);
+  }
+}
+
+void JobRunner::on_input_over(int node) {
+  if (input_) {
+    input_->on_over(node);
+  }
+}
+
 void JobRunner::on_exited(const ExitedMessage& exited) {
   log_.write(LogLevel::kDebug, "rank " + std::to_string(exited.rank) + " " + exited.status.text());
   say_all(reporter_.on_rank_ended(exited.rank, exited.status, exited.detail));
@@ -82,6 +94,7 @@ void JobRunner::on_lost(int node, const Error& why) {
     show_status();
   }
   tree_.change(node, Relay::State::kGone);
+  on_input_over(node);
   apply(NodeLost{node, why});
   end_if_closed();
 }

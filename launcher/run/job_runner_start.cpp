@@ -183,6 +183,23 @@ void JobRunner::act(const StartRanks&) {
   if (spec_.restart_limit > 0) {
     starts_ = std::move(messages);
   }
+  begin_input();
+}
+
+void JobRunner::begin_input() {
+  if (spec_.input == InputMode::kNone || !input_from_.is_open()) {
+    return;
+  }
+  std::vector<int> nodes;
+  for (const NodePlan& node : agents_.nodes) {
+    if (is_given_input(spec_, node)) {
+      nodes.push_back(node.index);
+    }
+  }
+  input_ = std::make_unique<JobInput>(loop_, std::move(input_from_), nodes,
+                                      [this](int node, AgentMessage type, std::shared_ptr<const std::string> frame) {
+                                        sessions_[static_cast<std::size_t>(node)]->send_frame(type, std::move(frame));
+                                      });
 }
 
 void JobRunner::act(const RestartRank& action) {

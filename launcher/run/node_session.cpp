@@ -295,6 +295,14 @@ Result<void> NodeSession::on_numbered(const Frame& frame) {
       sink_.on_output_end(end.rank, end.stream);
       return {};
     }
+    case AgentMessage::kInputCredit: {
+      HVD_TRY_ASSIGN(const std::uint64_t bytes, decode_count(frame.body));
+      sink_.on_input_credit(plan_.index, bytes);
+      return {};
+    }
+    case AgentMessage::kInputOver:
+      sink_.on_input_over(plan_.index);
+      return {};
     case AgentMessage::kExited: {
       HVD_TRY_ASSIGN(const ExitedMessage exited, ExitedMessage::decode(frame.body));
       HVD_TRY(check_rank(exited.rank));

@@ -36,6 +36,9 @@ class SessionSink {
   virtual void on_start_failed(const StartFailedMessage& failed) = 0;
   virtual void on_output(int node, const OutputMessage& output) = 0;
   virtual void on_output_end(int rank, StreamId stream) = 0;
+  // The node's ranks can be given so many more bytes of standard input; none of them takes any more.
+  virtual void on_input_credit(int /*node*/, std::uint64_t /*bytes*/) {}
+  virtual void on_input_over(int /*node*/) {}
   virtual void on_exited(const ExitedMessage& exited) = 0;
   virtual void on_exchange(const ExchangeMessage& exchange) = 0;
   virtual void on_problem(int node, const std::string& text) = 0;

@@ -53,6 +53,13 @@ bool is_named_as_another(const Placement& placement, const NodePlan& node, const
   return !is_called_so(node) && std::any_of(placement.nodes.begin(), placement.nodes.end(), is_called_so);
 }
 
+// Of standard input under way to a node: less where it goes to many, whose connections may all be slow.
+std::uint32_t input_window(const JobSpec& spec, std::size_t nodes) {
+  constexpr std::uint32_t kLeast = 16U << 10U;
+  const auto share = static_cast<std::uint32_t>(kInputWindow / std::max<std::size_t>(nodes, 1));
+  return spec.input == InputMode::kAll ? std::max(kLeast, share) : kInputWindow;
+}
+
 bool has_several_interfaces(const ReadyMessage& ready) {
   return std::any_of(ready.networks.begin(), ready.networks.end(), [&ready](const NamedNetwork& network) {
     return network.interface != ready.networks.front().interface;
@@ -92,7 +99,7 @@ StartMessage::Rank start_of_rank(const JobSpec& spec, const JobView& job, const 
                                  : EnvList{{"PYTHONUNBUFFERED", "1"}};
   const EnvList pinned = gpu_env(spec.gpus, shares.gpu_variable, shares.gpus, rank.local_rank);
   env.insert(env.end(), pinned.begin(), pinned.end());
-  return StartMessage::Rank{rank.rank, std::move(env), own.cpus, {}};
+  return StartMessage::Rank{rank.rank, std::move(env), own.cpus, {}, is_given_input(spec, rank.rank)};
 }
 
 // Nodes that are one machine under several names: each would give out all of its GPUs and cores. What tells it are its
@@ -123,6 +130,15 @@ std::vector<std::string> same_machine_warnings(const JobSpec& spec, const JobVie
 }
 
 }  // namespace
+
+bool is_given_input(const JobSpec& spec, int rank) {
+  return spec.input == InputMode::kAll || (spec.input == InputMode::kOne && spec.input_rank == rank);
+}
+
+bool is_given_input(const JobSpec& spec, const NodePlan& agent) {
+  return std::any_of(agent.ranks.begin(), agent.ranks.end(),
+                     [&spec](const RankPlan& rank) { return is_given_input(spec, rank.rank); });
+}
 
 void add_environment(const JobSpec& spec, bool is_local, StartMessage& start) {
   for (const std::string& entry : spec.environment) {
@@ -202,6 +218,7 @@ std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView
   facts.restart_limit = spec.restart_limit;
   facts.elastic_timeout_s = static_cast<int>(std::chrono::ceil<std::chrono::seconds>(spec.elastic_timeout).count());
   const std::string hostfile = hostfile_text(job.placement);
+  const std::uint32_t window = input_window(spec, job.agents.nodes.size());
   std::vector<StartMessage> messages;
   for (const NodePlan& agent : job.agents.nodes) {
     const NodePlan& node = job.placement.node_of(agent.ranks.front().rank);
@@ -217,6 +234,7 @@ std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView
     const NodeFacts node_facts{address, view.ready.socket_path, interface_of(view, address),
                                has_several_interfaces(view.ready), hostfile_beside(view.ready.socket_path)};
     start.hostfile = hostfile;
+    start.input_window = is_given_input(spec, agent) ? window : 0;
     const NodeShares shares = shares_of(spec, node, view.ready);
     for (const RankPlan& rank : agent.ranks) {
       StartMessage::Rank& own =
@@ -239,6 +257,8 @@ StartMessage restart_message(const StartMessage& start, int rank, int number) {
   StartMessage again = start;
   std::erase_if(again.ranks, [rank](const StartMessage::Rank& other) { return other.rank != rank; });
   again.ranks.front().env.emplace_back("TORCHELASTIC_RESTART_COUNT", std::to_string(number));
+  again.ranks.front().reads_input = false;  // what it was given went to the one before it
+  again.input_window = 0;
   return again;
 }
 

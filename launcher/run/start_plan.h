@@ -40,6 +40,10 @@ Result<void> check_seats(const JobView& job);
 // own.
 void add_environment(const JobSpec& spec, bool is_local, StartMessage& start);
 
+// Whether the rank, or any of the agent's, is given hvdrun's standard input.
+bool is_given_input(const JobSpec& spec, int rank);
+bool is_given_input(const JobSpec& spec, const NodePlan& agent);
+
 // What one rank runs where ranks differ.
 struct RankProgram {
   std::vector<std::string> argv;  // empty: the job's

@@ -434,6 +434,11 @@ int32_t hvd_feature(hvd_ctx* ctx, int32_t feature) {
         value = nccl->version();
         return {};
       }
+      case HVD_NODE_CORES: {
+        HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+        HVD_TRY_ASSIGN(value, context->node_cores());
+        return {};
+      }
       default:
         return Error(Code::kNotFound, "there is no feature " + std::to_string(feature));
     }

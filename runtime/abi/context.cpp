@@ -340,6 +340,11 @@ hvd::Result<void> hvd_ctx::release(std::int64_t handle) {
   return {};
 }
 
+hvd::Result<int> hvd_ctx::node_cores() {
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
+  return engine_now->node_cores();
+}
+
 hvd::Result<void> hvd_ctx::read_counters(int process_set, hvd_counters& out) {
   HVD_TRY_ASSIGN(const auto engine_now, engine());
   const auto values = engine_now->counters().read(process_set);

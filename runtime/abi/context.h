@@ -59,6 +59,8 @@ struct hvd_ctx {
   [[nodiscard]] const hvd::RankMap& map() const { return map_; }
   // The ranks have met by MPI, or move their data by it.
   [[nodiscard]] bool uses_mpi() const { return is_by_mpi_; }
+  // Of the job, where it is on one node; else 0.
+  [[nodiscard]] hvd::Result<int> node_cores();
   // This process is a fork of the one that joined.
   [[nodiscard]] bool is_forked() const;
 

@@ -100,6 +100,10 @@ const BufferTable& Engine::buffers() const {
   return impl_->buffers();
 }
 
+int Engine::node_cores() const {
+  return impl_->node_cores();
+}
+
 const RankMap& Engine::map() const {
   return impl_->map();
 }

@@ -83,6 +83,9 @@ class Engine {
   [[nodiscard]] const SetTable& sets() const;
   // The memory that kBufferAdd has made. Thread: any.
   [[nodiscard]] const BufferTable& buffers() const;
+  // The cores that the ranks of this node may use together, where all of the job are on it and share memory; else 0.
+  // Thread: any.
+  [[nodiscard]] int node_cores() const;
 
  private:
   class Impl;

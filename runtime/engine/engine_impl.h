@@ -79,6 +79,10 @@ class Engine::Impl final : public Interrupt {
   [[nodiscard]] const Counters& counters() const { return counters_; }
   [[nodiscard]] Timeline* timeline() { return timeline_.get(); }
   [[nodiscard]] const BufferTable& buffers() const { return buffer_table_; }
+  [[nodiscard]] int node_cores() const {
+    const bool is_of_job = parts_.mesh != nullptr && parts_.map.node_count == 1 && parts_.mesh->shm() != nullptr;
+    return is_of_job ? parts_.mesh->shm()->core_count() : 0;
+  }
   // This process is a fork of the one that has the engine's thread.
   [[nodiscard]] bool is_forked() const;
 

@@ -282,7 +282,11 @@ ShmRing ShmSegment::ring_from_leader(int local_rank) const {
 }
 
 int ShmSegment::spins() const {
-  return local_size_ <= control_->core_count() ? kSpins : 0;
+  return local_size_ <= core_count() ? kSpins : 0;
+}
+
+int ShmSegment::core_count() const {
+  return control_->core_count();
 }
 
 Result<void> ShmSegment::barrier(Interrupt& interrupt) {

@@ -69,6 +69,8 @@ class ShmSegment {
   // How often to look for what another rank writes before giving way; 0 where ranks outnumber cores. Only once all
   // ranks have attached: then they have told their cores.
   [[nodiscard]] int spins() const;
+  // That the ranks of the node may use together. Only once all have attached, as above. Thread: any.
+  [[nodiscard]] int core_count() const;
 
   // Returns once every rank of the node has called it; what each wrote before is then visible to all. After an error
   // (the job is over) the segment must not be used any more.

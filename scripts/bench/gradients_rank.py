@@ -5,8 +5,8 @@ Usage: gradients_rank.py hvd|ddp|timeline STEPS
   hvd       one horovod.torch.allreduce_async_ for each, then a synchronize for each
   ddp       what torch's DistributedDataParallel does over Gloo: buckets of 25 MiB (the first 1 MiB), filled by copies, reduced
             asynchronously, divided, copied back
-  timeline  as hvd, STEPS steps without a timeline and as many with one, in turn; prints {"off": mean, "on": mean}, where "on"
-            has all of it, up to the file's last byte
+  timeline  as hvd, STEPS steps without a timeline and as many with one, in turn; prints {"off": median, "on": median} of a
+            step's seconds, where "on" has all of it, up to the file's last byte
 """
 
 import json
@@ -19,7 +19,7 @@ import time
 import torch
 
 WARMUP = 3
-TURNS = 4  # of a timeline: off and on
+TURNS = 8  # of a timeline: off and on
 MIB = 1 << 20
 
 
@@ -107,7 +107,7 @@ def compare_timeline(gradients, steps):
             # Off, on, on, off: what drifts hits both alike.
             is_on = turn % 4 in (1, 2)
             seconds["on" if is_on else "off"].append(block_of(gradients, steps, path if is_on else None))
-    return {name: statistics.mean(values) / steps for name, values in seconds.items()}
+    return {name: statistics.median(values) / steps for name, values in seconds.items()}
 
 
 def main():

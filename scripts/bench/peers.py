@@ -34,7 +34,7 @@ def build(name, source, compiler, *flags):
         return None
     program = ROOT / "build/bench" / name
     program.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run([compiler, "-O2", ROOT / "scripts/bench" / source, "-o", program, *flags], check=True)
+    subprocess.run([compiler, "-O2", ROOT / "scripts/bench" / source, "-o", program, *flags], cwd=ROOT, check=True)
     return str(program)
 
 

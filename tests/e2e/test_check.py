@@ -330,7 +330,8 @@ def test_an_agent_that_is_killed_while_links_are_measured_is_named(lab3):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_check_tells_what_it_knows_and_leaves_nothing(lab3, number):
     lab3.cut("node3")
-    job = lab3.popen(HVDRUN, "check", "-H", "node1,node2,node3")
+    # It does not give node3 up before the signal comes, however late that is.
+    job = lab3.popen(HVDRUN, "check", "--start-timeout", str(PATIENCE), "-H", "node1,node2,node3")
     try:
         wait_until(lambda: any("agent-" in p.args for p in lab3.ps("node1")), "no agent on node1")
         job.send_signal(number)

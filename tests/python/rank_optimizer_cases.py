@@ -152,20 +152,6 @@ def case_first_layers_go_first_of_what_is_ready():
     assert all(g.plan.op.priority == g.priority for g in gradients.values())
 
 
-def case_large_gradients_start_during_backward():
-    """What is large is worth a start, with what was there before it; what is left starts when it is wanted."""
-    model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Linear(8, 600), torch.nn.Linear(600, 600))
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
-    for _ in range(2):
-        optimizer.zero_grad()
-        model(torch.full((1, 2), RANK + 1.0)).square().mean().backward()
-        batch = optimizer._hvd_reducer.common.batch
-        assert SIZE == 1 or (batch.count == 6 and 0 < batch.started < 6), (batch.count, batch.started)
-        optimizer.step()
-        assert batch.count == batch.started == 0
-    assert all(torch.equal(t, model[0].weight) for t in hvd.allgather(model[0].weight.detach().unsqueeze(0)))
-
-
 def case_zero_grad():
     model, optimizer = wrapped()
     one_backward(model)

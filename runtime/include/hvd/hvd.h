@@ -30,7 +30,7 @@
 extern "C" {
 #endif
 
-#define HVD_ABI_VERSION 7 /* grows with every addition; callers of an older header keep working */
+#define HVD_ABI_VERSION 8 /* grows with every addition; callers of an older header keep working */
 #define HVD_MAX_DIMS 16
 #define HVD_MAX_GROUP 4096
 
@@ -292,6 +292,9 @@ HVD_API hvd_status hvd_timeline_stop(hvd_ctx* ctx);
 #define HVD_MPI_THREADS 3 /* 1 where MPI was started with MPI_THREAD_MULTIPLE */
 #define HVD_HAS_CUDA 4    /* since version 7: 1 where this library knows GPUs, and a CUDA driver and a GPU are here */
 #define HVD_HAS_NCCL 5    /* since version 7: NCCL's version, 22703 is 2.27.3, where one can be loaded */
+/* since version 8: the cores that the ranks of the job may use together, where all are on one node and share memory,
+ * once an operation of all of them has been done; else 0. */
+#define HVD_NODE_CORES 6
 /* 0: no, or no such feature. When it is not there, hvd_last_error() says why. */
 HVD_API int32_t hvd_feature(hvd_ctx* ctx, int32_t feature);
 

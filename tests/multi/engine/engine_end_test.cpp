@@ -2,11 +2,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <string>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -36,6 +39,19 @@ std::map<std::string, std::string> engine_switches() {
 
 std::ptrdiff_t open_descriptors() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+}
+
+// Waits until a thread that says who it is sleeps; false: not by the deadline.
+bool is_asleep(const std::atomic<pid_t>& thread) {
+  const Deadline deadline = test_deadline();
+  std::string state;
+  while (!state.starts_with("State:\tS") && !deadline.has_passed()) {
+    std::this_thread::yield();
+    std::ifstream status("/proc/self/task/" + std::to_string(thread) + "/status");
+    while (std::getline(status, state) && !state.starts_with("State:")) {
+    }
+  }
+  return !deadline.has_passed();
 }
 
 // Waits until the engine threads have settled (bounded), then returns two samples 300 ms apart.
@@ -103,13 +119,15 @@ TEST_CASE("a rank that leaves cancels its own work, and the others learn who lef
         FloatOp op(rank == leaver ? "mine" : "theirs", 4, 1.0F);
         REQUIRE(op.start(job.at(rank)).status == HVD_OK);
         if (rank == leaver) {
+          std::atomic<pid_t> waiting = 0;
           std::thread waiter([&, ctx = job.at(rank)] {
+            waiting = ::gettid();
             const Outcome got = op.wait(ctx);
             // The wait may begin when the context is gone already only by a defect of this test: it holds the handle.
             CHECK(got.status == HVD_CANCELLED);
             CHECK(got.says("'mine'"));
           });
-          std::this_thread::sleep_for(std::chrono::milliseconds(200));  // sleeps: the wait begins
+          CHECK(is_asleep(waiting));
           job.leave(rank);
           waiter.join();
         } else {
@@ -157,8 +175,7 @@ TEST_CASE("a rank that vanishes without a word is named after a moment; a notice
       on_all(3, [&](int rank) {
         if (rank == lost) {
           mesh.reset();
-          // Later than the end of the links, and well within the moment that they are given.
-          std::this_thread::sleep_for(std::chrono::milliseconds(50));  // sleeps: time is the point
+          // Behind the end of the links, and within the second that it waits for a cause, however busy the machine is.
           if (has_notice) {
             job.hub().notify_all("rank " + std::to_string(lost) + " was killed by signal 9 (SIGKILL)");
           }

@@ -30,7 +30,8 @@ StartMessage a_start() {
   start.unset = {"RANK"};
   start.env = {{"A", "1\n2"}, {"B", ""}};
   start.last = {{"C", "=x="}};
-  start.ranks = {{3, {{"HVD_RANK", "3"}}, {0, 2}}, {4, {}, {}}};
+  start.ranks = {{3, {{"HVD_RANK", "3"}}, {0, 2}}, {4, {}, {}, {"cat"}, true}};
+  start.input_window = kInputWindow;
   return start;
 }
 

@@ -12,7 +12,7 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError
 
-ABI_VERSION = 7
+ABI_VERSION = 8
 MAX_DIMS = 16
 MAX_GROUP = 4096
 
@@ -25,7 +25,7 @@ ALLREDUCE, ALLGATHER, BROADCAST, BARRIER, REDUCESCATTER, ALLTOALL, JOIN = range(
 AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT = range(6)
 UINT8, INT8, UINT16, INT16, INT32, INT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64, BOOL = range(11)
 
-HAS_MPI, USES_MPI, MPI_THREADS, HAS_CUDA, HAS_NCCL = 1, 2, 3, 4, 5  # for feature()
+HAS_MPI, USES_MPI, MPI_THREADS, HAS_CUDA, HAS_NCCL, NODE_CORES = 1, 2, 3, 4, 5, 6  # for feature()
 
 _DEVICE_CPU = -1
 

@@ -10,10 +10,10 @@ from horovod.common import _lib
 from horovod.common.process_sets import ProcessSet
 from horovod.torch._allreduce import allreduce_async_
 from horovod.torch._handles import synchronize
-from horovod.torch._named import names_in_groups, names_of_groups
+from horovod.torch._named import NamedMixin
 
 
-class AdasumMixin:
+class AdasumMixin(NamedMixin):
     """Comes before the wrapped optimizer's class in the class that DistributedOptimizer makes.
 
     Adasum is of the changes and not of the gradients (Horovod's delta form): an optimizer's step is not linear in the
@@ -93,16 +93,5 @@ class AdasumMixin:
         if passes <= 0:
             raise ValueError("backward_passes_per_step must be > 0")
 
-    def __getstate__(self) -> Dict[str, Any]:
-        state = dict(super().__getstate__())
-        names = names_in_groups(self, self._hvd_names)
-        state["_hvd"] = (names, self._hvd_compression, self._hvd_process_set)
-        return state
-
-    def __setstate__(self, state: Dict[str, Any]) -> None:
-        state = dict(state)
-        ours = state.pop("_hvd", None)
-        super().__setstate__(state)
-        if ours is not None:
-            names, compression, process_set = ours
-            self._hvd_setup(names_of_groups(self, names), compression, process_set)
+    def _hvd_asked(self) -> Tuple[Any, ...]:
+        return (self._hvd_compression, self._hvd_process_set)

@@ -2,16 +2,22 @@
 
 A hook on each parameter takes its gradient as soon as backward has made it. Gradients are started together, in one call
 of the library, when they are 256 KiB, and what is left when all of them are wanted: a large one at once, small ones
-without a wake-up of the library's thread for each, which would take the processor from the backward pass. What the call
-needs was written down when a gradient was first seen, all but the memory. All are waited for in one call too.
+without a wake-up of the library's thread for each, which would take the processor from the backward pass. Where all ranks
+are on one host that has less than two cores for each, that thread could only take turns with the backward pass, in step
+with the other ranks' threads: gradients in the host's memory are all started when they are wanted then, or before the
+script waits for something else. What the call needs was written down when a gradient was first seen, all but the memory.
+All are waited for in one call too.
 """
 
+import contextlib
+import threading
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from horovod.common import _lib, _wait
+from horovod.common import _lib, _wait, basics
+from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, number_of
 from horovod.torch import _sparse
 from horovod.torch._device import place_of
@@ -19,6 +25,7 @@ from horovod.torch._handles import Target
 
 # So many bytes are worth a start of their own while backward goes on with the rest.
 _START_BYTES = 256 << 10
+_NEVER = 1 << 62
 
 TOO_OFTEN = (
     "Gradients were computed more than backward_passes_per_step times before call to step(). Increase "
@@ -51,7 +58,10 @@ class Settings:
 class _Common:
     """What a reducer shares with the hooks, which live as long as the parameters: no reference back to the optimizer."""
 
-    __slots__ = ("settings", "is_synchronized", "in_flight", "special", "batch", "waiting_bytes", "failure")
+    __slots__ = (
+        "settings", "is_synchronized", "in_flight", "special", "batch", "waiting_bytes", "failure", "thread",
+        "start_bytes",
+    )  # fmt: skip
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -62,14 +72,42 @@ class _Common:
         self.batch = _lib.Batch(0)
         self.waiting_bytes = 0  # of those that are not started
         self.failure: Optional[Exception] = None  # of a start: what was put with it may never be reduced
+        self.thread = threading.get_ident()  # that runs backward and step
+        # So many in the host's memory are started while backward goes on; decided when all ranks are there.
+        self.start_bytes: Optional[int] = None
+
+    def collect(self, size_bytes: int, is_on_host: bool) -> None:
+        """One more was put into the batch."""
+        if not self.waiting_bytes:
+            _wait.collections.append(self)
+        self.waiting_bytes += size_bytes or 1
+        limit = self.start_bytes if is_on_host and self.start_bytes is not None else _START_BYTES
+        if self.waiting_bytes >= limit:
+            self.start_waiting(False)
 
     def start_waiting(self, waits: bool) -> None:
         """Starts all that wait to be. `waits`: the caller waits for all next."""
-        self.waiting_bytes = 0
+        self.forget_waiting()
         status = self.batch.start(waits)
         if status:
             self.failure = _lib.error_of(status)
             raise self.failure
+
+    def start_now(self) -> None:
+        """The thread waits for something else. A failure is for whoever waits for these."""
+        if self.waiting_bytes:
+            with contextlib.suppress(ValueError, HorovodInternalError):
+                self.start_waiting(False)
+
+    def forget_waiting(self) -> None:
+        if self.waiting_bytes:
+            self.waiting_bytes = 0
+            _wait.collections.remove(self)
+
+    def decide_start(self) -> None:
+        """Only once all ranks are there: the cores of those that are bound to some are known then."""
+        cores = _lib.feature(_lib.NODE_CORES)
+        self.start_bytes = _NEVER if 0 < cores < 2 * basics.size() else _START_BYTES
 
 
 class _Gradient:
@@ -126,9 +164,7 @@ class _Gradient:
         if group is None:
             common.in_flight += 1
             common.batch.put(self.plan)
-            common.waiting_bytes += self.size_bytes
-            if common.waiting_bytes >= _START_BYTES:
-                common.start_waiting(False)
+            common.collect(self.size_bytes, grad.is_cpu)
             return
         group.left -= 1
         status = group.enqueue() if group.left == 0 else 0
@@ -236,7 +272,8 @@ def _hook_of(gradient: _Gradient) -> Callable[[torch.Tensor], None]:
     return on_gradient
 
 
-def _remove_hooks(hooks: List[Any]) -> None:
+def _end(common: _Common, hooks: List[Any]) -> None:
+    common.forget_waiting()
     for hook in hooks:
         hook.remove()
 
@@ -252,7 +289,7 @@ class Reducer:
         self._handles: List[_lib.HandleArray] = []  # of gradients in groups, group by group
         self._hooks: List[Any] = []
         # A parameter outlives this reducer when the script makes another optimizer for it.
-        weakref.finalize(self, _remove_hooks, self._hooks)
+        weakref.finalize(self, _end, self.common, self._hooks)
 
     def add(self, named: Sequence[Tuple[str, torch.Tensor]], groups: Sequence[Sequence[torch.Tensor]] = ()) -> None:
         """Hooks parameters that are not hooked yet; those in `groups` are reduced together, if all are new."""
@@ -310,6 +347,7 @@ class Reducer:
                     common.start_waiting(True)
                 except Exception as error:
                     failure = error
+            common.forget_waiting()
             batches = [common.batch.handles] if common.batch.count else []
             for handles in (*batches, *self._handles):
                 try:
@@ -323,9 +361,11 @@ class Reducer:
                     gradient.finish()
             except Exception as error:
                 failure = failure or error
+        if common.start_bytes is None and common.in_flight and failure is None:
+            common.decide_start()
         common.in_flight = 0
         common.failure = None
-        common.waiting_bytes = 0
+        common.thread = threading.get_ident()
         common.batch.clear()
         for gradient in self.gradients.values():
             gradient.forget()
@@ -336,6 +376,7 @@ class Reducer:
             raise failure
 
     def _forget_plans(self) -> None:
+        self.common.start_bytes = None
         for gradient in self.gradients.values():
             gradient.dtype = None
         for group in self._groups:

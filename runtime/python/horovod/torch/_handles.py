@@ -296,6 +296,7 @@ def poll(handle: int) -> bool:
     pending = _pending.get(handle)
     if pending is None:
         raise ValueError(f"no operation has the handle {handle!r}, or synchronize has taken it")
+    _wait.start_collected()  # it may depend on that, and the caller may ask until it is done
     return pending.generation != basics.generation or all(map(_lib.is_done, pending.library_handles))
 
 

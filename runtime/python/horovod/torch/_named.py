@@ -1,16 +1,16 @@
-"""The names that an optimizer's parameters have, in a form that can be pickled with it."""
+"""The names that an optimizer's parameters have, and copies and pickles of an optimizer that has them."""
 
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
 
-def names_in_groups(optimizer: torch.optim.Optimizer, names: Dict[torch.Tensor, str]) -> List[List[Optional[str]]]:
-    """The name of each parameter, by its place; None where it has none."""
+def _names_in_groups(optimizer: torch.optim.Optimizer, names: Dict[torch.Tensor, str]) -> List[List[Optional[str]]]:
+    """The name of each parameter, by its place; None where it has none. A form that can be pickled."""
     return [[names.get(p) for p in group["params"]] for group in optimizer.param_groups]
 
 
-def names_of_groups(optimizer: torch.optim.Optimizer, names: List[List[Optional[str]]]) -> Dict[torch.Tensor, str]:
+def _names_of_groups(optimizer: torch.optim.Optimizer, names: List[List[Optional[str]]]) -> Dict[torch.Tensor, str]:
     """The same back, for the parameters that are in those places now."""
     return {
         p: name
@@ -18,3 +18,30 @@ def names_of_groups(optimizer: torch.optim.Optimizer, names: List[List[Optional[
         for p, name in zip(group["params"], group_names)
         if name is not None
     }
+
+
+class NamedMixin:
+    """What the optimizers that DistributedOptimizer makes have in common: a copy is set up anew, for its own parameters."""
+
+    _hvd_names: Dict[torch.Tensor, str]
+
+    def _hvd_setup(self, names: Dict[torch.Tensor, str], *asked: Any) -> None:
+        raise NotImplementedError
+
+    def _hvd_asked(self) -> Tuple[Any, ...]:
+        """What _hvd_setup was given beside the names."""
+        raise NotImplementedError
+
+    def __getstate__(self) -> Dict[str, Any]:
+        state = dict(super().__getstate__())
+        state["_hvd"] = (_names_in_groups(self, self._hvd_names), *self._hvd_asked())
+        return state
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        """(load_state_dict comes here too, without the "_hvd" part.)"""
+        state = dict(state)
+        ours = state.pop("_hvd", None)
+        super().__setstate__(state)
+        if ours is not None:
+            names, *asked = ours
+            self._hvd_setup(_names_of_groups(self, names), *asked)

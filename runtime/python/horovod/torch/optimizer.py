@@ -13,7 +13,7 @@ from horovod.common.util import choose_op
 from horovod.torch import mpi_ops
 from horovod.torch._adasum_optimizer import AdasumMixin
 from horovod.torch._gradients import Reducer, Settings
-from horovod.torch._named import names_in_groups, names_of_groups
+from horovod.torch._named import NamedMixin
 from horovod.torch.compression import Compression
 from horovod.torch.functions import broadcast_object
 
@@ -23,7 +23,7 @@ _TWO_SYNCHRONIZATIONS = (
 )
 
 
-class _DistributedMixin:
+class _DistributedMixin(NamedMixin):
     """Comes before the wrapped optimizer's class in the class that DistributedOptimizer makes."""
 
     def _hvd_setup(self, names: Dict[torch.Tensor, str], settings: Settings, groups: Sequence[Sequence[int]]) -> None:
@@ -163,20 +163,8 @@ class _DistributedMixin:
         self._hvd_reducer.common.is_synchronized = False
         super().load_state_dict(*args, **kwargs)
 
-    def __getstate__(self) -> Dict[str, Any]:
-        state = dict(super().__getstate__())
-        names = names_in_groups(self, self._hvd_names)
-        state["_hvd"] = (names, self._hvd_settings, self._hvd_groups)
-        return state
-
-    def __setstate__(self, state: Dict[str, Any]) -> None:
-        """A copy hooks its own parameters. (load_state_dict comes here too, without the "_hvd" part.)"""
-        state = dict(state)
-        ours = state.pop("_hvd", None)
-        super().__setstate__(state)
-        if ours is not None:
-            names, settings, groups = ours
-            self._hvd_setup(names_of_groups(self, names), settings, groups)
+    def _hvd_asked(self) -> Tuple[Any, ...]:
+        return (self._hvd_settings, self._hvd_groups)
 
 
 def _names_of(
@@ -274,9 +262,10 @@ def DistributedOptimizer(
 ) -> Any:
     """Wraps an optimizer so that its step uses the gradients reduced over all ranks.
 
-    The reduction of gradients starts as soon as backward has 256 KiB of them, while it goes on with the others. The result is
-    an object of a subclass of the optimizer's own class and shares its parameter groups and state; use it in place of
-    the optimizer. Call `broadcast_parameters` first: equal parameters plus equal gradients stay equal, bit by bit.
+    The reduction of gradients starts as soon as backward has 256 KiB of them, while it goes on with the others; on one
+    host with less than two cores for each rank, when the step (or whatever else waits before it) is called. The result
+    is an object of a subclass of the optimizer's own class and shares its parameter groups and state; use it in place
+    of the optimizer. Call `broadcast_parameters` first: equal parameters plus equal gradients stay equal, bit by bit.
 
     Args:
         optimizer: any torch optimizer, with the same parameters on every rank.

@@ -228,10 +228,25 @@ TEST_CASE("scaling truncates integers toward zero and keeps what does not fit at
 }
 
 TEST_CASE("scaling computes narrow floats in float32 and float64 in double") {
-  CHECK(scaled<float>({3.0F}, Dtype::kFloat32, 1.0 / 3.0)[0] == 3.0F * static_cast<float>(1.0 / 3.0));
+  CHECK(scaled<float>({3.0F}, Dtype::kFloat32, 0.1)[0] == 3.0F * 0.1F);
   CHECK(scaled<double>({3.0}, Dtype::kFloat64, 0.1)[0] == 3.0 * 0.1);
   CHECK(scaled<std::uint16_t>({float_to_float16(3)}, Dtype::kFloat16, 0.5)[0] == float_to_float16(1.5F));
   CHECK(scaled<std::uint8_t>({1, 0}, Dtype::kBool, 0.5) == std::vector<std::uint8_t>{0, 0});
+}
+
+TEST_CASE("a factor that is one part of a whole number divides, so that an average is rounded once") {
+  for (int ranks = 2; ranks <= 70; ++ranks) {
+    const std::vector<float> floats = {1.0F, 2.0F, -7.0F, 0.1F, 1e-38F, 3e38F};
+    const std::vector<double> doubles = {1.0, 2.0, -7.0, 0.1, 1e-308, 1e308};
+    const std::vector<float> of_floats = scaled(floats, Dtype::kFloat32, 1.0 / ranks);
+    const std::vector<double> of_doubles = scaled(doubles, Dtype::kFloat64, 1.0 / ranks);
+    for (std::size_t i = 0; i < floats.size(); ++i) {
+      CHECK(of_floats[i] == floats[i] / static_cast<float>(ranks));
+      CHECK(of_doubles[i] == doubles[i] / ranks);
+    }
+  }
+  CHECK(scaled<float>({2.0F}, Dtype::kFloat32, -1.0 / 3.0)[0] == 2.0F * static_cast<float>(-1.0 / 3.0));
+  CHECK(scaled<float>({2.0F}, Dtype::kFloat32, 0.0)[0] == 0.0F);
 }
 
 TEST_CASE("nothing at no address is reduced and scaled") {
