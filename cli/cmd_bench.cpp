@@ -23,9 +23,21 @@ namespace {
 constexpr const char* kOwnProgram = "/proc/self/exe";
 
 // Known before hours of measuring are lost.
+Result<void> check_folder(const char* option, const std::string& path) {
+  const auto slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (::access(folder.c_str(), W_OK) != 0) {
+    return Error::from_errno(std::string(option) + " " + path + ": cannot write into " + folder);
+  }
+  return {};
+}
+
 Result<void> check_plot(const CliOptions& options, const std::string& path) {
   if (options.bench.measure == bench::Measure::kPairs) {
     return Error(Code::kInvalid, "--plot: pairs of ranks have no chart; there is --json");
+  }
+  if (options.bench.measure == bench::Measure::kTune) {
+    return Error(Code::kInvalid, "--plot: what --tune tries has no chart; there is --json");
   }
   if (!path.ends_with(".svg") && !path.ends_with(".png")) {
     return Error(Code::kInvalid, "--plot " + path + ": expected a name that ends in .svg or .png");
@@ -36,22 +48,17 @@ Result<void> check_plot(const CliOptions& options, const std::string& path) {
       return Error(drawable.error().code(), "--plot " + path + ": " + drawable.error().message());
     }
   }
-  const auto slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  if (::access(folder.c_str(), W_OK) != 0) {
-    return Error::from_errno("--plot " + path + ": cannot write into " + folder);
-  }
-  return {};
+  return check_folder("--plot", path);
 }
 
 // Whole or not at all.
-Result<void> write_file(const std::string& path, const std::string& text) {
+Result<void> write_file(const char* option, const std::string& path, const std::string& text) {
   const std::string part = path + "." + std::to_string(::getpid()) + ".part";
   std::ofstream out(part, std::ios::binary);
   out << text;
   out.close();
   if (!out || std::rename(part.c_str(), path.c_str()) != 0) {
-    const Error why = Error::from_errno("--plot: cannot write " + path);
+    const Error why = Error::from_errno(std::string(option) + ": cannot write " + path);
     ::unlink(part.c_str());
     return why;
   }
@@ -60,10 +67,21 @@ Result<void> write_file(const std::string& path, const std::string& text) {
 
 Result<void> write_plot(const std::string& path, const launch::Chart& chart) {
   if (path.ends_with(".svg")) {
-    return write_file(path, launch::to_svg(chart));
+    return write_file("--plot", path, launch::to_svg(chart));
   }
   HVD_TRY_ASSIGN(const std::string png, launch::to_png(chart));
-  return write_file(path, png);
+  return write_file("--plot", path, png);
+}
+
+Result<void> write_table(const CliOptions& options, const std::string& table) {
+  if (table.empty()) {
+    return Error(Code::kInternal, "--tune: the ranks ended without a table");
+  }
+  HVD_TRY(write_file("--tune", options.tune, table));
+  if (!options.json) {
+    std::cout << "# " << options.tune << " holds for this placement: HVD_TUNING=" << options.tune << " hvdrun ...\n";
+  }
+  return {};
 }
 
 }  // namespace
@@ -76,13 +94,26 @@ Result<int> run_bench(const CliOptions& options) {
   if (options.bench.measure == bench::Measure::kPairs && placement.size < 2) {
     return Error(Code::kInvalid, "bench pairs: one rank has no pair; as in: hvdrun bench pairs -H node1,node2");
   }
+  if (options.bench.measure == bench::Measure::kTune) {
+    HVD_TRY(check_folder("--tune", options.tune));
+    if (placement.size < 2) {
+      return Error(Code::kInvalid,
+                   "bench --tune: one rank has nobody to exchange data with; as in: hvdrun bench --tune " +
+                       options.tune + " -np 2");
+    }
+  }
   launch::JobSpec job = options.job;
   job.argv = bench::to_words(options.bench);
   job.argv.insert(job.argv.begin(), kOwnProgram);
   job.cwd = "/";  // there on every node
   job.input = launch::InputMode::kNone;
   std::vector<bench::Row> rows;
+  std::string table;
   const auto rewrite = [&](int, std::string_view line) -> std::optional<std::string> {
+    if (auto found = bench::decode_table(line)) {
+      table = std::move(*found);
+      return "";
+    }
     auto row = bench::Row::decode(line);
     if (!row) {
       return std::nullopt;
@@ -97,6 +128,9 @@ Result<int> run_bench(const CliOptions& options) {
   HVD_TRY_ASSIGN(const int code, run_step({job, placement, {}, {}, rewrite}));
   if (!options.json && !rows.empty()) {
     std::cout << launch::bench_foot(options.bench, placement.size, rows);
+  }
+  if (code == 0 && options.bench.measure == bench::Measure::kTune) {
+    HVD_TRY(write_table(options, table));
   }
   if (code == 0) {
     const launch::Chart chart = launch::bench_chart(options.bench, placement, rows);

@@ -75,6 +75,7 @@ struct Flags {
   std::string bench_op = "sum";
   std::int64_t bench_iters = 0;
   std::int64_t bench_warmup = 5;
+  std::string tune;
   std::vector<std::string> plots;
 };
 

@@ -246,6 +246,11 @@ void add_bench_options(CLI::App& app, Flags& flags) {
       ->type_name("N")
       ->group(kGroup);
   app.add_option("--warmup", flags.bench_warmup, "Calls before these")->type_name("N")->group(kGroup);
+  app.add_option("--tune", flags.tune,
+                 "Instead of a measure: find the fastest sizes for this placement, and write them into FILE, which "
+                 "HVD_TUNING=FILE makes a job use; --max bounds what is tried")
+      ->type_name("FILE")
+      ->group(kGroup);
   app.add_option("--plot", flags.plots,
                  "Also draw bandwidth and time by size; FILE ends in .svg or .png; may be repeated")
       ->type_name("FILE")

@@ -118,6 +118,11 @@ Result<bench::Measure> read_bench_words(CLI::App& app, std::vector<std::string> 
   if (!flags.command.empty()) {
     return Error(Code::kInvalid, "bench " + measure + ": '" + flags.command.front() + "' is one word too many");
   }
+  if (!flags.tune.empty()) {
+    return measure.empty()
+               ? Result<bench::Measure>(bench::Measure::kTune)
+               : Error(Code::kInvalid, "bench --tune chooses itself what it measures; leave '" + measure + "' out");
+  }
   if (measure.empty()) {
     std::string names;
     for (const std::string& name : bench::measure_names()) {
@@ -125,7 +130,11 @@ Result<bench::Measure> read_bench_words(CLI::App& app, std::vector<std::string> 
     }
     return Error(Code::kInvalid, "bench: say what to measure: " + names);
   }
-  return bench::measure_of(measure);
+  HVD_TRY_ASSIGN(const bench::Measure found, bench::measure_of(measure));
+  if (found == bench::Measure::kTune) {
+    return Error(Code::kInvalid, "bench tune: say where the table is to be written: hvdrun bench --tune FILE");
+  }
+  return found;
 }
 
 bool has_json_word(const CLI::App& app, std::vector<std::string> words) {

@@ -50,7 +50,7 @@ void note_given(const CLI::App& app, Flags& flags) {
 
 std::string usage_of(Command command) {
   if (command == Command::kBench) {
-    return "usage: hvdrun bench measure [options]\n";
+    return "usage: hvdrun bench measure [options]\n       hvdrun bench --tune FILE [options]\n";
   }
   if (command == Command::kSubmit) {
     return "usage: hvdrun submit [-c CLUSTER] [-n NAME] [options] -f FILE\n";
@@ -174,6 +174,7 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
     HVD_TRY_ASSIGN(const bench::Measure what, std::move(measure));
     HVD_TRY_ASSIGN(options.bench, bench_options_of(flags, app, what));
     options.plots = flags.plots;
+    options.tune = flags.tune;
   }
   if (flags.np < 0 || (app.count("--np") > 0 && flags.np == 0)) {
     return Error(Code::kInvalid, "-np " + std::to_string(flags.np) + ": expected 1 or more ranks");

@@ -25,6 +25,7 @@ struct CliOptions {
   bool json = false;                   // plan, check: as JSON; run: events; bench: both
   std::string help_text;               // kHelp
   bench::BenchOptions bench;
+  std::string tune;                // kBench: the table to write; empty: none
   std::vector<std::string> plots;  // kBench: pictures of the results
   // kSubmit: what is not looked up yet, and the words that said so
   Flags flags;

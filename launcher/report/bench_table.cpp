@@ -25,12 +25,17 @@ std::string formatted(const char* format, Parts... parts) {
 
 bool has_op(Measure measure) {
   return measure == Measure::kAllreduce || measure == Measure::kReducescatter || measure == Measure::kLatency ||
-         measure == Measure::kGradients || measure == Measure::kPairs;
+         measure == Measure::kGradients || measure == Measure::kPairs || measure == Measure::kTune;
 }
 
 // A distribution with a bandwidth.
 bool has_bandwidth(Measure measure) {
-  return measure == Measure::kGradients || measure == Measure::kPairs;
+  return measure == Measure::kGradients || measure == Measure::kPairs || measure == Measure::kTune;
+}
+
+// Of the first column: a call, or what of a table was tried.
+int call_width(Measure measure) {
+  return measure == Measure::kTune ? 24 : 12;
 }
 
 std::string op_name(const BenchOptions& options) {
@@ -88,9 +93,10 @@ const Timing& any_timing(const Row& row) {
 std::string distribution_line(const BenchOptions& options, int ranks, const Row& row) {
   const Timing& t = any_timing(row);
   std::string line =
-      formatted("%12s  %11lld  %8lld  %9s  %9s  %9s  %9s  %9lld", row.what.c_str(), static_cast<long long>(row.bytes),
-                static_cast<long long>(row.count), microseconds(t.median_s).c_str(), microseconds(t.fastest_s).c_str(),
-                microseconds(t.p99_s).c_str(), microseconds(t.slowest_s).c_str(), static_cast<long long>(t.calls));
+      formatted("%*s  %11lld  %8lld  %9s  %9s  %9s  %9s  %9lld", call_width(options.measure), row.what.c_str(),
+                static_cast<long long>(row.bytes), static_cast<long long>(row.count), microseconds(t.median_s).c_str(),
+                microseconds(t.fastest_s).c_str(), microseconds(t.p99_s).c_str(), microseconds(t.slowest_s).c_str(),
+                static_cast<long long>(t.calls));
   if (has_bandwidth(options.measure)) {
     line += formatted("  %6.2f  %6.2f", algbw(row, t) / 1e9, busbw(options, ranks, row, t) / 1e9);
   }
@@ -99,11 +105,14 @@ std::string distribution_line(const BenchOptions& options, int ranks, const Row&
 
 std::string distribution_head(const BenchOptions& options) {
   const bool is_step = options.measure == Measure::kGradients;
+  const bool is_tuning = options.measure == Measure::kTune;
+  const int width = call_width(options.measure) - 1;
   std::string text =
-      formatted("#%11s  %11s  %8s  %9s  %9s  %9s  %9s  %9s", "call", "size", is_step ? "tensors" : "count", "median",
-                "fastest", "99 %", "slowest", is_step ? "steps" : "calls");
+      formatted("#%*s  %11s  %8s  %9s  %9s  %9s  %9s  %9s", width, is_tuning ? "tried" : "call", "size",
+                is_step ? "tensors" : "count", "median", "fastest", "99 %", "slowest", is_step ? "steps" : "calls");
   text += has_bandwidth(options.measure) ? "   algbw   busbw  #wrong\n" : "  #wrong\n";
-  text += formatted("#%11s  %11s  %8s  %9s  %9s  %9s  %9s  %9s", "", "(B)", "", "(us)", "(us)", "(us)", "(us)", "");
+  text +=
+      formatted("#%*s  %11s  %8s  %9s  %9s  %9s  %9s  %9s", width, "", "(B)", "", "(us)", "(us)", "(us)", "(us)", "");
   return text + (has_bandwidth(options.measure) ? "  (GB/s)  (GB/s)\n" : "\n");
 }
 

@@ -276,6 +276,7 @@ Result<void> read_tuning(const Reader& env, Config& config) {
   config.start_timeout = duration_of(start_seconds);
   config.engine.set_timeout = config.start_timeout;
   HVD_TRY_ASSIGN(config.log_level, read_log_level(env));
+  config.tuning = env.text(contract::kTuning).value_or("");
   return {};
 }
 

@@ -21,6 +21,7 @@ struct Config {
   MpiSettings mpi;
   EngineOptions engine;
   Duration start_timeout = std::chrono::seconds(60);
+  std::string tuning;  // a table or its file; empty: none
   LogLevel log_level = LogLevel::kWarning;
   std::optional<RankMap> place;  // what the program is told of its place, where that is not `map`
 };

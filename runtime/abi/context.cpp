@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "runtime/abi/op_checks.h"
+#include "runtime/abi/tuning_source.h"
 #include "runtime/core/op_kind.h"
 #include "runtime/core/shape.h"
 #include "runtime/engine/buffer_table.h"
@@ -477,11 +478,12 @@ Result<std::unique_ptr<hvd_ctx>> make_context(const hvd_options* options) {
   HVD_TRY_ASSIGN(Config config, config_from_process());
   HVD_TRY(read_options(options, config));
   HVD_TRY_ASSIGN(std::unique_ptr<Store> store, meet(config, Deadline::after(config.start_timeout)));
-  return make_context(config, std::move(store));
+  return make_context(std::move(config), std::move(store));
 }
 
-Result<std::unique_ptr<hvd_ctx>> make_context(const Config& config, std::unique_ptr<Store> store) {
+Result<std::unique_ptr<hvd_ctx>> make_context(Config config, std::unique_ptr<Store> store) {
   auto log = std::make_unique<RankLog>(config.log_level, config.map.rank);
+  HVD_TRY(apply_tuning(config, *log));
   HVD_TRY_ASSIGN(auto engine, Engine::start(config.map, std::move(store), config.engine, std::move(log),
                                             Deadline::after(config.start_timeout)));
   const bool is_by_mpi = config.place.has_value() || config.engine.backends != nullptr;

@@ -129,6 +129,6 @@ namespace hvd {
 // Joins with the process's environment.
 Result<std::unique_ptr<hvd_ctx>> make_context(const hvd_options* options);
 // Joins over a given store: ranks as threads.
-Result<std::unique_ptr<hvd_ctx>> make_context(const Config& config, std::unique_ptr<Store> store);
+Result<std::unique_ptr<hvd_ctx>> make_context(Config config, std::unique_ptr<Store> store);
 
 }  // namespace hvd

@@ -6,28 +6,21 @@
 #include "runtime/base/bytes.h"
 
 namespace hvd {
-namespace {
 
-// A part is received and reduced in pieces of this size: what was just received is reduced while it is in the cache and
-// while the kernel receives the next piece. A multiple of every element's size.
-constexpr std::size_t kPieceBytes = 256U << 10U;
-
-Range piece_of(const Range& part, std::size_t piece) {
-  const std::size_t begin = std::min(part.end, part.begin + piece * kPieceBytes);
-  return Range{begin, std::min(part.end, begin + kPieceBytes)};
-}
-
-std::size_t pieces_of(const Range& part) {
-  return (part.size() + kPieceBytes - 1) / kPieceBytes;
-}
-
-}  // namespace
-
-LeaderCollectives::LeaderCollectives(std::vector<StreamPeer> peers, int node_index)
-    : peers_(std::move(peers)), self_(node_index) {
+LeaderCollectives::LeaderCollectives(std::vector<StreamPeer> peers, int node_index, const Tuning& tuning)
+    : peers_(std::move(peers)), self_(node_index), piece_bytes_(tuning.wire_bytes) {
   if (count() > 1) {
-    staging_ = std::make_unique<std::uint8_t[]>(kPieceBytes);
+    staging_ = std::make_unique<std::uint8_t[]>(piece_bytes_);
   }
+}
+
+Range LeaderCollectives::piece_of(const Range& part, std::size_t piece) const {
+  const std::size_t begin = std::min(part.end, part.begin + piece * piece_bytes_);
+  return Range{begin, std::min(part.end, begin + piece_bytes_)};
+}
+
+std::size_t LeaderCollectives::pieces_of(const Range& part) const {
+  return (part.size() + piece_bytes_ - 1) / piece_bytes_;
 }
 
 Result<void> LeaderCollectives::reduce_scatter(void* data, std::span<const Range> blocks, Dtype dtype, ReduceOp op,

@@ -13,6 +13,7 @@
 #include "runtime/algo/schedule.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/interrupt.h"
+#include "runtime/core/tuning.h"
 #include "runtime/link/stream_io.h"
 
 namespace hvd {
@@ -20,7 +21,7 @@ namespace hvd {
 class LeaderCollectives {
  public:
   // peers[node]: the connection to the leader of each node; the own entry is not used.
-  LeaderCollectives(std::vector<StreamPeer> peers, int node_index);
+  LeaderCollectives(std::vector<StreamPeer> peers, int node_index, const Tuning& tuning = {});
 
   // blocks[node]: what of `data` each leader is to have, reduced over all leaders; its other blocks are left half done.
   // Every block is reduced along the ring, in the same order on every run.
@@ -39,6 +40,9 @@ class LeaderCollectives {
   Result<void> barrier(Interrupt& interrupt);
 
  private:
+  // A part is moved in pieces, so that what was received is reduced while the next piece comes.
+  [[nodiscard]] Range piece_of(const Range& part, std::size_t piece) const;
+  [[nodiscard]] std::size_t pieces_of(const Range& part) const;
   [[nodiscard]] int count() const { return static_cast<int>(peers_.size()); }
   [[nodiscard]] const StreamPeer& peer(int node) const { return peers_[static_cast<std::size_t>(node)]; }
   [[nodiscard]] const StreamPeer& next() const { return peer(ring_next(self_, count())); }
@@ -47,6 +51,7 @@ class LeaderCollectives {
   // constant after construction
   std::vector<StreamPeer> peers_;
   int self_;
+  std::size_t piece_bytes_;
   // engine only
   std::unique_ptr<std::uint8_t[]> staging_;  // what was received and is not reduced yet
   std::vector<Range> blocks_;                // of allreduce()

@@ -11,10 +11,6 @@ namespace hvd {
 namespace {
 
 constexpr std::size_t kElementBytes = 8;  // of the largest type
-// Measured on two cores with 1 to 64 MiB of float32, a second cache of 1 MiB each: with chunks of up to 256 KiB what
-// one has written is still in its own cache, not in the one they share, when the other reads it, which takes twice as
-// long; chunks of 1 MiB and more crowd the shared one.
-constexpr std::size_t kMaxChunkBytes = 512U << 10U;
 
 std::size_t longest_of(std::span<const Range> pieces) {
   std::size_t longest = 0;
@@ -26,10 +22,12 @@ std::size_t longest_of(std::span<const Range> pieces) {
 
 }  // namespace
 
-NodeCollectives::NodeCollectives(ShmSegment* shm) : shm_(shm) {
+NodeCollectives::NodeCollectives(ShmSegment* shm, const Tuning& tuning) : shm_(shm) {
   if (shm_ != nullptr) {
     const std::size_t fits = shm_->slot_bytes() / kBuffers / kCacheLineBytes * kCacheLineBytes;
-    chunk_bytes_ = std::min(fits, kMaxChunkBytes);
+    chunk_bytes_ = std::min(fits, tuning.chunk_bytes);
+    small_bytes_ = std::min(
+        {chunk_bytes_, tuning.small_bytes, tuning.small_read_bytes / static_cast<std::size_t>(shm_->local_size())});
     const std::size_t lane = chunk_bytes_ / static_cast<std::size_t>(shm_->local_size());
     // Two ranks never write one cache line, unless there are more of them than lines.
     lane_bytes_ =

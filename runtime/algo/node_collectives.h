@@ -18,6 +18,7 @@
 #include "runtime/core/dtype.h"
 #include "runtime/core/interrupt.h"
 #include "runtime/core/piece.h"
+#include "runtime/core/tuning.h"
 #include "runtime/link/shm_segment.h"
 
 namespace hvd {
@@ -29,7 +30,7 @@ class NodeCollectives {
   static constexpr std::size_t kBuffers = 3;
 
   // Without shared memory (null) the node has one rank and everything is done already.
-  explicit NodeCollectives(ShmSegment* shm);
+  explicit NodeCollectives(ShmSegment* shm, const Tuning& tuning = {});
 
   enum class ResultTo { kAll, kLeader };
 
@@ -86,6 +87,7 @@ class NodeCollectives {
   [[nodiscard]] std::uint8_t* lane(int from, std::size_t chunk, int to) const;
 
   ShmSegment* shm_;
+  std::size_t small_bytes_ = 0;  // reduced behind one barrier up to this
   std::size_t chunk_bytes_ = 0;
   std::size_t lane_bytes_ = 0;
   std::uint64_t first_chunk_ = 0;  // number of the current operation's chunk 0

@@ -13,10 +13,6 @@
 namespace hvd {
 namespace {
 
-// Below this a second barrier costs more than what all ranks then compute alike; and so much each of them may read.
-constexpr std::size_t kSmallBytes = 4U << 10U;
-constexpr std::size_t kSmallBytesRead = 32U << 10U;
-
 // What is reduced at a time: a block of the result and what it is made of stay in a core's first cache.
 constexpr std::size_t kBlockBytes = 8U << 10U;
 using Block = std::array<std::uint8_t, kBlockBytes>;
@@ -129,9 +125,9 @@ void NodeCollectives::take_shares(std::size_t chunk, std::size_t chunk_bytes, Pi
 }
 
 Result<void> NodeCollectives::reduce(const Reduction& what, Interrupt& interrupt) {
-  const auto ranks = static_cast<std::size_t>(shm_->local_size());
   const std::size_t bytes = what.size_bytes;
-  if (bytes != 0 && bytes <= std::min(kSmallBytes, chunk_bytes_) && bytes * ranks <= kSmallBytesRead) {
+  // Below this a second barrier costs more than what all ranks then compute alike.
+  if (bytes != 0 && bytes <= std::min(small_bytes_, kBlockBytes)) {
     return reduce_small(what, interrupt);
   }
   PieceCursor published(what.pieces);

@@ -18,16 +18,15 @@ std::vector<StreamPeer> leader_peers(const Mesh& mesh) {
   return peers;
 }
 
-// What moves at once between nodes where the ranks of a node have work of their own to do. Measured with 64 MiB on a
-// link of 1 Gbit/s: with more segments the links idle more often at their ends, with fewer of them the first reduction
-// and the last broadcast take longer.
-constexpr std::size_t kSegmentBytes = 4U << 20U;
 constexpr std::size_t kMaxSegments = 16;
 
 }  // namespace
 
-CpuBackend::CpuBackend(Mesh& mesh)
-    : map_(mesh.map()), node_(mesh.shm().get()), leaders_(leader_peers(mesh), map_.node_index) {}
+CpuBackend::CpuBackend(Mesh& mesh, const Tuning& tuning)
+    : map_(mesh.map()),
+      segment_bytes_(tuning.segment_bytes),
+      node_(mesh.shm().get(), tuning),
+      leaders_(leader_peers(mesh), map_.node_index, tuning) {}
 
 Result<void> CpuBackend::allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt) {
   HVD_CHECK(op != ReduceOp::kAverage);
@@ -35,7 +34,7 @@ Result<void> CpuBackend::allreduce(void* data, std::size_t count, Dtype dtype, R
     return node_.reduce(data, data, count, dtype, op, NodeCollectives::ResultTo::kAll, interrupt);
   }
   // The same on all nodes, whatever their ranks.
-  const std::size_t segments = std::min(kMaxSegments, count * size_of(dtype) / kSegmentBytes);
+  const std::size_t segments = std::min(kMaxSegments, count * size_of(dtype) / segment_bytes_);
   if (segments > 1) {
     return allreduce_overlapped(data, count, segments, dtype, op, interrupt);
   }

@@ -20,7 +20,8 @@ class AlltoallLayout;
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(Mesh& mesh);
+  // `tuning`: the same on all ranks of the mesh.
+  explicit CpuBackend(Mesh& mesh, const Tuning& tuning = {});
 
   Result<void> allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt) override;
   // Within one node: between nodes the leaders need them in one place.
@@ -62,6 +63,7 @@ class CpuBackend final : public Backend {
 
   // constant after construction
   RankMap map_;
+  std::size_t segment_bytes_;
   // engine only
   NodeCollectives node_;
   LeaderCollectives leaders_;

@@ -28,6 +28,8 @@ inline constexpr const char* kNodeAddress = "HVD_NODE_ADDRESS";
 // HOROVOD_ELASTIC and HOROVOD_ELASTIC_TIMEOUT, seconds for the ranks to meet again.)
 inline constexpr const char* kRestartLimit = "HVD_RESTART_LIMIT";
 
+// Rank 0's: the file that hvdrun bench --tune wrote there, or, where it begins with '{', what is in it.
+inline constexpr const char* kTuning = "HVD_TUNING";
 // Tuning that the runtime honours.
 inline constexpr const char* kFusionThreshold = "HOROVOD_FUSION_THRESHOLD";    // bytes; 0: no fusion
 inline constexpr const char* kCacheCapacity = "HOROVOD_CACHE_CAPACITY";        // tensors known by a bit; 0: none

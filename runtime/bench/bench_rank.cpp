@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include "runtime/bench/tune_bench.h"
+
 namespace hvd::bench {
 namespace {
 
@@ -18,28 +20,62 @@ Result<void> measure(const BenchOptions& options, Place place, const PutRow& put
     case Measure::kBroadcast:
     case Measure::kAlltoall:
     case Measure::kReducescatter:
+    case Measure::kTune:
       break;
   }
   return measure_collective(options, place, put);
 }
 
+std::int64_t wrong_in(const Row& row) {
+  return (row.apart ? row.apart->wrong : 0) + (row.in_place ? row.in_place->wrong : 0);
+}
+
+// Lines for hvdrun, each as soon as it is there.
+class Printer {
+ public:
+  void print(const std::string& line) {
+    is_read_ = std::printf("%s\n", line.c_str()) > 0 && std::fflush(stdout) == 0 && is_read_;
+  }
+  [[nodiscard]] Result<void> check() const {
+    return is_read_ ? Result<void>() : Error(Code::kSystem, "the results could not be written");
+  }
+
+ private:
+  bool is_read_ = true;
+};
+
+Result<std::int64_t> tune(const BenchOptions& options) {
+  std::int64_t wrong = 0;
+  Printer printer;
+  HVD_TRY(measure_tuning(
+      options,
+      [&](const Row& row) {
+        wrong += wrong_in(row);
+        printer.print(row.encode());
+      },
+      [&](const std::string& table) { printer.print(encode_table(table)); }));
+  HVD_TRY(printer.check());
+  return wrong;
+}
+
 // How many elements were wrong in all rows.
 Result<std::int64_t> join_and_measure(std::span<const std::string> words) {
   HVD_TRY_ASSIGN(const BenchOptions options, from_words(words));
+  if (options.measure == Measure::kTune) {
+    return tune(options);
+  }
   HVD_TRY(to_result(hvd_init(nullptr), "joining the job"));
   const Place place{hvd_rank(nullptr), hvd_size(nullptr)};
   std::int64_t wrong = 0;
-  bool is_read = true;
+  Printer printer;
   HVD_TRY(measure(options, place, [&](const Row& row) {
-    wrong += (row.apart ? row.apart->wrong : 0) + (row.in_place ? row.in_place->wrong : 0);
+    wrong += wrong_in(row);
     if (place.rank == 0) {
-      is_read = std::printf("%s\n", row.encode().c_str()) > 0 && std::fflush(stdout) == 0 && is_read;
+      printer.print(row.encode());
     }
   }));
   HVD_TRY(to_result(hvd_shutdown(), "leaving the job"));
-  if (!is_read) {
-    return Error(Code::kSystem, "the results could not be written");
-  }
+  HVD_TRY(printer.check());
   return wrong;
 }
 

@@ -20,6 +20,8 @@ Result<void> measure_latency(const BenchOptions& options, Place place, const Put
 // Two rows for each pair of ranks: of --min bytes, and of --max.
 Result<void> measure_pairs(const BenchOptions& options, Place place, const PutRow& put);
 Result<void> measure_gradients(const BenchOptions& options, Place place, const PutRow& put);
+// One way of these: tensors enqueued one by one.
+Result<Row> measure_each_gradient(const BenchOptions& options, Place place);
 
 // The whole of the rank; its exit code. `words` begin with "bench".
 int run_bench_rank(std::span<const std::string> words);

@@ -11,18 +11,20 @@ namespace hvd::bench {
 namespace {
 
 constexpr std::string_view kLineBegin = "hvdrun-bench row ";
+constexpr std::string_view kTableBegin = "hvdrun-bench table ";
 constexpr std::string_view kLineEnd = " end";  // else the line of a rank that was killed could pass for a shorter one
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 40U;
 constexpr std::int64_t kMaxCalls = 1'000'000'000;
 
-constexpr std::array<std::pair<const char*, Measure>, 8> kMeasures = {{{"allreduce", Measure::kAllreduce},
+constexpr std::array<std::pair<const char*, Measure>, 9> kMeasures = {{{"allreduce", Measure::kAllreduce},
                                                                        {"allgather", Measure::kAllgather},
                                                                        {"broadcast", Measure::kBroadcast},
                                                                        {"alltoall", Measure::kAlltoall},
                                                                        {"reducescatter", Measure::kReducescatter},
                                                                        {"latency", Measure::kLatency},
                                                                        {"gradients", Measure::kGradients},
-                                                                       {"pairs", Measure::kPairs}}};
+                                                                       {"pairs", Measure::kPairs},
+                                                                       {"tune", Measure::kTune}}};
 constexpr std::array<std::pair<const char*, ReduceOp>, 5> kOps = {{{"sum", ReduceOp::kSum},
                                                                    {"prod", ReduceOp::kProduct},
                                                                    {"min", ReduceOp::kMin},
@@ -131,10 +133,23 @@ bool decode_field(std::string_view field, Row& row) {
   return false;
 }
 
+// What stands between a line's begin and end; nullopt where either is missing.
+std::optional<std::string_view> inside_of(std::string_view line, std::string_view begin) {
+  line = line.substr(0, line.find_last_not_of("\r\n") + 1);
+  if (!line.starts_with(begin) || !line.ends_with(kLineEnd) || line.size() < begin.size() + kLineEnd.size()) {
+    return std::nullopt;
+  }
+  line.remove_prefix(begin.size());
+  line.remove_suffix(kLineEnd.size());
+  return line;
+}
+
 }  // namespace
 
 std::vector<std::string> measure_names() {
-  return names_in(kMeasures);
+  auto names = names_in(kMeasures);
+  names.pop_back();  // tune: an option brings it, as it writes a file
+  return names;
 }
 
 std::vector<std::string> op_names() {
@@ -260,12 +275,11 @@ std::string Row::encode() const {
 }
 
 std::optional<Row> Row::decode(std::string_view line) {
-  line = line.substr(0, line.find_last_not_of("\r\n") + 1);
-  if (!line.starts_with(kLineBegin) || !line.ends_with(kLineEnd) || line.size() < kLineBegin.size() + kLineEnd.size()) {
+  const auto inside = inside_of(line, kLineBegin);
+  if (!inside) {
     return std::nullopt;
   }
-  line.remove_prefix(kLineBegin.size());
-  line.remove_suffix(kLineEnd.size());
+  line = *inside;
   Row row;
   while (!line.empty()) {
     if (!decode_field(take_until(line, ' '), row)) {
@@ -273,6 +287,23 @@ std::optional<Row> Row::decode(std::string_view line) {
     }
   }
   return row.what.empty() || (!row.apart && !row.in_place) ? std::nullopt : std::optional(std::move(row));
+}
+
+std::string encode_table(std::string_view text) {
+  std::string line(kTableBegin);
+  line += text;
+  std::replace(line.begin(), line.end(), '\n', '\t');
+  return line.append(kLineEnd);
+}
+
+std::optional<std::string> decode_table(std::string_view line) {
+  const auto inside = inside_of(line, kTableBegin);
+  if (!inside) {
+    return std::nullopt;
+  }
+  std::string text(*inside);
+  std::replace(text.begin(), text.end(), '\t', '\n');
+  return text;
 }
 
 double bus_factor(Measure measure, int ranks) {
@@ -288,6 +319,7 @@ double bus_factor(Measure measure, int ranks) {
       return (n - 1) / n;
     case Measure::kBroadcast:
     case Measure::kPairs:
+    case Measure::kTune:
       return 1;
   }
   return 1;

@@ -24,7 +24,8 @@ enum class Measure : std::uint8_t {
   kReducescatter,
   kLatency,
   kGradients,
-  kPairs
+  kPairs,
+  kTune
 };
 
 struct BenchOptions {
@@ -81,6 +82,11 @@ struct Row {
   // nullopt: some other line.
   static std::optional<Row> decode(std::string_view line);
 };
+
+// A text of several lines, each without tabs, as one line: the table that kTune ends with.
+std::string encode_table(std::string_view text);
+// nullopt: some other line.
+std::optional<std::string> decode_table(std::string_view line);
 
 // Of the bytes that a call moves between ranks to those of its size, for the best algorithm: nccl-tests'
 // doc/PERFORMANCE.md. busbw = bytes / seconds * this, which is comparable to what a link carries.

@@ -21,6 +21,7 @@ std::int32_t kind_of(Measure measure) {
     case Measure::kLatency:
     case Measure::kGradients:
     case Measure::kPairs:
+    case Measure::kTune:
       break;
   }
   return HVD_ALLREDUCE;
@@ -133,6 +134,7 @@ std::int64_t Collective::wrong_in(const TestData& data, const void* result) cons
     case Measure::kLatency:
     case Measure::kGradients:
     case Measure::kPairs:
+    case Measure::kTune:
       return data.count_wrong_reduction(result, block_);
     case Measure::kReducescatter:
       return data.count_wrong_reduction(result, block_, own);

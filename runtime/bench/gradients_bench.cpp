@@ -132,23 +132,32 @@ class Step {
   std::vector<std::int64_t> handles_;
 };
 
+Result<Row> measure(const BenchOptions& options, Place place, How how, std::uint64_t seed) {
+  HVD_TRY_ASSIGN(const auto step, Step::make(options, place, how));
+  HVD_TRY_ASSIGN(const std::int64_t wrong, step->run_checked(seed));
+  step->calm();
+  Row row;
+  row.what = name_of(how);
+  row.bytes = step->bytes();
+  row.count = step->count();
+  HVD_TRY_ASSIGN(row.in_place, time_calls(options, [&step] { return step->run(); }));
+  HVD_TRY_ASSIGN(row.in_place->wrong, sum(wrong));
+  return row;
+}
+
 }  // namespace
 
 Result<void> measure_gradients(const BenchOptions& options, Place place, const PutRow& put) {
   std::uint64_t seed = 0;
   for (const How how : {How::kEach, How::kGroup, How::kFlat}) {
-    HVD_TRY_ASSIGN(const auto step, Step::make(options, place, how));
-    HVD_TRY_ASSIGN(const std::int64_t wrong, step->run_checked(++seed));
-    step->calm();
-    Row row;
-    row.what = name_of(how);
-    row.bytes = step->bytes();
-    row.count = step->count();
-    HVD_TRY_ASSIGN(row.in_place, time_calls(options, [&step] { return step->run(); }));
-    HVD_TRY_ASSIGN(row.in_place->wrong, sum(wrong));
+    HVD_TRY_ASSIGN(const Row row, measure(options, place, how, ++seed));
     put(row);
   }
   return {};
+}
+
+Result<Row> measure_each_gradient(const BenchOptions& options, Place place) {
+  return measure(options, place, How::kEach, 1);
 }
 
 }  // namespace hvd::bench

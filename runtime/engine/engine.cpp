@@ -6,6 +6,22 @@
 #include "runtime/engine/solo_backend.h"
 
 namespace hvd {
+namespace {
+
+// Ranks that chose for themselves could choose differently, and wait for each other for ever.
+Result<Tuning> tuning_of_job(const Mesh& mesh, Log& log) {
+  if (mesh.word().empty()) {
+    return Tuning{};  // rank 0 has no table
+  }
+  const auto tuning = decode_tuning(mesh.word());
+  if (!tuning.ok()) {
+    return tuning.error().with_context("what rank 0 has chosen");
+  }
+  log.write(LogLevel::kInfo, "tuned by rank 0: " + text_of(tuning.value()));
+  return tuning;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::start(RankMap map, std::unique_ptr<Store> store, const EngineOptions& options,
                                               std::unique_ptr<Log> log, Deadline deadline) {
@@ -23,7 +39,10 @@ Result<std::unique_ptr<Engine>> Engine::start(RankMap map, std::unique_ptr<Store
     if (store == nullptr) {
       return Error(Code::kInvalid, "a job of " + std::to_string(map.size) + " ranks needs a store to meet at");
     }
-    HVD_TRY_ASSIGN(parts.mesh, Mesh::join(std::move(map), *store, options.mesh, *parts.log, deadline));
+    MeshOptions mesh_options = options.mesh;
+    mesh_options.word = options.tuning == Tuning{} ? "" : encode(options.tuning);
+    HVD_TRY_ASSIGN(parts.mesh, Mesh::join(std::move(map), *store, mesh_options, *parts.log, deadline));
+    HVD_TRY_ASSIGN(parts.options.tuning, tuning_of_job(*parts.mesh, *parts.log));
     parts.map = parts.mesh->map();
     std::vector<int> all(static_cast<std::size_t>(parts.map.size));
     std::iota(all.begin(), all.end(), 0);

@@ -13,6 +13,7 @@
 #include "runtime/base/result.h"
 #include "runtime/controller/autotuner.h"
 #include "runtime/core/rank_map.h"
+#include "runtime/core/tuning.h"
 #include "runtime/engine/device_setup.h"
 #include "runtime/engine/pending_op.h"
 #include "runtime/link/mesh.h"
@@ -31,6 +32,7 @@ struct SetPlace;
 
 struct EngineOptions {
   MeshOptions mesh;
+  Tuning tuning;  // rank 0's is that of all; its fusion_bytes is not asked, but the following
   std::size_t fusion_threshold_bytes = 128U << 20U;  // 0: no fusion
   Duration cycle_time = std::chrono::milliseconds(1);
   StallOptions stall;

@@ -21,7 +21,7 @@ Result<std::unique_ptr<Backend>> Engine::Impl::make_backend(const EngineOptions&
   if (options.backends != nullptr) {
     return options.backends->make(process_set, ranks, mesh);
   }
-  return std::unique_ptr<Backend>(new CpuBackend(mesh));
+  return std::unique_ptr<Backend>(new CpuBackend(mesh, options.tuning));
 }
 
 // Null where the ranks of the mesh are on several nodes, or there is one.
@@ -29,7 +29,7 @@ std::shared_ptr<QuickPath> Engine::Impl::quick_path_of(const Mesh* mesh) const {
   const auto& maker = parts_.options.backends;
   const bool is_possible = mesh != nullptr && mesh->map().node_count == 1 && mesh->shm() != nullptr &&
                            (maker == nullptr || maker->keeps_quick_path());
-  return is_possible ? std::make_shared<QuickPath>(mesh->shm()) : nullptr;
+  return is_possible ? std::make_shared<QuickPath>(mesh->shm(), parts_.options.tuning) : nullptr;
 }
 
 bool Engine::Impl::try_quick(const SetPlace& set, int process_set, const QuickOp& op) {

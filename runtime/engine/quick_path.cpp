@@ -15,8 +15,6 @@ namespace {
 constexpr Duration kYieldsFor = std::chrono::microseconds(100);
 // Once all have come they come again, as soon as they have computed what is theirs; but one may be dead by then.
 constexpr Duration kYieldsForShares = std::chrono::milliseconds(5);
-// As much as a rank may read of all others together, so that the ordinary way is not the shorter one.
-constexpr std::size_t kMaxBytesRead = 32U << 10U;
 
 // Before the data in a box; then come the extents of the shape and the name. Ranks agree when all that is the same.
 struct Head {
@@ -87,9 +85,11 @@ const std::uint8_t* bytes_at(const void* data, std::size_t offset) {
 
 }  // namespace
 
-QuickPath::QuickPath(std::shared_ptr<ShmSegment> shm)
+QuickPath::QuickPath(std::shared_ptr<ShmSegment> shm, const Tuning& tuning)
     : shm_(std::move(shm)),
-      whole_bytes_(std::min(kMaxWholeBytes, kMaxBytesRead / static_cast<std::size_t>(shm_->local_size()))),
+      bytes_(std::min(kMaxBytes, tuning.quick_bytes)),
+      whole_bytes_(std::min({kMaxBytes, tuning.quick_whole_bytes,
+                             tuning.quick_read_bytes / static_cast<std::size_t>(shm_->local_size())})),
       rounds_(shm_->rounds(), shm_->local_size(), shm_->local_rank()) {}
 
 bool QuickPath::try_run(const QuickOp& op) {

@@ -19,6 +19,7 @@
 #include "runtime/algo/schedule.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/op_kind.h"
+#include "runtime/core/tuning.h"
 #include "runtime/link/shm_rounds.h"
 #include "runtime/link/shm_segment.h"
 
@@ -42,19 +43,17 @@ struct QuickOp {
 
 class QuickPath {
  public:
-  // An allreduce of at most so much goes this way; anything else, while no more than kMaxWholeBytes.
+  // What a box has room for.
   static constexpr std::size_t kMaxBytes = 128U << 10U;
-  // Above that a second round costs less than what each rank reads and computes alone.
-  static constexpr std::size_t kMaxWholeBytes = 16U << 10U;
   static constexpr std::size_t kMaxNameBytes = 256;
 
   // For the ranks of `shm`, which must be all of the process set.
-  explicit QuickPath(std::shared_ptr<ShmSegment> shm);
+  explicit QuickPath(std::shared_ptr<ShmSegment> shm, const Tuning& tuning = {});
   QuickPath(const QuickPath&) = delete;
   QuickPath& operator=(const QuickPath&) = delete;
 
   [[nodiscard]] bool takes(OpKind kind, std::size_t size_bytes) const {
-    return size_bytes <= (kind == OpKind::kAllreduce ? kMaxBytes : whole_bytes_);
+    return size_bytes <= (kind == OpKind::kAllreduce ? bytes_ : whole_bytes_);
   }
   // False: it is to go the ordinary way; nothing has happened to its memory.
   bool try_run(const QuickOp& op);
@@ -73,6 +72,10 @@ class QuickPath {
 
   // constant after construction
   const std::shared_ptr<ShmSegment> shm_;
+  // An allreduce of at most so much goes this way ...
+  const std::size_t bytes_;
+  // ... in one round up to this, and so does anything else: above it a second round costs less than what each rank
+  // reads and computes alone.
   const std::size_t whole_bytes_;
   // guarded by mu_
   std::mutex mu_;

@@ -78,6 +78,7 @@ Result<MeshPeer> open_listeners(const RankMap& map, const MeshOptions& options, 
   self.node_index = map.node_index;
   self.local_rank = map.local_rank;
   self.local_size = map.local_size;
+  self.word = map.is_coordinator() ? options.word : "";
   const int backlog = std::max(map.size, 128);
   if (map.is_leader() && map.node_count > 1) {
     if (options.node_address.empty()) {
@@ -220,7 +221,9 @@ Result<std::unique_ptr<Mesh>> Mesh::join(RankMap map, Store& store, const MeshOp
   HVD_TRY(check_map(map));
   if (map.size == 1) {
     map.node_of_rank = {0};
-    return std::unique_ptr<Mesh>(new Mesh(std::move(map)));
+    std::unique_ptr<Mesh> mesh(new Mesh(std::move(map)));
+    mesh->word_ = options.word;
+    return mesh;
   }
   auto mesh = meet(std::move(map), store, options, log, deadline);
   if (!mesh.ok()) {
@@ -238,6 +241,7 @@ Result<std::unique_ptr<Mesh>> Mesh::meet(RankMap map, Store& store, const MeshOp
   HVD_TRY_ASSIGN(const std::vector<MeshPeer> peers, publish(self, store, deadline));
   HVD_TRY_ASSIGN(map.node_of_rank, agree_on_nodes(map, peers));
   std::unique_ptr<Mesh> mesh(new Mesh(map));
+  mesh->word_ = peers.front().word;
   if (map.is_leader() && map.local_size > 1) {
     HVD_TRY_ASSIGN(mesh->shm_, ShmSegment::create(map.local_size, options.shm_slot_bytes));
   }

@@ -32,6 +32,7 @@ struct MeshOptions {
   std::string node_address;  // numeric address at which other nodes reach this one; may be empty on a single node
   std::string scratch_dir;   // a 0700 directory for the node's unix sockets; empty: one is made and removed
   std::size_t shm_slot_bytes = 4U << 20U;  // staging per rank in the node's segment
+  std::string word;                        // what rank 0 tells all others; not the mesh's to understand
   bool has_control = true;  // false: no control links; a process set's ranks are told what to do by those of the job
 };
 
@@ -48,6 +49,8 @@ class Mesh {
   Mesh& operator=(const Mesh&) = delete;
 
   [[nodiscard]] const RankMap& map() const { return map_; }
+  // Rank 0's MeshOptions::word, the same on all ranks.
+  [[nodiscard]] const std::string& word() const { return word_; }
   // The coordinator asks for any other rank; every other rank asks for 0. Non-blocking.
   [[nodiscard]] int control_fd(int rank) const { return control_[static_cast<std::size_t>(rank)].get(); }
   // Between leaders only: the connection to the leader of another node. Non-blocking.
@@ -63,6 +66,7 @@ class Mesh {
   Result<void> adopt(LinkRole role, int other_rank, Fd fd, Store& store, Deadline deadline);
 
   RankMap map_;
+  std::string word_;
   std::vector<Fd> control_;          // [size]
   std::vector<Fd> data_;             // [node_count]
   std::shared_ptr<ShmSegment> shm_;  // shared with those who use it without the engine

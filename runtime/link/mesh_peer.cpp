@@ -5,7 +5,7 @@
 namespace hvd {
 namespace {
 
-constexpr std::uint16_t kVersion = 1;
+constexpr std::uint16_t kVersion = 2;
 
 std::string number(int value) {
   return std::to_string(value);
@@ -29,7 +29,7 @@ Result<void> check_rank(const RankMap& map, int rank, const MeshPeer& peer) {
 std::string encode(const MeshPeer& peer) {
   ByteWriter out;
   out.u16(kVersion).i32(peer.size).i32(peer.node_count).i32(peer.node_index).i32(peer.local_rank);
-  out.i32(peer.local_size).text(peer.tcp_ip).u16(peer.tcp_port).text(peer.unix_path);
+  out.i32(peer.local_size).text(peer.tcp_ip).u16(peer.tcp_port).text(peer.unix_path).text(peer.word);
   return std::move(out).str();
 }
 
@@ -48,6 +48,7 @@ Result<MeshPeer> decode_mesh_peer(const std::string& body, int rank) {
   peer.tcp_ip = in.text();
   peer.tcp_port = in.u16();
   peer.unix_path = in.text();
+  peer.word = in.text();
   if (!in.finished()) {
     return Error(Code::kProtocol, "rank " + number(rank) + " published an address that makes no sense");
   }

@@ -32,6 +32,7 @@
 #include "runtime/bench/bench_wire.h"
 #include "runtime/controller/known_wire.h"
 #include "runtime/controller/message.h"
+#include "runtime/core/tuning_table.h"
 #include "runtime/link/mesh_peer.h"
 #include "runtime/rendezvous/handshake.h"
 #include "tests/fuzz/check_targets.h"
@@ -346,6 +347,22 @@ void mesh_peer(std::string_view input) {
   }
 }
 
+void tuning_table(std::string_view input) {
+  const auto table = parse_tuning_table(input, "file");
+  if (!table.ok()) {
+    require(table.error().message().starts_with("file:"), "an error names its place");
+    return;
+  }
+  require(check(table.value().tuning).ok(), "a table's choices are in range");
+  require(parse_tuning_table(to_json(table.value()), "file").value() == table.value(), "what is written is read back");
+}
+
+void tuning_word(std::string_view input) {
+  if (const auto tuning = decode_tuning(input); tuning.ok()) {
+    require(encode(tuning.value()) == input && check(tuning.value()).ok(), "a tuning is written as it was read");
+  }
+}
+
 // What mpirun prints, and what it sets for an agent, a variable a line.
 void engine_words(std::string_view input) {
   std::vector<std::string> lines;
@@ -482,6 +499,8 @@ const std::vector<Target>& targets() {
       {"rsh_template", rsh_template},
       {"ssh_config", ssh_config},
       {"traceback", traceback},
+      {"tuning_table", tuning_table},
+      {"tuning_word", tuning_word},
   };
   return all;
 }

@@ -39,10 +39,14 @@ inline void on_all(int size, const std::function<void(int rank)>& body) {
 
 class EngineJob {
  public:
-  explicit EngineJob(Nodes nodes, EngineOptions options = {}, LogLevel log_level = LogLevel::kError)
+  // What of a rank's configuration is not that of the others.
+  using Adjust = std::function<void(int rank, Config& config)>;
+
+  explicit EngineJob(Nodes nodes, EngineOptions options = {}, LogLevel log_level = LogLevel::kError, Adjust adjust = {})
       : nodes_(std::move(nodes)),
         options_(std::move(options)),
         log_level_(log_level),
+        adjust_(std::move(adjust)),
         contexts_(static_cast<std::size_t>(size())) {
     hub_ = MemoryHub::create(size(), make_secret(1)).value();
     start();
@@ -90,12 +94,16 @@ class EngineJob {
     config.engine.mesh.scratch_dir = scratch_.path();
     config.engine.mesh.shm_slot_bytes = 1U << 20U;
     config.log_level = log_level_;
+    if (adjust_) {
+      adjust_(rank, config);
+    }
     return config;
   }
 
   Nodes nodes_;
   EngineOptions options_;
   LogLevel log_level_;
+  Adjust adjust_;
   ScratchDir scratch_;
   std::shared_ptr<MemoryHub> hub_;
   std::vector<std::unique_ptr<hvd_ctx>> contexts_;

@@ -73,6 +73,18 @@ TEST_CASE("a row comes through its line, and what is no row is none") {
   }
 }
 
+TEST_CASE("a table comes through its line, whole or not at all") {
+  const std::string table = "{\n  \"processor\": \"end\"\n}\n";
+  const std::string line = encode_table(table);
+  CHECK(line.find('\n') == std::string::npos);
+  CHECK(decode_table(line + "\n").value_or("") == table);
+  for (std::size_t size = 0; size < line.size(); ++size) {
+    CHECK_FALSE(decode_table(line.substr(0, size)));
+  }
+  CHECK_FALSE(decode_table("hvdrun-bench row what=a apart=1/1/1/1/1/0 end"));
+  CHECK_FALSE(Row::decode(line));
+}
+
 TEST_CASE("what cannot be measured is refused in words") {
   BenchOptions options;
   options.op = hvd::ReduceOp::kAverage;

@@ -40,11 +40,12 @@ RankMap map_of_job(int size, int node_count) {
 }  // namespace
 
 TEST_CASE("what a rank publishes is read back as it was") {
-  MeshPeer peer{8, 3, 2, 1, 4, "10.0.0.1", 54321, "/tmp/x/mesh-1-abc"};
+  MeshPeer peer{8, 3, 2, 1, 4, "10.0.0.1", 54321, "/tmp/x/mesh-1-abc", "a word"};
   const MeshPeer back = decode_mesh_peer(encode(peer), 5).value();
   CHECK(encode(back) == encode(peer));
   CHECK(back.tcp_port == 54321);
   CHECK(back.unix_path == "/tmp/x/mesh-1-abc");
+  CHECK(back.word == "a word");
 }
 
 TEST_CASE("a cut, longer or other body is refused and the rank named") {

@@ -1,0 +1,27 @@
+#include "runtime/base/processor.h"
+
+#include <fstream>
+
+namespace hvd {
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string name;
+  // The lines of the first processor; an empty one ends them.
+  for (std::string line; std::getline(file, line) && !line.empty();) {
+    const auto colon = line.find(':');
+    const auto begin = colon == std::string::npos ? colon : line.find_first_not_of(' ', colon + 1);
+    if (begin == std::string::npos) {
+      continue;
+    }
+    if (line.starts_with("model name")) {
+      return line.substr(begin);
+    }
+    if (line.starts_with("CPU implementer") || line.starts_with("CPU part")) {
+      name += (name.empty() ? "" : " ") + line.substr(begin);
+    }
+  }
+  return name.empty() ? "unknown" : name;
+}
+
+}  // namespace hvd
