@@ -229,30 +229,26 @@ def test_the_end_of_a_terminals_input_is_passed_on():
     assert "[0]<stdout>:['a', 'b']" in job.screen.all()
 
 
-def test_in_the_background_of_a_shell_it_is_not_stopped_and_in_front_it_reads(tmp_path):
+def test_in_the_background_of_a_shell_it_is_not_stopped_and_in_front_it_reads(tmp_path, marker):
     """What is typed then is the shell's."""
-    job = Terminal(["setsid", "--ctty", "--wait", "bash", "--norc", "--noprofile", "--noediting", "-i"], cwd=tmp_path,
-                   env={**os.environ, "PS1": "ready> ", "HVDRUN": HVDRUN})
+    shell = Terminal(["setsid", "--ctty", "--wait", "bash", "--norc", "--noprofile", "--noediting", "-i"], cwd=tmp_path,
+                     env={**os.environ, "HVDRUN": HVDRUN})
+    out = tmp_path / "out"
     code = "print('up'); print('got', input())"
-
-    def is_ready():
-        job.wait_for(lambda s: s.all()[-1].endswith("ready>"))
-
-    is_ready()
-    command = f"\"$HVDRUN\" -q --no-tags -np 1 {' '.join(PYTHON)} -c \"{code}\" > out 2>&1 &\n"
-    os.write(job.end, command.encode())
-    wait_until(lambda: (tmp_path / "out").exists() and (tmp_path / "out").read_text() == "up\n", "the job is not up")
+    command = f"{marker} \"$HVDRUN\" -q --no-tags -np 1 {' '.join(PYTHON)} -c \"{code}\" > out 2>&1 &\n"
+    os.write(shell.end, command.encode())
+    wait_until(lambda: out.exists() and out.read_text() == "up\n", "the job is not up")
     for word in ("one", "two"):
-        os.write(job.end, f"echo shell-has-$((1+1))-{word}\n".encode())
-        job.wait_for(lambda s, word=word: any(row.endswith(f"shell-has-2-{word}") for row in s.all()))
-    os.write(job.end, b"jobs -r\n")
-    job.wait_for(lambda s: any("Running" in row for row in s.all()))
+        os.write(shell.end, f"echo shell-has-$((1+1))-{word}\n".encode())
+        shell.wait_for(lambda s, word=word: any(row.endswith(f"shell-has-2-{word}") for row in s.all()))
+    os.write(shell.end, b"jobs -r\n")
+    shell.wait_for(lambda s: any("Running" in row for row in s.all()))
     # A terminal gives a line to each read: the shell takes the first, and waits for the job, which takes the second.
-    os.write(job.end, b"fg\nfor the job\n")
-    wait_until(lambda: "got for the job" in (tmp_path / "out").read_text(), "the job got nothing")
-    is_ready()
-    os.write(job.end, b"exit\n")
-    assert job.finish() == 0
+    os.write(shell.end, b"fg\nfor the job\n")
+    wait_until(lambda: out.read_text() == "up\ngot for the job\n", "the job got nothing")
+    assert wait_until_gone(marker) == {}  # else it takes the next line, too
+    os.write(shell.end, b"exit\n")
+    assert shell.finish() == 0
 
 
 def test_with_nohup_a_terminal_is_not_read():
