@@ -4,6 +4,8 @@
     rank_exit.py alone        rank 0 waits for what the others never ask for
 """
 
+import os
+import pathlib
 import sys
 import threading
 import time
@@ -15,6 +17,7 @@ import horovod.torch.backend  # noqa: F401
 
 dist.init_process_group("hvd")
 how = sys.argv[1]
+has_asked = pathlib.Path(os.environ["HVD_TEST_REPORTS"], "asked")
 has_begun = threading.Event()
 
 
@@ -28,4 +31,9 @@ if how == "callback" or dist.get_rank() == 0:
     later = future.then(callback)
 if how == "callback":
     has_begun.wait()
+elif dist.get_rank() == 0:
+    has_asked.touch()
+else:
+    while not has_asked.exists():  # who leaves before is an error of those who ask then
+        time.sleep(0.01)
 print(f"rank {dist.get_rank()} ends", flush=True)
