@@ -1,17 +1,15 @@
-// The functions of hvd.h: arguments in, statuses out. Nothing is decided here, and no exception leaves.
+// The functions of hvd.h about the job as a whole: arguments in, statuses out. Nothing is decided here.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <memory>
-#include <new>
-#include <span>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "hvd/hvd.h"
 #include "runtime/abi/context.h"
 #include "runtime/abi/default_context.h"
+#include "runtime/abi/fence.h"
 #include "runtime/abi/op_checks.h"
 #include "runtime/backend/nccl_library.h"
 #include "runtime/device/device.h"
@@ -20,55 +18,10 @@ namespace {
 
 using hvd::Code;
 using hvd::Error;
+using hvd::fence;
+using hvd::missing;
+using hvd::resolve;
 using hvd::Result;
-
-std::string& last_error() {
-  thread_local std::string text;
-  return text;
-}
-
-hvd_status fail(Code code, const char* text) noexcept {
-  try {
-    last_error() = text;
-  } catch (...) {
-    last_error().clear();  // no memory for the text; the status still tells
-  }
-  return static_cast<hvd_status>(code);
-}
-
-hvd_status status_of(const Result<void>& result) {
-  return result.ok() ? HVD_OK : fail(result.error().code(), result.error().message().c_str());
-}
-
-// Runs one call's body; an exception (of the standard library, or a defect) becomes a status.
-template <typename Body>
-hvd_status fence(Body body) noexcept {
-  try {
-    return status_of(body());
-  } catch (const std::bad_alloc&) {
-    return fail(Code::kResource, "out of memory");
-  } catch (const std::exception& e) {
-    return fail(Code::kInternal, e.what());
-  } catch (...) {
-    return fail(Code::kInternal, "an exception of unknown type");
-  }
-}
-
-Error missing(const char* argument) {
-  return Error(Code::kInvalid, std::string(argument) + " is NULL");
-}
-
-// The caller's context (whose life is the caller's business), or the process's.
-Result<std::shared_ptr<hvd_ctx>> resolve(hvd_ctx* ctx) {
-  if (ctx != nullptr) {
-    return std::shared_ptr<hvd_ctx>(std::shared_ptr<void>(), ctx);
-  }
-  auto context = hvd::DefaultContext::instance().get();
-  if (context == nullptr) {
-    return Error(Code::kNotInitialized, "Horovod has not been initialized; use hvd.init().");
-  }
-  return context;
-}
 
 int32_t number_of(hvd_ctx* ctx, int hvd::RankMap::* member) noexcept {
   int32_t number = -1;
@@ -78,19 +31,6 @@ int32_t number_of(hvd_ctx* ctx, int hvd::RankMap::* member) noexcept {
     return {};
   });
   return number;
-}
-
-Result<std::shared_ptr<const hvd_ctx::Operation>> operation_of(hvd_ctx* ctx, int64_t handle) {
-  HVD_TRY_ASSIGN(const auto context, resolve(ctx));
-  return context->find(handle);
-}
-
-// Waits for an operation and forgets it; its outcome.
-Result<void> finish(hvd_ctx& context, int64_t handle) {
-  HVD_TRY_ASSIGN(const auto operation, context.find(handle));
-  const auto outcome = context.finish(*operation);
-  HVD_TRY(context.release(handle));
-  return outcome;
 }
 
 Result<void> hand_out(const std::vector<int>& all, int32_t* out, int32_t capacity, int32_t* count) {
@@ -105,31 +45,20 @@ Result<void> hand_out(const std::vector<int>& all, int32_t* out, int32_t capacit
   return {};
 }
 
-void fill(hvd_output& out, const hvd_ctx::Operation& operation) {
-  const auto& owned = operation.completion->output();
-  const std::span<const std::int64_t> shape = owned ? owned->shape : operation.shape();
-  out.data = owned ? owned->address() : operation.output;
-  out.size_bytes = static_cast<int64_t>(owned ? owned->size_bytes : operation.size_bytes);
-  out.ndim = static_cast<int32_t>(shape.size());
-  std::fill(std::begin(out.shape), std::end(out.shape), 0);
-  std::copy(shape.begin(), shape.end(), std::begin(out.shape));
-  if (out.version >= 2) {
-    const bool has_splits = owned && !owned->received_splits.empty();
-    out.received_splits = has_splits ? owned->received_splits.data() : nullptr;
-    out.received_count = has_splits ? static_cast<int32_t>(owned->received_splits.size()) : 0;
-  }
-}
-
 }  // namespace
 
 extern "C" {
 
 hvd_status hvd_init(const hvd_options* options) {
-  return fence([&] { return hvd::DefaultContext::instance().init(options); });
+  return fence([&]() -> Result<void> {
+    HVD_TRY(hvd::refuse_in_callback());
+    return hvd::DefaultContext::instance().init(options);
+  });
 }
 
 hvd_status hvd_shutdown(void) {
   return fence([]() -> Result<void> {
+    HVD_TRY(hvd::refuse_in_callback());
     hvd::DefaultContext::instance().shutdown();
     return {};
   });
@@ -138,6 +67,7 @@ hvd_status hvd_shutdown(void) {
 int32_t hvd_is_initialized(void) {
   int32_t is_initialized = 0;
   fence([&]() -> Result<void> {
+    HVD_TRY(hvd::refuse_in_callback());
     const auto context = hvd::DefaultContext::instance().get();
     is_initialized = context != nullptr && !context->is_forked() ? 1 : 0;
     return {};
@@ -151,6 +81,7 @@ hvd_status hvd_create(const hvd_options* options, hvd_ctx** out) {
       return missing("hvd_create: out");
     }
     *out = nullptr;
+    HVD_TRY(hvd::refuse_in_callback());
     static_cast<void>(hvd::DefaultContext::instance());  // what is to be done at exit is arranged there
     HVD_TRY_ASSIGN(auto context, hvd::make_context(options));
     *out = context.release();
@@ -160,6 +91,7 @@ hvd_status hvd_create(const hvd_options* options, hvd_ctx** out) {
 
 void hvd_destroy(hvd_ctx* ctx) {
   fence([&]() -> Result<void> {
+    HVD_TRY(hvd::refuse_in_callback());
     std::unique_ptr<hvd_ctx> owned(ctx);
     if (owned != nullptr) {
       owned->close();
@@ -239,143 +171,6 @@ hvd_status hvd_buffer_destroy(hvd_ctx* ctx, void* data) {
   });
 }
 
-hvd_status hvd_enqueue(hvd_ctx* ctx, const hvd_op* op, int64_t* handle) {
-  return fence([&]() -> Result<void> {
-    if (op == nullptr) {
-      return missing("hvd_enqueue: op");
-    }
-    if (handle == nullptr) {
-      return missing("hvd_enqueue: handle");
-    }
-    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
-    HVD_TRY_ASSIGN(*handle, context->enqueue(*op));
-    return {};
-  });
-}
-
-hvd_status hvd_execute(hvd_ctx* ctx, const hvd_op* op, int64_t* handle) {
-  return fence([&]() -> Result<void> {
-    if (op == nullptr) {
-      return missing("hvd_execute: op");
-    }
-    if (handle != nullptr) {
-      *handle = 0;
-    }
-    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
-    return context->execute(*op, handle);
-  });
-}
-
-hvd_status hvd_enqueue_group(hvd_ctx* ctx, const hvd_op* const* ops, int32_t count, int64_t* handles) {
-  return fence([&]() -> Result<void> {
-    if (ops == nullptr) {
-      return missing("hvd_enqueue_group: ops");
-    }
-    if (handles == nullptr) {
-      return missing("hvd_enqueue_group: handles");
-    }
-    if (count < 1 || count > HVD_MAX_GROUP) {
-      return Error(Code::kInvalid, "hvd_enqueue_group: count is " + std::to_string(count) + ", expected 1 to " +
-                                       std::to_string(HVD_MAX_GROUP));
-    }
-    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
-    return context->enqueue_group(std::span(ops, static_cast<std::size_t>(count)), handles);
-  });
-}
-
-hvd_status hvd_enqueue_many(hvd_ctx* ctx, const hvd_op* const* ops, int32_t count, int32_t waits, int64_t* handles) {
-  return fence([&]() -> Result<void> {
-    if (ops == nullptr) {
-      return missing("hvd_enqueue_many: ops");
-    }
-    if (handles == nullptr) {
-      return missing("hvd_enqueue_many: handles");
-    }
-    if (count < 0 || count > HVD_MAX_GROUP) {
-      return Error(Code::kInvalid, "hvd_enqueue_many: count is " + std::to_string(count) + ", expected 0 to " +
-                                       std::to_string(HVD_MAX_GROUP));
-    }
-    std::fill_n(handles, count, 0);
-    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
-    return context->enqueue_many(std::span(ops, static_cast<std::size_t>(count)), waits == 1, handles);
-  });
-}
-
-hvd_status hvd_poll(hvd_ctx* ctx, int64_t handle, int32_t* done) {
-  return fence([&]() -> Result<void> {
-    if (done == nullptr) {
-      return missing("hvd_poll: done");
-    }
-    HVD_TRY_ASSIGN(const auto operation, operation_of(ctx, handle));
-    *done = operation->completion->is_done() ? 1 : 0;
-    return {};
-  });
-}
-
-hvd_status hvd_wait(hvd_ctx* ctx, int64_t handle) {
-  return fence([&]() -> Result<void> {
-    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
-    HVD_TRY_ASSIGN(const auto operation, context->find(handle));
-    return context->finish(*operation);
-  });
-}
-
-hvd_status hvd_finish(hvd_ctx* ctx, int64_t* handles, int32_t count) {
-  return fence([&]() -> Result<void> {
-    if (handles == nullptr) {
-      return missing("hvd_finish: handles");
-    }
-    if (count < 0) {
-      return Error(Code::kInvalid, "hvd_finish: count is " + std::to_string(count) + ", expected 0 or more");
-    }
-    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
-    Result<void> first;
-    for (int64_t& handle : std::span(handles, static_cast<std::size_t>(count))) {
-      if (handle == 0) {
-        continue;
-      }
-      Result<void> outcome = finish(*context, handle);
-      handle = 0;
-      if (first.ok() && !outcome.ok()) {
-        first = std::move(outcome);
-      }
-    }
-    return first;
-  });
-}
-
-hvd_status hvd_result(hvd_ctx* ctx, int64_t handle, hvd_output* out) {
-  return fence([&]() -> Result<void> {
-    if (out == nullptr) {
-      return missing("hvd_result: out");
-    }
-    HVD_TRY(hvd::check_struct("hvd_output", out->size, out->version,
-                              {offsetof(hvd_output, received_splits), sizeof(hvd_output)}));
-    HVD_TRY_ASSIGN(const auto operation, operation_of(ctx, handle));
-    if (!operation->completion->is_done()) {
-      return Error(Code::kInvalid, "hvd_result: the operation has not finished; call hvd_wait first");
-    }
-    HVD_TRY(operation->completion->wait());
-    fill(*out, *operation);
-    return {};
-  });
-}
-
-hvd_status hvd_fetch(hvd_ctx* ctx, int64_t handle, void* to, int64_t size_bytes, void* stream) {
-  return fence([&]() -> Result<void> {
-    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
-    HVD_TRY_ASSIGN(const auto operation, context->find(handle));
-    return context->fetch(*operation, to, size_bytes, stream);
-  });
-}
-
-hvd_status hvd_release(hvd_ctx* ctx, int64_t handle) {
-  return fence([&]() -> Result<void> {
-    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
-    return context->release(handle);
-  });
-}
-
 hvd_status hvd_read_counters(hvd_ctx* ctx, int32_t process_set, hvd_counters* out) {
   return fence([&]() -> Result<void> {
     if (out == nullptr) {
@@ -447,7 +242,7 @@ int32_t hvd_feature(hvd_ctx* ctx, int32_t feature) {
 }
 
 const char* hvd_last_error(void) {
-  return last_error().c_str();
+  return hvd::last_error().c_str();
 }
 
 int32_t hvd_abi_version(void) {

@@ -31,14 +31,36 @@ void Completion::finish(std::optional<OwnedOutput> output, std::shared_ptr<Devic
 
 void Completion::settle(Result<void> result, std::optional<OwnedOutput> output, std::shared_ptr<DeviceTicket> ticket) {
   {
-    const std::lock_guard lock(mu_);
-    HVD_CHECK(!done_.load(std::memory_order_relaxed));
+    std::unique_lock lock(mu_);
+    HVD_CHECK(!is_settled_);
     result_ = std::move(result);
     output_ = std::move(output);
     ticket_ = std::move(ticket);
+    is_settled_ = true;
+    if (listener_) {
+      lock.unlock();  // it is changed no more, and what it calls may come back here
+      listener_(result_);
+      lock.lock();
+    }
     done_.store(true, std::memory_order_release);
   }
   changed_.notify_all();
+}
+
+Result<void> Completion::tell(Listener listener) {
+  {
+    const std::lock_guard lock(mu_);
+    if (has_listener_) {
+      return Error(Code::kInvalid, "this operation tells somebody else already");
+    }
+    has_listener_ = true;
+    if (!is_settled_) {
+      listener_ = std::move(listener);
+      return {};
+    }
+  }
+  listener(result_);
+  return {};
 }
 
 const Result<void>& Completion::wait() const {

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -72,6 +73,11 @@ class Completion {
   // The same for what is only launched on a device.
   void finish(std::optional<OwnedOutput> output, std::shared_ptr<DeviceTicket> ticket);
 
+  // Has `listener` called once, with the outcome, before any wait() for it returns: on the thread that finishes, or on
+  // this one when that has been. It must not wait for anything, and not throw. kInvalid: it has a listener already.
+  using Listener = std::function<void(const Result<void>&)>;
+  Result<void> tell(Listener listener);
+
   [[nodiscard]] bool is_done() const { return done_.load(std::memory_order_acquire); }
   // Blocks until finished.
   const Result<void>& wait() const;
@@ -86,7 +92,11 @@ class Completion {
   mutable std::mutex mu_;
   mutable std::condition_variable changed_;
   std::atomic<bool> done_ = false;
-  // written under mu_ before done_, constant afterwards
+  // guarded by mu_
+  bool has_listener_ = false;
+  Listener listener_;
+  // written under mu_ before is_settled_, constant afterwards
+  bool is_settled_ = false;
   Result<void> result_;
   std::optional<OwnedOutput> output_;
   std::shared_ptr<DeviceTicket> ticket_;

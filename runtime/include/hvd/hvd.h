@@ -237,6 +237,14 @@ HVD_API hvd_status hvd_poll(hvd_ctx* ctx, int64_t handle, int32_t* done);
  * HOROVOD_ENABLE_ASYNC_COMPLETION=1 an operation on a GPU has finished for the host when it is launched there: what the
  * caller puts on hvd_op.stream after hvd_wait (or hvd_finish, hvd_execute) runs behind it. */
 HVD_API hvd_status hvd_wait(hvd_ctx* ctx, int64_t handle);
+/* Since version 8: has `callback` called once with `arg` when the operation has ended, with what hvd_wait will return
+ * and, of a failure, the text (valid for the call; else NULL): on a thread of the runtime, on one that waits for
+ * another operation, or on the caller's, when it had ended already. The callback has returned before any hvd_wait for
+ * the operation does. Until then nothing else of the job goes on: it notes, or wakes up a thread of the program, and
+ * returns. The library refuses to be called from it (HVD_INVALID). An operation has one callback at most. With
+ * hvd_enqueue_many's `waits` it is called while somebody waits. */
+typedef void (*hvd_callback)(void* arg, hvd_status status, const char* error);
+HVD_API hvd_status hvd_on_done(hvd_ctx* ctx, int64_t handle, hvd_callback callback, void* arg);
 /* What the finished operation left; valid until hvd_release. out->size and out->version must be set. */
 HVD_API hvd_status hvd_result(hvd_ctx* ctx, int64_t handle, hvd_output* out);
 /* Since version 7: copies what the finished operation left and the runtime has allocated (of an allgather, alltoall,

@@ -33,6 +33,44 @@ TEST_CASE("a completion tells all who wait, and those who come later") {
   CHECK_FALSE(completion.output().has_value());
 }
 
+TEST_CASE("a listener is told once, before anybody's wait returns, also when it comes late") {
+  Completion completion;
+  std::atomic<bool> is_told = false;
+  REQUIRE(completion
+              .tell([&](const Result<void>& outcome) {
+                CHECK(outcome.error().message() == "why");
+                CHECK_FALSE(completion.is_done());
+                is_told = true;
+              })
+              .ok());
+  CHECK(completion.tell([](const Result<void>&) {}).error().code() == Code::kInvalid);
+  std::thread waiter([&] {
+    static_cast<void>(completion.wait());
+    CHECK(is_told);
+  });
+  completion.finish(Error(Code::kLostPeer, "why"));
+  waiter.join();
+  CHECK(is_told);
+
+  Completion over;
+  over.finish(Result<void>());
+  bool is_told_here = false;
+  REQUIRE(over.tell([&](const Result<void>& outcome) { is_told_here = outcome.ok(); }).ok());
+  CHECK(is_told_here);
+}
+
+TEST_CASE("a listener that comes while the operation ends is told once") {
+  for (int round = 0; round < 300; ++round) {
+    Completion completion;
+    std::atomic<int> count = 0;
+    std::thread finisher([&] { completion.finish(Result<void>()); });
+    CHECK(completion.tell([&](const Result<void>&) { ++count; }).ok());
+    static_cast<void>(completion.wait());
+    finisher.join();
+    CHECK(count == 1);
+  }
+}
+
 TEST_CASE("a completion hands over the memory that was allocated") {
   auto output = OwnedOutput::allocate(8, {2});
   REQUIRE(output.ok());

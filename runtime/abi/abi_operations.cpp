@@ -1,0 +1,210 @@
+// The functions of hvd.h about operations: arguments in, statuses out. Nothing is decided here.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "hvd/hvd.h"
+#include "runtime/abi/context.h"
+#include "runtime/abi/fence.h"
+#include "runtime/abi/op_checks.h"
+
+namespace {
+
+using hvd::Code;
+using hvd::Error;
+using hvd::fence;
+using hvd::missing;
+using hvd::resolve;
+using hvd::Result;
+
+Result<std::shared_ptr<const hvd_ctx::Operation>> operation_of(hvd_ctx* ctx, int64_t handle) {
+  HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+  return context->find(handle);
+}
+
+// Waits for an operation and forgets it; its outcome.
+Result<void> finish(hvd_ctx& context, int64_t handle) {
+  HVD_TRY_ASSIGN(const auto operation, context.find(handle));
+  const auto outcome = context.finish(*operation);
+  HVD_TRY(context.release(handle));
+  return outcome;
+}
+
+void fill(hvd_output& out, const hvd_ctx::Operation& operation) {
+  const auto& owned = operation.completion->output();
+  const std::span<const std::int64_t> shape = owned ? owned->shape : operation.shape();
+  out.data = owned ? owned->address() : operation.output;
+  out.size_bytes = static_cast<int64_t>(owned ? owned->size_bytes : operation.size_bytes);
+  out.ndim = static_cast<int32_t>(shape.size());
+  std::fill(std::begin(out.shape), std::end(out.shape), 0);
+  std::copy(shape.begin(), shape.end(), std::begin(out.shape));
+  if (out.version >= 2) {
+    const bool has_splits = owned && !owned->received_splits.empty();
+    out.received_splits = has_splits ? owned->received_splits.data() : nullptr;
+    out.received_count = has_splits ? static_cast<int32_t>(owned->received_splits.size()) : 0;
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+hvd_status hvd_enqueue(hvd_ctx* ctx, const hvd_op* op, int64_t* handle) {
+  return fence([&]() -> Result<void> {
+    if (op == nullptr) {
+      return missing("hvd_enqueue: op");
+    }
+    if (handle == nullptr) {
+      return missing("hvd_enqueue: handle");
+    }
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    HVD_TRY_ASSIGN(*handle, context->enqueue(*op));
+    return {};
+  });
+}
+
+hvd_status hvd_execute(hvd_ctx* ctx, const hvd_op* op, int64_t* handle) {
+  return fence([&]() -> Result<void> {
+    if (op == nullptr) {
+      return missing("hvd_execute: op");
+    }
+    if (handle != nullptr) {
+      *handle = 0;
+    }
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    return context->execute(*op, handle);
+  });
+}
+
+hvd_status hvd_enqueue_group(hvd_ctx* ctx, const hvd_op* const* ops, int32_t count, int64_t* handles) {
+  return fence([&]() -> Result<void> {
+    if (ops == nullptr) {
+      return missing("hvd_enqueue_group: ops");
+    }
+    if (handles == nullptr) {
+      return missing("hvd_enqueue_group: handles");
+    }
+    if (count < 1 || count > HVD_MAX_GROUP) {
+      return Error(Code::kInvalid, "hvd_enqueue_group: count is " + std::to_string(count) + ", expected 1 to " +
+                                       std::to_string(HVD_MAX_GROUP));
+    }
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    return context->enqueue_group(std::span(ops, static_cast<std::size_t>(count)), handles);
+  });
+}
+
+hvd_status hvd_enqueue_many(hvd_ctx* ctx, const hvd_op* const* ops, int32_t count, int32_t waits, int64_t* handles) {
+  return fence([&]() -> Result<void> {
+    if (ops == nullptr) {
+      return missing("hvd_enqueue_many: ops");
+    }
+    if (handles == nullptr) {
+      return missing("hvd_enqueue_many: handles");
+    }
+    if (count < 0 || count > HVD_MAX_GROUP) {
+      return Error(Code::kInvalid, "hvd_enqueue_many: count is " + std::to_string(count) + ", expected 0 to " +
+                                       std::to_string(HVD_MAX_GROUP));
+    }
+    std::fill_n(handles, count, 0);
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    return context->enqueue_many(std::span(ops, static_cast<std::size_t>(count)), waits == 1, handles);
+  });
+}
+
+hvd_status hvd_poll(hvd_ctx* ctx, int64_t handle, int32_t* done) {
+  return fence([&]() -> Result<void> {
+    if (done == nullptr) {
+      return missing("hvd_poll: done");
+    }
+    HVD_TRY_ASSIGN(const auto operation, operation_of(ctx, handle));
+    *done = operation->completion->is_done() ? 1 : 0;
+    return {};
+  });
+}
+
+hvd_status hvd_wait(hvd_ctx* ctx, int64_t handle) {
+  return fence([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    HVD_TRY_ASSIGN(const auto operation, context->find(handle));
+    return context->finish(*operation);
+  });
+}
+
+hvd_status hvd_finish(hvd_ctx* ctx, int64_t* handles, int32_t count) {
+  return fence([&]() -> Result<void> {
+    if (handles == nullptr) {
+      return missing("hvd_finish: handles");
+    }
+    if (count < 0) {
+      return Error(Code::kInvalid, "hvd_finish: count is " + std::to_string(count) + ", expected 0 or more");
+    }
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    Result<void> first;
+    for (int64_t& handle : std::span(handles, static_cast<std::size_t>(count))) {
+      if (handle == 0) {
+        continue;
+      }
+      Result<void> outcome = finish(*context, handle);
+      handle = 0;
+      if (first.ok() && !outcome.ok()) {
+        first = std::move(outcome);
+      }
+    }
+    return first;
+  });
+}
+
+hvd_status hvd_on_done(hvd_ctx* ctx, int64_t handle, hvd_callback callback, void* arg) {
+  return fence([&]() -> Result<void> {
+    if (callback == nullptr) {
+      return missing("hvd_on_done: callback");
+    }
+    HVD_TRY_ASSIGN(const auto operation, operation_of(ctx, handle));
+    return operation->completion->tell([callback, arg](const Result<void>& outcome) {
+      const hvd::InCallback here;
+      if (outcome.ok()) {
+        callback(arg, HVD_OK, nullptr);
+      } else {
+        callback(arg, static_cast<hvd_status>(outcome.error().code()), outcome.error().message().c_str());
+      }
+    });
+  });
+}
+
+hvd_status hvd_result(hvd_ctx* ctx, int64_t handle, hvd_output* out) {
+  return fence([&]() -> Result<void> {
+    if (out == nullptr) {
+      return missing("hvd_result: out");
+    }
+    HVD_TRY(hvd::check_struct("hvd_output", out->size, out->version,
+                              {offsetof(hvd_output, received_splits), sizeof(hvd_output)}));
+    HVD_TRY_ASSIGN(const auto operation, operation_of(ctx, handle));
+    if (!operation->completion->is_done()) {
+      return Error(Code::kInvalid, "hvd_result: the operation has not finished; call hvd_wait first");
+    }
+    HVD_TRY(operation->completion->wait());
+    fill(*out, *operation);
+    return {};
+  });
+}
+
+hvd_status hvd_fetch(hvd_ctx* ctx, int64_t handle, void* to, int64_t size_bytes, void* stream) {
+  return fence([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    HVD_TRY_ASSIGN(const auto operation, context->find(handle));
+    return context->fetch(*operation, to, size_bytes, stream);
+  });
+}
+
+hvd_status hvd_release(hvd_ctx* ctx, int64_t handle) {
+  return fence([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    return context->release(handle);
+  });
+}
+
+}  // extern "C"

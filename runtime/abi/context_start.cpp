@@ -1,0 +1,117 @@
+// How a context is made: what the caller and the environment say, how the ranks meet, and the engine that comes of it.
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "runtime/abi/context.h"
+#include "runtime/abi/op_checks.h"
+#include "runtime/abi/tuning_source.h"
+#include "runtime/rendezvous/store_client.h"
+
+namespace hvd {
+
+namespace {
+
+// "hvd rank 3: warning: ..."
+class RankLog final : public Log {
+ public:
+  RankLog(LogLevel lowest, int rank) : who_("hvd rank " + std::to_string(rank)), log_(lowest, who_) {}
+  void write(LogLevel level, std::string_view message) override { log_.write(level, message); }
+
+ private:
+  const std::string who_;
+  StderrLog log_;
+};
+
+// What the caller says beside the environment. Later versions are longer.
+Result<void> read_options(const hvd_options* options, Config& config) {
+  if (options == nullptr) {
+    return {};
+  }
+  HVD_TRY(check_struct("hvd_options", options->size, options->version,
+                       {offsetof(hvd_options, ranks), sizeof(hvd_options)}));
+  constexpr double kMaxTimeoutSeconds = 86'400.0;
+  if (options->timeout_s > 0) {
+    const double seconds = options->timeout_s < kMaxTimeoutSeconds ? options->timeout_s : kMaxTimeoutSeconds;
+    config.start_timeout = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  }
+  if (options->version < 2) {
+    return {};
+  }
+  if (options->rank_count < 0 || (options->rank_count > 0 && options->ranks == nullptr)) {
+    return Error(Code::kInvalid, "hvd_options: ranks is NULL or their number negative");
+  }
+  if (options->rank_count > 0 && options->has_mpi_comm != 0) {
+    return Error(Code::kInvalid, "hvd_options: both a communicator and ranks");
+  }
+  config.mpi.ranks.assign(options->ranks, options->ranks + options->rank_count);
+  if (options->has_mpi_comm != 0) {
+    config.mpi.comm = options->mpi_comm;
+  }
+  return {};
+}
+
+bool names_all(const std::vector<int>& ranks, int size) {
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] != static_cast<int>(i)) {
+      return false;
+    }
+  }
+  return ranks.size() == static_cast<std::size_t>(size);
+}
+
+// Through hvdrun's agent, or by MPI where mpirun has started the ranks or the program names a communicator.
+Result<std::unique_ptr<Store>> meet(Config& config, Deadline deadline) {
+  std::unique_ptr<Store> store;
+  if (!config.agent_socket.empty()) {
+    HVD_TRY_ASSIGN(store, StoreClient::connect(config.agent_socket, config.agent_token, config.map.rank, deadline));
+  }
+  if (!config.mpi.has_started_ranks && names_all(config.mpi.ranks, config.map.size)) {
+    config.mpi.ranks.clear();
+  }
+  const bool is_of_mpi = config.mpi.has_started_ranks || config.mpi.comm || !config.mpi.ranks.empty();
+  const bool needs_mpi = !config.mpi.ranks.empty() || (config.map.size > 1 && (is_of_mpi || config.mpi.moves_data));
+  if (needs_mpi && !config.mpi.has_launcher) {
+    return Error(Code::kInvalid, std::string(is_of_mpi ? "a job of some ranks" : "HOROVOD_CPU_OPERATIONS=mpi") +
+                                     " needs ranks of MPI, which these are not; start them with hvdrun --launcher mpi, "
+                                     "or with mpirun");
+  }
+  if (is_of_mpi) {
+    auto joined = join_by_mpi(config.mpi, config.engine.mesh.node_address, std::move(store), deadline);
+    if (!joined.ok()) {
+      return joined.error().with_context("joining by MPI");
+    }
+    MpiJob job = std::move(joined).value();
+    config.map = std::move(job.map);
+    config.place = std::move(job.place);
+    config.engine.mesh.node_address = std::move(job.node_address);
+    config.engine.backends = std::move(job.backends);
+    return std::move(job.store);
+  }
+  if (config.mpi.moves_data && config.map.size > 1) {
+    HVD_TRY_ASSIGN(config.engine.backends, move_by_mpi(config.mpi, config.map, deadline));
+  }
+  return store;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<hvd_ctx>> make_context(const hvd_options* options) {
+  HVD_TRY_ASSIGN(Config config, config_from_process());
+  HVD_TRY(read_options(options, config));
+  HVD_TRY_ASSIGN(std::unique_ptr<Store> store, meet(config, Deadline::after(config.start_timeout)));
+  return make_context(std::move(config), std::move(store));
+}
+
+Result<std::unique_ptr<hvd_ctx>> make_context(Config config, std::unique_ptr<Store> store) {
+  auto log = std::make_unique<RankLog>(config.log_level, config.map.rank);
+  HVD_TRY(apply_tuning(config, *log));
+  HVD_TRY_ASSIGN(auto engine, Engine::start(config.map, std::move(store), config.engine, std::move(log),
+                                            Deadline::after(config.start_timeout)));
+  const bool is_by_mpi = config.place.has_value() || config.engine.backends != nullptr;
+  return std::make_unique<hvd_ctx>(std::move(engine), hvd_ctx::Joined{config.place, is_by_mpi});
+}
+
+}  // namespace hvd
