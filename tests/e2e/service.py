@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -12,6 +13,14 @@ from patience import PATIENCE
 
 # Nodes of their own that are all this machine.
 HOSTS = [f"127.0.0.{i}" for i in range(1, 5)]
+
+
+def parent_of(pid):
+    """None: it is gone."""
+    try:
+        return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
 
 
 class Service:
@@ -68,12 +77,12 @@ class Service:
         return {key.removesuffix("NodeCount"): count for key, count in counts.items() if count}
 
     def supervisors(self):
-        """{job number: pid}."""
-        found = {}
+        """{job number: pid}. A child of one looks like it until its exec, and is none: its end is a failed launch."""
+        looks = {}
         for pid, args in processes_with(self.marker).items():
             if match := re.search(r"hvdrun supervise \S+ (\d+)$", args):
-                found[int(match[1])] = pid
-        return found
+                looks[pid] = int(match[1])
+        return {number: pid for pid, number in looks.items() if parent_of(pid) not in looks}
 
     def kill_supervisors(self, *numbers):
         """At once: none of them notices another's death."""
