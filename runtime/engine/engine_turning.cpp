@@ -22,7 +22,9 @@ void sleep_on(int fd, int timeout_ms) {
 // The keeper.
 void Engine::Impl::run() {
   for (;;) {
-    wheel_.take();
+    if (wheel_.take() == Wheel::Took::kAfterOthers) {
+      note_sleep();
+    }
     wheel_.set_deep(false);
     stay_awake();
     const bool is_turning = turn_once().ok();
@@ -35,6 +37,9 @@ void Engine::Impl::run() {
     wheel_.set_deep(sleeps);
     const int fd = sleeps ? loop_->fd() : queue_->fd();
     const int timeout_ms = sleeps ? loop_->sleep_ms() : dozes && queue_->sleep() ? kDozeMs : 0;
+    if (!sleeps && timeout_ms != 0) {
+      note_sleep();
+    }
     wheel_.release();
     sleep_on(fd, timeout_ms);
   }
@@ -46,6 +51,7 @@ void Engine::Impl::wait(const Completion& completion) {
   }
   if (!wheel_.try_take()) {
     queue_->rouse();
+    note_sleep();
     static_cast<void>(completion.wait());
     return;
   }
@@ -143,7 +149,7 @@ bool Engine::Impl::may_sleep() {
   if (!queue_->sleep() || !channel_->sleep()) {
     return false;
   }
-  counters_.note_sleep();
+  note_sleep();
   arm_stall_timer();
   return true;
 }
