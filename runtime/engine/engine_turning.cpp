@@ -1,6 +1,5 @@
 // Who turns the engine, and how it sleeps. See engine_impl.h and wheel.h.
 #include <poll.h>
-#include <sched.h>
 
 #include "runtime/base/pause.h"
 #include "runtime/engine/engine_impl.h"
@@ -86,8 +85,8 @@ void Engine::Impl::drive(const Completion& completion) {
     waited = has_news ? 0 : waited + 1;
     if (waited <= spins_) {
       pause_briefly();
-    } else if (waited <= spins_ + kYields) {
-      ::sched_yield();
+    } else if (waited <= spins_ + kYields && !give_way()) {
+      waited = spins_ + kYields;  // and sleeps, if nothing has come by the next look
     }
     const bool sleeps = waited > spins_ + kYields && may_sleep();
     if (!sleeps && (has_news || waited % spins_per_turn_ != 0)) {

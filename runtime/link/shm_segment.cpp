@@ -320,7 +320,9 @@ Result<void> ShmSegment::wait_for_generation(std::uint32_t old_generation, Inter
     if (is_over()) {
       return {};
     }
-    ::sched_yield();
+    if (!give_way()) {
+      break;
+    }
   }
   for (;;) {
     control_->sleepers.fetch_add(1, std::memory_order_seq_cst);
