@@ -216,6 +216,16 @@ TEST_CASE("a rank that never comes ends the others' joining at the deadline, and
   CHECK(job.scratch().is_empty());
 }
 
+TEST_CASE("ranks that were stopped while they joined, and beyond their deadline, go on joining") {
+  ThreadJob job({2, 1, 1});
+  JobOptions options;
+  options.deadline = Deadline::after(-std::chrono::hours(1));
+  for (const auto& error : job.run(options, do_one_allreduce)) {
+    INFO((error ? error->message() : "ok"));
+    CHECK_FALSE(error.has_value());
+  }
+}
+
 TEST_CASE("a rank that dies after it has published ends the joining of the others with the cause") {
   ThreadJob job({2, 2});
   JobOptions options;
