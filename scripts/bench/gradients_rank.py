@@ -1,8 +1,9 @@
 """One rank of scripts/bench/collectives gradients: steps with ResNet-50's 161 gradients, the last layer's first; rank 0
 prints {"step": median seconds}.
 
-Usage: gradients_rank.py hvd|ddp|timeline STEPS
+Usage: gradients_rank.py hvd|shared|ddp|timeline STEPS
   hvd       one horovod.torch.allreduce_async_ for each, then a synchronize for each
+  shared    the same with gradients in a horovod.torch.SharedBuffer
   ddp       what torch's DistributedDataParallel does over Gloo: buckets of 25 MiB (the first 1 MiB), filled by copies, reduced
             asynchronously, divided, copied back
   timeline  as hvd, STEPS steps without a timeline and as many with one, in turn; prints {"off": median, "on": median} of a
@@ -117,6 +118,8 @@ def main():
     if kind != "ddp":
         import horovod.torch as hvd
         hvd.init()
+        if kind == "shared":
+            gradients = hvd.SharedBuffer(gradients).tensors
         rank, step, barrier, end = hvd.rank(), hvd_step, hvd.barrier, hvd.shutdown
     else:
         import torch.distributed as dist
