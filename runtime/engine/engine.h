@@ -64,6 +64,8 @@ class Engine {
   // all: (kInvalid) a name that is pending on this rank already, and (with the job's cause) everything once the job is
   // over. Thread: any.
   Result<void> submit(std::span<OpRef> ops, Caller caller = Caller::kGoesOn);
+  // For what was submitted with kWaits by one who goes on all the same. Thread: any.
+  void rouse();
   // Does a small operation at once, where that can be; false, and nothing was done, where it cannot: submit it then.
   // Thread: any. `set`: of this number, and this rank is a member.
   bool try_quick(const SetPlace& set, int process_set, const QuickOp& op);
