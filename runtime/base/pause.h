@@ -16,9 +16,9 @@ inline void pause_briefly() {
 #endif
 }
 
-// Gives the core to others who could run, which other ranks of the job may be. False: it was away for longer than any of
-// them takes, so that programs we know nothing of share it; these have it for a whole time slice at each such call, while
-// a thread that sleeps is run soon after it is woken. Then the caller should sleep.
+// Gives the core to others who could run, which other ranks of the job may be. False: it was away for longer than any
+// of them takes, so that programs we know nothing of share it; these have it for a whole time slice at each such call,
+// while a thread that sleeps is run soon after it is woken. Then the caller should sleep.
 inline bool give_way() {
   constexpr auto kLong = std::chrono::microseconds(500);
   const auto before = std::chrono::steady_clock::now();
