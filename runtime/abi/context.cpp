@@ -93,7 +93,7 @@ hvd::Result<void> hvd_ctx::execute(const hvd_op& op, std::int64_t* handle) {
     alone->what.name = hvd::noname_of(quick->kind, quick->noname);  // it has its number already
   }
   std::int64_t started = 0;
-  HVD_TRY(start(*engine_now, std::span(&alone, 1), hvd::Engine::Caller::kWaits, &started));
+  HVD_TRY(start(*engine_now, std::span(&alone, 1), hvd::Engine::Caller::kWaitsNext, &started));
   if (handle != nullptr) {
     *handle = started;
   }
@@ -132,7 +132,8 @@ hvd::Result<void> hvd_ctx::enqueue_group(std::span<const hvd_op* const> ops, std
   return started;
 }
 
-hvd::Result<void> hvd_ctx::enqueue_many(std::span<const hvd_op* const> ops, bool waits, std::int64_t* handles) {
+hvd::Result<void> hvd_ctx::enqueue_many(std::span<const hvd_op* const> ops, hvd::Engine::Caller caller,
+                                        std::int64_t* handles) {
   HVD_TRY_ASSIGN(const auto engine_now, engine());
   const auto start_one = [&](const hvd_op* op, std::int64_t* handle) -> hvd::Result<void> {
     if (op == nullptr) {
@@ -140,15 +141,13 @@ hvd::Result<void> hvd_ctx::enqueue_many(std::span<const hvd_op* const> ops, bool
     }
     hvd::OpRef alone = engine_now->get_op();
     HVD_TRY(hvd::submission_from(*op, engine_now->sets(), alone->what));
-    return start(*engine_now, std::span(&alone, 1), hvd::Engine::Caller::kWaits, handle);
+    return start(*engine_now, std::span(&alone, 1), hvd::Engine::Caller::kWaitsNext, handle);
   };
   hvd::Result<void> started;
   for (std::size_t i = 0; i < ops.size() && started.ok(); ++i) {
     started = start_one(ops[i], handles + i);
   }
-  if (!waits) {
-    engine_now->rouse();  // once for all: woken by the first it would ask the other ranks for each by itself
-  }
+  engine_now->rouse(caller);  // once for all: woken by the first it would ask the other ranks for each by itself
   return started;
 }
 
@@ -158,7 +157,7 @@ hvd::Result<T> hvd_ctx::change(const Fill& fill) {
   hvd::OpRef op = engine_now->get_op();
   HVD_TRY(fill(op->what));
   const auto completion = op->completion;
-  HVD_TRY(engine_now->submit(std::span(&op, 1), hvd::Engine::Caller::kWaits));
+  HVD_TRY(engine_now->submit(std::span(&op, 1), hvd::Engine::Caller::kWaitsNext));
   engine_now->wait(*completion);
   HVD_TRY(completion->wait());
   T answer{};

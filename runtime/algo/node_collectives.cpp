@@ -46,17 +46,25 @@ std::uint8_t* NodeCollectives::lane(int from, std::size_t chunk, int to) const {
 
 Result<void> NodeCollectives::run_pipeline(std::size_t chunk_count, std::size_t stage_count, const Stage& stage,
                                            Interrupt& interrupt) {
-  if (chunk_count == 0) {
-    return {};
-  }
-  const std::size_t phase_count = chunk_count + stage_count - 1;
-  for (std::size_t phase = 0; phase < phase_count; ++phase) {
+  const auto run_stages = [&](std::size_t phase) {
     for (std::size_t s = 0; s < stage_count && s <= phase; ++s) {
       if (phase - s < chunk_count) {
         stage(s, phase - s);
       }
     }
-    if (phase + 1 < phase_count) {
+  };
+  return run_phases(chunk_count, stage_count, std::ref(run_stages), interrupt);
+}
+
+Result<void> NodeCollectives::run_phases(std::size_t chunk_count, std::size_t stage_count, const Phase& phase,
+                                         Interrupt& interrupt) {
+  if (chunk_count == 0) {
+    return {};
+  }
+  const std::size_t phase_count = chunk_count + stage_count - 1;
+  for (std::size_t number = 0; number < phase_count; ++number) {
+    phase(number);
+    if (number + 1 < phase_count) {
       HVD_TRY(shm_->barrier(interrupt));
     }
   }

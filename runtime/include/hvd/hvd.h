@@ -228,7 +228,12 @@ HVD_API hvd_status hvd_execute(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
 HVD_API hvd_status hvd_enqueue_group(hvd_ctx* ctx, const hvd_op* const* ops, int32_t count, int64_t* handles);
 /* Since version 6: hvd_enqueue of `count` (0 ... HVD_MAX_GROUP) operations that have nothing to do with each other, in
  * one call; handles[i] names ops[i]. At the first that is refused it stops: its handle and those behind it are 0. With
- * `waits` 1 the caller calls hvd_finish (or hvd_wait) next, and no other thread wakes up for them before. */
+ * `waits` HVD_WAITS_NEXT the caller calls hvd_finish (or hvd_wait) next, and no other thread wakes up for them before;
+ * with HVD_WAITS_SOON (since version 8) it does within a moment, as far as it knows, and a thread wakes up for them
+ * only when it has not within 5 ms or so. */
+#define HVD_GOES_ON 0
+#define HVD_WAITS_NEXT 1
+#define HVD_WAITS_SOON 2
 HVD_API hvd_status hvd_enqueue_many(hvd_ctx* ctx, const hvd_op* const* ops, int32_t count, int32_t waits,
                                     int64_t* handles);
 /* *done = 1 when hvd_wait would not block. */

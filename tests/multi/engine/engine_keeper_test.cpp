@@ -76,6 +76,31 @@ TEST_CASE("a rank whose threads do nothing any more still answers the others, ho
   });
 }
 
+TEST_CASE("who said that it waits soon, and does not, keeps nobody waiting") {
+  EngineJob job({2});
+  std::atomic<int> arrived{0};
+  on_all(2, [&](int rank) {
+    hvd_ctx* ctx = job.at(rank);
+    for (int round = 0; round < 20; ++round) {
+      FloatOp op("a tensor", 1000, 1.0F);
+      const hvd_op* asked = &op.op;
+      std::int64_t handle = 0;
+      CHECK(hvd_enqueue_many(ctx, &asked, 1, HVD_WAITS_SOON, &handle) == HVD_OK);
+      if (rank == 0) {
+        const Deadline deadline = test_deadline();
+        std::int32_t done = 0;
+        while (done == 0 && !deadline.has_passed()) {
+          CHECK(hvd_poll(ctx, handle, &done) == HVD_OK);
+          std::this_thread::yield();
+        }
+        CHECK(done == 1);
+      }
+      CHECK(hvd_finish(ctx, &handle, 1) == HVD_OK);
+      meet(arrived, 2 * round + 2);
+    }
+  });
+}
+
 // Each time a thread waits in the kernel it says so before; what it does not count are locks, held for moments, which
 // two threads want at once where the system has taken the core from the one that holds it.
 TEST_CASE("no thread wakes up that the counters do not know of") {
@@ -104,8 +129,7 @@ TEST_CASE("no thread wakes up that the counters do not know of") {
     };
     look(0);
     for (int step = 0; step < kSteps; ++step) {
-      // Once with a thread that is waked for them, once without.
-      CHECK(hvd_enqueue_many(ctx, pointers.data(), kTensors, step % 2, handles.data()) == HVD_OK);
+      CHECK(hvd_enqueue_many(ctx, pointers.data(), kTensors, HVD_WAITS_NEXT, handles.data()) == HVD_OK);
       CHECK(hvd_finish(ctx, handles.data(), kTensors) == HVD_OK);
     }
     look(1);

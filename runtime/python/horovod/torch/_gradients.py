@@ -88,14 +88,14 @@ class _Common:
             if backward != self.backward:
                 self.backward = backward
                 if backward >= 0:
-                    _at_end_of_backward(self.start_now)
+                    _at_end_of_backward(self.start_at_end)
         self.waiting_bytes += size_bytes or 1
         limit = self.start_bytes if is_on_host and self.start_bytes is not None else _START_BYTES
         if self.waiting_bytes >= limit:
-            self.start_waiting(False)
+            self.start_waiting(_lib.GOES_ON)
 
-    def start_waiting(self, waits: bool) -> None:
-        """Starts all that wait to be. `waits`: the caller waits for all next."""
+    def start_waiting(self, waits: int) -> None:
+        """Starts all that wait to be. `waits`: as of Batch.start()."""
         self.forget_waiting()
         status = self.batch.start(waits)
         if status:
@@ -103,10 +103,16 @@ class _Common:
             raise self.failure
 
     def start_now(self) -> None:
-        """Backward has ended, or the thread waits for something else. A failure is for whoever waits for these."""
+        """The thread waits for something else. A failure is for whoever waits for these."""
         if self.waiting_bytes:
             with contextlib.suppress(ValueError, HorovodInternalError):
-                self.start_waiting(False)
+                self.start_waiting(_lib.GOES_ON)
+
+    def start_at_end(self) -> None:
+        """Backward has ended. What comes next is most often the step: a thread that woke up for it would be in its way."""
+        if self.waiting_bytes:
+            with contextlib.suppress(ValueError, HorovodInternalError):
+                self.start_waiting(_lib.WAITS_SOON)
 
     def forget_waiting(self) -> None:
         if self.waiting_bytes:
@@ -328,7 +334,7 @@ class Reducer:
         common = self.common
         if common.in_flight:
             # Parameters that come between backward and step: what is in flight keeps its handles.
-            common.start_waiting(False)
+            common.start_waiting(_lib.GOES_ON)
             self._handles.append(common.batch.handles)
         common.batch = _lib.Batch(capacity)
 
@@ -353,7 +359,7 @@ class Reducer:
         if common.in_flight:
             if failure is None:
                 try:
-                    common.start_waiting(True)
+                    common.start_waiting(_lib.WAITS_NEXT)
                 except Exception as error:
                     failure = error
             common.forget_waiting()
