@@ -15,6 +15,7 @@
 namespace {
 
 using hvd::Code;
+using hvd::Engine;
 using hvd::Error;
 using hvd::fence;
 using hvd::missing;
@@ -47,6 +48,13 @@ void fill(hvd_output& out, const hvd_ctx::Operation& operation) {
     out.received_splits = has_splits ? owned->received_splits.data() : nullptr;
     out.received_count = has_splits ? static_cast<int32_t>(owned->received_splits.size()) : 0;
   }
+}
+
+// What is not known here does no harm as the last.
+Engine::Caller caller_of(int32_t waits) {
+  return waits == HVD_WAITS_NEXT   ? Engine::Caller::kWaitsNext
+         : waits == HVD_WAITS_SOON ? Engine::Caller::kWaitsSoon
+                                   : Engine::Caller::kGoesOn;
 }
 
 }  // namespace
@@ -111,7 +119,7 @@ hvd_status hvd_enqueue_many(hvd_ctx* ctx, const hvd_op* const* ops, int32_t coun
     }
     std::fill_n(handles, count, 0);
     HVD_TRY_ASSIGN(const auto context, resolve(ctx));
-    return context->enqueue_many(std::span(ops, static_cast<std::size_t>(count)), waits == 1, handles);
+    return context->enqueue_many(std::span(ops, static_cast<std::size_t>(count)), caller_of(waits), handles);
   });
 }
 

@@ -93,7 +93,7 @@ hvd::Result<void> hvd_ctx::execute(const hvd_op& op, std::int64_t* handle) {
     alone->what.name = hvd::noname_of(quick->kind, quick->noname);  // it has its number already
   }
   std::int64_t started = 0;
-  HVD_TRY(start(*engine_now, std::span(&alone, 1), hvd::Engine::Caller::kWaits, &started));
+  HVD_TRY(start(*engine_now, std::span(&alone, 1), hvd::Engine::Caller::kWaitsNext, &started));
   if (handle != nullptr) {
     *handle = started;
   }
@@ -132,18 +132,23 @@ hvd::Result<void> hvd_ctx::enqueue_group(std::span<const hvd_op* const> ops, std
   return started;
 }
 
-hvd::Result<void> hvd_ctx::enqueue_many(std::span<const hvd_op* const> ops, bool waits, std::int64_t* handles) {
+hvd::Result<void> hvd_ctx::enqueue_many(std::span<const hvd_op* const> ops, hvd::Engine::Caller caller,
+                                        std::int64_t* handles) {
   HVD_TRY_ASSIGN(const auto engine_now, engine());
-  for (std::size_t i = 0; i < ops.size(); ++i) {
-    if (ops[i] == nullptr) {
-      return hvd::Error(hvd::Code::kInvalid, "ops[" + std::to_string(i) + "] is NULL");
+  const auto start_one = [&](const hvd_op* op, std::int64_t* handle) -> hvd::Result<void> {
+    if (op == nullptr) {
+      return hvd::Error(hvd::Code::kInvalid, "ops[" + std::to_string(handle - handles) + "] is NULL");
     }
     hvd::OpRef alone = engine_now->get_op();
-    HVD_TRY(hvd::submission_from(*ops[i], engine_now->sets(), alone->what));
-    const auto caller = waits ? hvd::Engine::Caller::kWaits : hvd::Engine::Caller::kGoesOn;
-    HVD_TRY(start(*engine_now, std::span(&alone, 1), caller, handles + i));
+    HVD_TRY(hvd::submission_from(*op, engine_now->sets(), alone->what));
+    return start(*engine_now, std::span(&alone, 1), hvd::Engine::Caller::kWaitsNext, handle);
+  };
+  hvd::Result<void> started;
+  for (std::size_t i = 0; i < ops.size() && started.ok(); ++i) {
+    started = start_one(ops[i], handles + i);
   }
-  return {};
+  engine_now->rouse(caller);  // once for all: woken by the first it would ask the other ranks for each by itself
+  return started;
 }
 
 template <typename T, typename Fill>
@@ -152,7 +157,7 @@ hvd::Result<T> hvd_ctx::change(const Fill& fill) {
   hvd::OpRef op = engine_now->get_op();
   HVD_TRY(fill(op->what));
   const auto completion = op->completion;
-  HVD_TRY(engine_now->submit(std::span(&op, 1), hvd::Engine::Caller::kWaits));
+  HVD_TRY(engine_now->submit(std::span(&op, 1), hvd::Engine::Caller::kWaitsNext));
   engine_now->wait(*completion);
   HVD_TRY(completion->wait());
   T answer{};

@@ -70,8 +70,8 @@ struct hvd_ctx {
   hvd::Result<void> execute(const hvd_op& op, std::int64_t* handle);
   // All or none; the handles are in the order of the operations.
   hvd::Result<void> enqueue_group(std::span<const hvd_op* const> ops, std::int64_t* handles);
-  // Each by itself, until one is refused; handles[i] names ops[i]. `waits`: the caller waits for them next.
-  hvd::Result<void> enqueue_many(std::span<const hvd_op* const> ops, bool waits, std::int64_t* handles);
+  // Each by itself, until one is refused; handles[i] names ops[i].
+  hvd::Result<void> enqueue_many(std::span<const hvd_op* const> ops, hvd::Engine::Caller caller, std::int64_t* handles);
   // Makes the process set of these ranks, as all ranks must at once; its number.
   hvd::Result<std::int32_t> add_process_set(const std::int32_t* ranks, std::int32_t count);
   hvd::Result<void> remove_process_set(std::int32_t number);

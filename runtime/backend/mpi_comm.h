@@ -71,16 +71,16 @@ class MpiComm {
 // A wait's limit where there is no engine to ask.
 class DeadlineInterrupt final : public Interrupt {
  public:
-  explicit DeadlineInterrupt(Deadline deadline) : deadline_(deadline) {}
+  explicit DeadlineInterrupt(Deadline deadline) : patience_(deadline) {}
   Result<void> check() override {
-    if (deadline_.has_passed()) {
+    if (patience_.is_over()) {
       return Error(Code::kTimeout, "the other ranks have not come in time");
     }
     return {};
   }
 
  private:
-  Deadline deadline_;
+  Patience patience_;
 };
 
 }  // namespace hvd

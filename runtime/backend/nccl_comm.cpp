@@ -102,13 +102,14 @@ Result<bool> NcclComm::is_settled(const char* function) {
 }
 
 Result<void> NcclComm::settle(const char* function, Interrupt& interrupt, Deadline deadline) {
+  Patience patience(deadline);
   for (int looks = 0;; ++looks) {
     HVD_TRY_ASSIGN(const bool is_through, is_settled(function));
     if (is_through) {
       return {};
     }
     HVD_TRY(interrupt.check());
-    if (deadline.has_passed()) {
+    if (patience.is_over()) {
       return Error(Code::kTimeout, std::string(function) +
                                        ": not all ranks came within HOROVOD_START_TIMEOUT; NCCL_DEBUG=INFO tells more");
     }

@@ -48,4 +48,33 @@ class Deadline {
   TimePoint at_;
 };
 
+// A wait until a deadline, by a process that may be stopped meanwhile: with Ctrl-Z, by a scheduler that suspends the
+// job, with its whole machine. One that was stopped when the deadline passed has not heard what was said until then,
+// and the others may have been stopped with it: they all get a while more, from the moment on in which they look.
+class Patience {
+ public:
+  explicit Patience(Deadline deadline) : until_(deadline) {}
+
+  // What to wait for next; ask is_over() then.
+  [[nodiscard]] const Deadline& until() const { return until_; }
+  // Whether the wait gives up. Must be asked whenever `until()` may have passed.
+  [[nodiscard]] bool is_over() {
+    if (!until_.has_passed()) {
+      return false;
+    }
+    if (std::chrono::steady_clock::now() - until_.at() < kOverslept) {
+      return true;
+    }
+    until_ = Deadline::after(kWhile);
+    return false;
+  }
+
+ private:
+  // Longer than a process that may run waits for a processor; shorter than anybody's stop.
+  static constexpr Duration kOverslept = std::chrono::seconds(1);
+  // In which a job's ranks are all awake again, also where a scheduler wakes one node after the other.
+  static constexpr Duration kWhile = std::chrono::seconds(30);
+  Deadline until_;
+};
+
 }  // namespace hvd

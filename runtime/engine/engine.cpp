@@ -71,6 +71,10 @@ Result<void> Engine::submit(std::span<OpRef> ops, Caller caller) {
   return impl_->submit(ops, caller);
 }
 
+void Engine::rouse(Caller caller) {
+  impl_->rouse(caller);
+}
+
 bool Engine::try_quick(const SetPlace& set, int process_set, const QuickOp& op) {
   return impl_->try_quick(set, process_set, op);
 }

@@ -55,8 +55,9 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // kWaits: the caller calls wait() next, and nothing happens before that.
-  enum class Caller { kGoesOn, kWaits };
+  // What who submits does next. kWaitsNext: wait(), and nothing happens before that. kWaitsSoon: something else, but
+  // likely wait() before any thread that is woken now could do much; if not, one wakes up a few milliseconds later.
+  enum class Caller { kGoesOn, kWaitsNext, kWaitsSoon };
   // A new operation with its Completion, of which `what` is to be filled in before it is submitted. Must not outlive
   // the engine. Thread: any.
   OpRef get_op();
@@ -64,6 +65,8 @@ class Engine {
   // all: (kInvalid) a name that is pending on this rank already, and (with the job's cause) everything once the job is
   // over. Thread: any.
   Result<void> submit(std::span<OpRef> ops, Caller caller = Caller::kGoesOn);
+  // For what was submitted with kWaitsNext, by one who does something else all the same. Thread: any.
+  void rouse(Caller caller);
   // Does a small operation at once, where that can be; false, and nothing was done, where it cannot: submit it then.
   // Thread: any. `set`: of this number, and this rank is a member.
   bool try_quick(const SetPlace& set, int process_set, const QuickOp& op);

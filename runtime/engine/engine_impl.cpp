@@ -59,6 +59,7 @@ Result<void> Engine::Impl::prepare() {
   open_devices();
   HVD_TRY_ASSIGN(loop_, EventLoop::create(clock_));
   HVD_TRY(loop_->watch(queue_->fd(), EPOLLIN, [this](std::uint32_t) { on_wake(); }));
+  HVD_TRY(loop_->watch(queue_->timer_fd(), EPOLLIN, [this](std::uint32_t) { on_wake(); }));
   HVD_TRY(open_channel());
   if (is_coordinator()) {
     open_timeline();
@@ -175,10 +176,16 @@ Result<void> Engine::Impl::submit(std::span<OpRef> ops, Caller caller) {
   }
   HVD_TRY(devices_->mark(ops));
   HVD_TRY(queue_->push(ops));
+  rouse(caller);
+  return {};
+}
+
+void Engine::Impl::rouse(Caller caller) {
   if (caller == Caller::kGoesOn) {
     queue_->rouse();
+  } else if (caller == Caller::kWaitsSoon) {
+    queue_->rouse_later();
   }
-  return {};
 }
 
 }  // namespace hvd

@@ -70,6 +70,7 @@ class Engine::Impl final : public Interrupt {
   // Thread: any. See Engine.
   OpRef get_op() { return queue_->get_op(); }
   Result<void> submit(std::span<OpRef> ops, Caller caller);
+  void rouse(Caller caller);
   void wait(const Completion& completion);
   bool try_quick(const SetPlace& set, int process_set, const QuickOp& op);
   // Leaves the job and waits for the engine's thread. Thread: any, one at a time, but none that is in wait().
@@ -88,6 +89,8 @@ class Engine::Impl final : public Interrupt {
 
   // Interrupt: engine only.
   Result<void> check() override;
+  // Thread: any.
+  void note_sleep() override { counters_.note_sleep(); }
 
  private:
   // What this rank needs to take part in the operations of a process set; of the set of all ranks, its parts_.

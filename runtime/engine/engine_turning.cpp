@@ -1,6 +1,5 @@
 // Who turns the engine, and how it sleeps. See engine_impl.h and wheel.h.
 #include <poll.h>
-#include <sched.h>
 
 #include "runtime/base/pause.h"
 #include "runtime/engine/engine_impl.h"
@@ -22,7 +21,9 @@ void sleep_on(int fd, int timeout_ms) {
 // The keeper.
 void Engine::Impl::run() {
   for (;;) {
-    wheel_.take();
+    if (wheel_.take() == Wheel::Took::kAfterOthers) {
+      note_sleep();
+    }
     wheel_.set_deep(false);
     stay_awake();
     const bool is_turning = turn_once().ok();
@@ -35,6 +36,9 @@ void Engine::Impl::run() {
     wheel_.set_deep(sleeps);
     const int fd = sleeps ? loop_->fd() : queue_->fd();
     const int timeout_ms = sleeps ? loop_->sleep_ms() : dozes && queue_->sleep() ? kDozeMs : 0;
+    if (!sleeps && timeout_ms != 0) {
+      note_sleep();
+    }
     wheel_.release();
     sleep_on(fd, timeout_ms);
   }
@@ -46,6 +50,7 @@ void Engine::Impl::wait(const Completion& completion) {
   }
   if (!wheel_.try_take()) {
     queue_->rouse();
+    note_sleep();
     static_cast<void>(completion.wait());
     return;
   }
@@ -80,8 +85,8 @@ void Engine::Impl::drive(const Completion& completion) {
     waited = has_news ? 0 : waited + 1;
     if (waited <= spins_) {
       pause_briefly();
-    } else if (waited <= spins_ + kYields) {
-      ::sched_yield();
+    } else if (waited <= spins_ + kYields && !give_way()) {
+      waited = spins_ + kYields;  // and sleeps, if nothing has come by the next look
     }
     const bool sleeps = waited > spins_ + kYields && may_sleep();
     if (!sleeps && (has_news || waited % spins_per_turn_ != 0)) {
@@ -143,7 +148,7 @@ bool Engine::Impl::may_sleep() {
   if (!queue_->sleep() || !channel_->sleep()) {
     return false;
   }
-  counters_.note_sleep();
+  note_sleep();
   arm_stall_timer();
   return true;
 }

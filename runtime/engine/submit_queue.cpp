@@ -1,6 +1,7 @@
 #include "runtime/engine/submit_queue.h"
 
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,13 +9,22 @@
 #include <utility>
 
 namespace hvd {
+namespace {
+
+constexpr long kLaterNs = 5'000'000;
+
+}  // namespace
 
 Result<std::unique_ptr<SubmitQueue>> SubmitQueue::create() {
   Fd event_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event_fd.is_open()) {
     return Error::from_errno("eventfd");
   }
-  return std::unique_ptr<SubmitQueue>(new SubmitQueue(std::move(event_fd)));
+  Fd timer_fd(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!timer_fd.is_open()) {
+    return Error::from_errno("timerfd_create");
+  }
+  return std::unique_ptr<SubmitQueue>(new SubmitQueue(std::move(event_fd), std::move(timer_fd)));
 }
 
 Result<void> SubmitQueue::push(std::span<OpRef> ops) {
@@ -72,12 +82,28 @@ void SubmitQueue::rouse() {
   }
 }
 
+// One that does not sleep deeply looks by itself, and soon enough: it is awake, or dozes.
+void SubmitQueue::rouse_later() {
+  if (is_asleep_.load()) {
+    set_timer(true);
+  }
+}
+
+void SubmitQueue::set_timer(bool is_on) {
+  is_timer_on_.store(is_on);
+  const itimerspec when{.it_interval = {0, 0}, .it_value = {0, is_on ? kLaterNs : 0}};
+  ::timerfd_settime(timer_fd_.get(), 0, &when, nullptr);
+}
+
 bool SubmitQueue::sleep() {
   is_asleep_.store(true);
   return !has_waiting_.load();
 }
 
 void SubmitQueue::take(std::vector<OpRef>& into) {
+  if (is_timer_on_.load()) {
+    set_timer(false);
+  }
   const std::lock_guard lock(mu_);
   has_waiting_.store(false, std::memory_order_relaxed);
   waiting_.swap(into);
@@ -102,7 +128,8 @@ std::vector<OpRef> SubmitQueue::close(Error why) {
 
 void SubmitQueue::quiet() {
   std::uint64_t count = 0;
-  [[maybe_unused]] const auto got = ::read(event_fd_.get(), &count, sizeof count);
+  [[maybe_unused]] auto got = ::read(event_fd_.get(), &count, sizeof count);
+  got = ::read(timer_fd_.get(), &count, sizeof count);
 }
 
 void SubmitQueue::wake() {

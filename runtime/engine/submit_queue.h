@@ -3,7 +3,7 @@
 // Not bounded: each element is an operation whose handle its caller holds. It also keeps the names that are in use, so
 // that a second operation of the same name is refused at the call and not as a defect of the negotiation.
 // The eventfd costs a system call and often a thread's start, so it is written only when the engine has said that it
-// sleeps, and not for a caller who is about to turn the engine himself.
+// sleeps, and not for a caller who is about to turn the engine himself; for one who likely is, a timer stands by.
 // Thread: any (mutex mu_); take(), close(), sleep() and stay_awake(): engine only.
 #pragma once
 
@@ -43,6 +43,8 @@ class SubmitQueue {
 
   // After push(): wakes the engine if it sleeps.
   void rouse();
+  // The same some milliseconds later, if nobody has taken what was pushed by then.
+  void rouse_later();
 
   // Before the engine sleeps. False: something was pushed, so it must not.
   bool sleep();
@@ -60,18 +62,23 @@ class SubmitQueue {
 
   // Readable after wake(), until quiet().
   [[nodiscard]] int fd() const { return event_fd_.get(); }
+  // The same after rouse_later().
+  [[nodiscard]] int timer_fd() const { return timer_fd_.get(); }
   void wake();
   void quiet();
 
  private:
-  explicit SubmitQueue(Fd event_fd) : event_fd_(std::move(event_fd)) {}
+  SubmitQueue(Fd event_fd, Fd timer_fd) : event_fd_(std::move(event_fd)), timer_fd_(std::move(timer_fd)) {}
+  void set_timer(bool is_on);
 
   // constant after construction
   Fd event_fd_;
+  Fd timer_fd_;
   OpPool pool_;
   // any thread
   std::atomic<bool> has_waiting_ = false;
   std::atomic<bool> is_asleep_ = false;
+  std::atomic<bool> is_timer_on_ = false;
   // guarded by mu_
   std::mutex mu_;
   std::vector<OpRef> waiting_;

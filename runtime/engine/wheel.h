@@ -24,7 +24,14 @@ class Wheel {
     return true;
   }
   // Keeper. Waits while a driver has it.
-  void take() { mu_.lock(); }
+  enum class Took { kAtOnce, kAfterOthers };
+  Took take() {
+    if (mu_.try_lock()) {
+      return Took::kAtOnce;
+    }
+    mu_.lock();
+    return Took::kAfterOthers;
+  }
   void release() { mu_.unlock(); }
 
   // Keeper: whether a driver was here since the last call.

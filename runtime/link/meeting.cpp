@@ -58,12 +58,12 @@ struct Meeting::Outgoing {
 struct Meeting::Incoming {
   Fd fd;
   HandshakeAcceptor handshake;
-  Deadline deadline;
+  Patience patience;
   std::string address;
 };
 
 Meeting::Meeting(int rank, Store& store, Log& log, Deadline deadline)
-    : rank_(rank), store_(store), log_(log), deadline_(deadline) {}
+    : rank_(rank), store_(store), log_(log), patience_(deadline) {}
 
 Meeting::~Meeting() = default;
 
@@ -81,7 +81,7 @@ Result<void> Meeting::connect_by_tcp(LinkRole role, int to, const SocketAddress&
 
 Result<void> Meeting::connect_by_unix(LinkRole role, int to, const std::string& path) {
   HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
-  auto fd = connect_unix(path, deadline_);
+  auto fd = connect_unix(path, patience_.until());
   if (!fd.ok()) {
     return fd.error().with_context(who(to, path));
   }
@@ -93,7 +93,7 @@ Result<void> Meeting::connect_by_unix(LinkRole role, int to, const std::string& 
 
 Result<std::vector<Meeting::Met>> Meeting::run() {
   while (!outgoing_.empty() || !expected_.empty()) {
-    if (deadline_.has_passed()) {
+    if (patience_.is_over()) {
       return timed_out();
     }
     HVD_TRY(turn());
@@ -105,9 +105,9 @@ Result<std::vector<Meeting::Met>> Meeting::run() {
 }
 
 TimePoint Meeting::next_wake() const {
-  TimePoint wake = deadline_.at();
+  TimePoint wake = patience_.until().at();
   for (const auto& incoming : incoming_) {
-    wake = std::min(wake, incoming->deadline.at());
+    wake = std::min(wake, incoming->patience.until().at());
   }
   if (store_.notice_fd() < 0) {
     wake = std::min(wake, Deadline::after(kNoticeEvery).at());
@@ -206,7 +206,7 @@ Result<void> Meeting::accept_all(int listener) {
     const std::string address = peer.ok() && peer.value().family() != AF_UNIX ? peer.value().text() : "this node";
     HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
     auto incoming = std::make_unique<Incoming>(Incoming{std::move(fd), HandshakeAcceptor(store_.secret(), rank_, nonce),
-                                                        Deadline::after(kStrangerDeadline), address});
+                                                        Patience(Deadline::after(kStrangerDeadline)), address});
     if (const auto sent = send_now(incoming->fd.get(), incoming->handshake.greeting()); !sent.ok()) {
       drop(*incoming, sent.error().message());
       continue;
@@ -227,7 +227,7 @@ void Meeting::advance(Incoming& incoming) {
       return;
     }
     if (bytes.value().empty()) {
-      if (incoming.deadline.has_passed()) {
+      if (incoming.patience.is_over()) {
         drop(incoming, "it said nothing valid for " + std::to_string(kStrangerDeadline.count()) + " s");
       }
       return;

@@ -58,8 +58,8 @@ class Meeting {
   int rank_;
   Store& store_;
   Log& log_;
-  Deadline deadline_;
   // joining only
+  Patience patience_;
   std::vector<int> listeners_;
   std::vector<LinkClaim> expected_;  // still missing
   std::vector<std::unique_ptr<Outgoing>> outgoing_;

@@ -152,18 +152,19 @@ Result<void> invite(Meeting& meeting, const RankMap& map, const std::vector<Mesh
 
 // The other end of the leader's send_fd.
 Result<std::unique_ptr<ShmSegment>> receive_segment(int socket, const RankMap& map, Store& store, Deadline deadline) {
+  Patience patience(deadline);
   for (;;) {
     HVD_TRY_ASSIGN(Fd memory, ShmSegment::receive_fd(socket));
     if (memory.is_open()) {
       return ShmSegment::attach(std::move(memory), map.local_size, map.local_rank);
     }
-    if (deadline.has_passed()) {
+    if (patience.is_over()) {
       return Error(Code::kTimeout, "the shared memory of node " + std::to_string(map.node_index) +
                                        " did not come from its leader in time");
     }
     pollfd waits[] = {{socket, POLLIN, 0}, {store.notice_fd(), POLLIN, 0}};
     static constexpr int kNoticeEveryMs = 100;
-    ::poll(waits, 2, std::min(deadline.poll_ms(), kNoticeEveryMs));
+    ::poll(waits, 2, std::min(patience.until().poll_ms(), kNoticeEveryMs));
     if (const auto notice = store.poll_notice()) {
       return Error(Code::kLostPeer, notice->cause);
     }

@@ -317,12 +317,15 @@ Result<void> ShmSegment::wait_for_generation(std::uint32_t old_generation, Inter
     if (is_over()) {
       return {};
     }
-    ::sched_yield();
+    if (!give_way()) {
+      break;
+    }
   }
   for (;;) {
     control_->sleepers.fetch_add(1, std::memory_order_seq_cst);
     // Asked again after it has been counted: one that leaves wakes only who sleeps already.
     if (!is_over() && control_->left.load(std::memory_order_seq_cst) == 0) {
+      interrupt.note_sleep();
       futex_wait(control_->generation, old_generation);
     }
     control_->sleepers.fetch_sub(1, std::memory_order_seq_cst);

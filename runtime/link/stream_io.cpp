@@ -93,6 +93,7 @@ Result<void> send_and_recv(const StreamPeer& to, Bytes out, const StreamPeer& fr
     if (out.empty() && in.empty()) {
       return {};
     }
+    interrupt.note_sleep();
     HVD_TRY(wait_for_either(to, !out.empty(), from, !in.empty()));
     if (next_check.has_passed()) {
       HVD_TRY(interrupt.check());

@@ -79,7 +79,7 @@ class Counters {
   void remove(int process_set);
   // nullopt: nothing was ever counted for this set.
   [[nodiscard]] std::optional<CounterValues> read(int process_set) const;
-  // An engine's thread went to sleep for want of work or news; each time something had to wake it.
+  // A thread that turns the engine, or wants to, went to sleep until something wakes it: work, news, or another rank.
   void note_sleep() { sleeps_.fetch_add(1, std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t sleeps() const { return sleeps_.load(std::memory_order_relaxed); }
   // Frames of a rank to agree with others on what to do, one for each rank that it is sent to.

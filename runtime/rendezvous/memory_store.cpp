@@ -59,17 +59,24 @@ Result<ExchangeBoard::Values> MemoryHub::exchange(int rank, const std::string& k
     changed_.notify_all();
   }
   const auto is_settled = [&] { return self.finished.count(key) != 0 || self.over.has_value(); };
-  if (!changed_.wait_until(lock, deadline.at(), is_settled)) {
-    std::string who;
-    for (const int missing : board_.missing(key)) {
-      who += (who.empty() ? "" : ", ") + std::to_string(missing);
+  Patience patience(deadline);
+  while (!changed_.wait_until(lock, patience.until().at(), is_settled)) {
+    if (patience.is_over()) {
+      return timed_out(key);
     }
-    return Error(Code::kTimeout, "waiting for rank " + who + " to exchange '" + key + "' timed out");
   }
   if (self.over) {
     return Error(Code::kLostPeer, *self.over);
   }
   return std::move(self.finished.extract(key).mapped());
+}
+
+Error MemoryHub::timed_out(const std::string& key) const {
+  std::string who;
+  for (const int missing : board_.missing(key)) {
+    who += (who.empty() ? "" : ", ") + std::to_string(missing);
+  }
+  return Error(Code::kTimeout, "waiting for rank " + who + " to exchange '" + key + "' timed out");
 }
 
 std::optional<Notice> MemoryHub::poll_notice(int rank) {

@@ -39,6 +39,7 @@ class MemoryHub {
   MemoryHub(int size, const JobSecret& secret);
   void notify_locked(int rank, const std::string& cause);
   Result<ExchangeBoard::Values> exchange(int rank, const std::string& key, const std::string& value, Deadline deadline);
+  [[nodiscard]] Error timed_out(const std::string& key) const;
   std::optional<Notice> poll_notice(int rank);
 
   // constant after construction

@@ -47,6 +47,7 @@ Result<void> StoreClient::greet(const std::string& token, int rank, Deadline dea
   if (auto sent = send_all(fd_.get(), as_bytes(frame), deadline); !sent.ok()) {
     return sent.error().with_context(what);
   }
+  Patience patience(deadline);
   for (;;) {
     pump();
     if (is_welcome_) {
@@ -56,21 +57,21 @@ Result<void> StoreClient::greet(const std::string& token, int rank, Deadline dea
       return Error(Code::kAuth, what + ": " + over_.value_or(kAgentGone) +
                                     "; it closes the connection when token or rank are not of its job");
     }
-    HVD_TRY(wait_readable(deadline, what));
+    HVD_TRY(wait_readable(patience, what));
   }
 }
 
-Result<void> StoreClient::wait_readable(Deadline deadline, const std::string& what) const {
+Result<void> StoreClient::wait_readable(Patience& patience, const std::string& what) const {
   for (;;) {
     pollfd p{fd_.get(), POLLIN, 0};
-    const int ready = ::poll(&p, 1, deadline.poll_ms());
+    const int ready = ::poll(&p, 1, patience.until().poll_ms());
     if (ready > 0) {
       return {};
     }
-    if (ready == 0) {
+    if (ready == 0 && patience.is_over()) {
       return Error(Code::kTimeout, what + " timed out");
     }
-    if (errno != EINTR) {
+    if (ready < 0 && errno != EINTR) {
       return Error::from_errno("poll");
     }
   }
@@ -162,6 +163,7 @@ Result<std::vector<std::string>> StoreClient::exchange(const std::string& key, c
     pump();
     return over_ ? Error(Code::kLostPeer, *over_) : sent.error().with_context("exchange of '" + key + "'");
   }
+  Patience patience(deadline);
   for (;;) {
     pump();
     // First, because a notice that came in one read with the values would not make notice_fd() readable again.
@@ -173,7 +175,7 @@ Result<std::vector<std::string>> StoreClient::exchange(const std::string& key, c
       exchanged_.reset();
       return values;
     }
-    HVD_TRY(wait_readable(deadline, "waiting for all ranks to exchange '" + key + "'"));
+    HVD_TRY(wait_readable(patience, "waiting for all ranks to exchange '" + key + "'"));
   }
 }
 

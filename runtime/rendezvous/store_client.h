@@ -44,7 +44,7 @@ class StoreClient final : public Store {
   void take_frame(const Frame& frame);
   // The job is over for this rank; the first cause stays.
   void end(const std::string& cause);
-  [[nodiscard]] Result<void> wait_readable(Deadline deadline, const std::string& what) const;
+  [[nodiscard]] Result<void> wait_readable(Patience& patience, const std::string& what) const;
 
   // constant after construction
   Fd fd_;

@@ -1,17 +1,22 @@
 """When DistributedOptimizer starts what its hooks have collected; runs as a rank (test_multi.py), on any number of ranks.
 
-How many cores the ranks have is told by the cases, so that they do the same on every machine.
+How many cores the ranks have is told by the cases, so that they do the same on every machine. They are all started when
+backward ends; what is still collected after it was put there outside of it.
 """
 
 import contextlib
 import gc
 import os
+import pathlib
+import time
 
 import torch
+from patience import PATIENCE
 from rank_side import raises, run_cases
 
 import horovod.torch as hvd
 from horovod.common import _lib, _wait
+from horovod.torch import _gradients
 
 hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
@@ -25,6 +30,34 @@ def cores_of_the_host(count):
         yield
     finally:
         _lib.feature = real
+
+
+@contextlib.contextmanager
+def within_backward():
+    real, _gradients._at_end_of_backward = _gradients._at_end_of_backward, lambda _: None
+    try:
+        yield
+    finally:
+        _gradients._at_end_of_backward = real
+
+
+@contextlib.contextmanager
+def starts():
+    """How many gradients each start took, in order."""
+    counts = []
+    real = _lib.Batch.start
+
+    def counted(batch, waits):
+        before = batch.started
+        status = real(batch, waits)
+        counts.append(batch.started - before)
+        return status
+
+    _lib.Batch.start = counted
+    try:
+        yield counts
+    finally:
+        _lib.Batch.start = real
 
 
 def make_model(seed=3):
@@ -43,14 +76,23 @@ def backward(model):
 
 
 def ready(cores, prefix=""):
-    """A model and an optimizer that has seen how many cores there are, with gradients that are collected anew."""
+    """A model and an optimizer that has seen how many cores there are."""
     model = make_model()
     optimizer = wrapped(model, prefix)
     with cores_of_the_host(cores):
         backward(model)
         optimizer.step()
     optimizer.zero_grad()
-    backward(model)
+    return model, optimizer
+
+
+def collected(prefix=""):
+    """The same, with gradients that nobody has started."""
+    model, optimizer = ready(1, prefix)
+    with within_backward():
+        backward(model)
+    batch = optimizer._hvd_reducer.common.batch
+    assert SIZE == 1 or (batch.count == 6 and batch.started == 0), (batch.count, batch.started)
     return model, optimizer
 
 
@@ -70,22 +112,73 @@ def case_the_cores_of_the_host():
 
 
 def case_large_gradients_start_during_backward():
-    """Where there may be a core for it. What was there before goes with it; what is left starts when it is wanted."""
+    """Where there may be a core for it. What was there before goes with it; the end of backward starts what is left."""
     for cores in (0, 2 * SIZE):  # 0: on several hosts
         model, optimizer = ready(cores)
-        batch = optimizer._hvd_reducer.common.batch
-        assert SIZE == 1 or (batch.count == 6 and 0 < batch.started < 6), (batch.count, batch.started)
+        with starts() as counts:
+            backward(model)
+        assert SIZE == 1 or (len(counts) > 1 and sum(counts) == 6), counts
         optimizer.step()
-        assert batch.count == batch.started == 0
         check_equal(model)
 
 
-def case_without_cores_to_spare_they_start_when_wanted():
+def case_without_cores_to_spare_they_start_when_backward_ends():
     model, optimizer = ready(2 * SIZE - 1)
-    batch = optimizer._hvd_reducer.common.batch
-    assert SIZE == 1 or (batch.count == 6 and batch.started == 0), (batch.count, batch.started)
+    for _ in range(3):
+        with starts() as counts:
+            backward(model)
+        assert SIZE == 1 or counts == [6], counts
+        optimizer.step()
+        batch = optimizer._hvd_reducer.common.batch
+        assert batch.count == batch.started == 0
+        assert not _wait.collections
+        check_equal(model)
+        optimizer.zero_grad()
+
+
+def case_a_rank_may_wait_for_another_that_has_made_its_step():
+    """By means of its own, of which the library knows nothing."""
+    stepped = pathlib.Path(os.environ["HVD_TEST_REPORTS"]) / "rank-0-has-stepped"
+    model, optimizer = ready(1)
+    backward(model)
+    if RANK != 0:
+        deadline = time.monotonic() + PATIENCE
+        while not stepped.exists():
+            assert time.monotonic() < deadline, "rank 0's step waits for gradients that this rank has made"
+            time.sleep(0.01)
     optimizer.step()
-    assert batch.count == batch.started == 0
+    if RANK == 0:
+        stepped.touch()
+    check_equal(model)
+
+
+def case_a_backward_within_backward():
+    """The inner one's end starts what is there; the outer one's the rest."""
+    model, optimizer = ready(1)
+    inner, outer = model[2], torch.nn.Sequential(model[0], model[1])
+    x = torch.full((1, 2), RANK + 1.0, requires_grad=True)
+    with starts() as counts:
+        torch.utils.checkpoint.checkpoint(inner, outer(x), use_reentrant=True).square().mean().backward()
+    assert SIZE == 1 or counts == [2, 4], counts
+    optimizer.step()
+    check_equal(model)
+
+
+def case_a_backward_that_fails_leaves_nothing_behind():
+    model, optimizer = ready(1)
+
+    def fail(_):
+        raise RuntimeError("in the middle")
+
+    hook = model[1].weight.register_hook(fail)
+    raises(RuntimeError, backward, model)
+    hook.remove()
+    optimizer.synchronize()  # with zeros for what this rank has not made
+    optimizer.zero_grad()
+    with starts() as counts:
+        backward(model)
+    assert SIZE == 1 or counts == [6], counts
+    optimizer.step()
     assert not _wait.collections
     check_equal(model)
 
@@ -101,7 +194,7 @@ def case_ranks_may_step_before_or_after_another_operation():
         hvd.synchronize(handle)
 
     for call in (other, polled, lambda _: hvd.barrier()):
-        model, optimizer = ready(1)
+        model, optimizer = collected()
         if RANK == 0:
             optimizer.step()
         call("beside the step")
@@ -111,7 +204,7 @@ def case_ranks_may_step_before_or_after_another_operation():
 
 
 def case_ranks_may_step_two_optimizers_in_either_order():
-    (first, one), (second, other) = ready(1, "first."), ready(1, "second.")
+    (first, one), (second, other) = collected("first."), collected("second.")
     for optimizer in (one, other) if RANK == 0 else (other, one):
         optimizer.step()
     assert not _wait.collections
@@ -120,7 +213,7 @@ def case_ranks_may_step_two_optimizers_in_either_order():
 
 
 def case_what_nobody_wants_any_more_is_not_started():
-    model, optimizer = ready(1)
+    model, optimizer = collected()
     del model, optimizer
     gc.collect()
     assert not _wait.collections
@@ -128,7 +221,7 @@ def case_what_nobody_wants_any_more_is_not_started():
 
 
 def case_the_step_tells_that_a_start_failed():
-    model, optimizer = ready(1)
+    model, optimizer = collected()
     real, _lib._enqueue_many = _lib._enqueue_many, lambda *_: _lib.INVALID
     try:
         hvd.barrier()

@@ -228,7 +228,12 @@ HVD_API hvd_status hvd_execute(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
 HVD_API hvd_status hvd_enqueue_group(hvd_ctx* ctx, const hvd_op* const* ops, int32_t count, int64_t* handles);
 /* Since version 6: hvd_enqueue of `count` (0 ... HVD_MAX_GROUP) operations that have nothing to do with each other, in
  * one call; handles[i] names ops[i]. At the first that is refused it stops: its handle and those behind it are 0. With
- * `waits` 1 the caller calls hvd_finish (or hvd_wait) next, and no other thread wakes up for them before. */
+ * `waits` HVD_WAITS_NEXT the caller calls hvd_finish (or hvd_wait) next, and no other thread wakes up for them before;
+ * with HVD_WAITS_SOON (since version 8) it does within a moment, as far as it knows, and a thread wakes up for them
+ * only when it has not within 5 ms or so. */
+#define HVD_GOES_ON 0
+#define HVD_WAITS_NEXT 1
+#define HVD_WAITS_SOON 2
 HVD_API hvd_status hvd_enqueue_many(hvd_ctx* ctx, const hvd_op* const* ops, int32_t count, int32_t waits,
                                     int64_t* handles);
 /* *done = 1 when hvd_wait would not block. */
@@ -274,7 +279,8 @@ typedef struct hvd_counters {
                          ones that a node's ranks do at once, without a decision of rank 0, count no time */
   double wait_s;      /* from then until begun, summed over operations */
   double move_s;      /* of the steps, from begin to end */
-  uint64_t sleeps;    /* of the engine, whatever the set: how often it slept until something woke it */
+  uint64_t sleeps;    /* of the engine, whatever the set: how often a thread of it, or one that waits for an operation,
+                         went to sleep until something woke it. On a single host no other wake-ups are its own */
   /* since version 2 */
   uint64_t requests; /* operations that this rank asked rank 0 for by message: the first time, and when they change */
   uint64_t known;    /* by one bit, since all ranks know them from an earlier time (HOROVOD_CACHE_CAPACITY) */

@@ -55,9 +55,9 @@ bool is_asleep(const std::atomic<pid_t>& thread) {
   return !deadline.has_passed();
 }
 
-// Waits until the engine threads have settled (bounded), then returns two samples 300 ms apart.
+// Waits until the engine threads have settled: until two samples 300 ms apart are the same.
 bool are_engines_asleep() {
-  for (int i = 0; i < 20; ++i) {
+  for (const Deadline deadline = test_deadline(); !deadline.has_passed();) {
     const auto before = engine_switches();
     std::this_thread::sleep_for(std::chrono::milliseconds(300));  // sleeps: time is the point
     if (engine_switches() == before) {

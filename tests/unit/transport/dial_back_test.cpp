@@ -11,6 +11,7 @@
 
 #include "launcher/agent/dial.h"
 #include "runtime/base/socket.h"
+#include "tests/support/refusing_port.h"
 #include "tests/unit/transport/recording.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
@@ -271,20 +272,16 @@ TEST_CASE("a stream that waits no more is told as over, and when none does nobod
 
 TEST_CASE("of several addresses the one that leads to the launcher is taken") {
   Launcher launcher(1);
-  // The first is one where nobody listens.
-  Fd refusing = listen_tcp(SocketAddress::make("127.0.0.1", 0).value()).value();
-  const std::string refused = SocketAddress::local_of(refusing.get()).value().text();
-  refusing.reset();
+  const RefusingPort refusing;
   std::vector<std::string> addresses = launcher.transport->addresses();
-  addresses.insert(addresses.begin(), refused);
+  addresses.insert(addresses.begin(), refusing.text());
   const auto agent = launcher.call_at(addresses, 0);
   CHECK(launcher.finish(agent).ok());
 }
 
 TEST_CASE("an agent that reaches nobody says where it tried") {
-  Fd refusing = listen_tcp(SocketAddress::make("127.0.0.1", 0).value()).value();
-  const std::string address = SocketAddress::local_of(refusing.get()).value().text();
-  refusing.reset();
+  const RefusingPort refusing;
+  const std::string address = refusing.text();
   const auto outcome = dial_launcher({address}, secret_of(7), 0, Deadline::after(std::chrono::minutes(5)));
   REQUIRE_FALSE(outcome.ok());
   CHECK(outcome.error().code() == Code::kUnreachable);

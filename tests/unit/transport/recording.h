@@ -59,6 +59,20 @@ struct RecordingSink final : StreamSink {
   std::function<void()> when_closed;
 };
 
+// Whether a launcher's loop is woken by nothing but a wait's own end; on a busy machine that may be late.
+template <typename Launcher>
+bool comes_to_rest(const Launcher& launcher) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(300));
+  while (!deadline.has_passed()) {
+    const auto before = launcher.loop->wakeups();
+    launcher.wait([] { return false; }, std::chrono::milliseconds(300));
+    if (launcher.loop->wakeups() - before <= 2) {
+      return true;
+    }
+  }
+  return false;
+}
+
 inline bool has(const std::string& text, const std::string& part) {
   const bool found = text.find(part) != std::string::npos;
   if (!found) {

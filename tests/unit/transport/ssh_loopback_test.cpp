@@ -12,6 +12,7 @@
 #include "launcher/transport/ssh.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/socket.h"
+#include "tests/support/refusing_port.h"
 #include "tests/unit/transport/recording.h"
 #include "tests/unit/transport/ssh_launcher.h"
 #include "tests/unit/transport/sshd_fixture.h"
@@ -28,11 +29,6 @@ using test::RecordingSink;
 using test::Sshd;
 
 using Launcher = test::SshLauncher;
-
-int closed_port() {
-  const Fd listener = listen_tcp(SocketAddress::make("127.0.0.1", 0).value()).value();
-  return SocketAddress::local_of(listener.get()).value().port();
-}
 
 TEST_CASE("the agent is pushed once, started twice, and echoes") {
   if (no_sshd()) {
@@ -318,8 +314,9 @@ TEST_CASE("hosts that cannot be reached are told who, what and what to try") {
     return;
   }
   const Sshd sshd;
+  const RefusingPort nobody;
   Launcher launcher(sshd.write_client_config("Host refused\n  HostName 127.0.0.1\n  Port " +
-                                             std::to_string(closed_port()) + "\nHost *\n"));
+                                             std::to_string(nobody.port()) + "\nHost *\n"));
   CHECK(has(launcher.failure("no-such-host.invalid"),
             "no-such-host.invalid: cannot resolve the host name 'no-such-host.invalid' ("));
   const std::string refused = launcher.failure("refused");
@@ -451,10 +448,7 @@ TEST_CASE("an open stream on which nothing happens costs no wake-up") {
   RecordingSink sink;
   const auto stream = launcher.open(sink);
   REQUIRE(launcher.wait([&] { return sink.is_open; }));
-  launcher.wait([] { return false; }, std::chrono::milliseconds(300));
-  const auto before = launcher.loop->wakeups();
-  launcher.wait([] { return false; }, std::chrono::milliseconds(300));
-  CHECK(launcher.loop->wakeups() - before <= 2);
+  CHECK(test::comes_to_rest(launcher));
 }
 
 }  // namespace

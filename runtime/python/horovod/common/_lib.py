@@ -25,6 +25,7 @@ ALLREDUCE, ALLGATHER, BROADCAST, BARRIER, REDUCESCATTER, ALLTOALL, JOIN = range(
 AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT = range(6)
 UINT8, INT8, UINT16, INT16, INT32, INT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64, BOOL = range(11)
 
+GOES_ON, WAITS_NEXT, WAITS_SOON = range(3)  # what who starts operations does then, for Batch.start()
 HAS_MPI, USES_MPI, MPI_THREADS, HAS_CUDA, HAS_NCCL, NODE_CORES = 1, 2, 3, 4, 5, 6  # for feature()
 
 _DEVICE_CPU = -1
@@ -265,14 +266,14 @@ class Batch:
         self.addresses[self.count] = plan.address
         self.count += 1
 
-    def start(self, waits: bool) -> int:
+    def start(self, waits: int) -> int:
         """Starts what was put since the last call; the status. After a failure some are started, and the rest never are.
-        `waits`: the caller calls `handles.finish` next."""
+        `waits`: WAITS_NEXT when the caller calls `handles.finish` next, WAITS_SOON when it likely does within a moment."""
         status = 0
         while self.started < self.count and not status:
             count = min(self.count - self.started, MAX_GROUP)
             status = _enqueue_many(
-                None, ctypes.byref(self.addresses, self.started * _POINTER_BYTES), count, int(waits),
+                None, ctypes.byref(self.addresses, self.started * _POINTER_BYTES), count, waits,
                 self.handles.place(self.started),
             )  # fmt: skip
             self.started += count

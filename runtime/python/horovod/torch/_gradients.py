@@ -1,12 +1,12 @@
 """Gradients on their way: what DistributedOptimizer does with each one, from backward to step.
 
 A hook on each parameter takes its gradient as soon as backward has made it. Gradients are started together, in one call
-of the library, when they are 256 KiB, and what is left when all of them are wanted: a large one at once, small ones
-without a wake-up of the library's thread for each, which would take the processor from the backward pass. Where all ranks
-are on one host that has less than two cores for each, that thread could only take turns with the backward pass, in step
-with the other ranks' threads: gradients in the host's memory are all started when they are wanted then, or before the
-script waits for something else. What the call needs was written down when a gradient was first seen, all but the memory.
-All are waited for in one call too.
+of the library, when they are 256 KiB, and what is left when backward ends: a large one at once, small ones without a
+wake-up of the library's thread for each, which would take the processor from the backward pass. Where all ranks are on one
+host that has less than two cores for each, that thread could only take turns with the backward pass, in step with the other
+ranks' threads: gradients in the host's memory are all started at its end then. None waits for longer than that: between
+backward and step a script may wait for another rank by means that we do not see. What the call needs was written down when
+a gradient was first seen, all but the memory. All are waited for in one call too.
 """
 
 import contextlib
@@ -26,6 +26,9 @@ from horovod.torch._handles import Target
 # So many bytes are worth a start of their own while backward goes on with the rest.
 _START_BYTES = 256 << 10
 _NEVER = 1 << 62
+
+_at_end_of_backward = torch.autograd.Variable._execution_engine.queue_callback
+_number_of_backward = torch._C._current_graph_task_id  # -1 outside of it
 
 TOO_OFTEN = (
     "Gradients were computed more than backward_passes_per_step times before call to step(). Increase "
@@ -60,7 +63,7 @@ class _Common:
 
     __slots__ = (
         "settings", "is_synchronized", "in_flight", "special", "batch", "waiting_bytes", "failure", "thread",
-        "start_bytes",
+        "start_bytes", "backward",
     )  # fmt: skip
 
     def __init__(self, settings: Settings) -> None:
@@ -75,18 +78,24 @@ class _Common:
         self.thread = threading.get_ident()  # that runs backward and step
         # So many in the host's memory are started while backward goes on; decided when all ranks are there.
         self.start_bytes: Optional[int] = None
+        self.backward = -1  # the last one at whose end all is started
 
     def collect(self, size_bytes: int, is_on_host: bool) -> None:
         """One more was put into the batch."""
         if not self.waiting_bytes:
             _wait.collections.append(self)
+            backward = _number_of_backward()
+            if backward != self.backward:
+                self.backward = backward
+                if backward >= 0:
+                    _at_end_of_backward(self.start_at_end)
         self.waiting_bytes += size_bytes or 1
         limit = self.start_bytes if is_on_host and self.start_bytes is not None else _START_BYTES
         if self.waiting_bytes >= limit:
-            self.start_waiting(False)
+            self.start_waiting(_lib.GOES_ON)
 
-    def start_waiting(self, waits: bool) -> None:
-        """Starts all that wait to be. `waits`: the caller waits for all next."""
+    def start_waiting(self, waits: int) -> None:
+        """Starts all that wait to be. `waits`: as of Batch.start()."""
         self.forget_waiting()
         status = self.batch.start(waits)
         if status:
@@ -97,7 +106,13 @@ class _Common:
         """The thread waits for something else. A failure is for whoever waits for these."""
         if self.waiting_bytes:
             with contextlib.suppress(ValueError, HorovodInternalError):
-                self.start_waiting(False)
+                self.start_waiting(_lib.GOES_ON)
+
+    def start_at_end(self) -> None:
+        """Backward has ended. What comes next is most often the step: a thread that woke up for it would be in its way."""
+        if self.waiting_bytes:
+            with contextlib.suppress(ValueError, HorovodInternalError):
+                self.start_waiting(_lib.WAITS_SOON)
 
     def forget_waiting(self) -> None:
         if self.waiting_bytes:
@@ -319,7 +334,7 @@ class Reducer:
         common = self.common
         if common.in_flight:
             # Parameters that come between backward and step: what is in flight keeps its handles.
-            common.start_waiting(False)
+            common.start_waiting(_lib.GOES_ON)
             self._handles.append(common.batch.handles)
         common.batch = _lib.Batch(capacity)
 
@@ -344,7 +359,7 @@ class Reducer:
         if common.in_flight:
             if failure is None:
                 try:
-                    common.start_waiting(True)
+                    common.start_waiting(_lib.WAITS_NEXT)
                 except Exception as error:
                     failure = error
             common.forget_waiting()

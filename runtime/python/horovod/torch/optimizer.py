@@ -263,9 +263,9 @@ def DistributedOptimizer(
     """Wraps an optimizer so that its step uses the gradients reduced over all ranks.
 
     The reduction of gradients starts as soon as backward has 256 KiB of them, while it goes on with the others; on one
-    host with less than two cores for each rank, when the step (or whatever else waits before it) is called. The result
-    is an object of a subclass of the optimizer's own class and shares its parameter groups and state; use it in place
-    of the optimizer. Call `broadcast_parameters` first: equal parameters plus equal gradients stay equal, bit by bit.
+    host with less than two cores for each rank, when backward ends (or waits for something else). The result is an object
+    of a subclass of the optimizer's own class and shares its parameter groups and state; use it in place of the
+    optimizer. Call `broadcast_parameters` first: equal parameters plus equal gradients stay equal, bit by bit.
 
     Args:
         optimizer: any torch optimizer, with the same parameters on every rank.

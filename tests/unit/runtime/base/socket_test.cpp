@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "runtime/base/pass_fds.h"
+#include "tests/support/refusing_port.h"
 
 using namespace hvd;
 
@@ -92,11 +93,8 @@ TEST_CASE("sending to a peer that is gone is an error, not a signal") {
 }
 
 TEST_CASE("a port where nobody listens is unreachable, in one step or in two") {
-  SocketAddress address;
-  {
-    const Fd listener = listen_tcp(SocketAddress::make("127.0.0.1", 0).value()).value();
-    address = SocketAddress::local_of(listener.get()).value();
-  }
+  const RefusingPort nobody;
+  const SocketAddress& address = nobody.address();
   const auto fd = connect_tcp(address, soon());
   REQUIRE_FALSE(fd.ok());
   CHECK(fd.error().code() == Code::kUnreachable);

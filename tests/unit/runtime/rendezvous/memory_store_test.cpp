@@ -54,6 +54,19 @@ TEST_CASE("an exchange that times out names who is missing") {
   CHECK(all.error().message().find("rank 0, 2") != std::string::npos);
 }
 
+TEST_CASE("ranks that were stopped while their deadline passed still meet") {
+  const auto hub = MemoryHub::create(2, {}).value();
+  const auto exchange = [&](int rank) {
+    MemoryStore store(hub, rank);
+    return store.exchange("k", "v", Deadline::after(-std::chrono::hours(1))).ok();
+  };
+  bool is_there = false;
+  std::thread other([&] { is_there = exchange(1); });
+  CHECK(exchange(0));
+  other.join();
+  CHECK(is_there);
+}
+
 TEST_CASE("a notice ends an exchange that waits and every later one, and stays known") {
   const auto hub = MemoryHub::create(2, {}).value();
   MemoryStore store(hub, 0);

@@ -114,6 +114,20 @@ TEST_CASE("a rank says who it is, is told the secret, exchanges, and says goodby
   CHECK(seen == "token 3, mesh=value, type 6");
 }
 
+TEST_CASE("a rank that was stopped while its deadline passed still hears what came meanwhile") {
+  FakeAgent agent;
+  std::thread agent_thread([&] {
+    agent.welcome();
+    agent.receive();
+    agent.send(store_wire::kExchanged, exchanged("k", {"v"}));
+  });
+  const Deadline passed = Deadline::after(-std::chrono::hours(1));
+  const auto client = StoreClient::connect(agent.path(), "token", 3, passed);
+  REQUIRE(client.ok());
+  CHECK(client.value()->exchange("k", "v", passed).ok());
+  agent_thread.join();
+}
+
 TEST_CASE("an agent that closes the connection has refused this process") {
   FakeAgent agent;
   std::thread agent_thread([&] {
