@@ -19,6 +19,8 @@ import time
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWPID, CLONE_NEWNET = (
     0x20000, 0x4000000, 0x8000000, 0x20000000, 0x40000000)
 ALL_NAMESPACES = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET
+# The one limit of every wait here. It measures nothing, so that a machine that is busy makes its labs too.
+PATIENCE = 300  # seconds
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 PR_SET_PDEATHSIG = 1
 
@@ -83,7 +85,7 @@ def write(path, text, mode=0o644):
 
 def tool(*argv, text=None):
     import subprocess  # imports that only some commands need are made where they are needed: "lab run" must be quick
-    done = subprocess.run(argv, input=text, text=True, capture_output=True, timeout=20)
+    done = subprocess.run(argv, input=text, text=True, capture_output=True, timeout=PATIENCE)
     if done.returncode != 0:
         raise OSError(f"{' '.join(argv)}: {(done.stderr or done.stdout).strip()}")
     return done.stdout
@@ -174,7 +176,7 @@ def start_sshd(host, plan):
     daemon = subprocess.Popen(
         [plan["sshd"], "-D", "-e", "-f", "/run/sshd/config"], cwd="/", stdin=subprocess.DEVNULL,
         env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, start_new_session=True)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while not listening(22):
         if daemon.poll() is not None or time.monotonic() > deadline:
             raise OSError(f"sshd of {host['name']} does not listen; see the lab's log")
@@ -286,11 +288,11 @@ def switch_main(plan, control, report):
 
     def listen_until(done):
         while not done():
-            got = select.select([news, control], [], [], 60)[0]
+            got = select.select([news, control], [], [], PATIENCE)[0]
             if control in got:
                 abandoned(plan)
             if not got:
-                raise OSError("a host of the lab did not become ready in 60 s")
+                raise OSError(f"a host of the lab did not become ready in {PATIENCE} s")
             message = json.loads(news.readline())
             if "error" in message:
                 raise OSError(f"{message['name']}: {message['error']}")
@@ -350,7 +352,7 @@ class _Lines:
 
 def wait_for_ports(plan):
     """A bridge port forwards only once the kernel's link watch has seen the carrier; until then packets are lost."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     for host in plan["hosts"]:
         path = f"/sys/class/net/{host['name']}/brport/state"
         while open(path).read().strip() != "3":  # BR_STATE_FORWARDING

@@ -3,8 +3,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <thread>
+
 #include <sqlite3.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 
 namespace hvd::launch {
@@ -107,7 +111,7 @@ Result<Database> Database::open(const std::string& path) {
   sqlite3_extended_result_codes(connection, 1);
   sqlite3_busy_timeout(connection, kBusyMs);
   // Readers do not wait for a writer, and what is committed survives the machine.
-  HVD_TRY(database.run("PRAGMA journal_mode = WAL"));
+  HVD_TRY(database.begin_log());
   HVD_TRY(database.run("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON"));
   return database;
 }
@@ -115,6 +119,22 @@ Result<Database> Database::open(const std::string& path) {
 Result<void> Database::run(const std::string& script) {
   const int code = sqlite3_exec(connection_.get(), script.c_str(), nullptr, nullptr, nullptr);
   return code == SQLITE_OK ? Result<void>() : Result<void>(failure(code));
+}
+
+// SQLite lets none of those wait who change a new file's mode at the same time: each would wait for the others.
+Result<void> Database::begin_log() {
+  constexpr auto kBetween = std::chrono::milliseconds(5);
+  const Deadline deadline = Deadline::after(std::chrono::milliseconds(kBusyMs));
+  for (;;) {
+    const int code = sqlite3_exec(connection_.get(), "PRAGMA journal_mode = WAL", nullptr, nullptr, nullptr);
+    if (code == SQLITE_OK) {
+      return {};
+    }
+    if ((code & 0xff) != SQLITE_BUSY || deadline.has_passed()) {
+      return failure(code);
+    }
+    std::this_thread::sleep_for(kBetween);
+  }
 }
 
 Result<std::vector<SqlRow>> Database::query(std::string_view statement, const std::vector<SqlValue>& arguments) {

@@ -78,6 +78,7 @@ class Database {
 
   Database(std::string path, sqlite3* connection) : path_(std::move(path)), connection_(connection) {}
   [[nodiscard]] Error failure(int code) const;
+  Result<void> begin_log();
 
   std::string path_;
   std::unique_ptr<sqlite3, Closer> connection_;

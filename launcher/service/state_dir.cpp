@@ -20,6 +20,8 @@ constexpr mode_t kOwnFolder = 0700;
 constexpr mode_t kOwnFile = 0600;
 // Where the kernel has no more watches for this user (fs.inotify.max_user_instances), something is seen that late.
 constexpr auto kWithoutWatch = std::chrono::seconds(2);
+// The kernel tells that a file is closed before it gives up the lock on it: who looked at once may have seen it held.
+constexpr auto kLookOnceMore = std::chrono::seconds(1);
 
 Error unusable(const std::string& path, int number) {
   return Error(Code::kResource, Error::from_errno("cannot make the folder " + path, number).message() +
@@ -181,6 +183,9 @@ bool FolderWatch::wait(Duration longest) {
   if (!fd_.is_open()) {
     longest = std::min<Duration>(longest, kWithoutWatch);
   }
+  if (was_woken_) {
+    longest = std::min<Duration>(longest, kLookOnceMore);
+  }
   const Deadline deadline = Deadline::after(longest);
   pollfd ready{fd_.get(), POLLIN, 0};  // poll(2) passes over -1
   int polled = 0;
@@ -192,7 +197,8 @@ bool FolderWatch::wait(Duration longest) {
     while (::read(fd_.get(), events.data(), events.size()) > 0) {
     }
   }
-  return polled > 0;
+  was_woken_ = polled > 0;
+  return was_woken_;
 }
 
 std::string boot_id() {

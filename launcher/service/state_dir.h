@@ -58,13 +58,15 @@ class FolderWatch {
   Result<void> add(const std::string& folder);
 
   // Until something has happened since the watch began or the last wait, or the time is over. True: before that. Where
-  // no more watches can be had it returns every few seconds.
+  // no more watches can be had it returns every few seconds; and once a second after it was woken, for what was about
+  // to happen only then.
   bool wait(Duration longest);
 
  private:
   explicit FolderWatch(Fd fd) : fd_(std::move(fd)) {}
 
   Fd fd_;  // closed: this user has as many watches as there may be
+  bool was_woken_ = false;
 };
 
 // Of this machine's run, from one start to the next.

@@ -62,24 +62,29 @@ class NodeCollectives {
   struct Reduction {
     std::span<const Piece> pieces;
     std::size_t size_bytes = 0;
+    std::size_t chunk_bytes = 0;
+    std::size_t turn_bytes = 0;  // each rank's own choice
     Dtype dtype = Dtype::kUint8;
     ReduceOp op = ReduceOp::kSum;
     Scales scales{};
     bool takes_result = true;
   };
-  Result<void> reduce(const Reduction& what, Interrupt& interrupt);
+  struct Walk;
+  Result<void> reduce(Reduction what, Interrupt& interrupt);
   Result<void> reduce_small(const Reduction& what, Interrupt& interrupt);
-  void reduce_block(std::size_t offset, std::size_t size_bytes, Dtype dtype, ReduceOp op, Scales scales) const;
-  // The stages of a reduction, on one chunk of it; each has a cursor of its own for what it reads and for what it
-  // writes.
-  void publish_shares(const Reduction& what, std::size_t chunk, std::size_t chunk_bytes, PieceCursor& in);
-  void reduce_share(const Reduction& what, std::size_t chunk, std::size_t chunk_bytes, PieceCursor& in,
-                    PieceCursor& out);
-  void take_shares(std::size_t chunk, std::size_t chunk_bytes, PieceCursor& out);
-  [[nodiscard]] Range share_of(std::size_t chunk_bytes, int local_rank) const;
+  void reduce_shared_block(std::size_t offset, std::size_t size_bytes, Dtype dtype, ReduceOp op, Scales scales) const;
+  // The stages of a reduction, on one block (of one chunk, where it is in that), and all of them in one phase.
+  void publish_block(const Reduction& what, std::size_t chunk, Range block, PieceCursor& in);
+  void reduce_block(const Reduction& what, std::size_t chunk, Range block, Walk& walk);
+  void take_block(const Reduction& what, std::size_t chunk, int rank, Range block, PieceCursor& out);
+  void reduce_phase(const Reduction& what, std::size_t phase, Walk& walk);
+  [[nodiscard]] int host_of(int rank) const;
   // Runs stages 0 ... stage_count-1 on chunks 0 ... chunk_count-1, chunk c at stage s in phase c + s.
   using Stage = std::function<void(std::size_t stage, std::size_t chunk)>;
   Result<void> run_pipeline(std::size_t chunk_count, std::size_t stage_count, const Stage& stage, Interrupt& interrupt);
+  // The same where a phase runs its stages itself.
+  using Phase = std::function<void(std::size_t phase)>;
+  Result<void> run_phases(std::size_t chunk_count, std::size_t stage_count, const Phase& phase, Interrupt& interrupt);
   // The memory of chunk `chunk` of the current operation in a rank's slot.
   [[nodiscard]] std::uint8_t* buffer(int local_rank, std::size_t chunk) const;
 
@@ -89,6 +94,7 @@ class NodeCollectives {
   ShmSegment* shm_;
   std::size_t small_bytes_ = 0;  // reduced behind one barrier up to this
   std::size_t chunk_bytes_ = 0;
+  std::size_t reduced_bytes_ = 0;  // the chunks of a reduction
   std::size_t lane_bytes_ = 0;
   std::uint64_t first_chunk_ = 0;  // number of the current operation's chunk 0
 };

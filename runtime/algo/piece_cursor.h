@@ -23,8 +23,9 @@ class PieceCursor {
  public:
   explicit PieceCursor(std::span<const Piece> pieces) : pieces_(pieces) {}
 
-  void skip(std::size_t size_bytes) {
-    advance(size_bytes, [](const Piece&, std::size_t, std::size_t) {});
+  // To what is so many bytes behind the beginning of all; not back.
+  void skip_to(std::size_t offset) {
+    advance(offset - passed_, [](const Piece&, std::size_t, std::size_t) {});
   }
   void copy_inputs(std::uint8_t* to, std::size_t size_bytes) {
     advance(size_bytes, [&to](const Piece& piece, std::size_t at, std::size_t bytes) {
@@ -45,13 +46,14 @@ class PieceCursor {
       return scratch;
     }
     const auto* found = static_cast<const std::uint8_t*>(pieces_.front().input) + at_;
-    skip(size_bytes);
+    skip_to(passed_ + size_bytes);
     return found;
   }
 
  private:
   template <typename Take>
   void advance(std::size_t size_bytes, const Take& take) {
+    passed_ += size_bytes;
     while (size_bytes > 0) {
       const Piece& piece = pieces_.front();
       const std::size_t bytes = std::min(size_bytes, piece.size_bytes - at_);
@@ -66,7 +68,8 @@ class PieceCursor {
   }
 
   std::span<const Piece> pieces_;
-  std::size_t at_ = 0;  // in the first of them
+  std::size_t at_ = 0;      // in the first of them
+  std::size_t passed_ = 0;  // bytes of all
 };
 
 }  // namespace hvd

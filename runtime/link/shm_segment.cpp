@@ -112,6 +112,7 @@ ShmSegment::ShmSegment(Fd memory, void* base, std::size_t mapped_bytes, int loca
       mapped_bytes_(mapped_bytes),
       local_size_(local_size),
       slot_bytes_(slot_bytes),
+      slots_(base_ + bytes_before_slots(local_size)),
       local_rank_(local_rank),
       owner_(::getpid()),
       control_(static_cast<Control*>(base)),
@@ -215,10 +216,6 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::attach(Fd memory, int local_size
   HVD_TRY_ASSIGN(base, map(memory.get(), bytes));
   return std::unique_ptr<ShmSegment>(
       new ShmSegment(std::move(memory), base, bytes, local_size, slot_bytes, local_rank));
-}
-
-std::uint8_t* ShmSegment::slot(int local_rank) const {
-  return base_ + bytes_before_slots(local_size_) + static_cast<std::size_t>(local_rank) * slot_bytes_;
 }
 
 std::uint8_t* ShmSegment::lane(int local_rank) const {

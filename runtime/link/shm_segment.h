@@ -46,7 +46,9 @@ class ShmSegment {
   [[nodiscard]] int local_rank() const { return local_rank_; }
   [[nodiscard]] std::size_t slot_bytes() const { return slot_bytes_; }
   // Page-aligned.
-  [[nodiscard]] std::uint8_t* slot(int local_rank) const;
+  [[nodiscard]] std::uint8_t* slot(int local_rank) const {
+    return slots_ + static_cast<std::size_t>(local_rank) * slot_bytes_;
+  }
   [[nodiscard]] int memory_fd() const { return memory_.get(); }
 
   // A rank's bell, and its rings to and from the leader (the leader's own two are not used).
@@ -98,6 +100,7 @@ class ShmSegment {
   std::size_t mapped_bytes_;
   int local_size_;
   std::size_t slot_bytes_;
+  std::uint8_t* slots_;
   int local_rank_;
   pid_t owner_;  // a forked child shares the memory but is not the rank
   Control* control_;

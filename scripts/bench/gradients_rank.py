@@ -1,8 +1,10 @@
 """One rank of scripts/bench/collectives gradients: steps with ResNet-50's 161 gradients, the last layer's first; rank 0
 prints {"step": median seconds}.
 
-Usage: gradients_rank.py hvd|ddp|timeline STEPS
+Usage: gradients_rank.py hvd|shared|shared-group|ddp|timeline STEPS
   hvd       one horovod.torch.allreduce_async_ for each, then a synchronize for each
+  shared    the same with gradients in a horovod.torch.SharedBuffer
+  shared-group  those by one horovod.torch.grouped_allreduce_
   ddp       what torch's DistributedDataParallel does over Gloo: buckets of 25 MiB (the first 1 MiB), filled by copies, reduced
             asynchronously, divided, copied back
   timeline  as hvd, STEPS steps without a timeline and as many with one, in turn; prints {"off": median, "on": median} of a
@@ -50,6 +52,11 @@ def hvd_step(gradients):
     handles = [hvd.allreduce_async_(gradient, name=str(i), op=hvd.Average) for i, gradient in enumerate(gradients)]
     for handle in handles:
         hvd.synchronize(handle)
+
+
+def group_step(gradients):
+    import horovod.torch as hvd
+    hvd.grouped_allreduce_(gradients, name="all", op=hvd.Average)
 
 
 def buckets_of(gradients):
@@ -117,7 +124,10 @@ def main():
     if kind != "ddp":
         import horovod.torch as hvd
         hvd.init()
-        rank, step, barrier, end = hvd.rank(), hvd_step, hvd.barrier, hvd.shutdown
+        if kind.startswith("shared"):
+            gradients = hvd.SharedBuffer(gradients).tensors
+        step = group_step if kind == "shared-group" else hvd_step
+        rank, barrier, end = hvd.rank(), hvd.barrier, hvd.shutdown
     else:
         import torch.distributed as dist
         dist.init_process_group("gloo")

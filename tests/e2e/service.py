@@ -2,25 +2,17 @@
 
 import json
 import os
-import pathlib
 import re
 import signal
+import sqlite3
 import subprocess
 import time
 
-from hvdrun import HVDRUN, ROOT, hvdrun, processes_with, start
+from hvdrun import HVDRUN, ROOT, hvdrun, processes_with, start, without_copies
 from patience import PATIENCE
 
 # Nodes of their own that are all this machine.
 HOSTS = [f"127.0.0.{i}" for i in range(1, 5)]
-
-
-def parent_of(pid):
-    """None: it is gone."""
-    try:
-        return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return None
 
 
 class Service:
@@ -77,12 +69,9 @@ class Service:
         return {key.removesuffix("NodeCount"): count for key, count in counts.items() if count}
 
     def supervisors(self):
-        """{job number: pid}. A child of one looks like it until its exec, and is none: its end is a failed launch."""
-        looks = {}
-        for pid, args in processes_with(self.marker).items():
-            if match := re.search(r"hvdrun supervise \S+ (\d+)$", args):
-                looks[pid] = int(match[1])
-        return {number: pid for pid, number in looks.items() if parent_of(pid) not in looks}
+        """{job number: pid}."""
+        looks = {pid: args for pid, args in processes_with(self.marker).items() if re.search(r"hvdrun supervise \S+ \d+$", args)}
+        return {int(looks[pid].split()[-1]): pid for pid in without_copies(looks)}
 
     def kill_supervisors(self, *numbers):
         """At once: none of them notices another's death."""
@@ -101,6 +90,10 @@ class Service:
                 continue
             found += [path] if any(word.encode() in text for word in words) else []
         return found
+
+    def records(self):
+        """The database, in a transaction; whoever else writes there is waited for."""
+        return sqlite3.connect(self.state / "hvdrun/service/jobs.db", timeout=PATIENCE)
 
     def end(self):
         """Stops what the test has left, and says whether something outlives that."""

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from hvdrun import HVDRUN, LIBHVD, program
+from hvdrun import HVDRUN, LIBHVD, program, without_copies
 from lab import wait_until
 from patience import PATIENCE
 
@@ -52,12 +52,10 @@ class Victim:
         for line in getattr(self.job, name):
             self.said[name] = self.said[name][-100_000:] + line
 
-    def pids(self, pattern):
-        return [p.pid for p in self.lab.ps("node1", "node2") if re.search(pattern, p.args) and "sshd" not in p.args]
-
-    def kill_one(self, dice, pattern):
+    def kill_one(self, dice, pattern, forks=0):
         """False: there was none any more, or none yet."""
-        found = self.pids(pattern)
+        looks = {p.pid: p.args for p in self.lab.ps("node1", "node2") if re.search(pattern, p.args) and "sshd" not in p.args}
+        found = without_copies(looks, forks)
         try:
             os.kill(dice.choice(found), signal.SIGKILL)
         except (IndexError, ProcessLookupError):
@@ -91,7 +89,7 @@ def hurt(victim, dice, what):
         return r"", {-signal.SIGKILL, 128 + signal.SIGKILL}
     if what == "rank" and victim.kill_one(dice, r"busy\.py"):
         return r"rank \d", {137, 1}  # 1: another rank heard of it first, and ended with its error
-    if what == "agent" and victim.kill_one(dice, AGENT):
+    if what == "agent" and victim.kill_one(dice, AGENT, forks=1):
         return r"node[12]", {1, 241, 242, 243}  # an agent or its guardian; 1: a rank elsewhere heard of it first
     if what == "connection" and victim.break_connection(dice):
         time.sleep(dice.uniform(0, 1))

@@ -108,7 +108,7 @@ def test_a_python_that_hangs_costs_its_share_of_the_time_and_nothing_stays(tmp_p
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nexec sleep 1000\n")
     python.chmod(0o755)
-    done = hvdrun("check", "--start-timeout", "6", "-x", f"PATH={tmp_path}:/usr/bin:/bin",
+    done = hvdrun("check", "--start-timeout", "15", "-x", f"PATH={tmp_path}:/usr/bin:/bin",
                   env={**os.environ, mark: "1"})
     assert done.returncode == 0
     assert "has not ended in time" in words(done.stdout)
@@ -234,7 +234,7 @@ def test_hosts_that_fail_are_all_named_and_do_not_keep_the_others_from_being_che
     lab3.cut("node3")
     try:
         where.write_text(lines.replace(key2, key1))
-        done = checked(lab3, "--start-timeout", "5", "--json", "-H", "node1,node2,node3,nowhere")
+        done = checked(lab3, "--start-timeout", "15", "--json", "-H", "node1,node2,node3,nowhere")
     finally:
         where.write_text(lines)
         lab3.heal()

@@ -109,6 +109,7 @@ def test_run_passes_a_signal_on_once(lab3):
 
 
 def test_a_command_ends_with_the_lab_run_that_started_it(lab3):
+    assert lab3.wait_for_no_processes() == []  # of connections that were tried before
     process = lab3.popen("sleep", "600", host="node1")
     command = lab3.pid_of(process)
     assert [(p.pid, p.args) for p in lab3.ps("node1")] == [(command, "sleep 600")]
@@ -118,7 +119,7 @@ def test_a_command_ends_with_the_lab_run_that_started_it(lab3):
 
 
 def test_ps_lists_exactly_what_runs_and_what_was_left_behind(lab3):
-    assert lab3.ps() == []
+    assert lab3.wait_for_no_processes() == []  # of connections that were tried before
     assert lab3.run("sh", "-c", "setsid sleep 601 >/dev/null 2>&1 &", host="node2").returncode == 0
     left = wait_until(lambda: [p for p in lab3.ps() if p.args == "sleep 601"], "the orphan is not listed")
     assert [p.host for p in left] == ["node2"]

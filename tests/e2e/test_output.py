@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from hvdrun import HVDRUN, PYTHON, ROOT, env_with, hvdrun, processes_with, program, read_until, start, wait_until_gone
+from lab import wait_until
 from patience import PATIENCE
 
 
@@ -32,12 +33,16 @@ def test_a_gone_reader_stops_the_job_as_it_would_a_filter(marker):
     assert wait_until_gone(marker) == {}
 
 
+def four_that_say_yes(marker):
+    found = [pid for pid, args in processes_with(marker).items() if args.startswith("yes")]
+    return found if len(found) == 4 else None
+
+
 def test_a_slow_reader_slows_the_ranks_and_memory_stays_bounded(marker):
     job = start("-np", 4, "yes", "0123456789" * 10, env=env_with(marker))
     read_until(job.stdout, "0123", 10)
     # Nobody reads now. When the ranks stand still, nothing more is buffered anywhere.
-    ranks = [pid for pid, args in processes_with(marker).items() if args.startswith("yes")]
-    assert len(ranks) == 4
+    ranks = wait_until(lambda: four_that_say_yes(marker), "not all ranks run")
 
     def written():
         return [open(f"/proc/{pid}/io").read().split("wchar: ")[1].split()[0] for pid in ranks]

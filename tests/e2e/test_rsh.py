@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from hvdrun import HVDRUN, LIBHVD, env_with, has_libssh2, hvdrun, kill, processes_with, program, read_until, start, wait_until_gone
+from hvdrun import (HVDRUN, LIBHVD, env_with, has_libssh2, hvdrun, kill, processes_with, program, read_until, read_until_each,
+                    start, wait_until_gone)
 from patience import PATIENCE
 
 PYTHON = [sys.executable, "-S"]
@@ -117,7 +118,7 @@ def test_a_killed_agent_leaves_nothing(marker, nth):
 def test_a_killed_command_is_started_anew_and_nothing_is_lost(marker):
     job = start("--rsh", JOINS, "--reconnect-timeout", 120, "-np", 2, "-H", "a:1,b:1", *PYTHON,
                 program("pace_lines.py"), 10000, 200000, env=env_with(marker))
-    first = [job.stdout.readline() for _ in range(100)]
+    first = read_until_each(job.stdout, 2)
     wrappers = [pid for pid, args in sorted(processes_with(marker).items()) if args.startswith("sh -c shift; eval")]
     kill(wrappers[0])
     out, err = job.stdout.read(), job.stderr.read()  # not communicate(), which forgets what readline() has read ahead

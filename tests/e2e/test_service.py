@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import sqlite3
 import subprocess
 
 import pytest
@@ -312,7 +311,7 @@ def test_ps_shows_what_has_not_ended_and_the_newest_that_has(service):
     service.cluster()
     service.submit("command: 'true'\n", "--name", "real")
     assert service("wait", "real").returncode == 0
-    with sqlite3.connect(service.state / "hvdrun/service/jobs.db") as records:
+    with service.records() as records:
         columns = [row[1] for row in records.execute("PRAGMA table_info(job)")]
         chosen = [c for c in columns if c not in ("id", "uuid", "name")]
         for i in range(30):

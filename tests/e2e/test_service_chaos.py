@@ -68,7 +68,7 @@ def check(service, jobs):
         if job["executionState"] == "succeeded":
             assert len(ranks) == job["nodeCount"], name
         else:
-            assert job["executionInfo"]["errors"][0]["code"] == "SupervisorLost", job
+            assert job["executionInfo"]["errors"][0]["code"] == "SupervisorLost", json.dumps(job["executionInfo"])
     service.wait_for(lambda: service.counts() == {"idle": 4}, f"a node is busy for good: {service.counts()}")
 
 
@@ -76,9 +76,12 @@ def nothing_is_left(service):
     """Of jobs that have ended, and of submits that died before they had one."""
     service.wait_for(lambda: service.supervisors() == {}, "the last one clears up behind its job")
     service.ok("ps")
-    assert not list((service.state / "hvdrun/service/tickets").iterdir())
-    locks = {f.name for f in (service.state / "hvdrun/service/locks").iterdir()}
-    assert locks <= {"wake", "opening"}, locks
+
+    def files(folder):
+        return {f.name for f in (service.state / "hvdrun/service" / folder).iterdir()}
+
+    # A submit whose shell was killed may still be on its way to hear that there is such a job.
+    service.wait_for(lambda: not files("tickets") and files("locks") <= {"wake", "opening"}, "what a job starts with is left")
 
 
 def test_fifty_submits_of_five_shells_at_once_each_run_once(service):

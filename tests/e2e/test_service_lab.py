@@ -7,7 +7,7 @@ import re
 import shutil
 
 import pytest
-from hvdrun import HVDRUN, ROOT
+from hvdrun import HVDRUN, ROOT, without_copies
 from lab import wait_until
 from patience import PATIENCE
 
@@ -103,8 +103,9 @@ def test_hosts_whose_supervisor_was_killed_are_given_to_another_job_when_its_ran
     number = json.loads(ok("submit", "-f", first))["id"]
     ok("submit", "-f", second)
     wait_until(lambda: (share / "begun-0").exists() and (share / "begun-1").exists(), "it runs")
-    (supervisor,) = [p for p in lab4.ps("launcher") if re.search(rf"supervise \S+ {number}$", p.args)]
-    os.kill(supervisor.pid, 9)
+    looks = {p.pid: p.args for p in lab4.ps("launcher") if re.search(rf"supervise \S+ {number}$", p.args)}
+    (supervisor,) = without_copies(looks)
+    os.kill(supervisor, 9)
     wait_until(lambda: "SupervisorLost" in ok("show", "first", "--json"), "its death is noticed")
     assert lab4.run(HVDRUN, "wait", "second").returncode == 0
     assert ok("logs", "second") == "0\n0\n"
@@ -125,8 +126,8 @@ def test_what_is_mounted_for_a_job_on_other_hosts_goes_with_the_processes_that_h
     submitted = lab4.run(HVDRUN, "submit", "-f", job)
     assert submitted.returncode == 0, submitted.stderr
     wait_until(lambda: all((share / f"myshare/begun-{rank}").exists() for rank in (0, 1)), "it runs")
-    sleeper = next(p for p in lab4.ps("node2") if p.args == "sleep 1000")
-    assert "/mounts/work" in pathlib.Path(f"/proc/{sleeper.pid}/mountinfo").read_text()
+    sleepers = wait_until(lambda: [p.pid for p in lab4.ps("node2") if p.args == "sleep 1000"], "it sleeps")
+    assert "/mounts/work" in pathlib.Path(f"/proc/{sleepers[0]}/mountinfo").read_text()
     for process in lab4.ps("node2"):  # agent, guardian and all; none can unmount anything
         try:
             os.kill(process.pid, 9)

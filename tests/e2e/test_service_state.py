@@ -2,7 +2,6 @@
 
 import json
 import re
-import sqlite3
 import stat
 import subprocess
 
@@ -66,7 +65,7 @@ def test_after_a_restart_of_the_machine_waiting_jobs_go_on_and_running_ones_are_
     service.wait_for((service.path / "begun").exists, "it runs")
     waiting = service.submit(f"command: touch {service.path}/ran\n", "--name", "waiting")["id"]
     service.kill_supervisors(waiting, running)
-    with sqlite3.connect(service.state / "hvdrun/service/jobs.db") as records:
+    with service.records() as records:
         records.execute("UPDATE job SET boot = 'another'")
     assert "waiting" in service.ok("ps")
     assert service.show("running", "executionInfo.errors.0.message").startswith("The machine restarted")
@@ -94,7 +93,7 @@ def test_secrets_are_in_no_record_and_what_a_job_starts_with_is_removed_with_its
 
 def test_records_of_a_newer_hvdrun_are_refused_by_name(service):
     service.cluster()
-    with sqlite3.connect(service.state / "hvdrun/service/jobs.db") as records:
+    with service.records() as records:
         records.execute("PRAGMA user_version = 9")
     done = service("ps")
     assert done.returncode == 240 and "have schema 9, which a newer hvdrun has made; this one knows schema 1" in done.stderr
@@ -156,7 +155,9 @@ def test_state_that_cannot_be_written_any_more_is_told_with_what_to_do(service, 
     service.submit("command: 'true'\n", "--name", "before")
     assert service("wait", "before").returncode == 0
     service.wait_for(lambda: service.supervisors() == {}, "nobody writes there")
-    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    # Who ends has no memory to be known by any more a moment before its files are closed.
+    remount = ["mount", "-o", "remount,ro", small_disk]
+    service.wait_for(lambda: subprocess.run(remount, capture_output=True, check=False).returncode == 0, "files stay open")
     for arguments in (("ps",), ("show", "before"), ("submit", "-f", service.path / "job.yaml")):
         done = service(*arguments)
         assert done.returncode == 242 and "cannot be written" in done.stderr and "XDG_STATE_HOME" in done.stderr, done.stderr

@@ -7,8 +7,10 @@ import pathlib
 import random
 import sys
 import threading
+import time
 
 import torch
+from patience import PATIENCE
 from rank_side import report
 
 import horovod.torch as hvd
@@ -27,8 +29,12 @@ def shared_segments():
     return sum("/dev/shm" in line or "memfd:" in line for line in maps)
 
 
-def state():
+def state(early=None):
+    """`early`: the state before. A thread that has been joined may have its number for a moment still."""
     gc.collect()
+    deadline = time.monotonic() + PATIENCE
+    while early and len(os.listdir("/proc/self/task")) > early["tasks"] and time.monotonic() < deadline:
+        time.sleep(0.01)
     return {
         "memory_kib": memory_kib(),
         "descriptors": len(os.listdir("/proc/self/fd")),
@@ -50,7 +56,7 @@ def cycles(count):
         hvd.barrier()
         hvd.shutdown()
         if number + 1 in (count // 10, count):
-            states.append(state())
+            states.append(state(*states))
     return states
 
 
@@ -75,7 +81,7 @@ def steps(count):
         else:
             hvd.synchronize(hvd.broadcast_async_(x, 0, name=name))
         if number + 1 in (count // 3, count):
-            states.append(state())
+            states.append(state(*states))
     hvd.barrier()
     hvd.shutdown()
     return states

@@ -146,13 +146,13 @@ def test_small_helpers():
 
 def test_threads():
     seen = []
-    threads.in_thread(seen.append, (1,)).join(10)
+    threads.in_thread(seen.append, (1,)).join(PATIENCE)
     event, stop = threading.Event(), threading.Event()
     waiting = threads.on_event(event, seen.append, (2,))
     never = threads.on_event(threading.Event(), seen.append, (3,), stop=stop, check_stop_interval_s=0.01)
     event.set()
     stop.set()
-    waiting.join(10), never.join(10)
+    waiting.join(PATIENCE), never.join(PATIENCE)
     assert seen == [1, 2] and not never.is_alive()
     with pytest.raises(ValueError):
         threads.in_thread(seen.append, 1)

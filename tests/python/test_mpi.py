@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 from hvdrun import HVDRUN
+from patience import PATIENCE
 from ranks import run_ranks
 
 HERE = pathlib.Path(__file__).parent
@@ -106,7 +107,7 @@ def test_mpi_is_ended_in_order_when_a_rank_fails():
 
 @pytest.mark.parametrize("operations", OPERATIONS)
 def test_a_rank_that_dies_in_an_operation_is_named_by_the_others(operations):
-    launch = [HVDRUN, "--launcher", "mpi", "-np", "3", "--grace", "60"]
+    launch = [HVDRUN, "--launcher", "mpi", "-np", "3", "--grace", str(PATIENCE)]
     outcome = run_ranks(3, SCRIPT, "killed", launch=launch, env={"HOROVOD_CPU_OPERATIONS": operations})
     assert outcome.codes == [137], outcome.output
     for rank in (0, 2):

@@ -10,6 +10,7 @@ from patience import PATIENCE
 import torch
 
 import horovod.torch as hvd
+from horovod.torch import _heap
 from horovod.common.exceptions import HorovodInternalError
 
 QUESTIONS = ["rank", "size", "local_rank", "local_size", "cross_rank", "cross_size"]
@@ -162,3 +163,37 @@ def test_a_missing_library_is_an_import_error():
         [sys.executable, "-c", "import horovod.torch"], env=environment, capture_output=True, text=True
     )
     assert done.returncode != 0 and "ImportError: libhvd.so was not found" in done.stderr
+
+
+class Libc:
+    """Notes what malloc is told."""
+
+    def __init__(self):
+        self.told = []
+
+    def mallopt(self, what, value):
+        self.told.append((what, value))
+        return 1
+
+
+@pytest.mark.parametrize("name, value", [("MALLOC_TRIM_THRESHOLD_", "1"), ("GLIBC_TUNABLES", "glibc.malloc.mmap_threshold=9")])
+def test_malloc_keeps_gradients_where_the_user_has_not_told_it_else(monkeypatch, name, value):
+    libc = Libc()
+    monkeypatch.setattr(_heap.ctypes, "CDLL", lambda _: libc)
+    monkeypatch.setattr(_heap, "_largest", 0)
+    for each in (*_heap.MALLOC_VARIABLES, "GLIBC_TUNABLES"):
+        monkeypatch.delenv(each, raising=False)
+    _heap.keep_for([])
+    _heap.keep_for([torch.empty(1000), torch.empty(1 << 24, device="meta")])
+    assert libc.told == []  # nothing that is worth it
+    monkeypatch.setenv(name, value)
+    _heap.keep_for([torch.empty(1 << 20)])
+    assert libc.told == []
+    monkeypatch.delenv(name)
+    for mebi in (1, 2, 40, 30):  # elements; the last is less than what it was told for
+        _heap.keep_for([torch.empty(mebi << 20, dtype=torch.int8), torch.empty(1 << 20)])
+    kept = [value for what, value in libc.told if what == -3]
+    assert len(kept) == 2 and 32 << 20 < kept[0] < 40 << 20 < kept[1] and set(libc.told[::2]) == {(-1, -1)}
+    monkeypatch.setattr(_heap, "_largest", 0)
+    monkeypatch.setattr(_heap.ctypes, "CDLL", lambda _: object())  # another C library
+    _heap.keep_for([torch.empty(1 << 20)])

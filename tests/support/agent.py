@@ -128,7 +128,7 @@ class Agent:
                 answer = text(key) + struct.pack("<I", self.size)
                 answer += b"".join(text(values[rank][1]) for rank in range(self.size))
                 for waiting, _ in values.values():
-                    waiting.connection.sendall(frame(EXCHANGED, answer))
+                    self._tell(waiting, frame(EXCHANGED, answer))
         elif kind == GOODBYE:
             peer.left = True
         else:
@@ -137,7 +137,11 @@ class Agent:
     def _tell_all(self, cause: str) -> None:
         for peer in self._ranks:
             if peer.rank is not None and not peer.left:
-                try:
-                    peer.connection.sendall(frame(NOTICE, text(cause.encode())))
-                except OSError as error:
-                    self.errors.append(error)
+                self._tell(peer, frame(NOTICE, text(cause.encode())))
+
+    def _tell(self, peer: _Rank, words: bytes) -> None:
+        """One that has ended meanwhile is no fault of the one whose message is being answered."""
+        try:
+            peer.connection.sendall(words)
+        except OSError as error:
+            self.errors.append(error)

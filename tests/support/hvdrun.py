@@ -27,17 +27,29 @@ def program(name):
     return str(PROGRAMS / name)
 
 
+def without_progress(err):
+    """hvdrun's standard error without what it tells of a start that takes it longer than 5 s, as on a busy machine it may."""
+    return re.sub(r"^hvdrun: \d+(/\d+)? hosts? connected\b.*\n", "", err, flags=re.M)
+
+
 def hvdrun(*arguments, **options):
-    """subprocess.run() of hvdrun, with output captured as text."""
+    """subprocess.run() of hvdrun, with output captured as text; without_progress()."""
     options = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL, "cwd": ROOT, "timeout": PATIENCE,
                **options}
-    return subprocess.run([HVDRUN, *map(str, arguments)], **options)
+    done = subprocess.run([HVDRUN, *map(str, arguments)], **options)
+    if isinstance(done.stderr, str):
+        done.stderr = without_progress(done.stderr)
+    return done
 
 
 def start(*arguments, **options):
     options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True,
                "cwd": ROOT, **options}
     return subprocess.Popen([HVDRUN, *map(str, arguments)], **options)
+
+
+def args_of(pid):
+    return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
 
 
 def processes_with(marker):
@@ -47,10 +59,48 @@ def processes_with(marker):
         if entry.name.isdigit():
             try:
                 if marker.encode() in (entry / "environ").read_bytes():
-                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+                    found[int(entry.name)] = args_of(entry.name)
             except OSError:
                 pass
     return found
+
+
+def forks_since_exec(pid):
+    """How many forks a process is away from the last exec: 0 where it was itself the one that exec'ed. None: it is gone."""
+    forked_not_execed = 0x40  # PF_FORKNOEXEC, in the flags that proc(5) has
+    count = 0
+    while pid:
+        try:
+            fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return None
+        if not int(fields[6]) & forked_not_execed:
+            break
+        count, pid = count + 1, int(fields[1])
+    return count
+
+
+def without_copies(looks, forks=0):
+    """Of processes, {pid: command line}, those that are what they look like: a child looks like its parent until it has become
+    another program, and who kills such a child has killed nobody who matters. `forks`: 1 for agents, which are forks of their
+    guardians."""
+    found = []
+    for pid, args in looks.items():
+        try:
+            # In this order: a child that looked like its parent may have become another program meanwhile.
+            if (since := forks_since_exec(pid)) is not None and since <= forks and args_of(pid).split() == args.split():
+                found.append(pid)
+        except OSError:
+            pass  # it is gone
+    return found
+
+
+def guardian_and_agent(marker):
+    """The pids of the agent of a job on this machine: its guardian's, and its own."""
+    looks = {pid: args for pid, args in processes_with(marker).items() if "hvdrun-agent" in args}
+    (guardian,) = without_copies(looks)
+    (agent,) = [pid for pid in without_copies(looks, 1) if pid != guardian]
+    return guardian, agent
 
 
 def wait_until_gone(marker):
@@ -70,6 +120,14 @@ def read_until(stream, pattern, count=1):
         assert line, f"the stream ended before {pattern!r}: {lines[-20:]}"
         lines.append(line)
         seen += bool(re.search(pattern, line))
+    return lines
+
+
+def read_until_each(stream, size):
+    """Reads tagged lines until each of the ranks (10 at most) has printed one; returns all lines read."""
+    lines = []
+    while len({line[:3] for line in lines}) < size:
+        lines += read_until(stream, r"^\[\d\]<stdout>:")
     return lines
 
 

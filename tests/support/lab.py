@@ -96,8 +96,9 @@ class Lab:
         def find():
             try:
                 text = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-                # Before it has become the command, the child is still a copy of scripts/lab.
-                return int(text[0]) if text and "scripts/lab" not in _args(text[0]) else None
+                # Before it has become the command, the child is still a copy of scripts/lab, and has no words in between.
+                args = _args(text[0]) if text else ""
+                return int(text[0]) if args and "scripts/lab" not in args else None
             except FileNotFoundError:
                 return None
 

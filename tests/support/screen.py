@@ -75,8 +75,10 @@ class Screen:
             assert command == "m", f"CSI {command}"
 
     def all(self):
-        """Every row that a person can scroll back to, without blanks at the ends."""
-        return [row.rstrip() for row in self.scrolled + self.rows]
+        """Every row that a person can scroll back to, without blanks at the ends; but for hvdrun's word on how long its start
+        took, which it has where that was long."""
+        rows = [row.rstrip() for row in self.scrolled + self.rows]
+        return [row for row in rows if not re.match(r"hvdrun: \d+ hosts? connected in ", row)]
 
 
 class Terminal:

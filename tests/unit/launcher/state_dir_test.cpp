@@ -66,6 +66,10 @@ TEST_CASE("who waits for a folder hears of a file that is written and of a lock 
   CHECK(!watch.wait(std::chrono::milliseconds(1)));  // looking wakes nobody
   std::ofstream(folder.path + "/file") << "x";
   CHECK(watch.wait(std::chrono::seconds(60)));
+  const auto patience = std::chrono::minutes(5);
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK(!watch.wait(patience));  // soon: what was held a moment ago may be free now
+  CHECK(std::chrono::steady_clock::now() - begin < patience);
 }
 
 TEST_CASE("a process is named by its number and its start") {

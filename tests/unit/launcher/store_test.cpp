@@ -7,6 +7,7 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -74,6 +75,27 @@ const Claimant kSomebody{1, 2, "boot"};
 using S = NodeState;
 
 }  // namespace
+
+TEST_CASE("the first commands of a user may come at the same time") {
+  for (int round = 0; round < 20; ++round) {
+    const Folder folder;
+    const StateDir dir = StateDir::open(folder.path + "/state/hvdrun").value();
+    std::vector<std::string> failures(4);
+    std::vector<std::thread> commands;
+    for (std::string& failure : failures) {
+      commands.emplace_back([&dir, &failure] {
+        const auto store = Store::open(dir, [] { return std::int64_t{0}; });
+        failure = store.ok() ? "" : store.error().message();
+      });
+    }
+    for (std::thread& command : commands) {
+      command.join();
+    }
+    for (const std::string& failure : failures) {
+      CHECK(failure == "");
+    }
+  }
+}
 
 TEST_CASE("a job gets its nodes when all of them are idle, and gives them back with its end") {
   Records records;

@@ -139,6 +139,8 @@ def _load() -> ctypes.CDLL:
     lib.hvd_process_set_remove.argtypes = [context, ctypes.c_int32]
     lib.hvd_process_numbers.argtypes = [context, ranks, ctypes.c_int32, ranks]
     lib.hvd_process_set_ranks.argtypes = [context, ctypes.c_int32, ranks, ctypes.c_int32, ranks]
+    lib.hvd_buffer_create.argtypes = [context, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p)]
+    lib.hvd_buffer_destroy.argtypes = [context, ctypes.c_void_p]
     lib.hvd_last_error.restype = ctypes.c_char_p
     lib.hvd_version.restype = ctypes.c_char_p
     return lib
@@ -374,6 +376,22 @@ def process_sets() -> Dict[int, List[int]]:
     return {
         number: _numbers_of(lib.hvd_process_set_ranks, number) for number in _numbers_of(lib.hvd_process_numbers)
     }
+
+
+def create_buffer(size_bytes: int, call: Callable[..., int]) -> int:
+    """Where the memory of a new buffer begins. `call` makes a call that waits (_wait.call)."""
+    data = ctypes.c_void_p()
+    status = call(lib.hvd_buffer_create, None, size_bytes, ctypes.byref(data))
+    if status:
+        raise error_of(status)
+    return data.value
+
+
+def destroy_buffer(address: int, call: Callable[..., int]) -> None:
+    """Gives a buffer's memory back."""
+    status = call(lib.hvd_buffer_destroy, None, address)
+    if status:
+        raise error_of(status)
 
 
 def _timeline_function(name: str) -> Callable[..., int]:

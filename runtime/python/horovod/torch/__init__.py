@@ -11,6 +11,7 @@ Start it with `hvdrun -np 4 python script.py`. Without hvdrun a script is a job 
 from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError, HostsUpdatedInterrupt
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.torch import elastic
+from horovod.torch._shared_buffer import SharedBuffer
 from horovod.torch.compression import Compression
 from horovod.torch.functions import (
     allgather_object,
@@ -90,6 +91,7 @@ __all__ = [
     "Min",
     "ProcessSet",
     "Product",
+    "SharedBuffer",
     "Sum",
     "SyncBatchNorm",
     "add_process_set",

@@ -10,7 +10,7 @@ import torch
 from horovod.common import _lib, basics
 from horovod.common.process_sets import ProcessSet, global_process_set, number_of
 from horovod.common.util import choose_op
-from horovod.torch import mpi_ops
+from horovod.torch import _heap, mpi_ops
 from horovod.torch._adasum_optimizer import AdasumMixin
 from horovod.torch._gradients import Reducer, Settings
 from horovod.torch._named import NamedMixin
@@ -58,6 +58,7 @@ class _DistributedMixin(NamedMixin):
         reducer = self._hvd_reducer
         everything = [p for group in self.param_groups for p in group["params"]]
         new = [p for p in everything if p.requires_grad and p not in reducer.gradients]
+        _heap.keep_for(new)
         # Parameters that come when others are hooked already are reduced each by itself.
         groups = [] if reducer.gradients else [[everything[i] for i in group] for group in self._hvd_groups]
         reducer.add([(self._hvd_names[p], p) for p in new], groups)
