@@ -21,11 +21,16 @@ std::uint64_t sleeps_of(hvd_ctx* ctx) {
   return counters.sleeps;
 }
 
-// How often the threads of this process have waited in the kernel.
-std::uint64_t waits_of_process() {
+// How often the threads of this process have waited in the kernel, and how often they were taken from their cores.
+struct Switches {
+  std::uint64_t waits = 0;
+  std::uint64_t taken = 0;
+};
+
+Switches switches_of_process() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<std::uint64_t>(usage.ru_nvcsw);
+  return {static_cast<std::uint64_t>(usage.ru_nvcsw), static_cast<std::uint64_t>(usage.ru_nivcsw)};
 }
 
 void meet(std::atomic<int>& arrived, int target) {
@@ -101,14 +106,15 @@ TEST_CASE("who said that it waits soon, and does not, keeps nobody waiting") {
   });
 }
 
-// Each time a thread waits in the kernel it says so before; what it does not count are locks, held for moments, which
-// two threads want at once where the system has taken the core from the one that holds it.
+// Each time a thread waits in the kernel it says so before; what it does not count are locks, which two threads want at
+// once where the system has taken the core from the one that holds it. So the keeper does on a busy machine that waits
+// for the wheel: it is woken by each driver that lets go, and comes too late for it.
 TEST_CASE("no thread wakes up that the counters do not know of") {
   constexpr int kSteps = 500;
   constexpr int kTensors = 40;
   EngineJob job({2});
   std::atomic<int> arrived{0};
-  std::array<std::uint64_t, 2> waits{};
+  std::array<Switches, 2> switches{};
   std::array<std::uint64_t, 2> sleeps{};
   on_all(2, [&](int rank) {
     hvd_ctx* ctx = job.at(rank);
@@ -122,7 +128,7 @@ TEST_CASE("no thread wakes up that the counters do not know of") {
     const auto look = [&](std::size_t when) {
       meet(arrived, static_cast<int>(4 * when) + 2);
       if (rank == 0) {
-        waits.at(when) = waits_of_process();
+        switches.at(when) = switches_of_process();
         sleeps.at(when) = sleeps_of(job.at(0)) + sleeps_of(job.at(1));
       }
       meet(arrived, static_cast<int>(4 * when) + 4);
@@ -134,11 +140,12 @@ TEST_CASE("no thread wakes up that the counters do not know of") {
     }
     look(1);
   });
-  const std::uint64_t waited = waits[1] - waits[0];
+  const std::uint64_t waited = switches[1].waits - switches[0].waits;
+  const std::uint64_t taken = switches[1].taken - switches[0].taken;
   const std::uint64_t counted = sleeps[1] - sleeps[0];
-  MESSAGE(waited << " waits, " << counted << " of them counted");
-#if !defined(__SANITIZE_THREAD__)             // which waits for locks of its own
-  CHECK(waited <= counted * 5 / 4 + kSteps);  // a thread that woke once a step would be twice as many more
+  MESSAGE(waited << " waits, " << counted << " of them counted, " << taken << " times taken from a core");
+#if !defined(__SANITIZE_THREAD__)                     // which waits for locks of its own
+  CHECK(waited <= counted * 5 / 4 + kSteps + taken);  // a thread that woke once a step would be twice as many more
 #endif
 }
 
