@@ -12,6 +12,10 @@ namespace {
 
 constexpr std::size_t kElementBytes = 8;  // of the largest type
 
+// A rank reduces at most a quarter of chunk_bytes at a time. Measured with two ranks and 1 to 16 MiB: what it then has
+// in hand, its own and the other's, published and reduced, stays in its second cache of 2 MiB.
+constexpr std::size_t kMostSharesOfChunk = 4;
+
 std::size_t longest_of(std::span<const Range> pieces) {
   std::size_t longest = 0;
   for (const Range& piece : pieces) {
@@ -26,6 +30,9 @@ NodeCollectives::NodeCollectives(ShmSegment* shm, const Tuning& tuning) : shm_(s
   if (shm_ != nullptr) {
     const std::size_t fits = shm_->slot_bytes() / kBuffers / kCacheLineBytes * kCacheLineBytes;
     chunk_bytes_ = std::min(fits, tuning.chunk_bytes);
+    const std::size_t shares = std::min<std::size_t>(kMostSharesOfChunk, static_cast<std::size_t>(shm_->local_size()));
+    reduced_bytes_ =
+        std::max(kCacheLineBytes, chunk_bytes_ * shares / kMostSharesOfChunk / kCacheLineBytes * kCacheLineBytes);
     small_bytes_ = std::min(
         {chunk_bytes_, tuning.small_bytes, tuning.small_read_bytes / static_cast<std::size_t>(shm_->local_size())});
     const std::size_t lane = chunk_bytes_ / static_cast<std::size_t>(shm_->local_size());

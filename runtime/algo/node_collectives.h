@@ -63,6 +63,7 @@ class NodeCollectives {
     std::span<const Piece> pieces;
     std::size_t size_bytes = 0;
     std::size_t chunk_bytes = 0;
+    std::size_t turn_bytes = 0;  // each rank's own choice
     Dtype dtype = Dtype::kUint8;
     ReduceOp op = ReduceOp::kSum;
     Scales scales{};
@@ -93,6 +94,7 @@ class NodeCollectives {
   ShmSegment* shm_;
   std::size_t small_bytes_ = 0;  // reduced behind one barrier up to this
   std::size_t chunk_bytes_ = 0;
+  std::size_t reduced_bytes_ = 0;  // the chunks of a reduction
   std::size_t lane_bytes_ = 0;
   std::uint64_t first_chunk_ = 0;  // number of the current operation's chunk 0
 };

@@ -70,11 +70,8 @@ class Service:
 
     def supervisors(self):
         """{job number: pid}."""
-        looks = {}
-        for pid, args in processes_with(self.marker).items():
-            if match := re.search(r"hvdrun supervise \S+ (\d+)$", args):
-                looks[pid] = int(match[1])
-        return {looks[pid]: pid for pid in without_copies(looks)}
+        looks = {pid: args for pid, args in processes_with(self.marker).items() if re.search(r"hvdrun supervise \S+ \d+$", args)}
+        return {int(looks[pid].split()[-1]): pid for pid in without_copies(looks)}
 
     def kill_supervisors(self, *numbers):
         """At once: none of them notices another's death."""

@@ -54,7 +54,7 @@ class Victim:
 
     def kill_one(self, dice, pattern, forks=0):
         """False: there was none any more, or none yet."""
-        looks = [p.pid for p in self.lab.ps("node1", "node2") if re.search(pattern, p.args) and "sshd" not in p.args]
+        looks = {p.pid: p.args for p in self.lab.ps("node1", "node2") if re.search(pattern, p.args) and "sshd" not in p.args}
         found = without_copies(looks, forks)
         try:
             os.kill(dice.choice(found), signal.SIGKILL)

@@ -24,6 +24,7 @@ from hvdrun import (
     start,
     wait_until_gone,
 )
+from patience import PATIENCE
 
 pytestmark = pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun on this machine")
 needs_mpi4py = pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="no mpi4py in this Python")
@@ -198,7 +199,7 @@ def test_a_missing_program_is_told_as_everywhere():
     (["-np", 2, "--mpi-args", "/no/such/agent"], 242, "could not access or execute an executable"),
 ])
 def test_what_keeps_mpirun_from_starting_is_quoted_and_nothing_is_left(marker, arguments, code, words):
-    done = mpi(*arguments, "--start-timeout", 5, "echo", "ran", env=env_with(marker))
+    done = mpi(*arguments, "--start-timeout", PATIENCE, "echo", "ran", env=env_with(marker))
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     assert words in " ".join(own_words(done)) and len(own_words(done)) == 1, done.stderr
     assert wait_until_gone(marker) == {}

@@ -65,7 +65,8 @@ class Within:
 
 
 def pids(lab, host, pattern):
-    return [p.pid for p in lab.ps(host) if re.search(pattern, p.args) and "sshd" not in p.args]
+    """{pid: command line}"""
+    return {p.pid: p.args for p in lab.ps(host) if re.search(pattern, p.args) and "sshd" not in p.args}
 
 
 def agent_on(lab, host):

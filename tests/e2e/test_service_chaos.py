@@ -68,7 +68,7 @@ def check(service, jobs):
         if job["executionState"] == "succeeded":
             assert len(ranks) == job["nodeCount"], name
         else:
-            assert job["executionInfo"]["errors"][0]["code"] == "SupervisorLost", job
+            assert job["executionInfo"]["errors"][0]["code"] == "SupervisorLost", json.dumps(job["executionInfo"])
     service.wait_for(lambda: service.counts() == {"idle": 4}, f"a node is busy for good: {service.counts()}")
 
 

@@ -103,7 +103,7 @@ def test_hosts_whose_supervisor_was_killed_are_given_to_another_job_when_its_ran
     number = json.loads(ok("submit", "-f", first))["id"]
     ok("submit", "-f", second)
     wait_until(lambda: (share / "begun-0").exists() and (share / "begun-1").exists(), "it runs")
-    looks = [p.pid for p in lab4.ps("launcher") if re.search(rf"supervise \S+ {number}$", p.args)]
+    looks = {p.pid: p.args for p in lab4.ps("launcher") if re.search(rf"supervise \S+ {number}$", p.args)}
     (supervisor,) = without_copies(looks)
     os.kill(supervisor, 9)
     wait_until(lambda: "SupervisorLost" in ok("show", "first", "--json"), "its death is noticed")

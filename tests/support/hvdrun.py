@@ -48,6 +48,10 @@ def start(*arguments, **options):
     return subprocess.Popen([HVDRUN, *map(str, arguments)], **options)
 
 
+def args_of(pid):
+    return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+
+
 def processes_with(marker):
     """{pid: command line} of every process whose environment holds the marker: the whole job, agents too."""
     found = {}
@@ -55,7 +59,7 @@ def processes_with(marker):
         if entry.name.isdigit():
             try:
                 if marker.encode() in (entry / "environ").read_bytes():
-                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+                    found[int(entry.name)] = args_of(entry.name)
             except OSError:
                 pass
     return found
@@ -76,15 +80,24 @@ def forks_since_exec(pid):
     return count
 
 
-def without_copies(pids, forks=0):
-    """Of processes that look alike, those that are what they look like: a child looks like its parent until it has become another
-    program, and who kills such a child has killed nobody who matters. `forks`: 1 for agents, which are forks of their guardians."""
-    return [pid for pid in pids if (since := forks_since_exec(pid)) is not None and since <= forks]
+def without_copies(looks, forks=0):
+    """Of processes, {pid: command line}, those that are what they look like: a child looks like its parent until it has become
+    another program, and who kills such a child has killed nobody who matters. `forks`: 1 for agents, which are forks of their
+    guardians."""
+    found = []
+    for pid, args in looks.items():
+        try:
+            # In this order: a child that looked like its parent may have become another program meanwhile.
+            if (since := forks_since_exec(pid)) is not None and since <= forks and args_of(pid).split() == args.split():
+                found.append(pid)
+        except OSError:
+            pass  # it is gone
+    return found
 
 
 def guardian_and_agent(marker):
     """The pids of the agent of a job on this machine: its guardian's, and its own."""
-    looks = [pid for pid, args in processes_with(marker).items() if "hvdrun-agent" in args]
+    looks = {pid: args for pid, args in processes_with(marker).items() if "hvdrun-agent" in args}
     (guardian,) = without_copies(looks)
     (agent,) = [pid for pid in without_copies(looks, 1) if pid != guardian]
     return guardian, agent

@@ -105,6 +105,17 @@ TEST_CASE("the file is whole JSON while it is written, and names may hold anythi
                                           "set of process set 3"});
 }
 
+TEST_CASE("a new file replaces an old one, however long that was") {
+  test::ScratchDir folder;
+  const std::string path = folder.path() + "/t.json";
+  std::ofstream(path) << std::string(100'000, 'x');
+  Timeline timeline({}, kNoFailure);
+  REQUIRE(timeline.start(path, true).ok());
+  CHECK(read_json(path).size() == 1);  // when it began
+  timeline.stop();
+  CHECK(read_json(path).size() == 1);
+}
+
 TEST_CASE("a full ring drops and counts, and what has begun ends") {
   test::ScratchDir folder;
   const std::string path = folder.path() + "/t.json";
