@@ -5,7 +5,7 @@ malloc gives such memory back to the kernel when it is freed, and gets it page b
 ResNet-50's 102 MB that is 24,500 page faults a step, which took as long as the reduction. So it is told to keep it.
 
 What a process has freed is then its own still, and what it allocates next is made of that; single pieces of more than
-32 MiB (or than the largest gradient) are given back as before. Who has set malloc's thresholds himself is left his.
+32 MiB are given back as before. Who has set malloc's thresholds himself is left his.
 """
 
 import ctypes
@@ -16,9 +16,9 @@ import torch
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _NEVER = -1  # becomes the largest size_t
-# Up to here malloc raises its threshold by itself, until someone sets one of them (DEFAULT_MMAP_THRESHOLD_MAX).
-_USUAL_BYTES = 32 << 20
-_MOST_BYTES = (1 << 31) - 1  # mallopt takes an int
+# Up to here malloc raises its threshold by itself, until someone sets one of them; older glibc refuses more
+# (DEFAULT_MMAP_THRESHOLD_MAX). Larger pieces among the others would leave gaps too large to waste.
+_LARGEST_BYTES = 32 << 20
 # Less is not worth it: a step's page faults then are hundreds.
 _WORTH_BYTES = 1 << 20
 
@@ -31,18 +31,16 @@ def is_set_by_user() -> bool:
     return any(name in os.environ for name in MALLOC_VARIABLES) or "glibc.malloc." in os.environ.get("GLIBC_TUNABLES", "")
 
 
-_largest = 0  # of what it was told for
+_is_told = False
 
 
 def keep_for(parameters: Iterable[torch.Tensor]) -> None:
     """Makes malloc keep the memory of these parameters' gradients from step to step; where it is not glibc's, nothing."""
-    global _largest
-    sizes = [p.numel() * p.element_size() for p in parameters if p.is_cpu]
-    if sum(sizes) < _WORTH_BYTES or max(sizes) <= _largest or is_set_by_user():
+    global _is_told
+    if _is_told or sum(p.numel() * p.element_size() for p in parameters if p.is_cpu) < _WORTH_BYTES or is_set_by_user():
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        return
-    _largest = max(*sizes, _USUAL_BYTES)
-    mallopt(_M_TRIM_THRESHOLD, _NEVER)
-    mallopt(_M_MMAP_THRESHOLD, min(_largest + (1 << 16), _MOST_BYTES))  # and what malloc and alignment add
+    if mallopt is not None:
+        mallopt(_M_TRIM_THRESHOLD, _NEVER)
+        mallopt(_M_MMAP_THRESHOLD, _LARGEST_BYTES)
+        _is_told = True
