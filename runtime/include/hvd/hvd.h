@@ -280,7 +280,7 @@ typedef struct hvd_counters {
   double wait_s;      /* from then until begun, summed over operations */
   double move_s;      /* of the steps, from begin to end */
   uint64_t sleeps;    /* of the engine, whatever the set: how often a thread of it, or one that waits for an operation,
-                         went to sleep until something woke it. On a single host no other wake-ups are its own */
+                         went to sleep until something woke it */
   /* since version 2 */
   uint64_t requests; /* operations that this rank asked rank 0 for by message: the first time, and when they change */
   uint64_t known;    /* by one bit, since all ranks know them from an earlier time (HOROVOD_CACHE_CAPACITY) */
