@@ -9,25 +9,16 @@
 #include <doctest/doctest.h>
 
 #include "runtime/base/event_loop.h"
+#include "tests/support/still_clock.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
 using namespace hvd;          // NOLINT(google-build-using-namespace)
 
 namespace {
 
-// It stands still until the test puts it forward: an answer is in time, however busy the machine is.
-class StillClock final : public Clock {
- public:
-  [[nodiscard]] TimePoint now() const override { return at_; }
-  void advance(Duration by) { at_ += by; }
-
- private:
-  TimePoint at_ = std::chrono::steady_clock::now();
-};
-
 // Agents that answer as a test says, on a loop that no descriptor wakes.
 struct FakeAgents {
-  StillClock clock;
+  hvd::test::StillClock clock;
   std::unique_ptr<EventLoop> loop = EventLoop::create(clock).value();
   std::vector<std::pair<int, ProbeRequest>> asked;
   int under_way = 0;  // questions that have not arrived

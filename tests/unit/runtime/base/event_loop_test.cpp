@@ -10,19 +10,12 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/still_clock.h"
+
 using namespace hvd;
 using std::chrono::milliseconds;
 
 namespace {
-
-class FakeClock final : public Clock {
- public:
-  [[nodiscard]] TimePoint now() const override { return at_; }
-  void advance(Duration by) { at_ += by; }
-
- private:
-  TimePoint at_ = std::chrono::steady_clock::now();
-};
 
 Deadline soon() {
   return Deadline::after(std::chrono::seconds(300));
@@ -139,7 +132,7 @@ TEST_CASE("an event of a closed descriptor does not reach the next owner of its 
 }
 
 TEST_CASE("timers run in the order of their time, once, and not when they were cancelled") {
-  FakeClock clock;
+  test::StillClock clock;
   const auto loop = EventLoop::create(clock).value();
   std::string ran;
   loop->after(milliseconds(20), [&] { ran += 'b'; });
@@ -163,7 +156,7 @@ TEST_CASE("timers run in the order of their time, once, and not when they were c
 }
 
 TEST_CASE("a timer may cancel another one that is due in the same turn, and start new ones") {
-  FakeClock clock;
+  test::StillClock clock;
   const auto loop = EventLoop::create(clock).value();
   std::string ran;
   TimerId second = 0;
