@@ -2,17 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/still_clock.h"
+
 namespace hvd {
 namespace {
-
-class ManualClock final : public Clock {
- public:
-  [[nodiscard]] TimePoint now() const override { return now_; }
-  void advance(Duration by) { now_ += by; }
-
- private:
-  TimePoint now_{std::chrono::hours(1)};
-};
 
 Request tensor_named(const char* name) {
   Request request;
@@ -24,7 +17,7 @@ Request tensor_named(const char* name) {
 }
 
 struct Table {
-  ManualClock clock;
+  test::StillClock clock;
   std::unique_ptr<EventLoop> loop = EventLoop::create(clock).value();
   Coordinator coordinator;
 
