@@ -11,7 +11,7 @@ import pathlib
 
 from horovod.common.exceptions import HorovodVersionMismatchError
 
-ABI_VERSION = 8
+ABI_VERSION = 9
 MAX_DIMS = 16
 
 
