@@ -115,6 +115,7 @@ def _load() -> ctypes.CDLL:
     lib.hvd_finish.argtypes = [context, number, ctypes.c_int32]
     ranks = ctypes.POINTER(ctypes.c_int32)
     lib.hvd_process_set_add.argtypes = [context, ranks, ctypes.c_int32, ranks]
+    lib.hvd_process_set_add_by_members.argtypes = [context, ranks, ctypes.c_int32, ranks]
     lib.hvd_process_set_remove.argtypes = [context, ctypes.c_int32]
     lib.hvd_process_numbers.argtypes = [context, ranks, ctypes.c_int32, ranks]
     lib.hvd_process_set_ranks.argtypes = [context, ctypes.c_int32, ranks, ctypes.c_int32, ranks]

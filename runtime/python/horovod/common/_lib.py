@@ -218,12 +218,11 @@ def release(handle: int) -> None:
     lib.hvd_release(None, handle)
 
 
-def add_process_set(ranks: Sequence[int], call: Callable[..., int]) -> int:
+def add_process_set(ranks: Sequence[int], call: Callable[..., int], by_members: bool = False) -> int:
     """The number of a new process set. `call` makes a call that waits (_wait.call)."""
     number = ctypes.c_int32()
-    status = call(
-        lib.hvd_process_set_add, None, (ctypes.c_int32 * max(len(ranks), 1))(*ranks), len(ranks), ctypes.byref(number)
-    )
+    add = lib.hvd_process_set_add_by_members if by_members else lib.hvd_process_set_add
+    status = call(add, None, (ctypes.c_int32 * max(len(ranks), 1))(*ranks), len(ranks), ctypes.byref(number))
     if status:
         raise error_of(status)
     return number.value
