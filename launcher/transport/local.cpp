@@ -8,6 +8,7 @@
 
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "launcher/process/spawn.h"
 #include "launcher/transport/remote_errors.h"
@@ -41,9 +42,7 @@ class LocalStream final : public Stream {
         return;
       }
       if (started.ok()) {
-        Opened opened;
-        opened.is_local = true;
-        sink_.on_open(opened);
+        tell_open();
       } else {
         sink_.on_closed(started.error());
       }
@@ -84,12 +83,26 @@ class LocalStream final : public Stream {
     }
     pid_ = pid.value();
     ByteChannel::Handlers handlers;
-    handlers.on_bytes = [this](Bytes bytes) { sink_.on_bytes(bytes); };
+    handlers.on_bytes = [this](Bytes bytes) {
+      tell_open();
+      sink_.on_bytes(bytes);
+    };
     handlers.on_closed = [this](const Error&) {
+      tell_open();
       sink_.on_closed(Error(kAgentEnded, "the agent on this machine has ended"));
     };
     HVD_TRY_ASSIGN(channel_, ByteChannel::create(loop_, std::move(ends.first), Fd(), std::move(handlers)));
     return {};
+  }
+
+  // Once, and before all else, also where the agent was quicker than what open() has posted: a node that is ready is
+  // taken for one on another machine until this is known.
+  void tell_open() {
+    if (!std::exchange(is_open_told_, true)) {
+      Opened opened;
+      opened.is_local = true;
+      sink_.on_open(opened);
+    }
   }
 
   Result<void> watch_errors(Fd read_end, Log& log) {
@@ -137,6 +150,7 @@ class LocalStream final : public Stream {
   StreamSink& sink_;
   std::unique_ptr<ByteChannel> channel_;
   pid_t pid_ = 0;
+  bool is_open_told_ = false;
   std::optional<RemoteErrors> errors_;
   Fd errors_fd_;
   WatchId errors_watch_ = 0;
