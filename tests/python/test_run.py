@@ -112,11 +112,18 @@ def test_what_is_too_large_for_other_hosts_is_refused():
 
 def test_wrong_arguments():
     for wrong in (
-        {"min_np": 1}, {"max_num_proc": 3}, {"host_discovery_script": "x"}, {"reset_limit": 1},
+        {"np": 2, "min_np": 1}, {"max_num_proc": 3}, {"host_discovery_script": "x"}, {"reset_limit": 1},
         {"hosts": "a:1", "hostfile": "b"}, {"use_gloo": True, "use_mpi": True}, {"np": 0}, {"num_proc": "2"},
     ):  # fmt: skip
         with pytest.raises(ValueError):
             horovod.run(print, **wrong)
+
+
+def test_limits_that_leave_no_choice_are_taken(hosts):
+    def work():
+        return int(os.environ["HVD_RANK"])
+
+    assert horovod.run(work, num_proc=2, min_num_proc=2, max_num_proc=2, hosts=hosts) == [0, 1]
 
 
 def test_what_hvdrun_refuses_is_a_value_error(hosts):

@@ -1,6 +1,6 @@
 """Process sets: named subsets of the ranks, which do operations of their own."""
 
-from typing import Any, Dict, List, Optional, Sequence, Set, Union
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Union
 
 from horovod.common import _lib, _wait, basics
 from horovod.common.exceptions import HorovodInternalError
@@ -11,21 +11,21 @@ class ProcessSet:
     and after `remove_process_set` or hvd.shutdown(), `process_set_id` is None and no operation can use it.
 
     Args:
-        ranks_or_comm: the ranks, in any order, none twice. An MPI communicator is refused: there is no MPI underneath.
+        ranks_or_comm: the ranks, anything that can be iterated, in any order, none twice. An MPI communicator is refused:
+            there is no MPI underneath.
 
     Raises:
         ValueError: it is something else.
     """
 
-    def __init__(self, ranks_or_comm: Sequence[int]) -> None:
-        if not isinstance(ranks_or_comm, (list, tuple, range)) or not all(
-            isinstance(rank, int) and not isinstance(rank, bool) for rank in ranks_or_comm
-        ):
+    def __init__(self, ranks_or_comm: Iterable[int]) -> None:
+        ranks = list(ranks_or_comm) if isinstance(ranks_or_comm, Iterable) else [None]
+        if not all(isinstance(rank, int) and not isinstance(rank, bool) for rank in ranks):
             raise ValueError(
                 f"a process set is a list of ranks, not {type(ranks_or_comm).__name__}; MPI communicators are not supported"
             )
         self.process_set_id: Optional[int] = None
-        self._ranks: Optional[List[int]] = sorted(ranks_or_comm)
+        self._ranks: Optional[List[int]] = sorted(ranks)
 
     mpi_comm = None  # Horovod's attribute; never set
 
@@ -116,7 +116,7 @@ def number_of(process_set: ProcessSet) -> int:
     return number
 
 
-def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet:
+def add_process_set(process_set: Union[ProcessSet, Iterable[int]]) -> ProcessSet:
     """Makes a process set known to the job. Every rank of the job calls it, members or not, with the same ranks, at the same
     place; returns when all have.
 

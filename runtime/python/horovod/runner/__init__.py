@@ -62,8 +62,8 @@ def run(
         use_mpi: mpirun starts the ranks. `use_gloo`: it does not, as is the default.
         executable: the Python on all hosts; default: this one.
         disable_cache: accepted; there is no cache.
-        min_num_proc, max_num_proc, slots, reset_limit, cooldown_range, host_discovery_script, min_np, max_np: must be
-            None; jobs whose hosts come and go are not supported yet.
+        min_num_proc, max_num_proc, min_np, max_np: None or num_proc; slots, reset_limit, cooldown_range,
+            host_discovery_script: must be None. Jobs whose hosts come and go are not supported yet.
 
     Raises:
         ValueError: an argument is wrong or not supported yet; nothing was started.
@@ -77,9 +77,6 @@ def run(
         "cooldown_range": cooldown_range, "host_discovery_script": host_discovery_script, "min_np": min_np,
         "max_np": max_np,
     }  # fmt: skip
-    asked = [name for name, value in elastic.items() if value is not None]
-    if asked:
-        raise ValueError(f"horovod.run({asked[0]}=...) is not supported yet: the hosts of a job stay the same")
     if hosts is not None and hostfile is not None:
         raise ValueError("Argument hosts and hostfile only allow one provided.")
     if use_gloo and use_mpi:
@@ -88,6 +85,10 @@ def run(
         num_proc = np
     if isinstance(num_proc, bool) or not isinstance(num_proc, int) or num_proc < 1:
         raise ValueError(f"num_proc must be a number of ranks, 1 or more, not {num_proc!r}")
+    limits = ("min_num_proc", "max_num_proc", "min_np", "max_np")
+    asked = [name for name, value in elastic.items() if value is not None and (name not in limits or value != num_proc)]
+    if asked:
+        raise ValueError(f"horovod.run({asked[0]}=...) is not supported yet: the hosts of a job stay the same")
     interfaces = network_interfaces if network_interfaces is not None else network_interface
     if interfaces is not None and not isinstance(interfaces, str):
         interfaces = ",".join(interfaces)
