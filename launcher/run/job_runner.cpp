@@ -66,6 +66,7 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
             sessions_[static_cast<std::size_t>(node)]->send(type, body);
           },
           log),
+      suspension_(loop, suspension_sink()),
       began_(loop.now()) {}
 
 JobRunner::~JobRunner() {
@@ -87,6 +88,26 @@ LogMux::Sink JobRunner::log_sink() {
         {LogLevel::kError, -1, why.message() + "; the job goes on, and what its ranks print still comes here"}));
     apply(FilesFailed{why});
   };
+  return sink;
+}
+
+Suspension::Sink JobRunner::suspension_sink() {
+  Suspension::Sink sink;
+  sink.suspend = [this] {
+    int count = 0;
+    for (const auto& session : sessions_) {
+      if (session->is_open() && session->ready() && !is_finishing_) {
+        session->send(AgentMessage::kSuspend);
+        ++count;
+      }
+    }
+    return count;
+  };
+  sink.let_continue = [this] {
+    broadcast(AgentMessage::kContinue, "");
+    logs_.show_rows();
+  };
+  sink.leave_terminal = [this] { logs_.hide_rows(); };
   return sink;
 }
 
@@ -228,6 +249,10 @@ void JobRunner::on_signal(int signo) {
     if (signo == SIGCONT && input_) {
       input_->look_again();
     }
+    return;
+  }
+  if (signo == SIGTSTP) {
+    suspension_.begin();
     return;
   }
   if (signo == SIGUSR1 || signo == SIGUSR2) {
