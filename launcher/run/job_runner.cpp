@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "launcher/run/exit_codes.h"
 
@@ -103,12 +104,24 @@ Suspension::Sink JobRunner::suspension_sink() {
     }
     return count;
   };
-  sink.let_continue = [this] {
+  sink.let_continue = [this](Duration stopped) {
     broadcast(AgentMessage::kContinue, "");
+    if (timeout_timer_ != 0) {
+      timeout_due_ += stopped;
+      arm_timeout();
+    }
     logs_.show_rows();
   };
   sink.leave_terminal = [this] { logs_.hide_rows(); };
   return sink;
+}
+
+void JobRunner::arm_timeout() {
+  loop_.cancel(timeout_timer_);
+  timeout_timer_ = loop_.after(timeout_due_ - loop_.now(), [this] {
+    timeout_timer_ = 0;
+    apply(TimedOut{});
+  });
 }
 
 Result<void> JobRunner::keep_output() {
@@ -194,7 +207,7 @@ void JobRunner::act(const ReportCause&) {
 void JobRunner::act(const Finish&) {
   is_finishing_ = true;
   input_.reset();
-  loop_.cancel(timeout_timer_);
+  loop_.cancel(std::exchange(timeout_timer_, 0));
   loop_.cancel(stop_timer_);
   loop_.cancel(start_timer_);
   loop_.cancel(slow_timer_);

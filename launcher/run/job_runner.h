@@ -86,6 +86,7 @@ class JobRunner final : private SessionSink {
 
   LogMux::Sink log_sink();
   Suspension::Sink suspension_sink();
+  void arm_timeout();
   Result<void> keep_output();
   void open_sessions();
   void start_engine();
@@ -135,6 +136,7 @@ class JobRunner final : private SessionSink {
   TimerId start_timer_ = 0;
   TimerId slow_timer_ = 0;
   TimerId timeout_timer_ = 0;
+  TimePoint timeout_due_;
   TimerId stop_timer_ = 0;
   TimerId end_timer_ = 0;
   TimerId settle_timer_ = 0;

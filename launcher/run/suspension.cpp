@@ -47,9 +47,10 @@ void Suspension::stop() {
   loop_.cancel(timer_);
   timer_ = 0;
   sink_.leave_terminal();
+  const TimePoint began = loop_.now();
   stop_self();
   is_under_way_ = false;
-  sink_.let_continue();
+  sink_.let_continue(loop_.now() - began);
 }
 
 }  // namespace hvd::launch

@@ -16,8 +16,8 @@ class Suspension {
   struct Sink {
     // Tells the agents to stop their ranks; how many of them will answer.
     std::function<int()> suspend;
-    // Tells them to let their ranks go on.
-    std::function<void()> let_continue;
+    // Tells them to let their ranks go on, after all was stopped for so long.
+    std::function<void(Duration stopped)> let_continue;
     // The terminal is the shell's until let_continue().
     std::function<void()> leave_terminal;
   };
