@@ -96,10 +96,13 @@ void Engine::Impl::rouse() {
   }
 }
 
-// The same for what only the loop's handlers look at.
+// The same for what only the loop's handlers look at. A driver that just leaves may miss it, not the keeper, which
+// dozes after that at most.
 void Engine::Impl::wake() {
   queue_->wake();
-  wheel_->call();
+  if (!wheel_->is_held()) {
+    wheel_->call();
+  }
 }
 
 // Spins for a moment, since what comes soon comes without a thread's start; then sleeps, still holding the wheel.
@@ -156,6 +159,9 @@ bool Engine::Impl::take_in() {
 Result<void> Engine::Impl::check() {
   take_in();
   HVD_TRY(loop_->turn(Deadline(TimePoint())));
+  if (stall_watch_) {
+    stall_watch_->note_running(loop_->now());
+  }
   // What this rank is at may take long, and is no concern of process sets without it.
   if (is_coordinator() && sets_.size() > 1 && !is_shutdown_announced_ && !over_ && !suspicion_) {
     announce(coordinator_->decide_for_others());
