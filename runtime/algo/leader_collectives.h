@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "runtime/algo/schedule.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/core/dtype.h"
-#include "runtime/core/interrupt.h"
 #include "runtime/core/tuning.h"
 #include "runtime/link/stream_io.h"
 

@@ -15,8 +15,8 @@
 #include <span>
 
 #include "runtime/algo/schedule.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/core/dtype.h"
-#include "runtime/core/interrupt.h"
 #include "runtime/core/piece.h"
 #include "runtime/core/tuning.h"
 #include "runtime/link/shm_segment.h"

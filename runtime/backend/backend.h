@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/base/result.h"
 #include "runtime/core/dtype.h"
-#include "runtime/core/interrupt.h"
 #include "runtime/core/piece.h"
 
 namespace hvd {

@@ -12,9 +12,9 @@
 #include "runtime/algo/schedule.h"
 #include "runtime/backend/mpi_comm.h"
 #include "runtime/backend/staging.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/base/result.h"
 #include "runtime/core/dtype.h"
-#include "runtime/core/interrupt.h"
 
 namespace hvd {
 

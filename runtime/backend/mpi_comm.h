@@ -13,8 +13,8 @@
 
 #include "runtime/backend/mpi_library.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/base/result.h"
-#include "runtime/core/interrupt.h"
 
 namespace hvd {
 

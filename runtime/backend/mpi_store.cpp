@@ -16,17 +16,21 @@ constexpr std::uint64_t kMaxTextBytes = 1U << 20U;
 
 class ExchangeInterrupt final : public Interrupt {
  public:
-  ExchangeInterrupt(Store& store, Deadline deadline) : store_(store), deadline_(deadline) {}
+  ExchangeInterrupt(Store& store, Deadline deadline, Interrupt& engine)
+      : store_(store), deadline_(deadline), engine_(engine) {}
   Result<void> check() override {
     if (const auto notice = store_.poll_notice()) {
       return Error(Code::kLostPeer, notice->cause);
     }
+    HVD_TRY(engine_.check());
     return deadline_.check();
   }
+  void note_sleep() override { engine_.note_sleep(); }
 
  private:
   Store& store_;
   DeadlineInterrupt deadline_;
+  Interrupt& engine_;
 };
 
 }  // namespace
@@ -68,18 +72,18 @@ Result<std::vector<std::string>> gather_texts(MpiComm& comm, const std::string& 
 MpiStore::MpiStore(std::shared_ptr<MpiComm> comm, const JobSecret& secret, std::unique_ptr<Store> news)
     : comm_(std::move(comm)), secret_(secret), news_(std::move(news)), maker_(std::this_thread::get_id()) {}
 
-Result<std::vector<std::string>> MpiStore::exchange(const std::string& key, const std::string& value,
-                                                    Deadline deadline) {
+Result<std::vector<std::string>> MpiStore::exchange_while(const std::string& key, const std::string& value,
+                                                          Deadline deadline, Interrupt& interrupt) {
   const MpiThreads threads = MpiProcess::instance().threads();
   if (threads < MpiThreads::kSerialized && std::this_thread::get_id() != maker_) {
     return Error(Code::kInvalid, std::string("the program has started MPI with ") + name_of(threads) +
                                      ", and a process set needs MPI_THREAD_SERIALIZED or more; start it with that, or "
                                      "leave it to hvd.init()");
   }
-  ExchangeInterrupt interrupt(*this, deadline);
+  ExchangeInterrupt either(*this, deadline, interrupt);
   ByteWriter own;
   own.text(key).text(value);
-  HVD_TRY_ASSIGN(const std::vector<std::string> bodies, gather_texts(*comm_, own.str(), interrupt));
+  HVD_TRY_ASSIGN(const std::vector<std::string> bodies, gather_texts(*comm_, own.str(), either));
   std::vector<std::string> values;
   for (const std::string& body : bodies) {
     ByteReader in(body);

@@ -19,8 +19,8 @@ class MpiStore final : public Store {
   // `news`: of a launcher that is there too, whose notices this store hands on; may be null.
   MpiStore(std::shared_ptr<MpiComm> comm, const JobSecret& secret, std::unique_ptr<Store> news);
 
-  Result<std::vector<std::string>> exchange(const std::string& key, const std::string& value,
-                                            Deadline deadline) override;
+  Result<std::vector<std::string>> exchange_while(const std::string& key, const std::string& value, Deadline deadline,
+                                                  Interrupt& interrupt) override;
   [[nodiscard]] const JobSecret& secret() const override { return secret_; }
   [[nodiscard]] int notice_fd() const override { return news_ == nullptr ? -1 : news_->notice_fd(); }
   std::optional<Notice> poll_notice() override { return news_ == nullptr ? std::nullopt : news_->poll_notice(); }

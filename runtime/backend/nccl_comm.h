@@ -12,7 +12,7 @@
 
 #include "runtime/backend/nccl_library.h"
 #include "runtime/base/clock.h"
-#include "runtime/core/interrupt.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/device/device.h"
 
 namespace hvd {

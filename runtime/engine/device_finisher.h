@@ -17,7 +17,7 @@
 
 #include "runtime/backend/nccl_comm.h"
 #include "runtime/base/clock.h"
-#include "runtime/core/interrupt.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/device/stream.h"
 #include "runtime/engine/submit_queue.h"
 #include "runtime/observe/stall_watch.h"

@@ -21,12 +21,6 @@ class Ticket final : public DeviceTicket {
   const std::shared_ptr<Event> done_;
 };
 
-// When the engine is gone there is no more news of the job.
-class NoInterrupt final : public Interrupt {
- public:
-  Result<void> check() override { return {}; }
-};
-
 std::string text_of(int ordinal) {
   return "GPU " + std::to_string(ordinal);
 }
@@ -245,7 +239,7 @@ void DevicePlane::abort(const Error& cause) {
 
 void DevicePlane::close(Duration limit, const Error& cause) {
   finisher_.close(Deadline::after(limit), cause);
-  NoInterrupt nobody;
+  NoInterrupt nobody;  // the engine is gone
   for (const auto& [number, executor] : executors_) {
     if (executor != nullptr && executor->comm() != nullptr) {
       finisher_.unwatch(executor->comm());

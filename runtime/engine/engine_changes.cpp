@@ -118,7 +118,7 @@ Result<void> Engine::Impl::add_set(int number, const std::vector<int>& ranks) {
   if (ranks.size() == 1) {
     set.backend = std::make_unique<SoloBackend>();
   } else {
-    SubsetStore store(*parts_.store, "set-" + std::to_string(number) + "/", ranks);
+    SubsetStore store(*parts_.store, "set-" + std::to_string(number) + "/", ranks, *this);
     if (!map) {
       HVD_TRY(Mesh::stay_out(store, deadline));
     } else {

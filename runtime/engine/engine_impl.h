@@ -24,10 +24,10 @@
 #include <vector>
 
 #include "runtime/base/event_loop.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/base/process_mark.h"
 #include "runtime/controller/response_cache.h"
 #include "runtime/core/arena_map.h"
-#include "runtime/core/interrupt.h"
 #include "runtime/engine/autotune_log.h"
 #include "runtime/engine/buffer_table.h"
 #include "runtime/engine/control_channel.h"

@@ -25,8 +25,8 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/fd.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/base/result.h"
-#include "runtime/core/interrupt.h"
 #include "runtime/link/shm_ring.h"
 
 namespace hvd {

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/base/result.h"
-#include "runtime/core/interrupt.h"
 
 namespace hvd {
 

@@ -3,9 +3,16 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "runtime/base/check.h"
 
 namespace hvd {
+namespace {
+
+constexpr auto kInterruptEvery = std::chrono::milliseconds(100);
+
+}  // namespace
 
 Result<std::shared_ptr<MemoryHub>> MemoryHub::create(int size, const JobSecret& secret) {
   std::shared_ptr<MemoryHub> hub(new MemoryHub(size, secret));
@@ -45,7 +52,7 @@ void MemoryHub::notify_all(const std::string& cause) {
 }
 
 Result<ExchangeBoard::Values> MemoryHub::exchange(int rank, const std::string& key, const std::string& value,
-                                                  Deadline deadline) {
+                                                  Deadline deadline, Interrupt& interrupt) {
   std::unique_lock<std::mutex> lock(mu_);
   PerRank& self = ranks_[static_cast<std::size_t>(rank)];
   if (self.over) {
@@ -60,10 +67,15 @@ Result<ExchangeBoard::Values> MemoryHub::exchange(int rank, const std::string& k
   }
   const auto is_settled = [&] { return self.finished.count(key) != 0 || self.over.has_value(); };
   Patience patience(deadline);
-  while (!changed_.wait_until(lock, patience.until().at(), is_settled)) {
+  while (!is_settled()) {
     if (patience.is_over()) {
       return timed_out(key);
     }
+    lock.unlock();
+    HVD_TRY(interrupt.check());
+    interrupt.note_sleep();
+    lock.lock();
+    changed_.wait_until(lock, std::min(patience.until().at(), Deadline::after(kInterruptEvery).at()), is_settled);
   }
   if (self.over) {
     return Error(Code::kLostPeer, *self.over);
@@ -91,9 +103,9 @@ MemoryStore::MemoryStore(std::shared_ptr<MemoryHub> hub, int rank) : hub_(std::m
   HVD_CHECK(rank >= 0 && rank < hub_->size());
 }
 
-Result<std::vector<std::string>> MemoryStore::exchange(const std::string& key, const std::string& value,
-                                                       Deadline deadline) {
-  return hub_->exchange(rank_, key, value, deadline);
+Result<std::vector<std::string>> MemoryStore::exchange_while(const std::string& key, const std::string& value,
+                                                             Deadline deadline, Interrupt& interrupt) {
+  return hub_->exchange(rank_, key, value, deadline, interrupt);
 }
 
 int MemoryStore::notice_fd() const {

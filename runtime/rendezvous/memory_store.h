@@ -38,7 +38,8 @@ class MemoryHub {
 
   MemoryHub(int size, const JobSecret& secret);
   void notify_locked(int rank, const std::string& cause);
-  Result<ExchangeBoard::Values> exchange(int rank, const std::string& key, const std::string& value, Deadline deadline);
+  Result<ExchangeBoard::Values> exchange(int rank, const std::string& key, const std::string& value, Deadline deadline,
+                                         Interrupt& interrupt);
   [[nodiscard]] Error timed_out(const std::string& key) const;
   std::optional<Notice> poll_notice(int rank);
 
@@ -57,8 +58,8 @@ class MemoryStore final : public Store {
   // shared_ptr: the hub lives as long as the last rank that uses it.
   MemoryStore(std::shared_ptr<MemoryHub> hub, int rank);
 
-  Result<std::vector<std::string>> exchange(const std::string& key, const std::string& value,
-                                            Deadline deadline) override;
+  Result<std::vector<std::string>> exchange_while(const std::string& key, const std::string& value, Deadline deadline,
+                                                  Interrupt& interrupt) override;
   [[nodiscard]] const JobSecret& secret() const override { return hub_->secret_; }
   [[nodiscard]] int notice_fd() const override;
   std::optional<Notice> poll_notice() override;

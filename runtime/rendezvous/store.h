@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/base/result.h"
 
 namespace hvd {
@@ -29,8 +30,14 @@ class Store {
 
   // Every rank calls it with the same key; returns all ranks' values in rank order once all have called. A key is used
   // for one exchange only. Blocks until the deadline; a Notice that arrives meanwhile ends it with kLostPeer.
-  virtual Result<std::vector<std::string>> exchange(const std::string& key, const std::string& value,
-                                                    Deadline deadline) = 0;
+  Result<std::vector<std::string>> exchange(const std::string& key, const std::string& value, Deadline deadline) {
+    NoInterrupt nobody;
+    return exchange_while(key, value, deadline, nobody);
+  }
+  // The same for a rank that hears of the job's end also by other means, and gives up with `interrupt`'s error. This is
+  // asked without any lock, and may call poll_notice().
+  virtual Result<std::vector<std::string>> exchange_while(const std::string& key, const std::string& value,
+                                                          Deadline deadline, Interrupt& interrupt) = 0;
 
   // The secret of the job, known to its launcher, agents and ranks only.
   [[nodiscard]] virtual const JobSecret& secret() const = 0;

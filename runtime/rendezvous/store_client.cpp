@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -15,6 +16,7 @@ namespace hvd {
 namespace {
 
 constexpr const char* kAgentGone = "the agent of this node is gone";
+constexpr int kInterruptEveryMs = 100;
 
 }  // namespace
 
@@ -57,14 +59,17 @@ Result<void> StoreClient::greet(const std::string& token, int rank, Deadline dea
       return Error(Code::kAuth, what + ": " + over_.value_or(kAgentGone) +
                                     "; it closes the connection when token or rank are not of its job");
     }
-    HVD_TRY(wait_readable(patience, what));
+    NoInterrupt nobody;
+    HVD_TRY(wait_readable(patience, nobody, what));
   }
 }
 
-Result<void> StoreClient::wait_readable(Patience& patience, const std::string& what) const {
+Result<void> StoreClient::wait_readable(Patience& patience, Interrupt& interrupt, const std::string& what) const {
   for (;;) {
+    HVD_TRY(interrupt.check());
+    interrupt.note_sleep();
     pollfd p{fd_.get(), POLLIN, 0};
-    const int ready = ::poll(&p, 1, patience.until().poll_ms());
+    const int ready = ::poll(&p, 1, std::min(patience.until().poll_ms(), kInterruptEveryMs));
     if (ready > 0) {
       return {};
     }
@@ -145,8 +150,8 @@ void StoreClient::take_frame(const Frame& frame) {
       std::to_string(frame.body.size()) + " bytes)");
 }
 
-Result<std::vector<std::string>> StoreClient::exchange(const std::string& key, const std::string& value,
-                                                       Deadline deadline) {
+Result<std::vector<std::string>> StoreClient::exchange_while(const std::string& key, const std::string& value,
+                                                             Deadline deadline, Interrupt& interrupt) {
   if (key.empty() || key.size() > store_wire::kMaxKeyBytes || value.size() > store_wire::kMaxValueBytes) {
     return Error(Code::kInvalid, "exchange of " + std::to_string(value.size()) + " bytes under '" + key +
                                      "': key or value is empty or too long");
@@ -175,7 +180,7 @@ Result<std::vector<std::string>> StoreClient::exchange(const std::string& key, c
       exchanged_.reset();
       return values;
     }
-    HVD_TRY(wait_readable(patience, "waiting for all ranks to exchange '" + key + "'"));
+    HVD_TRY(wait_readable(patience, interrupt, "waiting for all ranks to exchange '" + key + "'"));
   }
 }
 

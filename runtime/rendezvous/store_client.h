@@ -24,8 +24,8 @@ class StoreClient final : public Store {
                                                       int rank, Deadline deadline);
   ~StoreClient() override;
 
-  Result<std::vector<std::string>> exchange(const std::string& key, const std::string& value,
-                                            Deadline deadline) override;
+  Result<std::vector<std::string>> exchange_while(const std::string& key, const std::string& value, Deadline deadline,
+                                                  Interrupt& interrupt) override;
   [[nodiscard]] const JobSecret& secret() const override { return secret_; }
   // The socket. Once the agent is gone it stays readable: stop watching it then.
   [[nodiscard]] int notice_fd() const override { return fd_.get(); }
@@ -44,7 +44,7 @@ class StoreClient final : public Store {
   void take_frame(const Frame& frame);
   // The job is over for this rank; the first cause stays.
   void end(const std::string& cause);
-  [[nodiscard]] Result<void> wait_readable(Patience& patience, const std::string& what) const;
+  [[nodiscard]] Result<void> wait_readable(Patience& patience, Interrupt& interrupt, const std::string& what) const;
 
   // constant after construction
   Fd fd_;

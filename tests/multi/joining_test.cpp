@@ -28,9 +28,9 @@ class SpyStore final : public Store {
   }
   void set_secret(const JobSecret& secret) { secret_ = secret; }
 
-  Result<std::vector<std::string>> exchange(const std::string& key, const std::string& value,
-                                            Deadline deadline) override {
-    HVD_TRY_ASSIGN(std::vector<std::string> values, store_->exchange(key, value, deadline));
+  Result<std::vector<std::string>> exchange_while(const std::string& key, const std::string& value, Deadline deadline,
+                                                  Interrupt& interrupt) override {
+    HVD_TRY_ASSIGN(std::vector<std::string> values, store_->exchange_while(key, value, deadline, interrupt));
     if (key == "mesh" && on_mesh_) {
       on_mesh_(values);
     }

@@ -18,8 +18,8 @@
 #include <stdlib.h>
 
 #include "runtime/backend/cpu_backend.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/base/log.h"
-#include "runtime/core/interrupt.h"
 #include "runtime/link/mesh.h"
 #include "runtime/rendezvous/memory_store.h"
 

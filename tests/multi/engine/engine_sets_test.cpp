@@ -319,4 +319,24 @@ TEST_CASE("a rank that is lost while a set is made, or works, ends the job by it
   }
 }
 
+TEST_CASE("a rank that fails alone while a set is made keeps no other waiting for it") {
+  auto scratch = std::make_optional<ScratchDir>();
+  EngineJob job({2, 1}, {}, LogLevel::kError, [&](int rank, Config& config) {
+    if (rank == 0) {
+      config.engine.mesh.scratch_dir = scratch->path();
+    }
+  });
+  scratch.reset();  // so that rank 0 has no place for the socket of the set
+  on_all(3, [&](int rank) {
+    std::int32_t made = 0;
+    const Outcome failed = add_set(job.at(rank), {0, 1}, made);
+    CAPTURE(rank);
+    CAPTURE(failed.error);
+    CHECK(failed.status == HVD_LOST_PEER);
+    CHECK(failed.says("rank 0: "));
+    CHECK(failed.says("No such file or directory"));
+    CHECK_FALSE(failed.says("timed out"));
+  });
+}
+
 }  // namespace hvd::test

@@ -16,11 +16,6 @@ using namespace hvd;
 
 namespace {
 
-class Never final : public Interrupt {
- public:
-  Result<void> check() override { return {}; }
-};
-
 class Over final : public Interrupt {
  public:
   Result<void> check() override { return Error(Code::kLostPeer, "rank 9 died"); }
@@ -55,7 +50,7 @@ TEST_CASE("a barrier of threads that map the memory themselves keeps them in ste
   std::vector<std::thread> threads;
   for (int rank = 0; rank < kRanks; ++rank) {
     threads.emplace_back([&, rank] {
-      Never never;
+      NoInterrupt never;
       const auto own = join_segment(*leader, rank);
       for (int round = 1; round <= kRounds; ++round) {
         ++arrived;
@@ -82,7 +77,7 @@ TEST_CASE("a rank that leaves ends the barrier that waits for it") {
   const auto leader = ShmSegment::create(2, 4096).value();
   auto other = join_segment(*leader, 1);
   std::thread leaver([&] { other.reset(); });
-  Never never;
+  NoInterrupt never;
   const auto waited = leader->barrier(never);
   leaver.join();
   REQUIRE_FALSE(waited.ok());

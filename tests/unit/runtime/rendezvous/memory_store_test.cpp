@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/ending_interrupt.h"
+
 using namespace hvd;
 
 namespace {
@@ -52,6 +54,13 @@ TEST_CASE("an exchange that times out names who is missing") {
   REQUIRE_FALSE(all.ok());
   CHECK(all.error().code() == Code::kTimeout);
   CHECK(all.error().message().find("rank 0, 2") != std::string::npos);
+}
+
+TEST_CASE("an exchange ends with the cause that its interrupt tells") {
+  const auto hub = MemoryHub::create(2, {}).value();
+  MemoryStore store(hub, 0);
+  test::EndingInterrupt interrupt(3);
+  CHECK(store.exchange_while("k", "v", soon(), interrupt).error().message() == "rank 9 died");
 }
 
 TEST_CASE("ranks that were stopped while their deadline passed still meet") {

@@ -11,6 +11,7 @@
 
 #include "runtime/base/socket.h"
 #include "runtime/rendezvous/store_wire.h"
+#include "tests/support/ending_interrupt.h"
 
 using namespace hvd;
 
@@ -170,6 +171,13 @@ TEST_CASE("the agent's end is a notice, ends a waiting exchange, and stays known
   CHECK(all.error().code() == Code::kLostPeer);
   CHECK(client->poll_notice()->cause == "the agent of this node is gone");
   CHECK(client->exchange("k2", "v", soon()).error().code() == Code::kLostPeer);
+}
+
+TEST_CASE("an exchange ends with the cause that its interrupt tells") {
+  FakeAgent agent;
+  const auto client = welcomed(agent);
+  test::EndingInterrupt interrupt(3);
+  CHECK(client->exchange_while("k", "v", soon(), interrupt).error().message() == "rank 9 died");
 }
 
 TEST_CASE("a notice makes the descriptor readable and is told in the agent's words") {

@@ -1,4 +1,4 @@
-// Interrupt: how a wait inside a collective learns that the job is over.
+// Interrupt: how a wait learns that the job is over: inside a collective, or while ranks meet.
 #pragma once
 
 #include "runtime/base/result.h"
@@ -18,6 +18,12 @@ class Interrupt {
   Interrupt() = default;
   Interrupt(const Interrupt&) = default;
   Interrupt& operator=(const Interrupt&) = default;
+};
+
+// Where there is no engine to ask: none yet, or none any more.
+class NoInterrupt final : public Interrupt {
+ public:
+  Result<void> check() override { return {}; }
 };
 
 }  // namespace hvd
