@@ -45,6 +45,15 @@ Result<void> hand_out(const std::vector<int>& all, int32_t* out, int32_t capacit
   return {};
 }
 
+Result<void> add_process_set(hvd_ctx* ctx, const int32_t* ranks, int32_t count, int32_t* number, bool by_members) {
+  if (number == nullptr) {
+    return missing("hvd_process_set_add: number");
+  }
+  HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+  HVD_TRY_ASSIGN(*number, context->add_process_set(ranks, count, by_members));
+  return {};
+}
+
 }  // namespace
 
 extern "C" {
@@ -120,14 +129,11 @@ int32_t hvd_cross_size(hvd_ctx* ctx) {
 }
 
 hvd_status hvd_process_set_add(hvd_ctx* ctx, const int32_t* ranks, int32_t count, int32_t* number) {
-  return fence([&]() -> Result<void> {
-    if (number == nullptr) {
-      return missing("hvd_process_set_add: number");
-    }
-    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
-    HVD_TRY_ASSIGN(*number, context->add_process_set(ranks, count));
-    return {};
-  });
+  return fence([&] { return add_process_set(ctx, ranks, count, number, false); });
+}
+
+hvd_status hvd_process_set_add_by_members(hvd_ctx* ctx, const int32_t* ranks, int32_t count, int32_t* number) {
+  return fence([&] { return add_process_set(ctx, ranks, count, number, true); });
 }
 
 hvd_status hvd_process_set_remove(hvd_ctx* ctx, int32_t number) {

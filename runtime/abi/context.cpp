@@ -169,8 +169,11 @@ hvd::Result<T> hvd_ctx::change(const Fill& fill) {
   return answer;
 }
 
-hvd::Result<std::int32_t> hvd_ctx::add_process_set(const std::int32_t* ranks, std::int32_t count) {
-  return change<std::int32_t>([&](hvd::Submission& what) { return hvd::set_of_ranks(ranks, count, map_.size, what); });
+hvd::Result<std::int32_t> hvd_ctx::add_process_set(const std::int32_t* ranks, std::int32_t count, bool by_members) {
+  return change<std::int32_t>([&](hvd::Submission& what) -> hvd::Result<void> {
+    HVD_TRY(hvd::set_of_ranks(ranks, count, map_.size, what));
+    return by_members ? hvd::ask_by_members(map_.rank, what) : hvd::Result<void>();
+  });
 }
 
 hvd::Result<void> hvd_ctx::remove_process_set(std::int32_t number) {

@@ -72,8 +72,8 @@ struct hvd_ctx {
   hvd::Result<void> enqueue_group(std::span<const hvd_op* const> ops, std::int64_t* handles);
   // Each by itself, until one is refused; handles[i] names ops[i].
   hvd::Result<void> enqueue_many(std::span<const hvd_op* const> ops, hvd::Engine::Caller caller, std::int64_t* handles);
-  // Makes the process set of these ranks, as all ranks must at once; its number.
-  hvd::Result<std::int32_t> add_process_set(const std::int32_t* ranks, std::int32_t count);
+  // Makes the process set of these ranks, as all ranks must at once, or all members; its number.
+  hvd::Result<std::int32_t> add_process_set(const std::int32_t* ranks, std::int32_t count, bool by_members);
   hvd::Result<void> remove_process_set(std::int32_t number);
   [[nodiscard]] hvd::Result<std::vector<int>> process_sets();
   // Ascending; kNotFound.

@@ -318,4 +318,21 @@ Result<void> set_of_ranks(const std::int32_t* ranks, std::int32_t count, int siz
   return {};
 }
 
+Result<void> ask_by_members(int rank, Submission& set) {
+  if (!std::binary_search(set.numbers.begin(), set.numbers.end(), rank)) {
+    return Error(Code::kInvalid,
+                 "rank " + number(rank) + " is no member of the process set; only its members call this");
+  }
+  set.by_members = true;
+  // FNV-1a: the ranks themselves may be more than a name can hold. Should two sets have one name, their ranks are told
+  // that they named different ones.
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const std::int32_t member : set.numbers) {
+    hash = (hash ^ static_cast<std::uint64_t>(member)) * 0x100000001b3U;
+  }
+  set.name += " by its members " + number(set.numbers.front()) + " to " + number(set.numbers.back()) + ", " +
+              std::to_string(hash);
+  return {};
+}
+
 }  // namespace hvd

@@ -31,5 +31,8 @@ std::optional<QuickOp> quick_op_from(const hvd_op& op, const SetPlace& set);
 
 // To make a process set of these ranks (in any order) in a job of `size` ranks.
 Result<void> set_of_ranks(const std::int32_t* ranks, std::int32_t count, int size, Submission& out);
+// For such a set only its members ask, of whom `rank` is one, or it is kInvalid. Several may be asked for at once, each
+// by others: so each has a name of its own.
+Result<void> ask_by_members(int rank, Submission& set);
 
 }  // namespace hvd

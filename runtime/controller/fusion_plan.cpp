@@ -94,6 +94,9 @@ void append_units(std::vector<Unit>& units, const Ready& ready, std::size_t size
       unit.response.kind = ready.request.kind;
       unit.response.answer = ready.answer;
       unit.response.process_set = ready.request.process_set;
+      if (ready.request.by_members) {
+        unit.response.numbers = ready.request.numbers;
+      }
       unit.is_of_group = !ready.request.group.empty();
       unit.is_missed = ready.is_missed;
       unit.response.is_shared = ready.is_shared;

@@ -16,7 +16,7 @@ using control_wire::kSpec;
 
 // The smallest request and response; bounds for a hostile count.
 constexpr std::size_t kMinTensorBytes = 1 + 4 + 4 + 8 + 1;
-constexpr std::size_t kMinRequestBytes = 2 + 4 + 4 + 8 + 8 + kMinTensorBytes + 4 + 4 + 4;
+constexpr std::size_t kMinRequestBytes = 2 + 4 + 4 + 8 + 8 + kMinTensorBytes + 4 + 4 + 4 + 1;
 constexpr std::size_t kMinResponseBytes = 1 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 1 + 1;
 constexpr std::int32_t kLastCode = static_cast<std::int32_t>(Code::kMismatch);
 
@@ -24,6 +24,13 @@ void write_numbers(ByteWriter& out, const std::vector<std::int64_t>& numbers) {
   out.u32(static_cast<std::uint32_t>(numbers.size()));
   for (const std::int64_t number : numbers) {
     out.i64(number);
+  }
+}
+
+void write_set_numbers(ByteWriter& out, const std::vector<std::int32_t>& numbers) {
+  out.u32(static_cast<std::uint32_t>(numbers.size()));
+  for (const std::int32_t number : numbers) {
+    out.i32(number);
   }
 }
 
@@ -44,11 +51,8 @@ void write_request(ByteWriter& out, const Request& request) {
   for (const GroupTensor& tensor : request.group) {
     write_tensor(out, tensor);
   }
-  out.u32(static_cast<std::uint32_t>(request.numbers.size()));
-  for (const std::int32_t number : request.numbers) {
-    out.i32(number);
-  }
-  out.i32(request.priority);
+  write_set_numbers(out, request.numbers);
+  out.i32(request.priority).u8(request.by_members ? 1 : 0);
 }
 
 void write_response(ByteWriter& out, const Response& response) {
@@ -64,6 +68,9 @@ void write_response(ByteWriter& out, const Response& response) {
     out.u8(static_cast<std::uint8_t>(response.dtype)).u8(static_cast<std::uint8_t>(response.op));
   }
   out.i32(response.answer).u8(response.is_shared ? 1 : 0).u8(response.is_device ? 1 : 0);
+  if (response.kind == OpKind::kSetAdd) {
+    write_set_numbers(out, response.numbers);
+  }
 }
 
 // Frames of u32 count and that many items, each closed as soon as it has kBatchBytes.
@@ -145,19 +152,17 @@ bool is_possible(OpKind kind, ReduceOp op, Dtype dtype) {
 }
 
 // Whether they are possible at all; what they mean is the coordinator's to say.
-Result<void> read_numbers(ByteReader& in, Request& request) {
+Result<std::vector<std::int32_t>> read_set_numbers(ByteReader& in) {
+  std::vector<std::int32_t> numbers;
   const std::uint32_t count = in.count(sizeof(std::int32_t));
-  if (!in.ok() || (count > 0) != has_numbers(request.kind)) {
-    return refuse("numbers of a process set");
-  }
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::int32_t number = in.i32();
-    if (number < 0 || (i > 0 && number <= request.numbers.back())) {
+    if (number < 0 || (i > 0 && number <= numbers.back())) {
       return refuse("numbers of a process set");
     }
-    request.numbers.push_back(number);
+    numbers.push_back(number);
   }
-  return {};
+  return numbers;
 }
 
 Result<Request> read_request(ByteReader& in) {
@@ -188,10 +193,15 @@ Result<Request> read_request(ByteReader& in) {
   if (!are_possible) {
     return refuse("operator of a request");
   }
-  HVD_TRY(read_numbers(in, request));
+  HVD_TRY_ASSIGN(request.numbers, read_set_numbers(in));
+  if (!in.ok() || request.numbers.empty() == has_numbers(request.kind)) {
+    return refuse("numbers of a process set");
+  }
   request.priority = in.i32();
-  if (!in.ok()) {
-    return refuse("priority of a request");
+  const std::uint8_t by_members = in.u8();
+  request.by_members = by_members == 1;
+  if (!in.ok() || by_members > 1 || (request.by_members && request.kind != OpKind::kSetAdd)) {
+    return refuse("priority or askers of a request");
   }
   return request;
 }
@@ -267,6 +277,13 @@ Result<Response> read_response(ByteReader& in, int size) {
   }
   if (!in.ok() || (is_join && (response.answer < 0 || response.answer >= size))) {
     return refuse("answer of a response");
+  }
+  if (response.kind == OpKind::kSetAdd) {
+    HVD_TRY_ASSIGN(response.numbers, read_set_numbers(in));
+    const bool has_ranks = !response.numbers.empty();
+    if (!in.ok() || (has_ranks && (response.is_error() || response.numbers.back() >= size))) {
+      return refuse("ranks of a response");
+    }
   }
   return response;
 }

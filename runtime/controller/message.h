@@ -36,7 +36,7 @@ namespace hvd {
 
 namespace control_wire {
 
-inline constexpr FrameSpec kSpec{0x43445648U /* "HVDC" */, 3, 16U << 20U, "control"};
+inline constexpr FrameSpec kSpec{0x43445648U /* "HVDC" */, 4, 16U << 20U, "control"};
 
 inline constexpr std::uint16_t kRequests = 1;
 inline constexpr std::uint16_t kResponses = 2;
@@ -87,6 +87,7 @@ struct Request {
   std::int32_t priority = 0;  // among what is ready at once the higher goes first; the lowest rank's counts
   // It lies in a device's memory; which device that is, each rank knows for itself.
   bool is_device = false;
+  bool by_members = false;  // kSetAdd: only the members of the set ask for it, for all ranks
 
   bool operator==(const Request&) const = default;
 };
@@ -105,8 +106,9 @@ struct Response {
   ReduceOp op = ReduceOp::kSum;
   std::int32_t answer = -1;  // join: the rank that joined last; kSetAdd: the number of the new set
   std::int32_t process_set = 0;
-  bool is_shared = false;  // each of its tensors lies at one shared_at on all ranks
-  bool is_device = false;  // each of its tensors lies in the memory of each rank's device
+  std::vector<std::int32_t> numbers{};  // kSetAdd by members: the request's, for the others
+  bool is_shared = false;               // each of its tensors lies at one shared_at on all ranks
+  bool is_device = false;               // each of its tensors lies in the memory of each rank's device
 
   [[nodiscard]] bool is_error() const { return error_code != 0; }
   bool operator==(const Response&) const = default;

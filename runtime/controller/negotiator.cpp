@@ -189,7 +189,7 @@ int Negotiator::index_of(int rank) const {
   return found != ranks_.end() && *found == rank ? static_cast<int>(found - ranks_.begin()) : -1;
 }
 
-Result<void> Negotiator::add(int rank, Request request) {
+Result<void> Negotiator::add(int rank, Request request, const std::vector<int>* askers) {
   const int index = index_of(rank);
   if (index < 0) {
     return Error(Code::kProtocol, rank_text(rank) + " asked for '" + request.name + "' in a process set of others");
@@ -214,8 +214,7 @@ Result<void> Negotiator::add(int rank, Request request) {
   Entry& entry = it->second;
   if (is_new) {
     entry.first = request;
-    entry.has_asked.assign(static_cast<std::size_t>(size_), false);
-    entry.missing = size_ - joined_count_;
+    wait_for(entry, askers);
     entry.generation = generation_;
     entry.serial = ++last_serial_;
     entry.is_shared = request.kind == OpKind::kAllreduce && request.shared_at >= 0;
@@ -233,6 +232,20 @@ Result<void> Negotiator::add(int rank, Request request) {
     complete(request.name);
   }
   return {};
+}
+
+void Negotiator::wait_for(Entry& entry, const std::vector<int>* askers) const {
+  entry.has_asked.assign(static_cast<std::size_t>(size_), false);
+  entry.missing = size_ - joined_count_;
+  if (askers == nullptr) {
+    return;
+  }
+  for (std::size_t index = 0; index < ranks_.size(); ++index) {
+    if (!std::binary_search(askers->begin(), askers->end(), ranks_[index])) {
+      entry.has_asked[index] = true;
+      entry.missing -= has_joined_[index] ? 0 : 1;
+    }
+  }
 }
 
 // Nothing waits for this rank any more. What becomes ready by that does so in the order of names, for want of another.

@@ -48,8 +48,10 @@ class Negotiator {
   explicit Negotiator(std::vector<int> ranks);
 
   // kProtocol when the rank asks for a name that it is waiting for already, or for anything after it has joined, or is
-  // not of this set.
-  Result<void> add(int rank, Request request);
+  // not of this set, or not of those who ask for it.
+  // `askers`: the ranks that ask for this name, ascending, where it is not all of the set; the same at each call. The
+  // others have nothing to say of it, and are told.
+  Result<void> add(int rank, Request request, const std::vector<int>* askers = nullptr);
 
   // For a set beside that of all ranks, in which the joins are asked for: this rank has joined, or all have.
   void note_join(int rank);
@@ -84,7 +86,7 @@ class Negotiator {
   struct Entry {
     Request first;
     std::vector<std::pair<int, Request>> different;
-    std::vector<bool> has_asked;           // [size of the set], as are all that follow
+    std::vector<bool> has_asked;           // or need not; [size of the set], as are all that follow
     std::vector<std::int64_t> first_dims;  // allgather: [tensors of the group * size]
     bool is_shared = false;
     int missing = 0;
@@ -92,6 +94,7 @@ class Negotiator {
     std::uint64_t serial = 0;
   };
 
+  void wait_for(Entry& entry, const std::vector<int>* askers) const;
   void join(std::size_t index);
   void complete(const std::string& name);
   void note_first_dims(Entry& entry, std::size_t index, const Request& request) const;

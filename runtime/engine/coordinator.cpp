@@ -70,12 +70,24 @@ Result<void> Coordinator::add(int rank, Request request) {
   if (request.kind == OpKind::kJoin) {
     return join(rank);
   }
+  if (request.by_members) {
+    return add_set_by_members(rank, std::move(request));
+  }
   Set& of = *set->second;
   if (const int position = of.known.find(request.name); position >= 0) {
     HVD_TRY(hand_over(of, position));
     of.known.hold(position);
   }
   return of.negotiator.add(rank, std::move(request));
+}
+
+Result<void> Coordinator::add_set_by_members(int rank, Request request) {
+  const std::vector<int> members = request.numbers;
+  if (!std::binary_search(members.begin(), members.end(), rank)) {
+    return Error(Code::kProtocol, "rank " + std::to_string(rank) + " asked for '" + request.name +
+                                      "', for which only members of the set ask");
+  }
+  return sets_.at(0)->negotiator.add(rank, std::move(request), &members);
 }
 
 // A joined rank sends no bits any more: until all have joined, what the others ask for is the negotiator's.

@@ -97,6 +97,7 @@ class Coordinator {
   Result<void> add_by_message(Set& set, int rank, int position);
   static Result<void> hand_over(Set& set, int position);
   Result<void> join(int rank);
+  Result<void> add_set_by_members(int rank, Request request);
   bool is_worth_waiting(Set& set);
   void decide_now(int number, Set& set);
   Decision& add_decision(int process_set);

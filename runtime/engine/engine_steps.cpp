@@ -206,7 +206,8 @@ bool Engine::Impl::has_joined() const {
   return found != pending_.end() && found->second->what.kind == OpKind::kJoin;
 }
 
-// This rank's part in a response. What others do after this rank has joined, it does with stand-ins.
+// This rank's part in a response. What others do after this rank has joined, and its part in a process set that
+// others make, it does with stand-ins.
 Result<std::vector<PendingOp*>> Engine::Impl::ops_of(const Response& response, std::deque<PendingOp>& stand_ins) {
   std::vector<PendingOp*> ops;
   const PendingOp* own = nullptr;
@@ -217,6 +218,10 @@ Result<std::vector<PendingOp*>> Engine::Impl::ops_of(const Response& response, s
     if (op != nullptr && (response.is_error() || op->what.kind == response.kind)) {
       own = op;
       ops.push_back(op);
+    } else if (op == nullptr && !response.numbers.empty()) {
+      ops.push_back(&stand_ins.emplace_back(make_set_stand_in(response)));
+    } else if (op == nullptr && response.kind == OpKind::kSetAdd && response.is_error()) {
+      continue;  // its members have asked for it, and hear why not
     } else if (op == nullptr && has_joined() && index < response.counts.size()) {
       HVD_TRY_ASSIGN(stand_ins.emplace_back(), make_stand_in(response, index));
       ops.push_back(&stand_ins.back());

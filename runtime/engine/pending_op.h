@@ -37,6 +37,7 @@ struct Submission {
   std::vector<std::int32_t> splits{};  // alltoall: rows for each rank, [size]
   int process_set = 0;
   std::vector<std::int32_t> numbers{};  // kSetAdd: the ranks, ascending; kSetRemove, kBufferRemove: which
+  bool by_members = false;              // see Request
   std::int64_t shared_at = -1;          // see Request
   std::int32_t priority = 0;            // see Request
   int device = -1;                      // whose memory input and output are; -1: the host's

@@ -22,4 +22,12 @@ Result<PendingOp> make_stand_in(const Response& response, std::size_t index) {
   return op;
 }
 
+PendingOp make_set_stand_in(const Response& response) {
+  PendingOp op;
+  op.what.kind = response.kind;
+  op.what.name = response.names.front();
+  op.what.numbers = response.numbers;
+  return op;
+}
+
 }  // namespace hvd

@@ -15,6 +15,7 @@ Request request_of(const Submission& what) {
   request.process_set = what.process_set;
   request.name = what.name;
   request.numbers = what.numbers;
+  request.by_members = what.by_members;
   request.priority = what.priority;
   if (has_no_tensor(what.kind)) {
     return request;
@@ -36,7 +37,7 @@ Request request_of(const Submission& what) {
 // As request_of() has it.
 bool is_request_of(const Request& request, const Submission& what) {
   if (request.kind != what.kind || request.process_set != what.process_set || request.name != what.name ||
-      request.numbers != what.numbers || request.priority != what.priority) {
+      request.numbers != what.numbers || request.by_members != what.by_members || request.priority != what.priority) {
     return false;
   }
   if (has_no_tensor(what.kind)) {

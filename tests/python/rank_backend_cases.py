@@ -1,6 +1,7 @@
 """The cases of the torch.distributed backend; runs as a rank (test_multi.py), on any number of ranks."""
 
 import os
+import threading
 
 import torch
 import torch.distributed as dist
@@ -10,6 +11,7 @@ from rank_side import raises, run_cases
 import horovod.torch as hvd
 import horovod.torch.backend  # noqa: F401  (registers it)
 from horovod.common.exceptions import HorovodInternalError
+from horovod.common.process_sets import get_process_set_ids_and_ranks
 
 # As hvdrun sets them; the agent of the tests does not.
 os.environ.setdefault("RANK", os.environ.get("HVD_RANK", "0"))
@@ -196,26 +198,148 @@ def case_fully_sharded():
         torch.testing.assert_close(p.grad.full_tensor(), q.grad)
 
 
+def total_of(value, group):
+    tensor = torch.tensor([float(value)])
+    dist.all_reduce(tensor, group=group)
+    return tensor.item()
+
+
+def case_a_group_of_a_process_set_that_is_there():
+    """(Before the cases that make groups of these ranks.)"""
+    if SIZE < 3:
+        return
+    known = hvd.add_process_set([1, 2])
+    before = len(get_process_set_ids_and_ranks())
+    group = dist.new_group([1, 2])
+    if known.included():
+        assert total_of(RANK, group) == 3
+        dist.destroy_process_group(group)
+    again = dist.new_group([1, 2])
+    if known.included():
+        assert total_of(RANK, again) == 3
+    assert len(get_process_set_ids_and_ranks()) == before
+    hvd.remove_process_set(known)
+
+
 def case_groups():
     everyone = dist.new_group(list(range(SIZE)))
+    assert total_of(1, everyone) == SIZE
+    dist.barrier(everyone)
+    alone = [dist.new_group([rank]) for rank in range(SIZE)][RANK]
+    assert total_of(RANK, alone) == RANK
+    # Overlapping ones, each of which some ranks are not in.
+    pairs = {first: dist.new_group([first, first + 1]) for first in range(SIZE - 1)}
+    for first, pair in pairs.items():
+        if RANK in (first, first + 1):
+            assert total_of(RANK, pair) == 2 * first + 1
+            tensor = torch.full((2,), RANK)
+            dist.broadcast(tensor, src=first + 1, group=pair)
+            assert tensor.tolist() == [first + 1] * 2
+            gathered = [torch.empty(1) for _ in range(2)]
+            dist.all_gather(gathered, torch.tensor([float(RANK)]), group=pair)
+            assert [t.item() for t in gathered] == [first, first + 1]
+            objects = [None, None]
+            dist.all_gather_object(objects, RANK, group=pair)
+            assert objects == [first, first + 1]
+    hvd.allgather_object(None)  # the sets that others made are here by then
+    assert len(get_process_set_ids_and_ranks()) == 1 + (SIZE if SIZE > 1 else 0) + (SIZE - 1 if SIZE > 2 else 0)
+
+
+def case_a_group_that_only_its_members_know_of():
+    if SIZE < 3:
+        return
+    members = [0, SIZE - 1]
+    if RANK in members:
+        group = dist.new_group(members, use_local_synchronization=True)
+        assert total_of(RANK, group) == SIZE - 1
     tensor = torch.ones(1)
-    dist.all_reduce(tensor, group=everyone)
+    dist.all_reduce(tensor)
     assert tensor.item() == SIZE
-    if SIZE > 2:
-        hvd.add_process_set([0, 2])
-        pair = dist.new_group([0, 2])
-        if RANK in (0, 2):
-            tensor = torch.tensor([float(RANK)])
-            dist.all_reduce(tensor, group=pair)
-            assert tensor.item() == 2.0
-            dist.broadcast(tensor.fill_(RANK), src=2, group=pair)
-            assert tensor.item() == 2.0
-    hvd.barrier()
+
+
+def case_groups_of_the_same_ranks_in_threads():
+    """Each rank uses them in an order of its own."""
+    groups = [dist.new_group(list(range(SIZE))) for _ in range(3)]
+    groups = [*groups, *(dist.new_group([0, SIZE - 1]) for _ in range(2))] if SIZE > 2 else groups
+    mine = [(i, group) for i, group in enumerate(groups) if RANK in dist.get_process_group_ranks(group)] \
+        if RANK in (0, SIZE - 1) else list(enumerate(groups[:3]))  # fmt: skip
+    wrong = []
+
+    def use(number, group):
+        size = dist.get_world_size(group)
+        for turn in range(20):
+            if total_of(100 * number + turn, group) != size * (100 * number + turn):
+                wrong.append((number, turn))
+            dist.barrier(group)
+
+    threads = [threading.Thread(target=use, args=one) for one in (mine if RANK % 2 else mine[::-1])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong, wrong
+
+
+def case_groups_that_cannot_be():
     if SIZE > 1:
-        if RANK == 0:
-            assert "add_process_set" in raises(ValueError, dist.new_group, [0])
-        else:
-            dist.new_group([0])
+        said = raises(ValueError, dist.new_group, [1, 0], sort_ranks=False) if RANK < 2 else \
+            dist.new_group([1, 0], sort_ranks=False) or ""  # fmt: skip
+        assert RANK > 1 or "ascending order" in said, said
+
+
+def case_data_parallel_within_a_group():
+    if SIZE < 3:
+        return
+    members = [0, SIZE - 1]
+    group = dist.new_group(members)
+    if RANK in members:
+        torch.manual_seed(RANK)
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2), process_group=group)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            F.mse_loss(model(torch.randn(6, 4)), torch.ones(6, 2)).backward()
+            optimizer.step()
+        for p in model.parameters():
+            others = [torch.empty_like(p) for _ in members]
+            dist.all_gather(others, p.detach(), group=group)
+            assert torch.equal(others[0], others[1])
+
+
+def check_sharded(mesh, rank_in_mesh):
+    from torch.distributed._composable.fsdp import fully_shard
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 2))
+    reference = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 2))
+    reference.load_state_dict(model.state_dict())
+    fully_shard(model, mesh=mesh)
+    x = [torch.randn(4, 4) for _ in range(mesh.size())]
+    model(x[rank_in_mesh]).sum().backward()
+    sum(reference(one).sum() for one in x).div(mesh.size()).backward()
+    for p, q in zip(model.parameters(), reference.parameters()):
+        torch.testing.assert_close(p.grad.full_tensor(), q.grad)
+
+
+def case_sharded_within_a_group():
+    from torch.distributed.device_mesh import DeviceMesh
+
+    if SIZE < 3:
+        return
+    members = [1, SIZE - 1]
+    group = dist.new_group(members)
+    if RANK in members:
+        check_sharded(DeviceMesh.from_group(group, "cpu"), members.index(RANK))
+
+
+def case_sharded_and_replicated():
+    from torch.distributed.device_mesh import init_device_mesh
+
+    if SIZE == 4:
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicas", "shards"))
+        check_sharded(mesh, RANK)
+        assert total_of(RANK, mesh["shards"].get_group()) == (1 if RANK < 2 else 5)
+        assert total_of(RANK, mesh["replicas"].get_group()) == (2 if RANK % 2 == 0 else 4)
 
 
 if __name__ == "__main__":

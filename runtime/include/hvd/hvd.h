@@ -30,7 +30,7 @@
 extern "C" {
 #endif
 
-#define HVD_ABI_VERSION 8 /* grows with every addition; callers of an older header keep working */
+#define HVD_ABI_VERSION 9 /* grows with every addition; callers of an older header keep working */
 #define HVD_MAX_DIMS 16
 #define HVD_MAX_GROUP 4096
 
@@ -193,6 +193,9 @@ HVD_API int32_t hvd_cross_size(hvd_ctx* ctx);
  * of its calls, members or not, and gets the same number, which is never used again. HVD_INVALID on all ranks when
  * there is a set of the same ranks, HVD_MISMATCH when ranks name different ones. Blocks until all have called. */
 HVD_API hvd_status hvd_process_set_add(hvd_ctx* ctx, const int32_t* ranks, int32_t count, int32_t* number);
+/* The same (since version 9), called by the members only: the others need do nothing, and the set is there for them
+ * too. HVD_INVALID for a rank that is no member. */
+HVD_API hvd_status hvd_process_set_add_by_members(hvd_ctx* ctx, const int32_t* ranks, int32_t count, int32_t* number);
 /* Ends the set, on every rank of the job as above. Refused (HVD_INVALID, and the set stays) for 0, and while some of
  * its operations wait for other ranks. What was started in it before and is not refused is done first. */
 HVD_API hvd_status hvd_process_set_remove(hvd_ctx* ctx, int32_t number);

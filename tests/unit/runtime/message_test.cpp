@@ -47,6 +47,8 @@ std::vector<Response> sample_responses() {
           Response{OpKind::kAllgather, 0, "", {"g", "h"}, {1, 0, 9, 2, 2, 2}},
           Response{OpKind::kAllreduce, 0, "", {"a", "b"}, {}, {5, 0}, Dtype::kInt16, ReduceOp::kMin},
           Response{OpKind::kJoin, 0, "", {"join"}, {}, {}, Dtype::kUint8, ReduceOp::kSum, 2},
+          Response{OpKind::kSetAdd, 0, "", {"set"}, {}, {}, Dtype::kUint8, ReduceOp::kSum, 7, 0, {0, 2}},
+          Response{OpKind::kSetAdd, 0, "", {"set"}, {}, {}, Dtype::kUint8, ReduceOp::kSum, 8},
           Response{OpKind::kBarrier, 13, "rank 0 sent this, but rank 1 that", {"b"}, {}}};
 }
 
@@ -249,6 +251,14 @@ TEST_CASE("a request to make or end a process set names ranks or a number, each 
   request = full_request();
   request.numbers = {1};
   CHECK(refused(request));
+  request = set_request();
+  request.by_members = true;
+  CHECK_FALSE(refused(request));
+  request.kind = OpKind::kSetRemove;
+  CHECK(refused(request));
+  request = full_request();
+  request.by_members = true;
+  CHECK(refused(request));
 }
 
 TEST_CASE("responses that contradict themselves are refused") {
@@ -273,6 +283,9 @@ TEST_CASE("responses that contradict themselves are refused") {
   refused(Response{OpKind::kBroadcast, 0, "", {"a"}, {}, {1}});
   refused(Response{OpKind::kJoin, 0, "", {"join"}, {}, {}, Dtype::kUint8, ReduceOp::kSum, 2});
   refused(Response{OpKind::kJoin, 0, "", {"join"}, {}, {}, Dtype::kUint8, ReduceOp::kSum, -1});
+  refused(Response{OpKind::kSetAdd, 0, "", {"a"}, {}, {}, Dtype::kUint8, ReduceOp::kSum, 1, 0, {0, 2}});
+  refused(Response{OpKind::kSetAdd, 0, "", {"a"}, {}, {}, Dtype::kUint8, ReduceOp::kSum, 1, 0, {1, 0}});
+  refused(Response{OpKind::kSetAdd, 13, "why", {"a"}, {}, {}, Dtype::kUint8, ReduceOp::kSum, 1, 0, {0, 1}});
   refused(Response{OpKind::kAllreduce, -1, "", {"a"}, {}});
   refused(Response{OpKind::kAllreduce, 99, "", {"a"}, {}});
 }

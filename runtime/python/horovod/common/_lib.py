@@ -1,19 +1,11 @@
-"""The binding to libhvd: the one file that knows its C interface (runtime/include/hvd/hvd.h).
-
-The library is looked for in the package (`horovod/lib/libhvd.so`, where the wheel has it, or next to the package's
-`__init__.py`), then at the path in the environment variable HVD_LIBRARY. ctypes releases the interpreter lock during
-every call.
-"""
+"""The binding to libhvd: its calls as Python has them. With _abi.py the only file that knows the C interface."""
 
 import ctypes
-import os
-import pathlib
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
-from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError
+from horovod.common._abi import MAX_DIMS, Op, Options, Output, lib
+from horovod.common.exceptions import HorovodInternalError
 
-ABI_VERSION = 8
-MAX_DIMS = 16
 MAX_GROUP = 4096
 
 INVALID = 1
@@ -29,124 +21,9 @@ GOES_ON, WAITS_NEXT, WAITS_SOON = range(3)  # what who starts operations does th
 HAS_MPI, USES_MPI, MPI_THREADS, HAS_CUDA, HAS_NCCL, NODE_CORES = 1, 2, 3, 4, 5, 6  # for feature()
 
 _DEVICE_CPU = -1
-
-
-class _Options(ctypes.Structure):
-    """hvd_options."""
-
-    _fields_ = [
-        ("size", ctypes.c_uint32),
-        ("version", ctypes.c_uint32),
-        ("timeout_s", ctypes.c_double),
-        ("ranks", ctypes.POINTER(ctypes.c_int32)),
-        ("rank_count", ctypes.c_int32),
-        ("has_mpi_comm", ctypes.c_int32),
-        ("mpi_comm", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
-    ]
-
-
-class _Op(ctypes.Structure):
-    """hvd_op."""
-
-    _fields_ = [
-        ("size", ctypes.c_uint32),
-        ("version", ctypes.c_uint32),
-        ("kind", ctypes.c_int32),
-        ("dtype", ctypes.c_int32),
-        ("reduce_op", ctypes.c_int32),
-        ("root_rank", ctypes.c_int32),
-        ("process_set", ctypes.c_int32),
-        ("device", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("name", ctypes.c_char_p),
-        ("input", ctypes.c_void_p),
-        ("output", ctypes.c_void_p),
-        ("prescale", ctypes.c_double),
-        ("postscale", ctypes.c_double),
-        ("stream", ctypes.c_void_p),
-        ("splits", ctypes.POINTER(ctypes.c_int32)),
-        ("split_count", ctypes.c_int32),
-        ("priority", ctypes.c_int32),
-    ]
-
-
-class _Output(ctypes.Structure):
-    """hvd_output."""
-
-    _fields_ = [
-        ("size", ctypes.c_uint32),
-        ("version", ctypes.c_uint32),
-        ("data", ctypes.c_void_p),
-        ("size_bytes", ctypes.c_int64),
-        ("ndim", ctypes.c_int32),
-        ("reserved", ctypes.c_int32),
-        ("shape", ctypes.c_int64 * MAX_DIMS),
-        ("received_splits", ctypes.POINTER(ctypes.c_int32)),
-        ("received_count", ctypes.c_int32),
-        ("reserved2", ctypes.c_int32),
-    ]
-
-
 _POINTER_BYTES = ctypes.sizeof(ctypes.c_size_t)
-_OP_SIZE = ctypes.sizeof(_Op)
+_OP_SIZE = ctypes.sizeof(Op)
 _ShapeArrays = [ctypes.c_int64 * n for n in range(MAX_DIMS + 1)]
-
-
-def _find() -> str:
-    package = pathlib.Path(__file__).resolve().parent.parent
-    candidates = [package / "lib" / "libhvd.so", package / "libhvd.so"]
-    if os.environ.get("HVD_LIBRARY"):
-        candidates.append(pathlib.Path(os.environ["HVD_LIBRARY"]))
-    for path in candidates:
-        if path.is_file():
-            return str(path)
-    raise ImportError(
-        "libhvd.so was not found; looked at " + ", ".join(map(str, candidates)) + ". Install the package with pip, or "
-        "set HVD_LIBRARY to the library that the build left in its lib folder."
-    )
-
-
-def _load() -> ctypes.CDLL:
-    path = _find()
-    lib = ctypes.CDLL(path)
-    found = lib.hvd_abi_version()
-    if found != ABI_VERSION:
-        raise HorovodVersionMismatchError(
-            f"{path} has version {found} of the C interface, this package needs {ABI_VERSION}; install both from one "
-            "build"
-        )
-    context, handle, number = ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64)
-    lib.hvd_init.argtypes = [ctypes.c_void_p]
-    lib.hvd_feature.argtypes = [context, ctypes.c_int32]
-    lib.hvd_shutdown.argtypes = []
-    lib.hvd_is_initialized.argtypes = []
-    for name in ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size"):
-        getattr(lib, "hvd_" + name).argtypes = [context]
-    lib.hvd_enqueue.argtypes = [context, ctypes.POINTER(_Op), number]
-    lib.hvd_enqueue_group.argtypes = [context, ctypes.POINTER(ctypes.POINTER(_Op)), ctypes.c_int32, number]
-    lib.hvd_poll.argtypes = [context, handle, ctypes.POINTER(ctypes.c_int32)]
-    lib.hvd_wait.argtypes = [context, handle]
-    lib.hvd_result.argtypes = [context, handle, ctypes.POINTER(_Output)]
-    lib.hvd_release.argtypes = [context, handle]
-    if hasattr(lib, "hvd_fetch"):
-        lib.hvd_fetch.argtypes = [context, handle, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
-    lib.hvd_finish.argtypes = [context, number, ctypes.c_int32]
-    ranks = ctypes.POINTER(ctypes.c_int32)
-    lib.hvd_process_set_add.argtypes = [context, ranks, ctypes.c_int32, ranks]
-    lib.hvd_process_set_remove.argtypes = [context, ctypes.c_int32]
-    lib.hvd_process_numbers.argtypes = [context, ranks, ctypes.c_int32, ranks]
-    lib.hvd_process_set_ranks.argtypes = [context, ctypes.c_int32, ranks, ctypes.c_int32, ranks]
-    lib.hvd_buffer_create.argtypes = [context, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p)]
-    lib.hvd_buffer_destroy.argtypes = [context, ctypes.c_void_p]
-    lib.hvd_last_error.restype = ctypes.c_char_p
-    lib.hvd_version.restype = ctypes.c_char_p
-    return lib
-
-
-lib = _load()
 
 
 def last_error() -> str:
@@ -193,7 +70,7 @@ class Plan:
         ndim = len(shape)
         if ndim > MAX_DIMS:
             raise ValueError(f"a tensor of {ndim} dimensions: more than the {MAX_DIMS} that are supported")
-        self.op = _Op(
+        self.op = Op(
             _OP_SIZE, 3, kind, dtype, reduce_op, root_rank, process_set, _DEVICE_CPU, ndim, 0,
             _ShapeArrays[ndim](*shape), None if name is None else name.encode(), None, None, prescale, postscale, None,
             (ctypes.c_int32 * len(splits))(*splits) if splits else None, len(splits), priority,
@@ -201,7 +78,7 @@ class Plan:
         self.address = ctypes.addressof(self.op)
         self.reference = ctypes.byref(self.op)
         # The fields input and output, as an array: the fastest way to set them.
-        self.memory = (ctypes.c_size_t * 2).from_buffer(self.op, _Op.input.offset)
+        self.memory = (ctypes.c_size_t * 2).from_buffer(self.op, Op.input.offset)
         self.handle = ctypes.c_int64()
         self.handle_reference = ctypes.byref(self.handle)
 
@@ -294,7 +171,7 @@ class Group:
 
     def __init__(self, plans: Sequence[Plan], place: object) -> None:
         self.plans = plans
-        self.pointers = (ctypes.POINTER(_Op) * len(plans))(*(ctypes.pointer(plan.op) for plan in plans))
+        self.pointers = (ctypes.POINTER(Op) * len(plans))(*(ctypes.pointer(plan.op) for plan in plans))
         self.place = place
 
     def enqueue(self) -> int:
@@ -320,9 +197,9 @@ def is_done(handle: int) -> bool:
     return bool(done.value)
 
 
-def result(handle: int) -> _Output:
+def result(handle: int) -> Output:
     """What a finished operation left; its memory is valid until `release`."""
-    output = _Output(ctypes.sizeof(_Output), 2)
+    output = Output(ctypes.sizeof(Output), 2)
     status = lib.hvd_result(None, handle, ctypes.byref(output))
     if status:
         raise error_of(status)
@@ -341,12 +218,11 @@ def release(handle: int) -> None:
     lib.hvd_release(None, handle)
 
 
-def add_process_set(ranks: Sequence[int], call: Callable[..., int]) -> int:
+def add_process_set(ranks: Sequence[int], call: Callable[..., int], by_members: bool = False) -> int:
     """The number of a new process set. `call` makes a call that waits (_wait.call)."""
     number = ctypes.c_int32()
-    status = call(
-        lib.hvd_process_set_add, None, (ctypes.c_int32 * max(len(ranks), 1))(*ranks), len(ranks), ctypes.byref(number)
-    )
+    add = lib.hvd_process_set_add_by_members if by_members else lib.hvd_process_set_add
+    status = call(add, None, (ctypes.c_int32 * max(len(ranks), 1))(*ranks), len(ranks), ctypes.byref(number))
     if status:
         raise error_of(status)
     return number.value
@@ -414,7 +290,7 @@ def stop_timeline() -> None:
 
 def join(ranks: Sequence[int], mpi_comm: Optional[int], timeout_s: float = 0.0) -> int:
     """hvd_init, for these ranks (all, when there are none) or those of a communicator; the status. Seconds: 0 for the usual ones."""
-    options = _Options(size=ctypes.sizeof(_Options), version=2, timeout_s=timeout_s)
+    options = Options(size=ctypes.sizeof(Options), version=2, timeout_s=timeout_s)
     options.ranks = (ctypes.c_int32 * max(len(ranks), 1))(*ranks)
     options.rank_count = len(ranks)
     if mpi_comm is not None:

@@ -133,6 +133,23 @@ def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet
     return process_set
 
 
+def add_by_members(ranks: Sequence[int]) -> ProcessSet:
+    """The process set of these ranks, called by them alone; made when there is none. The other ranks need do nothing. Returns
+    when all members have called.
+
+    Raises:
+        ValueError: this process is none of them.
+        HorovodInternalError: a rank is gone, or a member has joined.
+    """
+    known = known_process_set(ranks)
+    if known is not None:
+        return known
+    process_set = ProcessSet(ranks)
+    process_set.process_set_id = _lib.add_process_set(process_set.ranks, _wait.call, by_members=True)
+    _known.add(process_set)
+    return process_set
+
+
 def remove_process_set(process_set: ProcessSet) -> bool:
     """Ends a process set, on every rank of the job at the same place; what was started in it is done first.
 

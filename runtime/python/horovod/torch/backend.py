@@ -7,13 +7,17 @@ CPUs; tensors on other devices travel through host memory. all_reduce, broadcast
 reduce_scatter_tensor go on after the call with async_op=True; the others are done when it returns. Each group must see its
 operations in the same order on all its ranks, as torch demands anyway. send and recv go through torch's own store: they are
 for small messages now and then.
-A group of some of the ranks is a process set, which torch cannot make, because it asks the members only. So before
-`torch.distributed.new_group([0, 1])` every rank of the job calls `hvd.add_process_set([0, 1])`.
+A group of some of the ranks (torch.distributed.new_group, a dimension of a DeviceMesh) is a process set, that of
+`hvd.add_process_set` where there is one of these ranks, or else one that its members make. It stays until hvd.shutdown(),
+for the next group of the same ranks, and hvd.add_process_set refuses these ranks then. Groups of the same ranks at one time
+share it, and may be used by different threads: all but the first name their operations.
 
-Refused, with an error that says so: recv from any rank, bitwise reductions, tensors of complex numbers.
+Refused, with an error that says so: groups whose ranks are not in ascending order, recv from any rank, bitwise reductions,
+tensors of complex numbers.
 """
 
-from typing import Any, Callable, List, Sequence
+import itertools
+from typing import Any, Callable, Dict, List, Sequence, Set
 
 import torch
 import torch.distributed as dist
@@ -33,7 +37,7 @@ from torch._C._distributed_c10d import (
 from torch.futures import Future
 
 from horovod.common import _lib, basics
-from horovod.common.process_sets import ProcessSet, global_process_set, known_process_set
+from horovod.common.process_sets import ProcessSet, add_by_members, global_process_set, number_of
 from horovod.torch import mpi_ops
 from horovod.torch._works import Mailbox, later_in_place, later_into
 
@@ -66,21 +70,37 @@ def _rows(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().reshape(1, -1)
 
 
+# Process sets, by their numbers, that have had a group.
+_sets_with_group: Set[int] = set()
+basics.when_left.append(_sets_with_group.clear)
+
+
 class HvdProcessGroup(dist.ProcessGroup):
     """A torch process group whose operations are libhvd's, on a process set."""
 
-    def __init__(self, rank: int, size: int, process_set: ProcessSet, store: Any) -> None:
-        super().__init__(rank, size)
+    def __init__(self, options: Any, process_set: ProcessSet) -> None:
+        super().__init__(options.group_rank, options.group_size)
         self._process_set = process_set
-        self._mailbox = Mailbox(store, rank)
+        self._mailbox = Mailbox(options.store, options.group_rank)
+        # What has no name goes by its number among the set's operations. Of several groups those numbers are the same on all
+        # ranks only while these use the groups in one order, which nobody demands.
+        self._is_first = number_of(process_set) not in _sets_with_group
+        _sets_with_group.add(number_of(process_set))
+        self._name = options.group_id
+        self._count = itertools.count()
+
+    def _where(self) -> Dict[str, Any]:
+        """Of the next operation: the arguments that say in which set, and under which name."""
+        name = None if self._is_first else f"{self._name}.noname.{next(self._count)}"
+        return {"process_set": self._process_set, "name": name}
 
     def getBackendName(self) -> str:
         return NAME
 
     @property
     def group_name(self) -> str:
-        """Under which torch has it; torch.distributed.device_mesh asks."""
-        return dist.distributed_c10d._world.pg_names[self]
+        """Under which torch has it; it asks when it no longer has it, too."""
+        return self._name
 
     pg_name = group_name
 
@@ -93,15 +113,15 @@ class HvdProcessGroup(dist.ProcessGroup):
         op = _operator(opts)
         if _goes_on(opts):
             return later_in_place(
-                tensors, lambda t: mpi_ops.allreduce_async_(t, op=op, process_set=self._process_set)
+                tensors, lambda t: mpi_ops.allreduce_async_(t, op=op, **self._where())
             )
         for tensor in tensors:
-            _in_place(tensor, lambda t: mpi_ops.allreduce_(t, op=op, process_set=self._process_set))
+            _in_place(tensor, lambda t: mpi_ops.allreduce_(t, op=op, **self._where()))
         return _done(tensors)
 
     def allreduce_coalesced(self, tensors: List[torch.Tensor], opts: Any = AllreduceCoalescedOptions()) -> Any:
         op = _operator(opts)
-        results = mpi_ops.grouped_allreduce(list(tensors), op=op, process_set=self._process_set)
+        results = mpi_ops.grouped_allreduce(list(tensors), op=op, **self._where())
         for tensor, result in zip(tensors, results):
             tensor.copy_(result)
         return _done(tensors)
@@ -110,22 +130,25 @@ class HvdProcessGroup(dist.ProcessGroup):
         root = self._global(opts.rootRank)
         if _goes_on(opts):
             return later_in_place(
-                tensors, lambda t: mpi_ops.broadcast_async_(t, root, process_set=self._process_set)
+                tensors, lambda t: mpi_ops.broadcast_async_(t, root, **self._where())
             )
         for tensor in tensors:
-            _in_place(tensor, lambda t: mpi_ops.broadcast_(t, root, process_set=self._process_set))
+            _in_place(tensor, lambda t: mpi_ops.broadcast_(t, root, **self._where()))
         return _done(tensors)
 
     def reduce(self, tensors: List[torch.Tensor], opts: Any = ReduceOptions()) -> Any:
         op = _operator(opts)
         for tensor in tensors:
-            result = mpi_ops.allreduce(tensor.detach(), op=op, process_set=self._process_set)
+            result = mpi_ops.allreduce(tensor.detach(), op=op, **self._where())
             if self.rank() == opts.rootRank:
                 tensor.copy_(result)
         return _done(tensors)
 
     def barrier(self, opts: Any = BarrierOptions()) -> Any:
-        mpi_ops.barrier(process_set=self._process_set)
+        if self._is_first:
+            mpi_ops.barrier(process_set=self._process_set)
+        else:  # barriers have no names
+            mpi_ops.allreduce_(torch.zeros(1), **self._where())
         return _done([])
 
     # ---- gathering and scattering ----
@@ -134,15 +157,15 @@ class HvdProcessGroup(dist.ProcessGroup):
         self, output_tensors: List[List[torch.Tensor]], input_tensors: List[torch.Tensor], opts: Any = AllgatherOptions()
     ) -> Any:
         for outputs, tensor in zip(output_tensors, input_tensors):
-            gathered = mpi_ops.allgather(_rows(tensor), process_set=self._process_set)
+            gathered = mpi_ops.allgather(_rows(tensor), **self._where())
             for output, row in zip(outputs, gathered):
                 output.copy_(row.view(tensor.shape))
         return _done(output_tensors)
 
     def _allgather_base(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = AllgatherOptions()) -> Any:
         if _goes_on(opts):
-            return later_into(output, mpi_ops.allgather_async(_rows(tensor), process_set=self._process_set))
-        gathered = mpi_ops.allgather(_rows(tensor), process_set=self._process_set)
+            return later_into(output, mpi_ops.allgather_async(_rows(tensor), **self._where()))
+        gathered = mpi_ops.allgather(_rows(tensor), **self._where())
         output.copy_(gathered.view(output.shape))
         return _done(output)
 
@@ -151,7 +174,7 @@ class HvdProcessGroup(dist.ProcessGroup):
     def allgather_into_tensor_coalesced(
         self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any = AllgatherOptions()
     ) -> Any:
-        results = mpi_ops.grouped_allgather([_rows(tensor) for tensor in inputs], process_set=self._process_set)
+        results = mpi_ops.grouped_allgather([_rows(tensor) for tensor in inputs], **self._where())
         for output, result in zip(outputs, results):
             output.copy_(result.view(output.shape))
         return _done(outputs)
@@ -159,7 +182,7 @@ class HvdProcessGroup(dist.ProcessGroup):
     def gather(
         self, output_tensors: List[List[torch.Tensor]], input_tensors: List[torch.Tensor], opts: Any = GatherOptions()
     ) -> Any:
-        gathered = mpi_ops.allgather(_rows(input_tensors[0]), process_set=self._process_set)
+        gathered = mpi_ops.allgather(_rows(input_tensors[0]), **self._where())
         if self.rank() == opts.rootRank:
             for output, row in zip(output_tensors[0], gathered):
                 output.copy_(row.view(output.shape))
@@ -175,7 +198,7 @@ class HvdProcessGroup(dist.ProcessGroup):
         if self.rank() == opts.rootRank:
             splits = [1] * self.size()
             sent = torch.cat([_rows(tensor) for tensor in input_tensors[0]])
-        received, _ = mpi_ops.alltoall(sent, splits, process_set=self._process_set)
+        received, _ = mpi_ops.alltoall(sent, splits, **self._where())
         output.copy_(received.view(output.shape))
         return _done(output_tensors)
 
@@ -193,7 +216,7 @@ class HvdProcessGroup(dist.ProcessGroup):
         rows = tensor.detach().reshape(self.size(), -1)
         op = _operator(opts)
         if _goes_on(opts) and op in (_lib.SUM, _lib.AVERAGE):
-            return later_into(output, mpi_ops.reducescatter_async(rows, op=op, process_set=self._process_set))
+            return later_into(output, mpi_ops.reducescatter_async(rows, op=op, **self._where()))
         self._reduce_scatter_rows(output, rows, opts)
         return _done(output)
 
@@ -209,9 +232,9 @@ class HvdProcessGroup(dist.ProcessGroup):
     def _reduce_scatter_rows(self, output: torch.Tensor, rows: torch.Tensor, opts: Any) -> None:
         op = _operator(opts)
         if op in (_lib.SUM, _lib.AVERAGE):
-            result = mpi_ops.reducescatter(rows, op=op, process_set=self._process_set)
+            result = mpi_ops.reducescatter(rows, op=op, **self._where())
         else:
-            result = mpi_ops.allreduce(rows, op=op, process_set=self._process_set)[self.rank()]
+            result = mpi_ops.allreduce(rows, op=op, **self._where())[self.rank()]
         output.copy_(result.view(output.shape))
 
     # ---- all to all ----
@@ -226,7 +249,7 @@ class HvdProcessGroup(dist.ProcessGroup):
     ) -> Any:
         even = tensor.shape[0] // self.size()
         splits = list(input_split_sizes) or [even] * self.size()
-        received, counts = mpi_ops.alltoall(tensor.detach(), splits, process_set=self._process_set)
+        received, counts = mpi_ops.alltoall(tensor.detach(), splits, **self._where())
         wanted = list(output_split_sizes) or [output.shape[0] // self.size()] * self.size()
         if counts.tolist() != wanted:
             raise ValueError(f"all_to_all: rank {self.rank()} wants {wanted} rows, but {counts.tolist()} were sent to it")
@@ -238,7 +261,7 @@ class HvdProcessGroup(dist.ProcessGroup):
     ) -> Any:
         flat = torch.cat([tensor.detach().reshape(-1) for tensor in input_tensors])
         splits = [tensor.numel() for tensor in input_tensors]
-        received, counts = mpi_ops.alltoall(flat, splits, process_set=self._process_set)
+        received, counts = mpi_ops.alltoall(flat, splits, **self._where())
         wanted = [tensor.numel() for tensor in output_tensors]
         if counts.tolist() != wanted:
             raise ValueError(f"all_to_all: rank {self.rank()} wants {wanted} values, but {counts.tolist()} were sent to it")
@@ -279,23 +302,21 @@ def _create(options: Any, *_: Any) -> HvdProcessGroup:
     """What torch calls for init_process_group and new_group, on the ranks of the group."""
     basics.init()
     rank, size = options.group_rank, options.group_size
-    ranks = [int(r) for r in options.global_ranks_in_group] or list(range(size))
-    if size == basics.size() and sorted(ranks) == list(range(size)):
-        if rank != basics.rank():
-            raise ValueError(
-                f"torch.distributed calls this process rank {rank}, hvdrun calls it {basics.rank()}; leave rank and "
-                "world_size out of init_process_group, or take them from RANK and WORLD_SIZE"
-            )
-        return HvdProcessGroup(rank, size, global_process_set, options.store)
+    ranks = [int(r) for r in options.global_ranks_in_group]
+    if not ranks:  # the default group; no other is there yet, or any more
+        ranks = list(range(size))
+        _sets_with_group.clear()
     if ranks != sorted(ranks):
         raise ValueError(f"a group of ranks {ranks}: the backend {NAME} has the ranks of a group in ascending order")
-    process_set = known_process_set(ranks)
-    if process_set is None:
+    if ranks[-1] >= basics.size():
+        raise ValueError(f"a group of ranks {ranks}, but hvdrun has started {basics.size()} ranks")
+    if ranks[rank] != basics.rank():
         raise ValueError(
-            f"a group of ranks {ranks}: call horovod.torch.add_process_set({ranks}) on every rank of the job first; torch "
-            "asks the members only, and the others have to agree"
+            f"torch.distributed calls this process rank {ranks[rank]}, hvdrun calls it {basics.rank()}; leave rank and "
+            "world_size out of init_process_group, or take them from RANK and WORLD_SIZE"
         )
-    return HvdProcessGroup(rank, size, process_set, options.store)
+    process_set = global_process_set if size == basics.size() else add_by_members(ranks)
+    return HvdProcessGroup(options, process_set)
 
 
 dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
