@@ -169,11 +169,12 @@ Result<int> run_step(const JobStep& step) {
   HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
   JobRunner* runner = nullptr;
   // First of all: signals are blocked here, before any thread exists that could take them.
-  HVD_TRY(loop->watch_signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT, SIGTTIN}, [&runner](int signo) {
-    if (runner != nullptr) {
-      runner->on_signal(signo);
-    }
-  }));
+  HVD_TRY(
+      loop->watch_signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGTTIN}, [&runner](int signo) {
+        if (runner != nullptr) {
+          runner->on_signal(signo);
+        }
+      }));
   // Diagnostics stand between the lines that the ranks print, never inside of one.
   const std::unique_ptr<Log> log = log_of(job, [&runner, &loop, thread = std::this_thread::get_id()](auto line) {
     if (runner == nullptr) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <utility>
 
 #include "launcher/agent/node_gpus.h"
 #include "launcher/agent/own_cores.h"
@@ -127,6 +128,12 @@ Result<void> AgentCore::on_frame(const Frame& frame) {
       }
       return {};
     }
+    case AgentMessage::kSuspend:
+      suspend();
+      return {};
+    case AgentMessage::kContinue:
+      let_continue();
+      return {};
     case AgentMessage::kCredit: {
       ByteReader in(frame.body);
       on_credit(in.u64());
@@ -237,12 +244,33 @@ void AgentCore::climb(int signo, Duration grace) {
   for (const auto& rank : ranks_) {
     rank->signal_group(signo);
   }
+  let_continue();  // one that is stopped would not see the signal
   loop_.cancel(ladder_timer_);
   ladder_timer_ = 0;
   if (signo != SIGKILL) {
     ladder_timer_ = loop_.after(grace, [this] { climb(SIGKILL, Duration::zero()); });
   }
   begin_sweep_if_finished();
+}
+
+void AgentCore::suspend() {
+  launcher_->expect_silence(true);
+  is_suspended_ = !is_stopping_;
+  if (is_suspended_) {
+    for (const auto& rank : ranks_) {
+      rank->signal_group(SIGSTOP);
+    }
+  }
+  send(AgentMessage::kSuspended);
+}
+
+void AgentCore::let_continue() {
+  launcher_->expect_silence(false);
+  if (std::exchange(is_suspended_, false)) {
+    for (const auto& rank : ranks_) {
+      rank->signal_group(SIGCONT);
+    }
+  }
 }
 
 bool AgentCore::all_finished() const {

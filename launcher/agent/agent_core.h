@@ -72,6 +72,9 @@ class AgentCore {
   // What the node knows of the end of a rank, and whether the kernel killed it.
   ExitDetail explain(pid_t pid, ExitStatus& status);
   void climb(int signo, Duration grace);  // the stop ladder
+  // Stops the ranks where they are, until let_continue(). A rank that is stopped can be told to end all the same.
+  void suspend();
+  void let_continue();
   // No rank runs, and none will.
   [[nodiscard]] bool all_finished() const;
   void begin_sweep_if_finished();
@@ -102,6 +105,7 @@ class AgentCore {
   bool may_restart_ = false;
   bool has_started_ = false;
   bool is_stopping_ = false;
+  bool is_suspended_ = false;
   bool is_sweeping_ = false;
   bool is_done_ = false;
   bool is_abandoned_ = false;

@@ -176,6 +176,9 @@ void AgentSession::watch_launcher() {
   if (is_over_ || heartbeat_ == Duration::zero()) {
     return;
   }
+  if (is_silence_expected_ && channel_) {
+    last_heard_ = loop_.now();
+  }
   const TimePoint end = patience_ends();
   if (loop_.now() >= end) {
     over("the launcher was silent for " + duration_text(loop_.now() - last_heard_));

@@ -42,6 +42,9 @@ class AgentSession {
   void on_welcome(const WelcomeMessage& welcome);
   void send(AgentMessage type, std::string_view body = {}) { send_frame(type, agent_frame(type, body)); }
   void send_frame(AgentMessage type, std::string_view frame);
+  // Whether the launcher has said that it is going to be silent. Its silence is then no sign that it is gone; the end
+  // of its connection still is.
+  void expect_silence(bool is_expected) { is_silence_expected_ = is_expected; }
 
  private:
   // A connection to resume_path that has not said yet what it brings.
@@ -80,6 +83,7 @@ class AgentSession {
   std::uint64_t received_ = 0;
   std::uint64_t acknowledged_ = 0;  // of received_, to the launcher
   bool is_over_ = false;
+  bool is_silence_expected_ = false;
   // as Welcome said
   std::string token_;
   Duration heartbeat_{};

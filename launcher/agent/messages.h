@@ -1,8 +1,8 @@
 // What launcher and agent say to each other: frames (base/frame.h) of the types below, with bodies encoded by
 // base/bytes.h. One struct per message that has more than one field; every decoder is total.
 //
-//   launcher -> agent   Welcome, Start, Stop, Forward, Credit, Exchanged, Notice, Heartbeat, Ack, Resume, Bye,
-//   RelayStart, RelayInput, RelayImage, RelayInputEnd, RelayEnd, RelayCredit, Restart, Input, InputEnd
+//   launcher -> agent   Welcome, Start, Stop, Forward, Suspend, Continue, Credit, Exchanged, Notice, Heartbeat, Ack,
+//   Resume, Bye, RelayStart, RelayInput, RelayImage, RelayInputEnd, RelayEnd, RelayCredit, Restart, Input, InputEnd
 //   agent -> launcher   Ready, Started, StartFailed, Output, OutputEnd, Exited, Exchange, Joined, Problem, Heartbeat,
 //   Done, Ack, Resumed, NoResume, Ending, RelayOutput, RelayErrors, RelayOver, InputCredit, InputOver
 //   and when a node is checked, and no job is run (check_messages.h)
@@ -38,7 +38,7 @@
 namespace hvd::launch {
 
 // Of the version, since both ends are of one hvdrun: it grows with each change of a message or its meaning.
-inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 2, 64U << 20U, "launcher-agent"};
+inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 3, 64U << 20U, "launcher-agent"};
 
 enum class AgentMessage : std::uint16_t {
   kWelcome = 1,
@@ -83,6 +83,10 @@ enum class AgentMessage : std::uint16_t {
   kInputEnd = 41,     // empty: its end
   kInputCredit = 42,  // u64 bytes of Input that may be sent in addition
   kInputOver = 43,    // empty: no rank of the node takes any more
+
+  kSuspend = 45,    // empty: the ranks are stopped (SIGSTOP), and the launcher is silent as long as it likes
+  kSuspended = 46,  // empty: the answer
+  kContinue = 47,   // empty: the ranks go on (SIGCONT)
 
   kAskClock = 50,   // i32: the question's number; answered at once
   kAskSurvey = 51,  // SurveyRequest; answered by System, then Software

@@ -207,6 +207,15 @@ void LogMux::show_status(std::string status) {
   }
 }
 
+void LogMux::hide_rows() {
+  for (ConsoleStream* stream : {out_.get(), err_.get()}) {
+    if (stream != nullptr) {
+      stream->show_below({});
+      stream->flush();
+    }
+  }
+}
+
 void LogMux::schedule_redraw() {
   if (redraw_timer_ == 0) {
     redraw_timer_ = loop_.after(kRedrawInterval, [this] {

@@ -76,6 +76,10 @@ class LogMux {
   // On a terminal, a row below the lines that tells of something under way; empty: none. It changes a few times a
   // second at most, and what has gone before it was drawn is never seen.
   void show_status(std::string status);
+  // Takes away, at once, all that stands below the lines, for as long as the terminal is somebody else's; draws it
+  // again.
+  void hide_rows();
+  void show_rows() { redraw(); }
   // What waits for equal lines of other ranks waits no longer, so that what is said next comes after it.
   void release_held();
   // Everything to the files and the console, waiting for a slow reader at most until the deadline. An error: not all of

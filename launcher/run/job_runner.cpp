@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "launcher/run/exit_codes.h"
 
@@ -66,6 +67,7 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
             sessions_[static_cast<std::size_t>(node)]->send(type, body);
           },
           log),
+      suspension_(loop, suspension_sink()),
       began_(loop.now()) {}
 
 JobRunner::~JobRunner() {
@@ -88,6 +90,38 @@ LogMux::Sink JobRunner::log_sink() {
     apply(FilesFailed{why});
   };
   return sink;
+}
+
+Suspension::Sink JobRunner::suspension_sink() {
+  Suspension::Sink sink;
+  sink.suspend = [this] {
+    int count = 0;
+    for (const auto& session : sessions_) {
+      if (session->is_open() && session->ready() && !is_finishing_) {
+        session->send(AgentMessage::kSuspend);
+        ++count;
+      }
+    }
+    return count;
+  };
+  sink.let_continue = [this](Duration stopped) {
+    broadcast(AgentMessage::kContinue, "");
+    if (timeout_timer_ != 0) {
+      timeout_due_ += stopped;
+      arm_timeout();
+    }
+    logs_.show_rows();
+  };
+  sink.leave_terminal = [this] { logs_.hide_rows(); };
+  return sink;
+}
+
+void JobRunner::arm_timeout() {
+  loop_.cancel(timeout_timer_);
+  timeout_timer_ = loop_.after(timeout_due_ - loop_.now(), [this] {
+    timeout_timer_ = 0;
+    apply(TimedOut{});
+  });
 }
 
 Result<void> JobRunner::keep_output() {
@@ -173,7 +207,7 @@ void JobRunner::act(const ReportCause&) {
 void JobRunner::act(const Finish&) {
   is_finishing_ = true;
   input_.reset();
-  loop_.cancel(timeout_timer_);
+  loop_.cancel(std::exchange(timeout_timer_, 0));
   loop_.cancel(stop_timer_);
   loop_.cancel(start_timer_);
   loop_.cancel(slow_timer_);
@@ -228,6 +262,10 @@ void JobRunner::on_signal(int signo) {
     if (signo == SIGCONT && input_) {
       input_->look_again();
     }
+    return;
+  }
+  if (signo == SIGTSTP) {
+    suspension_.begin();
     return;
   }
   if (signo == SIGUSR1 || signo == SIGUSR2) {

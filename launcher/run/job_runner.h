@@ -17,6 +17,7 @@
 #include "launcher/run/node_session.h"
 #include "launcher/run/relay_tree.h"
 #include "launcher/run/start_plan.h"
+#include "launcher/run/suspension.h"
 #include "launcher/run/transport_choice.h"
 #include "launcher/transport/engine.h"
 #include "launcher/transport/transport.h"
@@ -55,8 +56,8 @@ class JobRunner final : private SessionSink {
   // Runs the job to its end and returns hvdrun's exit code. An error is a defect of this machine (no epoll, no random
   // numbers), not of the job.
   Result<int> run();
-  // SIGINT, SIGTERM, SIGHUP: stop the job (twice: at once); SIGUSR1, SIGUSR2: passed on; SIGCONT: standard input may be
-  // ours again.
+  // SIGINT, SIGTERM, SIGHUP: stop the job (twice: at once); SIGUSR1, SIGUSR2: passed on; SIGTSTP: suspends the job and
+  // this process (suspension.h); SIGCONT: standard input may be ours again.
   void on_signal(int signo);
   // A line of hvdrun's own, in order with what the ranks printed.
   void say(std::string_view line) { logs_.say(line); }
@@ -79,10 +80,13 @@ class JobRunner final : private SessionSink {
   void on_problem(int node, const std::string& text) override;
   void on_ending(int node, const std::string& why) override;
   Result<void> on_relay(int node, const Frame& frame) override;
+  void on_suspended(int node) override;
   void on_done(int node) override;
   void on_lost(int node, const Error& why) override;
 
   LogMux::Sink log_sink();
+  Suspension::Sink suspension_sink();
+  void arm_timeout();
   Result<void> keep_output();
   void open_sessions();
   void start_engine();
@@ -123,6 +127,7 @@ class JobRunner final : private SessionSink {
   Fd input_from_;
   std::unique_ptr<JobInput> input_;  // while ranks run that are given it
   RelayTree tree_;
+  Suspension suspension_;
   std::vector<std::unique_ptr<NodeSession>> sessions_;
   JobSecret secret_{};
   std::string token_;
@@ -131,6 +136,7 @@ class JobRunner final : private SessionSink {
   TimerId start_timer_ = 0;
   TimerId slow_timer_ = 0;
   TimerId timeout_timer_ = 0;
+  TimePoint timeout_due_;
   TimerId stop_timer_ = 0;
   TimerId end_timer_ = 0;
   TimerId settle_timer_ = 0;

@@ -84,6 +84,10 @@ Result<void> JobRunner::on_relay(int node, const Frame& frame) {
   return tree_.on_frame(node, frame);
 }
 
+void JobRunner::on_suspended(int /*node*/) {
+  suspension_.on_suspended();
+}
+
 void JobRunner::on_done(int node) {
   apply(NodeDone{node});
 }

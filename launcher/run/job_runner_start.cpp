@@ -145,7 +145,8 @@ void JobRunner::act(const StartRanks&) {
   show_status();
   say_all(reporter_.on_all_ready(loop_.now() - began_));
   if (spec_.timeout > Duration::zero()) {
-    timeout_timer_ = loop_.after(spec_.timeout, [this] { apply(TimedOut{}); });
+    timeout_due_ = loop_.now() + spec_.timeout;
+    arm_timeout();
   }
   std::vector<NodeView> views;
   for (const auto& session : sessions_) {

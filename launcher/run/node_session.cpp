@@ -321,6 +321,9 @@ Result<void> NodeSession::on_numbered(const Frame& frame) {
     case AgentMessage::kEnding:
       sink_.on_ending(plan_.index, frame.body);
       return {};
+    case AgentMessage::kSuspended:
+      sink_.on_suspended(plan_.index);
+      return {};
     case AgentMessage::kDone:
       is_resumable_ = false;
       sink_.on_done(plan_.index);

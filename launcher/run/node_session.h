@@ -46,6 +46,8 @@ class SessionSink {
   virtual void on_ending(int node, const std::string& why) = 0;
   // Relay...: of what the node carries for others.
   virtual Result<void> on_relay(int node, const Frame& frame) = 0;
+  // The node's ranks are stopped until Continue.
+  virtual void on_suspended(int /*node*/) {}
   virtual void on_done(int node) = 0;
   // An answer of a node that is checked (launcher/agent/check_messages.h), for whoever has asked. An error ends the
   // session.

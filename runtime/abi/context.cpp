@@ -147,7 +147,9 @@ hvd::Result<void> hvd_ctx::enqueue_many(std::span<const hvd_op* const> ops, hvd:
   for (std::size_t i = 0; i < ops.size() && started.ok(); ++i) {
     started = start_one(ops[i], handles + i);
   }
-  engine_now->rouse(caller);  // once for all: woken by the first it would ask the other ranks for each by itself
+  // Once for all: woken by the first it would ask the other ranks for each by itself. Who was refused one may not wait
+  // for those before it.
+  engine_now->rouse(started.ok() ? caller : hvd::Engine::Caller::kGoesOn);
   return started;
 }
 

@@ -12,7 +12,7 @@ constexpr auto kInterruptEvery = std::chrono::milliseconds(100);
 }  // namespace
 
 Result<void> LeaderWire::Stopping::check() {
-  return stopped_.load() ? Result<void>(Error(Code::kCancelled, "the operation was given up")) : Result<void>();
+  return wire_.stopped_.load() ? Result<void>(Error(Code::kCancelled, "the operation was given up")) : Result<void>();
 }
 
 LeaderWire::~LeaderWire() {
@@ -28,14 +28,26 @@ void LeaderWire::order(void* data, std::size_t count, Dtype dtype, ReduceOp op) 
   }
   {
     const std::lock_guard<std::mutex> lock(mu_);
+    if (!failed_.ok()) {
+      return;  // the thread may be gone, and stop() waits until there is no order
+    }
     orders_.push_back(Order{data, count, dtype, op});
   }
   ordered_.notify_one();
 }
 
 Result<void> LeaderWire::wait(Interrupt& interrupt) {
+  auto waited = wait_for_order(interrupt);
+  for (auto sleeps = sleeps_.exchange(0, std::memory_order_relaxed); sleeps > 0; --sleeps) {
+    interrupt.note_sleep();
+  }
+  return waited;
+}
+
+Result<void> LeaderWire::wait_for_order(Interrupt& interrupt) {
   std::unique_lock<std::mutex> lock(mu_);
   while (done_count_ == 0 && failed_.ok()) {
+    interrupt.note_sleep();
     if (done_.wait_for(lock, kInterruptEvery) == std::cv_status::timeout) {
       lock.unlock();
       HVD_TRY(interrupt.check());
@@ -62,10 +74,13 @@ void LeaderWire::stop() {
 }
 
 void LeaderWire::run() {
-  Stopping interrupt(stopped_);
+  Stopping interrupt(*this);
   std::unique_lock<std::mutex> lock(mu_);
   for (;;) {
-    ordered_.wait(lock, [this] { return !orders_.empty() || stopped_.load(); });
+    while (orders_.empty() && !stopped_.load()) {
+      interrupt.note_sleep();
+      ordered_.wait(lock);
+    }
     if (stopped_.load() || !failed_.ok()) {
       orders_.clear();
       done_.notify_all();
@@ -84,7 +99,9 @@ void LeaderWire::run() {
     } else if (failed_.ok()) {
       failed_ = std::move(moved);
     }
+    lock.unlock();  // or who is woken has to sleep again, for the lock
     done_.notify_all();
+    lock.lock();
   }
 }
 

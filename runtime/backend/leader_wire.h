@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <mutex>
 #include <thread>
@@ -23,7 +24,8 @@ class LeaderWire {
   LeaderWire(const LeaderWire&) = delete;
   LeaderWire& operator=(const LeaderWire&) = delete;
 
-  // `data` stays where it is until wait() has returned for it, or stop().
+  // `data` stays where it is until wait() has returned for it, or stop(). After a failure nothing is begun any more,
+  // and wait() gives the error.
   void order(void* data, std::size_t count, Dtype dtype, ReduceOp op);
   // Until the oldest order that was not waited for is done. An error is that of the link, or the Interrupt's.
   Result<void> wait(Interrupt& interrupt);
@@ -40,18 +42,21 @@ class LeaderWire {
   // What the thread asks while it waits for a peer: the engine's own Interrupt is not for two threads.
   class Stopping final : public Interrupt {
    public:
-    explicit Stopping(const std::atomic<bool>& stopped) : stopped_(stopped) {}
+    explicit Stopping(LeaderWire& wire) : wire_(wire) {}
     Result<void> check() override;
+    void note_sleep() override { wire_.sleeps_.fetch_add(1, std::memory_order_relaxed); }
 
    private:
-    const std::atomic<bool>& stopped_;
+    LeaderWire& wire_;
   };
 
   void run();
+  Result<void> wait_for_order(Interrupt& interrupt);
 
   LeaderCollectives& leaders_;
   std::thread thread_;
   std::atomic<bool> stopped_{false};
+  std::atomic<std::uint64_t> sleeps_{0};  // of the thread, that were not told
   std::mutex mu_;
   std::condition_variable ordered_;
   std::condition_variable done_;

@@ -77,4 +77,27 @@ class Patience {
   Deadline until_;
 };
 
+// For how long something has been watched, by a process that may be stopped meanwhile, as above. Thread: one at a time.
+class WatchedTime {
+ public:
+  // Two looks that are further apart than `longest`: the process was stopped between them, and none of that counts. It
+  // must be long against how late a look may be on a busy machine.
+  explicit WatchedTime(Duration longest) : longest_(longest) {}
+
+  // A moment to measure from and until; `now` is the clock's.
+  TimePoint look(TimePoint now) {
+    const Duration passed = now - last_;
+    if (passed > Duration::zero()) {
+      at_ += passed <= longest_ ? passed : Duration::zero();
+      last_ = now;
+    }
+    return at_;
+  }
+
+ private:
+  const Duration longest_;
+  TimePoint last_{};
+  TimePoint at_{};
+};
+
 }  // namespace hvd

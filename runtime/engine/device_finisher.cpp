@@ -30,7 +30,7 @@ DeviceFinisher::~DeviceFinisher() {
 
 void DeviceFinisher::add(Flight flight) {
   const std::lock_guard lock(mu_);
-  flight.since = std::chrono::steady_clock::now();
+  flight.since = time_.look(std::chrono::steady_clock::now());
   flights_.push_back(std::move(flight));
   if (!thread_.joinable() && !is_closing_) {
     thread_ = start_thread("hvd-device", [this] { run(); });
@@ -149,16 +149,16 @@ void DeviceFinisher::look_for_errors(std::unique_lock<std::mutex>& lock) {
   if (!first.ok()) {
     tell(lock, first.error());
   } else {
-    look_for_stalls(lock);
+    look_for_stalls(lock, time_.look(now));
   }
 }
 
-void DeviceFinisher::look_for_stalls(std::unique_lock<std::mutex>& lock) {
+void DeviceFinisher::look_for_stalls(std::unique_lock<std::mutex>& lock, TimePoint now) {
   if (flights_.empty() || stall_.end_after == Duration::zero()) {
     return;
   }
   const Flight& oldest = flights_.front();
-  if (!oldest.ops.empty() && std::chrono::steady_clock::now() - oldest.since > stall_.end_after) {
+  if (!oldest.ops.empty() && now - oldest.since > stall_.end_after) {
     tell(lock, Error(Code::kTimeout, "stalled: '" + oldest.ops.front()->what.name +
                                          "' was launched on all ranks' devices and is not done; "
                                          "NCCL_DEBUG=INFO tells more (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)"));

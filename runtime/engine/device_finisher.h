@@ -34,7 +34,7 @@ struct Flight {
   std::shared_ptr<Event> done;               // behind what was launched; null: nothing was
   std::shared_ptr<NcclComm> comm;            // null: without
   std::vector<std::shared_ptr<void>> keeps;  // memory that it works on, whoever else has it
-  TimePoint since{};
+  TimePoint since{};                         // of the finisher's time
 };
 
 class DeviceFinisher {
@@ -67,7 +67,7 @@ class DeviceFinisher {
   void end_all(std::unique_lock<std::mutex>& lock);
   void tell(std::unique_lock<std::mutex>& lock, const Error& error);
   void look_for_errors(std::unique_lock<std::mutex>& lock);
-  void look_for_stalls(std::unique_lock<std::mutex>& lock);
+  void look_for_stalls(std::unique_lock<std::mutex>& lock, TimePoint now);
 
   // constant after construction
   const Handlers handlers_;
@@ -81,6 +81,7 @@ class DeviceFinisher {
   bool has_told_ = false;       // on_error was called
   bool is_closing_ = false;
   TimePoint next_errors_{};
+  WatchedTime time_{std::chrono::seconds(1)};  // by which the age of a flight counts
   std::thread thread_;
 };
 

@@ -11,8 +11,7 @@ void Engine::Impl::open_devices() {
   settings.stall = parts_.options.stall;
   devices_ = std::make_unique<DevicePlane>(
       std::move(settings), *parts_.log,
-      [this](Flight flight, const Result<void>& result) { land(std::move(flight), result); },
-      [this] { queue_->wake(); });
+      [this](Flight flight, const Result<void>& result) { land(std::move(flight), result); }, [this] { wake(); });
 }
 
 DeviceExecutor::Host Engine::Impl::host_of(ProcessSet& set) {
@@ -68,7 +67,7 @@ void Engine::Impl::land(Flight flight, const Result<void>& result) {
       op->finish(result);
     }
   }
-  queue_->wake();
+  wake();
 }
 
 }  // namespace hvd

@@ -56,6 +56,7 @@ Result<std::unique_ptr<Engine::Impl>> Engine::Impl::create(Parts parts) {
 
 Result<void> Engine::Impl::prepare() {
   HVD_TRY_ASSIGN(queue_, SubmitQueue::create());
+  HVD_TRY_ASSIGN(wheel_, Wheel::create());
   open_devices();
   HVD_TRY_ASSIGN(loop_, EventLoop::create(clock_));
   HVD_TRY(loop_->watch(queue_->fd(), EPOLLIN, [this](std::uint32_t) { on_wake(); }));
@@ -143,7 +144,7 @@ Engine::Impl::~Impl() {
 void Engine::Impl::leave() {
   if (thread_.joinable()) {
     stop_.store(true);
-    queue_->wake();
+    wake();
     thread_.join();
     // What all ranks have launched is done first, also behind an orderly end.
     devices_->close(kDeviceTime, Error(Code::kCancelled, "hvd_shutdown was called, and it did not end on the device"));
@@ -182,7 +183,7 @@ Result<void> Engine::Impl::submit(std::span<OpRef> ops, Caller caller) {
 
 void Engine::Impl::rouse(Caller caller) {
   if (caller == Caller::kGoesOn) {
-    queue_->rouse();
+    rouse();
   } else if (caller == Caller::kWaitsSoon) {
     queue_->rouse_later();
   }

@@ -112,12 +112,17 @@ class Engine::Impl final : public Interrupt {
 
   // Turning (engine_turning.cpp).
   void run();
+  void wait_for_wheel();
   void drive(const Completion& completion);
   bool take_in();
   Result<void> turn_once();
   void stay_awake();
   [[nodiscard]] bool may_sleep();
   [[nodiscard]] bool is_idle() const;
+  void let_go();
+  // Thread: any.
+  void rouse();
+  void wake();
 
   // News, from the loop's handlers: only changes state (engine_news.cpp).
   void on_wake();
@@ -200,12 +205,12 @@ class Engine::Impl final : public Interrupt {
   const ProcessMark process_;
   const SteadyClock clock_;
   std::unique_ptr<SubmitQueue> queue_;
+  std::unique_ptr<Wheel> wheel_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<Timeline> timeline_;  // on rank 0
   std::unique_ptr<DevicePlane> devices_;
   // any thread
   std::atomic<bool> stop_ = false;
-  Wheel wheel_;
   SetTable set_table_;
   Counters counters_;
   BufferTable buffer_table_;

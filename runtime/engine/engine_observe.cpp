@@ -84,8 +84,6 @@ void Engine::Impl::count(SetCounters& counters, std::span<PendingOp* const> ops,
   counters.add(step);
 }
 
-// A timer only while the engine sleeps, and only while something is incomplete: what is awake looks by itself, and an
-// engine that is idle is woken by nothing.
 // A file that cannot be written is told and left, the search goes on: training is what matters.
 void Engine::Impl::open_autotune_log() {
   const AutotuneOptions& options = parts_.options.autotune;
@@ -120,6 +118,8 @@ void Engine::Impl::tell_tuning() {
   }
 }
 
+// A timer only while the engine sleeps, and only while something is incomplete: what is awake looks by itself, and an
+// engine that is idle is woken by nothing.
 void Engine::Impl::arm_stall_timer() {
   if (stall_watch_ && stall_timer_ == 0 && !over_ && coordinator_->has_incomplete()) {
     stall_timer_ = loop_->after(std::max(Duration::zero(), next_look_ - clock_.now()), [this] {
@@ -129,8 +129,9 @@ void Engine::Impl::arm_stall_timer() {
   }
 }
 
+// One that is due is left to run, or a keeper that it has woken would be woken again and again, and never look.
 void Engine::Impl::disarm_stall_timer() {
-  if (stall_timer_ != 0) {
+  if (stall_timer_ != 0 && clock_.now() < next_look_) {
     loop_->cancel(stall_timer_);
     stall_timer_ = 0;
   }

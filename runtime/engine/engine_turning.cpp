@@ -1,6 +1,4 @@
 // Who turns the engine, and how it sleeps. See engine_impl.h and wheel.h.
-#include <poll.h>
-
 #include "runtime/base/pause.h"
 #include "runtime/engine/engine_impl.h"
 
@@ -11,45 +9,55 @@ namespace {
 constexpr int kDozeMs = 5;
 constexpr int kYields = 16;
 
-void sleep_on(int fd, int timeout_ms) {
-  pollfd wait{fd, POLLIN, 0};
-  ::poll(&wait, 1, timeout_ms);  // whatever it says, the caller looks afresh
-}
-
 }  // namespace
 
 // The keeper.
 void Engine::Impl::run() {
   for (;;) {
-    if (wheel_.take() == Wheel::Took::kAfterOthers) {
-      note_sleep();
+    if (!wheel_->try_take_back()) {
+      wait_for_wheel();
+      continue;
     }
-    wheel_.set_deep(false);
     stay_awake();
     const bool is_turning = turn_once().ok();
     if (!is_turning || is_finished()) {
-      wheel_.release();
+      wheel_->release();
       return;
     }
-    const bool dozes = wheel_.was_driven() && is_idle();
+    const bool dozes = wheel_->was_driven() && is_idle();
     const bool sleeps = !dozes && may_sleep() && !is_finished();  // asked last: going to sleep sends what is left
-    wheel_.set_deep(sleeps);
     const int fd = sleeps ? loop_->fd() : queue_->fd();
     const int timeout_ms = sleeps ? loop_->sleep_ms() : dozes && queue_->sleep() ? kDozeMs : 0;
-    if (!sleeps && timeout_ms != 0) {
+    if (sleeps) {
+      wheel_->park();
+    } else if (timeout_ms != 0) {
       note_sleep();
     }
-    wheel_.release();
-    sleep_on(fd, timeout_ms);
+    wheel_->release();
+    wheel_->sleep(fd, timeout_ms);
   }
+}
+
+// The keeper, while a driver has the wheel, who calls it when there is something to do. Not by the queue's descriptor:
+// that is readable until the driver looks.
+void Engine::Impl::wait_for_wheel() {
+  const bool parks = wheel_->is_same_driver();
+  if (parks) {
+    wheel_->park();
+  }
+  const bool is_held = wheel_->is_held();  // it may have left before it could see that
+  if (is_held) {
+    note_sleep();
+  }
+  wheel_->sleep(-1, !is_held ? 0 : parks ? -1 : kDozeMs);
 }
 
 void Engine::Impl::wait(const Completion& completion) {
   if (completion.is_done()) {
     return;
   }
-  if (!wheel_.try_take()) {
-    queue_->rouse();
+  if (!wheel_->try_take()) {
+    rouse();
     note_sleep();
     static_cast<void>(completion.wait());
     return;
@@ -57,21 +65,44 @@ void Engine::Impl::wait(const Completion& completion) {
   // Leaves also when a step throws.
   struct Drive {
     Impl& engine;
-    const bool keeper_sleeps = engine.wheel_.is_deep();
     Drive(const Drive&) = delete;
     Drive& operator=(const Drive&) = delete;
     explicit Drive(Impl& turned) : engine(turned) {}
-    ~Drive() {
-      // What is left to do, or comes later, is the keeper's. One that sleeps deeply is woken by every driver until it
-      // is awake: what the one before it wrote for it, this one may have read.
-      if (!engine.queue_->sleep() || !engine.is_idle() || keeper_sleeps) {
-        engine.queue_->wake();
-      }
-      engine.wheel_.release();
-    }
+    ~Drive() { engine.let_go(); }
   } drive_once(*this);
   stay_awake();
   drive(completion);
+}
+
+// A driver. What is left to do, or comes later, is the keeper's.
+void Engine::Impl::let_go() {
+  const bool leaves_work = !queue_->sleep() || !is_idle();
+  wheel_->release();
+  // Asked now: who saw the wheel held has not called the keeper.
+  if (leaves_work || queue_->has_more() || wheel_->is_parked()) {
+    wheel_->call();
+  }
+}
+
+// Whoever turns the engine, or is to, after something was submitted.
+void Engine::Impl::rouse() {
+  if (!queue_->rouse()) {
+    return;
+  }
+  if (wheel_->is_held()) {
+    queue_->wake();
+  } else {
+    wheel_->call();
+  }
+}
+
+// The same for what only the loop's handlers look at. A driver that just leaves may miss it, not the keeper, which
+// dozes after that at most.
+void Engine::Impl::wake() {
+  queue_->wake();
+  if (!wheel_->is_held()) {
+    wheel_->call();
+  }
 }
 
 // Spins for a moment, since what comes soon comes without a thread's start; then sleeps, still holding the wheel.
@@ -128,6 +159,9 @@ bool Engine::Impl::take_in() {
 Result<void> Engine::Impl::check() {
   take_in();
   HVD_TRY(loop_->turn(Deadline(TimePoint())));
+  if (stall_watch_) {
+    stall_watch_->note_running(loop_->now());
+  }
   // What this rank is at may take long, and is no concern of process sets without it.
   if (is_coordinator() && sets_.size() > 1 && !is_shutdown_announced_ && !over_ && !suspicion_) {
     announce(coordinator_->decide_for_others());

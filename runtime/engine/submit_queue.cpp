@@ -76,13 +76,7 @@ void SubmitQueue::leave_alone() {
   alone_.reset();
 }
 
-void SubmitQueue::rouse() {
-  if (is_asleep_.exchange(false)) {
-    wake();
-  }
-}
-
-// One that does not sleep deeply looks by itself, and soon enough: it is awake, or dozes.
+// One that is not parked looks by itself, and soon enough: it is awake, or dozes.
 void SubmitQueue::rouse_later() {
   if (is_asleep_.load()) {
     set_timer(true);

@@ -41,8 +41,8 @@ class SubmitQueue {
   bool enter_alone(int process_set, std::string_view name);
   void leave_alone();
 
-  // After push(): wakes the engine if it sleeps.
-  void rouse();
+  // After push(): whether the engine sleeps, so that the caller has to wake it; asked by one, it is told no other.
+  [[nodiscard]] bool rouse() { return is_asleep_.exchange(false); }
   // The same some milliseconds later, if nobody has taken what was pushed by then.
   void rouse_later();
 
@@ -51,6 +51,8 @@ class SubmitQueue {
   void stay_awake() { is_asleep_.store(false, std::memory_order_relaxed); }
   // May be late by what other threads are pushing just now.
   [[nodiscard]] bool has_waiting() const { return has_waiting_.load(std::memory_order_relaxed); }
+  // After the engine was let go. Sequentially consistent, as in push(). Thread: any.
+  [[nodiscard]] bool has_more() const { return has_waiting_.load(); }
   // Everything pushed since the last call, in order. `into` is empty; its memory is used again.
   void take(std::vector<OpRef>& into);
   // The name may be used again. Before its Completion is finished, or the caller's next push could be refused.

@@ -69,7 +69,8 @@ Duration StallWatch::period() const {
   return std::max(kShortestPeriod, shortest / kLooksPerInterval);
 }
 
-StallWatch::Finding StallWatch::look(TimePoint now, std::span<const Incomplete> incomplete) {
+StallWatch::Finding StallWatch::look(TimePoint clock_now, std::span<const Incomplete> incomplete) {
+  const TimePoint now = time_.look(clock_now);
   std::unordered_map<std::string, Seen> still;
   std::vector<Late> to_tell;
   std::vector<Late> too_late;

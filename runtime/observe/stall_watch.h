@@ -1,6 +1,9 @@
 // StallWatch: which tensors some ranks have asked for and others not, for too long: the usual end of a program whose
 // ranks take different branches. It is told now and then what is incomplete, and says what to tell the user.
 //
+// Time in which this process did not run (stopped with Ctrl-Z, or with its whole machine) does not count: nobody was
+// late in it that the others were not.
+//
 // Pure: the clock and the list are the caller's. Thread: engine only, on the coordinator.
 #pragma once
 
@@ -30,7 +33,7 @@ struct StallOptions {
 
 class StallWatch {
  public:
-  explicit StallWatch(StallOptions options) : options_(options) {}
+  explicit StallWatch(StallOptions options) : options_(options), time_(period() + kSlack) {}
 
   struct Finding {
     std::string warning;             // empty: nothing to tell
@@ -38,7 +41,9 @@ class StallWatch {
   };
   // All that is incomplete now. A tensor's age counts from the first look that saw it; it is told when it is older than
   // `warn_after`, and again after as long.
-  Finding look(TimePoint now, std::span<const Incomplete> incomplete);
+  Finding look(TimePoint clock_now, std::span<const Incomplete> incomplete);
+  // Between two looks that are far apart, since there is much to do: that this process runs.
+  void note_running(TimePoint now) { time_.look(now); }
 
   [[nodiscard]] bool is_on() const {
     return options_.warn_after > Duration::zero() || options_.end_after > Duration::zero();
@@ -47,12 +52,16 @@ class StallWatch {
   [[nodiscard]] Duration period() const;
 
  private:
+  // A look may be so late on a busy machine without that the process was stopped.
+  static constexpr Duration kSlack = std::chrono::seconds(1);
+
   struct Seen {
     TimePoint first;
     TimePoint told;
   };
 
   const StallOptions options_;
+  WatchedTime time_;
   std::unordered_map<std::string, Seen> seen_;  // by set and serial
 };
 

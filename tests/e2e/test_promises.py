@@ -6,6 +6,7 @@
 | a rank is killed while all are in an allreduce | the others get an error that names it | 5 s | test_ranks_in_... |
 | an agent is killed | its node's ranks die with it; the job fails naming the node | 5 s | test_an_agent_... |
 | an agent is stopped (SIGSTOP) | the same | 30 s; over ssh the connection's time besides | test_a_stopped_... |
+| Ctrl-Z | all ranks stop, on whatever host, and go on with hvdrun | at once | test_suspend.py |
 | the launcher is killed | nothing is left on any node | reconnect timeout + grace | test_a_killed_launcher_... |
 | the ssh connection is cut, the network comes back | no line is lost or doubled | - | test_ssh.py::test_a_link_cut_..., test_a_connection_that_... |
 | the network between two nodes is gone for good | the job fails naming both ends | 14 s | test_a_network_... |

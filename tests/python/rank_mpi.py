@@ -1,4 +1,4 @@
-"""A rank of MPI, as HOW says; started by mpirun (test_mpi.py)."""
+"""A rank of MPI, as HOW says; started by mpirun (test_torch_mpi.py)."""
 
 import os
 import signal

@@ -21,16 +21,16 @@ std::uint64_t sleeps_of(hvd_ctx* ctx) {
   return counters.sleeps;
 }
 
-// How often the threads of this process have waited in the kernel, and how often they were taken from their cores.
-struct Switches {
-  std::uint64_t waits = 0;
-  std::uint64_t taken = 0;
+// How often the threads of this process have waited in the kernel, and how often of that for a page to be read.
+struct Waits {
+  std::uint64_t all = 0;
+  std::uint64_t for_pages = 0;
 };
 
-Switches switches_of_process() {
+Waits waits_of_process() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  return {static_cast<std::uint64_t>(usage.ru_nvcsw), static_cast<std::uint64_t>(usage.ru_nivcsw)};
+  return {static_cast<std::uint64_t>(usage.ru_nvcsw), static_cast<std::uint64_t>(usage.ru_majflt)};
 }
 
 void meet(std::atomic<int>& arrived, int target) {
@@ -106,47 +106,93 @@ TEST_CASE("who said that it waits soon, and does not, keeps nobody waiting") {
   });
 }
 
-// Each time a thread waits in the kernel it says so before; what it does not count are locks, which two threads want at
-// once where the system has taken the core from the one that holds it. So the keeper does on a busy machine that waits
-// for the wheel: it is woken by each driver that lets go, and comes too late for it.
-TEST_CASE("no thread wakes up that the counters do not know of") {
-  constexpr int kSteps = 500;
-  constexpr int kTensors = 40;
+TEST_CASE("what was taken before one of many is refused is done, whether the caller waits for it or not") {
   EngineJob job({2});
+  FloatOp first("first", 1000, 1.0F);
+  FloatOp twice("first", 1000, 1.0F);
+  const hvd_op* asked[] = {&first.op, &twice.op};
+  std::int64_t handles[] = {0, 0};
+  CHECK(hvd_enqueue_many(job.at(0), asked, 2, HVD_WAITS_NEXT, handles) == HVD_INVALID);
+  FloatOp other("first", 1000, 2.0F);
+  CHECK(other.run(job.at(1)).error == "");
+  CHECK(other.output[0] == 3.0F);
+  CHECK(hvd_finish(job.at(0), handles, 2) == HVD_OK);
+}
+
+namespace {
+
+struct Steps {
+  Nodes nodes;
+  std::size_t floats = 0;
+  int tensors = 0;
+  std::int32_t who_waits = 0;  // HVD_WAITS_...
+  int count = 0;
+};
+
+// So many steps of so many tensors, and what the threads of all ranks have waited meanwhile.
+void check_waits(const Steps& steps) {
+  EngineOptions options;
+  options.tuning.segment_bytes = 64U << 10U;  // so that two nodes have a thread for what goes between them
+  EngineJob job(steps.nodes, options);
+  const int size = job.size();
+  const auto sleeps_of_all = [&] {
+    std::uint64_t sleeps = 0;
+    for (int rank = 0; rank < size; ++rank) {
+      sleeps += sleeps_of(job.at(rank));
+    }
+    return sleeps;
+  };
   std::atomic<int> arrived{0};
-  std::array<Switches, 2> switches{};
+  std::array<Waits, 2> waits{};
   std::array<std::uint64_t, 2> sleeps{};
-  on_all(2, [&](int rank) {
+  on_all(size, [&](int rank) {
     hvd_ctx* ctx = job.at(rank);
     std::deque<FloatOp> ops;
     std::vector<const hvd_op*> pointers;
-    std::vector<std::int64_t> handles(kTensors);
-    for (int tensor = 0; tensor < kTensors; ++tensor) {
-      ops.emplace_back("tensor " + std::to_string(tensor), 5000, 1.0F);
+    std::vector<std::int64_t> handles(static_cast<std::size_t>(steps.tensors));
+    for (int tensor = 0; tensor < steps.tensors; ++tensor) {
+      ops.emplace_back("tensor " + std::to_string(tensor), steps.floats, 1.0F);
       pointers.push_back(&ops.back().op);
     }
-    const auto look = [&](std::size_t when) {
-      meet(arrived, static_cast<int>(4 * when) + 2);
-      if (rank == 0) {
-        switches.at(when) = switches_of_process();
-        sleeps.at(when) = sleeps_of(job.at(0)) + sleeps_of(job.at(1));
+    const auto run = [&](int count) {
+      for (int step = 0; step < count; ++step) {
+        CHECK(hvd_enqueue_many(ctx, pointers.data(), steps.tensors, steps.who_waits, handles.data()) == HVD_OK);
+        CHECK(hvd_finish(ctx, handles.data(), steps.tensors) == HVD_OK);
       }
-      meet(arrived, static_cast<int>(4 * when) + 4);
     };
+    const auto look = [&](int when) {
+      meet(arrived, (2 * when + 1) * size);
+      if (rank == 0) {
+        sleeps.at(static_cast<std::size_t>(when)) = sleeps_of_all();
+        waits.at(static_cast<std::size_t>(when)) = waits_of_process();
+      }
+      meet(arrived, (2 * when + 2) * size);
+    };
+    run(10);  // what a first step does once, it does
     look(0);
-    for (int step = 0; step < kSteps; ++step) {
-      CHECK(hvd_enqueue_many(ctx, pointers.data(), kTensors, HVD_WAITS_NEXT, handles.data()) == HVD_OK);
-      CHECK(hvd_finish(ctx, handles.data(), kTensors) == HVD_OK);
-    }
+    run(steps.count);
     look(1);
   });
-  const std::uint64_t waited = switches[1].waits - switches[0].waits;
-  const std::uint64_t taken = switches[1].taken - switches[0].taken;
   const std::uint64_t counted = sleeps[1] - sleeps[0];
-  MESSAGE(waited << " waits, " << counted << " of them counted, " << taken << " times taken from a core");
-#if !defined(__SANITIZE_THREAD__)                     // which waits for locks of its own
-  CHECK(waited <= counted * 5 / 4 + kSteps + taken);  // a thread that woke once a step would be twice as many more
+  const std::uint64_t for_pages = waits[1].for_pages - waits[0].for_pages;
+  const std::uint64_t waited = waits[1].all - waits[0].all;
+  MESSAGE(waited << " waits in " << steps.count << " steps, " << counted << " counted");
+#if !defined(__SANITIZE_THREAD__)  // which waits for locks of its own
+  // Allowed are far fewer than of one thread that wakes up once a step.
+  CHECK(waited <= counted + counted / 100 + for_pages + static_cast<std::uint64_t>(steps.count) / 10);
 #endif
+}
+
+}  // namespace
+
+// Each time a thread waits in the kernel it says so before. What it does not count are locks, ours and the kernel's,
+// that it finds taken because the system took the core from the one that holds it: on a machine with five other threads
+// that want its two cores that was 0 to 4 times in 500 steps.
+TEST_CASE("no thread wakes up that the counters do not know of") {
+  check_waits({.nodes = {2}, .floats = 5000, .tensors = 40, .who_waits = HVD_WAITS_NEXT, .count = 500});
+  check_waits({.nodes = {2}, .floats = 5000, .tensors = 40, .who_waits = HVD_GOES_ON, .count = 500});
+  check_waits({.nodes = {1, 1}, .floats = 100'000, .tensors = 3, .who_waits = HVD_WAITS_NEXT, .count = 200});
+  check_waits({.nodes = {2, 1}, .floats = 100'000, .tensors = 3, .who_waits = HVD_GOES_ON, .count = 200});
 }
 
 }  // namespace hvd::test

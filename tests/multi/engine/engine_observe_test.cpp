@@ -112,6 +112,14 @@ TEST_CASE("a stall is found also while other tensors come and go") {
   });
 }
 
+// Ten looks, and one for each that a busy machine makes late.
+TEST_CASE("an engine that only looks for stalls sleeps in between") {
+  EngineJob job({2}, watching(Duration::zero(), 500ms));
+  FloatOp lonely("lonely", 10, 1.0F);
+  CHECK(lonely.run(job.at(1)).says("ALLREDUCE 'lonely' waits for rank 0"));
+  CHECK(counters_of(job.at(0)).sleeps < 500);
+}
+
 TEST_CASE("a timeline has the phases of every tensor, and is JSON however it ends") {
   ScratchDir folder;
   const std::string path = folder.path() + "/timeline.json";

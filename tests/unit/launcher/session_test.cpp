@@ -94,7 +94,8 @@ class WireStream final : public Stream {
 
 // One node and the launcher, in one loop. Each connection is a wire to a new AgentSession, as on a node.
 struct Node final : Transport, SessionSink {
-  explicit Node(Duration reconnect = std::chrono::seconds(300)) : session(*loop, plan(), 1, *this) {
+  explicit Node(Duration reconnect = std::chrono::seconds(300), Duration heartbeat = std::chrono::minutes(1))
+      : session(*loop, plan(), 1, *this) {
     REQUIRE(::mkdtemp(folder.data()) != nullptr);
     welcome.token = "token";
     welcome.size = 1;
@@ -103,7 +104,7 @@ struct Node final : Transport, SessionSink {
         static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(reconnect).count());
     session.open(*this);
     REQUIRE(wait([this] { return is_ready; }));
-    session.watch_connection(std::chrono::minutes(1), reconnect, welcome.token);
+    session.watch_connection(heartbeat, reconnect, welcome.token);
     session.send(AgentMessage::kWelcome, welcome.encode());
     session.send(AgentMessage::kStart);
     REQUIRE(wait([this] { return has_started; }));
@@ -312,6 +313,23 @@ TEST_CASE("the time for which an agent and its launcher were stopped is no silen
   node.session.send(AgentMessage::kNotice, "still here");
   CHECK(node.wait([&] { return node.at_agent == std::vector<std::string>{"still here"}; }));
   CHECK(node.notices.empty());
+}
+
+TEST_CASE("a launcher that has said so may be silent, until it speaks again") {
+  Node node(std::chrono::seconds(300), std::chrono::hours(1000));
+  const auto be_silent = [&] {
+    // In steps, as the agent's clock goes on while its launcher's stands still.
+    for (int step = 0; step < 12; ++step) {
+      node.clock.jumped += std::chrono::seconds(59);
+      REQUIRE(node.loop->turn(Deadline::after(std::chrono::milliseconds(0))).ok());
+    }
+  };
+  node.agents[0]->expect_silence(true);
+  be_silent();
+  CHECK(node.over.empty());
+  node.agents[0]->expect_silence(false);
+  be_silent();
+  CHECK(node.over.size() == 1);
 }
 
 TEST_CASE("a launcher that does not come back is given up") {

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/still_clock.h"
+
 using namespace hvd;
 
 TEST_CASE("a wait is not over before its deadline, and is once that has passed") {
@@ -25,4 +27,23 @@ TEST_CASE("a process that was stopped while its deadline passed waits a while mo
     CHECK(patience.until().at() > now);
     CHECK_FALSE(patience.is_over());
   }
+}
+
+TEST_CASE("time in which a process was stopped is not watched, and what comes after it is") {
+  using namespace std::chrono_literals;
+  test::StillClock clock;
+  WatchedTime time(7s);
+  const TimePoint begin = time.look(clock.now());
+  const auto after = [&](Duration passed) {
+    clock.advance(passed);
+    return time.look(clock.now()) - begin;
+  };
+  CHECK(after(0s) == 0s);
+  CHECK(after(6s) == 6s);
+  CHECK(after(7s) == 13s);
+  CHECK(after(90s) == 13s);
+  CHECK(after(10h) == 13s);
+  CHECK(after(6s) == 19s);
+  CHECK(time.look(clock.now() - 1s) - begin == 19s);  // a look whose clock was read before the last one's
+  CHECK(after(1s) == 20s);
 }

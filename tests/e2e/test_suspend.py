@@ -1,0 +1,131 @@
+"""Ctrl-Z: the whole job stops with hvdrun, on whatever host, and goes on with it; and whoever ends it meanwhile ends all."""
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+import time
+
+import pytest
+
+from hvdrun import HVDRUN, PYTHON, env_with, guardian_and_agent, read_until, start, wait_until_gone, without_progress
+from lab import wait_until
+from patience import PATIENCE
+
+EXECUTES = "sh -c 'shift; exec \"$@\"' exec"
+WAYS = {
+    "local": ["-np", "2"],
+    "rsh": ["--rsh", EXECUTES, "-H", "a:1,b:1"],
+    "tree": ["--rsh", EXECUTES, "--fanout", "1", "-H", "a:1,b:1,c:1"],
+    "mpi": ["--launcher", "mpi", "-np", "2"],
+}
+
+
+@pytest.fixture(params=WAYS)
+def way(request):
+    if request.param == "mpi" and shutil.which("mpirun") is None:
+        pytest.skip("no mpirun on this machine")
+    return WAYS[request.param]
+
+
+# A rank: tells its process, and goes when it is let.
+WAITS = [*PYTHON, "-uc", "import os, sys, time\nprint('pid', os.getpid())\n"
+         "while not os.path.exists(sys.argv[1] + '/go'): time.sleep(0.05)\nprint('went')"]
+
+
+def state_of(pid):
+    """The kernel's letter for it; None when it is gone."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return None
+
+
+def begin(way, folder, marker, **options):
+    """A job of ranks that wait, and their processes. In a process group of its own, as of a shell with job control: one
+    that nobody could continue the kernel would not stop."""
+    job = start("-q", *way, *WAITS, folder, env=env_with(marker), **({"process_group": 0} | options))
+    ranks = 3 if "--fanout" in way else 2
+    lines = read_until(job.stdout, r"pid \d+", ranks)
+    return job, [int(pid) for pid in re.findall(r"pid (\d+)", "".join(lines))]
+
+
+def await_states(pids, are_stopped):
+    wait_until(lambda: all((state_of(pid) == "T") == are_stopped for pid in pids), f"processes {pids}: {are_stopped}")
+
+
+def end_well(job, folder, count):
+    (folder / "go").touch()
+    out, err = job.communicate(timeout=PATIENCE)
+    assert (job.returncode, without_progress(err)) == (0, "")
+    assert out.count("went") == count
+
+
+def test_the_ranks_stop_with_hvdrun_and_go_on_with_it(way, tmp_path, marker):
+    job, ranks = begin(way, tmp_path, marker)
+    for _ in range(2):
+        job.send_signal(signal.SIGTSTP)
+        await_states([job.pid, *ranks], True)
+        job.send_signal(signal.SIGCONT)
+        await_states([job.pid, *ranks], False)
+    end_well(job, tmp_path, len(ranks))
+    assert wait_until_gone(marker) == {}
+
+
+@pytest.mark.parametrize("signo", [signal.SIGTERM, signal.SIGKILL])
+def test_a_suspended_job_can_be_ended(way, signo, tmp_path, marker):
+    job, ranks = begin(way, tmp_path, marker)
+    job.send_signal(signal.SIGTSTP)
+    await_states([job.pid, *ranks], True)
+    job.send_signal(signo)
+    job.send_signal(signal.SIGCONT)
+    job.communicate(timeout=PATIENCE)
+    assert job.returncode == (-signo if signo == signal.SIGKILL else 128 + signo)
+    assert wait_until_gone(marker) == {}
+
+
+def test_where_nobody_could_continue_it_the_job_goes_on(tmp_path, marker):
+    """As after `ssh -t host hvdrun`: the kernel stops no process of an orphaned group."""
+    job, ranks = begin(WAYS["local"], tmp_path, marker, process_group=None, start_new_session=True)
+    job.send_signal(signal.SIGTSTP)
+    end_well(job, tmp_path, len(ranks))
+
+
+def test_the_time_does_not_count_as_the_jobs(tmp_path, marker):
+    job, ranks = begin(["--timeout", "3", *WAYS["local"]], tmp_path, marker)
+    job.send_signal(signal.SIGTSTP)
+    await_states([job.pid, *ranks], True)
+    time.sleep(4)
+    job.send_signal(signal.SIGCONT)
+    _, err = job.communicate(timeout=PATIENCE)
+    # It has its three seconds all the same, and no more.
+    seconds = float(re.search(r"([\d.]+) s\b", err)[1])
+    assert job.returncode == 124 and seconds >= 6, err
+
+
+def test_an_agent_that_does_not_answer_is_not_waited_for(tmp_path, marker):
+    job, ranks = begin(WAYS["local"], tmp_path, marker)
+    _, agent = guardian_and_agent(marker)
+    os.kill(agent, signal.SIGSTOP)
+    await_states([agent], True)
+    job.send_signal(signal.SIGTSTP)
+    await_states([job.pid], True)
+    job.send_signal(signal.SIGCONT)
+    os.kill(agent, signal.SIGCONT)
+    end_well(job, tmp_path, len(ranks))
+
+
+def test_ranks_on_other_hosts_stop_and_go_on_too(lab3, tmp_path):
+    job = lab3.popen(HVDRUN, "-q", "-np", "3", "-H", "node1:1,node2:2", *WAITS, tmp_path, process_group=0)
+    lines = read_until(job.stdout, r"pid \d+", 3)
+    hvdrun = lab3.pid_of(job)
+    ranks = [process.pid for process in lab3.ps("node1", "node2") if process.args.endswith(str(tmp_path))]
+    assert len(ranks) == len(lines)
+    os.kill(hvdrun, signal.SIGTSTP)
+    await_states([hvdrun, *ranks], True)
+    os.kill(hvdrun, signal.SIGCONT)
+    await_states([hvdrun, *ranks], False)
+    os.kill(hvdrun, signal.SIGTERM)
+    job.communicate(timeout=PATIENCE)
+    assert lab3.wait_for_no_processes() == []
