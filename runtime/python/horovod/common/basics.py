@@ -5,7 +5,7 @@ import ctypes
 import os
 import sys
 import time
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from horovod.common import _lib, _wait
 from horovod.common.exceptions import HorovodInternalError
@@ -175,6 +175,11 @@ def is_homogeneous() -> bool:
     """Whether every node has as many ranks. ValueError before init."""
     size()
     return _is_homogeneous
+
+
+def _get_process_set_ids_and_ranks() -> Dict[int, List[int]]:
+    """Horovod's private name for process_sets.get_process_set_ids_and_ranks(), which its users have found."""
+    return _lib.process_sets()
 
 
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:

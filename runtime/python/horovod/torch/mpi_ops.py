@@ -17,6 +17,7 @@ Valid for every operation here:
 """
 
 from horovod.common import _lib
+from horovod.common import basics as _basics  # noqa: F401  (Horovod's name for what knows the job)
 from horovod.common.basics import (  # noqa: F401  (scripts import them from here)
     ccl_built,
     cross_rank,
