@@ -1,6 +1,6 @@
 // StandIn: what a rank that has joined runs in place of an allreduce that it has not asked for: zeros of the same size,
-// whose result is thrown away; and what a rank
-// runs of a new process set for which its members have asked. Functions on values; thread: engine only.
+// whose result is thrown away; and what a rank runs of a new process set for which its members have asked. Functions on
+// values; thread: engine only.
 #pragma once
 
 #include <cstddef>

@@ -11,10 +11,10 @@ import pytest
 from hvdrun import (HVDRUN, LIBHVD, env_with, has_libssh2, hvdrun, kill, processes_with, program, read_until, read_until_each,
                     start, wait_until_gone)
 from patience import PATIENCE
+from ways import EXECUTES
 
 PYTHON = [sys.executable, "-S"]
 # Hosts that are this machine: one command executes its words as kubectl exec does, the other joins them as ssh does.
-EXECUTES = "sh -c 'shift; exec \"$@\"' exec"
 JOINS = "sh -c 'shift; eval \"$*\"' join {host}"
 
 

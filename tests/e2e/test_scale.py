@@ -15,10 +15,10 @@ import pytest
 
 from hvdrun import HVDRUN, LIBHVD, env_with, hvdrun, kill, processes_with, program, read_until, read_until_each, start, wait_until_gone
 from patience import PATIENCE
+from ways import EXECUTES
 
 PYTHON = [sys.executable, "-S"]
 
-EXECUTES = "sh -c 'shift; exec \"$@\"' exec"
 
 
 def hosts(count):

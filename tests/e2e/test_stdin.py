@@ -5,7 +5,6 @@ import os
 import pathlib
 import random
 import re
-import shutil
 import signal
 import subprocess
 import threading
@@ -16,23 +15,9 @@ from hvdrun import HVDRUN, PYTHON, ROOT, env_with, hvdrun, program, read_until, 
 from lab import wait_until
 from patience import PATIENCE
 from screen import Terminal
+from ways import way  # noqa: F401  (a fixture)
 
-EXECUTES = "sh -c 'shift; exec \"$@\"' exec"
 READS = [*PYTHON, program("reads_input.py")]
-# How each rank's input reaches it: by an agent here, by a command, by one agent through another, by mpirun's agents.
-WAYS = {
-    "local": ["-np", "3"],
-    "rsh": ["--rsh", EXECUTES, "-H", "a:1,b:2"],
-    "tree": ["--rsh", EXECUTES, "--fanout", "1", "-H", "a:1,b:1,c:1"],
-    "mpi": ["--launcher", "mpi", "-np", "3"],
-}
-
-
-@pytest.fixture(params=WAYS)
-def way(request):
-    if request.param == "mpi" and shutil.which("mpirun") is None:
-        pytest.skip("no mpirun on this machine")
-    return WAYS[request.param]
 
 
 def digest(data):

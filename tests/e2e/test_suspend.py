@@ -3,7 +3,6 @@
 import os
 import pathlib
 import re
-import shutil
 import signal
 import time
 
@@ -12,22 +11,7 @@ import pytest
 from hvdrun import HVDRUN, PYTHON, env_with, guardian_and_agent, read_until, start, wait_until_gone, without_progress
 from lab import wait_until
 from patience import PATIENCE
-
-EXECUTES = "sh -c 'shift; exec \"$@\"' exec"
-WAYS = {
-    "local": ["-np", "2"],
-    "rsh": ["--rsh", EXECUTES, "-H", "a:1,b:1"],
-    "tree": ["--rsh", EXECUTES, "--fanout", "1", "-H", "a:1,b:1,c:1"],
-    "mpi": ["--launcher", "mpi", "-np", "2"],
-}
-
-
-@pytest.fixture(params=WAYS)
-def way(request):
-    if request.param == "mpi" and shutil.which("mpirun") is None:
-        pytest.skip("no mpirun on this machine")
-    return WAYS[request.param]
-
+from ways import WAYS, way  # noqa: F401  (a fixture)
 
 # A rank: tells its process, and goes when it is let.
 WAITS = [*PYTHON, "-uc", "import os, sys, time\nprint('pid', os.getpid())\n"
@@ -46,8 +30,7 @@ def begin(way, folder, marker, **options):
     """A job of ranks that wait, and their processes. In a process group of its own, as of a shell with job control: one
     that nobody could continue the kernel would not stop."""
     job = start("-q", *way, *WAITS, folder, env=env_with(marker), **({"process_group": 0} | options))
-    ranks = 3 if "--fanout" in way else 2
-    lines = read_until(job.stdout, r"pid \d+", ranks)
+    lines = read_until(job.stdout, r"pid \d+", 3)
     return job, [int(pid) for pid in re.findall(r"pid (\d+)", "".join(lines))]
 
 
