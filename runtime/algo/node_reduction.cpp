@@ -88,7 +88,7 @@ void NodeCollectives::publish_block(const Reduction& what, std::size_t chunk, Ra
   std::uint8_t* to = buffer(shm_->local_rank(), chunk) + block.begin;
   in.skip_to(chunk * what.chunk_bytes + block.begin);
   in.copy_inputs(to, block.size());
-  if (what.scales.before != 1.0) {
+  if (!what.scales.before.is_one()) {
     scale_in_place(to, block.size() / size_of(what.dtype), what.dtype, what.scales.before);
   }
 }
@@ -101,7 +101,7 @@ void NodeCollectives::reduce_block(const Reduction& what, std::size_t chunk, Ran
   walk.reduced.skip_to(chunk * what.chunk_bytes + block.begin);
   // Not into `result`, which is what another rank has published.
   const auto own_inputs = [&]() -> const std::uint8_t* {
-    if (what.scales.before == 1.0) {
+    if (what.scales.before.is_one()) {
       return walk.reduced.inputs(own.data(), block.size());
     }
     walk.reduced.copy_inputs(own.data(), block.size());
@@ -112,7 +112,7 @@ void NodeCollectives::reduce_block(const Reduction& what, std::size_t chunk, Ran
                   [&](int rank, std::uint8_t*) -> const std::uint8_t* {
                     return rank == self ? own_inputs() : buffer(rank, chunk) + block.begin;
                   });
-  if (what.scales.after != 1.0) {
+  if (!what.scales.after.is_one()) {
     scale_in_place(result, count, what.dtype, what.scales.after);
   }
   if (what.takes_result) {
@@ -198,7 +198,7 @@ void NodeCollectives::reduce_shared_block(std::size_t offset, std::size_t size_b
   reduce_operands(result.data(), scratch.data(), shm_->local_size(), size_bytes, dtype, op,
                   [&](int rank, std::uint8_t* room) -> const std::uint8_t* {
                     const std::uint8_t* from = shm_->arena(rank) + offset;
-                    if (scales.before == 1.0) {
+                    if (scales.before.is_one()) {
                       return from;
                     }
                     copy_bytes(room, from, size_bytes);

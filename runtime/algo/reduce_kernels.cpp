@@ -51,9 +51,9 @@ void reduce_into(void* into, const void* from, std::size_t count, Dtype dtype, R
   reduce_two(into, into, from, count, dtype, op);
 }
 
-void scale_in_place(void* data, std::size_t count, Dtype dtype, double factor) {
-  if (factor != 1.0) {
-    loops().scale_in_place(data, count, dtype, factor);
+void scale_in_place(void* data, std::size_t count, Dtype dtype, Scale scale) {
+  if (!scale.is_one()) {
+    loops().scale_in_place(data, count, dtype, scale);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "runtime/core/dtype.h"
+#include "runtime/core/scale.h"
 
 namespace hvd {
 
@@ -17,8 +18,8 @@ void reduce_two(void* into, const void* first, const void* second, std::size_t c
 // into[i] = into[i] OP from[i], likewise.
 void reduce_into(void* into, const void* from, std::size_t count, Dtype dtype, ReduceOp op);
 
-// data[i] *= factor: 16-bit floats and float32 in float32, everything else in double, integers truncated toward zero
-// (Horovod's rule: -3 * 0.5 is -1). A factor of 1 does nothing.
-void scale_in_place(void* data, std::size_t count, Dtype dtype, double factor);
+// data[i] = data[i] * factor / divisor: 16-bit floats (rounded once) and float32 in float32, everything else in double,
+// integers truncated toward zero (Horovod's rule: -3 * 0.5 is -1). A scale of one does nothing.
+void scale_in_place(void* data, std::size_t count, Dtype dtype, Scale scale);
 
 }  // namespace hvd

@@ -186,18 +186,22 @@ T truncate(double value) {
 }
 
 template <typename T>
-void scale_integers(void* data, std::size_t count, double factor) {
+void scale_integers(void* data, std::size_t count, Scale scale) {
   auto* values = static_cast<T*>(data);
   for (std::size_t i = 0; i < count; ++i) {
-    values[i] = truncate<T>(static_cast<double>(values[i]) * factor);
+    values[i] = truncate<T>(static_cast<double>(values[i]) * scale.factor / scale.divisor);
   }
 }
 
 template <typename Element>
-void scale_floats(void* data, std::size_t count, double factor) {
+void scale_floats(void* data, std::size_t count, Scale scale) {
   using Value = typename Element::Value;
-  const auto by = static_cast<Value>(factor);
-  apply_any<Element>(data, data, data, count, [by](Value value, Value) { return value * by; });
+  const auto by = static_cast<Value>(scale.factor);
+  const auto parts = static_cast<Value>(scale.divisor);
+  if (parts == 1) {  // a division is several times as slow
+    return apply_any<Element>(data, data, data, count, [by](Value value, Value) { return value * by; });
+  }
+  apply_any<Element>(data, data, data, count, [by, parts](Value value, Value) { return value * by / parts; });
 }
 
 void reduce_two(void* into, const void* first, const void* second, std::size_t count, Dtype dtype, ReduceOp op) {
@@ -227,32 +231,32 @@ void reduce_two(void* into, const void* first, const void* second, std::size_t c
   }
 }
 
-void scale_in_place(void* data, std::size_t count, Dtype dtype, double factor) {
+void scale_in_place(void* data, std::size_t count, Dtype dtype, Scale scale) {
   switch (dtype) {
     case Dtype::kUint8:
-      return scale_integers<std::uint8_t>(data, count, factor);
+      return scale_integers<std::uint8_t>(data, count, scale);
     case Dtype::kInt8:
-      return scale_integers<std::int8_t>(data, count, factor);
+      return scale_integers<std::int8_t>(data, count, scale);
     case Dtype::kUint16:
-      return scale_integers<std::uint16_t>(data, count, factor);
+      return scale_integers<std::uint16_t>(data, count, scale);
     case Dtype::kInt16:
-      return scale_integers<std::int16_t>(data, count, factor);
+      return scale_integers<std::int16_t>(data, count, scale);
     case Dtype::kInt32:
-      return scale_integers<std::int32_t>(data, count, factor);
+      return scale_integers<std::int32_t>(data, count, scale);
     case Dtype::kInt64:
-      return scale_integers<std::int64_t>(data, count, factor);
+      return scale_integers<std::int64_t>(data, count, scale);
     case Dtype::kFloat16:
-      return scale_floats<Float16>(data, count, factor);
+      return scale_floats<Float16>(data, count, scale);
     case Dtype::kBfloat16:
-      return scale_floats<Bfloat16>(data, count, factor);
+      return scale_floats<Bfloat16>(data, count, scale);
     case Dtype::kFloat32:
-      return scale_floats<Floating<float>>(data, count, factor);
+      return scale_floats<Floating<float>>(data, count, scale);
     case Dtype::kFloat64:
-      return scale_floats<Floating<double>>(data, count, factor);
+      return scale_floats<Floating<double>>(data, count, scale);
     case Dtype::kBool: {
       auto* values = static_cast<std::uint8_t*>(data);
       for (std::size_t i = 0; i < count; ++i) {
-        values[i] = values[i] != 0 && std::trunc(factor) != 0.0 ? 1 : 0;
+        values[i] = values[i] != 0 && std::trunc(scale.factor / scale.divisor) != 0.0 ? 1 : 0;
       }
       return;
     }

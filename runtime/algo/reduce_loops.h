@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "runtime/core/dtype.h"
+#include "runtime/core/scale.h"
 
 namespace hvd {
 
 struct ReduceLoops {
   const char* name;
   void (*reduce_two)(void* into, const void* first, const void* second, std::size_t count, Dtype dtype, ReduceOp op);
-  void (*scale_in_place)(void* data, std::size_t count, Dtype dtype, double factor);
+  void (*scale_in_place)(void* data, std::size_t count, Dtype dtype, Scale scale);
 };
 
 // Each is there if it was built (portable always is: on ARM it uses NEON), and may be called if this processor has what

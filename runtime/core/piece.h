@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "runtime/core/scale.h"
+
 namespace hvd {
 
 // Whole elements. `output` may be `input`; else they are apart.
@@ -19,10 +21,10 @@ struct SharedPiece {
   std::size_t size_bytes = 0;
 };
 
-// What inputs are multiplied by before a reduction, and its result after it. 1: nothing.
+// Of inputs before a reduction, and of its result after it.
 struct Scales {
-  double before = 1.0;
-  double after = 1.0;
+  Scale before;
+  Scale after;
 };
 
 }  // namespace hvd

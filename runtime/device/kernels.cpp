@@ -126,8 +126,8 @@ std::size_t packed_bytes(std::span<const DevicePiece> pieces, Dtype dtype) {
   return sum;
 }
 
-const char* move_kernel(Dtype from, Dtype to, double scale, bool is_aligned) {
-  if (from == to && scale == 1.0) {
+const char* move_kernel(Dtype from, Dtype to, Scale scale, bool is_aligned) {
+  if (from == to && scale.is_one()) {
     return copy_kernel(is_aligned ? size_of(from) : 1);
   }
   if (!is_aligned) {
@@ -150,7 +150,7 @@ const char* move_kernel(Dtype from, Dtype to, double scale, bool is_aligned) {
 }
 
 Result<void> DeviceKernels::pack(StreamHandle stream, std::span<const DevicePiece> pieces, void* buffer, Dtype from,
-                                 Dtype to, double scale) {
+                                 Dtype to, Scale scale) {
   auto* bytes = static_cast<std::uint8_t*>(buffer);
   const Plan plan = plan_moves(pieces, from, to, to, moves_, [&](const DevicePiece& piece, std::size_t offset) {
     return Move{static_cast<const std::uint8_t*>(piece.input), bytes + offset, piece.count,
@@ -160,7 +160,7 @@ Result<void> DeviceKernels::pack(StreamHandle stream, std::span<const DevicePiec
 }
 
 Result<void> DeviceKernels::unpack(StreamHandle stream, std::span<const DevicePiece> pieces, const void* buffer,
-                                   Dtype from, Dtype to, double scale) {
+                                   Dtype from, Dtype to, Scale scale) {
   const auto* bytes = static_cast<const std::uint8_t*>(buffer);
   const Plan plan = plan_moves(pieces, from, to, from, moves_, [&](const DevicePiece& piece, std::size_t offset) {
     return Move{bytes + offset, static_cast<std::uint8_t*>(piece.output), piece.count, piece.count, 0};
@@ -169,7 +169,7 @@ Result<void> DeviceKernels::unpack(StreamHandle stream, std::span<const DevicePi
 }
 
 // moves_, as they were planned: by the kernel that there is for them.
-Result<void> DeviceKernels::cast_moves(StreamHandle stream, Dtype from, Dtype to, double scale, std::uint64_t chunks,
+Result<void> DeviceKernels::cast_moves(StreamHandle stream, Dtype from, Dtype to, Scale scale, std::uint64_t chunks,
                                        bool is_aligned) {
   const char* kernel = move_kernel(from, to, scale, is_aligned);
   if (kernel == nullptr) {
@@ -179,7 +179,7 @@ Result<void> DeviceKernels::cast_moves(StreamHandle stream, Dtype from, Dtype to
 }
 
 Result<void> DeviceKernels::launch_moves(StreamHandle stream, std::span<const Move> moves, const char* kernel,
-                                         double scale, std::uint64_t chunks) {
+                                         Scale scale, std::uint64_t chunks) {
   if (moves.empty()) {
     return {};
   }

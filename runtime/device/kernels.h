@@ -18,6 +18,7 @@
 
 #include "runtime/base/result.h"
 #include "runtime/core/dtype.h"
+#include "runtime/core/scale.h"
 #include "runtime/device/device.h"
 #include "runtime/device/device_memory.h"
 #include "runtime/device/move_body.h"
@@ -44,19 +45,19 @@ std::size_t packed_bytes(std::span<const DevicePiece> pieces, Dtype dtype);
 // Which kernel moves elements of `from` to elements of `to`: null when there is none. float32 <-> float16 and bfloat16
 // are cast; every type to itself. `is_aligned`: every address is a multiple of its element's size, without which
 // elements can only be copied.
-const char* move_kernel(Dtype from, Dtype to, double scale, bool is_aligned);
+const char* move_kernel(Dtype from, Dtype to, Scale scale, bool is_aligned);
 
 class DeviceKernels {
  public:
   explicit DeviceKernels(std::shared_ptr<Device> device) : device_(std::move(device)) {}
 
-  // buffer <- cast(input * scale), for each piece; rounded once, to nearest even. Integers are scaled in float64 and
+  // buffer <- cast(input scaled), for each piece; rounded once, to nearest even. Integers are scaled in float64 and
   // truncated toward zero. kInvalid for a cast that there is not, or an odd address.
   Result<void> pack(StreamHandle stream, std::span<const DevicePiece> pieces, void* buffer, Dtype from, Dtype to,
-                    double scale);
-  // output <- cast(buffer * scale): `from` is the buffer's type, `to` the pieces'.
+                    Scale scale);
+  // output <- cast(buffer scaled): `from` is the buffer's type, `to` the pieces'.
   Result<void> unpack(StreamHandle stream, std::span<const DevicePiece> pieces, const void* buffer, Dtype from,
-                      Dtype to, double scale);
+                      Dtype to, Scale scale);
 
   // vectors[0] <- Adasum of all vectors, in the tree of algo/adasum.h: the first 2^k, and the rest. The others are
   // overwritten. Floating types; inner products in float64, each level rounded to `dtype`. Two launches for each pair.
@@ -72,9 +73,9 @@ class DeviceKernels {
     Event used;  // after the last launch that reads it
   };
 
-  Result<void> cast_moves(StreamHandle stream, Dtype from, Dtype to, double scale, std::uint64_t chunks,
+  Result<void> cast_moves(StreamHandle stream, Dtype from, Dtype to, Scale scale, std::uint64_t chunks,
                           bool is_aligned);
-  Result<void> launch_moves(StreamHandle stream, std::span<const Move> moves, const char* kernel, double scale,
+  Result<void> launch_moves(StreamHandle stream, std::span<const Move> moves, const char* kernel, Scale scale,
                             std::uint64_t chunks);
   Result<Table*> table_of(StreamHandle stream, std::span<const Move> moves);
   Result<std::size_t> free_table(std::size_t size_bytes);

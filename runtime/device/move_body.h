@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "runtime/core/float16.h"
+#include "runtime/core/scale.h"
 #include "runtime/device/host_device.h"
 
 #ifdef __CUDACC__
@@ -46,7 +47,7 @@ struct MoveList {
   std::uint32_t count = 0;
   std::uint32_t reserved = 0;
   std::uint64_t chunks = 0;
-  double scale = 1.0;
+  Scale scale;
   Move own[kInlineMoves];  // NOLINT(modernize-avoid-c-arrays): read by the device
 };
 static_assert(sizeof(MoveList) <= 4096);
@@ -111,6 +112,29 @@ struct AsBool {
   HVD_HD static Stored store(Value value) { return value >= 1.0 || value <= -1.0 ? 1 : 0; }
 };
 
+// A Scale as elements of a type are computed in; the same for all lanes, so that none waits for another's branch.
+template <typename Value>
+struct Scaling {
+  HVD_HD explicit Scaling(const Scale& scale)
+      : factor(static_cast<Value>(scale.factor)),
+        divisor(static_cast<Value>(scale.divisor)),
+        is_scaled(scale.factor != 1.0 || scale.divisor != 1.0),
+        is_divided(scale.divisor != 1.0) {}
+
+  HVD_HD Value of(Value value) const {
+    if (!is_scaled) {
+      return value;
+    }
+    const auto product = static_cast<Value>(value * factor);
+    return is_divided ? static_cast<Value>(product / divisor) : product;
+  }
+
+  Value factor;
+  Value divisor;
+  bool is_scaled;
+  bool is_divided;
+};
+
 // ---- units ----
 
 // From and To are elements of the same Value.
@@ -165,12 +189,11 @@ struct Mover {
     }
   }
 
-  HVD_HD static Output convert(const Input& input, Value scale, bool is_scaled) {
+  HVD_HD static Output convert(const Input& input, const Scaling<Value>& by) {
     Output output;
     HVD_UNROLL
     for (std::size_t i = 0; i < kUnit; ++i) {
-      const Value value = From::load(input.at[i]);
-      output.at[i] = To::store(is_scaled ? static_cast<Value>(value * scale) : value);
+      output.at[i] = To::store(by.of(From::load(input.at[i])));
     }
     return output;
   }
@@ -229,7 +252,7 @@ HVD_HD std::uint32_t piece_of(const Move* moves, std::uint32_t count, std::uint6
 
 // One lane's units of the chunk, at the end of a piece: some are whole, one may be partly there, some are zeros.
 template <typename M>
-HVD_HD void move_end(const Move& move, std::uint64_t first_unit, typename M::Value scale, bool is_scaled) {
+HVD_HD void move_end(const Move& move, std::uint64_t first_unit, const Scaling<typename M::Value>& by) {
   const bool is_from_even = M::is_aligned(move.from);
   const bool is_to_even = M::is_aligned(move.to);
   for (unsigned i = 0; i < kUnitsOfLane; ++i) {
@@ -244,7 +267,7 @@ HVD_HD void move_end(const Move& move, std::uint64_t first_unit, typename M::Val
     } else {
       M::read_some(input, move.from + at * M::kFromBytes, static_cast<std::size_t>(left));
     }
-    typename M::Output output = M::convert(input, scale, is_scaled);
+    typename M::Output output = M::convert(input, by);
     if (left < M::kUnit) {
       // Zero by itself: the padding is not to be scaled (0 * inf is no number).
       HVD_UNROLL
@@ -263,10 +286,10 @@ HVD_HD void move_end(const Move& move, std::uint64_t first_unit, typename M::Val
 
 // One lane's units of a chunk; `chunk` counts from the piece's first.
 template <typename M>
-HVD_HD void move_chunk(const Move& move, std::uint64_t chunk, unsigned lane, typename M::Value scale, bool is_scaled) {
+HVD_HD void move_chunk(const Move& move, std::uint64_t chunk, unsigned lane, const Scaling<typename M::Value>& by) {
   const std::uint64_t first_unit = chunk * kChunkUnits + lane;
   if ((chunk + 1) * kChunkUnits * M::kUnit > move.count) {
-    move_end<M>(move, first_unit, scale, is_scaled);
+    move_end<M>(move, first_unit, by);
     return;
   }
   const bool is_from_even = M::is_aligned(move.from);
@@ -280,7 +303,7 @@ HVD_HD void move_chunk(const Move& move, std::uint64_t chunk, unsigned lane, typ
   }
   HVD_UNROLL
   for (unsigned i = 0; i < kUnitsOfLane; ++i) {
-    M::write(to + i * kWarpLanes * M::kToUnit, M::convert(input[i], scale, is_scaled), is_to_even);
+    M::write(to + i * kWarpLanes * M::kToUnit, M::convert(input[i], by), is_to_even);
   }
 }
 
@@ -294,14 +317,13 @@ HVD_HD void move_lane(const MoveList& list, std::uint64_t warp, std::uint64_t wa
   if (chunk >= end) {
     return;
   }
-  const auto scale = static_cast<typename M::Value>(list.scale);
-  const bool is_scaled = list.scale != 1.0;
+  const Scaling<typename M::Value> by(list.scale);
   std::uint32_t piece = piece_of(moves, list.count, chunk);
   for (; chunk < end; ++chunk) {
     while (piece + 1 < list.count && moves[piece + 1].first_chunk <= chunk) {
       ++piece;
     }
-    move_chunk<M>(moves[piece], chunk - moves[piece].first_chunk, lane, scale, is_scaled);
+    move_chunk<M>(moves[piece], chunk - moves[piece].first_chunk, lane, by);
   }
 }
 

@@ -175,12 +175,12 @@ Result<void> DeviceExecutor::allreduce(std::span<PendingOp* const> ops, Flight& 
   }
   const Submission& like = ops.front()->what;
   const ReduceOp op = step_of(like.op);
-  const double after = result_factor(like.op, like.dtype, like.postscale, host_.map.size);
+  const Scale after = result_scale(like.op, like.postscale, host_.map.size);
   if (pieces.size() == 1 && like.prescale == 1.0) {
     const DevicePiece& piece = pieces.front();
     HVD_TRY(nccl_->allreduce(piece.input, piece.output, piece.count, like.dtype, op, interrupt));
-    return after == 1.0 ? Result<void>()
-                        : kernels_->unpack(stream_.handle(), pieces, piece.output, like.dtype, like.dtype, after);
+    return after.is_one() ? Result<void>()
+                          : kernels_->unpack(stream_.handle(), pieces, piece.output, like.dtype, like.dtype, after);
   }
   const std::size_t bytes = packed_bytes(pieces, like.dtype);
   HVD_TRY_ASSIGN(std::uint8_t* const buffer, reserve(bytes, flight));
@@ -250,7 +250,7 @@ Result<void> DeviceExecutor::allgather(const Response& response, std::span<Pendi
 Result<void> DeviceExecutor::reducescatter(std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt) {
   const Submission& like = ops.front()->what;
   const std::size_t element = size_of(like.dtype);
-  const double after = result_factor(like.op, like.dtype, like.postscale, host_.map.size);
+  const Scale after = result_scale(like.op, like.postscale, host_.map.size);
   const auto own = static_cast<std::size_t>(host_.map.rank);
   std::vector<NcclBackend::Scatter> scatters;
   std::vector<DevicePiece> results;
@@ -272,7 +272,7 @@ Result<void> DeviceExecutor::reducescatter(std::span<PendingOp* const> ops, Flig
   }
   const std::vector<DevicePiece> inputs = pieces_of(ops);
   const bool scales_before = like.prescale != 1.0;
-  const bool scales_after = after != 1.0 && !results.empty();
+  const bool scales_after = !after.is_one() && !results.empty();
   const std::size_t input_room = scales_before ? packed_bytes(inputs, like.dtype) : 0;
   const std::size_t result_room = scales_after ? packed_bytes(results, like.dtype) : 0;
   HVD_TRY_ASSIGN(std::uint8_t* at, reserve(input_room + result_room, flight));

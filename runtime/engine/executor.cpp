@@ -11,17 +11,13 @@
 namespace hvd {
 namespace {
 
-bool is_integer(Dtype dtype) {
-  return dtype != Dtype::kFloat16 && dtype != Dtype::kBfloat16 && dtype != Dtype::kFloat32 && dtype != Dtype::kFloat64;
-}
-
 // What is done with two values.
 ReduceOp step_of(ReduceOp op) {
   return op == ReduceOp::kAverage ? ReduceOp::kSum : op;
 }
 
 Scales scales_of(const Submission& like, int size) {
-  return Scales{like.prescale, result_factor(like.op, like.dtype, like.postscale, size)};
+  return Scales{like.prescale, result_scale(like.op, like.postscale, size)};
 }
 
 void copy_input(const Submission& what) {
@@ -33,16 +29,12 @@ void copy_input(const Submission& what) {
 
 }  // namespace
 
-double result_factor(ReduceOp op, Dtype dtype, double postscale, int size) {
+Scale result_scale(ReduceOp op, double postscale, int size) {
   if (op != ReduceOp::kAverage) {
     return postscale;
   }
-  const double factor = postscale / size;
-  const bool is_exact = (size & (size - 1)) == 0;
-  if (!is_integer(dtype) || is_exact || factor == 0.0) {
-    return factor;
-  }
-  return std::nextafter(factor, std::copysign(std::numeric_limits<double>::infinity(), factor));
+  const bool is_power_of_two = (size & (size - 1)) == 0;
+  return is_power_of_two ? Scale(postscale / size) : Scale(postscale, size);
 }
 
 Result<void> Executor::run(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt) {
@@ -93,7 +85,7 @@ Result<void> Executor::reduce(void* data, std::size_t size_bytes, const Submissi
   }
   scale_in_place(data, count, like.dtype, like.prescale);
   HVD_TRY(backend_.allreduce(data, count, like.dtype, step_of(like.op), interrupt));
-  scale_in_place(data, count, like.dtype, result_factor(like.op, like.dtype, like.postscale, map_.size));
+  scale_in_place(data, count, like.dtype, result_scale(like.op, like.postscale, map_.size));
   return {};
 }
 

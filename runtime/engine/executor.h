@@ -53,9 +53,8 @@ class Executor {
   std::vector<SharedPiece> shared_pieces_;
 };
 
-// What an allreduce's sum is multiplied by: postscale, and for an average divided by the number of ranks. For integers
-// a quotient that is not exact is nudged away from zero by one step, because the product is truncated: 49 * (1.0 / 49)
-// is 0.9999999999999999.
-double result_factor(ReduceOp op, Dtype dtype, double postscale, int size);
+// Of a reduction's result: postscale, and for an average divided by the number of ranks; by a product where that is the
+// same, as for a power of two.
+Scale result_scale(ReduceOp op, double postscale, int size);
 
 }  // namespace hvd

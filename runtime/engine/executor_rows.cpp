@@ -67,7 +67,7 @@ Result<void> Executor::reducescatter(std::span<PendingOp* const> ops, Interrupt&
   }
   const ReduceOp op = like.op == ReduceOp::kAverage ? ReduceOp::kSum : like.op;
   HVD_TRY(backend_.reducescatter(input, layout.rank_bytes(), own, like.dtype, op, interrupt));
-  scale_in_place(own, own_bytes / element, like.dtype, result_factor(like.op, like.dtype, like.postscale, map_.size));
+  scale_in_place(own, own_bytes / element, like.dtype, result_scale(like.op, like.postscale, map_.size));
   for (std::size_t i = 0; ops.size() > 1 && i < ops.size(); ++i) {
     const OwnedOutput& output = *ops[i]->output;
     std::memcpy(output.data.get(), own, output.size_bytes);

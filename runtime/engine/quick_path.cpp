@@ -163,7 +163,7 @@ void QuickPath::take_result(const QuickOp& op, std::size_t at) const {
   for (int rank = 1; rank < shm_->local_size(); ++rank) {
     reduce_into(op.output, rounds_.box(rank) + at, count, op.dtype, step_of(op));
   }
-  scale_in_place(op.output, count, op.dtype, result_factor(op.op, op.dtype, op.postscale, shm_->local_size()));
+  scale_in_place(op.output, count, op.dtype, result_scale(op.op, op.postscale, shm_->local_size()));
 }
 
 // As NodeCollectives does it: what a rank reduces itself need not be posted, unless to be scaled there. The caller's
@@ -220,7 +220,7 @@ void QuickPath::reduce_share(const QuickOp& op, std::size_t at, std::uint8_t* re
     reduce_two(into, first, operand(rank), count, op.dtype, step_of(op));
     first = into;
   }
-  scale_in_place(into, count, op.dtype, result_factor(op.op, op.dtype, op.postscale, shm_->local_size()));
+  scale_in_place(into, count, op.dtype, result_scale(op.op, op.postscale, shm_->local_size()));
 }
 
 void QuickPath::take_shares(const QuickOp& op, std::size_t at) const {

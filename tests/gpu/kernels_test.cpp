@@ -133,7 +133,7 @@ class Gpu {
 };
 
 // Packs random pieces, looks at the buffer, and unpacks them again.
-void check_round(Gpu& gpu, Dtype own, Dtype packed, double scale, std::size_t pieces_count) {
+void check_round(Gpu& gpu, Dtype own, Dtype packed, Scale scale, std::size_t pieces_count) {
   const std::size_t own_bytes = size_of(own);
   std::vector<std::size_t> counts;
   std::vector<std::size_t> places;  // bytes from the beginning
@@ -168,10 +168,10 @@ void check_round(Gpu& gpu, Dtype own, Dtype packed, double scale, std::size_t pi
   std::size_t offset = 0;
   std::vector<bool> is_written(end, false);
   const double tolerance =
-      std::max(precision_of(packed), precision_of(own)) * (own == packed && scale == 1.0 ? 0.0 : 1.0);
+      std::max(precision_of(packed), precision_of(own)) * (own == packed && scale.is_one() ? 0.0 : 1.0);
   for (std::size_t i = 0; i < pieces_count; ++i) {
     for (std::size_t e = 0; e < counts[i]; ++e) {
-      double exact = number_of(host.data() + places[i] + e * own_bytes, own) * scale;
+      double exact = number_of(host.data() + places[i] + e * own_bytes, own) * scale.factor / scale.divisor;
       if (!is_floating(own)) {
         exact = std::trunc(exact);
       }
@@ -195,8 +195,8 @@ void check_round(Gpu& gpu, Dtype own, Dtype packed, double scale, std::size_t pi
   for (std::size_t b = offset; b < in_buffer.size(); ++b) {
     wrong += in_buffer[b] != 0xA5 ? 1U : 0U;
   }
-  CHECK_MESSAGE(wrong == 0, name_of(own), " as ", name_of(packed), " scale ", scale, " of ", pieces_count,
-                " pieces, seed ", gpu.seed);
+  CHECK_MESSAGE(wrong == 0, name_of(own), " as ", name_of(packed), " scale ", scale.factor, " / ", scale.divisor,
+                " of ", pieces_count, " pieces, seed ", gpu.seed);
 }
 
 }  // namespace
@@ -205,7 +205,7 @@ TEST_CASE("gpu: pieces of every type are packed, scaled and unpacked") {
   Gpu gpu;
   for (int i = 0; i < kDtypeCount; ++i) {
     const auto dtype = static_cast<Dtype>(i);
-    for (const double scale : {1.0, 0.5}) {
+    for (const Scale scale : {Scale(1.0), Scale(0.5), Scale(1.0, 3.0)}) {
       check_round(gpu, dtype, dtype, scale, 20);
       check_round(gpu, dtype, dtype, scale, 300);
     }
@@ -215,7 +215,7 @@ TEST_CASE("gpu: pieces of every type are packed, scaled and unpacked") {
 TEST_CASE("gpu: float32 is cast to both of 16 bits and back") {
   Gpu gpu;
   for (const Dtype packed : {Dtype::kFloat16, Dtype::kBfloat16}) {
-    for (const double scale : {1.0, 1.0 / 3.0}) {
+    for (const Scale scale : {Scale(1.0), Scale(1.0 / 3.0), Scale(1.0, 3.0)}) {
       check_round(gpu, Dtype::kFloat32, packed, scale, 20);
       check_round(gpu, Dtype::kFloat32, packed, scale, 161);
     }

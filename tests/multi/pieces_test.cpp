@@ -50,11 +50,11 @@ Result<void> check_pieces(Rank& rank, Dtype dtype, std::size_t total, Scales sca
     for (const T value : result) {
       double sum = 0;
       for (int other = 0; other < rank.map.size; ++other) {
-        sum += value_of(other, at) * scales.before;
+        sum += value_of(other, at) * scales.before.factor;
       }
-      if (static_cast<double>(value) != sum * scales.after) {
+      if (static_cast<double>(value) != sum * scales.after.factor) {
         return Error(Code::kInternal, "element " + std::to_string(at) + " of " + std::to_string(total) + " is " +
-                                          std::to_string(value) + ", not " + std::to_string(sum * scales.after));
+                                          std::to_string(value) + ", not " + std::to_string(sum * scales.after.factor));
       }
       ++at;
     }

@@ -65,9 +65,20 @@ def case_every_type_that_torch_has_travels():
 
 
 def case_allreduce_average():
+    """The sum divided by the number of ranks, to the last bit: by every way that an allreduce goes."""
     for dtype in FLOATS:
-        expected = all_of(torch.float64).mean(0)
-        torch.testing.assert_close(hvd.allreduce(mine(dtype)).double(), expected, rtol=1e-2, atol=0)
+        for count in (7, 3_000, 300_000):
+            wide = torch.float64 if dtype == torch.float64 else torch.float32
+            total = all_of(dtype, (count,)).to(wide).sum(0)  # exact
+            expected = (total / SIZE).to(dtype)
+            tensor = mine(dtype, shape=(count,))
+            assert torch.equal(hvd.allreduce(tensor), expected)
+            assert all(torch.equal(one, expected) for one in hvd.grouped_allreduce([tensor, tensor]))
+            handles = [hvd.allreduce_async(tensor, name=f"average {i}") for i in range(3)]
+            assert all(torch.equal(hvd.synchronize(handle), expected) for handle in handles)
+            rows = hvd.reducescatter(tensor)
+            begins = [sum(count // SIZE + (rank < count % SIZE) for rank in range(RANK + more)) for more in (0, 1)]
+            assert torch.equal(rows, expected[slice(*begins)])
     sums = torch.tensor([-3, 3]) if RANK == 0 else torch.tensor([0, 0])
     expected = torch.tensor([int(-3 / SIZE), int(3 / SIZE)])
     assert torch.equal(hvd.allreduce(sums), expected), "integers average with truncation toward zero"

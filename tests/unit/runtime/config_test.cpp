@@ -4,8 +4,6 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/engine/executor.h"
-
 namespace hvd {
 namespace {
 
@@ -168,21 +166,6 @@ TEST_CASE("half a rank environment is an error that names what is missing") {
     CHECK(config.error().message().find(name + " is not set") == 0);
     CHECK(config.error().message().find("hvdrun") != std::string::npos);
   }
-}
-
-TEST_CASE("an average of equal integers is that integer, for any number of ranks") {
-  for (int size = 1; size <= 2000; ++size) {
-    const double factor = result_factor(ReduceOp::kAverage, Dtype::kInt64, 1.0, size);
-    for (const std::int64_t value : {1, -1, 3, -7, 1'000'000'007}) {
-      const auto sum = static_cast<double>(value * size);
-      CHECK(static_cast<std::int64_t>(sum * factor) == value);
-      // One short of a multiple stays below it: the nudge must not round up.
-      CHECK(static_cast<std::int64_t>((std::abs(sum) - 1) * factor) == (std::abs(value * size) - 1) / size);
-    }
-  }
-  CHECK(result_factor(ReduceOp::kAverage, Dtype::kFloat32, 1.0, 3) == 1.0 / 3);
-  CHECK(result_factor(ReduceOp::kSum, Dtype::kInt32, 2.0, 3) == 2.0);
-  CHECK(result_factor(ReduceOp::kAverage, Dtype::kInt32, 0.0, 3) == 0.0);
 }
 
 TEST_CASE("the stall watch is set as Horovod's is") {

@@ -66,8 +66,8 @@ std::vector<T> reduced(std::vector<T> a, const std::vector<T>& b, Dtype dtype, R
 }
 
 template <typename T>
-std::vector<T> scaled(std::vector<T> values, Dtype dtype, double factor) {
-  scale_in_place(values.data(), values.size(), dtype, factor);
+std::vector<T> scaled(std::vector<T> values, Dtype dtype, Scale scale) {
+  scale_in_place(values.data(), values.size(), dtype, scale);
   return values;
 }
 
@@ -234,6 +234,27 @@ TEST_CASE("scaling computes narrow floats in float32 and float64 in double") {
   CHECK(scaled<std::uint8_t>({1, 0}, Dtype::kBool, 0.5) == std::vector<std::uint8_t>{0, 0});
 }
 
+TEST_CASE("a division is rounded once, and is no product with the reciprocal") {
+  const Scale third(1.0, 3.0);
+  CHECK(10.0F * static_cast<float>(1.0 / 3.0) != 10.0F / 3.0F);
+  CHECK(scaled<float>({10.0F, -10.0F}, Dtype::kFloat32, third) == std::vector<float>{10.0F / 3.0F, -10.0F / 3.0F});
+  CHECK(scaled<double>({5.0}, Dtype::kFloat64, third)[0] == 5.0 / 3.0);
+  CHECK(scaled<float>({5.0F}, Dtype::kFloat32, Scale(0.7, 3.0))[0] == 5.0F * 0.7F / 3.0F);
+  CHECK(scaled<std::int32_t>({147, -147, 148, -148}, Dtype::kInt32, third) ==
+        std::vector<std::int32_t>{49, -49, 49, -49});
+  for (const Dtype dtype : {Dtype::kFloat16, Dtype::kBfloat16}) {
+    const auto store = dtype == Dtype::kFloat16 ? float_to_float16 : float_to_bfloat16;
+    const auto load = dtype == Dtype::kFloat16 ? float16_to_float : bfloat16_to_float;
+    std::vector<std::uint16_t> values;
+    std::vector<std::uint16_t> expected;
+    for (int value = -200; value <= 200; ++value) {
+      values.push_back(store(static_cast<float>(value)));
+      expected.push_back(store(load(values.back()) / 3.0F));
+    }
+    CHECK(scaled(values, dtype, third) == expected);
+  }
+}
+
 TEST_CASE("nothing at no address is reduced and scaled") {
   for (int dtype = 0; dtype < kDtypeCount; ++dtype) {
     reduce_into(nullptr, nullptr, 0, static_cast<Dtype>(dtype), ReduceOp::kSum);
@@ -274,9 +295,11 @@ TEST_CASE("the loops of every processor give the same bits, whatever the bytes a
           }
           std::memcpy(result.data(), a.data() + from, bytes);
           expected = result;
-          reference.scale_in_place(expected.data(), count, type, 0.3);
-          loops.scale_in_place(result.data(), count, type, 0.3);
-          CHECK(result == expected);
+          for (const Scale scale : {Scale(0.3), Scale(1.0, 3.0), Scale(0.7, 5.0)}) {
+            reference.scale_in_place(expected.data(), count, type, scale);
+            loops.scale_in_place(result.data(), count, type, scale);
+            CHECK(result == expected);
+          }
         }
       }
     }

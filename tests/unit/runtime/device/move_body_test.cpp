@@ -24,7 +24,7 @@ class Case {
   using Source = typename From::Stored;
   using Target = typename To::Stored;
 
-  Case(std::vector<std::size_t> counts, std::size_t shift_from, std::size_t shift_to, std::size_t grain, double scale)
+  Case(std::vector<std::size_t> counts, std::size_t shift_from, std::size_t shift_to, std::size_t grain, Scale scale)
       : counts_(std::move(counts)), grain_(grain), scale_(scale) {
     std::mt19937 random(7);
     for (const std::size_t count : counts_) {
@@ -74,9 +74,11 @@ class Case {
         Target wanted{};
         if (i < move.count) {
           std::memcpy(&source, move.from + i * sizeof(Source), sizeof(Source));
-          const auto factor = static_cast<typename From::Value>(scale_);
-          const auto value = From::load(source);
-          wanted = To::store(scale_ != 1.0 ? static_cast<typename From::Value>(value * factor) : value);
+          using Value = typename From::Value;
+          const Value value = From::load(source);
+          const auto product = static_cast<Value>(value * static_cast<Value>(scale_.factor));
+          wanted =
+              To::store(scale_.is_one() ? value : static_cast<Value>(product / static_cast<Value>(scale_.divisor)));
         }
         std::memcpy(&is, move.to + i * sizeof(Target), sizeof(Target));
         found += std::memcmp(&is, &wanted, sizeof(Target)) != 0 ? 1U : 0U;
@@ -102,7 +104,7 @@ class Case {
 
   std::vector<std::size_t> counts_;
   std::size_t grain_;
-  double scale_;
+  Scale scale_;
   std::vector<std::vector<std::uint8_t>> inputs_;
   std::vector<std::vector<std::uint8_t>> outputs_;
   std::vector<Move> moves_;
@@ -126,18 +128,18 @@ std::vector<std::size_t> odd_sizes() {
 template <typename From, typename To>
 void check_everywhere(const char* name) {
   using M = Mover<From, To>;
-  for (const double scale : {1.0, 0.25, -3.0, 1e30}) {
-    if (std::is_integral_v<typename M::Value> && scale != 1.0) {
+  for (const Scale scale : {Scale(1.0), Scale(0.25), Scale(-3.0), Scale(1e30), Scale(1.0, 3.0), Scale(0.7, 5.0)}) {
+    if (std::is_integral_v<typename M::Value> && !scale.is_one()) {
       continue;  // those only copy
     }
     for (const std::size_t grain : {std::size_t{0}, kPackGrain}) {
       for (const std::size_t shift : {std::size_t{0}, std::size_t{1}, std::size_t{3}}) {
         Case<From, To> to_even(odd_sizes<M>(), shift * M::kFromBytes, 0, grain, scale);
         to_even.run(3);
-        CHECK_MESSAGE(to_even.wrong() == 0, name, " scale ", scale, " from ", shift);
+        CHECK_MESSAGE(to_even.wrong() == 0, name, " scale ", scale.factor, " / ", scale.divisor, " from ", shift);
         Case<From, To> from_even(odd_sizes<M>(), 0, shift * M::kToBytes, grain, scale);
         from_even.run(17);
-        CHECK_MESSAGE(from_even.wrong() == 0, name, " scale ", scale, " to ", shift);
+        CHECK_MESSAGE(from_even.wrong() == 0, name, " scale ", scale.factor, " / ", scale.divisor, " to ", shift);
       }
     }
   }
