@@ -7,8 +7,8 @@ Usage: gradients_rank.py hvd|shared|shared-group|ddp|timeline STEPS
   shared-group  those by one horovod.torch.grouped_allreduce_
   ddp       what torch's DistributedDataParallel does over Gloo: buckets of 25 MiB (the first 1 MiB), filled by copies, reduced
             asynchronously, divided, copied back
-  timeline  as hvd, STEPS steps without a timeline and as many with one, in turn; prints {"off": median, "on": median} of a
-            step's seconds, where "on" has all of it, up to the file's last byte
+  timeline  as hvd, STEPS steps without a timeline and as many with one, a few of each in turn; prints {"off": median,
+            "on": median} of a step's seconds
 """
 
 import json
@@ -21,7 +21,7 @@ import time
 import torch
 
 WARMUP = 3
-TURNS = 8  # of a timeline: off and on
+BLOCK = 6  # steps between one turn of the timeline and the next: so few that what else the machine does meets both
 MIB = 1 << 20
 
 
@@ -91,30 +91,33 @@ class DdpStep:
                 at += gradient.numel()
 
 
-def block_of(gradients, steps, path):
-    """Seconds of so many steps; with a timeline where there is a path."""
+def block_of(gradients, path):
+    """Seconds of each of a block's steps; with a timeline where there is a path."""
     import horovod.torch as hvd
-    hvd.barrier()
-    begin = time.perf_counter()
     if path:
         hvd.start_timeline(path)
-    for _ in range(steps):
+    hvd.barrier()
+    hvd_step(gradients)  # a timeline's writer is as far behind at the end as it is from here
+    seconds = []
+    for _ in range(BLOCK):
+        begin = time.perf_counter()
         hvd_step(gradients)
+        seconds.append(time.perf_counter() - begin)
     if path:
         hvd.stop_timeline()
-    return time.perf_counter() - begin
+    return seconds
 
 
 def compare_timeline(gradients, steps):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "timeline.json")
-        block_of(gradients, WARMUP, path)
+        block_of(gradients, path)
         seconds = {"off": [], "on": []}
-        for turn in range(2 * TURNS):
+        for turn in range(2 * steps // BLOCK):
             # Off, on, on, off: what drifts hits both alike.
             is_on = turn % 4 in (1, 2)
-            seconds["on" if is_on else "off"].append(block_of(gradients, steps, path if is_on else None))
-    return {name: statistics.median(values) / steps for name, values in seconds.items()}
+            seconds["on" if is_on else "off"] += block_of(gradients, path if is_on else None)
+    return {name: statistics.median(values) for name, values in seconds.items()}
 
 
 def main():
