@@ -40,11 +40,12 @@ NodeCollectives::NodeCollectives(ShmSegment* shm, const Tuning& tuning) : shm_(s
     lane_bytes_ =
         lane / kCacheLineBytes > 0 ? lane / kCacheLineBytes * kCacheLineBytes : lane / kElementBytes * kElementBytes;
     HVD_CHECK(lane_bytes_ > 0);
+    operands_.resize(static_cast<std::size_t>(shm_->local_size()));
   }
 }
 
 std::uint8_t* NodeCollectives::buffer(int local_rank, std::size_t chunk) const {
-  return shm_->slot(local_rank) + (first_chunk_ + chunk) % kBuffers * chunk_bytes_;
+  return shm_->slot(local_rank) + buffer_at(chunk);
 }
 
 std::uint8_t* NodeCollectives::lane(int from, std::size_t chunk, int to) const {

@@ -9,11 +9,14 @@
 // Thread: engine only.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
+#include "runtime/algo/reduce_turn.h"
 #include "runtime/algo/schedule.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/core/dtype.h"
@@ -23,7 +26,7 @@
 
 namespace hvd {
 
-class PieceCursor;
+class ShareBlocks;
 
 class NodeCollectives {
  public:
@@ -58,12 +61,15 @@ class NodeCollectives {
   Result<void> barrier(Interrupt& interrupt);
 
  private:
+  // What is reduced at a time where it is read again: it and what it is made of stay in a core's first cache.
+  static constexpr std::size_t kBlockBytes = 8U << 10U;
+  using Block = std::array<std::uint8_t, kBlockBytes>;
+
   // What a reduction is of.
   struct Reduction {
     std::span<const Piece> pieces;
     std::size_t size_bytes = 0;
     std::size_t chunk_bytes = 0;
-    std::size_t turn_bytes = 0;  // each rank's own choice
     Dtype dtype = Dtype::kUint8;
     ReduceOp op = ReduceOp::kSum;
     Scales scales{};
@@ -72,20 +78,27 @@ class NodeCollectives {
   struct Walk;
   Result<void> reduce(Reduction what, Interrupt& interrupt);
   Result<void> reduce_small(const Reduction& what, Interrupt& interrupt);
-  void reduce_shared_block(std::size_t offset, std::size_t size_bytes, Dtype dtype, ReduceOp op, Scales scales) const;
-  // The stages of a reduction, on one block (of one chunk, where it is in that), and all of them in one phase.
-  void publish_block(const Reduction& what, std::size_t chunk, Range block, PieceCursor& in);
-  void reduce_block(const Reduction& what, std::size_t chunk, Range block, Walk& walk);
-  void take_block(const Reduction& what, std::size_t chunk, int rank, Range block, PieceCursor& out);
+  void reduce_shared_block(std::size_t offset, std::size_t size_bytes, Dtype dtype, ReduceOp op, Scales scales);
+  // The stages of a reduction, on one block (of a chunk that lies at `buffer` of each slot), and all of them in one
+  // phase.
+  [[nodiscard]] CopyRun published_run(const ShareBlocks& block, std::size_t buffer) const;
+  void reduce_block(const Reduction& what, const ShareBlocks& block, std::size_t buffer, Block& scratch,
+                    ReduceTurn& turn);
+  [[nodiscard]] CopyRun taken_run(const ShareBlocks& block, std::size_t buffer) const;
   void reduce_phase(const Reduction& what, std::size_t phase, Walk& walk);
   [[nodiscard]] int host_of(int rank) const;
+  template <typename Operand>
+  std::span<const std::uint8_t* const> operands_of(const Operand& operand);
   // Runs stages 0 ... stage_count-1 on chunks 0 ... chunk_count-1, chunk c at stage s in phase c + s.
   using Stage = std::function<void(std::size_t stage, std::size_t chunk)>;
   Result<void> run_pipeline(std::size_t chunk_count, std::size_t stage_count, const Stage& stage, Interrupt& interrupt);
   // The same where a phase runs its stages itself.
   using Phase = std::function<void(std::size_t phase)>;
   Result<void> run_phases(std::size_t chunk_count, std::size_t stage_count, const Phase& phase, Interrupt& interrupt);
-  // The memory of chunk `chunk` of the current operation in a rank's slot.
+  // Where chunk `chunk` of the current operation lies in each slot; and its memory in one.
+  [[nodiscard]] std::size_t buffer_at(std::size_t chunk) const {
+    return (first_chunk_ + chunk) % kBuffers * chunk_bytes_;
+  }
   [[nodiscard]] std::uint8_t* buffer(int local_rank, std::size_t chunk) const;
 
   // A chunk in as many lanes as there are ranks: what of `from`'s chunk is for local rank `to`.
@@ -96,7 +109,8 @@ class NodeCollectives {
   std::size_t chunk_bytes_ = 0;
   std::size_t reduced_bytes_ = 0;  // the chunks of a reduction
   std::size_t lane_bytes_ = 0;
-  std::uint64_t first_chunk_ = 0;  // number of the current operation's chunk 0
+  std::vector<const std::uint8_t*> operands_;  // of the block that is reduced, by local rank
+  std::uint64_t first_chunk_ = 0;              // number of the current operation's chunk 0
 };
 
 }  // namespace hvd

@@ -14,29 +14,8 @@
 namespace hvd {
 namespace {
 
-// What is reduced at a time: a block of the result and what it is made of stay in a core's first cache.
-constexpr std::size_t kBlockBytes = 8U << 10U;
-using Block = std::array<std::uint8_t, kBlockBytes>;
-
-// Of each share, what is done in one stage before it is the next one's turn. Measured with 256 KiB to 4 MiB of float32
-// on two cores: from 2 KiB up a processor does not see the next block's loads early enough to have them overlap. Where
-// ranks take turns on a core there is little to overlap, and 8 KiB at a time are 4 % faster (four ranks on two cores).
-constexpr std::size_t kTurnBytes = 1U << 10U;
-
-// operand(rank, scratch) -> where the rank's elements lie; it may put them into `scratch`. In rank order, so that the
-// result does not depend on who computes it.
-template <typename Operand>
-void reduce_operands(std::uint8_t* result, std::uint8_t* scratch, int ranks, std::size_t size_bytes, Dtype dtype,
-                     ReduceOp op, const Operand& operand) {
-  const std::size_t count = size_bytes / size_of(dtype);
-  const std::uint8_t* first = operand(0, result);
-  if (ranks == 1 && first != result) {
-    copy_bytes(result, first, size_bytes);
-  }
-  for (int rank = 1; rank < ranks; ++rank) {
-    reduce_two(result, rank == 1 ? first : result, operand(rank, scratch), count, dtype, op);
-  }
-}
+// Of a rank's own share before pieces are looked for again. With 8 KiB that is felt: 8 % of 4 MiB's time.
+constexpr std::size_t kTurnBytes = 32U << 10U;
 
 std::size_t bytes_of(std::span<const Piece> pieces) {
   std::size_t bytes = 0;
@@ -48,6 +27,15 @@ std::size_t bytes_of(std::span<const Piece> pieces) {
 
 }  // namespace
 
+// By local rank, so that the result does not depend on who computes it.
+template <typename Operand>
+std::span<const std::uint8_t* const> NodeCollectives::operands_of(const Operand& operand) {
+  for (int rank = 0; rank < shm_->local_size(); ++rank) {
+    operands_[static_cast<std::size_t>(rank)] = operand(rank);
+  }
+  return operands_;
+}
+
 // One barrier: every rank that takes the result reads all slots.
 Result<void> NodeCollectives::reduce_small(const Reduction& what, Interrupt& interrupt) {
   const std::size_t count = what.size_bytes / size_of(what.dtype);
@@ -57,23 +45,24 @@ Result<void> NodeCollectives::reduce_small(const Reduction& what, Interrupt& int
   HVD_TRY(shm_->barrier(interrupt));
   if (what.takes_result) {
     alignas(kCacheLineBytes) Block result;  // NOLINT: filled by the reduction
-    reduce_operands(result.data(), nullptr, shm_->local_size(), what.size_bytes, what.dtype, what.op,
-                    [&](int rank, std::uint8_t*) { return buffer(rank, 0); });
-    scale_in_place(result.data(), count, what.dtype, what.scales.after);
+    ReduceTurn turn;
+    turn.operands = operands_of([&](int rank) { return buffer(rank, 0); });
+    turn.result = result.data();
+    turn.size_bytes = what.size_bytes;
+    turn.scale = what.scales.after;
+    reduce_turn(turn, what.dtype, what.op);
     PieceCursor(what.pieces).copy_to_outputs(result.data(), what.size_bytes);
   }
   first_chunk_ += 1;
   return {};
 }
 
-// The three stages of a reduction; each has a cursor of its own for what it reads and for what it writes.
+// The three stages of a reduction; each goes through the pieces itself.
 struct NodeCollectives::Walk {
-  explicit Walk(std::span<const Piece> pieces)
-      : published(pieces), reduced(pieces), reduced_out(pieces), taken(pieces) {}
+  explicit Walk(std::span<const Piece> pieces) : published(pieces), reduced(pieces), taken(pieces) {}
 
   PieceCursor published;
   PieceCursor reduced;
-  PieceCursor reduced_out;
   PieceCursor taken;
 };
 
@@ -84,74 +73,62 @@ int NodeCollectives::host_of(int rank) const {
   return rank == 0 && shm_->local_size() > 1 ? 1 : 0;
 }
 
-void NodeCollectives::publish_block(const Reduction& what, std::size_t chunk, Range block, PieceCursor& in) {
-  std::uint8_t* to = buffer(shm_->local_rank(), chunk) + block.begin;
-  in.skip_to(chunk * what.chunk_bytes + block.begin);
-  in.copy_inputs(to, block.size());
-  if (!what.scales.before.is_one()) {
-    scale_in_place(to, block.size() / size_of(what.dtype), what.dtype, what.scales.before);
-  }
+CopyRun NodeCollectives::published_run(const ShareBlocks& block, std::size_t buffer) const {
+  return {shm_->slot(shm_->local_rank()) + buffer + block.begin(), block.input(), block.size()};
 }
 
-void NodeCollectives::reduce_block(const Reduction& what, std::size_t chunk, Range block, Walk& walk) {
+CopyRun NodeCollectives::taken_run(const ShareBlocks& block, std::size_t buffer) const {
+  return {block.output(), shm_->slot(host_of(block.rank())) + buffer + block.begin(), block.size()};
+}
+
+// `scratch`: for inputs that are scaled; not where the result goes, which is what another rank has published.
+void NodeCollectives::reduce_block(const Reduction& what, const ShareBlocks& block, std::size_t buffer, Block& scratch,
+                                   ReduceTurn& turn) {
   const int self = shm_->local_rank();
-  const std::size_t count = block.size() / size_of(what.dtype);
-  std::uint8_t* result = buffer(host_of(self), chunk) + block.begin;
-  alignas(kCacheLineBytes) Block own;  // NOLINT: filled where it is used
-  walk.reduced.skip_to(chunk * what.chunk_bytes + block.begin);
-  // Not into `result`, which is what another rank has published.
-  const auto own_inputs = [&]() -> const std::uint8_t* {
-    if (what.scales.before.is_one()) {
-      return walk.reduced.inputs(own.data(), block.size());
-    }
-    walk.reduced.copy_inputs(own.data(), block.size());
-    scale_in_place(own.data(), count, what.dtype, what.scales.before);
-    return own.data();
-  };
-  reduce_operands(result, nullptr, shm_->local_size(), block.size(), what.dtype, what.op,
-                  [&](int rank, std::uint8_t*) -> const std::uint8_t* {
-                    return rank == self ? own_inputs() : buffer(rank, chunk) + block.begin;
-                  });
-  if (!what.scales.after.is_one()) {
-    scale_in_place(result, count, what.dtype, what.scales.after);
+  const std::size_t in_slot = buffer + block.begin();
+  const std::uint8_t* own = block.input();
+  if (!what.scales.before.is_one()) {
+    copy_bytes(scratch.data(), own, block.size());
+    scale_in_place(scratch.data(), block.size() / size_of(what.dtype), what.dtype, what.scales.before);
+    own = scratch.data();
   }
-  if (what.takes_result) {
-    walk.reduced_out.skip_to(chunk * what.chunk_bytes + block.begin);
-    walk.reduced_out.copy_to_outputs(result, block.size());
-  }
+  turn.operands = operands_of([&](int rank) { return rank == self ? own : shm_->slot(rank) + in_slot; });
+  turn.result = shm_->slot(host_of(self)) + in_slot;
+  turn.output = what.takes_result ? block.output() : nullptr;
+  turn.size_bytes = block.size();
+  turn.scale = what.scales.after;
 }
 
-void NodeCollectives::take_block(const Reduction& what, std::size_t chunk, int rank, Range block, PieceCursor& out) {
-  out.skip_to(chunk * what.chunk_bytes + block.begin);
-  out.copy_to_outputs(buffer(host_of(rank), chunk) + block.begin, block.size());
-}
-
-// A block of each stage in turn: while lines of what others have written are on their way from their caches, the
-// processor copies what is in its own.
+// A block of each stage at a time.
 void NodeCollectives::reduce_phase(const Reduction& what, std::size_t phase, Walk& walk) {
   const int ranks = shm_->local_size();
-  const auto blocks = [&](std::size_t stage, ShareBlocks::Of of) {
-    const std::size_t bytes = phase < stage ? 0 : chunk_of(what.size_bytes, what.chunk_bytes, phase - stage).size();
+  alignas(kCacheLineBytes) Block scratch;  // NOLINT: filled where it is used
+  const std::size_t block_bytes = what.scales.before.is_one() ? kTurnBytes : scratch.size();
+  const auto blocks = [&](std::size_t stage, PieceCursor& cursor, ShareBlocks::Of of) {
+    const Range chunk = phase < stage ? Range{} : chunk_of(what.size_bytes, what.chunk_bytes, phase - stage);
     const std::size_t shares = of == ShareBlocks::Of::kSelf ? 1 : static_cast<std::size_t>(ranks) - 1;
-    return ShareBlocks(bytes, ranks, shm_->local_rank(), of, what.turn_bytes * shares);
+    return ShareBlocks(cursor, chunk, ranks, shm_->local_rank(), of, block_bytes * shares);
   };
-  ShareBlocks published = blocks(0, ShareBlocks::Of::kOthers);
-  ShareBlocks reduced = blocks(1, ShareBlocks::Of::kSelf);
-  ShareBlocks taken = blocks(2, ShareBlocks::Of::kOthers);
+  ShareBlocks published = blocks(0, walk.published, ShareBlocks::Of::kOthers);
+  ShareBlocks reduced = blocks(1, walk.reduced, ShareBlocks::Of::kSelf);
+  ShareBlocks taken = blocks(2, walk.taken, ShareBlocks::Of::kOthers);
   for (bool is_over = false; !is_over;) {
+    ReduceTurn turn;
     is_over = true;
     if (published.next()) {
-      publish_block(what, phase, published.block(), walk.published);
+      turn.published = published_run(published, buffer_at(phase));
       is_over = false;
     }
     if (reduced.next()) {
-      reduce_block(what, phase - 1, reduced.block(), walk);
+      reduce_block(what, reduced, buffer_at(phase - 1), scratch, turn);
       is_over = false;
     }
     if (what.takes_result && taken.next()) {
-      take_block(what, phase - 2, taken.rank(), taken.block(), walk.taken);
+      turn.taken = taken_run(taken, buffer_at(phase - 2));
       is_over = false;
     }
+    reduce_turn(turn, what.dtype, what.op);
+    scale_in_place(turn.published.to, turn.published.size_bytes / size_of(what.dtype), what.dtype, what.scales.before);
   }
 }
 
@@ -161,7 +138,6 @@ Result<void> NodeCollectives::reduce(Reduction what, Interrupt& interrupt) {
     return reduce_small(what, interrupt);
   }
   what.chunk_bytes = reduced_bytes_;
-  what.turn_bytes = shm_->spins() > 0 ? kTurnBytes : kBlockBytes;
   Walk walk(what.pieces);
   static constexpr std::size_t kStages = 3;  // publish, reduce, take
   static_assert(kStages <= kBuffers);
@@ -180,34 +156,32 @@ Result<void> NodeCollectives::reduce(const void* input, void* out, std::size_t c
   }
   const Piece piece{input, out, bytes};
   const bool takes_result = result_to == ResultTo::kAll || shm_->local_rank() == 0;
-  return reduce(Reduction{std::span(&piece, 1), bytes, 0, 0, dtype, op, {}, takes_result}, interrupt);
+  return reduce(Reduction{std::span(&piece, 1), bytes, 0, dtype, op, {}, takes_result}, interrupt);
 }
 
 Result<void> NodeCollectives::reduce_pieces(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scales scales,
                                             Interrupt& interrupt) {
   HVD_CHECK(shm_ != nullptr);
-  return reduce(Reduction{pieces, bytes_of(pieces), 0, 0, dtype, op, scales, true}, interrupt);
+  return reduce(Reduction{pieces, bytes_of(pieces), 0, dtype, op, scales, true}, interrupt);
 }
 
 // One block of this rank's share: small enough to stay in the cache from the first reading to the last writing.
 void NodeCollectives::reduce_shared_block(std::size_t offset, std::size_t size_bytes, Dtype dtype, ReduceOp op,
-                                          Scales scales) const {
-  alignas(kCacheLineBytes) Block result;   // NOLINT: filled by the reduction
-  alignas(kCacheLineBytes) Block scratch;  // NOLINT: filled where it is used
-  const std::size_t count = size_bytes / size_of(dtype);
-  reduce_operands(result.data(), scratch.data(), shm_->local_size(), size_bytes, dtype, op,
-                  [&](int rank, std::uint8_t* room) -> const std::uint8_t* {
-                    const std::uint8_t* from = shm_->arena(rank) + offset;
-                    if (scales.before.is_one()) {
-                      return from;
-                    }
-                    copy_bytes(room, from, size_bytes);
-                    scale_in_place(room, count, dtype, scales.before);
-                    return room;
-                  });
-  scale_in_place(result.data(), count, dtype, scales.after);
-  for (int rank = 0; rank < shm_->local_size(); ++rank) {
-    copy_bytes(shm_->arena(rank) + offset, result.data(), size_bytes);
+                                          Scales scales) {
+  const int ranks = shm_->local_size();
+  ReduceTurn turn;
+  turn.operands = operands_of([&](int rank) {
+    std::uint8_t* operand = shm_->arena(rank) + offset;
+    scale_in_place(operand, size_bytes / size_of(dtype), dtype, scales.before);
+    return operand;
+  });
+  turn.result = shm_->arena(0) + offset;
+  turn.output = ranks > 1 ? shm_->arena(1) + offset : nullptr;
+  turn.size_bytes = size_bytes;
+  turn.scale = scales.after;
+  reduce_turn(turn, dtype, op);
+  for (int rank = 2; rank < ranks; ++rank) {
+    copy_bytes(shm_->arena(rank) + offset, turn.result, size_bytes);
   }
 }
 

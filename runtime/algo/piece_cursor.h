@@ -21,7 +21,7 @@ inline void copy_bytes(std::uint8_t* to, const std::uint8_t* from, std::size_t s
 
 class PieceCursor {
  public:
-  explicit PieceCursor(std::span<const Piece> pieces) : pieces_(pieces) {}
+  explicit PieceCursor(std::span<const Piece> pieces) : pieces_(pieces) { leave_empty(); }
 
   // To what is so many bytes behind the beginning of all; not back.
   void skip_to(std::size_t offset) {
@@ -39,16 +39,9 @@ class PieceCursor {
       from += bytes;
     });
   }
-  // The next inputs where they lie, if they are of one piece; else copied to `scratch`.
-  const std::uint8_t* inputs(std::uint8_t* scratch, std::size_t size_bytes) {
-    if (size_bytes == 0 || pieces_.front().size_bytes - at_ < size_bytes) {
-      copy_inputs(scratch, size_bytes);
-      return scratch;
-    }
-    const auto* found = static_cast<const std::uint8_t*>(pieces_.front().input) + at_;
-    skip_to(passed_ + size_bytes);
-    return found;
-  }
+  // What is next, as far as it lies in one place: a piece that begins there. Not at the end.
+  [[nodiscard]] const Piece& piece() const { return pieces_.front(); }
+  [[nodiscard]] std::size_t place() const { return at_; }  // in that piece
 
  private:
   template <typename Take>
@@ -60,10 +53,14 @@ class PieceCursor {
       take(piece, at_, bytes);
       size_bytes -= bytes;
       at_ += bytes;
-      if (at_ == piece.size_bytes) {
-        pieces_ = pieces_.subspan(1);
-        at_ = 0;
-      }
+      leave_empty();
+    }
+  }
+  // What is next is never nothing.
+  void leave_empty() {
+    while (!pieces_.empty() && at_ == pieces_.front().size_bytes) {
+      pieces_ = pieces_.subspan(1);
+      at_ = 0;
     }
   }
 

@@ -1,5 +1,8 @@
 #include "runtime/algo/reduce_kernels.h"
 
+#include <array>
+#include <cstdint>
+
 #include "runtime/algo/reduce_loops.h"
 
 #if defined(HVD_REDUCE_LOOPS_X86)
@@ -43,8 +46,17 @@ std::vector<ReduceLoops> supported_reduce_loops() {
   return found;
 }
 
+void reduce_turn(const ReduceTurn& turn, Dtype dtype, ReduceOp op) {
+  loops().reduce_turn(turn, dtype, op);
+}
+
 void reduce_two(void* into, const void* first, const void* second, std::size_t count, Dtype dtype, ReduceOp op) {
-  loops().reduce_two(into, first, second, count, dtype, op);
+  const std::array operands = {static_cast<const std::uint8_t*>(first), static_cast<const std::uint8_t*>(second)};
+  ReduceTurn turn;
+  turn.operands = operands;
+  turn.result = static_cast<std::uint8_t*>(into);
+  turn.size_bytes = count * size_of(dtype);
+  reduce_turn(turn, dtype, op);
 }
 
 void reduce_into(void* into, const void* from, std::size_t count, Dtype dtype, ReduceOp op) {

@@ -6,13 +6,16 @@
 
 #include <cstddef>
 
+#include "runtime/algo/reduce_turn.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/scale.h"
 
 namespace hvd {
 
-// into[i] = first[i] OP second[i]; `into` may be one of them, and is else apart. `op` is neither kAverage nor kAdasum.
-// Integers wrap.
+// All of a turn, in an order of its own. `op` is neither kAverage nor kAdasum. Integers wrap.
+void reduce_turn(const ReduceTurn& turn, Dtype dtype, ReduceOp op);
+
+// into[i] = first[i] OP second[i]; `into` may be one of them, and is else apart. `op` as above.
 void reduce_two(void* into, const void* first, const void* second, std::size_t count, Dtype dtype, ReduceOp op);
 
 // into[i] = into[i] OP from[i], likewise.

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -151,25 +152,6 @@ void apply_any(void* into, const void* first, const void* second, std::size_t co
   }
 }
 
-template <typename Element>
-void reduce(void* into, const void* first, const void* second, std::size_t count, ReduceOp op) {
-  using Value = typename Element::Value;
-  switch (op) {
-    case ReduceOp::kSum:
-      return apply_any<Element>(into, first, second, count, [](Value a, Value b) { return Element::add(a, b); });
-    case ReduceOp::kMin:
-      return apply_any<Element>(into, first, second, count, [](Value a, Value b) { return Element::min(a, b); });
-    case ReduceOp::kMax:
-      return apply_any<Element>(into, first, second, count, [](Value a, Value b) { return Element::max(a, b); });
-    case ReduceOp::kProduct:
-      return apply_any<Element>(into, first, second, count, [](Value a, Value b) { return Element::multiply(a, b); });
-    case ReduceOp::kAverage:
-    case ReduceOp::kAdasum:
-      break;
-  }
-  HVD_CHECK(op != ReduceOp::kAverage && op != ReduceOp::kAdasum);
-}
-
 // Toward zero; what the type cannot hold becomes its nearest value, and NaN 0 (a plain conversion is undefined there).
 template <typename T>
 T truncate(double value) {
@@ -186,89 +168,152 @@ T truncate(double value) {
 }
 
 template <typename T>
-void scale_integers(void* data, std::size_t count, Scale scale) {
+[[gnu::noinline]] void scale(Integer<T> /*element*/, void* data, std::size_t count, Scale by) {
   auto* values = static_cast<T*>(data);
   for (std::size_t i = 0; i < count; ++i) {
-    values[i] = truncate<T>(static_cast<double>(values[i]) * scale.factor / scale.divisor);
+    values[i] = truncate<T>(static_cast<double>(values[i]) * by.factor / by.divisor);
+  }
+}
+
+[[gnu::noinline]] void scale(Bool /*element*/, void* data, std::size_t count, Scale by) {
+  auto* values = static_cast<std::uint8_t*>(data);
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = values[i] != 0 && std::trunc(by.factor / by.divisor) != 0.0 ? 1 : 0;
   }
 }
 
 template <typename Element>
-void scale_floats(void* data, std::size_t count, Scale scale) {
+void scale(Element /*of floating type*/, void* data, std::size_t count, Scale by) {
   using Value = typename Element::Value;
-  const auto by = static_cast<Value>(scale.factor);
-  const auto parts = static_cast<Value>(scale.divisor);
-  if (parts == 1) {  // a division is several times as slow
-    return apply_any<Element>(data, data, data, count, [by](Value value, Value) { return value * by; });
+  const auto factor = static_cast<Value>(by.factor);
+  const auto divisor = static_cast<Value>(by.divisor);
+  if (divisor == 1) {  // a division is several times as slow
+    return apply_any<Element>(data, data, data, count, [factor](Value value, Value) { return value * factor; });
   }
-  apply_any<Element>(data, data, data, count, [by, parts](Value value, Value) { return value * by / parts; });
+  apply_any<Element>(data, data, data, count,
+                     [factor, divisor](Value value, Value) { return value * factor / divisor; });
 }
 
-void reduce_two(void* into, const void* first, const void* second, std::size_t count, Dtype dtype, ReduceOp op) {
+// ---- a turn ----
+
+// Bytes of each run before it is the next one's turn: a few lines, so that while some are on their way from another
+// core's cache the processor works on others. With more than 1 KiB it does not look that far ahead.
+constexpr std::size_t kUnitBytes = 256;
+
+// So many units, or as many as there are; returns how far it got.
+std::size_t copy_units(const CopyRun& run, std::size_t at, std::size_t units) {
+  for (; units > 0 && at + kUnitBytes <= run.size_bytes; --units, at += kUnitBytes) {
+    std::memcpy(run.to + at, run.from + at, kUnitBytes);
+  }
+  return at;
+}
+
+void copy_rest(const CopyRun& run, std::size_t at) {
+  if (at < run.size_bytes) {
+    std::memcpy(run.to + at, run.from + at, run.size_bytes - at);
+  }
+}
+
+template <typename Element, typename Operation>
+inline void reduce_run(const ReduceTurn& turn, std::size_t at, std::size_t size_bytes, Operation operation) {
+  const std::size_t count = size_bytes / sizeof(typename Element::Stored);
+  std::uint8_t* result = turn.result + at;
+  if (turn.operands.size() == 1) {
+    std::memmove(result, turn.operands[0] + at, size_bytes);
+  } else {
+    apply_any<Element>(result, turn.operands[0] + at, turn.operands[1] + at, count, operation);
+  }
+  for (std::size_t i = 2; i < turn.operands.size(); ++i) {
+    apply_any<Element>(result, result, turn.operands[i] + at, count, operation);
+  }
+  if (!turn.scale.is_one()) {
+    scale(Element{}, result, count, turn.scale);
+  }
+  if (turn.output != nullptr) {
+    std::memcpy(turn.output + at, result, size_bytes);
+  }
+}
+
+template <typename Element, typename Operation>
+void run_turn(const ReduceTurn& turn, Operation operation) {
+  std::size_t published = 0;
+  std::size_t reduced = 0;
+  std::size_t taken = 0;
+  // A rank copies each of the others' shares while it reduces its own.
+  const std::size_t shares = turn.operands.size() - 1;
+  for (; reduced + kUnitBytes <= turn.size_bytes; reduced += kUnitBytes) {
+    published = copy_units(turn.published, published, shares);
+    reduce_run<Element>(turn, reduced, kUnitBytes, operation);
+    taken = copy_units(turn.taken, taken, shares);
+  }
+  if (reduced < turn.size_bytes) {
+    reduce_run<Element>(turn, reduced, turn.size_bytes - reduced, operation);
+  }
+  copy_rest(turn.published, published);
+  copy_rest(turn.taken, taken);
+}
+
+// ---- by type ----
+
+template <typename Call>
+void with_element(Dtype dtype, const Call& call) {
   switch (dtype) {
     case Dtype::kUint8:
-      return reduce<Integer<std::uint8_t>>(into, first, second, count, op);
+      return call(Integer<std::uint8_t>());
     case Dtype::kInt8:
-      return reduce<Integer<std::int8_t>>(into, first, second, count, op);
+      return call(Integer<std::int8_t>());
     case Dtype::kUint16:
-      return reduce<Integer<std::uint16_t>>(into, first, second, count, op);
+      return call(Integer<std::uint16_t>());
     case Dtype::kInt16:
-      return reduce<Integer<std::int16_t>>(into, first, second, count, op);
+      return call(Integer<std::int16_t>());
     case Dtype::kInt32:
-      return reduce<Integer<std::int32_t>>(into, first, second, count, op);
+      return call(Integer<std::int32_t>());
     case Dtype::kInt64:
-      return reduce<Integer<std::int64_t>>(into, first, second, count, op);
+      return call(Integer<std::int64_t>());
     case Dtype::kFloat16:
-      return reduce<Float16>(into, first, second, count, op);
+      return call(Float16());
     case Dtype::kBfloat16:
-      return reduce<Bfloat16>(into, first, second, count, op);
+      return call(Bfloat16());
     case Dtype::kFloat32:
-      return reduce<Floating<float>>(into, first, second, count, op);
+      return call(Floating<float>());
     case Dtype::kFloat64:
-      return reduce<Floating<double>>(into, first, second, count, op);
+      return call(Floating<double>());
     case Dtype::kBool:
-      return reduce<Bool>(into, first, second, count, op);
+      return call(Bool());
   }
 }
 
-void scale_in_place(void* data, std::size_t count, Dtype dtype, Scale scale) {
-  switch (dtype) {
-    case Dtype::kUint8:
-      return scale_integers<std::uint8_t>(data, count, scale);
-    case Dtype::kInt8:
-      return scale_integers<std::int8_t>(data, count, scale);
-    case Dtype::kUint16:
-      return scale_integers<std::uint16_t>(data, count, scale);
-    case Dtype::kInt16:
-      return scale_integers<std::int16_t>(data, count, scale);
-    case Dtype::kInt32:
-      return scale_integers<std::int32_t>(data, count, scale);
-    case Dtype::kInt64:
-      return scale_integers<std::int64_t>(data, count, scale);
-    case Dtype::kFloat16:
-      return scale_floats<Float16>(data, count, scale);
-    case Dtype::kBfloat16:
-      return scale_floats<Bfloat16>(data, count, scale);
-    case Dtype::kFloat32:
-      return scale_floats<Floating<float>>(data, count, scale);
-    case Dtype::kFloat64:
-      return scale_floats<Floating<double>>(data, count, scale);
-    case Dtype::kBool: {
-      auto* values = static_cast<std::uint8_t*>(data);
-      for (std::size_t i = 0; i < count; ++i) {
-        values[i] = values[i] != 0 && std::trunc(scale.factor / scale.divisor) != 0.0 ? 1 : 0;
-      }
-      return;
+void reduce_turn(const ReduceTurn& turn, Dtype dtype, ReduceOp op) {
+  with_element(dtype, [&](auto element) {
+    using Element = decltype(element);
+    using Value = typename Element::Value;
+    switch (op) {
+      case ReduceOp::kSum:
+        return run_turn<Element>(turn, [](Value a, Value b) { return Element::add(a, b); });
+      case ReduceOp::kMin:
+        return run_turn<Element>(turn, [](Value a, Value b) { return Element::min(a, b); });
+      case ReduceOp::kMax:
+        return run_turn<Element>(turn, [](Value a, Value b) { return Element::max(a, b); });
+      case ReduceOp::kProduct:
+        return run_turn<Element>(turn, [](Value a, Value b) { return Element::multiply(a, b); });
+      case ReduceOp::kAverage:
+      case ReduceOp::kAdasum:
+        break;
     }
-  }
+    HVD_CHECK(op != ReduceOp::kAverage && op != ReduceOp::kAdasum);
+  });
+}
+
+void scale_in_place(void* data, std::size_t count, Dtype dtype, Scale by) {
+  with_element(dtype, [&](auto element) { scale(element, data, count, by); });
 }
 
 }  // namespace
 
 #define HVD_NAME_OF(loops) #loops
-#define HVD_LOOPS_FOR(loops)                                 \
-  ReduceLoops reduce_loops_##loops() {                       \
-    return {HVD_NAME_OF(loops), reduce_two, scale_in_place}; \
+#define HVD_LOOPS_FOR(loops)                                  \
+  ReduceLoops reduce_loops_##loops() {                        \
+    return {HVD_NAME_OF(loops), reduce_turn, scale_in_place}; \
   }
 #define HVD_LOOPS(loops) HVD_LOOPS_FOR(loops)
 HVD_LOOPS(HVD_REDUCE_LOOPS)

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "runtime/algo/reduce_turn.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/scale.h"
 
@@ -12,7 +13,7 @@ namespace hvd {
 
 struct ReduceLoops {
   const char* name;
-  void (*reduce_two)(void* into, const void* first, const void* second, std::size_t count, Dtype dtype, ReduceOp op);
+  void (*reduce_turn)(const ReduceTurn& turn, Dtype dtype, ReduceOp op);
   void (*scale_in_place)(void* data, std::size_t count, Dtype dtype, Scale scale);
 };
 

@@ -1,5 +1,7 @@
 #include "runtime/algo/reduce_kernels.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -262,6 +264,80 @@ TEST_CASE("nothing at no address is reduced and scaled") {
   }
 }
 
+TEST_CASE("a turn copies two runs and reduces a third from any number of operands, in place or not, scaled or not") {
+  std::mt19937 random(21);
+  const auto bytes_of = [&](std::size_t size) {
+    std::vector<std::uint8_t> bytes(size);
+    std::generate(bytes.begin(), bytes.end(), [&] { return static_cast<std::uint8_t>(random()); });
+    return bytes;
+  };
+  const std::vector<std::size_t> counts = {0, 1, 31, 64, 65, 300, 1024};
+  const auto any_count = [&] { return counts[random() % counts.size()]; };
+  for (int round = 0; round < 2000; ++round) {
+    const auto type = static_cast<Dtype>(random() % kDtypeCount);
+    const auto op = std::array{ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct}[random() % 4];
+    const Scale scale = std::array{Scale(), Scale(0.5), Scale(1.0, 3.0)}[random() % 3];
+    const std::size_t operand_count = 1 + random() % 5;
+    const std::size_t size = any_count() * size_of(type);
+    CAPTURE(round);
+    CAPTURE(static_cast<int>(type));
+    CAPTURE(static_cast<int>(op));
+    CAPTURE(operand_count);
+    CAPTURE(size);
+    CAPTURE(scale.factor);
+    CAPTURE(scale.divisor);
+    std::vector<std::vector<std::uint8_t>> memory;
+    for (std::size_t i = 0; i < operand_count; ++i) {
+      memory.push_back(bytes_of(size + 1));
+      for (std::size_t end = size_of(type); is_floating(type) && end <= size; end += size_of(type)) {
+        memory.back()[end - 1] &= 0xBFU;  // below 2: of two NaNs either may be the result
+      }
+    }
+    auto expected = memory.front();
+    for (std::size_t i = 1; i < operand_count; ++i) {
+      reduce_into(expected.data(), memory[i].data(), size / size_of(type), type, op);
+    }
+    scale_in_place(expected.data(), size / size_of(type), type, scale);
+
+    auto apart = bytes_of(size + 1);
+    auto apart_too = bytes_of(size + 1);
+    const std::size_t place = random() % 3;
+    auto& result = place < std::min<std::size_t>(operand_count, 2) ? memory[place] : apart;
+    auto& output = random() % 2 == 0 ? apart_too : memory[random() % operand_count];
+    const bool has_output = random() % 3 != 0;
+    const auto published = bytes_of(any_count());
+    const auto taken = bytes_of(any_count() * operand_count);
+    std::vector<std::uint8_t> published_to(published.size() + 1, 7);
+    std::vector<std::uint8_t> taken_to(taken.size() + 1, 7);
+    const std::uint8_t after_result = result.back();
+    const std::uint8_t after_output = output.back();
+
+    std::vector<const std::uint8_t*> operands;
+    for (const auto& one : memory) {
+      operands.push_back(one.data());
+    }
+    reduce_turn({{published_to.data(), published.data(), published.size()},
+                 operands,
+                 result.data(),
+                 has_output && &output != &result ? output.data() : nullptr,
+                 size,
+                 scale,
+                 {taken_to.data(), taken.data(), taken.size()}},
+                type, op);
+    const auto is_expected = [&](const std::vector<std::uint8_t>& bytes) {
+      return std::equal(bytes.begin(), bytes.end() - 1, expected.begin());
+    };
+    CHECK(is_expected(result));
+    CHECK((!has_output || is_expected(output)));
+    CHECK(std::equal(published.begin(), published.end(), published_to.begin()));
+    CHECK(std::equal(taken.begin(), taken.end(), taken_to.begin()));
+    CHECK(published_to.back() == 7);
+    CHECK(taken_to.back() == 7);
+    CHECK(result.back() == after_result);
+    CHECK(output.back() == after_output);
+  }
+}
+
 TEST_CASE("the loops of every processor give the same bits, whatever the bytes and the place") {
   static constexpr std::size_t kCount = 4097;
   std::mt19937 random(9);
@@ -288,9 +364,15 @@ TEST_CASE("the loops of every processor give the same bits, whatever the bytes a
             CAPTURE(loops.name);
             CAPTURE(dtype);
             CAPTURE(count);
-            reference.reduce_two(expected.data(), a.data() + from, b.data() + from, count, type, op);
-            std::memcpy(result.data(), a.data() + from, bytes);
-            loops.reduce_two(result.data(), result.data(), b.data() + from, count, type, op);
+            const std::array operands = {static_cast<const std::uint8_t*>(a.data() + from),
+                                         static_cast<const std::uint8_t*>(b.data() + from)};
+            ReduceTurn turn;
+            turn.operands = operands;
+            turn.size_bytes = bytes;
+            turn.result = expected.data();
+            reference.reduce_turn(turn, type, op);
+            turn.result = result.data();
+            loops.reduce_turn(turn, type, op);
             CHECK(result == expected);
           }
           std::memcpy(result.data(), a.data() + from, bytes);
