@@ -241,7 +241,8 @@ void run_turn(const ReduceTurn& turn, Operation operation) {
   std::size_t taken = 0;
   // A rank copies each of the others' shares while it reduces its own.
   const std::size_t shares = turn.operands.size() - 1;
-  for (; reduced + kUnitBytes <= turn.size_bytes; reduced += kUnitBytes) {
+  const bool has_copies = (turn.published.size_bytes | turn.taken.size_bytes) != 0;
+  for (; has_copies && reduced + kUnitBytes <= turn.size_bytes; reduced += kUnitBytes) {
     published = copy_units(turn.published, published, shares);
     reduce_run<Element>(turn, reduced, kUnitBytes, operation);
     taken = copy_units(turn.taken, taken, shares);

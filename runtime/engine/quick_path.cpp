@@ -90,7 +90,8 @@ QuickPath::QuickPath(std::shared_ptr<ShmSegment> shm, const Tuning& tuning)
       bytes_(std::min(kMaxBytes, tuning.quick_bytes)),
       whole_bytes_(std::min({kMaxBytes, tuning.quick_whole_bytes,
                              tuning.quick_read_bytes / static_cast<std::size_t>(shm_->local_size())})),
-      rounds_(shm_->rounds(), shm_->local_size(), shm_->local_rank()) {}
+      rounds_(shm_->rounds(), shm_->local_size(), shm_->local_rank()),
+      operands_(static_cast<std::size_t>(shm_->local_size())) {}
 
 bool QuickPath::try_run(const QuickOp& op) {
   HVD_CHECK(takes(op.kind, op.size_bytes) && op.name.size() <= kMaxNameBytes && op.shape.size() <= kMaxDims);
@@ -150,7 +151,7 @@ bool QuickPath::run_whole(const QuickOp& op) {
 }
 
 // Every rank computes it, in the order of ranks.
-void QuickPath::take_result(const QuickOp& op, std::size_t at) const {
+void QuickPath::take_result(const QuickOp& op, std::size_t at) {
   if (op.size_bytes == 0) {
     return;
   }
@@ -158,12 +159,20 @@ void QuickPath::take_result(const QuickOp& op, std::size_t at) const {
     std::memcpy(op.output, rounds_.box(op.root_index) + at, op.size_bytes);
     return;
   }
-  const std::size_t count = count_of(op, op.size_bytes);
-  std::memcpy(op.output, rounds_.box(0) + at, op.size_bytes);
-  for (int rank = 1; rank < shm_->local_size(); ++rank) {
-    reduce_into(op.output, rounds_.box(rank) + at, count, op.dtype, step_of(op));
+  for (int rank = 0; rank < shm_->local_size(); ++rank) {
+    operands_[static_cast<std::size_t>(rank)] = rounds_.box(rank) + at;
   }
-  scale_in_place(op.output, count, op.dtype, result_scale(op.op, op.postscale, shm_->local_size()));
+  reduce_operands(op, static_cast<std::uint8_t*>(op.output), op.size_bytes);
+}
+
+// operands_, in the order of ranks.
+void QuickPath::reduce_operands(const QuickOp& op, std::uint8_t* result, std::size_t size_bytes) const {
+  ReduceTurn turn;
+  turn.operands = operands_;
+  turn.result = result;
+  turn.size_bytes = size_bytes;
+  turn.scale = result_scale(op.op, op.postscale, shm_->local_size());
+  reduce_turn(turn, op.dtype, step_of(op));
 }
 
 // As NodeCollectives does it: what a rank reduces itself need not be posted, unless to be scaled there. The caller's
@@ -203,24 +212,20 @@ Range QuickPath::share_of(const QuickOp& op, int rank) const {
                kCacheLineBytes);
 }
 
-// In the order of ranks; `result` is where the data of a box begin.
-void QuickPath::reduce_share(const QuickOp& op, std::size_t at, std::uint8_t* result) const {
+// `result` is where the data of a box begin.
+void QuickPath::reduce_share(const QuickOp& op, std::size_t at, std::uint8_t* result) {
   const int self = shm_->local_rank();
   const Range share = share_of(op, self);
-  const std::size_t count = count_of(op, share.size());
-  if (count == 0) {
+  if (share.size() == 0) {
     return;
   }
   const bool is_posted = op.prescale != 1.0;
-  const std::uint8_t* own = is_posted ? rounds_.box(self) + at + share.begin : bytes_at(op.input, share.begin);
-  std::uint8_t* into = result + share.begin;
-  const auto operand = [&](int rank) { return rank == self ? own : rounds_.box(rank) + at + share.begin; };
-  const std::uint8_t* first = operand(0);
-  for (int rank = 1; rank < shm_->local_size(); ++rank) {
-    reduce_two(into, first, operand(rank), count, op.dtype, step_of(op));
-    first = into;
+  for (int rank = 0; rank < shm_->local_size(); ++rank) {
+    const bool is_own = rank == self && !is_posted;
+    operands_[static_cast<std::size_t>(rank)] =
+        is_own ? bytes_at(op.input, share.begin) : rounds_.box(rank) + at + share.begin;
   }
-  scale_in_place(into, count, op.dtype, result_scale(op.op, op.postscale, shm_->local_size()));
+  reduce_operands(op, result + share.begin, share.size());
 }
 
 void QuickPath::take_shares(const QuickOp& op, std::size_t at) const {

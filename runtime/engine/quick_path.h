@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "runtime/algo/schedule.h"
 #include "runtime/core/dtype.h"
@@ -65,8 +66,9 @@ class QuickPath {
   bool run_in_shares(const QuickOp& op);
   [[nodiscard]] bool meet(const QuickOp& op, Round round, std::uint8_t* box);
   [[nodiscard]] bool do_all_agree(std::size_t head_bytes) const;
-  void take_result(const QuickOp& op, std::size_t at) const;
-  void reduce_share(const QuickOp& op, std::size_t at, std::uint8_t* result) const;
+  void take_result(const QuickOp& op, std::size_t at);
+  void reduce_share(const QuickOp& op, std::size_t at, std::uint8_t* result);
+  void reduce_operands(const QuickOp& op, std::uint8_t* result, std::size_t size_bytes) const;
   void take_shares(const QuickOp& op, std::size_t at) const;
   [[nodiscard]] Range share_of(const QuickOp& op, int rank) const;
 
@@ -80,6 +82,7 @@ class QuickPath {
   // guarded by mu_
   std::mutex mu_;
   ShmRounds rounds_;
+  std::vector<const std::uint8_t*> operands_;  // of the operation that runs, by local rank
   std::optional<int> spins_;
 };
 
