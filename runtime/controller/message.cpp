@@ -1,6 +1,7 @@
 #include "runtime/controller/message.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <span>
 
@@ -66,6 +67,7 @@ void write_response(ByteWriter& out, const Response& response) {
   write_numbers(out, response.counts);
   if (!response.counts.empty()) {
     out.u8(static_cast<std::uint8_t>(response.dtype)).u8(static_cast<std::uint8_t>(response.op));
+    out.f64(response.postscale);
   }
   out.i32(response.answer).u8(response.is_shared ? 1 : 0).u8(response.is_device ? 1 : 0);
   if (response.kind == OpKind::kSetAdd) {
@@ -221,9 +223,10 @@ Result<void> read_counts(ByteReader& in, Response& response) {
   }
   const std::uint8_t dtype = in.u8();
   const std::uint8_t op = in.u8();
-  if (!in.ok() || !is_dtype(dtype) || !is_reduce_op(op) ||
+  response.postscale = in.f64();
+  if (!in.ok() || !is_dtype(dtype) || !is_reduce_op(op) || !std::isfinite(response.postscale) ||
       !is_possible(response.kind, static_cast<ReduceOp>(op), static_cast<Dtype>(dtype))) {
-    return refuse("type or operator of a response");
+    return refuse("type, operator or scale of a response");
   }
   response.dtype = static_cast<Dtype>(dtype);
   response.op = static_cast<ReduceOp>(op);

@@ -15,8 +15,8 @@
 //   response  (an error is of the whole group that begins with its name)
 //             u8 kind, i32 process set, i32 error code (0: none), text error, u32 n, n x name, u32 m, m x i64 first
 //             dims (allgather: of the first name on each rank, then of the second, ...), u32 k, k x i64 element counts,
-//             with k > 0 u8 dtype, u8 op (an allreduce that a joined rank takes part in), i32 answer, u8 is_shared,
-//             u8 is_device
+//             with k > 0 u8 dtype, u8 op, f64 postscale (an allreduce that a joined rank takes part in), i32 answer,
+//             u8 is_shared, u8 is_device
 //
 // What all ranks know already goes by a bit each, see known_wire.h.
 #pragma once
@@ -36,7 +36,7 @@ namespace hvd {
 
 namespace control_wire {
 
-inline constexpr FrameSpec kSpec{0x43445648U /* "HVDC" */, 4, 16U << 20U, "control"};
+inline constexpr FrameSpec kSpec{0x43445648U /* "HVDC" */, 5, 16U << 20U, "control"};
 
 inline constexpr std::uint16_t kRequests = 1;
 inline constexpr std::uint16_t kResponses = 2;
@@ -109,6 +109,7 @@ struct Response {
   std::vector<std::int32_t> numbers{};  // kSetAdd by members: the request's, for the others
   bool is_shared = false;               // each of its tensors lies at one shared_at on all ranks
   bool is_device = false;               // each of its tensors lies in the memory of each rank's device
+  double postscale = 1.0;               // with counts: ranks that have joined scale what they reduce of it
 
   [[nodiscard]] bool is_error() const { return error_code != 0; }
   bool operator==(const Response&) const = default;

@@ -231,9 +231,8 @@ Result<std::vector<PendingOp*>> Engine::Impl::ops_of(const Response& response, s
     }
   }
   for (PendingOp& stand_in : stand_ins) {
-    // They are packed with what this rank has asked for, and scaled with it.
+    // They are packed with what this rank has asked for, and scaled with it; alone they are zeros.
     stand_in.what.prescale = own != nullptr ? own->what.prescale : 1.0;
-    stand_in.what.postscale = own != nullptr ? own->what.postscale : 1.0;
   }
   return ops;
 }

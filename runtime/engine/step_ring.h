@@ -26,6 +26,7 @@ struct Step {
     response.names.clear();
     response.first_dims.clear();
     response.counts.clear();
+    response.postscale = 1.0;
     response.answer = -1;
     response.process_set = 0;
     response.is_shared = false;

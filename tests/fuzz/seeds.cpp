@@ -80,6 +80,7 @@ void add_responses(std::vector<Seed>& all) {
   Response stood_in = answered(OpKind::kAllreduce, {"a", "b"});
   stood_in.counts = {5, 0};
   stood_in.dtype = Dtype::kFloat32;
+  stood_in.postscale = 0.5;
   Response joined = answered(OpKind::kJoin, {kJoinName});
   joined.answer = 2;
   all.push_back(responses("joined", {stood_in, joined}));

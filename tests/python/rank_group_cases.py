@@ -231,6 +231,11 @@ def case_join():
             average = hvd.allreduce(tensor, name=f"average.{step}")
             assert torch.allclose(average, tensor * brings / SIZE), "an average is over all ranks"
             assert hvd.grouped_allreduce([tensor, tensor], op=hvd.Sum, name=f"group.{step}")[1][0] == 3.0 * brings
+            for count in (10, 5_000, 300_000):  # ranks that have joined scale what they reduce of it
+                large = hvd.allreduce(torch.full((count,), 3.0), op=hvd.Sum, postscale_factor=0.5, name=f"scaled.{step}.{count}")
+                assert torch.equal(large, torch.full((count,), 1.5 * brings))
+                large = hvd.allreduce(torch.full((count,), 3.0), postscale_factor=4.0, name=f"scaled average.{step}.{count}")
+                assert torch.equal(large, torch.full((count,), 12.0 * brings) / SIZE)
         assert hvd.join() == SIZE - 1
         assert torch.equal(hvd.allreduce(torch.ones(2), op=hvd.Sum, name=f"after.{round_number}"), torch.ones(2) * SIZE)
 

@@ -1,6 +1,7 @@
 #include "runtime/controller/message.h"
 
 #include <cstdint>
+#include <limits>
 #include <random>
 
 #include <doctest/doctest.h>
@@ -45,7 +46,20 @@ std::vector<Response> sample_responses() {
           Response{OpKind::kAllreduce, 0, "", {"a", "b"}, {}},
           Response{OpKind::kAllgather, 0, "", {"g"}, {1, 0, 9}},
           Response{OpKind::kAllgather, 0, "", {"g", "h"}, {1, 0, 9, 2, 2, 2}},
-          Response{OpKind::kAllreduce, 0, "", {"a", "b"}, {}, {5, 0}, Dtype::kInt16, ReduceOp::kMin},
+          Response{OpKind::kAllreduce,
+                   0,
+                   "",
+                   {"a", "b"},
+                   {},
+                   {5, 0},
+                   Dtype::kInt16,
+                   ReduceOp::kMin,
+                   -1,
+                   0,
+                   {},
+                   false,
+                   false,
+                   0.5},
           Response{OpKind::kJoin, 0, "", {"join"}, {}, {}, Dtype::kUint8, ReduceOp::kSum, 2},
           Response{OpKind::kSetAdd, 0, "", {"set"}, {}, {}, Dtype::kUint8, ReduceOp::kSum, 7, 0, {0, 2}},
           Response{OpKind::kSetAdd, 0, "", {"set"}, {}, {}, Dtype::kUint8, ReduceOp::kSum, 8},
@@ -279,6 +293,20 @@ TEST_CASE("responses that contradict themselves are refused") {
   refused(Response{OpKind::kAllreduce, 0, "", {"a"}, {}, {1}, static_cast<Dtype>(11)});
   refused(Response{OpKind::kAllreduce, 0, "", {"a"}, {}, {1}, Dtype::kInt8, static_cast<ReduceOp>(6)});
   refused(Response{OpKind::kAllreduce, 0, "", {"a"}, {}, {1}, Dtype::kInt8, ReduceOp::kAdasum});
+  refused(Response{OpKind::kAllreduce,
+                   0,
+                   "",
+                   {"a"},
+                   {},
+                   {1},
+                   Dtype::kInt8,
+                   ReduceOp::kSum,
+                   -1,
+                   0,
+                   {},
+                   false,
+                   false,
+                   std::numeric_limits<double>::infinity()});
   refused(Response{OpKind::kAllreduce, 13, "why", {"a"}, {}, {1}});
   refused(Response{OpKind::kBroadcast, 0, "", {"a"}, {}, {1}});
   refused(Response{OpKind::kJoin, 0, "", {"join"}, {}, {}, Dtype::kUint8, ReduceOp::kSum, 2});
