@@ -17,6 +17,16 @@ namespace {
 // Of a rank's own share before pieces are looked for again. With 8 KiB that is felt: 8 % of 4 MiB's time.
 constexpr std::size_t kTurnBytes = 32U << 10U;
 
+// At most `most` of a rank's own share in one turn, so that as many turns go through it as through the shares of the
+// others, each of which ends a turn: a rank that has only copies left does nothing while their lines are on their way.
+std::size_t turn_bytes(std::size_t chunk_bytes, int ranks, std::size_t most) {
+  const std::size_t share = share_of(chunk_bytes, ranks, 0).size();
+  const auto others = static_cast<std::size_t>(std::max(1, ranks - 1));
+  const std::size_t turns_of_share = (share + most * others - 1) / (most * others);
+  const std::size_t turns = std::max<std::size_t>(1, turns_of_share * others);
+  return ((share + turns - 1) / turns + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
+}
+
 std::size_t bytes_of(std::span<const Piece> pieces) {
   std::size_t bytes = 0;
   for (const Piece& piece : pieces) {
@@ -103,7 +113,8 @@ void NodeCollectives::reduce_block(const Reduction& what, const ShareBlocks& blo
 void NodeCollectives::reduce_phase(const Reduction& what, std::size_t phase, Walk& walk) {
   const int ranks = shm_->local_size();
   alignas(kCacheLineBytes) Block scratch;  // NOLINT: filled where it is used
-  const std::size_t block_bytes = what.scales.before.is_one() ? kTurnBytes : scratch.size();
+  const std::size_t most = what.scales.before.is_one() ? kTurnBytes : scratch.size();
+  const std::size_t block_bytes = turn_bytes(what.chunk_bytes, ranks, most);
   const auto blocks = [&](std::size_t stage, PieceCursor& cursor, ShareBlocks::Of of) {
     const Range chunk = phase < stage ? Range{} : chunk_of(what.size_bytes, what.chunk_bytes, phase - stage);
     const std::size_t shares = of == ShareBlocks::Of::kSelf ? 1 : static_cast<std::size_t>(ranks) - 1;

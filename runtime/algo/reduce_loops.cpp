@@ -1,5 +1,6 @@
 #include "runtime/algo/reduce_loops.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -170,6 +171,12 @@ T truncate(double value) {
 template <typename T>
 [[gnu::noinline]] void scale(Integer<T> /*element*/, void* data, std::size_t count, Scale by) {
   auto* values = static_cast<T*>(data);
+  if (by.divisor == 1.0) {  // a division is several times as slow
+    for (std::size_t i = 0; i < count; ++i) {
+      values[i] = truncate<T>(static_cast<double>(values[i]) * by.factor);
+    }
+    return;
+  }
   for (std::size_t i = 0; i < count; ++i) {
     values[i] = truncate<T>(static_cast<double>(values[i]) * by.factor / by.divisor);
   }
@@ -177,8 +184,9 @@ template <typename T>
 
 [[gnu::noinline]] void scale(Bool /*element*/, void* data, std::size_t count, Scale by) {
   auto* values = static_cast<std::uint8_t*>(data);
+  const bool stays = std::trunc(by.factor / by.divisor) != 0.0;
   for (std::size_t i = 0; i < count; ++i) {
-    values[i] = values[i] != 0 && std::trunc(by.factor / by.divisor) != 0.0 ? 1 : 0;
+    values[i] = values[i] != 0 && stays ? 1 : 0;
   }
 }
 
@@ -187,7 +195,7 @@ void scale(Element /*of floating type*/, void* data, std::size_t count, Scale by
   using Value = typename Element::Value;
   const auto factor = static_cast<Value>(by.factor);
   const auto divisor = static_cast<Value>(by.divisor);
-  if (divisor == 1) {  // a division is several times as slow
+  if (divisor == 1) {
     return apply_any<Element>(data, data, data, count, [factor](Value value, Value) { return value * factor; });
   }
   apply_any<Element>(data, data, data, count,
@@ -199,6 +207,9 @@ void scale(Element /*of floating type*/, void* data, std::size_t count, Scale by
 // Bytes of each run before it is the next one's turn: a few lines, so that while some are on their way from another
 // core's cache the processor works on others. With more than 1 KiB it does not look that far ahead.
 constexpr std::size_t kUnitBytes = 256;
+
+// Where nothing is copied meanwhile: what stays in a core's first cache while all operands are added and it is scaled.
+constexpr std::size_t kAloneBytes = 8U << 10U;
 
 // So many units, or as many as there are; returns how far it got.
 std::size_t copy_units(const CopyRun& run, std::size_t at, std::size_t units) {
@@ -239,7 +250,7 @@ void run_turn(const ReduceTurn& turn, Operation operation) {
   std::size_t published = 0;
   std::size_t reduced = 0;
   std::size_t taken = 0;
-  // A rank copies each of the others' shares while it reduces its own.
+  // Beside one of its own a rank copies a unit of each of the others' shares.
   const std::size_t shares = turn.operands.size() - 1;
   const bool has_copies = (turn.published.size_bytes | turn.taken.size_bytes) != 0;
   for (; has_copies && reduced + kUnitBytes <= turn.size_bytes; reduced += kUnitBytes) {
@@ -247,8 +258,10 @@ void run_turn(const ReduceTurn& turn, Operation operation) {
     reduce_run<Element>(turn, reduced, kUnitBytes, operation);
     taken = copy_units(turn.taken, taken, shares);
   }
-  if (reduced < turn.size_bytes) {
-    reduce_run<Element>(turn, reduced, turn.size_bytes - reduced, operation);
+  while (reduced < turn.size_bytes) {
+    const std::size_t size_bytes = std::min(kAloneBytes, turn.size_bytes - reduced);
+    reduce_run<Element>(turn, reduced, size_bytes, operation);
+    reduced += size_bytes;
   }
   copy_rest(turn.published, published);
   copy_rest(turn.taken, taken);

@@ -3,8 +3,9 @@
 
 namespace hvd {
 
-// An element becomes element * factor / divisor, each of the two rounded once: a quotient is not a product with the
-// divisor's reciprocal, which may differ from it in the last bit (10 / 3 in float32) and is below one for 49 / 49.
+// An element becomes element * factor / divisor, in the type that elements are computed in: a quotient is not a product
+// with the divisor's reciprocal, which may differ from it in the last bit (10 / 3 in float32) and is below one for
+// 49 / 49.
 struct Scale {
   constexpr Scale() = default;
   constexpr Scale(double by, double parts = 1.0)  // NOLINT(google-explicit-constructor): a factor is a scale

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "runtime/core/float16.h"
 #include "runtime/core/scale.h"
@@ -122,6 +123,9 @@ struct Scaling {
         is_divided(scale.divisor != 1.0) {}
 
   HVD_HD Value of(Value value) const {
+    if constexpr (std::is_integral_v<Value>) {
+      return value;  // only copied; a division costs registers also where there is none
+    }
     if (!is_scaled) {
       return value;
     }

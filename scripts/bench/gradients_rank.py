@@ -7,11 +7,12 @@ Usage: gradients_rank.py hvd|shared|shared-group|ddp|timeline STEPS
   shared-group  those by one horovod.torch.grouped_allreduce_
   ddp       what torch's DistributedDataParallel does over Gloo: buckets of 25 MiB (the first 1 MiB), filled by copies, reduced
             asynchronously, divided, copied back
-  timeline  as hvd, STEPS steps without a timeline and as many with one, a few of each in turn; prints {"off": median,
+  timeline  as hvd, STEPS steps or a few more without a timeline and as many with one, some of each in turn; prints {"off": median,
             "on": median} of a step's seconds
 """
 
 import json
+import math
 import os
 import statistics
 import sys
@@ -113,7 +114,7 @@ def compare_timeline(gradients, steps):
         path = os.path.join(folder, "timeline.json")
         block_of(gradients, path)
         seconds = {"off": [], "on": []}
-        for turn in range(2 * steps // BLOCK):
+        for turn in range(4 * math.ceil(steps / (2 * BLOCK))):
             # Off, on, on, off: what drifts hits both alike.
             is_on = turn % 4 in (1, 2)
             seconds["on" if is_on else "off"] += block_of(gradients, path if is_on else None)
