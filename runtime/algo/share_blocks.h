@@ -1,6 +1,5 @@
 // ShareBlocks: goes through some of the shares that a chunk is split into, block by block. A block lies in one share,
-// and in one piece of the caller's memory, so that what is done with it needs two addresses and a size: with blocks of
-// 1 KiB anything more is felt (400 us or 510 us for 4 MiB and two ranks).
+// and in one piece of the caller's memory, so that what is done with it needs two addresses and a size.
 #pragma once
 
 #include <algorithm>
