@@ -147,6 +147,7 @@ Result<void> read_devices(const Reader& env, Config& config) {
 
 Result<void> read_identity(const Reader& env, Config& config) {
   config.engine.mesh.node_address = env.text(contract::kNodeAddress).value_or("");
+  config.engine.mesh.congestion = env.text(contract::kTcpCongestion).value_or("");
   if (config.mpi.has_started_ranks || (!env.text(contract::kRank) && !env.text(contract::kSize))) {
     return {};
   }

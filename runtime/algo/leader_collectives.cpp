@@ -1,88 +1,114 @@
 #include "runtime/algo/leader_collectives.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "runtime/algo/reduce_kernels.h"
 #include "runtime/base/bytes.h"
 
 namespace hvd {
+namespace {
 
-LeaderCollectives::LeaderCollectives(std::vector<StreamPeer> peers, int node_index, const Tuning& tuning)
-    : peers_(std::move(peers)), self_(node_index), piece_bytes_(tuning.wire_bytes) {
+// Along a chain: what has come goes on, at once.
+class ChainFlow final : public Flow {
+ public:
+  ChainFlow(std::uint8_t* data, std::size_t size_bytes, bool is_first, bool is_last)
+      : data_(data), received_(is_first ? size_bytes : 0), sent_(is_last ? size_bytes : 0), size_bytes_(size_bytes) {}
+  Bytes to_send() override { return sent_ < received_ ? Bytes(data_ + sent_, received_ - sent_) : Bytes(); }
+  void note_sent(std::size_t bytes) override { sent_ += bytes; }
+  MutableBytes to_receive() override { return MutableBytes(data_ + received_, size_bytes_ - received_); }
+  void note_received(std::size_t bytes) override { received_ += bytes; }
+
+ private:
+  std::uint8_t* data_;
+  std::size_t received_;
+  std::size_t sent_;
+  std::size_t size_bytes_;
+};
+
+}  // namespace
+
+LeaderCollectives::LeaderCollectives(std::vector<StreamPeer> peers, int node_index, Looks looks, const Tuning& tuning)
+    : peers_(std::move(peers)),
+      self_(node_index),
+      piece_bytes_(tuning.wire_bytes),
+      pairs_bytes_(tuning.pairs_bytes),
+      looks_(looks) {
   if (count() > 1) {
-    staging_ = std::make_unique<std::uint8_t[]>(piece_bytes_);
+    staging_ = std::make_unique<std::uint8_t[]>(std::max(piece_bytes_, pairs_bytes_));
   }
 }
 
-Range LeaderCollectives::piece_of(const Range& part, std::size_t piece) const {
-  const std::size_t begin = std::min(part.end, part.begin + piece * piece_bytes_);
-  return Range{begin, std::min(part.end, begin + piece_bytes_)};
-}
-
-std::size_t LeaderCollectives::pieces_of(const Range& part) const {
-  return (part.size() + piece_bytes_ - 1) / piece_bytes_;
+Result<void> LeaderCollectives::run_ring(void* data, std::span<const Range> blocks, RingFlow::Half half,
+                                         RingFlow::Sum sum, Interrupt& interrupt) {
+  if (count() == 1) {
+    return {};
+  }
+  RingFlow flow(static_cast<std::uint8_t*>(data), {blocks, self_, piece_bytes_, staging_.get()}, half, sum);
+  return move(next(), previous(), flow, looks_, interrupt);
 }
 
 Result<void> LeaderCollectives::reduce_scatter(void* data, std::span<const Range> blocks, Dtype dtype, ReduceOp op,
                                                Interrupt& interrupt) {
-  auto* bytes = static_cast<std::uint8_t*>(data);
-  const std::size_t element = size_of(dtype);
-  // The ring ends with the part after its own number complete on each node.
-  const auto part = [&](int number) -> const Range& {
-    return blocks[static_cast<std::size_t>(ring_previous(number, count()))];
-  };
-  for (int step = 0; step + 1 < count(); ++step) {
-    const Range& send = part(ring_send_part(self_, count(), step));
-    const Range& recv = part(ring_recv_part(self_, count(), step));
-    const std::size_t pieces = std::max(pieces_of(send), pieces_of(recv));
-    for (std::size_t i = 0; i < pieces; ++i) {
-      const Range out = piece_of(send, i);
-      const Range in = piece_of(recv, i);
-      HVD_TRY(send_and_recv(next(), Bytes(bytes + out.begin, out.size()), previous(),
-                            MutableBytes(staging_.get(), in.size()), interrupt));
-      reduce_into(bytes + in.begin, staging_.get(), in.size() / element, dtype, op);
-    }
-  }
-  return {};
+  return run_ring(data, blocks, RingFlow::Half::kReduce, {dtype, op}, interrupt);
+}
+
+Result<void> LeaderCollectives::allgather(void* data, std::span<const Range> blocks, Interrupt& interrupt) {
+  return run_ring(data, blocks, RingFlow::Half::kGather, {}, interrupt);
 }
 
 Result<void> LeaderCollectives::allreduce(void* data, std::size_t element_count, Dtype dtype, ReduceOp op,
                                           Interrupt& interrupt) {
-  const auto n = static_cast<std::size_t>(count());
   const std::size_t element = size_of(dtype);
+  if (element_count * element <= pairs_bytes_) {
+    return allreduce_in_pairs(static_cast<std::uint8_t*>(data), element_count, dtype, op, interrupt);
+  }
+  const auto n = static_cast<std::size_t>(count());
   blocks_.clear();
   for (std::size_t node = 0; node < n; ++node) {
     const Range elements = split(element_count, n, node);
     blocks_.push_back(Range{elements.begin * element, elements.end * element});
   }
-  HVD_TRY(reduce_scatter(data, blocks_, dtype, op, interrupt));
-  return allgather(data, blocks_, interrupt);
+  return run_ring(data, blocks_, RingFlow::Half::kBoth, {dtype, op}, interrupt);
 }
 
-Result<void> LeaderCollectives::allgather(void* data, std::span<const Range> blocks, Interrupt& interrupt) {
-  auto* bytes = static_cast<std::uint8_t*>(data);
-  for (int step = 0; step + 1 < count(); ++step) {
-    const Range& send = blocks[static_cast<std::size_t>(ring_send_part(self_, count(), step))];
-    const Range& recv = blocks[static_cast<std::size_t>(ring_recv_part(self_, count(), step))];
-    HVD_TRY(send_and_recv(next(), Bytes(bytes + send.begin, send.size()), previous(),
-                          MutableBytes(bytes + recv.begin, recv.size()), interrupt));
+// Recursive doubling: after the round of distance d each node has the sum of the 2d nodes of its group. Of a number of
+// nodes that is no power of two the ones beyond give theirs to a partner first, and get the result from it. Both of a
+// pair reduce the same two operands in the same order, so all end with the same bits. (Thakur, Rabenseifner and Gropp,
+// "Optimization of collective communication operations in MPICH", 2005.)
+Result<void> LeaderCollectives::allreduce_in_pairs(std::uint8_t* data, std::size_t element_count, Dtype dtype,
+                                                   ReduceOp op, Interrupt& interrupt) {
+  const std::size_t bytes = element_count * size_of(dtype);
+  const int paired = static_cast<int>(std::bit_floor(static_cast<unsigned>(count())));
+  const Bytes own(data, bytes);
+  const MutableBytes result(data, bytes);
+  const MutableBytes theirs(staging_.get(), bytes);
+  if (self_ >= paired) {
+    const int partner = self_ - paired;
+    HVD_TRY(exchange(partner, own, partner, {}, interrupt));
+    return exchange(partner, {}, partner, result, interrupt);
   }
-  return {};
+  const int beyond = self_ + paired;
+  if (beyond < count()) {
+    HVD_TRY(exchange(beyond, {}, beyond, theirs, interrupt));
+    reduce_into(data, staging_.get(), element_count, dtype, op);
+  }
+  for (int distance = 1; distance < paired; distance *= 2) {
+    const int partner = self_ ^ distance;
+    HVD_TRY(exchange(partner, own, partner, theirs, interrupt));
+    const bool is_lower = self_ < partner;
+    reduce_two(data, is_lower ? data : staging_.get(), is_lower ? staging_.get() : data, element_count, dtype, op);
+  }
+  return beyond < count() ? exchange(beyond, own, beyond, {}, interrupt) : Result<void>();
 }
 
 Result<void> LeaderCollectives::broadcast(void* data, std::size_t size_bytes, int root_node, Interrupt& interrupt) {
-  auto* bytes = static_cast<std::uint8_t*>(data);
-  const bool is_first = self_ == root_node;
-  const bool is_last = ring_next(self_, count()) == root_node;
-  const Range all{0, size_bytes};
-  // In step i piece i comes in and piece i-1 goes on.
-  for (std::size_t i = 0; count() > 1 && i <= pieces_of(all); ++i) {
-    const Range in = is_first ? Range{} : piece_of(all, i);
-    const Range out = is_last || i == 0 ? Range{} : piece_of(all, i - 1);
-    HVD_TRY(send_and_recv(next(), Bytes(bytes + out.begin, out.size()), previous(),
-                          MutableBytes(bytes + in.begin, in.size()), interrupt));
+  if (count() == 1 || size_bytes == 0) {
+    return {};
   }
-  return {};
+  ChainFlow flow(static_cast<std::uint8_t*>(data), size_bytes, self_ == root_node,
+                 ring_next(self_, count()) == root_node);
+  return move(next(), previous(), flow, looks_, interrupt);
 }
 
 Result<void> LeaderCollectives::barrier(Interrupt& interrupt) {
@@ -91,7 +117,8 @@ Result<void> LeaderCollectives::barrier(Interrupt& interrupt) {
     const std::uint8_t token = 'B';
     std::uint8_t received = 0;
     HVD_TRY(send_and_recv(peer(ring_next(self_, count(), distance)), Bytes(&token, 1),
-                          peer(ring_previous(self_, count(), distance)), MutableBytes(&received, 1), interrupt));
+                          peer(ring_previous(self_, count(), distance)), MutableBytes(&received, 1), looks_,
+                          interrupt));
     if (received != token) {
       return Error(Code::kProtocol, "the ranks are not at the same barrier");
     }

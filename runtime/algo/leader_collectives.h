@@ -1,5 +1,6 @@
-// LeaderCollectives: collectives among the leaders of the nodes, over their TCP connections, as rings: each leader
-// sends to the next node and receives from the previous one at the same time.
+// LeaderCollectives: collectives among the leaders of the nodes, over their TCP connections: as rings, where each
+// leader sends to the next node and receives from the previous one at the same time; and of little data, which is all
+// delay, in as few exchanges as there can be.
 //
 // All leaders call the same operations in the same order with the same sizes. Empty data is no operation; so is
 // everything with one node. Thread: engine only.
@@ -10,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/algo/ring_flow.h"
 #include "runtime/algo/schedule.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/core/dtype.h"
@@ -21,13 +23,13 @@ namespace hvd {
 class LeaderCollectives {
  public:
   // peers[node]: the connection to the leader of each node; the own entry is not used.
-  LeaderCollectives(std::vector<StreamPeer> peers, int node_index, const Tuning& tuning = {});
+  LeaderCollectives(std::vector<StreamPeer> peers, int node_index, Looks looks, const Tuning& tuning = {});
 
   // blocks[node]: what of `data` each leader is to have, reduced over all leaders; its other blocks are left half done.
   // Every block is reduced along the ring, in the same order on every run.
   Result<void> reduce_scatter(void* data, std::span<const Range> blocks, Dtype dtype, ReduceOp op,
                               Interrupt& interrupt);
-  // In place. Every part of the data is reduced along the ring, in the same order on every run.
+  // In place, in the same order on every run: along the ring, or of little data in pairs.
   Result<void> allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt);
   // A chain from the root: every leader passes on what it has while it receives the rest.
   Result<void> broadcast(void* data, std::size_t size_bytes, int root_node, Interrupt& interrupt);
@@ -35,14 +37,15 @@ class LeaderCollectives {
   Result<void> allgather(void* data, std::span<const Range> blocks, Interrupt& interrupt);
   // Sends to one node's leader and receives from another's, who do the same.
   Result<void> exchange(int to_node, Bytes out, int from_node, MutableBytes in, Interrupt& interrupt) {
-    return send_and_recv(peer(to_node), out, peer(from_node), in, interrupt);
+    return send_and_recv(peer(to_node), out, peer(from_node), in, looks_, interrupt);
   }
   Result<void> barrier(Interrupt& interrupt);
 
  private:
-  // A part is moved in pieces, so that what was received is reduced while the next piece comes.
-  [[nodiscard]] Range piece_of(const Range& part, std::size_t piece) const;
-  [[nodiscard]] std::size_t pieces_of(const Range& part) const;
+  Result<void> run_ring(void* data, std::span<const Range> blocks, RingFlow::Half half, RingFlow::Sum sum,
+                        Interrupt& interrupt);
+  Result<void> allreduce_in_pairs(std::uint8_t* data, std::size_t count, Dtype dtype, ReduceOp op,
+                                  Interrupt& interrupt);
   [[nodiscard]] int count() const { return static_cast<int>(peers_.size()); }
   [[nodiscard]] const StreamPeer& peer(int node) const { return peers_[static_cast<std::size_t>(node)]; }
   [[nodiscard]] const StreamPeer& next() const { return peer(ring_next(self_, count())); }
@@ -52,7 +55,9 @@ class LeaderCollectives {
   std::vector<StreamPeer> peers_;
   int self_;
   std::size_t piece_bytes_;
+  std::size_t pairs_bytes_;
   // engine only
+  Looks looks_;
   std::unique_ptr<std::uint8_t[]> staging_;  // what was received and is not reduced yet
   std::vector<Range> blocks_;                // of allreduce()
 };

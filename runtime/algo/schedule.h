@@ -44,14 +44,69 @@ constexpr int ring_previous(int index, int count, int distance = 1) {
   return (index + count - distance % count) % count;
 }
 
-// Ring reduce-scatter in count-1 steps: at `step`, `index` sends this part to its next and reduces ring_recv_part from
-// its previous one into its own. Afterwards it holds part ring_next(index) complete. The allgather that follows is the
-// same walk one part later.
+// Ring allreduce in 2 (count-1) steps: at `step`, `index` sends this part to its next and receives ring_recv_part from
+// its previous one. In the first count-1 steps it reduces what it receives into its own, and so holds part
+// ring_next(index) complete; in the others it takes what it receives as it is.
 constexpr int ring_send_part(int index, int count, int step) {
   return ring_previous(index, count, step);
 }
 constexpr int ring_recv_part(int index, int count, int step) {
   return ring_previous(index, count, step + 1);
+}
+
+// In which order the pieces of a ring's parts are on its connections. Each piece makes its steps kAhead turns apart, so
+// that behind a piece that cannot go on yet, for what comes in has to be reduced first, there are others that can.
+// Where one is received is the same on the other side as where it is sent, so both walk the same order.
+class RingOrder {
+ public:
+  // Of `pieces` pieces, the steps [first, end) of the ring. A later piece needs nothing of an earlier one.
+  RingOrder(std::size_t pieces, int first, int end)
+      : pieces_(pieces), steps_(static_cast<std::size_t>(end - first)), first_(first) {
+    is_over_ = pieces_ == 0 || steps_ == 0;
+  }
+
+  [[nodiscard]] bool is_over() const { return is_over_; }
+  // Unless it is over:
+  [[nodiscard]] std::size_t piece() const { return turn_ - kAhead * at_; }
+  [[nodiscard]] int step() const { return first_ + static_cast<int>(at_); }
+  void advance();
+  // Whether this has gone on from that piece's step.
+  [[nodiscard]] bool is_past(std::size_t piece, int step) const {
+    const auto at = static_cast<std::size_t>(step - first_);
+    const std::size_t turn = piece + kAhead * at;
+    return is_over_ || turn_ > turn || (turn_ == turn && at_ < at);
+  }
+
+ private:
+  static constexpr std::size_t kAhead = 2;
+
+  std::size_t pieces_;
+  std::size_t steps_;
+  int first_;
+  // Within a turn the later steps come first: theirs are the older pieces.
+  std::size_t turn_ = 0;
+  std::size_t at_ = 0;  // the step, from first_
+  bool is_over_ = false;
+};
+
+inline void RingOrder::advance() {
+  for (;;) {
+    if (at_ > 0) {
+      --at_;
+    } else {
+      ++turn_;
+      at_ = turn_ / kAhead < steps_ ? turn_ / kAhead : steps_ - 1;
+    }
+    // Of all that turns have, not every turn has all: early ones have few steps, late ones no new pieces.
+    if (turn_ - kAhead * at_ < pieces_) {
+      return;
+    }
+    if (at_ + 1 == steps_) {
+      is_over_ = true;
+      return;
+    }
+    at_ = 0;  // the earlier steps of this turn have still later pieces
+  }
 }
 
 }  // namespace hvd

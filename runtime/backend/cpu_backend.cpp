@@ -20,22 +20,28 @@ std::vector<StreamPeer> leader_peers(const Mesh& mesh) {
 
 constexpr std::size_t kMaxSegments = 16;
 
+// Where ranks outnumber cores another rank may be what a look keeps from running.
+Looks looks_of(const Mesh& mesh) {
+  return Looks(mesh.shm() == nullptr || mesh.shm()->spins() > 0 ? Looks::kMost : 0);
+}
+
 }  // namespace
 
 CpuBackend::CpuBackend(Mesh& mesh, const Tuning& tuning)
     : map_(mesh.map()),
       segment_bytes_(tuning.segment_bytes),
       node_(mesh.shm().get(), tuning),
-      leaders_(leader_peers(mesh), map_.node_index, tuning) {}
+      leaders_(leader_peers(mesh), map_.node_index, looks_of(mesh), tuning) {}
 
 Result<void> CpuBackend::allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt) {
   HVD_CHECK(op != ReduceOp::kAverage);
   if (map_.node_count == 1) {
     return node_.reduce(data, data, count, dtype, op, NodeCollectives::ResultTo::kAll, interrupt);
   }
-  // The same on all nodes, whatever their ranks.
+  // The same on all nodes, whatever their ranks; where no node has two, none has anything to do meanwhile.
+  const bool has_neighbours = map_.size > map_.node_count;
   const std::size_t segments = std::min(kMaxSegments, count * size_of(dtype) / segment_bytes_);
-  if (segments > 1) {
+  if (has_neighbours && segments > 1) {
     return allreduce_overlapped(data, count, segments, dtype, op, interrupt);
   }
   HVD_TRY(node_.reduce(data, data, count, dtype, op, NodeCollectives::ResultTo::kLeader, interrupt));

@@ -23,6 +23,8 @@ inline constexpr const char* kAgentSocket = "HVD_AGENT_SOCKET";
 inline constexpr const char* kAgentToken = "HVD_AGENT_TOKEN";
 // Numeric address at which other nodes reach this one; what the runtime listens on when there are several nodes.
 inline constexpr const char* kNodeAddress = "HVD_NODE_ADDRESS";
+// TCP's congestion control between nodes, instead of the one that would be chosen (base/socket.h).
+inline constexpr const char* kTcpCongestion = "HVD_TCP_CONGESTION";
 
 // Of an elastic job only: how many times ranks that fail are started anew, of all ranks together. (Python reads it, and
 // HOROVOD_ELASTIC and HOROVOD_ELASTIC_TIMEOUT, seconds for the ranks to meet again.)

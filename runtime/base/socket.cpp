@@ -226,6 +226,44 @@ Result<void> tune_tcp(int fd) {
   return {};
 }
 
+namespace {
+
+// What a round trip within a cluster takes at most.
+constexpr unsigned kNearUs = 1000;
+
+bool is_near(int fd) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_rtt < kNearUs;
+}
+
+bool set_congestion(int fd, std::string_view name) {
+  return ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size())) == 0;
+}
+
+}  // namespace
+
+Result<void> choose_congestion(int fd, const std::string& name) {
+  static constexpr std::size_t kMostName = 16;  // TCP_CA_NAME_MAX
+  std::array<char, kMostName> now{};
+  socklen_t size = now.size() - 1;
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, now.data(), &size) != 0) {
+    return {};
+  }
+  if (name.empty()) {
+    if (std::string_view(now.data()).starts_with("bbr") && is_near(fd) && !set_congestion(fd, "cubic")) {
+      set_congestion(fd, "reno");  // which everybody may
+    }
+    return {};
+  }
+  if (name.size() >= kMostName || !set_congestion(fd, name)) {
+    return Error(Code::kInvalid, "the congestion control '" + name + "' is not to be had here: " +
+                                     Error::from_errno("setsockopt(TCP_CONGESTION)").message() +
+                                     "; /proc/sys/net/ipv4/tcp_allowed_congestion_control lists those that are");
+  }
+  return {};
+}
+
 Result<Fd> listen_unix(const std::string& path, int backlog) {
   HVD_TRY_ASSIGN(const sockaddr_un address, unix_address(path));
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

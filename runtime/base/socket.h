@@ -51,6 +51,11 @@ Result<Fd> start_connect_tcp(const SocketAddress& address);
 Result<void> finish_connect(int fd, const std::string& what);
 // TCP_NODELAY on, and keep-alive probes so that a peer whose host is gone is noticed in about 15 s.
 Result<void> tune_tcp(int fd);
+// The congestion control of a connection that carries much between hosts of a cluster: `name`, or "": the system's, but
+// not BBR where the other host is near. That sends by a timer, with an interrupt for every few segments, and gives way
+// for a while every 10 s; between two hosts of one machine other ways moved a third more. Not for TCP only: else it
+// does nothing. kInvalid: the name, and what this system says of it.
+Result<void> choose_congestion(int fd, const std::string& name);
 // Keep-alive probes are sent only while nothing else is on its way: what is sent and never acknowledged is repeated by
 // the kernel for a quarter of an hour. These two bound that by the same 14 s.
 //

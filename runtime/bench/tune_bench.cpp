@@ -46,6 +46,7 @@ class Tuner {
           find_best(&Tuning::chunk_bytes, {128 * kKi, 256 * kKi, 512 * kKi, 1 * kMi}, {1 * kMi, 8 * kMi, 64 * kMi}));
     }
     if (has_other_nodes) {
+      HVD_TRY(find_pairs_limit());
       HVD_TRY(find_best(&Tuning::wire_bytes, {64 * kKi, 256 * kKi, 1 * kMi}, {256 * kKi, 4 * kMi}));
       HVD_TRY(find_best(&Tuning::segment_bytes, {1 * kMi, 4 * kMi, 16 * kMi}, {16 * kMi, 64 * kMi}));
     }
@@ -179,6 +180,18 @@ class Tuner {
       table_.tuning.quick_whole_bytes = static_cast<std::size_t>(limit);
       table_.tuning.quick_read_bytes = static_cast<std::size_t>(limit) * ranks();
     }
+    return {};
+  }
+
+  Result<void> find_pairs_limit() {
+    Tuning below = table_.tuning;
+    below.pairs_bytes = 1U << 20U;
+    Tuning above = table_.tuning;
+    above.pairs_bytes = 0;
+    HVD_TRY_ASSIGN(const std::int64_t limit,
+                   find_limit("pairs_bytes", below, above, {16 * kKi, 64 * kKi, 128 * kKi, 256 * kKi, 1 * kMi},
+                              static_cast<std::int64_t>(table_.tuning.pairs_bytes)));
+    table_.tuning.pairs_bytes = static_cast<std::size_t>(limit);
     return {};
   }
 

@@ -7,21 +7,22 @@
 namespace hvd {
 namespace {
 
-constexpr std::uint16_t kVersion = 1;
+constexpr std::uint16_t kVersion = 2;
 constexpr std::size_t kKi = 1U << 10U;
 constexpr std::size_t kMi = 1U << 20U;
 constexpr std::size_t kGi = 1U << 30U;
 
 // The quick path's box holds 128 KiB, the result of a small reduction one block of 8 KiB.
-constexpr std::array<TuningField, 9> kFields = {{{"quick_bytes", &Tuning::quick_bytes, 0, 128 * kKi},
-                                                 {"quick_whole_bytes", &Tuning::quick_whole_bytes, 0, 128 * kKi},
-                                                 {"quick_read_bytes", &Tuning::quick_read_bytes, 0, kGi},
-                                                 {"small_bytes", &Tuning::small_bytes, 0, 8 * kKi},
-                                                 {"small_read_bytes", &Tuning::small_read_bytes, 0, kGi},
-                                                 {"chunk_bytes", &Tuning::chunk_bytes, 64 * kKi, 64 * kMi},
-                                                 {"segment_bytes", &Tuning::segment_bytes, 64 * kKi, kGi},
-                                                 {"wire_bytes", &Tuning::wire_bytes, 4 * kKi, 64 * kMi},
-                                                 {"fusion_bytes", &Tuning::fusion_bytes, 0, 1024 * kGi}}};
+constexpr std::array<TuningField, 10> kFields = {{{"quick_bytes", &Tuning::quick_bytes, 0, 128 * kKi},
+                                                  {"quick_whole_bytes", &Tuning::quick_whole_bytes, 0, 128 * kKi},
+                                                  {"quick_read_bytes", &Tuning::quick_read_bytes, 0, kGi},
+                                                  {"small_bytes", &Tuning::small_bytes, 0, 8 * kKi},
+                                                  {"small_read_bytes", &Tuning::small_read_bytes, 0, kGi},
+                                                  {"chunk_bytes", &Tuning::chunk_bytes, 64 * kKi, 64 * kMi},
+                                                  {"segment_bytes", &Tuning::segment_bytes, 64 * kKi, kGi},
+                                                  {"wire_bytes", &Tuning::wire_bytes, 4 * kKi, 64 * kMi},
+                                                  {"pairs_bytes", &Tuning::pairs_bytes, 0, 64 * kMi},
+                                                  {"fusion_bytes", &Tuning::fusion_bytes, 0, 1024 * kGi}}};
 
 }  // namespace
 

@@ -198,14 +198,18 @@ Result<void> check_map(const RankMap& map) {
                                    " of " + std::to_string(map.node_count) + " cannot be");
 }
 
-Result<void> tune(const Fd& fd, LinkRole role) {
+Result<void> tune(const Fd& fd, LinkRole role, const std::string& congestion) {
   HVD_TRY_ASSIGN(const SocketAddress address, SocketAddress::local_of(fd.get()));
   if (address.family() == AF_UNIX) {
     return {};
   }
   HVD_TRY(tune_tcp(fd.get()));
+  if (role == LinkRole::kControl) {
+    return limit_unanswered(fd.get());
+  }
   // Data may wait for a rank that is stopped in a debugger; link/stream_io.h looks after it.
-  return role == LinkRole::kControl ? limit_unanswered(fd.get()) : Result<void>();
+  auto chosen = choose_congestion(fd.get(), congestion);
+  return chosen.ok() ? std::move(chosen) : chosen.error().with_context("HVD_TCP_CONGESTION");
 }
 
 }  // namespace
@@ -243,6 +247,7 @@ Result<std::unique_ptr<Mesh>> Mesh::meet(RankMap map, Store& store, const MeshOp
   HVD_TRY_ASSIGN(map.node_of_rank, agree_on_nodes(map, peers));
   std::unique_ptr<Mesh> mesh(new Mesh(map));
   mesh->word_ = peers.front().word;
+  mesh->congestion_ = options.congestion;
   if (map.is_leader() && map.local_size > 1) {
     HVD_TRY_ASSIGN(mesh->shm_, ShmSegment::create(map.local_size, options.shm_slot_bytes));
   }
@@ -270,7 +275,7 @@ Result<void> Mesh::stay_out(SubsetStore& store, Deadline deadline) {
 
 Result<void> Mesh::adopt(LinkRole role, int other_rank, Fd fd, Store& store, Deadline deadline) {
   const auto other = static_cast<std::size_t>(other_rank);
-  HVD_TRY(tune(fd, role));
+  HVD_TRY(tune(fd, role, congestion_));
   switch (role) {
     case LinkRole::kControl:
       control_[other] = std::move(fd);

@@ -18,36 +18,41 @@ Error lost(const StreamPeer& peer, const std::string& why) {
   return Error(Code::kLostPeer, "lost the connection to " + peer.who + ": " + why);
 }
 
-// Sends what fits now.
-Result<void> send_some(const StreamPeer& to, Bytes& out) {
-  while (!out.empty()) {
-    const ssize_t sent = ::send(to.fd, out.data(), out.size(), MSG_NOSIGNAL);
-    if (sent >= 0) {
-      out = out.subspan(static_cast<std::size_t>(sent));
-    } else if (errno == EAGAIN) {
-      return {};
-    } else if (errno != EINTR) {
-      return lost(to, Error::from_errno("send").message());
-    }
+// One call at a time, so that what has come is taken before more is sent. True: something was.
+Result<bool> send_some(const StreamPeer& to, Flow& flow) {
+  const Bytes out = flow.to_send();
+  if (out.empty()) {
+    return false;
   }
-  return {};
+  const ssize_t sent = ::send(to.fd, out.data(), out.size(), MSG_NOSIGNAL);
+  if (sent > 0) {
+    flow.note_sent(static_cast<std::size_t>(sent));
+    return true;
+  }
+  if (sent < 0 && errno != EAGAIN && errno != EINTR) {
+    return lost(to, Error::from_errno("send").message());
+  }
+  return false;
 }
 
-// Takes what is there now.
-Result<void> recv_some(const StreamPeer& from, MutableBytes& in) {
-  while (!in.empty()) {
-    const ssize_t got = ::recv(from.fd, in.data(), in.size(), 0);
-    if (got > 0) {
-      in = in.subspan(static_cast<std::size_t>(got));
-    } else if (got == 0) {
-      return lost(from, "it was closed at the other end");
-    } else if (errno == EAGAIN) {
-      return {};
-    } else if (errno != EINTR) {
-      return lost(from, Error::from_errno("recv").message());
-    }
+// Likewise.
+Result<bool> recv_some(const StreamPeer& from, Flow& flow) {
+  const MutableBytes in = flow.to_receive();
+  if (in.empty()) {
+    return false;
   }
-  return {};
+  const ssize_t got = ::recv(from.fd, in.data(), in.size(), 0);
+  if (got > 0) {
+    flow.note_received(static_cast<std::size_t>(got));
+    return true;
+  }
+  if (got == 0) {
+    return lost(from, "it was closed at the other end");
+  }
+  if (errno != EAGAIN && errno != EINTR) {
+    return lost(from, Error::from_errno("recv").message());
+  }
+  return false;
 }
 
 // Until one of the two may go on, or it is time to ask the Interrupt.
@@ -75,26 +80,56 @@ Result<void> check_answers(const StreamPeer& peer) {
 }
 
 // A connection often ends because the job does: then that is the cause to tell, not the connection.
-Result<void> prefer_cause(Result<void> moved, Interrupt& interrupt) {
-  if (!moved.ok() && moved.error().code() == Code::kLostPeer) {
-    HVD_TRY(interrupt.check());
+Error prefer_cause(const Error& error, Interrupt& interrupt) {
+  if (error.code() == Code::kLostPeer) {
+    if (auto cause = interrupt.check(); !cause.ok()) {
+      return cause.error();
+    }
   }
-  return moved;
+  return error;
 }
+
+// All of one range out, all of another in.
+class Plain final : public Flow {
+ public:
+  Plain(Bytes out, MutableBytes in) : out_(out), in_(in) {}
+  Bytes to_send() override { return out_; }
+  void note_sent(std::size_t bytes) override { out_ = out_.subspan(bytes); }
+  MutableBytes to_receive() override { return in_; }
+  void note_received(std::size_t bytes) override { in_ = in_.subspan(bytes); }
+
+ private:
+  Bytes out_;
+  MutableBytes in_;
+};
 
 }  // namespace
 
-Result<void> send_and_recv(const StreamPeer& to, Bytes out, const StreamPeer& from, MutableBytes in,
-                           Interrupt& interrupt) {
+Result<void> move(const StreamPeer& to, const StreamPeer& from, Flow& flow, Looks& looks, Interrupt& interrupt) {
   Deadline next_check = Deadline::after(kInterruptEvery);
-  for (;;) {
-    HVD_TRY(prefer_cause(send_some(to, out), interrupt));
-    HVD_TRY(prefer_cause(recv_some(from, in), interrupt));
-    if (out.empty() && in.empty()) {
+  for (int in_vain = 0;;) {
+    const auto sent = send_some(to, flow);
+    if (!sent.ok()) {
+      return prefer_cause(sent.error(), interrupt);
+    }
+    const auto received = recv_some(from, flow);
+    if (!received.ok()) {
+      return prefer_cause(received.error(), interrupt);
+    }
+    const bool is_sending = !flow.to_send().empty();
+    const bool is_receiving = !flow.to_receive().empty();
+    if (!is_sending && !is_receiving) {
       return {};
     }
-    interrupt.note_sleep();
-    HVD_TRY(wait_for_either(to, !out.empty(), from, !in.empty()));
+    if (sent.value() || received.value()) {
+      in_vain = 0;
+    } else if (!looks.has_more(++in_vain)) {
+      in_vain = 0;
+      interrupt.note_sleep();
+      const TimePoint began = SteadyClock().now();
+      HVD_TRY(wait_for_either(to, is_sending, from, is_receiving));
+      looks.note_sleep(SteadyClock().now() - began);
+    }
     if (next_check.has_passed()) {
       HVD_TRY(interrupt.check());
       HVD_TRY(check_answers(to));
@@ -102,6 +137,13 @@ Result<void> send_and_recv(const StreamPeer& to, Bytes out, const StreamPeer& fr
       next_check = Deadline::after(kInterruptEvery);
     }
   }
+}
+
+Result<void> send_and_recv(const StreamPeer& to, Bytes out, const StreamPeer& from, MutableBytes in, Looks& looks,
+                           Interrupt& interrupt) {
+  Plain plain(out, in);
+  return plain.to_send().empty() && plain.to_receive().empty() ? Result<void>()
+                                                               : move(to, from, plain, looks, interrupt);
 }
 
 }  // namespace hvd

@@ -8,7 +8,8 @@ import pytest
 from hvdrun import hvdrun
 
 KEYS = ["hvd_tuning", "ranks", "nodes", "ranks_per_node", "processor", "quick_bytes", "quick_whole_bytes",
-        "quick_read_bytes", "small_bytes", "small_read_bytes", "chunk_bytes", "segment_bytes", "wire_bytes", "fusion_bytes"]
+        "quick_read_bytes", "small_bytes", "small_read_bytes", "chunk_bytes", "segment_bytes", "wire_bytes", "pairs_bytes",
+        "fusion_bytes"]
 SHORT = ["--iters", 1, "--warmup", 0, "--max", "16K"]
 
 
@@ -95,4 +96,4 @@ def test_ranks_on_several_hosts_are_tuned_as_one_job(lab2):
     found = json.loads(path.read_text())
     assert (found["ranks"], found["nodes"], found["ranks_per_node"]) == (4, 2, 2)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert {"wire_bytes=65536", "wire_bytes=1048576"} <= {row["call"] for row in rows}
+    assert {"pairs_bytes:up-to", "pairs_bytes:above", "wire_bytes=65536", "wire_bytes=1048576"} <= {row["call"] for row in rows}

@@ -1,5 +1,6 @@
 // Joining: what happens at the listening sockets while ranks meet.
 #include <atomic>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -272,6 +273,30 @@ TEST_CASE("a map that cannot be is refused before anything is opened") {
   const auto mesh = Mesh::join(map, store, {}, log, test_deadline());
   REQUIRE_FALSE(mesh.ok());
   CHECK(mesh.error().code() == Code::kInvalid);
+}
+
+TEST_CASE("a congestion control that is not to be had ends the meeting, with its variable's name") {
+  const auto hub = MemoryHub::create(2, make_secret(1)).value();
+  std::vector<std::string> said(2);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      MemoryStore store(hub, rank);
+      LinesLog log;
+      MeshOptions options;
+      options.node_address = "127.0.0.1";
+      options.congestion = "nosuchthing";
+      const auto mesh = Mesh::join(map_of({1, 1}, rank), store, options, log, test_deadline());
+      REQUIRE_FALSE(mesh.ok());
+      said[static_cast<std::size_t>(rank)] = mesh.error().message();
+    });
+  }
+  for (std::thread& rank : ranks) {
+    rank.join();
+  }
+  for (const std::string& message : said) {
+    CHECK(message.find("HVD_TCP_CONGESTION: the congestion control 'nosuchthing'") != std::string::npos);
+  }
 }
 
 TEST_CASE("a node without an address cannot be one of several") {

@@ -26,7 +26,8 @@ const Variables kRankEnvironment = {{"HVD_RANK", "5"},
                                     {"HVD_NODE_COUNT", "2"},
                                     {"HVD_AGENT_SOCKET", "/tmp/a"},
                                     {"HVD_AGENT_TOKEN", "00ff"},
-                                    {"HVD_NODE_ADDRESS", "10.0.0.2"}};
+                                    {"HVD_NODE_ADDRESS", "10.0.0.2"},
+                                    {"HVD_TCP_CONGESTION", "cubic"}};
 
 Variables changed(const std::string& name, const std::string& value) {
   Variables variables = kRankEnvironment;
@@ -61,6 +62,7 @@ TEST_CASE("the rank environment becomes the rank map") {
   CHECK(config.value().agent_socket == "/tmp/a");
   CHECK(config.value().agent_token == "00ff");
   CHECK(config.value().engine.mesh.node_address == "10.0.0.2");
+  CHECK(config.value().engine.mesh.congestion == "cubic");
 }
 
 TEST_CASE("tuning is read in its units") {
@@ -156,7 +158,7 @@ TEST_CASE("a bad value is an error that names variable and value") {
 
 TEST_CASE("half a rank environment is an error that names what is missing") {
   for (const auto& [name, value] : kRankEnvironment) {
-    if (name == "HVD_AGENT_TOKEN" || name == "HVD_NODE_ADDRESS") {
+    if (name == "HVD_AGENT_TOKEN" || name == "HVD_NODE_ADDRESS" || name == "HVD_TCP_CONGESTION") {
       continue;
     }
     Variables variables = kRankEnvironment;

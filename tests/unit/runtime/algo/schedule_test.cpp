@@ -64,3 +64,43 @@ TEST_CASE("after the ring's steps every part has met every node once, at the nod
     }
   }
 }
+
+TEST_CASE("a ring's order has each piece's steps once, and each after what it needs") {
+  for (int count = 2; count <= 6; ++count) {
+    const int all = 2 * (count - 1);
+    for (const auto& [first, end] : {std::pair(0, count - 1), std::pair(count - 1, all), std::pair(0, all)}) {
+      for (std::size_t pieces = 0; pieces <= 7; ++pieces) {
+        CAPTURE(count);
+        CAPTURE(first);
+        CAPTURE(end);
+        CAPTURE(pieces);
+        std::set<std::pair<std::size_t, int>> done;
+        RingOrder order(pieces, first, end);
+        for (; !order.is_over(); order.advance()) {
+          REQUIRE(order.piece() < pieces);
+          REQUIRE(order.step() >= first);
+          REQUIRE(order.step() < end);
+          CHECK(done.emplace(order.piece(), order.step()).second);
+          for (std::size_t piece = 0; piece < pieces; ++piece) {
+            for (int step = first; step < end; ++step) {
+              const bool is_here = piece == order.piece() && step == order.step();
+              CHECK(order.is_past(piece, step) == (done.count({piece, step}) == 1 && !is_here));
+            }
+          }
+          CHECK((order.step() == first || order.is_past(order.piece(), order.step() - 1)));
+        }
+        CHECK(done.size() == pieces * static_cast<std::size_t>(end - first));
+      }
+    }
+  }
+}
+
+TEST_CASE("behind a piece that waits for what comes in there is another that does not") {
+  RingOrder order(4, 0, 2);
+  std::vector<std::pair<std::size_t, int>> walked;
+  for (; !order.is_over(); order.advance()) {
+    walked.emplace_back(order.piece(), order.step());
+  }
+  CHECK(walked ==
+        std::vector<std::pair<std::size_t, int>>{{0, 0}, {1, 0}, {0, 1}, {2, 0}, {1, 1}, {3, 0}, {2, 1}, {3, 1}});
+}

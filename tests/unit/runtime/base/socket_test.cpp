@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <thread>
 
@@ -50,6 +52,30 @@ TEST_CASE("a connection knows both of its ends") {
   CHECK(SocketAddress::peer_of(c.here.get()).value().text() == SocketAddress::local_of(c.there.get()).value().text());
   CHECK(SocketAddress::peer_of(c.there.get()).value().port() == SocketAddress::local_of(c.here.get()).value().port());
   CHECK(tune_tcp(c.here.get()).ok());
+}
+
+TEST_CASE("a near connection is not left to BBR, and a name that is asked for is taken or refused by name") {
+  const auto of = [](int fd) {
+    std::array<char, 17> name{};
+    socklen_t size = name.size() - 1;
+    REQUIRE(::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), &size) == 0);
+    return std::string(name.data());
+  };
+  const Connection c = connect_on_loopback();
+  const std::string before = of(c.here.get());
+  CHECK(choose_congestion(c.here.get(), "").ok());
+  const std::string after = of(c.here.get());
+  CHECK((before.starts_with("bbr") ? after == "cubic" || after == "reno" : after == before));
+  CHECK(choose_congestion(c.here.get(), "reno").ok());
+  CHECK(of(c.here.get()) == "reno");
+  for (const char* name : {"nosuchthing", "a-name-of-seventeen-letters"}) {
+    const auto refused = choose_congestion(c.here.get(), name);
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().code() == Code::kInvalid);
+    CHECK(refused.error().message().find(std::string("'") + name + "'") != std::string::npos);
+  }
+  const auto pair = make_socket_pair();
+  CHECK(choose_congestion(pair.value().first.get(), "reno").ok());
 }
 
 TEST_CASE("more than a socket buffer holds goes through, and an end before the last byte is a lost peer") {

@@ -1,0 +1,64 @@
+// RingFlow: what one node sends and receives in a ring over blocks of its data, a block for each node: all of an
+// allreduce, or its first half (reduce-scatter), or its second (allgather). Blocks are moved in pieces; while one piece
+// waits to be reduced the next is on its way (RingOrder). Afterwards, or at the end of the first half, node i has block
+// i reduced over all nodes, in the order of the ring: the same on every run.
+//
+// The algorithm is that of Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations"
+// (2009). Thread: one at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "runtime/algo/schedule.h"
+#include "runtime/core/dtype.h"
+#include "runtime/link/stream_io.h"
+
+namespace hvd {
+
+class RingFlow final : public Flow {
+ public:
+  enum class Half : std::uint8_t { kReduce, kGather, kBoth };
+
+  // Of the ring: its nodes and this one among them; not owned.
+  struct Place {
+    std::span<const Range> blocks;  // of the data, in bytes; one for each node
+    int self = 0;
+    std::size_t piece_bytes = 0;
+    std::uint8_t* staging = nullptr;  // piece_bytes; needed unless all is kGather
+  };
+  // Of the elements; nothing of kGather.
+  struct Sum {
+    Dtype dtype = Dtype::kUint8;
+    ReduceOp op = ReduceOp::kSum;
+  };
+
+  RingFlow(std::uint8_t* data, const Place& place, Half half, Sum sum);
+
+  Bytes to_send() override;
+  void note_sent(std::size_t bytes) override { sent_ += bytes; }
+  MutableBytes to_receive() override;
+  void note_received(std::size_t bytes) override;
+
+ private:
+  [[nodiscard]] int count() const { return static_cast<int>(place_.blocks.size()); }
+  [[nodiscard]] bool is_reduced(int step) const { return step + 1 < count(); }
+  [[nodiscard]] Range sent_at(const RingOrder& at) const;
+  [[nodiscard]] Range received_at(const RingOrder& at) const;
+  [[nodiscard]] Range piece_of(int part, std::size_t piece) const;
+  [[nodiscard]] static RingOrder order_of(const Place& place, Half half);
+
+  // constant after construction
+  std::uint8_t* data_;
+  Place place_;
+  Sum sum_;
+  int first_step_;
+  // one thread at a time
+  RingOrder out_;
+  RingOrder in_;
+  std::size_t sent_ = 0;      // of out_'s piece
+  std::size_t received_ = 0;  // of in_'s
+};
+
+}  // namespace hvd

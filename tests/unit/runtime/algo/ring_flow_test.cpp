@@ -1,0 +1,166 @@
+#include "runtime/algo/ring_flow.h"
+
+#include <cstring>
+#include <deque>
+#include <random>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+using namespace hvd;
+
+namespace {
+
+// A ring whose connections are queues that hold little, and move as much at a time as chance wants.
+class Ring {
+ public:
+  Ring(std::vector<std::size_t> counts, std::size_t piece_bytes, RingFlow::Half half, unsigned seed)
+      : counts_(std::move(counts)), random_(seed) {
+    const auto n = static_cast<int>(counts_.size());
+    std::size_t at = 0;
+    for (const std::size_t count : counts_) {
+      blocks_.push_back(Range{at, at + count * sizeof(std::int32_t)});
+      at = blocks_.back().end;
+    }
+    for (int node = 0; node < n; ++node) {
+      std::vector<std::int32_t> data;
+      for (std::size_t i = 0; i < at / sizeof(std::int32_t); ++i) {
+        data.push_back(value(node, i));
+      }
+      data_.push_back(data);
+      staging_.emplace_back(piece_bytes);
+    }
+    queues_.resize(counts_.size());
+    for (int node = 0; node < n; ++node) {
+      const auto self = static_cast<std::size_t>(node);
+      flows_.emplace_back(reinterpret_cast<std::uint8_t*>(data_[self].data()),
+                          RingFlow::Place{blocks_, node, piece_bytes, staging_[self].data()}, half,
+                          RingFlow::Sum{Dtype::kInt32, ReduceOp::kSum});
+    }
+  }
+
+  static std::int32_t value(int node, std::size_t i) { return (node + 1) * 1000 + static_cast<std::int32_t>(i); }
+
+  // False: nothing moves, and it is not over.
+  bool run() {
+    static constexpr int kPatience = 200;  // chance may want nothing for a while
+    for (int idle = 0; idle < kPatience; ++idle) {
+      bool is_over = true;
+      for (std::size_t node = 0; node < flows_.size(); ++node) {
+        idle = send(node) || receive(node) ? 0 : idle;
+        is_over = is_over && flows_[node].to_send().empty() && flows_[node].to_receive().empty();
+      }
+      if (is_over) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  [[nodiscard]] std::int32_t sum(std::size_t i) const {
+    std::int32_t all = 0;
+    for (std::size_t node = 0; node < counts_.size(); ++node) {
+      all += value(static_cast<int>(node), i);
+    }
+    return all;
+  }
+  [[nodiscard]] const std::vector<std::int32_t>& data(std::size_t node) const { return data_[node]; }
+  [[nodiscard]] Range elements(std::size_t node) const {
+    return Range{blocks_[node].begin / sizeof(std::int32_t), blocks_[node].end / sizeof(std::int32_t)};
+  }
+  [[nodiscard]] std::size_t owner(std::size_t i) const {
+    std::size_t node = 0;
+    while (i >= elements(node).end) {
+      ++node;
+    }
+    return node;
+  }
+  [[nodiscard]] std::size_t size() const { return counts_.size(); }
+
+ private:
+  static constexpr std::size_t kRoom = 40;
+
+  std::size_t some(std::size_t most) { return std::uniform_int_distribution<std::size_t>(0, most)(random_); }
+
+  // To the next node, in that node's queue.
+  bool send(std::size_t node) {
+    std::deque<std::uint8_t>& queue = queues_[(node + 1) % queues_.size()];
+    const Bytes out = flows_[node].to_send();
+    const std::size_t bytes = some(std::min(out.size(), kRoom - queue.size()));
+    queue.insert(queue.end(), out.begin(), out.begin() + static_cast<std::ptrdiff_t>(bytes));
+    flows_[node].note_sent(bytes);
+    return bytes != 0;
+  }
+  bool receive(std::size_t node) {
+    std::deque<std::uint8_t>& queue = queues_[node];
+    const MutableBytes in = flows_[node].to_receive();
+    const std::size_t bytes = some(std::min(in.size(), queue.size()));
+    const auto end = queue.begin() + static_cast<std::ptrdiff_t>(bytes);
+    std::copy(queue.begin(), end, in.begin());
+    queue.erase(queue.begin(), end);
+    if (bytes != 0) {
+      flows_[node].note_received(bytes);
+    }
+    return bytes != 0;
+  }
+
+  std::vector<std::size_t> counts_;
+  std::mt19937 random_;
+  std::vector<Range> blocks_;
+  std::vector<std::vector<std::int32_t>> data_;
+  std::vector<std::vector<std::uint8_t>> staging_;
+  std::vector<RingFlow> flows_;
+  std::vector<std::deque<std::uint8_t>> queues_;
+};
+
+const std::vector<std::vector<std::size_t>> kLayouts = {
+    {1, 0}, {7, 7}, {64, 3}, {0, 0, 5}, {9, 9, 9}, {1, 50, 0, 2}, {20, 21, 20, 21, 20}};
+
+template <typename Check>
+void for_all(RingFlow::Half half, const Check& check) {
+  unsigned seed = 1;
+  for (const auto& layout : kLayouts) {
+    for (const std::size_t piece : {std::size_t{4}, std::size_t{16}, std::size_t{64}, std::size_t{4096}}) {
+      for (int repeat = 0; repeat < 4; ++repeat) {
+        CAPTURE(layout.size());
+        CAPTURE(piece);
+        CAPTURE(seed);
+        Ring ring(layout, piece, half, seed++);
+        REQUIRE(ring.run());
+        check(ring);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a ring's allreduce leaves the sum of all everywhere, however little moves at a time") {
+  for_all(RingFlow::Half::kBoth, [](const Ring& ring) {
+    for (std::size_t node = 0; node < ring.size(); ++node) {
+      for (std::size_t i = 0; i < ring.data(node).size(); ++i) {
+        REQUIRE(ring.data(node)[i] == ring.sum(i));
+      }
+    }
+  });
+}
+
+TEST_CASE("its first half leaves each node its own block's sum") {
+  for_all(RingFlow::Half::kReduce, [](const Ring& ring) {
+    for (std::size_t node = 0; node < ring.size(); ++node) {
+      for (std::size_t i = ring.elements(node).begin; i < ring.elements(node).end; ++i) {
+        REQUIRE(ring.data(node)[i] == ring.sum(i));
+      }
+    }
+  });
+}
+
+TEST_CASE("its second half brings each node's own block to all") {
+  for_all(RingFlow::Half::kGather, [](const Ring& ring) {
+    for (std::size_t node = 0; node < ring.size(); ++node) {
+      for (std::size_t i = 0; i < ring.data(node).size(); ++i) {
+        REQUIRE(ring.data(node)[i] == Ring::value(static_cast<int>(ring.owner(i)), i));
+      }
+    }
+  });
+}
