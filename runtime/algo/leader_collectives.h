@@ -1,9 +1,9 @@
 // LeaderCollectives: collectives among the leaders of the nodes, over their TCP connections: as rings, where each
 // leader sends to the next node and receives from the previous one at the same time; and of little data, which is all
-// delay, in as few exchanges as there can be.
+// delay, with few exchanges.
 //
 // All leaders call the same operations in the same order with the same sizes. Empty data is no operation; so is
-// everything with one node. Thread: engine only.
+// everything with one node. Thread: one at a time.
 #pragma once
 
 #include <cstddef>
@@ -36,9 +36,7 @@ class LeaderCollectives {
   // blocks[node]: what each leader has of `data` already; afterwards all have all.
   Result<void> allgather(void* data, std::span<const Range> blocks, Interrupt& interrupt);
   // Sends to one node's leader and receives from another's, who do the same.
-  Result<void> exchange(int to_node, Bytes out, int from_node, MutableBytes in, Interrupt& interrupt) {
-    return send_and_recv(peer(to_node), out, peer(from_node), in, looks_, interrupt);
-  }
+  Result<void> exchange(int to_node, Bytes out, int from_node, MutableBytes in, Interrupt& interrupt);
   Result<void> barrier(Interrupt& interrupt);
 
  private:
@@ -56,8 +54,9 @@ class LeaderCollectives {
   int self_;
   std::size_t piece_bytes_;
   std::size_t pairs_bytes_;
-  // engine only
+  // one thread at a time
   Looks looks_;
+  Looks no_looks_{0};
   std::unique_ptr<std::uint8_t[]> staging_;  // what was received and is not reduced yet
   std::vector<Range> blocks_;                // of allreduce()
 };

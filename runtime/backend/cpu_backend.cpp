@@ -1,5 +1,7 @@
 #include "runtime/backend/cpu_backend.h"
 
+#include <sched.h>
+
 #include <algorithm>
 
 #include "runtime/base/check.h"
@@ -20,9 +22,16 @@ std::vector<StreamPeer> leader_peers(const Mesh& mesh) {
 
 constexpr std::size_t kMaxSegments = 16;
 
-// Where ranks outnumber cores another rank may be what a look keeps from running.
+bool has_core_to_spare() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) > 1;
+}
+
+// Where ranks outnumber cores another rank may be what a look keeps from running, or the program's other threads.
 Looks looks_of(const Mesh& mesh) {
-  return Looks(mesh.shm() == nullptr || mesh.shm()->spins() > 0 ? Looks::kMost : 0);
+  const bool may_look = mesh.shm() == nullptr ? has_core_to_spare() : mesh.shm()->spins() > 0;
+  return Looks(may_look ? Looks::kMost : 0);
 }
 
 }  // namespace

@@ -13,6 +13,8 @@
 #include <charconv>
 #include <cstring>
 
+#include "runtime/base/contract.h"
+
 namespace hvd {
 namespace {
 
@@ -46,10 +48,14 @@ Result<sockaddr_un> unix_address(const std::string& path) {
   return address;
 }
 
-Result<Fd> start_connect(int family, const sockaddr* address, socklen_t size, const std::string& what) {
+Result<Fd> start_connect(int family, const sockaddr* address, socklen_t size, const std::string& what,
+                         const std::function<Result<void>(int fd)>& prepare = {}) {
   Fd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.is_open()) {
     return Error::from_errno("socket");
+  }
+  if (prepare) {
+    HVD_TRY(prepare(fd.get()));
   }
   if (::connect(fd.get(), address, size) != 0 && errno != EINPROGRESS && errno != EINTR) {
     return Error::from_errno(what);
@@ -180,8 +186,8 @@ Result<Fd> connect_tcp(const SocketAddress& address, Deadline deadline) {
   return connect_to(address.family(), address.raw(), address.raw_size(), address.text(), deadline);
 }
 
-Result<Fd> start_connect_tcp(const SocketAddress& address) {
-  return start_connect(address.family(), address.raw(), address.raw_size(), "connect to " + address.text());
+Result<Fd> start_connect_tcp(const SocketAddress& address, const std::function<Result<void>(int fd)>& prepare) {
+  return start_connect(address.family(), address.raw(), address.raw_size(), "connect to " + address.text(), prepare);
 }
 
 Result<void> finish_connect(int fd, const std::string& what) {
@@ -228,40 +234,55 @@ Result<void> tune_tcp(int fd) {
 
 namespace {
 
-// What a round trip within a cluster takes at most.
-constexpr unsigned kNearUs = 1000;
+constexpr std::size_t kMostCongestionName = 16;  // TCP_CA_NAME_MAX, with the end
 
-bool is_near(int fd) {
-  tcp_info info{};
-  socklen_t size = sizeof info;
-  return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_rtt < kNearUs;
+// Empty: no TCP socket.
+std::string congestion_of(int fd) {
+  std::array<char, kMostCongestionName + 1> name{};
+  socklen_t size = name.size() - 1;
+  return ::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), &size) == 0 ? name.data() : "";
 }
 
 bool set_congestion(int fd, std::string_view name) {
+  if (name.size() >= kMostCongestionName) {
+    errno = ENOENT;  // the kernel would look for what the name begins with
+    return false;
+  }
   return ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size())) == 0;
+}
+
+bool is_bbr(const std::string& name) {
+  return name.starts_with("bbr");
 }
 
 }  // namespace
 
 Result<void> choose_congestion(int fd, const std::string& name) {
-  static constexpr std::size_t kMostName = 16;  // TCP_CA_NAME_MAX
-  std::array<char, kMostName> now{};
-  socklen_t size = now.size() - 1;
-  if (::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, now.data(), &size) != 0) {
-    return {};
-  }
+  const std::string now = congestion_of(fd);
   if (name.empty()) {
-    if (std::string_view(now.data()).starts_with("bbr") && is_near(fd) && !set_congestion(fd, "cubic")) {
+    if (is_bbr(now) && !set_congestion(fd, "cubic")) {
       set_congestion(fd, "reno");  // which everybody may
     }
-    return {};
-  }
-  if (name.size() >= kMostName || !set_congestion(fd, name)) {
-    return Error(Code::kInvalid, "the congestion control '" + name + "' is not to be had here: " +
-                                     Error::from_errno("setsockopt(TCP_CONGESTION)").message() +
-                                     "; /proc/sys/net/ipv4/tcp_allowed_congestion_control lists those that are");
+  } else if (!now.empty() && !set_congestion(fd, name)) {
+    return Error(Code::kInvalid,
+                 std::string(contract::kTcpCongestion) + " is '" + name +
+                     "', which is not to be had here: " + Error::from_errno("setsockopt(TCP_CONGESTION)").message() +
+                     "; /proc/sys/net/ipv4/tcp_allowed_congestion_control lists those that are");
   }
   return {};
+}
+
+void settle_congestion(int fd) {
+  static constexpr unsigned kNearUs = 1000;  // what a round trip within a cluster takes at most
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || info.tcpi_rtt < kNearUs) {
+    return;
+  }
+  const Fd fresh(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (const std::string own = congestion_of(fresh.get()); is_bbr(own)) {
+    set_congestion(fd, own);
+  }
 }
 
 Result<Fd> listen_unix(const std::string& path, int backlog) {

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,16 +47,20 @@ class SocketAddress {
 Result<Fd> listen_tcp(const SocketAddress& address, int backlog = 128);
 Result<Fd> connect_tcp(const SocketAddress& address, Deadline deadline);
 // Its two halves, for many connections at once: the socket becomes writable when the attempt has ended, and
-// finish_connect tells how.
-Result<Fd> start_connect_tcp(const SocketAddress& address);
+// finish_connect tells how. `prepare` is asked first, with the socket.
+Result<Fd> start_connect_tcp(const SocketAddress& address, const std::function<Result<void>(int fd)>& prepare = {});
 Result<void> finish_connect(int fd, const std::string& what);
 // TCP_NODELAY on, and keep-alive probes so that a peer whose host is gone is noticed in about 15 s.
 Result<void> tune_tcp(int fd);
-// The congestion control of a connection that carries much between hosts of a cluster: `name`, or "": the system's, but
-// not BBR where the other host is near. That sends by a timer, with an interrupt for every few segments, and gives way
-// for a while every 10 s; between two hosts of one machine other ways moved a third more. Not for TCP only: else it
-// does nothing. kInvalid: the name, and what this system says of it.
+// TCP's congestion control, for connections that carry much between the hosts of a cluster; before the socket connects,
+// or when it listens (what it accepts is then alike): `name`, or "" for the system's unless that is BBR. That sends by
+// a timer, with an interrupt for every few segments, and gives way for a while every 10 s; near by other ways are a
+// third faster. (`name` is HVD_TCP_CONGESTION's.) On a connection that has begun with BBR the timer would stay. Nothing
+// where it is no TCP socket. kInvalid: the name, and what this system says of it.
 Result<void> choose_congestion(int fd, const std::string& name);
+// For a connection that was made with "": if the other host turns out to be far, where BBR has its use, it is used
+// after all if it is the system's way.
+void settle_congestion(int fd);
 // Keep-alive probes are sent only while nothing else is on its way: what is sent and never acknowledged is repeated by
 // the kernel for a quarter of an hour. These two bound that by the same 14 s.
 //

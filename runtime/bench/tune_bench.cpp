@@ -48,6 +48,8 @@ class Tuner {
     if (has_other_nodes) {
       HVD_TRY(find_pairs_limit());
       HVD_TRY(find_best(&Tuning::wire_bytes, {64 * kKi, 256 * kKi, 1 * kMi}, {256 * kKi, 4 * kMi}));
+    }
+    if (table_.place.ranks > table_.place.nodes && has_other_nodes) {
       HVD_TRY(find_best(&Tuning::segment_bytes, {1 * kMi, 4 * kMi, 16 * kMi}, {16 * kMi, 64 * kMi}));
     }
     HVD_TRY(find_fusion());

@@ -36,7 +36,8 @@ struct Tuning {
   // Between nodes data is received and reduced in pieces of this size: what was just received is reduced while it is in
   // the cache and while the kernel receives the next piece.
   std::size_t wire_bytes = 256U << 10U;
-  // Between nodes an allreduce of at most so much goes in pairs: the number of exchanges counts then, not of bytes.
+  // Between nodes an allreduce goes in pairs, with few exchanges, while no node sends more than so much in all of them;
+  // else along a ring, with the fewest bytes.
   std::size_t pairs_bytes = 128U << 10U;
   // Tensors are fused to at most so much, where nobody has said otherwise (HOROVOD_FUSION_THRESHOLD). 0: not at all.
   std::size_t fusion_bytes = 128U << 20U;

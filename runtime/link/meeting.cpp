@@ -62,14 +62,14 @@ struct Meeting::Incoming {
   std::string address;
 };
 
-Meeting::Meeting(int rank, Store& store, Log& log, Deadline deadline)
-    : rank_(rank), store_(store), log_(log), patience_(deadline) {}
+Meeting::Meeting(int rank, Store& store, Log& log, Deadline deadline, std::string congestion)
+    : rank_(rank), store_(store), log_(log), congestion_(std::move(congestion)), patience_(deadline) {}
 
 Meeting::~Meeting() = default;
 
 Result<void> Meeting::connect_by_tcp(LinkRole role, int to, const SocketAddress& address) {
   HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
-  auto fd = start_connect_tcp(address);
+  auto fd = start_connect_tcp(address, [this](int socket) { return choose_congestion(socket, congestion_); });
   if (!fd.ok()) {
     return fd.error().with_context(who(to, address.text()));
   }

@@ -26,7 +26,8 @@ class Meeting {
     Fd fd;
   };
 
-  Meeting(int rank, Store& store, Log& log, Deadline deadline);
+  // `congestion`: of connections by TCP; see choose_congestion().
+  Meeting(int rank, Store& store, Log& log, Deadline deadline, std::string congestion = "");
   ~Meeting();
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
@@ -58,6 +59,7 @@ class Meeting {
   int rank_;
   Store& store_;
   Log& log_;
+  const std::string congestion_;
   // joining only
   Patience patience_;
   std::vector<int> listeners_;

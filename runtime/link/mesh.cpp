@@ -87,6 +87,7 @@ Result<MeshPeer> open_listeners(const RankMap& map, const MeshOptions& options, 
     }
     HVD_TRY_ASSIGN(const SocketAddress any_port, SocketAddress::make(options.node_address, 0));
     HVD_TRY_ASSIGN(listeners.tcp, listen_tcp(any_port, backlog));
+    HVD_TRY(choose_congestion(listeners.tcp.get(), options.congestion));
     HVD_TRY_ASSIGN(const SocketAddress bound, SocketAddress::local_of(listeners.tcp.get()));
     self.tcp_ip = options.node_address;
     self.tcp_port = bound.port();
@@ -204,12 +205,11 @@ Result<void> tune(const Fd& fd, LinkRole role, const std::string& congestion) {
     return {};
   }
   HVD_TRY(tune_tcp(fd.get()));
-  if (role == LinkRole::kControl) {
-    return limit_unanswered(fd.get());
+  if (congestion.empty()) {
+    settle_congestion(fd.get());
   }
   // Data may wait for a rank that is stopped in a debugger; link/stream_io.h looks after it.
-  auto chosen = choose_congestion(fd.get(), congestion);
-  return chosen.ok() ? std::move(chosen) : chosen.error().with_context("HVD_TCP_CONGESTION");
+  return role == LinkRole::kControl ? limit_unanswered(fd.get()) : Result<void>();
 }
 
 }  // namespace
@@ -251,7 +251,7 @@ Result<std::unique_ptr<Mesh>> Mesh::meet(RankMap map, Store& store, const MeshOp
   if (map.is_leader() && map.local_size > 1) {
     HVD_TRY_ASSIGN(mesh->shm_, ShmSegment::create(map.local_size, options.shm_slot_bytes));
   }
-  Meeting meeting(map.rank, store, log, deadline);
+  Meeting meeting(map.rank, store, log, deadline, options.congestion);
   for (const Fd* listener : {&listeners.tcp, &listeners.unix_socket}) {
     if (listener->is_open()) {
       meeting.add_listener(listener->get());

@@ -56,7 +56,8 @@ Result<bool> recv_some(const StreamPeer& from, Flow& flow) {
 }
 
 // Until one of the two may go on, or it is time to ask the Interrupt.
-Result<void> wait_for_either(const StreamPeer& to, bool is_sending, const StreamPeer& from, bool is_receiving) {
+Result<void> wait_for_either(const StreamPeer& to, bool is_sending, const StreamPeer& from, bool is_receiving,
+                             Deadline next_check) {
   std::array<pollfd, 2> waits{};
   nfds_t count = 0;
   if (is_sending) {
@@ -65,7 +66,7 @@ Result<void> wait_for_either(const StreamPeer& to, bool is_sending, const Stream
   if (is_receiving) {
     waits[count++] = pollfd{from.fd, POLLIN, 0};
   }
-  if (::poll(waits.data(), count, static_cast<int>(kInterruptEvery.count())) < 0 && errno != EINTR) {
+  if (::poll(waits.data(), count, next_check.poll_ms()) < 0 && errno != EINTR) {
     return Error::from_errno("poll");
   }
   return {};
@@ -127,7 +128,7 @@ Result<void> move(const StreamPeer& to, const StreamPeer& from, Flow& flow, Look
       in_vain = 0;
       interrupt.note_sleep();
       const TimePoint began = SteadyClock().now();
-      HVD_TRY(wait_for_either(to, is_sending, from, is_receiving));
+      HVD_TRY(wait_for_either(to, is_sending, from, is_receiving, next_check));
       looks.note_sleep(SteadyClock().now() - began);
     }
     if (next_check.has_passed()) {

@@ -303,6 +303,35 @@ TEST_CASE("every collective gives the reference's result on every placement") {
   }
 }
 
+TEST_CASE("and so it does between nodes by pairs alone, by rings alone, in small pieces and in segments") {
+  Tuning pairs;
+  pairs.pairs_bytes = 64U << 20U;
+  Tuning rings;
+  rings.pairs_bytes = 0;
+  rings.wire_bytes = 4096;
+  Tuning segments = rings;
+  segments.segment_bytes = 64U << 10U;
+  for (const Nodes& nodes : {Nodes{1, 1}, Nodes{1, 1, 1}, Nodes{1, 2, 1, 1, 2, 1}, Nodes{1, 1, 1, 1, 1, 1, 1, 1}}) {
+    for (const Tuning& tuning : {pairs, rings, segments}) {
+      CAPTURE(text_of(nodes));
+      CAPTURE(tuning.pairs_bytes);
+      CAPTURE(tuning.segment_bytes);
+      ThreadJob job(nodes);
+      JobOptions options;
+      options.tuning = tuning;
+      require_all_ok(job.run(options, [](Rank& rank) -> Result<void> {
+        HVD_TRY(check_everything(rank));
+        for (const std::size_t count : {std::size_t{1}, std::size_t{5}, std::size_t{40'003}}) {
+          HVD_TRY(check_allreduce(rank, count, Dtype::kFloat32, ReduceOp::kSum));
+          HVD_TRY(check_allreduce(rank, count, Dtype::kInt64, ReduceOp::kMin));
+          HVD_TRY(check_broadcast(rank, count, rank.map.size - 1));
+        }
+        return {};
+      }));
+    }
+  }
+}
+
 TEST_CASE("a million elements of each type come out right by each operation on each number of ranks") {
   // The thread sanitizer watches each access; what it looks for, it finds with fewer.
 #if defined(__SANITIZE_THREAD__)
@@ -330,27 +359,31 @@ TEST_CASE("a million elements of each type come out right by each operation on e
 }
 
 TEST_CASE("a sum that rounds is bitwise the same on every rank and on every run, and close to the exact one") {
-  static constexpr std::size_t kCount = 50'001;
-  for (const Nodes& nodes : {Nodes{4}, Nodes{1, 2, 4}, Nodes{1, 1, 1}}) {
+  // What goes in pairs between nodes, and what goes along a ring.
+  const std::pair<Nodes, std::size_t> cases[] = {
+      {{4}, 50'001},       {{1, 2, 4}, 50'001}, {{1, 1, 1}, 50'001},      {{1, 1}, 10'001},
+      {{1, 1, 1}, 10'001}, {{1, 2, 4}, 10'001}, {{1, 1, 1, 1, 1}, 9'001}, {{1, 2, 1, 1, 2, 1}, 9'001}};
+  for (const auto& [nodes, count] : cases) {
     CAPTURE(text_of(nodes));
-    const auto first = sum_noise(nodes, kCount);
-    const auto second = sum_noise(nodes, kCount);
-    std::vector<double> exact(kCount, 0.0);
-    std::vector<double> magnitude(kCount, 0.0);
+    CAPTURE(count);
+    const auto first = sum_noise(nodes, count);
+    const auto second = sum_noise(nodes, count);
+    std::vector<double> exact(count, 0.0);
+    std::vector<double> magnitude(count, 0.0);
     for (std::size_t rank = 0; rank < first.size(); ++rank) {
-      CHECK(std::memcmp(first[0].data(), first[rank].data(), kCount * sizeof(float)) == 0);
-      CHECK(std::memcmp(first[0].data(), second[rank].data(), kCount * sizeof(float)) == 0);
-      const auto values = noise(static_cast<int>(rank), kCount);
-      for (std::size_t i = 0; i < kCount; ++i) {
+      CHECK(std::memcmp(first[0].data(), first[rank].data(), count * sizeof(float)) == 0);
+      CHECK(std::memcmp(first[0].data(), second[rank].data(), count * sizeof(float)) == 0);
+      const auto values = noise(static_cast<int>(rank), count);
+      for (std::size_t i = 0; i < count; ++i) {
         exact[i] += static_cast<double>(values[i]);
         magnitude[i] += std::fabs(static_cast<double>(values[i]));
       }
     }
-    const std::vector<float> scattered = scatter_noise(nodes, kCount);
-    const std::vector<float> scattered_again = scatter_noise(nodes, kCount);
-    CHECK(std::memcmp(scattered.data(), scattered_again.data(), kCount * sizeof(float)) == 0);
+    const std::vector<float> scattered = scatter_noise(nodes, count);
+    const std::vector<float> scattered_again = scatter_noise(nodes, count);
+    CHECK(std::memcmp(scattered.data(), scattered_again.data(), count * sizeof(float)) == 0);
     std::size_t far = 0;
-    for (std::size_t i = 0; i < kCount; ++i) {
+    for (std::size_t i = 0; i < count; ++i) {
       far += std::fabs(static_cast<double>(scattered[i]) - exact[i]) > magnitude[i] * 1e-6 ? 1U : 0U;
       far += std::fabs(static_cast<double>(first[0][i]) - exact[i]) > magnitude[i] * 1e-6 ? 1U : 0U;
     }

@@ -148,6 +148,7 @@ struct Rank {
 
 struct JobOptions {
   std::size_t shm_slot_bytes = 4U << 20U;
+  Tuning tuning;
   Deadline deadline = test_deadline();
   // A rank's store instead of the plain one, for tests that watch or spoil what ranks tell each other.
   std::function<std::unique_ptr<Store>(std::unique_ptr<Store>, int rank)> wrap_store;
@@ -208,7 +209,7 @@ class ThreadJob {
     mesh_options.scratch_dir = scratch_.path();
     mesh_options.shm_slot_bytes = options.shm_slot_bytes;
     HVD_TRY_ASSIGN(const auto mesh, Mesh::join(map, *store, mesh_options, log_, options.deadline));
-    CpuBackend backend(*mesh);
+    CpuBackend backend(*mesh, options.tuning);
     TestInterrupt interrupt(*store, *mesh);
     Rank self{mesh->map(), backend, interrupt};
     HVD_TRY(body(self));

@@ -54,28 +54,39 @@ TEST_CASE("a connection knows both of its ends") {
   CHECK(tune_tcp(c.here.get()).ok());
 }
 
-TEST_CASE("a near connection is not left to BBR, and a name that is asked for is taken or refused by name") {
+TEST_CASE("a connection within a cluster does not begin with BBR; a name is taken, or refused by name") {
   const auto of = [](int fd) {
     std::array<char, 17> name{};
     socklen_t size = name.size() - 1;
     REQUIRE(::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), &size) == 0);
     return std::string(name.data());
   };
-  const Connection c = connect_on_loopback();
-  const std::string before = of(c.here.get());
-  CHECK(choose_congestion(c.here.get(), "").ok());
-  const std::string after = of(c.here.get());
-  CHECK((before.starts_with("bbr") ? after == "cubic" || after == "reno" : after == before));
-  CHECK(choose_congestion(c.here.get(), "reno").ok());
-  CHECK(of(c.here.get()) == "reno");
+  const auto any_port = SocketAddress::make("127.0.0.1", 0).value();
+  const Fd listener = listen_tcp(any_port).value();
+  const std::string own = of(listener.get());
+  CHECK(choose_congestion(listener.get(), "").ok());
+  const auto address = SocketAddress::local_of(listener.get()).value();
+  const Fd near = start_connect_tcp(address, [](int fd) { return choose_congestion(fd, ""); }).value();
+  const Fd accepted(::accept(listener.get(), nullptr, nullptr));
+  REQUIRE(accepted.is_open());
+  for (const int fd : {near.get(), accepted.get()}) {
+    const std::string now = of(fd);
+    CHECK((own.starts_with("bbr") ? now == "cubic" || now == "reno" : now == own));
+    settle_congestion(fd);
+    CHECK(of(fd) == now);
+  }
+  const Fd named = start_connect_tcp(address, [](int fd) { return choose_congestion(fd, "reno"); }).value();
+  CHECK(of(named.get()) == "reno");
   for (const char* name : {"nosuchthing", "a-name-of-seventeen-letters"}) {
-    const auto refused = choose_congestion(c.here.get(), name);
+    const auto refused = start_connect_tcp(address, [name](int fd) { return choose_congestion(fd, name); });
     REQUIRE_FALSE(refused.ok());
     CHECK(refused.error().code() == Code::kInvalid);
     CHECK(refused.error().message().find(std::string("'") + name + "'") != std::string::npos);
+    CHECK(refused.error().message().find("No such file or directory") != std::string::npos);
   }
   const auto pair = make_socket_pair();
   CHECK(choose_congestion(pair.value().first.get(), "reno").ok());
+  settle_congestion(pair.value().first.get());
 }
 
 TEST_CASE("more than a socket buffer holds goes through, and an end before the last byte is a lost peer") {
