@@ -105,9 +105,9 @@ Result<void> LeaderCollectives::allreduce_in_pairs(std::uint8_t* data, std::size
     reduce_into(data, staging_.get(), element_count, dtype, op);
   }
   for (int distance = 1; distance < paired; distance *= 2) {
-    const int partner = self_ ^ distance;
+    const bool is_lower = self_ / distance % 2 == 0;
+    const int partner = is_lower ? self_ + distance : self_ - distance;
     HVD_TRY(exchange(partner, own, partner, theirs, interrupt));
-    const bool is_lower = self_ < partner;
     reduce_two(data, is_lower ? data : staging_.get(), is_lower ? staging_.get() : data, element_count, dtype, op);
   }
   return beyond < count() ? exchange(beyond, own, beyond, {}, interrupt) : Result<void>();
