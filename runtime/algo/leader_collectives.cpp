@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "runtime/algo/piece_cursor.h"
 #include "runtime/algo/reduce_kernels.h"
 #include "runtime/base/bytes.h"
 
@@ -13,17 +14,30 @@ namespace {
 // its way. Measured: a ring is no faster by it.
 constexpr std::size_t kMostLookedFor = 512U << 10U;
 
+std::size_t end_of(std::span<const Range> blocks) {
+  std::size_t end = 0;
+  for (const Range& block : blocks) {
+    end = std::max(end, block.end);
+  }
+  return end;
+}
+
 // Along a chain: what has come goes on, at once.
 class ChainFlow final : public Flow {
  public:
   ChainFlow(std::uint8_t* data, std::size_t size_bytes, bool is_first, bool is_last)
       : data_(data), received_(is_first ? size_bytes : 0), sent_(is_last ? size_bytes : 0), size_bytes_(size_bytes) {}
-  Bytes to_send() override { return sent_ < received_ ? Bytes(data_ + sent_, received_ - sent_) : Bytes(); }
+  std::size_t to_send(iovec* parts) override { return fill(parts, sent_, received_); }
   void note_sent(std::size_t bytes) override { sent_ += bytes; }
-  MutableBytes to_receive() override { return MutableBytes(data_ + received_, size_bytes_ - received_); }
+  std::size_t to_receive(iovec* parts) override { return fill(parts, received_, size_bytes_); }
   void note_received(std::size_t bytes) override { received_ += bytes; }
 
  private:
+  std::size_t fill(iovec* parts, std::size_t begin, std::size_t end) const {
+    *parts = iovec{data_ + begin, end - std::min(begin, end)};
+    return begin < end ? 1 : 0;
+  }
+
   std::uint8_t* data_;
   std::size_t received_;
   std::size_t sent_;
@@ -40,41 +54,71 @@ LeaderCollectives::LeaderCollectives(std::vector<StreamPeer> peers, int node_ind
       looks_(looks) {
   if (count() > 1) {
     staging_ = std::make_unique<std::uint8_t[]>(std::max(piece_bytes_, pairs_bytes_));
+    packed_ = std::make_unique<std::uint8_t[]>(pairs_bytes_);
   }
 }
 
-Result<void> LeaderCollectives::run_ring(void* data, std::span<const Range> blocks, RingFlow::Half half,
-                                         RingFlow::Sum sum, Interrupt& interrupt) {
+Result<void> LeaderCollectives::run_ring(std::span<const Piece> pieces, std::span<const Range> blocks,
+                                         RingFlow::Half half, RingFlow::Sum sum, Interrupt& interrupt) {
   if (count() == 1) {
     return {};
   }
-  RingFlow flow(static_cast<std::uint8_t*>(data), {blocks, self_, piece_bytes_, staging_.get()}, half, sum);
+  map_.set(pieces);
+  RingFlow flow(map_, {blocks, self_, piece_bytes_, staging_.get()}, half, sum);
   return move(next(), previous(), flow, no_looks_, interrupt);
 }
 
 Result<void> LeaderCollectives::reduce_scatter(void* data, std::span<const Range> blocks, Dtype dtype, ReduceOp op,
                                                Interrupt& interrupt) {
-  return run_ring(data, blocks, RingFlow::Half::kReduce, {dtype, op}, interrupt);
+  const Piece all{data, data, end_of(blocks)};
+  return run_ring(std::span(&all, 1), blocks, RingFlow::Half::kReduce, {dtype, op, Scale()}, interrupt);
 }
 
 Result<void> LeaderCollectives::allgather(void* data, std::span<const Range> blocks, Interrupt& interrupt) {
-  return run_ring(data, blocks, RingFlow::Half::kGather, {}, interrupt);
+  const Piece all{data, data, end_of(blocks)};
+  return run_ring(std::span(&all, 1), blocks, RingFlow::Half::kGather, {}, interrupt);
 }
 
 Result<void> LeaderCollectives::allreduce(void* data, std::size_t element_count, Dtype dtype, ReduceOp op,
                                           Interrupt& interrupt) {
-  const std::size_t element = size_of(dtype);
+  const Piece all{data, data, element_count * size_of(dtype)};
+  return allreduce(std::span(&all, 1), dtype, op, Scale(), interrupt);
+}
+
+Result<void> LeaderCollectives::allreduce(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scale after,
+                                          Interrupt& interrupt) {
+  std::size_t size_bytes = 0;
+  for (const Piece& piece : pieces) {
+    size_bytes += piece.size_bytes;
+  }
   const auto rounds = static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(count()) - 1));
-  if (rounds * element_count * element <= pairs_bytes_) {
-    return allreduce_in_pairs(static_cast<std::uint8_t*>(data), element_count, dtype, op, interrupt);
+  if (rounds * size_bytes <= pairs_bytes_) {
+    return allreduce_in_pairs(pieces, size_bytes, dtype, op, after, interrupt);
   }
   const auto n = static_cast<std::size_t>(count());
+  const std::size_t element = size_of(dtype);
   blocks_.clear();
   for (std::size_t node = 0; node < n; ++node) {
-    const Range elements = split(element_count, n, node);
+    const Range elements = split(size_bytes / element, n, node);
     blocks_.push_back(Range{elements.begin * element, elements.end * element});
   }
-  return run_ring(data, blocks_, RingFlow::Half::kBoth, {dtype, op}, interrupt);
+  return run_ring(pieces, blocks_, RingFlow::Half::kBoth, {dtype, op, after}, interrupt);
+}
+
+Result<void> LeaderCollectives::allreduce_in_pairs(std::span<const Piece> pieces, std::size_t size_bytes, Dtype dtype,
+                                                   ReduceOp op, Scale after, Interrupt& interrupt) {
+  const bool is_one = pieces.size() == 1;
+  std::uint8_t* data = is_one ? static_cast<std::uint8_t*>(pieces.front().output) : packed_.get();
+  if (!is_one || pieces.front().input != pieces.front().output) {
+    PieceCursor(pieces).copy_inputs(data, size_bytes);
+  }
+  const std::size_t elements = size_bytes / size_of(dtype);
+  HVD_TRY(run_pairs(data, elements, dtype, op, interrupt));
+  scale_in_place(data, elements, dtype, after);
+  if (!is_one) {
+    PieceCursor(pieces).copy_to_outputs(data, size_bytes);
+  }
+  return {};
 }
 
 Result<void> LeaderCollectives::exchange(int to_node, Bytes out, int from_node, MutableBytes in, Interrupt& interrupt) {
@@ -87,8 +131,8 @@ Result<void> LeaderCollectives::exchange(int to_node, Bytes out, int from_node, 
 // pair reduce the same two operands in the same order, so all end with the same bits; but for those of a NaN, which
 // processors of different kinds may take from different operands. (Thakur, Rabenseifner and Gropp, "Optimization of
 // collective communication operations in MPICH", 2005.)
-Result<void> LeaderCollectives::allreduce_in_pairs(std::uint8_t* data, std::size_t element_count, Dtype dtype,
-                                                   ReduceOp op, Interrupt& interrupt) {
+Result<void> LeaderCollectives::run_pairs(std::uint8_t* data, std::size_t element_count, Dtype dtype, ReduceOp op,
+                                          Interrupt& interrupt) {
   const std::size_t bytes = element_count * size_of(dtype);
   const int paired = static_cast<int>(std::bit_floor(static_cast<unsigned>(count())));
   const Bytes own(data, bytes);

@@ -29,7 +29,9 @@ class LeaderCollectives {
   // Every block is reduced along the ring, in the same order on every run.
   Result<void> reduce_scatter(void* data, std::span<const Range> blocks, Dtype dtype, ReduceOp op,
                               Interrupt& interrupt);
-  // In place, in the same order on every run: along the ring, or of little data in pairs.
+  // In the same order on every run: along the ring, or of little data in pairs; then scaled.
+  Result<void> allreduce(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scale after, Interrupt& interrupt);
+  // In place.
   Result<void> allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt);
   // A chain from the root: every leader passes on what it has while it receives the rest.
   Result<void> broadcast(void* data, std::size_t size_bytes, int root_node, Interrupt& interrupt);
@@ -40,10 +42,11 @@ class LeaderCollectives {
   Result<void> barrier(Interrupt& interrupt);
 
  private:
-  Result<void> run_ring(void* data, std::span<const Range> blocks, RingFlow::Half half, RingFlow::Sum sum,
-                        Interrupt& interrupt);
-  Result<void> allreduce_in_pairs(std::uint8_t* data, std::size_t count, Dtype dtype, ReduceOp op,
-                                  Interrupt& interrupt);
+  Result<void> run_ring(std::span<const Piece> pieces, std::span<const Range> blocks, RingFlow::Half half,
+                        RingFlow::Sum sum, Interrupt& interrupt);
+  Result<void> allreduce_in_pairs(std::span<const Piece> pieces, std::size_t size_bytes, Dtype dtype, ReduceOp op,
+                                  Scale after, Interrupt& interrupt);
+  Result<void> run_pairs(std::uint8_t* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt);
   [[nodiscard]] int count() const { return static_cast<int>(peers_.size()); }
   [[nodiscard]] const StreamPeer& peer(int node) const { return peers_[static_cast<std::size_t>(node)]; }
   [[nodiscard]] const StreamPeer& next() const { return peer(ring_next(self_, count())); }
@@ -58,7 +61,9 @@ class LeaderCollectives {
   Looks looks_;
   Looks no_looks_{0};
   std::unique_ptr<std::uint8_t[]> staging_;  // what was received and is not reduced yet
-  std::vector<Range> blocks_;                // of allreduce()
+  std::unique_ptr<std::uint8_t[]> packed_;   // what goes in pairs
+  PieceMap map_;
+  std::vector<Range> blocks_;  // of allreduce()
 };
 
 }  // namespace hvd

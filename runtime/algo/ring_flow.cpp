@@ -1,12 +1,13 @@
 #include "runtime/algo/ring_flow.h"
 
 #include <algorithm>
+#include <array>
 
 #include "runtime/algo/reduce_kernels.h"
 
 namespace hvd {
 
-RingFlow::RingFlow(std::uint8_t* data, const Place& place, Half half, Sum sum)
+RingFlow::RingFlow(const PieceMap& data, const Place& place, Half half, Sum sum)
     : data_(data),
       place_(place),
       sum_(sum),
@@ -39,27 +40,44 @@ Range RingFlow::received_at(const RingOrder& at) const {
 }
 
 // Blocks may differ in size: then some have no such piece, here as on the other side.
-Bytes RingFlow::to_send() {
+std::size_t RingFlow::to_send(iovec* parts) {
   for (; !out_.is_over(); out_.advance(), sent_ = 0) {
     const Range range = sent_at(out_);
     if (sent_ == range.size()) {
       continue;
     }
-    const bool is_there = out_.step() == first_step_ || in_.is_past(out_.piece(), out_.step() - 1);
-    return is_there ? Bytes(data_ + range.begin + sent_, range.size() - sent_) : Bytes();
+    const bool is_first = out_.step() == first_step_;
+    if (!is_first && !in_.is_past(out_.piece(), out_.step() - 1)) {
+      return 0;
+    }
+    return fill(parts, Range{range.begin + sent_, range.end}, is_first && is_reduced(first_step_));
   }
-  return {};
+  return 0;
 }
 
-MutableBytes RingFlow::to_receive() {
+std::size_t RingFlow::to_receive(iovec* parts) {
   for (; !in_.is_over(); in_.advance()) {
     const Range range = received_at(in_);
-    if (range.size() != 0) {
-      std::uint8_t* to = is_reduced(in_.step()) ? place_.staging : data_ + range.begin;
-      return MutableBytes(to + received_, range.size() - received_);
+    if (range.size() == 0) {
+      continue;
     }
+    if (is_reduced(in_.step())) {
+      *parts = iovec{place_.staging + received_, range.size() - received_};
+      return 1;
+    }
+    return fill(parts, Range{range.begin + received_, range.end}, false);
   }
-  return {};
+  return 0;
+}
+
+// Of inputs or of outputs.
+std::size_t RingFlow::fill(iovec* parts, Range range, bool of_inputs) const {
+  std::size_t count = 0;
+  data_.visit(range, [&](const std::uint8_t* input, std::uint8_t* output, std::size_t bytes) {
+    parts[count++] = iovec{of_inputs ? const_cast<std::uint8_t*>(input) : output, bytes};
+    return count < kMostParts;
+  });
+  return count;
 }
 
 void RingFlow::note_received(std::size_t bytes) {
@@ -69,10 +87,27 @@ void RingFlow::note_received(std::size_t bytes) {
     return;
   }
   if (is_reduced(in_.step())) {
-    reduce_into(data_ + range.begin, place_.staging, range.size() / size_of(sum_.dtype), sum_.dtype, sum_.op);
+    reduce(range, in_.step());
   }
   in_.advance();
   received_ = 0;
+}
+
+// Each part comes here in one step only, so that what this node adds is its input still.
+void RingFlow::reduce(Range range, int step) const {
+  const bool is_last = step + 2 == count();
+  const std::uint8_t* received = place_.staging;
+  data_.visit(range, [&](const std::uint8_t* input, std::uint8_t* output, std::size_t bytes) {
+    const std::array<const std::uint8_t*, 2> operands{input, received};
+    ReduceTurn turn;
+    turn.operands = operands;
+    turn.result = output;
+    turn.size_bytes = bytes;
+    turn.scale = is_last ? sum_.after : Scale();
+    reduce_turn(turn, sum_.dtype, sum_.op);
+    received += bytes;
+    return true;
+  });
 }
 
 }  // namespace hvd

@@ -11,8 +11,10 @@
 #include <cstdint>
 #include <span>
 
+#include "runtime/algo/piece_map.h"
 #include "runtime/algo/schedule.h"
 #include "runtime/core/dtype.h"
+#include "runtime/core/scale.h"
 #include "runtime/link/stream_io.h"
 
 namespace hvd {
@@ -28,17 +30,20 @@ class RingFlow final : public Flow {
     std::size_t piece_bytes = 0;
     std::uint8_t* staging = nullptr;  // piece_bytes; needed unless all is kGather
   };
-  // Of the elements; nothing of kGather.
+  // What becomes of elements, of which kGather changes none. A block is scaled where it has been reduced, before it is
+  // sent on, so that all have the same bits.
   struct Sum {
     Dtype dtype = Dtype::kUint8;
     ReduceOp op = ReduceOp::kSum;
+    Scale after;
   };
 
-  RingFlow(std::uint8_t* data, const Place& place, Half half, Sum sum);
+  // From inputs to outputs, which of kGather are the same. The map is not owned.
+  RingFlow(const PieceMap& data, const Place& place, Half half, Sum sum);
 
-  Bytes to_send() override;
+  std::size_t to_send(iovec* parts) override;
   void note_sent(std::size_t bytes) override { sent_ += bytes; }
-  MutableBytes to_receive() override;
+  std::size_t to_receive(iovec* parts) override;
   void note_received(std::size_t bytes) override;
 
  private:
@@ -48,9 +53,11 @@ class RingFlow final : public Flow {
   [[nodiscard]] Range received_at(const RingOrder& at) const;
   [[nodiscard]] Range piece_of(int part, std::size_t piece) const;
   [[nodiscard]] static RingOrder order_of(const Place& place, Half half);
+  std::size_t fill(iovec* parts, Range range, bool of_inputs) const;
+  void reduce(Range range, int step) const;
 
   // constant after construction
-  std::uint8_t* data_;
+  const PieceMap& data_;
   Place place_;
   Sum sum_;
   int first_step_;

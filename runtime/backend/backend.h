@@ -33,11 +33,12 @@ class Backend {
                                         Scales /*scales*/, Interrupt& /*interrupt*/) {
     return Error(Code::kInternal, "this backend takes no pieces");
   }
-  // The same in place, of pieces that lie in the memory of each rank that all share, at these offsets; only where it
-  // takes pieces.
+  // The same in place, of pieces that lie in the memory of each rank that all share, at these offsets, where there is
+  // such memory.
+  [[nodiscard]] virtual bool takes_shared() const { return false; }
   virtual Result<void> allreduce_shared(std::span<const SharedPiece> /*pieces*/, Dtype /*dtype*/, ReduceOp /*op*/,
                                         Scales /*scales*/, Interrupt& /*interrupt*/) {
-    return Error(Code::kInternal, "this backend takes no pieces");
+    return Error(Code::kInternal, "this backend takes nothing shared");
   }
   // Adasum (algo/adasum.h) of each tensor by itself, in place; dtype is a floating one. The tree is that of the ranks
   // of each node, and then that of the nodes (over MPI: of all ranks). Promises as for allreduce, and also whatever

@@ -3,7 +3,9 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstring>
 
+#include "runtime/algo/reduce_kernels.h"
 #include "runtime/base/check.h"
 
 namespace hvd {
@@ -48,9 +50,8 @@ Result<void> CpuBackend::allreduce(void* data, std::size_t count, Dtype dtype, R
     return node_.reduce(data, data, count, dtype, op, NodeCollectives::ResultTo::kAll, interrupt);
   }
   // The same on all nodes, whatever their ranks; where no node has two, none has anything to do meanwhile.
-  const bool has_neighbours = map_.size > map_.node_count;
   const std::size_t segments = std::min(kMaxSegments, count * size_of(dtype) / segment_bytes_);
-  if (has_neighbours && segments > 1) {
+  if (!is_of_leaders() && segments > 1) {
     return allreduce_overlapped(data, count, segments, dtype, op, interrupt);
   }
   HVD_TRY(node_.reduce(data, data, count, dtype, op, NodeCollectives::ResultTo::kLeader, interrupt));
@@ -95,12 +96,26 @@ Result<void> CpuBackend::run_segments(std::uint8_t* data, std::size_t count, std
 Result<void> CpuBackend::allreduce_pieces(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scales scales,
                                           Interrupt& interrupt) {
   HVD_CHECK(takes_pieces() && op != ReduceOp::kAverage);
-  return node_.reduce_pieces(pieces, dtype, op, scales, interrupt);
+  if (!is_of_leaders()) {
+    return node_.reduce_pieces(pieces, dtype, op, scales, interrupt);
+  }
+  if (!scales.before.is_one()) {
+    scaled_.assign(pieces.begin(), pieces.end());
+    for (Piece& piece : scaled_) {
+      if (piece.output != piece.input) {
+        std::memcpy(piece.output, piece.input, piece.size_bytes);
+      }
+      scale_in_place(piece.output, piece.size_bytes / size_of(dtype), dtype, scales.before);
+      piece.input = piece.output;
+    }
+    pieces = scaled_;
+  }
+  return leaders_.allreduce(pieces, dtype, op, scales.after, interrupt);
 }
 
 Result<void> CpuBackend::allreduce_shared(std::span<const SharedPiece> pieces, Dtype dtype, ReduceOp op, Scales scales,
                                           Interrupt& interrupt) {
-  HVD_CHECK(takes_pieces() && op != ReduceOp::kAverage);
+  HVD_CHECK(takes_shared() && op != ReduceOp::kAverage);
   return node_.reduce_shared(pieces, dtype, op, scales, interrupt);
 }
 

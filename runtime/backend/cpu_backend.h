@@ -24,8 +24,9 @@ class CpuBackend final : public Backend {
   explicit CpuBackend(Mesh& mesh, const Tuning& tuning = {});
 
   Result<void> allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt) override;
-  // Within one node: between nodes the leaders need them in one place.
-  [[nodiscard]] bool takes_pieces() const override { return map_.node_count == 1 && map_.size > 1; }
+  // Within one node, and where each has one rank; else the leaders need them in one place.
+  [[nodiscard]] bool takes_pieces() const override { return takes_shared() || is_of_leaders(); }
+  [[nodiscard]] bool takes_shared() const override { return map_.node_count == 1 && map_.size > 1; }
   Result<void> allreduce_pieces(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scales scales,
                                 Interrupt& interrupt) override;
   Result<void> allreduce_shared(std::span<const SharedPiece> pieces, Dtype dtype, ReduceOp op, Scales scales,
@@ -41,6 +42,7 @@ class CpuBackend final : public Backend {
   Result<void> barrier(Interrupt& interrupt) override;
 
  private:
+  [[nodiscard]] bool is_of_leaders() const { return map_.node_count > 1 && map_.size == map_.node_count; }
   // Where the parts of all ranks and nodes are, one after the other in rank order.
   struct Parts {
     std::vector<Range> of_rank;
@@ -68,7 +70,8 @@ class CpuBackend final : public Backend {
   NodeCollectives node_;
   LeaderCollectives leaders_;
   LeaderWire wire_{leaders_};
-  Staging staging_;  // on leaders: what their node has for others; what Adasum works on
+  std::vector<Piece> scaled_;  // pieces whose outputs are their inputs, scaled
+  Staging staging_;            // on leaders: what their node has for others; what Adasum works on
 };
 
 }  // namespace hvd

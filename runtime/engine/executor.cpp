@@ -47,7 +47,7 @@ Result<void> Executor::run(const Response& response, std::span<PendingOp* const>
       if (is_adasum) {
         return adasum(ops, interrupt);
       }
-      if (response.is_shared && backend_.takes_pieces()) {
+      if (response.is_shared && backend_.takes_shared()) {
         return allreduce_shared(ops, interrupt);
       }
       if (backend_.takes_pieces()) {

@@ -18,33 +18,49 @@ Error lost(const StreamPeer& peer, const std::string& why) {
   return Error(Code::kLostPeer, "lost the connection to " + peer.who + ": " + why);
 }
 
-// One call at a time, so that what has come is taken before more is sent. True: something was.
-Result<bool> send_some(const StreamPeer& to, Flow& flow) {
-  const Bytes out = flow.to_send();
-  if (out.empty()) {
-    return false;
+using Parts = std::array<iovec, Flow::kMostParts>;
+
+msghdr message_of(Parts& parts, std::size_t count) {
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = count;
+  return message;
+}
+
+// What a side of the flow has done: something, nothing yet though there is something to do, or there is nothing.
+enum class Moved : std::uint8_t { kSome, kBlocked, kNone };
+
+// One call at a time, so that what has come is taken before more is sent.
+Result<Moved> send_some(const StreamPeer& to, Flow& flow) {
+  Parts parts;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by the flow
+  const std::size_t count = flow.to_send(parts.data());
+  if (count == 0) {
+    return Moved::kNone;
   }
-  const ssize_t sent = ::send(to.fd, out.data(), out.size(), MSG_NOSIGNAL);
+  const msghdr message = message_of(parts, count);
+  const ssize_t sent = ::sendmsg(to.fd, &message, MSG_NOSIGNAL);
   if (sent > 0) {
     flow.note_sent(static_cast<std::size_t>(sent));
-    return true;
+    return Moved::kSome;
   }
   if (sent < 0 && errno != EAGAIN && errno != EINTR) {
     return lost(to, Error::from_errno("send").message());
   }
-  return false;
+  return Moved::kBlocked;
 }
 
 // Likewise.
-Result<bool> recv_some(const StreamPeer& from, Flow& flow) {
-  const MutableBytes in = flow.to_receive();
-  if (in.empty()) {
-    return false;
+Result<Moved> recv_some(const StreamPeer& from, Flow& flow) {
+  Parts parts;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by the flow
+  const std::size_t count = flow.to_receive(parts.data());
+  if (count == 0) {
+    return Moved::kNone;
   }
-  const ssize_t got = ::recv(from.fd, in.data(), in.size(), 0);
+  msghdr message = message_of(parts, count);
+  const ssize_t got = ::recvmsg(from.fd, &message, 0);
   if (got > 0) {
     flow.note_received(static_cast<std::size_t>(got));
-    return true;
+    return Moved::kSome;
   }
   if (got == 0) {
     return lost(from, "it was closed at the other end");
@@ -52,7 +68,7 @@ Result<bool> recv_some(const StreamPeer& from, Flow& flow) {
   if (errno != EAGAIN && errno != EINTR) {
     return lost(from, Error::from_errno("recv").message());
   }
-  return false;
+  return Moved::kBlocked;
 }
 
 // Until one of the two may go on, or it is time to ask the Interrupt.
@@ -94,12 +110,17 @@ Error prefer_cause(const Error& error, Interrupt& interrupt) {
 class Plain final : public Flow {
  public:
   Plain(Bytes out, MutableBytes in) : out_(out), in_(in) {}
-  Bytes to_send() override { return out_; }
+  std::size_t to_send(iovec* parts) override { return fill(parts, const_cast<std::uint8_t*>(out_.data()), out_.size()); }
   void note_sent(std::size_t bytes) override { out_ = out_.subspan(bytes); }
-  MutableBytes to_receive() override { return in_; }
+  std::size_t to_receive(iovec* parts) override { return fill(parts, in_.data(), in_.size()); }
   void note_received(std::size_t bytes) override { in_ = in_.subspan(bytes); }
 
  private:
+  static std::size_t fill(iovec* parts, std::uint8_t* data, std::size_t bytes) {
+    *parts = iovec{data, bytes};
+    return bytes == 0 ? 0 : 1;
+  }
+
   Bytes out_;
   MutableBytes in_;
 };
@@ -117,18 +138,17 @@ Result<void> move(const StreamPeer& to, const StreamPeer& from, Flow& flow, Look
     if (!received.ok()) {
       return prefer_cause(received.error(), interrupt);
     }
-    const bool is_sending = !flow.to_send().empty();
-    const bool is_receiving = !flow.to_receive().empty();
-    if (!is_sending && !is_receiving) {
+    const bool has_moved = sent.value() == Moved::kSome || received.value() == Moved::kSome;
+    if (sent.value() == Moved::kNone && received.value() == Moved::kNone) {
       return {};
     }
-    if (sent.value() || received.value()) {
+    if (has_moved) {
       in_vain = 0;
     } else if (!looks.has_more(++in_vain)) {
       in_vain = 0;
       interrupt.note_sleep();
       const TimePoint began = SteadyClock().now();
-      HVD_TRY(wait_for_either(to, is_sending, from, is_receiving, next_check));
+      HVD_TRY(wait_for_either(to, sent.value() == Moved::kBlocked, from, received.value() == Moved::kBlocked, next_check));
       looks.note_sleep(SteadyClock().now() - began);
     }
     if (next_check.has_passed()) {
@@ -143,8 +163,7 @@ Result<void> move(const StreamPeer& to, const StreamPeer& from, Flow& flow, Look
 Result<void> send_and_recv(const StreamPeer& to, Bytes out, const StreamPeer& from, MutableBytes in, Looks& looks,
                            Interrupt& interrupt) {
   Plain plain(out, in);
-  return plain.to_send().empty() && plain.to_receive().empty() ? Result<void>()
-                                                               : move(to, from, plain, looks, interrupt);
+  return out.empty() && in.empty() ? Result<void>() : move(to, from, plain, looks, interrupt);
 }
 
 }  // namespace hvd

@@ -4,6 +4,8 @@
 // A connection that ends is kLostPeer and names the peer. Thread: one at a time.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <string>
 
 #include "runtime/base/bytes.h"
@@ -42,12 +44,15 @@ class Looks {
 // What goes over connections, in order, where it may depend on what comes whether there is more to send.
 class Flow {
  public:
+  static constexpr std::size_t kMostParts = 16;  // of what moves with one system call
+
   virtual ~Flow() = default;
-  // Empty: nothing before more has come; with nothing more to receive, nothing any more.
-  virtual Bytes to_send() = 0;
+  // Where the next bytes are, in order, in at most kMostParts parts that are not empty; how many parts. 0: nothing before
+  // more has come; with nothing more to receive, nothing any more.
+  virtual std::size_t to_send(iovec* parts) = 0;
   virtual void note_sent(std::size_t bytes) = 0;
-  // Where the next bytes go. Empty: there is nothing more to receive.
-  virtual MutableBytes to_receive() = 0;
+  // Where the next bytes go, likewise. 0: there is nothing more to receive.
+  virtual std::size_t to_receive(iovec* parts) = 0;
   virtual void note_received(std::size_t bytes) = 0;
 
  protected:

@@ -65,7 +65,7 @@ Result<void> check_pieces(Rank& rank, Dtype dtype, std::size_t total, Scales sca
 }  // namespace
 
 TEST_CASE("pieces are reduced as one array, in place and not, however each rank has cut them") {
-  for (const Nodes& nodes : {Nodes{2}, Nodes{3}, Nodes{4}, Nodes{7}}) {
+  for (const Nodes& nodes : {Nodes{2}, Nodes{3}, Nodes{4}, Nodes{7}, Nodes{1, 1}, Nodes{1, 1, 1, 1, 1}}) {
     for (const std::size_t slot_bytes : {std::size_t{4096}, std::size_t{4} << 20U}) {
       CAPTURE(text_of(nodes));
       CAPTURE(slot_bytes);

@@ -1,6 +1,6 @@
 #include "runtime/algo/ring_flow.h"
 
-#include <cstring>
+#include <array>
 #include <deque>
 #include <random>
 #include <vector>
@@ -11,7 +11,8 @@ using namespace hvd;
 
 namespace {
 
-// A ring whose connections are queues that hold little, and move as much at a time as chance wants.
+// A ring whose connections are queues that hold little, and move as much at a time as chance wants. Each node's data lie
+// in pieces that chance has cut, in place or (of what is reduced) not.
 class Ring {
  public:
   Ring(std::vector<std::size_t> counts, std::size_t piece_bytes, RingFlow::Half half, unsigned seed)
@@ -22,20 +23,26 @@ class Ring {
       blocks_.push_back(Range{at, at + count * sizeof(std::int32_t)});
       at = blocks_.back().end;
     }
-    for (int node = 0; node < n; ++node) {
-      std::vector<std::int32_t> data;
-      for (std::size_t i = 0; i < at / sizeof(std::int32_t); ++i) {
-        data.push_back(value(node, i));
-      }
-      data_.push_back(data);
-      staging_.emplace_back(piece_bytes);
-    }
+    data_.resize(counts_.size());
+    inputs_.resize(counts_.size());
+    pieces_.resize(counts_.size());
+    maps_.resize(counts_.size());
     queues_.resize(counts_.size());
     for (int node = 0; node < n; ++node) {
       const auto self = static_cast<std::size_t>(node);
-      flows_.emplace_back(reinterpret_cast<std::uint8_t*>(data_[self].data()),
-                          RingFlow::Place{blocks_, node, piece_bytes, staging_[self].data()}, half,
-                          RingFlow::Sum{Dtype::kInt32, ReduceOp::kSum});
+      for (std::size_t i = 0; i < at / sizeof(std::int32_t); ++i) {
+        inputs_[self].push_back(value(node, i));
+      }
+      const bool in_place = half == RingFlow::Half::kGather || some(1) == 0;
+      data_[self] = in_place ? inputs_[self] : std::vector<std::int32_t>(inputs_[self].size());
+      cut(self, in_place ? data_[self].data() : inputs_[self].data());
+      maps_[self].set(pieces_[self]);
+      staging_.emplace_back(piece_bytes);
+    }
+    for (int node = 0; node < n; ++node) {
+      const auto self = static_cast<std::size_t>(node);
+      flows_.emplace_back(maps_[self], RingFlow::Place{blocks_, node, piece_bytes, staging_[self].data()}, half,
+                          RingFlow::Sum{Dtype::kInt32, ReduceOp::kSum, half == RingFlow::Half::kBoth ? kAfter : 1.0});
     }
   }
 
@@ -48,7 +55,7 @@ class Ring {
       bool is_over = true;
       for (std::size_t node = 0; node < flows_.size(); ++node) {
         idle = send(node) || receive(node) ? 0 : idle;
-        is_over = is_over && flows_[node].to_send().empty() && flows_[node].to_receive().empty();
+        is_over = is_over && is_through(node);
       }
       if (is_over) {
         return true;
@@ -77,37 +84,76 @@ class Ring {
   }
   [[nodiscard]] std::size_t size() const { return counts_.size(); }
 
+  static constexpr double kAfter = 3.0;  // what an allreduce multiplies its sum with
+
  private:
   static constexpr std::size_t kRoom = 40;
+
+  void cut(std::size_t node, std::int32_t* input) {
+    std::int32_t* output = data_[node].data();
+    for (std::size_t left = data_[node].size(); left > 0;) {
+      const std::size_t count = some(std::min<std::size_t>(left, 5));
+      pieces_[node].push_back(Piece{input, output, count * sizeof(std::int32_t)});
+      input += count;
+      output += count;
+      left -= count;
+    }
+  }
 
   std::size_t some(std::size_t most) { return std::uniform_int_distribution<std::size_t>(0, most)(random_); }
 
   // To the next node, in that node's queue.
   bool send(std::size_t node) {
     std::deque<std::uint8_t>& queue = queues_[(node + 1) % queues_.size()];
-    const Bytes out = flows_[node].to_send();
-    const std::size_t bytes = some(std::min(out.size(), kRoom - queue.size()));
-    queue.insert(queue.end(), out.begin(), out.begin() + static_cast<std::ptrdiff_t>(bytes));
+    std::array<iovec, Flow::kMostParts> parts{};
+    const std::size_t count = flows_[node].to_send(parts.data());
+    const std::size_t bytes = some(std::min(bytes_of(parts, count), kRoom - queue.size()));
+    each_byte(parts, bytes, [&queue](std::uint8_t& byte) { queue.push_back(byte); });
     flows_[node].note_sent(bytes);
     return bytes != 0;
   }
+  bool is_through(std::size_t node) {
+    std::array<iovec, Flow::kMostParts> parts{};
+    return flows_[node].to_send(parts.data()) == 0 && flows_[node].to_receive(parts.data()) == 0;
+  }
   bool receive(std::size_t node) {
     std::deque<std::uint8_t>& queue = queues_[node];
-    const MutableBytes in = flows_[node].to_receive();
-    const std::size_t bytes = some(std::min(in.size(), queue.size()));
-    const auto end = queue.begin() + static_cast<std::ptrdiff_t>(bytes);
-    std::copy(queue.begin(), end, in.begin());
-    queue.erase(queue.begin(), end);
+    std::array<iovec, Flow::kMostParts> parts{};
+    const std::size_t count = flows_[node].to_receive(parts.data());
+    const std::size_t bytes = some(std::min(bytes_of(parts, count), queue.size()));
+    each_byte(parts, bytes, [&queue](std::uint8_t& byte) {
+      byte = queue.front();
+      queue.pop_front();
+    });
     if (bytes != 0) {
       flows_[node].note_received(bytes);
     }
     return bytes != 0;
   }
 
+  static std::size_t bytes_of(std::span<const iovec> parts, std::size_t count) {
+    std::size_t bytes = 0;
+    for (const iovec& part : parts.first(count)) {
+      bytes += part.iov_len;
+    }
+    return bytes;
+  }
+  template <typename Take>
+  static void each_byte(std::span<const iovec> parts, std::size_t bytes, const Take& take) {
+    for (const iovec& part : parts) {
+      for (std::size_t i = 0; i < part.iov_len && bytes > 0; ++i, --bytes) {
+        take(static_cast<std::uint8_t*>(part.iov_base)[i]);
+      }
+    }
+  }
+
   std::vector<std::size_t> counts_;
   std::mt19937 random_;
   std::vector<Range> blocks_;
+  std::vector<std::vector<std::int32_t>> inputs_;
   std::vector<std::vector<std::int32_t>> data_;
+  std::vector<std::vector<Piece>> pieces_;
+  std::vector<PieceMap> maps_;
   std::vector<std::vector<std::uint8_t>> staging_;
   std::vector<RingFlow> flows_;
   std::vector<std::deque<std::uint8_t>> queues_;
@@ -139,7 +185,7 @@ TEST_CASE("a ring's allreduce leaves the sum of all everywhere, however little m
   for_all(RingFlow::Half::kBoth, [](const Ring& ring) {
     for (std::size_t node = 0; node < ring.size(); ++node) {
       for (std::size_t i = 0; i < ring.data(node).size(); ++i) {
-        REQUIRE(ring.data(node)[i] == ring.sum(i));
+        REQUIRE(ring.data(node)[i] == ring.sum(i) * Ring::kAfter);
       }
     }
   });

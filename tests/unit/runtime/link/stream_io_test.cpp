@@ -169,9 +169,12 @@ TEST_CASE("one that never has to wait asks the interrupt too") {
   // Whatever it sends is there again at once.
   class Endless final : public Flow {
    public:
-    Bytes to_send() override { return data_; }
+    std::size_t to_send(iovec* parts) override {
+      *parts = iovec{data_.data(), data_.size()};
+      return 1;
+    }
     void note_sent(std::size_t) override {}
-    MutableBytes to_receive() override { return data_; }
+    std::size_t to_receive(iovec* parts) override { return to_send(parts); }
     void note_received(std::size_t) override {}
 
    private:
