@@ -79,12 +79,6 @@ Result<void> LeaderCollectives::allgather(void* data, std::span<const Range> blo
   return run_ring(std::span(&all, 1), blocks, RingFlow::Half::kGather, {}, interrupt);
 }
 
-Result<void> LeaderCollectives::allreduce(void* data, std::size_t element_count, Dtype dtype, ReduceOp op,
-                                          Interrupt& interrupt) {
-  const Piece all{data, data, element_count * size_of(dtype)};
-  return allreduce(std::span(&all, 1), dtype, op, Scale(), interrupt);
-}
-
 Result<void> LeaderCollectives::allreduce(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scale after,
                                           Interrupt& interrupt) {
   std::size_t size_bytes = 0;

@@ -29,10 +29,9 @@ class LeaderCollectives {
   // Every block is reduced along the ring, in the same order on every run.
   Result<void> reduce_scatter(void* data, std::span<const Range> blocks, Dtype dtype, ReduceOp op,
                               Interrupt& interrupt);
-  // In the same order on every run: along the ring, or of little data in pairs; then scaled.
+  // Of all pieces as one array, to their outputs; scaled. In the same order on every run: along the ring, or of little
+  // data in pairs.
   Result<void> allreduce(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scale after, Interrupt& interrupt);
-  // In place.
-  Result<void> allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt);
   // A chain from the root: every leader passes on what it has while it receives the rest.
   Result<void> broadcast(void* data, std::size_t size_bytes, int root_node, Interrupt& interrupt);
   // blocks[node]: what each leader has of `data` already; afterwards all have all.

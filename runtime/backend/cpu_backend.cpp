@@ -3,9 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstring>
 
-#include "runtime/algo/reduce_kernels.h"
 #include "runtime/base/check.h"
 
 namespace hvd {
@@ -21,8 +19,6 @@ std::vector<StreamPeer> leader_peers(const Mesh& mesh) {
   }
   return peers;
 }
-
-constexpr std::size_t kMaxSegments = 16;
 
 bool has_core_to_spare() {
   cpu_set_t allowed;
@@ -43,81 +39,6 @@ CpuBackend::CpuBackend(Mesh& mesh, const Tuning& tuning)
       segment_bytes_(tuning.segment_bytes),
       node_(mesh.shm().get(), tuning),
       leaders_(leader_peers(mesh), map_.node_index, looks_of(mesh), tuning) {}
-
-Result<void> CpuBackend::allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt) {
-  HVD_CHECK(op != ReduceOp::kAverage);
-  if (map_.node_count == 1) {
-    return node_.reduce(data, data, count, dtype, op, NodeCollectives::ResultTo::kAll, interrupt);
-  }
-  // The same on all nodes, whatever their ranks; where no node has two, none has anything to do meanwhile.
-  const std::size_t segments = std::min(kMaxSegments, count * size_of(dtype) / segment_bytes_);
-  if (!is_of_leaders() && segments > 1) {
-    return allreduce_overlapped(data, count, segments, dtype, op, interrupt);
-  }
-  HVD_TRY(node_.reduce(data, data, count, dtype, op, NodeCollectives::ResultTo::kLeader, interrupt));
-  if (map_.is_leader()) {
-    HVD_TRY(leaders_.allreduce(data, count, dtype, op, interrupt));
-  }
-  return node_.broadcast(data, count * size_of(dtype), 0, interrupt);
-}
-
-Result<void> CpuBackend::allreduce_overlapped(void* data, std::size_t count, std::size_t segments, Dtype dtype,
-                                              ReduceOp op, Interrupt& interrupt) {
-  auto done = run_segments(static_cast<std::uint8_t*>(data), count, segments, dtype, op, interrupt);
-  if (!done.ok()) {
-    wire_.stop();  // the memory is the caller's again
-  }
-  return done;
-}
-
-Result<void> CpuBackend::run_segments(std::uint8_t* data, std::size_t count, std::size_t segments, Dtype dtype,
-                                      ReduceOp op, Interrupt& interrupt) {
-  const std::size_t element = size_of(dtype);
-  for (std::size_t i = 0; i <= segments; ++i) {
-    if (i < segments) {
-      const Range next = split(count, segments, i);
-      std::uint8_t* at = data + next.begin * element;
-      HVD_TRY(node_.reduce(at, at, next.size(), dtype, op, NodeCollectives::ResultTo::kLeader, interrupt));
-      if (map_.is_leader()) {
-        wire_.order(at, next.size(), dtype, op);
-      }
-    }
-    if (i > 0) {
-      const Range moved = split(count, segments, i - 1);
-      if (map_.is_leader()) {
-        HVD_TRY(wire_.wait(interrupt));
-      }
-      HVD_TRY(node_.broadcast(data + moved.begin * element, moved.size() * element, 0, interrupt));
-    }
-  }
-  return {};
-}
-
-Result<void> CpuBackend::allreduce_pieces(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scales scales,
-                                          Interrupt& interrupt) {
-  HVD_CHECK(takes_pieces() && op != ReduceOp::kAverage);
-  if (!is_of_leaders()) {
-    return node_.reduce_pieces(pieces, dtype, op, scales, interrupt);
-  }
-  if (!scales.before.is_one()) {
-    scaled_.assign(pieces.begin(), pieces.end());
-    for (Piece& piece : scaled_) {
-      if (piece.output != piece.input) {
-        std::memcpy(piece.output, piece.input, piece.size_bytes);
-      }
-      scale_in_place(piece.output, piece.size_bytes / size_of(dtype), dtype, scales.before);
-      piece.input = piece.output;
-    }
-    pieces = scaled_;
-  }
-  return leaders_.allreduce(pieces, dtype, op, scales.after, interrupt);
-}
-
-Result<void> CpuBackend::allreduce_shared(std::span<const SharedPiece> pieces, Dtype dtype, ReduceOp op, Scales scales,
-                                          Interrupt& interrupt) {
-  HVD_CHECK(takes_shared() && op != ReduceOp::kAverage);
-  return node_.reduce_shared(pieces, dtype, op, scales, interrupt);
-}
 
 Result<void> CpuBackend::broadcast(void* data, std::size_t size_bytes, int root, Interrupt& interrupt) {
   HVD_CHECK(root >= 0 && root < map_.size);

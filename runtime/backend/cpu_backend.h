@@ -24,8 +24,7 @@ class CpuBackend final : public Backend {
   explicit CpuBackend(Mesh& mesh, const Tuning& tuning = {});
 
   Result<void> allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt) override;
-  // Within one node, and where each has one rank; else the leaders need them in one place.
-  [[nodiscard]] bool takes_pieces() const override { return takes_shared() || is_of_leaders(); }
+  [[nodiscard]] bool takes_pieces() const override { return map_.size > 1; }
   [[nodiscard]] bool takes_shared() const override { return map_.node_count == 1 && map_.size > 1; }
   Result<void> allreduce_pieces(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scales scales,
                                 Interrupt& interrupt) override;
@@ -42,7 +41,6 @@ class CpuBackend final : public Backend {
   Result<void> barrier(Interrupt& interrupt) override;
 
  private:
-  [[nodiscard]] bool is_of_leaders() const { return map_.node_count > 1 && map_.size == map_.node_count; }
   // Where the parts of all ranks and nodes are, one after the other in rank order.
   struct Parts {
     std::vector<Range> of_rank;
@@ -54,10 +52,9 @@ class CpuBackend final : public Backend {
   Result<void> exchange_within_node(const void* input, const AlltoallLayout& layout, void* out, Interrupt& interrupt);
   Result<void> exchange_with_nodes(const void* input, const AlltoallLayout& layout, void* out, int distance,
                                    Interrupt& interrupt);
-  // In segments: while the leaders' links move one, the node's ranks reduce the next and take the one before.
-  Result<void> allreduce_overlapped(void* data, std::size_t count, std::size_t segments, Dtype dtype, ReduceOp op,
-                                    Interrupt& interrupt);
-  Result<void> run_segments(std::uint8_t* data, std::size_t count, std::size_t segments, Dtype dtype, ReduceOp op,
+  // cpu_allreduce.cpp
+  std::span<const Piece> scaled(std::span<const Piece> pieces, Dtype dtype, Scale scale);
+  Result<void> run_segments(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scales scales,
                             Interrupt& interrupt);
   // To and from the leader of this node: pieces[i] of its memory are local rank i's.
   Result<void> collect(const void* data, std::span<const Range> pieces, void* to, Interrupt& interrupt);
@@ -71,7 +68,7 @@ class CpuBackend final : public Backend {
   LeaderCollectives leaders_;
   LeaderWire wire_{leaders_};
   std::vector<Piece> scaled_;  // pieces whose outputs are their inputs, scaled
-  Staging staging_;            // on leaders: what their node has for others; what Adasum works on
+  Staging staging_;            // what is packed; on leaders what their node has for others; what Adasum works on
 };
 
 }  // namespace hvd

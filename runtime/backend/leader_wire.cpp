@@ -22,7 +22,7 @@ LeaderWire::~LeaderWire() {
   }
 }
 
-void LeaderWire::order(void* data, std::size_t count, Dtype dtype, ReduceOp op) {
+void LeaderWire::order(Piece piece, Dtype dtype, ReduceOp op, Scale after) {
   if (!thread_.joinable()) {
     thread_ = start_thread("hvd-wire", [this] { run(); });
   }
@@ -31,7 +31,7 @@ void LeaderWire::order(void* data, std::size_t count, Dtype dtype, ReduceOp op) 
     if (!failed_.ok()) {
       return;  // the thread may be gone, and stop() waits until there is no order
     }
-    orders_.push_back(Order{data, count, dtype, op});
+    orders_.push_back(Order{piece, dtype, op, after});
   }
   ordered_.notify_one();
 }
@@ -91,7 +91,7 @@ void LeaderWire::run() {
     }
     const Order order = orders_.front();
     lock.unlock();
-    auto moved = leaders_.allreduce(order.data, order.count, order.dtype, order.op, interrupt);
+    auto moved = leaders_.allreduce(std::span(&order.piece, 1), order.dtype, order.op, order.after, interrupt);
     lock.lock();
     orders_.pop_front();
     if (moved.ok()) {

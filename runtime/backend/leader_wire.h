@@ -24,9 +24,9 @@ class LeaderWire {
   LeaderWire(const LeaderWire&) = delete;
   LeaderWire& operator=(const LeaderWire&) = delete;
 
-  // `data` stays where it is until wait() has returned for it, or stop(). After a failure nothing is begun any more,
-  // and wait() gives the error.
-  void order(void* data, std::size_t count, Dtype dtype, ReduceOp op);
+  // The memory stays where it is until wait() has returned for it, or stop(). After a failure nothing is begun any
+  // more, and wait() gives the error.
+  void order(Piece piece, Dtype dtype, ReduceOp op, Scale after);
   // Until the oldest order that was not waited for is done. An error is that of the link, or the Interrupt's.
   Result<void> wait(Interrupt& interrupt);
   // No order is begun any more, and none is under way when it returns. For after an error.
@@ -34,10 +34,10 @@ class LeaderWire {
 
  private:
   struct Order {
-    void* data;
-    std::size_t count;
+    Piece piece;
     Dtype dtype;
     ReduceOp op;
+    Scale after;
   };
   // What the thread asks while it waits for a peer: the engine's own Interrupt is not for two threads.
   class Stopping final : public Interrupt {

@@ -110,7 +110,9 @@ Error prefer_cause(const Error& error, Interrupt& interrupt) {
 class Plain final : public Flow {
  public:
   Plain(Bytes out, MutableBytes in) : out_(out), in_(in) {}
-  std::size_t to_send(iovec* parts) override { return fill(parts, const_cast<std::uint8_t*>(out_.data()), out_.size()); }
+  std::size_t to_send(iovec* parts) override {
+    return fill(parts, const_cast<std::uint8_t*>(out_.data()), out_.size());
+  }
   void note_sent(std::size_t bytes) override { out_ = out_.subspan(bytes); }
   std::size_t to_receive(iovec* parts) override { return fill(parts, in_.data(), in_.size()); }
   void note_received(std::size_t bytes) override { in_ = in_.subspan(bytes); }
@@ -148,7 +150,8 @@ Result<void> move(const StreamPeer& to, const StreamPeer& from, Flow& flow, Look
       in_vain = 0;
       interrupt.note_sleep();
       const TimePoint began = SteadyClock().now();
-      HVD_TRY(wait_for_either(to, sent.value() == Moved::kBlocked, from, received.value() == Moved::kBlocked, next_check));
+      HVD_TRY(
+          wait_for_either(to, sent.value() == Moved::kBlocked, from, received.value() == Moved::kBlocked, next_check));
       looks.note_sleep(SteadyClock().now() - began);
     }
     if (next_check.has_passed()) {

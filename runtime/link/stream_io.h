@@ -47,8 +47,8 @@ class Flow {
   static constexpr std::size_t kMostParts = 16;  // of what moves with one system call
 
   virtual ~Flow() = default;
-  // Where the next bytes are, in order, in at most kMostParts parts that are not empty; how many parts. 0: nothing before
-  // more has come; with nothing more to receive, nothing any more.
+  // Where the next bytes are, in order, in at most kMostParts parts that are not empty; how many parts. 0: nothing
+  // before more has come; with nothing more to receive, nothing any more.
   virtual std::size_t to_send(iovec* parts) = 0;
   virtual void note_sent(std::size_t bytes) = 0;
   // Where the next bytes go, likewise. 0: there is nothing more to receive.

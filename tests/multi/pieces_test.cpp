@@ -65,13 +65,19 @@ Result<void> check_pieces(Rank& rank, Dtype dtype, std::size_t total, Scales sca
 }  // namespace
 
 TEST_CASE("pieces are reduced as one array, in place and not, however each rank has cut them") {
-  for (const Nodes& nodes : {Nodes{2}, Nodes{3}, Nodes{4}, Nodes{7}, Nodes{1, 1}, Nodes{1, 1, 1, 1, 1}}) {
-    for (const std::size_t slot_bytes : {std::size_t{4096}, std::size_t{4} << 20U}) {
+  for (const Nodes& nodes :
+       {Nodes{2}, Nodes{3}, Nodes{4}, Nodes{7}, Nodes{1, 1}, Nodes{1, 1, 1, 1, 1}, Nodes{2, 2}, Nodes{1, 3, 2}}) {
+    for (const bool is_small : {false, true}) {
       CAPTURE(text_of(nodes));
-      CAPTURE(slot_bytes);
+      CAPTURE(is_small);
       ThreadJob job(nodes);
       JobOptions options;
-      options.shm_slot_bytes = slot_bytes;
+      if (is_small) {  // all is cut often
+        options.shm_slot_bytes = 4096;
+        options.tuning.pairs_bytes = 0;
+        options.tuning.wire_bytes = 4096;
+        options.tuning.segment_bytes = 16384;
+      }
       const auto errors = job.run(options, [](Rank& rank) -> Result<void> {
         std::mt19937 random(11);  // the same sizes on every rank
         std::mt19937 own_random(static_cast<unsigned>(rank.map.rank));

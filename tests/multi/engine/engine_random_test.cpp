@@ -315,6 +315,11 @@ TEST_CASE("random operations on random sets, in each rank's own order, all have 
     options.fusion_threshold_bytes = round % 3 == 0 ? 0 : 100'000;
     const std::size_t capacities[] = {1024, 4, 1024, 0, 12};
     options.cache_capacity = capacities[round % std::size(capacities)];
+    if (round / std::size(layouts) % 2 == 1) {  // between nodes all along rings, in many pieces and segments
+      options.tuning.pairs_bytes = 0;
+      options.tuning.wire_bytes = 4096;
+      options.tuning.segment_bytes = 64U << 10U;
+    }
     EngineJob job(nodes, options);
     std::vector<std::string> errors(static_cast<std::size_t>(job.size()));
     on_all(job.size(), [&](int rank) {

@@ -11,8 +11,8 @@ using namespace hvd;
 
 namespace {
 
-// A ring whose connections are queues that hold little, and move as much at a time as chance wants. Each node's data lie
-// in pieces that chance has cut, in place or (of what is reduced) not.
+// A ring whose connections are queues that hold little, and move as much at a time as chance wants. Each node's data
+// lie in pieces that chance has cut, in place or (of what is reduced) not.
 class Ring {
  public:
   Ring(std::vector<std::size_t> counts, std::size_t piece_bytes, RingFlow::Half half, unsigned seed)
