@@ -6,6 +6,7 @@
 #include "runtime/algo/piece_cursor.h"
 #include "runtime/algo/reduce_kernels.h"
 #include "runtime/base/bytes.h"
+#include "runtime/base/check.h"
 
 namespace hvd {
 namespace {
@@ -53,8 +54,8 @@ LeaderCollectives::LeaderCollectives(std::vector<StreamPeer> peers, int node_ind
       pairs_bytes_(tuning.pairs_bytes),
       looks_(looks) {
   if (count() > 1) {
-    staging_ = std::make_unique<std::uint8_t[]>(std::max(piece_bytes_, pairs_bytes_));
-    packed_ = std::make_unique<std::uint8_t[]>(pairs_bytes_);
+    staging_ = std::make_unique_for_overwrite<std::uint8_t[]>(std::max(piece_bytes_, pairs_bytes_));
+    packed_ = std::make_unique_for_overwrite<std::uint8_t[]>(pairs_bytes_);
   }
 }
 
@@ -81,6 +82,7 @@ Result<void> LeaderCollectives::allgather(void* data, std::span<const Range> blo
 
 Result<void> LeaderCollectives::allreduce(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scale after,
                                           Interrupt& interrupt) {
+  HVD_CHECK(count() > 1);
   std::size_t size_bytes = 0;
   for (const Piece& piece : pieces) {
     size_bytes += piece.size_bytes;

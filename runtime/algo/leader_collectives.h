@@ -3,7 +3,7 @@
 // delay, with few exchanges.
 //
 // All leaders call the same operations in the same order with the same sizes. Empty data is no operation; so is
-// everything with one node. Thread: one at a time.
+// everything with one node, which asks for no allreduce. Thread: one at a time.
 #pragma once
 
 #include <cstddef>

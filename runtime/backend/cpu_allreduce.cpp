@@ -86,7 +86,7 @@ Result<void> CpuBackend::run_segments(std::span<const Piece> pieces, Dtype dtype
   const std::size_t largest = bytes_at(0).size();
   std::uint8_t* staging = nullptr;
   if (is_packed) {
-    HVD_TRY_ASSIGN(staging, staging_.reserve(2 * largest));
+    HVD_TRY_ASSIGN(staging, staging_.reserve(std::min<std::size_t>(segments, 2) * largest));
   }
   const auto place_of = [&](std::size_t i) {
     return is_packed ? staging + i % 2 * largest

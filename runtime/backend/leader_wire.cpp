@@ -93,7 +93,7 @@ void LeaderWire::run() {
     lock.unlock();
     auto moved = leaders_.allreduce(std::span(&order.piece, 1), order.dtype, order.op, order.after, interrupt);
     lock.lock();
-    orders_.pop_front();
+    orders_.erase(orders_.begin());
     if (moved.ok()) {
       ++done_count_;
     } else if (failed_.ok()) {

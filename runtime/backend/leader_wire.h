@@ -8,9 +8,9 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "runtime/algo/leader_collectives.h"
 
@@ -61,9 +61,9 @@ class LeaderWire {
   std::condition_variable ordered_;
   std::condition_variable done_;
   // guarded by mu_
-  std::deque<Order> orders_;  // the first is under way
-  int done_count_ = 0;        // done, and not waited for
-  Result<void> failed_;       // of the first that failed; none after it is begun
+  std::vector<Order> orders_;  // few, for which no memory is asked again and again; the first is under way
+  int done_count_ = 0;         // done, and not waited for
+  Result<void> failed_;        // of the first that failed; none after it is begun
 };
 
 }  // namespace hvd

@@ -10,6 +10,16 @@ namespace {
 
 constexpr std::size_t kCount = 20'000;
 
+// As of several tensors, which are gone when it has failed.
+Result<void> one_of_pieces(Rank& rank, std::vector<float>& data) {
+  std::vector<std::vector<float>> tensors(20, std::vector<float>(data.size() / 20, 1.0F));
+  std::vector<Piece> pieces;
+  for (std::vector<float>& tensor : tensors) {
+    pieces.push_back(Piece{tensor.data(), tensor.data(), tensor.size() * sizeof(float)});
+  }
+  return rank.backend.allreduce_pieces(pieces, Dtype::kFloat32, ReduceOp::kMax, {}, rank.interrupt);
+}
+
 Result<void> one_allreduce(Rank& rank, std::vector<float>& data) {
   return rank.backend.allreduce(data.data(), data.size(), Dtype::kFloat32, ReduceOp::kMax, rank.interrupt);
 }
@@ -29,7 +39,7 @@ Result<void> one_alltoall(Rank& rank, std::vector<float>& data) {
 }
 
 using Operation = Result<void> (*)(Rank&, std::vector<float>&);
-constexpr Operation kOperations[] = {one_allreduce, one_reducescatter, one_alltoall};
+constexpr Operation kOperations[] = {one_allreduce, one_reducescatter, one_alltoall, one_of_pieces};
 
 // Works until it fails, or for `rounds`.
 Result<void> work(Rank& rank, int rounds, Operation operation = one_allreduce) {
@@ -63,6 +73,11 @@ TEST_CASE("a rank that leaves in the middle of the work ends all others with kLo
       JobOptions options;
       options.shm_slot_bytes = 16384;
       options.leaves_alone = true;
+      if (operation == one_of_pieces) {
+        options.tuning.pairs_bytes = 0;
+        options.tuning.wire_bytes = 4096;
+        options.tuning.segment_bytes = 16384;
+      }
       const auto errors = job.run(options, [&](Rank& rank) -> Result<void> {
         return work(rank, rank.map.rank == dying ? 5 : kForever, operation);
       });

@@ -14,9 +14,12 @@ double value_of(int rank, std::size_t i) {
   return static_cast<double>((i * 13 + static_cast<std::size_t>(rank) * 5) % 17);
 }
 
-// `total` elements in pieces of up to 700, some of them empty.
+// `total` elements in pieces of up to 700, some of them empty; now and then in one.
 std::vector<std::size_t> cut(std::size_t total, std::mt19937& random) {
   std::vector<std::size_t> counts;
+  if (random() % 4 == 0) {
+    return {total};
+  }
   for (std::size_t left = total; left > 0;) {
     const std::size_t count = random() % 5 == 0 ? 0 : std::min<std::size_t>(left, random() % 700);
     counts.push_back(count);
@@ -39,15 +42,20 @@ Result<void> check_pieces(Rank& rank, Dtype dtype, std::size_t total, Scales sca
     at += count;
     outputs.emplace_back(count);
   }
-  const bool in_place = own_random() % 2 == 0;
+  const std::vector<std::vector<T>> brought = inputs;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const bool in_place = own_random() % 2 == 0;
     pieces.push_back(
         Piece{inputs[i].data(), in_place ? inputs[i].data() : outputs[i].data(), inputs[i].size() * sizeof(T)});
   }
   HVD_TRY(rank.backend.allreduce_pieces(pieces, dtype, ReduceOp::kSum, scales, rank.interrupt));
   at = 0;
-  for (const std::vector<T>& result : in_place ? inputs : outputs) {
-    for (const T value : result) {
+  for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
+    const bool in_place = pieces[piece].input == pieces[piece].output;
+    if (!in_place && inputs[piece] != brought[piece]) {
+      return Error(Code::kInternal, "the input of piece " + std::to_string(piece) + " has changed");
+    }
+    for (const T value : in_place ? inputs[piece] : outputs[piece]) {
       double sum = 0;
       for (int other = 0; other < rank.map.size; ++other) {
         sum += value_of(other, at) * scales.before.factor;

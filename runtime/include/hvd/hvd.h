@@ -128,8 +128,9 @@ typedef struct hvd_op {
   const int64_t* shape; /* ndim extents of this rank's input, each >= 0 */
   const char* name;     /* the same on every rank; NULL: "<kind>.noname.<n>", n counting this rank's unnamed calls;
                            among all ranks, those since the last join */
-  const void* input;    /* contiguous */
-  void* output;         /* allreduce, broadcast: as large as the input, may be the input itself.
+  const void* input;    /* contiguous, and where elements of its type may lie */
+  void* output;         /* allreduce, broadcast: as large as the input, may be the input itself; no other operation that
+                           is not finished has it, nor any part. After an error what lies there means nothing.
                            allgather, reducescatter, alltoall: NULL, the runtime allocates, see hvd_result. */
   double prescale;      /* allreduce, reducescatter: the input is multiplied by it before ... */
   double postscale;     /* ... and the result by it after the reduction */

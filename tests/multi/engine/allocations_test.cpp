@@ -72,8 +72,8 @@ struct Program {
 using StepOf = std::function<bool(hvd_ctx* ctx, int rank, Program& program)>;
 
 // How many steps it took until so many in a row took no memory; kSteps when there were none.
-int steps_until_steady(const Nodes& nodes, const StepOf& step) {
-  EngineJob job(nodes);
+int steps_until_steady(const Nodes& nodes, const EngineOptions& options, const StepOf& step) {
+  EngineJob job(nodes, options);
   std::barrier<> all(job.size());
   std::atomic<bool> is_over = false;
   std::atomic<int> steps = 0;
@@ -145,8 +145,19 @@ TEST_CASE("a steady step takes no memory, however its tensors are asked for") {
     for (const Nodes& nodes : {Nodes{2}, Nodes{1, 1}, Nodes{1}}) {
       CAPTURE(way.name);
       CAPTURE(text_of(nodes));
-      CHECK(steps_until_steady(nodes, way.step) < kSteps);
+      CHECK(steps_until_steady(nodes, {}, way.step) < kSteps);
     }
+  }
+}
+
+TEST_CASE("nor does one between nodes along rings and in segments") {
+  EngineOptions options;
+  options.tuning.pairs_bytes = 0;
+  options.tuning.wire_bytes = 4096;
+  options.tuning.segment_bytes = 64U << 10U;
+  for (const Nodes& nodes : {Nodes{1, 1}, Nodes{2, 1}}) {
+    CAPTURE(text_of(nodes));
+    CHECK(steps_until_steady(nodes, options, as_group) < kSteps);
   }
 }
 

@@ -73,6 +73,41 @@ TEST_CASE("ranks that have joined bring zeros, and an average is over all ranks;
   }
 }
 
+TEST_CASE("a joined rank's part of a ring is scaled as the others' parts are") {
+  EngineOptions options;
+  options.tuning.pairs_bytes = 0;
+  options.tuning.wire_bytes = 4096;
+  options.tuning.segment_bytes = 64U << 10U;
+  for (const Nodes& nodes : {Nodes{1, 1, 1}, Nodes{2, 1}, Nodes{1, 2}}) {
+    for (int joined = 0; joined < 3; ++joined) {
+      CAPTURE(text_of(nodes));
+      CAPTURE(joined);
+      EngineJob job(nodes, options);
+      on_all(3, [&](int rank) {
+        if (rank != joined) {
+          // Long enough that every rank has some of it; of a group one has none of its own.
+          static constexpr std::size_t kCounts[] = {20'011, 3, 50'021};
+          std::deque<FloatOp> ops;
+          for (const std::size_t count : kCounts) {
+            ops.emplace_back("t" + std::to_string(count), count, 1.5F);
+            ops.back().op.reduce_op = HVD_AVERAGE;
+            ops.back().op.prescale = 2.0;
+            ops.back().op.postscale = 4.0;
+          }
+          const hvd_op* group[] = {&ops[0].op, &ops[1].op, &ops[2].op};
+          std::int64_t handles[3] = {0, 0, 0};
+          CHECK(hvd_enqueue_group(job.at(rank), group, 3, handles) == HVD_OK);
+          for (std::size_t i = 0; i < 3; ++i) {
+            CHECK(hvd_wait(job.at(rank), handles[i]) == HVD_OK);
+            CHECK(ops[i].output == std::vector<float>(kCounts[i], 8.0F));  // (3 + 3 + 0) / 3 * 4
+          }
+        }
+        CHECK(join(job.at(rank)).outcome.error == "");
+      });
+    }
+  }
+}
+
 TEST_CASE("what a rank asked for before it joined is done with its own data, beside zeros for the rest") {
   EngineOptions options;
   options.cycle_time = std::chrono::milliseconds(50);  // so that they are fused
