@@ -36,7 +36,9 @@ namespace hvd {
 
 namespace control_wire {
 
-inline constexpr FrameSpec kSpec{0x43445648U /* "HVDC" */, 5, 16U << 20U, "control"};
+// The version rises with any change of these messages, and of what data connections carry, which has no version: ranks
+// of two versions must not begin to work.
+inline constexpr FrameSpec kSpec{0x43445648U /* "HVDC" */, 6, 16U << 20U, "control"};
 
 inline constexpr std::uint16_t kRequests = 1;
 inline constexpr std::uint16_t kResponses = 2;
