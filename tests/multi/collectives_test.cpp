@@ -363,7 +363,9 @@ TEST_CASE("a sum that rounds is bitwise the same on every rank and on every run,
   const std::pair<Nodes, std::size_t> cases[] = {
       {{4}, 50'001},       {{1, 2, 4}, 50'001}, {{1, 1, 1}, 50'001},      {{1, 1}, 10'001},
       {{1, 1, 1}, 10'001}, {{1, 2, 4}, 10'001}, {{1, 1, 1, 1, 1}, 9'001}, {{1, 2, 1, 1, 2, 1}, 9'001}};
-  for (const auto& [nodes, count] : cases) {
+  for (const auto& one : cases) {
+    const Nodes& nodes = one.first;
+    const std::size_t count = one.second;
     CAPTURE(text_of(nodes));
     CAPTURE(count);
     const auto first = sum_noise(nodes, count);

@@ -68,7 +68,9 @@ TEST_CASE("after the ring's steps every part has met every node once, at the nod
 TEST_CASE("a ring's order has each piece's steps once, and each after what it needs") {
   for (int count = 2; count <= 6; ++count) {
     const int all = 2 * (count - 1);
-    for (const auto& [first, end] : {std::pair(0, count - 1), std::pair(count - 1, all), std::pair(0, all)}) {
+    for (const auto& steps : {std::pair(0, count - 1), std::pair(count - 1, all), std::pair(0, all)}) {
+      const int first = steps.first;
+      const int end = steps.second;
       for (std::size_t pieces = 0; pieces <= 7; ++pieces) {
         CAPTURE(count);
         CAPTURE(first);
