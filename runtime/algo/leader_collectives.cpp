@@ -83,12 +83,8 @@ Result<void> LeaderCollectives::allgather(void* data, std::span<const Range> blo
 Result<void> LeaderCollectives::allreduce(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scale after,
                                           Interrupt& interrupt) {
   HVD_CHECK(count() > 1);
-  std::size_t size_bytes = 0;
-  for (const Piece& piece : pieces) {
-    size_bytes += piece.size_bytes;
-  }
-  const auto rounds = static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(count()) - 1));
-  if (rounds * size_bytes <= pairs_bytes_) {
+  const std::size_t size_bytes = bytes_of(pieces);
+  if (pair_rounds(count()) * size_bytes <= pairs_bytes_) {
     return allreduce_in_pairs(pieces, size_bytes, dtype, op, after, interrupt);
   }
   const auto n = static_cast<std::size_t>(count());

@@ -27,14 +27,6 @@ std::size_t turn_bytes(std::size_t chunk_bytes, int ranks, std::size_t most) {
   return ((share + turns - 1) / turns + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
 }
 
-std::size_t bytes_of(std::span<const Piece> pieces) {
-  std::size_t bytes = 0;
-  for (const Piece& piece : pieces) {
-    bytes += piece.size_bytes;
-  }
-  return bytes;
-}
-
 }  // namespace
 
 // By local rank, so that the result does not depend on who computes it.

@@ -1,6 +1,5 @@
 // CpuBackend's allreduce: within one node, between nodes of one rank each, and in general.
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/algo/piece_cursor.h"
 #include "runtime/algo/reduce_kernels.h"
@@ -11,14 +10,6 @@ namespace hvd {
 namespace {
 
 constexpr std::size_t kMaxSegments = 16;
-
-std::size_t bytes_of(std::span<const Piece> pieces) {
-  std::size_t bytes = 0;
-  for (const Piece& piece : pieces) {
-    bytes += piece.size_bytes;
-  }
-  return bytes;
-}
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "runtime/core/scale.h"
 
@@ -13,6 +14,14 @@ struct Piece {
   void* output = nullptr;
   std::size_t size_bytes = 0;
 };
+
+inline std::size_t bytes_of(std::span<const Piece> pieces) {
+  std::size_t bytes = 0;
+  for (const Piece& piece : pieces) {
+    bytes += piece.size_bytes;
+  }
+  return bytes;
+}
 
 // A part of what an operation works on in place that lies at the same place of the memory that each rank of the node
 // shares with the others (ShmSegment::arena).

@@ -6,6 +6,7 @@
 // another. Value type.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -44,6 +45,11 @@ struct Tuning {
 
   friend bool operator==(const Tuning&, const Tuning&) = default;
 };
+
+// How often a node sends all of it in pairs, where there are so many.
+constexpr std::size_t pair_rounds(int nodes) {
+  return static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(nodes) - 1));
+}
 
 // Pieces that data is cut into end at multiples of it, which every element's size divides.
 inline constexpr std::size_t kTuningGrain = 64;

@@ -30,7 +30,7 @@ enum class LinkRole : std::uint16_t;
 
 struct MeshOptions {
   std::string node_address;  // numeric address at which other nodes reach this one; may be empty on a single node
-  std::string congestion;    // of the data connections between nodes: see choose_congestion()
+  std::string congestion;    // of connections between nodes: see choose_congestion()
   std::string scratch_dir;   // a 0700 directory for the node's unix sockets; empty: one is made and removed
   std::size_t shm_slot_bytes = 4U << 20U;  // staging per rank in the node's segment
   std::string word;                        // what rank 0 tells all others; not the mesh's to understand
