@@ -152,7 +152,9 @@ Result<void*> NcclComm::register_memory(void* data, std::size_t size_bytes) {
   }
   void* registration = nullptr;
   HVD_TRY(check(nccl_->calls().comm_register(handle_, data, size_bytes, &registration), "ncclCommRegister"));
-  registrations_.push_back(registration);
+  if (registration != nullptr) {  // null: NCCL_LOCAL_REGISTER=0; NCCL before 2.23 does not take it back
+    registrations_.push_back(registration);
+  }
   return registration;
 }
 

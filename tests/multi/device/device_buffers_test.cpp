@@ -1,4 +1,6 @@
 // What tensors are packed into: NCCL's own memory, registered with the communicator.
+#include <cstdlib>
+
 #include <doctest/doctest.h>
 
 #include "tests/multi/device/device_job.h"
@@ -102,6 +104,23 @@ TEST_CASE("devices: where NCCL refuses memory or its registration, the device's 
     CHECK(calls("ncclMemFree") == (call == std::string("ncclMemAlloc") ? 1 : 2));
     CHECK(Live() == before);
   }
+}
+
+TEST_CASE("devices: where NCCL is told to register nothing, nothing is given back, and the job ends well") {
+  load_fakes();
+  ::setenv("NCCL_LOCAL_REGISTER", "0", 1);
+  const Live before;
+  const Calls calls;
+  {
+    DeviceJob job(kRanks);
+    take_steps(job, 20, 2);
+  }
+  ::unsetenv("NCCL_LOCAL_REGISTER");
+  CHECK(calls("registered call") == 0);
+  CHECK(calls("ncclCommDeregister") == 0);
+  CHECK(calls("ncclCommAbort") == 0);
+  CHECK(calls("ncclMemFree") == kRanks);
+  CHECK(Live() == before);
 }
 
 TEST_CASE("devices: an aborted communicator takes its registrations with it") {
