@@ -6,6 +6,8 @@ import sys
 from commands import cut
 
 MUST = "must hold: "  # what the GPU path was promised to do
+MOST_TEXT = 600  # characters of a row
+MOST_TOLD = 4  # texts of a check: whoever reads may have the end of all output only
 
 
 class Table:
@@ -16,6 +18,7 @@ class Table:
     def add(self, name, outcome, text):
         """`outcome`: True (passed), False (failed), None (skipped)."""
         word = {True: "ok", False: "FAILED", None: "skipped"}[outcome]
+        text = text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + "..."
         self.rows.append((name, word, text))
         self.passed += outcome is True
         self.failed += outcome is False
@@ -35,6 +38,8 @@ def say(texts):
     speakers = {}
     for who, text in texts:
         speakers.setdefault(re.sub(r"0x[0-9a-f]+", "0x...", cut(text)), []).append(who)
-    for text, names in speakers.items():
-        if text:
-            print(f"--- {', '.join(dict.fromkeys(names))}:\n{text}", file=sys.stderr, flush=True)
+    speakers.pop("", None)
+    for text, names in list(speakers.items())[:MOST_TOLD]:
+        print(f"--- {', '.join(dict.fromkeys(names))}:\n{text}", file=sys.stderr, flush=True)
+    if len(speakers) > MOST_TOLD:
+        print(f"--- and {len(speakers) - MOST_TOLD} other texts", file=sys.stderr, flush=True)
