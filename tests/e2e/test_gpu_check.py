@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tarfile
@@ -194,6 +195,29 @@ def test_a_row_says_by_what_its_data_went(monkeypatch):
         ("operations, 2 ranks", "ok", f"2 of 2 cases; through the host: {NOTICE}"),
         ("must hold: without NCCL all goes through the host", "ok", "'operations, 2 ranks' went through the host anyway"),
     ]
+
+
+def test_a_killed_rank_whose_others_say_nothing_is_a_failure(monkeypatch):
+    ranks = told_by_ranks(load_script(), monkeypatch, codes=[1, -9, 1], reports=[None] * 3, outputs=["OSError: no", "", ""])
+    ranks.killed()
+    ((_, word, text),) = ranks.table.rows
+    assert word == "FAILED" and text.startswith("0 of the 2 others have said anything; rank 1 has ended with code -9")
+
+
+def test_a_signal_ends_the_checks_with_the_table(monkeypatch, capsys):
+    script = load_script()
+    monkeypatch.setattr(script, "why_no_gpu", lambda: None)
+    monkeypatch.setattr(script.commands, "adopt_orphans", lambda: None)
+    monkeypatch.setattr(script, "check_build", lambda _: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(script, "CHECKS", {"build": lambda job: script.check_build(job), "kernels": script.check_kernels})
+    monkeypatch.setattr(sys, "argv", ["gpu-check"])
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert script.main() == 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "what remains  FAILED   not tried: a signal has stopped this", "", "0 passed, 1 failed, 0 skipped"]  # fmt: skip
 
 
 def test_what_several_ranks_say_alike_is_shown_once_and_cut(monkeypatch, capsys):
