@@ -1,6 +1,7 @@
 // The end of a job whose devices are at work that will never be done.
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -45,6 +46,14 @@ std::int64_t begun() {
   return fake::cuda().count("host function");
 }
 
+void wait_until(const std::function<bool()>& is_so) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+  while (!is_so()) {
+    HVD_CHECK(!deadline.has_passed());
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // sleeps: the fakes wake nobody
+  }
+}
+
 }  // namespace
 
 // NCCL's abort of one gives memory back, for which the driver waits until the other's work is done, too.
@@ -75,9 +84,7 @@ TEST_CASE("devices: two communicators at work that is never done are ended both"
         asked.push_back(std::make_unique<Asked>(job, rank, "of the set", set));
       }
       if (rank == 0) {
-        while (begun() < ran + kRanks + kMembers) {  // until both are on all their devices
-          std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        }
+        wait_until([&] { return begun() == ran + kRanks + kMembers; });  // both are on all their devices
         job.hub().notify_all("rank 1 was killed by signal 9 (SIGKILL)");
       }
       for (const auto& one : asked) {
@@ -119,9 +126,7 @@ TEST_CASE("devices: where NCCL's abort does not come back, calls end all the sam
   });
   CAPTURE(text);
   CHECK(times_in(text, "is still at work that was aborted") == kRanks);
-  while (Live().comms != before.comms) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  wait_until([&] { return Live().comms == before.comms; });
 }
 
 }  // namespace hvd::test
