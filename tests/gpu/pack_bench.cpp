@@ -211,8 +211,11 @@ int main(int count, char** arguments) {
     std::printf("skipped: %s\n", found.error().message().c_str());
     return hvd::kSkipped;
   }
-  const int repeats = count > 1 ? std::max(std::atoi(arguments[1]), 1) : 100;
-  const auto shrink = static_cast<std::size_t>(count > 2 ? std::max(std::atoi(arguments[2]), 1) : 1);
+  const auto number_at = [&](int place, long otherwise) {
+    return count > place ? std::max(std::strtol(arguments[place], nullptr, 10), 1L) : otherwise;
+  };
+  const auto repeats = static_cast<int>(number_at(1, 100));
+  const auto shrink = static_cast<std::size_t>(number_at(2, 1));
   const auto measured = hvd::measure(repeats, shrink);
   std::printf("%s\n", measured.ok() ? measured.value().c_str() : measured.error().message().c_str());
   return measured.ok() ? 0 : 1;
