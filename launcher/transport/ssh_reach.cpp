@@ -238,9 +238,8 @@ void SshReach::drive_login() {
 }
 
 void SshReach::on_handshake_failed(const Error& error) {
-  const bool may_retry = session_->is_peer_gone() && !session_->has_no_common_algorithm();
   const bool has_nothing_common = session_->has_no_common_algorithm();
-  const bool is_known_keys_only = has_nothing_common && !known_.empty();
+  const bool may_retry = session_->is_peer_gone() && !has_nothing_common;
   shared_.loop.unwatch(watch_);
   session_.reset();
   if (may_retry) {
@@ -251,12 +250,14 @@ void SshReach::on_handshake_failed(const Error& error) {
     backoff_ = shared_.loop.after(wait, [this] { dial(); });
     return;
   }
-  if (is_known_keys_only) {
-    return fail(Code::kAuth, no_known_key_offered(config_, known_));
+  // The user's ssh knows more algorithms than libssh2, and checks the host key by itself.
+  if (has_nothing_common) {
+    return give_way(libssh2_version_text() + " shares no algorithm with the server",
+                    Error(Code::kAuth, no_common_algorithm(config_, known_)));
   }
-  const std::string because = has_nothing_common ? libssh2_version_text() + " shares no algorithm with the server" : "";
-  give_way(because, Error(error.code(), "no ssh session with " + where() + " (" + error.message() +
-                                            "); is that an ssh server? " + try_by_hand()));
+  give_way(libssh2_version_text() + " found no session with the server",
+           Error(error.code(), "no ssh session with " + where() + " (" + error.message() +
+                                   "); is that an ssh server? " + try_by_hand()));
 }
 
 void SshReach::on_deadline() {
