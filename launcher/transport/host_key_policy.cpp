@@ -50,11 +50,15 @@ Result<HostKeyRuling> rule_on_host_key(const SshHostConfig& config, const std::s
   return Error(Code::kInternal, "no such host key policy");
 }
 
+std::string certified_by(const KnownHost& authority) {
+  return at_line(authority) + " has a @cert-authority for it";
+}
+
 std::string no_common_algorithm(const SshHostConfig& config, const std::vector<KnownHost>& known) {
   std::string types;
   std::string at;
   for (const KnownHost& entry : known) {
-    if (!entry.is_revoked && types.find(entry.key.type) == std::string::npos) {
+    if (entry.as == KnownAs::kHost && types.find(entry.key.type) == std::string::npos) {
       types += (types.empty() ? "" : ", ") + entry.key.type;
       at = at.empty() ? at_line(entry) : at;
     }

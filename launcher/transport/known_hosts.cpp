@@ -114,12 +114,15 @@ bool matches_hosts(std::string_view hosts, const std::string& name) {
 
 std::optional<KnownHost> parse_line(std::string_view line, const std::string& name) {
   std::string_view word = next_word(line);
-  if (word.empty() || word.starts_with('#') || word == "@cert-authority") {
+  if (word.empty() || word.starts_with('#')) {
     return std::nullopt;
   }
   KnownHost entry;
-  entry.is_revoked = word == "@revoked";
-  if (entry.is_revoked) {
+  if (word.starts_with('@')) {
+    if (word != "@revoked" && word != "@cert-authority") {
+      return std::nullopt;
+    }
+    entry.as = word == "@revoked" ? KnownAs::kRevoked : KnownAs::kAuthority;
     word = next_word(line);
   }
   if (!matches_hosts(word, name)) {
@@ -203,10 +206,10 @@ HostKeyCheck check_host_key(const std::vector<KnownHost>& known, const HostKey& 
   HostKeyCheck check;
   for (const KnownHost& entry : known) {
     const bool is_same = entry.key.blob == key.blob;
-    if (entry.is_revoked && is_same) {
+    if (entry.as == KnownAs::kRevoked && is_same) {
       return {HostKeyVerdict::kRevoked, entry};
     }
-    if (entry.is_revoked) {
+    if (entry.as != KnownAs::kHost) {
       continue;
     }
     if (is_same) {
@@ -216,6 +219,12 @@ HostKeyCheck check_host_key(const std::vector<KnownHost>& known, const HostKey& 
     }
   }
   return check;
+}
+
+const KnownHost* find_authority(const std::vector<KnownHost>& known) {
+  const auto found =
+      std::find_if(known.begin(), known.end(), [](const KnownHost& entry) { return entry.as == KnownAs::kAuthority; });
+  return found == known.end() ? nullptr : &*found;
 }
 
 std::string host_key_algorithms(const std::vector<KnownHost>& known) {
@@ -230,7 +239,7 @@ std::string host_key_algorithms(const std::vector<KnownHost>& known) {
   std::string list;
   for (const auto& [type, algorithms] : kAlgorithms) {
     const bool is_known = std::any_of(known.begin(), known.end(), [type = type](const KnownHost& entry) {
-      return !entry.is_revoked && entry.key.type == type;
+      return entry.as == KnownAs::kHost && entry.key.type == type;
     });
     if (is_known) {
       list += (list.empty() ? "" : ",") + std::string(algorithms);

@@ -25,9 +25,16 @@ std::string key_type_of_blob(std::string_view blob);
 // "SHA256:..." as OpenSSH prints it.
 std::string fingerprint(std::string_view blob);
 
+// What the mark before an entry makes of its key.
+enum class KnownAs : std::uint8_t {
+  kHost,       // none: the host's own
+  kRevoked,    // @revoked
+  kAuthority,  // @cert-authority: it signs the host's certificates, and is no key of the host
+};
+
 struct KnownHost {
   HostKey key;
-  bool is_revoked = false;
+  KnownAs as = KnownAs::kHost;
   std::string file;
   int line = 0;
 };
@@ -35,7 +42,7 @@ struct KnownHost {
 // The name under which known_hosts files carry a host: the alias, "host", or "[host]:port" off port 22.
 std::string known_hosts_name(const SshHostConfig& config);
 
-// Entries of `text` that match `name`: plain, patterns, negated, hashed. @cert-authority entries are left out.
+// Entries of `text` that match `name`: plain, patterns, negated, hashed.
 std::vector<KnownHost> find_known_hosts(std::string_view text, const std::string& file, const std::string& name);
 // The same over all files of the host; a missing file has no entries.
 std::vector<KnownHost> load_known_hosts(const SshHostConfig& config);
@@ -46,6 +53,9 @@ struct HostKeyCheck {
   KnownHost offending;  // for kChanged and kRevoked
 };
 HostKeyCheck check_host_key(const std::vector<KnownHost>& known, const HostKey& key);
+
+// The certificate authority that answers for the host; nullptr: none.
+const KnownHost* find_authority(const std::vector<KnownHost>& known);
 
 // Host-key algorithms to ask for so that a host with several keys shows one that we know; empty: no preference.
 std::string host_key_algorithms(const std::vector<KnownHost>& known);

@@ -107,6 +107,11 @@ void SshReach::on_config(Result<SshQuery::Answer> answer) {
 }
 
 void SshReach::resolve() {
+  known_ = load_known_hosts(config_);
+  if (const KnownHost* authority = find_authority(known_); authority != nullptr) {
+    const std::string because = certified_by(*authority);
+    return give_way(because, Error(Code::kAuth, has_ssh_ ? "" : because + ", which only ssh can check"));
+  }
   lookup_ = shared_.resolver.resolve(
       config_.hostname, config_.port, config_.address_family,
       [this](Result<std::vector<SocketAddress>> addresses) { on_addresses(std::move(addresses)); });
@@ -179,7 +184,6 @@ void SshReach::on_connected(Result<Fd> socket) {
 Result<void> SshReach::begin_handshake(Fd socket) {
   HVD_TRY(tune_tcp(socket.get()));
   HVD_TRY_ASSIGN(session_, SshSession::create(std::move(socket)));
-  known_ = load_known_hosts(config_);
   HVD_TRY(session_->prefer_host_keys(host_key_algorithms(known_)));
   HVD_TRY_ASSIGN(watch_, shared_.loop.watch(session_->fd(), EPOLLIN, [this](std::uint32_t) { drive(); }));
   return {};

@@ -154,16 +154,29 @@ TEST_CASE("a hash that OpenSSH wrote is understood") {
   CHECK(shown.output.find(fingerprint(key.blob)) != std::string::npos);
 }
 
-TEST_CASE("comments, damaged lines and certificate authorities are no entries; lines are counted") {
+TEST_CASE("comments, damaged lines and unknown marks are no entries; lines are counted") {
   const HostKey key = make_key("ssh-ed25519", "one");
   const std::string text = "# comment\n\nnode1 ssh-ed25519 not-base64\nnode1 ssh-rsa " + base64_encode(key.blob) +
-                           "\n@cert-authority " + line_of("node1", key) + "node1\n|1|x|y ssh-ed25519 AAAA\n" +
+                           "\n@something-new " + line_of("node1", key) + "node1\n|1|x|y ssh-ed25519 AAAA\n" +
                            line_of("node1", key);
   const std::vector<KnownHost> found = find_known_hosts(text, "/f", "node1");
   REQUIRE(found.size() == 1);
   CHECK(found[0].line == 8);
   CHECK(found[0].file == "/f");
-  CHECK(!found[0].is_revoked);
+  CHECK(found[0].as == KnownAs::kHost);
+}
+
+TEST_CASE("the key of a certificate authority answers for hosts, and is the key of none") {
+  const HostKey ca = make_key("ssh-ed25519", "ca");
+  const HostKey host = make_key("ecdsa-sha2-nistp256", "host");
+  const std::string text = line_of("*", host) + "@cert-authority " + line_of("*.cluster,!gate.cluster", ca);
+  const std::vector<KnownHost> known = find_known_hosts(text, "/f", "n1.cluster");
+  REQUIRE(find_authority(known) != nullptr);
+  CHECK(certified_by(*find_authority(known)) == "/f:2 has a @cert-authority for it");
+  CHECK(find_authority(find_known_hosts(text, "/f", "gate.cluster")) == nullptr);
+  CHECK(find_authority(find_known_hosts("@revoked " + line_of("*", ca), "/f", "n1.cluster")) == nullptr);
+  CHECK(check_host_key(known, ca).verdict == HostKeyVerdict::kUnknown);
+  CHECK(host_key_algorithms(known) == "ecdsa-sha2-nistp256");
 }
 
 TEST_CASE("a key is known, unknown, changed or revoked") {

@@ -157,6 +157,30 @@ TEST_CASE("a host that is known by an RSA key only is checked by the system's ss
   CHECK(has(echo(launcher), "because libssh2 1."));
 }
 
+TEST_CASE("a host with a certificate authority in known_hosts is checked by the system's ssh") {
+  if (no_sshd()) {
+    return;
+  }
+  const test::TempDir keys;
+  for (const char* name : {"ca", "host"}) {
+    REQUIRE(test::run_program({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", keys.path(name)}).status == 0);
+  }
+  REQUIRE(test::run_program(
+              {"ssh-keygen", "-q", "-s", keys.path("ca"), "-I", "host", "-h", "-n", "127.0.0.1", keys.path("host.pub")})
+              .status == 0);
+  const Sshd sshd("HostKey " + keys.path("host") + "\nHostCertificate " + keys.path("host-cert.pub"));
+  const Sshd bare;  // has no certificate
+  const std::string authority = "@cert-authority [127.0.0.1]:* " + test::read_file(keys.path("ca.pub"));
+  for (const Sshd* server : {&sshd, &bare}) {
+    test::write_file(server->path("known_hosts"), authority);
+  }
+  SshLauncher launcher(sshd.write_client_config());
+  CHECK(has(echo(launcher), "because " + sshd.path("known_hosts") + ":1 has a @cert-authority for it"));
+  CHECK(test::read_file(sshd.path("known_hosts")) == authority);  // nothing was taken on trust
+  SshLauncher refused(bare.write_client_config("StrictHostKeyChecking yes"));
+  CHECK(has(refused.failure(), "Host key verification failed."));
+}
+
 TEST_CASE("a server that speaks nonsense is told in the words of both") {
   if (no_sshd()) {
     return;
