@@ -22,6 +22,11 @@ Result<HostKeyRuling> rule_on_host_key(const SshHostConfig& config, const std::s
                                        const std::vector<KnownHost>& known, const HostKey& key) {
   const HostKeyCheck check = check_host_key(known, key);
   const std::string shown = key.type + " " + fingerprint(key.blob);
+  if (const int bits = rsa_bits(key); bits > 0 && bits < config.required_rsa_bits) {
+    return Error(Code::kAuth, "the host key " + shown + " has " + std::to_string(bits) +
+                                  " bits, and RequiredRSASize asks for " + std::to_string(config.required_rsa_bits) +
+                                  "; give the host an ed25519 key");
+  }
   switch (check.verdict) {
     case HostKeyVerdict::kKnown:
       return HostKeyRuling{};
@@ -51,7 +56,7 @@ Result<HostKeyRuling> rule_on_host_key(const SshHostConfig& config, const std::s
 }
 
 std::string certified_by(const KnownHost& authority) {
-  return at_line(authority) + " has a @cert-authority for it";
+  return at_line(authority) + " has a @cert-authority for it, which only ssh can check";
 }
 
 std::string no_common_algorithm(const SshHostConfig& config, const std::vector<KnownHost>& known) {

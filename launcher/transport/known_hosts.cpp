@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cctype>
 #include <fstream>
 #include <optional>
@@ -22,6 +23,27 @@ namespace hvd::launch {
 namespace {
 
 constexpr std::size_t kSaltBytes = 20;  // OpenSSH: one SHA-1
+// In ssh's order. RSA last: old libssh2 can check its SHA-1 signature only, which new servers do not make.
+constexpr std::string_view kHostKeyAlgorithms =
+    "ssh-ed25519,ecdsa-sha2-nistp256,ecdsa-sha2-nistp384,ecdsa-sha2-nistp521,rsa-sha2-512,rsa-sha2-256,ssh-rsa";
+
+// The next of the strings that a key blob is made of: four bytes of length, the greatest first, and so many bytes.
+std::optional<std::string_view> take_string(std::string_view& rest) {
+  if (rest.size() < 4) {
+    return std::nullopt;
+  }
+  std::size_t size = 0;
+  for (std::size_t i = 0; i < 4; ++i) {
+    size = size << 8 | static_cast<unsigned char>(rest[i]);
+  }
+  rest.remove_prefix(4);
+  if (size > rest.size()) {
+    return std::nullopt;
+  }
+  const std::string_view taken = rest.substr(0, size);
+  rest.remove_prefix(size);
+  return taken;
+}
 
 std::string hmac_sha1(std::string_view key, std::string_view text) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> out{};
@@ -140,14 +162,8 @@ std::optional<KnownHost> parse_line(std::string_view line, const std::string& na
 }  // namespace
 
 std::string key_type_of_blob(std::string_view blob) {
-  if (blob.size() < 4) {
-    return "";
-  }
-  std::size_t size = 0;
-  for (std::size_t i = 0; i < 4; ++i) {
-    size = size << 8 | static_cast<unsigned char>(blob[i]);
-  }
-  return size <= blob.size() - 4 ? std::string(blob.substr(4, size)) : "";
+  const std::optional<std::string_view> type = take_string(blob);
+  return std::string(type.value_or(""));
 }
 
 std::string fingerprint(std::string_view blob) {
@@ -227,25 +243,49 @@ const KnownHost* find_authority(const std::vector<KnownHost>& known) {
   return found == known.end() ? nullptr : &*found;
 }
 
-std::string host_key_algorithms(const std::vector<KnownHost>& known) {
-  // RSA last: old libssh2 can check its SHA-1 signature only, which new servers do not make.
-  static constexpr std::array<std::pair<const char*, const char*>, 5> kAlgorithms = {{
-      {"ssh-ed25519", "ssh-ed25519"},
-      {"ecdsa-sha2-nistp256", "ecdsa-sha2-nistp256"},
-      {"ecdsa-sha2-nistp384", "ecdsa-sha2-nistp384"},
-      {"ecdsa-sha2-nistp521", "ecdsa-sha2-nistp521"},
-      {"ssh-rsa", "rsa-sha2-512,rsa-sha2-256,ssh-rsa"},
-  }};
+std::string host_key_algorithms(const std::string& wanted, const std::vector<KnownHost>& known) {
+  const auto is_usable = [&known](std::string_view algorithm) {
+    // What signs by any hash is one type of key. A type that libssh2 does not know does no harm: it leaves it out.
+    const std::string_view type = algorithm.starts_with("rsa-sha2-") ? "ssh-rsa" : algorithm;
+    if (type.find("-cert-") != std::string_view::npos) {
+      return false;  // libssh2 takes some for plain keys, and checks nothing of them
+    }
+    bool is_host_known = false;
+    for (const KnownHost& entry : known) {
+      if (entry.as == KnownAs::kHost && entry.key.type == type) {
+        return true;
+      }
+      is_host_known = is_host_known || entry.as == KnownAs::kHost;
+    }
+    return !is_host_known;
+  };
   std::string list;
-  for (const auto& [type, algorithms] : kAlgorithms) {
-    const bool is_known = std::any_of(known.begin(), known.end(), [type = type](const KnownHost& entry) {
-      return entry.as == KnownAs::kHost && entry.key.type == type;
-    });
-    if (is_known) {
-      list += (list.empty() ? "" : ",") + std::string(algorithms);
+  std::string_view rest = wanted.empty() ? kHostKeyAlgorithms : std::string_view(wanted);
+  while (!rest.empty()) {
+    const auto comma = std::min(rest.find(','), rest.size());
+    const std::string_view algorithm = rest.substr(0, comma);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+    if (is_usable(algorithm)) {
+      list += (list.empty() ? "" : ",") + std::string(algorithm);
     }
   }
   return list;
+}
+
+int rsa_bits(const HostKey& key) {
+  std::string_view rest = key.blob;
+  const auto type = take_string(rest);
+  const auto exponent = take_string(rest);
+  auto modulus = take_string(rest);
+  if (type != "ssh-rsa" || !exponent || !modulus) {
+    return 0;
+  }
+  modulus->remove_prefix(std::min(modulus->find_first_not_of('\0'), modulus->size()));
+  if (modulus->empty()) {
+    return 0;
+  }
+  const auto of_first = std::bit_width(static_cast<unsigned char>(modulus->front()));
+  return static_cast<int>((modulus->size() - 1) * 8) + static_cast<int>(of_first);
 }
 
 std::string known_hosts_line(const std::string& name, const HostKey& key, std::string_view salt) {

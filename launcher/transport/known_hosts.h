@@ -57,8 +57,13 @@ HostKeyCheck check_host_key(const std::vector<KnownHost>& known, const HostKey& 
 // The certificate authority that answers for the host; nullptr: none.
 const KnownHost* find_authority(const std::vector<KnownHost>& known);
 
-// Host-key algorithms to ask for so that a host with several keys shows one that we know; empty: no preference.
-std::string host_key_algorithms(const std::vector<KnownHost>& known);
+// Host-key algorithms to ask for, the best first, of those that the user wants (empty: of all that libssh2 may know):
+// none for certificates, and where the host is known only those of its known types, so that a host with several keys
+// shows one of these. Empty: there is none.
+std::string host_key_algorithms(const std::string& wanted, const std::vector<KnownHost>& known);
+
+// Bits of an RSA key; 0: the key is of another type, or malformed.
+int rsa_bits(const HostKey& key);
 
 // One known_hosts line, with newline. `salt`: 20 random bytes to hash the name with, empty for a plain name.
 std::string known_hosts_line(const std::string& name, const HostKey& key, std::string_view salt);

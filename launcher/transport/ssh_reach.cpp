@@ -98,7 +98,7 @@ void SshReach::on_config(Result<SshQuery::Answer> answer) {
   config_ = std::move(config).value();
   has_ssh_ = true;
   if (const std::string because = needs_ssh(config_); !because.empty()) {
-    return give_way(because, Error(Code::kInvalid, ""));
+    return give_way(because, Error(Code::kInvalid, because));
   }
   if (shared_.options.connect_timeout == Duration::zero() && config_.connect_timeout > Duration::zero()) {
     arm_deadline(config_.connect_timeout);
@@ -110,7 +110,7 @@ void SshReach::resolve() {
   known_ = load_known_hosts(config_);
   if (const KnownHost* authority = find_authority(known_); authority != nullptr) {
     const std::string because = certified_by(*authority);
-    return give_way(because, Error(Code::kAuth, has_ssh_ ? "" : because + ", which only ssh can check"));
+    return give_way(because, Error(Code::kAuth, because));
   }
   lookup_ = shared_.resolver.resolve(
       config_.hostname, config_.port, config_.address_family,
@@ -176,7 +176,7 @@ void SshReach::on_connected(Result<Fd> socket) {
   }
   addresses_ = {used};  // a retry goes where the connection worked
   if (const Result<void> begun = begin_handshake(std::move(socket).value()); !begun.ok()) {
-    return fail(begun.error().code(), begun.error().message());
+    return give_way(begun.error().message(), begun.error());
   }
   drive();
 }
@@ -184,7 +184,9 @@ void SshReach::on_connected(Result<Fd> socket) {
 Result<void> SshReach::begin_handshake(Fd socket) {
   HVD_TRY(tune_tcp(socket.get()));
   HVD_TRY_ASSIGN(session_, SshSession::create(std::move(socket)));
-  HVD_TRY(session_->prefer_host_keys(host_key_algorithms(known_)));
+  SshAlgorithms algorithms = config_.algorithms;
+  algorithms.host_keys = host_key_algorithms(config_.algorithms.host_keys, known_);
+  HVD_TRY(session_->allow(algorithms));
   HVD_TRY_ASSIGN(watch_, shared_.loop.watch(session_->fd(), EPOLLIN, [this](std::uint32_t) { drive(); }));
   return {};
 }
@@ -295,7 +297,7 @@ void SshReach::on_deadline() {
 
 void SshReach::give_way(const std::string& because, const Error& own_try) {
   if (has_ssh_ && !because.empty()) {
-    way_out_ = WayOut{because, own_try.message()};
+    way_out_ = WayOut{because, own_try.message() == because ? "" : own_try.message()};
   }
   fail(own_try.code(), own_try.message());
 }

@@ -225,6 +225,26 @@ TEST_CASE("a host with several keys shows the one that known_hosts has") {
   }
 }
 
+TEST_CASE("of several unknown host keys the one is remembered that ssh would take, or that ssh_config asks for") {
+  if (no_sshd()) {
+    return;
+  }
+  const test::TempDir keys;
+  REQUIRE(test::run_program({"ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", keys.path("host_ecdsa")}).status == 0);
+  const Sshd sshd("HostKey " + keys.path("host_ecdsa"));
+  for (const auto& [line, type] :
+       {std::pair{"", "ssh-ed25519"}, std::pair{"HostKeyAlgorithms ecdsa-sha2-nistp256", "ecdsa-sha2-nistp256"}}) {
+    test::write_file(sshd.path("known_hosts"), "");
+    Launcher launcher(sshd.write_client_config(line));
+    RecordingSink sink;
+    const auto stream = launcher.open(sink);
+    CHECK(launcher.wait([&] { return sink.is_open || sink.closed; }));
+    CHECK_MESSAGE(sink.is_open, sink.why());
+    CHECK(sink.notices.empty());
+    CHECK(test::read_file(sshd.path("known_hosts")).starts_with(sshd.known_name() + " " + type + " "));
+  }
+}
+
 TEST_CASE("a server without a key of the known type is refused by the system's ssh too") {
   if (no_sshd()) {
     return;

@@ -181,6 +181,43 @@ TEST_CASE("a host with a certificate authority in known_hosts is checked by the 
   CHECK(has(refused.failure(), "Host key verification failed."));
 }
 
+TEST_CASE("keys that RevokedHostKeys names are refused by the system's ssh") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  test::write_file(sshd.path("known_hosts"), sshd.known_name() + " " + test::read_file(sshd.path("host_ed25519.pub")));
+  SshLauncher revoked(sshd.write_client_config("RevokedHostKeys " + sshd.path("host_ed25519.pub")));
+  const std::string why = revoked.failure();
+  CHECK(has(why, "revoked"));
+  CHECK(has(why, "because ssh_config has 'RevokedHostKeys " + sshd.path("host_ed25519.pub") + "' for it"));
+  SshLauncher other(sshd.write_client_config("RevokedHostKeys " + sshd.path("id_ed25519.pub")));
+  CHECK(has(echo(other), "because ssh_config has 'RevokedHostKeys "));
+}
+
+TEST_CASE("algorithms that ssh_config leaves out are not used") {
+  if (no_sshd_beyond_libssh2()) {
+    return;
+  }
+  const Sshd sshd;
+  {
+    SshLauncher launcher(sshd.write_client_config(kForSshOnly));
+    CHECK(has(echo(launcher), " for it"));
+  }
+  {
+    // Both ends know these, and only the server does not offer them.
+    const Sshd picky("Ciphers aes256-ctr");
+    SshLauncher launcher(picky.write_client_config("Ciphers aes128-ctr"));
+    const std::string why = launcher.failure();
+    CHECK(has(why, "no matching cipher found"));
+    CHECK(has(why, " shares no algorithm with the server"));
+  }
+  SshLauncher unauthenticated(sshd.write_client_config("PubkeyAuthentication no"));
+  const std::string why = unauthenticated.failure();
+  CHECK(has(why, "Permission denied"));
+  CHECK(has(why, "because ssh_config has 'PubkeyAuthentication "));
+}
+
 TEST_CASE("a server that speaks nonsense is told in the words of both") {
   if (no_sshd()) {
     return;
