@@ -159,6 +159,38 @@ std::optional<KnownHost> parse_line(std::string_view line, const std::string& na
   return entry;
 }
 
+HostKeyCheck check_among(const std::vector<KnownHost>& known, bool is_portless, const HostKey& key) {
+  HostKeyCheck check;
+  for (const KnownHost& entry : known) {
+    const bool is_same = entry.key.blob == key.blob;
+    if (entry.is_portless != is_portless || entry.as == KnownAs::kAuthority) {
+      continue;
+    }
+    if (entry.as == KnownAs::kRevoked) {
+      if (is_same) {
+        return {HostKeyVerdict::kRevoked, entry};
+      }
+    } else if (is_same) {
+      check = {HostKeyVerdict::kKnown, {}};
+    } else if (check.verdict == HostKeyVerdict::kUnknown && entry.key.type == key.type) {
+      check = {HostKeyVerdict::kChanged, entry};
+    }
+  }
+  return check;
+}
+
+// The types of key that a host is known by; by the name without the port only where it is not known with it.
+std::vector<std::string> known_types(const std::vector<KnownHost>& known) {
+  std::vector<std::string> types;
+  std::vector<std::string> portless;
+  for (const KnownHost& entry : known) {
+    if (entry.as == KnownAs::kHost) {
+      (entry.is_portless ? portless : types).push_back(entry.key.type);
+    }
+  }
+  return types.empty() ? portless : types;
+}
+
 }  // namespace
 
 std::string key_type_of_blob(std::string_view blob) {
@@ -205,12 +237,18 @@ std::vector<KnownHost> find_known_hosts(std::string_view text, const std::string
 std::vector<KnownHost> load_known_hosts(const SshHostConfig& config) {
   std::vector<KnownHost> known;
   const std::string name = known_hosts_name(config);
+  const std::string portless = config.host_key_alias.empty() && config.port != 22 ? to_lower(config.hostname) : "";
   for (const auto* files : {&config.user_known_hosts, &config.global_known_hosts}) {
     for (const std::string& file : *files) {
       const std::ifstream in(file, std::ios::binary);
       std::ostringstream text;
       text << in.rdbuf();
-      for (KnownHost& entry : find_known_hosts(text.str(), file, name)) {
+      for (KnownHost& entry : find_known_hosts(text.view(), file, name)) {
+        known.push_back(std::move(entry));
+      }
+      for (KnownHost& entry :
+           portless.empty() ? std::vector<KnownHost>() : find_known_hosts(text.view(), file, portless)) {
+        entry.is_portless = true;
         known.push_back(std::move(entry));
       }
     }
@@ -219,22 +257,12 @@ std::vector<KnownHost> load_known_hosts(const SshHostConfig& config) {
 }
 
 HostKeyCheck check_host_key(const std::vector<KnownHost>& known, const HostKey& key) {
-  HostKeyCheck check;
-  for (const KnownHost& entry : known) {
-    const bool is_same = entry.key.blob == key.blob;
-    if (entry.as == KnownAs::kRevoked && is_same) {
-      return {HostKeyVerdict::kRevoked, entry};
-    }
-    if (entry.as != KnownAs::kHost) {
-      continue;
-    }
-    if (is_same) {
-      check = {HostKeyVerdict::kKnown, {}};
-    } else if (check.verdict == HostKeyVerdict::kUnknown && entry.key.type == key.type) {
-      check = {HostKeyVerdict::kChanged, entry};
-    }
+  const HostKeyCheck check = check_among(known, false, key);
+  if (check.verdict != HostKeyVerdict::kUnknown) {
+    return check;
   }
-  return check;
+  const HostKeyCheck portless = check_among(known, true, key);
+  return portless.verdict == HostKeyVerdict::kChanged ? check : portless;
 }
 
 const KnownHost* find_authority(const std::vector<KnownHost>& known) {
@@ -244,20 +272,14 @@ const KnownHost* find_authority(const std::vector<KnownHost>& known) {
 }
 
 std::string host_key_algorithms(const std::string& wanted, const std::vector<KnownHost>& known) {
-  const auto is_usable = [&known](std::string_view algorithm) {
+  const std::vector<std::string> types = known_types(known);
+  const auto is_usable = [&types](std::string_view algorithm) {
     // What signs by any hash is one type of key. A type that libssh2 does not know does no harm: it leaves it out.
     const std::string_view type = algorithm.starts_with("rsa-sha2-") ? "ssh-rsa" : algorithm;
     if (type.find("-cert-") != std::string_view::npos) {
       return false;  // libssh2 takes some for plain keys, and checks nothing of them
     }
-    bool is_host_known = false;
-    for (const KnownHost& entry : known) {
-      if (entry.as == KnownAs::kHost && entry.key.type == type) {
-        return true;
-      }
-      is_host_known = is_host_known || entry.as == KnownAs::kHost;
-    }
-    return !is_host_known;
+    return types.empty() || std::find(types.begin(), types.end(), type) != types.end();
   };
   std::string list;
   std::string_view rest = wanted.empty() ? kHostKeyAlgorithms : std::string_view(wanted);

@@ -35,6 +35,7 @@ enum class KnownAs : std::uint8_t {
 struct KnownHost {
   HostKey key;
   KnownAs as = KnownAs::kHost;
+  bool is_portless = false;  // found by the name without the port, for a host off port 22
   std::string file;
   int line = 0;
 };
@@ -44,7 +45,8 @@ std::string known_hosts_name(const SshHostConfig& config);
 
 // Entries of `text` that match `name`: plain, patterns, negated, hashed.
 std::vector<KnownHost> find_known_hosts(std::string_view text, const std::string& file, const std::string& name);
-// The same over all files of the host; a missing file has no entries.
+// The same over all files of the host; a missing file has no entries. Off port 22 those of the name without the port
+// too.
 std::vector<KnownHost> load_known_hosts(const SshHostConfig& config);
 
 enum class HostKeyVerdict : std::uint8_t { kKnown, kUnknown, kChanged, kRevoked };
@@ -52,6 +54,8 @@ struct HostKeyCheck {
   HostKeyVerdict verdict = HostKeyVerdict::kUnknown;
   KnownHost offending;  // for kChanged and kRevoked
 };
+// Portless entries are asked only where the others do not decide, and then only a key that is the same counts: behind
+// another port there may be another machine.
 HostKeyCheck check_host_key(const std::vector<KnownHost>& known, const HostKey& key);
 
 // The certificate authority that answers for the host; nullptr: none.

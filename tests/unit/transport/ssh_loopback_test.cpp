@@ -245,6 +245,27 @@ TEST_CASE("of several unknown host keys the one is remembered that ssh would tak
   }
 }
 
+TEST_CASE("a host off port 22 that known_hosts has without the port is known") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  const std::string portless = "127.0.0.1 " + test::read_file(sshd.path("host_ed25519.pub"));
+  test::write_file(sshd.path("known_hosts"), portless);
+  {
+    Launcher launcher(sshd.write_client_config("StrictHostKeyChecking yes"));
+    RecordingSink sink;
+    const auto stream = launcher.open(sink);
+    CHECK(launcher.wait([&] { return sink.is_open || sink.closed; }));
+    CHECK_MESSAGE(sink.is_open, sink.why());
+    CHECK(sink.notices.empty());
+    CHECK(test::read_file(sshd.path("known_hosts")) == portless);
+  }
+  test::write_file(sshd.path("known_hosts"), "127.0.0.1 " + test::read_file(sshd.path("id_ed25519.pub")));
+  Launcher other(sshd.write_client_config("StrictHostKeyChecking yes"));
+  CHECK(has(other.failure(), "host key verification failed"));
+}
+
 TEST_CASE("a server without a key of the known type is refused by the system's ssh too") {
   if (no_sshd()) {
     return;

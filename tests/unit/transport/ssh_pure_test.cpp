@@ -259,6 +259,37 @@ TEST_CASE("an alias replaces name and port in known_hosts, else a port off 22 is
   CHECK(known_hosts_name(config) == "cluster");
 }
 
+TEST_CASE("off port 22 a key is known by the name without the port as well, unless the port has lines of its own") {
+  const test::TempDir dir;
+  const HostKey one = make_key("ssh-ed25519", "one");
+  const HostKey two = make_key("ssh-ed25519", "two");
+  const HostKey rsa = make_key("ssh-rsa", "r");
+  SshHostConfig config;
+  config.hostname = "N";
+  config.port = 2222;
+  config.user_known_hosts = {dir.path("kh")};
+  const auto known = [&](const std::string& text) {
+    test::write_file(dir.path("kh"), text);
+    return load_known_hosts(config);
+  };
+  const auto verdict = [&](const std::string& text) { return check_host_key(known(text), one).verdict; };
+  CHECK(verdict(line_of("n", one)) == HostKeyVerdict::kKnown);
+  CHECK(verdict(line_of("n", two)) == HostKeyVerdict::kUnknown);  // another machine may be behind the port
+  CHECK(verdict("@revoked " + line_of("n", one)) == HostKeyVerdict::kRevoked);
+  CHECK(verdict(line_of("n", one) + line_of("[n]:2222", two)) == HostKeyVerdict::kChanged);
+  CHECK(verdict(line_of("n", one) + line_of("[n]:2222", rsa)) == HostKeyVerdict::kKnown);
+  CHECK(verdict(line_of("n", two) + line_of("[n]:2222", one)) == HostKeyVerdict::kKnown);
+  CHECK(verdict(line_of("[n]:2200", one)) == HostKeyVerdict::kUnknown);
+  CHECK(host_key_algorithms("", known(line_of("n", one))) == "ssh-ed25519");
+  CHECK(host_key_algorithms("ssh-ed25519,ssh-rsa", known(line_of("n", one) + line_of("[n]:2222", rsa))) == "ssh-rsa");
+  CHECK(find_authority(known("@cert-authority " + line_of("n", two))) != nullptr);
+  config.host_key_alias = "alias";
+  CHECK(verdict(line_of("n", one)) == HostKeyVerdict::kUnknown);
+  config.host_key_alias = "";
+  config.port = 22;
+  CHECK(known(line_of("n", one)).size() == 1);
+}
+
 TEST_CASE("unknown keys are judged by the policy, changed ones are refused under every policy") {
   const HostKey one = make_key("ssh-ed25519", "one");
   const HostKey two = make_key("ssh-ed25519", "two");
