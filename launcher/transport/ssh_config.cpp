@@ -144,21 +144,54 @@ int family_of(std::string_view word) {
   return word == "inet6" ? AF_INET6 : AF_UNSPEC;
 }
 
+bool is_no(std::string_view word) {
+  return word == "no" || word == "false";
+}
+
+bool is_any(std::string_view /*word*/) {
+  return true;
+}
+
+// Words that only the user's ssh can heed, with the values that ask for it.
+void take_need_of_ssh(SshHostConfig& config, std::string_view key, std::string_view value) {
+  struct Need {
+    std::string_view key;
+    std::string_view shown;
+    bool (*is_asked)(std::string_view value);
+  };
+  constexpr Need kNeedSsh[] = {{"proxyjump", "ProxyJump", is_any},
+                               {"proxycommand", "ProxyCommand", is_any},
+                               {"knownhostscommand", "KnownHostsCommand", is_any},
+                               {"revokedhostkeys", "RevokedHostKeys", is_any},
+                               {"verifyhostkeydns", "VerifyHostKeyDNS", is_yes},
+                               {"pubkeyauthentication", "PubkeyAuthentication", is_no},
+                               {"bindaddress", "BindAddress", is_any},
+                               {"bindinterface", "BindInterface", is_any}};
+  for (const Need& need : kNeedSsh) {
+    if (key == need.key && need.is_asked(value)) {
+      config.needs_ssh = std::string(need.shown) + " " + std::string(value);
+    }
+  }
+}
+
+void take_algorithms(SshAlgorithms& algorithms, std::string_view key, std::string_view value) {
+  if (key == "kexalgorithms") {
+    algorithms.key_exchange = value;
+  } else if (key == "hostkeyalgorithms") {
+    algorithms.host_keys = value;
+  } else if (key == "ciphers") {
+    algorithms.ciphers = value;
+  } else if (key == "macs") {
+    algorithms.macs = value;
+  }
+}
+
 // Words for what we cannot do.
 void take_beyond_us(SshHostConfig& config, std::string_view key, std::string_view value) {
-  constexpr std::pair<std::string_view, std::string_view> kNeedSsh[] = {{"proxyjump", "ProxyJump"},
-                                                                        {"proxycommand", "ProxyCommand"},
-                                                                        {"knownhostscommand", "KnownHostsCommand"},
-                                                                        {"bindaddress", "BindAddress"},
-                                                                        {"bindinterface", "BindInterface"}};
   if (value == "none") {
     return;
   }
-  for (const auto& [word, shown] : kNeedSsh) {
-    if (key == word) {
-      config.needs_ssh = std::string(shown) + " " + std::string(value);
-    }
-  }
+  take_need_of_ssh(config, key, value);
   if (key == "controlpath") {
     config.control_path = value;
   } else if (key == "certificatefile") {
@@ -210,7 +243,10 @@ Result<void> take_line(SshHostConfig& config, std::string_view key, std::string_
   } else if (key == "connecttimeout" && value != "none") {
     HVD_TRY_ASSIGN(const int seconds, parse_number(key, value));
     config.connect_timeout = std::chrono::seconds(seconds > 0 ? seconds : 0);
+  } else if (key == "requiredrsasize") {
+    HVD_TRY_ASSIGN(config.required_rsa_bits, parse_number(key, value));
   } else {
+    take_algorithms(config.algorithms, key, value);
     take_text(config, key, value);
   }
   return {};

@@ -36,6 +36,14 @@ enum class HostKeyPolicy : std::uint8_t {
   kOff,        // an unknown key is accepted
 };
 
+// Names with commas between, the best first, as `ssh -G` prints them; empty: it did not say.
+struct SshAlgorithms {
+  std::string key_exchange;
+  std::string host_keys;
+  std::string ciphers;
+  std::string macs;
+};
+
 struct SshHostConfig {
   std::string hostname;
   int port = 22;
@@ -48,8 +56,10 @@ struct SshHostConfig {
   HostKeyPolicy host_key_policy = HostKeyPolicy::kStrict;
   std::string host_key_alias;
   bool hash_known_hosts = false;
-  std::string needs_ssh;     // "ProxyJump bastion": what only the user's own ssh can do, in words; empty: nothing
-  std::string control_path;  // where a connection of the user's may stand open already; empty: none
+  SshAlgorithms algorithms;
+  int required_rsa_bits = 0;  // of a host key
+  std::string needs_ssh;      // "ProxyJump bastion": what only the user's own ssh can do, in words; empty: nothing
+  std::string control_path;   // where a connection of the user's may stand open already; empty: none
   // Ways to log in that we do not have; worth a thought once ours have failed.
   std::vector<std::string> certificate_files;
   bool has_pkcs11 = false;

@@ -102,7 +102,7 @@ void SshReach::on_config(Result<SshQuery::Answer> answer) {
   config_ = std::move(config).value();
   has_ssh_ = true;
   if (const std::string because = needs_ssh(config_); !because.empty()) {
-    return give_way(because, Error(Code::kInvalid, ""));
+    return give_way(because, Error(Code::kInvalid, because));
   }
   if (shared_.options.connect_timeout == Duration::zero() && config_.connect_timeout > Duration::zero()) {
     arm_deadline(config_.connect_timeout);
@@ -111,6 +111,11 @@ void SshReach::on_config(Result<SshQuery::Answer> answer) {
 }
 
 void SshReach::resolve() {
+  known_ = load_known_hosts(config_);
+  if (const KnownHost* authority = find_authority(known_); authority != nullptr) {
+    const std::string because = certified_by(*authority);
+    return give_way(because, Error(Code::kAuth, because));
+  }
   lookup_ = shared_.resolver.resolve(
       config_.hostname, config_.port, config_.address_family,
       [this](Result<std::vector<SocketAddress>> addresses) { on_addresses(std::move(addresses)); });
@@ -175,7 +180,7 @@ void SshReach::on_connected(Result<Fd> socket) {
   }
   addresses_ = {used};  // a retry goes where the connection worked
   if (const Result<void> begun = begin_handshake(std::move(socket).value()); !begun.ok()) {
-    return fail(begun.error().code(), begun.error().message());
+    return give_way(begun.error().message(), begun.error());
   }
   drive();
 }
@@ -183,8 +188,9 @@ void SshReach::on_connected(Result<Fd> socket) {
 Result<void> SshReach::begin_handshake(Fd socket) {
   HVD_TRY(tune_tcp(socket.get()));
   HVD_TRY_ASSIGN(session_, SshSession::create(std::move(socket)));
-  known_ = load_known_hosts(config_);
-  HVD_TRY(session_->prefer_host_keys(host_key_algorithms(known_)));
+  SshAlgorithms algorithms = config_.algorithms;
+  algorithms.host_keys = host_key_algorithms(config_.algorithms.host_keys, known_);
+  HVD_TRY(session_->allow(algorithms));
   HVD_TRY_ASSIGN(watch_, shared_.loop.watch(session_->fd(), EPOLLIN, [this](std::uint32_t) { drive(); }));
   return {};
 }
@@ -273,9 +279,8 @@ void SshReach::drive_login() {
 }
 
 void SshReach::on_handshake_failed(const Error& error) {
-  const bool may_retry = session_->is_peer_gone() && !session_->has_no_common_algorithm();
   const bool has_nothing_common = session_->has_no_common_algorithm();
-  const bool is_known_keys_only = has_nothing_common && !known_.empty();
+  const bool may_retry = session_->is_peer_gone() && !has_nothing_common;
   shared_.loop.unwatch(watch_);
   session_.reset();
   if (may_retry) {
@@ -286,12 +291,14 @@ void SshReach::on_handshake_failed(const Error& error) {
     backoff_ = shared_.loop.after(wait, [this] { dial(); });
     return;
   }
-  if (is_known_keys_only) {
-    return fail(Code::kAuth, no_known_key_offered(config_, known_));
+  // The user's ssh knows more algorithms than libssh2, and checks the host key by itself.
+  if (has_nothing_common) {
+    return give_way(libssh2_version_text() + " shares no algorithm with the server",
+                    Error(Code::kAuth, no_common_algorithm(config_, known_)));
   }
-  const std::string because = has_nothing_common ? libssh2_version_text() + " shares no algorithm with the server" : "";
-  give_way(because, Error(error.code(), "no ssh session with " + where() + " (" + error.message() +
-                                            "); is that an ssh server? " + try_by_hand()));
+  give_way(libssh2_version_text() + " found no session with the server",
+           Error(error.code(), "no ssh session with " + where() + " (" + error.message() +
+                                   "); is that an ssh server? " + try_by_hand()));
 }
 
 void SshReach::on_deadline() {
@@ -330,7 +337,7 @@ void SshReach::on_deadline() {
 
 void SshReach::give_way(const std::string& because, const Error& own_try) {
   if (has_ssh_ && !because.empty()) {
-    way_out_ = WayOut{because, own_try.message()};
+    way_out_ = WayOut{because, own_try.message() == because ? "" : own_try.message()};
   }
   fail(own_try.code(), own_try.message());
 }

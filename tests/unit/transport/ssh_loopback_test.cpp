@@ -225,7 +225,48 @@ TEST_CASE("a host with several keys shows the one that known_hosts has") {
   }
 }
 
-TEST_CASE("a server without a key of the known type is refused, saying so") {
+TEST_CASE("of several unknown host keys the one is remembered that ssh would take, or that ssh_config asks for") {
+  if (no_sshd()) {
+    return;
+  }
+  const test::TempDir keys;
+  REQUIRE(test::run_program({"ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", keys.path("host_ecdsa")}).status == 0);
+  const Sshd sshd("HostKey " + keys.path("host_ecdsa"));
+  for (const auto& [line, type] :
+       {std::pair{"", "ssh-ed25519"}, std::pair{"HostKeyAlgorithms ecdsa-sha2-nistp256", "ecdsa-sha2-nistp256"}}) {
+    test::write_file(sshd.path("known_hosts"), "");
+    Launcher launcher(sshd.write_client_config(line));
+    RecordingSink sink;
+    const auto stream = launcher.open(sink);
+    CHECK(launcher.wait([&] { return sink.is_open || sink.closed; }));
+    CHECK_MESSAGE(sink.is_open, sink.why());
+    CHECK(sink.notices.empty());
+    CHECK(test::read_file(sshd.path("known_hosts")).starts_with(sshd.known_name() + " " + type + " "));
+  }
+}
+
+TEST_CASE("a host off port 22 that known_hosts has without the port is known") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  const std::string portless = "127.0.0.1 " + test::read_file(sshd.path("host_ed25519.pub"));
+  test::write_file(sshd.path("known_hosts"), portless);
+  {
+    Launcher launcher(sshd.write_client_config("StrictHostKeyChecking yes"));
+    RecordingSink sink;
+    const auto stream = launcher.open(sink);
+    CHECK(launcher.wait([&] { return sink.is_open || sink.closed; }));
+    CHECK_MESSAGE(sink.is_open, sink.why());
+    CHECK(sink.notices.empty());
+    CHECK(test::read_file(sshd.path("known_hosts")) == portless);
+  }
+  test::write_file(sshd.path("known_hosts"), "127.0.0.1 " + test::read_file(sshd.path("id_ed25519.pub")));
+  Launcher other(sshd.write_client_config("StrictHostKeyChecking yes"));
+  CHECK(has(other.failure(), "host key verification failed"));
+}
+
+TEST_CASE("a server without a key of the known type is refused by the system's ssh too") {
   if (no_sshd()) {
     return;
   }
@@ -233,8 +274,11 @@ TEST_CASE("a server without a key of the known type is refused, saying so") {
   REQUIRE(test::run_program({"ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", keys.path("k")}).status == 0);
   const Sshd sshd;
   test::write_file(sshd.path("known_hosts"), sshd.known_name() + " " + test::read_file(keys.path("k.pub")));
-  Launcher launcher(sshd.write_client_config());
-  CHECK(has(launcher.failure(), "no host key of a type that we know it by (ecdsa-sha2-nistp256"));
+  Launcher launcher(sshd.write_client_config("StrictHostKeyChecking yes"));
+  const std::string why = launcher.failure();
+  CHECK(has(why, "Host key verification failed."));
+  CHECK(has(why,
+            "a host key of a type that it is known by (ecdsa-sha2-nistp256, see " + sshd.path("known_hosts") + ":1"));
 }
 
 TEST_CASE("ECDSA keys log in; refused and unusable keys are named in the error") {
