@@ -119,7 +119,7 @@ void SshReach::on_addresses(Result<std::vector<SocketAddress>> addresses) {
                                               addresses.error().message() +
                                               "); check the spelling, or /etc/hosts, or DNS");
   }
-  addresses_ = std::move(addresses).value();
+  addresses_ = dialling_order(addresses.value());
   dial();
 }
 
@@ -142,31 +142,32 @@ std::string SshReach::try_by_hand() const {
   return "try: " + command + " true";
 }
 
-Error SshReach::connect_error(const Error& error) const {
-  const std::string others =
-      addresses_.size() > 1 ? " (the last of " + std::to_string(addresses_.size()) + " addresses)" : "";
+Error SshReach::connect_error(const TcpDial& dial, const Error& error) const {
+  if (addresses_.size() > 1) {
+    return Error(Code::kUnreachable, "cannot connect to " + config_.hostname + " port " + std::to_string(config_.port) +
+                                         ": " + dial.words() + "; is the host up? " + try_by_hand());
+  }
   switch (error.sys_errno()) {
     case ECONNREFUSED:
       return Error(Code::kUnreachable,
-                   "connection to " + where() + others + " refused; is sshd running there? " + try_by_hand());
+                   "connection to " + where() + " refused; is sshd running there? " + try_by_hand());
     case EHOSTUNREACH:
     case ENETUNREACH:
       return Error(Code::kUnreachable,
-                   "no route to " + where() + others + "; is the host up and the network right? " + try_by_hand());
+                   "no route to " + where() + "; is the host up and the network right? " + try_by_hand());
     case ETIMEDOUT:
-      return Error(Code::kTimeout, "no answer from " + where() + others + "; is the host up? " + try_by_hand());
+      return Error(Code::kTimeout, "no answer from " + where() + "; is the host up? " + try_by_hand());
     default:
-      return Error(error.code(),
-                   "cannot connect to " + where() + others + " (" + error.message() + "); " + try_by_hand());
+      return Error(error.code(), "cannot connect to " + where() + " (" + error.message() + "); " + try_by_hand());
   }
 }
 
 void SshReach::on_connected(Result<Fd> socket) {
-  const SocketAddress used = dial_->current();
-  dial_.reset();
+  const std::unique_ptr<TcpDial> dial = std::move(dial_);
+  const SocketAddress used = dial->current();
   address_ = used.ip();
   if (!socket.ok()) {
-    const Error error = connect_error(socket.error());
+    const Error error = connect_error(*dial, socket.error());
     return fail(error.code(), error.message());
   }
   addresses_ = {used};  // a retry goes where the connection worked
@@ -280,6 +281,11 @@ void SshReach::on_deadline() {
   if (session_ != nullptr) {
     return fail(Code::kTimeout, where() + " did not finish the key exchange within " + limit +
                                     "; is that an ssh server? " + try_by_hand());
+  }
+  if (dial_ != nullptr && addresses_.size() > 1) {
+    return fail(Code::kTimeout, "not connected to " + config_.hostname + " port " + std::to_string(config_.port) +
+                                    " within " + limit + ": " + dial_->words() +
+                                    "; is the host up, or does a firewall drop that port? " + try_by_hand());
   }
   if (dial_ != nullptr) {
     address_ = dial_->current().ip();

@@ -70,7 +70,7 @@ class SshReach {
   void arm_deadline(Duration timeout);
   [[nodiscard]] std::string where() const;        // "10.0.0.1 port 22"
   [[nodiscard]] std::string try_by_hand() const;  // "try: ssh -p 2222 node1 true"
-  [[nodiscard]] Error connect_error(const Error& error) const;
+  [[nodiscard]] Error connect_error(const TcpDial& dial, const Error& error) const;
 
   // constant after construction
   SshShared& shared_;
