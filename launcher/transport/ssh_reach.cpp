@@ -47,6 +47,7 @@ SshReach::SshReach(SshShared& shared, const NodeTarget& target, Done done)
 
 SshReach::~SshReach() {
   shared_.slots.release(ticket_);
+  shared_.loop.cancel(answer_timer_);
   shared_.loop.cancel(deadline_);
   shared_.loop.cancel(backoff_);
   shared_.loop.unwatch(watch_);
@@ -54,23 +55,30 @@ SshReach::~SshReach() {
 }
 
 void SshReach::start() {
+  answer_timer_ = shared_.loop.after(shared_.options.answer_time, [this] { on_out_of_time(); });
   ticket_ = shared_.slots.acquire([this] { begin(); });
 }
 
-void SshReach::arm_deadline(Duration timeout) {
-  timeout_ = timeout;
-  shared_.loop.cancel(deadline_);
-  const Duration left = started_ + timeout - shared_.loop.now();
-  deadline_ = shared_.loop.after(std::max(left, Duration::zero()), [this] { on_deadline(); });
+void SshReach::run_clock() {
+  running_since_ = shared_.loop.now();
+  deadline_ = shared_.loop.after(std::max(left_, Duration::zero()), [this] { on_deadline(); });
+}
+
+void SshReach::stop_clock() {
+  if (deadline_ != 0) {
+    shared_.loop.cancel(std::exchange(deadline_, 0));
+    left_ -= shared_.loop.now() - running_since_;
+  }
 }
 
 void SshReach::begin() {
   if (const Result<void> checked = check_ssh_request(request_); !checked.ok()) {
     return fail(checked.error().code(), checked.error().message());
   }
-  started_ = shared_.loop.now();
   const Duration wanted = shared_.options.connect_timeout;
-  arm_deadline(wanted > Duration::zero() ? wanted : kDefaultTimeout);
+  timeout_ = wanted > Duration::zero() ? wanted : kDefaultTimeout;
+  left_ = timeout_;
+  run_clock();
   query_ = std::make_unique<SshQuery>(shared_.loop,
                                       [this](Result<SshQuery::Answer> answer) { on_config(std::move(answer)); });
   if (const Result<void> begun = query_->start(ssh_config_argv(request_)); !begun.ok()) {
@@ -80,6 +88,7 @@ void SshReach::begin() {
 
 void SshReach::on_config(Result<SshQuery::Answer> answer) {
   query_.reset();
+  stop_clock();
   if (!answer.ok()) {
     return fail(answer.error().code(), answer.error().message());
   }
@@ -101,11 +110,12 @@ void SshReach::on_config(Result<SshQuery::Answer> answer) {
     return give_way(because, Error(Code::kInvalid, ""));
   }
   if (shared_.options.connect_timeout == Duration::zero() && config_.connect_timeout > Duration::zero()) {
-    arm_deadline(config_.connect_timeout);
+    timeout_ = config_.connect_timeout;
   }
   resolve();
 }
 
+// No clock: ssh itself waits for its name servers as long as they take, and the name may wait for those of others.
 void SshReach::resolve() {
   lookup_ = shared_.resolver.resolve(
       config_.hostname, config_.port, config_.address_family,
@@ -120,6 +130,8 @@ void SshReach::on_addresses(Result<std::vector<SocketAddress>> addresses) {
                                               "); check the spelling, or /etc/hosts, or DNS");
   }
   addresses_ = dialling_order(addresses.value());
+  left_ = timeout_;
+  run_clock();
   dial();
 }
 
@@ -265,10 +277,6 @@ void SshReach::on_deadline() {
   if (query_ != nullptr) {
     return fail(Code::kTimeout, "'ssh -G' gave no answer within " + limit + "; check the ssh configuration");
   }
-  if (lookup_ != 0) {
-    return fail(Code::kTimeout, "resolving the host name '" + config_.hostname + "' took longer than " + limit +
-                                    "; check DNS, or use an address");
-  }
   if (login_ != nullptr) {
     return fail(Code::kTimeout,
                 "not logged in at " + where() + " within " + limit + "; is the node overloaded? " + try_by_hand());
@@ -294,6 +302,19 @@ void SshReach::on_deadline() {
                            "; is the host up, or does a firewall drop that port? " + try_by_hand());
 }
 
+// Told a little before --start-timeout, which knows only that nothing came.
+void SshReach::on_out_of_time() {
+  const std::string limit = duration_text(shared_.options.answer_time);
+  if (lookup_ != 0) {
+    return fail(Code::kTimeout, "resolving the host name '" + config_.hostname + "' took longer than " + limit +
+                                    "; check DNS, or use an address");
+  }
+  if (deadline_ == 0) {
+    return fail(Code::kTimeout, "not tried yet after " + limit + ": the hosts before it took too long");
+  }
+  on_deadline();
+}
+
 void SshReach::give_way(const std::string& because, const Error& own_try) {
   if (has_ssh_ && !because.empty()) {
     way_out_ = WayOut{because, own_try.message()};
@@ -306,6 +327,7 @@ void SshReach::fail(Code code, const std::string& text) {
 }
 
 void SshReach::finish(Result<Reached> result) {
+  shared_.loop.cancel(answer_timer_);
   shared_.loop.cancel(deadline_);
   const Done done = std::exchange(done_, nullptr);
   done(std::move(result));

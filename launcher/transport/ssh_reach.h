@@ -1,5 +1,6 @@
 // SshReach: from a host's name to a session that is logged in: ssh -G, name resolution, connect, key exchange, host
-// key, login. Holds one handshake slot for as long as that takes, and one deadline over all of it.
+// key, login. Holds one handshake slot for as long as that takes. It has two limits: SshOptions::connect_timeout while
+// it is at work with the host, and SshOptions::answer_time over everything, the waiting for others included.
 //
 // Thread: loop only. Destroying it gives up and reports nothing.
 #pragma once
@@ -60,6 +61,7 @@ class SshReach {
   void drive_login();
   void on_handshake_failed(const Error& error);
   void on_deadline();
+  void on_out_of_time();
   void finish(Result<Reached> result);
   void fail(Code code, const std::string& text);
   // The same, when the user's own ssh can do better.
@@ -67,7 +69,9 @@ class SshReach {
 
   Result<void> begin_handshake(Fd socket);
   Result<void> verify_host_key();
-  void arm_deadline(Duration timeout);
+  // What connecting and the key exchange may take; stands still while the host has nothing to do with the waiting.
+  void run_clock();
+  void stop_clock();
   [[nodiscard]] std::string where() const;        // "10.0.0.1 port 22"
   [[nodiscard]] std::string try_by_hand() const;  // "try: ssh -p 2222 node1 true"
   [[nodiscard]] Error connect_error(const TcpDial& dial, const Error& error) const;
@@ -78,10 +82,12 @@ class SshReach {
   // loop only
   Done done_;
   HandshakeSlots::Ticket ticket_ = 0;
-  TimerId deadline_ = 0;
-  TimerId backoff_ = 0;
+  TimerId answer_timer_ = 0;  // over everything
+  TimerId deadline_ = 0;      // the clock's, while it runs
   Duration timeout_{};
-  TimePoint started_;
+  Duration left_{};  // of timeout_, when the clock began to run
+  TimePoint running_since_;
+  TimerId backoff_ = 0;
   std::unique_ptr<SshQuery> query_;
   SshHostConfig config_;
   bool has_ssh_ = false;  // the program, that is

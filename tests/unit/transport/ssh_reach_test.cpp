@@ -1,0 +1,111 @@
+// How long what may take on the way to a host, and who waits for whom: with a real sshd, and a clock that the test puts
+// forward.
+#include "launcher/transport/ssh_reach.h"
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/silent_port.h"
+#include "tests/unit/transport/recording.h"
+#include "tests/unit/transport/ssh_launcher.h"
+#include "tests/unit/transport/sshd_fixture.h"
+
+namespace hvd::launch {
+namespace {
+
+using hvd::test::SilentPort;
+using test::has;
+using test::no_sshd;
+using test::RecordingSink;
+using test::Sshd;
+using test::SshLauncher;
+
+// A name server that answers when the test lets it; every name is this machine. Shared with threads that may outlive
+// the test.
+class SlowNames {
+ public:
+  void open() {
+    const std::lock_guard<std::mutex> lock(mu_);
+    is_open_ = true;
+    changed_.notify_all();
+  }
+  bool was_asked(const std::string& host) {
+    const std::lock_guard<std::mutex> lock(mu_);
+    return asked_.count(host) != 0;
+  }
+  std::vector<SocketAddress> look_up(const std::string& host, int port) {
+    std::unique_lock<std::mutex> lock(mu_);
+    asked_.insert(host);
+    changed_.wait(lock, [this] { return is_open_; });
+    return {SocketAddress::make("127.0.0.1", static_cast<std::uint16_t>(port)).value()};
+  }
+
+ private:
+  std::mutex mu_;
+  std::condition_variable changed_;
+  bool is_open_ = false;
+  std::set<std::string> asked_;
+};
+
+struct NamedLauncher : SshLauncher {
+  std::shared_ptr<SlowNames> names = std::make_shared<SlowNames>();
+
+  explicit NamedLauncher(const std::string& config) : SshLauncher(config) {
+    options.look_up = [names = names](const std::string& host, int port, int) { return names->look_up(host, port); };
+  }
+  ~NamedLauncher() { names->open(); }
+  NamedLauncher(const NamedLauncher&) = delete;
+  NamedLauncher& operator=(const NamedLauncher&) = delete;
+
+  // For what no event of the loop tells.
+  bool poll(const std::function<bool()>& condition) const {
+    const Deadline deadline = Deadline::after(test::kPatience);
+    while (!condition() && !deadline.has_passed()) {
+      wait([] { return false; }, std::chrono::milliseconds(20));
+    }
+    return condition();
+  }
+};
+
+TEST_CASE("the time that names take does not count against their hosts") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  NamedLauncher launcher(sshd.write_client_config());
+  launcher.options.answer_time = std::chrono::hours(10);
+  RecordingSink one;
+  RecordingSink other;
+  const auto stream = launcher.open(one, "one.test");
+  const auto second = launcher.open(other, "other.test");
+  REQUIRE(
+      launcher.poll([&] { return launcher.names->was_asked("one.test") && launcher.names->was_asked("other.test"); }));
+  launcher.clock.jumped += std::chrono::hours(1);
+  launcher.wait([] { return false; }, std::chrono::milliseconds(1));
+  CHECK_MESSAGE(!one.closed, one.why());
+  launcher.names->open();
+  CHECK(launcher.wait([&] { return (one.is_open || one.closed) && (other.is_open || other.closed); }));
+  CHECK_MESSAGE(one.is_open, one.why());
+  CHECK_MESSAGE(other.is_open, other.why());
+}
+
+TEST_CASE("a name without an answer is told when all of the time is over") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  NamedLauncher launcher(sshd.write_client_config());
+  RecordingSink sink;
+  const auto stream = launcher.open(sink, "one.test");
+  REQUIRE(launcher.poll([&] { return launcher.names->was_asked("one.test"); }));
+  launcher.clock.jumped += launcher.options.answer_time;
+  REQUIRE(launcher.wait([&] { return sink.closed.has_value(); }));
+  CHECK(has(sink.why(), "one.test: resolving the host name 'one.test' took longer than 240 s; check DNS"));
+}
+
+}  // namespace
+}  // namespace hvd::launch
