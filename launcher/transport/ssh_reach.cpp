@@ -14,6 +14,9 @@ namespace hvd::launch {
 namespace {
 
 constexpr Duration kDefaultTimeout = std::chrono::seconds(10);
+// A login that takes longer waits for somebody (a directory server, say) and does no work any more; the next host may
+// begin.
+constexpr Duration kLoginSlotTime = std::chrono::seconds(10);
 // sshd drops connections beyond MaxStartups; each retry waits about twice as long, spread so that nodes do not move in
 // step.
 constexpr double kFirstBackoffMs = 150;
@@ -46,7 +49,7 @@ SshReach::SshReach(SshShared& shared, const NodeTarget& target, Done done)
     : shared_(shared), request_(make_request(shared, target)), done_(std::move(done)) {}
 
 SshReach::~SshReach() {
-  shared_.slots.release(ticket_);
+  release_slot();
   shared_.loop.cancel(answer_timer_);
   shared_.loop.cancel(deadline_);
   shared_.loop.cancel(backoff_);
@@ -57,6 +60,16 @@ SshReach::~SshReach() {
 void SshReach::start() {
   answer_timer_ = shared_.loop.after(shared_.options.answer_time, [this] { on_out_of_time(); });
   ticket_ = shared_.slots.acquire([this] { begin(); });
+}
+
+void SshReach::release_slot_after(Duration patience) {
+  shared_.loop.cancel(slot_timer_);
+  slot_timer_ = shared_.loop.after(patience, [this] { release_slot(); });
+}
+
+void SshReach::release_slot() {
+  shared_.loop.cancel(std::exchange(slot_timer_, 0));
+  shared_.slots.release(std::exchange(ticket_, 0));
 }
 
 void SshReach::run_clock() {
@@ -213,6 +226,9 @@ void SshReach::drive() {
   if (const Result<void> verified = verify_host_key(); !verified.ok()) {
     return fail(verified.error().code(), verified.error().message());
   }
+  // As ssh has it, ConnectTimeout ends here: servers may have to ask others about a login.
+  stop_clock();
+  release_slot_after(kLoginSlotTime);
   login_ = std::make_unique<SshLogin>(*session_, config_);
   drive_login();
 }
@@ -277,10 +293,6 @@ void SshReach::on_deadline() {
   if (query_ != nullptr) {
     return fail(Code::kTimeout, "'ssh -G' gave no answer within " + limit + "; check the ssh configuration");
   }
-  if (login_ != nullptr) {
-    return fail(Code::kTimeout,
-                "not logged in at " + where() + " within " + limit + "; is the node overloaded? " + try_by_hand());
-  }
   if (hangups_ > 0) {
     return fail(Code::kTimeout, "the ssh server at " + where() + " closed " + std::to_string(hangups_) +
                                     " connections before the key exchange within " + limit +
@@ -308,6 +320,11 @@ void SshReach::on_out_of_time() {
   if (lookup_ != 0) {
     return fail(Code::kTimeout, "resolving the host name '" + config_.hostname + "' took longer than " + limit +
                                     "; check DNS, or use an address");
+  }
+  if (login_ != nullptr) {
+    return fail(Code::kTimeout, "not logged in at " + where() + " within " + limit +
+                                    "; is the node overloaded, or a directory server that its sshd asks? " +
+                                    try_by_hand());
   }
   if (deadline_ == 0) {
     return fail(Code::kTimeout, "not tried yet after " + limit + ": the hosts before it took too long");

@@ -1,6 +1,6 @@
 // SshReach: from a host's name to a session that is logged in: ssh -G, name resolution, connect, key exchange, host
-// key, login. Holds one handshake slot for as long as that takes. It has two limits: SshOptions::connect_timeout while
-// it is at work with the host, and SshOptions::answer_time over everything, the waiting for others included.
+// key, login. Holds one handshake slot while there is work to do. It has two limits: SshOptions::connect_timeout for
+// connecting and the key exchange, and SshOptions::answer_time over everything, the waiting for others included.
 //
 // Thread: loop only. Destroying it gives up and reports nothing.
 #pragma once
@@ -69,6 +69,8 @@ class SshReach {
 
   Result<void> begin_handshake(Fd socket);
   Result<void> verify_host_key();
+  void release_slot_after(Duration patience);
+  void release_slot();
   // What connecting and the key exchange may take; stands still while the host has nothing to do with the waiting.
   void run_clock();
   void stop_clock();
@@ -82,6 +84,7 @@ class SshReach {
   // loop only
   Done done_;
   HandshakeSlots::Ticket ticket_ = 0;
+  TimerId slot_timer_ = 0;
   TimerId answer_timer_ = 0;  // over everything
   TimerId deadline_ = 0;      // the clock's, while it runs
   Duration timeout_{};

@@ -60,15 +60,38 @@ struct NamedLauncher : SshLauncher {
   ~NamedLauncher() { names->open(); }
   NamedLauncher(const NamedLauncher&) = delete;
   NamedLauncher& operator=(const NamedLauncher&) = delete;
+};
 
-  // For what no event of the loop tells.
-  bool poll(const std::function<bool()>& condition) const {
-    const Deadline deadline = Deadline::after(test::kPatience);
-    while (!condition() && !deadline.has_passed()) {
-      wait([] { return false; }, std::chrono::milliseconds(20));
-    }
-    return condition();
+// For what no event of the loop tells.
+bool poll(const SshLauncher& launcher, const std::function<bool()>& condition) {
+  const Deadline deadline = Deadline::after(test::kPatience);
+  while (!condition() && !deadline.has_passed()) {
+    launcher.wait([] { return false; }, std::chrono::milliseconds(20));
   }
+  return condition();
+}
+
+// An sshd that asks somebody for a user's keys who takes until the test says so.
+struct SlowLogin {
+  test::TempDir dir;
+  Sshd sshd;
+
+  SlowLogin() : sshd(settings()) {
+    test::write_file(script(), "touch " + dir.path("asked") + "; until [ -e " + dir.path("go") +
+                                   " ]; do sleep 0.05; done; cat " + sshd.path("id_ed25519.pub") + "\n");
+    test::write_file(sshd.path("authorized_keys"), "");
+  }
+  ~SlowLogin() { go(); }
+  SlowLogin(const SlowLogin&) = delete;
+  SlowLogin& operator=(const SlowLogin&) = delete;
+
+  [[nodiscard]] std::string script() const { return dir.path("keys.sh"); }
+  // sshd wants the command where nobody else can write; the shell is there.
+  [[nodiscard]] std::string settings() const {
+    return "AuthorizedKeysCommand /bin/sh " + script() + "\nAuthorizedKeysCommandUser " + LocalUser::current().name;
+  }
+  [[nodiscard]] bool was_asked() const { return test::file_exists(dir.path("asked")); }
+  void go() const { test::write_file(dir.path("go"), ""); }
 };
 
 TEST_CASE("the time that names take does not count against their hosts") {
@@ -83,7 +106,7 @@ TEST_CASE("the time that names take does not count against their hosts") {
   const auto stream = launcher.open(one, "one.test");
   const auto second = launcher.open(other, "other.test");
   REQUIRE(
-      launcher.poll([&] { return launcher.names->was_asked("one.test") && launcher.names->was_asked("other.test"); }));
+      poll(launcher, [&] { return launcher.names->was_asked("one.test") && launcher.names->was_asked("other.test"); }));
   launcher.clock.jumped += std::chrono::hours(1);
   launcher.wait([] { return false; }, std::chrono::milliseconds(1));
   CHECK_MESSAGE(!one.closed, one.why());
@@ -101,10 +124,50 @@ TEST_CASE("a name without an answer is told when all of the time is over") {
   NamedLauncher launcher(sshd.write_client_config());
   RecordingSink sink;
   const auto stream = launcher.open(sink, "one.test");
-  REQUIRE(launcher.poll([&] { return launcher.names->was_asked("one.test"); }));
+  REQUIRE(poll(launcher, [&] { return launcher.names->was_asked("one.test"); }));
   launcher.clock.jumped += launcher.options.answer_time;
   REQUIRE(launcher.wait([&] { return sink.closed.has_value(); }));
   CHECK(has(sink.why(), "one.test: resolving the host name 'one.test' took longer than 240 s; check DNS"));
+}
+
+TEST_CASE("a server may take its time over a login, and other hosts need not wait for it") {
+  if (no_sshd()) {
+    return;
+  }
+  const SlowLogin slow;
+  const Sshd quick;
+  SshLauncher launcher(slow.sshd.write_client_config("Host quick\n  HostName 127.0.0.1\n  Port " +
+                                                     std::to_string(quick.port()) + "\n  IdentityFile " +
+                                                     quick.path("id_ed25519")));
+  launcher.options.answer_time = std::chrono::hours(10);
+  launcher.options.max_handshakes = 1;
+  RecordingSink one;
+  RecordingSink other;
+  const auto stream = launcher.open(one);
+  const auto second = launcher.open(other, "quick");
+  REQUIRE(poll(launcher, [&] { return slow.was_asked(); }));
+  launcher.clock.jumped += 2 * launcher.options.connect_timeout;
+  CHECK(launcher.wait([&] { return other.is_open || other.closed || one.closed; }));
+  CHECK_MESSAGE(other.is_open, other.why());
+  CHECK_MESSAGE(!one.closed, one.why());
+  slow.go();
+  CHECK(launcher.wait([&] { return one.is_open || one.closed; }));
+  CHECK_MESSAGE(one.is_open, one.why());
+}
+
+TEST_CASE("a login that never comes is told when all of the time is over") {
+  if (no_sshd()) {
+    return;
+  }
+  const SlowLogin slow;
+  SshLauncher launcher(slow.sshd.write_client_config());
+  RecordingSink sink;
+  const auto stream = launcher.open(sink);
+  REQUIRE(poll(launcher, [&] { return slow.was_asked(); }));
+  launcher.clock.jumped += launcher.options.answer_time;
+  REQUIRE(launcher.wait([&] { return sink.closed.has_value(); }));
+  CHECK(has(sink.why(), "node1: not logged in at 127.0.0.1 port "));
+  CHECK(has(sink.why(), " within 240 s; is the node overloaded"));
 }
 
 }  // namespace
