@@ -14,6 +14,9 @@ namespace hvd::launch {
 namespace {
 
 constexpr Duration kDefaultTimeout = std::chrono::seconds(10);
+// A name or an address that says nothing for so long is waited for without a slot, else a rack without power would hold
+// up all other hosts, for 10 s with every eight of its own.
+constexpr Duration kSilentSlotTime = std::chrono::milliseconds(250);
 // A login that takes longer waits for somebody (a directory server, say) and does no work any more; the next host may
 // begin.
 constexpr Duration kLoginSlotTime = std::chrono::seconds(10);
@@ -59,7 +62,13 @@ SshReach::~SshReach() {
 
 void SshReach::start() {
   answer_timer_ = shared_.loop.after(shared_.options.answer_time, [this] { on_out_of_time(); });
-  ticket_ = shared_.slots.acquire([this] { begin(); });
+  take_slot([this] { begin(); });
+}
+
+void SshReach::take_slot(EventLoop::Task then) {
+  stop_clock();
+  shared_.loop.cancel(std::exchange(slot_timer_, 0));
+  ticket_ = shared_.slots.acquire(std::move(then));
 }
 
 void SshReach::release_slot_after(Duration patience) {
@@ -74,7 +83,7 @@ void SshReach::release_slot() {
 
 void SshReach::run_clock() {
   running_since_ = shared_.loop.now();
-  deadline_ = shared_.loop.after(std::max(left_, Duration::zero()), [this] { on_deadline(); });
+  deadline_ = shared_.loop.after(std::max(left_, Duration::zero()), [this] { time_out(timeout_); });
 }
 
 void SshReach::stop_clock() {
@@ -130,6 +139,7 @@ void SshReach::on_config(Result<SshQuery::Answer> answer) {
 
 // No clock: ssh itself waits for its name servers as long as they take, and the name may wait for those of others.
 void SshReach::resolve() {
+  release_slot_after(kSilentSlotTime);
   lookup_ = shared_.resolver.resolve(
       config_.hostname, config_.port, config_.address_family,
       [this](Result<std::vector<SocketAddress>> addresses) { on_addresses(std::move(addresses)); });
@@ -144,11 +154,12 @@ void SshReach::on_addresses(Result<std::vector<SocketAddress>> addresses) {
   }
   addresses_ = dialling_order(addresses.value());
   left_ = timeout_;
-  run_clock();
   dial();
 }
 
 void SshReach::dial() {
+  run_clock();
+  release_slot_after(kSilentSlotTime);
   dial_ = std::make_unique<TcpDial>(shared_.loop, addresses_,
                                     [this](Result<Fd> socket) { on_connected(std::move(socket)); });
   dial_->start();
@@ -196,15 +207,27 @@ void SshReach::on_connected(Result<Fd> socket) {
     return fail(error.code(), error.message());
   }
   addresses_ = {used};  // a retry goes where the connection worked
-  if (const Result<void> begun = begin_handshake(std::move(socket).value()); !begun.ok()) {
+  socket_ = std::move(socket).value();
+  if (ticket_ == 0) {
+    return take_slot([this] {
+      run_clock();
+      shake_hands();
+    });
+  }
+  shared_.loop.cancel(std::exchange(slot_timer_, 0));
+  shake_hands();
+}
+
+void SshReach::shake_hands() {
+  if (const Result<void> begun = begin_handshake(); !begun.ok()) {
     return fail(begun.error().code(), begun.error().message());
   }
   drive();
 }
 
-Result<void> SshReach::begin_handshake(Fd socket) {
-  HVD_TRY(tune_tcp(socket.get()));
-  HVD_TRY_ASSIGN(session_, SshSession::create(std::move(socket)));
+Result<void> SshReach::begin_handshake() {
+  HVD_TRY(tune_tcp(socket_.get()));
+  HVD_TRY_ASSIGN(session_, SshSession::create(std::move(socket_)));
   known_ = load_known_hosts(config_);
   HVD_TRY(session_->prefer_host_keys(host_key_algorithms(known_)));
   HVD_TRY_ASSIGN(watch_, shared_.loop.watch(session_->fd(), EPOLLIN, [this](std::uint32_t) { drive(); }));
@@ -277,7 +300,9 @@ void SshReach::on_handshake_failed(const Error& error) {
     std::uniform_real_distribution<double> spread(0.5, 1.5);
     const auto wait = std::chrono::milliseconds(static_cast<std::int64_t>(ms * spread(shared_.jitter)));
     ++hangups_;
-    backoff_ = shared_.loop.after(wait, [this] { dial(); });
+    // Without the slot: those who are connected and wait for one may be what fills the server up.
+    release_slot();
+    backoff_ = shared_.loop.after(wait, [this] { take_slot([this] { dial(); }); });
     return;
   }
   if (is_known_keys_only) {
@@ -288,8 +313,9 @@ void SshReach::on_handshake_failed(const Error& error) {
                                             "); is that an ssh server? " + try_by_hand()));
 }
 
-void SshReach::on_deadline() {
-  const std::string limit = duration_text(timeout_);
+// `spent`: the clock's time.
+void SshReach::time_out(Duration spent) {
+  const std::string limit = duration_text(spent);
   if (query_ != nullptr) {
     return fail(Code::kTimeout, "'ssh -G' gave no answer within " + limit + "; check the ssh configuration");
   }
@@ -326,10 +352,14 @@ void SshReach::on_out_of_time() {
                                     "; is the node overloaded, or a directory server that its sshd asks? " +
                                     try_by_hand());
   }
-  if (deadline_ == 0) {
-    return fail(Code::kTimeout, "not tried yet after " + limit + ": the hosts before it took too long");
+  if (deadline_ == 0 && hangups_ == 0) {
+    return fail(Code::kTimeout,
+                (socket_.is_open() ? "connected, but not logged in yet after " : "not tried yet after ") + limit +
+                    ": it waited for other hosts, of which " + std::to_string(shared_.options.max_handshakes) +
+                    " are logged in at at once");
   }
-  on_deadline();
+  stop_clock();
+  time_out(timeout_ - std::max(left_, Duration::zero()));
 }
 
 void SshReach::give_way(const std::string& because, const Error& own_try) {

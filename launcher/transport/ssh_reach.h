@@ -57,18 +57,21 @@ class SshReach {
   void on_addresses(Result<std::vector<SocketAddress>> addresses);
   void dial();
   void on_connected(Result<Fd> socket);
+  void shake_hands();
   void drive();
   void drive_login();
   void on_handshake_failed(const Error& error);
-  void on_deadline();
+  void time_out(Duration spent);
   void on_out_of_time();
   void finish(Result<Reached> result);
   void fail(Code code, const std::string& text);
   // The same, when the user's own ssh can do better.
   void give_way(const std::string& because, const Error& own_try);
 
-  Result<void> begin_handshake(Fd socket);
+  Result<void> begin_handshake();
   Result<void> verify_host_key();
+  // `then` runs from the loop, once we hold a slot; the clock stands still until it runs it.
+  void take_slot(EventLoop::Task then);
   void release_slot_after(Duration patience);
   void release_slot();
   // What connecting and the key exchange may take; stands still while the host has nothing to do with the waiting.
@@ -98,6 +101,7 @@ class SshReach {
   std::uint64_t lookup_ = 0;
   std::vector<SocketAddress> addresses_;
   std::unique_ptr<TcpDial> dial_;
+  Fd socket_;            // connected, until it is the session's
   int hangups_ = 0;      // connections that the server closed before the key exchange
   std::string address_;  // numeric, of the server
   std::vector<KnownHost> known_;

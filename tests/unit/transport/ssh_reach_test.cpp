@@ -62,6 +62,10 @@ struct NamedLauncher : SshLauncher {
   NamedLauncher& operator=(const NamedLauncher&) = delete;
 };
 
+void turn(const SshLauncher& launcher) {
+  REQUIRE(launcher.loop->turn(Deadline::after(Duration::zero())).ok());
+}
+
 // For what no event of the loop tells.
 bool poll(const SshLauncher& launcher, const std::function<bool()>& condition) {
   const Deadline deadline = Deadline::after(test::kPatience);
@@ -108,7 +112,7 @@ TEST_CASE("the time that names take does not count against their hosts") {
   REQUIRE(
       poll(launcher, [&] { return launcher.names->was_asked("one.test") && launcher.names->was_asked("other.test"); }));
   launcher.clock.jumped += std::chrono::hours(1);
-  launcher.wait([] { return false; }, std::chrono::milliseconds(1));
+  turn(launcher);
   CHECK_MESSAGE(!one.closed, one.why());
   launcher.names->open();
   CHECK(launcher.wait([&] { return (one.is_open || one.closed) && (other.is_open || other.closed); }));
@@ -128,6 +132,91 @@ TEST_CASE("a name without an answer is told when all of the time is over") {
   launcher.clock.jumped += launcher.options.answer_time;
   REQUIRE(launcher.wait([&] { return sink.closed.has_value(); }));
   CHECK(has(sink.why(), "one.test: resolving the host name 'one.test' took longer than 240 s; check DNS"));
+}
+
+// A host that accepts connections and says nothing.
+struct StuckHost {
+  Fd listener = listen_tcp(SocketAddress::make("127.0.0.1", 0).value()).value();
+  std::vector<Fd> accepted;
+
+  [[nodiscard]] std::string config() const {
+    return "Host stuck\n  HostName 127.0.0.1\n  Port " +
+           std::to_string(SocketAddress::local_of(listener.get()).value().port());
+  }
+  bool was_called() {
+    for (Fd next = accept_ready(listener.get()).value(); next.is_open(); next = accept_ready(listener.get()).value()) {
+      accepted.push_back(std::move(next));
+    }
+    return !accepted.empty();
+  }
+};
+
+TEST_CASE("hosts that answer nothing hold up no other") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  const SilentPort silent;
+  SshLauncher launcher(sshd.write_client_config("Host dead*\n  HostName 127.0.0.1\n  Port " + silent.port()));
+  launcher.options.max_handshakes = 1;
+  std::vector<std::unique_ptr<RecordingSink>> sinks;
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (const char* host : {"dead1", "dead2", "dead3", "node1"}) {
+    sinks.push_back(std::make_unique<RecordingSink>());
+    streams.push_back(launcher.open(*sinks.back(), host));
+  }
+  RecordingSink& healthy = *sinks.back();
+  CHECK(launcher.wait([&] { return healthy.is_open || healthy.closed; }));
+  CHECK_MESSAGE(healthy.is_open, healthy.why());
+  CHECK(!sinks.front()->closed);
+}
+
+TEST_CASE("a host whose turn has not come is told so, not that it gave no answer") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  StuckHost stuck;
+  SshLauncher launcher(sshd.write_client_config(stuck.config()));
+  launcher.options.max_handshakes = 1;
+  launcher.options.answer_time = std::chrono::seconds(100);
+  RecordingSink one;
+  RecordingSink other;
+  const auto stream = launcher.open(one, "stuck");
+  const auto second = launcher.open(other);
+  REQUIRE(poll(launcher, [&] { return stuck.was_called(); }));
+  launcher.clock.jumped += std::chrono::seconds(100);
+  REQUIRE(launcher.wait([&] { return one.closed && other.closed; }));
+  CHECK(has(one.why(), "stuck: 127.0.0.1 port "));
+  CHECK(has(one.why(), " did not finish the key exchange within 1"));
+  CHECK(has(other.why(), "node1: not tried yet after 100 s: it waited for other hosts"));
+}
+
+TEST_CASE("a host that answered late takes its turn again, and its time stands still until then") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  StuckHost stuck;
+  NamedLauncher launcher(sshd.write_client_config(stuck.config()));
+  launcher.options.max_handshakes = 1;
+  launcher.options.connect_timeout = std::chrono::hours(1);
+  launcher.options.answer_time = std::chrono::hours(10);
+  RecordingSink late;
+  RecordingSink other;
+  const auto stream = launcher.open(late, "late.test");
+  auto in_its_place = launcher.open(other, "stuck");
+  REQUIRE(poll(launcher, [&] { return stuck.was_called(); }));
+  launcher.names->open();
+  REQUIRE(poll(launcher, [&] { return !sshd.session_pids().empty(); }));
+  turn(launcher);  // it may have to hear yet that it is connected
+  launcher.clock.jumped += std::chrono::minutes(50);
+  turn(launcher);
+  CHECK_MESSAGE(!other.closed, other.why());
+  in_its_place.reset();
+  launcher.clock.jumped += std::chrono::minutes(50);
+  CHECK(launcher.wait([&] { return late.is_open || late.closed; }));
+  CHECK_MESSAGE(late.is_open, late.why());
 }
 
 TEST_CASE("a server may take its time over a login, and other hosts need not wait for it") {
