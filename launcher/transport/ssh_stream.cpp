@@ -27,6 +27,7 @@ SshConversation::~SshConversation() {
 }
 
 void SshConversation::start() {
+  began_ = shared_->loop.clock().now();  // the loop may not run yet
   reach_ = std::make_unique<SshReach>(*shared_, target_,
                                       [this](Result<Reached> reached) { on_reached(std::move(reached)); });
   reach_->start();

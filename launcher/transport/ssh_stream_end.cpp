@@ -1,12 +1,17 @@
 // The ends of an SshConversation: its agent ended, it never came up, or nothing more is heard.
+#include <algorithm>
+
 #include "launcher/transport/ssh_stream.h"
+#include "runtime/base/duration_text.h"
 
 namespace hvd::launch {
 namespace {
 
-// Without a byte from a node or to it for so long, starting the agent has failed. Generous: a ~/.bashrc that runs
-// `pyenv init` waits up to 60 s for a lock when many shells start at once (measured with 12 on one machine).
+// Without a byte from a node or to it for so long, starting the agent has failed; in any case when
+// SshOptions::answer_time is over, but then a moment after the last byte. Generous: a ~/.bashrc that runs `pyenv init`
+// waits up to 60 s for a lock when many shells start at once (measured with 12 on one machine).
 constexpr Duration kStartPatience = std::chrono::seconds(120);
+constexpr int kMomentsPerAnswer = 20;
 // Between the end of the output and the exit status; an agent that lives on without its output is not waited for.
 constexpr Duration kEndPatience = std::chrono::seconds(2);
 
@@ -60,15 +65,25 @@ Error SshConversation::end_error() const {
 }
 
 void SshConversation::expect_progress() {
+  const Duration limit = shared_->options.answer_time;
+  const Duration left = began_ + limit - shared_->loop.now();
+  const Duration patience = std::min(kStartPatience, std::max(left, limit / kMomentsPerAnswer));
   shared_->loop.cancel(timer_);
-  timer_ = shared_->loop.after(kStartPatience, [this] { on_no_progress(); });
+  timer_ = shared_->loop.after(patience, [this, patience] { on_no_progress(patience); });
 }
 
-void SshConversation::on_no_progress() {
+void SshConversation::on_no_progress(Duration patience) {
   const auto self = shared_from_this();
-  const std::string at = is_pushing_ ? " (" + std::to_string(pushed_) + " bytes of it were sent)" : "";
-  finish(start_error("nothing was heard from the node for 120 s" + at +
-                     "; does its login shell hang (~/.bashrc), or the file system of its home directory?"));
+  const std::string silent = "nothing was heard from the node for " + duration_text(patience);
+  constexpr const char* kShell = "does its login shell hang (~/.bashrc), or the file system of its home directory?";
+  if (stage_ == Stage::kOpening) {
+    return finish(start_error("logged in, and then " + silent + ", not even that its login shell was started"));
+  }
+  if (is_pushing_) {
+    return finish(start_error("it was being pushed, and after " + std::to_string(pushed_) + " bytes of it " + silent +
+                              "; " + kShell));
+  }
+  finish(start_error("logged in, its login shell was started, and then " + silent + "; " + kShell));
 }
 
 }  // namespace hvd::launch

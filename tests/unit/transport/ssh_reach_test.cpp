@@ -259,5 +259,23 @@ TEST_CASE("a login that never comes is told when all of the time is over") {
   CHECK(has(sink.why(), " within 240 s; is the node overloaded"));
 }
 
+TEST_CASE("a login shell that hangs is told before all of the time is over") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd("ForceCommand echo it hangs >&2; exec cat >/dev/null");
+  SshLauncher launcher(sshd.write_client_config());
+  launcher.options.answer_time = std::chrono::seconds(100);
+  RecordingSink sink;
+  const auto stream = launcher.open(sink);
+  REQUIRE(launcher.wait([&] { return launcher.log.text.find("it hangs") != std::string::npos; }));
+  launcher.clock.jumped += std::chrono::seconds(100);
+  REQUIRE(launcher.wait([&] { return sink.closed.has_value(); }));
+  CHECK(has(sink.why(),
+            "node1: the agent did not start: logged in, its login shell was started, and then nothing was "
+            "heard from the node for "));
+  CHECK(has(sink.why(), "does its login shell hang (~/.bashrc)"));
+}
+
 }  // namespace
 }  // namespace hvd::launch
