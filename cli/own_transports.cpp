@@ -11,6 +11,11 @@ namespace {
 
 using launch::JobSpec;
 
+// What hangs is told by those who know what it was, before --start-timeout, which does not.
+Duration answer_time_of(const JobSpec& job) {
+  return job.start_timeout / 10 * 9;
+}
+
 launch::SshOptions ssh_options_of(const JobSpec& job) {
   launch::SshOptions ssh;
   ssh.port = job.ssh_port;
@@ -18,14 +23,17 @@ launch::SshOptions ssh_options_of(const JobSpec& job) {
   ssh.config_file = job.ssh_config_file;
   ssh.agent_path = job.agent_path;
   ssh.environment = job.environment;
+  ssh.answer_time = answer_time_of(job);
   return ssh;
 }
 
-// What hangs is told by the command's own last words, before --start-timeout, which knows none of them.
 launch::RshOptions rsh_options_of(const JobSpec& job) {
   launch::RshOptions rsh;
   rsh.port = job.ssh_port;
-  rsh.settings = launch::RshSettings{job.agent_path, job.environment, job.open_files, job.start_timeout / 10 * 9};
+  rsh.settings.agent_path = job.agent_path;
+  rsh.settings.environment = job.environment;
+  rsh.settings.open_files = job.open_files;
+  rsh.settings.answer_time = answer_time_of(job);
   return rsh;
 }
 

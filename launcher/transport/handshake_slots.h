@@ -1,6 +1,6 @@
 // HandshakeSlots: lets a bounded number of connections be made at once; the others queue in order. sshd drops
 // connections at random when too many are not logged in yet (MaxStartups 10:30:100), and a handshake costs processor
-// time on our one thread.
+// time on our one thread. Whoever only waits for a silent host should hold none.
 //
 // Thread: loop only.
 #pragma once

@@ -2,10 +2,12 @@
 
 #include <signal.h>
 
+#include <compare>
 #include <condition_variable>
 #include <deque>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -57,36 +59,56 @@ Result<std::vector<SocketAddress>> look_up(const std::string& host, int port, in
   return addresses;
 }
 
+Result<std::vector<SocketAddress>> look_up_name(const std::string& host, int port, int family) {
+  return look_up(host, port, family, AI_ADDRCONFIG);
+}
+
 }  // namespace
 
 struct Resolver::Query {
-  std::uint64_t ticket = 0;
   std::string host;
   int port = 0;
   int family = 0;
+  auto operator<=>(const Query&) const = default;
 };
 
 struct Resolver::Shared {
+  struct Waiter {
+    Query query;
+    Done done;
+  };
+
+  explicit Shared(LookUp look_up_in) : look_up(std::move(look_up_in)) {}
+
+  // constant after construction
+  const LookUp look_up;
   // guarded by mu
   std::mutex mu;
   std::condition_variable wake;
   std::deque<Query> queue;
+  std::size_t idle = 0;       // threads that wait for a query
   EventLoop* loop = nullptr;  // null once the Resolver is gone
   // loop only
-  std::map<std::uint64_t, Done> waiting;
+  std::map<std::uint64_t, Waiter> waiting;
+  std::map<Query, std::vector<std::uint64_t>> asked;  // queued or being looked up, and for whom
 
-  static void answer(const std::shared_ptr<Shared>& shared, std::uint64_t ticket,
+  void deliver(std::uint64_t ticket, const Result<std::vector<SocketAddress>>& result) {
+    if (auto waiter = waiting.extract(ticket); !waiter.empty()) {
+      waiter.mapped().done(result);
+    }
+  }
+
+  static void answer(const std::shared_ptr<Shared>& shared, const Query& query,
                      Result<std::vector<SocketAddress>> result) {
     const std::lock_guard<std::mutex> lock(shared->mu);
     if (shared->loop == nullptr) {
       return;
     }
-    shared->loop->post([shared, ticket, result = std::move(result)] {
-      const auto found = shared->waiting.find(ticket);
-      if (found != shared->waiting.end()) {
-        const Done done = std::move(found->second);
-        shared->waiting.erase(found);
-        done(result);
+    shared->loop->post([shared, query, result = std::move(result)] {
+      if (const auto found = shared->asked.extract(query); !found.empty()) {
+        for (const std::uint64_t ticket : found.mapped()) {
+          shared->deliver(ticket, result);
+        }
       }
     });
   }
@@ -96,19 +118,22 @@ struct Resolver::Shared {
       Query query;
       {
         std::unique_lock<std::mutex> lock(shared->mu);
+        ++shared->idle;
         shared->wake.wait(lock, [&] { return shared->loop == nullptr || !shared->queue.empty(); });
+        --shared->idle;
         if (shared->loop == nullptr) {
           return;
         }
         query = std::move(shared->queue.front());
         shared->queue.pop_front();
       }
-      answer(shared, query.ticket, look_up(query.host, query.port, query.family, AI_ADDRCONFIG));
+      answer(shared, query, shared->look_up(query.host, query.port, query.family));
     }
   }
 };
 
-Resolver::Resolver(EventLoop& loop) : loop_(loop), shared_(std::make_shared<Shared>()) {
+Resolver::Resolver(EventLoop& loop, LookUp look_up)
+    : shared_(std::make_shared<Shared>(look_up ? std::move(look_up) : look_up_name)) {
   shared_->loop = &loop;
 }
 
@@ -121,42 +146,71 @@ Resolver::~Resolver() {
   shared_->wake.notify_all();
 }
 
-void Resolver::start_thread() {
+// False: the system has no thread for us.
+bool Resolver::start_thread() {
   // Signals belong to the loop's signalfd: this thread must take none of them.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  // Detached: a lookup cannot be interrupted, and the end of a job must not wait for DNS.
-  std::thread([shared = shared_] { Shared::serve(shared); }).detach();
+  try {
+    // Detached: a lookup cannot be interrupted, and the end of a job must not wait for DNS.
+    std::thread([shared = shared_] { Shared::serve(shared); }).detach();
+    ++threads_;
+  } catch (const std::system_error&) {
+    // Those that there are serve the queue.
+  }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  has_thread_ = true;
+  return threads_ > 0;
+}
+
+void Resolver::enqueue(const Query& query) {
+  bool has_idle = false;
+  {
+    const std::lock_guard<std::mutex> lock(shared_->mu);
+    shared_->queue.push_back(query);
+    has_idle = shared_->queue.size() <= shared_->idle;  // one that is woken and not yet awake counts as idle
+  }
+  shared_->wake.notify_one();
+  if (!has_idle && threads_ < kMaxThreads && !start_thread()) {
+    Shared::answer(shared_, query, Error(Code::kResource, "no thread for the lookup"));
+  }
 }
 
 std::uint64_t Resolver::resolve(const std::string& host, int port, int family, Done done) {
   const std::uint64_t ticket = next_ticket_++;
-  shared_->waiting.emplace(ticket, std::move(done));
-  auto numeric = look_up(host, port, family, AI_NUMERICHOST);
-  if (numeric.ok()) {
-    Shared::answer(shared_, ticket, std::move(numeric));
+  const Query query{host, port, family};
+  shared_->waiting.emplace(ticket, Shared::Waiter{query, std::move(done)});
+  const auto [asked, is_new] = shared_->asked.try_emplace(query);
+  asked->second.push_back(ticket);
+  if (!is_new) {
     return ticket;
   }
-  if (!has_thread_) {
-    start_thread();
+  if (auto numeric = look_up(host, port, family, AI_NUMERICHOST); numeric.ok()) {
+    Shared::answer(shared_, query, std::move(numeric));
+  } else {
+    enqueue(query);
   }
-  {
-    const std::lock_guard<std::mutex> lock(shared_->mu);
-    shared_->queue.push_back({ticket, host, port, family});
-  }
-  shared_->wake.notify_one();
   return ticket;
 }
 
 void Resolver::cancel(std::uint64_t ticket) {
-  if (shared_->waiting.erase(ticket) != 0) {
+  const auto waiter = shared_->waiting.extract(ticket);
+  if (waiter.empty()) {
+    return;
+  }
+  const Query& query = waiter.mapped().query;
+  const auto asked = shared_->asked.find(query);
+  if (asked == shared_->asked.end()) {
+    return;  // it is being answered
+  }
+  std::erase(asked->second, ticket);
+  if (asked->second.empty()) {
     // Names that nobody waits for any more do not keep the others waiting.
     const std::lock_guard<std::mutex> lock(shared_->mu);
-    std::erase_if(shared_->queue, [ticket](const Query& query) { return query.ticket == ticket; });
+    if (std::erase(shared_->queue, query) != 0) {
+      shared_->asked.erase(asked);
+    }
   }
 }
 

@@ -1,5 +1,6 @@
-// Resolver: host names to addresses, off the loop. getaddrinfo blocks for as long as DNS likes, so one helper thread
-// calls it and posts the results; it is started by the first name that needs it, and does nothing else.
+// Resolver: host names to addresses, off the loop. getaddrinfo blocks for as long as DNS likes (5 s and more for a name
+// when a name server is dead), so a few threads call it and post the results: with one, each host would wait for the
+// names of all hosts before it. They are started when names need them; a name that several wait for is asked once.
 //
 // Thread: loop only. A callback may come until cancel() or until the Resolver is gone, then never.
 #pragma once
@@ -19,25 +20,31 @@ namespace hvd::launch {
 class Resolver {
  public:
   using Done = std::function<void(Result<std::vector<SocketAddress>>)>;
+  // May block. Thread: any, several at once, also after the Resolver is gone.
+  using LookUp = std::function<Result<std::vector<SocketAddress>>(const std::string& host, int port, int family)>;
 
-  explicit Resolver(EventLoop& loop);
+  // Names that are looked up at once; others queue in order.
+  static constexpr std::size_t kMaxThreads = 8;
+
+  // `look_up`: how names are looked up; empty: getaddrinfo.
+  explicit Resolver(EventLoop& loop, LookUp look_up = {});
   // Does not wait for a lookup in progress: its answer is dropped.
   ~Resolver();
   Resolver(const Resolver&) = delete;
   Resolver& operator=(const Resolver&) = delete;
 
-  // `family`: AF_UNSPEC, AF_INET or AF_INET6. The error's message is getaddrinfo's own text.
+  // `family`: AF_UNSPEC, AF_INET or AF_INET6. The error's message is getaddrinfo's own text. Has no time limit.
   std::uint64_t resolve(const std::string& host, int port, int family, Done done);
   void cancel(std::uint64_t ticket);
 
  private:
   struct Shared;
   struct Query;
-  void start_thread();
+  void enqueue(const Query& query);
+  bool start_thread();
 
-  EventLoop& loop_;
-  std::shared_ptr<Shared> shared_;  // shared with the thread, which may outlive us inside getaddrinfo
-  bool has_thread_ = false;
+  std::shared_ptr<Shared> shared_;  // shared with the threads, which may outlive us inside getaddrinfo
+  std::size_t threads_ = 0;
   std::uint64_t next_ticket_ = 1;
 };
 

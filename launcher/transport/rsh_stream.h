@@ -36,6 +36,7 @@ struct RshSettings {
   // to 60 s for a lock when many shells start at once.
   Duration answer_time = std::chrono::seconds(120);
   std::size_t max_handshakes = 8;  // commands that are on their way at once
+  Resolver::LookUp look_up;        // as Resolver has it
 };
 
 // What all streams through commands share. Loop and log must outlive it.
@@ -45,7 +46,7 @@ struct RshShared {
         log(log_in),
         settings(std::move(settings_in)),
         slots(loop_in, settings.max_handshakes),
-        resolver(loop_in),
+        resolver(loop_in, settings.look_up),
         ladder(loop_in) {}
 
   // Read at the first use and kept: every node gets the same bytes.

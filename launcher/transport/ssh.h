@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/transport/resolver.h"
 #include "launcher/transport/transport.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/event_loop.h"
@@ -27,8 +28,11 @@ struct SshOptions {
   std::string config_file;               // as `ssh -F`
   std::string agent_path;                // the static agent executable on this machine, pushed to nodes that lack it
   std::vector<std::string> environment;  // for the user's own ssh
-  Duration connect_timeout{};      // from dialling to being logged in; zero: ssh_config's ConnectTimeout, else 10 s
+  Duration connect_timeout{};  // from dialling to the host's key; zero: ssh_config's ConnectTimeout, else 10 s
+  // From open() until the agent answers, the waiting for other hosts included; the last limit of all.
+  Duration answer_time = std::chrono::seconds(120);
   std::size_t max_handshakes = 8;  // in flight at once; sshd refuses bursts (MaxStartups)
+  Resolver::LookUp look_up;        // as Resolver has it
 };
 
 std::unique_ptr<Transport> make_ssh_transport(EventLoop& loop, const SshOptions& options, Log& log);

@@ -14,6 +14,12 @@ namespace hvd::launch {
 namespace {
 
 constexpr Duration kDefaultTimeout = std::chrono::seconds(10);
+// A name or an address that says nothing for so long is waited for without a slot, else a rack without power would hold
+// up all other hosts, for 10 s with every eight of its own.
+constexpr Duration kSilentSlotTime = std::chrono::milliseconds(250);
+// A login that takes longer waits for somebody (a directory server, say) and does no work any more; the next host may
+// begin.
+constexpr Duration kLoginSlotTime = std::chrono::seconds(10);
 // sshd drops connections beyond MaxStartups; each retry waits about twice as long, spread so that nodes do not move in
 // step.
 constexpr double kFirstBackoffMs = 150;
@@ -50,7 +56,8 @@ SshReach::SshReach(SshShared& shared, const NodeTarget& target, Done done)
 SshReach::~SshReach() {
   unwatch_agent();
   shared_.loop.cancel(agent_limit_);
-  shared_.slots.release(ticket_);
+  release_slot();
+  shared_.loop.cancel(answer_timer_);
   shared_.loop.cancel(deadline_);
   shared_.loop.cancel(backoff_);
   shared_.loop.unwatch(watch_);
@@ -58,23 +65,46 @@ SshReach::~SshReach() {
 }
 
 void SshReach::start() {
-  ticket_ = shared_.slots.acquire([this] { begin(); });
+  answer_timer_ = shared_.loop.after(shared_.options.answer_time, [this] { on_out_of_time(); });
+  take_slot([this] { begin(); });
 }
 
-void SshReach::arm_deadline(Duration timeout) {
-  timeout_ = timeout;
-  shared_.loop.cancel(deadline_);
-  const Duration left = started_ + timeout - shared_.loop.now();
-  deadline_ = shared_.loop.after(std::max(left, Duration::zero()), [this] { on_deadline(); });
+void SshReach::take_slot(EventLoop::Task then) {
+  stop_clock();
+  shared_.loop.cancel(std::exchange(slot_timer_, 0));
+  ticket_ = shared_.slots.acquire(std::move(then));
+}
+
+void SshReach::release_slot_after(Duration patience) {
+  shared_.loop.cancel(slot_timer_);
+  slot_timer_ = shared_.loop.after(patience, [this] { release_slot(); });
+}
+
+void SshReach::release_slot() {
+  shared_.loop.cancel(std::exchange(slot_timer_, 0));
+  shared_.slots.release(std::exchange(ticket_, 0));
+}
+
+void SshReach::run_clock() {
+  running_since_ = shared_.loop.now();
+  deadline_ = shared_.loop.after(std::max(left_, Duration::zero()), [this] { time_out(timeout_); });
+}
+
+void SshReach::stop_clock() {
+  if (deadline_ != 0) {
+    shared_.loop.cancel(std::exchange(deadline_, 0));
+    left_ -= shared_.loop.now() - running_since_;
+  }
 }
 
 void SshReach::begin() {
   if (const Result<void> checked = check_ssh_request(request_); !checked.ok()) {
     return fail(checked.error().code(), checked.error().message());
   }
-  started_ = shared_.loop.now();
   const Duration wanted = shared_.options.connect_timeout;
-  arm_deadline(wanted > Duration::zero() ? wanted : kDefaultTimeout);
+  timeout_ = wanted > Duration::zero() ? wanted : kDefaultTimeout;
+  left_ = timeout_;
+  run_clock();
   query_ = std::make_unique<SshQuery>(shared_.loop,
                                       [this](Result<SshQuery::Answer> answer) { on_config(std::move(answer)); });
   if (const Result<void> begun = query_->start(ssh_config_argv(request_)); !begun.ok()) {
@@ -84,6 +114,7 @@ void SshReach::begin() {
 
 void SshReach::on_config(Result<SshQuery::Answer> answer) {
   query_.reset();
+  stop_clock();
   if (!answer.ok()) {
     return fail(answer.error().code(), answer.error().message());
   }
@@ -105,17 +136,19 @@ void SshReach::on_config(Result<SshQuery::Answer> answer) {
     return give_way(because, Error(Code::kInvalid, because));
   }
   if (shared_.options.connect_timeout == Duration::zero() && config_.connect_timeout > Duration::zero()) {
-    arm_deadline(config_.connect_timeout);
+    timeout_ = config_.connect_timeout;
   }
   resolve();
 }
 
+// No clock: ssh itself waits for its name servers as long as they take, and the name may wait for those of others.
 void SshReach::resolve() {
   known_ = load_known_hosts(config_);
   if (const KnownHost* authority = find_authority(known_); authority != nullptr) {
     const std::string because = certified_by(*authority);
     return give_way(because, Error(Code::kAuth, because));
   }
+  release_slot_after(kSilentSlotTime);
   lookup_ = shared_.resolver.resolve(
       config_.hostname, config_.port, config_.address_family,
       [this](Result<std::vector<SocketAddress>> addresses) { on_addresses(std::move(addresses)); });
@@ -128,11 +161,14 @@ void SshReach::on_addresses(Result<std::vector<SocketAddress>> addresses) {
                                               addresses.error().message() +
                                               "); check the spelling, or /etc/hosts, or DNS");
   }
-  addresses_ = std::move(addresses).value();
+  addresses_ = dialling_order(addresses.value());
+  left_ = timeout_;
   dial();
 }
 
 void SshReach::dial() {
+  run_clock();
+  release_slot_after(kSilentSlotTime);
   dial_ = std::make_unique<TcpDial>(shared_.loop, addresses_,
                                     [this](Result<Fd> socket) { on_connected(std::move(socket)); });
   dial_->start();
@@ -151,43 +187,56 @@ std::string SshReach::try_by_hand() const {
   return "try: " + command + " true";
 }
 
-Error SshReach::connect_error(const Error& error) const {
-  const std::string others =
-      addresses_.size() > 1 ? " (the last of " + std::to_string(addresses_.size()) + " addresses)" : "";
+Error SshReach::connect_error(const TcpDial& dial, const Error& error) const {
+  if (addresses_.size() > 1) {
+    return Error(Code::kUnreachable, "cannot connect to " + config_.hostname + " port " + std::to_string(config_.port) +
+                                         ": " + dial.words() + "; is the host up? " + try_by_hand());
+  }
   switch (error.sys_errno()) {
     case ECONNREFUSED:
       return Error(Code::kUnreachable,
-                   "connection to " + where() + others + " refused; is sshd running there? " + try_by_hand());
+                   "connection to " + where() + " refused; is sshd running there? " + try_by_hand());
     case EHOSTUNREACH:
     case ENETUNREACH:
       return Error(Code::kUnreachable,
-                   "no route to " + where() + others + "; is the host up and the network right? " + try_by_hand());
+                   "no route to " + where() + "; is the host up and the network right? " + try_by_hand());
     case ETIMEDOUT:
-      return Error(Code::kTimeout, "no answer from " + where() + others + "; is the host up? " + try_by_hand());
+      return Error(Code::kTimeout, "no answer from " + where() + "; is the host up? " + try_by_hand());
     default:
-      return Error(error.code(),
-                   "cannot connect to " + where() + others + " (" + error.message() + "); " + try_by_hand());
+      return Error(error.code(), "cannot connect to " + where() + " (" + error.message() + "); " + try_by_hand());
   }
 }
 
 void SshReach::on_connected(Result<Fd> socket) {
-  const SocketAddress used = dial_->current();
-  dial_.reset();
+  const std::unique_ptr<TcpDial> dial = std::move(dial_);
+  const SocketAddress used = dial->current();
   address_ = used.ip();
   if (!socket.ok()) {
-    const Error error = connect_error(socket.error());
+    const Error error = connect_error(*dial, socket.error());
     return fail(error.code(), error.message());
   }
   addresses_ = {used};  // a retry goes where the connection worked
-  if (const Result<void> begun = begin_handshake(std::move(socket).value()); !begun.ok()) {
+  socket_ = std::move(socket).value();
+  if (ticket_ == 0) {
+    return take_slot([this] {
+      run_clock();
+      shake_hands();
+    });
+  }
+  shared_.loop.cancel(std::exchange(slot_timer_, 0));
+  shake_hands();
+}
+
+void SshReach::shake_hands() {
+  if (const Result<void> begun = begin_handshake(); !begun.ok()) {
     return give_way(begun.error().message(), begun.error());
   }
   drive();
 }
 
-Result<void> SshReach::begin_handshake(Fd socket) {
-  HVD_TRY(tune_tcp(socket.get()));
-  HVD_TRY_ASSIGN(session_, SshSession::create(std::move(socket)));
+Result<void> SshReach::begin_handshake() {
+  HVD_TRY(tune_tcp(socket_.get()));
+  HVD_TRY_ASSIGN(session_, SshSession::create(std::move(socket_)));
   SshAlgorithms algorithms = config_.algorithms;
   algorithms.host_keys = host_key_algorithms(config_.algorithms.host_keys, known_);
   HVD_TRY(session_->allow(algorithms));
@@ -210,6 +259,9 @@ void SshReach::drive() {
   if (const Result<void> verified = verify_host_key(); !verified.ok()) {
     return fail(verified.error().code(), verified.error().message());
   }
+  // As ssh has it, ConnectTimeout ends here: servers may have to ask others about a login.
+  stop_clock();
+  release_slot_after(kLoginSlotTime);
   login_ = std::make_unique<SshLogin>(*session_, config_);
   drive_login();
 }
@@ -288,7 +340,9 @@ void SshReach::on_handshake_failed(const Error& error) {
     std::uniform_real_distribution<double> spread(0.5, 1.5);
     const auto wait = std::chrono::milliseconds(static_cast<std::int64_t>(ms * spread(shared_.jitter)));
     ++hangups_;
-    backoff_ = shared_.loop.after(wait, [this] { dial(); });
+    // Without the slot: those who are connected and wait for one may be what fills the server up.
+    release_slot();
+    backoff_ = shared_.loop.after(wait, [this] { take_slot([this] { dial(); }); });
     return;
   }
   // The user's ssh knows more algorithms than libssh2, and checks the host key by itself.
@@ -301,23 +355,11 @@ void SshReach::on_handshake_failed(const Error& error) {
                                    "); is that an ssh server? " + try_by_hand()));
 }
 
-void SshReach::on_deadline() {
-  const std::string limit = duration_text(timeout_);
+// `spent`: the clock's time.
+void SshReach::time_out(Duration spent) {
+  const std::string limit = duration_text(spent);
   if (query_ != nullptr) {
     return fail(Code::kTimeout, "'ssh -G' gave no answer within " + limit + "; check the ssh configuration");
-  }
-  if (lookup_ != 0) {
-    return fail(Code::kTimeout, "resolving the host name '" + config_.hostname + "' took longer than " + limit +
-                                    "; check DNS, or use an address");
-  }
-  if (login_ != nullptr && !login_->signs_with().empty()) {
-    return fail(Code::kTimeout, login_->signs_with() + " has not signed within " + limit +
-                                    "; does the agent wait for a confirmation, a PIN or a touch, or is it forwarded "
-                                    "from a machine that sleeps? see: ssh-add -l");
-  }
-  if (login_ != nullptr) {
-    return fail(Code::kTimeout,
-                "not logged in at " + where() + " within " + limit + "; is the node overloaded? " + try_by_hand());
   }
   if (hangups_ > 0) {
     return fail(Code::kTimeout, "the ssh server at " + where() + " closed " + std::to_string(hangups_) +
@@ -328,11 +370,43 @@ void SshReach::on_deadline() {
     return fail(Code::kTimeout, where() + " did not finish the key exchange within " + limit +
                                     "; is that an ssh server? " + try_by_hand());
   }
+  if (dial_ != nullptr && addresses_.size() > 1) {
+    return fail(Code::kTimeout, "not connected to " + config_.hostname + " port " + std::to_string(config_.port) +
+                                    " within " + limit + ": " + dial_->words() +
+                                    "; is the host up, or does a firewall drop that port? " + try_by_hand());
+  }
   if (dial_ != nullptr) {
     address_ = dial_->current().ip();
   }
   fail(Code::kTimeout, "no answer from " + where() + " within " + limit +
                            "; is the host up, or does a firewall drop that port? " + try_by_hand());
+}
+
+// Told a little before --start-timeout, which knows only that nothing came.
+void SshReach::on_out_of_time() {
+  const std::string limit = duration_text(shared_.options.answer_time);
+  if (lookup_ != 0) {
+    return fail(Code::kTimeout, "resolving the host name '" + config_.hostname + "' took longer than " + limit +
+                                    "; check DNS, or use an address");
+  }
+  if (login_ != nullptr && !login_->signs_with().empty()) {
+    return fail(Code::kTimeout, login_->signs_with() + " has not signed within " + limit +
+                                    "; does the agent wait for a confirmation, a PIN or a touch, or is it forwarded "
+                                    "from a machine that sleeps? see: ssh-add -l");
+  }
+  if (login_ != nullptr) {
+    return fail(Code::kTimeout, "not logged in at " + where() + " within " + limit +
+                                    "; is the node overloaded, or a directory server that its sshd asks? " +
+                                    try_by_hand());
+  }
+  if (deadline_ == 0 && hangups_ == 0) {
+    return fail(Code::kTimeout,
+                (socket_.is_open() ? "connected, but not logged in yet after " : "not tried yet after ") + limit +
+                    ": it waited for other hosts, of which " + std::to_string(shared_.options.max_handshakes) +
+                    " are logged in at at once");
+  }
+  stop_clock();
+  time_out(timeout_ - std::max(left_, Duration::zero()));
 }
 
 void SshReach::give_way(const std::string& because, const Error& own_try) {
@@ -347,6 +421,7 @@ void SshReach::fail(Code code, const std::string& text) {
 }
 
 void SshReach::finish(Result<Reached> result) {
+  shared_.loop.cancel(answer_timer_);
   shared_.loop.cancel(deadline_);
   const Done done = std::exchange(done_, nullptr);
   done(std::move(result));

@@ -1,5 +1,6 @@
 // SshReach: from a host's name to a session that is logged in: ssh -G, name resolution, connect, key exchange, host
-// key, login. Holds one handshake slot for as long as that takes, and one deadline over all of it.
+// key, login. Holds one handshake slot while there is work to do. It has two limits: SshOptions::connect_timeout for
+// connecting and the key exchange, and SshOptions::answer_time over everything, the waiting for others included.
 //
 // Thread: loop only. Destroying it gives up and reports nothing.
 #pragma once
@@ -56,23 +57,31 @@ class SshReach {
   void on_addresses(Result<std::vector<SocketAddress>> addresses);
   void dial();
   void on_connected(Result<Fd> socket);
+  void shake_hands();
   void drive();
   void drive_login();
   Result<void> watch_agent();
   void unwatch_agent();
   void on_handshake_failed(const Error& error);
-  void on_deadline();
+  void time_out(Duration spent);
+  void on_out_of_time();
   void finish(Result<Reached> result);
   void fail(Code code, const std::string& text);
   // The same, when the user's own ssh can do better.
   void give_way(const std::string& because, const Error& own_try);
 
-  Result<void> begin_handshake(Fd socket);
+  Result<void> begin_handshake();
   Result<void> verify_host_key();
-  void arm_deadline(Duration timeout);
+  // `then` runs from the loop, once we hold a slot; the clock stands still until it runs it.
+  void take_slot(EventLoop::Task then);
+  void release_slot_after(Duration patience);
+  void release_slot();
+  // What connecting and the key exchange may take; stands still while the host has nothing to do with the waiting.
+  void run_clock();
+  void stop_clock();
   [[nodiscard]] std::string where() const;        // "10.0.0.1 port 22"
   [[nodiscard]] std::string try_by_hand() const;  // "try: ssh -p 2222 node1 true"
-  [[nodiscard]] Error connect_error(const Error& error) const;
+  [[nodiscard]] Error connect_error(const TcpDial& dial, const Error& error) const;
 
   // constant after construction
   SshShared& shared_;
@@ -80,10 +89,13 @@ class SshReach {
   // loop only
   Done done_;
   HandshakeSlots::Ticket ticket_ = 0;
-  TimerId deadline_ = 0;
-  TimerId backoff_ = 0;
+  TimerId slot_timer_ = 0;
+  TimerId answer_timer_ = 0;  // over everything
+  TimerId deadline_ = 0;      // the clock's, while it runs
   Duration timeout_{};
-  TimePoint started_;
+  Duration left_{};  // of timeout_, when the clock began to run
+  TimePoint running_since_;
+  TimerId backoff_ = 0;
   std::unique_ptr<SshQuery> query_;
   SshHostConfig config_;
   bool has_ssh_ = false;  // the program, that is
@@ -91,6 +103,7 @@ class SshReach {
   std::uint64_t lookup_ = 0;
   std::vector<SocketAddress> addresses_;
   std::unique_ptr<TcpDial> dial_;
+  Fd socket_;            // connected, until it is the session's
   int hangups_ = 0;      // connections that the server closed before the key exchange
   std::string address_;  // numeric, of the server
   std::vector<KnownHost> known_;

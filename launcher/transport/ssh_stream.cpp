@@ -1,6 +1,5 @@
 #include "launcher/transport/ssh_stream.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <utility>
@@ -10,11 +9,6 @@ namespace {
 
 // Bytes one turn may move for one node, so that a loud node does not keep the loop from the others.
 constexpr std::size_t kTurnBytes = 1024 * 1024;
-// Without a byte from a node or to it for so long, starting the agent has failed. Generous: a ~/.bashrc that runs
-// `pyenv init` waits up to 60 s for a lock when many shells start at once (measured with 12 on one machine).
-constexpr Duration kStartPatience = std::chrono::seconds(120);
-// Between the end of the output and the exit status; an agent that lives on without its output is not waited for.
-constexpr Duration kEndPatience = std::chrono::seconds(2);
 constexpr Duration kNudge = std::chrono::milliseconds(20);
 
 std::string megabytes(std::size_t bytes) {
@@ -33,6 +27,7 @@ SshConversation::~SshConversation() {
 }
 
 void SshConversation::start() {
+  began_ = shared_->loop.clock().now();  // the loop may not run yet
   reach_ = std::make_unique<SshReach>(*shared_, target_,
                                       [this](Result<Reached> reached) { on_reached(std::move(reached)); });
   reach_->start();
@@ -345,65 +340,6 @@ std::size_t SshConversation::write_from(const std::string& text, std::size_t& at
     total += taken.value();
   }
   return total;
-}
-
-void SshConversation::begin_ending() {
-  stage_ = Stage::kEnding;
-  shared_->loop.cancel(timer_);
-  timer_ = shared_->loop.after(kEndPatience, [this] {
-    const auto self = shared_from_this();
-    finish(is_agent_up_ ? Error(Code::kLostPeer, target_.host + ": the agent closed its output")
-                        : start_error("the remote shell closed its output"));
-  });
-}
-
-void SshConversation::drive_ending() {
-  const auto closed = session_->wait_closed();
-  if (closed.ok() && closed.value() == Step::kAgain) {
-    return;
-  }
-  if (!closed.ok()) {
-    return finish(is_agent_up_
-                      ? Error(Code::kLostPeer, target_.host + ": the connection broke: " + closed.error().message())
-                      : start_error(closed.error().message()));
-  }
-  finish(end_error());
-}
-
-// Why the agent did not start; `how` is what ssh knows, which is the least telling part when the script said more.
-Error SshConversation::start_error(const std::string& how) const {
-  const std::string remote = errors_.last_line();
-  const std::string noise = greeting_.last_noise();
-  std::string text = target_.host + ": the agent did not start: ";
-  if (!greeting_.failure().empty()) {
-    text += greeting_.failure() + (remote.empty() ? "" : " (" + remote + ")");
-  } else {
-    text += how + (remote.empty() ? "" : "; its standard error: " + remote) +
-            (noise.empty() ? "" : "; it printed: " + noise);
-  }
-  return Error(Code::kUnreachable, text);
-}
-
-Error SshConversation::end_error() const {
-  const SshSession::Exit exit = session_->exit();
-  const std::string how = exit.signal.empty() ? "exit status " + std::to_string(exit.status) : "signal " + exit.signal;
-  if (!is_agent_up_) {
-    return start_error("the remote shell ended (" + how + ") before it started the agent");
-  }
-  const std::string remote = errors_.last_line();
-  return Error(kAgentEnded, target_.host + ": the agent ended (" + how + ")" + (remote.empty() ? "" : ": " + remote));
-}
-
-void SshConversation::expect_progress() {
-  shared_->loop.cancel(timer_);
-  timer_ = shared_->loop.after(kStartPatience, [this] { on_no_progress(); });
-}
-
-void SshConversation::on_no_progress() {
-  const auto self = shared_from_this();
-  const std::string at = is_pushing_ ? " (" + std::to_string(pushed_) + " bytes of it were sent)" : "";
-  finish(start_error("nothing was heard from the node for 120 s" + at +
-                     "; does its login shell hang (~/.bashrc), or the file system of its home directory?"));
 }
 
 }  // namespace hvd::launch

@@ -55,7 +55,7 @@ class SshConversation : public std::enable_shared_from_this<SshConversation> {
   void drive_later();
   void update_watch();
   void expect_progress();
-  void on_no_progress();
+  void on_no_progress(Duration patience);
   [[nodiscard]] bool has_output() const;
   [[nodiscard]] Error start_error(const std::string& how) const;
   [[nodiscard]] Error end_error() const;
@@ -74,6 +74,7 @@ class SshConversation : public std::enable_shared_from_this<SshConversation> {
   std::unique_ptr<SshSession> session_;
   WatchId watch_ = 0;
   TimerId timer_ = 0;
+  TimePoint began_;
   TimerId nudge_ = 0;
   bool is_scheduled_ = false;
   bool has_channel_ = false;

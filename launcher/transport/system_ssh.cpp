@@ -11,7 +11,9 @@ RshSettings system_ssh_settings(const SshOptions& options) {
   RshSettings settings;
   settings.agent_path = options.agent_path;
   settings.environment = options.environment;
+  settings.answer_time = options.answer_time;
   settings.max_handshakes = options.max_handshakes;
+  settings.look_up = options.look_up;
   return settings;
 }
 

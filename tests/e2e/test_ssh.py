@@ -98,6 +98,32 @@ def test_every_unreachable_host_is_named_with_what_to_try(lab3):
     assert lab3.wait_for_no_processes() == []
 
 
+def test_a_host_with_a_dead_address_is_reached_at_its_other_one(make_lab):
+    if not has_libssh2():
+        pytest.skip("built without libssh2: which address is tried is up to the system's ssh")
+    lab = make_lab(2)
+    made = lab.run("sh", "-c", "cat > ~/.ssh/twofold; for n in node1 node2; do echo $(getent hosts $n | cut -d' ' -f1) "
+                   "twofold; done >> /etc/hosts", input="StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n")
+    assert made.returncode == 0, made.stderr
+    one, other = lab.addr("node1"), lab.addr("node2")
+
+    def run(timeout):
+        return lab.run("sh", "-c", f"(cat ~/.ssh/twofold; echo ConnectTimeout {timeout}) > ~/.ssh/with_timeout; "
+                       f"exec {HVDRUN} --no-tags --ssh-config ~/.ssh/with_timeout -np 1 -H twofold:1 hostname")
+
+    for dead, alive in (("node1", "node2"), ("node2", "node1")):  # one of them is tried first
+        lab.cut("launcher", dead)
+        done = run(240)
+        assert (done.returncode, done.stdout.strip()) == (0, alive), done.stderr
+        lab.heal("launcher", dead)
+    lab.cut("launcher")
+    told = run(2)
+    assert told.returncode == 241
+    said = re.search(r"twofold: not connected to twofold port 22 within 2 s: (\S+) gave no answer, (\S+) gave no answer;",
+                     told.stderr)
+    assert said and set(said.groups()) == {one, other}, told.stderr
+
+
 def test_a_refused_port_is_told(lab3):
     done = lab3.run(HVDRUN, "-np", "1", "-p", "2222", "-H", "node1:1", "true")
     assert done.returncode == 241

@@ -12,6 +12,7 @@
 #include "launcher/agent/agent_session.h"
 #include "launcher/agent/resend_queue.h"
 #include "launcher/run/node_session.h"
+#include "tests/support/jumping_clock.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
 using namespace hvd;          // NOLINT(google-build-using-namespace)
@@ -23,13 +24,6 @@ constexpr auto kNever = std::size_t{1} << 60U;
 class QuietLog final : public Log {
  public:
   void write(LogLevel, std::string_view) override {}
-};
-
-// One that the test puts forward, as for a process that was stopped meanwhile.
-class JumpingClock final : public Clock {
- public:
-  [[nodiscard]] TimePoint now() const override { return std::chrono::steady_clock::now() + jumped; }
-  Duration jumped{};
 };
 
 // A wire between two sockets that breaks after `budget` bytes, wherever that is in a frame; what is on it then is lost.
@@ -181,7 +175,7 @@ struct Node final : Transport, SessionSink {
   void on_done(int) override { is_done = true; }
   void on_lost(int, const Error& why) override { lost = why; }
 
-  JumpingClock clock;
+  test::JumpingClock clock;
   std::unique_ptr<EventLoop> loop = EventLoop::create(clock).value();
   QuietLog log;
   std::string folder = "/tmp/hvd-test-XXXXXX";

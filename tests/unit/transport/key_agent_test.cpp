@@ -186,11 +186,11 @@ TEST_CASE("an agent whose user does not confirm is named at the deadline; one th
       put(fd, wire_text(std::string(1, 5)));
     }
   });
-  launcher.options.connect_timeout = std::chrono::seconds(4);
+  launcher.options.answer_time = std::chrono::seconds(4);
   CHECK(
       has(launcher.failure(), "ssh-agent key mine has not signed within 4 s; does the agent wait for a confirmation"));
   refuses = true;
-  launcher.options.connect_timeout = std::chrono::seconds(240);
+  launcher.options.answer_time = std::chrono::seconds(240);
   launcher.transport.reset();
   CHECK(has(launcher.failure(), "ssh-agent key mine (ssh-agent refused to sign)"));
 }

@@ -14,6 +14,7 @@
 #include "launcher/transport/ssh_config.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/socket.h"
+#include "tests/support/jumping_clock.h"
 #include "tests/unit/transport/recording.h"
 #include "tests/unit/transport/sshd_fixture.h"
 
@@ -26,7 +27,7 @@ inline constexpr const char* kEcho = "#!/bin/sh\n[ \"$1\" = serve ] || exit 0\ne
 // A launcher: loop, transport, agent file.
 struct SshLauncher {
   TempDir dir;
-  SteadyClock clock;
+  hvd::test::JumpingClock clock;
   std::unique_ptr<EventLoop> loop = EventLoop::create(clock).value();
   RecordingLog log;
   SshOptions options;
@@ -37,6 +38,7 @@ struct SshLauncher {
     options.agent_path = dir.path("agent");
     options.config_file = config;
     options.connect_timeout = std::chrono::seconds(240);
+    options.answer_time = std::chrono::seconds(240);
     ::signal(SIGPIPE, SIG_IGN);  // as hvdrun does
     for (char** entry = environ; *entry != nullptr; ++entry) {
       options.environment.emplace_back(*entry);
@@ -54,7 +56,7 @@ struct SshLauncher {
       if (deadline.has_passed()) {
         return false;
       }
-      REQUIRE(loop->turn(deadline).ok());
+      REQUIRE(loop->turn(Deadline(deadline.at() + clock.jumped)).ok());
     }
     return true;
   }
