@@ -29,6 +29,26 @@ struct Node {
                              {"PATH=/usr/bin:/bin", "HOME=" + dir.path("home"), "TMPDIR=" + dir.path("tmp")});
   }
   [[nodiscard]] std::string cache() const { return dir.path("home/.cache/hvdrun"); }
+  [[nodiscard]] std::string name() const { return "agent-" + image.sha256; }
+
+  // A bash program about several pushers. It has: $start, the command; push, one whole push, which prints what the
+  // command does; and slow, which starts one in a process group of its own, whose input stays open at 3, and waits
+  // until it asks for the agent; its output is in `slow`.
+  [[nodiscard]] test::Ran drive(const std::string& program, const std::vector<std::string>& before = {}) const {
+    test::write_file(
+        dir.path("drive"),
+        "set -m; cd \"$DIR\" || exit; exec 2>/dev/null; start=$(cat start)\n"
+        "push() { sh -c \"$start\" <agent; }\n"
+        "slow() { rm -f slow in; mkfifo in; sh -c \"$start\" <in >slow 2>&1 & exec 3>in\n"
+        "  for i in {1..3000}; do grep -q NEED slow && return; sleep 0.1; done; echo never asked; exit 1; }\n" +
+            program);
+    test::write_file(dir.path("start"), agent_start_command(image));
+    std::vector<std::string> argv = before;
+    argv.insert(argv.end(), {"bash", dir.path("drive")});
+    return test::run_program(argv, "",
+                             {"PATH=" + dir.path("bin") + ":/usr/bin:/bin:/usr/sbin:/sbin", "DIR=" + dir.path(),
+                              "HOME=" + dir.path("home"), "TMPDIR=" + dir.path("tmp")});
+  }
 };
 
 Event feed(AgentGreeting& greeting, const std::string& text) {
@@ -64,11 +84,72 @@ TEST_CASE("an agent that arrives in part is refused and leaves nothing behind") 
   CHECK(test::list_dir(node.cache()).empty());
 }
 
-TEST_CASE("a cached agent of the wrong size is replaced") {
+TEST_CASE("a cached agent of the wrong size is passed over, and not touched: another node may run it") {
   const Node node;
   REQUIRE(node.start(node.image.bytes).status == 0);
-  test::write_file(node.cache() + "/agent-" + node.image.sha256, "half", 0700);
-  CHECK(node.start(node.image.bytes).output.find("HVDRUN-AGENT\nagent here") != std::string::npos);
+  for (const char* next : {".2", ".3"}) {
+    test::write_file(node.cache() + "/" + node.name() + (std::string(next) == ".2" ? "" : ".2"), "half", 0700);
+    CHECK(node.start(node.image.bytes).output == "\nHVDRUN-NEED\n\nHVDRUN-AGENT\nagent here\n");
+    CHECK(node.start("").output == "\nHVDRUN-AGENT\nagent here\n");
+  }
+  CHECK(test::list_dir(node.cache()) == std::vector<std::string>{node.name(), node.name() + ".2", node.name() + ".3"});
+  CHECK(test::read_file(node.cache() + "/" + node.name()) == "half");
+  // More than anybody will see; even so there is a way on.
+  test::write_file(node.cache() + "/" + node.name() + ".3", "half", 0700);
+  CHECK(node.start(node.image.bytes).output == "\nHVDRUN-NEED\n\nHVDRUN-AGENT\nagent here\n");
+  CHECK(node.start("").output == "\nHVDRUN-AGENT\nagent here\n");
+}
+
+TEST_CASE("of two pushers at once the first wins, and the second runs the first's file without replacing it") {
+  const Node node;
+  const test::Ran ran = node.drive(
+      "slow; push >first; ls -i home/.cache/hvdrun/agent-* | grep -v tmp >before\n"
+      "cat agent >&3; exec 3>&-; wait; ls -i home/.cache/hvdrun/agent-* >after\n"
+      "cmp before after && cat first slow");
+  const std::string once = "\nHVDRUN-NEED\n\nHVDRUN-AGENT\nagent here\n";
+  CHECK(ran.output == once + once);
+}
+
+TEST_CASE("many pushers at once all start, and leave one file") {
+  for (const bool has_bad : {false, true}) {
+    CAPTURE(has_bad);
+    const Node node;
+    const test::Ran ran = node.drive(std::string(has_bad ? "push >none; echo half >home/.cache/hvdrun/agent-*\n" : "") +
+                                     "for i in {1..12}; do push >out.$i 2>&1 & done; wait; cat out.* | grep -c '^agent "
+                                     "here$'; cat out.* | grep FAIL");
+    CHECK(ran.output == "12\n");
+    CHECK(test::list_dir(node.cache()).size() == (has_bad ? 2 : 1));
+  }
+}
+
+TEST_CASE("a push that is killed leaves nothing that is taken for an agent, and nothing for longer than a day") {
+  const Node node;
+  const test::Ran ran = node.drive(
+      "slow; head -c 30 agent >&3; kill -KILL %1; exec 3>&-; wait; ls home/.cache/hvdrun | grep -c tmp\n"
+      "push; ls home/.cache/hvdrun | grep -c tmp\n"  // it may still be at work
+      "touch -d '2 days ago' home/.cache/hvdrun/*.tmp.*; push\n"
+      "rm home/.cache/hvdrun/agent-*[0-9a-f]; push >again; ls home/.cache/hvdrun | grep -c tmp");
+  CHECK(ran.output == "1\n\nHVDRUN-NEED\n\nHVDRUN-AGENT\nagent here\n1\n\nHVDRUN-AGENT\nagent here\n" +
+                          std::string(kAgentText) + "0\n");
+}
+
+TEST_CASE("a push that is told to end removes its file") {
+  const Node node;
+  for (const char* signal : {"TERM", "HUP", "INT"}) {
+    CAPTURE(signal);
+    CHECK(node.drive("slow; ls home/.cache/hvdrun | grep -c tmp; kill -" + std::string(signal) + " %1; wait").output ==
+          "1\n");
+    CHECK(test::list_dir(node.cache()).empty());
+  }
+}
+
+TEST_CASE("where the file system has no links, the file is renamed") {
+  const Node node;
+  ::mkdir(node.dir.path("bin").c_str(), 0700);
+  test::write_file(node.dir.path("bin/ln"), "#!/bin/sh\nexit 1\n", 0700);
+  CHECK(node.drive("push; push").output ==
+        "\nHVDRUN-NEED\n\nHVDRUN-AGENT\nagent here\n\nHVDRUN-AGENT\nagent here\n" + std::string(kAgentText));
+  CHECK(test::list_dir(node.cache()) == std::vector<std::string>{node.name()});
 }
 
 TEST_CASE("without a usable home the agent goes to a private directory in TMPDIR") {
@@ -88,7 +169,7 @@ TEST_CASE("a link in the place of the private directory is not followed") {
   ::mkdir(node.dir.path("theirs").c_str(), 0700);
   const std::string link = node.dir.path("tmp/hvdrun-") + std::to_string(::getuid());
   REQUIRE(::symlink(node.dir.path("theirs").c_str(), link.c_str()) == 0);
-  CHECK(node.start(node.image.bytes).output.find("HVDRUN-FAIL no private directory") != std::string::npos);
+  CHECK(node.start(node.image.bytes).output.find("is not a private directory") != std::string::npos);
   CHECK(test::list_dir(node.dir.path("theirs")).empty());
 }
 
