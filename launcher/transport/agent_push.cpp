@@ -28,9 +28,10 @@ constexpr std::string_view kFail = "HVDRUN-FAIL ";
 // f/g:   gives up; g also removes the unfinished file, i does so on a signal.
 // u DIR: makes DIR private, or fails when it is not ours to make so; in /tmp another user may have been first.
 // o:     the agent $a is there, and whole.
-// p DIR: finds the agent in DIR, or a file $t that is ours alone; x says why not.
-// The new file is run once with --version before it gets its final name, so that a mount without exec and a wrong
-// processor are found while an error can still be told apart from the agent's own output.
+// p DIR: finds the agent in DIR, or a file $t that is ours alone and that can hold and run it: tried with a program of
+//        one line, and with as many zeros, while there is another place to go. x says why not.
+// The new file is run once with --version before it gets its final name, so that what lets scripts run but not this
+// (another processor, a security policy) is found while an error can still be told apart from the agent's own output.
 constexpr const char* kScript =
     "umask 077; t=; w=; "
     "f() { echo; echo \"HVDRUN-FAIL $*\"; exit 1; }; "
@@ -44,7 +45,9 @@ constexpr const char* kScript =
     "for a in \"$d/agent-$s\" \"$d/agent-$s.2\" \"$d/agent-$s.3\"; do o && return 0; [ -e \"$a\" ] || break; done; "
     "find \"$d\" -type f \"(\" -name \"agent-*\" -mtime +30 -o -name \"agent-*.tmp.*\" -mtime +0 \")\" "
     "-exec rm -f {} +; "
-    "t=$(mktemp \"$a.tmp.XXXXXX\") && chmod 700 \"$t\" || x cannot be written to; }; "
+    "t=$(mktemp \"$a.tmp.XXXXXX\") && echo exit 7 >\"$t\" && chmod 700 \"$t\" || x cannot be written to || return 1; "
+    "\"$t\" </dev/null >/dev/null; [ $? -eq 7 ] || x \"lets no program run (mounted noexec?)\" || return 1; "
+    "head -c \"$n\" /dev/zero >\"$t\"; [ \"$(wc -c <\"$t\")\" -eq \"$n\" ] || x \"has no room for $n bytes\"; }; "
     "k=$(uname -m); [ \"$k\" = \"$m\" ] || f \"the node is $k, but this agent is for $m\"; "
     "c=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}; [ -n \"$c\" ] || w=\"HOME is not set; \"; "
     "[ -n \"$c\" ] && p \"$c/hvdrun\" 2>/dev/null || p \"${TMPDIR:-/tmp}/hvdrun-$(id -u)\" 2>/dev/null || "
@@ -56,7 +59,7 @@ constexpr const char* kScript =
     "[ \"${h%% *}\" = \"$s\" ] || g \"the agent arrived damaged in $d\"; fi; "
     "\"$t\" --version </dev/null >/dev/null 2>&1; r=$?; "
     "[ $r -ne 126 ] && [ $r -ne 127 ] || "
-    "g \"cannot execute programs in $d (mounted noexec?); set XDG_CACHE_HOME on the node to a directory that allows "
+    "g \"cannot execute programs in $d (a security policy?); set XDG_CACHE_HOME on the node to a directory that allows "
     "it\"; "
     "ln \"$t\" \"$a\" 2>/dev/null || o 2>/dev/null || mv -f \"$t\" \"$a\" || g \"cannot write to $d\"; rm -f \"$t\"; "
     "else touch -c \"$a\" 2>/dev/null; fi; "

@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <optional>
+
 #include <doctest/doctest.h>
 
 #include "tests/unit/transport/sshd_fixture.h"
@@ -160,6 +162,79 @@ TEST_CASE("without a usable home the agent goes to a private directory in TMPDIR
   const std::vector<std::string> made = test::list_dir(node.dir.path("tmp"));
   REQUIRE(made.size() == 1);
   CHECK(made[0].starts_with("hvdrun-"));
+}
+
+// The commands that make the cache's file system one that cannot serve, and may not be allowed here.
+constexpr const char* kNoExec = "mount -t tmpfs -o noexec none home/.cache";
+constexpr const char* kFull = "mount -t tmpfs -o size=16k none home/.cache";
+constexpr const char* kNoFiles =
+    "mount -t tmpfs -o nr_inodes=3 none home/.cache && mkdir -m 700 home/.cache/hvdrun && "
+    "touch home/.cache/file";
+constexpr const char* kNoDirectories = "mount -t tmpfs -o nr_inodes=1 none home/.cache";
+
+// Runs the program where these mounts are its own; nothing, counted as skipped, where that is not allowed.
+std::optional<std::string> drive_mounted(const Node& node, const std::string& mount, const std::string& program) {
+  if (test::run_program({"unshare", "-m", "mount", "-t", "tmpfs", "none", node.dir.path()}).status != 0) {
+    MESSAGE("SKIPPED no mounts of our own here");
+    return std::nullopt;
+  }
+  return node.drive("mkdir -p home/.cache tmp && " + mount + " || echo cannot mount\n" + program, {"unshare", "-m"})
+      .output;
+}
+
+// A node with an agent of 100 kB.
+struct BigNode : Node {
+  BigNode() {
+    test::write_file(dir.path("agent"), "#!/bin/sh\n[ \"$1\" = serve ] || exit 0\necho agent here\nexit\n" +
+                                            std::string(100'000, '#') + "\n");
+    image = load_agent_image(dir.path("agent")).value();
+  }
+};
+
+TEST_CASE("a cache without room, or whose programs may not run, is left for TMPDIR, with one push") {
+  for (const char* mount : {kNoExec, kFull, kNoFiles, kNoDirectories}) {
+    CAPTURE(mount);
+    const BigNode node;
+    const auto said = drive_mounted(node, mount, "push; push; find home -name '*tmp*'; ls tmp/hvdrun-*");
+    if (!said) {
+      return;
+    }
+    CHECK(*said == "\nHVDRUN-NEED\n\nHVDRUN-AGENT\nagent here\n\nHVDRUN-AGENT\nagent here\n" + node.name() + "\n");
+  }
+}
+
+TEST_CASE("an agent that was cached before the cache was full is used") {
+  const BigNode node;
+  const auto said = drive_mounted(node, "mount -t tmpfs -o size=600k none home/.cache",
+                                  "push; head -c 600000 /dev/zero >home/.cache/more; push; ls tmp");
+  CHECK(said.value_or("\nHVDRUN-NEED\n\nHVDRUN-AGENT\nagent here\n\nHVDRUN-AGENT\nagent here\n") ==
+        "\nHVDRUN-NEED\n\nHVDRUN-AGENT\nagent here\n\nHVDRUN-AGENT\nagent here\n");
+}
+
+TEST_CASE("where no place can hold the agent or run it, each is named with its reason") {
+  const BigNode node;
+  const auto said = drive_mounted(node, std::string(kFull) + " && mount -t tmpfs -o noexec none tmp",
+                                  "push; find home tmp -name '*tmp.*'");
+  if (said) {
+    const std::string tmp = node.dir.path("tmp/hvdrun-" + std::to_string(::getuid()));
+    CHECK(*said == "\nHVDRUN-FAIL no place to put the agent: " + node.cache() + " has no room for " +
+                       std::to_string(node.image.bytes.size()) + " bytes; " + tmp +
+                       " lets no program run (mounted noexec?); set XDG_CACHE_HOME on the node to a directory that can "
+                       "hold it\n");
+  }
+}
+
+TEST_CASE("a disk that fills while the agent is pushed is told, and the part of it removed") {
+  const BigNode node;
+  const auto said =
+      drive_mounted(node, "mount -t tmpfs -o size=600k none home/.cache",
+                    "slow; truncate -s 0 home/.cache/hvdrun/*; head -c 600000 /dev/zero >home/.cache/more\n"
+                    "cat agent >&3; exec 3>&-; wait; cat slow; ls home/.cache/hvdrun");
+  if (said) {
+    CHECK(said->starts_with("\nHVDRUN-NEED\n"));
+    CHECK(said->find("\nHVDRUN-FAIL cannot write to " + node.cache() + "; is the disk full?\n") != std::string::npos);
+    CHECK(said->ends_with("full?\n"));
+  }
 }
 
 TEST_CASE("a link in the place of the private directory is not followed") {
