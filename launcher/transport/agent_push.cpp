@@ -26,7 +26,8 @@ constexpr std::string_view kFail = "HVDRUN-FAIL ";
 // (until it is old), the next name serves. Only where links cannot be made is a name taken by renaming.
 //
 // f/g:   gives up; g also removes the unfinished file, i does so on a signal.
-// u DIR: makes DIR private, or fails when it is not ours to make so; in /tmp another user may have been first.
+// u DIR: makes DIR private, or fails when it is not ours to make so; in /tmp another user may have been first. Under a
+//        setgid directory it is born setgid, and 700 alone would leave that.
 // o:     the agent $a is there, and whole.
 // p DIR: finds the agent in DIR, or a file $t that is ours alone and that can hold and run it: tried with a program of
 //        one line, and with as many zeros, while there is another place to go. x says why not.
@@ -37,7 +38,7 @@ constexpr const char* kScript =
     "f() { echo; echo \"HVDRUN-FAIL $*\"; exit 1; }; "
     "g() { rm -f \"$t\"; f \"$@\"; }; "
     "i() { rm -f \"$t\"; exit 1; }; trap i HUP INT PIPE TERM; "
-    "u() { mkdir -p \"$1\"; [ -h \"$1\" ] || chmod 700 \"$1\"; [ -w \"$1\" ] && "
+    "u() { mkdir -p \"$1\"; [ -h \"$1\" ] || chmod u=rwx,go=,g-s \"$1\"; [ -w \"$1\" ] && "
     "[ -n \"$(find \"$1\" -prune -type d -user \"$(id -u)\" -perm 700)\" ]; }; "
     "o() { [ -x \"$a\" ] && [ \"$(wc -c <\"$a\")\" -eq \"$n\" ]; }; "
     "x() { w=\"$w$d $*; \"; rm -f \"$t\"; t=; return 1; }; "

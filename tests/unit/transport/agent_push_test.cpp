@@ -237,15 +237,38 @@ TEST_CASE("a disk that fills while the agent is pushed is told, and the part of 
   }
 }
 
+TEST_CASE("under a setgid directory the agent's own is private and no more setgid") {
+  for (const bool is_there : {false, true}) {
+    CAPTURE(is_there);
+    const Node node;
+    ::mkdir(node.dir.path("home").c_str(), 0700);
+    ::mkdir(node.dir.path("home/.cache").c_str(), 0700);
+    REQUIRE(::chmod(node.dir.path("home/.cache").c_str(), 02755) == 0);
+    if (is_there) {  // as an earlier push left it
+      REQUIRE(::mkdir(node.cache().c_str(), 0700) == 0);
+      REQUIRE(::chmod(node.cache().c_str(), 02700) == 0);
+    }
+    CHECK(node.start(node.image.bytes).output == "\nHVDRUN-NEED\n\nHVDRUN-AGENT\nagent here\n");
+    CHECK(test::list_dir(node.cache()) == std::vector<std::string>{node.name()});
+    struct stat info{};
+    REQUIRE(::stat(node.cache().c_str(), &info) == 0);
+    CHECK((info.st_mode & 07777) == 0700);
+  }
+}
+
 TEST_CASE("a link in the place of the private directory is not followed") {
   const Node node;
   test::write_file(node.dir.path("home"), "");
   ::mkdir(node.dir.path("tmp").c_str(), 0700);
   ::mkdir(node.dir.path("theirs").c_str(), 0700);
+  REQUIRE(::chmod(node.dir.path("theirs").c_str(), 0750) == 0);
   const std::string link = node.dir.path("tmp/hvdrun-") + std::to_string(::getuid());
   REQUIRE(::symlink(node.dir.path("theirs").c_str(), link.c_str()) == 0);
   CHECK(node.start(node.image.bytes).output.find("is not a private directory") != std::string::npos);
   CHECK(test::list_dir(node.dir.path("theirs")).empty());
+  struct stat info{};
+  REQUIRE(::stat(node.dir.path("theirs").c_str(), &info) == 0);
+  CHECK((info.st_mode & 07777) == 0750);  // and its rights are not ours to change
 }
 
 TEST_CASE("an agent for another processor is refused by name") {
