@@ -21,13 +21,14 @@ constexpr const char* kAgentText = "#!/bin/sh\n[ \"$1\" = serve ] || exit 0\nech
 struct Node {
   TempDir dir;
   AgentImage image;
+  std::string shell = "sh";  // of drive()
 
   Node() {
     test::write_file(dir.path("agent"), kAgentText);
     image = load_agent_image(dir.path("agent")).value();
   }
-  [[nodiscard]] test::Ran start(const std::string& input, const std::string& shell = "/bin/sh") const {
-    return test::run_program({shell, "-c", agent_start_command(image)}, input,
+  [[nodiscard]] test::Ran start(const std::string& input, const std::string& by = "/bin/sh") const {
+    return test::run_program({by, "-c", agent_start_command(image)}, input,
                              {"PATH=/usr/bin:/bin", "HOME=" + dir.path("home"), "TMPDIR=" + dir.path("tmp")});
   }
   [[nodiscard]] std::string cache() const { return dir.path("home/.cache/hvdrun"); }
@@ -40,8 +41,8 @@ struct Node {
     test::write_file(
         dir.path("drive"),
         "set -m; cd \"$DIR\" || exit; exec 2>/dev/null; start=$(cat start)\n"
-        "push() { sh -c \"$start\" <agent; }\n"
-        "slow() { rm -f slow in; mkfifo in; sh -c \"$start\" <in >slow 2>&1 & exec 3>in\n"
+        "push() { $SH -c \"$start\" <agent; }\n"
+        "slow() { rm -f slow in; mkfifo in; $SH -c \"$start\" <in >slow 2>&1 & exec 3>in\n"
         "  for i in {1..3000}; do grep -q NEED slow && return; sleep 0.1; done; echo never asked; exit 1; }\n" +
             program);
     test::write_file(dir.path("start"), agent_start_command(image));
@@ -49,9 +50,20 @@ struct Node {
     argv.insert(argv.end(), {"bash", dir.path("drive")});
     return test::run_program(argv, "",
                              {"PATH=" + dir.path("bin") + ":/usr/bin:/bin:/usr/sbin:/sbin", "DIR=" + dir.path(),
-                              "HOME=" + dir.path("home"), "TMPDIR=" + dir.path("tmp")});
+                              "SH=" + shell, "HOME=" + dir.path("home"), "TMPDIR=" + dir.path("tmp")});
   }
 };
+
+// Shells that a node's sh may be, as far as they are here.
+std::vector<std::string> shells() {
+  std::vector<std::string> found = {"sh"};
+  for (const char* shell : {"/bin/dash", "/bin/bash", "/bin/busybox", "/bin/mksh", "/bin/ksh93"}) {
+    if (test::file_exists(shell)) {
+      found.push_back(std::string(shell) + (std::string(shell) == "/bin/busybox" ? " sh" : ""));
+    }
+  }
+  return found;
+}
 
 Event feed(AgentGreeting& greeting, const std::string& text) {
   greeting.feed(as_bytes(text));
@@ -113,9 +125,13 @@ TEST_CASE("of two pushers at once the first wins, and the second runs the first'
 }
 
 TEST_CASE("many pushers at once all start, and leave one file") {
-  for (const bool has_bad : {false, true}) {
+  bool has_bad = false;
+  for (const std::string& shell : shells()) {
+    CAPTURE(shell);
+    has_bad = !has_bad;
     CAPTURE(has_bad);
-    const Node node;
+    Node node;
+    node.shell = shell;
     const test::Ran ran = node.drive(std::string(has_bad ? "push >none; echo half >home/.cache/hvdrun/agent-*\n" : "") +
                                      "for i in {1..12}; do push >out.$i 2>&1 & done; wait; cat out.* | grep -c '^agent "
                                      "here$'; cat out.* | grep FAIL");
@@ -192,14 +208,18 @@ struct BigNode : Node {
 };
 
 TEST_CASE("a cache without room, or whose programs may not run, is left for TMPDIR, with one push") {
-  for (const char* mount : {kNoExec, kFull, kNoFiles, kNoDirectories}) {
-    CAPTURE(mount);
-    const BigNode node;
-    const auto said = drive_mounted(node, mount, "push; push; find home -name '*tmp*'; ls tmp/hvdrun-*");
-    if (!said) {
-      return;
+  for (const std::string& shell : shells()) {
+    for (const char* mount : {kNoExec, kFull, kNoFiles, kNoDirectories}) {
+      CAPTURE(shell);
+      CAPTURE(mount);
+      BigNode node;
+      node.shell = shell;
+      const auto said = drive_mounted(node, mount, "push; push; find home -name '*tmp*'; ls tmp/hvdrun-*");
+      if (!said) {
+        return;
+      }
+      CHECK(*said == "\nHVDRUN-NEED\n\nHVDRUN-AGENT\nagent here\n\nHVDRUN-AGENT\nagent here\n" + node.name() + "\n");
     }
-    CHECK(*said == "\nHVDRUN-NEED\n\nHVDRUN-AGENT\nagent here\n\nHVDRUN-AGENT\nagent here\n" + node.name() + "\n");
   }
 }
 
