@@ -4,9 +4,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
+#include "launcher/transport/dropped.h"
 #include "launcher/transport/host_key_policy.h"
 #include "runtime/base/duration_text.h"
 
@@ -14,10 +14,6 @@ namespace hvd::launch {
 namespace {
 
 constexpr Duration kDefaultTimeout = std::chrono::seconds(10);
-// sshd drops connections beyond MaxStartups; each retry waits about twice as long, spread so that nodes do not move in
-// step.
-constexpr double kFirstBackoffMs = 150;
-constexpr double kMaxBackoffMs = 2000;
 
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find_first_of("\r\n"));
@@ -244,9 +240,7 @@ void SshReach::on_handshake_failed(const Error& error) {
   shared_.loop.unwatch(watch_);
   session_.reset();
   if (may_retry) {
-    const double ms = std::min(kFirstBackoffMs * std::exp2(hangups_), kMaxBackoffMs);
-    std::uniform_real_distribution<double> spread(0.5, 1.5);
-    const auto wait = std::chrono::milliseconds(static_cast<std::int64_t>(ms * spread(shared_.jitter)));
+    const Duration wait = drop_backoff(hangups_, shared_.jitter);
     ++hangups_;
     backoff_ = shared_.loop.after(wait, [this] { dial(); });
     return;
