@@ -20,36 +20,50 @@ constexpr std::string_view kFail = "HVDRUN-FAIL ";
 // fish reads backslashes there. So `find` has no negation, and the agent in use is kept young by touch instead: with
 // -c, else touch opens it for writing, and who executes it at that moment is told "Text file busy".
 //
-// u DIR: makes DIR private, or fails when it is not ours to make so; in /tmp another user may have been first.
-// f/g:   gives up; g also removes the unfinished file.
-// The new file is run once with --version before it gets its final name, so that a mount without exec and a wrong
-// processor are found while an error can still be told apart from the agent's own output.
+// Many nodes may have one home directory and run this at once. A name that an agent was started from is never removed
+// nor given to another file while it may be in use: over NFS whoever runs the old file dies of it, hours later. So the
+// first to link its file to the name wins, the others use that one; and a file of the wrong size stays where it is
+// (until it is old), the next name serves. Only where links cannot be made is a name taken by renaming.
+//
+// f/g:   gives up; g also removes the unfinished file, i does so on a signal.
+// u DIR: makes DIR private, or fails when it is not ours to make so; in /tmp another user may have been first. Under a
+//        setgid directory it is born setgid, and 700 alone would leave that.
+// o:     the agent $a is there, and whole.
+// p DIR: finds the agent in DIR, or a file $t that is ours alone and that can hold and run it: tried with a program of
+//        one line, and with as many zeros, while there is another place to go. x says why not.
+// The new file is run once with --version before it gets its final name, so that what lets scripts run but not this
+// (another processor, a security policy) is found while an error can still be told apart from the agent's own output.
 constexpr const char* kScript =
-    "umask 077; "
+    "umask 077; t=; w=; "
     "f() { echo; echo \"HVDRUN-FAIL $*\"; exit 1; }; "
     "g() { rm -f \"$t\"; f \"$@\"; }; "
-    "u() { mkdir -p \"$1\" 2>/dev/null; chmod 700 \"$1\" 2>/dev/null; [ -w \"$1\" ] && "
-    "[ -n \"$(find \"$1\" -prune -type d -user \"$(id -u)\" -perm 700 2>/dev/null)\" ]; }; "
+    "i() { rm -f \"$t\"; exit 1; }; trap i HUP INT PIPE TERM; "
+    "u() { mkdir -p \"$1\"; [ -h \"$1\" ] || chmod u=rwx,go=,g-s \"$1\"; [ -w \"$1\" ] && "
+    "[ -n \"$(find \"$1\" -prune -type d -user \"$(id -u)\" -perm 700)\" ]; }; "
+    "o() { [ -x \"$a\" ] && [ \"$(wc -c <\"$a\")\" -eq \"$n\" ]; }; "
+    "x() { w=\"$w$d $*; \"; rm -f \"$t\"; t=; return 1; }; "
+    "p() { d=$1; u \"$d\" || x is not a private directory || return 1; "
+    "for a in \"$d/agent-$s\" \"$d/agent-$s.2\" \"$d/agent-$s.3\"; do o && return 0; [ -e \"$a\" ] || break; done; "
+    "find \"$d\" -type f \"(\" -name \"agent-*\" -mtime +30 -o -name \"agent-*.tmp.*\" -mtime +0 \")\" "
+    "-exec rm -f {} +; "
+    "t=$(mktemp \"$a.tmp.XXXXXX\") && echo exit 7 >\"$t\" && chmod 700 \"$t\" || x cannot be written to || return 1; "
+    "\"$t\" </dev/null >/dev/null; [ $? -eq 7 ] || x \"lets no program run (mounted noexec?)\" || return 1; "
+    "head -c \"$n\" /dev/zero >\"$t\"; [ \"$(wc -c <\"$t\")\" -eq \"$n\" ] || x \"has no room for $n bytes\"; }; "
     "k=$(uname -m); [ \"$k\" = \"$m\" ] || f \"the node is $k, but this agent is for $m\"; "
-    "c=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}; "
-    "d=$c/hvdrun; [ -n \"$c\" ] && u \"$d\" || { d=${TMPDIR:-/tmp}/hvdrun-$(id -u); "
-    "u \"$d\" || f \"no private directory to put the agent in: tried ${c:-no HOME} and $d\"; }; "
-    "a=$d/agent-$s; "
-    "if [ -x \"$a\" ] && [ \"$(wc -c <\"$a\")\" -eq \"$n\" ]; then touch -c \"$a\" 2>/dev/null; else "
-    "t=$a.tmp.$(uname -n).$$; "
-    "find \"$d\" -type f -name \"agent-*\" -mtime +30 -exec rm -f {} + 2>/dev/null; "
-    "true >\"$t\" || f \"cannot write to $d\"; "
-    "echo; echo HVDRUN-NEED; "
-    "head -c \"$n\" >\"$t\" || g \"cannot write to $d\"; "
+    "c=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}; [ -n \"$c\" ] || w=\"HOME is not set; \"; "
+    "[ -n \"$c\" ] && p \"$c/hvdrun\" 2>/dev/null || p \"${TMPDIR:-/tmp}/hvdrun-$(id -u)\" 2>/dev/null || "
+    "f \"no place to put the agent: ${w}set XDG_CACHE_HOME on the node to a directory that can hold it\"; "
+    "if [ -n \"$t\" ]; then echo; echo HVDRUN-NEED; "
+    "head -c \"$n\" >\"$t\" || g \"cannot write to $d; is the disk full?\"; "
     "b=$(wc -c <\"$t\"); [ \"$b\" -eq \"$n\" ] || g \"got $b of $n bytes of the agent in $d; is the disk full?\"; "
     "if command -v sha256sum >/dev/null 2>&1; then h=$(sha256sum <\"$t\"); "
     "[ \"${h%% *}\" = \"$s\" ] || g \"the agent arrived damaged in $d\"; fi; "
-    "chmod 700 \"$t\" || g \"cannot chmod in $d\"; "
     "\"$t\" --version </dev/null >/dev/null 2>&1; r=$?; "
     "[ $r -ne 126 ] && [ $r -ne 127 ] || "
-    "g \"cannot execute programs in $d (mounted noexec?); set XDG_CACHE_HOME on the node to a directory that allows "
+    "g \"cannot execute programs in $d (a security policy?); set XDG_CACHE_HOME on the node to a directory that allows "
     "it\"; "
-    "mv -f \"$t\" \"$a\" || g \"cannot write to $d\"; fi; "
+    "ln \"$t\" \"$a\" 2>/dev/null || o 2>/dev/null || mv -f \"$t\" \"$a\" || g \"cannot write to $d\"; rm -f \"$t\"; "
+    "else touch -c \"$a\" 2>/dev/null; fi; "
     "echo; echo HVDRUN-AGENT; exec \"$a\" serve";
 
 std::string sha256_hex(std::string_view bytes) {

@@ -1,7 +1,7 @@
 // Agent push: how a node that has only a shell and an ssh server comes to run our agent.
 //
 // One remote command does everything over one channel: look for agent-<sha256> in a private cache directory, ask for
-// its bytes if it is not there, verify, rename, exec. Here are its text and the reader of what it answers; nothing here
+// its bytes if it is not there, verify, link, exec. Here are its text and the reader of what it answers; nothing here
 // knows ssh. Value types.
 #pragma once
 

@@ -27,6 +27,13 @@ void RemoteErrors::feed(std::string_view text) {
   }
 }
 
+void RemoteErrors::forget() {
+  if (!partial_.empty()) {
+    feed("\n");
+  }
+  tail_.clear();
+}
+
 std::string RemoteErrors::last_lines(std::size_t count) const {
   std::string lines;
   std::string_view rest = tail_;

@@ -15,6 +15,10 @@ class RemoteErrors {
   RemoteErrors(Log& log, const std::string& host, LogLevel level = LogLevel::kInfo)
       : log_(log), host_(host), level_(level) {}
   void feed(std::string_view text);
+  // The last 4 KiB.
+  [[nodiscard]] const std::string& tail() const { return tail_; }
+  // What comes is another program's.
+  void forget();
   // Whether the last 4 KiB hold the text.
   [[nodiscard]] bool has(std::string_view text) const { return tail_.find(text) != std::string::npos; }
   // The last line that says something, or nothing.

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "launcher/transport/dropped.h"
 #include "runtime/base/duration_text.h"
 
 namespace hvd::launch {
@@ -23,6 +24,10 @@ constexpr Duration kEndPatience = std::chrono::seconds(2);
 constexpr Duration kAgentPatience = std::chrono::seconds(8);
 // ssh says what is wrong in one line, and that it gives up in the next one or two.
 constexpr std::size_t kLastLines = 3;
+// ssh's own failure, which no program behind it has to do with.
+constexpr ExitStatus kSshFailed = {ExitStatus::Kind::kExited, 255};
+// After that many times, what may have been a drop is taken for a rule of the server's.
+constexpr int kUnsureRetries = 3;
 
 std::string megabytes(std::size_t bytes) {
   std::array<char, 32> text{};
@@ -72,13 +77,20 @@ void RshConversation::run() {
   if (!image.ok()) {
     return finish(image.error().with_context(command_.host));
   }
-  if (const Result<void> started = start_process(image.value()); !started.ok()) {
-    return finish(Error(Code::kUnreachable,
-                        command_.host + ": " + command_.label + ": " + started.error().message() + command_.afterword));
-  }
   const Duration limit = shared_->settings.answer_time;
   arm(limit, "gave no answer within " + duration_text(limit) + "; try it by hand");
   slot_timer_ = shared_->loop.after(kSlotTime, [this] { release_slot(); });
+  try_again();
+}
+
+void RshConversation::try_again() {
+  const auto self = shared_from_this();
+  backoff_ = 0;
+  errors_.forget();
+  if (const Result<void> started = start_process(shared_->agent_image().value()); !started.ok()) {
+    finish(Error(Code::kUnreachable,
+                 command_.host + ": " + command_.label + ": " + started.error().message() + command_.afterword));
+  }
 }
 
 Result<void> RshConversation::start_process(const AgentImage& image) {
@@ -92,7 +104,7 @@ Result<void> RshConversation::start_process(const AgentImage& image) {
       arm(kPushPatience, "took no byte of the agent for " + duration_text(kPushPatience));
     }
   };
-  handlers.on_over = [this](const std::optional<ExitStatus>&, const std::string& how) { on_over(how); };
+  handlers.on_over = [this](const std::optional<ExitStatus>& status, const std::string& how) { on_over(status, how); };
   if (command_.start) {
     HVD_TRY_ASSIGN(process_, command_.start(std::move(argv), std::move(handlers)));
   } else {
@@ -125,6 +137,7 @@ void RshConversation::abandon() {
 
 void RshConversation::on_output(Bytes bytes) {
   const auto self = shared_from_this();
+  has_spoken_ = true;
   if (stage_ == Stage::kOpen) {
     sink_.on_bytes(bytes);
   } else if (greeting_.failure().empty()) {
@@ -192,14 +205,32 @@ void RshConversation::open_if_named() {
   }
 }
 
-void RshConversation::on_over(const std::string& how) {
+void RshConversation::on_over(const std::optional<ExitStatus>& status, const std::string& how) {
   const auto self = shared_from_this();
   if (stage_ != Stage::kOpen) {
-    return finish(start_error(how));
+    return may_try_again(status) ? try_later() : finish(start_error(how));
   }
   const std::string words = errors_.last_lines(kLastLines);
   finish(Error(Code::kLostPeer, command_.host + ": the agent ended, or the way to it broke: " + command_.label + " " +
                                     how + (words.empty() ? "" : ": " + words)));
+}
+
+bool RshConversation::may_try_again(const std::optional<ExitStatus>& status) const {
+  if (stage_ != Stage::kStarting || has_spoken_ || !status || *status != kSshFailed) {
+    return false;
+  }
+  const Dropped dropped = dropped_by(errors_.tail());
+  return dropped == Dropped::kBeforeLogin || (dropped == Dropped::kPerhaps && drops_ < kUnsureRetries);
+}
+
+// Within the time for an answer, which goes on; and with the slot while there is one, since others would fare no
+// better.
+void RshConversation::try_later() {
+  process_.reset();
+  backoff_ = shared_->loop.after(drop_backoff(drops_, shared_->jitter), [this] { try_again(); });
+  if (drops_++ == 0) {
+    sink_.on_progress("the connection was dropped before the login; trying again");
+  }
 }
 
 void RshConversation::arm(Duration patience, const std::string& what) {
@@ -226,6 +257,10 @@ Error RshConversation::start_error(const std::string& how) const {
     text += command_.label + " " + how + (words.empty() ? "" : ": " + words) +
             (noise.empty() ? "" : "; it printed: " + noise);
   }
+  if (drops_ > 0) {
+    text += "; before, " + std::to_string(drops_) + (drops_ == 1 ? " connection was" : " connections were") +
+            " dropped before the login (too many at once? see MaxStartups in the server's sshd_config)";
+  }
   return Error(Code::kUnreachable, text + command_.afterword);
 }
 
@@ -238,6 +273,7 @@ void RshConversation::release() {
   shared_->resolver.cancel(lookup_);
   shared_->loop.cancel(lookup_timer_);
   shared_->loop.cancel(timer_);
+  shared_->loop.cancel(backoff_);
   release_slot();
   process_.reset();
 }

@@ -5,6 +5,9 @@
 // remote shell (ssh) and to one that executes them (kubectl exec, ip netns exec); any script as an argument would need
 // quotes for the one and none for the other.
 //
+// An ssh whose connection the server drops before the login, as it does when it has too many, is started again, until
+// the time for an answer is over.
+//
 // Stages: waiting (for a slot) -> starting (greeting, push) -> greeted (and waiting for what its name means) -> open ->
 // over.
 // Thread: loop only.
@@ -13,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -66,6 +70,7 @@ struct RshShared {
   Resolver resolver;
   StopLadder ladder;
   std::optional<Result<AgentImage>> image;
+  std::minstd_rand jitter{std::random_device{}()};
 };
 
 // One node's command.
@@ -104,7 +109,10 @@ class RshConversation : public std::enable_shared_from_this<RshConversation> {
   void on_greeting();
   void on_agent();
   void open_if_named();
-  void on_over(const std::string& how);
+  void on_over(const std::optional<ExitStatus>& status, const std::string& how);
+  [[nodiscard]] bool may_try_again(const std::optional<ExitStatus>& status) const;
+  void try_later();
+  void try_again();
   void arm(Duration patience, const std::string& what);
   void release_slot();
   void release();
@@ -124,9 +132,12 @@ class RshConversation : public std::enable_shared_from_this<RshConversation> {
   HandshakeSlots::Ticket ticket_ = 0;
   TimerId timer_ = 0;
   TimerId slot_timer_ = 0;
+  TimerId backoff_ = 0;
+  int drops_ = 0;  // tries whose connection the server dropped before the login
   Opened opened_;
   std::unique_ptr<ByteProcess> process_;
   AgentGreeting greeting_;
+  bool has_spoken_ = false;  // the command, on its output
   bool is_pushing_ = false;
   RemoteErrors errors_;
   std::string early_;  // written before the agent runs

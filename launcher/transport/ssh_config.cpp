@@ -198,6 +198,8 @@ void take_beyond_us(SshHostConfig& config, std::string_view key, std::string_vie
     config.certificate_files.emplace_back(value);
   } else if (key == "pkcs11provider") {
     config.has_pkcs11 = true;
+  } else if (key == "remotecommand") {
+    config.has_remote_command = true;
   } else if (key == "gssapiauthentication") {
     config.tries_gssapi = is_yes(value);
   } else if (key == "hostbasedauthentication") {

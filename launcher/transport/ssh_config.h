@@ -60,6 +60,7 @@ struct SshHostConfig {
   int required_rsa_bits = 0;  // of a host key
   std::string needs_ssh;      // "ProxyJump bastion": what only the user's own ssh can do, in words; empty: nothing
   std::string control_path;   // where a connection of the user's may stand open already; empty: none
+  bool has_remote_command = false;  // RemoteCommand, which is not for us; only an ssh that knows the word tells of it
   // Ways to log in that we do not have; worth a thought once ours have failed.
   std::vector<std::string> certificate_files;
   bool has_pkcs11 = false;

@@ -4,9 +4,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
+#include "launcher/transport/dropped.h"
 #include "launcher/transport/host_key_policy.h"
 #include "runtime/base/duration_text.h"
 
@@ -20,10 +20,6 @@ constexpr Duration kSilentSlotTime = std::chrono::milliseconds(250);
 // A login that takes longer waits for somebody (a directory server, say) and does no work any more; the next host may
 // begin.
 constexpr Duration kLoginSlotTime = std::chrono::seconds(10);
-// sshd drops connections beyond MaxStartups; each retry waits about twice as long, spread so that nodes do not move in
-// step.
-constexpr double kFirstBackoffMs = 150;
-constexpr double kMaxBackoffMs = 2000;
 // For ssh-agent to list its keys; it asks nobody for that.
 constexpr Duration kListTime = std::chrono::seconds(2);
 
@@ -336,9 +332,7 @@ void SshReach::on_handshake_failed(const Error& error) {
   shared_.loop.unwatch(watch_);
   session_.reset();
   if (may_retry) {
-    const double ms = std::min(kFirstBackoffMs * std::exp2(hangups_), kMaxBackoffMs);
-    std::uniform_real_distribution<double> spread(0.5, 1.5);
-    const auto wait = std::chrono::milliseconds(static_cast<std::int64_t>(ms * spread(shared_.jitter)));
+    const Duration wait = drop_backoff(hangups_, shared_.jitter);
     ++hangups_;
     // Without the slot: those who are connected and wait for one may be what fills the server up.
     release_slot();

@@ -115,7 +115,8 @@ void SshConversation::switch_over(const SshReach& reach) {
   if (stage_ == Stage::kOver) {
     return;
   }
-  RshCommand command = system_ssh_command(reach.request(), ssh_connect_timeout(shared_->options, reach.config()));
+  RshCommand command = system_ssh_command(reach.request(), ssh_connect_timeout(shared_->options, reach.config()),
+                                          reach.config().has_remote_command);
   command.lookup = reach.config().hostname;
   command.afterword = "; the system's ssh is used because " + way_out.because +
                       (way_out.own_try.empty() ? "" : "; hvdrun's own try: " + way_out.own_try);

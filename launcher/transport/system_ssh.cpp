@@ -17,7 +17,7 @@ RshSettings system_ssh_settings(const SshOptions& options) {
   return settings;
 }
 
-RshCommand system_ssh_command(const SshRequest& request, Duration connect_timeout) {
+RshCommand system_ssh_command(const SshRequest& request, Duration connect_timeout, bool has_remote_command) {
   RshCommand command;
   command.host = request.host;
   command.label = "the system's ssh";
@@ -33,6 +33,10 @@ RshCommand system_ssh_command(const SshRequest& request, Duration connect_timeou
     const auto seconds = std::chrono::ceil<std::chrono::seconds>(connect_timeout).count();
     command.argv.emplace_back("-o");
     command.argv.push_back("ConnectTimeout=" + std::to_string(seconds));
+  }
+  if (has_remote_command) {  // else not: an ssh before 7.6 does not know the word, and ends
+    command.argv.emplace_back("-o");
+    command.argv.emplace_back("RemoteCommand=none");
   }
   const std::vector<std::string> target = ssh_target_words(request);
   command.argv.insert(command.argv.end(), target.begin(), target.end());

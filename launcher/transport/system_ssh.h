@@ -10,8 +10,9 @@ namespace hvd::launch {
 
 RshSettings system_ssh_settings(const SshOptions& options);
 
-// `connect_timeout`: zero leaves it to the user's configuration.
-RshCommand system_ssh_command(const SshRequest& request, Duration connect_timeout);
+// `connect_timeout`: zero leaves it to the user's configuration. `has_remote_command`: that has a RemoteCommand, beside
+// which ssh refuses ours.
+RshCommand system_ssh_command(const SshRequest& request, Duration connect_timeout, bool has_remote_command = false);
 
 // What to give it: what was asked for, else nothing when the configuration has one, else our default; ssh itself would
 // wait as long as TCP does, which is minutes.

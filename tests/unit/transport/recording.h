@@ -27,7 +27,12 @@ struct RecordingSink final : StreamSink {
       when_open();
     }
   }
-  void on_progress(const std::string& what) override { progress.push_back(what); }
+  void on_progress(const std::string& what) override {
+    progress.push_back(what);
+    if (when_progress) {
+      when_progress();
+    }
+  }
   void on_notice(const std::string& what) override { notices.push_back(what); }
   void on_bytes(Bytes more) override {
     size += more.size();
@@ -55,6 +60,7 @@ struct RecordingSink final : StreamSink {
   std::size_t size = 0;
   std::optional<Error> closed;
   std::function<void()> when_open;
+  std::function<void()> when_progress;
   std::function<void(Bytes)> when_bytes;
   std::function<void()> when_closed;
 };

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -211,6 +212,92 @@ TEST_CASE("a command that ends without an agent is told with its last words") {
 TEST_CASE("a node that refuses the agent is told with the script's words") {
   Launcher launcher("#!/no/such/interpreter\n");
   CHECK(has(launcher.failure("env NODE={host}"), "node1: the agent did not start: cannot execute programs in "));
+}
+
+// An ssh that says `words` and ends with `code` as long as it was not tried `times` times before; then it works.
+std::string failing_ssh(const Launcher& launcher, int times, const std::string& words, int code = 255,
+                        const std::string& output = "") {
+  const std::string tries = launcher.dir.path("tries");
+  test::write_file(tries, "");
+  test::write_file(launcher.dir.path("words"), words);
+  test::write_file(launcher.dir.path("ssh"),
+                   "#!/bin/sh\necho try >>" + tries + "\n[ $(wc -l <" + tries + ") -gt " + std::to_string(times) +
+                       " ] || { printf '" + output + "'; cat " + launcher.dir.path("words") + " >&2; exit " +
+                       std::to_string(code) + "; }\nshift\nexec \"$@\"\n",
+                   0700);
+  return launcher.dir.path("ssh");
+}
+
+std::size_t tries_of(const Launcher& launcher) {
+  const std::string tries = test::read_file(launcher.dir.path("tries"));
+  return static_cast<std::size_t>(std::count(tries.begin(), tries.end(), '\n'));
+}
+
+constexpr const char* kDropped =
+    "kex_exchange_identification: Connection closed by remote host\r\nConnection closed by UNKNOWN port 65535\r\n";
+
+TEST_CASE("a connection that the server drops before the login is tried again") {
+  Launcher launcher;
+  const std::string ssh = failing_ssh(launcher, 2, kDropped);
+  RecordingSink sink;
+  const auto stream = launcher.open(sink, ssh);
+  stream->write("early ");
+  CHECK(launcher.wait([&] { return sink.closed || sink.bytes == "early "; }));
+  CHECK_MESSAGE(sink.is_open, sink.why());
+  CHECK(tries_of(launcher) == 3);
+  CHECK(sink.progress == std::vector<std::string>{"the connection was dropped before the login; trying again",
+                                                  "pushing the agent (0.0 MB)"});
+}
+
+TEST_CASE("a failure that is no drop, or may be the server's rule, is not tried for ever") {
+  struct Case {
+    std::string words;
+    int code;
+    std::string output;
+    std::size_t tries;
+  };
+  const std::string closed = "Connection closed by 10.0.0.1 port 22\r\n";
+  for (const Case& each :
+       {Case{"ssh: connect to host node1 port 22: Connection refused\r\n", 255, "", 1},
+        Case{"ada@bastion: Permission denied (publickey).\r\n" + std::string(kDropped), 255, "", 1},
+        Case{kDropped, 1, "", 1}, Case{kDropped, 255, "a word", 1}, Case{"", 255, "", 1}, Case{closed, 255, "", 4}}) {
+    CAPTURE(each.words);
+    Launcher launcher;
+    const std::string why = launcher.failure(failing_ssh(launcher, 99, each.words, each.code, each.output));
+    CHECK(tries_of(launcher) == each.tries);
+    CHECK(has(why, " exited with code " + std::to_string(each.code)));
+    const bool is_told = why.find(
+                             "; before, 3 connections were dropped before the login (too many at once? see "
+                             "MaxStartups") != std::string::npos;
+    CHECK(is_told == (each.tries == 4));
+  }
+}
+
+TEST_CASE("connections that are always dropped are given up at the deadline, which the tries do not move") {
+  Launcher launcher;
+  launcher.options.settings.answer_time = std::chrono::milliseconds(2500);
+  const std::string why = launcher.failure(failing_ssh(launcher, 1'000'000, kDropped));
+  CHECK(has(why, "gave no answer within 2.5 s; try it by hand"));
+  CHECK(tries_of(launcher) < 30);  // as there were without any waiting
+  // A busy machine may not get to the end of the first.
+  CHECK((has(why, " dropped before the login (too many at once?") || tries_of(launcher) <= 1));
+}
+
+TEST_CASE("a stream may be destroyed while it waits to try again, also from within its sink") {
+  Launcher launcher;
+  RecordingSink sink;
+  auto stream = launcher.open(sink, failing_ssh(launcher, 99, kDropped));
+  CHECK(launcher.poll([&] { return !sink.progress.empty(); }));
+  stream.reset();
+  CHECK(launcher.poll([&] { return launcher.processes().empty(); }));
+  const std::size_t tries = tries_of(launcher);
+  REQUIRE(launcher.loop->turn(Deadline::after(std::chrono::milliseconds(300))).ok());  // longer than the first wait
+  CHECK(tries_of(launcher) == tries);
+  RecordingSink other;
+  stream = launcher.open(other, failing_ssh(launcher, 99, kDropped));
+  other.when_progress = [&] { stream.reset(); };
+  CHECK(launcher.wait([&] { return stream == nullptr; }));
+  CHECK(!other.closed);
 }
 
 TEST_CASE("noise without end is given up, and its program ended") {

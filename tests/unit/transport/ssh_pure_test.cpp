@@ -123,6 +123,12 @@ TEST_CASE("the system's ssh is asked without prompts and forwardings, for the sa
   const RshCommand plain = system_ssh_command({"node1", "", 0, "", ""}, Duration::zero());
   CHECK(plain.argv.back() == "node1");
   CHECK(shown_words(plain.argv).find("ConnectTimeout") == std::string::npos);
+  CHECK(shown_words(plain.argv).find("RemoteCommand") == std::string::npos);
+  const RshCommand ours = system_ssh_command({"node1", "", 0, "", ""}, Duration::zero(), true);
+  CHECK(shown_words(ours.argv).ends_with(" -o RemoteCommand=none -- node1"));
+  CHECK(parse("remotecommand tmux attach\n").has_remote_command);
+  CHECK(!parse("remotecommand none\n").has_remote_command);
+  CHECK(!parse("").has_remote_command);
 }
 
 TEST_CASE("what is not the output of ssh -G is an error, not a guess") {

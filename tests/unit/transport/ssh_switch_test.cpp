@@ -98,6 +98,36 @@ TEST_CASE("an unknown or changed host key is refused, whatever key logs in") {
   CHECK(sink.progress.empty());
 }
 
+TEST_CASE("a RemoteCommand in ssh_config is not in the way of ours") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  SshLauncher launcher(sshd.write_client_config(
+      "Host node1\n  ProxyJump node2\n  RemoteCommand tmux attach\n  RequestTTY yes\nHost *\n"));
+  CHECK(has(echo(launcher), "because ssh_config has 'ProxyJump node2' for it"));
+}
+
+TEST_CASE("hosts behind a jump host that drops most connections are reached all the same") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd("MaxStartups 2:100:2");
+  SshLauncher launcher(
+      sshd.write_client_config("Host node1 node2 node3 node4 node5 node6\n  ProxyJump node7\n"
+                               "Host node4 node5 node6 node7\n  HostName 127.0.0.1\nHost *\n"));
+  std::vector<std::unique_ptr<RecordingSink>> sinks;
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (int i = 1; i <= 6; ++i) {
+    sinks.push_back(std::make_unique<RecordingSink>());
+    streams.push_back(launcher.open(*sinks.back(), "node" + std::to_string(i)));
+  }
+  for (const auto& sink : sinks) {
+    CHECK(launcher.wait([&] { return sink->is_open || sink->closed; }));
+    CHECK_MESSAGE(sink->is_open, sink->why());
+  }
+}
+
 TEST_CASE("a host behind a proxy goes by the system's ssh, with the host key checks of that") {
   if (no_sshd()) {
     return;
