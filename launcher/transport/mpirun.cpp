@@ -17,6 +17,45 @@ constexpr auto kVersionTime = std::chrono::seconds(20);
 constexpr int kOldestMajor = 4;
 constexpr const char* kInstall = "install Open MPI 4 or later (Debian: openmpi-bin)";
 
+// Options that say which rank goes where, and those that bind ranks: their names of today, and the older ones, which
+// Open MPI takes for these. From 5 on it takes one of a kind only, where 4 took the last.
+constexpr std::array<std::string_view, 14> kMapping = {
+    "map-by",     "byslot",  "bynode",   "bycore", "N",       "ppr",           "npernode",
+    "npersocket", "pernode", "rankfile", "rf",     "cpu-set", "cpus-per-proc", "cpus-per-rank"};
+constexpr std::array<std::string_view, 8> kBinding = {"bind-to", "bind-to-core", "bind-to-socket", "rankfile",
+                                                      "rf",      "cpu-set",      "cpus-per-proc",  "cpus-per-rank"};
+
+// Whether an option among `words` has one of `names`, behind one dash or two, with its value or before it.
+template <std::size_t N>
+bool has_option(const std::vector<std::string>& words, const std::array<std::string_view, N>& names) {
+  return std::any_of(words.begin(), words.end(), [&names](std::string_view word) {
+    const std::string_view name = word.substr(word.starts_with("--") ? 2 : 1);
+    return word.starts_with('-') &&
+           std::find(names.begin(), names.end(), name.substr(0, name.find('='))) != names.end();
+  });
+}
+
+// --map-by slot:PE=2 binds each rank to what it is given, and goes with no other binding.
+bool maps_to_processors(const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return word.find(":PE=") != std::string::npos || word.find(":pe=") != std::string::npos;
+  });
+}
+
+// What places and binds the ranks, where the user's own words do not.
+std::vector<std::string> layout_words(const MpirunOptions& options) {
+  std::vector<std::string> words;
+  if (!has_option(options.args, kMapping) && !has_option(options.binding, kMapping)) {
+    words.insert(words.end(), {"--map-by", "slot"});
+  }
+  if (options.binding.empty() && !has_option(options.args, kBinding) && !maps_to_processors(options.args)) {
+    // Else Open MPI binds two ranks to a core each, and their threads and data loaders with them. --bind is ours.
+    words.insert(words.end(), {"--bind-to", "none"});
+  }
+  words.insert(words.end(), options.binding.begin(), options.binding.end());
+  return words;
+}
+
 bool has_domain(const NodePlan& node) {
   return node.host.name.find_first_not_of("0123456789.") != std::string::npos &&
          node.host.name.find('.') != std::string::npos;
@@ -35,12 +74,9 @@ std::vector<std::string> mpirun_words(const Placement& placement, const MpirunOp
   for (const NodePlan& node : placement.nodes) {
     hosts += (hosts.empty() ? "" : ",") + node.host.name + ":" + std::to_string(node.local_size());
   }
-  words.insert(words.end(), {"-np", std::to_string(placement.size), "-H", hosts, "--map-by", "slot"});
-  if (options.binding.empty()) {
-    // Else Open MPI binds two ranks to a core each, and their threads and data loaders with them. --bind is ours.
-    words.insert(words.end(), {"--bind-to", "none"});
-  }
-  words.insert(words.end(), options.binding.begin(), options.binding.end());
+  words.insert(words.end(), {"-np", std::to_string(placement.size), "-H", hosts});
+  const std::vector<std::string> layout = layout_words(options);
+  words.insert(words.end(), layout.begin(), layout.end());
   // Open MPI would ask ssh for the part of a name before its first dot.
   if (std::any_of(placement.nodes.begin(), placement.nodes.end(), [](const NodePlan& n) { return has_domain(n); })) {
     words.insert(words.end(), {"--mca", "orte_keep_fqdn_hostnames", "1"});

@@ -58,6 +58,38 @@ TEST_CASE("the command line of mpirun, word for word") {
   CHECK(has(command_line("node1.cluster:1", 1, options), "--mca orte_keep_fqdn_hostnames 1"));
 }
 
+TEST_CASE("what the user says of mapping and binding is not said a second time") {
+  using Words = std::vector<std::string>;
+  struct Row {
+    Words args;
+    Words binding;
+    const char* words;
+  };
+  for (const Row& row : {
+           Row{{}, {}, "--map-by slot --bind-to none -x S"},
+           Row{{}, {"--map-by", "socket"}, "--map-by socket -x S"},
+           Row{{}, {"--bind-to", "core", "--map-by", "core"}, "--bind-to core --map-by core -x S"},
+           Row{{}, {"-rankfile", "file"}, "-rankfile file -x S"},
+           Row{{}, {"--rank-by", "slot"}, "--map-by slot --rank-by slot -x S"},
+           Row{{"--bind-to", "core"}, {}, "--map-by slot -x S --bind-to core"},
+           Row{{"-bind-to-core"}, {}, "--map-by slot -x S -bind-to-core"},
+           Row{{"--map-by", "node"}, {}, "--bind-to none -x S --map-by node"},
+           Row{{"--map-by=node"}, {}, "--bind-to none -x S --map-by=node"},
+           Row{{"-N", "1"}, {}, "--bind-to none -x S -N 1"},
+           Row{{"--map-by", "slot:PE=2"}, {}, "-x S --map-by slot:PE=2"},
+           Row{{"--cpu-set", "0,1"}, {}, "-x S --cpu-set 0,1"},
+           Row{{"--map-by", "node"}, {"--bind-to", "core"}, "--bind-to core -x S --map-by node"},
+           Row{{"--mca", "map-by", "N", "-"}, {}, "--map-by slot --bind-to none -x S --mca map-by N -"},
+       }) {
+    MpirunOptions options;
+    options.args = row.args;
+    options.binding = row.binding;
+    std::string expected = row.words;
+    expected.replace(expected.find("-x S"), 4, "-x HVD_CALL_SECRET");
+    CHECK(has(command_line("a:1", 1, options), "-H a:1 " + expected + "  call mpirun"));
+  }
+}
+
 TEST_CASE("the secret is in mpirun's environment only, and what another mpirun has left is not there") {
   JobSecret secret{};
   secret.fill(0xA5);
