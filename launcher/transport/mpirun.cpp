@@ -77,9 +77,10 @@ std::vector<std::string> mpirun_words(const Placement& placement, const MpirunOp
   words.insert(words.end(), {"-np", std::to_string(placement.size), "-H", hosts});
   const std::vector<std::string> layout = layout_words(options);
   words.insert(words.end(), layout.begin(), layout.end());
-  // Open MPI would ask ssh for the part of a name before its first dot.
+  // Open MPI would ask ssh for the part of a name before its first dot, and take two such hosts for one. 4 knows the
+  // first parameter, 5 the second, and each passes over the other's.
   if (std::any_of(placement.nodes.begin(), placement.nodes.end(), [](const NodePlan& n) { return has_domain(n); })) {
-    words.insert(words.end(), {"--mca", "orte_keep_fqdn_hostnames", "1"});
+    words.insert(words.end(), {"--mca", "orte_keep_fqdn_hostnames", "1", "--mca", "prte_keep_fqdn_hostnames", "1"});
   }
   // Only the name: the value is never on a command line, also not on those by which mpirun reaches other hosts.
   words.insert(words.end(), {"-x", kCallSecretVariable});

@@ -55,7 +55,8 @@ TEST_CASE("the command line of mpirun, word for word") {
   CHECK(command_line("10.0.0.7:1", 1, options) ==
         "mpirun -np 1 -H 10.0.0.7:1 --map-by slot --bind-to socket -x HVD_CALL_SECRET --mca btl tcp,self "
         "/x/agent call mpirun 10.0.0.1:5 [fd00::1]:6");
-  CHECK(has(command_line("node1.cluster:1", 1, options), "--mca orte_keep_fqdn_hostnames 1"));
+  CHECK(has(command_line("node1.cluster:1", 1, options),
+            "--mca orte_keep_fqdn_hostnames 1 --mca prte_keep_fqdn_hostnames 1 "));
 }
 
 TEST_CASE("what the user says of mapping and binding is not said a second time") {
