@@ -61,6 +61,17 @@ bool has_domain(const NodePlan& node) {
          node.host.name.find('.') != std::string::npos;
 }
 
+// The user's own settings of Open MPI and of PMIx have names like those that a launcher around us sets; without the
+// rank that it sets too there is none, and they are his.
+bool is_users_setting(std::string_view entry, const std::vector<std::string>& environment) {
+  static constexpr std::array<std::string_view, 3> kPmix = {"PMIX_MCA_", "PMIX_INSTALL_PREFIX=", "PMIX_PREFIX="};
+  if (entry.starts_with("OMPI_MCA_")) {
+    return value_in(environment, "OMPI_COMM_WORLD_RANK").empty();
+  }
+  return value_in(environment, "PMIX_RANK").empty() &&
+         std::any_of(kPmix.begin(), kPmix.end(), [entry](std::string_view name) { return entry.starts_with(name); });
+}
+
 }  // namespace
 
 std::vector<std::string> mpirun_words(const Placement& placement, const MpirunOptions& options,
@@ -96,11 +107,8 @@ EngineCommand mpirun_command(const Placement& placement, const MpirunOptions& op
   command.name = kName;
   command.open_files = options.open_files;
   command.argv = mpirun_words(placement, options, addresses);
-  const bool is_inside_another = !value_in(options.environment, "OMPI_COMM_WORLD_RANK").empty();
   for (const std::string& entry : options.environment) {
-    // The user's own parameters of Open MPI have names like those that an mpirun around us sets.
-    const bool is_users = !is_inside_another && entry.starts_with("OMPI_MCA_");
-    if (is_users || !is_outer_launcher_variable(entry.substr(0, entry.find('=')))) {
+    if (is_users_setting(entry, options.environment) || !is_outer_launcher_variable(entry.substr(0, entry.find('=')))) {
       command.environment.push_back(entry);
     }
   }

@@ -61,9 +61,15 @@ def test_the_rank_environment_is_ours_and_open_mpis():
                 "MASTER_ADDR": "127.0.0.1", "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_RANK": "1",
                 "KEPT": "yes", "ADDED": "a=b c", "OMPI_MCA_btl_tcp_if_include": "lo", "PYTHONUNBUFFERED": "1"}
     assert {name: env.get(name) for name in expected} == expected
-    # The real one, by which ranks of MPI find their mpirun.
-    assert re.fullmatch(r"\d+\.0;tcp.*", env["OMPI_MCA_orte_hnp_uri"]) and "PMIX_NAMESPACE" in env
+    # The real one, by which ranks of MPI find their mpirun; Open MPI 5 says it to PMIx alone.
+    uri = env.get("OMPI_MCA_orte_hnp_uri") or env["PMIX_SERVER_URI4"]
+    assert re.fullmatch(r"[^;]+\.0;tcp.*", uri) and "PMIX_NAMESPACE" in env
     assert not any("SECRET" in name for name in env)
+
+
+def test_settings_of_pmix_reach_the_ranks():
+    done = mpi("-q", "--no-tags", "-np", 1, "sh", "-c", "echo $PMIX_MCA_gds", env={**os.environ, "PMIX_MCA_gds": "hash"})
+    assert (done.returncode, done.stdout) == (0, "hash\n"), done.stderr
 
 
 def test_no_command_line_holds_the_secret_and_no_agent_keeps_it(marker):

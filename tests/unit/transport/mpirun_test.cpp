@@ -105,9 +105,24 @@ TEST_CASE("the secret is in mpirun's environment only, and what another mpirun h
         std::vector<std::string>{"PATH=/bin", "OMPI_CC=clang", "OMPI_MCA_btl=tcp", "HVD_CALL_SECRET=" + text});
   CHECK(joined(command.argv).find(text) == std::string::npos);
   CHECK(command.name == "mpirun");
+}
 
-  options.environment = {"OMPI_MCA_orte_tmpdir_base=/scratch", "RANK=3"};
-  CHECK(mpirun_command(placement, options, {}, secret).environment.front() == "OMPI_MCA_orte_tmpdir_base=/scratch");
+TEST_CASE("the user's own settings of Open MPI and PMIx reach mpirun, those of a launcher around it do not") {
+  using Entries = std::vector<std::string>;
+  const Placement placement = place(parse_host_list("a:1").value(), 1).value();
+  const Entries users = {"OMPI_MCA_orte_tmpdir_base=/scratch", "PMIX_MCA_gds=hash", "PMIX_INSTALL_PREFIX=/mpi",
+                         "PMIX_PREFIX=/mpi"};
+  const auto left = [&](const Entries& more) {
+    MpirunOptions options;
+    options.environment = users;
+    options.environment.insert(options.environment.end(), more.begin(), more.end());
+    Entries environment = mpirun_command(placement, options, {}, JobSecret{}).environment;
+    environment.pop_back();  // the secret
+    return environment;
+  };
+  CHECK(left({"RANK=3", "PMIX_SERVER_URI4=x", "PMIX_PREFIXES=x", "PMIX_NAMESPACE=x"}) == users);
+  CHECK(left({"OMPI_COMM_WORLD_RANK=3", "PMIX_RANK=3"}).empty());
+  CHECK(left({"PMIX_RANK=3"}) == Entries{users.front()});  // Slurm's, which sets nothing of Open MPI's
 }
 
 TEST_CASE("a secret is read as it was written, and nothing else is") {
