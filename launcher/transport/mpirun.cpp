@@ -56,6 +56,10 @@ std::vector<std::string> layout_words(const MpirunOptions& options) {
   return words;
 }
 
+constexpr const char* kUsersWords = "is it in --mpi-args or --binding-args?";
+constexpr const char* kSamePath =
+    "hvdrun-agent must be at the same path on every host: install hvdrun there, or share the folder";
+
 bool has_domain(const NodePlan& node) {
   return node.host.name.find_first_not_of("0123456789.") != std::string::npos &&
          node.host.name.find('.') != std::string::npos;
@@ -123,17 +127,26 @@ EngineFailure mpirun_failure(std::string_view output) {
     Code code;
     const char* advice;
   };
-  static constexpr std::array<Sign, 8> kSigns = {{
+  // Of 4 (ORTE) and of 5 (PRRTE), which break their lines at other words.
+  static constexpr std::array<Sign, 16> kSigns = {{
       {"not enough slots", Code::kInvalid, "-H and --hostfile say what slots there are"},
-      {"unknown option", Code::kInvalid, "is it in --mpi-args or --binding-args?"},
-      {"could not access", Code::kSystem,
-       "hvdrun-agent must be at the same path on every host: install hvdrun there, or share the folder"},
+      {"unknown option", Code::kInvalid, kUsersWords},
+      {"unrecognized option", Code::kInvalid, kUsersWords},
+      {"listed more than once", Code::kInvalid, kUsersWords},
+      {"too many directives", Code::kInvalid, kUsersWords},
+      {"mapping directive cannot be combined", Code::kInvalid, kUsersWords},
+      {"policy is not recognized", Code::kInvalid, kUsersWords},
+      {"directive is not recognized", Code::kInvalid, kUsersWords},
+      {"could not access", Code::kSystem, kSamePath},
+      {"access an executable", Code::kSystem, kSamePath},
       {"Host key verification failed", Code::kUnreachable, "mpirun uses ssh: add the host's key to known_hosts"},
       {"Permission denied (", Code::kUnreachable, "mpirun uses ssh, which must ask for no password"},
       {"Could not resolve hostname", Code::kUnreachable, ""},
       {"cannot call hvdrun back", Code::kUnreachable, ""},
       {"unable to reliably start one or more daemons", Code::kUnreachable,
        "Open MPI must be installed on every host, and found there by: ssh HOST orted --version"},
+      {"daemon failed to report back", Code::kUnreachable,
+       "Open MPI must be installed on every host, and found there by: ssh HOST prted --version"},
   }};
   const auto found = std::find_if(kSigns.begin(), kSigns.end(), [output](const Sign& sign) {
     return output.find(sign.words) != std::string_view::npos;

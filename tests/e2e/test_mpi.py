@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -34,6 +35,10 @@ MPI_RANK = [sys.executable, program("mpi_rank.py")]
 
 def mpi(*arguments, **options):
     return hvdrun("--launcher", "mpi", *arguments, **options)
+
+
+def is_open_mpi_4():
+    return "(Open MPI) 4." in subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout
 
 
 def own_words(done):
@@ -199,16 +204,20 @@ def test_a_missing_program_is_told_as_everywhere():
 
 
 @pytest.mark.parametrize("arguments, code, words", [
-    (["-np", 2, "--mpi-args", "--no-such-option"], 240, 'it said: mpirun: Error: unknown option "--no-such-option"'),
+    (["-np", 2, "--mpi-args", "--no-such-option"], 240,
+     r"it said: (mpirun: Error: unknown|An unrecognized) option .*--no-such-option"),
     (["-np", 2, "--mpi-args", "-np 3"], 240, "There are not enough slots available"),
     (["-np", 2, "--mpi-args", "-np 1"], 240, "rank 0 was put elsewhere than planned"),
-    (["-H", "no-such-host.invalid:1"], 241, "it said: ssh: Could not resolve hostname no-such-host.invalid"),
-    (["-np", 2, "--mpi-args", "/no/such/agent"], 242, "could not access or execute an executable"),
+    (["-H", "no-such-host.invalid:1"], 241, r"it said: ssh: Could not resolve hostname no-such-host\.invalid"),
+    (["-np", 2, "--mpi-args", "/no/such/agent"], 242,
+     "could not access (or execute )?an executable: Executable: /no/such/agent .*must be at the same path"),
 ])
 def test_what_keeps_mpirun_from_starting_is_quoted_and_nothing_is_left(marker, arguments, code, words):
+    if arguments[-1].startswith("-np") and not is_open_mpi_4():
+        pytest.skip("Open MPI 5 takes the first -np, which is ours")
     done = mpi(*arguments, "--start-timeout", PATIENCE, "echo", "ran", env=env_with(marker))
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
-    assert words in " ".join(own_words(done)) and len(own_words(done)) == 1, done.stderr
+    assert re.search(words, " ".join(own_words(done))) and len(own_words(done)) == 1, done.stderr
     assert wait_until_gone(marker) == {}
 
 

@@ -177,6 +177,28 @@ TEST_CASE("what mpirun says tells what kind of failure it was") {
   CHECK(mpirun_failure("").code == Code::kSystem);
 }
 
+TEST_CASE("the words of Open MPI 5 are known too") {
+  for (const char* words :
+       {"An unrecognized option was included on the mpirun command line:\n\n  Option: --no-such-option\n",
+        "ERROR: The \"mapby\" command line option was listed more than once on the command line.",
+        "When resolving deprecated command line options, the result generated\ntoo many directives for the target "
+        "option:",
+        "The PE=<list> mapping directive cannot be combined with a\nbinding directive other than",
+        "The specified mapby directive is not recognized:\n\n  Directive: foo\n",
+        "The specified mapping policy is not recognized:\n\n  Policy: foo\n"}) {
+    CAPTURE(words);
+    CHECK(mpirun_failure(words).code == Code::kInvalid);
+    CHECK(has(mpirun_failure(words).advice, "--binding-args"));
+  }
+  const EngineFailure program = mpirun_failure("as it could not\naccess an executable:\n\n   Executable: /x/agent\n");
+  CHECK(program.code == Code::kSystem);
+  CHECK(has(program.advice, "at the same path on every host"));
+  const std::string daemon = "A daemon failed to report back after being spawned. This could\nbe due to";
+  CHECK(mpirun_failure(daemon).code == Code::kUnreachable);
+  CHECK(has(mpirun_failure(daemon).advice, "prted --version"));
+  CHECK(has(mpirun_failure("ssh: Host key verification failed.\n" + daemon).advice, "known_hosts"));
+}
+
 TEST_CASE("Open MPI from 4 on is known by its own words, and no other MPI is") {
   CHECK(open_mpi_in("mpirun (Open MPI) 4.1.4\n\nReport bugs to ...\n").value() == "Open MPI 4.1.4");
   CHECK(open_mpi_in("mpirun (Open MPI) 5.0.3rc1\n").value() == "Open MPI 5.0.3rc1");
@@ -190,6 +212,8 @@ TEST_CASE("Open MPI from 4 on is known by its own words, and no other MPI is") {
 TEST_CASE("the first paragraph of what an engine says is quoted, without the frames that it draws") {
   CHECK(first_paragraph({"-----", "", "  There are not", "enough slots", "", "more"}) == "There are not enough slots");
   CHECK(first_paragraph({"ssh: no", "------", "ORTE"}) == "ssh: no");
+  CHECK(first_paragraph({"---", "An option:", "", "  Option: --x", "", "See"}) == "An option: Option: --x");
+  CHECK(first_paragraph({"not found:", "", "---"}) == "not found:");
   CHECK(first_paragraph({"", "---"}).empty());
   CHECK(first_paragraph({}).empty());
   CHECK(first_paragraph(std::vector<std::string>(100, "a")) == "a a a a a a a a");
