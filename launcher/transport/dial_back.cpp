@@ -17,6 +17,12 @@ constexpr int kBacklog = 4096;
 // Between attempts to take a call when this process is out of descriptors; without it the loop would spin.
 constexpr auto kAcceptRetry = std::chrono::milliseconds(100);
 
+// An agent calls at all addresses at once, and leaves again where it did not get through first: no cause for a warning.
+LogLevel level_of_leaving(const Error& why) {
+  const bool has_left = why.code() == Code::kLostPeer || why.sys_errno() == ENOTCONN;
+  return has_left ? LogLevel::kDebug : LogLevel::kWarning;
+}
+
 }  // namespace
 
 class DialBackStream final : public Stream {
@@ -138,10 +144,10 @@ void DialBack::on_connection(int listener) {
     return;
   }
   if (callers_.size() >= options_.most_callers) {
-    drop(callers_.begin()->first, "too many callers that do not prove themselves");
+    drop(callers_.begin()->first, LogLevel::kWarning, "too many callers that do not prove themselves");
   }
   if (const auto greeted = greet(std::move(accepted).value()); !greeted.ok()) {
-    log_.write(LogLevel::kWarning, "an agent's call cannot be taken: " + greeted.error().message());
+    log_.write(level_of_leaving(greeted.error()), "an agent's call cannot be taken: " + greeted.error().message());
   }
 }
 
@@ -169,7 +175,7 @@ Result<void> DialBack::greet(Fd fd) {
                  loop_.watch(raw, EPOLLIN, [this, number](std::uint32_t) { on_readable(number); }));
   const TimerId timer = loop_.after(options_.patience, [this, number] {
     callers_.at(number).timer = 0;
-    drop(number, "it has not proven itself in time");
+    drop(number, LogLevel::kWarning, "it has not proven itself in time");
   });
   callers_.emplace(number, Caller{std::move(fd), peer.text(), handshake, watch, timer});
   return {};
@@ -177,16 +183,17 @@ Result<void> DialBack::greet(Fd fd) {
 
 void DialBack::on_readable(std::uint64_t number) {
   Caller& caller = callers_.at(number);
+  const bool has_spoken = caller.handshake.wanted() < kClaimBytes;
   const auto claim = hear(caller);
   if (!claim.ok()) {
-    return drop(number, claim.error().message());
+    return drop(number, has_spoken ? LogLevel::kWarning : level_of_leaving(claim.error()), claim.error().message());
   }
   if (!claim.value()) {
     return;
   }
   loop_.unwatch(std::exchange(caller.watch, 0));
   if (const auto seated = seat(caller, *claim.value()); !seated.ok()) {
-    return drop(number, seated.error().message());
+    return drop(number, LogLevel::kWarning, seated.error().message());
   }
   forget(number);
   if (waiting_.empty()) {
@@ -236,8 +243,8 @@ void DialBack::give_up(const DialBackStream& stream, int rank) {
   }
 }
 
-void DialBack::drop(std::uint64_t number, const std::string& why) {
-  log_.write(LogLevel::kWarning, "a call from " + callers_.at(number).address + " is refused: " + why);
+void DialBack::drop(std::uint64_t number, LogLevel level, const std::string& why) {
+  log_.write(level, "a call from " + callers_.at(number).address + " is refused: " + why);
   forget(number);
 }
 

@@ -3,9 +3,9 @@
 // (runtime/rendezvous/handshake.h). After that its stream is like any other.
 //
 // It listens only until every agent that was asked for has called: an agent whose connection breaks cannot come back.
-// Whoever else connects costs one log line: an accepted connection has a deadline, is read no further than a claim, and
-// none waits for another.
-// Thread: loop only. Outlives its streams; the EventLoop and the Log outlive it.
+// Whoever else connects costs one log line, a warning unless he leaves without a word: an accepted connection has a
+// deadline, is read no further than a claim, and none waits for another. Thread: loop only. Outlives its streams; the
+// EventLoop and the Log outlive it.
 #pragma once
 
 #include <cstdint>
@@ -77,7 +77,7 @@ class DialBack final : public Transport {
   Result<void> seat(Caller& caller, const LinkClaim& claim);
   // The stream waits no more for its agent.
   void give_up(const DialBackStream& stream, int rank);
-  void drop(std::uint64_t number, const std::string& why);
+  void drop(std::uint64_t number, LogLevel level, const std::string& why);
   void forget(std::uint64_t number);
   void stop_listening();
 

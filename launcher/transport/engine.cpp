@@ -29,10 +29,17 @@ std::string trimmed(const std::string& line) {
 }  // namespace
 
 std::string first_paragraph(const std::vector<std::string>& lines) {
-  auto at = std::find_if_not(lines.begin(), lines.end(), says_nothing);
   std::string text;
-  for (std::size_t count = 0; at != lines.end() && !says_nothing(*at) && count < kMostQuotedLines; ++at, ++count) {
-    text += (text.empty() ? "" : " ") + trimmed(*at);
+  std::size_t count = 0;
+  for (const std::string& line : lines) {
+    if (!says_nothing(line)) {
+      text += (text.empty() ? "" : " ") + trimmed(line);
+      if (++count == kMostQuotedLines) {
+        break;
+      }
+    } else if (!text.empty() && !text.ends_with(':')) {
+      break;
+    }
   }
   return text;
 }

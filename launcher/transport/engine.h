@@ -86,7 +86,8 @@ class EngineOrphans {
   EngineOrphans() = default;
 };
 
-// The first thing that these lines say, for a message: what stands before the first empty line or rule. Pure.
+// The first thing that these lines say, for a message: what stands before the first empty line or rule, and what
+// comes after that where a colon announces it. Pure.
 std::string first_paragraph(const std::vector<std::string>& lines);
 
 }  // namespace hvd::launch

@@ -1,6 +1,7 @@
 // launcher/transport/dial_back against launcher/agent/dial, and against all sorts of strangers.
 #include "launcher/transport/dial_back.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -220,6 +221,42 @@ TEST_CASE("garbage, another role, a rank that is not ours and a second call for 
 
   auto other = launcher.call(1);
   CHECK(launcher.finish(other).ok());
+}
+
+TEST_CASE("a caller that leaves without a word is no cause for a warning, one that leaves amid its claim is") {
+  Launcher launcher(1);
+  const auto leave = [&launcher](bool hears_greeting, std::size_t claim_bytes) {
+    const Fd caller = launcher.connect();
+    REQUIRE(launcher.wait([&] { return launcher.transport->callers() == 1; }));
+    pollfd greeting{caller.get(), POLLIN, 0};
+    REQUIRE(::poll(&greeting, 1, Deadline::after(std::chrono::minutes(5)).poll_ms()) == 1);
+    if (hears_greeting) {
+      HandshakeConnector handshake(secret_of(7), LinkClaim{LinkRole::kAgent, 0, kLauncher}, make_nonce().value());
+      say(caller, handshake.feed(as_bytes(hear(caller, kGreetingBytes))).value().substr(0, claim_bytes));
+    }
+  };
+  const auto is_rid_of_it = [&launcher] { return launcher.wait([&] { return launcher.transport->callers() == 0; }); };
+  leave(true, 0);  // its end comes as the end of the stream
+  REQUIRE(is_rid_of_it());
+  CHECK(has(launcher.log.text, "it has closed the connection"));
+  leave(false, 0);  // as a reset, for there is something that it has not read
+  REQUIRE(is_rid_of_it());
+  CHECK(has(launcher.log.text, "Connection reset by peer"));
+  CHECK(launcher.log.warnings == 0);
+  leave(true, 5);
+  REQUIRE(is_rid_of_it());
+  CHECK(launcher.log.warnings == 1);
+  auto agent = launcher.call(0);
+  CHECK(launcher.finish(agent).ok());
+}
+
+TEST_CASE("an agent that calls at several addresses of the launcher's leaves no warning") {
+  Launcher launcher(1);
+  const std::string address = launcher.transport->addresses().front();
+  auto agent = launcher.call_at({address, address, address, address}, 0);
+  REQUIRE(launcher.finish(agent).ok());
+  REQUIRE(launcher.wait([&] { return launcher.transport->callers() == 0; }));
+  CHECK(launcher.log.warnings == 0);
 }
 
 TEST_CASE("a whole conversation that was overheard cannot be played again") {

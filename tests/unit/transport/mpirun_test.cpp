@@ -55,7 +55,40 @@ TEST_CASE("the command line of mpirun, word for word") {
   CHECK(command_line("10.0.0.7:1", 1, options) ==
         "mpirun -np 1 -H 10.0.0.7:1 --map-by slot --bind-to socket -x HVD_CALL_SECRET --mca btl tcp,self "
         "/x/agent call mpirun 10.0.0.1:5 [fd00::1]:6");
-  CHECK(has(command_line("node1.cluster:1", 1, options), "--mca orte_keep_fqdn_hostnames 1"));
+  CHECK(has(command_line("node1.cluster:1", 1, options),
+            "--mca orte_keep_fqdn_hostnames 1 --mca prte_keep_fqdn_hostnames 1 "));
+}
+
+TEST_CASE("what the user says of mapping and binding is not said a second time") {
+  using Words = std::vector<std::string>;
+  struct Row {
+    Words args;
+    Words binding;
+    const char* words;
+  };
+  for (const Row& row : {
+           Row{{}, {}, "--map-by slot --bind-to none -x S"},
+           Row{{}, {"--map-by", "socket"}, "--map-by socket -x S"},
+           Row{{}, {"--bind-to", "core", "--map-by", "core"}, "--bind-to core --map-by core -x S"},
+           Row{{}, {"-rankfile", "file"}, "-rankfile file -x S"},
+           Row{{}, {"--rank-by", "slot"}, "--map-by slot --rank-by slot -x S"},
+           Row{{"--bind-to", "core"}, {}, "--map-by slot -x S --bind-to core"},
+           Row{{"-bind-to-core"}, {}, "--map-by slot -x S -bind-to-core"},
+           Row{{"--map-by", "node"}, {}, "--bind-to none -x S --map-by node"},
+           Row{{"--map-by=node"}, {}, "--bind-to none -x S --map-by=node"},
+           Row{{"-N", "1"}, {}, "--bind-to none -x S -N 1"},
+           Row{{"--map-by", "slot:PE=2"}, {}, "-x S --map-by slot:PE=2"},
+           Row{{"--cpu-set", "0,1"}, {}, "-x S --cpu-set 0,1"},
+           Row{{"--map-by", "node"}, {"--bind-to", "core"}, "--bind-to core -x S --map-by node"},
+           Row{{"--mca", "map-by", "N", "-"}, {}, "--map-by slot --bind-to none -x S --mca map-by N -"},
+       }) {
+    MpirunOptions options;
+    options.args = row.args;
+    options.binding = row.binding;
+    std::string expected = row.words;
+    expected.replace(expected.find("-x S"), 4, "-x HVD_CALL_SECRET");
+    CHECK(has(command_line("a:1", 1, options), "-H a:1 " + expected + "  call mpirun"));
+  }
 }
 
 TEST_CASE("the secret is in mpirun's environment only, and what another mpirun has left is not there") {
@@ -72,9 +105,24 @@ TEST_CASE("the secret is in mpirun's environment only, and what another mpirun h
         std::vector<std::string>{"PATH=/bin", "OMPI_CC=clang", "OMPI_MCA_btl=tcp", "HVD_CALL_SECRET=" + text});
   CHECK(joined(command.argv).find(text) == std::string::npos);
   CHECK(command.name == "mpirun");
+}
 
-  options.environment = {"OMPI_MCA_orte_tmpdir_base=/scratch", "RANK=3"};
-  CHECK(mpirun_command(placement, options, {}, secret).environment.front() == "OMPI_MCA_orte_tmpdir_base=/scratch");
+TEST_CASE("the user's own settings of Open MPI and PMIx reach mpirun, those of a launcher around it do not") {
+  using Entries = std::vector<std::string>;
+  const Placement placement = place(parse_host_list("a:1").value(), 1).value();
+  const Entries users = {"OMPI_MCA_orte_tmpdir_base=/scratch", "PMIX_MCA_gds=hash", "PMIX_INSTALL_PREFIX=/mpi",
+                         "PMIX_PREFIX=/mpi"};
+  const auto left = [&](const Entries& more) {
+    MpirunOptions options;
+    options.environment = users;
+    options.environment.insert(options.environment.end(), more.begin(), more.end());
+    Entries environment = mpirun_command(placement, options, {}, JobSecret{}).environment;
+    environment.pop_back();  // the secret
+    return environment;
+  };
+  CHECK(left({"RANK=3", "PMIX_SERVER_URI4=x", "PMIX_PREFIXES=x", "PMIX_NAMESPACE=x"}) == users);
+  CHECK(left({"OMPI_COMM_WORLD_RANK=3", "PMIX_RANK=3"}).empty());
+  CHECK(left({"PMIX_RANK=3"}) == Entries{users.front()});  // Slurm's, which sets nothing of Open MPI's
 }
 
 TEST_CASE("a secret is read as it was written, and nothing else is") {
@@ -129,6 +177,28 @@ TEST_CASE("what mpirun says tells what kind of failure it was") {
   CHECK(mpirun_failure("").code == Code::kSystem);
 }
 
+TEST_CASE("the words of Open MPI 5 are known too") {
+  for (const char* words :
+       {"An unrecognized option was included on the mpirun command line:\n\n  Option: --no-such-option\n",
+        "ERROR: The \"mapby\" command line option was listed more than once on the command line.",
+        "When resolving deprecated command line options, the result generated\ntoo many directives for the target "
+        "option:",
+        "The PE=<list> mapping directive cannot be combined with a\nbinding directive other than",
+        "The specified mapby directive is not recognized:\n\n  Directive: foo\n",
+        "The specified mapping policy is not recognized:\n\n  Policy: foo\n"}) {
+    CAPTURE(words);
+    CHECK(mpirun_failure(words).code == Code::kInvalid);
+    CHECK(has(mpirun_failure(words).advice, "--binding-args"));
+  }
+  const EngineFailure program = mpirun_failure("as it could not\naccess an executable:\n\n   Executable: /x/agent\n");
+  CHECK(program.code == Code::kSystem);
+  CHECK(has(program.advice, "at the same path on every host"));
+  const std::string daemon = "A daemon failed to report back after being spawned. This could\nbe due to";
+  CHECK(mpirun_failure(daemon).code == Code::kUnreachable);
+  CHECK(has(mpirun_failure(daemon).advice, "prted --version"));
+  CHECK(has(mpirun_failure("ssh: Host key verification failed.\n" + daemon).advice, "known_hosts"));
+}
+
 TEST_CASE("Open MPI from 4 on is known by its own words, and no other MPI is") {
   CHECK(open_mpi_in("mpirun (Open MPI) 4.1.4\n\nReport bugs to ...\n").value() == "Open MPI 4.1.4");
   CHECK(open_mpi_in("mpirun (Open MPI) 5.0.3rc1\n").value() == "Open MPI 5.0.3rc1");
@@ -142,6 +212,8 @@ TEST_CASE("Open MPI from 4 on is known by its own words, and no other MPI is") {
 TEST_CASE("the first paragraph of what an engine says is quoted, without the frames that it draws") {
   CHECK(first_paragraph({"-----", "", "  There are not", "enough slots", "", "more"}) == "There are not enough slots");
   CHECK(first_paragraph({"ssh: no", "------", "ORTE"}) == "ssh: no");
+  CHECK(first_paragraph({"---", "An option:", "", "  Option: --x", "", "See"}) == "An option: Option: --x");
+  CHECK(first_paragraph({"not found:", "", "---"}) == "not found:");
   CHECK(first_paragraph({"", "---"}).empty());
   CHECK(first_paragraph({}).empty());
   CHECK(first_paragraph(std::vector<std::string>(100, "a")) == "a a a a a a a a");

@@ -15,8 +15,12 @@ namespace hvd::launch::test {
 
 class RecordingLog final : public Log {
  public:
-  void write(LogLevel, std::string_view message) override { text += std::string(message) + "\n"; }
+  void write(LogLevel level, std::string_view message) override {
+    text += std::string(message) + "\n";
+    warnings += level >= LogLevel::kWarning ? 1 : 0;
+  }
   std::string text;
+  int warnings = 0;
 };
 
 struct RecordingSink final : StreamSink {
