@@ -273,26 +273,6 @@ def case_deepcopy():
     assert not torch.equal(model[0].weight, pair[0][0].weight)
 
 
-def case_channels_last():
-    torch.manual_seed(1)
-    model = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
-    optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), model.named_parameters())
-    x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(RANK)).to(memory_format=torch.channels_last)
-    model(x).square().mean().backward()
-    own = model.weight.grad.clone() if SIZE == 1 else None
-    optimizer.synchronize()
-    if SIZE == 1:
-        assert torch.equal(own, model.weight.grad)
-    else:
-        plain = torch.nn.Conv2d(3, 4, 3)
-        plain.load_state_dict({k: v.contiguous() for k, v in model.state_dict().items()})
-        plain(x).square().mean().backward()
-        expected = hvd.allreduce(plain.weight.grad)
-        torch.testing.assert_close(model.weight.grad.contiguous(), expected, rtol=1e-5, atol=1e-6)
-    with optimizer.skip_synchronize():
-        optimizer.step()
-
-
 def case_wrong_arguments():
     model = make_model()
     plain = sgd(model.parameters())

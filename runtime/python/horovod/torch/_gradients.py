@@ -50,12 +50,44 @@ class Settings:
         self.process_set = process_set
 
 
+# By the number of dimensions, the memory formats in which a gradient is reduced where it is: with their dimensions in the order
+# of the memory.
+_FORMATS = {
+    4: (torch.channels_last, (0, 2, 3, 1)),
+    5: (torch.channels_last_3d, (0, 2, 3, 4, 1)),
+}
+
+
+def _format_of(p: torch.Tensor) -> Any:
+    """The memory format of a parameter; None: its gradients travel contiguous.
+
+    It is the parameter's, which a script gives it, and not the gradient's, which may be what came out of one rank's backward.
+    """
+    if p.layout is torch.strided and not p.is_contiguous() and p.dim() in _FORMATS:
+        memory_format, _ = _FORMATS[p.dim()]
+        if p.is_contiguous(memory_format=memory_format):
+            return memory_format
+    return None
+
+
+def _shape_that_travels(shape: torch.Size, memory_format: Any) -> Sequence[int]:
+    """As ranks compare it, in the order of the memory: with a 1 more at its end where that is a memory format of its own, so
+    that ranks that disagree about the format are told, and no elements are mixed.
+
+    What is contiguous and could be taken for that gets a 1 more too; then it has two, and what has a format of its own has
+    more than one channel before its 1, else it were contiguous.
+    """
+    if memory_format is not None or (len(shape) in (5, 6) and shape[-1] == 1):
+        return (*shape, 1)
+    return shape
+
+
 class _Gradient:
     """One parameter's gradient."""
 
     __slots__ = (
         "p", "name", "settings", "common", "priority", "passes_left", "group",
-        "plan", "dtype", "device", "shape", "size_bytes", "grad", "finish", "was_sparse",
+        "plan", "dtype", "device", "shape", "format", "size_bytes", "grad", "finish", "was_sparse",
     )  # fmt: skip
 
     def __init__(self, p: torch.Tensor, name: str, settings: Settings, common: Collection, priority: int) -> None:
@@ -71,13 +103,14 @@ class _Gradient:
         self.dtype: Any = None
         self.device: Any = None
         self.shape: Any = None
+        self.format: Any = None
         self.size_bytes = 0
         # While it is in flight: what keeps its memory, and what is to be done in the end.
         self.grad: Any = None
         self.finish: Optional[Callable[[], None]] = None
         self.was_sparse = False
 
-    def plan_for(self, dtype: int, shape: torch.Size) -> _lib.Plan:
+    def plan_for(self, dtype: int, shape: Sequence[int]) -> _lib.Plan:
         settings = self.settings
         return _lib.Plan(
             _lib.ALLREDUCE, dtype, shape, "allreduce." + self.name, settings.op, 0, settings.prescale,
@@ -91,7 +124,7 @@ class _Gradient:
             and grad.device == self.device
             and grad.shape == self.shape
             and grad.layout is torch.strided
-            and grad.is_contiguous()
+            and (grad.is_contiguous() if self.format is None else grad.is_contiguous(memory_format=self.format))
         ):
             if not grad.is_cpu:
                 self.plan.work_at(*place_of(grad))
@@ -125,19 +158,26 @@ class _Gradient:
             return False
         dense = grad.to_dense() if self.was_sparse else grad
         compressed, ctx = settings.compression.compress(dense)
-        target = Target(compressed, compressed)
-        self.plan = self.plan_for(target.dtype, target.shape)
+        self.format = _format_of(self.p) if compressed.shape == self.p.shape else None
+        whole = compressed if self.format is None else compressed.detach().permute(_FORMATS[compressed.dim()][1])
+        target = Target(whole, whole)
+        self.plan = self.plan_for(target.dtype, _shape_that_travels(target.shape, self.format))
         if target.place is not None:
             self.plan.work_at(*target.place)
         memory = self.plan.memory
         memory[0] = memory[1] = target.memory.data_ptr()
         self.size_bytes = target.memory.nbytes
-        if compressed is grad and target.memory is grad:
+        if compressed is grad and target.memory is whole:
             self.dtype, self.device, self.shape, self.grad = grad.dtype, grad.device, grad.shape, grad
         else:
             self.dtype = None  # comes here again
             self.grad = target
-            self.finish = lambda: self._write_back(grad, settings.compression.decompress(target.finish(), ctx))
+
+            def finish() -> None:
+                target.finish()
+                self._write_back(grad, settings.compression.decompress(compressed, ctx))
+
+            self.finish = finish
             self.common.special.append(self)
         if self.group is not None:
             self.group.group = None  # made of the members' plans

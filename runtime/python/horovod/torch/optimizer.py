@@ -269,7 +269,8 @@ def DistributedOptimizer(
     optimizer. Call `broadcast_parameters` first: equal parameters plus equal gradients stay equal, bit by bit.
 
     Args:
-        optimizer: any torch optimizer, with the same parameters on every rank.
+        optimizer: any torch optimizer, with the same parameters on every rank, of the same memory format too: a gradient in
+            torch.channels_last is reduced where it is, and ranks that disagree get HorovodInternalError from the step.
         named_parameters: `model.named_parameters()`; the names appear in messages. Needed where ranks may have their
             parameters in different orders.
         compression: `hvd.Compression.none`, `.fp16` or `.bf16`.
