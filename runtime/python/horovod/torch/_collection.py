@@ -7,12 +7,13 @@ a third of it. So what a hook does is one append to a list, which no other threa
 
 import contextlib
 import threading
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Set
 
 import torch
 
 from horovod.common import _lib, _wait, basics
 from horovod.common.exceptions import HorovodInternalError
+from horovod.torch._device import Place
 
 # So many bytes are worth a start of their own while backward goes on with the rest.
 _START_BYTES = 256 << 10
@@ -26,14 +27,15 @@ class Collection:
     """What a reducer shares with the hooks, which live as long as the parameters: no reference back to the optimizer."""
 
     __slots__ = (
-        "is_synchronized", "is_in_flight", "special", "batch", "lock", "is_noted", "waiting_bytes", "failure", "start_bytes",
-        "backward",
+        "is_synchronized", "is_in_flight", "special", "places", "batch", "lock", "is_noted", "waiting_bytes", "failure",
+        "start_bytes", "backward",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.is_synchronized = False
         self.is_in_flight = False  # whether any was started, or waits for the others of its group
         self.special: List[Any] = []  # those of them that are not reduced in their own memory
+        self.places: Set[Place] = set()  # those of all that are in flight on GPUs
         # Those that are in no group; replaced by a larger one when there are more, but not while any is in flight.
         self.batch = _lib.Batch(0)
         # Guards what follows, and what of the batch is started. Python may call what needs it (an optimizer's end, a signal's
@@ -106,6 +108,7 @@ class Collection:
             self.batch.clear()
         self.is_in_flight = False
         self.failure = None
+        self.places.clear()
 
     def decide_start(self) -> None:
         """Only once all ranks are there: the cores of those that are bound to some are known then."""

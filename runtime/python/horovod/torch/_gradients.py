@@ -19,7 +19,7 @@ from horovod.common import _lib, _wait
 from horovod.common.process_sets import ProcessSet, number_of
 from horovod.torch import _sparse
 from horovod.torch._collection import Collection
-from horovod.torch._device import place_of
+from horovod.torch._device import Place, follow, place_of
 from horovod.torch._handles import Target
 
 TOO_OFTEN = (
@@ -117,6 +117,10 @@ class _Gradient:
             settings.postscale, number_of(settings.process_set), (), self.priority,
         )  # fmt: skip
 
+    def _work_at(self, place: Place) -> None:
+        self.plan.work_at(*place)
+        self.common.places.add(place)
+
     def start(self, grad: torch.Tensor) -> None:
         """`grad` is to be reduced, with its group if it is the last one of it."""
         if (
@@ -127,7 +131,7 @@ class _Gradient:
             and (grad.is_contiguous() if self.format is None else grad.is_contiguous(memory_format=self.format))
         ):
             if not grad.is_cpu:
-                self.plan.work_at(*place_of(grad))
+                self._work_at(place_of(grad))
             memory = self.plan.memory
             memory[0] = memory[1] = grad.data_ptr()
             self.grad = grad
@@ -163,7 +167,7 @@ class _Gradient:
         target = Target(whole, whole)
         self.plan = self.plan_for(target.dtype, _shape_that_travels(target.shape, self.format))
         if target.place is not None:
-            self.plan.work_at(*target.place)
+            self._work_at(target.place)
         memory = self.plan.memory
         memory[0] = memory[1] = target.memory.data_ptr()
         self.size_bytes = target.memory.nbytes
@@ -334,6 +338,10 @@ class Reducer:
                     _wait.finish(handles)
                 except BaseException as error:
                     failure = failure or error
+        if failure is None:
+            # Each began behind the stream that its hook had, which need not be the step's.
+            for place in common.places:
+                follow(place)
         special, common.special = common.special, []
         for gradient in special:
             try:
