@@ -225,6 +225,26 @@ def case_broadcast_parameters():
     assert state["n"].item() == 0
 
 
+def case_options_that_are_tensors_on_a_gpu():
+    """They come to where a rank has its parameters: the last one's are on the host here."""
+    is_on_host = SIZE > 1 and RANK == SIZE - 1
+    weight = torch.nn.Parameter(torch.zeros(2) if is_on_host else cuda(torch.zeros(2)))
+    optimizer = torch.optim.SGD([weight], lr=0.5)
+    mine = torch.full((), float(RANK + 1))
+    optimizer.param_groups[0].update(lr=cuda(mine), both=(cuda(mine), [2.0, mine]), plain=RANK)
+    if RANK == 0:
+        optimizer.state[weight]["sparse"] = torch.sparse_coo_tensor([[1]], [3.0], (2,)) if WAY != "gpu" else (
+            torch.sparse_coo_tensor([[1]], [3.0], (2,)).cuda())  # fmt: skip
+    hvd.broadcast_optimizer_state(optimizer, 0)
+    group = optimizer.param_groups[0]
+    for tensor in (group["lr"], group["both"][0]):
+        assert tensor.is_cuda != is_on_host and tensor.device == weight.device, tensor.device
+        assert tensor.cpu().item() == 1.0
+    assert group["both"][1][0] == 2.0 and group["both"][1][1].is_cpu and group["both"][1][1].item() == 1.0
+    assert group["plain"] == 0
+    assert optimizer.state[weight]["sparse"].to_dense().cpu().tolist() == [0.0, 3.0]
+
+
 def case_sparse():
     rows = torch.sparse_coo_tensor(cuda(torch.tensor([[0, RANK + 1]])), cuda(torch.ones(2, 2)), (SIZE + 1, 2))
     handle = hvd.sparse_allreduce_async(rows, name="sparse", op=hvd.Sum)
