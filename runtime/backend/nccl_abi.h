@@ -29,7 +29,8 @@ enum class NcclCode : int {
   kInvalidArgument = 4,
   kInvalidUsage = 5,
   kRemoteError = 6,
-  kInProgress = 7
+  kInProgress = 7,
+  kTimeout = 8  // of later versions
 };
 
 // ncclDataType_t.

@@ -2,8 +2,11 @@
 
 #include <sched.h>
 
+#include <condition_variable>
 #include <thread>
 #include <utility>
+
+#include "runtime/base/thread.h"
 
 namespace hvd {
 namespace {
@@ -42,7 +45,6 @@ Result<std::shared_ptr<NcclComm>> NcclComm::make(std::shared_ptr<const NcclLibra
 }
 
 Result<std::shared_ptr<NcclComm>> NcclComm::split(int color, Place place, Interrupt& interrupt, Deadline deadline) {
-  NcclHandle handle = nullptr;
   auto split = [&]() -> Result<void> {
     {
       HVD_TRY_ASSIGN(const auto current, Current::make(*device_));
@@ -50,21 +52,22 @@ Result<std::shared_ptr<NcclComm>> NcclComm::split(int color, Place place, Interr
       if (handle_ == nullptr) {
         return ended();
       }
-      HVD_TRY(check(nccl_->calls().comm_split(handle_, color, place.rank, &handle, nullptr), "ncclCommSplit"));
+      HVD_TRY(check(nccl_->calls().comm_split(handle_, color, place.rank, &child_, nullptr), "ncclCommSplit"));
     }
     return settle("ncclCommSplit", interrupt, deadline);
   }();
   if (!split.ok()) {
-    abort();  // NCCL writes the handle as long as it is at it
-    std::shared_ptr<NcclComm> half(new NcclComm(nccl_, device_, place));
-    half->handle_ = handle;
+    abort();  // NCCL writes the child's handle as long as it is at it
     return split.error();
+  }
+  std::shared_ptr<NcclComm> made(new NcclComm(nccl_, device_, place));
+  {
+    const std::lock_guard lock(mu_);
+    made->handle_ = std::exchange(child_, nullptr);
   }
   if (color == kNcclNoColor) {
     return std::shared_ptr<NcclComm>();
   }
-  std::shared_ptr<NcclComm> made(new NcclComm(nccl_, device_, place));
-  made->handle_ = handle;
   HVD_TRY(made->settle("ncclCommSplit", interrupt, deadline));
   return made;
 }
@@ -122,8 +125,8 @@ Result<void> NcclComm::settle(const char* function, Interrupt& interrupt, Deadli
 }
 
 Result<void> NcclComm::async_error() {
-  const std::lock_guard lock(mu_);
-  if (handle_ == nullptr) {
+  const std::unique_lock lock(mu_, std::try_to_lock);
+  if (!lock.owns_lock() || handle_ == nullptr) {
     return {};
   }
   NcclCode state = NcclCode::kSuccess;
@@ -152,7 +155,7 @@ Result<void*> NcclComm::register_memory(void* data, std::size_t size_bytes) {
   }
   void* registration = nullptr;
   HVD_TRY(check(nccl_->calls().comm_register(handle_, data, size_bytes, &registration), "ncclCommRegister"));
-  if (registration != nullptr) {  // null: NCCL_LOCAL_REGISTER=0; NCCL before 2.23 does not take it back
+  if (registration != nullptr) {  // null: it was told not to, or could not; NCCL before 2.23 does not take that back
     registrations_.push_back(registration);
   }
   return registration;
@@ -167,14 +170,28 @@ void NcclComm::deregister(void* registration) {
   }
 }
 
-void NcclComm::abort() {
-  auto current = Current::make(*device_);  // without it NCCL may still do it
+// Nobody uses it from here on, and nobody waits who does not have to.
+NcclHandle NcclComm::take_handle() {
   const std::lock_guard lock(mu_);
-  if (handle_ != nullptr) {
-    // Nothing is left to be done where it fails.
-    static_cast<void>(nccl_->calls().comm_abort(handle_));
-    handle_ = nullptr;
-    registrations_.clear();
+  registrations_.clear();
+  return std::exchange(handle_, nullptr);
+}
+
+void NcclComm::abort() {
+  const NcclHandle handle = take_handle();
+  if (handle == nullptr) {
+    return;
+  }
+  auto current = Current::make(*device_);  // without it NCCL may still do it
+  // Nothing is left to be done where it fails.
+  static_cast<void>(nccl_->calls().comm_abort(handle));
+  NcclHandle child = nullptr;
+  {
+    const std::lock_guard lock(mu_);
+    child = std::exchange(child_, nullptr);
+  }
+  if (child != nullptr) {
+    static_cast<void>(nccl_->calls().comm_abort(child));
   }
 }
 
@@ -195,13 +212,39 @@ Result<void> NcclComm::finish(Interrupt& interrupt, Deadline deadline) {
     HVD_TRY(finalize());
     HVD_TRY(settle("ncclCommFinalize", interrupt, deadline));
     HVD_TRY_ASSIGN(const auto current, Current::make(*device_));
-    const std::lock_guard lock(mu_);
-    NcclHandle handle = std::exchange(handle_, nullptr);
+    const NcclHandle handle = take_handle();
     return handle == nullptr ? Result<void>()
                              : nccl_->check(nccl_->calls().comm_destroy(handle), "ncclCommDestroy", nullptr);
   }();
   abort();
   return finished;
+}
+
+bool abort_all(std::span<const std::shared_ptr<NcclComm>> comms, Deadline deadline) {
+  struct Count {
+    std::mutex mu;
+    std::condition_variable changed;
+    std::size_t left;  // guarded by mu
+  };
+  const auto count = std::make_shared<Count>();
+  count->left = comms.size();
+  std::vector<std::thread> threads;
+  for (const auto& comm : comms) {
+    threads.push_back(start_thread("hvd-abort", [comm = std::shared_ptr(comm), count]() mutable {
+      comm->abort();
+      comm.reset();
+      const std::lock_guard lock(count->mu);
+      --count->left;
+      count->changed.notify_all();
+    }));
+  }
+  std::unique_lock lock(count->mu);
+  const bool are_through = count->changed.wait_until(lock, deadline.at(), [&] { return count->left == 0; });
+  lock.unlock();
+  for (std::thread& thread : threads) {
+    are_through ? thread.join() : thread.detach();
+  }
+  return are_through;
 }
 
 }  // namespace hvd

@@ -1,12 +1,14 @@
 // NcclComm: one communicator of NCCL's, non-blocking throughout: a call that NCCL has not done yet is waited for here,
 // with an eye on the job and on a deadline, and abort() ends every such wait and what runs on the device.
 //
-// Thread: any (mutex mu_), which no call holds for long; calls that wait are the engine's.
+// Thread: any (mutex mu_). No call holds it for long, but for launch() with NCCL before 2.22, which launches within the
+// call; so the others may wait there. Calls that wait are the engine's.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,9 +51,11 @@ class NcclComm {
   Result<void*> register_memory(void* data, std::size_t size_bytes);
   void deregister(void* registration);
 
-  // What has failed since, on the network or another rank. OK after abort().
+  // What has failed since, on the network or another rank. OK after abort(), and while another call is under way. Never
+  // blocks.
   Result<void> async_error();
-  // Ends it, and all that it has under way on the device. Any number of times.
+  // Ends it, and all that it has under way on the device. Any number of times: the first blocks until NCCL is through
+  // with it, which may be until the whole device is idle (NCCL gives memory back); see abort_all().
   void abort();
   // Ends it in order, when all ranks do, and nothing is under way; aborts it when that takes longer. Once.
   Result<void> finish(Interrupt& interrupt, Deadline deadline);
@@ -67,6 +71,7 @@ class NcclComm {
   Result<void> settle(const char* function, Interrupt& interrupt, Deadline deadline);
   Result<bool> is_settled(const char* function);
   Result<void> finalize();
+  NcclHandle take_handle();
 
   // constant after construction
   const std::shared_ptr<const NcclLibrary> nccl_;
@@ -76,6 +81,14 @@ class NcclComm {
   std::mutex mu_;
   NcclHandle handle_ = nullptr;       // null: ended
   std::vector<void*> registrations_;  // that the communicator still has
+  // Where NCCL writes the handle of what is being split off: also when nobody waits for that any more. Read by split(),
+  // and once handle_ has been aborted.
+  NcclHandle child_ = nullptr;
 };
+
+// Aborts them side by side: NCCL's abort of one may wait until the device is idle, and so for what another has under
+// way there. False when one is not through by the deadline; then a thread of its own keeps it, and what is on the
+// device may go on.
+bool abort_all(std::span<const std::shared_ptr<NcclComm>> comms, Deadline deadline);
 
 }  // namespace hvd

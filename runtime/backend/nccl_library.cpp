@@ -20,6 +20,7 @@ const char* advice(NcclCode code) {
     case NcclCode::kInvalidUsage:
       return "; it is so where two ranks have one GPU; see hvdrun --gpus";
     case NcclCode::kRemoteError:
+    case NcclCode::kTimeout:
       return "; another rank, or the way to it, is gone";
     default:
       return "";
@@ -100,10 +101,11 @@ Result<void> NcclLibrary::check(NcclCode code, const char* function, NcclHandle 
   const char* last = comm != nullptr && calls_.get_last_error != nullptr ? calls_.get_last_error(comm) : nullptr;
   const bool says_more = last != nullptr && *last != '\0';
   // What may be the end of another rank, of which others know more.
-  const bool is_of_others = code == NcclCode::kRemoteError || code == NcclCode::kSystemError;
+  const bool is_of_others =
+      code == NcclCode::kRemoteError || code == NcclCode::kSystemError || code == NcclCode::kTimeout;
   return Error(is_of_others ? Code::kLostPeer : Code::kSystem,
                std::string(function) + ": " + calls_.get_error_string(code) +
-                   (says_more ? std::string(" (") + last + ")" : "") + advice(code));
+                   (says_more ? std::string(" (NCCL last said: ") + last + ")" : "") + advice(code));
 }
 
 }  // namespace hvd

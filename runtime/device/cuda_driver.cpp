@@ -17,7 +17,9 @@ namespace {
 const char* advice(CUresult code) {
   switch (static_cast<int>(code)) {
     case CUDA_ERROR_OUT_OF_MEMORY:
-      return "; use smaller batches, or a smaller HOROVOD_FUSION_THRESHOLD";
+      return "; use smaller batches, or a smaller HOROVOD_FUSION_THRESHOLD; what PyTorch keeps for itself it gives "
+             "back "
+             "by torch.cuda.empty_cache(), or never takes with torch.cuda.set_per_process_memory_fraction()";
     case CUDA_ERROR_NO_DEVICE:
       return "; see what nvidia-smi lists, and whether CUDA_VISIBLE_DEVICES hides it";
     case CUDA_ERROR_INVALID_DEVICE:
@@ -84,6 +86,7 @@ struct Functions {
   decltype(::cuStreamSynchronize)* stream_synchronize = nullptr;
   decltype(::cuStreamWaitEvent)* stream_wait = nullptr;
   decltype(::cuStreamIsCapturing)* stream_is_capturing = nullptr;
+  decltype(::cuThreadExchangeStreamCaptureMode)* capture_mode = nullptr;
   decltype(::cuLaunchHostFunc)* launch_host = nullptr;
   decltype(::cuCtxGetStreamPriorityRange)* priority_range = nullptr;
   decltype(::cuEventCreate)* event_create = nullptr;
@@ -126,7 +129,8 @@ Result<void> Functions::take_basics() {
   HVD_TRY(file.take("cuDeviceGetCount", device_count));
   HVD_TRY(file.take("cuDeviceGet", device_get));
   HVD_TRY(file.take("cuDeviceGetName", device_name));
-  HVD_TRY(file.take("cuDeviceGetUuid_v2", device_uuid));
+  // The plain name: _v2 tells the parts of a divided GPU apart.
+  HVD_TRY(file.take("cuDeviceGetUuid", device_uuid));
   HVD_TRY(file.take("cuDeviceGetAttribute", device_attribute));
   HVD_TRY(file.take("cuDevicePrimaryCtxRetain", context_retain));
   HVD_TRY(file.take("cuDevicePrimaryCtxRelease_v2", context_release));
@@ -145,6 +149,7 @@ Result<void> Functions::take_streams() {
   HVD_TRY(file.take("cuStreamSynchronize", stream_synchronize));
   HVD_TRY(file.take("cuStreamWaitEvent", stream_wait));
   HVD_TRY(file.take("cuStreamIsCapturing", stream_is_capturing));
+  HVD_TRY(file.take("cuThreadExchangeStreamCaptureMode", capture_mode));
   HVD_TRY(file.take("cuLaunchHostFunc", launch_host));
   HVD_TRY(file.take("cuEventCreate", event_create));
   HVD_TRY(file.take("cuEventDestroy_v2", event_destroy));
@@ -203,6 +208,11 @@ class CudaDevice final : public Device {
     return check(cuda_->context_pop(&popped), "cuCtxPopCurrent");
   }
 
+  Result<void> ignore_captures() override {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    return check(cuda_->capture_mode(&mode), "cuThreadExchangeStreamCaptureMode");
+  }
+
   Result<StreamHandle> make_stream() override {
     HVD_TRY_ASSIGN(const auto current, Current::make(*this));
     StreamHandle made = nullptr;
@@ -219,7 +229,11 @@ class CudaDevice final : public Device {
   Result<bool> is_capturing(StreamHandle stream) override {
     HVD_TRY_ASSIGN(const auto current, Current::make(*this));
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    HVD_TRY(check(cuda_->stream_is_capturing(stream, &status), "cuStreamIsCapturing"));
+    const CUresult code = cuda_->stream_is_capturing(stream, &status);
+    if (code == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {
+      return true;
+    }
+    HVD_TRY(check(code, "cuStreamIsCapturing"));
     return status != CU_STREAM_CAPTURE_STATUS_NONE;
   }
   Result<void> synchronize(StreamHandle stream) override {

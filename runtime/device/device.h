@@ -29,7 +29,8 @@ using StreamHandle = CUstream_st*;
 using EventHandle = CUevent_st*;
 using KernelHandle = CUfunc_st*;
 
-// The same for all processes that see a GPU, whatever number it has there.
+// The same for all processes that see a GPU, whatever number it has there; and for all parts of a GPU that is divided
+// (MIG), since it is whole GPUs that NCCL tells apart.
 using DeviceUuid = std::array<std::uint8_t, 16>;
 
 // Blocks of threads; one dimension is all that is used.
@@ -61,13 +62,17 @@ class Device {
   virtual Result<void> push_context() = 0;
   virtual Result<void> pop_context() = 0;
 
+  // From here on calls in this thread neither fail nor spoil the CUDA graph that another thread captures meanwhile (the
+  // thread's capture mode is relaxed; CUDA driver API, cuThreadExchangeStreamCaptureMode). For threads of ours alone.
+  virtual Result<void> ignore_captures() = 0;
+
   // ---- streams ----
   // One that does not wait for the default stream (CU_STREAM_NON_BLOCKING), of the highest priority.
   virtual Result<StreamHandle> make_stream() = 0;
   virtual void destroy_stream(StreamHandle stream) = 0;
   // What is put on `stream` from here on runs after what `event` marks. The host goes on at once.
   virtual Result<void> wait_for(StreamHandle stream, EventHandle event) = 0;
-  // Whether a CUDA graph is being captured from it.
+  // Whether a CUDA graph is being captured from it; of the default stream also: from one that waits for it.
   virtual Result<bool> is_capturing(StreamHandle stream) = 0;
   // Blocks the host until all that is on the stream is done. Not for a step that is repeated.
   virtual Result<void> synchronize(StreamHandle stream) = 0;

@@ -106,25 +106,34 @@ Result<void> DeviceExecutor::place_stand_ins(std::span<PendingOp* const> ops, Fl
   return {};
 }
 
-Result<void> DeviceExecutor::reserve_registered(std::size_t size_bytes) {
-  if (!registered_.empty() && registered_.back().size_bytes() >= size_bytes) {
+// All ranks have it, or none: NCCL allows no call in which some bring registered memory and others do not. So they ask
+// for it at the same call, with the same size, and agree; which costs a message for each doubling.
+Result<void> DeviceExecutor::grow_registered(std::size_t size_bytes, Interrupt& interrupt) {
+  auto made = NcclBuffer::make(comm_, std::bit_ceil(std::max(size_bytes, kRegisteredBytes)));
+  const DeviceParty party{host_.ranks, host_.map.rank, host_.backend};
+  const Result<void> own = made.ok() ? Result<void>() : Result<void>(made.error());
+  HVD_TRY_ASSIGN(const std::string why, agree(party, own, interrupt));
+  if (why.empty()) {
+    registered_.push_back(std::move(made).value());
     return {};
   }
-  HVD_TRY_ASSIGN(NcclBuffer made, NcclBuffer::make(comm_, std::bit_ceil(std::max(size_bytes, kRegisteredBytes))));
-  registered_.push_back(std::move(made));
+  can_register_ = false;
+  if (host_.map.rank == 0) {
+    notice_ = why;
+  }
   return {};
+}
+
+// For what is packed and reduced, of a size that is the same on all ranks; good as reserve()'s.
+Result<std::uint8_t*> DeviceExecutor::reserve_registered(std::size_t size_bytes, Flight& flight, Interrupt& interrupt) {
+  if (can_register_ && (registered_.empty() || registered_.back().size_bytes() < size_bytes)) {
+    HVD_TRY(grow_registered(size_bytes, interrupt));
+  }
+  return can_register_ ? registered_.back().data() : reserve(size_bytes, flight);
 }
 
 // For what is packed; good until the next call, and in the order of the stream.
 Result<std::uint8_t*> DeviceExecutor::reserve(std::size_t size_bytes, Flight& flight) {
-  if (can_register_) {
-    const Result<void> reserved = reserve_registered(size_bytes);
-    if (reserved.ok()) {
-      return registered_.back().data();
-    }
-    can_register_ = false;
-    notice_ = reserved.error().message();
-  }
   if (buffer_ == nullptr || buffer_->size_bytes() < size_bytes) {
     HVD_TRY_ASSIGN(buffer_, pool_->block(size_bytes, stream_.handle()));
   }
@@ -183,7 +192,7 @@ Result<void> DeviceExecutor::allreduce(std::span<PendingOp* const> ops, Flight& 
                           : kernels_->unpack(stream_.handle(), pieces, piece.output, like.dtype, like.dtype, after);
   }
   const std::size_t bytes = packed_bytes(pieces, like.dtype);
-  HVD_TRY_ASSIGN(std::uint8_t* const buffer, reserve(bytes, flight));
+  HVD_TRY_ASSIGN(std::uint8_t* const buffer, reserve_registered(bytes, flight, interrupt));
   HVD_TRY(kernels_->pack(stream_.handle(), pieces, buffer, like.dtype, like.dtype, like.prescale));
   HVD_TRY(nccl_->allreduce(buffer, buffer, bytes / size_of(like.dtype), like.dtype, op, interrupt));
   return kernels_->unpack(stream_.handle(), pieces, buffer, like.dtype, like.dtype, after);

@@ -56,7 +56,8 @@ class DeviceExecutor {
   // Zeros on the device for what this rank has not asked for.
   Result<void> place_stand_ins(std::span<PendingOp* const> ops, Flight& flight);
   Result<std::uint8_t*> reserve(std::size_t size_bytes, Flight& flight);
-  Result<void> reserve_registered(std::size_t size_bytes);
+  Result<std::uint8_t*> reserve_registered(std::size_t size_bytes, Flight& flight, Interrupt& interrupt);
+  Result<void> grow_registered(std::size_t size_bytes, Interrupt& interrupt);
   Result<OwnedOutput> allocate(const Submission& what, std::int64_t rows, Flight& flight);
 
   Result<void> launch(const Response& response, std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt);
@@ -88,8 +89,8 @@ class DeviceExecutor {
   std::optional<NcclBackend> nccl_;
   std::optional<DeviceKernels> kernels_;
 
-  // What tensors are packed into: NCCL's own memory where it has some, of which each is twice as large as the one
-  // before and all stay to the end, since to free one may wait for the device; else the pool's.
+  // What tensors are packed into to be reduced: NCCL's own memory where it has some, of which each is twice as large as
+  // the one before and all stay to the end, since to free one may wait for the device; else the pool's.
   std::vector<NcclBuffer> registered_;
   bool can_register_ = false;
   std::string notice_;

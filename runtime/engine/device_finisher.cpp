@@ -10,7 +10,8 @@ namespace {
 
 constexpr Duration kPoll = std::chrono::microseconds(50);      // between looks at the device
 constexpr Duration kErrorPoll = std::chrono::milliseconds(2);  // and at NCCL
-constexpr Duration kLetsGo = std::chrono::seconds(2);          // for the device, after an abort
+constexpr Duration kAbortTime = std::chrono::seconds(2);       // for NCCL, to abort
+constexpr Duration kLetsGo = std::chrono::seconds(1);          // for the device, after that
 constexpr Duration kNap = std::chrono::milliseconds(1);        // of those who wait for landings
 
 // Nothing can be learned of an event whose device has failed; it is done with.
@@ -25,24 +26,31 @@ bool is_over(const Flight& flight) {
 }  // namespace
 
 DeviceFinisher::~DeviceFinisher() {
-  close(Deadline(TimePoint()), Error(Code::kCancelled, "the job was left while it was under way"));
+  static_cast<void>(close(Deadline(TimePoint()), Error(Code::kCancelled, "the job was left while it was under way")));
+}
+
+void DeviceFinisher::start() {
+  if (!thread_.joinable() && !is_closing_) {
+    thread_ = start_thread("hvd-device", [this] {
+      handlers_.on_start();
+      run();
+    });
+  }
 }
 
 void DeviceFinisher::add(Flight flight) {
   const std::lock_guard lock(mu_);
   flight.since = time_.look(std::chrono::steady_clock::now());
   flights_.push_back(std::move(flight));
-  if (!thread_.joinable() && !is_closing_) {
-    thread_ = start_thread("hvd-device", [this] { run(); });
-  }
+  start();
   changed_.notify_all();
 }
 
 void DeviceFinisher::watch(std::shared_ptr<NcclComm> comm) {
   const std::lock_guard lock(mu_);
   comms_.push_back(std::move(comm));
-  if (cause_ && !thread_.joinable() && !is_closing_) {
-    thread_ = start_thread("hvd-device", [this] { run(); });
+  if (cause_) {
+    start();
   }
   changed_.notify_all();
 }
@@ -58,8 +66,8 @@ void DeviceFinisher::abort(const Error& cause) {
     return;
   }
   cause_ = cause;
-  if (!comms_.empty() && !thread_.joinable() && !is_closing_) {
-    thread_ = start_thread("hvd-device", [this] { run(); });
+  if (!comms_.empty()) {
+    start();
   }
   changed_.notify_all();
 }
@@ -76,7 +84,7 @@ Result<void> DeviceFinisher::drain(int process_set, Interrupt& interrupt) {
   return {};
 }
 
-void DeviceFinisher::close(Deadline deadline, const Error& cause) {
+bool DeviceFinisher::close(Deadline deadline, const Error& cause) {
   {
     std::unique_lock lock(mu_);
     // An error that nobody acts on any more ends it as well.
@@ -92,6 +100,8 @@ void DeviceFinisher::close(Deadline deadline, const Error& cause) {
   if (thread_.joinable()) {
     thread_.join();
   }
+  const std::lock_guard lock(mu_);
+  return has_let_go_;
 }
 
 void DeviceFinisher::run() {
@@ -190,9 +200,7 @@ void DeviceFinisher::land(std::unique_lock<std::mutex>& lock, std::deque<Flight>
 void DeviceFinisher::end_all(std::unique_lock<std::mutex>& lock) {
   const std::vector<std::shared_ptr<NcclComm>> comms = std::exchange(comms_, {});
   lock.unlock();
-  for (const auto& comm : comms) {
-    comm->abort();
-  }
+  const bool are_through = abort_all(comms, Deadline::after(kAbortTime));
   lock.lock();
   // NCCL may have launched some of it after the mark was set; now it launches nothing any more.
   for (const Flight& flight : flights_) {
@@ -205,6 +213,7 @@ void DeviceFinisher::end_all(std::unique_lock<std::mutex>& lock) {
   while (std::any_of(flights_.begin(), flights_.end(), is_left) && !deadline.has_passed()) {
     changed_.wait_for(lock, kPoll);
   }
+  has_let_go_ = has_let_go_ && are_through && std::none_of(flights_.begin(), flights_.end(), is_left);
   while (!flights_.empty()) {
     land(lock, flights_.begin(), *cause_);
   }

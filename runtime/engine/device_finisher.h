@@ -3,7 +3,8 @@
 // blocks in the driver.
 //
 // When the job ends for a cause it aborts the communicators, so that the device lets go, and then everything that is
-// under way fails with that cause. Thread: any (mutex mu_), with one of its own, which starts with the first flight.
+// under way fails with that cause; also where the device does not let go in time. Thread: any (mutex mu_), with one of
+// its own, which starts with the first flight.
 #pragma once
 
 #include <condition_variable>
@@ -40,6 +41,7 @@ struct Flight {
 class DeviceFinisher {
  public:
   struct Handlers {
+    std::function<void()> on_start;                              // from the thread here, first
     std::function<void(Flight, const Result<void>&)> on_landed;  // from the thread here
     std::function<void(const Error&)> on_error;                  // likewise: something has failed that ends the job
   };
@@ -56,10 +58,13 @@ class DeviceFinisher {
   void abort(const Error& cause);
   // Until nothing of the process set is under way.
   Result<void> drain(int process_set, Interrupt& interrupt);
-  // Until nothing is; at the deadline, and after an error, as abort(). Ends the thread. Once.
-  void close(Deadline deadline, const Error& cause);
+  // Until nothing is; at the deadline, and after an error, as abort(). Ends the thread. Once. False: the device, or
+  // NCCL, is still at something that was aborted; what it may use is not to be given back, since that would wait for
+  // it.
+  [[nodiscard]] bool close(Deadline deadline, const Error& cause);
 
  private:
+  void start();  // under the lock; the thread, unless it is there
   void run();
   // Under the lock, which they give up while they call others.
   bool look(std::unique_lock<std::mutex>& lock);
@@ -79,6 +84,7 @@ class DeviceFinisher {
   std::vector<std::shared_ptr<NcclComm>> comms_;
   std::optional<Error> cause_;  // the job is over
   bool has_told_ = false;       // on_error was called
+  bool has_let_go_ = true;      // all that was aborted
   bool is_closing_ = false;
   TimePoint next_errors_{};
   WatchedTime time_{std::chrono::seconds(1)};  // by which the age of a flight counts

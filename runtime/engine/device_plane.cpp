@@ -21,6 +21,16 @@ class Ticket final : public DeviceTicket {
   const std::shared_ptr<Event> done_;
 };
 
+// What a device that does not let go may still use, or what would wait for it when it is given back. Never destroyed:
+// it ends with the process.
+template <typename T>
+void leave_behind(T owned) {
+  static auto* const mu = new std::mutex;
+  static auto* const left = new std::vector<T>;
+  const std::lock_guard lock(*mu);
+  left->push_back(std::move(owned));
+}
+
 std::string text_of(int ordinal) {
   return "GPU " + std::to_string(ordinal);
 }
@@ -32,7 +42,7 @@ DevicePlane::DevicePlane(Settings settings, Log& log, std::function<void(Flight,
     : settings_(std::move(settings)),
       log_(log),
       wake_(std::move(wake)),
-      finisher_({std::move(on_landed),
+      finisher_({[this] { ignore_captures(); }, std::move(on_landed),
                  [this](const Error& error) {
                    {
                      const std::lock_guard lock(mu_);
@@ -44,7 +54,7 @@ DevicePlane::DevicePlane(Settings settings, Log& log, std::function<void(Flight,
 
 DevicePlane::~DevicePlane() {
   close(Duration::zero(), Error(Code::kCancelled, "the job was left"));
-  if (pool_ == nullptr) {
+  if (pool_ == nullptr || !has_let_go_) {
     return;
   }
   const std::shared_ptr<Device> device = pool_->device();
@@ -66,6 +76,15 @@ Result<std::shared_ptr<DevicePool>> DevicePlane::pool_of(int ordinal) {
                                      "; a rank has one GPU: choose it by hvd.local_rank()");
   }
   return pool_;
+}
+
+// A thread of ours that asks the driver something while the program captures a CUDA graph would spoil that, and get an
+// error; where the driver refuses even this, the first such error will say so.
+void DevicePlane::ignore_captures() {
+  const std::lock_guard lock(mu_);
+  if (pool_ != nullptr) {
+    static_cast<void>(pool_->device()->ignore_captures());
+  }
 }
 
 Result<std::shared_ptr<DevicePool>> DevicePlane::any_pool() {
@@ -120,6 +139,7 @@ Result<std::unique_ptr<DeviceExecutor>> DevicePlane::make_executor(const DeviceE
     nccl_ = NcclLibrary::load(settings_.options.nccl_library);
   }
   const auto pool = any_pool();
+  ignore_captures();
   const auto device = pool.ok() ? Result<std::shared_ptr<Device>>(pool.value()->device())
                                 : Result<std::shared_ptr<Device>>(pool.error());
   const DeviceParty party{host.ranks, host.map.rank, host.backend};
@@ -238,7 +258,10 @@ void DevicePlane::abort(const Error& cause) {
 }
 
 void DevicePlane::close(Duration limit, const Error& cause) {
-  finisher_.close(Deadline::after(limit), cause);
+  if (!finisher_.close(Deadline::after(limit), cause)) {
+    leave_all_behind();
+    return;
+  }
   NoInterrupt nobody;  // the engine is gone
   for (const auto& [number, executor] : executors_) {
     if (executor != nullptr && executor->comm() != nullptr) {
@@ -250,6 +273,20 @@ void DevicePlane::close(Duration limit, const Error& cause) {
     }
   }
   executors_.clear();
+}
+
+void DevicePlane::leave_all_behind() {
+  if (!std::exchange(has_let_go_, false)) {
+    return;
+  }
+  log_.write(LogLevel::kWarning,
+             "the GPU, or NCCL, is still at work that was aborted; what it uses is given back when this process ends");
+  for (auto& [number, executor] : executors_) {
+    leave_behind(std::move(executor));
+  }
+  executors_.clear();
+  const std::lock_guard lock(mu_);
+  leave_behind(pool_);
 }
 
 }  // namespace hvd

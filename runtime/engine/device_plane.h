@@ -65,6 +65,8 @@ class DevicePlane {
   Result<std::unique_ptr<DeviceExecutor>> make_executor(const DeviceExecutor::Host& host, Interrupt& interrupt);
   Result<std::shared_ptr<NcclComm>> split(const std::optional<DeviceExecutor::Host>& host, Interrupt& interrupt);
   void tell(const std::string& notice, const DeviceExecutor::Host& host);
+  void ignore_captures();
+  void leave_all_behind();
 
   // constant after construction
   const Settings settings_;
@@ -80,6 +82,7 @@ class DevicePlane {
   std::map<int, std::unique_ptr<DeviceExecutor>> executors_;        // by process set
   bool has_told_ = false;                                           // that GPUs' tensors go through the host
   bool has_told_of_memory_ = false;                                 // that NCCL refused memory
+  bool has_let_go_ = true;                                          // the device, by the end
   DeviceFinisher finisher_;
 };
 

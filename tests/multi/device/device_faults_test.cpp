@@ -42,6 +42,7 @@ constexpr Function kCudaCalls[] = {
     {"cuCtxPushCurrent", Then::kTold, Then::kTold},
     {"cuStreamCreateWithPriority", Then::kTold, Then::kTold},
     {"cuStreamIsCapturing", Then::kTold, Then::kTold},
+    {"cuThreadExchangeStreamCaptureMode", Then::kHarmless, Then::kHarmless, "unless a graph is captured meanwhile"},
     {"cuStreamWaitEvent", Then::kTold, Then::kTold},
     {"cuEventCreate", Then::kTold, Then::kTold},
     {"cuEventRecord", Then::kTold, Then::kTold},

@@ -145,8 +145,8 @@ TEST_CASE("devices: what a graph is captured from is refused, and so is a second
   const Task task{HVD_ALLREDUCE, Dtype::kFloat32, HVD_SUM, {4}, "captured"};
   const auto input = values_of(task.dtype, 4, 0);
   CHECK(run_on_device(job.at(0), gpu, task, input).outcome.error == "");
-  fake::cuda().set_capturing(gpu.stream.handle(), true);
   DeviceTensor tensor(gpu, {});
+  fake::cuda().set_capturing(gpu.stream.handle(), true);
   hvd_op op = task.op_on(tensor.data(), tensor.data());
   op.device = 0;
   op.stream = gpu.stream.handle();
@@ -167,6 +167,33 @@ TEST_CASE("devices: what a graph is captured from is refused, and so is a second
   const Outcome missing = outcome(hvd_enqueue(other.at(0), &far, &handle));
   CHECK(missing.status == HVD_NOT_FOUND);
   CHECK(missing.says("GPU 99"));
+}
+
+TEST_CASE("devices: a graph that the program captures meanwhile is not spoiled, and ends no job") {
+  load_fakes();
+  constexpr int kRanks = 2;
+  DeviceJob job(kRanks);
+  const auto spoiled = fake::cuda().count("spoiled capture");
+  const Task task{HVD_ALLGATHER, Dtype::kFloat32, HVD_SUM, {70'000}, "gathered"};
+  std::vector<std::unique_ptr<DeviceTensor>> tensors;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    tensors.push_back(std::make_unique<DeviceTensor>(job.gpu(rank), values_of(task.dtype, 70'000, rank)));
+  }
+  const Stream captured = Stream::make(job.gpu(0).device).value();
+  fake::cuda().set_capturing(captured.handle(), true);
+  on_all(kRanks, [&](int rank) {
+    for (int i = 0; i < 3; ++i) {
+      hvd_op op = task.op_on(tensors[static_cast<std::size_t>(rank)]->data(), nullptr);
+      op.device = rank;
+      op.stream = job.gpu(rank).stream.handle();
+      std::int64_t handle = 0;
+      CHECK(outcome(hvd_enqueue(job.at(rank), &op, &handle)).error == "");
+      CHECK(outcome(hvd_wait(job.at(rank), handle)).error == "");
+      CHECK(hvd_release(job.at(rank), handle) == HVD_OK);
+    }
+  });
+  fake::cuda().set_capturing(captured.handle(), false);
+  CHECK(fake::cuda().count("spoiled capture") == spoiled);
 }
 
 TEST_CASE("devices: ranks with one GPU, and without NCCL, go through the hosts with one notice") {

@@ -47,6 +47,8 @@ Registry& registry() {
 }
 
 thread_local std::vector<CUcontext> current_contexts;
+std::atomic<int> captures{0};
+thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 int number_in(const char* name, int fallback) {
   const char* text = std::getenv(name);
@@ -76,6 +78,18 @@ CUresult begin(const char* function, Context*& context) {
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
   return static_cast<CUresult>(context->lost.load());
+}
+
+// The same for what no thread of the usual mode may do while a graph is captured anywhere in the process.
+CUresult begin_unsafe(const char* function, Context*& context) {
+  if (const CUresult code = begin(function, context); code != CUDA_SUCCESS) {
+    return code;
+  }
+  if (capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && captures.load() > 0) {
+    static_cast<void>(count_call("spoiled capture"));
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return CUDA_SUCCESS;
 }
 
 // Null: no such stream of this context.
@@ -168,7 +182,13 @@ void fake_cuda_set_capturing(void* stream, int is_capturing) {
   const std::lock_guard lock(registry().mutex);
   const auto known = registry().streams.find(static_cast<CUstream>(stream));
   if (known != registry().streams.end()) {
-    known->second->is_capturing = is_capturing != 0;
+    const bool was_capturing = known->second->is_capturing.exchange(is_capturing != 0);
+    captures += (is_capturing != 0 ? 1 : 0) - (was_capturing ? 1 : 0);
+  }
+}
+void fake_cuda_wait_for_device() {
+  if (!current_contexts.empty() && current_contexts.back() != nullptr) {
+    wait_for_device(current_contexts.back()->context);
   }
 }
 void* fake_cuda_current_context() {
@@ -266,6 +286,8 @@ CUresult CUDAAPI cuDeviceGetName(char* name, int size, CUdevice) {
   return code;
 }
 
+// The plain name: of the whole GPU, where it is divided. Drivers keep both.
+#undef cuDeviceGetUuid
 CUresult CUDAAPI cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   const CUresult code = begin("cuDeviceGetUuid");
   std::memcpy(uuid->bytes, "fake GPU fake GP", sizeof(uuid->bytes));
@@ -397,7 +419,7 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream handle) {
 
 CUresult CUDAAPI cuStreamQuery(CUstream handle) {
   Context* context = nullptr;
-  if (const CUresult code = begin("cuStreamQuery", context); code != CUDA_SUCCESS) {
+  if (const CUresult code = begin_unsafe("cuStreamQuery", context); code != CUDA_SUCCESS) {
     return code;
   }
   const auto stream = find_stream(handle, *context);
@@ -421,6 +443,12 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsign
     stream->push([mark] { mark->wait(); });
   }
   return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  const CUresult code = begin("cuThreadExchangeStreamCaptureMode");
+  std::swap(*mode, capture_mode);
+  return code;
 }
 
 CUresult CUDAAPI cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
@@ -499,7 +527,7 @@ CUresult CUDAAPI cuEventRecord(CUevent event_handle, CUstream handle) {
 
 CUresult CUDAAPI cuEventQuery(CUevent handle) {
   Context* context = nullptr;
-  if (const CUresult code = begin("cuEventQuery", context); code != CUDA_SUCCESS) {
+  if (const CUresult code = begin_unsafe("cuEventQuery", context); code != CUDA_SUCCESS) {
     return code;
   }
   const auto event = find_event(handle);
@@ -553,7 +581,7 @@ CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent begin_handle, C
 
 CUresult CUDAAPI cuMemAlloc(CUdeviceptr* data, size_t size_bytes) {
   Context* context = nullptr;
-  if (const CUresult code = begin("cuMemAlloc", context); code != CUDA_SUCCESS) {
+  if (const CUresult code = begin_unsafe("cuMemAlloc", context); code != CUDA_SUCCESS) {
     return code;
   }
   void* made = size_bytes == 0 ? nullptr : hvd::fake::allocate(size_bytes, context->ordinal, false);
@@ -573,7 +601,7 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr data) {
 
 CUresult CUDAAPI cuMemHostAlloc(void** data, size_t size_bytes, unsigned int) {
   Context* context = nullptr;
-  if (const CUresult code = begin("cuMemHostAlloc", context); code != CUDA_SUCCESS) {
+  if (const CUresult code = begin_unsafe("cuMemHostAlloc", context); code != CUDA_SUCCESS) {
     return code;
   }
   *data = hvd::fake::allocate(size_bytes, context->ordinal, true);

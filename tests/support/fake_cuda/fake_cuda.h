@@ -25,8 +25,12 @@ std::int64_t fake_cuda_count(const char* what);
 // As FAKE_CUDA_FAIL, from now on: after `calls` - 1 that succeed, one fails. 0: none does.
 void fake_cuda_fail(const char* what, int calls, int code);
 
-// What cuStreamIsCapturing says of it.
+// Whether a graph is captured from it, as PyTorch does it: calls of threads of the usual capture mode that look at the
+// device or make memory fail meanwhile with CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and are counted: "spoiled capture".
 void fake_cuda_set_capturing(void* stream, int is_capturing);
+
+// Until the device whose context is current has nothing more to do. For the fake NCCL.
+void fake_cuda_wait_for_device();
 
 // The context that is current in this thread, or null.
 void* fake_cuda_current_context();

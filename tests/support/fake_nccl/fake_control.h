@@ -19,6 +19,7 @@ class NcclControl {
     HVD_CHECK(file_.take("fake_nccl_count", count_).ok());
     HVD_CHECK(file_.take("fake_nccl_fail", fail_).ok());
     HVD_CHECK(file_.take("fake_nccl_hang", hang_).ok());
+    HVD_CHECK(file_.take("fake_nccl_release", release_).ok());
     HVD_CHECK(file_.take("fake_nccl_set_version", set_version_).ok());
     HVD_CHECK(file_.take("fake_nccl_set_silent", set_silent_).ok());
   }
@@ -27,6 +28,7 @@ class NcclControl {
   [[nodiscard]] std::int64_t count(const char* what) const { return count_(what); }
   void fail(const char* function, int calls, int code) const { fail_(function, calls, code); }
   void hang(const char* function, int begins, int rank) const { hang_(function, begins, rank); }
+  void release() const { release_(); }
   void set_version(int version) const { set_version_(version); }
   void set_silent(bool is_silent) const { set_silent_(is_silent ? 1 : 0); }
 
@@ -35,6 +37,7 @@ class NcclControl {
   decltype(::fake_nccl_count)* count_ = nullptr;
   decltype(::fake_nccl_fail)* fail_ = nullptr;
   decltype(::fake_nccl_hang)* hang_ = nullptr;
+  decltype(::fake_nccl_release)* release_ = nullptr;
   decltype(::fake_nccl_set_version)* set_version_ = nullptr;
   decltype(::fake_nccl_set_silent)* set_silent_ = nullptr;
 };

@@ -1,5 +1,6 @@
 #include "tests/support/fake_nccl/fake_faults.h"
 
+#include <condition_variable>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -51,6 +52,8 @@ struct Faults {
   bool is_silent = number_in("FAKE_NCCL_SILENT", 0) != 0;
   int delay_us = number_in("FAKE_NCCL_DELAY_US", 0);
   int delayed_rank = -1;
+  int releases = 0;
+  std::condition_variable released;
 };
 
 // Never destroyed: streams may run until the process ends.
@@ -70,15 +73,17 @@ Faults& faults() {
 bool is_due(Failures& failures, const std::string& what, int rank) {
   const auto wanted = failures.find(what);
   if (wanted == failures.end() || (wanted->second.number >= 0 && wanted->second.number != rank) ||
-      --wanted->second.calls > 0) {
+      (wanted->second.calls > 0 && --wanted->second.calls > 0)) {
     return false;
   }
-  failures.erase(wanted);
+  if (wanted->second.calls == 0) {
+    failures.erase(wanted);
+  }
   return true;
 }
 
 void put(Failures& failures, const char* what, int calls, int number) {
-  if (calls <= 0) {
+  if (calls == 0) {
     failures.erase(what);
   } else {
     failures[what] = Failure{calls, number};
@@ -136,6 +141,19 @@ void set_silent(bool is_silent) {
 bool hangs_now(const char* function, int rank) {
   const std::lock_guard lock(faults().mutex);
   return is_due(faults().hangs, function, rank);
+}
+
+void wait_for_release() {
+  Faults& all = faults();
+  std::unique_lock lock(all.mutex);
+  const int before = all.releases;
+  all.released.wait(lock, [&] { return all.releases != before; });
+}
+
+void release() {
+  const std::lock_guard lock(faults().mutex);
+  ++faults().releases;
+  faults().released.notify_all();
 }
 
 bool is_killed_now(const char* function, int rank) {

@@ -16,6 +16,9 @@ void set_silent(bool is_silent);
 
 // Of what begins now on this rank's device.
 bool hangs_now(const char* function, int rank);
+// Until the next release().
+void wait_for_release();
+void release();
 bool is_killed_now(const char* function, int rank);
 int delay_us(int rank);
 int version();

@@ -11,6 +11,7 @@
 #include <cuda.h>
 
 #include "runtime/base/check.h"
+#include "tests/support/fake_cuda/fake_cuda.h"
 #include "tests/support/fake_nccl/fake_comm.h"
 #include "tests/support/fake_nccl/fake_faults.h"
 
@@ -169,6 +170,8 @@ void end(NcclHandle comm) {
   comm->work->is_aborted = true;
   comm->work->links.abort();
   comm->join();
+  // It gives memory back, for which the driver waits until the device is idle: also for what others have under way.
+  fake_cuda_wait_for_device();
   faults::add_live("live registration", -static_cast<int>(comm->registrations.size()));
   delete comm;
   faults::add_live("live comm", -1);
@@ -186,6 +189,9 @@ void fake_nccl_fail(const char* function, int calls, int code) {
 }
 void fake_nccl_hang(const char* function, int begins, int rank) {
   faults::hang_at(function, begins, rank);
+}
+void fake_nccl_release() {
+  faults::release();
 }
 void fake_nccl_set_version(int version) {
   faults::set_version(version);
@@ -262,6 +268,9 @@ NcclCode ncclCommDestroy(NcclHandle comm) {
 
 NcclCode ncclCommAbort(NcclHandle comm) {
   const NcclCode code = begin("ncclCommAbort");
+  if (faults::hangs_now("ncclCommAbort", comm->work->rank)) {
+    faults::wait_for_release();
+  }
   end(comm);
   return code;
 }

@@ -20,8 +20,10 @@ extern "C" {
 std::int64_t fake_nccl_count(const char* what);
 // The `calls`-th call from now on fails with this ncclResult_t; 0 calls: none.
 void fake_nccl_fail(const char* function, int calls, int code);
-// As FAKE_NCCL_HANG, from now on; 0 begins: none. rank -1: any.
+// As FAKE_NCCL_HANG, from now on; 0 begins: none; -1: each. rank -1: any. "ncclCommAbort": that does not return before
+// fake_nccl_release().
 void fake_nccl_hang(const char* function, int begins, int rank);
+void fake_nccl_release();
 void fake_nccl_set_version(int version);
 void fake_nccl_set_silent(int is_silent);
 }
