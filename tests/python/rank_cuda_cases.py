@@ -13,6 +13,7 @@ from rank_side import raises, run_cases
 
 import horovod.torch as hvd
 from horovod.common import _lib
+from horovod.torch._broadcast import broadcast_into
 
 WAY = sys.argv[1]
 if WAY == "gpu":
@@ -168,11 +169,87 @@ def case_optimizer():
         optimizer.zero_grad()
 
 
+def streams():
+    """Torch's default stream and another one, made into either order; none where tensors are staged."""
+    if WAY == "staged":
+        return []
+    if WAY == "gpu":
+        pair = torch.cuda.default_stream(), torch.cuda.Stream()
+    else:
+        pair = cuda_stand_in.Stream(0), cuda_stand_in.new_stream()
+    assert pair[0].cuda_stream == 0
+    return [pair, pair[::-1], (pair[1], torch.cuda.current_stream()), (pair[0], pair[0])]
+
+
+on = torch.cuda.stream if WAY == "gpu" else None if WAY == "staged" else cuda_stand_in.on
+
+
+def case_a_step_on_another_stream_than_the_hooks():
+    for compression in (hvd.Compression.none, hvd.Compression.fp16):
+        weights = [torch.nn.Parameter(cuda(torch.zeros(n))) for n in (3, 70000)]
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(weights, lr=1.0), [("a", weights[0]), ("b", weights[1])], compression=compression
+        )
+        for step, (hooks, steps) in enumerate(streams()):
+            with on(hooks):
+                for p in weights:
+                    p.grad = cuda(torch.full(p.shape, float(RANK + step)))
+                optimizer._hvd_reducer.start_missing() if SIZE > 1 else None  # as hooks do
+            with on(steps):
+                optimizer.synchronize()
+                for p in weights:
+                    same(p.grad, torch.full(p.shape, (SIZE - 1) / 2 + step))
+                optimizer.zero_grad()
+
+
+def case_a_wait_on_another_stream():
+    for step, (first, second) in enumerate(streams()):
+        with on(first):
+            tensor = cuda(torch.full((50000,), float(RANK + step)))
+            small = cuda(torch.full((3,), float(RANK + step)))
+            strided = cuda(torch.full((3, 2), float(RANK + step))).t()
+            handles = [hvd.allreduce_async_(tensor, op=hvd.Sum, name="one"),
+                       broadcast_into(strided, strided, SIZE - 1, "copied"),
+                       hvd.grouped_allreduce_async([small], op=hvd.Sum, name="group")]  # fmt: skip
+        with on(second):
+            if WAY != "gpu":
+                cuda_stand_in.recorded.clear()
+            results = [hvd.synchronize(handle) for handle in handles]
+            same(results[0], torch.full((50000,), float(total(lambda r: r + step))))
+            same(results[1], torch.full((2, 3), float(SIZE - 1 + step)))
+            same(results[2][0], torch.full((3,), float(total(lambda r: r + step))))
+            if WAY != "gpu":  # torch gives none of the copies out again before the second stream has read them
+                wanted = set() if first.cuda_stream == second.cuda_stream else {second.cuda_stream}
+                assert {stream for _, stream in cuda_stand_in.recorded} == wanted
+                assert len(cuda_stand_in.recorded) == 3 * len(wanted)
+                assert not wanted or strided.data_ptr() not in {memory for memory, _ in cuda_stand_in.recorded}
+
+
 def case_broadcast_parameters():
     state = {"w": cuda(torch.full((4,), float(RANK))), "n": torch.tensor(RANK)}
     hvd.broadcast_parameters(state, 0)
     same(state["w"], torch.zeros(4))
     assert state["n"].item() == 0
+
+
+def case_options_that_are_tensors_on_a_gpu():
+    """They come to where a rank has its parameters: the last one's are on the host here."""
+    is_on_host = SIZE > 1 and RANK == SIZE - 1
+    weight = torch.nn.Parameter(torch.zeros(2) if is_on_host else cuda(torch.zeros(2)))
+    optimizer = torch.optim.SGD([weight], lr=0.5)
+    mine = torch.full((), float(RANK + 1))
+    optimizer.param_groups[0].update(lr=cuda(mine), both=(cuda(mine), [2.0, mine]), plain=RANK)
+    if RANK == 0:
+        optimizer.state[weight]["sparse"] = torch.sparse_coo_tensor([[1]], [3.0], (2,)) if WAY != "gpu" else (
+            torch.sparse_coo_tensor([[1]], [3.0], (2,)).cuda())  # fmt: skip
+    hvd.broadcast_optimizer_state(optimizer, 0)
+    group = optimizer.param_groups[0]
+    for tensor in (group["lr"], group["both"][0]):
+        assert tensor.is_cuda != is_on_host and tensor.device == weight.device, tensor.device
+        assert tensor.cpu().item() == 1.0
+    assert group["both"][1][0] == 2.0 and group["both"][1][1].is_cpu and group["both"][1][1].item() == 1.0
+    assert group["plain"] == 0
+    assert optimizer.state[weight]["sparse"].to_dense().cpu().tolist() == [0.0, 3.0]
 
 
 def case_sparse():

@@ -8,6 +8,8 @@ import contextlib
 import gc
 import os
 import pathlib
+import sys
+import threading
 import time
 
 import torch
@@ -16,7 +18,7 @@ from rank_side import raises, run_cases
 
 import horovod.torch as hvd
 from horovod.common import _lib, _wait
-from horovod.torch import _gradients
+from horovod.torch import _collection
 
 hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
@@ -34,11 +36,11 @@ def cores_of_the_host(count):
 
 @contextlib.contextmanager
 def within_backward():
-    real, _gradients._at_end_of_backward = _gradients._at_end_of_backward, lambda _: None
+    real, _collection._at_end_of_backward = _collection._at_end_of_backward, lambda _: None
     try:
         yield
     finally:
-        _gradients._at_end_of_backward = real
+        _collection._at_end_of_backward = real
 
 
 @contextlib.contextmanager
@@ -75,9 +77,9 @@ def backward(model):
     model(torch.full((1, 2), RANK + 1.0)).square().mean().backward()
 
 
-def ready(cores, prefix=""):
+def ready(cores, prefix="", model=None):
     """A model and an optimizer that has seen how many cores there are."""
-    model = make_model()
+    model = model or make_model()
     optimizer = wrapped(model, prefix)
     with cores_of_the_host(cores):
         backward(model)
@@ -92,7 +94,7 @@ def collected(prefix=""):
     with within_backward():
         backward(model)
     batch = optimizer._hvd_reducer.common.batch
-    assert SIZE == 1 or (batch.count == 6 and batch.started == 0), (batch.count, batch.started)
+    assert SIZE == 1 or (len(batch.addresses) == 6 and batch.started == 0), (batch.addresses, batch.started)
     return model, optimizer
 
 
@@ -130,7 +132,7 @@ def case_without_cores_to_spare_they_start_when_backward_ends():
         assert SIZE == 1 or counts == [6], counts
         optimizer.step()
         batch = optimizer._hvd_reducer.common.batch
-        assert batch.count == batch.started == 0
+        assert len(batch.addresses) == batch.started == 0
         assert not _wait.collections
         check_equal(model)
         optimizer.zero_grad()
@@ -234,6 +236,158 @@ def case_the_step_tells_that_a_start_failed():
     backward(model)
     optimizer.step()
     check_equal(model)
+
+
+# ---- backward in other threads than the step, as torch runs the part of it that is on a GPU ----
+
+
+def in_threads(*functions):
+    """Runs them at the same time, each in a thread of its own; raises what one of them has raised."""
+    together = threading.Barrier(len(functions))
+    failures = []
+
+    def run(function):
+        together.wait()
+        try:
+            function()
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=run, args=(function,), daemon=True) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), "a backward pass hangs"
+    if failures:
+        raise failures[0]
+
+
+@contextlib.contextmanager
+def switching_often():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval)
+
+
+class WaitsInBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        hvd.allreduce(torch.ones(3), name="in backward")
+        return gradient
+
+
+def case_a_wait_in_backward_starts_what_its_thread_has_collected():
+    """The last layer's gradients are there when rank 0's backward waits; the others come to that when they have stepped."""
+    torch.manual_seed(4)
+    (last, other), (first, one) = ready(1, "last.", torch.nn.Linear(2, 8)), ready(1, "first.")
+
+    def whole_backward():
+        y = first(torch.full((1, 2), RANK + 1.0))
+        last((WaitsInBackward.apply(y) if RANK == 0 else y)[:, :2]).square().mean().backward()
+
+    in_threads(whole_backward)
+    other.step()
+    if RANK != 0:
+        hvd.allreduce(torch.ones(3), name="in backward")
+    one.step()
+    assert not _wait.collections
+    check_equal(first)
+    check_equal(last)
+
+
+def case_a_wait_of_another_thread_starts_what_is_collected():
+    for wait in (hvd.barrier, lambda: hvd.allreduce(torch.ones(1), name="of another")):
+        model, optimizer = collected()
+        if RANK == 0:
+            in_threads(wait)
+        optimizer.step()
+        if RANK != 0:
+            wait()
+        check_equal(model)
+
+
+def two_branches(**options):
+    torch.manual_seed(4)
+    branches = torch.nn.ModuleList(torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(12))) for _ in range(2))
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(branches.parameters(), lr=0.1), branches.named_parameters(), **options
+    )
+    return branches, optimizer
+
+
+def check_branches(branches, optimizer, rounds):
+    for _ in range(rounds):
+        in_threads(*(lambda branch=branch: backward(branch) for branch in branches))
+        yield
+        optimizer.step()
+        assert not _wait.collections
+        optimizer.zero_grad()
+    check_equal(branches)
+
+
+def case_hooks_in_two_threads_lose_no_gradient():
+    branches, optimizer = two_branches()
+    with switching_often():
+        for _ in check_branches(branches, optimizer, 5):
+            batch = optimizer._hvd_reducer.common.batch
+            addresses = [gradient.plan.address for gradient in optimizer._hvd_reducer.gradients.values()]
+            assert sorted(batch.addresses) == sorted(addresses)
+            assert SIZE == 1 or batch.started == 48  # the end of one backward or of the other, whichever came last
+
+
+def case_a_gradient_that_comes_while_others_are_started_is_started_once():
+    torch.manual_seed(4)
+    branches = torch.nn.ModuleList(torch.nn.Linear(2, 40000) for _ in range(2))
+    optimizer = ready(2 * SIZE, model=branches[0])[1]
+    optimizer.add_param_group({"params": list(branches[1].parameters())})
+    batch = optimizer._hvd_reducer.common.batch
+    is_starting = threading.Event()
+    counts = []
+    real = _lib._enqueue_many
+
+    def slow(context, plans, count, *arguments):
+        counts.append(count)
+        is_starting.set()
+        before, deadline = len(batch.addresses), time.monotonic() + PATIENCE
+        while len(counts) == 1 and len(batch.addresses) == before:  # another's hook may go on
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        return real(context, plans, count, *arguments)
+
+    def second():
+        assert SIZE == 1 or is_starting.wait(PATIENCE)
+        backward(branches[1])
+
+    _lib._enqueue_many = slow
+    try:
+        in_threads(lambda: backward(branches[0]), second)
+    finally:
+        _lib._enqueue_many = real
+    assert SIZE == 1 or (len(counts) > 1 and sum(counts) == 4), counts
+    optimizer.step()
+    check_equal(branches)
+
+
+def case_hooks_in_two_threads_start_their_group_once():
+    branches, optimizer = two_branches(groups=1)
+    enqueued = []
+    real = _lib._enqueue_group
+    _lib._enqueue_group = lambda *arguments: enqueued.append(1) or real(*arguments)
+    try:
+        with switching_often():
+            for _ in check_branches(branches, optimizer, 5):
+                assert SIZE == 1 or enqueued == [1], enqueued
+                enqueued.clear()
+    finally:
+        _lib._enqueue_group = real
 
 
 if __name__ == "__main__":

@@ -20,12 +20,14 @@ CASES = [node.name for node in ast.parse(SCRIPT.read_text()).body
 
 
 @functools.lru_cache(maxsize=None)
-def outcome(way, size):
-    return run_ranks(size, SCRIPT, way, by_agent=True)
+def outcome(way, size, early=False):
+    # What the fake's streams do comes late, so that who does not wait for it finds what was there before.
+    env = {"HOROVOD_ENABLE_ASYNC_COMPLETION": "1", "FAKE_CUDA_DELAY_US": "300"} if early else None
+    return run_ranks(size, SCRIPT, way, by_agent=True, env=env)
 
 
-def check(way, size, case):
-    result = outcome(way, size)
+def check(way, size, case, early=False):
+    result = outcome(way, size, early)
     for rank, report in enumerate(result.reports):
         said = (report or {}).get(case, "the case did not end")
         assert said == "ok", f"rank {rank} of {size}: {said}\n{result.output}"
@@ -59,6 +61,12 @@ def test_on_the_fake_device(size, case):
 def test_on_the_fake_device_by_nccl(size, case):
     need(cuda_stand_in.LIBRARY, cuda_stand_in.NCCL)
     check("nccl", size, case)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_operations_that_are_done_for_the_host_when_they_are_launched(case):
+    need(cuda_stand_in.LIBRARY, cuda_stand_in.NCCL)
+    check("nccl", 2, case, early=True)
 
 
 def test_ranks_end_in_order():

@@ -4,9 +4,9 @@ a CUDA tensor and memory of the fake driver (tests/support/fake_cuda), which lib
 Torch itself computes on that memory on the host, after what is on the stream by then; libhvd sees a device with streams.
 """
 
+import contextlib
 import ctypes
 import pathlib
-import types
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -20,6 +20,7 @@ _driver = None
 _nccl = None
 _stream = 0
 _own_waits = 0
+recorded = []  # what record_stream was called with: where the tensor is, and the stream
 _blocks = set()  # where each block of the fake's memory begins that tensors use; kept to the end
 
 
@@ -37,6 +38,42 @@ def host_waits():
 
 def _check(code):
     assert code == 0, f"the fake driver has returned {code}"
+
+
+class Stream:
+    """torch.cuda.Stream and ExternalStream; 0 is the default stream."""
+
+    def __init__(self, cuda_stream, device=None):
+        self.cuda_stream = cuda_stream
+
+    def wait_stream(self, other):
+        event = ctypes.c_void_p()
+        _check(_driver.cuEventCreate(ctypes.byref(event), 2))
+        _check(_driver.cuEventRecord(event, ctypes.c_void_p(other.cuda_stream)))
+        _check(_driver.cuStreamWaitEvent(ctypes.c_void_p(self.cuda_stream), event, 0))
+        _check(_driver.cuEventDestroy_v2(event))
+
+
+def external_stream(cuda_stream, device=None):
+    assert cuda_stream, "torch makes a new stream of this"
+    return Stream(cuda_stream)
+
+
+def new_stream():
+    stream = ctypes.c_void_p()
+    _check(_driver.cuStreamCreateWithPriority(ctypes.byref(stream), 1, 0))
+    return Stream(stream.value)
+
+
+@contextlib.contextmanager
+def on(stream):
+    """torch.cuda.stream."""
+    global _stream
+    before, _stream = _stream, stream.cuda_stream
+    try:
+        yield
+    finally:
+        _stream = before
 
 
 def _open_driver():
@@ -92,6 +129,9 @@ class CudaTensor(torch.Tensor):
             return type(result)(_on_device(part) if isinstance(part, CudaTensor) else part for part in result)
         return _on_device(result) if type(result) is CudaTensor else result
 
+    def record_stream(self, stream):
+        recorded.append((self.data_ptr(), stream.cuda_stream))
+
     def cpu(self):
         _wait_for_stream()
         return self.detach().as_subclass(torch.Tensor).clone()
@@ -125,7 +165,9 @@ def install(with_driver=True, with_nccl=False):
     if with_driver:
         _driver, _stream = _open_driver()
     _Mode().__enter__()
-    torch.cuda.current_stream = lambda device=None: types.SimpleNamespace(cuda_stream=_stream)
+    torch.cuda.current_stream = lambda device=None: Stream(_stream)
+    torch.cuda.default_stream = lambda device=None: Stream(0)
+    torch.cuda.ExternalStream = external_stream
 
 
 def cuda(tensor):

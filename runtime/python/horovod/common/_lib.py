@@ -132,36 +132,35 @@ class HandleArray:
 class Batch:
     """Room for plans that are collected, to be started several in a call, each by itself."""
 
-    __slots__ = ("handles", "addresses", "started", "count")
+    __slots__ = ("handles", "addresses", "array", "started")
 
     def __init__(self, capacity: int) -> None:
         self.handles = HandleArray(capacity)
-        self.addresses = (ctypes.c_size_t * max(capacity, 1))()
+        # Of the plans that were put, `capacity` at most; they must stay alive, as their memory must. Any thread may append
+        # one at any time; whatever else is done here is done by one thread at a time.
+        self.addresses: List[int] = []
+        self.array = (ctypes.c_size_t * max(capacity, 1))()
         self.started = 0  # of those that were put, the first ones
-        self.count = 0
-
-    def put(self, plan: Plan) -> None:
-        """Adds a plan, which must stay alive, as its memory must."""
-        self.addresses[self.count] = plan.address
-        self.count += 1
 
     def start(self, waits: int) -> int:
         """Starts what was put since the last call; the status. After a failure some are started, and the rest never are.
         `waits`: WAITS_NEXT when the caller calls `handles.finish` next, WAITS_SOON when it likely does within a moment."""
+        begin = self.started
+        end = self.started = len(self.addresses)  # others may come meanwhile
+        self.array[begin:end] = self.addresses[begin:end]
         status = 0
-        while self.started < self.count and not status:
-            count = min(self.count - self.started, MAX_GROUP)
+        while begin < end and not status:
+            count = min(end - begin, MAX_GROUP)
             status = _enqueue_many(
-                None, ctypes.byref(self.addresses, self.started * _POINTER_BYTES), count, waits,
-                self.handles.place(self.started),
-            )  # fmt: skip
-            self.started += count
-        self.started = self.count
+                None, ctypes.byref(self.array, begin * _POINTER_BYTES), count, waits, self.handles.place(begin)
+            )
+            begin += count
         return status
 
     def clear(self) -> None:
         """Forgets what was put. What was started must have been finished."""
-        self.started = self.count = 0
+        self.addresses.clear()
+        self.started = 0
 
 
 class Group:

@@ -101,15 +101,15 @@ def _forget_watcher() -> None:
 os.register_at_fork(after_in_child=_forget_watcher)
 
 
-# Operations that a thread has collected, to start them together. They are started before that thread waits for anything
-# else: another rank may have to have them before it does its part of that.
-collections: List[Any] = []  # with `thread`, and start_now(), which takes it out of here
+# Operations that were collected, to start them together. They are started before any thread waits for something else:
+# another rank may have to have them before it does its part of that. Whichever thread: torch runs what a backward pass does on
+# a GPU, hooks and waits, in another one than the rest of it.
+collections: List[Any] = []  # with start_now(), which takes it out of here
 
 
 def start_collected() -> None:
-    """Of this thread. Never fails: whoever waits for them is told."""
-    thread = _get_ident()
-    for collection in [one for one in collections if one.thread == thread]:
+    """Never fails: whoever waits for them is told."""
+    for collection in list(collections):
         collection.start_now()
 
 

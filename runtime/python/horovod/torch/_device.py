@@ -1,8 +1,9 @@
 """Tensors on GPUs: whether the library works on them where they are, on which GPU, and on which stream.
 
-An operation begins after what the current stream had before it, and whoever has waited for it finds its result: the
-caller needs no synchronisation of its own. Memory is the caller's until then, as on the host, so that torch's allocator
-has nothing to be told: what it gives out again goes to the stream that the operation was started on.
+An operation begins after what the current stream had before it, and whoever has waited for it finds its result, on whatever
+stream: the caller needs no synchronisation of its own. Memory is the caller's until then, as on the host, so that torch's
+allocator has nothing to be told of what the library does with it: what it gives out again goes to the stream that the operation
+was started on.
 """
 
 import warnings
@@ -41,6 +42,20 @@ def place_of(tensor: torch.Tensor) -> Optional[Place]:
     if tensor.is_cpu or not tensor.is_cuda or not _takes_gpus():
         return None
     return Place(tensor.device.index, torch.cuda.current_stream(tensor.device).cuda_stream)
+
+
+def follow(place: Place) -> Optional[torch.cuda.Stream]:
+    """Has the current stream go on behind what is on the place's stream, which an operation has begun behind, and which with
+    HOROVOD_ENABLE_ASYNC_COMPLETION=1 is all that waits for its end. None: it is that stream."""
+    current = torch.cuda.current_stream(place.device)
+    if current.cuda_stream == place.stream:
+        return None
+    if place.stream == 0:  # which torch takes for none when it is asked for a stream by its number
+        started_on = torch.cuda.default_stream(place.device)
+    else:
+        started_on = torch.cuda.ExternalStream(place.stream, place.device)
+    current.wait_stream(started_on)
+    return current
 
 
 def tell_about_staging(tensor: torch.Tensor) -> None:

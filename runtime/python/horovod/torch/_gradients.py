@@ -9,26 +9,18 @@ backward and step a script may wait for another rank by means that we do not see
 a gradient was first seen, all but the memory. All are waited for in one call too.
 """
 
-import contextlib
-import threading
+import itertools
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from horovod.common import _lib, _wait, basics
-from horovod.common.exceptions import HorovodInternalError
+from horovod.common import _lib, _wait
 from horovod.common.process_sets import ProcessSet, number_of
 from horovod.torch import _sparse
-from horovod.torch._device import place_of
+from horovod.torch._collection import Collection
+from horovod.torch._device import Place, follow, place_of
 from horovod.torch._handles import Target
-
-# So many bytes are worth a start of their own while backward goes on with the rest.
-_START_BYTES = 256 << 10
-_NEVER = 1 << 62
-
-_at_end_of_backward = torch.autograd.Variable._execution_engine.queue_callback
-_number_of_backward = torch._C._current_graph_task_id  # -1 outside of it
 
 TOO_OFTEN = (
     "Gradients were computed more than backward_passes_per_step times before call to step(). Increase "
@@ -58,105 +50,76 @@ class Settings:
         self.process_set = process_set
 
 
-class _Common:
-    """What a reducer shares with the hooks, which live as long as the parameters: no reference back to the optimizer."""
+# By the number of dimensions, the memory formats in which a gradient is reduced where it is: with their dimensions in the order
+# of the memory.
+_FORMATS = {
+    4: (torch.channels_last, (0, 2, 3, 1)),
+    5: (torch.channels_last_3d, (0, 2, 3, 4, 1)),
+}
 
-    __slots__ = (
-        "settings", "is_synchronized", "in_flight", "special", "batch", "waiting_bytes", "failure", "thread",
-        "start_bytes", "backward",
-    )  # fmt: skip
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.is_synchronized = False
-        self.in_flight = 0  # gradients that were started, or wait for the others of their group
-        self.special: List[_Gradient] = []  # those of them that are not reduced in their own memory
-        # Those that are in no group; replaced by a larger one when there are more, but not while any is in flight.
-        self.batch = _lib.Batch(0)
-        self.waiting_bytes = 0  # of those that are not started
-        self.failure: Optional[Exception] = None  # of a start: what was put with it may never be reduced
-        self.thread = threading.get_ident()  # that runs backward and step
-        # So many in the host's memory are started while backward goes on; decided when all ranks are there.
-        self.start_bytes: Optional[int] = None
-        self.backward = -1  # the last one at whose end all is started
+def _format_of(p: torch.Tensor) -> Any:
+    """The memory format of a parameter; None: its gradients travel contiguous.
 
-    def collect(self, size_bytes: int, is_on_host: bool) -> None:
-        """One more was put into the batch."""
-        if not self.waiting_bytes:
-            _wait.collections.append(self)
-            backward = _number_of_backward()
-            if backward != self.backward:
-                self.backward = backward
-                if backward >= 0:
-                    _at_end_of_backward(self.start_at_end)
-        self.waiting_bytes += size_bytes or 1
-        limit = self.start_bytes if is_on_host and self.start_bytes is not None else _START_BYTES
-        if self.waiting_bytes >= limit:
-            self.start_waiting(_lib.GOES_ON)
+    It is the parameter's, which a script gives it, and not the gradient's, which may be what came out of one rank's backward.
+    """
+    if p.layout is torch.strided and not p.is_contiguous() and p.dim() in _FORMATS:
+        memory_format, _ = _FORMATS[p.dim()]
+        if p.is_contiguous(memory_format=memory_format):
+            return memory_format
+    return None
 
-    def start_waiting(self, waits: int) -> None:
-        """Starts all that wait to be. `waits`: as of Batch.start()."""
-        self.forget_waiting()
-        status = self.batch.start(waits)
-        if status:
-            self.failure = _lib.error_of(status)
-            raise self.failure
 
-    def start_now(self) -> None:
-        """The thread waits for something else. A failure is for whoever waits for these."""
-        if self.waiting_bytes:
-            with contextlib.suppress(ValueError, HorovodInternalError):
-                self.start_waiting(_lib.GOES_ON)
+def _shape_that_travels(shape: torch.Size, memory_format: Any) -> Sequence[int]:
+    """As ranks compare it, in the order of the memory: with a 1 more at its end where that is a memory format of its own, so
+    that ranks that disagree about the format are told, and no elements are mixed.
 
-    def start_at_end(self) -> None:
-        """Backward has ended. What comes next is most often the step: a thread that woke up for it would be in its way."""
-        if self.waiting_bytes:
-            with contextlib.suppress(ValueError, HorovodInternalError):
-                self.start_waiting(_lib.WAITS_SOON)
-
-    def forget_waiting(self) -> None:
-        if self.waiting_bytes:
-            self.waiting_bytes = 0
-            _wait.collections.remove(self)
-
-    def decide_start(self) -> None:
-        """Only once all ranks are there: the cores of those that are bound to some are known then."""
-        cores = _lib.feature(_lib.NODE_CORES)
-        self.start_bytes = _NEVER if 0 < cores < 2 * basics.size() else _START_BYTES
+    What is contiguous and could be taken for that gets a 1 more too; then it has two, and what has a format of its own has
+    more than one channel before its 1, else it were contiguous.
+    """
+    if memory_format is not None or (len(shape) in (5, 6) and shape[-1] == 1):
+        return (*shape, 1)
+    return shape
 
 
 class _Gradient:
     """One parameter's gradient."""
 
     __slots__ = (
-        "p", "name", "common", "priority", "passes_left", "group",
-        "plan", "dtype", "device", "shape", "size_bytes", "grad", "finish", "was_sparse",
+        "p", "name", "settings", "common", "priority", "passes_left", "group",
+        "plan", "dtype", "device", "shape", "format", "size_bytes", "grad", "finish", "was_sparse",
     )  # fmt: skip
 
-    def __init__(self, p: torch.Tensor, name: str, common: _Common, priority: int) -> None:
+    def __init__(self, p: torch.Tensor, name: str, settings: Settings, common: Collection, priority: int) -> None:
         self.p = p
         self.name = name
+        self.settings = settings
         self.common = common
         self.priority = priority
-        self.passes_left = common.settings.passes
+        self.passes_left = settings.passes
         self.group: Optional[_GradientGroup] = None
         # How gradients of this type and shape, in memory that the library can use, are reduced.
         self.plan: Optional[_lib.Plan] = None
         self.dtype: Any = None
         self.device: Any = None
         self.shape: Any = None
+        self.format: Any = None
         self.size_bytes = 0
         # While it is in flight: what keeps its memory, and what is to be done in the end.
         self.grad: Any = None
         self.finish: Optional[Callable[[], None]] = None
         self.was_sparse = False
 
-    def plan_for(self, dtype: int, shape: torch.Size) -> _lib.Plan:
-        settings = self.common.settings
+    def plan_for(self, dtype: int, shape: Sequence[int]) -> _lib.Plan:
+        settings = self.settings
         return _lib.Plan(
             _lib.ALLREDUCE, dtype, shape, "allreduce." + self.name, settings.op, 0, settings.prescale,
             settings.postscale, number_of(settings.process_set), (), self.priority,
         )  # fmt: skip
+
+    def _work_at(self, place: Place) -> None:
+        self.plan.work_at(*place)
+        self.common.places.add(place)
 
     def start(self, grad: torch.Tensor) -> None:
         """`grad` is to be reduced, with its group if it is the last one of it."""
@@ -165,34 +128,29 @@ class _Gradient:
             and grad.device == self.device
             and grad.shape == self.shape
             and grad.layout is torch.strided
-            and grad.is_contiguous()
+            and (grad.is_contiguous() if self.format is None else grad.is_contiguous(memory_format=self.format))
         ):
             if not grad.is_cpu:
-                self.plan.work_at(*place_of(grad))
+                self._work_at(place_of(grad))
             memory = self.plan.memory
             memory[0] = memory[1] = grad.data_ptr()
             self.grad = grad
         elif not self._prepare(grad):
             return
-        common = self.common
         group = self.group
         if group is None:
-            common.in_flight += 1
-            common.batch.put(self.plan)
-            common.collect(self.size_bytes, grad.is_cpu)
+            self.common.collect(self.plan.address, self.size_bytes, grad.is_cpu)
             return
-        group.left -= 1
-        status = group.enqueue() if group.left == 0 else 0
+        self.common.is_in_flight = True
+        status = group.enqueue() if group.is_complete_by_one_more() else 0
         if status:
             self.grad = None
             raise _lib.error_of(status)
-        common.in_flight += 1
 
     def _prepare(self, grad: torch.Tensor) -> bool:
         """Sets the memory of a gradient that is seen for the first time, or is in memory that the library cannot use, or is
         compressed. False: it is sparse, and on its way."""
-        common = self.common
-        settings = common.settings
+        settings = self.settings
         self.was_sparse = grad.layout is not torch.strided
         if self.was_sparse and not settings.sparse_as_dense:
             if self.group is not None:
@@ -204,20 +162,27 @@ class _Gradient:
             return False
         dense = grad.to_dense() if self.was_sparse else grad
         compressed, ctx = settings.compression.compress(dense)
-        target = Target(compressed, compressed)
-        self.plan = self.plan_for(target.dtype, target.shape)
+        self.format = _format_of(self.p) if compressed.shape == self.p.shape else None
+        whole = compressed if self.format is None else compressed.detach().permute(_FORMATS[compressed.dim()][1])
+        target = Target(whole, whole)
+        self.plan = self.plan_for(target.dtype, _shape_that_travels(target.shape, self.format))
         if target.place is not None:
-            self.plan.work_at(*target.place)
+            self._work_at(target.place)
         memory = self.plan.memory
         memory[0] = memory[1] = target.memory.data_ptr()
         self.size_bytes = target.memory.nbytes
-        if compressed is grad and target.memory is grad:
+        if compressed is grad and target.memory is whole:
             self.dtype, self.device, self.shape, self.grad = grad.dtype, grad.device, grad.shape, grad
         else:
             self.dtype = None  # comes here again
             self.grad = target
-            self.finish = lambda: self._write_back(grad, settings.compression.decompress(target.finish(), ctx))
-            common.special.append(self)
+
+            def finish() -> None:
+                target.finish()
+                self._write_back(grad, settings.compression.decompress(compressed, ctx))
+
+            self.finish = finish
+            self.common.special.append(self)
         if self.group is not None:
             self.group.group = None  # made of the members' plans
         return True
@@ -230,8 +195,7 @@ class _Gradient:
                 grad.copy_(reduced)
 
     def _start_sparse(self, grad: torch.Tensor) -> None:
-        common = self.common
-        settings = common.settings
+        settings = self.settings
         scaled = grad if settings.prescale * settings.postscale == 1.0 else grad * settings.prescale * settings.postscale
         result = _sparse.start(scaled, self.name, settings.op, settings.process_set, settings.compression)
         self.grad = scaled
@@ -240,36 +204,40 @@ class _Gradient:
             self.p.grad = result()
 
         self.finish = finish
-        common.special.append(self)
-        common.in_flight += 1
+        self.common.special.append(self)
+        self.common.is_in_flight = True
 
     def forget(self) -> None:
         """It is not in flight any more."""
         self.grad = None
         self.finish = None
-        self.passes_left = self.common.settings.passes
+        self.passes_left = self.settings.passes
 
 
 class _GradientGroup:
     """Gradients that are reduced together, when the last of them is there."""
 
-    __slots__ = ("members", "left", "first", "group")
+    __slots__ = ("members", "arrivals", "first", "group")
 
     def __init__(self, members: Sequence[_Gradient], first: object) -> None:
         self.members = list(members)
         self.first = first  # where the handles go
         self.group: Optional[_lib.Group] = None
-        self.left = len(self.members)
+        self.start_over()
+
+    def is_complete_by_one_more(self) -> bool:
+        """One more is there; whether it is the last one. Thread: any, and one of them is told so: a step of the counter is
+        not interrupted by another thread."""
+        return next(self.arrivals) == len(self.members)
 
     def enqueue(self) -> int:
         """The status."""
-        self.left = len(self.members)
         if self.group is None:
             self.group = _lib.Group([member.plan for member in self.members], self.first)
         return self.group.enqueue()
 
     def start_over(self) -> None:
-        self.left = len(self.members)
+        self.arrivals = itertools.count(1)
 
 
 def _hook_of(gradient: _Gradient) -> Callable[[torch.Tensor], None]:
@@ -287,18 +255,19 @@ def _hook_of(gradient: _Gradient) -> Callable[[torch.Tensor], None]:
     return on_gradient
 
 
-def _end(common: _Common, hooks: List[Any]) -> None:
+def _end(common: Collection, hooks: List[Any]) -> None:
     common.forget_waiting()
     for hook in hooks:
         hook.remove()
 
 
 class Reducer:
-    """Reduces the gradients of an optimizer's parameters. Thread: the one that runs backward and step."""
+    """Reduces the gradients of an optimizer's parameters. Thread: the one that makes the step; torch runs the hooks of
+    parameters on a GPU in a thread for each, beside that of the others."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.common = _Common(settings)
+        self.common = Collection()
         self.gradients: Dict[torch.Tensor, _Gradient] = {}
         self._groups: List[_GradientGroup] = []
         self._handles: List[_lib.HandleArray] = []  # of gradients in groups, group by group
@@ -312,7 +281,7 @@ class Reducer:
         new: Dict[torch.Tensor, _Gradient] = {}
         for name, p in named:
             if p not in self.gradients and p not in new:
-                new[p] = _Gradient(p, name, self.common, -len(self.gradients) - len(new))
+                new[p] = _Gradient(p, name, self.settings, self.common, -len(self.gradients) - len(new))
         if not new:
             return
         grouped = [[p for p in group if p in new] for group in groups]
@@ -332,7 +301,7 @@ class Reducer:
 
     def _grow_batch(self, capacity: int) -> None:
         common = self.common
-        if common.in_flight:
+        if common.is_in_flight:
             # Parameters that come between backward and step: what is in flight keeps its handles.
             common.start_waiting(_lib.GOES_ON)
             self._handles.append(common.batch.handles)
@@ -356,19 +325,23 @@ class Reducer:
         """Waits for all reductions, also when one fails or Ctrl-C comes, so that none still works on memory."""
         common = self.common
         failure: Optional[BaseException] = common.failure
-        if common.in_flight:
+        if common.is_in_flight:
             if failure is None:
                 try:
                     common.start_waiting(_lib.WAITS_NEXT)
                 except Exception as error:
                     failure = error
             common.forget_waiting()
-            batches = [common.batch.handles] if common.batch.count else []
+            batches = [common.batch.handles] if common.batch.addresses else []
             for handles in (*batches, *self._handles):
                 try:
                     _wait.finish(handles)
                 except BaseException as error:
                     failure = failure or error
+        if failure is None:
+            # Each began behind the stream that its hook had, which need not be the step's.
+            for place in common.places:
+                follow(place)
         special, common.special = common.special, []
         for gradient in special:
             try:
@@ -376,12 +349,9 @@ class Reducer:
                     gradient.finish()
             except Exception as error:
                 failure = failure or error
-        if common.start_bytes is None and common.in_flight and failure is None:
+        if common.start_bytes is None and common.is_in_flight and failure is None:
             common.decide_start()
-        common.in_flight = 0
-        common.failure = None
-        common.thread = threading.get_ident()
-        common.batch.clear()
+        common.clear()
         for gradient in self.gradients.values():
             gradient.forget()
         for group in self._groups:

@@ -12,7 +12,7 @@ import torch
 
 from horovod.common import _lib, _wait, basics
 from horovod.common.exceptions import HorovodInternalError
-from horovod.torch._device import Place, place_of, tell_about_staging
+from horovod.torch._device import Place, follow, place_of, tell_about_staging
 
 _DTYPES = {
     torch.uint8: _lib.UINT8,
@@ -152,9 +152,12 @@ class Target:
 
     def finish(self, *_: int) -> torch.Tensor:
         """The output, when the operation has ended."""
+        stream = None if self.place is None else follow(self.place)
         if self.memory is not self.output:
             with torch.no_grad():
                 self.output.copy_(self.memory)
+        if stream is not None:
+            self.memory.record_stream(stream)  # it may be a copy, which torch gives out again to the other stream
         return self.output
 
 

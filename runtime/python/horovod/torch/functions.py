@@ -154,6 +154,30 @@ class _TensorSpec:
         return torch.zeros(self.shape, dtype=self.dtype, device="cpu" if self.is_on_host else p.device)
 
 
+class _DeviceTensor:
+    """Stands for a tensor that the root has on a device, such as the learning rate of a capturable optimizer. Pickled as it is
+    it would come to the device of the root's number, which is another rank's, or nobody's."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.on_host = tensor.detach().cpu()
+
+
+def _packed(value: Any) -> Any:
+    """An option or value of a state, or a tuple or list of such, as it is pickled."""
+    if isinstance(value, torch.Tensor):
+        return value if value.device.type == "cpu" else _DeviceTensor(value)
+    return type(value)(map(_packed, value)) if type(value) in (tuple, list) else value
+
+
+def _unpacked(value: Any, device: torch.device) -> Any:
+    """The same on this rank, whose parameter is on `device`."""
+    if isinstance(value, _DeviceTensor):
+        return value.on_host.to(device)
+    if type(value) in (tuple, list):
+        return type(value)(_unpacked(part, device) for part in value)
+    return value
+
+
 def _parameters(optimizer: torch.optim.Optimizer) -> List[torch.Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
@@ -161,14 +185,14 @@ def _parameters(optimizer: torch.optim.Optimizer) -> List[torch.Tensor]:
 def _plan_of(optimizer: torch.optim.Optimizer) -> Dict[str, Any]:
     """What the root tells the others: group options and small values themselves, a _TensorSpec for each tensor."""
     groups = [
-        (len(group["params"]), {key: value for key, value in group.items() if key != "params"})
+        (len(group["params"]), {key: _packed(value) for key, value in group.items() if key != "params"})
         for group in optimizer.param_groups
     ]
     state = {}
     for index, p in enumerate(_parameters(optimizer)):
         if p in optimizer.state:
             state[index] = {
-                key: _TensorSpec(value) if _travels_alone(value) else value
+                key: _TensorSpec(value) if _travels_alone(value) else _packed(value)
                 for key, value in optimizer.state[p].items()
             }
     return {"groups": groups, "state": state}
@@ -189,7 +213,8 @@ def _adopt_plan(optimizer: torch.optim.Optimizer, plan: Dict[str, Any]) -> None:
             "make the same optimizer on every rank"
         )
     for group, (_, options) in zip(optimizer.param_groups, plan["groups"]):
-        group.update(options)
+        device = group["params"][0].device if group["params"] else torch.device("cpu")
+        group.update({key: _unpacked(value, device) for key, value in options.items()})
     for index, p in enumerate(_parameters(optimizer)):
         specs = plan["state"].get(index)
         if specs is None:
@@ -197,6 +222,6 @@ def _adopt_plan(optimizer: torch.optim.Optimizer, plan: Dict[str, Any]) -> None:
             continue
         current = optimizer.state.get(p, {})
         optimizer.state[p] = {
-            key: spec.like(current.get(key), p) if isinstance(spec, _TensorSpec) else spec
+            key: spec.like(current.get(key), p) if isinstance(spec, _TensorSpec) else _unpacked(spec, p.device)
             for key, spec in specs.items()
         }

@@ -76,7 +76,7 @@ class _DistributedMixin(NamedMixin):
         """
         reducer = self._hvd_reducer
         common = reducer.common
-        if common.is_synchronized and not common.in_flight:
+        if common.is_synchronized and not common.is_in_flight:
             return
         self._hvd_add_hooks()
         try:
@@ -119,7 +119,7 @@ class _DistributedMixin(NamedMixin):
                     self.synchronize()
                     return loss
 
-                if common.in_flight:
+                if common.is_in_flight:
                     self.synchronize()
             else:
                 if common.is_synchronized:
@@ -137,7 +137,7 @@ class _DistributedMixin(NamedMixin):
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """The wrapped optimizer's zero_grad. AssertionError while reductions of the gradients are in flight."""
         common = self._hvd_reducer.common
-        if common.in_flight:
+        if common.is_in_flight:
             raise AssertionError(
                 "optimizer.zero_grad() was called after loss.backward() but before optimizer.step() or "
                 "optimizer.synchronize(). This is prohibited as it can cause a race condition."
@@ -269,7 +269,8 @@ def DistributedOptimizer(
     optimizer. Call `broadcast_parameters` first: equal parameters plus equal gradients stay equal, bit by bit.
 
     Args:
-        optimizer: any torch optimizer, with the same parameters on every rank.
+        optimizer: any torch optimizer, with the same parameters on every rank, of the same memory format too: a gradient in
+            torch.channels_last is reduced where it is, and ranks that disagree get HorovodInternalError from the step.
         named_parameters: `model.named_parameters()`; the names appear in messages. Needed where ranks may have their
             parameters in different orders.
         compression: `hvd.Compression.none`, `.fp16` or `.bf16`.
