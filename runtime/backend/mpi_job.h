@@ -22,6 +22,9 @@ class MpiComm;
 // What the environment and the program say of MPI.
 struct MpiSettings {
   bool has_started_ranks = false;  // mpirun or srun has, and hvdrun has not
+  int told_size = 0;               // how many ranks that are, as it says; 0: it does not
+  std::string told_by;             // the variable that tells so
+  bool prefers_mpich = false;      // its ranks are more likely MPICH's than Open MPI's
   bool has_launcher = false;       // some mpirun or srun is there that this process is a rank of
   bool moves_data = false;         // HOROVOD_CPU_OPERATIONS=mpi
   bool wants_all_threads = true;   // MPI_THREAD_MULTIPLE

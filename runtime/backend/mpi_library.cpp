@@ -235,17 +235,18 @@ class MpiLibraryOf final : public MpiLibrary {
 };
 
 // One that the process has comes first: a second copy beside it would be another MPI, which mpirun knows nothing of.
-Result<DynLib> open_file(const std::string& path, DynLib::Scope scope) {
+Result<DynLib> open_file(const std::string& path, bool prefers_mpich, DynLib::Scope scope) {
   if (!path.empty()) {
     return DynLib::open(path, scope);
   }
-  for (const char* name : kMpiNames) {
+  const auto& names = prefers_mpich ? kMpiNamesOfPmi : kMpiNames;
+  for (const char* name : names) {
     if (auto loaded = DynLib::find_loaded(name, scope); loaded.ok()) {
       return loaded;
     }
   }
   std::string tried;
-  for (const char* name : kMpiNames) {
+  for (const char* name : names) {
     auto opened = DynLib::open(name, scope);
     if (opened.ok()) {
       return opened;
@@ -271,8 +272,8 @@ const char* name_of(MpiThreads level) {
   return "an unknown level of threads";
 }
 
-Result<std::unique_ptr<MpiLibrary>> MpiLibrary::load(const std::string& path, DynLib::Scope scope) {
-  auto file = open_file(path, scope);
+Result<std::unique_ptr<MpiLibrary>> MpiLibrary::load(const std::string& path, bool prefers_mpich, DynLib::Scope scope) {
+  auto file = open_file(path, prefers_mpich, scope);
   if (!file.ok()) {
     return file.error().with_context("no MPI library can be loaded");
   }

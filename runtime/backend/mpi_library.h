@@ -27,9 +27,9 @@ const char* name_of(MpiThreads level);
 class MpiLibrary {
  public:
   // `path`: the library's file, or a name that the loader knows; empty: the one that this process has loaded already,
-  // else the first that the loader finds under the names that MPIs have. kNotFound says what was looked for. `scope`:
-  // kGlobal where it is to be started.
-  static Result<std::unique_ptr<MpiLibrary>> load(const std::string& path, DynLib::Scope scope);
+  // else the first that the loader finds under the names that MPIs have, MPICH's before Open MPI's where
+  // `prefers_mpich`. kNotFound says what was looked for. `scope`: kGlobal where it is to be started.
+  static Result<std::unique_ptr<MpiLibrary>> load(const std::string& path, bool prefers_mpich, DynLib::Scope scope);
   virtual ~MpiLibrary() = default;
 
   // Its file.

@@ -7,5 +7,8 @@
 namespace hvd {
 
 inline constexpr std::array<const char*, 4> kMpiNames = {"libmpi.so.40", "libmpi.so.12", "libmpich.so.12", "libmpi.so"};
+// Where PMI has started the ranks, as MPICH's mpirun does: the other kind would make each of them a job of its own.
+inline constexpr std::array<const char*, 4> kMpiNamesOfPmi = {"libmpi.so.12", "libmpich.so.12", "libmpi.so.40",
+                                                              "libmpi.so"};
 
 }  // namespace hvd

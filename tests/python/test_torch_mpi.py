@@ -98,6 +98,18 @@ def test_an_mpi_that_cannot_be_loaded_is_told_and_no_rank_runs_alone():
     assert re.search(r"joining by MPI: no MPI library can be loaded: /nowhere/libmpi.so.40", outcome.output)
 
 
+@pytest.mark.parametrize("told, words", [
+    ({"PMI_SIZE": "2", "PMI_RANK": "0"}, r"PMI_SIZE is 2, but Open MPI v\S+, .* \(/.*libmpi\.so.*\) knows of 1 rank: it is not "
+     "the MPI of the mpirun or srun that has started this process; name that one's libmpi in HVD_MPI_LIBRARY"),
+    ({"PMIX_RANK": "0", "SLURM_STEP_NUM_TASKS": "4"}, "SLURM_STEP_NUM_TASKS is 4, but Open MPI .* knows of 1 rank"),
+])  # fmt: skip
+def test_a_rank_that_its_mpi_takes_for_the_only_one_does_not_run_alone(told, words):
+    """Started as one of several, by a launcher that this MPI knows nothing of: as MPICH's with Open MPI's library."""
+    outcome = run_ranks(1, SCRIPT, "plain", launch=["env"], env={"HVD_MPI_LIBRARY": "libmpi.so.40", **told})
+    assert outcome.codes != [0] and outcome.reports == [None]
+    assert re.search(words, outcome.output), outcome.output
+
+
 def test_mpi_is_ended_in_order_when_a_rank_fails():
     outcome = mpirun(2, SCRIPT, "fails", operations="mpi")
     assert outcome.codes == [3] or outcome.codes == [1], outcome.output
