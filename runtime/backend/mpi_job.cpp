@@ -57,6 +57,10 @@ Result<MpiLibrary*> start_mpi(const MpiSettings& settings, Deadline deadline) {
   return library;
 }
 
+std::string name_of(const MpiLibrary& library) {
+  return library.version_text() + " (" + library.path() + ")";
+}
+
 // An MPI that is not of the launcher's kind takes each rank for a job of its own, and all would go well, each alone.
 Result<void> check_world(const MpiSettings& settings, const MpiLibrary& library) {
   if (!settings.has_started_ranks || settings.comm) {
@@ -69,12 +73,11 @@ Result<void> check_world(const MpiSettings& settings, const MpiLibrary& library)
   const std::string told = settings.told_size == 0 ? settings.told_by + " is set, as for several ranks"
                                                    : settings.told_by + " is " + std::to_string(settings.told_size);
   return Error(Code::kInvalid,
-               told + ", but " + library.version_text() + " (" + library.path() + ") knows of " + std::to_string(size) +
+               told + ", but " + name_of(library) + " knows of " + std::to_string(size) +
                    (size == 1 ? " rank" : " ranks") +
                    ": it is not the MPI of the mpirun or srun that has started this process; name that "
-                   "one's libmpi in HVD_MPI_LIBRARY, or start the ranks by this one's mpirun; if each is "
-                   "meant to be a job of its own, unset " +
-                   settings.told_by);
+                   "one's libmpi in HVD_MPI_LIBRARY, or start the ranks by this one's mpirun" +
+                   (settings.told_size == 0 ? "; for a job of one rank, unset " + settings.told_by : ""));
 }
 
 Result<MpiComm> comm_of(const MpiSettings& settings, MpiLibrary& library, Deadline deadline) {
@@ -105,6 +108,15 @@ Result<JobSecret> agree_on_secret(MpiComm& comm, Interrupt& interrupt) {
 }
 
 }  // namespace
+
+Result<MpiWorld> find_started_world() {
+  HVD_TRY_ASSIGN(const std::unique_ptr<MpiLibrary> library, MpiLibrary::find_started());
+  if (library == nullptr) {
+    return MpiWorld{};
+  }
+  HVD_TRY_ASSIGN(const int size, library->size(library->world()));
+  return MpiWorld{size, name_of(*library)};
+}
 
 Result<MpiJob> join_by_mpi(const MpiSettings& settings, const std::string& chosen_address, std::unique_ptr<Store> news,
                            Deadline deadline) {
