@@ -84,29 +84,42 @@ Result<void> read_pair(const Reader& env, const char* index_name, const char* co
   return {};
 }
 
-// How many ranks an mpirun or srun that is nearer to us than any hvdrun has started; 0: there is none. hvdrun gives its
-// ranks Open MPI's variable too, so that a number other than its own is that of an mpirun within its job.
-Result<int> read_size_of_mpi(const Reader& env) {
-  static constexpr int kUnknown = 2;  // MPI will tell
-  const bool is_of_hvdrun = env.text(contract::kRank) || env.text(contract::kSize);
-  HVD_TRY_ASSIGN(const int open_mpi, env.number<int>(contract::kOpenMpiSize, 1, kMaxRanks, 0));
-  if (is_of_hvdrun) {
-    return env.text(contract::kSize).value_or("") == "1" && open_mpi > 1 ? open_mpi : 0;
+// Whether an mpirun or srun that is nearer to us than any hvdrun has started several ranks, and how many. hvdrun takes
+// the variables of those around it away and gives its ranks Open MPI's with its own number, so that any other number
+// within a job of one rank is that of an mpirun which this rank has started.
+Result<void> read_started_ranks(const Reader& env, MpiSettings& mpi) {
+  const auto hvdruns = env.text(contract::kSize);
+  const bool is_of_hvdrun = hvdruns || env.text(contract::kRank);
+  if (is_of_hvdrun && hvdruns.value_or("") != "1") {
+    return {};
   }
-  if (open_mpi > 0) {
-    return open_mpi;
+  // Slurm has its number also where srun is no launcher of MPI, and where it has only started mpirun's daemons.
+  const bool is_of_pmix = !is_of_hvdrun && env.text(contract::kPmixRank) && !env.text(contract::kOpenMpiSize);
+  for (const char* name : {contract::kOpenMpiSize, contract::kPmiSize, contract::kSlurmStepSize}) {
+    if (name != contract::kSlurmStepSize || is_of_pmix) {
+      HVD_TRY_ASSIGN(const int told, env.number<int>(name, 1, kMaxRanks, 0));
+      if (told > 1) {
+        mpi.has_started_ranks = true;
+        mpi.told_size = told;
+        mpi.told_by = name;
+        return {};
+      }
+    }
   }
-  HVD_TRY_ASSIGN(const int pmi, env.number<int>(contract::kPmiSize, 1, kMaxRanks, 0));
-  if (pmi > 0 || !env.text(contract::kPmixRank)) {
-    return pmi;
+  if (is_of_pmix && !env.text(contract::kPmiSize) && !env.text(contract::kSlurmStepSize)) {
+    mpi.has_started_ranks = true;  // MPI will tell how many
+    mpi.told_by = contract::kPmixRank;
   }
-  return env.number<int>(contract::kSlurmStepSize, 1, kMaxRanks, kUnknown);
+  return {};
 }
 
 Result<void> read_mpi(const Reader& env, Config& config) {
-  HVD_TRY_ASSIGN(const int size, read_size_of_mpi(env));
-  config.mpi.has_started_ranks = size > 1;
+  HVD_TRY(read_started_ranks(env, config.mpi));
   config.mpi.has_launcher = env.text(contract::kPmixRank) || env.text(contract::kPmiSize);
+  // PMI alone is how MPICH's kin start ranks. Open MPI's launchers speak PMIx, and so do those of others that start
+  // both.
+  config.mpi.prefers_mpich =
+      config.mpi.told_by == contract::kPmiSize && (env.text(contract::kOpenMpiSize) || !env.text(contract::kPmixRank));
   config.mpi.library = env.text(contract::kMpiLibrary).value_or("");
   HVD_TRY_ASSIGN(const bool is_off, read_switch(env, contract::kMpiThreadsOff));
   config.mpi.wants_all_threads = !is_off;

@@ -62,8 +62,26 @@ bool names_all(const std::vector<int>& ranks, int size) {
   return ranks.size() == static_cast<std::size_t>(size);
 }
 
+// Where nothing else tells of other ranks, an MPI that the program has started is asked: its launcher may be one that
+// sets no variable which is known here.
+Result<void> ask_started_mpi(Config& config) {
+  if (config.mpi.has_started_ranks || config.mpi.comm || config.map.size > 1) {
+    return {};
+  }
+  HVD_TRY_ASSIGN(const MpiWorld world, find_started_world());
+  if (world.size > 1) {
+    config.mpi.has_started_ranks = true;
+    config.mpi.has_launcher = true;
+    config.mpi.told_size = world.size;
+    config.mpi.told_by = "the world of " + world.name;
+    config.agent_socket.clear();  // of a job of hvdrun's with one rank, which has started these
+  }
+  return {};
+}
+
 // Through hvdrun's agent, or by MPI where mpirun has started the ranks or the program names a communicator.
 Result<std::unique_ptr<Store>> meet(Config& config, Deadline deadline) {
+  HVD_TRY(ask_started_mpi(config));
   std::unique_ptr<Store> store;
   if (!config.agent_socket.empty()) {
     HVD_TRY_ASSIGN(store, StoreClient::connect(config.agent_socket, config.agent_token, config.map.rank, deadline));

@@ -45,8 +45,9 @@ Result<MpiPlace> own_place(const std::string& chosen_address) {
 
 Result<MpiLibrary*> start_mpi(const MpiSettings& settings, Deadline deadline) {
   MpiProcess& process = MpiProcess::instance();
-  HVD_TRY_ASSIGN(MpiLibrary* const library,
-                 process.start(MpiOptions{settings.library, settings.wants_all_threads}, deadline));
+  HVD_TRY_ASSIGN(
+      MpiLibrary* const library,
+      process.start(MpiOptions{settings.library, settings.prefers_mpich, settings.wants_all_threads}, deadline));
   if (settings.moves_data && process.threads() < MpiThreads::kSerialized) {
     return Error(Code::kInvalid, std::string("HOROVOD_CPU_OPERATIONS=mpi needs MPI_THREAD_SERIALIZED or more, and ") +
                                      library->version_text() + " was started with " + name_of(process.threads()) +
@@ -54,6 +55,29 @@ Result<MpiLibrary*> start_mpi(const MpiSettings& settings, Deadline deadline) {
                                      "hvd.init()");
   }
   return library;
+}
+
+std::string name_of(const MpiLibrary& library) {
+  return library.version_text() + " (" + library.path() + ")";
+}
+
+// An MPI that is not of the launcher's kind takes each rank for a job of its own, and all would go well, each alone.
+Result<void> check_world(const MpiSettings& settings, const MpiLibrary& library) {
+  if (!settings.has_started_ranks || settings.comm) {
+    return {};
+  }
+  HVD_TRY_ASSIGN(const int size, library.size(library.world()));
+  if (size > 1 && size >= settings.told_size) {
+    return {};
+  }
+  const std::string told = settings.told_size == 0 ? settings.told_by + " is set, as for several ranks"
+                                                   : settings.told_by + " is " + std::to_string(settings.told_size);
+  return Error(Code::kInvalid,
+               told + ", but " + name_of(library) + " knows of " + std::to_string(size) +
+                   (size == 1 ? " rank" : " ranks") +
+                   ": it is not the MPI of the mpirun or srun that has started this process; name that "
+                   "one's libmpi in HVD_MPI_LIBRARY, or start the ranks by this one's mpirun" +
+                   (settings.told_size == 0 ? "; for a job of one rank, unset " + settings.told_by : ""));
 }
 
 Result<MpiComm> comm_of(const MpiSettings& settings, MpiLibrary& library, Deadline deadline) {
@@ -85,9 +109,19 @@ Result<JobSecret> agree_on_secret(MpiComm& comm, Interrupt& interrupt) {
 
 }  // namespace
 
+Result<MpiWorld> find_started_world() {
+  HVD_TRY_ASSIGN(const std::unique_ptr<MpiLibrary> library, MpiLibrary::find_started());
+  if (library == nullptr) {
+    return MpiWorld{};
+  }
+  HVD_TRY_ASSIGN(const int size, library->size(library->world()));
+  return MpiWorld{size, name_of(*library)};
+}
+
 Result<MpiJob> join_by_mpi(const MpiSettings& settings, const std::string& chosen_address, std::unique_ptr<Store> news,
                            Deadline deadline) {
   HVD_TRY_ASSIGN(MpiLibrary* const library, start_mpi(settings, deadline));
+  HVD_TRY(check_world(settings, *library));
   HVD_TRY_ASSIGN(MpiComm own, comm_of(settings, *library, deadline));
   const auto comm = std::make_shared<MpiComm>(std::move(own));
   DeadlineInterrupt interrupt(deadline);
@@ -124,7 +158,7 @@ Result<std::shared_ptr<BackendMaker>> move_by_mpi(const MpiSettings& settings, c
 }
 
 Result<std::string> find_mpi(const std::string& library) {
-  HVD_TRY_ASSIGN(const std::unique_ptr<MpiLibrary> found, MpiLibrary::load(library, DynLib::Scope::kOwn));
+  HVD_TRY_ASSIGN(const std::unique_ptr<MpiLibrary> found, MpiLibrary::load(library, false, DynLib::Scope::kOwn));
   return found->version_text();
 }
 

@@ -22,12 +22,21 @@ class MpiComm;
 // What the environment and the program say of MPI.
 struct MpiSettings {
   bool has_started_ranks = false;  // mpirun or srun has, and hvdrun has not
+  int told_size = 0;               // how many ranks that are, as it says; 0: it does not
+  std::string told_by;             // what tells so: a variable, or an MPI that the program has started
+  bool prefers_mpich = false;      // its ranks are more likely MPICH's than Open MPI's
   bool has_launcher = false;       // some mpirun or srun is there that this process is a rank of
   bool moves_data = false;         // HOROVOD_CPU_OPERATIONS=mpi
   bool wants_all_threads = true;   // MPI_THREAD_MULTIPLE
   std::string library;             // its file; empty: look for one
   std::optional<int> comm;         // the program's communicator, as Fortran numbers it
   std::vector<int> ranks;          // of the world, which are to be the job; empty: all
+};
+
+// What an MPI knows that the program has started itself.
+struct MpiWorld {
+  int size = 0;      // of MPI_COMM_WORLD; 0: there is no such MPI
+  std::string name;  // of the MPI, with its file
 };
 
 struct MpiJob {
@@ -38,6 +47,8 @@ struct MpiJob {
   std::shared_ptr<BackendMaker> backends;  // null: MPI is for meeting only
 };
 
+// Loads and starts nothing: the world of an MPI that is there and runs.
+Result<MpiWorld> find_started_world();
 // Starts MPI where the program has not, and finds the job's ranks by it. `chosen_address`: instead of one that is found
 // here; may be empty. `news`: see MpiStore.
 Result<MpiJob> join_by_mpi(const MpiSettings& settings, const std::string& chosen_address, std::unique_ptr<Store> news,

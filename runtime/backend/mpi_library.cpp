@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/backend/mpi_abi.h"
-#include "runtime/base/mpi_names.h"
+#include "runtime/backend/mpi_file.h"
 
 namespace hvd {
 namespace {
@@ -68,22 +68,23 @@ class MpiLibraryOf final : public MpiLibrary {
   }
   Result<MpiThreads> start(MpiThreads wanted) override {
     int given = 0;
-    HVD_TRY(check(init_thread_(nullptr, nullptr, static_cast<int>(wanted), &given), "MPI_Init_thread"));
-    return static_cast<MpiThreads>(given);
+    HVD_TRY(check(init_thread_(nullptr, nullptr, Abi::kThreadLevels.at(static_cast<std::size_t>(wanted)), &given),
+                  "MPI_Init_thread"));
+    return level_of(given);
   }
   Result<MpiThreads> threads() const override {
     int given = 0;
     HVD_TRY(check(query_thread_(&given), "MPI_Query_thread"));
-    return static_cast<MpiThreads>(given);
+    return level_of(given);
   }
   Result<void> finish() override { return check(finalize_(), "MPI_Finalize"); }
 
   [[nodiscard]] MpiHandle world() const override { return to_number(world_); }
   Result<MpiHandle> from_fortran(int handle) const override {
-    if constexpr (Abi::kNumbersAreFortrans) {
+    if constexpr (Abi::kFromFortran == nullptr) {
       return valid(handle);
     } else {
-      return valid(comm_f2c_(handle));
+      return valid(from_fortran_(handle));
     }
   }
   Result<int> rank(MpiHandle comm) const override {
@@ -165,8 +166,8 @@ class MpiLibraryOf final : public MpiLibrary {
     HVD_TRY_ASSIGN(world_, Abi::constant(file_, Abi::kWorld));
     HVD_TRY_ASSIGN(no_comm_, Abi::constant(file_, Abi::kNoComm));
     HVD_TRY_ASSIGN(errors_return_, Abi::constant(file_, Abi::kErrorsReturn));
-    if constexpr (!Abi::kNumbersAreFortrans) {
-      HVD_TRY(file_.take("MPI_Comm_f2c", comm_f2c_));
+    if constexpr (Abi::kFromFortran != nullptr) {
+      HVD_TRY(file_.take(Abi::kFromFortran, from_fortran_));
     }
     HVD_TRY(file_.take("MPI_Comm_rank", comm_rank_));
     HVD_TRY(file_.take("MPI_Comm_size", comm_size_));
@@ -202,6 +203,10 @@ class MpiLibraryOf final : public MpiLibrary {
     }
     return to_number(comm);
   }
+  static MpiThreads level_of(int given) {
+    const auto above = std::upper_bound(Abi::kThreadLevels.begin() + 1, Abi::kThreadLevels.end(), given);
+    return static_cast<MpiThreads>(above - Abi::kThreadLevels.begin() - 1);
+  }
   static Handle own(MpiHandle handle) { return from_number<Handle>(handle); }
   static void* ignore_status() { return reinterpret_cast<void*>(Abi::kIgnoreStatus); }
 
@@ -218,7 +223,7 @@ class MpiLibraryOf final : public MpiLibrary {
   int (*init_thread_)(int*, char***, int, int*) = nullptr;
   int (*query_thread_)(int*) = nullptr;
   int (*finalize_)() = nullptr;
-  Handle (*comm_f2c_)(int) = nullptr;
+  Handle (*from_fortran_)(int) = nullptr;
   int (*comm_rank_)(Handle, int*) = nullptr;
   int (*comm_size_)(Handle, int*) = nullptr;
   int (*comm_dup_)(Handle, Handle*) = nullptr;
@@ -234,25 +239,16 @@ class MpiLibraryOf final : public MpiLibrary {
   int (*cancel_)(Handle*) = nullptr;
 };
 
-// One that the process has comes first: a second copy beside it would be another MPI, which mpirun knows nothing of.
-Result<DynLib> open_file(const std::string& path, DynLib::Scope scope) {
-  if (!path.empty()) {
-    return DynLib::open(path, scope);
+Result<std::unique_ptr<MpiLibrary>> library_of(MpiFile file) {
+  switch (file.kind) {
+    case MpiKind::kOpenMpi:
+      return MpiLibraryOf<OpenMpiAbi>::make(std::move(file.library));
+    case MpiKind::kMpich:
+      return MpiLibraryOf<MpichAbi>::make(std::move(file.library));
+    case MpiKind::kStandard:
+      break;
   }
-  for (const char* name : kMpiNames) {
-    if (auto loaded = DynLib::find_loaded(name, scope); loaded.ok()) {
-      return loaded;
-    }
-  }
-  std::string tried;
-  for (const char* name : kMpiNames) {
-    auto opened = DynLib::open(name, scope);
-    if (opened.ok()) {
-      return opened;
-    }
-    tried += (tried.empty() ? "" : "; ") + opened.error().message();
-  }
-  return Error(Code::kNotFound, tried);
+  return MpiLibraryOf<StandardAbi>::make(std::move(file.library));
 }
 
 }  // namespace
@@ -271,14 +267,20 @@ const char* name_of(MpiThreads level) {
   return "an unknown level of threads";
 }
 
-Result<std::unique_ptr<MpiLibrary>> MpiLibrary::load(const std::string& path, DynLib::Scope scope) {
-  auto file = open_file(path, scope);
+Result<std::unique_ptr<MpiLibrary>> MpiLibrary::load(const std::string& path, bool prefers_mpich, DynLib::Scope scope) {
+  auto file = find_mpi_file(path, prefers_mpich, scope);
   if (!file.ok()) {
     return file.error().with_context("no MPI library can be loaded");
   }
-  const bool is_open_mpi = file.value().find(OpenMpiAbi::kOwnSymbol) != nullptr;
-  return is_open_mpi ? MpiLibraryOf<OpenMpiAbi>::make(std::move(file).value())
-                     : MpiLibraryOf<MpichAbi>::make(std::move(file).value());
+  return library_of(std::move(file).value());
+}
+
+Result<std::unique_ptr<MpiLibrary>> MpiLibrary::find_started() {
+  auto file = find_started_mpi_file(DynLib::Scope::kOwn);
+  if (!file) {
+    return std::unique_ptr<MpiLibrary>();
+  }
+  return library_of(std::move(*file));
 }
 
 }  // namespace hvd

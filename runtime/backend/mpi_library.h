@@ -1,6 +1,6 @@
-// MpiLibrary: the functions of an MPI that is found when it is wanted, and never linked. There are two kinds, whose
-// handles and constants differ: Open MPI's (4 and 5), and MPICH's (MPICH, Intel MPI, MVAPICH, Cray MPI). Which one a
-// file is, its symbols tell.
+// MpiLibrary: the functions of an MPI that is found when it is wanted, and never linked. There are three kinds, whose
+// handles and constants differ: Open MPI's (3 to 5), MPICH's (MPICH, Intel MPI, MVAPICH, Cray MPI), and that of the
+// standard MPI 5.0 (libmpi_abi.so). Which one a file is, its symbols tell.
 //
 // A thin layer: one method for each MPI function that is used, a Result for its code. Handles are opaque numbers.
 // Thread: as the level that MPI was started with allows; here that is one thread at a time (see MpiProcess).
@@ -17,19 +17,22 @@
 
 namespace hvd {
 
-// MPI_Comm and MPI_Request: a pointer in Open MPI, an int in MPICH.
+// MPI_Comm and MPI_Request: an int in MPICH, else a pointer.
 enum class MpiHandle : std::uintptr_t {};
 
-// MPI_THREAD_...; the same numbers everywhere.
+// MPI_THREAD_...; whose numbers differ.
 enum class MpiThreads : int { kSingle = 0, kFunneled = 1, kSerialized = 2, kMultiple = 3 };
 const char* name_of(MpiThreads level);
 
 class MpiLibrary {
  public:
-  // `path`: the library's file, or a name that the loader knows; empty: the one that this process has loaded already,
-  // else the first that the loader finds under the names that MPIs have. kNotFound says what was looked for. `scope`:
-  // kGlobal where it is to be started.
-  static Result<std::unique_ptr<MpiLibrary>> load(const std::string& path, DynLib::Scope scope);
+  // `path`: the library's file, or a name that the loader knows; empty: one that this process has loaded already and,
+  // of several, has started, whatever its name; else the first that the loader finds under the names that MPIs have,
+  // MPICH's before Open MPI's where `prefers_mpich`. kNotFound says what was looked for. `scope`: kGlobal where it is
+  // to be started.
+  static Result<std::unique_ptr<MpiLibrary>> load(const std::string& path, bool prefers_mpich, DynLib::Scope scope);
+  // The one that the program has started and not ended; null where there is none. Loads none.
+  static Result<std::unique_ptr<MpiLibrary>> find_started();
   virtual ~MpiLibrary() = default;
 
   // Its file.

@@ -93,7 +93,7 @@ Result<MpiLibrary*> MpiProcess::start(const MpiOptions& options, Deadline deadli
 
 Result<void> MpiProcess::load(const MpiOptions& options) {
   if (library_ == nullptr) {
-    auto loaded = MpiLibrary::load(options.library, DynLib::Scope::kGlobal);
+    auto loaded = MpiLibrary::load(options.library, options.prefers_mpich, DynLib::Scope::kGlobal);
     if (!loaded.ok()) {
       return loaded.error();
     }

@@ -23,6 +23,7 @@ namespace hvd {
 
 struct MpiOptions {
   std::string library;            // see MpiLibrary::load
+  bool prefers_mpich = false;     // the same
   bool wants_all_threads = true;  // MPI_THREAD_MULTIPLE rather than SERIALIZED
 };
 

@@ -1,5 +1,7 @@
 #include "runtime/base/dyn_lib.h"
 
+#include <string_view>
+
 #include <dlfcn.h>
 #include <link.h>
 
@@ -55,8 +57,28 @@ Result<DynLib> DynLib::find_loaded(const std::string& name, Scope scope) {
   return DynLib(handle, name);
 }
 
+std::vector<std::string> DynLib::loaded_names() {
+  std::vector<std::string> names;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t /*size*/, void* list) {
+        if (info->dlpi_name != nullptr && *info->dlpi_name != '\0') {  // the program itself has none
+          static_cast<std::vector<std::string>*>(list)->emplace_back(info->dlpi_name);
+        }
+        return 0;
+      },
+      &names);
+  return names;
+}
+
 void* DynLib::find(const char* symbol) const {
   return handle_ == nullptr ? nullptr : ::dlsym(handle_, symbol);
+}
+
+bool DynLib::defines(const char* symbol) const {
+  const void* found = find(symbol);
+  Dl_info where{};
+  return found != nullptr && ::dladdr(found, &where) != 0 && where.dli_fname != nullptr &&
+         path() == std::string_view(where.dli_fname);
 }
 
 void* DynLib::find_variable(const char* symbol) const {

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "runtime/base/result.h"
 
@@ -29,9 +30,13 @@ class DynLib {
   static Result<DynLib> open(const std::string& name, Scope scope);
   // Only one that this process has loaded already: two copies of one library in a process do not know of each other.
   static Result<DynLib> find_loaded(const std::string& name, Scope scope);
+  // The names of all that this process has loaded, as find_loaded() takes them, in the order of loading.
+  static std::vector<std::string> loaded_names();
 
   // Null: it has no such name.
   [[nodiscard]] void* find(const char* symbol) const;
+  // It has the name itself, and not only a library that it is linked with.
+  [[nodiscard]] bool defines(const char* symbol) const;
   // A variable, where the library itself sees it: a program that is linked with the library may have the variable in
   // its own memory instead (a copy relocation).
   [[nodiscard]] void* find_variable(const char* symbol) const;

@@ -1,5 +1,6 @@
 """A rank of MPI, as HOW says; started by mpirun (test_torch_mpi.py)."""
 
+import json
 import os
 import signal
 import sys
@@ -8,8 +9,11 @@ import torch
 from rank_side import report
 
 how = sys.argv[1]
-if how == "mpi4py_first":
+if how in ("mpi4py_first", "unknown_launcher"):
     from mpi4py import MPI
+if how == "unknown_launcher":
+    for name in [name for name in os.environ if name.startswith(("OMPI_COMM_WORLD_", "PMI", "SLURM_"))]:
+        del os.environ[name]
 
 import horovod.torch as hvd  # noqa: E402  (after mpi4py, which starts MPI when it is imported)
 from horovod.common.exceptions import HorovodInternalError  # noqa: E402
@@ -102,8 +106,9 @@ def fails():
     total()
 
 
-if how in ("plain", "mpi4py_first"):
-    hvd.init()
+if how in ("plain", "mpi4py_first", "unknown_launcher"):
+    hvd.init(*map(json.loads, sys.argv[2:]))
+    os.environ["HVD_RANK"] = str(hvd.rank())  # for the report: hvdrun's, where it has started mpirun, is 0 for all
     report(place())
 else:
     report({"part": part_of_world, "wrong": wrong_ranks, "beside": mpi_beside, "killed": killed, "again": again,

@@ -63,6 +63,17 @@ def test_an_mpi_that_the_program_has_started_is_used(operations):
 
 
 @needs_mpi4py
+@pytest.mark.parametrize("ranks", [[], ["[0, 1]"]])
+@pytest.mark.parametrize("inside", [False, True])
+def test_an_mpi_that_the_program_has_started_is_asked_where_no_variable_tells_of_ranks(inside, ranks):
+    launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"]
+    launch = [HVDRUN, "-np", "1", "env", "-u", "OMPI_UNIVERSE_SIZE", *launch] if inside else launch
+    reports = run_ranks(2, SCRIPT, "unknown_launcher", *ranks, launch=launch).check().reports
+    assert [(report["rank"], report["size"], report["mpi"], report["total"]) for report in reports] == \
+        [(0, 2, True, 3), (1, 2, True, 3)]  # fmt: skip
+
+
+@needs_mpi4py
 @pytest.mark.parametrize("operations", OPERATIONS)
 def test_the_program_uses_mpi_beside_us(operations):
     assert mpirun(2, SCRIPT, "beside", operations=operations).check().reports == [19, 19]
@@ -96,6 +107,18 @@ def test_an_mpi_that_cannot_be_loaded_is_told_and_no_rank_runs_alone():
     outcome = mpirun(2, SCRIPT, "plain", env={"HVD_MPI_LIBRARY": "/nowhere/libmpi.so.40"})
     assert outcome.codes != [0] and outcome.reports == [None, None]
     assert re.search(r"joining by MPI: no MPI library can be loaded: /nowhere/libmpi.so.40", outcome.output)
+
+
+@pytest.mark.parametrize("told, words", [
+    ({"PMI_SIZE": "2", "PMI_RANK": "0"}, r"PMI_SIZE is 2, but Open MPI v\S+, .* \(/.*libmpi\.so.*\) knows of 1 rank: it is not "
+     "the MPI of the mpirun or srun that has started this process; name that one's libmpi in HVD_MPI_LIBRARY"),
+    ({"PMIX_RANK": "0", "SLURM_STEP_NUM_TASKS": "4"}, "SLURM_STEP_NUM_TASKS is 4, but Open MPI .* knows of 1 rank"),
+])  # fmt: skip
+def test_a_rank_that_its_mpi_takes_for_the_only_one_does_not_run_alone(told, words):
+    """Started as one of several, by a launcher that this MPI knows nothing of: as MPICH's with Open MPI's library."""
+    outcome = run_ranks(1, SCRIPT, "plain", launch=["env"], env={"HVD_MPI_LIBRARY": "libmpi.so.40", **told})
+    assert outcome.codes != [0] and outcome.reports == [None]
+    assert re.search(words, outcome.output), outcome.output
 
 
 def test_mpi_is_ended_in_order_when_a_rank_fails():

@@ -189,29 +189,50 @@ TEST_CASE("ranks that mpirun or srun has started are told from hvdrun's") {
   struct Started {
     Variables variables;
     bool is_by_mpi;
+    int told_size;
+    bool prefers_mpich;
   };
-  Variables in_hvdruns_job = {{"HVD_RANK", "0"},       {"HVD_SIZE", "1"},       {"HVD_LOCAL_RANK", "0"},
-                              {"HVD_LOCAL_SIZE", "1"}, {"HVD_CROSS_RANK", "0"}, {"HVD_CROSS_SIZE", "1"},
-                              {"HVD_NODE_INDEX", "0"}, {"HVD_NODE_COUNT", "1"}};
-  Variables alone = in_hvdruns_job;
-  alone["OMPI_COMM_WORLD_SIZE"] = "1";
-  Variables with_mpirun_inside = in_hvdruns_job;
-  with_mpirun_inside["OMPI_COMM_WORLD_SIZE"] = "3";
-  const Started cases[] = {{{{"OMPI_COMM_WORLD_SIZE", "2"}}, true},
-                           {{{"OMPI_COMM_WORLD_SIZE", "1"}, {"PMIX_RANK", "0"}}, false},
-                           {{{"PMI_SIZE", "4"}}, true},
-                           {{{"PMI_SIZE", "1"}}, false},
-                           {{{"PMIX_RANK", "0"}}, true},
-                           {{{"PMIX_RANK", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}, false},
-                           {{{"PMIX_RANK", "0"}, {"SLURM_STEP_NUM_TASKS", "8"}}, true},
-                           {changed("OMPI_COMM_WORLD_SIZE", "8"), false},
-                           {alone, false},
-                           {with_mpirun_inside, true},
-                           {{}, false}};
+  const Variables in_hvdruns_job = {{"HVD_RANK", "0"},       {"HVD_SIZE", "1"},       {"HVD_LOCAL_RANK", "0"},
+                                    {"HVD_LOCAL_SIZE", "1"}, {"HVD_CROSS_RANK", "0"}, {"HVD_CROSS_SIZE", "1"},
+                                    {"HVD_NODE_INDEX", "0"}, {"HVD_NODE_COUNT", "1"}, {"OMPI_COMM_WORLD_SIZE", "1"}};
+  const auto within_hvdrun = [&](const char* name, const char* value) {
+    Variables variables = in_hvdruns_job;
+    variables[name] = value;
+    return variables;
+  };
+  const Started cases[] = {
+      {{{"OMPI_COMM_WORLD_SIZE", "2"}}, true, 2, false},
+      {{{"OMPI_COMM_WORLD_SIZE", "1"}, {"PMIX_RANK", "0"}}, false, 0, false},
+      {{{"PMI_SIZE", "4"}}, true, 4, true},
+      {{{"PMI_SIZE", "4"}, {"PMIX_RANK", "3"}}, true, 4, false},
+      {{{"PMI_SIZE", "4"}, {"OMPI_COMM_WORLD_SIZE", "2"}}, true, 2, false},
+      // An mpirun of MPICH's within a rank of Open MPI's.
+      {{{"PMI_SIZE", "4"}, {"OMPI_COMM_WORLD_SIZE", "1"}, {"PMIX_RANK", "0"}}, true, 4, true},
+      {{{"PMI_SIZE", "1"}}, false, 0, false},
+      {{{"PMIX_RANK", "0"}}, true, 0, false},
+      {{{"PMIX_RANK", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}, false, 0, false},
+      {{{"PMIX_RANK", "0"}, {"SLURM_STEP_NUM_TASKS", "8"}}, true, 8, false},
+      {{{"SLURM_STEP_NUM_TASKS", "8"}}, false, 0, false},
+      {{{"PMI_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "8"}}, false, 0, false},
+      {{{"PMIX_RANK", "0"}, {"PMI_SIZE", "1"}}, false, 0, false},
+      // A step by PMIx, asked for in a shell that was a step of one task by PMI.
+      {{{"PMIX_RANK", "0"}, {"PMI_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "8"}}, true, 8, false},
+      // Open MPI's daemons, which srun has started on eight nodes, for one rank.
+      {{{"PMIX_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "8"}}, false, 0, false},
+      {changed("OMPI_COMM_WORLD_SIZE", "8"), false, 0, false},
+      {changed("PMI_SIZE", "8"), false, 0, false},
+      {in_hvdruns_job, false, 0, false},
+      {within_hvdrun("OMPI_COMM_WORLD_SIZE", "3"), true, 3, false},
+      {within_hvdrun("PMIX_RANK", "0"), false, 0, false},
+      {{}, false, 0, false}};
   for (const Started& started : cases) {
     const auto config = config_of(started.variables);
     REQUIRE(config.ok());
-    CHECK(config.value().mpi.has_started_ranks == started.is_by_mpi);
+    const MpiSettings& mpi = config.value().mpi;
+    CHECK(mpi.has_started_ranks == started.is_by_mpi);
+    CHECK(mpi.told_size == started.told_size);
+    CHECK(mpi.told_by.empty() != started.is_by_mpi);
+    CHECK(mpi.prefers_mpich == started.prefers_mpich);
     CHECK((config.value().map.size == 1) == (started.is_by_mpi || started.variables.count("HVD_AGENT_SOCKET") == 0));
   }
 }

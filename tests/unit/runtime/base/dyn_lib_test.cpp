@@ -1,5 +1,7 @@
 #include "runtime/base/dyn_lib.h"
 
+#include <algorithm>
+
 #include <doctest/doctest.h>
 
 namespace hvd {
@@ -21,6 +23,20 @@ TEST_CASE("what is not there, or not loaded, is told by name") {
   CHECK(absent.error().message().find("libnowhere.so.1") != std::string::npos);
   CHECK_FALSE(DynLib::find_loaded("libnowhere.so.1", DynLib::Scope::kOwn).ok());
   CHECK(DynLib::find_loaded("libc.so.6", DynLib::Scope::kOwn).ok());
+}
+
+TEST_CASE("all that is loaded is told by names that find it, and what a library defines from what it is linked with") {
+  const std::vector<std::string> names = DynLib::loaded_names();
+  const auto cxx = std::find_if(names.begin(), names.end(), [](const std::string& name) {
+    return name.find("/libstdc++.so") != std::string::npos;
+  });
+  REQUIRE(cxx != names.end());
+  const auto library = DynLib::find_loaded(*cxx, DynLib::Scope::kOwn);
+  REQUIRE(library.ok());
+  CHECK(library.value().defines("__cxa_throw"));
+  CHECK(library.value().find("malloc") != nullptr);
+  CHECK_FALSE(library.value().defines("malloc"));
+  CHECK_FALSE(library.value().defines("no_such_function"));
 }
 
 TEST_CASE("a moved library belongs to its new owner") {
