@@ -17,7 +17,8 @@ namespace hvd::launch {
 struct LocalUser {
   std::string name;
   std::string home;
-  static LocalUser current();
+  std::vector<std::string> environment{};  // "NAME=value": what ${NAME} in ssh_config and SSH_AUTH_SOCK are
+  static LocalUser current(std::vector<std::string> environment = {});
 };
 
 // One host as the user asked for it.
@@ -49,7 +50,7 @@ struct SshHostConfig {
   std::string user;
   std::vector<std::string> identity_files;  // absolute, in order
   bool identities_only = false;
-  std::string identity_agent;  // empty: $SSH_AUTH_SOCK; "none": no agent; else a socket path
+  std::string identity_agent;  // the socket's path; empty or "none": no agent
   std::vector<std::string> user_known_hosts;
   std::vector<std::string> global_known_hosts;
   HostKeyPolicy host_key_policy = HostKeyPolicy::kStrict;

@@ -18,6 +18,8 @@ constexpr Duration kDefaultTimeout = std::chrono::seconds(10);
 // step.
 constexpr double kFirstBackoffMs = 150;
 constexpr double kMaxBackoffMs = 2000;
+// For ssh-agent to list its keys; it asks nobody for that.
+constexpr Duration kListTime = std::chrono::seconds(2);
 
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find_first_of("\r\n"));
@@ -46,6 +48,8 @@ SshReach::SshReach(SshShared& shared, const NodeTarget& target, Done done)
     : shared_(shared), request_(make_request(shared, target)), done_(std::move(done)) {}
 
 SshReach::~SshReach() {
+  unwatch_agent();
+  shared_.loop.cancel(agent_limit_);
   shared_.slots.release(ticket_);
   shared_.loop.cancel(deadline_);
   shared_.loop.cancel(backoff_);
@@ -224,13 +228,44 @@ Result<void> SshReach::verify_host_key() {
   return {};
 }
 
+// Also of a descriptor that has the number of another before it.
+Result<void> SshReach::watch_agent() {
+  const SshLogin::Waits waits = login_->waits();
+  unwatch_agent();
+  if (waits.fd < 0) {
+    return {};
+  }
+  HVD_TRY_ASSIGN(agent_watch_, shared_.loop.watch(waits.fd, waits.events, [this](std::uint32_t) { drive(); }));
+  if (login_->is_listing() && agent_limit_ == 0) {
+    agent_limit_ = shared_.loop.after(kListTime, [this] {
+      agent_limit_ = 0;
+      unwatch_agent();
+      login_->give_up_listing();
+      drive();
+    });
+  }
+  return {};
+}
+
+void SshReach::unwatch_agent() {
+  shared_.loop.unwatch(agent_watch_);
+  agent_watch_ = 0;
+}
+
 void SshReach::drive_login() {
+  unwatch_agent();
   const Result<Step> step = login_->advance();
+  if (!login_->is_listing()) {
+    shared_.loop.cancel(std::exchange(agent_limit_, 0));
+  }
   if (!step.ok()) {
     return give_way(login_->beyond_us(), step.error());
   }
   if (step.value() == Step::kAgain) {
     shared_.loop.rewatch(watch_, session_->wanted_events());
+    if (const Result<void> watched = watch_agent(); !watched.ok()) {
+      fail(watched.error().code(), watched.error().message());
+    }
     return;
   }
   login_.reset();
@@ -274,6 +309,11 @@ void SshReach::on_deadline() {
   if (lookup_ != 0) {
     return fail(Code::kTimeout, "resolving the host name '" + config_.hostname + "' took longer than " + limit +
                                     "; check DNS, or use an address");
+  }
+  if (login_ != nullptr && !login_->signs_with().empty()) {
+    return fail(Code::kTimeout, login_->signs_with() + " has not signed within " + limit +
+                                    "; does the agent wait for a confirmation, a PIN or a touch, or is it forwarded "
+                                    "from a machine that sleeps? see: ssh-add -l");
   }
   if (login_ != nullptr) {
     return fail(Code::kTimeout,

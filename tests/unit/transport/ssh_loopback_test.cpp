@@ -317,42 +317,6 @@ TEST_CASE("without any key the error says so") {
   CHECK(has(why, sshd.path("id_ed25519") + " (not a private key)"));
 }
 
-TEST_CASE("keys of ssh-agent log in, also one whose file has a passphrase") {
-  if (no_sshd()) {
-    return;
-  }
-  const Sshd sshd;
-  const std::string socket = sshd.path("agent.sock");
-  pid_t pid = -1;
-  std::string program = "ssh-agent";
-  std::string flag = "-D";
-  std::string at = "-a";
-  std::string where = socket;
-  char* argv[] = {program.data(), flag.data(), at.data(), where.data(), nullptr};
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, 1, "/dev/null", 1, 0);
-  REQUIRE(::posix_spawnp(&pid, "ssh-agent", &files, nullptr, argv, environ) == 0);
-  posix_spawn_file_actions_destroy(&files);
-  const Deadline deadline = Deadline::after(kPatience);
-  while (!connect_unix(socket, deadline).ok() && !deadline.has_passed()) {
-  }
-  const std::vector<std::string> environment = {"PATH=/usr/bin:/bin", "SSH_AUTH_SOCK=" + socket};
-  CHECK(test::run_program({"ssh-add", sshd.path("id_ed25519")}, "", environment).status == 0);
-  REQUIRE(
-      test::run_program({"ssh-keygen", "-q", "-p", "-P", "", "-N", "secret", "-f", sshd.path("id_ed25519")}).status ==
-      0);
-  {
-    Launcher launcher(sshd.write_client_config("IdentityAgent " + socket));
-    RecordingSink sink;
-    const auto stream = launcher.open(sink);
-    CHECK(launcher.wait([&] { return sink.is_open || sink.closed; }));
-    CHECK_MESSAGE(sink.is_open, sink.why());
-  }
-  ::kill(pid, SIGTERM);
-  ::waitpid(pid, nullptr, 0);
-}
-
 TEST_CASE("hosts that cannot be reached are told who, what and what to try") {
   if (no_sshd()) {
     return;

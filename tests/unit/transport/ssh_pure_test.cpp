@@ -1,5 +1,7 @@
 // The parts of the ssh transport that decide without a network: ssh -G, known_hosts, host-key policy, key files.
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <doctest/doctest.h>
 
@@ -15,7 +17,7 @@
 namespace hvd::launch {
 namespace {
 
-const LocalUser kAda{"ada", "/home/ada"};
+const LocalUser kAda{"ada", "/home/ada", {"KEYS=/from the environment", "SSH_AUTH_SOCK=/run/agent"}};
 
 std::string wire(const std::string& text) {
   std::string out = {0, 0, 0, static_cast<char>(text.size())};
@@ -67,6 +69,20 @@ TEST_CASE("the algorithms that the user allows are taken as they stand") {
   CHECK(config.required_rsa_bits == 2048);
   CHECK(config.needs_ssh.empty());
   CHECK(!parse_ssh_config("hostname h\nuser u\nrequiredrsasize many\n", {"node1", "", 0, "", ""}, kAda).ok());
+}
+
+TEST_CASE("files of keys and certificates are found as ssh finds them, or left to ssh") {
+  const SshHostConfig config =
+      parse("identityfile ${KEYS}/id\nidentityfile ~/%%d\ncertificatefile ~/.ssh/%r-cert.pub\n");
+  CHECK(config.identity_files == std::vector<std::string>{"/from the environment/id", "/home/ada/%d"});
+  CHECK(config.certificate_files == std::vector<std::string>{"/home/ada/.ssh/u-cert.pub"});
+  CHECK(config.needs_ssh.empty());
+  CHECK(config.identity_agent == "/run/agent");
+  CHECK(parse("identityagent none\n").identity_agent == "none");
+  for (const char* path : {"/keys/%C", "~grace/id", "${NO_KEYS}/id", "${KEYS"}) {
+    CHECK(parse(std::string("identityfile ") + path + "\n").needs_ssh == std::string("IdentityFile ") + path);
+    CHECK(parse(std::string("certificatefile ") + path + "\n").needs_ssh == std::string("CertificateFile ") + path);
+  }
 }
 
 TEST_CASE("the policy words of ssh -G, old and new, have their meaning") {
@@ -356,6 +372,26 @@ TEST_CASE("kinds and passphrases of key files are seen without the passphrase") 
     CHECK_MESSAGE(key.value().is_encrypted == (*row.passphrase != '\0'), path);
     CHECK_MESSAGE(key_type_of_blob(key.value().public_blob) == row.type, path);
   }
+}
+
+TEST_CASE("an identity file may be a public key, or be missing beside its public half") {
+  const test::TempDir dir;
+  const std::string path = dir.path("id");
+  if (test::run_program({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path}).status != 0) {
+    MESSAGE("SKIPPED no ssh-keygen");
+    return;
+  }
+  const KeyFile whole = read_key_file(path).value();
+  CHECK(!whole.is_public);
+  ::chmod((path + ".pub").c_str(), 0644);
+  const KeyFile half = read_key_file(path + ".pub").value();
+  CHECK(half.is_public);
+  CHECK(half.public_blob == whole.public_blob);
+  ::unlink(path.c_str());
+  const KeyFile beside = read_key_file(path).value();
+  CHECK(beside.is_public);
+  CHECK(beside.path == path);
+  CHECK(beside.public_blob == whole.public_blob);
 }
 
 TEST_CASE("key files that ssh would not use are refused with a reason") {
