@@ -4,7 +4,9 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <mutex>
+#include <string_view>
 
 #include <libssh2.h>
 
@@ -15,6 +17,9 @@ namespace {
 constexpr unsigned int kWindowBytes = 2 * 1024 * 1024;
 // Repeats of an unfinished step on a dead socket; it fails at the first, or after what the kernel had still buffered.
 constexpr int kMaxLastSteps = 64;
+// What newer versions announce among the key exchanges, and would lose with a list of the user's: better signatures for
+// RSA, and the guard against packets slipped in before the first key.
+constexpr const char* kKexExtensions = ",ext-info-c,kex-strict-c-v00@openssh.com";
 
 Result<void> init_library() {
   static std::once_flag once;
@@ -24,6 +29,26 @@ Result<void> init_library() {
     return Error(Code::kInternal, "libssh2 does not start (code " + std::to_string(failed) + ")");
   }
   return {};
+}
+
+// Those of the `wanted` names, in their order, that libssh2 knows. Its own libssh2_session_method_pref would leave out
+// the others too, but up to 1.10 it does so by a memcpy() within one buffer.
+std::string common_names(LIBSSH2_SESSION* session, int method, std::string_view wanted) {
+  const char** known = nullptr;
+  const int count = libssh2_session_supported_algs(session, method, &known);
+  std::string common;
+  while (count > 0 && !wanted.empty()) {
+    const auto comma = std::min(wanted.find(','), wanted.size());
+    const std::string_view name = wanted.substr(0, comma);
+    wanted.remove_prefix(std::min(comma + 1, wanted.size()));
+    if (std::find(known, known + count, name) != known + count) {
+      common += (common.empty() ? "" : ",") + std::string(name);
+    }
+  }
+  if (count > 0) {
+    libssh2_free(session, known);
+  }
+  return common;
 }
 
 }  // namespace
@@ -78,28 +103,26 @@ SshSession::~SshSession() {
   }
 }
 
+Result<void> SshSession::allow_of(int method, const char* name, const std::string& wanted) {
+  const std::string list = common_names(session_, method, wanted);
+  if (list.empty() || libssh2_session_method_pref(session_, method, list.c_str()) != 0) {
+    return Error(Code::kAuth, libssh2_version_text() + " knows none of the " + name + " for it");
+  }
+  return {};
+}
+
 Result<void> SshSession::allow(const SshAlgorithms& algorithms) {
-  // What newer versions announce among the key exchanges, and would lose with a list of the user's: the better
-  // signatures for RSA, and the guard against packets slipped in before the first key. The others leave out what they
-  // do not know.
-  const std::string kex = algorithms.key_exchange + ",ext-info-c,kex-strict-c-v00@openssh.com";
-  struct List {
-    int method;
-    const char* name;
-    const std::string& wanted;
-    const std::string& given;
-  };
-  for (const List& list :
-       {List{LIBSSH2_METHOD_KEX, "KexAlgorithms", algorithms.key_exchange, kex},
-        List{LIBSSH2_METHOD_HOSTKEY, "HostKeyAlgorithms", algorithms.host_keys, algorithms.host_keys},
-        List{LIBSSH2_METHOD_CRYPT_CS, "Ciphers", algorithms.ciphers, algorithms.ciphers},
-        List{LIBSSH2_METHOD_CRYPT_SC, "Ciphers", algorithms.ciphers, algorithms.ciphers},
-        List{LIBSSH2_METHOD_MAC_CS, "MACs", algorithms.macs, algorithms.macs},
-        List{LIBSSH2_METHOD_MAC_SC, "MACs", algorithms.macs, algorithms.macs}}) {
-    const bool is_left = list.wanted.empty() && list.method != LIBSSH2_METHOD_HOSTKEY;
-    if (!is_left && libssh2_session_method_pref(session_, list.method, list.given.c_str()) != 0) {
-      return Error(Code::kAuth, libssh2_version_text() + " knows none of the " + list.name + " for it");
-    }
+  HVD_TRY(allow_of(LIBSSH2_METHOD_HOSTKEY, "HostKeyAlgorithms", algorithms.host_keys));
+  if (!algorithms.key_exchange.empty()) {
+    HVD_TRY(allow_of(LIBSSH2_METHOD_KEX, "KexAlgorithms", algorithms.key_exchange + kKexExtensions));
+  }
+  if (!algorithms.ciphers.empty()) {
+    HVD_TRY(allow_of(LIBSSH2_METHOD_CRYPT_CS, "Ciphers", algorithms.ciphers));
+    HVD_TRY(allow_of(LIBSSH2_METHOD_CRYPT_SC, "Ciphers", algorithms.ciphers));
+  }
+  if (!algorithms.macs.empty()) {
+    HVD_TRY(allow_of(LIBSSH2_METHOD_MAC_CS, "MACs", algorithms.macs));
+    HVD_TRY(allow_of(LIBSSH2_METHOD_MAC_SC, "MACs", algorithms.macs));
   }
   return {};
 }

@@ -77,6 +77,7 @@ class SshSession {
 
   explicit SshSession(Fd socket) : socket_(std::move(socket)) {}
   Result<Step> step(int rc, const char* what, std::function<int()> again);
+  Result<void> allow_of(int method, const char* name, const std::string& wanted);
   void note_block(Op op);
 
   Fd socket_;
