@@ -22,6 +22,11 @@ Result<HostKeyRuling> rule_on_host_key(const SshHostConfig& config, const std::s
                                        const std::vector<KnownHost>& known, const HostKey& key) {
   const HostKeyCheck check = check_host_key(known, key);
   const std::string shown = key.type + " " + fingerprint(key.blob);
+  if (const int bits = rsa_bits(key); bits > 0 && bits < config.required_rsa_bits) {
+    return Error(Code::kAuth, "the host key " + shown + " has " + std::to_string(bits) +
+                                  " bits, and RequiredRSASize asks for " + std::to_string(config.required_rsa_bits) +
+                                  "; give the host an ed25519 key");
+  }
   switch (check.verdict) {
     case HostKeyVerdict::kKnown:
       return HostKeyRuling{};
@@ -50,17 +55,28 @@ Result<HostKeyRuling> rule_on_host_key(const SshHostConfig& config, const std::s
   return Error(Code::kInternal, "no such host key policy");
 }
 
-std::string no_known_key_offered(const SshHostConfig& config, const std::vector<KnownHost>& known) {
+std::string certified_by(const KnownHost& authority) {
+  return at_line(authority) + " has a @cert-authority for it, which only ssh can check";
+}
+
+std::string no_common_algorithm(const SshHostConfig& config, const std::vector<KnownHost>& known) {
   std::string types;
+  std::string at;
   for (const KnownHost& entry : known) {
-    if (!entry.is_revoked && types.find(entry.key.type) == std::string::npos) {
+    if (entry.as == KnownAs::kHost && types.find(entry.key.type) == std::string::npos) {
       types += (types.empty() ? "" : ", ") + entry.key.type;
+      at = at.empty() ? at_line(entry) : at;
     }
   }
-  return "the server shows no host key of a type that we know it by (" + types + ", see " + at_line(known.front()) +
-         ") and can check; if the host was reinstalled, try: " + removal(config, known.front()) +
-         "; if it is known by an RSA key only, add its ed25519 key: ssh-keyscan -t ed25519 -p " +
-         std::to_string(config.port) + " " + config.hostname + " >> " + first_file(config);
+  const std::string text = "hvdrun and the server share no algorithm for ";
+  const std::string other = "key exchange, cipher or MAC";
+  if (types.empty()) {
+    return text + "host key, " + other + "; let it offer an ed25519 host key, curve25519-sha256, aes128-ctr and " +
+           "hmac-sha2-256";
+  }
+  return text + "a host key of a type that it is known by (" + types + ", see " + at + "), or for " + other +
+         "; where it is known by an RSA key only, add its ed25519 key (ssh-keyscan -t ed25519 -p " +
+         std::to_string(config.port) + " " + config.hostname + ") to " + first_file(config);
 }
 
 }  // namespace hvd::launch

@@ -19,7 +19,12 @@ struct HostKeyRuling {
 Result<HostKeyRuling> rule_on_host_key(const SshHostConfig& config, const std::string& host,
                                        const std::vector<KnownHost>& known, const HostKey& key);
 
-// For a server that has no key of the types that we know it by.
-std::string no_known_key_offered(const SshHostConfig& config, const std::vector<KnownHost>& known);
+// For a host whose key stands in certificates, which libssh2 cannot check. To take a plain key of it on trust would be
+// less than the user asked for.
+std::string certified_by(const KnownHost& authority);
+
+// For a server with which the key exchange found nothing in common: be it the type of the host key, a cipher or a MAC,
+// which libssh2 does not tell apart. So it must not call a key wrong, nor tell to delete one.
+std::string no_common_algorithm(const SshHostConfig& config, const std::vector<KnownHost>& known);
 
 }  // namespace hvd::launch

@@ -9,40 +9,12 @@
 
 #include "launcher/transport/base64.h"
 #include "launcher/transport/known_hosts.h"
+#include "launcher/transport/ssh_wire.h"
 
 namespace hvd::launch {
 namespace {
 
 constexpr off_t kMaxKeyFile = 64 * 1024;
-
-// Reader of SSH's big-endian length-prefixed strings; sticky failure.
-class WireReader {
- public:
-  explicit WireReader(std::string_view bytes) : rest_(bytes) {}
-  std::size_t number() {
-    std::size_t value = 0;
-    for (const char c : take(4)) {
-      value = value << 8 | static_cast<unsigned char>(c);
-    }
-    return value;
-  }
-  std::string_view text() { return take(number()); }
-  [[nodiscard]] bool ok() const { return !failed_; }
-
- private:
-  std::string_view take(std::size_t size) {
-    if (size > rest_.size()) {
-      failed_ = true;
-      rest_ = {};
-      return {};
-    }
-    const std::string_view taken = rest_.substr(0, size);
-    rest_.remove_prefix(size);
-    return taken;
-  }
-  std::string_view rest_;
-  bool failed_ = false;
-};
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
@@ -101,6 +73,16 @@ std::string blob_of_pub_file(const std::string& text) {
   return base64_decode(base64).value_or("");
 }
 
+// The key of IdentityFile `path`, of which only the public half is to be had, in `file`; `why` where it is none.
+Result<KeyFile> public_half(const std::string& path, const std::string& file, const Error& why) {
+  KeyFile key;
+  key.path = path;
+  key.public_blob = blob_of_pub_file(read_all(file));
+  key.type = key_type_of_blob(key.public_blob);
+  key.is_public = true;
+  return key.type.empty() ? Result<KeyFile>(why) : Result<KeyFile>(std::move(key));
+}
+
 }  // namespace
 
 Result<KeyFile> inspect_key(std::string_view text) {
@@ -119,10 +101,13 @@ Result<KeyFile> inspect_key(std::string_view text) {
 Result<KeyFile> read_key_file(const std::string& path) {
   struct stat info{};
   if (::stat(path.c_str(), &info) != 0) {
-    return Error(Code::kNotFound, "no such file");
+    return public_half(path, path + ".pub", Error(Code::kNotFound, "no such file"));
   }
   if (!S_ISREG(info.st_mode) || info.st_size > kMaxKeyFile) {
     return Error(Code::kInvalid, "not a private key");
+  }
+  if (auto half = public_half(path, path, Error(Code::kNotFound, "no public key")); half.ok()) {
+    return half;
   }
   if (info.st_uid == ::getuid() && (info.st_mode & 077) != 0) {
     return Error(Code::kInvalid, "others may read it; try: chmod 600 " + path);

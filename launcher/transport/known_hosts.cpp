@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cctype>
 #include <fstream>
 #include <optional>
@@ -16,12 +17,16 @@
 #include <openssl/rand.h>
 
 #include "launcher/transport/base64.h"
+#include "launcher/transport/ssh_wire.h"
 #include "runtime/base/fd.h"
 
 namespace hvd::launch {
 namespace {
 
 constexpr std::size_t kSaltBytes = 20;  // OpenSSH: one SHA-1
+// In ssh's order. RSA last: old libssh2 can check its SHA-1 signature only, which new servers do not make.
+constexpr std::string_view kHostKeyAlgorithms =
+    "ssh-ed25519,ecdsa-sha2-nistp256,ecdsa-sha2-nistp384,ecdsa-sha2-nistp521,rsa-sha2-512,rsa-sha2-256,ssh-rsa";
 
 std::string hmac_sha1(std::string_view key, std::string_view text) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> out{};
@@ -114,12 +119,15 @@ bool matches_hosts(std::string_view hosts, const std::string& name) {
 
 std::optional<KnownHost> parse_line(std::string_view line, const std::string& name) {
   std::string_view word = next_word(line);
-  if (word.empty() || word.starts_with('#') || word == "@cert-authority") {
+  if (word.empty() || word.starts_with('#')) {
     return std::nullopt;
   }
   KnownHost entry;
-  entry.is_revoked = word == "@revoked";
-  if (entry.is_revoked) {
+  if (word.starts_with('@')) {
+    if (word != "@revoked" && word != "@cert-authority") {
+      return std::nullopt;
+    }
+    entry.as = word == "@revoked" ? KnownAs::kRevoked : KnownAs::kAuthority;
     word = next_word(line);
   }
   if (!matches_hosts(word, name)) {
@@ -134,17 +142,42 @@ std::optional<KnownHost> parse_line(std::string_view line, const std::string& na
   return entry;
 }
 
+HostKeyCheck check_among(const std::vector<KnownHost>& known, bool is_portless, const HostKey& key) {
+  HostKeyCheck check;
+  for (const KnownHost& entry : known) {
+    const bool is_same = entry.key.blob == key.blob;
+    if (entry.is_portless != is_portless || entry.as == KnownAs::kAuthority) {
+      continue;
+    }
+    if (entry.as == KnownAs::kRevoked) {
+      if (is_same) {
+        return {HostKeyVerdict::kRevoked, entry};
+      }
+    } else if (is_same) {
+      check = {HostKeyVerdict::kKnown, {}};
+    } else if (check.verdict == HostKeyVerdict::kUnknown && entry.key.type == key.type) {
+      check = {HostKeyVerdict::kChanged, entry};
+    }
+  }
+  return check;
+}
+
+// The types of key that a host is known by; by the name without the port only where it is not known with it.
+std::vector<std::string> known_types(const std::vector<KnownHost>& known) {
+  std::vector<std::string> types;
+  std::vector<std::string> portless;
+  for (const KnownHost& entry : known) {
+    if (entry.as == KnownAs::kHost) {
+      (entry.is_portless ? portless : types).push_back(entry.key.type);
+    }
+  }
+  return types.empty() ? portless : types;
+}
+
 }  // namespace
 
 std::string key_type_of_blob(std::string_view blob) {
-  if (blob.size() < 4) {
-    return "";
-  }
-  std::size_t size = 0;
-  for (std::size_t i = 0; i < 4; ++i) {
-    size = size << 8 | static_cast<unsigned char>(blob[i]);
-  }
-  return size <= blob.size() - 4 ? std::string(blob.substr(4, size)) : "";
+  return std::string(WireReader(blob).text());
 }
 
 std::string fingerprint(std::string_view blob) {
@@ -186,12 +219,18 @@ std::vector<KnownHost> find_known_hosts(std::string_view text, const std::string
 std::vector<KnownHost> load_known_hosts(const SshHostConfig& config) {
   std::vector<KnownHost> known;
   const std::string name = known_hosts_name(config);
+  const std::string portless = config.host_key_alias.empty() && config.port != 22 ? to_lower(config.hostname) : "";
   for (const auto* files : {&config.user_known_hosts, &config.global_known_hosts}) {
     for (const std::string& file : *files) {
       const std::ifstream in(file, std::ios::binary);
       std::ostringstream text;
       text << in.rdbuf();
-      for (KnownHost& entry : find_known_hosts(text.str(), file, name)) {
+      for (KnownHost& entry : find_known_hosts(text.view(), file, name)) {
+        known.push_back(std::move(entry));
+      }
+      for (KnownHost& entry :
+           portless.empty() ? std::vector<KnownHost>() : find_known_hosts(text.view(), file, portless)) {
+        entry.is_portless = true;
         known.push_back(std::move(entry));
       }
     }
@@ -200,43 +239,54 @@ std::vector<KnownHost> load_known_hosts(const SshHostConfig& config) {
 }
 
 HostKeyCheck check_host_key(const std::vector<KnownHost>& known, const HostKey& key) {
-  HostKeyCheck check;
-  for (const KnownHost& entry : known) {
-    const bool is_same = entry.key.blob == key.blob;
-    if (entry.is_revoked && is_same) {
-      return {HostKeyVerdict::kRevoked, entry};
-    }
-    if (entry.is_revoked) {
-      continue;
-    }
-    if (is_same) {
-      check = {HostKeyVerdict::kKnown, {}};
-    } else if (check.verdict == HostKeyVerdict::kUnknown && entry.key.type == key.type) {
-      check = {HostKeyVerdict::kChanged, entry};
-    }
+  const HostKeyCheck check = check_among(known, false, key);
+  if (check.verdict != HostKeyVerdict::kUnknown) {
+    return check;
   }
-  return check;
+  const HostKeyCheck portless = check_among(known, true, key);
+  return portless.verdict == HostKeyVerdict::kChanged ? check : portless;
 }
 
-std::string host_key_algorithms(const std::vector<KnownHost>& known) {
-  // RSA last: old libssh2 can check its SHA-1 signature only, which new servers do not make.
-  static constexpr std::array<std::pair<const char*, const char*>, 5> kAlgorithms = {{
-      {"ssh-ed25519", "ssh-ed25519"},
-      {"ecdsa-sha2-nistp256", "ecdsa-sha2-nistp256"},
-      {"ecdsa-sha2-nistp384", "ecdsa-sha2-nistp384"},
-      {"ecdsa-sha2-nistp521", "ecdsa-sha2-nistp521"},
-      {"ssh-rsa", "rsa-sha2-512,rsa-sha2-256,ssh-rsa"},
-  }};
+const KnownHost* find_authority(const std::vector<KnownHost>& known) {
+  const auto found =
+      std::find_if(known.begin(), known.end(), [](const KnownHost& entry) { return entry.as == KnownAs::kAuthority; });
+  return found == known.end() ? nullptr : &*found;
+}
+
+std::string host_key_algorithms(const std::string& wanted, const std::vector<KnownHost>& known) {
+  const std::vector<std::string> types = known_types(known);
+  const auto is_usable = [&types](std::string_view algorithm) {
+    // What signs by any hash is one type of key. A type that libssh2 does not know does no harm: it leaves it out.
+    const std::string_view type = algorithm.starts_with("rsa-sha2-") ? "ssh-rsa" : algorithm;
+    if (type.find("-cert-") != std::string_view::npos) {
+      return false;  // libssh2 takes some for plain keys, and checks nothing of them
+    }
+    return types.empty() || std::find(types.begin(), types.end(), type) != types.end();
+  };
   std::string list;
-  for (const auto& [type, algorithms] : kAlgorithms) {
-    const bool is_known = std::any_of(known.begin(), known.end(), [type = type](const KnownHost& entry) {
-      return !entry.is_revoked && entry.key.type == type;
-    });
-    if (is_known) {
-      list += (list.empty() ? "" : ",") + std::string(algorithms);
+  std::string_view rest = wanted.empty() ? kHostKeyAlgorithms : std::string_view(wanted);
+  while (!rest.empty()) {
+    const auto comma = std::min(rest.find(','), rest.size());
+    const std::string_view algorithm = rest.substr(0, comma);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+    if (is_usable(algorithm)) {
+      list += (list.empty() ? "" : ",") + std::string(algorithm);
     }
   }
   return list;
+}
+
+int rsa_bits(const HostKey& key) {
+  WireReader in(key.blob);
+  const std::string_view type = in.text();
+  in.text();  // the exponent
+  std::string_view modulus = in.text();
+  modulus.remove_prefix(std::min(modulus.find_first_not_of('\0'), modulus.size()));
+  if (type != "ssh-rsa" || !in.ok() || modulus.empty()) {
+    return 0;
+  }
+  const auto of_first = std::bit_width(static_cast<unsigned char>(modulus.front()));
+  return static_cast<int>((modulus.size() - 1) * 8) + static_cast<int>(of_first);
 }
 
 std::string known_hosts_line(const std::string& name, const HostKey& key, std::string_view salt) {

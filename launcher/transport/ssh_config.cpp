@@ -6,6 +6,9 @@
 
 #include <array>
 #include <charconv>
+#include <optional>
+
+#include "launcher/process/spawn.h"
 
 namespace hvd::launch {
 namespace {
@@ -44,7 +47,8 @@ struct Tokens {
   const SshHostConfig& config;
 };
 
-std::string token_value(char token, const Tokens& t) {
+// Nothing: it is not for us to say.
+std::optional<std::string> token_value(char token, const Tokens& t) {
   switch (token) {
     case '%':
       return "%";
@@ -61,32 +65,61 @@ std::string token_value(char token, const Tokens& t) {
     case 'u':
       return t.local.name;
     default:
-      return std::string("%") + token;
+      return std::nullopt;
   }
 }
 
-// `ssh -G` prints identity files as they were written, with ~ and %-tokens.
-std::string expand_path(std::string_view text, const Tokens& t) {
+// "${NAME}" at the text's begin, taken off it.
+std::optional<std::string> take_variable(std::string_view& text, const Tokens& t) {
+  const auto end = text.find('}');
+  if (end == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const std::string value = value_in(t.local.environment, std::string(text.substr(2, end - 2)));
+  text.remove_prefix(end + 1);
+  return value.empty() ? std::nullopt : std::optional<std::string>(value);
+}
+
+// `ssh -G` prints the files of keys and certificates as they were written: with ~, ${NAME} and %-tokens. Nothing: with
+// what only ssh itself can expand (%C, ~ada/, a variable that is not set, which ssh says).
+std::optional<std::string> expand_path(std::string_view text, const Tokens& t) {
   std::string path;
   if (text.starts_with("~/")) {
     path = t.local.home;
     text.remove_prefix(1);
+  } else if (text.starts_with("~")) {
+    return std::nullopt;
   }
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 1 < text.size()) {
-      path += token_value(text[++i], t);
+  while (!text.empty()) {
+    std::optional<std::string> part(text.substr(0, 1));
+    if (text.starts_with("${")) {
+      part = take_variable(text, t);
+    } else if (text.front() == '%' && text.size() > 1) {
+      part = token_value(text[1], t);
+      text.remove_prefix(2);
     } else {
-      path += text[i];
+      text.remove_prefix(1);
     }
+    if (!part) {
+      return std::nullopt;
+    }
+    path += *part;
   }
   return path;
 }
 
-std::vector<std::string> expand_all(const std::vector<std::string>& paths, const Tokens& t) {
+// Those of `paths`, which are what `word` names; `needs_ssh` becomes the first that ssh has to expand.
+std::vector<std::string> expand_all(const char* word, const std::vector<std::string>& paths, const Tokens& t,
+                                    std::string& needs_ssh) {
   std::vector<std::string> expanded;
   for (const std::string& path : paths) {
-    if (path != "none") {
-      expanded.push_back(expand_path(path, t));
+    if (path == "none") {
+      continue;
+    }
+    if (auto whole = expand_path(path, t)) {
+      expanded.push_back(std::move(*whole));
+    } else if (needs_ssh.empty()) {
+      needs_ssh = std::string(word) + " " + path;
     }
   }
   return expanded;
@@ -111,21 +144,54 @@ int family_of(std::string_view word) {
   return word == "inet6" ? AF_INET6 : AF_UNSPEC;
 }
 
+bool is_no(std::string_view word) {
+  return word == "no" || word == "false";
+}
+
+bool is_any(std::string_view /*word*/) {
+  return true;
+}
+
+// Words that only the user's ssh can heed, with the values that ask for it.
+void take_need_of_ssh(SshHostConfig& config, std::string_view key, std::string_view value) {
+  struct Need {
+    std::string_view key;
+    std::string_view shown;
+    bool (*is_asked)(std::string_view value);
+  };
+  constexpr Need kNeedSsh[] = {{"proxyjump", "ProxyJump", is_any},
+                               {"proxycommand", "ProxyCommand", is_any},
+                               {"knownhostscommand", "KnownHostsCommand", is_any},
+                               {"revokedhostkeys", "RevokedHostKeys", is_any},
+                               {"verifyhostkeydns", "VerifyHostKeyDNS", is_yes},
+                               {"pubkeyauthentication", "PubkeyAuthentication", is_no},
+                               {"bindaddress", "BindAddress", is_any},
+                               {"bindinterface", "BindInterface", is_any}};
+  for (const Need& need : kNeedSsh) {
+    if (key == need.key && need.is_asked(value)) {
+      config.needs_ssh = std::string(need.shown) + " " + std::string(value);
+    }
+  }
+}
+
+void take_algorithms(SshAlgorithms& algorithms, std::string_view key, std::string_view value) {
+  if (key == "kexalgorithms") {
+    algorithms.key_exchange = value;
+  } else if (key == "hostkeyalgorithms") {
+    algorithms.host_keys = value;
+  } else if (key == "ciphers") {
+    algorithms.ciphers = value;
+  } else if (key == "macs") {
+    algorithms.macs = value;
+  }
+}
+
 // Words for what we cannot do.
 void take_beyond_us(SshHostConfig& config, std::string_view key, std::string_view value) {
-  constexpr std::pair<std::string_view, std::string_view> kNeedSsh[] = {{"proxyjump", "ProxyJump"},
-                                                                        {"proxycommand", "ProxyCommand"},
-                                                                        {"knownhostscommand", "KnownHostsCommand"},
-                                                                        {"bindaddress", "BindAddress"},
-                                                                        {"bindinterface", "BindInterface"}};
   if (value == "none") {
     return;
   }
-  for (const auto& [word, shown] : kNeedSsh) {
-    if (key == word) {
-      config.needs_ssh = std::string(shown) + " " + std::string(value);
-    }
-  }
+  take_need_of_ssh(config, key, value);
   if (key == "controlpath") {
     config.control_path = value;
   } else if (key == "certificatefile") {
@@ -177,7 +243,10 @@ Result<void> take_line(SshHostConfig& config, std::string_view key, std::string_
   } else if (key == "connecttimeout" && value != "none") {
     HVD_TRY_ASSIGN(const int seconds, parse_number(key, value));
     config.connect_timeout = std::chrono::seconds(seconds > 0 ? seconds : 0);
+  } else if (key == "requiredrsasize") {
+    HVD_TRY_ASSIGN(config.required_rsa_bits, parse_number(key, value));
   } else {
+    take_algorithms(config.algorithms, key, value);
     take_text(config, key, value);
   }
   return {};
@@ -185,8 +254,9 @@ Result<void> take_line(SshHostConfig& config, std::string_view key, std::string_
 
 }  // namespace
 
-LocalUser LocalUser::current() {
+LocalUser LocalUser::current(std::vector<std::string> environment) {
   LocalUser local;
+  local.environment = std::move(environment);
   std::array<char, 4096> buffer{};
   passwd entry{};
   passwd* found = nullptr;
@@ -249,6 +319,7 @@ SshHostConfig default_ssh_config(const SshRequest& request, const LocalUser& loc
   for (const char* name : kDefaultKeys) {
     config.identity_files.push_back(dir + name);
   }
+  config.identity_agent = value_in(local.environment, "SSH_AUTH_SOCK");
   config.user_known_hosts = {dir + "known_hosts", dir + "known_hosts2"};
   config.global_known_hosts = {"/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"};
   return config;
@@ -268,16 +339,19 @@ Result<SshHostConfig> parse_ssh_config(std::string_view output, const SshRequest
   if (config.hostname.empty() || config.user.empty()) {
     return Error(Code::kProtocol, "'ssh -G' printed no hostname or no user; is `ssh` on the PATH OpenSSH's?");
   }
-  const Tokens tokens{local, request, config};
-  std::vector<std::string> identities = expand_all(config.identity_files, tokens);
-  std::vector<std::string> users = expand_all(config.user_known_hosts, tokens);
-  std::vector<std::string> globals = expand_all(config.global_known_hosts, tokens);
-  if (!config.identity_agent.empty()) {
-    config.identity_agent = expand_path(config.identity_agent, tokens);
+  const SshHostConfig written = config;
+  const Tokens tokens{local, request, written};
+  std::string& needs = config.needs_ssh;
+  config.identity_files = expand_all("IdentityFile", written.identity_files, tokens, needs);
+  config.certificate_files = expand_all("CertificateFile", written.certificate_files, tokens, needs);
+  config.user_known_hosts = expand_all("UserKnownHostsFile", written.user_known_hosts, tokens, needs);
+  config.global_known_hosts = expand_all("GlobalKnownHostsFile", written.global_known_hosts, tokens, needs);
+  if (written.identity_agent != "" && written.identity_agent != "none") {
+    const auto agents = expand_all("IdentityAgent", {written.identity_agent}, tokens, needs);
+    config.identity_agent = agents.empty() ? "" : agents.front();
+  } else if (written.identity_agent.empty()) {
+    config.identity_agent = value_in(local.environment, "SSH_AUTH_SOCK");
   }
-  config.identity_files = std::move(identities);
-  config.user_known_hosts = std::move(users);
-  config.global_known_hosts = std::move(globals);
   return config;
 }
 

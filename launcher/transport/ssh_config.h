@@ -17,7 +17,8 @@ namespace hvd::launch {
 struct LocalUser {
   std::string name;
   std::string home;
-  static LocalUser current();
+  std::vector<std::string> environment{};  // "NAME=value": what ${NAME} in ssh_config and SSH_AUTH_SOCK are
+  static LocalUser current(std::vector<std::string> environment = {});
 };
 
 // One host as the user asked for it.
@@ -35,20 +36,30 @@ enum class HostKeyPolicy : std::uint8_t {
   kOff,        // an unknown key is accepted
 };
 
+// Names with commas between, the best first, as `ssh -G` prints them; empty: it did not say.
+struct SshAlgorithms {
+  std::string key_exchange;
+  std::string host_keys;
+  std::string ciphers;
+  std::string macs;
+};
+
 struct SshHostConfig {
   std::string hostname;
   int port = 22;
   std::string user;
   std::vector<std::string> identity_files;  // absolute, in order
   bool identities_only = false;
-  std::string identity_agent;  // empty: $SSH_AUTH_SOCK; "none": no agent; else a socket path
+  std::string identity_agent;  // the socket's path; empty or "none": no agent
   std::vector<std::string> user_known_hosts;
   std::vector<std::string> global_known_hosts;
   HostKeyPolicy host_key_policy = HostKeyPolicy::kStrict;
   std::string host_key_alias;
   bool hash_known_hosts = false;
-  std::string needs_ssh;     // "ProxyJump bastion": what only the user's own ssh can do, in words; empty: nothing
-  std::string control_path;  // where a connection of the user's may stand open already; empty: none
+  SshAlgorithms algorithms;
+  int required_rsa_bits = 0;  // of a host key
+  std::string needs_ssh;      // "ProxyJump bastion": what only the user's own ssh can do, in words; empty: nothing
+  std::string control_path;   // where a connection of the user's may stand open already; empty: none
   // Ways to log in that we do not have; worth a thought once ours have failed.
   std::vector<std::string> certificate_files;
   bool has_pkcs11 = false;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include <libssh2.h>
 
@@ -44,24 +45,11 @@ void put_rsa_last(Candidates begin, Candidates end) {
 
 }  // namespace
 
-struct SshLogin::AgentKeys {
-  explicit AgentKeys(LIBSSH2_SESSION* session) : handle(libssh2_agent_init(session)) {}
-  ~AgentKeys() {
-    if (handle != nullptr) {
-      libssh2_agent_disconnect(handle);
-      libssh2_agent_free(handle);
-    }
-  }
-  AgentKeys(const AgentKeys&) = delete;
-  AgentKeys& operator=(const AgentKeys&) = delete;
-
-  LIBSSH2_AGENT* handle;
-};
-
 SshLogin::SshLogin(SshSession& session, const SshHostConfig& config) : session_(session), config_(config) {}
 
 // A login given up in the middle ends here, while the keys that it uses still exist.
 SshLogin::~SshLogin() {
+  is_given_up_ = true;  // the step would else go on as long as the agent does not answer
   session_.abandon_step();
 }
 
@@ -71,9 +59,60 @@ Result<Step> SshLogin::advance() {
     if (asked == Step::kAgain || libssh2_userauth_authenticated(session_.raw()) != 0) {
       return asked;
     }
+    find_agent();
+    if (!is_listing_) {
+      collect();
+    }
+  }
+  if (is_listing_) {
+    if (list_agent() == Step::kAgain) {
+      return Step::kAgain;
+    }
     collect();
   }
   return try_keys();
+}
+
+SshLogin::Waits SshLogin::waits() const {
+  return agent_ != nullptr && agent_->is_asked() ? Waits{agent_->fd(), agent_->wanted_events()} : Waits{};
+}
+
+std::string SshLogin::signs_with() const {
+  return waits().fd >= 0 && !is_listing_ ? candidates_[at_].file.path : "";
+}
+
+void SshLogin::give_up_listing() {
+  skipped_.push_back("ssh-agent at " + config_.identity_agent + " (does not answer)");
+  agent_.reset();
+}
+
+void SshLogin::find_agent() {
+  if (config_.identity_agent.empty() || config_.identity_agent == "none") {
+    return;  // no agent at all is the usual case for jobs from cron
+  }
+  auto agent = KeyAgent::connect(config_.identity_agent);
+  if (agent.ok()) {
+    agent_ = std::move(agent).value();
+    is_listing_ = true;
+  } else {
+    skipped_.push_back("ssh-agent at " + config_.identity_agent + " (" + agent.error().message() + ")");
+  }
+}
+
+// Done also where it has no keys for us.
+Step SshLogin::list_agent() {
+  if (agent_ != nullptr) {
+    const Result<Step> listed = agent_->list();
+    if (listed.ok() && listed.value() == Step::kAgain) {
+      return Step::kAgain;
+    }
+    if (!listed.ok()) {
+      skipped_.push_back("ssh-agent at " + config_.identity_agent + " (" + listed.error().message() + ")");
+      agent_.reset();
+    }
+  }
+  is_listing_ = false;
+  return Step::kDone;
 }
 
 Result<Step> SshLogin::ask_methods() {
@@ -106,7 +145,7 @@ void SshLogin::collect() {
       skipped_.push_back(path + " (" + file.error().message() + ")");
     }
   }
-  if (config_.identity_agent != "none") {
+  if (agent_ != nullptr) {
     collect_agent(files);
   }
   const std::size_t agent_count = candidates_.size();
@@ -117,12 +156,14 @@ void SshLogin::collect() {
     if (is_in_agent) {
       continue;
     }
-    if (file.is_encrypted) {
+    if (file.is_public) {
+      skipped_.push_back(file.path + " (only its public half is here, and ssh-agent has no such key)");
+    } else if (file.is_encrypted) {
       skipped_.push_back(file.path + " (has a passphrase; try: ssh-add " + file.path + ")");
     } else if (!is_usable_type(file.type)) {
       skip_unusable(file);
     } else {
-      candidates_.push_back({std::move(file), nullptr});
+      candidates_.push_back({std::move(file), false});
     }
   }
   const auto first_file = candidates_.begin() + static_cast<std::ptrdiff_t>(agent_count);
@@ -131,35 +172,15 @@ void SshLogin::collect() {
 }
 
 void SshLogin::collect_agent(const std::vector<KeyFile>& files) {
-  agent_ = std::make_unique<AgentKeys>(session_.raw());
-  if (agent_->handle == nullptr) {
-    return;
-  }
-  if (!config_.identity_agent.empty()) {
-    libssh2_agent_set_identity_path(agent_->handle, config_.identity_agent.c_str());
-  }
-  if (libssh2_agent_connect(agent_->handle) != 0) {
-    // No agent at all is the usual case for jobs from cron; one that was asked for by name is worth a word.
-    if (!config_.identity_agent.empty()) {
-      skipped_.push_back("ssh-agent at " + config_.identity_agent + " (does not answer)");
-    }
-    return;
-  }
-  if (libssh2_agent_list_identities(agent_->handle) != 0) {
-    skipped_.emplace_back("ssh-agent (does not list its keys)");
-    return;
-  }
   std::vector<Candidate> others;
-  libssh2_agent_publickey* identity = nullptr;
-  while (libssh2_agent_get_identity(agent_->handle, &identity, identity) == 0) {
+  for (const KeyAgent::Key& key : agent_->keys()) {
     Candidate candidate;
-    candidate.agent_identity = identity;
-    candidate.file.path = std::string("ssh-agent key ") + (identity->comment != nullptr ? identity->comment : "");
-    candidate.file.public_blob.assign(reinterpret_cast<const char*>(identity->blob), identity->blob_len);
-    candidate.file.type = key_type_of_blob(candidate.file.public_blob);
-    const bool is_named = std::any_of(files.begin(), files.end(), [&candidate](const KeyFile& file) {
-      return file.public_blob == candidate.file.public_blob;
-    });
+    candidate.is_agents = true;
+    candidate.file.path = "ssh-agent key " + key.comment;
+    candidate.file.public_blob = key.blob;
+    candidate.file.type = key_type_of_blob(key.blob);
+    const bool is_named =
+        std::any_of(files.begin(), files.end(), [&key](const KeyFile& file) { return file.public_blob == key.blob; });
     if (!is_usable_type(candidate.file.type)) {
       skip_unusable(candidate.file);
     } else if (is_named) {
@@ -176,10 +197,42 @@ void SshLogin::skip_unusable(const KeyFile& key) {
   unusable_type_ = key.type;
 }
 
+// libssh2 asks again, with the same data, as long as the answer is LIBSSH2_ERROR_EAGAIN.
+int SshLogin::sign(const unsigned char* data, std::size_t size, unsigned char** signature,
+                   std::size_t* signature_size) {
+  if (is_given_up_) {
+    return -1;
+  }
+  const Candidate& candidate = candidates_[at_];
+  const Result<Step> signed_now =
+      agent_->sign(candidate.file.public_blob, std::string_view(reinterpret_cast<const char*>(data), size));
+  if (!signed_now.ok()) {
+    skipped_.push_back(candidate.file.path + " (" + signed_now.error().message() + ")");
+    return -1;
+  }
+  if (signed_now.value() == Step::kAgain) {
+    return LIBSSH2_ERROR_EAGAIN;
+  }
+  const std::string& made = agent_->signature();
+  *signature = static_cast<unsigned char*>(std::malloc(made.size()));  // libssh2 frees it
+  *signature_size = made.size();
+  if (*signature == nullptr) {
+    return -1;
+  }
+  made.copy(reinterpret_cast<char*>(*signature), made.size());
+  return 0;
+}
+
 int SshLogin::try_candidate(const Candidate& candidate) {
-  if (candidate.agent_identity != nullptr) {
-    return libssh2_agent_userauth(agent_->handle, config_.user.c_str(),
-                                  static_cast<libssh2_agent_publickey*>(candidate.agent_identity));
+  if (candidate.is_agents) {
+    void* self = this;
+    const std::string& blob = candidate.file.public_blob;
+    return libssh2_userauth_publickey(
+        session_.raw(), config_.user.c_str(), reinterpret_cast<const unsigned char*>(blob.data()), blob.size(),
+        [](LIBSSH2_SESSION*, unsigned char** signature, std::size_t* signature_size, const unsigned char* data,
+           std::size_t size,
+           void** login) { return static_cast<SshLogin*>(*login)->sign(data, size, signature, signature_size); },
+        &self);
   }
   const KeyFile& file = candidate.file;
   return libssh2_userauth_publickey_frommemory(session_.raw(), config_.user.data(), config_.user.size(), nullptr, 0,

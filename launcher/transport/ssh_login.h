@@ -3,13 +3,14 @@
 // Order: agent keys that an identity file names, other agent keys (unless IdentitiesOnly), files; RSA keys last within
 // agent and files, because old libssh2 signs them in a way that new servers refuse, and servers allow few attempts.
 //
-// Thread: loop only. The talk with ssh-agent is synchronous: it is a local socket.
+// Thread: loop only. Never blocks, also not on an agent that asks its user first, or never answers.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "launcher/transport/key_agent.h"
 #include "launcher/transport/key_file.h"
 #include "launcher/transport/ssh_config.h"
 #include "launcher/transport/ssh_session.h"
@@ -27,21 +28,35 @@ class SshLogin {
 
   // kDone: logged in. The error says which keys were tried, which were not and why, and what to do.
   Result<Step> advance();
+  // Whom advance() waits for beside the session: ssh-agent, until this has those events. -1: nobody.
+  struct Waits {
+    int fd = -1;
+    std::uint32_t events = 0;
+  };
+  [[nodiscard]] Waits waits() const;
+  // The key that ssh-agent is to sign with; empty: it is not asked to.
+  [[nodiscard]] std::string signs_with() const;
+  // It is asked for its keys, which takes no time unless it does not answer at all.
+  [[nodiscard]] bool is_listing() const { return is_listing_; }
+  // Goes on without the agent's keys, at the next advance().
+  void give_up_listing();
   // After an error: what the user's own ssh could try that we cannot, as a reason; empty: nothing.
   [[nodiscard]] std::string beyond_us() const;
 
  private:
-  struct AgentKeys;
   struct Candidate {
-    KeyFile file;                    // path, or the agent's comment for an agent key
-    void* agent_identity = nullptr;  // libssh2_agent_publickey of agent_, when it is an agent key
+    KeyFile file;  // path, or the agent's comment for an agent key
+    bool is_agents = false;
   };
 
   Result<Step> ask_methods();
+  void find_agent();
+  Step list_agent();
   void collect();
   void collect_agent(const std::vector<KeyFile>& files);
   void skip_unusable(const KeyFile& key);
   int try_candidate(const Candidate& candidate);
+  int sign(const unsigned char* data, std::size_t size, unsigned char** signature, std::size_t* signature_size);
   Result<Step> try_keys();
   [[nodiscard]] Error refusal() const;
 
@@ -49,8 +64,10 @@ class SshLogin {
   SshSession& session_;
   const SshHostConfig config_;
   // loop only
-  std::unique_ptr<AgentKeys> agent_;
-  std::string methods_;  // what the server accepts; empty: not asked yet
+  std::unique_ptr<KeyAgent> agent_;
+  bool is_listing_ = false;
+  bool is_given_up_ = false;  // this login: nothing is waited for any more
+  std::string methods_;       // what the server accepts; empty: not asked yet
   std::vector<Candidate> candidates_;
   std::size_t at_ = 0;
   std::vector<std::string> tried_;

@@ -24,6 +24,8 @@ constexpr Duration kLoginSlotTime = std::chrono::seconds(10);
 // step.
 constexpr double kFirstBackoffMs = 150;
 constexpr double kMaxBackoffMs = 2000;
+// For ssh-agent to list its keys; it asks nobody for that.
+constexpr Duration kListTime = std::chrono::seconds(2);
 
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find_first_of("\r\n"));
@@ -52,8 +54,10 @@ SshReach::SshReach(SshShared& shared, const NodeTarget& target, Done done)
     : shared_(shared), request_(make_request(shared, target)), done_(std::move(done)) {}
 
 SshReach::~SshReach() {
+  unwatch_agent();
   release_slot();
   shared_.loop.cancel(answer_timer_);
+  shared_.loop.cancel(agent_limit_);
   shared_.loop.cancel(deadline_);
   shared_.loop.cancel(backoff_);
   shared_.loop.unwatch(watch_);
@@ -129,7 +133,7 @@ void SshReach::on_config(Result<SshQuery::Answer> answer) {
   config_ = std::move(config).value();
   has_ssh_ = true;
   if (const std::string because = needs_ssh(config_); !because.empty()) {
-    return give_way(because, Error(Code::kInvalid, ""));
+    return give_way(because, Error(Code::kInvalid, because));
   }
   if (shared_.options.connect_timeout == Duration::zero() && config_.connect_timeout > Duration::zero()) {
     timeout_ = config_.connect_timeout;
@@ -139,6 +143,11 @@ void SshReach::on_config(Result<SshQuery::Answer> answer) {
 
 // No clock: ssh itself waits for its name servers as long as they take, and the name may wait for those of others.
 void SshReach::resolve() {
+  known_ = load_known_hosts(config_);
+  if (const KnownHost* authority = find_authority(known_); authority != nullptr) {
+    const std::string because = certified_by(*authority);
+    return give_way(because, Error(Code::kAuth, because));
+  }
   release_slot_after(kSilentSlotTime);
   lookup_ = shared_.resolver.resolve(
       config_.hostname, config_.port, config_.address_family,
@@ -220,7 +229,7 @@ void SshReach::on_connected(Result<Fd> socket) {
 
 void SshReach::shake_hands() {
   if (const Result<void> begun = begin_handshake(); !begun.ok()) {
-    return fail(begun.error().code(), begun.error().message());
+    return give_way(begun.error().message(), begun.error());
   }
   drive();
 }
@@ -228,8 +237,9 @@ void SshReach::shake_hands() {
 Result<void> SshReach::begin_handshake() {
   HVD_TRY(tune_tcp(socket_.get()));
   HVD_TRY_ASSIGN(session_, SshSession::create(std::move(socket_)));
-  known_ = load_known_hosts(config_);
-  HVD_TRY(session_->prefer_host_keys(host_key_algorithms(known_)));
+  SshAlgorithms algorithms = config_.algorithms;
+  algorithms.host_keys = host_key_algorithms(config_.algorithms.host_keys, known_);
+  HVD_TRY(session_->allow(algorithms));
   HVD_TRY_ASSIGN(watch_, shared_.loop.watch(session_->fd(), EPOLLIN, [this](std::uint32_t) { drive(); }));
   return {};
 }
@@ -270,13 +280,44 @@ Result<void> SshReach::verify_host_key() {
   return {};
 }
 
+// Also of a descriptor that has the number of another before it.
+Result<void> SshReach::watch_agent() {
+  const SshLogin::Waits waits = login_->waits();
+  unwatch_agent();
+  if (waits.fd < 0) {
+    return {};
+  }
+  HVD_TRY_ASSIGN(agent_watch_, shared_.loop.watch(waits.fd, waits.events, [this](std::uint32_t) { drive(); }));
+  if (login_->is_listing() && agent_limit_ == 0) {
+    agent_limit_ = shared_.loop.after(kListTime, [this] {
+      agent_limit_ = 0;
+      unwatch_agent();
+      login_->give_up_listing();
+      drive();
+    });
+  }
+  return {};
+}
+
+void SshReach::unwatch_agent() {
+  shared_.loop.unwatch(agent_watch_);
+  agent_watch_ = 0;
+}
+
 void SshReach::drive_login() {
+  unwatch_agent();
   const Result<Step> step = login_->advance();
+  if (!login_->is_listing()) {
+    shared_.loop.cancel(std::exchange(agent_limit_, 0));
+  }
   if (!step.ok()) {
     return give_way(login_->beyond_us(), step.error());
   }
   if (step.value() == Step::kAgain) {
     shared_.loop.rewatch(watch_, session_->wanted_events());
+    if (const Result<void> watched = watch_agent(); !watched.ok()) {
+      fail(watched.error().code(), watched.error().message());
+    }
     return;
   }
   login_.reset();
@@ -290,9 +331,8 @@ void SshReach::drive_login() {
 }
 
 void SshReach::on_handshake_failed(const Error& error) {
-  const bool may_retry = session_->is_peer_gone() && !session_->has_no_common_algorithm();
   const bool has_nothing_common = session_->has_no_common_algorithm();
-  const bool is_known_keys_only = has_nothing_common && !known_.empty();
+  const bool may_retry = session_->is_peer_gone() && !has_nothing_common;
   shared_.loop.unwatch(watch_);
   session_.reset();
   if (may_retry) {
@@ -305,12 +345,14 @@ void SshReach::on_handshake_failed(const Error& error) {
     backoff_ = shared_.loop.after(wait, [this] { take_slot([this] { dial(); }); });
     return;
   }
-  if (is_known_keys_only) {
-    return fail(Code::kAuth, no_known_key_offered(config_, known_));
+  // The user's ssh knows more algorithms than libssh2, and checks the host key by itself.
+  if (has_nothing_common) {
+    return give_way(libssh2_version_text() + " shares no algorithm with the server",
+                    Error(Code::kAuth, no_common_algorithm(config_, known_)));
   }
-  const std::string because = has_nothing_common ? libssh2_version_text() + " shares no algorithm with the server" : "";
-  give_way(because, Error(error.code(), "no ssh session with " + where() + " (" + error.message() +
-                                            "); is that an ssh server? " + try_by_hand()));
+  give_way(libssh2_version_text() + " found no session with the server",
+           Error(error.code(), "no ssh session with " + where() + " (" + error.message() +
+                                   "); is that an ssh server? " + try_by_hand()));
 }
 
 // `spent`: the clock's time.
@@ -347,6 +389,11 @@ void SshReach::on_out_of_time() {
     return fail(Code::kTimeout, "resolving the host name '" + config_.hostname + "' took longer than " + limit +
                                     "; check DNS, or use an address");
   }
+  if (login_ != nullptr && !login_->signs_with().empty()) {
+    return fail(Code::kTimeout, login_->signs_with() + " has not signed within " + limit +
+                                    "; does the agent wait for a confirmation, a PIN or a touch, or is it forwarded "
+                                    "from a machine that sleeps? see: ssh-add -l");
+  }
   if (login_ != nullptr) {
     return fail(Code::kTimeout, "not logged in at " + where() + " within " + limit +
                                     "; is the node overloaded, or a directory server that its sshd asks? " +
@@ -364,7 +411,7 @@ void SshReach::on_out_of_time() {
 
 void SshReach::give_way(const std::string& because, const Error& own_try) {
   if (has_ssh_ && !because.empty()) {
-    way_out_ = WayOut{because, own_try.message()};
+    way_out_ = WayOut{because, own_try.message() == because ? "" : own_try.message()};
   }
   fail(own_try.code(), own_try.message());
 }

@@ -60,6 +60,8 @@ class SshReach {
   void shake_hands();
   void drive();
   void drive_login();
+  Result<void> watch_agent();
+  void unwatch_agent();
   void on_handshake_failed(const Error& error);
   void time_out(Duration spent);
   void on_out_of_time();
@@ -108,6 +110,8 @@ class SshReach {
   std::unique_ptr<SshSession> session_;
   std::unique_ptr<SshLogin> login_;  // uses session_
   WatchId watch_ = 0;
+  WatchId agent_watch_ = 0;  // of the user's ssh-agent, while login_ waits for it
+  TimerId agent_limit_ = 0;
 };
 
 }  // namespace hvd::launch

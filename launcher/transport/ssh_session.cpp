@@ -78,9 +78,28 @@ SshSession::~SshSession() {
   }
 }
 
-Result<void> SshSession::prefer_host_keys(const std::string& algorithms) {
-  if (!algorithms.empty() && libssh2_session_method_pref(session_, LIBSSH2_METHOD_HOSTKEY, algorithms.c_str()) != 0) {
-    return last_error("host key algorithms " + algorithms);
+Result<void> SshSession::allow(const SshAlgorithms& algorithms) {
+  // What newer versions announce among the key exchanges, and would lose with a list of the user's: the better
+  // signatures for RSA, and the guard against packets slipped in before the first key. The others leave out what they
+  // do not know.
+  const std::string kex = algorithms.key_exchange + ",ext-info-c,kex-strict-c-v00@openssh.com";
+  struct List {
+    int method;
+    const char* name;
+    const std::string& wanted;
+    const std::string& given;
+  };
+  for (const List& list :
+       {List{LIBSSH2_METHOD_KEX, "KexAlgorithms", algorithms.key_exchange, kex},
+        List{LIBSSH2_METHOD_HOSTKEY, "HostKeyAlgorithms", algorithms.host_keys, algorithms.host_keys},
+        List{LIBSSH2_METHOD_CRYPT_CS, "Ciphers", algorithms.ciphers, algorithms.ciphers},
+        List{LIBSSH2_METHOD_CRYPT_SC, "Ciphers", algorithms.ciphers, algorithms.ciphers},
+        List{LIBSSH2_METHOD_MAC_CS, "MACs", algorithms.macs, algorithms.macs},
+        List{LIBSSH2_METHOD_MAC_SC, "MACs", algorithms.macs, algorithms.macs}}) {
+    const bool is_left = list.wanted.empty() && list.method != LIBSSH2_METHOD_HOSTKEY;
+    if (!is_left && libssh2_session_method_pref(session_, list.method, list.given.c_str()) != 0) {
+      return Error(Code::kAuth, libssh2_version_text() + " knows none of the " + list.name + " for it");
+    }
   }
   return {};
 }

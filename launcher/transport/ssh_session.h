@@ -35,8 +35,9 @@ class SshSession {
   SshSession(const SshSession&) = delete;
   SshSession& operator=(const SshSession&) = delete;
 
-  // `algorithms`: wanted host-key algorithms, empty for libssh2's own order. Fails when it knows none of them.
-  Result<void> prefer_host_keys(const std::string& algorithms);
+  // Allows these and no others; an empty list leaves libssh2's own, but for the host keys'. Fails when it knows none of
+  // a list. Before handshake().
+  Result<void> allow(const SshAlgorithms& algorithms);
   Result<Step> handshake();
   [[nodiscard]] HostKey host_key() const;
   Result<Step> open_channel();

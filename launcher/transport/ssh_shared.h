@@ -19,7 +19,7 @@ struct SshShared {
       : loop(loop_in),
         log(log_in),
         options(options_in),
-        local(LocalUser::current()),
+        local(LocalUser::current(options.environment)),
         system_ssh(std::make_shared<RshShared>(loop_in, system_ssh_settings(options_in), log_in)),
         slots(system_ssh->slots),
         resolver(system_ssh->resolver),

@@ -260,7 +260,7 @@ HVD_HD void move_end(const Move& move, std::uint64_t first_unit, const Scaling<t
   const bool is_from_even = M::is_aligned(move.from);
   const bool is_to_even = M::is_aligned(move.to);
   for (unsigned i = 0; i < kUnitsOfLane; ++i) {
-    const std::uint64_t at = (first_unit + i * kWarpLanes) * M::kUnit;
+    const std::uint64_t at = (first_unit + std::uint64_t{i} * kWarpLanes) * M::kUnit;
     if (at >= move.padded) {
       return;
     }

@@ -1,6 +1,6 @@
 """Rank 1 is killed in the middle of allreduces on a GPU; runs as a rank (scripts/gpu-check).
 
-Argument: "gpu", or "nccl": the fakes of CUDA and NCCL stand for one. The others report what they were told, and how many
+Argument: "gpu", or "fake": the fakes of CUDA and NCCL stand for one. The others report what they were told, and how many
 seconds after the kill.
 """
 

@@ -7,6 +7,7 @@ import functools
 import pathlib
 
 import cuda_stand_in
+import fork_ranks
 import pytest
 import torch
 from ranks import run_ranks
@@ -62,3 +63,11 @@ def test_on_the_fake_device_by_nccl(size, case):
 
 def test_ranks_end_in_order():
     outcome("staged", 2).check()
+
+
+def test_a_rank_that_cannot_use_cuda_says_why(monkeypatch, capsys):
+    fork_ranks.tell_if_cuda_is_lost()
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
+    fork_ranks.tell_if_cuda_is_lost()
+    assert "CUDA was in use before this rank was forked" in capsys.readouterr().err

@@ -13,11 +13,12 @@ import importlib
 import json
 import os
 import runpy
+import signal
 import sys
 import threading
 import traceback
 
-import torch  # noqa: F401  (the point of it)
+import torch  # the point of it
 
 
 def become_rank(output, environment):
@@ -26,6 +27,13 @@ def become_rank(output, environment):
     file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     for source, target in ((nothing, 0), (file, 1), (file, 2)):
         os.dup2(source, target)
+
+
+def tell_if_cuda_is_lost():
+    """CUDA does not survive a fork: what it says then does not name the cause."""
+    if torch.cuda._is_in_bad_fork():
+        print("fork_ranks: CUDA was in use before this rank was forked, by importing torch or what a test imports with it: "
+              "nothing on a GPU can work in this rank. Run it by hvdrun (by_agent=False)", file=sys.stderr)  # fmt: skip
 
 
 def leave(code):
@@ -65,8 +73,10 @@ def run_ranks(request):
         child = os.fork()
         if child == 0:
             become_rank(f"{folder}/{rank}.out", environment)
+            tell_if_cuda_is_lost()
             leave(run_script(script, request["arguments"]))
         children.append(child)
+    signal.signal(signal.SIGABRT, signal.SIG_IGN)  # by which they are asked where they hang; this one sees them end
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     with open(f"{folder}/codes.json", "w") as file:
         json.dump(codes, file)

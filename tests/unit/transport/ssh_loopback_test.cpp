@@ -225,7 +225,48 @@ TEST_CASE("a host with several keys shows the one that known_hosts has") {
   }
 }
 
-TEST_CASE("a server without a key of the known type is refused, saying so") {
+TEST_CASE("of several unknown host keys the one is remembered that ssh would take, or that ssh_config asks for") {
+  if (no_sshd()) {
+    return;
+  }
+  const test::TempDir keys;
+  REQUIRE(test::run_program({"ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", keys.path("host_ecdsa")}).status == 0);
+  const Sshd sshd("HostKey " + keys.path("host_ecdsa"));
+  for (const auto& [line, type] :
+       {std::pair{"", "ssh-ed25519"}, std::pair{"HostKeyAlgorithms ecdsa-sha2-nistp256", "ecdsa-sha2-nistp256"}}) {
+    test::write_file(sshd.path("known_hosts"), "");
+    Launcher launcher(sshd.write_client_config(line));
+    RecordingSink sink;
+    const auto stream = launcher.open(sink);
+    CHECK(launcher.wait([&] { return sink.is_open || sink.closed; }));
+    CHECK_MESSAGE(sink.is_open, sink.why());
+    CHECK(sink.notices.empty());
+    CHECK(test::read_file(sshd.path("known_hosts")).starts_with(sshd.known_name() + " " + type + " "));
+  }
+}
+
+TEST_CASE("a host off port 22 that known_hosts has without the port is known") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  const std::string portless = "127.0.0.1 " + test::read_file(sshd.path("host_ed25519.pub"));
+  test::write_file(sshd.path("known_hosts"), portless);
+  {
+    Launcher launcher(sshd.write_client_config("StrictHostKeyChecking yes"));
+    RecordingSink sink;
+    const auto stream = launcher.open(sink);
+    CHECK(launcher.wait([&] { return sink.is_open || sink.closed; }));
+    CHECK_MESSAGE(sink.is_open, sink.why());
+    CHECK(sink.notices.empty());
+    CHECK(test::read_file(sshd.path("known_hosts")) == portless);
+  }
+  test::write_file(sshd.path("known_hosts"), "127.0.0.1 " + test::read_file(sshd.path("id_ed25519.pub")));
+  Launcher other(sshd.write_client_config("StrictHostKeyChecking yes"));
+  CHECK(has(other.failure(), "host key verification failed"));
+}
+
+TEST_CASE("a server without a key of the known type is refused by the system's ssh too") {
   if (no_sshd()) {
     return;
   }
@@ -233,8 +274,11 @@ TEST_CASE("a server without a key of the known type is refused, saying so") {
   REQUIRE(test::run_program({"ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", keys.path("k")}).status == 0);
   const Sshd sshd;
   test::write_file(sshd.path("known_hosts"), sshd.known_name() + " " + test::read_file(keys.path("k.pub")));
-  Launcher launcher(sshd.write_client_config());
-  CHECK(has(launcher.failure(), "no host key of a type that we know it by (ecdsa-sha2-nistp256"));
+  Launcher launcher(sshd.write_client_config("StrictHostKeyChecking yes"));
+  const std::string why = launcher.failure();
+  CHECK(has(why, "Host key verification failed."));
+  CHECK(has(why,
+            "a host key of a type that it is known by (ecdsa-sha2-nistp256, see " + sshd.path("known_hosts") + ":1"));
 }
 
 TEST_CASE("ECDSA keys log in; refused and unusable keys are named in the error") {
@@ -271,42 +315,6 @@ TEST_CASE("without any key the error says so") {
   const std::string why = launcher.failure();
   CHECK(has(why, "no usable key was found"));
   CHECK(has(why, sshd.path("id_ed25519") + " (not a private key)"));
-}
-
-TEST_CASE("keys of ssh-agent log in, also one whose file has a passphrase") {
-  if (no_sshd()) {
-    return;
-  }
-  const Sshd sshd;
-  const std::string socket = sshd.path("agent.sock");
-  pid_t pid = -1;
-  std::string program = "ssh-agent";
-  std::string flag = "-D";
-  std::string at = "-a";
-  std::string where = socket;
-  char* argv[] = {program.data(), flag.data(), at.data(), where.data(), nullptr};
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, 1, "/dev/null", 1, 0);
-  REQUIRE(::posix_spawnp(&pid, "ssh-agent", &files, nullptr, argv, environ) == 0);
-  posix_spawn_file_actions_destroy(&files);
-  const Deadline deadline = Deadline::after(kPatience);
-  while (!connect_unix(socket, deadline).ok() && !deadline.has_passed()) {
-  }
-  const std::vector<std::string> environment = {"PATH=/usr/bin:/bin", "SSH_AUTH_SOCK=" + socket};
-  CHECK(test::run_program({"ssh-add", sshd.path("id_ed25519")}, "", environment).status == 0);
-  REQUIRE(
-      test::run_program({"ssh-keygen", "-q", "-p", "-P", "", "-N", "secret", "-f", sshd.path("id_ed25519")}).status ==
-      0);
-  {
-    Launcher launcher(sshd.write_client_config("IdentityAgent " + socket));
-    RecordingSink sink;
-    const auto stream = launcher.open(sink);
-    CHECK(launcher.wait([&] { return sink.is_open || sink.closed; }));
-    CHECK_MESSAGE(sink.is_open, sink.why());
-  }
-  ::kill(pid, SIGTERM);
-  ::waitpid(pid, nullptr, 0);
 }
 
 TEST_CASE("hosts that cannot be reached are told who, what and what to try") {

@@ -1,5 +1,7 @@
 // The parts of the ssh transport that decide without a network: ssh -G, known_hosts, host-key policy, key files.
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <doctest/doctest.h>
 
@@ -15,7 +17,7 @@
 namespace hvd::launch {
 namespace {
 
-const LocalUser kAda{"ada", "/home/ada"};
+const LocalUser kAda{"ada", "/home/ada", {"KEYS=/from the environment", "SSH_AUTH_SOCK=/run/agent"}};
 
 std::string wire(const std::string& text) {
   std::string out = {0, 0, 0, static_cast<char>(text.size())};
@@ -56,6 +58,33 @@ TEST_CASE("the output of ssh -G becomes one value") {
   CHECK(config.needs_ssh.empty());
 }
 
+TEST_CASE("files of keys and certificates are found as ssh finds them, or left to ssh") {
+  const SshHostConfig config =
+      parse("identityfile ${KEYS}/id\nidentityfile ~/%%d\ncertificatefile ~/.ssh/%r-cert.pub\n");
+  CHECK(config.identity_files == std::vector<std::string>{"/from the environment/id", "/home/ada/%d"});
+  CHECK(config.certificate_files == std::vector<std::string>{"/home/ada/.ssh/u-cert.pub"});
+  CHECK(config.needs_ssh.empty());
+  CHECK(config.identity_agent == "/run/agent");
+  CHECK(parse("identityagent none\n").identity_agent == "none");
+  for (const char* path : {"/keys/%C", "~grace/id", "${NO_KEYS}/id", "${KEYS"}) {
+    CHECK(parse(std::string("identityfile ") + path + "\n").needs_ssh == std::string("IdentityFile ") + path);
+    CHECK(parse(std::string("certificatefile ") + path + "\n").needs_ssh == std::string("CertificateFile ") + path);
+  }
+}
+
+TEST_CASE("the algorithms that the user allows are taken as they stand") {
+  const SshHostConfig config = parse(
+      "kexalgorithms a,b\nhostkeyalgorithms ssh-ed25519\nciphers c\nmacs d,e\nrequiredrsasize 2048\n"
+      "hostbasedacceptedalgorithms x\ncasignaturealgorithms y\n");
+  CHECK(config.algorithms.key_exchange == "a,b");
+  CHECK(config.algorithms.host_keys == "ssh-ed25519");
+  CHECK(config.algorithms.ciphers == "c");
+  CHECK(config.algorithms.macs == "d,e");
+  CHECK(config.required_rsa_bits == 2048);
+  CHECK(config.needs_ssh.empty());
+  CHECK(!parse_ssh_config("hostname h\nuser u\nrequiredrsasize many\n", {"node1", "", 0, "", ""}, kAda).ok());
+}
+
 TEST_CASE("the policy words of ssh -G, old and new, have their meaning") {
   for (const char* word : {"yes", "true", "ask", "something new"}) {
     CHECK(parse(std::string("stricthostkeychecking ") + word + "\n").host_key_policy == HostKeyPolicy::kStrict);
@@ -70,7 +99,14 @@ TEST_CASE("what only the user's ssh can do is told in the user's words, none is 
   CHECK(parse("proxycommand nc %h %p\n").needs_ssh == "ProxyCommand nc %h %p");
   CHECK(parse("knownhostscommand /bin/keys %H\n").needs_ssh == "KnownHostsCommand /bin/keys %H");
   CHECK(parse("bindaddress 10.0.0.1\n").needs_ssh == "BindAddress 10.0.0.1");
-  CHECK(parse("proxycommand none\nproxyjump none\nknownhostscommand none\n").needs_ssh.empty());
+  CHECK(parse("revokedhostkeys /etc/ssh/revoked\n").needs_ssh == "RevokedHostKeys /etc/ssh/revoked");
+  CHECK(parse("verifyhostkeydns true\n").needs_ssh == "VerifyHostKeyDNS true");
+  CHECK(parse("pubkeyauthentication false\n").needs_ssh == "PubkeyAuthentication false");
+  CHECK(parse("proxycommand none\nproxyjump none\nknownhostscommand none\nrevokedhostkeys none\n").needs_ssh.empty());
+  for (const char* usual : {"verifyhostkeydns false\n", "verifyhostkeydns ask\n", "pubkeyauthentication true\n",
+                            "pubkeyauthentication unbound\n"}) {
+    CHECK(parse(usual).needs_ssh.empty());
+  }
   CHECK(parse("controlpath /run/m.sock\n").control_path == "/run/m.sock");
   CHECK(parse("controlpath none\n").control_path.empty());
   CHECK(parse("certificatefile /c\n").certificate_files == std::vector<std::string>{"/c"});
@@ -154,16 +190,29 @@ TEST_CASE("a hash that OpenSSH wrote is understood") {
   CHECK(shown.output.find(fingerprint(key.blob)) != std::string::npos);
 }
 
-TEST_CASE("comments, damaged lines and certificate authorities are no entries; lines are counted") {
+TEST_CASE("comments, damaged lines and unknown marks are no entries; lines are counted") {
   const HostKey key = make_key("ssh-ed25519", "one");
   const std::string text = "# comment\n\nnode1 ssh-ed25519 not-base64\nnode1 ssh-rsa " + base64_encode(key.blob) +
-                           "\n@cert-authority " + line_of("node1", key) + "node1\n|1|x|y ssh-ed25519 AAAA\n" +
+                           "\n@something-new " + line_of("node1", key) + "node1\n|1|x|y ssh-ed25519 AAAA\n" +
                            line_of("node1", key);
   const std::vector<KnownHost> found = find_known_hosts(text, "/f", "node1");
   REQUIRE(found.size() == 1);
   CHECK(found[0].line == 8);
   CHECK(found[0].file == "/f");
-  CHECK(!found[0].is_revoked);
+  CHECK(found[0].as == KnownAs::kHost);
+}
+
+TEST_CASE("the key of a certificate authority answers for hosts, and is the key of none") {
+  const HostKey ca = make_key("ssh-ed25519", "ca");
+  const HostKey host = make_key("ecdsa-sha2-nistp256", "host");
+  const std::string text = line_of("*", host) + "@cert-authority " + line_of("*.cluster,!gate.cluster", ca);
+  const std::vector<KnownHost> known = find_known_hosts(text, "/f", "n1.cluster");
+  REQUIRE(find_authority(known) != nullptr);
+  CHECK(certified_by(*find_authority(known)) == "/f:2 has a @cert-authority for it, which only ssh can check");
+  CHECK(find_authority(find_known_hosts(text, "/f", "gate.cluster")) == nullptr);
+  CHECK(find_authority(find_known_hosts("@revoked " + line_of("*", ca), "/f", "n1.cluster")) == nullptr);
+  CHECK(check_host_key(known, ca).verdict == HostKeyVerdict::kUnknown);
+  CHECK(host_key_algorithms("", known) == "ecdsa-sha2-nistp256");
 }
 
 TEST_CASE("a key is known, unknown, changed or revoked") {
@@ -182,9 +231,38 @@ TEST_CASE("a key is known, unknown, changed or revoked") {
 }
 
 TEST_CASE("only algorithms of known types are asked for, RSA last") {
-  const std::string text = line_of("n", make_key("ssh-rsa", "r")) + line_of("n", make_key("ssh-ed25519", "e"));
-  CHECK(host_key_algorithms(find_known_hosts(text, "f", "n")) == "ssh-ed25519,rsa-sha2-512,rsa-sha2-256,ssh-rsa");
-  CHECK(host_key_algorithms({}).empty());
+  const std::string text = line_of("n", make_key("ssh-rsa", "r")) + line_of("n", make_key("ssh-ed25519", "e")) +
+                           "@revoked " + line_of("n", make_key("ecdsa-sha2-nistp256", "x"));
+  const std::vector<KnownHost> known = find_known_hosts(text, "f", "n");
+  CHECK(host_key_algorithms("", known) == "ssh-ed25519,rsa-sha2-512,rsa-sha2-256,ssh-rsa");
+  CHECK(host_key_algorithms("", {}).starts_with("ssh-ed25519,ecdsa-sha2-nistp256,"));
+}
+
+TEST_CASE("the user's host key algorithms stay in their order, without those for certificates") {
+  const std::string wanted =
+      "ssh-ed25519-cert-v01@openssh.com,ecdsa-sha2-nistp256-cert-v01@openssh.com,rsa-sha2-512,ssh-ed25519";
+  const auto known = [](const char* type) { return find_known_hosts(line_of("n", make_key(type, "k")), "f", "n"); };
+  CHECK(host_key_algorithms(wanted, {}) == "rsa-sha2-512,ssh-ed25519");
+  CHECK(host_key_algorithms(wanted, known("ssh-rsa")) == "rsa-sha2-512");
+  CHECK(host_key_algorithms(wanted, known("ecdsa-sha2-nistp256")).empty());
+  CHECK(host_key_algorithms("", known("sk-ssh-ed25519@openssh.com")).empty());
+}
+
+TEST_CASE("an RSA host key of fewer bits than the user asks for is refused, known or not") {
+  const HostKey rsa{"ssh-rsa",
+                    wire("ssh-rsa") + wire("\1") + wire(std::string(1, '\0') + "\x7f" + std::string(7, 'n'))};
+  CHECK(rsa_bits(rsa) == 63);
+  CHECK(rsa_bits(make_key("ssh-ed25519", "e")) == 0);
+  CHECK(rsa_bits(make_key("ssh-rsa", "cut off")) == 0);
+  SshHostConfig config;
+  config.hostname = "n";
+  const std::vector<KnownHost> known = find_known_hosts(line_of("n", rsa), "f", "n");
+  config.required_rsa_bits = 63;
+  CHECK(rule_on_host_key(config, "n", known, rsa).ok());
+  config.required_rsa_bits = 64;
+  const auto refused = rule_on_host_key(config, "n", known, rsa);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().message().find("has 63 bits, and RequiredRSASize asks for 64") != std::string::npos);
 }
 
 TEST_CASE("an alias replaces name and port in known_hosts, else a port off 22 is part of the name") {
@@ -195,6 +273,37 @@ TEST_CASE("an alias replaces name and port in known_hosts, else a port off 22 is
   CHECK(known_hosts_name(config) == "[node1]:2222");
   config.host_key_alias = "cluster";
   CHECK(known_hosts_name(config) == "cluster");
+}
+
+TEST_CASE("off port 22 a key is known by the name without the port as well, unless the port has lines of its own") {
+  const test::TempDir dir;
+  const HostKey one = make_key("ssh-ed25519", "one");
+  const HostKey two = make_key("ssh-ed25519", "two");
+  const HostKey rsa = make_key("ssh-rsa", "r");
+  SshHostConfig config;
+  config.hostname = "N";
+  config.port = 2222;
+  config.user_known_hosts = {dir.path("kh")};
+  const auto known = [&](const std::string& text) {
+    test::write_file(dir.path("kh"), text);
+    return load_known_hosts(config);
+  };
+  const auto verdict = [&](const std::string& text) { return check_host_key(known(text), one).verdict; };
+  CHECK(verdict(line_of("n", one)) == HostKeyVerdict::kKnown);
+  CHECK(verdict(line_of("n", two)) == HostKeyVerdict::kUnknown);  // another machine may be behind the port
+  CHECK(verdict("@revoked " + line_of("n", one)) == HostKeyVerdict::kRevoked);
+  CHECK(verdict(line_of("n", one) + line_of("[n]:2222", two)) == HostKeyVerdict::kChanged);
+  CHECK(verdict(line_of("n", one) + line_of("[n]:2222", rsa)) == HostKeyVerdict::kKnown);
+  CHECK(verdict(line_of("n", two) + line_of("[n]:2222", one)) == HostKeyVerdict::kKnown);
+  CHECK(verdict(line_of("[n]:2200", one)) == HostKeyVerdict::kUnknown);
+  CHECK(host_key_algorithms("", known(line_of("n", one))) == "ssh-ed25519");
+  CHECK(host_key_algorithms("ssh-ed25519,ssh-rsa", known(line_of("n", one) + line_of("[n]:2222", rsa))) == "ssh-rsa");
+  CHECK(find_authority(known("@cert-authority " + line_of("n", two))) != nullptr);
+  config.host_key_alias = "alias";
+  CHECK(verdict(line_of("n", one)) == HostKeyVerdict::kUnknown);
+  config.host_key_alias = "";
+  config.port = 22;
+  CHECK(known(line_of("n", one)).size() == 1);
 }
 
 TEST_CASE("unknown keys are judged by the policy, changed ones are refused under every policy") {
@@ -263,6 +372,26 @@ TEST_CASE("kinds and passphrases of key files are seen without the passphrase") 
     CHECK_MESSAGE(key.value().is_encrypted == (*row.passphrase != '\0'), path);
     CHECK_MESSAGE(key_type_of_blob(key.value().public_blob) == row.type, path);
   }
+}
+
+TEST_CASE("an identity file may be a public key, or be missing beside its public half") {
+  const test::TempDir dir;
+  const std::string path = dir.path("id");
+  if (test::run_program({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path}).status != 0) {
+    MESSAGE("SKIPPED no ssh-keygen");
+    return;
+  }
+  const KeyFile whole = read_key_file(path).value();
+  CHECK(!whole.is_public);
+  ::chmod((path + ".pub").c_str(), 0644);
+  const KeyFile half = read_key_file(path + ".pub").value();
+  CHECK(half.is_public);
+  CHECK(half.public_blob == whole.public_blob);
+  ::unlink(path.c_str());
+  const KeyFile beside = read_key_file(path).value();
+  CHECK(beside.is_public);
+  CHECK(beside.path == path);
+  CHECK(beside.public_blob == whole.public_blob);
 }
 
 TEST_CASE("key files that ssh would not use are refused with a reason") {

@@ -1,6 +1,10 @@
 // Hosts for which libssh2 does not do are opened by the system's ssh, and only those.
+#include <sys/epoll.h>
+#include <unistd.h>
+
 #include <doctest/doctest.h>
 
+#include "runtime/base/socket.h"
 #include "tests/unit/transport/recording.h"
 #include "tests/unit/transport/ssh_launcher.h"
 #include "tests/unit/transport/sshd_fixture.h"
@@ -109,6 +113,132 @@ TEST_CASE("a host behind a proxy goes by the system's ssh, with the host key che
   const std::string why = jumped.failure();
   CHECK(has(why, "node1: the system's ssh exited with code 255: ssh: Could not resolve hostname no-such-bastion"));
   CHECK(has(why, "the system's ssh is used because ssh_config has 'ProxyJump no-such-bastion.invalid' for it"));
+}
+
+// A key exchange that ssh knows and libssh2 does not.
+constexpr const char* kForSshOnly = "KexAlgorithms sntrup761x25519-sha512@openssh.com";
+
+bool no_sshd_beyond_libssh2() {
+  if (no_sshd()) {
+    return true;
+  }
+  const bool is_known = has(test::run_program({"ssh", "-Q", "kex"}).output, "sntrup761x25519-sha512@openssh.com");
+  if (!is_known) {
+    MESSAGE("SKIPPED ssh does not know sntrup761x25519-sha512@openssh.com");
+  }
+  return !is_known;
+}
+
+TEST_CASE("a server that shares no algorithm with libssh2 is opened by the system's ssh, which checks its key") {
+  if (no_sshd_beyond_libssh2()) {
+    return;
+  }
+  const Sshd sshd(kForSshOnly);
+  SshLauncher first(sshd.write_client_config());
+  CHECK(has(echo(first), " shares no algorithm with the server"));
+  SshLauncher again(sshd.write_client_config("StrictHostKeyChecking yes"));  // its key is known now
+  CHECK(has(echo(again), " shares no algorithm with the server"));
+  test::write_file(sshd.path("known_hosts"), sshd.known_name() + " " + test::read_file(sshd.path("id_ed25519.pub")));
+  SshLauncher changed(sshd.write_client_config());
+  const std::string why = changed.failure();
+  CHECK(has(why, "Host key verification failed."));
+  CHECK(has(why, "hvdrun's own try: "));
+}
+
+TEST_CASE("a host that is known by an RSA key only is checked by the system's ssh") {
+  if (no_sshd() || signs_rsa()) {
+    return;
+  }
+  const test::TempDir keys;
+  REQUIRE(test::run_program({"ssh-keygen", "-q", "-t", "rsa", "-N", "", "-f", keys.path("host_rsa")}).status == 0);
+  const Sshd sshd("HostKey " + keys.path("host_rsa"));
+  test::write_file(sshd.path("known_hosts"), sshd.known_name() + " " + test::read_file(keys.path("host_rsa.pub")));
+  SshLauncher launcher(sshd.write_client_config("StrictHostKeyChecking yes"));
+  CHECK(has(echo(launcher), "because libssh2 1."));
+}
+
+TEST_CASE("a host with a certificate authority in known_hosts is checked by the system's ssh") {
+  if (no_sshd()) {
+    return;
+  }
+  const test::TempDir keys;
+  for (const char* name : {"ca", "host"}) {
+    REQUIRE(test::run_program({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", keys.path(name)}).status == 0);
+  }
+  REQUIRE(test::run_program(
+              {"ssh-keygen", "-q", "-s", keys.path("ca"), "-I", "host", "-h", "-n", "127.0.0.1", keys.path("host.pub")})
+              .status == 0);
+  const Sshd sshd("HostKey " + keys.path("host") + "\nHostCertificate " + keys.path("host-cert.pub"));
+  const Sshd bare;  // has no certificate
+  const std::string authority = "@cert-authority [127.0.0.1]:* " + test::read_file(keys.path("ca.pub"));
+  for (const Sshd* server : {&sshd, &bare}) {
+    test::write_file(server->path("known_hosts"), authority);
+  }
+  SshLauncher launcher(sshd.write_client_config());
+  CHECK(has(echo(launcher), "because " + sshd.path("known_hosts") + ":1 has a @cert-authority for it"));
+  CHECK(test::read_file(sshd.path("known_hosts")) == authority);  // nothing was taken on trust
+  SshLauncher refused(bare.write_client_config("StrictHostKeyChecking yes"));
+  CHECK(has(refused.failure(), "Host key verification failed."));
+}
+
+TEST_CASE("keys that RevokedHostKeys names are refused by the system's ssh") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  test::write_file(sshd.path("known_hosts"), sshd.known_name() + " " + test::read_file(sshd.path("host_ed25519.pub")));
+  SshLauncher revoked(sshd.write_client_config("RevokedHostKeys " + sshd.path("host_ed25519.pub")));
+  const std::string why = revoked.failure();
+  CHECK(has(why, "revoked"));
+  CHECK(has(why, "because ssh_config has 'RevokedHostKeys " + sshd.path("host_ed25519.pub") + "' for it"));
+  SshLauncher other(sshd.write_client_config("RevokedHostKeys " + sshd.path("id_ed25519.pub")));
+  CHECK(has(echo(other), "because ssh_config has 'RevokedHostKeys "));
+}
+
+TEST_CASE("algorithms that ssh_config leaves out are not used") {
+  if (no_sshd_beyond_libssh2()) {
+    return;
+  }
+  const Sshd sshd;
+  {
+    SshLauncher launcher(sshd.write_client_config(kForSshOnly));
+    CHECK(has(echo(launcher), " for it"));
+  }
+  {
+    // Both ends know these, and only the server does not offer them.
+    const Sshd picky("Ciphers aes256-ctr");
+    SshLauncher launcher(picky.write_client_config("Ciphers aes128-ctr"));
+    const std::string why = launcher.failure();
+    CHECK(has(why, "no matching cipher found"));
+    CHECK(has(why, " shares no algorithm with the server"));
+  }
+  SshLauncher unauthenticated(sshd.write_client_config("PubkeyAuthentication no"));
+  const std::string why = unauthenticated.failure();
+  CHECK(has(why, "Permission denied"));
+  CHECK(has(why, "because ssh_config has 'PubkeyAuthentication "));
+}
+
+TEST_CASE("a server that speaks nonsense is told in the words of both") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd;
+  const Fd listener = listen_tcp(SocketAddress::make("127.0.0.1", 0).value()).value();
+  const int port = SocketAddress::local_of(listener.get()).value().port();
+  SshLauncher launcher(sshd.write_client_config("Host node1\n  Port " + std::to_string(port) + "\nHost *\n"));
+  std::vector<Fd> talking;  // held open: a server that hangs up is tried again
+  const auto watch = launcher.loop->watch(listener.get(), EPOLLIN, [&](std::uint32_t) {
+    if (Fd caller = accept_ready(listener.get()).value(); caller.is_open()) {
+      const std::string words = "SSH-2.0-nonsense\r\n" + std::string(256, '\xff');
+      CHECK(::write(caller.get(), words.data(), words.size()) == static_cast<ssize_t>(words.size()));
+      talking.push_back(std::move(caller));
+    }
+  });
+  REQUIRE(watch.ok());
+  const std::string why = launcher.failure();
+  CHECK(has(why, "node1: the system's ssh exited with code 255: "));
+  CHECK(has(why, " found no session with the server; hvdrun's own try: no ssh session with 127.0.0.1 port "));
+  CHECK(talking.size() == 2);
 }
 
 TEST_CASE("a key with a certificate is shown by the system's ssh") {
