@@ -116,7 +116,8 @@ def test_a_host_with_a_dead_address_is_reached_at_its_other_one(make_lab):
         done = run(240)
         assert (done.returncode, done.stdout.strip()) == (0, alive), done.stderr
         lab.heal("launcher", dead)
-    lab.cut("launcher")
+    lab.cut("launcher", "node1")
+    lab.cut("launcher", "node2")
     told = run(2)
     assert told.returncode == 241
     said = re.search(r"twofold: not connected to twofold port 22 within 2 s: (\S+) gave no answer, (\S+) gave no answer;",
