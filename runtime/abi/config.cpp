@@ -113,6 +113,27 @@ Result<void> read_started_ranks(const Reader& env, MpiSettings& mpi) {
   return {};
 }
 
+// Started as one of several by what tells a rank nothing of the others. It may be meant so: many jobs of one rank each.
+std::string words_when_alone(const Reader& env) {
+  const auto count = [&](const char* name) {
+    const auto told = env.number<int>(name, 1, kMaxRanks, 1);
+    return told.ok() ? told.value() : 1;
+  };
+  // Also within a job of hvdrun's with one rank, whose own number is 1.
+  if (const int ranks = env.text(contract::kTorchrunId) ? count(contract::kWorldSize) : 1; ranks > 1) {
+    return "torchrun has started " + std::to_string(ranks) + " ranks (" + contract::kWorldSize +
+           "), and this one runs alone; start them with hvdrun";
+  }
+  const auto names = {contract::kRank, contract::kSize, contract::kOpenMpiSize, contract::kPmiSize,
+                      contract::kPmixRank};
+  const bool has_nearer = std::any_of(names.begin(), names.end(), [&](const char* name) { return env.text(name); });
+  if (const int tasks = has_nearer ? 1 : count(contract::kSlurmStepSize); tasks > 1) {
+    return "srun has started " + std::to_string(tasks) + " tasks (" + contract::kSlurmStepSize +
+           "), and this rank runs alone; start them with srun --mpi=pmix, or with hvdrun";
+  }
+  return "";
+}
+
 Result<void> read_mpi(const Reader& env, Config& config) {
   HVD_TRY(read_started_ranks(env, config.mpi));
   config.mpi.has_launcher = env.text(contract::kPmixRank) || env.text(contract::kPmiSize);
@@ -120,6 +141,7 @@ Result<void> read_mpi(const Reader& env, Config& config) {
   // both.
   config.mpi.prefers_mpich =
       config.mpi.told_by == contract::kPmiSize && (env.text(contract::kOpenMpiSize) || !env.text(contract::kPmixRank));
+  config.alone = words_when_alone(env);
   config.mpi.library = env.text(contract::kMpiLibrary).value_or("");
   HVD_TRY_ASSIGN(const bool is_off, read_switch(env, contract::kMpiThreadsOff));
   config.mpi.wants_all_threads = !is_off;

@@ -19,6 +19,7 @@ struct Config {
   std::string agent_socket;  // empty: no hvdrun above us
   std::string agent_token;
   MpiSettings mpi;
+  std::string alone;  // what to say of a job of one rank that looks like one of several; empty: nothing
   EngineOptions engine;
   Duration start_timeout = std::chrono::seconds(60);
   std::string tuning;  // a table or its file; empty: none

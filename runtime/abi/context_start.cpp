@@ -126,6 +126,9 @@ Result<std::unique_ptr<hvd_ctx>> make_context(const hvd_options* options) {
 Result<std::unique_ptr<hvd_ctx>> make_context(Config config, std::unique_ptr<Store> store) {
   auto log = std::make_unique<RankLog>(config.log_level, config.map.rank);
   HVD_TRY(apply_tuning(config, *log));
+  if (!config.alone.empty() && config.map.size == 1 && !config.place) {
+    log->write(LogLevel::kWarning, config.alone);
+  }
   HVD_TRY_ASSIGN(auto engine, Engine::start(config.map, std::move(store), config.engine, std::move(log),
                                             Deadline::after(config.start_timeout)));
   const bool is_by_mpi = config.place.has_value() || config.engine.backends != nullptr;

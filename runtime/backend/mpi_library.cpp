@@ -77,6 +77,11 @@ class MpiLibraryOf final : public MpiLibrary {
     HVD_TRY(check(query_thread_(&given), "MPI_Query_thread"));
     return level_of(given);
   }
+  Result<bool> is_main_thread() const override {
+    int flag = 0;
+    HVD_TRY(check(is_thread_main_(&flag), "MPI_Is_thread_main"));
+    return flag != 0;
+  }
   Result<void> finish() override { return check(finalize_(), "MPI_Finalize"); }
 
   [[nodiscard]] MpiHandle world() const override { return to_number(world_); }
@@ -160,6 +165,7 @@ class MpiLibraryOf final : public MpiLibrary {
     HVD_TRY(file_.take("MPI_Finalized", finalized_));
     HVD_TRY(file_.take("MPI_Init_thread", init_thread_));
     HVD_TRY(file_.take("MPI_Query_thread", query_thread_));
+    HVD_TRY(file_.take("MPI_Is_thread_main", is_thread_main_));
     return file_.take("MPI_Finalize", finalize_);
   }
   Result<void> take_comms() {
@@ -222,6 +228,7 @@ class MpiLibraryOf final : public MpiLibrary {
   int (*finalized_)(int*) = nullptr;
   int (*init_thread_)(int*, char***, int, int*) = nullptr;
   int (*query_thread_)(int*) = nullptr;
+  int (*is_thread_main_)(int*) = nullptr;
   int (*finalize_)() = nullptr;
   Handle (*from_fortran_)(int) = nullptr;
   int (*comm_rank_)(Handle, int*) = nullptr;

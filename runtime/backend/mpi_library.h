@@ -46,6 +46,8 @@ class MpiLibrary {
   virtual Result<MpiThreads> start(MpiThreads wanted) = 0;
   // That of an MPI that is started.
   virtual Result<MpiThreads> threads() const = 0;
+  // The caller is MPI's thread, which alone may call it below MPI_THREAD_SERIALIZED. Any thread may ask.
+  virtual Result<bool> is_main_thread() const = 0;
   // MPI_Finalize. Blocks until all ranks have called it.
   virtual Result<void> finish() = 0;
 

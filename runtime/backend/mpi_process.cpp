@@ -105,9 +105,7 @@ Result<void> MpiProcess::load(const MpiOptions& options) {
 
 Result<void> MpiProcess::adopt() {
   HVD_TRY_ASSIGN(threads_, library_->threads());
-  if (threads_ >= MpiThreads::kSerialized) {
-    worker_ = Worker::start();
-  }
+  worker_ = Worker::start();
   return {};
 }
 
@@ -134,12 +132,21 @@ Result<void> MpiProcess::begin(const MpiOptions& options, Deadline deadline) {
 
 Result<void> MpiProcess::run(const std::string& what, std::function<Result<void>()> call, Deadline deadline) {
   std::shared_ptr<Worker> worker;
+  bool is_for_main = false;
   {
     const std::lock_guard lock(mu_);
     worker = worker_;
+    is_for_main = threads_ < MpiThreads::kSerialized;
   }
-  // An MPI for one thread is that of the thread that started it, which has to be the caller.
-  const auto done = worker == nullptr ? call() : worker->run(std::move(call), deadline);
+  // An MPI for one thread wants that which started it, where that is who calls. hvd.init() of Python calls on a thread
+  // of its own while the program's waits for it: as good a thread as the worker then, which has a deadline.
+  if (is_for_main) {
+    HVD_TRY_ASSIGN(const bool is_main, library_->is_main_thread());
+    if (is_main) {
+      return call();
+    }
+  }
+  const auto done = worker->run(std::move(call), deadline);
   if (!done) {
     spoil(what + " did not return in time");
     return Error(Code::kTimeout, what + " has not returned: some rank has not come to it");

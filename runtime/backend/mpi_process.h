@@ -36,7 +36,8 @@ class MpiProcess {
   // passed.
   Result<MpiLibrary*> start(const MpiOptions& options, Deadline deadline);
   // Runs what may wait for other ranks without a limit, but waits for it no longer than until the deadline; MPI is
-  // spoilt when that passes. `what`: "MPI_Comm_dup". The call may outlive the caller: it must own what it uses.
+  // spoilt when that passes. Without a limit on MPI's own thread where MPI was started for that alone. `what`:
+  // "MPI_Comm_dup". The call may outlive the caller: it must own what it uses.
   Result<void> run(const std::string& what, std::function<Result<void>()> call, Deadline deadline);
   // What MPI was started with; kSingle before.
   [[nodiscard]] MpiThreads threads() const;

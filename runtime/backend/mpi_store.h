@@ -1,7 +1,9 @@
 // MpiStore: the Store of ranks that mpirun or srun has started without hvdrun: they find each other by MPI.
 //
 // Thread: as Store. An exchange of a new process set is made by whoever turns the engine, so that MPI must have been
-// started with MPI_THREAD_SERIALIZED at least for those; joining needs no such thing.
+// started with MPI_THREAD_SERIALIZED at least for those; joining needs no such thing, since the program's thread waits
+// for whoever joins. The latter need not be MPI's thread: hvd.init() of Python joins on one of its own, which ends
+// then.
 #pragma once
 
 #include <memory>
@@ -29,7 +31,7 @@ class MpiStore final : public Store {
   std::shared_ptr<MpiComm> comm_;
   const JobSecret secret_;
   std::unique_ptr<Store> news_;
-  const std::thread::id maker_;
+  const std::thread::id maker_;  // that joined; the system may give its id to a later thread
 };
 
 // The texts of all ranks of `comm`, in their order; all call at once.

@@ -71,5 +71,8 @@ inline constexpr const char* kOpenMpiSize = "OMPI_COMM_WORLD_SIZE";
 inline constexpr const char* kPmiSize = "PMI_SIZE";
 inline constexpr const char* kPmixRank = "PMIX_RANK";  // without a size
 inline constexpr const char* kSlurmStepSize = "SLURM_STEP_NUM_TASKS";
+// Those of torchrun, which hvdrun takes away or sets anew for its own ranks.
+inline constexpr const char* kTorchrunId = "TORCHELASTIC_RUN_ID";
+inline constexpr const char* kWorldSize = "WORLD_SIZE";
 
 }  // namespace hvd::contract

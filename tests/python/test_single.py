@@ -1,6 +1,7 @@
 """What needs no second rank: the package in this process, a job of size 1; and what is true before init."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -130,6 +131,16 @@ def test_public_names_exist():
     from horovod.torch.mpi_ops import Average, allreduce, synchronize  # noqa: F401  (scripts do this)
 
     assert (hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max, hvd.Product) == (0, 1, 2, 3, 4, 5)
+
+
+@pytest.mark.parametrize("started", [
+    {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}, {"TORCHELASTIC_RUN_ID": "none", "WORLD_SIZE": "2", "RANK": "1"}])
+def test_a_rank_that_was_started_as_one_of_several_and_runs_alone_says_so_once(started):
+    script = "import horovod.torch as hvd; hvd.init(); print(hvd.size())"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE,
+                          env={**os.environ, **started})
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+    assert re.fullmatch(r"hvd rank 0: warning: \w+ has started 2 .* runs alone; start them with .*hvdrun\n", done.stderr)
 
 
 def test_exit_without_shutdown_is_clean():

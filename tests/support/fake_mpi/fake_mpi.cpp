@@ -60,6 +60,10 @@ FAKE_MPI int MPI_Query_thread(int* given) {
   *given = level;
   return 0;
 }
+FAKE_MPI int MPI_Is_thread_main(int* flag) {
+  *flag = 1;
+  return 0;
+}
 FAKE_MPI int MPI_Finalize() {
   is_ended = true;
   return 0;

@@ -237,6 +237,24 @@ TEST_CASE("ranks that mpirun or srun has started are told from hvdrun's") {
   }
 }
 
+TEST_CASE("a rank that was started as one of several and knows of none of them says so") {
+  const auto words = [](const Variables& variables) { return config_of(variables).value().alone; };
+  CHECK(words({}).empty());
+  CHECK(
+      words({{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "0"}}) ==
+      "srun has started 2 tasks (SLURM_STEP_NUM_TASKS), and this rank runs alone; start them with srun --mpi=pmix, or "
+      "with hvdrun");
+  CHECK(words({{"SLURM_STEP_NUM_TASKS", "1"}}).empty());
+  CHECK(words({{"SLURM_STEP_NUM_TASKS", "many"}}).empty());
+  CHECK(words({{"WORLD_SIZE", "3"}, {"TORCHELASTIC_RUN_ID", "none"}}) ==
+        "torchrun has started 3 ranks (WORLD_SIZE), and this one runs alone; start them with hvdrun");
+  CHECK(words({{"WORLD_SIZE", "3"}}).empty());
+  for (const char* launchers : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"}) {
+    CHECK(words({{"SLURM_STEP_NUM_TASKS", "2"}, {launchers, "1"}}).empty());
+  }
+  CHECK(words(changed("SLURM_STEP_NUM_TASKS", "2")).empty());
+}
+
 TEST_CASE("the data plane is MPI where that is asked for, and an unknown one is refused by name") {
   CHECK_FALSE(config_of({}).value().mpi.moves_data);
   CHECK_FALSE(config_of({{"HOROVOD_CPU_OPERATIONS", "GLOO"}}).value().mpi.moves_data);
