@@ -111,14 +111,14 @@ EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPla
       {"PYTHONUNBUFFERED", "1"},
   };
   if (!job.has_mpi) {
-    // Open MPI's look, for JAX and scripts
+    // Open MPI's look, for JAX and scripts. Without OMPI_UNIVERSE_SIZE, at which an mpirun that a rank starts would give
+    // up as a recursive call (Open MPI 4).
     const EnvList look = {
         {"OMPI_COMM_WORLD_RANK", r},
         {"OMPI_COMM_WORLD_SIZE", size},
         {"OMPI_COMM_WORLD_LOCAL_RANK", local_rank},
         {"OMPI_COMM_WORLD_LOCAL_SIZE", local_size},
         {"OMPI_COMM_WORLD_NODE_RANK", local_rank},
-        {"OMPI_UNIVERSE_SIZE", size},
         {"OMPI_MCA_orte_hnp_uri", text(kOpenMpiJob) + ".0;tcp://" + job.master_address + ":" + port},
     };
     env.insert(env.end(), look.begin(), look.end());
