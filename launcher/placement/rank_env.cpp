@@ -111,8 +111,8 @@ EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPla
       {"PYTHONUNBUFFERED", "1"},
   };
   if (!job.has_mpi) {
-    // Open MPI's look, for JAX and scripts. Without OMPI_UNIVERSE_SIZE, at which an mpirun that a rank starts would give
-    // up as a recursive call (Open MPI 4).
+    // Open MPI's look, for JAX and scripts. Without OMPI_UNIVERSE_SIZE, at which an mpirun that a rank starts would
+    // give up as a recursive call (Open MPI 4).
     const EnvList look = {
         {"OMPI_COMM_WORLD_RANK", r},
         {"OMPI_COMM_WORLD_SIZE", size},

@@ -45,7 +45,8 @@ void put_rsa_last(Candidates begin, Candidates end) {
 
 }  // namespace
 
-SshLogin::SshLogin(SshSession& session, const SshHostConfig& config) : session_(session), config_(config) {}
+SshLogin::SshLogin(SshSession& session, const SshHostConfig& config, bool asks_agent)
+    : session_(session), config_(config), asks_agent_(asks_agent) {}
 
 // A login given up in the middle ends here, while the keys that it uses still exist.
 SshLogin::~SshLogin() {
@@ -82,13 +83,20 @@ std::string SshLogin::signs_with() const {
 }
 
 void SshLogin::give_up_listing() {
-  skipped_.push_back("ssh-agent at " + config_.identity_agent + " (does not answer)");
+  skip_mute_agent();
   agent_.reset();
+}
+
+void SshLogin::skip_mute_agent() {
+  skipped_.push_back("ssh-agent at " + config_.identity_agent + " (does not answer)");
 }
 
 void SshLogin::find_agent() {
   if (config_.identity_agent.empty() || config_.identity_agent == "none") {
     return;  // no agent at all is the usual case for jobs from cron
+  }
+  if (!asks_agent_) {
+    return skip_mute_agent();
   }
   auto agent = KeyAgent::connect(config_.identity_agent);
   if (agent.ok()) {

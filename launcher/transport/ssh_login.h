@@ -20,8 +20,8 @@ namespace hvd::launch {
 
 class SshLogin {
  public:
-  // `session` must outlive this object.
-  SshLogin(SshSession& session, const SshHostConfig& config);
+  // `session` must outlive this object. `asks_agent`: false where the agent is known not to answer.
+  SshLogin(SshSession& session, const SshHostConfig& config, bool asks_agent);
   ~SshLogin();
   SshLogin(const SshLogin&) = delete;
   SshLogin& operator=(const SshLogin&) = delete;
@@ -54,6 +54,7 @@ class SshLogin {
   Step list_agent();
   void collect();
   void collect_agent(const std::vector<KeyFile>& files);
+  void skip_mute_agent();
   void skip_unusable(const KeyFile& key);
   int try_candidate(const Candidate& candidate);
   int sign(const unsigned char* data, std::size_t size, unsigned char** signature, std::size_t* signature_size);
@@ -63,6 +64,7 @@ class SshLogin {
   // constant after construction
   SshSession& session_;
   const SshHostConfig config_;
+  const bool asks_agent_;
   // loop only
   std::unique_ptr<KeyAgent> agent_;
   bool is_listing_ = false;

@@ -20,6 +20,7 @@ constexpr Duration kSilentSlotTime = std::chrono::milliseconds(250);
 constexpr Duration kLoginSlotTime = std::chrono::seconds(10);
 // For ssh-agent to list its keys; it asks nobody for that.
 constexpr Duration kListTime = std::chrono::seconds(2);
+constexpr Duration kMuteTime = std::chrono::seconds(30);  // then it is asked again
 
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find_first_of("\r\n"));
@@ -223,7 +224,8 @@ void SshReach::drive() {
   // As ssh has it, ConnectTimeout ends here: servers may have to ask others about a login.
   stop_clock();
   release_slot_after(kLoginSlotTime);
-  login_ = std::make_unique<SshLogin>(*session_, config_);
+  const bool is_mute = config_.identity_agent == shared_.mute_agent && shared_.loop.now() < shared_.mute_until;
+  login_ = std::make_unique<SshLogin>(*session_, config_, !is_mute);
   drive_login();
 }
 
@@ -253,6 +255,8 @@ Result<void> SshReach::watch_agent() {
     agent_limit_ = shared_.loop.after(kListTime, [this] {
       agent_limit_ = 0;
       unwatch_agent();
+      shared_.mute_agent = config_.identity_agent;
+      shared_.mute_until = shared_.loop.now() + kMuteTime;
       login_->give_up_listing();
       drive();
     });

@@ -38,7 +38,11 @@ struct SshShared {
   const std::shared_ptr<RshShared> system_ssh;  // shared: with the streams that it opens
   HandshakeSlots& slots;                        // of system_ssh: what both are bounded by
   Resolver& resolver;
-  bool has_told_switch = false;       // once per job
+  bool has_told_switch = false;  // once per job
+  // The ssh-agent that did not answer, and until when nobody else is to wait for it: with a thousand hosts one after
+  // the other would.
+  std::string mute_agent;
+  TimePoint mute_until;
   std::vector<std::uint8_t> scratch;  // what one read takes; one for all nodes, as only one reads at a time
   std::minstd_rand jitter{std::random_device{}()};
 };

@@ -166,6 +166,11 @@ TEST_CASE("an agent that never says which keys it has holds nobody up") {
   check_opens(launcher);  // by the file
   CHECK(asked == 1);
   CHECK(ticks > 20);  // the loop went on meanwhile
+  check_opens(launcher);
+  CHECK(asked == 1);  // the next does not wait for it, too
+  launcher.clock.jumped += std::chrono::minutes(1);
+  check_opens(launcher);
+  CHECK(asked == 2);
 }
 
 TEST_CASE("an agent whose user does not confirm is named at the deadline; one that refuses, with its key") {
