@@ -42,6 +42,8 @@ Result<int> submit_job(const CliOptions& options);
 Result<int> plan_on_cluster(const CliOptions& options);
 // Whatever else the service does.
 Result<int> serve(const ServiceOptions& options);
+// Prints the manual's topics, or the page of one; on a terminal in a pager.
+Result<int> show_help(const CliOptions& options);
 // Prints what this build can do, what is missing, and what would bring it.
 int print_build();
 

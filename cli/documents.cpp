@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "cli/manual.h"
+
 namespace hvd::cli {
 namespace {
 
@@ -12,7 +14,7 @@ struct ExitCode {
   const char* code;
   const char* meaning;
 };
-// The README shows this table too.
+// The manual's page `failures` shows this table too.
 constexpr std::array kExitCodes{
     ExitCode{"the rank's", "the code of the first rank that failed; 128 + N when signal N killed it"},
     ExitCode{"124", "the job was stopped by --timeout"},
@@ -93,6 +95,10 @@ std::string man_page(const Options& options, const std::vector<std::pair<std::st
   text += ".SH EXAMPLES\n";
   for (const auto& [command, meaning] : examples) {
     text += ".TP\n.B " + roff(command) + "\n" + roff(meaning) + "\n";
+  }
+  text += ".SH MANUAL\n\\fBhvdrun help\\fR \\fITOPIC\\fR shows a page of the manual. The topics:\n";
+  for (const ManualPage& page : manual_pages()) {
+    text += ".TP\n.B " + roff(std::string(page.topic)) + "\n" + roff(std::string(manual_title(page))) + "\n";
   }
   return text + ".SH SEE ALSO\n.BR ssh (1),\n.BR ssh_config (5)\n";
 }

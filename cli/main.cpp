@@ -42,6 +42,8 @@ int dispatch(int argc, char** argv) {
     case hvd::cli::Command::kHelp:
       std::cout << options.help_text;
       return 0;
+    case hvd::cli::Command::kManual:
+      return code_of(hvd::cli::show_help(options), false);
     case hvd::cli::Command::kVersion:
       std::cout << "hvdrun " << HVD_VERSION << "\n";
       return 0;

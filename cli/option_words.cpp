@@ -5,6 +5,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include "launcher/jobfile/document.h"
+#include "launcher/jobfile/schema.h"
+
 namespace hvd::cli {
 namespace {
 
@@ -91,6 +94,32 @@ Result<void> check_refused(const std::vector<std::string>& words) {
   return {};
 }
 
+// CLI11 would only say that the word was not expected.
+Result<void> check_known(const CLI::App& app, const std::vector<std::string>& words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string name = words[i].substr(0, words[i].find('='));
+    const CLI::Option* option = app.get_option_no_throw(name);
+    if (option != nullptr) {
+      const bool takes_value = option->get_expected_max() > 0 && option->get_items_expected_max() > 0;
+      if (takes_value && name.size() == words[i].size()) {
+        ++i;
+      }
+    } else if (name.starts_with("--")) {
+      std::vector<std::string> names;
+      for (const CLI::Option* known : app.get_options()) {
+        for (const std::string& long_name : known->get_lnames()) {
+          names.push_back("--" + long_name);
+        }
+      }
+      const std::string near = launch::nearest_name(name, names);
+      return Error(Code::kInvalid, "there is no option " + launch::shown_text(name) +
+                                       (near.empty() ? "" : "; did you mean " + near + "?") +
+                                       " See hvdrun --help, or --help-all");
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> read_words(CLI::App& app, std::vector<std::string> words, Flags& flags) {
@@ -99,6 +128,7 @@ Result<void> read_words(CLI::App& app, std::vector<std::string> words, Flags& fl
   flags.command.assign(words.begin() + static_cast<std::ptrdiff_t>(begin + (has_separator ? 1 : 0)), words.end());
   words.resize(begin);
   HVD_TRY(check_refused(words));
+  HVD_TRY(check_known(app, words));
   std::reverse(words.begin(), words.end());  // as CLI11 takes them
   try {
     app.parse(words);

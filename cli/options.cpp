@@ -12,6 +12,9 @@
 #include "cli/option_table.h"
 #include "cli/option_words.h"
 #include "cli/service_options.h"
+#include "cli/short_help.h"
+#include "launcher/jobfile/schema.h"
+#include "launcher/process/spawn.h"
 
 namespace hvd::cli {
 namespace {
@@ -57,20 +60,47 @@ std::string usage_of(Command command) {
   }
   return "usage: hvdrun [run|plan] [options] command [arguments]\n       hvdrun [run|plan] [options] -f FILE\n"
          "       hvdrun check [options] [program]\n       hvdrun bench measure [options]\n"
-         "       hvdrun submit [-c CLUSTER] [options] -f FILE, and " +
+         "       hvdrun submit [-c CLUSTER] [options] -f FILE\n       hvdrun help [TOPIC]\n"
+         "       hvdrun and one of: " +
          service_commands() + " (each with --help)\n";
 }
 
-// --help and --document: whether the command line asks for a text only, which then is in `options`.
-Result<bool> read_text_request(CLI::App& app, Flags& flags, bool help, CliOptions& options) {
-  if (!help && flags.document.empty()) {
+// The group of options that only this command has; empty: it has none.
+std::string own_group(Command command) {
+  return command == Command::kBench    ? "hvdrun bench"
+         : command == Command::kSubmit ? "hvdrun submit"
+         : command == Command::kPlan   ? "hvdrun plan"
+                                       : "";
+}
+
+std::string short_help(Command command, const CLI::App& app) {
+  const std::vector<OptionInfo> options = describe_options(app);
+  const std::string group = own_group(command);
+  return usage_of(command) + (group.empty() ? "\n" + description() + "\n" : group_help(options, group)) +
+         (command == Command::kBench ? "" : first_week_help(options)) +
+         "\nAll options: --help-all. The manual: hvdrun help.\n";
+}
+
+// What --help, --help-all and --document ask for.
+struct TextRequest {
+  bool help = false;
+  bool help_all = false;
+};
+
+// Whether the command line asks for a text only, which then is in `options`.
+Result<bool> read_text_request(CLI::App& app, Flags& flags, const TextRequest& request, CliOptions& options) {
+  if (!request.help && !request.help_all && flags.document.empty()) {
     return false;
   }
-  const bool is_bench = options.command == Command::kBench;
-  const std::string usage = usage_of(options.command);
+  const Command command = options.command;
+  const bool is_bench = command == Command::kBench;
   options.command = Command::kHelp;
-  if (help) {
-    options.help_text = usage + app.help();
+  if (request.help_all) {
+    options.help_text = usage_of(command) + app.help();
+    return true;
+  }
+  if (request.help) {
+    options.help_text = short_help(command, app);
     return true;
   }
   if (flags.document == "schema") {
@@ -82,6 +112,34 @@ Result<bool> read_text_request(CLI::App& app, Flags& flags, bool help, CliOption
   }
   HVD_TRY_ASSIGN(options.help_text, make_document(flags.document, describe_options(app), example_commands()));
   return true;
+}
+
+// "hvdrun chek -H node1" would look for a program chek on all hosts, and say that there is none.
+Result<void> check_no_misspelt_command(const std::string& word) {
+  std::vector<std::string> names = {"run", "plan", "check", "bench", "submit", "help", "cluster"};
+  for (std::string left = service_commands(); !left.empty();) {
+    const std::size_t end = std::min(left.find(", "), left.size());
+    names.push_back(left.substr(0, end));
+    left.erase(0, std::min(end + 2, left.size()));
+  }
+  const std::string near = word.find('/') == std::string::npos ? launch::nearest_name(word, names) : "";
+  if (near.empty() || launch::find_program(word, launch::value_in(own_environment(), "PATH"), "").ok()) {
+    return {};
+  }
+  return Error(Code::kInvalid, "'" + word +
+                                   "' is neither a command of hvdrun nor a program here; did you mean 'hvdrun " + near +
+                                   "'? If it is a program of the hosts: hvdrun run " + word);
+}
+
+// hvdrun help [TOPIC]
+Result<CliOptions> parse_help(const std::vector<std::string>& words) {
+  if (words.size() > 2) {
+    return Error(Code::kInvalid, "help: '" + words[2] + "' is one word too many; as in: hvdrun help TOPIC");
+  }
+  CliOptions options;
+  options.command = Command::kManual;
+  options.topic = words.size() == 2 && words[1] != "-h" && words[1] != "--help" ? words[1] : "";
+  return options;
 }
 
 // horovodrun would go on with fewer ranks, or more, as hosts come and go.
@@ -133,10 +191,15 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
   if (!words.empty() && is_service_command(words.front())) {
     return parse_service(std::move(words));
   }
+  if (!words.empty() && words.front() == "help") {
+    return parse_help(words);
+  }
   if (const auto command = words.empty() ? kCommands.end() : kCommands.find(words.front());
       command != kCommands.end()) {
     options.command = command->second;
     words.erase(words.begin());
+  } else if (!words.empty() && !words.front().starts_with('-')) {
+    HVD_TRY(check_no_misspelt_command(words.front()));
   }
   const bool is_bench = options.command == Command::kBench;
   const bool is_submit = options.command == Command::kSubmit;
@@ -144,8 +207,9 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
   Flags flags;
   CLI::App app(description(), "hvdrun");
   app.set_help_flag();
-  bool help = false;
-  app.add_flag("-h,--help", help, "Show this, and end");
+  TextRequest texts;
+  app.add_flag("-h,--help", texts.help, "Show the options of a first week, and end");
+  app.add_flag("--help-all", texts.help_all, "Show all options, and end");
   add_options(app, flags);
   if (is_bench) {
     add_bench_options(app, flags);
@@ -162,7 +226,7 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
   } else {
     HVD_TRY(read_words(app, std::move(words), flags));
   }
-  HVD_TRY_ASSIGN(const bool is_text, read_text_request(app, flags, help, options));
+  HVD_TRY_ASSIGN(const bool is_text, read_text_request(app, flags, texts, options));
   if (is_text) {
     return options;
   }

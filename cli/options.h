@@ -15,7 +15,18 @@
 
 namespace hvd::cli {
 
-enum class Command : std::uint8_t { kRun, kPlan, kBench, kCheck, kCheckBuild, kVersion, kHelp, kSubmit, kService };
+enum class Command : std::uint8_t {
+  kRun,
+  kPlan,
+  kBench,
+  kCheck,
+  kCheckBuild,
+  kVersion,
+  kHelp,
+  kManual,
+  kSubmit,
+  kService
+};
 
 struct CliOptions {
   Command command = Command::kRun;
@@ -24,6 +35,7 @@ struct CliOptions {
   launch::Notices notices;             // what is to be told before it starts: of that file, or of flags
   bool json = false;                   // plan, check: as JSON; run: events; bench: both
   std::string help_text;               // kHelp
+  std::string topic;                   // kManual: empty for the list of topics
   bench::BenchOptions bench;
   std::string tune;                // kBench: the table to write; empty: none
   std::vector<std::string> plots;  // kBench: pictures of the results

@@ -16,7 +16,7 @@ BASE = "runtime/base"
 # Which folder may include which others (its own and the C++ library are always allowed). The most specific key counts.
 EDGES = {
     "cli": ["launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/transport", "launcher/run",
-            "launcher/check", "launcher/report", "launcher/service", BASE, "runtime/bench", "runtime/include"],
+            "launcher/check", "launcher/report", "launcher/service", "launcher/process", BASE, "runtime/bench", "runtime/include"],
     "cli/agent_main.cpp": ["launcher/agent", "launcher/process", "runtime/bench", BASE],
     "launcher/job": [BASE],
     "launcher/placement": ["launcher/job", BASE],

@@ -1,4 +1,4 @@
-"""Every command that the README and --help show is run as it stands there; a new one fails here until it is in COMMANDS."""
+"""Every command that README, manual and --help show is run as it stands there; a new one fails here until it is in COMMANDS."""
 
 import ctypes
 import json
@@ -21,7 +21,8 @@ IN_TREE = pytest.mark.skipif(BIN != ROOT / "build/bin" or not (VENV / "python").
 
 
 def shown_in_readme():
-    blocks = re.findall(r"^```\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
+    pages = [ROOT / "README.md", *ROOT.glob("launcher/docs/*.md"), *ROOT.glob("runtime/docs/*.md")]
+    blocks = [block for page in pages for block in re.findall(r"^```\n(.*?)^```", page.read_text(), re.M | re.S)]
     return [plain(line) for block in blocks for line in block.splitlines() if re.match(r"\S*(scripts|bin)/", line)]
 
 

@@ -1,4 +1,4 @@
-"""The names and arguments that scripts written for Horovod use, and the README's table of them."""
+"""The names and arguments that scripts written for Horovod use, and the the manual's table of them."""
 
 import importlib
 import inspect
@@ -76,8 +76,8 @@ def test_every_public_name_is_documented():
 
 
 def table():
-    """{name: what the README says of it}."""
-    section = (ROOT / "README.md").read_text().split("### Coming from Horovod\n")[1].split("\n###")[0]
+    """{name: what the manual says of it}."""
+    section = (ROOT / "runtime/docs/horovod.md").read_text().split("## Names\n")[1].split("\n## ")[0]
     rows = [row.strip("|").split("|") for row in section.splitlines() if row.startswith("| `")]
     return {name: words for names, words in rows for name in re.findall(r"`(\w+)`", names)}
 

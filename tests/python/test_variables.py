@@ -1,4 +1,4 @@
-"""README's tables of Horovod's variables, against what the runtime reads and what Horovod has."""
+"""the manual's tables of Horovod's variables, against what the runtime reads and what Horovod has."""
 
 import pathlib
 import re
@@ -19,8 +19,8 @@ GPU_REDUCESCATTER LOG_LEVEL LOG_HIDE_TIME START_TIMEOUT ELASTIC_TIMEOUT
 
 
 def tables():
-    """The names of README's two tables: what is read, and what changes nothing."""
-    section = (ROOT / "README.md").read_text().split("### Horovod's variables\n")[1].split("\n###")[0]
+    """The names of the manual's two tables: what is read, and what changes nothing."""
+    section = (ROOT / "runtime/docs/variables.md").read_text()
     read, ignored = section.split("These change nothing")
     return [re.findall(r"`(HOROVOD_\w+)`", "".join(re.findall(r"^\|([^|]*)\|", part, re.M))) for part in (read, ignored)]
 

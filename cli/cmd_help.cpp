@@ -1,0 +1,46 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+
+#include "cli/commands.h"
+#include "cli/manual.h"
+#include "runtime/base/fd.h"
+
+namespace hvd::cli {
+namespace {
+
+// A shell chooses the pager, as man(1) and git do: $PAGER may hold options of its own. LESS is set only where it is
+// not: a page that fits is printed and less ends, and colours and the screen stay as they are.
+constexpr const char* kPager =
+    "if [ -n \"$PAGER\" ]; then exec $PAGER; fi; "
+    "if command -v less >/dev/null 2>&1; then LESS=${LESS-FRX} exec less; fi; exec cat";
+
+// The pager takes this process's place, with the text as its standard input. Returns only where that fails.
+void become_pager(const std::string& text) {
+  const Fd file(::memfd_create("manual", 0));
+  if (!file.is_open() || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
+      ::lseek(file.get(), 0, SEEK_SET) != 0 || ::dup2(file.get(), STDIN_FILENO) < 0) {
+    return;
+  }
+  std::cout.flush();
+  ::execl("/bin/sh", "sh", "-c", kPager, static_cast<char*>(nullptr));
+}
+
+}  // namespace
+
+Result<int> show_help(const CliOptions& options) {
+  if (options.topic.empty()) {
+    std::cout << manual_topics();
+    return 0;
+  }
+  HVD_TRY_ASSIGN(const std::string text, manual_page(options.topic));
+  if (::isatty(STDOUT_FILENO) == 1) {
+    become_pager(text);
+  }
+  std::cout << text;
+  return 0;
+}
+
+}  // namespace hvd::cli

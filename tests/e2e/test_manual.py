@@ -1,0 +1,111 @@
+"""The manual inside the program, and the short help: what a new user reads first."""
+
+import os
+import pty
+import re
+import subprocess
+
+import pytest
+
+from hvdrun import HVDRUN, ROOT, hvdrun
+from patience import PATIENCE
+
+PAGES = {path.stem: path for folder in ("launcher/docs", "runtime/docs") for path in (ROOT / folder).glob("*.md")}
+LONGEST = 150
+
+
+def topics():
+    return re.findall(r"^  (\S+)  +\S", hvdrun("help").stdout, re.M)
+
+
+def test_help_lists_every_page_and_shows_it():
+    assert sorted(topics()) == sorted(PAGES)
+    for topic, path in PAGES.items():
+        done = hvdrun("help", topic)
+        assert (done.returncode, done.stdout, done.stderr) == (0, path.read_text(), ""), topic
+
+
+def test_the_readme_and_the_manual_page_name_every_page():
+    readme = (ROOT / "README.md").read_text()
+    man = hvdrun("--document", "man").stdout.replace("\\-", "-")
+    for topic, path in PAGES.items():
+        assert f"({path.relative_to(ROOT)})" in readme, topic
+        assert re.search(rf"\b{topic}\b", man), topic
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", *PAGES.values()], ids=lambda path: path.stem)
+def test_a_page_can_be_read_to_its_end(path):
+    lines = path.read_text().splitlines()
+    assert lines[0].startswith("# ") and len(lines) <= LONGEST
+    inside = False
+    for number, line in enumerate(lines, 1):
+        inside ^= line.startswith("```")
+        assert inside or line.startswith("|") or len(line) <= 100, f"{path}:{number} is {len(line)} columns wide"
+
+
+def test_links_between_pages_lead_somewhere():
+    for path in [ROOT / "README.md", *PAGES.values()]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+            assert (path.parent / target).exists(), (path, target)
+        for topic in re.findall(r"`hvdrun help ([a-z][\w-]*)`", path.read_text()):
+            assert topic in PAGES, (path, topic)
+
+
+def test_the_beginning_of_a_topic_is_enough_and_a_wrong_one_names_the_nearest():
+    assert hvdrun("help", "fail").stdout == PAGES["failures"].read_text()
+    done = hvdrun("help", "failurs")
+    assert done.returncode == 240 and "did you mean 'failures'?" in done.stderr and done.stderr.count("\n") == 1
+    assert hvdrun("help", "hosts", "more").returncode == 240
+
+
+def test_on_a_terminal_a_page_comes_through_the_pager():
+    parent, child = pty.openpty()
+    process = subprocess.Popen([HVDRUN, "help", "words"], stdin=child, stdout=child, stderr=child,
+                               env={**os.environ, "PAGER": "sed s/^/paged:/"})
+    os.close(child)
+    text = b""
+    while True:
+        try:
+            piece = os.read(parent, 65536)
+        except OSError:  # the last process has closed the terminal
+            break
+        if not piece:
+            break
+        text += piece
+    os.close(parent)
+    assert process.wait(PATIENCE) == 0
+    assert text.decode().replace("\r\n", "\n") == re.sub(r"^", "paged:", PAGES["words"].read_text().rstrip("\n"), flags=re.M) + "\n"
+
+
+@pytest.mark.parametrize("words", [[], ["run"], ["plan"], ["check"], ["bench"], ["submit"]])
+def test_the_help_of_a_first_week_fits_a_screen(words):
+    done = hvdrun(*words, "--help")
+    assert done.returncode == 0 and len(done.stdout.splitlines()) <= 60
+    assert all(len(line) <= 120 for line in done.stdout.splitlines())
+    everything = hvdrun(*words, "--help-all").stdout
+    for flag in re.findall(r"(?<![\w-])--?[a-z][a-z-]+", done.stdout):
+        assert flag in everything or flag in ("-np", "--np"), flag
+    assert "--help-all" in done.stdout and "hvdrun help" in done.stdout
+
+
+def test_each_option_of_the_short_help_exists():
+    shown = re.findall(r'\{"(-[^"]+)", "', (ROOT / "cli/short_help.cpp").read_text())
+    assert len(shown) > 20
+    text = hvdrun("--help").stdout
+    everything = hvdrun("--help-all").stdout
+    for name in shown:
+        assert name in everything, name
+    assert len(re.findall(r"^  -", text, re.M)) == len(shown)
+
+
+@pytest.mark.parametrize("word,near", [("--hostz", "--hosts"), ("--outputfilename=x", "--output-filename"), ("--gathr", "--gather")])
+def test_an_unknown_option_names_the_nearest(word, near):
+    done = hvdrun("-np", "1", word, "true")
+    assert done.returncode == 240
+    assert done.stderr == f"hvdrun: there is no option {word.split('=')[0]}; did you mean {near}? See hvdrun --help, or --help-all\n"
+
+
+def test_a_misspelt_command_is_not_looked_for_on_every_host():
+    done = hvdrun("chek", "-H", "node1")
+    assert done.returncode == 240 and "did you mean 'hvdrun check'?" in done.stderr
+    assert hvdrun("run", "chek").returncode == 127
