@@ -59,27 +59,20 @@ Result<void> StoreClient::greet(const std::string& token, int rank, Deadline dea
       return Error(Code::kAuth, what + ": " + over_.value_or(kAgentGone) +
                                     "; it closes the connection when token or rank are not of its job");
     }
-    NoInterrupt nobody;
-    HVD_TRY(wait_readable(patience, nobody, what));
+    HVD_TRY(sleep(patience, what));
   }
 }
 
-Result<void> StoreClient::wait_readable(Patience& patience, Interrupt& interrupt, const std::string& what) const {
-  for (;;) {
-    HVD_TRY(interrupt.check());
-    interrupt.note_sleep();
-    pollfd p{fd_.get(), POLLIN, 0};
-    const int ready = ::poll(&p, 1, std::min(patience.until().poll_ms(), kInterruptEveryMs));
-    if (ready > 0) {
-      return {};
-    }
-    if (ready == 0 && patience.is_over()) {
-      return Error(Code::kTimeout, what + " timed out");
-    }
-    if (ready < 0 && errno != EINTR) {
-      return Error::from_errno("poll");
-    }
+Result<void> StoreClient::sleep(Patience& patience, const std::string& what) const {
+  pollfd p{fd_.get(), POLLIN, 0};
+  const int ready = ::poll(&p, 1, std::min(patience.until().poll_ms(), kInterruptEveryMs));
+  if (ready == 0 && patience.is_over()) {
+    return Error(Code::kTimeout, what + " timed out");
   }
+  if (ready < 0 && errno != EINTR) {
+    return Error::from_errno("poll");
+  }
+  return {};
 }
 
 void StoreClient::end(const std::string& cause) {
@@ -170,6 +163,9 @@ Result<std::vector<std::string>> StoreClient::exchange_while(const std::string& 
   }
   Patience patience(deadline);
   for (;;) {
+    // Before the look, because it may read what is waited for: the engine asks poll_notice(). Bytes that it took would
+    // not wake this thread.
+    HVD_TRY(interrupt.check());
     pump();
     // First, because a notice that came in one read with the values would not make notice_fd() readable again.
     if (over_) {
@@ -180,7 +176,8 @@ Result<std::vector<std::string>> StoreClient::exchange_while(const std::string& 
       exchanged_.reset();
       return values;
     }
-    HVD_TRY(wait_readable(patience, interrupt, "waiting for all ranks to exchange '" + key + "'"));
+    interrupt.note_sleep();
+    HVD_TRY(sleep(patience, "waiting for all ranks to exchange '" + key + "'"));
   }
 }
 

@@ -44,7 +44,9 @@ class StoreClient final : public Store {
   void take_frame(const Frame& frame);
   // The job is over for this rank; the first cause stays.
   void end(const std::string& cause);
-  [[nodiscard]] Result<void> wait_readable(Patience& patience, Interrupt& interrupt, const std::string& what) const;
+  // Until bytes come, at most as long as an Interrupt may go unasked. Whoever calls it has looked at the members below
+  // after everything that pumps.
+  [[nodiscard]] Result<void> sleep(Patience& patience, const std::string& what) const;
 
   // constant after construction
   Fd fd_;

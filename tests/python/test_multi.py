@@ -42,5 +42,10 @@ def test_ranks_end_in_order(size, script):
     outcome(script, size).check()
 
 
+def test_random_process_sets_have_the_right_sums():
+    """Hundreds of sets; scripts/hammer goes on for as long as one likes."""
+    assert run_ranks(4, HERE / "rank_set_hammer.py", 20, 600, 300, by_agent=True).check().reports == [300] * 4
+
+
 def test_data_loaders_with_workers():
     assert run_ranks(2, HERE / "rank_loaders.py").check().reports == [{"fork": 276.0, "spawn": 276.0}] * 2

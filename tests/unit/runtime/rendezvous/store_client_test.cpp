@@ -74,6 +74,32 @@ std::unique_ptr<StoreClient> welcomed(FakeAgent& agent) {
   return std::move(client).value();
 }
 
+// An engine that reads what has come for its rank while it is asked whether the job is alive.
+class ReadingInterrupt final : public Interrupt {
+ public:
+  ReadingInterrupt(StoreClient& client, FakeAgent& agent, std::uint16_t type, ByteWriter body)
+      : client_(client), agent_(agent), type_(type), body_(std::move(body)) {}
+
+  Result<void> check() override {
+    if (++asks_ > 1) {
+      return Error(Code::kInternal, "what has been read was not looked at");
+    }
+    agent_.receive();
+    agent_.send(type_, body_);
+    pollfd p{client_.notice_fd(), POLLIN, 0};
+    REQUIRE(::poll(&p, 1, soon().poll_ms()) == 1);
+    static_cast<void>(client_.poll_notice());
+    return {};
+  }
+
+ private:
+  StoreClient& client_;
+  FakeAgent& agent_;
+  const std::uint16_t type_;
+  const ByteWriter body_;
+  int asks_ = 0;
+};
+
 ByteWriter exchanged(const std::string& key, const std::vector<std::string>& values) {
   ByteWriter body;
   body.text(key).u32(static_cast<std::uint32_t>(values.size()));
@@ -178,6 +204,22 @@ TEST_CASE("an exchange ends with the cause that its interrupt tells") {
   const auto client = welcomed(agent);
   test::EndingInterrupt interrupt(3);
   CHECK(client->exchange_while("k", "v", soon(), interrupt).error().message() == "rank 9 died");
+}
+
+TEST_CASE("an exchange ends with the values that came while its interrupt was asked, and were read by it") {
+  FakeAgent agent;
+  const auto client = welcomed(agent);
+  ReadingInterrupt interrupt(*client, agent, store_wire::kExchanged, exchanged("k", {"v", "w"}));
+  const auto all = client->exchange_while("k", "v", soon(), interrupt);
+  REQUIRE_MESSAGE(all.ok(), all.error().message());
+  CHECK(all.value() == std::vector<std::string>{"v", "w"});
+}
+
+TEST_CASE("an exchange ends with the notice that came while its interrupt was asked, and was read by it") {
+  FakeAgent agent;
+  const auto client = welcomed(agent);
+  ReadingInterrupt interrupt(*client, agent, store_wire::kNotice, ByteWriter().text("rank 1 died"));
+  CHECK(client->exchange_while("k", "v", soon(), interrupt).error().message() == "rank 1 died");
 }
 
 TEST_CASE("a notice makes the descriptor readable and is told in the agent's words") {
