@@ -1,0 +1,60 @@
+"""scripts/test: its rows, its table, and what it says of layers for which there was no time."""
+
+import importlib.machinery
+import importlib.util
+import sys
+
+import pytest
+from hvdrun import ROOT
+
+
+@pytest.fixture
+def script(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    loader = importlib.machinery.SourceFileLoader("suite_script", str(ROOT / "scripts/test"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("suite_script", loader))
+    monkeypatch.setitem(sys.modules, "suite_script", module)  # dataclasses look there
+    loader.exec_module(module)
+    module.LOGS = tmp_path
+    return module
+
+
+def run_of(script, capsys, **layers):
+    """The exit code and the lines of a whole run of these."""
+    script.LAYERS = {name: ("a layer", run, True, None) for name, run in layers.items()}
+    suite = script.Suite()
+    suite.run_rows(list(layers))
+    return suite.close(), capsys.readouterr().out.splitlines()
+
+
+def test_the_last_line_is_the_count_and_a_table_of_seconds_stands_before_it(script, capsys):
+    code, lines = run_of(
+        script, capsys,
+        unit=lambda layer: layer.command("true"),
+        asan=lambda layer: layer.command("sh", "-c", "echo why; exit 3"),
+        tsan=lambda layer: layer.skip("no compiler"),
+    )  # fmt: skip
+    assert (code, lines[-1]) == (1, "1 passed, 1 failed, 1 skipped")
+    table = [line.split() for line in lines[-5:-2]]
+    assert sorted((name, *counts) for name, _, *counts in table) == [
+        ("asan", "0", "1", "0"), ("tsan", "0", "0", "1"), ("unit", "1", "0", "0"),
+    ]  # fmt: skip
+    assert "   FAILED: sh -c echo why; exit 3" in lines and "   | why" in lines
+
+
+def test_what_is_left_out_for_lack_of_time_is_a_failure_and_told_before_the_count(script, capsys):
+    script.BUDGET_SECONDS = -1.0
+    code, lines = run_of(
+        script, capsys,
+        layers=lambda layer: layer.pytest("tests/python/test_layers.py"),
+        asan=lambda layer: layer.doctest(script.BUILD / "bin/hvd_unit_base"),
+    )  # fmt: skip
+    assert code == 1 and lines[-1].startswith("0 passed, 2 failed, ")
+    assert lines[-2].startswith("NOT RUN, out of time (HVD_TEST_MINUTES=")
+    assert "asan (hvd_unit_base)" in lines[-2] and "tests of tests/python/test_layers.py)" in lines[-2]
+
+
+def test_a_layer_whose_code_fails_keeps_no_other_from_running(script, capsys):
+    code, lines = run_of(script, capsys, unit=lambda layer: 1 / 0, multi=lambda layer: layer.command("true"))
+    assert (code, lines[-1]) == (1, "1 passed, 1 failed, 0 skipped")
+    assert any("ZeroDivisionError" in line for line in lines)
