@@ -296,6 +296,9 @@ std::string SshLogin::beyond_us() const {
 }
 
 Error SshLogin::refusal() const {
+  if (session_.refusal()) {
+    return Error(Code::kAuth, "not logged in: " + session_.refusal()->message());
+  }
   std::string text = "permission denied for user " + config_.user + " (the server accepts: " + methods_ + ")";
   if (methods_.find("publickey") == std::string::npos) {
     return Error(Code::kAuth, text + "; hvdrun logs in with public keys only; put one there with ssh-copy-id");

@@ -276,7 +276,7 @@ void SshReach::drive_login() {
     shared_.loop.cancel(std::exchange(agent_limit_, 0));
   }
   if (!step.ok()) {
-    return give_way(login_->beyond_us(), step.error());
+    return give_way(session_->refusal() ? "" : login_->beyond_us(), step.error());
   }
   if (step.value() == Step::kAgain) {
     shared_.loop.rewatch(watch_, session_->wanted_events());
@@ -286,6 +286,7 @@ void SshReach::drive_login() {
     return;
   }
   login_.reset();
+  session_->trust();
   shared_.loop.unwatch(watch_);
   Reached reached;
   const auto local = SocketAddress::local_of(session_->fd());
@@ -297,7 +298,8 @@ void SshReach::drive_login() {
 
 void SshReach::on_handshake_failed(const Error& error) {
   const bool has_nothing_common = session_->has_no_common_algorithm();
-  const bool may_retry = session_->is_peer_gone() && !has_nothing_common;
+  const bool is_refused = session_->refusal().has_value();
+  const bool may_retry = session_->is_peer_gone() && !has_nothing_common && !is_refused;
   shared_.loop.unwatch(watch_);
   session_.reset();
   if (may_retry) {
@@ -313,9 +315,10 @@ void SshReach::on_handshake_failed(const Error& error) {
     return give_way(libssh2_version_text() + " shares no algorithm with the server",
                     Error(Code::kAuth, no_common_algorithm(config_, known_)));
   }
-  give_way(libssh2_version_text() + " found no session with the server",
-           Error(error.code(), "no ssh session with " + where() + " (" + error.message() +
-                                   "); is that an ssh server? " + try_by_hand()));
+  const Error own_try(error.code(), "no ssh session with " + where() + " (" + error.message() +
+                                        "); is that an ssh server? " + try_by_hand());
+  // ssh would hear no more of such a server than we.
+  give_way(is_refused ? "" : libssh2_version_text() + " found no session with the server", own_try);
 }
 
 void SshReach::give_way(const std::string& because, const Error& own_try) {

@@ -5,9 +5,13 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <mutex>
 #include <string_view>
+#include <vector>
 
+// libssh2_session_callback_set() has a successor since 1.11.1, which older versions lack.
+#define LIBSSH2_DISABLE_DEPRECATION
 #include <libssh2.h>
 
 namespace hvd::launch {
@@ -15,7 +19,7 @@ namespace {
 
 // Bytes that a node may send before it hears from us: 2 MiB fill a 1 Gbit/s path of 16 ms.
 constexpr unsigned int kWindowBytes = 2 * 1024 * 1024;
-// Repeats of an unfinished step on a dead socket; it fails at the first, or after what the kernel had still buffered.
+// Repeats of an unfinished step on a dead socket; it fails at the first, or after what libssh2 had still buffered.
 constexpr int kMaxLastSteps = 64;
 // What newer versions announce among the key exchanges, and would lose with a list of the user's: better signatures for
 // RSA, and the guard against packets slipped in before the first key.
@@ -31,24 +35,55 @@ Result<void> init_library() {
   return {};
 }
 
+// Key exchanges that compute for longer than the loop may stand still. In those with a group exchange the server
+// chooses the modulus, and libssh2 takes one of 40,000 bytes, with which it computes for hours; one of 8,192 bits takes
+// 0.2 s. The user's own ssh, a process of its own, takes over where a server has no others.
+constexpr std::array<std::string_view, 3> kSlowKeyExchanges = {
+    "diffie-hellman-group-exchange-sha256", "diffie-hellman-group-exchange-sha1", "diffie-hellman-group18-sha512"};
+
+bool is_slow(std::string_view name) {
+  return std::find(kSlowKeyExchanges.begin(), kSlowKeyExchanges.end(), name) != kSlowKeyExchanges.end();
+}
+
+// What libssh2 knows of a method, the best first, but for what is_slow().
+std::vector<std::string> known_names(LIBSSH2_SESSION* session, int method) {
+  const char** known = nullptr;
+  const int count = libssh2_session_supported_algs(session, method, &known);
+  if (count <= 0) {
+    return {};
+  }
+  std::vector<std::string> names(known, known + count);
+  libssh2_free(session, known);
+  std::erase_if(names, is_slow);
+  return names;
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) {
+    text += (text.empty() ? "" : ",") + name;
+  }
+  return text;
+}
+
 // Those of the `wanted` names, in their order, that libssh2 knows. Its own libssh2_session_method_pref would leave out
 // the others too, but up to 1.10 it does so by a memcpy() within one buffer.
 std::string common_names(LIBSSH2_SESSION* session, int method, std::string_view wanted) {
-  const char** known = nullptr;
-  const int count = libssh2_session_supported_algs(session, method, &known);
-  std::string common;
-  while (count > 0 && !wanted.empty()) {
+  const std::vector<std::string> known = known_names(session, method);
+  std::vector<std::string> common;
+  while (!wanted.empty()) {
     const auto comma = std::min(wanted.find(','), wanted.size());
     const std::string_view name = wanted.substr(0, comma);
     wanted.remove_prefix(std::min(comma + 1, wanted.size()));
-    if (std::find(known, known + count, name) != known + count) {
-      common += (common.empty() ? "" : ",") + std::string(name);
+    if (std::find(known.begin(), known.end(), name) != known.end()) {
+      common.emplace_back(name);
     }
   }
-  if (count > 0) {
-    libssh2_free(session, known);
-  }
-  return common;
+  return joined(common);
+}
+
+ssize_t take(libssh2_socket_t, void* into, std::size_t size, int flags, void** intake) {
+  return static_cast<SshIntake*>(*intake)->take(static_cast<char*>(into), size, flags);
 }
 
 }  // namespace
@@ -60,10 +95,11 @@ std::string libssh2_version_text() {
 Result<std::unique_ptr<SshSession>> SshSession::create(Fd socket) {
   HVD_TRY(init_library());
   std::unique_ptr<SshSession> made(new SshSession(std::move(socket)));
-  made->session_ = libssh2_session_init_ex(nullptr, nullptr, nullptr, nullptr);
+  made->session_ = libssh2_session_init_ex(nullptr, nullptr, nullptr, &made->intake_);
   if (made->session_ == nullptr) {
     return Error(Code::kResource, "no memory for an ssh session");
   }
+  libssh2_session_callback_set(made->session_, LIBSSH2_CALLBACK_RECV, reinterpret_cast<void*>(take));
   libssh2_session_set_blocking(made->session_, 0);
   return made;
 }
@@ -74,10 +110,16 @@ void SshSession::abandon_step() {
   if (!unfinished_) {
     return;
   }
-  ::shutdown(socket_.get(), SHUT_RDWR);
+  shut_down();
   for (int i = 0; i < kMaxLastSteps && !unfinished_(); ++i) {
   }
   unfinished_ = nullptr;
+}
+
+// Also what the system has received already is not read any more.
+void SshSession::shut_down() {
+  ::shutdown(socket_.get(), SHUT_RDWR);
+  intake_.cut();
 }
 
 // Nothing here can block: the close that libssh2 would like to send fails on the socket that is shut down, and the
@@ -90,7 +132,7 @@ SshSession::~SshSession() {
   if (pending_ == Op::kNone && libssh2_userauth_authenticated(session_) != 0) {
     libssh2_session_disconnect_ex(session_, SSH_DISCONNECT_BY_APPLICATION, "done", "");
   }
-  ::shutdown(socket_.get(), SHUT_RDWR);
+  shut_down();
   for (int i = 0; channel_ != nullptr && i < kMaxLastSteps; ++i) {
     if (libssh2_channel_free(channel_) != LIBSSH2_ERROR_EAGAIN) {
       break;
@@ -113,9 +155,9 @@ Result<void> SshSession::allow_of(int method, const char* name, const std::strin
 
 Result<void> SshSession::allow(const SshAlgorithms& algorithms) {
   HVD_TRY(allow_of(LIBSSH2_METHOD_HOSTKEY, "HostKeyAlgorithms", algorithms.host_keys));
-  if (!algorithms.key_exchange.empty()) {
-    HVD_TRY(allow_of(LIBSSH2_METHOD_KEX, "KexAlgorithms", algorithms.key_exchange + kKexExtensions));
-  }
+  const std::string key_exchange = algorithms.key_exchange.empty() ? joined(known_names(session_, LIBSSH2_METHOD_KEX))
+                                                                   : algorithms.key_exchange + kKexExtensions;
+  HVD_TRY(allow_of(LIBSSH2_METHOD_KEX, "KexAlgorithms", key_exchange));
   if (!algorithms.ciphers.empty()) {
     HVD_TRY(allow_of(LIBSSH2_METHOD_CRYPT_CS, "Ciphers", algorithms.ciphers));
     HVD_TRY(allow_of(LIBSSH2_METHOD_CRYPT_SC, "Ciphers", algorithms.ciphers));
@@ -128,6 +170,9 @@ Result<void> SshSession::allow(const SshAlgorithms& algorithms) {
 }
 
 Error SshSession::last_error(const std::string& what) const {
+  if (refusal()) {
+    return *refusal();
+  }
   char* text = nullptr;
   const int code = libssh2_session_last_error(session_, &text, nullptr, 0);
   const bool has_text = text != nullptr && *text != '\0';

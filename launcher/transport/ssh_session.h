@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "launcher/transport/known_hosts.h"
+#include "launcher/transport/ssh_intake.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/result.h"
@@ -59,6 +61,10 @@ class SshSession {
   [[nodiscard]] bool is_peer_gone() const;
   // The key exchange failed because both sides have no algorithm in common; trying again cannot help.
   [[nodiscard]] bool has_no_common_algorithm() const;
+  // The server was not heard any further, and why; trying again cannot help.
+  [[nodiscard]] const std::optional<Error>& refusal() const { return intake_.refusal(); }
+  // The server is the right one and has let the user in: it may send as much as it likes.
+  void trust() { intake_.lift_limit(); }
   // libssh2 took packets off the socket that let us go on: the socket will not become readable for them again.
   [[nodiscard]] bool has_work(bool has_output) const;
   [[nodiscard]] int fd() const { return socket_.get(); }
@@ -75,12 +81,14 @@ class SshSession {
  private:
   enum class Op : std::uint8_t { kNone, kRead, kWrite };
 
-  explicit SshSession(Fd socket) : socket_(std::move(socket)) {}
+  explicit SshSession(Fd socket) : socket_(std::move(socket)), intake_(socket_.get()) {}
   Result<Step> step(int rc, const char* what, std::function<int()> again);
   Result<void> allow_of(int method, const char* name, const std::string& wanted);
   void note_block(Op op);
+  void shut_down();
 
   Fd socket_;
+  SshIntake intake_;
   _LIBSSH2_SESSION* session_ = nullptr;
   _LIBSSH2_CHANNEL* channel_ = nullptr;
   // The operation that left a packet half-sent. libssh2 refuses (BAD_USE) to send any other packet before that one is
