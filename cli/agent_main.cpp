@@ -17,6 +17,7 @@
 #include "launcher/agent/guardian.h"
 #include "launcher/process/spawn.h"
 #include "runtime/base/event_loop.h"
+#include "runtime/base/inherited_signals.h"
 #include "runtime/base/open_files.h"
 #include "runtime/bench/bench_rank.h"
 
@@ -125,6 +126,7 @@ hvd::Result<int> call(const std::string& engine, const std::vector<std::string>&
 
 int main(int argc, char** argv) {
   hvd::occupy_standard_streams();
+  hvd::restore_child_signal();
   const std::vector<std::string> words(argv + 1, argv + argc);
   hvd::StderrLog log(hvd::LogLevel::kInfo, "hvdrun-agent");
   if (words == std::vector<std::string>{"--version"}) {

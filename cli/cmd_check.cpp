@@ -21,6 +21,7 @@
 #include "launcher/report/check_text.h"
 #include "launcher/run/exit_codes.h"
 #include "runtime/base/event_loop.h"
+#include "runtime/base/inherited_signals.h"
 #include "runtime/base/open_files.h"
 
 namespace hvd::cli {
@@ -127,7 +128,7 @@ Result<int> check_hosts(const CliOptions& options) {
   HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
   CheckRunner* runner = nullptr;
   // First of all: signals are blocked here, before any thread exists that could take them.
-  HVD_TRY(loop->watch_signals({SIGINT, SIGTERM, SIGHUP}, [&runner](int signo) {
+  HVD_TRY(loop->watch_signals(without_ignored({SIGINT, SIGTERM, SIGHUP}), [&runner](int signo) {
     if (runner != nullptr) {
       runner->on_signal(signo);
     }

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/job_settings.h"
@@ -24,6 +25,7 @@
 #include "launcher/transport/local.h"
 #include "launcher/transport/mpirun.h"
 #include "runtime/base/event_loop.h"
+#include "runtime/base/inherited_signals.h"
 #include "runtime/base/open_files.h"
 
 namespace hvd::cli {
@@ -74,19 +76,23 @@ bool has_only_local_hosts(const Placement& placement) {
 }
 
 // Refuses what would end in the middle for lack of descriptors: a connection each, or three pipes and a process. Where
-// a tree does not work, all nodes are reached from here, so that many are asked for.
+// a tree does not work, all nodes are reached from here, and the system's ssh may turn out to be the way to them, so
+// that many are asked for; and under an engine as many as strangers may hold.
 Result<void> allow_files_for(const JobSpec& job, const Placement& agents) {
   constexpr std::uint64_t kOwn = 32;  // and a few that come and go
   constexpr std::uint64_t kConnection = 1;
+  constexpr std::uint64_t kLocal = 2;  // and what its agent says of itself
   constexpr std::uint64_t kCommand = 4;
   std::uint64_t needed = kOwn;
   std::uint64_t wanted = kOwn;
   const std::vector<int> relays = relays_of(job, agents);
   for (const NodePlan& node : agents.nodes) {
-    const auto own = choose_transport(job, node.host.name) == TransportKind::kRsh ? kCommand : kConnection;
-    wanted += own;
+    const TransportKind kind = choose_transport(job, node.host.name);
+    const auto own = kind == TransportKind::kRsh ? kCommand : kind == TransportKind::kLocal ? kLocal : kConnection;
+    wanted += kind == TransportKind::kSsh ? kCommand : own;
     needed += relays[static_cast<std::size_t>(node.index)] < 0 ? own : 0;
   }
+  wanted += job.launcher == LauncherKind::kMpi ? DialBackOptions().most_callers : 0;
   if (allow_open_files(wanted).ok()) {
     return {};
   }
@@ -169,12 +175,13 @@ Result<int> run_step(const JobStep& step) {
   HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
   JobRunner* runner = nullptr;
   // First of all: signals are blocked here, before any thread exists that could take them.
-  HVD_TRY(
-      loop->watch_signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGTTIN}, [&runner](int signo) {
-        if (runner != nullptr) {
-          runner->on_signal(signo);
-        }
-      }));
+  std::vector<int> signals = without_ignored({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP});
+  signals.insert(signals.end(), {SIGCONT, SIGTTIN});
+  HVD_TRY(loop->watch_signals(signals, [&runner](int signo) {
+    if (runner != nullptr) {
+      runner->on_signal(signo);
+    }
+  }));
   // Diagnostics stand between the lines that the ranks print, never inside of one.
   const std::unique_ptr<Log> log = log_of(job, [&runner, &loop, thread = std::this_thread::get_id()](auto line) {
     if (runner == nullptr) {

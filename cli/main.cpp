@@ -9,6 +9,7 @@
 #include "cli/options.h"
 #include "launcher/report/json_reporter.h"
 #include "launcher/run/exit_codes.h"
+#include "runtime/base/inherited_signals.h"
 #include "runtime/base/open_files.h"
 
 namespace {
@@ -93,6 +94,7 @@ int report_defect(const char* what, int argc, char** argv) {
 
 int main(int argc, char** argv) {
   hvd::occupy_standard_streams();
+  hvd::restore_child_signal();
   try {
     return flush_text(dispatch(argc, argv));
   } catch (const std::exception& error) {

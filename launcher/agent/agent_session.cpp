@@ -37,7 +37,7 @@ AgentSession::AgentSession(EventLoop& loop, Sink sink, Log& log)
 AgentSession::~AgentSession() {
   loop_.cancel(patience_timer_);
   loop_.unwatch(holder_watch_);
-  loop_.unwatch(listener_watch_);
+  accepting_.reset();
   for (const auto& [number, visitor] : visitors_) {
     loop_.unwatch(visitor.watch);
   }
@@ -45,7 +45,12 @@ AgentSession::~AgentSession() {
 
 Result<void> AgentSession::listen(const std::string& resume_path) {
   HVD_TRY_ASSIGN(listener_, listen_unix(resume_path));
-  HVD_TRY_ASSIGN(listener_watch_, loop_.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { greet_visitor(); }));
+  AcceptWatch::Handlers handlers;
+  handlers.on_connection = [this](Fd fd) { greet_visitor(std::move(fd)); };
+  handlers.on_trouble = [this](const Error& why) {
+    log_.write(LogLevel::kWarning, "a new connection to the launcher cannot be taken over for now: " + why.message());
+  };
+  HVD_TRY_ASSIGN(accepting_, AcceptWatch::create(loop_, listener_.get(), std::move(handlers)));
   return {};
 }
 
@@ -224,17 +229,17 @@ Result<void> AgentSession::hand_over(const ResumeMessage& resume) {
   return {};
 }
 
-void AgentSession::greet_visitor() {
-  auto accepted = accept_ready(listener_.get());
-  if (!accepted.ok() || !accepted.value().is_open()) {
+// One that says nothing makes room for others.
+void AgentSession::greet_visitor(Fd fd) {
+  const auto owner = peer_uid(fd.get());
+  if (!owner.ok() || owner.value() != ::geteuid()) {
     return;
   }
-  Visitor visitor{std::move(accepted).value(), 0};
-  const auto owner = peer_uid(visitor.fd.get());
-  if (!owner.ok() || owner.value() != ::geteuid() || visitors_.size() >= kMaxVisitors) {
-    return;
+  if (visitors_.size() >= kMaxVisitors) {
+    take_visitor(visitors_.begin()->first);
   }
   const int number = next_visitor_++;
+  Visitor visitor{std::move(fd), 0};
   auto watch = loop_.watch(visitor.fd.get(), EPOLLIN, [this, number](std::uint32_t) { hear_visitor(number); });
   if (watch.ok()) {
     visitor.watch = watch.value();
@@ -242,11 +247,15 @@ void AgentSession::greet_visitor() {
   }
 }
 
-void AgentSession::hear_visitor(int number) {
+AgentSession::Visitor AgentSession::take_visitor(int number) {
   Visitor visitor = std::move(visitors_.at(number));
   visitors_.erase(number);
   loop_.unwatch(visitor.watch);
-  if (const auto adopted = adopt(std::move(visitor)); !adopted.ok()) {
+  return visitor;
+}
+
+void AgentSession::hear_visitor(int number) {
+  if (const auto adopted = adopt(take_visitor(number)); !adopted.ok()) {
     log_.write(LogLevel::kDebug, "a new connection was refused: " + adopted.error().message());
   }
 }

@@ -12,6 +12,7 @@
 
 #include "launcher/agent/messages.h"
 #include "launcher/agent/resend_queue.h"
+#include "runtime/base/accept_watch.h"
 #include "runtime/base/byte_channel.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/log.h"
@@ -67,8 +68,9 @@ class AgentSession {
   // As the new agent: to the one that has the ranks.
   Result<void> hand_over(const ResumeMessage& resume);
   // As the one that has the ranks.
-  void greet_visitor();
+  void greet_visitor(Fd fd);
   void hear_visitor(int number);
+  Visitor take_visitor(int number);
   Result<void> adopt(Visitor visitor);
   Result<void> resume(Fd in, Fd out, const ResumeMessage& resume);
 
@@ -95,7 +97,7 @@ class AgentSession {
   TimePoint patience_due_;  // when it is to fire
   // who wants in
   Fd listener_;
-  WatchId listener_watch_ = 0;
+  std::unique_ptr<AcceptWatch> accepting_;
   std::map<int, Visitor> visitors_;
   int next_visitor_ = 0;
 };

@@ -28,8 +28,13 @@ Result<std::unique_ptr<RankHub>> RankHub::listen(EventLoop& loop, const std::str
   HVD_TRY_ASSIGN(Fd listener, listen_unix(path));
   std::unique_ptr<RankHub> hub(new RankHub(loop, std::move(listener), path, std::move(sink), log));
   RankHub* self = hub.get();
-  HVD_TRY_ASSIGN(hub->watch_,
-                 loop.watch(self->listener_.get(), EPOLLIN, [self](std::uint32_t) { self->on_connection(); }));
+  AcceptWatch::Handlers handlers;
+  handlers.on_connection = [self](Fd connection) { self->on_connection(std::move(connection)); };
+  handlers.on_trouble = [&log](const Error& why) {
+    log.write(LogLevel::kWarning,
+              "ranks cannot connect to their agent for now: " + why.message() + "; it tries again and again");
+  };
+  HVD_TRY_ASSIGN(hub->accepting_, AcceptWatch::create(loop, hub->listener_.get(), std::move(handlers)));
   return hub;
 }
 
@@ -37,7 +42,7 @@ RankHub::RankHub(EventLoop& loop, Fd listener, std::string path, Sink sink, Log&
     : loop_(loop), listener_(std::move(listener)), path_(std::move(path)), sink_(std::move(sink)), log_(log) {}
 
 RankHub::~RankHub() {
-  loop_.unwatch(watch_);
+  accepting_.reset();
   for (const auto& [id, caller] : callers_) {
     loop_.cancel(caller.hello_timer);
   }
@@ -48,33 +53,24 @@ void RankHub::admit(Admission admission) {
   admission_ = std::move(admission);
 }
 
-void RankHub::on_connection() {
-  for (;;) {
-    auto accepted = accept_ready(listener_.get());
-    if (!accepted.ok()) {
-      log_.write(LogLevel::kWarning, "cannot accept a rank's connection: " + accepted.error().message());
-      return;
-    }
-    if (!accepted.value().is_open()) {
-      return;
-    }
-    const auto uid = peer_uid(accepted.value().get());
-    // The directory keeps others out; this is the second lock. Whoever is root may do anything anyway, as in a
-    // container.
-    if (!uid.ok() || (uid.value() != ::geteuid() && uid.value() != 0)) {
-      continue;
-    }
-    const std::uint64_t id = next_id_++;
-    ByteChannel::Handlers handlers;
-    handlers.on_bytes = [this, id](Bytes bytes) { on_bytes(id, bytes); };
-    handlers.on_closed = [this, id](const Error&) { drop(id, ""); };
-    auto channel = ByteChannel::create(loop_, std::move(accepted).value(), Fd(), std::move(handlers));
-    if (channel.ok()) {
-      Caller caller{std::move(channel).value(), FrameDecoder(store_wire::kSpec)};
-      caller.hello_timer = loop_.after(kHelloTime, [this, id] { drop(id, "said nothing for 10 s"); });
-      callers_.emplace(id, std::move(caller));
-    }
+void RankHub::on_connection(Fd connection) {
+  const auto uid = peer_uid(connection.get());
+  // The directory keeps others out; this is the second lock. Whoever is root may do anything anyway, as in a container.
+  if (!uid.ok() || (uid.value() != ::geteuid() && uid.value() != 0)) {
+    return;
   }
+  const std::uint64_t id = next_id_++;
+  ByteChannel::Handlers handlers;
+  handlers.on_bytes = [this, id](Bytes bytes) { on_bytes(id, bytes); };
+  handlers.on_closed = [this, id](const Error&) { drop(id, ""); };
+  auto channel = ByteChannel::create(loop_, std::move(connection), Fd(), std::move(handlers));
+  if (!channel.ok()) {
+    log_.write(LogLevel::kWarning, "a rank's connection cannot be served: " + channel.error().message());
+    return;
+  }
+  Caller caller{std::move(channel).value(), FrameDecoder(store_wire::kSpec)};
+  caller.hello_timer = loop_.after(kHelloTime, [this, id] { drop(id, "said nothing for 10 s"); });
+  callers_.emplace(id, std::move(caller));
 }
 
 void RankHub::on_bytes(std::uint64_t id, Bytes bytes) {

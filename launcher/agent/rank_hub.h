@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/accept_watch.h"
 #include "runtime/base/byte_channel.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/frame.h"
@@ -57,7 +58,7 @@ class RankHub {
   };
 
   RankHub(EventLoop& loop, Fd listener, std::string path, Sink sink, Log& log);
-  void on_connection();
+  void on_connection(Fd connection);
   void on_bytes(std::uint64_t id, Bytes bytes);
   // False when the caller is to be dropped.
   Result<void> on_frame(Caller& caller, const Frame& frame);
@@ -70,7 +71,7 @@ class RankHub {
   const std::string path_;
   const Sink sink_;
   Log& log_;
-  WatchId watch_ = 0;
+  std::unique_ptr<AcceptWatch> accepting_;
   std::optional<Admission> admission_;
   std::string notice_;
   std::map<std::uint64_t, Caller> callers_;

@@ -62,7 +62,9 @@ Result<void> SshQuery::start(const std::vector<std::string>& argv) {
   }
   HVD_TRY_ASSIGN(pid_watch_, loop_.watch(pidfd_.get(), EPOLLIN, [this](std::uint32_t) {
     int status = 0;
-    if (::waitpid(pid_, &status, WNOHANG) == pid_) {
+    const pid_t ended = ::waitpid(pid_, &status, WNOHANG);
+    // ECHILD: somebody else has reaped it, and how it ended shows in what it printed.
+    if (ended == pid_ || (ended < 0 && errno == ECHILD)) {
       answer_.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
       pid_ = -1;
       loop_.unwatch(pid_watch_);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <utility>
 
 namespace hvd {
 namespace {
@@ -17,12 +18,10 @@ constexpr std::size_t kReadBytes = 64U << 10U;
 
 Result<std::unique_ptr<ByteChannel>> ByteChannel::create(EventLoop& loop, Fd in, Fd out, Handlers handlers) {
   const bool is_socket = !out.is_open();
-  if (is_socket) {
-    // epoll takes a descriptor once, and the two directions are watched apart.
-    HVD_TRY_ASSIGN(out, duplicate(in.get()));
-  }
   HVD_TRY(set_nonblocking(in.get()));
-  HVD_TRY(set_nonblocking(out.get()));
+  if (!is_socket) {
+    HVD_TRY(set_nonblocking(out.get()));
+  }
   std::unique_ptr<ByteChannel> channel(
       new ByteChannel(loop, std::move(in), std::move(out), is_socket, std::move(handlers)));
   HVD_TRY(channel->start());
@@ -44,11 +43,20 @@ ByteChannel::~ByteChannel() {
 }
 
 Result<void> ByteChannel::start() {
-  HVD_TRY_ASSIGN(in_watch_, loop_.watch(in_.get(), EPOLLIN, [this](std::uint32_t events) { on_in(events); }));
+  HVD_TRY_ASSIGN(in_watch_, loop_.watch(in_.get(), EPOLLIN, [this](std::uint32_t events) { on_events(events); }));
   return {};
 }
 
-void ByteChannel::on_in(std::uint32_t) {
+void ByteChannel::on_events(std::uint32_t events) {
+  if ((events & EPOLLOUT) != 0) {
+    flush();
+  }
+  if ((events & ~std::uint32_t{EPOLLOUT}) != 0) {
+    read_some();
+  }
+}
+
+void ByteChannel::read_some() {
   std::array<std::uint8_t, kReadBytes> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by read
   const std::shared_ptr<bool> alive = alive_;
   for (std::size_t taken = 0; taken < kTurnBytes;) {
@@ -91,15 +99,11 @@ void ByteChannel::write(std::string_view bytes) {
 
 void ByteChannel::flush() {
   while (pending() > 0) {
-    const ssize_t sent = ::write(out_.get(), queue_.data() + sent_, pending());
+    const ssize_t sent = ::write(out_fd(), queue_.data() + sent_, pending());
     if (sent >= 0) {
       sent_ += static_cast<std::size_t>(sent);
     } else if (errno == EAGAIN) {
-      if (out_watch_ == 0) {
-        auto watch = loop_.watch(out_.get(), EPOLLOUT, [this](std::uint32_t) { flush(); });
-        HVD_CHECK(watch.ok());
-        out_watch_ = watch.value();
-      }
+      watch_output(true);
       // Give consumed memory back before the queue has to grow.
       if (sent_ > (1U << 20U)) {
         queue_.erase(0, sent_);
@@ -116,13 +120,25 @@ void ByteChannel::flush() {
       queue_.clear();
       sent_ = 0;
       is_closing_output_ = true;
+      watch_output(false);
       return;
     }
   }
-  loop_.unwatch(out_watch_);
-  out_watch_ = 0;
+  watch_output(false);
   if (is_closing_output_) {
     finish_output();
+  }
+}
+
+void ByteChannel::watch_output(bool is_wanted) {
+  if (is_socket_) {
+    loop_.rewatch(in_watch_, is_wanted ? EPOLLIN | EPOLLOUT : EPOLLIN);
+  } else if (!is_wanted) {
+    loop_.unwatch(std::exchange(out_watch_, 0));
+  } else if (out_watch_ == 0) {
+    auto watch = loop_.watch(out_.get(), EPOLLOUT, [this](std::uint32_t) { flush(); });
+    HVD_CHECK(watch.ok());
+    out_watch_ = watch.value();
   }
 }
 
@@ -138,7 +154,7 @@ void ByteChannel::close_output() {
 
 void ByteChannel::finish_output() {
   if (is_socket_) {
-    ::shutdown(out_.get(), SHUT_WR);
+    ::shutdown(in_.get(), SHUT_WR);
   } else {
     out_.reset();
   }

@@ -34,12 +34,15 @@ class ByteChannel {
   // Bytes queued and not yet taken by the system.
   [[nodiscard]] std::size_t pending() const { return queue_.size() - sent_; }
   [[nodiscard]] int in_fd() const { return in_.get(); }
-  [[nodiscard]] int out_fd() const { return out_.get(); }
+  [[nodiscard]] int out_fd() const { return is_socket_ ? in_.get() : out_.get(); }
 
  private:
   ByteChannel(EventLoop& loop, Fd in, Fd out, bool is_socket, Handlers handlers);
   Result<void> start();
-  void on_in(std::uint32_t events);
+  void on_events(std::uint32_t events);
+  void read_some();
+  // Whether flush() is to be called when the peer takes more.
+  void watch_output(bool is_wanted);
   void flush();
   void finish_output();
   void fail(const Error& why);
@@ -50,7 +53,7 @@ class ByteChannel {
   Handlers handlers_;
   // loop only
   Fd in_;
-  Fd out_;
+  Fd out_;  // not open: `in_` is a socket, of which one descriptor is enough
   WatchId in_watch_ = 0;
   WatchId out_watch_ = 0;
   std::string queue_;
