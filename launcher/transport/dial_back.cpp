@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "runtime/base/byte_channel.h"
 
@@ -16,6 +17,9 @@ namespace {
 constexpr int kBacklog = 4096;
 // Between attempts to take a call when this process is out of descriptors; without it the loop would spin.
 constexpr auto kAcceptRetry = std::chrono::milliseconds(100);
+
+// Addresses of strangers that are named; how often, and from how many addresses, they call is up to them.
+constexpr std::size_t kMostTold = 8;
 
 // An agent calls at all addresses at once, and leaves again where it did not get through first: no cause for a warning.
 LogLevel level_of_leaving(const Error& why) {
@@ -152,11 +156,17 @@ void DialBack::on_connection(int listener) {
 }
 
 void DialBack::pause(const std::string& why) {
-  log_.write(LogLevel::kWarning, "an agent's call cannot be taken yet: " + why);
+  if (retry_timer_ != 0) {
+    return;  // another listener of this turn has said so
+  }
+  if (!std::exchange(has_paused_, true)) {
+    log_.write(LogLevel::kWarning, "an agent's call cannot be taken yet: " + why + "; it is tried again and again");
+  }
   for (const Listener& listener : listeners_) {
     loop_.rewatch(listener.watch, 0);
   }
   retry_timer_ = loop_.after(kAcceptRetry, [this] {
+    retry_timer_ = 0;
     for (const Listener& listener : listeners_) {
       loop_.rewatch(listener.watch, EPOLLIN);
     }
@@ -177,7 +187,7 @@ Result<void> DialBack::greet(Fd fd) {
     callers_.at(number).timer = 0;
     drop(number, LogLevel::kWarning, "it has not proven itself in time");
   });
-  callers_.emplace(number, Caller{std::move(fd), peer.text(), handshake, watch, timer});
+  callers_.emplace(number, Caller{std::move(fd), peer, handshake, watch, timer});
   return {};
 }
 
@@ -244,8 +254,28 @@ void DialBack::give_up(const DialBackStream& stream, int rank) {
 }
 
 void DialBack::drop(std::uint64_t number, LogLevel level, const std::string& why) {
-  log_.write(level, "a call from " + callers_.at(number).address + " is refused: " + why);
+  const SocketAddress& address = callers_.at(number).address;
+  log_.write(level_for(address, level), "a call from " + address.text() + " is refused: " + why);
   forget(number);
+}
+
+LogLevel DialBack::level_for(const SocketAddress& stranger, LogLevel level) {
+  if (level < LogLevel::kWarning) {
+    return level;
+  }
+  if (told_strangers_.size() < kMostTold && told_strangers_.insert(stranger.ip()).second) {
+    return level;
+  }
+  ++untold_strangers_;
+  return LogLevel::kDebug;
+}
+
+void DialBack::sum_up_strangers() {
+  if (const std::uint64_t count = std::exchange(untold_strangers_, 0); count > 0) {
+    log_.write(LogLevel::kWarning, std::to_string(count) + (count == 1 ? " more call was" : " more calls were") +
+                                       " refused, of " + *told_strangers_.begin() +
+                                       (told_strangers_.size() > 1 ? " and others" : ""));
+  }
 }
 
 void DialBack::forget(std::uint64_t number) {
@@ -261,6 +291,7 @@ void DialBack::stop_listening() {
   }
   loop_.cancel(retry_timer_);
   listeners_.clear();
+  sum_up_strangers();
 }
 
 }  // namespace hvd::launch

@@ -3,15 +3,16 @@
 // (runtime/rendezvous/handshake.h). After that its stream is like any other.
 //
 // It listens only until every agent that was asked for has called: an agent whose connection breaks cannot come back.
-// Whoever else connects costs one log line, a warning unless he leaves without a word: an accepted connection has a
-// deadline, is read no further than a claim, and none waits for another. Thread: loop only. Outlives its streams; the
-// EventLoop and the Log outlive it.
+// Whoever else connects costs a log line for his address, a warning unless he leaves without a word, and at last one
+// for all that are not told: an accepted connection has a deadline, is read no further than a claim, and none waits for
+// another. Thread: loop only. Outlives its streams; the EventLoop and the Log outlive it.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -59,7 +60,7 @@ class DialBack final : public Transport {
   };
   struct Caller {
     Fd fd;
-    std::string address;
+    SocketAddress address;
     HandshakeAcceptor handshake;
     WatchId watch = 0;
     TimerId timer = 0;
@@ -78,6 +79,9 @@ class DialBack final : public Transport {
   // The stream waits no more for its agent.
   void give_up(const DialBackStream& stream, int rank);
   void drop(std::uint64_t number, LogLevel level, const std::string& why);
+  // `level`, or less for one more of many.
+  LogLevel level_for(const SocketAddress& stranger, LogLevel level);
+  void sum_up_strangers();
   void forget(std::uint64_t number);
   void stop_listening();
 
@@ -88,10 +92,13 @@ class DialBack final : public Transport {
   // loop only
   std::vector<Listener> listeners_;
   TimerId retry_timer_ = 0;
+  bool has_paused_ = false;
   std::vector<std::string> addresses_;
   std::map<std::uint64_t, Caller> callers_;  // by number, so the first is the oldest
   std::uint64_t next_caller_ = 1;
   std::map<int, DialBackStream*> waiting_;  // by rank; not owned
+  std::set<std::string> told_strangers_;    // addresses, without ports
+  std::uint64_t untold_strangers_ = 0;
 };
 
 }  // namespace hvd::launch

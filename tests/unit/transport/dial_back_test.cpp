@@ -2,6 +2,7 @@
 #include "launcher/transport/dial_back.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -221,6 +222,42 @@ TEST_CASE("garbage, another role, a rank that is not ours and a second call for 
 
   auto other = launcher.call(1);
   CHECK(launcher.finish(other).ok());
+}
+
+TEST_CASE("strangers who call again and again are told once by their address, and counted") {
+  Launcher launcher;
+  for (int i = 0; i < 50; ++i) {
+    const Fd stranger = launcher.connect();
+    REQUIRE(launcher.wait([&launcher] { return launcher.transport->callers() == 1; }));
+    hear(stranger, kGreetingBytes);
+    say(stranger, std::string(kClaimBytes, 'x'));
+    REQUIRE(is_closed(launcher, stranger));
+  }
+  CHECK(launcher.log.warnings == 1);
+  launcher.streams.clear();
+  CHECK(launcher.log.warnings == 2);
+  CHECK(has(launcher.log.text, "49 more calls were refused, of 127.0.0.1\n"));
+}
+
+TEST_CASE("listeners that can take no call pause together, and one that goes meanwhile leaves nothing behind") {
+  Launcher launcher;
+  const Fd one = launcher.connect();
+  const Fd other = launcher.connect();
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(Fd(::dup(one.get())).get());
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  for (int i = 0; i < 6; ++i) {
+    REQUIRE(launcher.loop->turn(Deadline::after(std::chrono::milliseconds(150))).ok());
+  }
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  CHECK(launcher.log.warnings == 1);
+  CHECK(has(launcher.log.text, "an agent's call cannot be taken yet: "));
+  CHECK(launcher.wait([&launcher] { return launcher.transport->callers() == 2; }));
+  launcher.streams.clear();
+  launcher.transport.reset();
+  REQUIRE(launcher.loop->turn(Deadline::after(std::chrono::milliseconds(150))).ok());
 }
 
 TEST_CASE("a caller that leaves without a word is no cause for a warning, one that leaves amid its claim is") {
