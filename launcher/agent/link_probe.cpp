@@ -20,8 +20,9 @@ constexpr int kPings = 64;
 constexpr Duration kPingTime = std::chrono::milliseconds(200);
 // Of the patience, for the connection alone: a firewall that drops packets takes all of it.
 constexpr int kConnectShare = 2;
-// What a stranger may take of the time for the one that is waited for.
+// For somebody who connects to say who he is, and how many may be at it.
 constexpr Duration kStrangerTime = std::chrono::seconds(1);
+constexpr std::size_t kMostVisitors = 128;
 constexpr std::size_t kChunkBytes = 128U << 10U;
 
 // The words that the end that dials says; a ping is answered by itself, and after kStream only bytes come.
@@ -120,32 +121,89 @@ Result<void> drain(int fd, ProbeResult& result, Deadline deadline) {
   }
 }
 
-// The connection of the node that is waited for.
+// Somebody who has connected, and has not proved yet who he is.
+struct Visitor {
+  Fd fd;
+  HandshakeAcceptor handshake;
+  Deadline patience;
+};
+
+// Of a few bytes, to a connection whose buffer is empty.
+Result<void> say_now(const Fd& fd, const std::string& bytes) {
+  return send_all(fd.get(), as_bytes(bytes), Deadline::after(Duration::zero()));
+}
+
+// Takes those who wait at the listener, as many as there is room for.
+Result<void> greet_all(int listener, const ProbeRequest& request, const JobSecret& secret,
+                       std::vector<Visitor>& visitors) {
+  while (visitors.size() < kMostVisitors) {
+    HVD_TRY_ASSIGN(Fd fd, accept_ready(listener));
+    if (!fd.is_open()) {
+      return {};
+    }
+    HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
+    Visitor visitor{std::move(fd), HandshakeAcceptor(secret, request.to, nonce), Deadline::after(kStrangerTime)};
+    if (say_now(visitor.fd, visitor.handshake.greeting()).ok()) {
+      visitors.push_back(std::move(visitor));
+    }
+  }
+  return {};
+}
+
+// True: it is the node that is waited for. False: it has not said all yet.
+Result<bool> hear(Visitor& visitor, const ProbeRequest& request) {
+  std::array<std::uint8_t, kClaimBytes> buffer{};
+  const std::size_t wanted = std::min(visitor.handshake.wanted(), buffer.size());
+  const ssize_t got = ::recv(visitor.fd.get(), buffer.data(), wanted, MSG_DONTWAIT);
+  if (got == 0) {
+    return Error(Code::kLostPeer, "the peer closed the connection");
+  }
+  if (got < 0 && errno != EAGAIN && errno != EINTR) {
+    return Error::from_errno("recv");
+  }
+  if (got < 0) {
+    return visitor.patience.has_passed()
+               ? Result<bool>(Error(Code::kTimeout, "whoever connected did not say in time who he is"))
+               : Result<bool>(false);
+  }
+  HVD_TRY_ASSIGN(const auto claim, visitor.handshake.feed(Bytes(buffer).first(static_cast<std::size_t>(got))));
+  if (!claim) {
+    return false;
+  }
+  if (claim->from != request.from) {
+    return Error(Code::kProtocol, "another node has called");
+  }
+  HVD_TRY(say_now(visitor.fd, visitor.handshake.proof()));
+  return true;
+}
+
+void await_any(int listener, const std::vector<Visitor>& visitors, Deadline deadline) {
+  std::vector<pollfd> waits;
+  waits.push_back(pollfd{visitors.size() < kMostVisitors ? listener : -1, POLLIN, 0});
+  for (const Visitor& visitor : visitors) {
+    waits.push_back(pollfd{visitor.fd.get(), POLLIN, 0});
+    deadline = earlier(deadline, visitor.patience);
+  }
+  ::poll(waits.data(), waits.size(), deadline.poll_ms());
+}
+
+// The connection of the node that is waited for. Strangers are heard beside it, so that none of them takes its time.
 Result<Fd> accept_proven(int listener, const ProbeRequest& request, const JobSecret& secret, Deadline deadline) {
   Error last(Code::kTimeout, "no connection came");
+  std::vector<Visitor> visitors;
   while (!deadline.has_passed()) {
-    auto accepted = accept_one(listener, deadline);
-    if (!accepted.ok()) {
-      return accepted.error().code() == Code::kTimeout ? last : accepted.error();
+    await_any(listener, visitors, deadline);
+    HVD_TRY(greet_all(listener, request, secret, visitors));
+    for (Visitor& visitor : visitors) {
+      const auto is_proven = hear(visitor, request);
+      if (!is_proven.ok()) {
+        last = is_proven.error();
+        visitor.fd.reset();
+      } else if (is_proven.value()) {
+        return std::move(visitor.fd);
+      }
     }
-    const Deadline patience = earlier(deadline, Deadline::after(kStrangerTime));
-    const int fd = accepted.value().get();
-    HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
-    HandshakeAcceptor handshake(secret, request.to, nonce);
-    std::array<std::uint8_t, kClaimBytes> buffer{};
-    Result<void> heard = send_all(fd, as_bytes(handshake.greeting()), patience);
-    heard = heard.ok() ? recv_exact(fd, buffer, patience) : heard;
-    if (!heard.ok()) {
-      last = heard.error();
-      continue;
-    }
-    const auto claim = handshake.feed(buffer);
-    if (!claim.ok() || !claim.value() || claim.value()->from != request.from) {
-      last = claim.ok() ? Error(Code::kProtocol, "another node has called") : claim.error();
-      continue;
-    }
-    HVD_TRY(send_all(fd, as_bytes(handshake.proof()), patience));
-    return std::move(accepted).value();
+    std::erase_if(visitors, [](const Visitor& visitor) { return !visitor.fd.is_open(); });
   }
   return last;
 }

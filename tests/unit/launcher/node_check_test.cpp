@@ -302,6 +302,27 @@ TEST_CASE("two ends of a probe measure the link between them, also when stranger
   CHECK(listened.stream_time > Duration::zero());
 }
 
+TEST_CASE("strangers who connect and say nothing do not take the time of the node that is waited for") {
+  const Listening listening;
+  std::vector<Fd> strangers;
+  for (int i = 0; i < 20; ++i) {
+    strangers.push_back(connect_tcp(SocketAddress::parse(listening.address).value(), kSoon).value());
+  }
+  const auto began = std::chrono::steady_clock::now();
+  ProbeResult listened;
+  std::thread acceptor([&] {
+    // One after the other they would take 20 s.
+    listened =
+        answer_probe(listening.fd.get(), probe_to("", false), secret_of(1), Deadline(began + std::chrono::seconds(15)));
+  });
+  const ProbeResult dialed =
+      dial_probe(probe_to(listening.address, true), secret_of(1), Deadline(began + std::chrono::seconds(15)));
+  acceptor.join();
+  CHECK(dialed.error == "");
+  CHECK(dialed.stage == ProbeStage::kDone);
+  CHECK(listened.stage == ProbeStage::kDone);
+}
+
 TEST_CASE("an end that does not know the secret measures nothing") {
   const Listening listening;
   ProbeResult listened;
