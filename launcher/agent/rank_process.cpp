@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,13 @@ constexpr std::size_t kTurnBytes = 256U << 10U;
 // How long a grandchild may hold the pipes of a rank that has ended.
 constexpr auto kDrainTime = std::chrono::seconds(2);
 constexpr StreamId kStreams[] = {StreamId::kStdout, StreamId::kStderr};
+
+// What stands in a pipe now: all that a rank that has ended has written. A rank may have made the pipe far larger than
+// a turn (F_SETPIPE_SZ); who still writes to it does so without end.
+std::size_t bytes_in(int pipe) {
+  int count = 0;
+  return ::ioctl(pipe, FIONREAD, &count) == 0 && count > 0 ? static_cast<std::size_t>(count) : 0;
+}
 
 }  // namespace
 
@@ -105,12 +113,16 @@ void RankProcess::mark_exited(ExitStatus status) {
   // What it wrote before it ended comes before the news of its end, so that a report has its last lines.
   for (const StreamId stream : kStreams) {
     if (is_open(stream) && !pipe_of(stream).is_paused) {
-      on_readable(stream, kTurnBytes);
+      read_rest(stream);
     }
   }
   if (!is_finished()) {
     drain_timer_ = loop_.after(kDrainTime, [this] { end_drain(); });
   }
+}
+
+void RankProcess::read_rest(StreamId stream) {
+  on_readable(stream, std::max(kTurnBytes, bytes_in(pipe_of(stream).fd.get())));
 }
 
 void RankProcess::end_drain() {
@@ -120,7 +132,7 @@ void RankProcess::end_drain() {
       continue;
     }
     if (!pipe_of(stream).is_paused) {
-      on_readable(stream, kTurnBytes);  // the last words
+      read_rest(stream);  // the last words
     }
     if (is_open(stream) && pipe_of(stream).is_paused) {
       // Unread for want of allowance, not of bytes: nothing may be dropped, so wait on.

@@ -67,6 +67,8 @@ class RankProcess {
   OutputPipe& pipe_of(StreamId stream) { return pipes_[stream == StreamId::kStdout ? 0 : 1]; }
   [[nodiscard]] bool is_open(StreamId stream) const { return pipes_[stream == StreamId::kStdout ? 0 : 1].fd.is_open(); }
   void on_readable(StreamId stream, std::size_t budget);
+  // All that the rank itself has written.
+  void read_rest(StreamId stream);
   void close_pipe(StreamId stream);
   void end_drain();
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,6 +38,20 @@ bool read_all(int fd, Deadline deadline, std::string& output) {
   return false;
 }
 
+// Whether it has ended by then; it may live on after it has closed its output.
+bool await_end(pid_t pid, Deadline deadline) {
+  const Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!pidfd.is_open()) {
+    return true;  // out of descriptors: the wait that follows has no limit
+  }
+  pollfd ended{pidfd.get(), POLLIN, 0};
+  int polled = 0;
+  do {
+    polled = ::poll(&ended, 1, deadline.poll_ms());
+  } while (polled < 0 && errno == EINTR);
+  return polled > 0;
+}
+
 }  // namespace
 
 Result<std::string> output_of(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
@@ -50,7 +65,7 @@ Result<std::string> output_of(const std::vector<std::string>& argv, const std::v
   HVD_TRY_ASSIGN(const pid_t pid, spawn(options));
   pipe.write_end.reset();
   std::string output;
-  const bool is_whole = read_all(pipe.read_end.get(), deadline, output);
+  const bool is_whole = read_all(pipe.read_end.get(), deadline, output) && await_end(pid, deadline);
   if (!is_whole) {
     ::kill(-pid, SIGKILL);
   }
