@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "runtime/base/open_files.h"
 #include "runtime/base/socket.h"
 #include "runtime/link/meeting.h"
 #include "runtime/link/mesh_peer.h"
@@ -212,6 +213,21 @@ Result<void> tune(const Fd& fd, LinkRole role, const std::string& congestion) {
   return role == LinkRole::kControl ? limit_unanswered(fd.get()) : Result<void>();
 }
 
+// Before anything is opened: whom we cannot take for want of descriptors takes that for a wrong secret. The limit is
+// our user's program's, and stays as it is where it is high enough.
+Result<void> allow_files(const RankMap& map) {
+  constexpr std::uint64_t kSpare = 32;  // for what is opened beside, and for strangers
+  const auto connections = static_cast<std::uint64_t>((map.is_coordinator() ? map.size : 1) +
+                                                      (map.is_leader() ? map.local_size + map.node_count : 1));
+  const auto allowed = allow_open_files(count_open_files() + connections + kSpare);
+  return allowed.ok()
+             ? allowed
+             : Result<void>(Error(allowed.error().code(),
+                                  "rank " + std::to_string(map.rank) + " meets the others by about " +
+                                      std::to_string(connections) + " connections: " + allowed.error().message() +
+                                      "; raise nofile in /etc/security/limits.conf on its host"));
+}
+
 }  // namespace
 
 Mesh::Mesh(RankMap map)
@@ -241,6 +257,7 @@ Result<std::unique_ptr<Mesh>> Mesh::join(RankMap map, Store& store, const MeshOp
 
 Result<std::unique_ptr<Mesh>> Mesh::meet(RankMap map, Store& store, const MeshOptions& options, Log& log,
                                          Deadline deadline) {
+  HVD_TRY(allow_files(map));
   Listeners listeners;
   HVD_TRY_ASSIGN(const MeshPeer self, open_listeners(map, options, listeners));
   HVD_TRY_ASSIGN(const std::vector<MeshPeer> peers, publish(self, store, deadline));

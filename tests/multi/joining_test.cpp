@@ -1,9 +1,12 @@
 // Joining: what happens at the listening sockets while ranks meet.
+#include <sys/resource.h>
+
 #include <atomic>
 #include <thread>
 
 #include <doctest/doctest.h>
 
+#include "runtime/base/open_files.h"
 #include "runtime/base/socket.h"
 #include "runtime/link/mesh_peer.h"
 #include "runtime/rendezvous/handshake.h"
@@ -124,6 +127,20 @@ TEST_CASE("strangers at the listening sockets are dropped with a line each and d
   CHECK(job.log().count_of("it does not know the secret of this job") == 2);
   CHECK(job.log().count_of("the other end is no part of hvdrun") == 2);
   CHECK(job.scratch().is_empty());
+}
+
+TEST_CASE("ranks that have to open more files than their soft limit allows raise it before they meet") {
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  ThreadJob job({1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1});
+  rlimit low = before;
+  low.rlim_cur = count_open_files() + 30;  // for the test's own; twelve ranks have some 150 connections
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &low) == 0);
+  for (const auto& error : job.run({}, do_one_allreduce)) {
+    INFO((error ? error->message() : "ok"));
+    CHECK_FALSE(error.has_value());
+  }
+  ::setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST_CASE("a rank with another secret cannot join and hears whom it could not convince") {
