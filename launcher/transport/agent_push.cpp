@@ -22,13 +22,14 @@ constexpr std::string_view kFail = "HVDRUN-FAIL ";
 //
 // Many nodes may have one home directory and run this at once. A name that an agent was started from is never removed
 // nor given to another file while it may be in use: over NFS whoever runs the old file dies of it, hours later. So the
-// first to link its file to the name wins, the others use that one; and a file of the wrong size stays where it is
+// first to link its file to the name wins, the others use that one; and a damaged file stays where it is
 // (until it is old), the next name serves. Only where links cannot be made is a name taken by renaming.
 //
 // f/g:   gives up; g also removes the unfinished file, i does so on a signal.
 // u DIR: makes DIR private, or fails when it is not ours to make so; in /tmp another user may have been first. Under a
 //        setgid directory it is born setgid, and 700 alone would leave that.
-// o:     the agent $a is there, and whole.
+// y F:   F is the agent: 0; it is not: 1; this node has no sha256sum to tell: 2.
+// o:     the agent $a is there, and whole. A name and a size are not enough: after a power failure a file may be zeros.
 // p DIR: finds the agent in DIR, or a file $t that is ours alone and that can hold and run it: tried with a program of
 //        one line, and with as many zeros, while there is another place to go. x says why not.
 // The new file is run once with --version before it gets its final name, so that what lets scripts run but not this
@@ -40,7 +41,9 @@ constexpr const char* kScript =
     "i() { rm -f \"$t\"; exit 1; }; trap i HUP INT PIPE TERM; "
     "u() { mkdir -p \"$1\"; [ -h \"$1\" ] || chmod u=rwx,go=,g-s \"$1\"; [ -w \"$1\" ] && "
     "[ -n \"$(find \"$1\" -prune -type d -user \"$(id -u)\" -perm 700)\" ]; }; "
-    "o() { [ -x \"$a\" ] && [ \"$(wc -c <\"$a\")\" -eq \"$n\" ]; }; "
+    "y() { command -v sha256sum >/dev/null 2>&1 || return 2; h=$(sha256sum <\"$1\"); [ \"${h%% *}\" = \"$s\" ]; }; "
+    "o() { [ -x \"$a\" ] && [ \"$(wc -c <\"$a\")\" -eq \"$n\" ] || return 1; y \"$a\"; "
+    "case $? in 0) ;; 1) return 1;; *) \"$a\" --version </dev/null >/dev/null 2>&1;; esac; }; "
     "x() { w=\"$w$d $*; \"; rm -f \"$t\"; t=; return 1; }; "
     "p() { d=$1; u \"$d\" || x is not a private directory || return 1; "
     "for a in \"$d/agent-$s\" \"$d/agent-$s.2\" \"$d/agent-$s.3\"; do o && return 0; [ -e \"$a\" ] || break; done; "
@@ -56,8 +59,7 @@ constexpr const char* kScript =
     "if [ -n \"$t\" ]; then echo; echo HVDRUN-NEED; "
     "head -c \"$n\" >\"$t\" || g \"cannot write to $d; is the disk full?\"; "
     "b=$(wc -c <\"$t\"); [ \"$b\" -eq \"$n\" ] || g \"got $b of $n bytes of the agent in $d; is the disk full?\"; "
-    "if command -v sha256sum >/dev/null 2>&1; then h=$(sha256sum <\"$t\"); "
-    "[ \"${h%% *}\" = \"$s\" ] || g \"the agent arrived damaged in $d\"; fi; "
+    "y \"$t\"; [ $? -ne 1 ] || g \"the agent arrived damaged in $d\"; "
     "\"$t\" --version </dev/null >/dev/null 2>&1; r=$?; "
     "[ $r -ne 126 ] && [ $r -ne 127 ] || "
     "g \"cannot execute programs in $d (a security policy?); set XDG_CACHE_HOME on the node to a directory that allows "
@@ -119,13 +121,19 @@ AgentGreeting::Event AgentGreeting::next() {
   if (!failure_.empty()) {
     return Event::kFailed;
   }
-  for (auto end = buffer_.find('\n'); end != std::string::npos; end = buffer_.find('\n')) {
-    const std::string line = buffer_.substr(0, end);
-    buffer_.erase(0, end + 1);
-    const Event event = read_line(line);
-    if (event != Event::kNone) {
-      return event;
+  std::size_t at = 0;
+  Event event = Event::kNone;
+  while (event == Event::kNone && skipped_ <= kMaxNoise) {
+    const std::size_t end = buffer_.find('\n', at);
+    if (end == std::string::npos) {
+      break;
     }
+    event = read_line(std::string_view(buffer_).substr(at, end - at));
+    at = end + 1;
+  }
+  buffer_.erase(0, at);  // once: a shell that prints empty lines alone would else cost a copy of all for each
+  if (event != Event::kNone) {
+    return event;
   }
   if (skipped_ + buffer_.size() > kMaxNoise) {
     return fail(

@@ -114,6 +114,30 @@ TEST_CASE("a cached agent of the wrong size is passed over, and not touched: ano
   CHECK(node.start("").output == "\nHVDRUN-AGENT\nagent here\n");
 }
 
+TEST_CASE("a cached agent that is damaged is passed over, also where no sha256sum can tell") {
+  const Node node;
+  test::run_program({"mkdir", "-p", node.dir.path("bin")});
+  for (const char* tool : {"sh", "cat", "chmod", "echo", "find", "head", "id", "ln", "mkdir", "mktemp", "mv", "rm",
+                           "touch", "uname", "wc"}) {
+    test::run_program({"sh", "-c", "ln -s $(command -v " + std::string(tool) + ") " + node.dir.path("bin")});
+  }
+  for (const std::string& path : {std::string("/usr/bin:/bin"), node.dir.path("bin")}) {
+    test::run_program({"rm", "-rf", node.cache()});
+    test::run_program({"mkdir", "-p", node.cache()});
+    test::run_program({"chmod", "700", node.cache()});
+    const std::string zeros(node.image.bytes.size(), '\0');  // what a power failure leaves of a file
+    test::write_file(node.cache() + "/" + node.name(), zeros, 0700);
+    const auto start = [&] {
+      return test::run_program({"/bin/sh", "-c", agent_start_command(node.image)}, kAgentText,
+                               {"PATH=" + path, "HOME=" + node.dir.path("home"), "TMPDIR=" + node.dir.path("tmp")});
+    };
+    CHECK(start().output == "\nHVDRUN-NEED\n\nHVDRUN-AGENT\nagent here\n");
+    CHECK(start().output.starts_with("\nHVDRUN-AGENT\nagent here\n"));  // the second name is whole
+    CHECK(test::read_file(node.cache() + "/" + node.name()) == zeros);
+    CHECK(test::read_file(node.cache() + "/" + node.name() + ".2") == kAgentText);
+  }
+}
+
 TEST_CASE("of two pushers at once the first wins, and the second runs the first's file without replacing it") {
   const Node node;
   const test::Ran ran = node.drive(
@@ -349,6 +373,14 @@ TEST_CASE("what a login shell prints before the agent is skipped, in any chunkin
   }
   CHECK(needs == 1);
   CHECK(agents == 1);
+}
+
+TEST_CASE("a login shell that prints empty lines alone is given up at 64 KiB, however much has come") {
+  AgentGreeting greeting;
+  const std::string lines(16U << 20U, '\n');  // line by line this would be moved 16 million times
+  greeting.feed(as_bytes(lines));
+  CHECK(greeting.next() == Event::kFailed);
+  CHECK(greeting.failure().find("more than 64 KiB") != std::string::npos);
 }
 
 TEST_CASE("a failure of the script is read, and noise without end is given up") {
