@@ -1,6 +1,6 @@
 // hvdrun-agent: the node's side of hvdrun, one fully static executable. Started by a transport as `hvdrun-agent serve`,
 // with the launcher at its standard input and output, or by an engine as `hvdrun-agent call ENGINE ADDRESS...`, once
-// for each rank: then it calls the launcher.
+// for each rank: then it calls the launcher. `hvdrun-agent remove FOLDER...` is what a job file's clean-up runs.
 #include <errno.h>
 #include <signal.h>
 #include <unistd.h>
@@ -15,6 +15,7 @@
 #include "launcher/agent/dial.h"
 #include "launcher/agent/engine_call.h"
 #include "launcher/agent/guardian.h"
+#include "launcher/process/remove_tree.h"
 #include "launcher/process/spawn.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/inherited_signals.h"
@@ -122,6 +123,17 @@ hvd::Result<int> call(const std::string& engine, const std::vector<std::string>&
   return run_agent(options, [&] { return dial(addresses, secret, rank); }, log);
 }
 
+// A line for each that stays, which hvdrun tells. The code is 0 all the same: one that fails ends a job, and with it
+// the removal on other nodes.
+int remove_folders(const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders) {
+    if (const auto removed = hvd::launch::remove_tree(folder); !removed.ok()) {
+      std::cout << removed.error().message() << "\n";
+    }
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -146,9 +158,13 @@ int main(int argc, char** argv) {
     }
     return code.ok() ? code.value() : 1;
   }
+  if (words.size() >= 2 && words.front() == "remove") {
+    return remove_folders({words.begin() + 1, words.end()});
+  }
   if (!words.empty() && words.front() == hvd::bench::kRankWord) {
     return hvd::bench::run_bench_rank(words);
   }
-  std::cerr << "usage: hvdrun-agent serve | call ENGINE ADDRESS...   (started by hvdrun; not by hand)\n";
+  std::cerr
+      << "usage: hvdrun-agent serve | call ENGINE ADDRESS... | remove FOLDER...   (started by hvdrun; not by hand)\n";
   return 2;
 }

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 
 #include <nlohmann/json.hpp>
@@ -153,8 +152,7 @@ Result<int> remove_job(ServicePlace& place, const ServiceOptions& options) {
   HVD_TRY(stop_job(place, options));
   HVD_TRY_ASSIGN(const JobRecord job, place.store.job(options.job));
   HVD_TRY(place.store.remove_job(job.id));
-  std::error_code ignored;
-  std::filesystem::remove_all(place.dir.run_of(job.uuid), ignored);
+  HVD_TRY(place.dir.remove_run(job.uuid));
   return 0;
 }
 

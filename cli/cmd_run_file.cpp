@@ -4,7 +4,9 @@
 #include <chrono>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/file_programs.h"
@@ -23,8 +25,9 @@ namespace {
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
 
-// For what removes a run's folders, which nobody waits for gladly.
-constexpr Duration kCleanUpTime = std::chrono::seconds(10);
+// For what removes a run's folders, which nobody waits for gladly: to reach the nodes, and to remove a million files.
+constexpr Duration kCleanUpStartTime = std::chrono::seconds(10);
+constexpr Duration kCleanUpTime = std::chrono::seconds(60);
 
 std::vector<std::string> bash_words(const std::string& script) {
   return {"bash", "-c", script};
@@ -232,13 +235,14 @@ class FileJob {
                       : found.error().with_context(std::string(tool_type(run_.job.tool.kind)) + " job");
   }
 
-  // On the nodes that were lost, or on the others, whatever has become of the job. Nobody is told but by --verbose,
-  // since the job's own end is what counts.
-  void clean_up(const StepMemory& memory, bool of_lost) const {
+  // On the nodes that were lost, or on the others, whatever has become of the job.
+  void clean_up(StepMemory& memory, bool of_lost) const {
     HostList hosts;
+    std::vector<int> nodes;
     for (const NodePlan& node : nodes_.nodes) {
       if (memory.is_lost(node.index) == of_lost) {
         hosts.push_back(node.host);
+        nodes.push_back(node.index);
       }
     }
     if (facts_.empty() || hosts.empty()) {
@@ -246,26 +250,50 @@ class FileJob {
     }
     // Before the folder with the mount's place goes, also on other nodes, which may be this machine too.
     if (const std::string first = clean_mounts_script(run_); !first.empty() && !of_lost) {
-      run_in_silence({hosts.front()}, first);
+      run_in_silence({hosts.front()}, {nodes.front()}, first, memory);
     }
-    run_in_silence(hosts, clean_up_script(run_) + "exit 0\n");
+    run_in_silence(hosts, nodes, clean_up_script(run_), memory);
   }
 
-  void run_in_silence(const HostList& hosts, const std::string& script) const {
+  // What its ranks print is what could not be done, and is told as our own words, after the job's end. That a node
+  // which was lost is not there any more has been told.
+  void run_in_silence(const HostList& hosts, const std::vector<int>& nodes, const std::string& script,
+                      StepMemory& memory) const {
     const Placement placement = place(hosts, static_cast<int>(hosts.size())).value();
     JobSpec spec = node_step();
     spec.size = placement.size;
     spec.cwd = "/";
     spec.quiet = true;
     spec.json_events = false;
+    spec.shows_ranks = true;
     spec.timeout = kCleanUpTime;
-    spec.start_timeout = std::min(spec.start_timeout, kCleanUpTime);
+    spec.start_timeout = std::min(spec.start_timeout, kCleanUpStartTime);
     const RankProgram program{bash_words(script), mount_variables(run_)};
     const auto programs = [&](const JobView&) {
       return std::vector<RankProgram>(static_cast<std::size_t>(placement.size), program);
     };
-    const auto in_silence = [](std::unique_ptr<JobReporter>) { return std::make_unique<SilentReporter>(); };
-    static_cast<void>(run_step({spec, placement, programs, in_silence}));
+    Lines failure;
+    const auto in_silence = [&failure](std::unique_ptr<JobReporter>) {
+      return std::make_unique<SilentReporter>(failure);
+    };
+    std::vector<std::pair<int, std::string>> left;
+    const auto take = [&](int rank, std::string_view line) -> std::optional<std::string> {
+      left.emplace_back(nodes[static_cast<std::size_t>(rank)], line.substr(0, line.find_last_not_of("\r\n") + 1));
+      return "";
+    };
+    if (const auto code = run_step({spec, placement, programs, in_silence, take}); !code.ok()) {
+      failure.push_back(code.error().message());
+    }
+    for (const auto& [node, line] : left) {
+      const std::string text = "cleaning up on " + nodes_.nodes[static_cast<std::size_t>(node)].host.name + ": " + line;
+      memory.say(node, text);
+      say(text);
+    }
+    for (const std::string& line : failure) {
+      if (!memory.is_lost(nodes.front())) {
+        say("cleaning up: " + line + "; what is left of the job is in " + run_.root);
+      }
+    }
   }
 
   void learn(const JobView& view) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
-#include <filesystem>
 #include <iostream>
 
 #include "cli/commands.h"
@@ -84,8 +83,7 @@ Ticket ticket_of(const CliOptions& options, const JobSpec& job, const std::strin
 
 void forget(const StateDir& dir, const std::string& uuid) {
   forget_start(dir, uuid);
-  std::error_code ignored;
-  std::filesystem::remove_all(dir.run_of(uuid), ignored);
+  static_cast<void>(dir.remove_run(uuid));  // what made it fail is told
 }
 
 }  // namespace

@@ -81,8 +81,9 @@ Result<std::string> set_up_script(const JobRun& run, const std::vector<JobNodeFa
 Result<std::string> process_script(const JobRun& run, int rank);
 // The same without the container that it runs in.
 Result<std::string> process_text(const JobRun& run, int rank);
+// Each line that it prints says what could not be removed, and why; its exit code is 0 all the same.
 std::string clean_up_script(const JobRun& run);
-// Before it, on one of the nodes: removes what stands in a mount alone. Empty: nothing does.
+// Before it, on one of the nodes: the same for what stands in a mount alone. Empty: nothing does.
 std::string clean_mounts_script(const JobRun& run);
 
 // What of the file only a shell expands, as "export NAME=...;" lines.

@@ -141,17 +141,20 @@ Result<std::string> set_up_script(const JobRun& run, const std::vector<JobNodeFa
   return before + in_mounts(run, text);
 }
 
+// By the agent, whose child this is and which is on every node: unlike rm, it never removes what is mounted there. What
+// is wrong is its output, for hvdrun to tell.
 std::string clean_mounts_script(const JobRun& run) {
   const bool is_only_there = run.shared_at().starts_with(run.root + "/") && run.shared_at() != run.shared();
-  return is_only_there ? in_mounts(run, "exec rm -rf -- " + quote_word(run.shared_at()) + "\n") : "";
+  // In a user namespace another one's process cannot be looked at, but what is open stays so.
+  return is_only_there ? "exec 9</proc/$PPID/exe 2>&1\n" +
+                             in_mounts(run, "exec /proc/self/fd/9 remove " + quote_word(run.shared_at()) + "\n")
+                       : "";
 }
 
 std::string clean_up_script(const JobRun& run) {
-  // Twice, since another node may be this machine too, and removes the same.
   const bool is_elsewhere = !run.shared_at().starts_with(run.root + "/");
-  const std::string shared = is_elsewhere ? " " + quote_word(run.shared_at()) : "";
-  const std::string remove = "rm -rf -- " + quote_word(run.root) + shared;
-  return remove_containers(run) + remove + " 2>/dev/null || " + remove + "\n";
+  return "exec 2>&1\n" + remove_containers(run) + "exec /proc/$PPID/exe remove " + quote_word(run.root) +
+         (is_elsewhere ? " " + quote_word(run.shared_at()) : "") + "\n";
 }
 
 }  // namespace hvd::launch

@@ -1,4 +1,5 @@
-// SilentReporter: for what is done behind the user's back, and whose failure changes nothing for him.
+// SilentReporter: for what is done behind the user's back. Its failure is kept, for whoever has the last word on the
+// job.
 //
 // Thread: loop only.
 #pragma once
@@ -9,6 +10,9 @@ namespace hvd::launch {
 
 class SilentReporter final : public JobReporter {
  public:
+  // A line for each host or rank that failed goes to `failure`.
+  explicit SilentReporter(Lines& failure) : failure_(failure) {}
+
   Lines on_begin(const std::string& /*job_id*/) override { return {}; }
   Lines on_node_progress(int /*node*/, const std::string& /*what*/) override { return {}; }
   Lines on_node_ready(int /*node*/, const ReadyMessage& /*ready*/) override { return {}; }
@@ -24,10 +28,19 @@ class SilentReporter final : public JobReporter {
   }
   Lines on_note(const Note& /*note*/) override { return {}; }
   Lines on_engine_line(const std::string& /*engine*/, const std::string& /*line*/) override { return {}; }
-  Lines on_failure(const Failure& /*failure*/) override { return {}; }
-  Lines on_refused(const Error& /*why*/, int /*exit_code*/) override { return {}; }
+  Lines on_failure(const Failure& failure) override {
+    failure_.insert(failure_.end(), failure.cause.lines.begin(), failure.cause.lines.end());
+    return {};
+  }
+  Lines on_refused(const Error& why, int /*exit_code*/) override {
+    failure_.push_back(why.message());
+    return {};
+  }
   Lines on_end(const JobState& /*state*/, Duration /*took*/) override { return {}; }
   [[nodiscard]] std::string status() const override { return ""; }
+
+ private:
+  Lines& failure_;
 };
 
 }  // namespace hvd::launch

@@ -13,6 +13,8 @@
 #include <sstream>
 #include <thread>
 
+#include "launcher/process/remove_tree.h"
+
 namespace hvd::launch {
 namespace {
 
@@ -111,6 +113,10 @@ std::string StateDir::ticket_of(const std::string& uuid) const {
 
 std::string StateDir::run_of(const std::string& uuid) const {
   return root_ + "/service/runs/" + uuid;
+}
+
+Result<void> StateDir::remove_run(const std::string& uuid) const {
+  return remove_tree(run_of(uuid));
 }
 
 void StateDir::wake() const {

@@ -32,6 +32,8 @@ class StateDir {
   [[nodiscard]] std::string tickets() const;
   [[nodiscard]] std::string ticket_of(const std::string& uuid) const;
   [[nodiscard]] std::string run_of(const std::string& uuid) const;
+  // The folder of a run with all in it, but never what is mounted there.
+  [[nodiscard]] Result<void> remove_run(const std::string& uuid) const;
 
   // Tells all that watch.
   void wake() const;

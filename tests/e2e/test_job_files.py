@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from hvdrun import hvdrun, read_until, start, wait_until_gone
+from hvdrun import HVDRUN, hvdrun, read_until, start, wait_until_gone
 from job_files import ACCOUNT, GOLDEN, JOBS, NODES, Place, SAMPLES, left_folders
 from patience import PATIENCE
 
@@ -232,3 +232,31 @@ def test_events_tell_of_the_ranks_alone_or_of_the_preparation_that_failed(place)
     bad = place.run(file, "--json", hosts="localhost")
     events = [json.loads(line) for line in bad.stderr.splitlines() if line.startswith("{")]
     assert bad.returncode == 9 and any("JobPreparationFailed" in json.dumps(e) for e in events)
+
+
+def in_own_mounts(*command):
+    """The command where what it mounts ends with it."""
+    alone = ["unshare", "--mount", "--propagation", "private"]
+    if os.geteuid() != 0 or subprocess.run([*alone, "true"], check=False).returncode != 0:
+        pytest.skip("mounting needs root, who may make mount namespaces")
+    return subprocess.run([*alone, *command], capture_output=True, text=True, check=False, timeout=PATIENCE)
+
+
+def test_what_preparation_has_mounted_is_not_emptied_by_the_clean_up(place):
+    before = left_folders()
+    precious = place.path / "precious"
+    precious.mkdir()
+    (precious / "keep").write_text("data")
+    file = place.write("prepare: mkdir $AZ_BATCHAI_JOB_TEMP/share && mount --bind %s $AZ_BATCHAI_JOB_TEMP/share\n"
+                       "command: ls $AZ_BATCHAI_JOB_TEMP/share\noutput: %s\n" % (precious, place.path / "data"))
+    done = in_own_mounts(HVDRUN, "-f", file, "-H", "localhost", "--no-tags")
+    (left,) = left_folders() - before
+    told = f"cleaning up on localhost: {left} is left as it is, since something is mounted there: {left}/temp/share ("
+    try:
+        assert (done.returncode, done.stdout) == (0, "keep\n"), done.stderr
+        assert [p.name for p in precious.iterdir()] == ["keep"]
+        # Our own words, the last of the job, and in the node's log.
+        assert done.stderr.splitlines()[-1].startswith("hvdrun: " + told)
+        assert told in place.kept()["execution.log"]
+    finally:
+        shutil.rmtree(left)

@@ -267,7 +267,7 @@ TEST_CASE("what the cluster mounts for the job wins over its mount root, and wha
   CHECK(run.job.mounts[2].directory == "/special");
   CHECK(run.kept_at == "/here/" + run.segment + "/stdouterr");
   CHECK(run.shared_at() == run.mount_root() + "/b/" + run.segment + "/shared");
-  CHECK(clean_mounts_script(run).find("rm -rf -- " + run.shared_at()) != std::string::npos);
+  CHECK(clean_mounts_script(run).find("remove " + run.shared_at()) != std::string::npos);
   CHECK(clean_up_script(run).find(run.shared_at()) == std::string::npos);
   CHECK(set_up_script(run, {{}}, 0).value().find("mount -t nfs -o ro -- server:/export") != std::string::npos);
 }
