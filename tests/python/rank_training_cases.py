@@ -116,9 +116,9 @@ def elastic_training(break_at=None, how=None):
         while state.step < 10:
             optimizer.zero_grad()
             loss = model(torch.full((2, 3), 0.1 * state.step + 1)).square().mean()
-            loss.backward()
             if break_at == state.step and len(begun) == 1:
                 how()
+            loss.backward()
             optimizer.step()
             state.seen.append(state.step)
             sampler.record_batch(0, 1)
@@ -148,8 +148,7 @@ def case_elastic_goes_on():
     if SIZE == 1:
         return
     begun, resets, weights = elastic_training(5, leave)
-    # The reduction of step 5 may be done when the rank leaves: then the others commit once more, and that counts.
-    assert begun in ([0, 4], [0, 6]) and len(resets) == 1, (begun, resets)
+    assert begun == [0, 4] and len(resets) == 1, (begun, resets)
     torch.testing.assert_close(weights, expected)
 
     def disagree():

@@ -10,7 +10,7 @@ from horovod.common import _lib
 from horovod.common.process_sets import ProcessSet
 from horovod.torch._allreduce import allreduce_async_
 from horovod.torch._handles import synchronize
-from horovod.torch._named import NamedMixin
+from horovod.torch._named import NamedMixin, stay_out_of_compiled_code
 
 
 class AdasumMixin(NamedMixin):
@@ -22,6 +22,7 @@ class AdasumMixin(NamedMixin):
     """
 
     def _hvd_setup(self, names: Dict[torch.Tensor, str], compression: Any, process_set: ProcessSet) -> None:
+        stay_out_of_compiled_code()
         self._hvd_names = names
         self._hvd_compression = compression
         self._hvd_process_set = process_set
@@ -92,6 +93,11 @@ class AdasumMixin(NamedMixin):
         """Nothing to change: gradients add up on this rank for as many backward passes as are made before a step."""
         if passes <= 0:
             raise ValueError("backward_passes_per_step must be > 0")
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        """The wrapped optimizer's load_state_dict."""
+        with self._hvd_shared():
+            super().load_state_dict(*args, **kwargs)
 
     def _hvd_asked(self) -> Tuple[Any, ...]:
         return (self._hvd_compression, self._hvd_process_set)

@@ -1,4 +1,4 @@
-"""Gradients that backward has made and that wait to be started together.
+"""Gradients that backward has made and that wait to be started together, and what is done when backward ends.
 
 torch runs the hooks of parameters on the host in the thread that called backward, and those of each GPU in a thread of that
 GPU's: a model that has both, or is on several GPUs, is collected from several threads at once. A lock for each hook would cost
@@ -6,8 +6,9 @@ a third of it. So what a hook does is one append to a list, which no other threa
 """
 
 import contextlib
+import sys
 import threading
-from typing import Any, List, Optional, Set
+from typing import Any, Callable, List, Optional, Set
 
 import torch
 
@@ -21,18 +22,77 @@ _NEVER = 1 << 62
 
 _at_end_of_backward = torch.autograd.Variable._execution_engine.queue_callback
 _number_of_backward = torch._C._current_graph_task_id  # -1 outside of it
+# The code that runs a torch.autograd.Function's backward. A backward pass below it is a part of another one.
+_CODE_OF_FUNCTIONS = torch.autograd.function.BackwardCFunction.apply.__code__
+
+# Those with gradients of backward passes that have not ended. Any thread appends; who removes has the lock.
+_open: List["Collection"] = []
+_open_lock = threading.Lock()
+
+
+def _is_within_another() -> bool:
+    """Whether the backward pass that ends is a part of another one, as reentrant checkpointing makes them."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is _CODE_OF_FUNCTIONS:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _end_backward() -> None:
+    """Completes what the backward pass that ends has made. All of its optimizers are started before the first is waited for:
+    ranks may come to them in different orders.
+
+    What a pass within another one has made is only started, and what several passes make at the same time, in threads, is
+    completed by the last of them.
+    """
+    number = _number_of_backward()
+    with _open_lock:
+        ending = [collection for collection in _open if number in collection.backwards]
+        for collection in ending:
+            collection.backwards.discard(number)
+        complete = [] if ending and _is_within_another() else [c for c in ending if not c.backwards]
+        _open[:] = [collection for collection in _open if collection.backwards]
+    failure: Optional[BaseException] = None
+    completed = []
+    for collection in ending:
+        owner = collection.owner()
+        if owner is None or collection not in complete:
+            collection.start_at_end()
+            if owner is not None:
+                owner.note_versions()
+            continue
+        try:
+            owner.start_all()
+            completed.append(owner)
+        except Exception as error:
+            failure = failure or error
+    for owner in completed:
+        try:
+            owner.complete()
+        except Exception as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 class Collection:
-    """What a reducer shares with the hooks, which live as long as the parameters: no reference back to the optimizer."""
+    """What a reducer shares with the hooks, which live as long as the parameters: no reference back to the optimizer.
+
+    Args:
+        owner: gives the reducer, or None when it is gone.
+    """
 
     __slots__ = (
-        "is_synchronized", "is_in_flight", "special", "places", "batch", "lock", "is_noted", "waiting_bytes", "failure",
-        "start_bytes", "backward",
+        "owner", "is_synchronized", "is_by_user", "is_in_flight", "special", "places", "batch", "lock", "is_noted",
+        "waiting_bytes", "failure", "start_bytes", "backward", "backwards",
     )  # fmt: skip
 
-    def __init__(self) -> None:
-        self.is_synchronized = False
+    def __init__(self, owner: Callable[[], Any]) -> None:
+        self.owner = owner
+        self.is_synchronized = False  # since the last step or zero_grad, with no gradient made after it
+        self.is_by_user = False  # the user has asked for that
         self.is_in_flight = False  # whether any was started, or waits for the others of its group
         self.special: List[Any] = []  # those of them that are not reduced in their own memory
         self.places: Set[Place] = set()  # those of all that are in flight on GPUs
@@ -46,7 +106,8 @@ class Collection:
         self.failure: Optional[Exception] = None  # of a start: what was put with it may never be reduced
         # So many in the host's memory are started while backward goes on; decided when all ranks are there.
         self.start_bytes: Optional[int] = None
-        self.backward = -1  # the last one at whose end all is started
+        self.backward = -1  # the last one that was entered
+        self.backwards: Set[int] = set()  # those that were entered and have not ended
 
     def collect(self, address: int, size_bytes: int, is_on_host: bool) -> None:
         """One more is there, by the address of its plan. Thread: any."""
@@ -66,11 +127,20 @@ class Collection:
             if not self.is_noted:
                 _wait.collections.append(self)
                 self.is_noted = True
+        self.enter_backward()
+
+    def enter_backward(self) -> None:
+        """A gradient is on its way: if that is in a backward pass, its end completes all."""
         backward = _number_of_backward()
-        if backward != self.backward:
-            self.backward = backward
-            if backward >= 0:
-                _at_end_of_backward(self.start_at_end)
+        if backward == self.backward:
+            return
+        self.backward = backward
+        if backward >= 0:
+            with _open_lock:
+                self.backwards.add(backward)
+                if self not in _open:
+                    _open.append(self)
+            _at_end_of_backward(_end_backward)
 
     def start_waiting(self, waits: int) -> None:
         """Starts all that wait to be. `waits`: as of Batch.start(). Thread: any."""
@@ -86,7 +156,7 @@ class Collection:
         self._start_noted(_lib.GOES_ON)
 
     def start_at_end(self) -> None:
-        """Backward has ended. What comes next is most often the step: a thread that woke up for it would be in its way."""
+        """A backward pass has ended, and others go on. A thread that woke up for this would be in their way."""
         self._start_noted(_lib.WAITS_SOON)
 
     def _start_noted(self, waits: int) -> None:
@@ -109,6 +179,12 @@ class Collection:
         self.is_in_flight = False
         self.failure = None
         self.places.clear()
+        self.backward = -1
+        if self.backwards:  # of passes that have failed, whose end is none
+            with _open_lock:
+                self.backwards.clear()
+                if self in _open:
+                    _open.remove(self)
 
     def decide_start(self) -> None:
         """Only once all ranks are there: the cores of those that are bound to some are known then."""

@@ -1,14 +1,15 @@
-"""Gradients on their way: what DistributedOptimizer does with each one, from backward to step.
+"""Gradients on their way: what DistributedOptimizer does with each one during backward.
 
 A hook on each parameter takes its gradient as soon as backward has made it. Gradients are started together, in one call
 of the library, when they are 256 KiB, and what is left when backward ends: a large one at once, small ones without a
 wake-up of the library's thread for each, which would take the processor from the backward pass. Where all ranks are on one
 host that has less than two cores for each, that thread could only take turns with the backward pass, in step with the other
-ranks' threads: gradients in the host's memory are all started at its end then. None waits for longer than that: between
-backward and step a script may wait for another rank by means that we do not see. What the call needs was written down when
-a gradient was first seen, all but the memory. All are waited for in one call too.
+ranks' threads: gradients in the host's memory are all started at its end then. What the call needs was written down when
+a gradient was first seen, all but the memory. All are waited for in one call too, before backward returns: what a script does
+with gradients between backward and step, it does with the reduced ones.
 """
 
+import contextlib
 import itertools
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -25,6 +26,10 @@ from horovod.torch._handles import Target
 TOO_OFTEN = (
     "Gradients were computed more than backward_passes_per_step times before call to step(). Increase "
     "backward_passes_per_step to accumulate gradients locally."
+)
+_REDUCED_ALREADY = (
+    "Gradients were computed again before step() or zero_grad(), and the ones before are reduced already. Only averages can be "
+    "added to; with another op increase backward_passes_per_step to accumulate gradients locally."
 )
 
 
@@ -142,6 +147,7 @@ class _Gradient:
             self.common.collect(self.plan.address, self.size_bytes, grad.is_cpu)
             return
         self.common.is_in_flight = True
+        self.common.enter_backward()
         status = group.enqueue() if group.is_complete_by_one_more() else 0
         if status:
             self.grad = None
@@ -206,6 +212,7 @@ class _Gradient:
         self.finish = finish
         self.common.special.append(self)
         self.common.is_in_flight = True
+        self.common.enter_backward()
 
     def forget(self) -> None:
         """It is not in flight any more."""
@@ -242,13 +249,18 @@ class _GradientGroup:
 
 def _hook_of(gradient: _Gradient) -> Callable[[torch.Tensor], None]:
     common = gradient.common
+    settings = gradient.settings
 
     def on_gradient(p: torch.Tensor) -> None:
         left = gradient.passes_left - 1
         if left < 0:
             raise AssertionError(TOO_OFTEN)
+        if common.is_synchronized:
+            # The average of ranks' gradients that have the same average in them is that, and the average of what is new.
+            if settings.op != _lib.AVERAGE:
+                raise AssertionError(_REDUCED_ALREADY)
+            common.is_synchronized = False
         gradient.passes_left = left
-        common.is_synchronized = False
         if left == 0:
             gradient.start(p.grad)
 
@@ -265,10 +277,13 @@ class Reducer:
     """Reduces the gradients of an optimizer's parameters. Thread: the one that makes the step; torch runs the hooks of
     parameters on a GPU in a thread for each, beside that of the others."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, add_new: Callable[[], None]) -> None:
+        """`add_new` adds the parameters that have come since; its object is not kept alive."""
         self.settings = settings
-        self.common = Collection()
+        self.common = Collection(weakref.ref(self))
         self.gradients: Dict[torch.Tensor, _Gradient] = {}
+        self._add_new = weakref.WeakMethod(add_new)
+        self._versions: List[Tuple[_Gradient, torch.Tensor, int]] = []
         self._groups: List[_GradientGroup] = []
         self._handles: List[_lib.HandleArray] = []  # of gradients in groups, group by group
         self._hooks: List[Any] = []
@@ -307,6 +322,45 @@ class Reducer:
             self._handles.append(common.batch.handles)
         common.batch = _lib.Batch(capacity)
 
+    def start_all(self) -> None:
+        """Starts what is not started yet, so that every parameter's gradient is on its way."""
+        add_new = self._add_new()
+        if add_new is not None:
+            add_new()
+        try:
+            self.start_missing()
+        except BaseException:
+            # None may work on memory any more; what stopped us says more than what becomes of them.
+            with contextlib.suppress(Exception):
+                self.finish()
+            raise
+
+    def complete(self) -> None:
+        """Waits for what start_all() has started: all gradients are reduced then."""
+        self.finish()
+        self.common.is_synchronized = True
+        self.common.is_by_user = False
+
+    def note_versions(self) -> None:
+        """A backward pass within another one has ended, and gradients stay in flight: nobody may write them."""
+        self._versions = [
+            (gradient, gradient.grad, gradient.grad._version)
+            for gradient in self.gradients.values()
+            if isinstance(gradient.grad, torch.Tensor)
+        ]
+
+    def _check_versions(self) -> Optional[BaseException]:
+        """What to raise when a gradient was written in flight: ranks may have different ones then."""
+        versions, self._versions = self._versions, []
+        written = [gradient.name for gradient, grad, version in versions if grad._version != version]
+        if not written:
+            return None
+        return RuntimeError(
+            f"the gradient of {written[0]} was changed while it was being reduced; call optimizer.synchronize() after "
+            "backward() and before anything that changes gradients (clipping, GradScaler.unscale_), or use "
+            "checkpoint(use_reentrant=False), with which backward() itself completes the gradients"
+        )
+
     def start_missing(self) -> None:
         """Starts those that backward did not; a gradient that is not there counts as zeros."""
         for p, gradient in self.gradients.items():
@@ -324,7 +378,7 @@ class Reducer:
     def finish(self) -> None:
         """Waits for all reductions, also when one fails or Ctrl-C comes, so that none still works on memory."""
         common = self.common
-        failure: Optional[BaseException] = common.failure
+        failure: Optional[BaseException] = common.failure or self._check_versions()
         if common.is_in_flight:
             if failure is None:
                 try:

@@ -1,6 +1,8 @@
 """The names that an optimizer's parameters have, and copies and pickles of an optimizer that has them."""
 
-from typing import Any, Dict, List, Optional, Tuple
+import contextlib
+import sys
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
@@ -20,6 +22,19 @@ def _names_of_groups(optimizer: torch.optim.Optimizer, names: List[List[Optional
     }
 
 
+_is_out_of_compiled_code = False
+
+
+def stay_out_of_compiled_code() -> None:
+    """Has torch.compile break its graph at this package, in a compiled function that makes the whole step: what is done here
+    is done in each step, with memory that only this step has. Whoever makes an optimizer has loaded the compiler already."""
+    global _is_out_of_compiled_code
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    if rules is not None and not _is_out_of_compiled_code:
+        rules.add("horovod")
+        _is_out_of_compiled_code = True
+
+
 class NamedMixin:
     """What the optimizers that DistributedOptimizer makes have in common: a copy is set up anew, for its own parameters."""
 
@@ -31,6 +46,21 @@ class NamedMixin:
     def _hvd_asked(self) -> Tuple[Any, ...]:
         """What _hvd_setup was given beside the names."""
         raise NotImplementedError
+
+    @contextlib.contextmanager
+    def _hvd_shared(self) -> Iterator[None]:
+        """Around a load_state_dict: the groups and the state stay the objects that they are, which the wrapped optimizer and
+        its schedulers have too."""
+        groups, state = self.param_groups, self.state
+        yield
+        if self.param_groups is not groups:
+            groups[:] = self.param_groups
+            self.param_groups = groups
+        if self.state is not state:
+            loaded = dict(self.state)
+            state.clear()
+            state.update(loaded)
+            self.state = state
 
     def __getstate__(self) -> Dict[str, Any]:
         state = dict(super().__getstate__())

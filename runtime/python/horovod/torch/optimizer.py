@@ -1,6 +1,7 @@
 """DistributedOptimizer: an optimizer whose step sees the gradients of all ranks."""
 
 import contextlib
+import itertools
 import os
 import warnings
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
@@ -13,7 +14,7 @@ from horovod.common.util import choose_op
 from horovod.torch import _heap, mpi_ops
 from horovod.torch._adasum_optimizer import AdasumMixin
 from horovod.torch._gradients import Reducer, Settings
-from horovod.torch._named import NamedMixin
+from horovod.torch._named import NamedMixin, stay_out_of_compiled_code
 from horovod.torch.compression import Compression
 from horovod.torch.functions import broadcast_object
 
@@ -23,16 +24,31 @@ _TWO_SYNCHRONIZATIONS = (
 )
 
 
+# Optimizers with parameters that have no names are numbered, so that two of them can be in flight at once. Every rank makes
+# them in the same order, as it does everything that has no name.
+_unnamed = itertools.count()
+
+
+def _count_anew() -> None:
+    global _unnamed
+    _unnamed = itertools.count()
+
+
+basics.when_left.append(_count_anew)
+
+
 class _DistributedMixin(NamedMixin):
     """Comes before the wrapped optimizer's class in the class that DistributedOptimizer makes."""
 
     def _hvd_setup(self, names: Dict[torch.Tensor, str], settings: Settings, groups: Sequence[Sequence[int]]) -> None:
         """`groups`: positions among all parameters."""
         self._hvd_names = names
+        self._hvd_number: Optional[int] = None  # among those with parameters without names
         self._hvd_settings = settings
         self._hvd_groups = groups
-        self._hvd_reducer = Reducer(settings)
+        self._hvd_reducer = Reducer(settings, self._hvd_add_hooks)
         self._hvd_synchronizes_in_step = True
+        stay_out_of_compiled_code()
         process_set = settings.process_set
         # Alone there is nothing to reduce.
         self._hvd_reduces = process_set.included() and (
@@ -44,7 +60,9 @@ class _DistributedMixin(NamedMixin):
     def _hvd_name_parameters(self) -> None:
         for group_index, group in enumerate(self.param_groups):
             for index, p in enumerate(group["params"]):
-                self._hvd_names.setdefault(p, f"allreduce.noname.{group_index}.{index}")
+                if p not in self._hvd_names:
+                    self._hvd_number = next(_unnamed) if self._hvd_number is None else self._hvd_number
+                    self._hvd_names[p] = f"allreduce.noname.{self._hvd_number}.{group_index}.{index}"
 
     @property
     def _parameter_names(self) -> Dict[torch.Tensor, str]:
@@ -64,34 +82,29 @@ class _DistributedMixin(NamedMixin):
         reducer.add([(self._hvd_names[p], p) for p in new], groups)
 
     def synchronize(self) -> None:
-        """Waits until every gradient holds the reduction over all ranks.
+        """Sees to it that every gradient holds the reduction over all ranks; after a backward pass it does already.
 
-        Gradients whose reduction has not started (the parameter took no part in this rank's backward pass, or fewer
-        than backward_passes_per_step passes were made) are reduced now; a missing one counts as zeros, so that ranks
-        whose models take different paths agree. Call it yourself before clipping gradients, and then step inside
+        Where none was made (on this rank, or fewer than backward_passes_per_step), gradients are reduced as they are now; a
+        missing one counts as zeros, so that ranks whose models take different paths agree. Whoever calls it steps inside
         `skip_synchronize()`.
 
         Raises:
             HorovodInternalError: a reduction failed; on every rank. The gradients are in no defined state then.
+            RuntimeError: a gradient was changed while it was being reduced, after a backward pass within another one.
         """
+        self._hvd_complete()
+        self._hvd_reducer.common.is_by_user = True
+
+    def _hvd_complete(self) -> None:
         reducer = self._hvd_reducer
-        common = reducer.common
-        if common.is_synchronized and not common.is_in_flight:
+        if reducer.common.is_synchronized and not reducer.common.is_in_flight:
             return
-        self._hvd_add_hooks()
-        try:
-            reducer.start_missing()
-        except BaseException:
-            # None may work on memory any more; what stopped us says more than what becomes of them.
-            with contextlib.suppress(Exception):
-                reducer.finish()
-            raise
-        reducer.finish()
-        common.is_synchronized = True
+        reducer.start_all()
+        reducer.complete()
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """Inside it, `step` does not synchronize:
+        """Inside it, `step` does not synchronize, as in scripts for Horovod (here the first line is not needed):
 
         optimizer.synchronize()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -107,7 +120,8 @@ class _DistributedMixin(NamedMixin):
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Synchronizes, then makes the wrapped optimizer's step, which is the same on every rank.
 
-        A closure's gradients are reduced after each of its runs.
+        A closure's gradients are reduced in each of its runs, and so is the loss that it returns (a number, or a tensor with
+        one element), so that a line search takes the same way on every rank.
         """
         common = self._hvd_reducer.common
         reduced_closure = closure
@@ -116,19 +130,32 @@ class _DistributedMixin(NamedMixin):
 
                 def reduced_closure() -> Any:
                     loss = closure()
-                    self.synchronize()
-                    return loss
+                    self._hvd_complete()
+                    return self._hvd_reduce_loss(loss)
 
                 if common.is_in_flight:
-                    self.synchronize()
+                    self._hvd_complete()
             else:
-                if common.is_synchronized:
+                if common.is_synchronized and common.is_by_user:
                     warnings.warn(_TWO_SYNCHRONIZATIONS, stacklevel=2)
-                self.synchronize()
+                self._hvd_complete()
         common.is_synchronized = False
         result = super().step() if reduced_closure is None else super().step(reduced_closure)
         common.is_synchronized = False
         return result
+
+    def _hvd_reduce_loss(self, loss: Any) -> Any:
+        """The loss of which the reduced gradients are those."""
+        if not self._hvd_reduces:
+            return loss
+        settings = self._hvd_settings
+        op = mpi_ops.Sum if settings.op == mpi_ops.Sum else mpi_ops.Average
+        options = {"name": "DistributedOptimizer.loss", "op": op, "process_set": settings.process_set}
+        if isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.is_floating_point():
+            return mpi_ops.allreduce(loss.detach(), **options)
+        if isinstance(loss, float):
+            return mpi_ops.allreduce(torch.tensor(loss, dtype=torch.float64), **options).item()
+        return loss
 
     # torch wraps the step of each optimizer class to run step hooks and the profiler; the wrapped class's step, which
     # ours calls, has that already.
@@ -162,7 +189,8 @@ class _DistributedMixin(NamedMixin):
         with contextlib.suppress(Exception):  # of an operation whose result nobody wants
             self._hvd_reducer.finish()
         self._hvd_reducer.common.is_synchronized = False
-        super().load_state_dict(*args, **kwargs)
+        with self._hvd_shared():
+            super().load_state_dict(*args, **kwargs)
 
     def _hvd_asked(self) -> Tuple[Any, ...]:
         return (self._hvd_settings, self._hvd_groups)
@@ -264,7 +292,8 @@ def DistributedOptimizer(
     """Wraps an optimizer so that its step uses the gradients reduced over all ranks.
 
     The reduction of gradients starts as soon as backward has 256 KiB of them, while it goes on with the others; on one
-    host with less than two cores for each rank, when backward ends (or waits for something else). The result is an object
+    host with less than two cores for each rank, when backward ends (or waits for something else). It is complete when
+    `backward()` returns, so that a script may clip gradients, or use a GradScaler, as it would without this. The result is an object
     of a subclass of the optimizer's own class and shares its parameter groups and state; use it in place of the
     optimizer. Call `broadcast_parameters` first: equal parameters plus equal gradients stay equal, bit by bit.
 
@@ -275,7 +304,7 @@ def DistributedOptimizer(
             parameters in different orders.
         compression: `hvd.Compression.none`, `.fp16` or `.bf16`.
         backward_passes_per_step: this many backward passes are summed on each rank, without division, before the
-            reduction.
+            reduction. Without it more passes than one before a step add up too, each of which is reduced; only averages.
         op: hvd.Average or hvd.Sum (also Min, Max, Product). With hvd.Adasum each rank steps by its own gradients, and all
             then keep the Adasum of what their steps changed; groups and sparse_as_dense have no meaning then.
         gradient_predivide_factor: f splits the averaging: gradients are multiplied by 1/f before the sum and by f/size

@@ -1,0 +1,347 @@
+"""Plain PyTorch scripts, without a word of Horovod's but the wrapping: parameters are equal on all ranks, and those of one process
+that has all the data. Runs as a rank (test_multi.py), on any number of ranks."""
+
+import copy
+import warnings
+
+import torch
+import torch.nn.functional as F
+from rank_side import raises, run_cases
+
+import horovod.torch as hvd
+
+hvd.init()
+RANK, SIZE = hvd.rank(), hvd.size()
+BATCH = 12  # over all ranks; divisible by 1, 2, 3, 4
+
+
+def wrap(optimizer, model=None, **options):
+    return hvd.DistributedOptimizer(optimizer, model.named_parameters() if model is not None else None, **options)
+
+
+def model_of(*widths, seed=5):
+    torch.manual_seed(seed)
+    layers = []
+    for a, b in zip(widths, widths[1:]):
+        layers += [torch.nn.Linear(a, b), torch.nn.Tanh()]
+    return torch.nn.Sequential(*layers[:-1])
+
+
+def batches(count, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(count):
+        x = torch.randn(BATCH, 6, generator=generator)
+        yield x, (x[:, :3] > 0).float().argmax(1)
+
+
+def part_of(tensor, is_mine):
+    rows = BATCH // SIZE
+    return tensor[RANK * rows : (RANK + 1) * rows] if is_mine else tensor
+
+
+def parameters_of(*modules):
+    return torch.cat([p.detach().flatten().double() for module in modules for p in module.parameters()])
+
+
+def check(script, tolerance=1e-5):
+    """`script(is_mine, wrap)` trains, and returns the parameters."""
+    result = script(True, wrap)
+    others = hvd.allgather(result.unsqueeze(0))
+    assert all(torch.equal(other, result) for other in others), f"ranks differ by {(others - result).abs().max()}"
+    expected = script(False, lambda optimizer, *_, **__: optimizer)
+    torch.testing.assert_close(result, expected, rtol=tolerance, atol=tolerance)
+
+
+def sgd(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+def case_clipping():
+    def script(is_mine, wrap):
+        model = model_of(6, 16, 3)
+        optimizer = wrap(sgd(model), model)
+        for x, y in batches(12):
+            optimizer.zero_grad()
+            F.cross_entropy(model(part_of(x, is_mine)), part_of(y, is_mine)).backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+            optimizer.step()
+        return parameters_of(model)
+
+    check(script)
+
+
+def case_mixed_precision():
+    """With scales that are too large at first, so that steps are left out."""
+
+    def script(is_mine, wrap):
+        model = model_of(6, 16, 3)
+        optimizer = wrap(sgd(model), model)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127, growth_interval=3)
+        for number, (x, y) in enumerate(batches(12)):
+            optimizer.zero_grad()
+            scaler.scale(4 * F.cross_entropy(model(part_of(x, is_mine)), part_of(y, is_mine))).backward()
+            if number % 2:
+                scaler.unscale_(optimizer)
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            scaler.step(optimizer)
+            scaler.update()
+        assert scaler.get_scale() < 2.0**127
+        return parameters_of(model)
+
+    check(script)
+
+
+def case_accumulation():
+    """Of passes that nobody has announced, with a gradient clipped in between."""
+
+    def script(is_mine, wrap):
+        model = model_of(6, 16, 3)
+        optimizer = wrap(sgd(model), model)
+        data = list(batches(12))
+        for number, (x, y) in enumerate(data):
+            (F.cross_entropy(model(part_of(x, is_mine)), part_of(y, is_mine)) / 3).backward()
+            if number % 3 == 2:
+                torch.nn.utils.clip_grad_value_(model.parameters(), 0.05)
+                optimizer.step()
+                optimizer.zero_grad()
+        return parameters_of(model)
+
+    check(script)
+
+
+def case_two_losses_of_different_layers():
+    def script(is_mine, wrap):
+        model = torch.nn.ModuleDict({"a": model_of(6, 3), "b": model_of(6, 3, seed=6), "c": model_of(6, 3, seed=7)})
+        optimizer = wrap(sgd(model), model)
+        for x, y in batches(6):
+            optimizer.zero_grad()
+            F.cross_entropy(model["a"](part_of(x, is_mine)), part_of(y, is_mine)).backward()
+            logits = model["b"](part_of(x, is_mine)) + model["a"](part_of(x, is_mine))
+            F.cross_entropy(logits + 0 * model["c"](part_of(x, is_mine)), part_of(y, is_mine)).backward()
+            optimizer.step()
+        return parameters_of(model)
+
+    check(script)
+
+
+def case_line_search():
+    def script(is_mine, wrap, **options):
+        model = model_of(6, 8, 3).double()
+        optimizer = wrap(torch.optim.LBFGS(model.parameters(), lr=0.5, max_iter=12, **options), model)
+        x, y = next(batches(1))
+        x = x.double()
+        losses = []
+        for _ in range(3):
+
+            def closure():
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(part_of(x, is_mine)), part_of(y, is_mine))
+                loss.backward()
+                losses.append(1)
+                return loss
+
+            optimizer.step(closure)
+        counts = hvd.allgather_object(len(losses)) if is_mine else []
+        assert len(set(counts)) <= 1, f"runs of the closure: {counts}"
+        return parameters_of(model)
+
+    check(lambda *a: script(*a, line_search_fn="strong_wolfe"))
+    check(script)
+
+
+def case_the_loss_of_a_closure_is_that_of_all_ranks():
+    model = model_of(6, 3)
+    optimizer = wrap(sgd(model), model)
+    x, y = next(batches(1))
+
+    def closure():
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(part_of(x, True)), part_of(y, True))
+        loss.backward()
+        return loss
+
+    expected = F.cross_entropy(model(x), y)
+    torch.testing.assert_close(optimizer.step(closure), expected.detach())
+    mean = sum(range(SIZE)) / SIZE
+    assert optimizer.step(lambda: float(RANK)) == mean
+    summed = wrap(sgd(model), model, op=hvd.Sum)
+    assert summed.step(lambda: float(RANK)) == sum(range(SIZE))
+    assert optimizer.step(lambda: None) is None and optimizer.step(lambda: "rank") == "rank"
+
+
+def case_two_optimizers_that_play_against_each_other():
+    """Without names; a generator's loss goes through the discriminator, whose gradients are thrown away."""
+
+    def script(is_mine, wrap):
+        generator, critic = model_of(6, 8, 6), model_of(6, 8, 1, seed=8)
+        first, second = wrap(sgd(generator)), wrap(sgd(critic))
+        for x, _ in batches(6):
+            x = part_of(x, is_mine)
+            second.zero_grad()
+            F.softplus(-critic(x)).mean().backward()
+            F.softplus(critic(generator(x).detach())).mean().backward()
+            second.step()
+            first.zero_grad()
+            F.softplus(-critic(generator(x))).mean().backward()
+            torch.nn.utils.clip_grad_norm_(generator.parameters(), 0.1)
+            first.step()
+        return parameters_of(generator, critic)
+
+    check(script)
+
+
+def case_two_optimizers_of_one_backward():
+    """Whose gradients come in another order on another rank, which takes another way through them, too."""
+    left, right = (torch.nn.ModuleList(torch.nn.Linear(6, 6) for _ in range(2)) for _ in range(2))
+    for module in (left, right):
+        hvd.broadcast_parameters(module.state_dict(), 0)
+    optimizers = [wrap(sgd(left)), wrap(sgd(right))]
+    for turn in range(4):
+        x = torch.ones(2, 6)
+        first, second = (left, right) if (RANK + turn) % 2 else (right, left)
+        second[RANK % 2](first[turn % 2](x)).square().mean().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+    weights = parameters_of(left, right)
+    assert all(torch.equal(weights, other) for other in hvd.allgather(weights.unsqueeze(0)))
+
+
+def case_compiled_step():
+    """In whole, with a batch of another size, for which the compiler makes shapes symbols."""
+
+    def script(is_mine, wrap):
+        model = model_of(6, 16, 3)
+        optimizer = wrap(sgd(model), model)
+
+        @torch.compile(backend="aot_eager")
+        def step(x, y):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+
+        for number, (x, y) in enumerate(batches(6)):
+            rows = (12, 12, 24, 24, 36, 36)[number]
+            x, y = x.repeat(3, 1)[:rows], y.repeat(3)[:rows]
+            share = rows // SIZE if is_mine else rows
+            mine = slice(RANK * share, (RANK + 1) * share) if is_mine else slice(None)
+            step(x[mine], y[mine])
+        return parameters_of(model)
+
+    if SIZE <= 2:  # the compiler takes its time
+        check(script)
+
+
+def case_sums_are_not_added_to():
+    model = model_of(6, 3)
+    optimizer = wrap(sgd(model), model, op=hvd.Sum)
+    model(torch.ones(1, 6)).sum().backward()
+    if SIZE > 1:
+        assert "backward_passes_per_step" in raises(AssertionError, lambda: model(torch.ones(1, 6)).sum().backward())
+    optimizer.zero_grad()
+    model(torch.ones(1, 6)).sum().backward()
+    optimizer.step()
+
+
+def case_synchronize_has_nothing_to_do():
+    model = model_of(6, 3)
+    optimizer = wrap(sgd(model), model)
+    for x, y in batches(2):
+        F.cross_entropy(model(part_of(x, True)), part_of(y, True)).backward()
+        before = [p.grad.clone() for p in model.parameters()]
+        if RANK == 0 or SIZE == 1:
+            optimizer.synchronize()  # alone: no other rank is needed
+        assert all(torch.equal(p.grad, grad) for p, grad in zip(model.parameters(), before))
+        with optimizer.skip_synchronize():
+            optimizer.step()
+        optimizer.zero_grad()
+
+
+def case_passes_that_were_announced_are_reduced_once():
+    model = model_of(6, 3)
+    optimizer = wrap(sgd(model), model, backward_passes_per_step=2)
+    for turn in range(2):
+        own = []
+        for x, y in batches(2, seed=RANK + turn):
+            F.cross_entropy(model(x), y).backward()
+            own.append([p.grad.clone() for p in model.parameters()])
+        local = copy.deepcopy(model)
+        local.zero_grad()
+        for x, y in batches(2, seed=RANK + turn):
+            F.cross_entropy(local(x), y).backward()
+        first = copy.deepcopy(model)
+        first.zero_grad()
+        F.cross_entropy(first(x := next(batches(1, seed=RANK + turn))[0]), next(batches(1, seed=RANK + turn))[1]).backward()
+        for i, (p, q, r) in enumerate(zip(model.parameters(), local.parameters(), first.parameters())):
+            torch.testing.assert_close(own[0][i], r.grad, msg="reduced too early")
+            torch.testing.assert_close(p.grad, hvd.allreduce(q.grad))
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+class Nested(torch.autograd.Function):
+    """Reentrant checkpointing, in small."""
+
+    @staticmethod
+    def forward(ctx, x, module):
+        ctx.module = module
+        ctx.save_for_backward(x)
+        with torch.no_grad():
+            return module(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            y = ctx.module(x)
+        torch.autograd.backward(y, gradient)
+        return x.grad, None
+
+
+def case_gradients_of_a_backward_within_another_one():
+    """Nobody learns when all of them end, if only inner ones have gradients: then the step completes them, and a change before
+    that is an error."""
+    model = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Linear(6, 6))
+    hvd.broadcast_parameters(model.state_dict(), 0)
+    optimizer = wrap(sgd(model), model)
+
+    def backward():
+        y = torch.full((1, 6), RANK + 1.0, requires_grad=True)
+        for layer in model:
+            y = Nested.apply(y, layer)
+        y.square().mean().backward()
+
+    backward()
+    optimizer.step()
+    weights = parameters_of(model)
+    assert all(torch.equal(weights, other) for other in hvd.allgather(weights.unsqueeze(0)))
+    optimizer.zero_grad()
+    backward()
+    if SIZE > 1:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+        said = raises(RuntimeError, optimizer.step)
+        assert "the gradient of" in said and "use_reentrant=False" in said, said
+    optimizer.zero_grad()
+    backward()
+    optimizer.step()
+
+
+def case_a_scheduler_that_was_made_before_the_wrapping_resumes():
+    model = model_of(6, 3)
+    plain = sgd(model)
+    scheduler = torch.optim.lr_scheduler.StepLR(plain, 1, gamma=0.1)
+    optimizer = wrap(plain, model)
+    optimizer.load_state_dict(optimizer.state_dict())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the scheduler has not seen a step
+        for _ in range(2):
+            model(torch.ones(1, 6)).sum().backward()
+            optimizer.step()
+            scheduler.step()
+    assert abs(optimizer.param_groups[0]["lr"] - 0.001) < 1e-9, optimizer.param_groups[0]["lr"]
+    assert plain.state is optimizer.state and len(optimizer.state) == 2
+
+
+if __name__ == "__main__":
+    run_cases(dict(globals()), hvd.barrier)
+    hvd.shutdown()
