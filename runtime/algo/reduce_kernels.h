@@ -22,7 +22,8 @@ void reduce_two(void* into, const void* first, const void* second, std::size_t c
 void reduce_into(void* into, const void* from, std::size_t count, Dtype dtype, ReduceOp op);
 
 // data[i] = data[i] * factor / divisor: 16-bit floats (rounded once) and float32 in float32, everything else in double,
-// integers truncated toward zero (Horovod's rule: -3 * 0.5 is -1). A scale of one does nothing.
+// integers truncated toward zero (Horovod's rule: -3 * 0.5 is -1); int64 beyond 2^53, and its averages, without
+// rounding. A scale of one does nothing.
 void scale_in_place(void* data, std::size_t count, Dtype dtype, Scale scale);
 
 }  // namespace hvd

@@ -182,6 +182,74 @@ template <typename T>
   }
 }
 
+// A factor as mantissa * 2^exponent, with a mantissa below 2^53 that is odd, or 0.
+struct Binary {
+  std::int64_t mantissa = 0;
+  int exponent = 0;
+};
+
+Binary binary_of(double factor) {
+  Binary result;
+  if (factor == 0 || !std::isfinite(factor)) {
+    return result;
+  }
+  constexpr int kDigits = std::numeric_limits<double>::digits;
+  result.mantissa = static_cast<std::int64_t>(std::ldexp(std::frexp(factor, &result.exponent), kDigits));
+  result.exponent -= kDigits;
+  while (result.mantissa % 2 == 0) {
+    result.mantissa /= 2;
+    ++result.exponent;
+  }
+  return result;
+}
+
+__extension__ typedef unsigned __int128 Wide;  // NOLINT(modernize-use-using): only so no compiler warns
+
+// value * factor / divisor of one that a double does not hold: without rounding, and cut toward zero as above.
+std::int64_t scale_large(std::int64_t value, const Binary& factor, std::int64_t divisor) {
+  const bool is_negative = (value < 0) != (factor.mantissa < 0);
+  const auto magnitude = [](std::int64_t number) {
+    return number < 0 ? -static_cast<std::uint64_t>(number) : static_cast<std::uint64_t>(number);
+  };
+  Wide product = static_cast<Wide>(magnitude(value)) * magnitude(factor.mantissa);  // below 2^117
+  const Wide limit = static_cast<Wide>(std::numeric_limits<std::int64_t>::max()) + (is_negative ? 1 : 0);
+  constexpr int kWideBits = 128;
+  if (factor.exponent > 0) {
+    const bool is_lost = factor.exponent >= kWideBits || (product << factor.exponent) >> factor.exponent != product;
+    product = is_lost ? ~static_cast<Wide>(0) : product << factor.exponent;
+  }
+  product /= static_cast<Wide>(divisor);
+  if (factor.exponent < 0) {
+    product = factor.exponent > -kWideBits ? product >> -factor.exponent : 0;
+  }
+  product = product < limit ? product : limit;
+  return static_cast<std::int64_t>(is_negative ? -static_cast<std::uint64_t>(product)
+                                               : static_cast<std::uint64_t>(product));
+}
+
+// As of the other integers, but exact beyond 2^53 too; an average is whole numbers' division everywhere.
+[[gnu::noinline]] void scale(Integer<std::int64_t> /*element*/, void* data, std::size_t count, Scale by) {
+  auto* values = static_cast<std::int64_t*>(data);
+  const Binary factor = binary_of(by.factor);
+  const auto divisor = static_cast<std::int64_t>(by.divisor);
+  constexpr int kMaxShift = 30;
+  constexpr std::int64_t kMaxDivisor = std::int64_t{1} << 32U;
+  if (factor.mantissa == 1 && factor.exponent <= 0 && factor.exponent >= -kMaxShift && divisor <= kMaxDivisor) {
+    const std::int64_t parts = divisor << -factor.exponent;
+    for (std::size_t i = 0; i < count; ++i) {
+      values[i] /= parts;
+    }
+    return;
+  }
+  constexpr std::int64_t kExact = std::int64_t{1} << std::numeric_limits<double>::digits;
+  const bool is_finite = std::isfinite(by.factor);
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool is_small = values[i] >= -kExact && values[i] <= kExact;
+    values[i] = is_small || !is_finite ? truncate<std::int64_t>(static_cast<double>(values[i]) * by.factor / by.divisor)
+                                       : scale_large(values[i], factor, divisor);
+  }
+}
+
 [[gnu::noinline]] void scale(Bool /*element*/, void* data, std::size_t count, Scale by) {
   auto* values = static_cast<std::uint8_t*>(data);
   const bool stays = std::trunc(by.factor / by.divisor) != 0.0;

@@ -1,6 +1,8 @@
 // hvd_on_done: who is told, when, and what a callback may not do.
 #include <cstdint>
+#include <limits>
 #include <string>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -92,5 +94,51 @@ TEST_CASE("a callback may not call the library, and the thread that it came on m
   CHECK(caller.text.find("callback") != std::string::npos);
   CHECK(hvd_rank(nullptr) == 0);
   CHECK(hvd_release(nullptr, caller.handle) == HVD_OK);
+  CHECK(hvd_shutdown() == HVD_OK);
+}
+
+TEST_CASE("a queue gives out each operation that has ended, once, and ends a wait that nobody answers") {
+  REQUIRE(hvd_init(nullptr) == HVD_OK);
+  hvd_queue* queue = nullptr;
+  REQUIRE(hvd_queue_create(&queue) == HVD_OK);
+  std::int64_t handle = -1;
+  CHECK(hvd_queue_next(queue, 0.0, &handle) == HVD_TIMEOUT);
+  CHECK(hvd_queue_next(queue, -1.0, &handle) == HVD_INVALID);
+  CHECK(hvd_queue_next(queue, std::numeric_limits<double>::quiet_NaN(), &handle) == HVD_INVALID);
+  constexpr int kCount = 100;
+  constexpr double kLong = 600.0;
+  std::int64_t sum_out = 0;
+  std::thread server([&] {
+    for (int i = 0; i < kCount; ++i) {
+      std::int64_t done = 0;
+      REQUIRE(hvd_queue_next(queue, kLong, &done) == HVD_OK);
+      CHECK(hvd_wait(nullptr, done) == HVD_OK);
+      CHECK(hvd_release(nullptr, done) == HVD_OK);
+      sum_out += done;
+    }
+  });
+  float value = 1;
+  std::int64_t sum_in = 0;
+  for (int i = 0; i < kCount; ++i) {
+    const std::int64_t started = start(&value);
+    if (i % 2 == 0) {
+      CHECK(hvd_wait(nullptr, started) == HVD_OK);  // has ended already when it is put
+    }
+    sum_in += started;
+    CHECK(hvd_queue_put(queue, nullptr, started) == HVD_OK);
+    if (i % 2 != 0) {
+      hvd_wait(nullptr, started);  // its name comes again
+    }
+  }
+  server.join();
+  CHECK(sum_in == sum_out);
+  CHECK(hvd_queue_put(queue, nullptr, 0) == HVD_OK);
+  CHECK(hvd_queue_next(queue, kLong, &handle) == HVD_OK);
+  CHECK(handle == 0);
+  CHECK(hvd_queue_put(queue, nullptr, std::numeric_limits<std::int64_t>::max()) == HVD_NOT_FOUND);
+  CHECK(hvd_queue_create(nullptr) == HVD_INVALID);
+  CHECK(hvd_queue_put(nullptr, nullptr, 0) == HVD_INVALID);
+  CHECK(hvd_queue_next(queue, 0.0, nullptr) == HVD_INVALID);
+  hvd_queue_destroy(queue);
   CHECK(hvd_shutdown() == HVD_OK);
 }

@@ -30,7 +30,7 @@
 extern "C" {
 #endif
 
-#define HVD_ABI_VERSION 9 /* grows with every addition; callers of an older header keep working */
+#define HVD_ABI_VERSION 10 /* grows with every addition; callers of an older header keep working */
 #define HVD_MAX_DIMS 16
 #define HVD_MAX_GROUP 4096
 
@@ -267,6 +267,20 @@ HVD_API hvd_status hvd_release(hvd_ctx* ctx, int64_t handle);
  * All are waited for, also when one fails; the status and text are the first failure's. Each handle becomes 0 when it
  * is forgotten, and those that are 0 already are passed over. */
 HVD_API hvd_status hvd_finish(hvd_ctx* ctx, int64_t* handles, int32_t count);
+
+/* ---- operations in the order in which they end (since version 10) ----
+ * For threads of a program that do something with each result, whichever comes next; several may serve one queue. */
+
+typedef struct hvd_queue hvd_queue;
+HVD_API hvd_status hvd_queue_create(hvd_queue** out);
+/* Nobody may be in a call with it. What was put and has not ended yet is not harmed. */
+HVD_API void hvd_queue_destroy(hvd_queue* queue);
+/* Has hvd_queue_next give the handle out once, when its operation has ended, whether it failed or not: also when it had
+ * ended already, and when the job ends. It is the operation's callback, of which it has one at most (hvd_on_done).
+ * Handle 0 is no operation, and comes out at once: it wakes somebody up. */
+HVD_API hvd_status hvd_queue_put(hvd_queue* queue, hvd_ctx* ctx, int64_t handle);
+/* Blocks until there is one; HVD_TIMEOUT after so many seconds. hvd_wait for it takes no time then. */
+HVD_API hvd_status hvd_queue_next(hvd_queue* queue, double timeout_s, int64_t* handle);
 
 /* ---- what was done (since version 4) ---- */
 

@@ -11,7 +11,7 @@ import pathlib
 
 from horovod.common.exceptions import HorovodVersionMismatchError
 
-ABI_VERSION = 9
+ABI_VERSION = 10
 MAX_DIMS = 16
 
 
@@ -121,6 +121,9 @@ def _load() -> ctypes.CDLL:
     lib.hvd_process_set_ranks.argtypes = [context, ctypes.c_int32, ranks, ctypes.c_int32, ranks]
     lib.hvd_buffer_create.argtypes = [context, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p)]
     lib.hvd_buffer_destroy.argtypes = [context, ctypes.c_void_p]
+    lib.hvd_queue_create.argtypes = [ctypes.POINTER(ctypes.c_void_p)]
+    lib.hvd_queue_put.argtypes = [ctypes.c_void_p, context, handle]
+    lib.hvd_queue_next.argtypes = [ctypes.c_void_p, ctypes.c_double, number]
     lib.hvd_last_error.restype = ctypes.c_char_p
     lib.hvd_version.restype = ctypes.c_char_p
     return lib

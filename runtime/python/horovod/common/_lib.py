@@ -11,6 +11,7 @@ MAX_GROUP = 4096
 INVALID = 1
 NOT_FOUND = 2
 UNREACHABLE = 3
+TIMEOUT = 5
 LOST_PEER = 7
 
 ALLREDUCE, ALLGATHER, BROADCAST, BARRIER, REDUCESCATTER, ALLTOALL, JOIN = range(7)
@@ -215,6 +216,32 @@ def fetch(handle: int, address: int, size_bytes: int, stream: int) -> None:
 def release(handle: int) -> None:
     """Forgets a handle. One that is already forgotten (the job was left meanwhile) is no error."""
     lib.hvd_release(None, handle)
+
+
+class DoneQueue:
+    """Handles of operations in the order in which these end. It lives as long as the process."""
+
+    __slots__ = ("_queue",)
+
+    def __init__(self) -> None:
+        self._queue = ctypes.c_void_p()
+        status = lib.hvd_queue_create(ctypes.byref(self._queue))
+        if status:
+            raise error_of(status)
+
+    def put(self, handle: int) -> None:
+        """`next` gives it out once when the operation has ended; 0 at once."""
+        status = lib.hvd_queue_put(self._queue, None, handle)
+        if status:
+            raise error_of(status)
+
+    def next(self, timeout_s: float) -> Optional[int]:
+        """The next one; None when the time is over."""
+        handle = ctypes.c_int64()
+        status = lib.hvd_queue_next(self._queue, timeout_s, ctypes.byref(handle))
+        if status not in (0, TIMEOUT):
+            raise error_of(status)
+        return None if status else handle.value
 
 
 def add_process_set(ranks: Sequence[int], call: Callable[..., int], by_members: bool = False) -> int:

@@ -257,6 +257,39 @@ TEST_CASE("a division is rounded once, and is no product with the reciprocal") {
   }
 }
 
+TEST_CASE("int64 is divided and scaled without rounding over its whole range") {
+  using Limits = std::numeric_limits<std::int64_t>;
+  const auto one = [](std::int64_t value, Scale scale) {
+    return scaled<std::int64_t>({value}, Dtype::kInt64, scale).front();
+  };
+  const std::int64_t nanoseconds = 1'763'911'234'567'890'123;
+  for (const std::int64_t parts : {std::int64_t{2}, std::int64_t{3}, std::int64_t{7}, std::int64_t{1024}}) {
+    const bool is_power = (parts & (parts - 1)) == 0;
+    const Scale by = is_power ? Scale(1.0 / static_cast<double>(parts)) : Scale(1.0, static_cast<double>(parts));
+    for (const std::int64_t value :
+         {Limits::max(), Limits::min(), Limits::max() - 1, Limits::min() + 1, nanoseconds, -nanoseconds,
+          std::int64_t{9'007'199'254'740'993}, std::int64_t{-1}, 3 * std::int64_t{3'074'457'345'618'258'602}}) {
+      CAPTURE(value);
+      CAPTURE(parts);
+      CHECK(one(value, by) == value / parts);
+    }
+  }
+  CHECK(one(Limits::max(), 1.0) == Limits::max());
+  CHECK(one(Limits::max(), -1.0) == -Limits::max());
+  CHECK(one(Limits::min(), -1.0) == Limits::max());
+  CHECK(one(Limits::min(), 0.75) == Limits::min() / 4 * 3);
+  CHECK(one(Limits::max(), 1.5) == Limits::max());
+  CHECK(one(Limits::min(), 1.5) == Limits::min());
+  CHECK(one(Limits::max(), 1e300) == Limits::max());
+  CHECK(one(Limits::max(), -1e300) == Limits::min());
+  CHECK(one(Limits::max(), 1e-300) == 0);
+  CHECK(one(Limits::max(), Scale(0.75, 3.0)) == Limits::max() / 4);
+  CHECK(one((std::int64_t{1} << 53U) + 1, 3.0) == 3 * ((std::int64_t{1} << 53U) + 1));
+  CHECK(one(Limits::max(), 0.0) == 0);
+  CHECK(one(Limits::max(), std::numeric_limits<double>::quiet_NaN()) == 0);
+  CHECK(one(Limits::max(), -std::numeric_limits<double>::infinity()) == Limits::min());
+}
+
 TEST_CASE("nothing at no address is reduced and scaled") {
   for (int dtype = 0; dtype < kDtypeCount; ++dtype) {
     reduce_into(nullptr, nullptr, 0, static_cast<Dtype>(dtype), ReduceOp::kSum);
