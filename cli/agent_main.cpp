@@ -1,6 +1,6 @@
 // hvdrun-agent: the node's side of hvdrun, one fully static executable. Started by a transport as `hvdrun-agent serve`,
-// with the launcher at its standard input and output, or by an engine as `hvdrun-agent call ENGINE ADDRESS...`, once
-// for each rank: then it calls the launcher. `hvdrun-agent remove FOLDER...` is what a job file's clean-up runs.
+// with the launcher at its standard input and output, or by an engine as `hvdrun-agent call ENGINE STACK ADDRESS...`,
+// once for each rank: then it calls the launcher. `hvdrun-agent remove FOLDER...` is what a job file's clean-up runs.
 #include <errno.h>
 #include <signal.h>
 #include <unistd.h>
@@ -31,10 +31,7 @@ constexpr auto kDialTime = std::chrono::seconds(30);
 // For the launcher to say what becomes of the ranks when the engine ends its agents.
 constexpr auto kSignalPatience = std::chrono::seconds(5);
 
-struct Session {
-  Fd in;
-  Fd out;  // not open: `in` is a socket
-};
+using Session = hvd::launch::AgentConnection;
 using OpenSession = std::function<hvd::Result<Session>()>;
 
 std::vector<std::string> own_environment() {
@@ -61,9 +58,8 @@ hvd::Result<void> serve(hvd::launch::AgentOptions options, const OpenSession& op
       core->on_end_signal(signo);
     }
   }));
-  HVD_TRY_ASSIGN(
-      const std::unique_ptr<hvd::launch::AgentCore> owner,
-      hvd::launch::AgentCore::create(*loop, std::move(options), std::move(session.in), std::move(session.out), log));
+  HVD_TRY_ASSIGN(const std::unique_ptr<hvd::launch::AgentCore> owner,
+                 hvd::launch::AgentCore::create(*loop, std::move(options), std::move(session), log));
   core = owner.get();
   return loop->run();
 }
@@ -87,8 +83,8 @@ int run_agent(const hvd::launch::AgentOptions& options, const OpenSession& open_
   return code.value();
 }
 
-// The secret, which from now on stands neither in `environment` nor in what /proc tells of this process.
-hvd::Result<hvd::JobSecret> take_secret(std::vector<std::string>& environment) {
+// The key of the call, which from now on stands neither in `environment` nor in what /proc tells of this process.
+hvd::Result<hvd::launch::CallKey> take_key(std::vector<std::string>& environment) {
   const std::string text = hvd::launch::value_in(environment, hvd::launch::kCallSecretVariable);
   const std::string name = std::string(hvd::launch::kCallSecretVariable) + "=";
   std::erase_if(environment, [&name](const std::string& entry) { return entry.compare(0, name.size(), name) == 0; });
@@ -97,10 +93,10 @@ hvd::Result<hvd::JobSecret> take_secret(std::vector<std::string>& environment) {
       ::explicit_bzero(*entry + name.size(), ::strlen(*entry) - name.size());
     }
   }
-  return hvd::launch::parse_secret(text);
+  return hvd::launch::parse_call_key(text);
 }
 
-hvd::Result<Session> dial(const std::vector<std::string>& addresses, const hvd::JobSecret& secret, int rank) {
+hvd::Result<Session> dial(const hvd::launch::CallPlace& place, const hvd::launch::CallKey& key, int rank) {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signo : {SIGTERM, SIGINT, SIGHUP}) {
@@ -108,19 +104,20 @@ hvd::Result<Session> dial(const std::vector<std::string>& addresses, const hvd::
   }
   // There is nothing to end in order yet: an engine that wants to get rid of us does.
   ::sigprocmask(SIG_UNBLOCK, &signals, nullptr);
-  HVD_TRY_ASSIGN(Fd fd, hvd::launch::dial_launcher(addresses, secret, rank, hvd::Deadline::after(kDialTime)));
+  HVD_TRY_ASSIGN(hvd::launch::DialedLauncher dialed,
+                 hvd::launch::dial_launcher(place, key, rank, hvd::Deadline::after(kDialTime)));
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);
-  return Session{std::move(fd), Fd()};
+  return Session{std::move(dialed.fd), Fd(), hvd::make_record_filter(dialed.keys)};
 }
 
-hvd::Result<int> call(const std::string& engine, const std::vector<std::string>& addresses, hvd::Log& log) {
+hvd::Result<int> call(const std::string& engine, const hvd::launch::CallPlace& place, hvd::Log& log) {
   hvd::launch::AgentOptions options;
   options.environment = own_environment();
-  HVD_TRY_ASSIGN(const hvd::JobSecret secret, take_secret(options.environment));
+  HVD_TRY_ASSIGN(const hvd::launch::CallKey key, take_key(options.environment));
   HVD_TRY_ASSIGN(options.seat, hvd::launch::seat_from(engine, options.environment));
   options.signal_patience = kSignalPatience;
   const int rank = options.seat.rank;
-  return run_agent(options, [&] { return dial(addresses, secret, rank); }, log);
+  return run_agent(options, [&] { return dial(place, key, rank); }, log);
 }
 
 // A line for each that stays, which hvdrun tells. The code is 0 all the same: one that fails ends a job, and with it
@@ -148,11 +145,11 @@ int main(int argc, char** argv) {
   if (words == std::vector<std::string>{"serve"}) {
     hvd::launch::AgentOptions options;
     options.environment = own_environment();
-    const auto standard = [] { return hvd::Result<Session>(Session{Fd(STDIN_FILENO), Fd(STDOUT_FILENO)}); };
+    const auto standard = [] { return hvd::Result<Session>(Session{Fd(STDIN_FILENO), Fd(STDOUT_FILENO), nullptr}); };
     return run_agent(options, standard, log);
   }
-  if (words.size() >= 3 && words.front() == "call") {
-    const auto code = call(words[1], {words.begin() + 2, words.end()}, log);
+  if (words.size() >= 4 && words.front() == "call") {
+    const auto code = call(words[1], {words[2], {words.begin() + 3, words.end()}}, log);
     if (!code.ok()) {
       log.write(hvd::LogLevel::kError, code.error().message());
     }
@@ -164,7 +161,7 @@ int main(int argc, char** argv) {
   if (!words.empty() && words.front() == hvd::bench::kRankWord) {
     return hvd::bench::run_bench_rank(words);
   }
-  std::cerr
-      << "usage: hvdrun-agent serve | call ENGINE ADDRESS... | remove FOLDER...   (started by hvdrun; not by hand)\n";
+  std::cerr << "usage: hvdrun-agent serve | call ENGINE STACK ADDRESS... | remove FOLDER...   (started by hvdrun; not "
+               "by hand)\n";
   return 2;
 }

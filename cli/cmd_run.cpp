@@ -147,7 +147,7 @@ Result<EngineSetup> engine_of(EventLoop& loop, const JobSpec& job, const Placeme
   mpirun.is_root = ::geteuid() == 0;
   HVD_TRY_ASSIGN(setup.orphans, EngineOrphans::adopt());
   setup.engine =
-      std::make_unique<Engine>(loop, mpirun_command(placement, mpirun, setup.dial_back->addresses(), options.secret));
+      std::make_unique<Engine>(loop, mpirun_command(placement, mpirun, setup.dial_back->place(), options.key()));
   return setup;
 }
 

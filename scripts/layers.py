@@ -60,7 +60,7 @@ SOLE_INCLUDERS = {
     "yaml-cpp": (r"yaml-cpp/", ["launcher/job/yaml_*.cpp", "launcher/jobfile/yaml_*.cpp"]),
     "libssh2": (r"libssh2", ["launcher/transport/ssh*", "launcher/transport/known_hosts*"]),
     "spdlog": (r"(spdlog|fmt)/", ["launcher/logs/spdlog_log.cpp"]),
-    "OpenSSL": (r"openssl/", ["runtime/rendezvous/hmac.cpp", "launcher/transport/*"]),
+    "OpenSSL": (r"openssl/", ["runtime/rendezvous/hmac.cpp", "runtime/rendezvous/crypto.cpp", "launcher/transport/*"]),
     "nlohmann-json": (r"nlohmann/", ["launcher/report/*", "launcher/job/*", "launcher/jobfile/*",
                                      "launcher/service/*", "cli/*"]),
     "Open MPI": (r"mpi\.h", ["runtime/backend/mpi_*"]),

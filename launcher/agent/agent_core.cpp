@@ -46,9 +46,10 @@ Result<Fd> reserve_port() {
 
 }  // namespace
 
-Result<std::unique_ptr<AgentCore>> AgentCore::create(EventLoop& loop, AgentOptions options, Fd in, Fd out, Log& log) {
+Result<std::unique_ptr<AgentCore>> AgentCore::create(EventLoop& loop, AgentOptions options, AgentConnection connection,
+                                                     Log& log) {
   std::unique_ptr<AgentCore> core(new AgentCore(loop, std::move(options), log));
-  HVD_TRY(core->open_session(std::move(in), std::move(out)));
+  HVD_TRY(core->open_session(std::move(connection)));
   return core;
 }
 
@@ -61,7 +62,7 @@ AgentCore::AgentCore(EventLoop& loop, AgentOptions options, Log& log)
 
 AgentCore::~AgentCore() = default;
 
-Result<void> AgentCore::open_session(Fd in, Fd out) {
+Result<void> AgentCore::open_session(AgentConnection connection) {
   RankHub::Sink sink;
   sink.on_joined = [this](int rank) { send(AgentMessage::kJoined, number_body(rank)); };
   sink.on_exchange = [this](int rank, const std::string& key, const std::string& value) {
@@ -88,8 +89,7 @@ Result<void> AgentCore::open_session(Fd in, Fd out) {
   session.on_over = [this](const std::string& why) { abandon(why); };
   session.is_worth_waiting = [this] { return has_started_ && !is_abandoned_; };
   const std::string resume_path = options_.scratch_dir + "/resume";
-  HVD_TRY_ASSIGN(launcher_,
-                 AgentSession::create(loop_, std::move(in), std::move(out), resume_path, std::move(session), log_));
+  HVD_TRY_ASSIGN(launcher_, AgentSession::create(loop_, std::move(connection), resume_path, std::move(session), log_));
   ReadyMessage ready;
   ready.version = HVD_VERSION;
   ready.host_name = own_host_name();

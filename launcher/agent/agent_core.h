@@ -35,7 +35,8 @@ struct AgentOptions {
 class AgentCore {
  public:
   // Speaks with the launcher over `in` and `out`.
-  static Result<std::unique_ptr<AgentCore>> create(EventLoop& loop, AgentOptions options, Fd in, Fd out, Log& log);
+  static Result<std::unique_ptr<AgentCore>> create(EventLoop& loop, AgentOptions options, AgentConnection connection,
+                                                   Log& log);
   ~AgentCore();
   AgentCore(const AgentCore&) = delete;
   AgentCore& operator=(const AgentCore&) = delete;
@@ -50,7 +51,7 @@ class AgentCore {
 
  private:
   AgentCore(EventLoop& loop, AgentOptions options, Log& log);
-  Result<void> open_session(Fd in, Fd out);
+  Result<void> open_session(AgentConnection connection);
   void send(AgentMessage type, std::string_view body = {}) { launcher_->send(type, body); }
   Result<void> on_frame(const Frame& frame);
   Result<void> on_welcome(const Frame& frame);

@@ -23,11 +23,11 @@ constexpr std::size_t kMaxVisitors = 8;
 
 }  // namespace
 
-Result<std::unique_ptr<AgentSession>> AgentSession::create(EventLoop& loop, Fd in, Fd out,
+Result<std::unique_ptr<AgentSession>> AgentSession::create(EventLoop& loop, AgentConnection connection,
                                                            const std::string& resume_path, Sink sink, Log& log) {
   std::unique_ptr<AgentSession> session(new AgentSession(loop, std::move(sink), log));
   HVD_TRY(session->listen(resume_path));
-  HVD_TRY_ASSIGN(session->channel_, session->make_channel(std::move(in), std::move(out)));
+  HVD_TRY_ASSIGN(session->channel_, session->make_channel(std::move(connection)));
   return session;
 }
 
@@ -54,11 +54,12 @@ Result<void> AgentSession::listen(const std::string& resume_path) {
   return {};
 }
 
-Result<std::unique_ptr<ByteChannel>> AgentSession::make_channel(Fd in, Fd out) {
+Result<std::unique_ptr<ByteChannel>> AgentSession::make_channel(AgentConnection connection) {
   ByteChannel::Handlers handlers;
   handlers.on_bytes = [this](Bytes bytes) { on_bytes(bytes); };
   handlers.on_closed = [this](const Error&) { on_closed(); };
-  return ByteChannel::create(loop_, std::move(in), std::move(out), std::move(handlers));
+  return ByteChannel::create(loop_, std::move(connection.in), std::move(connection.out), std::move(handlers),
+                             std::move(connection.filter));
 }
 
 void AgentSession::on_welcome(const WelcomeMessage& welcome) {
@@ -208,6 +209,9 @@ void AgentSession::discount_own_stop() {
 }
 
 Result<void> AgentSession::hand_over(const ResumeMessage& resume) {
+  if (channel_->is_filtered()) {
+    return Error(Code::kProtocol, "a connection that is encrypted stays with the agent that has made it");
+  }
   auto found = connect_unix(resume.resume_path, Deadline::after(kHandOverTime));
   if (!found.ok()) {
     return Error(Code::kNotFound, "its agent does not run any more");
@@ -272,7 +276,7 @@ Result<void> AgentSession::adopt(Visitor visitor) {
 }
 
 Result<void> AgentSession::resume(Fd in, Fd out, const ResumeMessage& message) {
-  HVD_TRY_ASSIGN(auto channel, make_channel(std::move(in), std::move(out)));
+  HVD_TRY_ASSIGN(auto channel, make_channel({std::move(in), std::move(out), nullptr}));
   const Result<void> known = is_over_ ? Error(Code::kCancelled, "its agent has given up waiting, and ended its ranks")
                                       : resend_.acknowledge(message.received);
   if (!known.ok()) {

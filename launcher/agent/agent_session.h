@@ -19,6 +19,13 @@
 
 namespace hvd::launch {
 
+// What leads to the launcher.
+struct AgentConnection {
+  Fd in;
+  Fd out;                              // not open: `in` is a socket
+  std::unique_ptr<ByteFilter> filter;  // null: it needs no protection of its own
+};
+
 class AgentSession {
  public:
   struct Sink {
@@ -34,8 +41,8 @@ class AgentSession {
   };
 
   // New connections are brought to `resume_path`.
-  static Result<std::unique_ptr<AgentSession>> create(EventLoop& loop, Fd in, Fd out, const std::string& resume_path,
-                                                      Sink sink, Log& log);
+  static Result<std::unique_ptr<AgentSession>> create(EventLoop& loop, AgentConnection connection,
+                                                      const std::string& resume_path, Sink sink, Log& log);
   ~AgentSession();
   AgentSession(const AgentSession&) = delete;
   AgentSession& operator=(const AgentSession&) = delete;
@@ -56,7 +63,7 @@ class AgentSession {
 
   AgentSession(EventLoop& loop, Sink sink, Log& log);
   Result<void> listen(const std::string& resume_path);
-  Result<std::unique_ptr<ByteChannel>> make_channel(Fd in, Fd out);
+  Result<std::unique_ptr<ByteChannel>> make_channel(AgentConnection connection);
   void on_bytes(Bytes bytes);
   Result<void> on_frame(const Frame& frame);
   void on_closed();

@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sys/utsname.h>
 
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 
 #include "runtime/base/socket.h"
 #include "runtime/rendezvous/handshake.h"
@@ -24,10 +26,24 @@ struct Attempt {
   Fd fd;  // not open: it has failed
 };
 
-Result<void> prove_to_launcher(int fd, const JobSecret& secret, int rank, Deadline deadline) {
+// The name that this node gives itself; a claim has room for so much.
+std::string own_name() {
+  struct utsname system{};
+  return ::uname(&system) == 0 ? std::string(system.nodename).substr(0, kMaxClaimText) : "";
+}
+
+struct Caller {
+  const CallKey& key;
+  int rank = 0;
+};
+
+Result<RecordKeys> prove_to_launcher(const Attempt& attempt, const Caller& caller, Deadline deadline) {
   HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
-  HandshakeConnector handshake(secret, LinkClaim{LinkRole::kAgent, rank, kLauncher}, nonce);
-  return prove(fd, handshake, deadline);
+  HVD_TRY_ASSIGN(KeyPair pair, KeyPair::make());
+  LinkClaim claim{LinkRole::kAgent, caller.rank, kLauncher, own_name(), attempt.address.text()};
+  HandshakeConnector handshake(caller.key.secret, std::move(claim), nonce, std::move(pair), caller.key.launcher);
+  HVD_TRY(prove(attempt.fd.get(), handshake, deadline));
+  return handshake.keys();
 }
 
 // What came of each address, in their order.
@@ -50,6 +66,14 @@ class Failures {
   std::map<std::string, std::string> why_;
 };
 
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    text += (text.empty() ? "" : ", ") + word;
+  }
+  return text;
+}
+
 std::vector<Attempt> start_all(const std::vector<SocketAddress>& addresses, Failures& failures) {
   std::vector<Attempt> attempts;
   for (const SocketAddress& address : addresses) {
@@ -64,8 +88,8 @@ std::vector<Attempt> start_all(const std::vector<SocketAddress>& addresses, Fail
 }
 
 // The first attempt that has led to the launcher; nothing when all have failed or the deadline has passed.
-Fd first_proven(std::vector<Attempt> attempts, const JobSecret& secret, int rank, Deadline deadline,
-                Failures& failures) {
+std::optional<DialedLauncher> first_proven(std::vector<Attempt> attempts, const Caller& caller, Deadline deadline,
+                                           Failures& failures) {
   while (!attempts.empty() && !deadline.has_passed()) {
     std::vector<pollfd> waits;
     for (const Attempt& attempt : attempts) {
@@ -73,33 +97,55 @@ Fd first_proven(std::vector<Attempt> attempts, const JobSecret& secret, int rank
     }
     if (::poll(waits.data(), waits.size(), deadline.poll_ms()) < 0 && errno != EINTR) {
       failures.add(attempts.front().address.text(), Error::from_errno("poll").message());
-      return Fd();
+      return std::nullopt;
     }
     for (std::size_t i = 0; i < attempts.size(); ++i) {
       if (waits[i].revents == 0) {
         continue;
       }
       const std::string address = attempts[i].address.text();
-      Result<void> outcome = finish_connect(attempts[i].fd.get(), "connect to " + address);
-      if (outcome.ok()) {
-        const Deadline patience(std::min(deadline.at(), Deadline::after(kProofTime).at()));
-        outcome = prove_to_launcher(attempts[i].fd.get(), secret, rank, patience);
+      const Result<void> connected = finish_connect(attempts[i].fd.get(), "connect to " + address);
+      const Deadline patience(std::min(deadline.at(), Deadline::after(kProofTime).at()));
+      const Result<RecordKeys> proven =
+          connected.ok() ? prove_to_launcher(attempts[i], caller, patience) : Result<RecordKeys>(connected.error());
+      if (proven.ok()) {
+        return DialedLauncher{std::move(attempts[i].fd), proven.value()};
       }
-      if (outcome.ok()) {
-        return std::move(attempts[i].fd);
-      }
-      failures.add(address, outcome.error().message());
+      failures.add(address, proven.error().message());
       attempts[i].fd.reset();
     }
     std::erase_if(attempts, [](const Attempt& attempt) { return !attempt.fd.is_open(); });
   }
-  return Fd();
+  return std::nullopt;
 }
 
 }  // namespace
 
-Result<Fd> dial_launcher(const std::vector<std::string>& addresses, const JobSecret& secret, int rank,
-                         Deadline deadline) {
+std::vector<std::string> addresses_elsewhere(const std::vector<std::string>& addresses,
+                                             const std::vector<std::string>& own_ips) {
+  std::vector<std::string> others;
+  for (const std::string& text : addresses) {
+    const auto address = SocketAddress::parse(text);
+    const std::string ip = address.ok() ? address.value().ip() : "";
+    const bool is_own = std::find(own_ips.begin(), own_ips.end(), ip) != own_ips.end();
+    if (!is_own && !ip.starts_with("127.") && ip != "::1") {
+      others.push_back(text);
+    }
+  }
+  return others;
+}
+
+Result<DialedLauncher> dial_launcher(const CallPlace& place, const CallKey& key, int rank, Deadline deadline) {
+  std::vector<std::string> addresses = place.addresses;
+  const std::string stack = own_network_stack();
+  if (stack == "-" || stack != place.stack) {
+    HVD_TRY_ASSIGN(const std::vector<std::string> own_ips, interface_ips());
+    addresses = addresses_elsewhere(place.addresses, own_ips);
+    if (addresses.empty()) {
+      return Error(Code::kUnreachable, "cannot call hvdrun back: each of its addresses is one of this host too (" +
+                                           joined(place.addresses) + ")");
+    }
+  }
   std::vector<SocketAddress> parsed;
   for (const std::string& text : addresses) {
     HVD_TRY_ASSIGN(const SocketAddress address, SocketAddress::parse(text));
@@ -110,9 +156,9 @@ Result<Fd> dial_launcher(const std::vector<std::string>& addresses, const JobSec
     if (round > 0) {
       ::poll(nullptr, 0, static_cast<int>(kBetweenRounds.count()));
     }
-    if (Fd fd = first_proven(start_all(parsed, failures), secret, rank, deadline, failures); fd.is_open()) {
-      HVD_TRY(tune_tcp(fd.get()));
-      return fd;
+    if (auto dialed = first_proven(start_all(parsed, failures), Caller{key, rank}, deadline, failures)) {
+      HVD_TRY(tune_tcp(dialed->fd.get()));
+      return std::move(*dialed);
     }
   }
   return Error(Code::kUnreachable, "cannot call hvdrun back (" + failures.text() +

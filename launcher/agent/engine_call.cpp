@@ -1,8 +1,11 @@
 #include "launcher/agent/engine_call.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <fstream>
 
 #include "launcher/process/spawn.h"
 
@@ -31,39 +34,56 @@ Result<std::int32_t> number_in(const std::vector<std::string>& environment, cons
 
 }  // namespace
 
-std::vector<std::string> call_words(const std::string& agent_path, const std::string& engine,
-                                    const std::vector<std::string>& addresses) {
-  std::vector<std::string> words = {agent_path, "call", engine};
-  words.insert(words.end(), addresses.begin(), addresses.end());
+bool operator==(const CallKey& a, const CallKey& b) {
+  return a.secret == b.secret && a.launcher == b.launcher;
+}
+
+std::string own_network_stack() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  struct stat space{};
+  if (boot.empty() || ::stat("/proc/self/ns/net", &space) != 0) {
+    return "-";
+  }
+  return boot + "." + std::to_string(space.st_ino);
+}
+
+std::vector<std::string> call_words(const std::string& agent_path, const std::string& engine, const CallPlace& place) {
+  std::vector<std::string> words = {agent_path, "call", engine, place.stack};
+  words.insert(words.end(), place.addresses.begin(), place.addresses.end());
   return words;
 }
 
-std::string secret_text(const JobSecret& secret) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
+std::string call_key_text(const CallKey& key) {
+  static constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text;
-  for (const std::uint8_t byte : secret) {
-    text += kDigits[byte >> 4U];
-    text += kDigits[byte & 15U];
-  }
+  const auto add = [&text](Bytes bytes) {
+    for (const std::uint8_t byte : bytes) {
+      text += kDigits[byte >> 4U];
+      text += kDigits[byte & 15U];
+    }
+  };
+  add(key.secret);
+  add(key.launcher);
   return text;
 }
 
-Result<JobSecret> parse_secret(std::string_view text) {
-  JobSecret secret{};
-  if (text.size() == 2 * secret.size()) {
-    std::size_t read = 0;
-    while (read < secret.size()) {
-      const char* digits = text.data() + 2 * read;
-      if (std::from_chars(digits, digits + 2, secret[read], 16).ptr != digits + 2) {
-        break;
+Result<CallKey> parse_call_key(std::string_view text) {
+  CallKey key;
+  const Error none(Code::kInvalid, std::string(kCallSecretVariable) + " holds no secret; only hvdrun starts this");
+  if (text.size() != 2 * (key.secret.size() + key.launcher.size())) {
+    return none;
+  }
+  const char* digits = text.data();
+  for (const MutableBytes part : {MutableBytes(key.secret), MutableBytes(key.launcher)}) {
+    for (std::uint8_t& byte : part) {
+      if (std::from_chars(digits, digits + 2, byte, 16).ptr != digits + 2) {
+        return none;
       }
-      ++read;
-    }
-    if (read == secret.size()) {
-      return secret;
+      digits += 2;
     }
   }
-  return Error(Code::kInvalid, std::string(kCallSecretVariable) + " holds no secret; only hvdrun starts this");
+  return key;
 }
 
 Result<Seat> seat_from(const std::string& engine, const std::vector<std::string>& environment) {

@@ -1,5 +1,6 @@
 // How an engine (mpirun) hands the launcher's words to the agents that it starts, one for each rank: whom to call on
-// the command line, which others may see, and the secret in one environment variable. Both ends; pure.
+// the command line, which others may see, and what proves both ends in one environment variable. Both ends; pure but
+// own_network_stack.
 #pragma once
 
 #include <string>
@@ -8,19 +9,38 @@
 
 #include "launcher/agent/messages.h"
 #include "runtime/base/result.h"
+#include "runtime/rendezvous/crypto.h"
 #include "runtime/rendezvous/store.h"
 
 namespace hvd::launch {
 
-// 64 hex digits. It is of no use once all agents have called, and no rank ever has it.
+// What a call proves by, and how an agent knows its launcher. An engine may carry it in clear text (mpirun does): by
+// the launcher's share whoever reads it can neither pose as the launcher nor read a session (handshake.h). He could
+// call in an agent's place, before that does. It is of no use once all agents have called, and no rank ever has it.
+struct CallKey {
+  JobSecret secret{};
+  KeyShare launcher{};
+};
+bool operator==(const CallKey& a, const CallKey& b);
+
+// 128 hex digits.
 inline constexpr const char* kCallSecretVariable = "HVD_CALL_SECRET";
 
-// "AGENT call mpirun 10.0.0.1:4711 ...": what an engine executes as each rank.
-std::vector<std::string> call_words(const std::string& agent_path, const std::string& engine,
-                                    const std::vector<std::string>& addresses);
+// Where the launcher is to be called.
+struct CallPlace {
+  std::string stack;                   // its own_network_stack()
+  std::vector<std::string> addresses;  // "10.0.0.1:4711"
+};
 
-std::string secret_text(const JobSecret& secret);
-Result<JobSecret> parse_secret(std::string_view text);
+// A word by which a process on the same network stack knows it: then addresses of this one are the launcher's too, and
+// else those of another machine, if any. "-" where the system does not tell.
+std::string own_network_stack();
+
+// "AGENT call mpirun STACK 10.0.0.1:4711 ...": what an engine executes as each rank.
+std::vector<std::string> call_words(const std::string& agent_path, const std::string& engine, const CallPlace& place);
+
+std::string call_key_text(const CallKey& key);
+Result<CallKey> parse_call_key(std::string_view text);
 
 // From the variables that the engine sets for each rank.
 Result<Seat> seat_from(const std::string& engine, const std::vector<std::string>& environment);

@@ -37,9 +37,10 @@ class DialBackStream final : public Stream {
   DialBackStream(const DialBackStream&) = delete;
   DialBackStream& operator=(const DialBackStream&) = delete;
 
-  // The agent has called; `first` goes out before all else.
-  Result<void> adopt(EventLoop& loop, Fd fd, const std::string& first) {
+  // The agent has called, and is still to hear the proof that ends the handshake.
+  Result<void> adopt(EventLoop& loop, Fd fd, const HandshakeAcceptor& handshake) {
     HVD_TRY(tune_tcp(fd.get()));
+    HVD_TRY(send_all(fd.get(), as_bytes(handshake.proof()), Deadline::after(Duration::zero())));
     HVD_TRY_ASSIGN(const SocketAddress own, SocketAddress::local_of(fd.get()));
     HVD_TRY_ASSIGN(const SocketAddress peer, SocketAddress::peer_of(fd.get()));
     ByteChannel::Handlers handlers;
@@ -47,8 +48,8 @@ class DialBackStream final : public Stream {
     handlers.on_closed = [this](const Error& why) {
       sink_.on_closed(Error(Code::kLostPeer, "the connection to its agent is over: " + why.message()));
     };
-    HVD_TRY_ASSIGN(channel_, ByteChannel::create(loop, std::move(fd), Fd(), std::move(handlers)));
-    channel_->write(first);
+    HVD_TRY_ASSIGN(channel_, ByteChannel::create(loop, std::move(fd), Fd(), std::move(handlers),
+                                                 make_record_filter(handshake.keys())));
     Opened opened;
     opened.is_local = own.ip() == peer.ip();
     opened.node_address = peer.ip();
@@ -85,8 +86,9 @@ class DialBackStream final : public Stream {
 };
 
 Result<DialBackOptions> DialBackOptions::make(bool is_local) {
-  DialBackOptions options;
-  HVD_TRY_ASSIGN(options.secret, make_nonce());
+  HVD_TRY_ASSIGN(const JobSecret secret, make_nonce());
+  HVD_TRY_ASSIGN(KeyPair pair, KeyPair::make());
+  DialBackOptions options(secret, std::move(pair));
   options.is_local = is_local;
   return options;
 }
@@ -176,7 +178,7 @@ void DialBack::pause(const std::string& why) {
 Result<void> DialBack::greet(Fd fd) {
   HVD_TRY_ASSIGN(const SocketAddress peer, SocketAddress::peer_of(fd.get()));
   HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
-  const HandshakeAcceptor handshake(options_.secret, kLauncher, nonce);
+  const HandshakeAcceptor handshake(options_.secret, kLauncher, nonce, options_.pair);
   // It is far smaller than an empty socket buffer.
   HVD_TRY(send_all(fd.get(), as_bytes(handshake.greeting()), Deadline::after(Duration::zero())));
   const std::uint64_t number = next_caller_++;
@@ -212,7 +214,7 @@ void DialBack::on_readable(std::uint64_t number) {
 }
 
 Result<std::optional<LinkClaim>> DialBack::hear(Caller& caller) {
-  std::array<std::uint8_t, kClaimBytes> buffer{};
+  std::array<std::uint8_t, kClaimBytes + 2 * kMaxClaimText> buffer{};
   const std::size_t wanted = std::min(caller.handshake.wanted(), buffer.size());
   const ssize_t got = ::recv(caller.fd.get(), buffer.data(), wanted, MSG_DONTWAIT);
   if (got > 0) {
@@ -228,14 +230,21 @@ Result<std::optional<LinkClaim>> DialBack::hear(Caller& caller) {
 }
 
 Result<void> DialBack::seat(Caller& caller, const LinkClaim& claim) {
+  // What it says of itself is proven. An address that is not the one here means that somebody stands between.
+  HVD_TRY_ASSIGN(const SocketAddress own, SocketAddress::local_of(caller.fd.get()));
+  if (claim.address != own.text()) {
+    return Error(Code::kAuth, "the agent of rank " + std::to_string(claim.from) + " on '" + claim.node +
+                                  "' has called " + claim.address + ", and this is " + own.text() +
+                                  ": somebody relays the call, or an address is translated on the way");
+  }
   const auto found = waiting_.find(claim.from);
   if (found == waiting_.end()) {
-    return Error(Code::kProtocol,
-                 "it is the agent of rank " + std::to_string(claim.from) + ", which has called already or is not ours");
+    return Error(Code::kProtocol, "it is the agent of rank " + std::to_string(claim.from) + " on '" + claim.node +
+                                      "', which has called already or is not ours");
   }
   DialBackStream* stream = found->second;
   waiting_.erase(found);
-  const auto adopted = stream->adopt(loop_, std::move(caller.fd), caller.handshake.proof());
+  const auto adopted = stream->adopt(loop_, std::move(caller.fd), caller.handshake);
   if (!adopted.ok()) {
     waiting_[claim.from] = stream;
   }

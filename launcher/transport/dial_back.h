@@ -1,6 +1,7 @@
 // The dial-back transport: agents that somebody else starts (an engine, launcher/transport/engine.h) call the launcher.
 // An agent is known by the first of its ranks, and before any other byte both ends prove that they know the secret
-// (runtime/rendezvous/handshake.h). After that its stream is like any other.
+// (runtime/rendezvous/handshake.h). After that its stream is like any other, but encrypted (record.h): the agent's way
+// here is not inside SSH.
 //
 // It listens only until every agent that was asked for has called: an agent whose connection breaks cannot come back.
 // Whoever else connects costs a log line for his address, a warning unless he leaves without a word, and at last one
@@ -16,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/agent/engine_call.h"
 #include "launcher/transport/transport.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
@@ -29,8 +31,13 @@ class DialBackStream;
 struct DialBackOptions {
   // With a secret of their own.
   static Result<DialBackOptions> make(bool is_local);
+  DialBackOptions(const JobSecret& call_secret, KeyPair call_pair) : secret(call_secret), pair(std::move(call_pair)) {}
+
+  // What agents are to be given.
+  [[nodiscard]] CallKey key() const { return {secret, pair.share()}; }
 
   JobSecret secret{};
+  KeyPair pair;           // of the launcher, for all of its calls
   bool is_local = false;  // every agent is on this machine: listens on loopback only, else on every interface
   Duration patience = std::chrono::seconds(10);  // for a caller to prove itself
   std::size_t most_callers = 256;                // that have not; then the oldest makes room
@@ -45,7 +52,9 @@ class DialBack final : public Transport {
 
   // Waits for the agent of target.rank.
   std::unique_ptr<Stream> open(const NodeTarget& target, StreamSink& sink) override;
-  // Where agents may call: "10.0.0.1:4711".
+  // For agents.
+  [[nodiscard]] CallPlace place() const { return {own_network_stack(), addresses_}; }
+  // Where they may call: "10.0.0.1:4711".
   [[nodiscard]] const std::vector<std::string>& addresses() const { return addresses_; }
   // Whether anybody may still call.
   [[nodiscard]] bool is_listening() const { return !listeners_.empty(); }

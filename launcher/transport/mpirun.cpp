@@ -4,7 +4,6 @@
 #include <array>
 #include <charconv>
 
-#include "launcher/agent/engine_call.h"
 #include "launcher/placement/rank_env.h"
 #include "launcher/process/output_of.h"
 #include "launcher/process/spawn.h"
@@ -79,7 +78,7 @@ bool is_users_setting(std::string_view entry, const std::vector<std::string>& en
 }  // namespace
 
 std::vector<std::string> mpirun_words(const Placement& placement, const MpirunOptions& options,
-                                      const std::vector<std::string>& addresses) {
+                                      const CallPlace& place) {
   std::vector<std::string> words = {kName};
   if (options.is_root) {
     words.emplace_back("--allow-run-as-root");
@@ -97,26 +96,28 @@ std::vector<std::string> mpirun_words(const Placement& placement, const MpirunOp
   if (std::any_of(placement.nodes.begin(), placement.nodes.end(), [](const NodePlan& n) { return has_domain(n); })) {
     words.insert(words.end(), {"--mca", "orte_keep_fqdn_hostnames", "1", "--mca", "prte_keep_fqdn_hostnames", "1"});
   }
-  // Only the name: the value is never on a command line, also not on those by which mpirun reaches other hosts.
+  // Only the name: the value is never on a command line, also not on those by which mpirun reaches other hosts. To
+  // these mpirun sends it in clear text, as it does with standard input and what PMIx carries; CallKey is made for
+  // that.
   words.insert(words.end(), {"-x", kCallSecretVariable});
   words.insert(words.end(), options.args.begin(), options.args.end());
-  const std::vector<std::string> program = call_words(options.agent_path, kName, addresses);
+  const std::vector<std::string> program = call_words(options.agent_path, kName, place);
   words.insert(words.end(), program.begin(), program.end());
   return words;
 }
 
-EngineCommand mpirun_command(const Placement& placement, const MpirunOptions& options,
-                             const std::vector<std::string>& addresses, const JobSecret& secret) {
+EngineCommand mpirun_command(const Placement& placement, const MpirunOptions& options, const CallPlace& place,
+                             const CallKey& key) {
   EngineCommand command;
   command.name = kName;
   command.open_files = options.open_files;
-  command.argv = mpirun_words(placement, options, addresses);
+  command.argv = mpirun_words(placement, options, place);
   for (const std::string& entry : options.environment) {
     if (is_users_setting(entry, options.environment) || !is_outer_launcher_variable(entry.substr(0, entry.find('=')))) {
       command.environment.push_back(entry);
     }
   }
-  command.environment.push_back(std::string(kCallSecretVariable) + "=" + secret_text(secret));
+  command.environment.push_back(std::string(kCallSecretVariable) + "=" + call_key_text(key));
   command.failure_in = mpirun_failure;
   return command;
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "launcher/agent/engine_call.h"
 #include "launcher/placement/placement.h"
 #include "launcher/transport/engine.h"
 #include "runtime/base/result.h"
@@ -22,13 +23,12 @@ struct MpirunOptions {
   std::uint64_t open_files = 0;          // of hvdrun, as it was started
 };
 
-// The words that put each rank of `placement` where it is to be; `addresses` is where the agents call.
-std::vector<std::string> mpirun_words(const Placement& placement, const MpirunOptions& options,
-                                      const std::vector<std::string>& addresses);
+// The words that put each rank of `placement` where it is to be; `place` is where the agents call.
+std::vector<std::string> mpirun_words(const Placement& placement, const MpirunOptions& options, const CallPlace& place);
 
-// With the secret in its environment, and without what an mpirun around hvdrun has left there.
-EngineCommand mpirun_command(const Placement& placement, const MpirunOptions& options,
-                             const std::vector<std::string>& addresses, const JobSecret& secret);
+// With the key in its environment, and without what an mpirun around hvdrun has left there.
+EngineCommand mpirun_command(const Placement& placement, const MpirunOptions& options, const CallPlace& place,
+                             const CallKey& key);
 
 EngineFailure mpirun_failure(std::string_view output);
 

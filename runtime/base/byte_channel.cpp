@@ -16,22 +16,25 @@ constexpr std::size_t kReadBytes = 64U << 10U;
 
 }  // namespace
 
-Result<std::unique_ptr<ByteChannel>> ByteChannel::create(EventLoop& loop, Fd in, Fd out, Handlers handlers) {
+Result<std::unique_ptr<ByteChannel>> ByteChannel::create(EventLoop& loop, Fd in, Fd out, Handlers handlers,
+                                                         std::unique_ptr<ByteFilter> filter) {
   const bool is_socket = !out.is_open();
   HVD_TRY(set_nonblocking(in.get()));
   if (!is_socket) {
     HVD_TRY(set_nonblocking(out.get()));
   }
   std::unique_ptr<ByteChannel> channel(
-      new ByteChannel(loop, std::move(in), std::move(out), is_socket, std::move(handlers)));
+      new ByteChannel(loop, std::move(in), std::move(out), is_socket, std::move(handlers), std::move(filter)));
   HVD_TRY(channel->start());
   return channel;
 }
 
-ByteChannel::ByteChannel(EventLoop& loop, Fd in, Fd out, bool is_socket, Handlers handlers)
+ByteChannel::ByteChannel(EventLoop& loop, Fd in, Fd out, bool is_socket, Handlers handlers,
+                         std::unique_ptr<ByteFilter> filter)
     : loop_(loop),
       is_socket_(is_socket),
       handlers_(std::move(handlers)),
+      filter_(std::move(filter)),
       in_(std::move(in)),
       out_(std::move(out)),
       alive_(std::make_shared<bool>(true)) {}
@@ -58,13 +61,11 @@ void ByteChannel::on_events(std::uint32_t events) {
 
 void ByteChannel::read_some() {
   std::array<std::uint8_t, kReadBytes> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by read
-  const std::shared_ptr<bool> alive = alive_;
   for (std::size_t taken = 0; taken < kTurnBytes;) {
     const ssize_t got = ::read(in_.get(), buffer.data(), buffer.size());
     if (got > 0) {
       taken += static_cast<std::size_t>(got);
-      handlers_.on_bytes(Bytes(buffer.data(), static_cast<std::size_t>(got)));
-      if (!*alive || has_ended_) {
+      if (!hand_out(Bytes(buffer.data(), static_cast<std::size_t>(got)))) {
         return;
       }
       if (static_cast<std::size_t>(got) < buffer.size()) {
@@ -82,6 +83,29 @@ void ByteChannel::read_some() {
   }
 }
 
+bool ByteChannel::hand_out(Bytes bytes) {
+  const std::shared_ptr<bool> alive = alive_;
+  if (!filter_) {
+    handlers_.on_bytes(bytes);
+    return *alive && !has_ended_;
+  }
+  filter_->feed(bytes);
+  for (;;) {
+    const auto next = filter_->next();
+    if (!next.ok()) {
+      fail(next.error());
+      return false;
+    }
+    if (!next.value()) {
+      return true;
+    }
+    handlers_.on_bytes(*next.value());
+    if (!*alive || has_ended_) {
+      return false;
+    }
+  }
+}
+
 void ByteChannel::write(std::string_view bytes) {
   if (has_ended_ || is_closing_output_) {
     return;
@@ -91,7 +115,12 @@ void ByteChannel::write(std::string_view bytes) {
     queue_.clear();
     sent_ = 0;
   }
-  queue_.append(bytes);
+  if (!filter_) {
+    queue_.append(bytes);
+  } else if (const auto sealed = filter_->seal(bytes, queue_); !sealed.ok()) {
+    fail_later(sealed.error());
+    return;
+  }
   if (was_idle) {
     flush();
   }
@@ -111,16 +140,7 @@ void ByteChannel::flush() {
       }
       return;
     } else if (errno != EINTR) {
-      // Told from the loop, not from inside write(); what the peer still sent is read first by then.
-      loop_.post([this, alive = alive_, why = Error::from_errno("write")] {
-        if (*alive) {
-          fail(why);
-        }
-      });
-      queue_.clear();
-      sent_ = 0;
-      is_closing_output_ = true;
-      watch_output(false);
+      fail_later(Error::from_errno("write"));
       return;
     }
   }
@@ -140,6 +160,19 @@ void ByteChannel::watch_output(bool is_wanted) {
     HVD_CHECK(watch.ok());
     out_watch_ = watch.value();
   }
+}
+
+void ByteChannel::fail_later(const Error& why) {
+  // Told from the loop, not from inside write(); what the peer still sent is read first by then.
+  loop_.post([this, alive = alive_, why] {
+    if (*alive) {
+      fail(why);
+    }
+  });
+  queue_.clear();
+  sent_ = 0;
+  is_closing_output_ = true;
+  watch_output(false);
 }
 
 void ByteChannel::close_output() {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "runtime/base/byte_filter.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/fd.h"
@@ -22,8 +23,10 @@ class ByteChannel {
     std::function<void(const Error&)> on_closed;
   };
 
-  // For a socket pass it as `in` and leave `out` unopened. Both become non-blocking.
-  static Result<std::unique_ptr<ByteChannel>> create(EventLoop& loop, Fd in, Fd out, Handlers handlers);
+  // For a socket pass it as `in` and leave `out` unopened. Both become non-blocking. `filter`, if there is one, is what
+  // all bytes go through.
+  static Result<std::unique_ptr<ByteChannel>> create(EventLoop& loop, Fd in, Fd out, Handlers handlers,
+                                                     std::unique_ptr<ByteFilter> filter = nullptr);
   ~ByteChannel();
   ByteChannel(const ByteChannel&) = delete;
   ByteChannel& operator=(const ByteChannel&) = delete;
@@ -33,16 +36,21 @@ class ByteChannel {
   void close_output();
   // Bytes queued and not yet taken by the system.
   [[nodiscard]] std::size_t pending() const { return queue_.size() - sent_; }
+  // Whether what is on the wire is something else than what is written here.
+  [[nodiscard]] bool is_filtered() const { return filter_ != nullptr; }
   [[nodiscard]] int in_fd() const { return in_.get(); }
   [[nodiscard]] int out_fd() const { return is_socket_ ? in_.get() : out_.get(); }
 
  private:
-  ByteChannel(EventLoop& loop, Fd in, Fd out, bool is_socket, Handlers handlers);
+  ByteChannel(EventLoop& loop, Fd in, Fd out, bool is_socket, Handlers handlers, std::unique_ptr<ByteFilter> filter);
   Result<void> start();
   void on_events(std::uint32_t events);
   void read_some();
   // Whether flush() is to be called when the peer takes more.
   void watch_output(bool is_wanted);
+  // Whether more may be read: it has not ended, and no handler has destroyed it.
+  bool hand_out(Bytes bytes);
+  void fail_later(const Error& why);
   void flush();
   void finish_output();
   void fail(const Error& why);
@@ -52,6 +60,7 @@ class ByteChannel {
   const bool is_socket_;
   Handlers handlers_;
   // loop only
+  std::unique_ptr<ByteFilter> filter_;  // null: bytes are as they are
   Fd in_;
   Fd out_;  // not open: `in_` is a socket, of which one descriptor is enough
   WatchId in_watch_ = 0;

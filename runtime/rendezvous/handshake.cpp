@@ -1,34 +1,82 @@
 #include "runtime/rendezvous/handshake.h"
 
-#include <errno.h>
-#include <sys/random.h>
-
 #include <algorithm>
 
+#include "runtime/base/check.h"
 #include "runtime/base/socket.h"
 
 namespace hvd {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x4C445648U;  // "HVDL"
-constexpr std::uint16_t kVersion = 1;
+constexpr std::uint16_t kVersion = 2;
+constexpr std::size_t kPreambleBytes = 8;  // of both first messages: magic, version, protection
+constexpr std::size_t kTextSizesAt = 10;   // in a claim
+
+// What is sent, and so what is proven and what keys are made of.
+struct Transcript {
+  bool is_sealed = false;
+  LinkClaim claim;
+  Bytes acceptor_nonce;
+  Bytes connector_nonce;
+  Bytes acceptor_share;
+  Bytes connector_share;
+
+  [[nodiscard]] std::string bytes() const {
+    ByteWriter text;
+    text.u16(kVersion).u16(is_sealed ? 1 : 0).u16(static_cast<std::uint16_t>(claim.role));
+    text.u8(static_cast<std::uint8_t>(claim.node.size())).u8(static_cast<std::uint8_t>(claim.address.size()));
+    text.i32(claim.from).i32(claim.to);
+    for (const Bytes part : {acceptor_nonce, connector_nonce, acceptor_share, connector_share}) {
+      text.raw(part.data(), part.size());
+    }
+    text.raw(claim.node.data(), claim.node.size()).raw(claim.address.data(), claim.address.size());
+    return std::move(text).str();
+  }
+};
 
 enum class Side { kClaim, kProof };
 
-std::string mac_of(const JobSecret& secret, Side side, const LinkClaim& claim, Bytes acceptor_nonce,
-                   Bytes connector_nonce) {
+std::string mac_of(const JobSecret& secret, Side side, const Transcript& transcript) {
   static constexpr std::size_t kLabelBytes = 16;
-  std::string label = side == Side::kClaim ? "hvd link claim" : "hvd link proof";
-  label.resize(kLabelBytes, '\0');
-  ByteWriter text;
-  text.raw(label.data(), label.size()).u16(kVersion).u16(static_cast<std::uint16_t>(claim.role));
-  text.i32(claim.from).i32(claim.to);
-  text.raw(acceptor_nonce.data(), acceptor_nonce.size()).raw(connector_nonce.data(), connector_nonce.size());
-  return hmac_sha256(secret, as_bytes(text.str()));
+  std::string text = side == Side::kClaim ? "hvd link claim" : "hvd link proof";
+  text.resize(kLabelBytes, '\0');
+  return hmac_sha256(secret, as_bytes(text + transcript.bytes()));
 }
 
-// Magic and version, which start both first messages.
-Result<void> check_preamble(ByteReader& reader) {
+KeyShare share_of(Bytes bytes) {
+  KeyShare share{};
+  std::copy(bytes.begin(), bytes.end(), share.begin());
+  return share;
+}
+
+KeyShare share_in(const std::optional<KeyPair>& key) {
+  return key ? key->share() : KeyShare{};
+}
+
+// `sending` of the connector first.
+Result<RecordKeys> keys_of(const JobSecret& secret, const KeyPair& own, Bytes other, const Transcript& transcript) {
+  HVD_TRY_ASSIGN(const SharedKey shared, own.agree(share_of(other)));
+  std::string salt(as_text(transcript.acceptor_nonce));
+  salt += as_text(transcript.connector_nonce);
+  std::string known(as_text(secret));
+  known += as_text(shared);
+  const std::string key = hkdf_extract(as_bytes(salt), as_bytes(known));
+  RecordKeys keys;
+  const std::string bytes =
+      hkdf_expand(as_bytes(key), "hvd record keys" + transcript.bytes(), 2 * (kCipherKeyBytes + kCipherNonceBytes));
+  auto at = bytes.begin();
+  for (RecordKey* each : {&keys.sending, &keys.receiving}) {
+    std::copy_n(at, each->key.size(), each->key.begin());
+    at += kCipherKeyBytes;
+    std::copy_n(at, each->salt.size(), each->salt.begin());
+    at += kCipherNonceBytes;
+  }
+  return keys;
+}
+
+// Magic, version and protection, which start both first messages.
+Result<void> check_preamble(ByteReader& reader, bool is_sealed) {
   if (reader.u32() != kMagic) {
     return Error(Code::kProtocol, "the other end is no part of hvdrun");
   }
@@ -37,7 +85,25 @@ Result<void> check_preamble(ByteReader& reader) {
                                       " of the link, this one " + std::to_string(kVersion) +
                                       "; all must be of one version of hvdrun");
   }
+  if (const std::uint16_t protection = reader.u16(); protection != (is_sealed ? 1 : 0)) {
+    return Error(Code::kProtocol, std::string("the connection is ") + (is_sealed ? "" : "not ") +
+                                      "to be encrypted here, and at the other end it is " + (is_sealed ? "not" : "so"));
+  }
   return {};
+}
+
+// As soon as it is there, so that one who speaks otherwise is told so, and not waited for.
+Result<void> check_preamble_in(std::string_view message, bool is_sealed) {
+  if (message.size() < kPreambleBytes) {
+    return {};
+  }
+  ByteReader reader(message);
+  return check_preamble(reader, is_sealed);
+}
+
+std::size_t whole_claim(std::string_view begun) {
+  return kClaimBytes + static_cast<std::uint8_t>(begun[kTextSizesAt]) +
+         static_cast<std::uint8_t>(begun[kTextSizesAt + 1]);
 }
 
 }  // namespace
@@ -57,30 +123,27 @@ const char* name_of(LinkRole role) {
 }
 
 bool operator==(const LinkClaim& a, const LinkClaim& b) {
-  return a.role == b.role && a.from == b.from && a.to == b.to;
+  return a.role == b.role && a.from == b.from && a.to == b.to && a.node == b.node && a.address == b.address;
 }
 
 Result<Nonce> make_nonce() {
   Nonce nonce;
-  for (;;) {
-    // Requests of up to 256 bytes are never cut short once the generator is seeded (getrandom(2)).
-    const ssize_t got = ::getrandom(nonce.data(), nonce.size(), 0);
-    if (got == static_cast<ssize_t>(nonce.size())) {
-      return nonce;
-    }
-    if (got >= 0 || errno != EINTR) {
-      return Error::from_errno("getrandom");
-    }
-  }
+  HVD_TRY(fill_random(nonce));
+  return nonce;
 }
 
-HandshakeAcceptor::HandshakeAcceptor(const JobSecret& secret, int rank, const Nonce& nonce)
-    : secret_(secret), rank_(rank), nonce_(nonce) {}
+HandshakeAcceptor::HandshakeAcceptor(const JobSecret& secret, int rank, const Nonce& nonce, std::optional<KeyPair> key)
+    : secret_(secret), rank_(rank), nonce_(nonce), key_(std::move(key)) {}
 
 std::string HandshakeAcceptor::greeting() const {
+  const KeyShare share = share_in(key_);
   ByteWriter out;
-  out.u32(kMagic).u16(kVersion).u16(0).raw(nonce_.data(), nonce_.size());
+  out.u32(kMagic).u16(kVersion).u16(key_ ? 1 : 0).raw(nonce_.data(), nonce_.size()).raw(share.data(), share.size());
   return std::move(out).str();
+}
+
+std::size_t HandshakeAcceptor::wanted() const {
+  return (claim_.size() < kClaimBytes ? kClaimBytes : whole_claim(claim_)) - claim_.size();
 }
 
 Result<std::optional<LinkClaim>> HandshakeAcceptor::feed(Bytes bytes) {
@@ -88,16 +151,33 @@ Result<std::optional<LinkClaim>> HandshakeAcceptor::feed(Bytes bytes) {
     return Error(Code::kProtocol, "more bytes than a claim has");
   }
   claim_ += as_text(bytes);
+  HVD_TRY(check_preamble_in(claim_, key_.has_value()));
   if (wanted() != 0) {
     return std::optional<LinkClaim>();
   }
-  ByteReader reader(claim_);
-  HVD_TRY(check_preamble(reader));
+  return check_claim();
+}
+
+Result<std::optional<LinkClaim>> HandshakeAcceptor::check_claim() {
+  ByteReader reader(std::string_view(claim_).substr(kPreambleBytes));
+  Transcript transcript;
+  LinkClaim& claim = transcript.claim;
   const std::uint16_t role = reader.u16();
-  LinkClaim claim{static_cast<LinkRole>(role), reader.i32(), reader.i32()};
-  const Bytes connector_nonce = reader.take(kNonceBytes);
+  claim.role = static_cast<LinkRole>(role);
+  const std::size_t node = reader.u8();
+  const std::size_t address = reader.u8();
+  claim.from = reader.i32();
+  claim.to = reader.i32();
+  const KeyShare own_share = share_in(key_);
+  transcript.is_sealed = key_.has_value();
+  transcript.acceptor_nonce = nonce_;
+  transcript.acceptor_share = own_share;
+  transcript.connector_nonce = reader.take(kNonceBytes);
+  transcript.connector_share = reader.take(kShareBytes);
   const Bytes mac = reader.take(kMacBytes);
-  if (!is_same_mac(mac_of(secret_, Side::kClaim, claim, nonce_, connector_nonce), mac)) {
+  claim.node = as_text(reader.take(node));
+  claim.address = as_text(reader.take(address));
+  if (!is_same_mac(mac_of(secret_, Side::kClaim, transcript), mac)) {
     return Error(Code::kAuth, "it does not know the secret of this job");
   }
   const bool is_for_rank =
@@ -107,12 +187,19 @@ Result<std::optional<LinkClaim>> HandshakeAcceptor::feed(Bytes bytes) {
     return Error(Code::kProtocol, "it asked for role " + std::to_string(role) + " of rank " + std::to_string(claim.to) +
                                       "; this is rank " + std::to_string(rank_));
   }
-  proof_ = mac_of(secret_, Side::kProof, claim, nonce_, connector_nonce);
+  if (key_) {
+    HVD_TRY_ASSIGN(keys_, keys_of(secret_, *key_, transcript.connector_share, transcript));
+    std::swap(keys_.sending, keys_.receiving);
+  }
+  proof_ = mac_of(secret_, Side::kProof, transcript);
   return std::optional<LinkClaim>(claim);
 }
 
-HandshakeConnector::HandshakeConnector(const JobSecret& secret, const LinkClaim& claim, const Nonce& nonce)
-    : secret_(secret), claim_(claim), nonce_(nonce) {}
+HandshakeConnector::HandshakeConnector(const JobSecret& secret, LinkClaim claim, const Nonce& nonce,
+                                       std::optional<KeyPair> key, std::optional<KeyShare> expected)
+    : secret_(secret), claim_(std::move(claim)), nonce_(nonce), key_(std::move(key)), expected_(expected) {
+  HVD_CHECK(claim_.node.size() <= kMaxClaimText && claim_.address.size() <= kMaxClaimText);
+}
 
 std::size_t HandshakeConnector::wanted() const {
   if (is_done_) {
@@ -126,6 +213,9 @@ Result<std::string> HandshakeConnector::feed(Bytes bytes) {
     return Error(Code::kProtocol, "more bytes than the handshake has");
   }
   buffer_ += as_text(bytes);
+  if (expected_proof_.empty()) {
+    HVD_TRY(check_preamble_in(buffer_, key_.has_value()));
+  }
   if (is_done_ || wanted() != 0) {
     return std::string();
   }
@@ -140,17 +230,27 @@ Result<std::string> HandshakeConnector::feed(Bytes bytes) {
 }
 
 Result<std::string> HandshakeConnector::answer_greeting() {
-  ByteReader reader(buffer_);
-  HVD_TRY(check_preamble(reader));
-  reader.u16();
-  const Bytes acceptor_nonce = reader.take(kNonceBytes);
+  ByteReader reader(std::string_view(buffer_).substr(kPreambleBytes));
+  const KeyShare own_share = share_in(key_);
+  Transcript transcript{key_.has_value(),         claim_,   reader.take(kNonceBytes), nonce_,
+                        reader.take(kShareBytes), own_share};
+  if (expected_ && share_of(transcript.acceptor_share) != *expected_) {
+    return Error(Code::kAuth, "the other end is not the one that this was told to call");
+  }
+  if (key_) {
+    HVD_TRY_ASSIGN(keys_, keys_of(secret_, *key_, transcript.acceptor_share, transcript));
+  }
   ByteWriter out;
-  out.u32(kMagic).u16(kVersion).u16(static_cast<std::uint16_t>(claim_.role)).i32(claim_.from).i32(claim_.to);
-  out.raw(nonce_.data(), nonce_.size());
-  const std::string mac = mac_of(secret_, Side::kClaim, claim_, acceptor_nonce, nonce_);
-  expected_proof_ = mac_of(secret_, Side::kProof, claim_, acceptor_nonce, nonce_);
+  out.u32(kMagic).u16(kVersion).u16(key_ ? 1 : 0).u16(static_cast<std::uint16_t>(claim_.role));
+  out.u8(static_cast<std::uint8_t>(claim_.node.size())).u8(static_cast<std::uint8_t>(claim_.address.size()));
+  out.i32(claim_.from).i32(claim_.to);
+  out.raw(nonce_.data(), nonce_.size()).raw(own_share.data(), own_share.size());
+  const std::string mac = mac_of(secret_, Side::kClaim, transcript);
+  expected_proof_ = mac_of(secret_, Side::kProof, transcript);
+  out.raw(mac.data(), mac.size());
+  out.raw(claim_.node.data(), claim_.node.size()).raw(claim_.address.data(), claim_.address.size());
   buffer_.clear();
-  return std::move(out.raw(mac.data(), mac.size())).str();
+  return std::move(out).str();
 }
 
 Result<void> prove(int fd, HandshakeConnector& handshake, Deadline deadline) {

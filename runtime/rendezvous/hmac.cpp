@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <array>
 
-#define OPENSSL_SUPPRESS_DEPRECATED  // SHA256_*: what replaces it is what hmac.h avoids
+#define OPENSSL_SUPPRESS_DEPRECATED  // SHA256_*: what replaces it asks tables of algorithms and allocates, for each
+                                     // hash
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
+
+#include "runtime/base/check.h"
 
 namespace hvd {
 namespace {
@@ -47,6 +50,22 @@ std::string hmac_sha256(Bytes key, Bytes message) {
 bool is_same_mac(std::string_view expected, Bytes received) {
   return expected.size() == kMacBytes && received.size() == kMacBytes &&
          CRYPTO_memcmp(expected.data(), received.data(), kMacBytes) == 0;
+}
+
+std::string hkdf_extract(Bytes salt, Bytes secret) {
+  return hmac_sha256(salt, secret);
+}
+
+std::string hkdf_expand(Bytes key, std::string_view info, std::size_t size) {
+  HVD_CHECK(size <= 255 * kMacBytes);
+  std::string all;
+  std::string block;
+  for (unsigned number = 1; all.size() < size; ++number) {
+    block = hmac_sha256(key, as_bytes(block + std::string(info) + static_cast<char>(number)));
+    all += block;
+  }
+  all.resize(size);
+  return all;
 }
 
 }  // namespace hvd

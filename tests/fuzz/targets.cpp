@@ -35,6 +35,7 @@
 #include "runtime/core/tuning_table.h"
 #include "runtime/link/mesh_peer.h"
 #include "runtime/rendezvous/handshake.h"
+#include "runtime/rendezvous/record.h"
 #include "tests/fuzz/check_targets.h"
 #include "tests/fuzz/job_targets.h"
 #include "tests/fuzz/require.h"
@@ -379,11 +380,11 @@ void engine_words(std::string_view input) {
   if (const auto seat = launch::seat_from("mpirun", lines); seat.ok()) {
     require(seat.value().rank >= 0 && seat.value().size >= 0, "a seat is one");
   }
-  if (const auto secret = launch::parse_secret(input); secret.ok()) {
+  if (const auto key = launch::parse_call_key(input); key.ok()) {
     std::string lower(input);
     std::transform(lower.begin(), lower.end(), lower.begin(),
                    [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    require(launch::secret_text(secret.value()) == lower, "a secret is read as it is written");
+    require(launch::call_key_text(key.value()) == lower, "a key is read as it is written");
   }
 }
 
@@ -423,16 +424,44 @@ void bench_lines(std::string_view input) {
 void handshake(std::string_view input) {
   const JobSecret secret{1, 2, 3};
   const Nonce nonce{4, 5, 6};
+  const KeyPair pair = KeyPair::of({7, 8, 9}).value();
   for (const int rank : {0, kLauncher}) {
-    HandshakeAcceptor acceptor(secret, rank, nonce);
+    HandshakeAcceptor acceptor =
+        rank == kLauncher ? HandshakeAcceptor(secret, rank, nonce, pair) : HandshakeAcceptor(secret, rank, nonce);
     talk_to(acceptor, input, [](const Result<std::optional<LinkClaim>>& claim) {
       require(!claim.ok() || !claim.value(), "nobody is let in without the secret");
       return claim.ok();
     });
   }
-  HandshakeConnector connector(secret, LinkClaim{LinkRole::kAgent, 3, kLauncher}, nonce);
-  talk_to(connector, input, [](const Result<std::string>& answer) { return answer.ok(); });
-  require(!connector.is_done(), "nobody is taken for the launcher without the secret");
+  const LinkClaim call{LinkRole::kAgent, 3, kLauncher, "node1", "10.0.0.1:4711"};
+  for (const bool is_sealed : {false, true}) {
+    HandshakeConnector connector(secret, call, nonce, is_sealed ? std::optional(pair) : std::nullopt);
+    talk_to(connector, input, [](const Result<std::string>& answer) { return answer.ok(); });
+    require(!connector.is_done(), "nobody is taken for the launcher without the secret");
+  }
+}
+
+// Whatever stands on the wire of an encrypted connection: the input itself, and true records that it changes.
+void records(std::string_view input) {
+  const RecordKey key{{1}, {2}};
+  RecordOpener stranger(key);
+  in_pieces(input, [&stranger](std::string_view piece) {
+    stranger.feed(as_bytes(piece));
+    const auto next = stranger.next();
+    require(!next.ok() || !next.value(), "nothing is opened that was not sealed");
+  });
+  RecordSealer sealer(key);
+  std::string wire;
+  in_pieces(input, [&](std::string_view piece) { require(sealer.seal(piece, wire).ok(), "everything can be sealed"); });
+  RecordOpener opener(key);
+  std::string text;
+  in_pieces(wire, [&](std::string_view piece) {
+    opener.feed(as_bytes(piece));
+    for (auto next = opener.next(); next.ok() && next.value(); next = opener.next()) {
+      text += as_text(*next.value());
+    }
+  });
+  require(text == input && opener.buffered() == 0, "what was sealed is opened, however it came");
 }
 
 // A cluster that can be read can be kept as a record: it is the same when it is read again, and all of it is such as
@@ -496,6 +525,7 @@ const std::vector<Target>& targets() {
       {"memory_cgroup", memory_cgroup},
       {"mesh_peer", mesh_peer},
       {"node_words", node_words},
+      {"records", records},
       {"rsh_template", rsh_template},
       {"ssh_config", ssh_config},
       {"traceback", traceback},

@@ -139,7 +139,8 @@ struct Node final : Transport, SessionSink {
     Fd end = wires.back()->take_end(0);
     Fd out(::dup(end.get()));
     const std::string path = folder + "/resume" + std::to_string(number);
-    agents.push_back(AgentSession::create(*loop, std::move(end), std::move(out), path, std::move(theirs), log).value());
+    agents.push_back(
+        AgentSession::create(*loop, {std::move(end), std::move(out), nullptr}, path, std::move(theirs), log).value());
     ReadyMessage ready;
     ready.resume_path = path;
     agents.back()->send(AgentMessage::kReady, ready.encode());
@@ -284,8 +285,8 @@ TEST_CASE("a connection of another session is refused") {
   sink.is_worth_waiting = [] { return false; };
   Fd end = wire.take_end(0);
   Fd out(::dup(end.get()));
-  const auto helper = AgentSession::create(*node.loop, std::move(end), std::move(out), node.folder + "/helper",
-                                           std::move(sink), node.log);
+  const auto helper = AgentSession::create(*node.loop, {std::move(end), std::move(out), nullptr},
+                                           node.folder + "/helper", std::move(sink), node.log);
   REQUIRE(helper.ok());
   const Fd launcher = wire.take_end(1);
   const std::string frame =

@@ -23,7 +23,7 @@ std::string joined(const std::vector<std::string>& words) {
 
 std::string command_line(const std::string& hosts, int size, const MpirunOptions& options) {
   const Placement placement = place(parse_host_list(hosts).value(), size).value();
-  return joined(mpirun_words(placement, options, {"10.0.0.1:5", "[fd00::1]:6"}));
+  return joined(mpirun_words(placement, options, {"stack", {"10.0.0.1:5", "[fd00::1]:6"}}));
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ TEST_CASE("mpirun is told of exactly the slots that ranks have") {
 TEST_CASE("the command line of mpirun, word for word") {
   MpirunOptions options;
   options.agent_path = "/x/agent";
-  const std::string end = "-x HVD_CALL_SECRET /x/agent call mpirun 10.0.0.1:5 [fd00::1]:6";
+  const std::string end = "-x HVD_CALL_SECRET /x/agent call mpirun stack 10.0.0.1:5 [fd00::1]:6";
   CHECK(command_line("a:2,b:1", 3, options) == "mpirun -np 3 -H a:2,b:1 --map-by slot --bind-to none " + end);
   options.is_root = true;
   CHECK(command_line("a:1", 1, options) ==
@@ -54,7 +54,7 @@ TEST_CASE("the command line of mpirun, word for word") {
   options.args = {"--mca", "btl", "tcp,self"};
   CHECK(command_line("10.0.0.7:1", 1, options) ==
         "mpirun -np 1 -H 10.0.0.7:1 --map-by slot --bind-to socket -x HVD_CALL_SECRET --mca btl tcp,self "
-        "/x/agent call mpirun 10.0.0.1:5 [fd00::1]:6");
+        "/x/agent call mpirun stack 10.0.0.1:5 [fd00::1]:6");
   CHECK(has(command_line("node1.cluster:1", 1, options),
             "--mca orte_keep_fqdn_hostnames 1 --mca prte_keep_fqdn_hostnames 1 "));
 }
@@ -92,15 +92,16 @@ TEST_CASE("what the user says of mapping and binding is not said a second time")
 }
 
 TEST_CASE("the secret is in mpirun's environment only, and what another mpirun has left is not there") {
-  JobSecret secret{};
-  secret.fill(0xA5);
+  CallKey key;
+  key.secret.fill(0xA5);
+  key.launcher.fill(0x5A);
   MpirunOptions options;
   options.environment = {"PATH=/bin",     "OMPI_COMM_WORLD_RANK=3", "PMIX_RANK=3", "OMPI_MCA_ess=env",
                          "OMPI_CC=clang", "OMPI_MCA_btl=tcp",       "RANK=3",      "OMPI_MCA_orte_num_nodes=1"};
   const Placement placement = place(parse_host_list("a:1").value(), 1).value();
-  const EngineCommand command = mpirun_command(placement, options, {"10.0.0.1:5"}, secret);
-  const std::string text = secret_text(secret);
-  CHECK(text.size() == 64);
+  const EngineCommand command = mpirun_command(placement, options, {"stack", {"10.0.0.1:5"}}, key);
+  const std::string text = call_key_text(key);
+  CHECK(text.size() == 128);
   CHECK(command.environment ==
         std::vector<std::string>{"PATH=/bin", "OMPI_CC=clang", "OMPI_MCA_btl=tcp", "HVD_CALL_SECRET=" + text});
   CHECK(joined(command.argv).find(text) == std::string::npos);
@@ -116,7 +117,7 @@ TEST_CASE("the user's own settings of Open MPI and PMIx reach mpirun, those of a
     MpirunOptions options;
     options.environment = users;
     options.environment.insert(options.environment.end(), more.begin(), more.end());
-    Entries environment = mpirun_command(placement, options, {}, JobSecret{}).environment;
+    Entries environment = mpirun_command(placement, options, {}, CallKey{}).environment;
     environment.pop_back();  // the secret
     return environment;
   };
@@ -126,16 +127,18 @@ TEST_CASE("the user's own settings of Open MPI and PMIx reach mpirun, those of a
 }
 
 TEST_CASE("a secret is read as it was written, and nothing else is") {
-  JobSecret secret{};
-  for (std::size_t i = 0; i < secret.size(); ++i) {
-    secret[i] = static_cast<std::uint8_t>(i * 9);
+  CallKey key;
+  for (std::size_t i = 0; i < key.secret.size(); ++i) {
+    key.secret[i] = static_cast<std::uint8_t>(i * 9);
+    key.launcher[i] = static_cast<std::uint8_t>(i * 7 + 1);
   }
-  CHECK(parse_secret(secret_text(secret)).value() == secret);
+  CHECK(parse_call_key(call_key_text(key)).value() == key);
   for (const std::string& text :
-       {std::string(), std::string(63, '0'), std::string(65, '0'), std::string(62, '0') + "g0",
-        std::string(62, '0') + "0g", std::string(62, '0') + "-1", std::string(62, '0') + " 1"}) {
+       {std::string(), std::string(64, '0'), std::string(127, '0'), std::string(129, '0'), std::string(126, '0') + "g0",
+        std::string(126, '0') + "0g", std::string(62, '0') + "-1" + std::string(64, '0'), std::string(126, '0') + "-1",
+        std::string(126, '0') + " 1"}) {
     CAPTURE(text);
-    CHECK_FALSE(parse_secret(text).ok());
+    CHECK_FALSE(parse_call_key(text).ok());
   }
 }
 
