@@ -159,6 +159,18 @@ void find_mpirun_faults(const CheckResult& result, Findings& findings) {
                        names + ": " + software.mpirun_error,
                        "install Open MPI there (apt-get install openmpi-bin), or leave out --launcher mpi"};
       });
+  // Only Open MPI has a way for words of ours to its daemons, and that is not encrypted.
+  warn_where(
+      result, findings,
+      [](const CheckedHost& h) { return h.software && !h.software->mpirun.empty() && !h.opened.is_local; },
+      [&](std::vector<int> hosts) {
+        const std::string names = host_names(result, hosts);
+        return warning(Subject::kMpirun, std::move(hosts),
+                       "mpirun sends the secret of hvdrun's call to " + names +
+                           " in clear text; sessions are encrypted all the same, but who reads it on the network could "
+                           "call in a rank's place when the job starts",
+                       "leave out --launcher mpi where others can read the network between the hosts");
+      });
   warn_of_difference(
       result, findings, Subject::kMpirun, "mpirun is",
       [](const CheckedHost& h) {

@@ -1,5 +1,5 @@
 // What is used of libcrypto's EVP: X25519 (RFC 7748), by which two ends agree on a key that no listener learns, and
-// AES-256-GCM, which encrypts and authenticates. A static agent becomes 3.6 MB larger by it; nothing less of libcrypto
+// AES-256-GCM, which encrypts and authenticates. A static agent becomes 3.5 MB larger by it; nothing less of libcrypto
 // has a key exchange or the processor's own AES.
 //
 // A library context of our own: neither openssl.cnf nor what else this process does with libcrypto has a say, and a

@@ -309,6 +309,23 @@ TEST_CASE("what would keep a job from starting has the code with which it would 
   }
 }
 
+TEST_CASE("that mpirun carries the secret of the call in clear text is told of hosts elsewhere, and of no others") {
+  CheckResult result = good(2);
+  for (CheckedHost& host : result.hosts) {
+    host.software->mpirun = "Open MPI 4.1.4";
+  }
+  CHECK(find_problems(result).empty());
+  result.wants_mpirun = true;
+  result.hosts[0].opened.is_local = true;
+  const auto findings = find_problems(result);
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].subject == Subject::kMpirun);
+  CHECK(!findings[0].is_problem);
+  CHECK(findings[0].hosts == std::vector<int>{1});
+  CHECK(findings[0].what.find("mpirun sends the secret of hvdrun's call to ") == 0);
+  CHECK(exit_code_of(result, findings) == 0);
+}
+
 TEST_CASE("a clock within its uncertainty is not called wrong") {
   CheckResult result = good(2);
   result.hosts[1].clock = ClockOffset{std::chrono::seconds(3), std::chrono::milliseconds(1500), {}};
