@@ -28,6 +28,8 @@ class ChainFlow final : public Flow {
  public:
   ChainFlow(std::uint8_t* data, std::size_t size_bytes, bool is_first, bool is_last)
       : data_(data), received_(is_first ? size_bytes : 0), sent_(is_last ? size_bytes : 0), size_bytes_(size_bytes) {}
+  [[nodiscard]] std::uint64_t bytes_to_send() const override { return size_bytes_ - sent_; }
+  [[nodiscard]] std::uint64_t bytes_to_receive() const override { return size_bytes_ - received_; }
   std::size_t to_send(iovec* parts) override { return fill(parts, sent_, received_); }
   void note_sent(std::size_t bytes) override { sent_ += bytes; }
   std::size_t to_receive(iovec* parts) override { return fill(parts, received_, size_bytes_); }

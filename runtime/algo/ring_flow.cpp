@@ -12,6 +12,7 @@ RingFlow::RingFlow(const PieceMap& data, const Place& place, Half half, Sum sum)
       place_(place),
       sum_(sum),
       first_step_(half == Half::kGather ? count() - 1 : 0),
+      end_step_(half == Half::kReduce ? count() - 1 : 2 * (count() - 1)),
       out_(order_of(place, half)),
       in_(out_) {}
 
@@ -22,6 +23,27 @@ RingOrder RingFlow::order_of(const Place& place, Half half) {
     pieces = std::max(pieces, chunks_for(block.size(), place.piece_bytes));
   }
   return RingOrder(pieces, half == Half::kGather ? nodes - 1 : 0, half == Half::kReduce ? nodes - 1 : 2 * (nodes - 1));
+}
+
+// Each step moves one part each way, whole.
+std::uint64_t RingFlow::bytes_to_send() const {
+  std::uint64_t all = 0;
+  for (int step = first_step_; step < end_step_; ++step) {
+    all += block_bytes(ring_send_part(place_.self, count(), step));
+  }
+  return all;
+}
+
+std::uint64_t RingFlow::bytes_to_receive() const {
+  std::uint64_t all = 0;
+  for (int step = first_step_; step < end_step_; ++step) {
+    all += block_bytes(ring_recv_part(place_.self, count(), step));
+  }
+  return all;
+}
+
+std::size_t RingFlow::block_bytes(int part) const {
+  return place_.blocks[static_cast<std::size_t>(ring_previous(part, count()))].size();
 }
 
 // A node ends the first half with the part after its own number: that is its block.

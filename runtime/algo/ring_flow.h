@@ -41,6 +41,8 @@ class RingFlow final : public Flow {
   // From inputs to outputs, which of kGather are the same. The map is not owned.
   RingFlow(const PieceMap& data, const Place& place, Half half, Sum sum);
 
+  [[nodiscard]] std::uint64_t bytes_to_send() const override;
+  [[nodiscard]] std::uint64_t bytes_to_receive() const override;
   std::size_t to_send(iovec* parts) override;
   void note_sent(std::size_t bytes) override { sent_ += bytes; }
   std::size_t to_receive(iovec* parts) override;
@@ -53,6 +55,7 @@ class RingFlow final : public Flow {
   [[nodiscard]] Range received_at(const RingOrder& at) const;
   [[nodiscard]] Range piece_of(int part, std::size_t piece) const;
   [[nodiscard]] static RingOrder order_of(const Place& place, Half half);
+  [[nodiscard]] std::size_t block_bytes(int part) const;
   std::size_t fill(iovec* parts, Range range, bool of_inputs) const;
   void reduce(Range range, int step) const;
 
@@ -61,6 +64,7 @@ class RingFlow final : public Flow {
   Place place_;
   Sum sum_;
   int first_step_;
+  int end_step_;
   // one thread at a time
   RingOrder out_;
   RingOrder in_;

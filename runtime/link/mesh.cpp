@@ -233,7 +233,8 @@ Result<void> allow_files(const RankMap& map) {
 Mesh::Mesh(RankMap map)
     : map_(std::move(map)),
       control_(static_cast<std::size_t>(map_.size)),
-      data_(static_cast<std::size_t>(map_.node_count)) {}
+      data_(static_cast<std::size_t>(map_.node_count)),
+      data_counts_(data_.size()) {}
 
 Mesh::~Mesh() = default;
 

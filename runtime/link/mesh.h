@@ -20,6 +20,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/result.h"
 #include "runtime/core/rank_map.h"
+#include "runtime/link/link_steps.h"
 #include "runtime/rendezvous/store.h"
 
 namespace hvd {
@@ -56,6 +57,8 @@ class Mesh {
   [[nodiscard]] int control_fd(int rank) const { return control_[static_cast<std::size_t>(rank)].get(); }
   // Between leaders only: the connection to the leader of another node. Non-blocking.
   [[nodiscard]] int data_fd(int node_index) const { return data_[static_cast<std::size_t>(node_index)].get(); }
+  // What has gone over it so far; counted by whoever uses it.
+  [[nodiscard]] LinkCounts& data_counts(int node_index) { return data_counts_[static_cast<std::size_t>(node_index)]; }
   // Null when this node has one rank.
   [[nodiscard]] const std::shared_ptr<ShmSegment>& shm() const { return shm_; }
 
@@ -69,8 +72,9 @@ class Mesh {
   RankMap map_;
   std::string word_;
   std::string congestion_;
-  std::vector<Fd> control_;          // [size]
-  std::vector<Fd> data_;             // [node_count]
+  std::vector<Fd> control_;  // [size]
+  std::vector<Fd> data_;     // [node_count]
+  std::vector<LinkCounts> data_counts_;
   std::shared_ptr<ShmSegment> shm_;  // shared with those who use it without the engine
 };
 

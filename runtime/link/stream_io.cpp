@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "runtime/base/check.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/socket.h"
 
@@ -18,7 +19,14 @@ Error lost(const StreamPeer& peer, const std::string& why) {
   return Error(Code::kLostPeer, "lost the connection to " + peer.who + ": " + why);
 }
 
-using Parts = std::array<iovec, Flow::kMostParts>;
+Error out_of_step(const StreamPeer& from, const LinkSteps& steps) {
+  return {Code::kProtocol, "the connection from " + from.who + " to " + from.here +
+                               " is out of step: " + steps.what_came() +
+                               "; the ranks do not agree on a size, or something else has written into it"};
+}
+
+using DataParts = std::array<iovec, Flow::kMostParts>;
+using Parts = std::array<iovec, Flow::kMostParts + 2>;
 
 msghdr message_of(Parts& parts, std::size_t count) {
   msghdr message{};
@@ -31,16 +39,20 @@ msghdr message_of(Parts& parts, std::size_t count) {
 enum class Moved : std::uint8_t { kSome, kBlocked, kNone };
 
 // One call at a time, so that what has come is taken before more is sent.
-Result<Moved> send_some(const StreamPeer& to, Flow& flow) {
-  Parts parts;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by the flow
-  const std::size_t count = flow.to_send(parts.data());
+Result<Moved> send_some(const StreamPeer& to, Flow& flow, LinkSteps& steps) {
+  if (steps.is_over()) {
+    return Moved::kNone;
+  }
+  DataParts data;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by the flow
+  Parts parts;     // NOLINT(cppcoreguidelines-pro-type-member-init): likewise
+  const std::size_t count = steps.parts(data.data(), flow.to_send(data.data()), parts.data());
   if (count == 0) {
     return Moved::kNone;
   }
   const msghdr message = message_of(parts, count);
   const ssize_t sent = ::sendmsg(to.fd, &message, MSG_NOSIGNAL);
   if (sent > 0) {
-    flow.note_sent(static_cast<std::size_t>(sent));
+    flow.note_sent(steps.note(static_cast<std::size_t>(sent)).value_or(0));
     return Moved::kSome;
   }
   if (sent < 0 && errno != EAGAIN && errno != EINTR) {
@@ -50,16 +62,26 @@ Result<Moved> send_some(const StreamPeer& to, Flow& flow) {
 }
 
 // Likewise.
-Result<Moved> recv_some(const StreamPeer& from, Flow& flow) {
-  Parts parts;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by the flow
-  const std::size_t count = flow.to_receive(parts.data());
+Result<Moved> recv_some(const StreamPeer& from, Flow& flow, LinkSteps& steps) {
+  if (steps.is_over()) {
+    return Moved::kNone;
+  }
+  DataParts data;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by the flow
+  Parts parts;     // NOLINT(cppcoreguidelines-pro-type-member-init): likewise
+  const std::size_t count = steps.parts(data.data(), flow.to_receive(data.data()), parts.data());
   if (count == 0) {
     return Moved::kNone;
   }
   msghdr message = message_of(parts, count);
   const ssize_t got = ::recvmsg(from.fd, &message, 0);
   if (got > 0) {
-    flow.note_received(static_cast<std::size_t>(got));
+    const auto received = steps.note(static_cast<std::size_t>(got));
+    if (!received) {
+      return out_of_step(from, steps);
+    }
+    if (*received > 0) {
+      flow.note_received(*received);
+    }
     return Moved::kSome;
   }
   if (got == 0) {
@@ -110,6 +132,8 @@ Error prefer_cause(const Error& error, Interrupt& interrupt) {
 class Plain final : public Flow {
  public:
   Plain(Bytes out, MutableBytes in) : out_(out), in_(in) {}
+  [[nodiscard]] std::uint64_t bytes_to_send() const override { return out_.size(); }
+  [[nodiscard]] std::uint64_t bytes_to_receive() const override { return in_.size(); }
   std::size_t to_send(iovec* parts) override {
     return fill(parts, const_cast<std::uint8_t*>(out_.data()), out_.size());
   }
@@ -131,12 +155,18 @@ class Plain final : public Flow {
 
 Result<void> move(const StreamPeer& to, const StreamPeer& from, Flow& flow, Looks& looks, Interrupt& interrupt) {
   Deadline next_check = Deadline::after(kInterruptEvery);
+  LinkCounts none;  // a side that has nothing to move has no connection
+  const std::uint64_t out = flow.bytes_to_send();
+  const std::uint64_t in = flow.bytes_to_receive();
+  HVD_CHECK((out == 0 || to.counts != nullptr) && (in == 0 || from.counts != nullptr));
+  LinkSteps sending((out == 0 ? none : *to.counts).sent, out, true);
+  LinkSteps receiving((in == 0 ? none : *from.counts).received, in, false);
   for (int in_vain = 0;;) {
-    const auto sent = send_some(to, flow);
+    const auto sent = send_some(to, flow, sending);
     if (!sent.ok()) {
       return prefer_cause(sent.error(), interrupt);
     }
-    const auto received = recv_some(from, flow);
+    const auto received = recv_some(from, flow, receiving);
     if (!received.ok()) {
       return prefer_cause(received.error(), interrupt);
     }

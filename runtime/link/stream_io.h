@@ -1,17 +1,20 @@
 // Moving bytes both ways at once over the data connections between leaders, for the algorithms.
 //
 // A wait looks a few times for what is about to come, then sleeps in poll(2); asks the Interrupt at least each 100 ms.
-// A connection that ends is kLostPeer and names the peer. Thread: one at a time.
+// A connection that ends is kLostPeer and names the peer; one whose stream is out of step (link_steps.h) is kProtocol
+// and names both ends. Thread: one at a time.
 #pragma once
 
 #include <sys/uio.h>
 
+#include <cstdint>
 #include <string>
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/base/result.h"
+#include "runtime/link/link_steps.h"
 
 namespace hvd {
 
@@ -19,6 +22,8 @@ namespace hvd {
 struct StreamPeer {
   int fd = -1;
   std::string who;
+  LinkCounts* counts = nullptr;  // of the connection, which has them as long as it lasts; not owned
+  std::string here;              // who this is: "rank 0"
 };
 
 // How often a wait looks before it sleeps. A look is a system call or two, a sleep is two changes of threads: where
@@ -47,6 +52,9 @@ class Flow {
   static constexpr std::size_t kMostParts = 16;  // of what moves with one system call
 
   virtual ~Flow() = default;
+  // In all, from its beginning; the same as what the other end has to receive, or to send.
+  [[nodiscard]] virtual std::uint64_t bytes_to_send() const = 0;
+  [[nodiscard]] virtual std::uint64_t bytes_to_receive() const = 0;
   // Where the next bytes are, in order, in at most kMostParts parts that are not empty; how many parts. 0: nothing
   // before more has come; with nothing more to receive, nothing any more.
   virtual std::size_t to_send(iovec* parts) = 0;

@@ -1,5 +1,6 @@
 #include "runtime/algo/ring_flow.h"
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <random>
@@ -43,6 +44,8 @@ class Ring {
       const auto self = static_cast<std::size_t>(node);
       flows_.emplace_back(maps_[self], RingFlow::Place{blocks_, node, piece_bytes, staging_[self].data()}, half,
                           RingFlow::Sum{Dtype::kInt32, ReduceOp::kSum, half == RingFlow::Half::kBoth ? kAfter : 1.0});
+      left_to_send_.push_back(flows_.back().bytes_to_send());
+      left_to_receive_.push_back(flows_.back().bytes_to_receive());
     }
   }
 
@@ -58,7 +61,10 @@ class Ring {
         is_over = is_over && is_through(node);
       }
       if (is_over) {
-        return true;
+        // Each has moved just what it has told of beforehand.
+        const auto is_nothing = [](std::uint64_t left) { return left == 0; };
+        return std::all_of(left_to_send_.begin(), left_to_send_.end(), is_nothing) &&
+               std::all_of(left_to_receive_.begin(), left_to_receive_.end(), is_nothing);
       }
     }
     return false;
@@ -110,6 +116,7 @@ class Ring {
     const std::size_t bytes = some(std::min(bytes_of(parts, count), kRoom - queue.size()));
     each_byte(parts, bytes, [&queue](std::uint8_t& byte) { queue.push_back(byte); });
     flows_[node].note_sent(bytes);
+    left_to_send_[node] -= bytes;
     return bytes != 0;
   }
   bool is_through(std::size_t node) {
@@ -125,6 +132,7 @@ class Ring {
       byte = queue.front();
       queue.pop_front();
     });
+    left_to_receive_[node] -= bytes;
     if (bytes != 0) {
       flows_[node].note_received(bytes);
     }
@@ -150,6 +158,8 @@ class Ring {
   std::vector<std::size_t> counts_;
   std::mt19937 random_;
   std::vector<Range> blocks_;
+  std::vector<std::uint64_t> left_to_send_;
+  std::vector<std::uint64_t> left_to_receive_;
   std::vector<std::vector<std::int32_t>> inputs_;
   std::vector<std::vector<std::int32_t>> data_;
   std::vector<std::vector<Piece>> pieces_;

@@ -2,13 +2,17 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <memory>
 #include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "runtime/base/fd.h"
+#include "runtime/base/socket.h"
 
 using namespace hvd;
 
@@ -32,14 +36,15 @@ struct Ends {
   StreamPeer a;
   StreamPeer b;
   std::pair<Fd, Fd> fds;
+  std::unique_ptr<std::array<LinkCounts, 2>> counts = std::make_unique<std::array<LinkCounts, 2>>();
 };
 Ends make_ends() {
   Ends ends;
   ends.fds = make_socket_pair().value();
   REQUIRE(set_nonblocking(ends.fds.first.get()).ok());
   REQUIRE(set_nonblocking(ends.fds.second.get()).ok());
-  ends.a = StreamPeer{ends.fds.first.get(), "node 1 (rank 4)"};
-  ends.b = StreamPeer{ends.fds.second.get(), "node 0 (rank 0)"};
+  ends.a = StreamPeer{ends.fds.first.get(), "node 1 (rank 4)", &(*ends.counts)[0], "rank 0"};
+  ends.b = StreamPeer{ends.fds.second.get(), "node 0 (rank 0)", &(*ends.counts)[1], "rank 4"};
   return ends;
 }
 
@@ -169,6 +174,8 @@ TEST_CASE("one that never has to wait asks the interrupt too") {
   // Whatever it sends is there again at once.
   class Endless final : public Flow {
    public:
+    [[nodiscard]] std::uint64_t bytes_to_send() const override { return std::uint64_t{1} << 62U; }
+    [[nodiscard]] std::uint64_t bytes_to_receive() const override { return bytes_to_send(); }
     std::size_t to_send(iovec* parts) override {
       *parts = iovec{data_.data(), data_.size()};
       return 1;
@@ -182,12 +189,18 @@ TEST_CASE("one that never has to wait asks the interrupt too") {
   };
   const Ends ends = make_ends();
   std::atomic<bool> is_over = false;
+  class UntilOver final : public Interrupt {
+   public:
+    explicit UntilOver(const std::atomic<bool>& flag) : flag_(flag) {}
+    Result<void> check() override { return flag_ ? Result<void>(Error(Code::kCancelled, "over")) : Result<void>(); }
+
+   private:
+    const std::atomic<bool>& flag_;
+  };
   std::thread other([&] {
     Endless flow;
-    while (!is_over) {
-      Counting interrupt(2);
-      static_cast<void>(move(ends.b, ends.b, flow, looks, interrupt));
-    }
+    UntilOver interrupt(is_over);
+    static_cast<void>(move(ends.b, ends.b, flow, looks, interrupt));
   });
   Endless flow;
   Looks many(1'000'000);
@@ -197,4 +210,107 @@ TEST_CASE("one that never has to wait asks the interrupt too") {
   other.join();
   REQUIRE_FALSE(moved.ok());
   CHECK(moved.error().code() == Code::kCancelled);
+}
+
+namespace {
+
+// What one end sends in these operations, as it is on the wire.
+std::string wire_of(const std::vector<std::vector<std::uint8_t>>& operations) {
+  const Ends ends = make_ends();
+  Counting interrupt;
+  for (const auto& out : operations) {
+    REQUIRE(send_and_recv(ends.a, out, ends.a, {}, looks, interrupt).ok());
+  }
+  std::string wire(1U << 16U, '\0');
+  const ssize_t got = ::recv(ends.fds.second.get(), wire.data(), wire.size(), MSG_DONTWAIT);
+  wire.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  return wire;
+}
+
+// An end that has `wire` to read, and then nothing more.
+Ends with_wire(std::string_view wire) {
+  Ends ends = make_ends();
+  REQUIRE(send_all(ends.fds.second.get(), as_bytes(wire), Deadline::after(std::chrono::minutes(5))).ok());
+  return ends;
+}
+
+}  // namespace
+
+TEST_CASE("bytes that are put into a stream, or taken out, are an error that names both ends, in that very operation") {
+  const std::string wire = wire_of({std::vector<std::uint8_t>(1000, 7)});
+  REQUIRE(wire.size() == 1000 + 2 * LinkSteps::kMarkBytes);
+  const std::string more(64, 'i');
+  for (const std::size_t at :
+       {std::size_t{0}, std::size_t{5}, LinkSteps::kMarkBytes, std::size_t{500}, wire.size() - 1}) {
+    for (const bool is_more : {true, false}) {
+      CAPTURE(at);
+      std::string spoiled = wire;
+      is_more ? spoiled.insert(at, more) : spoiled.erase(std::min(at, wire.size() - 64), 64);
+      Ends ends = with_wire(spoiled + std::string(64, 'z'));
+      std::vector<std::uint8_t> in(1000);
+      Counting interrupt;
+      const auto received = send_and_recv(ends.a, {}, ends.a, in, looks, interrupt);
+      REQUIRE_FALSE(received.ok());
+      CHECK(received.error().code() == Code::kProtocol);
+      CHECK(received.error().message().find("the connection from node 1 (rank 4) to rank 0 is out of step: ") == 0);
+    }
+  }
+}
+
+TEST_CASE("an operation that is repeated, left out, or of another size is told as what has come") {
+  const std::vector<std::uint8_t> small(10, 1);
+  const std::string first = wire_of({small});
+  const std::string two = wire_of({small, small});
+  REQUIRE(two.size() == 2 * first.size());
+  struct Row {
+    std::string wire;
+    std::size_t size;
+    const char* words;
+  };
+  for (const Row& row :
+       {Row{first + first, 10,
+            "frame 2 (10 bytes) of operation 1 was to come, and frame 0 (10 bytes) of operation 0 has"},
+        Row{two.substr(first.size()) + two, 10,
+            "frame 0 (10 bytes) of operation 0 was to come, and frame 2 (10 bytes) of operation 1 has"},
+        Row{first + first, 12,
+            "frame 0 (12 bytes) of operation 0 was to come, and frame 0 (10 bytes) of operation 0 has"}}) {
+    CAPTURE(std::string(row.words));
+    Ends ends = with_wire(row.wire);
+    std::vector<std::uint8_t> in(row.size);
+    Counting interrupt;
+    auto received = send_and_recv(ends.a, {}, ends.a, in, looks, interrupt);
+    if (received.ok()) {
+      received = send_and_recv(ends.a, {}, ends.a, in, looks, interrupt);
+    }
+    REQUIRE_FALSE(received.ok());
+    CHECK(received.error().message().find(row.words) != std::string::npos);
+  }
+}
+
+TEST_CASE("operations of every size around a frame's come through, in both directions, one after the other") {
+  const Ends ends = make_ends();
+  const std::size_t frame = LinkSteps::kFrameBytes;
+  const std::vector<std::size_t> sizes = {1, 15, 16, 17, frame - 1, frame, frame + 1, 2 * frame, 3 * frame + 5, 1};
+  const auto filled = [](std::size_t size, std::uint8_t salt) {
+    std::vector<std::uint8_t> bytes(size);
+    for (std::size_t i = 0; i < size; ++i) {
+      bytes[i] = static_cast<std::uint8_t>(i * 7 + i / 251 + salt);
+    }
+    return bytes;
+  };
+  std::thread other([&] {
+    Counting interrupt;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      std::vector<std::uint8_t> in(sizes[i]);
+      CHECK(send_and_recv(ends.b, filled(sizes[sizes.size() - 1 - i], 2), ends.b, in, looks, interrupt).ok());
+      CHECK(in == filled(sizes[i], 1));
+    }
+  });
+  Counting interrupt;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    std::vector<std::uint8_t> in(sizes[sizes.size() - 1 - i]);
+    CHECK(send_and_recv(ends.a, filled(sizes[i], 1), ends.a, in, looks, interrupt).ok());
+    CHECK(in == filled(in.size(), 2));
+  }
+  other.join();
 }
