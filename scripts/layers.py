@@ -48,6 +48,8 @@ EDGES = {
                        "runtime/observe", "runtime/core", "runtime/rendezvous", BASE],
     "runtime/abi": ["runtime/engine", "runtime/controller", "runtime/backend", "runtime/device", "runtime/link",
                     "runtime/observe", "runtime/core", "runtime/rendezvous", "runtime/include", BASE],
+    # What frameworks load: as any other program's, by the public header alone.
+    "runtime/front": ["runtime/include"],
     "runtime/bench": ["runtime/include", "runtime/algo", "runtime/core", BASE],
     "tests": ["cli", "launcher", "runtime", "tests"],
     "scripts": ["runtime", "launcher"],  # benchmarks

@@ -1,11 +1,14 @@
 // The functions of hvd.h about operations: arguments in, statuses out. Nothing is decided here.
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "hvd/hvd.h"
 #include "runtime/abi/context.h"
@@ -49,6 +52,61 @@ void fill(hvd_output& out, const hvd_ctx::Operation& operation) {
     out.received_count = has_splits ? static_cast<int32_t>(owned->received_splits.size()) : 0;
   }
 }
+
+using Operations = std::vector<std::shared_ptr<const hvd_ctx::Operation>>;
+
+// All or none; `call` names the function for its errors.
+Result<Operations> operations_of(hvd_ctx& context, const int64_t* handles, int32_t count, const std::string& call) {
+  if (count < 0) {
+    return Error(Code::kInvalid, call + ": count is " + std::to_string(count) + ", expected 0 or more");
+  }
+  if (handles == nullptr && count > 0) {
+    return Error(Code::kInvalid, call + ": handles is NULL");
+  }
+  Operations operations;
+  operations.reserve(static_cast<std::size_t>(count));
+  for (const int64_t handle : std::span(handles, static_cast<std::size_t>(count))) {
+    HVD_TRY_ASSIGN(auto operation, context.find(handle));
+    operations.push_back(std::move(operation));
+  }
+  return operations;
+}
+
+void call_back(hvd_callback callback, void* arg, hvd_status status, const std::string& error) {
+  const hvd::InCallback here;
+  callback(arg, status, status == HVD_OK ? nullptr : error.c_str());
+}
+
+// Several operations that have one callback.
+class Together {
+ public:
+  // Counts one more than the operations, for the call that registers them: none of them can be the last before that.
+  Together(std::size_t count, hvd_callback callback, void* arg) : callback_(callback), arg_(arg), left_(count + 1) {}
+
+  // One has ended. The last one calls.
+  void count(const Result<void>& outcome) {
+    {
+      const std::lock_guard lock(mu_);
+      if (!outcome.ok() && status_ == HVD_OK) {
+        status_ = static_cast<hvd_status>(outcome.error().code());
+        text_ = outcome.error().message();
+      }
+      if (--left_ > 0) {
+        return;
+      }
+    }
+    call_back(callback_, arg_, status_, text_);
+  }
+
+ private:
+  const hvd_callback callback_;
+  void* const arg_;
+  std::mutex mu_;
+  // guarded by mu_ until left_ is 0, constant then
+  std::size_t left_;
+  hvd_status status_ = HVD_OK;
+  std::string text_;
+};
 
 // What is not known here does no harm as the last.
 Engine::Caller caller_of(int32_t waits) {
@@ -173,13 +231,59 @@ hvd_status hvd_on_done(hvd_ctx* ctx, int64_t handle, hvd_callback callback, void
     }
     HVD_TRY_ASSIGN(const auto operation, operation_of(ctx, handle));
     return operation->completion->tell([callback, arg](const Result<void>& outcome) {
-      const hvd::InCallback here;
       if (outcome.ok()) {
-        callback(arg, HVD_OK, nullptr);
+        call_back(callback, arg, HVD_OK, {});
       } else {
-        callback(arg, static_cast<hvd_status>(outcome.error().code()), outcome.error().message().c_str());
+        call_back(callback, arg, static_cast<hvd_status>(outcome.error().code()), outcome.error().message());
       }
     });
+  });
+}
+
+hvd_status hvd_on_all_done(hvd_ctx* ctx, const int64_t* handles, int32_t count, hvd_callback callback, void* arg) {
+  return fence([&]() -> Result<void> {
+    if (callback == nullptr) {
+      return missing("hvd_on_all_done: callback");
+    }
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    HVD_TRY_ASSIGN(const auto operations, operations_of(*context, handles, count, "hvd_on_all_done"));
+    for (const auto& operation : operations) {
+      if (operation->completion->has_listener()) {
+        return Error(Code::kInvalid, "hvd_on_all_done: one of the operations has a callback already");
+      }
+    }
+    const auto together = std::make_shared<Together>(operations.size(), callback, arg);
+    for (const auto& operation : operations) {
+      // One that fails (the same handle twice, say) leaves the count above 0 for ever: nobody is called.
+      HVD_TRY(operation->completion->tell([together](const Result<void>& outcome) { together->count(outcome); }));
+    }
+    together->count({});
+    return {};
+  });
+}
+
+hvd_status hvd_wait_some(hvd_ctx* ctx, const int64_t* handles, int32_t count, int64_t microseconds, int32_t* done) {
+  return fence([&]() -> Result<void> {
+    if (done == nullptr) {
+      return missing("hvd_wait_some: done");
+    }
+    if (microseconds < 0) {
+      return Error(Code::kInvalid,
+                   "hvd_wait_some: microseconds is " + std::to_string(microseconds) + ", expected 0 or more");
+    }
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    HVD_TRY_ASSIGN(const auto operations, operations_of(*context, handles, count, "hvd_wait_some"));
+    constexpr std::chrono::microseconds kMost = std::chrono::hours(24);  // more would not fit into a point of time
+    const auto until = hvd::Deadline::after(std::min(std::chrono::microseconds(microseconds), kMost));
+    *done = 1;
+    for (const auto& operation : operations) {
+      context->wait(*operation, until);
+      if (!operation->completion->is_done()) {
+        *done = 0;
+        break;
+      }
+    }
+    return {};
   });
 }
 

@@ -277,7 +277,7 @@ hvd::Result<std::shared_ptr<const hvd_ctx::Operation>> hvd_ctx::find(std::int64_
   return found->second;
 }
 
-void hvd_ctx::wait(const Operation& operation) {
+void hvd_ctx::wait(const Operation& operation, const std::optional<hvd::Deadline>& until) {
   if (operation.completion->is_done()) {
     return;
   }
@@ -287,7 +287,9 @@ void hvd_ctx::wait(const Operation& operation) {
     engine = engine_;
   }
   if (engine != nullptr) {
-    engine->wait(*operation.completion);
+    engine->wait(*operation.completion, until);
+  } else if (until) {
+    operation.completion->wait_until(*until);
   } else {
     static_cast<void>(operation.completion->wait());  // close() is about to finish it
   }

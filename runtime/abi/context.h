@@ -81,8 +81,8 @@ struct hvd_ctx {
   // Memory of the runtime's, which all ranks ask for at once; and its end.
   hvd::Result<void*> create_buffer(std::int64_t size_bytes);
   hvd::Result<void> destroy_buffer(const void* data);
-  // Until the operation is done.
-  void wait(const Operation& operation);
+  // Until the operation is done, or the deadline has passed.
+  void wait(const Operation& operation, const std::optional<hvd::Deadline>& until = std::nullopt);
   // The same, and its outcome; what its stream gets from here on runs behind it.
   hvd::Result<void> finish(const Operation& operation);
   // Copies the result of a finished operation that the runtime has allocated.

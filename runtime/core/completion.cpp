@@ -71,6 +71,19 @@ const Result<void>& Completion::wait() const {
   return result_;
 }
 
+bool Completion::wait_until(const Deadline& deadline) const {
+  if (is_done()) {
+    return true;
+  }
+  std::unique_lock lock(mu_);
+  return changed_.wait_until(lock, deadline.at(), [this] { return done_.load(std::memory_order_relaxed); });
+}
+
+bool Completion::has_listener() const {
+  const std::lock_guard lock(mu_);
+  return has_listener_;
+}
+
 const std::optional<OwnedOutput>& Completion::output() const {
   HVD_CHECK(is_done());
   return output_;

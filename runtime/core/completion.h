@@ -13,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/result.h"
 
 namespace hvd {
@@ -81,6 +82,9 @@ class Completion {
   [[nodiscard]] bool is_done() const { return done_.load(std::memory_order_acquire); }
   // Blocks until finished.
   const Result<void>& wait() const;
+  // The same, but not beyond the deadline; whether it is done.
+  bool wait_until(const Deadline& deadline) const;
+  [[nodiscard]] bool has_listener() const;
   // Only after wait(); nothing was allocated for most operations.
   [[nodiscard]] const std::optional<OwnedOutput>& output() const;
   // Only after wait(); null for most. Shared with those who still wait for the device.

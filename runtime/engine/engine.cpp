@@ -79,8 +79,8 @@ bool Engine::try_quick(const SetPlace& set, int process_set, const QuickOp& op) 
   return impl_->try_quick(set, process_set, op);
 }
 
-void Engine::wait(const Completion& completion) {
-  impl_->wait(completion);
+void Engine::wait(const Completion& completion, const std::optional<Deadline>& until) {
+  impl_->wait(completion, until);
 }
 
 void Engine::leave() {

@@ -70,8 +70,8 @@ class Engine {
   // Does a small operation at once, where that can be; false, and nothing was done, where it cannot: submit it then.
   // Thread: any. `set`: of this number, and this rank is a member.
   bool try_quick(const SetPlace& set, int process_set, const QuickOp& op);
-  // Until a Completion of this engine is done. Thread: any.
-  void wait(const Completion& completion);
+  // Until a Completion of this engine is done, or the deadline has passed. Thread: any.
+  void wait(const Completion& completion, const std::optional<Deadline>& until = std::nullopt);
 
   // Leaves the job: pending work here completes with kCancelled; other ranks get kLostPeer for what they still wait
   // for. Those who are in wait() return. Thread: any, one at a time; the destructor does it too.

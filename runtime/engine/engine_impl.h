@@ -71,7 +71,7 @@ class Engine::Impl final : public Interrupt {
   OpRef get_op() { return queue_->get_op(); }
   Result<void> submit(std::span<OpRef> ops, Caller caller);
   void rouse(Caller caller);
-  void wait(const Completion& completion);
+  void wait(const Completion& completion, const std::optional<Deadline>& until);
   bool try_quick(const SetPlace& set, int process_set, const QuickOp& op);
   // Leaves the job and waits for the engine's thread. Thread: any, one at a time, but none that is in wait().
   void leave();
@@ -113,7 +113,7 @@ class Engine::Impl final : public Interrupt {
   // Turning (engine_turning.cpp).
   void run();
   void wait_for_wheel();
-  void drive(const Completion& completion);
+  void drive(const Completion& completion, const std::optional<Deadline>& until);
   bool take_in();
   Result<void> turn_once();
   void stay_awake();

@@ -8,6 +8,8 @@ namespace {
 // After a driver the keeper looks again so often; long against a collective, short against what anybody could notice.
 constexpr int kDozeMs = 5;
 constexpr int kYields = 16;
+// Time enough to sleep.
+constexpr Duration kLong = std::chrono::milliseconds(1);
 
 }  // namespace
 
@@ -52,14 +54,18 @@ void Engine::Impl::wait_for_wheel() {
   wheel_->sleep(-1, !is_held ? 0 : parks ? -1 : kDozeMs);
 }
 
-void Engine::Impl::wait(const Completion& completion) {
+void Engine::Impl::wait(const Completion& completion, const std::optional<Deadline>& until) {
   if (completion.is_done()) {
     return;
   }
   if (!wheel_->try_take()) {
     rouse();
     note_sleep();
-    static_cast<void>(completion.wait());
+    if (until) {
+      completion.wait_until(*until);
+    } else {
+      static_cast<void>(completion.wait());
+    }
     return;
   }
   // Leaves also when a step throws.
@@ -71,7 +77,7 @@ void Engine::Impl::wait(const Completion& completion) {
     ~Drive() { engine.let_go(); }
   } drive_once(*this);
   stay_awake();
-  drive(completion);
+  drive(completion, until);
 }
 
 // A driver. What is left to do, or comes later, is the keeper's.
@@ -106,24 +112,29 @@ void Engine::Impl::wake() {
 }
 
 // Spins for a moment, since what comes soon comes without a thread's start; then sleeps, still holding the wheel.
-void Engine::Impl::drive(const Completion& completion) {
+// Who has little time does not sleep, as the loop's sleep ends by whole milliseconds.
+void Engine::Impl::drive(const Completion& completion, const std::optional<Deadline>& until) {
   for (int waited = 0;;) {
     const bool has_news = take_in();
     advance();
     if (completion.is_done()) {
       return;
     }
+    const Duration left = until ? until->at() - std::chrono::steady_clock::now() : kLong;
+    if (left <= Duration::zero()) {
+      return;
+    }
     waited = has_news ? 0 : waited + 1;
     if (waited <= spins_) {
       pause_briefly();
-    } else if (waited <= spins_ + kYields && !give_way()) {
+    } else if ((waited <= spins_ + kYields || left < kLong) && !give_way()) {
       waited = spins_ + kYields;  // and sleeps, if nothing has come by the next look
     }
-    const bool sleeps = waited > spins_ + kYields && may_sleep();
+    const bool sleeps = waited > spins_ + kYields && left >= kLong && may_sleep();
     if (!sleeps && (has_news || waited % spins_per_turn_ != 0)) {
       continue;  // without a system call
     }
-    const auto turned = loop_->turn(sleeps ? std::nullopt : std::optional(Deadline(TimePoint())));
+    const auto turned = loop_->turn(sleeps ? until : std::optional(Deadline(TimePoint())));
     stay_awake();
     waited = sleeps ? 0 : waited;
     if (!turned.ok()) {

@@ -7,9 +7,10 @@
  *     The text of this thread's last failure is hvd_last_error(); it names who, what, and what to try.
  *  3. Structs start with their own size in bytes and a version, so that a caller compiled against an older
  *     header keeps working. Fill them with the HVD_*_INIT macros.
- *  4. Memory given to hvd_enqueue belongs to the caller and must stay valid and untouched until hvd_wait of that
- *     handle has returned (or hvd_poll has said done). Memory handed out by hvd_result belongs to the runtime
- *     until hvd_release of the handle.
+ *  4. Memory given to hvd_enqueue (input, output) belongs to the caller and must stay valid and untouched until
+ * hvd_wait of that handle has returned (or hvd_poll has said done). Everything else of an hvd_op (the struct itself,
+ * shape, name, splits) is copied before the call returns, by every function that takes one. Memory handed out by
+ *     hvd_result belongs to the runtime until hvd_release of the handle.
  *  5. Any thread may call any function. Nothing here aborts the process or throws.
  *     The memory may be a GPU's (hvd_op.device, since version 7): then the operation waits on the GPU, and not the
  * host, for what the caller has put on hvd_op.stream before hvd_enqueue. What hvd_result hands out is a GPU's too.
@@ -254,6 +255,17 @@ HVD_API hvd_status hvd_wait(hvd_ctx* ctx, int64_t handle);
  * hvd_enqueue_many's `waits` it is called while somebody waits. */
 typedef void (*hvd_callback)(void* arg, hvd_status status, const char* error);
 HVD_API hvd_status hvd_on_done(hvd_ctx* ctx, int64_t handle, hvd_callback callback, void* arg);
+/* Since version 10: waits until all of `count` operations have ended, but not longer than so many microseconds (a
+ * millisecond more where the thread slept), and does what is to be done for them meanwhile, as hvd_wait does; with 0 it
+ * only looks. *done = 1 when all have ended: then hvd_wait and hvd_finish, which tell how, do not block. What has not
+ * ended goes on by itself. */
+HVD_API hvd_status hvd_wait_some(hvd_ctx* ctx, const int64_t* handles, int32_t count, int64_t microseconds,
+                                 int32_t* done);
+/* Since version 10: hvd_on_done for `count` operations together, none of which has a callback. It is called once, when
+ * all have ended: with the status and text of the first that failed, else HVD_OK and NULL; on the caller's thread,
+ * before this returns, when all had ended by then. After an error it is never called. */
+HVD_API hvd_status hvd_on_all_done(hvd_ctx* ctx, const int64_t* handles, int32_t count, hvd_callback callback,
+                                   void* arg);
 /* What the finished operation left; valid until hvd_release. out->size and out->version must be set. */
 HVD_API hvd_status hvd_result(hvd_ctx* ctx, int64_t handle, hvd_output* out);
 /* Since version 7: copies what the finished operation left and the runtime has allocated (of an allgather, alltoall,
