@@ -1,0 +1,305 @@
+// The handlers that XLA calls, and their registration. Nothing is decided here: a frame becomes operations of libhvd,
+// and their end the end of a future.
+//
+// A handler must not block, as XLA has few threads and each rank may come to the calls in another order. But waking
+// two threads takes longer than a small operation does. So it waits a moment by a bounded wait, which turns libhvd's
+// engine, and hands the rest to a thread of the completion pool. Never is a future set on libhvd's thread: XLA goes on
+// with the program there.
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hvd/hvd.h"
+#include "runtime/front/completion_pool.h"
+#include "runtime/front/xla/call.h"
+#include "runtime/front/xla/ffi_abi.h"
+
+namespace hvd::xla {
+namespace {
+
+// More than so much is not waited for: XLA's threads have better to do.
+constexpr std::int64_t kWaitedBytes = std::int64_t{4} << 20U;
+// How long a handler waits for what is small, at first and at most, and so long again for each MiB; a wait in vain
+// halves it, one that was not doubles it.
+constexpr std::int64_t kMostMicroseconds = 400;
+constexpr std::int64_t kLeastMicroseconds = 25;
+
+std::atomic<std::int64_t> patience_us = kMostMicroseconds;
+
+int code_of(hvd_status status) {
+  switch (status) {
+    case HVD_INVALID:
+      return kInvalidArgument;
+    case HVD_MISMATCH:
+    case HVD_NOT_INITIALIZED:
+      return kFailedPrecondition;
+    case HVD_CANCELLED:
+      return kCancelled;
+    case HVD_LOST_PEER:
+      return kAborted;
+    default:
+      return kInternal;
+  }
+}
+
+// The status in the text tells Python which exception it stands for.
+Failure failure_of(hvd_status status, const std::string& text) {
+  return {code_of(status), "[hvd " + std::to_string(status) + "] " + text};
+}
+
+XlaError* make_error(const Api& api, const Failure& failure) {
+  auto args = arguments<ErrorCreate>();
+  args.message = failure.text.c_str();
+  args.code = failure.code;
+  return api.error_create(&args);
+}
+
+void destroy(const Api& api, XlaError* error) {
+  if (error != nullptr) {
+    auto args = arguments<ErrorDestroy>();
+    args.error = error;
+    api.error_destroy(&args);
+  }
+}
+
+// The operations of one call, until they have ended.
+class Operations {
+ public:
+  struct Fetch {
+    void* to = nullptr;
+    std::int64_t size_bytes = 0;
+  };
+
+  // Starts them. After a failure some may be started, which must end like all.
+  void start(const Call& call) {
+    const std::size_t count = call.tensors.size();
+    handles_.assign(count, 0);
+    std::vector<hvd_op> ops(count);
+    std::vector<const hvd_op*> pointers(count);
+    static std::byte nothing[8];  // XLA may have no address for what is empty
+    for (std::size_t i = 0; i < count; ++i) {
+      const Call::Tensor& tensor = call.tensors[i];
+      hvd_op& op = ops[i] = call.op_of(tensor);
+      op.ndim = static_cast<std::int32_t>(tensor.input->rank);
+      op.shape = tensor.input->dims;
+      op.name = tensor.name.c_str();
+      op.input = tensor.input->data == nullptr ? nothing : tensor.input->data;
+      if (call.has_fetched_results()) {
+        fetches_.push_back({tensor.result->data, tensor.result_bytes});
+      } else {
+        op.output = tensor.result->data == nullptr ? nothing : tensor.result->data;
+      }
+      pointers[i] = &op;
+    }
+    const auto number = static_cast<std::int32_t>(count);
+    const bool is_group = count > 1 && call.kind != HVD_BROADCAST && call.kind != HVD_ALLTOALL;
+    const bool waits = call.bytes <= kWaitedBytes;
+    note(is_group ? hvd_enqueue_group(nullptr, pointers.data(), number, handles_.data())
+                  : hvd_enqueue_many(nullptr, pointers.data(), number, waits ? HVD_WAITS_NEXT : HVD_GOES_ON,
+                                     handles_.data()));
+    std::erase(handles_, 0);
+    if (failure_ && is_group) {
+      handles_.clear();  // nothing of it was started
+    }
+  }
+
+  // Whether all have ended, within the moment that may be spent on it.
+  bool end_soon(std::int64_t bytes) {
+    std::int32_t done = handles_.empty() ? 1 : 0;
+    if (done == 0 && bytes <= kWaitedBytes) {
+      const std::int64_t patience = patience_us.load(std::memory_order_relaxed);
+      const std::int64_t limit = patience + patience * (bytes >> 10U) / 1024;
+      note(hvd_wait_some(nullptr, handles_.data(), static_cast<std::int32_t>(handles_.size()), limit, &done));
+      const std::int64_t next = done != 0 ? patience * 2 : patience / 2;
+      patience_us.store(std::clamp(next, kLeastMicroseconds, kMostMicroseconds), std::memory_order_relaxed);
+    }
+    return done != 0;
+  }
+
+  // Has `callback` called when all have ended. False: it will not be.
+  bool tell(hvd_callback callback, void* arg) {
+    return hvd_on_all_done(nullptr, handles_.data(), static_cast<std::int32_t>(handles_.size()), callback, arg) ==
+           HVD_OK;
+  }
+
+  // What libhvd says of their end; the first counts.
+  void note(hvd_status status) {
+    if (status != HVD_OK && !failure_) {
+      failure_ = failure_of(status, hvd_last_error());
+    }
+  }
+  void note(hvd_status status, const char* text) {
+    if (status != HVD_OK && !failure_) {
+      failure_ = failure_of(status, text);
+    }
+  }
+
+  // Waits for what has not ended, copies the results, and forgets all. What failed, if something did.
+  const std::optional<Failure>& finish(bool is_known_to_be_well) {
+    for (std::size_t i = 0; i < fetches_.size() && !failure_; ++i) {
+      note(hvd_wait(nullptr, handles_[i]));
+      if (failure_) {
+        break;
+      }
+      const hvd_status fetched = hvd_fetch(nullptr, handles_[i], fetches_[i].to, fetches_[i].size_bytes, nullptr);
+      if (fetched == HVD_INVALID) {
+        failure_ =
+            failure_of(HVD_INVALID, std::string("under jit all ranks must bring equal shapes, and the first dimension "
+                                                "must be divisible by the number of ranks: ") +
+                                        hvd_last_error());
+      }
+      note(fetched);
+    }
+    const hvd_status finished = hvd_finish(nullptr, handles_.data(), static_cast<std::int32_t>(handles_.size()));
+    if (!is_known_to_be_well || !fetches_.empty()) {
+      note(finished);  // else they have ended well, whatever became of the job since
+    }
+    return failure_;
+  }
+
+ private:
+  std::vector<std::int64_t> handles_;
+  std::vector<Fetch> fetches_;
+  std::optional<Failure> failure_;
+};
+
+// What ends a call of which XLA has a future.
+class Ending final : public front::Job {
+ public:
+  Ending(const Api& api, Operations operations) : api_(api), operations_(std::move(operations)) {}
+
+  // The handler has told XLA; from then on the call is ended by this.
+  void set_future(Future* future) { future_ = future; }
+  Operations& operations() { return operations_; }
+
+  // Libhvd's callback.
+  static void on_done(void* arg, hvd_status status, const char* error) noexcept {
+    std::unique_ptr<Ending> ending(static_cast<Ending*>(arg));
+    ending->is_well_ = status == HVD_OK;
+    try {
+      ending->operations_.note(status, error);
+    } catch (const std::bad_alloc&) {
+      ending->is_well_ = false;  // hvd_finish tells it again
+    }
+    front::CompletionPool::shared().post(std::move(ending));
+  }
+
+  void run() noexcept override {
+    const auto& failure = operations_.finish(is_well_);
+    XlaError* error = nullptr;
+    if (failure) {
+      auto args = arguments<FutureSetError>();
+      args.future = future_;
+      args.error = make_error(api_, *failure);
+      error = api_.future_set_error(&args);
+    } else {
+      auto args = arguments<FutureSetAvailable>();
+      args.future = future_;
+      error = api_.future_set_available(&args);
+    }
+    destroy(api_, error);
+  }
+
+ private:
+  const Api& api_;
+  Operations operations_;
+  Future* future_ = nullptr;
+  bool is_well_ = false;
+};
+
+// XLA asks at registration which version we speak: the lesser of its own and the newest that we know.
+void answer(const Frame& frame, Metadata& metadata) {
+  const bool is_known = frame.api != nullptr && frame.api->version.major == kMajor;
+  const int theirs = is_known ? frame.api->version.minor : kOldestMinor;
+  metadata.version.major = kMajor;
+  metadata.version.minor = std::clamp(theirs, kOldestMinor, kNewestMinor);
+  metadata.traits = 0;
+  if (metadata.version.minor >= 2) {
+    metadata.state_type = 0;
+  }
+}
+
+XlaError* handle(Frame& frame) {
+  for (Extension* extension = frame.extension; extension != nullptr; extension = extension->next) {
+    if (extension->type == kMetadataExtension) {
+      answer(frame, *reinterpret_cast<MetadataExtension*>(extension)->metadata);
+      return nullptr;
+    }
+  }
+  const Api& api = *frame.api;
+  if (frame.stage != kExecuteStage) {
+    return nullptr;
+  }
+  Call call;
+  if (const auto failure = read_call(frame, call)) {
+    return make_error(api, *failure);
+  }
+  Operations operations;
+  operations.start(call);
+  if (operations.end_soon(call.bytes)) {
+    const auto& failure = operations.finish(false);
+    return failure ? make_error(api, *failure) : nullptr;
+  }
+  auto created = arguments<FutureCreate>();
+  if (XlaError* error = api.future_create(&created); error != nullptr) {
+    operations.finish(false);  // blocks, but XLA must not take the memory back before
+    return error;
+  }
+  auto ending = std::make_unique<Ending>(api, std::move(operations));
+  ending->set_future(created.future);
+  frame.future = created.future;
+  Ending* const told = ending.release();
+  if (!told->operations().tell(&Ending::on_done, told)) {
+    front::CompletionPool::shared().post(std::unique_ptr<front::Job>(told));  // it waits
+  }
+  return nullptr;
+}
+
+XlaError* fenced(Frame* frame) noexcept {
+  try {
+    return handle(*frame);
+  } catch (const std::exception& e) {
+    return make_error(*frame->api, {kInternal, e.what()});
+  }
+}
+
+}  // namespace
+}  // namespace hvd::xla
+
+extern "C" {
+
+// The handler of all collectives (call.h tells its attributes), for platform "cpu" of jax.ffi.register_ffi_target.
+__attribute__((visibility("default"))) hvd::xla::XlaError* hvd_xla_collective(hvd::xla::Frame* frame) {
+  return hvd::xla::fenced(frame);
+}
+
+// Registers it as "hvd_xla_collective" in the copy of XLA that `api` belongs to, for a program that is no JAX:
+// TensorFlow exports it as xla::ffi::GetXlaFfiApi(). 0, or 1 with the cause in `text`.
+__attribute__((visibility("default"))) std::int32_t hvd_xla_register(const hvd::xla::Api* api, char* text,
+                                                                     std::int64_t capacity) {
+  using namespace hvd::xla;
+  auto args = arguments<HandlerRegister>();
+  args.name = {"hvd_xla_collective", 18};
+  args.platform = {"Host", 4};
+  args.execute = &hvd_xla_collective;
+  XlaError* error = api->handler_register(&args);
+  if (error == nullptr) {
+    return 0;
+  }
+  auto message = arguments<ErrorGetMessage>();
+  message.error = error;
+  api->error_get_message(&message);
+  if (capacity > 0) {
+    text[std::string(message.message).copy(text, static_cast<std::size_t>(capacity) - 1)] = '\0';
+  }
+  destroy(*api, error);
+  return 1;
+}
+
+}  // extern "C"

@@ -1,0 +1,212 @@
+"""Collectives on numpy arrays, for what every front does outside compiled programs: single values, objects, callbacks.
+
+No framework is imported here. Whatever can be had as a numpy array without a copy (a JAX array on the CPU, say) costs none.
+All calls wait, so that Ctrl-C works in them (_wait).
+"""
+
+import ctypes
+from typing import Any, List, Optional, Sequence, Tuple
+
+import cloudpickle
+import numpy as np
+
+from horovod.common import _lib, _wait, basics
+from horovod.common.process_sets import ProcessSet, global_process_set
+
+_CODES = {
+    "uint8": _lib.UINT8, "int8": _lib.INT8, "uint16": _lib.UINT16, "int16": _lib.INT16, "int32": _lib.INT32,
+    "int64": _lib.INT64, "float16": _lib.FLOAT16, "bfloat16": _lib.BFLOAT16, "float32": _lib.FLOAT32,
+    "float64": _lib.FLOAT64, "bool": _lib.BOOL,
+}  # fmt: skip
+
+
+def number_of(process_set: ProcessSet) -> int:
+    """Its number. ValueError where the job does not know it, or this process is none of its members."""
+    if process_set.process_set_id is None:
+        raise ValueError(f"{process_set} is not known to the job; call hvd.add_process_set on all ranks, or hvd.init(process_sets=...)")
+    if not process_set.included():
+        raise ValueError(f"rank {basics.rank()} is no member of {process_set}")
+    return process_set.process_set_id
+
+
+def check_reducible(dtype: Any, name: Optional[str] = None) -> None:
+    """ValueError for elements that cannot be reduced."""
+    if np.dtype(dtype).name not in _CODES:
+        kind = f"{name}: " if name else ""
+        raise ValueError(
+            f"{kind}elements of type {np.dtype(dtype).name} cannot be reduced; convert them first, to float32 or int32 say "
+            f"(what can: {', '.join(_CODES)})"
+        )
+
+
+def _contiguous(array: Any) -> np.ndarray:
+    return np.asarray(array, order="C")
+
+
+def _bytes_of(array: np.ndarray) -> np.ndarray:
+    """An array that only travels, as one of a type that libhvd knows; of the same rows."""
+    if array.dtype.name in _CODES:
+        return array
+    if array.dtype.hasobject:
+        raise ValueError("an array of Python objects cannot be sent; use broadcast_object or allgather_object")
+    return array.reshape(array.shape + (1,)).view(np.uint8)
+
+
+def _check(status: int) -> None:
+    if status:
+        raise _lib.error_of(status)
+
+
+def _plan(kind: int, array: np.ndarray, name: Optional[str], **options: Any) -> _lib.Plan:
+    return _lib.Plan(kind, _CODES[array.dtype.name], array.shape, name, **options)
+
+
+def allreduce(
+    arrays: Sequence[Any],
+    names: Sequence[Optional[str]],
+    op: int = _lib.AVERAGE,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> List[np.ndarray]:
+    """The reductions of arrays, which are done together or not at all; new arrays.
+
+    Raises:
+        ValueError: elements that cannot be reduced, or a process set that this process cannot use.
+        HorovodInternalError: ranks disagree, or one is gone; on every rank.
+    """
+    inputs = [_contiguous(array) for array in arrays]
+    for array, name in zip(inputs, names):
+        check_reducible(array.dtype, name)
+    outputs = [np.empty_like(array) for array in inputs]
+    number = number_of(process_set)
+    plans = [
+        _plan(_lib.ALLREDUCE, array, name, reduce_op=op, prescale=prescale, postscale=postscale, process_set=number)
+        for array, name in zip(inputs, names)
+    ]
+    if len(plans) == 1:
+        _check(_wait.call(plans[0].execute, inputs[0].ctypes.data, outputs[0].ctypes.data))
+        return outputs
+    for begin in range(0, len(plans), _lib.MAX_GROUP):
+        part = range(begin, min(begin + _lib.MAX_GROUP, len(plans)))
+        for i in part:
+            plans[i].memory[0] = inputs[i].ctypes.data
+            plans[i].memory[1] = outputs[i].ctypes.data
+        handles = _lib.HandleArray(len(part))
+        _check(_lib.Group([plans[i] for i in part], handles.place(0)).enqueue())
+        _wait.finish(handles)
+    return outputs
+
+
+def broadcast(
+    arrays: Sequence[Any], names: Sequence[Optional[str]], root_rank: int, process_set: ProcessSet = global_process_set
+) -> List[np.ndarray]:
+    """The root's arrays; new ones, on the root too. Shapes and types are the same on every rank.
+
+    Raises:
+        ValueError: a process set that this process cannot use.
+        HorovodInternalError: ranks disagree, or one is gone; on every rank.
+    """
+    inputs = [_contiguous(array) for array in arrays]
+    number = number_of(process_set)
+    sent = [_bytes_of(array) for array in inputs]
+    outputs = [np.empty_like(array) for array in sent]
+    batch = _lib.Batch(len(sent))
+    plans = []
+    for array, output, name in zip(sent, outputs, names):
+        plan = _plan(_lib.BROADCAST, array, name, root_rank=root_rank, process_set=number)
+        plan.memory[0] = array.ctypes.data
+        plan.memory[1] = output.ctypes.data
+        plans.append(plan)  # they are kept until the end
+        batch.addresses.append(plan.address)
+    status = batch.start(_lib.WAITS_NEXT)
+    failure = _lib.error_of(status) if status else None
+    _wait.finish(batch.handles)
+    if failure is not None:
+        raise failure
+    return [output.view(array.dtype).reshape(array.shape) for array, output in zip(inputs, outputs)]
+
+
+def _cut(
+    kind: int, array: Any, name: Optional[str], process_set: ProcessSet, **options: Any
+) -> Tuple[np.ndarray, List[int]]:
+    """What an operation leaves whose result has other rows than the input; and how many rows came from each rank."""
+    own = _contiguous(array)
+    sent = _bytes_of(own) if kind != _lib.REDUCESCATTER else own
+    plan = _plan(kind, sent, name, process_set=number_of(process_set), **options)
+    status = _wait.call(plan.execute_for_result, sent.ctypes.data, 0)
+    handle = plan.handle.value
+    try:
+        _check(status)
+        output = _lib.result(handle)
+        result = np.empty(tuple(output.shape[: output.ndim]), sent.dtype)
+        ctypes.memmove(result.ctypes.data, output.data, output.size_bytes)
+        received = output.received_splits[: output.received_count] if output.received_count else []
+    finally:
+        if handle:
+            _lib.release(handle)
+    return result.view(own.dtype).reshape(result.shape[: own.ndim]), received
+
+
+def allgather(array: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> np.ndarray:
+    """All ranks' arrays behind each other along dimension 0, in which they may differ."""
+    return _cut(_lib.ALLGATHER, array, name, process_set)[0]
+
+
+def alltoall(
+    array: Any, splits: Optional[Sequence[int]] = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Tuple[np.ndarray, List[int]]:
+    """The rows that the ranks send here, and how many came from each. `splits`: how many go to each; None: even shares."""
+    return _cut(_lib.ALLTOALL, array, name, process_set, splits=[int(n) for n in splits] if splits is not None else ())
+
+
+def reducescatter(
+    array: Any,
+    name: Optional[str] = None,
+    op: int = _lib.AVERAGE,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> np.ndarray:
+    """This rank's rows of the reduction."""
+    check_reducible(np.asarray(array).dtype, name)
+    return _cut(_lib.REDUCESCATTER, array, name, process_set, reduce_op=op, prescale=prescale, postscale=postscale)[0]
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """Returns when all members have called it."""
+    plan = _lib.Plan(_lib.BARRIER, _lib.UINT8, (), None, process_set=number_of(process_set))
+    _check(_wait.call(plan.execute, 0, 0))
+
+
+def broadcast_object(
+    obj: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Any:
+    """The root's object, on every rank; on the root, `obj` itself.
+
+    Args:
+        obj: anything that cloudpickle can carry; looked at on the root only.
+        root_rank: 0 ... size() - 1, the same on every rank.
+        name: the same on every rank.
+
+    Raises:
+        HorovodInternalError: a rank or link is gone; on every rank.
+        Whatever pickling raises, on the root; the other ranks then wait until the root comes again or ends.
+    """
+    is_root = basics.rank() == root_rank
+    payload = np.frombuffer(cloudpickle.dumps(obj), np.uint8) if is_root else None
+    size = np.array([payload.size if is_root else 0], np.int64)
+    (size,) = broadcast([size], [name and name + ".sz"], root_rank, process_set)
+    if payload is None:
+        payload = np.empty(int(size[0]), np.uint8)
+    (payload,) = broadcast([payload], [name and name + ".t"], root_rank, process_set)
+    return obj if is_root else cloudpickle.loads(payload.tobytes())
+
+
+def allgather_object(obj: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> List[Any]:
+    """The ranks' objects, in rank order, on every rank. `obj` is anything that cloudpickle can carry."""
+    payload = np.frombuffer(cloudpickle.dumps(obj), np.uint8)
+    sizes = allgather(np.array([payload.size], np.int64), name and name + ".sz", process_set)
+    everything = allgather(payload, name and name + ".t", process_set)
+    ends = np.cumsum(sizes)
+    return [cloudpickle.loads(everything[end - size : end].tobytes()) for size, end in zip(sizes, ends)]

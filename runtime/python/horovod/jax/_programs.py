@@ -1,0 +1,72 @@
+"""Collectives inside compiled programs: one custom call each, whose handler is in libhvd_xla."""
+
+import ctypes
+import os
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import jax
+import numpy as np
+
+from horovod.common import _lib
+from horovod.common._abi import lib
+
+_TARGET = "hvd_xla_collective"
+_is_registered = False
+
+
+def _register() -> None:
+    """Makes the handler known to XLA. ImportError where it is not installed."""
+    global _is_registered
+    if _is_registered:
+        return
+    path = os.path.join(os.path.dirname(lib._name), "libhvd_xla.so")
+    if not os.path.isfile(path):
+        raise ImportError(f"{path} was not found; install the package with pip, so that it lies beside libhvd.so")
+    handlers = ctypes.CDLL(path)
+    jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(handlers.hvd_xla_collective), platform="cpu")
+    _is_registered = True
+
+
+def _check_platform() -> None:
+    device = jax.config.jax_default_device
+    platform = getattr(device, "platform", device) or jax.default_backend()
+    if platform != "cpu":
+        raise NotImplementedError(
+            f"horovod.jax works inside jax.jit on CPUs only, and this program is for {platform!r}. Call the collective outside "
+            "of jit there, or set JAX_PLATFORMS=cpu"
+        )
+
+
+def call(
+    kind: int,
+    leaves: Sequence[Any],
+    names: Sequence[str],
+    shapes: Optional[Sequence[Tuple[int, ...]]] = None,
+    **attributes: Any,
+) -> List[Any]:
+    """The results of one call on all leaves. `shapes`: of the results, where they are not the leaves'.
+
+    Attributes: op, root_rank, process_set (int), prescale, postscale (float).
+    """
+    _register()
+    _check_platform()
+    in_place = shapes is None
+    results: List[Any] = []
+    for begin in range(0, len(leaves), _lib.MAX_GROUP):
+        part = list(leaves[begin : begin + _lib.MAX_GROUP])
+        of_part = [leaf.shape for leaf in part] if shapes is None else shapes[begin : begin + len(part)]
+        values: Dict[str, Any] = {key: _attribute(value) for key, value in attributes.items()}
+        aliases = {i: i for i in range(len(part))} if in_place else None
+        run = jax.ffi.ffi_call(
+            _TARGET,
+            [jax.ShapeDtypeStruct(shape, leaf.dtype) for shape, leaf in zip(of_part, part)],
+            has_side_effect=True,  # also one whose result nobody uses: other ranks wait for it
+            vmap_method="broadcast_all" if in_place else "sequential",
+            input_output_aliases=aliases,
+        )
+        results += run(*part, kind=np.int64(kind), names="\n".join(names[begin : begin + len(part)]), **values)
+    return results
+
+
+def _attribute(value: Any) -> Any:
+    return np.float64(value) if isinstance(value, float) else np.int64(value)

@@ -1,0 +1,121 @@
+"""Training that goes on after a failed collective.
+
+    state = hvd.elastic.JaxState(params=params, opt_state=opt_state, epoch=0)
+
+    @hvd.elastic.run
+    def train(state):
+        for state.epoch in range(state.epoch, 10):
+            state.params, state.opt_state = train_epoch(state.params, state.opt_state)
+            state.commit()
+
+    train(state)
+
+A failed collective raises on every rank, inside a compiled program too; `run` then restores what was committed last, joins
+the job anew, makes all ranks' state that of the rank which has committed most, and calls the function again. What
+horovod.torch.elastic says of restarted ranks holds here as well.
+"""
+
+import functools
+import re
+from typing import Any, Callable
+
+import jax
+import numpy as np
+
+from horovod.common import _arrays, basics
+from horovod.common.elastic import ObjectState, run_fn
+from horovod.common.exceptions import HorovodInternalError
+
+__all__ = ["JaxState", "run"]
+
+_STATUS = re.compile(r"\[hvd (\d+)\] (.*)", re.S)
+
+
+def job_error(error: BaseException) -> Any:
+    """The HorovodInternalError that an error of a compiled program stands for; None for one of another cause."""
+    found = _STATUS.search(str(error))
+    return HorovodInternalError(found[2], int(found[1])) if found else None
+
+
+class _Array:
+    """Stands for an array of the root's state, which follows by itself."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.shape, self.dtype = array.shape, array.dtype
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, (jax.Array, np.ndarray))
+
+
+class JaxState(ObjectState):
+    """What a training script consists of: `JaxState(params=params, opt_state=opt_state, epoch=0)`.
+
+    Each argument is an attribute: a pytree with arrays, or any object. `commit` copies arrays to the host, so that a program
+    that was given them to overwrite (donated) may.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        object.__setattr__(self, "_root", 0)
+        super().__init__(lambda value: _arrays.broadcast_object(value, self._root), basics.rank, **kwargs)
+        self.save()
+
+    def save(self) -> None:
+        def copied(leaf: Any) -> Any:
+            return np.array(leaf) if _is_array(leaf) else leaf
+
+        saved = {name: jax.tree.map(copied, getattr(self, name)) for name in self._saved_state}
+        self._saved_state = saved
+
+    def restore(self) -> None:
+        self._set_attrs()
+
+    def _set_attrs(self) -> None:
+        for name, value in self._saved_state.items():
+            setattr(self, name, jax.tree.map(lambda leaf: jax.numpy.asarray(leaf) if _is_array(leaf) else leaf, value))
+
+    def sync(self) -> None:
+        """Makes all ranks' state that of the rank which has committed most, the lowest of these."""
+        commits = _arrays.allgather_object(self._commits)
+        root = commits.index(max(commits))
+        self.save()
+        is_root = basics.rank() == root
+        plan = jax.tree.map(lambda leaf: _Array(leaf) if _is_array(leaf) else leaf, self._saved_state) if is_root else None
+        plan = _arrays.broadcast_object(plan, root, "JaxState")
+        specs, form = jax.tree_util.tree_flatten(plan)
+        own = jax.tree_util.tree_leaves(self._saved_state) if is_root else specs
+        places = [i for i, spec in enumerate(specs) if isinstance(spec, _Array)]
+        arrays = [own[i] if is_root else np.empty(specs[i].shape, specs[i].dtype) for i in places]
+        if places:
+            for i, value in zip(places, _arrays.broadcast(arrays, [f"JaxState.{i}" for i in places], root)):
+                specs[i] = value
+        self._saved_state = jax.tree_util.tree_unflatten(form, specs)
+        self._commits = max(commits)
+        self._set_attrs()
+
+
+def reset() -> None:
+    """Leaves the job and joins it anew. HorovodInternalError when not all ranks come in time."""
+    basics.shutdown()
+    basics.init()
+
+
+def run(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a function of a state, and whatever else, so that it goes on after a failed collective.
+
+    Raises (when the decorated function is called):
+        HorovodInternalError: the ranks could not meet again, or the failure comes again and again with nothing committed in
+            between.
+    """
+
+    @functools.wraps(func)
+    def told(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return func(*args, **kwargs)
+        except jax.errors.JaxRuntimeError as error:
+            meant = job_error(error)
+            if meant is None:
+                raise
+            raise meant from error
+
+    return run_fn(told, reset)
