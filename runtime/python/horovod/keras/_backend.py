@@ -1,0 +1,139 @@
+"""The grouped allreduce of the backend that Keras runs on, chosen at import; the only place that knows the backends apart.
+
+    grouped_allreduce(tensors, names, op, compression, prescale_factor, postscale_factor, process_set) -> list of tensors
+
+It is called where gradients are, in a compiled step on JAX and TensorFlow. `names`: one for each tensor, the same on every rank.
+Only the backend in use is imported: TensorFlow is not, on JAX or PyTorch.
+"""
+
+import warnings
+from typing import Any, Callable, List, Sequence
+
+import keras
+
+from horovod.common.process_sets import ProcessSet
+
+
+def _for_jax() -> Callable[..., List[Any]]:
+    from horovod.jax._ops import reduce_leaves
+
+    def grouped_allreduce(
+        tensors: Sequence[Any],
+        names: Sequence[str],
+        op: int,
+        compression: Any,
+        prescale_factor: float,
+        postscale_factor: float,
+        process_set: ProcessSet,
+    ) -> List[Any]:
+        def unique(base: str) -> List[str]:  # "#2" for a second optimizer in the same program
+            return [base + name for name in names]
+
+        return reduce_leaves(list(tensors), unique, "keras", op, compression, prescale_factor, postscale_factor, process_set)
+
+    return grouped_allreduce
+
+
+def _for_torch() -> Callable[..., List[Any]]:
+    import torch
+
+    from horovod.torch import mpi_ops
+
+    @torch.compiler.disable
+    def grouped_allreduce(
+        tensors: Sequence[Any],
+        names: Sequence[str],
+        op: int,
+        compression: Any,
+        prescale_factor: float,
+        postscale_factor: float,
+        process_set: ProcessSet,
+    ) -> List[Any]:
+        if _is_done_by_keras():
+            return list(tensors)
+        packed = [compression.compress(tensor.detach()) for tensor in tensors]
+        received = mpi_ops.grouped_allreduce(
+            [value for value, _ in packed],
+            name="keras" + names[0],
+            op=op,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            process_set=process_set,
+        )
+        return [compression.decompress(value, context) for value, (_, context) in zip(received, packed)]
+
+    return grouped_allreduce
+
+
+_has_warned = False
+
+
+def _is_done_by_keras() -> bool:
+    """From 3.16 on Keras averages gradients itself, by DDP, where torch.distributed was initialised; twice would be wrong."""
+    import torch.distributed
+
+    global _has_warned
+    numbers = tuple(int(part) for part in keras.__version__.split(".")[:2])
+    if numbers < (3, 16) or not torch.distributed.is_available() or not torch.distributed.is_initialized():
+        return False
+    if not _has_warned:
+        _has_warned = True
+        warnings.warn(
+            "torch.distributed is initialised, so Keras averages gradients by itself, and hvd.DistributedOptimizer does not. "
+            "To have Horovod do it, do not initialise torch.distributed",
+            stacklevel=2,
+        )
+    return True
+
+
+def _for_tensorflow() -> Callable[..., List[Any]]:
+    # What horovod.tensorflow provides for this: grouped_allreduce(tensors, *, op, compression, prescale_factor,
+    # postscale_factor, process_set, name) -> list, which works eagerly, in tf.function and with jit_compile=True, takes
+    # IndexedSlices, and names the group by `name` as it is, without the scopes around it.
+    from horovod.tensorflow import grouped_allreduce as of_tensorflow
+
+    def grouped_allreduce(
+        tensors: Sequence[Any],
+        names: Sequence[str],
+        op: int,
+        compression: Any,
+        prescale_factor: float,
+        postscale_factor: float,
+        process_set: ProcessSet,
+    ) -> List[Any]:
+        return of_tensorflow(
+            list(tensors),
+            op=op,
+            compression=compression,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            process_set=process_set,
+            name="keras" + names[0],
+        )
+
+    return grouped_allreduce
+
+
+def _compression_of(backend: str) -> Any:
+    if backend == "jax":
+        from horovod.jax.compression import Compression
+    elif backend == "torch":
+        from horovod.torch.compression import Compression
+    else:
+        from horovod.tensorflow import Compression
+    return Compression
+
+
+def _choose() -> Callable[..., List[Any]]:
+    choices = {"jax": _for_jax, "torch": _for_torch, "tensorflow": _for_tensorflow}
+    if NAME not in choices:
+        raise ImportError(
+            f"horovod.keras works on Keras' backends {', '.join(choices)}, and this is {NAME!r}; set KERAS_BACKEND before "
+            "keras is imported"
+        )
+    return choices[NAME]()
+
+
+NAME: str = keras.backend.backend()
+grouped_allreduce = _choose()
+Compression = _compression_of(NAME)

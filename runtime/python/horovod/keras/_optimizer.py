@@ -1,0 +1,315 @@
+"""DistributedOptimizer for Keras 3: an optimizer whose class becomes a subclass of it that reduces gradients first.
+
+Every backend's trainer hands the gradients of a step to one method, `apply` (JAX within `stateless_apply`), before they are
+clipped and before weights decay. So it is the one that is extended. The object stays what it was, with its state and
+settings; the subclass has the name and the module of the public one, so that a saved file says nothing of Horovod.
+"""
+
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Type
+
+import keras
+
+from horovod.common import basics
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common.util import split_list
+from horovod.keras import _backend
+from horovod.keras._variables import unique
+
+Average, Sum = 0, 1
+
+
+class _List(list):
+    """A list of variables that old scripts may call: `optimizer.variables()`."""
+
+    def __call__(self) -> List[Any]:
+        return list(self)
+
+
+class Settings:
+    """What DistributedOptimizer was asked for."""
+
+    def __init__(
+        self,
+        op: int,
+        compression: Any,
+        gradient_predivide_factor: float,
+        groups: Optional[int],
+        backward_passes_per_step: int,
+        average_aggregated_gradients: bool,
+        process_set: ProcessSet,
+        local_layers: Sequence[Any],
+        scale_local_gradients: bool,
+        name: str,
+    ) -> None:
+        if op not in (Average, Sum):
+            raise ValueError("op: only hvd.Average and hvd.Sum are supported by hvd.DistributedOptimizer for Keras")
+        if gradient_predivide_factor != 1.0 and op != Average:
+            raise ValueError("gradient_predivide_factor is for op=hvd.Average only")
+        if groups is not None and (not isinstance(groups, int) or isinstance(groups, bool) or groups < 0):
+            raise ValueError(f"groups={groups!r}: give the number of groups into which the gradients are to be divided")
+        if backward_passes_per_step < 1:
+            raise ValueError("backward_passes_per_step must be 1 or more")
+        self.op, self.compression, self.groups, self.process_set = op, compression, groups, process_set
+        self.prescale, self.postscale = 1.0 / gradient_predivide_factor, gradient_predivide_factor
+        self.passes = backward_passes_per_step
+        # Keras divides what it has accumulated by the number of passes, which Horovod does on demand only.
+        self.factor = 1 if average_aggregated_gradients else backward_passes_per_step
+        self.local_layers = list(local_layers)
+        self.local_variables: List[Any] = []
+        self.scale_local_gradients = scale_local_gradients
+        self.name = name
+        self.is_inside_another = False
+
+    def local_ids(self) -> set:
+        """Of the variables that are not reduced. Asked late, as layers get their variables late."""
+        layers = [variable for layer in self.local_layers for variable in layer.trainable_variables]
+        return {id(variable) for variable in layers + self.local_variables}
+
+
+def _reduce(settings: Settings, gradients: Sequence[Any], variables: Sequence[Any], factor: float = 1.0) -> List[Any]:
+    """The gradients, reduced; None stays None."""
+    results = list(gradients)
+    local = settings.local_ids()
+    size = settings.process_set.size()
+    places = []
+    for i, (gradient, variable) in enumerate(zip(gradients, variables)):
+        if gradient is None or getattr(variable, "overwrite_with_gradient", False):
+            continue
+        if id(variable) not in local:
+            places.append(i)
+        elif settings.scale_local_gradients:
+            results[i] = gradient / size
+    postscale = settings.postscale * factor
+    for part in split_list(places, settings.groups or 1) if places else ():
+        received = _backend.grouped_allreduce(
+            [gradients[i] for i in part],
+            # By place, and not by path: Keras counts layers' names in each process.
+            [f".{settings.name}.{i}.{getattr(variables[i], 'name', '').rpartition('/')[2]}" for i in part],
+            settings.op, settings.compression, settings.prescale, postscale, settings.process_set,
+        )  # fmt: skip
+        for i, value in zip(part, received):
+            results[i] = value
+    return results
+
+
+def _check_distribution() -> None:
+    distribution = getattr(getattr(keras, "distribution", None), "distribution", lambda: None)()
+    if distribution is not None:
+        raise RuntimeError(
+            f"keras.distribution is active ({type(distribution).__name__}), which averages gradients over all processes itself; "
+            "use either that, or hvd.DistributedOptimizer (keras.distribution.set_distribution(None) ends it)"
+        )
+
+
+class _Distributed:
+    """What the subclass has before the optimizer's own class."""
+
+    _hvd: Settings
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Optional[Iterable[Any]] = None) -> Any:
+        settings = self._hvd
+        if settings.is_inside_another:
+            raise ValueError(
+                "hvd.DistributedOptimizer is inside of a LossScaleOptimizer, which then skips steps on some ranks only. Write "
+                "hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer)), or set the policy "
+                "'mixed_float16' before hvd.DistributedOptimizer is called"
+            )
+        if len(grads) and not getattr(self, "_hvd_is_reduced", False):
+            _check_distribution()
+            own = self._trainable_variables if trainable_variables is None else (trainable_variables := list(trainable_variables))
+            if settings.passes > 1 and not isinstance(self, keras.optimizers.LossScaleOptimizer):
+                grads = self._hvd_reduce_at_step(grads, own)
+            else:
+                grads = _reduce(settings, grads, own, settings.factor)
+        return super().apply(grads, trainable_variables)
+
+    def stateless_apply(self, optimizer_variables: Any, grads: Sequence[Any], trainable_variables: Any) -> Any:
+        # Most come to `apply` from here. LossScaleOptimizer does not, and looks first whether the gradients are finite, which
+        # must be the reduced ones: all ranks then skip the same steps.
+        if not isinstance(self, keras.optimizers.LossScaleOptimizer):
+            return super().stateless_apply(optimizer_variables, grads, trainable_variables)
+        _check_distribution()
+        grads = _reduce(self._hvd, grads, self._trainable_variables, self._hvd.factor)
+        return super().stateless_apply(optimizer_variables, grads, trainable_variables)
+
+    def _hvd_reduce_at_step(self, grads: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
+        """backward_passes_per_step: what Keras has accumulated and this gradient are reduced together, in the pass that steps. In the
+        others nothing is, and Keras accumulates."""
+        if not self.built:
+            with keras.name_scope(self.name):
+                self.build(variables)
+            self.built = True
+        settings = self._hvd
+        places = [i for i, gradient in enumerate(grads) if gradient is not None]
+        sums = [self._accumulated_gradients[self._get_variable_index(variables[i])] for i in places]
+        own = [keras.ops.convert_to_tensor(grads[i]) for i in places]
+        before = [keras.ops.convert_to_tensor(variable) for variable in sums]
+
+        def step() -> Any:
+            total = [gradient + value for gradient, value in zip(own, before)]
+            reduced = _reduce(settings, total, [variables[i] for i in places], settings.factor)
+            return [keras.ops.cast(r, g.dtype) for r, g in zip(reduced, own)], [keras.ops.zeros_like(v) for v in before]
+
+        def wait() -> Any:
+            return own, before
+
+        is_step = keras.ops.equal((self._iterations + 1) % settings.passes, 0)
+        reduced, left = keras.ops.cond(is_step, step, wait)
+        for variable, value in zip(sums, left):
+            variable.assign(value)
+        results = list(grads)
+        for i, value in zip(places, reduced):
+            results[i] = value
+        return results
+
+    def register_local_var(self, var: Any) -> None:
+        """The gradient of this variable (or those of this layer) is not reduced."""
+        self._hvd.local_variables += getattr(var, "trainable_variables", None) or [var]
+
+    @property
+    def variables(self) -> List[Any]:
+        return _List(super().variables)
+
+    @property
+    def lr(self) -> Any:
+        return self.learning_rate
+
+    @lr.setter
+    def lr(self, value: Any) -> None:
+        self.learning_rate = value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # LossScaleOptimizer does this to the one that it is given; and Keras makes one in compile() for a mixed_float16 model.
+        if name == "loss_scale_factor" and value is None:
+            self._hvd.is_inside_another = True
+        super().__setattr__(name, value)
+
+
+_classes: Dict[Type[Any], Type[Any]] = {}
+
+
+def _class_for(base: Type[Any]) -> Type[Any]:
+    if base not in _classes:
+        # Keras writes into a file where the class is: its own have a public place, whatever the backend has made of them.
+        module = "keras.optimizers" if base.__module__.partition(".")[0] == "keras" else base.__module__
+        body = {"__module__": module, "__doc__": base.__doc__, "__qualname__": base.__qualname__}
+        _classes[base] = type(base.__name__, (_Distributed, base), body)
+    return _classes[base]
+
+
+def is_distributed(optimizer: Any) -> bool:
+    """Whether it came from DistributedOptimizer."""
+    return isinstance(optimizer, _Distributed)
+
+
+def wrap(optimizer: Any, settings: Settings) -> Any:
+    """The same object, whose gradients are reduced from now on; around it a LossScaleOptimizer where Keras would put one."""
+    if not isinstance(optimizer, keras.optimizers.Optimizer):
+        hint = "; for tf-keras (TF_USE_LEGACY_KERAS=1) use horovod.tensorflow.keras" if "keras" in type(optimizer).__module__ else ""
+        raise ValueError(f"hvd.DistributedOptimizer takes a Keras 3 optimizer, not {type(optimizer).__name__}{hint}")
+    if is_distributed(optimizer):
+        raise ValueError("this optimizer is a hvd.DistributedOptimizer already")
+    _check_distribution()
+    is_scaling = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    inner = optimizer.inner_optimizer if is_scaling else optimizer
+    if is_distributed(inner):
+        raise ValueError("give hvd.DistributedOptimizer the optimizer that is inside of hvd.DistributedOptimizer, not both")
+    if settings.passes > 1:
+        if isinstance(inner, getattr(keras.optimizers, "MultiOptimizer", ())):
+            raise ValueError("backward_passes_per_step is not for a MultiOptimizer; set gradient_accumulation_steps of its optimizers")
+        if inner.built:
+            raise ValueError("backward_passes_per_step is for an optimizer that has not been used yet")
+        if inner.gradient_accumulation_steps not in (None, settings.passes):
+            raise ValueError("backward_passes_per_step and gradient_accumulation_steps are the same; give one of them")
+        inner.gradient_accumulation_steps = settings.passes
+    if not is_scaling and keras.config.dtype_policy().name == "mixed_float16":
+        optimizer = keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
+    object.__setattr__(optimizer, "_hvd", settings)
+    object.__setattr__(optimizer, "__class__", _class_for(type(optimizer)))
+    return optimizer
+
+
+def DistributedOptimizer(
+    optimizer: Any,
+    name: Optional[str] = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = _backend.Compression.none,
+    sparse_as_dense: bool = False,
+    gradient_predivide_factor: float = 1.0,
+    op: int = Average,
+    num_groups: int = 0,
+    groups: Optional[int] = None,
+    backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """The Keras 3 optimizer itself, whose gradients are averaged over all ranks from now on. On JAX, PyTorch and TensorFlow, with
+    jit_compile and without, with mixed precision, clipping, gradient_accumulation_steps and MultiOptimizer.
+
+    Args:
+        optimizer: a keras.optimizers.Optimizer; a name or configuration is made one.
+        name: part of the names of its collectives, where two optimizers are used at once.
+        device_dense, device_sparse: are there for Horovod's scripts, and change nothing.
+        compression: one of hvd.Compression, for gradients on their way.
+        sparse_as_dense: is there for Horovod's scripts: gradients of embeddings are dense on JAX and PyTorch.
+        gradient_predivide_factor: f divides gradients by f before they are summed, and by size / f after.
+        op: hvd.Average or hvd.Sum.
+        num_groups, groups: in how many groups gradients travel; default: in one.
+        backward_passes_per_step: so many gradients are summed up before they are reduced and a step is made. It is
+            Keras' own gradient_accumulation_steps, and is saved as such.
+        average_aggregated_gradients: divides that sum by their number.
+        process_set: over whose ranks.
+        scale_local_gradients: gradients of variables that `register_local_var` names are divided by the number of ranks.
+
+    Raises:
+        ValueError: an argument is wrong, or it is a DistributedOptimizer already.
+        RuntimeError: keras.distribution is active.
+    """
+    optimizer = keras.optimizers.get(optimizer)
+    settings = Settings(
+        op, compression, gradient_predivide_factor, groups if groups is not None else num_groups, backward_passes_per_step,
+        average_aggregated_gradients, process_set, (), scale_local_gradients, name or type(optimizer).__name__,
+    )  # fmt: skip
+    return wrap(optimizer, settings)
+
+
+def PartialDistributedOptimizer(
+    optimizer: Any,
+    name: Optional[str] = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = _backend.Compression.none,
+    sparse_as_dense: bool = False,
+    gradient_predivide_factor: float = 1.0,
+    op: int = Average,
+    backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False,
+    groups: Optional[int] = None,
+    process_set: ProcessSet = global_process_set,
+    local_layers: Any = None,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """`DistributedOptimizer`, but for the layers `local_layers` (one or several), whose gradients each rank keeps to itself."""
+    layers = [] if local_layers is None else [local_layers] if isinstance(local_layers, keras.layers.Layer) else list(local_layers)
+    for layer in layers:
+        if not isinstance(layer, keras.layers.Layer):
+            raise ValueError(f"local_layers: {type(layer).__name__} is no keras.layers.Layer")
+    optimizer = keras.optimizers.get(optimizer)
+    settings = Settings(
+        op, compression, gradient_predivide_factor, groups, backward_passes_per_step, average_aggregated_gradients,
+        process_set, unique(layers), scale_local_gradients, name or type(optimizer).__name__,
+    )  # fmt: skip
+    return wrap(optimizer, settings)
+
+
+def steps_for_all(steps: int, process_set: ProcessSet = global_process_set) -> int:
+    """The least number of steps that a rank has, for `fit(steps_per_epoch=...)`: a rank that has more would wait for ever."""
+    import numpy as np
+
+    from horovod.common import _arrays, _lib
+
+    basics.size()
+    (least,) = _arrays.allreduce([np.int64(steps)], ["steps_for_all"], _lib.MIN, process_set=process_set)
+    return int(least)

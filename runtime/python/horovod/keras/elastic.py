@@ -1,0 +1,157 @@
+"""Training that goes on after a failed collective, for Keras.
+
+    state = hvd.elastic.KerasState(model, batch=0, epoch=0)
+
+    @hvd.elastic.run
+    def train(state):
+        model.fit(..., initial_epoch=state.epoch, callbacks=[hvd.elastic.UpdateEpochStateCallback(state),
+                                                             hvd.elastic.CommitStateCallback(state)])
+
+    train(state)
+
+What horovod.torch.elastic says of restarted ranks holds here as well. The model and its optimizer must be built.
+"""
+
+import functools
+from typing import Any, Callable, Dict, Optional
+
+import keras
+
+from horovod.common import _arrays, basics
+from horovod.common.elastic import ObjectState, run_fn
+from horovod.keras import _backend
+from horovod.keras._variables import broadcast_variables, values_of, variables_of
+
+__all__ = ["CommitStateCallback", "KerasState", "UpdateBatchStateCallback", "UpdateEpochStateCallback", "run"]
+
+
+class KerasState(ObjectState):
+    """A model, its optimizer, and plain values: `KerasState(model, optimizer, batch=0, epoch=0)`.
+
+    Args:
+        model: built.
+        optimizer: by default the one it was compiled with.
+        Each keyword argument becomes an attribute.
+    """
+
+    def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
+        object.__setattr__(self, "_root", 0)
+        object.__setattr__(self, "model", model)
+        object.__setattr__(self, "optimizer", optimizer if optimizer is not None else getattr(model, "optimizer", None))
+        if not model.built or (self.optimizer is not None and not self.optimizer.built):
+            raise ValueError(
+                "KerasState needs a model and an optimizer that are built: model.build(input_shape) and "
+                "optimizer.build(model.trainable_variables)"
+            )
+        super().__init__(lambda value: _arrays.broadcast_object(value, self._root), basics.rank, **kwargs)
+        self._save_model()
+
+    def _save_model(self) -> None:
+        object.__setattr__(self, "_saved_values", values_of(variables_of(self.model, self.optimizer)))
+
+    def save(self) -> None:
+        self._save_model()
+        super().save()
+
+    def restore(self) -> None:
+        for variable, value in zip(variables_of(self.model, self.optimizer), self._saved_values):
+            variable.assign(value)
+        super().restore()
+
+    def sync(self) -> None:
+        """Makes all ranks' state that of the rank which has committed most, the lowest of these."""
+        commits = _arrays.allgather_object(self._commits)
+        object.__setattr__(self, "_root", commits.index(max(commits)))
+        try:
+            broadcast_variables(variables_of(self.model, self.optimizer), self._root, name="KerasState")
+            super().sync()
+        finally:
+            object.__setattr__(self, "_root", 0)
+        self._commits = max(commits)
+        self._save_model()
+
+
+class CommitStateCallback(keras.callbacks.Callback):
+    """Commits a state after every `batches_per_commit` batches, and at the end of each epoch."""
+
+    def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
+        super().__init__()
+        self.state, self.batches_per_commit, self._left = state, batches_per_commit, batches_per_commit
+
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._left = self.batches_per_commit
+
+    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._commit()
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._commit()
+
+    def _commit(self) -> None:
+        _ = self.model  # brings JAX's state into the variables
+        self.state.commit()
+        self._left = self.batches_per_commit
+
+
+class UpdateBatchStateCallback(keras.callbacks.Callback):
+    """Keeps state.batch at the number of batches of this epoch that are done, and shortens the first epoch after a failure to those
+    that are left."""
+
+    def __init__(self, state: Any) -> None:
+        super().__init__()
+        self.state = state
+        self._steps: Optional[int] = None
+
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._steps = None
+
+    def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        if self.params.get("steps"):
+            if self._steps is None:
+                self._steps = self.params["steps"]
+                self.params["steps"] = self._steps - self.state.batch
+            else:
+                self.params["steps"] = self._steps
+
+    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self.state.batch = batch + 1
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self.state.batch = 0
+
+
+class UpdateEpochStateCallback(keras.callbacks.Callback):
+    """Keeps state.epoch at the number of epochs that are done."""
+
+    def __init__(self, state: Any) -> None:
+        super().__init__()
+        self.state = state
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self.state.epoch = epoch + 1
+
+
+def reset() -> None:
+    """Leaves the job and joins it anew. HorovodInternalError when not all ranks come in time."""
+    basics.shutdown()
+    basics.init()
+
+
+def run(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a function of a state, and whatever else, so that it goes on after a failed collective.
+
+    Raises (when the decorated function is called):
+        HorovodInternalError: the ranks could not meet again, or the failure comes again and again with nothing committed in
+            between.
+    """
+    if _backend.NAME == "jax":
+        from horovod.jax import elastic
+
+        return elastic.run(func)
+    if _backend.NAME == "tensorflow":
+        from horovod.tensorflow import elastic
+
+        return elastic.run(func)
+    return run_fn(functools.wraps(func)(lambda *args, **kwargs: func(*args, **kwargs)), reset)
