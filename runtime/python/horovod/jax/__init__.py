@@ -22,7 +22,6 @@ from horovod.common.basics import (
     ddl_built,
     gloo_built,
     gloo_enabled,
-    init,
     is_homogeneous,
     is_initialized,
     local_rank,
@@ -59,7 +58,7 @@ from horovod.jax._ops import (
     reducescatter,
 )
 from horovod.jax._optimizer import DistributedOptimizer, grad, metric_average, sync_batch_stats, value_and_grad
-from horovod.jax._shutdown import shutdown
+from horovod.jax._shutdown import init, shutdown
 from horovod.jax.compression import Compression
 from horovod.jax.functions import allgather_object, broadcast_object, broadcast_optimizer_state, broadcast_parameters
 

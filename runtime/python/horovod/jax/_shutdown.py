@@ -1,8 +1,9 @@
-"""Leaving the job while JAX still runs programs that were started before."""
+"""Joining the job, and leaving it while JAX still runs programs that were started before."""
 
 import atexit
 import os
 import threading
+from typing import Any
 
 import jax
 
@@ -11,20 +12,36 @@ from horovod.common import basics
 # What runs without an error ends within it, unless another rank never starts the same program; then it is cancelled.
 _PATIENCE_S = 2.0
 
+_exit_registered = False
+
 
 def _wait_for_programs() -> None:
     """JAX starts programs and goes on. One that other ranks count on must not be cancelled because the script is at its end."""
 
     def wait() -> None:
-        try:
-            jax.block_until_ready(jax.live_arrays())
-            jax.effects_barrier()
-        except Exception:
-            pass  # whoever uses the result is told
+        for wait_for in (lambda: jax.block_until_ready(jax.live_arrays()), jax.effects_barrier):
+            try:
+                wait_for()
+            except Exception:
+                pass  # whoever uses the result is told
 
     thread = threading.Thread(target=wait, name="hvd-shutdown", daemon=True)
     thread.start()
     thread.join(_PATIENCE_S)
+
+
+def init(comm: Any = None, process_sets: Any = None) -> None:
+    """As basics.init; what it arranges for the program's end waits for programs that JAX still runs."""
+    global _exit_registered
+    basics.init(comm, process_sets)
+    if not _exit_registered:
+        _exit_registered = True
+        owner = os.getpid()
+        # Registered last, so that it runs before what basics.init has registered.
+        atexit.register(lambda: shutdown() if os.getpid() == owner else None)
+
+
+init.__doc__ = basics.init.__doc__
 
 
 def shutdown() -> None:
@@ -35,9 +52,3 @@ def shutdown() -> None:
     if basics.is_initialized() and basics.size() > 1:
         _wait_for_programs()
     basics.shutdown()
-
-
-_owner = os.getpid()
-# Functions that are registered later run earlier: before JAX's own, and before the one that hvd.init registers only if that
-# was called before this import, which changes nothing for a script that has just begun.
-atexit.register(lambda: shutdown() if os.getpid() == _owner else None)

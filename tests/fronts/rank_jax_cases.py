@@ -1,0 +1,313 @@
+"""Each case runs on all ranks: horovod.jax in compiled programs and outside, against numpy."""
+
+import sys
+
+sys.modules["tensorflow"] = None  # nothing of it is needed here
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from rank_side import raises, report, run_cases
+
+import horovod.jax as hvd
+
+hvd.init()
+RANK, SIZE = hvd.rank(), hvd.size()
+RANKS = np.arange(SIZE)
+TOTAL = float(RANKS.sum() + SIZE)  # of rank + 1
+OWN = float(RANK + 1)
+
+
+def equal(got, expected):
+    np.testing.assert_allclose(np.asarray(got, np.float64), np.asarray(expected, np.float64), rtol=1e-6)
+
+
+def both(function, *arguments):
+    """What a function gives outside of jit and inside, which must be the same."""
+    outside, inside = function(*arguments), jax.jit(function)(*arguments)
+    jax.tree.map(lambda a, b: equal(a, b), outside, inside)
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), outside) == jax.tree.map(lambda x: (x.shape, x.dtype), inside)
+    return inside
+
+
+def case_trees_of_all_types_are_reduced_in_a_program_and_outside():
+    types = ["float32", "bfloat16", "float16", "int32", "int8", "uint8", "int16", "uint16"]
+    tree = {t: jnp.full((2, 3), RANK + 1, t) for t in types} | {"list": [jnp.float32(OWN), jnp.zeros((0, 2))]}
+    result = both(lambda t: hvd.allreduce(t, op=hvd.Sum), tree)
+    for t in types:
+        assert result[t].dtype == t
+        equal(result[t].astype("float32"), np.full((2, 3), TOTAL))
+    equal(result["list"][0], TOTAL)
+
+
+def case_operators_and_scales():
+    x = jnp.arange(1.0, 5.0) * OWN
+    for op, expected in ((hvd.Average, TOTAL / SIZE), (hvd.Sum, TOTAL), (hvd.Min, 1.0), (hvd.Max, float(SIZE))):
+        equal(both(lambda v, op=op: hvd.allreduce(v, op=op), x), np.arange(1.0, 5.0) * expected)
+    equal(both(lambda v: hvd.allreduce(v, op=hvd.Sum, prescale_factor=0.5, postscale_factor=4.0), x), np.arange(1.0, 5.0) * 2 * TOTAL)
+    equal(both(lambda v: hvd.allreduce(v, compression=hvd.Compression.bf16), x), np.arange(1.0, 5.0) * TOTAL / SIZE)
+    assert both(lambda v: hvd.allreduce(v, op=hvd.Max), jnp.array([RANK == 0, False])).tolist() == [True, False]
+
+
+def case_gathered_scattered_exchanged_and_broadcast():
+    x = jnp.arange(2.0 * SIZE).reshape(SIZE * 2, 1) + 100 * RANK
+    everything = np.concatenate([np.arange(2.0 * SIZE).reshape(-1, 1) + 100 * r for r in RANKS])
+    equal(both(lambda v: hvd.allgather(v), x), everything)
+    parts = np.split(sum(np.arange(2.0 * SIZE) + 100 * r for r in RANKS), SIZE)
+    equal(both(lambda v: hvd.reducescatter(v, op=hvd.Sum), x)[:, 0], parts[RANK])
+    equal(both(lambda v: hvd.alltoall(v), x)[:, 0], np.concatenate([np.arange(2.0) + 2 * RANK + 100 * r for r in RANKS]))
+    equal(both(lambda v: hvd.broadcast(v, SIZE - 1), x), np.arange(2.0 * SIZE).reshape(-1, 1) + 100 * (SIZE - 1))
+    words = both(lambda v: hvd.broadcast(v, 0), {"u": jnp.arange(3, dtype=jnp.uint32) + RANK, "c": jnp.ones(2, jnp.complex64) * OWN})
+    assert words["u"].tolist() == [0, 1, 2] and words["c"].tolist() == [1, 1]
+    for value in hvd.grouped_allgather([jnp.ones(1), jnp.ones(2)]), jax.jit(hvd.grouped_allgather)([jnp.ones(1), jnp.ones(2)]):
+        assert [v.shape for v in value] == [(SIZE,), (2 * SIZE,)]
+
+
+def case_uneven_shares_outside_of_programs():
+    rows = hvd.allgather(jnp.full((RANK + 1, 2), OWN))
+    assert rows.shape == (int(TOTAL), 2)
+    equal(rows[:, 0], np.repeat(RANKS + 1.0, RANKS + 1))
+    output, received = hvd.alltoall(jnp.full(SIZE * (RANK + 1), OWN), splits=[RANK + 1] * SIZE)
+    assert received.tolist() == (RANKS + 1).tolist()
+    equal(output, np.repeat(RANKS + 1.0, RANKS + 1))
+
+
+def case_gradients_of_every_operation():
+    x = jnp.arange(1.0, 2.0 * SIZE + 1) * OWN
+    weights = jnp.arange(1.0, 2.0 * SIZE + 1)
+
+    def gradient(operation):
+        equal(*(jax.jit(jax.grad(f))(x) if compiled else jax.grad(f)(x) for compiled in (True, False) for f in [lambda v: operation(v).sum()]))
+        return jax.jit(jax.grad(lambda v: operation(v).sum()))(x)
+
+    equal(gradient(lambda v: hvd.allreduce(v) * weights), weights)
+    equal(gradient(lambda v: hvd.allreduce(v, op=hvd.Sum) * weights * OWN), weights * TOTAL)
+    equal(gradient(lambda v: hvd.broadcast(v, 0) * weights * OWN), weights * (TOTAL / SIZE if RANK == 0 else 0))
+    equal(gradient(lambda v: hvd.allgather(v) * OWN), np.full(2 * SIZE, TOTAL / SIZE))
+    equal(gradient(lambda v: hvd.reducescatter(v, op=hvd.Sum) * OWN), np.repeat(RANKS + 1.0, 2) * SIZE)
+    equal(gradient(lambda v: hvd.alltoall(v) * OWN), np.repeat(RANKS + 1.0, 2))
+    # Integers beside, which have none; and what only some ranks' programs may skip is not skipped.
+    both_kinds = lambda v: hvd.allreduce({"f": v, "i": jnp.arange(3)}, op=hvd.Sum)["f"].sum()
+    equal(jax.jit(jax.grad(both_kinds))(x), np.full(2 * SIZE, SIZE))
+    assert "no" not in raises(NotImplementedError, jax.grad(lambda v: hvd.allreduce(v, op=hvd.Max).sum()), x)[:2]
+
+
+def case_vmap_scan_cond_loops_and_recomputed_programs():
+    x = jnp.arange(6.0).reshape(2, 3) * OWN
+    equal(jax.vmap(lambda v: hvd.allreduce(v, op=hvd.Sum))(x), np.arange(6.0).reshape(2, 3) * TOTAL)
+    equal(jax.jit(jax.vmap(lambda v: hvd.allgather(v), in_axes=1, out_axes=1))(x), np.concatenate([np.arange(6.0).reshape(2, 3) * (r + 1) for r in RANKS]))
+
+    def body(carry, value):
+        carry = hvd.allreduce(carry + value)
+        return carry, hvd.allreduce(value, op=hvd.Sum)
+
+    def loop(values):
+        outside = hvd.allreduce(values[0], op=hvd.Sum)  # beside the loop's own, which has the same shape
+        return jax.lax.scan(body, values[0] * 0, values)[1] + outside
+
+    equal(jax.jit(loop)(x), np.arange(6.0).reshape(2, 3) * TOTAL + np.arange(3.0) * TOTAL)
+    choose = jax.jit(lambda p, v: jax.lax.cond(p, lambda u: hvd.allreduce(u, op=hvd.Sum), lambda u: u * 0, v))
+    equal(choose(True, x), np.arange(6.0).reshape(2, 3) * TOTAL)
+    equal(choose(False, x), np.zeros((2, 3)))
+    again = jax.checkpoint(lambda v: jnp.sin(hvd.allreduce(v)).sum())
+    equal(jax.jit(jax.grad(again))(x), np.cos(np.arange(6.0).reshape(2, 3) * TOTAL / SIZE))
+
+
+def case_many_operations_at_once_and_in_another_order_on_each_rank():
+    count = 161
+    arrays = [jnp.full((i % 7 + 1,), i * OWN) for i in range(count)]
+
+    def program(values):
+        order = range(count) if RANK % 2 == 0 else reversed(range(count))
+        done = {i: hvd.allreduce(values[i], op=hvd.Sum, name=f"g{i}") for i in order}
+        return [done[i] for i in range(count)]
+
+    compiled = jax.jit(program)
+    for _ in range(3):
+        for i, value in enumerate(compiled(arrays)):
+            equal(value, np.full(i % 7 + 1, i * TOTAL))
+
+
+def case_programs_that_are_started_without_waiting_for_the_ones_before():
+    first = jax.jit(lambda v: hvd.allreduce(v, op=hvd.Sum))
+    second = jax.jit(lambda v: hvd.allreduce(v * 2, op=hvd.Sum))
+    for size in (4, 300_000):
+        x = jnp.full(size, OWN)
+        results = [(first if i % 2 else second)(x + i) for i in range(30)]
+        for i, value in enumerate(results):
+            equal(value[-1], (TOTAL + i * SIZE) * (1 if i % 2 else 2))
+
+
+def case_random_programs():
+    draw = np.random.default_rng(3)  # the same on every rank
+    for _ in range(15):
+        shapes = [tuple(draw.integers(1, 5, draw.integers(0, 3))) for _ in range(draw.integers(1, 20))]
+        ops = draw.choice([hvd.Sum, hvd.Max], len(shapes))
+        swap = int(draw.integers(0, len(shapes)))
+
+        def program(values):
+            order = list(range(len(values)))
+            if RANK:
+                order = order[swap:] + order[:swap]
+            done = {i: hvd.allreduce(values[i], op=int(ops[i]), name=f"r{i}") for i in order}
+            return [done[i] for i in range(len(values))]
+
+        for shape, op, value in zip(shapes, ops, jax.jit(program)([jnp.full(s, OWN) for s in shapes])):
+            equal(value, np.full(shape, TOTAL if op == hvd.Sum else SIZE))
+
+
+def case_donated_arguments_are_reduced_in_place():
+    step = jax.jit(lambda p, g: jax.tree.map(lambda a, b: a - b, p, hvd.allreduce(g)), donate_argnums=(0, 1))
+    params = {"w": jnp.zeros(1000), "b": jnp.zeros(3)}
+    for _ in range(5):
+        params = step(params, {"w": jnp.full(1000, OWN), "b": jnp.full(3, OWN)})
+    equal(params["w"], np.full(1000, -5 * TOTAL / SIZE))
+
+
+def case_process_sets():
+    own = hvd.add_process_set([SIZE - 1])
+    if RANK == SIZE - 1:
+        equal(both(lambda v: hvd.allreduce(v, op=hvd.Sum, process_set=own), jnp.ones(2)), np.ones(2))
+        equal(both(lambda v: hvd.allgather(v, process_set=own), jnp.ones(2)), np.ones(2))
+    else:
+        assert "no member" in raises(ValueError, hvd.allreduce, jnp.ones(2), process_set=own)
+    assert hvd.remove_process_set(own)
+    assert "add_process_set" in raises(ValueError, jax.jit(lambda v: hvd.allreduce(v, process_set=own)), jnp.ones(2))
+
+
+def loss(params, x, y):
+    return jnp.mean((x @ params["w"] + params["b"] - y) ** 2)
+
+
+def data():
+    draw = np.random.default_rng(1)
+    return jnp.asarray(draw.normal(size=(8 * SIZE, 4)), jnp.float32), jnp.asarray(draw.normal(size=8 * SIZE), jnp.float32)
+
+
+def train(optimizer, gradient, x, y, steps=6):
+    params = {"w": jnp.full(4, 0.1), "b": jnp.zeros(())}
+    state = optimizer.init(params)
+
+    @jax.jit
+    def step(params, state):
+        updates, state = optimizer.update(gradient(params, x, y), state, params)
+        return optax.apply_updates(params, updates), state
+
+    for _ in range(steps):
+        params, state = step(params, state)
+    return params, state
+
+
+def case_the_optimizer_does_what_one_process_does_with_the_whole_batch():
+    x, y = data()
+    own = slice(8 * RANK, 8 * RANK + 8)
+    chain = lambda: optax.chain(optax.clip_by_global_norm(0.5), optax.adamw(1e-2))
+    expected, state = train(chain(), jax.grad(loss), x, y)
+    for options in ({}, {"groups": 2}, {"gradient_predivide_factor": 2.0}):
+        got, own_state = train(hvd.DistributedOptimizer(chain(), **options), jax.grad(loss), x[own], y[own])
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), got, expected)
+        assert jax.tree.structure(own_state) == jax.tree.structure(state)
+        assert len(set(hvd.allgather_object(b"".join(np.asarray(v).tobytes() for v in jax.tree.leaves(got))))) == 1
+    got, _ = train(chain(), hvd.grad(loss), x[own], y[own])
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), got, expected)
+    value, gradients = jax.jit(hvd.value_and_grad(loss, average_value=True))(expected, x[own], y[own])
+    whole = jax.value_and_grad(loss)(expected, x, y)
+    np.testing.assert_allclose(value, whole[0], rtol=1e-5)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), gradients, whole[1])
+
+
+def case_several_backward_passes_make_one_step():
+    x, y = data()
+    own = slice(8 * RANK, 8 * RANK + 8)
+    expected, _ = train(optax.sgd(0.1), jax.grad(loss), x, y, steps=1)
+    halves = hvd.DistributedOptimizer(optax.sgd(0.1), backward_passes_per_step=2, average_aggregated_gradients=True)
+    got, state = train(halves, jax.grad(loss), x[own], y[own], steps=2)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), got, expected)
+    assert int(state.count) == 0
+    summed, _ = train(hvd.DistributedOptimizer(optax.sgd(0.05), backward_passes_per_step=2), jax.grad(loss), x[own], y[own], steps=3)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), summed, expected)
+
+
+def case_parameters_keys_objects_and_metrics():
+    tree = {"w": jnp.full(3, OWN), "key": jax.random.key(RANK), "step": RANK, "none": None, "old": jax.random.PRNGKey(RANK)}
+    got = hvd.broadcast_parameters(tree, root_rank=0)
+    equal(got["w"], np.ones(3))
+    assert jax.random.key_data(got["key"]).tolist() == jax.random.key_data(jax.random.key(0)).tolist()
+    assert got["step"] == 0 and got["none"] is None and got["old"].tolist() == jax.random.PRNGKey(0).tolist()
+    state = optax.adam(0.1).init({"w": jnp.ones(2)})
+    jax.tree.map(equal, hvd.broadcast_optimizer_state(state), state)
+    assert hvd.broadcast_object({"rank": RANK}, 0) == {"rank": 0}
+    assert hvd.allgather_object("x" * RANK) == ["x" * r for r in RANKS]
+    metrics = both(lambda m: hvd.metric_average(m), {"loss": jnp.float32(OWN), "accuracy": jnp.float32(RANK)})
+    equal(metrics["loss"], TOTAL / SIZE)
+    mean, squares, count = jax.jit(hvd.sync_batch_stats)(jnp.full(2, OWN), jnp.full(2, OWN * OWN), 4 * OWN)
+    equal(mean, np.full(2, ((RANKS + 1.0) ** 2).sum() / TOTAL))
+    equal(count, 4 * TOTAL)
+    hvd.barrier()
+
+
+def case_wrong_use_says_what_to_do():
+    x = jnp.ones(3)
+    cases = {
+        "convert them first": lambda: jax.jit(hvd.allreduce)(jnp.ones(2, jnp.uint32)),
+        "cannot be reduced": lambda: hvd.allreduce(jnp.ones(2, jnp.complex64)),
+        "is none of": lambda: hvd.allreduce(x, op=9),
+        "outside of jit": lambda: jax.jit(lambda v: hvd.alltoall(v, splits=[3] + [0] * (SIZE - 1)))(x),
+        "no dimension 0": lambda: jax.jit(hvd.allgather)(jnp.float32(1)),
+        "root_rank": lambda: hvd.broadcast(x, SIZE),
+        "use broadcast_object": lambda: hvd.allreduce({"a": object()}),
+        "takes an optax": lambda: hvd.DistributedOptimizer(3),
+        "number of groups": lambda: hvd.DistributedOptimizer(optax.sgd(1.0), groups=[["w"]]),
+        "key_data": lambda: hvd.allreduce(jax.random.key(1)),
+    }
+    for text, call in cases.items():
+        said = raises(ValueError, call)
+        assert text in said, (text, said)
+    if SIZE > 1:
+        assert "call it outside of jit" in raises(ValueError, jax.jit(hvd.reducescatter), jnp.ones(2 * SIZE + 1))
+    assert "no join" in raises(NotImplementedError, hvd.join)
+    for function in hvd.barrier, hvd.broadcast_object, hvd.allgather_object:
+        assert "outside of jit" in raises(hvd.HorovodInternalError, jax.jit(lambda v, f=function: f(*([] if f is hvd.barrier else [v])) or v), x)
+
+
+def case_ranks_that_disagree_in_a_program_get_the_error_and_go_on():
+    if SIZE == 1:
+        return
+    for _ in range(3):
+        program = jax.jit(lambda v: hvd.allreduce(v, name="odd"))
+        said = raises(jax.errors.JaxRuntimeError, lambda: jax.block_until_ready(program(jnp.ones(3 if RANK else 4))))
+        assert "Mismatched" in said and "[hvd 13]" in said, said
+        raises(hvd.HorovodInternalError, hvd.allreduce, jnp.ones(3 if RANK else 4), name="odd")
+        equal(jax.jit(hvd.allreduce)(jnp.full(2, OWN)), np.full(2, TOTAL / SIZE))
+    gather = jax.jit(lambda v: hvd.allgather(v))
+    assert "under jit" in raises(jax.errors.JaxRuntimeError, lambda: jax.block_until_ready(gather(jnp.ones(RANK + 1))))
+
+
+def case_an_elastic_state_goes_back_to_the_last_commit_after_an_error_in_a_program():
+    failures = []
+
+    def once(params, fails):
+        return jax.jit(lambda p: hvd.allreduce(p, op=hvd.Sum, name="step"))(params if not fails else params[: RANK + 1])
+
+    @hvd.elastic.run
+    def run(state):
+        while state.step < 4:
+            fails = state.step == 2 and not failures and SIZE > 1
+            if fails:
+                failures.append(state.step)
+                state.params = state.params * 0
+            state.params = jax.block_until_ready(once(state.params, fails))
+            state.step += 1
+            state.commit()
+        return state.params
+
+    state = hvd.elastic.JaxState(params=jnp.full(SIZE + 1, OWN), opt_state=optax.sgd(1.0).init(None), step=0)
+    equal(run(state), np.full(SIZE + 1, float(SIZE) ** 4))
+    assert failures == ([2] if SIZE > 1 else [])
+
+
+if __name__ == "__main__":
+    run_cases(globals(), lambda: hvd.barrier())

@@ -1,0 +1,282 @@
+"""Each case runs on all ranks, on the backend that KERAS_BACKEND names: Keras 3 with horovod.keras against one process that has the
+whole batch, on scikit-learn's digits."""
+
+import os
+import sys
+import tempfile
+import warnings
+
+BACKEND = os.environ["KERAS_BACKEND"]
+if BACKEND != "tensorflow":
+    sys.modules["tensorflow"] = None  # it must not be needed
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+import keras
+import numpy as np
+from rank_side import raises, report, run_cases
+from sklearn.datasets import load_digits
+
+import horovod.keras as hvd
+
+hvd.init()
+RANK, SIZE = hvd.rank(), hvd.size()
+BATCH, STEPS = 16, 5
+X, Y = load_digits(return_X_y=True)
+X = (X[: BATCH * SIZE * STEPS] / 16).astype(np.float32)
+Y = Y[: BATCH * SIZE * STEPS]
+OPTIMIZERS = keras.optimizers
+
+
+def make_model(policy="float32"):
+    keras.config.set_dtype_policy(policy)
+    layers = [
+        keras.layers.Input((64,)), keras.layers.Dense(24, activation="tanh"), keras.layers.BatchNormalization(trainable=False),
+        keras.layers.Dense(10, dtype="float32"),
+    ]  # fmt: skip
+    model = keras.Sequential(layers)
+    keras.config.set_dtype_policy("float32")
+    model.set_weights(hvd.broadcast_object(model.get_weights()))
+    return model
+
+
+def compile_model(model, optimizer, **options):
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer=optimizer, loss=loss, metrics=["accuracy"], **options)
+
+
+def fit(model, x, y, batch, callbacks=(), epochs=2):
+    return model.fit(x, y, batch_size=batch, epochs=epochs, shuffle=False, verbose=0, callbacks=list(callbacks)).history
+
+
+def own(values):
+    return values[RANK::SIZE]
+
+
+def same_on_all(model):
+    told = hvd.allgather_object(b"".join(np.asarray(w).tobytes() for w in model.get_weights()))
+    assert len(set(told)) == 1, "the ranks' weights differ"
+
+
+def check_training(make, wrap=None, policy="float32", tolerance=1e-5, reference=None, **options):
+    """Two epochs on all ranks, and in one process with the whole batch. `wrap`: arguments of DistributedOptimizer."""
+    model = make_model(policy)
+    start = model.get_weights()
+    keras.config.set_dtype_policy(policy)
+    optimizer = hvd.DistributedOptimizer(make(), **(wrap or {}))
+    compile_model(model, optimizer, **options)
+    fit(model, own(X), own(Y), BATCH, [hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
+    same_on_all(model)
+    alone = make_model(policy)
+    alone.set_weights(start)
+    compile_model(alone, (reference or make)(), **options)
+    keras.config.set_dtype_policy("float32")
+    fit(alone, X, Y, BATCH * SIZE)
+    for got, expected in zip(model.get_weights(), alone.get_weights()):
+        np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance)
+    return model
+
+
+def case_sgd_with_momentum_and_clipping():
+    model = check_training(lambda: OPTIMIZERS.SGD(0.1, momentum=0.9, global_clipnorm=0.5, weight_decay=1e-3), {"groups": 2})
+    assert type(model.optimizer).__module__ == "keras.optimizers"
+
+
+def case_adam_with_jit_compile_on_and_off():
+    # Adam's first steps are the sign of the gradient: where that is about 0, rounding decides. So epsilon is large.
+    check_training(lambda: OPTIMIZERS.Adam(1e-2, epsilon=1e-2), {"gradient_predivide_factor": 2.0})
+    if BACKEND != "torch":
+        check_training(lambda: OPTIMIZERS.Adam(1e-2, epsilon=1e-2), jit_compile=BACKEND == "tensorflow")
+
+
+def case_mixed_precision():
+    model = check_training(lambda: OPTIMIZERS.SGD(0.1), policy="mixed_float16", tolerance=1e-2)
+    assert isinstance(model.optimizer, OPTIMIZERS.LossScaleOptimizer)
+
+
+def case_mixed_precision_where_one_rank_alone_overflows():
+    model = make_model("mixed_float16")
+    optimizer = hvd.DistributedOptimizer(OPTIMIZERS.LossScaleOptimizer(OPTIMIZERS.SGD(0.1, momentum=0.5)))
+    compile_model(model, optimizer)
+    x = own(X).copy()
+    if RANK == SIZE - 1:
+        x[: 2 * BATCH] = np.nan  # two of the first epoch's steps are skipped by all
+    fit(model, x, own(Y), BATCH, [hvd.callbacks.BroadcastGlobalVariablesCallback(0)], epochs=1)
+    same_on_all(model)
+    assert int(keras.ops.convert_to_numpy(optimizer.inner_optimizer.iterations)) == STEPS - 2
+    assert all(np.isfinite(w).all() for w in model.get_weights())
+
+
+def case_a_loss_scale_around_ours_is_refused():
+    model = make_model("mixed_float16")
+    compile_model(model, hvd.DistributedOptimizer(OPTIMIZERS.SGD(0.1)))
+    assert "hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(" in raises(ValueError, fit, model, own(X), own(Y), BATCH)
+
+
+def case_accumulation():
+    check_training(lambda: OPTIMIZERS.SGD(0.1, momentum=0.9, gradient_accumulation_steps=2))
+    # Keras' own mean of several passes, reduced once; and Horovod's sum of them.
+    plain = lambda: OPTIMIZERS.SGD(0.1, momentum=0.9)
+    twice = lambda: OPTIMIZERS.SGD(0.1, momentum=0.9, gradient_accumulation_steps=2)
+    model = check_training(plain, {"backward_passes_per_step": 2, "average_aggregated_gradients": True}, reference=twice)
+    assert model.optimizer.get_config()["gradient_accumulation_steps"] == 2
+    sums = lambda: OPTIMIZERS.SGD(0.2, momentum=0.9, gradient_accumulation_steps=2)
+    check_training(plain, {"backward_passes_per_step": 2}, reference=sums)
+
+
+def case_several_optimizers_in_one():
+    if not hasattr(OPTIMIZERS, "MultiOptimizer"):
+        return
+
+    def make():
+        return OPTIMIZERS.MultiOptimizer(OPTIMIZERS.OptimizerMap(OPTIMIZERS.SGD(0.1), {".*bias": OPTIMIZERS.SGD(0.2, momentum=0.5)}))
+
+    check_training(make)
+
+
+def case_layers_that_each_rank_keeps_to_itself():
+    model = make_model()
+    last = model.layers[-1]
+    compile_model(model, hvd.PartialDistributedOptimizer(OPTIMIZERS.SGD(0.1), local_layers=last))
+    fit(model, own(X), own(Y), BATCH, epochs=1)
+    kernels = [hvd.allgather_object(np.asarray(keras.ops.convert_to_numpy(layer.kernel)).tobytes()) for layer in (model.layers[0], last)]
+    assert len(set(kernels[1])) == SIZE
+    assert len(set(kernels[0])) == SIZE or SIZE > 1  # what is behind it gets other gradients on each rank, reduced
+
+
+def case_callbacks():
+    model = make_model()
+    optimizer = hvd.DistributedOptimizer(OPTIMIZERS.SGD(0.4, momentum=0.9))
+    compile_model(model, optimizer)
+    seen = []
+
+    class Watch(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            seen.append(float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate)))
+
+    folder = tempfile.mkdtemp()
+    best = hvd.callbacks.BestModelCheckpoint(monitor="loss")
+    assert "filepath" in raises(ValueError, best.on_train_begin)
+    best.filepath = f"{folder}/best.keras"
+    callbacks = [
+        hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback(),
+        hvd.callbacks.LearningRateWarmupCallback(0.4, warmup_epochs=1, verbose=RANK == 0),
+        hvd.callbacks.LearningRateScheduleCallback(0.4, 0.5, start_epoch=1), Watch(), best,
+    ]  # fmt: skip
+    history = fit(model, own(X), own(Y), BATCH, callbacks, epochs=3)
+    same_on_all(model)
+    assert len({str(h) for h in hvd.allgather_object({k: v for k, v in history.items()})}) == 1
+    ramp = [0.4 / SIZE * ((i + 1) / STEPS * (SIZE - 1) + 1) for i in range(STEPS)]
+    np.testing.assert_allclose(seen, ramp + [0.4] * STEPS + [0.2] * STEPS, rtol=1e-5)
+    np.testing.assert_allclose(history["lr"], [0.4, 0.4, 0.2], rtol=1e-5)
+    assert os.path.getsize(best.filepath) > 1000
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit(model, own(X), own(Y), BATCH, [keras.callbacks.EarlyStopping("loss"), hvd.callbacks.MetricAverageCallback()], epochs=1)
+    assert any("EarlyStopping stands before" in str(w.message) for w in caught)
+
+
+def case_momentum_is_corrected_when_the_learning_rate_changes():
+    """A schedule is the same in one process whose momentum slots are scaled by hand; on compiled backends too."""
+    weights = []
+    for is_ours in (True, False):
+        model = make_model()
+        if weights:
+            model.set_weights(start)
+        start = model.get_weights()
+        optimizer = OPTIMIZERS.SGD(0.2, momentum=0.9)
+        compile_model(model, hvd.DistributedOptimizer(optimizer) if is_ours else optimizer)
+
+        class ByHand(keras.callbacks.Callback):
+            def on_epoch_begin(self, epoch, logs=None):
+                if epoch == 1:
+                    self.model.optimizer.learning_rate = 0.05
+                    for slot in self.model.optimizer.momentums:
+                        slot.assign(slot * 0.25)
+
+        callback = hvd.callbacks.LearningRateScheduleCallback(0.2, lambda epoch: 0.25 if epoch else 1.0) if is_ours else ByHand()
+        fit(model, own(X) if is_ours else X, own(Y) if is_ours else Y, BATCH if is_ours else BATCH * SIZE, [callback])
+        weights.append(model.get_weights())
+    for got, expected in zip(*weights):
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5)
+
+
+def case_saved_models_load_without_us_and_with_us():
+    model = make_model()
+    compile_model(model, hvd.DistributedOptimizer(OPTIMIZERS.Adam(1e-2)))
+    fit(model, own(X), own(Y), BATCH, epochs=1)
+    path = f"{tempfile.mkdtemp()}/model.keras"
+    model.save(path)
+    plain = keras.saving.load_model(path)
+    assert not hasattr(plain.optimizer, "register_local_var") and type(plain.optimizer).__name__ == "Adam"
+    ours = hvd.load_model(path)
+    for loaded in plain, ours:
+        for got, expected in zip(loaded.optimizer.variables, model.optimizer.variables):
+            np.testing.assert_array_equal(keras.ops.convert_to_numpy(got), keras.ops.convert_to_numpy(expected))
+    fit(ours, own(X), own(Y), BATCH, epochs=1)
+    same_on_all(ours)
+
+
+def case_old_names():
+    optimizer = hvd.DistributedOptimizer(OPTIMIZERS.SGD(0.5))
+    optimizer.lr = 0.25
+    assert float(keras.ops.convert_to_numpy(optimizer.lr)) == 0.25
+    assert len(optimizer.variables()) == len(optimizer.variables) > 0
+    assert "already" in raises(ValueError, hvd.DistributedOptimizer, optimizer)
+    assert "only hvd.Average and hvd.Sum" in raises(ValueError, hvd.DistributedOptimizer, OPTIMIZERS.SGD(0.5), op=hvd.Max)
+    assert "Keras" in raises(ValueError, hvd.DistributedOptimizer, 3)
+    assert "BroadcastGlobalVariablesCallback" in raises(RuntimeError, hvd.broadcast_global_variables, 0)
+    assert float(keras.ops.convert_to_numpy(hvd.allreduce(np.float32(RANK), op=hvd.Sum))) == sum(range(SIZE))
+    assert hvd.allgather(np.full(RANK + 1, 1.0)).shape[0] == SIZE * (SIZE + 1) // 2
+    assert float(keras.ops.convert_to_numpy(hvd.broadcast(np.float32(RANK), SIZE - 1))) == SIZE - 1
+    assert hvd.reducescatter(np.ones((SIZE, 2), np.float32)).shape == (1, 2)
+    assert hvd.steps_for_all(10 + RANK) == 10
+    if BACKEND != "tensorflow":
+        assert sys.modules["tensorflow"] is None
+
+
+def case_an_active_distribution_is_refused():
+    if BACKEND != "jax":
+        return
+    keras.distribution.set_distribution(keras.distribution.DataParallel(devices=["cpu:0"]))
+    try:
+        assert "keras.distribution is active" in raises(RuntimeError, hvd.DistributedOptimizer, OPTIMIZERS.SGD(0.1))
+    finally:
+        keras.distribution.set_distribution(None)
+
+
+def case_an_elastic_state_goes_on_after_a_failed_step():
+    model = make_model()
+    optimizer = hvd.DistributedOptimizer(OPTIMIZERS.SGD(0.1))
+    compile_model(model, optimizer)
+    optimizer.build(model.trainable_variables)
+    state = hvd.elastic.KerasState(model, epoch=0, batch=0)
+    failures = []
+
+    class Fail(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if state.epoch == 1 and batch == 2 and not failures and SIZE > 1:
+                failures.append(batch)
+                self.model.set_weights([w * 0 for w in self.model.get_weights()])
+                hvd.allreduce(np.ones(RANK + 1, np.float32), name="odd")
+
+    @hvd.elastic.run
+    def train(state):
+        callbacks = [Fail(), hvd.elastic.UpdateBatchStateCallback(state), hvd.elastic.UpdateEpochStateCallback(state),
+                     hvd.elastic.CommitStateCallback(state, batches_per_commit=100)]  # fmt: skip
+        model.fit(own(X), own(Y), batch_size=BATCH, epochs=3, initial_epoch=state.epoch, shuffle=False, verbose=0, callbacks=callbacks)
+
+    start = model.get_weights()
+    train(state)
+    assert state.epoch == 3 and failures == ([2] if SIZE > 1 else [])
+    same_on_all(model)
+    alone = make_model()
+    alone.set_weights(start)
+    compile_model(alone, OPTIMIZERS.SGD(0.1))
+    fit(alone, X, Y, BATCH * SIZE, epochs=3)
+    for got, expected in zip(model.get_weights(), alone.get_weights()):
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5)
+
+
+if __name__ == "__main__":
+    from horovod.common import _arrays
+
+    run_cases(globals(), lambda: _arrays.barrier())

@@ -1,0 +1,54 @@
+"""horovod.jax on two ranks; a test per case, and one launch for all."""
+
+import ast
+import functools
+import pathlib
+
+import pytest
+from ranks import ROOT, run_ranks
+
+pytest.importorskip("jax")
+
+HERE = pathlib.Path(__file__).parent
+CASES = [
+    node.name
+    for node in ast.parse((HERE / "rank_jax_cases.py").read_text()).body
+    if isinstance(node, ast.FunctionDef) and node.name.startswith("case_")
+]
+
+
+@functools.lru_cache(maxsize=None)
+def outcome():
+    return run_ranks(2, HERE / "rank_jax_cases.py")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_ranks(case):
+    for rank, reported in enumerate(outcome().reports):
+        said = (reported or {}).get(case, "the case did not end")
+        assert said == "ok", f"rank {rank}: {said}\n{outcome().output}"
+
+
+def test_ranks_end_in_order():
+    outcome().check()
+
+
+def test_a_rank_that_dies_in_a_program_is_named_on_the_others_soon_and_they_go_on():
+    result = run_ranks(2, HERE / "rank_jax_killed.py", by_agent=True)
+    reported = result.reports[0]
+    assert reported, result.output
+    assert "rank 1" in reported["said"] and "[hvd 7]" in reported["said"], reported
+    assert reported["seconds"] < 5
+    assert reported["goes on"] == 2.0
+
+
+def test_beside_jax_distributed():
+    for reported in run_ranks(2, HERE / "rank_jax_distributed.py").check().reports:
+        assert reported["theirs"] == 4.0
+        assert reported["ours"] == [3.0] * 3
+        assert "addressable_shards" in reported["refused"]
+
+
+def test_digits_example():
+    output = run_ranks(2, ROOT / "configs/examples/digits_jax.py", "--epochs", 3).check().output
+    assert "the same on all ranks" in output, output
