@@ -132,9 +132,9 @@ def case_many_operations_at_once_and_in_another_order_on_each_rank():
 
 
 def case_programs_that_are_started_without_waiting_for_the_ones_before():
-    first = jax.jit(lambda v: hvd.allreduce(v, op=hvd.Sum))
-    second = jax.jit(lambda v: hvd.allreduce(v * 2, op=hvd.Sum))
-    for size in (4, 300_000):
+    for name, size in ((None, 4), (None, 300_000), ("same", 4), ("same", 300_000)):
+        first = jax.jit(lambda v: hvd.allreduce(v, op=hvd.Sum, name=name))
+        second = jax.jit(lambda v: hvd.allreduce(v * 2, op=hvd.Sum, name=name))
         x = jnp.full(size, OWN)
         results = [(first if i % 2 else second)(x + i) for i in range(30)]
         for i, value in enumerate(results):

@@ -1,5 +1,6 @@
 #include "runtime/front/xla/call.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <string_view>
@@ -25,6 +26,8 @@ constexpr TypeRow kTypes[] = {
     {kF16, HVD_FLOAT16, 2, false},   {kF32, HVD_FLOAT32, 4, false}, {kF64, HVD_FLOAT64, 8, false},
     {kBf16, HVD_BFLOAT16, 2, false}, {kC64, HVD_INT64, 8, true},
 };
+
+std::int64_t g_nothing = 0;  // never read, nor written
 
 const TypeRow* row_of(int type) {
   for (const TypeRow& row : kTypes) {
@@ -104,17 +107,21 @@ std::optional<Failure> read_tensors(const Frame& frame, Call& call) {
     if (frame.arguments.types[i] != kBufferValue || frame.results.types[i] != kBufferValue) {
       return invalid(tensor.name + ": an operand or result is no tensor");
     }
-    tensor.input = static_cast<const Buffer*>(frame.arguments.values[i]);
-    tensor.result = static_cast<const Buffer*>(frame.results.values[i]);
-    const TypeRow* row = row_of(tensor.input->type);
+    const auto& input = *static_cast<const Buffer*>(frame.arguments.values[i]);
+    const auto& result = *static_cast<const Buffer*>(frame.results.values[i]);
+    const TypeRow* row = row_of(input.type);
     const bool calculates = call.kind == HVD_ALLREDUCE || call.kind == HVD_REDUCESCATTER;
-    if (row == nullptr || tensor.result->type != tensor.input->type || (row->is_moved_only && calculates)) {
-      return invalid(tensor.name + ": elements of XLA's type " + std::to_string(tensor.input->type) + " cannot be " +
+    if (row == nullptr || result.type != input.type || (row->is_moved_only && calculates)) {
+      return invalid(tensor.name + ": elements of XLA's type " + std::to_string(input.type) + " cannot be " +
                      (calculates ? "reduced" : "sent") + "; convert them to float32 or int32 before");
     }
     tensor.dtype = row->dtype;
-    tensor.result_bytes = elements_of(*tensor.result) * row->size;
-    const std::int64_t input_bytes = elements_of(*tensor.input) * row->size;
+    // XLA may have no address for what is empty.
+    tensor.input = input.data == nullptr ? &g_nothing : input.data;
+    tensor.result = result.data == nullptr ? &g_nothing : result.data;
+    tensor.shape.assign(input.dims, input.dims + input.rank);
+    tensor.result_bytes = elements_of(result) * row->size;
+    const std::int64_t input_bytes = elements_of(input) * row->size;
     if (!call.has_fetched_results() && input_bytes != tensor.result_bytes) {
       return invalid(tensor.name + ": operand and result differ in size");
     }
@@ -154,6 +161,11 @@ hvd_op Call::op_of(const Tensor& tensor) const {
   op.process_set = process_set;
   op.prescale = prescale;
   op.postscale = postscale;
+  op.ndim = static_cast<std::int32_t>(tensor.shape.size());
+  op.shape = tensor.shape.data();
+  op.name = tensor.name.c_str();
+  op.input = tensor.input;
+  op.output = has_fetched_results() ? nullptr : tensor.result;
   return op;
 }
 

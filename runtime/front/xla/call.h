@@ -1,7 +1,7 @@
 // Call: what one custom call of a compiled program asks for, read from the frame that XLA hands over.
 //
-// Value type; it refers to the frame's buffers, whose memory XLA keeps until the call's future is done. The frame
-// itself, with shapes and attributes, is XLA's again when the handler returns.
+// Value type. The memory of operands and results is XLA's, which keeps it until the call's future is done. The frame
+// itself, with shapes and attributes, is XLA's again when the handler returns, so what is needed of it is copied.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,10 @@ struct Failure {
 struct Call {
   struct Tensor {
     std::string name;
-    int dtype = 0;  // of hvd.h
-    const Buffer* input = nullptr;
-    const Buffer* result = nullptr;
+    int dtype = 0;                    // of hvd.h
+    std::vector<std::int64_t> shape;  // of the operand
+    void* input = nullptr;
+    void* result = nullptr;
     std::int64_t result_bytes = 0;
   };
 
@@ -39,7 +40,7 @@ struct Call {
 
   // The result is memory of libhvd's, and copied from there.
   [[nodiscard]] bool has_fetched_results() const { return kind != HVD_ALLREDUCE && kind != HVD_BROADCAST; }
-  // Filled in but for input, output, shape and name.
+  // As libhvd takes it; it refers to the tensor.
   [[nodiscard]] hvd_op op_of(const Tensor& tensor) const;
 };
 

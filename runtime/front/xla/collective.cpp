@@ -7,9 +7,14 @@
 // with the program there.
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -68,6 +73,74 @@ void destroy(const Api& api, XlaError* error) {
   }
 }
 
+// The calls of this process that have not ended, by name. A program may come to a call while one of the same name has
+// not ended: where jax.checkpoint computes it again, or in the next run of the program. Libhvd refuses that; here the
+// call waits its turn, as it does on the other ranks. Thread: any.
+class Turns {
+ public:
+  // Never destroyed, as the pool's threads use it.
+  static Turns& all() {
+    static auto* const turns = new Turns;
+    return *turns;
+  }
+  // A number in the row of this name, and whether its turn has come.
+  std::pair<std::size_t, bool> enter(const std::string& name) {
+    const std::lock_guard lock(mu_);
+    Row& row = rows_[name];
+    const std::size_t number = row.entered++;
+    return {number, row.left == number};
+  }
+  // Blocks until its turn has come: all that were before end by themselves.
+  void await(const std::string& name, std::size_t number) {
+    std::unique_lock lock(mu_);
+    const Row& row = rows_[name];  // it stays while somebody is in it
+    changed_.wait(lock, [&] { return row.left == number; });
+  }
+  void leave(const std::string& name) {
+    const std::lock_guard lock(mu_);
+    const auto row = rows_.find(name);
+    if (++row->second.left == row->second.entered) {
+      rows_.erase(row);
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  struct Row {
+    std::size_t entered = 0;
+    std::size_t left = 0;
+  };
+  std::mutex mu_;
+  std::condition_variable changed_;
+  // guarded by mu_
+  std::map<std::string, Row> rows_;
+};
+
+// One call's place there, until it ends.
+class Turn {
+ public:
+  explicit Turn(const Call& call)
+      : name_(std::to_string(call.process_set) + "/" + call.tensors.front().name), place_(Turns::all().enter(name_)) {}
+  ~Turn() { end(); }
+  Turn(Turn&& other) noexcept : name_(std::exchange(other.name_, {})), place_(other.place_) {}
+  Turn& operator=(Turn&&) = delete;
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  [[nodiscard]] bool has_come() const { return place_.second; }
+  void await() const { Turns::all().await(name_, place_.first); }
+  void end() {
+    if (!name_.empty()) {
+      Turns::all().leave(name_);
+      name_.clear();
+    }
+  }
+
+ private:
+  std::string name_;  // empty once ended
+  std::pair<std::size_t, bool> place_;
+};
+
 // The operations of one call, until they have ended.
 class Operations {
  public:
@@ -82,20 +155,12 @@ class Operations {
     handles_.assign(count, 0);
     std::vector<hvd_op> ops(count);
     std::vector<const hvd_op*> pointers(count);
-    static std::byte nothing[8];  // XLA may have no address for what is empty
     for (std::size_t i = 0; i < count; ++i) {
-      const Call::Tensor& tensor = call.tensors[i];
-      hvd_op& op = ops[i] = call.op_of(tensor);
-      op.ndim = static_cast<std::int32_t>(tensor.input->rank);
-      op.shape = tensor.input->dims;
-      op.name = tensor.name.c_str();
-      op.input = tensor.input->data == nullptr ? nothing : tensor.input->data;
+      ops[i] = call.op_of(call.tensors[i]);
+      pointers[i] = &ops[i];
       if (call.has_fetched_results()) {
-        fetches_.push_back({tensor.result->data, tensor.result_bytes});
-      } else {
-        op.output = tensor.result->data == nullptr ? nothing : tensor.result->data;
+        fetches_.push_back({call.tensors[i].result, call.tensors[i].result_bytes});
       }
-      pointers[i] = &op;
     }
     const auto number = static_cast<std::int32_t>(count);
     const bool is_group = count > 1 && call.kind != HVD_BROADCAST && call.kind != HVD_ALLTOALL;
@@ -169,13 +234,28 @@ class Operations {
   std::optional<Failure> failure_;
 };
 
-// What ends a call of which XLA has a future.
+// Tells XLA that a call has ended.
+void settle(const Api& api, Future* future, const std::optional<Failure>& failure) {
+  XlaError* error = nullptr;
+  if (failure) {
+    auto args = arguments<FutureSetError>();
+    args.future = future;
+    args.error = make_error(api, *failure);
+    error = api.future_set_error(&args);
+  } else {
+    auto args = arguments<FutureSetAvailable>();
+    args.future = future;
+    error = api.future_set_available(&args);
+  }
+  destroy(api, error);
+}
+
+// Ends a call that has begun, and of which XLA has a future.
 class Ending final : public front::Job {
  public:
-  Ending(const Api& api, Operations operations) : api_(api), operations_(std::move(operations)) {}
+  Ending(const Api& api, Future* future, Operations operations, Turn turn)
+      : api_(api), future_(future), operations_(std::move(operations)), turn_(std::move(turn)) {}
 
-  // The handler has told XLA; from then on the call is ended by this.
-  void set_future(Future* future) { future_ = future; }
   Operations& operations() { return operations_; }
 
   // Libhvd's callback.
@@ -192,25 +272,38 @@ class Ending final : public front::Job {
 
   void run() noexcept override {
     const auto& failure = operations_.finish(is_well_);
-    XlaError* error = nullptr;
-    if (failure) {
-      auto args = arguments<FutureSetError>();
-      args.future = future_;
-      args.error = make_error(api_, *failure);
-      error = api_.future_set_error(&args);
-    } else {
-      auto args = arguments<FutureSetAvailable>();
-      args.future = future_;
-      error = api_.future_set_available(&args);
-    }
-    destroy(api_, error);
+    turn_.end();  // before the program goes on, in this thread
+    settle(api_, future_, failure);
   }
 
  private:
   const Api& api_;
+  Future* const future_;
   Operations operations_;
-  Future* future_ = nullptr;
+  Turn turn_;
   bool is_well_ = false;
+};
+
+// Does a whole call when its turn has come.
+class Late final : public front::Job {
+ public:
+  Late(const Api& api, Future* future, Call call, Turn turn)
+      : api_(api), future_(future), call_(std::move(call)), turn_(std::move(turn)) {}
+
+  void run() noexcept override {
+    turn_.await();
+    Operations operations;
+    operations.start(call_);
+    const auto& failure = operations.finish(false);
+    turn_.end();
+    settle(api_, future_, failure);
+  }
+
+ private:
+  const Api& api_;
+  Future* const future_;
+  const Call call_;
+  Turn turn_;
 };
 
 // XLA asks at registration which version we speak: the lesser of its own and the newest that we know.
@@ -240,23 +333,31 @@ XlaError* handle(Frame& frame) {
   if (const auto failure = read_call(frame, call)) {
     return make_error(api, *failure);
   }
+  Turn turn(call);
   Operations operations;
-  operations.start(call);
-  if (operations.end_soon(call.bytes)) {
-    const auto& failure = operations.finish(false);
-    return failure ? make_error(api, *failure) : nullptr;
+  if (turn.has_come()) {
+    operations.start(call);
+    if (operations.end_soon(call.bytes)) {
+      const auto& failure = operations.finish(false);
+      return failure ? make_error(api, *failure) : nullptr;
+    }
   }
   auto created = arguments<FutureCreate>();
   if (XlaError* error = api.future_create(&created); error != nullptr) {
     operations.finish(false);  // blocks, but XLA must not take the memory back before
     return error;
   }
-  auto ending = std::make_unique<Ending>(api, std::move(operations));
-  ending->set_future(created.future);
-  frame.future = created.future;
-  Ending* const told = ending.release();
-  if (!told->operations().tell(&Ending::on_done, told)) {
-    front::CompletionPool::shared().post(std::unique_ptr<front::Job>(told));  // it waits
+  Future* const future = created.future;
+  if (!turn.has_come()) {
+    auto late = std::make_unique<Late>(api, future, std::move(call), std::move(turn));
+    frame.future = future;
+    front::CompletionPool::shared().post(std::move(late));
+    return nullptr;
+  }
+  Ending* const ending = std::make_unique<Ending>(api, future, std::move(operations), std::move(turn)).release();
+  frame.future = future;
+  if (!ending->operations().tell(&Ending::on_done, ending)) {
+    front::CompletionPool::shared().post(std::unique_ptr<front::Job>(ending));  // it waits
   }
   return nullptr;
 }

@@ -3,7 +3,7 @@ is in a compiled program: it is made of where in the program it stands."""
 
 import sys
 import zlib
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Tuple
 from weakref import WeakKeyDictionary
 
 import jax
@@ -51,10 +51,10 @@ def _place() -> str:
     return f"{zlib.crc32(';'.join(lines).encode()):08x}"
 
 
-def in_program(kind: str, given: Optional[str], leaves: Sequence[Any]) -> str:
-    """The name of an operation in the program that is being traced, unlike that of all others there."""
-    shapes = ",".join(f"{leaf.dtype.name}{list(leaf.shape)}" for leaf in leaves[:8])
-    base = f"jit.{given}" if given else f"jit.{kind}.{zlib.crc32(shapes.encode()):08x}.{_place()}"
+def in_program(kind: str, given: Optional[str]) -> str:
+    """The name of an operation in the program that is being traced, unlike that of all others there. Shapes are no part of it:
+    ranks that disagree about them are to meet, and to be told."""
+    base = f"jit.{given}" if given else f"jit.{kind}.{_place()}"
     trace = _outermost_trace()
     if trace is None:
         return base

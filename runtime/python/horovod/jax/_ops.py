@@ -113,7 +113,7 @@ def reduce_leaves(
     traced = _is_traced(leaves)
     if traced:
         leaves = _as_jax(leaves)
-        own = names(_names.in_program(kind, name, leaves))
+        own = names(_names.in_program(kind, name))
     else:
         own = names(name or kind) if name or len(leaves) > 1 else [None]
         for leaf, leaf_name in zip(leaves, own):
@@ -218,7 +218,7 @@ def broadcast(
         return tensor
     if _is_traced(leaves):
         leaves = _as_jax(leaves)
-        base = _names.in_program("broadcast", name, leaves)
+        base = _names.in_program("broadcast", name)
         how = (tuple(base + path for path in paths), int(root_rank), process_set.ranks[process_set.rank()] == root_rank, number)
         results = _broadcast(how, leaves)
     else:
@@ -312,7 +312,7 @@ def _many(
         leaves = _as_jax(tensors)
         for leaf in leaves:
             _rows(kind, leaf, process_set.size() if divides else 1)
-        base = _names.in_program(kind, name, leaves)
+        base = _names.in_program(kind, name)
         names = tuple(base if len(leaves) == 1 else f"{base}.{i}" for i in range(len(leaves)))
         return in_program((names, number, process_set.size()), leaves)
     results = []

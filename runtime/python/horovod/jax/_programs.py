@@ -24,7 +24,19 @@ def _register() -> None:
         raise ImportError(f"{path} was not found; install the package with pip, so that it lies beside libhvd.so")
     handlers = ctypes.CDLL(path)
     jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(handlers.hvd_xla_collective), platform="cpu")
+    _allow_recomputing()
     _is_registered = True
+
+
+def _allow_recomputing() -> None:
+    """Lets jax.checkpoint recompute a collective, which gives the same on all ranks. JAX refuses custom calls with side effects
+    there, unless their effect is in a list that has no public name; without it, jax.checkpoint raises NotImplementedError."""
+    try:
+        from jax._src import effects, ffi
+
+        effects.remat_allowed_effects.add_type(ffi.FfiEffect)
+    except (ImportError, AttributeError):
+        pass
 
 
 def _check_platform() -> None:

@@ -1,4 +1,5 @@
-// The handler that XLA calls, against a stand-in for XLA: frames as it makes them, and a table that keeps what it is told.
+// The handler that XLA calls, against a stand-in for XLA: frames as it makes them, and a table that keeps what it is
+// told.
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -6,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -209,6 +211,24 @@ TEST_CASE("a group of a compiled program is done, small and large, in place and 
   CHECK(hvd_shutdown() == HVD_OK);
 }
 
+TEST_CASE("calls of one name that are made at once are done one after another") {
+  REQUIRE(hvd_init(nullptr) == HVD_OK);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([i] {
+      for (int round = 0; round < 10; ++round) {
+        TestFrame frame({std::vector<float>(i % 2 == 0 ? 10 : 2'000'000, 1.0F)}, "same");
+        CHECK(frame.run() == "");
+        CHECK(frame.outputs[0].back() == 1.0F);
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  CHECK(hvd_shutdown() == HVD_OK);
+}
+
 TEST_CASE("what a program asks for wrongly is an error with its cause, and nothing is started") {
   const auto text = [](auto spoil) {
     TestFrame frame({{1.0F}, {2.0F}}, "a\nb");
@@ -220,7 +240,11 @@ TEST_CASE("what a program asks for wrongly is an error with its cause, and nothi
   CHECK(says(text([](TestFrame& f) { f.kinds[1] = 9; }), "b: an operand or result is no tensor"));
   CHECK(says(text([](TestFrame& f) { f.arguments[1].type = f.results[1].type = kU32; }), "b: elements"));
   CHECK(says(text([](TestFrame& f) { f.arguments[0].type = kS32; }), "a: elements"));
-  CHECK(says(text([](TestFrame& f) { f.results[0].rank = 0; f.dims[0] = 4; }), "differ in size"));
+  CHECK(says(text([](TestFrame& f) {
+               f.results[0].rank = 0;
+               f.dims[0] = 4;
+             }),
+             "differ in size"));
   // Not initialised: the status is in the text, for Python.
   CHECK(says(text([](TestFrame&) {}), "[hvd 12] "));
 }
