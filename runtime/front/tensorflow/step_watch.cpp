@@ -1,0 +1,75 @@
+#include "runtime/front/tensorflow/step_watch.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+
+#include <hvd/hvd.h>
+
+namespace hvd::front::tf {
+
+namespace {
+constexpr auto kPatience = std::chrono::seconds(2);
+}
+
+StepWatch& StepWatch::shared() {
+  static auto* const watch = new StepWatch;  // never destroyed: a program may exit while TensorFlow still runs
+  return *watch;
+}
+
+void StepWatch::begin(std::int64_t step) {
+  const std::lock_guard lock(mu_);
+  ++pending_[step];
+}
+
+void StepWatch::end(std::int64_t step, bool is_refused) {
+  const std::lock_guard lock(mu_);
+  const auto found = pending_.find(step);
+  if (found == pending_.end()) {
+    return;
+  }
+  if (--found->second == 0) {
+    pending_.erase(found);
+    return;
+  }
+  if (!is_refused || !failed_.emplace(step, Clock::now() + kPatience).second) {
+    return;
+  }
+  if (!is_watching_) {
+    is_watching_ = true;
+    std::thread([this] { watch(); }).detach();
+  }
+  has_failed_.notify_one();
+}
+
+void StepWatch::watch() {
+  std::unique_lock lock(mu_);
+  while (true) {
+    if (failed_.empty()) {
+      has_failed_.wait(lock);
+      continue;
+    }
+    const auto first = std::min_element(failed_.begin(), failed_.end(),
+                                        [](const auto& a, const auto& b) { return a.second < b.second; });
+    if (Clock::now() < first->second) {
+      const auto until = first->second;  // the map may change meanwhile
+      has_failed_.wait_until(lock, until);
+      continue;
+    }
+    const auto waiting = pending_.find(first->first);
+    const int count = waiting == pending_.end() ? 0 : waiting->second;
+    failed_.erase(first);
+    if (count > 0) {
+      lock.unlock();
+      std::fprintf(
+          stderr,
+          "hvd: rank %d leaves the job: its step has failed, and %d collectives of it still wait for ranks whose "
+          "step has failed too; hvd.shutdown() and hvd.init() on all ranks (hvd.elastic.run does) go on\n",
+          hvd_rank(nullptr), count);
+      hvd_shutdown();
+      lock.lock();
+    }
+  }
+}
+
+}  // namespace hvd::front::tf
