@@ -1,0 +1,97 @@
+"""Gradients of several passes, added up on this rank before they are reduced (backward_passes_per_step)."""
+
+from typing import Any, Callable, List, Optional, Sequence
+
+import tensorflow as tf
+
+from horovod.tensorflow.util import key_of
+
+
+class LocalAggregation:
+    """Sums gradients in variables, and reduces them at every n-th call; works in graphs and outside.
+
+    The counter says how many passes are in the sums.
+    """
+
+    def __init__(
+        self,
+        backward_passes_per_step: int,
+        allreduce_func: Callable[..., List[Any]],
+        sparse_as_dense: bool,
+        average_aggregated_gradients: bool,
+    ) -> None:
+        if backward_passes_per_step <= 0:
+            raise ValueError("backward_passes_per_step must be > 0")
+        self.backward_passes_per_step = backward_passes_per_step
+        self._allreduce = allreduce_func
+        self._sparse_as_dense = sparse_as_dense
+        self._average = average_aggregated_gradients
+        self.counter: Optional[tf.Variable] = None
+        self._sums: dict = {}
+        self._local: set = set()
+        self.local_vars = self._local
+
+    def register_local_var(self, variable: Any) -> None:
+        """A variable whose gradients are summed, but not reduced."""
+        self._local.add(key_of(variable))
+
+    def _make_variables(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
+        # Outside of the function that is being traced, and initialised with the graph's other variables in TensorFlow 1.
+        with tf.init_scope():
+            if self.counter is None:
+                self.counter = tf.Variable(0, dtype=tf.int32, trainable=False, name="aggregation_counter")
+            for gradient, variable in zip(gradients, variables):
+                if gradient is not None and key_of(variable) not in self._sums:
+                    self._sums[key_of(variable)] = tf.Variable(
+                        tf.zeros(variable.shape, gradient.dtype), trainable=False, name="aggregated_gradient"
+                    )
+
+    def compute_gradients(self, gradients: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
+        """What to apply: the reduced sums at every n-th call, zeros-like sums otherwise (see `should_apply`)."""
+        for gradient in gradients:
+            if isinstance(gradient, tf.IndexedSlices) and not self._sparse_as_dense:
+                raise ValueError(
+                    "IndexedSlices are not supported when backward_passes_per_step > 1; use sparse_as_dense=True"
+                )
+        dense = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
+        self._make_variables(dense, variables)
+        there = [i for i, gradient in enumerate(dense) if gradient is not None]
+        sums = [self._sums[key_of(variables[i])] for i in there]
+        is_first = tf.equal(self.counter, 0)
+        added = [
+            total.assign(tf.where(is_first, dense[i], total + dense[i])) for i, total in zip(there, sums)
+        ]
+        with tf.control_dependencies([tf.convert_to_tensor(value) for value in added]):
+            count = self.counter.assign_add(1)
+        with tf.control_dependencies([tf.convert_to_tensor(count)]):
+            values = [tf.identity(total) for total in sums]
+            is_full = tf.equal(tf.identity(self.counter), self.backward_passes_per_step)
+        result = tf.cond(is_full, lambda: self._reduced(values, [variables[i] for i in there]), lambda: values)
+        results: List[Any] = [None] * len(dense)
+        for i, value in zip(there, result):
+            results[i] = value
+        return results
+
+    def _reduced(self, values: List[Any], variables: List[Any]) -> List[Any]:
+        common = [i for i, variable in enumerate(variables) if key_of(variable) not in self._local]
+        reduced = self._allreduce([values[i] for i in common], [variables[i] for i in common])
+        results = list(values)
+        for i, value in zip(common, reduced):
+            results[i] = value
+        if self._average:
+            results = [value / tf.cast(self.backward_passes_per_step, value.dtype) for value in results]
+        return [tf.convert_to_tensor(value) for value in results]
+
+    def apply_gradients(self, apply: Callable[[], Any], *dependencies: Any) -> Any:
+        """Calls `apply` at every n-th call, after which the counter begins anew."""
+
+        def apply_now() -> Any:
+            done = apply()
+            with tf.control_dependencies([done] if isinstance(done, (tf.Operation, tf.Tensor)) else []):
+                reset = self.counter.assign(0)
+            with tf.control_dependencies([tf.convert_to_tensor(reset)]):
+                return tf.constant(True)
+
+        with tf.control_dependencies([d for d in dependencies if isinstance(d, (tf.Operation, tf.Tensor))]):
+            is_full = tf.equal(tf.identity(self.counter), self.backward_passes_per_step)
+        return tf.cond(is_full, apply_now, lambda: tf.constant(False))

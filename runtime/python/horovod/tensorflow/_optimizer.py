@@ -1,0 +1,230 @@
+"""DistributedOptimizer: of an optimizer of TensorFlow 1 here, of Keras in horovod.tensorflow.keras."""
+
+from typing import Any, List, Optional, Tuple
+
+import tensorflow as tf
+
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow._aggregation import LocalAggregation
+from horovod.tensorflow._reduce import Groups, allreduce, check_arguments, make_allreduce_grads, scale_local
+from horovod.tensorflow.compression import Compression
+from horovod.tensorflow.mpi_ops import Adasum, Average
+from horovod.tensorflow.util import key_of
+
+_LegacyOptimizer = tf.compat.v1.train.Optimizer
+
+
+class _DistributedOptimizer(_LegacyOptimizer):
+    """An optimizer of TensorFlow 1 whose compute_gradients gives reduced gradients."""
+
+    def __init__(
+        self,
+        optimizer: Any,
+        name: Optional[str],
+        use_locking: bool,
+        compression: Any,
+        sparse_as_dense: bool,
+        op: int,
+        gradient_predivide_factor: float,
+        backward_passes_per_step: int,
+        average_aggregated_gradients: bool,
+        groups: Groups,
+        process_set: ProcessSet,
+        scale_local_gradients: bool,
+    ) -> None:
+        name = name or f"Distributed{type(optimizer).__name__}"
+        super().__init__(name=name, use_locking=use_locking)
+        self._optimizer = optimizer
+        self._process_set = process_set
+        self._scale_local_gradients = scale_local_gradients
+        self._local_vars: set = set()
+        self._allreduce_grads = make_allreduce_grads(
+            name, compression, sparse_as_dense, op, gradient_predivide_factor, groups, process_set
+        )
+        self._agg_helper: Optional[LocalAggregation] = None
+        if backward_passes_per_step > 1:
+            self._agg_helper = LocalAggregation(
+                backward_passes_per_step, self._allreduce_grads, sparse_as_dense, average_aggregated_gradients
+            )
+
+    def register_local_var(self, var: Any) -> None:
+        """A variable whose gradient is not reduced."""
+        self._local_vars.add(key_of(var))
+        if self._agg_helper is not None:
+            self._agg_helper.register_local_var(var)
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> List[Tuple[Any, Any]]:
+        """As the optimizer's, reduced over the ranks."""
+        pairs = self._optimizer.compute_gradients(*args, **kwargs)
+        gradients, variables = [g for g, _ in pairs], [v for _, v in pairs]
+        if self._agg_helper is not None:
+            reduced = self._agg_helper.compute_gradients(gradients, variables)
+        else:
+            common = [i for i, v in enumerate(variables) if key_of(v) not in self._local_vars]
+            reduced = list(gradients)
+            answers = self._allreduce_grads([gradients[i] for i in common], [variables[i] for i in common])
+            for i, gradient in zip(common, answers):
+                reduced[i] = gradient
+        if self._scale_local_gradients and self._local_vars:
+            reduced = [
+                scale_local(g, self._process_set.size()) if g is not None and key_of(v) in self._local_vars else g
+                for g, v in zip(reduced, variables)
+            ]
+        return list(zip(reduced, variables))
+
+    def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
+        """As the optimizer's; with backward_passes_per_step at every n-th call."""
+        if self._agg_helper is None:
+            return self._optimizer.apply_gradients(*args, **kwargs)
+        pairs = list(args[0] if args else kwargs["grads_and_vars"])
+        return self._agg_helper.apply_gradients(
+            lambda: self._optimizer.apply_gradients(*args, **kwargs), *[g for g, _ in pairs]
+        )
+
+    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
+        return self._optimizer.get_slot(*args, **kwargs)
+
+    def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
+        return self._optimizer.get_slot_names(*args, **kwargs)
+
+    def variables(self, *args: Any, **kwargs: Any) -> Any:
+        """The optimizer's, and those in which gradients are added up."""
+        own = [] if self._agg_helper is None or self._agg_helper.counter is None else [self._agg_helper.counter]
+        return list(self._optimizer.variables(*args, **kwargs)) + own
+
+
+class _DistributedAdasumOptimizer(_LegacyOptimizer):
+    """An optimizer of TensorFlow 1 that steps by itself, after which the steps are reduced by Adasum."""
+
+    def __init__(self, optimizer: Any, name: Optional[str], use_locking: bool, compression: Any, every: int) -> None:
+        super().__init__(name=name or f"DistributedDelta{type(optimizer).__name__}", use_locking=use_locking)
+        self._optimizer = optimizer
+        self._compression = compression
+        self._every = every
+        self._starts: dict = {}
+        self._counter: Optional[tf.Variable] = None
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> List[Tuple[Any, Any]]:
+        return self._optimizer.compute_gradients(*args, **kwargs)
+
+    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Optional[str] = None) -> Any:
+        pairs = [(g, v) for g, v in grads_and_vars if g is not None]
+        variables = [v for _, v in pairs]
+        with tf.init_scope():
+            self._counter = tf.Variable(0, dtype=tf.int32, trainable=False) if self._counter is None else self._counter
+            for v in variables:
+                if key_of(v) not in self._starts:
+                    initial = v if tf.executing_eagerly() else v.initialized_value()
+                    self._starts[key_of(v)] = tf.Variable(initial, trainable=False, name="start_of_step")
+        before = [
+            tf.cond(tf.equal(self._counter, 0), lambda v=v: self._starts[key_of(v)].assign(v), lambda v=v: self._starts[key_of(v)].read_value())
+            for v in variables
+        ]  # fmt: skip
+        with tf.control_dependencies([tf.convert_to_tensor(value) for value in before]):
+            stepped = self._optimizer.apply_gradients(pairs, global_step)
+        with tf.control_dependencies([stepped] if stepped is not None else []):
+            count = self._counter.assign_add(1)
+        with tf.control_dependencies([tf.convert_to_tensor(count)]):
+            return tf.cond(
+                tf.equal(tf.identity(self._counter), self._every),
+                lambda: self._reduce(variables),
+                lambda: tf.constant(False),
+            )
+
+    def _reduce(self, variables: List[Any]) -> Any:
+        done = []
+        for i, v in enumerate(variables):
+            start = self._starts[key_of(v)]
+            delta = allreduce(v - start, op=Adasum, compression=self._compression, name=f"{self.get_name()}_delta_{i}")
+            done.append(tf.convert_to_tensor(v.assign(start + delta)))
+        with tf.control_dependencies(done):
+            reset = self._counter.assign(0)
+        with tf.control_dependencies([tf.convert_to_tensor(reset)]):
+            return tf.constant(True)
+
+    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
+        return self._optimizer.get_slot(*args, **kwargs)
+
+    def get_slot_names(self, *args: Any, **kwargs: Any) -> Any:
+        return self._optimizer.get_slot_names(*args, **kwargs)
+
+    def variables(self, *args: Any, **kwargs: Any) -> Any:
+        return self._optimizer.variables(*args, **kwargs)
+
+
+def DistributedOptimizer(
+    optimizer: Any,
+    name: Optional[str] = None,
+    use_locking: bool = False,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    backward_passes_per_step: int = 1,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: Groups = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """The optimizer, with gradients that are reduced over the ranks before they are applied.
+
+    Args:
+        optimizer: a tf.compat.v1.train.Optimizer, or one of Keras 3 or legacy Keras.
+        name: of the wrapper.
+        use_locking: as in TensorFlow.
+        device_dense, device_sparse: accepted for scripts that pass them.
+        compression: hvd.Compression.none, .fp16 or .bf16.
+        sparse_as_dense: IndexedSlices become dense before.
+        backward_passes_per_step: how many steps' gradients are added up on each rank before they are reduced and applied.
+        op: hvd.Average, Sum or, of an optimizer of TensorFlow 1, Adasum.
+        gradient_predivide_factor: of an average, what is divided by before the sum, and the rest after.
+        average_aggregated_gradients: the added-up gradients are divided by backward_passes_per_step.
+        num_groups, groups: how many groups of gradients are reduced, or lists of variables that go together.
+        process_set: the ranks among which gradients are reduced.
+        scale_local_gradients: gradients of local variables are divided by the number of ranks.
+
+    Raises:
+        ValueError: it is no optimizer, or the arguments do not fit together.
+    """
+    groups = check_arguments(op, gradient_predivide_factor, num_groups, groups)
+    if isinstance(optimizer, _LegacyOptimizer):
+        if op == Adasum:
+            if average_aggregated_gradients:
+                raise ValueError("Adasum does not support average_aggregated_gradients == True")
+            return _DistributedAdasumOptimizer(optimizer, name, use_locking, compression, backward_passes_per_step)
+        return _DistributedOptimizer(
+            optimizer,
+            name,
+            use_locking,
+            compression,
+            sparse_as_dense,
+            op,
+            gradient_predivide_factor,
+            backward_passes_per_step,
+            average_aggregated_gradients,
+            groups,
+            process_set,
+            scale_local_gradients,
+        )
+    if op == Adasum:
+        raise ValueError("op == Adasum is not supported yet with Keras")
+    from horovod.tensorflow import keras as hvd_k
+
+    return hvd_k.DistributedOptimizer(
+        optimizer,
+        name=name,
+        device_dense=device_dense,
+        device_sparse=device_sparse,
+        compression=compression,
+        sparse_as_dense=sparse_as_dense,
+        gradient_predivide_factor=gradient_predivide_factor,
+        op=op,
+        groups=groups,
+        backward_passes_per_step=backward_passes_per_step,
+        average_aggregated_gradients=average_aggregated_gradients,
+        process_set=process_set,
+        scale_local_gradients=scale_local_gradients,
+    )

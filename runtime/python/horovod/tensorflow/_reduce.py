@@ -1,0 +1,287 @@
+"""hvd.allreduce and hvd.reducescatter with compression and IndexedSlices; the reduction of all gradients of a model."""
+
+from typing import Any, Callable, List, Optional, Sequence, Union
+
+import tensorflow as tf
+
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common.util import split_list
+from horovod.tensorflow.compression import Compression
+from horovod.tensorflow.mpi_ops import (
+    Adasum,
+    Average,
+    Sum,
+    _allreduce,
+    _grouped_allreduce,
+    _grouped_reducescatter,
+    _reducescatter,
+    allgather,
+    handle_average_backwards_compatibility,
+    size_op,
+)
+from horovod.tensorflow.util import _executing_eagerly, key_of, name_of
+
+Groups = Union[None, int, List[List[Any]]]
+
+
+def _set_size(process_set: ProcessSet) -> Any:
+    return process_set.size() if _executing_eagerly() else size_op(process_set.process_set_id)
+
+
+def _sparse_allreduce(slices, op, prescale_factor, postscale_factor, name, process_set):
+    """Two allgathers: the same index may then be there several times, which stands for the sum."""
+    if op not in (Average, Sum):
+        raise NotImplementedError(
+            "IndexedSlices are reduced by Average or Sum only; sparse_as_dense=True makes them dense before"
+        )
+    if prescale_factor != 1.0 or postscale_factor != 1.0:
+        raise NotImplementedError(
+            "prescale_factor and postscale_factor are not supported for IndexedSlices; sparse_as_dense=True makes them dense"
+        )
+    values = allgather(slices.values, None if name is None else name + ".values", process_set=process_set)
+    indices = allgather(slices.indices, None if name is None else name + ".indices", process_set=process_set)
+    if op == Average:
+        values = values / tf.cast(_set_size(process_set), values.dtype)
+    return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
+
+
+def allreduce(
+    tensor: Any,
+    average: Optional[bool] = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    op: Optional[int] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+) -> Any:
+    """The reduction of the ranks' tensors, on every rank.
+
+    Args:
+        tensor: a tensor, variable or what makes one; IndexedSlices give IndexedSlices.
+        average: deprecated; use `op`.
+        device_dense, device_sparse: accepted for scripts that pass them; tensors are reduced in the host's memory.
+        compression: hvd.Compression.none, .fp16 or .bf16.
+        op: hvd.Average (the default), Sum, Min, Max, Product or Adasum.
+        prescale_factor, postscale_factor: the tensor is multiplied by it before, the result after the reduction.
+        name: the same on every rank; without one, graphs take their node's and other calls are counted.
+        ignore_name_scope: the name does not have the scopes around it.
+
+    Raises:
+        tf.errors.FailedPreconditionError: ranks disagree; on every rank.
+        tf.errors.UnknownError: a rank is gone, or the job was not joined.
+        tf.errors.InvalidArgumentError, ValueError: an argument is wrong.
+    """
+    op = handle_average_backwards_compatibility(op, average)
+    if isinstance(tensor, tf.IndexedSlices):
+        return _sparse_allreduce(tensor, op, prescale_factor, postscale_factor, name, process_set)
+    tensor = tf.convert_to_tensor(tensor)
+    sent, context = compression.compress(tensor)
+    received = _allreduce(
+        sent,
+        name=name,
+        op=op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        ignore_name_scope=ignore_name_scope,
+        process_set=process_set,
+    )
+    return compression.decompress(received, context)
+
+
+def grouped_allreduce(
+    tensors: Sequence[Any],
+    average: Optional[bool] = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    op: Optional[int] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    name: Optional[str] = None,
+) -> List[Any]:
+    """`allreduce` of each tensor of a list, of any types, all together or none; IndexedSlices go by themselves."""
+    op = handle_average_backwards_compatibility(op, average)
+    results: List[Any] = list(tensors)
+    dense = []
+    for i, tensor in enumerate(results):
+        if isinstance(tensor, tf.IndexedSlices):
+            results[i] = _sparse_allreduce(
+                tensor, op, prescale_factor, postscale_factor, None if name is None else f"{name}_{i}", process_set
+            )
+        else:
+            dense.append(i)
+    pairs = [compression.compress(tf.convert_to_tensor(results[i])) for i in dense]
+    received = _grouped_allreduce(
+        [sent for sent, _ in pairs],
+        name=name,
+        op=op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        ignore_name_scope=ignore_name_scope,
+        process_set=process_set,
+    )
+    for i, (_, context), tensor in zip(dense, pairs, received):
+        results[i] = compression.decompress(tensor, context)
+    return results
+
+
+def _check_scatter(op: int) -> None:
+    if op not in (Average, Sum):
+        raise NotImplementedError("hvd.reducescatter takes op=hvd.Average or hvd.Sum")
+
+
+def reducescatter(
+    tensor: Any,
+    device_dense: str = "",
+    compression: Any = Compression.none,
+    op: int = Average,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Any:
+    """The reduction, of which each rank gets its rows: an even share of dimension 0; what remains makes the lowest ranks'
+    shares one row longer."""
+    _check_scatter(op)
+    sent, context = compression.compress(tf.convert_to_tensor(tensor))
+    received = _reducescatter(
+        sent,
+        name=name,
+        op=op,
+        ignore_name_scope=ignore_name_scope,
+        process_set=process_set,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+    )
+    return compression.decompress(received, context)
+
+
+def grouped_reducescatter(
+    tensors: Sequence[Any],
+    device_dense: str = "",
+    compression: Any = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: Optional[str] = None,
+) -> List[Any]:
+    """`reducescatter` of each tensor of a list, all together or none."""
+    _check_scatter(op)
+    pairs = [compression.compress(tf.convert_to_tensor(tensor)) for tensor in tensors]
+    received = _grouped_reducescatter(
+        [sent for sent, _ in pairs],
+        name=name,
+        op=op,
+        process_set=process_set,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+    )
+    return [compression.decompress(tensor, context) for tensor, (_, context) in zip(received, pairs)]
+
+
+def check_arguments(op: int, gradient_predivide_factor: float, num_groups: int, groups: Groups) -> Groups:
+    """The groups that `num_groups` and `groups` mean. ValueError for what optimizers and tapes do not take."""
+    if gradient_predivide_factor != 1.0 and op != Average:
+        raise ValueError("gradient_predivide_factor not supported with op != Average")
+    if num_groups:
+        if groups is not None:
+            raise ValueError("num_groups is the old name of groups; give one of them")
+        groups = num_groups
+    if groups is None or (isinstance(groups, int) and not isinstance(groups, bool) and groups >= 0):
+        return groups or None
+    if not isinstance(groups, (list, tuple)) or not all(isinstance(group, (list, tuple)) for group in groups):
+        raise ValueError("groups should be a non-negative integer or a list of list of tf.Variable.")
+    return [list(group) for group in groups]
+
+
+def _groups_of(groups: Groups, count: int, variables: Optional[Sequence[Any]]) -> List[List[int]]:
+    """Which of `count` gradients go together."""
+    if isinstance(groups, int):
+        return [list(part) for part in split_list(list(range(count)), groups)]
+    if groups is None or variables is None:
+        return [[i] for i in range(count)]
+    place = {key_of(variable): i for i, variable in enumerate(variables)}
+    result, seen = [], set()
+    for group in groups:
+        members = [place[key_of(v)] for v in group if key_of(v) in place and place[key_of(v)] not in seen]
+        seen.update(members)
+        if members:
+            result.append(members)
+    return result + [[i] for i in range(count) if i not in seen]
+
+
+def make_allreduce_grads(
+    name: str,
+    compression: Any,
+    sparse_as_dense: bool,
+    op: int,
+    gradient_predivide_factor: float,
+    groups: Groups,
+    process_set: ProcessSet,
+) -> Callable[..., List[Any]]:
+    """A function that reduces the gradients of a model, `None`s among them: (gradients, variables=None,
+    use_generic_names=False)."""
+    reduce_op, prescale, postscale = op, 1.0, 1.0
+
+    def reduce_some(gradients: List[Any], label: str, generic: bool, is_group: bool) -> List[Any]:
+        post = postscale
+        if gradient_predivide_factor != 1.0:  # op is Average: half of the division before the sum, half after
+            post = gradient_predivide_factor / process_set.size()
+        options = {
+            "compression": compression,
+            "op": reduce_op if gradient_predivide_factor == 1.0 else Sum,
+            "prescale_factor": prescale / gradient_predivide_factor,
+            "postscale_factor": post,
+            "process_set": process_set,
+            "ignore_name_scope": generic,
+        }
+        in_graph = label if not _executing_eagerly() else None
+        if is_group:
+            return grouped_allreduce(gradients, name=in_graph, **options)
+        return [allreduce(gradients[0], name=in_graph, **options)]
+
+    def allreduce_grads(
+        gradients: Sequence[Any], variables: Optional[Sequence[Any]] = None, use_generic_names: bool = False
+    ) -> List[Any]:
+        if not process_set.included():  # ranks that are not of the set keep their own
+            return list(gradients)
+        results = list(gradients)
+        with tf.name_scope(name + "_Allreduce"):
+            if sparse_as_dense:
+                results = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in results]
+            there = [i for i, gradient in enumerate(results) if gradient is not None]
+            owners = None if variables is None else [variables[i] for i in there]
+            for number, group in enumerate(_groups_of(groups, len(there), owners)):
+                places = [there[i] for i in group]
+                is_group = groups is not None and len(places) > 1
+                if use_generic_names:
+                    label = f"{'group' if is_group else 'grad'}_{number if is_group else places[0]}"
+                elif is_group or variables is None:
+                    label = f"{'Group' if is_group else 'Grad'}_{number if is_group else places[0]}"
+                else:
+                    label = "Grad_" + name_of(variables[places[0]])
+                reduced = reduce_some([results[i] for i in places], label, use_generic_names, is_group)
+                for i, gradient in zip(places, reduced):
+                    results[i] = gradient
+        return results
+
+    return allreduce_grads
+
+
+def scale_local(gradient: Any, size: Any) -> Any:
+    """A local variable's gradient, divided by the number of ranks."""
+    if isinstance(gradient, tf.IndexedSlices):
+        values = gradient.values / tf.cast(size, gradient.values.dtype)
+        return tf.IndexedSlices(values, gradient.indices, dense_shape=gradient.dense_shape)
+    return gradient / tf.cast(size, gradient.dtype)
+
+
+__all__ = ["Adasum", "allreduce", "grouped_allreduce", "grouped_reducescatter", "reducescatter"]

@@ -1,0 +1,176 @@
+"""Training that goes on after a failed collective.
+
+    state = hvd.elastic.TensorFlowKerasState(model, optimizer, epoch=0, batch=0)
+
+    @hvd.elastic.run
+    def train(state):
+        for state.epoch in range(state.epoch, 10):
+            ...
+            state.commit()
+
+    train(state)
+
+What horovod.torch.elastic says of ranks that are started anew holds here too.
+"""
+
+import functools
+from typing import Any, Callable, List, Optional, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from horovod.common.elastic import ObjectState, run_fn
+from horovod.common.exceptions import HorovodInternalError
+from horovod.tensorflow.functions import allgather_object, broadcast_array, broadcast_object
+from horovod.common.process_sets import global_process_set
+from horovod.tensorflow.mpi_ops import init, rank, shutdown
+
+__all__ = ["TensorFlowKerasState", "TensorFlowState", "run"]
+
+
+def reset() -> None:
+    """Leaves the job and joins it anew. HorovodInternalError when not all ranks come in time."""
+    shutdown()
+    init()
+
+
+def run(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a function of a state, and whatever else, so that it goes on after a failed collective.
+
+    Raises (when the decorated function is called):
+        HorovodInternalError: the ranks could not meet again, or the failure comes again and again with nothing
+            committed in between.
+    """
+
+    @functools.wraps(func)
+    def translated(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return func(*args, **kwargs)
+        except (tf.errors.UnknownError, tf.errors.FailedPreconditionError) as error:
+            if "Horovod" not in str(error):
+                raise
+            raise HorovodInternalError(str(error)) from error
+
+    return run_fn(translated, reset)
+
+
+class _ArraysState(ObjectState):
+    """A state of arrays, which are taken from and put back into a framework's objects, and of plain objects."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        self._root = 0  # whose state is taken over
+        self._arrays: List[np.ndarray] = []
+        super().__init__(bcast_object=self._broadcast, get_rank=rank, **kwargs)
+        self._save_arrays()
+
+    def _broadcast(self, value: Any) -> Any:
+        return broadcast_object(value, self._root)
+
+    def _get(self) -> List[np.ndarray]:
+        raise NotImplementedError
+
+    def _set(self, arrays: Sequence[np.ndarray]) -> None:
+        raise NotImplementedError
+
+    def _save_arrays(self) -> None:
+        self._arrays = [np.array(array) for array in self._get()]
+
+    def save(self) -> None:
+        self._save_arrays()
+        super().save()
+
+    def restore(self) -> None:
+        self._set(self._arrays)
+        super().restore()
+
+    def sync(self) -> None:
+        """Makes all ranks' state that of the rank which has committed most, the lowest of these."""
+        commits = allgather_object(self._commits)
+        self._root = commits.index(max(commits))
+        try:
+            arrays = [np.ascontiguousarray(array) for array in self._get()]
+            shapes = self._broadcast([(array.shape, array.dtype.str) for array in arrays])
+            if rank() != self._root and shapes != [(array.shape, array.dtype.str) for array in arrays]:
+                # Such as an optimizer that has not stepped yet; the root's are taken as they are.
+                arrays = [np.empty(shape, np.dtype(kind)) for shape, kind in shapes]
+            for array in arrays:
+                broadcast_array(array, self._root, None, global_process_set)
+            if rank() != self._root:
+                self._set(arrays)
+            self._save_arrays()
+            super().sync()
+        finally:
+            self._root = 0
+        self._commits = max(commits)
+
+
+class TensorFlowState(_ArraysState):
+    """Variables and plain objects: TensorFlowState(variables=[...], batch=0).
+
+    Args:
+        variables: those to keep; in a graph of TensorFlow 1 all global ones where none are given.
+        session: of TensorFlow 1.
+    """
+
+    def __init__(self, variables: Optional[Sequence[Any]] = None, session: Any = None, **kwargs: Any) -> None:
+        if variables is None:
+            if tf.executing_eagerly():
+                raise ValueError("TensorFlowState needs variables=[...] outside of graphs of TensorFlow 1")
+            variables = tf.compat.v1.global_variables()
+        self.variables = list(variables)
+        self.session = session
+        super().__init__(**kwargs)
+
+    def _session(self) -> Any:
+        return self.session or tf.compat.v1.get_default_session() or tf.compat.v1.keras.backend.get_session()
+
+    def _get(self) -> List[np.ndarray]:
+        if tf.executing_eagerly():
+            return [variable.numpy() for variable in self.variables]
+        return self._session().run(self.variables)
+
+    def _set(self, arrays: Sequence[np.ndarray]) -> None:
+        for variable, array in zip(self.variables, arrays):
+            if tf.executing_eagerly():
+                variable.assign(array)
+            else:
+                variable.load(array, self._session())
+
+
+def _optimizer_variables(optimizer: Any) -> List[Any]:
+    if optimizer is None:
+        return []
+    variables = optimizer.variables
+    return list(variables() if callable(variables) and not isinstance(variables, list) else variables)
+
+
+class TensorFlowKerasState(_ArraysState):
+    """A Keras model with its optimizer, and plain objects: TensorFlowKerasState(model, optimizer, epoch=0, batch=0).
+
+    Args:
+        model: built.
+        optimizer: the model's own where none is given.
+        backend: accepted for scripts that pass it.
+    """
+
+    def __init__(self, model: Any, optimizer: Any = None, backend: Any = None, **kwargs: Any) -> None:
+        self.model = model
+        self.backend = backend
+        self.optimizer = optimizer if optimizer is not None else getattr(model, "optimizer", None)
+        if not model.built:
+            raise ValueError(
+                f"{type(self).__name__} needs a model that is built: give its first layer the shape of its input, or call it once"
+            )
+        build = getattr(self.optimizer, "build", None)
+        if build is not None and not getattr(self.optimizer, "built", False):
+            build(model.trainable_variables)  # so that all ranks have the same variables
+        super().__init__(**kwargs)
+
+    def _get(self) -> List[np.ndarray]:
+        return list(self.model.get_weights()) + [np.asarray(v) for v in _optimizer_variables(self.optimizer)]
+
+    def _set(self, arrays: Sequence[np.ndarray]) -> None:
+        count = len(self.model.get_weights())
+        self.model.set_weights(list(arrays[:count]))
+        for variable, array in zip(_optimizer_variables(self.optimizer), arrays[count:]):
+            variable.assign(array)

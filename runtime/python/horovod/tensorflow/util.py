@@ -1,0 +1,49 @@
+"""Helpers for both of TensorFlow's ways to execute, and for both kinds of variables."""
+
+from typing import Any, Callable
+
+import tensorflow as tf
+
+
+def _executing_eagerly() -> bool:
+    """Whether operations are done at once, and not written into a graph."""
+    return tf.executing_eagerly()
+
+
+def _cache(function: Callable) -> Callable:
+    """Remembers a function's results by its arguments, in each of the two ways by itself."""
+    results: dict = {}
+
+    def wrapper(*args: Any) -> Any:
+        key = (args, _executing_eagerly())
+        if key not in results:
+            results[key] = function(*args)
+        return results[key]
+
+    return wrapper
+
+
+def variable_of(variable: Any) -> Any:
+    """The tf.Variable behind a variable of Keras 3; others are their own."""
+    inner = getattr(variable, "_value", None)
+    return inner if isinstance(inner, tf.Variable) else variable
+
+
+def key_of(variable: Any) -> int:
+    """What a variable is found by; variables of Keras 3 have no ref()."""
+    return id(variable_of(variable))
+
+
+def name_of(variable: Any) -> str:
+    """For names of tensors; the same on all ranks as long as they build the same model."""
+    return getattr(variable, "path", None) or getattr(variable, "name", None) or "variable"
+
+
+def is_in_xla(graph: Any) -> bool:
+    """Whether a graph is written for tf.function(jit_compile=True)."""
+    try:
+        from tensorflow.python.ops import control_flow_util
+
+        return bool(control_flow_util.GraphOrParentsInXlaContext(graph))
+    except (ImportError, AttributeError):  # private; without it TensorFlow itself says that it cannot compile our operations
+        return False
