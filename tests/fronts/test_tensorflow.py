@@ -12,7 +12,12 @@ from ranks import run_ranks  # noqa: E402
 HERE = pathlib.Path(__file__).parent
 # What hangs ends with the error that names what waits.
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "120"}
-RUNS = [("rank_tf_operations.py", 2, {}), ("rank_tf_operations.py", 3, {})]
+RUNS = [
+    ("rank_tf_operations.py", 2, {}),
+    ("rank_tf_operations.py", 3, {}),
+    ("rank_tf_training.py", 2, {}),
+    ("rank_tf_training.py", 2, {"TF_USE_LEGACY_KERAS": "1"}),
+]
 
 
 def cases(script):

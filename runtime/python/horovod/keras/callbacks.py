@@ -40,6 +40,10 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
 
     def _broadcast(self) -> None:
         local = {id(variable) for variable in self._local}
+        # After a first batch these hold a gradient of each rank's own, where passes are added up before they are reduced.
+        optimizer = getattr(self.model, "optimizer", None)
+        optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+        local.update(id(variable) for variable in getattr(optimizer, "_accumulated_gradients", ()))
         chosen = [v for v in unique(variables_of(self.model)) if id(v) not in local]
         broadcast_variables(chosen, self.root_rank, name="broadcast_callback")
         self.broadcast_done = True

@@ -114,8 +114,8 @@ class _DistributedAdasumOptimizer(_LegacyOptimizer):
             self._counter = tf.Variable(0, dtype=tf.int32, trainable=False) if self._counter is None else self._counter
             for v in variables:
                 if key_of(v) not in self._starts:
-                    initial = v if tf.executing_eagerly() else v.initialized_value()
-                    self._starts[key_of(v)] = tf.Variable(initial, trainable=False, name="start_of_step")
+                    zeros = tf.zeros(v.shape, v.dtype.base_dtype)
+                    self._starts[key_of(v)] = tf.Variable(zeros, trainable=False, name="start_of_step")
         before = [
             tf.cond(tf.equal(self._counter, 0), lambda v=v: self._starts[key_of(v)].assign(v), lambda v=v: self._starts[key_of(v)].read_value())
             for v in variables

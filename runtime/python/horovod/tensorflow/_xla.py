@@ -1,18 +1,125 @@
-"""Collectives within functions that XLA compiles, tf.function(jit_compile=True)."""
+"""Collectives within functions that XLA compiles, tf.function(jit_compile=True): calls of libhvd_xla.so's handler.
 
+TensorFlow has a copy of XLA of its own, in which the handler is registered by a function that it exports since 2.19. A node
+"XlaCallModule" with a few lines of StableHLO then calls it.
+"""
+
+import ctypes
+import functools
+import pathlib
+import re
+import struct
 from typing import Any, List, Optional, Sequence
+
+import tensorflow as tf
+
+from horovod.common import _abi, _lib
+
+_WAY_OUT = "use tf.function(jit_compile=False) for the function that calls it, or model.compile(jit_compile=False)"
+_XLA_TYPES = {
+    tf.bool: "i1", tf.int8: "i8", tf.int16: "i16", tf.int32: "i32", tf.int64: "i64", tf.uint8: "ui8", tf.uint16: "ui16",
+    tf.float16: "f16", tf.bfloat16: "bf16", tf.float32: "f32", tf.float64: "f64",
+}  # fmt: skip
 
 
 def not_compiled(kind: str) -> NotImplementedError:
     """The error for an operation that cannot be compiled."""
-    return NotImplementedError(
-        f"{kind} is not available in functions that XLA compiles: use tf.function(jit_compile=False) for the function that "
-        "calls it, or model.compile(jit_compile=False)"
+    return NotImplementedError(f"hvd's {kind} is not available in functions that XLA compiles: {_WAY_OUT}")
+
+
+@functools.lru_cache(maxsize=None)
+def _register() -> None:
+    """Once. NotImplementedError where this TensorFlow or this installation cannot."""
+    path = pathlib.Path(_abi.lib._name).resolve().parent / "libhvd_xla.so"
+    if not path.is_file():
+        raise NotImplementedError(f"hvd.allreduce in functions that XLA compiles needs {path}, which is not there; {_WAY_OUT}")
+    try:
+        # With RTLD_NOLOAD: TensorFlow has loaded it, or it is not the one.
+        compiler = ctypes.CDLL("libtensorflow_cc.so.2", mode=0x4 | ctypes.RTLD_LOCAL)
+        get_api = compiler._ZN3xla3ffi12GetXlaFfiApiEv
+    except (OSError, AttributeError):
+        raise NotImplementedError(
+            f"hvd.allreduce in functions that XLA compiles needs TensorFlow 2.19 or later, and this is {tf.__version__}; {_WAY_OUT}"
+        ) from None
+    get_api.restype = ctypes.c_void_p
+    register = ctypes.CDLL(str(path)).hvd_xla_register
+    register.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64]
+    text = ctypes.create_string_buffer(1000)
+    if register(get_api(), text, len(text)):
+        raise NotImplementedError(f"TensorFlow's XLA has refused libhvd's handler: {text.value.decode()}; {_WAY_OUT}")
+
+
+def _type_of(tensor: Any) -> str:
+    if tensor.dtype not in _XLA_TYPES:
+        raise ValueError(f"hvd cannot reduce tensors of {tensor.dtype.name}")
+    if not tensor.shape.is_fully_defined():
+        raise ValueError(
+            f"hvd in a function that XLA compiles needs tensors whose shapes are known when it is traced, and one has {tensor.shape}; "
+            + _WAY_OUT
+        )
+    return "tensor<" + "".join(f"{extent}x" for extent in tensor.shape) + _XLA_TYPES[tensor.dtype] + ">"
+
+
+def _module(types: Sequence[str], names: Sequence[str], kind: int, op: int, root: int, prescale: float, postscale: float, number: int) -> str:
+    """The text of a program that is one call of the handler."""
+
+    def double(value: float) -> str:
+        return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X} : f64"
+
+    count = len(types)
+    arguments = ", ".join(f"%arg{i}" for i in range(count))
+    several = f":{count}" if count > 1 else ""
+    results = ", ".join(f"%0#{i}" for i in range(count)) if count > 1 else "%0"
+    all_types = ", ".join(types)
+    lines = "\\0A".join(names)  # a line break, as such texts have it
+    config = (
+        f'kind = {kind} : i64, names = "{lines}", op = {op} : i64, postscale = {double(postscale)}, '
+        f"prescale = {double(prescale)}, process_set = {number} : i64, root_rank = {root} : i64"
     )
+    return (
+        "module @hvd {\n  func.func public @main("
+        + ", ".join(f"%arg{i}: {kind_of}" for i, kind_of in enumerate(types))
+        + f") -> ({all_types}) {{\n"
+        + f"    %0{several} = stablehlo.custom_call @hvd_xla_collective({arguments}) "
+        + f"{{api_version = 4 : i32, has_side_effect = true, backend_config = {{{config}}}}} : ({all_types}) -> "
+        + (f"({all_types})" if count > 1 else all_types)
+        + f"\n    return {results} : {all_types}\n  }}\n}}\n"
+    )
+
+
+def _call(tensors: Sequence[Any], label: str, kind: int, op: int, root: int, prescale: float, postscale: float, number: int) -> List[Any]:
+    from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+    if tf.config.list_logical_devices("GPU"):
+        raise NotImplementedError(f"hvd.allreduce in functions that XLA compiles for GPUs is not available yet: {_WAY_OUT}")
+    _register()
+    base = tf.compat.v1.get_default_graph().unique_name(re.sub(r"[^a-zA-Z0-9_./]", "_", label))
+    names = [base] if len(tensors) == 1 else [f"{base}_{i}" for i in range(len(tensors))]
+    module = _module([_type_of(tensor) for tensor in tensors], names, kind, op, root, prescale, postscale, number)
+    results = gen_xla_ops.xla_call_module(
+        list(tensors), version=5, module=module, Sout=[tensor.shape for tensor in tensors],
+        Tout=[tensor.dtype for tensor in tensors], platforms=["CPU"], dim_args_spec=[], function_list=[],
+        has_token_input_output=False, disabled_checks=[],
+    )  # fmt: skip
+    return list(results)
 
 
 def grouped_allreduce(
     tensors: Sequence[Any], name: Optional[str], op: int, prescale: float, postscale: float, process_set: int
 ) -> List[Any]:
-    """The reductions of tensors, all together or none, in a graph that XLA compiles."""
-    raise not_compiled("hvd.allreduce")
+    """The reductions of tensors, all together or none, in a graph that XLA compiles. The gradient is reduced alike."""
+    label = name or "HorovodAllreduce"
+
+    @tf.custom_gradient
+    def reduce(*values: Any) -> Any:
+        def gradient(*upstream: Any) -> List[Any]:
+            return grouped_allreduce(upstream, label + "_grad", op, prescale, postscale, process_set)
+
+        return tuple(_call(values, label, _lib.ALLREDUCE, op, 0, prescale, postscale, process_set)), gradient
+
+    return list(reduce(*tensors))
+
+
+def broadcast(tensor: Any, root_rank: int, name: Optional[str], process_set: int) -> Any:
+    """The root's tensor, in a graph that XLA compiles."""
+    return _call([tensor], name or "HorovodBroadcast", _lib.BROADCAST, _lib.SUM, root_rank, 1.0, 1.0, process_set)[0]

@@ -47,7 +47,8 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return func(*args, **kwargs)
         except (tf.errors.UnknownError, tf.errors.FailedPreconditionError) as error:
-            if "Horovod" not in str(error):
+            # With the name of an operation of ours, or what is said in functions that XLA compiles.
+            if "Horovod" not in str(error) and "[hvd " not in str(error):
                 raise
             raise HorovodInternalError(str(error)) from error
 
@@ -88,7 +89,7 @@ class _ArraysState(ObjectState):
         commits = allgather_object(self._commits)
         self._root = commits.index(max(commits))
         try:
-            arrays = [np.ascontiguousarray(array) for array in self._get()]
+            arrays = [np.array(array) for array in self._get()]  # their own memory, of one piece
             shapes = self._broadcast([(array.shape, array.dtype.str) for array in arrays])
             if rank() != self._root and shapes != [(array.shape, array.dtype.str) for array in arrays]:
                 # Such as an optimizer that has not stepped yet; the root's are taken as they are.

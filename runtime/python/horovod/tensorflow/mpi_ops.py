@@ -275,6 +275,8 @@ def broadcast(
 ) -> Any:
     """The root's tensor, on every rank. The gradient is the averaged one on the root, zeros elsewhere."""
     tensor = tf.convert_to_tensor(tensor)
+    if not _executing_eagerly() and is_in_xla(tf.compat.v1.get_default_graph()):
+        return _xla.broadcast(tensor, root_rank, name, number_of(process_set))
     return _run(
         "Broadcast", tensor, name, [tensor],
         root_rank=root_rank, ignore_name_scope=ignore_name_scope, process_set_id=number_of(process_set),

@@ -1,0 +1,157 @@
+"""Distributed training with tf.keras: Keras 3 on TensorFlow, or legacy Keras where TF_USE_LEGACY_KERAS=1.
+
+    import horovod.tensorflow.keras as hvd
+    hvd.init()
+    optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam(1e-3 * hvd.size()))
+    model.compile(optimizer=optimizer, loss=...)
+    model.fit(..., callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
+
+Start it with `hvdrun -np 4 python script.py`. Without hvdrun a script is a job of one rank.
+"""
+
+from typing import Any, Optional
+
+from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError, HostsUpdatedInterrupt
+from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from horovod.tensorflow import _reduce, functions, mpi_ops
+from horovod.tensorflow.compression import Compression
+from horovod.tensorflow.functions import allgather_object, broadcast_object, broadcast_variables
+from horovod.tensorflow.keras import callbacks, elastic
+from horovod.tensorflow.keras._choice import IS_LEGACY
+from horovod.tensorflow.mpi_ops import (
+    Average,
+    Max,
+    Min,
+    Product,
+    Sum,
+    barrier,
+    ccl_built,
+    cross_rank,
+    cross_size,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gloo_enabled,
+    init,
+    is_homogeneous,
+    is_initialized,
+    local_rank,
+    local_size,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rank,
+    rocm_built,
+    shutdown,
+    size,
+    start_timeline,
+    stop_timeline,
+)
+
+if IS_LEGACY:
+    from horovod.tensorflow.keras._legacy import DistributedOptimizer, PartialDistributedOptimizer, load_model
+else:
+    from horovod.keras import DistributedOptimizer, PartialDistributedOptimizer, load_model
+
+__all__ = [
+    "Average",
+    "Compression",
+    "DistributedOptimizer",
+    "HorovodInternalError",
+    "HorovodVersionMismatchError",
+    "HostsUpdatedInterrupt",
+    "Max",
+    "Min",
+    "PartialDistributedOptimizer",
+    "ProcessSet",
+    "Product",
+    "Sum",
+    "add_process_set",
+    "allgather",
+    "allgather_object",
+    "allreduce",
+    "barrier",
+    "broadcast",
+    "broadcast_global_variables",
+    "broadcast_object",
+    "broadcast_variables",
+    "callbacks",
+    "ccl_built",
+    "cross_rank",
+    "cross_size",
+    "cuda_built",
+    "ddl_built",
+    "elastic",
+    "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
+    "load_model",
+    "local_rank",
+    "local_size",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
+    "rank",
+    "reducescatter",
+    "remove_process_set",
+    "rocm_built",
+    "shutdown",
+    "size",
+    "start_timeline",
+    "stop_timeline",
+]
+
+
+def allreduce(
+    value: Any,
+    name: Optional[str] = None,
+    average: Optional[bool] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    op: Optional[int] = None,
+    compression: Any = Compression.none,
+) -> Any:
+    """The reduction of a value over all ranks, as a tensor."""
+    return _reduce.allreduce(
+        value,
+        average=average,
+        name=name,
+        op=op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        compression=compression,
+    )
+
+
+def allgather(value: Any, name: Optional[str] = None) -> Any:
+    """All ranks' values behind each other along dimension 0."""
+    return mpi_ops.allgather(value, name)
+
+
+def broadcast(value: Any, root_rank: int, name: Optional[str] = None) -> Any:
+    """The root's value."""
+    return mpi_ops.broadcast(value, root_rank, name)
+
+
+def reducescatter(value: Any, name: Optional[str] = None, op: int = Average) -> Any:
+    """This rank's rows of the reduction."""
+    return _reduce.reducescatter(value, op=op, name=name)
+
+
+def broadcast_global_variables(root_rank: int) -> Any:
+    """Gives all ranks' global variables the root's values; for graphs of TensorFlow 1.
+
+    Raises:
+        RuntimeError: outside of a graph there are no global variables.
+    """
+    if mpi_ops._executing_eagerly():
+        raise RuntimeError(
+            "hvd.broadcast_global_variables() does not support eager execution. Please use "
+            "`hvd.callbacks.BroadcastGlobalVariablesCallback(0)` instead."
+        )
+    return functions.broadcast_global_variables(root_rank)

@@ -1,0 +1,14 @@
+"""Which Keras tf.keras is."""
+
+import tensorflow as tf
+
+IS_LEGACY = int(tf.keras.__version__.split(".")[0]) < 3
+
+if not IS_LEGACY:
+    import keras
+
+    if keras.backend.backend() != "tensorflow":
+        raise ImportError(
+            f"horovod.tensorflow.keras needs Keras on TensorFlow, and it runs on {keras.backend.backend()}: set "
+            "KERAS_BACKEND=tensorflow before keras is imported, or import horovod.keras, which takes each backend"
+        )

@@ -1,0 +1,194 @@
+"""DistributedOptimizer for legacy Keras (tf-keras, TF_USE_LEGACY_KERAS=1), its older optimizers among them."""
+
+import inspect
+from typing import Any, List, Optional, Sequence
+
+import tensorflow as tf
+
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow._aggregation import LocalAggregation
+from horovod.tensorflow._reduce import Groups, check_arguments, make_allreduce_grads, scale_local
+from horovod.tensorflow._tape import local_variables_of
+from horovod.tensorflow.compression import Compression
+from horovod.tensorflow.mpi_ops import Average, Sum
+from horovod.tensorflow.util import key_of
+
+
+class _Settings:
+    """What DistributedOptimizer was asked for."""
+
+    def __init__(self, reduce, passes, sparse_as_dense, average, process_set, scale_local_gradients, local_variables):
+        self.reduce = reduce
+        self.passes = passes
+        self.sparse_as_dense = sparse_as_dense
+        self.average = average
+        self.process_set = process_set
+        self.scale_local_gradients = scale_local_gradients
+        self.local_variables = list(local_variables)
+
+
+class _Distributed:
+    """What the subclass has before the optimizer's own class. Gradients are reduced where they are computed; those that come from
+    elsewhere, where they are applied."""
+
+    _hvd: _Settings
+
+    def _hvd_reduce(self, gradients: Sequence[Any], variables: Sequence[Any]) -> List[Any]:
+        settings = self._hvd
+        local = {key_of(variable) for variable in settings.local_variables}
+        if settings.passes > 1:
+            if getattr(self, "_agg_helper", None) is None:
+                helper = LocalAggregation(settings.passes, settings.reduce, settings.sparse_as_dense, settings.average)
+                object.__setattr__(self, "_agg_helper", helper)
+            for variable in settings.local_variables:
+                self._agg_helper.register_local_var(variable)
+            results = self._agg_helper.compute_gradients(gradients, variables)
+        else:
+            common = [i for i, variable in enumerate(variables) if key_of(variable) not in local]
+            results = list(gradients)
+            reduced = settings.reduce([gradients[i] for i in common], [variables[i] for i in common])
+            for i, gradient in zip(common, reduced):
+                results[i] = gradient
+        if settings.scale_local_gradients:
+            size = settings.process_set.size()
+            for i, variable in enumerate(variables):
+                if key_of(variable) in local and results[i] is not None:
+                    results[i] = scale_local(results[i], size)
+        return results
+
+    def _hvd_reduce_pairs(self, pairs: Any) -> List[Any]:
+        pairs = list(pairs)
+        reduced = self._hvd_reduce([g for g, _ in pairs], [v for _, v in pairs])
+        object.__setattr__(self, "_hvd_has_reduced", True)  # until they are applied
+        return list(zip(reduced, [v for _, v in pairs]))
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> List[Any]:
+        """As the optimizer's, reduced over the ranks."""
+        return self._hvd_reduce_pairs(super().compute_gradients(*args, **kwargs))
+
+    def _compute_gradients(self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None) -> List[Any]:
+        inherited = getattr(super(), "_compute_gradients", None)
+        if inherited is not None:
+            return self._hvd_reduce_pairs(inherited(loss, var_list, grad_loss, tape))
+        return self.compute_gradients(loss, var_list, tape)
+
+    def get_gradients(self, loss: Any, params: Any) -> List[Any]:
+        """As the older optimizers', reduced over the ranks."""
+        return [g for g, _ in self._hvd_reduce_pairs(zip(super().get_gradients(loss, params), params))]
+
+    def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        """As the optimizer's; with backward_passes_per_step at every n-th call."""
+        pairs = list(grads_and_vars)
+        if not getattr(self, "_hvd_has_reduced", False):
+            pairs = self._hvd_reduce_pairs(pairs)
+        object.__setattr__(self, "_hvd_has_reduced", False)
+        apply = super().apply_gradients
+        if "skip_gradients_aggregation" in inspect.signature(apply).parameters:
+            kwargs.setdefault("skip_gradients_aggregation", True)
+        if getattr(self, "_agg_helper", None) is None:
+            return apply(pairs, *args, **kwargs)
+        build = getattr(self, "build", None)
+        if build is not None:  # variables are not to be made within a condition
+            with tf.init_scope():
+                build([v for _, v in pairs])
+        elif hasattr(self, "_create_all_weights"):
+            with tf.init_scope():
+                self._create_all_weights([v for _, v in pairs])
+        return self._agg_helper.apply_gradients(lambda: apply(pairs, *args, **kwargs), *[g for g, _ in pairs])
+
+    def register_local_var(self, var: Any) -> None:
+        """The gradient of this variable is not reduced."""
+        self._hvd.local_variables.append(var)
+
+
+def _wrap(optimizer: Any, settings: _Settings) -> Any:
+    """The same object, whose gradients are reduced from now on. The class has the settings, so that what from_config() makes of it
+    is distributed too."""
+    if isinstance(optimizer, _Distributed):
+        raise ValueError("this optimizer is a hvd.DistributedOptimizer already")
+    if not hasattr(optimizer, "apply_gradients"):
+        raise ValueError(f"hvd.DistributedOptimizer takes an optimizer of Keras, not {type(optimizer).__name__}")
+    base = type(optimizer)
+    body = {"_hvd": settings, "__module__": base.__module__, "__doc__": base.__doc__, "_HAS_AGGREGATE_GRAD": True}
+    object.__setattr__(optimizer, "__class__", type(base.__name__, (_Distributed, base), body))
+    return optimizer
+
+
+def _settings(
+    optimizer, name, compression, sparse_as_dense, predivide, op, groups, passes, average, process_set, scale, local
+) -> _Settings:
+    if op not in (Average, Sum):
+        raise ValueError("op: only hvd.Average and hvd.Sum are supported by hvd.DistributedOptimizer for Keras")
+    if passes < 1:
+        raise ValueError("backward_passes_per_step must be > 0")
+    reduce = make_allreduce_grads(
+        name or f"Distributed{type(optimizer).__name__}", compression, sparse_as_dense, op, predivide, groups, process_set
+    )
+    return _Settings(reduce, passes, sparse_as_dense, average, process_set, scale, local)
+
+
+def DistributedOptimizer(
+    optimizer: Any,
+    name: Optional[str] = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    gradient_predivide_factor: float = 1.0,
+    op: int = Average,
+    backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: Groups = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """The optimizer itself, whose gradients are reduced over the ranks from now on. Arguments: as those of
+    horovod.tensorflow.DistributedOptimizer."""
+    groups = check_arguments(op, gradient_predivide_factor, num_groups, groups)
+    settings = _settings(
+        optimizer, name, compression, sparse_as_dense, gradient_predivide_factor, op, groups, backward_passes_per_step,
+        average_aggregated_gradients, process_set, scale_local_gradients, (),
+    )  # fmt: skip
+    return _wrap(optimizer, settings)
+
+
+def PartialDistributedOptimizer(
+    optimizer: Any,
+    name: Optional[str] = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    gradient_predivide_factor: float = 1.0,
+    op: int = Average,
+    backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False,
+    groups: Groups = None,
+    process_set: ProcessSet = global_process_set,
+    local_layers: Any = None,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """`DistributedOptimizer`, but for the layers `local_layers` (one or several), whose gradients each rank keeps to itself."""
+    groups = check_arguments(op, gradient_predivide_factor, 0, groups)
+    settings = _settings(
+        optimizer, name, compression, sparse_as_dense, gradient_predivide_factor, op, groups, backward_passes_per_step,
+        average_aggregated_gradients, process_set, scale_local_gradients, local_variables_of(local_layers),
+    )  # fmt: skip
+    return _wrap(optimizer, settings)
+
+
+def load_model(
+    filepath: Any,
+    custom_optimizers: Any = None,
+    custom_objects: Any = None,
+    compression: Any = Compression.none,
+    legacy_opts: bool = False,
+) -> Any:
+    """A model from a file, whose optimizer is a DistributedOptimizer with the state that was saved."""
+    objects = {cls.__name__: cls for cls in custom_optimizers or ()}
+    objects.update(custom_objects or {})
+    model = tf.keras.models.load_model(filepath, custom_objects=objects)
+    if getattr(model, "optimizer", None) is not None and not isinstance(model.optimizer, _Distributed):
+        DistributedOptimizer(model.optimizer, compression=compression)
+    return model

@@ -1,0 +1,229 @@
+"""Callbacks and the elastic state for legacy Keras (tf-keras)."""
+
+from typing import Any, Callable, Dict, Optional, Union
+
+import numpy as np
+import tensorflow as tf
+
+from horovod.common import _arrays, _lib, basics
+from horovod.tensorflow.elastic import TensorFlowKerasState, _optimizer_variables
+from horovod.tensorflow.functions import broadcast_variables
+from horovod.tensorflow.util import key_of
+
+_K = tf.keras.backend
+
+
+class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
+    """Makes all ranks' weights and optimizer states those of one, after the first batch, when all are there.
+
+    Args:
+        root_rank: whose.
+        device: accepted for scripts that pass it.
+        local_variables: variables that each rank keeps to itself.
+    """
+
+    def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:
+        super().__init__()
+        self.root_rank = root_rank
+        self.broadcast_done = False
+        self._local = list(local_variables or ())
+
+    def register_local_var(self, var: Any) -> None:
+        """Each rank keeps this variable to itself."""
+        self._local.append(var)
+
+    def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        if self.broadcast_done:
+            return
+        local = {key_of(variable) for variable in self._local}
+        variables = list(self.model.variables) + _optimizer_variables(getattr(self.model, "optimizer", None))
+        broadcast_variables([v for v in variables if key_of(v) not in local], self.root_rank)
+        self.broadcast_done = True
+
+
+class MetricAverageCallback(tf.keras.callbacks.Callback):
+    """Averages the metrics of each epoch over all ranks, for the callbacks behind it: put it before those that decide by them."""
+
+    def __init__(self, device: str = "") -> None:
+        super().__init__()
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        if not logs:
+            return
+        names = sorted(name for name, value in logs.items() if np.ndim(value) == 0)
+        values = np.array([float(logs[name]) for name in names], np.float64)
+        (means,) = _arrays.allreduce([values], ["metric_average." + ",".join(names)], _lib.AVERAGE)
+        for name, value in zip(names, means):
+            logs[name] = float(value)
+
+
+class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
+    """Sets the learning rate to initial_lr * multiplier(epoch) in the epochs from start_epoch until before end_epoch. Arguments: as in
+    horovod.keras.callbacks."""
+
+    def __init__(
+        self,
+        initial_lr: float,
+        multiplier: Union[float, Callable[[float], float]],
+        start_epoch: int = 0,
+        end_epoch: Optional[int] = None,
+        staircase: bool = True,
+        momentum_correction: bool = True,
+        steps_per_epoch: Optional[int] = None,
+    ) -> None:
+        super().__init__()
+        if initial_lr is None:
+            raise ValueError("Parameter `initial_lr` is required")
+        self.initial_lr, self.start_epoch, self.end_epoch = initial_lr, start_epoch, end_epoch
+        self.staircase, self.momentum_correction, self.steps_per_epoch = staircase, momentum_correction, steps_per_epoch
+        self.current_epoch = 0
+        if callable(multiplier):
+            self.multiplier = multiplier
+        else:
+            self.staircase = True
+            self.multiplier = lambda epoch: multiplier ** (epoch - start_epoch)
+
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        if not self.staircase and not self.steps_per_epoch:
+            self.steps_per_epoch = self.params.get("steps")
+            if not self.steps_per_epoch:
+                raise ValueError("the number of batches of an epoch is not known here; give steps_per_epoch")
+
+    def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self.current_epoch = epoch
+
+    def on_batch_begin(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        if self.current_epoch < self.start_epoch or (self.end_epoch is not None and self.current_epoch >= self.end_epoch):
+            return
+        if not self.staircase:
+            self._adjust(self.current_epoch + float(batch) / self.steps_per_epoch)
+        elif batch == 0:
+            self._adjust(self.current_epoch)
+
+    def _adjust(self, epoch: float) -> None:
+        optimizer = self.model.optimizer
+        old = float(_K.get_value(optimizer.learning_rate))
+        new = float(self.initial_lr * self.multiplier(epoch))
+        if np.float32(new) == np.float32(old):
+            return
+        _K.set_value(optimizer.learning_rate, new)
+        # The momentum itself is a number in the compiled step; to scale what it is multiplied with has the same effect.
+        if self.momentum_correction and old > 0 and getattr(optimizer, "momentum", None):
+            for slot in getattr(optimizer, "momentums", ()):
+                slot.assign(slot * (new / old))
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        if logs is not None:
+            logs["lr"] = float(_K.get_value(self.model.optimizer.learning_rate))
+
+
+class LearningRateWarmupCallback(LearningRateScheduleCallback):
+    """Raises the learning rate from initial_lr / size to initial_lr, batch by batch, in the first epochs. Arguments: as in
+    horovod.keras.callbacks."""
+
+    def __init__(
+        self,
+        initial_lr: float,
+        warmup_epochs: int = 5,
+        momentum_correction: bool = True,
+        steps_per_epoch: Optional[int] = None,
+        verbose: int = 0,
+    ) -> None:
+        def multiplier(epoch: float) -> float:
+            epoch += 1.0 / self.steps_per_epoch  # round numbers at the end of each epoch
+            size = basics.size()
+            return (epoch * (size - 1) / warmup_epochs + 1) / size
+
+        super().__init__(initial_lr, multiplier, 0, warmup_epochs, False, momentum_correction, steps_per_epoch)
+        self.verbose = verbose
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        super().on_epoch_end(epoch, logs)
+        if epoch == self.end_epoch - 1 and self.verbose > 0:
+            rate = float(_K.get_value(self.model.optimizer.learning_rate))
+            print(f"\nEpoch {epoch + 1}: finished gradual learning rate warmup to {rate:g}.")
+
+
+class BestModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
+    """ModelCheckpoint that keeps the best only, and whose `filepath` is set later, before training."""
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        mode: str = "auto",
+        save_freq: Any = "epoch",
+        save_weights_only: bool = False,
+    ) -> None:
+        super().__init__(
+            "unset.keras", monitor, verbose, save_best_only=True, save_weights_only=save_weights_only, mode=mode,
+            save_freq=save_freq,
+        )  # fmt: skip
+        self.filepath = None
+
+
+class KerasState(TensorFlowKerasState):
+    """A model, its optimizer, and plain values: `KerasState(model, optimizer, batch=0, epoch=0)`."""
+
+    def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
+        super().__init__(model, optimizer, **kwargs)
+
+
+class CommitStateCallback(tf.keras.callbacks.Callback):
+    """Commits a state after every `batches_per_commit` batches, and at the end of each epoch."""
+
+    def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
+        super().__init__()
+        self.state, self.batches_per_commit, self._left = state, batches_per_commit, batches_per_commit
+
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._left = self.batches_per_commit
+
+    def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._commit()
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._commit()
+
+    def _commit(self) -> None:
+        self.state.commit()
+        self._left = self.batches_per_commit
+
+
+class UpdateBatchStateCallback(tf.keras.callbacks.Callback):
+    """Keeps state.batch at the number of batches of this epoch that are done, and shortens the first epoch after a failure."""
+
+    def __init__(self, state: Any) -> None:
+        super().__init__()
+        self.state = state
+        self._steps: Optional[int] = None
+
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        self._steps = None
+
+    def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        if self.params.get("steps"):
+            if self._steps is None:
+                self._steps = self.params["steps"]
+                self.params["steps"] = self._steps - self.state.batch
+            else:
+                self.params["steps"] = self._steps
+
+    def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self.state.batch = batch + 1
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self.state.batch = 0
+
+
+class UpdateEpochStateCallback(tf.keras.callbacks.Callback):
+    """Keeps state.epoch at the number of epochs that are done."""
+
+    def __init__(self, state: Any) -> None:
+        super().__init__()
+        self.state = state
+
+    def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        self.state.epoch = epoch + 1

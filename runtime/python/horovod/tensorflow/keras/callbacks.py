@@ -1,0 +1,28 @@
+"""Callbacks for model.fit, for the Keras that tf.keras is."""
+
+from horovod.tensorflow.keras._choice import IS_LEGACY
+
+if IS_LEGACY:
+    from horovod.tensorflow.keras._legacy_callbacks import (
+        BestModelCheckpoint,
+        BroadcastGlobalVariablesCallback,
+        LearningRateScheduleCallback,
+        LearningRateWarmupCallback,
+        MetricAverageCallback,
+    )
+else:
+    from horovod.keras.callbacks import (
+        BestModelCheckpoint,
+        BroadcastGlobalVariablesCallback,
+        LearningRateScheduleCallback,
+        LearningRateWarmupCallback,
+        MetricAverageCallback,
+    )
+
+__all__ = [
+    "BestModelCheckpoint",
+    "BroadcastGlobalVariablesCallback",
+    "LearningRateScheduleCallback",
+    "LearningRateWarmupCallback",
+    "MetricAverageCallback",
+]

@@ -1,0 +1,21 @@
+"""Training that goes on after a failed collective, for the Keras that tf.keras is."""
+
+from horovod.tensorflow.elastic import run
+from horovod.tensorflow.keras._choice import IS_LEGACY
+
+if IS_LEGACY:
+    from horovod.tensorflow.keras._legacy_callbacks import (
+        CommitStateCallback,
+        KerasState,
+        UpdateBatchStateCallback,
+        UpdateEpochStateCallback,
+    )
+else:
+    from horovod.keras.elastic import (
+        CommitStateCallback,
+        KerasState,
+        UpdateBatchStateCallback,
+        UpdateEpochStateCallback,
+    )
+
+__all__ = ["CommitStateCallback", "KerasState", "UpdateBatchStateCallback", "UpdateEpochStateCallback", "run"]

@@ -1,0 +1,330 @@
+"""Training with horovod.tensorflow and horovod.tensorflow.keras; runs as a rank (test_tensorflow.py), with Keras 3 or legacy Keras."""
+
+import pathlib
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+from rank_side import raises, run_cases
+
+import horovod.tensorflow as hvd
+import horovod.tensorflow.keras as hvd_keras
+
+hvd.init()
+RANK, SIZE = hvd.rank(), hvd.size()
+KERAS_3 = tf.keras.__version__.startswith("3")
+ROWS, BATCH = 64, 8
+rng = np.random.default_rng(1)
+INPUTS = rng.normal(size=(ROWS * SIZE, 6)).astype(np.float32)
+LABELS = (INPUTS.sum(1) > 0).astype(np.int64)
+
+
+def own(array, rank=RANK):
+    """This rank's part: of each global batch, its share."""
+    return array.reshape(-1, SIZE, BATCH, *array.shape[1:])[:, rank].reshape(-1, *array.shape[1:])
+
+
+def make_model(seed=0, norm=False):
+    tf.keras.utils.set_random_seed(seed)
+    layers = [tf.keras.layers.Input((6,)), tf.keras.layers.Dense(8, activation="relu")]
+    layers += [hvd.SyncBatchNormalization()] if norm else []
+    return tf.keras.Sequential(layers + [tf.keras.layers.Dense(2)])
+
+
+def loss_of(model, x, y):
+    logits = tf.cast(model(x, training=True), tf.float32)
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
+
+
+def check_same_on_ranks(model):
+    for i, weights in enumerate(zip(*hvd.allgather_object(model.get_weights()))):
+        for other in weights[1:]:
+            assert np.array_equal(weights[0], other), f"weights {i} differ by {np.abs(weights[0] - other).max()}"
+
+
+def near(model, expected, tolerance=1e-5):
+    for found, wanted in zip(model.get_weights(), expected.get_weights()):
+        np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+def by_tape(wrap, model, x, y, rate=0.1, compiled=True):
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = loss_of(model, x, y)
+        gradients = wrap(tape).gradient(loss, model.trainable_variables)
+        for variable, gradient in zip(model.trainable_variables, gradients):
+            variable.assign_sub(rate * gradient)
+
+    step = tf.function(step) if compiled else step
+    size = len(x) // (ROWS // BATCH)
+    for i in range(ROWS // BATCH):
+        step(tf.constant(x[i * size : (i + 1) * size]), tf.constant(y[i * size : (i + 1) * size]))
+
+
+def case_tape_trains_as_one_process_with_the_whole_batch():
+    expected = make_model()
+    by_tape(lambda tape: tape, expected, INPUTS, LABELS)
+    for options in (
+        {}, {"compression": hvd.Compression.bf16}, {"num_groups": 1}, {"groups": 2}, {"op": hvd.Average, "gradient_predivide_factor": 2.0},
+    ):  # fmt: skip
+        for compiled in (True, False):
+            model = make_model()
+            by_tape(lambda tape: hvd.DistributedGradientTape(tape, **options), model, own(INPUTS), own(LABELS), compiled=compiled)
+            check_same_on_ranks(model)
+            near(model, expected, 2e-2 if "compression" in options else 1e-5)
+
+
+def case_tape_with_groups_of_variables_and_generic_names():
+    a, b, c = tf.Variable(1.0), tf.Variable(2.0), tf.Variable(3.0, name=f"other_on_rank_{RANK}")
+
+    @tf.function
+    def gradients():
+        with tf.GradientTape() as tape:
+            loss = (a + 2 * b + 3 * c) * (RANK + 1.0)
+        tape = hvd.DistributedGradientTape(tape, op=hvd.Sum, groups=[[a, c]])
+        return tape.gradient(loss, {"a": a, "bc": [b, c]}, use_generic_names=True)
+
+    total = SIZE * (SIZE + 1) / 2
+    result = gradients()
+    assert [float(result["a"]), float(result["bc"][0]), float(result["bc"][1])] == [total, 2 * total, 3 * total]
+
+
+def case_tape_leaves_none_and_local_sources():
+    a, b, unused = tf.Variable(1.0), tf.Variable(1.0), tf.Variable(1.0)
+    for scale in (True, False):
+        with tf.GradientTape(persistent=True) as tape:
+            loss = (a + b) * (RANK + 1.0)
+        tape = hvd.DistributedGradientTape(tape, op=hvd.Sum, scale_local_gradients=scale)
+        tape.register_local_source(b)
+        first, second, third = tape.gradient(loss, [a, b, unused])
+        assert float(first) == SIZE * (SIZE + 1) / 2 and third is None
+        assert float(second) == (RANK + 1.0) / (SIZE if scale else 1)
+        local, common = tape.get_local_and_global_gradients([first, second], [a, b])
+        assert len(local) == len(common) == 1 and local[0][0] is b
+        assert isinstance(tape, tf.GradientTape)
+        tape.gradient(loss, [a])  # it is persistent, as the one that was given
+
+
+def case_partial_tape_by_layers():
+    model = make_model()
+    with tf.GradientTape() as tape:
+        loss = tf.add_n([tf.reduce_sum(v) for v in model.trainable_variables]) * (RANK + 1.0)
+    tape = hvd.PartialDistributedGradientTape(tape, op=hvd.Sum, local_layers=model.layers[0])
+    gradients = tape.gradient(loss, model.trainable_variables)
+    factors = [float(tf.reshape(gradient, [-1])[0]) for gradient in gradients]
+    assert factors == [(RANK + 1.0) / SIZE] * 2 + [SIZE * (SIZE + 1) / 2] * 2, factors
+    raises(ValueError, hvd.PartialDistributedGradientTape, tf.GradientTape(), local_layers=["no layer"])
+
+
+def case_embeddings_have_sparse_gradients():
+    table = tf.Variable(tf.ones([4, 2]))
+    for options in ({}, {"sparse_as_dense": True}):
+
+        def gradient():
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.gather(table, [RANK % 4, 3]))
+            return hvd.DistributedGradientTape(tape, op=hvd.Sum, **options).gradient(loss, table)
+
+        expected = np.zeros((4, 2))
+        for rank in range(SIZE):
+            expected[[rank % 4, 3]] += 1
+        for way in (gradient, tf.function(gradient)):
+            result = way()
+            assert isinstance(result, tf.IndexedSlices) == (not options)
+            np.testing.assert_array_equal(tf.convert_to_tensor(result), expected)
+
+
+def case_arguments_that_do_not_fit():
+    raises(ValueError, hvd.DistributedGradientTape, tf.GradientTape(), op=hvd.Sum, gradient_predivide_factor=2.0)
+    raises(ValueError, hvd.DistributedGradientTape, tf.GradientTape(), groups="all")
+    raises(ValueError, hvd.DistributedOptimizer, "no optimizer at all")
+    raises(ValueError, hvd.DistributedOptimizer, tf.keras.optimizers.SGD(0.1), op=hvd.Adasum)
+
+
+def case_optimizer_of_tensorflow_1():
+    for passes, average in ((1, False), (2, False), (2, True)):
+        with tf.Graph().as_default():
+            variable = tf.compat.v1.get_variable("v", initializer=1.0, use_resource=True)
+            optimizer = hvd.DistributedOptimizer(
+                tf.compat.v1.train.GradientDescentOptimizer(0.5), backward_passes_per_step=passes,
+                average_aggregated_gradients=average,
+            )  # fmt: skip
+            train = optimizer.minimize(variable * (RANK + 1.0))
+            with tf.compat.v1.Session() as session:
+                session.run(tf.compat.v1.global_variables_initializer())
+                values = []
+                for _ in range(2 * passes):
+                    session.run(train)
+                    values.append(session.run(variable))
+            step = 0.5 * (SIZE + 1) / 2 * (1 if average else passes)
+            steps = [(i + 1) // passes for i in range(2 * passes)]
+            np.testing.assert_allclose(values, [1.0 - step * count for count in steps], rtol=1e-6)
+
+
+def case_adasum_optimizer_of_tensorflow_1():
+    with tf.Graph().as_default():
+        variable = tf.compat.v1.get_variable("v", initializer=[1.0, 1.0], use_resource=True)
+        optimizer = hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.0), op=hvd.Adasum)
+        train = optimizer.minimize(tf.reduce_sum(variable * [1.0, 2.0]))
+        with tf.compat.v1.Session() as session:
+            session.run(tf.compat.v1.global_variables_initializer())
+            session.run(train)
+            np.testing.assert_allclose(session.run(variable), [0.0, -1.0], rtol=1e-6)  # equal steps stay one step
+
+
+def fit(model, optimizer, x, y, batch, distributed=True, **options):
+    epochs = options.pop("epochs", 2)
+    callbacks = [hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0)] if distributed else []
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer=optimizer, loss=loss, metrics=["accuracy"], **options)
+    return model.fit(x, y, batch_size=batch, epochs=epochs, shuffle=False, verbose=0, callbacks=callbacks)
+
+
+def case_keras_trains_as_one_process_with_the_whole_batch():
+    kinds = [({}, {}), ({}, {"run_eagerly": True}), ({"clipnorm": 0.1}, {}), ({}, {"jit_compile": True})]
+    if KERAS_3:
+        kinds.append(({"gradient_accumulation_steps": 2}, {}))
+    for settings, options in kinds:
+        expected, model = make_model(), make_model()
+        fit(expected, tf.keras.optimizers.SGD(0.1, momentum=0.9, **settings), INPUTS, LABELS, BATCH * SIZE, False, **options)
+        optimizer = tf.keras.optimizers.SGD(0.1, momentum=0.9, **settings)
+        fit(model, hvd_keras.DistributedOptimizer(optimizer), own(INPUTS), own(LABELS), BATCH, **options)
+        check_same_on_ranks(model)
+        near(model, expected)
+
+
+def case_keras_with_adam_from_different_beginnings():
+    model = make_model(seed=RANK)
+    optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.01))  # the same by the other module
+    fit(model, optimizer, own(INPUTS), own(LABELS), BATCH, epochs=5)
+    check_same_on_ranks(model)
+    accuracy = np.mean(np.argmax(model.predict(INPUTS, verbose=0), 1) == LABELS)
+    assert accuracy > 0.7, accuracy
+
+
+def case_keras_with_mixed_precision():
+    tf.keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        model = make_model()
+        optimizer = tf.keras.optimizers.SGD(0.05)
+        if KERAS_3:
+            optimizer = hvd_keras.DistributedOptimizer(optimizer)
+        else:
+            optimizer = tf.keras.mixed_precision.LossScaleOptimizer(hvd_keras.DistributedOptimizer(optimizer))
+        fit(model, optimizer, own(INPUTS), own(LABELS), BATCH)
+        check_same_on_ranks(model)
+    finally:
+        tf.keras.mixed_precision.set_global_policy("float32")
+
+
+def case_keras_with_backward_passes_per_step():
+    model = make_model()
+    optimizer = hvd_keras.DistributedOptimizer(
+        tf.keras.optimizers.SGD(0.1), backward_passes_per_step=2, average_aggregated_gradients=True
+    )
+    expected = make_model()
+    fit(expected, tf.keras.optimizers.SGD(0.1), INPUTS, LABELS, 2 * BATCH * SIZE, False, epochs=1)
+    fit(model, optimizer, own(INPUTS), own(LABELS), BATCH, epochs=1)
+    check_same_on_ranks(model)
+    near(model, expected)
+
+
+def case_partial_optimizer_of_keras():
+    model = make_model()
+    optimizer = hvd_keras.PartialDistributedOptimizer(tf.keras.optimizers.SGD(0.1), local_layers=model.layers[0])
+    callback = hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0, local_variables=model.layers[0].trainable_variables)
+    model.compile(optimizer=optimizer, loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=1, shuffle=False, verbose=0, callbacks=[callback])
+    first, *_, last = zip(*hvd.allgather_object(model.get_weights()))
+    assert not np.array_equal(first[0], first[-1]) or SIZE == 1
+    assert np.array_equal(last[0], last[-1])
+
+
+def case_a_saved_model_goes_on():
+    model = make_model()
+    fit(model, hvd_keras.DistributedOptimizer(tf.keras.optimizers.Adam(0.01)), own(INPUTS), own(LABELS), BATCH)
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(pathlib.Path(folder, "model.keras"))
+        model.save(path)
+        plain = tf.keras.models.load_model(path)  # loads without us
+        near(plain, model, 0)
+        again = hvd_keras.load_model(path)
+    again.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=1, verbose=0, shuffle=False)
+    check_same_on_ranks(again)
+
+
+def case_callbacks_of_keras():
+    model = make_model()
+    callbacks = [
+        hvd_keras.callbacks.MetricAverageCallback(),
+        hvd_keras.callbacks.LearningRateWarmupCallback(initial_lr=0.1 * SIZE, warmup_epochs=2),
+        hvd_keras.callbacks.LearningRateScheduleCallback(initial_lr=0.1 * SIZE, multiplier=0.1, start_epoch=2),
+    ]
+    model.compile(
+        optimizer=hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1 * SIZE, momentum=0.9)),
+        loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"],
+    )  # fmt: skip
+    history = model.fit(own(INPUTS), own(LABELS), batch_size=BATCH, epochs=4, verbose=0, callbacks=callbacks).history
+    np.testing.assert_allclose(history["lr"][1:], [0.1 * SIZE, 0.1 * SIZE, 0.01 * SIZE], rtol=1e-5)
+    everyone = hvd.allgather_object(history["accuracy"])
+    assert all(other == everyone[0] for other in everyone)
+
+
+def case_sync_batch_normalization_is_that_of_the_whole_batch():
+    rows = [4 + 2 * rank for rank in range(SIZE)]  # ranks' batches have different sizes
+    whole = np.random.default_rng(2).normal(size=(sum(rows), 3)).astype(np.float32)
+    begin = sum(rows[:RANK])
+    mine = tf.constant(whole[begin : begin + rows[RANK]])
+    plain, synced = tf.keras.layers.BatchNormalization(), hvd.SyncBatchNormalization()
+    plain.build((None, 3))
+    synced.build((None, 3))
+    for way in (lambda x: synced(x, training=True), tf.function(lambda x: synced(x, training=True))):
+        np.testing.assert_allclose(way(mine), plain(whole, training=True)[begin : begin + rows[RANK]], rtol=1e-3, atol=1e-4)
+    near(synced, plain, 1e-4)
+    assert "fused" in raises(ValueError, hvd.SyncBatchNormalization, fused=True)
+    model = make_model(norm=True)
+    fit(model, hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1)), own(INPUTS), own(LABELS), BATCH)
+    check_same_on_ranks(model)
+
+
+def case_elastic_states():
+    variable = tf.Variable(float(RANK))
+    state = hvd.elastic.TensorFlowState([variable], batch=RANK)
+    state.sync()
+    assert variable.numpy() == 0.0 and state.batch == 0
+    variable.assign(5.0)
+    state.batch = 7
+    state.restore()
+    assert variable.numpy() == 0.0 and state.batch == 0
+
+    for kind in (hvd.elastic.TensorFlowKerasState, hvd_keras.elastic.KerasState):
+        model = make_model(seed=RANK)
+        optimizer = tf.keras.optimizers.Adam(0.1)
+        optimizer.build(model.trainable_variables)
+        keras_state = kind(model, optimizer, epoch=RANK)
+        keras_state.sync()
+        check_same_on_ranks(model)
+        assert keras_state.epoch == 0
+        kept = model.get_weights()
+        model.set_weights([weight + 1 for weight in kept])
+        keras_state.restore()
+        assert all(np.array_equal(a, b) for a, b in zip(model.get_weights(), kept))
+
+
+def case_elastic_run_goes_on_after_an_error():
+    attempts = []
+
+    @hvd.elastic.run
+    def train(state):
+        attempts.append(state.step)
+        if len(attempts) == 1:
+            state.step = 5
+            tf.function(lambda: hvd.allreduce(tf.ones([2 + RANK]), name="fails"))()
+        return state.step
+
+    state = hvd.elastic.TensorFlowState([tf.Variable(1.0)], step=1)
+    assert train(state) == (5 if SIZE == 1 else 1)
+    assert attempts == ([1] if SIZE == 1 else [1, 1])
+
+
+run_cases(globals(), hvd.barrier)
