@@ -89,7 +89,7 @@ SLEEPS = "// sleeps:"  # on the line or the one above
 
 # Parts that are the specification: values in, values out; no I/O, no clock, no environment.
 PURE = ["launcher/placement/*", "launcher/check/clock_offset.*", "launcher/check/link_plan.*", "launcher/check/*findings.*",
-        "launcher/run/job_state.*", "launcher/service/scheduler.*", "runtime/controller/negotiator.*",
+        "launcher/run/job_state.*", "launcher/run/failure_order.*", "launcher/service/scheduler.*", "runtime/controller/negotiator.*",
         "runtime/controller/fusion_plan.*", "runtime/algo/schedule.*"]
 NOT_IN_PURE = r"<(unistd\.h|fcntl\.h|sys/.*|fstream|iostream|thread|mutex|ctime|poll\.h)>" \
               r"|\"runtime/base/(event_loop|socket|fd|log)\.h\""

@@ -68,6 +68,9 @@ Result<void> AgentCore::open_session(AgentConnection connection) {
   sink.on_exchange = [this](int rank, const std::string& key, const std::string& value) {
     send(AgentMessage::kExchange, ExchangeMessage{rank, key, value, epoch_}.encode());
   };
+  sink.on_failure = [this](int rank, const FailureNews& news) {
+    send(AgentMessage::kFailing, FailingMessage{rank, news}.encode());
+  };
   const std::string socket_path = options_.scratch_dir + "/agent";
   HVD_TRY_ASSIGN(hub_, RankHub::listen(loop_, socket_path, std::move(sink), log_));
   HVD_TRY_ASSIGN(reserved_port_, reserve_port());
@@ -118,9 +121,11 @@ Result<void> AgentCore::on_frame(const Frame& frame) {
       return on_restart(frame);
     case AgentMessage::kStop: {
       HVD_TRY_ASSIGN(const StopMessage stop, StopMessage::decode(frame.body));
-      climb(stop.signal, std::chrono::milliseconds(stop.grace_ms));
+      climb(stop.signal, std::chrono::milliseconds(stop.grace_ms), stop.spared);
       return {};
     }
+    case AgentMessage::kEndRank:
+      return on_end_rank(frame);
     case AgentMessage::kForward: {
       HVD_TRY_ASSIGN(const int signo, decode_number(frame.body));
       for (const auto& rank : ranks_) {
@@ -213,6 +218,7 @@ void AgentCore::on_child_signal() {
     }
     ExitStatus exit_status = ExitStatus::from_wait(status);
     const ExitDetail detail = explain(pid, exit_status);
+    hub_->catch_up();
     (*found)->mark_exited(exit_status);
     input_.drop((*found)->rank());
     send(AgentMessage::kExited, ExitedMessage{(*found)->rank(), exit_status, detail}.encode());
@@ -238,11 +244,23 @@ ExitDetail AgentCore::explain(pid_t pid, ExitStatus& status) {
   return detail;
 }
 
-void AgentCore::climb(int signo, Duration grace) {
+Result<void> AgentCore::on_end_rank(const Frame& frame) {
+  HVD_TRY_ASSIGN(const auto rank_and_signal, decode_two_numbers(frame.body));
+  for (const auto& rank : ranks_) {
+    if (rank->rank() == rank_and_signal.first) {
+      rank->signal_group(rank_and_signal.second);
+    }
+  }
+  return {};
+}
+
+void AgentCore::climb(int signo, Duration grace, const std::vector<std::int32_t>& spared) {
   is_stopping_ = true;
   again_.clear();
   for (const auto& rank : ranks_) {
-    rank->signal_group(signo);
+    if (signo == SIGKILL || std::find(spared.begin(), spared.end(), rank->rank()) == spared.end()) {
+      rank->signal_group(signo);
+    }
   }
   let_continue();  // one that is stopped would not see the signal
   loop_.cancel(ladder_timer_);

@@ -72,7 +72,9 @@ class AgentCore {
   [[nodiscard]] InputFeed::Sink input_sink();
   // What the node knows of the end of a rank, and whether the kernel killed it.
   ExitDetail explain(pid_t pid, ExitStatus& status);
-  void climb(int signo, Duration grace);  // the stop ladder
+  // The stop ladder. `spared`: ranks that get none of its signals but SIGKILL.
+  void climb(int signo, Duration grace, const std::vector<std::int32_t>& spared = {});
+  Result<void> on_end_rank(const Frame& frame);
   // Stops the ranks where they are, until let_continue(). A rank that is stopped can be told to end all the same.
   void suspend();
   void let_continue();

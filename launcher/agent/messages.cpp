@@ -189,6 +189,7 @@ Result<RestartMessage> RestartMessage::decode(std::string_view body) {
 std::string StopMessage::encode() const {
   ByteWriter out;
   out.i32(signal).u32(grace_ms);
+  put_numbers(out, spared);
   return std::move(out).str();
 }
 
@@ -197,6 +198,7 @@ Result<StopMessage> StopMessage::decode(std::string_view body) {
   StopMessage m;
   m.signal = in.i32();
   m.grace_ms = in.u32();
+  m.spared = take_numbers(in);
   if (!in.finished()) {
     return malformed("Stop");
   }
@@ -226,6 +228,16 @@ Result<std::int32_t> decode_number(std::string_view body) {
     return malformed("number");
   }
   return number;
+}
+
+Result<std::pair<std::int32_t, std::int32_t>> decode_two_numbers(std::string_view body) {
+  ByteReader in(body);
+  const std::int32_t a = in.i32();
+  const std::int32_t b = in.i32();
+  if (!in.finished()) {
+    return malformed("two numbers");
+  }
+  return std::pair(a, b);
 }
 
 std::string count_body(std::uint64_t count) {

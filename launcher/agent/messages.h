@@ -1,13 +1,16 @@
 // What launcher and agent say to each other: frames (base/frame.h) of the types below, with bodies encoded by
 // base/bytes.h. One struct per message that has more than one field; every decoder is total.
 //
-//   launcher -> agent   Welcome, Start, Stop, Forward, Suspend, Continue, Credit, Exchanged, Notice, Heartbeat, Ack,
-//   Resume, Bye, RelayStart, RelayInput, RelayImage, RelayInputEnd, RelayEnd, RelayCredit, Restart, Input, InputEnd
-//   agent -> launcher   Ready, Started, StartFailed, Output, OutputEnd, Exited, Exchange, Joined, Problem, Heartbeat,
-//   Done, Ack, Resumed, NoResume, Ending, RelayOutput, RelayErrors, RelayOver, InputCredit, InputOver
-//   and when a node is checked, and no job is run (check_messages.h)
-//   launcher -> agent   AskClock, AskSurvey, AskProbe
-//   agent -> launcher   Clock, System, Software, Listening, Probed
+// From the launcher to the agent: Welcome, Start, Stop, Forward, Suspend, Continue, Credit, Exchanged, Notice,
+// Heartbeat, Ack, Resume, Bye, RelayStart, RelayInput, RelayImage, RelayInputEnd, RelayEnd, RelayCredit, Restart,
+// EndRank, Input, InputEnd.
+//
+// From the agent to the launcher: Ready, Started, StartFailed, Output, OutputEnd, Failing, Exited, Exchange, Joined,
+// Problem, Heartbeat, Done, Ack, Resumed, NoResume, Ending, RelayOutput, RelayErrors, RelayOver, InputCredit,
+// InputOver.
+//
+// When a node is checked, and no job is run (check_messages.h): AskClock, AskSurvey and AskProbe go to the agent, and
+// Clock, System, Software, Listening and Probed come back.
 //
 // The agent's first word is Ready, the launcher's Welcome. Where a session may be resumed (Welcome says so) it outlives
 // its connection once the ranks were started: the launcher opens a new one, to a new agent of the same program, and
@@ -33,12 +36,13 @@
 #include "runtime/base/cpu_list.h"
 #include "runtime/base/frame.h"
 #include "runtime/base/result.h"
+#include "runtime/rendezvous/failure_news.h"
 #include "runtime/rendezvous/store.h"
 
 namespace hvd::launch {
 
 // Of the version, since both ends are of one hvdrun: it grows with each change of a message or its meaning.
-inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 3, 64U << 20U, "launcher-agent"};
+inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 4, 64U << 20U, "launcher-agent"};
 
 enum class AgentMessage : std::uint16_t {
   kWelcome = 1,
@@ -60,6 +64,7 @@ enum class AgentMessage : std::uint16_t {
   kRelayEnd = 16,       // u32 command, u32 ms: it is not needed any more, and has so long between SIGTERM and SIGKILL
   kRelayCredit = 17,    // u32 command, u32 bytes of its output and errors that may be sent in addition
   kRestart = 18,        // RestartMessage
+  kEndRank = 19,        // i32 rank, i32 signal: it has failed and does not end by itself
 
   kReady = 20,
   kStarted = 21,      // i32 rank, i32 pid
@@ -78,6 +83,7 @@ enum class AgentMessage : std::uint16_t {
   kRelayOutput = 33,  // u32 command, then the bytes: of its standard output
   kRelayErrors = 34,  // u32 command, then the bytes: of its standard error
   kRelayOver = 35,    // RelayOverMessage: nothing more comes of it
+  kFailing = 36,      // FailingMessage
 
   kInput = 40,        // bytes: for the standard input of the node's ranks that are given it
   kInputEnd = 41,     // empty: its end
@@ -212,6 +218,8 @@ struct RestartMessage {
 struct StopMessage {
   std::int32_t signal = 0;     // first rung: SIGTERM, or SIGKILL for "now"
   std::uint32_t grace_ms = 0;  // until SIGKILL
+  std::vector<std::int32_t>
+      spared{};  // ranks that are failing, and get no signal before SIGKILL: they end by themselves
 
   [[nodiscard]] std::string encode() const;
   static Result<StopMessage> decode(std::string_view body);
@@ -231,6 +239,15 @@ struct OutputMessage {
   std::string_view bytes;  // into the frame's body
 
   static Result<OutputMessage> decode(std::string_view body);
+};
+
+// What a rank has told of a failure; Exited may follow soon, later, or never.
+struct FailingMessage {
+  std::int32_t rank = 0;
+  FailureNews news;
+
+  [[nodiscard]] std::string encode() const;
+  static Result<FailingMessage> decode(std::string_view body);
 };
 
 struct ExitedMessage {
@@ -299,6 +316,7 @@ Result<std::uint32_t> decode_relay_number(const RelayMessage& message);
 std::string number_body(std::int32_t a);
 std::string number_body(std::int32_t a, std::int32_t b);
 Result<std::int32_t> decode_number(std::string_view body);
+Result<std::pair<std::int32_t, std::int32_t>> decode_two_numbers(std::string_view body);
 std::string count_body(std::uint64_t count);
 Result<std::uint64_t> decode_count(std::string_view body);
 

@@ -73,6 +73,19 @@ void RankHub::on_connection(Fd connection) {
   callers_.emplace(id, std::move(caller));
 }
 
+void RankHub::catch_up() {
+  accepting_->accept_now();
+  std::vector<std::uint64_t> ids;
+  for (const auto& [id, caller] : callers_) {
+    ids.push_back(id);
+  }
+  for (const std::uint64_t id : ids) {
+    if (const auto found = callers_.find(id); found != callers_.end()) {
+      found->second.channel->read_now();
+    }
+  }
+}
+
 void RankHub::on_bytes(std::uint64_t id, Bytes bytes) {
   const auto found = callers_.find(id);
   if (found == callers_.end()) {
@@ -95,10 +108,16 @@ void RankHub::on_bytes(std::uint64_t id, Bytes bytes) {
 
 Result<void> RankHub::on_frame(Caller& caller, const Frame& frame) {
   if (caller.rank < 0) {
-    if (frame.type != store_wire::kHello) {
+    if (frame.type != store_wire::kHello && frame.type != store_wire::kVisit) {
       return Error(Code::kProtocol, "spoke before it said hello");
     }
-    return on_hello(caller, frame.body);
+    return on_hello(caller, frame.body, frame.type == store_wire::kVisit);
+  }
+  if (frame.type == store_wire::kFailure) {
+    return on_failure(caller, frame.body);
+  }
+  if (caller.is_visitor) {
+    return Error(Code::kProtocol, "sent a message that is not for a visitor");
   }
   if (frame.type == store_wire::kGoodbye) {
     return {};
@@ -116,7 +135,17 @@ Result<void> RankHub::on_frame(Caller& caller, const Frame& frame) {
   return {};
 }
 
-Result<void> RankHub::on_hello(Caller& caller, std::string_view body) {
+Result<void> RankHub::on_failure(const Caller& caller, std::string_view body) {
+  HVD_TRY_ASSIGN(const FailureNews news, FailureNews::decode(body));
+  if (news.by >= admission_->size) {
+    return Error(Code::kProtocol,
+                 "speaks of rank " + std::to_string(news.by) + " in a job of " + std::to_string(admission_->size));
+  }
+  sink_.on_failure(caller.rank, news);
+  return {};
+}
+
+Result<void> RankHub::on_hello(Caller& caller, std::string_view body, bool is_visitor) {
   ByteReader in(body);
   const std::string token = in.text();
   const std::int32_t rank = in.i32();
@@ -130,6 +159,10 @@ Result<void> RankHub::on_hello(Caller& caller, std::string_view body) {
   caller.rank = rank;
   loop_.cancel(caller.hello_timer);
   caller.hello_timer = 0;
+  caller.is_visitor = is_visitor;
+  if (is_visitor) {
+    return {};
+  }
   std::string reply = make_frame(store_wire::kSpec, store_wire::kWelcome,
                                  as_text(Bytes(admission_->secret.data(), admission_->secret.size())));
   if (!notice_.empty()) {
@@ -174,7 +207,7 @@ void RankHub::send_notice(const std::string& cause) {
   notice_ = cause;
   const std::string frame = notice_frame(cause);
   for (auto& [id, caller] : callers_) {
-    if (caller.rank >= 0) {
+    if (caller.rank >= 0 && !caller.is_visitor) {
       caller.channel->write(frame);
     }
   }
@@ -183,7 +216,7 @@ void RankHub::send_notice(const std::string& cause) {
 void RankHub::turn_away(const std::string& cause) {
   const std::string frame = notice_frame(cause);
   for (auto& [id, caller] : callers_) {
-    if (caller.rank >= 0 && !caller.is_turned_away) {
+    if (caller.rank >= 0 && !caller.is_visitor && !caller.is_turned_away) {
       caller.is_turned_away = true;
       caller.waiting_for.clear();
       caller.channel->write(frame);

@@ -16,6 +16,7 @@
 #include "runtime/base/event_loop.h"
 #include "runtime/base/frame.h"
 #include "runtime/base/log.h"
+#include "runtime/rendezvous/failure_news.h"
 #include "runtime/rendezvous/store.h"
 
 namespace hvd::launch {
@@ -25,6 +26,7 @@ class RankHub {
   struct Sink {
     std::function<void(int rank)> on_joined;
     std::function<void(int rank, const std::string& key, const std::string& value)> on_exchange;
+    std::function<void(int rank, const FailureNews& news)> on_failure;
   };
   struct Admission {
     std::string token;
@@ -40,6 +42,9 @@ class RankHub {
 
   // Before this, whoever connects waits.
   void admit(Admission admission);
+  // Takes in what ranks have said by now, also those that have only just called: what a rank told before it ended is
+  // then known before its end is.
+  void catch_up();
   // To all ranks that asked for `key`.
   void send_exchanged(const std::string& key, const std::vector<std::string>& values);
   // To all ranks, also to those that connect later: the job is over.
@@ -53,6 +58,7 @@ class RankHub {
     FrameDecoder decoder;
     int rank = -1;  // -1: has not said hello
     bool is_turned_away = false;
+    bool is_visitor = false;                 // has something to tell, and does not join
     std::vector<std::string> waiting_for{};  // keys
     TimerId hello_timer = 0;
   };
@@ -62,7 +68,8 @@ class RankHub {
   void on_bytes(std::uint64_t id, Bytes bytes);
   // False when the caller is to be dropped.
   Result<void> on_frame(Caller& caller, const Frame& frame);
-  Result<void> on_hello(Caller& caller, std::string_view body);
+  Result<void> on_hello(Caller& caller, std::string_view body, bool is_visitor);
+  Result<void> on_failure(const Caller& caller, std::string_view body);
   void drop(std::uint64_t id, const std::string& why);
   static std::string notice_frame(const std::string& cause);
 

@@ -43,6 +43,23 @@ Result<OutputMessage> OutputMessage::decode(std::string_view body) {
   return m;
 }
 
+std::string FailingMessage::encode() const {
+  ByteWriter out;
+  out.i32(rank);
+  return std::move(out).str() + news.encode();
+}
+
+Result<FailingMessage> FailingMessage::decode(std::string_view body) {
+  ByteReader in(body);
+  FailingMessage m;
+  m.rank = in.i32();
+  if (!in.ok()) {
+    return malformed("Failing");
+  }
+  HVD_TRY_ASSIGN(m.news, FailureNews::decode(body.substr(sizeof m.rank)));
+  return m;
+}
+
 std::string ExitedMessage::encode() const {
   ByteWriter out;
   out.i32(rank).u8(static_cast<std::uint8_t>(status.kind)).i32(status.value);

@@ -102,6 +102,12 @@ std::string LogMux::masked(std::string_view line) const {
 }
 
 void LogMux::take(int rank, bool is_error, std::string_view line) {
+  if (is_error && sink_.on_sign) {
+    const FailureSigns::Sign sign = ranks_[static_cast<std::size_t>(rank)].signs.on_line(line);
+    if (sign != FailureSigns::Sign::kNone) {
+      sink_.on_sign(rank, sign);
+    }
+  }
   if (options_.hidden.empty()) {
     take_shown(rank, is_error, line);
   } else {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "launcher/logs/console.h"
+#include "launcher/logs/failure_signs.h"
 #include "launcher/logs/line_gather.h"
 #include "launcher/logs/line_splitter.h"
 #include "launcher/logs/rank_files.h"
@@ -51,6 +52,8 @@ class LogMux {
     std::function<void(const Error&)> on_failed;
     // A rank's file cannot be written any more.
     std::function<void(const Error&)> on_files_failed;
+    // A rank's standard error tells of a failure.
+    std::function<void(int rank, FailureSigns::Sign sign)> on_sign{};
   };
 
   // What stands on the console in place of a line of standard output, with its newline and without a tag; empty:
@@ -104,7 +107,8 @@ class LogMux {
     std::array<bool, 2> has_bar{};
     std::array<std::string, 2> bars;
     std::deque<std::string> tail;  // of standard error
-    bool ends_with_bar = false;    // its last line is the state of a progress bar
+    FailureSigns signs;
+    bool ends_with_bar = false;  // its last line is the state of a progress bar
   };
 
   struct Kept {

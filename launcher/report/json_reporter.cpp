@@ -206,6 +206,13 @@ Lines JsonReporter::on_engine_line(const std::string& engine, const std::string&
   return {line_of(json)};
 }
 
+Lines JsonReporter::on_failing(const Cause& cause) {
+  Json json = event("rank_failing", time_);
+  put_rank(json, placement_, cause.rank);
+  json["message"] = cause.lines.front();
+  return {line_of(json)};
+}
+
 Lines JsonReporter::on_failure(const Failure& failure) {
   Json json = event("failure", time_);
   json["causes"] = failure.cause.lines;

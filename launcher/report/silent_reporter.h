@@ -28,6 +28,7 @@ class SilentReporter final : public JobReporter {
   }
   Lines on_note(const Note& /*note*/) override { return {}; }
   Lines on_engine_line(const std::string& /*engine*/, const std::string& /*line*/) override { return {}; }
+  Lines on_failing(const Cause& /*cause*/) override { return {}; }
   Lines on_failure(const Failure& failure) override {
     failure_.insert(failure_.end(), failure.cause.lines.begin(), failure.cause.lines.end());
     return {};

@@ -106,6 +106,16 @@ Lines StepReporter::on_rank_ended(int rank, const ExitStatus& status, const Exit
   return lines;
 }
 
+Lines StepReporter::on_failing(const Cause& cause) {
+  if (words_.is_per_node) {
+    return {};
+  }
+  Lines lines = released();
+  const Lines said = inner_->on_failing(cause);
+  lines.insert(lines.end(), said.begin(), said.end());
+  return lines;
+}
+
 Lines StepReporter::on_failure(const Failure& failure) {
   Lines lines = released();
   Failure told = failure;

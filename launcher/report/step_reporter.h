@@ -76,6 +76,8 @@ class StepReporter final : public JobReporter {
   Lines on_engine_line(const std::string& engine, const std::string& line) override {
     return inner_->on_engine_line(engine, line);
   }
+  // Of a step whose ranks are nodes only the end is told, by on_failure().
+  Lines on_failing(const Cause& cause) override;
   Lines on_failure(const Failure& failure) override;
   Lines on_refused(const Error& why, int exit_code) override { return inner_->on_refused(why, exit_code); }
   Lines on_end(const JobState& state, Duration took) override;

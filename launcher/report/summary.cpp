@@ -15,16 +15,62 @@ std::string counted(std::size_t n, const std::string& noun) {
   return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
 }
 
-// The lines to quote: a Python traceback from its beginning, also one that led to others; else the last few.
+// With what stands around them, the report fits on a screen of 25 lines.
+constexpr std::ptrdiff_t kQuoted = 14;
+// Of a longer traceback, before the gap.
+constexpr std::ptrdiff_t kQuotedFirst = 3;
+
+// The lines to quote: a Python traceback from its beginning, also one that led to others, without its middle where it
+// is long; else the last few.
 std::vector<std::string> worth_quoting(const std::vector<std::string>& last_errors) {
-  constexpr std::ptrdiff_t kLines = 20;
   auto begin = std::find_if(last_errors.begin(), last_errors.end(), [](const std::string& line) {
     return line.ends_with("Traceback (most recent call last):");  // also behind a progress bar
   });
   if (begin == last_errors.end()) {
-    begin -= std::min(kLines, std::distance(last_errors.begin(), last_errors.end()));
+    begin -= std::min(kQuoted, std::distance(last_errors.begin(), last_errors.end()));
   }
-  return {begin, last_errors.end()};
+  const std::ptrdiff_t left_out = std::distance(begin, last_errors.end()) - kQuoted + 1;
+  if (left_out <= 1) {
+    return {begin, last_errors.end()};
+  }
+  Lines quoted(begin, begin + kQuotedFirst);
+  quoted.push_back("  (" + std::to_string(left_out) + " lines left out)");
+  quoted.insert(quoted.end(), begin + kQuotedFirst + left_out, last_errors.end());
+  return quoted;
+}
+
+std::string stopping_others(const Placement& placement) {
+  return "stopping the other " + counted(static_cast<std::size_t>(placement.size) - 1, "rank");
+}
+
+Lines as_own_words(Lines lines) {
+  for (std::string& line : lines) {
+    line.insert(0, "hvdrun: ");
+  }
+  return lines;
+}
+
+// "; 3 other ranks failed because of it, 1 was stopped"
+std::string describe_others(const JobState& state) {
+  std::size_t followed = 0;
+  std::size_t stopped = 0;
+  for (std::size_t rank = 0; rank < state.ranks().size(); ++rank) {
+    const RankRecord& record = state.ranks()[rank];
+    const bool has_failed = record.state == RankRecord::State::kEnded && !record.status.is_success();
+    if (static_cast<int>(rank) != state.cause()->rank && has_failed && record.has_followed) {
+      ++followed;
+    } else if (static_cast<int>(rank) != state.cause()->rank &&
+               (has_failed || record.state == RankRecord::State::kLost)) {
+      ++stopped;
+    }
+  }
+  const std::string noun = state.cause()->rank >= 0 ? "other rank" : "rank";
+  std::string text = followed == 0 ? "" : "; " + counted(followed, noun) + " failed because of it";
+  if (stopped > 0) {
+    text += followed == 0 ? "; " + counted(stopped, noun) : ", " + std::to_string(stopped);
+    text += stopped == 1 ? " was stopped" : " were stopped";
+  }
+  return text;
 }
 
 std::string memory_hint(const Failure& failure, const std::string& host) {
@@ -75,13 +121,18 @@ std::vector<std::string> describe_failure(const Failure& failure, const Placemen
   if (!failure.kept_in.empty()) {
     lines.push_back("all that it printed is in " + failure.kept_in);
   }
-  if (cause.rank >= 0 && placement.size > 1) {
-    lines.push_back("stopping the other " + counted(static_cast<std::size_t>(placement.size) - 1, "rank"));
+  if (cause.rank >= 0 && placement.size > 1 && !failure.was_told) {
+    lines.push_back(stopping_others(placement));
   }
-  for (std::string& line : lines) {
-    line.insert(0, "hvdrun: ");
+  return as_own_words(std::move(lines));
+}
+
+std::vector<std::string> describe_failing(const Cause& cause, const Placement& placement) {
+  Lines lines = cause.lines;
+  if (placement.size > 1) {
+    lines.push_back(stopping_others(placement));
   }
-  return lines;
+  return as_own_words(std::move(lines));
 }
 
 std::string describe_duration(Duration took) {
@@ -126,17 +177,7 @@ std::string describe_end(const JobState& state, const Placement& placement, Dura
   if (cause.lines.size() > 1) {
     text += " (and " + std::to_string(cause.lines.size() - 1) + " more)";
   }
-  const auto ended_otherwise = std::count_if(state.ranks().begin(), state.ranks().end(), [](const RankRecord& rank) {
-    return rank.state == RankRecord::State::kLost ||
-           (rank.state == RankRecord::State::kEnded && !rank.status.is_success());
-  });
-  const auto others =
-      static_cast<std::size_t>(std::max<std::ptrdiff_t>(0, ended_otherwise - (cause.rank >= 0 ? 1 : 0)));
-  if (others > 0) {
-    text +=
-        "; " + counted(others, cause.rank >= 0 ? "other rank" : "rank") + (others == 1 ? " was" : " were") + " stopped";
-  }
-  return text + "; exit code " + std::to_string(cause.exit_code);
+  return text + describe_others(state) + "; exit code " + std::to_string(cause.exit_code);
 }
 
 }  // namespace hvd::launch

@@ -11,7 +11,11 @@
 
 namespace hvd::launch {
 
-// The failure block: the cause, what is known of it, and the last lines of the failing rank's standard error.
+// What is said of a rank that is the cause and has not ended yet, in the first place of two.
+std::vector<std::string> describe_failing(const Cause& cause, const Placement& placement);
+
+// The failure block, 24 lines at most where a rank failed: the cause, what is known of it, and the last lines of the
+// failing rank's standard error.
 std::vector<std::string> describe_failure(const Failure& failure, const Placement& placement);
 
 // "4 ranks on 2 nodes succeeded in 12.3 s", or "job failed after 1.2 s: rank 1 on ... ; 3 other ranks were stopped".

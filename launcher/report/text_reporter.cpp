@@ -90,6 +90,10 @@ Lines TextReporter::on_engine_line(const std::string& engine, const std::string&
   return {engine + ": " + line};
 }
 
+Lines TextReporter::on_failing(const Cause& cause) {
+  return describe_failing(cause, placement_);
+}
+
 Lines TextReporter::on_failure(const Failure& failure) {
   return describe_failure(failure, placement_);
 }

@@ -35,6 +35,7 @@ class TextReporter final : public JobReporter {
   Lines on_rank_restarted(int rank, const std::string& cause, int number, int limit) override;
   Lines on_note(const Note& note) override;
   Lines on_engine_line(const std::string& engine, const std::string& line) override;
+  Lines on_failing(const Cause& cause) override;
   Lines on_failure(const Failure& failure) override;
   Lines on_refused(const Error& why, int exit_code) override;
   Lines on_end(const JobState& state, Duration took) override;

@@ -30,7 +30,8 @@ struct Failure {
   std::vector<std::string> last_errors;  // the last lines of its standard error, oldest first
   ExitStatus status;
   ExitDetail detail;
-  std::string kept_in;  // the folder with all that it printed; empty: not kept
+  std::string kept_in;    // the folder with all that it printed; empty: not kept
+  bool was_told = false;  // on_failing() has
 };
 
 class JobReporter {
@@ -56,6 +57,8 @@ class JobReporter {
   virtual Lines on_note(const Note& note) = 0;
   // A line that the engine (mpirun) itself prints.
   virtual Lines on_engine_line(const std::string& engine, const std::string& line) = 0;
+  // The first failure is that of a rank that has not ended yet; on_failure() follows when it has.
+  virtual Lines on_failing(const Cause& cause) = 0;
   virtual Lines on_failure(const Failure& failure) = 0;
   // Nothing was tried, for this reason.
   virtual Lines on_refused(const Error& why, int exit_code) = 0;

@@ -54,7 +54,7 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
       transports_(transports),
       reporter_(reporter),
       log_(log),
-      state_(agents_, spec.servers, spec.restart_limit),
+      state_(agents_, spec.servers, spec.restart_limit, spec.grace),
       logs_(loop, placement.size, static_cast<int>(agents_.nodes.size()),
             LogMuxOptions{spec.tags, spec.tags || spec.json_events, spec.timestamps, spec.color, spec.live,
                           [&spec](int rank) { return spec.answers && is_given_input(spec, rank); }, spec.gather,
@@ -84,6 +84,9 @@ LogMux::Sink JobRunner::log_sink() {
     sessions_[static_cast<std::size_t>(node)]->send(AgentMessage::kCredit, body.str());
   };
   sink.on_failed = [this](const Error& why) { apply(OutputFailed{why}); };
+  sink.on_sign = [this](int rank, FailureSigns::Sign sign) {
+    apply(RankComplained{rank, sign == FailureSigns::Sign::kLost, loop_.now()});
+  };
   sink.on_files_failed = [this](const Error& why) {
     say_all(reporter_.on_note(
         {LogLevel::kError, -1, why.message() + "; the job goes on, and what its ranks print still comes here"}));
@@ -175,6 +178,7 @@ void JobRunner::apply(const JobEvent& event) {
 void JobRunner::act(const StopNodes& action) {
   StopMessage stop;
   stop.signal = action.signo;
+  stop.spared.assign(action.spared.begin(), action.spared.end());
   stop.grace_ms =
       static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(spec_.grace).count());
   input_.reset();
@@ -194,6 +198,7 @@ void JobRunner::act(const ReportCause&) {
   show_status();
   Failure failure;
   failure.cause = cause;
+  failure.was_told = state_.was_told_as_failing();
   if (cause.rank >= 0) {
     const RankRecord& record = state_.ranks()[static_cast<std::size_t>(cause.rank)];
     failure.last_errors = logs_.last_errors(cause.rank);
@@ -204,6 +209,34 @@ void JobRunner::act(const ReportCause&) {
   say_all(reporter_.on_failure(failure));
 }
 
+void JobRunner::act(const ReportFailing&) {
+  logs_.release_held();
+  show_status();
+  say_all(reporter_.on_failing(*state_.cause()));
+}
+
+void JobRunner::act(const AwaitCause&) {
+  loop_.cancel(cause_timer_);
+  cause_timer_ = loop_.after(spec_.grace, [this] {
+    cause_timer_ = 0;
+    apply(CauseDue{});
+  });
+}
+
+void JobRunner::act(const AwaitEnd& action) {
+  TimerId& timer = end_timers_[action.rank];
+  loop_.cancel(timer);
+  timer = loop_.after(spec_.grace, [this, action] {
+    end_timers_.erase(action.rank);
+    apply(RankOverdue{action.rank, action.pid});
+  });
+}
+
+void JobRunner::act(const EndRank& action) {
+  const int node = agents_.node_of(action.rank).index;
+  sessions_[static_cast<std::size_t>(node)]->send(AgentMessage::kEndRank, number_body(action.rank, SIGKILL));
+}
+
 void JobRunner::act(const Finish&) {
   is_finishing_ = true;
   input_.reset();
@@ -212,6 +245,11 @@ void JobRunner::act(const Finish&) {
   loop_.cancel(start_timer_);
   loop_.cancel(slow_timer_);
   loop_.cancel(settle_timer_);
+  loop_.cancel(std::exchange(cause_timer_, 0));
+  for (const auto& [rank, timer] : end_timers_) {
+    loop_.cancel(timer);
+  }
+  end_timers_.clear();
   if (state_.cause() && state_.phase() == JobPhase::kDone) {
     log_.write(LogLevel::kDebug, "leaving the sessions");
   }

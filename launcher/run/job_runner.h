@@ -3,6 +3,7 @@
 // Thread: the one that calls run(); it becomes the loop's.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -75,6 +76,7 @@ class JobRunner final : private SessionSink {
   void on_output_end(int rank, StreamId stream) override;
   void on_input_credit(int node, std::uint64_t bytes) override;
   void on_input_over(int node) override;
+  void on_failing(const FailingMessage& failing) override;
   void on_exited(const ExitedMessage& exited) override;
   void on_exchange(const ExchangeMessage& exchange) override;
   void on_problem(int node, const std::string& text) override;
@@ -100,6 +102,10 @@ class JobRunner final : private SessionSink {
   void act(const StopNodes& action);
   void act(const TellRanks& action);
   void act(const ReportCause& action);
+  void act(const ReportFailing& action);
+  void act(const AwaitCause& action);
+  void act(const AwaitEnd& action);
+  void act(const EndRank& action);
   void act(const Finish& action);
   void end_if_closed();
   void begin_input();
@@ -138,6 +144,8 @@ class JobRunner final : private SessionSink {
   TimerId timeout_timer_ = 0;
   TimePoint timeout_due_;
   TimerId stop_timer_ = 0;
+  TimerId cause_timer_ = 0;
+  std::map<int, TimerId> end_timers_;  // by rank
   TimerId end_timer_ = 0;
   TimerId settle_timer_ = 0;
   bool has_started_ = false;  // agents were told to start their ranks

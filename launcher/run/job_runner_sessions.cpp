@@ -58,10 +58,15 @@ void JobRunner::on_input_over(int node) {
   }
 }
 
+void JobRunner::on_failing(const FailingMessage& failing) {
+  log_.write(LogLevel::kDebug, "rank " + std::to_string(failing.rank) + " tells of a failure: " + failing.news.what);
+  apply(RankFailing{failing.rank, failing.news, loop_.now()});
+}
+
 void JobRunner::on_exited(const ExitedMessage& exited) {
   log_.write(LogLevel::kDebug, "rank " + std::to_string(exited.rank) + " " + exited.status.text());
   say_all(reporter_.on_rank_ended(exited.rank, exited.status, exited.detail));
-  apply(RankExited{exited.rank, exited.status, exited.detail});
+  apply(RankExited{exited.rank, exited.status, exited.detail, loop_.now()});
 }
 
 void JobRunner::on_exchange(const ExchangeMessage& exchange) {

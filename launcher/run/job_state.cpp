@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "launcher/run/exit_codes.h"
 
@@ -19,11 +20,12 @@ std::string ranks_text(const NodePlan& node) {
 
 }  // namespace
 
-JobState::JobState(const Placement& placement, const std::vector<int>& servers, int restart_limit)
+JobState::JobState(const Placement& placement, const std::vector<int>& servers, int restart_limit, Duration grace)
     : placement_(placement),
       nodes_(placement.nodes.size(), NodeState::kOpening),
       ranks_(static_cast<std::size_t>(placement.size)),
       is_server_(static_cast<std::size_t>(placement.size), false),
+      order_(placement.size, grace),
       restart_limit_(restart_limit) {
   for (const int rank : servers) {
     is_server_[static_cast<std::size_t>(rank)] = true;
@@ -35,7 +37,15 @@ std::vector<JobAction> JobState::on(const JobEvent& event) {
     note_late(event);
     return {};
   }
-  return std::visit([this](const auto& e) { return handle(e); }, event);
+  Actions actions = std::visit([this](const auto& e) { return handle(e); }, event);
+  if (phase_ == JobPhase::kDone && is_awaiting_end_) {
+    is_awaiting_end_ = false;  // how it ended is not to be known
+    Actions with_report;
+    with_report.emplace_back(ReportCause{});
+    std::move(actions.begin(), actions.end(), std::back_inserter(with_report));
+    return with_report;
+  }
+  return actions;
 }
 
 JobState::Actions JobState::handle(const NodeReady& event) {
@@ -59,6 +69,7 @@ JobState::Actions JobState::handle(const NodeLost& event) {
     RankRecord& record = ranks_[static_cast<std::size_t>(rank.rank)];
     if (record.state == RankRecord::State::kRunning || record.state == RankRecord::State::kPending) {
       record.state = RankRecord::State::kLost;
+      order_.note_end(rank.rank, false, {});
     }
   }
   Cause cause;
@@ -83,11 +94,13 @@ JobState::Actions JobState::handle(const RankStarted& event) {
   record.state = RankRecord::State::kRunning;
   record.pid = event.pid;
   record.has_joined = false;
+  order_.note_start(event.rank);
   return {};
 }
 
 JobState::Actions JobState::handle(const RankJoined& event) {
   ranks_[static_cast<std::size_t>(event.rank)].has_joined = true;
+  order_.note_joined(event.rank);
   return {};
 }
 
@@ -105,22 +118,123 @@ JobState::Actions JobState::handle(const RankExited& event) {
   record.status = event.status;
   record.detail = event.detail;
   const bool was_let_go = is_letting_go_ && is_server_[static_cast<std::size_t>(event.rank)];
-  if (event.status.is_success() || was_let_go) {
-    return let_servers_go();
+  const bool is_good = event.status.is_success() || was_let_go;
+  order_.note_end(event.rank, !is_good, event.at);
+  if (is_awaiting_end_ && cause_->rank == event.rank) {
+    return settle_cause(event);
   }
+  if (is_good) {
+    const Actions news = look_again();
+    return news.empty() ? let_servers_go() : news;
+  }
+  record.has_followed = !cause_;
   if (is_worth_restarting(record)) {
     record.state = RankRecord::State::kPending;
     return {RestartRank{event.rank, ++restarts_, describe(event.rank)}};
   }
-  Cause cause;
-  cause.exit_code = event.status.shell_code();
-  cause.rank = event.rank;
-  cause.lines.push_back(describe(event.rank));
-  if (restarts_ > 0 && restarts_ == restart_limit_) {
-    cause.lines.back() += ", after " + std::to_string(restarts_) + (restarts_ == 1 ? " restart" : " restarts") +
-                          " of ranks, the most that are allowed";
+  return look_for_cause(false);
+}
+
+JobState::Actions JobState::handle(const RankFailing& event) {
+  const RankRecord& record = ranks_[static_cast<std::size_t>(event.rank)];
+  if (cause_ || record.state != RankRecord::State::kRunning) {
+    return {};  // what comes of the end that it was told of; or it has ended before its words came
   }
-  return stop_for(std::move(cause), SIGTERM);
+  order_.note_news(event.rank, event.news, event.at);
+  if (order_.told(event.rank) == nullptr) {
+    return look_again();
+  }
+  if (is_worth_restarting(record)) {
+    return {AwaitEnd{event.rank, record.pid}};
+  }
+  return look_for_cause(false);
+}
+
+JobState::Actions JobState::handle(const RankComplained& event) {
+  if (event.has_lost_a_peer) {
+    order_.note_loss(event.rank);
+  } else {
+    order_.note_sign(event.rank, event.at);
+  }
+  return look_again();
+}
+
+JobState::Actions JobState::handle(const CauseDue&) {
+  is_awaiting_cause_ = false;
+  return look_for_cause(true);
+}
+
+JobState::Actions JobState::handle(const RankOverdue& event) {
+  const RankRecord& record = ranks_[static_cast<std::size_t>(event.rank)];
+  const bool is_still_there = record.state == RankRecord::State::kRunning && record.pid == event.pid;
+  return is_still_there && phase_ == JobPhase::kRunning ? Actions{EndRank{event.rank}} : Actions();
+}
+
+JobState::Actions JobState::look_for_cause(bool is_late) {
+  if (cause_) {
+    return {};
+  }
+  const FailureOrder::Finding found = order_.first(is_late);
+  if (found.rank >= 0) {
+    return stop_for_rank(found.rank);
+  }
+  if (found.must_wait && !is_awaiting_cause_) {
+    is_awaiting_cause_ = true;
+    return {AwaitCause{}};
+  }
+  return {};
+}
+
+JobState::Actions JobState::stop_for_rank(int rank) {
+  const RankRecord& record = ranks_[static_cast<std::size_t>(rank)];
+  is_awaiting_end_ = record.state == RankRecord::State::kRunning;
+  Cause cause;
+  cause.rank = rank;
+  cause.exit_code = is_awaiting_end_ ? std::max(order_.told(rank)->exit_code, 1) : record.status.shell_code();
+  cause.lines.push_back(describe_cause(rank));
+  if (const std::string leader = describe_leader(rank); !leader.empty()) {
+    cause.lines.push_back(leader);
+  }
+  Actions actions = stop_for(std::move(cause), SIGTERM);
+  was_told_as_failing_ = is_awaiting_end_;
+  if (is_awaiting_end_) {
+    // Its own exit code is to be the job's, and its exit functions may have much to save. Those that SIGTERM ends say
+    // no more; told first, each would print an exception of its own.
+    actions = {ReportFailing{}, StopNodes{SIGTERM, {rank}}, TellRanks{cause_->lines.front()}};
+  }
+  return actions;
+}
+
+JobState::Actions JobState::settle_cause(const RankExited& event) {
+  is_awaiting_end_ = false;
+  const bool was_killed = event.status.kind == ExitStatus::Kind::kSignalled && event.status.value == SIGKILL;
+  if (was_killed && !event.status.out_of_memory) {
+    cause_->lines.front() += "; it did not end within the time of grace, and was killed";
+  } else {
+    cause_->lines.front() = describe_cause(event.rank);
+    cause_->exit_code = event.status.is_success() ? cause_->exit_code : event.status.shell_code();
+  }
+  return {ReportCause{}};
+}
+
+std::string JobState::describe_cause(int rank) const {
+  const bool is_limit_reached = restarts_ > 0 && restarts_ == restart_limit_;
+  return describe(rank) + (is_limit_reached
+                               ? ", after " + std::to_string(restarts_) + (restarts_ == 1 ? " restart" : " restarts") +
+                                     " of ranks, the most that are allowed"
+                               : "");
+}
+
+std::string JobState::describe_leader(int rank) const {
+  const int leader = order_.follows(rank) ? order_.cause_of(rank) : -1;
+  if (leader < 0) {
+    return "";
+  }
+  const RankRecord& record = ranks_[static_cast<std::size_t>(leader)];
+  const bool has_ended = record.state == RankRecord::State::kEnded;
+  return "rank " + std::to_string(leader) + " on " + placement_.node_of(leader).host.name +
+         (has_ended ? " had left the job before, and " + record.status.text()
+                    : ", which it names as the cause, has not failed");
 }
 
 // A script that fails before it joins the job would do so again. When a rank has ended in order, it will not be there
@@ -163,6 +277,9 @@ JobState::Actions JobState::handle(const Interrupted& event) {
   }
   if (interrupts_ == 2) {
     return {StopNodes{SIGKILL}};
+  }
+  if (is_awaiting_end_) {
+    return {StopNodes{event.signo}};  // also to the rank that was left alone until now
   }
   Cause cause;
   cause.exit_code = 128 + event.signo;
@@ -298,8 +415,10 @@ bool JobState::every_node(NodeState a, NodeState b) const {
 
 std::string JobState::describe(int rank) const {
   const RankRecord& record = ranks_[static_cast<std::size_t>(rank)];
+  const FailureNews* told = order_.told(rank);
+  const bool is_failing = record.state == RankRecord::State::kRunning && told != nullptr;
   return "rank " + std::to_string(rank) + " on " + placement_.node_of(rank).host.name + " (pid " +
-         std::to_string(record.pid) + ") " + record.status.text();
+         std::to_string(record.pid) + ") " + (is_failing ? "failed: " + told->what : record.status.text());
 }
 
 std::vector<std::string> JobState::silent_hosts() const {

@@ -303,6 +303,15 @@ Result<void> NodeSession::on_numbered(const Frame& frame) {
     case AgentMessage::kInputOver:
       sink_.on_input_over(plan_.index);
       return {};
+    case AgentMessage::kFailing: {
+      HVD_TRY_ASSIGN(const FailingMessage failing, FailingMessage::decode(frame.body));
+      HVD_TRY(check_rank(failing.rank));
+      if (failing.news.by >= job_size_) {
+        return Error(Code::kProtocol, "the agent speaks of a rank that the job does not have");
+      }
+      sink_.on_failing(failing);
+      return {};
+    }
     case AgentMessage::kExited: {
       HVD_TRY_ASSIGN(const ExitedMessage exited, ExitedMessage::decode(frame.body));
       HVD_TRY(check_rank(exited.rank));

@@ -39,6 +39,8 @@ class SessionSink {
   // The node's ranks can be given so many more bytes of standard input; none of them takes any more.
   virtual void on_input_credit(int /*node*/, std::uint64_t /*bytes*/) {}
   virtual void on_input_over(int /*node*/) {}
+  // It has told of a failure; whether it ends, and when, is told besides.
+  virtual void on_failing(const FailingMessage& /*failing*/) {}
   virtual void on_exited(const ExitedMessage& exited) = 0;
   virtual void on_exchange(const ExchangeMessage& exchange) = 0;
   virtual void on_problem(int node, const std::string& text) = 0;

@@ -1,5 +1,6 @@
 // The functions of hvd.h about the job as a whole: arguments in, statuses out. Nothing is decided here.
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -7,12 +8,14 @@
 #include <vector>
 
 #include "hvd/hvd.h"
+#include "runtime/abi/config.h"
 #include "runtime/abi/context.h"
 #include "runtime/abi/default_context.h"
 #include "runtime/abi/fence.h"
 #include "runtime/abi/op_checks.h"
 #include "runtime/backend/nccl_library.h"
 #include "runtime/device/device.h"
+#include "runtime/rendezvous/store_client.h"
 
 namespace {
 
@@ -54,6 +57,25 @@ Result<void> add_process_set(hvd_ctx* ctx, const int32_t* ranks, int32_t count, 
   return {};
 }
 
+// A failing program has no time to lose on an agent that does not answer.
+constexpr hvd::Duration kTellTime = std::chrono::seconds(1);
+
+Result<void> tell_failure(int32_t kind, int32_t exit_code, const char* what) {
+  if (what == nullptr) {
+    return missing("hvd_tell_failure: what");
+  }
+  if (kind < HVD_FAILURE_ENDS || kind > HVD_FAILURE_NOTICED || exit_code < 0 || exit_code > 255) {
+    return Error(Code::kInvalid, "hvd_tell_failure: no such kind of failure, or an exit code that is not 0 to 255");
+  }
+  HVD_TRY_ASSIGN(const hvd::Config config, hvd::config_from_process());
+  if (config.agent_socket.empty()) {
+    return Error(Code::kNotFound, "hvdrun has not started this process");
+  }
+  const hvd::FailureNews news{static_cast<hvd::FailureNews::Kind>(kind), -1, exit_code, hvd::one_line(what)};
+  return hvd::StoreClient::tell_once(config.agent_socket, config.agent_token, config.map.rank, news,
+                                     hvd::Deadline::after(kTellTime));
+}
+
 }  // namespace
 
 extern "C" {
@@ -82,6 +104,10 @@ int32_t hvd_is_initialized(void) {
     return {};
   });
   return is_initialized;
+}
+
+hvd_status hvd_tell_failure(int32_t kind, int32_t exit_code, const char* what) {
+  return fence([&] { return tell_failure(kind, exit_code, what); });
 }
 
 hvd_status hvd_create(const hvd_options* options, hvd_ctx** out) {

@@ -25,6 +25,11 @@ class MpiStore final : public Store {
                                                   Interrupt& interrupt) override;
   [[nodiscard]] const JobSecret& secret() const override { return secret_; }
   [[nodiscard]] int notice_fd() const override { return news_ == nullptr ? -1 : news_->notice_fd(); }
+  void tell(const FailureNews& news) override {
+    if (news_ != nullptr) {
+      news_->tell(news);
+    }
+  }
   std::optional<Notice> poll_notice() override { return news_ == nullptr ? std::nullopt : news_->poll_notice(); }
 
  private:

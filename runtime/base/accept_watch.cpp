@@ -15,7 +15,7 @@ constexpr int kMostAtOnce = 64;
 Result<std::unique_ptr<AcceptWatch>> AcceptWatch::create(EventLoop& loop, int listener, Handlers handlers) {
   std::unique_ptr<AcceptWatch> made(new AcceptWatch(loop, listener, std::move(handlers)));
   AcceptWatch* self = made.get();
-  HVD_TRY_ASSIGN(made->watch_, loop.watch(listener, EPOLLIN, [self](std::uint32_t) { self->on_readable(); }));
+  HVD_TRY_ASSIGN(made->watch_, loop.watch(listener, EPOLLIN, [self](std::uint32_t) { self->accept_now(); }));
   return made;
 }
 
@@ -28,7 +28,7 @@ AcceptWatch::~AcceptWatch() {
   loop_.cancel(retry_);
 }
 
-void AcceptWatch::on_readable() {
+void AcceptWatch::accept_now() {
   const std::shared_ptr<bool> alive = alive_;
   for (int i = 0; i < kMostAtOnce && *alive; ++i) {
     auto accepted = accept_ready(listener_);
@@ -44,6 +44,7 @@ void AcceptWatch::on_readable() {
 
 void AcceptWatch::pause(const Error& why) {
   loop_.rewatch(watch_, 0);
+  loop_.cancel(retry_);
   retry_ = loop_.after(kRetry, [this] {
     retry_ = 0;
     loop_.rewatch(watch_, EPOLLIN);

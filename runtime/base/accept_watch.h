@@ -33,9 +33,11 @@ class AcceptWatch {
   AcceptWatch(const AcceptWatch&) = delete;
   AcceptWatch& operator=(const AcceptWatch&) = delete;
 
+  // Takes those who wait already, without waiting for the loop's turn. Not from inside a handler.
+  void accept_now();
+
  private:
   AcceptWatch(EventLoop& loop, int listener, Handlers handlers);
-  void on_readable();
   void pause(const Error& why);
 
   // constant after construction

@@ -32,6 +32,9 @@ class ByteChannel {
   ByteChannel& operator=(const ByteChannel&) = delete;
 
   void write(std::string_view bytes);
+  // Takes in what has come already, without waiting for the loop's turn; as from the loop, a handler may destroy the
+  // channel. Not from inside a handler.
+  void read_now() { read_some(); }
   // Flushes the queue, then gives the peer its end of input; reading goes on.
   void close_output();
   // Bytes queued and not yet taken by the system.

@@ -15,22 +15,26 @@ void Engine::Impl::shut_down(int by_rank) {
     return;
   }
   is_orderly_ = true;
-  over(Error(Code::kLostPeer, "Horovod has been shut down by rank " + std::to_string(by_rank)));
+  over(Error(Code::kLostPeer, "Horovod has been shut down by rank " + std::to_string(by_rank)), by_rank);
+  if (!pending_.empty()) {
+    tell_over();
+  }
   fail_pending();
 }
 
-void Engine::Impl::suspect(const Error& why) {
+void Engine::Impl::suspect(const Error& why, int by) {
   if (over_ || suspicion_) {
     return;
   }
   suspicion_ = why;
+  suspect_ = by;
   suspicion_timer_ = loop_->after(kSuspicionTime, [this] {
     suspicion_timer_ = 0;
-    end_job(*suspicion_);
+    end_job(*suspicion_, suspect_);
   });
 }
 
-void Engine::Impl::end_job(const Error& cause) {
+void Engine::Impl::end_job(const Error& cause, int by) {
   if (over_) {
     return;
   }
@@ -40,12 +44,22 @@ void Engine::Impl::end_job(const Error& cause) {
   std::string frames;
   append_abort(frames, cause.message());
   channel_->send(frames);
-  over(cause);
+  over(cause, by);
+  if (cause.code() == Code::kLostPeer) {
+    tell_over();
+  }
   channel_->close_output();
 }
 
+void Engine::Impl::tell_over() {
+  if (parts_.store != nullptr && !is_leaving_) {
+    parts_.store->tell({FailureNews::Kind::kOver, over_by_, 0, one_line(over_->message())});
+  }
+}
+
 // The state after the end; pending operations are failed later, when no collective uses their memory any more.
-void Engine::Impl::over(const Error& cause) {
+void Engine::Impl::over(const Error& cause, int by) {
+  over_by_ = by;
   over_ = Error(Code::kLostPeer, cause.message());
   if (!is_orderly_) {
     devices_->abort(*over_);

@@ -191,9 +191,12 @@ class Engine::Impl final : public Interrupt {
 
   // The end (engine_end.cpp).
   void shut_down(int by_rank);
-  void suspect(const Error& why);
-  void end_job(const Error& cause);
-  void over(const Error& cause);
+  // `by`: the rank whose end or fault it is; -1: not known, or this rank's own.
+  void suspect(const Error& why, int by = -1);
+  void end_job(const Error& cause, int by = -1);
+  void over(const Error& cause, int by);
+  // Whoever looks for the first cause of a failure hears that this rank only follows.
+  void tell_over();
   void fail_pending();
   void say_goodbye();
   void unwatch_notice();
@@ -241,7 +244,9 @@ class Engine::Impl final : public Interrupt {
   WatchId notice_watch_ = 0;
   TimerId suspicion_timer_ = 0;
   std::optional<Error> suspicion_;
+  int suspect_ = -1;                    // the rank of that, if it is known
   std::optional<Error> over_;           // why the job is over for this rank
+  int over_by_ = -1;                    // the rank that is the cause, if it is known
   std::vector<bool> has_said_goodbye_;  // [size]
   bool is_shutdown_announced_ = false;  // coordinator: nothing is decided after it
   bool is_leaving_ = false;             // the owner destroys the engine

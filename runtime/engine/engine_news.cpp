@@ -155,7 +155,7 @@ void Engine::Impl::on_link_end(int rank, const Error& why) {
   if (why.code() == Code::kProtocol) {
     end_job(why);
   } else {
-    suspect(why);
+    suspect(why, rank);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/base/result.h"
+#include "runtime/rendezvous/failure_news.h"
 
 namespace hvd {
 
@@ -47,6 +48,9 @@ class Store {
   // The first notice that has arrived, from then on at every call: what came later came of it. The loss of the agent
   // is one too. Does not block.
   virtual std::optional<Notice> poll_notice() = 0;
+  // Tells who started the ranks, if anybody did. Does not block: nothing is waited for that would keep a rank from
+  // failing.
+  virtual void tell(const FailureNews& /*news*/) {}
 
  protected:
   Store() = default;

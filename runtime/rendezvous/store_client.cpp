@@ -16,6 +16,7 @@ namespace hvd {
 namespace {
 
 constexpr const char* kAgentGone = "the agent of this node is gone";
+constexpr const char* kAgentDeaf = "the agent of this node does not read what it is told";
 constexpr int kInterruptEveryMs = 100;
 
 }  // namespace
@@ -29,6 +30,17 @@ Result<std::unique_ptr<StoreClient>> StoreClient::connect(const std::string& soc
   std::unique_ptr<StoreClient> client(new StoreClient(std::move(fd).value()));
   HVD_TRY(client->greet(token, rank, deadline));
   return client;
+}
+
+Result<void> StoreClient::tell_once(const std::string& socket_path, const std::string& token, int rank,
+                                    const FailureNews& news, Deadline deadline) {
+  HVD_TRY_ASSIGN(const Fd fd, connect_unix(socket_path, deadline));
+  ByteWriter visit;
+  visit.text(token).i32(rank);
+  return send_all(fd.get(),
+                  as_bytes(make_frame(store_wire::kSpec, store_wire::kVisit, visit.str()) +
+                           make_frame(store_wire::kSpec, store_wire::kFailure, news.encode())),
+                  deadline);
 }
 
 StoreClient::StoreClient(Fd fd) : fd_(std::move(fd)), owner_(::getpid()), decoder_(store_wire::kSpec) {}
@@ -178,6 +190,18 @@ Result<std::vector<std::string>> StoreClient::exchange_while(const std::string& 
     }
     interrupt.note_sleep();
     HVD_TRY(sleep(patience, "waiting for all ranks to exchange '" + key + "'"));
+  }
+}
+
+void StoreClient::tell(const FailureNews& news) {
+  if (!is_welcome_ || is_closed_ || ::getpid() != owner_) {
+    return;
+  }
+  const std::string frame = make_frame(store_wire::kSpec, store_wire::kFailure, news.encode());
+  const ssize_t sent = ::send(fd_.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent > 0 && static_cast<std::size_t>(sent) < frame.size()) {
+    is_closed_ = true;  // half a frame: nothing that is said after it would be understood
+    end(kAgentDeaf);
   }
 }
 

@@ -22,6 +22,10 @@ class StoreClient final : public Store {
   // Connects to the agent's socket and is welcomed, or says why not; kAuth when the agent does not want this process.
   static Result<std::unique_ptr<StoreClient>> connect(const std::string& socket_path, const std::string& token,
                                                       int rank, Deadline deadline);
+  // Tells the agent of a failure, on a connection of its own: also before this process has joined, after it has left,
+  // and whatever its engine is doing. Thread: any.
+  static Result<void> tell_once(const std::string& socket_path, const std::string& token, int rank,
+                                const FailureNews& news, Deadline deadline);
   ~StoreClient() override;
 
   Result<std::vector<std::string>> exchange_while(const std::string& key, const std::string& value, Deadline deadline,
@@ -30,6 +34,7 @@ class StoreClient final : public Store {
   // The socket. Once the agent is gone it stays readable: stop watching it then.
   [[nodiscard]] int notice_fd() const override { return fd_.get(); }
   std::optional<Notice> poll_notice() override;
+  void tell(const FailureNews& news) override;
 
  private:
   struct Exchanged {

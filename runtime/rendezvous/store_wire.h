@@ -7,13 +7,17 @@
 //   agent -> rank   Exchanged text key, u32 n, n x text               (once all ranks of the job have called)
 //   agent -> rank   Notice    text cause                              (the job is over; see store.h)
 //   rank -> agent   Goodbye   (empty)                                 (this rank leaves in order)
+//   rank -> agent   Failure   FailureNews (failure_news.h)            (not answered)
+//   rank -> agent   Visit     text token, i32 rank                    (instead of Hello: this process does not join,
+//   only
+//                                                                      has a Failure to tell; not answered)
 #pragma once
 
 #include "runtime/base/frame.h"
 
 namespace hvd::store_wire {
 
-inline constexpr FrameSpec kSpec{0x53445648U /* "HVDS" */, 1, 16U << 20U, "rank-agent"};
+inline constexpr FrameSpec kSpec{0x53445648U /* "HVDS" */, 2, 16U << 20U, "rank-agent"};
 
 inline constexpr std::uint16_t kHello = 1;
 inline constexpr std::uint16_t kWelcome = 2;
@@ -21,6 +25,8 @@ inline constexpr std::uint16_t kExchange = 3;
 inline constexpr std::uint16_t kExchanged = 4;
 inline constexpr std::uint16_t kNotice = 5;
 inline constexpr std::uint16_t kGoodbye = 6;
+inline constexpr std::uint16_t kFailure = 7;
+inline constexpr std::uint16_t kVisit = 8;
 
 // Bounds of one exchange, so that a rank cannot make the launcher grow.
 inline constexpr std::size_t kMaxKeyBytes = 256;

@@ -266,7 +266,9 @@ void agent_messages(std::string_view input) {
         if (const auto message = launch::RelayMessage::decode(body); message.ok()) {
           static_cast<void>(launch::decode_relay_number(message.value()));
         }
-      }};
+      },
+      one_message<launch::FailingMessage>,
+      [](std::string_view body) { static_cast<void>(launch::decode_two_numbers(body)); }};
   if (!input.empty()) {
     kDecoders[static_cast<unsigned char>(input.front()) % std::size(kDecoders)](input.substr(1));
   }

@@ -10,8 +10,8 @@ import socket
 import struct
 import threading
 
-MAGIC, VERSION, MAX_LENGTH = 0x53445648, 1, 16 << 20
-HELLO, WELCOME, EXCHANGE, EXCHANGED, NOTICE, GOODBYE = 1, 2, 3, 4, 5, 6
+MAGIC, VERSION, MAX_LENGTH = 0x53445648, 2, 16 << 20
+HELLO, WELCOME, EXCHANGE, EXCHANGED, NOTICE, GOODBYE, FAILURE, VISIT = 1, 2, 3, 4, 5, 6, 7, 8
 HEADER = struct.Struct("<IHHI")
 
 
@@ -39,6 +39,7 @@ class _Rank:
         self.buffer = b""
         self.rank = None
         self.left = False
+        self.is_visitor = False
 
     def frames(self, data: bytes):
         self.buffer += data
@@ -61,6 +62,7 @@ class Agent:
         self.size = size
         self.token = secrets.token_hex(16)
         self.errors = []
+        self.failures = []  # (rank, kind, by, exit code, what) of each that was told, in order
         self._secret = secrets.token_bytes(32)
         self._exchanges = {}  # key -> {rank: value}
         self._ranks = set()
@@ -107,18 +109,26 @@ class Agent:
             self._selector.unregister(peer.connection)
             peer.connection.close()
             self._ranks.discard(peer)
-            if not peer.left and peer.rank is not None:
+            if not peer.left and peer.rank is not None and not peer.is_visitor:
                 self._tell_all(f"rank {peer.rank} ended without leaving the job")
 
     def _handle(self, peer: _Rank, kind: int, body: bytes) -> None:
-        if kind == HELLO:
+        if kind in (HELLO, VISIT) and peer.rank is None:
             token, at = take_text(body, 0)
             (peer.rank,) = struct.unpack_from("<i", body, at)
             if token.decode() != self.token or not 0 <= peer.rank < self.size:
                 peer.rank = None
-                raise ValueError("a Hello with a wrong token or rank")
-            peer.connection.sendall(frame(WELCOME, self._secret))
-        elif kind == EXCHANGE and peer.rank is not None:
+                raise ValueError("a Hello or Visit with a wrong token or rank")
+            peer.is_visitor = kind == VISIT
+            if kind == HELLO:
+                peer.connection.sendall(frame(WELCOME, self._secret))
+        elif kind == FAILURE and peer.rank is not None:
+            how, by, code = struct.unpack_from("<Bii", body)
+            what, at = take_text(body, 9)
+            if at != len(body) or how > 3 or not -1 <= by < self.size or not 0 <= code <= 255:
+                raise ValueError("a Failure that makes no sense")
+            self.failures.append((peer.rank, how, by, code, what.decode()))
+        elif kind == EXCHANGE and peer.rank is not None and not peer.is_visitor:
             key, at = take_text(body, 0)
             value, at = take_text(body, at)
             values = self._exchanges.setdefault(key, {})
@@ -136,7 +146,7 @@ class Agent:
 
     def _tell_all(self, cause: str) -> None:
         for peer in self._ranks:
-            if peer.rank is not None and not peer.left:
+            if peer.rank is not None and not peer.left and not peer.is_visitor:
                 self._tell(peer, frame(NOTICE, text(cause.encode())))
 
     def _tell(self, peer: _Rank, words: bytes) -> None:

@@ -175,6 +175,16 @@ HVD_API hvd_status hvd_shutdown(void);
 /* 1 or 0. */
 HVD_API int32_t hvd_is_initialized(void);
 
+/* Since version 10: tells hvdrun at once of a failure in this process, so that the first failure of a job is known
+ * whichever process ends first. Waits a second at most, for no other rank. HVD_NOT_FOUND where hvdrun has not started
+ * this process. */
+#define HVD_FAILURE_ENDS 0    /* the program is ending, by a failure of its own; hvdrun stops the job */
+#define HVD_FAILURE_FOLLOWS 1 /* it is ending because an operation failed by another rank's end */
+#define HVD_FAILURE_NOTICED 2 /* something failed, and the program may go on: counts only if the process fails soon */
+/* exit_code: what the process will end with, 0 to 255. what: a line that tells the failure; more than 1000 bytes are
+ * cut off. */
+HVD_API hvd_status hvd_tell_failure(int32_t kind, int32_t exit_code, const char* what);
+
 /* An explicit context and its end. */
 HVD_API hvd_status hvd_create(const hvd_options* options, hvd_ctx** out);
 HVD_API void hvd_destroy(hvd_ctx* ctx);

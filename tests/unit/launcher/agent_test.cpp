@@ -254,7 +254,8 @@ TEST_CASE("messages survive the way, and are refused when cut or too long") {
   check_bounds<RelayOverMessage>(RelayOverMessage{7, std::nullopt, "no such program"}.encode());
   check_bounds<RestartMessage>(RestartMessage{1, "rank 1 was killed", a_start()}.encode());
   check_bounds<RestartMessage>(RestartMessage{1, "rank 1 was killed", std::nullopt}.encode());
-  check_bounds<StopMessage>(StopMessage{15, 100}.encode());
+  check_bounds<StopMessage>(StopMessage{15, 100, {2, 3}}.encode());
+  check_bounds<FailingMessage>(FailingMessage{1, {hvd::FailureNews::Kind::kOver, 2, 1, "it was lost"}}.encode());
   check_bounds<ExitedMessage>(ExitedMessage{1, {ExitStatus::Kind::kSignalled, 9}, {"killed", "in /core"}}.encode());
   check_bounds<ExchangeMessage>(ExchangeMessage{1, "k", "v", 2}.encode());
   check_bounds<ExchangedMessage>(ExchangedMessage{"k", {"a", ""}}.encode());

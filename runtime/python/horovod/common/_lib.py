@@ -21,6 +21,9 @@ UINT8, INT8, UINT16, INT16, INT32, INT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64, B
 GOES_ON, WAITS_NEXT, WAITS_SOON = range(3)  # what who starts operations does then, for Batch.start()
 HAS_MPI, USES_MPI, MPI_THREADS, HAS_CUDA, HAS_NCCL, NODE_CORES = 1, 2, 3, 4, 5, 6  # for feature()
 
+# What became of this program, for tell_failure().
+FAILURE_ENDS, FAILURE_FOLLOWS, FAILURE_NOTICED = range(3)
+
 _DEVICE_CPU = -1
 _POINTER_BYTES = ctypes.sizeof(ctypes.c_size_t)
 _OP_SIZE = ctypes.sizeof(Op)
@@ -332,3 +335,8 @@ def has_devices() -> bool:
 def feature(number: int) -> int:
     """hvd_feature: what the library can use here, or what the job uses."""
     return lib.hvd_feature(None, number)
+
+
+def tell_failure(kind: int, exit_code: int, what: str) -> None:
+    """Tells hvdrun of a failure in this process, if hvdrun started it. Best effort."""
+    lib.hvd_tell_failure(kind, exit_code, what.encode("utf-8", "replace"))

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from horovod.common import _lib, _wait
+from horovod.common import _failure, _lib, _wait
 from horovod.common.exceptions import HorovodInternalError
 
 # Counts the jobs that this process has left, so that a handle of an earlier one is not taken for a handle of this one.
@@ -50,7 +50,8 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
         _exit_registered = True
         owner = os.getpid()
         # A forked child that exits must not touch the runtime, whose thread is the parent's.
-        atexit.register(lambda: shutdown() if os.getpid() == owner else None)
+        atexit.register(lambda: _leave_at_exit() if os.getpid() == owner else None)
+    _failure.watch()
     if restart_limit() == 0:
         _join(ranks, mpi_comm, 0.0, process_sets)
         return
@@ -64,6 +65,11 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
             if error.status not in (_lib.LOST_PEER, _lib.UNREACHABLE) or time.monotonic() > until:
                 raise
         time.sleep(0.05)
+
+
+def _leave_at_exit() -> None:
+    _failure.tell_last()  # before the others hear that this rank has left
+    shutdown()
 
 
 def restart_limit() -> int:
@@ -80,6 +86,8 @@ def _join(ranks: List[int], mpi_comm: Optional[int], timeout_s: float, process_s
             raise _lib.error_of(status) if ranks or mpi_comm is not None else HorovodInternalError(_lib.last_error(), status)
 
     _wait.call_interruptibly(join)
+    if size() > int(os.environ.get("HVD_SIZE") or 0):
+        _failure.unwatch()
     _wait.start(shutdown)
     try:
         _compare_nodes()

@@ -8,11 +8,13 @@ import traceback
 
 import cloudpickle
 
+from horovod.common import _failure
 from horovod.runner._exchange import Reply, receive
 from horovod.runner._job import describe_failure
 
 
 def main() -> int:
+    _failure.watch()
     payload = receive()
     reply = Reply()
     rank = int(os.environ["HVD_RANK"])
@@ -22,6 +24,7 @@ def main() -> int:
         func, args, kwargs = pickle.loads(call)
         result = cloudpickle.dumps(func(*args, **kwargs))
     except Exception as error:
+        _failure.tell(error, error.__traceback__)
         text = traceback.format_exc()
         print(text, file=sys.stderr, end="", flush=True)
         reply.send(describe_failure(error, rank, time.time(), text))

@@ -281,3 +281,42 @@ TEST_CASE("keys and values beyond the limits are refused here already") {
   CHECK(client->exchange("k", std::string(store_wire::kMaxValueBytes + 1, 'v'), soon()).error().code() ==
         Code::kInvalid);
 }
+
+TEST_CASE("a rank tells of a failure on the connection that it has, and on one of its own where it has none") {
+  FakeAgent agent;
+  const auto client = welcomed(agent);
+  client->tell({FailureNews::Kind::kOver, 2, 0, "shut down by rank 2"});
+  const Frame over = agent.receive();
+  CHECK(over.type == store_wire::kFailure);
+  CHECK(FailureNews::decode(over.body).value().by == 2);
+
+  const FailureNews news{FailureNews::Kind::kEnds, -1, 1, "ValueError: no"};
+  REQUIRE(StoreClient::tell_once(agent.path(), "token", 3, news, soon()).ok());
+  agent.accept();
+  const Frame visit = agent.receive();
+  CHECK(visit.type == store_wire::kVisit);
+  ByteReader in(visit.body);
+  CHECK(in.text() == "token");
+  CHECK(in.i32() == 3);
+  const Frame failure = agent.receive();
+  CHECK(failure.type == store_wire::kFailure);
+  CHECK(failure.body == news.encode());
+  CHECK(agent.receive().type == 0);
+  CHECK_FALSE(StoreClient::tell_once(agent.path() + "x", "token", 3, news, soon()).ok());
+}
+
+TEST_CASE("news of a failure are one line of bounded length, and nothing else is taken for them") {
+  const FailureNews news{FailureNews::Kind::kFollows, 7, 255, "a"};
+  const std::string body = news.encode();
+  CHECK(FailureNews::decode(body).value().exit_code == 255);
+  for (std::size_t size = 0; size < body.size(); ++size) {
+    CHECK_FALSE(FailureNews::decode(std::string_view(body).substr(0, size)).ok());
+  }
+  CHECK_FALSE(FailureNews::decode(body + "x").ok());
+  CHECK_FALSE(FailureNews::decode(FailureNews{FailureNews::Kind::kEnds, -2, 1, ""}.encode()).ok());
+  CHECK_FALSE(FailureNews::decode(FailureNews{FailureNews::Kind::kEnds, -1, 256, ""}.encode()).ok());
+  CHECK_FALSE(FailureNews::decode(FailureNews{FailureNews::Kind::kEnds, -1, 1, "a\nb"}.encode()).ok());
+  CHECK_FALSE(FailureNews::decode(FailureNews{FailureNews::Kind::kEnds, -1, 1, std::string(1001, 'a')}.encode()).ok());
+  CHECK(one_line("a\tb\x1b[1m\n") == "a b [1m ");
+  CHECK(one_line(std::string(999, 'a') + "\xc3\xa9") == std::string(999, 'a'));
+}

@@ -1,0 +1,114 @@
+#include "launcher/run/failure_order.h"
+
+#include <algorithm>
+
+namespace hvd::launch {
+
+FailureOrder::FailureOrder(int size, Duration patience) : patience_(patience), ranks_(static_cast<std::size_t>(size)) {}
+
+void FailureOrder::note_start(int rank) {
+  at(rank) = Record();
+}
+
+void FailureOrder::note_joined(int rank) {
+  at(rank).is_follower = false;
+  at(rank).by = -1;
+}
+
+void FailureOrder::note_sign(int rank, TimePoint when) {
+  at(rank).sign = mark(when);
+  at(rank).has_lost_a_peer = false;
+}
+
+void FailureOrder::note_loss(int rank) {
+  at(rank).has_lost_a_peer = true;
+}
+
+void FailureOrder::note_news(int rank, const FailureNews& news, TimePoint when) {
+  Record& record = at(rank);
+  if (news.kind == FailureNews::Kind::kNoticed) {
+    record.sign = mark(when);
+    return;
+  }
+  if (news.kind != FailureNews::Kind::kEnds) {
+    record.is_follower = true;
+    record.by = record.by < 0 && news.by != rank ? news.by : record.by;
+  }
+  if (news.kind != FailureNews::Kind::kOver && !record.news) {
+    record.news = mark(when);
+    record.told = news;
+  }
+}
+
+void FailureOrder::note_end(int rank, bool has_failed, TimePoint when) {
+  at(rank).end = mark(when);
+  at(rank).has_failed = has_failed;
+}
+
+const FailureNews* FailureOrder::told(int rank) const {
+  return at(rank).news ? &at(rank).told : nullptr;
+}
+
+bool FailureOrder::follows(int rank) const {
+  const Record& record = at(rank);
+  const bool is_recent = !record.has_ended() || (record.sign && record.end->at - record.sign->at <= patience_);
+  return record.is_follower || (record.has_lost_a_peer && is_recent && !record.news);
+}
+
+std::uint64_t FailureOrder::number_of(const Record& failed) const {
+  if (failed.news) {
+    return failed.news->number;
+  }
+  const bool has_sign = failed.sign && failed.end->at - failed.sign->at <= patience_;
+  return has_sign ? failed.sign->number : failed.end->number;
+}
+
+int FailureOrder::earliest(bool are_followers) const {
+  int first = -1;
+  for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
+    const bool is_one = at(rank).is_failure() && follows(rank) == are_followers;
+    if (is_one && (first < 0 || number_of(at(rank)) < number_of(at(first)))) {
+      first = rank;
+    }
+  }
+  return first;
+}
+
+bool FailureOrder::may_be_before(const Record& rank, const Record& failed) const {
+  return !rank.has_ended() && !rank.is_failure() && rank.sign && !rank.is_follower && !rank.has_lost_a_peer &&
+         rank.sign->number < number_of(failed) && failed.end->at - rank.sign->at <= patience_;
+}
+
+bool FailureOrder::is_suspect(int rank) const {
+  return !at(rank).has_ended() && !at(rank).is_failure() && !follows(rank);
+}
+
+bool FailureOrder::is_leader_unknown() const {
+  bool is_any_suspect = false;
+  for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
+    is_any_suspect = is_any_suspect || is_suspect(rank);
+  }
+  for (int rank = 0; rank < static_cast<int>(ranks_.size()) && is_any_suspect; ++rank) {
+    if (follows(rank) && (at(rank).by < 0 || is_suspect(at(rank).by))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+FailureOrder::Finding FailureOrder::first(bool is_late) const {
+  if (const int own = earliest(false); own >= 0) {
+    // What a rank tells itself is certain; its end may have come of another rank, which has only printed something yet.
+    const bool is_certain = is_late || at(own).news;
+    const bool must_wait = !is_certain && std::any_of(ranks_.begin(), ranks_.end(),
+                                                      [&](const Record& rank) { return may_be_before(rank, at(own)); });
+    return must_wait ? Finding{-1, true} : Finding{own, false};
+  }
+  const int follower = earliest(true);
+  if (follower >= 0 && !is_late && is_leader_unknown()) {
+    return {-1, true};
+  }
+  return {follower, false};
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,111 @@
+"""Tells hvdrun of an exception that ends this rank, at once.
+
+The process lives on for a while after it: threads that are not daemons, `atexit` functions and the interpreter's own end
+come first. By then other ranks may have failed because of this one, and ended sooner.
+"""
+
+import os
+import sys
+import threading
+import traceback
+from types import FrameType
+from typing import Any, Optional, Set
+
+from horovod.common import _lib
+from horovod.common.exceptions import HorovodInternalError
+
+# Python's exit codes after an exception that nobody caught.
+_EXIT_CODE = 1
+_EXIT_CODE_INTERRUPTED = 130
+
+# What the outermost frame of a program that still runs is called; below a hook that the interpreter calls there is none.
+_PROGRAM_FRAMES = ("<module>", "_run_module_as_main", "_bootstrap")
+
+_owner: Optional[int] = None  # the process that is watched; its forks are not the rank
+_told: Optional[BaseException] = None
+
+
+def watch() -> None:
+    """From now on tells of exceptions that nobody catches. Called again it does nothing."""
+    global _owner
+    if _owner == os.getpid() or not os.environ.get("HVD_AGENT_SOCKET"):
+        return
+    _owner = os.getpid()
+    uncaught, uncaught_in_thread = sys.excepthook, threading.excepthook
+
+    def on_uncaught(kind: Any, error: Any, trace: Any) -> None:
+        if not _is_called_by_program():
+            tell(error, trace)
+        uncaught(kind, error, trace)
+
+    def on_uncaught_in_thread(args: Any) -> None:
+        # The program goes on without the thread, or its own hook ends it.
+        if args.exc_value is not None and not issubclass(args.exc_type, SystemExit):
+            _tell(_lib.FAILURE_NOTICED, args.exc_value, args.exc_traceback)
+        uncaught_in_thread(args)
+
+    sys.excepthook = on_uncaught
+    threading.excepthook = on_uncaught_in_thread
+
+
+def unwatch() -> None:
+    """This process is not the rank that hvdrun started, but one of several that such a rank has started itself."""
+    global _owner
+    _owner = None
+
+
+def tell(error: BaseException, trace: Any) -> None:
+    """This exception ends the program."""
+    global _told
+    _told = error
+    _tell(_lib.FAILURE_FOLLOWS if _follows(error) else _lib.FAILURE_ENDS, error, trace)
+
+
+def tell_last() -> None:
+    """While Python ends: what nobody caught, where the program has a hook of its own that does not call ours."""
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    if isinstance(error, BaseException) and error is not _told:
+        # Whether it ended the program is not certain: interactive shells and test runners set it too.
+        _tell(_lib.FAILURE_FOLLOWS if _follows(error) else _lib.FAILURE_NOTICED, error, error.__traceback__)
+
+
+def _tell(kind: int, error: BaseException, trace: Any) -> None:
+    if os.getpid() != _owner:
+        return
+    try:
+        interrupted = isinstance(error, KeyboardInterrupt)
+        _lib.tell_failure(kind, _EXIT_CODE_INTERRUPTED if interrupted else _EXIT_CODE, _line_of(error, trace))
+    except Exception:
+        pass  # what the program prints of its own failure matters more
+
+
+def _line_of(error: BaseException, trace: Any) -> str:
+    """'ValueError: no such file, train.py:12 in load', as hvdrun has it from a traceback."""
+    lines = traceback.format_exception_only(type(error), error)
+    first = next((line for line in lines if not line.startswith(" ")), type(error).__name__)
+    line = first.strip().split("\n")[0][:500]
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is not None:
+        code = trace.tb_frame.f_code
+        line += f", {code.co_filename}:{trace.tb_lineno} in {code.co_name}"
+    return line
+
+
+def _follows(error: Optional[BaseException]) -> bool:
+    """Whether it came of another rank's end: raised as such, or while such an exception was handled."""
+    seen: Set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, HorovodInternalError) and error.status in (_lib.LOST_PEER, _lib.UNREACHABLE):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _is_called_by_program() -> bool:
+    """A program may call sys.excepthook itself, to print an exception that it has caught, and go on."""
+    frame: Optional[FrameType] = sys._getframe(1)
+    while frame is not None and frame.f_back is not None:
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_name in _PROGRAM_FRAMES

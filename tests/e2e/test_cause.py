@@ -1,0 +1,117 @@
+"""The first failure is named first, whichever rank ends first. causes.py runs the same many times on a busy machine.
+
+HVD_CAUSE_RUNS: how often each of the first tests is done (default 1).
+"""
+
+import json
+import os
+import re
+import subprocess
+
+import pytest
+
+from causes import CODES, busy, run
+from hvdrun import HVDRUN, LIBHVD, PYTHON, ROOT, hvdrun, program, wait_until_gone
+
+RUNS = int(os.environ.get("HVD_CAUSE_RUNS", "1"))
+GRACE = ["--grace", "30"]
+
+
+@pytest.mark.parametrize("how", ["atexit", "thread", "hook", "sys.exit", "os._exit", "segfault"])
+def test_the_rank_that_failed_first_is_named_though_it_ends_last(how):
+    for _ in range(RUNS):
+        done = run(how, 2, 4, None, *GRACE)
+        assert (done.named, done.code) == (2, CODES[how]), done.err
+        assert len(done.report) <= 25, done.err
+
+
+def test_a_rank_of_sixteen_that_raises_is_reported_on_one_screen():
+    with busy(2):
+        done = run("raise", 11, 16, None, *GRACE)
+    assert (done.named, done.code) == (11, 1), done.err
+    assert re.fullmatch(r"hvdrun: rank 11 on \S+ \(pid \d+\) failed: ValueError: boom, \S*fails.py:\d+ in fail\n",
+                        done.report[0]), done.err
+    assert "hvdrun: ValueError: boom" in "".join(done.report)
+    assert len(done.report) <= 25, done.err
+
+
+def test_a_rank_that_hangs_after_its_traceback_does_not_hang_the_job(marker):
+    done = run("hang", 1, 3, None, "--grace", "1", "-x", marker)
+    assert (done.named, done.code) == (1, 1), done.err
+    assert "did not end within the time of grace, and was killed" in done.err
+    assert wait_until_gone(marker) == {}
+
+
+def test_an_exception_that_the_program_itself_prints_fails_nothing():
+    done = run("caught", 0, 1)
+    assert (done.code, done.report[-1:]) == (0, [line for line in done.report if "succeeded" in line]), done.err
+
+
+def test_ranks_that_give_up_by_an_exit_code_are_not_the_cause_either():
+    done = run("sys.exit", 1, 3, None, *GRACE, words=["others-exit"])
+    assert (done.named, done.code) == (1, 3), done.err
+    assert "2 other ranks failed because of it" in done.report[-1]
+
+
+@pytest.mark.parametrize("how", ["atexit", "sys.exit"])
+def test_over_two_hosts_the_rank_that_failed_first_is_named(lab2, how):
+    done = run(how, 3, 4, lab2, *GRACE)
+    assert (done.named, done.code) == (3, CODES[how]), done.err
+
+
+def test_a_plain_script_whose_traceback_came_first_is_the_cause_though_another_ends_first(tmp_path):
+    # Rank 1 raises and saves something; rank 0 sees that, and ends by an exception of its own before rank 1 has ended.
+    flag, seen = tmp_path / "raised", tmp_path / "ended"
+    script = (
+        "import atexit, os, pathlib, time\n"
+        f"flag, seen = pathlib.Path({str(flag)!r}), pathlib.Path({str(seen)!r})\n"
+        "def wait(path):\n"
+        "    while not path.exists(): time.sleep(0.01)\n"
+        "if os.environ['HVD_RANK'] == '1':\n"
+        # It ends when rank 0 has, as an exit function that lasts would.
+        "    atexit.register(lambda: (flag.touch(), wait(seen), time.sleep(1)))\n"
+        "    raise ValueError('first')\n"
+        "wait(flag)\n"
+        "atexit.register(seen.touch)\n"
+        "raise RuntimeError('second')\n")
+    done = hvdrun("-np", 2, *GRACE, *PYTHON, "-c", script)
+    assert done.returncode == 1
+    assert re.search(r"^hvdrun: rank (\d)", done.stderr, re.M)[1] == "1", done.stderr
+    assert "hvdrun: ValueError: first" in done.stderr
+    assert "1 other rank failed because of it" in done.stderr.splitlines()[-1]
+
+
+def test_events_tell_of_the_failure_at_once_and_when_the_rank_has_ended():
+    done = run("atexit", 1, 2, None, "--json", *GRACE)
+    events = [json.loads(line) for line in done.err.splitlines() if line.startswith("{")]
+    kinds = [event["event"] for event in events if event["event"] in ("rank_failing", "failure", "job_ended")]
+    assert kinds == ["rank_failing", "failure", "job_ended"]
+    failing, failure = (next(e for e in events if e["event"] == kind) for kind in kinds[:2])
+    assert failing["rank"] == failure["rank"] == 1 and "ValueError: boom" in failing["message"]
+    assert (failure["exit_code"], failure["exception"]) == (1, "ValueError: boom")
+    assert any(e["event"] == "rank_ended" and e["rank"] == 1 for e in events[events.index(failing):events.index(failure)])
+
+
+def test_a_job_file_names_the_rank_that_failed_first(tmp_path):
+    (tmp_path / "job.yaml").write_text(
+        f"command: {' '.join(PYTHON)} {program('fails.py')} 1 atexit\nprocessCount: 2\n")
+    done = subprocess.run([HVDRUN, *GRACE, "-f", tmp_path / "job.yaml"], cwd=ROOT, capture_output=True, text=True,
+                          env={**os.environ, "HVD_LIBRARY": LIBHVD}, stdin=subprocess.DEVNULL)
+    assert done.returncode == 1, done.stderr
+    assert re.search(r"^hvdrun: rank 1 on .* failed: ValueError: boom", done.stderr, re.M), done.stderr
+
+
+def test_an_elastic_rank_that_raises_is_started_anew_as_before(tmp_path):
+    flag = tmp_path / "raised"
+    script = (f"import pathlib, sys; sys.path.insert(0, {str(ROOT / 'runtime/python')!r})\n"
+              "from horovod.common import basics\n"
+              f"flag = pathlib.Path({str(flag)!r})\n"
+              "basics.init()\n"
+              "if not flag.exists():\n"
+              "    flag.touch()\n"
+              "    raise ValueError('once')\n"
+              "print('ends', flush=True)\n")
+    done = hvdrun("-np", 1, "--elastic-restarts", 1, *PYTHON, "-c", script, env={**os.environ, "HVD_LIBRARY": LIBHVD})
+    assert done.returncode == 0, done.stderr
+    assert "it is started anew (restart 1 of 1)" in done.stderr
+    assert "ends" in done.stdout
