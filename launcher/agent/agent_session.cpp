@@ -13,8 +13,6 @@ namespace {
 
 // A connection that ends was lively until then if something had come in this many heartbeat intervals.
 constexpr int kLivelyHeartbeats = 2;
-// The launcher gives up before its agents do, so that none of them refuses it.
-constexpr auto kSlack = std::chrono::seconds(5);
 // When a lively connection ends, a launcher that still runs knows of it at once, and is back long before the reconnect
 // timeout; one that was killed keeps the ranks for no longer than this part of it.
 constexpr int kEndedPart = 4;

@@ -40,6 +40,9 @@ class AgentSession {
     std::function<bool()> is_worth_waiting;
   };
 
+  // The launcher gives up so much before its agents do, so that none of them refuses it.
+  static constexpr Duration kSlack = std::chrono::seconds(5);
+
   // New connections are brought to `resume_path`.
   static Result<std::unique_ptr<AgentSession>> create(EventLoop& loop, AgentConnection connection,
                                                       const std::string& resume_path, Sink sink, Log& log);

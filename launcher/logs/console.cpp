@@ -139,15 +139,6 @@ void ConsoleStream::watch_writable() {
   }
 }
 
-void ConsoleStream::flush_all(Deadline deadline) {
-  while (pending() > 0 && !has_failed_ && !deadline.has_passed()) {
-    if (!write_some() && !has_failed_) {
-      pollfd p{reopened_.is_open() ? reopened_.get() : fd_, POLLOUT, 0};
-      ::poll(&p, 1, deadline.poll_ms());
-    }
-  }
-}
-
 void ConsoleStream::fail(const Error& why) {
   has_failed_ = true;
   failure_ = why;

@@ -38,8 +38,6 @@ class ConsoleStream {
   void write(std::string_view bytes);
   // Hands to the system what it takes now. Called at the end of a turn rather than per line.
   void flush();
-  // For the end of the program: waits for the reader, at most until the deadline.
-  void flush_all(Deadline deadline);
   [[nodiscard]] bool is_terminal() const { return is_terminal_; }
   // A program reads it, which may print on our terminal itself, as tee does.
   [[nodiscard]] bool has_program() const { return is_pipe_ || is_socket_; }

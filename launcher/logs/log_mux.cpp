@@ -119,6 +119,8 @@ void LogMux::take_shown(int rank, bool is_error, std::string_view line) {
   RankLog& log = ranks_[static_cast<std::size_t>(rank)];
   if (!options_.shows_ranks) {
     schedule_flush();
+  } else if (is_dropped(is_error, line.size())) {
+    schedule_flush();
   } else if (const auto rewritten = rewrite_ && !is_error ? rewrite_(rank, line) : std::nullopt) {
     stream(is_error).write(*rewritten);
   } else if (update_bar(rank, is_error, line)) {
@@ -135,6 +137,20 @@ void LogMux::take_shown(int rank, bool is_error, std::string_view line) {
   if (is_error) {
     keep_tail(log, line);
   }
+}
+
+bool LogMux::is_dropped(bool is_error, std::size_t size) {
+  if (is_waiting_ || stream(is_error).pending() <= kHighWaterBytes) {
+    return false;
+  }
+  dropped_ += size;
+  return true;
+}
+
+void LogMux::stop_waiting() {
+  is_waiting_ = false;
+  release_held();
+  grant_owed();
 }
 
 void LogMux::print(std::span<const int> ranks, bool is_error, std::string_view line) {
@@ -329,7 +345,7 @@ void LogMux::schedule_flush() {
 }
 
 void LogMux::grant_owed() {
-  if (out_->pending() + (err_ ? err_->pending() : 0) > kHighWaterBytes) {
+  if (is_waiting_ && pending() > kHighWaterBytes) {
     return;
   }
   for (std::size_t node = 0; node < owed_.size(); ++node) {
@@ -339,16 +355,25 @@ void LogMux::grant_owed() {
   }
 }
 
-Result<void> LogMux::flush_all(Deadline deadline) {
+Result<void> LogMux::flush_all(const Patience& patience) {
   release_held();
   for (const Kept& kept : kept_) {
     kept.files->flush();
   }
-  for (ConsoleStream* stream : {out_.get(), err_.get()}) {
-    if (stream != nullptr) {
-      stream->show_below({});
-      stream->flush_all(deadline);
+  hide_rows();
+  std::size_t left = pending();
+  Deadline stalled = Deadline::after(patience.stall);
+  while (left > 0 && !(patience.is_over && patience.is_over())) {
+    const Deadline end(std::min(stalled.at(), patience.deadline.at()));
+    if (end.has_passed()) {
+      break;
     }
+    HVD_TRY(loop_.turn(end));
+    hide_rows();  // hands over what can be
+    if (pending() < left) {
+      stalled = Deadline::after(patience.stall);
+    }
+    left = pending();
   }
   for (const ConsoleStream* stream : {out_.get(), err_.get()}) {
     if (stream != nullptr && stream->failure()) {

@@ -85,9 +85,21 @@ class LogMux {
   void show_rows() { redraw(); }
   // What waits for equal lines of other ranks waits no longer, so that what is said next comes after it.
   void release_held();
-  // Everything to the files and the console, waiting for a slow reader at most until the deadline. An error: not all of
-  // what the ranks printed is on the console.
-  Result<void> flush_all(Deadline deadline);
+  // How long the last of the output is waited for.
+  struct Patience {
+    Deadline deadline;
+    Duration stall;                      // for a reader that takes nothing
+    std::function<bool()> is_over = {};  // asked after each turn of the loop; empty: never
+  };
+  // Everything to the files and the console. The loop turns meanwhile, so that signals are heard; each of the two
+  // streams goes on while the other one's reader takes nothing. An error: not all that the ranks printed could be
+  // written. What a reader has not taken in time is unwritten().
+  Result<void> flush_all(const Patience& patience);
+  // From now on a reader who takes nothing is not waited for: nodes are granted what they send, and of that what is
+  // too much for the console is dropped, though not by the ranks' files.
+  void stop_waiting();
+  // Bytes that were dropped, or wait for a reader still.
+  [[nodiscard]] std::size_t unwritten() const { return dropped_ + pending(); }
 
   // The last lines of a rank's standard error, oldest first, without newlines.
   [[nodiscard]] std::vector<std::string> last_errors(int rank) const;
@@ -139,6 +151,9 @@ class LogMux {
   const std::string& stamp();
   void schedule_flush();
   void grant_owed();
+  [[nodiscard]] std::size_t pending() const { return out_->pending() + (err_ ? err_->pending() : 0); }
+  // Whether a line is one too many for its stream; it is counted then.
+  bool is_dropped(bool is_error, std::size_t size);
   ConsoleStream& stream(bool is_error) { return is_error && err_ ? *err_ : *out_; }
 
   EventLoop& loop_;
@@ -147,6 +162,8 @@ class LogMux {
   Rewrite rewrite_;
   std::vector<RankLog> ranks_;
   std::vector<std::uint64_t> owed_;  // [node] bytes received and not granted back yet
+  bool is_waiting_ = true;           // for the readers
+  std::size_t dropped_ = 0;
   std::unique_ptr<ConsoleStream> out_;
   std::unique_ptr<ConsoleStream> err_;  // null when both lead to the same place: one queue keeps the order
   std::vector<Kept> kept_;              // empty: not kept

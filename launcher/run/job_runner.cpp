@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "launcher/run/exit_codes.h"
+#include "runtime/base/duration_text.h"
 
 namespace hvd::launch {
 namespace {
@@ -20,9 +21,14 @@ constexpr auto kSlowStart = std::chrono::seconds(5);
 constexpr auto kEndTime = std::chrono::seconds(2);
 // For an engine to clean up after its agents, also on other hosts.
 constexpr Duration kEngineEndTime = std::chrono::seconds(10);
-// For a slow reader to take the last of the output.
+// For readers to take the last of the output. That of a job that went well is waited for as every program does; after a
+// failure a slow reader has this long, and one that takes nothing less, so that the job ends 2 s after the grace time.
 constexpr auto kFlushTime = std::chrono::hours(24);
 constexpr auto kFlushAfterFailure = std::chrono::seconds(5);
+constexpr auto kStall = std::chrono::milliseconds(1200);
+constexpr auto kStallOfStuck = std::chrono::milliseconds(200);
+// After the grace time of a job that is stopped, for readers to take what ranks wait to print.
+constexpr auto kReaderTime = std::chrono::milliseconds(500);
 
 template <std::size_t N>
 Result<std::array<std::uint8_t, N>> random_bytes() {
@@ -142,7 +148,7 @@ Result<void> JobRunner::keep_output() {
 Result<int> JobRunner::run() {
   if (const auto kept = keep_output(); !kept.ok()) {
     say_all(reporter_.on_refused(kept.error(), exit_code::kOutputFailed));
-    static_cast<void>(logs_.flush_all(Deadline::after(kFlushAfterFailure)));
+    static_cast<void>(logs_.flush_all({Deadline::after(kFlushAfterFailure), kStall}));
     return exit_code::kOutputFailed;
   }
   HVD_TRY_ASSIGN(secret_, random_bytes<kSecretBytes>());
@@ -157,16 +163,58 @@ Result<int> JobRunner::run() {
   open_sessions();
   HVD_TRY(loop_.run());
   // First what the ranks printed, then what to say of the job: whether all of it could be written belongs to that.
-  if (const auto written = logs_.flush_all(flush_deadline()); !written.ok()) {
+  loop_.cancel(std::exchange(reader_timer_, 0));
+  if (const auto written = flush(); !written.ok()) {
     state_.on(OutputFailed{written.error()});
   }
+  if (const std::size_t left = logs_.unwritten(); left > 0) {
+    is_reader_stuck_ = true;
+    say_all(reporter_.on_note({LogLevel::kWarning, -1,
+                               std::to_string(left) + " bytes of what the ranks printed were not written: who reads "
+                                                      "them takes nothing"}));
+  }
   say_all(reporter_.on_end(state_, loop_.now() - began_));
-  static_cast<void>(logs_.flush_all(flush_deadline()));
-  return state_.exit_code();
+  static_cast<void>(flush());
+  return state_.exit_code() == 0 && cut_short_by_ != 0 ? 128 + cut_short_by_ : state_.exit_code();
 }
 
-Deadline JobRunner::flush_deadline() const {
-  return Deadline::after(state_.exit_code() != 0 ? Duration(kFlushAfterFailure) : Duration(kFlushTime));
+Result<void> JobRunner::flush() {
+  is_flushing_ = true;
+  const bool has_failed = state_.exit_code() != 0;
+  LogMux::Patience patience{Deadline::after(has_failed ? Duration(kFlushAfterFailure) : Duration(kFlushTime)),
+                            is_reader_stuck_ || cut_short_by_ != 0 ? Duration(kStallOfStuck)
+                            : has_failed                           ? Duration(kStall)
+                                                                   : Duration(kFlushTime)};
+  const int before = cut_short_by_;
+  patience.is_over = [this, before] { return cut_short_by_ != before; };
+  return logs_.flush_all(patience);
+}
+
+// A job that is being stopped ends whether or not somebody reads what it prints.
+void JobRunner::stop_waiting_later(Duration delay) {
+  loop_.cancel(reader_timer_);
+  reader_timer_ = loop_.after(delay, [this] {
+    reader_timer_ = 0;
+    is_reader_stuck_ = logs_.unwritten() > 0;
+    logs_.stop_waiting();
+  });
+}
+
+// Whoever ends a job wants to know where it has not ended.
+void JobRunner::name_lost_touch() {
+  for (const auto& session : sessions_) {
+    const int node = session->plan().index;
+    if (!has_started_ || !session->is_unfinished()) {
+      continue;
+    }
+    const Duration most = session->agent_patience();
+    say_all(reporter_.on_note(
+        {LogLevel::kWarning, node,
+         "it has not said that its ranks have ended; its agent ends them when it finds hvdrun gone" +
+             (most > Duration::zero()
+                  ? ", at the latest after " + duration_text(most) + " without a sign of life from here"
+                  : std::string())}));
+  }
 }
 
 void JobRunner::apply(const JobEvent& event) {
@@ -185,6 +233,9 @@ void JobRunner::act(const StopNodes& action) {
   broadcast(AgentMessage::kStop, stop.encode());
   loop_.cancel(stop_timer_);
   const Duration grace = action.signo == SIGKILL ? Duration::zero() : spec_.grace;
+  if (state_.cause()) {  // else servers are let go, and the job has not failed
+    stop_waiting_later(action.signo == SIGKILL ? grace : grace + kReaderTime);
+  }
   stop_timer_ = loop_.after(grace + kStopSlack, [this] { apply(StopTimedOut{}); });
 }
 
@@ -253,6 +304,7 @@ void JobRunner::act(const Finish&) {
   if (state_.cause() && state_.phase() == JobPhase::kDone) {
     log_.write(LogLevel::kDebug, "leaving the sessions");
   }
+  name_lost_touch();
   // Those that are relayed first: the others leave with what they carry.
   std::for_each(sessions_.rbegin(), sessions_.rend(), [](const auto& session) { session->close_input(); });
   if (transports_.engine != nullptr && !has_started_) {
@@ -308,6 +360,10 @@ void JobRunner::on_signal(int signo) {
   }
   if (signo == SIGUSR1 || signo == SIGUSR2) {
     broadcast(AgentMessage::kForward, number_body(signo));
+    return;
+  }
+  if (is_flushing_) {
+    cut_short_by_ = signo;
     return;
   }
   apply(Interrupted{signo});

@@ -110,7 +110,10 @@ class JobRunner final : private SessionSink {
   void end_if_closed();
   void begin_input();
   void broadcast(AgentMessage type, std::string_view body);
-  [[nodiscard]] Deadline flush_deadline() const;
+  // The last of the output, to readers that may be slow, or gone.
+  Result<void> flush();
+  void stop_waiting_later(Duration delay);
+  void name_lost_touch();
   void say_all(const Lines& lines);
   void show_status();
   void tell_slow_start();
@@ -148,8 +151,12 @@ class JobRunner final : private SessionSink {
   std::map<int, TimerId> end_timers_;  // by rank
   TimerId end_timer_ = 0;
   TimerId settle_timer_ = 0;
+  TimerId reader_timer_ = 0;  // for who reads the output, once the job is being stopped
   bool has_started_ = false;  // agents were told to start their ranks
   bool is_finishing_ = false;
+  bool is_flushing_ = false;
+  bool is_reader_stuck_ = false;
+  int cut_short_by_ = 0;  // the signal that came while the last of the output was waited for
 };
 
 }  // namespace hvd::launch

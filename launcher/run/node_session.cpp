@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "launcher/agent/agent_session.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/duration_text.h"
 
@@ -63,6 +64,11 @@ void NodeSession::send_ack() {
     acknowledged_ = received_;
     send(AgentMessage::kAck, count_body(received_));
   }
+}
+
+Duration NodeSession::agent_patience() const {
+  return heartbeat_ * kMissedHeartbeats +
+         (reconnect_ > Duration::zero() ? reconnect_ + AgentSession::kSlack : Duration::zero());
 }
 
 void NodeSession::close_input() {
@@ -335,6 +341,7 @@ Result<void> NodeSession::on_numbered(const Frame& frame) {
       return {};
     case AgentMessage::kDone:
       is_resumable_ = false;
+      is_done_ = true;
       sink_.on_done(plan_.index);
       return {};
     case AgentMessage::kJoined: {

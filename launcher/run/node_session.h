@@ -83,6 +83,10 @@ class NodeSession final : private StreamSink {
   // The agent may end.
   void close_input();
   [[nodiscard]] bool is_open() const { return stream_ != nullptr && stage_ != Stage::kOver; }
+  // Its ranks were started, and it has told neither that it is done nor that it is lost.
+  [[nodiscard]] bool is_unfinished() const { return has_started_ && !is_done_ && stage_ != Stage::kOver; }
+  // How long its agent goes on without a sign of life from here; zero: it sees at once when we are gone.
+  [[nodiscard]] Duration agent_patience() const;
   [[nodiscard]] const NodePlan& plan() const { return plan_; }
   // How the node was reached; known once the agent is ready.
   [[nodiscard]] const Opened& opened() const { return opened_; }
@@ -136,6 +140,7 @@ class NodeSession final : private StreamSink {
   std::string token_;
   bool has_started_ = false;
   bool is_resumable_ = false;  // from Start to Done
+  bool is_done_ = false;
   bool was_resumed_ = false;
   ResendQueue resend_;
   std::uint64_t received_ = 0;

@@ -7,13 +7,15 @@ import pathlib
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import time
 
 import pytest
 
-from hvdrun import HVDRUN, LIBHVD, PYTHON, ROOT, env_with, hvdrun, program, wait_until_gone
+from hvdrun import HVDRUN, LIBHVD, PYTHON, ROOT, env_with, hvdrun, processes_with, program, read_until, start, wait_until_gone
+from lab import wait_until
 from patience import PATIENCE
 from screen import Terminal
 
@@ -46,6 +48,47 @@ def test_no_wait_ends_early_or_late_where_the_time_of_day_jumps(jumping_clock, m
     assert len(re.findall(r"rank \d of 2 joined", done.stdout)) == 2
     done = hvdrun("--timeout", 1, "-np", 1, "sleep", 10 * PATIENCE, env=env)
     assert done.returncode == 124, done.stderr
+    assert wait_until_gone(marker) == {}
+
+
+@pytest.mark.parametrize("signo", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_was_inherited_as_ignored_stays_so_as_under_nohup(marker, tmp_path, signo):
+    job = start("--no-tags", "-np", 1, "sh", "-c", f"echo up; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; kill -{signo} $$",
+                env=env_with(marker), preexec_fn=lambda: signal.signal(signo, signal.SIG_IGN))
+    read_until(job.stdout, "up")
+    job.send_signal(signo)
+    (tmp_path / "go").touch()
+    out, err = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 128 + signo and "rank 0 on localhost" in err, "the rank is no hvdrun, and does not ignore it"
+    assert wait_until_gone(marker) == {}
+
+
+def test_children_are_waited_for_though_their_signal_was_inherited_as_ignored(marker, tmp_path):
+    ignoring = {"env": env_with(marker), "preexec_fn": lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN)}
+    done = hvdrun("-np", 1, "sh", "-c", "exit 3", **ignoring)
+    assert done.returncode == 3, done.stderr
+    config = tmp_path / "config"
+    config.write_text("Host far\n HostName 127.0.0.1\n Port 1\n")
+    done = hvdrun("--ssh-config", config, "-np", 1, "-H", "far:1", "true", **ignoring)
+    assert done.returncode == 241 and "refused" in done.stderr, done.stderr
+
+
+def test_who_leaves_a_job_is_told_which_node_has_not_said_that_its_ranks_ended(marker):
+    job = start("--grace", PATIENCE, "--reconnect-timeout", 1, "--rsh", EXECUTES, "-np", 1, "-H", "far:1", "sh", "-c",
+                "echo up; exec sleep 1000", env=env_with(marker))
+    read_until(job.stdout, "up")
+    (rank,) = wait_until(lambda: [pid for pid, args in processes_with(marker).items() if args == "sleep 1000"], "no rank")
+    agent = int(re.search(r"PPid:\s+(\d+)", pathlib.Path(f"/proc/{rank}/status").read_text())[1])
+    os.kill(agent, signal.SIGSTOP)
+    job.send_signal(signal.SIGINT)
+    said = read_until(job.stderr, "once more")
+    job.send_signal(signal.SIGINT)
+    job.send_signal(signal.SIGINT)
+    said += read_until(job.stderr, "job failed after")
+    os.kill(agent, signal.SIGCONT)
+    assert job.wait(PATIENCE) == 130
+    assert "hvdrun: far: it has not said that its ranks have ended; its agent ends them when it finds hvdrun gone, at the latest " \
+           "after 36 s without a sign of life from here\n" in said, said
     assert wait_until_gone(marker) == {}
 
 

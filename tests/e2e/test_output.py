@@ -1,6 +1,7 @@
 """What ranks print, on the console and in files: whole, tagged, none lost, whatever becomes of the reader."""
 
 import re
+import signal
 import subprocess
 
 import pytest
@@ -31,6 +32,29 @@ def test_a_gone_reader_stops_the_job_as_it_would_a_filter(marker):
     assert "code 141" in job.stderr.read()
     job.wait(PATIENCE)
     assert wait_until_gone(marker) == {}
+
+
+def test_a_job_ends_though_its_reader_takes_nothing_and_standard_error_has_the_last_words(marker, tmp_path):
+    with open(tmp_path / "err", "w+", encoding="utf-8") as err:
+        job = start("--grace", 1, "--timeout", 1, "-np", 2, "yes", env=env_with(marker), stderr=err)
+        assert job.wait(PATIENCE) == 124
+        err.seek(0)
+        said = err.read().splitlines()
+    job.stdout.close()
+    assert said[0] == "hvdrun: the job has run for as long as --timeout allows"
+    assert re.fullmatch(r"hvdrun: \d+ bytes of what the ranks printed were not written: who reads them takes nothing", said[-2]), said
+    assert "hvdrun: job failed after" in said[-1]
+    assert wait_until_gone(marker) == {}
+
+
+def test_ctrl_c_ends_the_wait_for_a_reader_when_the_job_is_over(marker):
+    job = start("-np", 1, "seq", 50000, env=env_with(marker))
+    read_until(job.stdout, "1$")  # and no further: its pipe is full soon
+    wait_until(lambda: [*processes_with(marker)] == [job.pid], "its rank and its agent are still there")
+    job.send_signal(signal.SIGINT)
+    assert job.wait(PATIENCE) == 130
+    job.stdout.close()
+    assert "were not written" in job.stderr.read()
 
 
 def four_that_say_yes(marker):

@@ -12,6 +12,7 @@
 | the network between two nodes is gone for good | the job fails naming both ends | 14 s | test_a_network_... |
 | the log's disk is full, or its directory gone | ranks and console go on, one error, exit code 244 | - | test_a_full_..., test_output.py::test_output_that_cannot_... |
 | the reader of the output is gone | the job is stopped as a Unix filter would be | 2 s + grace | test_a_reader_... |
+| the reader of the output takes nothing | the job ends all the same; last words reach a standard error that is taken | 2 s + grace | test_output.py::test_a_job_ends_though_... |
 | a host does not answer, its key changed, it refuses ours; no such program or script | a line for each, before any rank runs | connect timeout | test_hosts_..., test_what_... |
 | a host list, host file, settings or job file is malformed | file:line:column, expected, found; nothing runs | - | test_a_malformed_... |
 
