@@ -170,7 +170,12 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::create(int local_size, std::size
     return Error::from_errno("memfd_create");
   }
   const std::size_t arena_bytes = possible_arena_bytes(bytes, local_size);
-  if (::ftruncate(memory.get(), static_cast<off_t>(bytes + arena_bytes * static_cast<std::size_t>(local_size))) != 0) {
+  const std::size_t all_bytes = bytes + arena_bytes * static_cast<std::size_t>(local_size);
+  if (::ftruncate(memory.get(), static_cast<off_t>(all_bytes)) != 0) {
+    if (errno == EFBIG) {
+      return Error(Code::kResource, "the memory that this host's ranks share needs " + std::to_string(all_bytes) +
+                                        " bytes, and files here are limited to fewer; raise ulimit -f");
+    }
     return Error::from_errno("ftruncate of the shared memory");
   }
   // A segment that shrank would kill its users by SIGBUS.

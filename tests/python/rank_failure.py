@@ -68,6 +68,33 @@ def interrupt():
     hvd.shutdown()
 
 
+def interrupt_future():
+    """Ctrl-C on rank 0 while it waits for a future of torch.distributed, of a callback hung on one even."""
+    import torch.distributed as dist
+
+    import horovod.torch.backend  # noqa: F401
+
+    folder = os.environ["HVD_TEST_REPORTS"]
+    rank, size = int(os.environ["HVD_RANK"]), int(os.environ["HVD_SIZE"])
+    dist.init_process_group("hvd", init_method=f"file://{folder}/store", rank=rank, world_size=size)
+    dist.barrier()
+    if rank == 0:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        future = dist.all_reduce(torch.ones(4), async_op=True).get_future().then(lambda done: done.value())
+        interrupt_wait()
+        try:
+            future.wait()
+            report({"error": "no KeyboardInterrupt"})
+        except KeyboardInterrupt:
+            report({"initialized": hvd.is_initialized()})
+    else:
+        try:
+            hvd.allreduce(torch.ones(4), name="other")
+        except HorovodInternalError as error:
+            report({"error": str(error)})
+    hvd.shutdown()
+
+
 def interrupt_step():
     """Ctrl-C in a step, while rank 1 does not come; the optimizer can be used again when the job was joined anew."""
     hvd.init()
@@ -76,9 +103,9 @@ def interrupt_step():
     hvd.barrier()
     if hvd.rank() == 0:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        weight.sum().backward()
         interrupt_wait()
         try:
+            weight.sum().backward()
             optimizer.step()
         except KeyboardInterrupt:
             pass
@@ -177,6 +204,7 @@ KINDS = {
     "exited": lambda: die_or_wait(lambda: sys.exit(0)),
     "shutdown": lambda: die_or_wait(lambda: (hvd.shutdown(), report({}), sys.exit(0))),
     "interrupt": interrupt,
+    "interrupt_future": interrupt_future,
     "interrupt_step": interrupt_step,
     "interrupt_cell": interrupt_cell,
     "interrupt_handled": interrupt_handled,

@@ -19,8 +19,9 @@ def test_when_a_rank_ends_the_others_get_an_error(kind):
         assert report["after"] != "no error"
 
 
-def test_ctrl_c_ends_a_wait_and_leaves_the_job():
-    outcome = run_ranks(2, SCRIPT, "interrupt", by_agent=True).check()
+@pytest.mark.parametrize("kind", ["interrupt", "interrupt_future"])
+def test_ctrl_c_ends_a_wait_and_leaves_the_job(kind):
+    outcome = run_ranks(2, SCRIPT, kind, by_agent=True).check()
     interrupted, other = outcome.reports
     assert interrupted == {"initialized": False}
     assert "0" in other["error"]

@@ -45,6 +45,7 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
         raise ValueError('hvd.init(process_sets=...) takes a list of process sets, or "dynamic"')
     if is_initialized():
         return
+    _refuse_child()
 
     if not _exit_registered:
         _exit_registered = True
@@ -72,6 +73,27 @@ def _leave_at_exit() -> None:
     shutdown()
 
 
+# In the environment of a rank that has joined, for its child processes: which process, of which job and rank, that is.
+_JOINED = "HVD_JOINED"
+
+
+def _own_mark() -> str:
+    """Empty for a process that hvdrun has not started as a rank."""
+    job, rank = os.environ.get("HVD_JOB_ID", ""), os.environ.get("HVD_RANK", "")
+    return f"{os.getpid()} {rank} {job}" if job and rank else ""
+
+
+def _refuse_child() -> None:
+    """HorovodInternalError in a program that a rank has started: it has the rank's environment, and would wait for a place that is
+    taken."""
+    joined, own = os.environ.get(_JOINED, "").split(" ", 2), _own_mark().split(" ", 2)
+    if len(joined) == 3 and joined[1:] == own[1:] and joined[0] != own[0]:
+        raise HorovodInternalError(
+            f"rank {joined[1]} has joined already, in process {joined[0]}, which has started this one with its environment; "
+            "a program that is to be a job of its own is started without the variables that begin with HVD_"
+        )
+
+
 def restart_limit() -> int:
     """How many times hvdrun starts ranks anew that fail, of all ranks together; 0 when the job is not elastic."""
     return int(os.environ.get("HVD_RESTART_LIMIT") or 0)
@@ -89,6 +111,8 @@ def _join(ranks: List[int], mpi_comm: Optional[int], timeout_s: float, process_s
     if size() > int(os.environ.get("HVD_SIZE") or 0):
         _failure.unwatch()
     _wait.start(shutdown)
+    if _own_mark():
+        os.environ[_JOINED] = _own_mark()
     try:
         _compare_nodes()
         if process_sets:
@@ -134,6 +158,8 @@ def shutdown() -> None:
     global generation
     generation += 1
     _lib.lib.hvd_shutdown()
+    if os.environ.get(_JOINED) == _own_mark():
+        os.environ.pop(_JOINED, None)
     for forget in when_left:
         forget()
 

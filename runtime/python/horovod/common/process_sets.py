@@ -1,6 +1,7 @@
 """Process sets: named subsets of the ranks, which do operations of their own."""
 
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Union
+import threading
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple, Union
 
 from horovod.common import _lib, _wait, basics
 from horovod.common.exceptions import HorovodInternalError
@@ -107,6 +108,10 @@ def _forget_all() -> None:
 
 basics.when_left.append(_forget_all)
 
+# By the ranks of sets that members make, who of this rank's threads is making it.
+_adding: Dict[Tuple[int, ...], threading.Lock] = {}
+_adding_lock = threading.Lock()
+
 
 def number_of(process_set: ProcessSet) -> int:
     """What the library calls it. ValueError for what is none, or is not known to the job."""
@@ -141,13 +146,16 @@ def add_by_members(ranks: Sequence[int]) -> ProcessSet:
         ValueError: this process is none of them.
         HorovodInternalError: a rank is gone, or a member has joined.
     """
-    known = known_process_set(ranks)
-    if known is not None:
-        return known
-    process_set = ProcessSet(ranks)
-    process_set.process_set_id = _lib.add_process_set(process_set.ranks, _wait.call, by_members=True)
-    _known.add(process_set)
-    return process_set
+    with _adding_lock:
+        adding = _adding.setdefault(tuple(sorted(ranks)), threading.Lock())
+    with adding:  # two threads of a rank may want it at once
+        known = known_process_set(ranks)
+        if known is not None:
+            return known
+        process_set = ProcessSet(ranks)
+        process_set.process_set_id = _lib.add_process_set(process_set.ranks, _wait.call, by_members=True)
+        _known.add(process_set)
+        return process_set
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:

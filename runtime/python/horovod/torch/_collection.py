@@ -66,12 +66,12 @@ def _end_backward() -> None:
         try:
             owner.start_all()
             completed.append(owner)
-        except Exception as error:
+        except BaseException as error:
             failure = failure or error
     for owner in completed:
         try:
             owner.complete()
-        except Exception as error:
+        except BaseException as error:
             failure = failure or error
     if failure is not None:
         raise failure

@@ -88,7 +88,7 @@ def within_reach(tensor: torch.Tensor) -> torch.Tensor:
     if not tensor.is_cpu and place_of(tensor) is None:
         tell_about_staging(tensor)
         tensor = tensor.cpu()
-    return tensor.contiguous()
+    return tensor.resolve_neg().contiguous()
 
 
 def empty_like(tensor: torch.Tensor) -> torch.Tensor:
@@ -99,6 +99,14 @@ def empty_like(tensor: torch.Tensor) -> torch.Tensor:
 def needs_gradient(tensor: torch.Tensor) -> bool:
     """Whether autograd has to know of an operation on the tensor; to tell it costs more than a small operation."""
     return isinstance(tensor, torch.Tensor) and tensor.requires_grad and torch.is_grad_enabled()
+
+
+def library_handle(handle: int) -> Optional[int]:
+    """The library's handle of an operation in flight, of a group the first's; None when it is over, or the job was left."""
+    pending = _pending.get(handle)
+    if pending is None or pending.generation != basics.generation or not pending.library_handles:
+        return None
+    return pending.library_handles[0]
 
 
 def _enqueue_one(plan: _lib.Plan, source: int, memory: int) -> Tuple[int, ...]:
@@ -122,6 +130,11 @@ def _put_in_flight(
 # ---- operations whose output is as large as their input ----
 
 
+def is_in_place(tensor: torch.Tensor) -> bool:
+    """Whether the library can work in the tensor's own memory on the host: its values are there as they are, in order."""
+    return tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg()
+
+
 class Target:
     """Where the library reads a tensor and writes its result.
 
@@ -135,7 +148,7 @@ class Target:
         self.dtype = dtype_of(tensor)
         self.shape = tensor.shape
         self.place: Optional[Place] = None
-        if tensor.is_cpu and tensor.is_contiguous() and (output is tensor or output.is_cpu and output.is_contiguous()):
+        if is_in_place(tensor) and (output is tensor or is_in_place(output)):
             self.source, self.memory, self.output = tensor, output, output
             return
         self.source = within_reach(tensor)
@@ -143,7 +156,7 @@ class Target:
         self.output = output
         # The output's own memory where it can be written, else the contiguous copy of an in-place operation, else
         # memory of its own.
-        if output.device == self.source.device and output.is_contiguous():
+        if output.device == self.source.device and output.is_contiguous() and not output.is_neg():
             self.memory = output
         elif output is tensor:
             self.memory = self.source

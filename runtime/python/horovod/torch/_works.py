@@ -1,205 +1,392 @@
-"""What torch.distributed is given for an operation that goes on: Work objects of the backend "hvd", and messages between
-two ranks.
+"""What torch.distributed is given for an operation that goes on: Work objects of the backend "hvd".
+
+An operation is completed by the thread that waits for it; or by one of ours, when its future was asked for (torch waits for
+that then, above all DistributedDataParallel) or nobody holds its Work any more. Ours take whichever ends next. What a script
+has hung on a future runs in them and may wait for other operations: another thread is there to complete those.
+
+Such a callback may also start operations, at a moment that is another one on each rank. They cannot be matched by their number in
+the group, and go by names that tell which callback of which operation they are of.
 """
 
 import atexit
-import queue
+import collections
+import contextlib
+import itertools
+import os
+import sys
 import threading
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+import time
+from datetime import timedelta
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Sequence
 
 import torch
 from torch._C._distributed_c10d import Work
 from torch.futures import Future
 
-from horovod.common import basics
-from horovod.torch import mpi_ops
+from horovod.common import _lib, basics
+from horovod.torch import _limits, mpi_ops
+from horovod.torch._handles import library_handle
+
+# A thread that has nothing to do for so long ends, in seconds.
+_LINGER_S = 0.2
 
 
-class LaterWork(Work):
-    """Operations in flight. Ends in the thread that waits for it; or, when its future is asked for, in a thread of its own,
-    since torch (DistributedDataParallel, above all) then waits for the future and not for this.
+class Context:
+    """A callback: the operations that it starts are numbered by themselves."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._count = itertools.count()
+
+    def next_path(self) -> str:
+        """Of the next one."""
+        return f"{self.path}.{next(self._count)}"
+
+
+class _Running(threading.local):
+    context: Optional[Context] = None
+
+
+_running = _Running()
+
+
+def context() -> Optional[Context]:
+    """The callback that this thread is in."""
+    return _running.context
+
+
+@contextlib.contextmanager
+def _within(entered: Context) -> Iterator[None]:
+    before, _running.context = _running.context, entered
+    try:
+        yield
+    finally:
+        _running.context = before
+
+
+class Operation:
+    """Operations of the library that were asked for as one, until they have ended.
 
     Args:
-        handles: of the operations.
+        handles: of the operations; None: they are started later, by `begin`.
         finish: makes the result, a list of tensors, of what these give.
     """
 
-    def __init__(self, handles: Sequence[int], finish: Callable[[List[Any]], Any]) -> None:
-        super().__init__()
+    def __init__(self, handles: Optional[Sequence[int]], finish: Callable[[List[Any]], Any]) -> None:
+        self.is_over = False
+        self.result: Any = None
+        self.error: Optional[BaseException] = None
+        self.limit: Optional[_limits.Entry] = None
+        self.path = ""  # the same on every rank, once it has one
         self._handles = handles
         self._finish: Optional[Callable[[List[Any]], Any]] = finish
-        self._lock = threading.Lock()  # guards what follows
-        self._is_over = False
-        self._result: Any = None
-        self._error: Optional[Exception] = None
-        self._future: Optional[Future] = None
+        self._has_begun = threading.Event() if handles is None else None
+        self._completing = threading.Lock()  # who has it waits
+        self._lock = threading.Lock()  # guards what follows, for moments
+        self._is_served = False
+        self._future: Optional[_Future] = None
+        self._ended = threading.Event()
+
+    def begin(self, handles: Sequence[int], error: Optional[BaseException] = None) -> None:
+        """They are started now, or cannot be."""
+        with self._lock:
+            self._handles, self.error = handles, error
+            is_served = self._is_served
+        self._has_begun.set()
+        if is_served:
+            _server().put(self)
+
+    @property
+    def has_begun(self) -> bool:
+        return self._handles is not None
+
+    @property
+    def handles(self) -> Sequence[int]:
+        return self._handles or ()
+
+    def would_wait(self) -> bool:
+        return not self.is_over and (not self.has_begun or not all(map(_is_done, self.handles)))
 
     def complete(self) -> None:
         """Waits for the operations, once."""
-        with self._lock:
-            if self._is_over:
+        if self._has_begun is not None:
+            self._has_begun.wait()
+        with self._completing:
+            if self.is_over:
                 return
             results = []
-            for handle in self._handles:  # all, so that none works on memory any more
+            for handle in self.handles:  # all, so that none works on memory any more
                 try:
                     results.append(mpi_ops.synchronize(handle))
                 except Exception as error:
-                    self._error = self._error or error
+                    self.error = self.error or error
             try:
-                if self._error is None:
-                    self._result = self._finish(results)
+                if self.error is None:
+                    self.result = self._finish(results)
             except Exception as error:
-                self._error = error
-            self._is_over, self._finish = True, None
+                self.error = error
+            if self.limit is not None:
+                self.error = self.limit.end(self.error)
+            self.is_over, self._finish = True, None
 
-    def _would_wait(self) -> bool:
-        return not all(mpi_ops.poll(handle) for handle in self._handles)
+    def serve(self) -> None:
+        """Has a thread of ours complete it, also when nobody waits."""
+        with self._lock:
+            if self._is_served:
+                return
+            self._is_served = True
+            has_begun = self.has_begun
+        if has_begun:
+            _server().put(self)
+
+    def end(self) -> None:
+        """A thread of ours: completes it, and tells those who wait for its future."""
+        self.complete()
+        with self._lock:
+            future, self._future = self._future, None
+            self._ended.set()
+        if future is not None:
+            self._set(future)
+
+    def wait_for(self, seconds: float) -> bool:
+        """Whether it has ended by then; it goes on otherwise."""
+        self.serve()
+        return self._ended.wait(seconds)
+
+    def future(self) -> "_Future":
+        """One that a thread of ours completes."""
+        with self._lock:
+            future = self._future
+            is_new = future is None
+            if is_new:
+                future = _Future(self, self.path)
+                is_ended = self._ended.is_set()
+                self._future = None if is_ended else future
+        if is_new and is_ended:
+            self._set(future)
+        self.serve()
+        return future
+
+    def _set(self, future: Future) -> None:
+        if self.error is None:
+            future.set_result(self.result)
+        else:
+            future.set_exception(self.error)
+
+
+def _is_done(handle: int) -> bool:
+    try:
+        return mpi_ops.poll(handle)
+    except ValueError:
+        return True  # somebody is just completing it
+
+
+class _Future(Future):
+    """The future of an operation, or of a callback that was hung on one. Ctrl-C ends the wait for it, since who waits completes the
+    operation."""
+
+    def __init__(self, operation: Operation, path: str) -> None:
+        super().__init__()
+        self._operation = operation
+        self._path = path
+        self._callbacks = itertools.count()
+
+    def wait(self) -> Any:
+        self._operation.complete()
+        return super().wait()
+
+    def then(self, callback: Callable[[Future], Any]) -> Future:
+        entered = Context(f"{self._path}.{next(self._callbacks)}")
+        child = _Future(self._operation, entered.path)
+
+        def run(_: Future) -> None:
+            with _within(entered):
+                try:
+                    result = callback(self)
+                except Exception as error:
+                    child.set_exception(error)
+                else:
+                    child.set_result(result)
+
+        super().add_done_callback(run)
+        return child
+
+    def add_done_callback(self, callback: Callable[[Future], None]) -> None:
+        entered = Context(f"{self._path}.{next(self._callbacks)}")
+
+        def run(_: Future) -> None:
+            with _within(entered):
+                callback(self)
+
+        super().add_done_callback(run)
+
+
+class LaterWork(Work):
+    """An operation in flight."""
+
+    def __init__(self, operation: Operation) -> None:
+        super().__init__()
+        self._operation = operation
+        self._future: Optional[Future] = None
+
+    def __del__(self) -> None:
+        if not self._operation.is_over and not sys.is_finalizing():
+            with contextlib.suppress(Exception):
+                self._operation.serve()
 
     def wait(self, timeout: Any = None) -> bool:
-        self.complete()
-        if self._error is not None:
-            raise self._error
+        """RuntimeError when it does not end within `timeout`; it goes on then, and can be waited for again."""
+        operation = self._operation
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else 0.0  # 0: none, as torch has it
+        if seconds <= 0:
+            operation.complete()
+        elif not operation.is_over and not operation.wait_for(seconds):
+            raise RuntimeError(f"the operation has not ended within {seconds:g} s; a rank has not come to it, or is slow")
+        if operation.error is not None:
+            raise operation.error
         return True
 
-    synchronize = wait
+    def synchronize(self) -> None:
+        self.wait()
 
     def is_completed(self) -> bool:
-        if self._lock.acquire(blocking=False):
-            try:
-                if not self._is_over and self._would_wait():
-                    return False
-            finally:
-                self._lock.release()
-            self.complete()
-        return self._is_over
+        if self._operation.would_wait():
+            return False
+        self._operation.complete()
+        return True
 
     def is_success(self) -> bool:
-        return self._is_over and self._error is None
+        return self._operation.is_over and self._operation.error is None
 
-    def exception(self) -> Optional[Exception]:
-        return self._error
+    def exception(self) -> Optional[BaseException]:
+        return self._operation.error
 
     def result(self) -> Any:
         self.wait()
-        return self._result
+        return self._operation.result
 
     def get_future(self) -> Future:
         if self._future is None:
-            self._future = Future()
-            _complete_later(self)
+            self._future = self._operation.future()
         return self._future
 
-    def set_future(self) -> None:
-        """When it is over."""
-        if self._error is None:
-            self._future.set_result(self._result)
-        else:
-            self._future.set_exception(self._error)
 
-
-class _Futures:
-    """A thread that completes each work and sets its future, in order."""
+class _Server:
+    """Threads that complete operations as they end: as many as are kept busy by what scripts do in them, and one more."""
 
     def __init__(self) -> None:
-        self._works: "queue.SimpleQueue[Optional[LaterWork]]" = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._complete_all, name="hvd-futures", daemon=True)
-        self._thread.start()
+        self._queue = _lib.DoneQueue()
+        self._lock = threading.Lock()  # guards what follows
+        self._operations: Dict[int, Operation] = {}  # by the library's handle of the first
+        self._ready: Deque[Operation] = collections.deque()  # that have no such handle; each has a 0 in the queue
+        self._threads: List[threading.Thread] = []
+        self._idle = 0
         atexit.register(self._end)
 
-    def put(self, work: LaterWork) -> None:
-        self._works.put(work)
+    def put(self, operation: Operation) -> None:
+        handle = library_handle(operation.handles[0]) if operation.handles else None
+        with self._lock:
+            if handle is not None:
+                self._operations[handle] = operation
+            else:
+                self._ready.append(operation)
+            if self._idle == 0:
+                self._start()
+        try:
+            self._queue.put(handle or 0)
+        except Exception:  # the job was left meanwhile, or another waits for it: then it ends at once, or in the wait for it
+            with self._lock:
+                if self._operations.pop(handle, None) is not None:
+                    self._ready.append(operation)
+            self._queue.put(0)
 
-    def is_alive(self) -> bool:
-        """Not in a forked child."""
-        return self._thread.is_alive()
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._serve, name="hvd-futures", daemon=True)
+        self._idle += 1
+        self._threads.append(thread)
+        thread.start()
 
-    def _complete_all(self) -> None:
-        while (work := self._works.get()) is not None:
-            work.complete()
-            work.set_future()
-            del work  # and the tensors with it
+    def _serve(self) -> None:
+        while True:
+            handle = self._queue.next(_LINGER_S)
+            with self._lock:
+                operation = self._operations.pop(handle, None)
+                if operation is None and handle == 0 and self._ready:
+                    operation = self._ready.popleft()
+                if operation is None:
+                    has_more = bool(self._operations or self._ready)
+                    if not handle and (not has_more or self._idle > 1):
+                        self._idle -= 1
+                        self._threads.remove(threading.current_thread())
+                        return
+                    continue
+                self._idle -= 1
+                if self._idle == 0 and (self._operations or self._ready):
+                    self._start()
+            operation.end()
+            del operation  # and the tensors with it
+            with self._lock:
+                self._idle += 1
 
     def _end(self) -> None:
         """A thread that comes back from torch while Python finalises ends the process by std::terminate: setting a future
         takes Python's lock where nothing may be thrown, and Python ends whoever asks for the lock by then."""
-        if not self.is_alive():
-            return
-        self._works.put(None)
-        self._thread.join(1.0)
-        if self._thread.is_alive():
-            basics.shutdown()  # it waits for ranks that may never come; now its operations fail
-            self._thread.join(10.0)
+        with self._lock:
+            threads = list(self._threads)
+        for _ in threads:
+            self._queue.put(0)
+        until = time.monotonic() + 1.0
+        for thread in threads:
+            thread.join(max(until - time.monotonic(), 0.0))
+        with self._lock:
+            threads = list(self._threads)
+        if threads:
+            basics.shutdown()  # they wait for ranks that may never come; now their operations fail
+            for thread in threads:
+                thread.join(10.0)
 
 
-_futures: Optional[_Futures] = None
+_the_server: Optional[_Server] = None
+_server_lock = threading.Lock()
 
 
-def _complete_later(work: LaterWork) -> None:
-    global _futures
-    if _futures is None or not _futures.is_alive():
-        _futures = _Futures()
-    _futures.put(work)
+def _server() -> _Server:
+    global _the_server
+    with _server_lock:
+        if _the_server is None:
+            _the_server = _Server()
+        return _the_server
 
 
-def later_in_place(tensors: Sequence[torch.Tensor], start: Callable[[torch.Tensor], int]) -> LaterWork:
+def _forget_server() -> None:
+    """In a forked child: its threads stay in the parent, and a lock may be held by one of them."""
+    global _the_server, _server_lock
+    if _the_server is not None:
+        atexit.unregister(_the_server._end)
+    _the_server, _server_lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_server)
+
+
+def later_in_place(tensors: Sequence[torch.Tensor], start: Callable[[torch.Tensor], int]) -> Operation:
     """Operations that leave their results in the tensors; `start` gives a handle."""
-    memory = [tensor.detach().contiguous() for tensor in tensors]  # itself, where it is contiguous
+    memory = [tensor.detach().resolve_neg().contiguous() for tensor in tensors]  # itself, where it is so
 
     def finish(_: List[Any]) -> List[torch.Tensor]:
         for tensor, result in zip(tensors, memory):
-            if result.data_ptr() != tensor.data_ptr():
+            if result.data_ptr() != tensor.data_ptr() or tensor.is_neg():
                 tensor.detach().copy_(result)
         return list(tensors)
 
-    return LaterWork([start(t) for t in memory], finish)
+    return Operation([start(t) for t in memory], finish)
 
 
-def later_into(output: torch.Tensor, handle: int) -> LaterWork:
+def later_into(output: torch.Tensor, handle: int) -> Operation:
     """An operation whose result is copied into `output`, whatever its shape."""
 
     def finish(results: List[Any]) -> List[torch.Tensor]:
         output.detach().copy_(results[0].view(output.shape))
         return [output]
 
-    return LaterWork([handle], finish)
-
-
-class Mailbox:
-    """Messages between two ranks, by the store at which torch's ranks meet: for what is said now and then. An operation of
-    libhvd is one of all ranks of a process set, and two that want to speak cannot make a set by themselves."""
-
-    def __init__(self, store: Any, rank: int) -> None:
-        self._store = store
-        self._rank = rank
-        self._counts: Dict[Tuple[int, int, int], int] = {}  # of messages, by sender, receiver, tag
-
-    def _next_key(self, sender: int, receiver: int, tag: int) -> str:
-        number = self._counts[sender, receiver, tag] = self._counts.get((sender, receiver, tag), 0) + 1
-        return f"hvd/message/{sender}/{receiver}/{tag}/{number}"
-
-    def send(self, tensor: torch.Tensor, receiver: int, tag: int) -> None:
-        data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-        self._store.set(self._next_key(self._rank, receiver, tag), data)
-
-    def receive(self, tensor: torch.Tensor, sender: int, tag: int) -> LaterWork:
-        return _Received(self._store, self._next_key(sender, self._rank, tag), tensor, sender)
-
-
-class _Received(LaterWork):
-    def __init__(self, store: Any, key: str, tensor: torch.Tensor, sender: int) -> None:
-        super().__init__([], self._take)
-        self._store, self._key, self._tensor, self._sender = store, key, tensor, sender
-
-    def _would_wait(self) -> bool:
-        return not self._store.check([self._key])
-
-    def _take(self, _: List[Any]) -> List[torch.Tensor]:
-        tensor = self._tensor.detach()
-        data = bytearray(self._store.get(self._key))
-        self._store.delete_key(self._key)
-        if len(data) != tensor.nbytes:
-            raise ValueError(f"recv: rank {self._sender} has sent {len(data)} bytes, and {tensor.nbytes} are expected here")
-        if data:
-            received = torch.frombuffer(data, dtype=torch.uint8).view(tensor.dtype)
-            tensor.copy_(received.view(tensor.shape))
-        return [self._tensor]
+    return Operation([handle], finish)

@@ -5,8 +5,9 @@
 in a script that hvdrun started. DistributedDataParallel, FSDP and whatever else uses process groups then run on libhvd, on
 CPUs; tensors on other devices travel through host memory. all_reduce, broadcast, all_gather_into_tensor and
 reduce_scatter_tensor go on after the call with async_op=True; the others are done when it returns. Each group must see its
-operations in the same order on all its ranks, as torch demands anyway. send and recv go through torch's own store: they are
-for small messages now and then.
+operations in the same order on all its ranks, as torch demands anyway. send, recv and batch_isend_irecv go over libhvd's links, in
+any size and order. An operation that takes longer than the timeout of its group (init_process_group, new_group) raises
+HorovodInternalError, and this rank leaves the job.
 A group of some of the ranks (torch.distributed.new_group, a dimension of a DeviceMesh) is a process set, that of
 `hvd.add_process_set` where there is one of these ranks, or else one that its members make. It stays until hvd.shutdown(),
 for the next group of the same ranks, and hvd.add_process_set refuses these ranks then. Groups of the same ranks at one time
@@ -16,8 +17,10 @@ Refused, with an error that says so: groups whose ranks are not in ascending ord
 tensors of complex numbers.
 """
 
+import functools
 import itertools
-from typing import Any, Callable, Dict, List, Sequence, Set
+from datetime import timedelta
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -37,11 +40,18 @@ from torch._C._distributed_c10d import (
 from torch.futures import Future
 
 from horovod.common import _lib, basics
+from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, add_by_members, global_process_set, number_of
-from horovod.torch import mpi_ops
-from horovod.torch._works import Mailbox, later_in_place, later_into
+from horovod.torch import _limits, _sparse, mpi_ops
+from horovod.torch._messages import Messages
+from horovod.torch._works import LaterWork, Operation, context, later_in_place, later_into
+from horovod.torch.compression import Compression
 
 NAME = "hvd"
+_T = TypeVar("_T", bound=Callable[..., Any])
+
+_DEFAULT_TIMEOUT_S = dist.default_pg_timeout.total_seconds()
+_MOST_VALUES = 0x7FFFFFFF  # from one rank to one rank, in an alltoall of lists
 
 _OPERATORS = {
     dist.ReduceOp.SUM: _lib.SUM,
@@ -65,6 +75,38 @@ def _done(result: Any) -> Any:
     return _create_work_from_future(future)
 
 
+def _seconds_of(timeout: Any) -> Optional[float]:
+    """None: none was given (torch's options say so by a negative one)."""
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else 0.0
+    return seconds if seconds > 0 else None
+
+
+def _limited(method: _T) -> _T:
+    """A collective with its timeout: the group's, unless its options have one. One that goes on after it is an Operation."""
+    what = method.__name__.strip("_")
+
+    @functools.wraps(method)
+    def limited(self: "HvdProcessGroup", *arguments: Any, **options: Any) -> Any:
+        asked = arguments[-1] if arguments else options.get("opts")
+        seconds = _seconds_of(getattr(asked, "timeout", None)) or self._timeout_s
+        entry = _limits.begin(f"{what} of the group {self._name!r}", seconds)
+        try:
+            result = method(self, *arguments, **options)
+        except BaseException as error:
+            told = entry.end(error)
+            if told is error:
+                raise
+            raise told from error
+        if not isinstance(result, Operation):
+            entry.end(None)
+            return result
+        entry.would_wait, result.limit = result.would_wait, entry
+        result.path = self.path_of_next()
+        return LaterWork(result)
+
+    return limited
+
+
 def _rows(tensor: torch.Tensor) -> torch.Tensor:
     """What is gathered: at least one dimension is needed."""
     return tensor.detach().reshape(1, -1)
@@ -81,21 +123,51 @@ class HvdProcessGroup(dist.ProcessGroup):
     def __init__(self, options: Any, process_set: ProcessSet) -> None:
         super().__init__(options.group_rank, options.group_size)
         self._process_set = process_set
-        self._mailbox = Mailbox(options.store, options.group_rank)
+        self._messages = Messages(options.group_id)
+        self._timeout_s = _seconds_of(options.timeout) or _DEFAULT_TIMEOUT_S
         # What has no name goes by its number among the set's operations. Of several groups those numbers are the same on all
         # ranks only while these use the groups in one order, which nobody demands.
         self._is_first = number_of(process_set) not in _sets_with_group
         _sets_with_group.add(number_of(process_set))
         self._name = options.group_id
         self._count = itertools.count()
+        self._paths = itertools.count()
 
     def _where(self) -> Dict[str, Any]:
         """Of the next operation: the arguments that say in which set, and under which name."""
-        name = None if self._is_first else f"{self._name}.noname.{next(self._count)}"
-        return {"process_set": self._process_set, "name": name}
+        return {"process_set": self._process_set, "name": self._next_name()}
+
+    def _next_name(self) -> Optional[str]:
+        """None: it goes by its number in the set."""
+        entered = context()
+        if entered is not None:
+            return f"{self._name}.noname.of.{entered.next_path()}"
+        return None if self._is_first else f"{self._name}.noname.{next(self._count)}"
+
+    def path_of_next(self) -> str:
+        """Of an operation that goes on, for what is hung on its future."""
+        entered = context()
+        return f"{self._name}.{next(self._paths)}" if entered is None else entered.next_path()
 
     def getBackendName(self) -> str:
         return NAME
+
+    @property
+    def _device_types(self) -> List[torch.device]:
+        """Of which the group takes tensors; torch asks before it checkpoints, among others."""
+        return [torch.device(name) for name in ("cpu", "cuda") if name == "cpu" or torch.cuda.is_available()]
+
+    def _get_backend(self, device: torch.device) -> "HvdProcessGroup":
+        """There is one for all devices."""
+        return self
+
+    supports_coalescing = False
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """For operations from now on."""
+        self._timeout_s = _seconds_of(timeout) or self._timeout_s
+
+    _set_default_timeout = set_timeout
 
     @property
     def group_name(self) -> str:
@@ -109,8 +181,11 @@ class HvdProcessGroup(dist.ProcessGroup):
 
     # ---- same shape on every rank ----
 
+    @_limited
     def allreduce(self, tensors: List[torch.Tensor], opts: Any = AllreduceOptions()) -> Any:
         op = _operator(opts)
+        if any(tensor.layout is torch.sparse_coo for tensor in tensors):
+            return self._sparse_allreduce(tensors, op)
         if _goes_on(opts):
             return later_in_place(
                 tensors, lambda t: mpi_ops.allreduce_async_(t, op=op, **self._where())
@@ -119,6 +194,22 @@ class HvdProcessGroup(dist.ProcessGroup):
             _in_place(tensor, lambda t: mpi_ops.allreduce_(t, op=op, **self._where()))
         return _done(tensors)
 
+    def _sparse_allreduce(self, tensors: List[torch.Tensor], op: int) -> Operation:
+        names = [f"{self._name}.sparse.noname.{self.path_of_next()}" for _ in tensors]
+        results = [
+            _sparse.start(tensor.detach(), name, op, self._process_set, Compression.none)
+            for tensor, name in zip(tensors, names)
+        ]
+
+        def finish(_: List[Any]) -> List[torch.Tensor]:
+            with torch.no_grad():
+                for tensor, result in zip(tensors, results):
+                    tensor.copy_(result().coalesce())
+            return list(tensors)
+
+        return Operation([], finish)
+
+    @_limited
     def allreduce_coalesced(self, tensors: List[torch.Tensor], opts: Any = AllreduceCoalescedOptions()) -> Any:
         op = _operator(opts)
         results = mpi_ops.grouped_allreduce(list(tensors), op=op, **self._where())
@@ -126,6 +217,7 @@ class HvdProcessGroup(dist.ProcessGroup):
             tensor.copy_(result)
         return _done(tensors)
 
+    @_limited
     def broadcast(self, tensors: List[torch.Tensor], opts: Any = BroadcastOptions()) -> Any:
         root = self._global(opts.rootRank)
         if _goes_on(opts):
@@ -136,6 +228,7 @@ class HvdProcessGroup(dist.ProcessGroup):
             _in_place(tensor, lambda t: mpi_ops.broadcast_(t, root, **self._where()))
         return _done(tensors)
 
+    @_limited
     def reduce(self, tensors: List[torch.Tensor], opts: Any = ReduceOptions()) -> Any:
         op = _operator(opts)
         for tensor in tensors:
@@ -144,8 +237,9 @@ class HvdProcessGroup(dist.ProcessGroup):
                 tensor.copy_(result)
         return _done(tensors)
 
+    @_limited
     def barrier(self, opts: Any = BarrierOptions()) -> Any:
-        if self._is_first:
+        if self._is_first and context() is None:
             mpi_ops.barrier(process_set=self._process_set)
         else:  # barriers have no names
             mpi_ops.allreduce_(torch.zeros(1), **self._where())
@@ -153,6 +247,7 @@ class HvdProcessGroup(dist.ProcessGroup):
 
     # ---- gathering and scattering ----
 
+    @_limited
     def allgather(
         self, output_tensors: List[List[torch.Tensor]], input_tensors: List[torch.Tensor], opts: Any = AllgatherOptions()
     ) -> Any:
@@ -162,6 +257,7 @@ class HvdProcessGroup(dist.ProcessGroup):
                 output.copy_(row.view(tensor.shape))
         return _done(output_tensors)
 
+    @_limited
     def _allgather_base(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = AllgatherOptions()) -> Any:
         if _goes_on(opts):
             return later_into(output, mpi_ops.allgather_async(_rows(tensor), **self._where()))
@@ -171,6 +267,12 @@ class HvdProcessGroup(dist.ProcessGroup):
 
     all_gather_single = _allgather_base  # its name since torch 2.13
 
+    def allgather_coalesced(
+        self, output_lists: List[List[torch.Tensor]], inputs: List[torch.Tensor], opts: Any = AllgatherOptions()
+    ) -> Any:
+        return self.allgather(output_lists, inputs, opts)
+
+    @_limited
     def allgather_into_tensor_coalesced(
         self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any = AllgatherOptions()
     ) -> Any:
@@ -179,6 +281,9 @@ class HvdProcessGroup(dist.ProcessGroup):
             output.copy_(result.view(output.shape))
         return _done(outputs)
 
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
+
+    @_limited
     def gather(
         self, output_tensors: List[List[torch.Tensor]], input_tensors: List[torch.Tensor], opts: Any = GatherOptions()
     ) -> Any:
@@ -188,6 +293,7 @@ class HvdProcessGroup(dist.ProcessGroup):
                 output.copy_(row.view(output.shape))
         return _done(output_tensors)
 
+    @_limited
     def scatter(
         self, output_tensors: List[torch.Tensor], input_tensors: List[List[torch.Tensor]], opts: Any = ScatterOptions()
     ) -> Any:
@@ -202,6 +308,7 @@ class HvdProcessGroup(dist.ProcessGroup):
         output.copy_(received.view(output.shape))
         return _done(output_tensors)
 
+    @_limited
     def reduce_scatter(
         self,
         output_tensors: List[torch.Tensor],
@@ -212,6 +319,7 @@ class HvdProcessGroup(dist.ProcessGroup):
             self._reduce_scatter_rows(output, torch.cat([_rows(part) for part in parts]), opts)
         return _done(output_tensors)
 
+    @_limited
     def _reduce_scatter_base(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = ReduceScatterOptions()) -> Any:
         rows = tensor.detach().reshape(self.size(), -1)
         op = _operator(opts)
@@ -222,12 +330,15 @@ class HvdProcessGroup(dist.ProcessGroup):
 
     reduce_scatter_single = _reduce_scatter_base  # its name since torch 2.13
 
+    @_limited
     def reduce_scatter_tensor_coalesced(
         self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any = ReduceScatterOptions()
     ) -> Any:
         for output, tensor in zip(outputs, inputs):
             self._reduce_scatter_rows(output, tensor.detach().reshape(self.size(), -1), opts)
         return _done(outputs)
+
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
     def _reduce_scatter_rows(self, output: torch.Tensor, rows: torch.Tensor, opts: Any) -> None:
         op = _operator(opts)
@@ -239,6 +350,7 @@ class HvdProcessGroup(dist.ProcessGroup):
 
     # ---- all to all ----
 
+    @_limited
     def alltoall_base(
         self,
         output: torch.Tensor,
@@ -247,20 +359,37 @@ class HvdProcessGroup(dist.ProcessGroup):
         input_split_sizes: Sequence[int],
         opts: Any = AllToAllOptions(),
     ) -> Any:
-        even = tensor.shape[0] // self.size()
-        splits = list(input_split_sizes) or [even] * self.size()
+        splits = self._rows_for_each("input", tensor, input_split_sizes)
+        wanted = self._rows_for_each("output", output, output_split_sizes)
         received, counts = mpi_ops.alltoall(tensor.detach(), splits, **self._where())
-        wanted = list(output_split_sizes) or [output.shape[0] // self.size()] * self.size()
         if counts.tolist() != wanted:
             raise ValueError(f"all_to_all: rank {self.rank()} wants {wanted} rows, but {counts.tolist()} were sent to it")
         output.copy_(received.view(output.shape))
         return _done(output)
 
+    all_to_all_single = alltoall_base  # its name since torch 2.13
+
+    def _rows_for_each(self, what: str, tensor: torch.Tensor, splits: Sequence[int]) -> List[int]:
+        """How many of a tensor's rows go to each rank, or come from it."""
+        if tensor.dim() == 0:
+            raise ValueError(f"all_to_all: the {what} has no dimension that could be split")
+        rows = tensor.shape[0]
+        if not splits:
+            if rows % self.size():
+                raise ValueError(f"all_to_all: the {what} has {rows} rows, which {self.size()} ranks cannot share evenly")
+            return [rows // self.size()] * self.size()
+        if len(splits) != self.size() or sum(splits) != rows:
+            raise ValueError(f"all_to_all: the {what} has {rows} rows for {self.size()} ranks, and its splits are {list(splits)}")
+        return list(splits)
+
+    @_limited
     def alltoall(
         self, output_tensors: List[torch.Tensor], input_tensors: List[torch.Tensor], opts: Any = AllToAllOptions()
     ) -> Any:
-        flat = torch.cat([tensor.detach().reshape(-1) for tensor in input_tensors])
         splits = [tensor.numel() for tensor in input_tensors]
+        if max(splits) > _MOST_VALUES:
+            raise ValueError(f"all_to_all: {max(splits)} values for one rank, and at most {_MOST_VALUES} go at once; send parts")
+        flat = torch.cat([tensor.detach().reshape(-1) for tensor in input_tensors])
         received, counts = mpi_ops.alltoall(flat, splits, **self._where())
         wanted = [tensor.numel() for tensor in output_tensors]
         if counts.tolist() != wanted:
@@ -271,18 +400,22 @@ class HvdProcessGroup(dist.ProcessGroup):
 
     # ---- between two ranks ----
 
+    @_limited
     def send(self, tensors: List[torch.Tensor], dst: int, tag: int = 0) -> Any:
-        for tensor in tensors:
-            self._mailbox.send(tensor, dst, tag)
-        return _done(tensors)
+        return self._messages.send(_only(tensors), self._global(dst), tag)
 
+    @_limited
     def recv(self, tensors: List[torch.Tensor], src: int, tag: int = 0) -> Any:
-        if len(tensors) != 1:
-            raise ValueError(f"recv of {len(tensors)} tensors: one at a time is received")
-        return self._mailbox.receive(tensors[0], src, tag)
+        return self._messages.receive(_only(tensors), self._global(src), tag)
 
     def recv_anysource(self, tensors: List[torch.Tensor], tag: int = 0) -> Any:
         raise NotImplementedError(f"the backend {NAME} has no recv from any rank; say from which")
+
+
+def _only(tensors: List[torch.Tensor]) -> torch.Tensor:
+    if len(tensors) != 1:
+        raise ValueError(f"a message of {len(tensors)} tensors: one at a time is sent")
+    return tensors[0]
 
 
 def _goes_on(options: Any) -> bool:
@@ -292,10 +425,10 @@ def _goes_on(options: Any) -> bool:
 
 def _in_place(tensor: torch.Tensor, operation: Callable[[torch.Tensor], Any]) -> None:
     detached = tensor.detach()
-    if detached.is_contiguous():
+    if detached.is_contiguous() and not detached.is_neg():
         operation(detached)
     else:
-        tensor.data.copy_(operation(detached.contiguous()))
+        tensor.data.copy_(operation(detached.resolve_neg().contiguous()))
 
 
 def _create(options: Any, *_: Any) -> HvdProcessGroup:
@@ -315,7 +448,14 @@ def _create(options: Any, *_: Any) -> HvdProcessGroup:
             f"torch.distributed calls this process rank {ranks[rank]}, hvdrun calls it {basics.rank()}; leave rank and "
             "world_size out of init_process_group, or take them from RANK and WORLD_SIZE"
         )
-    process_set = global_process_set if size == basics.size() else add_by_members(ranks)
+    if size == basics.size():
+        return HvdProcessGroup(options, global_process_set)
+    entry = _limits.begin(f"new_group of the ranks {ranks}", _seconds_of(options.timeout) or _DEFAULT_TIMEOUT_S)
+    try:
+        process_set = add_by_members(ranks)
+    except HorovodInternalError as error:
+        raise entry.end(error) from error
+    entry.end(None)
     return HvdProcessGroup(options, process_set)
 
 

@@ -1,6 +1,8 @@
 #include "runtime/link/shm_segment.h"
 
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -104,6 +106,20 @@ TEST_CASE("the other end's end is an error when the memory is waited for") {
   auto pair = make_socket_pair().value();
   pair.first.reset();
   CHECK(ShmSegment::receive_fd(pair.second.get()).error().code() == Code::kProtocol);
+}
+
+TEST_CASE("a limit of files' sizes that is too low for the memory is named") {
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit low{4096, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &low) == 0);
+  const auto made = ShmSegment::create(2, 1U << 20U);
+  CHECK(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  ::signal(SIGXFSZ, handler);
+  REQUIRE_FALSE(made.ok());
+  CHECK(made.error().code() == Code::kResource);
+  CHECK(made.error().message().find("ulimit -f") != std::string::npos);
 }
 
 TEST_CASE("memory that is not such a segment is refused") {
