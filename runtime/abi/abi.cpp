@@ -15,6 +15,7 @@
 #include "runtime/abi/op_checks.h"
 #include "runtime/backend/nccl_library.h"
 #include "runtime/device/device.h"
+#include "runtime/rendezvous/hmac.h"
 #include "runtime/rendezvous/store_client.h"
 
 namespace {
@@ -212,6 +213,20 @@ hvd_status hvd_read_counters(hvd_ctx* ctx, int32_t process_set, hvd_counters* ou
                               {offsetof(hvd_counters, requests), sizeof(hvd_counters)}));
     HVD_TRY_ASSIGN(const auto context, resolve(ctx));
     return context->read_counters(process_set, *out);
+  });
+}
+
+hvd_status hvd_mac(hvd_ctx* ctx, const void* data, int64_t size_bytes, uint8_t* mac) {
+  return fence([&]() -> Result<void> {
+    if (mac == nullptr || size_bytes < 0 || (data == nullptr && size_bytes > 0)) {
+      return missing("hvd_mac: data or mac");
+    }
+    HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+    const std::string made =
+        context->mac_of({static_cast<const std::uint8_t*>(data), static_cast<std::size_t>(size_bytes)});
+    static_assert(HVD_MAC_BYTES == hvd::kMacBytes);
+    std::copy(made.begin(), made.end(), mac);
+    return {};
   });
 }
 

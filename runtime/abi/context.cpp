@@ -7,6 +7,7 @@
 #include "runtime/core/op_kind.h"
 #include "runtime/core/shape.h"
 #include "runtime/engine/buffer_table.h"
+#include "runtime/rendezvous/hmac.h"
 
 namespace {
 
@@ -22,7 +23,14 @@ constexpr const char* kForkedText =
 }  // namespace
 
 hvd_ctx::hvd_ctx(std::unique_ptr<hvd::Engine> engine, Joined joined)
-    : map_(joined.place ? *joined.place : engine->map()), is_by_mpi_(joined.is_by_mpi), engine_(std::move(engine)) {}
+    : map_(joined.place ? *joined.place : engine->map()),
+      is_by_mpi_(joined.is_by_mpi),
+      object_key_(std::move(joined.object_key)),
+      engine_(std::move(engine)) {}
+
+std::string hvd_ctx::mac_of(hvd::Bytes bytes) const {
+  return hvd::hmac_sha256(hvd::as_bytes(object_key_), bytes);
+}
 
 hvd_ctx::~hvd_ctx() = default;
 

@@ -31,6 +31,7 @@ struct hvd_ctx {
   struct Joined {
     std::optional<hvd::RankMap> place;  // what the program is told of its place, where links are made otherwise
     bool is_by_mpi = false;
+    std::string object_key;  // of hvd_mac
   };
 
   hvd_ctx(std::unique_ptr<hvd::Engine> engine, Joined joined);
@@ -61,6 +62,8 @@ struct hvd_ctx {
   [[nodiscard]] bool uses_mpi() const { return is_by_mpi_; }
   // Of the job, where it is on one node; else 0.
   [[nodiscard]] hvd::Result<int> node_cores();
+  // Of what is sent to other ranks as more than numbers.
+  [[nodiscard]] std::string mac_of(hvd::Bytes bytes) const;
   // This process is a fork of the one that joined.
   [[nodiscard]] bool is_forked() const;
 
@@ -111,6 +114,7 @@ struct hvd_ctx {
   // constant after construction
   const hvd::RankMap map_;
   const bool is_by_mpi_;
+  const std::string object_key_;
   const hvd::ProcessMark process_;
   const std::shared_ptr<hvd::BlockPool> operation_blocks_ = std::make_shared<hvd::BlockPool>();
   const std::shared_ptr<hvd::BlockPool> completion_blocks_ = std::make_shared<hvd::BlockPool>();

@@ -8,6 +8,8 @@
 #include "runtime/abi/context.h"
 #include "runtime/abi/op_checks.h"
 #include "runtime/abi/tuning_source.h"
+#include "runtime/rendezvous/crypto.h"
+#include "runtime/rendezvous/hmac.h"
 #include "runtime/rendezvous/store_client.h"
 
 namespace hvd {
@@ -114,6 +116,17 @@ Result<std::unique_ptr<Store>> meet(Config& config, Deadline deadline) {
   return store;
 }
 
+// The same on all ranks of the job, and known to nobody else; a rank that is alone needs only one that nobody knows.
+Result<std::string> object_key_of(const Store* store) {
+  JobSecret secret{};
+  if (store == nullptr) {
+    HVD_TRY(fill_random(secret));
+  } else {
+    secret = store->secret();
+  }
+  return hkdf_expand(secret, "hvd object key", kMacBytes);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<hvd_ctx>> make_context(const hvd_options* options) {
@@ -129,10 +142,11 @@ Result<std::unique_ptr<hvd_ctx>> make_context(Config config, std::unique_ptr<Sto
   if (!config.alone.empty() && config.map.size == 1 && !config.place) {
     log->write(LogLevel::kWarning, config.alone);
   }
+  HVD_TRY_ASSIGN(std::string object_key, object_key_of(store.get()));
   HVD_TRY_ASSIGN(auto engine, Engine::start(config.map, std::move(store), config.engine, std::move(log),
                                             Deadline::after(config.start_timeout)));
   const bool is_by_mpi = config.place.has_value() || config.engine.backends != nullptr;
-  return std::make_unique<hvd_ctx>(std::move(engine), hvd_ctx::Joined{config.place, is_by_mpi});
+  return std::make_unique<hvd_ctx>(std::move(engine), hvd_ctx::Joined{config.place, is_by_mpi, std::move(object_key)});
 }
 
 }  // namespace hvd

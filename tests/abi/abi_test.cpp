@@ -163,6 +163,28 @@ TEST_CASE("a C99 caller goes through a whole job, fifty times") {
   CHECK(std::string(failed == nullptr ? "" : failed) == "");
 }
 
+TEST_CASE("a MAC is of its bytes and of this job, and of none before there is one") {
+  std::array<std::uint8_t, HVD_MAC_BYTES> first{};
+  CHECK(hvd_mac(nullptr, "ab", 2, first.data()) == HVD_NOT_INITIALIZED);
+  REQUIRE(hvd_init(nullptr) == HVD_OK);
+  std::array<std::uint8_t, HVD_MAC_BYTES> again{};
+  std::array<std::uint8_t, HVD_MAC_BYTES> other{};
+  CHECK(hvd_mac(nullptr, "ab", 2, first.data()) == HVD_OK);
+  CHECK(hvd_mac(nullptr, "ab", 2, again.data()) == HVD_OK);
+  CHECK(hvd_mac(nullptr, "ab", 1, other.data()) == HVD_OK);
+  CHECK(first == again);
+  CHECK(first != other);
+  CHECK(hvd_mac(nullptr, nullptr, 0, other.data()) == HVD_OK);
+  CHECK(hvd_mac(nullptr, nullptr, 1, other.data()) == HVD_INVALID);
+  CHECK(hvd_mac(nullptr, "ab", -1, other.data()) == HVD_INVALID);
+  CHECK(hvd_mac(nullptr, "ab", 2, nullptr) == HVD_INVALID);
+  CHECK(hvd_shutdown() == HVD_OK);
+  REQUIRE(hvd_init(nullptr) == HVD_OK);
+  CHECK(hvd_mac(nullptr, "ab", 2, again.data()) == HVD_OK);
+  CHECK(first != again);
+  CHECK(hvd_shutdown() == HVD_OK);
+}
+
 TEST_CASE("before hvd_init, numbers are -1 and operations are refused") {
   std::int64_t handle = 0;
   const hvd_op op = good_op();

@@ -125,7 +125,7 @@ TEST_CASE("strangers at the listening sockets are dropped with a line each and d
   }
   CHECK(strangers.were_refused);
   CHECK(job.log().count_of("it does not know the secret of this job") == 2);
-  CHECK(job.log().count_of("the other end is no part of hvdrun") == 2);
+  CHECK(job.log().count_of("the other end is no part of hvdrun") == 4);
   CHECK(job.scratch().is_empty());
 }
 

@@ -4,6 +4,7 @@ import copy
 import json
 import multiprocessing
 import pathlib
+import sys
 import tempfile
 import time
 import warnings
@@ -12,7 +13,9 @@ import torch
 from rank_side import raises, run_cases
 
 import horovod.torch as hvd
+from horovod.common._lib import MAC_BYTES
 from horovod.common.exceptions import HorovodInternalError
+from horovod.torch import functions, mpi_ops
 
 hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
@@ -232,6 +235,44 @@ def case_broadcast_object():
 
 def case_allgather_object():
     assert hvd.allgather_object("r" * (RANK + 1)) == ["r" * (r + 1) for r in range(SIZE)]
+
+
+def case_objects_that_something_on_the_way_has_changed_are_not_unpickled():
+    true_calls = {name: getattr(mpi_ops, name) for name in ("broadcast_", "allgather")}
+
+    def spoiling(name):
+        def call(tensor, *args, **kwargs):
+            result = true_calls[name](tensor, *args, **kwargs)
+            came = tensor if name == "broadcast_" else result
+            if came.dtype == torch.uint8:
+                came[MAC_BYTES] ^= 1  # the first byte of the first object
+            return result
+
+        return call
+
+    class Noticed:
+        def __reduce__(self):
+            return setattr, (sys, "hvd_test_unpickled", True)
+
+    try:
+        for name in true_calls:
+            setattr(mpi_ops, name, spoiling(name))
+        if RANK != 0:
+            raises(HorovodInternalError, hvd.broadcast_object, Noticed(), 0)
+        else:
+            hvd.broadcast_object(Noticed(), 0)
+        raises(HorovodInternalError, hvd.allgather_object, Noticed())
+    finally:
+        for name, call in true_calls.items():
+            setattr(mpi_ops, name, call)
+    assert not hasattr(sys, "hvd_test_unpickled")
+    assert hvd.broadcast_object("as ever") == "as ever"
+    # Nor is one that is true, but another than the one that was asked for, or no more than a part of one.
+    what = "broadcast_object one of rank 0 in process set 0"
+    sealed = functions._sealed("x", what)
+    assert functions._opened(sealed, what) == "x"
+    raises(HorovodInternalError, functions._opened, sealed, what.replace("rank 0", "rank 1"))
+    raises(HorovodInternalError, functions._opened, sealed[:20], what)
 
 
 def case_broadcast_parameters():

@@ -1,6 +1,7 @@
 """horovod.run: a function on several ranks, here and on what hvdrun takes for other hosts."""
 
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -108,6 +109,44 @@ def test_a_rank_that_ends_by_itself_is_an_error(hosts, end, words):
 def test_what_is_too_large_for_other_hosts_is_refused():
     with pytest.raises(ValueError, match="Put large data into files"):
         _exchange.Lines(os.urandom(2_000_000))
+
+
+def test_nothing_is_unpickled_that_the_jobs_own_processes_have_not_sent(tmp_path, monkeypatch):
+    monkeypatch.setenv("HVD_RANK", "1")
+
+    def reply_to(exchange):
+        """A rank that has got the function and sends a result."""
+        for name, value in exchange.environment.items():
+            monkeypatch.setenv(name, value)
+        assert _exchange.receive() == b"function"
+        reply = _exchange.Reply()
+        assert not [name for name in os.environ if name.startswith("HVD_RUN_")]
+        return reply
+
+    folder = _exchange.Folder(str(tmp_path), b"function")
+    reply_to(folder).send("mine")
+    result = tmp_path / "result.1"
+    assert pickle.loads(folder.result(1)) == "mine"
+    (tmp_path / "result.0").write_bytes(result.read_bytes())  # true, but of another rank
+    changed = bytearray(result.read_bytes())
+    changed[-1] ^= 1
+    result.write_bytes(changed)
+    for rank in range(2):
+        with pytest.raises(RuntimeError, match=f"the result of rank {rank} is not what this job has sent"):
+            folder.result(rank)
+
+    lines = _exchange.Lines(b"function")
+    reply = reply_to(lines)
+    reader, reply._output = os.pipe()
+    reply.send("mine")
+    sent = os.read(reader, 1 << 16)
+    lines.take(b"[1]<stdout>:" + sent)
+    assert pickle.loads(lines.result(1)) == "mine"
+    # Somebody who has read the word in a file of output, and writes as rank 0.
+    lines.take(b"[0]<stdout>:" + sent.replace(b" 1 end ", b" 0 end "))
+    with pytest.raises(RuntimeError, match="the result of rank 0 is not what this job has sent"):
+        lines.result(0)
+    os.close(reader)
 
 
 def test_wrong_arguments():

@@ -331,6 +331,12 @@ typedef struct hvd_counters {
 /* HVD_NOT_FOUND: this rank is not a member of such a set. */
 HVD_API hvd_status hvd_read_counters(hvd_ctx* ctx, int32_t process_set, hvd_counters* out);
 
+/* Since version 10: a MAC of the bytes that only the ranks of this job can make (HMAC-SHA-256, with a key that is made
+ * of the job's secret; 32 bytes). A rank that is to trust what another has sent, beyond its numbers, compares it first.
+ * `data` may be NULL where size_bytes is 0. */
+#define HVD_MAC_BYTES 32
+HVD_API hvd_status hvd_mac(hvd_ctx* ctx, const void* data, int64_t size_bytes, uint8_t* mac);
+
 /* Rank 0 writes what becomes of each tensor from now on to the file, as Horovod's timeline (the JSON of Perfetto and
  * chrome://tracing), with its decisions where mark_cycles is not 0; other ranks do nothing. HOROVOD_TIMELINE begins one
  * with the job. HVD_INVALID while one is written; another error when the file cannot be made. */

@@ -113,6 +113,7 @@ def _load() -> ctypes.CDLL:
     lib.hvd_release.argtypes = [context, handle]
     if hasattr(lib, "hvd_fetch"):
         lib.hvd_fetch.argtypes = [context, handle, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
+    lib.hvd_mac.argtypes = [context, ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p]
     lib.hvd_finish.argtypes = [context, number, ctypes.c_int32]
     ranks = ctypes.POINTER(ctypes.c_int32)
     lib.hvd_process_set_add.argtypes = [context, ranks, ctypes.c_int32, ranks]

@@ -7,6 +7,7 @@ from horovod.common._abi import MAX_DIMS, Op, Options, Output, lib
 from horovod.common.exceptions import HorovodInternalError
 
 MAX_GROUP = 4096
+MAC_BYTES = 32
 
 INVALID = 1
 NOT_FOUND = 2
@@ -214,6 +215,20 @@ def fetch(handle: int, address: int, size_bytes: int, stream: int) -> None:
     status = lib.hvd_fetch(None, handle, address, size_bytes, stream)
     if status:
         raise error_of(status)
+
+
+def mac(address: int, size_bytes: int) -> bytes:
+    """What only a rank of this job can make of the memory (hvd_mac)."""
+    made = ctypes.create_string_buffer(MAC_BYTES)
+    status = lib.hvd_mac(None, address, size_bytes, made)
+    if status:
+        raise error_of(status)
+    return made.raw
+
+
+def mac_of_bytes(data: bytes) -> bytes:
+    """The same of bytes."""
+    return mac(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0, len(data))
 
 
 def release(handle: int) -> None:

@@ -3,10 +3,13 @@
 Ranks on this machine: as files, in a folder that only this user can enter. Ranks elsewhere: the function in the
 environment, which hvdrun brings to them inside its session, and the results as lines of their standard output, which come
 back inside it. Those lines begin with a word that only this job's processes know, so that nothing else that a rank prints
-is taken for one.
+is taken for one. All that is to be unpickled stands behind a MAC of a key that only the job's processes have, which is in
+neither folder nor line.
 """
 
 import base64
+import hashlib
+import hmac
 import os
 import pathlib
 import re
@@ -18,6 +21,7 @@ from typing import Dict, List, Optional
 import cloudpickle
 
 FOLDER = "HVD_RUN_FOLDER"
+KEY = "HVD_RUN_KEY"
 WORD = "HVD_RUN_WORD"
 PARTS = "HVD_RUN_PARTS"
 PART = "HVD_RUN_PART_"
@@ -28,6 +32,32 @@ _MAX_BYTES = 1_400_000
 _LINE_BYTES = 48 * 1024
 
 
+_MAC_BYTES = 32
+
+
+def _proof(key: str, what: str, payload: bytes) -> bytes:
+    return hmac.new(bytes.fromhex(key), what.encode() + b"\0" + payload, hashlib.sha256).digest()
+
+
+def _sealed(key: str, what: str, payload: bytes) -> bytes:
+    """`what` says what it is, and of which rank, so that nothing is taken for another thing of the job."""
+    return _proof(key, what, payload) + payload
+
+
+def _opened(key: str, what: str, sealed: bytes) -> bytes:
+    payload = sealed[_MAC_BYTES:]
+    if not hmac.compare_digest(sealed[:_MAC_BYTES], _proof(key, what, payload)):
+        raise RuntimeError(f"horovod.run: {what} is not what this job has sent, and was not unpickled")
+    return payload
+
+
+def _result_of(rank: int) -> str:
+    return f"the result of rank {rank}"
+
+
+_FUNCTION = "the function"
+
+
 # ---- in the process that runs the job ----
 
 
@@ -36,8 +66,9 @@ class Folder:
 
     def __init__(self, path: str, payload: bytes) -> None:
         self.path = pathlib.Path(path)
-        (self.path / "function").write_bytes(payload)
-        self.environment = {FOLDER: path}
+        self._key = secrets.token_hex(32)
+        (self.path / "function").write_bytes(_sealed(self._key, _FUNCTION, payload))
+        self.environment = {FOLDER: path, KEY: self._key}
 
     def take(self, line: bytes) -> bytes:
         """What of a line of output is for the user, and no part of a result."""
@@ -46,14 +77,15 @@ class Folder:
     def result(self, rank: int) -> Optional[bytes]:
         """What the rank left, None if nothing."""
         path = self.path / f"result.{rank}"
-        return path.read_bytes() if path.exists() else None
+        return _opened(self._key, _result_of(rank), path.read_bytes()) if path.exists() else None
 
 
 class Lines:
     """For ranks on other hosts."""
 
     def __init__(self, payload: bytes) -> None:
-        text = base64.b64encode(zlib.compress(payload)).decode()
+        self._key = secrets.token_hex(32)
+        text = base64.b64encode(_sealed(self._key, _FUNCTION, zlib.compress(payload))).decode()
         if len(text) > _MAX_BYTES:
             raise ValueError(
                 f"the function with its arguments and all that it refers to is {len(payload)} bytes, {len(text)} on the way "
@@ -62,7 +94,7 @@ class Lines:
             )
         word = secrets.token_hex(16)
         parts = [text[begin : begin + _PART_BYTES] for begin in range(0, len(text), _PART_BYTES)]
-        self.environment = {WORD: word, PARTS: str(len(parts))}
+        self.environment = {WORD: word, PARTS: str(len(parts)), KEY: self._key}
         self.environment.update({f"{PART}{number}": part for number, part in enumerate(parts)})
         self._word = word.encode()
         self._results: Dict[int, List[bytes]] = {}
@@ -76,12 +108,13 @@ class Lines:
         parts = self._results.setdefault(int(number), [])
         parts.append(text)
         if kind == b"end":
-            self._complete[int(number)] = zlib.decompress(base64.b64decode(b"".join(parts)))
+            self._complete[int(number)] = base64.b64decode(b"".join(parts))
         # The function may have left its last line open.
         return b"" if re.fullmatch(rb"\[\d+\]<stdout>:", begun) else begun + b"\n"
 
     def result(self, rank: int) -> Optional[bytes]:
-        return self._complete.get(rank)
+        sealed = self._complete.get(rank)
+        return None if sealed is None else zlib.decompress(_opened(self._key, _result_of(rank), sealed))
 
 
 # ---- in a rank ----
@@ -89,11 +122,12 @@ class Lines:
 
 def receive() -> bytes:
     """The function, in a rank; what carried it is taken out of the environment, so that programs that it starts do not have
-    it."""
+    it. Before Reply, which takes the rest."""
+    key = os.environ[KEY]
     if FOLDER in os.environ:
-        return (pathlib.Path(os.environ[FOLDER]) / "function").read_bytes()
+        return _opened(key, _FUNCTION, (pathlib.Path(os.environ[FOLDER]) / "function").read_bytes())
     text = "".join(os.environ.pop(f"{PART}{number}") for number in range(int(os.environ.pop(PARTS))))
-    return zlib.decompress(base64.b64decode(text))
+    return zlib.decompress(_opened(key, _FUNCTION, base64.b64decode(text)))
 
 
 class Reply:
@@ -103,6 +137,7 @@ class Reply:
         self._rank = int(os.environ["HVD_RANK"])
         self._folder = os.environ.pop(FOLDER, None)
         self._word = os.environ.pop(WORD, "")
+        self._key = os.environ.pop(KEY)
         self._output = os.dup(1)
 
     def send(self, value: object) -> None:
@@ -110,11 +145,12 @@ class Reply:
         if self._folder is not None:
             path = pathlib.Path(self._folder) / f"result.{self._rank}"
             part = path.with_suffix(f".{self._rank}.part")
-            part.write_bytes(payload)
+            part.write_bytes(_sealed(self._key, _result_of(self._rank), payload))
             part.rename(path)
             return
         sys.stdout.flush()
-        text = base64.b64encode(zlib.compress(payload, 1)).decode()
+        sealed = _sealed(self._key, _result_of(self._rank), zlib.compress(payload, 1))
+        text = base64.b64encode(sealed).decode()
         lines = []
         for begin in range(0, len(text), _LINE_BYTES):
             kind = "end" if begin + _LINE_BYTES >= len(text) else "part"

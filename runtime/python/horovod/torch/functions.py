@@ -1,21 +1,42 @@
 """Broadcasting what is more than one tensor: parameters, an optimizer's state, any object."""
 
+import hmac
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 import cloudpickle
+import numpy
 import torch
 
+from horovod.common import _lib
+from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import _sparse, mpi_ops
 from horovod.torch._broadcast import broadcast_into
 
 
-def _pickled(obj: Any) -> torch.Tensor:
-    return torch.frombuffer(bytearray(cloudpickle.dumps(obj)), dtype=torch.uint8)
+def _proof(payload: torch.Tensor, what: str) -> bytes:
+    """What only a rank of this job can make of the pickled object. `what` says which object of whom it is."""
+    return _lib.mac_of_bytes(what.encode() + _lib.mac(payload.data_ptr(), payload.numel()))
 
 
-def _unpickled(tensor: torch.Tensor) -> Any:
-    return cloudpickle.loads(tensor.numpy().tobytes())
+def _sealed(obj: Any, what: str) -> torch.Tensor:
+    """The pickled object behind its proof, for unpickling runs what is in it."""
+    pickled = numpy.frombuffer(cloudpickle.dumps(obj), dtype=numpy.uint8)
+    sealed = torch.empty(_lib.MAC_BYTES + pickled.size, dtype=torch.uint8)
+    sealed.numpy()[_lib.MAC_BYTES :] = pickled
+    sealed.numpy()[: _lib.MAC_BYTES] = numpy.frombuffer(_proof(sealed[_lib.MAC_BYTES :], what), dtype=numpy.uint8)
+    return sealed
+
+
+def _opened(sealed: torch.Tensor, what: str) -> Any:
+    """The object, once it is known that a rank of this job has sent it as this one."""
+    payload = sealed[_lib.MAC_BYTES :]
+    if not hmac.compare_digest(sealed.numpy()[: _lib.MAC_BYTES].tobytes(), _proof(payload, what)):
+        raise HorovodInternalError(
+            f"{what}: what came was not sent so by a rank of this job, and was not unpickled; something on the way has "
+            "changed it, or the ranks' calls differ"
+        )
+    return cloudpickle.loads(payload.numpy().tobytes())
 
 
 def broadcast_object(
@@ -29,25 +50,27 @@ def broadcast_object(
         name: the same on every rank.
 
     Raises:
-        HorovodInternalError: a rank or link is gone; on every rank.
+        HorovodInternalError: a rank or link is gone; on every rank. Or what came was not sent so by a rank of this job.
         Whatever pickling raises, on the root; the other ranks then wait until the root comes again or ends.
     """
     is_root = mpi_ops.rank() == root_rank
-    payload = _pickled(obj) if is_root else torch.empty(0, dtype=torch.uint8)
+    what = f"broadcast_object {name or ''} of rank {root_rank} in process set {process_set.process_set_id}"
+    payload = _sealed(obj, what) if is_root else torch.empty(0, dtype=torch.uint8)
     length = torch.tensor([payload.numel()], dtype=torch.int64)
     mpi_ops.broadcast_(length, root_rank, name and name + ".sz", process_set)
     if not is_root:
         payload = torch.empty(int(length), dtype=torch.uint8)
     mpi_ops.broadcast_(payload, root_rank, name and name + ".t", process_set)
-    return obj if is_root else _unpickled(payload)
+    return obj if is_root else _opened(payload, what)
 
 
 def allgather_object(obj: Any, name: Optional[str] = None) -> List[Any]:
     """The ranks' objects, in rank order, on every rank. `obj` is anything that cloudpickle can carry."""
-    payload = _pickled(obj)
+    what = f"allgather_object {name or ''} of rank "
+    payload = _sealed(obj, f"{what}{mpi_ops.rank()}")
     lengths = mpi_ops.allgather(torch.tensor([payload.numel()]), name and name + ".sz").tolist()
     everything = mpi_ops.allgather(payload, name and name + ".t")
-    return [_unpickled(part) for part in everything.split(lengths)]
+    return [_opened(part, f"{what}{rank}") for rank, part in enumerate(everything.split(lengths))]
 
 
 def broadcast_parameters(params: Union[Mapping[str, torch.Tensor], Sequence], root_rank: int) -> None:
