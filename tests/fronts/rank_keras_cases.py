@@ -222,7 +222,7 @@ def case_old_names():
     assert len(optimizer.variables()) == len(optimizer.variables) > 0
     assert "already" in raises(ValueError, hvd.DistributedOptimizer, optimizer)
     assert "only hvd.Average and hvd.Sum" in raises(ValueError, hvd.DistributedOptimizer, OPTIMIZERS.SGD(0.5), op=hvd.Max)
-    assert "Keras" in raises(ValueError, hvd.DistributedOptimizer, 3)
+    assert "optimizer" in raises(ValueError, hvd.DistributedOptimizer, 3)
     assert "BroadcastGlobalVariablesCallback" in raises(RuntimeError, hvd.broadcast_global_variables, 0)
     assert float(keras.ops.convert_to_numpy(hvd.allreduce(np.float32(RANK), op=hvd.Sum))) == sum(range(SIZE))
     assert hvd.allgather(np.full(RANK + 1, 1.0)).shape[0] == SIZE * (SIZE + 1) // 2
@@ -256,7 +256,9 @@ def case_an_elastic_state_goes_on_after_a_failed_step():
             if state.epoch == 1 and batch == 2 and not failures and SIZE > 1:
                 failures.append(batch)
                 self.model.set_weights([w * 0 for w in self.model.get_weights()])
-                hvd.allreduce(np.ones(RANK + 1, np.float32), name="odd")
+                if RANK == SIZE - 1:  # the others get an error in their next step, compiled as it may be
+                    hvd.shutdown()
+                    raise hvd.HorovodInternalError("left")
 
     @hvd.elastic.run
     def train(state):

@@ -83,6 +83,11 @@ class Turns {
     static auto* const turns = new Turns;
     return *turns;
   }
+  // Whether no other device of this process has made calls of this name.
+  bool is_of_one_device(const std::string& name, std::int32_t device) {
+    const std::lock_guard lock(mu_);
+    return devices_.emplace(name, device).first->second == device;
+  }
   // A number in the row of this name, and whether its turn has come.
   std::pair<std::size_t, bool> enter(const std::string& name) {
     const std::lock_guard lock(mu_);
@@ -114,7 +119,32 @@ class Turns {
   std::condition_variable changed_;
   // guarded by mu_
   std::map<std::string, Row> rows_;
+  std::map<std::string, std::int32_t> devices_;  // of each name ever, which are as many as programs have
 };
+
+// Which of the process's devices a call is made on; 0 where XLA does not say.
+std::int32_t device_of(const Frame& frame) {
+  if (frame.api->version.minor < 2) {
+    return 0;
+  }
+  auto args = arguments<DeviceOrdinalGet>();
+  args.context = frame.context;
+  XlaError* error = frame.api->device_ordinal_get(&args);
+  destroy(*frame.api, error);
+  return error == nullptr ? args.ordinal : 0;
+}
+
+// A program that runs on several devices of a process makes each call several times, and nobody could tell which
+// belongs to which of another rank's.
+std::optional<Failure> check_device(const Frame& frame, const Call& call) {
+  if (Turns::all().is_of_one_device(call.tensors.front().name, device_of(frame))) {
+    return std::nullopt;
+  }
+  return Failure{kUnimplemented,
+                 "'" + call.tensors.front().name +
+                     "' is called on several devices of this process (by pmap, shard_map or a sharded jit); a rank "
+                     "has one device here: run more ranks instead, and reduce over the devices of one by JAX"};
+}
 
 // One call's place there, until it ends.
 class Turn {
@@ -331,6 +361,9 @@ XlaError* handle(Frame& frame) {
   }
   Call call;
   if (const auto failure = read_call(frame, call)) {
+    return make_error(api, *failure);
+  }
+  if (const auto failure = check_device(frame, call)) {
     return make_error(api, *failure);
   }
   Turn turn(call);

@@ -175,6 +175,14 @@ struct FutureSetError {
   std::byte reserved[64];
 };
 
+struct DeviceOrdinalGet {
+  std::size_t size;
+  Extension* extension;
+  Context* context;
+  std::int32_t ordinal;  // out
+  std::byte reserved[64];
+};
+
 struct HandlerRegister {
   std::size_t size;
   Extension* extension;
@@ -209,11 +217,13 @@ struct Api {
   XlaError* (*future_create)(FutureCreate*);
   XlaError* (*future_set_available)(FutureSetAvailable*);
   XlaError* (*future_set_error)(FutureSetError*);
+  void* run_id_get;
+  XlaError* (*device_ordinal_get)(DeviceOrdinalGet*);  // surely since 0.2
 };
 
 static_assert(sizeof(Version) == 24 && sizeof(List) == 40 && sizeof(Attributes) == 48 && sizeof(Buffer) == 48);
 static_assert(sizeof(Frame) == 176 && offsetof(Frame, future) == 168);
-static_assert(offsetof(Api, future_set_error) == 168);
+static_assert(offsetof(Api, future_set_error) == 168 && sizeof(Api) == 192);
 
 // Arguments of a call with their size filled in and all else zero.
 template <typename T>

@@ -140,15 +140,14 @@ def value_and_grad(
     """
     local = jax.value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
     reduce = _reducer(op, compression, gradient_predivide_factor, groups, process_set, name)
+    mean = _reducer(Average, Compression.none, 1.0, None, process_set, name + ".value")
 
     def both(*args: Any, **kwargs: Any) -> Any:
         value, gradients = local(*args, **kwargs)
         if average_value:
-            head, aux = value if has_aux else (value, None)
-            head, gradients = _reducer(op, Compression.none, 1.0, groups, process_set, name)((head, gradients)) if (
-                compression is Compression.none and gradient_predivide_factor == 1.0 and op == Average
-            ) else (_reducer(Average, Compression.none, 1.0, None, process_set, name + ".value")(head), reduce(gradients))
-            return ((head, aux) if has_aux else head), gradients
+            head, *aux = value if has_aux else (value,)
+            head = mean(head)
+            value = (head, *aux) if has_aux else head
         return value, reduce(gradients)
 
     return both

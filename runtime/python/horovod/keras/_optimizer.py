@@ -110,7 +110,7 @@ class _Distributed:
         settings = self._hvd
         if settings.is_inside_another:
             raise ValueError(
-                "hvd.DistributedOptimizer is inside of a LossScaleOptimizer, which then skips steps on some ranks only. Write "
+                "hvd.DistributedOptimizer is inside of a LossScaleOptimizer (or MultiOptimizer), which then skips steps on some ranks only. Write "
                 "hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer)), or set the policy "
                 "'mixed_float16' before hvd.DistributedOptimizer is called"
             )

@@ -40,6 +40,8 @@ struct Registered {
   bool is_refused = false;
 } g_registered;
 
+std::int32_t g_device = 0;
+
 const Api& stand_in() {
   static const Api api = [] {
     Api made{};
@@ -55,6 +57,10 @@ const Api& stand_in() {
       g_registered.name.assign(args->name.text, args->name.length);
       g_registered.platform.assign(args->platform.text, args->platform.length);
       g_registered.execute = args->execute;
+      return nullptr;
+    };
+    made.device_ordinal_get = [](DeviceOrdinalGet* args) -> XlaError* {
+      args->ordinal = g_device;
       return nullptr;
     };
     made.future_create = [](FutureCreate* args) -> XlaError* {
@@ -226,6 +232,17 @@ TEST_CASE("calls of one name that are made at once are done one after another") 
   for (std::thread& thread : threads) {
     thread.join();
   }
+  CHECK(hvd_shutdown() == HVD_OK);
+}
+
+TEST_CASE("a call that several devices of a process make is refused") {
+  REQUIRE(hvd_init(nullptr) == HVD_OK);
+  TestFrame frame({{1.0F}}, "on devices");
+  CHECK(frame.run() == "");
+  g_device = 1;
+  CHECK(says(frame.run(), "several devices of this process"));
+  g_device = 0;
+  CHECK(frame.run() == "");
   CHECK(hvd_shutdown() == HVD_OK);
 }
 
