@@ -3,6 +3,7 @@
 import ast
 import functools
 import pathlib
+import re
 
 import pytest
 from ranks import ROOT, run_ranks
@@ -52,3 +53,15 @@ def test_beside_jax_distributed():
 def test_digits_example():
     output = run_ranks(2, ROOT / "configs/examples/digits_jax.py", "--epochs", 3).check().output
     assert "the same on all ranks" in output, output
+
+
+def test_the_readme_names_what_is_there():
+    rows = dict(re.findall(r"^\| `(horovod\.\w+)` \| [^|]* \| (.*) \|$", (ROOT / "runtime/docs/fronts.md").read_text(), re.M))
+    for front in "jax", "keras":
+        tree = ast.parse((ROOT / f"runtime/python/horovod/{front}/__init__.py").read_text())
+        public = next(ast.literal_eval(n.value) for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "__all__")
+        named = set(re.findall(r"`(\w+)`", rows[f"horovod.{front}"]))
+        assert named and named <= set(public), named - set(public)
+        basics = (ROOT / "runtime/docs/horovod.md").read_text().split("## Names\n")[1].split("\n## ")[0]
+        unnamed = {n for n in public if n not in named and f"`{n}`" not in basics}
+        assert not unnamed, unnamed
