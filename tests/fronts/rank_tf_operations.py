@@ -325,7 +325,7 @@ def case_results_that_one_rank_does_not_use():
 
 def case_random_programs():
     """Of 1 to 20 collectives on each other's results, each rank's in another order where they do not depend."""
-    for seed in range(40):
+    for seed in range(25):
         rng, own = random.Random(seed), random.Random(seed * 1000 + RANK)
         count = rng.randint(1, 20)
         plan = [(i, rng.choice(["allreduce", "broadcast", "allgather", "group", "reducescatter"]), rng.randrange(-1, max(i, 1)) if i else -1)

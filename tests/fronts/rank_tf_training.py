@@ -12,7 +12,7 @@ import horovod.tensorflow.keras as hvd_keras
 
 hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
-KERAS_3 = tf.keras.__version__.startswith("3")
+KERAS_3 = tf.keras.Model.__module__.startswith("keras")
 ROWS, BATCH = 64, 8
 rng = np.random.default_rng(1)
 INPUTS = rng.normal(size=(ROWS * SIZE, 6)).astype(np.float32)

@@ -2,11 +2,16 @@
 
 import ast
 import functools
+import os
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
 pytest.importorskip("tensorflow")
+from hvdrun import HVDRUN, ROOT  # noqa: E402
+from patience import PATIENCE  # noqa: E402
 from ranks import run_ranks  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
@@ -46,3 +51,54 @@ def test_case(number, case):
 @pytest.mark.parametrize("number", range(len(RUNS)))
 def test_ranks_end_in_order(number):
     outcome(number).check()
+
+
+@functools.lru_cache(maxsize=None)
+def failures():
+    return run_ranks(2, HERE / "rank_tf_failure.py", env=QUIET, by_agent=True)
+
+
+def test_ranks_that_disagree_within_a_graph_are_told_in_time_and_can_meet_again():
+    result = failures()
+    for told in result.reports:
+        assert told, result.output
+        kind, text, seconds = told["disagrees"]
+        assert kind == "FailedPreconditionError" and "Mismatched ALLREDUCE tensor shapes" in text, told
+        assert seconds < 5, told
+        assert told["after"] == 2
+    assert "leaves the job" in result.output
+
+
+def test_ranks_that_disagree_within_a_compiled_function_are_told_and_go_on():
+    for told in failures().reports:
+        kind, text, seconds = told["disagrees when compiled"]
+        assert "Mismatched ALLREDUCE tensor shapes" in text and seconds < 5, told
+        assert told["compiled after"] == 2
+
+
+def test_a_rank_that_dies_is_named_to_those_who_wait_within_a_graph():
+    told = failures().reports[0]
+    kind, text, seconds = told["dies"]
+    assert kind == "UnknownError" and "rank 1" in text and "Horovod" in text and seconds < 5, told
+    assert told["dies, then"][0] == "UnknownError", told
+
+
+def test_the_job_file_of_the_tutorial_trains_and_saves(tmp_path):
+    share = tmp_path / "data" / "work" / "cifar"
+    share.mkdir(parents=True)
+    (share / "cifar_keras.py").write_text((ROOT / "configs/examples/cifar_keras.py").read_text())
+    python = tmp_path / "bin"
+    python.mkdir()
+    (python / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (python / "python").chmod(0o755)
+    environment = {**os.environ, **QUIET, "PATH": f"{python}:{os.environ['PATH']}", "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [HVDRUN, "-f", ROOT / "configs/jobs/cifar.json", "-H", "localhost,127.0.0.1", "--mount-root", tmp_path / "data",
+         "--container", "none", "--launcher", "ssh", "--storage-account-name", "account", "-x", "EPOCHS=2"],
+        env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (share / "saved_models" / "keras_cifar10_trained_model.keras").is_file()
+    assert (share / "checkpoints" / "checkpoint-1.keras").is_file()
+    kept = "".join(path.read_text() for path in tmp_path.rglob("stdout.txt"))
+    assert kept.count("Test accuracy:") == 2, kept

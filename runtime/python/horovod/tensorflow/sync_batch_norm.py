@@ -28,7 +28,7 @@ def _across_ranks(mean: Any, variance: Any, count: Any, process_set: Any) -> Any
 
 
 def _is_keras_3() -> bool:
-    return int(getattr(tf.keras, "__version__", "3").split(".")[0]) >= 3
+    return tf.keras.Model.__module__.partition(".")[0] == "keras"
 
 
 class SyncBatchNormalization(tf.keras.layers.BatchNormalization):

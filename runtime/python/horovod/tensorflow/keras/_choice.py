@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-IS_LEGACY = int(tf.keras.__version__.split(".")[0]) < 3
+IS_LEGACY = tf.keras.Model.__module__.partition(".")[0] != "keras"  # it is in the package tf_keras then
 
 if not IS_LEGACY:
     import keras

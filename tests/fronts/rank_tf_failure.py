@@ -1,0 +1,62 @@
+"""What a rank is told when another one fails within a graph; runs as a rank (test_tensorflow.py)."""
+
+import os
+import signal
+import threading
+import time
+
+import tensorflow as tf
+from rank_side import report
+
+import horovod.tensorflow as hvd
+
+hvd.init()
+RANK = hvd.rank()
+told = {}
+
+
+def attempt(what, function):
+    begin = time.monotonic()
+    try:
+        function()
+        told[what] = ["no error", "", 0]
+    except tf.errors.OpError as error:
+        told[what] = [type(error).__name__, str(error), time.monotonic() - begin]
+
+
+@tf.function
+def parts(x):
+    """Rank 0 does not come to the other reductions before the first; rank 1 waits for all at once."""
+    first = hvd.allreduce(x, op=hvd.Sum, name="first")
+    later = [hvd.allreduce(tf.reduce_sum(first) * i if RANK == 0 else tf.constant(1.0 * i), name=f"later_{i}") for i in range(8)]
+    return tf.reduce_sum(first) + tf.add_n(later)
+
+
+warm = tf.function(lambda x: hvd.allreduce(x, name="warm"))
+warm(tf.constant(1.0))
+attempt("disagrees", lambda: parts(tf.ones([2 + RANK])))
+
+hvd.shutdown()  # the process goes on
+hvd.init()
+told["after"] = float(hvd.allreduce(tf.constant(1.0), op=hvd.Sum))
+
+compiled = tf.function(lambda x: hvd.allreduce(x, op=hvd.Sum, name="compiled"), jit_compile=True)
+attempt("disagrees when compiled", lambda: compiled(tf.ones([2 + RANK])))
+told["compiled after"] = float(compiled(tf.constant(1.0)))
+
+
+@tf.function
+def many(x):
+    return tf.add_n([hvd.allreduce(x * i, name=f"many_{i}") for i in range(30)])
+
+
+many(tf.constant(1.0))
+hvd.barrier()
+if RANK == 1:
+    report(told)
+    # A moment later, so that rank 0 waits within the graph by then; it need not, for the outcome is the same.
+    threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+    threading.Event().wait()
+attempt("dies", lambda: many(tf.constant(1.0)))
+attempt("dies, then", lambda: hvd.allreduce(tf.constant(1.0)))
+report(told)
