@@ -27,7 +27,8 @@ def attempt(what, function):
 @tf.function
 def parts(x):
     """Rank 0 does not come to the other reductions before the first; rank 1 waits for all at once."""
-    first = hvd.allreduce(x, op=hvd.Sum, name="first")
+    gate = hvd.allreduce(tf.constant(0.0), name="gate")  # when it is done, rank 1 has begun the later ones
+    first = hvd.allreduce(x + gate, op=hvd.Sum, name="first")
     later = [hvd.allreduce(tf.reduce_sum(first) * i if RANK == 0 else tf.constant(1.0 * i), name=f"later_{i}") for i in range(8)]
     return tf.reduce_sum(first) + tf.add_n(later)
 
@@ -35,6 +36,9 @@ def parts(x):
 warm = tf.function(lambda x: hvd.allreduce(x, name="warm"))
 warm(tf.constant(1.0))
 attempt("disagrees", lambda: parts(tf.ones([2 + RANK])))
+
+# Rank 1 leaves the job then, as what it waits for would never come; this rank does nothing but wait for it.
+attempt("left", lambda: hvd.allreduce(tf.constant(1.0), name="left"))
 
 hvd.shutdown()  # the process goes on
 hvd.init()

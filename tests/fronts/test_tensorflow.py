@@ -65,6 +65,7 @@ def test_ranks_that_disagree_within_a_graph_are_told_in_time_and_can_meet_again(
         kind, text, seconds = told["disagrees"]
         assert kind == "FailedPreconditionError" and "Mismatched ALLREDUCE tensor shapes" in text, told
         assert seconds < 5, told
+        assert told["left"][0] == "UnknownError", told
         assert told["after"] == 2
     assert "leaves the job" in result.output
 
