@@ -1,6 +1,7 @@
 """Distributed training with the names that Horovod scripts import; start the ranks with `hvdrun`.
 
-`import horovod.torch as hvd` is the front for PyTorch, `horovod.jax` for JAX, `horovod.keras` for Keras 3; `horovod.run` runs a Python function on several ranks. This package
+`import horovod.torch as hvd` is the front for PyTorch, `horovod.tensorflow` for TensorFlow,
+`horovod.jax` for JAX, `horovod.keras` for Keras 3; `horovod.run` runs a Python function on several ranks. This package
 was never compiled against a framework: it calls libhvd through its C interface.
 """
 
