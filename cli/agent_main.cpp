@@ -2,7 +2,9 @@
 // with the launcher at its standard input and output, or by an engine as `hvdrun-agent call ENGINE STACK ADDRESS...`,
 // once for each rank: then it calls the launcher. `hvdrun-agent remove FOLDER...` is what a job file's clean-up runs.
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -28,6 +30,8 @@ using hvd::Fd;
 
 // The launcher listens before an agent is started; this covers a slow network, not a slow start.
 constexpr auto kDialTime = std::chrono::seconds(30);
+// For the task that starts an agent to write its order.
+constexpr auto kOrderTime = std::chrono::seconds(30);
 // For the launcher to say what becomes of the ranks when the engine ends its agents.
 constexpr auto kSignalPatience = std::chrono::seconds(5);
 
@@ -42,8 +46,25 @@ std::vector<std::string> own_environment() {
   return environment;
 }
 
+// The standard input of an agent that has an order ends when its task does, whatever became of that.
+hvd::Result<void> watch_leash(hvd::EventLoop& loop, hvd::launch::AgentCore& core) {
+  HVD_TRY(hvd::set_nonblocking(STDIN_FILENO));
+  auto watch = std::make_shared<hvd::WatchId>(0);  // shared: the handler takes itself away
+  HVD_TRY_ASSIGN(*watch, loop.watch(STDIN_FILENO, EPOLLIN, [&loop, &core, watch](std::uint32_t) {
+    char rest[64];
+    const ssize_t got = ::read(STDIN_FILENO, rest, sizeof rest);
+    if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) {
+      return;
+    }
+    loop.unwatch(*watch);
+    core.on_end("the task that started it is over");
+  }));
+  return {};
+}
+
 hvd::Result<void> serve(hvd::launch::AgentOptions options, const OpenSession& open_session, hvd::Log& log) {
   ::signal(SIGPIPE, SIG_IGN);  // a closed session is an error of write(2), not the agent's death
+  const bool has_leash = options.has_leash;
   HVD_TRY_ASSIGN(Session session, open_session());
   const hvd::SteadyClock clock;
   HVD_TRY_ASSIGN(const std::unique_ptr<hvd::EventLoop> loop, hvd::EventLoop::create(clock));
@@ -61,6 +82,9 @@ hvd::Result<void> serve(hvd::launch::AgentOptions options, const OpenSession& op
   HVD_TRY_ASSIGN(const std::unique_ptr<hvd::launch::AgentCore> owner,
                  hvd::launch::AgentCore::create(*loop, std::move(options), std::move(session), log));
   core = owner.get();
+  if (has_leash) {
+    HVD_TRY(watch_leash(*loop, *core));
+  }
   return loop->run();
 }
 
@@ -110,11 +134,43 @@ hvd::Result<Session> dial(const hvd::launch::CallPlace& place, const hvd::launch
   return Session{std::move(dialed.fd), Fd(), hvd::make_record_filter(dialed.keys)};
 }
 
+// The first line of standard input, read byte by byte: what follows is not ours to take.
+hvd::Result<hvd::launch::CallOrder> read_order() {
+  const hvd::Deadline deadline = hvd::Deadline::after(kOrderTime);
+  std::string line;
+  while (line.size() < hvd::launch::kLongestOrder && !line.ends_with('\n')) {
+    pollfd input{STDIN_FILENO, POLLIN, 0};
+    char byte = 0;
+    if (::poll(&input, 1, deadline.poll_ms()) == 0 || deadline.has_passed()) {
+      return hvd::Error(hvd::Code::kTimeout, "no order has come at its standard input");
+    }
+    const ssize_t got = ::read(STDIN_FILENO, &byte, 1);
+    if (got == 0) {
+      break;
+    }
+    if (got > 0) {
+      line += byte;
+    } else if (errno != EINTR && errno != EAGAIN) {
+      return hvd::Error::from_errno("read its standard input");
+    }
+  }
+  const std::string_view text = line;
+  return hvd::launch::parse_order(text.substr(0, text.find('\n')));
+}
+
 hvd::Result<int> call(const std::string& engine, const hvd::launch::CallPlace& place, hvd::Log& log) {
   hvd::launch::AgentOptions options;
   options.environment = own_environment();
-  HVD_TRY_ASSIGN(const hvd::launch::CallKey key, take_key(options.environment));
-  HVD_TRY_ASSIGN(options.seat, hvd::launch::seat_from(engine, options.environment));
+  hvd::launch::CallKey key;
+  if (hvd::launch::has_order(engine)) {
+    HVD_TRY_ASSIGN(const hvd::launch::CallOrder order, read_order());
+    key = order.key;
+    options.seat = order.seat;
+    options.has_leash = true;
+  } else {
+    HVD_TRY_ASSIGN(key, take_key(options.environment));
+    HVD_TRY_ASSIGN(options.seat, hvd::launch::seat_from(engine, options.environment));
+  }
   options.signal_patience = kSignalPatience;
   const int rank = options.seat.rank;
   return run_agent(options, [&] { return dial(place, key, rank); }, log);

@@ -17,10 +17,13 @@
 #include "cli/own_transports.h"
 #include "launcher/logs/spdlog_log.h"
 #include "launcher/placement/placement.h"
+#include "launcher/process/exit_status.h"
 #include "launcher/report/json_reporter.h"
 #include "launcher/report/text_reporter.h"
+#include "launcher/run/exit_codes.h"
 #include "launcher/run/job_runner.h"
 #include "launcher/run/relay_tree.h"
+#include "launcher/run/spark_gang.h"
 #include "launcher/transport/dial_back.h"
 #include "launcher/transport/local.h"
 #include "launcher/transport/mpirun.h"
@@ -165,21 +168,39 @@ Result<int> run_job(const CliOptions& options) {
   return run_step({options.job, placement, {}, {}});
 }
 
+namespace {
+
+// Why no rank of a job under Spark could be started: a message and hvdrun's exit code, as for any job that does not
+// start.
+int report_no_gang(const Error& why, int signo) {
+  write_error_line("hvdrun: the ranks could not be started: " + why.message());
+  return signo != 0                      ? 128 + signo
+         : why.code() == Code::kTimeout  ? exit_code::kUnreachable
+         : why.code() == Code::kLostPeer ? exit_code::kNodeLost
+                                         : exit_code::kStartFailed;
+}
+
+}  // namespace
+
 Result<int> run_step(const JobStep& step) {
   const JobSpec& job = step.job;
-  const Placement& placement = step.placement;
+  const bool is_spark = job.launcher == LauncherKind::kSpark;
   ::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of write(2), and the job is stopped for it
-  const Placement agents = agents_of(job, placement);
-  HVD_TRY(allow_files_for(job, agents));
+  HVD_TRY(allow_files_for(job, agents_of(job, step.placement)));
   const SteadyClock clock;
   HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
   JobRunner* runner = nullptr;
+  SparkGang* gathering = nullptr;
+  int signal_while_gathering = 0;
   // First of all: signals are blocked here, before any thread exists that could take them.
   std::vector<int> signals = without_ignored({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP});
   signals.insert(signals.end(), {SIGCONT, SIGTTIN});
-  HVD_TRY(loop->watch_signals(signals, [&runner](int signo) {
+  HVD_TRY(loop->watch_signals(signals, [&](int signo) {
     if (runner != nullptr) {
       runner->on_signal(signo);
+    } else if (gathering != nullptr && (signo == SIGINT || signo == SIGTERM || signo == SIGHUP)) {
+      signal_while_gathering = signo;
+      gathering->interrupt("hvdrun got " + signal_name(signo));
     }
   }));
   // Diagnostics stand between the lines that the ranks print, never inside of one.
@@ -193,17 +214,35 @@ Result<int> run_step(const JobStep& step) {
     }
   });
   HVD_TRY_ASSIGN(const OwnTransports own, make_own_transports(*loop, job, *log));
+  std::unique_ptr<SparkGang> gang;
+  if (is_spark) {
+    // The host list of such a job tells only whether all executors are on this machine; the tasks tell the rest.
+    HVD_TRY_ASSIGN(gang, SparkGang::create(*loop, job, has_only_local_hosts(step.placement), *log,
+                                           [](const std::string& line) { write_error_line("hvdrun: " + line); }));
+    gathering = gang.get();
+    const auto gathered = gang->gather();
+    gathering = nullptr;
+    if (!gathered.ok()) {
+      return report_no_gang(gathered.error(), signal_while_gathering);
+    }
+  }
+  const Placement& placement = is_spark ? gang->placement() : step.placement;
+  const Placement agents = agents_of(job, placement);
   // Under an engine each agent has one rank: then nodes here are agents, as the runner counts them.
   const std::unique_ptr<JobReporter> reporter =
       step.report_by ? step.report_by(reporter_of(job, agents)) : reporter_of(job, agents);
   HVD_TRY_ASSIGN(const EngineSetup setup, engine_of(*loop, job, placement, *log));
-  const Transports transports{own.local.get(), own.ssh.get(), own.rsh.get(), setup.dial_back.get(), setup.engine.get()};
+  Transport* const calls = is_spark ? &gang->transport() : setup.dial_back.get();
+  const Transports transports{own.local.get(), own.ssh.get(), own.rsh.get(), calls, setup.engine.get()};
   HVD_TRY_ASSIGN(Fd input, take_standard_input(job));
   JobRunner owner(*loop, job, placement, transports, *reporter, *log);
   owner.set_programs(step.programs);
   owner.rewrite_output(step.rewrite);
   owner.take_input(std::move(input));
   runner = &owner;
+  if (is_spark) {
+    gang->on_gone([&owner](const Error& why) { owner.on_engine_gone(why); });
+  }
   const auto code = owner.run();
   runner = nullptr;  // what is logged while all is taken down has no loop any more
   return code;

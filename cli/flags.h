@@ -49,6 +49,7 @@ struct Flags {
   launch::Settings settings;  // of tunables given as flags
   std::string rsh;
   std::string launcher;  // empty: the default
+  int driver_fd = -1;    // of --launcher spark
   bool mpi = false;
   bool gloo = false;
   std::string mpi_args;

@@ -179,6 +179,12 @@ Result<launch::LauncherKind> launcher_of(const Flags& flags) {
   if (wants_mpi && (flags.gloo || flags.launcher == "ssh")) {
     return Error(Code::kInvalid, "--mpi and --launcher mpi are the opposite of --gloo and --launcher ssh; give one");
   }
+  if (flags.launcher == "spark") {
+    if (wants_mpi || flags.driver_fd < 0) {
+      return Error(Code::kInvalid, "--launcher spark is how horovod.spark.run starts hvdrun; call that from Python");
+    }
+    return launch::LauncherKind::kSpark;
+  }
   if (!wants_mpi && !(flags.mpi_args.empty() && flags.binding_args.empty())) {
     return Error(Code::kInvalid, "--mpi-args and --binding-args are for mpirun, and need --launcher mpi");
   }
@@ -233,8 +239,8 @@ Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
   if (flags.np > 0 && (flags.min_np.value_or(flags.np) > flags.np || flags.max_np.value_or(flags.np) < flags.np)) {
     return Error(Code::kInvalid, "-np " + std::to_string(flags.np) + " is not between --min-np and --max-np");
   }
-  if (job.launcher == launch::LauncherKind::kMpi) {
-    return Error(Code::kInvalid, "mpirun starts no rank anew: elastic jobs are for --launcher ssh");
+  if (job.launcher != launch::LauncherKind::kOwn) {
+    return Error(Code::kInvalid, "mpirun and Spark start no rank anew: elastic jobs are for --launcher ssh");
   }
   HVD_TRY_ASSIGN(const double timeout_s,
                  seconds_from(flags.elastic_timeout_s, "HOROVOD_ELASTIC_TIMEOUT", kDefaultElasticTimeoutS));
@@ -324,6 +330,10 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.rsh_command = flags.rsh;
   job.fanout = flags.fanout;
   HVD_TRY_ASSIGN(job.launcher, launcher_of(flags));
+  if (job.launcher == launch::LauncherKind::kSpark) {
+    job.driver_fd = flags.driver_fd;
+    job.cwd = ".";  // a folder of this machine means nothing there: ranks run where Spark's tasks do
+  }
   if (job.launcher == launch::LauncherKind::kMpi) {
     HVD_TRY(apply_mpi(flags, job));
   } else if (const char* rsh = std::getenv("HVD_RSH"); rsh != nullptr && flags.rsh.empty()) {

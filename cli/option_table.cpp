@@ -13,7 +13,7 @@ namespace {
 const std::vector<std::string> kColorWords = {"auto", "always", "never"};
 const std::vector<std::string> kGpuWords = {"local", "one", "none"};
 const std::vector<std::string> kBindWords = {"none", "core", "numa"};
-const std::vector<std::string> kLauncherWords = {"ssh", "mpi"};
+const std::vector<std::string> kLauncherWords = {"ssh", "mpi", "spark"};
 const std::vector<std::string> kContainerWords = {"auto", "podman", "docker", "apptainer", "none"};
 const std::vector<std::string> kDocumentKinds = {"man", "bash", "zsh", "fish", "schema"};
 
@@ -191,10 +191,11 @@ void add_options(CLI::App& app, Flags& flags) {
       ->type_name("N")
       ->check(CLI::Range(0, 100000));
   app.add_option("--launcher", flags.launcher,
-                 "Who starts the ranks: hvdrun, here and by SSH or --rsh (ssh), or Open MPI's mpirun (mpi), for "
-                 "programs that use MPI themselves")
+                 "Who starts the ranks: hvdrun, here and by SSH or --rsh (ssh), Open MPI's mpirun (mpi), for programs "
+                 "that use MPI themselves, or tasks of Spark (spark), as horovod.spark asks for")
       ->type_name("WORD")
       ->check(CLI::IsMember(kLauncherWords));
+  app.add_option("--driver-fd", flags.driver_fd)->check(CLI::Range(3, 1 << 20))->group("");  // run/driver_pipe.h
   app.add_flag("--mpi", flags.mpi, "As --launcher mpi");
   app.add_option("--mpi-args", flags.mpi_args, "Further arguments for mpirun, split as a shell splits quotes")
       ->type_name("TEXT");
@@ -275,6 +276,9 @@ void add_submit_options(CLI::App& app, Flags& flags) {
 std::vector<OptionInfo> describe_options(const CLI::App& app) {
   std::vector<OptionInfo> all;
   for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) {
+      continue;  // not for users
+    }
     OptionInfo info;
     for (const std::string& name : option->get_snames()) {
       info.names.push_back("-" + name);

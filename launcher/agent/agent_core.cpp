@@ -13,6 +13,7 @@
 #include "launcher/agent/node_gpus.h"
 #include "launcher/agent/own_cores.h"
 #include "launcher/agent/own_networks.h"
+#include "launcher/agent/own_system.h"
 #include "launcher/process/core_file.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/spawn.h"
@@ -107,6 +108,7 @@ Result<void> AgentCore::open_session(AgentConnection connection) {
   ready.gpus = std::move(gpus.names);
   ready.near = std::move(gpus.near);
   ready.seat = options_.seat;
+  ready.machine = own_machine();
   send(AgentMessage::kReady, ready.encode());
   return {};
 }
@@ -370,7 +372,10 @@ void AgentCore::leave() {
 
 void AgentCore::on_end_signal(int signo) {
   const bool is_guarded = ::getppid() == guardian_;
-  const std::string why = is_guarded ? "it got " + signal_name(signo) : "its guardian was killed";
+  on_end(is_guarded ? "it got " + signal_name(signo) : "its guardian was killed");
+}
+
+void AgentCore::on_end(const std::string& why) {
   if (signal_timer_ != 0 || is_abandoned_) {
     return;
   }

@@ -29,7 +29,8 @@ struct AgentOptions {
   std::vector<std::string> environment;           // the agent's own, "NAME=value"
   Duration lost_grace = std::chrono::seconds(5);  // TERM to KILL, when there is no launcher to ask
   Seat seat;                                      // as the engine that started this agent has it
-  Duration signal_patience{};                     // on_end_signal: how long the launcher is given
+  Duration signal_patience{};                     // on_end: how long the launcher is given
+  bool has_leash = false;                         // the end of standard input is the end of the agent
 };
 
 class AgentCore {
@@ -46,6 +47,8 @@ class AgentCore {
   // SIGTERM, SIGINT, SIGHUP. An engine ends all agents by these as soon as one rank of MPI aborts; the launcher, who
   // learns from that rank's agent what has happened, then has the first word, and the ranks theirs.
   void on_end_signal(int signo);
+  // The same for another reason: whoever started this agent has no use for it any more.
+  void on_end(const std::string& why);
   // The launcher or the guardian is gone: stop everything, then end. `why` is for the log.
   void abandon(const std::string& why);
 

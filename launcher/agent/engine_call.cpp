@@ -86,6 +86,33 @@ Result<CallKey> parse_call_key(std::string_view text) {
   return key;
 }
 
+bool has_order(const std::string& engine) {
+  return engine == "spark";
+}
+
+Result<CallOrder> parse_order(std::string_view line) {
+  const Error refused(Code::kInvalid,
+                      "the order at its standard input is none; only a task of horovod.spark starts this");
+  std::array<std::string_view, 3> words;
+  for (std::string_view& word : words) {
+    const std::size_t end = std::min(line.find(' '), line.size());
+    word = line.substr(0, end);
+    line.remove_prefix(std::min(end + 1, line.size()));
+  }
+  CallOrder order;
+  const auto key = parse_call_key(words[0]);
+  const auto number = [](std::string_view word, std::int32_t& value) {
+    const auto [end, failed] = std::from_chars(word.data(), word.data() + word.size(), value);
+    return failed == std::errc() && end == word.data() + word.size();
+  };
+  if (!key.ok() || !line.empty() || !number(words[1], order.seat.rank) || !number(words[2], order.seat.size) ||
+      order.seat.rank < 0 || order.seat.rank >= order.seat.size) {
+    return refused;
+  }
+  order.key = key.value();
+  return order;
+}
+
 Result<Seat> seat_from(const std::string& engine, const std::vector<std::string>& environment) {
   const auto found = std::find_if(kEngines.begin(), kEngines.end(),
                                   [&engine](const SeatVariables& known) { return known.engine == engine; });

@@ -42,6 +42,18 @@ std::vector<std::string> call_words(const std::string& agent_path, const std::st
 std::string call_key_text(const CallKey& key);
 Result<CallKey> parse_call_key(std::string_view text);
 
+// What an agent finds as the first line of its standard input where the engine leaves that to us (Spark): the key, so
+// that no environment has it, and the partition that it is. "128-HEX-DIGITS PARTITION COUNT". Later the end of this
+// input means that the task which started the agent is over.
+struct CallOrder {
+  CallKey key;
+  Seat seat;  // rank: the partition; size: how many there are
+};
+inline constexpr std::size_t kLongestOrder = 192;  // bytes, with its newline
+Result<CallOrder> parse_order(std::string_view line);
+// Whether an agent of this engine is given its order so.
+bool has_order(const std::string& engine);
+
 // From the variables that the engine sets for each rank.
 Result<Seat> seat_from(const std::string& engine, const std::vector<std::string>& environment);
 

@@ -51,6 +51,7 @@ std::string ReadyMessage::encode() const {
   put_texts(out, gpus);
   put_numbers(out, near);
   out.i32(seat.rank).i32(seat.size).i32(seat.local_rank).i32(seat.local_size);
+  out.text(machine);
   out.u32(static_cast<std::uint32_t>(cores.size()));
   for (const CpuCore& core : cores) {
     out.i32(core.numa_node);
@@ -80,6 +81,7 @@ Result<ReadyMessage> ReadyMessage::decode(std::string_view body) {
   m.seat.size = in.i32();
   m.seat.local_rank = in.i32();
   m.seat.local_size = in.i32();
+  m.machine = in.text();
   m.cores.resize(in.count(8));
   for (CpuCore& core : m.cores) {
     core.numa_node = in.i32();

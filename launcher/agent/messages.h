@@ -168,6 +168,7 @@ struct ReadyMessage {
   std::vector<std::string> gpus;
   std::vector<std::int32_t> near;
   Seat seat;
+  std::string machine{};  // own_machine(): equal for agents whose ranks can share memory
 
   [[nodiscard]] std::string encode() const;
   static Result<ReadyMessage> decode(std::string_view body);

@@ -150,6 +150,18 @@ std::int32_t count_used_ports(std::string_view tcp_table, std::int32_t first, st
   return static_cast<std::int32_t>(used.size());
 }
 
+std::string own_machine(const std::string& root) {
+  std::string machine = text_of(root + "/proc/sys/kernel/random/boot_id");
+  while (machine.ends_with('\n')) {
+    machine.pop_back();
+  }
+  for (const char* name : {"mnt", "net", "ipc"}) {
+    std::error_code none;
+    machine += " " + fs::read_symlink(root + "/proc/self/ns/" + name, none).string();
+  }
+  return machine;
+}
+
 SystemSurvey own_system(const std::string& root) {
   const fs::path base = root.empty() ? "/" : root;
   SystemSurvey system;

@@ -12,6 +12,10 @@ namespace hvd::launch {
 // `root` stands before the files that are read: "" but in tests.
 SystemSurvey own_system(const std::string& root = "");
 
+// The same text for all agents whose ranks can share memory and reach each other's sockets, and for no others: one boot
+// of one kernel, and the same namespaces of mounts, networks and System V memory. Two containers of a machine differ.
+std::string own_machine(const std::string& root = "");
+
 // The value of PRETTY_NAME in a text like /etc/os-release; empty where it has none. Pure.
 std::string pretty_name(std::string_view os_release);
 // The address that a text like /etc/hosts has for `name`, the first; empty: none. Pure.

@@ -32,8 +32,9 @@ enum class InputMode : std::uint8_t { kNone, kOne, kAll };
 
 // Who starts the ranks' agents.
 enum class LauncherKind : std::uint8_t {
-  kOwn,  // we do: one for each node, here, by SSH or by the rsh command
-  kMpi   // Open MPI's mpirun does: one for each rank
+  kOwn,   // we do: one for each node, here, by SSH or by the rsh command
+  kMpi,   // Open MPI's mpirun does: one for each rank
+  kSpark  // Spark's tasks do, one for each rank, wherever they run: the hosts are known when all agents have called
 };
 
 struct JobSpec {
@@ -87,6 +88,7 @@ struct JobSpec {
   std::string agent_path;
 
   LauncherKind launcher = LauncherKind::kOwn;
+  int driver_fd = -1;                     // kSpark: the way to the program that starts the tasks (run/driver_pipe.h)
   std::vector<std::string> mpi_args;      // further words for mpirun
   std::vector<std::string> binding_args;  // those by which mpirun binds ranks; empty: it does not
 };

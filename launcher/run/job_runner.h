@@ -60,6 +60,9 @@ class JobRunner final : private SessionSink {
   // SIGINT, SIGTERM, SIGHUP: stop the job (twice: at once); SIGUSR1, SIGUSR2: passed on; SIGTSTP: suspends the job and
   // this process (suspension.h); SIGCONT: standard input may be ours again.
   void on_signal(int signo);
+  // Whoever started the agents has ended them, or has gone: the job is stopped, with this as the cause if there is
+  // none.
+  void on_engine_gone(const Error& why) { apply(EngineEnded{why}); }
   // A line of hvdrun's own, in order with what the ranks printed.
   void say(std::string_view line) { logs_.say(line); }
 

@@ -101,6 +101,7 @@ Transport& JobRunner::transport_of(TransportKind kind) const {
     case TransportKind::kRsh:
       return *transports_.rsh;
     case TransportKind::kMpirun:
+    case TransportKind::kSpark:
       break;
   }
   return *transports_.dial_back;
@@ -118,8 +119,9 @@ void JobRunner::on_ready(int node, const ReadyMessage& ready) {
     }
   }
   const bool is_local = session.opened().is_local;
-  // An agent that an engine has started cannot call a second time.
-  const Duration reconnect = is_local || transports_.engine != nullptr ? Duration::zero() : spec_.reconnect_timeout;
+  // An agent that somebody else has started cannot call a second time.
+  const bool can_return = !is_local && spec_.launcher == LauncherKind::kOwn;
+  const Duration reconnect = can_return ? spec_.reconnect_timeout : Duration::zero();
   WelcomeMessage welcome;
   welcome.job_id = job_id_;
   welcome.size = placement_.size;

@@ -129,6 +129,11 @@ std::vector<std::string> same_machine_warnings(const JobSpec& spec, const JobVie
   return warnings;
 }
 
+// What a user sets for the ranks on the machine where he starts the job, and means for all of them.
+bool is_setting(std::string_view name) {
+  return name.starts_with("HOROVOD_") || name.starts_with("NCCL_") || name.starts_with("HVD_");
+}
+
 }  // namespace
 
 bool is_given_input(const JobSpec& spec, int rank) {
@@ -144,9 +149,14 @@ void add_environment(const JobSpec& spec, bool is_local, StartMessage& start) {
   for (const std::string& entry : spec.environment) {
     const auto pair = split_entry(entry);
     if (is_outer_launcher_variable(pair.first)) {
-      // An engine has set its own of that name; those of hvdrun never came there.
-      if (spec.launcher == LauncherKind::kOwn) {
+      // mpirun has set its own of that name; those of hvdrun never came there.
+      if (spec.launcher != LauncherKind::kMpi) {
         start.unset.push_back(pair.first);
+      }
+    } else if (spec.launcher == LauncherKind::kSpark) {
+      // The executors have an environment of their own (PATH, PYTHONPATH), also on the driver's machine.
+      if (is_setting(pair.first)) {
+        start.env.push_back(pair);
       }
     } else if (!is_local && !is_host_bound_variable(pair.first)) {
       start.env.push_back(pair);  // a local agent has them already, host-bound ones too

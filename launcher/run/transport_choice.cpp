@@ -8,6 +8,9 @@ TransportKind choose_transport(const JobSpec& spec, const std::string& host) {
   if (spec.launcher == LauncherKind::kMpi) {
     return TransportKind::kMpirun;
   }
+  if (spec.launcher == LauncherKind::kSpark) {
+    return TransportKind::kSpark;
+  }
   if (is_local_host(host)) {
     return TransportKind::kLocal;
   }
@@ -24,12 +27,14 @@ std::string transport_name(TransportKind kind) {
       return "rsh";
     case TransportKind::kMpirun:
       return "mpirun";
+    case TransportKind::kSpark:
+      return "spark";
   }
   return "?";
 }
 
 Placement agents_of(const JobSpec& spec, const Placement& placement) {
-  return spec.launcher == LauncherKind::kMpi ? one_node_per_rank(placement) : placement;
+  return spec.launcher == LauncherKind::kOwn ? placement : one_node_per_rank(placement);
 }
 
 }  // namespace hvd::launch

@@ -9,11 +9,11 @@
 
 namespace hvd::launch {
 
-enum class TransportKind : std::uint8_t { kLocal, kSsh, kRsh, kMpirun };
+enum class TransportKind : std::uint8_t { kLocal, kSsh, kRsh, kMpirun, kSpark };
 
 TransportKind choose_transport(const JobSpec& spec, const std::string& host);
 
-// "local", "ssh", "rsh", "mpirun".
+// "local", "ssh", "rsh", "mpirun", "spark".
 std::string transport_name(TransportKind kind);
 
 // The agents of the job, each as a node with the ranks that it has: one for each node, or for each rank under an

@@ -16,7 +16,7 @@ import re
 import secrets
 import sys
 import zlib
-from typing import Dict, List, Optional
+from typing import Callable, Dict, List, Optional
 
 import cloudpickle
 
@@ -99,18 +99,23 @@ class Lines:
         self._word = word.encode()
         self._results: Dict[int, List[bytes]] = {}
         self._complete: Dict[int, bytes] = {}
+        # What log() sends.
+        self.on_log: Callable[[str], None] = print
 
     def take(self, line: bytes) -> bytes:
         begun, found, rest = line.partition(self._word + b" ")
         if not found:
             return line
         number, kind, text = rest.rstrip(b"\n").split(b" ", 2)
+        if kind == b"log":
+            self.on_log(base64.b64decode(text).decode(errors="replace"))
+            return b""
         parts = self._results.setdefault(int(number), [])
         parts.append(text)
         if kind == b"end":
             self._complete[int(number)] = base64.b64decode(b"".join(parts))
         # The function may have left its last line open.
-        return b"" if re.fullmatch(rb"\[\d+\]<stdout>:", begun) else begun + b"\n"
+        return b"" if re.search(rb"\[\d+\]<stdout>:$", begun) else begun + b"\n"
 
     def result(self, rank: int) -> Optional[bytes]:
         sealed = self._complete.get(rank)
@@ -118,6 +123,18 @@ class Lines:
 
 
 # ---- in a rank ----
+
+# How a message for the driver is marked in this rank's standard output; None: there is no driver.
+_log_word: Optional[str] = None
+
+
+def log(message: str) -> bool:
+    """Sends a message to whoever runs the job, if it comes by lines; False: nobody reads it."""
+    if _log_word is None:
+        return False
+    text = base64.b64encode(message.encode()).decode()
+    os.write(1, f"{_log_word} {os.environ['HVD_RANK']} log {text}\n".encode())
+    return True
 
 
 def receive() -> bytes:
@@ -139,6 +156,8 @@ class Reply:
         self._word = os.environ.pop(WORD, "")
         self._key = os.environ.pop(KEY)
         self._output = os.dup(1)
+        global _log_word
+        _log_word = self._word or None
 
     def send(self, value: object) -> None:
         payload = cloudpickle.dumps(value)

@@ -23,12 +23,12 @@ _PUMP_S = 5.0
 _TOLD_LINES = 30
 
 
-def find_hvdrun() -> str:
-    """The path of hvdrun: beside this Python, or in PATH. FileNotFoundError."""
-    beside = os.path.join(os.path.dirname(sys.executable), "hvdrun")
-    found = beside if os.access(beside, os.X_OK) else shutil.which("hvdrun")
+def find_program(name: str) -> str:
+    """The path of one of our programs: beside this Python, or in PATH. FileNotFoundError."""
+    beside = os.path.join(os.path.dirname(sys.executable), name)
+    found = beside if os.access(beside, os.X_OK) else shutil.which(name)
     if found is None:
-        raise FileNotFoundError(f"hvdrun is neither beside {sys.executable} nor in PATH; install this package with pip")
+        raise FileNotFoundError(f"{name} is neither beside {sys.executable} nor in PATH; install this package with pip")
     return found
 
 
@@ -71,8 +71,9 @@ class _Pump(threading.Thread):
             text = self._take(line).decode(errors="replace")
             self.last = [*self.last[1 - _TOLD_LINES :], text]
             try:
-                self._destination.write(text)
-                self._destination.flush()
+                if text:
+                    self._destination.write(text)
+                    getattr(self._destination, "flush", lambda: None)()
             except (OSError, ValueError):
                 pass  # closed: the job goes on, and its results are still wanted
 
@@ -84,16 +85,31 @@ def _stop(process: subprocess.Popen) -> None:
     process.wait()
 
 
-def _run_to_end(argv: List[str], environment: Dict[str, str], exchange: Union[Folder, Lines]) -> Tuple[int, str]:
-    """hvdrun's exit code and the last lines of its standard error."""
-    process = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
+def start(argv: List[str], environment: Dict[str, str], pass_fds: Tuple[int, ...] = ()) -> subprocess.Popen:
+    """hvdrun, whose output is for run_to_end()."""
+    return subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, pass_fds=pass_fds,
         start_new_session=True,  # Ctrl-C comes to it once, from here
     )  # fmt: skip
+
+
+def run_to_end(
+    process: subprocess.Popen,
+    exchange: Union[Folder, Lines],
+    stdout: Any = None,
+    stderr: Any = None,
+    while_it_runs: Callable[[], None] = lambda: None,
+) -> Tuple[int, str]:
+    """hvdrun's exit code and the last lines of its standard error.
+
+    What it prints goes to `stdout` and `stderr`: anything with write(text); default: this process's. `while_it_runs` is
+    called once, when its output is being read; what it raises stops hvdrun.
+    """
     pumps: List[_Pump] = []
     try:
-        pumps.append(_Pump(process.stdout, sys.stdout, exchange.take))
-        pumps.append(_Pump(process.stderr, sys.stderr, lambda line: line))
+        pumps.append(_Pump(process.stdout, sys.stdout if stdout is None else stdout, exchange.take))
+        pumps.append(_Pump(process.stderr, sys.stderr if stderr is None else stderr, lambda line: line))
+        while_it_runs()
         code = process.wait()
     except BaseException:
         _stop(process)
@@ -120,6 +136,19 @@ def _raise_first_failure(failures: List[Dict[str, Any]]) -> None:
     raise error from remote
 
 
+def make_payload(func: Callable[..., Any], args: Tuple, kwargs: Dict[str, Any]) -> bytes:
+    """What the ranks are sent. TypeError names what cannot be pickled."""
+    try:
+        call = cloudpickle.dumps((func, args, kwargs))
+    except Exception as error:
+        name = getattr(func, "__qualname__", repr(func))
+        raise TypeError(
+            f"{name} cannot be sent to the ranks: {error}. Make what it refers to inside of the function, or pass what "
+            "can be pickled"
+        ) from error
+    return pickle.dumps((sys.path, call))
+
+
 def run(
     func: Callable[..., Any],
     args: Tuple,
@@ -129,16 +158,22 @@ def run(
     executable: Optional[str],
 ) -> List[Any]:
     """horovod.run with its arguments made hvdrun's."""
-    payload = pickle.dumps((sys.path, cloudpickle.dumps((func, args, kwargs))))
-    hvdrun = find_hvdrun()
+    payload = make_payload(func, args, kwargs)
+    hvdrun = find_program("hvdrun")
     with tempfile.TemporaryDirectory(prefix="hvd-run-") as folder:  # mode 0700
         exchange: Union[Folder, Lines]
         exchange = Folder(folder, payload) if _is_all_here(hvdrun, words, num_proc) else Lines(payload)
         passed = [word for name in exchange.environment for word in ("-x", name)]
         python = [executable or sys.executable, "-m", "horovod.runner.run_task"]
         argv = [hvdrun, "-np", str(num_proc), *words, *passed, *python]
-        code, last_words = _run_to_end(argv, {**os.environ, **exchange.environment}, exchange)
+        process = start(argv, {**os.environ, **exchange.environment})
+        code, last_words = run_to_end(process, exchange)
         replies = [exchange.result(rank) for rank in range(num_proc)]
+    return results_of("horovod.run", replies, code, last_words)
+
+
+def results_of(who: str, replies: List[Optional[bytes]], code: int, last_words: str) -> List[Any]:
+    """What the ranks' functions returned; or raises what one raised first, or RuntimeError with hvdrun's report."""
     answers = [None if reply is None else pickle.loads(reply) for reply in replies]
     failures = [answer for answer in answers if answer is not None and "error" in answer]
     if failures:
@@ -146,7 +181,7 @@ def run(
     missing = [rank for rank, answer in enumerate(answers) if answer is None]
     if code or missing:
         what = f"hvdrun ended with exit code {code}" if code else f"ranks {missing} left no result"
-        raise RuntimeError(f"horovod.run: {what}\n{last_words}")
+        raise RuntimeError(f"{who}: {what}\n{last_words}")
     # Unpickled last: what a result needs to be made may not be here, and that is no failure of the job.
     return [pickle.loads(answer["result"]) for answer in answers]
 

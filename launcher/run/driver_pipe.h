@@ -1,0 +1,47 @@
+// DriverPipe: what hvdrun and the program that started it tell each other while tasks of an engine (Spark) start the
+// agents. Text lines over one socket, so that any language can hold the other end:
+//
+//   hvdrun -> driver   "call KEY COUNT STACK ADDRESS..."   start COUNT tasks, whose agents call here by this key
+//   driver -> hvdrun   "over TEXT"                         the tasks have ended, or cannot be started: why
+//                      end of file                         the driver is gone
+//
+// The driver's end keeps the job alive: when the driver is killed, the job is stopped.
+//
+// Thread: loop only. The EventLoop outlives it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "launcher/agent/engine_call.h"
+#include "runtime/base/event_loop.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/result.h"
+
+namespace hvd::launch {
+
+class DriverPipe {
+ public:
+  // `on_over` is called once, with a text for the user.
+  static Result<std::unique_ptr<DriverPipe>> open(EventLoop& loop, Fd fd, std::function<void(const Error&)> on_over);
+  ~DriverPipe();
+  DriverPipe(const DriverPipe&) = delete;
+  DriverPipe& operator=(const DriverPipe&) = delete;
+
+  // The line is the key's only way out of this process; it goes to no log.
+  Result<void> ask_for_calls(const CallKey& key, int count, const CallPlace& place);
+
+ private:
+  DriverPipe(EventLoop& loop, Fd fd, std::function<void(const Error&)> on_over);
+  void on_readable();
+  void end(const Error& why);
+
+  EventLoop& loop_;
+  Fd fd_;
+  std::function<void(const Error&)> on_over_;  // null: called
+  WatchId watch_ = 0;
+  std::string line_;
+};
+
+}  // namespace hvd::launch

@@ -1,0 +1,61 @@
+// SparkGang: how a job under Spark begins. It listens, tells the driver whom its tasks may call (driver_pipe.h), waits
+// until the agents of all tasks have called, and places the ranks where these are. After that it is the transport by
+// which the job's sessions reach the agents, and tells when the driver or its tasks have gone.
+//
+// Thread: loop only. The EventLoop and the Log outlive it; it outlives the JobRunner that uses its transport.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "launcher/job/job_spec.h"
+#include "launcher/placement/placement.h"
+#include "launcher/run/called_agents.h"
+#include "launcher/run/driver_pipe.h"
+#include "launcher/transport/dial_back.h"
+#include "runtime/base/event_loop.h"
+#include "runtime/base/log.h"
+
+namespace hvd::launch {
+
+class SparkGang {
+ public:
+  // `is_local`: all of Spark's executors are on this machine. `say` takes a line for the user.
+  static Result<std::unique_ptr<SparkGang>> create(EventLoop& loop, const JobSpec& job, bool is_local, Log& log,
+                                                   std::function<void(const std::string&)> say);
+
+  // Runs the loop until all agents have called, at most job.start_timeout. Errors: kTimeout says how many are missing,
+  // kCancelled that interrupt() was called, others why the tasks cannot start.
+  Result<void> gather();
+  // A signal came while it gathers.
+  void interrupt(const std::string& why);
+
+  // After gather().
+  [[nodiscard]] const Placement& placement() const { return placement_; }
+  [[nodiscard]] Transport& transport() { return *agents_; }
+  // Once, when the tasks or the driver have gone.
+  void on_gone(std::function<void(const Error&)> handler);
+
+ private:
+  SparkGang(EventLoop& loop, const JobSpec& job, std::function<void(const std::string&)> say);
+  void stop_for(const Error& why);
+  void tell_later();
+
+  EventLoop& loop_;
+  const Duration patience_;
+  const bool is_quiet_;
+  const int count_;
+  std::function<void(const std::string&)> say_;
+  std::unique_ptr<DialBack> dial_back_;
+  std::unique_ptr<CalledAgents> agents_;
+  std::unique_ptr<DriverPipe> driver_;
+  Placement placement_;
+  std::optional<Error> failure_;  // why the gathering ends early
+  bool is_gathering_ = false;
+  TimerId tell_timer_ = 0;
+  std::function<void(const Error&)> on_gone_;
+};
+
+}  // namespace hvd::launch

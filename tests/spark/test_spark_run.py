@@ -1,0 +1,130 @@
+"""horovod.spark.run and HorovodRunner on real executors."""
+
+import io
+import os
+import signal
+import time
+
+import pytest
+
+import horovod.spark
+from patience import PATIENCE
+
+
+def here():
+    return {name: os.environ.get(name) for name in ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "MASTER_ADDR",
+                                                    "FROM_ENV", "HOROVOD_TIMELINE")}
+
+
+def test_results_come_in_rank_order_and_lines_are_tagged(spark, monkeypatch):
+    monkeypatch.setenv("HOROVOD_TIMELINE", "/tmp/timeline-of-the-driver")
+
+    def function(word):
+        print(f"{word} from {os.environ['HOROVOD_RANK']}")
+        return here()
+
+    out = io.StringIO()
+    answers = horovod.spark.run(function, args=("hello",), num_proc=2, env={"FROM_ENV": "yes"}, stdout=out)
+    assert [answer["HOROVOD_RANK"] for answer in answers] == ["0", "1"]
+    assert {answer["HOROVOD_SIZE"] for answer in answers} == {"2"}
+    assert [answer["HOROVOD_LOCAL_RANK"] for answer in answers] == ["0", "1"]  # both executors are on this machine
+    assert {answer["FROM_ENV"] for answer in answers} == {"yes"}
+    assert {answer["HOROVOD_TIMELINE"] for answer in answers} == {"/tmp/timeline-of-the-driver"}
+    assert sorted(out.getvalue().splitlines()) == ["[0]<stdout>:hello from 0", "[1]<stdout>:hello from 1"]
+
+
+def test_nothing_of_a_job_is_left_in_the_workers(spark):
+    def environments():
+        return spark.sparkContext.parallelize(range(2), 2).map(lambda _: sorted(os.environ.items())).collect()
+
+    before = environments()
+    horovod.spark.run(here, num_proc=2, env={"FROM_ENV": "yes"})
+    assert environments() == before
+
+
+def test_a_rank_that_raises_raises_here_with_its_traceback(spark):
+    def function():
+        if os.environ["HOROVOD_RANK"] == "1":
+            raise ZeroDivisionError("of rank 1")
+        time.sleep(600)
+
+    with pytest.raises(ZeroDivisionError, match="of rank 1") as raised:
+        horovod.spark.run(function, num_proc=2, stderr=io.StringIO())
+    assert "on rank 1" in str(raised.value.__cause__) and "in function" in str(raised.value.__cause__)
+
+
+def test_more_ranks_than_slots_are_refused_at_once(spark):
+    with pytest.raises(ValueError, match="num_proc=3 .* the cluster has 2"):
+        horovod.spark.run(here, num_proc=3, start_timeout=1)
+
+
+def test_what_cannot_be_pickled_is_named(spark):
+    lock = __import__("threading").Lock()
+
+    def holds_a_lock():
+        return lock
+
+    with pytest.raises(TypeError, match="holds_a_lock"):
+        horovod.spark.run(holds_a_lock, num_proc=1)
+
+
+def ancestors(pid, count):
+    """This process's parent, its parent, ..."""
+    found = []
+    for _ in range(count):
+        pid = int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+        found.append(pid)
+    return found
+
+
+def test_a_killed_worker_ends_the_job_and_names_its_rank(spark, tmp_path):
+    """kill -9 of the Python worker of one task: what a lost executor and an out-of-memory kill look like to us."""
+
+    def function(folder, ancestors):
+        open(f"{folder}/{os.environ['HOROVOD_RANK']}.{os.getpid()}", "w").close()
+        if os.environ["HOROVOD_RANK"] == "1":
+            agent, guardian, worker = ancestors(os.getpid(), 3)
+            os.kill(worker, signal.SIGKILL)
+        time.sleep(600)
+
+    began = time.monotonic()
+    with pytest.raises(RuntimeError, match="rank 1.*the task that started it is over") as raised:
+        horovod.spark.run(function, args=(str(tmp_path), ancestors), num_proc=2, stderr=io.StringIO())
+    assert raised.value.__cause__ is not None  # Spark's own exception
+    pids = [int(path.name.split(".")[1]) for path in tmp_path.iterdir()]
+    assert len(pids) == 2 and not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+    assert time.monotonic() - began < PATIENCE
+    assert horovod.spark.run(here, num_proc=1)[0]["HOROVOD_RANK"] == "0"  # the session goes on
+
+
+def test_horovod_runner_in_both_modes(spark, capfd):
+    from sparkdl import HorovodRunner
+
+    def main(scale):
+        import torch
+
+        import horovod.torch as hvd
+        from sparkdl.horovod import log_to_driver
+
+        hvd.init()
+        total = hvd.allreduce(torch.ones(3) * (hvd.rank() + 1) * scale, op=hvd.Sum)
+        print("only with verbosity all")
+        if hvd.rank() == 0:
+            log_to_driver("the total is " + str(total.tolist()))
+        return hvd.rank(), total.tolist()
+
+    assert HorovodRunner(np=2).run(main, scale=2) == (0, [6.0, 6.0, 6.0])
+    out = capfd.readouterr().out
+    assert "the total is [6.0, 6.0, 6.0]" in out and "only with" not in out
+    assert HorovodRunner(np=1, driver_log_verbosity="all").run(main, scale=1) == (0, [1.0, 1.0, 1.0])
+    assert "[0]<stdout>:only with verbosity all" in capfd.readouterr().out
+
+
+def test_horovod_runner_without_spark():
+    from sparkdl import HorovodRunner
+
+    assert HorovodRunner(np=-2).run(here)["HOROVOD_SIZE"] == "2"
+    with pytest.raises(TypeError):
+        HorovodRunner(2)
+    with pytest.raises(ValueError, match="np=-1"):
+        HorovodRunner(np=0)
