@@ -7,8 +7,9 @@ from ranks import ROOT, run_ranks
 EXAMPLES = ROOT / "configs/examples"
 
 
-def said(size, name, *options):
-    return run_ranks(size, EXAMPLES / name, *options).check().output
+def said(size, name, *options, by_agent=False):
+    """`by_agent`: without hvdrun, so that torch is there already."""
+    return run_ranks(size, EXAMPLES / name, *options, by_agent=by_agent).check().output
 
 
 def test_transformer():
@@ -18,7 +19,7 @@ def test_transformer():
 
 
 def test_transformer_accumulated_and_compressed():
-    output = said(2, "transformer_torch.py", "--steps", 12, "--accumulate", 2, "--compress", "--batch-size", 8)
+    output = said(2, "transformer_torch.py", "--steps", 12, "--accumulate", 2, "--compress", "--batch-size", 8, by_agent=True)
     first, last = map(float, re.search(r"loss went from ([\d.]+) to ([\d.]+)", output).groups())
     assert last < first
 
@@ -30,5 +31,5 @@ def test_distributed_data_parallel():
 
 
 def test_join():
-    output = said(3, "join_torch.py")
+    output = said(3, "join_torch.py", by_agent=True)
     assert "batches [5, 8, 11]; rank 2 was the last to join" in output
