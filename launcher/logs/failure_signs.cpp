@@ -31,6 +31,15 @@ constexpr std::array<std::string_view, 8> kLosses = {"Connection closed by peer"
                                                      "Connection was likely closed",
                                                      "failed to recv, got 0 bytes",
                                                      "Horovod has been shut down by rank"};
+// torch.distributed begins each line of a traceback with "[rank3]: ".
+constexpr std::string_view kTorchPrefix = "[rank";
+constexpr std::string_view kTorchPrefixEnd = "]: ";
+
+std::string_view without_torch_prefix(std::string_view line) {
+  const auto end = line.starts_with(kTorchPrefix) ? line.find(kTorchPrefixEnd) : std::string_view::npos;
+  return end == std::string_view::npos ? line : line.substr(end + kTorchPrefixEnd.size());
+}
+
 // A traceback is a few dozen lines; what comes later is of something else.
 constexpr int kLooked = 200;
 
@@ -42,7 +51,7 @@ bool begins_with_any(std::string_view line, const std::array<std::string_view, N
 }  // namespace
 
 FailureSigns::Sign FailureSigns::on_line(std::string_view line) {
-  line = line.substr(0, line.find_last_not_of("\r\n") + 1);
+  line = without_torch_prefix(line.substr(0, line.find_last_not_of("\r\n") + 1));
   if (line.find(kTraceback) != std::string_view::npos || begins_with_any(line, kAborts)) {
     const bool is_new = !(is_continued_ && lines_left_ > 0);
     is_continued_ = false;

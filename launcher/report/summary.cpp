@@ -24,7 +24,8 @@ constexpr std::ptrdiff_t kQuotedFirst = 3;
 // is long; else the last few.
 std::vector<std::string> worth_quoting(const std::vector<std::string>& last_errors) {
   auto begin = std::find_if(last_errors.begin(), last_errors.end(), [](const std::string& line) {
-    return line.ends_with("Traceback (most recent call last):");  // also behind a progress bar
+    // Also behind a progress bar. The other is the beginning of what Python tells of a crash, with all its threads.
+    return line.ends_with("Traceback (most recent call last):") || line.starts_with("Fatal Python error:");
   });
   if (begin == last_errors.end()) {
     begin -= std::min(kQuoted, std::distance(last_errors.begin(), last_errors.end()));
@@ -82,7 +83,10 @@ std::string memory_hint(const Failure& failure, const std::string& host) {
     return "it may have been out of memory: " + failure.detail.memory + "; " + look;
   }
   const bool was_killed = failure.status.kind == ExitStatus::Kind::kSignalled && failure.status.value == SIGKILL;
-  return was_killed ? "what sent the signal is not known; if it was the kernel, for lack of memory, " + look : "";
+  const bool was_by_us = failure.was_told;  // it did not end by itself
+  return was_killed && !was_by_us
+             ? "what sent the signal is not known; if it was the kernel, for lack of memory, " + look
+             : "";
 }
 
 // What is known beyond "it exited with code 1".

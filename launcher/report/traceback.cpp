@@ -8,6 +8,13 @@
 namespace hvd::launch {
 namespace {
 
+// torch.distributed begins each line with "[rank3]: ".
+std::string_view without_rank(std::string_view line) {
+  constexpr std::string_view kEnd = "]: ";
+  const auto end = line.starts_with("[rank") ? line.find(kEnd) : std::string_view::npos;
+  return end == std::string_view::npos ? line : line.substr(end + kEnd.size());
+}
+
 // `  File "train.py", line 12, in step` -> "train.py:12 in step"; of a syntax error there is no "in".
 std::optional<std::string> frame_of(std::string_view line) {
   constexpr std::string_view kFile = "  File \"";
@@ -43,15 +50,16 @@ bool is_exception(std::string_view line) {
 
 std::optional<Traceback> find_traceback(const std::vector<std::string>& lines) {
   for (std::size_t i = lines.size(); i-- > 0;) {
-    const auto frame = frame_of(lines[i]);
+    const auto frame = frame_of(without_rank(lines[i]));
     if (!frame) {
       continue;
     }
-    const auto after = std::find_if_not(lines.begin() + static_cast<std::ptrdiff_t>(i), lines.end(), is_indented);
-    if (after == lines.end() || !is_exception(*after)) {
+    const auto after = std::find_if_not(lines.begin() + static_cast<std::ptrdiff_t>(i), lines.end(),
+                                        [](const std::string& line) { return is_indented(without_rank(line)); });
+    if (after == lines.end() || !is_exception(without_rank(*after))) {
       return std::nullopt;
     }
-    return Traceback{*after, *frame};
+    return Traceback{std::string(without_rank(*after)), *frame};
   }
   return std::nullopt;
 }

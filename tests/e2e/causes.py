@@ -60,10 +60,11 @@ def run(how, failing, ranks, lab=None, *options, words=()):
     report = [line for _, line in lines if line.startswith("hvdrun: ") and "connected" not in line]
     first = next(((when, re.match(r"hvdrun: rank (\d+) on ", line)) for when, line in lines
                   if line.startswith("hvdrun: rank ")), None)
-    failed_at = re.search(r"failed at ([\d.]+)", out)
+    err = "".join(line for _, line in lines)
+    failed_at = re.search(r"failed at ([\d.]+)", out + err)
     delay = first[0] - float(failed_at[1]) if first and failed_at else None
     named = int(first[1][1]) if first and first[1] else None
-    return Run(named, code, delay, report, "".join(line for _, line in lines))
+    return Run(named, code, delay, report, err)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """Ranks that reduce until one of them, FAILING, fails in the way HOW after its second time; the others then fail because of it.
 
-It prints when it failed, for who measures how soon hvdrun says so. With a third argument the others catch what they get, and
+It tells when it failed, for who measures how soon hvdrun says so. With a third argument the others catch what they get, and
 end by an exit code.
 """
 
@@ -27,7 +27,8 @@ def fail(how):
         threading.Thread(target=time.sleep, args=(LONG if how == "thread" else 3600,)).start()  # sleeps: the same
     if how == "hook":
         sys.excepthook = lambda *_: print("a hook of the program's own", file=sys.stderr)
-    print(f"failed at {time.time()}", flush=True)
+    if how in ("sys.exit", "os._exit", "segfault"):
+        print(f"failed at {time.time()}", flush=True)
     if how == "sys.exit":
         sys.exit(3)
     if how == "os._exit":
@@ -37,11 +38,11 @@ def fail(how):
         threading.Event().wait()
     if how == "caught":
         try:
-            raise ValueError("boom")
+            raise ValueError("caught")
         except ValueError:
             sys.excepthook(*sys.exc_info())
         sys.exit(0)
-    raise ValueError("boom")
+    raise ValueError(f"failed at {time.time()}")  # a line on its own would wake others up before
 
 
 failing, how = int(sys.argv[1]), sys.argv[2]

@@ -335,6 +335,8 @@ TEST_CASE("the beginning of a failure is found on standard error, once for each"
   CHECK(signs.on_line("Traceback (most recent call last):\n") == Sign::kNone);
   CHECK(signs.on_line("ValueError: what the exit function raised\n") == Sign::kNone);
   CHECK(signs.on_line("Traceback (most recent call last):\n") == Sign::kBegins);
+  CHECK(signs.on_line("[rank1]: During handling of the above exception, another exception occurred:") == Sign::kNone);
+  CHECK(signs.on_line("[rank1]: Traceback (most recent call last):") == Sign::kNone);
   CHECK(signs.on_line("terminate called after throwing an instance of 'std::bad_alloc'") == Sign::kBegins);
   CHECK(signs.on_line("Fatal Python error: Segmentation fault") == Sign::kBegins);
 }

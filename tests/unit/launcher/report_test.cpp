@@ -290,6 +290,8 @@ TEST_CASE("the end of a traceback is found, also when its beginning is cut off o
                 "exception occurred:",
                 "", "Traceback (most recent call last):", "  File \"b.py\", line 2, in g",
                 "  [Previous line repeated 3 more times]", "RuntimeError"}) == "RuntimeError @ b.py:2 in g");
+  CHECK(end_of({"[rank1]:   File \"a.py\", line 1, in f", "[rank1]:     g()", "[rank1]: ValueError: no"}) ==
+        "ValueError: no @ a.py:1 in f");
   CHECK(end_of({"  File \"s.py\", line 9", "    x = = 1", "        ^", "SyntaxError: invalid syntax"}) ==
         "SyntaxError: invalid syntax @ s.py:9");
   CHECK(end_of({"  File \"a.py\", line 1, in f", "    raise"}) == "none");
