@@ -35,6 +35,10 @@ constexpr auto kOrderTime = std::chrono::seconds(30);
 // For the launcher to say what becomes of the ranks when the engine ends its agents.
 constexpr auto kSignalPatience = std::chrono::seconds(5);
 
+// Of the folder in which our own, with its sockets, is made: a socket's path has 107 bytes. Batch systems have longer
+// ones in TMPDIR, where /tmp does as well.
+constexpr std::size_t kMostBaseBytes = 80;
+
 using Session = hvd::launch::AgentConnection;
 using OpenSession = std::function<hvd::Result<Session>()>;
 
@@ -91,7 +95,8 @@ hvd::Result<void> serve(hvd::launch::AgentOptions options, const OpenSession& op
 // Both processes of the agent; the exit code of this one.
 int run_agent(const hvd::launch::AgentOptions& options, const OpenSession& open_session, hvd::Log& log) {
   const std::string base = hvd::launch::value_in(options.environment, "TMPDIR");
-  const auto code = hvd::launch::run_guarded(base.empty() ? "/tmp" : base, [&](const std::string& scratch_dir) {
+  const bool is_usable = !base.empty() && base.size() <= kMostBaseBytes;
+  const auto code = hvd::launch::run_guarded(is_usable ? base : "/tmp", [&](const std::string& scratch_dir) {
     hvd::launch::AgentOptions own = options;
     own.scratch_dir = scratch_dir;
     const auto served = serve(std::move(own), open_session, log);

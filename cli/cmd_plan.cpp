@@ -30,7 +30,7 @@ std::vector<NodeView> imagined_views(const Placement& placement, const Placement
   for (const NodePlan& agent : agents.nodes) {
     const NodePlan& node = placement.node_of(agent.ranks.front().rank);
     NodeView view;
-    view.opened.is_local = hvd::launch::is_local_host(node.host.name);
+    view.opened.is_local = hvd::launch::is_here(node.host);
     view.opened.node_address = view.opened.is_local ? "" : "<address of " + node.host.name + ">";
     view.opened.launcher_address = view.opened.is_local ? "" : "<address of this host>";
     view.ready.socket_path = "<made at start>/agent";
@@ -95,8 +95,15 @@ nlohmann::ordered_json file_json(const CliOptions& options, const launch::JobRun
   json["container"] = run.job.container ? run.job.container->image : "";
   json["containerEngine"] = launch::container_word(run.options.container);
   json["preparation"] = run.job.preparation;
-  json["setUp"] = masked(launch::set_up_script(run, facts, 0).value(), options.job.hidden);
-  json["cleanUp"] = launch::clean_mounts_script(run) + launch::clean_up_script(run);
+  launch::JobTexts before("<made at start>");
+  before.add(launch::set_up_script(run, facts, 0, before).value());
+  json["setUp"] = masked(before.joined(), options.job.hidden);
+  launch::JobTexts after("<made at start>");
+  if (launch::has_mounts_to_clean(run)) {
+    after.add(launch::clean_mounts_script(run, after));
+  }
+  after.add(launch::clean_up_script(run));
+  json["cleanUp"] = after.joined();
   json["stdOutErr"] = run.output;
   json["keptAt"] = run.kept_at;
   json["timeoutSeconds"] = std::chrono::duration_cast<std::chrono::seconds>(options.job.timeout).count();
@@ -125,7 +132,7 @@ nlohmann::ordered_json plan_json(const CliOptions& options, const Placement& pla
     nlohmann::ordered_json entry;
     entry["index"] = node.index;
     entry["host"] = node.host.name;
-    entry["transport"] = hvd::launch::transport_name(hvd::launch::choose_transport(job, node.host.name));
+    entry["transport"] = hvd::launch::transport_name(hvd::launch::choose_transport(job, node.host));
     const int relay = relays.empty() ? -1 : relays[static_cast<std::size_t>(node.index)];
     if (relay >= 0) {
       entry["relay"] = placement.nodes[static_cast<std::size_t>(relay)].host.name;
@@ -227,9 +234,10 @@ Result<int> print_plan(const CliOptions& options) {
   spec.tells_place = !is_custom;
   spec.gpus = is_custom ? launch::GpuMode::kNone : spec.gpus;
   spec.cwd = options.file && !options.file->job.is_native ? options.file->temp() : spec.cwd;
+  const launch::JobView view{placement, agents, views};
   const auto starts = launch::make_start_messages(
-      spec, {placement, agents, views}, "<made at start>", "<made at start>",
-      options.file ? programs_of(*options.file, facts) : std::vector<launch::RankProgram>());
+      spec, view, "<made at start>", "<made at start>",
+      options.file ? programs_of(*options.file, facts, view) : std::vector<launch::RankProgram>());
   nlohmann::ordered_json json = plan_json(options, placement, starts);
   if (options.file) {
     json["job"] = file_json(options, *options.file, facts);

@@ -75,7 +75,7 @@ std::unique_ptr<Log> log_of(const JobSpec& job, std::function<void(std::string_v
 
 bool has_only_local_hosts(const Placement& placement) {
   return std::all_of(placement.nodes.begin(), placement.nodes.end(),
-                     [](const NodePlan& node) { return is_local_host(node.host.name); });
+                     [](const NodePlan& node) { return is_here(node.host); });
 }
 
 // Refuses what would end in the middle for lack of descriptors: a connection each, or three pipes and a process. Where
@@ -90,12 +90,12 @@ Result<void> allow_files_for(const JobSpec& job, const Placement& agents) {
   std::uint64_t wanted = kOwn;
   const std::vector<int> relays = relays_of(job, agents);
   for (const NodePlan& node : agents.nodes) {
-    const TransportKind kind = choose_transport(job, node.host.name);
+    const TransportKind kind = choose_transport(job, node.host);
     const auto own = kind == TransportKind::kRsh ? kCommand : kind == TransportKind::kLocal ? kLocal : kConnection;
     wanted += kind == TransportKind::kSsh ? kCommand : own;
     needed += relays[static_cast<std::size_t>(node.index)] < 0 ? own : 0;
   }
-  wanted += job.launcher == LauncherKind::kMpi ? DialBackOptions().most_callers : 0;
+  wanted += job.launcher == LauncherKind::kMpi ? kMostCallers : 0;
   if (allow_open_files(wanted).ok()) {
     return {};
   }

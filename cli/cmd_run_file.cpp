@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "cli/commands.h"
 #include "cli/file_programs.h"
+#include "cli/job_settings.h"
 #include "cli/job_step.h"
 #include "launcher/jobfile/container_command.h"
 #include "launcher/jobfile/job_run.h"
@@ -29,21 +31,8 @@ using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file
 constexpr Duration kCleanUpStartTime = std::chrono::seconds(10);
 constexpr Duration kCleanUpTime = std::chrono::seconds(60);
 
-std::vector<std::string> bash_words(const std::string& script) {
-  return {"bash", "-c", script};
-}
-
 std::int64_t now_s() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::string value_of(const std::vector<std::string>& environment, const std::string& name) {
-  for (const std::string& entry : environment) {
-    if (entry.starts_with(name + "=")) {
-      return entry.substr(name.size() + 1);
-    }
-  }
-  return "";
 }
 
 class FileJob {
@@ -119,10 +108,11 @@ class FileJob {
       kept_at_.clear();
     }
     if (kept_at_.empty()) {
-      const std::string home = value_of(options_.job.environment, "HOME");
-      const std::string state = value_of(options_.job.environment, "XDG_STATE_HOME");
-      kept_at_ = (state.starts_with('/') ? state : home + "/.local/state") + "/hvdrun/jobs/" + run_.job.name + "/" +
-                 run_.options.uuid;
+      const auto root = state_root();
+      if (!root.ok()) {
+        return root.error().with_context("to keep what the job prints");
+      }
+      kept_at_ = root.value() + "/jobs/" + run_.job.name + "/" + run_.options.uuid;
     }
     std::filesystem::create_directories(kept_at_, failed);
     if (failed) {
@@ -184,7 +174,9 @@ class FileJob {
       learn(view);
       std::vector<RankProgram> all;
       for (int node = 0; node < nodes_.size; ++node) {
-        all.push_back({bash_words(set_up_script(run_, facts_, node).value()), node_variables(run_, facts_, node)});
+        JobTexts texts = texts_at(view, node);
+        const std::string script = set_up_script(run_, facts_, node, texts).value();
+        all.push_back(bash_program(script, texts, 0, node_variables(run_, facts_, node)));
         if (run_.job.container && !run_.job.container->password.empty()) {
           all.back().env.emplace_back("HVDRUN_REGISTRY_PASSWORD", run_.job.container->password);
         }
@@ -223,7 +215,7 @@ class FileJob {
       }
     }
     spec.kept_dir = kept_at_;
-    const auto programs = [this](const JobView&) { return programs_of(run_, facts_); };
+    const auto programs = [this](const JobView& view) { return programs_of(run_, facts_, view); };
     StepWords words;
     words.name = "job";
     return run_step({spec, ranks_, programs, reporter_with(ranks_, memory, words)});
@@ -249,16 +241,17 @@ class FileJob {
       return;  // no node began
     }
     // Before the folder with the mount's place goes, also on other nodes, which may be this machine too.
-    if (const std::string first = clean_mounts_script(run_); !first.empty() && !of_lost) {
-      run_in_silence({hosts.front()}, {nodes.front()}, first, memory);
+    if (has_mounts_to_clean(run_) && !of_lost) {
+      const auto script = [this](JobTexts& texts) { return clean_mounts_script(run_, texts); };
+      run_in_silence({hosts.front()}, {nodes.front()}, script, memory);
     }
-    run_in_silence(hosts, nodes, clean_up_script(run_), memory);
+    run_in_silence(hosts, nodes, [this](JobTexts&) { return clean_up_script(run_); }, memory);
   }
 
   // What its ranks print is what could not be done, and is told as our own words, after the job's end. That a node
   // which was lost is not there any more has been told.
-  void run_in_silence(const HostList& hosts, const std::vector<int>& nodes, const std::string& script,
-                      StepMemory& memory) const {
+  void run_in_silence(const HostList& hosts, const std::vector<int>& nodes,
+                      const std::function<std::string(JobTexts&)>& script, StepMemory& memory) const {
     const Placement placement = place(hosts, static_cast<int>(hosts.size())).value();
     JobSpec spec = node_step();
     spec.size = placement.size;
@@ -268,9 +261,14 @@ class FileJob {
     spec.shows_ranks = true;
     spec.timeout = kCleanUpTime;
     spec.start_timeout = std::min(spec.start_timeout, kCleanUpStartTime);
-    const RankProgram program{bash_words(script), mount_variables(run_)};
-    const auto programs = [&](const JobView&) {
-      return std::vector<RankProgram>(static_cast<std::size_t>(placement.size), program);
+    const auto programs = [&](const JobView& view) {
+      std::vector<RankProgram> all;
+      for (int rank = 0; rank < placement.size; ++rank) {
+        JobTexts texts = texts_at(view, rank);
+        const std::string text = script(texts);
+        all.push_back(bash_program(text, texts, 0, mount_variables(run_)));
+      }
+      return all;
     };
     Lines failure;
     const auto in_silence = [&failure](std::unique_ptr<JobReporter>) {

@@ -15,6 +15,7 @@
 #include "cli/job_file_settings.h"
 #include "cli/service_commands.h"
 #include "launcher/run/exit_codes.h"
+#include "launcher/run/transport_choice.h"
 #include "launcher/service/supervisor.h"
 #include "launcher/service/ticket.h"
 #include "launcher/transport/local.h"
@@ -148,8 +149,7 @@ class SupervisedJob final : public FileJobObserver {
       options_.job.tags = false;
     }
     const auto& nodes = run.layout.nodes;
-    const bool is_local =
-        std::all_of(nodes.begin(), nodes.end(), [](const HostSpec& h) { return is_local_host(h.name); });
+    const bool is_local = std::all_of(nodes.begin(), nodes.end(), [](const HostSpec& h) { return is_here(h); });
     const Duration patience = options_.job.reconnect_timeout;
     const Duration leaving = (is_local ? patience / kLocalPart : patience) + options_.job.grace + kAgentSlack;
     HVD_TRY(place_.store.set_leaving_time(

@@ -1,5 +1,8 @@
 #include "cli/file_programs.h"
 
+#include <map>
+#include <utility>
+
 namespace hvd::cli {
 
 std::vector<launch::JobNodeFacts> facts_of(const std::vector<launch::NodeView>& views) {
@@ -13,12 +16,27 @@ std::vector<launch::JobNodeFacts> facts_of(const std::vector<launch::NodeView>& 
   return facts;
 }
 
-std::vector<launch::RankProgram> programs_of(const launch::JobRun& run,
-                                             const std::vector<launch::JobNodeFacts>& facts) {
+launch::JobTexts texts_at(const launch::JobView& view, int rank) {
+  const std::string& socket = view.of(rank).ready.socket_path;
+  return launch::JobTexts(socket.substr(0, socket.rfind('/')));
+}
+
+launch::RankProgram bash_program(const std::string& script, launch::JobTexts& texts, std::size_t known,
+                                 launch::EnvList env) {
+  const std::string path = texts.add(script);
+  const auto& files = texts.files();
+  return {launch::bash_words(path), std::move(env), {files.begin() + static_cast<std::ptrdiff_t>(known), files.end()}};
+}
+
+std::vector<launch::RankProgram> programs_of(const launch::JobRun& run, const std::vector<launch::JobNodeFacts>& facts,
+                                             const launch::JobView& view) {
   std::vector<launch::RankProgram> programs;
+  std::map<int, launch::JobTexts> texts;  // of each agent
   for (int rank = 0; rank < run.layout.size(); ++rank) {
-    programs.push_back(
-        {{"bash", "-c", launch::process_script(run, rank).value()}, launch::process_variables(run, facts, rank)});
+    auto& own = texts.try_emplace(view.agents.node_of(rank).index, texts_at(view, rank)).first->second;
+    const std::size_t known = own.files().size();
+    programs.push_back(bash_program(launch::process_script(run, rank, own).value(), own, known,
+                                    launch::process_variables(run, facts, rank)));
   }
   return programs;
 }

@@ -10,6 +10,13 @@
 namespace hvd::cli {
 
 std::vector<launch::JobNodeFacts> facts_of(const std::vector<launch::NodeView>& views);
-std::vector<launch::RankProgram> programs_of(const launch::JobRun& run, const std::vector<launch::JobNodeFacts>& facts);
+// `view`: of the ranks, whose agents write what they run.
+std::vector<launch::RankProgram> programs_of(const launch::JobRun& run, const std::vector<launch::JobNodeFacts>& facts,
+                                             const launch::JobView& view);
+// Where the rank's agent does.
+launch::JobTexts texts_at(const launch::JobView& view, int rank);
+// What bash runs there, with the texts that came since there were `known` of them.
+launch::RankProgram bash_program(const std::string& script, launch::JobTexts& texts, std::size_t known,
+                                 launch::EnvList env);
 
 }  // namespace hvd::cli

@@ -13,6 +13,7 @@
 #include "launcher/job/host_list.h"
 #include "launcher/jobfile/argument_words.h"
 #include "launcher/jobfile/mount_command.h"
+#include "launcher/run/rank_limits.h"
 
 namespace hvd::cli {
 namespace {
@@ -177,11 +178,13 @@ void note_shell_text(const launch::JobFile& file, launch::Notices& notices) {
 
 // All scripts once, for what can be wrong with them is to be told before anything starts.
 Result<void> check_scripts(const launch::JobRun& run) {
+  HVD_TRY(launch::check_word_sizes(run));
   for (int rank = 0; rank < run.layout.size(); ++rank) {
-    HVD_TRY(launch::process_script(run, rank));
+    HVD_TRY(launch::process_text(run, rank));
   }
   const std::vector<launch::JobNodeFacts> facts(run.layout.nodes.size());
-  HVD_TRY(launch::set_up_script(run, facts, 0));
+  launch::JobTexts texts("");
+  HVD_TRY(launch::set_up_script(run, facts, 0, texts));
   return {};
 }
 
@@ -237,6 +240,10 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
     HVD_TRY_ASSIGN(options.job, make_job(flags));
   }
   HVD_TRY(apply_flags(flags, file, options.job));
+  if (const auto possible = launch::check_rank_count(layout.nodes, layout.size(), launch::limits_of_this_machine());
+      !possible.ok()) {
+    return launch::error_at(file.file, file.tool.at, possible.error().message());
+  }
   options.job.hosts = layout.nodes;
   options.job.size = layout.size();
   HVD_TRY(check_input_rank(options.job, options.job.size));

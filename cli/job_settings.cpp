@@ -12,6 +12,7 @@
 
 #include "launcher/job/host_list.h"
 #include "launcher/job/hostfile.h"
+#include "launcher/run/rank_limits.h"
 #include "launcher/run/transport_choice.h"
 #include "launcher/transport/rsh_template.h"
 #include "runtime/base/open_files.h"
@@ -163,7 +164,7 @@ Result<void> check_rsh(const launch::JobSpec& job) {
     return Error(Code::kInvalid, "-p means nothing to an --rsh without {port}; as in --rsh 'ssh -p {port} {host}'");
   }
   for (const launch::HostSpec& host : job.hosts) {
-    if (launch::choose_transport(job, host.name) == launch::TransportKind::kRsh) {
+    if (launch::choose_transport(job, host) == launch::TransportKind::kRsh) {
       HVD_TRY(command.words({host.name, host.user, host.port}, {}));
     }
   }
@@ -281,8 +282,8 @@ Result<std::string> state_root() {
   const std::string home = is_set("HOME") ? std::getenv("HOME") : "";
   if (!state.starts_with('/') && !home.starts_with('/')) {
     return Error(Code::kInvalid,
-                 "neither XDG_STATE_HOME nor HOME is set to an absolute path; one says where the jobs' "
-                 "records are");
+                 "neither XDG_STATE_HOME nor HOME is set to an absolute path; one says where records and "
+                 "output of jobs are");
   }
   return (state.starts_with('/') ? state : home + "/.local/state") + "/hvdrun";
 }
@@ -291,6 +292,9 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   launch::JobSpec job;
   job.size = flags.np;
   HVD_TRY_ASSIGN(job.hosts, hosts_of(flags));
+  if (flags.job_file.empty()) {  // whose processes are not the slots
+    HVD_TRY(launch::check_rank_count(job.hosts, job.size, launch::limits_of_this_machine()));
+  }
   HVD_TRY_ASSIGN(job.user_env, user_env_of(flags));
   // horovodrun's variable for it
   HVD_TRY_ASSIGN(const double start_timeout_s,

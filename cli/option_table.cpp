@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "launcher/job/text_file.h"
 #include "launcher/job/tunable.h"
 #include "runtime/bench/bench_wire.h"
 
@@ -48,6 +49,19 @@ void add_tunable(CLI::App& app, Flags& flags, const launch::Tunable& tunable) {
   app.add_flag_callback(tunable.off_flag, set("0"), "The opposite")->group(kGroup);
 }
 
+// CLI11's own range takes "nan", which is neither below its least nor above its most.
+CLI::Validator seconds_from(double least, double most) {
+  const auto check = [least, most](std::string& word) -> std::string {
+    double seconds = 0;
+    const bool is_number = CLI::detail::lexical_cast(word, seconds);
+    return is_number && seconds >= least && seconds <= most
+               ? ""
+               : "'" + launch::shown_text(word) + "' is no number of seconds from " + CLI::detail::to_string(least) +
+                     " to " + CLI::detail::to_string(most);
+  };
+  return CLI::Validator(check, "FLOAT");
+}
+
 void add_elastic_options(CLI::App& app, Flags& flags) {
   constexpr const char* kGroup = "Elastic jobs (a rank that fails is started anew on its host, and training goes on)";
   app.add_option("--elastic-restarts,--reset-limit", flags.elastic_restarts,
@@ -67,7 +81,7 @@ void add_elastic_options(CLI::App& app, Flags& flags) {
   app.add_option("--elastic-timeout", flags.elastic_timeout_s,
                  "Seconds for the ranks to meet again after a restart; default: HOROVOD_ELASTIC_TIMEOUT, else 600")
       ->type_name("S")
-      ->check(CLI::Range(1.0, 1e6))
+      ->check(seconds_from(1.0, 1e6))
       ->group(kGroup);
 }
 
@@ -164,17 +178,17 @@ void add_options(CLI::App& app, Flags& flags) {
       ->check(CLI::IsMember(kBindWords));
   app.add_option("--start-timeout", flags.start_timeout_s, "Seconds until all hosts must have answered")
       ->type_name("S")
-      ->check(CLI::Range(0.1, 1e6));
+      ->check(seconds_from(0.1, 1e6));
   app.add_option("--timeout", flags.timeout_s, "Seconds after which the job is stopped; 0: never")
       ->type_name("S")
-      ->check(CLI::Range(0.0, 1e9));
+      ->check(seconds_from(0.0, 1e9));
   app.add_option("--grace", flags.grace_s, "Seconds between the first signal and SIGKILL when the job is stopped")
       ->type_name("S")
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(seconds_from(0.0, 1e6));
   app.add_option("--reconnect-timeout", flags.reconnect_timeout_s,
                  "Seconds to reach a node again whose connection broke, while its ranks go on; 0: it is lost at once")
       ->type_name("S")
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(seconds_from(0.0, 1e6));
   app.add_option("-p,--ssh-port", flags.ssh_port, "SSH port of all hosts; default: as ssh has it")
       ->type_name("PORT")
       ->check(CLI::Range(1, 65535));

@@ -85,6 +85,18 @@ std::size_t prepare(const CLI::App& app, std::vector<std::string>& words) {
   return words.size();
 }
 
+// A variable that is not set, as in -H "$HOSTS": it would run everything on this machine.
+Result<void> check_hosts_given(const CLI::App& app) {
+  for (const char* name : {"--hosts", "--hostfile"}) {
+    const CLI::Option* option = app.get_option_no_throw(name);
+    if (option != nullptr && option->count() > 0 && option->results().back().empty()) {
+      return Error(Code::kInvalid, std::string(name) + " '': the host list is empty; name hosts, or leave it out for " +
+                                       "this machine");
+    }
+  }
+  return {};
+}
+
 Result<void> check_refused(const std::vector<std::string>& words) {
   for (const std::string& word : words) {
     if (const auto refused = kRefused.find(word.substr(0, word.find('='))); refused != kRefused.end()) {
@@ -135,7 +147,7 @@ Result<void> read_words(CLI::App& app, std::vector<std::string> words, Flags& fl
   } catch (const CLI::ParseError& error) {
     return Error(Code::kInvalid, std::string(error.what()) + "; see hvdrun --help");
   }
-  return {};
+  return check_hosts_given(app);
 }
 
 Result<bench::Measure> read_bench_words(CLI::App& app, std::vector<std::string> words, Flags& flags) {

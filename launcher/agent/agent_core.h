@@ -60,6 +60,7 @@ class AgentCore {
   Result<void> on_welcome(const Frame& frame);
   Result<void> on_start(const Frame& frame);
   Result<void> write_hostfile(const std::string& text) const;
+  [[nodiscard]] Result<void> write_file(const std::string& name, const std::string& text) const;
   Result<void> allow_files_for(const StartMessage& start);
   Result<void> start_rank(const StartMessage& start, const StartMessage::Rank& rank);
   Result<void> on_restart(const Frame& frame);

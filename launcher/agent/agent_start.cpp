@@ -1,9 +1,13 @@
 // How a node's ranks begin: what each is given, and what is found out before the first one starts.
+#include <errno.h>
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 #include <map>
+#include <string_view>
 
 #include "launcher/agent/agent_core.h"
 #include "launcher/agent/script_check.h"
@@ -40,6 +44,12 @@ Result<void> AgentCore::on_start(const Frame& frame) {
   if (const auto written = write_hostfile(start.hostfile); !written.ok()) {
     send(AgentMessage::kProblem, written.error().message());  // few look at it
   }
+  for (const auto& [name, text] : start.files) {
+    if (const auto written = write_file(name, text); !written.ok()) {
+      send(AgentMessage::kStartFailed, StartFailedMessage{start.ranks.front().rank, written.error()}.encode());
+      return {};
+    }
+  }
   if (const auto allowed = allow_files_for(start); !allowed.ok()) {
     send(AgentMessage::kStartFailed, StartFailedMessage{start.ranks.front().rank, allowed.error()}.encode());
     return {};
@@ -63,6 +73,23 @@ Result<void> AgentCore::write_hostfile(const std::string& text) const {
     return {};
   }
   return Error::from_errno("cannot write '" + path + "', which HVDRUN_HOSTFILE names");
+}
+
+Result<void> AgentCore::write_file(const std::string& name, const std::string& text) const {
+  const std::string path = options_.scratch_dir + "/" + name;
+  const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+  std::string_view rest = text;
+  while (file.is_open()) {
+    if (rest.empty()) {
+      return {};
+    }
+    const ssize_t written = ::write(file.get(), rest.data(), rest.size());
+    if (written < 0 && errno != EINTR) {
+      break;
+    }
+    rest.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
+  }
+  return Error::from_errno("cannot write '" + path + "', which the rank is to run; set TMPDIR there to where space is");
 }
 
 // All or none are started: the last of a hundred ranks is no place to find out that there are too few.

@@ -26,7 +26,7 @@ constexpr auto kKillLimit = std::chrono::seconds(10);
 // launcher on another host waits for a sign of life (kMissedHeartbeats).
 constexpr auto kStoppedLimit = std::chrono::seconds(30);
 
-// Sockets and the host file: nothing else is ever made there.
+// Sockets, the host file and texts that ranks run: nothing else is ever made there.
 void remove_scratch(const std::string& directory) {
   if (const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(directory.c_str()), ::closedir); dir != nullptr) {
     while (const dirent* entry = ::readdir(dir.get())) {

@@ -12,6 +12,11 @@ bool is_cpu(std::int32_t number) {
   return number >= 0 && number < (1 << 16);
 }
 
+// None of the agent's own, and nothing elsewhere.
+bool is_own_file(const std::string& name) {
+  return name.starts_with("text-") && name.find_first_not_of("0123456789", 5) == std::string::npos;
+}
+
 }  // namespace
 
 std::string WelcomeMessage::encode() const {
@@ -131,6 +136,7 @@ std::string StartMessage::encode() const {
     out.u8(rank.reads_input ? 1 : 0);
   }
   out.u8(may_restart ? 1 : 0).text(hostfile).u32(input_window);
+  put_pairs(out, files);
   return std::move(out).str();
 }
 
@@ -158,8 +164,11 @@ Result<StartMessage> StartMessage::decode(std::string_view body) {
   const std::uint8_t may_restart = in.u8();
   m.hostfile = in.text();
   m.input_window = in.u32();
+  m.files = take_pairs(in);
+  const bool has_names =
+      std::all_of(m.files.begin(), m.files.end(), [](const auto& file) { return is_own_file(file.first); });
   const bool has_window = m.input_window > 0;
-  if (!in.finished() || !has_numbers || may_restart > 1 || m.argv.empty() || m.ranks.empty() ||
+  if (!in.finished() || !has_numbers || !has_names || may_restart > 1 || m.argv.empty() || m.ranks.empty() ||
       has_window != has_readers || m.input_window > kInputWindow) {
     return malformed("Start");
   }

@@ -199,6 +199,7 @@ struct StartMessage {
   std::vector<Rank> ranks;
   bool may_restart = false;  // a rank that fails may be started anew: the node is not over before the launcher says so
   std::string hostfile;      // written beside the agent's socket before ranks start (hostfile_beside)
+  std::vector<std::pair<std::string, std::string>> files;  // name and text, of mode 0600 beside the socket likewise
   std::uint32_t input_window = 0;  // bytes of Input that may be under way, at most kInputWindow; 0: no rank reads it
 
   [[nodiscard]] std::string encode() const;

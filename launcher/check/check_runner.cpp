@@ -47,7 +47,7 @@ CheckRunner::CheckRunner(EventLoop& loop, const JobSpec& spec, const Placement& 
   for (const NodePlan& plan : placement.nodes) {
     CheckedHost checked;
     checked.plan = plan;
-    checked.transport = transport_name(choose_transport(spec, plan.host.name));
+    checked.transport = transport_name(choose_transport(spec, plan.host));
     result_.hosts.push_back(std::move(checked));
   }
 }
@@ -73,7 +73,7 @@ void CheckRunner::open_sessions() {
     sessions_.push_back(std::make_unique<NodeSession>(loop_, plan, placement_.size, sink));
   }
   for (const auto& session : sessions_) {
-    const TransportKind kind = choose_transport(spec_, session->plan().host.name);
+    const TransportKind kind = choose_transport(spec_, session->plan().host);
     session->open(kind == TransportKind::kLocal ? *transports_.local
                   : kind == TransportKind::kRsh ? *transports_.rsh
                                                 : *transports_.ssh);

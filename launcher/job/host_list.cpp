@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "launcher/job/host_range.h"
+#include "launcher/job/text_file.h"
 
 namespace hvd::launch {
 namespace {
@@ -39,7 +40,7 @@ Result<int> parse_number(std::string_view text, int most, const std::string& wha
   int number = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (failed != std::errc() || end != text.data() + text.size() || number < 1 || number > most) {
-    return bad(where, "expected " + what + " of 1 or more, found '" + std::string(text) + "'");
+    return bad(where, "expected " + what + " of 1 or more, found '" + shown_text(text) + "'");
   }
   return number;
 }
@@ -78,7 +79,7 @@ Result<std::vector<int>> parse_gpus(std::string_view text, const std::string& wh
     int number = -1;
     const auto [stop, failed] = std::from_chars(word.data(), word.data() + word.size(), number);
     if (failed != std::errc() || stop != word.data() + word.size() || number > kMaxGpu) {
-      return bad(where, "expected the number of a GPU, found '" + std::string(word) + "'");
+      return bad(where, "expected the number of a GPU, found '" + shown_text(word) + "'");
     }
     if (std::find(gpus.begin(), gpus.end(), number) != gpus.end()) {
       return bad(where, "GPU " + std::to_string(number) + " is named twice");
@@ -107,14 +108,14 @@ Result<std::vector<std::string>> parse_names(std::string_view text, const std::s
   if (!text.empty() && text.front() == '[') {
     const auto close = text.find(']');
     if (close == std::string_view::npos) {
-      return bad(where, "'[' without ']' in '" + std::string(text) + "'");
+      return bad(where, "'[' without ']' in '" + shown_text(text) + "'");
     }
     if (close + 1 != text.size()) {
-      return bad(where, "expected ':slots' after ']', found '" + std::string(text.substr(close + 1)) + "'");
+      return bad(where, "expected ':slots' after ']', found '" + shown_text(text.substr(close + 1)) + "'");
     }
     const std::string_view address = text.substr(1, close - 1);
     if (!is_name(address, is_v6_char)) {
-      return bad(where, "expected an IPv6 address in brackets, found '" + std::string(address) + "'");
+      return bad(where, "expected an IPv6 address in brackets, found '" + shown_text(address) + "'");
     }
     return std::vector<std::string>{std::string(address)};
   }
@@ -123,7 +124,7 @@ Result<std::vector<std::string>> parse_names(std::string_view text, const std::s
     return bad(where, names.error().message());
   }
   if (!is_name(names.value().front(), is_host_char)) {
-    return bad(where, "expected a host name, found '" + std::string(text) + "'");
+    return bad(where, "expected a host name, found '" + shown_text(text) + "'");
   }
   return names;
 }
@@ -141,16 +142,16 @@ Result<HostList> parse_host_entry(std::string_view entry, const std::string& whe
     spec.user = std::string(rest.substr(0, at));
     rest.remove_prefix(at + 1);
     if (spec.user.find(':') != std::string::npos) {
-      return bad(where, "expected the numbers of GPUs after '@', found '" + std::string(rest) + "'");
+      return bad(where, "expected the numbers of GPUs after '@', found '" + shown_text(rest) + "'");
     }
     if (!is_name(spec.user, is_host_char)) {
-      return bad(where, "expected a user name before '@', found '" + spec.user + "'");
+      return bad(where, "expected a user name before '@', found '" + shown_text(spec.user) + "'");
     }
   }
   const std::size_t size = name_size(rest);
   const std::string_view numbers = rest.substr(size);
   if (std::count(numbers.begin(), numbers.end(), ':') > 2 || numbers.find("::") != std::string_view::npos) {
-    return bad(where, "'" + std::string(entry) + "' has several ':'; put an IPv6 address in brackets, as in [::1]:4");
+    return bad(where, "'" + shown_text(entry) + "' has several ':'; put an IPv6 address in brackets, as in [::1]:4");
   }
   HVD_TRY_ASSIGN(const auto names, parse_names(rest.substr(0, size), where));
   HVD_TRY(parse_numbers(numbers, spec, where));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "launcher/job/text_file.h"
+
 namespace hvd::launch {
 namespace {
 
@@ -10,7 +12,7 @@ namespace {
 constexpr std::size_t kMostNames = 100'000;
 
 Error bad(std::string_view name, const std::string& what) {
-  return Error(Code::kInvalid, "'" + std::string(name) + "': " + what + "; ranges are written n[01-04,7]");
+  return Error(Code::kInvalid, "'" + shown_text(name) + "': " + what + "; ranges are written n[01-04,7]");
 }
 
 bool is_number(std::string_view text) {

@@ -8,6 +8,10 @@
 namespace hvd::launch {
 namespace {
 
+constexpr std::size_t kMostBytes = std::size_t{16} << 20U;
+// Also of all of its entries together: more is a slip of the finger.
+constexpr int kMostSlots = 1'000'000;
+
 struct Word {
   std::string_view text;
   std::size_t column = 0;  // from 1
@@ -29,9 +33,9 @@ std::vector<Word> words_of(std::string_view line) {
 Result<int> number_of(std::string_view key, std::string_view value, const std::string& where) {
   int number = 0;
   const auto [end, failed] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (failed != std::errc() || end != value.data() + value.size() || number < 1) {
-    return Error(Code::kInvalid, where + ": expected a number of 1 or more after '" + std::string(key) + "=', found '" +
-                                     std::string(value) + "'");
+  if (failed != std::errc() || end != value.data() + value.size() || number < 1 || number > kMostSlots) {
+    return Error(Code::kInvalid, where + ": expected a number of 1 or more (at most 1000000) after '" +
+                                     std::string(key) + "=', found '" + shown_text(value) + "'");
   }
   return number;
 }
@@ -43,7 +47,7 @@ Result<void> apply_setting(HostList& hosts, bool has_number, const Word& word, c
   const std::string_view key = word.text.substr(0, equals);
   const std::string_view value = equals == std::string_view::npos ? std::string_view() : word.text.substr(equals + 1);
   if (key != "slots" && key != "max_slots" && key != "max-slots") {
-    return Error(Code::kInvalid, where + ": expected slots=N, found '" + std::string(word.text) + "'");
+    return Error(Code::kInvalid, where + ": expected slots=N, found '" + shown_text(word.text) + "'");
   }
   HVD_TRY_ASSIGN(const int number, number_of(key, value, where));
   if (key != "slots") {
@@ -53,7 +57,7 @@ Result<void> apply_setting(HostList& hosts, bool has_number, const Word& word, c
     if (has_number && host.port == 0) {
       host.port = host.slots;
     } else if (has_number) {
-      return Error(Code::kInvalid, where + ": the slots are given twice, after ':' and as " + std::string(word.text));
+      return Error(Code::kInvalid, where + ": the slots are given twice, after ':' and as " + shown_text(word.text));
     }
     if (host.port > 65535) {
       return Error(Code::kInvalid, where + ": " + std::to_string(host.port) + " is no SSH port");
@@ -93,7 +97,10 @@ Result<HostList> parse_hostfile(std::string_view text, const std::string& file) 
 }
 
 Result<HostList> read_hostfile(const std::string& file) {
-  HVD_TRY_ASSIGN(const std::string text, read_text_file(file, "the host file"));
+  HVD_TRY_ASSIGN(const std::string text, read_text_file(file, "the host file", kMostBytes + 1));
+  if (text.size() > kMostBytes) {
+    return Error(Code::kInvalid, file + ": a host file of more than " + std::to_string(kMostBytes) + " bytes");
+  }
   return parse_hostfile(text, file);
 }
 

@@ -10,6 +10,11 @@
 #include "runtime/base/fd.h"
 
 namespace hvd::launch {
+namespace {
+
+constexpr std::size_t kMostShown = 60;
+
+}  // namespace
 
 // By read(2), not by a stream: a stream tells an empty file and one that cannot be read alike.
 Result<std::string> read_text_file(const std::string& file, const std::string& what, std::size_t most) {
@@ -33,6 +38,19 @@ Result<std::string> read_text_file(const std::string& file, const std::string& w
     text.append(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
   }
   return text;
+}
+
+std::string shown_text(std::string_view text) {
+  std::string shown(text.substr(0, kMostShown));
+  if (text.size() > kMostShown) {
+    while (!shown.empty() && (static_cast<unsigned char>(text[shown.size()]) & 0xC0U) == 0x80U) {
+      shown.pop_back();  // not in the middle of a character
+    }
+    shown += "...";
+  }
+  std::replace_if(
+      shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  return shown;
 }
 
 }  // namespace hvd::launch

@@ -31,10 +31,13 @@ class ArgumentReader {
   }
 
  private:
-  void add(const std::string& part) {
+  // `bytes`: that a program is given of it, but for variables.
+  void add(const std::string& part, std::size_t bytes) {
     if (!is_inside_ && !words_.shell_text.empty()) {
       words_.shell_text += ' ';
     }
+    size_ = (is_inside_ ? size_ : 0) + bytes;
+    words_.longest = std::max(words_.longest, size_);
     is_inside_ = true;
     words_.shell_text += part;
   }
@@ -48,7 +51,7 @@ class ArgumentReader {
       if (is_escape) {
         add_quoted(inside, quote);
         inside.clear();
-        add(quote_word(rest_.substr(++i, 1)));
+        add(quote_word(rest_.substr(++i, 1)), 1);
       } else {
         inside += rest_[i];
       }
@@ -62,7 +65,14 @@ class ArgumentReader {
   }
 
   void add_quoted(const std::string& text, char quote) {
-    add(quote == '\'' ? quote_word(text) : quote_with_variables(text));
+    if (quote == '\'') {
+      return add(quote_word(text), text.size());
+    }
+    std::size_t bytes = 0;
+    for (const TextPiece& piece : split_variables(text)) {
+      bytes += piece.is_variable ? 0 : piece.text.size();
+    }
+    add(quote_with_variables(text), bytes);
   }
 
   void read_plain() {
@@ -70,7 +80,7 @@ class ArgumentReader {
     if (end == 0) {  // a backslash
       rest_.remove_prefix(1);
       if (!rest_.empty()) {
-        add(quote_word(rest_.substr(0, 1)));
+        add(quote_word(rest_.substr(0, 1)), 1);
         rest_.remove_prefix(1);
       }
       return;
@@ -79,7 +89,8 @@ class ArgumentReader {
       const bool is_plain = piece.text.find_first_of(kShellWords) == std::string::npos;
       words_.is_plain = words_.is_plain && (piece.is_variable || is_plain);
       // Without quotes a shell splits a variable's value into words, and here it is one that does.
-      add(piece.is_variable ? "${" + piece.text + "-}" : quote_word(piece.text));
+      add(piece.is_variable ? "${" + piece.text + "-}" : quote_word(piece.text),
+          piece.is_variable ? 0 : piece.text.size());
     }
     rest_.remove_prefix(end);
   }
@@ -87,6 +98,7 @@ class ArgumentReader {
   std::string_view rest_;
   ArgumentWords words_;
   bool is_inside_ = false;  // of a word
+  std::size_t size_ = 0;    // of that word
 };
 
 }  // namespace

@@ -10,8 +10,9 @@
 namespace hvd::launch {
 
 struct ArgumentWords {
-  std::string shell_text;  // the words for any POSIX shell; variables are its own
-  bool is_plain = true;    // false: it held ; | & < > ( ` or $( outside of quotes, which are taken as they are
+  std::string shell_text;   // the words for any POSIX shell; variables are its own
+  std::size_t longest = 0;  // bytes of the longest word, before variables are expanded
+  bool is_plain = true;     // false: it held ; | & < > ( ` or $( outside of quotes, which are taken as they are
 };
 
 // An error: a quote that does not end.

@@ -20,10 +20,11 @@ constexpr std::array<ToolKey, 9> kToolKeys = {{{"horovodSettings", Toolkit::kHor
                                                {"caffe2Settings", Toolkit::kCaffe2},
                                                {"chainerSettings", Toolkit::kChainer}}};
 
-bool is_brain_script(const Tool& tool, const DocValue& settings) {
-  const std::string language = text_of(settings, "languageType");
-  return tool.kind == Toolkit::kCntk &&
-         ((!language.empty() && (language.front() == 'B' || language.front() == 'b')) || !tool.config_file.empty());
+// The path that the named language's programs have; empty: none is named, and either is the job's.
+std::string path_of_language(const std::string& language) {
+  return language.empty()                                     ? ""
+         : language.front() == 'B' || language.front() == 'b' ? "configFilePath"
+                                                              : "pythonScriptFilePath";
 }
 
 }  // namespace
@@ -60,10 +61,9 @@ Result<Tool> FormReader::read_tool(const DocValue& job) {
   tool.process_count = number_of(*settings, "processCount");
   tool.worker_count = number_of(*settings, "workerCount");
   tool.server_count = number_of(*settings, "parameterServerCount");
-  if (is_brain_script(tool, *settings)) {
-    return refuse(tool.at,
-                  "CNTK's BrainScript cannot be run: nobody maintains it any more; CNTK's Python scripts can "
-                  "(pythonScriptFilePath)");
+  const std::string language = text_of(*settings, "languageType");
+  if (const std::string path = path_of_language(language); !path.empty() && text_of(*settings, path.c_str()).empty()) {
+    return refuse(tool.at, "languageType is " + shown_text(language) + ", whose programs are named by " + path);
   }
   const bool takes_script = tool.kind == Toolkit::kCntk || tool.kind == Toolkit::kCaffe;
   if (takes_script && tool.script.empty() == tool.config_file.empty()) {

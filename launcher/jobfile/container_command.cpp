@@ -77,7 +77,7 @@ std::string volumes(const JobRun& run, const char* flag) {
 
 // Network and processes are the host's: ranks meet there, and a process that is number 1 would ignore SIGTERM.
 std::string oci_run(const JobRun& run, ContainerStep step, int number, const std::string& image) {
-  std::string text = "\"$hvdrun_engine\" run --name " + name_of(run, step, number) +
+  std::string text = "\"$hvdrun_engine\" run -i --name " + name_of(run, step, number) +
                      (step == ContainerStep::kProcess ? " --rm" : "") +
                      " --network host --pid host --entrypoint bash \"${hvdrun_gpus[@]}\" \"${hvdrun_vars[@]}\"";
   const bool is_alone =
@@ -100,25 +100,30 @@ const char* container_word(ContainerChoice choice) {
   return kWords[static_cast<std::size_t>(choice)];
 }
 
-std::string in_container(const JobRun& run, const std::string& text, ContainerStep step, int number) {
-  const std::string inner = quote_word(text);
+std::string in_container(const JobRun& run, const std::string& text, ContainerStep step, int number, JobTexts& texts) {
   const bool is_preparation = step == ContainerStep::kPreparation;
+  if (!has_image(run) && !is_preparation) {
+    return text;
+  }
+  const std::string inner = quote_word(texts.add(text));
   if (!has_image(run)) {
-    return is_preparation ? "exec bash -c " + inner + "\n" : text;
+    return "exec " + bash_command(inner) + "\n";
   }
   const bool is_prepared = !is_preparation && !run.job.preparation.empty();
   const std::string image = quote_word(run.job.container->image);
   const std::string oci_image = is_prepared ? prepared_image(run) : image;
   const std::string overlay = run.job.preparation.empty() ? "" : " --overlay " + quote_word(run.root + "/overlay");
-  std::string script = find_engine(run) + collect_variables(run) + "hvdrun_inner=" + inner +
-                       "\nhvdrun_gpus=()\n"
+  std::string script = find_engine(run) + collect_variables(run) +
+                       "hvdrun_gpus=()\n"
                        "case $hvdrun_engine in\n"
                        "podman|docker)\n"
                        "  if command -v nvidia-smi >/dev/null 2>&1; then\n"
                        "    [ \"$hvdrun_engine\" = docker ] && hvdrun_gpus=(--gpus all) || "
                        "hvdrun_gpus=(--device nvidia.com/gpu=all)\n"
                        "  fi\n";
-  const std::string oci = oci_run(run, step, number, oci_image) + " -c \"$hvdrun_inner\"\n";
+  // By standard input, of which there is no other here: the image's own user may not read our file.
+  const std::string oci = oci_run(run, step, number, oci_image) +
+                          " -c 'IFS= read -r -d \"\" hvdrun_text; eval \"$hvdrun_text\"' <" + inner + "\n";
   if (is_preparation) {
     const std::string name = name_of(run, step, number);
     script += "  " + oci + "  hvdrun_code=$?\n  [ \"$hvdrun_code\" = 0 ] && { \"$hvdrun_engine\" commit -q " + name +
@@ -130,10 +135,10 @@ std::string in_container(const JobRun& run, const std::string& text, ContainerSt
   script += "apptainer)\n  mkdir -p -- " + quote_word(run.root + "/overlay") +
             "\n  command -v nvidia-smi >/dev/null 2>&1 && hvdrun_gpus=(--nv)\n"
             "  exec apptainer exec \"${hvdrun_gpus[@]}\"" +
-            overlay + volumes(run, "--bind") + " " + quote_word("docker://" + run.job.container->image) +
-            " bash -c \"$hvdrun_inner\";;\n";
+            overlay + volumes(run, "--bind") + " --bind " + inner + " " +
+            quote_word("docker://" + run.job.container->image) + " " + bash_command(inner) + ";;\n";
   // On the host; jobPreparation, or else the set-up, has said so.
-  return script + "*) exec bash -c \"$hvdrun_inner\";;\nesac\n";
+  return script + "*) exec " + bash_command(inner) + ";;\nesac\n";
 }
 
 std::string fetch_image(const JobRun& run) {

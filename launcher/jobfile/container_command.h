@@ -10,13 +10,14 @@
 #include <string>
 
 #include "launcher/jobfile/job_run.h"
+#include "launcher/jobfile/job_texts.h"
 
 namespace hvd::launch {
 
 enum class ContainerStep : std::uint8_t { kPreparation, kProcess };
 
 // `text` itself when the job names no image, or none is wanted. `number`: of the node, or of the process.
-std::string in_container(const JobRun& run, const std::string& text, ContainerStep step, int number);
+std::string in_container(const JobRun& run, const std::string& text, ContainerStep step, int number, JobTexts& texts);
 // Fetches the image, before anything needs it.
 std::string fetch_image(const JobRun& run);
 // For bash: ends and removes what is left of the run's containers on a node.

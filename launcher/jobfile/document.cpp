@@ -57,17 +57,4 @@ Error error_at(const std::string& file, Position at, const std::string& what) {
   return Error(Code::kInvalid, file + ":" + std::to_string(at.line) + ":" + std::to_string(at.column) + ": " + what);
 }
 
-std::string shown_text(std::string_view text) {
-  std::string shown(text.substr(0, kMostShown));
-  if (text.size() > kMostShown) {
-    while (!shown.empty() && (static_cast<unsigned char>(text[shown.size()]) & 0xC0U) == 0x80U) {
-      shown.pop_back();  // not in the middle of a character
-    }
-    shown += "...";
-  }
-  std::replace_if(
-      shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
-  return shown;
-}
-
 }  // namespace hvd::launch

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/job/text_file.h"
 #include "runtime/base/result.h"
 
 namespace hvd::launch {
@@ -51,7 +52,5 @@ Result<DocValue> parse_document(std::string_view text, const std::string& file);
 
 // kInvalid: "FILE:LINE:COLUMN: what".
 Error error_at(const std::string& file, Position at, const std::string& what);
-// For messages: what was found, without control characters and not longer than a line.
-std::string shown_text(std::string_view text);
 
 }  // namespace hvd::launch

@@ -39,7 +39,7 @@ struct Tool {
   std::string command_line;  // of the custom toolkits
   std::string interpreter;   // empty: python
   std::string script;
-  std::string config_file;  // of Caffe
+  std::string config_file;  // of Caffe, or BrainScript of CNTK
   std::string args;         // of TensorFlow: of its workers
   std::string master_args;  // of TensorFlow's worker 0
   std::string server_args;  // of its parameter servers

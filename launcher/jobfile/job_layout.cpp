@@ -33,6 +33,9 @@ void spread(int count, JobProcess::Role role, int nodes, std::vector<JobProcess>
   }
 }
 
+// More is a slip of the finger, and would take all memory; what the nodes can have is looked at later.
+constexpr int kMostProcesses = 1'000'000;
+
 Result<int> process_count(const JobFile& job, int wanted) {
   if (job.tool.kind == Toolkit::kCustom) {
     return 1;  // on the first node, where it starts what it likes
@@ -44,6 +47,11 @@ Result<int> process_count(const JobFile& job, int wanted) {
     return error_at(job.file, job.tool.at,
                     "too few processes (" + std::to_string(count) + ") for " + counted(job.node_count, "node") +
                         ": some would have none; give more processes (processCount, -np) or fewer nodes");
+  }
+  if (count > kMostProcesses) {
+    return error_at(job.file, job.tool.at,
+                    std::to_string(count) + " processes (processCount, -np); there can be at most " +
+                        std::to_string(kMostProcesses));
   }
   return count;
 }

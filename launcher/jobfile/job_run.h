@@ -12,6 +12,7 @@
 #include "launcher/job/tunable.h"
 #include "launcher/jobfile/job_file.h"
 #include "launcher/jobfile/job_layout.h"
+#include "launcher/jobfile/job_texts.h"
 #include "runtime/base/result.h"
 
 namespace hvd::launch {
@@ -74,17 +75,21 @@ struct JobNodeFacts {
 Settings node_variables(const JobRun& run, const std::vector<JobNodeFacts>& facts, int node);
 Settings process_variables(const JobRun& run, const std::vector<JobNodeFacts>& facts, int rank);
 
-// Shell texts for bash -c: what a node does first (folders, links to the mounts, jobPreparation), what a process is,
-// and what a node does last.
+// Shell texts for bash: what a node does first (folders, links to the mounts, jobPreparation), what a process is, and
+// what a node does last. What they run in other shells goes to `texts`, as they do themselves then (JobTexts::add).
 inline constexpr int kSetUpFailed = 242;  // its exit code when it is not jobPreparation that failed
-Result<std::string> set_up_script(const JobRun& run, const std::vector<JobNodeFacts>& facts, int node);
-Result<std::string> process_script(const JobRun& run, int rank);
+Result<std::string> set_up_script(const JobRun& run, const std::vector<JobNodeFacts>& facts, int node, JobTexts& texts);
+Result<std::string> process_script(const JobRun& run, int rank, JobTexts& texts);
 // The same without the container that it runs in.
 Result<std::string> process_text(const JobRun& run, int rank);
 // Each line that it prints says what could not be removed, and why; its exit code is 0 all the same.
 std::string clean_up_script(const JobRun& run);
-// Before it, on one of the nodes: the same for what stands in a mount alone. Empty: nothing does.
-std::string clean_mounts_script(const JobRun& run);
+// Before it, on one of the nodes: the same for what stands in a mount alone, if anything does.
+std::string clean_mounts_script(const JobRun& run, JobTexts& texts);
+bool has_mounts_to_clean(const JobRun& run);
+
+// Refuses, by its place in the file, what the kernel would refuse to hand to a program.
+Result<void> check_word_sizes(const JobRun& run);
 
 // What of the file only a shell expands, as "export NAME=...;" lines.
 std::string exported_variables(const JobRun& run);

@@ -94,10 +94,23 @@ Result<std::string> script_command(const JobRun& run, const std::string& argumen
   const Tool& tool = run.job.tool;
   HVD_TRY_ASSIGN(const std::string words, argument_text(run, arguments));
   if (!tool.config_file.empty()) {
-    return "set -f\nexec -- caffe train --solver=" + quote_with_variables(tool.config_file) + words + "\n";
+    const char* program = tool.kind == Toolkit::kCntk ? "cntk configFile=" : "caffe train --solver=";
+    return std::string("set -f\nexec -- ") + program + quote_with_variables(tool.config_file) + words + "\n";
   }
   return "set -f\nexec -- " + quote_with_variables(tool.interpreter.empty() ? "python" : tool.interpreter) + " " +
          quote_with_variables(tool.script) + words + "\n";
+}
+
+// Shell text of the user's. A signal to stop goes to all processes of the rank; bash would end at once, and who still
+// cleans up would be taken for a leftover. So bash waits for it, and then does not go on. One program alone is the rank
+// itself, so that its own signal and core dump are the rank's.
+std::string command_text(const std::string& command) {
+  const std::string first = command.substr(0, command.find_first_of(" \t"));
+  const bool is_one = command.find_first_of("\n;&|()`") == std::string::npos && !first.empty() &&
+                      quote_word(first) == first && first.front() != '-' && first != "time" && first != "coproc";
+  return "trap 'exit $?' TERM HUP\n" +
+         (is_one ? "hvdrun_exec=$([ \"$(type -t " + first + ")\" != file ] || echo exec)\n$hvdrun_exec " : "") +
+         command + "\n";
 }
 
 // A command of our own first: what follows is the user's, and its errors are too.
@@ -112,7 +125,7 @@ Result<std::string> process_text(const JobRun& run, int rank) {
   const JobProcess& process = run.layout.processes[static_cast<std::size_t>(rank)];
   std::string text = exported_variables(run) + enter_folder(run) + kReadRcFile;
   if (!tool.command_line.empty() && tool.script.empty()) {
-    text += tool.command_line + "\n";
+    text += command_text(tool.command_line);
   } else {
     const bool is_master = process.role == JobProcess::Role::kWorker && process.index == 0;
     const std::string& arguments = process.role == JobProcess::Role::kServer ? tool.server_args
@@ -124,31 +137,34 @@ Result<std::string> process_text(const JobRun& run, int rank) {
   return text;
 }
 
-Result<std::string> process_script(const JobRun& run, int rank) {
+Result<std::string> process_script(const JobRun& run, int rank, JobTexts& texts) {
   HVD_TRY_ASSIGN(const std::string text, process_text(run, rank));
-  return in_mounts(run, in_container(run, text, ContainerStep::kProcess, rank));
+  return in_mounts(run, in_container(run, text, ContainerStep::kProcess, rank, texts), texts);
 }
 
-Result<std::string> set_up_script(const JobRun& run, const std::vector<JobNodeFacts>& facts, int node) {
+Result<std::string> set_up_script(const JobRun& run, const std::vector<JobNodeFacts>& facts, int node,
+                                  JobTexts& texts) {
   const std::string before = kSetUpFunctions + make_folders(run);
   std::string text = has_real_mounts(run) ? kSetUpFunctions : "";
   text += make_shared_folder(run) + make_host_file(run, facts) + exported_variables(run) + make_output_folders(run);
   text += fetch_image(run);
   if (!run.job.preparation.empty()) {
-    const std::string preparation = exported_variables(run) + enter_folder(run) + run.job.preparation + "\n";
-    text += in_container(run, preparation, ContainerStep::kPreparation, node);
+    const std::string preparation = exported_variables(run) + enter_folder(run) + command_text(run.job.preparation);
+    text += in_container(run, preparation, ContainerStep::kPreparation, node, texts);
   }
-  return before + in_mounts(run, text);
+  return before + in_mounts(run, text, texts);
 }
 
 // By the agent, whose child this is and which is on every node: unlike rm, it never removes what is mounted there. What
 // is wrong is its output, for hvdrun to tell.
-std::string clean_mounts_script(const JobRun& run) {
-  const bool is_only_there = run.shared_at().starts_with(run.root + "/") && run.shared_at() != run.shared();
+std::string clean_mounts_script(const JobRun& run, JobTexts& texts) {
   // In a user namespace another one's process cannot be looked at, but what is open stays so.
-  return is_only_there ? "exec 9</proc/$PPID/exe 2>&1\n" +
-                             in_mounts(run, "exec /proc/self/fd/9 remove " + quote_word(run.shared_at()) + "\n")
-                       : "";
+  return "exec 9</proc/$PPID/exe 2>&1\n" +
+         in_mounts(run, "exec /proc/self/fd/9 remove " + quote_word(run.shared_at()) + "\n", texts);
+}
+
+bool has_mounts_to_clean(const JobRun& run) {
+  return run.shared_at().starts_with(run.root + "/") && run.shared_at() != run.shared();
 }
 
 std::string clean_up_script(const JobRun& run) {

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "launcher/jobfile/argument_words.h"
 #include "launcher/jobfile/job_run.h"
 #include "launcher/jobfile/mount_command.h"
 #include "launcher/jobfile/variable_text.h"
@@ -113,6 +114,40 @@ Settings process_variables(const JobRun& run, const std::vector<JobNodeFacts>& f
     env.emplace_back("AZ_BATCHAI_PYTORCH_BACKEND", run.job.tool.backend);
   }
   return env;
+}
+
+Result<void> check_word_sizes(const JobRun& run) {
+  const auto check = [&run](const std::string& name, std::size_t bytes, Position at) -> Result<void> {
+    const std::size_t size = name.size() + 1 + bytes;
+    if (size <= kMostWordBytes || run.options.overridden.contains(name)) {
+      return {};
+    }
+    return error_at(run.job.file, at,
+                    "the variable " + shown_text(name) + " has " + std::to_string(size) +
+                        " bytes with its name, and Linux gives a program none of more than " +
+                        std::to_string(kMostWordBytes) + "; put the value into a file, and its name here");
+  };
+  for (const auto* list : {&run.job.variables, &run.job.secrets}) {
+    for (const JobVariable& variable : *list) {
+      HVD_TRY(check(variable.name, variable.value ? variable.value->size() : 0, variable.at));
+    }
+  }
+  for (const NamedPath& input : run.job.inputs) {
+    HVD_TRY(check("AZ_BATCHAI_INPUT_" + input.id, input.path.size(), input.at));
+  }
+  for (const OutputDirectory& output : run.job.outputs) {
+    HVD_TRY(check("AZ_BATCHAI_OUTPUT_" + output.id, output.prefix.size() + output.suffix.size(), output.at));
+  }
+  const Tool& tool = run.job.tool;
+  for (const std::string* text : {&tool.args, &tool.master_args, &tool.server_args, &tool.script, &tool.config_file}) {
+    const auto words = read_arguments(*text);
+    if (words.ok() && words.value().longest > kMostWordBytes) {
+      return error_at(run.job.file, tool.at,
+                      "an argument has " + std::to_string(words.value().longest) +
+                          " bytes, and Linux gives a program none of more than " + std::to_string(kMostWordBytes));
+    }
+  }
+  return {};
 }
 
 std::string exported_variables(const JobRun& run) {

@@ -114,7 +114,7 @@ std::string mount_text(const JobRun& run, std::size_t place) {
   return text + (system.is_cifs() ? "rm -f -- \"$hvdrun_own/credentials\"\n" : "");
 }
 
-// For bash -c TEXT hvdrun WHAT UID GID, in the namespaces.
+// In the namespaces; $1 is the file of what is run there, $2 the user, $3 the group.
 std::string inner_script(const JobRun& run) {
   const std::string own = quote_word(run.root + "/own");
   std::string text = std::string(kFail) + kMountFunction;
@@ -129,9 +129,10 @@ std::string inner_script(const JobRun& run) {
     text += "unset " + name + "\n";
   }
   // A change of user namespaces takes away what ends the process with its agent.
-  return text +
-         "[ \"$2\" != 0 ] || exec bash -c \"$1\"\n"
-         "exec unshare --user --map-user=\"$2\" --map-group=\"$3\" setpriv --pdeathsig KILL bash -c \"$1\"\n";
+  return text + "[ \"$2\" != 0 ] || exec " + bash_command("\"$1\"") +
+         "\n"
+         "exec unshare --user --map-user=\"$2\" --map-group=\"$3\" setpriv --pdeathsig KILL " +
+         bash_command("\"$1\"") + "\n";
 }
 
 // Who may not, before anything is tried.
@@ -168,7 +169,7 @@ Settings mount_variables(const JobRun& run) {
   return all;
 }
 
-std::string in_mounts(const JobRun& run, const std::string& text) {
+std::string in_mounts(const JobRun& run, const std::string& text, JobTexts& texts) {
   if (!has_real_mounts(run)) {
     return text;
   }
@@ -182,8 +183,9 @@ std::string in_mounts(const JobRun& run, const std::string& text) {
          "$(hostname) (${hvdrun_space[*]}), without which nothing is mounted for a job; have it mounted there, and "
          "give "
          "its directory: --mount NAME=DIR\"\n"
-         "exec \"${hvdrun_space[@]}\" bash -c " +
-         quote_word(inner_script(run)) + " hvdrun " + quote_word(text) + " \"$EUID\" \"${GROUPS[0]}\"\n";
+         "exec \"${hvdrun_space[@]}\" " +
+         bash_command(quote_word(texts.add(inner_script(run)))) + " " + quote_word(texts.add(text)) +
+         " \"$EUID\" \"${GROUPS[0]}\"\n";
 }
 
 }  // namespace hvd::launch

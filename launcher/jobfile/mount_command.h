@@ -15,13 +15,14 @@
 
 #include "launcher/job/tunable.h"
 #include "launcher/jobfile/job_run.h"
+#include "launcher/jobfile/job_texts.h"
 
 namespace hvd::launch {
 
 bool has_real_mounts(const JobRun& run);
 
 // `text` itself when nothing is really mounted; else text that runs it where all is, in its own process.
-std::string in_mounts(const JobRun& run, const std::string& text);
+std::string in_mounts(const JobRun& run, const std::string& text, JobTexts& texts);
 
 // What in_mounts() reads, for the environment of whatever runs its text.
 Settings mount_variables(const JobRun& run);

@@ -53,13 +53,15 @@ void LineSplitter::feed(std::string_view bytes, const Emit& emit) {
   }
   partial_.append(bytes);
   if (partial_.size() > kMaxLineBytes) {
-    finish(emit);
+    // Without a "\r" at its end, which is undecided still.
+    const std::size_t size = partial_.size() - (partial_.back() == '\r' ? 1 : 0);
+    emit(std::string_view(partial_).substr(0, size));
+    partial_.erase(0, size);
   }
 }
 
 void LineSplitter::finish(const Emit& emit) {
   if (!partial_.empty()) {
-    partial_ += '\n';
     emit(partial_);
     partial_.clear();
   }

@@ -12,14 +12,15 @@ namespace hvd::launch {
 
 class LineSplitter {
  public:
-  // Gets the line with its terminator.
+  // Gets the line with its terminator. A piece of a line that is too long, and a last line, may have none: all pieces
+  // together are the stream.
   using Emit = std::function<void(std::string_view line)>;
 
-  // A line longer than this is passed on in pieces, each closed by a newline of ours, so that memory stays bounded.
+  // A line longer than this is passed on in pieces, so that memory stays bounded.
   static constexpr std::size_t kMaxLineBytes = 1U << 20U;
 
   void feed(std::string_view bytes, const Emit& emit);
-  // The stream has ended: what is left is a line, closed by a newline of ours.
+  // The stream has ended: what is left is a line.
   void finish(const Emit& emit);
   // What has come of a line that is not whole yet.
   [[nodiscard]] std::string_view partial() const { return partial_; }

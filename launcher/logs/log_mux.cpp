@@ -76,14 +76,14 @@ void LogMux::feed(int node, int rank, bool is_error, std::string_view bytes) {
   owed_[static_cast<std::size_t>(node)] += bytes.size();
   bytes_ += bytes.size();
   LineSplitter& splitter = ranks_[static_cast<std::size_t>(rank)].splitters[is_error ? 1 : 0];
-  splitter.feed(bytes, [&](std::string_view line) { take(rank, is_error, line); });
+  splitter.feed(bytes, [&](std::string_view line) { take(rank, is_error, line, false); });
   update_bar_with_partial(rank, is_error);
   schedule_flush();
 }
 
 void LogMux::finish(int rank, bool is_error) {
   LineSplitter& splitter = ranks_[static_cast<std::size_t>(rank)].splitters[is_error ? 1 : 0];
-  splitter.finish([&](std::string_view line) { take(rank, is_error, line); });
+  splitter.finish([&](std::string_view line) { take(rank, is_error, line, true); });
   set_bar(rank, is_error, false, "");
   if (gather_) {
     gather_->end(rank, is_error);
@@ -101,7 +101,7 @@ std::string LogMux::masked(std::string_view line) const {
   return shown;
 }
 
-void LogMux::take(int rank, bool is_error, std::string_view line) {
+void LogMux::take(int rank, bool is_error, std::string_view line, bool is_last) {
   if (is_error && sink_.on_sign) {
     const FailureSigns::Sign sign = ranks_[static_cast<std::size_t>(rank)].signs.on_line(line);
     if (sign != FailureSigns::Sign::kNone) {
@@ -109,14 +109,18 @@ void LogMux::take(int rank, bool is_error, std::string_view line) {
     }
   }
   if (options_.hidden.empty()) {
-    take_shown(rank, is_error, line);
+    take_shown(rank, is_error, line, is_last);
   } else {
-    take_shown(rank, is_error, masked(line));
+    take_shown(rank, is_error, masked(line), is_last);
   }
 }
 
-void LogMux::take_shown(int rank, bool is_error, std::string_view line) {
+void LogMux::take_shown(int rank, bool is_error, std::string_view bytes, bool is_last) {
   RankLog& log = ranks_[static_cast<std::size_t>(rank)];
+  const bool is_whole = bytes.ends_with('\n') || (bytes.ends_with('\r') && !is_last);
+  const std::string closed = is_whole ? "" : std::string(bytes) + "\n";
+  const std::string_view line = is_whole ? bytes : std::string_view(closed);
+  const bool is_plain = log.tags[is_error ? 1 : 0].empty() && !options_.timestamps && !is_live(is_error);
   if (!options_.shows_ranks) {
     schedule_flush();
   } else if (is_dropped(is_error, line.size())) {
@@ -128,11 +132,12 @@ void LogMux::take_shown(int rank, bool is_error, std::string_view line) {
   } else if (gather_) {
     gather_->add(rank, is_error, line, loop_.now());
   } else {
-    print({&rank, 1}, is_error, line);
+    print({&rank, 1}, is_error, is_plain ? bytes : line);
   }
   for (const Kept& kept : kept_) {
     const std::string tag = kept.has_tags ? log.tags[is_error ? 1 : 0] : "";
-    kept.files->write(rank, is_error, options_.timestamps && kept.has_tags ? stamp() + tag : tag, line);
+    const std::string before = options_.timestamps && kept.has_tags ? stamp() + tag : tag;
+    kept.files->write(rank, is_error, before, before.empty() ? bytes : line);
   }
   if (is_error) {
     keep_tail(log, line);
@@ -156,7 +161,7 @@ void LogMux::stop_waiting() {
 void LogMux::print(std::span<const int> ranks, bool is_error, std::string_view line) {
   const RankLog& first = ranks_[static_cast<std::size_t>(ranks.front())];
   ConsoleStream& out = stream(is_error);
-  const bool has_color = options_.color[is_error ? 1 : 0];
+  const bool has_color = options_.color[is_error ? 1 : 0] && !first.tags[is_error ? 1 : 0].empty();
   if (has_color) {
     out.write(first.color);
   }

@@ -71,7 +71,8 @@ class LogMux {
   void rewrite_with(Rewrite rewrite) { rewrite_ = std::move(rewrite); }
   // Bytes that a rank of `node` printed; `is_error` for its standard error.
   void feed(int node, int rank, bool is_error, std::string_view bytes);
-  // The rank's stream has ended: a last line without newline is given one.
+  // The rank's stream has ended: a last line without newline is given one, but where there are no tags, and bytes pass
+  // as they are.
   void finish(int rank, bool is_error);
   // A line of hvdrun itself, to standard error, in order with what the ranks printed before. It begins a line there,
   // also after a progress bar, which ends with a carriage return.
@@ -128,10 +129,11 @@ class LogMux {
     bool has_tags = true;
   };
 
-  void take(int rank, bool is_error, std::string_view line);
+  // A line, or what has no newline: a piece of one that is too long, or the last one (`is_last`).
+  void take(int rank, bool is_error, std::string_view line, bool is_last);
   // The same without what is hidden.
   [[nodiscard]] std::string masked(std::string_view line) const;
-  void take_shown(int rank, bool is_error, std::string_view line);
+  void take_shown(int rank, bool is_error, std::string_view line, bool is_last);
   // True when the line is the business of the rank's bar.
   bool update_bar(int rank, bool is_error, std::string_view line);
   void update_bar_with_partial(int rank, bool is_error);

@@ -1,6 +1,7 @@
 #include "launcher/placement/placement.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "runtime/base/check.h"
 
@@ -25,10 +26,14 @@ Placement one_node_per_rank(const Placement& placement) {
 }
 
 Result<Placement> place(const HostList& hosts, int size) {
-  int slots = 0;
+  long long all = 0;
   for (const HostSpec& host : hosts) {
-    slots += host.slots;
+    all += host.slots;
   }
+  if (all > std::numeric_limits<int>::max()) {
+    return Error(Code::kInvalid, "the hosts have " + std::to_string(all) + " slots, more than there can be ranks");
+  }
+  const int slots = static_cast<int>(all);
   if (size == 0) {
     size = slots;
   }

@@ -27,6 +27,24 @@ std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
   return pointers;
 }
 
+// The kernel limits both: all together (a quarter of ulimit -s), and each word or variable (128 KiB).
+std::string sizes_of(const SpawnOptions& options) {
+  std::size_t all = 0;
+  std::string longest;
+  std::size_t most = 0;
+  for (const auto* list : {&options.argv, &options.environment}) {
+    for (const std::string& text : *list) {
+      all += text.size() + 1;
+      if (text.size() > most) {
+        most = text.size();
+        longest = list == &options.environment ? "the variable " + text.substr(0, text.find('=')) : "an argument";
+      }
+    }
+  }
+  return std::to_string(all) + " bytes of arguments and environment, of which " + longest + " has " +
+         std::to_string(most);
+}
+
 Error describe(const ChildFailure& failure, const SpawnOptions& options, const std::string& path) {
   switch (failure.stage) {
     case ChildStage::kSetup:
@@ -42,6 +60,9 @@ Error describe(const ChildFailure& failure, const SpawnOptions& options, const s
   if (failure.sys_errno == ENOENT) {
     // The file exists (it was found), so it is the interpreter of its first line that does not.
     return Error::from_errno("cannot run '" + path + "', its interpreter (#!) is missing", ENOENT);
+  }
+  if (failure.sys_errno == E2BIG) {
+    return Error::from_errno("cannot run '" + path + "' with " + sizes_of(options), E2BIG);
   }
   return Error::from_errno("cannot run '" + path + "'", failure.sys_errno);
 }

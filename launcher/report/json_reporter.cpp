@@ -114,7 +114,7 @@ Lines JsonReporter::on_begin(const std::string& job_id) {
   for (const NodePlan& node : placement_.nodes) {
     Json entry;
     put_node(entry, placement_, node.index);
-    entry["transport"] = transport_name(choose_transport(spec_, node.host.name));
+    entry["transport"] = transport_name(choose_transport(spec_, node.host));
     entry["ranks"] = ranks_of(node);
     json["nodes"].push_back(std::move(entry));
   }

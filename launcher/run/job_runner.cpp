@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -62,7 +63,9 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
       log_(log),
       state_(agents_, spec.servers, spec.restart_limit, spec.grace),
       logs_(loop, placement.size, static_cast<int>(agents_.nodes.size()),
-            LogMuxOptions{spec.tags, spec.tags || spec.json_events, spec.timestamps, spec.color, spec.live,
+            // A rank's line that begins as an event does could not be told from one in the same place.
+            LogMuxOptions{spec.tags || (spec.json_events && is_same_file(STDOUT_FILENO, STDERR_FILENO)),
+                          spec.tags || spec.json_events, spec.timestamps, spec.color, spec.live,
                           [&spec](int rank) { return spec.answers && is_given_input(spec, rank); }, spec.gather,
                           spec.labels, spec.hidden, spec.shows_ranks},
             log_sink()),

@@ -24,7 +24,7 @@ void JobRunner::open_sessions() {
     sessions_.push_back(std::make_unique<NodeSession>(loop_, plan, placement_.size, sink));
   }
   for (const auto& session : sessions_) {
-    const TransportKind kind = choose_transport(spec_, session->plan().host.name);
+    const TransportKind kind = choose_transport(spec_, session->plan().host);
     const int node = session->plan().index;
     const std::string* relay = tree_.relay_of(node);
     log_.write(LogLevel::kDebug, session->plan().host.name + ": opening (" + transport_name(kind) +
@@ -173,6 +173,21 @@ void JobRunner::act(const StartRanks&) {
   for (const std::string& text : start_warnings(spec_, job)) {
     say_all(reporter_.on_note({LogLevel::kWarning, -1, text}));
   }
+  std::vector<std::string> bodies;
+  for (std::size_t node = 0; node < sessions_.size(); ++node) {
+    bodies.push_back(messages[node].encode());
+    if (bodies.back().size() > kAgentFrames.max_length) {
+      const StartFailedMessage too_long{
+          messages[node].ranks.front().rank,
+          Error(Code::kResource, "what its node's " + std::to_string(messages[node].ranks.size()) +
+                                     " ranks are to be told has " + std::to_string(bodies.back().size()) +
+                                     " bytes, more than one message may have (" +
+                                     std::to_string(kAgentFrames.max_length) +
+                                     "); name more hosts, or set fewer and shorter variables")};
+      loop_.post([this, too_long] { on_start_failed(too_long); });
+      return;
+    }
+  }
   has_started_ = true;
   for (std::size_t node = 0; node < sessions_.size(); ++node) {
     for (const StartMessage::Rank& rank : messages[node].ranks) {
@@ -181,7 +196,8 @@ void JobRunner::act(const StartRanks&) {
                                          " is bound to processors " + cpu_list_text(rank.cpus));
       }
     }
-    sessions_[node]->send(AgentMessage::kStart, messages[node].encode());
+    sessions_[node]->send(AgentMessage::kStart, bodies[node]);
+    bodies[node].clear();
   }
   if (spec_.restart_limit > 0) {
     starts_ = std::move(messages);

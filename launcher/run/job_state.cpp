@@ -7,6 +7,8 @@
 #include <iterator>
 
 #include "launcher/run/exit_codes.h"
+#include "launcher/run/transport_choice.h"
+#include "launcher/run/unopened_hosts.h"
 
 namespace hvd::launch {
 namespace {
@@ -379,10 +381,15 @@ JobState::Actions JobState::start_if_open() {
     return {StartRanks{}};
   }
   Cause cause;
-  cause.exit_code = exit_code::kUnreachable;
+  // This machine is always reached; what fails here is the agent's start.
+  cause.exit_code = exit_code::kStartFailed;
+  std::vector<std::pair<std::string, std::string>> hosts;
   for (const auto& [node, why] : unopened_) {
-    cause.lines.push_back(why.message());
+    const HostSpec& host = placement_.nodes[static_cast<std::size_t>(node)].host;
+    hosts.emplace_back(host.name, why.message());
+    cause.exit_code = is_here(host) ? cause.exit_code : exit_code::kUnreachable;
   }
+  cause.lines = unopened_lines(hosts);
   cause_ = std::move(cause);
   phase_ = JobPhase::kDone;
   return {ReportCause{}, Finish{}};

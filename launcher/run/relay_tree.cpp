@@ -41,7 +41,7 @@ std::vector<int> relays_in_turn(int count, int fanout) {
 std::vector<int> relays_of(const JobSpec& spec, const Placement& agents) {
   std::vector<int> remote;
   for (const NodePlan& node : agents.nodes) {
-    const TransportKind kind = choose_transport(spec, node.host.name);
+    const TransportKind kind = choose_transport(spec, node.host);
     if (kind == TransportKind::kSsh || kind == TransportKind::kRsh) {
       remote.push_back(node.index);
     }

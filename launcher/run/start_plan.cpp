@@ -256,6 +256,7 @@ std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView
         const RankProgram& program = programs[static_cast<std::size_t>(rank.rank)];
         own.argv = program.argv;
         own.env.insert(own.env.end(), program.env.begin(), program.env.end());
+        start.files.insert(start.files.end(), program.files.begin(), program.files.end());
       }
     }
     messages.push_back(std::move(start));

@@ -48,6 +48,9 @@ bool is_given_input(const JobSpec& spec, const NodePlan& agent);
 struct RankProgram {
   std::vector<std::string> argv;  // empty: the job's
   EnvList env;                    // after what all ranks get, before the user's -x
+  // Name ("text-N") and text of files that the rank's agent is to write beside its socket, for this rank and for others
+  // of the same agent.
+  std::vector<std::pair<std::string, std::string>> files{};
 };
 // One for each rank, from what the nodes have said.
 using ProgramsOf = std::function<std::vector<RankProgram>(const JobView&)>;

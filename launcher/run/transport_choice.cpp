@@ -4,14 +4,18 @@
 
 namespace hvd::launch {
 
-TransportKind choose_transport(const JobSpec& spec, const std::string& host) {
+bool is_here(const HostSpec& host) {
+  return is_local_host(host.name) && host.user.empty() && host.port == 0;
+}
+
+TransportKind choose_transport(const JobSpec& spec, const HostSpec& host) {
   if (spec.launcher == LauncherKind::kMpi) {
     return TransportKind::kMpirun;
   }
   if (spec.launcher == LauncherKind::kSpark) {
     return TransportKind::kSpark;
   }
-  if (is_local_host(host)) {
+  if (is_here(host)) {
     return TransportKind::kLocal;
   }
   return spec.rsh_command.empty() ? TransportKind::kSsh : TransportKind::kRsh;

@@ -11,7 +11,10 @@ namespace hvd::launch {
 
 enum class TransportKind : std::uint8_t { kLocal, kSsh, kRsh, kMpirun, kSpark };
 
-TransportKind choose_transport(const JobSpec& spec, const std::string& host);
+// Of this machine, and reached without a login: whoever names a user or an SSH port means another place, as a container
+// whose sshd listens here.
+bool is_here(const HostSpec& host);
+TransportKind choose_transport(const JobSpec& spec, const HostSpec& host);
 
 // "local", "ssh", "rsh", "mpirun", "spark".
 std::string transport_name(TransportKind kind);

@@ -28,6 +28,9 @@ namespace hvd::launch {
 
 class DialBackStream;
 
+// Callers that have not proven themselves, at the same time.
+inline constexpr std::size_t kMostCallers = 256;
+
 struct DialBackOptions {
   // With a secret of their own.
   static Result<DialBackOptions> make(bool is_local);
@@ -40,7 +43,7 @@ struct DialBackOptions {
   KeyPair pair;           // of the launcher, for all of its calls
   bool is_local = false;  // every agent is on this machine: listens on loopback only, else on every interface
   Duration patience = std::chrono::seconds(10);  // for a caller to prove itself
-  std::size_t most_callers = 256;                // that have not; then the oldest makes room
+  std::size_t most_callers = kMostCallers;       // then the oldest makes room
 };
 
 class DialBack final : public Transport {

@@ -50,6 +50,10 @@ class Place:
         (self.bin / name).write_text(text)
         (self.bin / name).chmod(0o755)
 
+    def program_at(self, name, text):
+        self.program(name, text)
+        return self.bin / name
+
     @property
     def env(self):
         return {**os.environ, "HOME": str(self.path / "home"), "PATH": f"{self.bin}:/usr/bin:/bin",

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import subprocess
 import uuid
 
 import pytest
@@ -60,6 +61,13 @@ def test_a_failure_is_told_with_the_last_lines_whatever_bytes_they_are():
     assert own[0] == b"[1]<stderr>:\xff\xfe why"  # also without tags: a line that begins with { is hvdrun's
     assert [e["exit_code"] for e in named(events, "rank_ended") if e["rank"] == 1] == [3]
     assert events[-1]["ranks"]["failed"] == 2
+
+
+def test_a_line_that_looks_like_an_event_is_told_from_one_also_in_the_same_place():
+    done = subprocess.run([HVDRUN, "--json", "--no-tags", "-np", "1", "echo", '{"event":"end"}'], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, check=True, timeout=PATIENCE)
+    events, own = parsed(done.stdout)
+    assert own == [b'[0]<stdout>:{"event":"end"}'] and [e["event"] for e in events].count("end") <= 1
 
 
 def test_a_signal_has_its_number_and_name():

@@ -19,7 +19,7 @@ def engine(place, name, log):
 echo "{name} $*" >> {log}
 case $1 in
 run) while [ $# -gt 0 ]; do case $1 in -c) shift; exec bash -c "$1";; esac; shift; done;;
-exec) while [ $# -gt 0 ]; do case $1 in bash) shift 2; exec bash -c "$1";; esac; shift; done;;
+exec) while [ $# -gt 0 ]; do case $1 in bash) exec "$@";; esac; shift; done;;
 image) exit 1;;
 esac
 exit 0

@@ -38,8 +38,10 @@ def place(tmp_path):
     ('{"nodeCount": 5, "command": "x"}', "1:15", "needs 5 nodes"),
     ('{"horovodSettings": {}}', "1:2", "below 'properties'"),
     ('{"properties": {"nodeCount": 1, "stdOutErrPathPrefix": "/l"}}', "1:16", "no toolkit"),
-    ('{"properties": {"nodeCount": 1, "stdOutErrPathPrefix": "/l", "cntkSettings": {"configFilePath": "a.cntk"}}}', "1:62",
-     "BrainScript"),
+    ('{"properties": {"nodeCount": 1, "stdOutErrPathPrefix": "/l", "cntkSettings": {"languageType": "Python", "configFilePath": "a"}}}',
+     "1:62", "pythonScriptFilePath"),
+    ('{"command": "x", "env": {"LONG": "%s"}}' % ("y" * 131072), "1:26", "131071"),
+    ('{"command": "x", "processCount": 900000}', "1:13", "900000 ranks on localhost"),
     ('{"properties": {"nodeCount": 1, "stdOutErrPathPrefix": "/l", "customToolkitSettings": {}}}', "1:87", "'commandLine'"),
 ])
 def test_what_is_wrong_is_refused_with_its_place(place, text, where, words):

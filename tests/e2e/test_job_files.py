@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -166,15 +167,16 @@ def test_secrets_are_masked_in_all_that_is_shown_and_kept(place):
     assert refused.returncode == 240 and "the value of this secret is not in the file" in refused.stderr
 
 
-def test_a_secret_stands_on_no_command_line(place):
-    file = place.write("command: touch ready; while [ ! -e go ]; do sleep 0.05; done\nsecrets: {TOKEN: unlikely-token-in-ps}\n")
+def test_no_secret_and_no_variable_stands_on_a_command_line(place):
+    file = place.write("command: touch ready; while [ ! -e go ]; do sleep 0.05; done\n"
+                       "secrets: {TOKEN: unlikely-token-in-ps}\nenv: {APP_PW: unlikely-value-in-ps}\n")
     job = start(*place.arguments(file, hosts="localhost"), env=place.env, cwd=place.path)
     while not (place.path / "ready").exists():
         assert job.poll() is None
     shown = subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True, check=True).stdout
     (place.path / "go").touch()
     assert job.wait(PATIENCE) == 0
-    assert "unlikely-token-in-ps" not in shown
+    assert "unlikely-" not in shown
 
 
 def test_a_job_that_needs_mpi_is_refused_where_there_is_none(place):
@@ -242,13 +244,16 @@ def in_own_mounts(*command):
     return subprocess.run([*alone, *command], capture_output=True, text=True, check=False, timeout=PATIENCE)
 
 
-def test_what_preparation_has_mounted_is_not_emptied_by_the_clean_up(place):
+@pytest.mark.parametrize("step", ["prepare", "command"])
+def test_what_a_job_has_mounted_is_not_emptied_by_the_clean_up(place, step):
     before = left_folders()
     precious = place.path / "precious"
     precious.mkdir()
     (precious / "keep").write_text("data")
-    file = place.write("prepare: mkdir $AZ_BATCHAI_JOB_TEMP/share && mount --bind %s $AZ_BATCHAI_JOB_TEMP/share\n"
-                       "command: ls $AZ_BATCHAI_JOB_TEMP/share\noutput: %s\n" % (precious, place.path / "data"))
+    texts = {"prepare": "cd .", "command": ""}
+    texts[step] = f"mkdir $AZ_BATCHAI_JOB_TEMP/share && mount --bind {precious} $AZ_BATCHAI_JOB_TEMP/share;"
+    file = place.write(f"prepare: {texts['prepare']}\ncommand: {texts['command']} ls $AZ_BATCHAI_JOB_TEMP/share\n"
+                       f"output: {place.path}/data\n")
     done = in_own_mounts(HVDRUN, "-f", file, "-H", "localhost", "--no-tags")
     (left,) = left_folders() - before
     told = f"cleaning up on localhost: {left} is left as it is, since something is mounted there: {left}/temp/share ("
@@ -260,3 +265,46 @@ def test_what_preparation_has_mounted_is_not_emptied_by_the_clean_up(place):
         assert told in place.kept()["execution.log"]
     finally:
         shutil.rmtree(left)
+
+
+def test_variables_and_a_command_may_be_longer_than_a_word_of_a_command_line(place):
+    variables = {f"V{i}": f"{i}" * 2000 for i in range(10, 80)}
+    long = ": " + "y" * 140_000
+    command = f"echo $V79 | tail -c 5; {long}; echo $(env | grep -c ^V..=)"
+    file = place.write(json.dumps({"command": command, "env": variables, "prepare": long}))
+    done = place.run(file, "--no-tags", hosts="localhost")
+    assert (done.returncode, done.stdout) == (0, "7979\n70\n"), done.stderr
+
+
+def test_a_program_that_is_told_to_stop_has_its_time_for_that_whatever_stands_around_it(place):
+    trap = place.program_at("slow", "#!/bin/bash\ntrap 'sleep 2.5; echo cleaned up; exit 3' TERM\necho ready\nwhile :; do sleep 0.1; done\n")
+    job = start(*place.arguments(place.write(f"command: {trap}; echo never\n"), "--no-tags", hosts="localhost"), env=place.env)
+    read_until(job.stdout, "ready")
+    job.send_signal(signal.SIGTERM)
+    out = job.communicate(timeout=PATIENCE)[0]
+    assert "cleaned up" in out and "never" not in out
+
+
+def test_a_single_program_of_a_command_line_is_the_rank_itself(place):
+    done = place.run(place.write("command: python3 -c 'import os, signal' && kill -9 $$\n"), hosts="localhost")
+    assert done.returncode == 137
+    dying = place.program_at("dying", "#!/bin/sh\nkill -SEGV $$\n")
+    done = place.run(place.write(f"command: {dying} $HOME\n"), hosts="localhost")
+    assert done.returncode == 139 and "SIGSEGV" in done.stderr, done.stderr
+
+
+def test_brain_script_is_run_by_cntk(place):
+    place.program("cntk", "#!/bin/sh\necho cntk \"$@\"\n")
+    file = place.write('{"properties": {"nodeCount": 1, "stdOutErrPathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/work", "cntkSettings": '
+                       '{"configFilePath": "a.cntk", "commandLineArgs": "rootDir=. DataDir=$AZ_BATCH_NODE_ID"}, "mountVolumes": '
+                       '{"unmanagedFileSystems": [{"mountCommand": "m", "relativeMountPath": "work"}]}}}', "job.json")
+    done = place.run(file, "--no-tags", hosts="localhost")
+    assert (done.returncode, done.stdout) == (0, "cntk configFile=a.cntk rootDir=. DataDir=localhost\n"), done.stderr
+
+
+def test_output_needs_a_home_where_this_machine_lacks_the_mount(place):
+    file = place.write("command: echo kept\noutput: $AZ_BATCHAI_JOB_TEMP/logs\n")
+    env = {name: value for name, value in place.env.items() if name not in ("HOME", "XDG_STATE_HOME")}
+    done = hvdrun(*place.arguments(file, hosts="localhost"), env=env)
+    assert done.returncode == 240 and "neither XDG_STATE_HOME nor HOME" in done.stderr
+    assert not pathlib.Path("/.local").exists()

@@ -1,5 +1,6 @@
 """What ranks print, on the console and in files: whole, tagged, none lost, whatever becomes of the reader."""
 
+import os
 import re
 import signal
 import subprocess
@@ -173,6 +174,13 @@ def test_lines_may_begin_with_the_time_and_tags_be_coloured():
 def test_bytes_that_are_no_text_pass_unharmed():
     done = hvdrun("-q", "-np", 1, "printf", r"\377\000bad\nlast without newline", text=False)
     assert done.stdout == b"[0]<stdout>:\xff\x00bad\n[0]<stdout>:last without newline\n"
+
+
+def test_without_tags_bytes_pass_as_they_are(tmp_path):
+    (tmp_path / "data").write_bytes(os.urandom(700_000) + b"x" * 2_500_000 + b"\r\n" + b"y\rlast without newline")
+    done = hvdrun("-q", "-np", 1, "--no-tags", "--output-filename", tmp_path / "kept", "cat", tmp_path / "data", text=False)
+    assert done.returncode == 0
+    assert done.stdout == (tmp_path / "data").read_bytes() == (tmp_path / "kept/rank.0/stdout").read_bytes()
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

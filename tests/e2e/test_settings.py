@@ -19,8 +19,35 @@ def test_plan_starts_nothing_and_prints_the_placement():
     assert plan["nodes"][1]["ranks"][0]["env"]["HOROVOD_LOCAL_SIZE"] == "3"
 
 
+def test_a_plan_of_more_ranks_than_there_can_be_is_refused_before_it_grows():
+    done = hvdrun("plan", "-np", 2_000_000_000, "true")
+    assert done.returncode == 240 and "2000000000 ranks on localhost" in done.stderr
+
+
+def test_localhost_with_a_user_or_a_port_is_reached_by_ssh():
+    done = hvdrun("plan", "--json", "-H", "localhost:1,nobody@localhost:1,localhost:2222:1", "true")
+    assert [node["transport"] for node in json.loads(done.stdout)["nodes"]] == ["local", "ssh", "ssh"]
+
+
+def test_an_agent_that_cannot_be_started_here_is_no_unreachable_host(tmp_path):
+    done = hvdrun("-np", 1, "true", env={**os.environ, "TMPDIR": str(tmp_path / "none")})
+    assert done.returncode == 242, done.stderr
+    (tmp_path / ("x" * 130)).mkdir()
+    done = hvdrun("-np", 1, "echo", "ran", env={**os.environ, "TMPDIR": str(tmp_path / ("x" * 130))})
+    assert (done.returncode, done.stdout) == (0, "[0]<stdout>:ran\n"), done.stderr
+
+
 @pytest.mark.parametrize("arguments, message", [
     (["-np", "0", "true"], "expected 1 or more ranks"),
+    (["-np", "5000000", "true"], "at most 65536 can be started on a host, whose start message has 64 MiB"),
+    (["-np", "200000", "true"], "at most 65536 can be started on a host"),
+    (["-H", "", "true"], "--hosts '': the host list is empty"),
+    (["--hostfile", "", "true"], "--hostfile '': the host list is empty"),
+    (["--start-timeout", "nan", "true"], "'nan' is no number of seconds from 0.1 to"),
+    (["--grace", "nan", "true"], "'nan' is no number of seconds"),
+    (["--timeout", "-nan", "true"], "no number of seconds"),
+    (["--reconnect-timeout", "inf", "true"], "'inf' is no number of seconds"),
+    (["--elastic-timeout", "nan", "true"], "'nan' is no number of seconds"),
     (["-np", "2", "-H", "a:x", "true"], "host list, column 1: expected a number of slots"),
     (["-np", "3", "-H", "a:1,b:1", "true"], "3 ranks asked for (-np), but the hosts have 2 slots"),
     (["--hostfile", "/no/such/file", "true"], "cannot read the host file /no/such/file"),

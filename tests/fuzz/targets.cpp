@@ -141,9 +141,6 @@ void line_splitter(std::string_view input) {
   bit_by_bit.finish(take_piece);
   require(whole == pieces, "lines are the same however they came");
   std::string bytes(input);
-  if (!bytes.empty() && bytes.back() != '\n') {
-    bytes.push_back('\n');  // the splitter's own, at the end
-  }
   for (std::string* text : {&bytes, &whole}) {
     std::erase(*text, '\0');
   }

@@ -47,6 +47,19 @@ std::string value_in(const Settings& env, const std::string& name) {
   return found == env.rend() ? "(none)" : found->second;
 }
 
+// All that is run, in whatever shell.
+std::string set_up_of(const JobRun& run, const std::vector<JobNodeFacts>& facts) {
+  JobTexts texts("/agent");
+  texts.add(set_up_script(run, facts, 0, texts).value());
+  return texts.joined();
+}
+
+std::string process_of(const JobRun& run) {
+  JobTexts texts("/agent");
+  texts.add(process_script(run, 0, texts).value());
+  return texts.joined();
+}
+
 }  // namespace
 
 TEST_CASE("every value of a JSON document knows where it stands") {
@@ -267,9 +280,11 @@ TEST_CASE("what the cluster mounts for the job wins over its mount root, and wha
   CHECK(run.job.mounts[2].directory == "/special");
   CHECK(run.kept_at == "/here/" + run.segment + "/stdouterr");
   CHECK(run.shared_at() == run.mount_root() + "/b/" + run.segment + "/shared");
-  CHECK(clean_mounts_script(run).find("remove " + run.shared_at()) != std::string::npos);
+  JobTexts cleaning("/agent");
+  clean_mounts_script(run, cleaning);
+  CHECK(cleaning.joined().find("remove " + run.shared_at()) != std::string::npos);
   CHECK(clean_up_script(run).find(run.shared_at()) == std::string::npos);
-  CHECK(set_up_script(run, {{}}, 0).value().find("mount -t nfs -o ro -- server:/export") != std::string::npos);
+  CHECK(set_up_of(run, {{}}).find("mount -t nfs -o ro -- server:/export") != std::string::npos);
 }
 
 TEST_CASE(
@@ -280,8 +295,8 @@ TEST_CASE(
   const JobRun run = run_of(text, "h", options);
   const std::vector<JobNodeFacts> facts = {{"10.0.0.4", "3000", 0}};
   CHECK(value_in(process_variables(run, facts, 0), "HVDRUN_MOUNT_PASSWORD_0") == "pass-word");
-  CHECK(set_up_script(run, facts, 0).value().find("pass-word") == std::string::npos);
-  CHECK(process_script(run, 0).value().find("pass-word") == std::string::npos);
+  CHECK(set_up_of(run, facts).find("pass-word") == std::string::npos);
+  CHECK(process_of(run).find("pass-word") == std::string::npos);
   for (const char* password : {"", "two\nlines"}) {
     options.mounts.file_systems[0].password = password;
     JobFile job = job_of(text);
@@ -306,8 +321,8 @@ TEST_CASE("secrets are in the environment and in no script") {
   CHECK(value_in(process_variables(run, facts, 0), "TOKEN") == "abc-secret");
   CHECK(value_in(node_variables(run, facts, 0), "FROM_ME") == "here");
   CHECK(run.job.hidden == std::vector<std::string>{"abc-secret", "here"});
-  CHECK(set_up_script(run, facts, 0).value().find("abc-secret") == std::string::npos);
-  CHECK(process_script(run, 0).value().find("abc-secret") == std::string::npos);
+  CHECK(set_up_of(run, facts).find("abc-secret") == std::string::npos);
+  CHECK(process_of(run).find("abc-secret") == std::string::npos);
 }
 
 TEST_CASE("only what calls MPI itself is started by MPI") {
@@ -334,4 +349,66 @@ TEST_CASE("what is missed is told with the key that was perhaps meant to be it; 
         "  job.json:1:17: the key 'nodeCoutn' means nothing in properties; did you mean 'nodeCount'?");
   CHECK(refusal_of("", "job.json") == "job.json:1:1: the file is empty; expected keys with their values");
   CHECK(refusal_of("\n", "job.yaml") == "job.yaml:1:1: the file is empty; expected keys with their values");
+}
+
+TEST_CASE("no value of a job file stands on a command line, and no text more than once in the node's files") {
+  const JobRun run = run_of("command: x\nenv: {APP_PW: hunter2hunter2}\nprocessCount: 3\n", "h");
+  JobTexts texts("/tmp/hvdrun-x");
+  std::string words;
+  for (int rank = 0; rank < 3; ++rank) {
+    for (const std::string& word : bash_words(texts.add(process_script(run, rank, texts).value()))) {
+      words += word + "\n";
+    }
+  }
+  CHECK(words.find("hunter2") == std::string::npos);
+  CHECK(words.find("/tmp/hvdrun-x/text-0\n") != std::string::npos);
+  REQUIRE(texts.files().size() == 1);
+  CHECK(texts.files().front().second.find("export APP_PW=hunter2hunter2") != std::string::npos);
+}
+
+TEST_CASE("what is mounted for a job, or run in a container, is told what to run by files too") {
+  JobRunOptions options;
+  options.mounts.file_systems = {{"a", "nfs", "server:/export", "", "", "", "", ""}};
+  const std::string text = "command: x\nenv: {APP_PW: hunter2hunter2}\nprepare: y\n";
+  for (const JobRun& run : {run_of(text + "mounts: {a: }\n", "h", options), run_of(text + "container: image\n", "h")}) {
+    const std::vector<JobNodeFacts> facts = {{"10.0.0.4", "3000", 0}};
+    JobTexts texts("/agent");
+    for (const std::string& script :
+         {process_script(run, 0, texts).value(), set_up_script(run, facts, 0, texts).value()}) {
+      // What stands in the file that bash reads is its own; what it passes on to others is a path.
+      CHECK(script.find("-c 'export") == std::string::npos);
+      CHECK(script.find("/agent/text-") != std::string::npos);
+    }
+    for (const auto& [name, file] : texts.files()) {
+      CHECK((file.find("hunter2") == std::string::npos ||
+             file.find("export APP_PW=hunter2hunter2\n") != std::string::npos));
+    }
+  }
+}
+
+TEST_CASE("what the kernel would not hand to a program is refused by its place") {
+  const auto refused = [](const std::string& text) {
+    const auto checked = check_word_sizes(run_of(text, "h"));
+    return checked.ok() ? "" : checked.error().message();
+  };
+  const std::string most(131071 - 5, 'x');  // with "NAME="
+  CHECK(refused("command: x\nenv: {NAME: " + most + "}\n").empty());
+  CHECK(refused("command: x\nenv: {NAME: " + most + "x}\n")
+            .starts_with("job.yaml:2:13: the variable NAME has 131072 bytes with its name"));
+  const std::string word(131071, 'y');
+  CHECK(refused("script: s.py\nargs: a " + word + " '" + word + "'\n").empty());
+  CHECK(refused("script: s.py\nargs: a " + word + "y b\n").find("an argument has 131072 bytes") != std::string::npos);
+  CHECK(refused("command: echo " + word + word + "\n").empty());  // shell text, which only bash reads
+}
+
+TEST_CASE("BrainScript is run by cntk, over MPI where it has several processes") {
+  const std::string text = "properties:\n  nodeCount: 2\n  stdOutErrPathPrefix: /l\n  cntkSettings: {";
+  const JobRun run = run_of(text + "configFilePath: $DIR/a b.cntk, commandLineArgs: 'rootDir=$OUT x'}\n", "a,b");
+  CHECK(process_text(run, 0).value().ends_with("exec -- cntk configFile=\"${DIR-}\"'/a b.cntk' rootDir=${OUT-} x\n"));
+  CHECK(needs_mpi(run.job, run.layout));
+  CHECK(refusal_of(text + "languageType: BrainScript, pythonScriptFilePath: a.py}\n")
+            .find("whose programs are named by configFilePath") != std::string::npos);
+  CHECK(refusal_of(text + "languageType: Python, configFilePath: a}\n").find("named by pythonScriptFilePath") !=
+        std::string::npos);
+  CHECK(refusal_of(text + "languageType: BrainScript, configFilePath: a}\n").empty());
 }
