@@ -36,7 +36,7 @@ Result<std::vector<std::string>> expand_inside(std::string_view inside, std::str
     const std::string_view first = part.substr(0, dash);
     const std::string_view last = dash == std::string_view::npos ? first : part.substr(dash + 1);
     if (!is_number(first) || !is_number(last) || number(last) < number(first)) {
-      return bad(name, "expected a number, or a range that does not go down, found '" + std::string(part) + "'");
+      return bad(name, "expected a number, or a range that does not go down, found '" + shown_text(part) + "'");
     }
     if (static_cast<std::size_t>(number(last) - number(first)) >= kMostNames - words.size()) {
       return bad(name, "more than " + std::to_string(kMostNames) + " hosts");

@@ -7,6 +7,8 @@
 namespace hvd::launch {
 namespace {
 
+// So few have a line each, with what is its own in it.
+constexpr std::size_t kMostLines = 3;
 // Of the names in one line.
 constexpr std::size_t kMostNameBytes = 2000;
 
@@ -47,9 +49,6 @@ std::string cause_of(std::string_view host, std::string_view message) {
 }
 
 std::string line_of(const std::vector<std::string>& names, const std::string& message) {
-  if (names.size() == 1) {
-    return message;
-  }
   std::string list;
   std::size_t named = 0;
   for (; named < names.size() && (named == 0 || list.size() + names[named].size() < kMostNameBytes); ++named) {
@@ -68,20 +67,28 @@ std::string line_of(const std::vector<std::string>& names, const std::string& me
 std::vector<std::string> unopened_lines(const std::vector<std::pair<std::string, std::string>>& hosts) {
   struct Group {
     std::vector<std::string> names;
-    std::string message;  // of the first
+    std::vector<std::string> messages;  // of the first
   };
   std::vector<Group> groups;
   std::map<std::string, std::size_t> places;
   for (const auto& [host, message] : hosts) {
     const auto [place, is_new] = places.try_emplace(cause_of(host, message), groups.size());
     if (is_new) {
-      groups.push_back({{}, message});
+      groups.emplace_back();
     }
-    groups[place->second].names.push_back(host);
+    Group& group = groups[place->second];
+    group.names.push_back(host);
+    if (group.messages.size() < kMostLines) {
+      group.messages.push_back(message);
+    }
   }
   std::vector<std::string> lines;
   for (const Group& group : groups) {
-    lines.push_back(line_of(group.names, group.message));
+    if (group.names.size() <= kMostLines) {
+      lines.insert(lines.end(), group.messages.begin(), group.messages.end());
+    } else {
+      lines.push_back(line_of(group.names, group.messages.front()));
+    }
   }
   return lines;
 }

@@ -9,7 +9,7 @@
 namespace hvd::launch {
 
 // Host and message, in the order of nodes. Messages are of one cause where they differ by the host's name or by an
-// address alone. Of many hosts the first are named, with the number of all others.
+// address alone. Up to three hosts have a line each; of many the first are named, with the number of all others.
 std::vector<std::string> unopened_lines(const std::vector<std::pair<std::string, std::string>>& hosts);
 
 }  // namespace hvd::launch

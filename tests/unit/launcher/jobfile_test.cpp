@@ -394,7 +394,7 @@ TEST_CASE("what the kernel would not hand to a program is refused by its place")
   const std::string most(131071 - 5, 'x');  // with "NAME="
   CHECK(refused("command: x\nenv: {NAME: " + most + "}\n").empty());
   CHECK(refused("command: x\nenv: {NAME: " + most + "x}\n")
-            .starts_with("job.yaml:2:13: the variable NAME has 131072 bytes with its name"));
+            .starts_with("job.yaml:2:7: the variable NAME has 131072 bytes with its name"));
   const std::string word(131071, 'y');
   CHECK(refused("script: s.py\nargs: a " + word + " '" + word + "'\n").empty());
   CHECK(refused("script: s.py\nargs: a " + word + "y b\n").find("an argument has 131072 bytes") != std::string::npos);
@@ -404,7 +404,7 @@ TEST_CASE("what the kernel would not hand to a program is refused by its place")
 TEST_CASE("BrainScript is run by cntk, over MPI where it has several processes") {
   const std::string text = "properties:\n  nodeCount: 2\n  stdOutErrPathPrefix: /l\n  cntkSettings: {";
   const JobRun run = run_of(text + "configFilePath: $DIR/a b.cntk, commandLineArgs: 'rootDir=$OUT x'}\n", "a,b");
-  CHECK(process_text(run, 0).value().ends_with("exec -- cntk configFile=\"${DIR-}\"'/a b.cntk' rootDir=${OUT-} x\n"));
+  CHECK(process_text(run, 0).value().ends_with("exec -- cntk configFile=\"${DIR-}\"'/a b.cntk' 'rootDir='${OUT-} x\n"));
   CHECK(needs_mpi(run.job, run.layout));
   CHECK(refusal_of(text + "languageType: BrainScript, pythonScriptFilePath: a.py}\n")
             .find("whose programs are named by configFilePath") != std::string::npos);

@@ -64,14 +64,16 @@ TEST_CASE("a host with a user or a port is not this machine, whatever its name")
 TEST_CASE("hosts that fail for one cause have one line") {
   using Lines = std::vector<std::string>;
   CHECK(unopened_lines({{"a", "a: no answer; try: ssh a true"}}) == Lines{"a: no answer; try: ssh a true"});
-  CHECK(unopened_lines({{"n1", "n1: no answer; try: ssh n1 true"},
-                        {"n10", "n10: refused by 10.0.0.10 port 22"},
-                        {"n2", "n2: no answer; try: ssh n2 true"},
-                        {"n3", "n3: refused by 10.0.0.3 port 22"},
-                        {"n4", "n4: something else"}}) ==
-        Lines{"n1, n2: no answer; try: ssh n1 true", "n10, n3: refused by 10.0.0.10 port 22", "n4: something else"});
-  CHECK(unopened_lines({{"a", "cannot resolve 'a'"}, {"b", "cannot resolve 'b'"}}) ==
-        Lines{"cannot resolve 'a' (the same of 2 hosts: a, b)"});
+  std::vector<std::pair<std::string, std::string>> some;
+  for (const char* name : {"n1", "n10", "n2", "n3"}) {
+    some.emplace_back(name, std::string(name) + ": no answer; try: ssh " + name + " true");
+    some.emplace_back(name, std::string("refused ") + name + " by 10.0.0." + (name + 1) + " port 22");
+  }
+  some.emplace_back("n4", "n4: something else");
+  some.emplace_back("n5", "n5: something else");
+  CHECK(unopened_lines(some) == Lines{"n1, n10, n2, n3: no answer; try: ssh n1 true",
+                                      "refused n1 by 10.0.0.1 port 22 (the same of 4 hosts: n1, n10, n2, n3)",
+                                      "n4: something else", "n5: something else"});
   std::vector<std::pair<std::string, std::string>> many;
   for (int i = 0; i < 10'000; ++i) {
     const std::string name = "node" + std::to_string(i);
