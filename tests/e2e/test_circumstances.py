@@ -104,6 +104,13 @@ def test_a_node_that_may_not_open_enough_files_says_so_before_its_first_rank(mar
     assert wait_until_gone(marker) == {}
 
 
+def test_ranks_that_are_not_refused_for_want_of_open_files_all_join():
+    # 34 ranks with 3 descriptors each, and the agent's own. With a fourth for each they would be too many.
+    done = hvdrun("-np", 34, *PYTHON, program("idle.py"), LIBHVD, "0", preexec_fn=few_files(137))
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"rank \d+ of 34 joined", done.stdout)) == 34
+
+
 def test_a_node_raises_its_own_limit_on_open_files_and_not_that_of_its_ranks():
     done = hvdrun("-q", "--no-tags", "-np", 40, "sh", "-c", "ulimit -Sn",
                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 1000)))
