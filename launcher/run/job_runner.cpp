@@ -320,7 +320,7 @@ void JobRunner::act(const Finish&) {
 
 void JobRunner::end_if_closed() {
   const bool any_open =
-      std::any_of(sessions_.begin(), sessions_.end(), [](const auto& session) { return session->is_open(); });
+      std::any_of(sessions_.begin(), sessions_.end(), [](const auto& session) { return session->has_agent(); });
   const bool is_engine_running = transports_.engine != nullptr && transports_.engine->is_running();
   if (is_finishing_ && !any_open && !is_engine_running) {
     loop_.cancel(end_timer_);

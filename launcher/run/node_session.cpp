@@ -115,6 +115,7 @@ void NodeSession::beat() {
 }
 
 void NodeSession::on_open(const Opened& opened) {
+  is_reached_ = true;
   if (stage_ == Stage::kOpen) {
     opened_ = opened;
   }

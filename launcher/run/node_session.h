@@ -83,6 +83,8 @@ class NodeSession final : private StreamSink {
   // The agent may end.
   void close_input();
   [[nodiscard]] bool is_open() const { return stream_ != nullptr && stage_ != Stage::kOver; }
+  // It is open, and an agent was there once: one that is to end in order. Else nobody has to be waited for.
+  [[nodiscard]] bool has_agent() const { return is_open() && is_reached_; }
   // Its ranks were started, and it has told neither that it is done nor that it is lost.
   [[nodiscard]] bool is_unfinished() const { return has_started_ && !is_done_ && stage_ != Stage::kOver; }
   // How long its agent goes on without a sign of life from here; zero: it sees at once when we are gone.
@@ -141,6 +143,7 @@ class NodeSession final : private StreamSink {
   bool has_started_ = false;
   bool is_resumable_ = false;  // from Start to Done
   bool is_done_ = false;
+  bool is_reached_ = false;
   bool was_resumed_ = false;
   ResendQueue resend_;
   std::uint64_t received_ = 0;

@@ -252,6 +252,9 @@ void SshConversation::on_output(Bytes bytes) {
     sink_.on_bytes(bytes);
     return;
   }
+  if (!greeting_.failure().empty()) {
+    return;
+  }
   expect_progress();
   greeting_.feed(bytes);
   on_greeting();
@@ -270,9 +273,10 @@ void SshConversation::on_greeting() {
         }
         break;
       case AgentGreeting::Event::kFailed:
-        // The reason may stand in what the remote shell printed to its standard error: read on to the end.
+        // The reason may stand in what the remote shell printed to its standard error: read on to the end, but not for
+        // ever, as where it prints without one.
         is_input_broken_ = true;
-        return;
+        return expect_end();
       case AgentGreeting::Event::kAgent:
         return on_agent();
     }

@@ -56,6 +56,8 @@ class SshConversation : public std::enable_shared_from_this<SshConversation> {
   void update_watch();
   void expect_progress();
   void on_no_progress(Duration patience);
+  // Of what the node says before it closes its output.
+  void expect_end();
   [[nodiscard]] bool has_output() const;
   [[nodiscard]] Error start_error(const std::string& how) const;
   [[nodiscard]] Error end_error() const;

@@ -19,6 +19,10 @@ constexpr Duration kEndPatience = std::chrono::seconds(2);
 
 void SshConversation::begin_ending() {
   stage_ = Stage::kEnding;
+  expect_end();
+}
+
+void SshConversation::expect_end() {
   shared_->loop.cancel(timer_);
   timer_ = shared_->loop.after(kEndPatience, [this] {
     const auto self = shared_from_this();

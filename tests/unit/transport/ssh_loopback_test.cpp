@@ -123,6 +123,15 @@ TEST_CASE("what a login shell prints first is not taken for the agent") {
   CHECK_MESSAGE(sink.bytes == "x", sink.why());
 }
 
+TEST_CASE("a login shell that prints without end is told by that, and heard no longer") {
+  if (no_sshd()) {
+    return;
+  }
+  const Sshd sshd("ForceCommand exec yes noise");
+  Launcher launcher(sshd.write_client_config());
+  CHECK(has(launcher.failure(), "node1: the agent did not start: the login shell printed more than 64 KiB"));
+}
+
 TEST_CASE("a login shell that ends without the agent is told with its words") {
   if (no_sshd()) {
     return;
