@@ -145,28 +145,6 @@ def case_an_operation_that_fails_later():
     assert tensor.item() == SIZE
 
 
-def case_messages():
-    if SIZE == 1:
-        return
-    after, before = (RANK + 1) % SIZE, (RANK - 1) % SIZE
-    for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool):
-        got = torch.zeros(2, 3, dtype=dtype)
-        requests = dist.batch_isend_irecv([
-            dist.P2POp(dist.irecv, got, before), dist.P2POp(dist.isend, torch.full((2, 3), RANK + 1, dtype=dtype), after)
-        ])  # fmt: skip
-        for request in requests:
-            request.wait()
-        assert torch.equal(got, torch.full((2, 3), before + 1, dtype=dtype))
-    first, second = torch.zeros(1), torch.zeros(1)
-    if RANK == 0:
-        works = [dist.isend(torch.tensor([1.0]), 1, tag=7), dist.isend(torch.tensor([2.0]), 1, tag=8)]
-        assert all(work.wait() for work in works)
-    elif RANK == 1:
-        dist.recv(second, 0, tag=8)
-        dist.recv(first, 0, tag=7)
-        assert (first.item(), second.item()) == (1.0, 2.0)
-
-
 def case_distributed_data_parallel():
     torch.manual_seed(RANK)  # DDP makes them alike
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2))
@@ -338,6 +316,29 @@ def case_sharded_and_replicated():
         check_sharded(mesh, RANK)
         assert total_of(RANK, mesh["shards"].get_group()) == (1 if RANK < 2 else 5)
         assert total_of(RANK, mesh["replicas"].get_group()) == (2 if RANK % 2 == 0 else 4)
+
+
+def case_messages():
+    """(After the cases that make sets of two ranks, or count those that are there.)"""
+    if SIZE == 1:
+        return
+    after, before = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+    for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool):
+        got = torch.zeros(2, 3, dtype=dtype)
+        requests = dist.batch_isend_irecv([
+            dist.P2POp(dist.irecv, got, before), dist.P2POp(dist.isend, torch.full((2, 3), RANK + 1, dtype=dtype), after)
+        ])  # fmt: skip
+        for request in requests:
+            request.wait()
+        assert torch.equal(got, torch.full((2, 3), before + 1, dtype=dtype))
+    first, second = torch.zeros(1), torch.zeros(1)
+    if RANK == 0:
+        works = [dist.isend(torch.tensor([1.0]), 1, tag=7), dist.isend(torch.tensor([2.0]), 1, tag=8)]
+        assert all(work.wait() for work in works)
+    elif RANK == 1:
+        dist.recv(second, 0, tag=8)
+        dist.recv(first, 0, tag=7)
+        assert (first.item(), second.item()) == (1.0, 2.0)
 
 
 if __name__ == "__main__":

@@ -283,6 +283,8 @@ def case_uneven_splits_are_errors():
         assert "splits" in raises((ValueError, RuntimeError), dist.all_to_all_single, torch.empty(SIZE), torch.empty(SIZE),
                                   [1] * SIZE, [1] * (SIZE - 1) + [2])  # fmt: skip
     raises((ValueError, RuntimeError), dist.all_to_all_single, torch.tensor(1.0), torch.tensor(1.0))
+    huge = [torch.zeros(1, dtype=torch.uint8).expand(2**31)] * SIZE
+    assert "2147483647" in raises(ValueError, dist.all_to_all, [torch.zeros(1, dtype=torch.uint8)] * SIZE, huge)
     sent, got = torch.arange(SIZE * 3.0), torch.empty(SIZE * 3)
     dist.all_to_all_single(got, sent)
     assert got.view(SIZE, 3)[:, 0].eq(3.0 * RANK).all()

@@ -9,7 +9,8 @@ operations in the same order on all its ranks, as torch demands anyway. send, re
 any size and order. An operation that takes longer than the timeout of its group (init_process_group, new_group) raises
 HorovodInternalError, and this rank leaves the job.
 A group of some of the ranks (torch.distributed.new_group, a dimension of a DeviceMesh) is a process set, that of
-`hvd.add_process_set` where there is one of these ranks, or else one that its members make. It stays until hvd.shutdown(),
+`hvd.add_process_set` where there is one of these ranks, or else one that its members make, as two ranks do that send each other
+messages. It stays until hvd.shutdown(),
 for the next group of the same ranks, and hvd.add_process_set refuses these ranks then. Groups of the same ranks at one time
 share it, and may be used by different threads: all but the first name their operations.
 
@@ -101,7 +102,7 @@ def _limited(method: _T) -> _T:
             entry.end(None)
             return result
         entry.would_wait, result.limit = result.would_wait, entry
-        result.path = self.path_of_next()
+        result.path = result.path or self.path_of_next()
         return LaterWork(result)
 
     return limited
@@ -402,11 +403,11 @@ class HvdProcessGroup(dist.ProcessGroup):
 
     @_limited
     def send(self, tensors: List[torch.Tensor], dst: int, tag: int = 0) -> Any:
-        return self._messages.send(_only(tensors), self._global(dst), tag)
+        return self._messages.send(_only(tensors), self._global(dst), tag) or _done(tensors)
 
     @_limited
     def recv(self, tensors: List[torch.Tensor], src: int, tag: int = 0) -> Any:
-        return self._messages.receive(_only(tensors), self._global(src), tag)
+        return self._messages.receive(_only(tensors), self._global(src), tag) or _done(tensors)
 
     def recv_anysource(self, tensors: List[torch.Tensor], tag: int = 0) -> Any:
         raise NotImplementedError(f"the backend {NAME} has no recv from any rank; say from which")
