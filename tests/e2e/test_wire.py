@@ -1,19 +1,25 @@
-"""What somebody on the network can read, and where he is called: captures of all packets on a host of the lab."""
+"""What somebody on the network can read, where he is called, and what he can write: on hosts of the lab."""
 
 import contextlib
+import ctypes
 import os
 import re
 import secrets
 import shutil
+import socket
+import stat
+import struct
 import subprocess
 from typing import NamedTuple
 
 import pytest
-from hvdrun import BIN, PYTHON, program
+from hvdrun import BIN, LIBHVD, PYTHON, program, read_until
 from patience import PATIENCE
 
 GREETING = b"HVDL\x02\x00"  # how each connection of ours begins: magic and version of the handshake
 PROOF_BYTES = 32
+SYS_PIDFD_GETFD = 438
+TCPI_BYTES_ACKED = 120  # where it is in struct tcp_info
 needs_mpirun = pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun on this machine")
 
 
@@ -110,3 +116,51 @@ def test_an_agent_does_not_call_an_address_that_its_own_host_has_too(lab2):
     finally:
         for host in hosts:
             lab2.run("ip", "link", "del", "both0", host=host)
+
+
+# ---- bytes that somebody puts into the links between ranks ----
+
+
+def tcp_sockets_of(pid):
+    """Connections of another process by IP, as sockets of this one; the one that has sent most is the last."""
+    pidfd = os.pidfd_open(pid)
+    libc = ctypes.CDLL(None, use_errno=True)
+    found = []
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        fd = libc.syscall(SYS_PIDFD_GETFD, pidfd, int(number), 0)
+        if fd < 0:
+            continue  # closed just now
+        if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+            os.close(fd)
+            continue
+        each = socket.socket(fileno=fd)
+        with contextlib.suppress(OSError):
+            if each.family in (socket.AF_INET, socket.AF_INET6) and each.getpeername():
+                info = each.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+                found.append((struct.unpack_from("=Q", info, TCPI_BYTES_ACKED)[0], each.fileno(), each))
+                continue
+        each.close()
+    os.close(pidfd)
+    return [each for _, _, each in sorted(found, key=lambda one: one[:2])]
+
+
+@pytest.mark.parametrize("kind, words", [
+    ("data", r"the connection from node 1 \(rank 1\) to rank 0 is out of step: .* was to come, and "),
+    ("control", "not a frame of the control conversation|wrong magic")])
+def test_bytes_that_are_put_into_a_link_of_ranks_are_an_error_and_no_wrong_sum(lab2, kind, words):
+    job = lab2.popen("env", f"HVD_LIBRARY={LIBHVD}", BIN / "hvdrun", "--grace", "5", "-np", "2", "-H", "node1,node2",
+                     *PYTHON, program("reduces.py"), "100000")
+    read_until(job.stdout, "up", 2)
+    rank = next(process.pid for process in lab2.ps("node2") if re.search(r"python\S* .*reduces\.py", process.args))
+    links = tcp_sockets_of(rank)
+    assert len(links) == 2
+    try:
+        links[-1 if kind == "data" else 0].sendall(b"\xff" * 64)
+        out, err = job.communicate(timeout=PATIENCE)
+    finally:
+        for link in links:
+            link.close()
+    assert job.returncode != 0
+    assert re.search(words, out + err), out + err
+    assert "AssertionError" not in out + err  # which a wrong sum would have been
+    assert lab2.wait_for_no_processes() == []
