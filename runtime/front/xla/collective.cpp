@@ -30,10 +30,11 @@ namespace {
 
 // More than so much is not waited for: XLA's threads have better to do.
 constexpr std::int64_t kWaitedBytes = std::int64_t{4} << 20U;
-// How long a handler waits for what is small, at first and at most, and so long again for each MiB; a wait in vain
-// halves it, one that was not doubles it.
+// How long a handler waits for what is small, at first and at most, and so long again for each MiB. A wait in vain
+// halves it, down to what a small operation takes when the ranks come together: below, no wait would ever succeed
+// again. One that was not in vain makes it the most again.
 constexpr std::int64_t kMostMicroseconds = 400;
-constexpr std::int64_t kLeastMicroseconds = 25;
+constexpr std::int64_t kLeastMicroseconds = 100;
 
 std::atomic<std::int64_t> patience_us = kMostMicroseconds;
 
@@ -211,8 +212,8 @@ class Operations {
       const std::int64_t patience = patience_us.load(std::memory_order_relaxed);
       const std::int64_t limit = patience + patience * (bytes >> 10U) / 1024;
       note(hvd_wait_some(nullptr, handles_.data(), static_cast<std::int32_t>(handles_.size()), limit, &done));
-      const std::int64_t next = done != 0 ? patience * 2 : patience / 2;
-      patience_us.store(std::clamp(next, kLeastMicroseconds, kMostMicroseconds), std::memory_order_relaxed);
+      const std::int64_t next = done != 0 ? kMostMicroseconds : std::max(patience / 2, kLeastMicroseconds);
+      patience_us.store(next, std::memory_order_relaxed);
     }
     return done != 0;
   }

@@ -35,6 +35,7 @@ def _allow_recomputing() -> None:
         from jax._src import effects, ffi
 
         effects.remat_allowed_effects.add_type(ffi.FfiEffect)
+        effects.custom_derivatives_allowed_effects.add_type(ffi.FfiEffect)  # asked for by JAX 0.5
     except (ImportError, AttributeError):
         pass
 
