@@ -114,23 +114,20 @@ void Engine::Impl::wake() {
 // Spins for a moment, since what comes soon comes without a thread's start; then sleeps, still holding the wheel.
 // Who has little time does not sleep, as the loop's sleep ends by whole milliseconds.
 void Engine::Impl::drive(const Completion& completion, const std::optional<Deadline>& until) {
+  const bool has_time = !until || until->at() - std::chrono::steady_clock::now() >= kLong;
   for (int waited = 0;;) {
     const bool has_news = take_in();
     advance();
-    if (completion.is_done()) {
-      return;
-    }
-    const Duration left = until ? until->at() - std::chrono::steady_clock::now() : kLong;
-    if (left <= Duration::zero()) {
+    if (completion.is_done() || (until && until->has_passed())) {
       return;
     }
     waited = has_news ? 0 : waited + 1;
     if (waited <= spins_) {
       pause_briefly();
-    } else if ((waited <= spins_ + kYields || left < kLong) && !give_way()) {
+    } else if ((waited <= spins_ + kYields || !has_time) && !give_way()) {
       waited = spins_ + kYields;  // and sleeps, if nothing has come by the next look
     }
-    const bool sleeps = waited > spins_ + kYields && left >= kLong && may_sleep();
+    const bool sleeps = waited > spins_ + kYields && has_time && may_sleep();
     if (!sleeps && (has_news || waited % spins_per_turn_ != 0)) {
       continue;  // without a system call
     }

@@ -30,10 +30,11 @@ namespace {
 
 // More than so much is not waited for: XLA's threads have better to do.
 constexpr std::int64_t kWaitedBytes = std::int64_t{4} << 20U;
-// How long a handler waits for what is small, at first and at most, and so long again for each MiB. A wait in vain
-// halves it, down to what a small operation takes when the ranks come together: below, no wait would ever succeed
-// again. One that was not in vain makes it the most again.
-constexpr std::int64_t kMostMicroseconds = 400;
+// How long a handler waits for what is small, at first and at most, and a third as long again for each MiB. With a
+// millisecond it sleeps in between, which on a busy machine brings the others here sooner than looking all the time. A
+// wait in vain halves it, down to what a small operation takes when the ranks come together: below, no wait would ever
+// succeed again. One that was not in vain makes it the most again.
+constexpr std::int64_t kMostMicroseconds = 1000;
 constexpr std::int64_t kLeastMicroseconds = 100;
 
 std::atomic<std::int64_t> patience_us = kMostMicroseconds;
@@ -210,7 +211,7 @@ class Operations {
     std::int32_t done = handles_.empty() ? 1 : 0;
     if (done == 0 && bytes <= kWaitedBytes) {
       const std::int64_t patience = patience_us.load(std::memory_order_relaxed);
-      const std::int64_t limit = patience + patience * (bytes >> 10U) / 1024;
+      const std::int64_t limit = patience + patience * (bytes >> 10U) / 3072;
       note(hvd_wait_some(nullptr, handles_.data(), static_cast<std::int32_t>(handles_.size()), limit, &done));
       const std::int64_t next = done != 0 ? kMostMicroseconds : std::max(patience / 2, kLeastMicroseconds);
       patience_us.store(next, std::memory_order_relaxed);
