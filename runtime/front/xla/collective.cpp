@@ -31,10 +31,10 @@ namespace {
 // More than so much is not waited for: XLA's threads have better to do.
 constexpr std::int64_t kWaitedBytes = std::int64_t{4} << 20U;
 // How long a handler waits for what is small, at first and at most, and a third as long again for each MiB. With a
-// millisecond it sleeps in between, which on a busy machine brings the others here sooner than looking all the time. A
-// wait in vain halves it, down to what a small operation takes when the ranks come together: below, no wait would ever
-// succeed again. One that was not in vain makes it the most again.
-constexpr std::int64_t kMostMicroseconds = 1000;
+// millisecond or more it sleeps in between, which on a busy machine brings the others here sooner than looking all the
+// time. A wait in vain halves it, down to what a small operation takes when the ranks come together: below, no wait
+// would ever succeed again. One that was not in vain makes it the most again.
+constexpr std::int64_t kMostMicroseconds = 2000;
 constexpr std::int64_t kLeastMicroseconds = 100;
 
 std::atomic<std::int64_t> patience_us = kMostMicroseconds;
