@@ -202,6 +202,25 @@ def case_keras_with_adam_from_different_beginnings():
     assert accuracy > 0.7, accuracy
 
 
+def case_keras_optimizers_from_a_configuration():
+    optimizer = hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.25, momentum=0.5), op=hvd.Sum)
+    for copy in (optimizer.from_config(optimizer.get_config()), optimizer.__class__.from_config(optimizer.get_config())):
+        assert copy.get_config() == optimizer.get_config()
+        variable = tf.Variable(1.0)
+        copy.apply_gradients([(tf.constant(RANK + 1.0), variable)])
+        np.testing.assert_allclose(variable.numpy(), 1.0 - 0.25 * SIZE * (SIZE + 1) / 2)
+
+
+def case_embeddings_in_keras():
+    for options in ({}, {"jit_compile": True}):
+        tf.keras.utils.set_random_seed(RANK)
+        model = tf.keras.Sequential([tf.keras.layers.Input((4,)), tf.keras.layers.Embedding(10, 4), tf.keras.layers.Flatten(),
+                                     tf.keras.layers.Dense(2)])  # fmt: skip
+        words = (np.abs(own(INPUTS)[:, :4]) * 3).astype(np.int32) % 10
+        fit(model, hvd_keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1)), words, own(LABELS), BATCH, **options)
+        check_same_on_ranks(model)
+
+
 def case_keras_with_mixed_precision():
     tf.keras.mixed_precision.set_global_policy("mixed_float16")
     try:

@@ -5,7 +5,7 @@ clipped and before weights decay. So it is the one that is extended. The object 
 settings; the subclass has the name and the module of the public one, so that a saved file says nothing of Horovod.
 """
 
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Type
+from typing import Any, Iterable, List, Optional, Sequence, Type
 
 import keras
 
@@ -180,21 +180,17 @@ class _Distributed:
 
     def __setattr__(self, name: str, value: Any) -> None:
         # LossScaleOptimizer does this to the one that it is given; and Keras makes one in compile() for a mixed_float16 model.
-        if name == "loss_scale_factor" and value is None:
+        if name == "loss_scale_factor" and value is None and hasattr(self, name):  # not where it is made
             self._hvd.is_inside_another = True
         super().__setattr__(name, value)
 
 
-_classes: Dict[Type[Any], Type[Any]] = {}
-
-
-def _class_for(base: Type[Any]) -> Type[Any]:
-    if base not in _classes:
-        # Keras writes into a file where the class is: its own have a public place, whatever the backend has made of them.
-        module = "keras.optimizers" if base.__module__.partition(".")[0] == "keras" else base.__module__
-        body = {"__module__": module, "__doc__": base.__doc__, "__qualname__": base.__qualname__}
-        _classes[base] = type(base.__name__, (_Distributed, base), body)
-    return _classes[base]
+def _class_for(base: Type[Any], settings: Settings) -> Type[Any]:
+    """It has the settings, so that what its from_config() makes is distributed alike."""
+    # Keras writes into a file where the class is: its own have a public place, whatever the backend has made of them.
+    module = "keras.optimizers" if base.__module__.partition(".")[0] == "keras" else base.__module__
+    body = {"__module__": module, "__doc__": base.__doc__, "__qualname__": base.__qualname__, "_hvd": settings}
+    return type(base.__name__, (_Distributed, base), body)
 
 
 def is_distributed(optimizer: Any) -> bool:
@@ -224,8 +220,7 @@ def wrap(optimizer: Any, settings: Settings) -> Any:
         inner.gradient_accumulation_steps = settings.passes
     if not is_scaling and keras.config.dtype_policy().name == "mixed_float16":
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
-    object.__setattr__(optimizer, "_hvd", settings)
-    object.__setattr__(optimizer, "__class__", _class_for(type(optimizer)))
+    object.__setattr__(optimizer, "__class__", _class_for(type(optimizer), settings))
     return optimizer
 
 

@@ -19,7 +19,7 @@ from horovod.tensorflow.mpi_ops import (
     handle_average_backwards_compatibility,
     size_op,
 )
-from horovod.tensorflow.util import _executing_eagerly, key_of, name_of
+from horovod.tensorflow.util import _executing_eagerly, is_in_xla, key_of, name_of
 
 Groups = Union[None, int, List[List[Any]]]
 
@@ -29,11 +29,15 @@ def _set_size(process_set: ProcessSet) -> Any:
 
 
 def _sparse_allreduce(slices, op, prescale_factor, postscale_factor, name, process_set):
-    """Two allgathers: the same index may then be there several times, which stands for the sum."""
+    """Two allgathers: the same index may then be there several times, which stands for the sum. Dense where XLA compiles."""
     if op not in (Average, Sum):
         raise NotImplementedError(
             "IndexedSlices are reduced by Average or Sum only; sparse_as_dense=True makes them dense before"
         )
+    if not _executing_eagerly() and is_in_xla(tf.compat.v1.get_default_graph()):
+        # How many rows all ranks have together is not known when XLA compiles.
+        dense = tf.convert_to_tensor(slices)
+        return _allreduce(dense, name, op, prescale_factor, postscale_factor, process_set=process_set)
     if prescale_factor != 1.0 or postscale_factor != 1.0:
         raise NotImplementedError(
             "prescale_factor and postscale_factor are not supported for IndexedSlices; sparse_as_dense=True makes them dense"
