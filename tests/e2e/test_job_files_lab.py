@@ -1,6 +1,5 @@
 """Job files on several hosts, over SSH: the job of the Azure tutorial's shape on four, and nodes that fail."""
 
-import contextlib
 import json
 import os
 import pathlib
@@ -121,9 +120,7 @@ def test_a_node_that_dies_in_the_preparation_ends_the_job(lab4, share):
     job = lab4.popen(*arguments(share, file, "--reconnect-timeout", 0))
     read_until(job.stdout, "preparing", 2)
     agents = [p for p in lab4.ps("node2") if "sleep 1000" not in p.args and "agent" in p.args]
-    for agent in agents:
-        with contextlib.suppress(ProcessLookupError):  # it has died of the other
-            os.kill(agent.pid, signal.SIGKILL)
+    os.kill(agents[0].pid, signal.SIGKILL)  # the other one ends what is left
     assert job.wait(PATIENCE) == 243
     assert "node2" in job.stderr.read()
     assert lab4.wait_for_no_processes("node1", "node2") == []

@@ -68,8 +68,9 @@ void check_job_file(std::string_view input, const std::string& file) {
   }
   require(run.value().kept_at.find("/../") == std::string::npos, "nothing is kept outside of where it is wanted");
   const std::vector<launch::JobNodeFacts> facts(run.value().layout.nodes.size());
-  static_cast<void>(launch::set_up_script(run.value(), facts, 0));
-  static_cast<void>(launch::process_script(run.value(), 0));
+  launch::JobTexts texts("/tmp/agent");
+  static_cast<void>(launch::set_up_script(run.value(), facts, 0, texts));
+  static_cast<void>(launch::process_script(run.value(), 0, texts));
   static_cast<void>(launch::process_variables(run.value(), facts, 0));
 }
 
