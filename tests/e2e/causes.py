@@ -69,8 +69,9 @@ def run(how, failing, ranks, lab=None, *options, words=()):
 
 @contextlib.contextmanager
 def busy(count):
-    """So many programs that never rest, beside the jobs."""
-    programs = [subprocess.Popen([*PYTHON, "-c", "while True: pass"]) for _ in range(count)]
+    """So many programs that never rest, beside the jobs: in sessions of their own, as other users' are, since the kernel
+    shares the processors among sessions first."""
+    programs = [subprocess.Popen([*PYTHON, "-c", "while True: pass"], start_new_session=True) for _ in range(count)]
     try:
         yield
     finally:
