@@ -29,7 +29,9 @@ struct Attempt {
 // The name that this node gives itself; a claim has room for so much.
 std::string own_name() {
   struct utsname system{};
-  return ::uname(&system) == 0 ? std::string(system.nodename).substr(0, kMaxClaimText) : "";
+  std::string name = ::uname(&system) == 0 ? std::string(system.nodename).substr(0, kMaxClaimText) : "";
+  std::replace_if(name.begin(), name.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return name;
 }
 
 struct Caller {

@@ -101,6 +101,11 @@ Result<void> check_preamble_in(std::string_view message, bool is_sealed) {
   return check_preamble(reader, is_sealed);
 }
 
+// What may stand in a message to the user: a claim's texts are another's, who may know the secret and be no friend.
+bool is_printable(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+}
+
 std::size_t whole_claim(std::string_view begun) {
   return kClaimBytes + static_cast<std::uint8_t>(begun[kTextSizesAt]) +
          static_cast<std::uint8_t>(begun[kTextSizesAt + 1]);
@@ -179,6 +184,9 @@ Result<std::optional<LinkClaim>> HandshakeAcceptor::check_claim() {
   claim.address = as_text(reader.take(address));
   if (!is_same_mac(mac_of(secret_, Side::kClaim, transcript), mac)) {
     return Error(Code::kAuth, "it does not know the secret of this job");
+  }
+  if (!is_printable(claim.node) || !is_printable(claim.address)) {
+    return Error(Code::kProtocol, "its name or the address that it has called is no text");
   }
   const bool is_for_rank =
       claim.role == LinkRole::kControl || claim.role == LinkRole::kData || claim.role == LinkRole::kSegment;

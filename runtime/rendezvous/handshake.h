@@ -60,7 +60,7 @@ struct LinkClaim {
   LinkRole role = LinkRole::kControl;
   int from = 0;              // the rank that connects
   int to = 0;                // the rank that accepts, or kLauncher
-  std::string node = {};     // of the rank that connects, at most 255 bytes; empty where it does not matter
+  std::string node = {};     // of the rank that connects, at most 255 bytes of ASCII; empty where it does not matter
   std::string address = {};  // that it has dialled, alike
 };
 bool operator==(const LinkClaim& a, const LinkClaim& b);

@@ -294,3 +294,17 @@ TEST_CASE("a share that would make the keys known to all is refused at either en
   std::fill(greeting.end() - kShareBytes, greeting.end(), '\0');
   CHECK(connector.feed(as_bytes(greeting)).error().code() == Code::kAuth);
 }
+
+TEST_CASE("a claim's texts that could change a terminal are refused, also of one who knows the secret") {
+  for (const char* name : {"node\x1b[2J", "node\n", "n\xc2\x9b", "\x7f"}) {
+    for (const LinkClaim& claim : {LinkClaim{LinkRole::kAgent, 5, kLauncher, name, "10.0.0.1:5"},
+                                   LinkClaim{LinkRole::kAgent, 5, kLauncher, "node1", name}}) {
+      HandshakeAcceptor acceptor(secret_of(7), kLauncher, nonce_of(1), pair_of(3));
+      HandshakeConnector connector(secret_of(7), claim, nonce_of(2), pair_of(4));
+      const std::string said = connector.feed(as_bytes(acceptor.greeting())).value();
+      REQUIRE(acceptor.feed(as_bytes(std::string_view(said).substr(0, kClaimBytes))).ok());
+      const auto heard = acceptor.feed(as_bytes(std::string_view(said).substr(kClaimBytes)));
+      CHECK(heard.error().code() == Code::kProtocol);
+    }
+  }
+}
