@@ -114,9 +114,11 @@ class _Distributed:
                 "hvd.DistributedOptimizer(keras.optimizers.LossScaleOptimizer(optimizer)), or set the policy "
                 "'mixed_float16' before hvd.DistributedOptimizer is called"
             )
-        if len(grads) and not getattr(self, "_hvd_is_reduced", False):
+        if len(grads):
             _check_distribution()
-            own = self._trainable_variables if trainable_variables is None else (trainable_variables := list(trainable_variables))
+            if trainable_variables is not None:
+                trainable_variables = list(trainable_variables)
+            own = self._trainable_variables if trainable_variables is None else trainable_variables
             if settings.passes > 1 and not isinstance(self, keras.optimizers.LossScaleOptimizer):
                 grads = self._hvd_reduce_at_step(grads, own)
             else:
