@@ -95,7 +95,7 @@ def test_the_job_file_of_the_tutorial_trains_and_saves(tmp_path):
     environment = {**os.environ, **QUIET, "PATH": f"{python}:{os.environ['PATH']}", "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [HVDRUN, "-f", ROOT / "configs/jobs/cifar.json", "-H", "localhost,127.0.0.1", "--mount-root", tmp_path / "data",
-         "--container", "none", "--launcher", "ssh", "--storage-account-name", "account", "-x", "EPOCHS=2"],
+         "--container", "none", "--launcher", "ssh", "--storage-account-name", "account", "-x", "EPOCHS=2", "-x", "IMAGES=128"],
         env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
