@@ -6,6 +6,8 @@ cd "$root"
 # Objects are shared between build folders (build/main, build/wheel: all at one depth) and between checkouts: the cache
 # must hash neither a folder's name nor the way to the checkout.
 export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$root
+# What its manual asks for where headers are precompiled: their own time, and macros that they do not use, say nothing.
+export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
 jobs=${HVD_JOBS:-$(nproc)}
 
 say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }

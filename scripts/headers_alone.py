@@ -4,7 +4,7 @@
 Usage: scripts/headers_alone.py        Results are kept in build/headers-alone, by what went into them.
 
 A header that a file of the product includes before anything else is left to that file's compiler, where the file is one of
-build/main: that has shown the same. (Not a test's file: those begin with precompiled headers.)
+build/main: that has shown the same. Tests' files do not count, since build/main may have none.
 """
 
 import concurrent.futures
