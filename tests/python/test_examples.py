@@ -31,5 +31,5 @@ def test_distributed_data_parallel():
 
 
 def test_join():
-    output = said(3, "join_torch.py", by_agent=True)
+    output = said(3, "join_torch.py")
     assert "batches [5, 8, 11]; rank 2 was the last to join" in output
