@@ -3,11 +3,6 @@
 #include <algorithm>
 
 namespace hvd::launch {
-namespace {
-
-constexpr std::size_t kMostShown = 60;
-
-}  // namespace
 
 const DocValue* DocValue::find(std::string_view key) const {
   for (std::size_t i = 0; i < keys.size(); ++i) {

@@ -21,7 +21,7 @@ HOSTS = {"here": None, "elsewhere": "localhost:1,elsewhere:1"}
 @pytest.fixture(params=HOSTS)
 def hosts(request, monkeypatch):
     """Both ways on which a function goes; the second host is this machine under another name."""
-    monkeypatch.setattr(_job, "find_hvdrun", lambda: HVDRUN)
+    monkeypatch.setattr(_job, "find_program", lambda _name: HVDRUN)
     monkeypatch.setenv("HVD_RSH", "sh -c 'exec \"$@\"' {host}")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     return HOSTS[request.param]

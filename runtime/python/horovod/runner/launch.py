@@ -8,7 +8,7 @@ import sys
 from typing import List, Optional
 
 from horovod.common.basics import gloo_built, mpi_built  # noqa: F401
-from horovod.runner._job import find_hvdrun
+from horovod.runner._job import find_program
 
 
 def is_jsrun_installed() -> bool:
@@ -27,7 +27,7 @@ class lsf:  # noqa: N801  (a module in Horovod)
 
 def run_commandline(argv: Optional[List[str]] = None) -> None:
     """Becomes hvdrun with these arguments, or this process's."""
-    hvdrun = find_hvdrun()
+    hvdrun = find_program("hvdrun")
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(hvdrun, [hvdrun, *(sys.argv[1:] if argv is None else argv)])
