@@ -241,7 +241,8 @@ Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
     return Error(Code::kInvalid, "-np " + std::to_string(flags.np) + " is not between --min-np and --max-np");
   }
   if (job.launcher != launch::LauncherKind::kOwn) {
-    return Error(Code::kInvalid, "mpirun and Spark start no rank anew: elastic jobs are for --launcher ssh");
+    const std::string who = job.launcher == launch::LauncherKind::kMpi ? "mpirun" : "Spark";
+    return Error(Code::kInvalid, who + " starts no rank anew: elastic jobs are for --launcher ssh");
   }
   HVD_TRY_ASSIGN(const double timeout_s,
                  seconds_from(flags.elastic_timeout_s, "HOROVOD_ELASTIC_TIMEOUT", kDefaultElasticTimeoutS));

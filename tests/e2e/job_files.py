@@ -80,7 +80,7 @@ class Place:
     def recorded(self):
         """What each rank got, without what differs from run to run."""
         def plain(text):
-            text = text.replace(str(self.path), "TEST").replace(str(ROOT), "CHECKOUT")
+            text = re.sub(rf"{re.escape(str(ROOT))}\b", "CHECKOUT", text.replace(str(self.path), "TEST"))
             text = re.sub(r"hvdrun-job-[0-9a-f]{16}", "hvdrun-job-ID", text)
             text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-8[0-9a-f]{3}-[0-9a-f]{12}", "UUID", text)
             return re.sub(r"(?<![\d.])(\d+\.){3}\d+(:\d+)?", lambda m: "ADDRESS" + (":PORT" if m[2] else ""), text)

@@ -117,7 +117,7 @@ def test_a_state_folder_that_cannot_be_written_is_told_with_what_to_do(service):
 def test_a_full_disk_is_told_as_such(service):
     # A limit on the size of files is as near as one comes without a disk of one's own.
     service.cluster()
-    text = "command: 'true'\nenv: {BIG: " + "x" * 200_000 + "}\n"
+    text = "command: 'true'\nenv: {BIG: " + "x" * 100_000 + ", MORE: " + "y" * 100_000 + "}\n"
     done = subprocess.run(["bash", "-c", f"trap '' XFSZ; ulimit -f 100; exec {HVDRUN} submit -f {service.file(text)}"],
                           env=service.env, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 242 and re.search(r"cannot write|cannot be written|disk|File too large", done.stderr), done.stderr
