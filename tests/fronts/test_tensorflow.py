@@ -106,13 +106,13 @@ def test_the_job_file_of_the_tutorial_trains_and_saves(tmp_path):
 
 
 @pytest.mark.parametrize("front", ["tensorflow", "tensorflow.keras"])
-def test_the_readme_names_what_is_there(front):
-    readme = (ROOT / "README.md").read_text()
-    rows = dict(re.findall(r"^\| `(horovod\.[\w.]+)` \| [^|]* \| (.*) \|$", readme, re.M))
+def test_the_manual_names_what_is_there(front):
+    page = (ROOT / "runtime/docs/fronts.md").read_text()
+    rows = dict(re.findall(r"^\| `(horovod\.[\w.]+)` \| [^|]* \| (.*) \|$", page, re.M))
     tree = ast.parse((ROOT / f"runtime/python/horovod/{front.replace('.', '/')}/__init__.py").read_text())
     public = next(ast.literal_eval(n.value) for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "__all__")
     named = set(re.findall(r"`(\w+)`", rows[f"horovod.{front}"]))
     assert named and named <= set(public) | {"SyncBatchNormalization"}, named - set(public)
-    basics = readme.split("### Coming from Horovod\n")[1].split("\n###")[0]
+    basics = (ROOT / "runtime/docs/horovod.md").read_text().split("## Names\n")[1].split("\n## ")[0]
     unnamed = {name for name in public if name not in named and f"`{name}`" not in basics}
     assert not unnamed, unnamed
