@@ -56,6 +56,13 @@ struct Turning {
 }  // namespace
 
 TEST_CASE("connections that cannot be taken for want of descriptors are told once, and taken when they can") {
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+  MESSAGE(
+      "SKIPPED the sanitizer needs descriptors too: it looks at an object through a pipe before it trusts its type");
+  return;
+#endif
+#endif
   const Turning turning;
   const Fd listener = listen_tcp(SocketAddress::make("127.0.0.1", 0).value()).value();
   const SocketAddress address = SocketAddress::local_of(listener.get()).value();
