@@ -30,7 +30,7 @@ using hvd::Fd;
 
 // The launcher listens before an agent is started; this covers a slow network, not a slow start.
 constexpr auto kDialTime = std::chrono::seconds(30);
-// For the task that starts an agent to write its order.
+// A task that starts an agent has so long to write its order.
 constexpr auto kOrderTime = std::chrono::seconds(30);
 // For the launcher to say what becomes of the ranks when the engine ends its agents.
 constexpr auto kSignalPatience = std::chrono::seconds(5);

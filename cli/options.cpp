@@ -81,7 +81,7 @@ std::string short_help(Command command, const CLI::App& app) {
          "\nAll options: --help-all. The manual: hvdrun help.\n";
 }
 
-// What --help, --help-all and --document ask for.
+// The texts that --help and --help-all ask for.
 struct TextRequest {
   bool help = false;
   bool help_all = false;
