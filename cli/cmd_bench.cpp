@@ -10,7 +10,6 @@
 #include "cli/job_step.h"
 #include "launcher/placement/placement.h"
 #include "launcher/report/bench_table.h"
-#include "launcher/report/png_canvas.h"
 #include "launcher/report/svg_canvas.h"
 #include "launcher/run/exit_codes.h"
 #include "runtime/bench/bench_wire.h"
@@ -39,14 +38,8 @@ Result<void> check_plot(const CliOptions& options, const std::string& path) {
   if (options.bench.measure == bench::Measure::kTune) {
     return Error(Code::kInvalid, "--plot: what --tune tries has no chart; there is --json");
   }
-  if (!path.ends_with(".svg") && !path.ends_with(".png")) {
-    return Error(Code::kInvalid, "--plot " + path + ": expected a name that ends in .svg or .png");
-  }
-  if (path.ends_with(".png")) {
-    const auto drawable = launch::check_png();
-    if (!drawable.ok()) {
-      return Error(drawable.error().code(), "--plot " + path + ": " + drawable.error().message());
-    }
+  if (!path.ends_with(".svg")) {
+    return Error(Code::kInvalid, "--plot " + path + ": expected a name that ends in .svg");
   }
   return check_folder("--plot", path);
 }
@@ -63,14 +56,6 @@ Result<void> write_file(const char* option, const std::string& path, const std::
     return why;
   }
   return {};
-}
-
-Result<void> write_plot(const std::string& path, const launch::Chart& chart) {
-  if (path.ends_with(".svg")) {
-    return write_file("--plot", path, launch::to_svg(chart));
-  }
-  HVD_TRY_ASSIGN(const std::string png, launch::to_png(chart));
-  return write_file("--plot", path, png);
 }
 
 Result<void> write_table(const CliOptions& options, const std::string& table) {
@@ -135,7 +120,7 @@ Result<int> run_bench(const CliOptions& options) {
   if (code == 0) {
     const launch::Chart chart = launch::bench_chart(options.bench, placement, rows);
     for (const std::string& path : options.plots) {
-      HVD_TRY(write_plot(path, chart));
+      HVD_TRY(write_file("--plot", path, launch::to_svg(chart)));
     }
   }
   return code;

@@ -267,7 +267,7 @@ void add_bench_options(CLI::App& app, Flags& flags) {
       ->type_name("FILE")
       ->group(kGroup);
   app.add_option("--plot", flags.plots,
-                 "Also draw bandwidth and time by size; FILE ends in .svg or .png; may be repeated")
+                 "Also draw bandwidth and time by size; FILE ends in .svg; may be repeated")
       ->type_name("FILE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/report/bench_table.h"
-#include "launcher/report/png_canvas.h"
 #include "launcher/report/svg_canvas.h"
 
 namespace {
