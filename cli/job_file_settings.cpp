@@ -14,6 +14,7 @@
 #include "launcher/jobfile/argument_words.h"
 #include "launcher/jobfile/mount_command.h"
 #include "launcher/run/rank_limits.h"
+#include "runtime/base/text.h"
 
 namespace hvd::cli {
 namespace {
@@ -36,17 +37,13 @@ std::string value_of(const std::vector<std::string>& environment, const std::str
   return "";
 }
 
-// `digits` hexadecimal ones, that nobody can guess: with them folders in /tmp are named.
+// A name of `digits` hexadecimal digits that nobody can guess: folders in /tmp are named with it.
 Result<std::string> random_digits(std::size_t digits) {
-  std::array<unsigned char, 32> bytes{};
+  std::vector<std::uint8_t> bytes(digits / 2);
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
     return Error::from_errno("getrandom");
   }
-  std::string text;
-  for (std::size_t i = 0; i < digits; ++i) {
-    text += "0123456789abcdef"[i % 2 == 0 ? bytes[i / 2] >> 4U : bytes[i / 2] & 15U];
-  }
-  return text;
+  return hex(bytes);
 }
 
 Result<void> name_run(Command command, const std::string& given_uuid, launch::JobRunOptions& run) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <climits>
 #include <cstdlib>
 #include <map>
@@ -16,6 +15,7 @@
 #include "launcher/run/transport_choice.h"
 #include "launcher/transport/rsh_template.h"
 #include "runtime/base/open_files.h"
+#include "runtime/base/text.h"
 
 namespace hvd::cli {
 namespace {
@@ -122,12 +122,11 @@ Result<double> seconds_from(const std::optional<double>& flag, const char* varia
     return flag.value_or(usual);
   }
   const std::string_view text = inherited;
-  double seconds = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (failed != std::errc() || end != text.data() + text.size() || !(seconds > 0 && seconds <= 1e6)) {
+  const std::optional<double> seconds = parse_number<double>(text, 0, 1e6);
+  if (!seconds || *seconds == 0) {
     return Error(Code::kInvalid, std::string(variable) + " is '" + std::string(text) + "', expected seconds above 0");
   }
-  return seconds;
+  return *seconds;
 }
 
 Duration seconds_of(double seconds) {
@@ -223,11 +222,14 @@ Result<void> apply_input(const std::string& word, launch::JobSpec& job) {
     return {};
   }
   job.input = launch::InputMode::kOne;
-  const auto [end, failed] = std::from_chars(word.data(), word.data() + word.size(), job.input_rank);
-  const bool is_number = failed == std::errc() && end == word.data() + word.size() && job.input_rank >= 0;
-  if (!word.empty() && !is_number) {
+  if (word.empty()) {
+    return {};
+  }
+  const std::optional<int> rank = parse_number<int>(word, 0);
+  if (!rank) {
     return Error(Code::kInvalid, "--stdin '" + word + "': expected a rank's number, all or none");
   }
+  job.input_rank = *rank;
   return {};
 }
 

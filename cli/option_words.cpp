@@ -7,6 +7,7 @@
 
 #include "launcher/jobfile/document.h"
 #include "launcher/jobfile/schema.h"
+#include "runtime/base/text.h"
 
 namespace hvd::cli {
 namespace {
@@ -168,7 +169,7 @@ Result<bench::Measure> read_bench_words(CLI::App& app, std::vector<std::string> 
   if (measure.empty()) {
     std::string names;
     for (const std::string& name : bench::measure_names()) {
-      names += (names.empty() ? "" : ", ") + name;
+      add_to_list(names, name);
     }
     return Error(Code::kInvalid, "bench: say what to measure: " + names);
   }

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/options.h"
+#include "runtime/base/text.h"
 
 namespace hvd::cli {
 namespace {
@@ -173,7 +174,7 @@ std::string service_commands() {
     const std::string name = verb.name;
     const std::string first = name.substr(0, name.find(' '));
     if (verb.verb <= Verb::kClusterAdd || first != "cluster") {
-      names += (names.empty() ? "" : ", ") + first;
+      add_to_list(names, first);
     }
   }
   return names;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "runtime/base/text.h"
+
 namespace hvd::cli {
 namespace {
 
@@ -58,7 +60,7 @@ constexpr std::size_t kColumns = 110;
 std::string names_of(const OptionInfo& option) {
   std::string text;
   for (const std::string& name : option.names) {
-    text += (text.empty() ? "" : ", ") + name;
+    add_to_list(text, name);
   }
   return "  " + text + (option.value.empty() ? "" : " " + option.value);
 }

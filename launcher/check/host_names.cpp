@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "launcher/check/findings.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -64,7 +65,7 @@ std::string host_names(const CheckResult& result, const std::vector<int>& hosts)
   if (hosts.size() <= kFewHosts) {
     std::string text;
     for (const int host : hosts) {
-      text += (text.empty() ? "" : ", ") + result.hosts[static_cast<std::size_t>(host)].name();
+      add_to_list(text, result.hosts[static_cast<std::size_t>(host)].name());
     }
     return text;
   }
@@ -98,8 +99,7 @@ std::string host_names(const CheckResult& result, const std::vector<int>& hosts)
   for (const Key& key : order) {
     const auto& [before, after, width] = key;
     const auto& own = numbers[key];
-    text += text.empty() ? "" : ", ";
-    text += own.size() < 2 ? names[key] : before + "[" + ranges_of(own, width) + "]" + after;
+    add_to_list(text, own.size() < 2 ? names[key] : before + "[" + ranges_of(own, width) + "]" + after);
   }
   return text;
 }

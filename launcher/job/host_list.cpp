@@ -1,13 +1,13 @@
 #include "launcher/job/host_list.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <string>
 #include <tuple>
 
 #include "launcher/job/host_range.h"
 #include "launcher/job/text_file.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -36,26 +36,25 @@ bool is_name(std::string_view text, bool (*is_allowed)(char)) {
   return !text.empty() && text.front() != '-' && std::all_of(text.begin(), text.end(), is_allowed);
 }
 
-Result<int> parse_number(std::string_view text, int most, const std::string& what, const std::string& where) {
-  int number = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (failed != std::errc() || end != text.data() + text.size() || number < 1 || number > most) {
+Result<int> number_of(std::string_view text, int most, const std::string& what, const std::string& where) {
+  const std::optional<int> number = parse_number<int>(text, 1, most);
+  if (!number) {
     return bad(where, "expected " + what + " of 1 or more, found '" + shown_text(text) + "'");
   }
-  return number;
+  return *number;
 }
 
 // "", ":slots" or ":port:slots".
-Result<void> parse_numbers(std::string_view text, HostSpec& host, const std::string& where) {
+Result<void> read_port_and_slots(std::string_view text, HostSpec& host, const std::string& where) {
   if (text.empty()) {
     return {};
   }
   text.remove_prefix(1);
   if (const auto colon = text.find(':'); colon != std::string_view::npos) {
-    HVD_TRY_ASSIGN(host.port, parse_number(text.substr(0, colon), kMaxPort, "an SSH port", where));
+    HVD_TRY_ASSIGN(host.port, number_of(text.substr(0, colon), kMaxPort, "an SSH port", where));
     text.remove_prefix(colon + 1);
   }
-  HVD_TRY_ASSIGN(host.slots, parse_number(text, kMaxSlots, "a number of slots", where));
+  HVD_TRY_ASSIGN(host.slots, number_of(text, kMaxSlots, "a number of slots", where));
   return {};
 }
 
@@ -76,15 +75,14 @@ Result<std::vector<int>> parse_gpus(std::string_view text, const std::string& wh
   for (;;) {
     const std::size_t end = std::min(text.find(','), text.size());
     const std::string_view word = text.substr(0, end);
-    int number = -1;
-    const auto [stop, failed] = std::from_chars(word.data(), word.data() + word.size(), number);
-    if (failed != std::errc() || stop != word.data() + word.size() || number > kMaxGpu) {
+    const std::optional<int> number = parse_number<int>(word, 0, kMaxGpu);
+    if (!number) {
       return bad(where, "expected the number of a GPU, found '" + shown_text(word) + "'");
     }
-    if (std::find(gpus.begin(), gpus.end(), number) != gpus.end()) {
-      return bad(where, "GPU " + std::to_string(number) + " is named twice");
+    if (std::find(gpus.begin(), gpus.end(), *number) != gpus.end()) {
+      return bad(where, "GPU " + std::to_string(*number) + " is named twice");
     }
-    gpus.push_back(number);
+    gpus.push_back(*number);
     if (end == text.size()) {
       return gpus;
     }
@@ -154,7 +152,7 @@ Result<HostList> parse_host_entry(std::string_view entry, const std::string& whe
     return bad(where, "'" + shown_text(entry) + "' has several ':'; put an IPv6 address in brackets, as in [::1]:4");
   }
   HVD_TRY_ASSIGN(const auto names, parse_names(rest.substr(0, size), where));
-  HVD_TRY(parse_numbers(numbers, spec, where));
+  HVD_TRY(read_port_and_slots(numbers, spec, where));
   HostList hosts;
   for (const std::string& name : names) {
     spec.name = name;

@@ -1,9 +1,9 @@
 #include "launcher/job/host_range.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "launcher/job/text_file.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -15,17 +15,6 @@ Error bad(std::string_view name, const std::string& what) {
   return Error(Code::kInvalid, "'" + shown_text(name) + "': " + what + "; ranges are written n[01-04,7]");
 }
 
-bool is_number(std::string_view text) {
-  return !text.empty() && text.size() <= 9 &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-long number(std::string_view digits) {
-  long value = 0;
-  std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  return value;
-}
-
 // "01-03,7" as {"01", "02", "03", "7"}.
 Result<std::vector<std::string>> expand_inside(std::string_view inside, std::string_view name) {
   std::vector<std::string> words;
@@ -34,14 +23,16 @@ Result<std::vector<std::string>> expand_inside(std::string_view inside, std::str
     const std::string_view part = inside.substr(0, end);
     const auto dash = part.find('-');
     const std::string_view first = part.substr(0, dash);
-    const std::string_view last = dash == std::string_view::npos ? first : part.substr(dash + 1);
-    if (!is_number(first) || !is_number(last) || number(last) < number(first)) {
+    const std::optional<long> low = parse_number<long>(first, 0);
+    const std::optional<long> high =
+        dash == std::string_view::npos ? low : parse_number<long>(part.substr(dash + 1), 0);
+    if (!low || !high || *high < *low) {
       return bad(name, "expected a number, or a range that does not go down, found '" + shown_text(part) + "'");
     }
-    if (static_cast<std::size_t>(number(last) - number(first)) >= kMostNames - words.size()) {
+    if (static_cast<std::size_t>(*high - *low) >= kMostNames - words.size()) {
       return bad(name, "more than " + std::to_string(kMostNames) + " hosts");
     }
-    for (long each = number(first); each <= number(last); ++each) {
+    for (long each = *low; each <= *high; ++each) {
       std::string digits = std::to_string(each);
       words.push_back(std::string(first.size() - std::min(first.size(), digits.size()), '0') + digits);
     }

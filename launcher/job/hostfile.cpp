@@ -1,9 +1,8 @@
 #include "launcher/job/hostfile.h"
 
-#include <charconv>
-
 #include "launcher/job/host_list.h"
 #include "launcher/job/text_file.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -31,13 +30,12 @@ std::vector<Word> words_of(std::string_view line) {
 }
 
 Result<int> number_of(std::string_view key, std::string_view value, const std::string& where) {
-  int number = 0;
-  const auto [end, failed] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (failed != std::errc() || end != value.data() + value.size() || number < 1 || number > kMostSlots) {
+  const std::optional<int> number = parse_number<int>(value, 1, kMostSlots);
+  if (!number) {
     return Error(Code::kInvalid, where + ": expected a number of 1 or more (at most 1000000) after '" +
                                      std::string(key) + "=', found '" + shown_text(value) + "'");
   }
-  return number;
+  return *number;
 }
 
 // Applies "slots=4"; "max_slots=8" is accepted and means nothing here. In "node1:2222 slots=4" the number after the

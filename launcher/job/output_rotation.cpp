@@ -1,21 +1,15 @@
 #include "launcher/job/output_rotation.h"
 
-#include <charconv>
 #include <optional>
 #include <string>
+
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
 
 constexpr std::string_view kUnits = "KMGT";
 constexpr int kMostOldFiles = 1000;
-
-template <typename Number>
-std::optional<Number> number_of(std::string_view text) {
-  Number number = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return failed == std::errc() && end == text.data() + text.size() && number > 0 ? std::optional(number) : std::nullopt;
-}
 
 std::optional<std::uint64_t> size_of(std::string_view text) {
   unsigned shift = 0;
@@ -27,7 +21,7 @@ std::optional<std::uint64_t> size_of(std::string_view text) {
       text.remove_suffix(1);
     }
   }
-  const auto number = number_of<std::uint64_t>(text);
+  const auto number = parse_number<std::uint64_t>(text, 1);
   return number && *number <= (std::uint64_t{INT64_MAX} >> shift) ? std::optional(*number << shift) : std::nullopt;
 }
 
@@ -36,8 +30,9 @@ std::optional<std::uint64_t> size_of(std::string_view text) {
 Result<OutputRotation> parse_output_rotation(std::string_view text) {
   const auto colon = text.find(':');
   const auto size = size_of(text.substr(0, colon));
-  const auto count = colon == std::string_view::npos ? std::optional(1) : number_of<int>(text.substr(colon + 1));
-  if (!size || !count || *count > kMostOldFiles) {
+  const auto count =
+      colon == std::string_view::npos ? std::optional(1) : parse_number<int>(text.substr(colon + 1), 1, kMostOldFiles);
+  if (!size || !count) {
     return Error(Code::kInvalid, "--output-rotate '" + std::string(text) +
                                      "': expected a size and how many old files to keep (1 to " +
                                      std::to_string(kMostOldFiles) + "), as in 10M or 1G:5");

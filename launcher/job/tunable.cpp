@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
+
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -86,12 +87,6 @@ Error bad(const std::string& what, const std::string& expected, std::string_view
   return Error(Code::kInvalid, what + ": expected " + expected + ", found '" + std::string(found) + "'");
 }
 
-template <typename T>
-bool parses(std::string_view value, T& number) {
-  const auto [end, failed] = std::from_chars(value.data(), value.data() + value.size(), number);
-  return failed == std::errc() && end == value.data() + value.size();
-}
-
 // As YAML 1.1 and people write them.
 Result<bool> truth(std::string_view value, const std::string& what) {
   std::string lower(value);
@@ -128,15 +123,14 @@ std::span<const Tunable> tunables() {
 Result<std::string> variable_value(const Tunable& tunable, std::string_view value, const std::string& what) {
   switch (tunable.kind) {
     case Kind::kInteger: {
-      std::uint64_t count = 0;
-      if (!parses(value, count) || count > std::uint64_t{1} << 40U) {
+      const auto count = parse_number<std::uint64_t>(value, 0, std::uint64_t{1} << 40U);
+      if (!count) {
         return bad(what, "a whole number of 0 or more", value);
       }
-      return std::to_string(count * tunable.unit);
+      return std::to_string(*count * tunable.unit);
     }
     case Kind::kReal: {
-      double amount = 0;
-      if (!parses(value, amount) || !(amount >= 0 && amount <= tunable.most)) {
+      if (!parse_number<double>(value, 0, tunable.most)) {
         return bad(what,
                    tunable.most < kAny ? "a number from 0 to " + std::to_string(static_cast<int>(tunable.most))
                                        : "a number of 0 or more",

@@ -1,11 +1,11 @@
 #include "launcher/jobfile/form_reader.h"
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 
 #include "launcher/job/text_file.h"
 #include "launcher/jobfile/variable_text.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -95,12 +95,7 @@ std::string text_of(const DocValue& map, const char* key) {
 
 std::optional<int> number_of(const DocValue& map, const char* key) {
   const DocValue* value = map.find(key);
-  int number = 0;
-  if (value == nullptr ||
-      std::from_chars(value->text.data(), value->text.data() + value->text.size(), number).ec != std::errc()) {
-    return std::nullopt;
-  }
-  return number;
+  return value == nullptr ? std::nullopt : parse_number<int>(value->text);
 }
 
 Result<std::string> FormReader::inherited(const std::string& name, Position at, const char* why) const {

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 
+#include "runtime/base/text.h"
+
 namespace hvd::launch {
 namespace {
-
-std::string counted(int n, const std::string& noun) {
-  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
-}
 
 // A host's name as a part of a file's.
 std::vector<std::string> ids_of(const HostList& nodes) {
@@ -45,7 +43,8 @@ Result<int> process_count(const JobFile& job, int wanted) {
                                                             : job.tool.process_count.value_or(job.node_count);
   if (count < job.node_count) {
     return error_at(job.file, job.tool.at,
-                    "too few processes (" + std::to_string(count) + ") for " + counted(job.node_count, "node") +
+                    "too few processes (" + std::to_string(count) + ") for " +
+                        counted(static_cast<std::size_t>(job.node_count), "node") +
                         ": some would have none; give more processes (processCount, -np) or fewer nodes");
   }
   if (count > kMostProcesses) {
@@ -63,8 +62,8 @@ Result<int> server_count(const JobFile& job) {
   const int count = job.tool.server_count.value_or(job.node_count > 1 ? 1 : 0);
   if (count > job.node_count) {
     return error_at(job.file, job.tool.at,
-                    counted(count, "parameter server") + " on " + counted(job.node_count, "node") +
-                        "; expected at most one on each");
+                    counted(static_cast<std::size_t>(count), "parameter server") + " on " +
+                        counted(static_cast<std::size_t>(job.node_count), "node") + "; expected at most one on each");
   }
   return count;
 }
@@ -87,8 +86,8 @@ Placement JobLayout::rank_placement() const {
 Result<JobLayout> lay_out(const JobFile& job, const HostList& hosts, int processes) {
   if (hosts.size() < static_cast<std::size_t>(job.node_count)) {
     return error_at(job.file, job.node_count_at,
-                    "the job needs " + counted(job.node_count, "node") + ", and there " +
-                        (hosts.size() == 1 ? "is " : "are ") + counted(static_cast<int>(hosts.size()), "host") +
+                    "the job needs " + counted(static_cast<std::size_t>(job.node_count), "node") + ", and there " +
+                        (hosts.size() == 1 ? "is " : "are ") + counted(hosts.size(), "host") +
                         "; name more with -H or --hostfile");
   }
   JobLayout layout;

@@ -1,9 +1,10 @@
 #include "launcher/jobfile/schema.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include <nlohmann/json.hpp>
+
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -136,11 +137,7 @@ class Checker {
   }
 
   [[nodiscard]] Result<void> check_integer(const DocValue& value, const Field& field) const {
-    std::int64_t number = 0;
-    const char* end = value.text.data() + value.text.size();
-    const bool is_number = value.kind == Kind::kInteger;
-    const auto parsed = std::from_chars(value.text.data(), end, number);
-    if (!is_number || parsed.ec != std::errc() || parsed.ptr != end || number < field.least || number > field.most) {
+    if (value.kind != Kind::kInteger || !parse_number<std::int64_t>(value.text, field.least, field.most)) {
       return wrong(value, field,
                    "a whole number from " + std::to_string(field.least) + " to " + std::to_string(field.most));
     }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/report/summary.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -63,10 +64,6 @@ std::string result_columns(const BenchOptions& options, int ranks, const Row& ro
   }
   return formatted("  %7s  %6.2f  %6.2f  %6lld", microseconds(timing->median_s).c_str(), algbw(row, *timing) / 1e9,
                    busbw(options, ranks, row, *timing) / 1e9, static_cast<long long>(timing->wrong));
-}
-
-std::string counted(std::size_t n, const char* noun) {
-  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
 }
 
 std::string what_and_where(const BenchOptions& options, const Placement& placement) {

@@ -4,6 +4,7 @@
 
 #include "launcher/report/quantities.h"
 #include "launcher/report/text_grid.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -27,10 +28,6 @@ Lines finding_lines(const Finding& finding, const CheckTextOptions& options) {
     lines.insert(lines.end(), advice.begin(), advice.end());
   }
   return lines;
-}
-
-std::string counted(std::size_t n, const std::string& noun) {
-  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
 }
 
 Lines end_lines(const CheckResult& result, const std::vector<Finding>& findings, const CheckTextOptions& options) {

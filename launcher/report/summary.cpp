@@ -7,13 +7,10 @@
 #include <set>
 
 #include "launcher/report/traceback.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
-
-std::string counted(std::size_t n, const std::string& noun) {
-  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
-}
 
 // With what stands around them, the report fits on a screen of 25 lines.
 constexpr std::ptrdiff_t kQuoted = 14;

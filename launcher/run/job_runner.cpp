@@ -10,6 +10,7 @@
 
 #include "launcher/run/exit_codes.h"
 #include "runtime/base/duration_text.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -38,16 +39,6 @@ Result<std::array<std::uint8_t, N>> random_bytes() {
     return Error::from_errno("getrandom");
   }
   return bytes;
-}
-
-std::string hex(std::span<const std::uint8_t> bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const std::uint8_t byte : bytes) {
-    text += kDigits[byte >> 4U];
-    text += kDigits[byte & 15U];
-  }
-  return text;
 }
 
 }  // namespace

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <optional>
+
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -33,10 +34,11 @@ std::optional<Network> parse_network(const std::string& text) {
   }
   network.size_bits = is_v4 ? 32 : 128;
   const std::string prefix = slash == std::string::npos ? "" : text.substr(slash + 1);
-  const auto [end, failed] = std::from_chars(prefix.data(), prefix.data() + prefix.size(), network.prefix);
-  if (failed != std::errc() || end != prefix.data() + prefix.size() || network.prefix > network.size_bits) {
+  const std::optional<unsigned> bits = parse_number<unsigned>(prefix, 0, network.size_bits);
+  if (!bits) {
     return std::nullopt;
   }
+  network.prefix = *bits;
   return network;
 }
 
@@ -144,7 +146,7 @@ std::string missing_interface(const NodeView& view, const std::string& name,
   }
   std::string has;
   for (const NamedNetwork& network : view.ready.networks) {
-    has += (has.empty() ? "" : ", ") + network.interface + " (" + network.network + ")";
+    add_to_list(has, network.interface + " (" + network.network + ")");
   }
   return name + " has no interface " + wanted + " that is up with an address (--network-interfaces); it has " +
          (has.empty() ? "only loopback, lo" : has);

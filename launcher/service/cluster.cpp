@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <set>
 
@@ -12,6 +11,7 @@
 #include "launcher/job/text_file.h"
 #include "launcher/jobfile/job_file.h"
 #include "launcher/service/file_systems.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -224,13 +224,11 @@ class ClusterReader {
     if (value == nullptr) {
       return std::optional<double>();
     }
-    double seconds = 0;
-    const char* end = value->text.data() + value->text.size();
-    const auto [stop, failed] = std::from_chars(value->text.data(), end, seconds);
-    if (failed != std::errc() || stop != end || !std::isfinite(seconds) || seconds < 0 || seconds > kMostSeconds) {
+    const std::optional<double> seconds = parse_number<double>(value->text, 0, kMostSeconds);
+    if (!seconds) {
       return refuse(value->at, std::string(key) + ": expected seconds from 0 to 1000000, found " + value->described());
     }
-    return std::optional<double>(seconds);
+    return seconds;
   }
 
   Result<void> read_defaults(const DocValue& map) {
@@ -240,9 +238,7 @@ class ClusterReader {
     HVD_TRY_ASSIGN(defaults.ssh_config, line_of(map, "sshConfig"));
     HVD_TRY_ASSIGN(defaults.ssh_identity_file, line_of(map, "sshIdentityFile"));
     if (const DocValue* port = map.find("sshPort"); port != nullptr) {
-      int number = 0;
-      std::from_chars(port->text.data(), port->text.data() + port->text.size(), number);
-      defaults.ssh_port = number;
+      defaults.ssh_port = parse_number<int>(port->text).value_or(0);
     }
     HVD_TRY_ASSIGN(defaults.start_timeout_s, seconds_of(map, "startTimeout"));
     HVD_TRY_ASSIGN(defaults.reconnect_timeout_s, seconds_of(map, "reconnectTimeout"));

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include <nlohmann/json.hpp>
 #include <time.h>
 
 #include "launcher/jobfile/mount_command.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -220,13 +220,11 @@ std::optional<std::string> json_field(const std::string& json, const std::string
   for (std::size_t begin = 0; begin <= path.size();) {
     const std::size_t end = std::min(path.find('.', begin), path.size());
     const std::string key = path.substr(begin, end - begin);
-    std::size_t index = 0;
-    const auto [stop, failed] = std::from_chars(key.data(), key.data() + key.size(), index);
-    const bool is_number = failed == std::errc() && stop == key.data() + key.size();
+    const std::optional<std::size_t> index = parse_number<std::size_t>(key);
     if (value.is_object() && value.contains(key)) {
       value = Json(value[key]);
-    } else if (value.is_array() && is_number && index < value.size()) {
-      value = Json(value[index]);
+    } else if (value.is_array() && index && *index < value.size()) {
+      value = Json(value[*index]);
     } else {
       return std::nullopt;
     }

@@ -1,8 +1,9 @@
 #include "launcher/service/scheduler.h"
 
 #include <algorithm>
-#include <charconv>
 #include <tuple>
+
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 
@@ -39,9 +40,7 @@ int priority_of(const std::string& word) {
   if (word == "low" || word == "high") {
     return word == "low" ? -1000 : 1000;
   }
-  int number = 0;
-  const auto [end, failed] = std::from_chars(word.data(), word.data() + word.size(), number);
-  return failed == std::errc() && end == word.data() + word.size() ? std::clamp(number, -1000, 1000) : 0;
+  return std::clamp(parse_number<int>(word).value_or(0), -1000, 1000);
 }
 
 }  // namespace hvd::launch

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "launcher/job/host_list.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -47,7 +48,7 @@ Error no_cluster(const std::string& name, const std::vector<std::string>& all) {
   }
   std::string names;
   for (const std::string& other : all) {
-    names += (names.empty() ? "" : ", ") + other;
+    add_to_list(names, other);
   }
   return Error(Code::kNotFound, name.empty() ? "there are several clusters (" + names + "); say which with -c NAME"
                                              : "there is no cluster '" + shown_text(name) + "'; there is " + names);

@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <charconv>
 
 #include "launcher/run/exit_codes.h"
 #include "launcher/service/store.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -132,10 +132,8 @@ Result<JobRecord> Store::job(const std::string& reference) {
   if (!jobs.empty()) {
     return std::move(jobs.front());
   }
-  std::int64_t id = 0;
-  const char* end = reference.data() + reference.size();
-  const auto [stop, failed] = std::from_chars(reference.data(), end, id);
-  return failed == std::errc() && stop == end ? job(id) : Result<JobRecord>(no_job(reference));
+  const std::optional<std::int64_t> id = parse_number<std::int64_t>(reference);
+  return id ? job(*id) : Result<JobRecord>(no_job(reference));
 }
 
 Result<std::vector<JobRecord>> Store::active_jobs() {

@@ -3,7 +3,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <charconv>
 #include <climits>
 #include <cmath>
 #include <cstdlib>
@@ -11,6 +10,7 @@
 #include <string_view>
 
 #include "runtime/base/contract.h"
+#include "runtime/base/text.h"
 #include "runtime/controller/known_wire.h"
 
 namespace hvd {
@@ -43,14 +43,12 @@ class Reader {
       return Error(Code::kInvalid, std::string(name) + " is not set, but " + contract::kRank + " or " +
                                        contract::kSize + " is; start ranks with hvdrun");
     }
-    T parsed{};
-    const char* end = value->data() + value->size();
-    const auto [stop, failed] = std::from_chars(value->data(), end, parsed);
-    if (failed != std::errc() || stop != end || !(parsed >= low && parsed <= high)) {
+    const std::optional<T> parsed = parse_number<T>(*value, low, high);
+    if (!parsed) {
       return Error(Code::kInvalid, std::string(name) + " is '" + *value + "', expected a number from " + plain(low) +
                                        " to " + plain(high));
     }
-    return parsed;
+    return *parsed;
   }
 
  private:
@@ -274,13 +272,12 @@ Result<void> read_affinity(const Reader& env, Config& config) {
   std::vector<int> cores;
   for (std::size_t begin = 0; begin <= list->size();) {
     const std::size_t end = std::min(list->find(',', begin), list->size());
-    int core = -1;
-    const auto [stop, failed] = std::from_chars(list->data() + begin, list->data() + end, core);
-    if (failed != std::errc() || stop != list->data() + end || core < 0 || core >= CPU_SETSIZE) {
+    const auto core = parse_number<int>(std::string_view(*list).substr(begin, end - begin), 0, CPU_SETSIZE - 1);
+    if (!core) {
       return Error(Code::kInvalid,
                    std::string(contract::kThreadAffinity) + " is '" + *list + "', expected numbers of cores, as 0,1,2");
     }
-    cores.push_back(core);
+    cores.push_back(*core);
     begin = end + 1;
   }
   const auto ranks = static_cast<std::size_t>(config.map.local_size);

@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include <array>
-#include <charconv>
 #include <cstring>
 
 #include "runtime/base/contract.h"
+#include "runtime/base/text.h"
 
 namespace hvd {
 namespace {
@@ -100,14 +100,13 @@ Result<SocketAddress> SocketAddress::make(std::string_view ip, std::uint16_t por
 Result<SocketAddress> SocketAddress::parse(std::string_view text) {
   const auto colon = text.rfind(':');
   const std::string_view number = text.substr(colon == std::string_view::npos ? text.size() : colon + 1);
-  std::uint16_t port = 0;
-  const auto [end, failed] = std::from_chars(number.data(), number.data() + number.size(), port);
-  if (failed != std::errc() || end != number.data() + number.size()) {
+  const std::optional<std::uint16_t> port = parse_number<std::uint16_t>(number);
+  if (!port) {
     return Error(Code::kInvalid, "not an address with a port: '" + std::string(text) + "'");
   }
   std::string_view ip = text.substr(0, colon);
   const bool has_brackets = ip.size() > 2 && ip.front() == '[' && ip.back() == ']';
-  HVD_TRY_ASSIGN(const SocketAddress address, make(has_brackets ? ip.substr(1, ip.size() - 2) : ip, port));
+  HVD_TRY_ASSIGN(const SocketAddress address, make(has_brackets ? ip.substr(1, ip.size() - 2) : ip, *port));
   if (has_brackets != (address.family() == AF_INET6)) {
     return Error(Code::kInvalid, "not an address with a port: '" + std::string(text) + "'");
   }

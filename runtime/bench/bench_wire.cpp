@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <utility>
+
+#include "runtime/base/text.h"
 
 namespace hvd::bench {
 namespace {
@@ -34,7 +35,7 @@ constexpr std::array<std::pair<const char*, ReduceOp>, 5> kOps = {{{"sum", Reduc
 std::string joined(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) {
-    text += (text.empty() ? "" : ", ") + word;
+    add_to_list(text, word);
   }
   return text;
 }
@@ -68,13 +69,6 @@ const char* name_in(const Table& table, Value value) {
   return "?";
 }
 
-template <typename T>
-std::optional<T> number_from(std::string_view text) {
-  T value{};
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return failed == std::errc() && end == text.data() + text.size() ? std::optional<T>(value) : std::nullopt;
-}
-
 std::string text_of(double value) {
   std::array<char, 64> digits{};
   const auto [end, failed] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
@@ -97,14 +91,14 @@ std::string_view take_until(std::string_view& text, char mark) {
 std::optional<Timing> decode_timing(std::string_view text) {
   Timing timing;
   for (double* seconds : {&timing.median_s, &timing.fastest_s, &timing.p99_s, &timing.slowest_s}) {
-    const auto value = number_from<double>(take_until(text, '/'));
+    const auto value = parse_number<double>(take_until(text, '/'));
     if (!value || !(*value >= 0) || !std::isfinite(*value)) {
       return std::nullopt;
     }
     *seconds = *value;
   }
   for (std::int64_t* count : {&timing.calls, &timing.wrong}) {
-    const auto value = number_from<std::int64_t>(take_until(text, '/'));
+    const auto value = parse_number<std::int64_t>(take_until(text, '/'));
     if (!value || *value < 0) {
       return std::nullopt;
     }
@@ -120,7 +114,7 @@ bool decode_field(std::string_view field, Row& row) {
     return !field.empty();
   }
   if (name == "bytes" || name == "count") {
-    const auto value = number_from<std::int64_t>(field);
+    const auto value = parse_number<std::int64_t>(field);
     (name == "bytes" ? row.bytes : row.count) = value.value_or(0);
     return value && *value >= 0;
   }
@@ -192,7 +186,7 @@ Result<std::int64_t> parse_size(std::string_view text) {
     const char last = static_cast<char>(text.back() | 0x20);
     shift = last == 'k' ? 10 : last == 'm' ? 20 : last == 'g' ? 30 : 0;
   }
-  const auto number = number_from<std::int64_t>(text.substr(0, text.size() - (shift > 0 ? 1 : 0)));
+  const auto number = parse_number<std::int64_t>(text.substr(0, text.size() - (shift > 0 ? 1 : 0)));
   if (!number || *number < 1 || *number > (kMaxBytes >> shift)) {
     return wrong;
   }
@@ -252,7 +246,7 @@ Result<BenchOptions> from_words(std::span<const std::string> words) {
                                                            {7, &options.iters},
                                                            {8, &options.warmup}};
   for (const auto& [index, number] : numbers) {
-    const auto value = number_from<std::int64_t>(words[index]);
+    const auto value = parse_number<std::int64_t>(words[index]);
     if (!value) {
       return Error(Code::kInvalid, "'" + words[index] + "' is no number");
     }

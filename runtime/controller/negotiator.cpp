@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <numeric>
 
+#include "runtime/base/text.h"
 #include "runtime/core/shape.h"
 
 namespace hvd {
@@ -137,7 +138,7 @@ std::vector<int> all_below(int size) {
 std::string numbers_text(const std::vector<std::int32_t>& numbers) {
   std::string text;
   for (const std::int32_t number : numbers) {
-    text += (text.empty() ? "" : ", ") + std::to_string(number);
+    add_to_list(text, std::to_string(number));
   }
   return text;
 }

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/text.h"
 
 namespace hvd {
 namespace {
@@ -51,7 +52,7 @@ Result<void> check(const Tuning& tuning) {
 std::string text_of(const Tuning& tuning) {
   std::string text;
   for (const TuningField& field : kFields) {
-    text += (text.empty() ? "" : ", ") + std::string(field.name) + " " + std::to_string(tuning.*field.value);
+    add_to_list(text, std::string(field.name) + " " + std::to_string(tuning.*field.value));
   }
   return text;
 }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "runtime/base/text.h"
+
 namespace hvd {
 namespace {
 
@@ -271,7 +273,7 @@ Error Meeting::timed_out() const {
   constexpr int kNamed = 5;
   const auto add = [&](const std::string& text) {
     if (++count <= kNamed) {
-      missing += (missing.empty() ? "" : ", ") + text;
+      add_to_list(missing, text);
     }
   };
   for (const auto& outgoing : outgoing_) {

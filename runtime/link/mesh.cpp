@@ -9,6 +9,7 @@
 
 #include "runtime/base/open_files.h"
 #include "runtime/base/socket.h"
+#include "runtime/base/text.h"
 #include "runtime/link/meeting.h"
 #include "runtime/link/mesh_peer.h"
 #include "runtime/link/shm_segment.h"
@@ -49,11 +50,7 @@ class ScratchSocket {
     HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
     static constexpr std::size_t kRandomBytes = 6;
     std::string path = dir + "/mesh-" + std::to_string(rank) + "-";
-    for (std::size_t i = 0; i < kRandomBytes; ++i) {
-      static constexpr const char* kDigits = "0123456789abcdef";
-      path += kDigits[nonce[i] >> 4U];
-      path += kDigits[nonce[i] & 15U];
-    }
+    path += hex(std::span(nonce).first(kRandomBytes));
     HVD_TRY_ASSIGN(Fd listener, listen_unix(path, backlog));
     path_ = path;
     return listener;

@@ -1,0 +1,29 @@
+#include "runtime/base/text.h"
+
+namespace hvd {
+
+void add_to_list(std::string& list, std::string_view word, std::string_view separator) {
+  if (!list.empty()) {
+    list += separator;
+  }
+  list += word;
+}
+
+std::string counted(std::size_t count, std::string_view noun) {
+  std::string text = std::to_string(count) + " ";
+  text += noun;
+  return count == 1 ? text : text + "s";
+}
+
+std::string hex(std::span<const std::uint8_t> bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  text.reserve(2 * bytes.size());
+  for (const std::uint8_t byte : bytes) {
+    text += kDigits[byte >> 4U];
+    text += kDigits[byte & 15U];
+  }
+  return text;
+}
+
+}  // namespace hvd

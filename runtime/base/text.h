@@ -1,0 +1,42 @@
+// Small texts that every room makes or reads: whole numbers, lists, counts, and bytes as hexadecimal digits. They stand
+// here once, so that all of them refuse the same input.
+//
+// Pure. Thread: any.
+#pragma once
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace hvd {
+
+// The number that the whole text is, in decimal digits. nullopt: the text is empty, has anything else in it (spaces and
+// a plus sign too), or means a number outside low..high; of fractions also what is not a number.
+template <typename Number>
+std::optional<Number> parse_number(std::string_view text, Number low = std::numeric_limits<Number>::lowest(),
+                                   Number high = std::numeric_limits<Number>::max()) {
+  Number number{};
+  const char* const end = text.data() + text.size();
+  const auto [stop, failed] = std::from_chars(text.data(), end, number);
+  if (failed != std::errc() || stop != end || !(number >= low && number <= high)) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+// Adds a word to a list in words: "a" becomes "a, b".
+void add_to_list(std::string& list, std::string_view word, std::string_view separator = ", ");
+
+// "1 node", "2 nodes".
+std::string counted(std::size_t count, std::string_view noun);
+
+// Two lower-case digits for each byte.
+std::string hex(std::span<const std::uint8_t> bytes);
+
+}  // namespace hvd

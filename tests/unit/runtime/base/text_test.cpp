@@ -1,0 +1,50 @@
+#include "runtime/base/text.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include <doctest/doctest.h>
+
+namespace {
+
+using namespace hvd;
+
+TEST_CASE("a number is the whole text and within its bounds") {
+  CHECK(parse_number<int>("42") == 42);
+  CHECK(parse_number<int>("-7") == -7);
+  CHECK(parse_number<int>("7", 7, 7) == 7);
+  CHECK(parse_number<double>("0.5", 0, 1) == 0.5);
+  for (const char* text : {"", " 1", "1 ", "+1", "1x", "0x10", "1.5", "99999999999", "8"}) {
+    CAPTURE(text);
+    CHECK_FALSE(parse_number<int>(text, -7, 7).has_value());
+  }
+  for (const char* text : {"nan", "inf", "-inf", "1e999", "-0.1"}) {
+    CAPTURE(text);
+    CHECK_FALSE(parse_number<double>(text, 0, 1e6).has_value());
+  }
+}
+
+TEST_CASE("a list in words has separators only between words") {
+  std::string list;
+  for (const char* word : {"a", "b", "c"}) {
+    add_to_list(list, word);
+  }
+  CHECK(list == "a, b, c");
+  add_to_list(list, "d", " or ");
+  CHECK(list == "a, b, c or d");
+}
+
+TEST_CASE("one thing has no s at its end") {
+  CHECK(counted(1, "node") == "1 node");
+  CHECK(counted(0, "node") == "0 nodes");
+  CHECK(counted(2, "node") == "2 nodes");
+}
+
+TEST_CASE("bytes are two digits each") {
+  const std::array<std::uint8_t, 3> bytes = {0x00, 0x9f, 0xa0};
+  CHECK(hex(bytes) == "009fa0");
+  CHECK(hex({}).empty());
+}
+
+}  // namespace
