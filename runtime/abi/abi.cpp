@@ -13,8 +13,8 @@
 #include "runtime/abi/default_context.h"
 #include "runtime/abi/fence.h"
 #include "runtime/abi/op_checks.h"
-#include "runtime/backend/nccl_library.h"
 #include "runtime/device/device.h"
+#include "runtime/nccl/nccl_library.h"
 #include "runtime/rendezvous/hmac.h"
 #include "runtime/rendezvous/store_client.h"
 

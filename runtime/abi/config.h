@@ -5,12 +5,12 @@
 #include <optional>
 #include <string>
 
-#include "runtime/backend/mpi_job.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/result.h"
 #include "runtime/core/rank_map.h"
 #include "runtime/engine/engine.h"
+#include "runtime/mpi/mpi_job.h"
 
 namespace hvd {
 

@@ -22,8 +22,8 @@
 #include "runtime/core/block_pool.h"
 #include "runtime/core/completion.h"
 #include "runtime/engine/engine.h"
-#include "runtime/engine/quick_path.h"
-#include "runtime/engine/submit_queue.h"
+#include "runtime/execute/quick_path.h"
+#include "runtime/execute/submit_queue.h"
 
 struct hvd_ctx {
  public:

@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-#include "runtime/backend/mpi_job.h"
+#include "runtime/mpi/mpi_job.h"
 
 namespace hvd {
 

@@ -1,5 +1,5 @@
 // DefaultContext: the process's one job, for callers that pass no context. The runtime's only mutable
-// global, but for the process's MPI (backend/mpi_process.h).
+// global, but for the process's MPI (mpi/mpi_process.h).
 //
 // Joining and leaving take seconds, so they run outside the lock, marked by a state that others wait on. A fork takes
 // the lock with it in an orderly state (atfork handlers), so that a child may ask and gets an error, not a hang.

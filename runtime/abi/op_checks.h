@@ -11,7 +11,7 @@
 #include "runtime/base/result.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/set_table.h"
-#include "runtime/engine/submit_queue.h"
+#include "runtime/execute/submit_queue.h"
 
 namespace hvd {
 

@@ -18,7 +18,7 @@
 namespace hvd {
 
 struct Tuning {
-  // Within a node (engine/quick_path.h): an allreduce of at most so much is done by the threads that call it ...
+  // Within a node (execute/quick_path.h): an allreduce of at most so much is done by the threads that call it ...
   std::size_t quick_bytes = 128U << 10U;
   // ... in one round while it is no larger than this, and all ranks' data together no larger than that; else in two.
   std::size_t quick_whole_bytes = 16U << 10U;

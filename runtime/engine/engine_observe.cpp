@@ -1,6 +1,6 @@
 // What is observed of the engine, and told. See engine_impl.h.
 #include "runtime/engine/engine_impl.h"
-#include "runtime/engine/op_trace.h"
+#include "runtime/execute/op_trace.h"
 
 namespace hvd {
 

@@ -1,6 +1,6 @@
 // What the engine then does: decide (on the coordinator) and run the steps that were decided. See engine_impl.h.
 #include "runtime/engine/engine_impl.h"
-#include "runtime/engine/stand_in.h"
+#include "runtime/execute/stand_in.h"
 
 namespace hvd {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "runtime/core/op_kind.h"
 #include "runtime/core/rank_map.h"
-#include "runtime/engine/quick_path.h"
+#include "runtime/execute/quick_path.h"
 #include "runtime/observe/counters.h"
 
 namespace hvd {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/controller/message.h"
-#include "runtime/engine/submit_queue.h"
+#include "runtime/execute/submit_queue.h"
 #include "runtime/observe/ticks.h"
 
 namespace hvd {

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "runtime/controller/message.h"
-#include "runtime/engine/submit_queue.h"
+#include "runtime/execute/submit_queue.h"
 
 namespace hvd {
 

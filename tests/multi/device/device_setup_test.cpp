@@ -1,4 +1,4 @@
-#include "runtime/engine/device_setup.h"
+#include "runtime/execute_device/device_setup.h"
 
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// Small operations without the engine (engine/quick_path.h), and how they meet those that go the ordinary way.
+// Small operations without the engine (execute/quick_path.h), and how they meet those that go the ordinary way.
 #include <atomic>
 #include <cmath>
 #include <cstring>

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/backend/nccl_abi.h"
+#include "runtime/nccl/nccl_abi.h"
 #include "tests/support/fake_nccl/fake_links.h"
 
 namespace hvd::fake {

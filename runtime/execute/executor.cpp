@@ -1,0 +1,174 @@
+#include "runtime/execute/executor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "runtime/algo/reduce_kernels.h"
+#include "runtime/execute/op_trace.h"
+
+namespace hvd {
+namespace {
+
+// What is done with two values.
+ReduceOp step_of(ReduceOp op) {
+  return op == ReduceOp::kAverage ? ReduceOp::kSum : op;
+}
+
+Scales scales_of(const Submission& like, int size) {
+  return Scales{like.prescale, result_scale(like.op, like.postscale, size)};
+}
+
+void copy_input(const Submission& what) {
+  const std::size_t bytes = input_bytes(what);
+  if (bytes > 0 && what.output != what.input) {
+    std::memcpy(what.output, what.input, bytes);
+  }
+}
+
+}  // namespace
+
+Scale result_scale(ReduceOp op, double postscale, int size) {
+  if (op != ReduceOp::kAverage) {
+    return postscale;
+  }
+  const bool is_power_of_two = (size & (size - 1)) == 0;
+  return is_power_of_two ? Scale(postscale / size) : Scale(postscale, size);
+}
+
+Result<void> Executor::run(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt) {
+  const bool is_adasum = !ops.empty() && ops.front()->what.op == ReduceOp::kAdasum;
+  const bool is_packed =
+      response.kind == OpKind::kAllreduce && ops.size() > 1 && !backend_.takes_pieces() && !is_adasum;
+  trace_phase(timeline_, ops, is_packed ? TracePhase::kPack : TracePhase::kMove);
+  switch (response.kind) {
+    case OpKind::kAllreduce:
+      if (is_adasum) {
+        return adasum(ops, interrupt);
+      }
+      if (response.is_shared && backend_.takes_shared()) {
+        return allreduce_shared(ops, interrupt);
+      }
+      if (backend_.takes_pieces()) {
+        return allreduce_pieces(ops, interrupt);
+      }
+      return is_packed ? fused_allreduce(ops, interrupt) : allreduce(*ops.front(), interrupt);
+    case OpKind::kAllgather:
+      return allgather(response, ops, interrupt);
+    case OpKind::kReducescatter:
+      return reducescatter(ops, interrupt);
+    case OpKind::kAlltoall:
+      return alltoall(*ops.front(), interrupt);
+    case OpKind::kBroadcast:
+      return broadcast(*ops.front(), interrupt);
+    case OpKind::kSetRemove:
+    case OpKind::kBufferAdd:
+    case OpKind::kBufferRemove:
+      return {};
+    case OpKind::kSetAdd:
+    case OpKind::kJoin: {
+      HVD_TRY_ASSIGN(ops.front()->output, OwnedOutput::allocate(sizeof response.answer, {}));
+      std::memcpy(ops.front()->output->data.get(), &response.answer, sizeof response.answer);
+      return {};
+    }
+    case OpKind::kBarrier:
+      return backend_.barrier(interrupt);
+  }
+  return Error(Code::kInternal, "an operation of no kind");
+}
+
+Result<void> Executor::reduce(void* data, std::size_t size_bytes, const Submission& like, Interrupt& interrupt) {
+  const std::size_t count = size_bytes / size_of(like.dtype);
+  if (count == 0) {
+    return {};  // on every rank, since all agreed on the shape
+  }
+  scale_in_place(data, count, like.dtype, like.prescale);
+  HVD_TRY(backend_.allreduce(data, count, like.dtype, step_of(like.op), interrupt));
+  scale_in_place(data, count, like.dtype, result_scale(like.op, like.postscale, map_.size));
+  return {};
+}
+
+Result<void> Executor::allreduce_pieces(std::span<PendingOp* const> ops, Interrupt& interrupt) {
+  pieces_.clear();
+  for (const PendingOp* op : ops) {
+    if (const std::size_t bytes = input_bytes(op->what); bytes != 0) {
+      pieces_.push_back(Piece{op->what.input, op->what.output, bytes});
+    }
+  }
+  if (pieces_.empty()) {
+    return {};  // on every rank, since all agreed on the shapes
+  }
+  const Submission& like = ops.front()->what;
+  return backend_.allreduce_pieces(pieces_, like.dtype, step_of(like.op), scales_of(like, map_.size), interrupt);
+}
+
+// Where all ranks have agreed on shared_at, it is within a buffer of each.
+Result<void> Executor::allreduce_shared(std::span<PendingOp* const> ops, Interrupt& interrupt) {
+  shared_pieces_.clear();
+  for (const PendingOp* op : ops) {
+    HVD_CHECK(op->what.shared_at >= 0);
+    if (const std::size_t bytes = input_bytes(op->what); bytes != 0) {
+      shared_pieces_.push_back(SharedPiece{static_cast<std::size_t>(op->what.shared_at), bytes});
+    }
+  }
+  if (shared_pieces_.empty()) {
+    return {};
+  }
+  const Submission& like = ops.front()->what;
+  return backend_.allreduce_shared(shared_pieces_, like.dtype, step_of(like.op), scales_of(like, map_.size), interrupt);
+}
+
+Result<void> Executor::allreduce(PendingOp& op, Interrupt& interrupt) {
+  copy_input(op.what);
+  return reduce(op.what.output, input_bytes(op.what), op.what, interrupt);
+}
+
+// Each tensor by itself, in its own memory.
+Result<void> Executor::adasum(std::span<PendingOp* const> ops, Interrupt& interrupt) {
+  const Submission& like = ops.front()->what;
+  std::vector<MutableBytes> tensors;
+  for (const PendingOp* op : ops) {
+    copy_input(op->what);
+    const std::size_t bytes = input_bytes(op->what);
+    scale_in_place(op->what.output, bytes / size_of(like.dtype), like.dtype, like.prescale);
+    if (bytes != 0) {
+      tensors.emplace_back(static_cast<std::uint8_t*>(op->what.output), bytes);
+    }
+  }
+  if (tensors.empty()) {
+    return {};  // on every rank, since all agreed on the shapes
+  }
+  HVD_TRY(backend_.adasum(tensors, like.dtype, interrupt));
+  for (const MutableBytes& tensor : tensors) {
+    scale_in_place(tensor.data(), tensor.size() / size_of(like.dtype), like.dtype, like.postscale);
+  }
+  return {};
+}
+
+Result<void> Executor::fused_allreduce(std::span<PendingOp* const> ops, Interrupt& interrupt) {
+  HVD_TRY_ASSIGN(const std::span<std::byte> packed, fusion_buffer_.pack(ops));
+  trace_phase(timeline_, ops, TracePhase::kMove);
+  HVD_TRY(reduce(packed.data(), packed.size(), ops.front()->what, interrupt));
+  trace_phase(timeline_, ops, TracePhase::kUnpack);
+  fusion_buffer_.unpack(ops);
+  return {};
+}
+
+Result<void> Executor::broadcast(PendingOp& op, Interrupt& interrupt) {
+  const std::size_t bytes = input_bytes(op.what);
+  if (bytes == 0) {
+    return {};
+  }
+  const auto root = std::lower_bound(ranks_.begin(), ranks_.end(), op.what.root_rank);
+  if (root == ranks_.end() || *root != op.what.root_rank) {
+    return Error(Code::kProtocol, "the coordinator ordered a broadcast from a rank that is not of the process set");
+  }
+  const auto root_index = static_cast<int>(root - ranks_.begin());
+  if (root_index == map_.rank) {
+    copy_input(op.what);
+  }
+  return backend_.broadcast(op.what.output, bytes, root_index, interrupt);
+}
+
+}  // namespace hvd

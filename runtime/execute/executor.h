@@ -1,0 +1,60 @@
+// Executor: carries one Response out on this rank's memory through the Backend: copies, scales, packs, reduces.
+//
+// Thread: engine only.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "runtime/backend/backend.h"
+#include "runtime/controller/message.h"
+#include "runtime/core/rank_map.h"
+#include "runtime/execute/fusion_buffer.h"
+#include "runtime/execute/submit_queue.h"
+#include "runtime/observe/timeline.h"
+
+namespace hvd {
+
+class Executor {
+ public:
+  // For the process set of these ranks (ascending, of the job), in which `map` says where this one is.
+  Executor(RankMap map, std::vector<int> ranks, Backend& backend)
+      : map_(std::move(map)), ranks_(std::move(ranks)), backend_(backend) {}
+
+  [[nodiscard]] const RankMap& map() const { return map_; }
+  [[nodiscard]] const std::vector<int>& ranks() const { return ranks_; }
+  // Where it tells of its phases; must outlive it.
+  void trace_to(Timeline* timeline) { timeline_ = timeline; }
+
+  // `ops` are this rank's operations of response.names, in that order. On success their outputs are filled; finishing
+  // them is the caller's. An error means that this rank could not take part, so the job cannot go on.
+  Result<void> run(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt);
+
+ private:
+  Result<void> allreduce(PendingOp& op, Interrupt& interrupt);
+  Result<void> fused_allreduce(std::span<PendingOp* const> ops, Interrupt& interrupt);
+  Result<void> allreduce_shared(std::span<PendingOp* const> ops, Interrupt& interrupt);
+  Result<void> allreduce_pieces(std::span<PendingOp* const> ops, Interrupt& interrupt);
+  Result<void> adasum(std::span<PendingOp* const> ops, Interrupt& interrupt);
+  Result<void> reduce(void* data, std::size_t size_bytes, const Submission& like, Interrupt& interrupt);
+  // Cut by rank along dimension 0 (executor_rows.cpp).
+  Result<void> allgather(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt);
+  Result<void> reducescatter(std::span<PendingOp* const> ops, Interrupt& interrupt);
+  Result<void> alltoall(PendingOp& op, Interrupt& interrupt);
+  Result<void> broadcast(PendingOp& op, Interrupt& interrupt);
+
+  const RankMap map_;
+  const std::vector<int> ranks_;
+  Backend& backend_;
+  FusionBuffer fusion_buffer_;
+  Timeline* timeline_ = nullptr;  // null: nowhere
+  // of the operation that runs
+  std::vector<Piece> pieces_;
+  std::vector<SharedPiece> shared_pieces_;
+};
+
+// Of a reduction's result: postscale, and for an average divided by the number of ranks; by a product where that is the
+// same, as for a power of two.
+Scale result_scale(ReduceOp op, double postscale, int size);
+
+}  // namespace hvd

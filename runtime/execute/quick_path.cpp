@@ -1,0 +1,241 @@
+#include "runtime/execute/quick_path.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/algo/reduce_kernels.h"
+#include "runtime/core/shape.h"
+#include "runtime/execute/executor.h"
+
+namespace hvd {
+namespace {
+
+// Where ranks outnumber cores the others come by giving way to them. Longer than a few turns of all of them take; then
+// it is better to sleep until they come.
+constexpr Duration kYieldsFor = std::chrono::microseconds(100);
+// Once all have come they come again, as soon as they have computed what is theirs; but one may be dead by then.
+constexpr Duration kYieldsForShares = std::chrono::milliseconds(5);
+
+// Before the data in a box; then come the extents of the shape and the name. Ranks agree when all that is the same.
+struct Head {
+  std::uint32_t bytes = sizeof(Head);  // with what follows
+  OpKind kind{};
+  Dtype dtype{};
+  ReduceOp op{};
+  std::uint8_t ndim = 0;
+  std::int32_t root_index = 0;
+  std::uint16_t name_bytes = 0;
+  std::uint8_t round = 0;
+  std::uint8_t reserved = 0;
+  std::uint64_t noname = 0;
+  double prescale = 1.0;
+  double postscale = 1.0;
+};
+static_assert(sizeof(Head) == 40);  // without holes, since it is compared as bytes
+
+constexpr std::size_t kMaxHeadBytes = sizeof(Head) + kMaxDims * sizeof(std::int64_t) + QuickPath::kMaxNameBytes;
+static_assert(kMaxHeadBytes + kCacheLineBytes + QuickPath::kMaxBytes <= ShmRounds::kBoxBytes);
+static_assert(QuickPath::kMaxNameBytes <= UINT16_MAX);
+
+std::size_t head_bytes_of(const QuickOp& op) {
+  return sizeof(Head) + op.shape.size_bytes() + op.name.size();
+}
+
+void write_head(std::uint8_t* box, const QuickOp& op, std::uint8_t round) {
+  Head head;
+  head.kind = op.kind;
+  head.dtype = op.dtype;
+  head.op = op.op;
+  head.ndim = static_cast<std::uint8_t>(op.shape.size());
+  head.root_index = op.root_index;
+  head.name_bytes = static_cast<std::uint16_t>(op.name.size());
+  head.round = round;
+  head.noname = op.noname;
+  head.prescale = op.prescale;
+  head.postscale = op.postscale;
+  head.bytes = static_cast<std::uint32_t>(head_bytes_of(op));
+  std::uint8_t* at = box;
+  const auto put = [&at](const void* from, std::size_t bytes) {
+    if (bytes != 0) {
+      std::memcpy(at, from, bytes);
+    }
+    at += bytes;
+  };
+  put(&head, sizeof head);
+  put(op.shape.data(), op.shape.size_bytes());
+  put(op.name.data(), op.name.size());
+}
+
+// Where the data of a box begin.
+std::size_t data_at(const QuickOp& op) {
+  return (head_bytes_of(op) + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
+}
+
+std::size_t count_of(const QuickOp& op, std::size_t bytes) {
+  return bytes / size_of(op.dtype);
+}
+
+ReduceOp step_of(const QuickOp& op) {
+  return op.op == ReduceOp::kAverage ? ReduceOp::kSum : op.op;
+}
+
+const std::uint8_t* bytes_at(const void* data, std::size_t offset) {
+  return static_cast<const std::uint8_t*>(data) + offset;
+}
+
+}  // namespace
+
+QuickPath::QuickPath(std::shared_ptr<ShmSegment> shm, const Tuning& tuning)
+    : shm_(std::move(shm)),
+      bytes_(std::min(kMaxBytes, tuning.quick_bytes)),
+      whole_bytes_(std::min({kMaxBytes, tuning.quick_whole_bytes,
+                             tuning.quick_read_bytes / static_cast<std::size_t>(shm_->local_size())})),
+      rounds_(shm_->rounds(), shm_->local_size(), shm_->local_rank()),
+      operands_(static_cast<std::size_t>(shm_->local_size())) {}
+
+bool QuickPath::try_run(const QuickOp& op) {
+  HVD_CHECK(takes(op.kind, op.size_bytes) && op.name.size() <= kMaxNameBytes && op.shape.size() <= kMaxDims);
+  const std::unique_lock lock(mu_, std::try_to_lock);
+  if (!lock.owns_lock()) {
+    return false;
+  }
+  return op.size_bytes <= whole_bytes_ ? run_whole(op) : run_in_shares(op);
+}
+
+// Posts what was written into `box`, with the head. True: so have all, for the same operation; their boxes can be read
+// until rounds_.pass().
+bool QuickPath::meet(const QuickOp& op, Round round, std::uint8_t* box) {
+  write_head(box, op, static_cast<std::uint8_t>(round));
+  if (!spins_) {
+    spins_ = shm_->spins();  // all ranks have told their cores by now
+  }
+  if (!rounds_.post(*spins_, round == Round::kInputs ? kYieldsFor : kYieldsForShares)) {
+    return false;
+  }
+  if (!do_all_agree(head_bytes_of(op))) {
+    rounds_.pass();
+    return false;
+  }
+  return true;
+}
+
+bool QuickPath::do_all_agree(std::size_t head_bytes) const {
+  const std::uint8_t* own = rounds_.box(shm_->local_rank());
+  for (int rank = 0; rank < shm_->local_size(); ++rank) {
+    if (rank != shm_->local_rank() && std::memcmp(rounds_.box(rank), own, head_bytes) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool QuickPath::run_whole(const QuickOp& op) {
+  std::uint8_t* box = rounds_.open();
+  if (box == nullptr) {
+    return false;
+  }
+  const std::size_t at = data_at(op);
+  const bool brings_data = op.kind == OpKind::kAllreduce || op.root_index == shm_->local_rank();
+  if (op.size_bytes != 0 && brings_data) {
+    std::memcpy(box + at, op.input, op.size_bytes);
+    if (op.kind == OpKind::kAllreduce) {
+      scale_in_place(box + at, count_of(op, op.size_bytes), op.dtype, op.prescale);
+    }
+  }
+  if (!meet(op, Round::kInputs, box)) {
+    return false;
+  }
+  take_result(op, at);
+  rounds_.pass();
+  return true;
+}
+
+// Every rank computes it, in the order of ranks.
+void QuickPath::take_result(const QuickOp& op, std::size_t at) {
+  if (op.size_bytes == 0) {
+    return;
+  }
+  if (op.kind == OpKind::kBroadcast) {
+    std::memcpy(op.output, rounds_.box(op.root_index) + at, op.size_bytes);
+    return;
+  }
+  for (int rank = 0; rank < shm_->local_size(); ++rank) {
+    operands_[static_cast<std::size_t>(rank)] = rounds_.box(rank) + at;
+  }
+  reduce_operands(op, static_cast<std::uint8_t*>(op.output), op.size_bytes);
+}
+
+// operands_, in the order of ranks.
+void QuickPath::reduce_operands(const QuickOp& op, std::uint8_t* result, std::size_t size_bytes) const {
+  ReduceTurn turn;
+  turn.operands = operands_;
+  turn.result = result;
+  turn.size_bytes = size_bytes;
+  turn.scale = result_scale(op.op, op.postscale, shm_->local_size());
+  reduce_turn(turn, op.dtype, step_of(op));
+}
+
+// As NodeCollectives does it: what a rank reduces itself need not be posted, unless to be scaled there. The caller's
+// memory is written when all shares are there, so that until then the operation can still go the ordinary way.
+bool QuickPath::run_in_shares(const QuickOp& op) {
+  std::uint8_t* box = rounds_.open();
+  if (box == nullptr) {
+    return false;
+  }
+  const std::size_t at = data_at(op);
+  for (int rank = 0; rank < shm_->local_size(); ++rank) {
+    const Range share = share_of(op, rank);
+    const bool is_read = rank != shm_->local_rank() || op.prescale != 1.0;
+    if (is_read && share.size() != 0) {
+      std::memcpy(box + at + share.begin, bytes_at(op.input, share.begin), share.size());
+      scale_in_place(box + at + share.begin, count_of(op, share.size()), op.dtype, op.prescale);
+    }
+  }
+  if (!meet(op, Round::kInputs, box)) {
+    return false;
+  }
+  std::uint8_t* next = rounds_.next_box();
+  reduce_share(op, at, next + at);
+  rounds_.pass();
+  // Another box: the next round is void, for all.
+  if (rounds_.open() != next || !meet(op, Round::kShares, next)) {
+    return false;
+  }
+  take_shares(op, at);
+  rounds_.pass();
+  return true;
+}
+
+// Shares end at cache lines, so that no two ranks write one.
+Range QuickPath::share_of(const QuickOp& op, int rank) const {
+  return split(op.size_bytes, static_cast<std::size_t>(shm_->local_size()), static_cast<std::size_t>(rank),
+               kCacheLineBytes);
+}
+
+// `result` is where the data of a box begin.
+void QuickPath::reduce_share(const QuickOp& op, std::size_t at, std::uint8_t* result) {
+  const int self = shm_->local_rank();
+  const Range share = share_of(op, self);
+  if (share.size() == 0) {
+    return;
+  }
+  const bool is_posted = op.prescale != 1.0;
+  for (int rank = 0; rank < shm_->local_size(); ++rank) {
+    const bool is_own = rank == self && !is_posted;
+    operands_[static_cast<std::size_t>(rank)] =
+        is_own ? bytes_at(op.input, share.begin) : rounds_.box(rank) + at + share.begin;
+  }
+  reduce_operands(op, result + share.begin, share.size());
+}
+
+void QuickPath::take_shares(const QuickOp& op, std::size_t at) const {
+  for (int rank = 0; rank < shm_->local_size(); ++rank) {
+    const Range share = share_of(op, rank);
+    if (share.size() != 0) {
+      std::memcpy(static_cast<std::uint8_t*>(op.output) + share.begin, rounds_.box(rank) + at + share.begin,
+                  share.size());
+    }
+  }
+}
+
+}  // namespace hvd

@@ -1,0 +1,315 @@
+#include "runtime/execute_device/device_executor.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "runtime/execute/row_plan.h"
+
+namespace hvd {
+namespace {
+
+// The driver maps what NCCL gives out by pages of this size.
+constexpr std::size_t kRegisteredBytes = 2U << 20U;
+
+ReduceOp step_of(ReduceOp op) {
+  return op == ReduceOp::kAverage ? ReduceOp::kSum : op;
+}
+
+std::vector<DevicePiece> pieces_of(std::span<PendingOp* const> ops) {
+  std::vector<DevicePiece> pieces;
+  for (const PendingOp* op : ops) {
+    const std::size_t count = input_bytes(op->what) / size_of(op->what.dtype);
+    if (count != 0) {
+      pieces.push_back({op->what.input, op->what.output, count});
+    }
+  }
+  return pieces;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::make(Host host, std::shared_ptr<DevicePool> pool,
+                                                             DevicePlan plan, std::shared_ptr<NcclComm> comm) {
+  std::unique_ptr<DeviceExecutor> made(
+      new DeviceExecutor(std::move(host), std::move(pool), std::move(plan), std::move(comm)));
+  if (made->pool_ != nullptr) {
+    HVD_TRY_ASSIGN(made->stream_, Stream::make(made->pool_->device()));
+    made->kernels_.emplace(made->pool_->device());
+  }
+  if (made->comm_ != nullptr) {
+    made->can_register_ = made->comm_->library().has_memory();
+    made->nccl_.emplace(made->comm_, made->stream_.handle());
+  }
+  return made;
+}
+
+Result<void> DeviceExecutor::run(const Response& response, std::span<PendingOp* const> ops, Flight& flight,
+                                 Interrupt& interrupt) {
+  const Result<void> launched = launch(response, ops, flight, interrupt);
+  flight.stream = stream_.handle();
+  if (pool_ != nullptr) {
+    // Also where not all of it could be launched: what was works on the callers' memory.
+    auto done = pool_->event_on(stream_.handle());
+    flight.done = done.ok() ? done.value() : nullptr;
+    HVD_TRY(launched);
+    HVD_TRY(done);
+  }
+  return launched;
+}
+
+Result<void> DeviceExecutor::launch(const Response& response, std::span<PendingOp* const> ops, Flight& flight,
+                                    Interrupt& interrupt) {
+  HVD_TRY(wait_for_callers(ops));
+  if (!goes_by_nccl(response, ops.front()->what)) {
+    return run_staged(response, ops, flight, interrupt);
+  }
+  flight.comm = comm_;
+  HVD_TRY(place_stand_ins(ops, flight));
+  return run_nccl(response, ops, flight, interrupt);
+}
+
+// All ranks agree on what this depends on.
+bool DeviceExecutor::goes_by_nccl(const Response& response, const Submission& like) const {
+  return nccl_.has_value() && plan_.uses(response.kind) &&
+         (!is_reduction(response.kind) || NcclBackend::reduces(like.dtype));
+}
+
+// Of each of their streams the last mark is enough.
+Result<void> DeviceExecutor::wait_for_callers(std::span<PendingOp* const> ops) {
+  std::map<void*, const ReadyMark*> last;
+  for (const PendingOp* op : ops) {
+    if (op->ready) {
+      const ReadyMark*& mark = last[op->ready->stream];
+      mark = mark == nullptr || mark->serial < op->ready->serial ? &*op->ready : mark;
+    }
+  }
+  for (const auto& [stream, mark] : last) {
+    HVD_TRY(pool_->device()->wait_for(stream_.handle(), mark->event->handle()));
+  }
+  return {};
+}
+
+Result<void> DeviceExecutor::place_stand_ins(std::span<PendingOp* const> ops, Flight& flight) {
+  for (PendingOp* op : ops) {
+    if (op->what.device >= 0) {
+      continue;
+    }
+    const std::size_t bytes = input_bytes(op->what);
+    HVD_TRY_ASSIGN(auto block, pool_->block(bytes, stream_.handle()));
+    if (bytes != 0) {
+      HVD_TRY(pool_->device()->fill(block->data(), 0, bytes, stream_.handle()));
+    }
+    op->what.input = block->data();
+    op->what.output = block->data();
+    flight.keeps.push_back(std::move(block));
+  }
+  return {};
+}
+
+// All ranks have it, or none: NCCL allows no call in which some bring registered memory and others do not. So they ask
+// for it at the same call, with the same size, and agree; which costs a message for each doubling.
+Result<void> DeviceExecutor::grow_registered(std::size_t size_bytes, Interrupt& interrupt) {
+  auto made = NcclBuffer::make(comm_, std::bit_ceil(std::max(size_bytes, kRegisteredBytes)));
+  const DeviceParty party{host_.ranks, host_.map.rank, host_.backend};
+  const Result<void> own = made.ok() ? Result<void>() : Result<void>(made.error());
+  HVD_TRY_ASSIGN(const std::string why, agree(party, own, interrupt));
+  if (why.empty()) {
+    registered_.push_back(std::move(made).value());
+    return {};
+  }
+  can_register_ = false;
+  if (host_.map.rank == 0) {
+    notice_ = why;
+  }
+  return {};
+}
+
+// For what is packed and reduced, of a size that is the same on all ranks; good as reserve()'s.
+Result<std::uint8_t*> DeviceExecutor::reserve_registered(std::size_t size_bytes, Flight& flight, Interrupt& interrupt) {
+  if (can_register_ && (registered_.empty() || registered_.back().size_bytes() < size_bytes)) {
+    HVD_TRY(grow_registered(size_bytes, interrupt));
+  }
+  return can_register_ ? registered_.back().data() : reserve(size_bytes, flight);
+}
+
+// For what is packed; good until the next call, and in the order of the stream.
+Result<std::uint8_t*> DeviceExecutor::reserve(std::size_t size_bytes, Flight& flight) {
+  if (buffer_ == nullptr || buffer_->size_bytes() < size_bytes) {
+    HVD_TRY_ASSIGN(buffer_, pool_->block(size_bytes, stream_.handle()));
+  }
+  flight.keeps.push_back(buffer_);
+  return static_cast<std::uint8_t*>(buffer_->data());
+}
+
+Result<OwnedOutput> DeviceExecutor::allocate(const Submission& what, std::int64_t rows, Flight& flight) {
+  HVD_TRY_ASSIGN(RowShare share, share_of(what, rows));
+  HVD_TRY_ASSIGN(auto block, pool_->block(share.size_bytes, stream_.handle()));
+  flight.keeps.push_back(block);
+  OwnedOutput output;
+  output.size_bytes = share.size_bytes;
+  output.shape = std::move(share.shape);
+  output.device = std::move(block);
+  return output;
+}
+
+Result<void> DeviceExecutor::run_nccl(const Response& response, std::span<PendingOp* const> ops, Flight& flight,
+                                      Interrupt& interrupt) {
+  switch (response.kind) {
+    case OpKind::kAllreduce:
+      if (ops.front()->what.op != ReduceOp::kAdasum) {
+        return allreduce(ops, flight, interrupt);
+      }
+      for (PendingOp* op : ops) {
+        HVD_TRY(adasum(*op, flight, interrupt));
+      }
+      return {};
+    case OpKind::kAllgather:
+      return allgather(response, ops, flight, interrupt);
+    case OpKind::kReducescatter:
+      return reducescatter(ops, flight, interrupt);
+    case OpKind::kAlltoall:
+      return alltoall(*ops.front(), flight, interrupt);
+    case OpKind::kBroadcast:
+      return broadcast(*ops.front(), interrupt);
+    default:
+      return Error(Code::kProtocol, "the coordinator ordered an operation on devices that has no tensor");
+  }
+}
+
+// One tensor that is not scaled before goes as it is; several are one buffer, packed by one launch and unpacked by one.
+Result<void> DeviceExecutor::allreduce(std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt) {
+  const std::vector<DevicePiece> pieces = pieces_of(ops);
+  if (pieces.empty()) {
+    return {};  // on every rank, since all agreed on the shapes
+  }
+  const Submission& like = ops.front()->what;
+  const ReduceOp op = step_of(like.op);
+  const Scale after = result_scale(like.op, like.postscale, host_.map.size);
+  if (pieces.size() == 1 && like.prescale == 1.0) {
+    const DevicePiece& piece = pieces.front();
+    HVD_TRY(nccl_->allreduce(piece.input, piece.output, piece.count, like.dtype, op, interrupt));
+    return after.is_one() ? Result<void>()
+                          : kernels_->unpack(stream_.handle(), pieces, piece.output, like.dtype, like.dtype, after);
+  }
+  const std::size_t bytes = packed_bytes(pieces, like.dtype);
+  HVD_TRY_ASSIGN(std::uint8_t* const buffer, reserve_registered(bytes, flight, interrupt));
+  HVD_TRY(kernels_->pack(stream_.handle(), pieces, buffer, like.dtype, like.dtype, like.prescale));
+  HVD_TRY(nccl_->allreduce(buffer, buffer, bytes / size_of(like.dtype), like.dtype, op, interrupt));
+  return kernels_->unpack(stream_.handle(), pieces, buffer, like.dtype, like.dtype, after);
+}
+
+// Each rank gets the vectors of all, and computes the same.
+Result<void> DeviceExecutor::adasum(PendingOp& op, Flight& flight, Interrupt& interrupt) {
+  const std::vector<DevicePiece> pieces = pieces_of(std::array{&op});
+  if (pieces.empty()) {
+    return {};
+  }
+  const Submission& like = op.what;
+  const auto size = static_cast<std::size_t>(host_.map.size);
+  const std::size_t bytes = packed_bytes(pieces, like.dtype);
+  HVD_TRY_ASSIGN(std::uint8_t* const buffer, reserve((size + 1) * bytes, flight));
+  std::uint8_t* const own = buffer + size * bytes;
+  HVD_TRY(kernels_->pack(stream_.handle(), pieces, own, like.dtype, like.dtype, like.prescale));
+  const NcclBackend::Gather gather{own, std::vector<std::size_t>(size, bytes), buffer};
+  HVD_TRY(nccl_->allgather(std::span(&gather, 1), interrupt));
+  std::vector<void*> vectors;
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    vectors.push_back(buffer + rank * bytes);
+  }
+  HVD_TRY(kernels_->adasum(stream_.handle(), vectors, pieces.front().count, like.dtype));
+  return kernels_->unpack(stream_.handle(), pieces, buffer, like.dtype, like.dtype, like.postscale);
+}
+
+Result<void> DeviceExecutor::broadcast(PendingOp& op, Interrupt& interrupt) {
+  const std::size_t bytes = input_bytes(op.what);
+  if (bytes == 0) {
+    return {};
+  }
+  const auto root = std::lower_bound(host_.ranks.begin(), host_.ranks.end(), op.what.root_rank);
+  if (root == host_.ranks.end() || *root != op.what.root_rank) {
+    return Error(Code::kProtocol, "the coordinator ordered a broadcast from a rank that is not of the process set");
+  }
+  const auto index = static_cast<int>(root - host_.ranks.begin());
+  const void* input = index == host_.map.rank ? op.what.input : op.what.output;
+  return nccl_->broadcast(input, op.what.output, bytes, index, interrupt);
+}
+
+Result<void> DeviceExecutor::allgather(const Response& response, std::span<PendingOp* const> ops, Flight& flight,
+                                       Interrupt& interrupt) {
+  HVD_TRY_ASSIGN(const RowLayout all, gathered_layout(response, ops, host_.map));
+  const auto size = static_cast<std::size_t>(host_.map.size);
+  std::vector<NcclBackend::Gather> gathers;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    HVD_TRY_ASSIGN(const std::int64_t rows, gathered_rows(response, i, host_.map));
+    HVD_TRY_ASSIGN(ops[i]->output, allocate(ops[i]->what, rows, flight));
+    if (ops[i]->output->size_bytes == 0) {
+      continue;
+    }
+    NcclBackend::Gather gather{ops[i]->what.input, {}, ops[i]->output->device->data()};
+    const std::size_t row_bytes = ops[i]->output->size_bytes / static_cast<std::size_t>(rows);
+    for (std::size_t rank = 0; rank < size; ++rank) {
+      gather.sizes.push_back(static_cast<std::size_t>(response.first_dims[i * size + rank]) * row_bytes);
+    }
+    gathers.push_back(std::move(gather));
+  }
+  return gathers.empty() ? Result<void>() : nccl_->allgather(gathers, interrupt);
+}
+
+// With a scale, inputs or results lie in a buffer between, as for an allreduce.
+Result<void> DeviceExecutor::reducescatter(std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt) {
+  const Submission& like = ops.front()->what;
+  const std::size_t element = size_of(like.dtype);
+  const Scale after = result_scale(like.op, like.postscale, host_.map.size);
+  const auto own = static_cast<std::size_t>(host_.map.rank);
+  std::vector<NcclBackend::Scatter> scatters;
+  std::vector<DevicePiece> results;
+  for (PendingOp* op : ops) {
+    HVD_TRY_ASSIGN(const RowLayout layout, scattered_layout(std::array{op}, host_.map.size));
+    const auto rows = even_rows(op->what.shape.front(), host_.map.size);
+    HVD_TRY_ASSIGN(op->output, allocate(op->what, rows[own], flight));
+    void* const out = op->output->device->data();
+    if (layout.total_bytes() != 0) {
+      const auto sizes = layout.rank_bytes();
+      scatters.push_back({op->what.input, {sizes.begin(), sizes.end()}, out});
+    }
+    if (op->output->size_bytes != 0) {
+      results.push_back({out, out, op->output->size_bytes / element});
+    }
+  }
+  if (scatters.empty()) {
+    return {};
+  }
+  const std::vector<DevicePiece> inputs = pieces_of(ops);
+  const bool scales_before = like.prescale != 1.0;
+  const bool scales_after = !after.is_one() && !results.empty();
+  const std::size_t input_room = scales_before ? packed_bytes(inputs, like.dtype) : 0;
+  const std::size_t result_room = scales_after ? packed_bytes(results, like.dtype) : 0;
+  HVD_TRY_ASSIGN(std::uint8_t* at, reserve(input_room + result_room, flight));
+  std::uint8_t* const packed_results = at + input_room;
+  if (scales_before) {
+    HVD_TRY(kernels_->pack(stream_.handle(), inputs, at, like.dtype, like.dtype, like.prescale));
+    for (std::size_t i = 0; i < scatters.size(); ++i) {
+      scatters[i].input = at;
+      at += packed_bytes(inputs[i].count, like.dtype);
+    }
+  }
+  if (scales_after) {
+    at = packed_results;
+    for (NcclBackend::Scatter& scatter : scatters) {
+      scatter.out = at;
+      at += packed_bytes(scatter.sizes[own] / element, like.dtype);
+    }
+  }
+  HVD_TRY(nccl_->reducescatter(scatters, like.dtype, step_of(like.op), interrupt));
+  return scales_after ? kernels_->unpack(stream_.handle(), results, packed_results, like.dtype, like.dtype, after)
+                      : Result<void>();
+}
+
+Result<void> DeviceExecutor::alltoall(PendingOp& op, Flight& flight, Interrupt& interrupt) {
+  HVD_TRY_ASSIGN(AlltoallPlan plan, plan_alltoall(op.what, host_.map, host_.backend, interrupt));
+  HVD_TRY_ASSIGN(op.output, allocate(op.what, plan.rows, flight));
+  op.output->received_splits = std::move(plan.received);
+  return nccl_->alltoall(op.what.input, plan.sizes, op.output->device->data(), interrupt);
+}
+
+}  // namespace hvd

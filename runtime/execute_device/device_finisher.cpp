@@ -1,0 +1,222 @@
+#include "runtime/execute_device/device_finisher.h"
+
+#include <algorithm>
+#include <set>
+
+#include "runtime/base/thread.h"
+
+namespace hvd {
+namespace {
+
+constexpr Duration kPoll = std::chrono::microseconds(50);      // between looks at the device
+constexpr Duration kErrorPoll = std::chrono::milliseconds(2);  // and at NCCL
+constexpr Duration kAbortTime = std::chrono::seconds(2);       // for NCCL, to abort
+constexpr Duration kLetsGo = std::chrono::seconds(1);          // for the device, after that
+constexpr Duration kNap = std::chrono::milliseconds(1);        // of those who wait for landings
+
+// Nothing can be learned of an event whose device has failed; it is done with.
+bool is_over(const Flight& flight) {
+  if (flight.done == nullptr) {
+    return true;
+  }
+  const auto done = flight.done->is_done();
+  return !done.ok() || done.value();
+}
+
+}  // namespace
+
+DeviceFinisher::~DeviceFinisher() {
+  static_cast<void>(close(Deadline(TimePoint()), Error(Code::kCancelled, "the job was left while it was under way")));
+}
+
+void DeviceFinisher::start() {
+  if (!thread_.joinable() && !is_closing_) {
+    thread_ = start_thread("hvd-device", [this] {
+      handlers_.on_start();
+      run();
+    });
+  }
+}
+
+void DeviceFinisher::add(Flight flight) {
+  const std::lock_guard lock(mu_);
+  flight.since = time_.look(std::chrono::steady_clock::now());
+  flights_.push_back(std::move(flight));
+  start();
+  changed_.notify_all();
+}
+
+void DeviceFinisher::watch(std::shared_ptr<NcclComm> comm) {
+  const std::lock_guard lock(mu_);
+  comms_.push_back(std::move(comm));
+  if (cause_) {
+    start();
+  }
+  changed_.notify_all();
+}
+
+void DeviceFinisher::unwatch(const std::shared_ptr<NcclComm>& comm) {
+  const std::lock_guard lock(mu_);
+  std::erase(comms_, comm);
+}
+
+void DeviceFinisher::abort(const Error& cause) {
+  const std::lock_guard lock(mu_);
+  if (cause_) {
+    return;
+  }
+  cause_ = cause;
+  if (!comms_.empty()) {
+    start();
+  }
+  changed_.notify_all();
+}
+
+Result<void> DeviceFinisher::drain(int process_set, Interrupt& interrupt) {
+  std::unique_lock lock(mu_);
+  const auto is_here = [&](const Flight& flight) { return flight.process_set == process_set; };
+  while (std::any_of(flights_.begin(), flights_.end(), is_here)) {
+    changed_.wait_for(lock, kNap);
+    lock.unlock();
+    HVD_TRY(interrupt.check());
+    lock.lock();
+  }
+  return {};
+}
+
+bool DeviceFinisher::close(Deadline deadline, const Error& cause) {
+  {
+    std::unique_lock lock(mu_);
+    // An error that nobody acts on any more ends it as well.
+    while (!flights_.empty() && !cause_ && !has_told_ && !deadline.has_passed()) {
+      changed_.wait_for(lock, kNap);
+    }
+    if (!flights_.empty() && !cause_) {
+      cause_ = cause;
+    }
+    is_closing_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+  const std::lock_guard lock(mu_);
+  return has_let_go_;
+}
+
+void DeviceFinisher::run() {
+  std::unique_lock lock(mu_);
+  for (;;) {
+    if (cause_ && (!flights_.empty() || !comms_.empty())) {
+      end_all(lock);
+    } else if (flights_.empty()) {
+      if (is_closing_) {
+        return;
+      }
+      changed_.wait(lock);
+    } else if (!look(lock)) {
+      changed_.wait_for(lock, kPoll);
+    }
+  }
+}
+
+// The first of each process set; true when one has landed.
+bool DeviceFinisher::look(std::unique_lock<std::mutex>& lock) {
+  std::set<int> seen;
+  for (auto flight = flights_.begin(); flight != flights_.end(); ++flight) {
+    if (!seen.insert(flight->process_set).second || flight->has_failed) {
+      continue;
+    }
+    const auto done = flight->done == nullptr ? Result<bool>(true) : flight->done->is_done();
+    if (!done.ok()) {
+      tell(lock, done.error());
+      return false;
+    }
+    if (done.value()) {
+      land(lock, flight, {});
+      return true;
+    }
+  }
+  look_for_errors(lock);
+  return false;
+}
+
+void DeviceFinisher::look_for_errors(std::unique_lock<std::mutex>& lock) {
+  const TimePoint now = std::chrono::steady_clock::now();
+  if (now < next_errors_ || has_told_) {
+    return;
+  }
+  next_errors_ = now + kErrorPoll;
+  const std::vector<std::shared_ptr<NcclComm>> comms = comms_;
+  lock.unlock();
+  Result<void> first;
+  for (const auto& comm : comms) {
+    if (auto found = comm->async_error(); first.ok() && !found.ok()) {
+      first = std::move(found);
+    }
+  }
+  lock.lock();
+  if (!first.ok()) {
+    tell(lock, first.error());
+  } else {
+    look_for_stalls(lock, time_.look(now));
+  }
+}
+
+void DeviceFinisher::look_for_stalls(std::unique_lock<std::mutex>& lock, TimePoint now) {
+  if (flights_.empty() || stall_.end_after == Duration::zero()) {
+    return;
+  }
+  const Flight& oldest = flights_.front();
+  if (!oldest.ops.empty() && now - oldest.since > stall_.end_after) {
+    tell(lock, Error(Code::kTimeout, "stalled: '" + oldest.ops.front()->what.name +
+                                         "' was launched on all ranks' devices and is not done; "
+                                         "NCCL_DEBUG=INFO tells more (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)"));
+  }
+}
+
+void DeviceFinisher::tell(std::unique_lock<std::mutex>& lock, const Error& error) {
+  if (has_told_) {
+    return;
+  }
+  has_told_ = true;
+  changed_.notify_all();
+  lock.unlock();
+  handlers_.on_error(error);
+  lock.lock();
+}
+
+void DeviceFinisher::land(std::unique_lock<std::mutex>& lock, std::deque<Flight>::iterator at,
+                          const Result<void>& result) {
+  Flight landed = std::move(*at);
+  flights_.erase(at);
+  changed_.notify_all();
+  lock.unlock();
+  handlers_.on_landed(std::move(landed), result);
+  lock.lock();
+}
+
+// What a communicator still does reads and writes memory of those who are about to be told: it is ended first.
+void DeviceFinisher::end_all(std::unique_lock<std::mutex>& lock) {
+  const std::vector<std::shared_ptr<NcclComm>> comms = std::exchange(comms_, {});
+  lock.unlock();
+  const bool are_through = abort_all(comms, Deadline::after(kAbortTime));
+  lock.lock();
+  // NCCL may have launched some of it after the mark was set; now it launches nothing any more.
+  for (const Flight& flight : flights_) {
+    if (flight.done != nullptr) {
+      static_cast<void>(flight.done->record(flight.stream).ok());
+    }
+  }
+  const Deadline deadline = Deadline::after(kLetsGo);
+  const auto is_left = [](const Flight& flight) { return !is_over(flight); };
+  while (std::any_of(flights_.begin(), flights_.end(), is_left) && !deadline.has_passed()) {
+    changed_.wait_for(lock, kPoll);
+  }
+  has_let_go_ = has_let_go_ && are_through && std::none_of(flights_.begin(), flights_.end(), is_left);
+  while (!flights_.empty()) {
+    land(lock, flights_.begin(), *cause_);
+  }
+}
+
+}  // namespace hvd

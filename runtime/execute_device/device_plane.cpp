@@ -1,0 +1,292 @@
+#include "runtime/execute_device/device_plane.h"
+
+#include <stdlib.h>
+
+namespace hvd {
+namespace {
+
+constexpr Duration kEndTime = std::chrono::seconds(5);  // for the ranks of a communicator to end it in order
+constexpr const char* kShareSwitch = "NCCL_MULTI_RANK_GPU_ENABLE";
+
+class Ticket final : public DeviceTicket {
+ public:
+  Ticket(std::shared_ptr<Device> device, std::shared_ptr<Event> done)
+      : device_(std::move(device)), done_(std::move(done)) {}
+  Result<void> join(void* stream) override {
+    return device_->wait_for(static_cast<StreamHandle>(stream), done_->handle());
+  }
+
+ private:
+  const std::shared_ptr<Device> device_;
+  const std::shared_ptr<Event> done_;
+};
+
+// What a device that does not let go may still use, or what would wait for it when it is given back. Never destroyed:
+// it ends with the process.
+template <typename T>
+void leave_behind(T owned) {
+  static auto* const mu = new std::mutex;
+  static auto* const left = new std::vector<T>;
+  const std::lock_guard lock(*mu);
+  left->push_back(std::move(owned));
+}
+
+std::string text_of(int ordinal) {
+  return "GPU " + std::to_string(ordinal);
+}
+
+}  // namespace
+
+DevicePlane::DevicePlane(Settings settings, Log& log, std::function<void(Flight, const Result<void>&)> on_landed,
+                         std::function<void()> wake)
+    : settings_(std::move(settings)),
+      log_(log),
+      wake_(std::move(wake)),
+      finisher_({[this] { ignore_captures(); }, std::move(on_landed),
+                 [this](const Error& error) {
+                   {
+                     const std::lock_guard lock(mu_);
+                     error_ = error;
+                   }
+                   wake_();
+                 }},
+                settings_.stall) {}
+
+DevicePlane::~DevicePlane() {
+  close(Duration::zero(), Error(Code::kCancelled, "the job was left"));
+  if (pool_ == nullptr || !has_let_go_) {
+    return;
+  }
+  const std::shared_ptr<Device> device = pool_->device();
+  pool_.reset();
+  if (const auto released = device->release_result(); !released.ok()) {
+    log_.write(LogLevel::kWarning,
+               "the driver did not take back all that was made on the GPU: " + released.error().message());
+  }
+}
+
+Result<std::shared_ptr<DevicePool>> DevicePlane::pool_of(int ordinal) {
+  const std::lock_guard lock(mu_);
+  if (pool_ == nullptr) {
+    HVD_TRY_ASSIGN(auto device, Device::open(ordinal));
+    pool_ = DevicePool::make(std::move(device));
+  } else if (pool_->device()->ordinal() != ordinal) {
+    return Error(Code::kInvalid, "this rank works on " + text_of(pool_->device()->ordinal()) +
+                                     ", and the tensor lies on " + text_of(ordinal) +
+                                     "; a rank has one GPU: choose it by hvd.local_rank()");
+  }
+  return pool_;
+}
+
+// A thread of ours that asks the driver something while the program captures a CUDA graph would spoil that, and get an
+// error; where the driver refuses even this, the first such error will say so.
+void DevicePlane::ignore_captures() {
+  const std::lock_guard lock(mu_);
+  if (pool_ != nullptr) {
+    static_cast<void>(pool_->device()->ignore_captures());
+  }
+}
+
+Result<std::shared_ptr<DevicePool>> DevicePlane::any_pool() {
+  {
+    const std::lock_guard lock(mu_);
+    if (pool_ != nullptr) {
+      return pool_;
+    }
+  }
+  auto own = pool_of(settings_.local_rank);
+  return own.ok() || own.error().code() != Code::kNotFound ? own : pool_of(0);
+}
+
+Result<void> DevicePlane::mark(std::span<const OpRef> ops) {
+  std::map<void*, ReadyMark> marks;
+  for (const OpRef& op : ops) {
+    const Submission& what = op->what;
+    if (what.device < 0) {
+      continue;
+    }
+    HVD_TRY_ASSIGN(const auto pool, pool_of(what.device));
+    auto [at, is_new] = marks.try_emplace(what.stream);
+    if (is_new) {
+      auto* stream = static_cast<StreamHandle>(what.stream);
+      HVD_TRY_ASSIGN(const bool is_capturing, pool->device()->is_capturing(stream));
+      if (is_capturing) {
+        return Error(Code::kInvalid, "a CUDA graph is being captured from the stream of '" + what.name +
+                                         "'; what ranks do together cannot be part of a graph: end the capture first");
+      }
+      HVD_TRY_ASSIGN(at->second.event, pool->event());
+      const std::lock_guard lock(mu_);  // so that serials are in the order of the stream
+      HVD_TRY(at->second.event->record(stream));
+      at->second.stream = what.stream;
+      at->second.serial = ++last_serial_;
+    }
+    op->ready = at->second;
+  }
+  return {};
+}
+
+void DevicePlane::tell(const std::string& notice, const DeviceExecutor::Host& host) {
+  if (!notice.empty() && !has_told_ && host.map.rank == 0) {
+    has_told_ = true;
+    log_.write(LogLevel::kWarning, "tensors on GPUs go through the hosts' memory: " + notice);
+  }
+}
+
+// The ranks agree on what they have first; then they make the communicator, where they can.
+Result<std::unique_ptr<DeviceExecutor>> DevicePlane::make_executor(const DeviceExecutor::Host& host,
+                                                                   Interrupt& interrupt) {
+  if (!nccl_) {
+    nccl_ = NcclLibrary::load(settings_.options.nccl_library);
+  }
+  const auto pool = any_pool();
+  ignore_captures();
+  const auto device = pool.ok() ? Result<std::shared_ptr<Device>>(pool.value()->device())
+                                : Result<std::shared_ptr<Device>>(pool.error());
+  const DeviceParty party{host.ranks, host.map.rank, host.backend};
+  HVD_TRY_ASSIGN(const auto cards, exchange_cards(party, make_card(settings_.options, device, *nccl_), interrupt));
+  DevicePlan plan = plan_devices(cards, host.ranks);
+  std::shared_ptr<NcclComm> comm;
+  if (plan.kinds != 0) {
+    if (plan.shares_gpus) {
+      ::setenv(kShareSwitch, "1",
+               0);  // NCCL reads it when it makes a communicator; only the user's own word is stronger
+    }
+    auto made = make_comm(party, device.value(), nccl_->value(), plan.shares_gpus, settings_.start_limit, interrupt);
+    if (made.ok()) {
+      comm = std::move(made).value();
+      finisher_.watch(comm);
+    } else if (plan.shares_gpus && interrupt.check().ok()) {
+      plan.kinds = 0;
+      plan.notice = "ranks share a GPU, and " + made.error().message();
+    } else {
+      return made.error();
+    }
+  }
+  tell(plan.notice, host);
+  return DeviceExecutor::make(host, pool.ok() ? pool.value() : nullptr, std::move(plan), std::move(comm));
+}
+
+Result<DeviceExecutor*> DevicePlane::executor_of(int process_set, const DeviceExecutor::Host& host,
+                                                 Interrupt& interrupt) {
+  auto& executor = executors_[process_set];
+  if (executor == nullptr) {
+    HVD_TRY_ASSIGN(auto made, make_executor(host, interrupt));
+    executors_[process_set] = std::move(made);
+  }
+  return executors_[process_set].get();
+}
+
+Result<void> DevicePlane::run(int process_set, const DeviceExecutor::Host& host, const Response& response,
+                              std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt) {
+  flight.process_set = process_set;
+  HVD_TRY_ASSIGN(DeviceExecutor * executor, executor_of(process_set, host, interrupt));
+  Result<void> launched = executor->run(response, ops, flight, interrupt);
+  if (const std::string notice = executor->take_notice(); !notice.empty() && launched.ok() && !has_told_of_memory_) {
+    has_told_of_memory_ = true;
+    log_.write(LogLevel::kWarning,
+               "tensors are packed into memory that is not NCCL's own, which may be slower: " + notice);
+  }
+  return launched;
+}
+
+void DevicePlane::take_off(Flight flight) {
+  if (flight.is_told) {
+    std::shared_ptr<Device> device;
+    {
+      const std::lock_guard lock(mu_);
+      device = pool_->device();
+    }
+    for (const OpRef& op : flight.ops) {
+      op->completion->finish(std::exchange(op->output, std::nullopt), std::make_shared<Ticket>(device, flight.done));
+    }
+  }
+  finisher_.add(std::move(flight));
+}
+
+// Those of the job's ranks that are not members split off nothing.
+Result<std::shared_ptr<NcclComm>> DevicePlane::split(const std::optional<DeviceExecutor::Host>& host,
+                                                     Interrupt& interrupt) {
+  DeviceExecutor& all = *executors_.at(0);
+  HVD_TRY(finisher_.drain(0, interrupt));
+  const auto place = host ? NcclComm::Place{host->map.rank, host->map.size} : NcclComm::Place{};
+  auto made = all.comm()->split(host ? 0 : kNcclNoColor, place, interrupt, Deadline::after(settings_.start_limit));
+  // The others may wait for this rank: that ends the job.
+  return made.ok() ? std::move(made)
+                   : made.error().with_context("the NCCL communicator of a process set could not be split from all's");
+}
+
+Result<void> DevicePlane::add_set(int process_set, const std::optional<DeviceExecutor::Host>& host,
+                                  Interrupt& interrupt) {
+  const auto all = executors_.find(0);
+  if (all == executors_.end() || all->second == nullptr || all->second->comm() == nullptr) {
+    return {};  // it makes its own when it has something to do
+  }
+  HVD_TRY_ASSIGN(auto comm, split(host, interrupt));
+  if (comm == nullptr) {
+    return {};
+  }
+  finisher_.watch(comm);
+  HVD_TRY_ASSIGN(const auto pool, any_pool());
+  HVD_TRY_ASSIGN(executors_[process_set], DeviceExecutor::make(*host, pool, all->second->plan(), std::move(comm)));
+  return {};
+}
+
+Result<void> DevicePlane::remove_set(int process_set, Interrupt& interrupt) {
+  const auto found = executors_.find(process_set);
+  if (found == executors_.end()) {
+    return {};
+  }
+  HVD_TRY(finisher_.drain(process_set, interrupt));
+  if (const auto& comm = found->second->comm(); comm != nullptr) {
+    finisher_.unwatch(comm);
+    const auto finished = comm->finish(interrupt, Deadline::after(kEndTime));
+    if (!finished.ok()) {
+      log_.write(LogLevel::kDebug, finished.error().message());  // it is gone in any case
+    }
+  }
+  executors_.erase(found);
+  return {};
+}
+
+std::optional<Error> DevicePlane::take_error() {
+  const std::lock_guard lock(mu_);
+  return std::exchange(error_, std::nullopt);
+}
+
+void DevicePlane::abort(const Error& cause) {
+  finisher_.abort(cause);
+}
+
+void DevicePlane::close(Duration limit, const Error& cause) {
+  if (!finisher_.close(Deadline::after(limit), cause)) {
+    leave_all_behind();
+    return;
+  }
+  NoInterrupt nobody;  // the engine is gone
+  for (const auto& [number, executor] : executors_) {
+    if (executor != nullptr && executor->comm() != nullptr) {
+      finisher_.unwatch(executor->comm());
+      const auto finished = executor->comm()->finish(nobody, Deadline::after(kEndTime));
+      if (!finished.ok()) {
+        log_.write(LogLevel::kDebug, finished.error().message());
+      }
+    }
+  }
+  executors_.clear();
+}
+
+void DevicePlane::leave_all_behind() {
+  if (!std::exchange(has_let_go_, false)) {
+    return;
+  }
+  log_.write(LogLevel::kWarning,
+             "the GPU, or NCCL, is still at work that was aborted; what it uses is given back when this process ends");
+  for (auto& [number, executor] : executors_) {
+    leave_behind(std::move(executor));
+  }
+  executors_.clear();
+  const std::lock_guard lock(mu_);
+  leave_behind(pool_);
+}
+
+}  // namespace hvd

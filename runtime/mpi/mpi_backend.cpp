@@ -1,0 +1,101 @@
+#include "runtime/mpi/mpi_backend.h"
+
+#include <cstring>
+
+#include "runtime/base/check.h"
+
+namespace hvd {
+namespace {
+
+// Below it are those of others on the same communicator (mpi_store.cpp). MPI promises tags up to 32767.
+constexpr int kFirstTag = 16;
+constexpr int kTags = 32000;
+
+std::vector<Range> ranges_of(std::span<const std::size_t> sizes) {
+  std::vector<Range> ranges;
+  std::size_t total = 0;
+  for (const std::size_t size : sizes) {
+    ranges.push_back(Range{total, total + size});
+    total += size;
+  }
+  return ranges;
+}
+
+void copy(void* to, const void* from, std::size_t bytes) {
+  if (bytes != 0 && to != from) {
+    std::memcpy(to, from, bytes);
+  }
+}
+
+}  // namespace
+
+MpiBackend::MpiBackend(std::shared_ptr<MpiComm> comm, std::vector<int> ranks, int tag)
+    : comm_(std::move(comm)), all_(*comm_, std::move(ranks), tag) {}
+
+Result<void> MpiBackend::allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt) {
+  HVD_CHECK(op != ReduceOp::kAverage);
+  return all_.allreduce(data, count, dtype, op, interrupt);
+}
+
+Result<void> MpiBackend::broadcast(void* data, std::size_t size_bytes, int root, Interrupt& interrupt) {
+  HVD_CHECK(root >= 0 && root < all_.count());
+  return all_.broadcast(data, size_bytes, root, interrupt);
+}
+
+Result<void> MpiBackend::allgather(const void* input, std::span<const std::size_t> sizes, void* out,
+                                   Interrupt& interrupt) {
+  const std::vector<Range> parts = ranges_of(sizes);
+  const Range& own = parts[static_cast<std::size_t>(all_.self())];
+  copy(static_cast<std::uint8_t*>(out) + own.begin, input, own.size());
+  return all_.allgather(out, parts, interrupt);
+}
+
+Result<void> MpiBackend::reducescatter(const void* input, std::span<const std::size_t> sizes, void* out, Dtype dtype,
+                                       ReduceOp op, Interrupt& interrupt) {
+  HVD_CHECK(op != ReduceOp::kAverage);
+  const std::vector<Range> parts = ranges_of(sizes);
+  const Range& own = parts[static_cast<std::size_t>(all_.self())];
+  HVD_TRY_ASSIGN(std::uint8_t* const whole, staging_.reserve(parts.back().end));
+  copy(whole, input, parts.back().end);
+  HVD_TRY(all_.reduce_scatter(whole, parts, dtype, op, interrupt));
+  copy(out, whole + own.begin, own.size());
+  return {};
+}
+
+Result<void> MpiBackend::alltoall(const void* input, std::span<const std::size_t> sizes, void* out,
+                                  Interrupt& interrupt) {
+  const auto ranks = static_cast<std::size_t>(all_.count());
+  const auto self = static_cast<std::size_t>(all_.self());
+  HVD_CHECK(sizes.size() == ranks * ranks);
+  std::vector<std::size_t> sent;
+  std::vector<std::size_t> received;
+  for (std::size_t other = 0; other < ranks; ++other) {
+    sent.push_back(sizes[self * ranks + other]);
+    received.push_back(sizes[other * ranks + self]);
+  }
+  const std::vector<Range> outgoing = ranges_of(sent);
+  const std::vector<Range> incoming = ranges_of(received);
+  const auto* from_here = static_cast<const std::uint8_t*>(input);
+  auto* to_here = static_cast<std::uint8_t*>(out);
+  copy(to_here + incoming[self].begin, from_here + outgoing[self].begin, sent[self]);
+  std::vector<MpiCollectives::Exchange> steps;
+  for (int distance = 1; distance < all_.count(); ++distance) {
+    const auto to = static_cast<std::size_t>(ring_next(all_.self(), all_.count(), distance));
+    const auto from = static_cast<std::size_t>(ring_previous(all_.self(), all_.count(), distance));
+    steps.push_back({static_cast<int>(to), from_here + outgoing[to].begin, outgoing[to].size(), static_cast<int>(from),
+                     to_here + incoming[from].begin, incoming[from].size()});
+  }
+  return all_.exchange(steps, interrupt);
+}
+
+Result<void> MpiBackend::barrier(Interrupt& interrupt) {
+  return all_.barrier(interrupt);
+}
+
+// The order in which a rank works for its sets is the coordinator's, and so the same for both ends of a message: that
+// two sets of many share a tag does no harm.
+Result<std::unique_ptr<Backend>> MpiBackendMaker::make(int process_set, const std::vector<int>& ranks, Mesh& /*mesh*/) {
+  return std::unique_ptr<Backend>(new MpiBackend(comm_, ranks, kFirstTag + process_set % kTags));
+}
+
+}  // namespace hvd

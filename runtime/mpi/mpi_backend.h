@@ -1,0 +1,50 @@
+// MpiBackend: whole collectives over MPI, of all ranks of a job or of a process set; and its maker.
+//
+// Needs MPI_THREAD_SERIALIZED at least, since whoever waits for a result turns the engine. Thread: engine only.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/backend/backend.h"
+#include "runtime/backend/staging.h"
+#include "runtime/mpi/mpi_collectives.h"
+#include "runtime/mpi/mpi_comm.h"
+
+namespace hvd {
+
+class MpiBackend final : public Backend {
+ public:
+  // `ranks`: ascending, of `comm`, which is shared by all process sets of the job.
+  MpiBackend(std::shared_ptr<MpiComm> comm, std::vector<int> ranks, int tag);
+
+  Result<void> allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt) override;
+  Result<void> adasum(std::span<const MutableBytes> tensors, Dtype dtype, Interrupt& interrupt) override;
+  Result<void> broadcast(void* data, std::size_t size_bytes, int root, Interrupt& interrupt) override;
+  Result<void> allgather(const void* input, std::span<const std::size_t> sizes, void* out,
+                         Interrupt& interrupt) override;
+  Result<void> reducescatter(const void* input, std::span<const std::size_t> sizes, void* out, Dtype dtype, ReduceOp op,
+                             Interrupt& interrupt) override;
+  Result<void> alltoall(const void* input, std::span<const std::size_t> sizes, void* out,
+                        Interrupt& interrupt) override;
+  Result<void> barrier(Interrupt& interrupt) override;
+
+ private:
+  std::shared_ptr<MpiComm> comm_;
+  MpiCollectives all_;
+  Staging staging_;
+};
+
+class MpiBackendMaker final : public BackendMaker {
+ public:
+  // The ranks of `comm` are those of the job.
+  explicit MpiBackendMaker(std::shared_ptr<MpiComm> comm) : comm_(std::move(comm)) {}
+  Result<std::unique_ptr<Backend>> make(int process_set, const std::vector<int>& ranks, Mesh& mesh) override;
+  [[nodiscard]] bool keeps_quick_path() const override { return false; }
+
+ private:
+  std::shared_ptr<MpiComm> comm_;
+};
+
+}  // namespace hvd

@@ -1,0 +1,105 @@
+// What NCCL's interface fixes at compile time, in our words: numbers, sizes and the types of its functions, as they are
+// since version 2.18 and have stayed since. The library is loaded, so that no header of NVIDIA's is needed to build;
+// tests/unit/runtime/nccl/nccl_abi_test.cpp compares this with the nccl.h of a machine that has one.
+#pragma once
+
+#include <climits>
+#include <cstddef>
+
+// As NCCL and CUDA name them.
+struct ncclComm;
+struct CUstream_st;
+
+namespace hvd {
+
+using NcclHandle = ncclComm*;
+using NcclStream = CUstream_st*;
+
+// ncclUniqueId, which rank 0 makes and all others get from it.
+struct NcclId {
+  char internal[128] = {};
+};
+
+// ncclResult_t.
+enum class NcclCode : int {
+  kSuccess = 0,
+  kUnhandledCudaError = 1,
+  kSystemError = 2,
+  kInternalError = 3,
+  kInvalidArgument = 4,
+  kInvalidUsage = 5,
+  kRemoteError = 6,
+  kInProgress = 7,
+  kTimeout = 8  // of later versions
+};
+
+// ncclDataType_t.
+enum class NcclType : int {
+  kInt8 = 0,
+  kUint8 = 1,
+  kInt32 = 2,
+  kUint32 = 3,
+  kInt64 = 4,
+  kUint64 = 5,
+  kFloat16 = 6,
+  kFloat32 = 7,
+  kFloat64 = 8,
+  kBfloat16 = 9
+};
+
+// ncclRedOp_t.
+enum class NcclOp : int { kSum = 0, kProduct = 1, kMax = 2, kMin = 3 };
+
+inline constexpr int kNcclNoColor = -1;  // NCCL_SPLIT_NOCOLOR
+
+// As ncclGetVersion tells it.
+constexpr int nccl_version(int major, int minor, int patch) {
+  return major * 10000 + minor * 100 + patch;
+}
+inline constexpr int kOldestNccl = nccl_version(2, 18, 0);
+// From here on several ranks may share a GPU, where NCCL_MULTI_RANK_GPU_ENABLE is set.
+inline constexpr int kNcclSharesGpus = nccl_version(2, 30, 0);
+
+// ncclConfig_t as 2.18 has it. Later ones are longer; they read as much as `size` says and know what is missing.
+struct NcclConfig {
+  static constexpr int kUndefined = INT_MIN;
+  std::size_t size = sizeof(NcclConfig);
+  unsigned magic = 0xcafebeefU;
+  unsigned version = kOldestNccl;
+  int blocking = 0;  // calls return at once, and kInProgress until they are through
+  int cga_cluster_size = kUndefined;
+  int min_ctas = kUndefined;
+  int max_ctas = kUndefined;
+  const char* net_name = nullptr;
+  int split_share = kUndefined;
+};
+
+// Of the library's functions, those that are used.
+struct NcclFunctions {
+  NcclCode (*get_version)(int*) = nullptr;
+  const char* (*get_error_string)(NcclCode) = nullptr;
+  const char* (*get_last_error)(NcclHandle) = nullptr;
+  NcclCode (*get_unique_id)(NcclId*) = nullptr;
+  NcclCode (*comm_init_rank_config)(NcclHandle*, int, NcclId, int, NcclConfig*) = nullptr;
+  NcclCode (*comm_split)(NcclHandle, int, int, NcclHandle*, NcclConfig*) = nullptr;
+  NcclCode (*comm_get_async_error)(NcclHandle, NcclCode*) = nullptr;
+  NcclCode (*comm_finalize)(NcclHandle) = nullptr;
+  NcclCode (*comm_destroy)(NcclHandle) = nullptr;
+  NcclCode (*comm_abort)(NcclHandle) = nullptr;
+  NcclCode (*group_start)() = nullptr;
+  NcclCode (*group_end)() = nullptr;
+  NcclCode (*all_reduce)(const void*, void*, std::size_t, NcclType, NcclOp, NcclHandle, NcclStream) = nullptr;
+  NcclCode (*broadcast)(const void*, void*, std::size_t, NcclType, int, NcclHandle, NcclStream) = nullptr;
+  NcclCode (*reduce)(const void*, void*, std::size_t, NcclType, NcclOp, int, NcclHandle, NcclStream) = nullptr;
+  NcclCode (*all_gather)(const void*, void*, std::size_t, NcclType, NcclHandle, NcclStream) = nullptr;
+  NcclCode (*reduce_scatter)(const void*, void*, std::size_t, NcclType, NcclOp, NcclHandle, NcclStream) = nullptr;
+  NcclCode (*send)(const void*, std::size_t, NcclType, int, NcclHandle, NcclStream) = nullptr;
+  NcclCode (*recv)(void*, std::size_t, NcclType, int, NcclHandle, NcclStream) = nullptr;
+  // Since 2.19; null in 2.18.
+  NcclCode (*mem_alloc)(void**, std::size_t) = nullptr;
+  NcclCode (*mem_free)(void*) = nullptr;
+  NcclCode (*comm_register)(NcclHandle, void*, std::size_t, void**) = nullptr;
+  NcclCode (*comm_deregister)(NcclHandle, void*) = nullptr;
+};
+
+}  // namespace hvd

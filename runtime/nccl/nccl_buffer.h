@@ -1,0 +1,45 @@
+// NcclBuffer: memory of a device from ncclMemAlloc, registered with a communicator (ncclCommRegister), so that what
+// moves between GPUs and network cards needs no copy of it on the way. For memory that is used again and again.
+//
+// Where NCCL has no such memory (2.18), or refuses it, any other serves. Thread: one at a time; the destructor may wait
+// for the device, so it is not for who must not wait.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "runtime/base/result.h"
+#include "runtime/nccl/nccl_comm.h"
+
+namespace hvd {
+
+class NcclBuffer {
+ public:
+  // Only with a communicator whose library has it (NcclLibrary::has_memory). Local: no other rank needs to call it.
+  static Result<NcclBuffer> make(std::shared_ptr<NcclComm> comm, std::size_t size_bytes);
+  ~NcclBuffer();
+  NcclBuffer(NcclBuffer&& other) noexcept
+      : comm_(std::move(other.comm_)),
+        data_(std::exchange(other.data_, nullptr)),
+        size_bytes_(other.size_bytes_),
+        registration_(std::exchange(other.registration_, nullptr)) {}
+  NcclBuffer& operator=(NcclBuffer&&) = delete;
+  NcclBuffer(const NcclBuffer&) = delete;
+  NcclBuffer& operator=(const NcclBuffer&) = delete;
+
+  [[nodiscard]] std::uint8_t* data() const { return static_cast<std::uint8_t*>(data_); }
+  [[nodiscard]] std::size_t size_bytes() const { return size_bytes_; }
+
+ private:
+  NcclBuffer(std::shared_ptr<NcclComm> comm, void* data, std::size_t size_bytes)
+      : comm_(std::move(comm)), data_(data), size_bytes_(size_bytes) {}
+
+  std::shared_ptr<NcclComm> comm_;
+  void* data_ = nullptr;
+  std::size_t size_bytes_ = 0;
+  void* registration_ = nullptr;
+};
+
+}  // namespace hvd

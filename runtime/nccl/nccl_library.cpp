@@ -1,0 +1,111 @@
+#include "runtime/nccl/nccl_library.h"
+
+namespace hvd {
+namespace {
+
+constexpr const char* kName = "libnccl.so.2";
+
+std::string version_text(int version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
+// What to look at, for the codes that say little by themselves.
+const char* advice(NcclCode code) {
+  switch (code) {
+    case NcclCode::kUnhandledCudaError:
+    case NcclCode::kSystemError:
+    case NcclCode::kInternalError:
+      return "; NCCL_DEBUG=INFO tells more";
+    case NcclCode::kInvalidUsage:
+      return "; it is so where two ranks have one GPU; see hvdrun --gpus";
+    case NcclCode::kRemoteError:
+    case NcclCode::kTimeout:
+      return "; another rank, or the way to it, is gone";
+    default:
+      return "";
+  }
+}
+
+Result<DynLib> open_file(const std::string& path) {
+  if (auto loaded = DynLib::find_loaded(kName, DynLib::Scope::kStays); loaded.ok()) {
+    return loaded;
+  }
+  return DynLib::open(path.empty() ? kName : path, DynLib::Scope::kStays);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const NcclLibrary>> NcclLibrary::load(const std::string& path) {
+  auto file = open_file(path);
+  if (!file.ok()) {
+    return Error(Code::kNotFound, "no NCCL: " + file.error().message() +
+                                      "; install the package nvidia-nccl-cu13, or name the file in HVD_NCCL_LIBRARY");
+  }
+  std::shared_ptr<NcclLibrary> made(new NcclLibrary(std::move(file).value()));
+  HVD_TRY(made->read_version());
+  HVD_TRY(made->take_comms());
+  HVD_TRY(made->take_collectives());
+  return std::shared_ptr<const NcclLibrary>(std::move(made));
+}
+
+Result<void> NcclLibrary::read_version() {
+  HVD_TRY(file_.take("ncclGetErrorString", calls_.get_error_string));
+  HVD_TRY(file_.take("ncclGetVersion", calls_.get_version));
+  HVD_TRY(check(calls_.get_version(&version_), "ncclGetVersion", nullptr));
+  if (version_ < kOldestNccl) {
+    return Error(Code::kInvalid, text() + " is too old; update it to " + version_text(kOldestNccl) + " or later");
+  }
+  return {};
+}
+
+Result<void> NcclLibrary::take_comms() {
+  HVD_TRY(file_.take("ncclGetLastError", calls_.get_last_error));
+  HVD_TRY(file_.take("ncclGetUniqueId", calls_.get_unique_id));
+  HVD_TRY(file_.take("ncclCommInitRankConfig", calls_.comm_init_rank_config));
+  HVD_TRY(file_.take("ncclCommSplit", calls_.comm_split));
+  HVD_TRY(file_.take("ncclCommGetAsyncError", calls_.comm_get_async_error));
+  HVD_TRY(file_.take("ncclCommFinalize", calls_.comm_finalize));
+  HVD_TRY(file_.take("ncclCommDestroy", calls_.comm_destroy));
+  HVD_TRY(file_.take("ncclCommAbort", calls_.comm_abort));
+  const bool has_memory = file_.take("ncclMemAlloc", calls_.mem_alloc).ok() &&
+                          file_.take("ncclMemFree", calls_.mem_free).ok() &&
+                          file_.take("ncclCommRegister", calls_.comm_register).ok() &&
+                          file_.take("ncclCommDeregister", calls_.comm_deregister).ok();
+  if (!has_memory) {
+    calls_.mem_alloc = nullptr;
+  }
+  return {};
+}
+
+Result<void> NcclLibrary::take_collectives() {
+  HVD_TRY(file_.take("ncclGroupStart", calls_.group_start));
+  HVD_TRY(file_.take("ncclGroupEnd", calls_.group_end));
+  HVD_TRY(file_.take("ncclAllReduce", calls_.all_reduce));
+  HVD_TRY(file_.take("ncclBroadcast", calls_.broadcast));
+  HVD_TRY(file_.take("ncclReduce", calls_.reduce));
+  HVD_TRY(file_.take("ncclAllGather", calls_.all_gather));
+  HVD_TRY(file_.take("ncclReduceScatter", calls_.reduce_scatter));
+  HVD_TRY(file_.take("ncclSend", calls_.send));
+  return file_.take("ncclRecv", calls_.recv);
+}
+
+std::string NcclLibrary::text() const {
+  return "NCCL " + version_text(version_) + ", " + file_.path();
+}
+
+Result<void> NcclLibrary::check(NcclCode code, const char* function, NcclHandle comm) const {
+  if (code == NcclCode::kSuccess || code == NcclCode::kInProgress) {
+    return {};
+  }
+  const char* last = comm != nullptr && calls_.get_last_error != nullptr ? calls_.get_last_error(comm) : nullptr;
+  const bool says_more = last != nullptr && *last != '\0';
+  // What may be the end of another rank, of which others know more.
+  const bool is_of_others =
+      code == NcclCode::kRemoteError || code == NcclCode::kSystemError || code == NcclCode::kTimeout;
+  return Error(is_of_others ? Code::kLostPeer : Code::kSystem,
+               std::string(function) + ": " + calls_.get_error_string(code) +
+                   (says_more ? std::string(" (NCCL last said: ") + last + ")" : "") + advice(code));
+}
+
+}  // namespace hvd
