@@ -1,5 +1,5 @@
-// CheckResult: what was found out about the hosts of a check and the links between them. Value types; made by
-// CheckRunner, judged by findings.h, shown by launcher/report.
+// CheckResult is what a check found out about the hosts and the links between them. Value types; CheckRunner makes
+// them, findings.h judges them, launcher/report shows them.
 #pragma once
 
 #include <optional>
@@ -19,19 +19,19 @@ struct CheckedHost {
   NodePlan plan;
   std::string transport;              // "ssh"
   std::optional<Error> error;         // why it was not reached, or how it was lost
-  Duration reach_time{};              // until its agent had answered
-  std::vector<std::string> notices;   // what was said on the way, as "using the system's ssh, because ..."
-  Opened opened;                      // of a host that was reached, as is all that follows
+  Duration reach_time{};              // from the start until its agent answered
+  std::vector<std::string> notices;   // what was reported on the way: "using the system's ssh, because ..."
+  Opened opened;                      // valid, as all that follows, for a host that was reached
   std::optional<ReadyMessage> ready;  // nothing: it was not reached
-  std::optional<ClockOffset> clock;   // nothing: it did not answer in time, as with all that follows
+  std::optional<ClockOffset> clock;   // nothing, as with all that follows: no answer in time
   std::optional<SystemSurvey> system;
   std::optional<SoftwareSurvey> software;
-  std::string address;  // at which the other hosts' ranks would call it; empty: not known
+  std::string address;  // at which the other hosts' ranks would connect to it; empty: not known
 
   [[nodiscard]] const std::string& name() const { return plan.host.name; }
 };
 
-// One direction between two hosts, by their indexes.
+// CheckedLink is one direction between two hosts, by their indexes.
 struct CheckedLink {
   int from = 0;
   int to = 0;
@@ -47,10 +47,10 @@ struct CheckedLink {
 struct CheckResult {
   std::vector<CheckedHost> hosts;
   std::vector<CheckedLink> links;
-  bool has_all_pairs = true;   // else each host and the next, in a ring
-  bool names_program = false;  // the user has named the program, else Python is looked for
+  bool has_all_pairs = true;   // false: each host and the next, in a ring
+  bool names_program = false;  // the user has named the program; false: Python is looked for
   bool wants_mpirun = false;
-  int interrupted_by = 0;  // a signal's number; 0: it was not
+  int interrupted_by = 0;  // a signal's number; 0: not interrupted
   Duration took{};
 };
 

@@ -1,7 +1,7 @@
-// CheckRunner: carries out one check: reaches all hosts, asks their agents, has them measure the links between them.
-// What fails on one host is recorded, and does not keep the others from being checked. Starts no rank.
+// CheckRunner carries out one check: it reaches all hosts, questions their agents, and has them measure the links
+// between them. A failure on one host is recorded and does not keep the others from being checked. Starts no rank.
 //
-// Every wait ends: hosts are reached and asked within --start-timeout, and links measured within as much again.
+// Every wait ends: hosts are reached and questioned within --start-timeout, and links measured within as much again.
 // Thread: the one that calls run(); it becomes the loop's.
 #pragma once
 
@@ -22,27 +22,27 @@
 
 namespace hvd::launch {
 
-// What is told while it goes on.
+// CheckSink receives the progress of the check.
 struct CheckSink {
-  std::function<void(const std::string& status)> on_status;  // one row, that replaces the one before
+  std::function<void(const std::string& status)> on_status;  // one row, which replaces the one before
 };
 
 class CheckRunner final : private SessionSink {
  public:
-  // `spec.launcher` is kOwn: also for a job under mpirun, whose hosts are reached by ssh.
+  // `spec.launcher` is kOwn, also for a job under mpirun: its hosts are reached by ssh.
   CheckRunner(EventLoop& loop, const JobSpec& spec, const Placement& placement, Transports transports,
               bool wants_mpirun, CheckSink sink, Log& log);
   ~CheckRunner() override;
   CheckRunner(const CheckRunner&) = delete;
   CheckRunner& operator=(const CheckRunner&) = delete;
 
-  // An error is a defect of this machine, not of a host.
+  // An error is a fault of this machine, not of a host.
   Result<CheckResult> run();
-  // SIGINT, SIGTERM, SIGHUP: ends with what is known.
+  // SIGINT, SIGTERM and SIGHUP end the check with what is known so far.
   void on_signal(int signo);
 
  private:
-  // What is still to come from a host, beside what it has told.
+  // Questions holds what was asked of a host and is not answered yet.
   struct Questions {
     std::vector<ClockSample> clock;
     std::int64_t clock_sent_ns = 0;
@@ -56,7 +56,7 @@ class CheckRunner final : private SessionSink {
   void on_lost(int node, const Error& why) override;
   void on_problem(int node, const std::string& text) override;
   void on_ending(int node, const std::string& why) override;
-  // Of a job; there is none.
+  // A check starts no ranks, so the agents send none of these events.
   void on_away(int, const Error&, Duration) override {}
   void on_back(int, Duration) override {}
   void on_started(int, int) override {}
@@ -100,7 +100,7 @@ class CheckRunner final : private SessionSink {
   JobSecret secret_{};
   TimePoint began_;
   TimerId timer_ = 0;
-  bool is_asking_ = true;  // until the links are measured
+  bool is_asking_ = true;  // false once links are being measured
   bool is_finishing_ = false;
 };
 

@@ -1,4 +1,4 @@
-// What is wrong with a host's limits and space, and with the programs it has; a part of findings.h. Pure.
+// These functions judge a host's limits, its space and its programs; a part of findings.h. Pure.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// LinkCheck: has the agents of several hosts measure the links between them, round by round (link_plan.h), each pair in
-// both directions one after the other, each with a deadline.
+// LinkCheck has the agents of several hosts measure the links between them, round by round (link_plan.h). It measures
+// both directions of a pair one after the other, each with a deadline.
 //
 // Thread: loop only. The sink is called from the loop, and from start().
 #pragma once
@@ -18,8 +18,8 @@ namespace hvd::launch {
 class LinkCheck {
  public:
   struct Host {
-    int node = 0;         // its index, for the sink
-    std::string address;  // numeric, where it is to listen
+    int node = 0;         // index in the placement, for the sink
+    std::string address;  // numeric; the host's agent listens there
   };
   struct Sink {
     std::function<void(int node, AgentMessage type, const std::string& body)> send;
@@ -27,7 +27,7 @@ class LinkCheck {
     std::function<void()> on_done;  // called once, last
   };
 
-  // `patience`: for one direction of one pair.
+  // `patience` limits one direction of one pair.
   LinkCheck(EventLoop& loop, std::vector<Host> hosts, Duration patience, Sink sink);
   ~LinkCheck();
   LinkCheck(const LinkCheck&) = delete;
@@ -36,19 +36,19 @@ class LinkCheck {
   void start();
   void on_listening(int node, const ListeningMessage& listening);
   void on_probed(int node, const ProbeResult& result);
-  // Its agent is gone.
+  // The host's agent is gone.
   void on_lost(int node, const std::string& why);
-  // No more is tried, and on_done is not called any more.
+  // Stops: nothing further is tried, and on_done is not called any more.
   void give_up();
   [[nodiscard]] bool is_over() const { return is_over_; }
 
-  // All that were planned, in the order of their hosts.
+  // Returns all links that were planned, in the order of their hosts.
   [[nodiscard]] std::vector<CheckedLink> links() const;
 
  private:
   struct Probe {
     CheckedLink link;
-    bool is_second = false;  // the pair's other direction is done
+    bool is_second = false;  // the first direction of the pair is already done
     bool has_dialed = false;
     bool has_listened = false;
     TimerId timer = 0;
@@ -66,7 +66,7 @@ class LinkCheck {
   const Sink sink_;
   std::vector<LinkRound> rounds_;
   std::size_t round_ = 0;                  // the next one
-  std::map<std::uint32_t, Probe> probes_;  // that are under way, by number
+  std::map<std::uint32_t, Probe> probes_;  // under way, by number
   std::uint32_t next_number_ = 1;
   std::map<std::pair<int, int>, CheckedLink> done_;
   bool is_over_ = false;

@@ -1,4 +1,4 @@
-// One finding for all hosts of which the same is so. Pure.
+// These functions put all hosts to which the same applies into one finding. Pure.
 #pragma once
 
 #include <functional>
@@ -18,12 +18,12 @@ std::vector<int> hosts_where(const CheckResult& result, const Test& test);
 
 Finding warning(Subject subject, std::vector<int> hosts, std::string what, std::string advice);
 
-// The same of all hosts for which it is so, in one finding.
+// Adds one finding for all hosts that pass `test`, if there are any.
 void warn_where(const CheckResult& result, Findings& findings, const Test& test,
                 const std::function<Finding(std::vector<int>)>& finding);
 
-// What is not the same on all hosts that have it. The hosts of the finding are those that differ from the most, or from
-// the first, where there is no most.
+// Warns when a value differs between the hosts that have it. The finding names the hosts that differ from the majority,
+// or from the first host where there is no majority.
 void warn_of_difference(const CheckResult& result, Findings& findings, Subject subject, const std::string& noun,
                         const Value& value, const std::string& advice);
 

@@ -1,4 +1,4 @@
-// Where the mounts of job files are on the nodes, as a configuration file says it for all jobs:
+// A configuration file can say for all jobs where the mounts of job files are on the nodes:
 //
 //   mounts:
 //     data: /srv/data

@@ -1,4 +1,4 @@
-// HostSpec: one host as the user named it. Value type.
+// HostSpec is one host as the user named it. Value type.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@ struct HostSpec {
   std::string user;         // empty: as ssh would choose
   int port = 0;             // 0: as ssh would choose
   int slots = 1;            // places for ranks
-  std::vector<int> gpus{};  // that the job may use there, by number; empty: any
+  std::vector<int> gpus{};  // GPUs that the job may use there, by number; empty: any
 
   friend bool operator==(const HostSpec&, const HostSpec&) = default;
 };
 
 using HostList = std::vector<HostSpec>;
 
-// Hosts named more than once become one, at its first place, with the slots summed: two entries of one host are one
-// node, else local ranks would be counted twice.
+// Makes one host of entries that name the same host, at its first place, with the slots summed. Otherwise one machine
+// would be two nodes, and its local ranks would be counted twice.
 HostList merge_repeated(HostList hosts);
 
 }  // namespace hvd::launch

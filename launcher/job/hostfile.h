@@ -1,5 +1,5 @@
-// Host files: one host a line, as "name slots=4" (Open MPI), "name:4" (MPICH) or "n[01-04]" (Slurm), with user@ and
-// port as in a host list (host_list.h); in "name:2222 slots=4" the number is the port. '#' begins a comment, blank
+// Host files name one host a line, as "name slots=4" (Open MPI), "name:4" (MPICH) or "n[01-04]" (Slurm), with user@ and
+// port as in a host list (host_list.h). In "name:2222 slots=4" the number is the port. '#' begins a comment, blank
 // lines are skipped. Errors name file:line:column.
 #pragma once
 

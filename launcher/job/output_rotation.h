@@ -1,4 +1,4 @@
-// OutputRotation: how large a rank's file may grow, and how many old ones are kept: "10M", "1G:5". Value type.
+// OutputRotation says how large a rank's file may grow, and how many old ones are kept: "10M", "1G:5". Value type.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct OutputRotation {
   friend bool operator==(const OutputRotation&, const OutputRotation&) = default;
 };
 
-// SIZE[:COUNT]; SIZE in bytes, or with K, M, G, T (of 1024). An error says what was expected.
+// Reads SIZE[:COUNT]; SIZE is in bytes, or with K, M, G, T (of 1024). An error says what was expected.
 Result<OutputRotation> parse_output_rotation(std::string_view text);
 
 }  // namespace hvd::launch

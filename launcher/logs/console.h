@@ -1,5 +1,6 @@
-// Console: standard output and standard error of hvdrun, written without ever blocking the loop. What a slow reader has
-// not taken yet is queued; who feeds the queue must stop at the high-water mark (see LogMux), so it stays bounded.
+// Console writes hvdrun's standard output and standard error without ever blocking the loop. Bytes that a slow reader
+// has not taken yet are queued. The queue stays bounded because the caller stops feeding it at the high-water mark (see
+// LogMux).
 //
 // Thread: loop only.
 #pragma once
@@ -19,11 +20,11 @@
 
 namespace hvd::launch {
 
-// One of the two descriptors.
+// ConsoleStream is one of the two descriptors.
 class ConsoleStream {
  public:
-  // `on_drained`: the queue has become empty. `on_failed`: the reader is gone (EPIPE) or the disk is full; told once,
-  // and everything written later is dropped.
+  // `on_drained`: the queue has become empty. `on_failed`: the reader is gone (EPIPE) or the disk is full. It is called
+  // once, and everything written later is dropped.
   struct Sink {
     std::function<void()> on_drained;
     std::function<void(const Error&)> on_failed;
@@ -36,21 +37,21 @@ class ConsoleStream {
   ConsoleStream& operator=(const ConsoleStream&) = delete;
 
   void write(std::string_view bytes);
-  // Hands to the system what it takes now. Called at the end of a turn rather than per line.
+  // Hands the kernel what it takes now. Called at the end of a turn rather than per line.
   void flush();
   [[nodiscard]] bool is_terminal() const { return is_terminal_; }
-  // A program reads it, which may print on our terminal itself, as tee does.
+  // True when a program reads the stream. Such a program may print on our terminal itself, as tee does.
   [[nodiscard]] bool has_program() const { return is_pipe_ || is_socket_; }
-  // On a terminal: rows that stay below whatever is written, drawn with the next flush.
+  // On a terminal, shows rows that stay below everything written later. They are drawn with the next flush.
   void show_below(std::vector<std::string> rows);
   [[nodiscard]] std::size_t pending() const { return queue_.size() - sent_; }
-  // What went wrong, if something did.
+  // Returns the error that made the stream fail, if any.
   [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
-  // What was written last did not end its line.
+  // True when the last bytes written did not end their line.
   [[nodiscard]] bool is_amid_line() const { return is_amid_line_; }
 
  private:
-  // True when more can be written at once.
+  // Returns true when more can be written at once.
   bool write_some();
   void watch_writable();
   void draw_below();
@@ -62,7 +63,7 @@ class ConsoleStream {
   const int fd_;
   const Sink sink_;
   Fd reopened_;  // an open file description of our own, so that O_NONBLOCK is not set for others who share it
-  bool never_blocks_ = false;  // a regular file, or reopened_
+  bool never_blocks_ = false;  // true for a regular file, or with reopened_
   bool is_pipe_ = false;
   bool is_socket_ = false;
   bool is_terminal_ = false;
@@ -73,10 +74,10 @@ class ConsoleStream {
   bool is_amid_line_ = false;
   std::optional<Error> failure_;
   std::vector<std::string> below_;
-  std::size_t drawn_ = 0;  // rows of these that the terminal shows, once the queue is there
+  std::size_t drawn_ = 0;  // how many of these rows the terminal shows, once it has taken the queue
 };
 
-// True when both descriptors lead to the same place, so that order between them matters.
+// True when both descriptors lead to the same file, so that the order between them matters.
 bool is_same_file(int fd_a, int fd_b);
 
 }  // namespace hvd::launch

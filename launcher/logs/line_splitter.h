@@ -1,7 +1,9 @@
-// LineSplitter: a stream of bytes, cut into whole lines, however the reads happened to cut it.
+// LineSplitter cuts a stream of bytes into whole lines, wherever the reads happened to cut it.
 //
-// A line ends with "\n", "\r\n", or a lone "\r" (a progress bar drawing itself anew). Bytes pass as they are: no
-// decoding, so neither a character split over two reads nor an invalid one can be harmed. Value type.
+// A line ends with "
+// ", "\r
+// ", or a lone "\r" (a progress bar that redraws itself). Bytes are not decoded, so neither a character split over two
+// reads nor an invalid one can be damaged. Value type.
 #pragma once
 
 #include <functional>
@@ -12,7 +14,7 @@ namespace hvd::launch {
 
 class LineSplitter {
  public:
-  // Gets the line with its terminator. A piece of a line that is too long, and a last line, may have none: all pieces
+  // Receives the line with its terminator. A piece of an overlong line, and a last line, may have none: all pieces
   // together are the stream.
   using Emit = std::function<void(std::string_view line)>;
 
@@ -20,13 +22,13 @@ class LineSplitter {
   static constexpr std::size_t kMaxLineBytes = 1U << 20U;
 
   void feed(std::string_view bytes, const Emit& emit);
-  // The stream has ended: what is left is a line.
+  // The stream has ended: emits what is left as a line.
   void finish(const Emit& emit);
-  // What has come of a line that is not whole yet.
+  // Returns the beginning of a line that is not complete yet.
   [[nodiscard]] std::string_view partial() const { return partial_; }
 
  private:
-  std::string partial_;  // the beginning of a line that is not whole yet
+  std::string partial_;  // the beginning of a line that is not complete yet
 };
 
 }  // namespace hvd::launch

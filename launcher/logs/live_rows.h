@@ -1,5 +1,6 @@
-// Live rows: lines that stay at the bottom of a terminal while other output scrolls above them: a progress bar a rank,
-// the state of the start. Here is what makes rows fit and the bytes that draw and remove them (ECMA-48); pure.
+// Live rows are lines that stay at the bottom of a terminal while other output scrolls above them: a progress bar for
+// each rank, or the state of the start. These functions make rows fit, and return the bytes that draw and remove them
+// (ECMA-48). Pure.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +15,16 @@ struct TerminalSize {
   std::size_t lines = 24;
 };
 
-// What a rank wrote, made safe for one row: colours (CSI ... m) stay, other control characters and sequences, which
-// could move the cursor, go. At most `columns` wide (of East Asian characters each counts two), then colours end.
+// Makes a rank's text safe for one row. Colours (CSI ... m) stay; other control characters and sequences, which could
+// move the cursor, are removed. The row is at most `columns` wide, where East Asian characters count two, and colours
+// are reset at its end.
 std::string fit_row(std::string_view text, std::size_t columns);
-// At most half the terminal, each row within its width; the last one tells how many are not shown.
+// Fits the rows to half the terminal's height and its full width; the last row counts those that are not shown.
 std::vector<std::string> fit_rows(const std::vector<std::string>& rows, TerminalSize size);
 
-// The cursor is left at the end of the last row, so that drawing never scrolls more than it has to.
+// Leaves the cursor at the end of the last row, so that drawing never scrolls more than it has to.
 std::string draw_rows(const std::vector<std::string>& rows);
-// Removes that many drawn rows, and leaves the cursor where the first began.
+// Removes this many drawn rows, and leaves the cursor where the first one began.
 std::string erase_rows(std::size_t count);
 
 }  // namespace hvd::launch

@@ -1,8 +1,9 @@
-// LogMux: what the ranks print, made into whole tagged lines on the console: "[3]<stdout>:epoch 1 loss 0.5", and in a
-// file per rank and stream where that is wanted.
+// LogMux turns what the ranks print into whole tagged lines on the console, such as "[3]<stdout>:epoch 1 loss 0.5", and
+// into a file per rank and stream where that is wanted.
 //
-// It also keeps the last lines of each rank's standard error for the report, and decides when a node may send more:
-// bytes are granted back once the console has taken them, so a slow reader slows the ranks and memory stays bounded.
+// It also keeps the last lines of each rank's standard error for the report, and controls how fast the nodes send.
+// Bytes are granted back once the console has taken them. So a slow reader slows the ranks down, and memory stays
+// bounded.
 //
 // Thread: loop only.
 #pragma once
@@ -32,32 +33,32 @@ namespace hvd::launch {
 struct LogMuxOptions {
   bool tags = true;  // [rank]<stdout>: before lines on standard output
   bool error_tags = true;
-  bool timestamps = false;      // asctime(3)'s form in local time, before the tag, as horovodrun has it
-  std::array<bool, 2> color{};  // [is_error] of the tags on the console, by rank
-  bool live = false;            // rows that are drawn anew, where the console is a terminal
-  // Whether somebody may answer the rank: then a line that it has begun, which may be a question, is live.
+  bool timestamps = false;      // in local time, in asctime(3)'s form, before the tag, as horovodrun prints it
+  std::array<bool, 2> color{};  // [is_error] colours the tags on the console, by rank
+  bool live = false;            // show rows that are redrawn, where the console is a terminal
+  // True when a user may answer the rank on standard input. An unfinished line may be a question, so it is then shown.
   std::function<bool(int rank)> shows_begun{};
-  bool gather = false;                // equal lines of several ranks are one on the console (LineGather)
-  std::vector<std::string> labels{};  // of the ranks, in their tags; empty: their numbers
-  std::vector<std::string> hidden{};  // texts in whose place *** stands, wherever a line goes
-  bool shows_ranks = true;            // false: what they print is in files alone
+  bool gather = false;                // print equal lines of several ranks once (LineGather)
+  std::vector<std::string> labels{};  // shown in the ranks' tags; empty: their numbers
+  std::vector<std::string> hidden{};  // texts that are replaced by *** wherever a line goes
+  bool shows_ranks = true;            // false: what they print goes to files alone
 };
 
 class LogMux {
  public:
   struct Sink {
-    // The node may send this many bytes more.
+    // The node may send this many more bytes.
     std::function<void(int node, std::uint64_t bytes)> grant;
     // Standard output or standard error cannot be written any more.
     std::function<void(const Error&)> on_failed;
     // A rank's file cannot be written any more.
     std::function<void(const Error&)> on_files_failed;
-    // A rank's standard error tells of a failure.
+    // A rank's standard error shows a failure.
     std::function<void(int rank, FailureSigns::Sign sign)> on_sign{};
   };
 
-  // What stands on the console in place of a line of standard output, with its newline and without a tag; empty:
-  // nothing. nullopt: the line as ever.
+  // Returns what the console shows in place of a line of standard output, with its newline and without a tag; empty:
+  // nothing. nullopt: the line stays as it is.
   using Rewrite = std::function<std::optional<std::string>(int rank, std::string_view line)>;
 
   LogMux(EventLoop& loop, int size, int node_count, LogMuxOptions options, Sink sink);
@@ -65,46 +66,46 @@ class LogMux {
   LogMux(const LogMux&) = delete;
   LogMux& operator=(const LogMux&) = delete;
 
-  // Before the first bytes, for each set of files: also write what the ranks print there, with their tags or as it is.
+  // Adds a set of files that the ranks' output also goes to, with tags or without. Call it before the first bytes.
   Result<void> keep_in(const RankFilesOptions& options, bool has_tags = true);
-  // Before the first bytes. The ranks' files keep what the ranks printed.
+  // Sets the rewriting of console lines; files keep what the ranks printed. Call it before the first bytes.
   void rewrite_with(Rewrite rewrite) { rewrite_ = std::move(rewrite); }
-  // Bytes that a rank of `node` printed; `is_error` for its standard error.
+  // Takes bytes that a rank of `node` printed; `is_error` for its standard error.
   void feed(int node, int rank, bool is_error, std::string_view bytes);
-  // The rank's stream has ended: a last line without newline is given one, but where there are no tags, and bytes pass
-  // as they are.
+  // The rank's stream has ended. A last line without newline gets one, except where there are no tags and bytes pass
+  // unchanged.
   void finish(int rank, bool is_error);
-  // A line of hvdrun itself, to standard error, in order with what the ranks printed before. It begins a line there,
-  // also after a progress bar, which ends with a carriage return.
+  // Prints a line of hvdrun itself on standard error, in order with what the ranks printed before. It begins a new line
+  // there, also after a progress bar, which ends with a carriage return.
   void say(std::string_view line);
-  // On a terminal, a row below the lines that tells of something under way; empty: none. It changes a few times a
-  // second at most, and what has gone before it was drawn is never seen.
+  // Shows, on a terminal, a row below the lines that says what is under way; empty: none. It is redrawn a few times a
+  // second at most, so a status that is replaced before that is never seen.
   void show_status(std::string status);
-  // Takes away, at once, all that stands below the lines, for as long as the terminal is somebody else's; draws it
-  // again.
+  // Removes all rows below the lines at once, for as long as the terminal belongs to somebody else; show_rows() draws
+  // them again.
   void hide_rows();
   void show_rows() { redraw(); }
-  // What waits for equal lines of other ranks waits no longer, so that what is said next comes after it.
+  // Prints the lines that wait for equal lines of other ranks now, so that what is printed next comes after them.
   void release_held();
-  // How long the last of the output is waited for.
+  // Patience limits the wait for the last of the output.
   struct Patience {
     Deadline deadline;
-    Duration stall;                      // for a reader that takes nothing
-    std::function<bool()> is_over = {};  // asked after each turn of the loop; empty: never
+    Duration stall;                      // limit for a reader that takes nothing
+    std::function<bool()> is_over = {};  // called after each turn of the loop; empty: never over
   };
-  // Everything to the files and the console. The loop turns meanwhile, so that signals are heard; each of the two
-  // streams goes on while the other one's reader takes nothing. An error: not all that the ranks printed could be
-  // written. What a reader has not taken in time is unwritten().
+  // Writes everything to the files and the console. The loop turns meanwhile, so that signals are handled. Each of the
+  // two streams goes on while the other one's reader takes nothing. An error says that not all of the ranks' output
+  // could be written; unwritten() counts what a reader has not taken in time.
   Result<void> flush_all(const Patience& patience);
-  // From now on a reader who takes nothing is not waited for: nodes are granted what they send, and of that what is
-  // too much for the console is dropped, though not by the ranks' files.
+  // Stops waiting for a reader that takes nothing. From now on nodes are granted all that they send. What is too much
+  // for the console is dropped there, but the ranks' files still get it.
   void stop_waiting();
-  // Bytes that were dropped, or wait for a reader still.
+  // Returns the number of bytes that were dropped or still wait for a reader.
   [[nodiscard]] std::size_t unwritten() const { return dropped_ + pending(); }
 
-  // The last lines of a rank's standard error, oldest first, without newlines.
+  // Returns the last lines of a rank's standard error, oldest first, without newlines.
   [[nodiscard]] std::vector<std::string> last_errors(int rank) const;
-  // The folder with all that a rank printed; empty when it is not kept, or not any more.
+  // Returns the folder with all that a rank printed; empty when it is not kept, or no longer complete.
   [[nodiscard]] std::string kept_in(int rank) const {
     return kept_.empty() ? "" : kept_.front().files->folder_of(rank);
   }
@@ -114,9 +115,9 @@ class LogMux {
   struct RankLog {
     std::array<LineSplitter, 2> splitters;
     std::array<std::string, 2> tags;
-    std::string_view color;  // what begins a tag where tags have colours
+    std::string_view color;  // begins a tag where tags have colours
     // A line that ends with a carriage return is the state of a progress bar, to be drawn over. On a terminal each rank
-    // has a row for the newest one, instead of all drawing over the same line; elsewhere it is a line.
+    // has a row for its newest state, instead of all drawing over the same line; elsewhere it is printed as a line.
     std::array<bool, 2> has_bar{};
     std::array<std::string, 2> bars;
     std::deque<std::string> tail;  // of standard error
@@ -129,16 +130,17 @@ class LogMux {
     bool has_tags = true;
   };
 
-  // A line, or what has no newline: a piece of one that is too long, or the last one (`is_last`).
+  // Takes a line, or a part without newline: a piece of an overlong line, or the last one (`is_last`).
   void take(int rank, bool is_error, std::string_view line, bool is_last);
-  // The same without what is hidden.
+  // Returns the line with hidden texts replaced.
   [[nodiscard]] std::string masked(std::string_view line) const;
   void take_shown(int rank, bool is_error, std::string_view line, bool is_last);
-  // True when the line is the business of the rank's bar.
+  // Returns true when the line was a state of the rank's progress bar and needs nothing more.
   bool update_bar(int rank, bool is_error, std::string_view line);
   void update_bar_with_partial(int rank, bool is_error);
   void set_bar(int rank, bool is_error, bool has_bar, std::string text);
-  // Rows for bars: on a terminal on which nobody else prints while ranks run, who would spoil them and be spoilt.
+  // True when progress bars get rows: on a terminal where no other program prints while ranks run, since the two would
+  // spoil each other's output.
   [[nodiscard]] bool is_live(bool is_error) {
     return options_.live && stream(is_error).is_terminal() && !stream(!is_error).has_program();
   }
@@ -146,15 +148,15 @@ class LogMux {
   void redraw();
   void print(std::span<const int> ranks, bool is_error, std::string_view line);
   [[nodiscard]] std::string tag_of(std::span<const int> ranks, bool is_error) const;
-  // For as long as lines are held, and not otherwise.
+  // Runs the timer for as long as lines are held, and not otherwise.
   void arm_gather_timer();
   void keep_tail(RankLog& log, std::string_view line);
-  // The current second, as text; made anew once per turn.
+  // Returns the current second as text, made once per turn.
   const std::string& stamp();
   void schedule_flush();
   void grant_owed();
   [[nodiscard]] std::size_t pending() const { return out_->pending() + (err_ ? err_->pending() : 0); }
-  // Whether a line is one too many for its stream; it is counted then.
+  // True when there is no room for the line on its stream; it is then counted as dropped.
   bool is_dropped(bool is_error, std::size_t size);
   ConsoleStream& stream(bool is_error) { return is_error && err_ ? *err_ : *out_; }
 
@@ -164,7 +166,7 @@ class LogMux {
   Rewrite rewrite_;
   std::vector<RankLog> ranks_;
   std::vector<std::uint64_t> owed_;  // [node] bytes received and not granted back yet
-  bool is_waiting_ = true;           // for the readers
+  bool is_waiting_ = true;           // whether slow readers are waited for
   std::size_t dropped_ = 0;
   std::unique_ptr<ConsoleStream> out_;
   std::unique_ptr<ConsoleStream> err_;  // null when both lead to the same place: one queue keeps the order

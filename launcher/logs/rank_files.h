@@ -1,8 +1,9 @@
-// RankFiles: what each rank printed, kept in DIR/rank.N/stdout and DIR/rank.N/stderr (N padded with zeros), as
-// horovodrun's --output-filename lays it out.
+// RankFiles keeps what each rank printed in DIR/rank.N/stdout and DIR/rank.N/stderr (N padded with zeros), in the
+// layout of horovodrun's --output-filename.
 //
-// A file is open only while it is written: so a job of 1,000 ranks needs no descriptors for it, and a directory that is
-// removed, or a disk that fills up, is noticed. What cannot be written is told once and dropped; the job goes on.
+// A file is open only while it is written. So a job of 1,000 ranks needs no descriptors for its files, and a directory
+// that is removed, or a disk that fills up, is noticed. What cannot be written is reported once and dropped; the job
+// goes on.
 // Thread: loop only.
 #pragma once
 
@@ -21,12 +22,12 @@ namespace hvd::launch {
 
 struct RankFilesOptions {
   std::string dir;
-  // A file that would grow beyond this becomes NAME.1, the NAME.1 of before NAME.2, and so on; 0: no limit. Files are
-  // cut between lines, so only a line that is longer alone makes a longer file.
+  // A file that would grow beyond this becomes NAME.1, the earlier NAME.1 becomes NAME.2, and so on; 0: no limit. Files
+  // are cut between lines, so only a single longer line makes a longer file.
   std::uint64_t max_bytes = 0;
-  int old_files = 1;  // that many are kept
-  // [rank][is_error]: files in `dir` in place of rank.N/stdout and rank.N/stderr; ranks that share one write whole
-  // lines into it as they come.
+  int old_files = 1;  // how many rotated files are kept
+  // [rank][is_error]: files in `dir` that take the place of rank.N/stdout and rank.N/stderr. Ranks that share a file
+  // write whole lines into it as they come.
   std::vector<std::array<std::string, 2>> names{};
 };
 
@@ -34,13 +35,13 @@ class RankFiles {
  public:
   using OnFailed = std::function<void(const Error&)>;  // called from flush() or write(), at most once
 
-  // Makes the directories, empties files that are there, and where there is a limit removes old ones.
+  // Makes the directories, empties files that are there, and removes old rotated files where there is a limit.
   static Result<std::unique_ptr<RankFiles>> create(RankFilesOptions options, int size, OnFailed on_failed);
 
   void write(int rank, bool is_error, std::string_view prefix, std::string_view line);
-  // Of a rank; empty when one of its files cannot be written any more.
+  // Returns the folder of a rank; empty when one of its files cannot be written any more.
   [[nodiscard]] std::string folder_of(int rank) const;
-  // Everything to the files. Called at the end of a turn rather than per line.
+  // Writes everything to the files. Called at the end of a turn rather than per line.
   void flush();
 
  private:
@@ -54,7 +55,8 @@ class RankFiles {
   RankFiles(RankFilesOptions options, OnFailed on_failed);
   Result<File*> add_file(const std::string& path);
   Result<void> append(File& file) const;
-  // What of `rest` goes into the file now: all, or the lines that fit; the file has made room where none did.
+  // Returns the part of `rest` that goes into the file now: all, or the lines that fit. A file with no room for one
+  // line is rotated first.
   Result<std::string_view> fit(const File& file, std::string_view rest) const;
   Result<void> rotate(const File& file) const;
   void flush_file(File& file);

@@ -1,4 +1,4 @@
-// Which GPUs the ranks of a node see. Pure.
+// These functions choose the GPUs that the ranks of a node see. Pure.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace hvd::launch {
 
-// Of the GPUs that a node has, the ones that the job uses there: those that the host names (a:2@0,3), else the first,
+// Returns those of a node's GPUs that the job uses: the ones that the host list names (a:2@0,3), else the first ones,
 // one for each rank. An error names a GPU that is not there.
 Result<std::vector<std::string>> gpus_of_job(const NodePlan& node, const std::vector<std::string>& on_node);
 
-// What a rank is told, by the variable that the node's GPUs have (launcher/agent/node_gpus.h). `gpus` is gpus_of_job;
-// empty: nothing.
+// Returns what a rank gets in the variable that selects the node's GPUs (launcher/agent/node_gpus.h). `gpus` comes from
+// gpus_of_job(); empty: nothing is set.
 EnvList gpu_env(GpuMode mode, const std::string& variable, const std::vector<std::string>& gpus, int local_rank);
 
-// Who shares which GPU, where there are more ranks than GPUs; else empty.
+// Says which ranks share which GPU, where there are more ranks than GPUs; else empty.
 std::string gpu_warning(GpuMode mode, const NodePlan& node, const std::vector<std::string>& gpus);
 
 }  // namespace hvd::launch

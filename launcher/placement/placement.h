@@ -1,6 +1,7 @@
-// Placement: which rank runs on which node. Pure: no I/O, no clock, no environment.
+// Placement says which rank runs on which node. Pure: no I/O, no clock, no environment.
 //
-// Rule (Horovod's): hosts in their order, all slots of a host before the next; the first `size` slots get ranks.
+// The rule is Horovod's: hosts in their order, all slots of a host before the next one; the first `size` slots get
+// ranks.
 #pragma once
 
 #include <string>
@@ -35,10 +36,10 @@ struct Placement {
   [[nodiscard]] const NodePlan& node_of(int rank) const;
 };
 
-// The same ranks, each as a node of its own: what there is to talk to where every rank has an agent of its own.
+// Returns the same ranks, each as a node of its own, for launchers under which every rank has its own agent.
 Placement one_node_per_rank(const Placement& placement);
 
-// size 0 means: as many ranks as there are slots.
+// Places `size` ranks; 0 means as many ranks as there are slots.
 Result<Placement> place(const HostList& hosts, int size);
 
 }  // namespace hvd::launch

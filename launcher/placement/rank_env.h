@@ -1,5 +1,5 @@
-// The environment of a rank: the union of what frameworks read, from the placement and what the nodes said of
-// themselves. Pure: no I/O, no environment read.
+// rank_env() returns the environment of a rank: all variables that frameworks read, made from the placement and what
+// the nodes reported of themselves. Pure: no I/O, no environment read.
 #pragma once
 
 #include <string>
@@ -11,37 +11,39 @@
 
 namespace hvd::launch {
 
-// In order; a later pair of the same name wins.
+// Variables in order; a later pair of the same name wins.
 using EnvList = std::vector<std::pair<std::string, std::string>>;
 
-// What is known of a node when its agent has answered.
+// NodeFacts is what is known of a node once its agent has answered.
 struct NodeFacts {
-  std::string address;       // numeric, as the other nodes reach it
-  std::string agent_socket;  // path there
-  std::string interface{};   // of that address; empty: unknown
+  std::string address;       // numeric, at which the other nodes reach it
+  std::string agent_socket;  // path on the node
+  std::string interface{};   // the interface with that address; empty: unknown
   bool has_other_interfaces = false;
-  std::string hostfile{};  // path there; empty: none
+  std::string hostfile{};  // path on the node; empty: none
 };
 
 struct JobFacts {
   std::string job_id;
   std::string agent_token;
   std::string master_address;  // rank 0's node
-  int master_port = 0;         // reserved there
-  int restart_limit = 0;       // how many times ranks that fail are started anew; 0: the job is not elastic
-  int elastic_timeout_s = 0;   // for the ranks of an elastic job to meet again
-  bool has_mpi = false;        // Open MPI started the ranks and has told them its own variables
+  int master_port = 0;         // a port reserved there
+  int restart_limit = 0;       // how many times failing ranks are restarted; 0: the job is not elastic
+  int elastic_timeout_s = 0;   // limits how long the ranks of an elastic job take to meet again
+  bool has_mpi = false;        // Open MPI started the ranks and set its own variables in them
 };
 
-// Identity, and behind it what is_default_variable(). `threads`: processors for this rank alone, at least 1.
+// Returns the identity of the rank, and after it the default variables (is_default_variable). `threads`: processors for
+// this rank alone, at least 1.
 EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPlan& rank, const NodeFacts& facts,
                  const JobFacts& job, int threads);
 
-// True for a variable that rank_env() proposes only: a value that the user has given it, also by inheritance, stays.
+// True for a variable that rank_env() only proposes: a value that the user has given it, also by inheritance, stays.
 bool is_default_variable(std::string_view name);
-// True for a variable that an outer launcher set for its own ranks: inherited, it would give ours a wrong identity.
+// True for a variable that an outer launcher set for its own ranks. Inherited, it would give our ranks a wrong
+// identity.
 bool is_outer_launcher_variable(std::string_view name);
-// True for a variable that describes the machine or session it was set in and must not travel to another host.
+// True for a variable that describes the machine or session it was set in, and must not travel to another host.
 bool is_host_bound_variable(std::string_view name);
 
 }  // namespace hvd::launch

@@ -1,9 +1,10 @@
-// CalledAgents: the agents of a job whose places are not known before they run. An engine such as Spark puts its tasks
-// where it likes; each task starts an agent, which calls the launcher (dial_back.h) and says in its first message what
-// machine it is on. Only when the last one has called can the ranks be placed. So these streams are opened before there
-// is a placement, and handed to the job's sessions afterwards, as a transport that has them already.
+// CalledAgents holds the agents of a job whose places are not known before they run. An engine such as Spark puts its
+// tasks where it likes. Each task starts an agent, which connects to the launcher (dial_back.h) and says in its first
+// message which machine it is on. The ranks can be placed only when the last agent has connected. So these streams are
+// opened before there is a placement. Afterwards CalledAgents acts as the Transport that hands them to the job's
+// sessions.
 //
-// An agent is numbered by its partition, 0 to count-1; which rank it gets is for place_called() to say.
+// An agent is numbered by its partition, 0 to count-1. place_called() decides which rank it gets.
 //
 // Thread: loop only. The DialBack and the EventLoop outlive it; it outlives the streams that it hands out.
 #pragma once
@@ -21,9 +22,9 @@ namespace hvd::launch {
 class CalledAgents final : public Transport {
  public:
   struct Handlers {
-    // One more agent has called and said where it is; `called` of them have.
+    // One more agent has connected and sent its facts; `called` counts those that have.
     std::function<void(int called)> on_called;
-    // An agent that had called is gone again, or spoke nonsense: the job cannot start. Called once.
+    // An agent that had connected is gone again, or broke the protocol: the job cannot start. Called once.
     std::function<void(const Error& why)> on_lost;
   };
 
@@ -34,10 +35,11 @@ class CalledAgents final : public Transport {
 
   [[nodiscard]] int called() const { return called_; }
   [[nodiscard]] bool is_complete() const;
-  // What each agent has said of itself, by partition. When complete.
+  // Returns what each agent has reported of its machine, by partition. Valid once is_complete().
   [[nodiscard]] std::vector<ReadyMessage> facts() const;
 
-  // From now on open() hands out the agent of partition partition_of_rank[target.rank]. When complete; once.
+  // Makes open() hand out the agent of partition partition_of_rank[target.rank] from now on. Call it once, when
+  // complete.
   void assign(std::vector<int> partition_of_rank);
   std::unique_ptr<Stream> open(const NodeTarget& target, StreamSink& sink) override;
 
@@ -54,14 +56,14 @@ class CalledAgents final : public Transport {
   int called_ = 0;
 };
 
-// Where the ranks are, once all agents have called.
+// CalledPlacement says where the ranks are, once all agents have connected.
 struct CalledPlacement {
   Placement placement;
   std::vector<int> partition_of_rank;
 };
 
-// Agents of one machine (ReadyMessage::machine) make a node. Nodes stand in the order of their lowest partition, and
-// within a node ranks in the order of their partitions. Pure.
+// Makes a node of the agents on one machine (ReadyMessage::machine). Nodes are ordered by their lowest partition, and
+// the ranks of a node by their partitions. Pure.
 CalledPlacement place_called(const std::vector<ReadyMessage>& facts);
 
 }  // namespace hvd::launch

@@ -1,11 +1,12 @@
-// DriverPipe: what hvdrun and the program that started it tell each other while tasks of an engine (Spark) start the
-// agents. Text lines over one socket, so that any language can hold the other end:
+// DriverPipe is the socket between hvdrun and the program that started it (the driver), for jobs whose agents are
+// started by the tasks of an engine (Spark). It carries text lines, so that a program in any language can hold the
+// other end:
 //
 //   hvdrun -> driver   "call KEY COUNT STACK ADDRESS..."   start COUNT tasks, whose agents call here by this key
 //   driver -> hvdrun   "over TEXT"                         the tasks have ended, or cannot be started: why
 //                      end of file                         the driver is gone
 //
-// The driver's end keeps the job alive: when the driver is killed, the job is stopped.
+// The driver's end keeps the job alive: when the driver is killed, the kernel closes it and the job is stopped.
 //
 // Thread: loop only. The EventLoop outlives it.
 #pragma once
@@ -29,7 +30,7 @@ class DriverPipe {
   DriverPipe(const DriverPipe&) = delete;
   DriverPipe& operator=(const DriverPipe&) = delete;
 
-  // The line is the key's only way out of this process; it goes to no log.
+  // Asks the driver to start `count` tasks. Only this line carries the key out of the process; no log gets it.
   Result<void> ask_for_calls(const CallKey& key, int count, const CallPlace& place);
 
  private:
@@ -39,7 +40,7 @@ class DriverPipe {
 
   EventLoop& loop_;
   Fd fd_;
-  std::function<void(const Error&)> on_over_;  // null: called
+  std::function<void(const Error&)> on_over_;  // null: already called
   WatchId watch_ = 0;
   std::string line_;
 };

@@ -1,5 +1,5 @@
-// hvdrun's own exit codes. A job that ran ends with the code of its first failing rank, 128 + N for signal N; ours
-// stand where programs seldom do. Public: the README shows this table.
+// These are hvdrun's own exit codes. A job that ran ends with the code of its first failing rank, 128 + N for signal N.
+// Our own codes are numbers that programs seldom use. Public: the manual shows this table.
 #pragma once
 
 namespace hvd::launch::exit_code {

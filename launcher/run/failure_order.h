@@ -1,10 +1,9 @@
-// FailureOrder: which rank of a job has failed first, from what was seen and told of each. Processes end in another
-// order than they fail: one that has raised may still run its exit functions while the others, which fail because of
-// it, have ended.
+// FailureOrder decides which rank of a job failed first, from what was observed and reported of each. Processes end in
+// another order than they fail: a rank that has raised may still run its exit functions while the others, which fail
+// because of it, have already ended.
 //
-// The order is that of arrival at the launcher. The clocks of hosts differ by more than the failures of ranks lie
-// apart, and a failure that came of another one is mostly known as such by its own words. Pure: times come with the
-// events.
+// Events are ordered by their arrival at the launcher. The clocks of hosts differ by more than the time between two
+// failures. A failure that another one caused mostly says so in its own report. Pure: times come with the events.
 #pragma once
 
 #include <cstdint>
@@ -19,46 +18,48 @@ namespace hvd::launch {
 
 class FailureOrder {
  public:
-  // `patience`: how long after a sign of failure a rank may take to end. An older sign is of an exception that was
-  // caught and only printed.
+  // `patience` is how long after a sign of failure a rank may take to end. An older sign is taken for an exception that
+  // was caught and only printed.
   FailureOrder(int size, Duration patience);
 
-  // It is a new process, of which nothing is known yet.
+  // The rank is a new process, of which nothing is known yet.
   void note_start(int rank);
-  // Its runtime is about to meet the others: whatever ended its last job is past.
+  // The rank's runtime is about to meet the others: whatever ended the rank's previous job no longer counts.
   void note_joined(int rank);
-  // A traceback or an abort has begun on its standard error: alone it says nothing, since the program may go on.
+  // A traceback or an abort message begins on the rank's standard error. Alone it proves nothing, since the program may
+  // catch the exception and go on.
   void note_sign(int rank, TimePoint at);
-  // What it has printed of its failure says that another process was lost.
+  // What the rank printed of its failure says that another process was lost.
   void note_loss(int rank);
   void note_news(int rank, const FailureNews& news, TimePoint at);
   void note_end(int rank, bool has_failed, TimePoint at);
 
-  // The first failure so far. `must_wait`: some rank that is not known to have failed may have been before it.
+  // Finding is the first failure so far. `must_wait`: some rank that is not known to have failed may have failed before
+  // it.
   struct Finding {
     int rank = -1;  // -1: none, or not known yet
     bool must_wait = false;
   };
-  // `is_late`: whoever has not failed by now has not been the first.
+  // `is_late`: the wait is over; a rank that has not failed by now was not the first.
   [[nodiscard]] Finding first(bool is_late) const;
 
-  // What it has told of its own failure; null: nothing.
+  // Returns what the rank reported of its own failure; null: nothing.
   [[nodiscard]] const FailureNews* told(int rank) const;
-  // It has failed, or is about to, because another one has.
+  // True when the rank has failed, or is about to, because another rank failed.
   [[nodiscard]] bool follows(int rank) const;
-  // The rank of which it follows, if that is known; else -1.
+  // Returns the rank whose failure caused this one's, if that is known; else -1.
   [[nodiscard]] int cause_of(int rank) const { return at(rank).by; }
 
  private:
   struct Mark {
-    std::uint64_t number = 0;  // of all marks, in the order of their arrival
+    std::uint64_t number = 0;  // counts all marks, in the order of their arrival
     TimePoint at;
   };
   struct Record {
     std::optional<Mark> sign;
-    std::optional<Mark> news;  // that it is ending
+    std::optional<Mark> news;  // the rank reported that it is ending
     std::optional<Mark> end;
-    FailureNews told;  // with `news`
+    FailureNews told;  // valid with `news`
     bool has_failed = false;
     bool is_follower = false;
     bool has_lost_a_peer = false;
@@ -71,13 +72,14 @@ class FailureOrder {
   [[nodiscard]] const Record& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   Record& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
   Mark mark(TimePoint when) { return {++marks_, when}; }
-  // When it failed: of a rank of which only the end is known, at the sign that it gave before, if that is not too old.
+  // Returns the number of the mark at which the rank failed. When only the end of a rank is known, that is its earlier
+  // sign, unless the sign is too old.
   [[nodiscard]] std::uint64_t number_of(const Record& failed) const;
-  // The failure that came first, among those that follow others or those that do not.
+  // Returns the rank with the first failure, among those that follow others or among those that do not.
   [[nodiscard]] int earliest(bool are_followers) const;
-  // It runs, has given a sign before `failed` has, and may be ending.
+  // True when the rank still runs, gave a sign before `failed` did, and may be ending.
   [[nodiscard]] bool may_be_before(const Record& rank, const Record& failed) const;
-  // Some rank that may be the one which others follow has neither failed nor ended.
+  // True when a rank that others may be following has neither failed nor ended.
   [[nodiscard]] bool is_leader_unknown() const;
   [[nodiscard]] bool is_suspect(int rank) const;
 

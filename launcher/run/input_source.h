@@ -1,9 +1,9 @@
-// InputSource: a descriptor that somebody else has made, and may share with us (standard input): read from the loop, no
-// faster than what is read is taken, and without changing it for the others.
+// InputSource reads from the loop a descriptor that somebody else made and may share with us (standard input). It reads
+// no faster than the bytes are taken, and changes no setting that others would see.
 //
-// A terminal is read only while this process is of its foreground process group, or it has none: whoever reads it from
-// behind is stopped (SIGTTIN), and a launcher that was put into the background is not to be. SIGTTIN has to be blocked,
-// since that can change between a look and the reading.
+// A terminal is read only while this process is in the terminal's foreground process group, or the terminal has none.
+// The kernel stops a background process that reads (SIGTTIN), and a launcher in the background must go on. The caller
+// blocks SIGTTIN, because the foreground group can change between the check and the read.
 //
 // Thread: loop only.
 #pragma once
@@ -20,11 +20,11 @@ namespace hvd::launch {
 
 class InputSource {
  public:
-  // Called from the loop, never from inside a call.
+  // The sink is called from the loop, never from inside a call.
   struct Sink {
     std::function<std::size_t()> allowance;  // how many bytes may come now; 0: nothing is read until resume()
     std::function<void(std::string_view bytes)> on_bytes;
-    std::function<void()> on_end;  // its end has come, or it cannot be read; called once
+    std::function<void()> on_end;  // the input has ended or cannot be read; called once
   };
 
   // Reads nothing before resume().
@@ -33,14 +33,14 @@ class InputSource {
   InputSource(const InputSource&) = delete;
   InputSource& operator=(const InputSource&) = delete;
 
-  // More may come than before, or this process was continued.
+  // Looks again: `allowance` may have grown, or this process was continued.
   void resume();
 
  private:
-  // Of another process group than ours is the terminal now.
+  // True while the terminal belongs to a process group other than ours.
   [[nodiscard]] bool is_elsewhere() const;
   void look_later();
-  // Waits until there is something; what can always be read, as a file, is read in the next turn.
+  // Waits until there is something to read. Input that is always readable, such as a file, is read in the next turn.
   void wait();
   void pause();
   void read();
@@ -54,7 +54,7 @@ class InputSource {
   const bool is_socket_;
   // loop only
   Fd fd_;
-  Fd own_;  // the same, opened anew for us alone, where that can be: then reading never blocks
+  Fd own_;  // the same file, opened again for us alone where that is possible: then reading never blocks
   WatchId watch_ = 0;
   TimerId timer_ = 0;
   bool is_posted_ = false;

@@ -1,8 +1,8 @@
-// JobReporter: what hvdrun itself says of a job, made of what happens to it. JobRunner tells it each event and prints
-// the lines that it gives, so that this layer decides only when something is said. launcher/report has the one that
-// makes words for people and the one that makes JSON for programs.
+// JobReporter turns the events of a job into the lines that hvdrun itself prints. JobRunner passes it each event and
+// prints the lines that it returns, so that this layer decides only when something is reported. launcher/report holds
+// the reporter that writes text for people and the one that writes JSON for programs.
 //
-// Thread: loop only. Lines are whole and without newlines; no lines is an answer too.
+// Thread: loop only. Lines are complete and without newlines; an empty list means that nothing is printed.
 #pragma once
 
 #include <string>
@@ -16,54 +16,54 @@ namespace hvd::launch {
 
 using Lines = std::vector<std::string>;
 
-// Something that the user should know while the job goes on; below kError --quiet silences it.
+// Note is something that the user should know while the job goes on; --quiet hides all notes below kError.
 struct Note {
   LogLevel level = LogLevel::kWarning;
-  int node = -1;  // that it is about; -1: none
+  int node = -1;  // the node that it is about; -1: none
   std::string text;
 };
 
-// The first failure, with what is known of it.
+// Failure is the first failure, with what is known of it.
 struct Failure {
   Cause cause;
-  // of the rank that failed, if one did
+  // the rest describes the rank that failed, if one did
   std::vector<std::string> last_errors;  // the last lines of its standard error, oldest first
   ExitStatus status;
   ExitDetail detail;
   std::string kept_in;    // the folder with all that it printed; empty: not kept
-  bool was_told = false;  // on_failing() has
+  bool was_told = false;  // on_failing() has already reported it
 };
 
 class JobReporter {
  public:
   virtual ~JobReporter() = default;
-  // The nodes are about to be reached.
+  // hvdrun is about to connect to the nodes.
   virtual Lines on_begin(const std::string& job_id) = 0;
-  // A step on the way to it.
+  // One step of connecting to the node is done.
   virtual Lines on_node_progress(int node, const std::string& what) = 0;
   virtual Lines on_node_ready(int node, const ReadyMessage& ready) = 0;
-  // Nodes are waited for that long already; told again every few seconds.
+  // The start takes long; called every few seconds while nodes have not answered.
   virtual Lines on_slow_start() = 0;
-  // The nodes are reached, and the ranks are about to be started.
+  // All nodes have answered, and the ranks are about to be started.
   virtual Lines on_all_ready(Duration took) = 0;
-  // Its connection broke, and is tried again for as long as `patience`.
+  // The node's connection broke; hvdrun tries to reconnect for as long as `patience`.
   virtual Lines on_node_away(int node, const Error& why, Duration patience) = 0;
   virtual Lines on_node_back(int node, Duration away) = 0;
   virtual Lines on_node_lost(int node, const Error& why) = 0;
   virtual Lines on_rank_started(int rank, int pid) = 0;
   virtual Lines on_rank_ended(int rank, const ExitStatus& status, const ExitDetail& detail) = 0;
-  // It failed (`cause` tells how), and is started anew.
+  // The rank failed (`cause` says how) and is started again.
   virtual Lines on_rank_restarted(int rank, const std::string& cause, int number, int limit) = 0;
   virtual Lines on_note(const Note& note) = 0;
-  // A line that the engine (mpirun) itself prints.
+  // The engine (mpirun) itself printed a line.
   virtual Lines on_engine_line(const std::string& engine, const std::string& line) = 0;
-  // The first failure is that of a rank that has not ended yet; on_failure() follows when it has.
+  // The rank that failed first has not ended yet; on_failure() follows when it has.
   virtual Lines on_failing(const Cause& cause) = 0;
   virtual Lines on_failure(const Failure& failure) = 0;
-  // Nothing was tried, for this reason.
+  // The job was refused before anything was tried, for this reason.
   virtual Lines on_refused(const Error& why, int exit_code) = 0;
   virtual Lines on_end(const JobState& state, Duration took) = 0;
-  // What is waited for before the ranks start, as a row that a terminal shows until it changes; empty: nothing.
+  // Returns what the start is waiting for, as a row that a terminal shows until it changes; empty: nothing.
   [[nodiscard]] virtual std::string status() const = 0;
 
  protected:

@@ -1,4 +1,4 @@
-// JobRunner: carries out one job: opens sessions, feeds JobState what happens and does what it says.
+// JobRunner carries out one job: it opens sessions, feeds JobState what happens and does what JobState decides.
 //
 // Thread: the one that calls run(); it becomes the loop's.
 #pragma once
@@ -29,12 +29,12 @@
 
 namespace hvd::launch {
 
-// The ways to reach nodes; not owned.
+// Transports are the ways to reach nodes; not owned.
 struct Transports {
   Transport* local = nullptr;
   Transport* ssh = nullptr;
   Transport* rsh = nullptr;  // null: the job has no rsh command
-  // null both, unless an engine starts the agents, which then call
+  // both are null, unless an engine starts the agents, which then connect to us
   Transport* dial_back = nullptr;
   Engine* engine = nullptr;
 };
@@ -47,23 +47,24 @@ class JobRunner final : private SessionSink {
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
 
-  // Before run(): what the ranks run, where they differ; asked once, when all nodes have answered.
+  // Call before run(). `programs` says what the ranks run, where they differ; it is called once, when all nodes have
+  // answered.
   void set_programs(ProgramsOf programs) { programs_ = std::move(programs); }
-  // Before run(): what is standard input to the ranks that the job's spec names; SIGTTIN has to be blocked
-  // (input_source.h). Else these find its end.
+  // Call before run(). `from` becomes the standard input of the ranks that the spec names. SIGTTIN must be blocked
+  // (input_source.h). Without it these ranks read end of file.
   void take_input(Fd from) { input_from_ = std::move(from); }
-  // Before run(): what of the ranks' output is shown otherwise.
+  // Call before run(). `rewrite` replaces lines of the ranks' output on the console.
   void rewrite_output(LogMux::Rewrite rewrite) { logs_.rewrite_with(std::move(rewrite)); }
-  // Runs the job to its end and returns hvdrun's exit code. An error is a defect of this machine (no epoll, no random
+  // Runs the job to its end and returns hvdrun's exit code. An error is a fault of this machine (no epoll, no random
   // numbers), not of the job.
   Result<int> run();
-  // SIGINT, SIGTERM, SIGHUP: stop the job (twice: at once); SIGUSR1, SIGUSR2: passed on; SIGTSTP: suspends the job and
-  // this process (suspension.h); SIGCONT: standard input may be ours again.
+  // SIGINT, SIGTERM and SIGHUP stop the job (the second one at once). SIGUSR1 and SIGUSR2 are passed on to the ranks.
+  // SIGTSTP suspends the job and this process (suspension.h). After SIGCONT standard input may be ours again.
   void on_signal(int signo);
-  // Whoever started the agents has ended them, or has gone: the job is stopped, with this as the cause if there is
-  // none.
+  // The engine that started the agents has ended them, or has gone. The job is stopped, with `why` as its cause if it
+  // has none yet.
   void on_engine_gone(const Error& why) { apply(EngineEnded{why}); }
-  // A line of hvdrun's own, in order with what the ranks printed.
+  // Prints a line of hvdrun's own, in order with what the ranks printed.
   void say(std::string_view line) { logs_.say(line); }
 
  private:
@@ -113,7 +114,7 @@ class JobRunner final : private SessionSink {
   void end_if_closed();
   void begin_input();
   void broadcast(AgentMessage type, std::string_view body);
-  // The last of the output, to readers that may be slow, or gone.
+  // Writes out the last of the output, to readers that may be slow or gone.
   Result<void> flush();
   void stop_waiting_later(Duration delay);
   void name_lost_touch();
@@ -125,7 +126,7 @@ class JobRunner final : private SessionSink {
   EventLoop& loop_;
   const JobSpec& spec_;
   const Placement& placement_;
-  const Placement agents_;  // whom the sessions are with
+  const Placement agents_;  // one node for each session
   const Transports transports_;
   JobReporter& reporter_;
   Log& log_;
@@ -135,9 +136,9 @@ class JobRunner final : private SessionSink {
   LogMux logs_;
   ExchangeBoard board_;
   std::uint32_t epoch_ = 0;           // how often ranks were restarted
-  std::vector<StartMessage> starts_;  // of each node, where ranks may be
+  std::vector<StartMessage> starts_;  // for each node; kept while ranks may be restarted
   Fd input_from_;
-  std::unique_ptr<JobInput> input_;  // while ranks run that are given it
+  std::unique_ptr<JobInput> input_;  // null unless ranks that take input are running
   RelayTree tree_;
   Suspension suspension_;
   std::vector<std::unique_ptr<NodeSession>> sessions_;
@@ -154,12 +155,12 @@ class JobRunner final : private SessionSink {
   std::map<int, TimerId> end_timers_;  // by rank
   TimerId end_timer_ = 0;
   TimerId settle_timer_ = 0;
-  TimerId reader_timer_ = 0;  // for who reads the output, once the job is being stopped
-  bool has_started_ = false;  // agents were told to start their ranks
+  TimerId reader_timer_ = 0;  // limits the wait for a reader of the output, once the job is being stopped
+  bool has_started_ = false;  // agents were asked to start their ranks
   bool is_finishing_ = false;
   bool is_flushing_ = false;
   bool is_reader_stuck_ = false;
-  int cut_short_by_ = 0;  // the signal that came while the last of the output was waited for
+  int cut_short_by_ = 0;  // the signal that arrived while the last of the output was being written
 };
 
 }  // namespace hvd::launch

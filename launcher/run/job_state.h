@@ -1,9 +1,10 @@
-// JobState: what a job does next, as a pure function of what happened: no I/O, no clock. JobRunner feeds it events and
-// carries out its actions.
+// JobState decides what a job does next, as a pure function of its events: no I/O, no clock. JobRunner feeds it events
+// and carries out its actions.
 //
 // Phases: opening (agents are being reached) -> running -> stopping (something ended the job) -> done. The first cause
-// wins: what fails after it, fails because of it. Among ranks the first is the one that failed first, whichever ends
-// first (FailureOrder); while that is not certain, the decision waits, for the time of grace at most.
+// wins, because what fails after it fails as its consequence. Among ranks the first is the one that failed first, even
+// if another one ends earlier (FailureOrder). While that is not certain the decision waits, for the grace period at
+// most.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +26,11 @@ namespace hvd::launch {
 struct NodeReady {
   int node = 0;
 };
-struct NodeLost {  // could not be opened, or its session broke
+struct NodeLost {  // its agent could not be reached, or its session broke
   int node = 0;
   Error why;
 };
-struct NodeEnding {  // its agent stops its ranks, and not because we asked
+struct NodeEnding {  // its agent stops its ranks, although we did not ask for it
   int node = 0;
   std::string why;
 };
@@ -44,14 +45,14 @@ struct RankStartFailed {
   int rank = 0;
   Error why;
 };
-struct RankFailing {  // it tells so itself, and may live on for a while
+struct RankFailing {  // it reported its own failure, and may live on for a while
   int rank = 0;
   FailureNews news;
   TimePoint at{};
 };
-struct RankComplained {  // its standard error tells of a failure, and it may live on for ever
+struct RankComplained {  // its standard error shows a failure; it may live on for any time
   int rank = 0;
-  bool has_lost_a_peer = false;  // it says so of the failure that it told of last
+  bool has_lost_a_peer = false;  // the failure that it printed last says so
   TimePoint at{};
 };
 struct RankExited {
@@ -60,12 +61,12 @@ struct RankExited {
   ExitDetail detail{};
   TimePoint at{};
 };
-struct CauseDue {};   // AwaitCause: who has not failed by now, has not failed first
-struct RankOverdue {  // AwaitEnd: it ought to have ended by now
+struct CauseDue {};   // AwaitCause is over: a rank that has not failed by now did not fail first
+struct RankOverdue {  // AwaitEnd is over: the rank should have ended by now
   int rank = 0;
   int pid = 0;
 };
-struct NodeDone {  // everything on it is gone
+struct NodeDone {  // all its processes are gone
   int node = 0;
 };
 struct Interrupted {
@@ -74,17 +75,17 @@ struct Interrupted {
 struct OutputFailed {
   Error why;
 };
-struct FilesFailed {  // what the ranks print is on the console, but no longer all in files
+struct FilesFailed {  // the ranks' output still reaches the console, but no longer all of its files
   Error why;
 };
-struct EngineEnded {  // before its agents had
+struct EngineEnded {  // the engine ended before its agents did
   Error why;
 };
 struct Misplaced {  // an engine has put a rank elsewhere than planned
   Error why;
 };
 struct StartTimedOut {};
-struct TimedOut {};      // the job has run as long as it may
+struct TimedOut {};      // the job has run for as long as --timeout allows
 struct StopTimedOut {};  // a node did not report its end in time
 using JobEvent = std::variant<NodeReady, NodeLost, NodeEnding, RankStarted, RankJoined, RankStartFailed, RankFailing,
                               RankComplained, RankExited, CauseDue, RankOverdue, NodeDone, Interrupted, OutputFailed,
@@ -94,25 +95,25 @@ using JobEvent = std::variant<NodeReady, NodeLost, NodeEnding, RankStarted, Rank
 struct StartRanks {};
 struct RestartRank {
   int rank = 0;
-  int number = 0;     // of this restart, from 1
-  std::string cause;  // how it ended
+  int number = 0;     // counts restarts, from 1
+  std::string cause;  // how the rank ended
 };
 struct StopNodes {
   int signo = 0;              // SIGKILL: at once
-  std::vector<int> spared{};  // ranks that are ending by themselves, and get SIGKILL when the time of grace is over
+  std::vector<int> spared{};  // ranks that are already ending; they get SIGKILL when the grace period is over
 };
-struct TellRanks {  // the job is over, to every runtime
+struct TellRanks {  // sends every runtime the news that the job is over
   std::string cause;
 };
-struct ReportCause {};    // the first cause is known: say it now, before the noise that follows
-struct ReportFailing {};  // the same while the rank has not ended; ReportCause follows when it has
-struct Finish {};         // leave the sessions and end
-struct AwaitCause {};     // CauseDue after the time of grace
-struct AwaitEnd {         // RankOverdue after the time of grace
+struct ReportCause {};    // the first cause is known: report it now, before the errors that follow from it
+struct ReportFailing {};  // the same before the rank has ended; ReportCause follows when it has
+struct Finish {};         // close the sessions and end
+struct AwaitCause {};     // asks for CauseDue after the grace period
+struct AwaitEnd {         // asks for RankOverdue after the grace period
   int rank = 0;
   int pid = 0;
 };
-struct EndRank {  // at once
+struct EndRank {  // ends the rank at once
   int rank = 0;
 };
 using JobAction = std::variant<StartRanks, RestartRank, StopNodes, TellRanks, ReportCause, Finish, ReportFailing,
@@ -120,12 +121,12 @@ using JobAction = std::variant<StartRanks, RestartRank, StopNodes, TellRanks, Re
 
 enum class JobPhase : std::uint8_t { kOpening, kRunning, kStopping, kDone };
 
-// Why a job did not succeed.
+// Cause says why a job did not succeed.
 struct Cause {
   std::vector<std::string> lines;  // one per failed host or rank: who, what, what to try
   int exit_code = 0;
-  int rank = -1;       // whose last lines belong to the report; -1: none
-  std::string hint{};  // what may be done about it while the job ends
+  int rank = -1;       // the rank whose last lines belong to the report; -1: none
+  std::string hint{};  // what the user can do about it while the job ends
 };
 
 struct RankRecord {
@@ -140,9 +141,8 @@ struct RankRecord {
 
 class JobState {
  public:
-  // `servers`: ranks that serve the others; the job is over when these others have ended. `restart_limit`: how many
-  // times a rank that fails is started anew, of all ranks together. `grace`: how long a rank that is failing has to
-  // end.
+  // `servers` are ranks that serve the others; the job is over when all others have ended. `restart_limit` is how many
+  // times failing ranks are restarted, counted over all ranks. `grace` is how long a failing rank has to end.
   explicit JobState(const Placement& placement, const std::vector<int>& servers = {}, int restart_limit = 0,
                     Duration grace = std::chrono::seconds(10));
 
@@ -151,17 +151,17 @@ class JobState {
   [[nodiscard]] JobPhase phase() const { return phase_; }
   [[nodiscard]] const std::optional<Cause>& cause() const { return cause_; }
   [[nodiscard]] const std::vector<RankRecord>& ranks() const { return ranks_; }
-  // 0, or the cause's; of a job that went well, but whose files could not all be written, kOutputFailed.
+  // Returns 0 or the cause's code; kOutputFailed for a job that succeeded, but whose files could not all be written.
   [[nodiscard]] int exit_code() const;
   [[nodiscard]] bool has_kept_all() const { return has_kept_all_; }
-  // ReportFailing came before ReportCause.
+  // True when ReportFailing came before ReportCause.
   [[nodiscard]] bool was_told_as_failing() const { return was_told_as_failing_; }
-  // Nothing more is to come from this node.
+  // True when no further event can come from this node.
   [[nodiscard]] bool is_over(int node) const {
     const NodeState state = nodes_[static_cast<std::size_t>(node)];
     return phase_ == JobPhase::kDone || state == NodeState::kDone || state == NodeState::kLost;
   }
-  // Nodes that have not answered yet, for messages.
+  // Names the nodes that have not answered yet, for messages.
   [[nodiscard]] std::vector<std::string> silent_hosts() const;
 
  private:
@@ -188,22 +188,22 @@ class JobState {
   Actions handle(const StartTimedOut& event);
   Actions handle(const TimedOut& event);
   Actions handle(const StopTimedOut& event);
-  // The last of the output is written when all ranks have ended, and may fail as the rest.
+  // Handles an event that arrives after all ranks have ended: writing the last of the output may still fail.
   void note_late(const JobEvent& event);
   static Cause cause_of(const OutputFailed& event);
-  // Records the cause if it is the first, and stops everything.
+  // Records the cause if it is the first, and stops all ranks.
   Actions stop_for(Cause cause, int signo);
   Actions look_for_cause(bool is_late);
-  // While it is looked for, also what does not fail the job may decide.
+  // Runs while the cause is being looked for: even an event that fails no job may settle it.
   Actions look_again() { return is_awaiting_cause_ ? look_for_cause(false) : Actions(); }
-  // This rank has failed first.
+  // Stops the job because this rank failed first.
   Actions stop_for_rank(int rank);
-  // The rank that was the cause has ended, after it was reported as failing.
+  // The rank that is the cause has ended, after it was reported as failing.
   Actions settle_cause(const RankExited& event);
-  // Of a rank that failed because of another one, and that one is not to blame either.
+  // Describes the rank that this one followed, when that one is not to blame either.
   [[nodiscard]] std::string describe_leader(int rank) const;
   Actions let_servers_go();
-  // Whether the others can go on with it, once it is started anew.
+  // True when the others can go on with the rank after a restart.
   [[nodiscard]] bool is_worth_restarting(const RankRecord& failed) const;
   Actions finish_if_over();
   Actions start_if_open();
@@ -216,12 +216,12 @@ class JobState {
   std::vector<NodeState> nodes_;
   std::vector<RankRecord> ranks_;
   std::vector<bool> is_server_;
-  bool is_letting_go_ = false;                   // the others have ended, and the servers are being
+  bool is_letting_go_ = false;                   // the others have ended, and the servers are being ended
   std::vector<std::pair<int, Error>> unopened_;  // nodes that could not be reached, in order of arrival
   FailureOrder order_;
   std::optional<Cause> cause_;
   bool is_awaiting_cause_ = false;
-  bool is_awaiting_end_ = false;  // of the rank that is the cause
+  bool is_awaiting_end_ = false;  // waits for the end of the rank that is the cause
   bool was_told_as_failing_ = false;
   int interrupts_ = 0;
   int restarts_ = 0;

@@ -1,7 +1,7 @@
-// NodeSession: the launcher's conversation with one node's agent: frames in, typed calls out.
+// NodeSession is the launcher's conversation with one node's agent: frames come in, typed calls go out.
 //
-// It outlives its connection, where that is allowed: when the connection breaks, or falls silent, new ones are tried
-// until one reaches the agent again, or the time for it is over. Nothing is lost or doubled by that
+// Where reconnecting is allowed it outlives its connection. When the connection breaks or falls silent, the session
+// opens new ones until one reaches the agent again or the time for it is over. No message is lost or delivered twice
 // (launcher/agent/messages.h).
 //
 // Thread: loop only.
@@ -20,41 +20,41 @@
 
 namespace hvd::launch {
 
-// What sessions report; `node` is the index in the placement. Nothing comes from inside a call to the session.
+// SessionSink receives what sessions report; `node` is the index in the placement. It is never called from inside a
+// call to the session.
 class SessionSink {
  public:
   virtual ~SessionSink() = default;
   virtual void on_ready(int node, const ReadyMessage& ready) = 0;
   virtual void on_progress(int node, const std::string& what) = 0;
   virtual void on_notice(int node, const std::string& what) = 0;
-  // Its connection broke; others are tried for as long as `patience`. Then on_back, or on_lost.
+  // The node's connection broke. The session reconnects for as long as `patience`; then on_back or on_lost follows.
   virtual void on_away(int node, const Error& why, Duration patience) = 0;
   virtual void on_back(int node, Duration away) = 0;
   virtual void on_started(int rank, int pid) = 0;
-  // Its runtime has come to the agent, and is about to meet the others.
+  // The rank's runtime has connected to its agent, and is about to meet the others.
   virtual void on_joined(int rank) = 0;
   virtual void on_start_failed(const StartFailedMessage& failed) = 0;
   virtual void on_output(int node, const OutputMessage& output) = 0;
   virtual void on_output_end(int rank, StreamId stream) = 0;
-  // The node's ranks can be given so many more bytes of standard input; none of them takes any more.
+  // The node's ranks can take this many more bytes of standard input; on_input_over: none of them takes any more.
   virtual void on_input_credit(int /*node*/, std::uint64_t /*bytes*/) {}
   virtual void on_input_over(int /*node*/) {}
-  // It has told of a failure; whether it ends, and when, is told besides.
+  // The rank reported a failure. Whether and when it ends is reported separately, by on_exited.
   virtual void on_failing(const FailingMessage& /*failing*/) {}
   virtual void on_exited(const ExitedMessage& exited) = 0;
   virtual void on_exchange(const ExchangeMessage& exchange) = 0;
   virtual void on_problem(int node, const std::string& text) = 0;
-  // The agent was told to end, by somebody else than us, and is going to.
+  // The agent is about to end, because somebody other than us asked it to.
   virtual void on_ending(int node, const std::string& why) = 0;
-  // Relay...: of what the node carries for others.
+  // A Relay frame arrived, which carries bytes of a node behind this one.
   virtual Result<void> on_relay(int node, const Frame& frame) = 0;
-  // The node's ranks are stopped until Continue.
+  // The node's ranks are stopped until Continue is sent.
   virtual void on_suspended(int /*node*/) {}
   virtual void on_done(int node) = 0;
-  // An answer of a node that is checked (launcher/agent/check_messages.h), for whoever has asked. An error ends the
-  // session.
+  // An agent answered a question of `hvdrun check` (launcher/agent/check_messages.h). An error ends the session.
   virtual Result<void> on_answer(int node, AgentMessage type, const std::string& body);
-  // The session is over: never opened, broken, or refused for what it sent.
+  // The session is over: it was never opened, it broke, or it was refused for what the agent sent.
   virtual void on_lost(int node, const Error& why) = 0;
 
  protected:
@@ -71,26 +71,26 @@ class NodeSession final : private StreamSink {
   NodeSession& operator=(const NodeSession&) = delete;
 
   void open(Transport& transport);
-  // While there is no connection, it waits for the next one.
+  // Sends a message. While there is no connection the message waits for the next one.
   void send(AgentMessage type, std::string_view body = {}) {
     send_frame(type, std::make_shared<const std::string>(agent_frame(type, body)));
   }
-  // The same with the whole frame, which several sessions may share.
+  // Does the same with a whole frame, which several sessions may share.
   void send_frame(AgentMessage type, std::shared_ptr<const std::string> frame);
-  // Heartbeats go out from now on, and silence of three intervals counts as a broken connection. Once the ranks were
-  // started, another one is then tried for `reconnect` (zero: not at all). Before Welcome.
+  // Sends heartbeats from now on, and takes silence for three intervals as a broken connection. Once the ranks were
+  // started, the session then reconnects for as long as `reconnect` (zero: not at all). Call it before Welcome.
   void watch_connection(Duration heartbeat, Duration reconnect, const std::string& token);
-  // The agent may end.
+  // Closes the agent's input, which allows it to end.
   void close_input();
   [[nodiscard]] bool is_open() const { return stream_ != nullptr && stage_ != Stage::kOver; }
-  // It is open, and an agent was there once: one that is to end in order. Else nobody has to be waited for.
+  // True when the session is open and an agent has answered, so that its orderly end must be awaited.
   [[nodiscard]] bool has_agent() const { return is_open() && is_reached_; }
-  // Its ranks were started, and it has told neither that it is done nor that it is lost.
+  // True when its ranks were started and the agent has reported neither Done nor its loss.
   [[nodiscard]] bool is_unfinished() const { return has_started_ && !is_done_ && stage_ != Stage::kOver; }
-  // How long its agent goes on without a sign of life from here; zero: it sees at once when we are gone.
+  // Returns how long the agent goes on without a sign of life from us; zero: it notices at once when we are gone.
   [[nodiscard]] Duration agent_patience() const;
   [[nodiscard]] const NodePlan& plan() const { return plan_; }
-  // How the node was reached; known once the agent is ready.
+  // Returns how the node was reached; known once the agent is ready.
   [[nodiscard]] const Opened& opened() const { return opened_; }
   [[nodiscard]] const std::optional<ReadyMessage>& ready() const { return ready_; }
 
@@ -110,12 +110,12 @@ class NodeSession final : private StreamSink {
   Result<void> on_frame(const Frame& frame);
   Result<void> on_numbered(const Frame& frame);
   [[nodiscard]] NodeTarget target() const;
-  // A rank of another node, or none, is refused: it would be an index.
+  // Refuses a rank that is not on this node: the number is used as an index.
   Result<void> check_rank(int rank) const;
   void beat_later();
   void beat();
   void send_ack();
-  // The connection is gone; the session may not be.
+  // Drops the connection; the session itself may go on.
   void disconnect(const Error& reason);
   void try_again_in(Duration delay);
   void try_again();
@@ -137,18 +137,18 @@ class NodeSession final : private StreamSink {
   TimerId heartbeat_timer_ = 0;
   TimePoint beat_due_;
   TimePoint last_heard_;
-  // what a new connection needs
+  // state that a new connection needs
   Duration reconnect_{};
   std::string token_;
   bool has_started_ = false;
-  bool is_resumable_ = false;  // from Start to Done
+  bool is_resumable_ = false;  // true from Start to Done
   bool is_done_ = false;
   bool is_reached_ = false;
   bool was_resumed_ = false;
   ResendQueue resend_;
   std::uint64_t received_ = 0;
-  std::uint64_t acknowledged_ = 0;  // of received_, to the agent
-  // while there is none
+  std::uint64_t acknowledged_ = 0;  // how many of received_ the agent knows of
+  // state while there is no connection
   Error why_away_{Code::kLostPeer, ""};
   TimePoint away_since_;
   int attempts_ = 0;

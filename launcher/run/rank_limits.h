@@ -1,6 +1,6 @@
-// How many ranks there can be, looked at before anything is made for each of them: a number with a digit too many would
-// else fill the memory of this machine, and end other programs there. Open files are each node's own to count, which
-// its agent does before the first rank.
+// These checks limit how many ranks a job can have, before anything is allocated for each of them. A number with one
+// digit too many would otherwise fill this machine's memory and end other programs on it. Open files are counted on
+// each node, by its agent, before the first rank starts.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace hvd::launch {
 
-// What this machine allows; 0: unknown, or no limit.
+// MachineLimits is what this machine allows; 0: unknown, or no limit.
 struct MachineLimits {
   std::uint64_t processes = 0;
-  std::string processes_name{};  // of the limit, for messages
+  std::string processes_name{};  // the limit's name, for messages
   std::uint64_t memory_bytes = 0;
 };
 MachineLimits limits_of_this_machine();
 
-// kInvalid: more than Linux or a start message has room for, on whatever host. kResource: more than this machine, which
-// is asked for them or holds what is known of them, has.
+// kInvalid: there are more ranks than Linux or a start message has room for, on any host. kResource: there are more
+// than this machine can hold, as their host or as the launcher that keeps a record of each.
 Result<void> check_rank_count(const HostList& hosts, int size, const MachineLimits& here);
 
 }  // namespace hvd::launch

@@ -1,6 +1,6 @@
-// RelayTree: by whom the nodes of a job are reached. Up to --fanout remote nodes by hvdrun itself; where there are
-// more, these first ones reach the next ones, and so on, so that nobody has more connections and the work is shared
-// out.
+// RelayTree decides through which node each node of a job is reached. hvdrun itself connects to up to --fanout remote
+// nodes. Where there are more, these first ones connect to the next ones, and so on. So no process holds more
+// connections than that, and the work of starting is shared.
 //
 // Thread: loop only. The spec, the placement, the loop and the log outlive it; it outlives all streams.
 #pragma once
@@ -20,14 +20,14 @@
 
 namespace hvd::launch {
 
-// [index of a node among those to be reached] the index of the one that relays to it; -1: none does. With f for the
-// fanout, the first f have none, the next f * f have these in turn, the next f * f * f those, and so on: nobody has
-// more than f behind it, a relaying node stands before those behind it, and all that are equally far have equally many
-// but one.
+// Returns for each of `count` nodes the index of the node that relays to it; -1: hvdrun reaches it itself. With fanout
+// f the first f nodes have no relay. The next f * f have these as relays in turn, the next f * f * f have those, and so
+// on. A node relays to at most f others and stands before them in the list, and nodes at the same depth have the same
+// number behind them, give or take one.
 std::vector<int> relays_in_turn(int count, int fanout);
 
-// The same by the index of each node in `agents`, for the job's own: nodes on this machine, and all under an engine,
-// have none and relay to none.
+// Does the same for the nodes of `agents`, by index. Nodes on this machine, and all nodes under an engine, have no
+// relay and relay to none.
 std::vector<int> relays_of(const JobSpec& spec, const Placement& agents);
 
 class RelayTree {
@@ -38,11 +38,11 @@ class RelayTree {
   RelayTree(const RelayTree&) = delete;
   RelayTree& operator=(const RelayTree&) = delete;
 
-  // The way to a node, made of the direct one; valid as long as the tree is.
+  // Returns the way to a node, which is `direct` where nothing relays to it; valid as long as the tree is.
   Transport& way_to(int node, Transport& direct);
-  // The host that relays to the node; null: none.
+  // Returns the host that relays to the node; null: none.
   [[nodiscard]] const std::string* relay_of(int node) const;
-  // What becomes of a node's own session.
+  // Reports what has become of the node's own session, which carries those of the nodes behind it.
   void change(int node, Relay::State state);
   Result<void> on_frame(int node, const Frame& frame);
 

@@ -1,6 +1,7 @@
-// SparkGang: how a job under Spark begins. It listens, tells the driver whom its tasks may call (driver_pipe.h), waits
-// until the agents of all tasks have called, and places the ranks where these are. After that it is the transport by
-// which the job's sessions reach the agents, and tells when the driver or its tasks have gone.
+// SparkGang is the start of a job under Spark. It listens, tells the driver where the tasks' agents must connect
+// (driver_pipe.h), waits until the agents of all tasks have connected, and places the ranks where these are. Afterwards
+// it is the transport by which the job's sessions reach the agents, and it reports when the driver or its tasks are
+// gone.
 //
 // Thread: loop only. The EventLoop and the Log outlive it; it outlives the JobRunner that uses its transport.
 #pragma once
@@ -26,16 +27,16 @@ class SparkGang {
   static Result<std::unique_ptr<SparkGang>> create(EventLoop& loop, const JobSpec& job, bool is_local, Log& log,
                                                    std::function<void(const std::string&)> say);
 
-  // Runs the loop until all agents have called, at most job.start_timeout. Errors: kTimeout says how many are missing,
-  // kCancelled that interrupt() was called, others why the tasks cannot start.
+  // Runs the loop until all agents have connected, for job.start_timeout at most. kTimeout says how many are missing,
+  // kCancelled that interrupt() was called; other errors say why the tasks cannot start.
   Result<void> gather();
-  // A signal came while it gathers.
+  // A signal arrived while it gathers.
   void interrupt(const std::string& why);
 
-  // After gather().
+  // The placement and the transport are valid after gather().
   [[nodiscard]] const Placement& placement() const { return placement_; }
   [[nodiscard]] Transport& transport() { return *agents_; }
-  // Once, when the tasks or the driver have gone.
+  // `handler` is called once, when the tasks or the driver have gone.
   void on_gone(std::function<void(const Error&)> handler);
 
  private:

@@ -1,4 +1,5 @@
-// The last step before ranks start: from the placement and what the agents said, what each node is told. Pure.
+// These functions take the last step before ranks start. They turn the placement and what the agents reported into the
+// start message of each node. Pure.
 #pragma once
 
 #include <functional>
@@ -14,10 +15,10 @@
 
 namespace hvd::launch {
 
-// The job when all of its agents have answered.
+// JobView is the job when all of its agents have answered.
 struct JobView {
   const Placement& placement;
-  const Placement& agents;             // agents_of() it
+  const Placement& agents;             // agents_of() the placement
   const std::vector<NodeView>& views;  // one for each agent
 
   [[nodiscard]] const NodeView& of(int rank) const {
@@ -25,44 +26,45 @@ struct JobView {
   }
 };
 
-// The first node that lacks a GPU which the host list names there, as what its first rank cannot start for.
+// Returns the first node that lacks a GPU which the host list names there, as a start failure of the node's first rank.
 std::optional<StartFailedMessage> find_missing_gpu(const JobView& job);
 
-// Likewise the first node that has none of the network interfaces which the user names.
+// Does the same for the first node that has none of the network interfaces which the user names.
 std::optional<StartFailedMessage> find_missing_interface(const JobSpec& spec, const JobView& job);
 
-// Refuses a rank that an engine has put elsewhere than the placement says: on a node that calls itself `node_name`.
+// Refuses a rank that an engine started on another node than planned; `node_name` is that node's own name.
 Result<void> check_seat(const Placement& placement, int rank, const ReadyMessage& ready, const std::string& node_name);
-// The same for all of them, with the name of each node that which its first rank has told.
+// Checks all ranks. A node counts under the name that the agent of its first rank reported.
 Result<void> check_seats(const JobView& job);
 
-// What is removed from and set over an agent's own variables, for all ranks of its node, beside what is each rank's
-// own.
+// Fills in which of an agent's own variables are removed or replaced for all ranks of its node. Variables that differ
+// between ranks are not its concern.
 void add_environment(const JobSpec& spec, bool is_local, StartMessage& start);
 
-// Whether the rank, or any of the agent's, is given hvdrun's standard input.
+// True when the rank, or any rank of this agent, is given hvdrun's standard input.
 bool is_given_input(const JobSpec& spec, int rank);
 bool is_given_input(const JobSpec& spec, const NodePlan& agent);
 
-// What one rank runs where ranks differ.
+// RankProgram is what one rank runs, where ranks differ.
 struct RankProgram {
   std::vector<std::string> argv;  // empty: the job's
-  EnvList env;                    // after what all ranks get, before the user's -x
-  // Name ("text-N") and text of files that the rank's agent is to write beside its socket, for this rank and for others
-  // of the same agent.
+  EnvList env;                    // applied after what all ranks get, before the user's -x
+  // Name ("text-N") and text of files that the rank's agent writes beside its socket, for this rank and for others of
+  // the same agent.
   std::vector<std::pair<std::string, std::string>> files{};
 };
-// One for each rank, from what the nodes have said.
+// Returns one program for each rank, from what the nodes reported.
 using ProgramsOf = std::function<std::vector<RankProgram>(const JobView&)>;
 
-// One StartMessage per agent. No GPU may be missing. `programs`: one for each rank, or none.
+// Returns one StartMessage per agent. No GPU may be missing. `programs` holds one entry for each rank, or is empty.
 std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView& job, const std::string& job_id,
                                               const std::string& token, const std::vector<RankProgram>& programs = {});
 
-// What `start`, which started its node's ranks, is for one of them that is started anew for the `number`th time.
+// Derives from `start`, which started the ranks of a node, the message that restarts one of them for the `number`th
+// time.
 StartMessage restart_message(const StartMessage& start, int rank, int number);
 
-// What the user should know of how ranks share GPUs and cores, a line for each node where they do.
+// Tells the user how ranks share GPUs and cores, in one line for each node where they do.
 std::vector<std::string> start_warnings(const JobSpec& spec, const JobView& job);
 
 }  // namespace hvd::launch

@@ -1,6 +1,6 @@
-// Suspension: what Ctrl-Z (SIGTSTP) means to a job: all its ranks are stopped, on whatever host, then hvdrun itself;
-// and all go on when it is continued (`fg`, `bg`, SIGCONT). Else the ranks would run on unseen, and agents on other
-// hosts would take hvdrun for dead after a while.
+// Suspension carries out Ctrl-Z (SIGTSTP) for a whole job. It stops the ranks on every host, then hvdrun itself; all go
+// on when hvdrun is continued (`fg`, `bg`, SIGCONT). Otherwise the ranks would run on unseen, and after a while the
+// agents on other hosts would take the stopped hvdrun for dead.
 //
 // Thread: loop only.
 #pragma once
@@ -14,17 +14,18 @@ namespace hvd::launch {
 class Suspension {
  public:
   struct Sink {
-    // Tells the agents to stop their ranks; how many of them will answer.
+    // Asks the agents to stop their ranks, and returns how many of them will answer.
     std::function<int()> suspend;
-    // Tells them to let their ranks go on, after all was stopped for so long.
+    // Asks the agents to let their ranks go on, after everything was stopped for this long.
     std::function<void(Duration stopped)> let_continue;
-    // The terminal is the shell's until let_continue().
+    // Stops drawing on the terminal, which is the shell's until let_continue().
     std::function<void()> leave_terminal;
   };
 
   Suspension(EventLoop& loop, Sink sink) : loop_(loop), sink_(std::move(sink)) {}
 
-  // SIGTSTP, which is blocked. Stops the process once all agents have answered, or do not in a while.
+  // Handles SIGTSTP, which is blocked. Stops this process once all agents have answered, or have not done so for a
+  // while.
   void begin();
   void on_suspended();
 
@@ -34,7 +35,7 @@ class Suspension {
   EventLoop& loop_;
   const Sink sink_;
   bool is_under_way_ = false;
-  int missing_ = 0;  // agents that are still to answer
+  int missing_ = 0;  // agents that have not answered yet
   TimerId timer_ = 0;
 };
 

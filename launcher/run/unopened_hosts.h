@@ -1,5 +1,5 @@
-// Why hosts could not be reached, a line for each cause with all of its hosts: of ten thousand names that do not
-// resolve nobody reads ten thousand lines. Pure.
+// This function reports why hosts could not be reached, in one line per cause that names all of its hosts. Nobody reads
+// ten thousand lines about ten thousand names that do not resolve. Pure.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace hvd::launch {
 
-// Host and message, in the order of nodes. Messages are of one cause where they differ by the host's name or by an
-// address alone. Up to three hosts have a line each; of many the first are named, with the number of all others.
+// `hosts` holds host and message, in the order of nodes. Messages have one cause when they differ only by the host's
+// name or by an address. Up to three hosts get a line each; of more, the first are named and the rest are counted.
 std::vector<std::string> unopened_lines(const std::vector<std::pair<std::string, std::string>>& hosts);
 
 }  // namespace hvd::launch
