@@ -1,4 +1,4 @@
-// The commands: each takes what the command line said and returns hvdrun's exit code.
+// These are hvdrun's commands: each takes the parsed command line and returns hvdrun's exit code.
 #pragma once
 
 #include "cli/options.h"
@@ -11,11 +11,12 @@ Result<int> run_job(const CliOptions& options);
 // Runs the job that a file describes: prepares its nodes, runs its processes, and cleans up.
 Result<int> run_job_file(const CliOptions& options);
 
-// What whoever supervises a job file's job is told of it, and may refuse: an error ends the job before it does that.
+// FileJobObserver is told how a job file's job goes on. It may refuse: an error ends the job before the step that it
+// reports.
 class FileJobObserver {
  public:
   virtual ~FileJobObserver() = default;
-  // Where its files are; empty: nowhere.
+  // `directory` holds the job's files; empty: none are kept.
   virtual Result<void> on_output(const std::string& directory) = 0;
   // Its nodes are about to be reached, set up and prepared.
   virtual Result<void> on_preparing() = 0;
@@ -29,22 +30,22 @@ class FileJobObserver {
   FileJobObserver& operator=(const FileJobObserver&) = default;
 };
 Result<int> run_job_file(const CliOptions& options, FileJobObserver& observer);
-// Measures the hosts by ranks of our own.
+// Measures the hosts with ranks of hvdrun's own.
 Result<int> run_bench(const CliOptions& options);
 // Prints the placement and each rank's environment, as a table or JSON; starts nothing, touches no network.
 Result<int> print_plan(const CliOptions& options);
-// Checks the hosts and what is between them, and prints what was found, as tables or JSON; starts no rank. The exit
-// code says whether a job could start.
+// Checks the hosts and the links between them, and prints the findings as tables or JSON; starts no rank. The exit code
+// says whether a job could start.
 Result<int> check_hosts(const CliOptions& options);
-// Gives a job file's job to the service, and prints its record.
+// Submits a job file's job to the service, and prints its record.
 Result<int> submit_job(const CliOptions& options);
-// The same, shown instead: what a job would run on a cluster (plan --cluster).
+// Prints what a job would run on a cluster instead (plan --cluster).
 Result<int> plan_on_cluster(const CliOptions& options);
-// Whatever else the service does.
+// Runs any other command of the service.
 Result<int> serve(const ServiceOptions& options);
 // Prints the manual's topics, or the page of one; on a terminal in a pager.
 Result<int> show_help(const CliOptions& options);
-// Prints what this build can do, what is missing, and what would bring it.
+// Prints what this build can do, what is missing, and what would add it.
 int print_build();
 
 }  // namespace hvd::cli

@@ -1,5 +1,5 @@
-// The manual page and the shells' completions, made from the definition of the command line, so that they cannot differ
-// from it. Pure.
+// make_document() makes the manual page and the shells' completions from the definition of the command line, so that
+// they cannot differ from it. Pure.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace hvd::cli {
 
 struct OptionInfo {
   std::vector<std::string> names;  // with their dashes
-  std::string value;               // what its value is called; empty: a flag
+  std::string value;               // the name of its value; empty: a flag
   std::vector<std::string> words;  // the values it may have, if these are few
   std::string help;
   std::string group;

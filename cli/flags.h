@@ -1,4 +1,5 @@
-// What the command line says, word for word, before anything is looked up or checked against anything else.
+// Flags holds the values of the command line as they were written, before anything is looked up or checked against
+// anything else.
 #pragma once
 
 #include <cstdint>
@@ -46,10 +47,10 @@ struct Flags {
   std::string ssh_config;
   std::vector<std::string> interfaces;
   bool tcp = false;
-  launch::Settings settings;  // of tunables given as flags
+  launch::Settings settings;  // tunables given as flags
   std::string rsh;
   std::string launcher;  // empty: the default
-  int driver_fd = -1;    // of --launcher spark
+  int driver_fd = -1;    // for --launcher spark
   bool mpi = false;
   bool gloo = false;
   std::string mpi_args;
@@ -61,14 +62,14 @@ struct Flags {
   std::string storage_account;
   std::string container;  // empty: auto
   std::vector<std::string> command;
-  // of a job of the service
+  // settings of a job of the service
   std::string cluster;                                              // submit: empty: the only one; plan: none
-  std::vector<std::string> given;                                   // the options that stood there
+  std::vector<std::string> given;                                   // the options that were given
   std::optional<std::string> job_text;                              // what the job file held; else it is read
   std::string job_uuid;                                             // empty: a new one
-  std::vector<std::pair<std::string, std::string>> cluster_mounts;  // behind those of other flags
+  std::vector<std::pair<std::string, std::string>> cluster_mounts;  // used after those of other flags
   std::vector<launch::FileSystem> cluster_file_systems;
-  // bench
+  // options of bench
   std::string bench_min = "4";
   std::string bench_max = "64M";
   std::int64_t bench_factor = 4;

@@ -1,4 +1,4 @@
-// From what the command line says to the job that is meant.
+// make_job() turns the flags of the command line into the job that they mean.
 #pragma once
 
 #include <string>
@@ -11,16 +11,16 @@
 namespace hvd::cli {
 
 // Reads the environment, the working directory and the files that the flags name; nothing else in the program reads the
-// first two. An error is the user's (Code::kInvalid), with what was expected, or that of a broken installation.
+// first two. An error is the user's (Code::kInvalid), with what was expected, or says that the installation is broken.
 Result<launch::JobSpec> make_job(const Flags& flags);
 
-// Refuses a --stdin that names a rank which a job of `size` ranks has not.
+// Refuses a --stdin that names a rank which a job of `size` ranks does not have.
 Result<void> check_input_rank(const launch::JobSpec& job, int size);
 
-// "NAME=value".
+// Returns "NAME=value" entries.
 std::vector<std::string> own_environment();
 
-// Where hvdrun keeps what outlives it: $XDG_STATE_HOME/hvdrun, else ~/.local/state/hvdrun.
+// Returns where hvdrun keeps files that outlive it: $XDG_STATE_HOME/hvdrun, else ~/.local/state/hvdrun.
 Result<std::string> state_root();
 
 }  // namespace hvd::cli

@@ -1,4 +1,4 @@
-// One placement of ranks run to its end: a whole job, or one of the steps that a job file's job has.
+// run_step() runs one placement of ranks to its end: a whole job, or one of the steps of a job file's job.
 #pragma once
 
 #include <functional>
@@ -17,12 +17,12 @@ struct JobStep {
   const launch::JobSpec& job;
   const launch::Placement& placement;
   launch::ProgramsOf programs;  // empty: every rank runs job.argv
-  // What reports in place of the job's own reporter, which it is given; empty: that one does.
+  // Returns the reporter to use, made around the job's own one; empty: the job's own.
   std::function<std::unique_ptr<launch::JobReporter>(std::unique_ptr<launch::JobReporter>)> report_by;
-  launch::LogMux::Rewrite rewrite{};  // what of the ranks' output is shown otherwise
+  launch::LogMux::Rewrite rewrite{};  // replaces lines of the ranks' output on the console
 };
 
-// hvdrun's exit code. Its loop, and all that watches something, ends with it.
+// Returns hvdrun's exit code. Its event loop, and everything registered with it, ends when it returns.
 Result<int> run_step(const JobStep& step);
 
 }  // namespace hvd::cli

@@ -1,4 +1,4 @@
-// The manual: pages of Markdown that are part of the program, so that `hvdrun help` shows them wherever it is
+// The manual is a set of Markdown pages that are part of the program, so that `hvdrun help` shows them wherever it is
 // installed. The pages are the files of launcher/docs and runtime/docs; CMake writes them into manual_pages.cpp. Pure.
 #pragma once
 
@@ -15,17 +15,17 @@ struct ManualPage {
   std::string_view text;   // begins with "# TITLE"
 };
 
-// All pages, in the order in which a user needs them.
+// Returns all pages, in the order in which a user needs them.
 [[nodiscard]] const std::vector<ManualPage>& manual_pages();
 
-// "Hosts, SSH and other ways to reach a node": the page's first line without its mark.
+// Returns "Hosts, SSH and other ways to reach a node": the page's first line without its "# ".
 [[nodiscard]] std::string_view manual_title(const ManualPage& page);
 
-// The list of topics, a line for each.
+// Returns the list of topics, a line for each.
 [[nodiscard]] std::string manual_topics();
 
-// The page of a topic. The beginning of a topic is enough where no other topic begins so; an error names the nearest
-// topic.
+// Returns the page of a topic. The beginning of a topic's name is enough where no other one begins so; an error names
+// the nearest topic.
 Result<std::string> manual_page(const std::string& topic);
 
 }  // namespace hvd::cli

@@ -1,5 +1,5 @@
-// Every option of hvdrun: its names, its help, and where in Flags its value goes. The help text, the manual page and
-// the shells' completion are made of this one table.
+// This table defines every option of hvdrun: its names, its help, and where in Flags its value goes. The help text, the
+// manual page and the shells' completions are all made from it.
 #pragma once
 
 #include <string>
@@ -20,11 +20,11 @@ void add_options(CLI::App& app, Flags& flags);
 void add_bench_options(CLI::App& app, Flags& flags);
 void add_plan_options(CLI::App& app, Flags& flags);
 void add_submit_options(CLI::App& app, Flags& flags);
-// As documents show them, in the order in which they were added.
+// Returns the options as documents show them, in the order in which they were added.
 [[nodiscard]] std::vector<OptionInfo> describe_options(const CLI::App& app);
-// Command lines and what they do.
+// Returns command lines and what they do.
 [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& example_commands();
-// What stands above the options in the help.
+// Returns the text above the options in the help.
 [[nodiscard]] std::string description();
 
 }  // namespace hvd::cli

@@ -1,4 +1,4 @@
-// The command line, made into values. CLI11 is known to options.cpp and option_*.cpp only.
+// These functions turn the command line into values. Only options.cpp and option_*.cpp use CLI11.
 #pragma once
 
 #include <cstdint>
@@ -31,25 +31,25 @@ enum class Command : std::uint8_t {
 struct CliOptions {
   Command command = Command::kRun;
   launch::JobSpec job;
-  std::optional<launch::JobRun> file;  // -f: the job is what a file says; `job` then holds what the flags do
-  launch::Notices notices;             // what is to be told before it starts: of that file, or of flags
+  std::optional<launch::JobRun> file;  // -f: the file describes the job; `job` then holds what the flags say
+  launch::Notices notices;             // to be printed before it starts: about that file, or flags
   bool json = false;                   // plan, check: as JSON; run: events; bench: both
   std::string help_text;               // kHelp
   std::string topic;                   // kManual: empty for the list of topics
   bench::BenchOptions bench;
   std::string tune;                // kBench: the table to write; empty: none
   std::vector<std::string> plots;  // kBench: pictures of the results
-  // kSubmit: what is not looked up yet, and the words that said so
+  // kSubmit: values that are not looked up yet, and the words that gave them
   Flags flags;
   std::vector<std::string> words;
   ServiceOptions service;  // kService
 };
 
-// An error is the user's, with what was expected, or that of a broken installation. Reads what make_job() reads.
+// An error is the user's, with what was expected, or says that the installation is broken. Reads what make_job() reads.
 Result<CliOptions> parse_command_line(int argc, char** argv);
-// What stands behind "submit", as flags.
+// Reads the words after "submit" as flags.
 Result<Flags> parse_submit_words(std::vector<std::string> words);
-// Whether it asks for a job's events as JSON, so that also what is wrong with it can be told so.
+// True when the command line asks for events as JSON, so that errors in it can be reported as events too.
 bool asks_for_events(int argc, char** argv);
 
 }  // namespace hvd::cli

@@ -1,4 +1,4 @@
-// Our own ways to reach hosts, as a job's settings have them.
+// OwnTransports are hvdrun's own ways to reach hosts, made from a job's settings.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ struct OwnTransports {
   std::unique_ptr<launch::Transport> rsh;  // null: there is no rsh command
 };
 
-// Loop and log outlive them. An error is the user's: an rsh command that is not there.
+// The loop and the log outlive them. An error is the user's: the rsh command does not exist.
 Result<OwnTransports> make_own_transports(EventLoop& loop, const launch::JobSpec& job, Log& log);
 
 }  // namespace hvd::cli

@@ -1,4 +1,4 @@
-// The commands of the service, each in the file that its kind has.
+// These are the commands of the service, each in the file of its kind.
 #pragma once
 
 #include <functional>
@@ -27,15 +27,15 @@ Result<int> list_files(ServicePlace& place, const ServiceOptions& options);
 Result<int> show_log(ServicePlace& place, const ServiceOptions& options);
 Result<int> attach_to_job(ServicePlace& place, const ServiceOptions& options);
 
-// The whole life of a job's supervisor.
+// Runs a job's supervisor from its beginning to its end.
 Result<int> supervise(const ServiceOptions& options);
 
-// Returns when the job has ended, `look` having been called after each change and at the end. A dead supervisor is
-// found meanwhile.
+// Returns when the job has ended; `look` is called after each change and at the end. While it waits it also finds a
+// dead supervisor.
 Result<launch::JobRecord> await_end(ServicePlace& place, std::int64_t id, launch::FolderWatch& watch,
                                     const std::function<Result<void>(const launch::JobRecord&)>& look);
 
-// An object of JSON, or a part of it, as `show` prints it. An error names the key that is not there.
+// Prints a JSON object, or one field of it, as `show` does. An error names the key that is not there.
 Result<int> print_json(const std::string& json, const std::string& field);
 
 }  // namespace hvd::cli

@@ -1,4 +1,5 @@
-// The command lines of the job service (all but submit, which has those of a job), made into values.
+// These are the command lines of the job service as values; `submit` is not among them, since it takes the options of a
+// job.
 #pragma once
 
 #include <cstdint>
@@ -57,11 +58,11 @@ struct ServiceOptions {
 };
 
 bool is_service_command(const std::string& word);
-// "cluster, ps, ...".
+// Returns "cluster, ps, ...".
 std::string service_commands();
 
 struct CliOptions;
-// The words begin with one of these.
+// Reads words that begin with one of these commands.
 Result<CliOptions> parse_service(std::vector<std::string> words);
 
 }  // namespace hvd::cli

@@ -1,4 +1,5 @@
-// What every command of the service begins with: where its records are, and the records, looked after.
+// ServicePlace opens the service's folder and its records; every command of the service begins with it, and so finds
+// jobs whose supervisors died.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +15,16 @@ struct ServicePlace {
   launch::StateDir dir;
   launch::Store store;
 
-  // Below $XDG_STATE_HOME/hvdrun. Jobs whose supervisors are dead are found; what is wrong with that is told, and no
-  // reason not to go on.
+  // Opens those below $XDG_STATE_HOME/hvdrun and handles jobs whose supervisors are dead. An error of that handling is
+  // printed, and the command goes on.
   static Result<ServicePlace> open();
-  // As a supervisor has it.
+  // Opens them for a supervisor, without looking for dead ones.
   static Result<ServicePlace> open_at(const std::string& root);
 };
 
 std::int64_t now_ms();
 
-// `flags` without what the cluster says where they do not, on these of its nodes.
+// Fills in what the cluster says where `flags` say nothing, for a job on these of its nodes.
 struct Flags;
 Result<void> apply_cluster(const launch::Cluster& cluster, const launch::HostList& nodes, Flags& flags);
 

@@ -1,5 +1,5 @@
-// The short help: the options of a user's first week, by group, on one screen. All options have their long texts in
-// `--help-all`, which CLI11 makes from the same table. Pure.
+// The short help shows the options that a new user needs, by group, on one screen. `--help-all` shows the long texts of
+// all options, which CLI11 makes from the same table. Pure.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace hvd::cli {
 
-// The options of a first week. Every name in it is one of `options`, or the build is wrong: a test compares them.
+// Returns the help of those options. Every name in it must be one of `options`: a test compares them.
 [[nodiscard]] std::string first_week_help(const std::vector<OptionInfo>& options);
 
-// Those options of `options` that are in `group`, with their whole texts, for a command that has a group of its own.
+// Returns those of `options` that are in `group`, with their whole texts, for a command that has its own group.
 [[nodiscard]] std::string group_help(const std::vector<OptionInfo>& options, const std::string& group);
 
 }  // namespace hvd::cli

@@ -1,5 +1,5 @@
-// A job file's arguments (commandLineArgs, args): words as a shell splits and quotes them, in which variables are
-// expanded and nothing is executed. Pure.
+// These functions read a job file's arguments (commandLineArgs, args): words that are split and quoted as in a shell,
+// in which variables are expanded and nothing is executed. Pure.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 namespace hvd::launch {
 
 struct ArgumentWords {
-  std::string shell_text;   // the words for any POSIX shell; variables are its own
+  std::string shell_text;   // the words, quoted for any POSIX shell, which expands the variables
   std::size_t longest = 0;  // bytes of the longest word, before variables are expanded
-  bool is_plain = true;     // false: it held ; | & < > ( ` or $( outside of quotes, which are taken as they are
+  bool is_plain = true;     // false: it held ; | & < > ( ` or $( outside of quotes, which are taken literally
 };
 
-// An error: a quote that does not end.
+// Fails on a quote that does not end.
 Result<ArgumentWords> read_arguments(std::string_view text);
-// The text in which read_arguments() finds this one word, its variables being variables.
+// Returns the text that read_arguments() reads as this one word, with its variables still variables.
 std::string argument_of(std::string_view word);
 
 }  // namespace hvd::launch

@@ -1,5 +1,5 @@
-// Document: what a job file says, JSON or YAML, as one tree in which each value knows where it stands, so that whoever
-// reads it can say FILE:LINE:COLUMN. Value type.
+// Document is the contents of a job file, JSON or YAML, as one tree. Each value knows its position, so that errors can
+// name FILE:LINE:COLUMN. Value type.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace hvd::launch {
 
-// Counted from 1; columns in bytes, as compilers do.
+// Position counts from 1; columns are in bytes, as compilers count them.
 struct Position {
   int line = 0;
   int column = 0;
@@ -26,31 +26,32 @@ struct DocValue {
 
   Kind kind = Kind::kNull;
   Position at;
-  std::string text;               // of a scalar, as it was written; of kText the text itself
-  std::vector<std::string> keys;  // of a map, in their order, each once
+  std::string text;               // a scalar as it was written; for kText the text itself
+  std::vector<std::string> keys;  // of a map, in their order; each key occurs once
   std::vector<Position> key_at;   // of each key
   std::vector<DocValue> items;    // of a list, or the values of a map
 
-  // The value of a key; nullptr: there is none, or it is null, which the service took for the same.
+  // Returns the value of a key. nullptr: there is none, or it is null, which the Batch AI service treated as absent.
   [[nodiscard]] const DocValue* find(std::string_view key) const;
-  // "the number 2", "a list", for messages.
+  // Returns "the number 2" or "a list", for messages.
   [[nodiscard]] std::string described() const;
 };
 
-// More than anybody writes by hand, and little enough that no file makes the launcher large or slow.
+// These limits are above what anybody writes by hand, and low enough that no file makes the launcher large or slow.
 inline constexpr std::size_t kMostJobFileBytes = 1U << 20U;
 inline constexpr int kMostDocDepth = 64;
 inline constexpr std::size_t kMostDocValues = 20'000;
 inline constexpr std::size_t kMostDocKeys = 1000;  // of one map
 
-// JSON to the letter of RFC 8259: a comma too many, a comment, a key given twice or half a surrogate pair are errors.
+// Reads JSON strictly by RFC 8259: an extra comma, a comment, a duplicate key or half a surrogate pair is an error.
 Result<DocValue> parse_json_document(std::string_view text, const std::string& file);
-// One YAML document. Plain scalars are what YAML 1.2's core schema makes of them; a key given twice is an error.
+// Reads one YAML document. Plain scalars have the types of YAML 1.2's core schema; a duplicate key is an error.
 Result<DocValue> parse_yaml_document(std::string_view text, const std::string& file);
-// The one that the file's name says (.json, .yaml, .yml), else JSON for what begins with a brace.
+// Reads the format that the file's name says (.json, .yaml, .yml); without such a name, a text that begins with a brace
+// is JSON.
 Result<DocValue> parse_document(std::string_view text, const std::string& file);
 
-// kInvalid: "FILE:LINE:COLUMN: what".
+// Returns a kInvalid error: "FILE:LINE:COLUMN: what".
 Error error_at(const std::string& file, Position at, const std::string& what);
 
 }  // namespace hvd::launch

@@ -1,4 +1,5 @@
-// FormReader: what the readers of both forms need: values of a checked document, and errors with their place.
+// FormReader holds what the readers of both file forms need: the values of a checked document, and errors with their
+// position.
 #pragma once
 
 #include <cstdlib>
@@ -13,7 +14,7 @@ class FormReader {
   FormReader(const std::string& file, const JobFileOptions& options, Notices& notices)
       : file_(file), options_(options), notices_(notices) {}
 
-  // The document has passed check() with the form's schema, so that what is there is of the right type.
+  // The document has passed check() with the form's schema, so every value has the right type.
   Result<JobFile> read_batchai(const DocValue& root);
   Result<JobFile> read_native(const DocValue& root);
 
@@ -26,11 +27,11 @@ class FormReader {
   Result<void> read_native_variables(const DocValue& map, bool is_secret, JobFile& job);
   Result<Tool> read_native_tool(const DocValue& root);
 
-  // All forms: what the values must be.
+  // These check values in both forms.
   Result<void> add_variable(JobVariable variable, bool is_secret, JobFile& job);
   Result<void> add_mount(Mount mount, JobFile& job);
   Result<std::string> written_path(const DocValue& value, const char* what) const;
-  // Of a variable that the file names without a value.
+  // Returns the value from hvdrun's environment, for a variable that the file names without a value.
   Result<std::string> inherited(const std::string& name, Position at, const char* why) const;
   void add_cluster_mounts(const DocValue& value, JobFile& job) const;
   void note(Position at, const std::string& what) { notices_.push_back(error_at(file_, at, what).message()); }
@@ -41,10 +42,10 @@ class FormReader {
   Notices& notices_;
 };
 
-// The text of a key; empty: there is none.
+// Returns the text of a key; empty: there is none.
 std::string text_of(const DocValue& map, const char* key);
 std::optional<int> number_of(const DocValue& map, const char* key);
-// Seconds, 1:30:00, 7.00:00:00, "7 days, 0:00:00", 90m, 1h30m, P7DT1H.
+// Reads seconds, 1:30:00, 7.00:00:00, "7 days, 0:00:00", 90m, 1h30m, P7DT1H.
 std::optional<Duration> parse_job_duration(std::string_view text);
 
 }  // namespace hvd::launch

@@ -1,5 +1,5 @@
-// JobFile: one job as its file says it, whatever form the file has: nothing is looked up, expanded or checked against
-// hosts yet. Value type; made by read_job_file(), and all that a supervisor needs to know of the file.
+// JobFile is one job as its file describes it, whatever form the file has. Nothing is looked up, expanded or checked
+// against hosts yet. Value type; made by read_job_file(). A supervisor needs nothing else of the file.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace hvd::launch {
 
-// Batch AI's toolkits, by which it is decided who starts which processes.
+// Toolkit is one of Batch AI's toolkits; it decides which processes are started, and by whom.
 enum class Toolkit : std::uint8_t {
   kHorovod,
   kCustomMpi,
@@ -29,21 +29,21 @@ enum class Toolkit : std::uint8_t {
   kCaffe2,
   kChainer,
 };
-// As it is called in `show`: "horovod", "mpi", "custom", ...
+// Returns the name that `show` prints: "horovod", "mpi", "custom", ...
 const char* tool_type(Toolkit toolkit);
 
-// What is started. Texts are shell text unless said otherwise.
+// Tool says what is started. Texts are shell text unless said otherwise.
 struct Tool {
   Toolkit kind = Toolkit::kHorovod;
   Position at;
-  std::string command_line;  // of the custom toolkits
+  std::string command_line;  // for the custom toolkits
   std::string interpreter;   // empty: python
   std::string script;
-  std::string config_file;  // of Caffe, or BrainScript of CNTK
-  std::string args;         // of TensorFlow: of its workers
-  std::string master_args;  // of TensorFlow's worker 0
-  std::string server_args;  // of its parameter servers
-  std::string backend;      // of PyTorch
+  std::string config_file;  // for Caffe; for CNTK its BrainScript
+  std::string args;         // for TensorFlow those of the workers
+  std::string master_args;  // for TensorFlow's worker 0
+  std::string server_args;  // for its parameter servers
+  std::string backend;      // for PyTorch
   std::optional<int> process_count;
   std::optional<int> worker_count;
   std::optional<int> server_count;
@@ -59,23 +59,23 @@ struct OutputDirectory {
   std::string id;
   std::string prefix;  // may name variables
   std::string suffix;
-  bool is_new = true;  // below a folder of the job's own; false (2017): prefix and suffix as they are
+  bool is_new = true;  // below a folder that belongs to the job; false (2017): prefix and suffix as they are
   Position at;
 };
 
 struct JobVariable {
   std::string name;
-  std::optional<std::string> value;  // may name variables; of a secret it is taken as it is. Empty: that of hvdrun
+  std::optional<std::string> value;  // may name variables, but a secret is taken literally. Empty: hvdrun's own value
   Position at;
 };
 
 struct Mount {
   std::string name;                         // relativeMountPath, or what follows $AZ_BATCHAI_MOUNT_ROOT in the file
-  bool is_of_cluster = false;               // it is below AZ_BATCHAI_MOUNT_ROOT instead of AZ_BATCHAI_JOB_MOUNT_ROOT
-  std::string directory;                    // on the nodes; empty: the mount map says
+  bool is_of_cluster = false;               // true: below AZ_BATCHAI_MOUNT_ROOT instead of AZ_BATCHAI_JOB_MOUNT_ROOT
+  std::string directory;                    // on the nodes; empty: the mount map has it
   std::string source;                       // the share, container or server, for messages
-  std::string key{};                        // of the account that it belongs to; empty: not said
-  std::optional<FileSystem> file_system{};  // that is mounted for the job, in place of a directory
+  std::string key{};                        // the key of its storage account; empty: not given
+  std::optional<FileSystem> file_system{};  // mounted for the job, in place of a directory
   Position at;
 };
 
@@ -99,22 +99,22 @@ struct JobFile {
   std::vector<JobVariable> variables;
   std::vector<JobVariable> secrets;
   std::vector<Mount> mounts;
-  std::string preparation;    // shell text, for every node; empty: none
+  std::string preparation;    // shell text that runs on every node; empty: none
   std::string output_prefix;  // stdOutErrPathPrefix; may name variables; empty (native form): no files
   Position output_at;
   std::optional<ContainerImage> container;
   Duration timeout = Duration::zero();  // 0: none
-  std::string gpus;                     // empty: not said
+  std::string gpus;                     // empty: not given
   std::string experiment = "default";
   std::string priority = "normal";
-  std::vector<std::string> hosts;  // entries of host lists; empty: not said
+  std::vector<std::string> hosts;  // entries of host lists; empty: not given
   Position hosts_at;
-  std::vector<std::string> hidden;  // texts that nobody may see: secrets, passwords, keys
+  std::vector<std::string> hidden;  // texts that no output may show: secrets, passwords, keys
 };
 
 struct JobFileOptions {
   std::string storage_account;           // for <AZURE_BATCHAI_STORAGE_ACCOUNT>; empty: not known
-  std::vector<std::string> environment;  // of hvdrun, for values that the file leaves open
+  std::vector<std::string> environment;  // hvdrun's own, for values that the file leaves open
 };
 
 struct LoadedJobFile {
@@ -122,9 +122,9 @@ struct LoadedJobFile {
   Notices notices;
 };
 
-// All errors are the user's (kInvalid) and begin with FILE:LINE:COLUMN where the file is what is wrong.
+// All errors are the user's (kInvalid), and begin with FILE:LINE:COLUMN where the fault is in the file.
 Result<LoadedJobFile> parse_job_file(std::string_view text, const std::string& file, const JobFileOptions& options);
-// What it holds, of one that is too long a part.
+// Returns the contents of the file; of one that is too long only a part.
 Result<std::string> read_job_text(const std::string& file);
 Result<LoadedJobFile> read_job_file(const std::string& file, const JobFileOptions& options);
 
@@ -132,10 +132,10 @@ Result<LoadedJobFile> read_job_file(const std::string& file, const JobFileOption
 const Schema& batchai_schema();
 const Schema& native_schema();
 
-// The names by which the service named jobs: letters, digits, - and _, up to 64.
+// Job names follow the service's rules: letters, digits, - and _, up to 64.
 bool is_job_name(std::string_view name);
 bool is_variable_name(std::string_view name);
-// A path below a folder: relative, not empty, and no way out of it.
+// True for a path below a folder: relative, not empty, and without a way out of the folder.
 bool is_inner_path(std::string_view path);
 
 }  // namespace hvd::launch

@@ -1,4 +1,4 @@
-// JobLayout: which processes a job file means, and on which of the hosts. Pure.
+// JobLayout says which processes a job file means, and on which of the hosts each runs. Pure.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +16,27 @@ struct JobProcess {
   enum class Role : std::uint8_t { kRank, kWorker, kServer };
   int node = 0;
   Role role = Role::kRank;
-  int index = 0;  // among those of its role
+  int index = 0;  // counts the processes of the same role
 };
 
 struct JobLayout {
-  HostList nodes;                     // nodeCount of the hosts; `slots`: processes there, which may be none
-  std::vector<int> slots;             // of each node, as the host list says
-  std::vector<std::string> ids;       // of each node, by which files are called; each once
+  HostList nodes;                     // the first nodeCount hosts; `slots` counts the processes there, and may be 0
+  std::vector<int> slots;             // for each node, as in the host list
+  std::vector<std::string> ids;       // for each node; unique, and used in the names of files
   std::vector<JobProcess> processes;  // in the order of their ranks
 
   [[nodiscard]] int size() const { return static_cast<int>(processes.size()); }
-  // Each node once, for what is done on every node.
+  // Returns each node once, for what runs once on every node.
   [[nodiscard]] Placement node_placement() const;
-  // The processes.
+  // Returns the placement of the processes.
   [[nodiscard]] Placement rank_placement() const;
 };
 
-// The first nodeCount hosts; processes are spread evenly, the first nodes having one more. `processes` replaces the
-// file's processCount; 0: it does not.
+// Takes the first nodeCount hosts and spreads the processes evenly, the first nodes having one more. `processes`
+// replaces the file's processCount; 0: it does not.
 Result<JobLayout> lay_out(const JobFile& job, const HostList& hosts, int processes);
 
-// Started by MPI, where the service did so: they call MPI_Init themselves.
+// True for processes that the service started through MPI: they call MPI_Init themselves.
 bool needs_mpi(const JobFile& job, const JobLayout& layout);
 
 }  // namespace hvd::launch

@@ -1,5 +1,6 @@
-// JobRun: one run of a job file on certain hosts: where its directories are, what each of its processes is started as,
-// with which variables, and where what they print is kept. Pure: what only the nodes know comes in as NodeFacts.
+// JobRun is one run of a job file on certain hosts. It says where its directories are, how each of its processes is
+// started, with which variables, and where its output is kept. Pure: facts that only the nodes know come in as
+// JobNodeFacts.
 #pragma once
 
 #include <cstdint>
@@ -17,84 +18,86 @@
 
 namespace hvd::launch {
 
-// Where the mounts of a file are on the nodes.
+// MountMap says where the mounts of a file are on the nodes.
 struct MountMap {
   std::vector<std::pair<std::string, std::string>> named;  // --mount NAME=DIR
-  std::vector<FileSystem> file_systems;                    // that are mounted for the job; behind those
-  std::string root;                                        // --mount-root: of all others, DIR/NAME; empty: none
+  std::vector<FileSystem> file_systems;                    // mounted for the job; searched after `named`
+  std::string root;                                        // --mount-root: all others are DIR/NAME; empty: none
 };
 
 enum class ContainerChoice : std::uint8_t { kAuto, kPodman, kDocker, kApptainer, kNone };
 
 struct JobRunOptions {
   MountMap mounts;
-  std::string id;    // of this run: hexadecimal digits that nobody can guess
-  std::string uuid;  // in the path of its files
+  std::string id;    // of this run: random hexadecimal digits
+  std::string uuid;  // part of the paths of its files
   ContainerChoice container = ContainerChoice::kAuto;
   std::set<std::string> overridden;  // variables that -x sets, which win over the file's
 };
 
 struct JobRun {
-  JobFile job;  // whose mounts all have directories, or file systems
+  JobFile job;  // each of its mounts has a directory or a file system
   JobLayout layout;
   JobRunOptions options;
-  std::string root;             // on each node, made for the run and removed after it
-  std::string segment;          // of the paths of output
+  std::string root;             // on each node; created for the run and removed after it
+  std::string segment;          // part of the paths of output
   std::string output;           // AZ_BATCHAI_STDOUTERR_DIR, as the nodes see it; empty: no files are kept
   std::string kept_at;          // the same as this machine sees it, if it has the mounts too
   std::string shared_in_mount;  // empty: no mount is known to be the same on all nodes
 
   [[nodiscard]] std::string mount_root() const { return root + "/mounts"; }
   [[nodiscard]] std::string cluster_mount_root() const { return root + "/cluster"; }
-  // Where a process finds it.
+  // Returns the path at which a process finds the mount.
   [[nodiscard]] std::string mount_point(const Mount& mount) const {
     return (mount.is_of_cluster ? cluster_mount_root() : mount_root()) + "/" + mount.name;
   }
   [[nodiscard]] std::string temp() const { return root + "/temp"; }
-  // AZ_BATCHAI_SHARED_JOB_TEMP, and where it leads: a folder that all nodes have, where the output is in a mount.
+  // Returns AZ_BATCHAI_SHARED_JOB_TEMP; shared_at() is what it links to: a folder that all nodes share, where the
+  // output is in a mount.
   [[nodiscard]] std::string shared() const { return root + "/shared"; }
   [[nodiscard]] std::string shared_at() const { return shared_in_mount.empty() ? shared() : shared_in_mount; }
   [[nodiscard]] std::string host_file() const { return root + "/hostfile"; }
 };
 
-// Finds a directory for each mount, or names all that have none; and the directories of the run.
+// Finds a directory for each mount, or names all mounts that have none. Then chooses the directories of the run.
 Result<JobRun> make_job_run(JobFile job, JobLayout layout, JobRunOptions options);
 
-// Where a directory that the file names is for this machine, if it has the mounts too. nullopt: that is known on the
-// nodes alone, or it ends with the run.
+// Returns where this machine sees a directory that the file names, if it has the mounts too. nullopt: only the nodes
+// know it, or it ends with the run.
 std::optional<std::string> directory_here(const JobRun& run, const std::string& text);
 
-// What is known of each node when its agent has answered.
+// JobNodeFacts is what is known of a node once its agent has answered.
 struct JobNodeFacts {
   std::string address;
-  std::string port;  // the first of those for the processes there
+  std::string port;  // the first of the ports for the processes there
   int gpus = 0;
 };
 
-// AZ_BATCHAI_* and what belongs to them, for what runs on a node, and for one of the processes.
+// These return AZ_BATCHAI_* and related variables, for what runs on a node and for one of the processes.
 Settings node_variables(const JobRun& run, const std::vector<JobNodeFacts>& facts, int node);
 Settings process_variables(const JobRun& run, const std::vector<JobNodeFacts>& facts, int rank);
 
-// Shell texts for bash: what a node does first (folders, links to the mounts, jobPreparation), what a process is, and
-// what a node does last. What they run in other shells goes to `texts`, as they do themselves then (JobTexts::add).
-inline constexpr int kSetUpFailed = 242;  // its exit code when it is not jobPreparation that failed
+// These return shell texts for bash: what a node runs first (folders, links to the mounts, jobPreparation), what a
+// process runs, and what a node runs last. Texts for other shells go to `texts`, and they go there themselves in the
+// end (JobTexts::add).
+inline constexpr int kSetUpFailed = 242;  // the exit code when something other than jobPreparation failed
 Result<std::string> set_up_script(const JobRun& run, const std::vector<JobNodeFacts>& facts, int node, JobTexts& texts);
 Result<std::string> process_script(const JobRun& run, int rank, JobTexts& texts);
-// The same without the container that it runs in.
+// Returns the process's text without the container that it runs in.
 Result<std::string> process_text(const JobRun& run, int rank);
-// Each line that it prints says what could not be removed, and why; its exit code is 0 all the same.
+// Each line that the script prints says what could not be removed, and why; its exit code is 0 even then.
 std::string clean_up_script(const JobRun& run);
-// Before it, on one of the nodes: the same for what stands in a mount alone, if anything does.
+// Runs before clean_up_script, on one of the nodes, and removes what exists only in a mount.
 std::string clean_mounts_script(const JobRun& run, JobTexts& texts);
 bool has_mounts_to_clean(const JobRun& run);
 
-// Refuses, by its place in the file, what the kernel would refuse to hand to a program.
+// Refuses words that the kernel would refuse to pass to a program; the error names their place in the file.
 Result<void> check_word_sizes(const JobRun& run);
 
-// What of the file only a shell expands, as "export NAME=...;" lines.
+// Returns "export NAME=...;" lines for values of the file that only a shell can expand.
 std::string exported_variables(const JobRun& run);
 
-// Names of the files below kept_at: of what rank N prints, of what a node's preparation prints, of a node's log.
+// These name files below kept_at: the output of rank N, the output of a node's preparation, a node's log.
 std::string process_file(const JobRun& run, int rank, bool is_error);
 std::string preparation_file(const JobRun& run, int node, bool is_error);
 std::string node_log_file(const JobRun& run, int node);

@@ -1,5 +1,6 @@
-// Schema: which keys a part of a job file may have, of which type. One table per form of file says all that can be said
-// without knowing what the values mean; check() holds a document against it, json_schema() tells it to editors.
+// Schema lists the keys that a part of a job file may have, and their types. One table per form of file says everything
+// that can be said without knowing what the values mean. check() compares a document with it, json_schema() exports it
+// for editors.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,8 @@ struct Field {
     kTextOrNumber,  // text, or a number or truth value, as it is written
     kInteger,       // from `least` to `most`
     kBool,
-    kMap,       // of `inner`
-    kMaps,      // a list of these
+    kMap,       // a map with the keys of `inner`
+    kMaps,      // a list of such maps
     kTexts,     // text, or a list of kTextOrNumber
     kVariables  // a map of any names to kTextOrNumber or null
   };
@@ -33,24 +34,24 @@ struct Field {
   const Schema* inner = nullptr;
   std::int64_t least = 0;
   std::int64_t most = 0;
-  std::span<const char* const> words{};  // of a text: all that there are; empty: any
+  std::span<const char* const> words{};  // all values that a text may have; empty: any
 };
 
 struct Schema {
-  const char* name;  // of what has these keys, for messages
+  const char* name;  // of the part that has these keys, for messages
   std::span<const Field> fields;
 };
 
-// What the user should know of a file that can be used: "FILE:LINE:COLUMN: unknown key ...", one per key.
+// Notices tell the user about a file that can be used: "FILE:LINE:COLUMN: unknown key ...", one per key.
 using Notices = std::vector<std::string>;
 
-// An error for a wrong type or a missing key, a notice for each unknown key, which means nothing.
+// Returns an error for a wrong type or a missing key, and a notice for each unknown key, which is ignored.
 Result<void> check(const DocValue& map, const Schema& schema, const std::string& file, Notices& notices);
 
-// The name that a misspelt one may mean; empty: none is near.
+// Returns the name that a misspelt one probably means; empty: none is near.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& names);
 
-// A JSON Schema (draft 7) of the same.
+// Returns the same as a JSON Schema (draft 7).
 std::string json_schema(const Schema& schema, const std::string& title);
 
 }  // namespace hvd::launch

@@ -1,5 +1,5 @@
-// What `hvdrun bench` has measured, in words: the table that nccl-tests prints, with its columns and its way of
-// counting bytes, so that eyes and scripts that know it can read it; or JSON; or a chart. Pure.
+// These functions print the results of `hvdrun bench` as a table, JSON or a chart. The table has the columns of
+// nccl-tests and its way of counting bytes, so that people and scripts that know it can read it. Pure.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@
 
 namespace hvd::launch {
 
-// Each ends with a newline. Lines that hold no result begin with '#'.
+// Each of these ends with a newline. Lines that hold no result begin with '#'.
 std::string bench_head(const bench::BenchOptions& options, const Placement& placement);
 std::string bench_line(const bench::BenchOptions& options, int ranks, const bench::Row& row);
 std::string bench_foot(const bench::BenchOptions& options, int ranks, const std::vector<bench::Row>& rows);
 
-// A row as one line of JSON: seconds, and bytes per second.
+// Returns a row as one line of JSON: seconds, and bytes per second.
 std::string bench_json(const bench::BenchOptions& options, int ranks, const bench::Row& row);
 
-// Bandwidth and time by size, or of one size by what was called.
+// Draws bandwidth and time by size. `gradients` has one size, and so a point for each way to reduce them.
 Chart bench_chart(const bench::BenchOptions& options, const Placement& placement, const std::vector<bench::Row>& rows);
 
 }  // namespace hvd::launch

@@ -1,4 +1,4 @@
-// Line charts by sizes in bytes on a logarithmic axis: enough to see where a cluster is slow. Pure.
+// Chart is a line chart over sizes in bytes on a logarithmic axis: enough to see where a cluster is slow. Pure.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct ChartLine {
 struct ChartPanel {
   std::string title;
   std::string unit;
-  bool is_logarithmic = false;  // its values; what is not above 0 is then left out
+  bool is_logarithmic = false;  // for its values; those not above 0 are then left out
   std::vector<ChartLine> lines;
 };
 
@@ -31,9 +31,9 @@ struct Extent {
   double height = 0;
 };
 
-// What `draw` needs of a canvas, which is white.
+// Returns the size that `draw` needs; the canvas is white.
 Extent extent_of(const Chart& chart);
-// Readable without colours too: lines differ in dashes, and colours in lightness.
+// Draws a chart that is readable without colours too: lines differ in dashes, and colours in lightness.
 void draw(const Chart& chart, Canvas& canvas);
 
 }  // namespace hvd::launch

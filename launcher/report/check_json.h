@@ -1,4 +1,5 @@
-// What a check has found, for programs: one JSON object (launcher/report/README.md lists its fields). Pure.
+// check_json() returns what a check has found as one JSON object, for programs (launcher/report/README.md lists its
+// fields). Pure.
 #pragma once
 
 #include <string>
@@ -8,7 +9,7 @@
 
 namespace hvd::launch {
 
-// UTF-8, indented, without a newline at its end.
+// Returns UTF-8, indented, without a newline at its end.
 std::string check_json(const CheckResult& result, const std::vector<Finding>& findings);
 
 }  // namespace hvd::launch

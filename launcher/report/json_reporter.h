@@ -1,8 +1,8 @@
-// JsonReporter: a job as events for programs (--json), one JSON object a line. launcher/report/README.md lists the
-// events and their fields, which stay as they are: new ones may be added.
+// JsonReporter prints a job as events for programs (--json), one JSON object a line. launcher/report/README.md lists
+// the events and their fields, which are stable: new ones may be added.
 //
-// A line is always valid UTF-8 and holds no newline: what is not UTF-8 in a name, an argument or a rank's last words is
-// replaced by U+FFFD. Thread: loop only.
+// A line is always valid UTF-8 and holds no newline. Bytes that are not UTF-8 in a name, an argument or a rank's last
+// lines are replaced by U+FFFD. Thread: loop only.
 #pragma once
 
 #include <chrono>
@@ -47,9 +47,9 @@ class JsonReporter final : public JobReporter {
   const TimeOfDay time_;
 };
 
-// A job that ended before there was a reporter: the same lines as on_refused().
+// Reports a job that ended before there was a reporter, with the same lines as on_refused().
 Lines json_refusal(const Error& why, int exit_code, const TimeOfDay& time);
-// One of hvdrun's own diagnostics, as the event "log".
+// Returns one of hvdrun's own diagnostics as the event "log".
 std::string json_log_line(LogLevel level, std::string_view message, const TimeOfDay& time);
 
 }  // namespace hvd::launch

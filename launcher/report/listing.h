@@ -1,4 +1,4 @@
-// Listing: a table in the form of `az ... -o table`: a line of dashes below the headings, two spaces between columns,
+// Listing is a table in the form of `az ... -o table`: a line of dashes below the headings, two spaces between columns,
 // text to the left and numbers to the right. Pure.
 #pragma once
 
@@ -12,7 +12,7 @@ struct ListingColumn {
   bool is_number = false;
 };
 
-// Each row has a text for each column; what a terminal could take for a command is shown as '?'.
+// Each row has a text for each column. A character that a terminal could take for a command is shown as '?'.
 std::string listing(const std::vector<ListingColumn>& columns, const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace hvd::launch

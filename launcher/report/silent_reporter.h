@@ -1,5 +1,5 @@
-// SilentReporter: for what is done behind the user's back. Its failure is kept, for whoever has the last word on the
-// job.
+// SilentReporter prints nothing, for work that the user did not ask for. It keeps the failure, for the caller to report
+// if the job fails because of it.
 //
 // Thread: loop only.
 #pragma once
@@ -10,7 +10,7 @@ namespace hvd::launch {
 
 class SilentReporter final : public JobReporter {
  public:
-  // A line for each host or rank that failed goes to `failure`.
+  // Each host or rank that failed adds a line to `failure`.
   explicit SilentReporter(Lines& failure) : failure_(failure) {}
 
   Lines on_begin(const std::string& /*job_id*/) override { return {}; }

@@ -1,6 +1,6 @@
-// StartProgress: how far the nodes of a job are reached, as one row for a terminal: how many, and which is the slowest:
-// the one of which nothing new was heard for the longest. It tells no time, so that it changes only when something
-// does. Value type.
+// StartProgress shows how far the start of a job is, as one row for a terminal: how many nodes are connected, and which
+// is the slowest, the one that has reported nothing new for the longest. It shows no time, so that the row changes only
+// when something happens. Value type.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@ class StartProgress {
   // `placement` must outlive it.
   explicit StartProgress(const Placement& placement) : placement_(placement), nodes_(placement.nodes.size()) {}
 
-  // What is done about a node that is not reached yet.
+  // Notes a step of connecting to a node that has not answered yet.
   void note(int node, const std::string& what);
   void mark_ready(int node) { node_of(node).state = State::kReady; }
   void mark_lost(int node) { node_of(node).state = State::kLost; }
 
-  // "37/64 hosts connected, 1 failed; slowest: node17 (pushing the agent)"; empty when none is waited for.
+  // Returns "37/64 hosts connected, 1 failed; slowest: node17 (pushing the agent)"; empty when no node is awaited.
   [[nodiscard]] std::string text() const;
 
  private:
   enum class State : std::uint8_t { kWaiting, kReady, kLost };
   struct Node {
     State state = State::kWaiting;
-    std::uint64_t changed = 0;  // number of the change
+    std::uint64_t changed = 0;  // counts changes; a lower number is an older change
     std::string what;
   };
 

@@ -1,6 +1,5 @@
-// StepReporter: what is said of one step of a job that has several (what a job file describes: preparing the nodes, the
-// ranks, cleaning up). It passes on what another reporter says, and keeps each node's log (execution-NODE.log) beside
-// it.
+// StepReporter reports one step of a job that has several, as a job file describes: preparing the nodes, the ranks,
+// cleaning up. It passes on what another reporter prints, and also keeps each node's log (execution-NODE.log).
 //
 // Thread: loop only.
 #pragma once
@@ -16,22 +15,22 @@
 
 namespace hvd::launch {
 
-// What the steps of a job have in common: the files that say what was done on each node, in the service's form
-// ("2018/08/02 12:11:44 Executing 'X' on 10.0.0.4"), and what one step has learned.
+// StepMemory is what the steps of a job share. It holds the log files of the nodes, in the Batch AI service's form
+// ("2018/08/02 12:11:44 Executing 'X' on 10.0.0.4"), and what one step has learned for the next.
 class StepMemory {
  public:
   using Now = std::function<std::int64_t()>;  // seconds since 1970
 
-  // `files`: one path for each node; empty: none are kept. What cannot be written is told once, by failure().
+  // `files` holds one path for each node; empty: none are kept. failure() reports once what cannot be written.
   StepMemory(std::vector<std::string> files, Now now) : files_(std::move(files)), now_(std::move(now)) {}
 
   void say(int node, const std::string& text);
-  // What one step has learned and the next must know.
+  // These pass on which nodes are lost to the next step.
   void note_lost(int node) { lost_.insert(node); }
   [[nodiscard]] bool is_lost(int node) const { return lost_.contains(node); }
-  // False when another step has said the same.
+  // Returns false when another step has reported the same.
   bool is_new(const std::string& text) { return said_.insert(text).second; }
-  // What could not be written, once; empty: nothing.
+  // Returns what could not be written, once; empty: nothing.
   std::string failure();
 
  private:
@@ -45,13 +44,13 @@ class StepMemory {
 
 struct StepWords {
   std::string name;         // "job environment preparation": in the nodes' logs
-  std::string failed_code;  // "JobPreparationFailed": said of a failure; empty: as any job's
-  // The same for a rank that exits with `early_exit`, by which it says that it came not so far.
+  std::string failed_code;  // "JobPreparationFailed": shown with a failure; empty: as for any job
+  // These replace them for a rank that exits with `early_exit`, which means that it failed before its own step began.
   std::string early_name{};
   std::string early_code{};
   int early_exit = 0;
-  bool is_silent = false;    // nothing is said unless it fails
-  bool is_per_node = false;  // its ranks are nodes, and are called so
+  bool is_silent = false;    // print nothing unless the step fails
+  bool is_per_node = false;  // its ranks are nodes, and messages call them so
 };
 
 class StepReporter final : public JobReporter {
@@ -76,7 +75,7 @@ class StepReporter final : public JobReporter {
   Lines on_engine_line(const std::string& engine, const std::string& line) override {
     return inner_->on_engine_line(engine, line);
   }
-  // Of a step whose ranks are nodes only the end is told, by on_failure().
+  // For a step whose ranks are nodes only the end is reported, by on_failure().
   Lines on_failing(const Cause& cause) override;
   Lines on_failure(const Failure& failure) override;
   Lines on_refused(const Error& why, int exit_code) override { return inner_->on_refused(why, exit_code); }
@@ -84,7 +83,7 @@ class StepReporter final : public JobReporter {
   [[nodiscard]] std::string status() const override { return inner_->status(); }
 
  private:
-  // Of a silent step: kept, and said before its failure.
+  // Keeps the lines of a silent step, to be printed before its failure.
   Lines held(Lines lines);
   Lines released();
   [[nodiscard]] bool is_early(const ExitStatus& status) const {

@@ -1,4 +1,5 @@
-// A chart as SVG 1.1 (W3C): text that needs no library, scales, and tells of each point what it stands for. Pure.
+// to_svg() draws a chart as SVG 1.1 (W3C), which needs no library, scales, and says of each point what it stands for.
+// Pure.
 #pragma once
 
 #include <string>
@@ -7,7 +8,7 @@
 
 namespace hvd::launch {
 
-// A whole document, readable on white.
+// Returns a whole document, readable on white.
 std::string to_svg(const Chart& chart);
 
 }  // namespace hvd::launch

@@ -1,5 +1,5 @@
-// TextReporter: a job in words, each line begun with "hvdrun: ". Of what goes well it says one line at the end; what
-// else there is to know stands in --verbose's diagnostics.
+// TextReporter prints a job as text, each line beginning with "hvdrun: ". A job that goes well gets one line at its
+// end; further details are in --verbose's diagnostics.
 //
 // Thread: loop only.
 #pragma once
@@ -11,7 +11,7 @@
 namespace hvd::launch {
 
 struct TextOptions {
-  bool quiet = false;  // only what went wrong
+  bool quiet = false;  // report only what went wrong
   bool progress =
       false;  // it is said to a terminal, which shows status(); elsewhere lines tell how far a slow start is
 };
@@ -45,7 +45,7 @@ class TextReporter final : public JobReporter {
   const Placement& placement_;
   const TextOptions options_;
   StartProgress start_;
-  std::string told_;  // of it, as a line
+  std::string told_;  // the start's progress, as last printed on a line
 };
 
 }  // namespace hvd::launch

@@ -1,4 +1,4 @@
-// The end of a Python traceback, found in the last lines of a rank's standard error. Pure.
+// find_traceback() finds the end of a Python traceback in the last lines of a rank's standard error. Pure.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ struct Traceback {
   std::string frame;      // where it was raised: "train.py:12 in step"
 };
 
-// Of the last one: with several, it is the one that ended the program. Its beginning may be cut off.
+// Returns the last one: of several, it is the one that ended the program. Its beginning may be cut off.
 std::optional<Traceback> find_traceback(const std::vector<std::string>& lines);
 
 }  // namespace hvd::launch

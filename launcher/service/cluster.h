@@ -1,5 +1,5 @@
-// Cluster: a named set of hosts that jobs wait for, as its file says it. Value type; the reader is total, and whatever
-// it takes can be written and read again.
+// Cluster is a named set of hosts that jobs wait for, as its file describes it. Value type. The reader accepts any text
+// or reports an error; what it accepts can be written and read again.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,8 @@
 
 namespace hvd::launch {
 
-// What a job has of its cluster where the command line that submits it says nothing else.
+// ClusterDefaults are settings that a job takes from its cluster when the command line that submits it does not give
+// them.
 struct ClusterDefaults {
   std::string container;
   std::string rsh;
@@ -31,12 +32,12 @@ struct ClusterDefaults {
 
 struct Cluster {
   std::string name;
-  std::string size;  // what its hosts are called ("VM Size"); only shown
+  std::string size;  // a name for its kind of host ("VM Size"); only shown
   HostList hosts;
-  std::vector<std::pair<std::string, std::string>> mounts;  // name, directory of the hosts
-  std::vector<FileSystem> file_systems;                     // that are mounted for each job; none is in `mounts`
-  std::string mount_root;                                   // of all other mounts; empty: none
-  std::vector<std::pair<std::string, std::string>> env;     // as -x
+  std::vector<std::pair<std::string, std::string>> mounts;  // name, directory on the hosts
+  std::vector<FileSystem> file_systems;                     // mounted for each job; none of them is in `mounts`
+  std::string mount_root;                                   // for all other mounts; empty: none
+  std::vector<std::pair<std::string, std::string>> env;     // same as -x
   ClusterDefaults defaults;
 
   friend bool operator==(const Cluster&, const Cluster&) = default;
@@ -47,17 +48,17 @@ struct LoadedCluster {
   Notices notices;
 };
 
-// All errors are the user's (kInvalid) and begin with FILE:LINE:COLUMN. The name is `name`.
+// All errors are the user's (kInvalid) and begin with FILE:LINE:COLUMN. `name` becomes the cluster's name.
 Result<LoadedCluster> parse_cluster(std::string_view text, const std::string& file, const std::string& name);
 Result<LoadedCluster> read_cluster(const std::string& file, const std::string& name);
 
-// The same as a file (JSON).
+// Returns the cluster as the text of such a file (JSON).
 std::string cluster_text(const Cluster& cluster);
-// A host as an entry of a host list.
+// Returns a host as an entry of a host list.
 std::string host_entry(const HostSpec& host);
 
 const Schema& cluster_schema();
-// Names of clusters are those that jobs may have.
+// Cluster names follow the same rules as job names.
 Result<void> check_cluster_name(std::string_view name);
 
 }  // namespace hvd::launch

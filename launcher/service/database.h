@@ -1,7 +1,8 @@
-// Database: one SQLite file, as values. The only place that knows SQLite; what the tables mean is store.h's.
+// Database is one SQLite file; statements take and return values. No other code uses SQLite; store.h defines what the
+// tables mean.
 //
-// Thread: one at a time. Several processes may have the same file open: a write waits for the others' up to
-// kBusyTime, and is then an error that says so.
+// Thread: one at a time. Several processes may have the same file open. A write waits for the writes of others for up
+// to kBusyTime, and then fails with an error that says so.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ class SqlRow {
   [[nodiscard]] bool is_null(std::size_t column) const {
     return std::holds_alternative<std::monostate>(values_[column]);
   }
-  // 0 and "" where there is nothing, or another type.
+  // Returns 0 or "" for NULL or for a value of another type.
   [[nodiscard]] std::int64_t integer(std::size_t column) const {
     const auto* value = std::get_if<std::int64_t>(&values_[column]);
     return value == nullptr ? 0 : *value;
@@ -44,18 +45,18 @@ class SqlRow {
 
 class Database {
  public:
-  // Makes the file, readable by the user alone, where there is none.
+  // Creates the file, readable by the user alone, if it does not exist.
   static Result<Database> open(const std::string& path);
 
-  // Runs one statement; `arguments` are its "?". The rows that it gives.
+  // Runs one statement and returns its rows; `arguments` replace its "?".
   Result<std::vector<SqlRow>> query(std::string_view statement, const std::vector<SqlValue>& arguments = {});
-  // The same for one that gives none: how many rows it has changed.
+  // Runs one statement that returns no rows, and returns how many rows it has changed.
   Result<int> change(std::string_view statement, const std::vector<SqlValue>& arguments = {});
-  // Several statements without arguments.
+  // Runs several statements without arguments.
   Result<void> run(const std::string& script);
   [[nodiscard]] std::int64_t last_id() const;
 
-  // All that `work` does, or nothing: an error of its undoes it. No other process writes meanwhile.
+  // Runs `work` in a transaction, which an error of `work` rolls back. No other process writes meanwhile.
   template <typename Work>
   auto in_transaction(const Work& work) -> std::invoke_result_t<Work> {
     HVD_TRY(run("BEGIN IMMEDIATE"));

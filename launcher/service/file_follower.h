@@ -1,6 +1,6 @@
-// FileFollower: what stands in a file now, and what is added to it, each byte once.
+// FileFollower copies the contents of a file, and then whatever is added to it, each byte once.
 //
-// Thread: one at a time. It does not wait; FolderWatch does.
+// Thread: one at a time. It does not wait for changes; FolderWatch does.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ class FileFollower {
   explicit FileFollower(std::string path) : path_(std::move(path)) {}
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  // It was there.
+  // True when the file has been found.
   [[nodiscard]] bool has_found() const { return file_.is_open(); }
-  // Copies all that is new to `out`, waiting for whoever reads that. A file that is not there yet is no error. One that
-  // was emptied (the job began anew) is shown from its beginning.
+  // Copies everything new to `out`, and waits while the reader of `out` is slow. A file that does not exist yet is no
+  // error. A file that became shorter (the job started again) is copied from its beginning.
   Result<void> copy_new(int out);
 
  private:

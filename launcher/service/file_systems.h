@@ -1,4 +1,5 @@
-// The file systems of a cluster's file: how its hosts mount what jobs name. Total over whatever stands there.
+// These functions read the file systems in a cluster's file, which say how its hosts mount what jobs name. Any text
+// gives either a list or an error.
 #pragma once
 
 #include <string>
@@ -11,13 +12,13 @@
 
 namespace hvd::launch {
 
-// The keys of one.
+// The keys that a file system may have.
 const Schema& file_system_schema();
 
-// Of a list that check() has passed. Errors are the user's (kInvalid) and begin with FILE:LINE:COLUMN.
+// Reads a list that check() has passed. Errors are the user's (kInvalid) and begin with FILE:LINE:COLUMN.
 Result<std::vector<FileSystem>> read_file_systems(const DocValue& list, const std::string& file);
 
-// The keys and values of one, as they are written; never a password.
+// Returns the keys and values of a file system as they are written in the file; never a password.
 std::vector<std::pair<std::string, std::string>> file_system_keys(const FileSystem& system);
 
 }  // namespace hvd::launch

@@ -1,4 +1,4 @@
-// JobRecord: what the service knows of one job, from its submission until it is removed. Value type.
+// JobRecord is what the service knows of one job, from its submission until it is removed. Value type.
 //
 //   queued → running → succeeded | failed
 //                 ↘ terminating → failed          (stopped by the user)
@@ -17,36 +17,36 @@
 namespace hvd::launch {
 
 enum class ExecutionState : std::uint8_t { kQueued, kRunning, kTerminating, kSucceeded, kFailed };
-// As `show` has it: "queued", ...
+// Returns the name that `show` prints: "queued", ...
 const char* state_name(ExecutionState state);
 std::optional<ExecutionState> state_of(const std::string& name);
 inline bool has_ended(ExecutionState state) {
   return state == ExecutionState::kSucceeded || state == ExecutionState::kFailed;
 }
 
-// How far a running job is: what its supervisor's death means depends on it.
+// Phase says how far a job has come, because that decides what the death of its supervisor means.
 enum class Phase : std::uint8_t {
-  kWaiting,    // it has no nodes
-  kClaimed,    // it has nodes, and nothing was done on them
-  kPreparing,  // agents are there, and jobPreparation may run
+  kWaiting,    // it has no nodes yet
+  kClaimed,    // it has nodes, and nothing has been done on them
+  kPreparing,  // agents run on its nodes, and jobPreparation may be running
   kStarted     // ranks may have been started
 };
 
-// Why a job failed, in the service's words.
+// JobError says why a job failed, in the service's terms.
 struct JobError {
   std::string code;  // "JobFailed"; empty: none
   std::string message;
-  std::string details;  // the last that hvdrun said
+  std::string details;  // the last lines that hvdrun printed
 
   friend bool operator==(const JobError&, const JobError&) = default;
 };
 
 struct JobNode {
   std::string name;
-  std::string address;  // among the job's nodes; empty: not known yet
+  std::string address;  // at which the job's other nodes reach it; empty: not known yet
 };
 
-// Times are milliseconds since 1970, 0: not yet.
+// Times are milliseconds since 1970; 0: not yet.
 struct JobRecord {
   std::int64_t id = 0;
   std::string uuid;
@@ -66,22 +66,22 @@ struct JobRecord {
   std::int64_t changed_ms = 0;
   std::int64_t started_ms = 0;
   std::int64_t ended_ms = 0;
-  std::optional<int> exit_code;  // of the program, if it ended by itself
-  int status = 0;                // hvdrun's, which `wait` ends with
+  std::optional<int> exit_code;  // of the program, if it exited by itself
+  int status = 0;                // hvdrun's exit code, with which `wait` ends
   JobError error;
   std::string output;                   // the directory of its files, as this machine sees it; empty: not known yet
-  std::vector<JobNode> nodes;           // that it had last
-  std::vector<std::string> rank_files;  // of rank N's standard output, in `output`
-  int attempts = 0;                     // how often nodes were given to it
+  std::vector<JobNode> nodes;           // the nodes that it had last
+  std::vector<std::string> rank_files;  // [rank] the file of its standard output, in `output`
+  int attempts = 0;                     // how often the job was given nodes
   // its supervisor
   int pid = 0;
   std::int64_t pid_start = 0;
   std::string boot;
-  std::int64_t leave_ms = 0;  // that its agents may need to notice its death
+  std::int64_t leave_ms = 0;  // how long its agents may take to notice the supervisor's death
   bool is_local = false;      // all its nodes are this machine
 };
 
-// How a job ended, or what is to be told of it.
+// JobEnd says how a job ended.
 struct JobEnd {
   ExecutionState state = ExecutionState::kFailed;
   std::optional<int> exit_code;
@@ -89,21 +89,21 @@ struct JobEnd {
   JobError error;
 };
 
-// What `-f` would run, as the service tells it: its JSON has no value of a secret, password or key.
+// Returns what `-f` would run, as the service shows it: the JSON contains no value of a secret, password or key.
 std::string properties_json(const JobRun& run);
-// As the service's REST object has it, in one object; absent values are null.
+// Returns one JSON object with the fields of the service's REST object; absent values are null.
 std::string record_json(const JobRecord& record);
-// A part of a JSON object: "executionInfo.exitCode", "nodes.0.name"; texts as they are, all else as JSON. nullopt:
-// there is no such key.
+// Returns one field of a JSON object, such as "executionInfo.exitCode" or "nodes.0.name"; a text as it is, anything
+// else as JSON. nullopt: there is no such key.
 std::optional<std::string> json_field(const std::string& json, const std::string& path);
 
-// AZ_BATCHAI_OUTPUT_<id> as this machine sees it. nullopt: there is none of that name, or it is not known here.
+// Returns AZ_BATCHAI_OUTPUT_<id> as this machine sees it. nullopt: no directory has that name, or it is not known here.
 std::optional<std::string> output_directory(const JobRecord& record, const std::string& id);
 
-// "2018-07-18T22:41:28+00:00"; empty for 0.
+// Returns "2018-07-18T22:41:28+00:00"; empty for 0.
 std::string utc_text(std::int64_t ms);
 
-// The lists of a record as text in the store.
+// The store keeps the lists of a record as text.
 std::string nodes_text(const std::vector<JobNode>& nodes);
 std::vector<JobNode> nodes_of_text(const std::string& text);
 std::string names_text(const std::vector<std::string>& names);

@@ -1,5 +1,5 @@
-// StateDir: where the service keeps what it knows, below $XDG_STATE_HOME/hvdrun, and how its processes tell each other
-// that something has changed. All of it is the user's alone (0700, 0600).
+// StateDir is the folder below $XDG_STATE_HOME/hvdrun where the service keeps its files, and through which its
+// processes notify each other of changes. Only the user can read it (0700, 0600).
 //
 //   service/jobs.db        the records (store.h)
 //   service/locks/UUID     held by the supervisor of a job for as long as it lives
@@ -7,8 +7,8 @@
 //   service/tickets/UUID   what the job is started with (ticket.h); removed with its end
 //   service/runs/UUID/     what hvdrun says of the run, and what each rank printed
 //
-// A process id proves nothing, since another process may have it by now; a lock is given up by the kernel, whatever its
-// holder dies of, and that is seen by everybody who watches the folder.
+// A process id proves nothing, since another process may have it by now. A lock is released by the kernel however its
+// holder dies, and every process that watches the folder sees that.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ namespace hvd::launch {
 
 class StateDir {
  public:
-  // Makes what is missing. `root` is .../hvdrun.
+  // Creates what is missing. `root` is .../hvdrun.
   static Result<StateDir> open(const std::string& root);
 
   [[nodiscard]] const std::string& root() const { return root_; }
@@ -32,10 +32,10 @@ class StateDir {
   [[nodiscard]] std::string tickets() const;
   [[nodiscard]] std::string ticket_of(const std::string& uuid) const;
   [[nodiscard]] std::string run_of(const std::string& uuid) const;
-  // The folder of a run with all in it, but never what is mounted there.
+  // Removes the folder of a run and its contents, but never the contents of what is mounted there.
   [[nodiscard]] Result<void> remove_run(const std::string& uuid) const;
 
-  // Tells all that watch.
+  // Notifies every process that watches.
   void wake() const;
 
  private:
@@ -44,36 +44,37 @@ class StateDir {
   std::string root_;
 };
 
-// A lock on a file, made if need be, for as long as the descriptor or a copy of it in any process is open. nullopt:
-// another process has it.
+// Takes a lock on a file, which is created if need be. The lock lasts until every copy of the descriptor, in any
+// process, is closed. nullopt: another process has it.
 Result<std::optional<Fd>> take_lock(const std::string& path);
-// The same, waiting for it; an error after the deadline.
+// Does the same, but waits for the lock; an error after the deadline.
 Result<Fd> wait_for_lock(const std::string& path, Deadline deadline);
-// Without taking it, so that nobody else sees it taken.
+// Tests the lock without taking it, so that no other process sees it taken.
 bool is_locked(const std::string& path);
 
-// Whatever happens in a folder when a file there was written or its writer has died.
+// FolderWatch waits for changes in a folder: a file there was written, or its writer has died.
 class FolderWatch {
  public:
   static Result<FolderWatch> on(const std::string& folder);
-  // One more.
+  // Watches one more folder.
   Result<void> add(const std::string& folder);
 
-  // Until something has happened since the watch began or the last wait, or the time is over. True: before that. Where
-  // no more watches can be had it returns every few seconds; and once a second after it was woken, for what was about
-  // to happen only then.
+  // Waits until something has changed since the watch began or since the last wait, or until the time is over. Returns
+  // true before that. When this user can have no more inotify watches, it returns every few seconds instead. One second
+  // after a wake-up it returns once more, for what was only about to happen then.
   bool wait(Duration longest);
 
  private:
   explicit FolderWatch(Fd fd) : fd_(std::move(fd)) {}
 
-  Fd fd_;  // closed: this user has as many watches as there may be
+  Fd fd_;  // closed: this user has all the inotify watches that the kernel allows
   bool was_woken_ = false;
 };
 
-// Of this machine's run, from one start to the next.
+// Returns an id of the machine's current boot.
 std::string boot_id();
-// When a process began, in the kernel's own units; 0: there is none. With its number it names one process.
+// Returns when a process began, in the kernel's own units; 0: no such process. Together with its number it identifies
+// one process.
 std::int64_t start_of_process(int pid);
 
 }  // namespace hvd::launch

@@ -1,5 +1,6 @@
-// Store: the records of the service, of clusters, nodes and jobs, and all that changes them. Each change is one
-// transaction with the check that it depends on, so that of several processes that want the same one gets it.
+// Store holds the records of the service (clusters, nodes and jobs) and all operations that change them. Each change is
+// one transaction together with the check that it depends on, so that of several processes that want the same thing one
+// gets it.
 //
 // Thread: one at a time; processes: any number.
 #pragma once
@@ -24,12 +25,12 @@ const char* node_state_name(NodeState state);
 struct NodeRecord {
   HostSpec host;
   bool is_drained = false;
-  std::int64_t job = 0;               // that has it; 0: none
-  std::int64_t leaving_until_ms = 0;  // what a dead supervisor left there may need that long to notice
+  std::int64_t job = 0;               // the job that has it; 0: none
+  std::int64_t leaving_until_ms = 0;  // how long processes left by a dead supervisor may take to notice
   NodeState state = NodeState::kIdle;
 };
 
-// No node is leaving for longer: a clock that was set back must not keep one from all jobs for years.
+// Leaving lasts no longer than this: a clock that was set back must not keep a node from all jobs for years.
 inline constexpr std::int64_t kLongestLeavingMs = std::int64_t{24} * 3600 * 1000;
 inline bool is_leaving(std::int64_t until_ms, std::int64_t now_ms) {
   return until_ms > now_ms && until_ms - now_ms <= kLongestLeavingMs;
@@ -38,10 +39,10 @@ inline bool is_leaving(std::int64_t until_ms, std::int64_t now_ms) {
 struct ClusterRecord {
   Cluster cluster;
   std::int64_t created_ms = 0;
-  std::vector<NodeRecord> nodes;  // in the order of its file
+  std::vector<NodeRecord> nodes;  // in the order of the cluster's file
 };
 
-// A supervisor that asks.
+// Claimant is a supervisor that asks for its job's nodes.
 struct Claimant {
   int pid = 0;
   std::int64_t pid_start = 0;
@@ -56,56 +57,57 @@ class Store {
 
   static Result<Store> open(const StateDir& dir, Now now);
 
-  // A host is in one cluster at most: else it would be given twice.
+  // Adds a cluster. A host may be in one cluster only; otherwise it would be given to two jobs.
   Result<void> add_cluster(const Cluster& cluster);
   Result<std::vector<ClusterRecord>> clusters();
-  // Empty: the only one that there is.
+  // Returns a cluster; an empty name means the only one that exists.
   Result<ClusterRecord> cluster(const std::string& name);
-  // Not while jobs wait for it or run on it.
+  // Fails while jobs wait for the cluster or run on it.
   Result<void> remove_cluster(const std::string& name);
-  // These of its nodes (empty: all) are given to no further job, or are again.
+  // Drains these nodes of the cluster (empty: all), so that no further job gets them, or resumes them.
   Result<void> set_drained(const std::string& cluster, const std::vector<std::string>& nodes, bool drained);
 
   // Sets id and times. A name that is taken is refused; where `is_named` is false a number is added to it instead.
   Result<JobRecord> add_job(JobRecord job, bool is_named);
-  // By its name, else by its number.
+  // Finds a job by its name, else by its number.
   Result<JobRecord> job(const std::string& reference);
   Result<JobRecord> job(std::int64_t id);
-  // Those that have not ended, by their numbers.
+  // Returns the jobs that have not ended, by number.
   Result<std::vector<JobRecord>> active_jobs();
-  // The newest `count` of those that have; 0: all.
+  // Returns the newest `count` of the jobs that have ended; 0: all.
   Result<std::vector<JobRecord>> ended_jobs(std::int64_t count);
   Result<std::int64_t> count_ended();
-  // One of those that have not ended has this uuid.
+  // True when a job that has not ended has this uuid.
   Result<bool> is_active(const std::string& uuid);
   Result<void> remove_job(std::int64_t id);
 
-  // It would get its nodes now, unless another is faster.
+  // True when the job would get its nodes now, unless another process is faster.
   Result<bool> is_turn(std::int64_t id);
   // Gives the job its nodes and makes it running, if it is its turn. nullopt: it is not.
   Result<std::optional<JobRecord>> claim(std::int64_t id, const Claimant& claimant);
-  // When a node that is leaving will be idle, of a job's cluster; 0: none is leaving.
+  // Returns when the next leaving node of the cluster becomes idle; 0: none is leaving.
   Result<std::int64_t> next_idle_ms(const std::string& cluster);
 
-  // By the supervisor of a job that has its nodes.
+  // Called by the supervisor of a job that has its nodes.
   Result<void> set_phase(std::int64_t id, Phase phase);
   Result<void> set_leaving_time(std::int64_t id, std::int64_t leave_ms, bool is_local);
   Result<void> set_output(std::int64_t id, const std::string& directory, const std::vector<std::string>& rank_files);
   Result<void> set_nodes(std::int64_t id, const std::vector<JobNode>& nodes);
-  // Its nodes are idle again. One that is terminating has failed for that, whatever `end` says.
+  // Ends the job and makes its nodes idle again. A terminating job has failed because it was stopped, whatever `end`
+  // says.
   Result<void> end(std::int64_t id, const JobEnd& end);
 
-  // A job that waits has ended by it; of one that runs the supervisor is to be told.
+  // Ends a waiting job at once. For a running job the caller must notify its supervisor.
   Result<StopOutcome> request_stop(std::int64_t id);
-  // Of a job whose supervisor is dead, once for each death: it waits again, or has failed; its nodes are leaving for as
-  // long as they need. Nothing, when it does not run any more.
+  // Handles the death of a job's supervisor, once for each death. The job waits again or has failed; its nodes are
+  // leaving for as long as its agents need. Does nothing when the job is no longer running.
   Result<void> bury(std::int64_t id, const std::string& boot);
 
  private:
   Store(Database database, Now now) : database_(std::move(database)), now_(std::move(now)) {}
   Result<void> prepare(const StateDir& dir);
   Result<std::vector<JobRecord>> select_jobs(const std::string& rest, const std::vector<SqlValue>& arguments);
-  // The names of the nodes that a waiting job would get; empty: it is not its turn.
+  // Returns the names of the nodes that a waiting job would get; empty: it is not its turn.
   Result<std::vector<std::string>> plan_for(const JobRecord& job);
   Result<std::vector<NodeRecord>> nodes_of(const std::string& cluster);
   Result<void> free_nodes(std::int64_t id, std::int64_t leaving_until_ms);

@@ -1,9 +1,9 @@
-// Supervisors: the process that a job has of its own, from its submission to its end, whatever becomes of the terminal.
-// It holds the job's lock, waits until the job is given its nodes, runs it as `-f` would, and writes what becomes of
-// it.
+// A supervisor is a process that belongs to one job from its submission to its end, whatever happens to the terminal.
+// It holds the job's lock, waits until the job is given its nodes, runs it as `-f` would, and records how it ends.
 //
-// Nobody rules over them. Each that waits looks after those that run and after one other that waits, and every command
-// looks after all: whoever finds one dead buries it (Store::bury), and starts another where the job goes on.
+// There is no central process. Each waiting supervisor checks the running ones and one other waiting one, and every
+// command checks all of them. The process that finds one dead records that (Store::bury), and starts another where the
+// job goes on.
 #pragma once
 
 #include <optional>
@@ -16,19 +16,20 @@
 
 namespace hvd::launch {
 
-// `lock` is the job's, and its supervisor's from now on. Its environment is that of the ticket.
+// Starts a job's supervisor, which takes over `lock`, the job's lock. Its environment comes from the ticket.
 Result<void> start_supervisor(const StateDir& dir, const JobRecord& job, const Fd& lock);
 
-// Of all jobs that have not ended, those whose supervisors are dead; and removes what submits that died have left.
+// Finds the jobs whose supervisors are dead and marks each as failed or gives it a new supervisor. It also removes the
+// files that `submit` processes left when they died.
 Result<void> recover(const StateDir& dir, Store& store);
 
-// In the supervisor of a job: until it has its nodes. nullopt: it was stopped or removed.
+// Runs in the supervisor of a job and waits until the job has its nodes. nullopt: it was stopped or removed.
 Result<std::optional<JobRecord>> wait_for_turn(const StateDir& dir, Store& store, std::int64_t id);
 
-// Removes what only a job that goes on needs. Its lock is held by whoever calls.
+// Removes what only a job that goes on needs. The caller holds the job's lock.
 void forget_start(const StateDir& dir, const std::string& uuid);
 
-// The number of a job's supervisor as a descriptor that names it for good; closed: it does not live.
+// Opens the process of a job's supervisor as a pidfd, which cannot come to mean another process; closed: it is dead.
 Fd open_supervisor(const StateDir& dir, const JobRecord& job);
 
 }  // namespace hvd::launch
