@@ -1,6 +1,7 @@
-// hvdrun-agent: the node's side of hvdrun, one fully static executable. Started by a transport as `hvdrun-agent serve`,
-// with the launcher at its standard input and output, or by an engine as `hvdrun-agent call ENGINE STACK ADDRESS...`,
-// once for each rank: then it calls the launcher. `hvdrun-agent remove FOLDER...` is what a job file's clean-up runs.
+// hvdrun-agent is the node's side of hvdrun, one fully static executable. A transport starts it as `hvdrun-agent
+// serve`, with the launcher at its standard input and output. An engine starts it as `hvdrun-agent call ENGINE STACK
+// ADDRESS...`, once for each rank, and it then connects to the launcher. A job file's clean-up runs `hvdrun-agent
+// remove FOLDER...`.
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -28,15 +29,15 @@ namespace {
 
 using hvd::Fd;
 
-// The launcher listens before an agent is started; this covers a slow network, not a slow start.
+// The launcher listens before an agent is started, so this time covers a slow network, not a slow start.
 constexpr auto kDialTime = std::chrono::seconds(30);
-// A task that starts an agent has so long to write its order.
+// A task that starts an agent gets this long to write its order.
 constexpr auto kOrderTime = std::chrono::seconds(30);
-// For the launcher to say what becomes of the ranks when the engine ends its agents.
+// When the engine ends its agents, the launcher gets this long to say what becomes of the ranks.
 constexpr auto kSignalPatience = std::chrono::seconds(5);
 
-// Of the folder in which our own, with its sockets, is made: a socket's path has 107 bytes. Batch systems have longer
-// ones in TMPDIR, where /tmp does as well.
+// Limits the folder in which the agent makes its own: the path of a socket in it has at most 107 bytes. Batch systems
+// have longer folders in TMPDIR; there /tmp is used instead.
 constexpr std::size_t kMostBaseBytes = 80;
 
 using Session = hvd::launch::AgentConnection;
@@ -50,10 +51,11 @@ std::vector<std::string> own_environment() {
   return environment;
 }
 
-// The standard input of an agent that has an order ends when its task does, whatever became of that.
+// Ends the agent when its standard input does. The input of an agent with an order is a pipe from its task, which
+// closes however the task ends.
 hvd::Result<void> watch_leash(hvd::EventLoop& loop, hvd::launch::AgentCore& core) {
   HVD_TRY(hvd::set_nonblocking(STDIN_FILENO));
-  auto watch = std::make_shared<hvd::WatchId>(0);  // shared: the handler takes itself away
+  auto watch = std::make_shared<hvd::WatchId>(0);  // shared: the handler removes itself
   HVD_TRY_ASSIGN(*watch, loop.watch(STDIN_FILENO, EPOLLIN, [&loop, &core, watch](std::uint32_t) {
     char rest[64];
     const ssize_t got = ::read(STDIN_FILENO, rest, sizeof rest);
@@ -92,7 +94,7 @@ hvd::Result<void> serve(hvd::launch::AgentOptions options, const OpenSession& op
   return loop->run();
 }
 
-// Both processes of the agent; the exit code of this one.
+// Runs both processes of the agent; returns the exit code of this one.
 int run_agent(const hvd::launch::AgentOptions& options, const OpenSession& open_session, hvd::Log& log) {
   const std::string base = hvd::launch::value_in(options.environment, "TMPDIR");
   const bool is_usable = !base.empty() && base.size() <= kMostBaseBytes;
@@ -112,7 +114,7 @@ int run_agent(const hvd::launch::AgentOptions& options, const OpenSession& open_
   return code.value();
 }
 
-// The key of the call, which from now on stands neither in `environment` nor in what /proc tells of this process.
+// Takes the key of the call, and removes it from `environment` and from what /proc shows of this process.
 hvd::Result<hvd::launch::CallKey> take_key(std::vector<std::string>& environment) {
   const std::string text = hvd::launch::value_in(environment, hvd::launch::kCallSecretVariable);
   const std::string name = std::string(hvd::launch::kCallSecretVariable) + "=";
@@ -131,7 +133,7 @@ hvd::Result<Session> dial(const hvd::launch::CallPlace& place, const hvd::launch
   for (const int signo : {SIGTERM, SIGINT, SIGHUP}) {
     sigaddset(&signals, signo);
   }
-  // There is nothing to end in order yet: an engine that wants to get rid of us does.
+  // Nothing has to be ended in order yet, so let an engine's signals end the process at once.
   ::sigprocmask(SIG_UNBLOCK, &signals, nullptr);
   HVD_TRY_ASSIGN(hvd::launch::DialedLauncher dialed,
                  hvd::launch::dial_launcher(place, key, rank, hvd::Deadline::after(kDialTime)));
@@ -139,7 +141,7 @@ hvd::Result<Session> dial(const hvd::launch::CallPlace& place, const hvd::launch
   return Session{std::move(dialed.fd), Fd(), hvd::make_record_filter(dialed.keys)};
 }
 
-// The first line of standard input, read byte by byte: what follows is not ours to take.
+// Reads the first line of standard input byte by byte, because the bytes after it belong to other readers.
 hvd::Result<hvd::launch::CallOrder> read_order() {
   const hvd::Deadline deadline = hvd::Deadline::after(kOrderTime);
   std::string line;
@@ -181,8 +183,8 @@ hvd::Result<int> call(const std::string& engine, const hvd::launch::CallPlace& p
   return run_agent(options, [&] { return dial(place, key, rank); }, log);
 }
 
-// A line for each that stays, which hvdrun tells. The code is 0 all the same: one that fails ends a job, and with it
-// the removal on other nodes.
+// Prints a line for each folder that stays, which hvdrun reports. The code is 0 even then: a failure would end the
+// clean-up job, and with it the removal on other nodes.
 int remove_folders(const std::vector<std::string>& folders) {
   for (const std::string& folder : folders) {
     if (const auto removed = hvd::launch::remove_tree(folder); !removed.ok()) {

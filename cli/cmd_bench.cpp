@@ -17,11 +17,11 @@
 namespace hvd::cli {
 namespace {
 
-// Whatever the agent's file is called on a node, and also where it has been replaced since: a rank starts from a fork
-// of the agent.
+// A rank starts from a fork of the agent, so this is the agent, whatever its file is called and even if it was
+// replaced.
 constexpr const char* kOwnProgram = "/proc/self/exe";
 
-// Known before hours of measuring are lost.
+// Checks this first, before hours of measuring are lost.
 Result<void> check_folder(const char* option, const std::string& path) {
   const auto slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -44,7 +44,7 @@ Result<void> check_plot(const CliOptions& options, const std::string& path) {
   return check_folder("--plot", path);
 }
 
-// Whole or not at all.
+// Writes the file whole or not at all.
 Result<void> write_file(const char* option, const std::string& path, const std::string& text) {
   const std::string part = path + "." + std::to_string(::getpid()) + ".part";
   std::ofstream out(part, std::ios::binary);
@@ -90,7 +90,7 @@ Result<int> run_bench(const CliOptions& options) {
   launch::JobSpec job = options.job;
   job.argv = bench::to_words(options.bench);
   job.argv.insert(job.argv.begin(), kOwnProgram);
-  job.cwd = "/";  // there on every node
+  job.cwd = "/";  // exists on every node
   job.input = launch::InputMode::kNone;
   std::vector<bench::Row> rows;
   std::string table;

@@ -33,7 +33,7 @@ constexpr std::size_t kLeastWidth = 40;
 constexpr std::size_t kMostWidth = 120;  // longer lines are hard to read
 constexpr std::size_t kFileWidth = 100;
 
-// Columns of the terminal that `fd` is; 0: it is none.
+// Returns the columns of the terminal at `fd`; 0: it is none.
 std::size_t columns_of(int fd) {
   winsize size{};
   return ::isatty(fd) == 1 && ::ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
@@ -50,7 +50,8 @@ bool write_all(int fd, std::string_view text) {
   return true;
 }
 
-// What is being done, in the last row of a terminal at standard error; gone when it is over. Lines go above it.
+// StatusRow shows what is being done in the last row of a terminal at standard error. Other lines go above it, and it
+// is removed at the end.
 class StatusRow {
  public:
   explicit StatusRow(bool is_shown) : is_shown_(is_shown) {}
@@ -59,7 +60,7 @@ class StatusRow {
     if (!is_shown_) {
       return;
     }
-    const std::size_t columns = columns_of(STDERR_FILENO);  // 0: not known
+    const std::size_t columns = columns_of(STDERR_FILENO);  // 0: unknown
     const std::size_t room = (columns == 0 ? kLeastWidth : std::max<std::size_t>(columns, 2)) - 1;
     row_ = status.empty() ? "" : fit_row("hvdrun: " + status, room);
     write_all(STDERR_FILENO, "\r\x1b[K" + row_);
@@ -90,7 +91,7 @@ std::string text_of(const CheckResult& result, const CliOptions& options) {
   return lines;
 }
 
-// All hosts are reached from here, each over a connection, or a command with three pipes.
+// A check reaches all hosts directly, each over one connection or a command with three pipes.
 Result<void> allow_files_for(const Placement& placement) {
   constexpr std::uint64_t kOwn = 32;
   constexpr std::uint64_t kHost = 4;
@@ -118,7 +119,7 @@ int written_or_why(std::string_view text, int code) {
 
 Result<int> check_hosts(const CliOptions& options) {
   JobSpec job = options.job;
-  // Agents are started our own way: under mpirun there would be one for each rank, and none where mpirun fails.
+  // hvdrun starts the agents itself: mpirun would start one for each rank, and none where mpirun fails.
   const bool wants_mpirun = job.launcher == LauncherKind::kMpi;
   job.launcher = LauncherKind::kOwn;
   HVD_TRY_ASSIGN(const Placement placement, place(job.hosts, job.size));
@@ -127,7 +128,7 @@ Result<int> check_hosts(const CliOptions& options) {
   const SteadyClock clock;
   HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
   CheckRunner* runner = nullptr;
-  // First of all: signals are blocked here, before any thread exists that could take them.
+  // Do this first: it blocks the signals before any thread exists that could receive them.
   HVD_TRY(loop->watch_signals(without_ignored({SIGINT, SIGTERM, SIGHUP}), [&runner](int signo) {
     if (runner != nullptr) {
       runner->on_signal(signo);

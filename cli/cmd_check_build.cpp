@@ -14,7 +14,7 @@
 namespace hvd::cli {
 namespace {
 
-// What an MPI says of itself; its functions for that are the same in all, and need no MPI_Init.
+// Returns an MPI's own version text; this function is the same in all of them, and needs no MPI_Init.
 std::string mpi_version(const DynLib& library) {
   constexpr std::size_t kMaxText = 16384;
   int (*get_version)(char*, int*) = nullptr;
@@ -27,7 +27,7 @@ std::string mpi_version(const DynLib& library) {
   return whole.substr(0, whole.find_first_of(",\n"));
 }
 
-// Empty: it is not set.
+// Returns a variable's value; empty: it is not set.
 std::string own_variable(const std::string& name) {
   for (const std::string& item : own_environment()) {
     if (item.starts_with(name + "=")) {
@@ -37,8 +37,8 @@ std::string own_variable(const std::string& name) {
   return "";
 }
 
-// The library that a rank would load here: that of the variable where it is set, and no other then; else the first of
-// these names that there is.
+// Finds the library that a rank would load here. Where the variable is set it is that one and no other, else the first
+// of these names that exists.
 Result<DynLib> find_library(const char* variable, std::span<const char* const> names) {
   if (const std::string named = own_variable(variable); !named.empty()) {
     auto library = DynLib::open(named, DynLib::Scope::kOwn);
@@ -54,7 +54,7 @@ Result<DynLib> find_library(const char* variable, std::span<const char* const> n
   return library;
 }
 
-// The version of the MPI that a rank would load here, or why there is none.
+// Returns the version of the MPI that a rank would load here, or says why there is none.
 Result<std::string> find_mpi() {
   const auto library = find_library(contract::kMpiLibrary, kMpiNames);
   if (library.ok()) {
@@ -67,7 +67,7 @@ Result<std::string> find_mpi() {
                                     : library.error().message());
 }
 
-// The same of NCCL.
+// Does the same for NCCL.
 Result<std::string> find_nccl() {
   static constexpr const char* kName[] = {"libnccl.so.2"};
   const auto library = find_library(contract::kNcclLibrary, kName);

@@ -16,7 +16,7 @@ using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kStates = 5;
-// What the service's paths and tables have where we have nothing.
+// The service's paths and tables need values for these, which hvdrun does not have.
 constexpr const char* kResourceGroup = "hvdrun";
 constexpr const char* kWorkspace = "default";
 

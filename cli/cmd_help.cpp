@@ -11,13 +11,13 @@
 namespace hvd::cli {
 namespace {
 
-// A shell chooses the pager, as man(1) and git do: $PAGER may hold options of its own. LESS is set only where it is
-// not: a page that fits is printed and less ends, and colours and the screen stay as they are.
+// A shell runs the pager, as man(1) and git do, since $PAGER may hold options. LESS is set only if it is unset: with
+// FRX a page that fits is printed and less ends, and colours and the screen stay as they are.
 constexpr const char* kPager =
     "if [ -n \"$PAGER\" ]; then exec $PAGER; fi; "
     "if command -v less >/dev/null 2>&1; then LESS=${LESS-FRX} exec less; fi; exec cat";
 
-// The pager takes this process's place, with the text as its standard input. Returns only where that fails.
+// Replaces this process by the pager, with the text as its standard input. Returns only where that fails.
 void become_pager(const std::string& text) {
   const Fd file(::memfd_create("manual", 0));
   if (!file.is_open() || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||

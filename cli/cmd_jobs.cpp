@@ -20,7 +20,7 @@ namespace {
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
 using Json = nlohmann::ordered_json;
 
-// More are seldom looked for, and --all shows them.
+// More ended jobs are seldom looked for; --all shows them.
 constexpr std::int64_t kNewestEnded = 20;
 constexpr auto kLookAgain = std::chrono::hours(1);
 
@@ -38,7 +38,7 @@ std::string table_of(const std::vector<JobRecord>& jobs) {
                  rows);
 }
 
-// A job whose supervisor has died while somebody looks.
+// Handles the death of the job's supervisor while a user waits for the job.
 Result<void> look_after(ServicePlace& place, const JobRecord& job) {
   return has_ended(job.state) || is_locked(place.dir.lock_of(job.uuid)) ? Result<void>()
                                                                         : recover(place.dir, place.store);
@@ -195,7 +195,7 @@ Result<int> run_on_node(ServicePlace& place, const ServiceOptions& options) {
     return Error(Code::kNotFound, "job " + job.name + " has no node '" + shown_text(wanted) + "'; hvdrun nodes " +
                                       job.name + " shows those that it has");
   }
-  // As the job reaches it: a ticket is there for as long as the job has not ended.
+  // Connect as the job does: its ticket exists for as long as the job has not ended.
   Flags flags;
   if (const auto ticket = read_ticket(place.dir.ticket_of(job.uuid)); ticket.ok()) {
     HVD_TRY_ASSIGN(const Flags meant, parse_submit_words(ticket.value().words));

@@ -32,7 +32,7 @@ Result<std::vector<FileRow>> files_in(const std::string& folder) {
        it.increment(failed)) {
     struct stat info{};
     if (::stat(it->path().c_str(), &info) != 0) {
-      continue;  // it has gone
+      continue;  // the file was removed meanwhile
     }
     rows.push_back({it->path().filename().string(), S_ISDIR(info.st_mode), static_cast<std::int64_t>(info.st_size),
                     static_cast<std::int64_t>(info.st_mtim.tv_sec) * 1000});
@@ -44,7 +44,7 @@ Result<std::vector<FileRow>> files_in(const std::string& folder) {
   return rows;
 }
 
-// "stdout-job_prep.txt" of node1: "stdout-job_prep-node1.txt".
+// Returns "stdout-job_prep-node1.txt" for "stdout-job_prep.txt" and node1.
 std::string name_for_node(const std::string& name, const std::string& node) {
   const auto dot = std::min(name.rfind('.'), name.size());
   return name.substr(0, dot) + "-" + node + name.substr(dot);
@@ -57,7 +57,7 @@ Result<std::string> file_name_of(const JobRecord& job, const ServiceOptions& opt
   if (options.node.empty()) {
     return options.file.empty() ? "stdout.txt" : options.file;
   }
-  // Before it has nodes, any may become its own.
+  // Before the job has nodes, any node may become its own.
   const bool is_unknown =
       !job.nodes.empty() &&
       std::none_of(job.nodes.begin(), job.nodes.end(), [&](const JobNode& node) { return node.name == options.node; });
@@ -66,7 +66,7 @@ Result<std::string> file_name_of(const JobRecord& job, const ServiceOptions& opt
                                      " has that name; hvdrun nodes " + job.name + " shows those that it has");
   }
   const std::string name = options.file.empty() ? "execution.log" : options.file;
-  std::string id = options.node;  // as job_layout.cpp makes a part of a file's name of it
+  std::string id = options.node;  // the same change as in job_layout.cpp
   std::replace_if(id.begin(), id.end(), [](char c) { return c == ':' || c == '%'; }, '_');
   return job.node_count == 1 ? name : name_for_node(name, id);
 }
@@ -84,7 +84,7 @@ Result<std::string> directory_of(const JobRecord& job, const std::string& id) {
   return *directory;
 }
 
-// Its path, as far as it is known yet: empty before the job has nodes.
+// Returns the file's path as far as it is known: empty before the job has nodes.
 Result<std::string> file_of(const JobRecord& job, const ServiceOptions& options) {
   if (options.rank >= 0) {
     if (!options.file.empty() || !options.node.empty()) {
@@ -102,7 +102,7 @@ Result<std::string> file_of(const JobRecord& job, const ServiceOptions& options)
   return folder.empty() ? "" : folder + "/" + name;
 }
 
-// The one file that is shown, from when the job says where it is.
+// ShownFile prints one file, as soon as the job says where it is.
 class ShownFile {
  public:
   ShownFile(std::string name, int out) : name_(std::move(name)), out_(out) {}

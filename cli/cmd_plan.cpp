@@ -24,7 +24,7 @@ using hvd::launch::NodeView;
 using hvd::launch::Placement;
 using hvd::launch::StartMessage;
 
-// A plan asks no node, so what only a node knows stands in angle brackets.
+// A plan asks no node, so values that only a node knows are in angle brackets.
 std::vector<NodeView> imagined_views(const Placement& placement, const Placement& agents) {
   std::vector<NodeView> views;
   for (const NodePlan& agent : agents.nodes) {
@@ -46,7 +46,7 @@ std::vector<NodeView> imagined_views(const Placement& placement, const Placement
   return views;
 }
 
-// Values that exist only once agents have answered.
+// Replaces values that exist only once agents have answered.
 std::string shown(const std::string& name, const std::string& value) {
   if (name == "HVD_AGENT_SOCKET" || name == "HVDRUN_HOSTFILE") {
     return "<made at start>";
@@ -75,7 +75,7 @@ bool is_secret(const CliOptions& options, const std::string& name) {
   return options.file && std::any_of(options.file->job.secrets.begin(), options.file->job.secrets.end(), is_named);
 }
 
-// What a job file adds: what its nodes do before, and where things are.
+// Returns what a job file adds to the plan: what its nodes do before the ranks, and where things are.
 nlohmann::ordered_json file_json(const CliOptions& options, const launch::JobRun& run,
                                  const std::vector<launch::JobNodeFacts>& facts) {
   nlohmann::ordered_json json;
@@ -114,13 +114,13 @@ nlohmann::ordered_json file_json(const CliOptions& options, const launch::JobRun
 nlohmann::ordered_json plan_json(const CliOptions& options, const Placement& placement,
                                  const std::vector<StartMessage>& starts) {
   const hvd::launch::JobSpec& job = options.job;
-  std::vector<const StartMessage::Rank*> ranks;  // by their number
+  std::vector<const StartMessage::Rank*> ranks;  // indexed by their number
   for (const StartMessage& start : starts) {
     for (const StartMessage::Rank& rank : start.ranks) {
       ranks.push_back(&rank);
     }
   }
-  // Under an engine, whose agents are not the nodes, there is no tree.
+  // An engine's agents are not the nodes, and they form no tree.
   const std::vector<int> relays =
       job.launcher == launch::LauncherKind::kOwn ? launch::relays_of(job, placement) : std::vector<int>();
   nlohmann::ordered_json json;
@@ -247,7 +247,7 @@ Result<int> print_plan(const CliOptions& options) {
     }
   }
   if (options.json) {
-    // Replaces what is not UTF-8 (an argument may hold any bytes) instead of throwing.
+    // Replace what is not UTF-8 (an argument may hold any bytes) instead of throwing.
     std::cout << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
   } else {
     print_table(placement, json);

@@ -43,7 +43,7 @@ std::unique_ptr<JobReporter> reporter_of(const JobSpec& job, const Placement& pl
   return std::make_unique<TextReporter>(placement, TextOptions{job.quiet, job.live && ::isatty(STDERR_FILENO) == 1});
 }
 
-// Diagnostics as events.
+// JsonLog writes diagnostics as events.
 class JsonLog final : public Log {
  public:
   JsonLog(LogLevel lowest, std::function<void(std::string_view)> write) : lowest_(lowest), write_(std::move(write)) {}
@@ -59,7 +59,7 @@ class JsonLog final : public Log {
   const std::function<void(std::string_view)> write_;
 };
 
-// Where there is no job yet, or no longer.
+// Writes where there is no job yet, or no longer one.
 void write_error_line(std::string_view line) {
   const std::string text = std::string(line) + "\n";
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
@@ -78,13 +78,13 @@ bool has_only_local_hosts(const Placement& placement) {
                      [](const NodePlan& node) { return is_here(node.host); });
 }
 
-// Refuses what would end in the middle for lack of descriptors: a connection each, or three pipes and a process. Where
-// a tree does not work, all nodes are reached from here, and the system's ssh may turn out to be the way to them, so
-// that many are asked for; and under an engine as many as strangers may hold.
+// Refuses a job that would fail half-way for lack of descriptors: it needs one per connection, or three pipes and a
+// process. `wanted` counts more: where the tree does not work all nodes are reached from here, perhaps by the system's
+// ssh, and under an engine strangers may hold connections too.
 Result<void> allow_files_for(const JobSpec& job, const Placement& agents) {
-  constexpr std::uint64_t kOwn = 32;  // and a few that come and go
+  constexpr std::uint64_t kOwn = 32;  // includes a few that come and go
   constexpr std::uint64_t kConnection = 1;
-  constexpr std::uint64_t kLocal = 2;  // and what its agent says of itself
+  constexpr std::uint64_t kLocal = 2;  // includes the agent's standard error
   constexpr std::uint64_t kCommand = 4;
   std::uint64_t needed = kOwn;
   std::uint64_t wanted = kOwn;
@@ -109,8 +109,8 @@ Result<void> allow_files_for(const JobSpec& job, const Placement& agents) {
                                       "; raise nofile in /etc/security/limits.conf (of a service: LimitNOFILE=)"));
 }
 
-// Standard input, for the job to read. In its place stands nothing, so that the job's own descriptor is the last one:
-// whoever writes to it learns that no rank reads any more.
+// Takes over standard input for the job, and puts /dev/null in its place. So the job's descriptor is the last one, and
+// a writer to it learns when no rank reads any more.
 Result<Fd> take_standard_input(const JobSpec& job) {
   if (job.input == InputMode::kNone) {
     return Fd();
@@ -123,7 +123,7 @@ Result<Fd> take_standard_input(const JobSpec& job) {
   return input;
 }
 
-// What starts the agents in our place, and the transport by which they call.
+// EngineSetup is the engine that starts the agents for us, and the transport by which they connect.
 struct EngineSetup {
   std::unique_ptr<EngineOrphans> orphans;
   std::unique_ptr<DialBack> dial_back;
@@ -170,8 +170,8 @@ Result<int> run_job(const CliOptions& options) {
 
 namespace {
 
-// Why no rank of a job under Spark could be started: a message and hvdrun's exit code, as for any job that does not
-// start.
+// Reports why no rank of a job under Spark could be started, and returns hvdrun's exit code, as for any job that does
+// not start.
 int report_no_gang(const Error& why, int signo) {
   write_error_line("hvdrun: the ranks could not be started: " + why.message());
   return signo != 0                      ? 128 + signo
@@ -185,14 +185,14 @@ int report_no_gang(const Error& why, int signo) {
 Result<int> run_step(const JobStep& step) {
   const JobSpec& job = step.job;
   const bool is_spark = job.launcher == LauncherKind::kSpark;
-  ::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of write(2), and the job is stopped for it
+  ::signal(SIGPIPE, SIG_IGN);  // a reader that has gone becomes an error of write(2), which stops the job
   HVD_TRY(allow_files_for(job, agents_of(job, step.placement)));
   const SteadyClock clock;
   HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
   JobRunner* runner = nullptr;
   SparkGang* gathering = nullptr;
   int signal_while_gathering = 0;
-  // First of all: signals are blocked here, before any thread exists that could take them.
+  // Do this first: it blocks the signals before any thread exists that could receive them.
   std::vector<int> signals = without_ignored({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP});
   signals.insert(signals.end(), {SIGCONT, SIGTTIN});
   HVD_TRY(loop->watch_signals(signals, [&](int signo) {
@@ -203,7 +203,7 @@ Result<int> run_step(const JobStep& step) {
       gathering->interrupt("hvdrun got " + signal_name(signo));
     }
   }));
-  // Diagnostics stand between the lines that the ranks print, never inside of one.
+  // Diagnostics go between the lines that the ranks print, never inside one.
   const std::unique_ptr<Log> log = log_of(job, [&runner, &loop, thread = std::this_thread::get_id()](auto line) {
     if (runner == nullptr) {
       write_error_line(line);
@@ -216,7 +216,7 @@ Result<int> run_step(const JobStep& step) {
   HVD_TRY_ASSIGN(const OwnTransports own, make_own_transports(*loop, job, *log));
   std::unique_ptr<SparkGang> gang;
   if (is_spark) {
-    // The host list of such a job tells only whether all executors are on this machine; the tasks tell the rest.
+    // The host list of such a job says only whether all executors are on this machine; the tasks report the rest.
     HVD_TRY_ASSIGN(gang, SparkGang::create(*loop, job, has_only_local_hosts(step.placement), *log,
                                            [](const std::string& line) { write_error_line("hvdrun: " + line); }));
     gathering = gang.get();
@@ -228,7 +228,7 @@ Result<int> run_step(const JobStep& step) {
   }
   const Placement& placement = is_spark ? gang->placement() : step.placement;
   const Placement agents = agents_of(job, placement);
-  // Under an engine each agent has one rank: then nodes here are agents, as the runner counts them.
+  // Under an engine each agent has one rank, and the runner counts agents as nodes; so the reporter does too.
   const std::unique_ptr<JobReporter> reporter =
       step.report_by ? step.report_by(reporter_of(job, agents)) : reporter_of(job, agents);
   HVD_TRY_ASSIGN(const EngineSetup setup, engine_of(*loop, job, placement, *log));
@@ -244,7 +244,7 @@ Result<int> run_step(const JobStep& step) {
     gang->on_gone([&owner](const Error& why) { owner.on_engine_gone(why); });
   }
   const auto code = owner.run();
-  runner = nullptr;  // what is logged while all is taken down has no loop any more
+  runner = nullptr;  // what is logged from here on cannot use the loop
   return code;
 }
 

@@ -27,7 +27,8 @@ namespace {
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
 
-// For what removes a run's folders, which nobody waits for gladly: to reach the nodes, and to remove a million files.
+// These limit the removal of a run's folders, for which the user has to wait: reaching the nodes, and removing a
+// million files.
 constexpr Duration kCleanUpStartTime = std::chrono::seconds(10);
 constexpr Duration kCleanUpTime = std::chrono::seconds(60);
 
@@ -55,7 +56,7 @@ class FileJob {
     StepMemory memory(node_log_files(), now_s);
     tell_notices();
     if (options_.job.launcher == LauncherKind::kMpi && run_.job.preparation.empty()) {
-      HVD_TRY(find_mpi());  // else preparation may install it
+      HVD_TRY(find_mpi());  // otherwise preparation may install it
     }
     auto code = prepare(memory);
     if (code.ok() && code.value() == 0 && observer_ != nullptr) {
@@ -67,7 +68,7 @@ class FileJob {
       const auto took = std::chrono::steady_clock::now() - began;
       code = run_ranks(memory, std::chrono::duration_cast<Duration>(took));
     }
-    // A node that was lost may be there all the same, but the others are not to wait for it.
+    // A lost node may still be running, but the others must not wait for it; so it is cleaned last.
     clean_up(memory, false);
     clean_up(memory, true);
     return code;
@@ -96,10 +97,10 @@ class FileJob {
     }
   }
 
-  // Where this machine has the mount below which the file wants them; else among hvdrun's own files.
+  // Keeps the output where this machine has the mount that the file names; else among hvdrun's own files.
   Result<void> find_place_for_output() {
     if (run_.output.empty() && observer_ == nullptr) {
-      return {};  // whoever runs it sees what it prints
+      return {};  // the user sees on the console what it prints
     }
     kept_at_ = run_.kept_at;
     const bool is_in_mount = !run_.shared_in_mount.empty() && !kept_at_.empty();
@@ -140,7 +141,7 @@ class FileJob {
     return files;
   }
 
-  // What all steps on nodes, rather than of ranks, have in common.
+  // Returns the settings that all steps on nodes, rather than of ranks, share.
   [[nodiscard]] JobSpec node_step() const {
     JobSpec spec = options_.job;
     spec.hosts.clear();
@@ -227,7 +228,7 @@ class FileJob {
                       : found.error().with_context(std::string(tool_type(run_.job.tool.kind)) + " job");
   }
 
-  // On the nodes that were lost, or on the others, whatever has become of the job.
+  // Cleans up on the lost nodes, or on the others, whatever has become of the job.
   void clean_up(StepMemory& memory, bool of_lost) const {
     HostList hosts;
     std::vector<int> nodes;
@@ -240,7 +241,8 @@ class FileJob {
     if (facts_.empty() || hosts.empty()) {
       return;  // no node began
     }
-    // Before the folder with the mount's place goes, also on other nodes, which may be this machine too.
+    // Clean the mounts before the folder with the mount points goes, which may be removed from other nodes that are
+    // this machine too.
     if (has_mounts_to_clean(run_) && !of_lost) {
       const auto script = [this](JobTexts& texts) { return clean_mounts_script(run_, texts); };
       run_in_silence({hosts.front()}, {nodes.front()}, script, memory);
@@ -248,8 +250,8 @@ class FileJob {
     run_in_silence(hosts, nodes, [this](JobTexts&) { return clean_up_script(run_); }, memory);
   }
 
-  // What its ranks print is what could not be done, and is told as our own words, after the job's end. That a node
-  // which was lost is not there any more has been told.
+  // Runs a script on nodes. What its ranks print is what could not be done, and hvdrun reports it after the job's end.
+  // The loss of a node is not reported again.
   void run_in_silence(const HostList& hosts, const std::vector<int>& nodes,
                       const std::function<std::string(JobTexts&)>& script, StepMemory& memory) const {
     const Placement placement = place(hosts, static_cast<int>(hosts.size())).value();

@@ -42,7 +42,7 @@ Result<void> check_flags(const Flags& flags) {
   return {};
 }
 
-// The job as if it had the cluster's first nodes.
+// Reads the job as if it had the cluster's first nodes.
 Result<CliOptions> on_first_nodes(const CliOptions& options, const Cluster& cluster) {
   CliOptions meant = options;
   HVD_TRY_ASSIGN(meant.flags.job_text, read_job_text(meant.flags.job_file));
@@ -83,7 +83,7 @@ Ticket ticket_of(const CliOptions& options, const JobSpec& job, const std::strin
 
 void forget(const StateDir& dir, const std::string& uuid) {
   forget_start(dir, uuid);
-  static_cast<void>(dir.remove_run(uuid));  // what made it fail is told
+  static_cast<void>(dir.remove_run(uuid));  // the original error is reported
 }
 
 }  // namespace
@@ -100,7 +100,7 @@ Result<int> submit_job(const CliOptions& options) {
   HVD_TRY(check_flags(options.flags));
   HVD_TRY_ASSIGN(ServicePlace place, ServicePlace::open());
   HVD_TRY_ASSIGN(const ClusterRecord cluster, place.store.cluster(options.flags.cluster));
-  // Whatever is wrong with the job is told now.
+  // Report everything that is wrong with the job now, not when it starts.
   HVD_TRY_ASSIGN(const CliOptions meant, on_first_nodes(options, cluster.cluster));
   const Flags& flags = meant.flags;
   for (const std::string& notice : meant.notices) {
@@ -111,8 +111,9 @@ Result<int> submit_job(const CliOptions& options) {
     return Error(Code::kInvalid,
                  "a job called '" + record.name + "' could not be named on a command line; give another --name");
   }
-  // In this order: a record is never without a lock that tells whether somebody has it, and never without its ticket.
-  // Somebody who clears away what dead submits have left may have it for a moment: the file is there before its lock.
+  // The order matters: a record is never without its ticket, nor without a lock that shows whether its supervisor
+  // lives. A process that removes what dead submits left may hold the lock for a moment, because the file exists before
+  // it is locked.
   HVD_TRY_ASSIGN(const Fd lock, wait_for_lock(place.dir.lock_of(record.uuid), Deadline::after(kLockTime)));
   auto added = [&]() -> Result<JobRecord> {
     HVD_TRY(write_ticket(place.dir.ticket_of(record.uuid), ticket_of(meant, meant.job, *flags.job_text)));

@@ -1,4 +1,4 @@
-// The process of one job of the service, from its submission to its end.
+// This is the process of one job of the service, from its submission to its end.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -25,16 +25,16 @@ namespace {
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
 
-// An agent that cannot tell a dead launcher from a dead network waits for the whole reconnect timeout and this;
-// one on this machine, whose connection cannot break, for the fourth part of it (agent_session.cpp).
+// An agent that cannot tell a dead launcher from a dead network waits for the whole reconnect timeout and this. An
+// agent on this machine, whose connection cannot break, waits for a fourth of it (agent_session.cpp).
 constexpr auto kAgentSlack = std::chrono::seconds(6);
 constexpr int kLocalPart = 4;
 constexpr std::size_t kMostDetails = 4096;
-// While the disk is full nothing can be written of how the job ended.
+// While the disk is full, the job's end cannot be recorded; it is retried for this long.
 constexpr auto kTimeToWriteEnd = std::chrono::minutes(10);
 constexpr auto kBetweenTries = std::chrono::seconds(1);
 
-// The lock came as standard input, where programs that are started would have it too.
+// The lock comes as standard input, which programs started from here would inherit; so it is moved.
 Result<Fd> take_inherited_lock() {
   HVD_TRY_ASSIGN(Fd lock, duplicate(STDIN_FILENO));
   const Fd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -96,7 +96,7 @@ class SupervisedJob final : public FileJobObserver {
     for (std::size_t i = 0; i < facts.size() && i < record_.nodes.size(); ++i) {
       record_.nodes[i].address = facts[i].address;
     }
-    // What it is good for (`nodes`) is no reason to fail.
+    // The record of nodes is only for `nodes`, so an error is no reason to fail the job.
     static_cast<void>(place_.store.set_nodes(record_.id, record_.nodes));
   }
 
@@ -108,7 +108,7 @@ class SupervisedJob final : public FileJobObserver {
     return {};
   }
 
-  // The same words as at its submission, on the nodes that it has now.
+  // Reads the words of the job's submission again, for the nodes that it has now.
   Result<void> read_ticket_of_job() {
     HVD_TRY_ASSIGN(const Ticket ticket, read_ticket(place_.dir.ticket_of(record_.uuid)));
     ::umask(ticket.umask);
@@ -141,7 +141,7 @@ class SupervisedJob final : public FileJobObserver {
     options_.job.color = {};
     options_.job.live = false;
     options_.job.input = InputMode::kNone;
-    // Where ranks share a file, each has one of its own for `logs --rank`.
+    // Where ranks share a file, each rank gets one of its own as well, for `logs --rank`.
     const JobRun& run = *options_.file;
     const bool shares_files = run.layout.size() > 1 && process_file(run, 0, false) == process_file(run, 1, false);
     if (options_.job.output_dir.empty() && shares_files) {
@@ -190,7 +190,7 @@ class SupervisedJob final : public FileJobObserver {
   Phase phase_ = Phase::kClaimed;
 };
 
-// A stop that comes between two steps of the job is to be found by the next one.
+// Blocks signals, so that a stop between two steps of the job is seen by the next step.
 void hold_signals() {
   sigset_t set;
   sigemptyset(&set);
@@ -220,7 +220,7 @@ Result<int> supervise(const ServiceOptions& options) {
   HVD_TRY_ASSIGN(const JobRecord job, place.store.job(options.id));
   auto waited = wait_for_turn(place.dir, place.store, options.id);
   if (!waited.ok()) {
-    std::this_thread::sleep_for(kBetweenTries);  // whoever finds us dead starts another, which may fare no better
+    std::this_thread::sleep_for(kBetweenTries);  // whoever starts the next supervisor may fail in the same way
     return waited.error();
   }
   std::optional<JobRecord> turn = std::move(waited).value();

@@ -38,7 +38,7 @@ std::string replaced(const std::string& text, char what, const std::string& by) 
   return result;
 }
 
-// Text in a man page: a dash is to be a dash that can be copied, and no line may begin with a request.
+// Escapes text for a man page: a dash must be one that can be copied, and no line may begin with a request.
 std::string roff(const std::string& text) {
   std::string safe = replaced(replaced(text, '\\', "\\e"), '-', "\\-");
   return safe.starts_with('.') || safe.starts_with('\'') ? "\\&" + safe : safe;
@@ -103,7 +103,7 @@ std::string man_page(const Options& options, const std::vector<std::pair<std::st
   return text + ".SH SEE ALSO\n.BR ssh (1),\n.BR ssh_config (5)\n";
 }
 
-// Each shell completes our options up to the command, then the command and its own arguments.
+// Each shell completes hvdrun's options up to the command, then the command and its own arguments.
 
 std::string bash_completion(const Options& options) {
   std::string with_value;

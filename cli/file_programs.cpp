@@ -31,7 +31,7 @@ launch::RankProgram bash_program(const std::string& script, launch::JobTexts& te
 std::vector<launch::RankProgram> programs_of(const launch::JobRun& run, const std::vector<launch::JobNodeFacts>& facts,
                                              const launch::JobView& view) {
   std::vector<launch::RankProgram> programs;
-  std::map<int, launch::JobTexts> texts;  // of each agent
+  std::map<int, launch::JobTexts> texts;  // by agent
   for (int rank = 0; rank < run.layout.size(); ++rank) {
     auto& own = texts.try_emplace(view.agents.node_of(rank).index, texts_at(view, rank)).first->second;
     const std::size_t known = own.files().size();

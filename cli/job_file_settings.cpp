@@ -3,7 +3,6 @@
 #include <sys/random.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <sstream>
 #include <utility>
@@ -37,7 +36,7 @@ std::string value_of(const std::vector<std::string>& environment, const std::str
   return "";
 }
 
-// A name of `digits` hexadecimal digits that nobody can guess: folders in /tmp are named with it.
+// Returns this many random hexadecimal digits. Folders in /tmp are named by them, so nobody must be able to guess them.
 Result<std::string> random_digits(std::size_t digits) {
   std::vector<std::uint8_t> bytes(digits / 2);
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
@@ -58,7 +57,7 @@ Result<void> name_run(Command command, const std::string& given_uuid, launch::Jo
     return {};
   }
   HVD_TRY_ASSIGN(std::string uuid, random_digits(32));
-  uuid[12] = '4';  // of random numbers (RFC 4122)
+  uuid[12] = '4';  // marks a random UUID (RFC 4122)
   uuid[16] = '8';
   for (const std::size_t at : {8U, 13U, 18U, 23U}) {
     uuid.insert(at, "-");
@@ -67,7 +66,7 @@ Result<void> name_run(Command command, const std::string& given_uuid, launch::Jo
   return {};
 }
 
-// Whoever submits says the passwords, in the environment.
+// Fills in the passwords, which the submitting user gives in the environment.
 std::vector<launch::FileSystem> with_passwords(std::vector<launch::FileSystem> systems,
                                                const std::vector<std::string>& environment) {
   for (launch::FileSystem& system : systems) {
@@ -92,7 +91,7 @@ Result<launch::MountMap> mount_map_of(const Flags& flags, const std::vector<std:
   }
   if (!flags.config_file.empty()) {
     HVD_TRY_ASSIGN(const launch::ConfigMounts mounts, launch::read_config_mounts(flags.config_file));
-    map.named.insert(map.named.end(), mounts.begin(), mounts.end());  // behind those of flags, which win
+    map.named.insert(map.named.end(), mounts.begin(), mounts.end());  // after those of flags, so that flags win
   }
   map.named.insert(map.named.end(), flags.cluster_mounts.begin(), flags.cluster_mounts.end());
   map.root = flags.mount_root;
@@ -105,7 +104,7 @@ Result<launch::MountMap> mount_map_of(const Flags& flags, const std::vector<std:
   return map;
 }
 
-// What the file says goes, unless a flag says it too.
+// The file's values apply unless a flag gives them too.
 Result<void> apply_flags(const Flags& flags, launch::JobFile& file, launch::JobSpec& job) {
   if (!flags.job_name.empty()) {
     if (!launch::is_job_name(flags.job_name)) {
@@ -122,12 +121,13 @@ Result<void> apply_flags(const Flags& flags, launch::JobFile& file, launch::JobS
   }
   job.argv = {"bash"};
   for (const std::string& text : file.hidden) {
-    std::istringstream lines(text);  // what ranks print is seen by lines
+    std::istringstream lines(text);  // output is masked line by line, so a secret is too
     for (std::string line; std::getline(lines, line);) {
       job.hidden.push_back(line);
     }
   }
-  // Shorter ones would hide parts of ordinary words, and longest first, since one may be the beginning of another.
+  // Shorter texts would hide parts of ordinary words. The longest come first, since one may be the beginning of
+  // another.
   constexpr std::size_t kShortest = 4;
   std::erase_if(job.hidden, [](const std::string& text) { return text.size() < kShortest; });
   std::sort(job.hidden.begin(), job.hidden.end(),
@@ -135,7 +135,7 @@ Result<void> apply_flags(const Flags& flags, launch::JobFile& file, launch::JobS
   return {};
 }
 
-// Of those on the command line: a configuration file may be for many jobs.
+// Notes unused --mount options. A configuration file is not checked, since it may serve many jobs.
 void note_unused_maps(const std::vector<std::string>& given, const launch::JobFile& file, launch::Notices& notices) {
   std::vector<std::string> names;
   for (const launch::Mount& mount : file.mounts) {
@@ -151,7 +151,7 @@ void note_unused_maps(const std::vector<std::string>& given, const launch::JobFi
   }
 }
 
-// What a custom toolkit starts on other hosts itself is nobody's process there that would mount anything.
+// A custom toolkit's processes on other hosts are not started by hvdrun, so nothing mounts anything for them.
 void note_mounts_of_master(const launch::JobRun& run, launch::Notices& notices) {
   if (run.job.tool.kind == launch::Toolkit::kCustom && run.layout.nodes.size() > 1 && launch::has_real_mounts(run)) {
     notices.push_back(
@@ -173,7 +173,7 @@ void note_shell_text(const launch::JobFile& file, launch::Notices& notices) {
   }
 }
 
-// All scripts once, for what can be wrong with them is to be told before anything starts.
+// Makes all scripts once, so that errors in them are reported before anything starts.
 Result<void> check_scripts(const launch::JobRun& run) {
   HVD_TRY(launch::check_word_sizes(run));
   for (int rank = 0; rank < run.layout.size(); ++rank) {

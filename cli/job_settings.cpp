@@ -36,7 +36,7 @@ Result<std::string> working_directory() {
   return std::string(buffer.data());
 }
 
-// The agent is installed beside hvdrun.
+// Returns the path of the agent, which is installed beside hvdrun.
 Result<std::string> agent_path() {
   std::array<char, PATH_MAX> buffer{};
   const ssize_t size = ::readlink("/proc/self/exe", buffer.data(), buffer.size() - 1);
@@ -91,7 +91,7 @@ Result<void> apply_user_env(launch::Settings& env, const std::vector<std::string
   return {};
 }
 
-// What is set for all ranks, the stronger later: configuration file, flags, -x. What is not set is inherited.
+// Returns what is set for all ranks, later ones winning: configuration file, flags, -x. The rest is inherited.
 Result<launch::Settings> user_env_of(const Flags& flags) {
   launch::Settings env;
   if (!flags.config_file.empty()) {
@@ -115,7 +115,7 @@ Result<launch::Settings> user_env_of(const Flags& flags) {
   return env;
 }
 
-// A time in seconds that horovodrun takes from a flag, else from a variable.
+// Returns a time in seconds that horovodrun takes from a flag, else from a variable.
 Result<double> seconds_from(const std::optional<double>& flag, const char* variable, double usual) {
   const char* inherited = std::getenv(variable);
   if (flag || inherited == nullptr || *inherited == '\0') {
@@ -138,13 +138,13 @@ bool is_set(const char* name) {
   return value != nullptr && *value != '\0';
 }
 
-// Cursor movements and colours are understood.
+// True when the terminal understands cursor movements and colours.
 bool has_able_terminal() {
   const char* name = std::getenv("TERM");
   return name != nullptr && std::string_view(name) != "dumb" && *name != '\0';
 }
 
-// no-color.org, then bixense.com/clicolors; else where a terminal is.
+// Follows no-color.org, then bixense.com/clicolors; otherwise a terminal gets colours.
 bool wants_color(const Flags& flags, int fd) {
   if (flags.color != "auto" || is_set("NO_COLOR")) {
     return flags.color == "always";
@@ -153,7 +153,7 @@ bool wants_color(const Flags& flags, int fd) {
   return is_forced || (has_able_terminal() && ::isatty(fd) == 1);
 }
 
-// Whatever is wrong with the command is told before any host is tried.
+// Checks the command before any host is tried.
 Result<void> check_rsh(const launch::JobSpec& job) {
   HVD_TRY_ASSIGN(const launch::RshTemplate command, launch::RshTemplate::parse(job.rsh_command));
   if (!job.ssh_identity_file.empty() || !job.ssh_config_file.empty()) {
@@ -191,7 +191,7 @@ Result<launch::LauncherKind> launcher_of(const Flags& flags) {
   return wants_mpi ? launch::LauncherKind::kMpi : launch::LauncherKind::kOwn;
 }
 
-// What is for our own way to other hosts, and not for mpirun's, would be lost without a word.
+// Refuses options for hvdrun's own ways to other hosts, which mpirun would silently ignore.
 Result<void> apply_mpi(const Flags& flags, launch::JobSpec& job) {
   if (!flags.rsh.empty() || flags.ssh_port != 0 || !flags.ssh_identity_file.empty() || !flags.ssh_config.empty()) {
     return Error(Code::kInvalid,
@@ -252,7 +252,7 @@ Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
   return {};
 }
 
-// A host that names GPUs where none are to be assigned: one of the two is a mistake.
+// Refuses a host that names GPUs where none are to be assigned: one of the two is a mistake.
 Result<void> check_gpus(const launch::JobSpec& job) {
   for (const launch::HostSpec& host : job.hosts) {
     if (job.gpus == launch::GpuMode::kNone && !host.gpus.empty()) {
@@ -295,11 +295,11 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   launch::JobSpec job;
   job.size = flags.np;
   HVD_TRY_ASSIGN(job.hosts, hosts_of(flags));
-  if (flags.job_file.empty()) {  // whose processes are not the slots
+  if (flags.job_file.empty()) {  // the processes of a job file are not the slots
     HVD_TRY(launch::check_rank_count(job.hosts, job.size, launch::limits_of_this_machine()));
   }
   HVD_TRY_ASSIGN(job.user_env, user_env_of(flags));
-  // horovodrun's variable for it
+  // horovodrun reads this variable.
   HVD_TRY_ASSIGN(const double start_timeout_s,
                  seconds_from(flags.start_timeout_s, "HOROVOD_START_TIMEOUT", kDefaultStartTimeoutS));
   HVD_TRY_ASSIGN(job.cwd, working_directory());
@@ -339,7 +339,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   HVD_TRY_ASSIGN(job.launcher, launcher_of(flags));
   if (job.launcher == launch::LauncherKind::kSpark) {
     job.driver_fd = flags.driver_fd;
-    job.cwd = ".";  // a folder of this machine means nothing there: ranks run where Spark's tasks do
+    job.cwd = ".";  // a folder of this machine means nothing there: ranks run in the folders of Spark's tasks
   }
   if (job.launcher == launch::LauncherKind::kMpi) {
     HVD_TRY(apply_mpi(flags, job));

@@ -1,4 +1,4 @@
-// hvdrun: dispatch, and the only place where an error becomes a message and an exit code.
+// main() dispatches to the commands, and is the only place where an error becomes a message and an exit code.
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -67,9 +67,9 @@ int dispatch(int argc, char** argv) {
   return code_of(options.file ? hvd::cli::run_job_file(options) : hvd::cli::run_job(options), options.json);
 }
 
-// What a job prints is written and checked by its console; this is for the texts that commands print.
+// Checks that the texts which commands print were written; a job's output is checked by its console instead.
 int flush_text(int code) {
-  // A long text has been written in part before, with the error kept.
+  // A long text has been written in part before; stdio has then kept the error.
   const bool is_flushed = std::fflush(stdout) == 0;
   if ((is_flushed && std::ferror(stdout) == 0) || code != 0) {
     return code;
@@ -79,13 +79,14 @@ int flush_text(int code) {
   return hvd::launch::exit_code::kOutputFailed;
 }
 
-// Out of memory, or a library's surprise: still a message and a code, and the agents see the session end.
+// Reports that memory ran out or a library threw. There is still a message and a code, and the agents see the session
+// end.
 int report_defect(const char* what, int argc, char** argv) {
   bool as_events = false;
   try {
     as_events = hvd::cli::asks_for_events(argc, argv);
   } catch (const std::exception&) {
-    as_events = false;  // the same again: at least in words
+    as_events = false;  // the same error came again: report it as text
   }
   return report(hvd::Error(hvd::Code::kInternal, what), as_events);
 }

@@ -49,7 +49,7 @@ void add_tunable(CLI::App& app, Flags& flags, const launch::Tunable& tunable) {
   app.add_flag_callback(tunable.off_flag, set("0"), "The opposite")->group(kGroup);
 }
 
-// CLI11's own range takes "nan", which is neither below its least nor above its most.
+// CLI11's own range check accepts "nan", which is neither below its least nor above its most.
 CLI::Validator seconds_from(double least, double most) {
   const auto check = [least, most](std::string& word) -> std::string {
     double seconds = 0;

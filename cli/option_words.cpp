@@ -12,7 +12,7 @@
 namespace hvd::cli {
 namespace {
 
-// Flags of horovodrun that hvdrun does not do, and why not; with a value or without.
+// These flags of horovodrun are not supported, for these reasons; they may have a value or not.
 const std::map<std::string, std::string, std::less<>> kRefused = {
     {"--jsrun", "LSF's jsrun is not supported; name the hosts with -H or --hostfile"},
     {"--slots-per-host", "hosts that come and go are not supported yet; write the slots as in -H node1:4"},
@@ -23,7 +23,7 @@ const std::map<std::string, std::string, std::less<>> kRefused = {
      "own host, at most --elastic-restarts times"},
 };
 
-// Names that argparse takes and CLI11 does not (single dash, several letters), and old ones.
+// argparse takes these names and CLI11 does not (single dash, several letters); some are old ones.
 const std::map<std::string, std::string, std::less<>> kAliases = {
     {"-np", "--np"},
     {"-cb", "--check-build"},
@@ -34,7 +34,7 @@ const std::map<std::string, std::string, std::less<>> kAliases = {
     {"--no-log-hide-timestamp", "--log-with-timestamp"},
 };
 
-// The one long option that begins so, as argparse completes it; otherwise the word itself.
+// Returns the only long option that begins like `name`, as argparse does; otherwise `name` itself.
 std::string completed(const CLI::App& app, const std::string& name) {
   if (!name.starts_with("--") || app.get_option_no_throw(name) != nullptr) {
     return name;
@@ -58,8 +58,8 @@ std::string completed(const CLI::App& app, const std::string& name) {
   return found.empty() ? name : found;
 }
 
-// Makes the words before the command such as CLI11 reads, and returns where the command begins: at the first word that
-// is neither an option nor an option's value.
+// Rewrites the words before the command so that CLI11 can read them. Returns where the command begins: at the first
+// word that is neither an option nor an option's value.
 std::size_t prepare(const CLI::App& app, std::vector<std::string>& words) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     std::string& word = words[i];
@@ -76,7 +76,7 @@ std::size_t prepare(const CLI::App& app, std::vector<std::string>& words) {
     const bool takes_value =
         option != nullptr && option->get_expected_max() > 0 && option->get_items_expected_max() > 0 && !has_own_value;
     if (takes_value && name.starts_with("--") && i + 1 < words.size() && words[i + 1].starts_with('-')) {
-      // --mpi-args '--mca btl tcp': to CLI11 the value is an option, unless it is one word with the name.
+      // In --mpi-args '--mca btl tcp' CLI11 would take the value for an option, so it is joined to the name.
       word += "=" + words[i + 1];
       words.erase(words.begin() + static_cast<std::ptrdiff_t>(i + 1));
     } else if (takes_value) {
@@ -86,7 +86,7 @@ std::size_t prepare(const CLI::App& app, std::vector<std::string>& words) {
   return words.size();
 }
 
-// A variable that is not set, as in -H "$HOSTS": it would run everything on this machine.
+// Refuses an empty host list, as from -H "$HOSTS" with the variable unset: it would run everything on this machine.
 Result<void> check_hosts_given(const CLI::App& app) {
   for (const char* name : {"--hosts", "--hostfile"}) {
     const CLI::Option* option = app.get_option_no_throw(name);
@@ -107,7 +107,7 @@ Result<void> check_refused(const std::vector<std::string>& words) {
   return {};
 }
 
-// CLI11 would only say that the word was not expected.
+// Names the nearest option; CLI11 would only say that the word was not expected.
 Result<void> check_known(const CLI::App& app, const std::vector<std::string>& words) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string name = words[i].substr(0, words[i].find('='));
@@ -142,7 +142,7 @@ Result<void> read_words(CLI::App& app, std::vector<std::string> words, Flags& fl
   words.resize(begin);
   HVD_TRY(check_refused(words));
   HVD_TRY(check_known(app, words));
-  std::reverse(words.begin(), words.end());  // as CLI11 takes them
+  std::reverse(words.begin(), words.end());  // the order that CLI11 takes
   try {
     app.parse(words);
   } catch (const CLI::ParseError& error) {

@@ -42,7 +42,7 @@ Result<bench::BenchOptions> bench_options_of(const Flags& flags, const CLI::App&
   return options;
 }
 
-// Which options were given, by their long names.
+// Records which options were given, by their long names.
 void note_given(const CLI::App& app, Flags& flags) {
   for (const CLI::Option* option : app.get_options()) {
     if (option->count() > 0) {
@@ -65,7 +65,7 @@ std::string usage_of(Command command) {
          service_commands() + " (each with --help)\n";
 }
 
-// The group of options that only this command has; empty: it has none.
+// Returns the group of options that only this command has; empty: none.
 std::string own_group(Command command) {
   return command == Command::kBench    ? "hvdrun bench"
          : command == Command::kSubmit ? "hvdrun submit"
@@ -81,13 +81,13 @@ std::string short_help(Command command, const CLI::App& app) {
          "\nAll options: --help-all. The manual: hvdrun help.\n";
 }
 
-// The texts that --help and --help-all ask for.
+// TextRequest says which texts --help and --help-all ask for.
 struct TextRequest {
   bool help = false;
   bool help_all = false;
 };
 
-// Whether the command line asks for a text only, which then is in `options`.
+// True when the command line asks for a text only, which is then in `options`.
 Result<bool> read_text_request(CLI::App& app, Flags& flags, const TextRequest& request, CliOptions& options) {
   if (!request.help && !request.help_all && flags.document.empty()) {
     return false;
@@ -114,7 +114,7 @@ Result<bool> read_text_request(CLI::App& app, Flags& flags, const TextRequest& r
   return true;
 }
 
-// "hvdrun chek -H node1" would look for a program chek on all hosts, and say that there is none.
+// Refuses "hvdrun chek -H node1", which would look for a program chek on all hosts and report that there is none.
 Result<void> check_no_misspelt_command(const std::string& word) {
   std::vector<std::string> names = {"run", "plan", "check", "bench", "submit", "help", "cluster"};
   for (std::string left = service_commands(); !left.empty();) {
@@ -131,7 +131,7 @@ Result<void> check_no_misspelt_command(const std::string& word) {
                                    "'? If it is a program of the hosts: hvdrun run " + word);
 }
 
-// hvdrun help [TOPIC]
+// Reads hvdrun help [TOPIC].
 Result<CliOptions> parse_help(const std::vector<std::string>& words) {
   if (words.size() > 2) {
     return Error(Code::kInvalid, "help: '" + words[2] + "' is one word too many; as in: hvdrun help TOPIC");
@@ -142,7 +142,7 @@ Result<CliOptions> parse_help(const std::vector<std::string>& words) {
   return options;
 }
 
-// horovodrun would go on with fewer ranks, or more, as hosts come and go.
+// Notes that the size is fixed; horovodrun would go on with fewer or more ranks, as hosts come and go.
 void note_fixed_size(const Flags& flags, CliOptions& options) {
   const bool may_shrink = flags.min_np.value_or(flags.np) < flags.np;
   const bool may_grow = flags.max_np.value_or(flags.np) > flags.np;

@@ -11,7 +11,7 @@ namespace {
 
 using launch::JobSpec;
 
-// What hangs is told by those who know what it was, before --start-timeout, which does not.
+// Transports give up at 90 % of --start-timeout, so that their own error is reported instead of a bare timeout.
 Duration answer_time_of(const JobSpec& job) {
   return job.start_timeout / 10 * 9;
 }

@@ -211,7 +211,7 @@ Result<CliOptions> parse_service(std::vector<std::string> words) {
     options.help_text = help_of(*verb, app);
     return options;
   }
-  std::reverse(words.begin(), words.end());  // as CLI11 takes them
+  std::reverse(words.begin(), words.end());  // the order that CLI11 takes
   try {
     app.parse(words);
   } catch (const CLI::ParseError& error) {

@@ -65,7 +65,7 @@ std::string names_of(const OptionInfo& option) {
   return "  " + text + (option.value.empty() ? "" : " " + option.value);
 }
 
-// One name for each option: the short one, and a long one where there is room.
+// Returns the short name of an option, and a long one where there is room.
 std::string short_names_of(const OptionInfo& option) {
   std::string text = option.names.front() == "--np" ? "-np" : option.names.front();
   if (option.names.size() > 1 && !option.names.front().starts_with("--")) {
@@ -79,7 +79,7 @@ std::string padded(std::string text) {
   return text;
 }
 
-// The text in lines of at most kColumns, the second and later ones below the first.
+// Breaks the text into lines of at most kColumns; the second and later ones are indented to the text's column.
 std::string wrapped(const std::string& text) {
   std::string lines;
   std::size_t column = kTextColumn;

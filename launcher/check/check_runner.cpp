@@ -10,14 +10,14 @@
 namespace hvd::launch {
 namespace {
 
-constexpr auto kHeartbeat = std::chrono::seconds(10);  // as in a job
-// The one with the shortest round trip counts (clock_offset.h).
+constexpr auto kHeartbeat = std::chrono::seconds(10);  // the same as in a job
+// The clock is asked this often; the answer with the shortest round trip counts (clock_offset.h).
 constexpr std::size_t kClockQuestions = 5;
-// For Python, nvidia-smi and file systems, unless --start-timeout is shorter.
+// A survey runs Python and nvidia-smi and looks at file systems, for this long unless --start-timeout is shorter.
 constexpr Duration kSurveyTime = std::chrono::seconds(30);
-// For one direction of a link: connection, round trips, and a fraction of a second of data.
+// One direction of a link gets this long for the connection, round trips, and a fraction of a second of data.
 constexpr Duration kLinkTime = std::chrono::seconds(5);
-// For agents to end after they have been let go.
+// Agents get this long to end after their sessions were closed.
 constexpr Duration kEndTime = std::chrono::seconds(2);
 
 std::int64_t unix_ns() {
@@ -57,7 +57,7 @@ CheckRunner::~CheckRunner() {
 }
 
 Result<CheckResult> CheckRunner::run() {
-  HVD_TRY_ASSIGN(secret_, make_nonce());  // as random, and as long
+  HVD_TRY_ASSIGN(secret_, make_nonce());  // needs the same randomness and length as a nonce
   timer_ = loop_.after(spec_.start_timeout, [this] { on_reach_timeout(); });
   open_sessions();
   show_status();
@@ -107,7 +107,7 @@ void CheckRunner::ask_clock(int node) {
                                                   number_body(static_cast<std::int32_t>(questions.clock.size())));
 }
 
-// After the clock: what the node is doing for its answer would make it late.
+// Called after the clock questions: the work for the survey would delay their answers.
 void CheckRunner::ask_survey(int node) {
   SurveyRequest request;
   add_environment(spec_, host(node).opened.is_local, request.start);
@@ -249,7 +249,7 @@ void CheckRunner::finish() {
 }
 
 void CheckRunner::stop_if_closed() {
-  // A session that never opened has no end to wait for.
+  // A host that never became ready has no orderly end to wait for.
   const bool any_open = std::any_of(sessions_.begin(), sessions_.end(), [this](const auto& session) {
     return session->is_open() && host(session->plan().index).ready;
   });

@@ -56,7 +56,7 @@ void find_skew(const CheckResult& result, Findings& findings) {
       continue;
     }
     const Duration size = checked.clock->offset < Duration::zero() ? -checked.clock->offset : checked.clock->offset;
-    // What it may be in truth, at the least.
+    // The true offset is at least this large.
     if (size - checked.clock->uncertainty > kMostSkew) {
       findings.push_back(warning(
           Subject::kClock, {static_cast<int>(host)},

@@ -16,7 +16,7 @@ bool wants_locked_memory(const CheckedHost& host) {
                      [](const InterfaceSurvey& interface) { return interface.name.compare(0, 2, "ib") == 0; });
 }
 
-// "none" counts as a version, where others have one.
+// Returns a version for comparison; "none" counts as one, so that hosts without the package differ from hosts with it.
 Value version_of(std::string SoftwareSurvey::* field) {
   return [field](const CheckedHost& host) -> std::optional<std::string> {
     if (!host.software || host.software->python.empty()) {
@@ -159,7 +159,7 @@ void find_mpirun_faults(const CheckResult& result, Findings& findings) {
                        names + ": " + software.mpirun_error,
                        "install Open MPI there (apt-get install openmpi-bin), or leave out --launcher mpi"};
       });
-  // Only Open MPI has a way for words of ours to its daemons, and that is not encrypted.
+  // Of the ways to reach hosts only Open MPI passes our arguments to its own daemons, over an unencrypted connection.
   warn_where(
       result, findings,
       [](const CheckedHost& h) { return h.software && !h.software->mpirun.empty() && !h.opened.is_local; },

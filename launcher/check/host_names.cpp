@@ -10,10 +10,10 @@
 namespace hvd::launch {
 namespace {
 
-// So many are read faster by their names.
+// Up to this many hosts are listed by their full names, which are then easier to read than ranges.
 constexpr std::size_t kFewHosts = 3;
 
-// "node01.lan" is "node", "01", ".lan": the last number is what counts hosts.
+// NameParts splits "node01.lan" into "node", "01", ".lan": the last number is the one that counts hosts.
 struct NameParts {
   std::string before;
   std::string number;
@@ -28,7 +28,7 @@ NameParts parts_of(const std::string& name) {
     --end;
   }
   std::size_t begin = end;
-  // A longer number is none that counts, and would not fit.
+  // A longer number does not count hosts, and would not fit a long.
   while (begin > 0 && is_digit(name[begin - 1]) && end - begin < 9) {
     --begin;
   }
@@ -39,7 +39,7 @@ NameParts parts_of(const std::string& name) {
   return {name.substr(0, begin), name.substr(begin, end - begin), name.substr(end)};
 }
 
-// {1, 2, 3, 7} with the width of "01" -> "01-03,07"
+// Returns "01-03,07" for {1, 2, 3, 7} and the width of "01".
 std::string ranges_of(std::vector<long> numbers, std::size_t width) {
   const auto text_of = [width](long number) {
     const std::string text = std::to_string(number);
@@ -69,7 +69,7 @@ std::string host_names(const CheckResult& result, const std::vector<int>& hosts)
     }
     return text;
   }
-  // Where numbers have leading zeros, those of one width belong together.
+  // Where numbers have leading zeros, only names with numbers of the same width form a range.
   using Key = std::tuple<std::string, std::string, std::size_t>;
   std::set<Key> padded;
   for (const int host : hosts) {

@@ -10,7 +10,7 @@
 namespace hvd::launch {
 namespace {
 
-// For what two agents say of a probe after its deadline.
+// Two agents get this long after a probe's deadline to report on it.
 constexpr Duration kAnswerSlack = std::chrono::seconds(2);
 
 }  // namespace
@@ -21,7 +21,7 @@ LinkCheck::LinkCheck(EventLoop& loop, std::vector<Host> hosts, Duration patience
       patience_(patience),
       sink_(std::move(sink)),
       rounds_(plan_links(static_cast<int>(hosts_.size()))) {
-  // From places in the list to nodes.
+  // Turn indexes into the list of hosts into node indexes.
   for (LinkRound& round : rounds_) {
     for (auto& [a, b] : round) {
       a = hosts_[static_cast<std::size_t>(a)].node;
@@ -43,7 +43,7 @@ void LinkCheck::next_round() {
     return;
   }
   while (round_ < rounds_.size() && rounds_[round_].empty()) {
-    ++round_;  // all of its hosts are lost
+    ++round_;  // all hosts of this round are lost
   }
   if (round_ == rounds_.size()) {
     is_over_ = true;
@@ -88,7 +88,7 @@ void LinkCheck::begin(int from, int to, bool is_second) {
 void LinkCheck::on_listening(int node, const ListeningMessage& listening) {
   const auto found = probes_.find(listening.number);
   if (found == probes_.end() || found->second.link.to != node) {
-    return;  // of a probe that was given up
+    return;  // the probe was given up
   }
   const CheckedLink& link = found->second.link;
   const auto address = SocketAddress::make(address_of(link.to), static_cast<std::uint16_t>(listening.port));
@@ -114,7 +114,7 @@ void LinkCheck::on_probed(int node, const ProbeResult& result) {
   }
   Probe& probe = found->second;
   if (!result.dialed) {
-    // Of the two only the one that dialed knows why nothing came.
+    // The agent that dialed knows why nothing came; the one that listened does not.
     probe.has_listened = true;
     if (result.bytes > 0 && result.stream_time > Duration::zero()) {
       probe.link.bytes_per_second =
@@ -137,7 +137,8 @@ void LinkCheck::finish_if_whole(std::uint32_t number) {
   if (!probe.has_dialed || !probe.has_listened) {
     return;
   }
-  // Where bytes came, but not all of them in time, the link is slow, and so it is told by their number.
+  // When some bytes came, but not all of them in time, the link is slow rather than broken. Their number gives its
+  // speed.
   finish(number, probe.link.bytes_per_second > 0 ? "" : probe.link.error);
 }
 
@@ -169,7 +170,7 @@ void LinkCheck::on_lost(int node, const std::string& why) {
     std::erase_if(round, [node](const auto& pair) { return pair.first == node || pair.second == node; });
   }
   for (const std::uint32_t number : lost) {
-    probes_.at(number).is_second = true;  // the other direction is not to be tried
+    probes_.at(number).is_second = true;  // keeps the other direction from being tried
     finish(number, why);
   }
 }

@@ -11,7 +11,7 @@
 namespace hvd::launch {
 namespace {
 
-// Differences below these are noise, whatever the median: a busy processor, a small network.
+// Smaller differences are noise, whatever the median is: a busy processor, a small network.
 constexpr Duration kLeastSlowRoundTrip = std::chrono::milliseconds(1);
 constexpr std::size_t kLeastMeasures = 3;
 constexpr std::size_t kNamedSlowLinks = 5;
@@ -41,13 +41,13 @@ std::string advice_for(const CheckResult& result, const CheckedLink& link) {
   return "";
 }
 
-// Links to one host that came equally far: behind one firewall they all do.
+// Broken is a set of links to one host that failed at the same stage. Behind one firewall all links do.
 struct Broken {
   int to = 0;
   ProbeStage stage = ProbeStage::kConnect;
   std::vector<int> from;
-  std::string error;   // of the first
-  std::string advice;  // likewise
+  std::string error;   // of the first link
+  std::string advice;  // of the first link
 };
 
 std::vector<Broken> broken_links(const CheckResult& result) {
@@ -68,7 +68,7 @@ std::vector<Broken> broken_links(const CheckResult& result) {
   return broken;
 }
 
-// The other direction of a link that is alone, where that is alone, too.
+// Finds the other direction of a link, where both directions are the only broken links to their hosts.
 std::vector<Broken>::iterator other_direction(std::vector<Broken>& broken, std::vector<Broken>::iterator of) {
   return std::find_if(std::next(of), broken.end(), [of](const Broken& other) {
     return of->from.size() == 1 && other.from.size() == 1 && other.stage == of->stage && other.from.front() == of->to &&
@@ -129,7 +129,7 @@ std::string slowness_of(const CheckResult& result, const CheckedLink& link) {
   return text + ")";
 }
 
-// All in one finding: where many are slow, the cause is seldom a link.
+// Puts all slow links into one finding: where many are slow, the cause is seldom a single link.
 void find_slow(const CheckResult& result, std::vector<Finding>& findings) {
   Finding finding;
   finding.subject = Subject::kSpeed;

@@ -7,7 +7,7 @@ namespace {
 
 std::vector<LinkRound> plan_all_pairs(int hosts) {
   std::vector<LinkRound> rounds;
-  const int places = hosts + hosts % 2;  // with an odd number, whoever meets the one that is not there rests
+  const int places = hosts + hosts % 2;  // with an odd number of hosts, one host has no partner in each round
   for (int round = 0; round + 1 < places; ++round) {
     const auto host_at = [&](int place) { return place == 0 ? 0 : 1 + (place - 1 + round) % (places - 1); };
     LinkRound pairs;

@@ -31,7 +31,7 @@ Error bad(const std::string& where, const std::string& what) {
           "; a host is written [user@]name[[:port]:slots][@gpu,...], as in node1:4, node1:2222:4 or node1:2@0,3");
 }
 
-// A leading dash would be taken for an option by the programs that the name is given to.
+// A name with a leading dash would be taken for an option by the programs that get it.
 bool is_name(std::string_view text, bool (*is_allowed)(char)) {
   return !text.empty() && text.front() != '-' && std::all_of(text.begin(), text.end(), is_allowed);
 }
@@ -44,7 +44,7 @@ Result<int> number_of(std::string_view text, int most, const std::string& what, 
   return *number;
 }
 
-// "", ":slots" or ":port:slots".
+// Parses "", ":slots" or ":port:slots".
 Result<void> read_port_and_slots(std::string_view text, HostSpec& host, const std::string& where) {
   if (text.empty()) {
     return {};
@@ -62,7 +62,7 @@ bool is_digits(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// Where "@0,3" begins in "node1:2@0,3"; npos: nowhere. "user@node1" has none.
+// Returns the position of "@0,3" in "node1:2@0,3"; npos: there is none, as in "user@node1".
 std::size_t gpus_at(std::string_view entry) {
   const auto at = entry.rfind('@');
   const bool is_list = at != std::string_view::npos && at + 1 < entry.size() &&
@@ -90,7 +90,7 @@ Result<std::vector<int>> parse_gpus(std::string_view text, const std::string& wh
   }
 }
 
-// The end of a host name: of "[::1]:4" that of the address, of "n[1-2]:4" that of the range.
+// Returns the end of a host name: in "[::1]:4" the end of the address, in "n[1-2]:4" that of the range.
 std::size_t name_size(std::string_view text) {
   bool inside = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -164,7 +164,7 @@ Result<HostList> parse_host_entry(std::string_view entry, const std::string& whe
 Result<HostList> parse_host_list(std::string_view text) {
   HostList hosts;
   std::size_t begin = 0;
-  bool inside = false;  // brackets, whose commas separate no hosts
+  bool inside = false;  // inside brackets, whose commas separate no hosts
   for (std::size_t i = 0; i <= text.size(); ++i) {
     if (i < text.size() && (text[i] != ',' || inside)) {
       inside = text[i] == '[' || (inside && text[i] != ']');
@@ -172,7 +172,7 @@ Result<HostList> parse_host_list(std::string_view text) {
     }
     const std::string_view next = text.substr(std::min(i + 1, text.size()));
     if (is_digits(next.substr(0, next.find(','))) && gpus_at(text.substr(begin, i - begin)) != std::string_view::npos) {
-      continue;  // one more GPU of this host
+      continue;  // the number is one more GPU of this host
     }
     const std::string where = "host list, column " + std::to_string(begin + 1);
     HVD_TRY_ASSIGN(const HostList entry, parse_host_entry(text.substr(begin, i - begin), where));

@@ -8,14 +8,16 @@
 namespace hvd::launch {
 namespace {
 
-// More is a slip of the finger (n[1-10000000]), and would take all memory.
+// More names are a typing error (n[1-10000000]), and would take all memory.
 constexpr std::size_t kMostNames = 100'000;
+// Numbers above it are taken for a mistake.
+constexpr long kMostNumber = 999'999'999;
 
 Error bad(std::string_view name, const std::string& what) {
   return Error(Code::kInvalid, "'" + shown_text(name) + "': " + what + "; ranges are written n[01-04,7]");
 }
 
-// "01-03,7" as {"01", "02", "03", "7"}.
+// Returns {"01", "02", "03", "7"} for "01-03,7".
 Result<std::vector<std::string>> expand_inside(std::string_view inside, std::string_view name) {
   std::vector<std::string> words;
   for (;;) {
@@ -23,9 +25,9 @@ Result<std::vector<std::string>> expand_inside(std::string_view inside, std::str
     const std::string_view part = inside.substr(0, end);
     const auto dash = part.find('-');
     const std::string_view first = part.substr(0, dash);
-    const std::optional<long> low = parse_number<long>(first, 0);
+    const std::optional<long> low = parse_number<long>(first, 0, kMostNumber);
     const std::optional<long> high =
-        dash == std::string_view::npos ? low : parse_number<long>(part.substr(dash + 1), 0);
+        dash == std::string_view::npos ? low : parse_number<long>(part.substr(dash + 1), 0, kMostNumber);
     if (!low || !high || *high < *low) {
       return bad(name, "expected a number, or a range that does not go down, found '" + shown_text(part) + "'");
     }

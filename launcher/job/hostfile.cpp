@@ -8,7 +8,7 @@ namespace hvd::launch {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{16} << 20U;
-// Also of all of its entries together: more is a slip of the finger.
+// This also limits all entries together: more is a typing error.
 constexpr int kMostSlots = 1'000'000;
 
 struct Word {
@@ -38,8 +38,8 @@ Result<int> number_of(std::string_view key, std::string_view value, const std::s
   return *number;
 }
 
-// Applies "slots=4"; "max_slots=8" is accepted and means nothing here. In "node1:2222 slots=4" the number after the
-// name can only be the port.
+// Applies "slots=4". "max_slots=8" is accepted and ignored. In "node1:2222 slots=4" the number after the name can only
+// be the port.
 Result<void> apply_setting(HostList& hosts, bool has_number, const Word& word, const std::string& where) {
   const auto equals = word.text.find('=');
   const std::string_view key = word.text.substr(0, equals);

@@ -16,7 +16,7 @@ constexpr std::size_t kMostShown = 60;
 
 }  // namespace
 
-// By read(2), not by a stream: a stream tells an empty file and one that cannot be read alike.
+// Reads with read(2), because a stream does not tell an empty file from one that cannot be read.
 Result<std::string> read_text_file(const std::string& file, const std::string& what, std::size_t most) {
   const auto failed = [&] {
     return Error(Code::kInvalid, Error::from_errno("cannot read " + what + " " + file).message());
@@ -44,7 +44,7 @@ std::string shown_text(std::string_view text) {
   std::string shown(text.substr(0, kMostShown));
   if (text.size() > kMostShown) {
     while (!shown.empty() && (static_cast<unsigned char>(text[shown.size()]) & 0xC0U) == 0x80U) {
-      shown.pop_back();  // not in the middle of a character
+      shown.pop_back();  // do not cut in the middle of a character
     }
     shown += "...";
   }

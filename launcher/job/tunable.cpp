@@ -87,7 +87,7 @@ Error bad(const std::string& what, const std::string& expected, std::string_view
   return Error(Code::kInvalid, what + ": expected " + expected + ", found '" + std::string(found) + "'");
 }
 
-// As YAML 1.1 and people write them.
+// Reads a truth value as YAML 1.1 and people write it.
 Result<bool> truth(std::string_view value, const std::string& what) {
   std::string lower(value);
   std::transform(lower.begin(), lower.end(), lower.begin(),

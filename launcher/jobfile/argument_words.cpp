@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view kSpaces = " \t\r\n";
 constexpr std::string_view kShellWords = ";|&<>()`";
 
-// The words one after the other: what stands without quotes, in single, and in double ones.
+// ArgumentReader reads the words one after the other: parts without quotes, in single and in double quotes.
 class ArgumentReader {
  public:
   explicit ArgumentReader(std::string_view text) : rest_(text) {}
@@ -31,7 +31,7 @@ class ArgumentReader {
   }
 
  private:
-  // `bytes`: that a program is given of it, but for variables.
+  // `bytes` is the length of the part that the program gets, without variables.
   void add(const std::string& part, std::size_t bytes) {
     if (!is_inside_ && !words_.shell_text.empty()) {
       words_.shell_text += ' ';
@@ -88,7 +88,7 @@ class ArgumentReader {
     for (const TextPiece& piece : split_variables(rest_.substr(0, end))) {
       const bool is_plain = piece.text.find_first_of(kShellWords) == std::string::npos;
       words_.is_plain = words_.is_plain && (piece.is_variable || is_plain);
-      // Without quotes a shell splits a variable's value into words, and here it is one that does.
+      // Outside of quotes a shell splits a variable's value into words, and so does the shell text made here.
       add(piece.is_variable ? "${" + piece.text + "-}" : quote_word(piece.text),
           piece.is_variable ? 0 : piece.text.size());
     }
@@ -97,8 +97,8 @@ class ArgumentReader {
 
   std::string_view rest_;
   ArgumentWords words_;
-  bool is_inside_ = false;  // of a word
-  std::size_t size_ = 0;    // of that word
+  bool is_inside_ = false;  // true inside a word
+  std::size_t size_ = 0;    // bytes of that word
 };
 
 }  // namespace

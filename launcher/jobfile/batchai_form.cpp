@@ -20,7 +20,9 @@ constexpr std::array<ToolKey, 9> kToolKeys = {{{"horovodSettings", Toolkit::kHor
                                                {"caffe2Settings", Toolkit::kCaffe2},
                                                {"chainerSettings", Toolkit::kChainer}}};
 
-// The path that the named language's programs have; empty: none is named, and either is the job's.
+// Returns the key that holds the path of programs in the named language; empty: no language is named, so either key
+// will do.
+// read.
 std::string path_of_language(const std::string& language) {
   return language.empty()                                     ? ""
          : language.front() == 'B' || language.front() == 'b' ? "configFilePath"
@@ -170,7 +172,7 @@ Result<void> FormReader::read_variables(const DocValue& list, bool is_secret, Jo
     if (const DocValue* value = entry.find("value"); value != nullptr) {
       variable.value = value->text;
     } else if (!is_secret) {
-      variable.value = "";  // as 2017 had it
+      variable.value = "";  // the service's meaning in 2017
     }
     HVD_TRY(add_variable(std::move(variable), is_secret, job));
   }
@@ -219,7 +221,7 @@ Result<JobFile> FormReader::read_batchai(const DocValue& root) {
   if (const std::string priority = text_of(properties, "schedulingPriority"); !priority.empty()) {
     job.priority = priority;
   } else if (const DocValue* number = properties.find("priority"); number != nullptr) {
-    job.priority = number->text;  // of 2017
+    job.priority = number->text;  // the form of 2017
   }
   for (const char* key : {"cluster", "location"}) {
     if (const DocValue* value = properties.find(key); value != nullptr) {

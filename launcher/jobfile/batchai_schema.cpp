@@ -1,5 +1,6 @@
-// The keys of Azure Batch AI's job.json: of the API versions 2018-05-01, 2018-03-01 and 2017-09-01-preview together, as
-// published in the service's REST specification (BatchAI.json of each version) and its repository's schemas.
+// This table holds the keys of Azure Batch AI's job.json. It joins the API versions 2018-05-01, 2018-03-01 and
+// 2017-09-01-preview, as published in the service's REST specification (BatchAI.json of each version) and its
+// repository's schemas.
 #include <array>
 
 #include "launcher/jobfile/job_file.h"

@@ -6,13 +6,13 @@
 namespace hvd::launch {
 namespace {
 
-// Sets hvdrun_engine; `docker` alone is only a client, whose daemon may not be there or not for this user.
+// Sets hvdrun_engine. `docker` alone is only a client, whose daemon may not be running or may refuse this user.
 constexpr const char* kFindEngine =
     "hvdrun_has() { command -v -- \"$1\" >/dev/null 2>&1 && { [ \"$1\" != docker ] || docker version >/dev/null 2>&1; "
     "}; }\n"
     "for hvdrun_engine in podman docker apptainer none; do hvdrun_has \"$hvdrun_engine\" && break; done\n";
 
-// What a process must know, by its names: the rest of the host's environment would be wrong inside.
+// Collects by name the variables that a process needs. The rest of the host's environment would be wrong inside.
 constexpr const char* kCollectVariables =
     "hvdrun_vars=()\n"
     "while read -r hvdrun_name; do\n"
@@ -56,26 +56,27 @@ std::string name_of(const JobRun& run, ContainerStep step, int number) {
   return "hvdrun-" + run.options.id + (step == ContainerStep::kPreparation ? "-prep" : "-") + std::to_string(number);
 }
 
-// The image that jobPreparation leaves, else the file's.
+// Returns the image that jobPreparation leaves, which is used instead of the file's.
 std::string prepared_image(const JobRun& run) {
   return "hvdrun-job:" + run.options.id;
 }
 
-// Volumes, at the paths that they have on the node: the run's folder, what its mounts link to, the agent's socket, and
-// for a job that starts where hvdrun did that directory.
+// Returns the volumes, at the paths that they have on the node: the run's folder, the targets of its mount links, and
+// the agent's socket. A job that starts in hvdrun's working directory gets that directory too.
 std::string volumes(const JobRun& run, const char* flag) {
   const auto volume = [flag](const std::string& path) {
     return std::string(" ") + flag + " " + quote_word(path + ":" + path);
   };
   std::string text = volume(run.root);
   for (const Mount& mount : run.job.mounts) {
-    text += mount.file_system ? "" : volume(mount.directory);  // what is mounted is in the run's folder
+    text += mount.file_system ? "" : volume(mount.directory);  // what is mounted lies in the run's folder
   }
   text += std::string(" ${HVD_AGENT_SOCKET:+") + flag + " \"${HVD_AGENT_SOCKET%/*}:${HVD_AGENT_SOCKET%/*}\"}";
   return text + (run.job.is_native ? std::string(" ") + flag + " \"$PWD:$PWD\"" : "");
 }
 
-// Network and processes are the host's: ranks meet there, and a process that is number 1 would ignore SIGTERM.
+// Network and process ids are the host's. Ranks meet on the host's network, and a process with number 1 would ignore
+// SIGTERM.
 std::string oci_run(const JobRun& run, ContainerStep step, int number, const std::string& image) {
   std::string text = "\"$hvdrun_engine\" run -i --name " + name_of(run, step, number) +
                      (step == ContainerStep::kProcess ? " --rm" : "") +
@@ -84,7 +85,7 @@ std::string oci_run(const JobRun& run, ContainerStep step, int number, const std
       step == ContainerStep::kPreparation ||
       run.layout.nodes[static_cast<std::size_t>(run.layout.processes[static_cast<std::size_t>(number)].node)].slots ==
           1;
-  // Processes of one node share memory with each other, and then /dev/shm is the host's, with its size.
+  // Processes of one node share memory with each other, so /dev/shm is then the host's, with the host's size.
   if (is_alone && !run.job.container->shm_size.empty()) {
     text += " --shm-size " + quote_word(run.job.container->shm_size);
   } else {
@@ -121,7 +122,8 @@ std::string in_container(const JobRun& run, const std::string& text, ContainerSt
                        "    [ \"$hvdrun_engine\" = docker ] && hvdrun_gpus=(--gpus all) || "
                        "hvdrun_gpus=(--device nvidia.com/gpu=all)\n"
                        "  fi\n";
-  // By standard input, of which there is no other here: the image's own user may not read our file.
+  // The text comes by standard input, which nothing else uses here, because the image's own user may not be able to
+  // read our file.
   const std::string oci = oci_run(run, step, number, oci_image) +
                           " -c 'IFS= read -r -d \"\" hvdrun_text; eval \"$hvdrun_text\"' <" + inner + "\n";
   if (is_preparation) {
@@ -137,7 +139,7 @@ std::string in_container(const JobRun& run, const std::string& text, ContainerSt
             "  exec apptainer exec \"${hvdrun_gpus[@]}\"" +
             overlay + volumes(run, "--bind") + " --bind " + inner + " " +
             quote_word("docker://" + run.job.container->image) + " " + bash_command(inner) + ";;\n";
-  // On the host; jobPreparation, or else the set-up, has said so.
+  // Without an engine, the text runs on the host; jobPreparation, or else the set-up, has reported that.
   return script + "*) exec " + bash_command(inner) + ";;\nesac\n";
 }
 
@@ -148,7 +150,7 @@ std::string fetch_image(const JobRun& run) {
   const ContainerImage& container = *run.job.container;
   std::string script = find_engine(run);
   if (!container.password.empty()) {
-    // Not where the user's own log-ins are kept.
+    // Keep the log-in apart from the user's own ones.
     const std::string server = container.registry.empty() ? "docker.io" : container.registry;
     script += "export DOCKER_CONFIG=" + quote_word(run.root + "/docker") +
               " REGISTRY_AUTH_FILE=" + quote_word(run.root + "/auth.json") +
@@ -177,7 +179,7 @@ std::string remove_containers(const JobRun& run) {
     return "";
   }
   const std::string filter = "--filter name=hvdrun-" + run.options.id;
-  // One that was asked for and is not there has left nothing, and its absence was told.
+  // An engine that was asked for and is missing has left nothing behind, and its absence has been reported.
   const std::string find = run.options.container == ContainerChoice::kAuto
                                ? kFindEngine
                                : std::string("hvdrun_engine=") + container_word(run.options.container) + "\n";

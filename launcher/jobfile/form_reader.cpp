@@ -18,7 +18,7 @@ bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-// As az does it before it submits a job: in all texts of the file.
+// Fills the placeholder in all texts of the file, as az does before it submits a job.
 Result<void> fill_placeholders(DocValue& value, const std::string& account, const std::string& file) {
   for (DocValue& item : value.items) {
     HVD_TRY(fill_placeholders(item, account, file));
@@ -36,7 +36,7 @@ Result<void> fill_placeholders(DocValue& value, const std::string& account, cons
   return {};
 }
 
-// "train" of "jobs/train.yaml", made such as a job may be called.
+// Returns "train" for "jobs/train.yaml", changed where needed to be a valid job name.
 std::string name_of_file(const std::string& file) {
   std::string name = file.substr(file.rfind('/') + 1);
   name = name.substr(0, name.rfind('.'));
@@ -45,7 +45,7 @@ std::string name_of_file(const std::string& file) {
   return name.empty() ? "job" : name;
 }
 
-// A key that means nothing is often the one that is missed.
+// Adds the notices to an error: a key that was ignored is often a misspelling of the one that is missing.
 Error with_notices(const Error& why, const Notices& notices) {
   std::string text = why.message();
   for (const std::string& notice : notices) {
@@ -146,7 +146,7 @@ Result<void> FormReader::add_mount(Mount mount, JobFile& job) {
   return {};
 }
 
-// Below a path that is written to, '..' could lead anywhere.
+// Refuses '..' in a path that is written to, since it could lead anywhere.
 Result<std::string> FormReader::written_path(const DocValue& value, const char* what) const {
   std::string path = value.text;
   while (path.size() > 1 && path.ends_with('/')) {
@@ -167,7 +167,7 @@ Result<std::string> FormReader::written_path(const DocValue& value, const char* 
   return path;
 }
 
-// Job files of 2017 could mount nothing themselves; they name what the cluster had mounted.
+// Job files of 2017 could not mount anything themselves; they name what the cluster had mounted.
 void FormReader::add_cluster_mounts(const DocValue& value, JobFile& job) const {
   for (const DocValue& item : value.items) {
     add_cluster_mounts(item, job);

@@ -28,7 +28,7 @@ std::optional<double> unit_seconds(char unit, bool is_month) {
     case 'H':
       return 3600.0;
     case 'M':
-      return is_month ? std::nullopt : std::optional(60.0);  // a month has no length
+      return is_month ? std::nullopt : std::optional(60.0);  // a month has no fixed length
     case 'S':
       return 1.0;
     default:
@@ -36,7 +36,7 @@ std::optional<double> unit_seconds(char unit, bool is_month) {
   }
 }
 
-// P7DT1H30M (ISO 8601), and 7d, 1h30m without the letters before.
+// Reads P7DT1H30M (ISO 8601), and 7d or 1h30m without the letters before.
 std::optional<double> parse_units(std::string_view text) {
   const bool is_iso = text.starts_with('P') || text.starts_with('p');
   bool is_date = is_iso;
@@ -51,7 +51,7 @@ std::optional<double> parse_units(std::string_view text) {
     }
     const auto number = take_number(text);
     if (!number || text.empty()) {
-      return number && !any && !is_iso ? number : std::nullopt;  // bare seconds
+      return number && !any && !is_iso ? number : std::nullopt;  // seconds without a unit
     }
     const auto unit = unit_seconds(static_cast<char>(text.front() & ~0x20), is_date);
     if (!unit) {
@@ -64,7 +64,7 @@ std::optional<double> parse_units(std::string_view text) {
   return any ? std::optional(seconds) : std::nullopt;
 }
 
-// 1:30:00, 7.00:00:00, and what Python prints: "7 days, 0:00:00".
+// Reads 1:30:00, 7.00:00:00, and Python's form "7 days, 0:00:00".
 std::optional<double> parse_clock(std::string_view text) {
   double days = 0;
   const auto comma = text.find(", ");

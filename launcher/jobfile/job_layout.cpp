@@ -7,7 +7,7 @@
 namespace hvd::launch {
 namespace {
 
-// A host's name as a part of a file's.
+// Returns for each node its host name as it may be used in a file's name; each is unique.
 std::vector<std::string> ids_of(const HostList& nodes) {
   std::vector<std::string> ids;
   for (const HostSpec& node : nodes) {
@@ -31,12 +31,12 @@ void spread(int count, JobProcess::Role role, int nodes, std::vector<JobProcess>
   }
 }
 
-// More is a slip of the finger, and would take all memory; what the nodes can have is looked at later.
+// More processes are a typing error, and would take all memory; what the nodes can hold is checked later.
 constexpr int kMostProcesses = 1'000'000;
 
 Result<int> process_count(const JobFile& job, int wanted) {
   if (job.tool.kind == Toolkit::kCustom) {
-    return 1;  // on the first node, where it starts what it likes
+    return 1;  // one process on the first node, which starts the others itself
   }
   const int count = wanted > 0                              ? wanted
                     : job.tool.kind == Toolkit::kTensorFlow ? job.tool.worker_count.value_or(job.node_count)
@@ -101,7 +101,7 @@ Result<JobLayout> lay_out(const JobFile& job, const HostList& hosts, int process
   for (int i = 0; i < servers; ++i) {
     layout.processes.push_back({i, JobProcess::Role::kServer, i});
   }
-  // Ranks go node by node; on each the workers come first, so that rank 0 is the master.
+  // Ranks go node by node. On each node the workers come first, so that rank 0 is the master.
   std::stable_sort(layout.processes.begin(), layout.processes.end(),
                    [](const JobProcess& a, const JobProcess& b) { return a.node < b.node; });
   for (std::size_t node = 0; node < layout.nodes.size(); ++node) {

@@ -9,8 +9,9 @@
 namespace hvd::launch {
 namespace {
 
-// The service's "{subscription}/{resource group}/workspaces/{workspace}/experiments/{experiment}/jobs/{job}/{uuid}":
-// what has no meaning here keeps its place, so that scripts that take such paths apart still can.
+// Returns the service's "{subscription}/{resource
+// group}/workspaces/{workspace}/experiments/{experiment}/jobs/{job}/{uuid}". Parts without a meaning here keep their
+// places, so that scripts can still take such paths apart.
 std::string segment_of(const JobFile& job, const std::string& uuid) {
   return "00000000-0000-0000-0000-000000000000/hvdrun/workspaces/default/experiments/" + job.experiment + "/jobs/" +
          job.name + "/" + uuid;
@@ -41,7 +42,7 @@ std::optional<std::string> directory_of(const Mount& mount, const MountMap& map)
   return map.root.empty() ? std::nullopt : std::optional(map.root + "/" + mount.name);
 }
 
-// True: it is mounted for the job.
+// Returns true when a file system is mounted for the job.
 Result<bool> take_file_system(const JobFile& job, const MountMap& map, Mount& mount) {
   const auto is_it = [&mount](const FileSystem& system) { return system.name == mount.name; };
   const auto found = std::find_if(map.file_systems.begin(), map.file_systems.end(), is_it);
@@ -99,7 +100,7 @@ Result<void> resolve_mounts(JobFile& job, const MountMap& map) {
                       shown_text(first.name) + ", or for all with --mount-root DIR");
 }
 
-// What of the job's variables is known here, for paths that this machine has to understand.
+// Returns those of the job's variables that are known here, for paths that this machine must understand.
 std::optional<std::string> known_variable(const JobRun& run, const std::string& name) {
   if (name == "AZ_BATCHAI_JOB_MOUNT_ROOT") {
     return run.mount_root();
@@ -122,7 +123,7 @@ std::optional<std::string> known_variable(const JobRun& run, const std::string& 
   return std::nullopt;
 }
 
-// The mount that a path on the nodes leads into; nullptr: none.
+// Returns the mount that a path on the nodes leads into; nullptr: none.
 const Mount* mount_of(const JobRun& run, const std::string& path) {
   for (const Mount& mount : run.job.mounts) {
     const std::string at = run.mount_point(mount);
@@ -133,7 +134,7 @@ const Mount* mount_of(const JobRun& run, const std::string& path) {
   return nullptr;
 }
 
-// Of a path on the nodes that leads into a mount: where that is for this machine. nullopt: it leads into none, or into
+// Returns where this machine has a path on the nodes that leads into a mount. nullopt: it leads into no mount, or into
 // one that only the nodes have.
 std::optional<std::string> folder_in_mounts(const JobRun& run, const std::string& path) {
   const Mount* mount = mount_of(run, path);
@@ -166,7 +167,7 @@ Result<void> place_output(JobRun& run) {
   const Mount* mount = mount_of(run, prefix);
   const auto folder = folder_in_mounts(run, prefix);
   if (mount != nullptr) {
-    // One that is linked is named without its link, which ends with the run.
+    // For a linked mount use the link's target, because the link itself ends with the run.
     const std::string& on_nodes = mount->file_system ? prefix : *folder;
     run.shared_in_mount = on_nodes + "/" + run.segment + "/shared";
   }
@@ -200,7 +201,7 @@ Result<JobRun> make_job_run(JobFile job, JobLayout layout, JobRunOptions options
   HVD_TRY(resolve_mounts(job, options.mounts));
   JobRun run;
   run.segment = segment_of(job, options.uuid);
-  // Short, since sockets of MPI libraries may be below it, whose paths have 107 bytes.
+  // The path is short, since sockets of MPI libraries may lie below it, whose paths have at most 107 bytes.
   run.root = "/tmp/hvdrun-job-" + options.id;
   run.job = std::move(job);
   run.layout = std::move(layout);

@@ -9,15 +9,15 @@
 namespace hvd::launch {
 namespace {
 
-// jobPreparation may have added to ~/.bashrc what the program needs. PS1 gets past the line by which most such files
-// end for shells that are not interactive.
+// jobPreparation may have added to ~/.bashrc what the program needs. With PS1 set, bash gets past the line with which
+// most such files return in shells that are not interactive.
 constexpr const char* kReadRcFile =
     "if [ -r ~/.bashrc ]; then\n"
     "  PS1='$ '\n"
     "  . ~/.bashrc >/dev/null\n"
     "fi\n";
 
-// Of the node's own words, which its jobPreparation's come after.
+// These functions belong to the node's own set-up, which runs before its jobPreparation.
 constexpr const char* kSetUpFunctions =
     "hvdrun_fail() { printf 'hvdrun: %s\\n' \"$1\" >&2; exit 242; }\n"
     "hvdrun_link() {\n"
@@ -27,8 +27,8 @@ constexpr const char* kSetUpFunctions =
     "to $1\"\n"
     "}\n";
 
-// Other users may write to /tmp: a folder that is there already is this run's own only if another of its nodes is this
-// machine too.
+// Creates the run's folders. Other users may write to /tmp, so a folder that exists already must be a directory of this
+// user. That is right when another node of the run is this machine too.
 std::string make_folders(const JobRun& run) {
   const std::string root = quote_word(run.root);
   std::string text = "mkdir -m 700 -- " + root + " 2>/dev/null || { [ -O " + root + " ] && [ ! -L " + root +
@@ -56,11 +56,11 @@ std::string make_shared_folder(const JobRun& run) {
   return text;
 }
 
-// Renamed into place, since another node may be this machine too.
+// Writes the host file under another name and renames it, since another node may be this machine too.
 std::string make_host_file(const JobRun& run, const std::vector<JobNodeFacts>& facts) {
   std::string text = "printf '%s\\n'";
   for (std::size_t node = 0; node < facts.size(); ++node) {
-    // A custom toolkit says nowhere how many processes it starts: as many as the user gave slots, or as there are GPUs.
+    // A custom toolkit does not say how many processes it starts: assume the user's slots, or one for each GPU.
     const int own = run.job.tool.kind != Toolkit::kCustom ? run.layout.nodes[node].slots
                     : run.layout.slots[node] > 1          ? run.layout.slots[node]
                                                           : std::max(1, facts[node].gpus);
@@ -89,7 +89,7 @@ Result<std::string> argument_text(const JobRun& run, const std::string& argument
   return words.value().shell_text.empty() ? "" : " " + words.value().shell_text;
 }
 
-// Globs mean nothing in arguments, while variables are split into words.
+// Returns the command of a script. Globs are off in its arguments, while variables are split into words.
 Result<std::string> script_command(const JobRun& run, const std::string& arguments) {
   const Tool& tool = run.job.tool;
   HVD_TRY_ASSIGN(const std::string words, argument_text(run, arguments));
@@ -101,9 +101,9 @@ Result<std::string> script_command(const JobRun& run, const std::string& argumen
          quote_with_variables(tool.script) + words + "\n";
 }
 
-// Shell text of the user's. A signal to stop goes to all processes of the rank; bash would end at once, and who still
-// cleans up would be taken for a leftover. So bash waits for it, and then does not go on. One program alone is the rank
-// itself, so that its own signal and core dump are the rank's.
+// Returns the user's shell text. SIGTERM goes to all processes of the rank. Without the trap bash would end at once,
+// and a program that is still cleaning up would count as a leftover. So bash waits for the program and then runs
+// nothing more. A single program replaces bash, so that its signal and core dump are the rank's own.
 std::string command_text(const std::string& command) {
   const std::string first = command.substr(0, command.find_first_of(" \t"));
   const bool is_one = command.find_first_of("\n;&|()`") == std::string::npos && !first.empty() &&
@@ -113,7 +113,7 @@ std::string command_text(const std::string& command) {
          command + "\n";
 }
 
-// A command of our own first: what follows is the user's, and its errors are too.
+// Checks the folder with a command of our own, because the text that follows is the user's, and so are its errors.
 std::string enter_folder(const JobRun& run) {
   return run.job.is_native ? "" : "cd -- " + quote_word(run.temp()) + " || exit 242\n";
 }
@@ -155,10 +155,10 @@ Result<std::string> set_up_script(const JobRun& run, const std::vector<JobNodeFa
   return before + in_mounts(run, text, texts);
 }
 
-// By the agent, whose child this is and which is on every node: unlike rm, it never removes what is mounted there. What
-// is wrong is its output, for hvdrun to tell.
+// The agent itself removes the folder: it is this process's parent, and every node has it. Unlike rm, it never removes
+// what is mounted there. It prints what it could not remove, and hvdrun reports that.
 std::string clean_mounts_script(const JobRun& run, JobTexts& texts) {
-  // In a user namespace another one's process cannot be looked at, but what is open stays so.
+  // A user namespace hides the processes outside of it, but a descriptor that is already open stays usable.
   return "exec 9</proc/$PPID/exe 2>&1\n" +
          in_mounts(run, "exec /proc/self/fd/9 remove " + quote_word(run.shared_at()) + "\n", texts);
 }

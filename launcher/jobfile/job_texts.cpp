@@ -5,7 +5,8 @@
 namespace hvd::launch {
 namespace {
 
-// Read as a whole and then evaluated, so that messages begin with "bash: line N:", as those of `bash -c` do.
+// The file is read as a whole and then evaluated, so that messages begin with "bash: line N:", as those of `bash -c`
+// do.
 constexpr const char* kRunFile = "hvdrun_text=$(<\"$1\") || exit 242; shift; eval \"$hvdrun_text\"";
 
 }  // namespace

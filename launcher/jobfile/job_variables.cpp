@@ -12,7 +12,7 @@ namespace {
 
 using Role = JobProcess::Role;
 
-// The next one where it is a number; in a plan there is none yet.
+// Returns the port `offset` places after `first`, if that is a number; a plan does not know the port yet.
 std::string port_text(const std::string& first, int offset) {
   const bool is_number = !first.empty() && first.find_first_not_of("0123456789") == std::string::npos;
   if (!is_number) {
@@ -23,7 +23,8 @@ std::string port_text(const std::string& first, int offset) {
   return std::to_string(kFirst + (std::stoi(first) - kFirst + offset) % kCount);
 }
 
-// "address:port" of each process of a role. On a node the parameter server has the first port, the workers the next.
+// Returns "address:port" for each process of a role. On a node the parameter servers have the first ports, the workers
+// the next ones.
 std::vector<std::string> endpoints(const JobRun& run, const std::vector<JobNodeFacts>& facts, Role role) {
   std::vector<std::string> all;
   for (std::size_t node = 0; node < facts.size(); ++node) {
@@ -50,8 +51,8 @@ std::string joined(const std::vector<std::string>& words, const char* separator)
   return text;
 }
 
-// What tf.distribute and tf.estimator read. A process that is alone gets no cluster: with one, an estimator would
-// demand a chief in it.
+// Returns TF_CONFIG, which tf.distribute and tf.estimator read. A single process gets no cluster: with one, an
+// estimator would demand a chief in it.
 std::string tf_config(const JobRun& run, const std::vector<JobNodeFacts>& facts, const JobProcess& process) {
   nlohmann::ordered_json json;
   json["cluster"] = nlohmann::ordered_json::object();

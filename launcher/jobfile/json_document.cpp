@@ -9,8 +9,8 @@
 namespace hvd::launch {
 namespace {
 
-// Counts what the parser has taken, which is how a value knows where it stands: nlohmann-json tells a SAX handler no
-// positions.
+// CountingIterator counts what the parser has taken. Values need this for their positions, because nlohmann-json gives
+// a SAX handler none.
 class CountingIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -74,7 +74,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& why) override {
-    // The parser counts the byte that it could not take.
+    // The parser also counts the byte that it refused.
     return refuse(position_of(std::min(position > 0 ? position - 1 : 0, text_.size())), explain(position, why.what()));
   }
 
@@ -102,7 +102,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  // The parents of an open value get no further item before it is closed, so that pointers to them stay good.
+  // The parents of an open value get no further item before it is closed, so pointers to them stay valid.
   bool open(DocValue::Kind kind) {
     if (open_.size() >= static_cast<std::size_t>(kMostDocDepth)) {
       return refuse(next_position(), "nested more than " + std::to_string(kMostDocDepth) + " deep");
@@ -120,7 +120,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  // Where the token begins that was just taken: between two that are told there is only white space, ':' and ','.
+  // Returns the position of the token that was just taken: between two tokens there is only white space, ':' and ','.
   Position next_position() {
     std::size_t begin = before_;
     while (begin < text_.size() &&
@@ -128,7 +128,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
       ++begin;
     }
     before_ = *taken_;
-    // Counted on from the last token: from the beginning each time would be the square of the file.
+    // Count on from the last token: from the beginning each time would take quadratic time.
     for (; counted_ < begin; ++counted_) {
       if (text_[counted_] == '\n') {
         ++line_;
@@ -145,7 +145,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
             static_cast<int>(offset - (newline == std::string_view::npos ? 0 : newline + 1)) + 1};
   }
 
-  // In our words where the cause is a usual one, else the parser's after its own prefix.
+  // Explains a common error in our own words; otherwise returns the parser's message without its prefix.
   [[nodiscard]] std::string explain(std::size_t position, std::string_view why) const {
     const std::string_view before = text_.substr(0, std::min(position > 0 ? position - 1 : 0, text_.size()));
     const auto last = before.find_last_not_of(" \t\r\n");
@@ -166,8 +166,8 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
   const std::string_view text_;
   const std::string& file_;
   const std::size_t* taken_;
-  std::size_t before_ = 0;   // taken when the last token ended
-  std::size_t counted_ = 0;  // bytes of which line_ knows
+  std::size_t before_ = 0;   // bytes taken when the last token ended
+  std::size_t counted_ = 0;  // bytes that line_ accounts for
   int line_ = 1;
   std::size_t line_begin_ = 0;
   std::size_t count_ = 0;

@@ -9,8 +9,9 @@ namespace {
 
 constexpr const char* kFail = "hvdrun_fail() { printf 'hvdrun: %s\\n' \"$1\" >&2; exit 242; }\n";
 
-// $1: text, $2: name and what, $3: hint. A server that does not answer keeps mount(8) for minutes, or for ever.
-// Not into a pipe, which a helper that stays would keep open.
+// hvdrun_mount takes the mount's description, a hint, and the command to run. A server that does not answer would keep
+// mount(8) for minutes or for ever, so there is a time limit. Output goes to a file, because a helper that stays would
+// keep a pipe open.
 constexpr const char* kMountFunction =
     "hvdrun_mount() {\n"
     "  local what=$1 hint=$2 code said\n"
@@ -39,7 +40,7 @@ std::string subject_of(const Mount& mount) {
   return "the mount '" + mount.name + "' (" + described(*mount.file_system) + ")";
 }
 
-// Words that the cluster's file separates by spaces.
+// Returns the words of a text that the cluster's file separates by spaces, each quoted.
 std::string quoted_words(const std::string& text) {
   std::string words;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -60,7 +61,7 @@ std::string hint_of(const Mount& mount) {
   return system.is_cifs() ? "mount.cifs is of the package cifs-utils; " + map : map;
 }
 
-// The file's name holds no comma, which would end it.
+// Writes the credentials file, whose name holds no comma, since a comma would end it in mount's options.
 std::string cifs_credentials(const FileSystem& system, std::size_t place) {
   if (!system.needs_password()) {
     return "";
@@ -83,7 +84,7 @@ std::string mount_words(const FileSystem& system, const std::string& at) {
          at;
 }
 
-// Its cache is among the job's own files, for this one mount.
+// Returns the text that mounts by blobfuse. The cache is in the run's folder, for this one mount.
 std::string blobfuse_text(const Mount& mount, std::size_t place, const std::string& at, const std::string& root) {
   const FileSystem& system = *mount.file_system;
   const std::string subject = quote_word(subject_of(mount));
@@ -114,7 +115,7 @@ std::string mount_text(const JobRun& run, std::size_t place) {
   return text + (system.is_cifs() ? "rm -f -- \"$hvdrun_own/credentials\"\n" : "");
 }
 
-// In the namespaces; $1 is the file of what is run there, $2 the user, $3 the group.
+// Runs inside the namespaces. $1 is the file with the text to run, $2 the user, $3 the group.
 std::string inner_script(const JobRun& run) {
   const std::string own = quote_word(run.root + "/own");
   std::string text = std::string(kFail) + kMountFunction;
@@ -128,14 +129,14 @@ std::string inner_script(const JobRun& run) {
   for (const auto& [name, value] : mount_variables(run)) {
     text += "unset " + name + "\n";
   }
-  // A change of user namespaces takes away what ends the process with its agent.
+  // The kernel clears the parent-death signal when the user namespace changes, so it is set again.
   return text + "[ \"$2\" != 0 ] || exec " + bash_command("\"$1\"") +
          "\n"
          "exec unshare --user --map-user=\"$2\" --map-group=\"$3\" setpriv --pdeathsig KILL " +
          bash_command("\"$1\"") + "\n";
 }
 
-// Who may not, before anything is tried.
+// Refuses, before anything is tried, users who may not mount what the job names.
 std::string refuse_others(const JobRun& run) {
   for (const Mount& mount : run.job.mounts) {
     if (is_real(mount) && !mount.file_system->is_for_all()) {

@@ -1,4 +1,4 @@
-// The keys of hvdrun's own, short form of a job file.
+// This table holds the keys of hvdrun's own, short form of a job file.
 #include <array>
 
 #include "launcher/jobfile/job_file.h"

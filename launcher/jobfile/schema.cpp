@@ -32,7 +32,7 @@ bool is_same_word(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lowered(x) == lowered(y); });
 }
 
-// Levenshtein's distance, upper and lower case being the same (one row of Wagner and Fischer's table at a time).
+// Returns Levenshtein's distance, ignoring case (one row of Wagner and Fischer's table at a time).
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) {
@@ -117,7 +117,7 @@ class Checker {
                     std::string(field.key) + ": expected " + expected + ", found " + value.described());
   }
 
-  // No argument and no variable can hold one.
+  // No argument and no environment variable can hold a NUL character.
   [[nodiscard]] Result<void> check_nul(const DocValue& value, const Field& field) const {
     if (value.text.find('\0') != std::string::npos) {
       return error_at(file_, value.at, std::string(field.key) + ": a NUL character, which no text here can hold");
@@ -243,7 +243,7 @@ Result<void> check(const DocValue& map, const Schema& schema, const std::string&
 }
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& names) {
-  constexpr std::size_t kLongest = 64;  // no name here is longer, and a file may hold any
+  constexpr std::size_t kLongest = 64;  // no name here is longer, while a file may hold names of any length
   std::string nearest;
   std::size_t least = name.size() / 3 + 1;
   for (const std::string& candidate : names) {

@@ -36,7 +36,8 @@ bool is_real(std::string_view text) {
          (exponent == std::string_view::npos || is_digits(without_sign(text.substr(exponent + 1))));
 }
 
-// YAML 1.2's core schema, of a scalar without quotes. Octal and hexadecimal numbers stay text: nobody means them here.
+// Returns the type of a scalar without quotes in YAML 1.2's core schema. Octal and hexadecimal numbers stay text, since
+// nobody means them here.
 DocValue::Kind kind_of_plain(std::string_view text) {
   if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL") {
     return DocValue::Kind::kNull;
@@ -54,7 +55,7 @@ class TreeBuilder {
  public:
   explicit TreeBuilder(const std::string& file) : file_(file) {}
 
-  // An alias is copied wherever it is used; what that can grow to, also by aliases of aliases, is bounded.
+  // An alias is copied wherever it is used. The limits also bound what aliases of aliases can grow to.
   Result<DocValue> build(const YAML::Node& node, int depth) {
     const Position at = position_of(node.Mark());
     if (depth > kMostDocDepth || ++count_ > kMostDocValues) {
@@ -107,7 +108,7 @@ class TreeBuilder {
   std::size_t count_ = 0;
 };
 
-// Where the second of two documents begins, beside which nothing is of interest.
+// DocumentStarts finds where the second of two documents begins, and ignores everything else.
 class DocumentStarts final : public YAML::EventHandler {
  public:
   [[nodiscard]] int count() const { return count_; }
@@ -138,8 +139,8 @@ class DocumentStarts final : public YAML::EventHandler {
 
 Result<DocValue> parse_yaml_document(std::string_view text, const std::string& file) {
   try {
-    // Not YAML::LoadAll: behind a document that ends in text which begins no other (as "} }") it makes empty documents
-    // until memory ends.
+    // YAML::LoadAll is not used: after a document followed by text that begins no other (such as "} }"), it makes empty
+    // documents until memory runs out.
     std::istringstream input{std::string(text)};
     YAML::Parser parser(input);
     DocumentStarts starts;

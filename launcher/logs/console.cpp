@@ -16,7 +16,7 @@
 namespace hvd::launch {
 namespace {
 
-// One write at most, so that a fast disk cannot keep the loop from its other work.
+// Limits one write, so that a fast disk cannot keep the loop from its other work.
 constexpr std::size_t kWriteBytes = 256U << 10U;
 
 }  // namespace
@@ -24,7 +24,7 @@ constexpr std::size_t kWriteBytes = 256U << 10U;
 ConsoleStream::ConsoleStream(EventLoop& loop, int fd, Sink sink) : loop_(loop), fd_(fd), sink_(std::move(sink)) {
   struct stat info{};
   if (::fstat(fd, &info) != 0) {
-    has_failed_ = true;  // closed: nobody wants it
+    has_failed_ = true;  // the descriptor is closed: nobody wants the output
     return;
   }
   is_socket_ = S_ISSOCK(info.st_mode);
@@ -34,7 +34,8 @@ ConsoleStream::ConsoleStream(EventLoop& loop, int fd, Sink sink) : loop_(loop), 
     const std::string path = "/proc/self/fd/" + std::to_string(fd);
     reopened_ = Fd(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
   }
-  // A regular file takes everything; opening it anew would give a second offset, and two writers that overwrite.
+  // A regular file takes everything at once. Opening it again would give a second file offset, and two writers that
+  // overwrite each other.
   never_blocks_ = reopened_.is_open() || S_ISREG(info.st_mode);
 }
 
@@ -87,7 +88,8 @@ bool ConsoleStream::write_some() {
   std::size_t size = std::min(pending(), kWriteBytes);
   const int fd = reopened_.is_open() ? reopened_.get() : fd_;
   if (!never_blocks_ && !is_socket_) {
-    // Someone else's pipe or terminal: a write of at most PIPE_BUF bytes does not block once poll says writable.
+    // The pipe or terminal is shared, so it stays blocking: a write of at most PIPE_BUF bytes does not block once poll
+    // says writable.
     pollfd p{fd, POLLOUT, 0};
     if (::poll(&p, 1, 0) <= 0) {
       return false;
@@ -111,7 +113,7 @@ bool ConsoleStream::write_some() {
 
 void ConsoleStream::flush() {
   if (watch_ != 0) {
-    return;  // the system said "not now", and will say when
+    return;  // the kernel took no more, and will signal when it does
   }
   draw_below();
   const bool had_some = pending() > 0;
@@ -129,7 +131,7 @@ void ConsoleStream::watch_writable() {
   auto watch = loop_.watch(fd, EPOLLOUT, [this](std::uint32_t) {
     loop_.unwatch(watch_);
     watch_ = 0;
-    // Memory of what was taken is given back while the queue is long.
+    // Erase the bytes that were written, so that a long queue does not keep their memory.
     queue_.erase(0, sent_);
     sent_ = 0;
     flush();

@@ -6,13 +6,14 @@
 namespace hvd::launch {
 namespace {
 
-// Python's own, also where a library draws a box around it; behind a progress bar it does not begin its line.
+// Python prints this line. It may be inside a box that a library draws, or behind a progress bar, so it is searched for
+// anywhere in a line.
 constexpr std::string_view kTraceback = "Traceback (most recent call last)";
-// Behind these lines comes a traceback of the same failure, or of what went wrong while the program was ending.
+// After these lines comes a traceback of the same failure, or of a failure while the program was ending.
 constexpr std::array<std::string_view, 4> kContinued = {"During handling of the above exception",
                                                         "The above exception was the direct cause",
                                                         "Exception ignored ", "Error in atexit._run_exitfuncs"};
-// How programs that are not Python's begin their last words.
+// Programs in other languages begin their last messages like this.
 constexpr std::array<std::string_view, 9> kAborts = {"terminate called ",
                                                      "Fatal Python error:",
                                                      "Segmentation fault",
@@ -22,7 +23,7 @@ constexpr std::array<std::string_view, 9> kAborts = {"terminate called ",
                                                      "corrupted ",
                                                      "*** stack smashing detected",
                                                      "panic: "};
-// Of Gloo, NCCL, torch's store and sockets, where the other end has gone.
+// Gloo, NCCL, torch's store and sockets print these when the other end has gone.
 constexpr std::array<std::string_view, 8> kLosses = {"Connection closed by peer",
                                                      "Connection reset by peer",
                                                      "Broken pipe",
@@ -40,7 +41,7 @@ std::string_view without_torch_prefix(std::string_view line) {
   return end == std::string_view::npos ? line : line.substr(end + kTorchPrefixEnd.size());
 }
 
-// A traceback is a few dozen lines; what comes later is of something else.
+// A traceback is a few dozen lines; lines after this many belong to something else.
 constexpr int kLooked = 200;
 
 template <std::size_t N>

@@ -60,7 +60,7 @@ void LineGather::release(int rank) {
   }
 }
 
-// Any rank that holds a line could join: so a complete group has all heads, and looking at one of them will do.
+// Every rank that holds a line could join, so a complete group has all heads. It is enough to look at one of them.
 std::optional<int> LineGather::find_complete() const {
   if (heads_.empty()) {
     return std::nullopt;

@@ -5,8 +5,9 @@
 namespace hvd::launch {
 namespace {
 
-// The end of the first line in `bytes` (one past its terminator), or npos. A "\r" at the very end is undecided: the
-// next read may begin with its "\n".
+// Returns the end of the first line in `bytes` (one past its terminator), or npos. A "\r" at the very end is undecided:
+// the next read may begin with its "
+// ".
 std::size_t line_end(std::string_view bytes) {
   const auto* newline = static_cast<const char*>(std::memchr(bytes.data(), '\n', bytes.size()));
   const std::size_t before = newline == nullptr ? bytes.size() : static_cast<std::size_t>(newline - bytes.data());
@@ -24,8 +25,8 @@ std::size_t line_end(std::string_view bytes) {
 }  // namespace
 
 void LineSplitter::feed(std::string_view bytes, const Emit& emit) {
-  // Bytes of the beginning that are known to hold no terminator need no second look, except its last: an undecided
-  // "\r".
+  // The bytes kept from earlier reads hold no terminator, so they are not searched again. Their last byte may be an
+  // undecided "\r".
   while (!bytes.empty() && !partial_.empty()) {
     if (partial_.back() == '\r') {
       const bool is_pair = bytes.front() == '\n';
@@ -53,7 +54,7 @@ void LineSplitter::feed(std::string_view bytes, const Emit& emit) {
   }
   partial_.append(bytes);
   if (partial_.size() > kMaxLineBytes) {
-    // Without a "\r" at its end, which is undecided still.
+    // Keep a "\r" at the end back: it is still undecided.
     const std::size_t size = partial_.size() - (partial_.back() == '\r' ? 1 : 0);
     emit(std::string_view(partial_).substr(0, size));
     partial_.erase(0, size);

@@ -10,7 +10,7 @@ namespace {
 constexpr char kEscape = '\x1b';
 constexpr std::string_view kPlain = "\x1b[0m";
 
-// The first and last code point of each block that is two columns wide, roughly as Unicode's annex 11 has it.
+// These are the first and last code point of each block that is two columns wide, roughly as in Unicode's annex 11.
 constexpr std::array<std::pair<char32_t, char32_t>, 9> kWide = {{{0x1100, 0x115f},
                                                                  {0x2e80, 0xa4cf},
                                                                  {0xac00, 0xd7a3},
@@ -25,7 +25,7 @@ bool is_continuation(char c) {
   return (static_cast<unsigned char>(c) & 0xc0U) == 0x80U;
 }
 
-// The bytes of the character at the front: one, or a UTF-8 sequence. What is not UTF-8 goes byte by byte.
+// Returns the bytes of the first character: one, or a UTF-8 sequence. Bytes that are not UTF-8 count one by one.
 std::size_t character_bytes(std::string_view text) {
   const auto first = static_cast<unsigned char>(text.front());
   const std::size_t wanted = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc2 ? 2 : 1;
@@ -49,7 +49,7 @@ std::size_t columns_of(std::string_view character) {
   return is_wide ? 2 : 1;
 }
 
-// The bytes of the escape sequence at the front: CSI up to its final byte, others two.
+// Returns the bytes of the escape sequence at the front: CSI up to its final byte, others two.
 std::size_t escape_bytes(std::string_view text) {
   if (text.size() < 2 || text[1] != '[') {
     return std::min<std::size_t>(text.size(), 2);
@@ -58,7 +58,7 @@ std::size_t escape_bytes(std::string_view text) {
   return static_cast<std::size_t>(final - text.begin()) + (final == text.end() ? 0 : 1);
 }
 
-// "CSI numbers m". Anything else between, such as a newline, a terminal would obey.
+// True for "CSI numbers m". Anything else between, such as a newline, would be obeyed by a terminal.
 bool is_color(std::string_view sequence) {
   return sequence.size() > 2 && sequence[1] == '[' && sequence.back() == 'm' &&
          sequence.find_first_not_of("0123456789;:", 2) == sequence.size() - 1;
@@ -85,7 +85,7 @@ std::string fit_row(std::string_view text, std::size_t columns) {
     if (byte < 0x20 || byte == 0x7f) {
       continue;
     }
-    // A lone byte of no UTF-8 could be a control character to a terminal, and has no width to count on.
+    // A single byte that is not UTF-8 could be a control character to a terminal, and its width is unknown.
     const std::string_view shown = character.size() == 1 && byte >= 0x80 ? "?" : character;
     used += columns_of(shown);
     if (used > columns) {
@@ -99,7 +99,7 @@ std::string fit_row(std::string_view text, std::size_t columns) {
 std::vector<std::string> fit_rows(const std::vector<std::string>& rows, TerminalSize size) {
   const std::size_t most = std::max<std::size_t>(1, size.lines / 2);
   const std::size_t shown = rows.size() <= most ? rows.size() : most - 1;
-  // The last column stays free: a character there makes some terminals begin a new line.
+  // Leave the last column free: a character there makes some terminals begin a new line.
   const std::size_t columns = std::max<std::size_t>(2, size.columns) - 1;
   std::vector<std::string> fitted;
   fitted.reserve(shown + 1);

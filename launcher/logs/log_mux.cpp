@@ -12,20 +12,21 @@
 namespace hvd::launch {
 namespace {
 
-// Above this much unwritten output no node gets new credit.
+// No node gets new credit while more output than this is unwritten.
 constexpr std::size_t kHighWaterBytes = 1U << 20U;
-// How long a line waits for equal ones, and how much sooner it may leave so that one wake-up does for several.
+// Says how long a line waits for equal ones, and how much earlier it may leave, so that one wake-up serves several
+// lines.
 constexpr Duration kGatherWindow = std::chrono::milliseconds(250);
 constexpr Duration kGatherSlack = std::chrono::milliseconds(50);
 constexpr std::size_t kMostGathered = 4U << 20U;
-// Between drawings of what is live: often enough for the eye, and nothing to a slow terminal.
+// Live rows are redrawn this often: often enough for the eye, and little work for a slow terminal.
 constexpr Duration kRedrawInterval = std::chrono::milliseconds(250);
 constexpr std::size_t kLongestQuestion = 1000;
-// What the report may quote.
+// The report quotes no more than this of a rank's standard error.
 constexpr std::size_t kTailLines = 60;
 constexpr std::size_t kTailLineBytes = 500;
 
-// Neighbouring ranks differ; no red, which says error, and nothing that is invisible on black or white.
+// Neighbouring ranks differ in colour. Red, which means error, is left out, as are colours invisible on black or white.
 constexpr std::array<std::string_view, 6> kColors = {"\x1b[36m", "\x1b[32m", "\x1b[35m",
                                                      "\x1b[33m", "\x1b[34m", "\x1b[96m"};
 constexpr std::string_view kColorEnd = "\x1b[0m";
@@ -128,7 +129,7 @@ void LogMux::take_shown(int rank, bool is_error, std::string_view bytes, bool is
   } else if (const auto rewritten = rewrite_ && !is_error ? rewrite_(rank, line) : std::nullopt) {
     stream(is_error).write(*rewritten);
   } else if (update_bar(rank, is_error, line)) {
-    // drawn later
+    // update_bar() draws it later
   } else if (gather_) {
     gather_->add(rank, is_error, line, loop_.now());
   } else {
@@ -188,8 +189,8 @@ bool LogMux::update_bar(int rank, bool is_error, std::string_view line) {
   return is_bar;
 }
 
-// A bar that is drawn by "\r" and its state, as most are, is whole only when the next state comes; a question when it
-// was answered.
+// Handles an unfinished line. Most progress bars print "\r" and then their state, which is complete only when the next
+// state comes; a question is complete only when it was answered.
 void LogMux::update_bar_with_partial(int rank, bool is_error) {
   const RankLog& log = ranks_[static_cast<std::size_t>(rank)];
   std::string_view partial = log.splitters[is_error ? 1 : 0].partial();
@@ -218,7 +219,7 @@ void LogMux::set_bar(int rank, bool is_error, bool has_bar, std::string text) {
   if (has_bar) {
     schedule_redraw();
   } else {
-    redraw();  // its last state comes as a line now, and is not to be seen twice
+    redraw();  // the bar's last state is printed as a line now, and must not be shown twice
   }
 }
 
@@ -252,7 +253,7 @@ void LogMux::schedule_redraw() {
   }
 }
 
-// Draws with the flush, and again whenever lines have taken the place of the rows.
+// Sets the rows that the next flush draws. They are drawn again whenever lines have taken their place.
 void LogMux::redraw() {
   std::array<std::vector<std::string>, 2> rows;
   const auto put = [&](bool is_error, const std::string& row) {
@@ -304,7 +305,7 @@ void LogMux::release_held() {
 
 void LogMux::keep_tail(RankLog& log, std::string_view line) {
   if (std::exchange(log.ends_with_bar, line.ends_with('\r')) && !log.tail.empty()) {
-    log.tail.pop_back();  // drawn over: of a progress bar only the newest state is worth a line
+    log.tail.pop_back();  // the line is drawn over: only the newest state of a progress bar is worth a line
   }
   line = line.substr(0, std::min(line.find_last_not_of("\r\n") + 1, kTailLineBytes));
   log.tail.emplace_back(line);
@@ -374,7 +375,7 @@ Result<void> LogMux::flush_all(const Patience& patience) {
       break;
     }
     HVD_TRY(loop_.turn(end));
-    hide_rows();  // hands over what can be
+    hide_rows();  // writes what the reader takes
     if (pending() < left) {
       stalled = Deadline::after(patience.stall);
     }

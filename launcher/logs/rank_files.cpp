@@ -16,9 +16,9 @@
 namespace hvd::launch {
 namespace {
 
-// More than this is not held until the end of the turn.
+// More than this is not held back until the end of the turn.
 constexpr std::size_t kMostPending = 256U << 10U;
-constexpr mode_t kMode = 0666;  // less the umask, as a shell's redirection
+constexpr mode_t kMode = 0666;  // less the umask, as for a shell's redirection
 
 Result<Fd> open_file(const std::string& path, int how) {
   Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | how, kMode));
@@ -37,13 +37,14 @@ std::string old_name(const std::string& path, int number) {
   return path + "." + std::to_string(number);
 }
 
-// Those of an earlier job would be taken for this one's.
+// Removes rotated files of an earlier job, which would be taken for this one's.
 void remove_old(const std::string& path) {
   for (int number = 1; ::unlink(old_name(path, number).c_str()) == 0; ++number) {
   }
 }
 
-// The lines of `text` that fit into `room` bytes; a line ends with "\n", or "\r" where a bar was drawn.
+// Returns the lines of `text` that fit into `room` bytes; a line ends with "
+// ", or with "\r" where a bar was drawn.
 std::string_view whole_lines(std::string_view text, std::uint64_t room) {
   if (room >= text.size()) {
     return text;
@@ -51,7 +52,7 @@ std::string_view whole_lines(std::string_view text, std::uint64_t room) {
   const std::string_view beginning = text.substr(0, room);
   auto end = beginning.find_last_of("\r\n");
   if (end + 1 == room && end != std::string_view::npos && text[end] == '\r' && text[end + 1] == '\n') {
-    end = end == 0 ? std::string_view::npos : beginning.find_last_of("\r\n", end - 1);  // not between these two
+    end = end == 0 ? std::string_view::npos : beginning.find_last_of("\r\n", end - 1);  // not between the two
   }
   return text.substr(0, end + 1);
 }

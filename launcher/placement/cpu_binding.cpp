@@ -9,7 +9,7 @@ namespace {
 
 using Home = std::vector<std::int32_t>;  // NUMA nodes, ascending
 
-// The part-th of `parts` even parts of `items`, and at least one of them.
+// Returns part number `part` of `parts` even parts of `items`; it holds at least one item.
 template <typename Item>
 std::vector<Item> part_of(const std::vector<Item>& items, std::size_t part, std::size_t parts) {
   const std::size_t begin = part * items.size() / parts;

@@ -43,7 +43,7 @@ EnvList gpu_env(GpuMode mode, const std::string& variable, const std::vector<std
     case GpuMode::kNone:
       break;
     case GpuMode::kLocal:
-      // JAX takes LOCAL_RANK for the device it may use, unless it is told.
+      // Without this variable, JAX takes LOCAL_RANK for the device it may use.
       return {{variable, joined(gpus)}, {"JAX_LOCAL_DEVICE_IDS", std::to_string(local_rank)}};
     case GpuMode::kOne:
       return {{variable, gpus[static_cast<std::size_t>(local_rank) % gpus.size()]}, {"JAX_LOCAL_DEVICE_IDS", "0"}};

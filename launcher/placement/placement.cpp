@@ -55,7 +55,7 @@ Result<Placement> place(const HostList& hosts, int size) {
       placement.nodes.push_back(std::move(node));
     }
   }
-  // Nodes that have a given local_rank, counted so far: the cross_rank of the next one.
+  // Counts the nodes so far that have a given local_rank: this is the cross_rank of the next one.
   std::vector<int> count_by_local_rank;
   for (NodePlan& node : placement.nodes) {
     count_by_local_rank.resize(std::max(count_by_local_rank.size(), node.ranks.size()), 0);

@@ -8,8 +8,8 @@
 namespace hvd::launch {
 namespace {
 
-// JAX finds address, size and index only in what Open MPI's launcher leaves: "<job>.0;tcp://<ip of rank 0>:<port>".
-// The number is any multiple of 4096 that fits its check; JAX derives its port from it.
+// JAX finds address, size and index only in what Open MPI's launcher sets: "<job>.0;tcp://<ip of rank 0>:<port>". The
+// number is any multiple of 4096 that passes JAX's check; JAX derives its port from it.
 constexpr int kOpenMpiJob = 4096 * 7;
 
 constexpr std::array<std::string_view, 5> kDefaults = {"OMP_NUM_THREADS", "PYTHONFAULTHANDLER",
@@ -27,19 +27,19 @@ bool has_prefix_of(std::string_view name, const std::array<std::string_view, N>&
                      [name](std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; });
 }
 
-// What the user may have chosen otherwise.
+// Returns variables that the user may have set otherwise.
 EnvList default_env(const Placement& placement, const NodeFacts& facts, int threads) {
   EnvList env = {
-      // Every rank taking all processors is slower than one rank alone.
+      // Every rank that uses all processors makes the job slower than a single rank.
       {"OMP_NUM_THREADS", std::to_string(threads)},
-      // A crash in native code still tells the Python line, which the report of the job then shows.
+      // After a crash in native code Python still prints the line that it was at, and the job's report shows it.
       {"PYTHONFAULTHANDLER", "1"},
-      // as torchrun has it: a rank whose peer died ends, rather than waits
+      // torchrun sets this too: a rank whose peer died ends instead of waiting
       {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
   };
   if (placement.nodes.size() > 1 && !facts.interface.empty()) {
-    // Else Gloo listens where the node's own name leads, which on Debian is loopback, and NCCL may take the bridge of a
-    // container engine. "=": this interface, and not all whose names begin so.
+    // Without it Gloo listens at the address of the node's own name, which on Debian is loopback, and NCCL may take the
+    // bridge of a container engine. "=" means this interface alone, and not all whose names begin so.
     env.emplace_back("GLOO_SOCKET_IFNAME", facts.interface);
     if (facts.has_other_interfaces) {
       env.emplace_back("NCCL_SOCKET_IFNAME", "=" + facts.interface);
@@ -63,7 +63,7 @@ EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPla
   const std::string node_count = text(static_cast<int>(placement.nodes.size()));
   const std::string port = text(job.master_port);
   EnvList env = {
-      // ours (runtime/base/contract.h)
+      // hvdrun's own variables (runtime/base/contract.h)
       {contract::kRank, r},
       {contract::kSize, size},
       {contract::kLocalRank, local_rank},
@@ -84,7 +84,7 @@ EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPla
       {"HOROVOD_CROSS_RANK", cross_rank},
       {"HOROVOD_CROSS_SIZE", cross_size},
       {"HOROVOD_HOSTNAME", node.host.name},
-      // torch, and all who read its env://
+      // torch, and all programs that read its env://
       {"RANK", r},
       {"WORLD_SIZE", size},
       {"LOCAL_RANK", local_rank},
@@ -97,22 +97,22 @@ EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPla
       {"ROLE_NAME", "default"},
       {"MASTER_ADDR", job.master_address},
       {"MASTER_PORT", port},
-      // what makes Lightning and torch see a launched process rather than an inherited Slurm allocation
+      // these make Lightning and torch see a launched process rather than an inherited Slurm allocation
       {"TORCHELASTIC_RUN_ID", job.job_id},
       {"TORCHELASTIC_RESTART_COUNT", "0"},
       {"TORCHELASTIC_MAX_RESTARTS", text(job.restart_limit)},
       {"TORCHELASTIC_USE_AGENT_STORE", "False"},
-      // JAX asks these before it looks for a launcher's variables, whose port it would derive from a job number
+      // JAX reads these before it looks for a launcher's variables, from whose job number it would derive the port
       {"JAX_COORDINATOR_ADDRESS", job.master_address + ":" + port},
       {"JAX_COORDINATOR_PORT", port},
       {"JAX_NUM_PROCESSES", size},
       {"JAX_PROCESS_ID", r},
-      // a line appears when it is printed, not when a buffer is full
+      // makes a line appear when it is printed, not when a buffer is full
       {"PYTHONUNBUFFERED", "1"},
   };
   if (!job.has_mpi) {
-    // Open MPI's look, for JAX and scripts. Without OMPI_UNIVERSE_SIZE, at which an mpirun that a rank starts would
-    // give up as a recursive call (Open MPI 4).
+    // Ranks look as if started by Open MPI, for JAX and scripts. OMPI_UNIVERSE_SIZE is left out: with it, an mpirun
+    // that a rank starts would refuse to run as a recursive call (Open MPI 4).
     const EnvList look = {
         {"OMPI_COMM_WORLD_RANK", r},
         {"OMPI_COMM_WORLD_SIZE", size},
@@ -127,7 +127,7 @@ EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPla
     env.emplace_back("HVDRUN_HOSTFILE", facts.hostfile);
   }
   if (placement.nodes.size() > 1 && placement.size == static_cast<int>(placement.nodes.size())) {
-    // A torchrun on each node, without flags of its own, then forms one job of all of them.
+    // A torchrun on each node, without flags of its own, then joins all nodes into one job.
     const EnvList per_node = {{"PET_NNODES", node_count},
                               {"PET_NODE_RANK", node_index},
                               {"PET_MASTER_ADDR", job.master_address},
@@ -222,7 +222,8 @@ bool is_host_bound_variable(std::string_view name) {
                                                               "INVOCATION_ID"};
   static constexpr std::array<std::string_view, 6> kPrefixes = {"SSH_",       "XDG_",  "DBUS_",
                                                                 "BASH_FUNC_", "SUDO_", "HVDRUN_"};
-  // The GPUs of the launcher's machine say nothing about another's. (CUDA's, ROCm's, HIP's; Level Zero's.)
+  // The GPUs of the launcher's machine say nothing about another machine's. These are the variables of CUDA, ROCm, HIP
+  // and Level Zero.
   static constexpr std::string_view kVisible = "_VISIBLE_DEVICES";
   const bool names_gpus = name == "ZE_AFFINITY_MASK" ||
                           (name.size() >= kVisible.size() && name.substr(name.size() - kVisible.size()) == kVisible);

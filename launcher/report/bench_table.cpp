@@ -29,12 +29,12 @@ bool has_op(Measure measure) {
          measure == Measure::kGradients || measure == Measure::kPairs || measure == Measure::kTune;
 }
 
-// A distribution with a bandwidth.
+// True when the bandwidth is meaningful for the measure.
 bool has_bandwidth(Measure measure) {
   return measure == Measure::kGradients || measure == Measure::kPairs || measure == Measure::kTune;
 }
 
-// Of the first column: a call, or what of a table was tried.
+// Returns the width of the first column: a call, or a row of the tuning table.
 int call_width(Measure measure) {
   return measure == Measure::kTune ? 24 : 12;
 }
@@ -51,7 +51,7 @@ double busbw(const BenchOptions& options, int ranks, const Row& row, const Timin
   return algbw(row, timing) * bench::bus_factor(options.measure, ranks);
 }
 
-// A time column of seven characters holds three digits at least, whatever the size.
+// A time column has seven characters, so it shows three digits at least, whatever the time.
 std::string microseconds(double seconds) {
   const double us = seconds * 1e6;
   return formatted(us < 100 ? "%.2f" : us < 10000 ? "%.1f" : "%.0f", us);
@@ -217,7 +217,7 @@ Chart bench_chart(const BenchOptions& options, const Placement& placement, const
       if (!timing || row.bytes == 0) {
         continue;
       }
-      // Of gradients each way to reduce them is one point, of the same size as the others.
+      // For gradients, each way to reduce them is one point; all points have the same size.
       const std::string name = options.measure == Measure::kGradients ? row.what
                                : in_place                             ? "in place"
                                                                       : "out of place";

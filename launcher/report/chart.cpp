@@ -19,8 +19,8 @@ constexpr double kPanelTitleSize = 12;
 constexpr double kLabelSize = 11;
 constexpr std::uint32_t kGridRgb = 0xd8d8d8;
 constexpr std::uint32_t kFineGridRgb = 0xf0f0f0;
-// Apart from each other in grey and for those who do not tell red from green (Paul Tol's high-contrast scheme, 2021):
-// their lightness is 29, 49 and 72 of 100.
+// These colours can be told apart in grey, and by readers who cannot tell red from green (Paul Tol's high-contrast
+// scheme, 2021). Their lightness is 29, 49 and 72 of 100.
 constexpr std::array<std::uint32_t, 3> kColors = {0x004488, 0xbb5566, 0xddaa33};
 
 std::vector<double> dashes_of(std::size_t index) {
@@ -45,7 +45,7 @@ std::string size_text(double bytes) {
   return formatted("%.4g %s", bytes, kUnits[unit]);
 }
 
-// From a range of numbers to a range of places.
+// Axis maps a range of numbers to a range of places.
 struct Axis {
   double low = 0;
   double high = 1;
@@ -59,7 +59,7 @@ struct Axis {
   }
 };
 
-// 1, 2 or 5 times a power of ten, for about `steps` steps to `high`.
+// Returns 1, 2 or 5 times a power of ten, which makes about `steps` steps up to `high`.
 double round_step(double high, int steps) {
   const double rough = high / steps;
   const double power = std::pow(10, std::floor(std::log10(rough)));
@@ -93,7 +93,7 @@ class PanelArtist {
     }
     has_points_ = x_.high > 0;
     x_ = has_points_ ? x_ : Axis{1, 2, x_.from, x_.to, true};
-    if (x_.high < 2 * x_.low) {  // else there may be no power of two to name
+    if (x_.high < 2 * x_.low) {  // otherwise there may be no power of two to label
       x_.low /= 2;
       x_.high *= 2;
     }
@@ -145,7 +145,7 @@ class PanelArtist {
     }
   }
 
-  // Two and five times a power have labels too where there is room.
+  // Two and five times a power get labels too, where there is room.
   void draw_decades() const {
     const bool has_room = y_.high / y_.low < 1001;
     for (double power = y_.low; power < y_.high * 0.999; power *= 10) {
@@ -158,7 +158,7 @@ class PanelArtist {
     }
   }
 
-  // Powers of two, at most seven of them, so that their labels stay apart.
+  // Labels at most seven powers of two, so that the labels stay apart.
   void draw_sizes() const {
     const double first = std::ceil(std::log2(x_.low) - 1e-9);
     const double step = std::max(1.0, std::ceil(std::log2(x_.high / x_.low) / 6));
@@ -191,7 +191,7 @@ class PanelArtist {
 
   static Stroke stroke_of(std::size_t index) { return {kColors[index % kColors.size()], 1.6, dashes_of(index)}; }
 
-  // Fonts differ: enough for a wide one.
+  // Fonts differ in width; this is enough for a wide one.
   static double key_width_of(const ChartLine& line) {
     constexpr double kWidestCharacter = 0.63 * kLabelSize;
     return kKeyText + kWidestCharacter * static_cast<double>(line.name.size()) + 10;
@@ -202,7 +202,7 @@ class PanelArtist {
     canvas_.text({key + kKeyText, kTop - 12}, Anchor::kStart, kLabelSize, panel_.lines[index].name);
   }
 
-  static constexpr double kKeyText = 27;  // behind a piece of the line
+  static constexpr double kKeyText = 27;  // after a piece of the line
 
   const ChartPanel& panel_;
   const double left_;

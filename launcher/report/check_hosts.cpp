@@ -12,7 +12,7 @@
 namespace hvd::launch {
 namespace {
 
-// How bad the worst finding about a host and these subjects is.
+// Returns the tone of the worst finding about a host and these subjects.
 Tone tone_of(const std::vector<Finding>& findings, int host, std::initializer_list<Subject> subjects) {
   Tone tone = Tone::kPlain;
   for (const Finding& finding : findings) {
@@ -46,7 +46,7 @@ struct HostColumn {
   bool is_right;
   int rank;  // GridColumn's
   std::vector<Subject> subjects;
-  std::function<std::string(const CheckedHost&)> text;  // of a host that was reached; empty: not known
+  std::function<std::string(const CheckedHost&)> text;  // for a host that was reached; empty: not known
 };
 
 std::vector<HostColumn> host_columns() {
@@ -96,7 +96,7 @@ using Detail = std::function<std::string(const CheckedHost&)>;
 
 std::string agent_text(const CheckedHost& host) {
   const std::string path = host.system ? host.system->agent_path : "";
-  const auto dash = path.rfind("/agent-");  // a pushed one lies under its content's hash
+  const auto dash = path.rfind("/agent-");  // the path of a pushed agent contains its content's hash
   constexpr std::size_t kDigits = 8;
   const std::string hash = dash == std::string::npos ? "" : path.substr(dash + 7, kDigits);
   return host.ready->version + (hash.empty() ? "" : " (" + hash + ")") + ", reached by " + host.transport +
@@ -156,7 +156,7 @@ std::string limits_text(const CheckedHost& host) {
          (system.locked_memory == kUnlimited ? "unlimited" : bytes_text(system.locked_memory)) + " locked memory";
 }
 
-// In tenths, or no two hosts would say the same.
+// Rounds the count of used ports to 10 %. Exact counts always differ, and equal hosts are printed as one group.
 std::string ports_text(const CheckedHost& host) {
   if (!host.system || host.system->last_port == 0) {
     return "";
@@ -209,7 +209,7 @@ Tone tone_of(const std::vector<Finding>& findings, int host, const std::vector<S
   return tone;
 }
 
-// The hosts by what they say, in the order in which it was first said.
+// Groups the hosts by their text, in the order in which each text first occurred.
 std::vector<std::pair<std::string, std::vector<int>>> grouped(const CheckResult& result, const Detail& text) {
   std::vector<std::pair<std::string, std::vector<int>>> groups;
   for (std::size_t host = 0; host < result.hosts.size(); ++host) {

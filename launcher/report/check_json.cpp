@@ -11,7 +11,7 @@ double seconds_of(Duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-// Null: no limit.
+// Returns null where there is no limit.
 Json limit_of(std::uint64_t limit) {
   return limit == kUnlimited ? Json() : Json(limit);
 }
@@ -145,7 +145,7 @@ std::string check_json(const CheckResult& result, const std::vector<Finding>& fi
   for (const Finding& finding : findings) {
     json["findings"].push_back(finding_json(result, finding));
   }
-  // Replaces what is not UTF-8 instead of throwing: a host may say anything of itself.
+  // Replace what is not UTF-8 instead of throwing: a host may report any bytes.
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 

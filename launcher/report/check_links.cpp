@@ -12,19 +12,19 @@
 namespace hvd::launch {
 namespace {
 
-// So that both tables have their columns at the same place.
+// Both tables use this width for their titles, so that their columns line up.
 constexpr std::size_t kTitleWidth = std::string_view("one stream, MB/s").size();
 
 using Links = std::map<std::pair<int, int>, const CheckedLink*>;
 
-// A figure of each link, in a unit that suits the largest.
+// Measure is one figure of each link, in a unit that suits the largest.
 struct Measure {
   std::string title;
   std::function<double(const CheckedLink&)> value;  // 0: not measured
   std::function<bool(const CheckedLink&)> is_slow;
 };
 
-// Three digits, but no more than one behind the point.
+// Prints three digits, but at most one after the point.
 std::string figure(double value) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), value < 10 ? "%.1f" : "%.0f", value);
@@ -69,7 +69,8 @@ std::array<Measure, 2> measures_of(const CheckResult& result) {
                   [&result](const CheckedLink& link) { return has_slow_bandwidth(result, link); }}};
 }
 
-// "node3", or where names are long and hosts many "2": the number that stands before the name in the first column.
+// Returns "node3", or "2" where names are long and hosts many: the number that stands before the name in the first
+// column.
 std::vector<std::string> short_names(const CheckResult& result, const std::vector<int>& hosts) {
   constexpr std::size_t kLongest = 8;
   std::vector<std::string> names;
@@ -84,7 +85,7 @@ std::vector<std::string> short_names(const CheckResult& result, const std::vecto
   return names;
 }
 
-// As many hosts beside each other as there is room for.
+// Prints the matrix in blocks of as many columns of hosts as the width allows.
 std::vector<std::string> matrix(const CheckResult& result, const Links& links, const std::vector<int>& hosts,
                                 const Measure& measure, const CheckTextOptions& options) {
   const std::vector<std::string> names = short_names(result, hosts);
@@ -98,9 +99,9 @@ std::vector<std::string> matrix(const CheckResult& result, const Links& links, c
   for (const GridCell& cell : rows.cells) {
     widest = std::max(widest, width_of(cell.text));
   }
-  std::size_t cell = std::string_view("  fails!").size();  // with the gap before it
+  std::size_t cell = std::string_view("  fails!").size();  // includes the gap before it
   for (const std::string& name : names) {
-    cell = std::max(cell, width_of("  to " + name) + 1);  // and the place of a mark
+    cell = std::max(cell, width_of("  to " + name) + 1);  // includes the place of a mark
   }
   const std::size_t room = options.width > widest + cell ? (options.width - widest) / cell : 1;
   std::vector<std::string> lines;
@@ -120,7 +121,7 @@ std::vector<std::string> matrix(const CheckResult& result, const Links& links, c
   return lines;
 }
 
-// Of a ring: least, median and most, and where that was.
+// Returns least, median and most over a ring, and between which hosts least and most were measured.
 std::string summary(const CheckResult& result, const Measure& measure) {
   std::vector<std::pair<double, const CheckedLink*>> all;
   for (const CheckedLink& link : result.links) {

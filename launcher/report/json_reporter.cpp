@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// "2026-11-22T01:02:03.456Z"
+// Returns "2026-11-22T01:02:03.456Z".
 std::string utc_text(std::chrono::system_clock::time_point at) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch()).count();
   const time_t seconds = static_cast<time_t>(ms / 1000);
@@ -125,7 +125,7 @@ Lines JsonReporter::on_node_progress(int, const std::string&) {
   return {};  // a diagnostic: --verbose makes a "log" event of it
 }
 
-// Each node_ready has told it.
+// The events node_ready already say who has answered.
 Lines JsonReporter::on_slow_start() {
   return {};
 }

@@ -7,7 +7,7 @@
 namespace hvd::launch {
 namespace {
 
-// As az pads its headings.
+// az pads its headings by this much.
 constexpr std::size_t kBesideHeading = 2;
 
 void add_cell(std::string& line, const std::string& text, std::size_t width, bool is_number) {

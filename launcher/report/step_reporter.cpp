@@ -77,7 +77,7 @@ Lines StepReporter::on_node_lost(int node, const Error& why) {
   return held(inner_->on_node_lost(node, why));
 }
 
-// Each step reaches the nodes anew, and says the same of how.
+// Each step connects to the nodes again and gets the same notes about it, so repeated ones are dropped.
 Lines StepReporter::on_note(const Note& note) {
   return memory_.is_new(std::to_string(note.node) + note.text) ? inner_->on_note(note) : Lines();
 }

@@ -12,16 +12,17 @@
 namespace hvd::launch {
 namespace {
 
-// With what stands around them, the report fits on a screen of 25 lines.
+// With the lines around these, the report fits on a screen of 25 lines.
 constexpr std::ptrdiff_t kQuoted = 14;
-// Of a longer traceback, before the gap.
+// This many lines of a longer traceback are quoted before the gap.
 constexpr std::ptrdiff_t kQuotedFirst = 3;
 
-// The lines to quote: a Python traceback from its beginning, also one that led to others, without its middle where it
-// is long; else the last few.
+// Returns the lines to quote. That is a Python traceback from its beginning, together with those that it caused,
+// without its middle where it is long; otherwise the last few lines.
 std::vector<std::string> worth_quoting(const std::vector<std::string>& last_errors) {
   auto begin = std::find_if(last_errors.begin(), last_errors.end(), [](const std::string& line) {
-    // Also behind a progress bar. The other is the beginning of what Python tells of a crash, with all its threads.
+    // A traceback may begin behind a progress bar. "Fatal Python error:" begins Python's report of a crash, with all
+    // its threads.
     return line.ends_with("Traceback (most recent call last):") || line.starts_with("Fatal Python error:");
   });
   if (begin == last_errors.end()) {
@@ -48,7 +49,7 @@ Lines as_own_words(Lines lines) {
   return lines;
 }
 
-// "; 3 other ranks failed because of it, 1 was stopped"
+// Returns "; 3 other ranks failed because of it, 1 was stopped".
 std::string describe_others(const JobState& state) {
   std::size_t followed = 0;
   std::size_t stopped = 0;
@@ -80,13 +81,13 @@ std::string memory_hint(const Failure& failure, const std::string& host) {
     return "it may have been out of memory: " + failure.detail.memory + "; " + look;
   }
   const bool was_killed = failure.status.kind == ExitStatus::Kind::kSignalled && failure.status.value == SIGKILL;
-  const bool was_by_us = failure.was_told;  // it did not end by itself
+  const bool was_by_us = failure.was_told;  // hvdrun killed it, because it did not end by itself
   return was_killed && !was_by_us
              ? "what sent the signal is not known; if it was the kernel, for lack of memory, " + look
              : "";
 }
 
-// What is known beyond "it exited with code 1".
+// Returns what is known beyond "it exited with code 1".
 Lines hints_of(const Failure& failure, const std::string& host) {
   Lines hints;
   if (std::string memory = memory_hint(failure, host); !memory.empty()) {

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::size_t kGap = 2;
 
-// What stays free behind a number where others are marked, so that digits stay below each other.
+// Returns the space after a number in a column where others are marked, so that digits stay below each other.
 std::size_t tail_of(const GridColumn& column, const GridCell& cell) {
   const bool has_marks = column.is_right && std::any_of(column.cells.begin(), column.cells.end(),
                                                         [](const GridCell& other) { return other.is_marked; });
@@ -45,7 +45,7 @@ void drop_least(std::vector<GridColumn>& columns, std::size_t width) {
   }
 }
 
-// `pending`: spaces that stand before the next text, if one comes.
+// `pending` counts the spaces before the next text; they are written only if one comes.
 void add_cell(std::string& line, std::size_t& pending, const GridCell& cell, const GridColumn& column, bool color) {
   const std::string text = text_of(cell);
   const std::size_t tail = tail_of(column, cell);
@@ -87,7 +87,7 @@ std::string shown(std::string_view text) {
   std::replace_if(
       safe.begin(), safe.end(),
       [](char c) { return static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) == 0x7f; }, '?');
-  // The C1 controls, in UTF-8: U+0080 to U+009F.
+  // Replace the C1 controls, in UTF-8: U+0080 to U+009F.
   for (std::size_t at = safe.find('\xc2'); at != std::string::npos; at = safe.find('\xc2', at + 1)) {
     if (at + 1 < safe.size() && static_cast<unsigned char>(safe[at + 1]) < 0xa0) {
       safe.replace(at, 2, "?");

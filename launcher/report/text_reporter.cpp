@@ -24,7 +24,7 @@ Lines TextReporter::on_node_ready(int node, const ReadyMessage&) {
   return {};
 }
 
-// Not to a terminal, which has a row for it.
+// A terminal gets no line, because it has a row for this.
 Lines TextReporter::on_slow_start() {
   const std::string text = options_.quiet || options_.progress ? "" : start_.text();
   if (text.empty() || text == told_) {
@@ -34,7 +34,8 @@ Lines TextReporter::on_slow_start() {
   return {"hvdrun: " + text};
 }
 
-// In place of the row that was there, if it was there for long enough to be read, or after the lines.
+// On a terminal this line replaces the row, if that was there for long enough to be read. Elsewhere it follows the
+// lines of a slow start.
 Lines TextReporter::on_all_ready(Duration took) {
   if (options_.quiet || (options_.progress ? took < kWorthTelling : told_.empty())) {
     return {};
@@ -61,7 +62,7 @@ Lines TextReporter::on_node_back(int node, Duration away) {
 
 Lines TextReporter::on_node_lost(int node, const Error&) {
   start_.mark_lost(node);
-  return {};  // the failure names it, when it is one
+  return {};  // the failure names the node, when it is the cause
 }
 
 Lines TextReporter::on_rank_started(int, int) {

@@ -8,14 +8,14 @@
 namespace hvd::launch {
 namespace {
 
-// torch.distributed begins each line with "[rank3]: ".
+// Removes the "[rank3]: " with which torch.distributed begins each line.
 std::string_view without_rank(std::string_view line) {
   constexpr std::string_view kEnd = "]: ";
   const auto end = line.starts_with("[rank") ? line.find(kEnd) : std::string_view::npos;
   return end == std::string_view::npos ? line : line.substr(end + kEnd.size());
 }
 
-// `  File "train.py", line 12, in step` -> "train.py:12 in step"; of a syntax error there is no "in".
+// Returns "train.py:12 in step" for `  File "train.py", line 12, in step`; a syntax error has no "in".
 std::optional<std::string> frame_of(std::string_view line) {
   constexpr std::string_view kFile = "  File \"";
   constexpr std::string_view kLine = "\", line ";
@@ -38,7 +38,7 @@ bool is_indented(std::string_view line) {
   return line.empty() || line.front() == ' ' || line.front() == '\t';
 }
 
-// "pkg.Error: text", "KeyboardInterrupt".
+// True for "pkg.Error: text" and "KeyboardInterrupt".
 bool is_exception(std::string_view line) {
   const std::string_view name = line.substr(0, line.find(':'));
   return !name.empty() && std::isdigit(static_cast<unsigned char>(name.front())) == 0 &&

@@ -10,14 +10,15 @@
 
 namespace hvd::launch {
 
-// One agent's stream, from its call on. Until a session takes it over, its bytes are kept: they are Ready and nothing
-// else, since an agent says no more before it is welcomed.
+// Held is one agent's stream from the moment it connects. Until a session takes it over, its bytes are kept. These are
+// the Ready message and nothing else, since an agent sends no more before it gets Welcome.
 class CalledAgents::Held final : public StreamSink {
  public:
   Held(CalledAgents& owner, Transport& dial_back, int partition)
       : owner_(owner), partition_(partition), stream_(dial_back.open(NodeTarget{"", "", 0, partition}, *this)) {}
 
-  // `sink` hears what has come so far, from the loop, and then all that comes. Null: it hears no more.
+  // Passes to `sink`, from the loop, the bytes that have come so far and then all that come. Null: the stream is
+  // closed.
   void hand_to(StreamSink* sink) {
     sink_ = sink;
     ++handed_;
@@ -87,7 +88,7 @@ class CalledAgents::Held final : public StreamSink {
 
   CalledAgents& owner_;
   const int partition_;
-  StreamSink* sink_ = nullptr;  // the session's, once it was handed over
+  StreamSink* sink_ = nullptr;  // the session's, once the stream was handed over
   int handed_ = 0;
   bool has_replayed_ = false;
   Opened opened_;
@@ -95,11 +96,11 @@ class CalledAgents::Held final : public StreamSink {
   FrameDecoder decoder_{kAgentFrames};
   std::optional<ReadyMessage> ready_;
   std::optional<Error> closed_;
-  std::shared_ptr<int> alive_ = std::make_shared<int>(0);  // shared: what is posted asks whether we still exist
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);  // shared: posted calls check whether we still exist
   std::unique_ptr<Stream> stream_;
 };
 
-// What a session has of it.
+// Handed is the Stream that a session owns; the Held behind it outlives it.
 class CalledAgents::Handed final : public Stream {
  public:
   explicit Handed(Held& held) : held_(held) {}

@@ -12,7 +12,7 @@
 namespace hvd::launch {
 namespace {
 
-constexpr std::size_t kLongestLine = 4096;  // of the driver; what is longer is cut
+constexpr std::size_t kLongestLine = 4096;  // of the driver; the rest of a longer line is dropped
 constexpr std::string_view kOver = "over ";
 
 }  // namespace
@@ -39,7 +39,7 @@ Result<void> DriverPipe::ask_for_calls(const CallKey& key, int count, const Call
     line += " " + address;
   }
   line += "\n";
-  // It is far smaller than an empty socket buffer.
+  // The line is far smaller than an empty socket buffer, so this does not block the loop.
   return send_all(fd_.get(), as_bytes(line), Deadline::after(std::chrono::seconds(5)));
 }
 

@@ -98,7 +98,8 @@ bool FailureOrder::is_leader_unknown() const {
 
 FailureOrder::Finding FailureOrder::first(bool is_late) const {
   if (const int own = earliest(false); own >= 0) {
-    // What a rank tells itself is certain; its end may have come of another rank, which has only printed something yet.
+    // A rank's own report is certain. Its mere end may be the consequence of another rank's failure, of which so far
+    // only a printed sign has come.
     const bool is_certain = is_late || at(own).news;
     const bool must_wait = !is_certain && std::any_of(ranks_.begin(), ranks_.end(),
                                                       [&](const Record& rank) { return may_be_before(rank, at(own)); });

@@ -15,7 +15,7 @@ namespace hvd::launch {
 namespace {
 
 constexpr std::size_t kReadBytes = 64U << 10U;
-// Nothing tells that a shell has brought a process that ran in the background to the front.
+// The kernel sends no event when a shell moves a background process to the foreground, so this has to be polled.
 constexpr auto kLookAgain = std::chrono::seconds(1);
 
 bool is_kind(int fd, mode_t kind) {
@@ -23,7 +23,8 @@ bool is_kind(int fd, mode_t kind) {
   return ::fstat(fd, &info) == 0 && (info.st_mode & S_IFMT) == kind;
 }
 
-// Non-blocking would become what is shared with others, a shell too; another reader may take what was announced to us.
+// Opens the file again, because O_NONBLOCK on a shared file description would also apply to other processes, such as a
+// shell. Without O_NONBLOCK a read could block: another reader may take the bytes that poll announced to us.
 Fd open_anew(int fd) {
   if (!is_kind(fd, S_IFIFO) && ::isatty(fd) != 1) {
     return {};
@@ -48,7 +49,7 @@ InputSource::~InputSource() {
 }
 
 bool InputSource::is_elsewhere() const {
-  const pid_t front = is_terminal_ ? ::tcgetpgrp(fd_.get()) : -1;  // -1 too: it is not our controlling terminal
+  const pid_t front = is_terminal_ ? ::tcgetpgrp(fd_.get()) : -1;  // -1 also when it is not our controlling terminal
   return front >= 0 && front != ::getpgrp();
 }
 
@@ -125,8 +126,8 @@ long InputSource::read_some(char* into, std::size_t size) const {
 void InputSource::finish() {
   pause();
   own_.reset();
-  fd_.reset();                       // a writer that is left learns that nobody reads any more
-  const auto on_end = sink_.on_end;  // a copy: it may destroy us
+  fd_.reset();                       // a writer that still holds the other end learns that nobody reads any more
+  const auto on_end = sink_.on_end;  // a copy, since the call may destroy this object
   on_end();
 }
 

@@ -58,7 +58,7 @@ void JobInput::on_over(int node) {
   if (credits_.empty()) {
     source_.reset();
   } else {
-    look_again();  // it may be the one that the others waited for
+    look_again();  // the others may have been waiting for this node's credit
   }
 }
 

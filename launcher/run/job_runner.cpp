@@ -15,21 +15,23 @@
 namespace hvd::launch {
 namespace {
 
-// Beyond the grace time, for the sweep of what the ranks left, until a node counts as lost.
+// A node counts as lost this long after the grace period, which leaves its agent time to kill what the ranks left
+// behind.
 constexpr auto kStopSlack = std::chrono::seconds(15);
-// What starts faster needs no words on how far it is; neither do changes between two of them.
+// A start that is faster than this prints nothing about its progress; the same interval separates two progress lines.
 constexpr auto kSlowStart = std::chrono::seconds(5);
-// For agents to end after they have been let go.
+// Agents get this long to end after their sessions were closed.
 constexpr auto kEndTime = std::chrono::seconds(2);
-// For an engine to clean up after its agents, also on other hosts.
+// An engine gets this long to clean up after its agents, also on other hosts.
 constexpr Duration kEngineEndTime = std::chrono::seconds(10);
-// For readers to take the last of the output. That of a job that went well is waited for as every program does; after a
-// failure a slow reader has this long, and one that takes nothing less, so that the job ends 2 s after the grace time.
+// These limit how long readers may take for the last of the output. After a success hvdrun waits for them, as any
+// program does. After a failure a slow reader gets kFlushAfterFailure, and one that takes nothing gets only kStall, so
+// that the job ends 2 s after the grace period.
 constexpr auto kFlushTime = std::chrono::hours(24);
 constexpr auto kFlushAfterFailure = std::chrono::seconds(5);
 constexpr auto kStall = std::chrono::milliseconds(1200);
 constexpr auto kStallOfStuck = std::chrono::milliseconds(200);
-// After the grace time of a job that is stopped, for readers to take what ranks wait to print.
+// When a job is stopped, readers get this long after the grace period to take what the ranks still wait to print.
 constexpr auto kReaderTime = std::chrono::milliseconds(500);
 
 template <std::size_t N>
@@ -54,7 +56,8 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
       log_(log),
       state_(agents_, spec.servers, spec.restart_limit, spec.grace),
       logs_(loop, placement.size, static_cast<int>(agents_.nodes.size()),
-            // A rank's line that begins as an event does could not be told from one in the same place.
+            // In one stream a rank's line that looks like an event could not be told from an event, so tags are on
+            // there.
             LogMuxOptions{spec.tags || (spec.json_events && is_same_file(STDOUT_FILENO, STDERR_FILENO)),
                           spec.tags || spec.json_events, spec.timestamps, spec.color, spec.live,
                           [&spec](int rank) { return spec.answers && is_given_input(spec, rank); }, spec.gather,
@@ -72,7 +75,7 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
 
 JobRunner::~JobRunner() {
   while (!sessions_.empty()) {
-    sessions_.pop_back();  // one that is relayed ends its stream through one before it
+    sessions_.pop_back();  // a relayed session ends its stream through a session before it
   }
 }
 
@@ -156,7 +159,7 @@ Result<int> JobRunner::run() {
   show_status();
   open_sessions();
   HVD_TRY(loop_.run());
-  // First what the ranks printed, then what to say of the job: whether all of it could be written belongs to that.
+  // Write the ranks' output first, then report on the job: whether all of it could be written is part of the report.
   loop_.cancel(std::exchange(reader_timer_, 0));
   if (const auto written = flush(); !written.ok()) {
     state_.on(OutputFailed{written.error()});
@@ -184,7 +187,7 @@ Result<void> JobRunner::flush() {
   return logs_.flush_all(patience);
 }
 
-// A job that is being stopped ends whether or not somebody reads what it prints.
+// Makes a job that is being stopped end whether or not somebody reads what it prints.
 void JobRunner::stop_waiting_later(Duration delay) {
   loop_.cancel(reader_timer_);
   reader_timer_ = loop_.after(delay, [this] {
@@ -194,7 +197,7 @@ void JobRunner::stop_waiting_later(Duration delay) {
   });
 }
 
-// Whoever ends a job wants to know where it has not ended.
+// Names the nodes on which ranks may still be running: a user who ends a job wants to know.
 void JobRunner::name_lost_touch() {
   for (const auto& session : sessions_) {
     const int node = session->plan().index;
@@ -227,7 +230,7 @@ void JobRunner::act(const StopNodes& action) {
   broadcast(AgentMessage::kStop, stop.encode());
   loop_.cancel(stop_timer_);
   const Duration grace = action.signo == SIGKILL ? Duration::zero() : spec_.grace;
-  if (state_.cause()) {  // else servers are let go, and the job has not failed
+  if (state_.cause()) {  // otherwise servers are being ended, and the job has not failed
     stop_waiting_later(action.signo == SIGKILL ? grace : grace + kReaderTime);
   }
   stop_timer_ = loop_.after(grace + kStopSlack, [this] { apply(StopTimedOut{}); });
@@ -299,7 +302,7 @@ void JobRunner::act(const Finish&) {
     log_.write(LogLevel::kDebug, "leaving the sessions");
   }
   name_lost_touch();
-  // Those that are relayed first: the others leave with what they carry.
+  // Close the relayed sessions first, because the other ones carry their bytes.
   std::for_each(sessions_.rbegin(), sessions_.rend(), [](const auto& session) { session->close_input(); });
   if (transports_.engine != nullptr && !has_started_) {
     transports_.engine->end();  // it may still be waiting for a host that does not answer

@@ -1,4 +1,4 @@
-// What the sessions tell of their nodes, while a job goes on.
+// These methods of JobRunner handle what the sessions report of their nodes while a job goes on.
 #include "launcher/run/job_runner.h"
 
 namespace hvd::launch {
@@ -71,7 +71,7 @@ void JobRunner::on_exited(const ExitedMessage& exited) {
 
 void JobRunner::on_exchange(const ExchangeMessage& exchange) {
   if (exchange.epoch != epoch_) {
-    return;  // it was under way when a rank was restarted, and all post anew
+    return;  // it was sent before a rank was restarted; after a restart all ranks post again
   }
   auto posted = board_.post(exchange.rank, exchange.key, exchange.value);
   if (!posted.ok()) {

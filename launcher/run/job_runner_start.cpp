@@ -1,4 +1,5 @@
-// How a job begins: sessions, an engine that starts the agents, what the ranks are told; and how a rank begins anew.
+// These methods of JobRunner start a job: they open the sessions, start an engine that starts the agents, send the
+// start messages, and restart a rank.
 #include <algorithm>
 
 #include "launcher/run/job_runner.h"
@@ -7,13 +8,14 @@
 namespace hvd::launch {
 namespace {
 
-// For connections that can break in silence; a local session cannot. Each wakes the launcher twice for every node.
+// Only remote sessions send heartbeats, since only their connections can break in silence. Each heartbeat wakes the
+// launcher twice for every node.
 constexpr auto kHeartbeat = std::chrono::seconds(10);
-// Output under way from all nodes together, and the least that one node needs to keep moving.
+// Limits the output under way from all nodes together; kOutputCreditLeast is what one node needs to keep moving.
 constexpr std::uint64_t kOutputCreditTotal = 16U << 20U;
 constexpr std::uint64_t kOutputCreditLeast = 128U << 10U;
 constexpr std::uint64_t kOutputCreditMost = 2U << 20U;
-// Between an engine's beginning to end its agents and what the agent of the rank for which it does tells of that rank.
+// When an engine begins to end its agents, hvdrun waits this long for the agent of the failed rank to report why.
 constexpr auto kSettleTime = std::chrono::seconds(1);
 
 }  // namespace
@@ -49,7 +51,7 @@ void JobRunner::start_engine() {
 void JobRunner::on_engine_line(const std::string& line) {
   const std::string& name = transports_.engine->command().name;
   if (state_.cause() || is_finishing_) {
-    log_.write(LogLevel::kDebug, name + ": " + line);  // it tells of what we have ended, and how to avoid that
+    log_.write(LogLevel::kDebug, name + ": " + line);  // it is about the end that hvdrun itself caused
   } else {
     say_all(reporter_.on_engine_line(name, line));
   }
@@ -61,8 +63,9 @@ void JobRunner::on_engine_over(const Error& why) {
   end_if_closed();
 }
 
-// One of its ranks has failed in a way that it saw as well, or it was itself asked to end. The first failure is then
-// about to be told by the agent of that rank; else what the engine says is all that there is to tell.
+// The engine ends this agent: it has noticed the failure of one of its ranks, or was itself asked to end. The agent of
+// the failed rank is about to report that failure first. If it does not, the engine's own lines are all that can be
+// reported.
 void JobRunner::on_ending(int node, const std::string& why) {
   const NodePlan& plan = agents_.nodes[static_cast<std::size_t>(node)];
   log_.write(LogLevel::kDebug, plan.host.name + ": " + why);
@@ -112,14 +115,15 @@ void JobRunner::on_ready(int node, const ReadyMessage& ready) {
   log_.write(LogLevel::kDebug, session.plan().host.name + ": agent " + ready.version + " is ready (pid " +
                                    std::to_string(ready.pid) + ", " + std::to_string(ready.cores.size()) + " cores)");
   if (transports_.engine != nullptr) {
-    // At once: an engine with ranks of its own number would leave others waited for in vain.
+    // Check at once: an engine that starts another number of ranks would otherwise leave the missing ones awaited in
+    // vain.
     const int rank = session.plan().ranks.front().rank;
     if (const auto seated = check_seat(placement_, rank, ready, ready.host_name); !seated.ok()) {
       return apply(Misplaced{seated.error()});
     }
   }
   const bool is_local = session.opened().is_local;
-  // An agent that somebody else has started cannot call a second time.
+  // An agent that an engine has started cannot connect a second time.
   const bool can_return = !is_local && spec_.launcher == LauncherKind::kOwn;
   const Duration reconnect = can_return ? spec_.reconnect_timeout : Duration::zero();
   WelcomeMessage welcome;
@@ -155,7 +159,7 @@ void JobRunner::act(const StartRanks&) {
     views.push_back(NodeView{session->opened(), *session->ready()});
   }
   const JobView job{placement_, agents_, views};
-  // Told later: we are in the middle of what the last event asks for.
+  // Post it, because we are still carrying out the actions of the last event.
   if (const auto seated = transports_.engine != nullptr ? check_seats(job) : Result<void>(); !seated.ok()) {
     loop_.post([this, why = seated.error()] { apply(Misplaced{why}); });
     return;

@@ -13,7 +13,7 @@
 namespace hvd::launch {
 namespace {
 
-// "rank 3", "ranks 4-7"
+// Returns "rank 3" or "ranks 4-7".
 std::string ranks_text(const NodePlan& node) {
   const std::string first = std::to_string(node.ranks.front().rank);
   const std::string last = std::to_string(node.ranks.back().rank);
@@ -41,7 +41,7 @@ std::vector<JobAction> JobState::on(const JobEvent& event) {
   }
   Actions actions = std::visit([this](const auto& e) { return handle(e); }, event);
   if (phase_ == JobPhase::kDone && is_awaiting_end_) {
-    is_awaiting_end_ = false;  // how it ended is not to be known
+    is_awaiting_end_ = false;  // how the rank ended will never be known
     Actions with_report;
     with_report.emplace_back(ReportCause{});
     std::move(actions.begin(), actions.end(), std::back_inserter(with_report));
@@ -60,10 +60,10 @@ JobState::Actions JobState::handle(const NodeLost& event) {
   const NodePlan& plan = placement_.nodes[static_cast<std::size_t>(event.node)];
   const NodeState before = std::exchange(node, NodeState::kLost);
   if (before == NodeState::kDone) {
-    return {};  // it had nothing left to tell
+    return {};  // the node has already reported all there was
   }
   if (phase_ == JobPhase::kOpening) {
-    // The others get their chance to be named too.
+    // Wait for the other nodes, so that the error can name all that cannot be reached.
     unopened_.emplace_back(event.node, event.why);
     return start_if_open();
   }
@@ -140,7 +140,7 @@ JobState::Actions JobState::handle(const RankExited& event) {
 JobState::Actions JobState::handle(const RankFailing& event) {
   const RankRecord& record = ranks_[static_cast<std::size_t>(event.rank)];
   if (cause_ || record.state != RankRecord::State::kRunning) {
-    return {};  // what comes of the end that it was told of; or it has ended before its words came
+    return {};  // it fails because it was already being stopped, or it has ended before its report came
   }
   order_.note_news(event.rank, event.news, event.at);
   if (order_.told(event.rank) == nullptr) {
@@ -200,8 +200,8 @@ JobState::Actions JobState::stop_for_rank(int rank) {
   Actions actions = stop_for(std::move(cause), SIGTERM);
   was_told_as_failing_ = is_awaiting_end_;
   if (is_awaiting_end_) {
-    // Its own exit code is to be the job's, and its exit functions may have much to save. Those that SIGTERM ends say
-    // no more; told first, each would print an exception of its own.
+    // Wait for the rank's end: its exit code becomes the job's, and its exit functions may have much to save. The other
+    // ranks get SIGTERM before the news. In the opposite order each would print an exception of its own.
     actions = {ReportFailing{}, StopNodes{SIGTERM, {rank}}, TellRanks{cause_->lines.front()}};
   }
   return actions;
@@ -239,8 +239,8 @@ std::string JobState::describe_leader(int rank) const {
                     : ", which it names as the cause, has not failed");
 }
 
-// A script that fails before it joins the job would do so again. When a rank has ended in order, it will not be there
-// for the others to meet.
+// A script that fails before it joins the job would fail again. And when a rank has ended in order, it will not be
+// there for the others to meet.
 bool JobState::is_worth_restarting(const RankRecord& failed) const {
   const auto has_ended_well = [](const RankRecord& record) {
     return record.state == RankRecord::State::kEnded && record.status.is_success();
@@ -249,7 +249,7 @@ bool JobState::is_worth_restarting(const RankRecord& failed) const {
          std::none_of(ranks_.begin(), ranks_.end(), has_ended_well);
 }
 
-// A parameter server never ends by itself.
+// Ends the servers once all other ranks have ended, because a parameter server never ends by itself.
 JobState::Actions JobState::let_servers_go() {
   bool any_server_runs = false;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -281,7 +281,7 @@ JobState::Actions JobState::handle(const Interrupted& event) {
     return {StopNodes{SIGKILL}};
   }
   if (is_awaiting_end_) {
-    return {StopNodes{event.signo}};  // also to the rank that was left alone until now
+    return {StopNodes{event.signo}};  // also to the rank that was spared until now
   }
   Cause cause;
   cause.exit_code = 128 + event.signo;
@@ -381,7 +381,7 @@ JobState::Actions JobState::start_if_open() {
     return {StartRanks{}};
   }
   Cause cause;
-  // This machine is always reached; what fails here is the agent's start.
+  // This machine needs no connection, so what failed here is the agent's start.
   cause.exit_code = exit_code::kStartFailed;
   std::vector<std::pair<std::string, std::string>> hosts;
   for (const auto& [node, why] : unopened_) {

@@ -13,7 +13,7 @@ namespace hvd::launch {
 namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
-constexpr const char* kLoopbackInterface = "lo";  // which agents leave out of what they tell
+constexpr const char* kLoopbackInterface = "lo";  // agents do not report it
 
 struct Network {
   std::string interface{};
@@ -23,7 +23,7 @@ struct Network {
   unsigned prefix = 0;
 };
 
-// "10.0.0.1/24". It comes from a node, so anything else is left out and not believed.
+// Parses "10.0.0.1/24". The text comes from a node, so anything else is ignored rather than trusted.
 std::optional<Network> parse_network(const std::string& text) {
   Network network;
   const auto slash = text.find('/');
@@ -67,8 +67,8 @@ bool are_neighbours(const Network& a, const Network& b) {
   return true;
 }
 
-// How many other nodes the address has for neighbours; an address that another node has as well (the bridge of a
-// container engine is 172.17.0.1 everywhere) leads to none of them.
+// Counts the other nodes that are neighbours of the address. An address that another node has as well (the bridge of a
+// container engine is 172.17.0.1 everywhere) leads to none of them and scores 0.
 int score(const Network& candidate, std::size_t own, const std::vector<std::vector<Network>>& nodes) {
   int neighbours = 0;
   bool is_shared = false;
@@ -87,7 +87,7 @@ int score(const Network& candidate, std::size_t own, const std::vector<std::vect
   return 2 * neighbours + (is_shared ? 0 : 1);
 }
 
-// The address that the node's name means, if the node has it; else nothing.
+// Returns the address that the node's name resolves to, if the node has it; else nothing.
 std::string named_own(const NodeView& view, const std::vector<Network>& candidates) {
   for (const std::string& named : view.opened.named_addresses) {
     if (std::any_of(candidates.begin(), candidates.end(), [&](const Network& n) { return n.ip == named; })) {
@@ -111,7 +111,8 @@ std::string pick_own(const NodeView& view, std::size_t own, const std::vector<st
   return best == candidates.end() ? kLoopback : best->ip;
 }
 
-// The node's address on the first of the interfaces that it has; of several there, the one with most neighbours.
+// Returns the node's address on the first of the interfaces that it has; of several there, the one with most
+// neighbours.
 std::string pick_chosen(const std::vector<std::string>& interfaces, std::size_t own,
                         const std::vector<std::vector<Network>>& nodes) {
   for (const std::string& interface : interfaces) {

@@ -9,8 +9,8 @@
 namespace hvd::launch {
 namespace {
 
-// One attempt at a new connection, and the waits between them. The network may be back at any moment, so the waits stay
-// short; a network that eats packets is not asked for longer than this.
+// These limit one attempt at a new connection, and the waits between attempts. The network may be back at any moment,
+// so the waits stay short. An attempt ends after kAttemptTime even in a network that drops packets silently.
 constexpr Duration kAttemptTime = std::chrono::seconds(20);
 constexpr Duration kLeastAttempt = std::chrono::seconds(1);
 constexpr Duration kFirstWait = std::chrono::milliseconds(500);
@@ -49,7 +49,7 @@ void NodeSession::send_frame(AgentMessage type, std::shared_ptr<const std::strin
     is_resumable_ = reconnect_ > Duration::zero();
   }
   if (type == AgentMessage::kCredit) {
-    send_ack();  // what the agent keeps of its output for us, it need not keep any longer than the credit is used
+    send_ack();  // once the credit is used, the agent no longer needs to keep that output for a resend
   }
   if (stage_ == Stage::kOpen) {
     stream_->write(*frame);
@@ -80,7 +80,7 @@ void NodeSession::close_input() {
     is_resumable_ = false;
     stream_->close_input();
   } else {
-    // The agent is out of reach, and gives up by itself.
+    // The agent cannot be reached, and gives up by itself.
     stage_ = Stage::kOver;
     loop_.cancel(attempt_timer_);
   }
@@ -102,7 +102,7 @@ void NodeSession::beat_later() {
 void NodeSession::beat() {
   heartbeat_timer_ = 0;
   if (loop_.now() - beat_due_ > heartbeat_) {
-    last_heard_ = loop_.now();  // it was this process that was stopped (Ctrl-Z), or its machine asleep
+    last_heard_ = loop_.now();  // the delay is ours: this process was stopped (Ctrl-Z), or its machine was asleep
   }
   if (loop_.now() - last_heard_ > heartbeat_ * kMissedHeartbeats) {
     disconnect(Error(Code::kTimeout, "no sign of life from its agent for " + duration_text(loop_.now() - last_heard_) +
@@ -126,7 +126,7 @@ void NodeSession::on_progress(const std::string& what) {
 }
 
 void NodeSession::on_notice(const std::string& what) {
-  if (stage_ == Stage::kOpen) {  // said once, not with every attempt
+  if (stage_ == Stage::kOpen) {  // report it once, not with every attempt
     sink_.on_notice(plan_.index, what);
   }
 }
@@ -158,11 +158,12 @@ void NodeSession::disconnect(const Error& reason) {
   if (stage_ != Stage::kOpen) {
     return;
   }
-  // A transport names the host, for lists of hosts that could not be opened; of a running job that is said already.
+  // A transport names the host in its errors, for lists of hosts that could not be opened. For a running job the report
+  // names the host already.
   const std::string prefix = plan_.host.name + ": ";
   const bool names_host = has_started_ && reason.message().starts_with(prefix);
   const Error why(reason.code(), reason.message().substr(names_host ? prefix.size() : 0));
-  // The end of a connection that was resumed is not that of the agent, but of the one that had brought it.
+  // The end of a resumed connection is not the end of the agent, but of the process that carried the connection.
   if (!is_resumable_ || (why.code() == kAgentEnded && !was_resumed_)) {
     return lose(why);
   }
@@ -176,7 +177,7 @@ void NodeSession::disconnect(const Error& reason) {
   try_again_in(Duration::zero());
 }
 
-// Also with no delay it is done from the loop: we may be inside a call of the stream that has broken.
+// Runs from the loop even without a delay: we may be inside a call of the stream that has broken.
 void NodeSession::try_again_in(Duration delay) {
   stage_ = Stage::kAway;
   loop_.cancel(attempt_timer_);

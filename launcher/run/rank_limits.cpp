@@ -12,12 +12,12 @@
 namespace hvd::launch {
 namespace {
 
-// Of a rank's environment alone, the shortest that there is.
+// A start message needs at least this much for each rank: the shortest possible environment.
 constexpr std::uint64_t kStartBytesOfRank = 1024;
 constexpr std::uint64_t kMostRanksOfNode = kAgentFrames.max_length / kStartBytesOfRank;
-// What hvdrun holds for each rank of the job: where it is, what it is told, what it printed last. Measured: 4.4 KB.
+// hvdrun keeps this much for each rank of the job: its place, its start message, its last lines. Measured: 4.4 KB.
 constexpr std::uint64_t kLauncherBytesOfRank = 4608;
-// The least that a process takes, of the smallest of programs: stack, page tables, the kernel's own.
+// Every process takes at least this much, even the smallest program: stack, page tables, the kernel's own data.
 constexpr std::uint64_t kProcessBytesOfRank = 128U << 10U;
 
 std::uint64_t number_in(const char* file, const std::string& key = "") {
@@ -64,7 +64,7 @@ MachineLimits limits_of_this_machine() {
   limits.processes = number_in("/proc/sys/kernel/pid_max");
   limits.processes_name = "kernel.pid_max";
   rlimit own{};
-  // Root may have more than its limit says.
+  // Root may have more processes than its limit says.
   if (::geteuid() != 0 && ::getrlimit(RLIMIT_NPROC, &own) == 0 && own.rlim_cur != RLIM_INFINITY &&
       own.rlim_cur < limits.processes) {
     limits.processes = own.rlim_cur;

@@ -12,7 +12,7 @@
 namespace hvd::launch {
 namespace {
 
-// Of --start-timeout, so that there is time left for the direct way.
+// A relayed connection may take one third of --start-timeout, so that there is time left to connect directly.
 constexpr int kAnswerPart = 3;
 constexpr std::size_t kHandshakesPerRelay = 8;
 
@@ -23,9 +23,9 @@ std::vector<int> relays_in_turn(int count, int fanout) {
   if (fanout <= 0) {
     return relays;
   }
-  std::int64_t above = 0;  // the first of the level above
-  std::int64_t width = 1;  // of the level above; of the first level's: the launcher
-  std::int64_t begin = 0;  // of this level
+  std::int64_t above = 0;  // index of the first node of the level above
+  std::int64_t width = 1;  // number of nodes in the level above; the launcher alone for the first level
+  std::int64_t begin = 0;  // index of the first node of this level
   while (begin < count) {
     const std::int64_t end = std::min<std::int64_t>(count, begin + width * fanout);
     for (std::int64_t at = begin; at < end && begin > 0; ++at) {
@@ -83,7 +83,8 @@ RelayTree::RelayTree(EventLoop& loop, const JobSpec& spec, const Placement& agen
   }
 }
 
-// Settings of the user's ssh here, and keys, stay here: the nodes' own ssh has to do.
+// Builds the command that the relaying node runs. The user's ssh settings and keys stay on this machine; the node's own
+// ssh must do without them.
 Result<RshCommand> RelayTree::command_for(const NodeTarget& target) const {
   if (spec_.rsh_command.empty()) {
     const SshRequest request{target.host, target.user, target.port != 0 ? target.port : spec_.ssh_port, "", ""};

@@ -5,7 +5,7 @@
 namespace hvd::launch {
 namespace {
 
-// Tasks that start at once need no words on how far they are; neither do changes between two of them.
+// Tasks that start faster than this need no progress line; the same interval separates two progress lines.
 constexpr auto kSlowStart = std::chrono::seconds(5);
 
 std::string agents_text(int count) {

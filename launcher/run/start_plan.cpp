@@ -16,7 +16,7 @@ std::pair<std::string, std::string> split_entry(const std::string& entry) {
   return {entry.substr(0, equals), equals == std::string::npos ? "" : entry.substr(equals + 1)};
 }
 
-// Variables that the user has given a value, in the environment or by name.
+// Returns the variables that the user has given a value, in the environment or by -x.
 std::set<std::string> names_set(const JobSpec& spec) {
   std::set<std::string> names;
   for (const std::string& entry : spec.environment) {
@@ -28,7 +28,7 @@ std::set<std::string> names_set(const JobSpec& spec) {
   return names;
 }
 
-// The NUMA node of each local rank's GPU; -1 where none is known.
+// Returns the NUMA node of each local rank's GPU; -1 where none is known.
 std::vector<std::int32_t> near_of_ranks(GpuMode mode, const NodePlan& node, const ReadyMessage& ready,
                                         const std::vector<std::string>& gpus) {
   std::vector<std::int32_t> near;
@@ -39,13 +39,13 @@ std::vector<std::int32_t> near_of_ranks(GpuMode mode, const NodePlan& node, cons
   return near;
 }
 
-// "node1" of "node1.cluster": as a node calls itself and as the user calls it may differ in the rest.
+// Returns "node1" for "node1.cluster": a node's own name and the user's name for it may differ in the domain.
 std::string short_name(const std::string& name) {
   return name.substr(0, name.find('.'));
 }
 
-// Whether the node calls itself as another of the job's nodes is called, and not as this one is. What the names of two
-// nodes have nothing to do with (an alias, an address) tells nothing.
+// True when the node's own name is that of another node of the job, and not of this one. A name that matches no node's
+// (an alias, an address) proves nothing.
 bool is_named_as_another(const Placement& placement, const NodePlan& node, const std::string& own_name) {
   const auto is_called_so = [&own_name](const NodePlan& other) {
     return short_name(other.host.name) == short_name(own_name);
@@ -53,7 +53,8 @@ bool is_named_as_another(const Placement& placement, const NodePlan& node, const
   return !is_called_so(node) && std::any_of(placement.nodes.begin(), placement.nodes.end(), is_called_so);
 }
 
-// Of standard input under way to a node: less where it goes to many, whose connections may all be slow.
+// Returns how much standard input may be under way to a node. It is less where input goes to many nodes, whose
+// connections may all be slow.
 std::uint32_t input_window(const JobSpec& spec, std::size_t nodes) {
   constexpr std::uint32_t kLeast = 16U << 10U;
   const auto share = static_cast<std::uint32_t>(kInputWindow / std::max<std::size_t>(nodes, 1));
@@ -66,7 +67,7 @@ bool has_several_interfaces(const ReadyMessage& ready) {
   });
 }
 
-// For scripts that call mpirun themselves: "node1 slots=2" a line, as Open MPI reads it.
+// Returns a host file for scripts that call mpirun themselves: "node1 slots=2" a line, as Open MPI reads it.
 std::string hostfile_text(const Placement& placement) {
   std::string text;
   for (const NodePlan& node : placement.nodes) {
@@ -75,7 +76,7 @@ std::string hostfile_text(const Placement& placement) {
   return text;
 }
 
-// What the ranks of a node divide among them, by local rank.
+// NodeShares is what the ranks of a node divide among them, by local rank.
 struct NodeShares {
   std::string gpu_variable;
   std::vector<std::string> gpus;
@@ -94,7 +95,7 @@ NodeShares shares_of(const JobSpec& spec, const NodePlan& node, const ReadyMessa
 StartMessage::Rank start_of_rank(const JobSpec& spec, const JobView& job, const NodePlan& node, const RankPlan& rank,
                                  const NodeFacts& facts, const JobFacts& job_facts, const NodeShares& shares) {
   const RankCpus& own = shares.cpus[static_cast<std::size_t>(rank.local_rank)];
-  // A program that starts ranks of its own would hand the place that we tell it on to all of these.
+  // A program that starts ranks of its own would pass our place variables on to all of these.
   EnvList env = spec.tells_place ? rank_env(job.placement, node, rank, facts, job_facts, own.threads)
                                  : EnvList{{"PYTHONUNBUFFERED", "1"}};
   const EnvList pinned = gpu_env(spec.gpus, shares.gpu_variable, shares.gpus, rank.local_rank);
@@ -102,8 +103,8 @@ StartMessage::Rank start_of_rank(const JobSpec& spec, const JobView& job, const 
   return StartMessage::Rank{rank.rank, std::move(env), own.cpus, {}, is_given_input(spec, rank.rank)};
 }
 
-// Nodes that are one machine under several names: each would give out all of its GPUs and cores. What tells it are its
-// own name and addresses. A line for each such machine.
+// Warns of nodes that are one machine under several names, each of which would give out all of its GPUs and cores.
+// Nodes are one machine when they report the same host name and addresses. Returns a line for each such machine.
 std::vector<std::string> same_machine_warnings(const JobSpec& spec, const JobView& job) {
   std::map<std::string, std::vector<const NodePlan*>> nodes_of;
   for (const NodePlan& node : job.placement.nodes) {
@@ -129,7 +130,7 @@ std::vector<std::string> same_machine_warnings(const JobSpec& spec, const JobVie
   return warnings;
 }
 
-// What a user sets for the ranks on the machine where he starts the job, and means for all of them.
+// True for variables that a user sets on the machine where he starts the job, and means for all ranks.
 bool is_setting(std::string_view name) {
   return name.starts_with("HOROVOD_") || name.starts_with("NCCL_") || name.starts_with("HVD_");
 }
@@ -149,17 +150,17 @@ void add_environment(const JobSpec& spec, bool is_local, StartMessage& start) {
   for (const std::string& entry : spec.environment) {
     const auto pair = split_entry(entry);
     if (is_outer_launcher_variable(pair.first)) {
-      // mpirun has set its own of that name; those of hvdrun never came there.
+      // mpirun has set its own variables of these names in the agents; hvdrun's never got there.
       if (spec.launcher != LauncherKind::kMpi) {
         start.unset.push_back(pair.first);
       }
     } else if (spec.launcher == LauncherKind::kSpark) {
-      // The executors have an environment of their own (PATH, PYTHONPATH), also on the driver's machine.
+      // The executors have their own environment (PATH, PYTHONPATH), even on the driver's machine.
       if (is_setting(pair.first)) {
         start.env.push_back(pair);
       }
     } else if (!is_local && !is_host_bound_variable(pair.first)) {
-      start.env.push_back(pair);  // a local agent has them already, host-bound ones too
+      start.env.push_back(pair);  // a local agent inherits all of them, host-bound ones too
     }
   }
   start.last = spec.user_env;
@@ -232,7 +233,8 @@ std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView
   std::vector<StartMessage> messages;
   for (const NodePlan& agent : job.agents.nodes) {
     const NodePlan& node = job.placement.node_of(agent.ranks.front().rank);
-    // The same for all ranks of a node, also where each has an agent, and these were reached under several.
+    // Use the same address for all ranks of a node, even where each has an agent and these were reached at several
+    // addresses.
     const int first_agent = job.agents.node_of(node.ranks.front().rank).index;
     const NodeView& view = job.views[static_cast<std::size_t>(agent.index)];
     StartMessage start;
@@ -268,7 +270,7 @@ StartMessage restart_message(const StartMessage& start, int rank, int number) {
   StartMessage again = start;
   std::erase_if(again.ranks, [rank](const StartMessage::Rank& other) { return other.rank != rank; });
   again.ranks.front().env.emplace_back("TORCHELASTIC_RESTART_COUNT", std::to_string(number));
-  again.ranks.front().reads_input = false;  // what it was given went to the one before it
+  again.ranks.front().reads_input = false;  // the input that the rank was given went to its first process
   again.input_window = 0;
   return again;
 }

@@ -5,11 +5,12 @@
 namespace hvd::launch {
 namespace {
 
-// For agents to answer; the ranks of one that does not go on until they wait for the others.
+// Agents get this long to answer. The ranks of one that does not answer run on until they wait for the others.
 constexpr auto kAnswerTime = std::chrono::seconds(2);
 
-// Returns when it is continued. By the signal's own default, and not SIGSTOP: where no shell could continue this
-// process (its group is orphaned, as under `ssh -t host hvdrun`), the kernel lets it run on.
+// Stops this process and returns when it is continued. It uses SIGTSTP's default action and not SIGSTOP. Where no shell
+// could continue this process (its group is orphaned, as under `ssh -t host hvdrun`), the kernel ignores SIGTSTP and
+// the process runs on.
 void stop_self() {
   sigset_t set;
   sigemptyset(&set);

@@ -7,16 +7,16 @@
 namespace hvd::launch {
 namespace {
 
-// So few have a line each, with what is its own in it.
+// Up to this many hosts have a line each, with their own messages.
 constexpr std::size_t kMostLines = 3;
-// Of the names in one line.
+// Limits the host names in one line.
 constexpr std::size_t kMostNameBytes = 2000;
 
 bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
 }
 
-// The end of the IPv4 address that begins there; 0: none does.
+// Returns the end of the IPv4 address that begins at `begin`; 0: none does.
 std::size_t address_end(std::string_view text, std::size_t begin) {
   std::size_t end = begin;
   while (end < text.size() && is_word(text[end])) {
@@ -28,7 +28,7 @@ std::size_t address_end(std::string_view text, std::size_t begin) {
   return is_one ? end : 0;
 }
 
-// The message without what is of one host alone.
+// Returns the message without the parts that belong to one host alone.
 std::string cause_of(std::string_view host, std::string_view message) {
   std::string cause;
   for (std::size_t i = 0; i < message.size();) {
@@ -67,7 +67,7 @@ std::string line_of(const std::vector<std::string>& names, const std::string& me
 std::vector<std::string> unopened_lines(const std::vector<std::pair<std::string, std::string>>& hosts) {
   struct Group {
     std::vector<std::string> names;
-    std::vector<std::string> messages;  // of the first
+    std::vector<std::string> messages;  // of the first hosts
   };
   std::vector<Group> groups;
   std::map<std::string, std::size_t> places;

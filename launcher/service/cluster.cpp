@@ -36,7 +36,7 @@ constexpr std::array kDefaultFields = {
     Field{"grace", Type::kTextOrNumber, "seconds, as --grace"}};
 constexpr Schema kDefaults = {"the defaults of a cluster", kDefaultFields};
 
-// As file_system_schema() returns it; a table of constants cannot call it.
+// This table is not constexpr, because file_system_schema() is a function that runs at start-up.
 const std::array kFields = {
     Field{"$schema", Type::kText, "for editors"},
     Field{"hosts", Type::kTexts, "entries as in -H, with slots, SSH ports and GPUs: node1:4, node[2-4]:2222:2@0,1",
@@ -60,7 +60,7 @@ bool is_plain_line(std::string_view text) {
                       [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
-// The length of the character of UTF-8 that begins there; 0: none does.
+// Returns the length of the UTF-8 character at `at`; 0: there is none.
 std::size_t character_at(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U; };
   const unsigned first = byte(0);
@@ -87,8 +87,8 @@ bool is_text(std::string_view text) {
   return true;
 }
 
-// Other bytes could not be written into the record, and what would stand there in their place means something else.
-// An escape of YAML may make such bytes too.
+// Refuses bytes that are not UTF-8. The record could not hold them, and a replacement would mean something else. An
+// escape in YAML may produce such bytes too.
 Result<void> check_encoding(const DocValue& value, const std::string& file) {
   const char* const kWhat = "these bytes are no text in UTF-8, as which the cluster is kept";
   if (!is_text(value.text)) {

@@ -14,7 +14,7 @@
 namespace hvd::launch {
 namespace {
 
-// Many jobs may be submitted and end at once, and each writes for some milliseconds.
+// Many jobs may be submitted and end at once, and each write takes some milliseconds.
 constexpr int kBusyMs = 30'000;
 
 struct Finalizer {
@@ -27,7 +27,7 @@ bool bind(sqlite3_stmt* statement, int place, const SqlValue& value) {
     return sqlite3_bind_int64(statement, place, *number) == SQLITE_OK;
   }
   if (const auto* text = std::get_if<std::string>(&value)) {
-    // The text outlives the statement; nullptr as its destructor is SQLITE_STATIC.
+    // The text outlives the statement, so SQLite need not copy it; nullptr as its destructor means SQLITE_STATIC.
     return sqlite3_bind_text(statement, place, text->data(), static_cast<int>(text->size()), nullptr) == SQLITE_OK;
   }
   return sqlite3_bind_null(statement, place) == SQLITE_OK;
@@ -46,7 +46,7 @@ SqlRow row_of(sqlite3_stmt* statement) {
         values.emplace_back(static_cast<std::int64_t>(sqlite3_column_int64(statement, column)));
         break;
       default:
-        // A blob is bytes in either case.
+        // A blob and a text are both read as bytes.
         const void* bytes = sqlite3_column_blob(statement, column);
         const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement, column));
         values.emplace_back(std::string(static_cast<const char*>(bytes), bytes == nullptr ? 0 : size));
@@ -94,8 +94,8 @@ Error Database::failure(int code) const {
 }
 
 Result<Database> Database::open(const std::string& path) {
-  // Made here, since SQLite would make it as the umask says.
-  // Not where it is there: closing it would give up the locks that another connection of this process has on it.
+  // Create the file here, since SQLite would use the umask's mode for it. An existing file is not opened, because
+  // closing it would release the locks that another connection of this process holds on it.
   const bool is_there = ::access(path.c_str(), F_OK) == 0;
   if (const Fd made(is_there ? -1 : ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
       !is_there && !made.is_open()) {
@@ -110,7 +110,8 @@ Result<Database> Database::open(const std::string& path) {
   }
   sqlite3_extended_result_codes(connection, 1);
   sqlite3_busy_timeout(connection, kBusyMs);
-  // Readers do not wait for a writer, and what is committed survives the machine.
+  // With the write-ahead log, readers do not wait for a writer. FULL: what is committed survives a crash of the
+  // machine.
   HVD_TRY(database.begin_log());
   HVD_TRY(database.run("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON"));
   return database;
@@ -121,7 +122,8 @@ Result<void> Database::run(const std::string& script) {
   return code == SQLITE_OK ? Result<void>() : Result<void>(failure(code));
 }
 
-// SQLite lets none of those wait who change a new file's mode at the same time: each would wait for the others.
+// SQLite does not wait when several processes change a new file's journal mode at once, since they would wait for each
+// other. So this function retries.
 Result<void> Database::begin_log() {
   constexpr auto kBetween = std::chrono::milliseconds(5);
   const Deadline deadline = Deadline::after(std::chrono::milliseconds(kBusyMs));

@@ -20,7 +20,7 @@ Result<void> write_all(int out, std::string_view rest) {
     if (written >= 0) {
       rest.remove_prefix(static_cast<std::size_t>(written));
     } else if (errno == EAGAIN) {
-      pollfd ready{out, POLLOUT, 0};  // a terminal that another program has made non-blocking
+      pollfd ready{out, POLLOUT, 0};  // the output is a terminal that another program made non-blocking
       ::poll(&ready, 1, -1);
     } else if (errno != EINTR) {
       return Error::from_errno("cannot write what stands in the file");

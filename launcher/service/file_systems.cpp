@@ -29,7 +29,7 @@ constexpr std::array kFields = {
           "directory of this machine that is the same, for the files of a job's output"}};
 constexpr Schema kSchema = {"a file system", kFields};
 
-// What helpers of mount take a password by, on their command lines.
+// The helpers of mount take passwords on their command lines by these words.
 constexpr std::array<std::string_view, 5> kPasswordWords = {"password", "pass=", "passwd", "credentials",
                                                             "account-key"};
 

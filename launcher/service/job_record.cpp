@@ -122,7 +122,7 @@ Json variables_json(const std::vector<JobVariable>& variables, bool is_secret) {
   return all;
 }
 
-// Whatever of a file is a secret may also stand in its command lines.
+// Replaces the file's secrets, which may also occur in its command lines.
 void mask(Json& json, const std::vector<std::string>& hidden) {
   if (json.is_structured()) {
     for (Json& item : json) {

@@ -20,9 +20,11 @@ namespace {
 
 constexpr mode_t kOwnFolder = 0700;
 constexpr mode_t kOwnFile = 0600;
-// Where the kernel has no more watches for this user (fs.inotify.max_user_instances), something is seen that late.
+// Where this user can have no more inotify instances (fs.inotify.max_user_instances), changes are noticed after this
+// long.
 constexpr auto kWithoutWatch = std::chrono::seconds(2);
-// The kernel tells that a file is closed before it gives up the lock on it: who looked at once may have seen it held.
+// The kernel reports that a file is closed before it releases the lock on it. A process that looks at once may still
+// find it locked, so it looks again after this long.
 constexpr auto kLookOnceMore = std::chrono::seconds(1);
 
 Error unusable(const std::string& path, int number) {
@@ -44,7 +46,7 @@ Result<void> make_folder(const std::string& path) {
   return {};
 }
 
-// Those of the user's own, which others may read as the user likes, and then ours.
+// Creates the folders above, whose mode is the user's own choice, and then ours.
 Result<void> make_folders_above(const std::string& path) {
   for (auto at = path.find('/', 1); at != std::string::npos; at = path.find('/', at + 1)) {
     HVD_TRY(make_folder(path.substr(0, at)));
@@ -52,7 +54,8 @@ Result<void> make_folders_above(const std::string& path) {
   return make_folder(path);
 }
 
-// A folder that is right already needs no write, which where nothing can be written would hide the error that counts.
+// Writes only when the mode is wrong: on a disk that cannot be written, a needless write would hide the error that
+// matters.
 Result<void> keep_others_out(const std::string& folder) {
   constexpr mode_t kRights = 07777;
   struct stat info{};
@@ -64,7 +67,7 @@ Result<void> keep_others_out(const std::string& folder) {
                                     "; it must be yours and writable, or set XDG_STATE_HOME to one that is");
 }
 
-// NFS without its lock service, and some file systems of users' own, have none.
+// NFS without its lock service, and some file systems in user space, have no locks.
 Error unlockable(const std::string& path) {
   return Error(Code::kResource,
                Error::from_errno("cannot lock " + path).message() +
@@ -120,7 +123,7 @@ Result<void> StateDir::remove_run(const std::string& uuid) const {
 }
 
 void StateDir::wake() const {
-  // Closing what was open for writing is what watches see.
+  // Closing a file that was open for writing is the event that the watches see.
   const Fd file(::open((locks() + "/wake").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kOwnFile));
 }
 
@@ -141,7 +144,7 @@ Result<std::optional<Fd>> take_lock(const std::string& path) {
     if (::fstat(file.get(), &info) == 0 && info.st_nlink > 0) {
       return std::optional<Fd>(std::move(file));
     }
-    // Whoever had it has removed the file, and this one would keep nobody out.
+    // The previous holder has removed the file, so a lock on it would exclude nobody. Open it again.
   }
 }
 
@@ -193,7 +196,7 @@ bool FolderWatch::wait(Duration longest) {
     longest = std::min<Duration>(longest, kLookOnceMore);
   }
   const Deadline deadline = Deadline::after(longest);
-  pollfd ready{fd_.get(), POLLIN, 0};  // poll(2) passes over -1
+  pollfd ready{fd_.get(), POLLIN, 0};  // poll(2) ignores a descriptor of -1
   int polled = 0;
   do {
     polled = ::poll(&ready, 1, deadline.poll_ms());
@@ -218,13 +221,13 @@ std::int64_t start_of_process(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
   std::getline(file, text);
-  const auto end = text.rfind(')');  // of its name, which may hold anything
+  const auto end = text.rfind(')');  // ends the process's name, which may hold any character
   if (end == std::string::npos) {
     return 0;
   }
   std::istringstream rest(text.substr(end + 1));
   std::string word;
-  constexpr int kStartTime = 20;  // the 22nd of all, and two stand before
+  constexpr int kStartTime = 20;  // the 22nd of all fields; two stand before this text
   for (int i = 0; i < kStartTime && rest >> word; ++i) {
   }
   return rest ? std::strtoll(word.c_str(), nullptr, 10) : 0;

@@ -62,7 +62,7 @@ const char* node_state_name(NodeState state) {
 }
 
 Result<Store> Store::open(const StateDir& dir, Now now) {
-  // One at a time until the file and its tables are there.
+  // Only one process at a time creates the file and its tables.
   std::optional<Fd> alone;
   if (::access(dir.database().c_str(), F_OK) != 0) {
     HVD_TRY_ASSIGN(alone, wait_for_lock(dir.locks() + "/opening", Deadline::after(kOpenTime)));
@@ -97,7 +97,7 @@ Result<void> Store::prepare(const StateDir& dir) {
 
 Result<void> Store::add_cluster(const Cluster& cluster) {
   HVD_TRY(check_cluster_name(cluster.name));
-  // A record that cannot be read would be in the way of every command.
+  // Every command reads all records, so one that cannot be read would make them all fail.
   const auto again = parse_cluster(cluster_text(cluster), "the record of cluster " + cluster.name, cluster.name);
   if (!again.ok() || !(again.value().cluster == cluster)) {
     return Error(Code::kInvalid, "the cluster '" + cluster.name + "' cannot be kept as it is" +

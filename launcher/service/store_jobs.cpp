@@ -14,7 +14,8 @@ constexpr const char* kColumns =
     " FROM job ";
 constexpr const char* kActive = "state IN ('queued', 'running', 'terminating')";
 
-// A supervisor that dies each time before it comes to start anything would do so for ever.
+// A job is given up after this many attempts: a supervisor that dies each time before it starts anything would
+// otherwise be restarted for ever.
 constexpr std::int64_t kMostAttempts = 20;
 
 JobRecord record_of(const SqlRow& row) {
@@ -95,7 +96,7 @@ Result<JobRecord> Store::add_job(JobRecord job, bool is_named) {
       constexpr std::size_t kMostName = 64;
       constexpr std::int64_t kMostTries = 100;
       if (number == kMostTries) {
-        number = newest.front().integer(0) + 1;  // most of the numbers below stand in names, and nobody else may write
+        number = newest.front().integer(0) + 1;  // most lower numbers are taken; nobody else may write now
       }
       const std::string tail = "-" + std::to_string(number);
       job.name = wanted.substr(0, kMostName - tail.size()) + tail;

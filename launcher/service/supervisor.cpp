@@ -20,7 +20,7 @@ namespace hvd::launch {
 namespace {
 
 constexpr auto kLongestWait = std::chrono::hours(1);
-// After an error (a full disk) that all who wait meet at once.
+// All waiting supervisors meet the same error (a full disk) at the same time; they retry after this long.
 constexpr auto kAfterError = std::chrono::seconds(1);
 
 Result<std::string> own_program() {
@@ -30,12 +30,12 @@ Result<std::string> own_program() {
     return Error::from_errno("cannot tell where hvdrun is (/proc/self/exe)");
   }
   const std::string path(buffer.data(), static_cast<std::size_t>(size));
-  constexpr std::string_view kReplaced = " (deleted)";  // another was installed in its place
+  constexpr std::string_view kReplaced = " (deleted)";  // another version was installed in its place
   const std::string_view shown = path;
   return std::string(shown.ends_with(kReplaced) ? shown.substr(0, shown.size() - kReplaced.size()) : shown);
 }
 
-// One job whose supervisor may be dead. True: it was.
+// Checks one job whose supervisor may be dead. Returns true if it was.
 Result<bool> look_after(const StateDir& dir, Store& store, const JobRecord& seen) {
   const std::string path = dir.lock_of(seen.uuid);
   if (is_locked(path)) {
@@ -43,7 +43,7 @@ Result<bool> look_after(const StateDir& dir, Store& store, const JobRecord& seen
   }
   HVD_TRY_ASSIGN(const std::optional<Fd> lock, take_lock(path));
   if (!lock) {
-    return false;  // another was faster
+    return false;  // another process was faster
   }
   auto found = store.job(seen.id);
   if (found.ok() && !has_ended(found.value().state)) {
@@ -61,7 +61,7 @@ Result<bool> look_after(const StateDir& dir, Store& store, const JobRecord& seen
   return true;
 }
 
-// What a submit has left that died before its job had a record.
+// Removes the files of a `submit` that died before its job had a record.
 void sweep(const StateDir& dir, Store& store, const std::vector<JobRecord>& active) {
   std::set<std::string> known;
   for (const JobRecord& job : active) {
@@ -83,7 +83,7 @@ void sweep(const StateDir& dir, Store& store, const std::vector<JobRecord>& acti
       continue;
     }
     if (const auto lock = take_lock(dir.lock_of(uuid)); lock.ok() && lock.value()) {
-      // It may have a record by now, and a supervisor that died since.
+      // By now the job may have a record, and a supervisor that died since.
       if (const auto is_job = store.is_active(uuid); is_job.ok() && !is_job.value()) {
         forget_start(dir, uuid);
       }
@@ -91,7 +91,7 @@ void sweep(const StateDir& dir, Store& store, const std::vector<JobRecord>& acti
   }
 }
 
-// Those that run, and the one that waits next: each has one who looks after it.
+// Checks the running jobs and the waiting job after this one, so that every job has somebody who checks it.
 Result<void> look_after_neighbours(const StateDir& dir, Store& store, std::int64_t id) {
   HVD_TRY_ASSIGN(const std::vector<JobRecord> active, store.active_jobs());
   const JobRecord* next = nullptr;
@@ -135,7 +135,7 @@ Result<Turn> ask_for_turn(const StateDir& dir, Store& store, std::int64_t id, co
     turn.is_over = true;
     return turn;
   }
-  // Those who are asked in vain are many, and only one at a time may write.
+  // Check with a read first: claim() takes SQLite's only write lock, and most calls find that it is not the job's turn.
   HVD_TRY_ASSIGN(const bool may_begin, store.is_turn(id));
   if (may_begin) {
     HVD_TRY_ASSIGN(turn.job, store.claim(id, claimant));
@@ -165,12 +165,12 @@ Result<void> start_supervisor(const StateDir& dir, const JobRecord& job, const F
   }
   SpawnOptions options;
   options.argv = {program, "supervise", dir.root(), std::to_string(job.id)};
-  // One without a ticket says so itself, in the record.
+  // A supervisor without a ticket records that error itself.
   if (auto ticket = read_ticket(dir.ticket_of(job.uuid)); ticket.ok()) {
     options.environment = std::move(ticket).value().environment;
   }
-  options.cwd.assign(1, '/');     // to GCC 12 = "/" is a copy that overlaps
-  options.stdin_fd = lock.get();  // by which it inherits it
+  options.cwd.assign(1, '/');     // GCC 12 warns of an overlapping copy for = "/"
+  options.stdin_fd = lock.get();  // the supervisor inherits the lock as its standard input
   options.stdout_fd = nowhere.get();
   options.stderr_fd = words.get();
   return spawn_detached(std::move(options));
@@ -184,7 +184,7 @@ Result<void> recover(const StateDir& dir, Store& store) {
     const auto was_dead = look_after(dir, store, job);
     has_found = has_found || (was_dead.ok() && was_dead.value());
     if (!was_dead.ok() && outcome.ok()) {
-      outcome = was_dead.error();  // of the others some may do better
+      outcome = was_dead.error();  // the other jobs may be handled all the same
     }
   }
   if (has_found) {
@@ -200,10 +200,10 @@ Result<std::optional<JobRecord>> wait_for_turn(const StateDir& dir, Store& store
   for (;;) {
     auto turn = ask_for_turn(dir, store, id, claimant);
     if (!turn.ok() && ::access(dir.database().c_str(), F_OK) != 0) {
-      return turn.error();  // somebody has removed all of it
+      return turn.error();  // somebody has removed the whole folder
     }
     if (!turn.ok()) {
-      // A disk that is full now may not be so for long, and a job that waits has time.
+      // A disk that is full now may soon have room again, and a waiting job has time.
       std::this_thread::sleep_for(kAfterError);
       continue;
     }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x4b545648;  // "HVTK"
 constexpr std::uint32_t kVersion = 1;
-constexpr std::size_t kLeastText = 4;  // its length
+constexpr std::size_t kLeastText = 4;  // bytes of a text's length
 
 std::vector<std::string> texts_of(ByteReader& reader) {
   std::vector<std::string> texts(reader.count(kLeastText));
