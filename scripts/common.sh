@@ -1,12 +1,13 @@
-# Sourced by the shell scripts beside it: where things are, how they speak, and settings that all builds share.
+# The shell scripts beside it source this file: it says where things are, how scripts print, and settings that all
+# builds share.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv=$root/build/venv
 cd "$root"
 
-# Objects are shared between build folders (build/main, build/wheel: all at one depth) and between checkouts: the cache
-# must hash neither a folder's name nor the way to the checkout.
+# Objects are shared between build folders (build/main, build/wheel: all at one depth) and between checkouts, so the
+# cache must hash neither a folder's name nor the path to the checkout.
 export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$root
-# What its manual asks for where headers are precompiled: their own time, and macros that they do not use, say nothing.
+# ccache's manual asks for these where headers are precompiled: it then ignores their times, and macros they do not use.
 export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
 jobs=${HVD_JOBS:-$(nproc)}
 
@@ -16,7 +17,7 @@ die() {
   exit 1
 }
 
-# one_at_a_time NAME: wait until no other script of this checkout holds NAME; held until this one ends.
+# one_at_a_time NAME: waits until no other script of this checkout holds NAME, and holds it until this one ends.
 one_at_a_time() {
   mkdir -p build
   local lock
@@ -27,7 +28,7 @@ one_at_a_time() {
   fi
 }
 
-# quietly LOG COMMAND...: run it with its output in LOG; show the end of LOG when it fails.
+# quietly LOG COMMAND...: runs it with its output in LOG; shows the end of LOG when it fails.
 quietly() {
   local log=$1
   shift

@@ -19,7 +19,7 @@ import time
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWPID, CLONE_NEWNET = (
     0x20000, 0x4000000, 0x8000000, 0x20000000, 0x40000000)
 ALL_NAMESPACES = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET
-# The one limit of every wait here. It measures nothing, so that a machine that is busy makes its labs too.
+# This is the limit of every wait here. It measures nothing, so it is long enough for a busy machine to make its labs.
 PATIENCE = 300  # seconds
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 PR_SET_PDEATHSIG = 1
@@ -84,7 +84,7 @@ def write(path, text, mode=0o644):
 
 
 def tool(*argv, text=None):
-    import subprocess  # imports that only some commands need are made where they are needed: "lab run" must be quick
+    import subprocess  # such imports are made where needed: "lab run" must be quick
     done = subprocess.run(argv, input=text, text=True, capture_output=True, timeout=PATIENCE)
     if done.returncode != 0:
         raise OSError(f"{' '.join(argv)}: {(done.stderr or done.stdout).strip()}")
@@ -119,19 +119,19 @@ def private_folders(home, shares):
     kept = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in shares]
     cgroups = os.open("/sys/fs/cgroup", os.O_PATH | os.O_CLOEXEC) if os.path.isdir("/sys/fs/cgroup") else -1
     mount("proc", "/proc", "proc")
-    mount("sysfs", "/sys", "sysfs")  # its /sys/class/net is this network namespace's
+    mount("sysfs", "/sys", "sysfs")  # its /sys/class/net shows this network namespace
     if cgroups >= 0:
         try:
             bind(f"/proc/self/fd/{cgroups}", "/sys/fs/cgroup")
         except OSError:
-            pass  # nothing in a lab needs them; some containers do not let them be bound
+            pass  # no lab needs it; some containers forbid the bind
     tmpfs("/tmp", 0o1777)
     tmpfs("/run", 0o755)
     tmpfs(os.path.realpath("/dev/shm"), 0o1777)
     tmpfs(home, 0o700)
     for path, fd in kept:
         if os.path.exists(path) and os.path.samestat(os.stat(path), os.stat(fd)):
-            continue  # not below any of the folders above
+            continue  # it is below none of the folders above
         os.makedirs(path, exist_ok=True)
         bind(f"/proc/self/fd/{fd}", path)
 
@@ -144,7 +144,7 @@ def private_files(host, plan):
     bind("/run/lab/hosts", "/etc/hosts")
     write("/run/lab/hostname", host["name"] + "\n")
     write("/run/lab/resolv.conf", "")
-    for name in ("hostname", "resolv.conf"):  # no name server: an unknown name fails at once
+    for name in ("hostname", "resolv.conf"):  # without a name server an unknown name fails at once
         path = os.path.realpath(f"/etc/{name}")
         if os.path.exists(path):
             bind(f"/run/lab/{name}", path)
@@ -153,7 +153,7 @@ def private_files(host, plan):
             text = shadow.read()
     except OSError:
         return
-    if text.startswith("root:!"):  # a locked account: sshd would refuse its key as well
+    if text.startswith("root:!"):  # a locked account, whose key sshd would refuse as well
         write("/run/lab/shadow", "root:*" + text[text.index(":", 5):], 0o600)
         bind("/run/lab/shadow", "/etc/shadow")
 
@@ -190,7 +190,7 @@ def write_client_files(host, plan):
     write(f"{ssh}/id_ed25519.pub", host["public"])
     known = [f"{h['name']},{h['addr']} {' '.join(h['public'].split()[:2])}\n" for h in plan["hosts"] if h["sshd"]]
     write(f"{ssh}/known_hosts", "".join(known), 0o600)
-    # A machine that is busy with something else takes its time over a key exchange; the lab is not about that.
+    # A busy machine takes long for a key exchange, which is not what the lab tests.
     write(f"{ssh}/config", "ConnectTimeout 60\n", 0o600)
     os.chmod(ssh, 0o700)
 
@@ -229,7 +229,7 @@ def fork_into(flags, main, report_pid):
             report_pid(child)
             os._exit(0)
         main()
-    except BaseException as error:  # must not return into the caller's stack: there are two of us
+    except BaseException as error:  # must not return into the caller's stack: two processes would run it
         print(f"lab: {error}", file=sys.stderr, flush=True)
     os._exit(1)
 

@@ -13,7 +13,8 @@ import sys
 
 BASE = "runtime/base"
 
-# Which folder may include which others (its own and the C++ library are always allowed). The most specific key counts.
+# EDGES says which folder may include which others (its own and the C++ library are always allowed). The most specific
+# key counts.
 EDGES = {
     "cli": ["launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/transport", "launcher/run",
             "launcher/check", "launcher/report", "launcher/service", "launcher/process", BASE, "runtime/bench", "runtime/include"],
@@ -21,7 +22,7 @@ EDGES = {
     "launcher/job": [BASE],
     "launcher/placement": ["launcher/job", BASE],
     "launcher/jobfile": ["launcher/placement", "launcher/job", BASE],
-    # Records and supervisors, and no loop of a job that runs: commands that only look do not need one.
+    # The service holds records and supervisors, but no loop of a running job: commands that only look do not need one.
     "launcher/service": ["launcher/jobfile", "launcher/job", "launcher/process", BASE],
     "launcher/service/store_jobs.cpp": ["launcher/run", "launcher/jobfile", "launcher/job", "launcher/process", BASE],
     "launcher/process": [BASE],
@@ -54,14 +55,14 @@ EDGES = {
                        "runtime/observe", "runtime/rendezvous", "runtime/core", BASE],
     "runtime/abi": ["runtime/engine", "runtime/execute", "runtime/mpi", "runtime/nccl", "runtime/controller", "runtime/device",
                     "runtime/core", "runtime/rendezvous", "runtime/include", BASE],
-    # What frameworks load: as any other program's, by the public header alone.
+    # Frameworks load this; like any other program it uses the public header alone.
     "runtime/front": ["runtime/include"],
     "runtime/bench": ["runtime/include", "runtime/algo", "runtime/core", BASE],
     "tests": ["cli", "launcher", "runtime", "tests"],
     "scripts": ["runtime", "launcher"],  # benchmarks
 }
 
-# Whose headers may be included where. Elsewhere the library does not exist.
+# SOLE_INCLUDERS says whose headers may be included where. No other code knows the library.
 SOLE_INCLUDERS = {
     "CLI11": (r"CLI/", ["cli/options.cpp", "cli/option_*.cpp", "cli/service_options.cpp"]),
     "SQLite": (r"sqlite3", ["launcher/service/database.cpp"]),
@@ -77,7 +78,8 @@ SOLE_INCLUDERS = {
     "doctest": (r"doctest/", []),
 }
 
-# Calls with one home. "::close" is meant with its colons: system calls are written so, and a method may have the name.
+# These calls have one home. "::close" is matched with its colons: system calls are written so, and a method may have
+# the same name.
 BANNED_CALLS = {
     "getenv": (r"(?<![\w.>])(?:std::|::)?(?:secure_)?getenv\s*\(",
                ["cli/job_settings.cpp", "runtime/abi/config.cpp"], "take settings as arguments"),
@@ -87,13 +89,13 @@ BANNED_CALLS = {
              "launcher/process starts programs"),
     "close": (r"(?<![\w.>:])::close\s*\(", ["runtime/base/fd.cpp"], "Fd closes"),
 }
-IN_TESTS = {  # the files of tests/ may use the calls above, but not these
+IN_TESTS = {  # files of tests/ may use the calls above, but not these
     "sleep": (r"(?<![\w.>])(?:::)?u?sleep\s*\(|nanosleep\s*\(|\bsleep_(?:for|until)\s*\(",
               "wait on a condition with a deadline; where passing time is what is tested, say so: // sleeps: why"),
 }
 SLEEPS = "// sleeps:"  # on the line or the one above
 
-# Parts that are the specification: values in, values out; no I/O, no clock, no environment.
+# These parts are the specification: values in, values out; no I/O, no clock, no environment.
 PURE = ["launcher/placement/*", "launcher/check/clock_offset.*", "launcher/check/link_plan.*", "launcher/check/*findings.*",
         "launcher/run/job_state.*", "launcher/run/failure_order.*", "launcher/service/scheduler.*", "runtime/controller/negotiator.*",
         "runtime/controller/fusion_plan.*", "runtime/algo/schedule.*"]

@@ -22,7 +22,6 @@ constexpr std::array<ToolKey, 9> kToolKeys = {{{"horovodSettings", Toolkit::kHor
 
 // Returns the key that holds the path of programs in the named language; empty: no language is named, so either key
 // will do.
-// read.
 std::string path_of_language(const std::string& language) {
   return language.empty()                                     ? ""
          : language.front() == 'B' || language.front() == 'b' ? "configFilePath"

@@ -13,12 +13,12 @@ import time
 import numpy as np
 from horovod.common import _lib, basics
 
-SETTLE_S = 0.5  # the others are asleep in their wait by then, which is the slowest way to learn of a death
+SETTLE_S = 0.5  # by then the others sleep in their wait, the state in which they learn of a death most slowly
 
 
 def main():
     moment = pathlib.Path(sys.argv[1]) / "moment"
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # hvdrun stops the others at once; they shall say what they saw first
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # hvdrun stops the others; they first report what they saw
     basics.init()
     rank, size = basics.rank(), basics.size()
     array = np.ones(1 << 20, np.float32)

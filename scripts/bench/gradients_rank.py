@@ -22,7 +22,7 @@ import time
 import torch
 
 WARMUP = 3
-BLOCK = 6  # steps between one turn of the timeline and the next: so few that what else the machine does meets both
+BLOCK = 6  # steps between two turns of the timeline: few, so that other work of the machine affects both alike
 MIB = 1 << 20
 
 
@@ -98,7 +98,7 @@ def block_of(gradients, path):
     if path:
         hvd.start_timeline(path)
     hvd.barrier()
-    hvd_step(gradients)  # a timeline's writer is as far behind at the end as it is from here
+    hvd_step(gradients)  # otherwise the timeline's writer would be further behind at the end than here
     seconds = []
     for _ in range(BLOCK):
         begin = time.perf_counter()
@@ -115,7 +115,7 @@ def compare_timeline(gradients, steps):
         block_of(gradients, path)
         seconds = {"off": [], "on": []}
         for turn in range(4 * math.ceil(steps / (2 * BLOCK))):
-            # Off, on, on, off: what drifts hits both alike.
+            # The order is off, on, on, off, so that a drift affects both alike.
             is_on = turn % 4 in (1, 2)
             seconds["on" if is_on else "off"] += block_of(gradients, path if is_on else None)
     return {name: statistics.median(values) for name, values in seconds.items()}
