@@ -1,10 +1,11 @@
-// AutotuneLog: the file in which the coordinator writes what the Autotuner has tried, in Horovod's columns:
+// AutotuneLog is the file to which the coordinator writes what the Autotuner has tried, in Horovod's columns:
 //
 //   hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,cycle_time_ms,
 //   tensor_fusion_threshold,score
 //
-// in one line; the threshold in MiB, the score in bytes a microsecond; the last row is the one that stays. The first
-// four are not tuned here: collectives between nodes are always hierarchical, and never a torus.
+// Each row is one line. The threshold is in MiB and the score in bytes per microsecond; the last row is the setting
+// that stays. The first four columns are not tuned here: collectives between nodes are always hierarchical, and never a
+// torus.
 // Thread: engine only.
 #pragma once
 
@@ -18,7 +19,7 @@ namespace hvd {
 
 class AutotuneLog {
  public:
-  // Replaces the file.
+  // Creates the file, or replaces it.
   static Result<AutotuneLog> create(const std::string& path, bool is_hierarchical, bool has_cache);
   Result<void> write(const Autotuner::Trial& trial);
 

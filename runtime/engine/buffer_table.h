@@ -1,5 +1,5 @@
-// BufferTable: the memory that the runtime has handed out for gradients and the like, so that an operation on it can be
-// told from one on other memory. Thread: any (mutex mu_); put() and remove(): engine only.
+// BufferTable lists the buffers that the runtime has allocated for the program (hvd_buffer_create), so that the engine
+// recognises an operation on one of them. Thread: any (mutex mu_); put() and remove(): engine only.
 #pragma once
 
 #include <atomic>
@@ -16,12 +16,12 @@ struct SharedBuffer {
   std::int32_t number = 0;  // the same on all ranks
   std::uint8_t* data = nullptr;
   std::size_t size_bytes = 0;
-  std::int64_t offset = -1;  // in the node's arena; -1: it is memory of this rank alone
+  std::int64_t offset = -1;  // in the memory that the node's ranks share; -1: the memory is this rank's alone
 };
 
 class BufferTable {
  public:
-  // Where in the arena these bytes are; -1 when they are not, or not all.
+  // Returns the offset of these bytes in the node's shared memory; -1 if they are not, or not all, in one buffer there.
   [[nodiscard]] std::int64_t offset_of(const void* data, std::size_t size_bytes) const {
     if (count_.load(std::memory_order_acquire) == 0) {
       return -1;
@@ -37,7 +37,7 @@ class BufferTable {
     const bool is_inside = at <= buffer.size_bytes && size_bytes <= buffer.size_bytes - at;
     return is_inside && buffer.offset >= 0 ? buffer.offset + static_cast<std::int64_t>(at) : -1;
   }
-  // The buffer that begins there.
+  // Returns the buffer that begins at this address.
   [[nodiscard]] std::optional<std::int32_t> number_of(const void* data) const {
     const std::lock_guard lock(mu_);
     const auto found = buffers_.find(static_cast<const std::uint8_t*>(data));
@@ -66,7 +66,7 @@ class BufferTable {
   std::atomic<std::size_t> count_ = 0;
   // guarded by mu_
   mutable std::mutex mu_;
-  std::map<const std::uint8_t*, SharedBuffer> buffers_;  // by where they begin
+  std::map<const std::uint8_t*, SharedBuffer> buffers_;  // by the address at which they begin
 };
 
 }  // namespace hvd

@@ -1,12 +1,13 @@
-// ControlChannel: one rank's control links in the engine's loop: frames in to handlers, frames out from queues. On the
-// coordinator it has a link to every other rank, elsewhere one to the coordinator.
+// ControlChannel is one rank's set of control links in the engine's loop: it passes received frames to handlers, and
+// sends frames from queues. The coordinator has a link to every other rank; every other rank has one to the
+// coordinator.
 //
-// Where two ranks share memory their frames go through its rings, and the socket between them carries only bytes that
-// wake a peer who sleeps, and the end. So ranks that are awake exchange frames without a system call: poll() takes
-// them.
+// If two ranks share memory, their frames go through its rings. The socket between them then carries only bytes that
+// wake a sleeping peer, and the end of file. So ranks that are awake exchange frames without a system call; poll()
+// takes them in.
 //
-// Writes never block: a slow rank has its own queue. That queue is bounded by the rank itself, since the coordinator
-// only answers operations that the rank has asked for.
+// Writes never block: each rank has its own send queue, so a slow rank delays no other. A queue is bounded, since the
+// coordinator only answers operations that the rank has asked for.
 // Thread: engine only.
 #pragma once
 
@@ -25,11 +26,11 @@ namespace hvd {
 
 class ControlChannel {
  public:
-  // Shared memory with a peer; must outlive the channel.
+  // Lane is the shared memory by which a peer is reached; it must outlive the channel.
   struct Lane {
     ShmRing in;
     ShmRing out;
-    ShmBell bell;  // the peer's
+    ShmBell bell;  // wakes the peer
   };
   struct Peer {
     int rank = 0;
@@ -38,36 +39,37 @@ class ControlChannel {
   };
   struct Handlers {
     std::function<void(int rank, const Frame& frame)> on_frame;
-    // Nothing more will come from this rank. kLostPeer: its end is closed or broken, which says little about why;
-    // kProtocol: it sent what no rank sends. Called once per rank.
+    // Nothing more will come from this rank. kLostPeer: its end is closed or broken, which says little about the cause;
+    // kProtocol: it sent something that is not allowed. Called once per rank.
     std::function<void(int rank, const Error& why)> on_end;
   };
 
-  // `bell`: this rank's; needed where a peer has a lane.
+  // `bell` wakes this rank; it is needed if a peer has a lane.
   static Result<std::unique_ptr<ControlChannel>> create(EventLoop& loop, const std::vector<Peer>& peers,
                                                         std::optional<ShmBell> bell, Handlers handlers);
   ~ControlChannel();
   ControlChannel(const ControlChannel&) = delete;
   ControlChannel& operator=(const ControlChannel&) = delete;
 
-  // Whole frames, to all peers of this rank; how many there are.
+  // Sends whole frames to all peers of this rank; returns how many peers there are.
   std::size_t send(std::string_view frames);
-  // To those of its peers that are among these ranks.
+  // Sends to those of the peers that are among these ranks.
   std::size_t send_to(const std::vector<int>& ranks, std::string_view frames);
-  // Takes in what lies in the rings, without waiting and without the kernel. True when there was anything.
+  // Takes in what is in the rings, without waiting and without a system call. Returns true if there was anything.
   bool poll();
-  // Before the loop may sleep: peers have to wake this rank from now on. False: something has come, so it must not.
+  // Call before the loop may sleep: from now on peers have to wake this rank. Returns false if something has arrived,
+  // so that this rank must not sleep.
   bool sleep();
   void stay_awake();
-  // Whether some peer can only be heard of through the loop.
+  // Whether some peer can be heard only through the loop.
   [[nodiscard]] bool needs_loop() const;
 
-  // After what is queued, peers get an end of file; nothing can be sent any more.
+  // Sends peers an end of file after what is queued; nothing can be sent after that.
   void close_output();
 
-  // All peers have ended, and all that was sent has been taken by the system (or cannot be sent any more).
+  // True if all peers have ended, and the system has taken all that was sent (or it cannot be sent any more).
   [[nodiscard]] bool is_finished() const;
-  // No peer has anything more to say.
+  // True if no peer will send anything more.
   [[nodiscard]] bool have_all_ended() const;
 
  private:

@@ -1,10 +1,10 @@
-// Coordinator: rank 0's decisions: collects requests and turns what is ready into ordered, fused responses, for each
-// process set by itself.
+// Coordinator makes rank 0's decisions: it collects the ranks' requests and turns ready ones into ordered, fused
+// responses, for each process set separately.
 //
-// When to decide is its own part, beside the negotiator's what: at once when every tensor that the ranks of a set have
-// begun to ask for is complete, else after a short window, so that tensors that arrive together travel together. A
-// timer exists only while something is ready. What all ranks know goes by bits and not by requests and responses; see
-// controller/known_wire.h. Thread: engine only.
+// The negotiator decides what is ready; this class decides when to act on it. It acts at once if every tensor that the
+// ranks of a set have begun to ask for is complete. Otherwise it waits a short window, so that tensors that arrive
+// together travel together. A timer exists only while something is ready. Tensors that all ranks know are asked for and
+// answered by bits instead of requests and responses; see controller/known_wire.h. Thread: engine only.
 #pragma once
 
 #include <functional>
@@ -27,15 +27,15 @@ class Coordinator {
   struct Options {
     int size = 1;
     std::size_t fusion_threshold_bytes = 0;
-    Duration window{};               // 0: never wait for more
-    bool fuses_groups = true;        // with tensors that are not of the group
+    Duration window{};               // how to tune the two settings above
+    bool fuses_groups = true;        // fuse groups with tensors that are not in the group
     AutotuneOptions autotune{};      // of the two above
-    std::size_t cache_capacity = 0;  // tensors of each set that are known
+    std::size_t cache_capacity = 0;  // how many tensors of each set are known at most
   };
-  // What one set's ranks are told at once, in this order: hits are done, then news of positions hold, and then the
-  // responses are done.
+  // Decision is what the ranks of one set are sent at once. It takes effect in this order: hits are done, then the
+  // changes of positions in `news` apply, then the responses are done.
   struct Decision {
-    KnownHits hits;  // whose process_set is that of the decision
+    KnownHits hits;  // its process_set is that of the decision
     std::vector<Remembered> news;
     std::vector<Response> responses;
   };
@@ -45,35 +45,36 @@ class Coordinator {
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
 
-  // kProtocol: this is nothing that a rank may ask for now.
+  // Adds a rank's request. kProtocol: a rank may not ask for this now.
   Result<void> add(int rank, Request request);
-  // The same for what this rank knows. What it means by a bit that is older than the position's content it asks for
-  // again.
+  // Does the same for tensors that this rank knows. A bit that is older than the content of its position is skipped;
+  // the rank asks for the tensor again.
   Result<void> add_known(int rank, const KnownBits& known);
-  // What all ranks do next; empty while there is nothing, or while it is worth waiting for more. Valid until the next
-  // call of one of these.
+  // Returns what all ranks do next. It is empty if nothing is ready, or if it is worth waiting for more. Valid until
+  // the next call of one of these functions.
   std::span<Decision> decide();
-  // The same for sets in which this rank is not: it does nothing for these, and so they need not wait until it has done
-  // what it is at.
+  // Does the same for sets of which this rank is not a member. This rank does nothing for them, so they need not wait
+  // until it has finished its current step.
   std::span<Decision> decide_for_others();
-  // All that is ready, whatever the window says.
+  // Returns all that is ready, whatever the window says.
   std::span<Decision> decide_now();
 
-  // Are told of what ranks ask for and of what is decided, where that goes by bits: for the timeline. May be empty.
+  // Listeners are called for what ranks ask for and what is decided by bits; the timeline needs them. They may be
+  // empty.
   struct Listeners {
     std::function<void(int rank, const Request& request)> on_asked;
     std::function<void(const Request& request)> on_hit;
   };
   void listen(Listeners listeners) { listeners_ = std::move(listeners); }
 
-  // What the search for better settings has brought since the last call.
+  // Returns what the search for better settings has found since the last call.
   Autotuner::News take_tuning_news();
 
-  // What some ranks have asked for and others not.
+  // What some ranks have asked for and others have not.
   [[nodiscard]] bool has_incomplete() const;
   [[nodiscard]] std::vector<Incomplete> incomplete() const;
 
-  // The ranks that have to know of a response for this set.
+  // The ranks that have to receive a response for this set.
   [[nodiscard]] const std::vector<int>& ranks_of(int process_set) const;
 
  private:
@@ -105,7 +106,7 @@ class Coordinator {
   void note_ready(const std::vector<Ready>& ready);
   void note(const Request& request, TimePoint now);
   void take_setting();
-  // A change of the sets themselves, which may be refused yet.
+  // A change of the sets themselves, which may still be refused.
   void change_sets(Ready& change);
   void add_set(Ready& change);
   void remove_set(Ready& change);
@@ -116,7 +117,7 @@ class Coordinator {
   // engine only
   Listeners listeners_;
   std::map<int, std::unique_ptr<Set>> sets_;  // 0: all ranks
-  std::vector<Decision> decisions_;           // the first decided_ of them; the others keep their memory
+  std::vector<Decision> decisions_;  // the first decided_ of them are valid; the others are kept for their memory
   std::size_t decided_ = 0;
   int last_set_ = 0;
   TunedSetting setting_;

@@ -1,6 +1,6 @@
-// Engine: negotiates, fuses and runs one rank's operations. It owns mesh and backend, and a thread for what nobody
-// waits for; a user's thread that waits for its Completion turns the engine itself. It sleeps until there is work or
-// news; it has no tick.
+// Engine negotiates, fuses and runs one rank's operations. It owns the mesh, the backend, and a thread for operations
+// for which no thread waits. A user's thread that waits for its Completion runs the engine itself, which saves waking
+// another thread. The engine has no fixed tick: it sleeps until there is work or a message.
 #pragma once
 
 #include <cstdint>
@@ -32,16 +32,16 @@ struct SetPlace;
 
 struct EngineOptions {
   MeshOptions mesh;
-  Tuning tuning;  // rank 0's is that of all; its fusion_bytes is not asked, but the following
+  Tuning tuning;  // all ranks use rank 0's; of its sizes fusion_bytes is ignored in favour of the next member
   std::size_t fusion_threshold_bytes = 128U << 20U;  // 0: no fusion
   Duration cycle_time = std::chrono::milliseconds(1);
   StallOptions stall;
-  TimelineOptions timeline;                         // of rank 0
-  bool fuses_groups = true;                         // tensors of a group travel with others too
-  AutotuneOptions autotune;                         // of rank 0
-  std::size_t cache_capacity = 1024;                // of each process set; of rank 0
-  std::optional<int> thread_core;                   // on which the engine's own thread runs; none: on any
-  Duration set_timeout = std::chrono::seconds(60);  // for the ranks of a new process set to meet
+  TimelineOptions timeline;                         // used on rank 0
+  bool fuses_groups = true;                         // tensors of a group may be fused with others
+  AutotuneOptions autotune;                         // used on rank 0
+  std::size_t cache_capacity = 1024;                // of each process set; rank 0's counts
+  std::optional<int> thread_core;                   // the core on which the engine's own thread runs; none: any
+  Duration set_timeout = std::chrono::seconds(60);  // how long the ranks of a new process set may take to meet
   std::shared_ptr<BackendMaker> backends;           // null: CpuBackend. Shared, since options are copied
   DeviceOptions devices;
 };
@@ -55,39 +55,40 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // What who submits does next. kWaitsNext: wait(), and nothing happens before that. kWaitsSoon: something else, but
-  // likely wait() before any thread that is woken now could do much; if not, one wakes up a few milliseconds later.
+  // Caller is what the submitting thread does next. kWaitsNext: it calls wait(), and nothing happens before that.
+  // kWaitsSoon: it does something else first, but probably calls wait() before a thread woken now could do much; if
+  // not, a thread wakes up a few milliseconds later.
   enum class Caller { kGoesOn, kWaitsNext, kWaitsSoon };
-  // A new operation with its Completion, of which `what` is to be filled in before it is submitted. Must not outlive
-  // the engine. Thread: any.
+  // Returns a new operation with its Completion; the caller fills in `what` before it submits the operation. It must
+  // not outlive the engine. Thread: any.
   OpRef get_op();
-  // One, or several of one kind, operator and scales, which all ranks do together or not at all. Takes all, or refuses
-  // all: (kInvalid) a name that is pending on this rank already, and (with the job's cause) everything once the job is
-  // over. Thread: any.
+  // Submits one operation, or several of one kind, operator and scales, which all ranks do together or not at all. It
+  // takes all or refuses all: with kInvalid if a name is already pending on this rank, and with the job's error once
+  // the job is over. Thread: any.
   Result<void> submit(std::span<OpRef> ops, Caller caller = Caller::kGoesOn);
-  // For what was submitted with kWaitsNext, by one who does something else all the same. Thread: any.
+  // Starts what was submitted with kWaitsNext, if the caller does not wait next after all. Thread: any.
   void rouse(Caller caller);
-  // Does a small operation at once, where that can be; false, and nothing was done, where it cannot: submit it then.
-  // Thread: any. `set`: of this number, and this rank is a member.
+  // Runs a small operation at once, if that is possible. False: nothing was done, so the caller submits the operation.
+  // `set` is the one with this number, and this rank is a member. Thread: any.
   bool try_quick(const SetPlace& set, int process_set, const QuickOp& op);
-  // Until a Completion of this engine is done, or the deadline has passed. Thread: any.
+  // Waits until a Completion of this engine is done, or the deadline has passed. Thread: any.
   void wait(const Completion& completion, const std::optional<Deadline>& until = std::nullopt);
 
-  // Leaves the job: pending work here completes with kCancelled; other ranks get kLostPeer for what they still wait
-  // for. Those who are in wait() return. Thread: any, one at a time; the destructor does it too.
+  // Leaves the job. Pending work completes with kCancelled here; other ranks get kLostPeer for what they still wait
+  // for. Threads in wait() return. Thread: any, one at a time; the destructor does it too.
   void leave();
 
   [[nodiscard]] const RankMap& map() const;
   // Thread: any.
   [[nodiscard]] const Counters& counters() const;
-  // Null on ranks that have none, which are all but 0.
+  // Null on all ranks except rank 0.
   [[nodiscard]] Timeline* timeline();
   // The process sets as this rank knows them now. Thread: any.
   [[nodiscard]] const SetTable& sets() const;
-  // The memory that kBufferAdd has made. Thread: any.
+  // The buffers that kBufferAdd has made. Thread: any.
   [[nodiscard]] const BufferTable& buffers() const;
-  // The cores that the ranks of this node may use together, where all of the job are on it and share memory; else 0.
-  // Thread: any.
+  // The cores that the ranks of this node may use together, if all ranks of the job are on it and share memory;
+  // otherwise 0. Thread: any.
   [[nodiscard]] int node_cores() const;
 
  private:

@@ -1,16 +1,18 @@
-// Engine::Impl: the engine, turned by whoever holds its Wheel: its own thread, or a user's thread that waits. It sleeps
-// until there is a submission, a control message, a notice from the store, or the end; whatever wakes it only changes
-// state, and advance() then acts on it. During a collective the Backend asks check(), which takes in news the same way
-// without sleeping and without acting.
+// Engine::Impl is the engine's state and its steps. It is run by the thread that holds its Wheel (the turn lock): its
+// own thread, or a user's thread that waits. It sleeps until there is a submission, a control message, a notice from
+// the store, or the end. An event handler only changes state; advance() then acts on it. During a collective the
+// Backend calls check(), which takes in messages the same way, but neither sleeps nor acts.
 //
 // How a job ends
-//  - In order: a leaving rank sends Leave; the coordinator answers with Shutdown, in order after all it has decided.
-//    Every rank, the leaving one too, runs what comes before it; so no collective is left half done. What is pending
-//    then fails with the leaver's name. Ranks say Goodbye when they are through, the coordinator last, so that the end
-//    of file that follows cannot be taken for a death, and no one closes a socket that still carries news.
-//  - By failure: the first cause that is certain (a notice, an abort, a malformed message, no memory) ends the job at
-//    once and is passed on. A broken connection is only a suspicion: the cause follows within a moment from those who
-//    know (the agent sees the signal that killed the rank), so it waits for that before it is believed.
+// - In order: a leaving rank sends Leave, and the coordinator answers with Shutdown after all that it has decided.
+//   Every rank, the leaving one too, runs what comes before it, so that no collective is left half done. What is still
+//   pending then fails with an error that names the leaver. Ranks send Goodbye when they have finished, the coordinator
+//   last. So the end of file that follows is not mistaken for a death, and no rank closes a socket that still carries
+//   messages.
+// - By failure: the first certain cause (a notice, an abort, a malformed message, no memory) ends the job at once and
+//   is passed on. A broken connection is only a suspicion. The real cause follows within a moment from a process that
+//   knows it, such as the agent, which sees the signal that killed the rank. So the engine waits for that before it
+//   reports the connection.
 #pragma once
 
 #include <atomic>
@@ -47,11 +49,11 @@ namespace hvd {
 
 class Engine::Impl final : public Interrupt {
  public:
-  // What an engine runs on; owned by it.
+  // Parts is what an engine runs on; the engine owns it.
   struct Parts {
     RankMap map;
     EngineOptions options;
-    std::unique_ptr<Store> store;  // null: nobody to hear from
+    std::unique_ptr<Store> store;  // null: no store can send notices
     std::unique_ptr<Log> log;
     std::unique_ptr<Mesh> mesh;        // null in a job of one rank
     std::unique_ptr<Backend> backend;  // of all ranks
@@ -63,7 +65,7 @@ class Engine::Impl final : public Interrupt {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  // As the options say; see BackendMaker.
+  // Makes the backend that the options ask for; see BackendMaker.
   static Result<std::unique_ptr<Backend>> make_backend(const EngineOptions& options, int process_set,
                                                        const std::vector<int>& ranks, Mesh& mesh);
 
@@ -73,7 +75,7 @@ class Engine::Impl final : public Interrupt {
   void rouse(Caller caller);
   void wait(const Completion& completion, const std::optional<Deadline>& until);
   bool try_quick(const SetPlace& set, int process_set, const QuickOp& op);
-  // Leaves the job and waits for the engine's thread. Thread: any, one at a time, but none that is in wait().
+  // Leaves the job and waits for the engine's thread. Thread: any, one at a time, but not one that is in wait().
   void leave();
   [[nodiscard]] const RankMap& map() const { return parts_.map; }
   [[nodiscard]] const SetTable& sets() const { return set_table_; }
@@ -84,23 +86,24 @@ class Engine::Impl final : public Interrupt {
     const bool is_of_job = parts_.mesh != nullptr && parts_.map.node_count == 1 && parts_.mesh->shm() != nullptr;
     return is_of_job ? parts_.mesh->shm()->core_count() : 0;
   }
-  // This process is a fork of the one that has the engine's thread.
+  // True if this process is a fork of the one that has the engine's thread.
   [[nodiscard]] bool is_forked() const;
 
-  // Interrupt: engine only.
+  // Interrupt's functions; engine only.
   Result<void> check() override;
   // Thread: any.
   void note_sleep() override { counters_.note_sleep(); }
 
  private:
-  // What this rank needs to take part in the operations of a process set; of the set of all ranks, its parts_.
+  // ProcessSet is what this rank needs to take part in the operations of a process set. For the set of all ranks, mesh
+  // and backend are those of parts_.
   struct ProcessSet {
     std::unique_ptr<Mesh> mesh{};  // null in a set of one rank
     std::unique_ptr<Backend> backend{};
     std::optional<Executor> executor{};       // none: this rank is not a member
     std::shared_ptr<SetCounters> counters{};  // null: not a member
     std::optional<ResponseCache> cache{};     // none: not a member
-    // By position of the cache: what a bit of this rank has asked for, and is not answered.
+    // By cache position: what this rank has asked for by a bit, and what is not answered yet.
     std::vector<std::vector<PendingOp*>> asked_by_bit{};
     KnownBits bits{};  // to be sent
   };
@@ -110,7 +113,7 @@ class Engine::Impl final : public Interrupt {
   Result<void> open_channel();
   void start_thread();
 
-  // Turning (engine_turning.cpp).
+  // Running the engine (engine_turning.cpp).
   void run();
   void wait_for_wheel();
   void drive(const Completion& completion, const std::optional<Deadline>& until);
@@ -124,7 +127,7 @@ class Engine::Impl final : public Interrupt {
   void rouse();
   void wake();
 
-  // News, from the loop's handlers: only changes state (engine_news.cpp).
+  // Incoming events, from the loop's handlers: these only change state (engine_news.cpp).
   void on_wake();
   void on_submissions();
   void on_notice();
@@ -137,7 +140,7 @@ class Engine::Impl final : public Interrupt {
   void on_link_end(int rank, const Error& why);
   void on_stop();
 
-  // Acts (engine_steps.cpp).
+  // Acting on the state (engine_steps.cpp).
   void advance();
   void decide();
   void announce(std::span<Coordinator::Decision> decisions);
@@ -151,7 +154,7 @@ class Engine::Impl final : public Interrupt {
   Result<std::vector<PendingOp*>> ops_of(const Response& response, std::deque<PendingOp>& stand_ins);
   void finish_ops(std::span<PendingOp* const> ops, const Result<void>& result);
   void fail_step(const Error& error, const Response& response, std::span<PendingOp* const> ops);
-  // What all ranks know (engine_known.cpp).
+  // Tensors that all ranks know (engine_known.cpp).
   bool ask_by_bit(ProcessSet& set, std::span<PendingOp* const> ops);
   void send_bits();
   Result<void> take_hits(const KnownHits& hits);
@@ -159,20 +162,20 @@ class Engine::Impl final : public Interrupt {
   void note_answered(const Response& response);
   [[nodiscard]] std::vector<PendingOp*> ops_named(std::int32_t process_set, const std::string& name);
   Result<void> remember(std::int32_t process_set, std::span<const Remembered> news);
-  // Acts on devices (engine_devices.cpp).
+  // Operations on devices (engine_devices.cpp).
   void open_devices();
   void launch(ProcessSet& set, const Response& response, std::span<PendingOp* const> ops, std::uint64_t known_at);
   void take_off(std::span<PendingOp* const> ops, Flight flight);
   void land(Flight flight, const Result<void>& result);
   [[nodiscard]] DeviceExecutor::Host host_of(ProcessSet& set);
-  // engine_changes.cpp
+  // Changes of process sets and buffers (engine_changes.cpp).
   Result<void> change(const Response& response, PendingOp& op);
   Result<void> add_buffer(PendingOp& op);
   void remove_buffer(std::int32_t number);
   Result<void> add_set(int number, const std::vector<int>& ranks);
   [[nodiscard]] std::shared_ptr<QuickPath> quick_path_of(const Mesh* mesh) const;
 
-  // What is observed (engine_observe.cpp).
+  // Observation: counters, timeline, stalls (engine_observe.cpp).
   static void count(SetCounters& counters, std::span<PendingOp* const> ops, std::uint64_t known_at,
                     std::uint64_t began);
   void open_timeline();
@@ -189,13 +192,13 @@ class Engine::Impl final : public Interrupt {
   void disarm_stall_timer();
   void look_for_stalls();
 
-  // The end (engine_end.cpp).
+  // The end of the job (engine_end.cpp).
   void shut_down(int by_rank);
-  // `by`: the rank whose end or fault it is; -1: not known, or this rank's own.
+  // `by` is the rank whose end or fault it is; -1: not known, or this rank's own.
   void suspect(const Error& why, int by = -1);
   void end_job(const Error& cause, int by = -1);
   void over(const Error& cause, int by);
-  // Whoever looks for the first cause of a failure hears that this rank only follows.
+  // Reports that this rank only follows another failure, to whoever looks for the first cause.
   void tell_over();
   void fail_pending();
   void say_goodbye();
@@ -217,21 +220,21 @@ class Engine::Impl final : public Interrupt {
   SetTable set_table_;
   Counters counters_;
   BufferTable buffer_table_;
-  // engine only: who holds the wheel
+  // engine only: used by the thread that holds the wheel
   std::unique_ptr<ControlChannel> channel_;
   std::unique_ptr<Coordinator> coordinator_;  // on rank 0
-  std::optional<AutotuneLog> autotune_log_;   // on rank 0, when there is one
+  std::optional<AutotuneLog> autotune_log_;   // on rank 0, if there is one
   std::unordered_map<int, ProcessSet> sets_;  // by number
   std::optional<ArenaMap> arena_map_;         // of the memory that this node's ranks share
   std::int32_t last_buffer_ = 0;
-  int spins_ = 0;           // of a driver before it gives way
-  int spins_per_turn_ = 1;  // how often it asks the kernel for news meanwhile
+  int spins_ = 0;           // how often a driver polls before it yields the core
+  int spins_per_turn_ = 1;  // how often it asks the kernel for events meanwhile
   using PendingOps =
       std::unordered_map<OpKey, OpRef, OpKeyHash, std::equal_to<>, BlockAllocator<std::pair<const OpKey, OpRef>>>;
   PendingOps pending_{PendingOps::allocator_type(std::make_shared<BlockPool>())};
   StepRing steps_;
   Step running_;
-  // for one use at a time, kept for their memory
+  // scratch values, for one use at a time, kept for their memory
   std::vector<OpRef> taken_;
   std::vector<PendingOp*> asked_;
   std::string frames_;
@@ -244,14 +247,14 @@ class Engine::Impl final : public Interrupt {
   WatchId notice_watch_ = 0;
   TimerId suspicion_timer_ = 0;
   std::optional<Error> suspicion_;
-  int suspect_ = -1;                    // the rank of that, if it is known
+  int suspect_ = -1;                    // the rank under suspicion, if it is known
   std::optional<Error> over_;           // why the job is over for this rank
   int over_by_ = -1;                    // the rank that is the cause, if it is known
   std::vector<bool> has_said_goodbye_;  // [size]
   bool is_shutdown_announced_ = false;  // coordinator: nothing is decided after it
-  bool is_leaving_ = false;             // the owner destroys the engine
+  bool is_leaving_ = false;             // the owner is destroying the engine
   bool is_leave_overdue_ = false;
-  bool is_orderly_ = false;  // over_ is a shutdown
+  bool is_orderly_ = false;  // over_ is an orderly shutdown
   bool has_said_own_goodbye_ = false;
   std::thread thread_;
 };

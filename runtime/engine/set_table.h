@@ -1,5 +1,5 @@
-// SetTable: which process sets there are, for threads other than the engine's: what a call has to know before it can be
-// submitted. Thread: any (mutex mu_); put() and remove(): engine only.
+// SetTable lists the process sets for threads other than the engine's: a call needs this to check its arguments before
+// it submits an operation. Thread: any (mutex mu_); put() and remove(): engine only.
 #pragma once
 
 #include <array>
@@ -18,19 +18,20 @@
 
 namespace hvd {
 
-// Constant once made, but for the counts.
+// SetPlace is one process set as this rank sees it. It is constant once made, except for the counts.
 struct SetPlace {
-  const std::vector<int> ranks;      // ascending
-  const std::optional<RankMap> map;  // in which its ranks are numbered from 0; none where this rank is not a member
+  const std::vector<int> ranks;                 // ascending
+  const std::optional<RankMap> map;             // numbers the set's ranks from 0; none if this rank is not a member
   const std::shared_ptr<QuickPath> quick;       // null: there is none
-  const std::shared_ptr<SetCounters> counters;  // null where this rank is not a member
-  // Operations that had no name, by kind: they go by the number of the call, the same on all ranks of the set.
+  const std::shared_ptr<SetCounters> counters;  // null if this rank is not a member
+  // The number of unnamed operations, by kind. An unnamed operation is named by its count, which is the same on all
+  // ranks of the set.
   mutable std::array<std::atomic<std::uint64_t>, kOpKindCount> noname_counts{};
 };
 
 class SetTable {
  public:
-  // Null when there is none of this number.
+  // Returns null if there is no set of this number.
   [[nodiscard]] std::shared_ptr<const SetPlace> find(int process_set) const {
     if (process_set == 0) {
       return all_;
@@ -59,9 +60,10 @@ class SetTable {
     const std::lock_guard lock(mu_);
     sets_[process_set] = std::move(made);
   }
-  // All ranks have joined: those that joined early have counted fewer unnamed operations than the others, and would
-  // wait for each other under different names from here on. All begin anew. Only of all ranks: what was asked for in a
-  // set before the join may still be in flight under its number. Before any rank of this process can submit again.
+  // Restarts the counts when all ranks have joined. Ranks that joined early have counted fewer unnamed operations, and
+  // would from now on wait for the others under different names. Only the counts of the set of all ranks restart,
+  // because an operation that was started in another set before the join may still be running under its number. Call it
+  // before any rank of this process can submit again.
   void restart_counts() {
     for (auto& count : all_->noname_counts) {
       count = 0;
@@ -73,7 +75,7 @@ class SetTable {
   }
 
  private:
-  std::shared_ptr<const SetPlace> all_;  // put before any other thread can ask, constant from then on
+  std::shared_ptr<const SetPlace> all_;  // put before any other thread can ask; constant from then on
   // guarded by mu_
   mutable std::mutex mu_;
   std::map<int, std::shared_ptr<const SetPlace>> sets_;

@@ -1,4 +1,4 @@
-// SoloBackend: the Backend of a job of one rank, where every collective is the identity. Needs no links.
+// SoloBackend is the Backend of a job of one rank, where every collective is the identity, so that it needs no links.
 #pragma once
 
 #include <cstring>

@@ -1,5 +1,5 @@
-// StepRing: the steps of the order that the coordinator has decided and that this rank has not run yet. Steps keep
-// their memory from one use to the next. Thread: engine only.
+// StepRing is the queue of steps that the coordinator has decided, in their order, and that this rank has not run yet.
+// Steps keep their memory from one use to the next. Thread: engine only.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,9 @@ namespace hvd {
 
 struct Step {
   Response response;
-  std::vector<PendingOp*> ops;     // of what all ranks know: this rank's, and then the response has no names
-  std::optional<int> shutdown_by;  // the end instead, asked for by this rank
+  // if all ranks know the tensors: this rank's operations, and then the response has no names
+  std::vector<PendingOp*> ops;
+  std::optional<int> shutdown_by;  // the step is the end of the job, which this rank asked for
   std::uint64_t known_at = 0;      // ticks
 
   void clear() {
@@ -39,7 +40,7 @@ struct Step {
 class StepRing {
  public:
   [[nodiscard]] bool empty() const { return count_ == 0; }
-  // An empty step at the end; valid until the next push.
+  // Adds an empty step at the end; it is valid until the next push.
   Step& push() {
     if (count_ == steps_.size()) {
       std::vector<Step> more(steps_.empty() ? 8 : steps_.size() * 2);
@@ -53,7 +54,7 @@ class StepRing {
     step.clear();
     return step;
   }
-  // The first, into a step whose memory is used again.
+  // Moves the first step to `into`, whose memory the ring uses again.
   void pop(Step& into) {
     std::swap(into, at(0));
     first_ = (first_ + 1) % steps_.size();

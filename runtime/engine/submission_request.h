@@ -1,4 +1,4 @@
-// What a rank says to the coordinator of the operations that its user has submitted. Pure.
+// Makes the Request by which a rank asks the coordinator for the operations that its user has submitted. Pure.
 #pragma once
 
 #include <span>
@@ -8,9 +8,9 @@
 
 namespace hvd {
 
-// Of one operation, or of all of a group in their order.
+// For one operation, or for all operations of a group in their order.
 Request request_of(std::span<PendingOp* const> ops);
-// Whether request_of(ops) is this one, found without making it.
+// Whether request_of(ops) equals this one, computed without making it.
 bool is_request_of(const Request& request, std::span<PendingOp* const> ops);
 
 }  // namespace hvd

@@ -1,4 +1,5 @@
-// Executor: carries one Response out on this rank's memory through the Backend: copies, scales, packs, reduces.
+// Executor carries one Response out on this rank's host memory through the Backend: it copies, scales, packs and
+// reduces.
 //
 // Thread: engine only.
 #pragma once
@@ -17,17 +18,19 @@ namespace hvd {
 
 class Executor {
  public:
-  // For the process set of these ranks (ascending, of the job), in which `map` says where this one is.
+  // Makes the executor for the process set of these ranks (ascending, of the job); `map` is this rank's place in the
+  // set.
   Executor(RankMap map, std::vector<int> ranks, Backend& backend)
       : map_(std::move(map)), ranks_(std::move(ranks)), backend_(backend) {}
 
   [[nodiscard]] const RankMap& map() const { return map_; }
   [[nodiscard]] const std::vector<int>& ranks() const { return ranks_; }
-  // Where it tells of its phases; must outlive it.
+  // Sets the timeline for its phases; the timeline must outlive it.
   void trace_to(Timeline* timeline) { timeline_ = timeline; }
 
-  // `ops` are this rank's operations of response.names, in that order. On success their outputs are filled; finishing
-  // them is the caller's. An error means that this rank could not take part, so the job cannot go on.
+  // Runs the response. `ops` are this rank's operations of response.names, in that order. On success their outputs are
+  // complete; the caller finishes the operations. An error means that this rank could not take part, so the job cannot
+  // go on.
   Result<void> run(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt);
 
  private:
@@ -37,7 +40,7 @@ class Executor {
   Result<void> allreduce_pieces(std::span<PendingOp* const> ops, Interrupt& interrupt);
   Result<void> adasum(std::span<PendingOp* const> ops, Interrupt& interrupt);
   Result<void> reduce(void* data, std::size_t size_bytes, const Submission& like, Interrupt& interrupt);
-  // Cut by rank along dimension 0 (executor_rows.cpp).
+  // These split tensors by rank along dimension 0 (executor_rows.cpp).
   Result<void> allgather(const Response& response, std::span<PendingOp* const> ops, Interrupt& interrupt);
   Result<void> reducescatter(std::span<PendingOp* const> ops, Interrupt& interrupt);
   Result<void> alltoall(PendingOp& op, Interrupt& interrupt);
@@ -47,14 +50,14 @@ class Executor {
   const std::vector<int> ranks_;
   Backend& backend_;
   FusionBuffer fusion_buffer_;
-  Timeline* timeline_ = nullptr;  // null: nowhere
-  // of the operation that runs
+  Timeline* timeline_ = nullptr;  // null: phases are not recorded
+  // of the running operation
   std::vector<Piece> pieces_;
   std::vector<SharedPiece> shared_pieces_;
 };
 
-// Of a reduction's result: postscale, and for an average divided by the number of ranks; by a product where that is the
-// same, as for a power of two.
+// Returns the scale of a reduction's result: postscale, and for an average also the division by the number of ranks. It
+// multiplies instead if the result is the same, as for a power of two.
 Scale result_scale(ReduceOp op, double postscale, int size);
 
 }  // namespace hvd

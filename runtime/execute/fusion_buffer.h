@@ -1,7 +1,7 @@
-// FusionBuffer: the staging memory in which several small tensors travel as one.
+// FusionBuffer is the staging memory in which several small tensors travel as one.
 //
-// Made when first needed and kept; it never shrinks, and the fusion plan, or the largest group, bounds it. Thread:
-// engine only.
+// It is made when first needed and kept, and never shrinks; the fusion plan, or the largest group, bounds its size.
+// Thread: engine only.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,13 @@ namespace hvd {
 
 class FusionBuffer {
  public:
-  // Memory for what is packed otherwise, valid until the next call. kResource when there is none.
+  // Returns memory for data that the caller packs itself, valid until the next call. kResource: there is not enough
+  // memory.
   Result<std::span<std::byte>> reserve(std::size_t size_bytes);
-  // Inputs of `ops` one after the other; returns where, valid until the next pack(). kResource when there is no memory.
+  // Packs the inputs of `ops` one after the other, and returns where; valid until the next pack(). kResource: there is
+  // not enough memory.
   Result<std::span<std::byte>> pack(std::span<PendingOp* const> ops);
-  // The reverse, into the outputs of the same ops.
+  // Copies back into the outputs of the same ops.
   void unpack(std::span<PendingOp* const> ops) const;
 
  private:
@@ -27,7 +29,7 @@ class FusionBuffer {
   std::size_t capacity_ = 0;
 };
 
-// Bytes of an operation's input; its shape was checked when it was submitted.
+// The bytes of an operation's input; its shape was checked when it was submitted.
 std::size_t input_bytes(const Submission& what);
 
 }  // namespace hvd

@@ -1,5 +1,5 @@
-// A phase of operations begins in the timeline, and the one before ends. Nothing where there is no timeline, or it is
-// off.
+// Functions that begin a phase of operations in the timeline, which ends the phase before. They do nothing if there is
+// no timeline, or if it is off.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// PendingOp: an operation on its way through the engine, from the C interface until its Completion is finished; and
-// where operations that are done are kept for the next ones, since a training program starts the same again and again.
+// PendingOp is an operation on its way through the engine, from the C interface until its Completion is finished.
+// OpPool keeps finished operations for reuse, since a training program starts the same ones again and again.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ namespace hvd {
 
 class Event;
 
-// One operation as the C interface received it; pointers stay valid until its Completion is done.
+// Submission is one operation as the C interface received it. Its pointers stay valid until its Completion is done.
 struct Submission {
   OpKind kind = OpKind::kBarrier;
   std::string name;
@@ -36,38 +36,40 @@ struct Submission {
   double postscale = 1.0;
   std::vector<std::int32_t> splits{};  // alltoall: rows for each rank, [size]
   int process_set = 0;
-  std::vector<std::int32_t> numbers{};  // kSetAdd: the ranks, ascending; kSetRemove, kBufferRemove: which
-  bool by_members = false;              // see Request
-  std::int64_t shared_at = -1;          // see Request
-  std::int32_t priority = 0;            // see Request
-  int device = -1;                      // whose memory input and output are; -1: the host's
-  void* stream = nullptr;               // of the device, behind whose work input and output are to be used
+  // kSetAdd: the ranks, ascending; kSetRemove, kBufferRemove: the number of the set or buffer
+  std::vector<std::int32_t> numbers{};
+  bool by_members = false;      // see Request
+  std::int64_t shared_at = -1;  // see Request
+  std::int32_t priority = 0;    // see Request
+  int device = -1;              // the device whose memory input and output are; -1: the host's
+  void* stream = nullptr;       // of the device; input and output are ready after its work
 };
 
-// Where on the caller's stream the memory of an operation is ready for use.
+// ReadyMark is the point on the caller's stream at which the memory of an operation is ready for use.
 struct ReadyMark {
   std::shared_ptr<Event> event;  // shared with the other operations of one call
   void* stream = nullptr;
-  std::uint64_t serial = 0;  // in the order in which they were recorded
+  std::uint64_t serial = 0;  // counts marks in the order in which they were recorded
 };
 
-// An operation from submit until its Completion is finished.
+// PendingOp is an operation from its submission until its Completion is finished.
 struct PendingOp {
   Submission what;
-  std::shared_ptr<Completion> completion;  // shared by the caller's handle and the engine, whoever lets go last
-  std::vector<PendingOp*> group;           // of a group's first: the others, which are submitted with it
-  std::optional<OwnedOutput> output;       // allgather: filled when it ran
-  std::uint64_t asked_at = 0;              // ticks; 0: a stand-in
-  std::optional<ReadyMark> ready{};        // of what lies on a device
-  int position = -1;                       // engine only: asked for by the bit of this position, and not answered
+  // shared by the caller's handle and the engine, in whichever order they release it
+  std::shared_ptr<Completion> completion;
+  std::vector<PendingOp*> group;      // in a group's first operation: the others, which are submitted with it
+  std::optional<OwnedOutput> output;  // allgather: filled when it ran
+  std::uint64_t asked_at = 0;         // ticks; 0: a stand-in
+  std::optional<ReadyMark> ready{};   // for an operation on a device
+  int position = -1;                  // engine only: the position by whose bit it was asked for, until it is answered
 
   void finish(Result<void> result);
-  // As a new one, but for the Completion.
+  // Resets everything except the Completion.
   void clear();
 };
 
-// Under which an operation goes: names are those of a process set. `name` is another's: of an OpRef in a table, the
-// operation's.
+// OpKey identifies an operation by its name within a process set. `name` refers to memory of another object; for an
+// OpRef in a table, it is the operation's own name.
 struct OpKey {
   int process_set = 0;
   std::string_view name;
@@ -80,7 +82,7 @@ struct OpKeyHash {
   }
 };
 
-// Operations that keep the memory of their names and shapes for the next ones. Thread: any (mutex mu_).
+// OpPool keeps operations, with the memory of their names and shapes, for the next ones. Thread: any (mutex mu_).
 class OpPool {
  public:
   struct Return {
@@ -91,7 +93,7 @@ class OpPool {
   OpPool(const OpPool&) = delete;
   OpPool& operator=(const OpPool&) = delete;
 
-  // With a Completion of its own and nothing else.
+  // Returns an operation with a new Completion and nothing else.
   std::unique_ptr<PendingOp, Return> get();
 
  private:

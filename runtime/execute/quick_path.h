@@ -1,10 +1,10 @@
-// QuickPath: small operations of the ranks of one node, done by the threads that call them, without the engine: each
-// posts what it has, looks at what the others have posted, and computes the result itself (link/shm_rounds.h). Of
-// larger ones each computes its share, and posts that in the next round.
+// QuickPath runs small operations of the ranks of one node on the calling threads, without the engine. Each rank writes
+// its input to shared memory, reads the inputs of the others, and computes the result itself (link/shm_rounds.h). For
+// larger operations each rank computes its share, and writes that in a second round.
 //
-// It is taken only while nothing else is pending on this rank, and only if all ranks take it for the same operation at
-// about the same time. Whenever that is not so, all ranks that came see it, and their operations go the ordinary way,
-// where what is wrong is found and told: so nothing fails here. Results are bitwise those of the ordinary way.
+// It is used only while nothing else is pending on this rank, and only if all ranks use it for the same operation at
+// about the same time. If that is not so, all ranks that came notice it, and their operations take the ordinary way,
+// which finds and reports any error. So nothing fails here. Results are bitwise those of the ordinary way.
 // Thread: any (mutex mu_).
 #pragma once
 
@@ -26,7 +26,7 @@
 
 namespace hvd {
 
-// An allreduce, broadcast or barrier that was found to be in order.
+// QuickOp is an allreduce, broadcast or barrier whose arguments were checked.
 struct QuickOp {
   OpKind kind = OpKind::kBarrier;
   Dtype dtype = Dtype::kUint8;
@@ -35,8 +35,8 @@ struct QuickOp {
   double prescale = 1.0;
   double postscale = 1.0;
   std::span<const std::int64_t> shape;
-  std::string_view name;     // empty: an unnamed one ...
-  std::uint64_t noname = 0;  // ... of this number
+  std::string_view name;     // empty: an unnamed operation ...
+  std::uint64_t noname = 0;  // ... with this number
   const void* input = nullptr;
   void* output = nullptr;
   std::size_t size_bytes = 0;
@@ -44,11 +44,11 @@ struct QuickOp {
 
 class QuickPath {
  public:
-  // What a box has room for.
+  // The limits of one rank's slot in the shared memory.
   static constexpr std::size_t kMaxBytes = 128U << 10U;
   static constexpr std::size_t kMaxNameBytes = 256;
 
-  // For the ranks of `shm`, which must be all of the process set.
+  // For the ranks of `shm`, which must be all ranks of the process set.
   explicit QuickPath(std::shared_ptr<ShmSegment> shm, const Tuning& tuning = {});
   QuickPath(const QuickPath&) = delete;
   QuickPath& operator=(const QuickPath&) = delete;
@@ -56,7 +56,7 @@ class QuickPath {
   [[nodiscard]] bool takes(OpKind kind, std::size_t size_bytes) const {
     return size_bytes <= (kind == OpKind::kAllreduce ? bytes_ : whole_bytes_);
   }
-  // False: it is to go the ordinary way; nothing has happened to its memory.
+  // False: the operation takes the ordinary way; its memory is unchanged.
   bool try_run(const QuickOp& op);
 
  private:
@@ -74,15 +74,15 @@ class QuickPath {
 
   // constant after construction
   const std::shared_ptr<ShmSegment> shm_;
-  // An allreduce of at most so much goes this way ...
+  // An allreduce up to this size goes this way ...
   const std::size_t bytes_;
-  // ... in one round up to this, and so does anything else: above it a second round costs less than what each rank
-  // reads and computes alone.
+  // ... in one round up to this size, which is also the limit for other kinds. Above it, a second round costs less than
+  // reading and computing everything on each rank.
   const std::size_t whole_bytes_;
   // guarded by mu_
   std::mutex mu_;
   ShmRounds rounds_;
-  std::vector<const std::uint8_t*> operands_;  // of the operation that runs, by local rank
+  std::vector<const std::uint8_t*> operands_;  // of the running operation, by local rank
   std::optional<int> spins_;
 };
 

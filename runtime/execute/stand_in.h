@@ -1,6 +1,6 @@
-// StandIn: what a rank that has joined runs in place of an allreduce that it has not asked for: zeros of the same size,
-// whose result is thrown away; and what a rank runs of a new process set for which its members have asked. Functions on
-// values; thread: engine only.
+// StandIn makes the operations that a rank runs without having asked for them. A rank that has joined runs an allreduce
+// on zeros of the same size and discards the result. A rank also runs the addition of a process set for which only the
+// members have asked. Functions on values. Thread: engine only.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@
 
 namespace hvd {
 
-// For response.names[index], which must have its count; kResource when there is no memory.
+// For response.names[index], whose count must be present. kResource: there is not enough memory.
 Result<PendingOp> make_stand_in(const Response& response, std::size_t index);
-// For a response with numbers.
+// For a response that contains the ranks of a process set.
 PendingOp make_set_stand_in(const Response& response);
 
 }  // namespace hvd

@@ -1,6 +1,6 @@
-// DeviceExecutor: carries one Response out on memory of this rank's device, for one process set: on a stream of its
-// own, behind what the callers' streams do, and without waiting for the end. By NCCL, or through the host's memory and
-// the Executor of CPU operations, as the ranks of the set have agreed.
+// DeviceExecutor carries one Response out on the memory of this rank's GPU, for one process set. It works on a stream
+// of its own, after the work of the callers' streams, and does not wait for the end. The data moves by NCCL, or through
+// the host's memory and the Executor of CPU operations, as the ranks of the set have agreed.
 //
 // Thread: engine only.
 #pragma once
@@ -27,25 +27,26 @@ namespace hvd {
 
 class DeviceExecutor {
  public:
-  // The set's ranks on the host.
+  // Host is what the set's ranks use for operations on the host.
   struct Host {
     RankMap map;
-    std::vector<int> ranks;  // of the job, ascending
+    std::vector<int> ranks;  // ranks of the job, ascending
     Backend& backend;
     Executor& executor;
   };
-  // `comm`: null where the plan uses no NCCL. `pool`: null on a rank that has no device, and then only stands in.
+  // `comm` is null if the plan uses no NCCL. `pool` is null on a rank that has no device, which only takes part with
+  // stand-ins.
   static Result<std::unique_ptr<DeviceExecutor>> make(Host host, std::shared_ptr<DevicePool> pool, DevicePlan plan,
                                                       std::shared_ptr<NcclComm> comm);
 
-  // As Executor::run, but that outputs are filled when flight.done is. What it needs until then it leaves in the
-  // flight.
+  // Works as Executor::run, but the outputs are complete only when flight.done is. The flight keeps alive what the
+  // operations need until then.
   Result<void> run(const Response& response, std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt);
 
   [[nodiscard]] const std::shared_ptr<NcclComm>& comm() const { return comm_; }
   [[nodiscard]] const Host& host() const { return host_; }
   [[nodiscard]] const DevicePlan& plan() const { return plan_; }
-  // Why buffers are not as they could be; once, and empty otherwise.
+  // Returns why buffers are slower than they could be; empty after the first call, and if there is no reason.
   std::string take_notice() { return std::exchange(notice_, {}); }
 
  private:
@@ -53,7 +54,7 @@ class DeviceExecutor {
       : host_(std::move(host)), pool_(std::move(pool)), plan_(std::move(plan)), comm_(std::move(comm)) {}
   [[nodiscard]] bool goes_by_nccl(const Response& response, const Submission& like) const;
   Result<void> wait_for_callers(std::span<PendingOp* const> ops);
-  // Zeros on the device for what this rank has not asked for.
+  // Places zeros on the device for operations that this rank has not asked for.
   Result<void> place_stand_ins(std::span<PendingOp* const> ops, Flight& flight);
   Result<std::uint8_t*> reserve(std::size_t size_bytes, Flight& flight);
   Result<std::uint8_t*> reserve_registered(std::size_t size_bytes, Flight& flight, Interrupt& interrupt);
@@ -71,7 +72,7 @@ class DeviceExecutor {
   Result<void> reducescatter(std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt);
   Result<void> alltoall(PendingOp& op, Flight& flight, Interrupt& interrupt);
 
-  // Through the host (device_staging.cpp).
+  // These functions move data through the host (device_staging.cpp).
   Result<void> run_staged(const Response& response, std::span<PendingOp* const> ops, Flight& flight,
                           Interrupt& interrupt);
   Result<std::uint8_t*> reserve_pinned(std::size_t size_bytes, Flight& flight);
@@ -89,13 +90,14 @@ class DeviceExecutor {
   std::optional<NcclBackend> nccl_;
   std::optional<DeviceKernels> kernels_;
 
-  // What tensors are packed into to be reduced: NCCL's own memory where it has some, of which each is twice as large as
-  // the one before and all stay to the end, since to free one may wait for the device; else the pool's.
+  // The memory into which tensors are packed for a reduction. If NCCL can allocate memory it is NCCL's: each buffer is
+  // twice as large as the one before, and all are kept to the end, since freeing one may wait for the device. Otherwise
+  // it is the pool's.
   std::vector<NcclBuffer> registered_;
   bool can_register_ = false;
   std::string notice_;
   std::shared_ptr<DeviceBlock> buffer_;   // shared with the flights that use it
-  std::shared_ptr<PinnedMemory> pinned_;  // likewise
+  std::shared_ptr<PinnedMemory> pinned_;  // shared likewise
 };
 
 }  // namespace hvd

@@ -1,10 +1,10 @@
-// DeviceFinisher: waits for what was launched on a device, without making anybody else wait, and watches over NCCL
-// meanwhile. It looks at the first of each stream only, since what is behind that cannot be done before; it never
+// DeviceFinisher waits for the end of what was launched on a device, so that no other thread has to, and watches NCCL
+// for errors meanwhile. It checks only the first batch of each stream, since later ones cannot end before it. It never
 // blocks in the driver.
 //
-// When the job ends for a cause it aborts the communicators, so that the device lets go, and then everything that is
-// under way fails with that cause; also where the device does not let go in time. Thread: any (mutex mu_), with one of
-// its own, which starts with the first flight.
+// If the job ends with an error, it aborts the communicators, so that the device stops waiting for other ranks. Then
+// every batch that is still running fails with that error, even if the device does not stop in time. Thread: any (mutex
+// mu_); the class starts its own thread with the first batch.
 #pragma once
 
 #include <condition_variable>
@@ -25,25 +25,26 @@
 
 namespace hvd {
 
-// Operations that were launched together, until their end on the device.
+// Flight is a batch of operations that were launched together, until they end on the device.
 struct Flight {
   std::vector<OpRef> ops;
   int process_set = 0;
-  bool is_told = false;                      // those who wait are told at once; done is not null then
-  bool has_failed = false;                   // not all of it could be launched: it ends with the job
-  StreamHandle stream = nullptr;             // on which it was
-  std::shared_ptr<Event> done;               // behind what was launched; null: nothing was
-  std::shared_ptr<NcclComm> comm;            // null: without
-  std::vector<std::shared_ptr<void>> keeps;  // memory that it works on, whoever else has it
-  TimePoint since{};                         // of the finisher's time
+  bool is_told = false;                      // the operations are reported done at launch; then done is not null
+  bool has_failed = false;                   // not all of it could be launched, so it ends with the job
+  StreamHandle stream = nullptr;             // the stream of the batch
+  std::shared_ptr<Event> done;               // after what was launched; null: nothing was
+  std::shared_ptr<NcclComm> comm;            // null: the batch uses no NCCL
+  std::vector<std::shared_ptr<void>> keeps;  // the memory that it works on, kept alive until it ends
+  TimePoint since{};                         // in the finisher's time
 };
 
 class DeviceFinisher {
  public:
   struct Handlers {
-    std::function<void()> on_start;                              // from the thread here, first
-    std::function<void(Flight, const Result<void>&)> on_landed;  // from the thread here
-    std::function<void(const Error&)> on_error;                  // likewise: something has failed that ends the job
+    std::function<void()> on_start;  // called first on the finisher's thread
+    // called on the finisher's thread when a batch has ended
+    std::function<void(Flight, const Result<void>&)> on_landed;
+    std::function<void(const Error&)> on_error;  // likewise: a failure that ends the job
   };
   DeviceFinisher(Handlers handlers, StallOptions stall) : handlers_(std::move(handlers)), stall_(stall) {}
   ~DeviceFinisher();
@@ -51,22 +52,23 @@ class DeviceFinisher {
   DeviceFinisher& operator=(const DeviceFinisher&) = delete;
 
   void add(Flight flight);
-  // Communicators that are to be aborted when the job ends. Shared, since that may be while they are made or used.
+  // Adds a communicator to abort when the job ends. It is shared, since the job may end while another thread makes or
+  // uses it.
   void watch(std::shared_ptr<NcclComm> comm);
   void unwatch(const std::shared_ptr<NcclComm>& comm);
-  // The job is over: nothing is waited for any more. The first cause counts.
+  // The job is over: do not wait for anything any more. Only the first cause counts.
   void abort(const Error& cause);
-  // Until nothing of the process set is under way.
+  // Waits until no batch of the process set is running.
   Result<void> drain(int process_set, Interrupt& interrupt);
-  // Until nothing is; at the deadline, and after an error, as abort(). Ends the thread. Once. False: the device, or
-  // NCCL, is still at something that was aborted; what it may use is not to be given back, since that would wait for
-  // it.
+  // Waits until no batch is running, then ends the thread; at the deadline, and after an error, it acts as abort().
+  // Call it once. False means that the device or NCCL still works on something that was aborted. Its memory must then
+  // not be freed, since freeing would wait for it.
   [[nodiscard]] bool close(Deadline deadline, const Error& cause);
 
  private:
-  void start();  // under the lock; the thread, unless it is there
+  void start();  // starts the thread unless it runs; mutex held
   void run();
-  // Under the lock, which they give up while they call others.
+  // These run with the mutex held, and release it while they call others.
   bool look(std::unique_lock<std::mutex>& lock);
   void land(std::unique_lock<std::mutex>& lock, std::deque<Flight>::iterator at, const Result<void>& result);
   void end_all(std::unique_lock<std::mutex>& lock);
@@ -82,12 +84,12 @@ class DeviceFinisher {
   std::condition_variable changed_;
   std::deque<Flight> flights_;  // in the order in which they were launched
   std::vector<std::shared_ptr<NcclComm>> comms_;
-  std::optional<Error> cause_;  // the job is over
+  std::optional<Error> cause_;  // set when the job is over
   bool has_told_ = false;       // on_error was called
-  bool has_let_go_ = true;      // all that was aborted
+  bool has_let_go_ = true;      // everything that was aborted has stopped
   bool is_closing_ = false;
   TimePoint next_errors_{};
-  WatchedTime time_{std::chrono::seconds(1)};  // by which the age of a flight counts
+  WatchedTime time_{std::chrono::seconds(1)};  // the clock that measures the age of a flight
   std::thread thread_;
 };
 

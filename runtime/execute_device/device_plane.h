@@ -1,7 +1,8 @@
-// DevicePlane: everything of this rank that is about its GPU: the device, what the process sets do on it, and what is
-// under way there. Nothing is loaded or made before the first operation on a device.
+// DevicePlane is everything of this rank that concerns its GPU: the device, the operations of the process sets on it,
+// and the batches that are running there. Nothing is loaded or made before the first operation on a device, so that
+// jobs on CPUs pay nothing.
 //
-// A rank has one device: that of its first operation on one. Thread: engine only, but for mark(), take_error() and
+// A rank uses one device: that of its first operation on one. Thread: engine only, except mark(), take_error() and
 // abort().
 #pragma once
 
@@ -27,39 +28,40 @@ class DevicePlane {
   struct Settings {
     DeviceOptions options;
     int local_rank = 0;
-    Duration start_limit{};  // for the ranks of a communicator to come
+    Duration start_limit{};  // how long the ranks of a communicator may take to arrive
     StallOptions stall;
   };
-  // `on_landed` and `wake`: from a thread of the plane's own; wake() after an error that take_error() then gives.
+  // `on_landed` and `wake` are called from the plane's own thread; wake() after an error, which take_error() then
+  // returns.
   DevicePlane(Settings settings, Log& log, std::function<void(Flight, const Result<void>&)> on_landed,
               std::function<void()> wake);
   ~DevicePlane();
   DevicePlane(const DevicePlane&) = delete;
   DevicePlane& operator=(const DevicePlane&) = delete;
 
-  // Notes on their streams where those operations of `ops` that lie on a device are ready. Thread: who submits them.
-  // kInvalid: another device than this rank's, or a stream that a graph is captured from.
+  // Records, on their streams, the point at which those operations of `ops` that are on a device are ready. Thread: the
+  // submitting one. kInvalid: the device is not this rank's, or a graph is being captured from the stream.
   Result<void> mark(std::span<const OpRef> ops);
-  // Launches a response of the set. The flight is to be taken off in any case, with the operations.
+  // Launches a response of the set. The caller must pass the flight, with its operations, to take_off() in any case.
   Result<void> run(int process_set, const DeviceExecutor::Host& host, const Response& response,
                    std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt);
   void take_off(Flight flight);
 
-  // A new process set, on every rank of the job; `index`: of this rank in it, -1: not a member. Where all ranks have a
-  // communicator the set's is split from it.
+  // Adds a new process set; every rank of the job calls it. `host` is empty if this rank is not a member. If all ranks
+  // share a communicator, the set's communicator is split from it.
   Result<void> add_set(int process_set, const std::optional<DeviceExecutor::Host>& host, Interrupt& interrupt);
   Result<void> remove_set(int process_set, Interrupt& interrupt);
 
-  // What has failed on the device since the last call. Thread: any.
+  // Returns the first failure on the device since the last call. Thread: any.
   std::optional<Error> take_error();
   // The job is over for this cause. Thread: any.
   void abort(const Error& cause);
-  // Waits for what is under way, and ends everything; what is not done in time fails with `cause`.
+  // Waits for what is running and ends everything; what does not end in time fails with `cause`.
   void close(Duration limit, const Error& cause);
 
  private:
   Result<std::shared_ptr<DevicePool>> pool_of(int ordinal);
-  // This rank's device if it has one by now; else one to stand in with.
+  // Returns this rank's device if it has one by now; otherwise one to use for stand-ins.
   Result<std::shared_ptr<DevicePool>> any_pool();
   Result<DeviceExecutor*> executor_of(int process_set, const DeviceExecutor::Host& host, Interrupt& interrupt);
   Result<std::unique_ptr<DeviceExecutor>> make_executor(const DeviceExecutor::Host& host, Interrupt& interrupt);
@@ -74,15 +76,15 @@ class DevicePlane {
   const std::function<void()> wake_;
   // guarded by mu_
   std::mutex mu_;
-  std::shared_ptr<DevicePool> pool_;  // of this rank's device; shared with what it has given out
+  std::shared_ptr<DevicePool> pool_;  // of this rank's device; shared with the memory and events that it has given out
   std::uint64_t last_serial_ = 0;
   std::optional<Error> error_;
   // engine only
-  std::optional<Result<std::shared_ptr<const NcclLibrary>>> nccl_;  // once it was looked for
+  std::optional<Result<std::shared_ptr<const NcclLibrary>>> nccl_;  // set after the search for NCCL
   std::map<int, std::unique_ptr<DeviceExecutor>> executors_;        // by process set
-  bool has_told_ = false;                                           // that GPUs' tensors go through the host
-  bool has_told_of_memory_ = false;                                 // that NCCL refused memory
-  bool has_let_go_ = true;                                          // the device, by the end
+  bool has_told_ = false;                                           // has reported that GPU tensors go through the host
+  bool has_told_of_memory_ = false;                                 // has reported that NCCL refused memory
+  bool has_let_go_ = true;                                          // the device has stopped by the end
   DeviceFinisher finisher_;
 };
 

@@ -1,5 +1,5 @@
-// DevicePool: events and memory of a device, kept for the next who needs them: to make and to destroy them costs, and
-// the driver waits for the whole device where memory is freed.
+// DevicePool keeps events and memory of a device for the next user. Creating and destroying them is slow, and the
+// driver waits for the whole device when memory is freed.
 //
 // Thread: any (mutex mu_).
 #pragma once
@@ -19,7 +19,8 @@ namespace hvd {
 
 class DevicePool;
 
-// Memory of the pool's. Whoever reads or writes it on a stream that nobody waits for says so by used_by().
+// DeviceBlock is memory of the pool. Code that reads or writes it on a stream for which no thread waits must call
+// used_by().
 class DeviceBlock final : public DeviceResult {
  public:
   DeviceBlock(std::shared_ptr<Device> device, DeviceMemory memory, std::weak_ptr<DevicePool> pool)
@@ -28,7 +29,8 @@ class DeviceBlock final : public DeviceResult {
   [[nodiscard]] void* data() const override { return memory_.data(); }
   [[nodiscard]] std::size_t size_bytes() const { return memory_.size_bytes(); }
   Result<void> copy_to(void* to, std::size_t size_bytes, void* stream) override;
-  // Until what is on the stream by now is done it is in use, also when nobody holds it any more.
+  // Keeps the block in use until the work that the stream has by now is done, even if nobody refers to the block any
+  // more.
   Result<void> used_by(StreamHandle stream);
 
  private:
@@ -38,7 +40,7 @@ class DeviceBlock final : public DeviceResult {
   const DeviceMemory memory_;
   const std::weak_ptr<DevicePool> pool_;
   std::mutex mu_;
-  std::vector<std::shared_ptr<Event>> users_;  // guarded by mu_. Shared with the pool, to which they go back
+  std::vector<std::shared_ptr<Event>> users_;  // guarded by mu_. Shared with the pool, to which they return
 };
 
 class DevicePool final : public std::enable_shared_from_this<DevicePool> {
@@ -48,11 +50,12 @@ class DevicePool final : public std::enable_shared_from_this<DevicePool> {
   DevicePool(const DevicePool&) = delete;
   DevicePool& operator=(const DevicePool&) = delete;
 
-  // Goes back when the last who has it lets go.
+  // Returns an event; it goes back to the pool when its last owner releases it.
   Result<std::shared_ptr<Event>> event();
-  // One that is recorded now.
+  // Returns an event that is recorded now.
   Result<std::shared_ptr<Event>> event_on(StreamHandle stream);
-  // At least that many bytes (0: one has an address all the same), to be used on this stream. Goes back likewise.
+  // Returns a block of at least this many bytes (0 still gives an address), for use on this stream. It goes back
+  // likewise.
   Result<std::shared_ptr<DeviceBlock>> block(std::size_t size_bytes, StreamHandle stream);
 
   [[nodiscard]] const std::shared_ptr<Device>& device() const { return device_; }
@@ -67,7 +70,7 @@ class DevicePool final : public std::enable_shared_from_this<DevicePool> {
   // guarded by mu_
   std::mutex mu_;
   std::vector<std::unique_ptr<Event>> events_;
-  std::multimap<std::size_t, std::unique_ptr<DeviceBlock>> blocks_;  // by their sizes
+  std::multimap<std::size_t, std::unique_ptr<DeviceBlock>> blocks_;  // by size
 };
 
 }  // namespace hvd

@@ -1,5 +1,5 @@
-// DeviceSetup: how the ranks of a process set agree on what moves data between their devices: NCCL, or their memory on
-// the host. Each tells what it has; all decide the same. Thread: engine only.
+// DeviceSetup is how the ranks of a process set agree on what moves data between their GPUs: NCCL, or their memory on
+// the host. Each rank sends a description of what it has, and all come to the same plan. Thread: engine only.
 #pragma once
 
 #include <array>
@@ -16,57 +16,59 @@
 
 namespace hvd {
 
-// What HOROVOD_GPU_OPERATIONS and its like say.
+// The settings of HOROVOD_GPU_OPERATIONS and similar variables.
 struct DeviceOptions {
-  std::string nccl_library;                        // its file; empty: see NcclLibrary
+  std::string nccl_library;                        // the file of the library; empty: see NcclLibrary
   std::array<bool, kOpKindCount> uses_nccl = [] {  // by kind
     std::array<bool, kOpKindCount> all{};
     all.fill(true);
     return all;
   }();
-  bool completes_early = false;  // an operation is done when it is launched, and the caller's stream waits for its end
+  // an operation is reported done when it is launched; the caller's stream waits for its end
+  bool completes_early = false;
 };
 
-// What a rank has; the same size for all, since it travels as it is.
+// DeviceCard describes what a rank has. It has the same size on all ranks, since its bytes are sent unchanged.
 struct DeviceCard {
   std::uint8_t has_device = 0;
   std::uint8_t has_kernels = 0;
-  std::uint16_t kinds = 0;  // bits: those that it wants done by NCCL
+  std::uint16_t kinds = 0;  // bits: the kinds for which the rank wants NCCL
   std::int32_t nccl = 0;    // version; 0: none
   DeviceUuid uuid{};
-  std::array<char, 232> why{};  // there is no NCCL, device or kernels
+  std::array<char, 232> why{};  // why there is no NCCL, device or kernels
 };
 static_assert(sizeof(DeviceCard) == 256);
 
 struct DevicePlan {
-  std::uint16_t kinds = 0;   // bits: those that NCCL does; 0: none, and there is no communicator
-  bool shares_gpus = false;  // some ranks have one GPU
-  std::string notice;        // why something does not go by NCCL; empty: it is as it was asked for
+  std::uint16_t kinds = 0;   // bits: the kinds that NCCL does; 0: none, and there is no communicator
+  bool shares_gpus = false;  // some ranks use the same GPU
+  std::string notice;        // why something does not use NCCL; empty: everything is as requested
 
   [[nodiscard]] bool uses(OpKind kind) const { return (kinds >> static_cast<unsigned>(kind) & 1U) != 0; }
 };
 
-// Pure. `ranks`: of the job, as they are called in the notice.
+// Pure. `ranks` are the ranks' numbers in the job, for the notice.
 DevicePlan plan_devices(std::span<const DeviceCard> cards, const std::vector<int>& ranks);
 
-// Who agrees: the ranks of a process set, over what moves their data on the host.
+// DeviceParty is the group that agrees: the ranks of a process set, and the backend that moves their data on the host.
 struct DeviceParty {
-  const std::vector<int>& ranks;  // of the job, ascending
-  int index = 0;                  // this one's place among them
+  const std::vector<int>& ranks;  // ranks of the job, ascending
+  int index = 0;                  // this rank's place among them
   Backend& host;
 };
 
-// `why` of an error, as much as there is room.
+// Makes this rank's card; an error's text goes to `why`, cut off to fit.
 DeviceCard make_card(const DeviceOptions& options, const Result<std::shared_ptr<Device>>& device,
                      const Result<std::shared_ptr<const NcclLibrary>>& nccl);
 Result<std::vector<DeviceCard>> exchange_cards(const DeviceParty& party, const DeviceCard& own, Interrupt& interrupt);
 
-// The communicator, made by all. A rank that fails has to end the job, so that the others do not wait for it; where it
-// `may_fail`, as with ranks that share a GPU, all agree, and an error names the first.
+// Makes the communicator; all ranks of the party call it. A rank that fails has to end the job, so that the others do
+// not wait for it. With `may_fail`, as for ranks that share a GPU, all ranks agree on the outcome instead, and an error
+// names the first that failed.
 Result<std::shared_ptr<NcclComm>> make_comm(const DeviceParty& party, const std::shared_ptr<Device>& device,
                                             const std::shared_ptr<const NcclLibrary>& nccl, bool may_fail,
                                             Duration limit, Interrupt& interrupt);
-// Whether all ranks of the party are well; the first's words where one is not.
+// Returns the error text of the first rank of the party that failed; empty if all are well.
 Result<std::string> agree(const DeviceParty& party, const Result<void>& own, Interrupt& interrupt);
 
 }  // namespace hvd
