@@ -1,10 +1,10 @@
-// Autotuner: looks for the settings under which a job moves most bytes a second, while it trains: how much is fused,
-// and how long a decision waits for more. It tries a setting for some steps, takes the median of a few measurements as
-// its score, and chooses the next one where a Gaussian process expects most; in the end the best one stays.
+// Autotuner searches, while a job trains, for the settings under which it moves the most bytes per second: how much is
+// fused, and how long a decision waits for more. It tries a setting for some steps and takes the median of a few
+// measurements as its score. A Gaussian process then predicts which setting to try next; in the end the best one stays.
 //
-// Only the coordinator's decisions depend on these settings, so only the coordinator has an Autotuner, and all ranks
-// change with the same response. A step ends when a tensor comes again; names that never come again make no steps.
-// Pure: the clock is the caller's. Thread: engine only.
+// Only the coordinator's decisions depend on these settings. So only the coordinator has an Autotuner, and all ranks
+// change with the same response. A step ends when a tensor comes again; names that are used only once make no steps.
+// Pure: the caller gives the time. Thread: engine only.
 #pragma once
 
 #include <cstddef>
@@ -28,34 +28,34 @@ struct TunedSetting {
 
 struct AutotuneOptions {
   bool is_on = false;
-  int warmup_samples = 3;  // settings' worth of steps that are thrown away first
+  int warmup_samples = 3;  // how many samples are discarded first
   int steps_per_sample = 10;
   int max_samples = 20;       // settings that are tried
   double noise = 0.8;         // of a score, from 0 to 1, see GaussianProcess
-  bool keeps_fusion = false;  // what the user has set stays as it is
+  bool keeps_fusion = false;  // keep the value that the user has set
   bool keeps_window = false;
   std::string log_path;  // empty: none
 };
 
 class Autotuner {
  public:
-  // A setting that was tried, or at the end the best one.
+  // Trial is a setting that was tried, or at the end the best one.
   struct Trial {
     TunedSetting setting;
-    double score = 0.0;  // bytes a microsecond
+    double score = 0.0;  // bytes per microsecond
   };
-  // What a step's end has brought; mostly nothing.
+  // News is the outcome of a step's end; it is usually empty.
   struct News {
-    std::optional<TunedSetting> setting;  // to go on with
+    std::optional<TunedSetting> setting;  // the setting to use from now on
     std::vector<Trial> trials;
     bool is_done = false;
   };
 
   Autotuner(const AutotuneOptions& options, const TunedSetting& first);
 
-  // A tensor has become ready on all ranks.
+  // Records that a tensor has become ready on all ranks.
   void note(const std::string& tensor, std::size_t bytes, TimePoint now);
-  // After all that became ready at once.
+  // Call after all tensors that became ready at once.
   News take_news();
 
   [[nodiscard]] bool is_done() const { return is_done_; }
@@ -66,7 +66,7 @@ class Autotuner {
   void begin_setting(const TunedSetting& setting);
   [[nodiscard]] GaussianProcess::Point point_of(const TunedSetting& setting) const;
   [[nodiscard]] TunedSetting setting_at(const GaussianProcess::Point& point) const;
-  // Of the trials so far.
+  // Fits the process to the trials so far.
   [[nodiscard]] GaussianProcess guess_from_trials() const;
   [[nodiscard]] TunedSetting next_setting() const;
   [[nodiscard]] const Trial& best() const;
@@ -74,13 +74,13 @@ class Autotuner {
   // constant after construction
   const AutotuneOptions options_;
   const TunedSetting first_;
-  // of the step, of the sample, of the setting
+  // state of the step, of the sample, of the setting
   std::unordered_set<std::string> seen_;
-  std::optional<TimePoint> began_;  // the sample; none: with the next step
+  std::optional<TimePoint> began_;  // begin of the sample; none: it begins with the next step
   std::size_t bytes_ = 0;
   int steps_ = 0;
   std::vector<double> scores_;
-  // of all
+  // state of the whole search
   int warmups_left_;
   TunedSetting setting_;
   std::vector<Trial> trials_;

@@ -1,9 +1,9 @@
-// KnownTensors: the coordinator's half of a process set's response cache: which tensor stands at which position, and
-// which ranks have asked for it by its bit. It stands beside the negotiator, which keeps what is asked for by message;
-// a tensor for which some ranks send the bit and others a message is the negotiator's (see Coordinator).
+// KnownTensors is the coordinator's half of a process set's response cache: which tensor has which position, and which
+// ranks have asked for it by its bit. The negotiator keeps what is asked for by message. If some ranks send a tensor's
+// bit and others a message, the negotiator takes the tensor over (see Coordinator).
 //
-// Positions are the coordinator's alone to give and to take away, so that all ranks agree about them. What some ranks
-// wait for keeps its position; of the others the one that was done longest ago makes room.
+// Only the coordinator assigns and frees positions, so that all ranks agree about them. A tensor for which some ranks
+// wait keeps its position; of the others, the one that was used longest ago makes room for a new one.
 // Pure; an index is a rank's place in the set. Thread: engine only, on the coordinator.
 #pragma once
 
@@ -21,45 +21,45 @@ namespace hvd {
 
 class KnownTensors {
  public:
-  // For a set of so many ranks; capacity 0: nothing is ever known.
+  // For a set of so many ranks; capacity 0: no tensor is ever known.
   KnownTensors(int size, std::size_t capacity);
 
-  // Its position; -1: not known.
+  // Returns the tensor's position; -1: not known.
   [[nodiscard]] int find(const std::string& name) const;
-  // Whether there is such a position at all.
+  // Whether the position exists at all.
   [[nodiscard]] bool has(int position) const { return position >= 0 && position < static_cast<int>(slots_.size()); }
-  // Whether a rank that has heard of so many changes means what stands there now.
+  // Whether the content of the position is the one that a rank means which has received so many changes.
   [[nodiscard]] bool is_current(int position, std::uint64_t changes) const {
     return slot(position).changed_at <= changes;
   }
   [[nodiscard]] std::uint64_t changes() const { return changes_; }
-  // What stands there, as all agreed on it, and as this rank asked for it.
+  // The request at this position, as all ranks agreed on it (request), and as this rank asked for it (request_of).
   [[nodiscard]] const Request& request(int position) const { return slot(position).request; }
   [[nodiscard]] Request request_of(int position, int index) const;
 
-  // This rank is ready for it. False: it has asked for it already.
+  // Records that this rank is ready for the tensor. False: it has asked for it already.
   [[nodiscard]] bool ask(int position, int index, std::uint64_t serial);
   [[nodiscard]] bool has_asked(int position, int index) const {
     return slot(position).has_asked[static_cast<std::size_t>(index)];
   }
-  // Nobody has asked for it any more: those who had are the negotiator's now.
+  // Clears the ranks' bits for this position: the negotiator now keeps their requests.
   void forget_asks(int position);
-  // The negotiator has it: it keeps its position until release().
+  // The negotiator has the tensor, which keeps its position until release().
   void hold(int position) { slot(position).is_held = true; }
   void release(int position) { slot(position).is_held = false; }
   [[nodiscard]] bool is_held(int position) const { return slot(position).is_held; }
 
   [[nodiscard]] bool has_ready() const { return !ready_.empty(); }
   [[nodiscard]] bool has_unfinished() const { return unfinished_ > 0; }
-  // As Negotiator::has_fresh_incomplete().
+  // See Negotiator::has_fresh_incomplete().
   [[nodiscard]] bool has_fresh_incomplete() const { return fresh_incomplete_ > 0; }
-  // Those for which some have asked, with the indices of those who have not; not sorted.
+  // Returns the tensors for which some ranks have asked, with the indices of those that have not; not sorted.
   [[nodiscard]] std::vector<Unfinished> unfinished() const;
-  // Those for which all have asked, since the last call.
+  // Returns the positions for which all ranks have asked, since the last call.
   void take(PositionBits& out);
 
-  // Gives a position to what all ranks have asked for by message; nullopt where it cannot be known, or there is no
-  // room.
+  // Assigns a position to a tensor that all ranks have asked for by message. Returns nullopt if the tensor cannot be
+  // known, or if there is no room.
   std::optional<Remembered> remember(const Ready& ready);
 
  private:
@@ -72,7 +72,7 @@ class KnownTensors {
     int asked = 0;
     std::uint64_t changed_at = 0;
     std::uint64_t used_at = 0;
-    std::uint64_t generation = 0;  // of take(), when it was first asked for
+    std::uint64_t generation = 0;  // the number of take() calls when it was first asked for
     std::uint64_t serial = 0;
   };
 

@@ -1,6 +1,6 @@
-// What ranks and coordinator say to each other over the control links, and its codec.
+// The messages between ranks and coordinator over the control links, and their codec.
 //
-// Frames (base/frame.h) with the bodies below (base/bytes.h); `name` is a text of 1 to kMaxNameBytes bytes.
+// These are frames (base/frame.h) with the bodies below (base/bytes.h); `name` is a text of 1 to kMaxNameBytes bytes.
 //
 //   rank -> coordinator   Requests  u32 n, n x request                (this rank is ready for these)
 //   rank -> coordinator   Leave     (empty)                           (this rank wants to shut down)
@@ -18,7 +18,7 @@
 //             with k > 0 u8 dtype, u8 op, f64 postscale (an allreduce that a joined rank takes part in), i32 answer,
 //             u8 is_shared, u8 is_device
 //
-// What all ranks know already goes by a bit each, see known_wire.h.
+// Tensors that all ranks know already cost one bit each instead, see known_wire.h.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ namespace hvd {
 
 namespace control_wire {
 
-// The version rises with any change of these messages, and of what data connections carry, which has no version: ranks
-// of two versions must not begin to work.
+// The version rises with any change of these messages. It also rises with any change of what data connections carry,
+// because those have no version of their own: ranks of two versions must not work together.
 inline constexpr FrameSpec kSpec{0x43445648U /* "HVDC" */, 6, 16U << 20U, "control"};
 
 inline constexpr std::uint16_t kRequests = 1;
@@ -48,18 +48,19 @@ inline constexpr std::uint16_t kAbort = 5;
 inline constexpr std::uint16_t kGoodbye = 6;
 
 inline constexpr std::size_t kMaxNameBytes = 1024;
-// Longer causes are cut: one must always fit a frame and a line.
+// Longer causes are cut off: a cause must always fit into a frame and a line.
 inline constexpr std::size_t kMaxCauseBytes = 4096;
-// Tensors of one group, and of one response: their names and shapes must fit a frame, whatever they are.
+// The most tensors of one group, and of one response: their names and shapes must fit into a frame, however large they
+// are.
 inline constexpr std::size_t kMaxGroupTensors = 4096;
-// First dims of one response.
+// The most first dims of one response.
 inline constexpr std::size_t kMaxFirstDims = 1U << 19U;
-// A batch is cut into several frames at this size, so that no number of operations can exceed kSpec.max_length.
+// A batch is split into several frames at this size, so that no number of operations can exceed kSpec.max_length.
 inline constexpr std::size_t kBatchBytes = 1U << 20U;
 
 }  // namespace control_wire
 
-// A tensor of a group beside the first.
+// GroupTensor is a tensor of a group other than the first.
 struct GroupTensor {
   std::string name;
   Dtype dtype = Dtype::kUint8;
@@ -70,8 +71,8 @@ struct GroupTensor {
   bool operator==(const GroupTensor&) const = default;
 };
 
-// "This rank is ready for tensor `name`", or for it and all others of a group, which are of one kind, operator and
-// scales and are done together. What a kind does not use keeps its default on all ranks.
+// Request means "this rank is ready for tensor `name`", or for it and all others of a group, which have one kind,
+// operator and scales and are done together. A field that a kind does not use keeps its default on all ranks.
 struct Request {
   OpKind kind = OpKind::kBarrier;
   Dtype dtype = Dtype::kUint8;
@@ -81,37 +82,39 @@ struct Request {
   double postscale = 1.0;
   std::string name;
   std::vector<std::int64_t> shape;
-  std::vector<GroupTensor> group{};     // the others of its group
-  std::vector<std::int32_t> numbers{};  // kSetAdd: the ranks of the set, ascending; kSetRemove, kBufferRemove: which
+  std::vector<GroupTensor> group{};  // the others of its group
+  // kSetAdd: the ranks of the set, ascending; kSetRemove, kBufferRemove: the number
+  std::vector<std::int32_t> numbers{};
   std::int32_t process_set = 0;
-  // An allreduce in place: where in the memory that its node shares; -1: elsewhere. Ranks need not agree about it.
+  // An allreduce in place: its offset in the memory that its node shares; -1: it is elsewhere. Ranks may differ in it.
   std::int64_t shared_at = -1;
-  std::int32_t priority = 0;  // among what is ready at once the higher goes first; the lowest rank's counts
-  // It lies in a device's memory; which device that is, each rank knows for itself.
+  std::int32_t priority = 0;  // of tensors that are ready at once the higher goes first; the lowest rank's counts
+  // The tensor is in a device's memory; only the rank itself needs to know which device.
   bool is_device = false;
   bool by_members = false;  // kSetAdd: only the members of the set ask for it, for all ranks
 
   bool operator==(const Request&) const = default;
 };
 
-// "All ranks do this now", or "this cannot be done, and why": the same for every rank.
+// Response means "all ranks do this now", or "this cannot be done, for this reason"; it is the same for every rank.
 struct Response {
   OpKind kind = OpKind::kBarrier;
-  std::int32_t error_code = 0;  // a hvd::Code, 0 when the operation is to be run
+  std::int32_t error_code = 0;  // a hvd::Code, 0 if the operation is to be run
   std::string error;
-  std::vector<std::string> names;  // several: fused, in packing order
+  std::vector<std::string> names;  // several names are fused, in packing order
   std::vector<std::int64_t>
       first_dims;  // allgather: extents of dimension 0 on each rank of the set, of each name in turn
-  // What ranks that have joined need to know of an allreduce for which they have not asked; empty when there are none.
+  // What ranks that have joined need to know of an allreduce for which they have not asked; empty if no rank has
+  // joined.
   std::vector<std::int64_t> counts{};  // elements of each name
   Dtype dtype = Dtype::kUint8;
   ReduceOp op = ReduceOp::kSum;
   std::int32_t answer = -1;  // join: the rank that joined last; kSetAdd: the number of the new set
   std::int32_t process_set = 0;
-  std::vector<std::int32_t> numbers{};  // kSetAdd by members: the request's, for the others
-  bool is_shared = false;               // each of its tensors lies at one shared_at on all ranks
-  bool is_device = false;               // each of its tensors lies in the memory of each rank's device
-  double postscale = 1.0;               // with counts: ranks that have joined scale what they reduce of it
+  std::vector<std::int32_t> numbers{};  // kSetAdd by members: the request's, for the other ranks
+  bool is_shared = false;               // each of its tensors has the same shared_at on all ranks
+  bool is_device = false;               // each of its tensors is in the memory of each rank's device
+  double postscale = 1.0;               // with counts: ranks that have joined use it to scale what they reduce
 
   [[nodiscard]] bool is_error() const { return error_code != 0; }
   bool operator==(const Response&) const = default;
@@ -123,9 +126,10 @@ void append_responses(std::string& out, std::span<const Response> batch);
 void append_shutdown(std::string& out, int rank);
 void append_abort(std::string& out, std::string_view cause);
 
-// Bodies. Total: any input is decoded or refused with kProtocol, and nothing is allocated beyond the input's size.
+// Decoders of the frames' bodies. Total: any input is decoded or refused with kProtocol, and nothing is allocated
+// beyond the input's size.
 Result<std::vector<Request>> decode_requests(std::string_view body);
-// `size`: ranks of the job.
+// `size` is the number of ranks of the job.
 Result<std::vector<Response>> decode_responses(std::string_view body, int size);
 Result<int> decode_shutdown(std::string_view body, int size);
 Result<std::string> decode_abort(std::string_view body);

@@ -1,13 +1,13 @@
-// Negotiator: the coordinator's book of who asked for what in one process set. Requests in, what is ready (or in
-// disagreement) out.
+// Negotiator records which ranks have asked for what in one process set. It takes requests in, and gives out what is
+// ready, or what the ranks disagree about.
 //
 // Ranks are those of the job throughout; only `first_dims` is in the order of the set.
 // Pure: no I/O, no clock, no environment. The answer depends on the requests and on the order in which tensors become
-// complete, which is the coordinator's to decide; errors name ranks in rank order whatever the order of arrival.
+// complete, which the coordinator decides. Errors name ranks in rank order, whatever the order of arrival.
 // Thread: engine only, on the coordinator.
 //
-// KnownTensors stands in front of add(): where some ranks send a known tensor's bit and others a message, what was
-// remembered of the tensor is added for the former.
+// KnownTensors is consulted before add(). If some ranks send a known tensor's bit and others a message, the coordinator
+// calls add() with the remembered request for those that sent the bit.
 #pragma once
 
 #include <cstdint>
@@ -21,39 +21,40 @@
 
 namespace hvd {
 
-// A tensor (or a group by its first) for which some ranks have asked and others not.
+// Unfinished is a tensor (or a group, by its first) for which some ranks have asked and others have not.
 struct Unfinished {
-  std::uint64_t serial = 0;  // by the order in which they were first asked for
+  std::uint64_t serial = 0;  // the order in which they were first asked for
   OpKind kind = OpKind::kBarrier;
   std::string name;
   std::vector<int> missing;  // ranks, ascending
 };
 
-// A tensor, or a group of them, for which all ranks have asked that have not joined; or a join, when all have.
+// Ready is a tensor, or a group, for which all ranks have asked that have not joined; or a join, when all have joined.
 struct Ready {
-  Request request;                       // what all agreed on; dimension 0 of an allgather is rank 0's
+  Request request;                       // the request that all agreed on; dimension 0 of an allgather is rank 0's
   std::vector<std::int64_t> first_dims;  // allgather: of each rank of the set, of each tensor of the group in turn
   bool is_missed = false;                // some ranks have not asked, because they have joined
-  bool is_shared = false;                // an allreduce for which all ranks named the same places in shared memory
+  bool is_shared = false;                // an allreduce for which all ranks gave the same offsets in shared memory
   std::int32_t answer = -1;              // join: the rank that joined last
-  std::int32_t error_code = 0;           // a hvd::Code when they did not agree; of the whole group
+  std::int32_t error_code = 0;           // a hvd::Code if they did not agree; it applies to the whole group
   std::string error;
 };
 
 class Negotiator {
  public:
-  // The set of the ranks 0 ... size-1.
+  // For the set of the ranks 0 ... size-1.
   explicit Negotiator(int size);
-  // The set of these ranks, ascending.
+  // For the set of these ranks, ascending.
   explicit Negotiator(std::vector<int> ranks);
 
-  // kProtocol when the rank asks for a name that it is waiting for already, or for anything after it has joined, or is
-  // not of this set, or not of those who ask for it.
-  // `askers`: the ranks that ask for this name, ascending, where it is not all of the set; the same at each call. The
-  // others have nothing to say of it, and are told.
+  // Adds a rank's request. kProtocol: the rank asks for a name that it is waiting for already, asks for anything after
+  // it has joined, or is not one of the set or of `askers`.
+  // `askers`: the ranks that ask for this name, ascending, if they are not all of the set; it is the same at each call.
+  // The other ranks do not ask, and receive the response all the same.
   Result<void> add(int rank, Request request, const std::vector<int>* askers = nullptr);
 
-  // For a set beside that of all ranks, in which the joins are asked for: this rank has joined, or all have.
+  // For a set other than that of all ranks, where joins are asked for: records that this rank has joined, or that all
+  // have.
   void note_join(int rank);
   void forget_joins();
   // False again once all have joined.
@@ -61,11 +62,11 @@ class Negotiator {
   [[nodiscard]] bool has_any_joined() const { return joined_count_ > 0; }
 
   [[nodiscard]] const std::vector<int>& ranks() const { return ranks_; }
-  // Its place in the set, -1 for others.
+  // Returns the rank's place in the set, -1 for others.
   [[nodiscard]] int index_of(int rank) const;
-  // For what is asked for beside it: no two tensors of a set have the same serial.
+  // Returns a serial for a request that KnownTensors keeps, since no two tensors of a set have the same serial.
   std::uint64_t next_serial() { return ++last_serial_; }
-  // Something was asked for and is not taken yet.
+  // True if something was asked for and is not taken yet.
   [[nodiscard]] bool is_busy() const { return !entries_.empty() || !ready_.empty(); }
 
   [[nodiscard]] bool has_unfinished() const { return !entries_.empty(); }
@@ -73,24 +74,25 @@ class Negotiator {
   [[nodiscard]] std::vector<Unfinished> unfinished() const;
 
   [[nodiscard]] bool has_ready() const { return !ready_.empty(); }
-  // Tensors first asked for since the last take() of which some ranks have not been heard yet: the reason to wait a
-  // moment for more. One that has outlasted a take() no longer counts, so a late rank delays nobody's other tensors.
+  // True if there are tensors, first asked for since the last take(), for which some ranks have not asked yet. They are
+  // the reason to wait a moment for more. A tensor that was already there at a take() no longer counts, so that a late
+  // rank does not delay other tensors.
   [[nodiscard]] bool has_fresh_incomplete() const { return fresh_incomplete_ > 0; }
 
-  // What has become ready, in the order in which it did.
+  // Returns what has become ready, in the order in which it did.
   std::vector<Ready> take();
 
  private:
-  // What one name's ranks have asked for (a group goes by its first name). Ranks nearly always agree, so one Request is
-  // kept and only others beside it.
+  // Entry is what the ranks have asked for under one name (for a group, its first name). Ranks nearly always agree, so
+  // it keeps one Request, and others only if they differ.
   struct Entry {
     Request first;
     std::vector<std::pair<int, Request>> different;
-    std::vector<bool> has_asked;           // or need not; [size of the set], as are all that follow
+    std::vector<bool> has_asked;           // or need not ask; [size of the set], as are all that follow
     std::vector<std::int64_t> first_dims;  // allgather: [tensors of the group * size]
     bool is_shared = false;
     int missing = 0;
-    std::uint64_t generation = 0;  // how many take() had been when it was first asked for
+    std::uint64_t generation = 0;  // the number of take() calls when it was first asked for
     std::uint64_t serial = 0;
   };
 
@@ -104,14 +106,14 @@ class Negotiator {
   const int size_;
   std::unordered_map<std::string, Entry> entries_;
   std::vector<Ready> ready_;
-  std::vector<bool> has_joined_;  // [size]; all false again when all have
+  std::vector<bool> has_joined_;  // [size]; all false again when all have joined
   int joined_count_ = 0;
   std::uint64_t generation_ = 0;
   std::uint64_t last_serial_ = 0;
   std::size_t fresh_incomplete_ = 0;
 };
 
-// The text for two ranks that disagree, empty when they do not. Exposed for its table of tests.
+// Returns the error text for two ranks that disagree; empty if they agree. It is public for its table of tests.
 std::string disagreement(int rank_a, const Request& a, int rank_b, const Request& b);
 
 }  // namespace hvd

@@ -1,5 +1,5 @@
-// PositionBits: a set of positions of a response cache, one bit each. Keeps its memory: one that is filled again and
-// again does not allocate. Value type.
+// PositionBits is a set of positions of a response cache, one bit each. It keeps its memory, so that a set that is
+// filled repeatedly does not allocate. Value type.
 #pragma once
 
 #include <bit>
@@ -20,14 +20,14 @@ class PositionBits {
     }
     words_[word] |= std::uint64_t{1} << (static_cast<std::size_t>(position) % kWordBits);
   }
-  // For so many positions.
+  // Reserves memory for so many positions.
   void reserve(int positions) { words_.reserve(static_cast<std::size_t>(positions) / kWordBits + 1); }
   void assign(std::span<const std::uint64_t> words) { words_.assign(words.begin(), words.end()); }
 
   [[nodiscard]] bool empty() const { return words_.empty(); }
-  // The last one is not 0.
+  // The last word is not 0.
   [[nodiscard]] std::span<const std::uint64_t> words() const { return words_; }
-  // Ascending.
+  // Calls `each` with the positions, ascending.
   template <typename Each>
   void for_each(Each each) const {
     for (std::size_t i = 0; i < words_.size(); ++i) {

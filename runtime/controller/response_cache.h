@@ -1,5 +1,6 @@
-// ResponseCache: a rank's half of a process set's response cache: what stands at the positions that the coordinator has
-// given (known_wire.h), as this rank asked for it, and how what stands at some of them is done together.
+// ResponseCache is a rank's half of a process set's response cache: the content of the positions that the coordinator
+// has assigned (known_wire.h), as this rank asked for it. It also computes how the tensors of a set of positions are
+// fused, so that the coordinator need not send that.
 //
 // Pure. Thread: engine only.
 #pragma once
@@ -25,34 +26,34 @@ class ResponseCache {
     bool is_shared = false;
     std::vector<std::int64_t> first_dims;  // allgather: as in Response
   };
-  // Responses, each the positions of what travels together, in packing order.
+  // Plan lists responses; each is the positions that travel together, in packing order.
   struct Plan {
     std::vector<int> order;
-    std::vector<std::size_t> ends;  // of each response in `order`
+    std::vector<std::size_t> ends;  // the end of each response in `order`
     [[nodiscard]] std::span<const int> response(std::size_t index) const {
       const std::size_t begin = index == 0 ? 0 : ends[index - 1];
       return std::span(order).subspan(begin, ends[index] - begin);
     }
   };
 
-  // Of a set of so many ranks.
+  // For a set of so many ranks.
   explicit ResponseCache(int size) : size_(static_cast<std::size_t>(size)) {}
 
-  // What the coordinator says; `request` is what this rank asked for. kProtocol: there can be no such position, or the
-  // request is none of that kind.
+  // Records what the coordinator sent; `request` is what this rank asked for. kProtocol: there can be no such position,
+  // or the request is of the wrong kind.
   Result<void> remember(const Remembered& what, Request request);
-  // -1: not known.
+  // Returns the position; -1: not known.
   [[nodiscard]] int find(std::string_view name) const;
   [[nodiscard]] bool has(int position) const { return position >= 0 && position < static_cast<int>(known_.size()); }
   [[nodiscard]] const Known& at(int position) const { return known_[static_cast<std::size_t>(position)].what; }
-  // How many times something was remembered.
+  // How many items were remembered.
   [[nodiscard]] std::uint64_t changes() const { return changes_; }
 
-  // As plan_fusion() would have it: in the order of their priorities, highest first, then of their positions. The same
-  // on every rank that has heard of the same changes. All positions are known. Plans that were made for the same bits
-  // since the last change are used again. Valid until the next call of this or remember().
+  // Plans what travels together, as plan_fusion() would: in the order of priorities, highest first, then of positions.
+  // The result is the same on every rank that has taken in the same changes. All positions must be known. A plan for
+  // the same bits is reused until the next change. Valid until the next call of this function or of remember().
   const Plan& plan(const KnownHits& hits);
-  // How often plan() had to make one.
+  // How often plan() had to make a plan.
   [[nodiscard]] std::uint64_t plans_made() const { return plans_made_; }
 
  private:
@@ -86,7 +87,7 @@ class ResponseCache {
   std::vector<Made> made_;
   std::size_t next_made_ = 0;
   std::uint64_t plans_made_ = 0;
-  // of make()
+  // scratch value of make()
   std::vector<int> sorted_;
 };
 
