@@ -1,7 +1,7 @@
-// ArenaMap: which parts of a range of memory are in use. Every rank of a node keeps its own and does the same to it in
-// the same order, so that what is made together lies at the same place in the memory of each.
+// ArenaMap records which parts of a range of memory are in use. Every rank of a node keeps its own copy and changes it
+// in the same order, so that a buffer lies at the same offset in the shared memory of each rank.
 //
-// First fit. Thread: one at a time.
+// It allocates the first part that fits. Thread: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace hvd {
 
 class ArenaMap {
  public:
-  // Both multiples of `unit`, which every part then is.
+  // Both are multiples of `unit`, and so is every part.
   ArenaMap(std::uint64_t size_bytes, std::uint64_t unit) : size_bytes_(size_bytes), unit_(unit) {}
 
-  // Where the part begins; nothing when there is no room. `size_bytes` > 0.
+  // Returns where the part begins, or nothing if there is no room. `size_bytes` is above 0.
   std::optional<std::uint64_t> allocate(std::uint64_t size_bytes) {
     if (size_bytes > size_bytes_) {
       return std::nullopt;
@@ -34,14 +34,14 @@ class ArenaMap {
     parts_.emplace(begin, begin + rounded);
     return begin;
   }
-  // Of a part that begins there.
+  // Frees the part that begins there.
   void release(std::uint64_t begin) { parts_.erase(begin); }
   [[nodiscard]] bool is_empty() const { return parts_.empty(); }
 
  private:
   const std::uint64_t size_bytes_;
   const std::uint64_t unit_;
-  std::map<std::uint64_t, std::uint64_t> parts_;  // begin -> end, ascending and apart
+  std::map<std::uint64_t, std::uint64_t> parts_;  // begin -> end; ascending, without overlap
 };
 
 }  // namespace hvd

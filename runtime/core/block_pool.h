@@ -1,5 +1,5 @@
-// BlockPool: memory for objects of one size that come and go, as an operation's parts do with each step: what is given
-// back is kept for the next one. So a program that does the same again and again asks the system for no memory.
+// BlockPool keeps freed memory blocks of one size for the next object of that size, such as the parts of an operation
+// in each training step. A program that repeats the same step then asks the system for no memory.
 //
 // Thread: any (mutex mu_).
 #pragma once
@@ -23,7 +23,8 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  // Memory of this size; the first call says which size is kept, others come from the system.
+  // Returns memory of this size. The first call fixes the size that is kept; memory of other sizes comes from the
+  // system.
   void* take(std::size_t bytes) {
     const std::lock_guard lock(mu_);
     block_bytes_ = block_bytes_ == 0 ? bytes : block_bytes_;
@@ -53,11 +54,12 @@ class BlockPool {
   // guarded by mu_
   std::mutex mu_;
   std::size_t block_bytes_ = 0;
-  std::size_t blocks_ = 0;  // that are of the pool, free or not
+  std::size_t blocks_ = 0;  // blocks of the pool, free or not
   std::vector<void*> free_;
 };
 
-// For containers and shared pointers of the C++ library. Keeps the pool as long as anything of it is used.
+// Allocator for containers and shared pointers of the C++ library. It keeps the pool alive as long as any of its memory
+// is used.
 template <typename T>
 class BlockAllocator {
  public:
@@ -69,7 +71,7 @@ class BlockAllocator {
 
   T* allocate(std::size_t count) {
     static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
-    // Several at once are a table of a container's, which it keeps.
+    // Several elements at once are a container's table, which the container keeps by itself.
     return static_cast<T*>(count == 1 ? pool_->take(sizeof(T)) : ::operator new(count * sizeof(T)));
   }
   void deallocate(T* block, std::size_t count) noexcept {

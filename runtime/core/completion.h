@@ -1,4 +1,4 @@
-// Completion: what a caller waits on, one per operation. The engine finishes it once; any number of threads may wait.
+// Completion is the future of one operation: the engine finishes it once, and any number of threads may wait for it.
 //
 // Thread: any (mutex mu_). What finish() stored is constant from then on, so readers after wait() need no lock.
 #pragma once
@@ -18,13 +18,14 @@
 
 namespace hvd {
 
-// Where a result is that lies in a device's memory, until nobody holds it. Thread: any.
+// DeviceResult owns a result in a device's memory, until nobody refers to it. Thread: any.
 class DeviceResult {
  public:
   virtual ~DeviceResult() = default;
-  // Not for the host to look at.
+  // The host must not read this address.
   [[nodiscard]] virtual void* data() const = 0;
-  // Behind what the device's stream does by now; it must be filled by then. `to`: memory of a device or of the host.
+  // Copies on the stream, after the work that the stream has by now; the result must be complete after that work. `to`
+  // is memory of a device or of the host.
   virtual Result<void> copy_to(void* to, std::size_t size_bytes, void* stream) = 0;
 
  protected:
@@ -33,11 +34,11 @@ class DeviceResult {
   DeviceResult& operator=(const DeviceResult&) = default;
 };
 
-// The end on the device of an operation that was said to be done when it was launched. Thread: any.
+// DeviceTicket is the end, on the device, of an operation that was reported done when it was launched. Thread: any.
 class DeviceTicket {
  public:
   virtual ~DeviceTicket() = default;
-  // What is put on the stream from here on runs after it.
+  // Work that is put on the stream from now on runs after the operation.
   virtual Result<void> join(void* stream) = 0;
 
  protected:
@@ -52,12 +53,12 @@ struct OwnedOutput {
   std::size_t size_bytes = 0;
   std::vector<std::int64_t> shape;
   std::vector<std::int32_t> received_splits{};  // alltoall: rows from each rank
-  std::shared_ptr<DeviceResult> device{};       // where it is instead; shared with what fills and copies it
+  std::shared_ptr<DeviceResult> device{};  // the result, if it is on a device; shared with whoever fills and copies it
 
   [[nodiscard]] void* address() const { return device != nullptr ? device->data() : data.get(); }
 
-  // Uninitialised memory, or kResource: an allgather can ask for more than there is, and that must be an error of
-  // this job and not an exception on the engine's thread.
+  // Returns uninitialised memory, or kResource. An allgather can ask for more memory than there is, and that must be an
+  // error of this job instead of an exception on the engine's thread.
   static Result<OwnedOutput> allocate(std::size_t size_bytes, std::vector<std::int64_t> shape);
 };
 
@@ -68,26 +69,27 @@ class Completion {
   Completion(const Completion&) = delete;
   Completion& operator=(const Completion&) = delete;
 
-  // Once only.
+  // Call one of these, once.
   void finish(Result<void> result);
   void finish(OwnedOutput output);
-  // The same for what is only launched on a device.
+  // Does the same for an operation that has only been launched on a device.
   void finish(std::optional<OwnedOutput> output, std::shared_ptr<DeviceTicket> ticket);
 
-  // Has `listener` called once, with the outcome, before any wait() for it returns: on the thread that finishes, or on
-  // this one when that has been. It must not wait for anything, and not throw. kInvalid: it has a listener already.
+  // Calls `listener` once with the outcome, before any wait() for it returns. It runs on the thread that finishes the
+  // operation, or on this thread if it has finished already. It must not wait or throw. kInvalid: there is a listener
+  // already.
   using Listener = std::function<void(const Result<void>&)>;
   Result<void> tell(Listener listener);
 
   [[nodiscard]] bool is_done() const { return done_.load(std::memory_order_acquire); }
   // Blocks until finished.
   const Result<void>& wait() const;
-  // The same, but not beyond the deadline; whether it is done.
+  // Waits, but not beyond the deadline; returns whether it is done.
   bool wait_until(const Deadline& deadline) const;
   [[nodiscard]] bool has_listener() const;
-  // Only after wait(); nothing was allocated for most operations.
+  // Call it only after wait(). It is empty for most operations, which allocate nothing.
   [[nodiscard]] const std::optional<OwnedOutput>& output() const;
-  // Only after wait(); null for most. Shared with those who still wait for the device.
+  // Call it only after wait(). It is null for most operations. It is shared with those that still wait for the device.
   [[nodiscard]] const std::shared_ptr<DeviceTicket>& ticket() const;
 
  private:

@@ -1,4 +1,5 @@
-// DoneQueue: the handles of operations that have ended, for threads of the program that serve whatever ends next.
+// DoneQueue holds the handles of operations that have ended, for threads of the program that handle each result as it
+// comes.
 //
 // Thread: any (mutex mu_).
 #pragma once
@@ -15,7 +16,7 @@ namespace hvd {
 
 class DoneQueue {
  public:
-  // Never waits for those who take.
+  // It never waits for the threads that take handles.
   void push(std::int64_t handle) {
     {
       const std::lock_guard lock(mu_);
@@ -24,7 +25,7 @@ class DoneQueue {
     changed_.notify_one();
   }
 
-  // The one that was pushed first; none when nothing comes in time.
+  // Returns the handle that was pushed first, or nothing if none comes in time.
   std::optional<std::int64_t> next(Deadline deadline) {
     std::unique_lock lock(mu_);
     if (!changed_.wait_until(lock, deadline.at(), [this] { return !done_.empty(); })) {

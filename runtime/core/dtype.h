@@ -1,4 +1,5 @@
-// Element types and reduction operators; the numbers are those of hvd.h and travel on wires.
+// Element types and reduction operators. Their numbers are those of hvd.h and are sent between ranks, so they never
+// change.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@ inline constexpr int kDtypeCount = 11;
 
 enum class ReduceOp : std::uint8_t { kAverage = 0, kSum = 1, kAdasum = 2, kMin = 3, kMax = 4, kProduct = 5 };
 
-// Bytes of one element.
+// The bytes of one element.
 constexpr std::size_t size_of(Dtype dtype) {
   switch (dtype) {
     case Dtype::kUint8:
@@ -49,7 +50,7 @@ constexpr bool is_floating(Dtype dtype) {
   return dtype == Dtype::kFloat16 || dtype == Dtype::kBfloat16 || dtype == Dtype::kFloat32 || dtype == Dtype::kFloat64;
 }
 
-// "float32", as Python spells it.
+// The type's name as Python spells it, such as "float32".
 constexpr const char* name_of(Dtype dtype) {
   switch (dtype) {
     case Dtype::kUint8:

@@ -1,4 +1,4 @@
-// The kinds of collective operation; the numbers are those of hvd.h and travel on wires.
+// The kinds of collective operation. Their numbers are those of hvd.h and are sent between ranks, so they never change.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@ enum class OpKind : std::uint8_t {
   kReducescatter = 4,
   kAlltoall = 5,
   kJoin = 6,
-  // Not of hvd_op: all ranks of the job make a process set, or end one.
+  // These are not kinds of hvd_op: by them all ranks of the job make a process set, or remove one.
   kSetAdd = 7,
   kSetRemove = 8,
-  // And memory for what is reduced in place.
+  // By these all ranks make a buffer for in-place reductions, or free it.
   kBufferAdd = 9,
   kBufferRemove = 10
 };
 inline constexpr int kOpKindCount = 11;
 
-// Under which every rank's join goes.
+// The name of every rank's join operation.
 inline constexpr const char* kJoinName = "join";
 
-// "ALLREDUCE", as Horovod's messages spell it.
+// The kind's name as Horovod's messages spell it, such as "ALLREDUCE".
 constexpr const char* name_of(OpKind kind) {
   switch (kind) {
     case OpKind::kAllreduce:
@@ -58,7 +58,7 @@ constexpr const char* name_of(OpKind kind) {
   return "?";
 }
 
-// Under which an operation without a name goes: "allreduce.noname.7".
+// The name given to an operation without one: "allreduce.noname.7".
 inline std::string noname_of(OpKind kind, std::uint64_t number) {
   std::string name;
   for (const char* c = name_of(kind); *c != '\0'; ++c) {
@@ -67,7 +67,7 @@ inline std::string noname_of(OpKind kind, std::uint64_t number) {
   return name + ".noname." + std::to_string(number);
 }
 
-// Names as these never come again.
+// Names of this form are never used again.
 inline bool is_noname(std::string_view name) {
   return name.find(".noname.") != std::string_view::npos;
 }
@@ -90,14 +90,14 @@ constexpr const char* name_of(ReduceOp op) {
   return "?";
 }
 
-// Numbers that come from callers and from wires.
+// These functions check numbers that come from callers and from other ranks.
 constexpr bool is_reduce_op(std::int64_t number) {
   return number >= 0 && number <= 5;
 }
 constexpr bool is_op_kind(std::int64_t number) {
   return number >= 0 && number < kOpKindCount;
 }
-// Kinds of which several tensors may be asked for as one group, and travel fused.
+// Kinds of which several tensors may form one group, and be fused.
 constexpr bool is_groupable(OpKind kind) {
   return kind == OpKind::kAllreduce || kind == OpKind::kAllgather || kind == OpKind::kReducescatter;
 }
@@ -110,23 +110,23 @@ constexpr bool has_no_tensor(OpKind kind) {
   return kind == OpKind::kBarrier || kind == OpKind::kJoin || kind == OpKind::kSetAdd || kind == OpKind::kSetRemove ||
          kind == OpKind::kBufferRemove;
 }
-// Kinds that change which process sets there are.
+// Kinds that make or remove process sets.
 constexpr bool is_of_sets(OpKind kind) {
   return kind == OpKind::kSetAdd || kind == OpKind::kSetRemove;
 }
-// Kinds that move no data, but change what all ranks have.
+// Kinds that move no data, but change what exists on all ranks.
 constexpr bool is_change(OpKind kind) {
   return is_of_sets(kind) || kind == OpKind::kBufferAdd || kind == OpKind::kBufferRemove;
 }
-// Kinds that are about process sets or buffers by their numbers.
+// Kinds that refer to process sets or buffers by number.
 constexpr bool has_numbers(OpKind kind) {
   return is_of_sets(kind) || kind == OpKind::kBufferRemove;
 }
-// Kinds that cut tensors by rank along dimension 0, which scalars do not have; the runtime allocates their results.
+// Kinds that split tensors by rank along dimension 0, which scalars do not have. The runtime allocates their results.
 constexpr bool is_cut_by_rank(OpKind kind) {
   return kind == OpKind::kAllgather || kind == OpKind::kReducescatter || kind == OpKind::kAlltoall;
 }
-// Kinds of which ranks may bring different numbers of rows.
+// Kinds to which ranks may bring different numbers of rows.
 constexpr bool has_own_rows(OpKind kind) {
   return kind == OpKind::kAllgather || kind == OpKind::kAlltoall;
 }

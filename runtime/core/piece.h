@@ -1,4 +1,5 @@
-// Piece: a part of what an operation works on, where that lies in several places and is as if it were one array.
+// Piece is one of several separate parts of memory that an operation treats as one array, so that fused tensors need
+// not be copied together.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,7 @@
 
 namespace hvd {
 
-// Whole elements. `output` may be `input`; else they are apart.
+// A piece holds whole elements. `output` equals `input`, or does not overlap it.
 struct Piece {
   const void* input = nullptr;
   void* output = nullptr;
@@ -23,14 +24,14 @@ inline std::size_t bytes_of(std::span<const Piece> pieces) {
   return bytes;
 }
 
-// A part of what an operation works on in place that lies at the same place of the memory that each rank of the node
-// shares with the others (ShmSegment::arena).
+// SharedPiece is a part of an operation in place, in the memory that the ranks of a node share (ShmSegment::arena). It
+// is at the same offset on each rank.
 struct SharedPiece {
   std::size_t offset = 0;
   std::size_t size_bytes = 0;
 };
 
-// Of inputs before a reduction, and of its result after it.
+// Scales are the factors of an input before a reduction, and of the result after it.
 struct Scales {
   Scale before;
   Scale after;

@@ -1,4 +1,4 @@
-// RankMap: who this rank is and on which node every rank lives. Value type.
+// RankMap says which rank this is, and on which node every rank is. Value type.
 #pragma once
 
 #include <optional>
@@ -16,16 +16,17 @@ struct RankMap {
   int cross_size = 1;
   int node_index = 0;
   int node_count = 1;
-  // Node of each rank, [size]; the ranks of a node are consecutive. Filled when the ranks have met (Mesh::join).
+  // The node of each rank, [size]; the ranks of a node are consecutive. Filled in when the ranks have connected
+  // (Mesh::join).
   std::vector<int> node_of_rank;
 
-  // The first rank of a node speaks for it to other nodes.
+  // The leader of a node, its first rank, exchanges data with other nodes for all of its ranks.
   [[nodiscard]] bool is_leader() const { return local_rank == 0; }
   [[nodiscard]] bool is_coordinator() const { return rank == 0; }
 };
 
-// Where this rank is among `ranks` (ascending, of the job whose map this is): a map in which they are numbered from 0.
-// Nothing when it is not one of them.
+// Returns this rank's place among `ranks` (ascending, of the job): a map that numbers them from 0. Returns nothing if
+// this rank is not one of them.
 std::optional<RankMap> map_among(const RankMap& job, std::span<const int> ranks);
 
 }  // namespace hvd

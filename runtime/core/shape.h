@@ -1,4 +1,4 @@
-// Arithmetic on shapes that cannot overflow: shapes come from callers and from other ranks. Pure functions.
+// Arithmetic on shapes that cannot overflow, because shapes come from callers and from other ranks. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@ using ShapeView = std::span<const std::int64_t>;
 
 inline constexpr std::size_t kMaxDims = 16;  // HVD_MAX_DIMS
 
-// Bytes of a tensor. Nothing for a negative extent, or when the extents, those of 0 left out, would not fit an address
-// space: an empty tensor must not hide a product that overflows elsewhere.
+// Returns the bytes of a tensor. It returns nothing for a negative extent, or if the product of the extents that are
+// not 0 exceeds an address space. An extent of 0 must not hide an overflow of the others.
 inline std::optional<std::size_t> size_bytes_of(ShapeView shape, Dtype dtype) {
-  // Far above any memory, far below overflow: sums of a few such sizes still fit.
+  // The limit is far above any memory and far below overflow, so that sums of a few such sizes still fit.
   constexpr std::size_t kLimit = std::size_t{1} << 56U;
   std::size_t bytes = size_of(dtype);
   bool is_empty = false;
@@ -39,7 +39,7 @@ inline std::optional<std::size_t> size_bytes_of(ShapeView shape, Dtype dtype) {
   return is_empty ? 0 : bytes;
 }
 
-// "[2, 3]"; "[]" is a scalar.
+// Formats a shape: "[2, 3]"; "[]" is a scalar.
 inline std::string shape_text(ShapeView shape) {
   std::string text = "[";
   for (std::size_t i = 0; i < shape.size(); ++i) {
