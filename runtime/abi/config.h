@@ -1,4 +1,5 @@
-// Config: the rank environment as one checked value. The only reader of the environment in the runtime.
+// Config: the rank environment as one checked value. No other file of the runtime reads the environment, so that every
+// variable is checked at one place and before the job is joined.
 #pragma once
 
 #include <functional>
@@ -15,24 +16,24 @@
 namespace hvd {
 
 struct Config {
-  RankMap map;               // of size 1 without a rank environment
-  std::string agent_socket;  // empty: no hvdrun above us
+  RankMap map;               // the default is a job of one rank, when there is no rank environment
+  std::string agent_socket;  // empty: hvdrun did not start this process
   std::string agent_token;
   MpiSettings mpi;
-  std::string alone;  // what to say of a job of one rank that looks like one of several; empty: nothing
+  std::string alone;  // the warning for a job of one rank that looks like one of several; empty: no warning
   EngineOptions engine;
   Duration start_timeout = std::chrono::seconds(60);
-  std::string tuning;  // a table or its file; empty: none
+  std::string tuning;  // a tuning table or the name of its file; empty: none
   LogLevel log_level = LogLevel::kWarning;
-  std::optional<RankMap> place;  // what the program is told of its place, where that is not `map`
+  std::optional<RankMap> place;  // the place that the program sees, if it is not `map`
 };
 
-// The value of a variable, or NULL.
+// Reads the value of a variable; returns NULL if it is not set.
 using Environment = std::function<const char*(const char* name)>;
 
 // kInvalid names the variable, its value, and what it should be.
 Result<Config> config_from(const Environment& environment);
-// From this process's environment.
+// Reads this process's environment.
 Result<Config> config_from_process();
 
 }  // namespace hvd

@@ -1,8 +1,8 @@
-// DefaultContext: the process's one job, for callers that pass no context. The runtime's only mutable
-// global, but for the process's MPI (mpi/mpi_process.h).
+// DefaultContext is the process's one job, for callers that pass no context. It is one of the runtime's few mutable
+// globals; the process's MPI (mpi_process.h) is another.
 //
-// Joining and leaving take seconds, so they run outside the lock, marked by a state that others wait on. A fork takes
-// the lock with it in an orderly state (atfork handlers), so that a child may ask and gets an error, not a hang.
+// Joining and leaving take seconds. They run outside the lock, marked by a state that other threads wait for. The
+// atfork handlers hold the lock across a fork, so that a child finds it usable and gets an error instead of a hang.
 // Thread: any (mutex mu_).
 #pragma once
 
@@ -20,14 +20,14 @@ namespace hvd {
 
 class DefaultContext {
  public:
-  // Never destroyed: threads may still call while the process exits.
+  // The instance is never destroyed, because threads may still call while the process exits.
   static DefaultContext& instance();
 
   Result<void> init(const hvd_options* options);
   void shutdown();
-  // At process exit: as shutdown(), but does not wait for a thread that is joining or leaving just now.
+  // Used at process exit: as shutdown(), but it does not wait for a thread that is joining or leaving.
   void shutdown_at_exit();
-  // Null when there is none. In a forked child it is the parent's, good for its numbers only.
+  // Null if there is none. In a forked child it is the parent's, and only its rank numbers may be used.
   std::shared_ptr<hvd_ctx> get();
 
  private:
@@ -40,7 +40,7 @@ class DefaultContext {
   std::condition_variable changed_;
   State state_ = State::kNone;
   pid_t owner_ = 0;                   // the process that is joining or has joined
-  std::shared_ptr<hvd_ctx> context_;  // shared: a call in flight keeps it
+  std::shared_ptr<hvd_ctx> context_;  // shared, so that a call in progress keeps it alive
 };
 
 }  // namespace hvd

@@ -1,6 +1,7 @@
-// What every function of hvd.h stands on: no exception leaves, a failure becomes a status and this thread's last text.
+// Fence is the wrapper around every function of hvd.h. It lets no exception out, and turns a failure into a status and
+// the text of hvd_last_error().
 //
-// Thread: any; the text is each thread's own.
+// Thread: any; each thread has its own text.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +16,21 @@
 
 namespace hvd {
 
-// Of this thread's last failure, for hvd_last_error.
+// The text of this thread's last failure, for hvd_last_error.
 const std::string& last_error();
 
-// Notes the text; the code as a status.
+// Stores the text, and returns the code as a status.
 hvd_status fail(Code code, const char* text) noexcept;
 hvd_status status_of(const Result<void>& result);
 
 // "hvd_enqueue: op is NULL"
 Error missing(const char* argument);
 
-// The caller's context (whose life is the caller's business), or the process's. kInvalid inside a callback: it runs on
-// a thread that has the engine's locks, or that the rest of the job waits for.
+// Returns the caller's context, whose lifetime is the caller's responsibility, or the process's default. It is kInvalid
+// inside a callback, because the callback's thread holds the engine's locks or blocks the rest of the job.
 Result<std::shared_ptr<hvd_ctx>> resolve(hvd_ctx* ctx);
 
-// While it exists this thread is in a callback of the program's.
+// While an object of this class exists, its thread is in a callback of the program.
 class InCallback {
  public:
   InCallback();
@@ -43,10 +44,10 @@ class InCallback {
   const bool was_here_;
 };
 
-// kInvalid inside a callback.
+// Returns kInvalid inside a callback.
 Result<void> refuse_in_callback();
 
-// Runs one call's body; an exception (of the standard library, or a defect) becomes a status.
+// Runs the body of one call; an exception (of the standard library, or a defect) becomes a status.
 template <typename Body>
 hvd_status fence(Body body) noexcept {
   try {

@@ -1,4 +1,5 @@
-// Checks of what C callers pass: a hvd_op becomes a Submission or an error that says which field is wrong. Pure.
+// Checks of C callers' arguments: they turn a hvd_op into a Submission, or into an error that names the wrong field.
+// The engine can then trust its input. Pure.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +16,24 @@
 
 namespace hvd {
 
-// Rule 3 of hvd.h: a struct tells how large it is and of which version.
-// sizes[i]: how large version i + 1 is at least.
+// Checks rule 3 of hvd.h: a struct begins with its size and version. sizes[i] is the least size of version i + 1.
 Result<void> check_struct(const char* what, std::uint32_t size, std::uint32_t version,
                           std::initializer_list<std::size_t> sizes);
 
-// Into a new one. The name stays empty when the caller gave none. `sets`: as this rank knows them.
+// Fills in `out`, which is new. The name stays empty if the caller gave none. `sets` holds the process sets as this
+// rank knows them.
 Result<void> submission_from(const hvd_op& op, const SetTable& sets, Submission& out);
-// The same for a group, with as many; an error tells which of its operations is wrong.
+// Does the same for a group; `out` has as many elements. An error says which of its operations is wrong.
 Result<void> submissions_from(std::span<const hvd_op* const> ops, const SetTable& sets, std::span<const OpRef> out);
 
-// The same for Engine::try_quick, without memory of its own: what is not in order, or not for that, is nothing here.
-// `set`: the one of op.process_set, with a QuickPath.
+// Does the same for Engine::try_quick without allocating memory. It returns nothing if the operation is invalid or not
+// suited to the quick path. `set` is the one of op.process_set, and has a QuickPath.
 std::optional<QuickOp> quick_op_from(const hvd_op& op, const SetPlace& set);
 
-// To make a process set of these ranks (in any order) in a job of `size` ranks.
+// Fills in the request to make a process set of these ranks (in any order) in a job of `size` ranks.
 Result<void> set_of_ranks(const std::int32_t* ranks, std::int32_t count, int size, Submission& out);
-// For such a set only its members ask, of whom `rank` is one, or it is kInvalid. Several may be asked for at once, each
-// by others: so each has a name of its own.
+// Marks such a request as one for which only the set's members ask. It is kInvalid unless `rank` is a member. Each such
+// set gets its own name, because different members may ask for several sets at once.
 Result<void> ask_by_members(int rank, Submission& set);
 
 }  // namespace hvd

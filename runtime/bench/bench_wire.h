@@ -1,7 +1,7 @@
-// What `hvdrun bench` and its ranks say to each other: the ranks' arguments, and the lines that rank 0 prints.
+// The protocol between `hvdrun bench` and its ranks: the ranks' arguments, and the lines that rank 0 prints.
 //
-// A line is words without spaces, "hvdrun-bench row what=allreduce bytes=4 ... end", so that it reads well in a kept
-// log too. Decoders are total: what is not such a line is refused. Pure; value types.
+// A line is words without spaces, "hvdrun-bench row what=allreduce bytes=4 ... end", so that it is readable in a saved
+// log too. Decoders are total: they refuse any line that is not of this form. Pure; value types.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct BenchOptions {
   std::int64_t factor = 4;  // from one size to the next; above 1
   Dtype dtype = Dtype::kFloat32;
   ReduceOp op = ReduceOp::kSum;
-  std::int64_t iters = 0;  // calls that are timed; 0: for about kAutoSeconds
+  std::int64_t iters = 0;  // number of timed calls; 0: as many as take about kAutoSeconds
   std::int64_t warmup = 5;
 };
 
@@ -50,18 +50,18 @@ const char* name_of(Measure measure);
 Result<Measure> measure_of(std::string_view name);
 Result<Dtype> type_of(std::string_view name);
 Result<ReduceOp> op_of(std::string_view name);
-// "64M" is 64 MiB; K, M and G are powers of 1024, in either case.
+// Reads a size: "64M" is 64 MiB; K, M and G are powers of 1024, in either case.
 Result<std::int64_t> parse_size(std::string_view text);
 
-// kInvalid: what cannot be measured, in the user's words.
+// Returns kInvalid, in the user's terms, for options that cannot be measured.
 Result<void> check(const BenchOptions& options);
-// The sizes, rising, that are asked for; ranks make whole elements of them.
+// Returns the requested sizes, ascending; ranks round them to whole elements.
 std::vector<std::int64_t> sizes_of(const BenchOptions& options);
 
 std::vector<std::string> to_words(const BenchOptions& options);
 Result<BenchOptions> from_words(std::span<const std::string> words);
 
-// One call's time, of the slowest rank, over batches of calls.
+// Timing is one call's time on the slowest rank, over batches of calls.
 struct Timing {
   double median_s = 0;
   double fastest_s = 0;
@@ -72,24 +72,24 @@ struct Timing {
 };
 
 struct Row {
-  std::string what;                // what was called
-  std::int64_t bytes = 0;          // as nccl-tests counts: of the larger of input and output
+  std::string what;                // the function that was called
+  std::int64_t bytes = 0;          // as nccl-tests counts: the size of the larger of input and output
   std::int64_t count = 0;          // elements of one rank's block
-  std::optional<Timing> apart;     // input and output are two
-  std::optional<Timing> in_place;  // they are one
+  std::optional<Timing> apart;     // input and output are separate
+  std::optional<Timing> in_place;  // input and output are the same memory
 
   [[nodiscard]] std::string encode() const;
-  // nullopt: some other line.
+  // Returns nullopt for any other line.
   static std::optional<Row> decode(std::string_view line);
 };
 
-// A text of several lines, each without tabs, as one line: the table that kTune ends with.
+// Encodes a text of several lines without tabs as one line; kTune ends with such a table.
 std::string encode_table(std::string_view text);
-// nullopt: some other line.
+// Returns nullopt for any other line.
 std::optional<std::string> decode_table(std::string_view line);
 
-// Of the bytes that a call moves between ranks to those of its size, for the best algorithm: nccl-tests'
-// doc/PERFORMANCE.md. busbw = bytes / seconds * this, which is comparable to what a link carries.
+// The ratio of the bytes that the best algorithm of a call moves between ranks to the bytes of its size, from
+// nccl-tests' doc/PERFORMANCE.md. busbw = bytes / seconds * this ratio, which is comparable to the bandwidth of a link.
 double bus_factor(Measure measure, int ranks);
 
 }  // namespace hvd::bench

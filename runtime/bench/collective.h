@@ -1,6 +1,7 @@
-// Collective: one kind of operation through the C interface, to be called again and again on the same memory.
+// Collective is one kind of operation through the C interface, called again and again on the same memory. It owns that
+// memory.
 //
-// Thread: one. The memory belongs to it.
+// Thread: one.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@
 
 namespace hvd::bench {
 
-// A failed status as an Error, with the C interface's text.
+// Turns a failed status into an Error with the C interface's text.
 Result<void> to_result(hvd_status status, const std::string& doing);
 
 struct Place {
@@ -26,18 +27,18 @@ struct Place {
 
 class Collective {
  public:
-  // For at least `bytes` bytes as nccl-tests counts them: whole elements, the same number for each rank.
+  // Makes one for at least `bytes` bytes, as nccl-tests counts them: whole elements, the same number for each rank.
   static Result<std::unique_ptr<Collective>> make(const BenchOptions& options, Place place, std::int64_t bytes,
                                                   bool in_place);
 
-  // Whether the operation can work on one buffer: what the runtime allocates the output of cannot.
+  // Whether the operation can work on one buffer; it cannot if the runtime allocates the output.
   static bool has_in_place(Measure measure);
 
-  // One call, to its end.
+  // Makes one call and waits until it has finished.
   Result<void> call();
-  // One call on fresh data; how many elements of this rank's result are wrong.
+  // Makes one call on fresh data, and returns how many elements of this rank's result are wrong.
   Result<std::int64_t> call_checked(std::uint64_t seed);
-  // Data that repeated calls do not drive to infinity.
+  // Fills in data that repeated calls do not drive to infinity.
   void calm();
 
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
@@ -52,8 +53,8 @@ class Collective {
   const BenchOptions options_;
   const Place place_;
   const bool in_place_;
-  const bool is_cut_;         // each rank has a block of its own
-  const std::int64_t block_;  // elements of a block, or of all
+  const bool is_cut_;         // each rank has its own block
+  const std::int64_t block_;  // elements of a block, or of the whole
   const std::int64_t bytes_;
   const std::string name_;
   std::int64_t shape_[1] = {0};

@@ -1,9 +1,9 @@
-// TestData: what ranks bring to a collective that is checked, and what must come out, known to every rank without
-// asking another.
+// TestData is the input of a checked collective on each rank, and its expected result. Every rank can compute both
+// without communication.
 //
-// Values repeat after a prime number of elements, so that a block that lands in another's place shows, whatever the
-// algorithm's chunks are; every seed gives others. They are small whole numbers of which each reduction is exact in
-// every type (an average is to within a rounding). Pure.
+// The values repeat after a prime number of elements. A block that arrives at another block's place is therefore
+// detected, whatever the chunks of the algorithm are. Every seed gives other values. They are small whole numbers, for
+// which each reduction is exact in every type (an average is exact up to one rounding). Pure.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@ class TestData {
  public:
   TestData(int ranks, Dtype dtype, ReduceOp op, std::uint64_t seed);
 
-  // `count` elements to `out`: what `rank` brings, from its element `first` on.
+  // Writes `count` elements of `rank`'s input to `out`, beginning with its element `first`.
   void fill(void* out, std::int64_t count, int rank, std::int64_t first = 0) const;
-  // How many of `count` elements are not what `rank` brings, from its element `first` on.
+  // Counts how many of `count` elements differ from `rank`'s input, beginning with its element `first`.
   [[nodiscard]] std::int64_t count_wrong(const void* got, std::int64_t count, int rank, std::int64_t first = 0) const;
-  // How many are not the reduction of what all bring.
+  // Counts how many elements differ from the reduction of all ranks' inputs.
   [[nodiscard]] std::int64_t count_wrong_reduction(const void* got, std::int64_t count, std::int64_t first = 0) const;
 
  private:

@@ -1,7 +1,8 @@
-// Tries the sizes of core/tuning.h on the placement at hand, and keeps those that are faster.
+// Tunes the sizes of core/tuning.h: it tries several on the actual placement, and keeps those that are faster.
 //
-// Every rank joins the job again for each trial, with a table that rank 0 gives to all; times are of the slowest rank
-// and so the same on all, as is what they choose. What was measured decides only where it differs by more than noise.
+// Every rank joins the job again for each trial, with a table that rank 0 gives to all. The times are those of the
+// slowest rank, so all ranks see the same times and make the same choice. A measurement changes a size only if the
+// difference is larger than noise.
 #pragma once
 
 #include <functional>
@@ -12,13 +13,14 @@
 
 namespace hvd::bench {
 
-// Takes the table's text, at the end.
+// Receives the table's text, at the end.
 using PutTable = std::function<void(const std::string& json)>;
 
-// On ranks other than 0 nothing is put. No job is joined before, and none is left open.
+// It is called with no job joined, and leaves none open. On ranks other than 0 nothing is put.
 Result<void> measure_tuning(const BenchOptions& options, const PutRow& put, const PutTable& put_table);
 
-// The best of `scores` (lower is better; logarithms of time), but scores[fallback] where that is nearly as good.
+// Returns the index of the best (lowest) of `scores`, which are logarithms of time; but `fallback` if scores[fallback]
+// is nearly as good.
 std::size_t choose(const std::vector<double>& scores, std::size_t fallback);
 
 }  // namespace hvd::bench
