@@ -1,5 +1,6 @@
-// Backend: whole collectives over flat memory. All ranks call the same operation in the same order (the engine's
-// negotiation sees to that); each call blocks until done or until the Interrupt says that the job is over.
+// Backend is the interface to whole collectives over flat memory, so that the engine need not know what moves the data.
+// All ranks call the same operation in the same order, which the engine's negotiation ensures. Each call blocks until
+// it is done, or until the Interrupt reports that the job is over.
 //
 // Thread: engine only.
 #pragma once
@@ -24,38 +25,37 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // data[count] in place; op is kSum, kMin, kMax or kProduct (averages and scales are the engine's). Bitwise the same
-  // result on every rank, and from run to run for the same placement.
+  // Reduces data[count] in place; op is kSum, kMin, kMax or kProduct (the engine does averages and scales). The result
+  // is bitwise the same on every rank, and from run to run for the same placement.
   virtual Result<void> allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt) = 0;
-  // The same of pieces, with scales and from inputs to outputs, where the backend does that without packing them.
+  // Does the same for pieces, with scales and from inputs to outputs, if the backend can do that without packing them.
   [[nodiscard]] virtual bool takes_pieces() const { return false; }
   virtual Result<void> allreduce_pieces(std::span<const Piece> /*pieces*/, Dtype /*dtype*/, ReduceOp /*op*/,
                                         Scales /*scales*/, Interrupt& /*interrupt*/) {
     return Error(Code::kInternal, "this backend takes no pieces");
   }
-  // The same in place, of pieces that lie in the memory of each rank that all share, at these offsets, where there is
-  // such memory.
+  // Does the same in place for pieces at these offsets of the memory that all ranks share, if there is such memory.
   [[nodiscard]] virtual bool takes_shared() const { return false; }
   virtual Result<void> allreduce_shared(std::span<const SharedPiece> /*pieces*/, Dtype /*dtype*/, ReduceOp /*op*/,
                                         Scales /*scales*/, Interrupt& /*interrupt*/) {
     return Error(Code::kInternal, "this backend takes nothing shared");
   }
-  // Adasum (algo/adasum.h) of each tensor by itself, in place; dtype is a floating one. The tree is that of the ranks
-  // of each node, and then that of the nodes (over MPI: of all ranks). Promises as for allreduce, and also whatever
-  // tensors go together.
+  // Computes Adasum (algo/adasum.h) of each tensor separately, in place; dtype is a floating type. The tree combines
+  // the ranks of each node first, and then the nodes (over MPI: all ranks). It makes the promises of allreduce, and the
+  // result does not depend on which tensors are passed together.
   virtual Result<void> adasum(std::span<const MutableBytes> tensors, Dtype dtype, Interrupt& interrupt) = 0;
-  // data[size_bytes] of root goes to all, in place.
+  // Copies data[size_bytes] of root to all ranks, in place.
   virtual Result<void> broadcast(void* data, std::size_t size_bytes, int root, Interrupt& interrupt) = 0;
-  // sizes[r] bytes of every rank r, concatenated in rank order into out; input holds this rank's sizes[rank] bytes.
+  // Concatenates sizes[r] bytes of every rank r in rank order into out; input holds this rank's sizes[rank] bytes.
   virtual Result<void> allgather(const void* input, std::span<const std::size_t> sizes, void* out,
                                  Interrupt& interrupt) = 0;
-  // The reduction of what all ranks have in `input`, of which each rank gets its part into `out`: sizes[r] bytes go to
-  // rank r, in rank order. `op` and the promise as for allreduce; `input` and `out` are apart.
+  // Reduces the `input` of all ranks and gives each rank its part in `out`: sizes[r] bytes go to rank r, in rank order.
+  // `op` and the promises are those of allreduce; `input` and `out` do not overlap.
   virtual Result<void> reducescatter(const void* input, std::span<const std::size_t> sizes, void* out, Dtype dtype,
                                      ReduceOp op, Interrupt& interrupt) = 0;
-  // sizes[from * ranks + to] bytes of rank `from` go to rank `to`, the same table on every rank. `input` has this
-  // rank's pieces in the order of their receivers, `out` gets those for this rank in the order of their senders; both
-  // apart.
+  // Sends sizes[from * ranks + to] bytes from rank `from` to rank `to`; the table is the same on every rank. `input`
+  // holds this rank's pieces in the order of their receivers, and `out` receives pieces in the order of their senders.
+  // The two do not overlap.
   virtual Result<void> alltoall(const void* input, std::span<const std::size_t> sizes, void* out,
                                 Interrupt& interrupt) = 0;
   virtual Result<void> barrier(Interrupt& interrupt) = 0;
@@ -66,14 +66,14 @@ class Backend {
   Backend& operator=(const Backend&) = default;
 };
 
-// BackendMaker: what the ranks of a job move their data by, where that is not CpuBackend. Thread: engine only.
+// BackendMaker makes the backends of a job whose ranks do not move their data by CpuBackend. Thread: engine only.
 class BackendMaker {
  public:
   virtual ~BackendMaker() = default;
-  // For a process set (0: all) of these ranks of the job, ascending, which are more than one, this rank is among them,
-  // and all have just met in `mesh`. The mesh outlives the backend.
+  // Makes a backend for a process set (0: all) of these ranks of the job, ascending. They are more than one, include
+  // this rank, and have just connected in `mesh`. The mesh outlives the backend.
   virtual Result<std::unique_ptr<Backend>> make(int process_set, const std::vector<int>& ranks, Mesh& mesh) = 0;
-  // Whether small operations of a node's ranks may still go past the backend, through shared memory.
+  // Whether small operations of a node's ranks may still bypass the backend, through shared memory.
   [[nodiscard]] virtual bool keeps_quick_path() const = 0;
 
  protected:

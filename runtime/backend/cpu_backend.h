@@ -1,7 +1,8 @@
-// CpuBackend: whole collectives on CPUs, hierarchically: within a node through shared memory, between nodes among the
-// leaders over TCP, so that one copy of the data per node is on the wire (of an alltoall every byte once).
+// CpuBackend implements whole collectives on CPUs hierarchically: within a node through shared memory, between nodes
+// over TCP among the nodes' leaders. So only one copy of the data per node is sent over the network (for an alltoall,
+// every byte once).
 //
-// Does not own the mesh, which must outlive it. Thread: engine only.
+// It does not own the mesh, which must outlive it. Thread: engine only.
 #pragma once
 
 #include <span>
@@ -20,7 +21,7 @@ class AlltoallLayout;
 
 class CpuBackend final : public Backend {
  public:
-  // `tuning`: the same on all ranks of the mesh.
+  // `tuning` must be the same on all ranks of the mesh.
   explicit CpuBackend(Mesh& mesh, const Tuning& tuning = {});
 
   Result<void> allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt) override;
@@ -41,11 +42,11 @@ class CpuBackend final : public Backend {
   Result<void> barrier(Interrupt& interrupt) override;
 
  private:
-  // Where the parts of all ranks and nodes are, one after the other in rank order.
+  // The ranges of all ranks and nodes, one after the other in rank order.
   struct Parts {
     std::vector<Range> of_rank;
     std::vector<Range> of_node;
-    std::span<const Range> of_local_ranks;  // those of this node's
+    std::span<const Range> of_local_ranks;  // the ranges of this node's ranks
   };
   [[nodiscard]] Parts parts_of(std::span<const std::size_t> sizes) const;
   [[nodiscard]] Range ranks_of_node(int node) const;
@@ -56,7 +57,7 @@ class CpuBackend final : public Backend {
   std::span<const Piece> scaled(std::span<const Piece> pieces, Dtype dtype, Scale scale);
   Result<void> run_segments(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scales scales,
                             Interrupt& interrupt);
-  // To and from the leader of this node: pieces[i] of its memory are local rank i's.
+  // Collect to, and scatter from, the leader of this node: pieces[i] of the leader's memory belongs to local rank i.
   Result<void> collect(const void* data, std::span<const Range> pieces, void* to, Interrupt& interrupt);
   Result<void> scatter(const void* data, std::span<const Range> pieces, void* out, Interrupt& interrupt);
 
@@ -68,7 +69,7 @@ class CpuBackend final : public Backend {
   LeaderCollectives leaders_;
   LeaderWire wire_{leaders_};
   std::vector<Piece> scaled_;  // pieces whose outputs are their inputs, scaled
-  Staging staging_;            // what is packed; on leaders what their node has for others; what Adasum works on
+  Staging staging_;            // packed data; on leaders their node's data for others; Adasum's scratch memory
 };
 
 }  // namespace hvd

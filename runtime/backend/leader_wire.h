@@ -1,8 +1,8 @@
-// LeaderWire: allreduces between nodes on a thread of its own, so that a leader's links are busy while the engine works
-// within its node.
+// LeaderWire runs allreduces between nodes on a thread of its own, so that a leader's links are busy while the engine
+// works within its node.
 //
-// The thread is started at the first order and sleeps without one. One order at a time is done, in the order in which
-// they came. Thread: engine only, but for what run() does.
+// The thread is started at the first order and sleeps while there is none. It does one order at a time, in the order in
+// which they came. Thread: engine only, except what run() does.
 #pragma once
 
 #include <atomic>
@@ -18,18 +18,19 @@ namespace hvd {
 
 class LeaderWire {
  public:
-  // Does not own the collectives: they outlive it, and are the wire's alone between an order and the end of its wait.
+  // It does not own the collectives. They outlive it, and only it may use them between an order and the end of its
+  // wait.
   explicit LeaderWire(LeaderCollectives& leaders) : leaders_(leaders) {}
   ~LeaderWire();
   LeaderWire(const LeaderWire&) = delete;
   LeaderWire& operator=(const LeaderWire&) = delete;
 
-  // The memory stays where it is until wait() has returned for it, or stop(). After a failure nothing is begun any
-  // more, and wait() gives the error.
+  // Queues an order. The memory must stay in place until wait() has returned for it, or stop(). After a failure nothing
+  // more is begun, and wait() returns the error.
   void order(Piece piece, Dtype dtype, ReduceOp op, Scale after);
-  // Until the oldest order that was not waited for is done. An error is that of the link, or the Interrupt's.
+  // Waits until the oldest order is done that was not waited for. An error is that of the link, or the Interrupt's.
   Result<void> wait(Interrupt& interrupt);
-  // No order is begun any more, and none is under way when it returns. For after an error.
+  // Begins no further order, and returns when none is running; used after an error.
   void stop();
 
  private:
@@ -39,7 +40,7 @@ class LeaderWire {
     ReduceOp op;
     Scale after;
   };
-  // What the thread asks while it waits for a peer: the engine's own Interrupt is not for two threads.
+  // Stopping is the Interrupt of the thread while it waits for a peer; the engine's own is not safe for two threads.
   class Stopping final : public Interrupt {
    public:
     explicit Stopping(LeaderWire& wire) : wire_(wire) {}
@@ -56,14 +57,14 @@ class LeaderWire {
   LeaderCollectives& leaders_;
   std::thread thread_;
   std::atomic<bool> stopped_{false};
-  std::atomic<std::uint64_t> sleeps_{0};  // of the thread, that were not told
+  std::atomic<std::uint64_t> sleeps_{0};  // of the thread; not reported yet
   std::mutex mu_;
   std::condition_variable ordered_;
   std::condition_variable done_;
   // guarded by mu_
-  std::vector<Order> orders_;  // few, for which no memory is asked again and again; the first is under way
+  std::vector<Order> orders_;  // few, so that the memory is reused; the first one is running
   int done_count_ = 0;         // done, and not waited for
-  Result<void> failed_;        // of the first that failed; none after it is begun
+  Result<void> failed_;        // error of the first order that failed; none is begun after it
 };
 
 }  // namespace hvd

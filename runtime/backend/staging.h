@@ -1,4 +1,5 @@
-// Staging: memory that an operation needs while it runs, kept for the next one. Never shrinks. Thread: engine only.
+// Staging is scratch memory that an operation needs while it runs; it is kept for the next operation, so that a
+// training step allocates nothing. It never shrinks. Thread: engine only.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,7 @@ namespace hvd {
 
 class Staging {
  public:
-  // At least that many bytes, uninitialised, good until the next call; kResource when there are none.
+  // Returns at least that many bytes, uninitialised, valid until the next call. kResource: there is not enough memory.
   Result<std::uint8_t*> reserve(std::size_t size_bytes) {
     if (size_bytes > capacity_) {
       memory_.reset();

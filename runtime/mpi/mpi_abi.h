@@ -1,7 +1,8 @@
-// What the kinds of MPI fix differently at compile time: the type of handles, and the values of the constants that are
-// used. They are interfaces that nobody changes any more: Open MPI's since version 1.7 (libmpi.so.40 since 3.0),
-// MPICH's by the MPICH ABI Compatibility Initiative since 3.1, and that of the standard MPI 5.0.
-// tests/unit/runtime/backend compares Open MPI's with the mpi.h of the machine, where there is one.
+// The binary interfaces of MPI: what the implementations fix differently at compile time, namely the type of handles
+// and the values of constants. libhvd loads MPI at run time, so it cannot take these from mpi.h. The interfaces are
+// frozen: Open MPI's since version 1.7 (libmpi.so.40 since 3.0), MPICH's by the MPICH ABI Compatibility Initiative
+// since 3.1, and that of the standard MPI 5.0.
+// tests/unit/runtime/backend compares Open MPI's with the machine's mpi.h, if there is one.
 #pragma once
 
 #include <array>
@@ -11,7 +12,7 @@
 
 namespace hvd {
 
-// Open MPI: a handle points at an object; those that every program knows are variables of the library.
+// Open MPI: a handle points at an object; the predefined ones are variables of the library.
 struct OpenMpiAbi {
   using Handle = void*;
   static constexpr const char* kWorld = "ompi_mpi_comm_world";
@@ -20,7 +21,7 @@ struct OpenMpiAbi {
   static constexpr const char* kErrorsReturn = "ompi_mpi_errors_return";
   static constexpr std::uintptr_t kIgnoreStatus = 0;
   static constexpr std::array<int, 4> kThreadLevels = {0, 1, 2, 3};  // in the order of MpiThreads
-  // From the number that Fortran has for a communicator; null: that is the handle.
+  // Converts Fortran's number of a communicator into a handle; null: the number is the handle.
   static constexpr const char* kFromFortran = "MPI_Comm_f2c";
 
   static Result<Handle> constant(const DynLib& library, const char* symbol) {
@@ -46,7 +47,7 @@ struct MpichAbi {
   static Result<Handle> constant(const DynLib& /*library*/, int value) { return value; }
 };
 
-// MPI 5.0: a handle is a pointer; those that every program knows are small numbers.
+// MPI 5.0: a handle is a pointer; the predefined ones are small numbers.
 struct StandardAbi {
   using Handle = void*;
   static constexpr std::uintptr_t kWorld = 0x101;

@@ -1,6 +1,7 @@
-// MpiBackend: whole collectives over MPI, of all ranks of a job or of a process set; and its maker.
+// MpiBackend implements whole collectives over MPI, for all ranks of a job or for a process set; its maker is here too.
 //
-// Needs MPI_THREAD_SERIALIZED at least, since whoever waits for a result turns the engine. Thread: engine only.
+// It needs at least MPI_THREAD_SERIALIZED, since any thread that waits for a result may run the engine. Thread: engine
+// only.
 #pragma once
 
 #include <memory>
@@ -16,7 +17,7 @@ namespace hvd {
 
 class MpiBackend final : public Backend {
  public:
-  // `ranks`: ascending, of `comm`, which is shared by all process sets of the job.
+  // `ranks` are ranks of `comm`, ascending; all process sets of the job share `comm`.
   MpiBackend(std::shared_ptr<MpiComm> comm, std::vector<int> ranks, int tag);
 
   Result<void> allreduce(void* data, std::size_t count, Dtype dtype, ReduceOp op, Interrupt& interrupt) override;

@@ -1,6 +1,6 @@
-// MpiComm: the ranks of a job as a communicator of our own: a copy of the program's, so that no message of ours meets
-// one of its. Messages are started, and waited for together; a wait gives up when the Interrupt says so, which no
-// collective of MPI's own could.
+// MpiComm is a communicator of the job's ranks: a copy of the program's, so that our messages cannot mix with the
+// program's. Messages are started, and waited for together. A wait gives up when the Interrupt says so, which no
+// collective of MPI could do.
 //
 // Move-only. Thread: one at a time; with MPI_THREAD_SERIALIZED or more that may be any.
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace hvd {
 
-// A message on its way. `request` is gone once it is done.
+// MpiMessage is a message in progress. `request` is invalid once it is done.
 struct MpiMessage {
   MpiHandle request{};
   int peer = 0;
@@ -27,9 +27,10 @@ struct MpiMessage {
 
 class MpiComm {
  public:
-  // A copy of `original`; all its ranks call at once.
+  // Copies `original`; all its ranks call this at the same time.
   static Result<MpiComm> copy_of(MpiLibrary& library, MpiHandle original, Deadline deadline);
-  // These ranks of the world (none twice, any order), numbered in this order; they all call at once.
+  // Makes a communicator of these ranks of the world (none twice, any order), numbered in this order; they all call at
+  // the same time.
   static Result<MpiComm> among(MpiLibrary& library, std::span<const int> ranks, Deadline deadline);
   ~MpiComm();
   MpiComm(MpiComm&& other) noexcept;
@@ -40,21 +41,22 @@ class MpiComm {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
 
-  // The memory must stay until the message is done; of a wait that fails it must stay as long as the process, unless
-  // wait() says that all was cancelled. At most MpiLibrary::kMaxMessageBytes.
+  // The memory must stay valid until the message is done. If a wait fails, it must stay valid as long as the process,
+  // unless wait() says that all was cancelled. At most MpiLibrary::kMaxMessageBytes.
   Result<MpiMessage> send(const void* data, std::size_t bytes, int to, int tag);
   Result<MpiMessage> receive(void* data, std::size_t bytes, int from, int tag);
-  // Whether it is done, without waiting.
+  // Whether the message is done, without waiting.
   Result<bool> test(MpiMessage& message);
-  // Until all are done. On failure tries to take the others back; what cannot be taken back spoils the process's MPI.
+  // Waits until all are done. On failure it tries to cancel the others; a message that cannot be cancelled makes MPI
+  // unusable for the process.
   Result<void> wait(std::span<MpiMessage> messages, Interrupt& interrupt);
-  // For callers who test themselves: called when nothing has come, again and again.
+  // For callers that call test() themselves: they call pause() repeatedly while nothing arrives.
   struct Idle {
     unsigned times = 0;
     TimePoint next_check{};
   };
   static Result<void> pause(Idle& idle, Interrupt& interrupt);
-  // Takes back what is not done, or spoils the process's MPI.
+  // Cancels messages that are not done, or marks the process's MPI as unusable.
   void take_back(std::span<MpiMessage> messages, const Error& why);
 
  private:
@@ -65,10 +67,10 @@ class MpiComm {
   MpiHandle comm_;
   int rank_ = 0;
   int size_ = 1;
-  bool is_broken_ = false;  // messages were taken back; what is freed now could be another rank's loss
+  bool is_broken_ = false;  // messages were cancelled, so freeing the communicator could harm another rank
 };
 
-// A wait's limit where there is no engine to ask.
+// DeadlineInterrupt limits a wait while there is no engine to ask.
 class DeadlineInterrupt final : public Interrupt {
  public:
   explicit DeadlineInterrupt(Deadline deadline) : patience_(deadline) {}

@@ -1,4 +1,4 @@
-// MpiFile: the shared library of an MPI, and of which kind it is. mpi_abi.h says how the kinds differ.
+// MpiFile is the shared library of an MPI, and which of the kinds in mpi_abi.h it is.
 //
 // Thread: any.
 #pragma once
@@ -14,7 +14,7 @@ namespace hvd {
 enum class MpiKind {
   kOpenMpi,
   kMpich,    // also Intel MPI, MVAPICH, Cray MPI
-  kStandard  // the ABI of the standard MPI 5.0, whoever made it: libmpi_abi.so
+  kStandard  // the ABI of the standard MPI 5.0, by any vendor: libmpi_abi.so
 };
 
 struct MpiFile {

@@ -1,9 +1,10 @@
-// MpiLibrary: the functions of an MPI that is found when it is wanted, and never linked. There are three kinds, whose
-// handles and constants differ: Open MPI's (3 to 5), MPICH's (MPICH, Intel MPI, MVAPICH, Cray MPI), and that of the
-// standard MPI 5.0 (libmpi_abi.so). Which one a file is, its symbols tell.
+// MpiLibrary is the functions of an MPI library that is loaded when needed and never linked, so that libhvd runs
+// without MPI. There are three kinds, whose handles and constants differ: Open MPI's (3 to 5), MPICH's (MPICH, Intel
+// MPI, MVAPICH, Cray MPI), and that of the standard MPI 5.0 (libmpi_abi.so). The symbols of a file show which kind it
+// is.
 //
-// A thin layer: one method for each MPI function that is used, a Result for its code. Handles are opaque numbers.
-// Thread: as the level that MPI was started with allows; here that is one thread at a time (see MpiProcess).
+// It is a thin layer: one method for each MPI function in use, and a Result for its code. Handles are opaque numbers.
+// Thread: as the level allows with which MPI was initialised; here that is one thread at a time (see MpiProcess).
 #pragma once
 
 #include <cstddef>
@@ -17,62 +18,63 @@
 
 namespace hvd {
 
-// MPI_Comm and MPI_Request: an int in MPICH, else a pointer.
+// An MPI_Comm or MPI_Request: an int in MPICH, otherwise a pointer.
 enum class MpiHandle : std::uintptr_t {};
 
-// MPI_THREAD_...; whose numbers differ.
+// MPI_THREAD_...; their numbers differ between MPIs.
 enum class MpiThreads : int { kSingle = 0, kFunneled = 1, kSerialized = 2, kMultiple = 3 };
 const char* name_of(MpiThreads level);
 
 class MpiLibrary {
  public:
-  // `path`: the library's file, or a name that the loader knows; empty: one that this process has loaded already and,
-  // of several, has started, whatever its name; else the first that the loader finds under the names that MPIs have,
-  // MPICH's before Open MPI's where `prefers_mpich`. kNotFound says what was looked for. `scope`: kGlobal where it is
-  // to be started.
+  // Loads an MPI. `path` is the library's file, or a name that the loader knows. If it is empty, an MPI that this
+  // process has already loaded is used; of several, the one that is initialised. Otherwise it is the first that the
+  // loader finds under the names that MPIs have, MPICH's before Open MPI's if `prefers_mpich`. kNotFound names what was
+  // searched for. `scope` is kGlobal if it is to be initialised.
   static Result<std::unique_ptr<MpiLibrary>> load(const std::string& path, bool prefers_mpich, DynLib::Scope scope);
-  // The one that the program has started and not ended; null where there is none. Loads none.
+  // Finds the one that the program has initialised and not finalised; null if there is none. It loads none.
   static Result<std::unique_ptr<MpiLibrary>> find_started();
   virtual ~MpiLibrary() = default;
 
-  // Its file.
+  // The library's file.
   [[nodiscard]] virtual std::string path() const = 0;
-  // Its own words, one line: "Open MPI v4.1.4, package: ...". May be asked before MPI is started.
+  // The library's own version text, one line: "Open MPI v4.1.4, package: ...". It may be asked before MPI is
+  // initialised.
   [[nodiscard]] virtual std::string version_text() const = 0;
 
   virtual Result<bool> is_initialized() const = 0;
   virtual Result<bool> is_finalized() const = 0;
-  // MPI_Init_thread; the level that MPI gives. Blocks until all ranks have called it.
+  // Calls MPI_Init_thread and returns the level that MPI grants. Blocks until all ranks have called it.
   virtual Result<MpiThreads> start(MpiThreads wanted) = 0;
-  // That of an MPI that is started.
+  // The thread level of an initialised MPI.
   virtual Result<MpiThreads> threads() const = 0;
-  // The caller is MPI's thread, which alone may call it below MPI_THREAD_SERIALIZED. Any thread may ask.
+  // Whether the caller is MPI's main thread, which alone may call MPI below MPI_THREAD_SERIALIZED. Any thread may ask.
   virtual Result<bool> is_main_thread() const = 0;
-  // MPI_Finalize. Blocks until all ranks have called it.
+  // Calls MPI_Finalize. Blocks until all ranks have called it.
   virtual Result<void> finish() = 0;
 
   [[nodiscard]] virtual MpiHandle world() const = 0;
-  // What mpi4py's Comm.py2f() gives.
+  // Converts the number that mpi4py's Comm.py2f() returns.
   virtual Result<MpiHandle> from_fortran(int handle) const = 0;
   virtual Result<int> rank(MpiHandle comm) const = 0;
   virtual Result<int> size(MpiHandle comm) const = 0;
-  // MPI_Comm_dup. Blocks until all ranks of `comm` have called it.
+  // Calls MPI_Comm_dup. Blocks until all ranks of `comm` have called it.
   virtual Result<MpiHandle> copy(MpiHandle comm) = 0;
-  // MPI_Comm_create_group of these ranks of `comm`, which all of them call and no others. Blocks until they have.
+  // Calls MPI_Comm_create_group for these ranks of `comm`; exactly these ranks call it. Blocks until they have.
   virtual Result<MpiHandle> subset(MpiHandle comm, std::span<const int> ranks) = 0;
-  // MPI_ERRORS_RETURN.
+  // Sets the error handler MPI_ERRORS_RETURN.
   virtual Result<void> return_errors(MpiHandle comm) = 0;
   virtual Result<void> free(MpiHandle comm) = 0;
 
-  // Bytes; at most kMaxMessageBytes.
+  // These start a message of bytes; at most kMaxMessageBytes.
   virtual Result<MpiHandle> start_send(const void* data, std::size_t bytes, int to, int tag, MpiHandle comm) = 0;
   virtual Result<MpiHandle> start_receive(void* data, std::size_t bytes, int from, int tag, MpiHandle comm) = 0;
-  // MPI_Test: whether it is done; its handle is gone then.
+  // Calls MPI_Test: whether it is done, and then its handle is invalid.
   virtual Result<bool> test(MpiHandle& request) = 0;
-  // MPI_Cancel; still to be tested until it is done.
+  // Calls MPI_Cancel; the request must still be tested until it is done.
   virtual Result<void> cancel(MpiHandle& request) = 0;
 
-  static constexpr std::size_t kMaxMessageBytes = 1U << 30U;  // a count is an int
+  static constexpr std::size_t kMaxMessageBytes = 1U << 30U;  // MPI's counts are of type int
 
  protected:
   MpiLibrary() = default;

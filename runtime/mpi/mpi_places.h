@@ -1,4 +1,5 @@
-// Where the ranks of MPI are: who shares a host, as each has told, and at which address hosts reach each other. Pure.
+// MpiPlaces computes the placement of MPI's ranks: which ranks share a host, from what each has reported, and the
+// address at which hosts reach each other. Pure.
 #pragma once
 
 #include <span>
@@ -10,25 +11,25 @@
 
 namespace hvd {
 
-// What a rank tells of itself.
+// MpiPlace is what a rank reports about itself.
 struct MpiPlace {
-  std::string host;              // the same for all that a user would say are on one machine
-  std::string sharing;           // beside it: the same for those that can hand each other memory and sockets
-  std::string network;           // the same for those that have the same addresses
+  std::string host;              // the same for all ranks that a user would call on one machine
+  std::string sharing;           // the same for ranks that can also share memory and pass sockets to each other
+  std::string network;           // the same for ranks that have the same addresses
   std::vector<std::string> ips;  // numeric, without loopback
-  std::string chosen_ip;         // that the user has set; may be empty
+  std::string chosen_ip;         // the address that the user has set; may be empty
 };
 
-// What the program is told: the rank's number among those of its host, and so on.
+// Returns the placement that the program sees: the rank's number among those of its host, and so on.
 RankMap map_by_hosts(std::span<const MpiPlace> places, int rank);
-// How the ranks are linked: a node is a run of ranks that follow each other and can share memory. Where mpirun deals
-// ranks out in turns, a host has several nodes.
+// Returns the placement by which the ranks are linked: a node is a run of consecutive ranks that can share memory. If
+// mpirun deals ranks out in turns, a host has several nodes.
 RankMap map_by_runs(std::span<const MpiPlace> places, int rank);
-// At which address this rank's host is reached by the others: the one that is the nearest to one of theirs. What
-// several hosts have, as bridges of containers, is nobody's address. Empty when no other node is there.
+// Returns the address at which the others reach this rank's host: the one that is nearest to one of theirs. An address
+// that several hosts have, such as a container bridge's, is never chosen. It is empty if there is no other node.
 Result<std::string> address_among(std::span<const MpiPlace> places, int rank);
 
-// As it travels.
+// These encode and decode a place as it is sent.
 std::string encode(const MpiPlace& place);
 Result<MpiPlace> decode_mpi_place(const std::string& body, int rank);
 

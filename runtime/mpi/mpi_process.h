@@ -1,10 +1,10 @@
-// MpiProcess: MPI as this process has it. MPI can be started once in the life of a process, and must be ended by who
-// started it, when the last job of the process is over: so this outlives all contexts, and is, beside the default
-// context, the runtime's only other global.
+// MpiProcess is the process's use of MPI. MPI can be initialised only once in the life of a process. Whoever
+// initialised it must finalise it, after the last job of the process. So this object outlives all contexts and is a
+// mutable global, as the default context is.
 //
-// Where the program has called MPI_Init itself (mpi4py does when it is imported), that is respected, and so is its end.
-// Else MPI is started here, on a thread of its own, since MPI_Init waits for all ranks without a limit; the same thread
-// ends it when the process exits.
+// If the program has called MPI_Init itself (mpi4py does so when it is imported), it is left to the program to finalise
+// MPI too. Otherwise MPI is initialised here, on a thread of its own, since MPI_Init waits for all ranks without a
+// limit. The same thread finalises it when the process exits.
 // Thread: any (mutex mu_).
 #pragma once
 
@@ -29,25 +29,26 @@ struct MpiOptions {
 
 class MpiProcess {
  public:
-  // Never destroyed: threads may still call while the process exits.
+  // The instance is never destroyed, because threads may still call while the process exits.
   static MpiProcess& instance();
 
-  // MPI, running. Every rank of mpirun has to come here, or to MPI_Init. Blocks until they have or the deadline has
-  // passed.
+  // Returns the initialised MPI. Every rank of mpirun has to call this, or MPI_Init. Blocks until they have, or the
+  // deadline has passed.
   Result<MpiLibrary*> start(const MpiOptions& options, Deadline deadline);
-  // Runs what may wait for other ranks without a limit, but waits for it no longer than until the deadline; MPI is
-  // spoilt when that passes. Without a limit on MPI's own thread where MPI was started for that alone. `what`:
-  // "MPI_Comm_dup". The call may outlive the caller: it must own what it uses.
+  // Runs a call that may wait for other ranks without a limit, but waits for it only until the deadline; when that
+  // passes, MPI becomes unusable. If MPI was initialised for one thread only, and this is that thread, the call runs
+  // here and without a limit. `what` names it: "MPI_Comm_dup". The call may outlive the caller, so it must own what it
+  // uses.
   Result<void> run(const std::string& what, std::function<Result<void>()> call, Deadline deadline);
-  // What MPI was started with; kSingle before.
+  // The level with which MPI was initialised; kSingle before.
   [[nodiscard]] MpiThreads threads() const;
-  // MPI is running, and can be used.
+  // Whether MPI is initialised and can be used.
   [[nodiscard]] bool is_usable() const;
-  // An operation was left half done, so that nothing can be done with MPI any more, MPI_Finalize included; start()
-  // fails from then on.
+  // Records that an operation was left half done. Nothing can be done with MPI any more, not even MPI_Finalize, and
+  // start() fails from then on.
   void spoil(const std::string& why);
-  // When the process exits: MPI_Finalize, if MPI was started here. Waits for all ranks, as every program of MPI does:
-  // a rank that goes without it is taken by mpirun for one that has died.
+  // Calls MPI_Finalize at process exit, if libhvd initialised MPI. It waits for all ranks, as every MPI program does:
+  // mpirun takes a rank that exits without it for one that has died.
   void end_at_exit();
 
  private:
@@ -64,9 +65,9 @@ class MpiProcess {
   std::shared_ptr<Worker> worker_;  // shared with its thread, which may be in a call that never returns
   MpiThreads threads_ = MpiThreads::kSingle;
   bool is_running_ = false;
-  bool is_ours_ = false;                // to finalize
-  std::optional<ProcessMark> process_;  // that started it; a fork has no MPI
-  std::string spoilt_;                  // why; empty: it is not
+  bool is_ours_ = false;                // libhvd must finalise it
+  std::optional<ProcessMark> process_;  // the process that initialised it; a fork has no MPI
+  std::string spoilt_;                  // the reason; empty: MPI is not spoilt
 };
 
 }  // namespace hvd

@@ -1,9 +1,8 @@
-// MpiStore: the Store of ranks that mpirun or srun has started without hvdrun: they find each other by MPI.
+// MpiStore is the Store of ranks that mpirun or srun has started without hvdrun: they find each other through MPI.
 //
-// Thread: as Store. An exchange of a new process set is made by whoever turns the engine, so that MPI must have been
-// started with MPI_THREAD_SERIALIZED at least for those; joining needs no such thing, since the program's thread waits
-// for whoever joins. The latter need not be MPI's thread: hvd.init() of Python joins on one of its own, which ends
-// then.
+// Thread: as Store. The exchange for a new process set runs on the thread that runs the engine, which may be any. So
+// process sets need at least MPI_THREAD_SERIALIZED. Joining does not, since the program's thread waits while another
+// one joins. The joining thread need not be MPI's: Python's hvd.init() joins on a thread of its own, which then ends.
 #pragma once
 
 #include <memory>
@@ -18,7 +17,7 @@ namespace hvd {
 
 class MpiStore final : public Store {
  public:
-  // `news`: of a launcher that is there too, whose notices this store hands on; may be null.
+  // `news` is the store of a launcher that is present too, whose notices this store passes on; it may be null.
   MpiStore(std::shared_ptr<MpiComm> comm, const JobSecret& secret, std::unique_ptr<Store> news);
 
   Result<std::vector<std::string>> exchange_while(const std::string& key, const std::string& value, Deadline deadline,
@@ -36,10 +35,10 @@ class MpiStore final : public Store {
   std::shared_ptr<MpiComm> comm_;
   const JobSecret secret_;
   std::unique_ptr<Store> news_;
-  const std::thread::id maker_;  // that joined; the system may give its id to a later thread
+  const std::thread::id maker_;  // the thread that joined; the system may give its id to a later thread
 };
 
-// The texts of all ranks of `comm`, in their order; all call at once.
+// Returns the texts of all ranks of `comm`, in their order; all call at the same time.
 Result<std::vector<std::string>> gather_texts(MpiComm& comm, const std::string& own, Interrupt& interrupt);
 
 }  // namespace hvd

@@ -1,12 +1,12 @@
-// What NCCL's interface fixes at compile time, in our words: numbers, sizes and the types of its functions, as they are
-// since version 2.18 and have stayed since. The library is loaded, so that no header of NVIDIA's is needed to build;
-// tests/unit/runtime/nccl/nccl_abi_test.cpp compares this with the nccl.h of a machine that has one.
+// The binary interface of NCCL: numbers, sizes and function types, as they are since version 2.18. libhvd loads NCCL at
+// run time, so building needs no header of NVIDIA. tests/unit/runtime/backend/nccl_abi_test.cpp compares this with the
+// nccl.h of a machine that has one.
 #pragma once
 
 #include <climits>
 #include <cstddef>
 
-// As NCCL and CUDA name them.
+// These names are NCCL's and CUDA's.
 struct ncclComm;
 struct CUstream_st;
 
@@ -15,7 +15,7 @@ namespace hvd {
 using NcclHandle = ncclComm*;
 using NcclStream = CUstream_st*;
 
-// ncclUniqueId, which rank 0 makes and all others get from it.
+// ncclUniqueId, which rank 0 makes and sends to all others.
 struct NcclId {
   char internal[128] = {};
 };
@@ -52,21 +52,21 @@ enum class NcclOp : int { kSum = 0, kProduct = 1, kMax = 2, kMin = 3 };
 
 inline constexpr int kNcclNoColor = -1;  // NCCL_SPLIT_NOCOLOR
 
-// As ncclGetVersion tells it.
+// The version number as ncclGetVersion returns it.
 constexpr int nccl_version(int major, int minor, int patch) {
   return major * 10000 + minor * 100 + patch;
 }
 inline constexpr int kOldestNccl = nccl_version(2, 18, 0);
-// From here on several ranks may share a GPU, where NCCL_MULTI_RANK_GPU_ENABLE is set.
+// From this version on, several ranks may share a GPU if NCCL_MULTI_RANK_GPU_ENABLE is set.
 inline constexpr int kNcclSharesGpus = nccl_version(2, 30, 0);
 
-// ncclConfig_t as 2.18 has it. Later ones are longer; they read as much as `size` says and know what is missing.
+// ncclConfig_t of 2.18. Later ones are longer; NCCL reads as much as `size` says and recognises what is missing.
 struct NcclConfig {
   static constexpr int kUndefined = INT_MIN;
   std::size_t size = sizeof(NcclConfig);
   unsigned magic = 0xcafebeefU;
   unsigned version = kOldestNccl;
-  int blocking = 0;  // calls return at once, and kInProgress until they are through
+  int blocking = 0;  // calls return at once, with kInProgress until they have finished
   int cga_cluster_size = kUndefined;
   int min_ctas = kUndefined;
   int max_ctas = kUndefined;
@@ -74,7 +74,7 @@ struct NcclConfig {
   int split_share = kUndefined;
 };
 
-// Of the library's functions, those that are used.
+// The functions of the library that libhvd uses.
 struct NcclFunctions {
   NcclCode (*get_version)(int*) = nullptr;
   const char* (*get_error_string)(NcclCode) = nullptr;
@@ -95,7 +95,7 @@ struct NcclFunctions {
   NcclCode (*reduce_scatter)(const void*, void*, std::size_t, NcclType, NcclOp, NcclHandle, NcclStream) = nullptr;
   NcclCode (*send)(const void*, std::size_t, NcclType, int, NcclHandle, NcclStream) = nullptr;
   NcclCode (*recv)(void*, std::size_t, NcclType, int, NcclHandle, NcclStream) = nullptr;
-  // Since 2.19; null in 2.18.
+  // These exist since 2.19; they are null in 2.18.
   NcclCode (*mem_alloc)(void**, std::size_t) = nullptr;
   NcclCode (*mem_free)(void*) = nullptr;
   NcclCode (*comm_register)(NcclHandle, void*, std::size_t, void**) = nullptr;

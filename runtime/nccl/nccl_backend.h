@@ -1,7 +1,7 @@
-// NcclBackend: whole collectives over memory of devices, by NCCL. Each call returns when it is launched: what it does
-// is done in the order of the stream. All ranks call the same in the same order, as for Backend.
+// NcclBackend implements whole collectives over GPU memory by NCCL. Each call returns when its work is launched; the
+// work is done in the order of the stream. All ranks call the same operations in the same order, as for Backend.
 //
-// Sizes are in bytes, and offsets those of parts one after the other, in rank order. Thread: engine only.
+// Sizes are in bytes; parts lie one after the other in rank order. Thread: engine only.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ class NcclBackend {
  public:
   NcclBackend(std::shared_ptr<NcclComm> comm, StreamHandle stream) : comm_(std::move(comm)), stream_(stream) {}
 
-  // Whether NCCL has numbers of this type; others can be moved but not reduced.
+  // Whether NCCL can reduce numbers of this type; others can be moved, but not reduced.
   [[nodiscard]] static bool reduces(Dtype dtype);
 
   // `input` may be `out`. The operator is kSum, kMin, kMax or kProduct, here and below.
@@ -26,7 +26,7 @@ class NcclBackend {
                          Interrupt& interrupt);
   Result<void> broadcast(const void* input, void* out, std::size_t size_bytes, int root, Interrupt& interrupt);
 
-  // Several of a kind, launched as one.
+  // Several tensors of one kind are launched as one.
   struct Gather {
     const void* input = nullptr;
     std::vector<std::size_t> sizes;  // [rank]
@@ -39,7 +39,7 @@ class NcclBackend {
     void* out = nullptr;
   };
   Result<void> reducescatter(std::span<const Scatter> tensors, Dtype dtype, ReduceOp op, Interrupt& interrupt);
-  // sizes[from * ranks + to], as of Backend::alltoall.
+  // sizes[from * ranks + to], as in Backend::alltoall.
   Result<void> alltoall(const void* input, std::span<const std::size_t> sizes, void* out, Interrupt& interrupt);
 
   [[nodiscard]] const std::shared_ptr<NcclComm>& comm() const { return comm_; }

@@ -1,8 +1,9 @@
-// NcclBuffer: memory of a device from ncclMemAlloc, registered with a communicator (ncclCommRegister), so that what
-// moves between GPUs and network cards needs no copy of it on the way. For memory that is used again and again.
+// NcclBuffer is GPU memory from ncclMemAlloc, registered with a communicator (ncclCommRegister). NCCL then needs no
+// intermediate copy when it moves the data between GPUs and network cards. It pays for memory that is used again and
+// again.
 //
-// Where NCCL has no such memory (2.18), or refuses it, any other serves. Thread: one at a time; the destructor may wait
-// for the device, so it is not for who must not wait.
+// If NCCL has no such memory (2.18) or refuses it, ordinary memory serves. Thread: one at a time. The destructor may
+// wait for the device, so a thread that must not wait must not run it.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,8 @@ namespace hvd {
 
 class NcclBuffer {
  public:
-  // Only with a communicator whose library has it (NcclLibrary::has_memory). Local: no other rank needs to call it.
+  // Call it only with a communicator whose library has such memory (NcclLibrary::has_memory). It is local: no other
+  // rank needs to call it.
   static Result<NcclBuffer> make(std::shared_ptr<NcclComm> comm, std::size_t size_bytes);
   ~NcclBuffer();
   NcclBuffer(NcclBuffer&& other) noexcept

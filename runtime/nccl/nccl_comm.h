@@ -1,8 +1,8 @@
-// NcclComm: one communicator of NCCL's, non-blocking throughout: a call that NCCL has not done yet is waited for here,
-// with an eye on the job and on a deadline, and abort() ends every such wait and what runs on the device.
+// NcclComm is one communicator of NCCL. It is non-blocking throughout: this class waits for calls that NCCL has not
+// finished yet, and meanwhile checks the job and a deadline. abort() ends every such wait and the work on the device.
 //
-// Thread: any (mutex mu_). No call holds it for long, but for launch() with NCCL before 2.22, which launches within the
-// call; so the others may wait there. Calls that wait are the engine's.
+// Thread: any (mutex mu_). No call holds the mutex for long, except launch() with NCCL before 2.22, which launches
+// within the call; other calls may then wait. Only the engine makes calls that wait.
 #pragma once
 
 #include <functional>
@@ -21,43 +21,44 @@ namespace hvd {
 
 class NcclComm {
  public:
-  // Where this rank is in it.
+  // Place is this rank's place in the communicator.
   struct Place {
     int rank = 0;
     int size = 1;
   };
 
   static Result<NcclId> make_id(const NcclLibrary& nccl, Device& device);
-  // Blocks until all `size` ranks have come with this id; kTimeout, or the interrupt's error.
+  // Makes the communicator; blocks until all `size` ranks have called it with this id. Fails with kTimeout, or the
+  // interrupt's error.
   static Result<std::shared_ptr<NcclComm>> make(std::shared_ptr<const NcclLibrary> nccl, std::shared_ptr<Device> device,
                                                 const NcclId& id, Place place, Interrupt& interrupt, Deadline deadline);
-  // Those ranks of this one that name the same color (kNcclNoColor: none, and the result is null), in the order of
-  // their ranks. All ranks of this one call it at the same place of their calls, with nothing under way. When it fails
-  // this one is aborted.
+  // Makes a communicator of those ranks that pass the same color, in the order of their ranks. With kNcclNoColor the
+  // result is null. All ranks call it at the same point, with nothing running. If it fails, this communicator is
+  // aborted.
   Result<std::shared_ptr<NcclComm>> split(int color, Place place, Interrupt& interrupt, Deadline deadline);
   ~NcclComm();
   NcclComm(const NcclComm&) = delete;
   NcclComm& operator=(const NcclComm&) = delete;
 
-  // Calls that `body` makes are one group: they are launched together. Blocks until they are launched, not until they
-  // are done. The first error of them, or of the group.
+  // Runs `body`, whose calls form one group that is launched together. Blocks until they are launched, not until they
+  // are done. Returns the first error of the calls or of the group.
   using Body = std::function<Result<void>(const NcclFunctions& calls, NcclHandle comm)>;
   Result<void> launch(const Body& body, Interrupt& interrupt);
 
-  // For NcclBuffer. Memory of the device, from NCCL; registered, calls on it need no copy. What is registered is so
-  // until deregister(), or the communicator's end. Only where NcclLibrary::has_memory.
+  // These serve NcclBuffer: GPU memory from NCCL, and its registration, after which calls on it need no copy. Memory
+  // stays registered until deregister(), or the end of the communicator. Only if NcclLibrary::has_memory.
   Result<void*> allocate(std::size_t size_bytes);
   void free_memory(void* data);
   Result<void*> register_memory(void* data, std::size_t size_bytes);
   void deregister(void* registration);
 
-  // What has failed since, on the network or another rank. OK after abort(), and while another call is under way. Never
-  // blocks.
+  // Returns what has failed since, on the network or on another rank. It is OK after abort(), and while another call is
+  // running. Never blocks.
   Result<void> async_error();
-  // Ends it, and all that it has under way on the device. Any number of times: the first blocks until NCCL is through
-  // with it, which may be until the whole device is idle (NCCL gives memory back); see abort_all().
+  // Ends the communicator and all its work on the device. It may be called any number of times. The first call blocks
+  // until NCCL has finished, which may be until the whole device is idle (NCCL frees memory); see abort_all().
   void abort();
-  // Ends it in order, when all ranks do, and nothing is under way; aborts it when that takes longer. Once.
+  // Ends it in order, when all ranks do so and nothing is running; aborts it if that takes too long. Call it once.
   Result<void> finish(Interrupt& interrupt, Deadline deadline);
 
   [[nodiscard]] const Place& place() const { return place_; }
@@ -67,7 +68,7 @@ class NcclComm {
  private:
   NcclComm(std::shared_ptr<const NcclLibrary> nccl, std::shared_ptr<Device> device, Place place)
       : nccl_(std::move(nccl)), device_(std::move(device)), place_(place) {}
-  // Until what was called is through.
+  // Waits until the call is finished.
   Result<void> settle(const char* function, Interrupt& interrupt, Deadline deadline);
   Result<bool> is_settled(const char* function);
   Result<void> finalize();
@@ -80,15 +81,15 @@ class NcclComm {
   // guarded by mu_
   std::mutex mu_;
   NcclHandle handle_ = nullptr;       // null: ended
-  std::vector<void*> registrations_;  // that the communicator still has
-  // Where NCCL writes the handle of what is being split off: also when nobody waits for that any more. Read by split(),
-  // and once handle_ has been aborted.
+  std::vector<void*> registrations_;  // registrations that the communicator still has
+  // NCCL writes the handle of a split here, even after the wait for it was given up. split() reads it, and so does the
+  // code after handle_ has been aborted.
   NcclHandle child_ = nullptr;
 };
 
-// Aborts them side by side: NCCL's abort of one may wait until the device is idle, and so for what another has under
-// way there. False when one is not through by the deadline; then a thread of its own keeps it, and what is on the
-// device may go on.
+// Aborts the communicators in parallel: NCCL's abort of one may wait until the device is idle, and so for the work of
+// another. Returns false if one has not finished by the deadline. A thread then keeps it, and its work on the device
+// may continue.
 bool abort_all(std::span<const std::shared_ptr<NcclComm>> comms, Deadline deadline);
 
 }  // namespace hvd
