@@ -1,5 +1,6 @@
-// AdasumParties: those who combine their vectors by Adasum, as ranks of a node, nodes or ranks of an MPI job do: what
-// they must be able to do for each other, and the combination made of it.
+// AdasumParties is the interface of the group that combines its vectors by Adasum: the ranks of a node, nodes, or the
+// ranks of an MPI job. It holds the three exchanges that the combination needs. combine_adasum() is the combination
+// itself.
 #pragma once
 
 #include <algorithm>
@@ -15,13 +16,13 @@ namespace hvd {
 class AdasumParties {
  public:
   virtual ~AdasumParties() = default;
-  // Which of them this is.
+  // This party's index.
   [[nodiscard]] virtual std::size_t index() const = 0;
-  // Every party's part of this one's share, one after the other.
+  // Receives every party's part of this party's share, one after the other.
   virtual Result<void> exchange(const std::uint8_t* packed, const ShareLayout& layout, std::uint8_t* received) = 0;
-  // In place, in the order of the parties.
+  // Sums the values over the parties, in place, in the order of the parties.
   virtual Result<void> sum(std::span<double> values) = 0;
-  // From the own share to all of them.
+  // Sends this party's share to all, and receives theirs.
   virtual Result<void> gather(std::uint8_t* packed, const ShareLayout& layout) = 0;
 
  protected:
@@ -30,8 +31,8 @@ class AdasumParties {
   AdasumParties& operator=(const AdasumParties&) = default;
 };
 
-// values[] of all `count` parties, added in their order by each of them: a ring would add in an order that depends on
-// where in the list a value is. gather(data, blocks): every party's block to all.
+// Adds values[] of all `count` parties, in the parties' order, on each of them. A ring would add in an order that
+// depends on the position of a value in the list. gather(data, blocks) sends every party's block to all.
 template <typename Gather>
 Result<void> sum_in_order(std::size_t index, std::size_t count, std::span<double> values, const Gather& gather) {
   std::vector<double> all(count * values.size());
@@ -50,9 +51,10 @@ Result<void> sum_in_order(std::size_t index, std::size_t count, std::span<double
   return {};
 }
 
-// Bytes of memory that combine_adasum() works in.
+// The bytes of memory that combine_adasum() works in.
 [[nodiscard]] std::size_t adasum_room(const ShareLayout& layout);
-// `packed`, the beginning of that room, holds what this party brings; afterwards the result, of all parties alike.
+// `packed`, the beginning of that memory, holds this party's input; afterwards it holds the result, the same on all
+// parties.
 Result<void> combine_adasum(AdasumParties& parties, const ShareLayout& layout, Dtype dtype, std::uint8_t* packed);
 
 }  // namespace hvd

@@ -1,6 +1,6 @@
-// AlltoallLayout: where the pieces of an alltoall are: in the input of the rank that sends them, one after the other in
-// the order of their receivers; in the output of the rank that gets them, in the order of their senders. Value type;
-// pure. It looks at the caller's table of sizes and does not own it.
+// AlltoallLayout computes the positions of the pieces of an alltoall. In a sender's input they are in the order of
+// their receivers; in a receiver's output, in the order of their senders. Value type; pure. It refers to the caller's
+// table of sizes and does not own it.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,19 @@ namespace hvd {
 
 class AlltoallLayout {
  public:
-  // sizes[from * size + to]: bytes that rank `from` has for rank `to`.
+  // sizes[from * size + to]: bytes that rank `from` sends to rank `to`.
   AlltoallLayout(std::span<const std::size_t> sizes, int size) : sizes_(sizes), size_(static_cast<std::size_t>(size)) {}
 
   [[nodiscard]] std::size_t bytes(std::size_t from, std::size_t to) const { return sizes_[from * size_ + to]; }
-  // In the input of `from`: what is for the ranks `to`, which are consecutive.
+  // The range in the input of `from` that is for the ranks `to`, which are consecutive.
   [[nodiscard]] Range sent(std::size_t from, Range to) const {
     return walk(to, [&](std::size_t rank) { return bytes(from, rank); });
   }
-  // In the output of `to`: what comes from the ranks `from`.
+  // The range in the output of `to` that comes from the ranks `from`.
   [[nodiscard]] Range received(Range from, std::size_t to) const {
     return walk(from, [&](std::size_t rank) { return bytes(rank, to); });
   }
-  // What the ranks `from` have for the ranks `to`, together.
+  // The bytes that the ranks `from` send to the ranks `to`, together.
   [[nodiscard]] std::size_t total(Range from, Range to) const {
     std::size_t sum = 0;
     for (std::size_t rank = from.begin; rank < from.end; ++rank) {

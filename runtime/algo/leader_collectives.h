@@ -1,9 +1,9 @@
-// LeaderCollectives: collectives among the leaders of the nodes, over their TCP connections: as rings, where each
-// leader sends to the next node and receives from the previous one at the same time; and of little data, which is all
-// delay, with few exchanges.
+// LeaderCollectives are collectives among the leaders of the nodes, over their TCP connections. Large data goes along
+// rings, where each leader sends to the next node and receives from the previous one at the same time. Small data,
+// whose cost is latency, goes in few exchanges.
 //
-// All leaders call the same operations in the same order with the same sizes. Empty data is no operation; so is
-// everything with one node, which asks for no allreduce. Thread: one at a time.
+// All leaders call the same operations in the same order with the same sizes. An operation on empty data does nothing.
+// The same holds for a single node, which does not call allreduce. Thread: one at a time.
 #pragma once
 
 #include <cstddef>
@@ -22,21 +22,21 @@ namespace hvd {
 
 class LeaderCollectives {
  public:
-  // peers[node]: the connection to the leader of each node; the own entry is not used.
+  // peers[node] is the connection to the leader of each node; this node's entry is not used.
   LeaderCollectives(std::vector<StreamPeer> peers, int node_index, Looks looks, const Tuning& tuning = {});
 
-  // blocks[node]: what of `data` each leader is to have, reduced over all leaders; its other blocks are left half done.
-  // Every block is reduced along the ring, in the same order on every run.
+  // Reduces over all leaders; blocks[node] of `data` is complete on that node's leader, and its other blocks hold
+  // partial results. Every block is reduced along the ring, in the same order on every run.
   Result<void> reduce_scatter(void* data, std::span<const Range> blocks, Dtype dtype, ReduceOp op,
                               Interrupt& interrupt);
-  // Of all pieces as one array, to their outputs; scaled. In the same order on every run: along the ring, or of little
-  // data in pairs.
+  // Reduces all pieces as one array, to their outputs, scaled. The order is the same on every run: along the ring, or
+  // in pairs for small data.
   Result<void> allreduce(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scale after, Interrupt& interrupt);
-  // A chain from the root: every leader passes on what it has while it receives the rest.
+  // Broadcasts along a chain from the root: every leader passes on what it has while it receives the rest.
   Result<void> broadcast(void* data, std::size_t size_bytes, int root_node, Interrupt& interrupt);
-  // blocks[node]: what each leader has of `data` already; afterwards all have all.
+  // Gathers: each leader has blocks[node] of `data` already; afterwards all have all blocks.
   Result<void> allgather(void* data, std::span<const Range> blocks, Interrupt& interrupt);
-  // Sends to one node's leader and receives from another's, who do the same.
+  // Sends to one node's leader and receives from another's, which do the same.
   Result<void> exchange(int to_node, Bytes out, int from_node, MutableBytes in, Interrupt& interrupt);
   Result<void> barrier(Interrupt& interrupt);
 
@@ -59,8 +59,8 @@ class LeaderCollectives {
   // one thread at a time
   Looks looks_;
   Looks no_looks_{0};
-  std::unique_ptr<std::uint8_t[]> staging_;  // what was received and is not reduced yet
-  std::unique_ptr<std::uint8_t[]> packed_;   // what goes in pairs
+  std::unique_ptr<std::uint8_t[]> staging_;  // received data that is not reduced yet
+  std::unique_ptr<std::uint8_t[]> packed_;   // data that goes in pairs
   PieceMap map_;
   std::vector<Range> blocks_;  // of allreduce()
 };

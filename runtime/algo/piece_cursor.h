@@ -1,5 +1,5 @@
-// PieceCursor: goes through pieces from their beginning to their end, once, as if they were one array.
-// Not copyable state of an operation. Thread: any, one at a time.
+// PieceCursor walks through pieces once, from beginning to end, as if they were one array.
+// It is the state of one operation. Thread: any, one at a time.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace hvd {
 
-// Also right for nothing at no address.
+// This is also correct for zero bytes at a null address.
 inline void copy_bytes(std::uint8_t* to, const std::uint8_t* from, std::size_t size_bytes) {
   if (size_bytes != 0) {
     std::memcpy(to, from, size_bytes);
@@ -23,7 +23,7 @@ class PieceCursor {
  public:
   explicit PieceCursor(std::span<const Piece> pieces) : pieces_(pieces) { leave_empty(); }
 
-  // To what is so many bytes behind the beginning of all; not back.
+  // Moves forward to this offset, counted from the beginning of all pieces; it cannot move back.
   void skip_to(std::size_t offset) {
     advance(offset - passed_, [](const Piece&, std::size_t, std::size_t) {});
   }
@@ -39,7 +39,7 @@ class PieceCursor {
       from += bytes;
     });
   }
-  // What is next, as far as it lies in one place: a piece that begins there. Not at the end.
+  // The piece with the next byte, and the position in it. Not to be called at the end.
   [[nodiscard]] const Piece& piece() const { return pieces_.front(); }
   [[nodiscard]] std::size_t place() const { return at_; }  // in that piece
 
@@ -56,7 +56,7 @@ class PieceCursor {
       leave_empty();
     }
   }
-  // What is next is never nothing.
+  // Skips finished and empty pieces, so that the current piece is never empty.
   void leave_empty() {
     while (!pieces_.empty() && at_ == pieces_.front().size_bytes) {
       pieces_ = pieces_.subspan(1);
@@ -65,8 +65,8 @@ class PieceCursor {
   }
 
   std::span<const Piece> pieces_;
-  std::size_t at_ = 0;      // in the first of them
-  std::size_t passed_ = 0;  // bytes of all
+  std::size_t at_ = 0;      // position in the first of them
+  std::size_t passed_ = 0;  // bytes of all pieces so far
 };
 
 }  // namespace hvd

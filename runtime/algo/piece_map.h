@@ -1,4 +1,4 @@
-// PieceMap: pieces as if they were one array that can be looked into anywhere. Does not own them nor their list.
+// PieceMap gives random access to pieces as if they were one array. It owns neither the pieces nor their list.
 // Thread: any, one at a time.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace hvd {
 
 class PieceMap {
  public:
-  // Instead of what it had; keeps its memory.
+  // Replaces the pieces; the map's memory is reused.
   void set(std::span<const Piece> pieces) {
     pieces_ = pieces;
     ends_.clear();
@@ -27,11 +27,11 @@ class PieceMap {
   }
   [[nodiscard]] std::size_t size_bytes() const { return ends_.empty() ? 0 : ends_.back(); }
 
-  // visit(input, output, bytes) for each part of this range of bytes that lies in one place, in order; until it returns
+  // Calls visit(input, output, bytes) for each contiguous part of this range of bytes, in order, until it returns
   // false.
   template <typename Visit>
   void visit(Range range, const Visit& visit) const {
-    // The first that ends behind it: pieces without bytes are none of it.
+    // Find the first piece that ends after the beginning of the range, which skips pieces without bytes.
     auto at = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), range.begin) - ends_.begin());
     for (std::size_t begin = range.begin; begin < range.end; ++at) {
       const std::size_t end = std::min(ends_[at], range.end);
@@ -46,7 +46,7 @@ class PieceMap {
 
  private:
   std::span<const Piece> pieces_;
-  std::vector<std::size_t> ends_;  // of each, as bytes of all
+  std::vector<std::size_t> ends_;  // the end of each piece, counted in bytes of all
 };
 
 }  // namespace hvd

@@ -1,7 +1,7 @@
-// Typed loops over flat memory: the only place that looks inside elements. float16 and bfloat16 are computed in
-// float32 and rounded to nearest even after each step. bool: sum and max are "or", min and product are "and".
+// The typed loops over flat memory; no other code looks inside elements. float16 and bfloat16 are computed in float32
+// and rounded to nearest even after each step. For bool, sum and max are "or", min and product are "and".
 //
-// Pure functions. Pointers need the alignment of their element only.
+// Pure functions. Pointers need only the alignment of their element.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,18 @@
 
 namespace hvd {
 
-// All of a turn, in an order of its own. `op` is neither kAverage nor kAdasum. Integers wrap.
+// Does all of a turn, in an order that the loop chooses. `op` is neither kAverage nor kAdasum. Integers wrap.
 void reduce_turn(const ReduceTurn& turn, Dtype dtype, ReduceOp op);
 
-// into[i] = first[i] OP second[i]; `into` may be one of them, and is else apart. `op` as above.
+// Computes into[i] = first[i] OP second[i]; `into` is one of them, or overlaps neither. `op` as above.
 void reduce_two(void* into, const void* first, const void* second, std::size_t count, Dtype dtype, ReduceOp op);
 
-// into[i] = into[i] OP from[i], likewise.
+// Computes into[i] = into[i] OP from[i], likewise.
 void reduce_into(void* into, const void* from, std::size_t count, Dtype dtype, ReduceOp op);
 
-// data[i] = data[i] * factor / divisor: 16-bit floats (rounded once) and float32 in float32, everything else in double,
-// integers truncated toward zero (Horovod's rule: -3 * 0.5 is -1); int64 beyond 2^53, and its averages, without
-// rounding. A scale of one does nothing.
+// Computes data[i] = data[i] * factor / divisor. 16-bit floats (rounded once) and float32 are computed in float32,
+// everything else in double. Integers are truncated toward zero (Horovod's rule: -3 * 0.5 is -1); int64 beyond 2^53,
+// and averages of int64, are exact. A scale of one does nothing.
 void scale_in_place(void* data, std::size_t count, Dtype dtype, Scale scale);
 
 }  // namespace hvd

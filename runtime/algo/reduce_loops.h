@@ -1,5 +1,5 @@
-// ReduceLoops: the loops of reduce_kernels.h as built for one kind of processor. All give the same results, bit for
-// bit.
+// ReduceLoops are the loops of reduce_kernels.h, compiled for one instruction set, so that one library runs well on
+// every processor. All give the same results, bit for bit.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@ struct ReduceLoops {
   void (*scale_in_place)(void* data, std::size_t count, Dtype dtype, Scale scale);
 };
 
-// Each is there if it was built (portable always is: on ARM it uses NEON), and may be called if this processor has what
-// its name says.
+// Each one exists if it was built (portable always is; on ARM it uses NEON). It may be called only if this processor
+// supports the instruction set of its name.
 ReduceLoops reduce_loops_portable();
 ReduceLoops reduce_loops_avx2();
 ReduceLoops reduce_loops_avx512();
 
-// Those that this processor runs, the best first.
+// Returns those that this processor supports, the best first.
 std::vector<ReduceLoops> supported_reduce_loops();
 
 }  // namespace hvd

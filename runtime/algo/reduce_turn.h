@@ -1,5 +1,5 @@
-// ReduceTurn: what a rank does of a reduction among the ranks of its node before it goes on: it copies what is the
-// others' to reduce, reduces what is its own, and copies what they have reduced. Value type.
+// ReduceTurn is a rank's share of a reduction among the ranks of its node, between two barriers: it publishes the data
+// that others reduce, reduces its own share, and takes the results of the others. Value type.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace hvd {
 
-// From one place to another, apart.
+// CopyRun copies from one place to another that does not overlap it.
 struct CopyRun {
   std::uint8_t* to = nullptr;
   const std::uint8_t* from = nullptr;
@@ -19,11 +19,11 @@ struct CopyRun {
 
 struct ReduceTurn {
   CopyRun published;
-  // The result of all operands, in their order, of whole elements; then scaled. It may lie where one of the first two
-  // operands does. One operand is its own result.
+  // The operands are reduced in their order, as whole elements, and the result is scaled. The result may be at the
+  // address of one of the first two operands. A single operand is its own result.
   std::span<const std::uint8_t* const> operands;
   std::uint8_t* result = nullptr;
-  std::uint8_t* output = nullptr;  // where it is wanted too; null: nowhere. May be an operand
+  std::uint8_t* output = nullptr;  // a second place for the result; null: none. May be an operand
   std::size_t size_bytes = 0;      // of the result
   Scale scale;
   CopyRun taken;

@@ -1,7 +1,7 @@
-// RingFlow: what one node sends and receives in a ring over blocks of its data, a block for each node: all of an
-// allreduce, or its first half (reduce-scatter), or its second (allgather). Blocks are moved in pieces; while one piece
-// waits to be reduced the next is on its way (RingOrder). Afterwards, or at the end of the first half, node i has block
-// i reduced over all nodes, in the order of the ring: the same on every run.
+// RingFlow is what one node sends and receives in a ring over blocks of its data, one block per node. It does all of an
+// allreduce, or its first half (reduce-scatter), or its second half (allgather). Blocks move in pieces: while one piece
+// waits to be reduced, the next is being transferred (RingOrder). Afterwards, or at the end of the first half, node i
+// has block i reduced over all nodes in the order of the ring, which is the same on every run.
 //
 // The algorithm is that of Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations"
 // (2009). Thread: one at a time.
@@ -23,22 +23,22 @@ class RingFlow final : public Flow {
  public:
   enum class Half : std::uint8_t { kReduce, kGather, kBoth };
 
-  // Of the ring: its nodes and this one among them; not owned.
+  // Place describes the ring: its nodes, and this one among them. It owns nothing.
   struct Place {
     std::span<const Range> blocks;  // of the data, in bytes; one for each node
     int self = 0;
     std::size_t piece_bytes = 0;
-    std::uint8_t* staging = nullptr;  // piece_bytes; needed unless all is kGather
+    std::uint8_t* staging = nullptr;  // piece_bytes of memory; needed except for kGather
   };
-  // What becomes of elements, of which kGather changes none. A block is scaled where it has been reduced, before it is
-  // sent on, so that all have the same bits.
+  // Sum is how elements are reduced; kGather ignores it. A block is scaled where it has been reduced, before it is sent
+  // on, so that all nodes have the same bits.
   struct Sum {
     Dtype dtype = Dtype::kUint8;
     ReduceOp op = ReduceOp::kSum;
     Scale after;
   };
 
-  // From inputs to outputs, which of kGather are the same. The map is not owned.
+  // Data flows from inputs to outputs, which are the same for kGather. The map is not owned.
   RingFlow(const PieceMap& data, const Place& place, Half half, Sum sum);
 
   [[nodiscard]] std::uint64_t bytes_to_send() const override;
@@ -68,8 +68,8 @@ class RingFlow final : public Flow {
   // one thread at a time
   RingOrder out_;
   RingOrder in_;
-  std::size_t sent_ = 0;      // of out_'s piece
-  std::size_t received_ = 0;  // of in_'s
+  std::size_t sent_ = 0;      // bytes of out_'s piece
+  std::size_t received_ = 0;  // bytes of in_'s piece
 };
 
 }  // namespace hvd

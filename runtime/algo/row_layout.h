@@ -1,6 +1,7 @@
-// RowLayout: tensors that are cut by rank along dimension 0, so that each rank has some rows of each. The same bytes in
-// two orders: apart, where every tensor is whole and its rows are in rank order; and packed, rank after rank, where the
-// rows of all tensors that belong to one rank are side by side. So several tensors travel as one. Value type; pure.
+// RowLayout describes tensors that are split by rank along dimension 0, so that each rank has some rows of each. The
+// same bytes have two orders. Apart, every tensor is whole and its rows are in rank order. Packed, the rows of all
+// tensors that belong to one rank are side by side, rank after rank. So several tensors travel as one. Value type;
+// pure.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +20,10 @@ class RowLayout {
     std::vector<std::int64_t> rows;  // of each rank
   };
 
-  // The counts come from other ranks: kProtocol for a negative one, kResource for more bytes than there can be.
+  // The counts come from other ranks: kProtocol for a negative one, kResource for more bytes than memory can hold.
   static Result<RowLayout> make(std::vector<Tensor> tensors, int size);
 
-  // Of each rank, in all tensors together.
+  // The bytes of each rank, in all tensors together.
   [[nodiscard]] std::span<const std::size_t> rank_bytes() const { return rank_bytes_; }
   [[nodiscard]] std::size_t total_bytes() const { return total_bytes_; }
 
@@ -38,7 +39,8 @@ class RowLayout {
   std::size_t total_bytes_ = 0;
 };
 
-// Even shares of `rows` for `size` ranks; what remains makes the lowest ranks' shares one longer (Horovod's rule).
+// Returns even shares of `rows` for `size` ranks; the lowest ranks get one row more if they do not divide evenly
+// (Horovod's rule).
 std::vector<std::int64_t> even_rows(std::int64_t rows, int size);
 
 }  // namespace hvd

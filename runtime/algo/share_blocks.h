@@ -1,5 +1,5 @@
-// ShareBlocks: goes through some of the shares that a chunk is split into, block by block. A block lies in one share,
-// and in one piece of the caller's memory, so that what is done with it needs two addresses and a size.
+// ShareBlocks walks through shares of a chunk, block by block. A block is inside one share and one piece of the
+// caller's memory, so that the code that handles it needs only two addresses and a size.
 #pragma once
 
 #include <algorithm>
@@ -12,20 +12,20 @@
 
 namespace hvd {
 
-// Local rank `rank`'s share of a chunk. Shares end at cache lines, so that no two ranks write one.
+// Local rank `rank`'s share of a chunk. Shares end at cache lines, so that no two ranks write to the same one.
 constexpr Range share_of(std::size_t chunk_bytes, int ranks, int rank) {
   return split(chunk_bytes, static_cast<std::size_t>(ranks), static_cast<std::size_t>(rank), kCacheLineBytes);
 }
 
 class ShareBlocks {
  public:
-  // The share of `self`, or those of all others; blocks of at most block_bytes. `chunk`: which bytes of all pieces; the
-  // cursor is not yet behind its beginning, and is moved.
+  // Walks the share of `self`, or those of all others, in blocks of at most block_bytes. `chunk` is a range of bytes of
+  // all pieces; the cursor must not be past its beginning, and is moved.
   enum class Of { kSelf, kOthers };
   ShareBlocks(PieceCursor& cursor, Range chunk, int ranks, int self, Of of, std::size_t block_bytes)
       : cursor_(&cursor), chunk_(chunk), ranks_(ranks), self_(self), of_(of), block_bytes_(block_bytes) {}
 
-  // The next block; false when there is none, also when asked again.
+  // Moves to the next block; returns false if there is none, also on later calls.
   bool next() {
     begin_ += size_;
     place_ += size_;
@@ -38,13 +38,13 @@ class ShareBlocks {
   }
   [[nodiscard]] std::size_t begin() const { return begin_; }  // in the chunk
   [[nodiscard]] std::size_t size() const { return size_; }
-  [[nodiscard]] int rank() const { return rank_; }  // whose it is
-  // The caller's.
+  [[nodiscard]] int rank() const { return rank_; }  // the rank whose share it is in
+  // Addresses in the caller's memory.
   [[nodiscard]] const std::uint8_t* input() const { return static_cast<const std::uint8_t*>(piece_->input) + place_; }
   [[nodiscard]] std::uint8_t* output() const { return static_cast<std::uint8_t*>(piece_->output) + place_; }
 
  private:
-  // As much as lies together.
+  // Finds the next contiguous part.
   bool find() {
     while (begin_ == share_.end) {
       if (rank_ + 1 >= ranks_) {
@@ -74,9 +74,9 @@ class ShareBlocks {
   Range share_;
   const Piece* piece_ = nullptr;
   std::size_t place_ = 0;  // of the block in the piece
-  std::size_t begin_ = 0;  // of the block
-  std::size_t size_ = 0;   // of it
-  std::size_t end_ = 0;    // of what lies together
+  std::size_t begin_ = 0;  // of the block in the chunk
+  std::size_t size_ = 0;   // of the block
+  std::size_t end_ = 0;    // of the contiguous part
 };
 
 }  // namespace hvd
