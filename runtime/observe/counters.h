@@ -1,7 +1,7 @@
-// Counters: what an engine has done, by process set, since it joined the job.
+// Counters are the statistics of an engine, by process set, since it joined the job.
 //
-// Thread: SetCounters are written by one thread at a time (who turns the engine) and read by any; numbers of one read
-// may be a moment apart. Counters itself: any (mutex mu_).
+// Thread: one thread at a time writes SetCounters (the one that runs the engine), and any may read; the numbers of one
+// read may be a moment apart. Counters itself: any (mutex mu_).
 #pragma once
 
 #include <atomic>
@@ -15,15 +15,15 @@
 
 namespace hvd {
 
-// Of one process set, as read.
+// The counters of one process set, as read.
 struct CounterValues {
   std::uint64_t operations = 0;  // finished without error
-  std::uint64_t failures = 0;    // finished with one
-  std::uint64_t steps = 0;       // that the operations took: those that are fused go together
+  std::uint64_t failures = 0;    // finished with an error
+  std::uint64_t steps = 0;       // collectives of the operations; fused operations share one
   std::uint64_t bytes = 0;       // of the operations' inputs
   std::uint64_t requests = 0;    // operations that this rank asked for by message
-  std::uint64_t known = 0;       // by the bit of what all ranks know
-  double negotiate_s = 0;        // from being asked for until all ranks were known to be ready, summed over operations
+  std::uint64_t known = 0;       // operations asked for by the bit of a known tensor
+  double negotiate_s = 0;        // from the request until all ranks were known to be ready, summed over operations
   double wait_s = 0;             // from then until begun, summed over operations
   double move_s = 0;             // of steps, from begin to end
 };
@@ -38,8 +38,8 @@ class SetCounters {
     std::uint64_t move_ticks = 0;
   };
   void add(const Step& step);
-  // One that went the quick way, which takes less time than a clock is worth. By one thread at a time too, but beside
-  // the one that turns the engine.
+  // Adds an operation that took the quick path; it is too short to be worth reading a clock. One thread at a time calls
+  // this too, but it may be another one than the thread that runs the engine.
   void add_quick(std::uint64_t bytes) {
     raise(quick_operations_, 1);
     raise(quick_bytes_, bytes);
@@ -54,7 +54,7 @@ class SetCounters {
 
  private:
   using Count = std::atomic<std::uint64_t>;
-  // By the one writer: no need for an addition that is atomic with the reading.
+  // There is one writer, so the addition need not be atomic.
   static void raise(Count& count, std::uint64_t by) {
     count.store(count.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
   }
@@ -74,15 +74,16 @@ class SetCounters {
 
 class Counters {
  public:
-  // The set's, made when there are none. Who writes keeps them, also beyond remove().
+  // Returns the set's counters, which are made if there are none. The writer keeps them alive, also after remove().
   std::shared_ptr<SetCounters> of(int process_set);
   void remove(int process_set);
-  // nullopt: nothing was ever counted for this set.
+  // Returns nullopt if nothing was ever counted for this set.
   [[nodiscard]] std::optional<CounterValues> read(int process_set) const;
-  // A thread that turns the engine, or wants to, went to sleep until something wakes it: work, news, or another rank.
+  // Counts that a thread that runs the engine, or wants to, went to sleep until work, a message or another rank wakes
+  // it.
   void note_sleep() { sleeps_.fetch_add(1, std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t sleeps() const { return sleeps_.load(std::memory_order_relaxed); }
-  // Frames of a rank to agree with others on what to do, one for each rank that it is sent to.
+  // Counts frames sent to agree with other ranks on what to do, one for each receiver.
   void note_sent(std::uint64_t messages, std::uint64_t bytes) {
     messages_.fetch_add(messages, std::memory_order_relaxed);
     message_bytes_.fetch_add(bytes, std::memory_order_relaxed);

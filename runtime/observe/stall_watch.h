@@ -1,10 +1,11 @@
-// StallWatch: which tensors some ranks have asked for and others not, for too long: the usual end of a program whose
-// ranks take different branches. It is told now and then what is incomplete, and says what to tell the user.
+// StallWatch finds tensors for which some ranks have asked and others have not, for too long. That is the usual failure
+// of a program whose ranks take different branches. The coordinator passes it what is incomplete now and then, and it
+// returns the text of the warning.
 //
-// Time in which this process did not run (stopped with Ctrl-Z, or with its whole machine) does not count: nobody was
-// late in it that the others were not.
+// Time in which this process did not run (stopped with Ctrl-Z, or with its whole machine) does not count, because then
+// no rank was later than this one.
 //
-// Pure: the clock and the list are the caller's. Thread: engine only, on the coordinator.
+// Pure: the caller gives the time and the list. Thread: engine only, on the coordinator.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +19,9 @@
 
 namespace hvd {
 
-// A tensor (or a group by its first), for which not all ranks have asked.
+// Incomplete is a tensor (or a group by its first) for which not all ranks have asked.
 struct Incomplete {
-  std::uint64_t serial = 0;  // no two of a process set's tensors have the same, whatever their names
+  std::uint64_t serial = 0;  // unique among a process set's tensors, whatever their names
   int process_set = 0;
   std::string what;          // "ALLREDUCE 'x'"
   std::vector<int> missing;  // ranks of the job, ascending
@@ -36,23 +37,23 @@ class StallWatch {
   explicit StallWatch(StallOptions options) : options_(options), time_(period() + kSlack) {}
 
   struct Finding {
-    std::string warning;             // empty: nothing to tell
-    std::optional<std::string> end;  // why the job is to end
+    std::string warning;             // empty: nothing to report
+    std::optional<std::string> end;  // why the job must end
   };
-  // All that is incomplete now. A tensor's age counts from the first look that saw it; it is told when it is older than
-  // `warn_after`, and again after as long.
+  // Takes all that is incomplete now. A tensor's age counts from the first look that saw it. It is reported when it is
+  // older than `warn_after`, and again after the same time.
   Finding look(TimePoint clock_now, std::span<const Incomplete> incomplete);
-  // Between two looks that are far apart, since there is much to do: that this process runs.
+  // Reports that this process runs, between two looks that are far apart because there is much to do.
   void note_running(TimePoint now) { time_.look(now); }
 
   [[nodiscard]] bool is_on() const {
     return options_.warn_after > Duration::zero() || options_.end_after > Duration::zero();
   }
-  // Between two looks: short against what it is to find.
+  // The time between two looks, which is short compared with what it should find.
   [[nodiscard]] Duration period() const;
 
  private:
-  // A look may be so late on a busy machine without that the process was stopped.
+  // On a busy machine, a look may be this late although the process was not stopped.
   static constexpr Duration kSlack = std::chrono::seconds(1);
 
   struct Seen {

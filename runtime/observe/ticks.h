@@ -1,6 +1,6 @@
-// Ticks: the cheapest clock there is, for what is measured in every operation, the smallest of which take about a
-// microsecond. A tick's length is known only by comparison (TickScale), and is the same on all of a machine's
-// processors: x86-64's invariant time-stamp counter (Intel SDM 3B 18.17), AArch64's virtual counter; elsewhere
+// Ticks are the cheapest clock of the processor, for measurements in every operation; the smallest operations take
+// about a microsecond. A tick's length is known only by comparison (TickScale), and is the same on all processors of a
+// machine. It is x86-64's invariant time-stamp counter (Intel SDM 3B 18.17), AArch64's virtual counter, or elsewhere
 // nanoseconds.
 #pragma once
 
@@ -25,12 +25,13 @@ inline std::uint64_t ticks_now() {
 #endif
 }
 
-// From ticks to time, by the two clocks at its making and now; the better the longer ago that was. Value type.
+// TickScale converts ticks to time, by comparing the two clocks at its construction and now; it is the more exact the
+// longer ago that was. Value type.
 class TickScale {
  public:
   TickScale() : began_ticks_(ticks_now()), began_(std::chrono::steady_clock::now()) {}
 
-  // Seconds per tick; 0 when no time has passed.
+  // Returns seconds per tick; 0 if no time has passed.
   [[nodiscard]] double seconds_per_tick() const {
     const auto ticks = static_cast<double>(ticks_now() - began_ticks_);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began_;
@@ -43,7 +44,7 @@ class TickScale {
   std::chrono::steady_clock::time_point began_;
 };
 
-// Processors may differ by a few ticks: what would be negative is nothing.
+// Counters of different processors may differ by a few ticks, so a negative difference counts as 0.
 constexpr std::uint64_t ticks_between(std::uint64_t from, std::uint64_t to) {
   return to > from ? to - from : 0;
 }

@@ -1,8 +1,10 @@
-// Timeline: what becomes of each tensor, as a file that Perfetto and chrome://tracing open: when it was first asked
-// for, when each rank was ready, when it waited, moved and was done, in Horovod's phases. On rank 0 only, as Horovod's.
+// Timeline records what happens to each tensor, as a file for Perfetto and chrome://tracing, in Horovod's phases: when
+// it was first asked for, when each rank was ready, when it waited, moved and was done. Only rank 0 has one, as in
+// Horovod.
 //
-// Who turns the engine only puts small records into a ring; a thread of the timeline's own makes text of them. When the
-// ring is full records are dropped, and counted in the file. Off, it costs one look at a flag.
+// The thread that runs the engine only puts small records into a ring; the timeline's own thread turns them into text.
+// If the ring is full, records are dropped, and their number is written to the file. While it is off, it costs one test
+// of a flag.
 // Thread: any (mutex mu_, which the writing thread does not take).
 #pragma once
 
@@ -30,10 +32,10 @@ class TimelineWriter;
 struct TimelineOptions {
   std::string path;  // empty: off until start()
   bool marks_cycles = false;
-  std::size_t ring_records = 1U << 18U;  // 4 MiB, made at the first start
+  std::size_t ring_records = 1U << 18U;  // 4 MiB, allocated at the first start
 };
 
-// A tensor goes by its name, which is its process set's.
+// A tensor is identified by its name within its process set.
 struct TraceKey {
   int process_set = 0;
   std::string_view name;
@@ -41,23 +43,23 @@ struct TraceKey {
 
 class Timeline {
  public:
-  // `on_failed`: the file cannot be written any more; from the writing thread, or from stop().
+  // `on_failed` is called if the file cannot be written any more, by the writing thread or by stop().
   Timeline(TimelineOptions options, std::function<void(const Error&)> on_failed);
   ~Timeline();
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  // Begins a new file; kInvalid while one is written. What is under way already is not in it.
+  // Begins a new file; kInvalid while one is being written. Operations that are already running do not appear in it.
   Result<void> start(const std::string& path, bool marks_cycles);
-  // Writes what is left and closes the file. Nothing happens when none is written.
+  // Writes the remaining records and closes the file; does nothing if none is being written.
   void stop();
 
   [[nodiscard]] bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
-  // Records that found no room, of this file.
+  // The records of this file that were dropped.
   [[nodiscard]] std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
-  // What happens at one moment, to any number of tensors: one look at the clock, and one lock, held as long as it
-  // lives. Nothing happens where the timeline is off.
+  // Moment records events of any number of tensors at one time: it reads the clock once, and holds the lock as long as
+  // it lives. It does nothing while the timeline is off.
   class Moment {
    public:
     explicit Moment(Timeline& timeline);
@@ -66,17 +68,17 @@ class Timeline {
     Moment& operator=(const Moment&) = delete;
 
     void asked(const TraceKey& key, OpKind kind, int rank);
-    // All have asked; `runs_here`: and it will be done here.
+    // All ranks have asked; `runs_here`: the operation will run on this rank.
     void ready(const TraceKey& key, OpKind kind, bool runs_here);
-    // A phase of its operation begins, and the one before ends.
+    // A phase of the operation begins, and the one before ends.
     void begin(const TraceKey& key, OpKind kind, TracePhase phase);
-    // The phase that it is at ends; the operation goes on, or has failed.
+    // The current phase ends; the operation goes on, or has failed.
     void pause(const TraceKey& key, OpKind kind);
-    // The operation's end, with what it was about.
+    // The operation ends; its type and shape are recorded.
     void done(const TraceKey& key, OpKind kind, Dtype dtype, std::span<const std::int64_t> shape);
-    // An operation whose ranks met by themselves, done since `began` (ticks).
+    // An operation of the quick path, which lasted from `began` (ticks) until now.
     void met(const TraceKey& key, OpKind kind, std::uint64_t began, Dtype dtype, std::span<const std::int64_t> shape);
-    // The coordinator has decided something.
+    // The coordinator has made a decision.
     void cycle();
 
    private:
@@ -86,10 +88,10 @@ class Timeline {
   };
 
  private:
-  // More extents are left out.
+  // Extents beyond this number are left out.
   static constexpr std::size_t kMostExtents = 4;
   struct Shape {
-    int dims = -1;  // -1: none was told
+    int dims = -1;  // -1: no shape was recorded
     Dtype dtype = Dtype::kUint8;
     std::array<std::int64_t, kMostExtents> extents{};
 
@@ -98,7 +100,7 @@ class Timeline {
   struct Tensor {
     std::uint32_t number = 0;
     std::uint32_t open = 0;  // bits by TracePhase: begun in the file, and not ended
-    Shape shape{};           // that the file knows
+    Shape shape{};           // as last written to the file
   };
   struct Name {
     int process_set = 0;
@@ -137,7 +139,7 @@ class Timeline {
   std::unique_ptr<TraceRing> ring_;
   std::unordered_map<Name, Tensor, NameHash, NameEqual> tensors_;
   bool marks_cycles_ = false;
-  // guarded by start_mu_, which is taken first; and while it is on also there for who has mu_
+  // guarded by start_mu_, which is locked before mu_; while the timeline is on, holders of mu_ may use it too
   std::mutex start_mu_;
   std::unique_ptr<TimelineWriter> writer_;
 };

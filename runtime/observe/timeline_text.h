@@ -1,8 +1,8 @@
-// TimelineText: what the timeline's records say, as events of the Trace Event Format ("Trace Event Format", Google,
-// 2016), named as Horovod names them. Each tensor is a process of the trace, as Horovod has it.
+// TimelineText turns the timeline's records into events of the Trace Event Format ("Trace Event Format", Google, 2016),
+// named as Horovod names them. Each tensor is a process of the trace, as in Horovod.
 //
-// Several events are made for each record, hundreds of records in a step: what is the same for all of a kind, of a
-// tensor or of a moment is made once and copied. Thread: one at a time.
+// Each record makes several events, and a step makes hundreds of records. So text that is the same for a kind, a tensor
+// or a moment is made once and copied. Thread: one at a time.
 #pragma once
 
 #include <array>
@@ -21,21 +21,22 @@ class TimelineText {
  public:
   TimelineText();
 
-  // The array's beginning: when it was, by the clock that people read.
+  // Writes the beginning of the array, with the time of day.
   void begin();
-  // The next of what is in the ring; false: there is nothing.
+  // Adds the next record of the ring; false: there is none.
   bool add_next(TraceRing& ring);
   void add_dropped(std::uint64_t records);
-  // How long a tick is becomes clearer with time; times that were told stay in order. Now and then.
+  // Measures the length of a tick again, which becomes more exact with time; times already written stay in order. Call
+  // it now and then.
   void look_at_clock();
 
   [[nodiscard]] std::string_view text() const { return {text_.data(), bytes_}; }
-  // The same with the array's end, which the next events go over.
+  // Returns the text with the array's end, which the next events overwrite.
   [[nodiscard]] std::string_view with_end();
   void clear() { bytes_ = 0; }
 
  private:
-  // One kind of event: the text up to the number of the tensor.
+  // The text of one kind of event, up to the number of the tensor.
   using Heads = std::array<std::array<std::string, kTracePhases>, kOpKindCount>;
 
   void add_phases(const TraceRecord& record);
@@ -51,19 +52,19 @@ class TimelineText {
   const TickScale scale_;
   Heads begins_;
   Heads ends_;
-  std::vector<std::string> arguments_;  // by tensor: of the end of its operation
+  std::vector<std::string> arguments_;  // by tensor: of the event that ends its operation
   std::vector<char> text_;
-  std::size_t bytes_ = 0;  // of it
-  // From a tick to a nanosecond: from here on, at this rate.
+  std::size_t bytes_ = 0;  // length of the text
+  // The conversion from ticks to nanoseconds: it starts here, at this rate.
   std::uint64_t base_ticks_ = 0;
   double base_ns_ = 0;
   double ns_per_tick_ = 0;
-  // The time of what is added: behind the tensor's number, without the closing brace.
+  // The time of the events being added: the text after the tensor's number, without the closing brace.
   std::uint64_t told_ticks_ = 0;
   std::string time_;
 };
 
-// As the inside of a JSON string; what is not UTF-8 becomes U+FFFD.
+// Formats it as the inside of a JSON string; what is not UTF-8 becomes U+FFFD.
 std::string json_text(std::string_view text);
 
 }  // namespace hvd

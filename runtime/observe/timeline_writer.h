@@ -1,8 +1,9 @@
-// TimelineWriter: makes the timeline's file of what comes through the ring, on a thread of its own that takes what the
-// others leave of the processors.
+// TimelineWriter writes the timeline's file from the ring, on a thread of its own that runs at low priority so that it
+// does not slow the ranks.
 //
-// The file is a whole JSON array after every write: each one goes over the closing bracket of the last and ends with a
-// new one. A process that is killed in the middle of a write leaves an array without its end, which the format allows.
+// The file is a whole JSON array after every write: each write overwrites the closing bracket of the last and ends with
+// a new one. A process that is killed in the middle of a write leaves an array without its end, which the format
+// allows.
 #pragma once
 
 #include <atomic>
@@ -22,17 +23,17 @@ namespace hvd {
 
 class TimelineWriter {
  public:
-  // Makes the file, which may replace one, and the thread. `ring` and `dropped` must outlive it. `on_failed`: the file
-  // cannot be written any more; from the thread, or from who ends it.
+  // Makes the file, replacing any old one, and the thread. `ring` and `dropped` must outlive it. `on_failed` is called
+  // if the file cannot be written any more, from the thread or from the one that ends it.
   static Result<std::unique_ptr<TimelineWriter>> start(const std::string& path, TraceRing& ring,
                                                        std::atomic<std::uint64_t>& dropped,
                                                        std::function<void(const Error&)> on_failed);
-  // Writes what is left.
+  // Writes the remaining records.
   ~TimelineWriter();
   TimelineWriter(const TimelineWriter&) = delete;
   TimelineWriter& operator=(const TimelineWriter&) = delete;
 
-  // The ring fills faster than usual. Thread: any.
+  // Wakes the thread, because the ring fills faster than usual. Thread: any.
   void rouse();
 
  private:
@@ -48,8 +49,8 @@ class TimelineWriter {
   TraceRing& ring_;
   std::atomic<std::uint64_t>& dropped_;
   const std::function<void(const Error&)> on_failed_;
-  bool has_begun_ = false;  // what fails before is start()'s
-  // the thread, and when that is over who ends it
+  bool has_begun_ = false;  // a failure before this is returned by start()
+  // used by the thread, and after its end by the thread that ends it
   TimelineText text_;          // not written yet
   std::uint64_t written_ = 0;  // bytes before the closing bracket
   bool has_failed_ = false;

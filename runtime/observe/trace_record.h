@@ -1,5 +1,5 @@
-// TraceRecord: what became of a tensor at one moment, as small as can be: a step of a training program makes hundreds.
-// Names and shapes come once, in records of their own before the first that needs them.
+// TraceRecord is one event of a tensor. It is as small as possible, since a step of a training program makes hundreds.
+// Names and shapes are recorded once, in records of their own before the first that needs them.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,11 @@
 
 namespace hvd {
 
-// What a tensor is going through, the outer before the inner.
+// The phases of a tensor, the outer before the inner.
 enum class TracePhase : std::uint8_t {
-  kNegotiate,  // "NEGOTIATE_ALLREDUCE": asked for by some ranks
-  kOperation,  // "ALLREDUCE": ready on all, until done here
-  kQueue,      // "QUEUE": until it is begun
+  kNegotiate,  // "NEGOTIATE_ALLREDUCE": some ranks have asked for it
+  kOperation,  // "ALLREDUCE": from ready on all ranks until done here
+  kQueue,      // "QUEUE": until it begins
   kPack,       // "MEMCPY_IN_FUSION_BUFFER"
   kMove,       // "HVD_ALLREDUCE": the collective itself
   kUnpack      // "MEMCPY_OUT_FUSION_BUFFER"
@@ -27,10 +27,10 @@ struct TraceRecord {
   enum class Kind : std::uint8_t {
     kPhases,  // `ends` end, the inner first, then `begins` begin, the outer first
     kRank,    // the same, and rank `value` has asked
-    kCycle,   // the coordinator has decided something
+    kCycle,   // the coordinator has made a decision
     kName,    // of `tensor`; `value` bytes, in the payloads that follow
     kShape,   // of `tensor` from now on: `op` is a Dtype, or kNoShape; `value` extents, a payload each
-    kPayload  // `ticks` is eight bytes of what comes before
+    kPayload  // `ticks` holds eight bytes for the record before
   };
 
   std::uint64_t ticks = 0;
@@ -38,11 +38,11 @@ struct TraceRecord {
   std::uint64_t op : 5 = 0;  // an OpKind
   Kind kind : 3 = Kind::kCycle;
   std::uint64_t ends : kTracePhases = 0;    // bits by TracePhase
-  std::uint64_t begins : kTracePhases = 0;  // too
+  std::uint64_t begins : kTracePhases = 0;  // likewise
   std::uint64_t value : 24 = 0;
 
   static constexpr unsigned kNoShape = 0x1f;
-  // Of a name.
+  // The number of payload records of a name.
   static constexpr std::size_t payloads_of(std::size_t bytes) {
     return (bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
   }

@@ -1,6 +1,6 @@
-// TraceRing: what happens, on its way from who turns the engine to the timeline's writer: a bounded queue without a
-// lock, for one thread that puts and one that takes. A full one refuses, so that a slow disk costs records and never
-// time. (Lamport, Proving the correctness of multiprocess programs, 1977.)
+// TraceRing is the queue from the thread that runs the engine to the timeline's writer. It is bounded and lock-free,
+// for one thread that puts and one that takes. A full ring refuses records, so that a slow disk costs records and never
+// time (Lamport, Proving the correctness of multiprocess programs, 1977).
 //
 // Thread: put() and has_room() one at a time; take() another.
 #pragma once
@@ -18,7 +18,7 @@ namespace hvd {
 
 class TraceRing {
  public:
-  // `capacity`: a power of two.
+  // `capacity` is a power of two.
   explicit TraceRing(std::size_t capacity) : capacity_(capacity), records_(std::make_unique<TraceRecord[]>(capacity)) {
     HVD_CHECK(capacity > 0 && (capacity & (capacity - 1)) == 0);
   }
@@ -26,7 +26,7 @@ class TraceRing {
   [[nodiscard]] bool has_room(std::size_t count) const {
     return capacity_ - (put_.load(std::memory_order_relaxed) - taken_.load(std::memory_order_acquire)) >= count;
   }
-  // All or none. False: there is no room.
+  // Puts all records or none. False: there is no room.
   bool put(std::span<const TraceRecord> records) {
     if (!has_room(records.size())) {
       return false;
@@ -47,14 +47,14 @@ class TraceRing {
     taken_.store(at + 1, std::memory_order_release);
     return record;
   }
-  // More than half of it waits to be taken.
+  // More than half of the ring waits to be taken.
   [[nodiscard]] bool is_filling() const { return !has_room(capacity_ / 2); }
 
  private:
   // constant after construction
   const std::size_t capacity_;
   const std::unique_ptr<TraceRecord[]> records_;
-  // by who puts, by who takes; apart, so that they do not share a cache line
+  // put_ is written by the putting thread, taken_ by the taking one; aligned so that they do not share a cache line
   alignas(64) std::atomic<std::uint64_t> put_ = 0;
   alignas(64) std::atomic<std::uint64_t> taken_ = 0;
 };
