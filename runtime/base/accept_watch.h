@@ -1,6 +1,6 @@
-// AcceptWatch: takes the connections that come to a listening socket, in an event loop. A socket whose connections
-// cannot be taken, since this process or the machine is out of descriptors, stays readable: the loop would spin, and
-// say so each time. So this pauses then, and says it once.
+// AcceptWatch accepts the connections of a listening socket, in an event loop. If this process or the machine is out of
+// descriptors, connections cannot be accepted and the socket stays readable: a plain loop would spin and report the
+// error each time. So this class pauses then, and reports the error once.
 //
 // Thread: loop only. A handler may destroy it.
 #pragma once
@@ -18,22 +18,22 @@ namespace hvd {
 class AcceptWatch {
  public:
   struct Handlers {
-    std::function<void(Fd)> on_connection;  // never blocks, close-on-exec
-    // Connections cannot be taken for now. Told at most once in kToldFor.
+    std::function<void(Fd)> on_connection;  // non-blocking and close-on-exec
+    // Connections cannot be accepted for now. Called at most once in kToldFor.
     std::function<void(const Error&)> on_trouble;
   };
 
-  // Between two attempts, and between two lines about it.
+  // The time between two attempts, and between two reports.
   static constexpr Duration kRetry = std::chrono::milliseconds(100);
   static constexpr Duration kToldFor = std::chrono::minutes(10);
 
-  // `listener` is not owned and never blocks.
+  // `listener` is not owned and must be non-blocking.
   static Result<std::unique_ptr<AcceptWatch>> create(EventLoop& loop, int listener, Handlers handlers);
   ~AcceptWatch();
   AcceptWatch(const AcceptWatch&) = delete;
   AcceptWatch& operator=(const AcceptWatch&) = delete;
 
-  // Takes those who wait already, without waiting for the loop's turn. Not from inside a handler.
+  // Accepts connections that wait already, without waiting for the loop's turn. Not to be called from inside a handler.
   void accept_now();
 
  private:
@@ -48,7 +48,7 @@ class AcceptWatch {
   WatchId watch_ = 0;
   TimerId retry_ = 0;
   std::optional<TimePoint> told_at_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // false once destroyed: a handler may do that
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // false once destroyed, which a handler may do
 };
 
 }  // namespace hvd

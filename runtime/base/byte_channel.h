@@ -1,4 +1,5 @@
-// ByteChannel: two descriptors (or one socket) driven by an EventLoop: bytes in to a handler, bytes out from a queue.
+// ByteChannel is a byte stream over two descriptors (or one socket), driven by an EventLoop: it passes received bytes
+// to a handler, and writes bytes from a queue.
 //
 // Thread: loop only. Handlers are called from the loop, never from inside write(); a handler may destroy the channel.
 #pragma once
@@ -19,12 +20,13 @@ class ByteChannel {
  public:
   struct Handlers {
     std::function<void(Bytes)> on_bytes;
-    // The end: kLostPeer when the peer closed, else what failed. Called once; nothing is called after it.
+    // The channel has ended: kLostPeer if the peer closed, otherwise what failed. Called once; no handler is called
+    // after it.
     std::function<void(const Error&)> on_closed;
   };
 
-  // For a socket pass it as `in` and leave `out` unopened. Both become non-blocking. `filter`, if there is one, is what
-  // all bytes go through.
+  // For a socket, pass it as `in` and leave `out` unopened. Both become non-blocking. All bytes pass through `filter`,
+  // if there is one.
   static Result<std::unique_ptr<ByteChannel>> create(EventLoop& loop, Fd in, Fd out, Handlers handlers,
                                                      std::unique_ptr<ByteFilter> filter = nullptr);
   ~ByteChannel();
@@ -32,14 +34,14 @@ class ByteChannel {
   ByteChannel& operator=(const ByteChannel&) = delete;
 
   void write(std::string_view bytes);
-  // Takes in what has come already, without waiting for the loop's turn; as from the loop, a handler may destroy the
-  // channel. Not from inside a handler.
+  // Reads what has arrived already, without waiting for the loop's turn; as from the loop, a handler may destroy the
+  // channel. Not to be called from inside a handler.
   void read_now() { read_some(); }
-  // Flushes the queue, then gives the peer its end of input; reading goes on.
+  // Flushes the queue, then sends the peer an end of file; reading goes on.
   void close_output();
-  // Bytes queued and not yet taken by the system.
+  // The bytes that are queued and not yet taken by the system.
   [[nodiscard]] std::size_t pending() const { return queue_.size() - sent_; }
-  // Whether what is on the wire is something else than what is written here.
+  // Whether the bytes on the wire differ from those written here, as with encryption.
   [[nodiscard]] bool is_filtered() const { return filter_ != nullptr; }
   [[nodiscard]] int in_fd() const { return in_.get(); }
   [[nodiscard]] int out_fd() const { return is_socket_ ? in_.get() : out_.get(); }
@@ -49,9 +51,9 @@ class ByteChannel {
   Result<void> start();
   void on_events(std::uint32_t events);
   void read_some();
-  // Whether flush() is to be called when the peer takes more.
+  // Sets whether flush() is called when the peer takes more.
   void watch_output(bool is_wanted);
-  // Whether more may be read: it has not ended, and no handler has destroyed it.
+  // Returns whether more may be read: the channel has not ended, and no handler has destroyed it.
   bool hand_out(Bytes bytes);
   void fail_later(const Error& why);
   void flush();
@@ -63,16 +65,16 @@ class ByteChannel {
   const bool is_socket_;
   Handlers handlers_;
   // loop only
-  std::unique_ptr<ByteFilter> filter_;  // null: bytes are as they are
+  std::unique_ptr<ByteFilter> filter_;  // null: bytes are sent unchanged
   Fd in_;
-  Fd out_;  // not open: `in_` is a socket, of which one descriptor is enough
+  Fd out_;  // not open if `in_` is a socket, of which one descriptor is enough
   WatchId in_watch_ = 0;
   WatchId out_watch_ = 0;
   std::string queue_;
   std::size_t sent_ = 0;
   bool is_closing_output_ = false;
   bool has_ended_ = false;
-  std::shared_ptr<bool> alive_;  // false once destroyed: for callbacks that outlive us
+  std::shared_ptr<bool> alive_;  // false once destroyed, for callbacks that outlive the channel
 };
 
 }  // namespace hvd

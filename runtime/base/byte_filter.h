@@ -1,5 +1,5 @@
-// ByteFilter: what the bytes of a ByteChannel go through on their way, in both directions: a session that is encrypted
-// is like any other to its users then.
+// ByteFilter transforms the bytes of a ByteChannel in both directions. With it, an encrypted session looks to its users
+// like any other.
 //
 // Thread: the channel's.
 #pragma once
@@ -17,12 +17,12 @@ class ByteFilter {
  public:
   virtual ~ByteFilter() = default;
 
-  // Appends what stands for `bytes` on the wire.
+  // Appends the form of `bytes` that is sent.
   virtual Result<void> seal(std::string_view bytes, std::string& wire) = 0;
-  // Takes what has come over the wire.
+  // Takes bytes that were received.
   virtual void feed(Bytes wire) = 0;
-  // The next bytes that the other end wrote, valid until the next call; nullopt when more must come. An error is the
-  // connection's end.
+  // Returns the next bytes that the other end wrote, valid until the next call; nullopt if more must arrive first. An
+  // error ends the connection.
   virtual Result<std::optional<Bytes>> next() = 0;
 
  protected:

@@ -1,7 +1,7 @@
-// Bounded little-endian reader and writer: the one way our messages become bytes and bytes become messages.
+// A bounded little-endian reader and writer; all our messages are encoded and decoded by it.
 //
-// The reader is total: any input is either decoded or refused. It has a sticky failure (as an iostream has), so that a
-// decoder reads all its fields and asks ok() once. Value types.
+// The reader is total: any input is either decoded or refused. Its failure is sticky (as an iostream's), so that a
+// decoder reads all its fields and checks ok() once. Value types.
 #pragma once
 
 #include <bit>
@@ -34,7 +34,7 @@ class ByteWriter {
   ByteWriter& i32(std::int32_t v) { return raw(&v, sizeof v); }
   ByteWriter& i64(std::int64_t v) { return raw(&v, sizeof v); }
   ByteWriter& f64(double v) { return raw(&v, sizeof v); }
-  // u32 length, then the bytes.
+  // Writes a u32 length, then the bytes.
   ByteWriter& text(std::string_view v) { return u32(static_cast<std::uint32_t>(v.size())).raw(v.data(), v.size()); }
   ByteWriter& raw(const void* data, std::size_t size) {
     out_.append(static_cast<const char*>(data), size);
@@ -60,7 +60,7 @@ class ByteReader {
   std::int64_t i64() { return number<std::int64_t>(); }
   double f64() { return number<double>(); }
   std::string text() { return std::string(as_text(take(u32()))); }
-  // The next `size` bytes; empty and failed when there are fewer.
+  // Returns the next `size` bytes; if there are fewer, it returns none and fails.
   Bytes take(std::size_t size) {
     if (size > rest_.size()) {
       failed_ = true;
@@ -71,8 +71,8 @@ class ByteReader {
     rest_ = rest_.subspan(size);
     return taken;
   }
-  // A count of items that follow, each of at least `min_item_bytes`. Refuses counts that the rest cannot hold, so that
-  // a hostile length never becomes an allocation.
+  // Reads a count of items that follow, each of at least `min_item_bytes`. It refuses counts that the rest cannot hold,
+  // so that a hostile length never becomes an allocation.
   std::uint32_t count(std::size_t min_item_bytes) {
     const std::uint32_t n = u32();
     if (min_item_bytes != 0 && n > rest_.size() / min_item_bytes) {
@@ -84,7 +84,7 @@ class ByteReader {
   }
 
   [[nodiscard]] bool ok() const { return !failed_; }
-  // Everything was read and nothing was missing.
+  // True if everything was read and nothing was missing.
   [[nodiscard]] bool finished() const { return !failed_ && rest_.empty(); }
   [[nodiscard]] std::size_t left() const { return rest_.size(); }
 

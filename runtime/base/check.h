@@ -1,5 +1,5 @@
-// HVD_CHECK: aborts with file, line and expression when one of our own invariants is broken. Never for anything that
-// came from outside (input, peers, the system): those are Errors.
+// HVD_CHECK aborts with file, line and expression when one of our own invariants is broken. It is never for anything
+// that came from outside (input, peers, the system): those are Errors.
 #pragma once
 
 namespace hvd {

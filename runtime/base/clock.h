@@ -1,4 +1,4 @@
-// Time as a seam: everything that decides by time gets a Clock, so that tests move it by hand.
+// Clock is the interface to time. All code that decides by time gets a Clock, so that tests can set the time.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@ using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Monotonic; not related to the time of day.
+  // The time is monotonic, and unrelated to the time of day.
   [[nodiscard]] virtual TimePoint now() const = 0;
 
  protected:
@@ -25,7 +25,7 @@ class SteadyClock final : public Clock {
   [[nodiscard]] TimePoint now() const override { return std::chrono::steady_clock::now(); }
 };
 
-// A moment after which a wait gives up. Every wait in this project has one.
+// Deadline is the moment at which a wait gives up. Every wait in this project has one.
 class Deadline {
  public:
   static Deadline after(Duration wait) { return Deadline(std::chrono::steady_clock::now() + wait); }
@@ -33,7 +33,7 @@ class Deadline {
 
   [[nodiscard]] TimePoint at() const { return at_; }
   [[nodiscard]] bool has_passed() const { return std::chrono::steady_clock::now() >= at_; }
-  // For poll(2): whole milliseconds until then, rounded up so that a wait never ends early; 0 once passed.
+  // The whole milliseconds until then, for poll(2), rounded up so that a wait never ends early; 0 once passed.
   [[nodiscard]] int poll_ms() const {
     const auto left = at_ - std::chrono::steady_clock::now();
     if (left <= Duration::zero()) {
@@ -48,16 +48,17 @@ class Deadline {
   TimePoint at_;
 };
 
-// A wait until a deadline, by a process that may be stopped meanwhile: with Ctrl-Z, by a scheduler that suspends the
-// job, with its whole machine. One that was stopped when the deadline passed has not heard what was said until then,
-// and the others may have been stopped with it: they all get a while more, from the moment on in which they look.
+// Patience is a wait until a deadline by a process that may be stopped meanwhile: with Ctrl-Z, by a scheduler that
+// suspends the job, or with its whole machine. A process that was stopped when the deadline passed has missed messages,
+// and the other ranks may have been stopped too. So the wait is extended by kWhile, counted from the moment when the
+// process runs again.
 class Patience {
  public:
   explicit Patience(Deadline deadline) : until_(deadline) {}
 
-  // What to wait for next; ask is_over() then.
+  // The deadline to wait for next; call is_over() after it.
   [[nodiscard]] const Deadline& until() const { return until_; }
-  // Whether the wait gives up. Must be asked whenever `until()` may have passed.
+  // Whether the wait gives up. Call it whenever `until()` may have passed.
   [[nodiscard]] bool is_over() {
     if (!until_.has_passed()) {
       return false;
@@ -70,21 +71,22 @@ class Patience {
   }
 
  private:
-  // Longer than a process that may run waits for a processor; shorter than anybody's stop.
+  // This is longer than a runnable process waits for a processor, and shorter than any real stop.
   static constexpr Duration kOverslept = std::chrono::seconds(1);
-  // In which a job's ranks are all awake again, also where a scheduler wakes one node after the other.
+  // In this time all ranks of a job are awake again, even if a scheduler wakes one node after the other.
   static constexpr Duration kWhile = std::chrono::seconds(30);
   Deadline until_;
 };
 
-// For how long something has been watched, by a process that may be stopped meanwhile, as above. Thread: one at a time.
+// WatchedTime measures how long something has been watched, by a process that may be stopped meanwhile, as above.
+// Thread: one at a time.
 class WatchedTime {
  public:
-  // Two looks that are further apart than `longest`: the process was stopped between them, and none of that counts. It
-  // must be long against how late a look may be on a busy machine.
+  // If two looks are further apart than `longest`, the process was stopped between them, and that time does not count.
+  // It must be long compared with the delay of a look on a busy machine.
   explicit WatchedTime(Duration longest) : longest_(longest) {}
 
-  // A moment to measure from and until; `now` is the clock's.
+  // Returns a moment to measure from and until; `now` is the clock's.
   TimePoint look(TimePoint now) {
     const Duration passed = now - last_;
     if (passed > Duration::zero()) {

@@ -1,11 +1,12 @@
-// The rank environment: the one thing on which launcher and runtime agree. Names only; the values are documented here.
+// The rank environment is the contract between launcher and runtime: the names of the variables, with their values in
+// the comments.
 //
 // hvdrun sets all of them for every rank. The runtime reads the HVD_ ones (in runtime/abi/config.cpp, nowhere else).
 #pragma once
 
 namespace hvd::contract {
 
-// Identity, decimal numbers.
+// The rank's identity, as decimal numbers.
 inline constexpr const char* kRank = "HVD_RANK";
 inline constexpr const char* kSize = "HVD_SIZE";
 inline constexpr const char* kLocalRank = "HVD_LOCAL_RANK";
@@ -16,23 +17,23 @@ inline constexpr const char* kNodeIndex = "HVD_NODE_INDEX";
 inline constexpr const char* kNodeCount = "HVD_NODE_COUNT";
 inline constexpr const char* kJobId = "HVD_JOB_ID";
 
-// Path of the unix socket at which this node's agent answers (rendezvous/store_wire.h).
+// The path of the unix socket at which this node's agent answers (rendezvous/store_wire.h).
 inline constexpr const char* kAgentSocket = "HVD_AGENT_SOCKET";
-// Proves to the agent that a process belongs to this job; 32 hex digits. It opens nothing but that socket, which only
-// this user can reach: the job secret itself is never in an environment.
+// The token that proves to the agent that a process belongs to this job; 32 hex digits. It opens only that socket,
+// which only this user can reach. The job secret itself is never in an environment.
 inline constexpr const char* kAgentToken = "HVD_AGENT_TOKEN";
-// Numeric address at which other nodes reach this one; what the runtime listens on when there are several nodes.
+// The numeric address at which other nodes reach this one; the runtime listens on it if there are several nodes.
 inline constexpr const char* kNodeAddress = "HVD_NODE_ADDRESS";
 // TCP's congestion control between nodes, instead of the one that would be chosen (base/socket.h).
 inline constexpr const char* kTcpCongestion = "HVD_TCP_CONGESTION";
 
-// Of an elastic job only: how many times ranks that fail are started anew, of all ranks together. (Python reads it, and
-// HOROVOD_ELASTIC and HOROVOD_ELASTIC_TIMEOUT, seconds for the ranks to meet again.)
+// Set in an elastic job only: how many restarts of failed ranks are allowed, for all ranks together. (Python reads it,
+// and also HOROVOD_ELASTIC and HOROVOD_ELASTIC_TIMEOUT, the seconds that the ranks have to meet again.)
 inline constexpr const char* kRestartLimit = "HVD_RESTART_LIMIT";
 
-// Rank 0's: the file that hvdrun bench --tune wrote there, or, where it begins with '{', what is in it.
+// On rank 0: the file that hvdrun bench --tune wrote, or its content if the value begins with '{'.
 inline constexpr const char* kTuning = "HVD_TUNING";
-// Tuning that the runtime honours.
+// Tuning variables of Horovod that the runtime honours.
 inline constexpr const char* kFusionThreshold = "HOROVOD_FUSION_THRESHOLD";    // bytes; 0: no fusion
 inline constexpr const char* kCacheCapacity = "HOROVOD_CACHE_CAPACITY";        // tensors known by a bit; 0: none
 inline constexpr const char* kCycleTime = "HOROVOD_CYCLE_TIME";                // ms; upper bound of the batching window
@@ -55,7 +56,7 @@ inline constexpr const char* kCpuOperations = "HOROVOD_CPU_OPERATIONS";         
 inline constexpr const char* kMpiThreadsOff = "HOROVOD_MPI_THREADS_DISABLE";     // 1: not MPI_THREAD_MULTIPLE
 inline constexpr const char* kMpiLibrary = "HVD_MPI_LIBRARY";                    // libmpi's file, where it is not found
 inline constexpr const char* kNcclLibrary = "HVD_NCCL_LIBRARY";                  // libnccl's file, likewise
-// What moves data between GPUs, of all operations, and of one kind: nccl, or mpi or none (through the host's memory).
+// What moves data between GPUs, for all operations or for one kind: nccl, or mpi or none (through the host's memory).
 inline constexpr const char* kGpuOperations = "HOROVOD_GPU_OPERATIONS";
 inline constexpr const char* kGpuAllreduce = "HOROVOD_GPU_ALLREDUCE";
 inline constexpr const char* kGpuAllgather = "HOROVOD_GPU_ALLGATHER";
@@ -65,13 +66,13 @@ inline constexpr const char* kGpuReducescatter = "HOROVOD_GPU_REDUCESCATTER";
 inline constexpr const char* kEarlyCompletion = "HOROVOD_ENABLE_ASYNC_COMPLETION";  // 1: GPU operations end on streams
 inline constexpr const char* kLogLevel = "HOROVOD_LOG_LEVEL";                       // TRACE ... FATAL
 
-// By which ranks know that mpirun or srun has started them, and how many: Open MPI's, MPICH's, and Slurm's for a step.
-// A job of hvdrun's has the first too, with its own numbers.
+// From these variables a rank knows that mpirun or srun started it, and how many ranks there are: Open MPI's, MPICH's,
+// and Slurm's for a step. A rank of hvdrun has the first one too, with the numbers of its own job.
 inline constexpr const char* kOpenMpiSize = "OMPI_COMM_WORLD_SIZE";
 inline constexpr const char* kPmiSize = "PMI_SIZE";
-inline constexpr const char* kPmixRank = "PMIX_RANK";  // without a size
+inline constexpr const char* kPmixRank = "PMIX_RANK";  // no size
 inline constexpr const char* kSlurmStepSize = "SLURM_STEP_NUM_TASKS";
-// Those of torchrun, which hvdrun takes away or sets anew for its own ranks.
+// torchrun's variables, which hvdrun removes or sets again for its own ranks.
 inline constexpr const char* kTorchrunId = "TORCHELASTIC_RUN_ID";
 inline constexpr const char* kWorldSize = "WORLD_SIZE";
 

@@ -1,4 +1,4 @@
-// A duration as a message says it: "200 ms", "1.5 s", "30 s".
+// Formats a duration for messages: "200 ms", "1.5 s", "30 s".
 #pragma once
 
 #include <string>

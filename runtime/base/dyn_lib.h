@@ -1,6 +1,6 @@
-// DynLib: a shared library that may be on a machine or not, and its functions. The only place that calls dlopen.
+// DynLib is a shared library that may or may not be on a machine, loaded at run time. No other code calls dlopen.
 //
-// Move-only. What was taken from it is good while it is open. Thread: any, one at a time.
+// Move-only. Functions taken from it are valid while it is open. Thread: any, one at a time.
 #pragma once
 
 #include <string>
@@ -14,9 +14,10 @@ namespace hvd {
 class DynLib {
  public:
   enum class Scope {
-    kOwn,    // its names are seen by who asks here only
-    kStays,  // the same, and it stays until the process ends, as what has threads and handlers of its own must
-    kGlobal  // also by the libraries it loads itself, as Open MPI's components need; it stays as well
+    kOwn,  // only the caller sees its symbols
+    // the same, and it stays loaded until the process ends, as a library with threads or handlers of its own must
+    kStays,
+    kGlobal  // libraries that it loads see them too, as Open MPI's components need; it stays loaded as well
   };
 
   DynLib() = default;
@@ -26,19 +27,20 @@ class DynLib {
   DynLib(const DynLib&) = delete;
   DynLib& operator=(const DynLib&) = delete;
 
-  // `name`: a path, or a name that the loader looks up. kNotFound with the loader's own words.
+  // `name` is a path, or a name that the loader looks up. kNotFound contains the loader's own error text.
   static Result<DynLib> open(const std::string& name, Scope scope);
-  // Only one that this process has loaded already: two copies of one library in a process do not know of each other.
+  // Finds a library only if this process has loaded it already, since two copies of one library in a process do not
+  // know of each other.
   static Result<DynLib> find_loaded(const std::string& name, Scope scope);
-  // The names of all that this process has loaded, as find_loaded() takes them, in the order of loading.
+  // The names of all libraries that this process has loaded, as find_loaded() takes them, in the order of loading.
   static std::vector<std::string> loaded_names();
 
-  // Null: it has no such name.
+  // Returns null if there is no such symbol.
   [[nodiscard]] void* find(const char* symbol) const;
-  // It has the name itself, and not only a library that it is linked with.
+  // Whether the library itself defines the symbol, and not only a library that it is linked with.
   [[nodiscard]] bool defines(const char* symbol) const;
-  // A variable, where the library itself sees it: a program that is linked with the library may have the variable in
-  // its own memory instead (a copy relocation).
+  // Returns a variable's address as the library itself sees it. A program that is linked with the library may have the
+  // variable in its own memory instead (a copy relocation).
   [[nodiscard]] void* find_variable(const char* symbol) const;
   // kNotFound names library and symbol.
   template <typename Function>
@@ -50,9 +52,9 @@ class DynLib {
     function = reinterpret_cast<Function*>(found);
     return {};
   }
-  // As it was opened.
+  // The name with which it was opened.
   [[nodiscard]] const std::string& name() const { return name_; }
-  // The file that it came from; its name where the loader does not tell.
+  // The file that it came from; its name if the loader does not report the file.
   [[nodiscard]] std::string path() const;
 
  private:

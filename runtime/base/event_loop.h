@@ -1,10 +1,11 @@
-// EventLoop: one thread, one epoll: descriptors, deadlines, signals, and work posted from other threads.
+// EventLoop runs one thread's events with one epoll: descriptors, deadlines, signals, and work posted from other
+// threads.
 //
-// Rules it keeps, each for a failure seen elsewhere:
-//  - A registration is a fresh number, never a pointer or a descriptor, so that an event of a closed descriptor cannot
-//    reach the next owner of its number; a handler removed in a batch is not called any more in that batch.
-//  - No tick: the loop sleeps until something happens or the next deadline. Idle costs nothing.
-//  - The time is read once a turn.
+// It keeps these rules, each because of a failure seen elsewhere:
+// - A registration is a new number, never a pointer or a descriptor. So an event of a closed descriptor cannot reach
+//   the next owner of its number. A handler that is removed during a batch is not called again in that batch.
+// - There is no tick: the loop sleeps until something happens or the next deadline, so that an idle loop costs nothing.
+// - The time is read once per turn.
 // Thread: loop only, except post() and stop(), which any thread may call.
 #pragma once
 
@@ -38,10 +39,11 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Level-triggered. The loop does not own `fd`; unwatch before closing it. `events`: EPOLLIN | EPOLLOUT; EPOLLHUP and
-  // EPOLLERR are always reported. Fails for descriptors that epoll cannot watch (regular files).
+  // Watches a descriptor, level-triggered. The loop does not own `fd`; unwatch it before closing it. `events` is
+  // EPOLLIN | EPOLLOUT; EPOLLHUP and EPOLLERR are always reported. It fails for descriptors that epoll cannot watch
+  // (regular files).
   Result<WatchId> watch(int fd, std::uint32_t events, WatchHandler handler);
-  // Changes what is waited for; 0 means only hang-up and error.
+  // Changes the events; 0 means only hang-up and error.
   void rewatch(WatchId id, std::uint32_t events);
   void unwatch(WatchId id);
 
@@ -51,26 +53,26 @@ class EventLoop {
   // Runs `task` on the loop's thread, after the current batch. Thread: any.
   void post(Task task);
 
-  // Delivers these signals to `handler` on the loop (signalfd). Blocks them for this thread, so call before any other
-  // thread starts; children must restore the mask.
+  // Delivers these signals to `handler` on the loop (signalfd). It blocks them for this thread, so call it before any
+  // other thread starts; children must restore the mask.
   Result<void> watch_signals(const std::vector<int>& signals, std::function<void(int signo)> handler);
 
-  // Runs until stop(). Any error is epoll's own failure.
+  // Runs until stop(). An error is always a failure of epoll itself.
   Result<void> run();
-  // One batch: waits until something happened, or until the deadline; runs what is due.
+  // Runs one batch: waits until something happens, or until the deadline, and runs what is due.
   Result<void> turn(std::optional<Deadline> deadline = std::nullopt);
   // Thread: any.
   void stop();
 
-  // For a thread that sleeps without being in turn(): readable when turn() has something to do, and for how many
-  // milliseconds at most (-1: no limit; as poll(2) wants it).
+  // For a thread that sleeps outside turn(): the descriptor is readable when turn() has something to do. sleep_ms() is
+  // the longest time to sleep in milliseconds (-1: no limit; as poll(2) takes it).
   [[nodiscard]] int fd() const { return epoll_fd_.get(); }
   [[nodiscard]] int sleep_ms() const { return wait_ms(std::nullopt); }
 
   [[nodiscard]] const Clock& clock() const { return clock_; }
-  // When this turn began.
+  // The time at which this turn began.
   [[nodiscard]] TimePoint now() const { return now_; }
-  // Returns from epoll so far: what "idle means idle" is measured by.
+  // How many times epoll has returned so far; tests use it to check that an idle loop does not wake up.
   [[nodiscard]] std::uint64_t wakeups() const { return wakeups_; }
 
  private:
@@ -91,7 +93,7 @@ class EventLoop {
   void wake();
   [[nodiscard]] int wait_ms(std::optional<Deadline> deadline) const;
   void run_due_timers();
-  // Takes it out; what it was to do.
+  // Removes the timer and returns its task.
   Task remove_timer(TimerIndex::iterator found);
   void run_posted();
 
@@ -103,7 +105,7 @@ class EventLoop {
   std::unordered_map<WatchId, Watch> watches_;
   Timers timers_;
   TimerIndex timer_index_;
-  // Of timers that are over: one that is armed again and again needs no memory.
+  // Nodes of finished timers, so that a timer that is set again and again allocates nothing.
   std::vector<Timers::node_type> spare_timers_;
   std::vector<TimerIndex::node_type> spare_index_;
   std::uint64_t next_id_ = 1;

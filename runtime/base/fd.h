@@ -1,7 +1,7 @@
-// Fd: the owner of one file descriptor. The only place where a descriptor is closed.
+// Fd owns one file descriptor, and only it closes descriptors.
 //
-// Value type, move-only. Everything here that makes a descriptor makes it close-on-exec, so that none leaks into a
-// rank: a leaked pipe end keeps a reader waiting for an end of file that never comes.
+// Value type, move-only. Every function here makes descriptors close-on-exec, so that none leaks into a rank. A leaked
+// end of a pipe keeps its reader waiting for an end of file that never comes.
 #pragma once
 
 #include <cstddef>
@@ -41,12 +41,12 @@ struct Pipe {
   Fd write_end;
 };
 
-// A close-on-exec pipe, blocking at both ends.
+// Makes a close-on-exec pipe, blocking at both ends.
 Result<Pipe> make_pipe();
-// A close-on-exec pair of connected stream sockets (AF_UNIX).
+// Makes a close-on-exec pair of connected stream sockets (AF_UNIX).
 Result<std::pair<Fd, Fd>> make_socket_pair();
 Result<void> set_nonblocking(int fd, bool nonblocking = true);
-// A second descriptor for the same open file, close-on-exec.
+// Makes a second descriptor for the same open file, close-on-exec.
 Result<Fd> duplicate(int fd);
 
 }  // namespace hvd

@@ -1,4 +1,5 @@
-// Interrupt: how a wait learns that the job is over: inside a collective, or while ranks meet.
+// Interrupt is how a wait learns that the job is over, inside a collective or while ranks connect. Without it, a rank
+// whose peer has died would wait forever.
 #pragma once
 
 #include "runtime/base/result.h"
@@ -8,10 +9,11 @@ namespace hvd {
 class Interrupt {
  public:
   virtual ~Interrupt() = default;
-  // OK while the job is alive, else why it is not (kLostPeer, kCancelled). Does not block. Every wait in link, algo and
-  // backend asks at least each 100 ms, and gives up with that error. Thread: engine only.
+  // Returns OK while the job is alive, otherwise the reason for its end (kLostPeer, kCancelled). It does not block.
+  // Every wait in link, algo and backend calls it at least each 100 ms, and gives up with that error. Thread: engine
+  // only.
   virtual Result<void> check() = 0;
-  // The thread is about to wait in the kernel until something wakes it. Told so that no wake-up goes uncounted.
+  // Called before the thread waits in the kernel until something wakes it, so that every wake-up is counted.
   virtual void note_sleep() {}
 
  protected:
@@ -20,7 +22,7 @@ class Interrupt {
   Interrupt& operator=(const Interrupt&) = default;
 };
 
-// Where there is no engine to ask: none yet, or none any more.
+// NoInterrupt serves where there is no engine: none yet, or none any more.
 class NoInterrupt final : public Interrupt {
  public:
   Result<void> check() override { return {}; }

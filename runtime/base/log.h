@@ -1,4 +1,5 @@
-// Our own diagnostics, as an interface that is passed in like Clock; not for what ranks print.
+// Log is the interface to our own diagnostics, which is passed in as Clock is. The output of ranks does not go through
+// it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@ enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
 class Log {
  public:
   virtual ~Log() = default;
-  // One message, one line; no trailing newline. Thread: any.
+  // Writes one message as one line; it has no trailing newline. Thread: any.
   virtual void write(LogLevel level, std::string_view message) = 0;
 
  protected:
@@ -25,7 +26,7 @@ class NullLog final : public Log {
   void write(LogLevel, std::string_view) override {}
 };
 
-// "hvd: warning: message" on standard error, in one write, for the agent and the runtime. Thread: any.
+// StderrLog writes "hvd: warning: message" to standard error, in one write, for the agent and the runtime. Thread: any.
 class StderrLog final : public Log {
  public:
   explicit StderrLog(LogLevel lowest, std::string_view who = "hvd") : lowest_(lowest), who_(who) {}

@@ -1,5 +1,5 @@
-// Under which names the loader finds an MPI: Open MPI 3 to 5; what the MPICH initiative agreed on (MPICH, Intel MPI,
-// MVAPICH, Cray MPI); Debian's MPICH; the ABI of MPI 5.0; the name for compilers.
+// The names under which the loader finds an MPI: Open MPI 3 to 5; the name that the MPICH initiative agreed on (MPICH,
+// Intel MPI, MVAPICH, Cray MPI); Debian's MPICH; the ABI of MPI 5.0; the name for compilers.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@ namespace hvd {
 
 inline constexpr std::array<const char*, 5> kMpiNames = {"libmpi.so.40", "libmpi.so.12", "libmpich.so.12",
                                                          "libmpi_abi.so.1", "libmpi.so"};
-// Where PMI has started the ranks, as MPICH's mpirun does: the other kind would make each of them a job of its own.
+// The order if PMI has started the ranks, as MPICH's mpirun does. Open MPI would then make each rank a job of its own.
 inline constexpr std::array<const char*, 5> kMpiNamesOfPmi = {"libmpi.so.12", "libmpich.so.12", "libmpi_abi.so.1",
                                                               "libmpi.so.40", "libmpi.so"};
 

@@ -1,6 +1,6 @@
-// Descriptors from process to process, over a connected unix stream socket (unix(7), SCM_RIGHTS).
+// Passes descriptors from process to process, over a connected unix stream socket (unix(7), SCM_RIGHTS).
 //
-// Thread: any. Neither call waits: what is passed is small, and is there as one piece or not at all.
+// Thread: any. Neither call waits, because the message is small and arrives whole or not at all.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace hvd {
 
-// At most this many bytes go with the descriptors, so that they are one piece on the way.
+// The most bytes that may go with the descriptors, so that they arrive as one piece.
 inline constexpr std::size_t kMaxPassedBytes = 4096;
 
 struct PassedFds {
@@ -20,9 +20,9 @@ struct PassedFds {
   std::string bytes;
 };
 
-// The receiver gets duplicates of `first` and `second`; the caller keeps its own.
+// Sends duplicates of `first` and `second`; the caller keeps its own.
 Result<void> pass_fds(int socket, int first, int second, Bytes bytes);
-// What one pass_fds sent. A peer that sends anything else, or has gone, is an error.
+// Receives what one pass_fds() sent. It is an error if the peer sends anything else, or is gone.
 Result<PassedFds> receive_fds(int socket);
 
 }  // namespace hvd

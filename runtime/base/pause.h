@@ -1,4 +1,4 @@
-// What a loop does that waits for another core to write, before it sleeps.
+// What a loop that waits for another core to write does between two checks, before it gives up and sleeps.
 #pragma once
 
 #include <sched.h>
@@ -7,7 +7,7 @@
 
 namespace hvd {
 
-// The processor's hint that a loop only waits.
+// The processor's hint that this loop only waits.
 inline void pause_briefly() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -16,9 +16,9 @@ inline void pause_briefly() {
 #endif
 }
 
-// Gives the core to others who could run, which other ranks of the job may be. False: it was away for longer than any
-// of them takes, so that programs we know nothing of share it; these have it for a whole time slice at each such call,
-// while a thread that sleeps is run soon after it is woken. Then the caller should sleep.
+// Yields the core to other threads that could run, such as other ranks of the job. It returns false if that took longer
+// than any rank would: then other programs share the core. They get a whole time slice at each such call, while a
+// sleeping thread runs soon after it is woken. So the caller should then sleep.
 inline bool give_way() {
   constexpr auto kLong = std::chrono::microseconds(500);
   const auto before = std::chrono::steady_clock::now();

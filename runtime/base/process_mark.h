@@ -1,7 +1,8 @@
-// ProcessMark: the process in which it was made, told from later forks of that without a system call: an object that
-// was copied by fork(2) must not be used in the child, and each call on it has to know.
+// ProcessMark identifies the process in which it was made, and distinguishes it from later forks without a system call.
+// An object that fork(2) has copied must not be used in the child, and each call on such an object has to check that.
 //
-// Seen are forks through libc's fork(), whose handlers it uses (pthread_atfork(3)). Thread: any; the child's only one.
+// It recognises forks through libc's fork(), whose handlers it uses (pthread_atfork(3)). Thread: any; in the child its
+// only one.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ class ProcessMark {
   [[nodiscard]] bool is_here() const { return mark_ == forks; }
 
  private:
-  static std::uint64_t forks;  // between this library's first process and this one; changed only in a new child
+  // number of forks between this library's first process and this one; changed only in a new child
+  static std::uint64_t forks;
   std::uint64_t mark_;
 };
 

@@ -1,11 +1,11 @@
-// The processor's name, by which a measurement knows whether it was made on such a one.
+// The processor's name. A tuning table contains it, so that measurements of another processor are recognised.
 #pragma once
 
 #include <string>
 
 namespace hvd {
 
-// As the kernel has it ("Intel(R) Xeon(R) ..."; of Arm its implementer and part); "unknown" where it tells nothing.
+// Returns the kernel's name ("Intel(R) Xeon(R) ..."; for Arm its implementer and part); "unknown" if it gives none.
 std::string processor_name();
 
 }  // namespace hvd

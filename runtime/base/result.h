@@ -1,7 +1,8 @@
-// Result and Error: how everything here fails. An error is a value because it must cross a C interface, a process
-// boundary (agent frames), a thread boundary (engine to waiter) and a fork, and no exception crosses any of these.
+// Result and Error are how every function here reports failure. An error is a value, because it must cross a C
+// interface, a process boundary (agent frames), a thread boundary (engine to waiter) and a fork; no exception can cross
+// these.
 //
-// Value type; an Error is copyable and may be handed to any thread.
+// Value type; an Error is copyable and may be passed to any thread.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace hvd {
 
-// The numbers are those of hvd_status in hvd.h and travel on wires; never renumber.
+// The numbers are those of hvd_status in hvd.h and are sent between processes; never renumber them.
 enum class Code : std::int32_t {
   kInvalid = 1,
   kNotFound = 2,
@@ -34,7 +35,8 @@ class [[nodiscard]] Error {
  public:
   Error(Code code, std::string message) : code_(code), message_(std::move(message)) {}
 
-  // For a failed system call: `what` is who and which call, errno's text is added. Call before errno can change.
+  // Makes the error of a failed system call: `what` says who and which call, and errno's text is added. Call it before
+  // errno can change.
   static Error from_errno(std::string what);
   static Error from_errno(std::string what, int sys_errno);
 
@@ -42,7 +44,7 @@ class [[nodiscard]] Error {
   [[nodiscard]] const std::string& message() const { return message_; }
   [[nodiscard]] int sys_errno() const { return sys_errno_; }
 
-  // "context: message": what the caller was doing, added on the way up.
+  // Returns "context: message"; callers on the way up add what they were doing.
   [[nodiscard]] Error with_context(const std::string& context) const {
     Error copy = *this;
     copy.message_ = context + ": " + message_;
@@ -55,7 +57,7 @@ class [[nodiscard]] Error {
   std::string message_;
 };
 
-// A value or an Error. Reading the wrong one is a defect of ours and aborts.
+// Result is a value or an Error. Reading the wrong one is a defect of ours and aborts.
 template <typename T>
 class [[nodiscard]] Result {
  public:

@@ -1,4 +1,4 @@
-// start_thread(): a thread of ours in somebody else's process.
+// start_thread() starts a thread of ours in a host program's process.
 #pragma once
 
 #include <signal.h>
@@ -10,8 +10,8 @@
 
 namespace hvd {
 
-// It takes none of the host's signals (Python's Ctrl-C belongs to the host's threads). name: up to 15 characters, as
-// top(1) shows it.
+// The thread takes none of the host's signals (Python's Ctrl-C belongs to the host's threads). `name` has up to 15
+// characters, as top(1) shows it.
 template <typename Body>
 std::thread start_thread(const char* name, Body body) {
   sigset_t all;
