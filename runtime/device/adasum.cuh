@@ -1,5 +1,5 @@
-// Kernels of Adasum of two vectors; adasum_body.h says what each thread does. Two launches for each pair: the host
-// looks at nothing between them.
+// The GPU kernels for Adasum of two vectors; adasum_body.h says what each thread does. Each pair takes two launches,
+// and the host reads nothing between them.
 #pragma once
 
 #include "runtime/device/adasum_body.h"
@@ -7,7 +7,7 @@
 namespace hvd {
 namespace {
 
-// The sum of the block's values, for each of its threads; a tree that is always the same.
+// Returns the sum of the block's values to each of its threads; the order of additions is a fixed tree.
 __device__ Products sum_of_block(Products mine) {
   __shared__ Products sums[kProductThreads];
   sums[threadIdx.x] = mine;
@@ -29,7 +29,7 @@ __device__ void add_products(const AdasumPair& pair) {
   }
 }
 
-// Each block adds the partial sums once more, which is less than a launch for it would cost.
+// Each block adds the partial sums again, which costs less than a separate launch.
 template <typename Element>
 __device__ void combine(const AdasumPair& pair) {
   const AdasumWeights weights = weights_of(sum_of_block(pair.partial[threadIdx.x]));

@@ -1,7 +1,7 @@
-// What one thread of a GPU does for Adasum of two vectors (algo/adasum.h says what that is): inner products in float64,
-// added up in an order that depends on nothing but the number of elements; then their weighted sum, each element
-// rounded once. Compiled for GPUs (adasum.cu), for tests on the host, and for the fake driver; the results are the
-// same.
+// The work of one GPU thread for Adasum of two vectors (algo/adasum.h defines that). It computes the inner products in
+// float64, added in an order that depends only on the number of elements, and then the weighted sum, where each element
+// is rounded once. The source is compiled for GPUs (adasum.cu), for tests on the host, and for the fake driver; the
+// results are the same.
 //
 // Value types and pure functions.
 #pragma once
@@ -14,10 +14,10 @@
 
 namespace hvd {
 
-// Fixed, whatever the GPU, so that each adds in the same order.
+// These are fixed, whatever the GPU, so that every GPU adds in the same order.
 inline constexpr unsigned kProductBlocks = 256;
 inline constexpr unsigned kProductThreads = 256;
-static_assert(kProductBlocks == kProductThreads);  // each block of the second launch adds one partial sum a thread
+static_assert(kProductBlocks == kProductThreads);  // each thread of the second launch takes one partial sum
 
 // a.a, a.b and b.b.
 struct Products {
@@ -44,7 +44,7 @@ HVD_HD double element_of(const void* data, std::uint64_t at) {
   return static_cast<double>(Element::load(static_cast<const typename Element::Stored*>(data)[at]));
 }
 
-// What one thread adds up, of each kProductBlocks * kProductThreads elements one.
+// The part of one thread: one element of every kProductBlocks * kProductThreads.
 template <typename Element>
 HVD_HD Products products_of_thread(const AdasumPair& pair, unsigned block, unsigned thread) {
   Products sum;
@@ -64,7 +64,7 @@ struct AdasumWeights {
   double b = 1.0;
 };
 
-// A vector of zeros changes nothing; what is no number goes on to make the result none either.
+// A vector of zeros changes nothing; a NaN makes the result NaN too.
 HVD_HD AdasumWeights weights_of(const Products& sum) {
   AdasumWeights weights;
   weights.a = sum.aa == 0.0 ? 1.0 : 1.0 - sum.ab / (2.0 * sum.aa);
@@ -72,8 +72,8 @@ HVD_HD AdasumWeights weights_of(const Products& sum) {
   return weights;
 }
 
-// The nearest of the element's type; by way of a float32 that is odd where it is not exact, so that rounding twice is
-// rounding once.
+// Rounds to the element's type. It goes through a float32 that is rounded to odd when inexact, so that the two
+// roundings give the same result as one.
 template <typename Element>
 HVD_HD typename Element::Stored rounded(double value) {
   const float nearest = static_cast<float>(value);
@@ -100,11 +100,11 @@ template <typename Element>
 HVD_HD void combine_element(const AdasumPair& pair, const AdasumWeights& weights, std::uint64_t at) {
   const double a = element_of<Element>(pair.a, at);
   const double b = element_of<Element>(pair.b, at);
-  // Written out, since compilers differ in what they fuse.
+  // The expression is written with fma, since compilers differ in which operations they fuse.
   static_cast<typename Element::Stored*>(pair.out)[at] = rounded<Element>(fma(weights.a, a, weights.b * b));
 }
 
-// X(suffix, Element): hvd_adasum_products_<suffix> and hvd_adasum_combine_<suffix>.
+// X(suffix, Element) defines hvd_adasum_products_<suffix> and hvd_adasum_combine_<suffix>.
 #define HVD_ADASUM_KERNELS(X) \
   X(float16, AsFloat16)       \
   X(bfloat16, AsBfloat16)     \

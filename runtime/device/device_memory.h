@@ -1,5 +1,5 @@
-// DeviceMemory and PinnedMemory: owners of memory that Device gives out. Move-only; each keeps the device. What still
-// runs on the memory must be done before it goes. Thread: any, one at a time.
+// DeviceMemory and PinnedMemory own memory that Device allocates. They are move-only, and each keeps the device alive.
+// All work on the memory must be done before its owner is destroyed. Thread: any, one at a time.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace hvd {
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  // 0 bytes: none, data() is null.
+  // With 0 bytes there is no memory, and data() is null.
   static Result<DeviceMemory> make(std::shared_ptr<Device> device, std::size_t size_bytes);
   ~DeviceMemory();
   DeviceMemory(DeviceMemory&& other) noexcept
@@ -26,7 +26,7 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // Not for the host to look at.
+  // The host must not read this address.
   [[nodiscard]] void* data() const { return data_; }
   [[nodiscard]] std::size_t size_bytes() const { return size_bytes_; }
 
@@ -42,7 +42,7 @@ class DeviceMemory {
 class PinnedMemory {
  public:
   PinnedMemory() = default;
-  // 0 bytes: none, data() is null.
+  // With 0 bytes there is no memory, and data() is null.
   static Result<PinnedMemory> make(std::shared_ptr<Device> device, std::size_t size_bytes);
   ~PinnedMemory();
   PinnedMemory(PinnedMemory&& other) noexcept

@@ -1,5 +1,5 @@
-// The device code that is built in: what nvcc makes of the .cu files here, for all GPUs that it knows, as one file of
-// bytes that the driver takes apart.
+// The built-in device code: what nvcc makes of the .cu files here, for all GPUs that it knows, as one block of bytes
+// for the driver.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace hvd {
 
-// Empty: this build was made without nvcc.
+// Empty if this build was made without nvcc.
 std::span<const std::uint8_t> device_code();
 
 }  // namespace hvd

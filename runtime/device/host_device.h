@@ -1,5 +1,5 @@
-// What the host's compiler and nvcc both compile, so that the arithmetic of kernels is tested without a GPU:
-// HVD_HD marks its functions, HVD_UNROLL stands before its loops over registers.
+// Macros for code that both the host's compiler and nvcc compile, so that the arithmetic of kernels is tested without a
+// GPU. HVD_HD marks its functions, and HVD_UNROLL is put before its loops over registers.
 #pragma once
 
 #ifdef __CUDACC__

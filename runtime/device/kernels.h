@@ -1,13 +1,15 @@
-// DeviceKernels: our kernels as functions. Each puts its work on a stream and returns; nothing waits for the device.
+// DeviceKernels are our GPU kernels as functions. Each puts its work on a stream and returns; none waits for the
+// device.
 //
-// Many pieces of memory are packed into one buffer, and taken out of it again, by one launch, however many there are.
-// Where a piece lies in the buffer:
-//   each begins at a multiple of kPackGrain bytes, in the order given, so that it can be read 16 bytes at a time;
-//   what lies between a piece's end and the next one's begin is zeroed by pack(), so that a reduction of the whole
-//   buffer reads no garbage. A piece of no elements takes no room.
+// One launch packs any number of pieces of memory into one buffer, or unpacks them again. The position of a piece in
+// the buffer follows two rules:
+// - A piece begins at a multiple of kPackGrain bytes, in the order given, so that it can be read 16 bytes at a time.
+// - pack() zeroes the bytes between a piece's end and the next one's begin, so that a reduction of the whole buffer
+//   reads no garbage. A piece without elements takes no room.
 // packed_bytes() is the sum. The layout depends on the counts alone, and is the same on every rank.
 //
-// Thread: one at a time. Move-only; keeps the device. What was put on streams must be done before this goes.
+// Thread: one at a time. Move-only; keeps the device alive. What was put on streams must be done before this object is
+// destroyed.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +28,8 @@
 
 namespace hvd {
 
-// A tensor of the caller's, contiguous. pack() reads `input`, unpack() writes `output`; they may be one. Each address
-// is a multiple of the element's size.
+// DevicePiece is a contiguous tensor of the caller. pack() reads `input` and unpack() writes `output`, which may be the
+// same. Each address is a multiple of the element's size.
 struct DevicePiece {
   const void* input = nullptr;
   void* output = nullptr;
@@ -39,32 +41,33 @@ inline constexpr std::size_t kPackGrain = 256;
 constexpr std::size_t packed_bytes(std::size_t count, Dtype dtype) {
   return (count * size_of(dtype) + kPackGrain - 1) / kPackGrain * kPackGrain;
 }
-// Of the buffer, whose elements are of `dtype`.
+// The size of the buffer, whose elements are of `dtype`.
 std::size_t packed_bytes(std::span<const DevicePiece> pieces, Dtype dtype);
 
-// Which kernel moves elements of `from` to elements of `to`: null when there is none. float32 <-> float16 and bfloat16
-// are cast; every type to itself. `is_aligned`: every address is a multiple of its element's size, without which
-// elements can only be copied.
+// Returns the name of the kernel that converts elements of `from` to elements of `to`; null if there is none. Kernels
+// cast float32 to and from float16 and bfloat16, and copy every type to itself. `is_aligned`: every address is a
+// multiple of its element's size; otherwise elements can only be copied.
 const char* move_kernel(Dtype from, Dtype to, Scale scale, bool is_aligned);
 
 class DeviceKernels {
  public:
   explicit DeviceKernels(std::shared_ptr<Device> device) : device_(std::move(device)) {}
 
-  // buffer <- cast(input scaled), for each piece; rounded once, to nearest even. Integers are scaled in float64 and
-  // truncated toward zero. kInvalid for a cast that there is not, or an odd address.
+  // Computes buffer <- cast(input scaled) for each piece, rounded once to nearest even. Integers are scaled in float64
+  // and truncated toward zero. kInvalid: there is no such cast, or an address is not aligned.
   Result<void> pack(StreamHandle stream, std::span<const DevicePiece> pieces, void* buffer, Dtype from, Dtype to,
                     Scale scale);
-  // output <- cast(buffer scaled): `from` is the buffer's type, `to` the pieces'.
+  // Computes output <- cast(buffer scaled); `from` is the buffer's type, `to` the pieces'.
   Result<void> unpack(StreamHandle stream, std::span<const DevicePiece> pieces, const void* buffer, Dtype from,
                       Dtype to, Scale scale);
 
-  // vectors[0] <- Adasum of all vectors, in the tree of algo/adasum.h: the first 2^k, and the rest. The others are
-  // overwritten. Floating types; inner products in float64, each level rounded to `dtype`. Two launches for each pair.
+  // Computes vectors[0] <- Adasum of all vectors, in the tree of algo/adasum.h: the first 2^k, and the rest. The other
+  // vectors are overwritten. For floating types; inner products are in float64, and each level is rounded to `dtype`.
+  // Each pair takes two launches.
   Result<void> adasum(StreamHandle stream, std::span<void* const> vectors, std::size_t count, Dtype dtype);
 
  private:
-  // Moves that are too many to travel with a launch: on their way to the device, and there.
+  // Table holds moves that are too many for a launch's arguments: the host's copy of them, and the device's.
   struct Table {
     StreamHandle stream = nullptr;
     std::vector<Move> moves;
@@ -82,8 +85,8 @@ class DeviceKernels {
   Result<void> combine(StreamHandle stream, std::span<void* const> vectors, std::size_t count, Dtype dtype);
 
   std::shared_ptr<Device> device_;
-  std::vector<Move> moves_;         // of the call that runs; kept for its memory
-  std::vector<Table> tables_;       // the one used last comes last
+  std::vector<Move> moves_;         // of the running call; kept for its memory
+  std::vector<Table> tables_;       // the most recently used one is last
   std::vector<DeviceMemory> sums_;  // one for each stream that adasum() was called with
   std::vector<StreamHandle> sum_streams_;
 };

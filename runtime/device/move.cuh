@@ -1,4 +1,4 @@
-// Kernels that move many pieces of memory at once; move_body.h says how.
+// The GPU kernels that move many pieces of memory at once; move_body.h says how.
 #pragma once
 
 #include "runtime/device/move_body.h"

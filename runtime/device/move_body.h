@@ -1,12 +1,12 @@
-// What one lane of a GPU does to pack and unpack: many pieces of memory are moved, cast and scaled by one launch. The
-// same source is compiled for GPUs (pack.cu), for the tests on the host, and for the fake driver.
+// The work of one GPU lane in packing and unpacking: one launch moves, casts and scales many pieces of memory. The same
+// source is compiled for GPUs (pack.cu), for the tests on the host, and for the fake driver.
 //
-// A piece is cut into units: as many elements as make 16 bytes on the side whose elements are smaller (so that the
-// other side's are 16, 32 or 64 bytes). Lane l of a warp takes units l, l + 32, l + 64 and l + 96 of a chunk of 128:
-// neighbours touch neighbouring memory, and four loads are on their way at once. A chunk belongs to one piece, and each
-// warp takes chunks that follow each other, so that it looks for its first piece only.
+// A piece is divided into units. A unit is as many elements as make 16 bytes on the side with the smaller elements (so
+// that the other side's are 16, 32 or 64 bytes). Lane l of a warp takes units l, l + 32, l + 64 and l + 96 of a chunk
+// of 128. So neighbouring lanes access neighbouring memory, and each lane has four loads in progress at once. A chunk
+// belongs to one piece, and each warp takes consecutive chunks, so that it searches only for its first piece.
 //
-// No GPU is needed for anything here; no memory is owned. Value types and pure functions.
+// Nothing here needs a GPU or owns memory. Value types and pure functions.
 #pragma once
 
 #include <cstddef>
@@ -30,21 +30,22 @@ inline constexpr unsigned kUnitsOfLane = 4;
 inline constexpr unsigned kChunkUnits = kWarpLanes * kUnitsOfLane;
 inline constexpr std::size_t kVectorBytes = 16;
 
-// One piece: `count` elements, and after them zeros up to `to + padded` elements' place. Chunks are numbered through
-// all pieces; `first_chunk` is this one's.
+// Move is one piece: `count` elements, and after them zeros up to element `padded`. Chunks are numbered through all
+// pieces; `first_chunk` is this piece's first.
 struct Move {
   const std::uint8_t* from = nullptr;
   std::uint8_t* to = nullptr;
   std::uint64_t count = 0;
-  std::uint64_t padded = 0;  // >= count
+  std::uint64_t padded = 0;  // at least count
   std::uint64_t first_chunk = 0;
 };
 
-// So many travel with the launch itself: with the rest below the 4096 bytes that every driver takes.
+// This many moves are passed in the launch's arguments: with the other arguments they fit into the 4096 bytes that
+// every driver accepts.
 inline constexpr std::size_t kInlineMoves = 96;
 
 struct MoveList {
-  const Move* moves = nullptr;  // null: `own`
+  const Move* moves = nullptr;  // null: `own` is used
   std::uint32_t count = 0;
   std::uint32_t reserved = 0;
   std::uint64_t chunks = 0;
@@ -53,9 +54,9 @@ struct MoveList {
 };
 static_assert(sizeof(MoveList) <= 4096);
 
-// ---- elements: how they lie in memory, and what they are computed in ----
+// ---- elements: their form in memory, and the type in which they are computed ----
 
-// Computed in itself; and whatever is only copied, as an unsigned number of its size.
+// For types computed in themselves, and for copies of any type, as an unsigned number of its size.
 template <typename T>
 struct AsItself {
   using Stored = T;
@@ -88,7 +89,8 @@ struct AsBfloat16 {
 #endif
 };
 
-// Scaled in float64 and truncated toward zero, as the CPU's loops do; what the type cannot hold becomes its end.
+// Integers are scaled in float64 and truncated toward zero, as in the CPU's loops; values out of range become the
+// nearest limit.
 template <typename T>
 struct AsInteger {
   using Stored = T;
@@ -109,11 +111,12 @@ struct AsBool {
   using Stored = std::uint8_t;
   using Value = double;
   HVD_HD static Value load(Stored stored) { return stored != 0 ? 1.0 : 0.0; }
-  // A factor below one leaves nothing of it.
+  // A factor below one makes every value false.
   HVD_HD static Stored store(Value value) { return value >= 1.0 || value <= -1.0 ? 1 : 0; }
 };
 
-// A Scale as elements of a type are computed in; the same for all lanes, so that none waits for another's branch.
+// Scaling is a Scale in the type in which elements are computed. It is the same for all lanes, so that none waits for
+// another's branch.
 template <typename Value>
 struct Scaling {
   HVD_HD explicit Scaling(const Scale& scale)
@@ -124,7 +127,7 @@ struct Scaling {
 
   HVD_HD Value of(Value value) const {
     if constexpr (std::is_integral_v<Value>) {
-      return value;  // only copied; a division costs registers also where there is none
+      return value;  // integers are only copied; even an unused division would cost registers
     }
     if (!is_scaled) {
       return value;
@@ -141,7 +144,7 @@ struct Scaling {
 
 // ---- units ----
 
-// From and To are elements of the same Value.
+// From and To are element types with the same Value.
 template <typename From, typename To>
 struct Mover {
   using Value = typename From::Value;
@@ -161,7 +164,7 @@ struct Mover {
 
   HVD_HD static bool is_aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % kVectorBytes == 0; }
 
-  // Whole units; `is_even`: the address is one of a vector.
+  // Read and write whole units; `is_even`: the address is aligned for vectors.
   HVD_HD static void read(Input& into, const std::uint8_t* from, bool is_even) {
     if (is_even) {
       read_vectors(into, from);
@@ -204,12 +207,12 @@ struct Mover {
 
  private:
 #ifdef __CUDA_ARCH__
-  // The pointers have their element's alignment at least, so that the device may use its own loads.
+  // The pointers have at least their element's alignment, so that the device may use its own loads.
   HVD_HD static void read_vectors(Input& into, const std::uint8_t* from) {
     auto* words = reinterpret_cast<uint4*>(&into);
     HVD_UNROLL
     for (std::size_t i = 0; i < kFromUnit / kVectorBytes; ++i) {
-      words[i] = __ldcs(reinterpret_cast<const uint4*>(from) + i);  // read once: no use for a cache
+      words[i] = __ldcs(reinterpret_cast<const uint4*>(from) + i);  // read once, so a cache is useless
     }
   }
   HVD_HD static void write_vectors(std::uint8_t* to, const Output& from) {
@@ -233,13 +236,13 @@ struct Mover {
 #endif
 };
 
-// Chunks of a piece of so many elements, padding included.
+// The number of chunks of a piece of this many elements, padding included.
 constexpr std::uint64_t chunks_of(std::uint64_t padded, std::uint64_t unit) {
   return (padded + unit * kChunkUnits - 1) / (unit * kChunkUnits);
 }
 
-// The piece that a chunk is of: the last that begins at or before it. Pieces without chunks begin where the next does,
-// and are never the last of those.
+// Returns the piece of a chunk: the last one that begins at or before it. Pieces without chunks begin where the next
+// one does, and are never the last of those.
 HVD_HD std::uint32_t piece_of(const Move* moves, std::uint32_t count, std::uint64_t chunk) {
   std::uint32_t low = 0;
   std::uint32_t high = count;
@@ -254,7 +257,7 @@ HVD_HD std::uint32_t piece_of(const Move* moves, std::uint32_t count, std::uint6
   return low;
 }
 
-// One lane's units of the chunk, at the end of a piece: some are whole, one may be partly there, some are zeros.
+// Moves one lane's units of the chunk at the end of a piece: some are whole, one may be partial, some are zeros.
 template <typename M>
 HVD_HD void move_end(const Move& move, std::uint64_t first_unit, const Scaling<typename M::Value>& by) {
   const bool is_from_even = M::is_aligned(move.from);
@@ -273,7 +276,7 @@ HVD_HD void move_end(const Move& move, std::uint64_t first_unit, const Scaling<t
     }
     typename M::Output output = M::convert(input, by);
     if (left < M::kUnit) {
-      // Zero by itself: the padding is not to be scaled (0 * inf is no number).
+      // The padding is set to zero and not scaled, because 0 * inf is NaN.
       HVD_UNROLL
       for (std::size_t e = 0; e < M::kUnit; ++e) {
         output.at[e] = e < left ? output.at[e] : typename M::Output{}.at[e];
@@ -288,7 +291,7 @@ HVD_HD void move_end(const Move& move, std::uint64_t first_unit, const Scaling<t
   }
 }
 
-// One lane's units of a chunk; `chunk` counts from the piece's first.
+// Moves one lane's units of a chunk; `chunk` counts from the piece's first.
 template <typename M>
 HVD_HD void move_chunk(const Move& move, std::uint64_t chunk, unsigned lane, const Scaling<typename M::Value>& by) {
   const std::uint64_t first_unit = chunk * kChunkUnits + lane;
@@ -311,11 +314,11 @@ HVD_HD void move_chunk(const Move& move, std::uint64_t chunk, unsigned lane, con
   }
 }
 
-// All that one lane does; `warp` of `warps` in the launch.
+// Does all the work of one lane; `warp` is one of `warps` in the launch.
 template <typename M>
 HVD_HD void move_lane(const MoveList& list, std::uint64_t warp, std::uint64_t warps, unsigned lane) {
   const Move* moves = list.moves != nullptr ? list.moves : list.own;
-  // Without overflow: at most 2^44 chunks, and 2^20 warps.
+  // This cannot overflow: there are at most 2^44 chunks and 2^20 warps.
   std::uint64_t chunk = list.chunks * warp / warps;
   const std::uint64_t end = list.chunks * (warp + 1) / warps;
   if (chunk >= end) {
@@ -331,7 +334,7 @@ HVD_HD void move_lane(const MoveList& list, std::uint64_t warp, std::uint64_t wa
   }
 }
 
-// Every kernel: X(name, From, To). Names are what the device code exports.
+// Every kernel as X(name, From, To); the names are what the device code exports.
 #define HVD_MOVE_KERNELS(X)                                              \
   X(hvd_move_copy1, AsItself<std::uint8_t>, AsItself<std::uint8_t>)      \
   X(hvd_move_copy2, AsItself<std::uint16_t>, AsItself<std::uint16_t>)    \

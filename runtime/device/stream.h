@@ -1,4 +1,5 @@
-// Stream and Event: owners of what Device makes. Move-only; each keeps the device. Thread: any, one at a time.
+// Stream and Event own what Device makes. They are move-only, and each keeps the device alive. Thread: any, one at a
+// time.
 #pragma once
 
 #include <memory>
@@ -20,7 +21,7 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   [[nodiscard]] StreamHandle handle() const { return handle_; }
-  // Device::synchronize.
+  // See Device::synchronize.
   Result<void> synchronize() { return device_->synchronize(handle_); }
 
  private:
@@ -30,7 +31,7 @@ class Stream {
   StreamHandle handle_ = nullptr;
 };
 
-// A place on a stream. One that has never been recorded is done.
+// Event is a point on a stream. One that has never been recorded counts as done.
 class Event {
  public:
   Event() = default;
