@@ -11,13 +11,13 @@
 namespace hvd {
 namespace {
 
-// Read at most this much of one rank in one turn, so that a busy one cannot starve the others.
+// At most this much is read from one rank in one turn, so that a busy rank cannot starve the others.
 constexpr std::size_t kTurnBytes = 256U << 10U;
-constexpr std::size_t kReadBytes = 16U << 10U;  // on the stack of whoever turns the engine
-// Give sent memory back before the queue has to grow.
+constexpr std::size_t kReadBytes = 16U << 10U;  // on the stack of the thread that runs the engine
+// Above this size, memory of sent bytes is freed before the queue has to grow.
 constexpr std::size_t kCompactBytes = 1U << 20U;
 
-// The other ranks have one with rank 0 only, which has them all.
+// Rank 0 has a connection with every rank; the others have only the one with rank 0.
 std::string connection_with(int rank) {
   return rank == 0 ? "the control connection to rank 0"
                    : "the control connection between rank 0 and rank " + std::to_string(rank);
@@ -35,12 +35,12 @@ struct ControlChannel::Link {
   std::optional<Lane> lane;
   WatchId watch = 0;
   FrameDecoder decoder{control_wire::kSpec};
-  Frame frame;  // the last one
+  Frame frame;  // the last one received
   std::string queue;
   std::size_t sent = 0;
   bool has_ended = false;         // nothing more is read
   bool is_output_closed = false;  // nothing more is accepted for sending
-  bool is_output_shut = false;    // the peer has been given its end of file, or cannot be reached any more
+  bool is_output_shut = false;    // the peer was sent its end of file, or cannot be reached any more
 
   [[nodiscard]] std::size_t unsent() const { return queue.size() - sent; }
 };
@@ -124,7 +124,7 @@ bool ControlChannel::sleep() {
   bell_->set();
   for (const auto& link : links_) {
     if (link->lane && link->unsent() > 0) {
-      flush(*link);  // the peer may have made room before it could see the bell
+      flush(*link);  // the peer may have made room before it could see the wake-up request
     }
     if (link->lane && !link->has_ended && (!link->lane->in.is_empty() || link->lane->in.has_ended())) {
       return false;
@@ -165,7 +165,7 @@ void ControlChannel::on_event(Link& link, std::uint32_t events) {
   }
 }
 
-// The peer wakes us, or is gone. What it wrote before it went is in the ring.
+// The peer wakes this rank, or is gone. What it wrote before it went is in the ring.
 void ControlChannel::on_lane_event(Link& link, std::uint32_t events) {
   std::array<char, 64> wakes;  // NOLINT(cppcoreguidelines-pro-type-member-init): only counted
   ssize_t got = 0;
@@ -186,7 +186,7 @@ void ControlChannel::on_lane_event(Link& link, std::uint32_t events) {
   flush(link);
 }
 
-// True when there was anything.
+// Returns true if there was anything.
 bool ControlChannel::read_ring(Link& link) {
   ShmRing& ring = link.lane->in;
   auto bytes = ring.readable();
@@ -231,7 +231,7 @@ void ControlChannel::read(Link& link) {
   }
 }
 
-// False when the link has ended.
+// Returns false if the link has ended.
 bool ControlChannel::take_frames(Link& link) {
   for (;;) {
     const auto is_whole = link.decoder.next(link.frame);
@@ -255,7 +255,8 @@ void ControlChannel::end(Link& link, const Error& why) {
 void ControlChannel::flush(Link& link) {
   const bool is_reachable = link.lane ? write_to_ring(link) : write_to_socket(link);
   if (!is_reachable) {
-    // Not told here: what the peer still sent, perhaps why it is gone, is read first; its end of file tells.
+    // Do not report it here. What the peer still sent, perhaps why it is gone, is read first; its end of file then
+    // reports the loss.
     link.is_output_closed = true;
     link.is_output_shut = true;
     link.sent = link.queue.size();
@@ -266,7 +267,8 @@ void ControlChannel::flush(Link& link) {
     if (link.is_output_closed && !link.is_output_shut) {
       link.is_output_shut = true;
       if (link.lane) {
-        link.lane->out.close();  // the socket stays: it still wakes the peer when there is room for what it writes
+        // the socket stays open: it still wakes the peer when there is room for the peer's data
+        link.lane->out.close();
         ring_bell(link);
       } else {
         ::shutdown(link.fd, SHUT_WR);
@@ -279,7 +281,7 @@ void ControlChannel::flush(Link& link) {
   update_watch(link);
 }
 
-// As much as there is room for. False: the peer cannot be reached any more.
+// Writes as much as there is room for. False: the peer cannot be reached any more.
 bool ControlChannel::write_to_socket(Link& link) {
   while (link.unsent() > 0) {
     const ssize_t sent = ::send(link.fd, link.queue.data() + link.sent, link.unsent(), MSG_NOSIGNAL);
@@ -301,7 +303,7 @@ bool ControlChannel::write_to_ring(Link& link) {
       break;
     }
     if (link.unsent() > 0) {
-      link.lane->out.ask_for_room();  // and look again: it may have read before it could see this
+      link.lane->out.ask_for_room();  // then look again: the peer may have read before it could see the request
       has_asked = true;
     }
   }
@@ -313,14 +315,14 @@ bool ControlChannel::write_to_ring(Link& link) {
 
 void ControlChannel::ring_bell(Link& link) {
   if (link.lane->bell.take()) {
-    // When the socket is full the peer has been woken often enough; when it is broken, its end tells.
+    // If the socket is full, the peer has been woken often enough; if it is broken, its end of file reports that.
     [[maybe_unused]] const ssize_t sent = ::send(link.fd, "!", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 }
 
 void ControlChannel::update_watch(Link& link) {
   if (link.has_ended && link.unsent() == 0) {
-    // Hang-up is reported whether asked for or not: a finished link that stays watched would keep the loop awake.
+    // Hang-up is reported whether requested or not: a finished link that stays watched would keep the loop awake.
     loop_.unwatch(link.watch);
     link.watch = 0;
     return;

@@ -61,7 +61,7 @@ class ControlChannel {
   // so that this rank must not sleep.
   bool sleep();
   void stay_awake();
-  // Whether some peer can be heard only through the loop.
+  // True if some peer can be heard only through the loop.
   [[nodiscard]] bool needs_loop() const;
 
   // Sends peers an end of file after what is queued; nothing can be sent after that.

@@ -90,7 +90,7 @@ Result<void> Coordinator::add_set_by_members(int rank, Request request) {
   return sets_.at(0)->negotiator.add(rank, std::move(request), &members);
 }
 
-// A joined rank sends no bits any more: until all have joined, what the others ask for is the negotiator's.
+// A joined rank sends no bits any more. So until all have joined, the negotiator takes over what the others ask for.
 Result<void> Coordinator::join(int rank) {
   Request request;
   request.kind = OpKind::kJoin;
@@ -111,7 +111,7 @@ Result<void> Coordinator::join(int rank) {
   return {};
 }
 
-// Those who have asked for what stands there with a bit have asked for it by message from now on.
+// Passes the ranks' bits for this position to the negotiator, as if they had asked by message.
 Result<void> Coordinator::hand_over(Set& set, int position) {
   std::vector<int> indices;
   const auto size = static_cast<int>(set.negotiator.ranks().size());
@@ -121,7 +121,7 @@ Result<void> Coordinator::hand_over(Set& set, int position) {
     }
   }
   if (indices.empty() || static_cast<int>(indices.size()) == size) {
-    return {};  // nobody; or it is ready, and will be done as what it is
+    return {};  // none has asked; or all have, and it will be done as a known tensor
   }
   set.known.forget_asks(position);
   set.known.hold(position);
@@ -249,7 +249,8 @@ void Coordinator::decide_now(int number, Set& set) {
       decision.news.push_back(*std::move(news));
     }
   }
-  // Only now: ranks hear of the news before the answers, and what waits for an answer must not have lost its position.
+  // Release positions only now. Ranks take in the news before the answers, and a tensor that waits for its answer must
+  // not have lost its position.
   for (const Ready& one : ready) {
     if (const int position = set.known.find(one.request.name); position >= 0) {
       set.known.release(position);
@@ -301,7 +302,7 @@ void Coordinator::note_ready(const std::vector<Ready>& ready) {
   }
 }
 
-// What is decided from here on, on all ranks, is decided under the setting that this brings.
+// The new setting applies to all later decisions, on all ranks.
 void Coordinator::take_setting() {
   Autotuner::News news = autotuner_->take_news();
   setting_ = news.setting.value_or(setting_);
@@ -338,7 +339,8 @@ void Coordinator::add_set(Ready& change) {
   sets_.emplace(last_set_, std::make_unique<Set>(*this, ranks));
 }
 
-// All ranks have asked for it, and what they asked for before is known here; what of that is ready is done first.
+// All ranks have asked for the removal, so all their earlier requests are known here; those that are ready are done
+// first.
 void Coordinator::remove_set(Ready& change) {
   const std::int32_t number = change.request.numbers.front();
   const auto set = sets_.find(number);

@@ -8,7 +8,7 @@
 namespace hvd {
 namespace {
 
-// Ranks that chose for themselves could choose differently, and wait for each other for ever.
+// Takes rank 0's tuning. Ranks that chose for themselves could choose differently, and wait for each other forever.
 Result<Tuning> tuning_of_job(const Mesh& mesh, Log& log) {
   if (mesh.word().empty()) {
     return Tuning{};  // rank 0 has no table
@@ -57,8 +57,8 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Engine::~Engine() {
   if (impl_->is_forked()) {
-    // A forked child has no engine thread to join, and closing in order (or removing files) would be the parent's loss:
-    // the copy is left to the child's exit.
+    // A forked child has no engine thread to join. Closing in order (or removing files) would damage the parent's job,
+    // so the copy is left to the child's exit.
     static_cast<void>(impl_.release());
   }
 }

@@ -1,5 +1,5 @@
-// Process sets and shared buffers: how the engine makes and ends them. All ranks do it at the same place of the order
-// that the coordinator decides, so that they agree on which there are. See engine_impl.h.
+// How the engine makes and ends process sets and shared buffers. All ranks do it at the same place of the order that
+// the coordinator decides, so that they agree on which exist. See engine_impl.h.
 #include <sys/mman.h>
 
 #include <cstring>
@@ -24,7 +24,7 @@ Result<std::unique_ptr<Backend>> Engine::Impl::make_backend(const EngineOptions&
   return std::unique_ptr<Backend>(new CpuBackend(mesh, options.tuning));
 }
 
-// Null where the ranks of the mesh are on several nodes, or there is one.
+// Returns null if the ranks of the mesh are on several nodes, or if there is only one.
 std::shared_ptr<QuickPath> Engine::Impl::quick_path_of(const Mesh* mesh) const {
   const auto& maker = parts_.options.backends;
   const bool is_possible = mesh != nullptr && mesh->map().node_count == 1 && mesh->shm() != nullptr &&
@@ -67,7 +67,7 @@ Result<void> Engine::Impl::change(const Response& response, PendingOp& op) {
   }
 }
 
-// The result is the buffer's address. Where this node has nobody to share with, it is memory like any other.
+// The result is the buffer's address. If this rank shares its node with no other, the buffer is ordinary memory.
 Result<void> Engine::Impl::add_buffer(PendingOp& op) {
   SharedBuffer buffer;
   buffer.number = ++last_buffer_;
@@ -85,7 +85,7 @@ Result<void> Engine::Impl::add_buffer(PendingOp& op) {
     buffer.offset = static_cast<std::int64_t>(*offset);
     buffer.data = shm->arena(shm->local_rank()) + *offset;
   } else {
-    // Mapped, since it stays when the engine goes; see hvd_buffer_destroy.
+    // The memory is mapped, because it stays when the engine ends; see hvd_buffer_destroy.
     void* own = ::mmap(nullptr, buffer.size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (own == MAP_FAILED) {
       return Error(Code::kResource, "out of memory: no " + std::to_string(buffer.size_bytes) + " bytes for a buffer");
@@ -109,8 +109,8 @@ void Engine::Impl::remove_buffer(std::int32_t number) {
   }
 }
 
-// Blocks until all its ranks have met, or one is known to be lost; nothing else can be done meanwhile, since what comes
-// next in the order may be of this set.
+// Blocks until all ranks of the set have connected, or one is known to be lost. Nothing else can be done meanwhile,
+// since the next step in the order may be of this set.
 Result<void> Engine::Impl::add_set(int number, const std::vector<int>& ranks) {
   const auto map = map_among(parts_.map, ranks);
   const Deadline deadline = Deadline::after(parts_.options.set_timeout);

@@ -1,4 +1,4 @@
-// Operations on devices: how the engine launches them, and what becomes of them. See engine_impl.h and device_plane.h.
+// How the engine launches operations on devices, and finishes them. See engine_impl.h and device_plane.h.
 #include "runtime/engine/engine_impl.h"
 
 namespace hvd {
@@ -19,8 +19,8 @@ DeviceExecutor::Host Engine::Impl::host_of(ProcessSet& set) {
   return DeviceExecutor::Host{set.executor->map(), set.executor->ranks(), backend, *set.executor};
 }
 
-// Also what could not be launched is under way: some of it may be, and uses memory of the callers'. It ends with the
-// job.
+// If a launch fails, part of it may run all the same and use the callers' memory. So it becomes a batch too, which ends
+// with the job.
 void Engine::Impl::launch(ProcessSet& set, const Response& response, std::span<PendingOp* const> ops,
                           std::uint64_t known_at) {
   const std::uint64_t began = ticks_now();
@@ -36,11 +36,11 @@ void Engine::Impl::launch(ProcessSet& set, const Response& response, std::span<P
 }
 
 void Engine::Impl::take_off(std::span<PendingOp* const> ops, Flight flight) {
-  // Who is told now may use the names again now.
+  // A caller that is told now may use the names again at once.
   flight.is_told = parts_.options.devices.completes_early && !flight.has_failed && flight.done != nullptr;
   for (const PendingOp* op : ops) {
     if (op->asked_at == 0) {
-      continue;  // a stand-in, which nobody asked for
+      continue;  // a stand-in, which this rank did not ask for
     }
     const OpKey key{op->what.process_set, op->what.name};
     if (flight.is_told) {
@@ -51,7 +51,7 @@ void Engine::Impl::take_off(std::span<PendingOp* const> ops, Flight flight) {
   devices_->take_off(std::move(flight));
 }
 
-// Thread: the plane's. The driver who waits for one of these may sleep.
+// Thread: the plane's. The driver that waits for one of these operations may sleep.
 void Engine::Impl::land(Flight flight, const Result<void>& result) {
   if (result.ok() && is_traced()) {
     Timeline::Moment now(*timeline_);

@@ -1,11 +1,11 @@
-// How a job ends, for one rank. See engine_impl.h.
+// The end of a job, for one rank. See engine_impl.h.
 #include "runtime/engine/engine_impl.h"
 
 namespace hvd {
 namespace {
 
-// How long a broken connection waits for someone who knows why. The agent's notice needs a process exit, a pidfd and
-// two hops; everybody's error must be there within 5 s.
+// The time that the engine waits, after a connection broke, for a report of the cause. The agent's notice needs a
+// process exit, a pidfd and two hops; every rank must have its error within 5 s.
 constexpr Duration kSuspicionTime = std::chrono::seconds(1);
 
 }  // namespace
@@ -57,7 +57,7 @@ void Engine::Impl::tell_over() {
   }
 }
 
-// The state after the end; pending operations are failed later, when no collective uses their memory any more.
+// Sets the state after the end. Pending operations are failed later, when no collective uses their memory any more.
 void Engine::Impl::over(const Error& cause, int by) {
   over_by_ = by;
   over_ = Error(Code::kLostPeer, cause.message());
@@ -90,7 +90,8 @@ void Engine::Impl::fail_pending() {
   }
 }
 
-// After an orderly end. The coordinator's turn comes when all others are through: until then it passes on aborts.
+// Ends the links after an orderly end. The coordinator waits until all others have ended, because until then it relays
+// aborts.
 void Engine::Impl::say_goodbye() {
   if (!is_orderly_ || has_said_own_goodbye_ || (is_coordinator() && !channel_->have_all_ended())) {
     return;

@@ -13,13 +13,14 @@
 namespace hvd {
 namespace {
 
-// A driver that spins asks the kernel for news at every look, where a peer speaks through it; that is some 50 us then.
+// If a peer speaks through the kernel, a spinning driver asks the kernel at every look; this many looks take about 50
+// us.
 constexpr int kSpinsWithKernel = 100;
-constexpr int kSpinsPerTurn = 256;  // elsewhere
-// For what is under way on a device when its rank leaves.
+constexpr int kSpinsPerTurn = 256;  // for other drivers
+// How long work on a device may take when its rank leaves.
 constexpr Duration kDeviceTime = std::chrono::seconds(10);
 
-// What the wire cannot carry.
+// Refuses what the wire format cannot carry.
 Result<void> check_submission(const Submission& what) {
   if (what.name.empty() || what.name.size() > control_wire::kMaxNameBytes) {
     return Error(Code::kInvalid, "a tensor's name must have 1 to " + std::to_string(control_wire::kMaxNameBytes) +
@@ -90,7 +91,7 @@ Result<void> Engine::Impl::prepare() {
   return {};
 }
 
-// To the coordinator, or from it to all: through shared memory within its node.
+// Opens the links to the coordinator, or from it to all ranks; within the coordinator's node they use shared memory.
 Result<void> Engine::Impl::open_channel() {
   ShmSegment* shm = parts_.mesh == nullptr || parts_.map.node_index != 0 ? nullptr : parts_.mesh->shm().get();
   std::vector<ControlChannel::Peer> peers;
@@ -146,7 +147,7 @@ void Engine::Impl::leave() {
     stop_.store(true);
     wake();
     thread_.join();
-    // What all ranks have launched is done first, also behind an orderly end.
+    // Finish what all ranks have launched first, also after an orderly end.
     devices_->close(kDeviceTime, Error(Code::kCancelled, "hvd_shutdown was called, and it did not end on the device"));
   }
 }
@@ -156,7 +157,7 @@ bool Engine::Impl::is_forked() const {
 }
 
 Result<void> Engine::Impl::submit(std::span<OpRef> ops, Caller caller) {
-  // Before any lock: the thread that held it when the process was forked does not exist here.
+  // Check this before any lock: the thread that held the lock when the process was forked does not exist here.
   if (is_forked()) {
     return Error(Code::kNotInitialized,
                  "this process was forked from a rank of a job and is no rank of it; "

@@ -1,5 +1,5 @@
-// What all ranks of a process set know: this rank's half of the response cache (controller/response_cache.h). See
-// engine_impl.h.
+// Tensors that all ranks of a process set know: this rank's half of the response cache (controller/response_cache.h).
+// See engine_impl.h.
 #include "runtime/engine/engine_impl.h"
 #include "runtime/engine/submission_request.h"
 
@@ -12,7 +12,8 @@ Error not_asked(const Remembered& what) {
 
 }  // namespace
 
-// True when a bit asks for these (one, or all of a group); it is sent with send_bits().
+// Asks for these operations (one, or all of a group) by a bit if they are known; returns whether it did. send_bits()
+// sends it.
 bool Engine::Impl::ask_by_bit(ProcessSet& set, std::span<PendingOp* const> ops) {
   const int position = set.cache->find(ops.front()->what.name);
   if (position < 0 || !is_request_of(set.cache->at(position).request, ops)) {
@@ -37,17 +38,17 @@ void Engine::Impl::send_bits() {
       append_bits(frames_, set.bits);
     } else if (!is_shutdown_announced_) {
       const Result<void> added = coordinator_->add_known(0, set.bits);
-      HVD_CHECK(added.ok());  // the submit queue has refused what the coordinator would
+      HVD_CHECK(added.ok());  // the submit queue has refused what the coordinator would refuse
     }
     set.bits.bits.clear();
   }
 }
 
-// All ranks do these now: a step for each response that they make.
+// All ranks do these now; this adds a step for each response.
 Result<void> Engine::Impl::take_hits(const KnownHits& hits) {
   const auto found = sets_.find(hits.process_set);
   if (found != sets_.end() && !found->second.executor) {
-    return {};  // of a set of others
+    return {};  // of a set without this rank
   }
   bool are_asked = found != sets_.end();
   hits.bits.for_each([&](int position) {
@@ -83,7 +84,7 @@ void Engine::Impl::add_step(ProcessSet& set, std::int32_t number, std::span<cons
   }
 }
 
-// What was asked for by a bit and is answered by name: others had asked for it by message.
+// Clears the bits of operations that are answered by name, because other ranks had asked for them by message.
 void Engine::Impl::note_answered(const Response& response) {
   const auto set = sets_.find(response.process_set);
   for (const std::string& name : response.names) {
@@ -95,7 +96,7 @@ void Engine::Impl::note_answered(const Response& response) {
   }
 }
 
-// This rank's operations that go by this name, one or a group; none when it has not asked for them.
+// Returns this rank's operations of this name, one or a group; none if it has not asked for them.
 std::vector<PendingOp*> Engine::Impl::ops_named(std::int32_t process_set, const std::string& name) {
   const auto found = pending_.find(OpKey{process_set, name});
   if (found == pending_.end()) {
@@ -109,7 +110,7 @@ std::vector<PendingOp*> Engine::Impl::ops_named(std::int32_t process_set, const 
 Result<void> Engine::Impl::remember(std::int32_t process_set, std::span<const Remembered> news) {
   const auto found = sets_.find(process_set);
   if (found == sets_.end() || !found->second.executor) {
-    return {};  // of a set of others
+    return {};  // of a set without this rank
   }
   ProcessSet& set = found->second;
   std::vector<Request> again;
@@ -118,7 +119,8 @@ Result<void> Engine::Impl::remember(std::int32_t process_set, std::span<const Re
     if (ops.empty()) {
       return not_asked(what);
     }
-    // A bit that said something else came too late to be counted: what is counted keeps its position.
+    // This rank sent a bit for the position's old content, too late to count, so it must ask again. A bit that counts
+    // keeps its position.
     const auto at = static_cast<std::size_t>(what.position);
     if (at < set.asked_by_bit.size() && !set.asked_by_bit[at].empty() && set.asked_by_bit[at].front() != ops.front()) {
       set.asked_by_bit[at].front()->position = -1;
@@ -127,7 +129,7 @@ Result<void> Engine::Impl::remember(std::int32_t process_set, std::span<const Re
     }
     HVD_TRY(set.cache->remember(what, request_of(ops)));
   }
-  HVD_CHECK(again.empty() || !is_coordinator());  // whose bits are never late
+  HVD_CHECK(again.empty() || !is_coordinator());  // the coordinator's own bits are never late
   set.counters->add_asked(again.size(), 0);
   frames_.clear();
   append_requests(frames_, again);

@@ -1,12 +1,13 @@
-// What wakes the engine: submissions, frames, notices, ends of links, the wish to leave. See engine_impl.h.
+// The events that wake the engine: submissions, frames, notices, ends of links, the request to leave. See
+// engine_impl.h.
 #include "runtime/engine/engine_impl.h"
 #include "runtime/engine/submission_request.h"
 
 namespace hvd {
 namespace {
 
-// How long a leaving rank waits for the others to run what was decided and to take the news; and, when the job has
-// failed already, for the others to take that.
+// How long a leaving rank waits for the others to run what was decided and to take in the message; and, if the job has
+// failed already, for the others to take in that message.
 constexpr Duration kLeaveTime = std::chrono::seconds(5);
 constexpr Duration kLeaveAfterFailureTime = std::chrono::seconds(1);
 
@@ -24,7 +25,8 @@ void Engine::Impl::on_wake() {
   }
 }
 
-// What all ranks know goes by bits, and first: a join or a change that is asked for later comes later.
+// Known tensors are asked for by bits, which are sent first: a join or a change that is asked for later must come
+// later.
 void Engine::Impl::on_submissions() {
   std::vector<Request> requests;
   taken_.clear();
@@ -48,7 +50,7 @@ void Engine::Impl::on_submissions() {
   frames_.clear();
   send_bits();
   if (is_coordinator()) {
-    // The submit queue has refused what the coordinator would: a name that is pending already.
+    // The submit queue has refused what the coordinator would refuse: a name that is already pending.
     const Result<void> added = ask(0, std::move(requests));
     HVD_CHECK(added.ok());
   } else if (!over_) {
@@ -57,7 +59,7 @@ void Engine::Impl::on_submissions() {
   }
 }
 
-// To all who listen to this rank.
+// Sends the frames to all peers of this rank.
 void Engine::Impl::send_frames() {
   if (!frames_.empty()) {
     const std::size_t peers = channel_->send(frames_);
@@ -83,7 +85,7 @@ Result<void> Engine::Impl::take_frame(int rank, const Frame& frame) {
     return {};
   }
   if (over_) {
-    return {};  // late news of a job that is over
+    return {};  // a late message of a job that is over
   }
   if (frame.type == control_wire::kAbort) {
     HVD_TRY_ASSIGN(const std::string cause, decode_abort(frame.body));
@@ -109,7 +111,8 @@ Result<void> Engine::Impl::take_frame_from_rank(int rank, const Frame& frame) {
   return ask(rank, std::move(requests));
 }
 
-// Coordinator. What is asked for after the end was announced fails where it is pending, when the end is reached there.
+// Coordinator: adds a rank's requests. A request that comes after the end was announced is dropped; it fails on its own
+// rank when that reaches the end.
 Result<void> Engine::Impl::ask(int rank, std::vector<Request> requests) {
   if (is_shutdown_announced_) {
     return {};

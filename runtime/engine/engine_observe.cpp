@@ -1,4 +1,4 @@
-// What is observed of the engine, and told. See engine_impl.h.
+// Observation of the engine: timeline, counters, stalls. See engine_impl.h.
 #include "runtime/engine/engine_impl.h"
 #include "runtime/execute/op_trace.h"
 
@@ -13,7 +13,7 @@ void Engine::Impl::open_timeline() {
     return;
   }
   if (const auto started = timeline_->start(options.path, options.marks_cycles); !started.ok()) {
-    // A training run is worth more than its timeline.
+    // A training run is worth more than its timeline, so the job goes on.
     parts_.log->write(LogLevel::kError, started.error().message() + "; the job goes on without");
   }
 }
@@ -35,7 +35,7 @@ void Engine::Impl::trace_ready(const Response& response) {
   }
 }
 
-// On the coordinator, of what goes by a bit.
+// For the coordinator, for tensors that are asked for by a bit.
 void Engine::Impl::trace_hit(const Request& request) {
   const auto set = sets_.find(request.process_set);
   const bool runs_here = set != sets_.end() && set->second.executor.has_value();
@@ -46,7 +46,7 @@ void Engine::Impl::trace_hit(const Request& request) {
   }
 }
 
-// What these have been at is over, and they are not: a device has them now, or they have failed.
+// Ends the current phase of operations that are not finished: a device has them now, or they have failed.
 void Engine::Impl::trace_pause(std::span<PendingOp* const> ops) {
   Timeline::Moment now(*timeline_);
   for (const PendingOp* op : ops) {
@@ -61,7 +61,7 @@ void Engine::Impl::trace_end(std::span<PendingOp* const> ops) {
   }
 }
 
-// Nearly all of its time it waits for the others. Thread: who calls the operation.
+// Such an operation waits for the others during nearly all of its time. Thread: the calling one.
 void Engine::Impl::trace_quick(int process_set, const QuickOp& op, std::uint64_t began) {
   const std::string noname = op.name.empty() ? noname_of(op.kind, op.noname) : std::string();
   const TraceKey key{process_set, op.name.empty() ? std::string_view(noname) : op.name};
@@ -74,7 +74,7 @@ void Engine::Impl::count(SetCounters& counters, std::span<PendingOp* const> ops,
   step.move_ticks = ticks_between(began, ticks_now());
   for (const PendingOp* op : ops) {
     if (op->asked_at == 0) {
-      continue;  // a stand-in, which nobody asked for
+      continue;  // a stand-in, which this rank did not ask for
     }
     ++step.operations;
     step.bytes += has_no_tensor(op->what.kind) ? 0 : input_bytes(op->what);
@@ -84,7 +84,7 @@ void Engine::Impl::count(SetCounters& counters, std::span<PendingOp* const> ops,
   counters.add(step);
 }
 
-// A file that cannot be written is told and left, the search goes on: training is what matters.
+// If the file cannot be written, that is logged and the search goes on, because training matters more.
 void Engine::Impl::open_autotune_log() {
   const AutotuneOptions& options = parts_.options.autotune;
   if (!options.is_on || options.log_path.empty()) {
@@ -118,8 +118,8 @@ void Engine::Impl::tell_tuning() {
   }
 }
 
-// A timer only while the engine sleeps, and only while something is incomplete: what is awake looks by itself, and an
-// engine that is idle is woken by nothing.
+// A timer exists only while the engine sleeps and something is incomplete. An engine that is awake looks by itself, and
+// an idle engine is not woken.
 void Engine::Impl::arm_stall_timer() {
   if (stall_watch_ && stall_timer_ == 0 && !over_ && coordinator_->has_incomplete()) {
     stall_timer_ = loop_->after(std::max(Duration::zero(), next_look_ - clock_.now()), [this] {
@@ -129,7 +129,7 @@ void Engine::Impl::arm_stall_timer() {
   }
 }
 
-// One that is due is left to run, or a keeper that it has woken would be woken again and again, and never look.
+// A timer that is due is left to run. Otherwise the keeper that it woke would be woken again and again, and never look.
 void Engine::Impl::disarm_stall_timer() {
   if (stall_timer_ != 0 && clock_.now() < next_look_) {
     loop_->cancel(stall_timer_);

@@ -1,4 +1,4 @@
-// What the engine then does: decide (on the coordinator) and run the steps that were decided. See engine_impl.h.
+// The engine's actions: it decides (on the coordinator) and runs the steps that were decided. See engine_impl.h.
 #include "runtime/engine/engine_impl.h"
 #include "runtime/execute/stand_in.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 constexpr unsigned kDecisionsPerLook = 1024;
 
-// `ops`: what this rank has asked for of it, as far as that is known.
+// `ops` are this rank's operations of the response, as far as they are known.
 std::string label(const Response& response, std::span<PendingOp* const> ops) {
   const std::string& name = ops.empty() ? response.names.front() : ops.front()->what.name;
   const std::size_t tensors = std::max(response.names.size(), ops.size());
@@ -30,11 +30,11 @@ void Engine::Impl::advance() {
       say_goodbye();
       return;
     }
-    // With a broken connection a collective could only hang; what the cause is will be known in a moment.
+    // A collective could only hang with a broken connection; the cause will be known in a moment.
     if (suspicion_) {
       return;
     }
-    // What arrives while steps run is decided together: execution is the coordinator's first batching window.
+    // Requests that arrive while steps run are decided together: execution is the coordinator's first batching window.
     if (is_coordinator() && steps_.empty()) {
       decide();
     }
@@ -50,7 +50,7 @@ void Engine::Impl::decide() {
   if (is_shutdown_announced_) {
     return;
   }
-  // One that never sleeps may still wait for somebody.
+  // A coordinator that never sleeps may still have a rank that never asks, so it must look for stalls here too.
   if (stall_watch_ && ++decisions_ % kDecisionsPerLook == 0) {
     look_for_stalls();
     if (over_) {
@@ -61,7 +61,7 @@ void Engine::Impl::decide() {
   tell_tuning();
 }
 
-// Coordinator: tells the ranks of what is decided, in this order, and takes its own part.
+// For the coordinator: sends the ranks what is decided, in this order, and takes its own part.
 void Engine::Impl::announce(std::span<Coordinator::Decision> decisions) {
   for (Coordinator::Decision& decision : decisions) {
     const std::int32_t number = decision.hits.process_set;
@@ -77,10 +77,10 @@ void Engine::Impl::announce(std::span<Coordinator::Decision> decisions) {
     if (is_traced()) {
       Timeline::Moment(*timeline_).cycle();
     }
-    // A set of others this rank may not have made yet, while it is at something that comes before.
+    // Skip a set without this rank: this rank may not have made it yet, while it runs an earlier step.
     if (coordinator_->ranks_of(number).front() == 0) {
       const Result<void> taken = decision.hits.bits.empty() ? Result<void>() : take_hits(decision.hits);
-      HVD_CHECK(taken.ok() && remember(number, decision.news).ok());  // it tells itself of what it has asked for
+      HVD_CHECK(taken.ok() && remember(number, decision.news).ok());  // this rank has asked for these itself
     }
     for (Response& response : decision.responses) {
       if (is_traced()) {
@@ -92,7 +92,7 @@ void Engine::Impl::announce(std::span<Coordinator::Decision> decisions) {
   }
 }
 
-// Coordinator: the order ends here. What all ranks have asked for by now is still done.
+// For the coordinator: ends the order. What all ranks have asked for by now is still done.
 void Engine::Impl::announce_shutdown(int rank) {
   if (is_shutdown_announced_) {
     return;
@@ -118,7 +118,7 @@ void Engine::Impl::run_step(const Step& step) {
 void Engine::Impl::run_response(const Response& response, std::uint64_t known_at) {
   const auto set = sets_.find(response.process_set);
   if (set != sets_.end() && !set->second.executor) {
-    return;  // of a set of others
+    return;  // of a set without this rank
   }
   if (set == sets_.end()) {
     end_job(Error(Code::kProtocol, "the coordinator ordered " + label(response, {}) + ", which is not there"));
@@ -167,7 +167,7 @@ void Engine::Impl::run_ops(ProcessSet& set, const Response& response, std::span<
   fail_step(result.error(), response, ops);
 }
 
-// The operations stay pending: they fail with the job's cause once that is known.
+// The operations stay pending: they fail with the job's cause when that is known.
 void Engine::Impl::fail_step(const Error& error, const Response& response, std::span<PendingOp* const> ops) {
   const Error why = error.with_context("rank " + std::to_string(parts_.map.rank) + ": " + label(response, ops));
   const bool is_own_failure = why.code() == Code::kResource || why.code() == Code::kProtocol ||
@@ -180,8 +180,8 @@ void Engine::Impl::fail_step(const Error& error, const Response& response, std::
   }
 }
 
-// An error names the first of a group, and is one of the whole group as this rank asked for it: what the others asked
-// for may be what the error is about.
+// An error names the first tensor of a group, and applies to the whole group as this rank asked for it. The other
+// ranks' group may differ, which may be the error.
 std::vector<std::string> Engine::Impl::names_of(const Response& response) const {
   std::vector<std::string> names = response.names;
   const auto found = response.is_error() ? pending_.find(OpKey{response.process_set, names.front()}) : pending_.end();
@@ -193,7 +193,7 @@ std::vector<std::string> Engine::Impl::names_of(const Response& response) const 
   return names;
 }
 
-// Null for what this rank has not asked for. A tensor of another rank may have the name of a join.
+// Returns null for an operation that this rank has not asked for. A tensor of another rank may have the name of a join.
 PendingOp* Engine::Impl::find_op(const Response& response, const std::string& name) {
   const auto found = pending_.find(OpKey{response.process_set, name});
   const auto is_join = [](OpKind kind) { return kind == OpKind::kJoin; };
@@ -206,22 +206,22 @@ bool Engine::Impl::has_joined() const {
   return found != pending_.end() && found->second->what.kind == OpKind::kJoin;
 }
 
-// This rank's part in a response. What others do after this rank has joined, and its part in a process set that
-// others make, it does with stand-ins.
+// Returns this rank's part in a response. After this rank has joined, and when others make a process set by themselves,
+// it uses stand-ins.
 Result<std::vector<PendingOp*>> Engine::Impl::ops_of(const Response& response, std::deque<PendingOp>& stand_ins) {
   std::vector<PendingOp*> ops;
   const PendingOp* own = nullptr;
   for (const std::string& name : names_of(response)) {
     PendingOp* op = find_op(response, name);
     const std::size_t index = ops.size();
-    // In a mismatch the kinds differ; otherwise all ranks asked for the same.
+    // The kinds differ in a mismatch; otherwise all ranks asked for the same.
     if (op != nullptr && (response.is_error() || op->what.kind == response.kind)) {
       own = op;
       ops.push_back(op);
     } else if (op == nullptr && !response.numbers.empty()) {
       ops.push_back(&stand_ins.emplace_back(make_set_stand_in(response)));
     } else if (op == nullptr && response.kind == OpKind::kSetAdd && response.is_error()) {
-      continue;  // its members have asked for it, and hear why not
+      continue;  // only the set's members asked for it, and only they receive the error
     } else if (op == nullptr && has_joined() && index < response.counts.size()) {
       HVD_TRY_ASSIGN(stand_ins.emplace_back(), make_stand_in(response, index));
       ops.push_back(&stand_ins.back());
@@ -231,7 +231,7 @@ Result<std::vector<PendingOp*>> Engine::Impl::ops_of(const Response& response, s
     }
   }
   for (PendingOp& stand_in : stand_ins) {
-    // They are packed with what this rank has asked for, and scaled with it; alone they are zeros.
+    // Stand-ins are packed with what this rank has asked for, and scaled with it; alone they are zeros.
     stand_in.what.prescale = own != nullptr ? own->what.prescale : 1.0;
   }
   return ops;
@@ -240,7 +240,7 @@ Result<std::vector<PendingOp*>> Engine::Impl::ops_of(const Response& response, s
 void Engine::Impl::finish_ops(std::span<PendingOp* const> ops, const Result<void>& result) {
   for (const PendingOp* op : ops) {
     if (op->asked_at == 0) {
-      continue;  // a stand-in, which nobody asked for
+      continue;  // a stand-in, which this rank did not ask for
     }
     const auto node = pending_.extract(OpKey{op->what.process_set, op->what.name});
     if (result.ok() && op->what.kind == OpKind::kJoin) {

@@ -1,19 +1,20 @@
-// Who turns the engine, and how it sleeps. See engine_impl.h and wheel.h.
+// Which thread runs the engine, and how it sleeps. See engine_impl.h and wheel.h.
 #include "runtime/base/pause.h"
 #include "runtime/engine/engine_impl.h"
 
 namespace hvd {
 namespace {
 
-// After a driver the keeper looks again so often; long against a collective, short against what anybody could notice.
+// While drivers come and go, the keeper looks again after this time: long compared with a collective, too short for a
+// user to notice.
 constexpr int kDozeMs = 5;
 constexpr int kYields = 16;
-// Time enough to sleep.
+// A wait shorter than this does not sleep.
 constexpr Duration kLong = std::chrono::milliseconds(1);
 
 }  // namespace
 
-// The keeper.
+// The keeper's loop.
 void Engine::Impl::run() {
   for (;;) {
     if (!wheel_->try_take_back()) {
@@ -27,7 +28,7 @@ void Engine::Impl::run() {
       return;
     }
     const bool dozes = wheel_->was_driven() && is_idle();
-    const bool sleeps = !dozes && may_sleep() && !is_finished();  // asked last: going to sleep sends what is left
+    const bool sleeps = !dozes && may_sleep() && !is_finished();  // called last: going to sleep sends what is left
     const int fd = sleeps ? loop_->fd() : queue_->fd();
     const int timeout_ms = sleeps ? loop_->sleep_ms() : dozes && queue_->sleep() ? kDozeMs : 0;
     if (sleeps) {
@@ -40,14 +41,14 @@ void Engine::Impl::run() {
   }
 }
 
-// The keeper, while a driver has the wheel, who calls it when there is something to do. Not by the queue's descriptor:
-// that is readable until the driver looks.
+// For the keeper, while a driver has the lock; the driver calls it if there is something to do. It does not sleep on
+// the queue's descriptor, because that stays readable until the driver looks.
 void Engine::Impl::wait_for_wheel() {
   const bool parks = wheel_->is_same_driver();
   if (parks) {
     wheel_->park();
   }
-  const bool is_held = wheel_->is_held();  // it may have left before it could see that
+  const bool is_held = wheel_->is_held();  // the driver may have left before it could see that
   if (is_held) {
     note_sleep();
   }
@@ -68,7 +69,7 @@ void Engine::Impl::wait(const Completion& completion, const std::optional<Deadli
     }
     return;
   }
-  // Leaves also when a step throws.
+  // The destructor releases the lock also if a step throws.
   struct Drive {
     Impl& engine;
     Drive(const Drive&) = delete;
@@ -80,17 +81,17 @@ void Engine::Impl::wait(const Completion& completion, const std::optional<Deadli
   drive(completion, until);
 }
 
-// A driver. What is left to do, or comes later, is the keeper's.
+// A driver releases the lock. Work that is left, or comes later, is the keeper's.
 void Engine::Impl::let_go() {
   const bool leaves_work = !queue_->sleep() || !is_idle();
   wheel_->release();
-  // Asked now: who saw the wheel held has not called the keeper.
+  // Check this now: a thread that saw the lock held has not called the keeper.
   if (leaves_work || queue_->has_more() || wheel_->is_parked()) {
     wheel_->call();
   }
 }
 
-// Whoever turns the engine, or is to, after something was submitted.
+// After a submission: wakes the thread that runs the engine, or the keeper.
 void Engine::Impl::rouse() {
   if (!queue_->rouse()) {
     return;
@@ -102,8 +103,8 @@ void Engine::Impl::rouse() {
   }
 }
 
-// The same for what only the loop's handlers look at. A driver that just leaves may miss it, not the keeper, which
-// dozes after that at most.
+// Does the same for events that only the loop's handlers see. A driver that is just leaving may miss it, but not the
+// keeper, which then dozes for kDozeMs at most.
 void Engine::Impl::wake() {
   queue_->wake();
   if (!wheel_->is_held()) {
@@ -111,8 +112,8 @@ void Engine::Impl::wake() {
   }
 }
 
-// Spins for a moment, since what comes soon comes without a thread's start; then sleeps, still holding the wheel.
-// Who has little time does not sleep, as the loop's sleep ends by whole milliseconds.
+// Spins for a moment, since a result that comes soon then needs no thread to wake up; then it sleeps, still holding the
+// lock. With little time left it does not sleep, because the loop sleeps whole milliseconds.
 void Engine::Impl::drive(const Completion& completion, const std::optional<Deadline>& until) {
   const bool has_time = !until || until->at() - std::chrono::steady_clock::now() >= kLong;
   for (int waited = 0;;) {
@@ -125,11 +126,11 @@ void Engine::Impl::drive(const Completion& completion, const std::optional<Deadl
     if (waited <= spins_) {
       pause_briefly();
     } else if ((waited <= spins_ + kYields || !has_time) && !give_way()) {
-      waited = spins_ + kYields;  // and sleeps, if nothing has come by the next look
+      waited = spins_ + kYields;  // sleep if nothing has come by the next look
     }
     const bool sleeps = waited > spins_ + kYields && has_time && may_sleep();
     if (!sleeps && (has_news || waited % spins_per_turn_ != 0)) {
-      continue;  // without a system call
+      continue;  // look again without a system call
     }
     const auto turned = loop_->turn(sleeps ? until : std::optional(Deadline(TimePoint())));
     stay_awake();
@@ -142,11 +143,11 @@ void Engine::Impl::drive(const Completion& completion, const std::optional<Deadl
   }
 }
 
-// All that is there, without waiting, and acts on it.
+// Takes in all that has arrived, without waiting, and acts on it.
 Result<void> Engine::Impl::turn_once() {
   take_in();
   if (auto turned = loop_->turn(Deadline(TimePoint())); !turned.ok()) {
-    // Without its loop the engine hears nothing any more: end here what can be ended.
+    // Without its loop the engine receives nothing any more, so end what can be ended.
     end_job(turned.error());
     fail_pending();
     return turned;
@@ -155,7 +156,8 @@ Result<void> Engine::Impl::turn_once() {
   return {};
 }
 
-// What comes without the kernel: submissions, and frames through shared memory. True when there was any.
+// Takes in what arrives without the kernel: submissions, and frames through shared memory. Returns true if there was
+// any.
 bool Engine::Impl::take_in() {
   const bool has_submissions = queue_->has_waiting();
   if (has_submissions) {
@@ -170,7 +172,7 @@ Result<void> Engine::Impl::check() {
   if (stall_watch_) {
     stall_watch_->note_running(loop_->now());
   }
-  // What this rank is at may take long, and is no concern of process sets without it.
+  // This rank's current step may take long, but process sets without it need not wait for that.
   if (is_coordinator() && sets_.size() > 1 && !is_shutdown_announced_ && !over_ && !suspicion_) {
     announce(coordinator_->decide_for_others());
   }
@@ -195,7 +197,7 @@ bool Engine::Impl::may_sleep() {
   return true;
 }
 
-// Nothing is asked for, and nothing but a message or a submission can change that.
+// True if nothing is asked for, and only a message or a submission can change that.
 bool Engine::Impl::is_idle() const {
   return pending_.empty() && steps_.empty() && !over_ && loop_->sleep_ms() < 0;
 }

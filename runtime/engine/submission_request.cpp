@@ -34,7 +34,7 @@ Request request_of(const Submission& what) {
   return request;
 }
 
-// As request_of() has it.
+// Compares with what request_of() would make.
 bool is_request_of(const Request& request, const Submission& what) {
   if (request.kind != what.kind || request.process_set != what.process_set || request.name != what.name ||
       request.numbers != what.numbers || request.by_members != what.by_members || request.priority != what.priority) {

@@ -35,10 +35,11 @@ bool Wheel::is_same_driver() {
 
 void Wheel::sleep(int fd, int timeout_ms) {
   std::array<pollfd, 2> waits{pollfd{call_fd_.get(), POLLIN, 0}, pollfd{fd, POLLIN, 0}};
-  ::poll(waits.data(), waits.size(), timeout_ms);  // whatever it says, the caller looks afresh
+  ::poll(waits.data(), waits.size(), timeout_ms);  // the outcome does not matter, since the caller looks again
   is_parked_.store(false);
-  // Read before the call counts as answered: one that comes in between is answered by what the keeper does next, while
-  // one that was taken for unanswered with nothing to read would be the last that is heard.
+  // Read the descriptor before the call counts as answered. A call that comes in between is answered by what the keeper
+  // does next. In the other order, such a call would count as unanswered with nothing to read, and no later call would
+  // be sent.
   std::uint64_t count = 0;
   [[maybe_unused]] const auto got = ::read(call_fd_.get(), &count, sizeof count);
   is_called_.exchange(false);

@@ -26,7 +26,7 @@ class Wheel {
  public:
   static Result<std::unique_ptr<Wheel>> create();
 
-  // For a driver. False: another thread runs the engine, and will bring the driver's result too.
+  // Takes the lock for a driver. False: another thread runs the engine, and will bring the driver's result too.
   [[nodiscard]] bool try_take() {
     if (is_held_.exchange(true)) {
       return false;

@@ -11,7 +11,7 @@
 namespace hvd {
 namespace {
 
-// What is done with two values.
+// The operator that combines two values; an average adds them.
 ReduceOp step_of(ReduceOp op) {
   return op == ReduceOp::kAverage ? ReduceOp::kSum : op;
 }
@@ -81,7 +81,7 @@ Result<void> Executor::run(const Response& response, std::span<PendingOp* const>
 Result<void> Executor::reduce(void* data, std::size_t size_bytes, const Submission& like, Interrupt& interrupt) {
   const std::size_t count = size_bytes / size_of(like.dtype);
   if (count == 0) {
-    return {};  // on every rank, since all agreed on the shape
+    return {};  // true on every rank, since all agreed on the shape
   }
   scale_in_place(data, count, like.dtype, like.prescale);
   HVD_TRY(backend_.allreduce(data, count, like.dtype, step_of(like.op), interrupt));
@@ -103,7 +103,7 @@ Result<void> Executor::allreduce_pieces(std::span<PendingOp* const> ops, Interru
   return backend_.allreduce_pieces(pieces_, like.dtype, step_of(like.op), scales_of(like, map_.size), interrupt);
 }
 
-// Where all ranks have agreed on shared_at, it is within a buffer of each.
+// If all ranks have agreed on shared_at, it is within a buffer of each.
 Result<void> Executor::allreduce_shared(std::span<PendingOp* const> ops, Interrupt& interrupt) {
   shared_pieces_.clear();
   for (const PendingOp* op : ops) {
@@ -124,7 +124,7 @@ Result<void> Executor::allreduce(PendingOp& op, Interrupt& interrupt) {
   return reduce(op.what.output, input_bytes(op.what), op.what, interrupt);
 }
 
-// Each tensor by itself, in its own memory.
+// Each tensor is combined separately, in its own memory.
 Result<void> Executor::adasum(std::span<PendingOp* const> ops, Interrupt& interrupt) {
   const Submission& like = ops.front()->what;
   std::vector<MutableBytes> tensors;
@@ -137,7 +137,7 @@ Result<void> Executor::adasum(std::span<PendingOp* const> ops, Interrupt& interr
     }
   }
   if (tensors.empty()) {
-    return {};  // on every rank, since all agreed on the shapes
+    return {};  // true on every rank, since all agreed on the shapes
   }
   HVD_TRY(backend_.adasum(tensors, like.dtype, interrupt));
   for (const MutableBytes& tensor : tensors) {

@@ -1,5 +1,5 @@
-// The operations that cut tensors by rank along dimension 0. Their outputs are the runtime's memory, since a rank does
-// not know beforehand how much it gets.
+// The operations that split tensors by rank along dimension 0. The runtime allocates their outputs, since a rank does
+// not know beforehand how much it receives.
 #include <cstring>
 
 #include "runtime/algo/reduce_kernels.h"
@@ -9,7 +9,7 @@
 namespace hvd {
 namespace {
 
-// Memory for this operation's share of `rows` rows.
+// Allocates memory for this operation's share of `rows` rows.
 Result<OwnedOutput> allocate_rows(const Submission& what, std::int64_t rows) {
   HVD_TRY_ASSIGN(RowShare share, share_of(what, rows));
   return OwnedOutput::allocate(share.size_bytes, std::move(share.shape));
@@ -31,7 +31,7 @@ Result<void> Executor::allgather(const Response& response, std::span<PendingOp* 
   if (ops.size() == 1) {
     return backend_.allgather(ops.front()->what.input, layout.rank_bytes(), outputs.front(), interrupt);
   }
-  // What this rank brings, and then what all bring.
+  // The memory holds this rank's rows first, and then the rows of all.
   const std::size_t own_bytes = layout.rank_bytes()[static_cast<std::size_t>(map_.rank)];
   HVD_TRY_ASSIGN(const std::span<std::byte> memory, fusion_buffer_.reserve(own_bytes + layout.total_bytes()));
   HVD_TRY(fusion_buffer_.pack(ops));
@@ -51,14 +51,14 @@ Result<void> Executor::reducescatter(std::span<PendingOp* const> ops, Interrupt&
     inputs.push_back(op->what.input);
   }
   if (layout.total_bytes() == 0) {
-    return {};  // on every rank, since all agreed on the shapes
+    return {};  // true on every rank, since all agreed on the shapes
   }
   const std::size_t element = size_of(like.dtype);
   const std::size_t own_bytes = layout.rank_bytes()[static_cast<std::size_t>(map_.rank)];
   const void* input = inputs.front();
   std::byte* own = ops.front()->output->data.get();
   if (ops.size() > 1 || like.prescale != 1.0) {
-    // What all ranks reduce, and then this rank's part of the result.
+    // The memory holds the input of the reduction first, and then this rank's part of the result.
     HVD_TRY_ASSIGN(const std::span<std::byte> memory, fusion_buffer_.reserve(layout.total_bytes() + own_bytes));
     layout.pack(inputs, memory.data());
     scale_in_place(memory.data(), layout.total_bytes() / element, like.dtype, like.prescale);

@@ -35,7 +35,7 @@ void OpPool::put(std::unique_ptr<PendingOp> op) {
 }
 
 void PendingOp::clear() {
-  // Everything as new but for the memory that these have.
+  // Reset everything, but keep the memory of these members.
   Submission fresh;
   const auto keep = [](auto& from, auto& to) {
     from.clear();

@@ -10,15 +10,17 @@
 namespace hvd {
 namespace {
 
-// Where ranks outnumber cores the others come by giving way to them. Longer than a few turns of all of them take; then
-// it is better to sleep until they come.
+// If there are more ranks than cores, other ranks run only when this one yields. This time is longer than a few turns
+// of all of them; after it, it is better to sleep until they come.
 constexpr Duration kYieldsFor = std::chrono::microseconds(100);
-// Once all have come they come again, as soon as they have computed what is theirs; but one may be dead by then.
+// In the second round the other ranks come as soon as they have computed their shares, so waiting longer pays. But one
+// may have died by then.
 constexpr Duration kYieldsForShares = std::chrono::milliseconds(5);
 
-// Before the data in a box; then come the extents of the shape and the name. Ranks agree when all that is the same.
+// Head precedes the data in a box (a rank's slot of a round); the shape's extents and the name follow it. Ranks agree
+// if all these bytes are the same.
 struct Head {
-  std::uint32_t bytes = sizeof(Head);  // with what follows
+  std::uint32_t bytes = sizeof(Head);  // with the extents and the name
   OpKind kind{};
   Dtype dtype{};
   ReduceOp op{};
@@ -66,7 +68,7 @@ void write_head(std::uint8_t* box, const QuickOp& op, std::uint8_t round) {
   put(op.name.data(), op.name.size());
 }
 
-// Where the data of a box begin.
+// The offset of a box's data.
 std::size_t data_at(const QuickOp& op) {
   return (head_bytes_of(op) + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
 }
@@ -102,12 +104,12 @@ bool QuickPath::try_run(const QuickOp& op) {
   return op.size_bytes <= whole_bytes_ ? run_whole(op) : run_in_shares(op);
 }
 
-// Posts what was written into `box`, with the head. True: so have all, for the same operation; their boxes can be read
-// until rounds_.pass().
+// Posts the content of `box`, with its head. True: all ranks have posted for the same operation, and their boxes can be
+// read until rounds_.pass().
 bool QuickPath::meet(const QuickOp& op, Round round, std::uint8_t* box) {
   write_head(box, op, static_cast<std::uint8_t>(round));
   if (!spins_) {
-    spins_ = shm_->spins();  // all ranks have told their cores by now
+    spins_ = shm_->spins();  // all ranks have reported their cores by now
   }
   if (!rounds_.post(*spins_, round == Round::kInputs ? kYieldsFor : kYieldsForShares)) {
     return false;
@@ -150,7 +152,7 @@ bool QuickPath::run_whole(const QuickOp& op) {
   return true;
 }
 
-// Every rank computes it, in the order of ranks.
+// Every rank computes the result, in the order of ranks.
 void QuickPath::take_result(const QuickOp& op, std::size_t at) {
   if (op.size_bytes == 0) {
     return;
@@ -165,7 +167,7 @@ void QuickPath::take_result(const QuickOp& op, std::size_t at) {
   reduce_operands(op, static_cast<std::uint8_t*>(op.output), op.size_bytes);
 }
 
-// operands_, in the order of ranks.
+// Reduces operands_ in the order of ranks.
 void QuickPath::reduce_operands(const QuickOp& op, std::uint8_t* result, std::size_t size_bytes) const {
   ReduceTurn turn;
   turn.operands = operands_;
@@ -175,8 +177,8 @@ void QuickPath::reduce_operands(const QuickOp& op, std::uint8_t* result, std::si
   reduce_turn(turn, op.dtype, step_of(op));
 }
 
-// As NodeCollectives does it: what a rank reduces itself need not be posted, unless to be scaled there. The caller's
-// memory is written when all shares are there, so that until then the operation can still go the ordinary way.
+// Works as NodeCollectives does: a rank's own share of its input is posted only if it must be scaled. The caller's
+// memory is written when all shares are there, so that until then the operation can still take the ordinary way.
 bool QuickPath::run_in_shares(const QuickOp& op) {
   std::uint8_t* box = rounds_.open();
   if (box == nullptr) {
@@ -197,7 +199,7 @@ bool QuickPath::run_in_shares(const QuickOp& op) {
   std::uint8_t* next = rounds_.next_box();
   reduce_share(op, at, next + at);
   rounds_.pass();
-  // Another box: the next round is void, for all.
+  // If this is another box, the next round is void, for all ranks.
   if (rounds_.open() != next || !meet(op, Round::kShares, next)) {
     return false;
   }
@@ -206,13 +208,13 @@ bool QuickPath::run_in_shares(const QuickOp& op) {
   return true;
 }
 
-// Shares end at cache lines, so that no two ranks write one.
+// Shares end at cache lines, so that no two ranks write to the same one.
 Range QuickPath::share_of(const QuickOp& op, int rank) const {
   return split(op.size_bytes, static_cast<std::size_t>(shm_->local_size()), static_cast<std::size_t>(rank),
                kCacheLineBytes);
 }
 
-// `result` is where the data of a box begin.
+// `result` is the address of the data in a box.
 void QuickPath::reduce_share(const QuickOp& op, std::size_t at, std::uint8_t* result) {
   const int self = shm_->local_rank();
   const Range share = share_of(op, self);

@@ -5,7 +5,7 @@
 namespace hvd {
 namespace {
 
-// Bytes of one row of a tensor that has at least one dimension; its shape was checked, but may have no rows.
+// The bytes of one row of a tensor that has at least one dimension. Its shape was checked, but it may have no rows.
 std::size_t row_bytes_of(const Submission& what) {
   std::vector<std::int64_t> shape = what.shape;
   shape.front() = 1;

@@ -15,7 +15,7 @@ Result<PendingOp> make_stand_in(const Response& response, std::size_t index) {
   op.what.postscale = response.postscale;
   op.what.shape = {response.counts[index]};
   const auto bytes = size_bytes_of(op.what.shape, op.what.dtype);
-  HVD_CHECK(bytes.has_value());  // refused when the response was decoded
+  HVD_CHECK(bytes.has_value());  // a larger one was refused when the response was decoded
   HVD_TRY_ASSIGN(op.output, OwnedOutput::allocate(*bytes, op.what.shape));
   std::memset(op.output->data.get(), 0, *bytes);
   op.what.input = op.output->data.get();

@@ -13,7 +13,7 @@ namespace hvd {
 
 // For response.names[index], whose count must be present. kResource: there is not enough memory.
 Result<PendingOp> make_stand_in(const Response& response, std::size_t index);
-// For a response that contains the ranks of a process set.
+// Makes one for a response that contains the ranks of a process set.
 PendingOp make_set_stand_in(const Response& response);
 
 }  // namespace hvd

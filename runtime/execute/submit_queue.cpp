@@ -55,8 +55,8 @@ Result<void> SubmitQueue::push(std::span<OpRef> ops) {
     ended_sets_.insert(ops.front()->what.numbers.front());
   }
   std::move(ops.begin(), ops.end(), std::back_inserter(waiting_));
-  // Sequentially consistent, as in sleep() and rouse(): either the engine that wants to sleep sees this, or the pusher
-  // sees it asleep.
+  // This is sequentially consistent, as in sleep() and rouse(): either the engine that wants to sleep sees this, or the
+  // pushing thread sees that it sleeps.
   has_waiting_.store(true);
   return {};
 }
@@ -76,7 +76,8 @@ void SubmitQueue::leave_alone() {
   alone_.reset();
 }
 
-// One that is not parked looks by itself, and soon enough: it is awake, or dozes.
+// The timer is needed only while the engine sleeps. Otherwise the engine is awake or dozes, and looks soon enough by
+// itself.
 void SubmitQueue::rouse_later() {
   if (is_asleep_.load()) {
     set_timer(true);

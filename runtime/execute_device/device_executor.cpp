@@ -8,7 +8,7 @@
 namespace hvd {
 namespace {
 
-// The driver maps what NCCL gives out by pages of this size.
+// The driver maps NCCL's memory in pages of this size.
 constexpr std::size_t kRegisteredBytes = 2U << 20U;
 
 ReduceOp step_of(ReduceOp op) {
@@ -48,7 +48,7 @@ Result<void> DeviceExecutor::run(const Response& response, std::span<PendingOp* 
   const Result<void> launched = launch(response, ops, flight, interrupt);
   flight.stream = stream_.handle();
   if (pool_ != nullptr) {
-    // Also where not all of it could be launched: what was works on the callers' memory.
+    // Mark the end even if not all of it could be launched: the launched part works on the callers' memory.
     auto done = pool_->event_on(stream_.handle());
     flight.done = done.ok() ? done.value() : nullptr;
     HVD_TRY(launched);
@@ -68,13 +68,13 @@ Result<void> DeviceExecutor::launch(const Response& response, std::span<PendingO
   return run_nccl(response, ops, flight, interrupt);
 }
 
-// All ranks agree on what this depends on.
+// The answer depends only on what all ranks agree about, so all take the same way.
 bool DeviceExecutor::goes_by_nccl(const Response& response, const Submission& like) const {
   return nccl_.has_value() && plan_.uses(response.kind) &&
          (!is_reduction(response.kind) || NcclBackend::reduces(like.dtype));
 }
 
-// Of each of their streams the last mark is enough.
+// For each of the callers' streams, waiting for the last mark is enough.
 Result<void> DeviceExecutor::wait_for_callers(std::span<PendingOp* const> ops) {
   std::map<void*, const ReadyMark*> last;
   for (const PendingOp* op : ops) {
@@ -106,8 +106,8 @@ Result<void> DeviceExecutor::place_stand_ins(std::span<PendingOp* const> ops, Fl
   return {};
 }
 
-// All ranks have it, or none: NCCL allows no call in which some bring registered memory and others do not. So they ask
-// for it at the same call, with the same size, and agree; which costs a message for each doubling.
+// All ranks get registered memory, or none: NCCL allows no call in which only some ranks pass registered memory. So
+// they ask for it at the same call, with the same size, and agree. That costs a message for each doubling.
 Result<void> DeviceExecutor::grow_registered(std::size_t size_bytes, Interrupt& interrupt) {
   auto made = NcclBuffer::make(comm_, std::bit_ceil(std::max(size_bytes, kRegisteredBytes)));
   const DeviceParty party{host_.ranks, host_.map.rank, host_.backend};
@@ -124,7 +124,7 @@ Result<void> DeviceExecutor::grow_registered(std::size_t size_bytes, Interrupt& 
   return {};
 }
 
-// For what is packed and reduced, of a size that is the same on all ranks; good as reserve()'s.
+// Returns memory for packing before a reduction, of the same size on all ranks; valid as reserve()'s.
 Result<std::uint8_t*> DeviceExecutor::reserve_registered(std::size_t size_bytes, Flight& flight, Interrupt& interrupt) {
   if (can_register_ && (registered_.empty() || registered_.back().size_bytes() < size_bytes)) {
     HVD_TRY(grow_registered(size_bytes, interrupt));
@@ -132,7 +132,7 @@ Result<std::uint8_t*> DeviceExecutor::reserve_registered(std::size_t size_bytes,
   return can_register_ ? registered_.back().data() : reserve(size_bytes, flight);
 }
 
-// For what is packed; good until the next call, and in the order of the stream.
+// Returns memory for packing; valid until the next call, and used in the order of the stream.
 Result<std::uint8_t*> DeviceExecutor::reserve(std::size_t size_bytes, Flight& flight) {
   if (buffer_ == nullptr || buffer_->size_bytes() < size_bytes) {
     HVD_TRY_ASSIGN(buffer_, pool_->block(size_bytes, stream_.handle()));
@@ -176,11 +176,12 @@ Result<void> DeviceExecutor::run_nccl(const Response& response, std::span<Pendin
   }
 }
 
-// One tensor that is not scaled before goes as it is; several are one buffer, packed by one launch and unpacked by one.
+// A single tensor without a prescale is reduced directly; others share one buffer, packed and unpacked by one launch
+// each.
 Result<void> DeviceExecutor::allreduce(std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt) {
   const std::vector<DevicePiece> pieces = pieces_of(ops);
   if (pieces.empty()) {
-    return {};  // on every rank, since all agreed on the shapes
+    return {};  // true on every rank, since all agreed on the shapes
   }
   const Submission& like = ops.front()->what;
   const ReduceOp op = step_of(like.op);
@@ -198,7 +199,7 @@ Result<void> DeviceExecutor::allreduce(std::span<PendingOp* const> ops, Flight& 
   return kernels_->unpack(stream_.handle(), pieces, buffer, like.dtype, like.dtype, after);
 }
 
-// Each rank gets the vectors of all, and computes the same.
+// Each rank receives the vectors of all, and computes the same result.
 Result<void> DeviceExecutor::adasum(PendingOp& op, Flight& flight, Interrupt& interrupt) {
   const std::vector<DevicePiece> pieces = pieces_of(std::array{&op});
   if (pieces.empty()) {
@@ -255,7 +256,7 @@ Result<void> DeviceExecutor::allgather(const Response& response, std::span<Pendi
   return gathers.empty() ? Result<void>() : nccl_->allgather(gathers, interrupt);
 }
 
-// With a scale, inputs or results lie in a buffer between, as for an allreduce.
+// With a scale, inputs or results go through a buffer, as for an allreduce.
 Result<void> DeviceExecutor::reducescatter(std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt) {
   const Submission& like = ops.front()->what;
   const std::size_t element = size_of(like.dtype);

@@ -72,7 +72,7 @@ class DeviceExecutor {
   Result<void> reducescatter(std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt);
   Result<void> alltoall(PendingOp& op, Flight& flight, Interrupt& interrupt);
 
-  // These functions move data through the host (device_staging.cpp).
+  // The next functions move data through the host (device_staging.cpp).
   Result<void> run_staged(const Response& response, std::span<PendingOp* const> ops, Flight& flight,
                           Interrupt& interrupt);
   Result<std::uint8_t*> reserve_pinned(std::size_t size_bytes, Flight& flight);

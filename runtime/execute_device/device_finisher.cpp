@@ -9,12 +9,12 @@ namespace hvd {
 namespace {
 
 constexpr Duration kPoll = std::chrono::microseconds(50);      // between looks at the device
-constexpr Duration kErrorPoll = std::chrono::milliseconds(2);  // and at NCCL
-constexpr Duration kAbortTime = std::chrono::seconds(2);       // for NCCL, to abort
-constexpr Duration kLetsGo = std::chrono::seconds(1);          // for the device, after that
-constexpr Duration kNap = std::chrono::milliseconds(1);        // of those who wait for landings
+constexpr Duration kErrorPoll = std::chrono::milliseconds(2);  // between looks at NCCL
+constexpr Duration kAbortTime = std::chrono::seconds(2);       // how long NCCL may take to abort
+constexpr Duration kLetsGo = std::chrono::seconds(1);          // how long the device may take to stop after that
+constexpr Duration kNap = std::chrono::milliseconds(1);        // between looks of threads that wait for batches to end
 
-// Nothing can be learned of an event whose device has failed; it is done with.
+// An event whose device has failed tells nothing more, so the batch counts as ended.
 bool is_over(const Flight& flight) {
   if (flight.done == nullptr) {
     return true;
@@ -87,7 +87,7 @@ Result<void> DeviceFinisher::drain(int process_set, Interrupt& interrupt) {
 bool DeviceFinisher::close(Deadline deadline, const Error& cause) {
   {
     std::unique_lock lock(mu_);
-    // An error that nobody acts on any more ends it as well.
+    // An error that was reported but not acted on ends the wait as well.
     while (!flights_.empty() && !cause_ && !has_told_ && !deadline.has_passed()) {
       changed_.wait_for(lock, kNap);
     }
@@ -120,7 +120,7 @@ void DeviceFinisher::run() {
   }
 }
 
-// The first of each process set; true when one has landed.
+// Looks at the first batch of each process set; returns true if one has ended.
 bool DeviceFinisher::look(std::unique_lock<std::mutex>& lock) {
   std::set<int> seen;
   for (auto flight = flights_.begin(); flight != flights_.end(); ++flight) {
@@ -196,13 +196,14 @@ void DeviceFinisher::land(std::unique_lock<std::mutex>& lock, std::deque<Flight>
   lock.lock();
 }
 
-// What a communicator still does reads and writes memory of those who are about to be told: it is ended first.
+// Ends the communicators first, because their work still uses memory of operations that are about to be reported
+// failed.
 void DeviceFinisher::end_all(std::unique_lock<std::mutex>& lock) {
   const std::vector<std::shared_ptr<NcclComm>> comms = std::exchange(comms_, {});
   lock.unlock();
   const bool are_through = abort_all(comms, Deadline::after(kAbortTime));
   lock.lock();
-  // NCCL may have launched some of it after the mark was set; now it launches nothing any more.
+  // NCCL may have launched some work after the event was recorded; now it launches nothing more, so record again.
   for (const Flight& flight : flights_) {
     if (flight.done != nullptr) {
       static_cast<void>(flight.done->record(flight.stream).ok());

@@ -5,7 +5,8 @@
 namespace hvd {
 namespace {
 
-constexpr Duration kEndTime = std::chrono::seconds(5);  // for the ranks of a communicator to end it in order
+// how long the ranks of a communicator may take to end it in order
+constexpr Duration kEndTime = std::chrono::seconds(5);
 constexpr const char* kShareSwitch = "NCCL_MULTI_RANK_GPU_ENABLE";
 
 class Ticket final : public DeviceTicket {
@@ -21,8 +22,8 @@ class Ticket final : public DeviceTicket {
   const std::shared_ptr<Event> done_;
 };
 
-// What a device that does not let go may still use, or what would wait for it when it is given back. Never destroyed:
-// it ends with the process.
+// Keeps an object that a device may still use because it does not stop, or whose destructor would wait for that device.
+// The object is never destroyed; it ends with the process.
 template <typename T>
 void leave_behind(T owned) {
   static auto* const mu = new std::mutex;
@@ -78,8 +79,8 @@ Result<std::shared_ptr<DevicePool>> DevicePlane::pool_of(int ordinal) {
   return pool_;
 }
 
-// A thread of ours that asks the driver something while the program captures a CUDA graph would spoil that, and get an
-// error; where the driver refuses even this, the first such error will say so.
+// If a thread of ours calls the driver while the program captures a CUDA graph, the capture is spoilt and the call
+// fails. If the driver refuses even this call, the first such error will report it.
 void DevicePlane::ignore_captures() {
   const std::lock_guard lock(mu_);
   if (pool_ != nullptr) {
@@ -132,7 +133,7 @@ void DevicePlane::tell(const std::string& notice, const DeviceExecutor::Host& ho
   }
 }
 
-// The ranks agree on what they have first; then they make the communicator, where they can.
+// The ranks first agree on what they have; then they make the communicator, if they can.
 Result<std::unique_ptr<DeviceExecutor>> DevicePlane::make_executor(const DeviceExecutor::Host& host,
                                                                    Interrupt& interrupt) {
   if (!nccl_) {
@@ -203,14 +204,14 @@ void DevicePlane::take_off(Flight flight) {
   finisher_.add(std::move(flight));
 }
 
-// Those of the job's ranks that are not members split off nothing.
+// Ranks of the job that are not members take part in the split, but get no communicator.
 Result<std::shared_ptr<NcclComm>> DevicePlane::split(const std::optional<DeviceExecutor::Host>& host,
                                                      Interrupt& interrupt) {
   DeviceExecutor& all = *executors_.at(0);
   HVD_TRY(finisher_.drain(0, interrupt));
   const auto place = host ? NcclComm::Place{host->map.rank, host->map.size} : NcclComm::Place{};
   auto made = all.comm()->split(host ? 0 : kNcclNoColor, place, interrupt, Deadline::after(settings_.start_limit));
-  // The others may wait for this rank: that ends the job.
+  // The others may wait for this rank, so the error ends the job.
   return made.ok() ? std::move(made)
                    : made.error().with_context("the NCCL communicator of a process set could not be split from all's");
 }
@@ -219,7 +220,7 @@ Result<void> DevicePlane::add_set(int process_set, const std::optional<DeviceExe
                                   Interrupt& interrupt) {
   const auto all = executors_.find(0);
   if (all == executors_.end() || all->second == nullptr || all->second->comm() == nullptr) {
-    return {};  // it makes its own when it has something to do
+    return {};  // the set makes its own when it has something to do
   }
   HVD_TRY_ASSIGN(auto comm, split(host, interrupt));
   if (comm == nullptr) {

@@ -7,7 +7,7 @@ namespace hvd {
 namespace {
 
 constexpr std::size_t kSmallestBlock = 512;
-constexpr std::size_t kGrain = 2U << 20U;  // above it blocks are multiples of it, below it powers of two
+constexpr std::size_t kGrain = 2U << 20U;  // larger blocks are multiples of this, smaller ones powers of two
 
 std::size_t rounded(std::size_t size_bytes) {
   if (size_bytes <= kGrain) {
@@ -29,7 +29,7 @@ Result<void> DeviceBlock::copy_to(void* to, std::size_t size_bytes, void* stream
 Result<void> DeviceBlock::used_by(StreamHandle stream) {
   const auto pool = pool_.lock();
   if (pool == nullptr) {
-    return {};  // it goes nowhere but back to the driver, which waits
+    return {};  // the pool is gone, so the memory goes back to the driver, which waits
   }
   HVD_TRY_ASSIGN(auto event, pool->event_on(stream));
   const std::lock_guard lock(mu_);
@@ -70,7 +70,7 @@ Result<std::shared_ptr<Event>> DevicePool::event_on(StreamHandle stream) {
   return made;
 }
 
-// Not one that is more than twice as large: what is small would keep it from what is not.
+// It does not return a block that is more than twice as large, because a small request would then block a large one.
 std::unique_ptr<DeviceBlock> DevicePool::take_free(std::size_t size_bytes) {
   const std::lock_guard lock(mu_);
   const auto found = blocks_.lower_bound(size_bytes);
@@ -94,7 +94,7 @@ Result<std::shared_ptr<DeviceBlock>> DevicePool::block(std::size_t size_bytes, S
   } else {
     auto made = DeviceMemory::make(device_, size);
     if (!made.ok()) {
-      // What others could not use, this one may; the driver waits until nobody does.
+      // Free blocks that others could not use may make room for this one; the driver waits until they are unused.
       std::multimap<std::size_t, std::unique_ptr<DeviceBlock>> unused;
       {
         const std::lock_guard lock(mu_);

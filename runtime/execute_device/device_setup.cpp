@@ -12,7 +12,7 @@
 namespace hvd {
 namespace {
 
-// Answers of the ranks on how something went.
+// Answer is what each rank sends about whether a step succeeded.
 struct Answer {
   std::uint8_t is_well = 1;
   std::array<char, 255> why{};
@@ -41,7 +41,7 @@ Result<std::vector<T>> exchange(const DeviceParty& party, const T& own, Interrup
   return all;
 }
 
-// Two ranks with one GPU, by their places; nothing where each has its own.
+// Returns two ranks that share a GPU, by their places; nothing if each has its own.
 std::optional<std::pair<std::size_t, std::size_t>> shared_gpu(std::span<const DeviceCard> cards) {
   std::map<DeviceUuid, std::size_t> first;
   for (std::size_t i = 0; i < cards.size(); ++i) {
@@ -80,7 +80,7 @@ DevicePlan plan_devices(std::span<const DeviceCard> cards, const std::vector<int
     plan.kinds = static_cast<std::uint16_t>(plan.kinds & card.kinds);
   }
   if (plan.kinds == 0) {
-    return plan;  // as they were told to
+    return plan;  // as the settings request
   }
   plan.notice = why_not(cards, ranks);
   if (!plan.notice.empty()) {

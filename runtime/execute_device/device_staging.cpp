@@ -1,5 +1,5 @@
-// Operations on devices through the host's memory: inputs come down to pinned memory, the CPU's Executor works on twins
-// of the operations there, and results go up. See device_executor.h.
+// Operations on devices through the host's memory: inputs are copied to pinned memory, the CPU's Executor works on
+// copies of the operations there, and results are copied back. See device_executor.h.
 #include <sched.h>
 
 #include <thread>
@@ -9,7 +9,7 @@
 namespace hvd {
 namespace {
 
-constexpr std::size_t kGrain = 64;  // of each tensor in pinned memory
+constexpr std::size_t kGrain = 64;  // alignment of each tensor in pinned memory
 constexpr int kYields = 1000;
 constexpr Duration kNap = std::chrono::microseconds(50);
 
@@ -51,8 +51,8 @@ Result<std::uint8_t*> DeviceExecutor::reserve_pinned(std::size_t size_bytes, Fli
   return pinned_->data();
 }
 
-// Behind what the operation before has to bring up from there, since one stream does both; so the host may write to it
-// once this has come down.
+// The copy runs after the previous operation's copy back from the same memory, since one stream does both. So once this
+// copy has arrived, the host may write to that memory.
 Result<void> DeviceExecutor::fetch_inputs(std::span<PendingOp* const> ops, std::span<PendingOp> twins, Flight& flight,
                                           Interrupt& interrupt) {
   std::size_t total = 0;
@@ -60,7 +60,7 @@ Result<void> DeviceExecutor::fetch_inputs(std::span<PendingOp* const> ops, std::
     total += is_on_device(*op) ? padded(input_bytes(op->what)) : 0;
   }
   if (pool_ == nullptr) {
-    return {};  // it only stands in
+    return {};  // this rank only takes part with stand-ins
   }
   HVD_TRY_ASSIGN(std::uint8_t* at, reserve_pinned(total, flight));
   const int own_rank = host_.ranks[static_cast<std::size_t>(host_.map.rank)];
@@ -97,7 +97,7 @@ Result<void> DeviceExecutor::put_result(PendingOp& op, PendingOp& twin, Flight& 
   op.output->shape = std::move(below.shape);
   op.output->received_splits = std::move(below.received_splits);
   op.output->device = std::move(block);
-  flight.keeps.push_back(std::make_shared<OwnedOutput>(std::move(below)));  // until it has been read
+  flight.keeps.push_back(std::make_shared<OwnedOutput>(std::move(below)));  // kept until it has been read
   return {};
 }
 
