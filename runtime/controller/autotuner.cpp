@@ -7,20 +7,20 @@
 namespace hvd {
 namespace {
 
-// As in Horovod: one measurement says little on a busy machine.
+// As in Horovod, a setting takes several measurements, because one says little on a busy machine.
 constexpr std::size_t kScoresPerSetting = 5;
 
-// More than any step has: they are names that never come again.
+// A step has fewer names than this; beyond it they must be names that are used only once.
 constexpr std::size_t kMostNames = 100'000;
 
-// What is tried lies between these, evenly by its logarithm.
+// Settings are tried between these limits, spaced evenly on a logarithmic scale.
 constexpr double kLeastFusionBytes = 1U << 16U;
 constexpr double kMostFusionBytes = 256U << 20U;
 constexpr double kLeastWindowUs = 20;
 constexpr double kMostWindowUs = 20'000;
-constexpr int kGrid = 16;  // steps of a coordinate
+constexpr int kGrid = 16;  // steps of each coordinate
 
-// After the setting that the job begins with: far apart, so that the first guess is not blind.
+// The settings that are tried after the first one; they are far apart, so that the first estimate has a basis.
 constexpr GaussianProcess::Point kSeeds[] = {{0.85, 0.15}, {0.35, 0.5}, {0.6, 0.85}};
 
 double place_of(double value, double least, double most) {
@@ -59,7 +59,7 @@ void Autotuner::note(const std::string& tensor, std::size_t bytes, TimePoint now
 void Autotuner::end_step(TimePoint now) {
   seen_.clear();
   if (!began_) {
-    began_ = now;  // what came before it began under the setting before
+    began_ = now;  // earlier tensors belong to the previous setting
     bytes_ = 0;
     return;
   }
@@ -163,7 +163,7 @@ TunedSetting Autotuner::next_setting() const {
   return chosen;
 }
 
-// By the guess at each of them, since a single score may have been luck.
+// Compares the estimates at each setting, since a single score may have been luck.
 const Autotuner::Trial& Autotuner::best() const {
   const GaussianProcess guess = guess_from_trials();
   return *std::max_element(trials_.begin(), trials_.end(), [&](const Trial& a, const Trial& b) {

@@ -11,13 +11,14 @@ namespace {
 using control_wire::kMaxFirstDims;
 using control_wire::kMaxGroupTensors;
 
-// What is never taken apart: a tensor, or those of a group that have one dtype and are all on devices, or none.
+// Unit is what is never divided: a tensor, or those tensors of a group that have one dtype and are all on devices or
+// none.
 struct Unit {
   Response response;
   Request like;  // kind, dtype, operator, scales and place
   std::size_t bytes = 0;
   bool is_of_group = false;
-  bool is_missed = false;  // by ranks that have joined: the response needs its counts
+  bool is_missed = false;  // some ranks have joined and did not ask: the response needs its counts
 };
 
 // One tensor of a Ready.
@@ -29,8 +30,8 @@ struct Tensor {
   bool is_device;
 };
 
-// Bytes that travel. Requests with impossible shapes were refused when they were decoded or submitted; what several
-// ranks bring together can still be more than a number holds, and is then as much as one can be.
+// Returns the bytes that travel. Requests with impossible shapes were refused when they were decoded or submitted. What
+// several ranks bring together can still exceed a number, and then counts as the largest one.
 std::size_t bytes_of(const Tensor& tensor) {
   std::vector<std::int64_t> shape = tensor.shape;
   if (!tensor.first_dims.empty()) {
@@ -73,7 +74,8 @@ std::vector<Tensor> tensors_of(const Ready& ready, std::size_t size) {
 
 void append_units(std::vector<Unit>& units, const Ready& ready, std::size_t size) {
   if (ready.error_code != 0) {
-    // One for the whole group, by its first name: ranks may disagree about what else is in it.
+    // An error is one response for the whole group, by its first name, because ranks may disagree about the rest of the
+    // group.
     Unit& unit = units.emplace_back();
     unit.response.kind = ready.request.kind;
     unit.response.process_set = ready.request.process_set;

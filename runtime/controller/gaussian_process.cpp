@@ -10,9 +10,9 @@
 namespace hvd {
 namespace {
 
-// How far along a coordinate one value says much about another.
+// The candidate length scales: the distance along a coordinate at which values are still correlated.
 constexpr double kLengths[] = {0.15, 0.3, 0.6, 1.2};
-// Keeps the matrix positive definite where points are the same and there is no noise.
+// This keeps the matrix positive definite if points coincide and there is no noise.
 constexpr double kJitter = 1e-8;
 
 double kernel(const GaussianProcess::Point& a, const GaussianProcess::Point& b, double length) {
@@ -74,7 +74,7 @@ GaussianProcess::Fit GaussianProcess::fit(double length, double noise) const {
     fit.likelihood -= std::log(fit.factor[place(i, i)]);
   }
   fit.weights = std::move(half);
-  for (std::size_t i = n; i-- > 0;) {  // the transpose, from the end
+  for (std::size_t i = n; i-- > 0;) {  // solves with the transpose, from the end
     for (std::size_t k = i + 1; k < n; ++k) {
       fit.weights[i] -= fit.factor[place(k, i)] * fit.weights[k];
     }

@@ -7,7 +7,7 @@
 namespace hvd {
 namespace {
 
-// A response of one part (see plan_fusion), that says all there is to say each time again.
+// A tensor can be known if its response is one part (see plan_fusion) and is the same each time.
 bool can_be_known(const Ready& ready) {
   const Request& request = ready.request;
   const auto is_alike = [&](const GroupTensor& tensor) {

@@ -21,12 +21,12 @@ namespace hvd {
 
 class KnownTensors {
  public:
-  // For a set of so many ranks; capacity 0: no tensor is ever known.
+  // Makes the half for a set of so many ranks; with capacity 0 no tensor is ever known.
   KnownTensors(int size, std::size_t capacity);
 
   // Returns the tensor's position; -1: not known.
   [[nodiscard]] int find(const std::string& name) const;
-  // Whether the position exists at all.
+  // True if the position exists at all.
   [[nodiscard]] bool has(int position) const { return position >= 0 && position < static_cast<int>(slots_.size()); }
   // Whether the content of the position is the one that a rank means which has received so many changes.
   [[nodiscard]] bool is_current(int position, std::uint64_t changes) const {

@@ -15,7 +15,7 @@ using control_wire::kMaxCauseBytes;
 using control_wire::kMaxNameBytes;
 using control_wire::kSpec;
 
-// The smallest request and response; bounds for a hostile count.
+// The least sizes of a request and a response, which limit a hostile count.
 constexpr std::size_t kMinTensorBytes = 1 + 4 + 4 + 8 + 1;
 constexpr std::size_t kMinRequestBytes = 2 + 4 + 4 + 8 + 8 + kMinTensorBytes + 4 + 4 + 4 + 1;
 constexpr std::size_t kMinResponseBytes = 1 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 1 + 1;
@@ -35,7 +35,7 @@ void write_set_numbers(ByteWriter& out, const std::vector<std::int32_t>& numbers
   }
 }
 
-// Of a Request, or of another tensor of its group.
+// Writes the tensor of a Request, or another tensor of its group.
 template <typename Tensor>
 void write_tensor(ByteWriter& out, const Tensor& tensor) {
   out.u8(static_cast<std::uint8_t>(tensor.dtype)).text(tensor.name);
@@ -75,7 +75,7 @@ void write_response(ByteWriter& out, const Response& response) {
   }
 }
 
-// Frames of u32 count and that many items, each closed as soon as it has kBatchBytes.
+// Appends frames of a u32 count and that many items; a frame is closed as soon as it has kBatchBytes.
 template <typename T>
 void append_batches(std::string& out, std::uint16_t type, std::span<const T> batch,
                     void (*write)(ByteWriter&, const T&)) {
@@ -148,12 +148,12 @@ Result<void> read_group(ByteReader& in, Request& request) {
   return {};
 }
 
-// Adasum is an operator of allreduce, and of numbers that have directions.
+// Adasum applies only to allreduce, and to floating types, whose vectors have directions.
 bool is_possible(OpKind kind, ReduceOp op, Dtype dtype) {
   return op != ReduceOp::kAdasum || (kind == OpKind::kAllreduce && is_floating(dtype));
 }
 
-// Whether they are possible at all; what they mean is the coordinator's to say.
+// Checks only whether the numbers are possible at all; the coordinator checks their meaning.
 Result<std::vector<std::int32_t>> read_set_numbers(ByteReader& in) {
   std::vector<std::int32_t> numbers;
   const std::uint32_t count = in.count(sizeof(std::int32_t));
@@ -208,7 +208,7 @@ Result<Request> read_request(ByteReader& in) {
   return request;
 }
 
-// Of an allreduce for which some have not asked: how much of what each of its names is.
+// Reads the element counts of an allreduce for which some ranks have not asked.
 Result<void> read_counts(ByteReader& in, Response& response) {
   const std::uint32_t counts = in.count(sizeof(std::int64_t));
   const bool may_have = response.kind == OpKind::kAllreduce && !response.is_error();
@@ -261,7 +261,7 @@ Result<Response> read_response(ByteReader& in, int size) {
   }
   const bool has_dims = response.kind == OpKind::kAllgather && !response.is_error();
   const bool may_be_fused = is_groupable(response.kind) && !response.is_error();
-  // As many for each name as the set has ranks, which only the engine knows.
+  // There must be as many for each name as the set has ranks; only the engine knows that number.
   const bool has_right_dims = has_dims ? dims != 0 && dims % std::max(names, 1U) == 0 : dims == 0;
   if (!in.ok() || names == 0 || (names > 1 && !may_be_fused) || !has_right_dims) {
     return refuse("counts of a response");

@@ -25,7 +25,7 @@ std::string rank_text(int rank) {
   return "rank " + std::to_string(rank);
 }
 
-// "<heading>: rank 0 <verb> <a>, but rank 1 <verb> <b> (tensor 'x')"
+// Pair formats "<heading>: rank 0 <verb> <a>, but rank 1 <verb> <b> (tensor 'x')".
 struct Pair {
   int rank_a;
   int rank_b;
@@ -42,8 +42,8 @@ std::string scales_text(const Request& request) {
   return "prescale " + number_text(request.prescale) + " and postscale " + number_text(request.postscale);
 }
 
-// Extents of dimension 0 of an allgather and an alltoall may differ; everything else, and those of other kinds, may
-// not.
+// Dimension 0 may differ between ranks for an allgather and an alltoall. Everything else must be the same, and so must
+// all dimensions of other kinds.
 bool shapes_agree(OpKind kind, const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
   if (!has_own_rows(kind) || a.empty() || b.empty()) {
     return a == b;
@@ -51,7 +51,7 @@ bool shapes_agree(OpKind kind, const std::vector<std::int64_t>& a, const std::ve
   return std::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());
 }
 
-// What one rank says of one tensor.
+// Said is what one rank's request says about one tensor.
 struct Said {
   Dtype dtype;
   const std::vector<std::int64_t>& shape;
@@ -103,7 +103,7 @@ std::string group_disagreement(int rank_a, const Request& a, int rank_b, const R
   return {};
 }
 
-// Why a tensor that all ranks agree on cannot be done, or nothing.
+// Returns why a tensor on which all ranks agree cannot be done; empty if it can.
 std::string refusal(OpKind kind, int rank, const std::string& name, const std::vector<std::int64_t>& shape) {
   if (is_cut_by_rank(kind) && shape.empty()) {
     return std::string(name_of(kind)) + " of a scalar: " + rank_text(rank) + " sent a tensor of shape [] (tensor '" +
@@ -112,7 +112,8 @@ std::string refusal(OpKind kind, int rank, const std::string& name, const std::v
   return {};
 }
 
-// In Horovod's words. A joined rank could bring nothing to these, but what they give it would be lost.
+// Returns the refusal in Horovod's wording. A joined rank could contribute nothing to these operations, but its result
+// of them would be lost.
 std::string join_refusal(const Request& request, int joined_rank) {
   std::string kind = name_of(request.kind);
   std::transform(kind.begin() + 1, kind.end(), kind.begin() + 1,
@@ -249,7 +250,8 @@ void Negotiator::wait_for(Entry& entry, const std::vector<int>* askers) const {
   }
 }
 
-// Nothing waits for this rank any more. What becomes ready by that does so in the order of names, for want of another.
+// Records that this rank has joined, so nothing waits for it any more. Tensors that become ready by that do so in the
+// order of their names, because all ranks need some fixed order.
 void Negotiator::join(std::size_t index) {
   has_joined_[index] = true;
   ++joined_count_;
@@ -287,7 +289,8 @@ void Negotiator::complete(const std::string& name) {
   ready_.push_back(settle(std::move(node.mapped())));
 }
 
-// A scalar has none, and is refused when it is settled; so is a group of another number of tensors than the first's.
+// A scalar has no dimension 0 and is refused later in settle(); so is a group whose number of tensors differs from the
+// first one's.
 void Negotiator::note_first_dims(Entry& entry, std::size_t index, const Request& request) const {
   if (request.kind != OpKind::kAllgather) {
     return;

@@ -42,7 +42,7 @@ struct Ready {
 
 class Negotiator {
  public:
-  // For the set of the ranks 0 ... size-1.
+  // Makes the negotiator of the ranks 0 ... size-1.
   explicit Negotiator(int size);
   // For the set of these ranks, ascending.
   explicit Negotiator(std::vector<int> ranks);
@@ -70,7 +70,7 @@ class Negotiator {
   [[nodiscard]] bool is_busy() const { return !entries_.empty() || !ready_.empty(); }
 
   [[nodiscard]] bool has_unfinished() const { return !entries_.empty(); }
-  // In the order of their serials.
+  // Returns them in the order of their serials.
   [[nodiscard]] std::vector<Unfinished> unfinished() const;
 
   [[nodiscard]] bool has_ready() const { return !ready_.empty(); }

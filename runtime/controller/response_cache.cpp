@@ -7,14 +7,15 @@
 namespace hvd {
 namespace {
 
-// Steps of a training program that asks for its tensors one by one are cut where it happens; most repeat.
+// A program that asks for its tensors one by one has steps that divide at varying places; this many plans cover most of
+// them.
 constexpr std::size_t kPlans = 16;
 
 std::size_t add(std::size_t a, std::size_t b) {
   return a > SIZE_MAX - b ? SIZE_MAX : a + b;
 }
 
-// Of one tensor as it travels: with the rows of all ranks.
+// Returns the bytes of one tensor as it travels, with the rows of all ranks.
 std::size_t bytes_of(const std::vector<std::int64_t>& shape, Dtype dtype, std::span<const std::int64_t> first_dims) {
   if (first_dims.empty()) {
     return size_bytes_of(shape, dtype).value_or(SIZE_MAX);
@@ -91,7 +92,7 @@ const ResponseCache::Plan& ResponseCache::plan(const KnownHits& hits) {
   return made.plan;
 }
 
-// So that the next ones, whatever their bits, need no more memory.
+// Reserves memory, so that the next plans allocate nothing, whatever their bits are.
 void ResponseCache::reserve_plans() {
   if (!made_.empty() && made_.front().plan.order.capacity() >= known_.size()) {
     return;
@@ -120,7 +121,7 @@ void ResponseCache::make(const KnownHits& hits, Plan& plan) {
   }
 }
 
-// What is taken becomes -1 in sorted_. See plan_fusion() for the rules.
+// Adds one response. Positions that it takes become -1 in sorted_. See plan_fusion() for the rules.
 void ResponseCache::add_response(std::size_t first, const KnownHits& hits, Plan& plan) {
   const Slot& head = slot(sorted_[first]);
   plan.order.push_back(sorted_[first]);

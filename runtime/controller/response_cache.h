@@ -36,7 +36,7 @@ class ResponseCache {
     }
   };
 
-  // For a set of so many ranks.
+  // Makes the cache for a set of so many ranks.
   explicit ResponseCache(int size) : size_(static_cast<std::size_t>(size)) {}
 
   // Records what the coordinator sent; `request` is what this rank asked for. kProtocol: there can be no such position,
