@@ -7,7 +7,7 @@ namespace hvd {
 
 Result<OwnedOutput> OwnedOutput::allocate(std::size_t size_bytes, std::vector<std::int64_t> shape) {
   OwnedOutput output;
-  // At least one byte, so that an empty result has an address too: callers tell "none" by NULL.
+  // Allocate at least one byte, so that an empty result has an address too: callers take NULL for "no result".
   output.data.reset(new (std::nothrow) std::byte[size_bytes == 0 ? 1 : size_bytes]);
   if (output.data == nullptr) {
     return Error(Code::kResource, "out of memory: no " + std::to_string(size_bytes) + " bytes for a result");
@@ -38,7 +38,7 @@ void Completion::settle(Result<void> result, std::optional<OwnedOutput> output, 
     ticket_ = std::move(ticket);
     is_settled_ = true;
     if (listener_) {
-      lock.unlock();  // it is changed no more, and what it calls may come back here
+      lock.unlock();  // it changes no more, and the listener may call back into this object
       listener_(result_);
       lock.lock();
     }

@@ -18,7 +18,7 @@ std::optional<RankMap> map_among(const RankMap& job, std::span<const int> ranks)
   map.node_count = 0;
   map.local_size = 0;
   int previous_node = -1;
-  std::vector<int> on_node;  // ranks on each node
+  std::vector<int> on_node;  // number of ranks on each node
   for (const int rank : ranks) {
     const int node = job.node_of_rank[static_cast<std::size_t>(rank)];
     if (node != previous_node) {

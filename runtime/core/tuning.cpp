@@ -13,7 +13,7 @@ constexpr std::size_t kKi = 1U << 10U;
 constexpr std::size_t kMi = 1U << 20U;
 constexpr std::size_t kGi = 1U << 30U;
 
-// The quick path's box holds 128 KiB, the result of a small reduction one block of 8 KiB.
+// A slot of the quick path holds 128 KiB; the result of a small reduction is one block of 8 KiB.
 constexpr std::array<TuningField, 10> kFields = {{{"quick_bytes", &Tuning::quick_bytes, 0, 128 * kKi},
                                                   {"quick_whole_bytes", &Tuning::quick_whole_bytes, 0, 128 * kKi},
                                                   {"quick_read_bytes", &Tuning::quick_read_bytes, 0, kGi},

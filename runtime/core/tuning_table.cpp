@@ -23,7 +23,8 @@ struct Member {
   int line = 1;
 };
 
-// An object of whole numbers and of texts without escapes but \" and \\, which is all that such a file has.
+// Reader parses a JSON object of whole numbers and of texts whose only escapes are \" and \\; such a file has nothing
+// else.
 class Reader {
  public:
   Reader(std::string_view text, std::string where) : rest_(text), where_(std::move(where)) {}
