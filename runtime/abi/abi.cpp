@@ -1,4 +1,5 @@
-// The functions of hvd.h about the job as a whole: arguments in, statuses out. Nothing is decided here.
+// The functions of hvd.h that concern the job as a whole. They check arguments and return statuses; other rooms make
+// all decisions.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -58,7 +59,7 @@ Result<void> add_process_set(hvd_ctx* ctx, const int32_t* ranks, int32_t count, 
   return {};
 }
 
-// A failing program has no time to lose on an agent that does not answer.
+// A failing program must not lose time on an agent that does not answer.
 constexpr hvd::Duration kTellTime = std::chrono::seconds(1);
 
 Result<void> tell_failure(int32_t kind, int32_t exit_code, const char* what) {
@@ -118,7 +119,7 @@ hvd_status hvd_create(const hvd_options* options, hvd_ctx** out) {
     }
     *out = nullptr;
     HVD_TRY(hvd::refuse_in_callback());
-    static_cast<void>(hvd::DefaultContext::instance());  // what is to be done at exit is arranged there
+    static_cast<void>(hvd::DefaultContext::instance());  // this registers the work to do at process exit
     HVD_TRY_ASSIGN(auto context, hvd::make_context(options));
     *out = context.release();
     return {};

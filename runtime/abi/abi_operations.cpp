@@ -1,4 +1,5 @@
-// The functions of hvd.h about operations: arguments in, statuses out. Nothing is decided here.
+// The functions of hvd.h that concern operations. They check arguments and return statuses; other rooms make all
+// decisions.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -30,7 +31,7 @@ Result<std::shared_ptr<const hvd_ctx::Operation>> operation_of(hvd_ctx* ctx, int
   return context->find(handle);
 }
 
-// Waits for an operation and forgets it; its outcome.
+// Waits for an operation, releases it, and returns its outcome.
 Result<void> finish(hvd_ctx& context, int64_t handle) {
   HVD_TRY_ASSIGN(const auto operation, context.find(handle));
   const auto outcome = context.finish(*operation);
@@ -55,7 +56,7 @@ void fill(hvd_output& out, const hvd_ctx::Operation& operation) {
 
 using Operations = std::vector<std::shared_ptr<const hvd_ctx::Operation>>;
 
-// All or none; `call` names the function for its errors.
+// Returns all operations or an error; `call` names the function in the error.
 Result<Operations> operations_of(hvd_ctx& context, const int64_t* handles, int32_t count, const std::string& call) {
   if (count < 0) {
     return Error(Code::kInvalid, call + ": count is " + std::to_string(count) + ", expected 0 or more");
@@ -77,13 +78,14 @@ void call_back(hvd_callback callback, void* arg, hvd_status status, const std::s
   callback(arg, status, status == HVD_OK ? nullptr : error.c_str());
 }
 
-// Several operations that have one callback.
+// Together is several operations that share one callback.
 class Together {
  public:
-  // Counts one more than the operations, for the call that registers them: none of them can be the last before that.
+  // It counts one more than the operations, for the call that registers them. So no operation can be the last before
+  // that.
   Together(std::size_t count, hvd_callback callback, void* arg) : callback_(callback), arg_(arg), left_(count + 1) {}
 
-  // One has ended. The last one calls.
+  // Counts an operation that has ended. The last one calls the callback.
   void count(const Result<void>& outcome) {
     {
       const std::lock_guard lock(mu_);
@@ -102,13 +104,13 @@ class Together {
   const hvd_callback callback_;
   void* const arg_;
   std::mutex mu_;
-  // guarded by mu_ until left_ is 0, constant then
+  // guarded by mu_ until left_ is 0, constant after that
   std::size_t left_;
   hvd_status status_ = HVD_OK;
   std::string text_;
 };
 
-// What is not known here does no harm as the last.
+// An unknown value is treated as kGoesOn, which is always safe.
 Engine::Caller caller_of(int32_t waits) {
   return waits == HVD_WAITS_NEXT   ? Engine::Caller::kWaitsNext
          : waits == HVD_WAITS_SOON ? Engine::Caller::kWaitsSoon
@@ -254,7 +256,7 @@ hvd_status hvd_on_all_done(hvd_ctx* ctx, const int64_t* handles, int32_t count, 
     }
     const auto together = std::make_shared<Together>(operations.size(), callback, arg);
     for (const auto& operation : operations) {
-      // One that fails (the same handle twice, say) leaves the count above 0 for ever: nobody is called.
+      // If one fails (the same handle twice, say), the count stays above 0 and the callback is never called.
       HVD_TRY(operation->completion->tell([together](const Result<void>& outcome) { together->count(outcome); }));
     }
     together->count({});
@@ -273,7 +275,7 @@ hvd_status hvd_wait_some(hvd_ctx* ctx, const int64_t* handles, int32_t count, in
     }
     HVD_TRY_ASSIGN(const auto context, resolve(ctx));
     HVD_TRY_ASSIGN(const auto operations, operations_of(*context, handles, count, "hvd_wait_some"));
-    constexpr std::chrono::microseconds kMost = std::chrono::hours(24);  // more would not fit into a point of time
+    constexpr std::chrono::microseconds kMost = std::chrono::hours(24);  // more would not fit into a time point
     const auto until = hvd::Deadline::after(std::min(std::chrono::microseconds(microseconds), kMost));
     *done = 1;
     for (const auto& operation : operations) {

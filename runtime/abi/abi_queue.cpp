@@ -1,4 +1,4 @@
-// The functions of hvd.h about queues of operations that have ended: arguments in, statuses out.
+// The functions of hvd.h that concern queues of ended operations. They check arguments and return statuses.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include "runtime/abi/fence.h"
 #include "runtime/core/done_queue.h"
 
-// Operations that were put hold it too, so that they may end after the queue.
+// Operations that were put share the queue's content, so that they may end after the queue is destroyed.
 struct hvd_queue {
   std::shared_ptr<hvd::DoneQueue> done = std::make_shared<hvd::DoneQueue>();
 };

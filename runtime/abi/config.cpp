@@ -16,14 +16,14 @@
 namespace hvd {
 namespace {
 
-// More ranks or nodes than this in a variable is a typing error, not a job.
+// A variable that names more ranks or nodes than this is a typing error.
 constexpr int kMaxRanks = 1 << 20;
 
 class Reader {
  public:
   explicit Reader(const Environment& environment) : environment_(environment) {}
 
-  // An empty value counts as none, as shells leave them behind.
+  // Returns the text of a variable. An empty value counts as none, because shells leave such values behind.
   [[nodiscard]] std::optional<std::string> text(const char* name) const {
     const char* value = environment_(name);
     if (value == nullptr || *value == '\0') {
@@ -32,7 +32,7 @@ class Reader {
     return std::string(value);
   }
 
-  // A number within [low, high]; `fallback` when there is none.
+  // Returns a number within [low, high]; `fallback` if the variable is not set.
   template <typename T>
   Result<T> number(const char* name, T low, T high, std::optional<T> fallback) const {
     const auto value = text(name);
@@ -62,7 +62,7 @@ class Reader {
   const Environment& environment_;
 };
 
-// As Horovod reads switches: a number, and 0 is off.
+// Reads a switch as Horovod does: a number, where 0 is off.
 Result<bool> read_switch(const Reader& env, const char* name) {
   HVD_TRY_ASSIGN(const int value, env.number<int>(name, INT_MIN, INT_MAX, 0));
   return value != 0;
@@ -75,23 +75,23 @@ std::string lower(std::string text) {
   return text;
 }
 
-// An index and the count it is below.
+// Reads an index and the count that it must be below.
 Result<void> read_pair(const Reader& env, const char* index_name, const char* count_name, int& index, int& count) {
   HVD_TRY_ASSIGN(count, env.number<int>(count_name, 1, kMaxRanks, std::nullopt));
   HVD_TRY_ASSIGN(index, env.number<int>(index_name, 0, count - 1, std::nullopt));
   return {};
 }
 
-// Whether an mpirun or srun that is nearer to us than any hvdrun has started several ranks, and how many. hvdrun takes
-// the variables of those around it away and gives its ranks Open MPI's with its own number, so that any other number
-// within a job of one rank is that of an mpirun which this rank has started.
+// Finds out whether an mpirun or srun that is nearer to this process than any hvdrun has started several ranks, and how
+// many. hvdrun removes the variables of outer launchers, and gives its ranks Open MPI's with its own numbers. So within
+// a job of one rank, any other number is that of an mpirun which this rank has started.
 Result<void> read_started_ranks(const Reader& env, MpiSettings& mpi) {
   const auto hvdruns = env.text(contract::kSize);
   const bool is_of_hvdrun = hvdruns || env.text(contract::kRank);
   if (is_of_hvdrun && hvdruns.value_or("") != "1") {
     return {};
   }
-  // Slurm has its number also where srun is no launcher of MPI, and where it has only started mpirun's daemons.
+  // Slurm's variable is also set where srun does not launch MPI, and where it has only started mpirun's daemons.
   const bool is_of_pmix = !is_of_hvdrun && env.text(contract::kPmixRank) && !env.text(contract::kOpenMpiSize);
   for (const char* name : {contract::kOpenMpiSize, contract::kPmiSize, contract::kSlurmStepSize}) {
     if (name != contract::kSlurmStepSize || is_of_pmix) {
@@ -105,19 +105,20 @@ Result<void> read_started_ranks(const Reader& env, MpiSettings& mpi) {
     }
   }
   if (is_of_pmix && !env.text(contract::kPmiSize) && !env.text(contract::kSlurmStepSize)) {
-    mpi.has_started_ranks = true;  // MPI will tell how many
+    mpi.has_started_ranks = true;  // MPI will give their number
     mpi.told_by = contract::kPmixRank;
   }
   return {};
 }
 
-// Started as one of several by what tells a rank nothing of the others. It may be meant so: many jobs of one rank each.
+// Returns a warning for a rank that was started as one of several, in a way that tells it nothing of the others. The
+// user may want that: many jobs of one rank each.
 std::string words_when_alone(const Reader& env) {
   const auto count = [&](const char* name) {
     const auto told = env.number<int>(name, 1, kMaxRanks, 1);
     return told.ok() ? told.value() : 1;
   };
-  // Also within a job of hvdrun's with one rank, whose own number is 1.
+  // This also applies within a job of hvdrun with one rank, whose own number is 1.
   if (const int ranks = env.text(contract::kTorchrunId) ? count(contract::kWorldSize) : 1; ranks > 1) {
     return "torchrun has started " + std::to_string(ranks) + " ranks (" + contract::kWorldSize +
            "), and this one runs alone; start them with hvdrun";
@@ -135,8 +136,8 @@ std::string words_when_alone(const Reader& env) {
 Result<void> read_mpi(const Reader& env, Config& config) {
   HVD_TRY(read_started_ranks(env, config.mpi));
   config.mpi.has_launcher = env.text(contract::kPmixRank) || env.text(contract::kPmiSize);
-  // PMI alone is how MPICH's kin start ranks. Open MPI's launchers speak PMIx, and so do those of others that start
-  // both.
+  // PMI without PMIx is how MPICH's relatives start ranks. Open MPI's launchers use PMIx, and so do launchers that can
+  // start both.
   config.mpi.prefers_mpich =
       config.mpi.told_by == contract::kPmiSize && (env.text(contract::kOpenMpiSize) || !env.text(contract::kPmixRank));
   config.alone = words_when_alone(env);
@@ -152,7 +153,7 @@ Result<void> read_mpi(const Reader& env, Config& config) {
   return {};
 }
 
-// Horovod decides this when it is built; here it may differ from job to job, and must not from rank to rank.
+// Horovod fixes this when it is built. Here it may differ from job to job, but must be the same on all ranks.
 Result<void> read_devices(const Reader& env, Config& config) {
   DeviceOptions& devices = config.engine.devices;
   devices.nccl_library = env.text(contract::kNcclLibrary).value_or("");
@@ -246,14 +247,14 @@ Result<void> read_timeline(const Reader& env, Config& config) {
   return {};
 }
 
-// What is set by hand stays as it is.
+// Values that the user has set are not tuned.
 Result<void> read_autotune(const Reader& env, Config& config) {
   constexpr int kMost = 1'000'000;
   AutotuneOptions& tune = config.engine.autotune;
   HVD_TRY_ASSIGN(tune.is_on, read_switch(env, contract::kAutotune));
   HVD_TRY_ASSIGN(tune.warmup_samples, env.number<int>(contract::kAutotuneWarmup, 0, kMost, tune.warmup_samples));
   HVD_TRY_ASSIGN(tune.steps_per_sample, env.number<int>(contract::kAutotuneSteps, 1, kMost, tune.steps_per_sample));
-  // Each costs a matrix of all before it.
+  // Each sample costs a matrix over all earlier ones.
   constexpr int kMostSamples = 1000;
   HVD_TRY_ASSIGN(tune.max_samples, env.number<int>(contract::kAutotuneSamples, 1, kMostSamples, tune.max_samples));
   HVD_TRY_ASSIGN(tune.noise, env.number<double>(contract::kAutotuneNoise, 0.0, 1.0, tune.noise));
@@ -263,7 +264,7 @@ Result<void> read_autotune(const Reader& env, Config& config) {
   return {};
 }
 
-// One core for each rank of a node, or one for all of them.
+// Reads one core for each rank of a node, or one for all of them.
 Result<void> read_affinity(const Reader& env, Config& config) {
   const auto list = env.text(contract::kThreadAffinity);
   if (!list) {

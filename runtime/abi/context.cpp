@@ -11,7 +11,7 @@
 
 namespace {
 
-// Handles are never used twice in a process, so that one of an earlier job cannot name an operation of a later one.
+// Handles are never reused in a process, so that a handle of an earlier job cannot name an operation of a later one.
 std::int64_t next_handle() {
   static std::atomic<std::int64_t> last = 0;
   return ++last;
@@ -39,7 +39,7 @@ bool hvd_ctx::is_forked() const {
 }
 
 hvd::Result<std::shared_ptr<hvd::Engine>> hvd_ctx::engine() {
-  // Before any lock: the thread that held it when the process was forked does not exist here.
+  // Check this before any lock: the thread that held the lock when the process was forked does not exist here.
   if (is_forked()) {
     return hvd::Error(hvd::Code::kNotInitialized, kForkedText);
   }
@@ -54,7 +54,7 @@ std::shared_ptr<hvd_ctx::Operation> hvd_ctx::make_operation() {
   return std::allocate_shared<Operation>(hvd::BlockAllocator<Operation>(operation_blocks_));
 }
 
-// What a handle of an operation stands for that was done at once.
+// Makes the operation of a handle for an operation that was done at once.
 std::shared_ptr<const hvd_ctx::Operation> hvd_ctx::done_operation(const hvd::QuickOp& op) {
   auto operation = make_operation();
   operation->completion =
@@ -134,7 +134,7 @@ hvd::Result<void> hvd_ctx::enqueue_group(std::span<const hvd_op* const> ops, std
   if (started.ok()) {
     started = start(*engine_now, group, hvd::Engine::Caller::kGoesOn, handles);
   }
-  group.clear();  // while the engine is there
+  group.clear();  // before the engine can go away
   const std::lock_guard lock(mu_);
   spare_group_.swap(group);
   return started;
@@ -155,8 +155,8 @@ hvd::Result<void> hvd_ctx::enqueue_many(std::span<const hvd_op* const> ops, hvd:
   for (std::size_t i = 0; i < ops.size() && started.ok(); ++i) {
     started = start_one(ops[i], handles + i);
   }
-  // Once for all: woken by the first it would ask the other ranks for each by itself. Who was refused one may not wait
-  // for those before it.
+  // Wake the engine once for all operations; woken by the first one, it would ask the other ranks for each separately.
+  // A caller that was refused an operation may not wait for the earlier ones, so the engine must not rely on that.
   engine_now->rouse(started.ok() ? caller : hvd::Engine::Caller::kGoesOn);
   return started;
 }
@@ -251,7 +251,8 @@ hvd::Result<void> hvd_ctx::start(hvd::Engine& engine, std::span<hvd::OpRef> ops,
       what.name = hvd::noname_of(what.kind, ++set->noname_counts[static_cast<std::size_t>(what.kind)]);
     }
   }
-  // Before they are submitted, since they are the engine's from then on; nobody knows the handles yet.
+  // Make the handles before the submission, since the operations belong to the engine after it; no other thread knows
+  // the handles yet.
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const hvd::Submission& what = ops[i]->what;
     auto operation = make_operation();
@@ -399,6 +400,6 @@ void hvd_ctx::close() {
     leaving.swap(engine_);
   }
   if (leaving != nullptr) {
-    leaving->leave();  // also those who wait in it, and have it still
+    leaving->leave();  // also ends the waits of threads in the engine, which still keep it
   }
 }

@@ -1,4 +1,5 @@
-// How a context is made: what the caller and the environment say, how the ranks meet, and the engine that comes of it.
+// The making of a context: it reads what the caller and the environment say, lets the ranks find each other, and starts
+// the engine.
 #include <chrono>
 #include <cstddef>
 #include <string>
@@ -16,7 +17,7 @@ namespace hvd {
 
 namespace {
 
-// "hvd rank 3: warning: ..."
+// RankLog begins each line with the rank: "hvd rank 3: warning: ..."
 class RankLog final : public Log {
  public:
   RankLog(LogLevel lowest, int rank) : who_("hvd rank " + std::to_string(rank)), log_(lowest, who_) {}
@@ -27,7 +28,7 @@ class RankLog final : public Log {
   StderrLog log_;
 };
 
-// What the caller says beside the environment. Later versions are longer.
+// Reads the caller's options, which take precedence over the environment. Later versions of the struct are longer.
 Result<void> read_options(const hvd_options* options, Config& config) {
   if (options == nullptr) {
     return {};
@@ -64,8 +65,8 @@ bool names_all(const std::vector<int>& ranks, int size) {
   return ranks.size() == static_cast<std::size_t>(size);
 }
 
-// Where nothing else tells of other ranks, an MPI that the program has started is asked: its launcher may be one that
-// sets no variable which is known here.
+// If nothing else shows that there are other ranks, asks an MPI that the program has initialised. Its launcher may set
+// no variable that is known here.
 Result<void> ask_started_mpi(Config& config) {
   if (config.mpi.has_started_ranks || config.mpi.comm || config.map.size > 1) {
     return {};
@@ -76,12 +77,13 @@ Result<void> ask_started_mpi(Config& config) {
     config.mpi.has_launcher = true;
     config.mpi.told_size = world.size;
     config.mpi.told_by = "the world of " + world.name;
-    config.agent_socket.clear();  // of a job of hvdrun's with one rank, which has started these
+    config.agent_socket.clear();  // it belongs to a job of hvdrun with one rank, which has started these ranks
   }
   return {};
 }
 
-// Through hvdrun's agent, or by MPI where mpirun has started the ranks or the program names a communicator.
+// Makes the store for the rendezvous: through hvdrun's agent, or by MPI if mpirun has started the ranks or the program
+// names a communicator.
 Result<std::unique_ptr<Store>> meet(Config& config, Deadline deadline) {
   HVD_TRY(ask_started_mpi(config));
   std::unique_ptr<Store> store;
@@ -116,7 +118,8 @@ Result<std::unique_ptr<Store>> meet(Config& config, Deadline deadline) {
   return store;
 }
 
-// The same on all ranks of the job, and known to nobody else; a rank that is alone needs only one that nobody knows.
+// Derives the key of hvd_mac, which is the same on all ranks of the job and secret to others. A rank that is alone
+// needs only a secret one.
 Result<std::string> object_key_of(const Store* store) {
   JobSecret secret{};
   if (store == nullptr) {

@@ -14,7 +14,7 @@ DefaultContext& DefaultContext::instance() {
   static DefaultContext* const only = [] {
     auto* made = std::make_unique<DefaultContext>().release();
     ::pthread_atfork([] { instance().mu_.lock(); }, [] { instance().mu_.unlock(); }, [] { instance().mu_.unlock(); });
-    // The last one first: MPI ends when no job uses it any more.
+    // atexit runs the last registration first, so MPI ends when no job uses it any more.
     std::atexit([] { end_mpi_at_exit(); });
     std::atexit([] { instance().shutdown_at_exit(); });
     return made;
@@ -35,7 +35,7 @@ Result<void> DefaultContext::init(const hvd_options* options) {
   state_ = State::kJoining;
   owner_ = ::getpid();
   lock.unlock();
-  // Whatever happens in between, also an exception, nobody may wait for this state for ever.
+  // Whatever happens in between, even an exception, no thread may wait for this state forever.
   struct Settle {
     DefaultContext& self;
     std::unique_lock<std::mutex>& lock;

@@ -23,7 +23,7 @@ hvd_status fail(Code code, const char* text) noexcept {
   try {
     own_error() = text;
   } catch (...) {
-    own_error().clear();  // no memory for the text; the status still tells
+    own_error().clear();  // there is no memory for the text; the status still reports the failure
   }
   return static_cast<hvd_status>(code);
 }

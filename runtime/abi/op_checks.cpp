@@ -17,7 +17,7 @@ static_assert(HVD_BOOL == static_cast<int>(Dtype::kBool) && HVD_PRODUCT == stati
               HVD_JOIN == static_cast<int>(OpKind::kJoin) && HVD_MAX_GROUP == control_wire::kMaxGroupTensors &&
               HVD_MISMATCH == static_cast<int>(Code::kMismatch));
 
-// By version; the third gave a meaning to what was reserved.
+// The sizes by version; the third version gave a meaning to a reserved field.
 constexpr std::initializer_list<std::size_t> kOpSizes = {offsetof(hvd_op, splits), sizeof(hvd_op), sizeof(hvd_op)};
 
 Error invalid(const std::string& text) {
@@ -86,7 +86,7 @@ Result<void> read_reduction(const hvd_op& op, Submission& out) {
   return {};
 }
 
-// An alltoall of a scalar gets no rows here; all ranks are told that it cannot be.
+// An alltoall of a scalar gets no rows here; all ranks then receive an error for it.
 Result<void> read_splits(const hvd_op& op, int size, Submission& out) {
   const std::int64_t rows = out.shape.empty() ? 0 : out.shape.front();
   const bool has_splits = op.version >= 2 && (op.splits != nullptr || op.split_count != 0);
@@ -120,14 +120,14 @@ Result<void> read_splits(const hvd_op& op, int size, Submission& out) {
   return {};
 }
 
-// Input and output of so many bytes, of which each has its own address.
+// Whether input and output, of this many bytes each, overlap without being the same.
 bool do_overlap(const hvd_op& op, std::size_t bytes) {
   const auto from = reinterpret_cast<std::uintptr_t>(op.input);
   const auto to = reinterpret_cast<std::uintptr_t>(op.output);
   return from != to && (from < to ? to - from : from - to) < bytes;
 }
 
-// Which buffers an operation needs on this rank, and that they do not overlap by halves.
+// Checks which buffers an operation needs on this rank, and that they do not overlap partly.
 Result<void> read_buffers(const hvd_op& op, int rank, Submission& out) {
   out.input = op.input;
   out.output = op.output;
@@ -324,8 +324,8 @@ Result<void> ask_by_members(int rank, Submission& set) {
                  "rank " + number(rank) + " is no member of the process set; only its members call this");
   }
   set.by_members = true;
-  // FNV-1a: the ranks themselves may be more than a name can hold. Should two sets have one name, their ranks are told
-  // that they named different ones.
+  // The name contains a hash (FNV-1a), because the list of ranks may be too long for a name. If two sets have the same
+  // name, their ranks get the error that they named different ones.
   std::uint64_t hash = 0xcbf29ce484222325U;
   for (const std::int32_t member : set.numbers) {
     hash = (hash ^ static_cast<std::uint64_t>(member)) * 0x100000001b3U;

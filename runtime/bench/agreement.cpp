@@ -11,7 +11,7 @@
 namespace hvd::bench {
 namespace {
 
-// How long a size is measured where --iters does not say how often: enough for a median on a machine that others use.
+// How long a size is measured if --iters does not give a number: it is enough for a median on a shared machine.
 constexpr double kAutoSeconds = 0.25;
 constexpr double kAutoLeast = 10;
 constexpr double kAutoMost = 20'000;

@@ -30,7 +30,7 @@ std::int64_t wrong_in(const Row& row) {
   return (row.apart ? row.apart->wrong : 0) + (row.in_place ? row.in_place->wrong : 0);
 }
 
-// Lines for hvdrun, each as soon as it is there.
+// Printer writes the lines for hvdrun, each as soon as it is measured.
 class Printer {
  public:
   void print(const std::string& line) {
@@ -58,7 +58,7 @@ Result<std::int64_t> tune(const BenchOptions& options) {
   return wrong;
 }
 
-// How many elements were wrong in all rows.
+// Returns how many elements were wrong in all rows.
 Result<std::int64_t> join_and_measure(std::span<const std::string> words) {
   HVD_TRY_ASSIGN(const BenchOptions options, from_words(words));
   if (options.measure == Measure::kTune) {

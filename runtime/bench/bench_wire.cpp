@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::string_view kLineBegin = "hvdrun-bench row ";
 constexpr std::string_view kTableBegin = "hvdrun-bench table ";
-constexpr std::string_view kLineEnd = " end";  // else the line of a rank that was killed could pass for a shorter one
+// without it, the line of a rank that was killed could pass for a shorter one
+constexpr std::string_view kLineEnd = " end";
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 40U;
 constexpr std::int64_t kMaxCalls = 1'000'000'000;
 
@@ -80,7 +81,7 @@ std::string encode_timing(const char* name, const Timing& t) {
          "/" + text_of(t.slowest_s) + "/" + std::to_string(t.calls) + "/" + std::to_string(t.wrong);
 }
 
-// The part before the next `mark`, which is taken off with it.
+// Returns the part before the next `mark`, and removes both from the text.
 std::string_view take_until(std::string_view& text, char mark) {
   const auto at = text.find(mark);
   const std::string_view part = text.substr(0, at);
@@ -127,7 +128,7 @@ bool decode_field(std::string_view field, Row& row) {
   return false;
 }
 
-// What stands between a line's begin and end; nullopt where either is missing.
+// Returns the text between a line's begin and end; nullopt if either is missing.
 std::optional<std::string_view> inside_of(std::string_view line, std::string_view begin) {
   line = line.substr(0, line.find_last_not_of("\r\n") + 1);
   if (!line.starts_with(begin) || !line.ends_with(kLineEnd) || line.size() < begin.size() + kLineEnd.size()) {
@@ -142,7 +143,7 @@ std::optional<std::string_view> inside_of(std::string_view line, std::string_vie
 
 std::vector<std::string> measure_names() {
   auto names = names_in(kMeasures);
-  names.pop_back();  // tune: an option brings it, as it writes a file
+  names.pop_back();  // an option of its own selects tune, since it writes a file
   return names;
 }
 

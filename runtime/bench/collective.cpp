@@ -127,7 +127,7 @@ Result<std::int64_t> Collective::call_checked(std::uint64_t seed) {
 std::int64_t Collective::wrong_in(const TestData& data, const void* result) const {
   const auto* bytes = static_cast<const std::byte*>(result);
   const std::size_t block_bytes = static_cast<std::size_t>(block_) * size_of(options_.dtype);
-  const std::int64_t own = block_ * place_.rank;  // where this rank's block begins in what others bring
+  const std::int64_t own = block_ * place_.rank;  // offset of this rank's block in the input of the other ranks
   std::int64_t wrong = 0;
   switch (options_.measure) {
     case Measure::kAllreduce:

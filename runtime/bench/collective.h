@@ -31,7 +31,7 @@ class Collective {
   static Result<std::unique_ptr<Collective>> make(const BenchOptions& options, Place place, std::int64_t bytes,
                                                   bool in_place);
 
-  // Whether the operation can work on one buffer; it cannot if the runtime allocates the output.
+  // True if the operation can work on one buffer; it cannot if the runtime allocates the output.
   static bool has_in_place(Measure measure);
 
   // Makes one call and waits until it has finished.

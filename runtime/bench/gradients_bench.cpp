@@ -1,5 +1,6 @@
-// One training step's gradients: the 161 tensors of ResNet-50 (He, Zhang, Ren, Sun: Deep residual learning for image
-// recognition, 2015; torchvision's layout), 25,557,032 numbers, the last layer's first, as a backward pass makes them.
+// Measures the gradients of one training step: the 161 tensors of ResNet-50 (He, Zhang, Ren, Sun: Deep residual
+// learning for image recognition, 2015; torchvision's layout), 25,557,032 numbers. The last layer comes first, as in a
+// backward pass.
 #include <cstddef>
 #include <memory>
 #include <new>

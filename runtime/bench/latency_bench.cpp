@@ -6,7 +6,7 @@ namespace {
 
 constexpr std::int64_t kCalls = 5000;
 
-// Each call by itself, on this rank.
+// Times each call separately, on this rank.
 Result<Timing> time_each(const BenchOptions& options, const std::function<Result<void>()>& call) {
   for (std::int64_t i = 0; i < options.warmup; ++i) {
     HVD_TRY(call());

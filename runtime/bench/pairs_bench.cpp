@@ -1,6 +1,6 @@
-// Each pair of ranks by itself, while the others wait: how long the smallest exchange takes, an allreduce of --min
-// bytes in a process set of the two, and how fast --max bytes get from the lower rank to the higher, a broadcast. So a
-// slow link, or a rank on a busy core, is told from the others.
+// Measures each pair of ranks separately, while the others wait. The latency is that of an allreduce of --min bytes in
+// a process set of the two. The bandwidth is that of a broadcast of --max bytes from the lower rank to the higher. So a
+// slow link, or a rank on a busy core, stands out.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -14,7 +14,8 @@
 namespace hvd::bench {
 namespace {
 
-// One process set's operation of one size. Ranks that are not of it do nothing, but take part in the agreements.
+// PairCall is one process set's operation of one size. Ranks outside the set do nothing, but take part in the
+// agreements.
 class PairCall {
  public:
   PairCall(const BenchOptions& options, std::int32_t kind, std::int32_t set, std::array<std::int32_t, 2> ranks,
@@ -70,7 +71,7 @@ class PairCall {
   [[nodiscard]] std::size_t size_bytes() const { return static_cast<std::size_t>(count_) * size_of(options_.dtype); }
 
   const BenchOptions options_;
-  const int index_;  // in the pair; -1: not of it
+  const int index_;  // in the pair; -1: this rank is not in it
   const std::int64_t count_;
   std::unique_ptr<std::byte[]> memory_;
   hvd_op op_ = HVD_OP_INIT;
@@ -84,7 +85,7 @@ Result<void> measure_pairs(const BenchOptions& options, Place place, const PutRo
     for (std::int32_t high = low + 1; high < place.size; ++high) {
       const std::array<std::int32_t, 2> ranks = {low, high};
       const std::string what = std::to_string(low) + "-" + std::to_string(high);
-      // Of two ranks there is a set of just these already.
+      // In a job of two ranks, the set of all ranks is the pair.
       std::int32_t set = 0;
       if (place.size > 2) {
         HVD_TRY(to_result(hvd_process_set_add(nullptr, ranks.data(), 2, &set), "connecting ranks " + what));

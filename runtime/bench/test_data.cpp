@@ -10,11 +10,11 @@ namespace hvd::bench {
 namespace {
 
 constexpr int kPeriod = 1009;
-// So many ranks at most bring something to one element of a sum: with values to 3 it stays below 256, the last whole
-// number that bfloat16 and uint8 count to.
+// The most ranks that contribute a nonzero value to one element of a sum. With values up to 3 the sum stays below 256,
+// the last whole number that bfloat16 and uint8 represent.
 constexpr int kMostAddends = 64;
 
-// splitmix64's finalizer (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+// The finalizer of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 std::uint64_t mix(std::uint64_t x) {
   x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9U;
   x = (x ^ (x >> 27U)) * 0x94D049BB133111EBU;
@@ -59,7 +59,7 @@ void encode(std::byte* out, Dtype dtype, double value) {
   }
 }
 
-// Of a floating type.
+// Decodes an element of a floating type.
 double decode(const std::byte* from, Dtype dtype) {
   switch (dtype) {
     case Dtype::kFloat16:
@@ -73,7 +73,7 @@ double decode(const std::byte* from, Dtype dtype) {
   }
 }
 
-// The distance between 1 and the next number.
+// Returns the distance between 1 and the next number.
 double epsilon(Dtype dtype) {
   switch (dtype) {
     case Dtype::kFloat16:

@@ -15,11 +15,12 @@
 namespace hvd::bench {
 namespace {
 
-// Each setting is tried so many times, in turn with the others: what disturbs one is past when it comes again.
+// How often each setting is tried, in turn with the others, so that a disturbance does not hit the same setting each
+// time.
 constexpr int kRounds = 3;
-// A setting has to be so much faster than the runtime's own to be worth a file.
+// A setting must be faster than the runtime's default by this share to be worth a file.
 constexpr double kLeastGain = 0.03;
-// Small calls are timed in batches of so many, and large ones so often.
+// The number of small calls in a batch, and of timed large calls.
 constexpr std::int64_t kSmallCalls = 400;
 constexpr std::int64_t kLargeCalls = 12;
 constexpr std::int64_t kSteps = 5;
@@ -59,12 +60,12 @@ class Tuner {
   [[nodiscard]] bool is_first() const { return is_first_; }
 
  private:
-  // By size: the shortest median of the rounds, in seconds.
+  // Times map a size to the shortest median of the rounds, in seconds.
   using Times = std::map<std::int64_t, double>;
   using Sizes = std::vector<std::int64_t>;
 
-  // Rank 0's environment is what the runtime reads when it joins. Nobody else reads it meanwhile: this is the one
-  // thread while no job is joined.
+  // The runtime reads rank 0's environment when it joins. Changing it is safe, because no other thread runs while no
+  // job is joined.
   Result<Place> join(const Tuning& tuning) {
     TuningTable tried = table_;
     tried.tuning = tuning;
@@ -76,11 +77,11 @@ class Tuner {
   }
 
   static Result<void> leave() {
-    HVD_TRY(barrier());  // who leaves first would look like one that is lost
+    HVD_TRY(barrier());  // a rank that leaves early would look like a lost one
     return to_result(hvd_shutdown(), "leaving the job");
   }
 
-  // What others may have in their environments is none of this measurement's.
+  // Clears settings that ranks may have in their environments, because they would change the measurement.
   Result<void> look_around() {
     for (const char* name : {contract::kTuning, contract::kFusionThreshold, contract::kAutotune}) {
       static_cast<void>(::unsetenv(name));
@@ -89,9 +90,9 @@ class Tuner {
     RankMap map;
     map.size = hvd_size(nullptr);
     is_first_ = hvd_rank(nullptr) == 0;
-    // Rank 0's, for all to know the same: what they measure depends on it.
+    // The values are rank 0's, so that all ranks have the same: their measurements depend on it.
     const double neighbours = is_first_ ? hvd_local_size(nullptr) : 0;
-    const double nodes = is_first_ ? hvd_cross_size(nullptr) : 0;  // each has a first rank
+    const double nodes = is_first_ ? hvd_cross_size(nullptr) : 0;  // each node has a first rank
     HVD_TRY_ASSIGN(const auto told, largest({neighbours, nodes}));
     map.local_size = static_cast<int>(told[0]);
     map.node_count = static_cast<int>(told[1]);
@@ -132,7 +133,8 @@ class Tuner {
     return sizes;
   }
 
-  // How large what goes the one way may be, which is `below`'s, where larger goes the other, which is `above`'s.
+  // Finds the limit with the best times: sizes up to it use the settings `below`, larger ones use `above`. `own` is the
+  // present limit, which stays unless another is clearly better.
   Result<std::int64_t> find_limit(const std::string& name, const Tuning& below, const Tuning& above, Sizes sizes,
                                   std::int64_t own) {
     sizes = within_limit(std::move(sizes));
@@ -167,7 +169,8 @@ class Tuner {
     return {};
   }
 
-  // Of one rank's bytes, and so of all that read them: a process set of fewer ranks may have more each.
+  // The limit concerns one rank's bytes, and so also the sum that all read: ranks of a smaller process set may have
+  // more each.
   Result<void> find_whole_limit() {
     Tuning below = table_.tuning;
     below.quick_bytes = below.quick_whole_bytes = Tuning{}.quick_bytes;
@@ -185,7 +188,7 @@ class Tuner {
     return {};
   }
 
-  // Of the data's bytes, which a node sends in each round.
+  // The limit concerns the bytes of the data, which a node sends in each round.
   Result<void> find_pairs_limit() {
     const std::size_t rounds = pair_rounds(table_.place.nodes);
     Tuning below = table_.tuning;
@@ -233,7 +236,7 @@ class Tuner {
     return {};
   }
 
-  // More than what a step has is no other setting.
+  // Settings above what a step has are all the same, so they are not tried.
   Result<void> find_fusion() {
     if (options_.max_bytes < static_cast<std::int64_t>(Tuning{}.fusion_bytes / 2)) {
       return {};
