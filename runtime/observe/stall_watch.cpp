@@ -11,7 +11,7 @@ namespace {
 constexpr Duration kLongestPeriod = std::chrono::seconds(15);
 constexpr Duration kShortestPeriod = std::chrono::milliseconds(1);
 constexpr int kLooksPerInterval = 10;
-// Of the tensors that wait for the same ranks; a model may have thousands.
+// The most names that a warning lists of tensors that wait for the same ranks; a model may have thousands.
 constexpr std::size_t kMostNamed = 6;
 
 std::string key_of(const Incomplete& tensor) {
@@ -39,7 +39,7 @@ std::string names_text(std::span<const Late> tensors) {
   return tensors.size() > kMostNamed ? text + " and " + std::to_string(tensors.size() - kMostNamed) + " more" : text;
 }
 
-// By the ranks that are missing, since these are whom the user has to look at; the oldest first.
+// Groups the tensors by the missing ranks, since the user has to look at those; the oldest tensors come first.
 std::string describe(const std::vector<Late>& late) {
   std::map<std::vector<int>, std::vector<Late>> by_ranks;
   for (const Late& one : late) {

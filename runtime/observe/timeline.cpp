@@ -10,10 +10,10 @@
 namespace hvd {
 namespace {
 
-// Kept free for ends, so that what has begun in the file also ends in it.
+// This room is kept free for the ends of phases, so that each phase that begins in the file also ends in it.
 constexpr std::size_t kRoomForEnds = 4096;
 constexpr std::size_t kMostNameBytes = 240;
-// A program that gives each operation a name of its own would need ever more memory; the rest is left out.
+// Further tensors are left out: a program that gives each operation a new name would need ever more memory.
 constexpr std::size_t kMostTensors = 100'000;
 // The phases within an operation.
 constexpr std::uint32_t kInner =
@@ -52,10 +52,10 @@ Result<void> Timeline::start(const std::string& path, bool marks_cycles) {
     ring_ = std::make_unique<TraceRing>(options_.ring_records);
   }
   while (ring_->take()) {
-    // left by the end of an earlier file
+    // these were left at the end of an earlier file
   }
   dropped_.store(0);
-  tensors_.clear();  // so that the new file has their names
+  tensors_.clear();  // so that the new file gets the names
   HVD_TRY_ASSIGN(writer_, TimelineWriter::start(path, *ring_, dropped_, on_failed_));
   marks_cycles_ = marks_cycles;
   is_on_.store(true);
@@ -80,7 +80,7 @@ Timeline::Tensor* Timeline::find(const TraceKey& key) {
   return found == tensors_.end() ? nullptr : &found->second;
 }
 
-// Null: it cannot be in the file. Its name goes into the ring first.
+// Returns null if the tensor cannot be in the file. Its name goes into the ring first.
 Timeline::Tensor* Timeline::find_or_add(const TraceKey& key) {
   if (Tensor* found = find(key); found != nullptr) {
     return found;
@@ -119,7 +119,7 @@ bool Timeline::put_all(std::span<const TraceRecord> records, std::size_t room) {
   return false;
 }
 
-// Of `ends` those that are open. A record that only ends something has room where others have none.
+// Ends those phases of `ends` that are open. A record that only ends phases may use the reserved room.
 void Timeline::put(Tensor& tensor, TraceRecord record, std::uint32_t ends, std::uint32_t begins) {
   ends &= tensor.open;
   if (!ring_->has_room(1 + kRoomForEnds) && (begins != 0 || record.kind == TraceRecord::Kind::kRank)) {
@@ -137,7 +137,7 @@ void Timeline::put(Tensor& tensor, TraceRecord record, std::uint32_t ends, std::
   put_all({&record, 1}, 0);
 }
 
-// Once, and again when it is another than before.
+// Records the shape once, and again if it changes.
 void Timeline::put_shape(Tensor& tensor, Dtype dtype, std::span<const std::int64_t> shape) {
   Shape now;
   if (shape.size() > kMostExtents) {
@@ -222,7 +222,7 @@ void Timeline::Moment::met(const TraceKey& key, OpKind kind, std::uint64_t began
   if (tensor == nullptr) {
     return;
   }
-  if (timeline_->marks_cycles_) {  // one of its own
+  if (timeline_->marks_cycles_) {  // such an operation is a decision by itself
     const TraceRecord cycle = record_of(TraceRecord::Kind::kCycle, began);
     timeline_->put_all({&cycle, 1}, kRoomForEnds);
   }

@@ -13,7 +13,7 @@
 namespace hvd {
 namespace {
 
-// Beyond a tensor's name and shape no event is longer.
+// No event is longer than this, apart from a tensor's name and shape.
 constexpr std::size_t kEventBytes = 512;
 constexpr std::string_view kBetween = ",\n";
 constexpr std::string_view kEnd = "\n]\n";
@@ -36,7 +36,7 @@ std::string phase_name(TracePhase phase, OpKind op) {
   return "?";
 }
 
-// The bytes of the UTF-8 character at the front (RFC 3629), 0 when there is none.
+// Returns the length of the UTF-8 character at the front (RFC 3629), 0 if there is none.
 std::size_t utf8_bytes(std::string_view text) {
   const auto at = [&text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const std::size_t bytes = at(0) < 0x80   ? 1
@@ -53,13 +53,13 @@ std::size_t utf8_bytes(std::string_view text) {
       return 0;
     }
   }
-  // Longer than need be, a surrogate, or beyond the last character.
+  // These are overlong forms, surrogates, and values beyond the last character.
   const bool is_wrong = (at(0) == 0xe0 && at(1) < 0xa0) || (at(0) == 0xed && at(1) > 0x9f) ||
                         (at(0) == 0xf0 && at(1) < 0x90) || (at(0) == 0xf4 && at(1) > 0x8f);
   return is_wrong ? 0 : bytes;
 }
 
-// It was put with the record that says how many there are.
+// The payload is there, because it was put together with the record that gives the number of payloads.
 std::uint64_t next_payload(TraceRing& ring) {
   const auto payload = ring.take();
   HVD_CHECK(payload && payload->kind == TraceRecord::Kind::kPayload);
@@ -107,7 +107,7 @@ void TimelineText::begin() {
   put("}}");
 }
 
-// What was told stays: from now on it goes on at the new rate.
+// Times that were written stay; later ones continue from here at the new rate.
 void TimelineText::look_at_clock() {
   const std::uint64_t now = ticks_now();
   base_ns_ += static_cast<double>(ticks_between(base_ticks_, now)) * ns_per_tick_;
@@ -124,7 +124,7 @@ void TimelineText::set_time(std::uint64_t ticks) {
     return;
   }
   told_ticks_ = ticks;
-  // What is told now may have been before the clock was looked at.
+  // This event may have happened before the clock was last measured.
   const auto since = static_cast<double>(static_cast<std::int64_t>(ticks - base_ticks_));
   const auto ns = static_cast<std::uint64_t>(std::max(0.0, base_ns_ + since * ns_per_tick_));
   std::array<char, 24> digits{};
@@ -163,7 +163,7 @@ bool TimelineText::add_next(TraceRing& ring) {
       take_shape(*record, ring);
       return true;
     case TraceRecord::Kind::kPayload:
-      return true;  // never without what it belongs to
+      return true;  // it never comes without the record to which it belongs
   }
   return true;
 }

@@ -13,16 +13,17 @@
 namespace hvd {
 namespace {
 
-// What has happened is in the file this much later: soon enough for scripts that read it 100 ms after an operation, as
-// it was possible with Horovod.
+// An event is in the file after this time: soon enough for scripts that read the file 100 ms after an operation, as
+// they could with Horovod.
 constexpr auto kInterval = std::chrono::milliseconds(50);
-// So little that it stays in a core's cache until it is written.
+// A write is small enough to stay in a core's cache until it is written.
 constexpr std::size_t kWriteBytes = 256U << 10U;
 constexpr int kLowestPriority = 19;
 
-// What an earlier file has but for its first byte, which is written over: ext4 takes a file that became empty for one
-// that replaces another, brings it to the disk when it is closed, and has who empties it next wait for that (3 ms).
-// False: errno says why. What is no file has no length (EINVAL).
+// Removes an earlier file's content except its first byte, which is then overwritten. ext4 treats a file that is
+// truncated to nothing as a replacement. It writes such a file to disk on close, and the next one that truncates it
+// waits for that (3 ms).
+// False: errno says why. Something that is not a regular file has no length (EINVAL).
 bool drop_old(int fd) {
   return ::ftruncate(fd, 1) == 0 || errno == EINVAL;
 }
@@ -50,7 +51,7 @@ TimelineWriter::TimelineWriter(std::string path, Fd fd, TraceRing& ring, std::at
                                std::function<void(const Error&)> on_failed)
     : path_(std::move(path)), fd_(std::move(fd)), ring_(ring), dropped_(dropped), on_failed_(std::move(on_failed)) {}
 
-// What is left is written here: the thread may be given no processor for long.
+// Writes the rest on this thread, because the writing thread may get no processor for long.
 TimelineWriter::~TimelineWriter() {
   if (!thread_.joinable()) {
     return;
@@ -64,7 +65,7 @@ TimelineWriter::~TimelineWriter() {
   write_some(true);
 }
 
-// Without the lock: a call that comes too early to be heard is made good by the interval.
+// It takes no lock: if the thread misses the call, it looks at the end of the interval.
 void TimelineWriter::rouse() {
   if (!is_roused_.load(std::memory_order_relaxed) && !is_roused_.exchange(true)) {
     changed_.notify_all();
@@ -72,7 +73,7 @@ void TimelineWriter::rouse() {
 }
 
 void TimelineWriter::run() {
-  // Ranks that compute, and that look for each other's news, go first. (Of this thread only, on Linux.)
+  // The ranks' computing and polling threads go first. (On Linux this concerns only this thread.)
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowestPriority);
   while (!is_stopping_.load()) {
     {
@@ -84,7 +85,7 @@ void TimelineWriter::run() {
   }
 }
 
-// All that is there; not the last time, no more than until it is to stop.
+// Writes all records; except for the last time, it stops as soon as the writer is to stop.
 void TimelineWriter::write_some(bool is_last) {
   text_.look_at_clock();
   while ((is_last || !is_stopping_.load(std::memory_order_relaxed)) && text_.add_next(ring_)) {
@@ -99,7 +100,7 @@ void TimelineWriter::write_some(bool is_last) {
   flush();
 }
 
-// False: it cannot be written, and nothing more will be.
+// False: the file cannot be written, and nothing more will be.
 bool TimelineWriter::flush() {
   const std::size_t bytes = text_.text().size();
   if (bytes == 0 || has_failed_) {
