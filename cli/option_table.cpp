@@ -266,8 +266,7 @@ void add_bench_options(CLI::App& app, Flags& flags) {
                  "HVD_TUNING=FILE makes a job use; --max bounds what is tried")
       ->type_name("FILE")
       ->group(kGroup);
-  app.add_option("--plot", flags.plots,
-                 "Also draw bandwidth and time by size; FILE ends in .svg; may be repeated")
+  app.add_option("--plot", flags.plots, "Also draw bandwidth and time by size; FILE ends in .svg; may be repeated")
       ->type_name("FILE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
