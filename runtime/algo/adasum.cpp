@@ -9,19 +9,20 @@
 #include "runtime/base/check.h"
 #include "runtime/core/float16.h"
 
-// Built with -O3, as reduce_kernels.cpp is.
+// This file is built with -O3, as reduce_kernels.cpp is.
 namespace hvd {
 namespace {
 
-// So many elements of each vector are looked at together: of eight vectors they are still in a core's first cache.
+// The number of elements of each vector that are handled together: eight such vectors still fit into a core's
+// first-level cache.
 constexpr std::size_t kBlock = 256;
-// Sums run in so many lanes, which the compiler may compute at once.
+// Sums run in this many independent lanes, which the compiler can compute in parallel.
 constexpr std::size_t kLanes = 4;
-// A sum of vectors that nearly cancel each other is known by its inner products only down to this part of theirs (its
-// square, in float64). Below that its direction is noise, and it counts as what it nearly is: zero.
+// The inner products give the square of a sum of vectors that nearly cancel each other only down to this fraction of
+// their own size (in float64). Below that its direction is noise, and the sum counts as zero, which it nearly is.
 constexpr double kNoise = 1e-12;
 
-// Ends of shares: no two parties write one cache line of an output.
+// Shares end at multiples of this, so that no two parties write to the same cache line of an output.
 constexpr std::size_t kGrainBytes = 64;
 
 template <typename T, typename Convert>
@@ -55,8 +56,8 @@ void load(const std::uint8_t* from, std::size_t begin, std::size_t count, Dtype 
   }
 }
 
-// To the nearest float32 that is odd where it is not exact, so that rounding it once more gives what rounding the
-// float64 at once would have given.
+// Rounds to float32; if the result is inexact, to the neighbour with an odd last bit. Rounding that result again then
+// gives the same as rounding the float64 directly.
 float to_odd(double value) {
   const auto nearest = static_cast<float>(value);
   const auto bits = std::bit_cast<std::uint32_t>(nearest);
@@ -96,7 +97,7 @@ double product(const double* a, const double* b, std::size_t count) {
   return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
 }
 
-// Some vectors' weighted sum, as the weight of each of all; 0 for others.
+// Combination is the Adasum of some vectors, as the weight of each vector; 0 for the others.
 class Combination {
  public:
   Combination(std::span<const double> products, std::size_t vectors) : products_(products), weights_(vectors, 0.0) {}
@@ -120,7 +121,7 @@ class Combination {
  private:
   struct Product {
     double value = 0.0;
-    double magnitude = 0.0;  // of what was added up
+    double magnitude = 0.0;  // sum of the absolute terms
   };
   [[nodiscard]] Product times(Range a, Range b) const {
     Product sum;
@@ -136,7 +137,7 @@ class Combination {
   }
   void scale(Range side, double both) {
     const Product square = times(side, side);
-    // What is no number goes on to make the result none either.
+    // A NaN is scaled too, so that it makes the result NaN.
     if (std::isfinite(square.magnitude) && square.value <= kNoise * square.magnitude) {
       return;
     }

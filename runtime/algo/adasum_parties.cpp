@@ -13,7 +13,8 @@ std::size_t aligned(std::size_t bytes) {
 
 }  // namespace
 
-// What is packed, and behind it each party's part of the own share, as much as the longest one.
+// The memory holds the packed data, and after it each party's part of this party's share, with room for the longest
+// share.
 std::size_t adasum_room(const ShareLayout& layout) {
   return aligned(layout.total_bytes()) + layout.parties() * layout.longest_share();
 }

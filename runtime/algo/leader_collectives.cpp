@@ -11,8 +11,8 @@
 namespace hvd {
 namespace {
 
-// More than this takes so long that who looks for its end keeps a core from others for nothing: there is always some on
-// its way. Measured: a ring is no faster by it.
+// Larger transfers take so long that polling for their end only keeps a core from other ranks, since some data is
+// always in transit. Measured: polling makes a ring no faster.
 constexpr std::size_t kMostLookedFor = 512U << 10U;
 
 std::size_t end_of(std::span<const Range> blocks) {
@@ -23,7 +23,7 @@ std::size_t end_of(std::span<const Range> blocks) {
   return end;
 }
 
-// Along a chain: what has come goes on, at once.
+// ChainFlow sends data along a chain: what has been received is passed on at once.
 class ChainFlow final : public Flow {
  public:
   ChainFlow(std::uint8_t* data, std::size_t size_bytes, bool is_first, bool is_last)
@@ -120,11 +120,11 @@ Result<void> LeaderCollectives::exchange(int to_node, Bytes out, int from_node, 
   return send_and_recv(peer(to_node), out, peer(from_node), in, looks, interrupt);
 }
 
-// Recursive doubling: after the round of distance d each node has the sum of the 2d nodes of its group. Of a number of
-// nodes that is no power of two the ones beyond give theirs to a partner first, and get the result from it. Both of a
-// pair reduce the same two operands in the same order, so all end with the same bits; but for those of a NaN, which
-// processors of different kinds may take from different operands. (Thakur, Rabenseifner and Gropp, "Optimization of
-// collective communication operations in MPICH", 2005.)
+// Recursive doubling: after the round of distance d each node has the sum of the 2d nodes of its group. If the number
+// of nodes is not a power of two, the nodes beyond it first give their data to a partner, and receive the result from
+// it. Both nodes of a pair reduce the same two operands in the same order, so all end with the same bits. Only the bits
+// of a NaN may differ, because processors of different kinds may take them from different operands. (Thakur,
+// Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005.)
 Result<void> LeaderCollectives::run_pairs(std::uint8_t* data, std::size_t element_count, Dtype dtype, ReduceOp op,
                                           Interrupt& interrupt) {
   const std::size_t bytes = element_count * size_of(dtype);
@@ -161,7 +161,7 @@ Result<void> LeaderCollectives::broadcast(void* data, std::size_t size_bytes, in
 }
 
 Result<void> LeaderCollectives::barrier(Interrupt& interrupt) {
-  // Dissemination: after the round of distance d everybody has heard, directly or not, of the 2d-1 nodes before it.
+  // Dissemination: after the round of distance d each node has heard, directly or not, from the 2d-1 nodes before it.
   for (int distance = 1; distance < count(); distance *= 2) {
     const std::uint8_t token = 'B';
     std::uint8_t received = 0;

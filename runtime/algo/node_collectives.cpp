@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kElementBytes = 8;  // of the largest type
 
-// A rank reduces at most a quarter of chunk_bytes at a time. Measured with two ranks and 1 to 16 MiB: what it then has
-// in hand, its own and the other's, published and reduced, stays in its second cache of 2 MiB.
+// A rank reduces at most a quarter of chunk_bytes at a time. Measured with two ranks and 1 to 16 MiB: its working set
+// (its own and the other's data, published and reduced) then stays in its second-level cache of 2 MiB.
 constexpr std::size_t kMostSharesOfChunk = 4;
 
 std::size_t longest_of(std::span<const Range> pieces) {
@@ -36,7 +36,7 @@ NodeCollectives::NodeCollectives(ShmSegment* shm, const Tuning& tuning) : shm_(s
     small_bytes_ = std::min(
         {chunk_bytes_, tuning.small_bytes, tuning.small_read_bytes / static_cast<std::size_t>(shm_->local_size())});
     const std::size_t lane = chunk_bytes_ / static_cast<std::size_t>(shm_->local_size());
-    // Two ranks never write one cache line, unless there are more of them than lines.
+    // Two ranks never write to the same cache line, unless there are more ranks than lines.
     lane_bytes_ =
         lane / kCacheLineBytes > 0 ? lane / kCacheLineBytes * kCacheLineBytes : lane / kElementBytes * kElementBytes;
     HVD_CHECK(lane_bytes_ > 0);

@@ -1,6 +1,6 @@
-// Reductions among the ranks of a node. Each rank reduces a share of the elements, and gives the others only what is
-// theirs to reduce: of S bytes and n ranks, (n-1)/n S go into a slot and as many come out of the others' slots. What a
-// rank reduces itself it reads where the caller has it. (The reduce-scatter and allgather of Rabenseifner,
+// Reductions among the ranks of a node. Each rank reduces a share of the elements, and publishes only what others
+// reduce. Of S bytes and n ranks, each rank copies (n-1)/n S into its slot, and as much out of the others' slots. It
+// reads its own share directly from the caller's memory. (This is the reduce-scatter and allgather of Rabenseifner,
 // "Optimization of Collective Reduction Operations", ICCS 2004, with shared memory instead of messages.)
 #include <algorithm>
 #include <array>
@@ -14,11 +14,13 @@
 namespace hvd {
 namespace {
 
-// Of a rank's own share before pieces are looked for again. With 8 KiB that is felt: 8 % of 4 MiB's time.
+// The most of a rank's own share in one turn. Smaller turns cost time to find the pieces again: with 8 KiB, 8 % of the
+// time of 4 MiB.
 constexpr std::size_t kTurnBytes = 32U << 10U;
 
-// At most `most` of a rank's own share in one turn, so that as many turns go through it as through the shares of the
-// others, each of which ends a turn: a rank that has only copies left does nothing while their lines are on their way.
+// Returns how much of a rank's own share it reduces in one turn, at most `most`. Its own share takes as many turns as
+// the shares of the others, each of which ends a turn. Otherwise a rank would have only copies left at the end, and
+// wait for their cache lines.
 std::size_t turn_bytes(std::size_t chunk_bytes, int ranks, std::size_t most) {
   const std::size_t share = share_of(chunk_bytes, ranks, 0).size();
   const auto others = static_cast<std::size_t>(std::max(1, ranks - 1));
@@ -29,7 +31,7 @@ std::size_t turn_bytes(std::size_t chunk_bytes, int ranks, std::size_t most) {
 
 }  // namespace
 
-// By local rank, so that the result does not depend on who computes it.
+// The operands are in the order of local ranks, so that the result does not depend on which rank computes it.
 template <typename Operand>
 std::span<const std::uint8_t* const> NodeCollectives::operands_of(const Operand& operand) {
   for (int rank = 0; rank < shm_->local_size(); ++rank) {
@@ -38,7 +40,7 @@ std::span<const std::uint8_t* const> NodeCollectives::operands_of(const Operand&
   return operands_;
 }
 
-// One barrier: every rank that takes the result reads all slots.
+// There is one barrier; every rank that takes the result reads all slots.
 Result<void> NodeCollectives::reduce_small(const Reduction& what, Interrupt& interrupt) {
   const std::size_t count = what.size_bytes / size_of(what.dtype);
   std::uint8_t* own = buffer(shm_->local_rank(), 0);
@@ -59,7 +61,7 @@ Result<void> NodeCollectives::reduce_small(const Reduction& what, Interrupt& int
   return {};
 }
 
-// The three stages of a reduction; each goes through the pieces itself.
+// Walk is the positions of a reduction's three stages in the pieces.
 struct NodeCollectives::Walk {
   explicit Walk(std::span<const Piece> pieces) : published(pieces), reduced(pieces), taken(pieces) {}
 
@@ -68,9 +70,9 @@ struct NodeCollectives::Walk {
   PieceCursor taken;
 };
 
-// Whose slot the result of a rank's share lies in: one where the rank has just read what the owner published there. So
-// the owner writes again what it last read itself, and a cache line goes from one core to another and back, instead
-// of twice.
+// Returns the rank in whose slot the result of a rank's share is put: a place where the rank has just read what the
+// slot's owner published. The owner later writes to lines that it last read itself. So a cache line moves from one core
+// to another and back once, instead of twice.
 int NodeCollectives::host_of(int rank) const {
   return rank == 0 && shm_->local_size() > 1 ? 1 : 0;
 }
@@ -83,7 +85,8 @@ CopyRun NodeCollectives::taken_run(const ShareBlocks& block, std::size_t buffer)
   return {block.output(), shm_->slot(host_of(block.rank())) + buffer + block.begin(), block.size()};
 }
 
-// `scratch`: for inputs that are scaled; not where the result goes, which is what another rank has published.
+// `scratch` is for inputs that are scaled. They are not scaled in the result's place, because another rank's input is
+// there.
 void NodeCollectives::reduce_block(const Reduction& what, const ShareBlocks& block, std::size_t buffer, Block& scratch,
                                    ReduceTurn& turn) {
   const int self = shm_->local_rank();
@@ -101,7 +104,7 @@ void NodeCollectives::reduce_block(const Reduction& what, const ShareBlocks& blo
   turn.scale = what.scales.after;
 }
 
-// A block of each stage at a time.
+// Does one block of each stage in turn.
 void NodeCollectives::reduce_phase(const Reduction& what, std::size_t phase, Walk& walk) {
   const int ranks = shm_->local_size();
   alignas(kCacheLineBytes) Block scratch;  // NOLINT: filled where it is used
@@ -136,7 +139,7 @@ void NodeCollectives::reduce_phase(const Reduction& what, std::size_t phase, Wal
 }
 
 Result<void> NodeCollectives::reduce(Reduction what, Interrupt& interrupt) {
-  // Below this a second barrier costs more than what all ranks then compute alike.
+  // Below this size, a second barrier costs more than computing everything on all ranks.
   if (what.size_bytes != 0 && what.size_bytes <= std::min(small_bytes_, kBlockBytes)) {
     return reduce_small(what, interrupt);
   }
@@ -168,7 +171,8 @@ Result<void> NodeCollectives::reduce_pieces(std::span<const Piece> pieces, Dtype
   return reduce(Reduction{pieces, bytes_of(pieces), 0, dtype, op, scales, true}, interrupt);
 }
 
-// One block of this rank's share: small enough to stay in the cache from the first reading to the last writing.
+// Reduces one block of this rank's share, which is small enough to stay in the cache from the first read to the last
+// write.
 void NodeCollectives::reduce_shared_block(std::size_t offset, std::size_t size_bytes, Dtype dtype, ReduceOp op,
                                           Scales scales) {
   const int ranks = shm_->local_size();

@@ -18,8 +18,8 @@ const ReduceLoops& loops() {
 }
 
 #if defined(HVD_REDUCE_LOOPS_X86)
-// F16C, of which clang 14 has no word: bit 29 of ECX (Intel 64 and IA-32 Architectures Software Developer's Manual,
-// CPUID leaf 1).
+// Checks for F16C, for which clang 14 has no built-in name: bit 29 of ECX (Intel 64 and IA-32 Architectures Software
+// Developer's Manual, CPUID leaf 1).
 bool converts_float16() {
   unsigned eax = 0;
   unsigned ebx = 0;

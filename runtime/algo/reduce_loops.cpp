@@ -14,10 +14,10 @@
 #include "runtime/base/check.h"
 #include "runtime/core/float16.h"
 
-// Plain loops that the compiler vectorises: this file is built with -O3, and several times, for the processors that
-// HVD_REDUCE_LOOPS names. All that is defined here is local to the file, lest the linker take what is made for a newer
-// processor in another file's place. An element type is described by three things: how it is stored, what it is
-// computed in, and how it gets from one to the other.
+// These are plain loops that the compiler vectorises. The file is built with -O3, once for each instruction set that
+// HVD_REDUCE_LOOPS names. All definitions are local to the file, because the linker could otherwise use code for a
+// newer processor in place of another file's. An element type is described by how it is stored, the type in which it is
+// computed, and the conversion between the two.
 #if !defined(HVD_REDUCE_LOOPS)
 #define HVD_REDUCE_LOOPS portable
 #endif
@@ -48,7 +48,7 @@ struct Floating {
   static Stored store(Value value) { return value; }
   static Value add(Value a, Value b) { return a + b; }
   static Value multiply(Value a, Value b) { return a * b; }
-  // A NaN of either side is the result, whatever the order of the ranks.
+  // A NaN on either side is the result, whatever the order of the ranks.
   static Value min(Value a, Value b) { return ((b < a) | (b != b)) ? b : a; }
   static Value max(Value a, Value b) { return ((a < b) | (b != b)) ? b : a; }
 };
@@ -65,7 +65,7 @@ struct Bfloat16 : Floating<float> {
   static Stored store(float value) { return float_to_bfloat16(value); }
 };
 
-// One byte; what is not 0 is true, and true is written as 1.
+// A bool is one byte: any value but 0 is true, and true is written as 1.
 struct Bool {
   using Stored = std::uint8_t;
   using Value = bool;
@@ -77,7 +77,8 @@ struct Bool {
   static Value max(Value a, Value b) { return a | b; }
 };
 
-// Vectorised although `into` may be one of the others: element i is read before it is written, and no other is.
+// The loop may be vectorised although `into` may be one of the inputs: element i is read before it is written, and no
+// other element is read then.
 #if defined(__clang__)
 #define HVD_INDEPENDENT_ITERATIONS _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -97,7 +98,7 @@ void apply(void* into, const void* first, const void* second, std::size_t count,
 }
 
 #if defined(__F16C__)
-// The processor converts eight at a time; what does not fill a block is left to the plain loop.
+// The processor converts eight elements at a time; a rest smaller than a block is left to the plain loop.
 constexpr std::size_t kBlock = 64;
 
 void load_block(float* to, const std::uint16_t* from) {
@@ -153,11 +154,12 @@ void apply_any(void* into, const void* first, const void* second, std::size_t co
   }
 }
 
-// Toward zero; what the type cannot hold becomes its nearest value, and NaN 0 (a plain conversion is undefined there).
+// Truncates toward zero; a value out of range becomes the nearest limit, and NaN becomes 0 (a plain conversion is
+// undefined for these).
 template <typename T>
 T truncate(double value) {
   using Limits = std::numeric_limits<T>;
-  // max() of a 64-bit type is not a double; the next power of two is, and is the first value too large.
+  // max() of a 64-bit type is not a double; the next power of two is one, and is the first value that is too large.
   const double too_large = std::ldexp(1.0, Limits::digits);
   if (value >= too_large) {
     return Limits::max();
@@ -182,7 +184,7 @@ template <typename T>
   }
 }
 
-// A factor as mantissa * 2^exponent, with a mantissa below 2^53 that is odd, or 0.
+// Binary is a factor as mantissa * 2^exponent, where the mantissa is below 2^53 and odd, or 0.
 struct Binary {
   std::int64_t mantissa = 0;
   int exponent = 0;
@@ -205,7 +207,7 @@ Binary binary_of(double factor) {
 
 __extension__ typedef unsigned __int128 Wide;  // NOLINT(modernize-use-using): only so no compiler warns
 
-// value * factor / divisor of one that a double does not hold: without rounding, and cut toward zero as above.
+// Computes value * factor / divisor for a value that a double cannot hold, exactly, and truncated toward zero as above.
 std::int64_t scale_large(std::int64_t value, const Binary& factor, std::int64_t divisor) {
   const bool is_negative = (value < 0) != (factor.mantissa < 0);
   const auto magnitude = [](std::int64_t number) {
@@ -227,7 +229,7 @@ std::int64_t scale_large(std::int64_t value, const Binary& factor, std::int64_t 
                                                : static_cast<std::uint64_t>(product));
 }
 
-// As of the other integers, but exact beyond 2^53 too; an average is whole numbers' division everywhere.
+// Scales as for the other integers, but exactly beyond 2^53 too; an average is an integer division for all values.
 [[gnu::noinline]] void scale(Integer<std::int64_t> /*element*/, void* data, std::size_t count, Scale by) {
   auto* values = static_cast<std::int64_t*>(data);
   const Binary factor = binary_of(by.factor);
@@ -272,14 +274,15 @@ void scale(Element /*of floating type*/, void* data, std::size_t count, Scale by
 
 // ---- a turn ----
 
-// Bytes of each run before it is the next one's turn: a few lines, so that while some are on their way from another
-// core's cache the processor works on others. With more than 1 KiB it does not look that far ahead.
+// The bytes of each run before the next run's turn. They are a few cache lines, so that the processor works on some
+// lines while others come from another core's cache. With more than 1 KiB it does not look that far ahead.
 constexpr std::size_t kUnitBytes = 256;
 
-// Where nothing is copied meanwhile: what stays in a core's first cache while all operands are added and it is scaled.
+// The bytes of a reduction that runs without copies: they stay in a core's first-level cache while all operands are
+// added and the result is scaled.
 constexpr std::size_t kAloneBytes = 8U << 10U;
 
-// So many units, or as many as there are; returns how far it got.
+// Copies this many units, or as many as are left; returns the new position.
 std::size_t copy_units(const CopyRun& run, std::size_t at, std::size_t units) {
   for (; units > 0 && at + kUnitBytes <= run.size_bytes; --units, at += kUnitBytes) {
     std::memcpy(run.to + at, run.from + at, kUnitBytes);
@@ -318,7 +321,7 @@ void run_turn(const ReduceTurn& turn, Operation operation) {
   std::size_t published = 0;
   std::size_t reduced = 0;
   std::size_t taken = 0;
-  // Beside one of its own a rank copies a unit of each of the others' shares.
+  // For each unit of its own share, a rank copies a unit of each other rank's share.
   const std::size_t shares = turn.operands.size() - 1;
   const bool has_copies = (turn.published.size_bytes | turn.taken.size_bytes) != 0;
   for (; has_copies && reduced + kUnitBytes <= turn.size_bytes; reduced += kUnitBytes) {

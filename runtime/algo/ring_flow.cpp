@@ -25,7 +25,7 @@ RingOrder RingFlow::order_of(const Place& place, Half half) {
   return RingOrder(pieces, half == Half::kGather ? nodes - 1 : 0, half == Half::kReduce ? nodes - 1 : 2 * (nodes - 1));
 }
 
-// Each step moves one part each way, whole.
+// Each step moves one whole part in each direction.
 std::uint64_t RingFlow::bytes_to_send() const {
   std::uint64_t all = 0;
   for (int step = first_step_; step < end_step_; ++step) {
@@ -46,7 +46,7 @@ std::size_t RingFlow::block_bytes(int part) const {
   return place_.blocks[static_cast<std::size_t>(ring_previous(part, count()))].size();
 }
 
-// A node ends the first half with the part after its own number: that is its block.
+// A node ends the first half with the part after its own number, and that part is its block.
 Range RingFlow::piece_of(int part, std::size_t piece) const {
   const Range& block = place_.blocks[static_cast<std::size_t>(ring_previous(part, count()))];
   const Range within = chunk_of(block.size(), place_.piece_bytes, piece);
@@ -61,7 +61,7 @@ Range RingFlow::received_at(const RingOrder& at) const {
   return piece_of(ring_recv_part(place_.self, count(), at.step()), at.piece());
 }
 
-// Blocks may differ in size: then some have no such piece, here as on the other side.
+// Blocks may differ in size; a block without such a piece is skipped here, and on the other side too.
 std::size_t RingFlow::to_send(iovec* parts) {
   for (; !out_.is_over(); out_.advance(), sent_ = 0) {
     const Range range = sent_at(out_);
@@ -92,7 +92,7 @@ std::size_t RingFlow::to_receive(iovec* parts) {
   return 0;
 }
 
-// Of inputs or of outputs.
+// Fills `parts` with addresses of inputs or of outputs.
 std::size_t RingFlow::fill(iovec* parts, Range range, bool of_inputs) const {
   std::size_t count = 0;
   data_.visit(range, [&](const std::uint8_t* input, std::uint8_t* output, std::size_t bytes) {
@@ -115,7 +115,7 @@ void RingFlow::note_received(std::size_t bytes) {
   received_ = 0;
 }
 
-// Each part comes here in one step only, so that what this node adds is its input still.
+// Each part is reduced here in one step only, so this node's operand is still its input.
 void RingFlow::reduce(Range range, int step) const {
   const bool is_last = step + 2 == count();
   const std::uint8_t* received = place_.staging;

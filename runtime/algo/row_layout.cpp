@@ -7,10 +7,11 @@
 namespace hvd {
 namespace {
 
-// Far above any memory, far below overflow.
+// The limit is far above any memory and far below overflow.
 constexpr std::size_t kMaxBytes = std::size_t{1} << 56U;
 
-// In packed order, for each rank's rows of each tensor: move(tensor, where in the packed form, where in it, bytes).
+// Visits each rank's rows of each tensor, in packed order: move(tensor, position in the packed form, position in the
+// tensor, bytes).
 template <typename Move>
 void for_each_block(const std::vector<RowLayout::Tensor>& tensors, std::size_t size, const Move& move) {
   std::vector<std::size_t> apart_at(tensors.size(), 0);
