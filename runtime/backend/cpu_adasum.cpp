@@ -1,6 +1,6 @@
-// CpuBackend's Adasum: among the ranks of a node, then among the leaders of the nodes. On each level every party gets
-// its share of what all have, computes there what its share adds to the inner products, and then, with everybody's,
-// its share of the result; so a level moves as much as a reducescatter and an allgather.
+// CpuBackend's Adasum: first among the ranks of a node, then among the leaders of the nodes. On each level every party
+// receives its share of all vectors and computes its share's part of the inner products. With the sums of these it
+// computes its share of the result. So a level moves as much data as a reducescatter and an allgather.
 #include <cstring>
 
 #include "runtime/algo/adasum_parties.h"

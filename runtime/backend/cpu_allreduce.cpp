@@ -1,4 +1,4 @@
-// CpuBackend's allreduce: within one node, between nodes of one rank each, and in general.
+// CpuBackend's allreduce, for one node, for nodes of one rank each, and for the general case.
 #include <algorithm>
 
 #include "runtime/algo/piece_cursor.h"
@@ -32,7 +32,7 @@ Result<void> CpuBackend::allreduce_pieces(std::span<const Piece> pieces, Dtype d
   }
   auto done = run_segments(pieces, dtype, op, scales, interrupt);
   if (!done.ok()) {
-    wire_.stop();  // the memory is the caller's again
+    wire_.stop();  // the memory belongs to the caller again
   }
   return done;
 }
@@ -43,7 +43,7 @@ Result<void> CpuBackend::allreduce_shared(std::span<const SharedPiece> pieces, D
   return node_.reduce_shared(pieces, dtype, op, scales, interrupt);
 }
 
-// The same pieces; or where their outputs are also their inputs, scaled.
+// Returns the same pieces, or pieces whose outputs hold the scaled inputs.
 std::span<const Piece> CpuBackend::scaled(std::span<const Piece> pieces, Dtype dtype, Scale scale) {
   if (scale.is_one()) {
     return pieces;
@@ -60,8 +60,8 @@ std::span<const Piece> CpuBackend::scaled(std::span<const Piece> pieces, Dtype d
   return scaled_;
 }
 
-// In segments: while the leaders' links move one, the node's ranks pack and reduce the next, and then take the one
-// before. How many there are is the same on all nodes, whatever their ranks.
+// Works in segments: while the leaders' links move one, the node's ranks pack and reduce the next, and then take the
+// previous one. The number of segments is the same on all nodes, whatever their ranks.
 Result<void> CpuBackend::run_segments(std::span<const Piece> pieces, Dtype dtype, ReduceOp op, Scales scales,
                                       Interrupt& interrupt) {
   const std::size_t element = size_of(dtype);
@@ -71,7 +71,7 @@ Result<void> CpuBackend::run_segments(std::span<const Piece> pieces, Dtype dtype
     const Range elements = split(count, segments, i);
     return Range{elements.begin * element, elements.end * element};
   };
-  // What lies in one place is worked on there; else two segments at a time have another.
+  // A single piece is worked on in place; several pieces use staging memory for two segments at a time.
   const bool is_packed = pieces.size() != 1;
   const bool is_in_place = !is_packed && pieces.front().input == pieces.front().output;
   const std::size_t largest = bytes_at(0).size();

@@ -1,6 +1,6 @@
-// CpuBackend's alltoall: within a node every rank reads what is for it; for each other node the leader collects what
-// its ranks have for it, exchanges that with the other leader, and hands out what came. So every byte is on the wire
-// once, and a leader needs memory for two nodes' exchange at a time.
+// CpuBackend's alltoall. Within a node every rank reads the data that is for it. For each other node, the leader
+// collects its ranks' data for that node, exchanges it with the other leader, and distributes what it received. So
+// every byte crosses the network once, and a leader needs memory for only two nodes' exchange at a time.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -19,7 +19,7 @@ std::size_t longest_of(std::span<const Range> pieces) {
   return longest;
 }
 
-// Pieces of these sizes, one after the other.
+// Returns the ranges of pieces with these sizes, one after the other.
 template <typename BytesOf>
 std::vector<Range> side_by_side(Range ranks, const BytesOf& bytes_of) {
   std::vector<Range> pieces;
@@ -32,7 +32,8 @@ std::vector<Range> side_by_side(Range ranks, const BytesOf& bytes_of) {
   return pieces;
 }
 
-// From the order of the senders, as they were collected, to the order of the receivers, in which they are handed out.
+// Sorts from the order of the senders, in which data is collected, to the order of the receivers, in which it is
+// distributed.
 void sort_by_receiver(const std::uint8_t* by_sender, std::uint8_t* by_receiver, const AlltoallLayout& layout,
                       Range senders, Range receivers) {
   std::vector<std::size_t> at;  // of each sender, in what it brought
@@ -90,7 +91,7 @@ Result<void> CpuBackend::exchange_within_node(const void* input, const AlltoallL
   return node_.alltoall(input, send, out, recv, longest, interrupt);
 }
 
-// Sends to the node that is `distance` on, and receives from the one that is as far back.
+// Sends to the node that is `distance` ahead in the ring, and receives from the one that is as far behind.
 Result<void> CpuBackend::exchange_with_nodes(const void* input, const AlltoallLayout& layout, void* out, int distance,
                                              Interrupt& interrupt) {
   const int to_node = ring_next(map_.node_index, map_.node_count, distance);

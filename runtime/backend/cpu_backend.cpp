@@ -27,7 +27,7 @@ bool has_core_to_spare() {
   return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) > 1;
 }
 
-// Where ranks outnumber cores another rank may be what a look keeps from running, or the program's other threads.
+// If there are more ranks than cores, polling may keep another rank from running, or the program's other threads.
 Looks looks_of(const Mesh& mesh) {
   const bool may_look = mesh.shm() == nullptr ? has_core_to_spare() : mesh.shm()->spins() > 0;
   return Looks(may_look ? Looks::kMost : 0);
@@ -47,7 +47,8 @@ Result<void> CpuBackend::broadcast(void* data, std::size_t size_bytes, int root,
   const int root_node = nodes[static_cast<std::size_t>(root)];
   const auto first_on_node = std::find(nodes.begin(), nodes.end(), root_node) - nodes.begin();
   const int local_root = root - static_cast<int>(first_on_node);
-  // On the root's node all have the data first, the leader among them; elsewhere the leader brings it.
+  // On the root's node all ranks receive the data first, among them the leader; on other nodes the leader distributes
+  // it.
   if (map_.node_index == root_node) {
     HVD_TRY(node_.broadcast(data, size_bytes, local_root, interrupt));
   }
@@ -104,7 +105,8 @@ Result<void> CpuBackend::reducescatter(const void* input, std::span<const std::s
   if (map_.node_count == 1) {
     return node_.reduce_scatter(input, parts.of_local_ranks, out, dtype, op, interrupt);
   }
-  // One copy of the data per node on the wire: the leader has its node's sum, and gets its node's part of the whole.
+  // Only one copy of the data per node crosses the network: the leader has its node's sum, and receives its node's part
+  // of the whole.
   const std::size_t total = parts.of_rank.back().end;
   std::uint8_t* whole = nullptr;
   if (map_.is_leader()) {

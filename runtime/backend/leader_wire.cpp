@@ -29,7 +29,7 @@ void LeaderWire::order(Piece piece, Dtype dtype, ReduceOp op, Scale after) {
   {
     const std::lock_guard<std::mutex> lock(mu_);
     if (!failed_.ok()) {
-      return;  // the thread may be gone, and stop() waits until there is no order
+      return;  // the thread may have ended, and stop() waits until there is no order
     }
     orders_.push_back(Order{piece, dtype, op, after});
   }
@@ -55,7 +55,7 @@ Result<void> LeaderWire::wait_for_order(Interrupt& interrupt) {
     }
   }
   if (!failed_.ok()) {
-    // A connection often ends because the job does: then that is the cause to tell, not the connection.
+    // A connection often breaks because the job ends; then report the job's cause instead of the connection.
     HVD_TRY(interrupt.check());
     return failed_;
   }
@@ -99,7 +99,7 @@ void LeaderWire::run() {
     } else if (failed_.ok()) {
       failed_ = std::move(moved);
     }
-    lock.unlock();  // or who is woken has to sleep again, for the lock
+    lock.unlock();  // otherwise the woken thread would have to wait for the lock
     done_.notify_all();
     lock.lock();
   }

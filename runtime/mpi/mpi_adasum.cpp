@@ -1,4 +1,4 @@
-// MpiBackend's Adasum: among all ranks at once.
+// MpiBackend's Adasum, among all ranks at once.
 #include <cstring>
 
 #include "runtime/algo/adasum_parties.h"

@@ -7,7 +7,7 @@
 namespace hvd {
 namespace {
 
-// Below it are those of others on the same communicator (mpi_store.cpp). MPI promises tags up to 32767.
+// Lower tags belong to other users of the communicator (mpi_store.cpp). MPI guarantees tags up to 32767.
 constexpr int kFirstTag = 16;
 constexpr int kTags = 32000;
 
@@ -92,8 +92,8 @@ Result<void> MpiBackend::barrier(Interrupt& interrupt) {
   return all_.barrier(interrupt);
 }
 
-// The order in which a rank works for its sets is the coordinator's, and so the same for both ends of a message: that
-// two sets of many share a tag does no harm.
+// Sets may share a tag if there are very many. The coordinator decides the order in which a rank works for its sets, so
+// both ends of a message use the same order, and sharing does no harm.
 Result<std::unique_ptr<Backend>> MpiBackendMaker::make(int process_set, const std::vector<int>& ranks, Mesh& /*mesh*/) {
   return std::unique_ptr<Backend>(new MpiBackend(comm_, ranks, kFirstTag + process_set % kTags));
 }

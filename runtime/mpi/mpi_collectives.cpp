@@ -12,22 +12,23 @@
 namespace hvd {
 namespace {
 
-// What all ranks reduce whole rather than by parts: the messages are what costs then.
+// Data up to this size is reduced whole rather than by parts, because the number of messages dominates the time.
 constexpr std::size_t kSmallBytes = 8U << 10U;
-// A part is reduced unit by unit, each while the next one comes, within the core's own cache. Measured with Open
-// MPI 4.1 on one node, 2 ranks, against MPI_Allreduce: 32 to 64 units take 0.7 to 0.9 of its time, 8 to 16 units 1.2 of
-// it, and what is short is best as one message.
+// A part is reduced unit by unit, each while the next one arrives, within the core's own cache. Measured with Open MPI
+// 4.1 on one node, 2 ranks, against MPI_Allreduce: 32 to 64 units take 0.7 to 0.9 of its time, 8 to 16 units take 1.2
+// of it. A short part is best sent as one message.
 constexpr std::size_t kWholeBytes = 3U << 19U;
 constexpr std::size_t kReduceUnits = 32;
 constexpr std::size_t kMaxReduceUnit = 512U << 10U;
 constexpr std::size_t kBroadcastUnit = 512U << 10U;
-constexpr std::size_t kPartGrain = 64;  // bytes; a multiple of every element
-// Exchanges under way at once, so that a thousand ranks do not send to one at the same moment.
+constexpr std::size_t kPartGrain = 64;  // bytes; a multiple of every element's size
+// The most exchanges at once, so that a thousand ranks do not send to one rank at the same moment.
 constexpr std::size_t kExchangesAtOnce = 8;
-// What is gathered at once from all, rather than passed on from neighbour to neighbour, where a slow step slows all.
+// Data up to this size is gathered from all at once. Passing it on from neighbour to neighbour would let one slow step
+// delay all.
 constexpr std::size_t kGatherAtOnceBytes = 64U << 10U;
 
-// Of a part of this size, which both of its ends know.
+// Returns the unit for a part of this size, which both of its ends know.
 std::size_t reduce_unit(std::size_t part_bytes) {
   if (part_bytes <= kWholeBytes) {
     return std::max(part_bytes, kPartGrain);
@@ -73,7 +74,7 @@ Result<void> MpiCollectives::finish(Interrupt& interrupt) {
   return result;
 }
 
-// What was started before a failure must not stay with MPI, whose memory is the caller's.
+// Cancels what was started before a failure: MPI must not keep using the caller's memory.
 Result<void> MpiCollectives::failed(const Error& why) {
   comm_.take_back(started_, why);
   started_.clear();
@@ -96,7 +97,8 @@ Result<void> MpiCollectives::allreduce(void* data, std::size_t count, Dtype dtyp
   return allgather(data, parts, interrupt);
 }
 
-// By halves of a power of two, for which the ranks above it lend what they have to one of the others.
+// Recursive doubling among a power of two of the ranks; each rank beyond that number gives its data to one of them
+// first.
 Result<void> MpiCollectives::reduce_small(void* data, std::size_t count, Dtype dtype, ReduceOp op,
                                           Interrupt& interrupt) {
   const std::size_t bytes = count * size_of(dtype);
@@ -136,7 +138,7 @@ Result<void> MpiCollectives::reduce_small(void* data, std::size_t count, Dtype d
   return {};
 }
 
-// Both have the same afterwards, bit by bit: the lower one's comes first with both.
+// Both ranks get the same result, bit by bit, because both take the lower rank's data as the first operand.
 Result<void> MpiCollectives::fold(int partner, void* data, std::size_t count, Dtype dtype, ReduceOp op,
                                   Interrupt& interrupt) {
   const std::size_t bytes = count * size_of(dtype);
@@ -158,7 +160,7 @@ Result<void> MpiCollectives::fold(int partner, void* data, std::size_t count, Dt
   return {};
 }
 
-// The walk ends with the part behind the index it began with.
+// The steps end with the part after the index at which they begin.
 Result<void> MpiCollectives::reduce_scatter(void* data, std::span<const Range> parts, Dtype dtype, ReduceOp op,
                                             Interrupt& interrupt) {
   HVD_CHECK(parts.size() == ranks_.size());
@@ -183,7 +185,7 @@ Result<void> MpiCollectives::pass_on(const std::uint8_t* out, std::size_t out_by
   const int previous = ring_previous(self_, count());
   const std::size_t units = (in_bytes + unit_bytes - 1) / unit_bytes;
   const auto size_of_unit = [&](std::size_t unit) { return std::min(unit_bytes, in_bytes - unit * unit_bytes); };
-  // started_ begins with the slots' messages; behind them are those to the next one.
+  // started_ begins with the messages of the slots; the messages to the next rank follow.
   started_.assign(kSlots, MpiMessage{});
   const auto receive = [&](std::size_t unit) -> Result<void> {
     if (unit < units) {
@@ -219,8 +221,8 @@ Result<void> MpiCollectives::pass_on(const std::uint8_t* out, std::size_t out_by
   return result.ok() ? finish(interrupt) : failed(result.error());
 }
 
-// From each to each at once, or along the ring: there every rank sends only to its neighbour, and what goes between
-// nodes goes there once.
+// Gathers from each to each at once, or along the ring. In the ring every rank sends only to its neighbour, and each
+// part crosses from node to node once.
 Result<void> MpiCollectives::allgather(void* data, std::span<const Range> parts, Interrupt& interrupt) {
   HVD_CHECK(parts.size() == ranks_.size());
   const bool is_at_once = parts.back().end <= kGatherAtOnceBytes;
@@ -259,7 +261,7 @@ Result<void> MpiCollectives::exchange(std::span<const Exchange> all, Interrupt& 
   return {};
 }
 
-// Along a binomial tree, unit by unit: a rank passes one on while the next one comes.
+// Broadcasts along a binomial tree, unit by unit: a rank passes one unit on while the next one arrives.
 Result<void> MpiCollectives::broadcast(void* data, std::size_t size_bytes, int root, Interrupt& interrupt) {
   const int place = ring_previous(self_, count(), root);  // counted from the root
   int parent_distance = 1;
@@ -294,7 +296,7 @@ Result<void> MpiCollectives::broadcast(void* data, std::size_t size_bytes, int r
   return finish(interrupt);
 }
 
-// Each hears of twice as many in every round.
+// Each rank hears from twice as many ranks in every round.
 Result<void> MpiCollectives::barrier(Interrupt& interrupt) {
   std::array<std::uint8_t, 2> token{};
   for (int distance = 1; distance < count(); distance *= 2) {

@@ -13,15 +13,15 @@
 namespace hvd {
 namespace {
 
-// MPI has nothing to sleep on. What comes soon is spun for; then the core is given to who may need it to send; then,
-// after some milliseconds, others may have more use of the core than this rank has of the next microsecond.
+// MPI offers nothing to sleep on. The wait first spins for messages that come soon. Then it yields the core, which the
+// sender may need. After some milliseconds it sleeps, because others may have more use for the core.
 constexpr unsigned kSpins = 2000;
 constexpr unsigned kYields = 20000;
 constexpr Duration kNap = std::chrono::microseconds(100);
-// A check asks the kernel for news, which costs as much as a small message does.
+// A check makes a system call, which costs as much as a small message.
 constexpr unsigned kIdlePerClock = 64;
 constexpr Duration kCheckEvery = std::chrono::milliseconds(1);
-// For messages to be taken back; cancelling needs no other rank.
+// The time for cancelling messages, which needs no other rank.
 constexpr Duration kTakeBackTime = std::chrono::milliseconds(200);
 
 Result<void> check_ranks(std::span<const int> ranks, int size) {
@@ -124,7 +124,7 @@ Result<void> MpiComm::pause(Idle& idle, Interrupt& interrupt) {
   } else {
     std::this_thread::sleep_for(kNap);
   }
-  // A core that was given away may come back late: from then on each turn looks at the clock.
+  // A yielded core may come back late, so from then on each turn reads the clock.
   if (idle.times <= kSpins && idle.times % kIdlePerClock != 0) {
     return {};
   }

@@ -45,7 +45,7 @@ class MpiComm {
   // unless wait() says that all was cancelled. At most MpiLibrary::kMaxMessageBytes.
   Result<MpiMessage> send(const void* data, std::size_t bytes, int to, int tag);
   Result<MpiMessage> receive(void* data, std::size_t bytes, int from, int tag);
-  // Whether the message is done, without waiting.
+  // Returns whether the message is done, without waiting.
   Result<bool> test(MpiMessage& message);
   // Waits until all are done. On failure it tries to cancel the others; a message that cannot be cancelled makes MPI
   // unusable for the process.

@@ -5,14 +5,14 @@
 namespace hvd {
 namespace {
 
-// The functions that are called here may be called before MPI is started, and are the same in all kinds.
+// The functions called here may be called before MPI is initialised, and are the same in all kinds.
 bool is_true(const DynLib& library, const char* question) {
   int (*ask)(int*) = nullptr;
   int answer = 0;
   return library.take(question, ask).ok() && ask(&answer) == 0 && answer != 0;
 }
 
-// MPICH's libmpi.so has the function too, and says -1.
+// MPICH's libmpi.so has this function too, and reports -1.
 bool has_standard_abi(const DynLib& library) {
   int (*ask)(int*, int*) = nullptr;
   int major = 0;
@@ -30,7 +30,7 @@ Result<MpiKind> kind_of(const DynLib& library) {
   if (library.find("ompi_mpi_comm_world") != nullptr) {
     return MpiKind::kOpenMpi;
   }
-  // That of MPI_DUP_FN in programs which MPICH's mpi.h has compiled.
+  // This function is MPI_DUP_FN in programs that were compiled with MPICH's mpi.h.
   if (library.find("MPIR_Dup_fn") != nullptr) {
     return MpiKind::kMpich;
   }
@@ -46,8 +46,8 @@ Result<MpiFile> file_of(Result<DynLib> library) {
   return MpiFile{std::move(opened), kind};
 }
 
-// The first that the process has loaded, whatever its name: Cray's differ from compiler to compiler. Tools that stand
-// between a program and its MPI define the functions too, but not the twins that they call themselves.
+// Finds the first MPI that the process has loaded, whatever its name: Cray's names differ from compiler to compiler.
+// Tools that sit between a program and its MPI define the MPI_ functions too, but not the PMPI_ ones, which they call.
 std::optional<MpiFile> find_loaded_mpi(DynLib::Scope scope, bool is_started) {
   for (const std::string& name : DynLib::loaded_names()) {
     const auto library = DynLib::find_loaded(name, DynLib::Scope::kOwn);
@@ -71,7 +71,7 @@ Result<MpiFile> find_mpi_file(const std::string& path, bool prefers_mpich, DynLi
   if (!path.empty()) {
     return file_of(DynLib::open(path, scope));
   }
-  // One that the process has comes first: a second MPI beside it would be another, which mpirun knows nothing of.
+  // An MPI that the process has loaded comes first: a second one would be independent of it, and unknown to mpirun.
   if (auto started = find_loaded_mpi(scope, true)) {
     return std::move(*started);
   }

@@ -18,7 +18,7 @@
 namespace hvd {
 namespace {
 
-// "mnt:[4026531841]": which one this process is in. Empty where the kernel does not tell.
+// Returns the name space of this process, such as "mnt:[4026531841]"; empty if the kernel does not report it.
 std::string name_space(const char* kind) {
   std::array<char, 64> text{};
   const std::string path = std::string("/proc/self/ns/") + kind;
@@ -32,7 +32,7 @@ Result<MpiPlace> own_place(const std::string& chosen_address) {
   if (::uname(&host) != 0) {
     return Error::from_errno("uname");
   }
-  // Names of hosts are not always different; the boot of a machine is.
+  // Host names are not always unique, but the boot id of a machine is.
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
   place.host = std::string(host.nodename) + " " + boot;
@@ -61,7 +61,8 @@ std::string name_of(const MpiLibrary& library) {
   return library.version_text() + " (" + library.path() + ")";
 }
 
-// An MPI that is not of the launcher's kind takes each rank for a job of its own, and all would go well, each alone.
+// An MPI of another kind than the launcher's makes each rank a job of its own. Without this check each rank would run
+// alone without an error.
 Result<void> check_world(const MpiSettings& settings, const MpiLibrary& library) {
   if (!settings.has_started_ranks || settings.comm) {
     return {};
@@ -91,7 +92,7 @@ Result<MpiComm> comm_of(const MpiSettings& settings, MpiLibrary& library, Deadli
   return MpiComm::copy_of(library, original, deadline);
 }
 
-// The first rank's.
+// Returns the first rank's secret on all ranks.
 Result<JobSecret> agree_on_secret(MpiComm& comm, Interrupt& interrupt) {
   std::string own;
   if (comm.rank() == 0) {

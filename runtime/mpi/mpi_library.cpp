@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kSuccess = 0;
 constexpr std::size_t kMaxErrorText = 1024;     // more than any MPI_MAX_ERROR_STRING
-constexpr std::size_t kMaxVersionText = 16384;  // and than any MPI_MAX_LIBRARY_VERSION_STRING
+constexpr std::size_t kMaxVersionText = 16384;  // more than any MPI_MAX_LIBRARY_VERSION_STRING
 
 template <typename Handle>
 MpiHandle to_number(Handle handle) {
@@ -108,7 +108,7 @@ class MpiLibraryOf final : public MpiLibrary {
     return valid(made);
   }
   Result<MpiHandle> subset(MpiHandle comm, std::span<const int> ranks) override {
-    static constexpr int kTag = 0x4856;  // of this call among others at once, which there are none of
+    static constexpr int kTag = 0x4856;  // distinguishes concurrent calls, of which there are none here
     Handle all{};
     Handle some{};
     Handle made = no_comm_;

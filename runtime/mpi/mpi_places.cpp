@@ -13,7 +13,7 @@
 namespace hvd {
 namespace {
 
-// node_of[rank] -> the map in which nodes are numbered as they come.
+// Makes the map from node_of[rank]; nodes are numbered in the order in which they appear.
 RankMap map_of(std::span<const int> node_of, int rank) {
   RankMap map;
   map.rank = rank;
@@ -36,7 +36,7 @@ RankMap map_of(std::span<const int> node_of, int rank) {
   return map;
 }
 
-// Bits that two addresses of one family have in common from the left; -1 when the families differ.
+// Counts the leading bits that two addresses of one family have in common; -1 if the families differ.
 int common_bits(const std::string& a, const std::string& b) {
   for (const int family : {AF_INET, AF_INET6}) {
     std::array<std::uint8_t, 16> left{};
@@ -92,7 +92,7 @@ Result<std::string> address_among(std::span<const MpiPlace> places, int rank) {
   if (std::all_of(places.begin(), places.end(), is_same)) {
     return map_by_runs(places, rank).node_count > 1 ? std::string("127.0.0.1") : std::string();
   }
-  // All look towards the first rank's host, which looks towards the first other one.
+  // All hosts look for an address near the first rank's host; that one looks for one near the first other host.
   const MpiPlace& there =
       is_same(places.front()) ? *std::find_if_not(places.begin(), places.end(), is_same) : places.front();
   const auto is_ambiguous = [&](const std::string& ip) {

@@ -9,7 +9,7 @@
 
 namespace hvd {
 
-// A thread that makes one call after the other. It is left to itself when a call does not return in time.
+// Worker is a thread that makes one call after the other. It is abandoned if a call does not return in time.
 class MpiProcess::Worker {
  public:
   using Call = std::function<Result<void>()>;
@@ -20,7 +20,7 @@ class MpiProcess::Worker {
     return made;
   }
 
-  // Nothing: it was not done by the deadline. Without one it waits for ever.
+  // Returns nothing if the call was not done by the deadline. Without a deadline it waits forever.
   std::optional<Result<void>> run(Call call, std::optional<Deadline> deadline) {
     auto answer = std::make_shared<std::optional<Result<void>>>();
     std::unique_lock lock(mu_);
@@ -138,8 +138,8 @@ Result<void> MpiProcess::run(const std::string& what, std::function<Result<void>
     worker = worker_;
     is_for_main = threads_ < MpiThreads::kSerialized;
   }
-  // An MPI for one thread wants that which started it, where that is who calls. hvd.init() of Python calls on a thread
-  // of its own while the program's waits for it: as good a thread as the worker then, which has a deadline.
+  // An MPI for one thread requires the thread that initialised it, if that is the caller. Python's hvd.init() calls
+  // this on a separate thread while the program's thread waits; then the worker serves as well, and it has a deadline.
   if (is_for_main) {
     HVD_TRY_ASSIGN(const bool is_main, library_->is_main_thread());
     if (is_main) {
@@ -185,7 +185,7 @@ void MpiProcess::end_at_exit() {
   if (!is_usable()) {
     return;
   }
-  // Nobody is left to tell of a failure.
+  // No caller is left that could handle a failure.
   static_cast<void>(worker_->run([library = library_.get()] { return library->finish(); }, std::nullopt));
 }
 

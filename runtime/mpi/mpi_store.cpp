@@ -11,7 +11,7 @@ namespace hvd {
 namespace {
 
 constexpr int kTag = 1;  // see mpi_backend.cpp
-// A rank tells some hundred bytes.
+// A rank sends only some hundred bytes, so a longer text is an error.
 constexpr std::uint64_t kMaxTextBytes = 1U << 20U;
 
 class ExchangeInterrupt final : public Interrupt {

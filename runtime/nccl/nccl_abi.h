@@ -95,7 +95,7 @@ struct NcclFunctions {
   NcclCode (*reduce_scatter)(const void*, void*, std::size_t, NcclType, NcclOp, NcclHandle, NcclStream) = nullptr;
   NcclCode (*send)(const void*, std::size_t, NcclType, int, NcclHandle, NcclStream) = nullptr;
   NcclCode (*recv)(void*, std::size_t, NcclType, int, NcclHandle, NcclStream) = nullptr;
-  // These exist since 2.19; they are null in 2.18.
+  // Optional functions: they exist since 2.19, and are null in 2.18.
   NcclCode (*mem_alloc)(void**, std::size_t) = nullptr;
   NcclCode (*mem_free)(void*) = nullptr;
   NcclCode (*comm_register)(NcclHandle, void*, std::size_t, void**) = nullptr;

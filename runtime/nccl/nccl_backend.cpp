@@ -7,7 +7,7 @@
 namespace hvd {
 namespace {
 
-// Nothing: NCCL has no such numbers. A bool is a byte of 0 or 1.
+// Returns nothing if NCCL has no such type. A bool is a byte of 0 or 1.
 std::optional<NcclType> type_of(Dtype dtype) {
   switch (dtype) {
     case Dtype::kUint8:
@@ -34,7 +34,7 @@ std::optional<NcclType> type_of(Dtype dtype) {
   return std::nullopt;
 }
 
-// Of bools a sum is "or", and a product "and", which stay 0 or 1.
+// For bools a sum is "or" and a product is "and", whose results stay 0 or 1.
 NcclOp op_of(ReduceOp op, Dtype dtype) {
   const bool is_bool = dtype == Dtype::kBool;
   switch (op) {
@@ -100,7 +100,7 @@ Result<void> NcclBackend::allgather(std::span<const Gather> tensors, Interrupt& 
       interrupt);
 }
 
-// Uneven parts go from each rank to each.
+// Uneven parts are sent from each rank to each.
 Result<void> NcclBackend::gather(const NcclFunctions& calls, NcclHandle comm, const Gather& tensor) const {
   const auto self = static_cast<std::size_t>(comm_->place().rank);
   HVD_CHECK(tensor.sizes.size() == static_cast<std::size_t>(comm_->place().size));
@@ -130,7 +130,7 @@ Result<void> NcclBackend::reducescatter(std::span<const Scatter> tensors, Dtype 
       interrupt);
 }
 
-// Uneven parts are a reduction each, to the rank that gets it.
+// Uneven parts take one reduction each, to the rank that receives the part.
 Result<void> NcclBackend::scatter(const NcclFunctions& calls, NcclHandle comm, const Scatter& tensor, Dtype dtype,
                                   ReduceOp op) const {
   const auto type = type_of(dtype);
@@ -175,7 +175,7 @@ Result<void> NcclBackend::alltoall(const void* input, std::span<const std::size_
       interrupt);
 }
 
-// Both ends know the sizes, and leave out what is nothing.
+// Both ends know the sizes, and skip empty messages.
 Result<void> NcclBackend::send(const NcclFunctions& calls, NcclHandle comm, const void* data, std::size_t bytes,
                                int to) const {
   return bytes == 0 ? Result<void>()

@@ -11,9 +11,10 @@
 namespace hvd {
 namespace {
 
-constexpr int kYields = 1000;                                    // before a wait sleeps between its looks
-constexpr Duration kNap = std::chrono::microseconds(100);        // then
-constexpr Duration kLaunchTime = std::chrono::seconds(60 * 60);  // the first of a kind connects; the job's end ends it
+constexpr int kYields = 1000;                              // before a wait sleeps between its looks
+constexpr Duration kNap = std::chrono::microseconds(100);  // the sleep between looks after that
+// the first launch of a kind connects the ranks; the end of the job ends the wait earlier
+constexpr Duration kLaunchTime = std::chrono::seconds(60 * 60);
 
 Error ended() {
   return Error(Code::kLostPeer, "the NCCL communicator has been aborted");
@@ -57,7 +58,7 @@ Result<std::shared_ptr<NcclComm>> NcclComm::split(int color, Place place, Interr
     return settle("ncclCommSplit", interrupt, deadline);
   }();
   if (!split.ok()) {
-    abort();  // NCCL writes the child's handle as long as it is at it
+    abort();  // NCCL may still write the child's handle
     return split.error();
   }
   std::shared_ptr<NcclComm> made(new NcclComm(nccl_, device_, place));
@@ -86,7 +87,8 @@ Result<void> NcclComm::launch(const Body& body, Interrupt& interrupt) {
     const NcclFunctions& calls = nccl_->calls();
     HVD_TRY(check(calls.group_start(), "ncclGroupStart"));
     const Result<void> called = body(calls, handle_);
-    const Result<void> done = check(calls.group_end(), "ncclGroupEnd");  // also after a failure: it is counted
+    // also after a failure, since NCCL counts begins and ends
+    const Result<void> done = check(calls.group_end(), "ncclGroupEnd");
     HVD_TRY(called);
     HVD_TRY(done);
   }
@@ -143,7 +145,8 @@ Result<void*> NcclComm::allocate(std::size_t size_bytes) {
 
 void NcclComm::free_memory(void* data) {
   auto current = Current::make(*device_);
-  // Nobody has it any more, and nobody is left to be told: what NCCL does not take back ends with the process.
+  // The memory has no owner any more, and no caller is left that could handle a failure; what NCCL does not free ends
+  // with the process.
   static_cast<void>(nccl_->calls().mem_free(data));
 }
 
@@ -155,7 +158,8 @@ Result<void*> NcclComm::register_memory(void* data, std::size_t size_bytes) {
   }
   void* registration = nullptr;
   HVD_TRY(check(nccl_->calls().comm_register(handle_, data, size_bytes, &registration), "ncclCommRegister"));
-  if (registration != nullptr) {  // null: it was told not to, or could not; NCCL before 2.23 does not take that back
+  // null: NCCL was told not to register, or could not; before 2.23 deregistering null fails
+  if (registration != nullptr) {
     registrations_.push_back(registration);
   }
   return registration;
@@ -165,12 +169,12 @@ void NcclComm::deregister(void* registration) {
   auto current = Current::make(*device_);
   const std::lock_guard lock(mu_);
   if (handle_ != nullptr && std::erase(registrations_, registration) != 0) {
-    // Where it fails the communicator keeps it until its own end.
+    // If this fails, the communicator keeps the registration until its own end.
     static_cast<void>(nccl_->calls().comm_deregister(handle_, registration));
   }
 }
 
-// Nobody uses it from here on, and nobody waits who does not have to.
+// Takes the handle away, so that no other call uses it from now on.
 NcclHandle NcclComm::take_handle() {
   const std::lock_guard lock(mu_);
   registrations_.clear();
@@ -182,8 +186,8 @@ void NcclComm::abort() {
   if (handle == nullptr) {
     return;
   }
-  auto current = Current::make(*device_);  // without it NCCL may still do it
-  // Nothing is left to be done where it fails.
+  auto current = Current::make(*device_);  // without it NCCL may still succeed
+  // If this fails, nothing is left to try.
   static_cast<void>(nccl_->calls().comm_abort(handle));
   NcclHandle child = nullptr;
   {

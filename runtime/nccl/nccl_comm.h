@@ -45,7 +45,7 @@ class NcclComm {
   using Body = std::function<Result<void>(const NcclFunctions& calls, NcclHandle comm)>;
   Result<void> launch(const Body& body, Interrupt& interrupt);
 
-  // These serve NcclBuffer: GPU memory from NCCL, and its registration, after which calls on it need no copy. Memory
+  // NcclBuffer uses these: GPU memory from NCCL, and its registration, after which calls on it need no copy. Memory
   // stays registered until deregister(), or the end of the communicator. Only if NcclLibrary::has_memory.
   Result<void*> allocate(std::size_t size_bytes);
   void free_memory(void* data);

@@ -10,7 +10,7 @@ std::string version_text(int version) {
          std::to_string(version % 100);
 }
 
-// What to look at, for the codes that say little by themselves.
+// Returns what to look at, for codes that say little by themselves.
 const char* advice(NcclCode code) {
   switch (code) {
     case NcclCode::kUnhandledCudaError:
@@ -100,7 +100,7 @@ Result<void> NcclLibrary::check(NcclCode code, const char* function, NcclHandle 
   }
   const char* last = comm != nullptr && calls_.get_last_error != nullptr ? calls_.get_last_error(comm) : nullptr;
   const bool says_more = last != nullptr && *last != '\0';
-  // What may be the end of another rank, of which others know more.
+  // These codes may mean the end of another rank, which can be known better elsewhere.
   const bool is_of_others =
       code == NcclCode::kRemoteError || code == NcclCode::kSystemError || code == NcclCode::kTimeout;
   return Error(is_of_others ? Code::kLostPeer : Code::kSystem,
