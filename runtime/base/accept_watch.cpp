@@ -7,7 +7,7 @@
 namespace hvd {
 namespace {
 
-// In one turn, so that many that come at once do not keep the loop from its other work.
+// The limit in one turn, so that many connections at once do not keep the loop from its other work.
 constexpr int kMostAtOnce = 64;
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace hvd {
 namespace {
 
-// Read at most this much in one turn, so that one busy peer cannot starve the others.
+// At most this much is read in one turn, so that a busy peer cannot starve the others.
 constexpr std::size_t kTurnBytes = 512U << 10U;
 constexpr std::size_t kReadBytes = 64U << 10U;
 
@@ -69,7 +69,7 @@ void ByteChannel::read_some() {
         return;
       }
       if (static_cast<std::size_t>(got) < buffer.size()) {
-        return;  // drained; if not, epoll tells again
+        return;  // drained; if more has come, epoll reports it again
       }
     } else if (got == 0) {
       fail(Error(Code::kLostPeer, "the other end closed the connection"));
@@ -133,7 +133,7 @@ void ByteChannel::flush() {
       sent_ += static_cast<std::size_t>(sent);
     } else if (errno == EAGAIN) {
       watch_output(true);
-      // Give consumed memory back before the queue has to grow.
+      // Free the memory of sent bytes before the queue has to grow.
       if (sent_ > (1U << 20U)) {
         queue_.erase(0, sent_);
         sent_ = 0;
@@ -163,7 +163,7 @@ void ByteChannel::watch_output(bool is_wanted) {
 }
 
 void ByteChannel::fail_later(const Error& why) {
-  // Told from the loop, not from inside write(); what the peer still sent is read first by then.
+  // Report it from the loop, not from inside write(); data that the peer sent before is then read first.
   loop_.post([this, alive = alive_, why] {
     if (*alive) {
       fail(why);
@@ -202,7 +202,7 @@ void ByteChannel::fail(const Error& why) {
   loop_.unwatch(out_watch_);
   in_watch_ = 0;
   out_watch_ = 0;
-  const auto on_closed = handlers_.on_closed;  // a copy: it may destroy us
+  const auto on_closed = handlers_.on_closed;  // a copy, because the handler may destroy this object
   on_closed(why);
 }
 

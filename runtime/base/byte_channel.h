@@ -41,7 +41,7 @@ class ByteChannel {
   void close_output();
   // The bytes that are queued and not yet taken by the system.
   [[nodiscard]] std::size_t pending() const { return queue_.size() - sent_; }
-  // Whether the bytes on the wire differ from those written here, as with encryption.
+  // True if the bytes on the wire differ from those written here, as with encryption.
   [[nodiscard]] bool is_filtered() const { return filter_ != nullptr; }
   [[nodiscard]] int in_fd() const { return in_.get(); }
   [[nodiscard]] int out_fd() const { return is_socket_ ? in_.get() : out_.get(); }

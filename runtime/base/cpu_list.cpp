@@ -6,8 +6,7 @@
 namespace hvd {
 namespace {
 
-// Linux's own limit is 8192; a number far above it is not a processor, and a range up to it would be a large
-// allocation.
+// Linux's own limit is 8192. A number far above it is no processor, and a range up to it would be a large allocation.
 constexpr std::int32_t kMostCpus = 65536;
 
 bool read_number(std::string_view& text, std::int32_t& number) {

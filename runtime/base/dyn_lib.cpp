@@ -20,7 +20,7 @@ int flags_of(DynLib::Scope scope) {
   return RTLD_LAZY;
 }
 
-// Clears it too, so that it is that of the call before.
+// Returns the loader's error text, and clears it, so that the next text belongs to the next call.
 std::string loader_error(const std::string& name) {
   const char* text = ::dlerror();
   return text != nullptr ? text : name + " could not be loaded";
@@ -61,7 +61,7 @@ std::vector<std::string> DynLib::loaded_names() {
   std::vector<std::string> names;
   ::dl_iterate_phdr(
       [](dl_phdr_info* info, std::size_t /*size*/, void* list) {
-        if (info->dlpi_name != nullptr && *info->dlpi_name != '\0') {  // the program itself has none
+        if (info->dlpi_name != nullptr && *info->dlpi_name != '\0') {  // the program itself has no name
           static_cast<std::vector<std::string>*>(list)->emplace_back(info->dlpi_name);
         }
         return 0;

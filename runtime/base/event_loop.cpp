@@ -70,7 +70,7 @@ void EventLoop::unwatch(WatchId id) {
   if (found == watches_.end()) {
     return;
   }
-  // Fails only when the descriptor is closed already, and then epoll has forgotten it by itself.
+  // This fails only if the descriptor is closed already, and then epoll has removed it by itself.
   ::epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, found->second.fd, nullptr);
   watches_.erase(found);
 }
@@ -207,13 +207,14 @@ Result<void> EventLoop::turn(std::optional<Deadline> deadline) {
   }
   for (int i = 0; i < ready; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
-    const WatchId id = event.data.u64;  // a copy: the structure is packed, and find() would bind to a misaligned word
+    // a copy, because the structure is packed and find() would bind to a misaligned word
+    const WatchId id = event.data.u64;
     if (id == kWakeId) {
       std::uint64_t count = 0;
       [[maybe_unused]] const auto got = ::read(wake_fd_.get(), &count, sizeof count);
       continue;
     }
-    // Looked up afresh: an earlier handler of this batch may have removed it.
+    // Look it up again, because an earlier handler of this batch may have removed it.
     const auto found = watches_.find(id);
     if (found != watches_.end()) {
       const std::shared_ptr<WatchHandler> handler = found->second.handler;

@@ -10,7 +10,7 @@ namespace hvd {
 
 void Fd::reset() {
   if (fd_ >= 0) {
-    // Never repeated on EINTR: Linux has released the number by then, and another thread may own it already.
+    // Never repeat this on EINTR: Linux has released the number by then, and another thread may own it already.
     ::close(fd_);
     fd_ = -1;
   }

@@ -24,7 +24,7 @@ std::string make_frame(const FrameSpec& spec, std::uint16_t type, std::string_vi
 }
 
 void FrameDecoder::feed(Bytes bytes) {
-  // Drop what was consumed only when it is worth the move.
+  // Drop consumed bytes only when that is worth moving the rest.
   if (start_ > 0 && (start_ == buffer_.size() || start_ > (1U << 16U))) {
     buffer_.erase(0, start_);
     start_ = 0;

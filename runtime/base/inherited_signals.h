@@ -4,7 +4,6 @@
 // children end.
 //
 // Thread: any, before others start.
-// Thread: any, before others start.
 #pragma once
 
 #include <vector>

@@ -16,7 +16,8 @@ void StderrLog::write(LogLevel level, std::string_view message) {
   line += kNames[static_cast<std::size_t>(level)];
   line += message;
   line += '\n';
-  // One write, so that lines of several threads and ranks never mix; a full or closed stderr loses the line only.
+  // There is one write per line, so that lines of several threads and ranks never mix. If stderr is full or closed,
+  // only the line is lost.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -30,7 +30,7 @@ std::uint64_t count_open_files() {
 
 void occupy_standard_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    // The lowest free number is given, so that this fills the three in their order. They are inherited like any others.
+    // The kernel gives the lowest free number, so this fills the three in order. Children inherit them like any others.
     if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) < 0) {
       return;
     }

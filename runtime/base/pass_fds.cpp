@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kFdBytes = 2 * sizeof(int);
 
-// A msghdr of one part and room for two descriptors. It points into itself, so it stays where it is made.
+// Envelope is a msghdr of one part, with room for two descriptors. It contains pointers to itself, so it must not move.
 struct Envelope {
   Envelope(void* bytes, std::size_t size) : part{bytes, size} {
     header.msg_iov = &part;
@@ -31,7 +31,7 @@ Result<void> pass_fds(int socket, int first, int second, Bytes bytes) {
   if (bytes.empty() || bytes.size() > kMaxPassedBytes) {
     return Error(Code::kInvalid, "descriptors are passed with 1 to 4096 bytes");
   }
-  Envelope envelope(const_cast<std::uint8_t*>(bytes.data()), bytes.size());  // sendmsg(2) changes nothing in it
+  Envelope envelope(const_cast<std::uint8_t*>(bytes.data()), bytes.size());  // sendmsg(2) does not change the bytes
   cmsghdr* const header = CMSG_FIRSTHDR(&envelope.header);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
@@ -58,7 +58,7 @@ Result<PassedFds> receive_fds(int socket) {
     return Error::from_errno("recvmsg");
   }
   passed.bytes.resize(static_cast<std::size_t>(got));
-  // Whatever has come is owned from here on, also when it is not what should have.
+  // Own every descriptor that has come from here on, even if it should not have come.
   std::size_t count = 0;
   for (const cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
        header = CMSG_NXTHDR(&message, const_cast<cmsghdr*>(header))) {

@@ -7,7 +7,7 @@ namespace hvd {
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
   std::string name;
-  // The lines of the first processor; an empty one ends them.
+  // Read only the lines of the first processor; an empty line ends them.
   for (std::string line; std::getline(file, line) && !line.empty();) {
     const auto colon = line.find(':');
     const auto begin = colon == std::string::npos ? colon : line.find_first_not_of(' ', colon + 1);

@@ -40,7 +40,7 @@ Error Error::from_errno(std::string what) {
 
 Error Error::from_errno(std::string what, int sys_errno) {
   std::array<char, 128> buffer{};
-  // The GNU strerror_r: thread-safe, returns the text.
+  // This is the GNU strerror_r: it is thread-safe and returns the text.
   Error error(code_of(sys_errno), std::move(what) + ": " + strerror_r(sys_errno, buffer.data(), buffer.size()));
   error.sys_errno_ = sys_errno;
   return error;

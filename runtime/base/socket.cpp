@@ -18,7 +18,7 @@
 namespace hvd {
 namespace {
 
-// How long the host of a peer may answer nothing.
+// How long a peer's host may be silent before it counts as gone.
 constexpr auto kSilence = std::chrono::seconds(14);
 
 Result<void> wait_for(int fd, short events, Deadline deadline, const char* what) {
@@ -213,7 +213,7 @@ bool is_unanswered(int fd) {
   if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
     return false;
   }
-  // Probes of a peer without room for more count only where they are not answered either.
+  // Probes to a peer without room for more data count only if they are not answered either.
   static constexpr unsigned kProbes = 3;
   const bool awaits_answer = info.tcpi_unacked > 0 || info.tcpi_probes >= kProbes;
   return awaits_answer && info.tcpi_last_ack_recv > std::chrono::milliseconds(kSilence).count();
@@ -223,7 +223,7 @@ Result<void> tune_tcp(int fd) {
   const auto set = [fd](int level, int option, int value) {
     return ::setsockopt(fd, level, option, &value, sizeof value) == 0;
   };
-  // A dead host is noticed after 5 s of silence and 3 unanswered probes 3 s apart: kSilence.
+  // A dead host is noticed after 5 s of silence and 3 unanswered probes at intervals of 3 s: kSilence.
   if (!set(IPPROTO_TCP, TCP_NODELAY, 1) || !set(SOL_SOCKET, SO_KEEPALIVE, 1) || !set(IPPROTO_TCP, TCP_KEEPIDLE, 5) ||
       !set(IPPROTO_TCP, TCP_KEEPINTVL, 3) || !set(IPPROTO_TCP, TCP_KEEPCNT, 3)) {
     return Error::from_errno("setsockopt");
@@ -233,9 +233,9 @@ Result<void> tune_tcp(int fd) {
 
 namespace {
 
-constexpr std::size_t kMostCongestionName = 16;  // TCP_CA_NAME_MAX, with the end
+constexpr std::size_t kMostCongestionName = 16;  // TCP_CA_NAME_MAX, with the terminating zero
 
-// Empty: no TCP socket.
+// Returns an empty name for a socket that is not TCP.
 std::string congestion_of(int fd) {
   std::array<char, kMostCongestionName + 1> name{};
   socklen_t size = name.size() - 1;
@@ -244,7 +244,7 @@ std::string congestion_of(int fd) {
 
 bool set_congestion(int fd, std::string_view name) {
   if (name.size() >= kMostCongestionName) {
-    errno = ENOENT;  // the kernel would look for what the name begins with
+    errno = ENOENT;  // the kernel would use the beginning of the name
     return false;
   }
   return ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size())) == 0;
@@ -260,7 +260,7 @@ Result<void> choose_congestion(int fd, const std::string& name) {
   const std::string now = congestion_of(fd);
   if (name.empty()) {
     if (is_bbr(now) && !set_congestion(fd, "cubic")) {
-      set_congestion(fd, "reno");  // which everybody may
+      set_congestion(fd, "reno");  // every user may choose this one
     }
   } else if (!now.empty() && !set_congestion(fd, name)) {
     return Error(Code::kInvalid,
@@ -272,7 +272,7 @@ Result<void> choose_congestion(int fd, const std::string& name) {
 }
 
 void settle_congestion(int fd) {
-  static constexpr unsigned kNearUs = 1000;  // what a round trip within a cluster takes at most
+  static constexpr unsigned kNearUs = 1000;  // the longest round trip within a cluster
   tcp_info info{};
   socklen_t size = sizeof info;
   if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || info.tcpi_rtt < kNearUs) {
@@ -303,7 +303,7 @@ Result<Fd> connect_unix(const std::string& path, Deadline deadline) {
   HVD_TRY_ASSIGN(const sockaddr_un address, unix_address(path));
   for (;;) {
     auto fd = connect_to(AF_UNIX, reinterpret_cast<const sockaddr*>(&address), sizeof address, path, deadline);
-    // A unix socket whose backlog is full answers EAGAIN at once instead of making the caller wait.
+    // If the backlog of a unix socket is full, it answers EAGAIN at once instead of making the caller wait.
     if (fd.ok() || fd.error().sys_errno() != EAGAIN || deadline.has_passed()) {
       return fd;
     }
@@ -338,7 +338,7 @@ Result<Fd> accept_ready(int listener) {
     if (errno == EAGAIN) {
       return Fd();
     }
-    // A connection that died while it waited is not an error of the listener (accept(2)).
+    // If a connection died while it waited, that is no error of the listener (accept(2)).
     if (errno != EINTR && errno != ECONNABORTED) {
       return Error::from_errno("accept");
     }
