@@ -1,4 +1,4 @@
-// Device by the CUDA driver. The only file that includes cuda.h; linked with nothing of CUDA's.
+// Device through the CUDA driver. This is the only file that includes cuda.h; nothing of CUDA is linked.
 #include <map>
 #include <mutex>
 #include <optional>
@@ -13,7 +13,7 @@
 namespace hvd {
 namespace {
 
-// What to try, for the codes that a user can do something about.
+// Returns what to try, for the codes about which a user can do something.
 const char* advice(CUresult code) {
   switch (static_cast<int>(code)) {
     case CUDA_ERROR_OUT_OF_MEMORY:
@@ -57,8 +57,8 @@ Code class_of(CUresult code) {
   }
 }
 
-// The driver's functions, of the versions that this file was compiled against: macros of cuda.h give a name its type,
-// the text is what the library exports.
+// The driver's functions, in the versions against which this file was compiled: macros of cuda.h select the type, and
+// the text is the symbol that the library exports.
 struct Functions {
   static Result<std::shared_ptr<const Functions>> load(const std::string& library);
 
@@ -129,7 +129,7 @@ Result<void> Functions::take_basics() {
   HVD_TRY(file.take("cuDeviceGetCount", device_count));
   HVD_TRY(file.take("cuDeviceGet", device_get));
   HVD_TRY(file.take("cuDeviceGetName", device_name));
-  // The plain name: _v2 tells the parts of a divided GPU apart.
+  // Use the plain name: the _v2 function gives the parts of a divided GPU different identities.
   HVD_TRY(file.take("cuDeviceGetUuid", device_uuid));
   HVD_TRY(file.take("cuDeviceGetAttribute", device_attribute));
   HVD_TRY(file.take("cuDevicePrimaryCtxRetain", context_retain));
@@ -156,7 +156,7 @@ Result<void> Functions::take_streams() {
   HVD_TRY(file.take("cuEventRecord", event_record));
   HVD_TRY(file.take("cuEventQuery", event_query));
   HVD_TRY(file.take("cuEventSynchronize", event_synchronize));
-  // The plain name, which older drivers have too: _v2 differs from it only in what it says of events that are not done.
+  // Use the plain name, which older drivers have too: the _v2 function differs only for events that are not done.
   return file.take("cuEventElapsedTime", event_elapsed);
 }
 
@@ -315,7 +315,7 @@ class CudaDevice final : public Device {
   Result<void> launch(KernelHandle kernel, LaunchSize size, std::span<void* const> arguments,
                       StreamHandle stream) override {
     HVD_TRY_ASSIGN(const auto current, Current::make(*this));
-    // The driver wants the pointers as void**, and only reads them.
+    // The driver takes the pointers as void**, but only reads them.
     void** pointers = const_cast<void**>(arguments.data());
     return check(cuda_->launch(kernel, size.blocks, 1, 1, size.threads, 1, 1, 0, stream, pointers, nullptr),
                  "cuLaunchKernel");
@@ -332,7 +332,7 @@ class CudaDevice final : public Device {
   Result<void> find();
   Result<void> check(CUresult code, const char* function) const { return cuda_->check(code, function); }
 
-  // Under the context; the first failure is kept.
+  // Runs the call in the context; the first failure is kept.
   template <typename Call>
   void release(const Call& call) {
     auto current = Current::make(*this);
@@ -392,7 +392,7 @@ CudaDevice::~CudaDevice() {
   if (context_ == nullptr) {
     return;
   }
-  // Nobody is left to be told of a failure; and what fails here goes with the context.
+  // No caller is left that could handle a failure, and what fails here ends with the context.
   if (module_ != nullptr) {
     if (auto current = Current::make(*this); current.ok()) {
       static_cast<void>(cuda_->module_unload(module_));
@@ -405,7 +405,7 @@ Result<int> CudaDevice::device_of(const void* data) {
   HVD_TRY_ASSIGN(const auto current, Current::make(*this));
   CUmemorytype type = CU_MEMORYTYPE_HOST;
   const CUresult code = cuda_->pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, number_of(data));
-  // A pointer that CUDA has never heard of is an invalid value to it.
+  // CUDA reports a pointer that it does not know as an invalid value.
   if (code == CUDA_ERROR_INVALID_VALUE || (code == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST)) {
     return Error(Code::kNotFound, "this is memory of the host");
   }

@@ -1,7 +1,7 @@
-// device_code of a build with nvcc: the assembler takes the file in, which CMake names in HVD_FATBIN.
+// device_code() of a build with nvcc: the assembler includes the file that CMake names in HVD_FATBIN.
 #include "runtime/device/fatbin.h"
 
-// 16-byte aligned, as the driver wants it; the two names mark its ends.
+// The code is 16-byte aligned, as the driver requires; the two symbols mark its ends.
 __asm__(
     ".section .rodata\n"
     ".balign 16\n"

@@ -12,11 +12,12 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 constexpr unsigned kWarpsOfBlock = kThreads / kWarpLanes;
-// As many as each multiprocessor runs at once: enough loads on their way to fill the memory's pipe.
+// The number of blocks that each multiprocessor runs at once: enough loads in progress to use the full memory
+// bandwidth.
 constexpr unsigned kBlocksOfMultiprocessor = 8;
-// Tables of steps that come again are kept; beyond these only while they are in use.
+// This many tables are kept for steps that come again; further ones only while they are in use.
 constexpr std::size_t kKeptTables = 16;
-constexpr std::size_t kLeastTableBytes = 1U << 16U;  // of 1600 pieces
+constexpr std::size_t kLeastTableBytes = 1U << 16U;  // for 1600 pieces
 
 std::uint64_t unit_of(Dtype from, Dtype to) {
   return kVectorBytes / std::min(size_of(from), size_of(to));
@@ -71,13 +72,13 @@ bool is_multiple(const void* address, std::size_t of) {
   return reinterpret_cast<std::uintptr_t>(address) % of == 0;
 }
 
-// Moves of the pieces that are not empty, and how they are numbered.
+// Plan numbers the moves of the pieces that are not empty.
 struct Plan {
   std::uint64_t chunks = 0;
   bool is_aligned = true;
 };
 
-// `place(piece, offset)` is the piece's Move, its first_chunk aside; `offset` is where it is in the buffer.
+// `place(piece, offset)` returns the piece's Move without its first_chunk; `offset` is its position in the buffer.
 template <typename Place>
 Plan plan_moves(std::span<const DevicePiece> pieces, Dtype from, Dtype to, Dtype packed, std::vector<Move>& moves,
                 const Place& place) {
@@ -98,7 +99,7 @@ Plan plan_moves(std::span<const DevicePiece> pieces, Dtype from, Dtype to, Dtype
   return plan;
 }
 
-// A copy of bytes: what is left where addresses are odd.
+// Turns the moves into copies of bytes, which is all that is possible with unaligned addresses.
 Plan as_bytes(std::vector<Move>& moves, std::size_t element_bytes) {
   Plan plan{0, false};
   for (Move& move : moves) {
@@ -168,7 +169,7 @@ Result<void> DeviceKernels::unpack(StreamHandle stream, std::span<const DevicePi
   return cast_moves(stream, from, to, scale, plan.chunks, plan.is_aligned);
 }
 
-// moves_, as they were planned: by the kernel that there is for them.
+// Runs moves_ as planned, with the kernel for these types.
 Result<void> DeviceKernels::cast_moves(StreamHandle stream, Dtype from, Dtype to, Scale scale, std::uint64_t chunks,
                                        bool is_aligned) {
   const char* kernel = move_kernel(from, to, scale, is_aligned);
@@ -203,7 +204,7 @@ Result<void> DeviceKernels::launch_moves(StreamHandle stream, std::span<const Mo
   return table != nullptr ? table->used.record(stream) : Result<void>();
 }
 
-// A step that comes again finds its table on the device.
+// Returns the table of these moves; a step that comes again finds its table on the device.
 Result<DeviceKernels::Table*> DeviceKernels::table_of(StreamHandle stream, std::span<const Move> moves) {
   const auto known = std::find_if(tables_.begin(), tables_.end(), [&](const Table& table) {
     return table.stream == stream &&
@@ -216,7 +217,7 @@ Result<DeviceKernels::Table*> DeviceKernels::table_of(StreamHandle stream, std::
   const std::size_t size_bytes = moves.size_bytes();
   HVD_TRY_ASSIGN(const std::size_t at, free_table(size_bytes));
   Table& table = tables_.at(at);
-  table.moves.clear();  // no one's, should the copy fail
+  table.moves.clear();  // it is no step's table if the copy fails
   std::memcpy(table.staged.data(), moves.data(), size_bytes);
   HVD_TRY(device_->copy(table.there.data(), table.staged.data(), size_bytes, stream));
   table.stream = stream;
@@ -226,7 +227,7 @@ Result<DeviceKernels::Table*> DeviceKernels::table_of(StreamHandle stream, std::
   return &tables_.back();
 }
 
-// One that nothing on the device reads any more: the one not used for longest, or a new one.
+// Returns a table that nothing on the device reads any more: the least recently used one, or a new one.
 Result<std::size_t> DeviceKernels::free_table(std::size_t size_bytes) {
   if (tables_.size() >= kKeptTables) {
     for (std::size_t i = 0; i < tables_.size(); ++i) {

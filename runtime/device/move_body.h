@@ -144,7 +144,7 @@ struct Scaling {
 
 // ---- units ----
 
-// From and To are element types with the same Value.
+// The element types From and To have the same Value.
 template <typename From, typename To>
 struct Mover {
   using Value = typename From::Value;

@@ -1,4 +1,4 @@
-// Device for builds without cuda.h, and for programs that are static, as hvdrun-agent is, and can load no library.
+// Device for builds without cuda.h, and for static programs such as hvdrun-agent, which can load no library.
 #include "runtime/device/device.h"
 
 namespace hvd {

@@ -1,4 +1,4 @@
-// device_code of a build without nvcc.
+// device_code() of a build without nvcc.
 #include "runtime/device/fatbin.h"
 
 namespace hvd {
