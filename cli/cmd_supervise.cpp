@@ -220,7 +220,7 @@ Result<int> supervise(const ServiceOptions& options) {
   HVD_TRY_ASSIGN(const JobRecord job, place.store.job(options.id));
   auto waited = wait_for_turn(place.dir, place.store, options.id);
   if (!waited.ok()) {
-    std::this_thread::sleep_for(kBetweenTries);  // whoever starts the next supervisor may fail in the same way
+    std::this_thread::sleep_for(kBetweenTries);  // limits how fast failing supervisors follow each other
     return waited.error();
   }
   std::optional<JobRecord> turn = std::move(waited).value();

@@ -42,7 +42,7 @@ class CheckRunner final : private SessionSink {
   void on_signal(int signo);
 
  private:
-  // Questions holds what was asked of a host and is not answered yet.
+  // Questions is the state of a host's questions while the check runs; the answers go to CheckedHost.
   struct Questions {
     std::vector<ClockSample> clock;
     std::int64_t clock_sent_ns = 0;

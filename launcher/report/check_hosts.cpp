@@ -90,7 +90,7 @@ bool has_reached_any(const CheckResult& result) {
   return std::any_of(result.hosts.begin(), result.hosts.end(), [](const CheckedHost& host) { return !!host.ready; });
 }
 
-// ---- what is told of several hosts at once ----
+// ---- details that are printed once for all hosts that share them ----
 
 using Detail = std::function<std::string(const CheckedHost&)>;
 

@@ -11,9 +11,8 @@
 namespace hvd::launch {
 
 struct TextOptions {
-  bool quiet = false;  // report only what went wrong
-  bool progress =
-      false;  // it is said to a terminal, which shows status(); elsewhere lines tell how far a slow start is
+  bool quiet = false;     // report only what went wrong
+  bool progress = false;  // a terminal shows status(); elsewhere lines report a slow start
 };
 
 class TextReporter final : public JobReporter {

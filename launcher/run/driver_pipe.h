@@ -2,8 +2,8 @@
 // started by the tasks of an engine (Spark). It carries text lines, so that a program in any language can hold the
 // other end:
 //
-//   hvdrun -> driver   "call KEY COUNT STACK ADDRESS..."   start COUNT tasks, whose agents call here by this key
-//   driver -> hvdrun   "over TEXT"                         the tasks have ended, or cannot be started: why
+//   hvdrun -> driver   "call KEY COUNT STACK ADDRESS..."   start COUNT tasks, whose agents connect with this key
+//   driver -> hvdrun   "over TEXT"                         the tasks have ended or cannot start; TEXT says why
 //                      end of file                         the driver is gone
 //
 // The driver's end keeps the job alive: when the driver is killed, the kernel closes it and the job is stopped.
@@ -24,7 +24,7 @@ namespace hvd::launch {
 
 class DriverPipe {
  public:
-  // `on_over` is called once, with a text for the user.
+  // `on_over` is called once, with an error for the user.
   static Result<std::unique_ptr<DriverPipe>> open(EventLoop& loop, Fd fd, std::function<void(const Error&)> on_over);
   ~DriverPipe();
   DriverPipe(const DriverPipe&) = delete;

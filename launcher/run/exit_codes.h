@@ -10,9 +10,9 @@ inline constexpr int kStartFailed = 242;     // agent or ranks could not be star
 inline constexpr int kNodeLost = 243;        // a node or the connection to it was lost while the job ran
 inline constexpr int kOutputFailed = 244;    // what the ranks printed could not be written (141: its reader has gone)
 inline constexpr int kDefect = 245;          // a defect of hvdrun
-inline constexpr int kSupervisorLost = 246;  // of a job of the service: it was killed, or the machine restarted
-inline constexpr int kTimedOut = 124;        // --timeout, as timeout(1) has it
-inline constexpr int kNoProgram = 127;       // as shells have it
-inline constexpr int kReaderGone = 141;      // 128 + SIGPIPE, as a Unix filter
+inline constexpr int kSupervisorLost = 246;  // the supervisor of a service's job was killed, or the machine restarted
+inline constexpr int kTimedOut = 124;        // --timeout is over; timeout(1) has the same code
+inline constexpr int kNoProgram = 127;       // no such program or script; shells have the same code
+inline constexpr int kReaderGone = 141;      // the reader of the output has gone: 128 + SIGPIPE, as for a Unix filter
 
 }  // namespace hvd::launch::exit_code

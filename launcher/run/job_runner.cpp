@@ -56,8 +56,8 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
       log_(log),
       state_(agents_, spec.servers, spec.restart_limit, spec.grace),
       logs_(loop, placement.size, static_cast<int>(agents_.nodes.size()),
-            // In one stream a rank's line that looks like an event could not be told from an event, so tags are on
-            // there.
+            // Events always have tags beside them where both streams are one file: without a tag, a rank's line that
+            // looks like an event could not be told from one.
             LogMuxOptions{spec.tags || (spec.json_events && is_same_file(STDOUT_FILENO, STDERR_FILENO)),
                           spec.tags || spec.json_events, spec.timestamps, spec.color, spec.live,
                           [&spec](int rank) { return spec.answers && is_given_input(spec, rank); }, spec.gather,

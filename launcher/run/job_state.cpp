@@ -140,7 +140,7 @@ JobState::Actions JobState::handle(const RankExited& event) {
 JobState::Actions JobState::handle(const RankFailing& event) {
   const RankRecord& record = ranks_[static_cast<std::size_t>(event.rank)];
   if (cause_ || record.state != RankRecord::State::kRunning) {
-    return {};  // it fails because it was already being stopped, or it has ended before its report came
+    return {};  // it failed because the job is ending, or it ended before its report came
   }
   order_.note_news(event.rank, event.news, event.at);
   if (order_.told(event.rank) == nullptr) {

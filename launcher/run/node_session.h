@@ -47,7 +47,7 @@ class SessionSink {
   virtual void on_problem(int node, const std::string& text) = 0;
   // The agent is about to end, because somebody other than us asked it to.
   virtual void on_ending(int node, const std::string& why) = 0;
-  // A Relay frame arrived, which carries bytes of a node behind this one.
+  // A Relay frame arrived, which belongs to a node that is reached through this one.
   virtual Result<void> on_relay(int node, const Frame& frame) = 0;
   // The node's ranks are stopped until Continue is sent.
   virtual void on_suspended(int /*node*/) {}
@@ -85,7 +85,7 @@ class NodeSession final : private StreamSink {
   [[nodiscard]] bool is_open() const { return stream_ != nullptr && stage_ != Stage::kOver; }
   // True when the session is open and an agent has answered, so that its orderly end must be awaited.
   [[nodiscard]] bool has_agent() const { return is_open() && is_reached_; }
-  // True when its ranks were started and the agent has reported neither Done nor its loss.
+  // True when its ranks were started, the agent has not reported Done, and the session is not over.
   [[nodiscard]] bool is_unfinished() const { return has_started_ && !is_done_ && stage_ != Stage::kOver; }
   // Returns how long the agent goes on without a sign of life from us; zero: it notices at once when we are gone.
   [[nodiscard]] Duration agent_patience() const;

@@ -3,9 +3,9 @@
 //
 //   service/jobs.db        the records (store.h)
 //   service/locks/UUID     held by the supervisor of a job for as long as it lives
-//   service/locks/wake     written by whoever changes a record
+//   service/locks/wake     written by each process that changes a record
 //   service/tickets/UUID   what the job is started with (ticket.h); removed with its end
-//   service/runs/UUID/     what hvdrun says of the run, and what each rank printed
+//   service/runs/UUID/     hvdrun's messages about the run, and what each rank printed
 //
 // A process id proves nothing, since another process may have it by now. A lock is released by the kernel however its
 // holder dies, and every process that watches the folder sees that.
