@@ -1,7 +1,7 @@
-/* What this machine's memory allows an allreduce of float32: N threads, each with a vector of its own, which each
- * reduce their part of all vectors and then take the others' parts. No message, no wait but two barriers: whatever
- * moves the same bytes between processes cannot be faster. For 2 threads it reads and writes 5 times the vector's size.
- * Prints JSON, as allreduce_rank.c does.
+/* Measures the fastest allreduce of float32 that this machine's memory allows. Each of N threads has its own vector,
+ * reduces its part of all vectors, and then copies the other threads' parts. There are no messages and only two
+ * barriers, so a program that moves the same bytes between processes cannot be faster. For 2 threads it reads and
+ * writes 5 times the vector's size. Prints JSON, as allreduce_rank.c does.
  *
  * Usage: allreduce_limit THREADS SECONDS BYTES... */
 #define _GNU_SOURCE
@@ -34,7 +34,7 @@ static int by_value(const void* a, const void* b) {
   return x < y ? -1 : x > y;
 }
 
-/* Spins, for a thread that sleeps wakes up late; gives way, for there may be fewer cores than threads. */
+/* A barrier. It spins, because a sleeping thread wakes up late, and yields, because cores may be fewer than threads. */
 static void meet(int* round) {
   ++*round;
   atomic_fetch_add(&arrived, 1);
@@ -74,7 +74,7 @@ static void* work(void* argument) {
   }
   memset(vectors[own], 0, (size_t)count * sizeof(float));
   int round = 0;
-  for (int b = -2; b < batches; ++b) { /* two to warm up */
+  for (int b = -2; b < batches; ++b) { /* the first two warm up */
     meet(&round);
     const double begin = now();
     reduce_part(own);

@@ -1,8 +1,7 @@
-/* One rank of scripts/bench/run: times allreduce of float32, in place, over a list of sizes; rank 0 prints
- * JSON:
- * {"bytes": median seconds of one call, ...}. Built with -DWITH_MPI against MPI, else against libhvd.
+/* This is one rank of scripts/bench/run. It times allreduce of float32, in place, over a list of sizes. Rank 0 prints
+ * JSON: {"bytes": median seconds of one call, ...}. With -DWITH_MPI it is built against MPI, else against libhvd.
  *
- * Usage: allreduce_rank SECONDS BYTES...      SECONDS: of measuring per size, about */
+ * Usage: allreduce_rank SECONDS BYTES...      SECONDS is about how long each size is measured */
 #define _POSIX_C_SOURCE 200809L
 #include <stdint.h>
 #include <stdio.h>
@@ -69,7 +68,7 @@ static int by_value(const void* a, const void* b) {
 /* Calls are timed in batches: a clock reading costs as much as the smallest allreduce. */
 static double median_seconds(float* data, int64_t count, const char* name, int batches, int calls) {
   double* times = malloc((size_t)batches * sizeof *times);
-  for (int b = -2; b < batches; ++b) { /* two to warm up */
+  for (int b = -2; b < batches; ++b) { /* the first two warm up */
     const double begin = now();
     for (int c = 0; c < calls; ++c)
       allreduce(data, count, name);
@@ -94,7 +93,7 @@ int main(int argc, char** argv) {
       data[at] = 0.0F; /* touches each page; zeros stay zeros */
     for (int64_t at = 0; at < count; ++at)
       data[at] = 0.0F;
-    /* The number of calls must be the same on all ranks: from the size alone. About 2 us and 4 GB/s. */
+    /* All ranks must make the same number of calls, so it follows from the size alone: about 2 us and 4 GB/s. */
     const double guess = 2e-6 + (double)bytes / 4e9;
     const int calls = guess > 1e-3 ? 1 : (int)(1e-3 / guess);
     const int batches = (int)(seconds / (guess * calls)) + 5;

@@ -1,5 +1,5 @@
-/* One rank of scripts/bench: joins its job, passes a barrier, and prints the moment after it in seconds of
- * CLOCK_MONOTONIC. Built with -DWITH_MPI against MPI, else against libhvd. */
+/* This is one rank of scripts/bench. It joins its job, passes a barrier, and prints the time after it in seconds of
+ * CLOCK_MONOTONIC. With -DWITH_MPI it is built against MPI, else against libhvd. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
