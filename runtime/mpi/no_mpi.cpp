@@ -1,5 +1,5 @@
 // MpiJob for static programs such as hvdrun-agent, which can load no library.
-#include "runtime/backend/mpi_job.h"
+#include "runtime/mpi/mpi_job.h"
 
 namespace hvd {
 namespace {

@@ -1,5 +1,5 @@
 // NcclLibrary for static programs such as hvdrun-agent, which can load no library.
-#include "runtime/backend/nccl_library.h"
+#include "runtime/nccl/nccl_library.h"
 
 namespace hvd {
 
