@@ -159,7 +159,7 @@ void find_mpirun_faults(const CheckResult& result, Findings& findings) {
                        names + ": " + software.mpirun_error,
                        "install Open MPI there (apt-get install openmpi-bin), or leave out --launcher mpi"};
       });
-  // Of the ways to reach hosts only Open MPI passes our arguments to its own daemons, over an unencrypted connection.
+  // The call's secret reaches mpirun's daemons only over mpirun's own connection, which is not encrypted.
   warn_where(
       result, findings,
       [](const CheckedHost& h) { return h.software && !h.software->mpirun.empty() && !h.opened.is_local; },

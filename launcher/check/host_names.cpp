@@ -28,7 +28,7 @@ NameParts parts_of(const std::string& name) {
     --end;
   }
   std::size_t begin = end;
-  // A longer number does not count hosts, and would not fit a long.
+  // A longer number does not count hosts, and might not fit an integer.
   while (begin > 0 && is_digit(name[begin - 1]) && end - begin < 9) {
     --begin;
   }

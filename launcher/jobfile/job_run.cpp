@@ -9,9 +9,9 @@
 namespace hvd::launch {
 namespace {
 
-// Returns the service's "{subscription}/{resource
-// group}/workspaces/{workspace}/experiments/{experiment}/jobs/{job}/{uuid}". Parts without a meaning here keep their
-// places, so that scripts can still take such paths apart.
+// Returns a path of the service's form:
+// "{subscription}/{resource group}/workspaces/{workspace}/experiments/{experiment}/jobs/{job}/{uuid}".
+// Parts without a meaning here keep their places, so that scripts can still take such paths apart.
 std::string segment_of(const JobFile& job, const std::string& uuid) {
   return "00000000-0000-0000-0000-000000000000/hvdrun/workspaces/default/experiments/" + job.experiment + "/jobs/" +
          job.name + "/" + uuid;

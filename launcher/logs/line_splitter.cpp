@@ -6,8 +6,7 @@ namespace hvd::launch {
 namespace {
 
 // Returns the end of the first line in `bytes` (one past its terminator), or npos. A "\r" at the very end is undecided:
-// the next read may begin with its "
-// ".
+// the next read may begin with its "\n".
 std::size_t line_end(std::string_view bytes) {
   const auto* newline = static_cast<const char*>(std::memchr(bytes.data(), '\n', bytes.size()));
   const std::size_t before = newline == nullptr ? bytes.size() : static_cast<std::size_t>(newline - bytes.data());

@@ -1,9 +1,7 @@
 // LineSplitter cuts a stream of bytes into whole lines, wherever the reads happened to cut it.
 //
-// A line ends with "
-// ", "\r
-// ", or a lone "\r" (a progress bar that redraws itself). Bytes are not decoded, so neither a character split over two
-// reads nor an invalid one can be damaged. Value type.
+// A line ends with "\n", "\r\n", or a lone "\r" (a progress bar that redraws itself). Bytes are not decoded, so neither
+// a character split over two reads nor an invalid one can be damaged. Value type.
 #pragma once
 
 #include <functional>

@@ -43,8 +43,7 @@ void remove_old(const std::string& path) {
   }
 }
 
-// Returns the lines of `text` that fit into `room` bytes; a line ends with "
-// ", or with "\r" where a bar was drawn.
+// Returns the lines of `text` that fit into `room` bytes; a line ends with "\n", or with "\r" where a bar was drawn.
 std::string_view whole_lines(std::string_view text, std::uint64_t room) {
   if (room >= text.size()) {
     return text;

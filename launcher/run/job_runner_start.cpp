@@ -63,9 +63,9 @@ void JobRunner::on_engine_over(const Error& why) {
   end_if_closed();
 }
 
-// The engine ends this agent: it has noticed the failure of one of its ranks, or was itself asked to end. The agent of
-// the failed rank is about to report that failure first. If it does not, the engine's own lines are all that can be
-// reported.
+// Under an engine it is the engine that ends the agent, because it has noticed the failure of a rank, or was itself
+// asked to end. The agent of the failed rank is then about to report the first failure, so the engine's lines are
+// reported only if that report does not come.
 void JobRunner::on_ending(int node, const std::string& why) {
   const NodePlan& plan = agents_.nodes[static_cast<std::size_t>(node)];
   log_.write(LogLevel::kDebug, plan.host.name + ": " + why);

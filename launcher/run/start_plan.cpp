@@ -130,7 +130,7 @@ std::vector<std::string> same_machine_warnings(const JobSpec& spec, const JobVie
   return warnings;
 }
 
-// True for variables that a user sets on the machine where he starts the job, and means for all ranks.
+// True for variables that users set on the machine where they start the job, and mean for all ranks.
 bool is_setting(std::string_view name) {
   return name.starts_with("HOROVOD_") || name.starts_with("NCCL_") || name.starts_with("HVD_");
 }
