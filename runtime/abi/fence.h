@@ -23,7 +23,7 @@ const std::string& last_error();
 hvd_status fail(Code code, const char* text) noexcept;
 hvd_status status_of(const Result<void>& result);
 
-// "hvd_enqueue: op is NULL"
+// Makes the error of a missing argument: "hvd_enqueue: op is NULL".
 Error missing(const char* argument);
 
 // Returns the caller's context, whose lifetime is the caller's responsibility, or the process's default. It is kInvalid

@@ -36,7 +36,7 @@ std::vector<Range> side_by_side(Range ranks, const BytesOf& bytes_of) {
 // distributed.
 void sort_by_receiver(const std::uint8_t* by_sender, std::uint8_t* by_receiver, const AlltoallLayout& layout,
                       Range senders, Range receivers) {
-  std::vector<std::size_t> at;  // of each sender, in what it brought
+  std::vector<std::size_t> at;  // the position in each sender's data
   std::size_t before = 0;
   for (std::size_t from = senders.begin; from < senders.end; ++from) {
     at.push_back(before);

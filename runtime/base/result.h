@@ -118,7 +118,8 @@ class [[nodiscard]] Result<void> {
     }                                                         \
   } while (false)
 
-// lhs = value of expr, or returns its error. A plain statement pair; not usable as the body of an unbraced `if`.
+// Assigns the value of expr to lhs, or returns its error from the enclosing function. It is several statements, so it
+// cannot be the body of an unbraced `if`.
 #define HVD_TRY_ASSIGN(lhs, expr) HVD_TRY_ASSIGN_AS(HVD_CONCAT(hvd_try_, __LINE__), lhs, expr)
 #define HVD_TRY_ASSIGN_AS(tmp, lhs, expr) \
   auto tmp = (expr);                      \

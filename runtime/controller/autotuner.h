@@ -28,7 +28,7 @@ struct TunedSetting {
 
 struct AutotuneOptions {
   bool is_on = false;
-  int warmup_samples = 3;  // how many samples are discarded first
+  int warmup_samples = 3;  // how many settings' worth of steps are discarded first
   int steps_per_sample = 10;
   int max_samples = 20;       // settings that are tried
   double noise = 0.8;         // of a score, from 0 to 1, see GaussianProcess

@@ -53,7 +53,7 @@ struct OwnedOutput {
   std::size_t size_bytes = 0;
   std::vector<std::int64_t> shape;
   std::vector<std::int32_t> received_splits{};  // alltoall: rows from each rank
-  std::shared_ptr<DeviceResult> device{};  // the result, if it is on a device; shared with whoever fills and copies it
+  std::shared_ptr<DeviceResult> device{};       // the result, if on a device; shared with what fills and copies it
 
   [[nodiscard]] void* address() const { return device != nullptr ? device->data() : data.get(); }
 

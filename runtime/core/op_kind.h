@@ -105,7 +105,7 @@ constexpr bool is_groupable(OpKind kind) {
 constexpr bool is_reduction(OpKind kind) {
   return kind == OpKind::kAllreduce || kind == OpKind::kReducescatter;
 }
-// Kinds that work on no tensor.
+// Kinds that take no tensor.
 constexpr bool has_no_tensor(OpKind kind) {
   return kind == OpKind::kBarrier || kind == OpKind::kJoin || kind == OpKind::kSetAdd || kind == OpKind::kSetRemove ||
          kind == OpKind::kBufferRemove;

@@ -19,7 +19,7 @@ inline constexpr unsigned kProductBlocks = 256;
 inline constexpr unsigned kProductThreads = 256;
 static_assert(kProductBlocks == kProductThreads);  // each thread of the second launch takes one partial sum
 
-// a.a, a.b and b.b.
+// The inner products of two vectors: a.a, a.b and b.b.
 struct Products {
   double aa = 0.0;
   double ab = 0.0;

@@ -59,11 +59,11 @@ class Device {
   [[nodiscard]] virtual const DeviceUuid& uuid() const = 0;
   [[nodiscard]] virtual int multiprocessors() const = 0;
 
-  // ---- for a library that wants the context current in the calling thread, as NCCL does; see Current ----
+  // ---- for a library that needs the context current in the calling thread, as NCCL does; see Current ----
   virtual Result<void> push_context() = 0;
   virtual Result<void> pop_context() = 0;
 
-  // After this, calls of this thread neither fail because another thread is capturing a CUDA graph, nor spoil that
+  // After this, calls of this thread neither fail because another thread is capturing a CUDA graph, nor invalidate that
   // graph. The thread's capture mode becomes relaxed (CUDA driver API, cuThreadExchangeStreamCaptureMode). For threads
   // of ours only.
   virtual Result<void> ignore_captures() = 0;

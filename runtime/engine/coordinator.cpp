@@ -249,8 +249,8 @@ void Coordinator::decide_now(int number, Set& set) {
       decision.news.push_back(*std::move(news));
     }
   }
-  // Release positions only now. Ranks take in the news before the answers, and a tensor that waits for its answer must
-  // not have lost its position.
+  // Release positions only now. Ranks take in changes of positions before the answers, and a tensor that waits for its
+  // answer must not have lost its position.
   for (const Ready& one : ready) {
     if (const int position = set.known.find(one.request.name); position >= 0) {
       set.known.release(position);

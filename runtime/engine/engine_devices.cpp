@@ -36,7 +36,7 @@ void Engine::Impl::launch(ProcessSet& set, const Response& response, std::span<P
 }
 
 void Engine::Impl::take_off(std::span<PendingOp* const> ops, Flight flight) {
-  // A caller that is told now may use the names again at once.
+  // A caller that learns of the end now may use the names again at once.
   flight.is_told = parts_.options.devices.completes_early && !flight.has_failed && flight.done != nullptr;
   for (const PendingOp* op : ops) {
     if (op->asked_at == 0) {

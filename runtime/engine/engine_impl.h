@@ -198,7 +198,7 @@ class Engine::Impl final : public Interrupt {
   void suspect(const Error& why, int by = -1);
   void end_job(const Error& cause, int by = -1);
   void over(const Error& cause, int by);
-  // Reports that this rank only follows another failure, to whoever looks for the first cause.
+  // Reports that this rank only follows another failure, to the launcher, which looks for the first cause.
   void tell_over();
   void fail_pending();
   void say_goodbye();

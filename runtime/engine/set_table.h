@@ -40,7 +40,7 @@ class SetTable {
     const auto found = sets_.find(process_set);
     return found == sets_.end() ? nullptr : found->second;
   }
-  // Ascending.
+  // Returns all numbers, ascending.
   [[nodiscard]] std::vector<int> numbers() const {
     const std::lock_guard lock(mu_);
     std::vector<int> all = {0};

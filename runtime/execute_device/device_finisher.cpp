@@ -14,7 +14,7 @@ constexpr Duration kAbortTime = std::chrono::seconds(2);       // how long NCCL 
 constexpr Duration kLetsGo = std::chrono::seconds(1);          // how long the device may take to stop after that
 constexpr Duration kNap = std::chrono::milliseconds(1);        // between looks of threads that wait for batches to end
 
-// An event whose device has failed tells nothing more, so the batch counts as ended.
+// An event whose device has failed gives no more information, so the batch counts as ended.
 bool is_over(const Flight& flight) {
   if (flight.done == nullptr) {
     return true;

@@ -79,8 +79,8 @@ Result<std::shared_ptr<DevicePool>> DevicePlane::pool_of(int ordinal) {
   return pool_;
 }
 
-// If a thread of ours calls the driver while the program captures a CUDA graph, the capture is spoilt and the call
-// fails. If the driver refuses even this call, the first such error will report it.
+// If a thread of ours calls the driver while the program captures a CUDA graph, the capture becomes invalid and the
+// call fails. If the driver refuses even this call, the first such error will report it.
 void DevicePlane::ignore_captures() {
   const std::lock_guard lock(mu_);
   if (pool_ != nullptr) {
@@ -150,7 +150,7 @@ Result<std::unique_ptr<DeviceExecutor>> DevicePlane::make_executor(const DeviceE
   if (plan.kinds != 0) {
     if (plan.shares_gpus) {
       ::setenv(kShareSwitch, "1",
-               0);  // NCCL reads it when it makes a communicator; only the user's own word is stronger
+               0);  // NCCL reads it when it makes a communicator; a value set by the user takes precedence
     }
     auto made = make_comm(party, device.value(), nccl_->value(), plan.shares_gpus, settings_.start_limit, interrupt);
     if (made.ok()) {

@@ -67,7 +67,7 @@ class MpiProcess {
   bool is_running_ = false;
   bool is_ours_ = false;                // libhvd must finalise it
   std::optional<ProcessMark> process_;  // the process that initialised it; a fork has no MPI
-  std::string spoilt_;                  // the reason; empty: MPI is not spoilt
+  std::string spoilt_;                  // why MPI is unusable; empty: it is usable
 };
 
 }  // namespace hvd

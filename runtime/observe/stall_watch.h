@@ -2,8 +2,8 @@
 // of a program whose ranks take different branches. The coordinator passes it what is incomplete now and then, and it
 // returns the text of the warning.
 //
-// Time in which this process did not run (stopped with Ctrl-Z, or with its whole machine) does not count, because then
-// no rank was later than this one.
+// Time in which this process did not run (stopped with Ctrl-Z, or with its whole machine) does not count, because the
+// missing ranks are not the cause of that delay.
 //
 // Pure: the caller gives the time and the list. Thread: engine only, on the coordinator.
 #pragma once
@@ -66,7 +66,7 @@ class StallWatch {
   std::unordered_map<std::string, Seen> seen_;  // by set and serial
 };
 
-// "1, 3-5"
+// Formats ranks as "1, 3-5".
 std::string ranks_text(std::span<const int> ranks);
 
 }  // namespace hvd
