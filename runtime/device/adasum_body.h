@@ -1,6 +1,6 @@
 // The work of one GPU thread for Adasum of two vectors (algo/adasum.h defines that). It computes the inner products in
 // float64, added in an order that depends only on the number of elements, and then the weighted sum, where each element
-// is rounded once. The source is compiled for GPUs (adasum.cu), for tests on the host, and for the fake driver; the
+// is rounded once. The source is compiled for GPUs (kernels.cu), for tests on the host, and for the fake driver; the
 // results are the same.
 //
 // Value types and pure functions.

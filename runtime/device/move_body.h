@@ -1,5 +1,5 @@
 // The work of one GPU lane in packing and unpacking: one launch moves, casts and scales many pieces of memory. The same
-// source is compiled for GPUs (pack.cu), for the tests on the host, and for the fake driver.
+// source is compiled for GPUs (kernels.cu), for the tests on the host, and for the fake driver.
 //
 // A piece is divided into units. A unit is as many elements as make 16 bytes on the side with the smaller elements (so
 // that the other side's are 16, 32 or 64 bytes). Lane l of a warp takes units l, l + 32, l + 64 and l + 96 of a chunk
