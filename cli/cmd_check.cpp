@@ -21,6 +21,7 @@
 #include "launcher/report/check_text.h"
 #include "launcher/run/exit_codes.h"
 #include "runtime/base/event_loop.h"
+#include "runtime/base/fd.h"
 #include "runtime/base/inherited_signals.h"
 #include "runtime/base/open_files.h"
 
@@ -39,17 +40,6 @@ std::size_t columns_of(int fd) {
   return ::isatty(fd) == 1 && ::ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-bool write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written < 0 && errno != EINTR) {
-      return false;
-    }
-    text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
-  }
-  return true;
-}
-
 // StatusRow shows what is being done in the last row of a terminal at standard error. Other lines go above it, and it
 // is removed at the end.
 class StatusRow {
@@ -63,10 +53,10 @@ class StatusRow {
     const std::size_t columns = columns_of(STDERR_FILENO);  // 0: unknown
     const std::size_t room = (columns == 0 ? kLeastWidth : std::max<std::size_t>(columns, 2)) - 1;
     row_ = status.empty() ? "" : fit_row("hvdrun: " + status, room);
-    write_all(STDERR_FILENO, "\r\x1b[K" + row_);
+    static_cast<void>(write_all(STDERR_FILENO, "\r\x1b[K" + row_));
   }
   void say(std::string_view line) {
-    write_all(STDERR_FILENO, (is_shown_ ? "\r\x1b[K" : "") + std::string(line) + "\n" + row_);
+    static_cast<void>(write_all(STDERR_FILENO, (is_shown_ ? "\r\x1b[K" : "") + std::string(line) + "\n" + row_));
   }
 
  private:
@@ -105,7 +95,7 @@ Result<void> allow_files_for(const Placement& placement) {
 }
 
 int written_or_why(std::string_view text, int code) {
-  if (write_all(STDOUT_FILENO, text)) {
+  if (write_all(STDOUT_FILENO, text).ok()) {
     return code;
   }
   if (errno == EPIPE) {

@@ -9,6 +9,7 @@
 
 #include "cli/service_commands.h"
 #include "launcher/jobfile/job_file.h"
+#include "launcher/jobfile/job_layout.h"
 #include "launcher/report/listing.h"
 #include "launcher/service/file_follower.h"
 
@@ -57,17 +58,20 @@ Result<std::string> file_name_of(const JobRecord& job, const ServiceOptions& opt
   if (options.node.empty()) {
     return options.file.empty() ? "stdout.txt" : options.file;
   }
+  std::vector<std::string> hosts;
+  for (const JobNode& node : job.nodes) {
+    hosts.push_back(node.name);
+  }
+  const auto place = std::find(hosts.begin(), hosts.end(), options.node);
   // Before the job has nodes, any node may become its own.
-  const bool is_unknown =
-      !job.nodes.empty() &&
-      std::none_of(job.nodes.begin(), job.nodes.end(), [&](const JobNode& node) { return node.name == options.node; });
-  if (is_unknown || !is_inner_path(options.node) || options.node.find('/') != std::string::npos) {
+  if ((!hosts.empty() && place == hosts.end()) || !is_inner_path(options.node) ||
+      options.node.find('/') != std::string::npos) {
     return Error(Code::kInvalid, "--node '" + shown_text(options.node) + "': no node of job " + job.name +
                                      " has that name; hvdrun nodes " + job.name + " shows those that it has");
   }
+  const std::string id = hosts.empty() ? file_ids({options.node}).front()
+                                       : file_ids(hosts)[static_cast<std::size_t>(place - hosts.begin())];
   const std::string name = options.file.empty() ? "execution.log" : options.file;
-  std::string id = options.node;  // the same change as in job_layout.cpp
-  std::replace_if(id.begin(), id.end(), [](char c) { return c == ':' || c == '%'; }, '_');
   return job.node_count == 1 ? name : name_for_node(name, id);
 }
 

@@ -1,25 +1,12 @@
 #include "launcher/jobfile/job_layout.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
-
-// Returns for each node its host name as it may be used in a file's name; each is unique.
-std::vector<std::string> ids_of(const HostList& nodes) {
-  std::vector<std::string> ids;
-  for (const HostSpec& node : nodes) {
-    std::string id = node.name;
-    std::replace_if(id.begin(), id.end(), [](char c) { return c == ':' || c == '%' || c == '/'; }, '_');
-    if (std::find(ids.begin(), ids.end(), id) != ids.end()) {
-      id += "_" + std::to_string(ids.size());
-    }
-    ids.push_back(id);
-  }
-  return ids;
-}
 
 void spread(int count, JobProcess::Role role, int nodes, std::vector<JobProcess>& processes) {
   int index = 0;
@@ -92,7 +79,10 @@ Result<JobLayout> lay_out(const JobFile& job, const HostList& hosts, int process
   }
   JobLayout layout;
   layout.nodes.assign(hosts.begin(), hosts.begin() + job.node_count);
-  layout.ids = ids_of(layout.nodes);
+  std::vector<std::string> names;
+  std::transform(layout.nodes.begin(), layout.nodes.end(), std::back_inserter(names),
+                 [](const HostSpec& node) { return node.name; });
+  layout.ids = file_ids(names);
   HVD_TRY_ASSIGN(const int count, process_count(job, processes));
   HVD_TRY_ASSIGN(const int servers, server_count(job));
   const bool has_roles = job.tool.kind == Toolkit::kTensorFlow;
@@ -111,6 +101,18 @@ Result<JobLayout> lay_out(const JobFile& job, const HostList& hosts, int process
                                        [node](const JobProcess& p) { return p.node == static_cast<int>(node); }));
   }
   return layout;
+}
+
+std::vector<std::string> file_ids(const std::vector<std::string>& hosts) {
+  std::vector<std::string> ids;
+  for (std::string id : hosts) {
+    std::replace_if(id.begin(), id.end(), [](char c) { return c == ':' || c == '%' || c == '/'; }, '_');
+    if (std::find(ids.begin(), ids.end(), id) != ids.end()) {
+      id += "_" + std::to_string(ids.size());
+    }
+    ids.push_back(id);
+  }
+  return ids;
 }
 
 bool needs_mpi(const JobFile& job, const JobLayout& layout) {

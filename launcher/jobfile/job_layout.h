@@ -36,6 +36,10 @@ struct JobLayout {
 // replaces the file's processCount; 0: it does not.
 Result<JobLayout> lay_out(const JobFile& job, const HostList& hosts, int processes);
 
+// Returns for each node its host's name as it may be used in a file's name; each is unique. A job's files are found
+// again by the same names.
+std::vector<std::string> file_ids(const std::vector<std::string>& hosts);
+
 // True for processes that the service started through MPI: they call MPI_Init themselves.
 bool needs_mpi(const JobFile& job, const JobLayout& layout);
 

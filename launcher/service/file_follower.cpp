@@ -2,32 +2,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <string_view>
 #include <vector>
 
 namespace hvd::launch {
 namespace {
 
 constexpr std::size_t kChunk = 256U << 10U;
-
-Result<void> write_all(int out, std::string_view rest) {
-  while (!rest.empty()) {
-    const ssize_t written = ::write(out, rest.data(), rest.size());
-    if (written >= 0) {
-      rest.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno == EAGAIN) {
-      pollfd ready{out, POLLOUT, 0};  // the output is a terminal that another program made non-blocking
-      ::poll(&ready, 1, -1);
-    } else if (errno != EINTR) {
-      return Error::from_errno("cannot write what stands in the file");
-    }
-  }
-  return {};
-}
 
 }  // namespace
 
@@ -57,7 +40,9 @@ Result<void> FileFollower::copy_new(int out) {
       return {};
     }
     if (got > 0) {
-      HVD_TRY(write_all(out, {buffer.data(), static_cast<std::size_t>(got)}));
+      if (const auto done = write_all(out, {buffer.data(), static_cast<std::size_t>(got)}); !done.ok()) {
+        return Error::from_errno("cannot write what stands in the file");
+      }
       at_ += static_cast<std::uint64_t>(got);
     }
   }

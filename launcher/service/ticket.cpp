@@ -1,6 +1,5 @@
 #include "launcher/service/ticket.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -42,17 +41,6 @@ Error unwritten(const std::string& path) {
                Error::from_errno("cannot write what the job is started with, " + path).message() + hint);
 }
 
-Result<void> write_all(int fd, std::string_view rest, const std::string& path) {
-  while (!rest.empty()) {
-    const ssize_t written = ::write(fd, rest.data(), rest.size());
-    if (written < 0 && errno != EINTR) {
-      return unwritten(path);
-    }
-    rest.remove_prefix(written > 0 ? static_cast<std::size_t>(written) : 0);
-  }
-  return {};
-}
-
 }  // namespace
 
 std::string encode(const Ticket& ticket) {
@@ -86,7 +74,7 @@ Result<void> write_ticket(const std::string& path, const Ticket& ticket) {
   if (!file.is_open()) {
     return unwritten(path);
   }
-  if (const auto done = write_all(file.get(), encode(ticket), path); !done.ok()) {
+  if (const auto done = write_all(file.get(), encode(ticket)); !done.ok()) {
     ::unlink(beside.c_str());
     return done;
   }

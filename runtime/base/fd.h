@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 #include <utility>
 
 #include "runtime/base/result.h"
@@ -46,6 +47,10 @@ Result<Pipe> make_pipe();
 // Makes a close-on-exec pair of connected stream sockets (AF_UNIX).
 Result<std::pair<Fd, Fd>> make_socket_pair();
 Result<void> set_nonblocking(int fd, bool nonblocking = true);
+// Writes all of it. A descriptor that another program made non-blocking, as a shared terminal may be, is waited for:
+// the call blocks as long as the reader takes nothing, as a write to a blocking descriptor does. The error has errno's
+// code.
+Result<void> write_all(int fd, std::string_view bytes);
 // Makes a second descriptor for the same open file, close-on-exec.
 Result<Fd> duplicate(int fd);
 

@@ -209,6 +209,11 @@ TEST_CASE("arguments are split and quoted as a shell does, and nothing in them i
   }
 }
 
+TEST_CASE("each host's name in names of files is unique, also where characters are replaced") {
+  CHECK(file_ids({"fe80::1%eth0", "a", "fe80__1_eth0", "a"}) ==
+        std::vector<std::string>{"fe80__1_eth0", "a", "fe80__1_eth0_2", "a_3"});
+}
+
 TEST_CASE("processes are spread evenly over the first hosts that the job needs") {
   const JobFile job = job_of("command: x\nnodeCount: 3\nprocessCount: 8\n");
   const auto hosts = parse_host_list("a,b:9,c,d").value();

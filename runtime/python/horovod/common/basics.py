@@ -13,8 +13,10 @@ from horovod.common.exceptions import HorovodInternalError
 # Counts the jobs that this process has left, so that a handle of an earlier one is not taken for a handle of this one.
 generation = 0
 
-# Called when this process has left the job; what is known of it is not true any more.
+# These are called when this process has left the job, because what they know of the job is no longer true.
 when_left: List[Callable[[], None]] = []
+# These make the process sets that init() was given. process_sets.py, which needs this file, puts its function here.
+with_initial_sets: List[Callable[[Any], None]] = []
 
 _exit_registered = False
 _is_homogeneous = True
@@ -115,10 +117,8 @@ def _join(ranks: List[int], mpi_comm: Optional[int], timeout_s: float, process_s
         os.environ[_JOINED] = _own_mark()
     try:
         _compare_nodes()
-        if process_sets:
-            from horovod.common.process_sets import add_initial
-
-            add_initial(process_sets)
+        for add in with_initial_sets if process_sets else ():
+            add(process_sets)
     except BaseException:
         shutdown()
         raise

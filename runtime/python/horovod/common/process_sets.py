@@ -194,7 +194,10 @@ def get_process_set_ids_and_ranks() -> Dict[int, List[int]]:
     return _lib.process_sets()
 
 
-def add_initial(process_sets: Any) -> None:
-    """What hvd.init(process_sets=...) asks for."""
+def _add_initial(process_sets: Any) -> None:
+    """Makes the process sets that hvd.init(process_sets=...) names."""
     for process_set in process_sets:
         add_process_set(process_set)
+
+
+basics.with_initial_sets.append(_add_initial)
