@@ -64,10 +64,10 @@ constexpr hvd::Duration kTellTime = std::chrono::seconds(1);
 
 Result<void> tell_failure(int32_t kind, int32_t exit_code, const char* what) {
   if (what == nullptr) {
-    return missing("hvd_tell_failure: what");
+    return missing("hvd_report_failure: what");
   }
   if (kind < HVD_FAILURE_ENDS || kind > HVD_FAILURE_NOTICED || exit_code < 0 || exit_code > 255) {
-    return Error(Code::kInvalid, "hvd_tell_failure: no such kind of failure, or an exit code that is not 0 to 255");
+    return Error(Code::kInvalid, "hvd_report_failure: no such kind of failure, or an exit code that is not 0 to 255");
   }
   HVD_TRY_ASSIGN(const hvd::Config config, hvd::config_from_process());
   if (config.agent_socket.empty()) {
@@ -108,7 +108,7 @@ int32_t hvd_is_initialized(void) {
   return is_initialized;
 }
 
-hvd_status hvd_tell_failure(int32_t kind, int32_t exit_code, const char* what) {
+hvd_status hvd_report_failure(int32_t kind, int32_t exit_code, const char* what) {
   return fence([&] { return tell_failure(kind, exit_code, what); });
 }
 
@@ -171,7 +171,7 @@ hvd_status hvd_process_set_remove(hvd_ctx* ctx, int32_t number) {
   });
 }
 
-hvd_status hvd_process_numbers(hvd_ctx* ctx, int32_t* numbers, int32_t capacity, int32_t* count) {
+hvd_status hvd_process_set_numbers(hvd_ctx* ctx, int32_t* numbers, int32_t capacity, int32_t* count) {
   return fence([&]() -> Result<void> {
     HVD_TRY_ASSIGN(const auto context, resolve(ctx));
     HVD_TRY_ASSIGN(const auto all, context->process_sets());
@@ -205,13 +205,12 @@ hvd_status hvd_buffer_destroy(hvd_ctx* ctx, void* data) {
   });
 }
 
-hvd_status hvd_read_counters(hvd_ctx* ctx, int32_t process_set, hvd_counters* out) {
+hvd_status hvd_counters_read(hvd_ctx* ctx, int32_t process_set, hvd_counters* out) {
   return fence([&]() -> Result<void> {
     if (out == nullptr) {
-      return missing("hvd_read_counters: out");
+      return missing("hvd_counters_read: out");
     }
-    HVD_TRY(hvd::check_struct("hvd_counters", out->size, out->version,
-                              {offsetof(hvd_counters, requests), sizeof(hvd_counters)}));
+    HVD_TRY(hvd::check_struct("hvd_counters", out->size, out->version, {sizeof(hvd_counters)}));
     HVD_TRY_ASSIGN(const auto context, resolve(ctx));
     return context->read_counters(process_set, *out);
   });

@@ -47,11 +47,9 @@ void fill(hvd_output& out, const hvd_ctx::Operation& operation) {
   out.ndim = static_cast<int32_t>(shape.size());
   std::fill(std::begin(out.shape), std::end(out.shape), 0);
   std::copy(shape.begin(), shape.end(), std::begin(out.shape));
-  if (out.version >= 2) {
-    const bool has_splits = owned && !owned->received_splits.empty();
-    out.received_splits = has_splits ? owned->received_splits.data() : nullptr;
-    out.received_count = has_splits ? static_cast<int32_t>(owned->received_splits.size()) : 0;
-  }
+  const bool has_splits = owned && !owned->received_splits.empty();
+  out.received_splits = has_splits ? owned->received_splits.data() : nullptr;
+  out.received_count = has_splits ? static_cast<int32_t>(owned->received_splits.size()) : 0;
 }
 
 using Operations = std::vector<std::shared_ptr<const hvd_ctx::Operation>>;
@@ -294,8 +292,7 @@ hvd_status hvd_result(hvd_ctx* ctx, int64_t handle, hvd_output* out) {
     if (out == nullptr) {
       return missing("hvd_result: out");
     }
-    HVD_TRY(hvd::check_struct("hvd_output", out->size, out->version,
-                              {offsetof(hvd_output, received_splits), sizeof(hvd_output)}));
+    HVD_TRY(hvd::check_struct("hvd_output", out->size, out->version, {sizeof(hvd_output)}));
     HVD_TRY_ASSIGN(const auto operation, operation_of(ctx, handle));
     if (!operation->completion->is_done()) {
       return Error(Code::kInvalid, "hvd_result: the operation has not finished; call hvd_wait first");

@@ -367,12 +367,10 @@ hvd::Result<void> hvd_ctx::read_counters(int process_set, hvd_counters& out) {
   out.wait_s = values->wait_s;
   out.move_s = values->move_s;
   out.sleeps = engine_now->counters().sleeps();
-  if (out.version >= 2) {
-    out.requests = values->requests;
-    out.known = values->known;
-    out.messages = engine_now->counters().messages();
-    out.message_bytes = engine_now->counters().message_bytes();
-  }
+  out.requests = values->requests;
+  out.known = values->known;
+  out.messages = engine_now->counters().messages();
+  out.message_bytes = engine_now->counters().message_bytes();
   return {};
 }
 

@@ -33,15 +33,11 @@ Result<void> read_options(const hvd_options* options, Config& config) {
   if (options == nullptr) {
     return {};
   }
-  HVD_TRY(check_struct("hvd_options", options->size, options->version,
-                       {offsetof(hvd_options, ranks), sizeof(hvd_options)}));
+  HVD_TRY(check_struct("hvd_options", options->size, options->version, {sizeof(hvd_options)}));
   constexpr double kMaxTimeoutSeconds = 86'400.0;
   if (options->timeout_s > 0) {
     const double seconds = options->timeout_s < kMaxTimeoutSeconds ? options->timeout_s : kMaxTimeoutSeconds;
     config.start_timeout = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-  }
-  if (options->version < 2) {
-    return {};
   }
   if (options->rank_count < 0 || (options->rank_count > 0 && options->ranks == nullptr)) {
     return Error(Code::kInvalid, "hvd_options: ranks is NULL or their number negative");

@@ -17,8 +17,8 @@ static_assert(HVD_BOOL == static_cast<int>(Dtype::kBool) && HVD_PRODUCT == stati
               HVD_JOIN == static_cast<int>(OpKind::kJoin) && HVD_MAX_GROUP == control_wire::kMaxGroupTensors &&
               HVD_MISMATCH == static_cast<int>(Code::kMismatch));
 
-// The sizes by version; the third version gave a meaning to a reserved field.
-constexpr std::initializer_list<std::size_t> kOpSizes = {offsetof(hvd_op, splits), sizeof(hvd_op), sizeof(hvd_op)};
+// The sizes of the struct by its version.
+constexpr std::initializer_list<std::size_t> kOpSizes = {sizeof(hvd_op)};
 
 Error invalid(const std::string& text) {
   return Error(Code::kInvalid, "hvd_op: " + text);
@@ -89,7 +89,7 @@ Result<void> read_reduction(const hvd_op& op, Submission& out) {
 // An alltoall of a scalar gets no rows here; all ranks then receive an error for it.
 Result<void> read_splits(const hvd_op& op, int size, Submission& out) {
   const std::int64_t rows = out.shape.empty() ? 0 : out.shape.front();
-  const bool has_splits = op.version >= 2 && (op.splits != nullptr || op.split_count != 0);
+  const bool has_splits = op.splits != nullptr || op.split_count != 0;
   if (!has_splits) {
     if (rows % size != 0) {
       return invalid("shape[0] is " + number(rows) + ", which " + number(size) +
@@ -183,7 +183,7 @@ Result<void> submission_from(const hvd_op& op, const SetTable& sets, Submission&
     return {};
   }
   out.process_set = op.process_set;
-  out.priority = op.version >= 3 ? op.priority : 0;
+  out.priority = op.priority;
   const std::shared_ptr<const SetPlace> set = sets.find(op.process_set);
   if (set == nullptr) {
     return Error(Code::kNotFound, "hvd_op: there is no process set " + number(op.process_set));

@@ -11,7 +11,7 @@
  *     hvd_wait of that handle has returned (or hvd_poll has reported it done). Every function that takes an hvd_op
  *     copies the rest of it (the struct itself, shape, name, splits) before it returns. Memory that hvd_result
  *     returns belongs to the runtime, and is valid until hvd_release of the handle.
- *     The memory may be a GPU's (hvd_op.device, since version 7). Then the GPU, and not the host, waits for the work
+ *     The memory may be a GPU's (hvd_op.device). Then the GPU, and not the host, waits for the work
  *     that the caller has put on hvd_op.stream before hvd_enqueue. What hvd_result returns is GPU memory too.
  *  5. Any thread may call any function. No function aborts the process or throws.
  *  6. Every wait ends: with the result, or with an error that names the rank or link that failed.
@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-#define HVD_ABI_VERSION 10 /* grows with every addition; callers of an older header keep working */
+#define HVD_ABI_VERSION 1 /* grows with every addition; callers of an older header keep working */
 #define HVD_MAX_DIMS 16
 #define HVD_MAX_GROUP 4096
 
@@ -72,7 +72,7 @@ typedef int32_t hvd_status;
 /* Reduction operators (Horovod's numbers). */
 #define HVD_AVERAGE 0
 #define HVD_SUM 1
-#define HVD_ADASUM 2 /* since version 5: see hvd_op.reduce_op */
+#define HVD_ADASUM 2 /* see hvd_op.reduce_op */
 #define HVD_MIN 3
 #define HVD_MAX 4
 #define HVD_PRODUCT 5
@@ -100,7 +100,7 @@ typedef struct hvd_options {
   uint32_t size;
   uint32_t version;
   double timeout_s; /* limit for joining, in seconds; <= 0: the environment's, or 60 */
-  /* since version 2: a job of some of the ranks that mpirun has started. At most one of the two */
+  /* A job of some of the ranks that mpirun has started: at most one of the two. */
   const int32_t* ranks; /* which ranks of MPI_COMM_WORLD form the job, numbered in this order; every rank passes the
                            same list */
   int32_t rank_count;   /* length of ranks; 0: all ranks of MPI_COMM_WORLD */
@@ -108,7 +108,7 @@ typedef struct hvd_options {
   int32_t mpi_comm;     /* a communicator, as MPI_Comm_c2f returns it; the runtime copies it */
   int32_t reserved;
 } hvd_options;
-#define HVD_OPTIONS_INIT {sizeof(hvd_options), 2, 0.0, 0, 0, 0, 0, 0}
+#define HVD_OPTIONS_INIT {sizeof(hvd_options), 1, 0.0, 0, 0, 0, 0, 0}
 
 /* One collective operation. Every rank of the process set enqueues an operation of the same name; it starts when
  * all have. */
@@ -142,17 +142,15 @@ typedef struct hvd_op {
   void* stream;         /* the CUDA stream (cudaStream_t, CUstream) after whose work the memory is ready. A stream
                            from which a CUDA graph is being captured is refused. NULL: the default stream, or
                            HVD_DEVICE_CPU */
-  /* since version 2 */
   const int32_t* splits; /* alltoall: how many rows go to each rank, beginning with the first rows for rank 0; their
                             sum is at most shape[0]. NULL: the same number for each rank. Read before hvd_enqueue
                             returns */
   int32_t split_count;   /* the number of ranks; 0 if splits is NULL */
-  /* since version 3 */
   int32_t priority; /* of the operations that are ready on all ranks at once, the highest priority goes first; the
                        lowest rank's value counts, and within a group the first operation's */
 } hvd_op;
 #define HVD_OP_INIT \
-  {sizeof(hvd_op), 3, 0, HVD_FLOAT32, HVD_SUM, 0, 0, HVD_DEVICE_CPU, 0, 0, 0, 0, 0, 0, 1.0, 1.0, 0, 0, 0, 0}
+  {sizeof(hvd_op), 1, 0, HVD_FLOAT32, HVD_SUM, 0, 0, HVD_DEVICE_CPU, 0, 0, 0, 0, 0, 0, 1.0, 1.0, 0, 0, 0, 0}
 
 /* The result of a finished operation. */
 typedef struct hvd_output {
@@ -164,12 +162,11 @@ typedef struct hvd_output {
   int32_t ndim;
   int32_t reserved;
   int64_t shape[HVD_MAX_DIMS];
-  /* since version 2 */
   const int32_t* received_splits; /* alltoall: how many rows came from each rank; otherwise NULL */
   int32_t received_count;         /* the number of ranks, or 0 */
   int32_t reserved2;
 } hvd_output;
-#define HVD_OUTPUT_INIT {sizeof(hvd_output), 2, 0, 0, 0, 0, {0}, 0, 0, 0}
+#define HVD_OUTPUT_INIT {sizeof(hvd_output), 1, 0, 0, 0, 0, {0}, 0, 0, 0}
 
 /* ---- the process's job ---- */
 
@@ -182,7 +179,7 @@ HVD_API hvd_status hvd_shutdown(void);
 /* Returns 1 or 0. */
 HVD_API int32_t hvd_is_initialized(void);
 
-/* Since version 10: reports a failure of this process to hvdrun at once, so that the first failure of a job is
+/* Reports a failure of this process to hvdrun at once, so that the first failure of a job is
  * known whichever process ends first. It takes at most one second and waits for no other rank. Returns
  * HVD_NOT_FOUND if hvdrun has not started this process. */
 #define HVD_FAILURE_ENDS 0    /* the program ends because of a failure of its own; hvdrun stops the job */
@@ -190,7 +187,7 @@ HVD_API int32_t hvd_is_initialized(void);
 #define HVD_FAILURE_NOTICED 2 /* something failed, and the program may go on; counts only if the process fails soon */
 /* exit_code: the code that the process will exit with, 0 to 255. what: one line that describes the failure; text
  * beyond 1000 bytes is cut off. */
-HVD_API hvd_status hvd_tell_failure(int32_t kind, int32_t exit_code, const char* what);
+HVD_API hvd_status hvd_report_failure(int32_t kind, int32_t exit_code, const char* what);
 
 /* Create and destroy an explicit context. */
 HVD_API hvd_status hvd_create(const hvd_options* options, hvd_ctx** out);
@@ -204,7 +201,7 @@ HVD_API int32_t hvd_local_size(hvd_ctx* ctx);
 HVD_API int32_t hvd_cross_rank(hvd_ctx* ctx);
 HVD_API int32_t hvd_cross_size(hvd_ctx* ctx);
 
-/* ---- process sets (since version 3) ----
+/* ---- process sets ----
  * A process set is a subset of the ranks that runs operations of its own, beside those of all ranks. Each set has
  * its own operation names. In an operation of a set, ranks, splits and shares are counted within the set, in the
  * order of the job's ranks. Set 0 is the set of all ranks. */
@@ -214,7 +211,7 @@ HVD_API int32_t hvd_cross_size(hvd_ctx* ctx);
  * Blocks until all have called. Returns HVD_INVALID on all ranks if a set of the same ranks exists, and
  * HVD_MISMATCH if ranks name different ones. */
 HVD_API hvd_status hvd_process_set_add(hvd_ctx* ctx, const int32_t* ranks, int32_t count, int32_t* number);
-/* The same (since version 9), but only the members call it. The set then exists on the other ranks too, without a
+/* The same, but only the members call it. The set then exists on the other ranks too, without a
  * call from them. Returns HVD_INVALID on a rank that is not a member. */
 HVD_API hvd_status hvd_process_set_add_by_members(hvd_ctx* ctx, const int32_t* ranks, int32_t count, int32_t* number);
 /* Removes the set; every rank of the job calls it, as above. Operations that were started in the set before, and
@@ -223,13 +220,13 @@ HVD_API hvd_status hvd_process_set_add_by_members(hvd_ctx* ctx, const int32_t* r
 HVD_API hvd_status hvd_process_set_remove(hvd_ctx* ctx, int32_t number);
 /* Returns how many sets there are, and the first `capacity` of their numbers, ascending; numbers may be NULL if
  * capacity is 0. */
-HVD_API hvd_status hvd_process_numbers(hvd_ctx* ctx, int32_t* numbers, int32_t capacity, int32_t* count);
+HVD_API hvd_status hvd_process_set_numbers(hvd_ctx* ctx, int32_t* numbers, int32_t capacity, int32_t* count);
 /* Returns how many ranks the set has, and the first `capacity` of them, ascending. HVD_NOT_FOUND: there is no such
  * set. */
 HVD_API hvd_status hvd_process_set_ranks(hvd_ctx* ctx, int32_t number, int32_t* ranks, int32_t capacity,
                                          int32_t* count);
 
-/* ---- buffers (since version 3) ---- */
+/* ---- buffers ---- */
 
 /* Allocates memory for tensors that are reduced again and again, such as gradients. An allreduce of all ranks
  * (process set 0), in place, on the same part of the same buffer on each rank, copies nothing within a node. For
@@ -246,7 +243,7 @@ HVD_API hvd_status hvd_buffer_destroy(hvd_ctx* ctx, void* data);
 HVD_API hvd_status hvd_enqueue(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
 /* Does what hvd_enqueue and hvd_wait do, in one call. No other thread has to wake up for it, so it is the fastest
  * way to run a small operation. *handle is 0 if nothing was started; otherwise it must be released, even if the
- * operation failed. `handle` may be NULL (since version 3) if the result is in the caller's memory or there is
+ * operation failed. `handle` may be NULL if the result is in the caller's memory or there is
  * none; then there is nothing to release. */
 HVD_API hvd_status hvd_execute(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
 /* Starts a group of `count` (1 ... HVD_MAX_GROUP) operations. They have the same kind (HVD_ALLREDUCE,
@@ -254,10 +251,10 @@ HVD_API hvd_status hvd_execute(hvd_ctx* ctx, const hvd_op* op, int64_t* handle);
  * None is done before all ranks have asked for all of them, and they travel together however large they are. If
  * one cannot be done, none is. handles[i] names ops[i]. */
 HVD_API hvd_status hvd_enqueue_group(hvd_ctx* ctx, const hvd_op* const* ops, int32_t count, int64_t* handles);
-/* Since version 6: does hvd_enqueue for `count` (0 ... HVD_MAX_GROUP) independent operations in one call;
+/* Does what hvd_enqueue does for `count` (0 ... HVD_MAX_GROUP) independent operations in one call;
  * handles[i] names ops[i]. It stops at the first operation that is refused; the handle of that one and of all
  * later ones is 0. `waits` says what the caller does next. HVD_WAITS_NEXT: it calls hvd_finish (or hvd_wait) next,
- * and no other thread wakes up for these operations before. HVD_WAITS_SOON (since version 8): it probably does so
+ * and no other thread wakes up for these operations before. HVD_WAITS_SOON: it probably does so
  * soon; another thread wakes up only if it has not within about 5 ms. */
 #define HVD_GOES_ON 0
 #define HVD_WAITS_NEXT 1
@@ -271,7 +268,7 @@ HVD_API hvd_status hvd_poll(hvd_ctx* ctx, int64_t handle, int32_t* done);
  * launched there. Work that the caller puts on hvd_op.stream after hvd_wait (or hvd_finish, hvd_execute) runs
  * after the operation. */
 HVD_API hvd_status hvd_wait(hvd_ctx* ctx, int64_t handle);
-/* Since version 8: calls `callback` once with `arg` when the operation has ended. It receives the status that
+/* Calls `callback` once with `arg` when the operation has ended. It receives the status that
  * hvd_wait will return and, for a failure, the error text (valid during the call; otherwise NULL). It runs on a
  * thread of the runtime, on a thread that waits for another operation, or on the caller's own thread if the
  * operation had already ended. It has returned before any hvd_wait for the operation does. No other operation of
@@ -280,13 +277,13 @@ HVD_API hvd_status hvd_wait(hvd_ctx* ctx, int64_t handle);
  * `waits`, the callback is called while some thread waits. */
 typedef void (*hvd_callback)(void* arg, hvd_status status, const char* error);
 HVD_API hvd_status hvd_on_done(hvd_ctx* ctx, int64_t handle, hvd_callback callback, void* arg);
-/* Since version 10: waits until all of `count` operations have ended, or until `microseconds` have passed (up to a
+/* Waits until all of `count` operations have ended, or until `microseconds` have passed (up to a
  * millisecond more if the thread slept). While it waits, it works on the operations as hvd_wait does; with 0 it
  * only looks. *done is 1 if all have ended: then hvd_wait and hvd_finish, which report the outcome, do not block.
  * Operations that have not ended continue on their own. */
 HVD_API hvd_status hvd_wait_some(hvd_ctx* ctx, const int64_t* handles, int32_t count, int64_t microseconds,
                                  int32_t* done);
-/* Since version 10: hvd_on_done for `count` operations together, none of which may have a callback yet. The
+/* Does what hvd_on_done does for `count` operations together, none of which may have a callback yet. The
  * callback is called once, when all have ended, with the status and text of the first that failed, or HVD_OK and
  * NULL. If all had ended already, it is called on the caller's thread before this function returns. If this
  * function returns an error, the callback is never called. */
@@ -295,7 +292,7 @@ HVD_API hvd_status hvd_on_all_done(hvd_ctx* ctx, const int64_t* handles, int32_t
 /* Returns the result of the finished operation; it is valid until hvd_release. out->size and out->version must be
  * set. */
 HVD_API hvd_status hvd_result(hvd_ctx* ctx, int64_t handle, hvd_output* out);
-/* Since version 7: copies the result of a finished operation to the caller's memory, if the runtime allocated the
+/* Copies the result of a finished operation to the caller's memory, if the runtime allocated the
  * result (allgather, alltoall, reducescatter). size_bytes must be the size of the result. A result on a GPU is
  * copied to GPU or host memory, on `stream`, after the operation and after all work that the stream has by now.
  * The host does not wait for this copy unless `to` is pageable memory. hvd_release may follow at once. A result on
@@ -303,12 +300,12 @@ HVD_API hvd_status hvd_result(hvd_ctx* ctx, int64_t handle, hvd_output* out);
 HVD_API hvd_status hvd_fetch(hvd_ctx* ctx, int64_t handle, void* to, int64_t size_bytes, void* stream);
 /* Frees a handle. If its operation is still pending, waits for it first. */
 HVD_API hvd_status hvd_release(hvd_ctx* ctx, int64_t handle);
-/* Since version 4: hvd_wait and hvd_release for `count` handles in one call, for operations whose results need not
- * be fetched. It waits for all of them, even if one fails; the status and text are those of the first failure.
+/* Does what hvd_wait and hvd_release do for `count` handles in one call, for operations whose results need not be
+ * fetched. It waits for all of them, even if one fails; the status and text are those of the first failure.
  * Each handle is set to 0 when it is released, and handles that are 0 already are skipped. */
 HVD_API hvd_status hvd_finish(hvd_ctx* ctx, int64_t* handles, int32_t count);
 
-/* ---- operations in the order in which they end (since version 10) ----
+/* ---- operations in the order in which they end ----
  * A queue is for threads of a program that handle each result as it comes; several threads may serve one queue. */
 
 typedef struct hvd_queue hvd_queue;
@@ -325,7 +322,7 @@ HVD_API hvd_status hvd_queue_put(hvd_queue* queue, hvd_ctx* ctx, int64_t handle)
  * returns at once. */
 HVD_API hvd_status hvd_queue_next(hvd_queue* queue, double timeout_s, int64_t* handle);
 
-/* ---- counters, proofs and the timeline (since version 4) ---- */
+/* ---- counters, proofs and the timeline ---- */
 
 /* Counts what one process set has done on this rank since the set was made. Operations overlap in time, so the
  * sums of their times may exceed the time that has passed. */
@@ -344,18 +341,17 @@ typedef struct hvd_counters {
   double move_s;       /* seconds from begin to end of the steps */
   uint64_t sleeps;     /* of the whole engine, whatever the set: how often a thread of the engine, or a thread that
                           waits for an operation, went to sleep until something woke it */
-  /* since version 2 */
   uint64_t requests; /* operations that this rank asked rank 0 for by message: the first time, and when they change */
   uint64_t known;    /* operations asked for by one bit, since all ranks know them from an earlier time
                         (HOROVOD_CACHE_CAPACITY) */
   uint64_t messages; /* of the whole engine, whatever the set: messages sent to other ranks to agree on what to do */
   uint64_t message_bytes;
 } hvd_counters;
-#define HVD_COUNTERS_INIT {sizeof(hvd_counters), 2, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0, 0, 0, 0, 0}
+#define HVD_COUNTERS_INIT {sizeof(hvd_counters), 1, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0, 0, 0, 0, 0}
 /* HVD_NOT_FOUND: this rank is not a member of such a set. */
-HVD_API hvd_status hvd_read_counters(hvd_ctx* ctx, int32_t process_set, hvd_counters* out);
+HVD_API hvd_status hvd_counters_read(hvd_ctx* ctx, int32_t process_set, hvd_counters* out);
 
-/* Since version 10: computes a MAC of the bytes that only ranks of this job can make: HMAC-SHA-256, 32 bytes, with
+/* Computes a MAC of the bytes that only ranks of this job can make: HMAC-SHA-256, 32 bytes, with
  * a key derived from the job's secret. A rank compares it before it trusts data from another rank as more than
  * plain numbers, for example before it unpickles an object. `data` may be NULL if size_bytes is 0. */
 #define HVD_MAC_BYTES 32
@@ -371,13 +367,13 @@ HVD_API hvd_status hvd_timeline_stop(hvd_ctx* ctx);
 
 /* ---- about ---- */
 
-/* Features: what this library can use on this machine, and what the job uses (since version 5). */
+/* Features: what this library can use on this machine, and what the job uses. */
 #define HVD_HAS_MPI 1     /* 1 if an MPI library can be loaded */
 #define HVD_USES_MPI 2    /* 1 if the ranks of this job found each other through MPI, or move their data by it */
 #define HVD_MPI_THREADS 3 /* 1 if MPI was initialised with MPI_THREAD_MULTIPLE */
-#define HVD_HAS_CUDA 4    /* since version 7: 1 if this library supports GPUs, and a CUDA driver and a GPU are here */
-#define HVD_HAS_NCCL 5    /* since version 7: the version of NCCL (22703 is 2.27.3) if it can be loaded */
-/* since version 8: the number of cores that the ranks of the job may use together. It is 0 unless all ranks are on
+#define HVD_HAS_CUDA 4    /* 1 if this library supports GPUs, and a CUDA driver and a GPU are here */
+#define HVD_HAS_NCCL 5    /* the version of NCCL (22703 is 2.27.3) if it can be loaded */
+/* the number of cores that the ranks of the job may use together. It is 0 unless all ranks are on
  * one node and share memory, and until all of them have done an operation together. */
 #define HVD_NODE_CORES 6
 /* Returns 0 if the feature is absent or unknown. hvd_last_error() then says why. */

@@ -17,7 +17,7 @@ namespace {
 
 std::uint64_t sleeps_of(hvd_ctx* ctx) {
   hvd_counters counters = HVD_COUNTERS_INIT;
-  CHECK(hvd_read_counters(ctx, 0, &counters) == HVD_OK);
+  CHECK(hvd_counters_read(ctx, 0, &counters) == HVD_OK);
   return counters.sleeps;
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 hvd_counters counters_of(hvd_ctx* ctx, std::int32_t set = 0) {
   hvd_counters counters = HVD_COUNTERS_INIT;
-  CHECK(hvd_read_counters(ctx, set, &counters) == HVD_OK);
+  CHECK(hvd_counters_read(ctx, set, &counters) == HVD_OK);
   return counters;
 }
 

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 hvd_counters counters_of(hvd_ctx* ctx, std::int32_t set = 0) {
   hvd_counters counters = HVD_COUNTERS_INIT;
-  CHECK(outcome(hvd_read_counters(ctx, set, &counters)).error == "");
+  CHECK(outcome(hvd_counters_read(ctx, set, &counters)).error == "");
   return counters;
 }
 
@@ -60,7 +60,7 @@ TEST_CASE("counters are those of a process set, and only of its members") {
     CHECK(outcome(hvd_process_set_add(ctx, ranks, 2, &set)).error == "");
     hvd_counters counters = HVD_COUNTERS_INIT;
     if (rank == 1) {
-      CHECK(hvd_read_counters(ctx, set, &counters) == HVD_NOT_FOUND);
+      CHECK(hvd_counters_read(ctx, set, &counters) == HVD_NOT_FOUND);
     } else {
       FloatOp op("a", 10, 1.0F);
       op.op.process_set = set;
@@ -70,10 +70,10 @@ TEST_CASE("counters are those of a process set, and only of its members") {
     }
     CHECK(counters_of(ctx).bytes == 0);
     CHECK(outcome(hvd_process_set_remove(ctx, set)).error == "");
-    CHECK(hvd_read_counters(ctx, set, &counters) == HVD_NOT_FOUND);
+    CHECK(hvd_counters_read(ctx, set, &counters) == HVD_NOT_FOUND);
     counters.size = 4;
-    CHECK(hvd_read_counters(ctx, 0, &counters) == HVD_INVALID);
-    CHECK(hvd_read_counters(ctx, 0, nullptr) == HVD_INVALID);
+    CHECK(hvd_counters_read(ctx, 0, &counters) == HVD_INVALID);
+    CHECK(hvd_counters_read(ctx, 0, nullptr) == HVD_INVALID);
   });
 }
 

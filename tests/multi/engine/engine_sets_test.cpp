@@ -45,7 +45,7 @@ TEST_CASE("the ranks of a set are told, in order, and to those beside it too") {
     CHECK(hvd_process_set_ranks(job.at(rank), number, ranks.data(), 1, &count) == HVD_OK);
     CHECK(hvd_process_set_ranks(job.at(rank), 17, ranks.data(), 3, &count) == HVD_NOT_FOUND);
     CHECK(hvd_process_set_ranks(job.at(rank), number, nullptr, 3, &count) == HVD_INVALID);
-    CHECK(hvd_process_numbers(job.at(rank), nullptr, 0, nullptr) == HVD_INVALID);
+    CHECK(hvd_process_set_numbers(job.at(rank), nullptr, 0, nullptr) == HVD_INVALID);
   });
 }
 

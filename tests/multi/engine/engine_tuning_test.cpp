@@ -46,7 +46,7 @@ void check_sums(EngineJob& job) {
 
 std::uint64_t engine_operations(hvd_ctx* ctx) {
   hvd_counters counters = HVD_COUNTERS_INIT;
-  REQUIRE(outcome(hvd_read_counters(ctx, 0, &counters)).error == "");
+  REQUIRE(outcome(hvd_counters_read(ctx, 0, &counters)).error == "");
   return counters.requests + counters.known;
 }
 
@@ -92,7 +92,7 @@ TEST_CASE("a process set made later moves its data as the job does") {
       tiny.op.process_set = pair;
       CHECK(outcome(hvd_execute(job.at(rank), &tiny.op, nullptr)).error == "");
       hvd_counters counters = HVD_COUNTERS_INIT;
-      CHECK(outcome(hvd_read_counters(job.at(rank), pair, &counters)).error == "");
+      CHECK(outcome(hvd_counters_read(job.at(rank), pair, &counters)).error == "");
       CHECK(counters.requests + counters.known == 2);
     }
   });

@@ -29,9 +29,9 @@ inline bool is_in(const Ranks& ranks, int rank) {
 
 inline Ranks numbers_of(hvd_ctx* ctx) {
   std::int32_t count = 0;
-  CHECK(hvd_process_numbers(ctx, nullptr, 0, &count) == HVD_OK);
+  CHECK(hvd_process_set_numbers(ctx, nullptr, 0, &count) == HVD_OK);
   Ranks numbers(static_cast<std::size_t>(count));
-  CHECK(hvd_process_numbers(ctx, numbers.data(), count, &count) == HVD_OK);
+  CHECK(hvd_process_set_numbers(ctx, numbers.data(), count, &count) == HVD_OK);
   return numbers;
 }
 

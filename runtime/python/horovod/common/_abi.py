@@ -11,7 +11,7 @@ import pathlib
 
 from horovod.common.exceptions import HorovodVersionMismatchError
 
-ABI_VERSION = 10
+ABI_VERSION = 1
 MAX_DIMS = 16
 
 
@@ -102,7 +102,7 @@ def _load() -> ctypes.CDLL:
     lib.hvd_feature.argtypes = [context, ctypes.c_int32]
     lib.hvd_shutdown.argtypes = []
     lib.hvd_is_initialized.argtypes = []
-    lib.hvd_tell_failure.argtypes = [ctypes.c_int32, ctypes.c_int32, ctypes.c_char_p]
+    lib.hvd_report_failure.argtypes = [ctypes.c_int32, ctypes.c_int32, ctypes.c_char_p]
     for name in ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size"):
         getattr(lib, "hvd_" + name).argtypes = [context]
     lib.hvd_enqueue.argtypes = [context, ctypes.POINTER(Op), number]
@@ -119,7 +119,7 @@ def _load() -> ctypes.CDLL:
     lib.hvd_process_set_add.argtypes = [context, ranks, ctypes.c_int32, ranks]
     lib.hvd_process_set_add_by_members.argtypes = [context, ranks, ctypes.c_int32, ranks]
     lib.hvd_process_set_remove.argtypes = [context, ctypes.c_int32]
-    lib.hvd_process_numbers.argtypes = [context, ranks, ctypes.c_int32, ranks]
+    lib.hvd_process_set_numbers.argtypes = [context, ranks, ctypes.c_int32, ranks]
     lib.hvd_process_set_ranks.argtypes = [context, ctypes.c_int32, ranks, ctypes.c_int32, ranks]
     lib.hvd_buffer_create.argtypes = [context, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p)]
     lib.hvd_buffer_destroy.argtypes = [context, ctypes.c_void_p]

@@ -76,7 +76,7 @@ class Plan:
         if ndim > MAX_DIMS:
             raise ValueError(f"a tensor of {ndim} dimensions: more than the {MAX_DIMS} that are supported")
         self.op = Op(
-            _OP_SIZE, 3, kind, dtype, reduce_op, root_rank, process_set, _DEVICE_CPU, ndim, 0,
+            _OP_SIZE, 1, kind, dtype, reduce_op, root_rank, process_set, _DEVICE_CPU, ndim, 0,
             _ShapeArrays[ndim](*shape), None if name is None else name.encode(), None, None, prescale, postscale, None,
             (ctypes.c_int32 * len(splits))(*splits) if splits else None, len(splits), priority,
         )  # fmt: skip
@@ -203,7 +203,7 @@ def is_done(handle: int) -> bool:
 
 def result(handle: int) -> Output:
     """What a finished operation left; its memory is valid until `release`."""
-    output = Output(ctypes.sizeof(Output), 2)
+    output = Output(ctypes.sizeof(Output), 1)
     status = lib.hvd_result(None, handle, ctypes.byref(output))
     if status:
         raise error_of(status)
@@ -294,7 +294,7 @@ def _numbers_of(function: Callable[..., int], *arguments: object) -> List[int]:
 def process_sets() -> Dict[int, List[int]]:
     """The ranks of each process set by its number."""
     return {
-        number: _numbers_of(lib.hvd_process_set_ranks, number) for number in _numbers_of(lib.hvd_process_numbers)
+        number: _numbers_of(lib.hvd_process_set_ranks, number) for number in _numbers_of(lib.hvd_process_set_numbers)
     }
 
 
@@ -334,7 +334,7 @@ def stop_timeline() -> None:
 
 def join(ranks: Sequence[int], mpi_comm: Optional[int], timeout_s: float = 0.0) -> int:
     """hvd_init, for these ranks (all, when there are none) or those of a communicator; the status. Seconds: 0 for the usual ones."""
-    options = Options(size=ctypes.sizeof(Options), version=2, timeout_s=timeout_s)
+    options = Options(size=ctypes.sizeof(Options), version=1, timeout_s=timeout_s)
     options.ranks = (ctypes.c_int32 * max(len(ranks), 1))(*ranks)
     options.rank_count = len(ranks)
     if mpi_comm is not None:
@@ -354,4 +354,4 @@ def feature(number: int) -> int:
 
 def tell_failure(kind: int, exit_code: int, what: str) -> None:
     """Tells hvdrun of a failure in this process, if hvdrun started it. Best effort."""
-    lib.hvd_tell_failure(kind, exit_code, what.encode("utf-8", "replace"))
+    lib.hvd_report_failure(kind, exit_code, what.encode("utf-8", "replace"))
