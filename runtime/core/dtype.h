@@ -24,6 +24,11 @@ inline constexpr int kDtypeCount = 11;
 
 enum class ReduceOp : std::uint8_t { kAverage = 0, kSum = 1, kAdasum = 2, kMin = 3, kMax = 4, kProduct = 5 };
 
+// Returns the operator that combines two values: an average adds them, and is divided once at the end.
+constexpr ReduceOp combining_op(ReduceOp op) {
+  return op == ReduceOp::kAverage ? ReduceOp::kSum : op;
+}
+
 // The bytes of one element.
 constexpr std::size_t size_of(Dtype dtype) {
   switch (dtype) {

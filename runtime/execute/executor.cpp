@@ -11,11 +11,6 @@
 namespace hvd {
 namespace {
 
-// The operator that combines two values; an average adds them.
-ReduceOp step_of(ReduceOp op) {
-  return op == ReduceOp::kAverage ? ReduceOp::kSum : op;
-}
-
 Scales scales_of(const Submission& like, int size) {
   return Scales{like.prescale, result_scale(like.op, like.postscale, size)};
 }
@@ -84,7 +79,7 @@ Result<void> Executor::reduce(void* data, std::size_t size_bytes, const Submissi
     return {};  // true on every rank, since all agreed on the shape
   }
   scale_in_place(data, count, like.dtype, like.prescale);
-  HVD_TRY(backend_.allreduce(data, count, like.dtype, step_of(like.op), interrupt));
+  HVD_TRY(backend_.allreduce(data, count, like.dtype, combining_op(like.op), interrupt));
   scale_in_place(data, count, like.dtype, result_scale(like.op, like.postscale, map_.size));
   return {};
 }
@@ -100,7 +95,7 @@ Result<void> Executor::allreduce_pieces(std::span<PendingOp* const> ops, Interru
     return {};  // on every rank, since all agreed on the shapes
   }
   const Submission& like = ops.front()->what;
-  return backend_.allreduce_pieces(pieces_, like.dtype, step_of(like.op), scales_of(like, map_.size), interrupt);
+  return backend_.allreduce_pieces(pieces_, like.dtype, combining_op(like.op), scales_of(like, map_.size), interrupt);
 }
 
 // If all ranks have agreed on shared_at, it is within a buffer of each.
@@ -116,7 +111,8 @@ Result<void> Executor::allreduce_shared(std::span<PendingOp* const> ops, Interru
     return {};
   }
   const Submission& like = ops.front()->what;
-  return backend_.allreduce_shared(shared_pieces_, like.dtype, step_of(like.op), scales_of(like, map_.size), interrupt);
+  return backend_.allreduce_shared(shared_pieces_, like.dtype, combining_op(like.op), scales_of(like, map_.size),
+                                   interrupt);
 }
 
 Result<void> Executor::allreduce(PendingOp& op, Interrupt& interrupt) {

@@ -65,7 +65,7 @@ Result<void> Executor::reducescatter(std::span<PendingOp* const> ops, Interrupt&
     input = memory.data();
     own = ops.size() > 1 ? memory.data() + layout.total_bytes() : own;
   }
-  const ReduceOp op = like.op == ReduceOp::kAverage ? ReduceOp::kSum : like.op;
+  const ReduceOp op = combining_op(like.op);
   HVD_TRY(backend_.reducescatter(input, layout.rank_bytes(), own, like.dtype, op, interrupt));
   scale_in_place(own, own_bytes / element, like.dtype, result_scale(like.op, like.postscale, map_.size));
   for (std::size_t i = 0; ops.size() > 1 && i < ops.size(); ++i) {

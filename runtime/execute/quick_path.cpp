@@ -77,10 +77,6 @@ std::size_t count_of(const QuickOp& op, std::size_t bytes) {
   return bytes / size_of(op.dtype);
 }
 
-ReduceOp step_of(const QuickOp& op) {
-  return op.op == ReduceOp::kAverage ? ReduceOp::kSum : op.op;
-}
-
 const std::uint8_t* bytes_at(const void* data, std::size_t offset) {
   return static_cast<const std::uint8_t*>(data) + offset;
 }
@@ -174,7 +170,7 @@ void QuickPath::reduce_operands(const QuickOp& op, std::uint8_t* result, std::si
   turn.result = result;
   turn.size_bytes = size_bytes;
   turn.scale = result_scale(op.op, op.postscale, shm_->local_size());
-  reduce_turn(turn, op.dtype, step_of(op));
+  reduce_turn(turn, op.dtype, combining_op(op.op));
 }
 
 // Works as NodeCollectives does: a rank's own share of its input is posted only if it must be scaled. The caller's

@@ -11,10 +11,6 @@ namespace {
 // The driver maps NCCL's memory in pages of this size.
 constexpr std::size_t kRegisteredBytes = 2U << 20U;
 
-ReduceOp step_of(ReduceOp op) {
-  return op == ReduceOp::kAverage ? ReduceOp::kSum : op;
-}
-
 std::vector<DevicePiece> pieces_of(std::span<PendingOp* const> ops) {
   std::vector<DevicePiece> pieces;
   for (const PendingOp* op : ops) {
@@ -184,7 +180,7 @@ Result<void> DeviceExecutor::allreduce(std::span<PendingOp* const> ops, Flight& 
     return {};  // true on every rank, since all agreed on the shapes
   }
   const Submission& like = ops.front()->what;
-  const ReduceOp op = step_of(like.op);
+  const ReduceOp op = combining_op(like.op);
   const Scale after = result_scale(like.op, like.postscale, host_.map.size);
   if (pieces.size() == 1 && like.prescale == 1.0) {
     const DevicePiece& piece = pieces.front();
@@ -301,7 +297,7 @@ Result<void> DeviceExecutor::reducescatter(std::span<PendingOp* const> ops, Flig
       at += packed_bytes(scatter.sizes[own] / element, like.dtype);
     }
   }
-  HVD_TRY(nccl_->reducescatter(scatters, like.dtype, step_of(like.op), interrupt));
+  HVD_TRY(nccl_->reducescatter(scatters, like.dtype, combining_op(like.op), interrupt));
   return scales_after ? kernels_->unpack(stream_.handle(), results, packed_results, like.dtype, like.dtype, after)
                       : Result<void>();
 }

@@ -129,25 +129,25 @@ typedef struct hvd_op {
                           operation use GPUs or none does. `splits` and `shape` are always in host memory */
   int32_t ndim;        /* 0 ... HVD_MAX_DIMS; a scalar has 0 */
   int32_t reserved;
-  const int64_t* shape; /* ndim extents of this rank's input, each >= 0 */
-  const char* name;     /* the same on every rank; NULL: "<kind>.noname.<n>", where n counts this rank's unnamed
-                           calls; in the set of all ranks, those since the last join */
-  const void* input;    /* contiguous, and aligned for its element type */
-  void* output;         /* allreduce, broadcast: as large as the input; it may be the input itself. No other
-                           unfinished operation may use this memory or any part of it. After an error its content is
-                           undefined. allgather, reducescatter, alltoall: NULL; the runtime allocates the result, see
-                           hvd_result */
-  double prescale;      /* allreduce, reducescatter: factor for the input before the reduction ... */
-  double postscale;     /* ... and for the result after it */
-  void* stream;         /* the CUDA stream (cudaStream_t, CUstream) after whose work the memory is ready. A stream
-                           from which a CUDA graph is being captured is refused. NULL: the default stream, or
-                           HVD_DEVICE_CPU */
+  const int64_t* shape;  /* ndim extents of this rank's input, each >= 0 */
+  const char* name;      /* the same on every rank; NULL: "<kind>.noname.<n>", where n counts this rank's unnamed
+                            calls; in the set of all ranks, those since the last join */
+  const void* input;     /* contiguous, and aligned for its element type */
+  void* output;          /* allreduce, broadcast: as large as the input; it may be the input itself. No other
+                            unfinished operation may use this memory or any part of it. After an error its content is
+                            undefined. allgather, reducescatter, alltoall: NULL; the runtime allocates the result, see
+                            hvd_result */
+  double prescale;       /* allreduce, reducescatter: factor for the input before the reduction ... */
+  double postscale;      /* ... and for the result after it */
+  void* stream;          /* the CUDA stream (cudaStream_t, CUstream) after whose work the memory is ready. A stream
+                            from which a CUDA graph is being captured is refused. NULL: the default stream, or
+                            HVD_DEVICE_CPU */
   const int32_t* splits; /* alltoall: how many rows go to each rank, beginning with the first rows for rank 0; their
                             sum is at most shape[0]. NULL: the same number for each rank. Read before hvd_enqueue
                             returns */
   int32_t split_count;   /* the number of ranks; 0 if splits is NULL */
-  int32_t priority; /* of the operations that are ready on all ranks at once, the highest priority goes first; the
-                       lowest rank's value counts, and within a group the first operation's */
+  int32_t priority;      /* of the operations that are ready on all ranks at once, the highest priority goes first; the
+                            lowest rank's value counts, and within a group the first operation's */
 } hvd_op;
 #define HVD_OP_INIT \
   {sizeof(hvd_op), 1, 0, HVD_FLOAT32, HVD_SUM, 0, 0, HVD_DEVICE_CPU, 0, 0, 0, 0, 0, 0, 1.0, 1.0, 0, 0, 0, 0}
@@ -341,10 +341,10 @@ typedef struct hvd_counters {
   double move_s;       /* seconds from begin to end of the steps */
   uint64_t sleeps;     /* of the whole engine, whatever the set: how often a thread of the engine, or a thread that
                           waits for an operation, went to sleep until something woke it */
-  uint64_t requests; /* operations that this rank asked rank 0 for by message: the first time, and when they change */
-  uint64_t known;    /* operations asked for by one bit, since all ranks know them from an earlier time
-                        (HOROVOD_CACHE_CAPACITY) */
-  uint64_t messages; /* of the whole engine, whatever the set: messages sent to other ranks to agree on what to do */
+  uint64_t requests;   /* operations that this rank asked rank 0 for by message: the first time, and when they change */
+  uint64_t known;      /* operations asked for by one bit, since all ranks know them from an earlier time
+                          (HOROVOD_CACHE_CAPACITY) */
+  uint64_t messages;   /* of the whole engine, whatever the set: messages sent to other ranks to agree on what to do */
   uint64_t message_bytes;
 } hvd_counters;
 #define HVD_COUNTERS_INIT {sizeof(hvd_counters), 1, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0, 0, 0, 0, 0}
