@@ -103,10 +103,14 @@ Json counts_of(const JobState& state) {
 
 }  // namespace
 
-Lines JsonReporter::on_begin(const std::string& job_id) {
+Lines JsonReporter::on(const JobNews& news) {
+  return std::visit([this](const auto& each) { return lines_of(each); }, news);
+}
+
+Lines JsonReporter::lines_of(const news::Begun& begun) const {
   Json json = event("job_started", time_);
   json["version"] = HVD_VERSION;
-  json["job"] = job_id;
+  json["job"] = begun.job_id;
   json["size"] = placement_.size;
   json["argv"] = spec_.argv;
   json["cwd"] = spec_.cwd;
@@ -121,75 +125,62 @@ Lines JsonReporter::on_begin(const std::string& job_id) {
   return {line_of(json)};
 }
 
-Lines JsonReporter::on_node_progress(int, const std::string&) {
-  return {};  // a diagnostic: --verbose makes a "log" event of it
-}
-
-// The events node_ready already say who has answered.
-Lines JsonReporter::on_slow_start() {
-  return {};
-}
-
-Lines JsonReporter::on_all_ready(Duration) {
-  return {};
-}
-
-Lines JsonReporter::on_node_ready(int node, const ReadyMessage& ready) {
+Lines JsonReporter::lines_of(const news::NodeReady& ready) const {
   Json json = event("node_ready", time_);
-  put_node(json, placement_, node);
-  json["agent_pid"] = ready.pid;
-  json["cores"] = ready.cores.size();
-  json["gpus"] = ready.gpus.size();
+  put_node(json, placement_, ready.node);
+  json["agent_pid"] = ready.ready.pid;
+  json["cores"] = ready.ready.cores.size();
+  json["gpus"] = ready.ready.gpus.size();
   return {line_of(json)};
 }
 
-Lines JsonReporter::on_node_away(int node, const Error& why, Duration patience) {
+Lines JsonReporter::lines_of(const news::NodeAway& gone) const {
   Json json = event("node_away", time_);
-  put_node(json, placement_, node);
-  json["message"] = why.message();
-  json["patience_seconds"] = seconds_of(patience);
+  put_node(json, placement_, gone.node);
+  json["message"] = gone.why.message();
+  json["patience_seconds"] = seconds_of(gone.patience);
   return {line_of(json)};
 }
 
-Lines JsonReporter::on_node_back(int node, Duration away) {
+Lines JsonReporter::lines_of(const news::NodeBack& back) const {
   Json json = event("node_back", time_);
-  put_node(json, placement_, node);
-  json["away_seconds"] = seconds_of(away);
+  put_node(json, placement_, back.node);
+  json["away_seconds"] = seconds_of(back.away);
   return {line_of(json)};
 }
 
-Lines JsonReporter::on_node_lost(int node, const Error& why) {
+Lines JsonReporter::lines_of(const news::NodeLost& lost) const {
   Json json = event("node_lost", time_);
-  put_node(json, placement_, node);
-  json["message"] = why.message();
-  json["ranks"] = ranks_of(placement_.nodes[static_cast<std::size_t>(node)]);
+  put_node(json, placement_, lost.node);
+  json["message"] = lost.why.message();
+  json["ranks"] = ranks_of(placement_.nodes[static_cast<std::size_t>(lost.node)]);
   return {line_of(json)};
 }
 
-Lines JsonReporter::on_rank_started(int rank, int pid) {
+Lines JsonReporter::lines_of(const news::RankStarted& started) const {
   Json json = event("rank_started", time_);
-  put_rank(json, placement_, rank);
-  json["pid"] = pid;
+  put_rank(json, placement_, started.rank);
+  json["pid"] = started.pid;
   return {line_of(json)};
 }
 
-Lines JsonReporter::on_rank_ended(int rank, const ExitStatus& status, const ExitDetail& detail) {
+Lines JsonReporter::lines_of(const news::RankEnded& ended) const {
   Json json = event("rank_ended", time_);
-  put_rank(json, placement_, rank);
-  put_status(json, status, detail);
+  put_rank(json, placement_, ended.rank);
+  put_status(json, ended.status, ended.detail);
   return {line_of(json)};
 }
 
-Lines JsonReporter::on_rank_restarted(int rank, const std::string& cause, int number, int limit) {
+Lines JsonReporter::lines_of(const news::RankRestarted& restarted) const {
   Json json = event("rank_restarted", time_);
-  put_rank(json, placement_, rank);
-  json["message"] = cause;
-  json["restart"] = number;
-  json["limit"] = limit;
+  put_rank(json, placement_, restarted.rank);
+  json["message"] = restarted.cause;
+  json["restart"] = restarted.number;
+  json["limit"] = restarted.limit;
   return {line_of(json)};
 }
 
-Lines JsonReporter::on_note(const Note& note) {
+Lines JsonReporter::lines_of(const Note& note) const {
   Json json = event("note", time_);
   json["level"] = level_name(note.level);
   if (note.node >= 0) {
@@ -199,24 +190,25 @@ Lines JsonReporter::on_note(const Note& note) {
   return {line_of(json)};
 }
 
-Lines JsonReporter::on_engine_line(const std::string& engine, const std::string& line) {
+Lines JsonReporter::lines_of(const news::EngineLine& said) const {
   Json json = event("engine_line", time_);
-  json["engine"] = engine;
-  json["message"] = line;
+  json["engine"] = said.engine;
+  json["message"] = said.line;
   return {line_of(json)};
 }
 
-Lines JsonReporter::on_failing(const Cause& cause) {
+Lines JsonReporter::lines_of(const news::Failing& failing) const {
   Json json = event("rank_failing", time_);
-  put_rank(json, placement_, cause.rank);
-  json["message"] = cause.lines.front();
+  put_rank(json, placement_, failing.cause.rank);
+  json["message"] = failing.cause.lines.front();
   return {line_of(json)};
 }
 
-Lines JsonReporter::on_failure(const Failure& failure) {
+Lines JsonReporter::lines_of(const Failure& failure) const {
   Json json = event("failure", time_);
   json["causes"] = failure.cause.lines;
   json["exit_code"] = failure.cause.exit_code;
+  json["before_ranks"] = failure.is_before_ranks;
   if (failure.cause.rank >= 0) {
     put_rank(json, placement_, failure.cause.rank);
     json["last_errors"] = failure.last_errors;
@@ -228,16 +220,16 @@ Lines JsonReporter::on_failure(const Failure& failure) {
   return {line_of(json)};
 }
 
-Lines JsonReporter::on_refused(const Error& why, int exit_code) {
-  return json_refusal(why, exit_code, time_);
+Lines JsonReporter::lines_of(const news::Refused& refused) const {
+  return json_refusal(refused.why, refused.exit_code, time_);
 }
 
-Lines JsonReporter::on_end(const JobState& state, Duration took) {
+Lines JsonReporter::lines_of(const news::Ended& ended) const {
   Json json = event("job_ended", time_);
-  json["exit_code"] = state.exit_code();
-  json["seconds"] = seconds_of(took);
-  json["ranks"] = counts_of(state);
-  json["output_kept"] = state.has_kept_all();
+  json["exit_code"] = ended.state.exit_code();
+  json["seconds"] = seconds_of(ended.took);
+  json["ranks"] = counts_of(ended.state);
+  json["output_kept"] = ended.state.has_kept_all();
   return {line_of(json)};
 }
 

@@ -22,26 +22,30 @@ class JsonReporter final : public JobReporter {
   JsonReporter(const JobSpec& spec, const Placement& placement, TimeOfDay time)
       : spec_(spec), placement_(placement), time_(std::move(time)) {}
 
-  Lines on_begin(const std::string& job_id) override;
-  Lines on_node_progress(int node, const std::string& what) override;
-  Lines on_node_ready(int node, const ReadyMessage& ready) override;
-  Lines on_slow_start() override;
-  Lines on_all_ready(Duration took) override;
-  Lines on_node_away(int node, const Error& why, Duration patience) override;
-  Lines on_node_back(int node, Duration away) override;
-  Lines on_node_lost(int node, const Error& why) override;
-  Lines on_rank_started(int rank, int pid) override;
-  Lines on_rank_ended(int rank, const ExitStatus& status, const ExitDetail& detail) override;
-  Lines on_rank_restarted(int rank, const std::string& cause, int number, int limit) override;
-  Lines on_note(const Note& note) override;
-  Lines on_engine_line(const std::string& engine, const std::string& line) override;
-  Lines on_failing(const Cause& cause) override;
-  Lines on_failure(const Failure& failure) override;
-  Lines on_refused(const Error& why, int exit_code) override;
-  Lines on_end(const JobState& state, Duration took) override;
+  Lines on(const JobNews& news) override;
   [[nodiscard]] std::string status() const override;
 
  private:
+  [[nodiscard]] Lines lines_of(const news::Begun& begun) const;
+  [[nodiscard]] Lines lines_of(const news::NodeReady& ready) const;
+  [[nodiscard]] Lines lines_of(const news::NodeAway& gone) const;
+  [[nodiscard]] Lines lines_of(const news::NodeBack& back) const;
+  [[nodiscard]] Lines lines_of(const news::NodeLost& lost) const;
+  [[nodiscard]] Lines lines_of(const news::RankStarted& started) const;
+  [[nodiscard]] Lines lines_of(const news::RankEnded& ended) const;
+  [[nodiscard]] Lines lines_of(const news::RankRestarted& restarted) const;
+  [[nodiscard]] Lines lines_of(const Note& note) const;
+  [[nodiscard]] Lines lines_of(const news::EngineLine& said) const;
+  [[nodiscard]] Lines lines_of(const news::Failing& failing) const;
+  [[nodiscard]] Lines lines_of(const Failure& failure) const;
+  [[nodiscard]] Lines lines_of(const news::Refused& refused) const;
+  [[nodiscard]] Lines lines_of(const news::Ended& ended) const;
+  // The rest is for people: node_ready says who has answered, and --verbose makes "log" events of the steps to it.
+  template <typename Other>
+  [[nodiscard]] Lines lines_of(const Other& /*news*/) const {
+    return {};
+  }
+
   const JobSpec& spec_;
   const Placement& placement_;
   const TimeOfDay time_;

@@ -51,74 +51,72 @@ Lines StepReporter::released() {
   return std::exchange(held_, {});
 }
 
-Lines StepReporter::on_begin(const std::string& job_id) {
-  return held(inner_->on_begin(job_id));
+Lines StepReporter::on(const JobNews& news) {
+  return std::visit([this](const auto& each) { return lines_of(each); }, news);
 }
 
-Lines StepReporter::on_node_ready(int node, const ReadyMessage& ready) {
-  return held(inner_->on_node_ready(node, ready));
-}
-
-Lines StepReporter::on_all_ready(Duration took) {
+Lines StepReporter::lines_of(const news::AllReady& all) {
   for (const NodePlan& node : placement_.nodes) {
     memory_.say(node.index, "Executing '" + words_.name + "' on " + node.host.name);
   }
-  return held(inner_->on_all_ready(took));
+  return held(inner_->on(all));
 }
 
-Lines StepReporter::on_node_away(int node, const Error& why, Duration patience) {
-  memory_.say(node, "The connection to " + host_of(node) + " broke: " + why.message());
-  return inner_->on_node_away(node, why, patience);
+Lines StepReporter::lines_of(const news::NodeAway& gone) {
+  memory_.say(gone.node, "The connection to " + host_of(gone.node) + " broke: " + gone.why.message());
+  return inner_->on(gone);
 }
 
-Lines StepReporter::on_node_lost(int node, const Error& why) {
-  memory_.note_lost(node);
-  memory_.say(node, host_of(node) + " was lost: " + why.message());
-  return held(inner_->on_node_lost(node, why));
+Lines StepReporter::lines_of(const news::NodeLost& lost) {
+  memory_.note_lost(lost.node);
+  memory_.say(lost.node, host_of(lost.node) + " was lost: " + lost.why.message());
+  return held(inner_->on(lost));
 }
 
 // Each step connects to the nodes again and gets the same notes about it, so repeated ones are dropped.
-Lines StepReporter::on_note(const Note& note) {
-  return memory_.is_new(std::to_string(note.node) + note.text) ? inner_->on_note(note) : Lines();
+Lines StepReporter::lines_of(const Note& note) {
+  return memory_.is_new(std::to_string(note.node) + note.text) ? inner_->on(note) : Lines();
 }
 
-Lines StepReporter::on_rank_started(int rank, int pid) {
+Lines StepReporter::lines_of(const news::RankStarted& started) {
   if (!words_.is_per_node) {
-    memory_.say(node_of(rank), "Rank " + std::to_string(rank) + " is process " + std::to_string(pid));
+    memory_.say(node_of(started.rank),
+                "Rank " + std::to_string(started.rank) + " is process " + std::to_string(started.pid));
   }
-  return held(inner_->on_rank_started(rank, pid));
+  return held(inner_->on(started));
 }
 
-Lines StepReporter::on_rank_ended(int rank, const ExitStatus& status, const ExitDetail& detail) {
-  const int node = node_of(rank);
+Lines StepReporter::lines_of(const news::RankEnded& ended) {
+  const int node = node_of(ended.rank);
   if (words_.is_per_node) {
-    memory_.say(node, "'" + (is_early(status) ? words_.early_name : words_.name) + "' " +
-                          (status.is_success() ? "succeeded on " : "failed (" + status.text() + ") on ") +
+    memory_.say(node, "'" + (is_early(ended.status) ? words_.early_name : words_.name) + "' " +
+                          (ended.status.is_success() ? "succeeded on " : "failed (" + ended.status.text() + ") on ") +
                           host_of(node));
   } else {
-    memory_.say(node, "Rank " + std::to_string(rank) + " " + status.text());
+    memory_.say(node, "Rank " + std::to_string(ended.rank) + " " + ended.status.text());
   }
-  Lines lines = held(inner_->on_rank_ended(rank, status, detail));
+  Lines lines = held(inner_->on(ended));
   if (const std::string failure = memory_.failure(); !failure.empty()) {
-    const Lines told = inner_->on_note({LogLevel::kError, -1, failure + "; the job goes on"});
+    const Lines told = inner_->on(Note{LogLevel::kError, -1, failure + "; the job goes on"});
     lines.insert(lines.end(), told.begin(), told.end());
   }
   return lines;
 }
 
-Lines StepReporter::on_failing(const Cause& cause) {
+Lines StepReporter::lines_of(const news::Failing& failing) {
   if (words_.is_per_node) {
     return {};
   }
   Lines lines = released();
-  const Lines said = inner_->on_failing(cause);
+  const Lines said = inner_->on(failing);
   lines.insert(lines.end(), said.begin(), said.end());
   return lines;
 }
 
-Lines StepReporter::on_failure(const Failure& failure) {
+Lines StepReporter::lines_of(const Failure& failure) {
   Lines lines = released();
   Failure told = failure;
+  told.is_before_ranks = words_.is_per_node;
   const int rank = failure.cause.rank;
   if (rank >= 0) {
     memory_.say(node_of(rank), "Output:");
@@ -132,28 +130,19 @@ Lines StepReporter::on_failure(const Failure& failure) {
     told.cause.lines = {code + (code.empty() ? "" : ": ") + name + " on " + host_of(node_of(rank)) + " " +
                         failure.status.text()};
   }
-  Lines said = inner_->on_failure(told);
-  if (words_.is_per_node) {
-    std::erase_if(said, [](const std::string& line) { return line.starts_with("hvdrun: stopping the other "); });
-  }
+  const Lines said = inner_->on(told);
   lines.insert(lines.end(), said.begin(), said.end());
   return lines;
 }
 
-Lines StepReporter::on_end(const JobState& state, Duration took) {
-  for (const NodePlan& node : placement_.nodes) {
-    if (!words_.is_per_node) {
-      memory_.say(node.index, "'" + words_.name + "' " + (state.cause() ? "failed" : "succeeded") + " with exit code " +
-                                  std::to_string(state.exit_code()));
+Lines StepReporter::lines_of(const news::Ended& ended) {
+  if (!words_.is_per_node) {
+    for (const NodePlan& node : placement_.nodes) {
+      memory_.say(node.index, "'" + words_.name + "' " + (ended.state.cause() ? "failed" : "succeeded") +
+                                  " with exit code " + std::to_string(ended.state.exit_code()));
     }
   }
-  Lines lines = held(inner_->on_end(state, took));
-  for (std::string& line : lines) {
-    if (words_.is_per_node && line.starts_with("hvdrun: job failed after ")) {
-      line = "hvdrun: job failed before its processes were started; exit code " + std::to_string(state.exit_code());
-    }
-  }
-  return lines;
+  return held(inner_->on(news::Ended{ended.state, ended.took, words_.is_per_node}));
 }
 
 }  // namespace hvd::launch

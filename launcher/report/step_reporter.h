@@ -58,31 +58,26 @@ class StepReporter final : public JobReporter {
   StepReporter(std::unique_ptr<JobReporter> inner, const Placement& placement, StepMemory& memory, StepWords words)
       : inner_(std::move(inner)), placement_(placement), memory_(memory), words_(std::move(words)) {}
 
-  Lines on_begin(const std::string& job_id) override;
-  Lines on_node_progress(int node, const std::string& what) override { return inner_->on_node_progress(node, what); }
-  Lines on_node_ready(int node, const ReadyMessage& ready) override;
-  Lines on_slow_start() override { return inner_->on_slow_start(); }
-  Lines on_all_ready(Duration took) override;
-  Lines on_node_away(int node, const Error& why, Duration patience) override;
-  Lines on_node_back(int node, Duration away) override { return inner_->on_node_back(node, away); }
-  Lines on_node_lost(int node, const Error& why) override;
-  Lines on_rank_started(int rank, int pid) override;
-  Lines on_rank_ended(int rank, const ExitStatus& status, const ExitDetail& detail) override;
-  Lines on_rank_restarted(int rank, const std::string& cause, int number, int limit) override {
-    return inner_->on_rank_restarted(rank, cause, number, limit);
-  }
-  Lines on_note(const Note& note) override;
-  Lines on_engine_line(const std::string& engine, const std::string& line) override {
-    return inner_->on_engine_line(engine, line);
-  }
-  // For a step whose ranks are nodes only the end is reported, by on_failure().
-  Lines on_failing(const Cause& cause) override;
-  Lines on_failure(const Failure& failure) override;
-  Lines on_refused(const Error& why, int exit_code) override { return inner_->on_refused(why, exit_code); }
-  Lines on_end(const JobState& state, Duration took) override;
+  Lines on(const JobNews& news) override;
   [[nodiscard]] std::string status() const override { return inner_->status(); }
 
  private:
+  Lines lines_of(const news::AllReady& all);
+  Lines lines_of(const news::NodeAway& gone);
+  Lines lines_of(const news::NodeLost& lost);
+  Lines lines_of(const news::RankStarted& started);
+  Lines lines_of(const news::RankEnded& ended);
+  Lines lines_of(const Note& note);
+  // Of a step whose ranks are nodes only the end is reported, as a Failure.
+  Lines lines_of(const news::Failing& failing);
+  Lines lines_of(const Failure& failure);
+  Lines lines_of(const news::Ended& ended);
+  Lines lines_of(const news::Begun& begun) { return held(inner_->on(begun)); }
+  Lines lines_of(const news::NodeReady& ready) { return held(inner_->on(ready)); }
+  template <typename Other>
+  Lines lines_of(const Other& news) {
+    return inner_->on(news);
+  }
   // Keeps the lines of a silent step, to be printed before its failure.
   Lines held(Lines lines);
   Lines released();

@@ -123,7 +123,7 @@ std::vector<std::string> describe_failure(const Failure& failure, const Placemen
   if (!failure.kept_in.empty()) {
     lines.push_back("all that it printed is in " + failure.kept_in);
   }
-  if (cause.rank >= 0 && placement.size > 1 && !failure.was_told) {
+  if (cause.rank >= 0 && placement.size > 1 && !failure.was_told && !failure.is_before_ranks) {
     lines.push_back(stopping_others(placement));
   }
   return as_own_words(std::move(lines));
@@ -159,11 +159,12 @@ std::size_t host_count(const Placement& placement) {
   return names.size();
 }
 
-std::string describe_end(const JobState& state, const Placement& placement, Duration took) {
+std::string describe_end(const news::Ended& ended, const Placement& placement) {
+  const JobState& state = ended.state;
   const std::string where =
       counted(static_cast<std::size_t>(placement.size), "rank") + " on " + counted(host_count(placement), "node");
   if (!state.cause()) {
-    return "hvdrun: " + where + " succeeded in " + describe_duration(took) +
+    return "hvdrun: " + where + " succeeded in " + describe_duration(ended.took) +
            (state.has_kept_all()
                 ? ""
                 : ", but not all of their output could be kept; exit code " + std::to_string(state.exit_code()));
@@ -174,8 +175,11 @@ std::string describe_end(const JobState& state, const Placement& placement, Dura
   if (!any_started) {
     return "";
   }
+  if (ended.is_before_ranks) {
+    return "hvdrun: job failed before its processes were started; exit code " + std::to_string(state.exit_code());
+  }
   const Cause& cause = *state.cause();
-  std::string text = "hvdrun: job failed after " + describe_duration(took) + ": " + cause.lines.front();
+  std::string text = "hvdrun: job failed after " + describe_duration(ended.took) + ": " + cause.lines.front();
   if (cause.lines.size() > 1) {
     text += " (and " + std::to_string(cause.lines.size() - 1) + " more)";
   }

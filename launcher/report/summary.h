@@ -21,7 +21,7 @@ std::vector<std::string> describe_failure(const Failure& failure, const Placemen
 
 // Returns "4 ranks on 2 nodes succeeded in 12.3 s", or "job failed after 1.2 s: rank 1 on ... ; 3 other ranks were
 // stopped". Empty when no rank was started: the cause has been printed, and there is nothing to add.
-std::string describe_end(const JobState& state, const Placement& placement, Duration took);
+std::string describe_end(const news::Ended& ended, const Placement& placement);
 
 // Counts hosts. Under an engine each rank has an agent, which counts as a node, so several nodes may be one host.
 std::size_t host_count(const Placement& placement);

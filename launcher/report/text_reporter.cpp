@@ -2,6 +2,7 @@
 
 #include "launcher/report/summary.h"
 #include "runtime/base/duration_text.h"
+#include "runtime/base/text.h"
 
 namespace hvd::launch {
 namespace {
@@ -10,22 +11,22 @@ constexpr Duration kWorthTelling = std::chrono::seconds(1);
 
 }  // namespace
 
-Lines TextReporter::on_begin(const std::string&) {
+Lines TextReporter::on(const JobNews& news) {
+  return std::visit([this](const auto& each) { return lines_of(each); }, news);
+}
+
+Lines TextReporter::lines_of(const news::NodeProgress& progress) {
+  start_.note(progress.node, progress.what);
   return {};
 }
 
-Lines TextReporter::on_node_progress(int node, const std::string& what) {
-  start_.note(node, what);
-  return {};
-}
-
-Lines TextReporter::on_node_ready(int node, const ReadyMessage&) {
-  start_.mark_ready(node);
+Lines TextReporter::lines_of(const news::NodeReady& ready) {
+  start_.mark_ready(ready.node);
   return {};
 }
 
 // A terminal gets no line, because it has a row for this.
-Lines TextReporter::on_slow_start() {
+Lines TextReporter::lines_of(const news::SlowStart&) {
   const std::string text = options_.quiet || options_.progress ? "" : start_.text();
   if (text.empty() || text == told_) {
     return {};
@@ -36,13 +37,11 @@ Lines TextReporter::on_slow_start() {
 
 // On a terminal this line replaces the row, if that was there for long enough to be read. Elsewhere it follows the
 // lines of a slow start.
-Lines TextReporter::on_all_ready(Duration took) {
-  if (options_.quiet || (options_.progress ? took < kWorthTelling : told_.empty())) {
+Lines TextReporter::lines_of(const news::AllReady& all) {
+  if (options_.quiet || (options_.progress ? all.took < kWorthTelling : told_.empty())) {
     return {};
   }
-  const std::size_t hosts = host_count(placement_);
-  return {"hvdrun: " + std::to_string(hosts) + (hosts == 1 ? " host" : " hosts") + " connected in " +
-          describe_duration(took)};
+  return {"hvdrun: " + counted(host_count(placement_), "host") + " connected in " + describe_duration(all.took)};
 }
 
 std::string TextReporter::status() const {
@@ -50,36 +49,29 @@ std::string TextReporter::status() const {
   return text.empty() ? "" : "hvdrun: " + text;
 }
 
-Lines TextReporter::on_node_away(int node, const Error& why, Duration patience) {
-  return on_note(
-      {LogLevel::kWarning, node,
-       why.message() + "; trying to reach it again for " + duration_text(patience) + " (--reconnect-timeout)"});
+Lines TextReporter::lines_of(const news::NodeAway& gone) {
+  return lines_of(Note{LogLevel::kWarning, gone.node,
+                       gone.why.message() + "; trying to reach it again for " + duration_text(gone.patience) +
+                           " (--reconnect-timeout)"});
 }
 
-Lines TextReporter::on_node_back(int node, Duration away) {
-  return on_note({LogLevel::kWarning, node, "reached again after " + duration_text(away) + "; no output was lost"});
+Lines TextReporter::lines_of(const news::NodeBack& back) {
+  return lines_of(
+      Note{LogLevel::kWarning, back.node, "reached again after " + duration_text(back.away) + "; no output was lost"});
 }
 
-Lines TextReporter::on_node_lost(int node, const Error&) {
-  start_.mark_lost(node);
+Lines TextReporter::lines_of(const news::NodeLost& lost) {
+  start_.mark_lost(lost.node);
   return {};  // the failure names the node, when it is the cause
 }
 
-Lines TextReporter::on_rank_started(int, int) {
-  return {};
+Lines TextReporter::lines_of(const news::RankRestarted& restarted) {
+  return lines_of(Note{LogLevel::kWarning, -1,
+                       restarted.cause + "; it is started anew (restart " + std::to_string(restarted.number) + " of " +
+                           std::to_string(restarted.limit) + ")"});
 }
 
-Lines TextReporter::on_rank_ended(int, const ExitStatus&, const ExitDetail&) {
-  return {};
-}
-
-Lines TextReporter::on_rank_restarted(int, const std::string& cause, int number, int limit) {
-  return on_note(
-      {LogLevel::kWarning, -1,
-       cause + "; it is started anew (restart " + std::to_string(number) + " of " + std::to_string(limit) + ")"});
-}
-
-Lines TextReporter::on_note(const Note& note) {
+Lines TextReporter::lines_of(const Note& note) {
   if (options_.quiet && note.level < LogLevel::kError) {
     return {};
   }
@@ -87,27 +79,27 @@ Lines TextReporter::on_note(const Note& note) {
   return {"hvdrun: " + who + note.text};
 }
 
-Lines TextReporter::on_engine_line(const std::string& engine, const std::string& line) {
-  return {engine + ": " + line};
+Lines TextReporter::lines_of(const news::EngineLine& said) {
+  return {said.engine + ": " + said.line};
 }
 
-Lines TextReporter::on_failing(const Cause& cause) {
-  return describe_failing(cause, placement_);
+Lines TextReporter::lines_of(const news::Failing& failing) {
+  return describe_failing(failing.cause, placement_);
 }
 
-Lines TextReporter::on_failure(const Failure& failure) {
+Lines TextReporter::lines_of(const Failure& failure) {
   return describe_failure(failure, placement_);
 }
 
-Lines TextReporter::on_refused(const Error& why, int) {
-  return {"hvdrun: " + why.message()};
+Lines TextReporter::lines_of(const news::Refused& refused) {
+  return {"hvdrun: " + refused.why.message()};
 }
 
-Lines TextReporter::on_end(const JobState& state, Duration took) {
-  if (options_.quiet && state.exit_code() == 0) {
+Lines TextReporter::lines_of(const news::Ended& ended) {
+  if (options_.quiet && ended.state.exit_code() == 0) {
     return {};
   }
-  const std::string end = describe_end(state, placement_, took);
+  const std::string end = describe_end(ended, placement_);
   return end.empty() ? Lines{} : Lines{end};
 }
 

@@ -21,26 +21,30 @@ class TextReporter final : public JobReporter {
   TextReporter(const Placement& placement, TextOptions options)
       : placement_(placement), options_(options), start_(placement) {}
 
-  Lines on_begin(const std::string& job_id) override;
-  Lines on_node_progress(int node, const std::string& what) override;
-  Lines on_node_ready(int node, const ReadyMessage& ready) override;
-  Lines on_slow_start() override;
-  Lines on_all_ready(Duration took) override;
-  Lines on_node_away(int node, const Error& why, Duration patience) override;
-  Lines on_node_back(int node, Duration away) override;
-  Lines on_node_lost(int node, const Error& why) override;
-  Lines on_rank_started(int rank, int pid) override;
-  Lines on_rank_ended(int rank, const ExitStatus& status, const ExitDetail& detail) override;
-  Lines on_rank_restarted(int rank, const std::string& cause, int number, int limit) override;
-  Lines on_note(const Note& note) override;
-  Lines on_engine_line(const std::string& engine, const std::string& line) override;
-  Lines on_failing(const Cause& cause) override;
-  Lines on_failure(const Failure& failure) override;
-  Lines on_refused(const Error& why, int exit_code) override;
-  Lines on_end(const JobState& state, Duration took) override;
+  Lines on(const JobNews& news) override;
   [[nodiscard]] std::string status() const override;
 
  private:
+  Lines lines_of(const news::NodeProgress& progress);
+  Lines lines_of(const news::NodeReady& ready);
+  Lines lines_of(const news::SlowStart& slow);
+  Lines lines_of(const news::AllReady& all);
+  Lines lines_of(const news::NodeAway& gone);
+  Lines lines_of(const news::NodeBack& back);
+  Lines lines_of(const news::NodeLost& lost);
+  Lines lines_of(const news::RankRestarted& restarted);
+  Lines lines_of(const Note& note);
+  Lines lines_of(const news::EngineLine& said);
+  Lines lines_of(const news::Failing& failing);
+  Lines lines_of(const Failure& failure);
+  Lines lines_of(const news::Refused& refused);
+  Lines lines_of(const news::Ended& ended);
+  // All other news is only for programs.
+  template <typename Other>
+  Lines lines_of(const Other& /*news*/) {
+    return {};
+  }
+
   const Placement& placement_;
   const TextOptions options_;
   StartProgress start_;

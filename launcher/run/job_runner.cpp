@@ -91,8 +91,8 @@ LogMux::Sink JobRunner::log_sink() {
     apply(RankComplained{rank, sign == FailureSigns::Sign::kLost, loop_.now()});
   };
   sink.on_files_failed = [this](const Error& why) {
-    say_all(reporter_.on_note(
-        {LogLevel::kError, -1, why.message() + "; the job goes on, and what its ranks print still comes here"}));
+    say_all(reporter_.on(
+        Note{LogLevel::kError, -1, why.message() + "; the job goes on, and what its ranks print still comes here"}));
     apply(FilesFailed{why});
   };
   return sink;
@@ -144,7 +144,7 @@ Result<void> JobRunner::keep_output() {
 
 Result<int> JobRunner::run() {
   if (const auto kept = keep_output(); !kept.ok()) {
-    say_all(reporter_.on_refused(kept.error(), exit_code::kOutputFailed));
+    say_all(reporter_.on(news::Refused{kept.error(), exit_code::kOutputFailed}));
     static_cast<void>(logs_.flush_all({Deadline::after(kFlushAfterFailure), kStall}));
     return exit_code::kOutputFailed;
   }
@@ -155,7 +155,7 @@ Result<int> JobRunner::run() {
   job_id_ = hex(id);
   start_timer_ = loop_.after(spec_.start_timeout, [this] { on_start_timeout(); });
   slow_timer_ = loop_.after(kSlowStart, [this] { tell_slow_start(); });
-  say_all(reporter_.on_begin(job_id_));
+  say_all(reporter_.on(news::Begun{job_id_}));
   show_status();
   open_sessions();
   HVD_TRY(loop_.run());
@@ -166,11 +166,11 @@ Result<int> JobRunner::run() {
   }
   if (const std::size_t left = logs_.unwritten(); left > 0) {
     is_reader_stuck_ = true;
-    say_all(reporter_.on_note({LogLevel::kWarning, -1,
-                               std::to_string(left) + " bytes of what the ranks printed were not written: who reads "
-                                                      "them takes nothing"}));
+    say_all(reporter_.on(Note{LogLevel::kWarning, -1,
+                              std::to_string(left) + " bytes of what the ranks printed were not written: who reads "
+                                                     "them takes nothing"}));
   }
-  say_all(reporter_.on_end(state_, loop_.now() - began_));
+  say_all(reporter_.on(news::Ended{state_, loop_.now() - began_}));
   static_cast<void>(flush());
   return state_.exit_code() == 0 && cut_short_by_ != 0 ? 128 + cut_short_by_ : state_.exit_code();
 }
@@ -205,12 +205,12 @@ void JobRunner::name_lost_touch() {
       continue;
     }
     const Duration most = session->agent_patience();
-    say_all(reporter_.on_note(
-        {LogLevel::kWarning, node,
-         "it has not said that its ranks have ended; its agent ends them when it finds hvdrun gone" +
-             (most > Duration::zero()
-                  ? ", at the latest after " + duration_text(most) + " without a sign of life from here"
-                  : std::string())}));
+    say_all(reporter_.on(
+        Note{LogLevel::kWarning, node,
+             "it has not said that its ranks have ended; its agent ends them when it finds hvdrun gone" +
+                 (most > Duration::zero()
+                      ? ", at the latest after " + duration_text(most) + " without a sign of life from here"
+                      : std::string())}));
   }
 }
 
@@ -254,13 +254,13 @@ void JobRunner::act(const ReportCause&) {
     failure.detail = record.detail;
     failure.kept_in = logs_.kept_in(cause.rank);
   }
-  say_all(reporter_.on_failure(failure));
+  say_all(reporter_.on(failure));
 }
 
 void JobRunner::act(const ReportFailing&) {
   logs_.release_held();
   show_status();
-  say_all(reporter_.on_failing(*state_.cause()));
+  say_all(reporter_.on(news::Failing{*state_.cause()}));
 }
 
 void JobRunner::act(const AwaitCause&) {
@@ -333,7 +333,7 @@ void JobRunner::show_status() {
 }
 
 void JobRunner::tell_slow_start() {
-  say_all(reporter_.on_slow_start());
+  say_all(reporter_.on(news::SlowStart{}));
   slow_timer_ = loop_.after(kSlowStart, [this] { tell_slow_start(); });
 }
 

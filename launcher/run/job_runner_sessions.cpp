@@ -5,28 +5,28 @@ namespace hvd::launch {
 
 void JobRunner::on_progress(int node, const std::string& what) {
   log_.write(LogLevel::kDebug, agents_.nodes[static_cast<std::size_t>(node)].host.name + ": " + what);
-  say_all(reporter_.on_node_progress(node, what));
+  say_all(reporter_.on(news::NodeProgress{node, what}));
   show_status();
 }
 
 void JobRunner::on_notice(int node, const std::string& what) {
-  say_all(reporter_.on_note({LogLevel::kWarning, node, what}));
+  say_all(reporter_.on(Note{LogLevel::kWarning, node, what}));
 }
 
 void JobRunner::on_away(int node, const Error& why, Duration patience) {
-  say_all(reporter_.on_node_away(node, why, patience));
+  say_all(reporter_.on(news::NodeAway{node, why, patience}));
   tree_.change(node, Relay::State::kAway);
 }
 
 void JobRunner::on_back(int node, Duration away) {
-  say_all(reporter_.on_node_back(node, away));
+  say_all(reporter_.on(news::NodeBack{node, away}));
   tree_.change(node, Relay::State::kUp);
 }
 
 void JobRunner::on_started(int rank, int pid) {
   log_.write(LogLevel::kDebug, "rank " + std::to_string(rank) + " runs as pid " + std::to_string(pid) + " on " +
                                    placement_.node_of(rank).host.name);
-  say_all(reporter_.on_rank_started(rank, pid));
+  say_all(reporter_.on(news::RankStarted{rank, pid}));
   apply(RankStarted{rank, pid});
 }
 
@@ -65,7 +65,7 @@ void JobRunner::on_failing(const FailingMessage& failing) {
 
 void JobRunner::on_exited(const ExitedMessage& exited) {
   log_.write(LogLevel::kDebug, "rank " + std::to_string(exited.rank) + " " + exited.status.text());
-  say_all(reporter_.on_rank_ended(exited.rank, exited.status, exited.detail));
+  say_all(reporter_.on(news::RankEnded{exited.rank, exited.status, exited.detail}));
   apply(RankExited{exited.rank, exited.status, exited.detail, loop_.now()});
 }
 
@@ -82,7 +82,7 @@ void JobRunner::on_exchange(const ExchangeMessage& exchange) {
 }
 
 void JobRunner::on_problem(int node, const std::string& text) {
-  say_all(reporter_.on_note({LogLevel::kError, node, text}));
+  say_all(reporter_.on(Note{LogLevel::kError, node, text}));
 }
 
 Result<void> JobRunner::on_relay(int node, const Frame& frame) {
@@ -99,7 +99,7 @@ void JobRunner::on_done(int node) {
 
 void JobRunner::on_lost(int node, const Error& why) {
   if (!state_.is_over(node)) {
-    say_all(reporter_.on_node_lost(node, why));
+    say_all(reporter_.on(news::NodeLost{node, why}));
     show_status();
   }
   tree_.change(node, Relay::State::kGone);

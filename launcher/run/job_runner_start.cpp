@@ -53,7 +53,7 @@ void JobRunner::on_engine_line(const std::string& line) {
   if (state_.cause() || is_finishing_) {
     log_.write(LogLevel::kDebug, name + ": " + line);  // it is about the end that hvdrun itself caused
   } else {
-    say_all(reporter_.on_engine_line(name, line));
+    say_all(reporter_.on(news::EngineLine{name, line}));
   }
 }
 
@@ -140,7 +140,7 @@ void JobRunner::on_ready(int node, const ReadyMessage& ready) {
   }
   session.send(AgentMessage::kWelcome, welcome.encode());
   tree_.change(node, Relay::State::kUp);
-  say_all(reporter_.on_node_ready(node, ready));
+  say_all(reporter_.on(news::NodeReady{node, ready}));
   show_status();
   apply(NodeReady{node});
 }
@@ -149,7 +149,7 @@ void JobRunner::act(const StartRanks&) {
   loop_.cancel(start_timer_);
   loop_.cancel(slow_timer_);
   show_status();
-  say_all(reporter_.on_all_ready(loop_.now() - began_));
+  say_all(reporter_.on(news::AllReady{loop_.now() - began_}));
   if (spec_.timeout > Duration::zero()) {
     timeout_due_ = loop_.now() + spec_.timeout;
     arm_timeout();
@@ -175,7 +175,7 @@ void JobRunner::act(const StartRanks&) {
   auto messages =
       make_start_messages(spec_, job, job_id_, token_, programs_ ? programs_(job) : std::vector<RankProgram>());
   for (const std::string& text : start_warnings(spec_, job)) {
-    say_all(reporter_.on_note({LogLevel::kWarning, -1, text}));
+    say_all(reporter_.on(Note{LogLevel::kWarning, -1, text}));
   }
   std::vector<std::string> bodies;
   for (std::size_t node = 0; node < sessions_.size(); ++node) {
@@ -226,7 +226,7 @@ void JobRunner::begin_input() {
 }
 
 void JobRunner::act(const RestartRank& action) {
-  say_all(reporter_.on_rank_restarted(action.rank, action.cause, action.number, spec_.restart_limit));
+  say_all(reporter_.on(news::RankRestarted{action.rank, action.cause, action.number, spec_.restart_limit}));
   ++epoch_;
   board_ = ExchangeBoard(placement_.size);
   const int node = agents_.node_of(action.rank).index;

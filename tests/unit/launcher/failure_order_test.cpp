@@ -152,7 +152,7 @@ TEST_CASE("ranks that fail because of another one are no cause, though they end 
   CHECK(job.ends(3, kOne).empty());
   CHECK(job.on(NodeDone{0}).empty());
   CHECK(job.on(NodeDone{1}) == "finish");
-  CHECK(describe_end(job.state, job.placement, std::chrono::seconds(2)) ==
+  CHECK(describe_end({job.state, std::chrono::seconds(2)}, job.placement) ==
         "hvdrun: job failed after 2.0 s: rank 2 on b (pid 102) exited with code 3; 2 other ranks failed because of it, "
         "1 was stopped; exit code 3");
 }
@@ -346,7 +346,7 @@ TEST_CASE("a rank that is failing is an event of its own, before the failure") {
   job.raises(2);
   JobSpec spec;
   JsonReporter events(spec, job.placement, [] { return std::chrono::system_clock::time_point(); });
-  CHECK(events.on_failing(*job.state.cause()) ==
+  CHECK(events.on(news::Failing{*job.state.cause()}) ==
         Lines{R"({"event":"rank_failing","time":"1970-01-01T00:00:00.000Z","rank":2,"node":1,"host":"b",)"
               R"("message":"rank 2 on b (pid 102) failed: ValueError: no"})"});
 }

@@ -10,6 +10,7 @@
 
 #include "launcher/job/host_list.h"
 #include "launcher/report/json_reporter.h"
+#include "launcher/report/step_reporter.h"
 #include "launcher/report/text_reporter.h"
 #include "launcher/report/traceback.h"
 
@@ -57,7 +58,7 @@ TEST_CASE("a job's begin tells its placement") {
   Job job;
   job.spec.argv = {"python", "train.py"};
   job.spec.cwd = "/w";
-  json event = only(job.events.on_begin("ab12"));
+  json event = only(job.events.on(news::Begun{"ab12"}));
   CHECK_FALSE(event["version"].get<std::string>().empty());
   event.erase("version");
   CHECK(event == json::parse(R"({"event": "job_started", "job": "ab12", "size": 3, "argv": ["python", "train.py"],
@@ -70,25 +71,25 @@ TEST_CASE("nodes and ranks have an event for each turn they take") {
   ReadyMessage ready;
   ready.pid = 7;
   ready.cores.resize(4);
-  CHECK(only(job.events.on_node_ready(1, ready)) ==
+  CHECK(only(job.events.on(news::NodeReady{1, ready})) ==
         json::parse(R"({"event": "node_ready", "node": 1, "host": "b", "agent_pid": 7, "cores": 4, "gpus": 0})"));
-  CHECK(only(job.events.on_node_away(1, Error(Code::kLostPeer, "broke"), std::chrono::seconds(60))) ==
+  CHECK(only(job.events.on(news::NodeAway{1, Error(Code::kLostPeer, "broke"), std::chrono::seconds(60)})) ==
         json::parse(R"({"event": "node_away", "node": 1, "host": "b", "message": "broke", "patience_seconds": 60.0})"));
-  CHECK(only(job.events.on_node_back(1, std::chrono::milliseconds(1500))) ==
+  CHECK(only(job.events.on(news::NodeBack{1, std::chrono::milliseconds(1500)})) ==
         json::parse(R"({"event": "node_back", "node": 1, "host": "b", "away_seconds": 1.5})"));
-  CHECK(only(job.events.on_node_lost(0, Error(Code::kLostPeer, "gone"))) ==
+  CHECK(only(job.events.on(news::NodeLost{0, Error(Code::kLostPeer, "gone")})) ==
         json::parse(R"({"event": "node_lost", "node": 0, "host": "a", "message": "gone", "ranks": [0, 1]})"));
-  CHECK(only(job.events.on_rank_started(2, 4711)) ==
+  CHECK(only(job.events.on(news::RankStarted{2, 4711})) ==
         json::parse(R"({"event": "rank_started", "rank": 2, "node": 1, "host": "b", "pid": 4711})"));
-  CHECK(only(job.events.on_rank_ended(2, {ExitStatus::Kind::kExited, 3}, {})) ==
+  CHECK(only(job.events.on(news::RankEnded{2, {ExitStatus::Kind::kExited, 3}, {}})) ==
         json::parse(R"({"event": "rank_ended", "rank": 2, "node": 1, "host": "b", "exit_code": 3, "signal": null,
                         "signal_name": null, "core_dumped": false, "core_place": "", "out_of_memory": false,
                         "memory_evidence": ""})"));
-  CHECK(only(job.events.on_rank_ended(0, {ExitStatus::Kind::kSignalled, SIGSEGV, true}, {"", "in /core"})) ==
+  CHECK(only(job.events.on(news::RankEnded{0, {ExitStatus::Kind::kSignalled, SIGSEGV, true}, {"", "in /core"}})) ==
         json::parse(R"({"event": "rank_ended", "rank": 0, "node": 0, "host": "a", "exit_code": 139, "signal": 11,
                         "signal_name": "SIGSEGV", "core_dumped": true, "core_place": "in /core", "out_of_memory": false,
                         "memory_evidence": ""})"));
-  CHECK(only(job.events.on_note({LogLevel::kError, 0, "a process cannot be killed"})) ==
+  CHECK(only(job.events.on(Note{LogLevel::kError, 0, "a process cannot be killed"})) ==
         json::parse(R"({"event": "note", "level": "error", "node": 0, "host": "a",
                         "message": "a process cannot be killed"})"));
 }
@@ -100,11 +101,13 @@ TEST_CASE("a failure and the end are events with the job's code") {
   job.state.on(RankExited{0, {}});
   job.state.on(NodeLost{1, Error(Code::kLostPeer, "gone")});
   const Lines last = {"  File \"t.py\", line 3, in <module>", "ValueError: bad"};
-  CHECK(only(job.events.on_failure({*job.state.cause(), last, {}, {}, "/d/rank.1"})) ==
-        json::parse(R"({"event": "failure", "causes": ["rank 1 on a (pid 101) exited with code 3"], "exit_code": 3,
+  CHECK(
+      only(job.events.on(Failure{*job.state.cause(), last, {}, {}, "/d/rank.1"})) ==
+      json::parse(
+          R"({"event": "failure", "before_ranks": false, "causes": ["rank 1 on a (pid 101) exited with code 3"], "exit_code": 3,
                         "rank": 1, "node": 0, "host": "a", "last_errors": ["  File \"t.py\", line 3, in <module>", "ValueError: bad"],
                         "exception": "ValueError: bad", "frame": "t.py:3 in <module>", "kept_in": "/d/rank.1"})"));
-  CHECK(only(job.events.on_end(job.state, std::chrono::milliseconds(1234))) ==
+  CHECK(only(job.events.on(news::Ended{job.state, std::chrono::milliseconds(1234)})) ==
         json::parse(R"({"event": "job_ended", "exit_code": 3, "seconds": 1.234, "output_kept": true,
                         "ranks": {"succeeded": 1, "failed": 1, "lost": 1, "not_started": 0}})"));
 }
@@ -113,7 +116,7 @@ TEST_CASE("whatever a rank prints, an event is one line of valid UTF-8") {
   Job job;
   static constexpr char kGarbage[] = "\xff\xfe\x00\xc3(\xed\xa0\x80\xf4\x90\x80\x80\n\r\"\\\x1b[31m\xe2\x82";
   const std::string garbage(kGarbage, sizeof kGarbage - 1);
-  const Lines lines = job.events.on_failure({Cause{{"what " + garbage}, 1, 0}, {garbage}, {}, {}, ""});
+  const Lines lines = job.events.on(Failure{Cause{{"what " + garbage}, 1, 0}, {garbage}, {}, {}, ""});
   const json event = only(lines);
   CHECK(event["last_errors"][0].get<std::string>().find("\xef\xbf\xbd") == 0);
   CHECK(json::parse(event.dump()) == event);  // dump() throws for what is not UTF-8
@@ -121,7 +124,7 @@ TEST_CASE("whatever a rank prints, an event is one line of valid UTF-8") {
 
 TEST_CASE("a job that is refused has a failure and an end, too") {
   Job job;
-  const Lines lines = job.events.on_refused(Error(Code::kInvalid, "no such flag"), 240);
+  const Lines lines = job.events.on(news::Refused{Error(Code::kInvalid, "no such flag"), 240});
   REQUIRE(lines.size() == 2);
   CHECK(json::parse(lines[0])["causes"][0] == "no such flag");
   CHECK(json::parse(lines[1])["event"] == "job_ended");
@@ -131,18 +134,19 @@ TEST_CASE("a job that is refused has a failure and an end, too") {
 TEST_CASE("words are silenced by --quiet, errors are not") {
   Job job;
   TextReporter quiet(job.placement, {true});
-  CHECK(job.words.on_note({LogLevel::kWarning, 1, "shared GPUs"}) == Lines{"hvdrun: b: shared GPUs"});
-  CHECK(quiet.on_note({LogLevel::kWarning, 1, "shared GPUs"}).empty());
-  CHECK(quiet.on_note({LogLevel::kError, -1, "disk full"}) == Lines{"hvdrun: disk full"});
-  CHECK(quiet.on_end(job.state, {}).empty());
-  CHECK(job.words.on_end(job.state, std::chrono::seconds(1)) == Lines{"hvdrun: 3 ranks on 2 nodes succeeded in 1.0 s"});
+  CHECK(job.words.on(Note{LogLevel::kWarning, 1, "shared GPUs"}) == Lines{"hvdrun: b: shared GPUs"});
+  CHECK(quiet.on(Note{LogLevel::kWarning, 1, "shared GPUs"}).empty());
+  CHECK(quiet.on(Note{LogLevel::kError, -1, "disk full"}) == Lines{"hvdrun: disk full"});
+  CHECK(quiet.on(news::Ended{job.state, {}}).empty());
+  CHECK(job.words.on(news::Ended{job.state, std::chrono::seconds(1)}) ==
+        Lines{"hvdrun: 3 ranks on 2 nodes succeeded in 1.0 s"});
 }
 
 TEST_CASE("a node that is away and back is told with its times") {
   Job job;
-  CHECK(job.words.on_node_away(1, Error(Code::kLostPeer, "broke"), std::chrono::seconds(60)) ==
+  CHECK(job.words.on(news::NodeAway{1, Error(Code::kLostPeer, "broke"), std::chrono::seconds(60)}) ==
         Lines{"hvdrun: b: broke; trying to reach it again for 60 s (--reconnect-timeout)"});
-  CHECK(job.words.on_node_back(1, std::chrono::seconds(5)) ==
+  CHECK(job.words.on(news::NodeBack{1, std::chrono::seconds(5)}) ==
         Lines{"hvdrun: b: reached again after 5 s; no output was lost"});
 }
 
@@ -158,7 +162,7 @@ std::string failure_text(const ExitStatus& status, const ExitDetail& detail, con
   job.run_all();
   job.state.on(RankExited{1, status, detail});
   std::string text;
-  for (const std::string& line : job.words.on_failure({*job.state.cause(), last_errors, status, detail, kept_in})) {
+  for (const std::string& line : job.words.on(Failure{*job.state.cause(), last_errors, status, detail, kept_in})) {
     text += line + "\n";
   }
   return text;
@@ -234,22 +238,22 @@ TEST_CASE("the start is told as a row: how many hosts, which is slowest, and wha
   Job job;
   TextReporter words(job.placement, {false, true});
   CHECK(words.status() == "hvdrun: 0/2 hosts connected; slowest: a");
-  CHECK(words.on_node_progress(0, "pushing the agent").empty());
+  CHECK(words.on(news::NodeProgress{0, "pushing the agent"}).empty());
   CHECK(words.status() == "hvdrun: 0/2 hosts connected; slowest: b");
-  words.on_node_progress(1, "waiting for a free handshake");
+  words.on(news::NodeProgress{1, "waiting for a free handshake"});
   CHECK(words.status() == "hvdrun: 0/2 hosts connected; slowest: a (pushing the agent)");
-  words.on_node_ready(0, {});
+  words.on(news::NodeReady{0, {}});
   CHECK(words.status() == "hvdrun: 1/2 hosts connected; slowest: b (waiting for a free handshake)");
-  words.on_node_lost(1, Error(Code::kUnreachable, "b: refused"));
+  words.on(news::NodeLost{1, Error(Code::kUnreachable, "b: refused")});
   CHECK(words.status().empty());
-  CHECK(words.on_all_ready(std::chrono::milliseconds(300)).empty());
-  CHECK(words.on_all_ready(std::chrono::milliseconds(4100)) == Lines{"hvdrun: 2 hosts connected in 4.1 s"});
+  CHECK(words.on(news::AllReady{std::chrono::milliseconds(300)}).empty());
+  CHECK(words.on(news::AllReady{std::chrono::milliseconds(4100)}) == Lines{"hvdrun: 2 hosts connected in 4.1 s"});
 }
 
 TEST_CASE("hosts that failed are counted beside those that are waited for") {
   Job job;
   TextReporter words(job.placement, {false, true});
-  words.on_node_lost(0, Error(Code::kUnreachable, "a: refused"));
+  words.on(news::NodeLost{0, Error(Code::kUnreachable, "a: refused")});
   CHECK(words.status() == "hvdrun: 0/2 hosts connected, 1 failed; slowest: b");
 }
 
@@ -257,25 +261,25 @@ TEST_CASE("no row where nobody looks") {
   Job job;
   CHECK(TextReporter(job.placement, {true, true}).status().empty());
   CHECK(TextReporter(job.placement, {false, false}).status().empty());
-  CHECK(TextReporter(job.placement, {false, false}).on_all_ready(std::chrono::hours(1)).empty());
-  CHECK(TextReporter(job.placement, {false, true}).on_slow_start().empty());
-  CHECK(job.events.on_slow_start().empty());
+  CHECK(TextReporter(job.placement, {false, false}).on(news::AllReady{std::chrono::hours(1)}).empty());
+  CHECK(TextReporter(job.placement, {false, true}).on(news::SlowStart{}).empty());
+  CHECK(job.events.on(news::SlowStart{}).empty());
   CHECK(job.events.status().empty());
 }
 
 TEST_CASE("where no terminal is, a slow start is told a line for each change, and its end") {
   const Job job;
   TextReporter words(job.placement, {false, false});
-  CHECK(words.on_slow_start() == Lines{"hvdrun: 0/2 hosts connected; slowest: a"});
-  CHECK(words.on_slow_start().empty());
-  words.on_node_ready(0, {});
-  CHECK(words.on_slow_start() == Lines{"hvdrun: 1/2 hosts connected; slowest: b"});
-  words.on_node_ready(1, {});
-  CHECK(words.on_slow_start().empty());
-  CHECK(words.on_all_ready(std::chrono::seconds(12)) == Lines{"hvdrun: 2 hosts connected in 12.0 s"});
+  CHECK(words.on(news::SlowStart{}) == Lines{"hvdrun: 0/2 hosts connected; slowest: a"});
+  CHECK(words.on(news::SlowStart{}).empty());
+  words.on(news::NodeReady{0, {}});
+  CHECK(words.on(news::SlowStart{}) == Lines{"hvdrun: 1/2 hosts connected; slowest: b"});
+  words.on(news::NodeReady{1, {}});
+  CHECK(words.on(news::SlowStart{}).empty());
+  CHECK(words.on(news::AllReady{std::chrono::seconds(12)}) == Lines{"hvdrun: 2 hosts connected in 12.0 s"});
   TextReporter quiet(job.placement, {true, false});
-  CHECK(quiet.on_slow_start().empty());
-  CHECK(quiet.on_all_ready(std::chrono::seconds(12)).empty());
+  CHECK(quiet.on(news::SlowStart{}).empty());
+  CHECK(quiet.on(news::AllReady{std::chrono::seconds(12)}).empty());
 }
 
 TEST_CASE("the end of a traceback is found, also when its beginning is cut off or another one led to it") {
@@ -298,4 +302,68 @@ TEST_CASE("the end of a traceback is found, also when its beginning is cut off o
   CHECK(end_of({"  File \"a.py\", line 1, in f", "12 apples: none"}) == "none");
   CHECK(end_of({"Error: plain"}) == "none");
   CHECK(end_of({}) == "none");
+}
+
+namespace {
+
+// The preparation of a job file's nodes, whose "ranks" are the nodes; 77 means that the job's folder could not be made.
+struct Preparation {
+  Job job;
+  StepMemory memory{{}, [] { return std::int64_t{0}; }};
+  StepReporter words{
+      std::make_unique<TextReporter>(job.placement, TextOptions{}), job.placement, memory,
+      StepWords{"job preparation", "JobPreparationFailed", "making the folder", "FolderFailed", 77, true, true}};
+
+  Lines fail(int exit_code) {
+    job.run_all();
+    const ExitStatus status{ExitStatus::Kind::kExited, exit_code};
+    job.state.on(RankExited{2, status});
+    words.on(news::RankEnded{2, status, {}});
+    return words.on(Failure{*job.state.cause(), {"no such mount"}, status, {}, ""});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a failed preparation names its node, and no ranks that would have to be stopped") {
+  Preparation step;
+  const Lines said = step.fail(3);
+  CHECK(said.front().find("hvdrun: JobPreparationFailed: job preparation on b") == 0);
+  for (const std::string& line : said) {
+    CHECK(line.find("stopping the other") == std::string::npos);
+  }
+  CHECK(step.words.on(news::Ended{step.job.state, std::chrono::seconds(1)}) ==
+        Lines{"hvdrun: job failed before its processes were started; exit code 3"});
+}
+
+TEST_CASE("a step that failed before its own command began has another name and code") {
+  Preparation step;
+  CHECK(step.fail(77).front().find("hvdrun: FolderFailed: making the folder on b") == 0);
+}
+
+TEST_CASE("a preparation's failure is told to programs as one before the ranks") {
+  Job job;
+  StepMemory memory{{}, [] { return std::int64_t{0}; }};
+  StepReporter events(std::make_unique<JsonReporter>(job.spec, job.placement, noon), job.placement, memory,
+                      StepWords{"job preparation", "JobPreparationFailed", "", "", 0, true, true});
+  job.run_all();
+  const ExitStatus status{ExitStatus::Kind::kExited, 3};
+  job.state.on(RankExited{0, status});
+  const Lines lines = events.on(Failure{*job.state.cause(), {}, status, {}, ""});
+  REQUIRE(lines.size() == 1);
+  CHECK(json::parse(lines.front())["before_ranks"] == true);
+}
+
+TEST_CASE("the same note from two steps is told once, and a lost node is known to the next step") {
+  Job job;
+  StepMemory memory{{}, [] { return std::int64_t{0}; }};
+  const auto step = [&] {
+    return StepReporter(std::make_unique<TextReporter>(job.placement, TextOptions{}), job.placement, memory,
+                        StepWords{"a step", "", "", "", 0, false, true});
+  };
+  CHECK(step().on(Note{LogLevel::kWarning, 1, "slow disk"}).size() == 1);
+  CHECK(step().on(Note{LogLevel::kWarning, 1, "slow disk"}).empty());
+  step().on(news::NodeLost{1, Error(Code::kLostPeer, "gone")});
+  CHECK(memory.is_lost(1));
+  CHECK_FALSE(memory.is_lost(0));
 }

@@ -110,7 +110,7 @@ TEST_CASE("a job in which all goes well ends with 0") {
   CHECK(job.on(NodeDone{1}).empty());
   CHECK(job.on(NodeDone{0}) == "finish");
   CHECK(job.state.exit_code() == 0);
-  CHECK(describe_end(job.state, job.placement, std::chrono::milliseconds(1234)) ==
+  CHECK(describe_end({job.state, std::chrono::milliseconds(1234)}, job.placement) ==
         "hvdrun: 4 ranks on 2 nodes succeeded in 1.2 s");
   CHECK(job.on(NodeLost{0, Error(Code::kLostPeer, "x")}).empty());
 }
@@ -146,7 +146,7 @@ TEST_CASE("the first failure is the cause, whatever fails after it") {
   CHECK(job.on(NodeDone{1}) == "finish");
   CHECK(job.state.exit_code() == 3);
   CHECK(job.state.cause()->lines.front() == "rank 2 on b (pid 102) exited with code 3");
-  CHECK(describe_end(job.state, job.placement, std::chrono::seconds(125)) ==
+  CHECK(describe_end({job.state, std::chrono::seconds(125)}, job.placement) ==
         "hvdrun: job failed after 2 min 5 s: rank 2 on b (pid 102) exited with code 3; 3 other ranks were stopped; "
         "exit code 3");
 }
@@ -157,7 +157,7 @@ TEST_CASE("all unreachable hosts are named, and nothing is started") {
   CHECK(job.on(NodeLost{0, Error(Code::kUnreachable, "a: unknown")}) == "report finish");
   CHECK(job.state.cause()->lines == std::vector<std::string>{"b: refused", "a: unknown"});
   CHECK(job.state.exit_code() == exit_code::kUnreachable);
-  CHECK(describe_end(job.state, job.placement, {}).empty());
+  CHECK(describe_end({job.state, {}}, job.placement).empty());
 }
 
 TEST_CASE("a host that answers does not save a job whose other host does not") {
@@ -231,7 +231,8 @@ TEST_CASE("files that cannot be written do not stop a job, but its code tells") 
   CHECK(job.on(NodeDone{0}).empty());
   CHECK(job.on(NodeDone{1}) == "finish");
   CHECK(job.state.exit_code() == exit_code::kOutputFailed);
-  CHECK(describe_end(job.state, job.placement, {}).find("not all of their output could be kept") != std::string::npos);
+  CHECK(describe_end({job.state, {}}, job.placement).find("not all of their output could be kept") !=
+        std::string::npos);
 }
 
 TEST_CASE("output that cannot be written once all ranks have ended still tells") {
