@@ -1,0 +1,216 @@
+"""What a column holds, and how Arrow's values of it become an array of numpy.
+
+Numbers and lists of one length come out without a copy where Arrow's memory allows it. What cannot be read is refused by
+the column's name: nested rows, nulls without a value to put in their place, lists of several lengths.
+"""
+
+import dataclasses
+from typing import Any, List, Optional, Sequence, Tuple
+
+import numpy
+
+# A sparse vector is stored as two columns with these first words.
+INDICES = "__hvd_indices_"
+VALUES = "__hvd_values_"
+
+_OBJECTS = ("string", "binary")
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """kind: "number", "time", "list", "vector" (of Spark ML, stored as a list), "sparse", "string" or "binary".
+
+    dtype: numpy's name of the type of the values that the reader gives out; "object" for strings and binaries.
+    width: how many values a row has, for lists and vectors.
+    """
+
+    name: str
+    kind: str
+    dtype: str
+    width: Optional[int] = None
+
+    @property
+    def stored(self) -> Tuple[str, ...]:
+        """The names of what stands in the files."""
+        return (INDICES + self.name, VALUES + self.name) if self.kind == "sparse" else (self.name,)
+
+    @property
+    def row_bytes(self) -> Optional[int]:
+        """How much memory a row takes; None where rows differ."""
+        if self.kind in _OBJECTS:
+            return None
+        return numpy.dtype(self.dtype).itemsize * (1 if self.width is None else self.width)
+
+    def empty(self, rows: int) -> Any:
+        """An array for so many rows."""
+        return numpy.empty((rows,) if self.width is None else (rows, self.width), numpy.dtype(self.dtype))
+
+
+def _number(kind: Any) -> Optional[str]:
+    """numpy's name for one of Arrow's types that are numbers."""
+    import pyarrow.types as types
+
+    if types.is_boolean(kind):
+        return "bool"
+    if types.is_integer(kind) or types.is_floating(kind):
+        return str(numpy.dtype(kind.to_pandas_dtype()))
+    # No tensor holds decimals.
+    return "float64" if types.is_decimal(kind) else None
+
+
+def _is_list(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+
+
+def from_arrow(field: Any) -> Column:
+    """What Arrow's field holds. ValueError for what cannot be read."""
+    import pyarrow.types as types
+
+    kind = field.type.value_type if types.is_dictionary(field.type) else field.type
+    number = _number(kind)
+    if number is not None:
+        return Column(field.name, "number", number)
+    if types.is_date(kind) or types.is_timestamp(kind):
+        return Column(field.name, "time", "datetime64[D]" if types.is_date(kind) else "datetime64[us]")
+    if types.is_string(kind) or types.is_large_string(kind):
+        return Column(field.name, "string", "object")
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
+        return Column(field.name, "binary", "object")
+    if _is_list(kind) and _number(kind.value_type) is not None:
+        width = kind.list_size if types.is_fixed_size_list(kind) else None
+        return Column(field.name, "list", _number(kind.value_type), width)
+    raise ValueError(
+        f"column {field.name!r} is of type {field.type}, which cannot be read for training; "
+        "make columns of numbers or lists of numbers of it first"
+    )
+
+
+class FooterFacts:
+    """What the footers of all files say about a column: whether it has nulls, and how long its lists are."""
+
+    def __init__(self, footers: Sequence[Any]) -> None:
+        self._footers = footers
+
+    def completed(self, column: Column) -> Column:
+        """With the width of its lists. ValueError when the footers show nulls, or several widths."""
+        nulls = self.nulls(column)
+        if nulls:
+            raise ValueError(f"column {column.name!r} has {nulls} nulls or empty lists; "
+                             "give a value for them, or drop those rows")  # fmt: skip
+        if column.kind not in ("list", "vector") or column.width is not None:
+            return column
+        widths = {width for width in self._widths(column.name)}
+        if len(widths) != 1:
+            said = ", ".join(str(width) for width in sorted(widths)[:4]) or "no rows"
+            raise ValueError(f"the lists of column {column.name!r} have several lengths ({said} values a row); "
+                             "pad or cut them to one length")  # fmt: skip
+        return dataclasses.replace(column, width=int(widths.pop()))
+
+    def _widths(self, name: str) -> List[float]:
+        """Values of each row, by row group; a fraction where rows differ."""
+        found = []
+        for footer in self._footers:
+            place = _place(footer, name)
+            for index in range(footer.num_row_groups):
+                group = footer.row_group(index)
+                if group.num_rows:
+                    found.append(group.column(place).num_values / group.num_rows)
+        return found
+
+    def nulls(self, column: Column) -> int:
+        """How many the footers count; footers without counts count as none, and the reader sees the rest."""
+        count = 0
+        for footer in self._footers:
+            for name in column.stored:
+                place = _place(footer, name)
+                for index in range(footer.num_row_groups):
+                    said = footer.row_group(index).column(place).statistics
+                    count += said.null_count if said is not None and said.has_null_count else 0
+        return count
+
+
+def _place(footer: Any, name: str) -> int:
+    """Of a column in the footer; a list has one column of values."""
+    for place in range(footer.num_columns):
+        if footer.schema.column(place).path.split(".", 1)[0] == name:
+            return place
+    raise ValueError(f"there is no column {name!r}")
+
+
+class Decoder:
+    """Makes numpy arrays of one column's Arrow values. `fill`: stands for nulls; None: they are an error."""
+
+    def __init__(self, column: Column, fill: Any = None) -> None:
+        self.column = column
+        self._fill = fill
+        self._decode = getattr(self, f"_{'object' if column.kind in _OBJECTS else column.kind}")
+
+    def __call__(self, values: Sequence[Any], where: str) -> Any:
+        """`values`: Arrow's arrays of what is stored, of the same rows; `where`: file and row group, for errors."""
+        return self._decode(*values, where)
+
+    def _refuse(self, what: str, where: str) -> ValueError:
+        return ValueError(f"column {self.column.name!r} {what} in {where}")
+
+    def _without_nulls(self, array: Any, where: str) -> Any:
+        import pyarrow.types as types
+
+        if types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if array.null_count == 0:
+            return array
+        if self._fill is None:
+            raise self._refuse(f"has {array.null_count} nulls", where + "; give a value for them, or drop those rows")
+        return array.fill_null(self._fill)
+
+    def _typed(self, values: Any, where: str) -> Any:
+        if not numpy.can_cast(values.dtype, self.column.dtype, "same_kind"):
+            raise self._refuse(f"is {values.dtype}, not {self.column.dtype},", where)
+        return values.astype(self.column.dtype, copy=False)
+
+    def _number(self, array: Any, where: str) -> Any:
+        import pyarrow
+        import pyarrow.types as types
+
+        array = self._without_nulls(array, where)
+        if types.is_decimal(array.type):
+            array = array.cast(pyarrow.float64())
+        return self._typed(array.to_numpy(zero_copy_only=False), where)
+
+    def _time(self, array: Any, where: str) -> Any:
+        return self._without_nulls(array, where).to_numpy(zero_copy_only=False).astype(self.column.dtype)
+
+    def _object(self, array: Any, where: str) -> Any:
+        return self._without_nulls(array, where).to_numpy(zero_copy_only=False)
+
+    def _list(self, array: Any, where: str) -> Any:
+        import pyarrow.types as types
+
+        if array.null_count:
+            raise self._refuse(f"has {array.null_count} nulls", where + "; drop those rows")
+        width = self.column.width
+        if types.is_fixed_size_list(array.type):
+            same = array.type.list_size == width
+        else:
+            same = bool((numpy.diff(array.offsets.to_numpy()) == width).all())
+        if not same:
+            raise self._refuse(f"has lists that are not of {width} values", where)
+        return self._number(array.flatten(), where).reshape(len(array), width)
+
+    _vector = _list
+
+    def _sparse(self, indices: Any, values: Any, where: str) -> Any:
+        if indices.null_count or values.null_count:
+            raise self._refuse("has nulls", where + "; drop those rows")
+        dense = numpy.zeros((len(indices), self.column.width), self.column.dtype)
+        rows = numpy.repeat(numpy.arange(len(indices)), numpy.diff(indices.offsets.to_numpy()))
+        places = self._whole(indices.flatten(), where)
+        if len(places) and (places.min() < 0 or places.max() >= self.column.width):
+            raise self._refuse(f"has an index outside its {self.column.width} values", where)
+        dense[rows, places] = self._typed(self._whole(values.flatten(), where), where)
+        return dense
+
+    def _whole(self, array: Any, where: str) -> Any:
+        return self._without_nulls(array, where).to_numpy(zero_copy_only=False)

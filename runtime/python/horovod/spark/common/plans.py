@@ -1,0 +1,65 @@
+"""What Spark's plan of a DataFrame says: whether it only reads Parquet files, and whether another one gives the same rows.
+
+Both need the plan in this process, so a DataFrame of Spark Connect answers neither: its rows are always copied.
+"""
+
+from typing import Any, List, Optional, Sequence
+from urllib.parse import unquote
+
+_FROM_HADOOP = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "gcs": "gs"}
+_STEADY = ("LocalRelation", "LogicalRDD", "Range", "OneRowRelation")
+
+
+def _name(node: Any) -> str:
+    return node.getClass().getSimpleName()
+
+
+def _items(sequence: Any) -> List[Any]:
+    return [sequence.apply(i) for i in range(sequence.size())]
+
+
+def plain_parquet(frame: Any, names: Sequence[str]) -> Optional[List[str]]:
+    """The URLs of the files whose columns of these names are the frame's, row for row; None: it is more than a scan."""
+    if not hasattr(frame, "_jdf"):
+        return None
+    node = frame.select(*[frame[f"`{name}`"] for name in names])._jdf.queryExecution().optimizedPlan()
+    while _name(node) == "Project":
+        if any(_name(item) != "AttributeReference" for item in _items(node.projectList())):
+            return None
+        node = node.child()
+    relation = _files_of(node)
+    if relation is None or relation.fileFormat().toString() != "Parquet":
+        return None
+    stored = set(relation.dataSchema().fieldNames())
+    if not set(names) <= stored or set(names) & set(relation.partitionSchema().fieldNames()):
+        return None
+    return sorted(unquote(url) for url in relation.location().inputFiles())
+
+
+def _files_of(leaf: Any) -> Any:
+    """The relation of a scan of files; None for other leaves."""
+    if _name(leaf) != "LogicalRelation":
+        return None
+    relation = leaf.relation()
+    return relation if _name(relation) == "HadoopFsRelation" else None
+
+
+def to_fsspec(url: str) -> str:
+    """The URL with fsspec's name of the file system."""
+    protocol, colon, rest = url.partition(":")
+    return f"{_FROM_HADOOP.get(protocol, protocol)}{colon}{rest}"
+
+
+def sources(frame: Any) -> Optional[str]:
+    """Which files the plan reads, with sizes and times, as one text; None: it reads what may change unseen, or cannot be
+    looked at. Two frames of one plan and equal sources have equal rows."""
+    if not hasattr(frame, "_jdf"):
+        return None
+    said = []
+    for leaf in _items(frame._jdf.queryExecution().analyzed().collectLeaves()):
+        relation = _files_of(leaf)
+        if relation is not None:
+            said.append(relation.location().allFiles().mkString(","))
+        elif _name(leaf) not in _STEADY:
+            return None
+    return "\n".join(said)

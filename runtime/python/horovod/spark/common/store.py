@@ -1,0 +1,342 @@
+"""Where an estimator keeps its data, checkpoints and logs: a folder of any file system that fsspec knows.
+
+The driver, Spark's executors and the ranks all reach the same folder. Spark writes there with Hadoop's credentials, and
+ranks read with fsspec's, which are the `storage_options`. Those may hold secrets: they travel inside the pickled store,
+which the job's session encrypts, and never appear in a path, in a repr or in a message.
+"""
+
+import contextlib
+import os
+import posixpath
+import shutil
+import tempfile
+import uuid
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+__all__ = [
+    "AbstractFilesystemStore", "AdlsStore", "DBFSLocalStore", "FilesystemStore", "HDFSStore", "LocalStore", "Store",
+]  # fmt: skip
+
+# Hadoop's names of a file system, by fsspec's own.
+_HADOOP_NAMES = {"s3": "s3a", "gcs": "gs", "abfs": "abfss", "adl": "abfss"}
+_LOCAL = ("file", "local")
+
+
+class Store:
+    """What an estimator asks of a store."""
+
+    def saving_runs(self) -> bool:
+        """Whether checkpoints and logs are kept."""
+        raise NotImplementedError
+
+    def get_train_data_path(self, idx: Optional[int] = None) -> str:
+        raise NotImplementedError
+
+    def get_val_data_path(self, idx: Optional[int] = None) -> str:
+        raise NotImplementedError
+
+    def get_test_data_path(self, idx: Optional[int] = None) -> str:
+        raise NotImplementedError
+
+    def get_runs_path(self) -> str:
+        raise NotImplementedError
+
+    def exists(self, path: str) -> bool:
+        raise NotImplementedError
+
+    def read(self, path: str) -> bytes:
+        raise NotImplementedError
+
+    def write(self, path: str, content: bytes) -> None:
+        raise NotImplementedError
+
+    def is_parquet_dataset(self, path: str) -> bool:
+        raise NotImplementedError
+
+    def get_parquet_dataset(self, path: str) -> Any:
+        raise NotImplementedError
+
+    def to_remote(self, run_id: str, dataset_idx: Optional[int] = None) -> "Store":
+        """The store as ranks use it: the same, as a store can be pickled."""
+        return self
+
+    @staticmethod
+    def create(
+        prefix_path: str, storage_options: Optional[Dict[str, Any]] = None, save_runs: bool = True, **kwargs: Any
+    ) -> "Store":
+        """The store for a path or URL. `storage_options`: what fsspec's file system takes, such as credentials."""
+        options = dict(kwargs, storage_options=storage_options, save_runs=save_runs)
+        for kind in (HDFSStore, DBFSLocalStore):
+            if kind.matches(str(prefix_path)):
+                return kind(prefix_path, **options)
+        return FilesystemStore(prefix_path, **options)
+
+
+class AbstractFilesystemStore(Store):
+    """A store that is a folder.
+
+    Args:
+        prefix_path: a path or URL.
+        train_path, val_path, test_path, runs_path: other places for what would stand in that folder.
+        save_runs: False: keep neither checkpoints nor logs.
+        storage_options: what fsspec's file system takes.
+        checkpoint_filename: the name of a run's checkpoint.
+    """
+
+    def __init__(
+        self,
+        prefix_path: str,
+        train_path: Optional[str] = None,
+        val_path: Optional[str] = None,
+        test_path: Optional[str] = None,
+        runs_path: Optional[str] = None,
+        save_runs: bool = True,
+        storage_options: Optional[Dict[str, Any]] = None,
+        checkpoint_filename: Optional[str] = None,
+    ) -> None:
+        self.prefix_path = self.get_full_path(str(prefix_path))
+        self.storage_options: Dict[str, Any] = dict(storage_options or {})
+        self._train_path = self._path_or(train_path, "intermediate_train_data")
+        self._val_path = self._path_or(val_path, "intermediate_val_data")
+        self._test_path = self._path_or(test_path, "intermediate_test_data")
+        self._runs_path = self._path_or(runs_path, "runs")
+        self._save_runs = save_runs
+        self._checkpoint_filename = checkpoint_filename or "checkpoint"
+        self._fs: Any = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.prefix_path!r})"
+
+    def __getstate__(self) -> Dict[str, Any]:
+        # Connections and threads of a file system do not travel; the other side opens its own.
+        return {**self.__dict__, "_fs": None}
+
+    def _path_or(self, path: Optional[str], name: str) -> str:
+        return self.get_full_path(str(path)) if path else posixpath.join(self.prefix_path, name)
+
+    @property
+    def protocol(self) -> str:
+        """fsspec's name of the file system."""
+        return self.prefix_path.split("://", 1)[0]
+
+    def get_full_path(self, path: str) -> str:
+        """The path as a URL, as Spark takes it; a plain path is one of this machine's."""
+        return path if "://" in path else f"file://{os.path.abspath(path)}"
+
+    @property
+    def fs(self) -> Any:
+        """The file system, opened at its first use in this process."""
+        if self._fs is None:
+            import fsspec
+
+            try:
+                self._fs = fsspec.filesystem(self.protocol, **self.storage_options)
+            except (ImportError, ValueError) as error:
+                raise ValueError(
+                    f"{self!r}: fsspec has no file system for {self.protocol}:// here ({error}); install the package "
+                    "that brings it (s3fs, gcsfs, adlfs, ...) on the driver and on the executors"
+                ) from error
+        return self._fs
+
+    def get_filesystem(self) -> Any:
+        return self.fs
+
+    def get_localized_path(self, path: str) -> str:
+        """The path as the file system itself names it, without the protocol."""
+        return self.fs._strip_protocol(path)
+
+    def get_spark_path(self, path: str) -> str:
+        """The path as Hadoop names it: some file systems have another name there."""
+        protocol, rest = self.get_full_path(path).split("://", 1)
+        return f"{_HADOOP_NAMES.get(protocol, protocol)}://{rest}"
+
+    def saving_runs(self) -> bool:
+        return self._save_runs
+
+    def get_train_data_path(self, idx: Optional[int] = None) -> str:
+        return self._train_path if idx is None else f"{self._train_path}.{idx}"
+
+    def get_val_data_path(self, idx: Optional[int] = None) -> str:
+        return self._val_path if idx is None else f"{self._val_path}.{idx}"
+
+    def get_test_data_path(self, idx: Optional[int] = None) -> str:
+        return self._test_path if idx is None else f"{self._test_path}.{idx}"
+
+    def get_runs_path(self) -> str:
+        return self._runs_path
+
+    def get_run_path(self, run_id: str) -> str:
+        return posixpath.join(self._runs_path, run_id)
+
+    def get_checkpoint_filename(self) -> str:
+        return self._checkpoint_filename
+
+    def get_logs_subdir(self) -> str:
+        return "logs"
+
+    def get_checkpoint_path(self, run_id: str) -> Optional[str]:
+        return posixpath.join(self.get_run_path(run_id), self.get_checkpoint_filename()) if self._save_runs else None
+
+    def get_logs_path(self, run_id: str) -> Optional[str]:
+        return posixpath.join(self.get_run_path(run_id), self.get_logs_subdir()) if self._save_runs else None
+
+    def get_checkpoints(self, run_id: str, suffix: str = "") -> List[str]:
+        """The files of a run that begin with the checkpoint's name and end so, by name; paths of the file system."""
+        folder = self.get_localized_path(self.get_run_path(run_id))
+        if not self.fs.exists(folder):
+            return []
+        names = (path for path in self.fs.ls(folder, detail=False))
+        first = self.get_checkpoint_filename()
+        return sorted(path for path in names if posixpath.basename(path).startswith(first) and path.endswith(suffix))
+
+    def exists(self, path: str) -> bool:
+        # Others write here too, so a listing that fsspec remembers may be old.
+        self.fs.invalidate_cache()
+        return self.fs.exists(self.get_localized_path(path))
+
+    def read(self, path: str) -> bytes:
+        return self.fs.cat_file(self.get_localized_path(path))
+
+    def read_text(self, path: str) -> str:
+        return self.read(path).decode()
+
+    def write(self, path: str, content: bytes) -> None:
+        """Whole or not at all: a reader sees the file as it was or as it is now."""
+        path = self.get_localized_path(path)
+        if self.protocol not in _LOCAL:
+            self.fs.pipe_file(path, content)  # object stores show a file when it is complete
+            return
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        beside = f"{path}.{uuid.uuid4().hex[:8]}.part"
+        try:
+            with open(beside, "wb") as out:
+                out.write(content)
+            os.replace(beside, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(beside)
+            raise
+
+    def write_text(self, path: str, text: str) -> None:
+        self.write(path, text.encode())
+
+    def remove(self, path: str) -> None:
+        """The file or folder, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            self.fs.rm(self.get_localized_path(path), recursive=True)
+
+    def is_parquet_dataset(self, path: str) -> bool:
+        try:
+            self.get_parquet_dataset(path)
+        except (OSError, ValueError):  # pyarrow's ArrowInvalid is a ValueError
+            return False
+        return True
+
+    def get_parquet_dataset(self, path: str) -> Any:
+        """pyarrow's view of the Parquet files of a folder."""
+        import pyarrow.parquet
+
+        return pyarrow.parquet.ParquetDataset(self.get_localized_path(path), filesystem=self.fs)
+
+    def get_local_output_dir_fn(self, run_id: str) -> Callable[[], Any]:
+        """A context manager's function: a folder of this machine for what a run writes, which `sync_fn` takes to the store."""
+
+        @contextlib.contextmanager
+        def folder() -> Iterator[str]:
+            path = tempfile.mkdtemp(prefix="horovod-run-")
+            try:
+                yield path
+            finally:
+                shutil.rmtree(path, ignore_errors=True)
+
+        return folder
+
+    def sync_fn(self, run_id: str) -> Callable[[str], None]:
+        """A function that takes the files of a local folder to the run's folder in the store."""
+        target = self.get_localized_path(self.get_run_path(run_id))
+
+        def sync(local_path: str) -> None:
+            self.fs.put(local_path.rstrip("/") + "/", target.rstrip("/") + "/", recursive=True)
+
+        return sync
+
+    def check_shared(self, session: Any) -> None:
+        """RuntimeError unless this driver, Spark's writers and Spark's executors see the same folder.
+
+        Executors must also have what ranks read with. Called before any data is written."""
+        from horovod.spark.common import store_check
+
+        store_check.check(self, session)
+
+
+class FilesystemStore(AbstractFilesystemStore):
+    """Any file system of fsspec: file, s3, gs, abfs, hdfs, ..."""
+
+
+class LocalStore(FilesystemStore):
+    """Horovod's older name for a store on a path of this machine."""
+
+
+class HDFSStore(AbstractFilesystemStore):
+    """Hadoop's file system, through pyarrow's libhdfs. `driver` is accepted: there is one driver now."""
+
+    def __init__(
+        self,
+        prefix_path: str,
+        host: Optional[str] = None,
+        port: Optional[int] = None,
+        user: Optional[str] = None,
+        kerb_ticket: Optional[str] = None,
+        driver: str = "libhdfs",
+        extra_conf: Optional[Dict[str, str]] = None,
+        temp_dir: Optional[str] = None,
+        storage_options: Optional[Dict[str, Any]] = None,
+        **kwargs: Any,
+    ) -> None:
+        path = str(prefix_path)
+        authority = path.split("://", 1)[1].split("/", 1)[0] if "://" in path else ""
+        given_host, _, given_port = authority.partition(":")
+        given = {"host": host or given_host or "default", "port": port or int(given_port or 0), "user": user,
+                 "kerb_ticket": kerb_ticket, "extra_conf": extra_conf}  # fmt: skip
+        options = {name: value for name, value in given.items() if value is not None}
+        super().__init__(path, storage_options={**options, **(storage_options or {})}, **kwargs)
+
+    @classmethod
+    def matches(cls, path: str) -> bool:
+        return path.startswith("hdfs://")
+
+    def get_full_path(self, path: str) -> str:
+        return path if "://" in path else f"hdfs://{path}"
+
+
+class DBFSLocalStore(AbstractFilesystemStore):
+    """Databricks' file system through its mount: /dbfs for ranks, dbfs:/ for Spark."""
+
+    @classmethod
+    def matches(cls, path: str) -> bool:
+        return path.startswith("dbfs:/") or (
+            "DATABRICKS_RUNTIME_VERSION" in os.environ and path.startswith(("/dbfs/", "file:///dbfs/"))
+        )
+
+    def get_full_path(self, path: str) -> str:
+        return f"file://{self.normalize_path(path)}"
+
+    @staticmethod
+    def normalize_path(path: str) -> str:
+        """The path under the mount, from any of its forms."""
+        if path.startswith("dbfs:/"):
+            return "/dbfs/" + path[len("dbfs:/") :].lstrip("/")
+        return path[len("file://") :] if path.startswith("file://") else path
+
+    def get_spark_path(self, path: str) -> str:
+        return "dbfs:/" + self.normalize_path(path)[len("/dbfs/") :]
+
+
+class AdlsStore(FilesystemStore):
+    """Azure's name for a store on abfs://, as Synapse's notebooks make it."""
+
+    @staticmethod
+    def create(
+        prefix_path: str, storage_options: Optional[Dict[str, Any]] = None, save_runs: bool = True, **kwargs: Any
+    ) -> "AdlsStore":
+        return AdlsStore(prefix_path, storage_options=storage_options, save_runs=save_runs, **kwargs)
