@@ -5,7 +5,7 @@ the column's name: nested rows, nulls without a value to put in their place, lis
 """
 
 import dataclasses
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 import numpy
 
@@ -87,56 +87,50 @@ def from_arrow(field: Any) -> Column:
     )
 
 
+def leaf_names(footer: Any) -> List[str]:
+    """Of each column of values in a footer, the name of the field that it belongs to; names may have dots."""
+
+    def leaves(kind: Any) -> int:
+        return sum(leaves(kind.field(i).type) for i in range(kind.num_fields)) or 1
+
+    return [field.name for field in footer.schema.to_arrow_schema() for _ in range(leaves(field.type))]
+
+
 class FooterFacts:
     """What the footers of all files say about a column: whether it has nulls, and how long its lists are."""
 
     def __init__(self, footers: Sequence[Any]) -> None:
-        self._footers = footers
+        self._footers = [(footer, leaf_names(footer)) for footer in footers]
 
     def completed(self, column: Column) -> Column:
         """With the width of its lists. ValueError when the footers show nulls, or several widths."""
-        nulls = self.nulls(column)
+        # An empty list counts as a null there, and a sparse vector may be empty.
+        nulls = self._nulls(column.name) if column.kind != "sparse" else 0
         if nulls:
             raise ValueError(f"column {column.name!r} has {nulls} nulls or empty lists; "
                              "give a value for them, or drop those rows")  # fmt: skip
         if column.kind not in ("list", "vector") or column.width is not None:
             return column
-        widths = {width for width in self._widths(column.name)}
-        if len(widths) != 1:
-            said = ", ".join(str(width) for width in sorted(widths)[:4]) or "no rows"
-            raise ValueError(f"the lists of column {column.name!r} have several lengths ({said} values a row); "
-                             "pad or cut them to one length")  # fmt: skip
+        # Values of each row, by row group; a fraction where rows differ.
+        widths = {chunk.num_values / rows for chunk, rows in self._chunks(column.name)}
+        if len(widths) != 1 or not min(widths).is_integer():
+            said = ", ".join(f"{width:g}" for width in sorted(widths)[:4])
+            raise ValueError(f"the lists of column {column.name!r} have several lengths (on average {said} in a row "
+                             "group); pad or cut them to one length")  # fmt: skip
         return dataclasses.replace(column, width=int(widths.pop()))
 
-    def _widths(self, name: str) -> List[float]:
-        """Values of each row, by row group; a fraction where rows differ."""
-        found = []
-        for footer in self._footers:
-            place = _place(footer, name)
+    def _chunks(self, name: str) -> Iterator[Tuple[Any, int]]:
+        """What the footers say of a column in each row group that has rows, and the rows."""
+        for footer, names in self._footers:
             for index in range(footer.num_row_groups):
                 group = footer.row_group(index)
                 if group.num_rows:
-                    found.append(group.column(place).num_values / group.num_rows)
-        return found
+                    yield group.column(names.index(name)), group.num_rows
 
-    def nulls(self, column: Column) -> int:
-        """How many the footers count; footers without counts count as none, and the reader sees the rest."""
-        count = 0
-        for footer in self._footers:
-            for name in column.stored:
-                place = _place(footer, name)
-                for index in range(footer.num_row_groups):
-                    said = footer.row_group(index).column(place).statistics
-                    count += said.null_count if said is not None and said.has_null_count else 0
-        return count
-
-
-def _place(footer: Any, name: str) -> int:
-    """Of a column in the footer; a list has one column of values."""
-    for place in range(footer.num_columns):
-        if footer.schema.column(place).path.split(".", 1)[0] == name:
-            return place
-    raise ValueError(f"there is no column {name!r}")
+    def _nulls(self, name: str) -> int:
+        """How many the footers count; where they do not count the reader sees them."""
+        said = (chunk.statistics for chunk, _ in self._chunks(name))
+        return sum(facts.null_count for facts in said if facts is not None and facts.has_null_count)
 
 
 class Decoder:

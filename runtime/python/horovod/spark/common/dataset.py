@@ -239,7 +239,7 @@ def _check_same(first: Any, schema: Any, names: Sequence[str], first_file: str, 
 
 def _groups(file: str, footer: Any, stored: Sequence[str]) -> Iterable[RowGroup]:
     """Those with rows."""
-    places = [i for i in range(footer.num_columns) if footer.schema.column(i).path.split(".", 1)[0] in stored]
+    places = [place for place, name in enumerate(kinds.leaf_names(footer)) if name in stored]
     for index in range(footer.num_row_groups):
         group = footer.row_group(index)
         if group.num_rows:

@@ -27,7 +27,7 @@ class Files:
                 f"row group {group.index} of {group.file} cannot be read: {type(error).__name__}: {error}; "
                 "was the data removed or written again since the fit began?"
             ) from error
-        if table.num_rows != group.rows or set(table.column_names) != set(names):
+        if table.num_rows != group.rows or not set(names) <= set(table.column_names):
             raise RuntimeError(f"row group {group.index} of {group.file} has {table.num_rows} rows of "
                                f"{', '.join(table.column_names)}, not {group.rows} of {', '.join(names)}: "
                                "it was written again since the fit began")  # fmt: skip

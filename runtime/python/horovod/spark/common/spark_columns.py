@@ -94,5 +94,8 @@ def vector_width(frame: Any, name: str) -> Tuple[int, int]:
 
     inside = F.unwrap_udt(F.col(quoted(name)))
     size = F.when(inside["type"] == 0, inside["size"]).otherwise(F.size(inside["values"]))
-    low, high = frame.agg(F.min(size), F.max(size)).collect()[0]
+    nulls = F.count(F.when(F.col(quoted(name)).isNull(), 1))
+    low, high, nulls = frame.agg(F.min(size), F.max(size), nulls).collect()[0]
+    if nulls:
+        raise ValueError(f"column {name!r} has {nulls} nulls; drop those rows")
     return (low or 0), (high or 0)

@@ -4,6 +4,7 @@ Spark writes with Hadoop's credentials, ranks read with fsspec's. So each side w
 path on a cluster of several machines is the usual mistake, and would otherwise show as missing files in the training.
 """
 
+import contextlib
 import socket
 import uuid
 from typing import Any, List
@@ -25,7 +26,8 @@ def check(store: Any, session: Any) -> None:
             if answer:
                 raise RuntimeError(answer)
     finally:
-        store.remove(folder)
+        with contextlib.suppress(Exception):  # the error of the check says more
+            store.remove(folder)
 
 
 def _advice(store: Any) -> str:

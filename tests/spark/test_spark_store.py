@@ -1,0 +1,85 @@
+"""Stores: which class a path gets, where things stand in it, and that its options never show. Needs fsspec and no Spark."""
+
+import pathlib
+import pickle
+
+import pytest
+
+pytest.importorskip("fsspec", reason="fsspec is not installed here")
+
+from horovod.spark.common.store import (  # noqa: E402
+    AdlsStore, DBFSLocalStore, FilesystemStore, HDFSStore, LocalStore, Store,
+)  # fmt: skip
+
+
+def test_each_path_gets_its_class(monkeypatch):
+    monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION", raising=False)
+    assert type(Store.create("/tmp/x")) is FilesystemStore and type(Store.create("s3://bucket/x")) is FilesystemStore
+    assert isinstance(Store.create("hdfs://namenode:8020/x"), HDFSStore)
+    assert isinstance(Store.create("dbfs:/x"), DBFSLocalStore)
+    assert type(Store.create("/dbfs/x")) is FilesystemStore
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "16")
+    assert isinstance(Store.create("/dbfs/x"), DBFSLocalStore)
+
+
+def test_the_places_in_a_store():
+    store = Store.create("s3://bucket/x", save_runs=True)
+    assert store.get_train_data_path() == "s3://bucket/x/intermediate_train_data"
+    assert store.get_val_data_path(3) == "s3://bucket/x/intermediate_val_data.3"
+    assert store.get_test_data_path() == "s3://bucket/x/intermediate_test_data"
+    assert store.get_checkpoint_path("r") == "s3://bucket/x/runs/r/checkpoint"
+    assert store.get_logs_path("r") == "s3://bucket/x/runs/r/logs" and store.saving_runs()
+    assert store.get_spark_path(store.prefix_path) == "s3a://bucket/x"
+    other = Store.create("/tmp/x", save_runs=False, runs_path="/elsewhere", checkpoint_filename="c.pt")
+    assert other.get_runs_path() == "file:///elsewhere" and other.get_checkpoint_filename() == "c.pt"
+    assert other.get_checkpoint_path("r") is None and other.get_logs_path("r") is None
+
+
+def test_the_mount_of_databricks_has_two_names():
+    for path in ("dbfs:/a/b", "/dbfs/a/b", "file:///dbfs/a/b"):
+        store = DBFSLocalStore(path)
+        assert store.get_localized_path(store.prefix_path) == "/dbfs/a/b"
+        assert store.get_spark_path(store.get_runs_path()) == "dbfs:/a/b/runs"
+
+
+def test_hadoop_s_host_comes_from_the_url_or_the_arguments():
+    assert {"host": "namenode", "port": 8020}.items() <= HDFSStore("hdfs://namenode:8020/x").storage_options.items()
+    assert {"host": "default", "port": 0}.items() <= HDFSStore("hdfs:///x").storage_options.items()
+    given = HDFSStore("/x", host="h", port=1, user="u", driver="libhdfs3")
+    assert given.prefix_path == "hdfs:///x" and given.storage_options == {"host": "h", "port": 1, "user": "u"}
+
+
+def test_options_travel_and_never_show():
+    store = AdlsStore.create("abfs://container/x", storage_options={"account_name": "a", "sas_token": "SECRET"})
+    assert pickle.loads(pickle.dumps(store)).storage_options["sas_token"] == "SECRET"
+    assert "SECRET" not in repr(store) + str(store) + store.get_train_data_path() + store.get_run_path("r")
+    missing = Store.create("nosuch://x", storage_options={"key": "SECRET"})
+    with pytest.raises(ValueError, match="fsspec has no file system for nosuch://") as raised:
+        missing.exists("nosuch://x/y")
+    assert "SECRET" not in str(raised.value)
+
+
+def test_files_are_written_whole_and_found(tmp_path):
+    store = LocalStore(str(tmp_path / "store"))
+    path = store.get_checkpoint_path("r")
+    assert not store.exists(path) and store.get_checkpoints("r") == []
+    store.write(path, b"1")
+    store.write(path, b"22")
+    store.write_text(path + ".5.pt", "five")
+    assert store.read(path) == b"22" and store.read_text(path + ".5.pt") == "five"
+    assert store.get_checkpoints("r", ".pt") == [str(tmp_path / "store/runs/r/checkpoint.5.pt")]
+    assert sorted(entry.name for entry in (tmp_path / "store/runs/r").iterdir()) == ["checkpoint", "checkpoint.5.pt"]
+    store.remove(store.get_run_path("r"))
+    store.remove(store.get_run_path("r"))
+    assert not store.exists(path)
+
+
+def test_a_run_s_local_folder_goes_to_the_store(tmp_path):
+    store = Store.create(str(tmp_path / "store"))
+    with store.get_local_output_dir_fn("r")() as folder:
+        for name in ("a", "b/c"):
+            target = pathlib.Path(folder) / name
+            target.parent.mkdir(exist_ok=True)
+            target.write_text(name)
+        store.sync_fn("r")(folder)
+    assert store.read_text(store.get_run_path("r") + "/b/c") == "b/c" and not pathlib.Path(folder).exists()
