@@ -97,13 +97,14 @@ class Reader:
     def memory_bound(self) -> int:
         """The most bytes of rows that this reader holds at once.
 
-        (ahead + 2) pools of `pool` groups, one without a thread, and twice the largest group while it is unpacked."""
+        (ahead + 2) pools of `pool` groups, one without a thread; and three times the largest group: as it stands in the
+        file, as Arrow unpacks it, and the buffer that it outgrows."""
         group = max(self._group_bytes(group) for group in self._groups)
         batch = self._share.batch * self._row_bytes()
         if self._in_memory:
-            return int(self._share.own * self._row_bytes() + 2 * group + batch)
+            return int(self._share.own * self._row_bytes() + 3 * group + batch)
         pools = self._ahead + 2 if self._ahead else 1
-        return int(pools * self._pool * group + 2 * group + batch)
+        return int(pools * self._pool * group + 3 * group + batch)
 
     def epoch(self, epoch: int, step: int = 0) -> Iterator[Batch]:
         """The batches of an epoch, from batch number `step` on."""
@@ -217,11 +218,12 @@ class Reader:
             for arrays in self._files.read(group, names, segment.begin, segment.end):
                 count = len(arrays[0])
                 to = slice(at, at + count) if isinstance(places, slice) else places[at : at + count]
-                by_name = dict(zip(names, arrays))
+                by_name: Any = dict(zip(names, arrays))
                 for decoder in self._decoders:
                     column = decoder.column
                     rows[column.name][to] = decoder([by_name[name] for name in column.stored], where)
                 at += count
+                arrays = by_name = ()  # the group leaves memory before the next one comes
         return rows
 
     def _cut(self, pools: Iterator[Placed], step: int) -> Iterator[Batch]:
