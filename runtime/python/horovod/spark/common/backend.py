@@ -1,0 +1,171 @@
+"""Where the processes of an estimator run: in Spark's executors, on this machine, or on hosts that are no part of Spark.
+
+An estimator needs two things of a backend: run() and num_processes(). Horovod's, and your own, work as well.
+"""
+
+import inspect
+import os
+import threading
+from typing import Any, Callable, Dict, List, Optional
+
+from horovod.runner import run as run_on_hosts
+
+
+class Backend:
+    """Calls a function on each of several processes, which are one Horovod job."""
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        args: tuple = (),
+        kwargs: Optional[Dict[str, Any]] = None,
+        env: Optional[Dict[str, str]] = None,
+    ) -> List[Any]:
+        """What `fn(*args, **kwargs)` returned on each process, in rank order. `env`: variables for the processes."""
+        raise NotImplementedError
+
+    def num_processes(self) -> int:
+        """How many there will be."""
+        raise NotImplementedError
+
+
+class SparkBackend(Backend):
+    """In Spark's executors, a task for each process.
+
+    Args:
+        num_proc: number of processes; default: spark.default.parallelism.
+        env: variables for them.
+        arguments: what else horovod.spark.run takes: stdout, stderr, prefix_output_with_timestamp, start_timeout, verbose, ...
+    """
+
+    def __init__(self, num_proc: Optional[int] = None, env: Optional[Dict[str, str]] = None, **arguments: Any) -> None:
+        from horovod import spark
+
+        _check_arguments("SparkBackend", spark.run, arguments, ("fn", "args", "kwargs", "num_proc", "env"))
+        self._num_proc = num_proc
+        self._environment = dict(env or {})
+        self._arguments = arguments
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        args: tuple = (),
+        kwargs: Optional[Dict[str, Any]] = None,
+        env: Optional[Dict[str, str]] = None,
+    ) -> List[Any]:
+        from horovod import spark
+
+        count = self.num_processes()
+        with _turns.take(count, _task_slots()):
+            return spark.run(fn, args, kwargs or {}, num_proc=count, env={**self._environment, **(env or {})} or None,
+                             **self._arguments)  # fmt: skip
+
+    def num_processes(self) -> int:
+        from horovod.spark import _session
+
+        return self._num_proc or _session.active().default_parallelism()
+
+
+class LocalBackend(Backend):
+    """On this machine, without Spark: its data is read by Spark all the same.
+
+    Args:
+        num_proc: number of processes.
+        env: variables for them.
+        arguments: what else horovod.run takes.
+    """
+
+    def __init__(self, num_proc: int = 1, env: Optional[Dict[str, str]] = None, **arguments: Any) -> None:
+        _check_arguments(type(self).__name__, run_on_hosts, arguments, ("func", "args", "kwargs", "num_proc", "np"))
+        self._num_proc = num_proc
+        self._environment = dict(env or {})
+        self._arguments = arguments
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        args: tuple = (),
+        kwargs: Optional[Dict[str, Any]] = None,
+        env: Optional[Dict[str, str]] = None,
+    ) -> List[Any]:
+        call = ({**self._environment, **(env or {})}, fn, args, kwargs or {})
+        return run_on_hosts(_call_with_variables, call, num_proc=self._num_proc, **self._arguments)
+
+    def num_processes(self) -> int:
+        return self._num_proc
+
+
+class HostsBackend(LocalBackend):
+    """On hosts that are reached as hvdrun reaches them, and need no Spark: only the store must be one that they see.
+
+    Args:
+        hosts: as hvdrun's -H: "a:8,b:8".
+        env: variables for the processes.
+        arguments: what else horovod.run takes: ssh_port, ssh_identity_file, network_interfaces, ...
+    """
+
+    def __init__(self, hosts: str, env: Optional[Dict[str, str]] = None, **arguments: Any) -> None:
+        try:
+            count = sum(int(host.rpartition(":")[2]) if ":" in host else 1 for host in hosts.split(","))
+        except ValueError:
+            raise ValueError(f"HostsBackend: hosts are NAME:SLOTS with commas between, not {hosts!r}") from None
+        super().__init__(count, env, hosts=hosts, **arguments)
+
+
+def _check_arguments(who: str, function: Callable[..., Any], arguments: Dict[str, Any], ours: tuple) -> None:
+    """TypeError before anything is made ready, not after the data was written."""
+    known = [name for name in inspect.signature(function).parameters if name not in ours]
+    for name in arguments:
+        if name not in known:
+            raise TypeError(f"{who} has no argument {name!r}; it takes {', '.join(known)}")
+
+
+def _call_with_variables(variables: Dict[str, str], fn: Callable[..., Any], args: tuple, kwargs: Dict[str, Any]) -> Any:
+    os.environ.update({name: str(value) for name, value in variables.items()})
+    return fn(*args, **kwargs)
+
+
+def _task_slots() -> Optional[int]:
+    """How many tasks the cluster runs at once; None: not known."""
+    from horovod.spark import _session
+
+    slots = getattr(_session.active(), "_slots", None)
+    return slots() if slots is not None else None
+
+
+class _Turns:
+    """Fits that run in threads share the cluster's slots: one whose tasks would find none waits here, where no time runs."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._taken = 0
+
+    def take(self, count: int, slots: Optional[int]) -> "_Turn":
+        return _Turn(self, count, slots)
+
+    def begin(self, count: int, slots: Optional[int]) -> None:
+        with self._changed:
+            # Each wait is bounded by the job before it, which has deadlines of its own.
+            self._changed.wait_for(lambda: slots is None or not self._taken or self._taken + count <= slots)
+            self._taken += count
+
+    def end(self, count: int) -> None:
+        with self._changed:
+            self._taken -= count
+            self._changed.notify_all()
+
+
+class _Turn:
+    def __init__(self, turns: _Turns, count: int, slots: Optional[int]) -> None:
+        self._turns = turns
+        self._count = count
+        self._slots = slots
+
+    def __enter__(self) -> None:
+        self._turns.begin(self._count, self._slots)
+
+    def __exit__(self, *_: Any) -> None:
+        self._turns.end(self._count)
+
+
+_turns = _Turns()

@@ -1,0 +1,58 @@
+"""The checkpoints of a run in its store: one file each, and a marker that says which is the latest and which the best.
+
+Object stores have no rename, so a checkpoint is written under a name of its own first, and the marker after it. Whoever
+reads the marker finds a whole file, also when the writer was killed.
+"""
+
+import json
+import posixpath
+from typing import Any, Dict, List, Optional
+
+
+class Checkpoints:
+    """Written by rank 0, read by the driver."""
+
+    def __init__(self, store: Any, run_id: str, keep: int = 3) -> None:
+        self._store = store
+        self._folder = store.get_run_path(run_id)
+        self._name = store.get_checkpoint_filename()
+        self._keep = max(keep, 1)
+
+    def _path(self, name: str) -> str:
+        return posixpath.join(self._folder, name)
+
+    def _marker(self) -> Dict[str, Any]:
+        path = self._path(self._name)
+        if not self._store.exists(path):
+            return {}
+        try:
+            return dict(json.loads(self._store.read(path)))
+        except ValueError as error:
+            raise ValueError(
+                f"{path} is no marker of checkpoints: {error}; remove it, or choose another run_id"
+            ) from error
+
+    def exists(self) -> bool:
+        return bool(self._marker())
+
+    def save(self, content: bytes, epoch: int, step: int, score: Optional[float] = None) -> None:
+        """`score`: the lower, the better; None: it cannot be the best."""
+        marker = self._marker()
+        name = f"{self._name}.e{epoch:05}.s{step:07}"
+        self._store.write(self._path(name), content)
+        kept: List[str] = [*(other for other in marker.get("kept", []) if other != name), name]
+        best, best_score = marker.get("best"), marker.get("score")
+        if score is not None and (best_score is None or score < best_score):
+            best, best_score = name, score
+        gone = [other for other in kept[: -self._keep] if other != best]
+        kept = [other for other in kept if other not in gone]
+        new = {"latest": name, "best": best, "score": best_score, "kept": kept}
+        self._store.write(self._path(self._name), json.dumps(new).encode())
+        for other in gone:
+            self._store.remove(self._path(other))
+
+    def load(self, which: str = "latest") -> Optional[bytes]:
+        """`which`: "latest", or "best", which is the latest where none has a score. None: there is none."""
+        marker = self._marker()
+        name = marker.get(which) or marker.get("latest")
+        return self._store.read(self._path(name)) if name else None

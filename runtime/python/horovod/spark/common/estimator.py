@@ -1,0 +1,157 @@
+"""What the estimators of all frameworks do alike: check what they were told, make the data ready, run, and give a model."""
+
+import hashlib
+import secrets
+import time
+import uuid
+import warnings
+from typing import Any, Dict, List, Optional
+
+from pyspark.ml import Estimator, Model
+
+from horovod.common.exceptions import HorovodInternalError
+from horovod.runner._job import RemoteTraceback
+from horovod.spark.common import dataset, materialise, schema
+from horovod.spark.common.backend import SparkBackend
+from horovod.spark.common.checkpoints import Checkpoints
+from horovod.spark.common.params import EstimatorParams, ModelParams
+from horovod.spark.common.serialization import Saved
+
+
+class HorovodModel(ModelParams, Saved, Model):
+    """A trained model as a stage of Spark ML."""
+
+
+class HorovodEstimator(EstimatorParams, Saved, Estimator):
+    """Trains a model on the rows of a DataFrame, on several processes."""
+
+    # The first word of a run's name.
+    _kind = "horovod"
+
+    def fit_on_parquet(self, params: Optional[Dict[Any, Any]] = None, dataset_idx: Optional[int] = None) -> HorovodModel:
+        """As fit(), on what stands at the store's train and validation paths: Parquet files, of whatever origin."""
+        if params:
+            return self.copy(params).fit_on_parquet(dataset_idx=dataset_idx)
+        self._check_told()
+        data = dataset.open_prepared(self.getStore(), dataset_idx)
+        return self._fit_checked(data, schema.metadata_of(data.train.columns))
+
+    def copy(self, extra: Optional[Dict[Any, Any]] = None) -> "HorovodEstimator":
+        """As Spark's. With other parameters a run is another one: CrossValidator's fits must not continue each other."""
+        other = super().copy(extra)
+        names = {getattr(param, "name", param) for param in extra or {}}
+        if names and "run_id" not in names and other.getRunId() is not None:
+            said = repr(sorted((getattr(param, "name", param), repr(value)) for param, value in (extra or {}).items()))
+            other._set(run_id=f"{other.getRunId()}_{hashlib.sha256(said.encode()).hexdigest()[:8]}")
+            other._is_variant = True
+        return other
+
+    # Of a variant, the name of the run also says which rows: the folds of CrossValidator differ in nothing else.
+    _is_variant = False
+
+    def _fit(self, frame: Any) -> HorovodModel:
+        self._check_told()
+        backend = self._backend()
+        data = dataset.prepare(
+            frame, self.getStore(), columns=self._features_of(frame.columns), label_columns=self.getLabelCols(),
+            sample_weight_col=self.getSampleWeightCol(), validation=self.getValidation() or None,
+            num_proc=backend.num_processes(), partitions_per_process=self.getPartitionsPerProcess(),
+            compress_sparse=self.getCompressSparseCols(), cache=self.getCache(), seed=self.getRandomSeed(),
+        )  # fmt: skip
+        try:
+            return self._fit_checked(data, schema.metadata_of(data.train.columns, frame.schema))
+        finally:
+            materialise.release(self.getStore(), data)
+
+    def _fit_checked(self, data: Any, metadata: Dict[str, Any]) -> HorovodModel:
+        backend = self._backend()
+        weight = self.getSampleWeightCol()
+        for name in [*(self.getFeatureCols() or []), *self.getLabelCols(), *([weight] if weight else [])]:
+            data.train.column(name)  # ValueError
+        self._check_rows(data, backend.num_processes())
+        return self._fit_on_prepared_data(backend, data, metadata)
+
+    def _fit_on_prepared_data(self, backend: Any, data: Any, metadata: Dict[str, Any]) -> HorovodModel:
+        raise NotImplementedError
+
+    # ---- what it was told ----
+
+    def _check_told(self) -> None:
+        """ValueError before anything is read or written."""
+        for name in ("model", "store", "label_cols"):
+            if not self.getOrDefault(name):
+                raise ValueError(f"{type(self).__name__}: {name} is required")
+        if self.getNumProc() is not None and self.getBackend() is not None:
+            raise ValueError(f"{type(self).__name__}: give num_proc or backend, not both: a backend has its own number")
+        for name in ("batch_size", "val_batch_size", "epochs", "train_steps_per_epoch", "validation_steps_per_epoch",
+                     "backward_passes_per_step", "partitions_per_process", "checkpoint_every"):  # fmt: skip
+            value = self.getOrDefault(name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be 1 or more, not {value}")
+        check_validation(self.getValidation())
+        for name, words in (("cache", ("auto", "always", "never")), ("return_model", ("best", "last"))):
+            if self.getOrDefault(name) not in words:
+                raise ValueError(f"{name} must be one of {', '.join(words)}, not {self.getOrDefault(name)!r}")
+        self._warn_of_what_does_nothing()
+
+    def _warn_of_what_does_nothing(self) -> None:
+        if self.getShufflingBufferSize():
+            warnings.warn("shuffle_buffer_size does nothing: an epoch's order is of all rows", DeprecationWarning)
+        if self.getReaderPoolType() not in (None, "thread"):
+            warnings.warn(f"reader_pool_type={self.getReaderPoolType()!r} does nothing: threads read")
+
+    def _features_of(self, columns: List[str]) -> List[str]:
+        others = [*self.getLabelCols(), self.getSampleWeightCol(), self.getValidation()]
+        return self.getFeatureCols() or [name for name in columns if name not in others]
+
+    def _check_rows(self, data: Any, size: int) -> None:
+        needed = self.getBatchSize() * size
+        if data.train.rows < needed:
+            raise ValueError(
+                f"{data.train.rows} rows for training are fewer than one step needs: batch_size {self.getBatchSize()} on "
+                f"{size} processes; lower one of them"
+            )
+
+    # ---- the run ----
+
+    def _backend(self) -> Any:
+        return self.getBackend() or SparkBackend(self.getNumProc())
+
+    def _is_shuffled(self) -> bool:
+        return self.getShuffle() and self.getShufflingBufferSize() != 0
+
+    def _seed(self) -> int:
+        return self.getRandomSeed() if self.getRandomSeed() is not None else secrets.randbits(31)
+
+    def _new_run_id(self, data: Any) -> str:
+        if self.getRunId() is None:
+            return f"{self._kind}_{int(time.time())}_{uuid.uuid4().hex[:8]}"
+        return f"{self.getRunId()}_{data.train.identity[:8]}" if self._is_variant else self.getRunId()
+
+    def _checkpoints(self, run_id: str) -> Checkpoints:
+        return Checkpoints(self.getStore(), run_id, self.getKeepCheckpoints())
+
+    def _has_checkpoint(self, run_id: str) -> bool:
+        return self._checkpoints(run_id).exists()
+
+    def _run_until_done(self, attempt: Any) -> Any:
+        """`attempt()`, again after a loss of processes, at most `restarts` times; what the training raises is raised."""
+        for left in range(self.getRestarts(), -1, -1):
+            try:
+                return attempt()
+            except RuntimeError as error:
+                is_raised_there = isinstance(error.__cause__, RemoteTraceback)
+                if left == 0 or is_raised_there and not isinstance(error, HorovodInternalError):
+                    raise
+                if self.getVerbose():
+                    print(f"processes were lost, and the run is continued from its last checkpoint: {error}")
+
+
+def check_validation(validation: Any) -> None:
+    """ValueError unless it is None, a share in [0, 1), or the name of a column."""
+    if validation is None or isinstance(validation, str) and validation:
+        return
+    if isinstance(validation, bool) or not isinstance(validation, (int, float)):
+        raise ValueError(f"validation must be a share in [0, 1) or the name of a column, not {validation!r}")
+    if not 0 <= validation < 1:
+        raise ValueError(f"validation must be at least 0 and below 1, not {validation}")

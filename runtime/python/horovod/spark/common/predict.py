@@ -1,0 +1,166 @@
+"""transform(): adds a trained model's outputs to a DataFrame, in batches of Arrow's columns.
+
+The rest of a row goes through untouched. The model travels once to each executor and is unpickled once in each of its Python
+processes. Vectors are made lists and lists vectors again by Spark itself, which needs no Python for that.
+"""
+
+import hashlib
+import pickle
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+
+import cloudpickle
+import numpy
+
+from horovod.spark.common.columns import Decoder, from_arrow
+
+# A model's batch: large enough that a call's cost is shared, small enough for a convolution's memory.
+BATCH_ROWS = 1024
+
+# Models that this process has unpickled, the last one last.
+_loaded: Dict[str, Any] = {}
+_MAX_LOADED = 2
+
+# What gives, for the arrays of a batch's features, an array for each output.
+Predictor = Callable[[Dict[str, numpy.ndarray]], Sequence[numpy.ndarray]]
+
+VECTOR = "vector"
+SCALAR = "scalar"
+
+
+class Output:
+    """A column that is added. `kind`: VECTOR, or SCALAR of the Spark type `spark_type`, rounded where `is_whole`."""
+
+    def __init__(self, name: str, kind: str, spark_type: Any = None, is_whole: bool = False) -> None:
+        self.name = name
+        self.kind = kind
+        self.spark_type = spark_type
+        self.is_whole = is_whole
+
+    def values(self, array: numpy.ndarray, arrow_type: Any) -> Any:
+        """As Arrow's column of the rows."""
+        import pyarrow
+
+        rows = len(array)
+        flat = array.reshape(rows, -1)
+        if self.kind == SCALAR:
+            values = numpy.rint(flat[:, 0]) if self.is_whole else flat[:, 0]
+            return pyarrow.array(values).cast(arrow_type)
+        offsets = numpy.arange(rows + 1, dtype=numpy.int32) * flat.shape[1]
+        values = pyarrow.array(numpy.ascontiguousarray(flat, numpy.float64).reshape(-1))
+        return pyarrow.ListArray.from_arrays(pyarrow.array(offsets), values)
+
+
+class Carrier:
+    """Takes a predictor to the executors: by a broadcast, or inside the function where there is none (Spark Connect)."""
+
+    def __init__(self, predictor: Predictor, session: Any) -> None:
+        payload = cloudpickle.dumps(predictor)
+        self._digest = hashlib.sha256(payload).hexdigest()
+        context = getattr(session, "_sc", None)
+        self._broadcast = context.broadcast(payload) if context is not None else None
+        self._payload: Optional[bytes] = None if context is not None else payload
+
+    def get(self) -> Predictor:
+        """In a Python process of an executor."""
+        if self._digest not in _loaded:
+            payload = self._broadcast.value if self._broadcast is not None else self._payload
+            while len(_loaded) >= _MAX_LOADED:
+                del _loaded[next(iter(_loaded))]
+            _loaded[self._digest] = pickle.loads(payload)
+        return _loaded[self._digest]
+
+
+def transform(frame: Any, predictor: Predictor, features: Sequence[str], outputs: Sequence[Output]) -> Any:
+    """The frame with a column for each output."""
+    from pyspark.ml.functions import array_to_vector, vector_to_array
+    from pyspark.ml.linalg import VectorUDT
+    from pyspark.sql import types
+
+    lacking = [name for name in features if name not in frame.columns]
+    taken = [output.name for output in outputs if output.name in frame.columns]
+    if lacking or taken:
+        what = f"has no column {lacking[0]!r}" if lacking else f"has a column {taken[0]!r} already; see setOutputCols()"
+        raise ValueError(f"transform: the DataFrame {what}")
+    kept = frame.schema.fields
+    vectors = [name for name in features if isinstance(frame.schema[name].dataType, VectorUDT)]
+    sources = {name: f"__hvd_{number}_{name}" if name in vectors else name for number, name in enumerate(features)}
+    wide = frame.select("*", *[vector_to_array(frame[name], "float32").alias(sources[name]) for name in vectors])
+    added = [types.StructField(output.name, output.spark_type or types.ArrayType(types.DoubleType()), True)
+             for output in outputs]  # fmt: skip
+    run = _Run(Carrier(predictor, frame.sparkSession), sources, [field.name for field in kept], list(outputs))
+    result = wide.mapInArrow(run, types.StructType([*kept, *added]))
+    if not any(output.kind == VECTOR for output in outputs):
+        return result
+    new = {output.name: array_to_vector(result[output.name]).alias(output.name) for output in outputs
+           if output.kind == VECTOR}  # fmt: skip
+    return result.select(*[new.get(name, result[name]) for name in result.columns])
+
+
+class _Run:
+    """What each partition's rows go through."""
+
+    def __init__(self, carrier: Carrier, sources: Dict[str, str], kept: List[str], outputs: List[Output]) -> None:
+        self._carrier = carrier
+        self._sources = sources
+        self._kept = kept
+        self._outputs = outputs
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        predictor = self._carrier.get()
+        for batch in batches:
+            for begin in range(0, batch.num_rows, BATCH_ROWS):
+                yield self._with_outputs(predictor, batch.slice(begin, BATCH_ROWS))
+
+    def _with_outputs(self, predictor: Predictor, rows: Any) -> Any:
+        import pyarrow
+
+        results = predictor({name: _array(rows, source) for name, source in self._sources.items()})
+        columns = [rows.column(rows.schema.get_field_index(name)) for name in self._kept]
+        for output, array in zip(self._outputs, results):
+            columns.append(output.values(array, _arrow_type(output)))
+        names = [*self._kept, *[output.name for output in self._outputs]]
+        return pyarrow.RecordBatch.from_arrays(columns, names)
+
+
+def _arrow_type(output: Output) -> Any:
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    return to_arrow_type(output.spark_type) if output.kind == SCALAR else None
+
+
+def _array(rows: Any, name: str) -> numpy.ndarray:
+    import dataclasses
+
+    index = rows.schema.get_field_index(name)
+    values, column = rows.column(index), from_arrow(rows.schema.field(index))
+    if column.kind == "list" and column.width is None:
+        width = (values.offsets[1].as_py() - values.offsets[0].as_py()) if len(values) else 0
+        column = dataclasses.replace(column, width=width)
+    return Decoder(column)((values,), "this DataFrame")
+
+
+def zeros_like(frame: Any, features: Sequence[str], shapes: Any, metadata: Optional[Dict[str, Any]]) -> Any:
+    """Two rows of zeros of the features: their width is said by the model's metadata, or else by the input's shape."""
+    batch = {}
+    for name, shape in zip(features, shapes or [None] * len(features)):
+        width = (metadata or {}).get(name, {}).get("shape")
+        if width is None and shape is not None:
+            row = [size for size in shape if size != -1]
+            width = int(numpy.prod(row)) if row and row != [1] else None
+        kind = frame.schema[name].dataType.typeName() if name in frame.columns else "float"
+        dtype = numpy.int64 if kind in ("byte", "short", "integer", "long", "tinyint", "smallint") else numpy.float32
+        batch[name] = numpy.zeros((2,) if width is None else (2, width), dtype)
+    return batch
+
+
+def output_of(name: str, array: numpy.ndarray, metadata: Optional[Dict[str, Any]]) -> Output:
+    """What an output becomes: a number of the label's type, or a vector where the label is one or a row has several values."""
+    from pyspark.ml.linalg import DenseVector, SparseVector
+    from pyspark.sql import types
+
+    from horovod.spark.common import schema
+
+    label_type = metadata["spark_data_type"] if metadata else types.FloatType
+    if array[0].size != 1 or label_type in (DenseVector, SparseVector):
+        return Output(name, VECTOR)
+    return Output(name, SCALAR, schema.scalar_type(label_type), schema.is_whole(label_type))

@@ -1,0 +1,73 @@
+"""The loss and the metrics of a batch, over all outputs of the model. Needs no Spark."""
+
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+import torch
+
+Functions = Sequence[Callable[..., torch.Tensor]]
+
+
+def for_each(functions: Functions, outputs: Sequence[Any]) -> Functions:
+    """One function for all outputs, or one for each."""
+    return list(functions) * len(outputs) if len(functions) == 1 else functions
+
+
+def total_loss(
+    outputs: Sequence[torch.Tensor],
+    labels: Sequence[torch.Tensor],
+    factors: Sequence[float],
+    functions: Functions,
+    sample_weights: Optional[torch.Tensor] = None,
+) -> torch.Tensor:
+    """The weighted sum of the outputs' losses.
+
+    With weights of the rows, a loss gives one value a row (reduction="none"), and the mean of value times weight counts: so
+    a row counts alike in whatever batch it is.
+    """
+    losses = []
+    for output, label, function, factor in zip(outputs, labels, for_each(functions, outputs), factors):
+        if sample_weights is None:
+            value = function(output, label)
+        else:
+            value = (_by_row(function, output, label).flatten() * sample_weights).mean()
+        losses.append(value * factor)
+    return sum(losses)
+
+
+def _by_row(function: Callable[..., torch.Tensor], output: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+    if isinstance(function, torch.nn.Module):  # its reduction is an attribute
+        before, function.reduction = getattr(function, "reduction", "mean"), "none"
+        try:
+            return function(output, label)
+        finally:
+            function.reduction = before
+    return function(output, label, reduction="none")
+
+
+class Sums:
+    """Loss and metrics of many batches, as sums on the device: they cost no wait in a step, and one exchange an epoch."""
+
+    def __init__(self, groups: Sequence[Functions], label_cols: Sequence[str], device: torch.device) -> None:
+        self._groups = groups
+        self._label_cols = list(label_cols)
+        self._values = torch.zeros(2 + len(groups) * len(self._label_cols), dtype=torch.float64, device=device)
+
+    @torch.no_grad()
+    def add(self, loss: torch.Tensor, outputs: Sequence[torch.Tensor], labels: Sequence[torch.Tensor], count: float) -> None:
+        """`count`: how much the batch counts."""
+        values = [torch.ones((), dtype=torch.float64, device=self._values.device), loss.detach().mean()]
+        for group in self._groups:
+            of_group = zip(for_each(group, outputs), outputs, labels)
+            values += [torch.as_tensor(function(output, label)).float().mean() for function, output, label in of_group]
+        self._values += count * torch.stack([value.to(self._values) for value in values])
+
+    def averages(self, all_ranks: Callable[[torch.Tensor], torch.Tensor]) -> Dict[str, Any]:
+        """Over all ranks: {"loss": ..., "all_metrics": [{"group_0_<label>": ...}, ...]}."""
+        count, *values = all_ranks(self._values).tolist()
+        values = [value / count if count else float("nan") for value in values]
+        metrics: List[Dict[str, float]] = []
+        width = len(self._label_cols)
+        for number in range(len(self._groups)):
+            of_group = values[1 + number * width : 1 + (number + 1) * width]
+            metrics.append({f"group_{number}_{name}": value for name, value in zip(self._label_cols, of_group)})
+        return {"loss": values[0], "all_metrics": metrics}

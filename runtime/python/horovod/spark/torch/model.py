@@ -1,0 +1,68 @@
+"""TorchModel: a trained PyTorch model, which adds its outputs to a DataFrame."""
+
+from typing import Any, Dict, List, Optional, Sequence
+
+import numpy
+import torch
+
+from horovod.spark.common import predict
+from horovod.spark.common.estimator import HorovodModel
+from horovod.spark.common.params import Parameter, described
+from horovod.spark.torch import optimizers
+from horovod.spark.torch.batches import Casts, Features
+
+_TORCH = (
+    Parameter("optimizer", "the optimizer with its state, and the learning rate of one process"),
+    Parameter("input_shapes", "shape of each input of the model; a first -1 stands for the rows"),
+    Parameter("loss", "the loss, or the list of losses, that it was trained with"),
+    Parameter("loss_constructors", "functions that made the losses"),
+    Parameter("_casts", "how values were made tensors", getter="_get_casts", setter="_set_casts", is_ours=True),
+)
+
+
+class TorchPredictor:
+    """Calls the model on a batch; in the executors, on the CPU."""
+
+    def __init__(self, model: torch.nn.Module, features: Features) -> None:
+        self._model = model
+        self._features = features
+
+    @torch.no_grad()
+    def __call__(self, batch: Dict[str, numpy.ndarray]) -> List[numpy.ndarray]:
+        outputs = self._model.eval()(*self._features(batch))
+        outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+        return [output.numpy() for output in outputs]
+
+
+@described(_TORCH)
+class TorchModel(HorovodModel):
+    """A trained PyTorch model. transform() adds a column for each label, `<label>__output` by default."""
+
+    def getOptimizer(self) -> Optional[torch.optim.Optimizer]:
+        """The optimizer, on the parameters of the model."""
+        model, optimizer = self.getModel(), self.getOrDefault("optimizer")
+        return optimizer if model is None or optimizer is None else optimizers.tied(model, optimizer)
+
+    def getOutputCols(self) -> List[str]:
+        """Names of the columns that transform() adds."""
+        if not self.isSet(self.outputCols):
+            return [f"{label}__output" for label in self.getLabelColumns() or []]
+        return list(self.getOrDefault(self.outputCols))
+
+    def _transform(self, frame: Any) -> Any:
+        labels, names = self.getLabelColumns() or [], self.getOutputCols()
+        if len(names) != len(labels):
+            raise ValueError(f"setOutputCols: {len(names)} names for {len(labels)} labels")
+        casts = self._get_casts() or Casts()
+        features = Features(self.getFeatureColumns(), self.getInputShapes(), casts.features)
+        predictor = TorchPredictor(self.getModel().cpu(), features)
+        outputs = self._outputs(predictor, frame, labels, names)
+        return predict.transform(frame, predictor, self.getFeatureColumns(), outputs)
+
+    def _outputs(self, predictor: TorchPredictor, frame: Any, labels: List[str], names: List[str]) -> List[predict.Output]:
+        """What the columns will be: learnt from two rows of zeros, so that no row of the frame is computed for it."""
+        results = predictor(predict.zeros_like(frame, self.getFeatureColumns(), self.getInputShapes(), self._get_metadata()))
+        metadata = self._get_metadata() or {}
+        return [
+            predict.output_of(name, array, metadata.get(label)) for name, array, label in zip(names, results, labels)
+        ]

@@ -1,0 +1,57 @@
+"""Optimizers that travel: tied to a copy of the model, and with the rate of one process. Needs no Spark."""
+
+import copy
+from typing import Any, List
+
+import torch
+
+
+def tied(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """The optimizer on this model's parameters.
+
+    An optimizer that was pickled together with its model holds the model's parameters already. One that was not holds copies,
+    which are replaced in their order. ValueError: they are not those of the model.
+    """
+    theirs = [p for group in optimizer.param_groups for p in group["params"]]
+    ours = list(model.parameters())
+    known = {id(p) for p in ours}
+    if all(id(p) in known for p in theirs):
+        return optimizer
+    for candidates in (ours, [p for p in ours if p.requires_grad]):
+        if [p.shape for p in candidates] == [p.shape for p in theirs]:
+            return _moved(optimizer, theirs, candidates)
+    raise ValueError(
+        f"the optimizer has {len(theirs)} parameters and the model {len(ours)}, or of other shapes; "
+        "make the optimizer with model.parameters()"
+    )
+
+
+def _moved(
+    optimizer: torch.optim.Optimizer, before: List[torch.Tensor], now: List[torch.Tensor]
+) -> torch.optim.Optimizer:
+    moved = copy.copy(optimizer)
+    place = {id(old): new for old, new in zip(before, now)}
+    moved.param_groups = [
+        {**group, "params": [place[id(p)] for p in group["params"]]} for group in optimizer.param_groups
+    ]
+    moved.state = type(optimizer.state)(getattr(optimizer.state, "default_factory", None) or dict)
+    for p, state in optimizer.state.items():
+        moved.state[place.get(id(p), p)] = copy.deepcopy(state)
+    return moved
+
+
+def multiply_rate(state: Any, factor: float) -> Any:
+    """An optimizer, or its state_dict(), with its learning rates multiplied; returned."""
+    groups = state["param_groups"] if isinstance(state, dict) else state.param_groups
+    for group in groups:
+        for name in ("lr", "initial_lr"):
+            if name in group:
+                group[name] = group[name] * factor
+    return state
+
+
+def unscaled_state(optimizer: torch.optim.Optimizer, size: int) -> Any:
+    """Its state_dict() with the rate of one process, as checkpoints and models have it; the optimizer stays as it is."""
+    state = optimizer.state_dict()
+    state = {**state, "param_groups": [dict(group) for group in state["param_groups"]]}
+    return multiply_rate(state, 1 / size)

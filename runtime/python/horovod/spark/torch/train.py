@@ -1,0 +1,213 @@
+"""The training of one rank: what TorchEstimator sends to the ranks. Uses horovod.torch, and no Spark."""
+
+import io
+import multiprocessing
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import torch
+
+import horovod.torch as hvd
+from horovod.spark.common import orders
+from horovod.spark.common.checkpoints import Checkpoints
+from horovod.spark.common.reader import WEIGHT
+from horovod.spark.torch import optimizers
+from horovod.spark.torch.batches import Batches, Casts, matched
+from horovod.spark.torch.losses import Sums, total_loss
+
+# Steps between lines of progress, with verbose=2.
+_LINE_EVERY = 100
+
+
+@dataclass
+class Plan:
+    """All that a rank must know; see the estimator's parameters."""
+
+    model: torch.nn.Module
+    optimizer: torch.optim.Optimizer
+    losses: Sequence[Callable[..., torch.Tensor]]
+    loss_constructors: Sequence[Callable[..., Any]]
+    loss_weights: Sequence[float]
+    metrics: Sequence[Sequence[Callable[..., torch.Tensor]]]
+    compression: Any
+    minibatch: Optional[Callable[..., Tuple[Any, torch.Tensor]]]
+    data: Any  # of common/dataset.py: Prepared
+    module: Any  # a class of common/datamodule.py
+    columns: List[str]
+    feature_cols: List[str]
+    label_cols: List[str]
+    input_shapes: Sequence[Sequence[int]]
+    label_shapes: Optional[Sequence[Sequence[int]]]
+    sample_weight_col: Optional[str]
+    transform: Optional[Callable[[Any], Any]]
+    run_id: str
+    batch_size: int
+    val_batch_size: int
+    epochs: int
+    train_steps: Optional[int]
+    validation_steps: Optional[int]
+    backward_passes: int
+    shuffle: bool
+    seed: int
+    train_ahead: int
+    in_memory: bool
+    use_gpu: bool
+    mp_start_method: Optional[str]
+    verbose: int
+    checkpoint_every: Optional[int]
+    keep_checkpoints: int
+    casts: Casts = field(default_factory=Casts)
+    resume: Optional[Dict[str, Any]] = None  # what the checkpoint holds
+
+
+def main(store: Any, ticket: orders.Ticket) -> Optional[List[Dict[str, Any]]]:
+    """Runs in each rank. The history, on rank 0; the model is in the checkpoint."""
+    plan = orders.receive(store, ticket)
+    if plan.mp_start_method:
+        multiprocessing.set_start_method(plan.mp_start_method, force=True)
+    hvd.init()
+    with data_of(plan, store) as data:
+        return Trainer(plan, store, data).run()
+
+
+def data_of(plan: Plan, store: Any) -> Any:
+    """This rank's batches."""
+    return plan.module(
+        plan.data.train, plan.data.validation, num_train_epochs=plan.epochs, has_val=plan.data.validation is not None,
+        train_batch_size=plan.batch_size, val_batch_size=plan.val_batch_size, shuffle=plan.shuffle,
+        transform_fn=plan.transform, inmemory_cache_all=plan.in_memory, cur_shard=hvd.rank(), shard_count=hvd.size(),
+        schema_fields=plan.columns, storage_options=store.storage_options, steps_per_epoch_train=plan.train_steps,
+        steps_per_epoch_val=plan.validation_steps, verbose=plan.verbose, store=store, seed=plan.seed,
+        ahead=plan.train_ahead,
+    )  # fmt: skip
+
+
+def device_of(plan: Plan) -> torch.device:
+    if not (plan.use_gpu and torch.cuda.is_available()):
+        return torch.device("cpu")
+    torch.cuda.set_device(hvd.local_rank() % torch.cuda.device_count())
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+class Trainer:
+    """One rank's part of a fit."""
+
+    def __init__(self, plan: Plan, store: Any, data: Any) -> None:
+        self._plan = plan
+        self._device = device_of(plan)
+        # All ranks have the same bytes of the model, so nothing is broadcast.
+        self._model = plan.model
+        optimizer = optimizers.tied(plan.model, plan.optimizer)
+        self._history: List[Dict[str, Any]] = []
+        self._epoch, self._step = 0, 0
+        self._model.to(self._device)
+        if plan.resume is not None:
+            self._continue_from(plan.resume, optimizer)
+        optimizers.multiply_rate(optimizer, hvd.size())
+        self._optimizer = hvd.DistributedOptimizer(
+            optimizer, named_parameters=self._model.named_parameters(),
+            compression=plan.compression or hvd.Compression.none, backward_passes_per_step=plan.backward_passes,
+        )  # fmt: skip
+        self._losses = [make(**vars(plan)) for make in plan.loss_constructors] or list(plan.losses)
+        self._batches = Batches(plan, plan.casts, self._device)
+        self._data = data
+        self._checkpoints = Checkpoints(store, plan.run_id, plan.keep_checkpoints)
+        self._minibatch = plan.minibatch or self._default_minibatch
+        self._passes = 0
+
+    def _continue_from(self, state: Dict[str, Any], optimizer: torch.optim.Optimizer) -> None:
+        self._model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        self._history = list(state["history"])
+        # Another number of ranks shares the rows otherwise, so the epoch that was begun is begun anew.
+        self._epoch, self._step = state["epoch"], state["step"] if state["size"] == hvd.size() else 0
+
+    def run(self) -> Optional[List[Dict[str, Any]]]:
+        while self._epoch < self._plan.epochs:
+            entry: Dict[str, Any] = {"epoch": self._epoch, "train": self._train_epoch()}
+            if self._plan.data.validation is not None:
+                entry["validation"] = self._validate()
+            self._history.append(entry)
+            self._tell(1, entry)
+            self._epoch, self._step = self._epoch + 1, 0
+            self._save(entry.get("validation", {}).get("loss"))
+        return self._history if hvd.rank() == 0 else None
+
+    def _tell(self, verbose: int, what: Any) -> None:
+        if hvd.rank() == 0 and self._plan.verbose >= verbose:
+            print(what, flush=True)
+
+    def _sums(self) -> Sums:
+        return Sums(self._plan.metrics, self._plan.label_cols, self._device)
+
+    def _averages(self, sums: Sums) -> Dict[str, Any]:
+        return sums.averages(lambda values: hvd.allreduce(values, op=hvd.Sum, name="estimator.sums"))
+
+    def _train_epoch(self) -> Dict[str, Any]:
+        plan = self._plan
+        # Random numbers of an epoch depend on nothing before it, so that a continued run draws the same.
+        torch.manual_seed(hash((plan.seed, self._epoch, hvd.rank())) % (1 << 63))
+        self._model.train()
+        sums = self._sums()
+        self._passes = 0
+        for batch in self._data.train_data(self._epoch, self._step):
+            inputs, labels, weights = self._batches(batch)
+            outputs, loss = self._minibatch(self._model, self._optimizer, matched, self._loss, inputs, labels, weights)
+            outputs, labels = matched(outputs, labels)
+            sums.add(loss, outputs, labels, 1.0)
+            self._step += 1
+            if self._step % _LINE_EVERY == 0 and plan.verbose >= 2:
+                self._tell(2, f"epoch {self._epoch} step {self._step}: loss {loss.item():.6g} on rank 0")
+            every = plan.checkpoint_every
+            if every and self._step % every == 0:
+                self._save(None)
+        return self._averages(sums)
+
+    def _loss(self, outputs: Any, labels: Any, weights: Optional[torch.Tensor] = None) -> torch.Tensor:
+        return total_loss(outputs, labels, self._plan.loss_weights, self._losses, weights)
+
+    def _default_minibatch(
+        self, model: Any, optimizer: Any, match: Any, loss_of: Any, inputs: Any, labels: Any, weights: Any
+    ) -> Tuple[Any, torch.Tensor]:
+        if self._passes == 0:
+            optimizer.zero_grad()
+        outputs, labels = match(model(*inputs), labels)
+        loss = loss_of(outputs, labels, weights)
+        loss.backward()
+        self._passes += 1
+        if self._passes == self._plan.backward_passes:
+            optimizer.step()
+            self._passes = 0
+        return outputs, loss
+
+    @torch.no_grad()
+    def _validate(self) -> Dict[str, Any]:
+        """Each row counts once: rows that only fill the last batch are left out."""
+        self._model.eval()
+        sums = self._sums()
+        for batch in self._data.val_data():
+            is_counted = batch.pop(WEIGHT) > 0
+            count = int(is_counted.sum())
+            if count == 0:
+                continue
+            if count < len(is_counted):
+                batch = {name: values[is_counted] for name, values in batch.items()}
+            inputs, labels, weights = self._batches(batch)
+            outputs, labels = matched(self._model(*inputs), labels)
+            sums.add(self._loss(outputs, labels, weights), outputs, labels, count)
+        return self._averages(sums)
+
+    def _save(self, score: Optional[float]) -> None:
+        if hvd.rank() != 0:
+            return
+        plan = self._plan
+        state = {
+            "model": {name: value.cpu() if torch.is_tensor(value) else value
+                      for name, value in self._model.state_dict().items()},
+            "optimizer": optimizers.unscaled_state(self._optimizer, hvd.size()),
+            "epoch": self._epoch, "step": self._step, "history": self._history, "seed": plan.seed, "size": hvd.size(),
+            "rows": plan.data.train.rows, "identity": plan.data.train.identity, "torch": str(torch.__version__),
+        }  # fmt: skip
+        file = io.BytesIO()
+        torch.save(state, file)
+        self._checkpoints.save(file.getvalue(), self._epoch, self._step, score)
