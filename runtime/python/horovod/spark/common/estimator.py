@@ -14,12 +14,21 @@ from horovod.runner._job import RemoteTraceback
 from horovod.spark.common import dataset, materialise, schema
 from horovod.spark.common.backend import SparkBackend
 from horovod.spark.common.checkpoints import Checkpoints
+from horovod.spark.common.datamodule import ArrowDataModule, pandas_transform
 from horovod.spark.common.params import EstimatorParams, ModelParams
 from horovod.spark.common.serialization import Saved
 
 
 class HorovodModel(ModelParams, Saved, Model):
     """A trained model as a stage of Spark ML."""
+
+    def getOutputCols(self) -> List[str]:
+        """Names of the columns that transform() adds: `<label>__output`, unless setOutputCols() said others."""
+        labels = self.getLabelColumns() or []
+        names = list(self.getOrDefault("outputCols")) if self.isSet("outputCols") else [f"{label}__output" for label in labels]
+        if len(names) != len(labels):
+            raise ValueError(f"setOutputCols: {len(names)} names for {len(labels)} labels")
+        return names
 
 
 class HorovodEstimator(EstimatorParams, Saved, Estimator):
@@ -113,6 +122,14 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
             )
 
     # ---- the run ----
+
+    def _module_of_data(self) -> Any:
+        return self.getDataModule() or ArrowDataModule
+
+    def _transform_of_batches(self) -> Any:
+        function = self.getTransformationFn()
+        edited, removed = self.getTransformationEditFields(), self.getTransformationRemovedFields()
+        return None if function is None else pandas_transform(function, edited, removed)
 
     def _backend(self) -> Any:
         return self.getBackend() or SparkBackend(self.getNumProc())

@@ -4,8 +4,9 @@ For each column: `spark_data_type` (a class; vectors are DenseVector or SparseVe
 row has one), `intermediate_format`, `max_size` and `is_sparse_vector_only`.
 """
 
-from typing import Any, Dict, Iterable, Optional
+from typing import Any, Dict, Iterable, Optional, Sequence
 
+import numpy
 from pyspark.ml.linalg import DenseVector, SparseVector, VectorUDT
 from pyspark.sql import types
 
@@ -55,3 +56,23 @@ def scalar_type(spark_type: type) -> Any:
     if spark_type in (DenseVector, SparseVector) or issubclass(spark_type, (types.ArrayType, types.DecimalType)):
         return types.DoubleType()
     return spark_type()
+
+
+# Of one row, a batch norm would have no variance, and a label no batch dimension to confuse.
+_ZERO_ROWS = 2
+
+
+def zeros(columns: Iterable[Any], names: Sequence[str]) -> Dict[str, numpy.ndarray]:
+    """Two rows of zeros of a dataset's columns. ValueError: a column has no numbers."""
+    batch = {}
+    for column in columns:
+        if column.name not in names:
+            continue
+        if column.dtype == "object" or column.kind == "time":
+            raise ValueError(
+                f"column {column.name!r} is of kind {column.kind}, which no model takes: make numbers of it, with "
+                "transformation_fn or before fit()"
+            )
+        shape = (_ZERO_ROWS,) if column.width is None else (_ZERO_ROWS, column.width)
+        batch[column.name] = numpy.zeros(shape, column.dtype)
+    return batch

@@ -48,6 +48,7 @@ class ParamsWriter(MLWriter):
         values: Dict[str, Optional[str]] = {}
         for param, value in self.instance._paramMap.items():
             try:
+                value = None if value is None else self.instance._to_saved(param.name, value)
                 values[param.name] = packed_parameter(param.name, value)
             except Exception as error:
                 who = type(self.instance).__name__
@@ -70,12 +71,22 @@ class ParamsReader(MLReader):
             raise ValueError(f"{path} holds {metadata['class']}, not {wanted}; load it with the class that saved it")
         instance = self.cls()
         instance._resetUid(metadata["uid"])
-        instance._set(**{name: unpacked(text) for name, text in metadata[_FIELD].items()})
+        values = {name: unpacked(text) for name, text in metadata[_FIELD].items()}
+        saved = {name: None if value is None else instance._from_saved(name, value) for name, value in values.items()}
+        instance._set(**saved)
         return instance
 
 
 class Saved(MLWritable, MLReadable):
     """Base of what can be saved and loaded."""
+
+    def _to_saved(self, name: str, value: Any) -> Any:
+        """What is pickled in place of a parameter's value."""
+        return value
+
+    def _from_saved(self, name: str, value: Any) -> Any:
+        """The value again."""
+        return value
 
     def write(self) -> ParamsWriter:
         return ParamsWriter(self)

@@ -7,7 +7,6 @@ from typing import Any, Dict, List, Optional
 import torch
 
 from horovod.spark.common import orders
-from horovod.spark.common.datamodule import ArrowDataModule, pandas_transform
 from horovod.spark.common.estimator import HorovodEstimator
 from horovod.spark.common.params import EstimatorParams as EstimatorParams  # programs import it from here
 from horovod.spark.common.params import Parameter, described
@@ -79,7 +78,7 @@ class TorchEstimator(HorovodEstimator):
             compression=self.getGradientCompression(), minibatch=self.getTrainMinibatchFn(), data=data,
             columns=[*features, *labels, *([weight] if weight else [])], feature_cols=features, label_cols=labels,
             input_shapes=self.getInputShapes(), label_shapes=self._shapes_of_labels(), sample_weight_col=weight,
-            transform=self._transform_of_batches(), module=self.getDataModule() or ArrowDataModule, run_id=run_id,
+            transform=self._transform_of_batches(), module=self._module_of_data(), run_id=run_id,
             batch_size=self.getBatchSize(), val_batch_size=self.getValBatchSize() or self.getBatchSize(),
             epochs=self.getEpochs(), train_steps=self.getTrainStepsPerEpoch(),
             validation_steps=self.getValidationStepsPerEpoch(), backward_passes=self.getBackwardPassesPerStep(),
@@ -88,11 +87,6 @@ class TorchEstimator(HorovodEstimator):
             mp_start_method=self.getMpStartMethod(), verbose=self.getVerbose(),
             checkpoint_every=self.getCheckpointEvery(), keep_checkpoints=self.getKeepCheckpoints(),
         )  # fmt: skip
-
-    def _transform_of_batches(self) -> Any:
-        function = self.getTransformationFn()
-        edited, removed = self.getTransformationEditFields(), self.getTransformationRemovedFields()
-        return None if function is None else pandas_transform(function, edited, removed)
 
     def _shapes_of_labels(self) -> Optional[List[Any]]:
         shapes = self.getLabelShapes()

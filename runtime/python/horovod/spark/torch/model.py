@@ -1,6 +1,6 @@
 """TorchModel: a trained PyTorch model, which adds its outputs to a DataFrame."""
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional
 
 import numpy
 import torch
@@ -43,16 +43,8 @@ class TorchModel(HorovodModel):
         model, optimizer = self.getModel(), self.getOrDefault("optimizer")
         return optimizer if model is None or optimizer is None else optimizers.tied(model, optimizer)
 
-    def getOutputCols(self) -> List[str]:
-        """Names of the columns that transform() adds."""
-        if not self.isSet(self.outputCols):
-            return [f"{label}__output" for label in self.getLabelColumns() or []]
-        return list(self.getOrDefault(self.outputCols))
-
     def _transform(self, frame: Any) -> Any:
         labels, names = self.getLabelColumns() or [], self.getOutputCols()
-        if len(names) != len(labels):
-            raise ValueError(f"setOutputCols: {len(names)} names for {len(labels)} labels")
         casts = self._get_casts() or Casts()
         features = Features(self.getFeatureColumns(), self.getInputShapes(), casts.features)
         predictor = TorchPredictor(self.getModel().cpu(), features)

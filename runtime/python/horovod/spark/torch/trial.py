@@ -10,43 +10,19 @@ from typing import Any, Dict, List
 import numpy
 import torch
 
+from horovod.spark.common import schema
 from horovod.spark.torch.batches import Batches, Casts, Features, matched
 from horovod.spark.torch.losses import total_loss
 
-# Of one row, a batch norm would have no variance, and a label no batch dimension to confuse.
-_ROWS = 2
 _CPU = torch.device("cpu")
-
-
-def zeros(columns: Any, names: List[str]) -> Dict[str, numpy.ndarray]:
-    """A batch of the columns with zeros. ValueError: a column has no numbers."""
-    batch = {}
-    for column in columns:
-        if column.name not in names:
-            continue
-        if column.dtype == "object" or column.kind == "time":
-            raise ValueError(
-                f"column {column.name!r} is of kind {column.kind}, which no model takes: make numbers of it, with "
-                "transformation_fn or before fit()"
-            )
-        shape = (_ROWS,) if column.width is None else (_ROWS, column.width)
-        batch[column.name] = numpy.zeros(shape, column.dtype)
-    return batch
-
-
-@torch.no_grad()
-def outputs_of(model: torch.nn.Module, features: Features, batch: Dict[str, numpy.ndarray]) -> List[torch.Tensor]:
-    """Of a model in evaluation mode."""
-    outputs = model(*features(batch))
-    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
 
 
 def casts_of(plan: Any) -> Casts:
     """How values are made tensors. ValueError: the model or the loss does not take these columns."""
     if plan.transform is None and plan.minibatch is None:
-        return _tried(plan, zeros(plan.data.train.columns, plan.columns))
+        return _tried(plan, schema.zeros(plan.data.train.columns, plan.columns))
     try:  # functions of the user's own may have reasons to refuse zeros
-        batch = zeros(plan.data.train.columns, plan.columns)
+        batch = schema.zeros(plan.data.train.columns, plan.columns)
         return _tried(plan, batch if plan.transform is None else plan.transform(batch))
     except Exception:
         return Casts()

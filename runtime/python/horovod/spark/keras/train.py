@@ -1,0 +1,204 @@
+"""The training of one rank: what KerasEstimator sends to the ranks. Uses horovod.keras, and no Spark.
+
+Keras is imported when the rank knows which backend, type of numbers and devices it is to have.
+"""
+
+import os
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import numpy
+
+from horovod.spark.common import orders
+from horovod.spark.common.checkpoints import Checkpoints
+from horovod.spark.common.reader import WEIGHT
+from horovod.spark.keras import carried, state
+
+
+@dataclass
+class Plan:
+    """All that a rank must know; see the estimator's parameters."""
+
+    model: carried.Model
+    compile: Dict[str, Any]
+    custom_objects: Dict[str, Any]
+    callbacks: Sequence[Any]
+    checkpoint_callback: Any
+    compression: Any
+    data: Any  # of common/dataset.py: Prepared
+    module: Any  # a class of common/datamodule.py
+    columns: List[str]
+    feature_cols: List[str]
+    label_cols: List[str]
+    sample_weight_col: Optional[str]
+    transform: Any
+    run_id: str
+    batch_size: int
+    val_batch_size: int
+    epochs: int
+    train_steps: Optional[int]
+    validation_steps: Optional[int]
+    backward_passes: int
+    shuffle: bool
+    seed: int
+    train_ahead: int
+    in_memory: bool
+    floatx: str
+    verbose: int
+    keep_checkpoints: int
+    resume: Optional[bytes] = None
+
+
+def main(store: Any, ticket: orders.Ticket, backend: str, use_gpu: bool) -> Optional[Dict[str, List[float]]]:
+    """Runs in each rank. The history, on rank 0; the model is in the checkpoint."""
+    os.environ["KERAS_BACKEND"] = backend
+    if not use_gpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    import keras
+
+    import horovod.keras as hvd
+
+    plan = orders.receive(store, ticket)
+    hvd.init()
+    keras.config.set_floatx(plan.floatx)
+    keras.utils.set_random_seed((plan.seed + hvd.rank()) % (1 << 31))
+    with data_of(plan, store, hvd.rank(), hvd.size()) as data:
+        return _Fit(plan, store, data).run()
+
+
+def data_of(plan: Plan, store: Any, rank: int, size: int) -> Any:
+    """This rank's batches."""
+    return plan.module(
+        plan.data.train, plan.data.validation, num_train_epochs=plan.epochs, has_val=plan.data.validation is not None,
+        train_batch_size=plan.batch_size, val_batch_size=plan.val_batch_size, shuffle=plan.shuffle,
+        transform_fn=plan.transform, inmemory_cache_all=plan.in_memory, cur_shard=rank, shard_count=size,
+        schema_fields=plan.columns, storage_options=store.storage_options, steps_per_epoch_train=plan.train_steps,
+        steps_per_epoch_val=plan.validation_steps, verbose=plan.verbose, store=store, seed=plan.seed,
+        ahead=plan.train_ahead,
+    )  # fmt: skip
+
+
+def shaped(array: numpy.ndarray, row: Sequence[Optional[int]], name: str) -> numpy.ndarray:
+    """A batch with its rows in a model's shape, where None is any size. ValueError names the column."""
+    sizes = [-1 if size is None else size for size in row]
+    if array.dtype == object or array.dtype.kind not in "biuf":
+        raise ValueError(f"column {name!r} is of type {array.dtype}; make numbers of it, with transformation_fn or before")
+    array = array.astype(numpy.float32, copy=False) if array.dtype == numpy.float64 else array
+    if array.ndim == 1 + len(sizes):
+        fits = all(size in (-1, real) for size, real in zip(sizes, array.shape[1:]))
+    else:
+        fits = sizes.count(-1) == 0 and int(numpy.prod(sizes)) == int(numpy.prod(array.shape[1:]))
+    if not fits:
+        raise ValueError(f"column {name!r} has rows of {list(array.shape[1:])} values, and the model takes {list(row)}")
+    return array if array.ndim == 1 + len(sizes) else array.reshape(len(array), *sizes)
+
+
+class Batches:
+    """From the reader's arrays to (inputs, labels, weights)."""
+
+    def __init__(self, plan: Plan, model: Any) -> None:
+        self._plan = plan
+        self._inputs = [tuple(tensor.shape[1:]) for tensor in model.inputs]
+        self._outputs = [tuple(tensor.shape[1:]) for tensor in model.outputs]
+
+    def __call__(self, batch: Dict[str, numpy.ndarray]) -> Tuple[Any, ...]:
+        plan = self._plan
+        inputs = [shaped(batch[name], row, name) for name, row in zip(plan.feature_cols, self._inputs)]
+        labels = [self._label(batch[name], row) for name, row in zip(plan.label_cols, self._outputs)]
+        weights = [] if plan.sample_weight_col is None else [batch[plan.sample_weight_col].astype(numpy.float32)]
+        return (_one_or_all(inputs), _one_or_all(labels), *weights)
+
+    def _label(self, array: numpy.ndarray, row: Tuple[Optional[int], ...]) -> numpy.ndarray:
+        array = array.astype(numpy.float32, copy=False) if array.dtype == numpy.float64 else array
+        has_all = None not in row and int(numpy.prod(row)) == int(numpy.prod(array.shape[1:]))
+        return array.reshape(len(array), *row) if has_all else array
+
+
+def _one_or_all(arrays: List[Any]) -> Any:
+    return arrays[0] if len(arrays) == 1 else tuple(arrays)
+
+
+class _Fit:
+    """One rank's part of a fit."""
+
+    def __init__(self, plan: Plan, store: Any, data: Any) -> None:
+        import horovod.keras as hvd
+
+        self._hvd = hvd
+        self._plan = plan
+        self._data = data
+        self._checkpoints = Checkpoints(store, plan.run_id, plan.keep_checkpoints)
+        self._model = plan.model.open()
+        self._batches = Batches(plan, self._model)
+        told = carried.compiling(plan.compile, plan.custom_objects)
+        compression = {"compression": plan.compression} if plan.compression else {}
+        told["optimizer"] = hvd.DistributedOptimizer(
+            told["optimizer"], backward_passes_per_step=plan.backward_passes, average_aggregated_gradients=True, **compression
+        )
+        self._model.compile(**told)
+        self._epoch, self.history = 0, {}
+        if plan.resume is not None:
+            facts = state.facts_of(plan.resume)
+            state.restore(self._model, plan.resume)
+            self._epoch, self.history = facts["epoch"], facts["history"]
+        self._rate = self._scaled_rate()
+
+    def _scaled_rate(self) -> Optional[float]:
+        """The rate of one process; the optimizer's becomes that of all. A schedule stays as it is."""
+        import keras
+
+        optimizer = self._model.optimizer
+        if isinstance(optimizer._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
+            return None
+        rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+        if self._plan.resume is not None:
+            rate = state.facts_of(self._plan.resume)["rate"] or rate
+        optimizer.learning_rate = rate * self._hvd.size()
+        return rate
+
+    def run(self) -> Optional[Dict[str, List[float]]]:
+        from horovod.spark.keras.callbacks import Checkpoint, Validation
+
+        plan, hvd = self._plan, self._hvd
+        callbacks: List[Any] = [] if plan.data.validation is None else [Validation(self._validation, self._batches)]
+        callbacks += [hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()]
+        callbacks += list(plan.callbacks)
+        if hvd.rank() == 0:
+            callbacks += [Checkpoint(self)] + ([plan.checkpoint_callback] if plan.checkpoint_callback else [])
+        if self._epoch < plan.epochs:
+            self._model.fit(
+                self._training(), steps_per_epoch=self._data.train_steps, epochs=plan.epochs, initial_epoch=self._epoch,
+                callbacks=callbacks, verbose=min(plan.verbose, 2) and 2 if hvd.rank() == 0 else 0,
+            )  # fmt: skip
+        return self.history if hvd.rank() == 0 else None
+
+    def _training(self) -> Iterator[Tuple[Any, ...]]:
+        """All epochs' batches. Keras takes one batch more than it uses, to see what they are like."""
+        epoch = self._epoch
+        while True:
+            for batch in self._data.train_data(epoch):
+                yield self._batches(batch)
+            epoch += 1
+
+    def _validation(self) -> Iterator[Dict[str, numpy.ndarray]]:
+        """Each row once: rows that only fill the last batch are left out."""
+        for batch in self._data.val_data():
+            is_counted = batch.pop(WEIGHT) > 0
+            if is_counted.any():
+                yield batch if is_counted.all() else {name: values[is_counted] for name, values in batch.items()}
+
+    def save(self, epoch: int, logs: Dict[str, float]) -> None:
+        """On rank 0, after an epoch."""
+        import keras
+
+        for name, value in logs.items():
+            self.history.setdefault(name, []).append(float(value))
+        plan = self._plan
+        rate = self._rate
+        if rate is not None:  # callbacks may have changed it
+            rate = float(keras.ops.convert_to_numpy(self._model.optimizer.learning_rate)) / self._hvd.size()
+        facts = {
+            "epoch": epoch + 1, "history": self.history, "seed": plan.seed, "size": self._hvd.size(),
+            "rows": plan.data.train.rows, "identity": plan.data.train.identity, "keras": keras.__version__,
+        }  # fmt: skip
+        self._checkpoints.save(state.packed(self._model, rate, facts), epoch + 1, 0, logs.get("val_loss"))
