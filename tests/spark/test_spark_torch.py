@@ -1,9 +1,13 @@
 """TorchEstimator and TorchModel on real executors, and in this process where one process shows it."""
 
+import subprocess
+import sys
+
 import numpy
 import pytest
 import torch
 from estimator_helpers import Here, frame_of, points
+from ranks import ROOT
 
 from horovod.spark.common.backend import LocalBackend, SparkBackend
 from horovod.spark.common.dataset import open_prepared
@@ -263,3 +267,13 @@ def test_nulls_are_refused_by_name(spark, store):
     rows = [*points(40), ([0.0] * 4, None, 1.0)]
     with pytest.raises(ValueError, match="'label'.*null"):
         estimator(store).fit(frame_of(spark, rows))
+
+
+def test_the_notebook_runs_as_a_script():
+    """Azure Synapse's notebook, of which only the store and the images are others."""
+    script = ROOT / "configs/examples/estimator_torch.py"
+    run = subprocess.run([sys.executable, "-W", "ignore", script, "--epochs", "8"], capture_output=True, text=True,
+                         timeout=1200)  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
+    accuracy = float(run.stdout.split("Test accuracy:")[1].split()[0])
+    assert accuracy > 0.5, run.stdout

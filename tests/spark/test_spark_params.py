@@ -1,0 +1,128 @@
+"""The table of parameters: Horovod's list, and what is made of each row. Needs no session, and no Java."""
+
+import inspect
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed here")
+
+from horovod.spark.common import backend, params  # noqa: E402
+from horovod.spark.common.backend import HostsBackend, LocalBackend, SparkBackend  # noqa: E402
+from horovod.spark.torch import TorchEstimator, TorchModel  # noqa: E402
+
+# Horovod's, with their defaults.
+ALL = dict(
+    num_proc=None, model=None, backend=None, store=None, optimizer=None, loss=None, loss_weights=None,
+    sample_weight_col=None, metrics=[], feature_cols=None, label_cols=None, continuous_cols=None, categorical_cols=None,
+    validation=None, gradient_compression=None, compress_sparse_cols=False, batch_size=32, val_batch_size=None, epochs=1,
+    verbose=1, callbacks=[], random_seed=None, shuffle_buffer_size=None, shuffle=True, partitions_per_process=10,
+    run_id=None, train_steps_per_epoch=None, validation_steps_per_epoch=None, transformation_fn=None,
+    transformation_edit_fields=None, transformation_removed_fields=None, train_reader_num_workers=2,
+    val_reader_num_workers=2, reader_pool_type="thread", label_shapes=None, inmemory_cache_all=False, use_gpu=True,
+    mp_start_method=None, backward_passes_per_step=1, tensorflow_dataset_prefetch_buffer_size=0, data_module=None,
+)  # fmt: skip
+TORCH = dict(input_shapes=None, loss_constructors=None, train_minibatch_fn=None)
+# Accessors that do not follow their parameter's name.
+ODD = {
+    "shuffle_buffer_size": ("getShufflingBufferSize", "setShufflingBufferSize"),
+    "train_reader_num_workers": ("getTrainReaderNumWorker", "setTrainReaderNumWorker"),
+    "val_reader_num_workers": ("getValReaderNumWorker", "setValReaderNumWorker"),
+    "inmemory_cache_all": ("getInMemoryCacheAll", "setInMemoryCacheAll"),
+}
+
+
+def test_the_table_is_horovods_list_and_says_what_is_ours():
+    table = {row.name: row for row in TorchEstimator.table}
+    assert {name: row.default for name, row in table.items() if not row.is_ours} == {**ALL, **TORCH}
+    assert len(table) == len(TorchEstimator.table)
+    assert list(inspect.signature(TorchEstimator).parameters) == list(table)
+    for row in table.values():
+        assert f"{row.name}: {row.text}" in TorchEstimator.__doc__
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_each_parameter_has_a_setter_that_returns_the_estimator(name):
+    words = "".join(word.capitalize() for word in name.split("_"))
+    getter, setter = ODD.get(name, ("get" + words, "set" + words))
+    estimator = TorchEstimator()
+    assert getattr(estimator, getter)() == ALL[name]
+    value = getattr(estimator, getter)()
+    assert getattr(estimator, setter)(value) is estimator
+
+
+@pytest.mark.parametrize("name, value, result", [
+    ("batch_size", 8.0, 8), ("epochs", "3", TypeError), ("shuffle", 1, TypeError), ("feature_cols", ("a", "b"), ["a", "b"]),
+    ("loss_weights", [1], [1.0]), ("run_id", 5, TypeError), ("label_cols", "a", TypeError),
+])  # fmt: skip
+def test_values_are_converted_or_refused(name, value, result):
+    if result is TypeError:
+        with pytest.raises(TypeError, match=name):
+            TorchEstimator(**{name: value})
+    else:
+        found = TorchEstimator(**{name: value}).getOrDefault(name)
+        assert found == result and type(found) is type(result)
+
+
+def test_wrong_keywords_are_named():
+    with pytest.raises(TypeError, match="did you mean batch_size"):
+        TorchEstimator(batchsize=3)
+    with pytest.raises(TypeError):
+        TorchEstimator(2)
+    with pytest.raises(ValueError, match="not both"):
+        TorchEstimator(loss=len, loss_constructors=len)
+    with pytest.raises(ValueError, match="backward_passes_per_step"):
+        TorchEstimator(backward_passes_per_step=0)
+
+
+def test_defaults_are_not_shared():
+    one, other = TorchEstimator(), TorchEstimator()
+    one.getMetrics().append(1)
+    assert other.getMetrics() == [] and params.EstimatorParams.metrics.name == "metrics"
+
+
+def test_copies_with_other_parameters_are_runs_of_their_own():
+    told = TorchEstimator(run_id="run")
+    one, other = told.copy({told.epochs: 2}), told.copy({told.epochs: 3})
+    assert len({told.getRunId(), one.getRunId(), other.getRunId()}) == 3
+    assert told.copy({told.epochs: 2}).getRunId() == one.getRunId()
+    assert told.copy().getRunId() == "run"
+    assert told.copy({told.run_id: "mine"}).getRunId() == "mine"
+
+
+def test_the_models_accessors():
+    model = TorchModel(label_columns=["a", "b"])
+    assert model.getOutputCols() == ["a__output", "b__output"]
+    assert model.setOutputCols(["x", "y"]) is model and model.getOutputCols() == ["x", "y"]
+    assert model.setLabelColoumns(["c"]).getLabelColumns() == ["c"]
+    with pytest.raises(ValueError, match="2 names for 1 labels"):
+        model.getOutputCols()
+
+
+def test_backends_refuse_what_their_runs_do_not_take():
+    with pytest.raises(TypeError, match="prefix_output_with_timestamps.*it takes .*prefix_output_with_timestamp"):
+        SparkBackend(num_proc=2, prefix_output_with_timestamps=True)
+    with pytest.raises(TypeError, match="hots"):
+        LocalBackend(2, hots="a")
+    assert HostsBackend("a:8,b:8").num_processes() == 16 and HostsBackend("a").num_processes() == 1
+    with pytest.raises(ValueError, match="NAME:SLOTS"):
+        HostsBackend("a:many")
+
+
+def test_fits_take_turns_where_slots_are_few():
+    turns = backend._Turns()
+    order = []
+    turns.begin(2, 2)
+
+    import threading
+
+    def other():
+        turns.begin(2, 2)
+        order.append("other")
+        turns.end(2)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    order.append("first")
+    turns.end(2)
+    thread.join(60)
+    assert order == ["first", "other"]
