@@ -129,7 +129,7 @@ def _task_slots() -> Optional[int]:
     """How many tasks the cluster runs at once; None: not known."""
     from horovod.spark import _session
 
-    slots = getattr(_session.active(), "_slots", None)
+    slots = getattr(_session.active(), "slots", None)
     return slots() if slots is not None else None
 
 

@@ -1,164 +1,42 @@
-"""Functions under the names that Horovod has for them, for programs and tests that call them by those names.
+"""Small helpers that scripts take from Horovod's module of the same name."""
 
-The estimators prepare data by dataset.prepare(), which these call too, and look at no row in Python.
-"""
+import hashlib
+import os
+import socket
+from typing import Any, List, Optional
 
-import contextlib
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+# What tells two containers of one machine apart: processes that share these can share memory.
+_NAMESPACES = ("ipc", "mnt", "net", "uts")
 
-import numpy
-from pyspark.ml.linalg import DenseVector, SparseVector, Vector, VectorUDT
-from pyspark.sql import types
 
-from horovod.spark.common import constants, dataset, materialise
-from horovod.spark.common.estimator import check_validation
-
-__all__ = ["check_shape_compatibility", "check_validation", "prepare_data", "to_list", "to_petastorm_fn"]
+def host_hash(salt: Optional[str] = None) -> str:
+    """A name for this machine and container, equal for processes that can share memory. `salt` makes another one of it."""
+    parts = [socket.gethostname(), os.environ.get("CONTAINER_ID", ""), salt or ""]
+    for name in _NAMESPACES:
+        try:
+            parts.append(os.readlink(f"/proc/self/ns/{name}"))
+        except OSError:
+            pass  # a kernel without it has one for all
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return f"{socket.gethostname().partition('.')[0]}-{digest[:32]}"
 
 
 def to_list(value: Any, length: int) -> Optional[List[Any]]:
-    """One value for all, as a list; None stays None."""
+    """A list of `length`: one item stands for all. None stays None; ValueError where the number of items is another."""
     if value is None:
         return None
-    return list(value) if isinstance(value, (list, tuple)) else [value] * length
+    items = value if isinstance(value, list) else [value]
+    if len(items) == 1:
+        return items * length
+    if len(items) != length:
+        raise ValueError(f"a list of {len(items)} is given where one item, or one of each of {length}, is expected")
+    return items
 
 
-def check_shape_compatibility(
-    metadata: Dict[str, Any],
-    feature_columns: Sequence[str],
-    label_columns: Sequence[str],
-    input_shapes: Optional[Sequence[Sequence[int]]] = None,
-    output_shapes: Optional[Sequence[Sequence[int]]] = None,
-    label_shapes: Optional[Sequence[Sequence[int]]] = None,
-) -> None:
-    """ValueError where a column has not as many values a row as the model's input or output."""
-    if label_shapes is None:
-        label_shapes = output_shapes
-    for what, columns, shapes in (("feature", feature_columns, input_shapes), ("label", label_columns, label_shapes)):
-        if shapes is None:
-            continue
-        if len(shapes) != len(columns):
-            raise ValueError(f"{len(columns)} {what} columns {list(columns)} for {len(shapes)} shapes of the model")
-        for name, shape in zip(columns, shapes):
-            size = metadata[name]["shape"]
-            if size is not None and size != abs(int(numpy.prod(shape))):
-                raise ValueError(f"{what} column {name!r} has {size} values a row, which are not of shape {list(shape)}")
+def __getattr__(name: str) -> Any:
+    """What is about DataFrames needs pyspark, which not everybody has who asks for the rest."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    from horovod.spark.common import frames
 
-
-def _row_facts(row: Any) -> Iterator[Tuple[str, Tuple[set, set, set]]]:
-    for name, value in row.asDict().items():
-        if isinstance(value, SparseVector):
-            shape, size = value.size, len(value.indices)
-        elif isinstance(value, (DenseVector, list)):
-            shape = size = len(value)
-        else:
-            shape = size = 1
-        yield name, ({type(value)}, {shape}, {size})
-
-
-def _joined(one: Tuple[set, set, set], other: Tuple[set, set, set]) -> Tuple[set, set, set]:
-    kinds, shapes, sizes = (a | b for a, b in zip(one, other))
-    return kinds, {min(shapes), max(shapes)}, {min(sizes), max(sizes)}
-
-
-def _get_col_info(frame: Any) -> Tuple[Dict[str, set], Dict[str, int], Dict[str, int]]:
-    """Python's types, the shape, and the largest size of each column; it looks at every row."""
-    found = dict(frame.rdd.flatMap(_row_facts).reduceByKey(_joined).collect())
-    kinds, shapes, sizes = {}, {}, {}
-    for name in frame.schema.names:
-        kinds[name], of_shape, of_size = found[name]
-        if len(of_shape) != 1:
-            raise ValueError(f"Column {name} does not have uniform shape. shape set: {of_shape}")
-        if len(of_size) > 1 and SparseVector not in kinds[name]:
-            raise ValueError(f"Rows of column {name} have varying sizes, which only sparse vectors may have")
-        shapes[name], sizes[name] = of_shape.pop(), max(of_size)
-    return kinds, shapes, sizes
-
-
-def _get_metadata(frame: Any) -> Dict[str, Dict[str, Any]]:
-    """What a model remembers of the columns; see schema.py."""
-    kinds, shapes, sizes = _get_col_info(frame)
-    metadata = {}
-    for field in frame.schema.fields:
-        seen = kinds[field.name]
-        is_sparse = SparseVector in seen and DenseVector not in seen
-        is_vector = is_sparse or DenseVector in seen
-        spark_type = SparseVector if is_sparse else DenseVector if is_vector else type(field.dataType)
-        kept = constants.CUSTOM_SPARSE if is_sparse else constants.ARRAY if is_vector else constants.NOCHANGE
-        metadata[field.name] = {
-            "spark_data_type": spark_type, "is_sparse_vector_only": is_sparse, "shape": shapes[field.name],
-            "intermediate_format": kept, "max_size": sizes[field.name],
-        }  # fmt: skip
-    return metadata
-
-
-def to_petastorm_fn(columns: Sequence[str], metadata: Optional[Dict[str, Any]]) -> Callable[[Any], Any]:
-    """A function of a row that makes lists of its vectors; of sparse ones: count, indices, values, zeros."""
-
-    def convert(row: Any) -> Any:
-        from pyspark import Row
-
-        values = row.asDict()
-        for name in columns:
-            if not isinstance(values[name], Vector):
-                continue
-            kind = metadata[name]["intermediate_format"] if metadata else constants.ARRAY
-            values[name] = _sparse_list(values[name], metadata[name]["max_size"]) if (
-                metadata and kind == constants.CUSTOM_SPARSE) else values[name].toArray().tolist()  # fmt: skip
-        return Row(**values)
-
-    return convert
-
-
-def _sparse_list(vector: Any, most: int) -> List[float]:
-    count = len(vector.indices)
-    return [float(count), *map(float, vector.indices), *map(float, vector.values), *([0.0] * 2 * (most - count))]
-
-
-def _train_val_split(frame: Any, validation: Any) -> Tuple[Any, Optional[Any], float]:
-    """Rows for training, rows for validation, and the share of the latter."""
-    check_validation(validation)
-    if not validation:
-        return frame, None, 0.0
-    if isinstance(validation, str):
-        column = frame[validation]
-        chosen = column if isinstance(frame.schema[validation].dataType, types.BooleanType) else column > 0
-        train, rest = frame.filter(~chosen).drop(validation), frame.filter(chosen).drop(validation)
-        count = rest.count()
-        return train, rest, count / (train.count() + count)
-    train, rest = frame.randomSplit([1.0 - validation, validation])
-    return train, rest, validation
-
-
-def get_spark_df_output_schema(schema: Any, labels: Sequence[str], outputs: Sequence[str], metadata: Dict[str, Any]) -> Any:
-    """The schema of a frame with predictions of these labels."""
-    added = []
-    for label, name in zip(labels, outputs):
-        kind = metadata[label]["spark_data_type"]
-        added.append(types.StructField(name, VectorUDT() if kind in (DenseVector, SparseVector) else kind(), True))
-    return types.StructType([*schema.fields, *added])
-
-
-@contextlib.contextmanager
-def prepare_data(
-    num_processes: int,
-    store: Any,
-    df: Any,
-    label_columns: Sequence[str],
-    feature_columns: Sequence[str],
-    validation: Any = None,
-    sample_weight_col: Optional[str] = None,
-    compress_sparse: bool = False,
-    partitions_per_process: int = 10,
-    verbose: int = 0,
-) -> Iterator[Optional[int]]:
-    """Writes what is needed of a frame into the store while the context lasts, for fit_on_parquet()."""
-    prepared = dataset.prepare(
-        df, store, columns=list(feature_columns), label_columns=list(label_columns), sample_weight_col=sample_weight_col,
-        validation=validation, num_proc=num_processes, partitions_per_process=partitions_per_process,
-        compress_sparse=compress_sparse,
-    )  # fmt: skip
-    try:
-        yield None
-    finally:
-        materialise.release(store, prepared)
+    return getattr(frames, name)
