@@ -22,4 +22,6 @@ def points(count, seed=0):
 
 
 def frame_of(spark, rows, partitions=2):
-    return spark.createDataFrame(rows, "features array<float>, label bigint, weight float").repartition(partitions).cache()
+    return (
+        spark.createDataFrame(rows, "features array<float>, label bigint, weight float").repartition(partitions).cache()
+    )

@@ -160,7 +160,12 @@ def test_estimator_and_model_are_saved_and_loaded(spark, frame, store, tmp_path)
     told = estimator(store, run_id="a")
     told.write().overwrite().save(str(tmp_path / "estimator"))
     loaded = TorchEstimator.load(str(tmp_path / "estimator"))
-    assert loaded.getRunId() == "a" and loaded.getBackend() is None and loaded.getStore() is None and loaded.uid == told.uid
+    assert (
+        loaded.getRunId() == "a"
+        and loaded.getBackend() is None
+        and loaded.getStore() is None
+        and loaded.uid == told.uid
+    )
     fitted = Pipeline(stages=[loaded.setStore(store).setBackend(Here())]).fit(frame)
     fitted.write().overwrite().save(str(tmp_path / "model"))
     again = PipelineModel.load(str(tmp_path / "model"))
@@ -170,9 +175,9 @@ def test_estimator_and_model_are_saved_and_loaded(spark, frame, store, tmp_path)
 
 def test_cross_validation_with_two_fits_at_once(spark, frame, store):
     from pyspark.ml.evaluation import MulticlassClassificationEvaluator
+    from pyspark.ml.functions import vector_to_array
     from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
     from pyspark.sql import functions as F
-    from pyspark.ml.functions import vector_to_array
 
     class Evaluator(MulticlassClassificationEvaluator):
         def _evaluate(self, dataset):
@@ -186,7 +191,9 @@ def test_cross_validation_with_two_fits_at_once(spark, frame, store):
                            parallelism=2, seed=1).fit(frame)  # fmt: skip
     assert len(found.avgMetrics) == 2 and all(0.5 < metric <= 1 for metric in found.avgMetrics)
     assert len(found.bestModel.getHistory()) in (1, 3)
-    runs = {path.rsplit("/", 1)[-1] for path in store.fs.ls(store.get_localized_path(store.get_runs_path()), detail=False)}
+    runs = {
+        path.rsplit("/", 1)[-1] for path in store.fs.ls(store.get_localized_path(store.get_runs_path()), detail=False)
+    }
     assert len(runs) == 5  # two for each fold, and the best on all rows
 
 
@@ -228,7 +235,11 @@ BAD = {
     "no labels": (dict(label_cols=[]), ValueError, "label_cols is required"),
     "missing column": (dict(feature_cols=["featrues"]), ValueError, "no column 'featrues'"),
     "wrong shape": (dict(input_shapes=[[-1, 5]]), ValueError, r"'features' has 4 values a row, .* \[-1, 5\]"),
-    "wrong width": (dict(model=torch.nn.Linear(3, 2), input_shapes=[[-1, 4]], optimizer=None), ValueError, "optimizer is"),
+    "wrong width": (
+        dict(model=torch.nn.Linear(3, 2), input_shapes=[[-1, 4]], optimizer=None),
+        ValueError,
+        "optimizer is",
+    ),
     "loss and labels": (dict(loss=torch.nn.BCELoss()), ValueError, "the loss cannot take two rows"),
     "text": (dict(feature_cols=["word"]), ValueError, "'word'"),
     "loss with a lock": (dict(loss="lock"), TypeError, "losses .*cannot pickle"),

@@ -25,7 +25,11 @@ class HorovodModel(ModelParams, Saved, Model):
     def getOutputCols(self) -> List[str]:
         """Names of the columns that transform() adds: `<label>__output`, unless setOutputCols() said others."""
         labels = self.getLabelColumns() or []
-        names = list(self.getOrDefault("outputCols")) if self.isSet("outputCols") else [f"{label}__output" for label in labels]
+        names = (
+            list(self.getOrDefault("outputCols"))
+            if self.isSet("outputCols")
+            else [f"{label}__output" for label in labels]
+        )
         if len(names) != len(labels):
             raise ValueError(f"setOutputCols: {len(names)} names for {len(labels)} labels")
         return names
@@ -37,7 +41,9 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
     # The first word of a run's name.
     _kind = "horovod"
 
-    def fit_on_parquet(self, params: Optional[Dict[Any, Any]] = None, dataset_idx: Optional[int] = None) -> HorovodModel:
+    def fit_on_parquet(
+        self, params: Optional[Dict[Any, Any]] = None, dataset_idx: Optional[int] = None
+    ) -> HorovodModel:
         """As fit(), on what stands at the store's train and validation paths: Parquet files, of whatever origin."""
         if params:
             return self.copy(params).fit_on_parquet(dataset_idx=dataset_idx)

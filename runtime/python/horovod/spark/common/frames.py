@@ -35,7 +35,9 @@ def check_shape_compatibility(
         for name, shape in zip(columns, shapes):
             size = metadata[name]["shape"]
             if size is not None and size != abs(int(numpy.prod(shape))):
-                raise ValueError(f"{what} column {name!r} has {size} values a row, which are not of shape {list(shape)}")
+                raise ValueError(
+                    f"{what} column {name!r} has {size} values a row, which are not of shape {list(shape)}"
+                )
 
 
 def _row_facts(row: Any) -> Iterator[Tuple[str, Tuple[set, set, set]]]:
@@ -123,7 +125,9 @@ def _train_val_split(frame: Any, validation: Any) -> Tuple[Any, Optional[Any], f
     return train, rest, validation
 
 
-def get_spark_df_output_schema(schema: Any, labels: Sequence[str], outputs: Sequence[str], metadata: Dict[str, Any]) -> Any:
+def get_spark_df_output_schema(
+    schema: Any, labels: Sequence[str], outputs: Sequence[str], metadata: Dict[str, Any]
+) -> Any:
     """The schema of a frame with predictions of these labels."""
     added = []
     for label, name in zip(labels, outputs):

@@ -37,10 +37,14 @@ class KerasEstimator(HorovodEstimator):
                 if self.getOrDefault(name) is None:
                     raise ValueError(f"KerasEstimator: {name} is required, as the model is not compiled")
         if self.getCheckpointEvery() is not None:
-            raise ValueError("KerasEstimator: checkpoint_every is for TorchEstimator; here a checkpoint is of an epoch's end")
+            raise ValueError(
+                "KerasEstimator: checkpoint_every is for TorchEstimator; here a checkpoint is of an epoch's end"
+            )
         model = self.getModel()
         if not (model.built and getattr(model, "inputs", None) and getattr(model, "outputs", None)):
-            raise ValueError("KerasEstimator: the model must know its shapes: begin it with keras.layers.Input, or call it once")
+            raise ValueError(
+                "KerasEstimator: the model must know its shapes: begin it with keras.layers.Input, or call it once"
+            )
 
     def _to_saved(self, name: str, value: Any) -> Any:
         if name == "model":
@@ -92,7 +96,9 @@ class KerasEstimator(HorovodEstimator):
         try:
             model.test_on_batch(*tensors)
         except Exception as error:
-            raise ValueError(f"the model or its loss cannot take two rows of zeros of these columns: {error}") from error
+            raise ValueError(
+                f"the model or its loss cannot take two rows of zeros of these columns: {error}"
+            ) from error
         model.reset_metrics()
         return model
 

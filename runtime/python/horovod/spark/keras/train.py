@@ -82,7 +82,9 @@ def shaped(array: numpy.ndarray, row: Sequence[Optional[int]], name: str) -> num
     """A batch with its rows in a model's shape, where None is any size. ValueError names the column."""
     sizes = [-1 if size is None else size for size in row]
     if array.dtype == object or array.dtype.kind not in "biuf":
-        raise ValueError(f"column {name!r} is of type {array.dtype}; make numbers of it, with transformation_fn or before")
+        raise ValueError(
+            f"column {name!r} is of type {array.dtype}; make numbers of it, with transformation_fn or before"
+        )
     array = array.astype(numpy.float32, copy=False) if array.dtype == numpy.float64 else array
     if array.ndim == 1 + len(sizes):
         fits = all(size in (-1, real) for size, real in zip(sizes, array.shape[1:]))
@@ -133,7 +135,10 @@ class _Fit:
         told = carried.compiling(plan.compile, plan.custom_objects)
         compression = {"compression": plan.compression} if plan.compression else {}
         told["optimizer"] = hvd.DistributedOptimizer(
-            told["optimizer"], backward_passes_per_step=plan.backward_passes, average_aggregated_gradients=True, **compression
+            told["optimizer"],
+            backward_passes_per_step=plan.backward_passes,
+            average_aggregated_gradients=True,
+            **compression,
         )
         self._model.compile(**told)
         self._epoch, self.history = 0, {}

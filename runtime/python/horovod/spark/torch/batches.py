@@ -32,7 +32,9 @@ def shaped(tensor: torch.Tensor, shape: Optional[Sequence[int]], name: str) -> t
 def tensor_of(array: numpy.ndarray, name: str, as_float: bool) -> torch.Tensor:
     """Doubles become float32 in any case: models have float32 weights."""
     if array.dtype == object or array.dtype.kind not in "biuf":
-        raise ValueError(f"column {name!r} is of type {array.dtype}; make numbers of it, with transformation_fn or before")
+        raise ValueError(
+            f"column {name!r} is of type {array.dtype}; make numbers of it, with transformation_fn or before"
+        )
     if as_float or array.dtype == numpy.float64:
         array = array.astype(numpy.float32, copy=False)
     elif array.dtype.kind == "u" or array.dtype.kind == "i":

@@ -123,9 +123,13 @@ class TorchEstimator(HorovodEstimator):
         state = plan.resume or {}
         plan.seed = state["seed"]  # the order of rows goes on
         if self.getVerbose():
-            print(f"run {plan.run_id} is continued at epoch {state['epoch']} step {state['step']} of {plan.epochs} epochs")
+            print(
+                f"run {plan.run_id} is continued at epoch {state['epoch']} step {state['step']} of {plan.epochs} epochs"
+            )
             if state["identity"] != plan.data.train.identity:
-                print(f"run {plan.run_id} had {state['rows']} other rows before; it goes on with {plan.data.train.rows}")
+                print(
+                    f"run {plan.run_id} had {state['rows']} other rows before; it goes on with {plan.data.train.rows}"
+                )
 
     def _made_model(self, plan: train.Plan, history: Any, run_id: str, metadata: Dict[str, Any]) -> TorchModel:
         which = "best" if plan.data.validation is not None and self.getReturnModel() == "best" else "latest"

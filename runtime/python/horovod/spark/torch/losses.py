@@ -53,7 +53,9 @@ class Sums:
         self._values = torch.zeros(2 + len(groups) * len(self._label_cols), dtype=torch.float64, device=device)
 
     @torch.no_grad()
-    def add(self, loss: torch.Tensor, outputs: Sequence[torch.Tensor], labels: Sequence[torch.Tensor], count: float) -> None:
+    def add(
+        self, loss: torch.Tensor, outputs: Sequence[torch.Tensor], labels: Sequence[torch.Tensor], count: float
+    ) -> None:
         """`count`: how much the batch counts."""
         values = [torch.ones((), dtype=torch.float64, device=self._values.device), loss.detach().mean()]
         for group in self._groups:

@@ -51,9 +51,13 @@ class TorchModel(HorovodModel):
         outputs = self._outputs(predictor, frame, labels, names)
         return predict.transform(frame, predictor, self.getFeatureColumns(), outputs)
 
-    def _outputs(self, predictor: TorchPredictor, frame: Any, labels: List[str], names: List[str]) -> List[predict.Output]:
+    def _outputs(
+        self, predictor: TorchPredictor, frame: Any, labels: List[str], names: List[str]
+    ) -> List[predict.Output]:
         """What the columns will be: learnt from two rows of zeros, so that no row of the frame is computed for it."""
-        results = predictor(predict.zeros_like(frame, self.getFeatureColumns(), self.getInputShapes(), self._get_metadata()))
+        results = predictor(
+            predict.zeros_like(frame, self.getFeatureColumns(), self.getInputShapes(), self._get_metadata())
+        )
         metadata = self._get_metadata() or {}
         return [
             predict.output_of(name, array, metadata.get(label)) for name, array, label in zip(names, results, labels)

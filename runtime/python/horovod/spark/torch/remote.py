@@ -36,7 +36,9 @@ def _metric_cls() -> type:
 
 
 def _construct_metric_value_holders_fn() -> Callable[..., List[List[Any]]]:
-    def construct(make: Callable[..., Any], groups: Sequence[Any], label_columns: Sequence[str], hvd: Any) -> List[List[Any]]:
+    def construct(
+        make: Callable[..., Any], groups: Sequence[Any], label_columns: Sequence[str], hvd: Any
+    ) -> List[List[Any]]:
         return [[make(f"group_{number}_{label}", hvd) for label in label_columns] for number in range(len(groups))]
 
     return construct
