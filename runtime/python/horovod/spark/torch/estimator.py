@@ -2,6 +2,7 @@
 
 import copy
 import io
+import warnings
 from typing import Any, Dict, List, Optional
 
 import torch
@@ -61,6 +62,8 @@ class TorchEstimator(HorovodEstimator):
         if self.getFeatureCols() and len(shapes) != len(self.getFeatureCols()):
             raise ValueError(f"input_shapes has {len(shapes)} shapes for {len(self.getFeatureCols())} feature columns")
         optimizers.tied(self.getModel(), self.getOrDefault("optimizer"))
+        if self.getCallbacks():
+            warnings.warn("callbacks do nothing here; a loop of your own is train_minibatch_fn", stacklevel=4)
 
     def _plan(self, data: Any, run_id: str) -> train.Plan:
         labels = self.getLabelCols()
