@@ -25,6 +25,8 @@ KEY = "HVD_RUN_KEY"
 WORD = "HVD_RUN_WORD"
 PARTS = "HVD_RUN_PARTS"
 PART = "HVD_RUN_PART_"
+# The largest result that a rank may send, in bytes; 0 and no such variable: any.
+MOST = "HVD_RUN_MOST"
 
 # The kernel takes 128 KiB for one variable, and 2 MiB for all variables and arguments together, with 8 MiB of stack.
 _PART_BYTES = 96 * 1024
@@ -155,9 +157,19 @@ class Reply:
         self._folder = os.environ.pop(FOLDER, None)
         self._word = os.environ.pop(WORD, "")
         self._key = os.environ.pop(KEY)
+        self._most = int(os.environ.pop(MOST, "0"))
         self._output = os.dup(1)
         global _log_word
         _log_word = self._word or None
+
+    def check_size(self, result: bytes) -> None:
+        """ValueError when the driver will not take so much."""
+        if self._most and len(result) > self._most:
+            raise ValueError(
+                f"the result of rank {self._rank} is {len(result)} bytes, more than the {self._most} that Spark's "
+                "spark.driver.maxResultSize lets come to the driver; write it into a file that both can reach, and return "
+                "its name"
+            )
 
     def send(self, value: object) -> None:
         payload = cloudpickle.dumps(value)

@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, IO, List, Optional, Tuple, Union
 import cloudpickle
 
 from horovod.common.exceptions import HorovodInternalError
+from horovod.runner._culprit import find_culprit
 from horovod.runner._exchange import Folder, Lines
 
 # hvdrun has ended; only somebody who holds its pipes without it can make this wait longer, in seconds.
@@ -33,15 +34,19 @@ def find_program(name: str) -> str:
 
 
 class RemoteTraceback(Exception):
-    """The cause of an exception that came from a rank: its traceback there."""
+    """The cause of an exception that came from a rank: its traceback there, and how hvdrun saw the end of the job."""
 
-    def __init__(self, rank: int, text: str) -> None:
-        super().__init__(rank, text)
+    def __init__(self, rank: int, text: str, host: str = "", report: str = "") -> None:
+        super().__init__(rank, text, host, report)
         self.rank = rank
         self.text = text
+        self.host = host
+        self.report = report
 
     def __str__(self) -> str:
-        return f"on rank {self.rank}:\n{self.text}"
+        where = f"on rank {self.rank}" + (f" ({self.host})" if self.host else "")
+        told = f"\nThe last lines of the job:\n{self.report}" if self.report else ""
+        return f"{where}:\n{self.text}{told}"
 
 
 def _is_all_here(hvdrun: str, words: List[str], num_proc: int) -> bool:
@@ -123,10 +128,10 @@ def run_to_end(
     return code, "".join(pumps[1].last)
 
 
-def _raise_first_failure(failures: List[Dict[str, Any]]) -> None:
+def _raise_first_failure(failures: List[Dict[str, Any]], last_words: str) -> None:
     """Raises what a rank's function raised: the first that is not a consequence of another rank's end."""
     first = min(failures, key=lambda failure: (failure["is_internal"], failure["time"]))
-    remote = RemoteTraceback(first["rank"], first["traceback"])
+    remote = RemoteTraceback(first["rank"], first["traceback"], first["host"], last_words)
     try:
         error = pickle.loads(first["error"])
     except Exception:
@@ -142,9 +147,10 @@ def make_payload(func: Callable[..., Any], args: Tuple, kwargs: Dict[str, Any]) 
         call = cloudpickle.dumps((func, args, kwargs))
     except Exception as error:
         name = getattr(func, "__qualname__", repr(func))
+        culprit = find_culprit(func, args, kwargs)
         raise TypeError(
-            f"{name} cannot be sent to the ranks: {error}. Make what it refers to inside of the function, or pass what "
-            "can be pickled"
+            f"{name} cannot be sent to the ranks: {culprit + ': ' if culprit else ''}{error}. Make what it refers to inside "
+            "of the function, or pass what can be pickled"
         ) from error
     return pickle.dumps((sys.path, call))
 
@@ -177,7 +183,7 @@ def results_of(who: str, replies: List[Optional[bytes]], code: int, last_words: 
     answers = [None if reply is None else pickle.loads(reply) for reply in replies]
     failures = [answer for answer in answers if answer is not None and "error" in answer]
     if failures:
-        _raise_first_failure(failures)
+        _raise_first_failure(failures, last_words)
     missing = [rank for rank, answer in enumerate(answers) if answer is None]
     if code or missing:
         what = f"hvdrun ended with exit code {code}" if code else f"ranks {missing} left no result"
@@ -195,5 +201,5 @@ def describe_failure(error: BaseException, rank: int, when: float, traceback_tex
         pickled = b""
     return {
         "error": pickled, "text": f"{type(error).__name__}: {error}", "traceback": traceback_text, "rank": rank,
-        "time": when, "is_internal": isinstance(error, HorovodInternalError),
+        "host": os.uname().nodename, "time": when, "is_internal": isinstance(error, HorovodInternalError),
     }  # fmt: skip

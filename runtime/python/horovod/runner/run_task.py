@@ -23,6 +23,7 @@ def main() -> int:
         sys.path += [path for path in paths if path not in sys.path]
         func, args, kwargs = pickle.loads(call)
         result = cloudpickle.dumps(func(*args, **kwargs))
+        reply.check_size(result)
     except Exception as error:
         _failure.tell(error, error.__traceback__)
         text = traceback.format_exc()

@@ -10,14 +10,17 @@ of the executors. Nothing of a job stays in a Spark worker, whose process and en
 """
 
 import os
+import sys
 from typing import Any, Callable, Dict, List, Optional
 
-__all__ = ["run", "run_elastic"]
+__all__ = ["check", "run", "run_elastic"]
 
 # Horovod's default for Spark, in seconds: a cluster may have to make room first.
 _START_TIMEOUT_S = 600.0
 # Executors of a session that has just started register one after the other, in seconds.
 _REGISTER_S = 10.0
+# Restarts of a job whose ranks commit their state, where its caller gives no limit.
+_ELASTIC_RESTARTS = 3
 
 
 def run(
@@ -36,6 +39,8 @@ def run(
     nics: Any = None,
     prefix_output_with_timestamp: bool = False,
     executable: Optional[str] = None,
+    restarts: int = 0,
+    launcher: str = "auto",
 ) -> List[Any]:
     """Calls `fn(*args, **kwargs)` on each of `num_proc` ranks, which run in Spark's executors; results in rank order.
 
@@ -51,28 +56,70 @@ def run(
         verbose: 2 and above: hvdrun tells each step.
         nics: network interfaces for what the ranks tell each other, by name.
         executable: the Python of the ranks; default: the one that the executors run.
+        restarts: after a failure of ranks that ran, all of them are started anew, so many times at most. `fn` then finds
+            its own checkpoint and goes on from there.
+        launcher: where hvdrun runs. "driver": on this machine, which the executors must be able to connect to. "task0": in
+            the first task; output comes at the end, and Spark needs a second more. "auto": here, and in the first task
+            where the executors cannot connect to this machine.
         use_mpi, extra_mpi_args: must not be set: Spark starts the ranks. use_gloo: accepted.
 
     Raises:
         ValueError: an argument is wrong, there is no Spark session, or the cluster has too few slots.
-        Whatever `fn` raised first on a rank, with that rank's traceback as its cause.
+        Whatever `fn` raised first on a rank, with that rank's traceback and the job's last lines as its cause.
         RuntimeError: tasks did not start in time, an executor was lost, ...; with hvdrun's report, and Spark's own
-            exception, if there is one, as its cause.
+            exception, if there is one by then, as its cause.
     """
-    from horovod.spark import _job, _session
+    from horovod.runner._job import make_payload
+    from horovod.spark import _job, _launch, _session
 
     if use_mpi or extra_mpi_args:
         raise ValueError("horovod.spark.run: Spark starts the ranks, not mpirun; leave use_mpi and extra_mpi_args out")
     if env is not None and not isinstance(env, dict):
         raise ValueError(f"env must be a dict of variables, not {type(env).__name__}")
+    if launcher not in _job.LAUNCHERS:
+        raise ValueError(f"launcher must be one of {', '.join(_job.LAUNCHERS)}, not {launcher!r}")
     session = _session.active()
-    if num_proc is None:
-        num_proc = session.default_parallelism()
-    if isinstance(num_proc, bool) or not isinstance(num_proc, int) or num_proc < 1:
-        raise ValueError(f"num_proc must be a number of ranks, 1 or more, not {num_proc!r}")
+    if launcher == "task0" and session.is_dynamic:
+        raise ValueError(
+            'launcher="task0" needs a barrier stage, which Spark refuses where spark.dynamicAllocation.enabled is set; use '
+            '"driver", or switch dynamic allocation off'
+        )
+    num_proc = _checked_count("num_proc", session.default_parallelism() if num_proc is None else num_proc, 1)
+    _checked_count("restarts", restarts, 0)
     if start_timeout is None:
         start_timeout = float(os.environ.get("HOROVOD_SPARK_START_TIMEOUT", _START_TIMEOUT_S))
-    session.check_slots(num_proc, min(start_timeout, _REGISTER_S))
+    launch = _launch.Launch(
+        num_proc=num_proc,
+        words=_words(start_timeout, nics, prefix_output_with_timestamp, verbose),
+        environment={str(name): str(value) for name, value in (env or {}).items()},
+        executable=executable,
+        is_local=session.is_local,
+        largest_result=session.largest_result,
+        payload=make_payload(fn, tuple(args), dict(kwargs or {})),
+    )
+    for attempt in range(restarts + 1):
+        session = _session.active()
+        # An executor that was lost takes a while to come again.
+        session.check_slots(num_proc, start_timeout if attempt else min(start_timeout, _REGISTER_S))
+        job = _job.Job(session, launch, launcher)
+        try:
+            return job.run(stdout, stderr)
+        except Exception as error:
+            if attempt == restarts or not job.may_run_again:
+                raise
+            text = f"horovod.spark.run: {type(error).__name__}; the ranks are started anew, {attempt + 1} of {restarts}\n"
+            (stderr or sys.stderr).write(text)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _checked_count(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be a whole number, {least} or more, not {value!r}")
+    return value
+
+
+def _words(start_timeout: float, nics: Any, prefix_output_with_timestamp: bool, verbose: Optional[int]) -> List[str]:
+    """hvdrun's options."""
     words = ["--start-timeout", str(start_timeout)]
     if nics:
         words += ["--network-interfaces", nics if isinstance(nics, str) else ",".join(nics)]
@@ -80,13 +127,69 @@ def run(
         words.append("--prefix-output-with-timestamp")
     if verbose is None or verbose < 2:
         words.append("--quiet")
-    job = _job.Job(session, num_proc, words, {str(k): str(v) for k, v in (env or {}).items()}, executable)
-    return job.run(fn, tuple(args), dict(kwargs or {}), stdout, stderr)
+    return words
 
 
-def run_elastic(*_args: Any, **_kwargs: Any) -> List[Any]:
-    """Refused: ranks that come and go with Spark's executors are not supported yet."""
-    raise NotImplementedError(
-        "horovod.spark.run_elastic: jobs whose ranks come and go are not supported yet; horovod.spark.run starts a fixed "
-        "number of them, and a function that saves checkpoints can be started again"
-    )
+def check(num_proc: Optional[int] = None, store: Any = None) -> Any:
+    """What a job of `num_proc` ranks could do on this cluster: a value whose text is for people, and `problems` for programs.
+
+    It runs one short stage of Spark, whose tasks tell of their Python, packages, GPUs and folders, and try to reach the
+    driver's machine and each other.
+
+    Args:
+        num_proc: how many tasks to look at; default: spark.default.parallelism.
+        store: a URL or path, or a horovod.spark.common.store.Store, that driver and executors are to share.
+    """
+    from horovod.spark import _check, _session
+
+    session = _session.active()
+    count = _checked_count("num_proc", session.default_parallelism() if num_proc is None else num_proc, 1)
+    return _check.check(session, count, store)
+
+
+def run_elastic(
+    fn: Callable[..., Any],
+    args: tuple = (),
+    kwargs: Optional[Dict[str, Any]] = None,
+    num_proc: Optional[int] = None,
+    min_num_proc: Optional[int] = None,
+    max_num_proc: Optional[int] = None,
+    start_timeout: Optional[float] = None,
+    elastic_timeout: Optional[float] = None,
+    reset_limit: Optional[int] = None,
+    env: Optional[Dict[str, str]] = None,
+    stdout: Any = None,
+    stderr: Any = None,
+    verbose: int = 1,
+    nics: Any = None,
+    prefix_output_with_timestamp: bool = False,
+    min_np: Optional[int] = None,
+    max_np: Optional[int] = None,
+) -> List[Any]:
+    """horovod.spark.run for a function that can be started anew; the number of its ranks stays `num_proc`.
+
+    After a failure all ranks are started anew, `reset_limit` times at most (default: 3). State that was only committed in
+    memory is lost then: keep checkpoints in files. Jobs that grow and shrink with Spark's executors are refused.
+
+    Args:
+        min_num_proc, max_num_proc, and their former names min_np, max_np: None or num_proc.
+        elastic_timeout: seconds in which executors must have come again; default: as start_timeout.
+        All others: as of horovod.spark.run.
+    """
+    from horovod.spark import _session
+
+    if num_proc is None:
+        num_proc = _session.active().default_parallelism()
+    limits = {"min_num_proc": min_num_proc, "max_num_proc": max_num_proc, "min_np": min_np, "max_np": max_np}
+    for name, value in limits.items():
+        if value is not None and value != num_proc:
+            raise NotImplementedError(
+                f"horovod.spark.run_elastic({name}={value}): ranks that come and go with Spark's executors are not "
+                f"supported; all num_proc={num_proc} of them stay. Leave {name} out"
+            )
+    return run(
+        fn, args=args, kwargs=kwargs, num_proc=num_proc, start_timeout=start_timeout or elastic_timeout, env=env,
+        stdout=stdout, stderr=stderr, verbose=verbose, nics=nics,
+        prefix_output_with_timestamp=prefix_output_with_timestamp,
+        restarts=_ELASTIC_RESTARTS if reset_limit is None else reset_limit,
+    )  # fmt: skip

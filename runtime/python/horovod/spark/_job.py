@@ -1,84 +1,99 @@
-"""One job of horovod.spark.run: hvdrun on this machine, a stage of Spark whose tasks start its agents."""
+"""One job of horovod.spark.run: hvdrun, and a stage of Spark whose tasks start its agents."""
 
 import os
-import socket
-from typing import Any, Callable, Dict, List, Optional, Tuple
+import pickle
+import sys
+from typing import Any, Callable, List, Optional, Tuple
 
+import horovod
 from horovod.runner import _job as runner
-from horovod.runner._exchange import Lines
-from horovod.spark import _session, _task
+from horovod.spark import _relay, _session, _stage, _task
+from horovod.spark._launch import Launch, Outcome
 
 # For the tasks to end after hvdrun has: their agents have ended by then.
 _STAGE_END_S = 10.0
+# After a failure Spark has so long to say what it saw, as the cause of our exception; then the stage is cancelled.
+_SPARKS_WORD_S = 1.0
+_CANCEL_S = 0.25
+# How an agent says that the driver's machine cannot be called (launcher/agent/dial.cpp).
+_UNREACHABLE = "cannot call hvdrun back"
+# hvdrun's exit codes of a job that never ran: bad words, hosts that do not answer, ranks that cannot be started.
+_NEVER_RAN = (240, 241, 242)
+
+LAUNCHERS = ("auto", "driver", "task0")
 
 
 class Job:
     """Run once."""
 
-    def __init__(
-        self,
-        session: _session.Session,
-        num_proc: int,
-        words: List[str],
-        environment: Dict[str, str],
-        executable: Optional[str],
-    ) -> None:
+    def __init__(self, session: _session.Session, launch: Launch, launcher: str) -> None:
         self._session = session
-        self._num_proc = num_proc
-        self._words = words
-        self._environment = environment
-        self._executable = executable
-        self._stage: Optional[_session.Stage] = None
+        self._launch = launch
+        self._launcher = launcher
+        self._stage: Optional[_stage.Stage] = None
+        self._outcome: Optional[Outcome] = None
         # The text of a message that a rank sends with log_to_driver().
         self.on_log: Callable[[str], None] = print
 
-    def run(self, fn: Callable[..., Any], args: Tuple, kwargs: Dict[str, Any], stdout: Any, stderr: Any) -> List[Any]:
+    @property
+    def may_run_again(self) -> bool:
+        """After a failure: whether ranks ran, and nobody has cancelled them."""
+        error = self._stage.error if self._stage is not None else None
+        is_cancelled = error is not None and "cancelled" in str(error).lower()
+        ran = self._outcome is not None and self._outcome.code not in _NEVER_RAN
+        return ran and not is_cancelled
+
+    def run(self, stdout: Any, stderr: Any) -> List[Any]:
         """What horovod.spark.run returns and raises."""
-        exchange = Lines(runner.make_payload(fn, args, kwargs))
-        exchange.on_log = lambda message: self.on_log(message)
-        ours, theirs = socket.socketpair()
-        with ours:
-            with theirs:
-                process = runner.start(self._argv(exchange, theirs.fileno()), {**os.environ, **exchange.environment},
-                                       pass_fds=(theirs.fileno(),))  # fmt: skip
-            code, last_words = runner.run_to_end(process, exchange, stdout, stderr, lambda: self._start_stage(ours))
-        if self._stage is not None:
-            self._stage.end(_STAGE_END_S)
-        replies = [exchange.result(rank) for rank in range(self._num_proc)]
         try:
-            return runner.results_of("horovod.spark.run", replies, code, last_words)
+            self._outcome = self._run_here(stdout, stderr) if self._launcher != "task0" else None
+            if self._outcome is None or self._has_no_way_back():
+                self._outcome = self._run_in_task(stdout, stderr)
+        except BaseException:  # Ctrl-C too: tasks that wait for a slot must not start later
+            if self._stage is not None:
+                self._stage.end(0, _CANCEL_S)
+            raise
+        try:
+            return runner.results_of("horovod.spark.run", self._outcome.replies, self._outcome.code,
+                                     self._outcome.last_words)  # fmt: skip
         except RuntimeError as error:
             spark_error = self._stage.error if self._stage is not None else None
             if spark_error is not None and error.__cause__ is None:
                 raise error from spark_error
             raise
 
-    def _argv(self, exchange: Lines, driver_fd: int) -> List[str]:
-        count = self._num_proc
-        # The host list says only whether executors call loopback; where ranks are is known when all have called.
-        hosts = f"localhost:{count}" if self._session.is_local else f"executors:{count}"
-        words = ["--launcher", "spark", "--driver-fd", str(driver_fd), "-np", str(count), "-H", hosts, *self._words]
-        passed = [word for name in exchange.environment for word in ("-x", name)]
-        passed += [word for name, value in self._environment.items() for word in ("-x", f"{name}={value}")]
-        python = f'exec "{self._executable or f"${_task.PYTHON}"}" -m horovod.runner.run_task'
-        return [runner.find_program("hvdrun"), *words, *passed, "sh", "-c", python]
+    def _run_here(self, stdout: Any, stderr: Any) -> Outcome:
+        def start_tasks(order: _task.Order, tell: Callable[[str], None]) -> None:
+            self._stage = _stage.Stage(self._session, self._launch.num_proc, order.run, tell)
+            self._stage.start()
 
-    def _start_stage(self, driver: socket.socket) -> None:
-        line = b""
-        while not line.endswith(b"\n"):
-            piece = driver.recv(4096)
-            if not piece:
-                return  # hvdrun has ended, and says why
-            line += piece
-        word, key, count, *place = line.decode().split()
-        assert word == "call" and int(count) == self._num_proc, "hvdrun and this package are of different versions"
+        outcome = self._launch.run(dict(os.environ), stdout, stderr, lambda text: self.on_log(text), start_tasks)
+        if self._stage is not None:
+            waits: Tuple[float, float] = (_SPARKS_WORD_S, _CANCEL_S) if outcome.has_failed else (_STAGE_END_S,) * 2
+            self._stage.end(*waits)
+        return outcome
 
-        def tell(text: str) -> None:
-            try:
-                driver.sendall(f"over {text[:1000]}\n".encode())
-            except OSError:
-                pass  # hvdrun has ended already
+    def _has_no_way_back(self) -> bool:
+        """Whether the tasks have ended because they cannot call this machine, and one of them could be called instead."""
+        is_auto = self._launcher == "auto" and not self._session.is_dynamic
+        error = self._stage.error if self._stage is not None else None
+        return is_auto and error is not None and _UNREACHABLE in str(error)
 
-        order = _task.Order(key, self._num_proc, place)
-        self._stage = _session.Stage(self._session, self._num_proc, order, tell)
+    def _run_in_task(self, stdout: Any, stderr: Any) -> Outcome:
+        self._launch.take_settings()
+        order = _relay.RelayedOrder(self._launch, horovod.__version__)
+        self._stage = _stage.Stage(self._session, self._launch.num_proc, order.run, lambda _: None)
         self._stage.start()
+        self._stage.join()
+        if self._stage.error is not None:
+            raise RuntimeError(
+                f"horovod.spark.run: Spark ended the tasks: {_stage.reason_of(self._stage.error)}; the report of hvdrun is "
+                "in the standard error of the executor that ran partition 0"
+            ) from self._stage.error
+        relayed = pickle.loads(self._stage.results[0])
+        for text, stream in ((relayed.stdout, stdout or sys.stdout), (relayed.stderr, stderr or sys.stderr)):
+            if text:
+                stream.write(text)
+        for message in relayed.logs:
+            self.on_log(message)
+        return relayed.outcome

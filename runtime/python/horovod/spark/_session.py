@@ -1,11 +1,17 @@
 """What a job needs of a Spark session: how many tasks it can run at once, a stage of tasks, and its end."""
 
-import threading
+import re
 import time
 import uuid
 from typing import Any, Callable, List, Optional
 
-from horovod.spark import _task
+# What a task returns comes as rows of so much: one row may not have more than 4 MiB on its way through Spark Connect.
+_CHUNK_BYTES = 1 << 20
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30,
+          "t": 1 << 40, "tb": 1 << 40}  # fmt: skip
+
+# In a task: what it returns goes to the driver.
+Task = Callable[[int], bytes]
 
 
 def active() -> "Session":
@@ -15,10 +21,10 @@ def active() -> "Session":
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise ValueError("horovod.spark needs pyspark, which is not installed here: pip install pyspark") from error
-    session = SparkSession.getActiveSession()
     context = getattr(SparkContext, "_active_spark_context", None)
     if context is not None:
         return ClassicSession(context)
+    session = SparkSession.getActiveSession()
     if session is not None:
         return ConnectSession(session)
     raise ValueError(
@@ -31,15 +37,50 @@ class Session:
 
     # Whether all executors are on this machine, so that they can call loopback.
     is_local = False
+    # Whether the client may be far from the cluster, so that executors may be unable to call it.
+    is_remote = False
+
+    def conf(self, name: str, default: str) -> str:
+        """A setting of the cluster; the default also where the cluster hides it."""
+        raise NotImplementedError
 
     def default_parallelism(self) -> int:
         raise NotImplementedError
 
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether executors come and go. Spark refuses barrier stages there."""
+        return self.conf("spark.dynamicAllocation.enabled", "false").lower() == "true"
+
+    @property
+    def largest_result(self) -> int:
+        """How many bytes the tasks of a job may send to the driver in all; 0: any number."""
+        text = self.conf("spark.driver.maxResultSize", "1g").strip().lower()
+        parsed = re.fullmatch(r"(\d+)([a-z]*)", text)
+        return int(parsed.group(1)) * _UNITS[parsed.group(2)] if parsed and parsed.group(2) in _UNITS else 1 << 30
+
+    def slots(self) -> Optional[int]:
+        """How many tasks the cluster can run at the same time, now; None where it does not tell."""
+        return None
+
     def check_slots(self, tasks: int, patience_s: float) -> None:
         """ValueError when the cluster cannot run so many tasks at once, also when its executors have had time to register."""
+        if self.is_dynamic:
+            return
+        until = time.monotonic() + patience_s
+        slots = self.slots()
+        while slots is not None and slots < tasks and time.monotonic() < until:
+            time.sleep(0.1)
+            slots = self.slots()
+        if slots is not None and slots < tasks:
+            raise ValueError(
+                f"Timed out waiting for Spark tasks to start. num_proc={tasks} needs as many task slots at the same time, "
+                f"and the cluster has {slots}; ask for fewer ranks, or give the cluster more cores (or GPUs, if "
+                "spark.task.resource.gpu.amount is set)"
+            )
 
-    def run_stage(self, tasks: int, task: Callable[[int], int]) -> List[int]:
-        """Runs the task function once for each partition, all at the same time; what they returned."""
+    def run_stage(self, tasks: int, task: Task) -> List[bytes]:
+        """Runs the task function once for each partition, all at the same time; what they returned, by partition."""
         raise NotImplementedError
 
     def cancel(self) -> None:
@@ -52,115 +93,93 @@ class ClassicSession(Session):
 
     def __init__(self, context: Any) -> None:
         self._context = context
-        self._group = f"horovod.spark.run.{uuid.uuid4().hex[:8]}"
         self.is_local = context.master.startswith("local")
+        self._tag = f"horovod.spark.run.{uuid.uuid4().hex[:8]}"
+        # What cancels the caller's jobs (a notebook's stop button) is to cancel these tasks too, and they wait in the
+        # caller's pool: the stage's thread takes both over.
+        self._group = context.getLocalProperty("spark.jobGroup.id") or self._tag
+        self._pool = context.getLocalProperty("spark.scheduler.pool")
+
+    def conf(self, name: str, default: str) -> str:
+        return self._context.getConf().get(name, default)
 
     def default_parallelism(self) -> int:
         return self._context.defaultParallelism
 
-    def _is_dynamic(self) -> bool:
-        return self._context.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true"
-
-    def _slots(self) -> Optional[int]:
+    def slots(self) -> Optional[int]:
         try:
             scala = self._context._jsc.sc()
             return int(scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile()))
         except Exception:  # a Spark that names these otherwise tells by the start timeout
             return None
 
-    def check_slots(self, tasks: int, patience_s: float) -> None:
-        if self._is_dynamic():
-            return
-        until = time.monotonic() + patience_s
-        slots = self._slots()
-        while slots is not None and slots < tasks and time.monotonic() < until:
-            time.sleep(0.1)
-            slots = self._slots()
-        if slots is not None and slots < tasks:
-            raise ValueError(
-                f"num_proc={tasks} needs as many task slots at the same time, and the cluster has {slots}; ask for fewer "
-                "ranks, or give the cluster more cores (or GPUs, if spark.task.resource.gpu.amount is set)"
-            )
-
-    def run_stage(self, tasks: int, task: Callable[[int], int]) -> List[int]:
-        # pyspark has a JVM thread for each of Python's, so that the group is this thread's alone.
+    def run_stage(self, tasks: int, task: Task) -> List[bytes]:
+        # pyspark has a JVM thread for each of Python's, so that what is set here is this thread's alone.
         self._context.setJobGroup(self._group, "ranks of horovod.spark.run", interruptOnCancel=True)
+        if self._pool:
+            self._context.setLocalProperty("spark.scheduler.pool", self._pool)
+        if hasattr(self._context, "addJobTag"):  # Spark 3.5 and later
+            self._context.addJobTag(self._tag)
         partitions = self._context.parallelize(range(tasks), tasks)
 
-        def run_one(numbers: Any) -> List[int]:
+        def run_one(numbers: Any) -> List[bytes]:
             return [task(number) for number in numbers]
 
         # A barrier stage starts all tasks or none. Spark refuses it where executors come and go; then hvdrun waits.
-        stage = partitions if self._is_dynamic() else partitions.barrier()
+        stage = partitions if self.is_dynamic else partitions.barrier()
         return stage.mapPartitions(run_one).collect()
 
     def cancel(self) -> None:
-        self._context.cancelJobGroup(self._group)
+        if hasattr(self._context, "cancelJobsWithTag"):
+            self._context.cancelJobsWithTag(self._tag)
+        else:
+            self._context.cancelJobGroup(self._group)
 
 
 class ConnectSession(Session):
     """A session of Spark Connect: the cluster is behind a server, and there is no SparkContext here."""
 
+    is_remote = True
+
     def __init__(self, session: Any) -> None:
         self._session = session
         self._tag = f"horovod-spark-run-{uuid.uuid4().hex[:8]}"
-        self.is_local = str(self._conf("spark.master", "")).startswith("local")
+        self.is_local = self.conf("spark.master", "").startswith("local")
 
-    def _conf(self, name: str, default: str) -> str:
+    def conf(self, name: str, default: str) -> str:
         try:
-            return self._session.conf.get(name, default)
+            return str(self._session.conf.get(name, default))
         except Exception:  # a server may hide it
             return default
 
     def default_parallelism(self) -> int:
-        return int(self._conf("spark.default.parallelism", "0")) or self._session.range(1).count() + 1
+        told = int(self.conf("spark.default.parallelism", "0"))
+        # A frame of many numbers has as many partitions as the cluster has cores, where nothing else is set.
+        return told or self._session.range(1 << 20).selectExpr("spark_partition_id()").distinct().count()
 
-    def run_stage(self, tasks: int, task: Callable[[int], int]) -> List[int]:
+    def run_stage(self, tasks: int, task: Task) -> List[bytes]:
         def run_one(batches: Any) -> Any:
             import pyarrow
 
             for batch in batches:
-                codes = [task(number) for number in batch.column(0).to_pylist()]
-                yield pyarrow.RecordBatch.from_pydict({"code": pyarrow.array(codes, pyarrow.int64())})
+                for number in batch.column(0).to_pylist():
+                    value = task(number)
+                    for begin in range(0, max(len(value), 1), _CHUNK_BYTES):
+                        part = value[begin : begin + _CHUNK_BYTES]
+                        columns = {"partition": pyarrow.array([number], pyarrow.int64()),
+                                   "begin": pyarrow.array([begin], pyarrow.int64()),
+                                   "part": pyarrow.array([part], pyarrow.binary())}  # fmt: skip
+                        yield pyarrow.RecordBatch.from_pydict(columns)
 
-        is_dynamic = self._conf("spark.dynamicAllocation.enabled", "false").lower() == "true"
         self._session.addTag(self._tag)
         try:
-            frame = self._session.range(0, tasks, 1, tasks).mapInArrow(run_one, "code bigint", barrier=not is_dynamic)
-            return [row["code"] for row in frame.collect()]
+            numbers = self._session.range(0, tasks, 1, tasks)
+            schema = "partition bigint, begin bigint, part binary"
+            rows = numbers.mapInArrow(run_one, schema, barrier=not self.is_dynamic).collect()
         finally:
             self._session.removeTag(self._tag)
+        rows.sort(key=lambda row: (row["partition"], row["begin"]))
+        return [b"".join(bytes(row["part"]) for row in rows if row["partition"] == number) for number in range(tasks)]
 
     def cancel(self) -> None:
         self._session.interruptTag(self._tag)
-
-
-class Stage(threading.Thread):
-    """The stage, on a thread of its own: it ends when all its tasks have."""
-
-    def __init__(self, session: Session, tasks: int, order: _task.Order, on_over: Callable[[str], None]) -> None:
-        super().__init__(name="hvd-spark-stage", daemon=True)
-        self._session = session
-        self._tasks = tasks
-        self._order = order
-        self._on_over = on_over
-        self.error: Optional[BaseException] = None
-
-    def run(self) -> None:
-        try:
-            self._session.run_stage(self._tasks, self._order.run)
-            self._on_over("the tasks of Spark have ended")
-        except BaseException as error:  # also what Java raised
-            self.error = error
-            text = str(error).strip().splitlines()
-            self._on_over(f"Spark ended the tasks: {text[0] if text else type(error).__name__}")
-
-    def end(self, patience_s: float) -> None:
-        """Waits for the end, and asks for it when that does not come."""
-        self.join(patience_s)
-        if self.is_alive():
-            try:
-                self._session.cancel()
-            except Exception:
-                pass  # the session may have been stopped, and its tasks with it
-            self.join(patience_s)

@@ -9,7 +9,10 @@ import dataclasses
 import os
 import subprocess
 import sys
-from typing import Dict, List
+import threading
+from typing import IO, Any, Dict, List, Optional
+
+import horovod
 
 # The Python that the task runs in, for the rank.
 PYTHON = "HVD_SPARK_PYTHON"
@@ -17,6 +20,36 @@ PYTHON = "HVD_SPARK_PYTHON"
 GPUS = "HVD_SPARK_GPUS"
 # Of Spark's own, for its own: a worker's secret is nothing for ranks, and ranks may write compiled modules.
 _NOT_FOR_RANKS = ("PYTHON_WORKER_FACTORY_SECRET", "PYTHON_WORKER_FACTORY_PORT", "PYTHONDONTWRITEBYTECODE")
+# Of what the agent says itself so much is kept for the text of an error.
+_KEPT_LINES = 5
+# The agent has ended; a stray process of a rank may still hold its standard error, in seconds.
+_LAST_WORDS_S = 1.0
+
+
+def check_version(version: str) -> None:
+    """RuntimeError where the executor has another release of this package than the driver, whose words it may not know."""
+    if version != horovod.__version__:
+        raise RuntimeError(
+            f"the driver has hvdrun {version}, and {sys.executable} on {os.uname().nodename} has {horovod.__version__}; "
+            "install the same release in both"
+        )
+
+
+class _LastWords(threading.Thread):
+    """Passes on what the agent says of itself to the worker's standard error, and keeps its end."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        super().__init__(name="hvd-agent-words", daemon=True)
+        self._source = source
+        self.lines: List[str] = []
+        self.start()
+
+    def run(self) -> None:
+        for line in self._source:
+            text = line.decode(errors="replace")
+            self.lines = [*self.lines[1 - _KEPT_LINES :], text.strip()]
+            sys.stderr.write(text)
+            sys.stderr.flush()
 
 
 @dataclasses.dataclass
@@ -26,25 +59,32 @@ class Order:
     key: str
     tasks: int
     place: List[str]  # where hvdrun is to be called, as the agent's arguments
+    version: str = horovod.__version__
 
-    def run(self, partition: int) -> int:
-        """Starts the agent of this partition and waits for its end; its exit code."""
+    def run(self, partition: int, environment: Optional[Dict[str, str]] = None) -> bytes:
+        """Starts the agent of this partition and waits for its end. RuntimeError when it could not do its work."""
         from horovod.runner._job import find_program
 
+        check_version(self.version)
         command = [find_program("hvdrun-agent"), "call", "spark", *self.place]
         # Standard output of a worker may be its conversation with Spark.
-        agent = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=sys.stderr.fileno(), stderr=sys.stderr.fileno(), env=_environment()
-        )
+        agent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=sys.stderr.fileno(), stderr=subprocess.PIPE,
+                                 env=environment or environment_of_ranks())  # fmt: skip
+        words = _LastWords(agent.stderr)
         try:
             try:
                 agent.stdin.write(f"{self.key} {partition} {self.tasks}\n".encode())
                 agent.stdin.flush()
             except BrokenPipeError:
                 pass  # it has ended, and its exit code tells
-            return agent.wait()
+            code = agent.wait()
         finally:
             agent.stdin.close()  # the agent ends, if it still runs
+        words.join(_LAST_WORDS_S)
+        if code:
+            raise RuntimeError(f"hvdrun-agent of partition {partition} on {os.uname().nodename} ended with code {code}: "
+                               f"{' '.join(words.lines) or 'it said nothing'}")  # fmt: skip
+        return b""
 
 
 def gpu_addresses() -> List[str]:
@@ -52,11 +92,12 @@ def gpu_addresses() -> List[str]:
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    resources = context.resources() if context is not None else {}
+    resources: Dict[str, Any] = context.resources() if context is not None else {}
     return list(resources["gpu"].addresses) if "gpu" in resources else []
 
 
-def _environment() -> Dict[str, str]:
+def environment_of_ranks() -> Dict[str, str]:
+    """This worker's environment as ranks may have it, in a task."""
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_FOR_RANKS}
     environment[PYTHON] = sys.executable
     gpus = gpu_addresses()

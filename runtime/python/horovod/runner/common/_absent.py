@@ -1,0 +1,30 @@
+"""Names of Horovod's that stand for a part which does not exist here: importing them works, using them says what to use."""
+
+from typing import Any, NoReturn
+
+_WHY = "ranks are started and watched by hvdrun, not by services of pickles between Python processes"
+
+
+def _refuse(name: str) -> NoReturn:
+    raise NotImplementedError(f"{name} is not supported: {_WHY}; use horovod.run or horovod.spark.run")
+
+
+def absent_class(name: str) -> type:
+    """A class that cannot be made."""
+
+    class Absent:
+        def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+            _refuse(name)
+
+    Absent.__name__ = Absent.__qualname__ = name.rpartition(".")[2]
+    return Absent
+
+
+def absent_function(name: str) -> Any:
+    """A function that cannot be called."""
+
+    def absent(*_args: Any, **_kwargs: Any) -> None:
+        _refuse(name)
+
+    absent.__name__ = absent.__qualname__ = name.rpartition(".")[2]
+    return absent

@@ -1,0 +1,104 @@
+"""hvdrun for one job under Spark: what it is told, and what comes of it. It runs on the driver's machine or in a task."""
+
+import dataclasses
+import os
+import socket
+from typing import Any, Callable, Dict, List, Optional
+
+from horovod.runner import _job as runner
+from horovod.runner._exchange import MOST, Lines
+from horovod.spark import _task
+
+# From the start of hvdrun until it listens, in seconds: no network is asked, so this is a slow machine's.
+_LISTEN_S = 60.0
+# What a user sets on the driver and means for all ranks.
+_SETTINGS = ("HOROVOD_", "HVD_", "NCCL_")
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What hvdrun left."""
+
+    replies: List[Optional[bytes]]  # by rank; None: nothing came
+    code: int
+    last_words: str
+
+    @property
+    def has_failed(self) -> bool:
+        return self.code != 0 or None in self.replies
+
+
+@dataclasses.dataclass
+class Launch:
+    """What hvdrun is told."""
+
+    num_proc: int
+    words: List[str]
+    environment: Dict[str, str]  # the user's, for the ranks
+    executable: Optional[str]
+    is_local: bool  # all executors are on one machine, and can call loopback
+    largest_result: int
+    payload: bytes
+    settings: Dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def take_settings(self) -> None:
+        """Notes this process's settings, for where hvdrun runs elsewhere."""
+        self.settings = {name: value for name, value in os.environ.items() if name.startswith(_SETTINGS)}
+
+    def run(
+        self,
+        base: Dict[str, str],
+        stdout: Any,
+        stderr: Any,
+        on_log: Callable[[str], None],
+        start_tasks: Callable[[_task.Order, Callable[[str], None]], None],
+    ) -> Outcome:
+        """Runs hvdrun to its end, over the environment `base`. `start_tasks` is called once it can be called; what it is
+        given second tells hvdrun that the tasks are over, and why."""
+        exchange = Lines(self.payload)
+        exchange.on_log = on_log
+        exchange.environment[MOST] = str(self.largest_result)
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                argv = self._argv(exchange, theirs.fileno())
+                process = runner.start(argv, {**base, **exchange.environment}, pass_fds=(theirs.fileno(),))
+
+            def begin() -> None:
+                order = self._order_of(ours)
+                if order is not None:
+                    start_tasks(order, lambda text: _tell(ours, text))
+
+            code, last_words = runner.run_to_end(process, exchange, stdout, stderr, begin)
+        return Outcome([exchange.result(rank) for rank in range(self.num_proc)], code, last_words)
+
+    def _argv(self, exchange: Lines, driver_fd: int) -> List[str]:
+        count = self.num_proc
+        # The host list says only whether executors call loopback; where ranks are is known when all have called.
+        hosts = f"localhost:{count}" if self.is_local else f"executors:{count}"
+        words = ["--launcher", "spark", "--driver-fd", str(driver_fd), "-np", str(count), "-H", hosts, *self.words]
+        passed = [word for name in exchange.environment for word in ("-x", name)]
+        passed += [word for name, value in self.environment.items() for word in ("-x", f"{name}={value}")]
+        python = f'exec "{self.executable or f"${_task.PYTHON}"}" -m horovod.runner.run_task'
+        return [runner.find_program("hvdrun"), *words, *passed, "sh", "-c", python]
+
+    def _order_of(self, driver: socket.socket) -> Optional[_task.Order]:
+        """What hvdrun asks for; None when it has ended instead, which its last words explain."""
+        driver.settimeout(_LISTEN_S)
+        line = b""
+        while not line.endswith(b"\n"):
+            piece = driver.recv(4096)
+            if not piece:
+                return None
+            line += piece
+        word, key, count, *place = line.decode().split()
+        if word != "call" or int(count) != self.num_proc:
+            raise RuntimeError("hvdrun and the Python package horovod are of different releases; install the wheel again")
+        return _task.Order(key, self.num_proc, place)
+
+
+def _tell(driver: socket.socket, text: str) -> None:
+    try:
+        driver.sendall(f"over {text[:1000]}\n".encode())
+    except OSError:
+        pass  # hvdrun has ended already

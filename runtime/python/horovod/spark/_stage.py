@@ -1,0 +1,53 @@
+"""The stage of Spark whose tasks start a job's agents, on a thread of its own."""
+
+import re
+import threading
+from typing import Callable, List, Optional
+
+from horovod.spark import _session
+
+# What Python raised in a task stands as a line of its own in the text of Spark's exception, after a traceback.
+_RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*(?:Error|Exception|Interrupt|Refused)): (.+)$", re.MULTILINE)
+_JAVA = ("java.", "org.apache.", "py4j.", "Caused by")
+
+
+def reason_of(error: BaseException) -> str:
+    """One line that says why Spark ended the tasks: what Python raised in one, else the first line of Spark's own text."""
+    text = str(error).strip()
+    for found in _RAISED.finditer(text):
+        if not found.group(0).startswith(_JAVA) and found.group(1) != "PythonException":
+            return f"{found.group(1)}: {found.group(2)}".strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = next((line for line in lines if "Job aborted" in line or "cancelled" in line), lines[0] if lines else "")
+    return told or type(error).__name__
+
+
+class Stage(threading.Thread):
+    """It ends when all its tasks have."""
+
+    def __init__(self, session: _session.Session, tasks: int, task: _session.Task, on_over: Callable[[str], None]) -> None:
+        super().__init__(name="hvd-spark-stage", daemon=True)
+        self._session = session
+        self._tasks = tasks
+        self._task = task
+        self._on_over = on_over
+        self.error: Optional[BaseException] = None
+        self.results: List[bytes] = []
+
+    def run(self) -> None:
+        try:
+            self.results = self._session.run_stage(self._tasks, self._task)
+            self._on_over("the tasks of Spark have ended")
+        except BaseException as error:  # also what Java raised
+            self.error = error
+            self._on_over(f"Spark ended the tasks: {reason_of(error)}")
+
+    def end(self, patience_s: float, cancel_s: float) -> None:
+        """Waits for the end; when it does not come, asks for it, and waits again."""
+        self.join(patience_s)
+        if self.is_alive():
+            try:
+                self._session.cancel()
+            except Exception:
+                pass  # the session may have been stopped, and its tasks with it
+            self.join(cancel_s)

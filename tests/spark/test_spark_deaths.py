@@ -1,0 +1,94 @@
+"""One process of a job under Spark is killed: the exception says which rank it met first, and nothing of the job is left.
+
+How long that takes is told as a property of each test, and by scripts/bench/spark deaths; it is no limit here.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import horovod.spark
+from horovod.spark import _job
+from patience import PATIENCE
+from spark_deaths import VICTIMS, die, is_alive, job_processes, kill, records, wait_for_nothing
+
+# What the exception must say. hvdrun itself cannot tell of its own end.
+TOLD = {
+    "executor": "with rank 1: the task that started it is over",
+    "worker": "with rank 1: the task that started it is over",
+    "guardian": "rank 1",
+    "agent": "rank 1",
+    "rank": "rank 1 .*signal 9|rank 1 .*SIGKILL",
+    "hvdrun": "hvdrun ended with exit code -9",
+}
+
+
+def told(record_property, death):
+    record_property("seconds to the exception", round(death.to_error_s, 2))
+    record_property("seconds until nothing is left", round(death.to_nothing_s, 2))
+    assert death.left == []
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_what_is_killed_is_named_and_nothing_is_left(spark, tmp_path, record_property, victim):
+    death = die(tmp_path, kill(victim))
+    told(record_property, death)
+    assert isinstance(death.error, RuntimeError)
+    with pytest.raises(RuntimeError, match=TOLD[victim]):
+        raise death.error
+    # The session goes on, with a new executor where there must be one.
+    assert horovod.spark.run(lambda: 7, num_proc=2, start_timeout=PATIENCE) == [7, 7]
+
+
+def test_sparks_own_exception_is_the_cause_when_it_comes_in_time(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(_job, "_SPARKS_WORD_S", PATIENCE)
+    assert die(tmp_path, kill("worker")).error.__cause__ is not None
+
+
+def test_cancelling_the_callers_jobs_ends_the_ranks(spark, tmp_path, record_property):
+    """A notebook's stop button cancels the job group of its cell."""
+    context = spark.sparkContext
+    context.setJobGroup("of-the-caller", "a cell")
+    try:
+        death = die(tmp_path, lambda _: context.cancelJobGroup("of-the-caller"))
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+    told(record_property, death)
+    assert isinstance(death.error, RuntimeError) and "cancelled" in str(death.error)
+
+
+def test_ctrl_c_ends_the_ranks(spark, tmp_path, record_property):
+    main = threading.main_thread().ident
+    death = die(tmp_path, lambda _: signal.pthread_kill(main, signal.SIGINT))
+    told(record_property, death)
+    assert isinstance(death.error, KeyboardInterrupt)
+
+
+DRIVER = """
+import sys
+import horovod.spark
+from pyspark.sql import SparkSession
+from spark_deaths import record
+
+SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+print("started", flush=True)
+horovod.spark.run(record, args=(sys.argv[1],), num_proc=2)
+"""
+
+
+def test_a_killed_driver_leaves_nothing(spark, tmp_path):  # `spark`: where there is none, this is skipped too
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path)], stdout=subprocess.DEVNULL,
+                              env={**os.environ, "PYTHONPATH": "tests/support"})  # fmt: skip
+    try:
+        noted = records(tmp_path, 2)
+        children = subprocess.run(["ps", "-o", "pid=,comm=", "--ppid", str(driver.pid)], capture_output=True, text=True)
+        hvdrun = next(int(line.split()[0]) for line in children.stdout.splitlines() if line.split()[1] == "hvdrun")
+    finally:
+        driver.send_signal(signal.SIGKILL)
+        driver.wait(PATIENCE)
+    assert wait_for_nothing({**job_processes(noted, hvdrun), "worker": noted[1]["worker"]}) == []
+    assert not is_alive(noted[0]["rank"])

@@ -1,0 +1,116 @@
+"""Jobs of horovod.spark.run one of whose processes is killed: for the tests, and for scripts/bench/spark that measures them."""
+
+import io
+import json
+import os
+import pathlib
+import signal
+import threading
+import time
+from typing import Callable, Dict, List, NamedTuple, Optional
+
+import horovod.spark
+from patience import PATIENCE
+
+# The rank whose processes are killed.
+VICTIM_RANK = 1
+VICTIMS = ("executor", "worker", "guardian", "agent", "rank", "hvdrun")
+
+
+class Death(NamedTuple):
+    error: BaseException
+    to_error_s: float  # from the kill to the exception
+    to_nothing_s: float  # from the kill until no process of the job is left
+    left: List[str]  # which processes are still there after all patience
+
+
+def record(folder: str) -> None:
+    """In a rank: notes the processes that it hangs on, and waits to be ended."""
+    found = {"rank": os.getpid()}
+    pid = os.getpid()
+    for name in ("agent", "guardian", "worker"):
+        pid = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        found[name] = pid
+    while pid > 1:
+        pid = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        if b"CoarseGrainedExecutorBackend" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
+            found["executor"] = pid
+            break
+    part = pathlib.Path(folder) / f"{os.environ['HOROVOD_RANK']}.part"
+    part.write_text(json.dumps(found))
+    part.rename(part.with_suffix(".json"))
+    time.sleep(3600)
+
+
+def records(folder: pathlib.Path, count: int) -> Dict[int, Dict[str, int]]:
+    """What the ranks have noted, once all have."""
+    deadline = time.monotonic() + PATIENCE
+    while len(found := list(folder.glob("*.json"))) < count:
+        assert time.monotonic() < deadline, f"of {count} ranks only {len(found)} have started"
+        time.sleep(0.01)
+    return {int(path.stem): json.loads(path.read_text()) for path in found}
+
+
+def own_hvdrun() -> int:
+    """The pid of this process's hvdrun."""
+    for task in pathlib.Path("/proc/self/task").iterdir():
+        for pid in (task / "children").read_text().split():
+            if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "hvdrun":
+                return int(pid)
+    raise AssertionError("this process has no hvdrun")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_for_nothing(processes: Dict[str, int]) -> List[str]:
+    """Waits until none of them is left; which are, after all patience."""
+    deadline = time.monotonic() + PATIENCE
+    while (left := [name for name, pid in processes.items() if is_alive(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return left
+
+
+def job_processes(noted: Dict[int, Dict[str, int]], hvdrun: int) -> Dict[str, int]:
+    """What must be gone after the job: Spark's own processes are not of it."""
+    ours = {f"{name} of rank {rank}": pid for rank, found in noted.items() for name, pid in found.items()
+            if name in ("rank", "agent", "guardian")}  # fmt: skip
+    return {**ours, "hvdrun": hvdrun}
+
+
+def die(folder: pathlib.Path, strike: Callable[[Dict[str, int]], None], num_proc: int = 2) -> Death:
+    """Runs a job, calls `strike` with the processes of VICTIM_RANK (and hvdrun) when all ranks are up; what came of it."""
+    processes: Dict[str, int] = {}
+    struck: List[float] = []
+    gone: List[float] = []
+    left: List[str] = []
+
+    def watch() -> None:
+        noted = records(folder, num_proc)
+        hvdrun = own_hvdrun()
+        processes.update(job_processes(noted, hvdrun))
+        struck.append(time.monotonic())
+        strike({**noted[VICTIM_RANK], "hvdrun": hvdrun})
+        left.extend(wait_for_nothing(processes))
+        gone.append(time.monotonic())
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    error: Optional[BaseException] = None
+    try:
+        horovod.spark.run(record, args=(str(folder),), num_proc=num_proc, stdout=io.StringIO(), stderr=io.StringIO())
+    except BaseException as raised:
+        error = raised
+    ended = time.monotonic()
+    watcher.join(PATIENCE)
+    assert error is not None, "the job went on to its end"
+    assert struck, f"the job ended before anything was killed: {error}"
+    return Death(error, ended - struck[0], gone[0] - struck[0], left)
+
+
+def kill(victim: str) -> Callable[[Dict[str, int]], None]:
+    return lambda processes: os.kill(processes[victim], signal.SIGKILL)
