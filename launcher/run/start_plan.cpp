@@ -28,6 +28,33 @@ std::set<std::string> names_set(const JobSpec& spec) {
   return names;
 }
 
+// Returns what the node has reported of itself, to be divided among its ranks. Spark gives each task GPUs of its own, and
+// its agent reports these alone, so the reports of all agents of the node are joined, the first GPU of each task first.
+// The list is then the same for all ranks of the node, and a rank's own GPU stands at its local rank.
+ReadyMessage told_by_node(const JobSpec& spec, const JobView& job, const NodePlan& node, const ReadyMessage& ready) {
+  ReadyMessage told = ready;
+  if (spec.launcher != LauncherKind::kSpark) {
+    return told;
+  }
+  told.gpus.clear();
+  told.near.clear();
+  bool has_more = true;
+  for (std::size_t index = 0; std::exchange(has_more, false); ++index) {
+    for (const RankPlan& rank : node.ranks) {
+      const ReadyMessage& task = job.of(rank.rank).ready;
+      if (index >= task.gpus.size()) {
+        continue;
+      }
+      has_more = true;
+      if (std::find(told.gpus.begin(), told.gpus.end(), task.gpus[index]) == told.gpus.end()) {
+        told.gpus.push_back(task.gpus[index]);
+        told.near.push_back(index < task.near.size() ? task.near[index] : -1);
+      }
+    }
+  }
+  return told;
+}
+
 // Returns the NUMA node of each local rank's GPU; -1 where none is known.
 std::vector<std::int32_t> near_of_ranks(GpuMode mode, const NodePlan& node, const ReadyMessage& ready,
                                         const std::vector<std::string>& gpus) {
@@ -247,7 +274,7 @@ std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView
                                has_several_interfaces(view.ready), hostfile_beside(view.ready.socket_path)};
     start.hostfile = hostfile;
     start.input_window = is_given_input(spec, agent) ? window : 0;
-    const NodeShares shares = shares_of(spec, node, view.ready);
+    const NodeShares shares = shares_of(spec, node, told_by_node(spec, job, node, view.ready));
     for (const RankPlan& rank : agent.ranks) {
       StartMessage::Rank& own =
           start.ranks.emplace_back(start_of_rank(spec, job, node, rank, node_facts, facts, shares));
@@ -278,7 +305,7 @@ StartMessage restart_message(const StartMessage& start, int rank, int number) {
 std::vector<std::string> start_warnings(const JobSpec& spec, const JobView& job) {
   std::vector<std::string> warnings = same_machine_warnings(spec, job);
   for (const NodePlan& node : job.placement.nodes) {
-    const ReadyMessage& ready = job.of(node.ranks.front().rank).ready;
+    const ReadyMessage ready = told_by_node(spec, job, node, job.of(node.ranks.front().rank).ready);
     const auto gpus = gpus_of_job(node, ready.gpus).value();
     for (const std::string& text : {gpu_warning(spec.gpus, node, gpus), bind_warning(spec.bind, node, ready.cores)}) {
       if (!text.empty()) {

@@ -475,3 +475,31 @@ TEST_CASE("ranks of Open MPI keep its variables, have an agent each, and are pla
     CHECK(value("OMPI_MCA_orte_hnp_uri") == "(none)");
   }
 }
+
+TEST_CASE("tasks of Spark on one machine see each other's GPUs, each rank's own at its local rank") {
+  EngineJob engine;
+  JobSpec spec;
+  spec.argv = {"x"};
+  spec.launcher = LauncherKind::kSpark;
+  const std::vector<std::vector<std::string>> gpus = {{"2", "3"}, {"0", "1"}, {"7"}, {"5"}};
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    engine.views[rank].ready.gpu_variable = "CUDA_VISIBLE_DEVICES";
+    engine.views[rank].ready.gpus = gpus[rank];
+  }
+  const auto seen = [&engine, &spec](std::size_t rank) {
+    const auto messages = make_start_messages(spec, {engine.job.placement, engine.agents, engine.views}, "id", "t");
+    std::string text;
+    for (const auto& [name, value] : messages[rank].ranks.front().env) {
+      text += name == "CUDA_VISIBLE_DEVICES" ? value : name == "JAX_LOCAL_DEVICE_IDS" ? " " + value : "";
+    }
+    return text;
+  };
+  CHECK(seen(0) == "2,0 0");
+  CHECK(seen(1) == "2,0 1");
+  CHECK(seen(2) == "7,5 0");
+  CHECK(seen(3) == "7,5 1");
+  CHECK(start_warnings(spec, {engine.job.placement, engine.agents, engine.views}).empty());
+  // Where Spark gives out no GPUs, each task tells of all.
+  engine.views[0].ready.gpus = engine.views[1].ready.gpus = {"0", "1", "2"};
+  CHECK(seen(1) == "0,1 1");
+}
