@@ -14,7 +14,7 @@ import pytest
 import horovod.spark
 from horovod.spark import _job
 from patience import PATIENCE
-from spark_deaths import VICTIMS, die, is_alive, job_processes, kill, records, wait_for_nothing
+from spark_deaths import VICTIMS, die, is_alive, job_processes, kill, records, wait_for_nothing, wait_for_slots
 
 # What the exception must say. hvdrun itself cannot tell of its own end.
 TOLD = {
@@ -40,8 +40,8 @@ def test_what_is_killed_is_named_and_nothing_is_left(spark, tmp_path, record_pro
     assert isinstance(death.error, RuntimeError)
     with pytest.raises(RuntimeError, match=TOLD[victim]):
         raise death.error
-    # The session goes on, with a new executor where there must be one.
-    assert horovod.spark.run(lambda: 7, num_proc=2, start_timeout=PATIENCE) == [7, 7]
+    wait_for_slots(2)
+    assert horovod.spark.run(lambda: 7, num_proc=2) == [7, 7]  # the session goes on
 
 
 def test_sparks_own_exception_is_the_cause_when_it_comes_in_time(spark, tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ import time
 from typing import Callable, Dict, List, NamedTuple, Optional
 
 import horovod.spark
+from horovod.spark import _session
 from patience import PATIENCE
 
 # The rank whose processes are killed.
@@ -42,11 +43,11 @@ def record(folder: str) -> None:
     time.sleep(3600)
 
 
-def records(folder: pathlib.Path, count: int) -> Dict[int, Dict[str, int]]:
+def records(folder: pathlib.Path, count: int, is_over: Callable[[], bool] = lambda: False) -> Dict[int, Dict[str, int]]:
     """What the ranks have noted, once all have."""
     deadline = time.monotonic() + PATIENCE
     while len(found := list(folder.glob("*.json"))) < count:
-        assert time.monotonic() < deadline, f"of {count} ranks only {len(found)} have started"
+        assert time.monotonic() < deadline and not is_over(), f"of {count} ranks only {len(found)} have started"
         time.sleep(0.01)
     return {int(path.stem): json.loads(path.read_text()) for path in found}
 
@@ -88,9 +89,10 @@ def die(folder: pathlib.Path, strike: Callable[[Dict[str, int]], None], num_proc
     struck: List[float] = []
     gone: List[float] = []
     left: List[str] = []
+    over = threading.Event()
 
     def watch() -> None:
-        noted = records(folder, num_proc)
+        noted = records(folder, num_proc, over.is_set)
         hvdrun = own_hvdrun()
         processes.update(job_processes(noted, hvdrun))
         struck.append(time.monotonic())
@@ -106,10 +108,16 @@ def die(folder: pathlib.Path, strike: Callable[[Dict[str, int]], None], num_proc
     except BaseException as raised:
         error = raised
     ended = time.monotonic()
+    over.set()
     watcher.join(PATIENCE)
     assert error is not None, "the job went on to its end"
     assert struck, f"the job ended before anything was killed: {error}"
     return Death(error, ended - struck[0], gone[0] - struck[0], left)
+
+
+def wait_for_slots(count: int) -> None:
+    """A lost executor takes a while to come again."""
+    _session.active().check_slots(count, PATIENCE)
 
 
 def kill(victim: str) -> Callable[[Dict[str, int]], None]:

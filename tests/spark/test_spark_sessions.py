@@ -1,0 +1,117 @@
+"""Sessions of other kinds than the one that the other tests share: Spark Connect, executors that come and go, an executor of
+several tasks with GPUs. A process of its own has each, since Spark has one session in a process."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from patience import PATIENCE
+
+HEAD = """
+import io, json, os
+import horovod.spark
+from pyspark.sql import SparkSession
+
+def place():
+    from horovod.spark.task import get_available_devices
+    names = [f"HOROVOD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")]
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return {"place": [int(os.environ[name]) for name in names], "devices": get_available_devices(), "visible": gpus}
+
+def error_of(**words):
+    try:
+        return str(horovod.spark.run(place, num_proc=2, stderr=io.StringIO(), **words))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+"""
+
+CONNECT = """
+spark = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+from horovod.spark import _session
+found = {"kind": type(_session.active()).__name__, "parallelism": _session.active().default_parallelism()}
+out = io.StringIO()
+found["ranks"] = horovod.spark.run(place, num_proc=2, stdout=out)
+found["task0"] = horovod.spark.run(place, num_proc=2, launcher="task0")
+found["large"] = [len(part) for part in horovod.spark.run(lambda: os.urandom(3 << 20), num_proc=2, launcher="task0")]
+def fails():
+    raise ZeroDivisionError("of a rank")
+try:
+    horovod.spark.run(fails, num_proc=2, stderr=io.StringIO())
+except ZeroDivisionError as error:
+    found["error"] = str(error)
+found["check"] = horovod.spark.check(num_proc=2).problems
+found["runner"] = __import__("sparkdl").HorovodRunner(np=2).run(lambda word: word, word="kept")
+print("FOUND", json.dumps(found), flush=True)
+os._exit(0)  # the server of this session would end slowly
+"""
+
+DYNAMIC = """
+spark = (SparkSession.builder.master("local-cluster[2,1,512]").config("spark.ui.enabled", "false")
+         .config("spark.executor.memory", "512m").config("spark.driver.memory", "512m")
+         .config("spark.dynamicAllocation.enabled", "true").config("spark.dynamicAllocation.shuffleTracking.enabled", "true")
+         .config("spark.dynamicAllocation.minExecutors", "0").config("spark.dynamicAllocation.initialExecutors", "0")
+         .getOrCreate())
+found = {"ranks": horovod.spark.run(place, num_proc=2), "task0": error_of(launcher="task0")}
+found["check"] = [horovod.spark.check(num_proc=2).problems, horovod.spark.check(num_proc=2).is_dynamic]
+print("FOUND", json.dumps(found), flush=True)
+os._exit(0)
+"""
+
+SEVERAL = """
+import pathlib, sys
+script = pathlib.Path(sys.argv[1]) / "gpus"
+script.write_text("#!/bin/sh\\necho '" + json.dumps({"name": "gpu", "addresses": ["0", "1"]}) + "'\\n")
+script.chmod(0o755)
+spark = (SparkSession.builder.master("local-cluster[1,2,512]").config("spark.ui.enabled", "false")
+         .config("spark.executor.memory", "512m").config("spark.driver.memory", "512m")
+         .config("spark.worker.resource.gpu.discoveryScript", str(script)).config("spark.worker.resource.gpu.amount", "2")
+         .config("spark.executor.resource.gpu.amount", "2").config("spark.task.resource.gpu.amount", "1")
+         .config("spark.executorEnv.CUDA_VISIBLE_DEVICES", "4,5").getOrCreate())
+found = {"ranks": horovod.spark.run(place, num_proc=2), "gpus": [t.gpus for t in horovod.spark.check(num_proc=2).tasks]}
+print("FOUND", json.dumps(found), flush=True)
+os._exit(0)
+"""
+
+
+def found_by(program, tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(HEAD + program)
+    done = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE,
+                          env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"})  # fmt: skip
+    lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
+    assert lines, done.stdout + done.stderr
+    return json.loads(lines[0].removeprefix("FOUND "))
+
+
+def places(found):
+    return [rank["place"] for rank in found]
+
+
+ALONE = [[0, 2, 0, 2], [1, 2, 1, 2]]
+
+
+def test_a_session_of_spark_connect(spark, tmp_path):
+    pytest.importorskip("grpc_status", reason="pyspark[connect] is not installed here")
+    found = found_by(CONNECT, tmp_path)
+    assert found["kind"] == "ConnectSession" and found["parallelism"] == 2
+    assert places(found["ranks"]) == places(found["task0"]) == ALONE
+    assert found["large"] == [3 << 20, 3 << 20]
+    assert found["error"] == "of a rank" and found["check"] == [] and found["runner"] == "kept"
+
+
+def test_executors_that_come_and_go_get_a_plain_stage(spark, tmp_path):
+    found = found_by(DYNAMIC, tmp_path)
+    assert places(found["ranks"]) == ALONE
+    assert found["task0"].startswith('ValueError: launcher="task0" needs a barrier stage')
+    assert found["check"] == [[], True]
+
+
+def test_several_tasks_of_one_executor_have_their_own_gpus(spark, tmp_path):
+    found = found_by(SEVERAL, tmp_path)
+    assert places(found["ranks"]) == ALONE
+    assert sorted(rank["devices"] for rank in found["ranks"]) == [["0"], ["1"]]
+    assert sorted(found["gpus"]) == [["0"], ["1"]]
+    # The executor's own list says which GPU Spark's number means.
+    assert {rank["visible"].split(",")[0] for rank in found["ranks"]} == {"4", "5"}
