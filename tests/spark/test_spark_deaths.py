@@ -1,6 +1,6 @@
 """One process of a job under Spark is killed: the exception says which rank it met first, and nothing of the job is left.
 
-How long that takes is told as a property of each test, and by scripts/bench/spark deaths; it is no limit here.
+How long that takes is printed (pytest -rP), and measured by scripts/bench/spark deaths; it is no limit here.
 """
 
 import os
@@ -27,16 +27,15 @@ TOLD = {
 }
 
 
-def told(record_property, death):
-    record_property("seconds to the exception", round(death.to_error_s, 2))
-    record_property("seconds until nothing is left", round(death.to_nothing_s, 2))
+def nothing_is_left(death):
+    print(f"the exception came after {death.to_error_s:.2f} s, nothing was left after {death.to_nothing_s:.2f} s")
     assert death.left == []
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
-def test_what_is_killed_is_named_and_nothing_is_left(spark, tmp_path, record_property, victim):
+def test_what_is_killed_is_named_and_nothing_is_left(spark, tmp_path, victim):
     death = die(tmp_path, kill(victim))
-    told(record_property, death)
+    nothing_is_left(death)
     assert isinstance(death.error, RuntimeError)
     with pytest.raises(RuntimeError, match=TOLD[victim]):
         raise death.error
@@ -49,7 +48,7 @@ def test_sparks_own_exception_is_the_cause_when_it_comes_in_time(spark, tmp_path
     assert die(tmp_path, kill("worker")).error.__cause__ is not None
 
 
-def test_cancelling_the_callers_jobs_ends_the_ranks(spark, tmp_path, record_property):
+def test_cancelling_the_callers_jobs_ends_the_ranks(spark, tmp_path):
     """A notebook's stop button cancels the job group of its cell."""
     context = spark.sparkContext
     context.setJobGroup("of-the-caller", "a cell")
@@ -57,14 +56,14 @@ def test_cancelling_the_callers_jobs_ends_the_ranks(spark, tmp_path, record_prop
         death = die(tmp_path, lambda _: context.cancelJobGroup("of-the-caller"))
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)
-    told(record_property, death)
+    nothing_is_left(death)
     assert isinstance(death.error, RuntimeError) and "cancelled" in str(death.error)
 
 
-def test_ctrl_c_ends_the_ranks(spark, tmp_path, record_property):
+def test_ctrl_c_ends_the_ranks(spark, tmp_path):
     main = threading.main_thread().ident
     death = die(tmp_path, lambda _: signal.pthread_kill(main, signal.SIGINT))
-    told(record_property, death)
+    nothing_is_left(death)
     assert isinstance(death.error, KeyboardInterrupt)
 
 

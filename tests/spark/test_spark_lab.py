@@ -1,0 +1,105 @@
+"""A Spark cluster over two hosts of a lab, each with a network of its own: where ranks go, and what a cut network does."""
+
+import json
+import os
+import pathlib
+import sys
+import threading
+
+import pytest
+from lab import wait_until
+from patience import PATIENCE
+
+pytest_plugins = ["lab"]
+
+PORT = 7077
+
+DRIVER = """
+import io, json, os, pathlib, sys, time
+import horovod.spark
+from pyspark.sql import SparkSession
+from spark_deaths import record
+
+address, folder = sys.argv[1:]
+spark = (SparkSession.builder.master(f"spark://{address}:7077").config("spark.ui.enabled", "false")
+         .config("spark.driver.host", address).config("spark.driver.bindAddress", address)
+         .config("spark.executor.memory", "512m").config("spark.driver.memory", "512m").config("spark.executor.cores", "1")
+         .getOrCreate())
+
+def place():
+    return [os.uname().nodename, *(int(os.environ[f"HOROVOD_{name}"]) for name in ("RANK", "LOCAL_RANK", "CROSS_RANK"))]
+
+def tell(name, value):
+    part = pathlib.Path(folder) / f"{name}.part"
+    part.write_text(json.dumps(value))
+    part.rename(part.with_suffix(".told"))
+
+tell("places", horovod.spark.run(place, num_proc=2))
+tell("task0", horovod.spark.run(place, num_proc=2, launcher="task0"))
+check = horovod.spark.check(num_proc=2, store=folder)
+tell("check", [check.problems, sorted({task.host for task in check.tasks})])
+began = time.monotonic()
+try:
+    horovod.spark.run(record, args=(folder,), num_proc=2, stderr=io.StringIO())
+except Exception as error:
+    tell("error", f"{type(error).__name__}: {error}")
+os._exit(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(lab_possible, lab2, spark):
+    """A master beside the driver, and a worker on each host."""
+    address = lab2.addr("launcher")
+    java = ["env", f"SPARK_HOME={os.environ['SPARK_HOME']}", f"{os.environ['SPARK_HOME']}/bin/spark-class"]
+    deploy = "org.apache.spark.deploy"
+    running = [lab2.popen(*java, f"{deploy}.master.Master", "--host", address, "--port", PORT, "--webui-port", 0,
+                          stdout=None, stderr=None)]  # fmt: skip
+    for node in ("node1", "node2"):
+        running.append(lab2.popen(*java, f"{deploy}.worker.Worker", "--host", lab2.addr(node), "--cores", 1, "--memory", "1g",
+                                  "--webui-port", 0, "--work-dir", "/tmp/spark-work", f"spark://{address}:{PORT}", host=node,
+                                  stdout=None, stderr=None))  # fmt: skip
+    yield lab2
+    for process in running:
+        process.terminate()
+
+
+def test_ranks_are_on_their_hosts_and_a_cut_network_ends_the_job(cluster):
+    lab = cluster
+    folder = lab.shared / "told"
+    folder.mkdir()
+    driver = lab.popen(
+        "env", f"PATH={os.environ['PATH']}", f"PYTHONPATH={pathlib.Path('tests/support').resolve()}",
+        f"SPARK_HOME={os.environ['SPARK_HOME']}", f"PYSPARK_PYTHON={sys.executable}", sys.executable, "-c", DRIVER,
+        lab.addr("launcher"), folder,
+    )  # fmt: skip
+    words = []
+    threading.Thread(target=lambda: words.append(driver.communicate()), daemon=True).start()
+
+    def told(name):
+        def read():
+            assert driver.poll() is None or (folder / f"{name}.told").exists(), words
+            return (folder / f"{name}.told").exists()
+
+        wait_until(read, f"the driver has not told {name}")
+        return json.loads((folder / f"{name}.told").read_text())
+
+    places = told("places")
+    assert sorted(place[0] for place in places) == ["node1", "node2"]
+    assert [place[1:] for place in places] == [[0, 0, 0], [1, 0, 1]]
+    assert sorted(place[0] for place in told("task0")) == ["node1", "node2"]
+    assert told("check") == [[], ["node1", "node2"]]
+
+    wait_until(lambda: len(list(folder.glob("*.json"))) == 2, "the ranks have not started")
+    lab.cut("node2")
+    try:
+        error = told("error")
+        assert "RuntimeError" in error and "node2" in error and "no sign of life from its agent" in error
+
+        def ranks(*hosts):
+            return [process for process in lab.ps(*hosts) if "run_task" in process.args or "hvdrun" in process.args]
+
+        wait_until(lambda: not ranks("launcher", "node1", "node2"), "something of the job is left")
+    finally:
+        lab.heal()
+    driver.wait(PATIENCE)
