@@ -8,8 +8,7 @@ import sys
 import pytest
 
 import horovod.spark
-from horovod.spark import _job, _launch, _session, _stage, _task
-from patience import PATIENCE
+from horovod.spark import _launch, _session, _stage, _task
 
 
 def place():
@@ -56,21 +55,18 @@ def test_executors_that_cannot_call_the_driver_call_the_first_task(spark, monkey
 
 def test_a_job_that_fails_is_started_anew_as_often_as_said(spark, tmp_path):
     def function(folder, succeeds_at):
+        if os.environ["HOROVOD_RANK"] != "0":
+            return None
         attempts = len(os.listdir(folder))
-        import horovod.torch as hvd
-
-        hvd.init()
-        hvd.barrier()
-        if hvd.rank() == 0:
-            open(f"{folder}/{attempts}", "w").close()
+        open(f"{folder}/{attempts}", "w").close()
         if attempts < succeeds_at:
             raise OSError(f"attempt {attempts}")
         return attempts
 
     err = io.StringIO()
-    assert horovod.spark.run(function, args=(str(tmp_path), 2), num_proc=2, restarts=2, stderr=err) == [2, 2]
+    assert horovod.spark.run(function, args=(str(tmp_path), 2), num_proc=2, restarts=2, stderr=err) == [2, None]
     assert "the ranks are started anew, 2 of 2" in err.getvalue()
-    with pytest.raises(OSError, match="attempt 3"):
+    with pytest.raises(OSError, match="attempt 4"):
         horovod.spark.run(function, args=(str(tmp_path), 9), num_proc=2, restarts=1, stderr=io.StringIO())
     assert len(list(tmp_path.iterdir())) == 5
     with pytest.raises(ValueError, match="restarts must be a whole number"):
@@ -141,7 +137,8 @@ RuntimeError: why it was
 \tat org.apache.spark.api.python.BasePythonRunner
 java.lang.IllegalStateException: not this"""
     assert _stage.reason_of(Exception(text)) == "RuntimeError: why it was"
-    assert _stage.reason_of(Exception("An error occurred\n: Job 3 cancelled part of group")) == ": Job 3 cancelled part of group"
+    text = "An error occurred\n: org.apache.spark.SparkException: Job 3 cancelled part of group"
+    assert _stage.reason_of(Exception(text)) == "Job 3 cancelled part of group"
     assert _stage.reason_of(KeyError()) == "KeyError"
 
 

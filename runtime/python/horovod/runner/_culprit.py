@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 import cloudpickle
 
 # So deep are attributes, items and the functions that a function refers to looked into.
-_DEPTH = 4
+_DEPTH = 6
 
 
 def find_culprit(func: Callable[..., Any], args: Tuple, kwargs: Dict[str, Any]) -> Optional[str]:

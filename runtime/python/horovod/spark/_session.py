@@ -1,6 +1,7 @@
 """What a job needs of a Spark session: how many tasks it can run at once, a stage of tasks, and its end."""
 
 import re
+import sys
 import time
 import uuid
 from typing import Any, Callable, List, Optional
@@ -18,18 +19,26 @@ def active() -> "Session":
     """The session of this program. ValueError when there is none."""
     try:
         from pyspark import SparkContext
-        from pyspark.sql import SparkSession
     except ImportError as error:
         raise ValueError("horovod.spark needs pyspark, which is not installed here: pip install pyspark") from error
+    # Asked for first: remote("local[2]") has a SparkContext in this process too, which is its server's.
+    remote = _connect_session()
+    if remote is not None:
+        return ConnectSession(remote)
     context = getattr(SparkContext, "_active_spark_context", None)
     if context is not None:
         return ClassicSession(context)
-    session = SparkSession.getActiveSession()
-    if session is not None:
-        return ConnectSession(session)
     raise ValueError(
         "there is no active Spark session; make one first: pyspark.sql.SparkSession.builder.getOrCreate()"
     )
+
+
+def _connect_session() -> Any:
+    """This program's session of Spark Connect, None where it has none; a program that has one has loaded its module."""
+    module = sys.modules.get("pyspark.sql.connect.session")
+    if module is None:
+        return None
+    return module.SparkSession.getActiveSession() or getattr(module.SparkSession, "_default_session", None)
 
 
 class Session:
@@ -144,7 +153,9 @@ class ConnectSession(Session):
     def __init__(self, session: Any) -> None:
         self._session = session
         self._tag = f"horovod-spark-run-{uuid.uuid4().hex[:8]}"
-        self.is_local = self.conf("spark.master", "").startswith("local")
+        # The server's executors may call this machine's loopback only if the server is here.
+        is_here = getattr(session.client, "host", "") in ("localhost", "127.0.0.1", "::1")
+        self.is_local = is_here and self.conf("spark.master", "").startswith("local")
 
     def conf(self, name: str, default: str) -> str:
         try:

@@ -8,6 +8,8 @@ from horovod.spark import _session
 
 # What Python raised in a task stands as a line of its own in the text of Spark's exception, after a traceback.
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*(?:Error|Exception|Interrupt|Refused)): (.+)$", re.MULTILINE)
+# Before Java's own words stands the name of its exception.
+_CLASS = re.compile(r"^:? *(?:[a-z]\w*\.)+\w+(?:Exception|Error): *")
 _JAVA = ("java.", "org.apache.", "py4j.", "Caused by")
 
 
@@ -19,7 +21,7 @@ def reason_of(error: BaseException) -> str:
             return f"{found.group(1)}: {found.group(2)}".strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = next((line for line in lines if "Job aborted" in line or "cancelled" in line), lines[0] if lines else "")
-    return told or type(error).__name__
+    return _CLASS.sub("", told).lstrip(": ") or type(error).__name__
 
 
 class Stage(threading.Thread):
