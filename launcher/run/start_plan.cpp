@@ -28,33 +28,6 @@ std::set<std::string> names_set(const JobSpec& spec) {
   return names;
 }
 
-// Returns what the node has reported of itself, to be divided among its ranks. Spark gives each task GPUs of its own, and
-// its agent reports these alone, so the reports of all agents of the node are joined, the first GPU of each task first.
-// The list is then the same for all ranks of the node, and a rank's own GPU stands at its local rank.
-ReadyMessage told_by_node(const JobSpec& spec, const JobView& job, const NodePlan& node, const ReadyMessage& ready) {
-  ReadyMessage told = ready;
-  if (spec.launcher != LauncherKind::kSpark) {
-    return told;
-  }
-  told.gpus.clear();
-  told.near.clear();
-  bool has_more = true;
-  for (std::size_t index = 0; std::exchange(has_more, false); ++index) {
-    for (const RankPlan& rank : node.ranks) {
-      const ReadyMessage& task = job.of(rank.rank).ready;
-      if (index >= task.gpus.size()) {
-        continue;
-      }
-      has_more = true;
-      if (std::find(told.gpus.begin(), told.gpus.end(), task.gpus[index]) == told.gpus.end()) {
-        told.gpus.push_back(task.gpus[index]);
-        told.near.push_back(index < task.near.size() ? task.near[index] : -1);
-      }
-    }
-  }
-  return told;
-}
-
 // Returns the NUMA node of each local rank's GPU; -1 where none is known.
 std::vector<std::int32_t> near_of_ranks(GpuMode mode, const NodePlan& node, const ReadyMessage& ready,
                                         const std::vector<std::string>& gpus) {
@@ -109,6 +82,33 @@ struct NodeShares {
   std::vector<std::string> gpus;
   std::vector<RankCpus> cpus;
 };
+
+// Returns what the node has reported of itself, to be divided among its ranks. Spark gives each task GPUs of its own, and
+// its agent reports these alone, so the reports of all agents of the node are joined, the first GPU of each task first.
+// The list is then the same for all ranks of the node, and a rank's own GPU stands at its local rank.
+ReadyMessage told_by_node(const JobSpec& spec, const JobView& job, const NodePlan& node, const ReadyMessage& ready) {
+  ReadyMessage told = ready;
+  if (spec.launcher != LauncherKind::kSpark) {
+    return told;
+  }
+  told.gpus.clear();
+  told.near.clear();
+  bool has_more = true;
+  for (std::size_t index = 0; std::exchange(has_more, false); ++index) {
+    for (const RankPlan& rank : node.ranks) {
+      const ReadyMessage& task = job.of(rank.rank).ready;
+      if (index >= task.gpus.size()) {
+        continue;
+      }
+      has_more = true;
+      if (std::find(told.gpus.begin(), told.gpus.end(), task.gpus[index]) == told.gpus.end()) {
+        told.gpus.push_back(task.gpus[index]);
+        told.near.push_back(index < task.near.size() ? task.near[index] : -1);
+      }
+    }
+  }
+  return told;
+}
 
 NodeShares shares_of(const JobSpec& spec, const NodePlan& node, const ReadyMessage& ready) {
   NodeShares shares;
