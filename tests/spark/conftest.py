@@ -12,15 +12,20 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="session")
-def spark():
+def spark_possible():
+    """For tests that start a session of their own in another process."""
     pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed here")
     if not shutil.which("java"):
         pytest.skip("no Java here, which Spark needs")
-    from pyspark.sql import SparkSession
-
     os.environ.setdefault("SPARK_HOME", str(pathlib.Path(pyspark.__file__).parent))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+
+@pytest.fixture(scope="session")
+def spark(spark_possible):
+    from pyspark.sql import SparkSession
+
     session = (
         SparkSession.builder.master("local-cluster[2,1,512]")
         .config("spark.ui.enabled", "false")

@@ -79,7 +79,7 @@ horovod.spark.run(record, args=(sys.argv[1],), num_proc=2)
 """
 
 
-def test_a_killed_driver_leaves_nothing(spark, tmp_path):  # `spark`: where there is none, this is skipped too
+def test_a_killed_driver_leaves_nothing(spark_possible, tmp_path):
     driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path)], stdout=subprocess.DEVNULL,
                               env={**os.environ, "PYTHONPATH": "tests/support"})  # fmt: skip
     try:

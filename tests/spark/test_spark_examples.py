@@ -22,7 +22,7 @@ def rights(example, *words):
     return {int(size): float(right) for size, right in found}, done.stdout
 
 
-def test_pytorch_in_local_then_distributed_mode(spark, tmp_path):  # `spark`: where there is none, this is skipped too
+def test_pytorch_in_local_then_distributed_mode(spark_possible, tmp_path):
     found, printed = rights("horovodrunner_torch.py", "--folder", tmp_path)
     assert set(found) == {1, 2} and min(found.values()) > 90, printed
     assert "epoch 5: loss" in printed
@@ -30,7 +30,7 @@ def test_pytorch_in_local_then_distributed_mode(spark, tmp_path):  # `spark`: wh
     assert (tmp_path / "timeline.json").stat().st_size > 0
 
 
-def test_keras_in_local_then_distributed_mode(spark):
+def test_keras_in_local_then_distributed_mode(spark_possible):
     pytest.importorskip("keras", reason="Keras is not installed here")
     found, printed = rights("horovodrunner_keras.py")
     assert set(found) == {1, 2} and min(found.values()) > 90, printed

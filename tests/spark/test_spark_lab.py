@@ -48,10 +48,10 @@ os._exit(0)
 
 
 @pytest.fixture(scope="module")
-def cluster(lab_possible, lab2, spark):
+def cluster(spark_possible, lab2):
     """A master beside the driver, and a worker on each host."""
     address = lab2.addr("launcher")
-    java = ["env", f"SPARK_HOME={os.environ['SPARK_HOME']}", f"{os.environ['SPARK_HOME']}/bin/spark-class"]
+    java = ["env", "-u", "SPARK_LOCAL_IP", f"SPARK_HOME={os.environ['SPARK_HOME']}", f"{os.environ['SPARK_HOME']}/bin/spark-class"]
     deploy = "org.apache.spark.deploy"
     running = [lab2.popen(*java, f"{deploy}.master.Master", "--host", address, "--port", PORT, "--webui-port", 0,
                           stdout=None, stderr=None)]  # fmt: skip
@@ -69,7 +69,7 @@ def test_ranks_are_on_their_hosts_and_a_cut_network_ends_the_job(cluster):
     folder = lab.shared / "told"
     folder.mkdir()
     driver = lab.popen(
-        "env", f"PATH={os.environ['PATH']}", f"PYTHONPATH={pathlib.Path('tests/support').resolve()}",
+        "env", "-u", "SPARK_LOCAL_IP", f"PATH={os.environ['PATH']}", f"PYTHONPATH={pathlib.Path('tests/support').resolve()}",
         f"SPARK_HOME={os.environ['SPARK_HOME']}", f"PYSPARK_PYTHON={sys.executable}", sys.executable, "-c", DRIVER,
         lab.addr("launcher"), folder,
     )  # fmt: skip

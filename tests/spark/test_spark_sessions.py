@@ -92,7 +92,7 @@ def places(found):
 ALONE = [[0, 2, 0, 2], [1, 2, 1, 2]]
 
 
-def test_a_session_of_spark_connect(spark, tmp_path):
+def test_a_session_of_spark_connect(spark_possible, tmp_path):
     pytest.importorskip("grpc_status", reason="pyspark[connect] is not installed here")
     found = found_by(CONNECT, tmp_path)
     assert found["kind"] == "ConnectSession" and found["parallelism"] == 2
@@ -101,14 +101,14 @@ def test_a_session_of_spark_connect(spark, tmp_path):
     assert found["error"] == "of a rank" and found["check"] == [] and found["runner"] == "kept"
 
 
-def test_executors_that_come_and_go_get_a_plain_stage(spark, tmp_path):
+def test_executors_that_come_and_go_get_a_plain_stage(spark_possible, tmp_path):
     found = found_by(DYNAMIC, tmp_path)
     assert places(found["ranks"]) == ALONE
     assert found["task0"].startswith('ValueError: launcher="task0" needs a barrier stage')
     assert found["check"] == [[], True]
 
 
-def test_several_tasks_of_one_executor_have_their_own_gpus(spark, tmp_path):
+def test_several_tasks_of_one_executor_have_their_own_gpus(spark_possible, tmp_path):
     found = found_by(SEVERAL, tmp_path)
     assert places(found["ranks"]) == ALONE
     assert sorted(rank["devices"] for rank in found["ranks"]) == [["0"], ["1"]]
