@@ -105,7 +105,7 @@ def test_the_job_file_of_the_tutorial_trains_and_saves(tmp_path):
     assert kept.count("Test accuracy:") == 2, kept
 
 
-@pytest.mark.parametrize("front", ["tensorflow", "tensorflow.keras"])
+@pytest.mark.parametrize("front", ["tensorflow", "tensorflow.data", "tensorflow.keras"])
 def test_the_manual_names_what_is_there(front):
     page = (ROOT / "runtime/docs/fronts.md").read_text()
     rows = dict(re.findall(r"^\| `(horovod\.[\w.]+)` \| [^|]* \| (.*) \|$", page, re.M))

@@ -293,3 +293,8 @@ def cuda_built(verbose: bool = False) -> bool:
 def rocm_built(verbose: bool = False) -> bool:
     """False."""
     return False
+
+
+def sycl_built(verbose: bool = False) -> bool:
+    """Always False: there is no support for SYCL devices."""
+    return False

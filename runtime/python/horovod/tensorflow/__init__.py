@@ -73,6 +73,7 @@ from horovod.tensorflow.mpi_ops import (
     size_op,
     start_timeline,
     stop_timeline,
+    sycl_built,
 )
 from horovod.tensorflow.util import _executing_eagerly as _executing_eagerly
 
@@ -156,5 +157,6 @@ __all__ = [
     "size_op",
     "start_timeline",
     "stop_timeline",
+    "sycl_built",
     "util",
 ]

@@ -32,6 +32,7 @@ from horovod.common.basics import (
     size as size,
     start_timeline as start_timeline,
     stop_timeline as stop_timeline,
+    sycl_built as sycl_built,
 )
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, global_process_set, number_of

@@ -47,6 +47,7 @@ from horovod.tensorflow.mpi_ops import (
     size,
     start_timeline,
     stop_timeline,
+    sycl_built,
 )
 
 if IS_LEGACY:
@@ -104,6 +105,7 @@ __all__ = [
     "size",
     "start_timeline",
     "stop_timeline",
+    "sycl_built",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Names of Horovod's module horovod.runner.common.util.timeout; what they stand for is hvdrun's work here."""
+"""What a wait raises whose time is over."""
 
 from horovod.runner.common._absent import absent_class
 
@@ -6,4 +6,4 @@ Timeout = absent_class("horovod.runner.common.util.timeout.Timeout")
 
 
 class TimeoutException(Exception):
-    """Raised by nobody here; `except TimeoutException` may stay in scripts."""
+    """What was waited for did not come in time."""

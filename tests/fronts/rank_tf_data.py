@@ -1,0 +1,76 @@
+"""The tf.data service of horovod.tensorflow.data; runs as a rank (test_data_service.py) that trains and is a worker too."""
+
+import os
+import threading
+from itertools import islice
+
+import tensorflow as tf
+from patience import PATIENCE
+from rank_side import raises, run_cases
+
+import horovod.tensorflow as hvd
+from horovod.tensorflow.data import TfDataServiceConfig, send_to_data_service, tf_data_service
+from horovod.tensorflow.data.compute_worker import main
+
+hvd.init()
+RANK, SIZE = hvd.rank(), hvd.size()
+NUMBERS, BATCH = 256, 32
+
+
+class Workers:
+    """The workers' job, in threads of this one; ends them, and looks whether they have ended."""
+
+    def __init__(self, name, dispatchers=1, side="compute"):
+        self.file = os.path.join(os.environ["HVD_TEST_REPORTS"], name)
+        self.thread = threading.Thread(target=main, args=(dispatchers, side, self.file, 60), daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return TfDataServiceConfig.read(self.file, wait_for_file_creation=True)
+
+    def __exit__(self, *_):
+        hvd.barrier()
+        if RANK == 0:
+            TfDataServiceConfig.read(self.file).compute_client().shutdown()
+        self.thread.join(PATIENCE)
+        assert not self.thread.is_alive()
+
+
+def numbers(dataset, batches=None):
+    return [int(number) for batch in islice(dataset.as_numpy_iterator(), batches) for number in batch]
+
+
+def case_each_rank_has_all_elements_of_its_own_dataset():
+    with Workers("own") as config:
+        assert os.stat(os.path.join(os.environ["HVD_TEST_REPORTS"], "own")).st_mode & 0o077 == 0
+        dataset = tf.data.Dataset.range(NUMBERS).batch(BATCH).send_to_data_service(config, RANK, SIZE)
+        assert sorted(numbers(dataset)) == list(range(NUMBERS))
+
+
+def case_ranks_share_a_dataset():
+    with Workers("shared") as config:
+        dataset = send_to_data_service(tf.data.Dataset.range(NUMBERS).batch(BATCH), config, RANK, SIZE, reuse_dataset=True)
+        everyone = hvd.allgather_object(numbers(dataset))
+        assert sorted(sum(everyone, [])) == list(range(NUMBERS))
+
+
+def case_ranks_share_a_dataset_in_turn():
+    with Workers("turns") as config:
+        dataset = tf.data.Dataset.range(NUMBERS).repeat().batch(BATCH)
+        raises(ValueError, send_to_data_service, dataset, config, RANK, reuse_dataset=True, round_robin=True)
+        dataset = send_to_data_service(dataset, config, RANK, SIZE, reuse_dataset=True, round_robin=True)
+        assert len(numbers(dataset, 4)) == 4 * BATCH
+
+
+def case_training_ranks_have_a_dispatcher_each():
+    with Workers("training", SIZE, "training") as config:
+        dataset = tf.data.Dataset.range(NUMBERS).batch(BATCH)
+        assert "tf_data_service" in raises(RuntimeError, send_to_data_service, dataset, config, RANK)
+        with tf_data_service(config, RANK) as address:
+            service = tf.data.experimental.service
+            found = numbers(dataset.apply(service.distribute(processing_mode="distributed_epoch", service=address)))
+            hvd.barrier()
+        assert sorted(found) == list(range(NUMBERS))
+
+
+run_cases(globals(), hvd.barrier)

@@ -1,0 +1,102 @@
+"""The names and arguments that TensorFlow and Keras scripts written for Horovod use."""
+
+import importlib
+import inspect
+
+import pytest
+
+pytest.importorskip("tensorflow")
+
+G = "process_set"
+C = "compression"
+DEVICES = "device_dense, device_sparse"
+PP = "prescale_factor, postscale_factor"
+TENSORFLOW = {
+    "allreduce": f"tensor, average, {DEVICES}, {C}, op, {PP}, name, {G}, ignore_name_scope",
+    "grouped_allreduce": f"tensors, average, {DEVICES}, {C}, op, {PP}, {G}, ignore_name_scope, name",
+    "allgather": f"tensor, name, ignore_name_scope, {G}",
+    "grouped_allgather": f"tensors, name, ignore_name_scope, {G}",
+    "broadcast": f"tensor, root_rank, name, ignore_name_scope, {G}",
+    "broadcast_": f"variables, root_rank, name, {G}",
+    "alltoall": f"tensor, splits, name, ignore_name_scope, {G}",
+    "reducescatter": f"tensor, device_dense, {C}, op, name, {G}, ignore_name_scope, {PP}",
+    "grouped_reducescatter": f"tensors, device_dense, {C}, op, {G}, {PP}",
+    "join": "",
+    "size_op": "process_set_id, name",
+    "process_set_included_op": "process_set_id, name",
+    "local_size_op": "name",
+    "rank_op": "name",
+    "local_rank_op": "name",
+    "broadcast_variables": f"variables, root_rank, {G}, inplace",
+    "broadcast_object": f"obj, root_rank, session, name, {G}",
+    "broadcast_object_fn": f"root_rank, session, name, {G}",
+    "allgather_object": f"obj, session, name, {G}",
+    "broadcast_global_variables": "root_rank",
+    "BroadcastGlobalVariablesHook": "root_rank, device",
+    "DistributedOptimizer": f"optimizer, name, use_locking, {DEVICES}, {C}, sparse_as_dense, backward_passes_per_step, op, "
+    f"gradient_predivide_factor, average_aggregated_gradients, num_groups, groups, {G}, scale_local_gradients",
+    "DistributedGradientTape": f"gradtape, {DEVICES}, {C}, sparse_as_dense, op, gradient_predivide_factor, num_groups, groups, "
+    f"{G}, scale_local_gradients",
+}
+DATA = {
+    "tf_data_service": "compute_config, rank",
+    "send_to_data_service": "dataset, compute_config, rank, size, processing_mode, reuse_dataset, round_robin",
+    "compute_worker_fn": "compute_config, timeout",
+    "TfDataServiceConfig": "dispatchers, workers_per_dispatcher, dispatcher_side, addresses, key, timeout",
+    "TfDataServiceConfig.compute_client": "self, verbose",
+    "TfDataServiceConfig.write": "self, filename",
+    "TfDataServiceConfig.read": "filename, wait_for_file_creation, timeout",
+}
+PARTIAL = (
+    f"optimizer, name, {DEVICES}, {C}, sparse_as_dense, gradient_predivide_factor, op, backward_passes_per_step, "
+    f"average_aggregated_gradients, groups, {G}, local_layers, scale_local_gradients"
+)
+KERAS = {
+    "allgather": "value, name",
+    "broadcast": "value, root_rank, name",
+    "reducescatter": "value, name, op",
+    "broadcast_global_variables": "root_rank",
+    "load_model": f"filepath, custom_optimizers, custom_objects, {C}, legacy_opts",
+    "PartialDistributedOptimizer": PARTIAL,
+    "callbacks.BroadcastGlobalVariablesCallback": "root_rank, device, local_variables",
+    "callbacks.MetricAverageCallback": "device",
+    "callbacks.LearningRateScheduleCallback": "initial_lr, multiplier, start_epoch, end_epoch, staircase, momentum_correction, "
+    "steps_per_epoch",
+    "callbacks.LearningRateWarmupCallback": "initial_lr, warmup_epochs, momentum_correction, steps_per_epoch, verbose",
+    "elastic.CommitStateCallback": "state, batches_per_commit",
+    "elastic.UpdateBatchStateCallback": "state",
+    "elastic.UpdateEpochStateCallback": "state",
+}
+MODULES = {"tensorflow": TENSORFLOW, "tensorflow.data": DATA, "tensorflow.data.compute_service": DATA, "tensorflow.keras": KERAS}
+
+
+@pytest.mark.parametrize("module, name", [(module, name) for module, names in MODULES.items() for name in names])
+def test_arguments(module, name):
+    value = importlib.import_module(f"horovod.{module}")
+    for part in name.split("."):
+        value = getattr(value, part)
+    found = [p.name for p in inspect.signature(value).parameters.values()]
+    expected = MODULES[module][name].split(", ") if MODULES[module][name] else []
+    assert found[: len(expected)] == expected  # arguments of our own come after those
+
+
+@pytest.mark.parametrize(
+    "module",
+    """tensorflow.compression tensorflow.data.compute_worker tensorflow.elastic tensorflow.functions tensorflow.keras.callbacks
+    tensorflow.keras.elastic tensorflow.mpi_ops tensorflow.sync_batch_norm tensorflow.util runner.common.service.compute_service
+    runner.common.util.env runner.common.util.secret runner.common.util.timeout""".split(),
+)
+def test_modules_that_scripts_import(module):
+    assert importlib.import_module(f"horovod.{module}").__doc__
+
+
+def test_names_of_the_study():
+    import horovod.tensorflow as hvd
+
+    for name in "_executing_eagerly check_num_rank_power_of_2 gpu_available handle_average_backwards_compatibility sycl_built".split():
+        assert callable(getattr(hvd, name))
+    for name in "_allreduce _grouped_allreduce _reducescatter _grouped_reducescatter _normalize_name".split():
+        assert callable(getattr(hvd.mpi_ops, name))
+    assert callable(hvd.mpi_ops._basics._get_process_set_ids_and_ranks)
+    for name in "gradient register_local_source get_local_and_global_gradients".split():
+        assert callable(getattr(importlib.import_module("horovod.tensorflow._tape")._DistributedTape, name, None)), name
