@@ -18,7 +18,10 @@ import sys
 import threading
 import traceback
 
-import torch  # the point of it
+try:
+    import torch  # the point of it
+except ImportError:  # an environment with other frameworks alone (scripts/fronts-versions)
+    torch = None
 
 
 def become_rank(output, environment):
@@ -31,7 +34,7 @@ def become_rank(output, environment):
 
 def tell_if_cuda_is_lost():
     """CUDA does not survive a fork: what it says then does not name the cause."""
-    if torch.cuda._is_in_bad_fork():
+    if torch is not None and torch.cuda._is_in_bad_fork():
         print("fork_ranks: CUDA was in use before this rank was forked, by importing torch or what a test imports with it: "
               "nothing on a GPU can work in this rank. Run it by hvdrun (by_agent=False)", file=sys.stderr)  # fmt: skip
 

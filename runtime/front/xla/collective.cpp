@@ -5,6 +5,11 @@
 // two threads takes longer than a small operation does. So it waits a moment by a bounded wait, which turns libhvd's
 // engine, and hands the rest to a thread of the completion pool. Never is a future set on libhvd's thread: XLA goes on
 // with the program there.
+//
+// A call without operands and attributes does nothing. XLA on CPUs runs what is small, up to 8 steps or steps with
+// tensors of up to 512 bytes alone, one step after another, and waits for each future before the next: ranks with
+// another order would wait for each other for ever. So the fronts put such calls beside the collectives, which make a
+// program large.
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -359,6 +364,9 @@ XlaError* handle(Frame& frame) {
   }
   const Api& api = *frame.api;
   if (frame.stage != kExecuteStage) {
+    return nullptr;
+  }
+  if (frame.arguments.count == 0 && frame.attributes.count == 0) {
     return nullptr;
   }
   Call call;

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import jax
 
-# Of each program that is being traced: how many operations have a name already that would be theirs.
+# Of each program that is being traced: how often there is what, as names that operations would have.
 _counts: "WeakKeyDictionary[Any, dict]" = WeakKeyDictionary()
 
 _OURS = __name__.rpartition(".")[0]
@@ -21,20 +21,42 @@ def leaves_with_names(tree: Any, name: str) -> Tuple[List[Any], List[str], Any]:
     return [leaf for _, leaf in pairs], names, form
 
 
-def _outermost_trace() -> Optional[object]:
-    """What stands for the program that is being traced. JAX offers no public name for it; without one, names are told apart by
-    their place in the source only."""
+def _innermost_trace() -> Optional[Any]:
+    """What stands for the function, or the body of a loop or condition, that is being traced. JAX offers no public name for it."""
     try:
         from jax._src.core import trace_ctx
 
-        trace, found = trace_ctx.trace, None
+        return trace_ctx.trace
+    except (ImportError, AttributeError):
+        return None
+
+
+def _outermost_trace() -> Optional[object]:
+    """What stands for the program that is being traced; without one, names are told apart by their place in the source only."""
+    try:
+        trace, found = _innermost_trace(), None
         while trace is not None:
             if type(trace).__name__ != "EvalTrace":
                 found = trace
             trace = getattr(trace, "parent_trace", None)
         return found
-    except (ImportError, AttributeError):
+    except AttributeError:
         return None
+
+
+def _count(trace: Any, what: str) -> int:
+    """How many of these there are in the program now, this one too; 1 where nothing stands for a program."""
+    try:
+        counts = _counts.setdefault(trace, {})
+    except TypeError:  # a trace that cannot be referred to
+        return 1
+    counts[what] = counts.get(what, 0) + 1
+    return counts[what]
+
+
+def is_early_in_program() -> bool:
+    """Whether this call of an operation is among the first two of what is traced."""
+    return _count(_innermost_trace(), "early in the program") <= 2
 
 
 def _place() -> str:
@@ -55,12 +77,5 @@ def in_program(kind: str, given: Optional[str]) -> str:
     """The name of an operation in the program that is being traced, unlike that of all others there. Shapes are no part of it:
     ranks that disagree about them are to meet, and to be told."""
     base = f"jit.{given}" if given else f"jit.{kind}.{_place()}"
-    trace = _outermost_trace()
-    if trace is None:
-        return base
-    try:
-        counts = _counts.setdefault(trace, {})
-    except TypeError:  # a trace that cannot be referred to
-        return base
-    count = counts[base] = counts.get(base, 0) + 1
+    count = _count(_outermost_trace(), base)
     return base if count == 1 else f"{base}#{count}"

@@ -9,8 +9,12 @@ import numpy as np
 
 from horovod.common import _lib
 from horovod.common._abi import lib
+from horovod.jax import _names
 
 _TARGET = "hvd_xla_collective"
+# XLA runs a program of up to 8 steps, or of steps with up to 512 bytes alone, one step after another: ranks that come to two
+# collectives in another order would wait for each other for ever. With these steps beside each of the two it is larger.
+_FILLERS, _FILLER_BYTES = 4, 1024
 _is_registered = False
 
 
@@ -65,6 +69,9 @@ def call(
     _check_platform()
     in_place = shapes is None
     results: List[Any] = []
+    if _names.is_early_in_program():
+        for _ in range(_FILLERS):
+            jax.ffi.ffi_call(_TARGET, jax.ShapeDtypeStruct((_FILLER_BYTES,), np.uint8), has_side_effect=True)()
     for begin in range(0, len(leaves), _lib.MAX_GROUP):
         part = list(leaves[begin : begin + _lib.MAX_GROUP])
         of_part = [leaf.shape for leaf in part] if shapes is None else shapes[begin : begin + len(part)]

@@ -10,6 +10,7 @@ import pathlib
 import re
 import struct
 from typing import Any, List, Optional, Sequence
+from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
@@ -20,6 +21,16 @@ _XLA_TYPES = {
     tf.bool: "i1", tf.int8: "i8", tf.int16: "i16", tf.int32: "i32", tf.int64: "i64", tf.uint8: "ui8", tf.uint16: "ui16",
     tf.float16: "f16", tf.bfloat16: "bf16", tf.float32: "f32", tf.float64: "f64",
 }  # fmt: skip
+
+# XLA runs a program of up to 8 steps, or of steps with up to 512 bytes alone, one step after another: ranks that come to two
+# collectives in another order would wait for each other for ever. With these steps beside each of the first two it is larger.
+_FILLERS, _EARLY = 4, 2
+_FILLER = (
+    "    %filler{} = stablehlo.custom_call @hvd_xla_collective() {{api_version = 4 : i32, has_side_effect = true, "
+    "backend_config = {{}}}} : () -> tensor<1024xui8>\n"
+)
+# Of each graph: how many collectives it has.
+_counts: "WeakKeyDictionary[Any, int]" = WeakKeyDictionary()
 
 
 def not_compiled(kind: str) -> NotImplementedError:
@@ -60,8 +71,15 @@ def _type_of(tensor: Any) -> str:
     return "tensor<" + "".join(f"{extent}x" for extent in tensor.shape) + _XLA_TYPES[tensor.dtype] + ">"
 
 
+def _fillers() -> str:
+    """What is to stand beside the next collective of this graph."""
+    graph = tf.compat.v1.get_default_graph()
+    _counts[graph] = _counts.get(graph, 0) + 1
+    return "".join(_FILLER.format(i) for i in range(_FILLERS)) if _counts[graph] <= _EARLY else ""
+
+
 def _module(types: Sequence[str], names: Sequence[str], kind: int, op: int, root: int, prescale: float, postscale: float, number: int) -> str:
-    """The text of a program that is one call of the handler."""
+    """The text of a program that is one call of the handler, and fillers."""
 
     def double(value: float) -> str:
         return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X} : f64"
@@ -79,7 +97,7 @@ def _module(types: Sequence[str], names: Sequence[str], kind: int, op: int, root
     return (
         "module @hvd {\n  func.func public @main("
         + ", ".join(f"%arg{i}: {kind_of}" for i, kind_of in enumerate(types))
-        + f") -> ({all_types}) {{\n"
+        + f") -> ({all_types}) {{\n{_fillers()}"
         + f"    %0{several} = stablehlo.custom_call @hvd_xla_collective({arguments}) "
         + f"{{api_version = 4 : i32, has_side_effect = true, backend_config = {{{config}}}}} : ({all_types}) -> "
         + (f"({all_types})" if count > 1 else all_types)
