@@ -83,8 +83,8 @@ def case_sgd_with_momentum_and_clipping():
 def case_adam_with_jit_compile_on_and_off():
     # Adam's first steps are the sign of the gradient: where that is about 0, rounding decides. So epsilon is large.
     check_training(lambda: OPTIMIZERS.Adam(1e-2, epsilon=1e-2), {"gradient_predivide_factor": 2.0})
-    if BACKEND != "torch":
-        check_training(lambda: OPTIMIZERS.Adam(1e-2, epsilon=1e-2), jit_compile=BACKEND == "tensorflow")
+    for jit_compile in {"tensorflow": (True, False), "jax": (False,), "torch": ()}[BACKEND]:
+        check_training(lambda: OPTIMIZERS.Adam(1e-2, epsilon=1e-2), jit_compile=jit_compile)
 
 
 def case_mixed_precision():

@@ -16,7 +16,7 @@ CASES = [
     for node in ast.parse((HERE / "rank_keras_cases.py").read_text()).body
     if isinstance(node, ast.FunctionDef) and node.name.startswith("case_")
 ]
-BACKENDS = [name for name in ("jax", "torch") if importlib.util.find_spec(name)]
+BACKENDS = [name for name in ("jax", "torch", "tensorflow") if importlib.util.find_spec(name)]
 
 
 @functools.lru_cache(maxsize=None)
