@@ -99,4 +99,4 @@ def test_names_of_the_study():
         assert callable(getattr(hvd.mpi_ops, name))
     assert callable(hvd.mpi_ops._basics._get_process_set_ids_and_ranks)
     for name in "gradient register_local_source get_local_and_global_gradients".split():
-        assert callable(getattr(importlib.import_module("horovod.tensorflow._tape")._DistributedTape, name, None)), name
+        assert callable(getattr(importlib.import_module("horovod.tensorflow._tape")._DistributedGradientTape, name)), name
