@@ -401,6 +401,15 @@ def case_what_is_wrong_is_named():
     assert "not known to the job" in raises(ValueError, hvd.allreduce, 1.0, process_set=hvd.ProcessSet([0]))
 
 
+def case_what_xla_cannot_compile_is_named_with_a_way_out():
+    unknown = tf.function(lambda x: hvd.allreduce(x), jit_compile=True, input_signature=[tf.TensorSpec([None, 2])])
+    text = raises((ValueError, NotImplementedError), unknown, tf.ones([3, 2]))
+    assert "jit_compile=False" in text and ("[None, 2]" in text or "(None, 2)" in text or "2.19" in text), text
+    text = raises((ValueError, NotImplementedError), tf.function(lambda x: hvd.allreduce(x), jit_compile=True), tf.constant([1j]))
+    assert "complex128" in text or "2.19" in text, text
+    assert "jit_compile=False" in raises(NotImplementedError, tf.function(hvd.allgather, jit_compile=True), tf.ones(2))
+
+
 def case_ranks_that_disagree_get_the_error_and_go_on():
     if SIZE == 1:
         return

@@ -2,10 +2,14 @@
 
 import ast
 import functools
+import os
 import pathlib
 import re
+import subprocess
+import sys
 
 import pytest
+from patience import PATIENCE
 from ranks import ROOT, run_ranks
 
 pytest.importorskip("jax")
@@ -41,6 +45,13 @@ def test_a_rank_that_dies_in_a_program_is_named_on_the_others_soon_and_they_go_o
     assert "rank 1" in reported["said"] and "[hvd 7]" in reported["said"], reported
     assert reported["seconds"] < 5
     assert reported["goes on"] == 2.0
+
+
+def test_a_jax_that_is_too_old_is_refused(tmp_path):
+    (tmp_path / "jax.py").write_text('__version__, __version_info__ = "0.4.30", (0, 4, 30)')
+    done = subprocess.run([sys.executable, "-c", "import horovod.jax"], env={**os.environ, "PYTHONPATH": str(tmp_path)},
+                          capture_output=True, text=True, timeout=PATIENCE)  # fmt: skip
+    assert "needs JAX 0.5 or later, and this is 0.4.30; pip install -U jax" in done.stderr, done.stderr
 
 
 def test_beside_jax_distributed():

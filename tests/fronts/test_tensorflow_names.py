@@ -100,3 +100,14 @@ def test_names_of_the_study():
     assert callable(hvd.mpi_ops._basics._get_process_set_ids_and_ranks)
     for name in "gradient register_local_source get_local_and_global_gradients".split():
         assert callable(getattr(importlib.import_module("horovod.tensorflow._tape")._DistributedGradientTape, name)), name
+
+
+def test_a_tensorflow_that_is_too_old_is_refused(monkeypatch):
+    import tensorflow as tf
+
+    from horovod.common.exceptions import HorovodVersionMismatchError
+    from horovod.tensorflow import _library
+
+    monkeypatch.setattr(tf, "__version__", "2.15.1")
+    with pytest.raises(HorovodVersionMismatchError, match="needs TensorFlow 2.16 or later, and this is 2.15.1: pip install -U tensorflow"):
+        _library._load()
