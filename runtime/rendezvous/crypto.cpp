@@ -112,15 +112,22 @@ Result<Aead> Aead::create(const CipherKey& key) {
   return Aead(std::move(contexts));
 }
 
-Result<void> Aead::seal(const CipherNonce& nonce, Bytes header, Bytes plain, std::uint8_t* out) {
+Result<void> Aead::seal(const CipherNonce& nonce, Bytes header, std::span<const Bytes> plain, std::uint8_t* out) {
   EVP_CIPHER_CTX* const context = contexts_->sealing.get();
   int size = 0;
   int rest = 0;
   if (EVP_EncryptInit_ex2(context, nullptr, nullptr, nonce.data(), nullptr) != 1 ||
-      EVP_EncryptUpdate(context, nullptr, &size, header.data(), as_int(header.size())) != 1 ||
-      EVP_EncryptUpdate(context, out, &size, plain.data(), as_int(plain.size())) != 1 ||
-      EVP_EncryptFinal_ex(context, out + size, &rest) != 1 ||
-      EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, as_int(kTagBytes), out + plain.size()) != 1) {
+      EVP_EncryptUpdate(context, nullptr, &size, header.data(), as_int(header.size())) != 1) {
+    return failed("encrypt");
+  }
+  for (const Bytes part : plain) {
+    if (EVP_EncryptUpdate(context, out, &size, part.data(), as_int(part.size())) != 1) {
+      return failed("encrypt");
+    }
+    out += part.size();
+  }
+  if (EVP_EncryptFinal_ex(context, out, &rest) != 1 ||
+      EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, as_int(kTagBytes), out) != 1) {
     return failed("encrypt");
   }
   return {};

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/result.h"
@@ -54,8 +55,9 @@ class Aead {
   Aead& operator=(Aead&&) noexcept;
   ~Aead();
 
-  // Writes plain.size() bytes and then the tag to `out`, which has room for both and may begin where `plain` does.
-  Result<void> seal(const CipherNonce& nonce, Bytes header, Bytes plain, std::uint8_t* out);
+  // Writes the parts of `plain`, one after the other, and then the tag to `out`, which has room for all and may begin
+  // where a single part does.
+  Result<void> seal(const CipherNonce& nonce, Bytes header, std::span<const Bytes> plain, std::uint8_t* out);
   // Decrypts `sealed`, whose last kTagBytes are the tag, in place; kAuth when it is not what was sealed with this key,
   // nonce and header. The bytes are of no use then.
   Result<void> open(const CipherNonce& nonce, Bytes header, MutableBytes sealed);

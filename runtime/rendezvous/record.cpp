@@ -1,8 +1,10 @@
 #include "runtime/rendezvous/record.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
+#include "runtime/base/check.h"
 #include "runtime/rendezvous/hmac.h"
 
 namespace hvd {
@@ -58,7 +60,7 @@ Result<CipherNonce> RecordCipher::next() {
   return nonce;
 }
 
-Result<void> RecordCipher::seal(Bytes header, Bytes plain, std::uint8_t* out) {
+Result<void> RecordCipher::seal(Bytes header, std::span<const Bytes> plain, std::uint8_t* out) {
   HVD_TRY_ASSIGN(const CipherNonce nonce, next());
   return aead_->seal(nonce, header, plain, out);
 }
@@ -74,21 +76,46 @@ Result<void> RecordSealer::seal(std::string_view text, std::string& wire) {
   while (!text.empty()) {
     const std::string_view piece = text.substr(0, kRecordBytes);
     text.remove_prefix(piece.size());
-    ByteWriter header;
-    header.u32(static_cast<std::uint32_t>(piece.size()));
-    wire += header.str();
     const std::size_t at = wire.size();
-    wire.resize(at + piece.size() + kTagBytes);
-    HVD_TRY(cipher_.seal(as_bytes(header.str()), as_bytes(piece), reinterpret_cast<std::uint8_t*>(wire.data()) + at));
+    wire.resize(at + kRecordOverhead + piece.size());
+    const Bytes bytes = as_bytes(piece);
+    HVD_TRY(seal_one(std::span(&bytes, 1), reinterpret_cast<std::uint8_t*>(wire.data()) + at));
   }
   return {};
 }
 
+Result<void> RecordSealer::seal_one(std::span<const Bytes> pieces, std::uint8_t* out) {
+  std::size_t length = 0;
+  for (const Bytes piece : pieces) {
+    length += piece.size();
+  }
+  HVD_CHECK(length > 0 && length <= kRecordBytes);
+  ByteWriter header;
+  header.u32(static_cast<std::uint32_t>(length));
+  std::memcpy(out, header.str().data(), kRecordHeaderBytes);
+  return cipher_.seal(Bytes(out, kRecordHeaderBytes), pieces, out + kRecordHeaderBytes);
+}
+
 void RecordOpener::feed(Bytes wire) {
-  // What was given out goes now, for its reader is done with it.
-  buffer_.erase(0, start_);
-  start_ = 0;
-  buffer_.append(as_text(wire));
+  const MutableBytes space = room(wire.size());
+  std::copy(wire.begin(), wire.end(), space.begin());
+  note_fed(wire.size());
+}
+
+MutableBytes RecordOpener::room(std::size_t bytes) {
+  if (start_ == end_) {
+    start_ = end_ = 0;
+  }
+  if (buffer_.size() - end_ < bytes) {
+    std::copy(buffer_.begin() + static_cast<std::ptrdiff_t>(start_),
+              buffer_.begin() + static_cast<std::ptrdiff_t>(end_), buffer_.begin());
+    end_ -= start_;
+    start_ = 0;
+    if (buffer_.size() - end_ < bytes) {
+      buffer_.resize(end_ + bytes);
+    }
+  }
+  return MutableBytes(buffer_).subspan(end_, bytes);
 }
 
 Result<std::optional<Bytes>> RecordOpener::next() {
@@ -106,7 +133,7 @@ Result<std::optional<Bytes>> RecordOpener::open_next() {
   if (buffered() < kRecordHeaderBytes) {
     return std::optional<Bytes>();
   }
-  const MutableBytes rest(reinterpret_cast<std::uint8_t*>(buffer_.data()) + start_, buffered());
+  const MutableBytes rest = MutableBytes(buffer_).subspan(start_, buffered());
   const Bytes header = rest.first(kRecordHeaderBytes);
   const std::size_t length = ByteReader(header).u32();
   if (length == 0 || length > kRecordBytes) {

@@ -16,7 +16,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "runtime/base/byte_filter.h"
 #include "runtime/base/bytes.h"
@@ -49,7 +52,7 @@ class RecordCipher {
   RecordCipher(const RecordKey& key, std::uint64_t records_of_key, std::uint64_t first)
       : key_(key), records_of_key_(records_of_key), number_(first) {}
 
-  Result<void> seal(Bytes header, Bytes plain, std::uint8_t* out);
+  Result<void> seal(Bytes header, std::span<const Bytes> plain, std::uint8_t* out);
   Result<void> open(Bytes header, MutableBytes sealed);
 
  private:
@@ -69,6 +72,8 @@ class RecordSealer {
       : cipher_(key, records_of_key, first) {}
   // Appends the records of `text` to `wire`.
   Result<void> seal(std::string_view text, std::string& wire);
+  // One record of these pieces, which are 1 to kRecordBytes in all, written to `out`, which has room for it.
+  Result<void> seal_one(std::span<const Bytes> pieces, std::uint8_t* out);
 
  private:
   RecordCipher cipher_;
@@ -79,18 +84,23 @@ class RecordOpener {
   explicit RecordOpener(const RecordKey& key, std::uint64_t records_of_key = kRecordsOfKey, std::uint64_t first = 0)
       : cipher_(key, records_of_key, first) {}
   void feed(Bytes wire);
+  // The same without a copy: where to put so many bytes of the wire, and how many have come there. What next() gave
+  // out is gone with the first.
+  MutableBytes room(std::size_t bytes);
+  void note_fed(std::size_t bytes) { end_ += bytes; }
   // The text of the next whole record, valid until the next call of either; nullopt when more bytes are needed. After
   // an error, which is kAuth or kProtocol, it stays with it.
   Result<std::optional<Bytes>> next();
   // Bytes of records that were not taken yet.
-  [[nodiscard]] std::size_t buffered() const { return buffer_.size() - start_; }
+  [[nodiscard]] std::size_t buffered() const { return end_ - start_; }
 
  private:
   Result<std::optional<Bytes>> open_next();
 
   RecordCipher cipher_;
-  std::string buffer_;
-  std::size_t start_ = 0;
+  std::vector<std::uint8_t> buffer_;
+  std::size_t start_ = 0;  // of what is in it, and its end
+  std::size_t end_ = 0;
   std::optional<Error> failure_;
 };
 

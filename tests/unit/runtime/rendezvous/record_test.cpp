@@ -1,8 +1,10 @@
 #include "runtime/rendezvous/record.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -150,4 +152,26 @@ TEST_CASE("no number is used twice: at the last one the stream is refused at eit
   CHECK(opened(opener, record) == "last");
   opener.feed(as_bytes(record));
   CHECK(opener.next().error().code() == Code::kResource);
+}
+
+TEST_CASE("a record of several pieces that is fed without a copy is opened as one text") {
+  RecordSealer sealer(key_of(1));
+  RecordOpener opener(key_of(1));
+  const std::array<Bytes, 3> pieces = {as_bytes("mark|"), as_bytes("data"), as_bytes("|mark")};
+  std::vector<std::uint8_t> wire(14 + kRecordOverhead);
+  for (int round = 0; round < 3; ++round) {
+    REQUIRE(sealer.seal_one(pieces, wire.data()).ok());
+    // In two parts, the second of which comes to where there is room behind the first.
+    for (const auto& [begin, end] :
+         {std::pair{std::size_t{0}, std::size_t{9}}, std::pair{std::size_t{9}, wire.size()}}) {
+      CHECK_FALSE(opener.next().value().has_value());
+      const MutableBytes room = opener.room(1000);
+      REQUIRE(room.size() == 1000);
+      std::copy(wire.begin() + static_cast<std::ptrdiff_t>(begin), wire.begin() + static_cast<std::ptrdiff_t>(end),
+                room.begin());
+      opener.note_fed(end - begin);
+    }
+    CHECK(as_text(opener.next().value().value()) == "mark|data|mark");
+  }
+  CHECK(opener.buffered() == 0);
 }
