@@ -216,6 +216,9 @@ void add_options(CLI::App& app, Flags& flags) {
   app.add_option("--binding-args", flags.binding_args,
                  "Arguments by which mpirun binds the ranks to processors; default: it does not")
       ->type_name("TEXT");
+  app.add_flag_callback(
+      "--secure-links", [&flags] { flags.settings.emplace_back("HVD_LINK_SECURITY", "encrypt"); },
+      "Encrypt all that ranks send to other hosts (HVD_LINK_SECURITY=encrypt); see hvdrun help security");
   app.add_option("--network-interfaces", flags.interfaces,
                  "Network interfaces by which ranks reach each other (libhvd, NCCL, Gloo), the best first; comma list, "
                  "repeatable")

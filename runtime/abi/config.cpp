@@ -179,6 +179,24 @@ Result<void> read_devices(const Reader& env, Config& config) {
   return {};
 }
 
+// Asked for, it holds for all that leaves a host, or the job does not start.
+Result<void> read_link_security(const Reader& env, Config& config) {
+  const std::string value = lower(env.text(contract::kLinkSecurity).value_or("plain"));
+  if (value != "plain" && value != "encrypt") {
+    return Error(Code::kInvalid, std::string(contract::kLinkSecurity) + " is '" + value +
+                                     "', expected encrypt (what goes to other hosts is encrypted) or plain");
+  }
+  const bool is_sealed = value == "encrypt";
+  if (is_sealed && config.mpi.moves_data) {
+    return Error(Code::kInvalid, std::string(contract::kLinkSecurity) + " is 'encrypt', but " +
+                                     contract::kCpuOperations +
+                                     "=mpi sends data over MPI, which encrypts nothing; use one of the two");
+  }
+  config.engine.mesh.is_sealed = is_sealed;
+  config.engine.devices.stays_on_host = is_sealed;
+  return {};
+}
+
 Result<void> read_identity(const Reader& env, Config& config) {
   config.engine.mesh.node_address = env.text(contract::kNodeAddress).value_or("");
   config.engine.mesh.congestion = env.text(contract::kTcpCongestion).value_or("");
@@ -321,6 +339,7 @@ Result<Config> config_from(const Environment& environment) {
   Config config;
   HVD_TRY(read_mpi(env, config));
   HVD_TRY(read_devices(env, config));
+  HVD_TRY(read_link_security(env, config));
   HVD_TRY(read_identity(env, config));
   HVD_TRY(read_tuning(env, config));
   HVD_TRY(read_autotune(env, config));

@@ -16,7 +16,7 @@ std::vector<StreamPeer> leader_peers(Mesh& mesh) {
     const auto leader = std::find(map.node_of_rank.begin(), map.node_of_rank.end(), node) - map.node_of_rank.begin();
     peers.push_back(StreamPeer{mesh.data_fd(node),
                                "node " + std::to_string(node) + " (rank " + std::to_string(leader) + ")",
-                               &mesh.data_counts(node), "rank " + std::to_string(map.rank)});
+                               &mesh.data_counts(node), "rank " + std::to_string(map.rank), mesh.data_seal(node)});
   }
   return peers;
 }

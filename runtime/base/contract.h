@@ -26,6 +26,8 @@ inline constexpr const char* kAgentToken = "HVD_AGENT_TOKEN";
 inline constexpr const char* kNodeAddress = "HVD_NODE_ADDRESS";
 // TCP's congestion control between nodes, instead of the one that would be chosen (base/socket.h).
 inline constexpr const char* kTcpCongestion = "HVD_TCP_CONGESTION";
+// encrypt: what goes between nodes is encrypted and authenticated; plain, or nothing: it is not. The same on all ranks.
+inline constexpr const char* kLinkSecurity = "HVD_LINK_SECURITY";
 
 // Set in an elastic job only: how many restarts of failed ranks are allowed, for all ranks together. (Python reads it,
 // and also HOROVOD_ELASTIC and HOROVOD_ELASTIC_TIMEOUT, the seconds that the ranks have to meet again.)

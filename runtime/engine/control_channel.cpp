@@ -18,9 +18,8 @@ constexpr std::size_t kReadBytes = 16U << 10U;  // on the stack of the thread th
 constexpr std::size_t kCompactBytes = 1U << 20U;
 
 // Rank 0 has a connection with every rank; the others have only the one with rank 0.
-std::string connection_with(int rank) {
-  return rank == 0 ? "the control connection to rank 0"
-                   : "the control connection between rank 0 and rank " + std::to_string(rank);
+std::string connection_with(int rank, const std::string& kind = "control") {
+  return "the " + kind + " connection " + (rank == 0 ? "to rank 0" : "between rank 0 and rank " + std::to_string(rank));
 }
 
 Error closed(int rank) {
@@ -33,6 +32,7 @@ struct ControlChannel::Link {
   int rank = 0;
   int fd = -1;
   std::optional<Lane> lane;
+  ByteFilter* filter = nullptr;
   WatchId watch = 0;
   FrameDecoder decoder{control_wire::kSpec};
   Frame frame;  // the last one received
@@ -63,6 +63,7 @@ Result<std::unique_ptr<ControlChannel>> ControlChannel::create(EventLoop& loop, 
     link->rank = peer.rank;
     link->fd = peer.fd;
     link->lane = peer.lane;
+    link->filter = peer.lane ? nullptr : peer.filter;
     Link* raw = link.get();
     channel->links_.push_back(std::move(link));
     HVD_TRY_ASSIGN(raw->watch, loop.watch(peer.fd, EPOLLIN, [channel = channel.get(), raw](std::uint32_t events) {
@@ -91,10 +92,18 @@ std::size_t ControlChannel::send_to(const std::vector<int>& ranks, std::string_v
 }
 
 void ControlChannel::send(Link& link, std::string_view frames) {
-  if (!link.is_output_closed) {
-    link.queue.append(frames);
-    flush(link);
+  if (link.is_output_closed) {
+    return;
   }
+  if (link.filter == nullptr) {
+    link.queue.append(frames);
+  } else if (const auto sealed = link.filter->seal(frames, link.queue); !sealed.ok()) {
+    link.is_output_closed = true;
+    if (!link.has_ended) {
+      end(link, sealed.error().with_context(connection_with(link.rank)));
+    }
+  }
+  flush(link);
 }
 
 void ControlChannel::close_output() {
@@ -215,8 +224,8 @@ void ControlChannel::read(Link& link) {
     const ssize_t got = ::recv(link.fd, buffer.data(), buffer.size(), 0);
     if (got > 0) {
       taken += static_cast<std::size_t>(got);
-      link.decoder.feed(Bytes(buffer.data(), static_cast<std::size_t>(got)));
-      if (!take_frames(link) || static_cast<std::size_t>(got) < buffer.size()) {
+      if (!take_in(link, Bytes(buffer.data(), static_cast<std::size_t>(got))) ||
+          static_cast<std::size_t>(got) < buffer.size()) {
         return;
       }
     } else if (got == 0) {
@@ -227,6 +236,30 @@ void ControlChannel::read(Link& link) {
     } else if (errno != EINTR) {
       end(link, Error(Code::kLostPeer, Error::from_errno(connection_with(link.rank) + " broke").message()));
       return;
+    }
+  }
+}
+
+// Takes what the socket has received. Returns false if the link has ended.
+bool ControlChannel::take_in(Link& link, Bytes bytes) {
+  if (link.filter == nullptr) {
+    link.decoder.feed(bytes);
+    return take_frames(link);
+  }
+  link.filter->feed(bytes);
+  for (;;) {
+    const auto text = link.filter->next();
+    if (!text.ok()) {
+      end(link, Error(Code::kProtocol, connection_with(link.rank, "encrypted control") +
+                                           " was changed on its way: " + text.error().message()));
+      return false;
+    }
+    if (!text.value()) {
+      return true;
+    }
+    link.decoder.feed(*text.value());
+    if (!take_frames(link)) {
+      return false;
     }
   }
 }

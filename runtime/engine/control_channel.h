@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/byte_filter.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/frame.h"
 #include "runtime/base/result.h"
@@ -36,6 +37,7 @@ class ControlChannel {
     int rank = 0;
     int fd = -1;  // non-blocking, not owned; must outlive the channel
     std::optional<Lane> lane;
+    ByteFilter* filter = nullptr;  // what the socket's bytes go through where there is no lane; alike. Null: nothing
   };
   struct Handlers {
     std::function<void(int rank, const Frame& frame)> on_frame;
@@ -80,6 +82,7 @@ class ControlChannel {
   void on_lane_event(Link& link, std::uint32_t events);
   void read(Link& link);
   bool read_ring(Link& link);
+  bool take_in(Link& link, Bytes bytes);
   bool take_frames(Link& link);
   void end(Link& link, const Error& why);
   void send(Link& link, std::string_view frames);

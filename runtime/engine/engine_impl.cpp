@@ -99,7 +99,7 @@ Result<void> Engine::Impl::open_channel() {
     if (rank == parts_.map.rank || (!is_coordinator() && rank != 0)) {
       continue;
     }
-    ControlChannel::Peer peer{rank, parts_.mesh->control_fd(rank), std::nullopt};
+    ControlChannel::Peer peer{rank, parts_.mesh->control_fd(rank), std::nullopt, parts_.mesh->control_filter(rank)};
     if (shm != nullptr && parts_.map.node_of_rank[static_cast<std::size_t>(rank)] == 0) {
       // The coordinator leads the first node, whose ranks are the first ones.
       const int other = is_coordinator() ? rank : parts_.map.local_rank;

@@ -144,8 +144,16 @@ Result<std::unique_ptr<DeviceExecutor>> DevicePlane::make_executor(const DeviceE
   const auto device = pool.ok() ? Result<std::shared_ptr<Device>>(pool.value()->device())
                                 : Result<std::shared_ptr<Device>>(pool.error());
   const DeviceParty party{host.ranks, host.map.rank, host.backend};
-  HVD_TRY_ASSIGN(const auto cards, exchange_cards(party, make_card(settings_.options, device, *nccl_), interrupt));
+  DeviceOptions options = settings_.options;
+  const bool is_kept_from_nccl = options.stays_on_host && host.map.node_count > 1;
+  if (is_kept_from_nccl) {
+    options.uses_nccl.fill(false);
+  }
+  HVD_TRY_ASSIGN(const auto cards, exchange_cards(party, make_card(options, device, *nccl_), interrupt));
   DevicePlan plan = plan_devices(cards, host.ranks);
+  if (is_kept_from_nccl) {
+    plan.notice = "NCCL encrypts nothing that it sends to other hosts, which HVD_LINK_SECURITY asks for";
+  }
   std::shared_ptr<NcclComm> comm;
   if (plan.kinds != 0) {
     if (plan.shares_gpus) {

@@ -54,6 +54,7 @@ struct Meeting::Outgoing {
   std::string address;
   Fd fd;
   HandshakeConnector handshake;
+  bool is_tcp = false;
   bool is_connected = false;
 };
 
@@ -62,35 +63,50 @@ struct Meeting::Incoming {
   HandshakeAcceptor handshake;
   Patience patience;
   std::string address;
+  bool is_tcp = false;
 };
 
-Meeting::Meeting(int rank, Store& store, Log& log, Deadline deadline, std::string congestion)
-    : rank_(rank), store_(store), log_(log), congestion_(std::move(congestion)), patience_(deadline) {}
+Meeting::Meeting(int rank, Store& store, Log& log, Deadline deadline, TcpOptions tcp)
+    : rank_(rank), store_(store), log_(log), tcp_(std::move(tcp)), patience_(deadline) {}
 
 Meeting::~Meeting() = default;
 
 Result<void> Meeting::connect_by_tcp(LinkRole role, int to, const SocketAddress& address) {
-  HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
-  auto fd = start_connect_tcp(address, [this](int socket) { return choose_congestion(socket, congestion_); });
+  auto fd = start_connect_tcp(address, [this](int socket) { return choose_congestion(socket, tcp_.congestion); });
   if (!fd.ok()) {
     return fd.error().with_context(who(to, address.text()));
   }
-  const LinkClaim claim{role, rank_, to};
-  outgoing_.push_back(std::make_unique<Outgoing>(
-      Outgoing{claim, address.text(), std::move(fd).value(), HandshakeConnector(store_.secret(), claim, nonce)}));
-  return {};
+  return connected(role, to, address.text(), std::move(fd).value(), true);
 }
 
 Result<void> Meeting::connect_by_unix(LinkRole role, int to, const std::string& path) {
-  HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
   auto fd = connect_unix(path, patience_.until());
   if (!fd.ok()) {
     return fd.error().with_context(who(to, path));
   }
+  return connected(role, to, path, std::move(fd).value(), false);
+}
+
+// The handshake follows.
+Result<void> Meeting::connected(LinkRole role, int to, const std::string& address, Fd fd, bool is_tcp) {
+  HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
+  HVD_TRY_ASSIGN(std::optional<KeyPair> key, make_key(is_tcp));
   const LinkClaim claim{role, rank_, to};
-  outgoing_.push_back(std::make_unique<Outgoing>(
-      Outgoing{claim, path, std::move(fd).value(), HandshakeConnector(store_.secret(), claim, nonce)}));
+  outgoing_.push_back(std::make_unique<Outgoing>(Outgoing{
+      claim, address, std::move(fd), HandshakeConnector(store_.secret(), claim, nonce, std::move(key)), is_tcp}));
   return {};
+}
+
+Result<std::optional<KeyPair>> Meeting::make_key(bool is_tcp) const {
+  if (!is_tcp || !tcp_.is_sealed) {
+    return std::optional<KeyPair>();
+  }
+  HVD_TRY_ASSIGN(KeyPair key, KeyPair::make());
+  return std::optional<KeyPair>(std::move(key));
+}
+
+std::optional<RecordKeys> Meeting::keys_of(bool is_tcp, const RecordKeys& keys) const {
+  return is_tcp && tcp_.is_sealed ? std::optional(keys) : std::nullopt;
 }
 
 Result<std::vector<Meeting::Met>> Meeting::run() {
@@ -119,8 +135,8 @@ TimePoint Meeting::next_wake() const {
 
 Result<void> Meeting::turn() {
   std::vector<pollfd> waits;
-  for (const int listener : listeners_) {
-    waits.push_back(pollfd{listener, POLLIN, 0});
+  for (const Listener& listener : listeners_) {
+    waits.push_back(pollfd{listener.fd, POLLIN, 0});
   }
   for (const auto& outgoing : outgoing_) {
     waits.push_back(pollfd{outgoing->fd.get(), static_cast<short>(outgoing->is_connected ? POLLIN : POLLOUT), 0});
@@ -145,7 +161,7 @@ Result<void> Meeting::turn() {
   // A connection that is settled has given its descriptor away or closed it.
   std::erase_if(outgoing_, [](const auto& each) { return !each->fd.is_open(); });
   std::erase_if(incoming_, [](const auto& each) { return !each->fd.is_open(); });
-  for (const int listener : listeners_) {
+  for (const Listener& listener : listeners_) {
     HVD_TRY(accept_all(listener));
   }
   return {};
@@ -184,13 +200,13 @@ Result<void> Meeting::advance(Outgoing& outgoing) {
       return in_context(sent.error());
     }
   }
-  met_.push_back(Met{outgoing.claim, std::move(outgoing.fd)});
+  met_.push_back(Met{outgoing.claim, std::move(outgoing.fd), keys_of(outgoing.is_tcp, outgoing.handshake.keys())});
   return {};
 }
 
-Result<void> Meeting::accept_all(int listener) {
+Result<void> Meeting::accept_all(const Listener& listener) {
   for (;;) {
-    auto accepted = accept_ready(listener);
+    auto accepted = accept_ready(listener.fd);
     if (!accepted.ok()) {
       // Out of descriptors for the moment, perhaps because of strangers: these end by their deadlines.
       if (accepted.error().code() == Code::kResource && !incoming_.empty()) {
@@ -207,8 +223,10 @@ Result<void> Meeting::accept_all(int listener) {
     const auto peer = SocketAddress::peer_of(fd.get());
     const std::string address = peer.ok() && peer.value().family() != AF_UNIX ? peer.value().text() : "this node";
     HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
-    auto incoming = std::make_unique<Incoming>(Incoming{std::move(fd), HandshakeAcceptor(store_.secret(), rank_, nonce),
-                                                        Patience(Deadline::after(kStrangerDeadline)), address});
+    HVD_TRY_ASSIGN(std::optional<KeyPair> key, make_key(listener.is_tcp));
+    auto incoming = std::make_unique<Incoming>(
+        Incoming{std::move(fd), HandshakeAcceptor(store_.secret(), rank_, nonce, std::move(key)),
+                 Patience(Deadline::after(kStrangerDeadline)), address, listener.is_tcp});
     if (const auto sent = send_now(incoming->fd.get(), incoming->handshake.greeting()); !sent.ok()) {
       drop(*incoming, sent.error().message());
       continue;
@@ -258,7 +276,7 @@ void Meeting::admit(Incoming& incoming, const LinkClaim& claim) {
     return;
   }
   expected_.erase(found);
-  met_.push_back(Met{claim, std::move(incoming.fd)});
+  met_.push_back(Met{claim, std::move(incoming.fd), keys_of(incoming.is_tcp, incoming.handshake.keys())});
 }
 
 void Meeting::drop(Incoming& incoming, const std::string& why) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,16 +25,21 @@ class Meeting {
   struct Met {
     LinkClaim claim;
     Fd fd;
+    std::optional<RecordKeys> keys;  // of a connection that is encrypted from here on
+  };
+  // Of connections by TCP.
+  struct TcpOptions {
+    std::string congestion;  // see choose_congestion()
+    bool is_sealed = false;  // they are encrypted
   };
 
-  // `congestion`: of connections by TCP; see choose_congestion().
-  Meeting(int rank, Store& store, Log& log, Deadline deadline, std::string congestion = "");
+  Meeting(int rank, Store& store, Log& log, Deadline deadline, TcpOptions tcp);
   ~Meeting();
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
 
   // Not owned; must stay open until run() has returned.
-  void add_listener(int listener) { listeners_.push_back(listener); }
+  void add_listener(int listener, bool is_tcp) { listeners_.push_back(Listener{listener, is_tcp}); }
   void expect(LinkRole role, int from) { expected_.push_back(LinkClaim{role, from, rank_}); }
   Result<void> connect_by_tcp(LinkRole role, int to, const SocketAddress& address);
   Result<void> connect_by_unix(LinkRole role, int to, const std::string& path);
@@ -44,9 +50,16 @@ class Meeting {
  private:
   struct Outgoing;
   struct Incoming;
+  struct Listener {
+    int fd = -1;
+    bool is_tcp = false;
+  };
 
   Result<void> turn();
-  Result<void> accept_all(int listener);
+  Result<void> connected(LinkRole role, int to, const std::string& address, Fd fd, bool is_tcp);
+  [[nodiscard]] Result<std::optional<KeyPair>> make_key(bool is_tcp) const;
+  [[nodiscard]] std::optional<RecordKeys> keys_of(bool is_tcp, const RecordKeys& keys) const;
+  Result<void> accept_all(const Listener& listener);
   Result<void> advance(Outgoing& outgoing);
   Result<std::string> read_handshake(Outgoing& outgoing);
   void advance(Incoming& incoming);
@@ -59,10 +72,10 @@ class Meeting {
   int rank_;
   Store& store_;
   Log& log_;
-  const std::string congestion_;
+  const TcpOptions tcp_;
   // joining only
   Patience patience_;
-  std::vector<int> listeners_;
+  std::vector<Listener> listeners_;
   std::vector<LinkClaim> expected_;  // still missing
   std::vector<std::unique_ptr<Outgoing>> outgoing_;
   std::vector<std::unique_ptr<Incoming>> incoming_;

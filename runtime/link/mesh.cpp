@@ -10,7 +10,6 @@
 #include "runtime/base/open_files.h"
 #include "runtime/base/socket.h"
 #include "runtime/base/text.h"
-#include "runtime/link/meeting.h"
 #include "runtime/link/mesh_peer.h"
 #include "runtime/link/shm_segment.h"
 #include "runtime/rendezvous/subset_store.h"
@@ -76,6 +75,7 @@ Result<MeshPeer> open_listeners(const RankMap& map, const MeshOptions& options, 
   self.node_index = map.node_index;
   self.local_rank = map.local_rank;
   self.local_size = map.local_size;
+  self.is_sealed = options.is_sealed;
   self.word = map.is_coordinator() ? options.word : "";
   const int backlog = std::max(map.size, 128);
   if (map.is_leader() && map.node_count > 1) {
@@ -231,7 +231,9 @@ Mesh::Mesh(RankMap map)
     : map_(std::move(map)),
       control_(static_cast<std::size_t>(map_.size)),
       data_(static_cast<std::size_t>(map_.node_count)),
-      data_counts_(data_.size()) {}
+      data_counts_(data_.size()),
+      control_filters_(control_.size()),
+      data_seals_(data_.size()) {}
 
 Mesh::~Mesh() = default;
 
@@ -266,17 +268,16 @@ Result<std::unique_ptr<Mesh>> Mesh::meet(RankMap map, Store& store, const MeshOp
   if (map.is_leader() && map.local_size > 1) {
     HVD_TRY_ASSIGN(mesh->shm_, ShmSegment::create(map.local_size, options.shm_slot_bytes));
   }
-  Meeting meeting(map.rank, store, log, deadline, options.congestion);
+  Meeting meeting(map.rank, store, log, deadline, {options.congestion, options.is_sealed});
   for (const Fd* listener : {&listeners.tcp, &listeners.unix_socket}) {
     if (listener->is_open()) {
-      meeting.add_listener(listener->get());
+      meeting.add_listener(listener->get(), listener == &listeners.tcp);
     }
   }
   HVD_TRY(invite(meeting, map, peers, options.has_control));
   HVD_TRY_ASSIGN(std::vector<Meeting::Met> all_met, meeting.run());
   for (Meeting::Met& met : all_met) {
-    const int other = met.claim.from == map.rank ? met.claim.to : met.claim.from;
-    HVD_TRY(mesh->adopt(met.claim.role, other, std::move(met.fd), store, deadline));
+    HVD_TRY(mesh->adopt(std::move(met), store, deadline));
   }
   // No rank starts to work, and none stops listening, before all links of all ranks are up.
   HVD_TRY(store.exchange(kJoinedKey, "", deadline));
@@ -288,21 +289,24 @@ Result<void> Mesh::stay_out(SubsetStore& store, Deadline deadline) {
   return store.stay_out(kJoinedKey, deadline);
 }
 
-Result<void> Mesh::adopt(LinkRole role, int other_rank, Fd fd, Store& store, Deadline deadline) {
-  const auto other = static_cast<std::size_t>(other_rank);
-  HVD_TRY(tune(fd, role, congestion_));
-  switch (role) {
+Result<void> Mesh::adopt(Meeting::Met met, Store& store, Deadline deadline) {
+  const auto other = static_cast<std::size_t>(met.claim.from == map_.rank ? met.claim.to : met.claim.from);
+  const auto node = static_cast<std::size_t>(map_.node_of_rank[other]);
+  HVD_TRY(tune(met.fd, met.claim.role, congestion_));
+  switch (met.claim.role) {
     case LinkRole::kControl:
-      control_[other] = std::move(fd);
+      control_filters_[other] = met.keys ? make_record_filter(*met.keys) : nullptr;
+      control_[other] = std::move(met.fd);
       break;
     case LinkRole::kData:
-      data_[static_cast<std::size_t>(map_.node_of_rank[other])] = std::move(fd);
+      data_seals_[node] = met.keys ? std::make_unique<SealedStream>(*met.keys) : nullptr;
+      data_[node] = std::move(met.fd);
       break;
     case LinkRole::kSegment:
       if (map_.is_leader()) {
-        HVD_TRY(ShmSegment::send_fd(fd.get(), shm_->memory_fd()));
+        HVD_TRY(ShmSegment::send_fd(met.fd.get(), shm_->memory_fd()));
       } else {
-        HVD_TRY_ASSIGN(shm_, receive_segment(fd.get(), map_, store, deadline));
+        HVD_TRY_ASSIGN(shm_, receive_segment(met.fd.get(), map_, store, deadline));
       }
       break;
     case LinkRole::kAgent:

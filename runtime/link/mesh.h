@@ -6,6 +6,8 @@
 //  - data within a node: one shared memory segment of all its ranks (link/shm_segment.h), a memfd handed over by the
 //    leader, so that nothing is left in /dev/shm however the ranks die.
 // Every socket starts with the mutual proof of rendezvous/handshake.h; a stranger's connection is closed and forgotten.
+// With MeshOptions::is_sealed what follows between nodes is encrypted (rendezvous/record.h), with keys of each
+// connection's own.
 //
 // Thread: join() blocks the caller; afterwards engine only.
 #pragma once
@@ -21,17 +23,19 @@
 #include "runtime/base/result.h"
 #include "runtime/core/rank_map.h"
 #include "runtime/link/link_steps.h"
+#include "runtime/link/meeting.h"
+#include "runtime/link/sealed_stream.h"
 #include "runtime/rendezvous/store.h"
 
 namespace hvd {
 
 class ShmSegment;
 class SubsetStore;
-enum class LinkRole : std::uint16_t;
 
 struct MeshOptions {
   std::string node_address;  // numeric address at which other nodes reach this one; may be empty on a single node
   std::string congestion;    // of connections between nodes: see choose_congestion()
+  bool is_sealed = false;    // connections between nodes are encrypted; the same on all ranks
   std::string scratch_dir;   // a 0700 directory for the node's unix sockets; empty: one is made and removed
   std::size_t shm_slot_bytes = 4U << 20U;  // staging per rank in the node's segment
   std::string word;                        // what rank 0 tells all others; not the mesh's to understand
@@ -59,6 +63,14 @@ class Mesh {
   [[nodiscard]] int data_fd(int node_index) const { return data_[static_cast<std::size_t>(node_index)].get(); }
   // What has gone over it so far; counted by whoever uses it.
   [[nodiscard]] LinkCounts& data_counts(int node_index) { return data_counts_[static_cast<std::size_t>(node_index)]; }
+  // What the bytes of a connection go through where it is encrypted, else null; they last as long as the mesh, since no
+  // key may be begun with twice.
+  [[nodiscard]] ByteFilter* control_filter(int rank) const {
+    return control_filters_[static_cast<std::size_t>(rank)].get();
+  }
+  [[nodiscard]] SealedStream* data_seal(int node_index) const {
+    return data_seals_[static_cast<std::size_t>(node_index)].get();
+  }
   // Null when this node has one rank.
   [[nodiscard]] const std::shared_ptr<ShmSegment>& shm() const { return shm_; }
 
@@ -67,7 +79,7 @@ class Mesh {
   static Result<std::unique_ptr<Mesh>> meet(RankMap map, Store& store, const MeshOptions& options, Log& log,
                                             Deadline deadline);
   // Puts a connection that has been made where it belongs, or hands the shared memory over through it.
-  Result<void> adopt(LinkRole role, int other_rank, Fd fd, Store& store, Deadline deadline);
+  Result<void> adopt(Meeting::Met met, Store& store, Deadline deadline);
 
   RankMap map_;
   std::string word_;
@@ -75,7 +87,9 @@ class Mesh {
   std::vector<Fd> control_;  // [size]
   std::vector<Fd> data_;     // [node_count]
   std::vector<LinkCounts> data_counts_;
-  std::shared_ptr<ShmSegment> shm_;  // shared with those who use it without the engine
+  std::vector<std::unique_ptr<ByteFilter>> control_filters_;  // [size]
+  std::vector<std::unique_ptr<SealedStream>> data_seals_;     // [node_count]
+  std::shared_ptr<ShmSegment> shm_;                           // shared with those who use it without the engine
 };
 
 }  // namespace hvd

@@ -5,7 +5,7 @@
 namespace hvd {
 namespace {
 
-constexpr std::uint16_t kVersion = 2;
+constexpr std::uint16_t kVersion = 3;
 
 std::string number(int value) {
   return std::to_string(value);
@@ -24,12 +24,31 @@ Result<void> check_rank(const RankMap& map, int rank, const MeshPeer& peer) {
   return {};
 }
 
+// An encrypted connection needs two ends that want it, and one that is not would be less than somebody has asked for.
+Result<void> check_security(const std::vector<MeshPeer>& peers) {
+  for (std::size_t rank = 1; rank < peers.size(); ++rank) {
+    if (peers[rank].is_sealed != peers[0].is_sealed) {
+      return Error(Code::kMismatch, "rank " + number(peers[0].is_sealed ? 0 : static_cast<int>(rank)) +
+                                        " encrypts its connections with other hosts and rank " +
+                                        number(peers[0].is_sealed ? static_cast<int>(rank) : 0) +
+                                        " does not; HVD_LINK_SECURITY must be the same on all ranks, as hvdrun "
+                                        "--secure-links makes it");
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string encode(const MeshPeer& peer) {
   ByteWriter out;
   out.u16(kVersion).i32(peer.size).i32(peer.node_count).i32(peer.node_index).i32(peer.local_rank);
-  out.i32(peer.local_size).text(peer.tcp_ip).u16(peer.tcp_port).text(peer.unix_path).text(peer.word);
+  out.i32(peer.local_size)
+      .u8(peer.is_sealed ? 1 : 0)
+      .text(peer.tcp_ip)
+      .u16(peer.tcp_port)
+      .text(peer.unix_path)
+      .text(peer.word);
   return std::move(out).str();
 }
 
@@ -45,6 +64,7 @@ Result<MeshPeer> decode_mesh_peer(const std::string& body, int rank) {
   peer.node_index = in.i32();
   peer.local_rank = in.i32();
   peer.local_size = in.i32();
+  peer.is_sealed = in.u8() != 0;
   peer.tcp_ip = in.text();
   peer.tcp_port = in.u16();
   peer.unix_path = in.text();
@@ -60,6 +80,7 @@ Result<std::vector<int>> agree_on_nodes(const RankMap& map, const std::vector<Me
     return Error(Code::kProtocol,
                  number(static_cast<int>(peers.size())) + " ranks answered in a job of " + number(map.size));
   }
+  HVD_TRY(check_security(peers));
   std::vector<int> node_of_rank;
   std::vector<int> ranks_on(static_cast<std::size_t>(map.node_count > 0 ? map.node_count : 0), 0);
   for (int rank = 0; rank < map.size; ++rank) {

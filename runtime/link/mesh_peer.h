@@ -1,7 +1,7 @@
 // MeshPeer: what every rank tells all others so that they can meet: where it is and where it listens. Pure.
 //
 // The body of the "mesh" exchange (base/bytes.h): u16 version | i32 size | i32 node_count | i32 node_index |
-// i32 local_rank | i32 local_size | text tcp_ip | u16 tcp_port | text unix_path | text word. Value type.
+// i32 local_rank | i32 local_size | u8 is_sealed | text tcp_ip | u16 tcp_port | text unix_path | text word. Value type.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ struct MeshPeer {
   int node_index = 0;
   int local_rank = 0;
   int local_size = 1;
-  std::string tcp_ip;  // empty: does not listen for other nodes
+  bool is_sealed = false;  // its connections with other nodes are encrypted
+  std::string tcp_ip;      // empty: does not listen for other nodes
   std::uint16_t tcp_port = 0;
   std::string unix_path;  // empty: does not listen within its node
   std::string word;       // of rank 0, for all

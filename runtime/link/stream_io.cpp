@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <span>
 
 #include "runtime/base/check.h"
 #include "runtime/base/clock.h"
@@ -23,6 +24,13 @@ Error out_of_step(const StreamPeer& from, const LinkSteps& steps) {
   return {Code::kProtocol, "the connection from " + from.who + " to " + from.here +
                                " is out of step: " + steps.what_came() +
                                "; the ranks do not agree on a size, or something else has written into it"};
+}
+
+// The record's own words say what was wrong with it.
+Error not_sealed_so(const StreamPeer& from, const Error& why) {
+  return {Code::kProtocol, "the encrypted connection from " + from.who + " to " + from.here +
+                               " was changed on its way: " + why.message() +
+                               "; somebody writes into the network between"};
 }
 
 using DataParts = std::array<iovec, Flow::kMostParts>;
@@ -61,6 +69,78 @@ Result<Moved> send_some(const StreamPeer& to, Flow& flow, LinkSteps& steps) {
   return Moved::kBlocked;
 }
 
+// Likewise; a record is the least that is sent, and the sender's data is done with once it is sealed.
+Result<Moved> send_sealed(const StreamPeer& to, Flow& flow, LinkSteps& steps) {
+  SealedStream& stream = *to.sealed;
+  if (stream.unsent().empty()) {
+    if (steps.is_over()) {
+      return Moved::kNone;
+    }
+    DataParts data;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by the flow
+    Parts parts;     // NOLINT(cppcoreguidelines-pro-type-member-init): likewise
+    const std::size_t count = steps.parts(data.data(), flow.to_send(data.data()), parts.data());
+    if (count == 0) {
+      return Moved::kNone;
+    }
+    HVD_TRY_ASSIGN(const std::size_t sealed, stream.seal(std::span(parts).first(count)));
+    flow.note_sent(steps.note(sealed).value_or(0));
+  }
+  const Bytes wire = stream.unsent();
+  const ssize_t sent = ::send(to.fd, wire.data(), wire.size(), MSG_NOSIGNAL);
+  if (sent > 0) {
+    stream.note_sent(static_cast<std::size_t>(sent));
+    return Moved::kSome;
+  }
+  if (sent < 0 && errno != EAGAIN && errno != EINTR) {
+    return lost(to, Error::from_errno("send").message());
+  }
+  return Moved::kBlocked;
+}
+
+// So many bytes have come to where the steps and the flow wanted them.
+Result<Moved> note_received(const StreamPeer& from, Flow& flow, LinkSteps& steps, std::size_t bytes) {
+  const auto received = steps.note(bytes);
+  if (!received) {
+    return out_of_step(from, steps);
+  }
+  if (*received > 0) {
+    flow.note_received(*received);
+  }
+  return Moved::kSome;
+}
+
+// What a receiving call says that brought nothing.
+Result<Moved> nothing_received(const StreamPeer& from, ssize_t got) {
+  if (got == 0) {
+    return lost(from, "it was closed at the other end");
+  }
+  if (errno != EAGAIN && errno != EINTR) {
+    return lost(from, Error::from_errno("recv").message());
+  }
+  return Moved::kBlocked;
+}
+
+// Until there is text to take, of a record that was proven.
+Result<Moved> open_some(const StreamPeer& from) {
+  SealedStream& stream = *from.sealed;
+  while (stream.text().empty()) {
+    const auto is_open = stream.open_next();
+    if (!is_open.ok()) {
+      return not_sealed_so(from, is_open.error());
+    }
+    if (is_open.value()) {
+      break;
+    }
+    const MutableBytes room = stream.room();
+    const ssize_t got = ::recv(from.fd, room.data(), room.size(), 0);
+    if (got <= 0) {
+      return nothing_received(from, got);
+    }
+    stream.note_received(static_cast<std::size_t>(got));
+  }
+  return Moved::kSome;
+}
+
 // Likewise.
 Result<Moved> recv_some(const StreamPeer& from, Flow& flow, LinkSteps& steps) {
   if (steps.is_over()) {
@@ -72,25 +152,14 @@ Result<Moved> recv_some(const StreamPeer& from, Flow& flow, LinkSteps& steps) {
   if (count == 0) {
     return Moved::kNone;
   }
+  if (from.sealed != nullptr) {
+    HVD_TRY_ASSIGN(const Moved opened, open_some(from));
+    return opened == Moved::kSome ? note_received(from, flow, steps, from.sealed->take(std::span(parts).first(count)))
+                                  : Result<Moved>(opened);
+  }
   msghdr message = message_of(parts, count);
   const ssize_t got = ::recvmsg(from.fd, &message, 0);
-  if (got > 0) {
-    const auto received = steps.note(static_cast<std::size_t>(got));
-    if (!received) {
-      return out_of_step(from, steps);
-    }
-    if (*received > 0) {
-      flow.note_received(*received);
-    }
-    return Moved::kSome;
-  }
-  if (got == 0) {
-    return lost(from, "it was closed at the other end");
-  }
-  if (errno != EAGAIN && errno != EINTR) {
-    return lost(from, Error::from_errno("recv").message());
-  }
-  return Moved::kBlocked;
+  return got > 0 ? note_received(from, flow, steps, static_cast<std::size_t>(got)) : nothing_received(from, got);
 }
 
 // Until one of the two may go on, or it is time to ask the Interrupt.
@@ -162,7 +231,7 @@ Result<void> move(const StreamPeer& to, const StreamPeer& from, Flow& flow, Look
   LinkSteps sending((out == 0 ? none : *to.counts).sent, out, true);
   LinkSteps receiving((in == 0 ? none : *from.counts).received, in, false);
   for (int in_vain = 0;;) {
-    const auto sent = send_some(to, flow, sending);
+    const auto sent = to.sealed == nullptr ? send_some(to, flow, sending) : send_sealed(to, flow, sending);
     if (!sent.ok()) {
       return prefer_cause(sent.error(), interrupt);
     }

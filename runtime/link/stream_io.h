@@ -2,7 +2,8 @@
 //
 // A wait looks a few times for what is about to come, then sleeps in poll(2); asks the Interrupt at least each 100 ms.
 // A connection that ends is kLostPeer and names the peer; one whose stream is out of step (link_steps.h) is kProtocol
-// and names both ends. Thread: one at a time.
+// and names both ends. One that is encrypted ends likewise with what its other end has not sealed (sealed_stream.h).
+// Thread: one at a time.
 #pragma once
 
 #include <sys/uio.h>
@@ -15,6 +16,7 @@
 #include "runtime/base/interrupt.h"
 #include "runtime/base/result.h"
 #include "runtime/link/link_steps.h"
+#include "runtime/link/sealed_stream.h"
 
 namespace hvd {
 
@@ -22,8 +24,9 @@ namespace hvd {
 struct StreamPeer {
   int fd = -1;
   std::string who;
-  LinkCounts* counts = nullptr;  // of the connection, which has them as long as it lasts; not owned
-  std::string here;              // who this is: "rank 0"
+  LinkCounts* counts = nullptr;    // of the connection, which has them as long as it lasts; not owned
+  std::string here;                // who this is: "rank 0"
+  SealedStream* sealed = nullptr;  // of the connection, likewise; null: it is not encrypted
 };
 
 // How often a wait looks before it sleeps. A look is a system call or two, a sleep is two changes of threads: where

@@ -1,4 +1,8 @@
-"""What somebody on the network can read, where he is called, and what he can write: on hosts of the lab."""
+"""What somebody on the network can read, where he is called, and what he can write: on hosts of the lab.
+
+launcher/docs/security.md has the table of what is refused, noticed or out of scope; each row is tested here, or where the
+page's rows on SSH are, in test_ssh_host_keys.py and test_rsh.py.
+"""
 
 import contextlib
 import ctypes
@@ -10,6 +14,7 @@ import socket
 import stat
 import struct
 import subprocess
+import sys
 from typing import NamedTuple
 
 import pytest
@@ -144,11 +149,9 @@ def tcp_sockets_of(pid):
     return [each for _, _, each in sorted(found, key=lambda one: one[:2])]
 
 
-@pytest.mark.parametrize("kind, words", [
-    ("data", r"the connection from node 1 \(rank 1\) to rank 0 is out of step: .* was to come, and "),
-    ("control", "not a frame of the control conversation|wrong magic")])
-def test_bytes_that_are_put_into_a_link_of_ranks_are_an_error_and_no_wrong_sum(lab2, kind, words):
-    job = lab2.popen("env", f"HVD_LIBRARY={LIBHVD}", BIN / "hvdrun", "--grace", "5", "-np", "2", "-H", "node1,node2",
+def inject(lab2, kind, *flags):
+    """What a job of two hosts says when bytes are put into its connection of this kind."""
+    job = lab2.popen("env", f"HVD_LIBRARY={LIBHVD}", BIN / "hvdrun", *flags, "--grace", "5", "-np", "2", "-H", "node1,node2",
                      *PYTHON, program("reduces.py"), "100000")
     read_until(job.stdout, "up", 2)
     rank = next(process.pid for process in lab2.ps("node2") if re.search(r"python\S* .*reduces\.py", process.args))
@@ -161,6 +164,94 @@ def test_bytes_that_are_put_into_a_link_of_ranks_are_an_error_and_no_wrong_sum(l
         for link in links:
             link.close()
     assert job.returncode != 0
-    assert re.search(words, out + err), out + err
     assert "AssertionError" not in out + err  # which a wrong sum would have been
     assert lab2.wait_for_no_processes() == []
+    return out + err
+
+
+@pytest.mark.parametrize("kind, words", [
+    ("data", r"the connection from node 1 \(rank 1\) to rank 0 is out of step: .* was to come, and "),
+    ("control", "not a frame of the control conversation|wrong magic")])
+def test_bytes_that_are_put_into_a_link_of_ranks_are_an_error_and_no_wrong_sum(lab2, kind, words):
+    out = inject(lab2, kind)
+    assert re.search(words, out), out
+
+
+# ---- encrypted links between ranks (--secure-links), beside plain ones ----
+
+RELAY_PORT = 7777
+ROLES = {"control": 1, "data": 2}
+
+
+@contextlib.contextmanager
+def relayed(lab, host, kept, *flips):
+    """A relay through which all goes that this host calls others for, but SSH; its lines on standard output."""
+    rules = (f"add table ip relay\nadd chain ip relay out {{ type nat hook output priority -100; }}\n"
+             f"add rule ip relay out oifname != lo tcp dport 1024-65535 meta mark != 7 redirect to :{RELAY_PORT}\n")
+    made = lab.run("nft", "-f", "-", host=host, input=rules)
+    if made.returncode != 0:
+        pytest.skip(f"connections cannot be redirected here: {made.stderr}")
+    relay = lab.popen(*PYTHON, program("relay.py"), RELAY_PORT, kept, *flips, host=host, stdin=subprocess.PIPE)
+    try:
+        assert relay.stdout.readline() == "listening\n", relay.communicate()
+        yield relay
+    finally:
+        lab.run("nft", "delete", "table", "ip", "relay", host=host)
+        relay.communicate(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("security", ["plain", "encrypt"])
+def test_a_listener_between_hosts_reads_plain_links_and_nothing_of_encrypted_ones(lab2, security):
+    mark = "secret-" + secrets.token_hex(8)
+    flags = ["--secure-links"] if security == "encrypt" else []
+    with captured(lab2, "node1") as streams:
+        done = lab2.run("env", f"HVD_LIBRARY={LIBHVD}", BIN / "hvdrun", "-q", "--no-tags", *flags, "-np", 4, "-H",
+                        "node1:2,node2:2", sys.executable, program("tells.py"), mark)
+    assert (done.returncode, done.stdout) == (0, "moved\n" * 4), done.stderr
+    links = ours(streams)
+    # Two of rank 0's with the ranks of node2, and one of the leaders; the process set's leaders have their own.
+    assert len(links) >= 4
+    is_read = [mark.encode() in said for link in links for said in link]
+    assert any(is_read) == (security == "plain")
+    assert sum(len(said) for link in links for said in link) > 3 * 4096 * len(mark)
+
+
+@pytest.mark.parametrize("security", ["plain", "encrypt"])
+def test_a_relay_between_ranks_reads_as_a_listener_does(lab2, security):
+    mark = "secret-" + secrets.token_hex(8)
+    kept = lab2.shared / f"relayed-{security}"
+    with relayed(lab2, "node2", kept) as relay:
+        done = lab2.run("env", f"HVD_LIBRARY={LIBHVD}", f"HVD_LINK_SECURITY={security}", BIN / "hvdrun", "-q", "--no-tags",
+                        "-np", 4, "-H", "node1:2,node2:2", sys.executable, program("tells.py"), mark)
+        assert (done.returncode, done.stdout) == (0, "moved\n" * 4), done.stderr
+        read_until(relay.stdout, "relayed", 2)
+    assert (mark.encode() in kept.read_bytes()) == (security == "plain")
+
+
+@pytest.mark.parametrize("kind, at, words", [
+    ("data", 100_003, r"the encrypted connection from node 1 \(rank 1\) to rank 0 was changed on its way: "),
+    ("control", 400, r"the encrypted control connection between rank 0 and rank 1 was changed on its way: ")])
+def test_a_bit_that_is_flipped_on_an_encrypted_link_ends_the_job_and_names_the_link(lab2, kind, at, words):
+    with relayed(lab2, "node2", lab2.shared / "flipped", ROLES[kind], at):
+        done = lab2.run("env", f"HVD_LIBRARY={LIBHVD}", BIN / "hvdrun", "--secure-links", "--grace", "5", "-np", "2", "-H",
+                        "node1,node2", *PYTHON, program("reduces.py"), "100000")
+    assert done.returncode != 0
+    assert re.search(words, done.stdout + done.stderr), done.stdout + done.stderr
+    assert "AssertionError" not in done.stdout + done.stderr  # which a wrong sum would have been
+    assert lab2.wait_for_no_processes() == []
+
+
+@pytest.mark.parametrize("kind, words", [
+    ("data", r"the encrypted connection from node 1 \(rank 1\) to rank 0 was changed on its way: "),
+    ("control", "the encrypted control connection between rank 0 and rank 1 was changed on its way: ")])
+def test_bytes_that_are_put_into_an_encrypted_link_are_an_error_that_names_it(lab2, kind, words):
+    out = inject(lab2, kind, "--secure-links")
+    assert re.search(words, out), out
+
+
+def test_ranks_of_which_one_does_not_encrypt_do_not_start(lab2):
+    command = f"[ $RANK = 0 ] || export HVD_LINK_SECURITY=plain; exec {' '.join(PYTHON)} {program('reduces.py')} 100"
+    done = lab2.run("env", f"HVD_LIBRARY={LIBHVD}", BIN / "hvdrun", "--secure-links", "-np", 2, "-H", "node1,node2", "sh",
+                    "-c", command)
+    assert done.returncode != 0
+    assert "rank 0 encrypts its connections with other hosts and rank 1 does not; HVD_LINK_SECURITY" in done.stdout + done.stderr

@@ -332,6 +332,27 @@ TEST_CASE("and so it does between nodes by pairs alone, by rings alone, in small
   }
 }
 
+TEST_CASE("and so it does over connections that are encrypted") {
+  Tuning pairs;
+  pairs.pairs_bytes = 64U << 20U;
+  Tuning rings;
+  rings.pairs_bytes = 0;
+  for (const Nodes& nodes : {Nodes{1, 1}, Nodes{2, 1}, Nodes{1, 1, 1, 1}}) {
+    for (const Tuning& tuning : {Tuning(), pairs, rings}) {
+      CAPTURE(text_of(nodes));
+      ThreadJob job(nodes);
+      JobOptions options;
+      options.tuning = tuning;
+      options.is_sealed = [](int) { return true; };
+      require_all_ok(job.run(options, [](Rank& rank) -> Result<void> {
+        HVD_TRY(check_everything(rank));
+        HVD_TRY(check_allreduce(rank, 400'003, Dtype::kFloat32, ReduceOp::kSum));
+        return check_broadcast(rank, 1'000'003, rank.map.size - 1);
+      }));
+    }
+  }
+}
+
 TEST_CASE("a million elements of each type come out right by each operation on each number of ranks") {
   // The thread sanitizer watches each access; what it looks for, it finds with fewer.
 #if defined(__SANITIZE_THREAD__)

@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <future>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -100,6 +101,58 @@ Result<void> do_one_allreduce(Rank& rank) {
   return is_right ? Result<void>() : Error(Code::kInternal, "wrong result");
 }
 
+// What one who poses as rank 0 says to rank 1.
+struct Impostor {
+  const char* what;
+  std::string at_once;
+  bool trickles;  // then a byte each 50 ms
+  bool is_endless;
+  const char* words;  // of rank 1's error
+};
+
+void pose(int listener, const Impostor& impostor, const std::atomic<bool>& is_over) {
+  std::vector<Fd> callers;  // control and data
+  for (int i = 0; i < 2; ++i) {
+    callers.push_back(accept_one(listener, test_deadline()).value());
+    static_cast<void>(send_all(callers.back().get(), as_bytes(impostor.at_once), test_deadline()).ok());
+  }
+  const std::string more(impostor.is_endless ? 65536 : 1, impostor.is_endless ? 'x' : '\0');
+  while (!is_over) {
+    for (const Fd& caller : callers) {
+      if (impostor.trickles || impostor.is_endless) {
+        static_cast<void>(send_all(caller.get(), as_bytes(more), Deadline::after(Duration::zero())).ok());
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // sleeps: a slow peer is what is tested
+  }
+}
+
+// Rank 1's error, with another word for the impostor's address.
+std::string error_at(const Impostor& impostor, bool is_sealed) {
+  const auto listener = listen_tcp(SocketAddress::make("127.0.0.1", 0).value());
+  const std::uint16_t port = SocketAddress::local_of(listener.value().get()).value().port();
+  ThreadJob job({1, 1});
+  JobOptions options;
+  options.deadline = Deadline::after(std::chrono::seconds(4));
+  options.is_sealed = [&](int) { return is_sealed; };
+  options.wrap_store = [&](std::unique_ptr<Store> store, int rank) -> std::unique_ptr<Store> {
+    return std::make_unique<SpyStore>(std::move(store), [&, rank](std::vector<std::string>& values) {
+      MeshPeer leader = decode_mesh_peer(values[0], 0).value();
+      leader.tcp_port = rank == 1 ? port : leader.tcp_port;
+      values[0] = encode(leader);
+    });
+  };
+  std::atomic<bool> is_over = false;
+  std::thread other([&] { pose(listener.value().get(), impostor, is_over); });
+  const auto errors = job.run(options, do_one_allreduce);
+  is_over = true;
+  other.join();
+  const std::string address = "rank 0 at 127.0.0.1:" + std::to_string(port);
+  const std::string text = errors[1] ? errors[1]->message() : "no error";
+  const std::size_t at = text.find(address);
+  return at == std::string::npos ? text : std::string(text).replace(at, address.size(), "IMPOSTOR");
+}
+
 }  // namespace
 
 TEST_CASE("strangers at the listening sockets are dropped with a line each and do not disturb the ranks") {
@@ -194,6 +247,35 @@ TEST_CASE("an impostor at a rank's address is found out, by whatever it says") {
   CHECK(mentions(errors[1], "rank 0 at 127.0.0.1:" + std::to_string(port)));
 }
 
+TEST_CASE("an impostor that is silent, slow or endless, before or after its greeting, holds nobody up for longer") {
+  const std::string greeting = HandshakeAcceptor(make_secret(99), 0, make_nonce().value()).greeting();
+  const std::vector<Impostor> all = {
+      {"silence", "", false, false, "IMPOSTOR (connected, silent)"},
+      {"half a greeting", greeting.substr(0, 20), false, false, "IMPOSTOR (connected, silent)"},
+      {"a byte now and then", "H", true, false, "IMPOSTOR: the other end is no part of hvdrun"},
+      {"slow greeting", greeting.substr(0, 9), true, false, "IMPOSTOR"},
+      {"endless text", "", false, true, "IMPOSTOR: the other end is no part of hvdrun"},
+      {"a greeting and silence", greeting, false, false, "IMPOSTOR (connected, silent)"},
+      {"a greeting and a byte now and then", greeting, true, false, "IMPOSTOR"},
+      {"a greeting and endless text", greeting, false, true, "IMPOSTOR: the other end does not know the secret"}};
+  // At once, for most last as long as the deadline.
+  std::vector<std::future<std::string>> errors;
+  errors.reserve(all.size());
+  for (const Impostor& impostor : all) {
+    errors.push_back(std::async(std::launch::async, [&] { return error_at(impostor, false); }));
+  }
+  auto sealed_silence = std::async(std::launch::async, [&] { return error_at(all[0], true); });
+  auto sealed_greeting = std::async(std::launch::async, [&] { return error_at(all[5], true); });
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::string error = errors[i].get();
+    CHECK_MESSAGE(error.find(all[i].words) != std::string::npos, all[i].what << ": " << error);
+  }
+  CHECK(sealed_silence.get().find("IMPOSTOR (connected, silent)") != std::string::npos);
+  // It says that it does not encrypt.
+  CHECK(sealed_greeting.get().find(
+            "IMPOSTOR: the connection is to be encrypted here, and at the other end it is not") != std::string::npos);
+}
+
 TEST_CASE("an address where nobody listens is named with its rank at once") {
   ThreadJob job({1, 1});
   JobOptions options;
@@ -278,6 +360,17 @@ TEST_CASE("ranks that disagree about the job refuse to join and say who says wha
     REQUIRE(error.has_value());
     CHECK(error->code() == Code::kMismatch);
     CHECK(mentions(error, "rank 1 is in a job of 7 ranks"));
+  }
+}
+
+TEST_CASE("a rank that encrypts and one that does not refuse each other, and say which is which") {
+  ThreadJob job({1, 1, 1});
+  JobOptions options;
+  options.is_sealed = [](int rank) { return rank != 1; };
+  for (const auto& error : job.run(options, do_one_allreduce)) {
+    REQUIRE(error.has_value());
+    CHECK(error->code() == Code::kMismatch);
+    CHECK(mentions(error, "rank 0 encrypts its connections with other hosts and rank 1 does not; HVD_LINK_SECURITY"));
   }
 }
 

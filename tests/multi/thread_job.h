@@ -149,6 +149,7 @@ struct Rank {
 struct JobOptions {
   std::size_t shm_slot_bytes = 4U << 20U;
   Tuning tuning;
+  std::function<bool(int rank)> is_sealed = [](int) { return false; };  // its connections with other nodes
   Deadline deadline = test_deadline();
   // A rank's store instead of the plain one, for tests that watch or spoil what ranks tell each other.
   std::function<std::unique_ptr<Store>(std::unique_ptr<Store>, int rank)> wrap_store;
@@ -208,6 +209,7 @@ class ThreadJob {
     mesh_options.node_address = "127.0.0." + std::to_string(map.node_index + 1);
     mesh_options.scratch_dir = scratch_.path();
     mesh_options.shm_slot_bytes = options.shm_slot_bytes;
+    mesh_options.is_sealed = options.is_sealed(rank);
     HVD_TRY_ASSIGN(const auto mesh, Mesh::join(map, *store, mesh_options, log_, options.deadline));
     CpuBackend backend(*mesh, options.tuning);
     TestInterrupt interrupt(*store, *mesh);

@@ -315,4 +315,26 @@ TEST_CASE("the file of NCCL and the end of operations on streams are taken from 
   CHECK(config.value().engine.devices.completes_early);
 }
 
+TEST_CASE("HVD_LINK_SECURITY encrypts what leaves a host, or is refused") {
+  const auto sealed = config_of(changed("HVD_LINK_SECURITY", "Encrypt"));
+  REQUIRE(sealed.ok());
+  CHECK(sealed.value().engine.mesh.is_sealed);
+  CHECK(sealed.value().engine.devices.stays_on_host);
+  for (const char* plain : {"plain", ""}) {
+    const auto config = config_of(changed("HVD_LINK_SECURITY", plain));
+    REQUIRE(config.ok());
+    CHECK_FALSE(config.value().engine.mesh.is_sealed);
+    CHECK_FALSE(config.value().engine.devices.stays_on_host);
+  }
+  const auto unknown = config_of(changed("HVD_LINK_SECURITY", "yes"));
+  REQUIRE_FALSE(unknown.ok());
+  CHECK(unknown.error().message().find("HVD_LINK_SECURITY is 'yes', expected encrypt") == 0);
+  Variables by_mpi = changed("HVD_LINK_SECURITY", "encrypt");
+  by_mpi["HOROVOD_CPU_OPERATIONS"] = "mpi";
+  const auto refused = config_of(by_mpi);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message().find("HOROVOD_CPU_OPERATIONS=mpi sends data over MPI, which encrypts nothing") !=
+        std::string::npos);
+}
+
 }  // namespace hvd

@@ -10,11 +10,14 @@
 
 #include "runtime/base/socket.h"
 #include "runtime/controller/message.h"
+#include "runtime/rendezvous/record.h"
 
 namespace hvd {
 namespace {
 
 const SteadyClock kClock;
+const RecordKeys kOurKeys = {{{1}, {1}}, {{2}, {2}}};
+const RecordKeys kTheirKeys = {kOurKeys.receiving, kOurKeys.sending};
 
 // A channel to peers whose other ends the test holds.
 struct Bench {
@@ -22,15 +25,19 @@ struct Bench {
   std::vector<Fd> ours;
   std::vector<Fd> theirs;
   std::vector<std::string> news;  // "1: frame 4 'body'", "2: end protocol"
+  std::string last_words;         // of an end
   std::unique_ptr<ControlChannel> channel;
 
-  explicit Bench(int peer_count) {
+  std::vector<std::unique_ptr<ByteFilter>> filters;
+
+  explicit Bench(int peer_count, bool is_sealed = false) {
     std::vector<ControlChannel::Peer> peers;
     for (int i = 0; i < peer_count; ++i) {
       auto pair = make_socket_pair().value();
       REQUIRE(set_nonblocking(pair.first.get()).ok());
       REQUIRE(set_nonblocking(pair.second.get()).ok());
-      peers.push_back({i + 1, pair.first.get(), std::nullopt});
+      filters.push_back(is_sealed ? make_record_filter(kOurKeys) : nullptr);
+      peers.push_back({i + 1, pair.first.get(), std::nullopt, filters.back().get()});
       ours.push_back(std::move(pair.first));
       theirs.push_back(std::move(pair.second));
     }
@@ -40,6 +47,7 @@ struct Bench {
     };
     handlers.on_end = [this](int rank, const Error& why) {
       news.push_back(std::to_string(rank) + ": end " + (why.code() == Code::kProtocol ? "protocol" : "lost"));
+      last_words = why.message();
     };
     channel = ControlChannel::create(*loop, peers, std::nullopt, std::move(handlers)).value();
   }
@@ -119,6 +127,42 @@ TEST_CASE("frames arrive whole however they are cut, with the rank they came fro
   bench.turn();
   CHECK(bench.news ==
         std::vector<std::string>{"2: frame 4 'hello'", "2: frame 5 ''", "1: frame 4 'hello'", "1: frame 5 ''"});
+}
+
+TEST_CASE("frames of an encrypted link arrive whole, and are not to be read on the wire") {
+  Bench bench(1, true);
+  const auto peer = make_record_filter(kTheirKeys);
+  std::string wire;
+  REQUIRE(peer->seal(frame(4, "a tensor's name") + frame(5, std::string(200'000, 'x')), wire).ok());
+  CHECK(wire.find("tensor") == std::string::npos);
+  for (std::size_t at = 0; at < wire.size(); at += 777) {
+    bench.peer_says(0, std::string_view(wire).substr(at, 777));
+    bench.turn();
+  }
+  REQUIRE(bench.news.size() == 2);
+  CHECK(bench.news[0] == "1: frame 4 'a tensor's name'");
+  bench.channel->send(frame(6, "the answer"));
+  bench.channel->send(frame(7, ""));
+  const std::string heard = bench.heard(0);
+  CHECK(heard.find("answer") == std::string::npos);
+  peer->feed(as_bytes(heard));
+  std::string text;
+  while (const auto next = peer->next().value()) {
+    text += as_text(*next);
+  }
+  CHECK(text == frame(6, "the answer") + frame(7, ""));
+}
+
+TEST_CASE("a changed byte on an encrypted link ends it, and the link is named") {
+  Bench bench(1, true);
+  std::string wire;
+  REQUIRE(make_record_filter(kTheirKeys)->seal(frame(4, "hello"), wire).ok());
+  wire[9] = static_cast<char>(wire[9] ^ 1);
+  bench.peer_says(0, wire);
+  bench.turn();
+  CHECK(bench.news == std::vector<std::string>{"1: end protocol"});
+  CHECK(bench.last_words.find("the encrypted control connection between rank 0 and rank 1 was changed on its way") ==
+        0);
 }
 
 TEST_CASE("garbage and an end of file each end their link once, and only theirs") {

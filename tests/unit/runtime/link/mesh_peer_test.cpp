@@ -40,9 +40,10 @@ RankMap map_of_job(int size, int node_count) {
 }  // namespace
 
 TEST_CASE("what a rank publishes is read back as it was") {
-  MeshPeer peer{8, 3, 2, 1, 4, "10.0.0.1", 54321, "/tmp/x/mesh-1-abc", "a word"};
+  MeshPeer peer{8, 3, 2, 1, 4, true, "10.0.0.1", 54321, "/tmp/x/mesh-1-abc", "a word"};
   const MeshPeer back = decode_mesh_peer(encode(peer), 5).value();
   CHECK(encode(back) == encode(peer));
+  CHECK(back.is_sealed);
   CHECK(back.tcp_port == 54321);
   CHECK(back.unix_path == "/tmp/x/mesh-1-abc");
   CHECK(back.word == "a word");
@@ -91,4 +92,22 @@ TEST_CASE("ranks that do not make a job together are refused") {
     CHECK(refused(peers));
   }
   CHECK_FALSE(agree_on_nodes(map_of_job(2, 2), peers_of({2, 0})).ok());
+}
+
+TEST_CASE("ranks of which one encrypts and another does not refuse each other, and both are named") {
+  for (const std::size_t odd_one : {std::size_t{0}, std::size_t{2}}) {
+    auto peers = peers_of({2, 2});
+    peers[odd_one].is_sealed = true;
+    const auto nodes = agree_on_nodes(map_of_job(4, 2), peers);
+    REQUIRE_FALSE(nodes.ok());
+    CHECK(nodes.error().code() == Code::kMismatch);
+    const std::string other = odd_one == 0 ? "rank 1 does not" : "rank 0 does not";
+    CHECK(nodes.error().message().find("rank " + std::to_string(odd_one) + " encrypts its connections") == 0);
+    CHECK(nodes.error().message().find(other + "; HVD_LINK_SECURITY must be the same") != std::string::npos);
+  }
+  auto all = peers_of({2, 2});
+  for (MeshPeer& peer : all) {
+    peer.is_sealed = true;
+  }
+  CHECK(agree_on_nodes(map_of_job(4, 2), all).ok());
 }
