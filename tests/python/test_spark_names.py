@@ -13,7 +13,7 @@ from horovod.spark.common.util import host_hash, to_list
 NAMES = {
     "horovod.runner.common.util.codec": ["dumps_base64", "loads_base64"],
     "horovod.runner.common.util.safe_shell_exec": ["execute"],
-    "horovod.runner.common.util.secret": ["make_secret_key"],
+    "horovod.runner.common.util.secret": ["compute_digest"],
     "horovod.runner.common.util.settings": ["BaseSettings", "Settings"],
     "horovod.runner.common.util.timeout": ["Timeout"],
     "horovod.spark.driver.driver_service": ["SparkDriverService", "SparkDriverClient"],
