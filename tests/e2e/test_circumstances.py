@@ -111,6 +111,27 @@ def test_ranks_that_are_not_refused_for_want_of_open_files_all_join():
     assert len(re.findall(r"rank \d+ of 34 joined", done.stdout)) == 34
 
 
+@pytest.mark.parametrize("limit", [256, 1024])
+def test_the_most_ranks_that_open_files_are_enough_for_start_and_one_more_is_refused(limit, marker):
+    env = env_with(marker)
+
+    def refused(ranks):
+        done = hvdrun("-np", ranks, "echo", "ran", env=env, preexec_fn=few_files(limit))
+        assert (done.returncode, done.stdout) == (242, ""), done.stderr
+        return int(re.search(rf"for {ranks} ranks about (\d+) open files are needed, and the limit is {limit} ", done.stderr)[1])
+
+    needed = refused(limit)
+    per_rank = refused(limit + 1) - needed
+    most = (limit - (needed - per_rank * limit)) // per_rank
+    refused(most + 1)
+    # Where there are few they also meet, for which a rank needs most.
+    program_of_rank = [*PYTHON, program("idle.py"), LIBHVD, "0"] if limit == 256 else ["echo", "joined"]
+    done = hvdrun("-np", most, *program_of_rank, env=env, preexec_fn=few_files(limit))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("joined") == most
+    assert wait_until_gone(marker) == {}
+
+
 def test_a_node_raises_its_own_limit_on_open_files_and_not_that_of_its_ranks():
     done = hvdrun("-q", "--no-tags", "-np", 40, "sh", "-c", "ulimit -Sn",
                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 1000)))
