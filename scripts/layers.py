@@ -87,6 +87,11 @@ BANNED_CALLS = {
     "popen": (r"(?<![\w.>:])(?:::)?popen\s*\(", [], "no shell: launcher/process starts programs"),
     "fork": (r"(?<![\w.>:])(?:::)?v?fork\s*\(", ["launcher/process/*", "launcher/agent/*"],
              "launcher/process starts programs"),
+    "posix_spawn": (r"(?<![\w.>])(?:::)?posix_spawnp?\s*\(", [], "launcher/process/child.h runs programs"),
+    "pidfd_open": (r"\bSYS_pidfd_open\b|(?<![\w.>])(?:::)?pidfd_open\s*\(", ["launcher/process/spawn.cpp"],
+                   "launcher/process/child.h watches processes"),
+    "environ": (r"(?<![\w.>])(?:::)?environ\b", ["cli/job_settings.cpp", "cli/agent_main.cpp"],
+                "take the environment as an argument"),
     "close": (r"(?<![\w.>:])::close\s*\(", ["runtime/base/fd.cpp"], "Fd closes"),
 }
 IN_TESTS = {  # files of tests/ may use the calls above, but not these

@@ -5,7 +5,6 @@
 #include <linux/close_range.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -68,7 +67,6 @@ void leave_session(int fd, int answer) {
 
 Result<std::unique_ptr<Errand>> Errand::start(EventLoop& loop, Duration patience, Fd fd, const Work& work, Done done) {
   HVD_TRY_ASSIGN(Pipe pipe, make_pipe());
-  HVD_TRY(set_nonblocking(pipe.read_end.get()));
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) {
@@ -77,61 +75,43 @@ Result<std::unique_ptr<Errand>> Errand::start(EventLoop& loop, Duration patience
   if (pid == 0) {
     run_copy(parent, fd.get(), pipe.write_end.get(), work);
   }
-  const int raw = pipe.read_end.get();
-  std::unique_ptr<Errand> errand(new Errand(loop, pid, std::move(pipe.read_end), std::move(done)));
-  HVD_TRY_ASSIGN(errand->watch_,
-                 loop.watch(raw, EPOLLIN, [self = errand.get()](std::uint32_t) { self->on_readable(); }));
+  std::unique_ptr<Errand> errand(new Errand(loop, std::move(done)));
+  HVD_TRY_ASSIGN(errand->copy_, Child::adopt(loop, pid, std::move(pipe.read_end), errand->handlers()));
   errand->timer_ = loop.after(patience, [self = errand.get(), patience] {
-    self->timer_ = 0;
     self->end(Error(Code::kTimeout, "no answer within " + duration_text(patience)));
   });
   return errand;
 }
 
-Errand::Errand(EventLoop& loop, pid_t pid, Fd answer, Done done)
-    : loop_(loop), pid_(pid), answer_(std::move(answer)), done_(std::move(done)) {}
-
 Errand::~Errand() {
   loop_.cancel(timer_);
-  if (watch_ != 0) {
-    loop_.unwatch(watch_);
-    kill_copy();
-  }
 }
 
-void Errand::on_readable() {
-  std::array<char, 4096> buffer{};
-  const ssize_t got = ::read(answer_.get(), buffer.data(), buffer.size());
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-    return;
-  }
-  if (got > 0 && bytes_.size() < kMostBytes) {
-    bytes_.append(buffer.data(), static_cast<std::size_t>(got));
-    return;
-  }
-  if (got != 0 || bytes_.empty()) {
+Child::Handlers Errand::handlers() {
+  const auto end_without_answer = [this] {
     end(Error(Code::kSystem, "the process that was to find out has ended without an answer"));
-  } else {
+  };
+  Child::Handlers handlers;
+  handlers.on_output = [this, end_without_answer](Child::Stream, std::string_view bytes) {
+    if (bytes_.size() >= kMostBytes) {
+      return end_without_answer();
+    }
+    bytes_ += bytes;
+  };
+  handlers.on_output_end = [this, end_without_answer](Child::Stream) {
+    if (bytes_.empty()) {
+      return end_without_answer();
+    }
     end(std::move(bytes_));
-  }
+  };
+  return handlers;
 }
 
 void Errand::end(Result<std::string> outcome) {
-  if (!outcome.ok()) {
-    kill_copy();
-  }
-  loop_.cancel(timer_);
-  loop_.unwatch(std::exchange(watch_, 0));
+  loop_.cancel(std::exchange(timer_, 0));
+  copy_.reset();
   const Done done = std::move(done_);
   done(std::move(outcome));  // may destroy this
-}
-
-// Its number is ours as long as it was not reaped.
-void Errand::kill_copy() {
-  siginfo_t info{};
-  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0) {
-    ::kill(pid_, SIGKILL);
-  }
 }
 
 }  // namespace hvd::launch

@@ -4,13 +4,12 @@
 // Thread: loop only; the process has no other thread, for the copy goes on in C++ without exec.
 #pragma once
 
-#include <sys/types.h>
-
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "launcher/process/child.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/fd.h"
@@ -33,17 +32,14 @@ class Errand {
   Errand& operator=(const Errand&) = delete;
 
  private:
-  Errand(EventLoop& loop, pid_t pid, Fd answer, Done done);
-  void on_readable();
+  Errand(EventLoop& loop, Done done) : loop_(loop), done_(std::move(done)) {}
+  [[nodiscard]] Child::Handlers handlers();
   void end(Result<std::string> outcome);
-  void kill_copy();
 
   EventLoop& loop_;
-  const pid_t pid_;
-  Fd answer_;
   Done done_;
   std::string bytes_;
-  WatchId watch_ = 0;
+  std::unique_ptr<Child> copy_;  // while its answer is waited for
   TimerId timer_ = 0;
 };
 

@@ -1,23 +1,17 @@
-// RankProcess: one rank on this node: its process and the two pipes of its output. Driven by AgentCore.
+// RankProcess: one rank on this node: a Child (process/child.h) with a number. Driven by AgentCore, which reaps it.
 //
 // Thread: loop only.
 #pragma once
 
 #include <sys/types.h>
 
-#include <array>
-#include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <string>
-#include <vector>
+#include <string_view>
 
 #include "launcher/agent/messages.h"
-#include "launcher/process/exit_status.h"
-#include "launcher/process/spawn.h"
+#include "launcher/process/child.h"
 #include "runtime/base/event_loop.h"
-#include "runtime/base/fd.h"
 #include "runtime/base/result.h"
 
 namespace hvd::launch {
@@ -34,53 +28,25 @@ class RankProcess {
 
   // `options` without descriptors for output: these are its own.
   static Result<std::unique_ptr<RankProcess>> start(EventLoop& loop, int rank, SpawnOptions options, Sink sink);
-  ~RankProcess();
-  RankProcess(const RankProcess&) = delete;
-  RankProcess& operator=(const RankProcess&) = delete;
 
   [[nodiscard]] int rank() const { return rank_; }
-  [[nodiscard]] pid_t pid() const { return pid_; }
-  [[nodiscard]] bool has_exited() const { return exited_.has_value(); }
-  [[nodiscard]] bool has_failed() const { return exited_ && !exited_->is_success(); }
+  [[nodiscard]] pid_t pid() const { return child_->pid(); }
+  [[nodiscard]] bool has_exited() const { return child_->has_exited(); }
+  [[nodiscard]] bool has_failed() const { return child_->status() && !child_->status()->is_success(); }
   // Exited, and nothing more will come from its pipes.
-  [[nodiscard]] bool is_finished() const {
-    return has_exited() && !is_open(StreamId::kStdout) && !is_open(StreamId::kStderr);
-  }
+  [[nodiscard]] bool is_finished() const { return child_->is_finished(); }
 
-  // Its process was reaped. What stands in the pipes is read first; a grandchild that holds them open has a short while
-  // to end, so that a forgotten background process cannot keep the job from ending.
-  void mark_exited(ExitStatus status);
-  // Sends to the rank's process group, only while its leader is not reaped: later the number may be a stranger's.
-  void signal_group(int signo) const;
+  // Its process was reaped.
+  void mark_exited(const ExitStatus& status) { child_->mark_exited(status); }
+  void signal_group(int signo) const { child_->signal(signo); }
   // Reads again, after allowance() was 0.
-  void resume();
+  void resume() { child_->resume(); }
 
  private:
-  struct OutputPipe {
-    Fd fd;
-    WatchId watch = 0;
-    bool is_paused = false;
-  };
+  RankProcess(int rank, std::unique_ptr<Child> child) : rank_(rank), child_(std::move(child)) {}
 
-  RankProcess(EventLoop& loop, int rank, Sink sink);
-  Result<void> watch_pipe(StreamId stream, Fd read_end);
-  OutputPipe& pipe_of(StreamId stream) { return pipes_[stream == StreamId::kStdout ? 0 : 1]; }
-  [[nodiscard]] bool is_open(StreamId stream) const { return pipes_[stream == StreamId::kStdout ? 0 : 1].fd.is_open(); }
-  void on_readable(StreamId stream, std::size_t budget);
-  // All that the rank itself has written.
-  void read_rest(StreamId stream);
-  void close_pipe(StreamId stream);
-  void end_drain();
-
-  // constant after construction
-  EventLoop& loop_;
   const int rank_;
-  const Sink sink_;
-  // loop only
-  pid_t pid_ = 0;
-  std::array<OutputPipe, 2> pipes_;
-  std::optional<ExitStatus> exited_;
-  TimerId drain_timer_ = 0;
+  const std::unique_ptr<Child> child_;
 };
 
 }  // namespace hvd::launch

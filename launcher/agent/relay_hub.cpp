@@ -1,6 +1,8 @@
 #include "launcher/agent/relay_hub.h"
 
 #include <algorithm>
+#include <fstream>
+#include <sstream>
 #include <utility>
 
 namespace hvd::launch {
@@ -35,7 +37,7 @@ Result<void> RelayHub::on_frame(const Frame& frame) {
       command.write(message.bytes);
       return {};
     case AgentMessage::kRelayImage:
-      command.write_image();
+      command.push(own_image());
       return {};
     case AgentMessage::kRelayInputEnd:
       command.close_input();
@@ -56,11 +58,21 @@ Result<void> RelayHub::on_frame(const Frame& frame) {
   }
 }
 
+// Where it cannot be read, the shell that waits for it sees too few bytes, and says so.
+const std::string& RelayHub::own_image() {
+  if (image_.empty()) {
+    std::ostringstream text;
+    text << std::ifstream("/proc/self/exe", std::ios::binary).rdbuf();
+    image_ = std::move(text).str();
+  }
+  return image_;
+}
+
 void RelayHub::start(const RelayStartMessage& message) {
   const std::uint32_t number = message.command;
   RelayedCommand::Sink sink;
-  sink.on_output = [this, number](StreamId stream, std::string_view bytes) {
-    sink_.send(stream == StreamId::kStdout ? AgentMessage::kRelayOutput : AgentMessage::kRelayErrors,
+  sink.on_output = [this, number](Child::Stream stream, std::string_view bytes) {
+    sink_.send(stream == Child::Stream::kOutput ? AgentMessage::kRelayOutput : AgentMessage::kRelayErrors,
                relay_body(number, bytes));
   };
   sink.on_over = [this, number](const std::optional<ExitStatus>& status, const std::string& how) {

@@ -49,6 +49,8 @@ class RelayHub {
 
  private:
   void start(const RelayStartMessage& message);
+  // This program's own executable, for a node that lacks it.
+  const std::string& own_image();
   void forget_exited(std::uint32_t number);
 
   // constant after construction
@@ -56,6 +58,7 @@ class RelayHub {
   const std::vector<std::string> environment_;
   const Sink sink_;
   // loop only
+  std::string image_;  // read at the first use, one for all commands
   std::map<std::uint32_t, std::unique_ptr<RelayedCommand>> commands_;
   std::uint32_t next_ = 0;  // the least number that has not been used
 };

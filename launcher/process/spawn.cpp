@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -137,6 +138,11 @@ Result<std::string> find_program(const std::string& program, const std::string& 
     begin = end + 1;
   }
   return Error(Code::kNotFound, "no such program: '" + program + "' in PATH (" + search_path + ")");
+}
+
+Result<Fd> open_process(pid_t pid) {
+  Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  return fd.is_open() ? Result<Fd>(std::move(fd)) : Error::from_errno("pidfd_open");
 }
 
 Result<pid_t> spawn(const SpawnOptions& options) {

@@ -35,6 +35,9 @@ struct SpawnOptions {
 // The new process. Errors name the program or directory, and what was looked for where (kNotFound: no such program).
 Result<pid_t> spawn(const SpawnOptions& options);
 
+// A descriptor of the process, which is readable once it has ended.
+Result<Fd> open_process(pid_t pid);
+
 // The path of `program`: itself when it holds a slash (relative to `cwd`), else the first executable in `search_path`
 // (a PATH value).
 Result<std::string> find_program(const std::string& program, const std::string& search_path, const std::string& cwd);

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -223,10 +222,10 @@ Fd open_supervisor(const StateDir& dir, const JobRecord& job) {
   if (job.pid <= 0) {
     return {};
   }
-  Fd process(static_cast<int>(::syscall(SYS_pidfd_open, job.pid, 0)));
-  const bool is_it = process.is_open() && job.boot == boot_id() && start_of_process(job.pid) == job.pid_start &&
+  auto process = open_process(job.pid);
+  const bool is_it = process.ok() && job.boot == boot_id() && start_of_process(job.pid) == job.pid_start &&
                      is_locked(dir.lock_of(job.uuid));
-  return is_it ? std::move(process) : Fd();
+  return is_it ? std::move(process).value() : Fd();
 }
 
 }  // namespace hvd::launch

@@ -69,7 +69,7 @@ class Engine {
   std::string partial_output_;
   std::string partial_errors_;
   std::vector<std::string> lines_;  // the first of them, also the empty ones
-  std::unique_ptr<RshProcess> process_;
+  std::unique_ptr<ByteProcess> process_;
 };
 
 // What an engine leaves behind when it is ended: mpirun leaves the ssh that leads to a host which does not answer. From

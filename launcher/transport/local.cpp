@@ -1,18 +1,15 @@
 #include "launcher/transport/local.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <optional>
 #include <utility>
 
-#include "launcher/process/spawn.h"
+#include "launcher/process/child.h"
 #include "launcher/transport/remote_errors.h"
 #include "runtime/base/byte_channel.h"
+#include "runtime/base/scope.h"
 
 namespace hvd::launch {
 namespace {
@@ -20,16 +17,18 @@ namespace {
 // How long the end of a stream waits for the agent's processes to be gone, so that none is seen after hvdrun has ended.
 constexpr auto kReapTime = std::chrono::seconds(1);
 
+// An agent whose guardian, which is the process that was started, is killed goes on until its ranks have ended.
+constexpr auto kErrorsTime = std::chrono::minutes(1);
+
 class LocalStream final : public Stream {
  public:
-  LocalStream(EventLoop& loop, StreamSink& sink) : loop_(loop), sink_(sink), alive_(std::make_shared<bool>(true)) {}
+  LocalStream(EventLoop& loop, StreamSink& sink) : loop_(loop), sink_(sink), scope_(loop) {}
 
   ~LocalStream() override {
-    *alive_ = false;
     channel_.reset();
-    reap();
-    read_errors();
-    close_errors();
+    if (agent_) {
+      agent_->await_exit(Deadline::after(kReapTime));
+    }
   }
   LocalStream(const LocalStream&) = delete;
   LocalStream& operator=(const LocalStream&) = delete;
@@ -37,10 +36,7 @@ class LocalStream final : public Stream {
   // Either outcome is told from the loop.
   void open(const LocalOptions& options) {
     auto started = start(options);
-    loop_.post([this, alive = alive_, started] {
-      if (!*alive) {
-        return;
-      }
+    scope_.post([this, started] {
       if (started.ok()) {
         tell_open();
       } else {
@@ -71,17 +67,20 @@ class LocalStream final : public Stream {
     agent.stdin_fd = ends.second.get();
     agent.stdout_fd = ends.second.get();
     agent.dies_with_parent = false;  // it outlives us to clean up
-    Pipe errors;
-    if (options.errors_to != nullptr) {
-      HVD_TRY_ASSIGN(errors, make_pipe());
-      agent.stderr_fd = errors.write_end.get();
-      HVD_TRY(watch_errors(std::move(errors.read_end), *options.errors_to));
+    Child::Options pipes;
+    pipes.has_output = false;
+    pipes.has_errors = options.errors_to != nullptr;
+    pipes.errors_drain = kErrorsTime;
+    Child::Handlers output;
+    if (pipes.has_errors) {
+      errors_.emplace(*options.errors_to, "the agent on this machine", LogLevel::kWarning);
+      output.on_output = [this](Child::Stream, std::string_view text) { errors_->feed(text); };
     }
-    auto pid = spawn(agent);
-    if (!pid.ok()) {
-      return pid.error().with_context("cannot start the agent on this machine");
+    auto started = Child::start(loop_, std::move(agent), pipes, std::move(output));
+    if (!started.ok()) {
+      return started.error().with_context("cannot start the agent on this machine");
     }
-    pid_ = pid.value();
+    agent_ = std::move(started).value();
     ByteChannel::Handlers handlers;
     handlers.on_bytes = [this](Bytes bytes) {
       tell_open();
@@ -105,56 +104,13 @@ class LocalStream final : public Stream {
     }
   }
 
-  Result<void> watch_errors(Fd read_end, Log& log) {
-    HVD_TRY(set_nonblocking(read_end.get()));
-    errors_.emplace(log, "the agent on this machine", LogLevel::kWarning);
-    errors_fd_ = std::move(read_end);
-    HVD_TRY_ASSIGN(errors_watch_, loop_.watch(errors_fd_.get(), EPOLLIN, [this](std::uint32_t) { read_errors(); }));
-    return {};
-  }
-
-  void read_errors() {
-    std::array<char, 4096> buffer{};
-    while (errors_fd_.is_open()) {
-      const ssize_t got = ::read(errors_fd_.get(), buffer.data(), buffer.size());
-      if (got > 0) {
-        errors_->feed({buffer.data(), static_cast<std::size_t>(got)});
-      } else if (got == 0 || errno != EINTR) {
-        if (got == 0 || errno != EAGAIN) {
-          close_errors();
-        }
-        return;
-      }
-    }
-  }
-
-  void close_errors() {
-    loop_.unwatch(errors_watch_);
-    errors_watch_ = 0;
-    errors_fd_.reset();
-  }
-
-  void reap() const {
-    if (pid_ <= 0) {
-      return;
-    }
-    const Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
-    pollfd p{pidfd.get(), POLLIN, 0};
-    const Deadline deadline = Deadline::after(kReapTime);
-    while (pidfd.is_open() && ::poll(&p, 1, deadline.poll_ms()) < 0) {
-    }
-    ::waitpid(pid_, nullptr, WNOHANG);
-  }
-
   EventLoop& loop_;
   StreamSink& sink_;
   std::unique_ptr<ByteChannel> channel_;
-  pid_t pid_ = 0;
   bool is_open_told_ = false;
   std::optional<RemoteErrors> errors_;
-  Fd errors_fd_;
-  WatchId errors_watch_ = 0;
-  std::shared_ptr<bool> alive_;
+  std::unique_ptr<Child> agent_;
+  Scope scope_;
 };
 
 class LocalTransport final : public Transport {

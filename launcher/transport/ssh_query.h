@@ -3,15 +3,17 @@
 // Thread: loop only. Destroying it ends the process and reports nothing.
 #pragma once
 
-#include <sys/types.h>
-
+#include <array>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "launcher/process/child.h"
 #include "runtime/base/event_loop.h"
-#include "runtime/base/fd.h"
 #include "runtime/base/result.h"
+#include "runtime/base/scope.h"
 
 namespace hvd::launch {
 
@@ -25,36 +27,25 @@ class SshQuery {
   };
   using Done = std::function<void(Result<Answer>)>;
 
-  SshQuery(EventLoop& loop, Done done);
-  ~SshQuery();
+  SshQuery(EventLoop& loop, Done done) : loop_(loop), done_(std::move(done)), scope_(loop) {}
   SshQuery(const SshQuery&) = delete;
   SshQuery& operator=(const SshQuery&) = delete;
 
-  // `done` is called once, from the loop, and may destroy this object. An error here means that nothing was started.
-  Result<void> start(const std::vector<std::string>& argv);
+  // `environment` is that of ssh. `done` is called once, from the loop, and may destroy this object. An error here
+  // means that nothing was started.
+  Result<void> start(const std::vector<std::string>& argv, const std::vector<std::string>& environment);
 
  private:
-  struct Output {
-    Fd fd;
-    WatchId watch = 0;
-    std::string text;
-  };
-  Result<void> spawn(const std::vector<std::string>& argv, int out_fd, int err_fd);
-  Result<void> watch(Output& output);
-  void on_readable(Output& output);
-  void close(Output& output);
-  void finish_when_over();
+  void on_output(Child::Stream stream, std::string_view text);
+  void finish(const std::optional<ExitStatus>& status);
 
   // constant after construction
   EventLoop& loop_;
   // loop only
   Done done_;
-  Output out_;
-  Output err_;
-  pid_t pid_ = -1;
-  Fd pidfd_;
-  WatchId pid_watch_ = 0;
-  Answer answer_;
+  std::array<std::string, 2> texts_;  // by Child::Stream
+  std::unique_ptr<Child> child_;
+  Scope scope_;
 };
 
 }  // namespace hvd::launch

@@ -102,7 +102,7 @@ void SshReach::begin() {
   run_clock();
   query_ = std::make_unique<SshQuery>(shared_.loop,
                                       [this](Result<SshQuery::Answer> answer) { on_config(std::move(answer)); });
-  if (const Result<void> begun = query_->start(ssh_config_argv(request_)); !begun.ok()) {
+  if (const Result<void> begun = query_->start(ssh_config_argv(request_), shared_.options.environment); !begun.ok()) {
     fail(begun.error().code(), begun.error().message());
   }
 }

@@ -1,0 +1,321 @@
+#include "launcher/process/child.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace hvd::launch {
+namespace {
+
+constexpr std::size_t kReadBytes = 64U << 10U;
+// Per pipe and turn of the loop, so that one noisy process cannot starve the others.
+constexpr std::size_t kTurnBytes = 256U << 10U;
+// For a killed process to be gone; one in a hung system call is left.
+constexpr Duration kKillTime = std::chrono::seconds(2);
+
+// What stands in a pipe now: all that a process that has ended has written. It may have made the pipe far larger than a
+// turn (F_SETPIPE_SZ); who still writes to it may do so without end.
+std::size_t bytes_in(int pipe) {
+  int count = 0;
+  return ::ioctl(pipe, FIONREAD, &count) == 0 && count > 0 ? static_cast<std::size_t>(count) : 0;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Child>> Child::start(EventLoop& loop, SpawnOptions program, const Options& options,
+                                            Handlers handlers) {
+  std::unique_ptr<Child> child(new Child(loop, options, std::move(handlers)));
+  HVD_TRY(child->spawn_with_pipes(std::move(program)));
+  if (!options.is_reaped_elsewhere) {
+    if (const auto watched = child->watch_exit(); !watched.ok()) {
+      child->signal(SIGKILL);
+      child->reap();
+      return watched.error();
+    }
+  }
+  return child;
+}
+
+Result<std::unique_ptr<Child>> Child::adopt(EventLoop& loop, pid_t pid, Fd output, Handlers handlers) {
+  Options options;
+  options.is_reaped_elsewhere = true;
+  std::unique_ptr<Child> child(new Child(loop, options, std::move(handlers)));
+  child->pid_ = pid;
+  child->leads_group_ = false;
+  child->end_signal_ = SIGKILL;
+  HVD_TRY(set_nonblocking(output.get()));
+  child->source_of(Stream::kOutput).fd = std::move(output);
+  HVD_TRY(child->watch(child->source_of(Stream::kOutput)));
+  return child;
+}
+
+Child::Child(EventLoop& loop, const Options& options, Handlers handlers)
+    : loop_(loop),
+      handlers_(std::make_shared<const Handlers>(std::move(handlers))),
+      options_(options),
+      sources_{Source{Stream::kOutput, {}}, Source{Stream::kErrors, {}}},
+      in_(loop,
+          [this] {
+            if (const auto told = handlers_; told->on_taken) {
+              told->on_taken();
+            }
+          }),
+      scope_(loop) {}
+
+Child::~Child() {
+  forget();
+  loop_.cancel(kill_timer_);
+  loop_.unwatch(pid_watch_);
+  if (is_reaped_ || pid_ <= 0) {
+    return;
+  }
+  if (end_signal_ != 0) {
+    signal(end_signal_);
+  }
+  if (!options_.is_reaped_elsewhere) {
+    await_exit(Deadline::after(end_signal_ == SIGKILL ? kKillTime : Duration::zero()));
+  }
+}
+
+// Pipes, not a socket: a bash that finds one at its input takes itself for rshd's and reads ~/.bashrc. They are watched
+// before the process starts, so that nothing has to be ended where that fails.
+Result<void> Child::spawn_with_pipes(SpawnOptions program) {
+  Pipe in;
+  Fd theirs[2];
+  if (options_.has_input) {
+    HVD_TRY_ASSIGN(in, make_pipe());
+    HVD_TRY(set_nonblocking(in.write_end.get()));
+    program.stdin_fd = in.read_end.get();
+    in_.open(std::move(in.write_end));
+  }
+  for (Source& source : sources_) {
+    const bool is_output = source.stream == Stream::kOutput;
+    if (is_output ? !options_.has_output : !options_.has_errors || options_.joins_errors) {
+      continue;
+    }
+    HVD_TRY_ASSIGN(Pipe pipe, make_pipe());
+    HVD_TRY(set_nonblocking(pipe.read_end.get()));
+    source.fd = std::move(pipe.read_end);
+    HVD_TRY(watch(source));
+    (is_output ? program.stdout_fd : program.stderr_fd) = pipe.write_end.get();
+    theirs[is_output ? 0 : 1] = std::move(pipe.write_end);
+  }
+  if (options_.joins_errors) {
+    program.stderr_fd = program.stdout_fd;
+  }
+  leads_group_ = program.new_session;
+  HVD_TRY_ASSIGN(pid_, spawn(program));
+  end_signal_ = program.dies_with_parent ? program.death_signal : 0;
+  return {};
+}
+
+Result<void> Child::watch_exit() {
+  HVD_TRY_ASSIGN(pidfd_, open_process(pid_));
+  HVD_TRY_ASSIGN(pid_watch_, loop_.watch(pidfd_.get(), EPOLLIN, [this](std::uint32_t) { on_exit(); }));
+  return {};
+}
+
+Result<void> Child::watch(Source& source) {
+  HVD_TRY_ASSIGN(source.watch,
+                 loop_.watch(source.fd.get(), EPOLLIN, [this, &source](std::uint32_t) { read(source, kTurnBytes); }));
+  return {};
+}
+
+void Child::read(Source& source, std::size_t budget) {
+  std::array<char, kReadBytes> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by read
+  const auto life = scope_.life();
+  const auto handlers = handlers_;
+  while (budget > 0 && source.fd.is_open()) {
+    const std::size_t allowed =
+        std::min({handlers->allowance ? handlers->allowance() : buffer.size(), buffer.size(), budget});
+    if (allowed == 0) {
+      // Unwatched rather than masked: a hung-up pipe reports EPOLLHUP whatever the mask, and would spin the loop.
+      loop_.unwatch(std::exchange(source.watch, 0));
+      source.is_paused = true;
+      return;
+    }
+    const ssize_t got = ::read(source.fd.get(), buffer.data(), allowed);
+    if (got > 0) {
+      budget -= static_cast<std::size_t>(got);
+      handlers->on_output(source.stream, std::string_view(buffer.data(), static_cast<std::size_t>(got)));
+      if (life.expired()) {
+        return;
+      }
+    } else if (got < 0 && errno == EAGAIN) {
+      return;
+    } else if (got == 0 || errno != EINTR) {
+      return close(source);
+    }
+  }
+}
+
+// All that the process itself has written and that is allowed.
+void Child::read_rest() {
+  const auto life = scope_.life();
+  for (Source& source : sources_) {
+    if (!life.expired() && source.fd.is_open() && !source.is_paused) {
+      read(source, std::max(kTurnBytes, bytes_in(source.fd.get())));
+    }
+  }
+}
+
+void Child::resume() {
+  for (Source& source : sources_) {
+    if (std::exchange(source.is_paused, false)) {
+      HVD_CHECK(watch(source).ok());
+    }
+  }
+}
+
+void Child::close(Stream stream) {
+  if (is_open(stream)) {
+    close(source_of(stream));
+  }
+}
+
+void Child::close(Source& source) {
+  const auto life = scope_.life();
+  const auto handlers = handlers_;
+  loop_.unwatch(std::exchange(source.watch, 0));
+  source.fd.reset();
+  source.is_paused = false;
+  if (handlers->on_output_end) {
+    handlers->on_output_end(source.stream);
+  }
+  if (!life.expired()) {
+    settle();
+  }
+}
+
+void Child::mark_exited(const ExitStatus& status) {
+  status_ = status;
+  is_reaped_ = true;
+  on_exit();
+}
+
+void Child::on_exit() {
+  loop_.unwatch(std::exchange(pid_watch_, 0));
+  loop_.cancel(std::exchange(kill_timer_, 0));
+  has_exited_ = true;
+  in_.drop();
+  if (is_over_) {
+    return reap();
+  }
+  const auto life = scope_.life();
+  read_rest();
+  if (!life.expired()) {
+    settle();
+  }
+}
+
+// Tells the end when nothing more can come, or sets the time after which that is so.
+void Child::settle() {
+  loop_.cancel(std::exchange(over_timer_, 0));
+  if (is_over_) {
+    return;
+  }
+  if (is_finished()) {
+    reap();
+    tell_over();
+  } else if (has_exited_) {
+    over_timer_ =
+        loop_.after(is_open(Stream::kOutput) ? options_.output_drain : options_.errors_drain, [this] { end_drain(); });
+  } else if (options_.end_time && !is_open(Stream::kOutput)) {
+    over_timer_ = loop_.after(*options_.end_time, [this] { tell_over(); });
+  }
+}
+
+// Whoever holds the pipes still is not waited for any longer, but for what its reader has not allowed yet: that may be
+// the last words of the process.
+void Child::end_drain() {
+  over_timer_ = 0;
+  const auto life = scope_.life();
+  read_rest();
+  for (Source& source : sources_) {
+    if (!life.expired() && source.fd.is_open() && !source.is_paused) {
+      close(source);
+    }
+  }
+  if (!life.expired() && over_timer_ == 0) {
+    settle();
+  }
+}
+
+void Child::reap() {
+  if (is_reaped_ || options_.is_reaped_elsewhere) {
+    return;
+  }
+  if (leads_group_ && end_signal_ != 0) {
+    ::kill(-pid_, SIGKILL);  // what it left of itself; the number is its own until it is reaped
+  }
+  int status = 0;
+  ::waitpid(pid_, &status, 0);
+  is_reaped_ = true;
+  status_ = ExitStatus::from_wait(status);
+}
+
+void Child::tell_over() {
+  const auto handlers = handlers_;
+  if (!std::exchange(is_over_, true) && handlers->on_over) {
+    handlers->on_over(status_, status_ ? status_->text() : "closed its output");
+  }
+}
+
+void Child::signal(int signo) const {
+  siginfo_t info{};
+  if (!is_reaped_ && pid_ > 0 && ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0) {
+    ::kill(leads_group_ ? -pid_ : pid_, signo);
+  }
+}
+
+void Child::forget() {
+  is_over_ = true;
+  loop_.cancel(std::exchange(over_timer_, 0));
+  in_.drop();
+  for (Source& source : sources_) {
+    loop_.unwatch(std::exchange(source.watch, 0));
+    source.fd.reset();
+    source.is_paused = false;
+  }
+}
+
+void Child::end(Duration patience) {
+  forget();
+  if (has_exited_ || kill_timer_ != 0) {
+    return;
+  }
+  signal(SIGTERM);
+  kill_timer_ = loop_.after(patience, [this] { signal(SIGKILL); });
+}
+
+void Child::leave_to(StopLadder& ladder, Duration patience) {
+  forget();
+  loop_.unwatch(std::exchange(pid_watch_, 0));
+  if (!std::exchange(is_reaped_, true)) {
+    ladder.end(pid_, std::move(pidfd_), patience);
+  }
+}
+
+bool Child::await_exit(Deadline deadline) {
+  if (has_exited_) {
+    return true;
+  }
+  pollfd ended{pidfd_.get(), POLLIN, 0};
+  while (::poll(&ended, 1, deadline.poll_ms()) < 0 && errno == EINTR) {
+  }
+  const bool has_ended = (ended.revents & POLLIN) != 0;
+  if (has_ended) {
+    on_exit();  // may destroy us, as the other may
+  } else {
+    read_rest();
+  }
+  return has_ended;
+}
+
+}  // namespace hvd::launch
