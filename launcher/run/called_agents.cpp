@@ -7,6 +7,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/frame.h"
+#include "runtime/base/scope.h"
 
 namespace hvd::launch {
 
@@ -26,8 +27,8 @@ class CalledAgents::Held final : public StreamSink {
       stream_.reset();
       return;
     }
-    owner_.loop_.post([this, alive = std::weak_ptr<int>(alive_), number = handed_] {
-      if (!alive.expired() && number == handed_) {
+    scope_.post([this, number = handed_] {
+      if (number == handed_) {
         replay();
       }
     });
@@ -96,7 +97,7 @@ class CalledAgents::Held final : public StreamSink {
   FrameDecoder decoder_{kAgentFrames};
   std::optional<ReadyMessage> ready_;
   std::optional<Error> closed_;
-  std::shared_ptr<int> alive_ = std::make_shared<int>(0);  // shared: posted calls check whether we still exist
+  Scope scope_{owner_.loop_};
   std::unique_ptr<Stream> stream_;
 };
 

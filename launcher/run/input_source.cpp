@@ -41,10 +41,9 @@ InputSource::InputSource(EventLoop& loop, Fd fd, Sink sink)
       is_socket_(is_kind(fd.get(), S_IFSOCK)),
       fd_(std::move(fd)),
       own_(open_anew(fd_.get())),
-      alive_(std::make_shared<bool>(true)) {}
+      scope_(loop) {}
 
 InputSource::~InputSource() {
-  *alive_ = false;
   pause();
 }
 
@@ -82,11 +81,9 @@ void InputSource::wait() {
     return;
   }
   is_posted_ = true;
-  loop_.post([this, alive = alive_] {
-    if (*alive) {
-      is_posted_ = false;
-      read();
-    }
+  scope_.post([this] {
+    is_posted_ = false;
+    read();
   });
 }
 

@@ -15,6 +15,7 @@
 
 #include "runtime/base/event_loop.h"
 #include "runtime/base/fd.h"
+#include "runtime/base/scope.h"
 
 namespace hvd::launch {
 
@@ -58,7 +59,7 @@ class InputSource {
   WatchId watch_ = 0;
   TimerId timer_ = 0;
   bool is_posted_ = false;
-  std::shared_ptr<bool> alive_;
+  Scope scope_;
 };
 
 }  // namespace hvd::launch

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/base/byte_channel.h"
+#include "runtime/base/scope.h"
 
 namespace hvd::launch {
 namespace {
@@ -70,19 +71,15 @@ class DialBackStream final : public Stream {
       return;
     }
     owner_.give_up(*this, rank_);
-    owner_.loop_.post([this, alive = std::weak_ptr<int>(alive_)] {
-      if (!alive.expired()) {
-        sink_.on_closed(Error(kAgentEnded, "the agent has not called"));
-      }
-    });
+    scope_.post([this] { sink_.on_closed(Error(kAgentEnded, "the agent has not called")); });
   }
 
  private:
   DialBack& owner_;
   const int rank_;
   StreamSink& sink_;
-  std::unique_ptr<ByteChannel> channel_;                   // null: the agent has not called
-  std::shared_ptr<int> alive_ = std::make_shared<int>(0);  // shared: what is posted asks whether we still exist
+  std::unique_ptr<ByteChannel> channel_;  // null: the agent has not called
+  Scope scope_{owner_.loop_};
 };
 
 Result<DialBackOptions> DialBackOptions::make(bool is_local) {

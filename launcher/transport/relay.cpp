@@ -42,11 +42,7 @@ class RelayedProcess final : public ByteProcess {
 void Relay::change(State state) {
   state_ = state;
   // Later: we are told in the middle of what happens to the node itself.
-  loop_.post([self = std::weak_ptr<Relay*>(self_)] {
-    if (const auto alive = self.lock()) {
-      (*alive)->tell_change();
-    }
-  });
+  scope_.post([this] { tell_change(); });
 }
 
 void Relay::tell_change() {

@@ -17,6 +17,7 @@
 #include "runtime/base/event_loop.h"
 #include "runtime/base/frame.h"
 #include "runtime/base/result.h"
+#include "runtime/base/scope.h"
 
 namespace hvd::launch {
 
@@ -34,8 +35,7 @@ class Relay {
   using Ticket = std::uint64_t;
 
   // `host` is the relaying node, for messages; `send` speaks to its agent.
-  Relay(EventLoop& loop, std::string host, Send send)
-      : loop_(loop), host_(std::move(host)), send_(std::move(send)), self_(std::make_shared<Relay*>(this)) {}
+  Relay(EventLoop& loop, std::string host, Send send) : loop_(loop), host_(std::move(host)), send_(std::move(send)) {}
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
@@ -62,13 +62,13 @@ class Relay {
   EventLoop& loop_;
   const std::string host_;
   const Send send_;
-  const std::shared_ptr<Relay*> self_;  // shared: what is posted asks whether we still exist
   // loop only
   State state_ = State::kComing;
   std::map<std::uint32_t, RelayedProcess*> processes_;  // not owned
   std::uint32_t next_number_ = 1;
   std::map<Ticket, std::function<void()>> watchers_;
   Ticket next_ticket_ = 1;
+  Scope scope_{loop_};
 };
 
 }  // namespace hvd::launch

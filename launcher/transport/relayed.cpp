@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "runtime/base/scope.h"
+
 namespace hvd::launch {
 namespace {
 
@@ -52,11 +54,7 @@ class RelayedStream final : public Stream, private StreamSink {
       return inner_->close_input();
     }
     stop_waiting();
-    way_.loop_.post([this, alive = std::weak_ptr<int>(alive_)] {
-      if (!alive.expired()) {
-        sink_.on_closed(Error(kAgentEnded, target_.host + ": not tried"));
-      }
-    });
+    scope_.post([this] { sink_.on_closed(Error(kAgentEnded, target_.host + ": not tried")); });
   }
 
  private:
@@ -140,7 +138,7 @@ class RelayedStream final : public Stream, private StreamSink {
   std::string early_;              // written before there is one
   bool is_relayed_ = false;
   bool is_open_ = false;
-  std::shared_ptr<int> alive_ = std::make_shared<int>(0);  // shared: what is posted asks whether we still exist
+  Scope scope_{way_.loop_};
 };
 
 std::unique_ptr<Stream> RelayedTransport::open(const NodeTarget& target, StreamSink& sink) {

@@ -20,17 +20,16 @@ Result<std::unique_ptr<AcceptWatch>> AcceptWatch::create(EventLoop& loop, int li
 }
 
 AcceptWatch::AcceptWatch(EventLoop& loop, int listener, Handlers handlers)
-    : loop_(loop), listener_(listener), handlers_(std::move(handlers)) {}
+    : loop_(loop), listener_(listener), handlers_(std::move(handlers)), scope_(loop) {}
 
 AcceptWatch::~AcceptWatch() {
-  *alive_ = false;
   loop_.unwatch(watch_);
   loop_.cancel(retry_);
 }
 
 void AcceptWatch::accept_now() {
-  const std::shared_ptr<bool> alive = alive_;
-  for (int i = 0; i < kMostAtOnce && *alive; ++i) {
+  const auto life = scope_.life();
+  for (int i = 0; i < kMostAtOnce && !life.expired(); ++i) {
     auto accepted = accept_ready(listener_);
     if (!accepted.ok()) {
       return pause(accepted.error());

@@ -12,6 +12,7 @@
 #include "runtime/base/event_loop.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/result.h"
+#include "runtime/base/scope.h"
 
 namespace hvd {
 
@@ -48,7 +49,7 @@ class AcceptWatch {
   WatchId watch_ = 0;
   TimerId retry_ = 0;
   std::optional<TimePoint> told_at_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // false once destroyed, which a handler may do
+  Scope scope_;
 };
 
 }  // namespace hvd

@@ -37,10 +37,9 @@ ByteChannel::ByteChannel(EventLoop& loop, Fd in, Fd out, bool is_socket, Handler
       filter_(std::move(filter)),
       in_(std::move(in)),
       out_(std::move(out)),
-      alive_(std::make_shared<bool>(true)) {}
+      scope_(loop) {}
 
 ByteChannel::~ByteChannel() {
-  *alive_ = false;
   loop_.unwatch(in_watch_);
   loop_.unwatch(out_watch_);
 }
@@ -84,10 +83,10 @@ void ByteChannel::read_some() {
 }
 
 bool ByteChannel::hand_out(Bytes bytes) {
-  const std::shared_ptr<bool> alive = alive_;
+  const auto life = scope_.life();
   if (!filter_) {
     handlers_.on_bytes(bytes);
-    return *alive && !has_ended_;
+    return !life.expired() && !has_ended_;
   }
   filter_->feed(bytes);
   for (;;) {
@@ -100,7 +99,7 @@ bool ByteChannel::hand_out(Bytes bytes) {
       return true;
     }
     handlers_.on_bytes(*next.value());
-    if (!*alive || has_ended_) {
+    if (life.expired() || has_ended_) {
       return false;
     }
   }
@@ -164,11 +163,7 @@ void ByteChannel::watch_output(bool is_wanted) {
 
 void ByteChannel::fail_later(const Error& why) {
   // Report it from the loop, not from inside write(); data that the peer sent before is then read first.
-  loop_.post([this, alive = alive_, why] {
-    if (*alive) {
-      fail(why);
-    }
-  });
+  scope_.post([this, why] { fail(why); });
   queue_.clear();
   sent_ = 0;
   is_closing_output_ = true;

@@ -13,6 +13,7 @@
 #include "runtime/base/event_loop.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/result.h"
+#include "runtime/base/scope.h"
 
 namespace hvd {
 
@@ -74,7 +75,7 @@ class ByteChannel {
   std::size_t sent_ = 0;
   bool is_closing_output_ = false;
   bool has_ended_ = false;
-  std::shared_ptr<bool> alive_;  // false once destroyed, for callbacks that outlive the channel
+  Scope scope_;
 };
 
 }  // namespace hvd

@@ -5,11 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <memory>
 #include <string>
 #include <thread>
 
 #include <doctest/doctest.h>
 
+#include "runtime/base/scope.h"
 #include "tests/support/still_clock.h"
 
 using namespace hvd;
@@ -238,6 +240,30 @@ TEST_CASE("work that posts work gets another turn") {
   });
   CHECK(loop->run().ok());
   CHECK(ran == 2);
+}
+
+TEST_CASE("what is posted through a scope does not run once its owner is gone") {
+  struct Owner {
+    explicit Owner(EventLoop& loop) : scope(loop) {}
+    std::string name = "x";
+    Scope scope;
+  };
+  const SteadyClock clock;
+  const auto loop = EventLoop::create(clock).value();
+  Owner lives(*loop);
+  auto dies = std::make_unique<Owner>(*loop);
+  const auto life = dies->scope.life();
+  std::string ran;
+  dies->scope.post([&] {
+    ran += "first";
+    dies.reset();  // in the middle of its own task
+  });
+  dies->scope.post([&] { ran += dies->name; });
+  lives.scope.post([&] { ran += ",second"; });
+  CHECK(!life.expired());
+  REQUIRE(loop->turn(soon()).ok());
+  CHECK(ran == "first,second");
+  CHECK(life.expired());
 }
 
 TEST_CASE("stop from another thread ends a loop that has nothing to do") {
