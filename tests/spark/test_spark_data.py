@@ -1,4 +1,4 @@
-"""From a DataFrame to batches, on real executors: copies, splits, plain scans, and what is refused before any training."""
+"""From a DataFrame to batches, on real executors: copies, splits, plain scans, and what is refused before training."""
 
 import decimal
 import os
@@ -37,7 +37,9 @@ def folders(store):
 
 
 def test_a_copy_has_every_row_once_in_one_of_the_two_parts(spark, store):
-    frame = spark.range(0, 1000, 1, 4).selectExpr("id", "array(float(id), float(id + 1)) as features", "id % 3 as label")
+    frame = spark.range(0, 1000, 1, 4).selectExpr(
+        "id", "array(float(id), float(id + 1)) as features", "id % 3 as label"
+    )
     made = prepare(frame, store, columns=["features"], label_columns=["label", "id"], validation=0.2, num_proc=2,
                    partitions_per_process=1, seed=7)  # fmt: skip
     train, validation = rows_of(made.train, store), rows_of(made.validation, store)
@@ -64,7 +66,8 @@ def test_vectors_and_types_of_spark_arrive_in_numpy(spark, store):
     from pyspark.ml.linalg import Vectors
 
     rows = [(Vectors.dense([1.0, 0.0]), Vectors.sparse(3, {1: 2.0}), decimal.Decimal("1.50"), True, "a.b", 1.0),
-            (Vectors.sparse(2, {1: 3.0}), Vectors.dense([1.0, 2.0, 3.0]), decimal.Decimal("2.25"), False, "c", None)]  # fmt: skip
+            (Vectors.sparse(2, {1: 3.0}), Vectors.dense([1.0, 2, 3]), decimal.Decimal("2.25"), False,
+             "c", None)]  # fmt: skip
     frame = _frame(spark, rows)
     for compress in (False, True):
         made = prepare(frame, store, columns=["dense", "sparse", "money", "flag", "a.word", "n"], fill={"n": -1.0},
@@ -162,7 +165,9 @@ def test_a_store_that_not_all_see_is_refused_before_anything_is_written(spark, t
     assert list((tmp_path / "store").iterdir()) == []
     own.write_text("/proc/self/cwd/store/check/driver", "word")
     answers = store_check._ask_executors(own, spark, "/proc/self/cwd/store/check", "word")
-    assert answers and all("does not see what the driver has written there: FileNotFound" in answer for answer in answers)
+    assert answers and all(
+        "does not see what the driver has written there: FileNotFound" in answer for answer in answers
+    )
 
 
 # A session whose executors have another Python path: a pyarrow that cannot be imported comes first there.
@@ -189,6 +194,6 @@ def test_an_executor_without_pyarrow_is_named(spark, tmp_path):
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run([sys.executable, "-c", WITHOUT_ARROW, str(broken), str(tmp_path / "store")], env=environment,
                           capture_output=True, text=True, timeout=PATIENCE)  # fmt: skip
-    assert "cannot import pyarrow, which reads the data (there is no pyarrow here); pip install it there" in done.stdout, (
-        done.stdout + done.stderr[-2000:]
-    )
+    assert (
+        "cannot import pyarrow, which reads the data (there is no pyarrow here); pip install it there" in done.stdout
+    ), done.stdout + done.stderr[-2000:]

@@ -77,7 +77,9 @@ def scan_one(path, column):
 
 
 def test_images_are_decoded_batch_by_batch(tmp_path):
-    dataset = dataset_of(tmp_path, {"image": pa.array([bytes([i, i + 1]) for i in range(6)]), "label": pa.array(range(6))})
+    dataset = dataset_of(
+        tmp_path, {"image": pa.array([bytes([i, i + 1]) for i in range(6)]), "label": pa.array(range(6))}
+    )
     sizes = []
 
     def decode(values):
@@ -148,7 +150,8 @@ def test_files_that_change_during_a_fit_are_named(tmp_path):
 
 def test_bad_arguments_are_refused(tmp_path):
     dataset = dataset_of(tmp_path, {"x": pa.array(range(8))})
-    for options, said in (({"rank": 2, "size": 2, "batch": 1}, "rank 2 of 2"), ({"rank": 0, "size": 1, "batch": 0}, "batch=0"),
+    for options, said in (({"rank": 2, "size": 2, "batch": 1}, "rank 2 of 2"),
+                          ({"rank": 0, "size": 1, "batch": 0}, "batch=0"),
                           ({"rank": 0, "size": 3, "batch": 3}, "8 rows are not one batch of 3 on each of 3 ranks"),
                           ({"rank": 0, "size": 1, "batch": 1, "columns": ["y"]}, "no column 'y'")):  # fmt: skip
         with pytest.raises(ValueError, match=said):
@@ -214,7 +217,7 @@ def test_the_thread_ends_with_the_epoch_the_reader_or_when_nobody_holds_them(tmp
 
 # What the process itself may come to need meanwhile: code that is paged in, tables of the interpreter.
 OWN = 8 * 2**20
-# Reads an epoch in a process of its own; prints how much more memory it took at its peak, the bound and all rows, in bytes.
+# Reads an epoch in a process of its own; prints the growth of its memory at the peak, the bound and all rows, in bytes.
 MEMORY = """
 import pathlib, re, sys
 import numpy, pyarrow, pyarrow.parquet, fsspec, horovod.data

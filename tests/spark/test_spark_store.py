@@ -1,4 +1,4 @@
-"""Stores: which class a path gets, where things stand in it, and that its options never show. Needs fsspec and no Spark."""
+"""Stores: which class a path gets, where things stand in it, and that its options never show. Needs no Spark."""
 
 import pathlib
 import pickle

@@ -1,7 +1,7 @@
 """What a column holds, and how Arrow's values of it become an array of numpy.
 
-Numbers and lists of one length come out without a copy where Arrow's memory allows it. What cannot be read is refused by
-the column's name: nested rows, nulls without a value to put in their place, lists of several lengths.
+Numbers and lists of one length come out without a copy where Arrow's memory allows it. What cannot be read is refused
+by the column's name: nested rows, nulls without a value to put in their place, lists of several lengths.
 """
 
 import dataclasses

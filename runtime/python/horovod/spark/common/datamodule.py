@@ -1,4 +1,5 @@
-"""How a rank's training loop gets its data: a module with training and validation batches, as Horovod's estimators have it.
+"""How a rank's training loop gets its data: a module with training and validation batches, as Horovod's estimators
+have it.
 
 `ArrowDataModule` reads with horovod.spark.common.reader. A class of the user's own with the same methods may take its
 place, as the estimators' parameter `data_module`.
@@ -79,13 +80,14 @@ class DataModule:
         raise NotImplementedError
 
     def val_data(self) -> Iterator[Batch]:
-        """The batches of the validation data; rows whose weight in the column "__weight" is 0 only fill the last one."""
+        """The batches of the validation data; rows whose weight in the column "__weight" is 0 only fill the
+        last one."""
         raise NotImplementedError
 
 
 class ArrowDataModule(DataModule):
-    """Reads with pyarrow, in exact epochs. More arguments: `seed`, `pool`, `ahead`, `fill` and `decode` of the Reader, and
-    `store`, whose file system holds the data."""
+    """Reads with pyarrow, in exact epochs. More arguments: `seed`, `pool`, `ahead`, `fill` and `decode` of the Reader,
+    and `store`, whose file system holds the data."""
 
     short_name = "arrow"
 
@@ -133,7 +135,8 @@ class ArrowDataModule(DataModule):
         store = self._store(where)
         dataset = where if isinstance(where, Dataset) else _dataset(store, where)
         own = {name: self.kwargs[name] for name in ("seed", "pool", "ahead", "fill", "decode") if name in self.kwargs}
-        return Reader(dataset, store, rank=self.cur_shard, size=self.shard_count, batch=batch, columns=self.schema_fields,
+        return Reader(dataset, store, rank=self.cur_shard, size=self.shard_count, batch=batch,
+                      columns=self.schema_fields,
                       transform=self.transform_fn, in_memory=self.inmemory_cache_all, **own, **options)  # fmt: skip
 
     def _store(self, where: Any) -> Any:
@@ -205,7 +208,9 @@ def pandas_transform(function: Callable[[Any], Any], edited: Optional[List[Any]]
         given = {name: _array(name, frame[name], types.get(name)) for name in kept}
         if weight is not None:
             if len(frame) != len(weight):
-                raise ValueError(f"transformation_fn made {len(frame)} rows of {len(weight)}; it must keep their number")
+                raise ValueError(
+                    f"transformation_fn made {len(frame)} rows of {len(weight)}; it must keep their number"
+                )
             given[WEIGHT] = weight
         return given
 

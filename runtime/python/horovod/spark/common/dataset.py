@@ -1,7 +1,7 @@
 """A data set as ranks see it: a list of Parquet row groups with their columns.
 
-The driver reads the files' footers once and writes the list beside the data, as a manifest. So no rank lists a bucket, and
-all ranks share the rows in the same way. The manifest is written last: where it stands, the data is whole.
+The driver reads the files' footers once and writes the list beside the data, as a manifest. So no rank lists a bucket,
+and all ranks share the rows in the same way. The manifest is written last: where it stands, the data is whole.
 """
 
 import dataclasses
@@ -57,7 +57,9 @@ class Dataset:
         for column in self.columns:
             if column.name == name:
                 return column
-        raise ValueError(f"there is no column {name!r} in the data, which has {', '.join(c.name for c in self.columns)}")
+        raise ValueError(
+            f"there is no column {name!r} in the data, which has {', '.join(c.name for c in self.columns)}"
+        )
 
     def to_json(self) -> str:
         files = sorted({group.file for group in self.groups})

@@ -1,8 +1,9 @@
 """From a DataFrame to files that ranks can read, with Spark's help: dataset.prepare().
 
-Rows are copied once, by one write that also splits them, so that no row is both in training and in validation. A copy has
-a folder of its own and counts from when its manifest stands there: object stores cannot rename. A plain scan of Parquet
-files is not copied at all. Copies are used again for an equal plan, and removed when a later one takes their place.
+Rows are copied once, by one write that also splits them, so that no row is both in training and in validation. A copy
+has a folder of its own and counts from when its manifest stands there: object stores cannot rename. A plain scan of
+Parquet files is not copied at all. Copies are used again for an equal plan, and removed when a later one takes their
+place.
 """
 
 import dataclasses
@@ -246,7 +247,12 @@ def _part(store: Any, path: str, part: str, known: Dict[str, Column], wanted: Wa
 
 
 def _finished(
-    store: Any, dataset_idx: Optional[int], path: str, train: data.Dataset, validation: Optional[data.Dataset], made: bool
+    store: Any,
+    dataset_idx: Optional[int],
+    path: str,
+    train: data.Dataset,
+    validation: Optional[data.Dataset],
+    made: bool,
 ) -> data.Prepared:
     """The manifests, which say that the data is whole."""
     if validation is not None:

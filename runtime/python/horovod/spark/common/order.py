@@ -1,9 +1,10 @@
 """Which rows a rank reads in an epoch, and in which order. Pure: no file is opened here.
 
-The row groups are put in an order that the seed and the epoch decide, the same on all ranks, and laid end to end. Each rank
-owns one stretch of that line, so a row belongs to one rank; a group that a border cuts is read by both neighbours. A rank
-takes its stretch in pools of a few groups and shuffles the rows of each pool. Its batches are cut from the line of shuffled
-pools, so that batch number s begins at row s * batch, whatever was read before: that is what lets a job resume.
+The row groups are put in an order that the seed and the epoch decide, the same on all ranks, and laid end to end. Each
+rank owns one stretch of that line, so a row belongs to one rank; a group that a border cuts is read by both neighbours.
+A rank takes its stretch in pools of a few groups and shuffles the rows of each pool. Its batches are cut from the line
+of shuffled pools, so that batch number s begins at row s * batch, whatever was read before: that is what lets a job
+resume.
 """
 
 import dataclasses
@@ -46,8 +47,8 @@ def _stream(seed: int, epoch: int, use: int, *more: int) -> numpy.random.SeedSeq
 
 
 def group_order(count: int, seed: int, epoch: int) -> numpy.ndarray:
-    """A permutation of the groups. It is made of raw random bits, which are the same in every version of numpy: ranks may
-    differ in it, and must agree here."""
+    """A permutation of the groups. It is made of raw random bits, which are the same in every version of numpy: ranks
+    may differ in it, and must agree here."""
     bits = numpy.random.Philox(_stream(seed, epoch, _GROUPS)).random_raw(count)
     return numpy.argsort(bits, kind="stable")
 

@@ -1,4 +1,5 @@
-"""What Spark's plan of a DataFrame says: whether it only reads Parquet files, and whether another one gives the same rows.
+"""What Spark's plan of a DataFrame says: whether it only reads Parquet files, and whether another one gives the same
+rows.
 
 Both need the plan in this process, so a DataFrame of Spark Connect answers neither: its rows are always copied.
 """
@@ -51,8 +52,8 @@ def to_fsspec(url: str) -> str:
 
 
 def sources(frame: Any) -> Optional[str]:
-    """Which files the plan reads, with sizes and times, as one text; None: it reads what may change unseen, or cannot be
-    looked at. Two frames of one plan and equal sources have equal rows."""
+    """Which files the plan reads, with sizes and times, as one text; None: it reads what may change unseen, or cannot
+    be looked at. Two frames of one plan and equal sources have equal rows."""
     if not hasattr(frame, "_jdf"):
         return None
     said = []

@@ -1,7 +1,8 @@
 """Reads a rank's batches of a data set, epoch after epoch, from Parquet.
 
 Every rank makes the same number of steps, and a row is seen once an epoch. The order is a function of seed, epoch and
-number of ranks, so a job resumes at the very batch. Needs numpy, pyarrow and fsspec, and no Spark: it runs in the ranks.
+number of ranks, so a job resumes at the very batch. Needs numpy, pyarrow and fsspec, and no Spark: it runs in the
+ranks.
 
     with Reader(dataset, store, rank=hvd.rank(), size=hvd.size(), batch=128) as reader:
         for epoch in range(3):
@@ -42,8 +43,8 @@ class Reader:
         ahead: pools that a thread reads while others are used; 0: no thread.
         columns: which to read; default: all.
         transform: gets each batch and returns the one to use instead.
-        pad: fill the last batch with rows that were there already, with 0.0 in the column "__weight", instead of leaving
-            out the rows that do not fill one.
+        pad: fill the last batch with rows that were there already, with 0.0 in the column "__weight", instead of
+            leaving out the rows that do not fill one.
         in_memory: read this rank's share once and keep it: epochs then shuffle the rows of a rank.
         fill: by column, what stands for a null; a null in another column is an error.
         decode: by column, a function from an array of a batch's values to an array of numbers; for images in binary
@@ -238,7 +239,7 @@ class Reader:
                 count = min(missing, end - at)
                 piece = _slice(rows, at - first, at - first + count)
                 at, missing = at + count, missing - count
-                # Views of a pool keep it in memory, so what outlives its turn is copied: the next one is read meanwhile.
+                # Views of a pool keep it in memory, so what outlives its turn is copied: another one is read then.
                 pieces.append(_copied(piece) if end - at < batch else piece)
                 if not missing:
                     yield self._weighed(_joined(pieces), batch)

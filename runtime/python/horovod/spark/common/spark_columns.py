@@ -89,7 +89,8 @@ def widths(columns: List[Column]) -> Dict[str, Tuple[Any, Any]]:
 
 
 def vector_width(frame: Any, name: str) -> Tuple[int, int]:
-    """The smallest and the largest size of a vector column, by one aggregate; what is stored of sparse ones does not say."""
+    """The smallest and the largest size of a vector column, by one aggregate: what is stored of a sparse one does
+    not say."""
     from pyspark.sql import functions as F
 
     inside = F.unwrap_udt(F.col(quoted(name)))

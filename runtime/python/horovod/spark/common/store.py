@@ -239,7 +239,8 @@ class AbstractFilesystemStore(Store):
         return pyarrow.parquet.ParquetDataset(self.get_localized_path(path), filesystem=self.fs)
 
     def get_local_output_dir_fn(self, run_id: str) -> Callable[[], Any]:
-        """A context manager's function: a folder of this machine for what a run writes, which `sync_fn` takes to the store."""
+        """A context manager's function: a folder of this machine for what a run writes, which `sync_fn` takes to the
+        store."""
 
         @contextlib.contextmanager
         def folder() -> Iterator[str]:

@@ -1,7 +1,8 @@
 """Shows, before any data is written, that everybody who needs a store sees the same one.
 
-Spark writes with Hadoop's credentials, ranks read with fsspec's. So each side writes a word that the other reads. A local
-path on a cluster of several machines is the usual mistake, and would otherwise show as missing files in the training.
+Spark writes with Hadoop's credentials, ranks read with fsspec's. So each side writes a word that the other reads. A
+local path on a cluster of several machines is the usual mistake, and would otherwise show as missing files in the
+training.
 """
 
 import contextlib
@@ -32,7 +33,7 @@ def check(store: Any, session: Any) -> None:
 
 def _advice(store: Any) -> str:
     if store.protocol in ("file", "local"):
-        return "a local path must be a mount that all machines share: use one, or a store such as s3://, abfs:// or hdfs://"
+        return "a local path must be a mount that all machines share; or use a store such as s3://, abfs:// or hdfs://"
     return "look at the credentials: Spark's come from its Hadoop configuration, the ranks' from storage_options"
 
 
@@ -104,7 +105,9 @@ def look_from_executor(store: Any, folder: str, word: str) -> str:
         try:
             importlib.import_module(module)
         except ImportError as error:
-            return f"the executor on {here} cannot import {module}, which reads the data ({error}); pip install it there"
+            return (
+                f"the executor on {here} cannot import {module}, which reads the data ({error}); pip install it there"
+            )
     try:
         is_same = store.read_text(f"{folder}/driver") == word
     except Exception as error:
