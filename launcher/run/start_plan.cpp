@@ -83,9 +83,9 @@ struct NodeShares {
   std::vector<RankCpus> cpus;
 };
 
-// Returns what the node has reported of itself, to be divided among its ranks. Spark gives each task GPUs of its own, and
-// its agent reports these alone, so the reports of all agents of the node are joined, the first GPU of each task first.
-// The list is then the same for all ranks of the node, and a rank's own GPU stands at its local rank.
+// Returns what the node has reported of itself, to be divided among its ranks. Spark gives each task GPUs of its own,
+// and its agent reports these alone, so the reports of all agents of the node are joined, the first GPU of each task
+// first. The list is then the same for all ranks of the node, and a rank's own GPU stands at its local rank.
 ReadyMessage told_by_node(const JobSpec& spec, const JobView& job, const NodePlan& node, const ReadyMessage& ready) {
   ReadyMessage told = ready;
   if (spec.launcher != LauncherKind::kSpark) {

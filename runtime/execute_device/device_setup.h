@@ -25,7 +25,7 @@ struct DeviceOptions {
     return all;
   }();
   // an operation is reported done when it is launched; the caller's stream waits for its end
-  bool stays_on_host = false;    // NCCL is not used between hosts, because nothing that it sends is encrypted
+  bool stays_on_host = false;  // NCCL is not used between hosts, because nothing that it sends is encrypted
   bool completes_early = false;
 };
 
