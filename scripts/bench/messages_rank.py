@@ -32,7 +32,7 @@ def main():
     torch.set_num_threads(1)
     backend, seconds = sys.argv[1], float(sys.argv[2])
     if backend == "hvd":
-        import horovod.torch  # noqa: F401
+        import horovod.torch.backend  # noqa: F401  (registers it)
     dist.init_process_group(backend)
     medians = {}
     for size in map(int, sys.argv[3:]):
