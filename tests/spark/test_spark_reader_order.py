@@ -75,8 +75,9 @@ def test_every_row_once_an_epoch_and_equal_steps(datasets):
         if not pad and dataset.rows < size * batch:
             continue
         ran += 1
-        options = dict(batch=batch, seed=rng.randint(0, 9), pad=pad, pool=rng.randint(1, 5), shuffle=rng.random() < 0.8, in_memory=rng.random() < 0.2,
+        options = dict(batch=batch, seed=rng.randint(0, 9), pad=pad, pool=rng.randint(1, 5),
                        ahead=int(rng.random() < 0.25))  # fmt: skip
+        options |= dict(shuffle=rng.random() < 0.8, in_memory=rng.random() < 0.2)
         epoch = rng.randint(0, 3)
         seen, by_rank = check_epoch(dataset, size, epoch, **options)
         assert len(seen) == len(set(seen)), options
