@@ -142,7 +142,8 @@ def _check_store(store: Any, frame: Any) -> None:
 def _scanned(frame: Any, store: Any, columns: Dict[str, Column]) -> Optional[data.Dataset]:
     """The frame's own files; None where they cannot serve."""
     urls = plans.plain_parquet(frame, list(columns))
-    if not urls or any(plans.to_fsspec(url).split(":", 1)[0] != store.protocol for url in urls):
+    here = plans.to_fsspec(store.prefix_path).split(":", 1)[0]
+    if not urls or any(plans.to_fsspec(url).split(":", 1)[0] != here for url in urls):
         return None
     if any(column.kind in ("vector", "sparse") for column in columns.values()):
         return None  # Parquet holds a vector as a nested row
