@@ -160,7 +160,7 @@ class Decoder:
         return array.fill_null(self._fill)
 
     def _typed(self, values: Any, where: str) -> Any:
-        if not numpy.can_cast(values.dtype, self.column.dtype, "same_kind"):
+        if not numpy.can_cast(values.dtype, self.column.dtype, "safe"):
             raise self._refuse(f"is {values.dtype}, not {self.column.dtype},", where)
         return values.astype(self.column.dtype, copy=False)
 
