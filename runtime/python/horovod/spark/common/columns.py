@@ -160,7 +160,9 @@ class Decoder:
         return array.fill_null(self._fill)
 
     def _typed(self, values: Any, where: str) -> Any:
-        if not numpy.can_cast(values.dtype, self.column.dtype, "safe"):
+        # A number of fewer digits is still that number; a whole number that does not fit becomes another one.
+        is_close = values.dtype.kind == numpy.dtype(self.column.dtype).kind == "f"
+        if not is_close and not numpy.can_cast(values.dtype, self.column.dtype, "safe"):
             raise self._refuse(f"is {values.dtype}, not {self.column.dtype},", where)
         return values.astype(self.column.dtype, copy=False)
 
