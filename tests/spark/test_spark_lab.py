@@ -15,10 +15,10 @@ pytest_plugins = ["lab"]
 PORT = 7077
 
 DRIVER = """
-import io, json, os, pathlib, sys, time
+import io, json, os, pathlib, sys
 import horovod.spark
 from pyspark.sql import SparkSession
-from spark_deaths import record
+from spark_deaths import record, wait_for_slots
 
 address, folder = sys.argv[1:]
 spark = (SparkSession.builder.master(f"spark://{address}:7077").config("spark.ui.enabled", "false")
@@ -34,11 +34,11 @@ def tell(name, value):
     part.write_text(json.dumps(value))
     part.rename(part.with_suffix(".told"))
 
+wait_for_slots(2)
 tell("places", horovod.spark.run(place, num_proc=2))
 tell("task0", horovod.spark.run(place, num_proc=2, launcher="task0"))
 check = horovod.spark.check(num_proc=2, store=folder)
 tell("check", [check.problems, sorted({task.host for task in check.tasks})])
-began = time.monotonic()
 try:
     horovod.spark.run(record, args=(folder,), num_proc=2, stderr=io.StringIO())
 except Exception as error:

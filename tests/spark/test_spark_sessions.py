@@ -3,6 +3,7 @@ several tasks with GPUs. A process of its own has each, since Spark has one sess
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from patience import PATIENCE
 HEAD = """
 import io, json, os
 import horovod.spark
+from spark_deaths import wait_for_slots
 from pyspark.sql import SparkSession
 
 def place():
@@ -69,17 +71,21 @@ spark = (SparkSession.builder.master("local-cluster[1,2,512]").config("spark.ui.
          .config("spark.worker.resource.gpu.discoveryScript", str(script)).config("spark.worker.resource.gpu.amount", "2")
          .config("spark.executor.resource.gpu.amount", "2").config("spark.task.resource.gpu.amount", "1")
          .config("spark.executorEnv.CUDA_VISIBLE_DEVICES", "4,5").getOrCreate())
+wait_for_slots(2)
 found = {"ranks": horovod.spark.run(place, num_proc=2), "gpus": [t.gpus for t in horovod.spark.check(num_proc=2).tasks]}
 print("FOUND", json.dumps(found), flush=True)
 os._exit(0)
 """
 
 
+SUPPORT = str(pathlib.Path(__file__).resolve().parents[1] / "support")
+
+
 def found_by(program, tmp_path):
     script = tmp_path / "program.py"
     script.write_text(HEAD + program)
     done = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE,
-                          env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"})  # fmt: skip
+                          env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": SUPPORT})  # fmt: skip
     lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
     assert lines, done.stdout + done.stderr
     return json.loads(lines[0].removeprefix("FOUND "))
