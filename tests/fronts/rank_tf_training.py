@@ -9,6 +9,7 @@ from rank_side import raises, run_cases
 
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
+from horovod.common.util import is_version_greater_equal_than
 
 hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
@@ -17,6 +18,7 @@ ROWS, BATCH = 64, 8
 rng = np.random.default_rng(1)
 INPUTS = rng.normal(size=(ROWS * SIZE, 6)).astype(np.float32)
 LABELS = (INPUTS.sum(1) > 0).astype(np.int64)
+CAN_COMPILE = is_version_greater_equal_than(tf.__version__, "2.19")
 
 
 def own(array, rank=RANK):
@@ -181,7 +183,9 @@ def fit(model, optimizer, x, y, batch, distributed=True, **options):
 
 
 def case_keras_trains_as_one_process_with_the_whole_batch():
-    kinds = [({}, {}), ({}, {"run_eagerly": True}), ({"clipnorm": 0.1}, {}), ({}, {"jit_compile": True})]
+    kinds = [({}, {}), ({}, {"run_eagerly": True}), ({"clipnorm": 0.1}, {})]
+    if CAN_COMPILE:
+        kinds.append(({}, {"jit_compile": True}))
     if KERAS_3:
         kinds.append(({"gradient_accumulation_steps": 2}, {}))
     for settings, options in kinds:
@@ -212,7 +216,7 @@ def case_keras_optimizers_from_a_configuration():
 
 
 def case_embeddings_in_keras():
-    for options in ({}, {"jit_compile": True}):
+    for options in ({}, {"jit_compile": True})[: 1 + CAN_COMPILE]:
         tf.keras.utils.set_random_seed(RANK)
         model = tf.keras.Sequential([tf.keras.layers.Input((4,)), tf.keras.layers.Embedding(10, 4), tf.keras.layers.Flatten(),
                                      tf.keras.layers.Dense(2)])  # fmt: skip
