@@ -165,7 +165,7 @@ void AgentSession::over(const std::string& why) {
 
 TimePoint AgentSession::patience_ends() const {
   const Duration for_return =
-      reconnect_ > Duration::zero() && sink_.is_worth_waiting() ? reconnect_ + kSlack : Duration::zero();
+      reconnect_ > Duration::zero() && sink_.is_worth_waiting() ? reconnect_ + kReconnectSlack : Duration::zero();
   if (channel_) {
     return last_heard_ + heartbeat_ * kMissedHeartbeats + for_return;
   }

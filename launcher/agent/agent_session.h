@@ -10,8 +10,8 @@
 #include <memory>
 #include <string>
 
-#include "launcher/agent/messages.h"
-#include "launcher/agent/resend_queue.h"
+#include "launcher/wire/messages.h"
+#include "launcher/wire/resend_queue.h"
 #include "runtime/base/accept_watch.h"
 #include "runtime/base/byte_channel.h"
 #include "runtime/base/event_loop.h"
@@ -39,9 +39,6 @@ class AgentSession {
     // Whether there is something for a launcher that comes back.
     std::function<bool()> is_worth_waiting;
   };
-
-  // The launcher gives up so much before its agents do, so that none of them refuses it.
-  static constexpr Duration kSlack = std::chrono::seconds(5);
 
   // New connections are brought to `resume_path`.
   static Result<std::unique_ptr<AgentSession>> create(EventLoop& loop, AgentConnection connection,

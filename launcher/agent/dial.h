@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/agent/engine_call.h"
+#include "launcher/wire/engine_call.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/result.h"

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "launcher/agent/check_messages.h"
+#include "launcher/wire/check_messages.h"
 #include "runtime/base/clock.h"
 #include "runtime/rendezvous/store.h"
 

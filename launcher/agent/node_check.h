@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/agent/check_messages.h"
 #include "launcher/agent/errand.h"
+#include "launcher/wire/check_messages.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/frame.h"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "launcher/agent/check_messages.h"
+#include "launcher/wire/check_messages.h"
 
 namespace hvd::launch {
 

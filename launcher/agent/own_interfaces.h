@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "launcher/agent/check_messages.h"
+#include "launcher/wire/check_messages.h"
 
 namespace hvd::launch {
 

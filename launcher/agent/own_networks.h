@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "launcher/agent/messages.h"
+#include "launcher/wire/messages.h"
 
 namespace hvd::launch {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/agent/check_messages.h"
+#include "launcher/wire/check_messages.h"
 
 namespace hvd::launch {
 

@@ -9,8 +9,8 @@
 #include <memory>
 #include <string_view>
 
-#include "launcher/agent/messages.h"
 #include "launcher/process/child.h"
+#include "launcher/wire/messages.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/result.h"
 

@@ -17,8 +17,8 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/agent/messages.h"
 #include "launcher/agent/relayed_command.h"
+#include "launcher/wire/messages.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/frame.h"
 

@@ -15,8 +15,8 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/agent/messages.h"
 #include "launcher/process/child.h"
+#include "launcher/wire/messages.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/result.h"
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "launcher/agent/check_messages.h"
 #include "launcher/check/clock_offset.h"
 #include "launcher/placement/placement.h"
 #include "launcher/transport/transport.h"
+#include "launcher/wire/check_messages.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/result.h"
 

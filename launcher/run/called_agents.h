@@ -13,9 +13,9 @@
 #include <memory>
 #include <vector>
 
-#include "launcher/agent/messages.h"
 #include "launcher/placement/placement.h"
 #include "launcher/transport/transport.h"
+#include "launcher/wire/messages.h"
 
 namespace hvd::launch {
 

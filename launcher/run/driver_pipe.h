@@ -15,7 +15,7 @@
 #include <memory>
 #include <string>
 
-#include "launcher/agent/engine_call.h"
+#include "launcher/wire/engine_call.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/result.h"

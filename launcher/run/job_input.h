@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "launcher/agent/messages.h"
 #include "launcher/run/input_source.h"
+#include "launcher/wire/messages.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/fd.h"
 

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "launcher/agent/messages.h"
+#include "launcher/wire/messages.h"
 #include "launcher/run/job_state.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/agent/messages.h"
 #include "launcher/transport/transport.h"
+#include "launcher/wire/messages.h"
 
 namespace hvd::launch {
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "launcher/agent/agent_session.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/duration_text.h"
 
@@ -68,7 +67,7 @@ void NodeSession::send_ack() {
 
 Duration NodeSession::agent_patience() const {
   return heartbeat_ * kMissedHeartbeats +
-         (reconnect_ > Duration::zero() ? reconnect_ + AgentSession::kSlack : Duration::zero());
+         (reconnect_ > Duration::zero() ? reconnect_ + kReconnectSlack : Duration::zero());
 }
 
 void NodeSession::close_input() {

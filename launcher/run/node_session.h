@@ -2,7 +2,7 @@
 //
 // Where reconnecting is allowed it outlives its connection. When the connection breaks or falls silent, the session
 // opens new ones until one reaches the agent again or the time for it is over. No message is lost or delivered twice
-// (launcher/agent/messages.h).
+// (launcher/wire/messages.h).
 //
 // Thread: loop only.
 #pragma once
@@ -11,10 +11,10 @@
 #include <optional>
 #include <string>
 
-#include "launcher/agent/messages.h"
-#include "launcher/agent/resend_queue.h"
 #include "launcher/placement/placement.h"
 #include "launcher/transport/transport.h"
+#include "launcher/wire/messages.h"
+#include "launcher/wire/resend_queue.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/frame.h"
 
@@ -52,7 +52,7 @@ class SessionSink {
   // The node's ranks are stopped until Continue is sent.
   virtual void on_suspended(int /*node*/) {}
   virtual void on_done(int node) = 0;
-  // An agent answered a question of `hvdrun check` (launcher/agent/check_messages.h). An error ends the session.
+  // An agent answered a question of `hvdrun check` (launcher/wire/check_messages.h). An error ends the session.
   virtual Result<void> on_answer(int node, AgentMessage type, const std::string& body);
   // The session is over: it was never opened, it broke, or it was refused for what the agent sent.
   virtual void on_lost(int node, const Error& why) = 0;

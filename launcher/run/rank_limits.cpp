@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <fstream>
 
-#include "launcher/agent/messages.h"
 #include "launcher/run/transport_choice.h"
+#include "launcher/wire/messages.h"
 
 namespace hvd::launch {
 namespace {

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "launcher/agent/messages.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/placement/placement.h"
 #include "launcher/placement/rank_env.h"
 #include "launcher/run/node_addresses.h"
+#include "launcher/wire/messages.h"
 
 namespace hvd::launch {
 

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/agent/engine_call.h"
 #include "launcher/transport/transport.h"
+#include "launcher/wire/engine_call.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/socket.h"

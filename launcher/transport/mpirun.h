@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/agent/engine_call.h"
 #include "launcher/placement/placement.h"
 #include "launcher/transport/engine.h"
+#include "launcher/wire/engine_call.h"
 #include "runtime/base/result.h"
 
 namespace hvd::launch {

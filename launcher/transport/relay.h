@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/agent/messages.h"
 #include "launcher/transport/byte_process.h"
+#include "launcher/wire/messages.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/frame.h"
 #include "runtime/base/result.h"

@@ -5,13 +5,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launcher/agent/check_messages.h"
 #include "launcher/agent/own_software.h"
 #include "launcher/agent/own_system.h"
 #include "launcher/check/findings.h"
 #include "launcher/job/host_list.h"
 #include "launcher/report/check_json.h"
 #include "launcher/report/check_text.h"
+#include "launcher/wire/check_messages.h"
 #include "tests/fuzz/require.h"
 
 namespace hvd::fuzz {

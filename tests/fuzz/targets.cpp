@@ -7,8 +7,6 @@
 #include <optional>
 #include <string>
 
-#include "launcher/agent/engine_call.h"
-#include "launcher/agent/messages.h"
 #include "launcher/agent/own_gpus.h"
 #include "launcher/job/host_list.h"
 #include "launcher/job/hostfile.h"
@@ -27,6 +25,8 @@
 #include "launcher/transport/mpirun.h"
 #include "launcher/transport/rsh_template.h"
 #include "launcher/transport/ssh_config.h"
+#include "launcher/wire/engine_call.h"
+#include "launcher/wire/messages.h"
 #include "runtime/base/cpu_list.h"
 #include "runtime/base/frame.h"
 #include "runtime/bench/bench_wire.h"

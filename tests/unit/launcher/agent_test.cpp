@@ -10,7 +10,6 @@
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
-#include "launcher/agent/messages.h"
 #include "launcher/agent/node_gpus.h"
 #include "launcher/agent/own_cores.h"
 #include "launcher/agent/own_gpus.h"
@@ -20,6 +19,7 @@
 #include "launcher/process/exit_status.h"
 #include "launcher/process/output_of.h"
 #include "launcher/process/spawn.h"
+#include "launcher/wire/messages.h"
 #include "tests/support/jumping_clock.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)

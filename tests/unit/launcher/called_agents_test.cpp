@@ -8,8 +8,8 @@
 
 #include <doctest/doctest.h>
 
-#include "launcher/agent/engine_call.h"
 #include "launcher/run/driver_pipe.h"
+#include "launcher/wire/engine_call.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
 using namespace hvd;          // NOLINT(google-build-using-namespace)

@@ -12,12 +12,12 @@
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
-#include "launcher/agent/check_messages.h"
 #include "launcher/agent/errand.h"
 #include "launcher/agent/link_probe.h"
 #include "launcher/agent/own_cgroup.h"
 #include "launcher/agent/own_software.h"
 #include "launcher/agent/own_system.h"
+#include "launcher/wire/check_messages.h"
 #include "runtime/base/socket.h"
 #include "tests/support/refusing_port.h"
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 #include "launcher/agent/agent_session.h"
-#include "launcher/agent/resend_queue.h"
 #include "launcher/run/node_session.h"
+#include "launcher/wire/resend_queue.h"
 #include "tests/support/jumping_clock.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)

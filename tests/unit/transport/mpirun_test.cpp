@@ -1,10 +1,10 @@
-// launcher/transport/mpirun and launcher/agent/engine_call: what stands on mpirun's command line, and what comes back.
+// launcher/transport/mpirun and launcher/wire/engine_call: what stands on mpirun's command line, and what comes back.
 #include "launcher/transport/mpirun.h"
 
 #include <algorithm>
 
-#include "launcher/agent/engine_call.h"
 #include "launcher/job/host_list.h"
+#include "launcher/wire/engine_call.h"
 #include "tests/unit/transport/recording.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)

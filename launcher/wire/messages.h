@@ -1,5 +1,6 @@
 // What launcher and agent say to each other: frames (base/frame.h) of the types below, with bodies encoded by
-// base/bytes.h. One struct per message that has more than one field; every decoder is total.
+// base/bytes.h. One struct per message that has more than one field, which lists them once for both directions
+// (fields.h); every decoder is total.
 //
 // From the launcher to the agent: Welcome, Start, Stop, Forward, Suspend, Continue, Credit, Exchanged, Notice,
 // Heartbeat, Ack, Resume, Bye, RelayStart, RelayInput, RelayImage, RelayInputEnd, RelayEnd, RelayCredit, Restart,
@@ -26,6 +27,7 @@
 // run, and more as the slowest of them reads; nothing is sent without.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -33,6 +35,7 @@
 #include <vector>
 
 #include "launcher/process/exit_status.h"
+#include "launcher/wire/fields.h"
 #include "runtime/base/cpu_list.h"
 #include "runtime/base/frame.h"
 #include "runtime/base/result.h"
@@ -126,6 +129,9 @@ inline constexpr std::uint32_t kInputWindow = 256U << 10U;
 // A connection over which nothing has come for so many heartbeat intervals is lost, to either end.
 inline constexpr int kMissedHeartbeats = 3;
 
+// The launcher gives up so much before its agents do, so that none of them refuses it when it comes back.
+inline constexpr std::chrono::seconds kReconnectSlack{5};
+
 enum class StreamId : std::uint8_t { kStdout = 1, kStderr = 2 };
 
 // The first words of the launcher: who the agent works for.
@@ -138,6 +144,9 @@ struct WelcomeMessage {
   std::uint32_t reconnect_ms = 0;   // 0: the session ends with its connection; else how long it waits for a new one
   std::uint64_t output_credit = 0;  // bytes of Output that may be under way
 
+  static void fields(auto& m, auto& walk) {
+    walk(m.job_id, m.size, m.secret, m.token, m.heartbeat_ms, m.reconnect_ms, m.output_credit);
+  }
   [[nodiscard]] std::string encode() const;
   static Result<WelcomeMessage> decode(std::string_view body);
 };
@@ -148,11 +157,15 @@ struct Seat {
   std::int32_t size = -1;
   std::int32_t local_rank = -1;
   std::int32_t local_size = -1;
+
+  static void fields(auto& m, auto& walk) { walk(m.rank, m.size, m.local_rank, m.local_size); }
 };
 
 struct NamedNetwork {
   std::string interface;  // "eth0"
   std::string network;    // "10.0.0.1/24"
+
+  static void fields(auto& m, auto& walk) { walk(m.interface, m.network); }
 };
 
 struct ReadyMessage {
@@ -170,6 +183,10 @@ struct ReadyMessage {
   Seat seat;
   std::string machine{};  // own_machine(): equal for agents whose ranks can share memory
 
+  static void fields(auto& m, auto& walk) {
+    walk(m.version, m.host_name, m.pid, m.reserved_port, m.socket_path, m.resume_path, m.networks);
+    walk(m.gpu_variable, m.gpus, m.near, m.seat, m.machine, m.cores);
+  }
   [[nodiscard]] std::string encode() const;
   static Result<ReadyMessage> decode(std::string_view body);
 };
@@ -179,6 +196,7 @@ struct ResumeMessage {
   std::string token;           // the session's
   std::uint64_t received = 0;  // the numbered frames of this session that the launcher has
 
+  static void fields(auto& m, auto& walk) { walk(m.resume_path, m.token, m.received); }
   [[nodiscard]] std::string encode() const;
   static Result<ResumeMessage> decode(std::string_view body);
 };
@@ -190,6 +208,8 @@ struct StartMessage {
     CpuList cpus;                     // that it is bound to; empty: not bound
     std::vector<std::string> argv{};  // what this one runs; empty: as the others
     bool reads_input = false;         // its standard input is hvdrun's; else there is nothing in it
+
+    static void fields(auto& m, auto& walk) { walk(m.rank, m.env, m.cpus, m.argv, m.reads_input); }
   };
   std::string cwd;
   std::vector<std::string> argv;
@@ -202,6 +222,9 @@ struct StartMessage {
   std::vector<std::pair<std::string, std::string>> files;  // name and text, of mode 0600 beside the socket likewise
   std::uint32_t input_window = 0;  // bytes of Input that may be under way, at most kInputWindow; 0: no rank reads it
 
+  static void fields(auto& m, auto& walk) {
+    walk(m.cwd, m.argv, m.unset, m.env, m.last, m.ranks, m.may_restart, m.hostfile, m.input_window, m.files);
+  }
   [[nodiscard]] std::string encode() const;
   static Result<StartMessage> decode(std::string_view body);
 };
@@ -213,6 +236,7 @@ struct RestartMessage {
   std::string cause;
   std::optional<StartMessage> start;  // of the rank, if it is of this node
 
+  static void fields(auto& m, auto& walk) { walk(m.epoch, m.cause, embedded(m.start)); }
   [[nodiscard]] std::string encode() const;
   static Result<RestartMessage> decode(std::string_view body);
 };
@@ -223,6 +247,7 @@ struct StopMessage {
   std::vector<std::int32_t>
       spared{};  // ranks that are failing, and get no signal before SIGKILL: they end by themselves
 
+  static void fields(auto& m, auto& walk) { walk(m.signal, m.grace_ms, m.spared); }
   [[nodiscard]] std::string encode() const;
   static Result<StopMessage> decode(std::string_view body);
 };
@@ -231,6 +256,7 @@ struct StartFailedMessage {
   std::int32_t rank = 0;
   Error why{Code::kInternal, ""};
 
+  static void fields(auto& m, auto& walk) { walk(m.rank, m.why); }
   [[nodiscard]] std::string encode() const;
   static Result<StartFailedMessage> decode(std::string_view body);
 };
@@ -257,6 +283,10 @@ struct ExitedMessage {
   ExitStatus status;
   ExitDetail detail{};
 
+  static void fields(auto& m, auto& walk) {
+    walk(m.rank, bounded(m.status.kind, ExitStatus::Kind::kExited, ExitStatus::Kind::kSignalled), m.status.value);
+    walk(m.status.has_core, m.status.out_of_memory, m.detail.memory, m.detail.core);
+  }
   [[nodiscard]] std::string encode() const;
   static Result<ExitedMessage> decode(std::string_view body);
 };
@@ -267,6 +297,7 @@ struct ExchangeMessage {
   std::string value;
   std::uint32_t epoch = 0;  // RestartMessage
 
+  static void fields(auto& m, auto& walk) { walk(m.rank, m.key, m.value, m.epoch); }
   [[nodiscard]] std::string encode() const;
   static Result<ExchangeMessage> decode(std::string_view body);
 };
@@ -275,6 +306,7 @@ struct ExchangedMessage {
   std::string key;
   std::vector<std::string> values;
 
+  static void fields(auto& m, auto& walk) { walk(m.key, m.values); }
   [[nodiscard]] std::string encode() const;
   static Result<ExchangedMessage> decode(std::string_view body);
 };
@@ -283,6 +315,7 @@ struct RelayStartMessage {
   std::uint32_t command = 0;
   std::vector<std::string> argv;
 
+  static void fields(auto& m, auto& walk) { walk(m.command, m.argv); }
   [[nodiscard]] std::string encode() const;
   static Result<RelayStartMessage> decode(std::string_view body);
 };
@@ -292,6 +325,12 @@ struct RelayOverMessage {
   std::optional<ExitStatus> status;  // nothing: it lives on without its output, or was never started
   std::string how;                   // "exited with code 1", "closed its output", "no such program: ..."
 
+  static void fields(auto& m, auto& walk) {
+    walk(m.command, presence(m.status), m.how);
+    if (m.status) {
+      walk(bounded(m.status->kind, ExitStatus::Kind::kExited, ExitStatus::Kind::kSignalled), m.status->value);
+    }
+  }
   [[nodiscard]] std::string encode() const;
   static Result<RelayOverMessage> decode(std::string_view body);
 };

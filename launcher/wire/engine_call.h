@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/agent/messages.h"
+#include "launcher/wire/messages.h"
 #include "runtime/base/result.h"
 #include "runtime/rendezvous/crypto.h"
 #include "runtime/rendezvous/store.h"

@@ -1,4 +1,4 @@
-#include "launcher/agent/resend_queue.h"
+#include "launcher/wire/resend_queue.h"
 
 #include <utility>
 

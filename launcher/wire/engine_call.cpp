@@ -1,4 +1,4 @@
-#include "launcher/agent/engine_call.h"
+#include "launcher/wire/engine_call.h"
 
 #include <sys/stat.h>
 

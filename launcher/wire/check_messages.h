@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/agent/messages.h"
+#include "launcher/wire/messages.h"
 #include "runtime/base/clock.h"
 
 namespace hvd::launch {
@@ -19,6 +19,7 @@ struct ClockMessage {
   std::uint32_t number = 0;
   std::int64_t unix_ns = 0;  // CLOCK_REALTIME
 
+  static void fields(auto& m, auto& walk) { walk(m.number, m.unix_ns); }
   [[nodiscard]] std::string encode() const;
   static Result<ClockMessage> decode(std::string_view body);
 };
@@ -28,6 +29,7 @@ struct SurveyRequest {
   bool wants_mpirun = false;
   std::uint32_t patience_ms = 0;  // for what may take long
 
+  static void fields(auto& m, auto& walk) { walk(embedded(m.start), m.wants_mpirun, m.patience_ms); }
   [[nodiscard]] std::string encode() const;
   static Result<SurveyRequest> decode(std::string_view body);
 };
@@ -37,6 +39,8 @@ struct InterfaceSurvey {
   std::vector<std::string> addresses;  // "10.0.0.1/24"
   std::int32_t mtu = 0;
   std::int32_t speed_mbit = -1;  // -1: the driver does not tell
+
+  static void fields(auto& m, auto& walk) { walk(m.name, m.mtu, m.speed_mbit, m.addresses); }
 };
 
 // What the kernel tells at once.
@@ -63,6 +67,13 @@ struct SystemSurvey {
   std::string own_name_address;  // what /etc/hosts has for the node's own name; empty: nothing
   std::vector<InterfaceSurvey> interfaces;
 
+  static void fields(auto& m, auto& walk) {
+    walk(m.system, m.kernel, m.machine, m.agent_path, m.processors, m.processor_limit);
+    walk(m.memory, m.memory_free, m.memory_limit);
+    walk(m.open_files, m.open_files_most, m.locked_memory, m.processes);
+    walk(m.first_port, m.last_port, m.used_ports, m.listen_error, m.shared, m.shared_free);
+    walk(m.own_name_address, m.interfaces);
+  }
   [[nodiscard]] std::string encode() const;
   static Result<SystemSurvey> decode(std::string_view body);
 };
@@ -70,12 +81,16 @@ struct SystemSurvey {
 struct GpuSurvey {
   std::string name;
   std::uint64_t memory = 0;  // bytes; 0: unknown
+
+  static void fields(auto& m, auto& walk) { walk(m.name, m.memory); }
 };
 
 struct FolderSurvey {
   std::string path;
   std::string error;  // empty: it can be used
   std::uint64_t free = 0;
+
+  static void fields(auto& m, auto& walk) { walk(m.path, m.error, m.free); }
 };
 
 // What programs and file systems tell, which may take long.
@@ -97,6 +112,10 @@ struct SoftwareSurvey {
   std::string mpirun;      // "Open MPI 4.1.4"
   std::string mpirun_error;
 
+  static void fields(auto& m, auto& walk) {
+    walk(m.error, m.driver, m.gpus, m.cache, m.temporary, m.directory, m.program, m.program_error);
+    walk(m.python, m.python_error, m.torch, m.torch_cuda, m.horovod, m.mpirun, m.mpirun_error);
+  }
   [[nodiscard]] std::string encode() const;
   static Result<SoftwareSurvey> decode(std::string_view body);
 };
@@ -110,6 +129,7 @@ struct ProbeRequest {
   std::string address;    // "10.0.0.1:4711" to dial, "10.0.0.1" to listen at
   std::uint32_t patience_ms = 0;
 
+  static void fields(auto& m, auto& walk) { walk(m.number, m.dials, m.from, m.to, m.address, m.patience_ms); }
   [[nodiscard]] std::string encode() const;
   static Result<ProbeRequest> decode(std::string_view body);
 };
@@ -119,6 +139,7 @@ struct ListeningMessage {
   std::int32_t port = 0;
   std::string error;  // empty: it listens
 
+  static void fields(auto& m, auto& walk) { walk(m.number, m.port, m.error); }
   [[nodiscard]] std::string encode() const;
   static Result<ListeningMessage> decode(std::string_view body);
 };
@@ -141,6 +162,10 @@ struct ProbeResult {
   std::uint64_t bytes = 0;  // that came; the end that listens knows it
   Duration stream_time{};   // for these
 
+  static void fields(auto& m, auto& walk) {
+    walk(m.number, m.dialed, bounded(m.stage, ProbeStage::kConnect, ProbeStage::kDone), m.error, m.round_trip);
+    walk(m.bytes, m.stream_time);
+  }
   [[nodiscard]] std::string encode() const;
   static Result<ProbeResult> decode(std::string_view body);
 };

@@ -1,6 +1,5 @@
 // Of what an agent tells of its ranks, and what these tell each other through it.
-#include "launcher/agent/message_fields.h"
-#include "launcher/agent/messages.h"
+#include "launcher/wire/messages.h"
 
 namespace hvd::launch {
 namespace {
@@ -13,21 +12,11 @@ bool is_stream(std::uint8_t stream) {
 }  // namespace
 
 std::string StartFailedMessage::encode() const {
-  ByteWriter out;
-  out.i32(rank).i32(static_cast<std::int32_t>(why.code())).text(why.message());
-  return std::move(out).str();
+  return encoded(*this);
 }
 
 Result<StartFailedMessage> StartFailedMessage::decode(std::string_view body) {
-  ByteReader in(body);
-  StartFailedMessage m;
-  m.rank = in.i32();
-  const std::int32_t code = in.i32();
-  m.why = Error(static_cast<Code>(code), in.text());
-  if (!in.finished() || code < 1 || code > static_cast<std::int32_t>(Code::kMismatch)) {
-    return malformed("StartFailed");
-  }
-  return m;
+  return decoded<StartFailedMessage>(body, "StartFailed");
 }
 
 Result<OutputMessage> OutputMessage::decode(std::string_view body) {
@@ -44,9 +33,7 @@ Result<OutputMessage> OutputMessage::decode(std::string_view body) {
 }
 
 std::string FailingMessage::encode() const {
-  ByteWriter out;
-  out.i32(rank);
-  return std::move(out).str() + news.encode();
+  return encoded(rank) + news.encode();
 }
 
 Result<FailingMessage> FailingMessage::decode(std::string_view body) {
@@ -61,66 +48,27 @@ Result<FailingMessage> FailingMessage::decode(std::string_view body) {
 }
 
 std::string ExitedMessage::encode() const {
-  ByteWriter out;
-  out.i32(rank).u8(static_cast<std::uint8_t>(status.kind)).i32(status.value);
-  out.u8(status.has_core ? 1 : 0).u8(status.out_of_memory ? 1 : 0).text(detail.memory).text(detail.core);
-  return std::move(out).str();
+  return encoded(*this);
 }
 
 Result<ExitedMessage> ExitedMessage::decode(std::string_view body) {
-  ByteReader in(body);
-  ExitedMessage m;
-  m.rank = in.i32();
-  const std::uint8_t kind = in.u8();
-  m.status.value = in.i32();
-  const std::uint8_t has_core = in.u8();
-  const std::uint8_t out_of_memory = in.u8();
-  m.detail.memory = in.text();
-  m.detail.core = in.text();
-  if (!in.finished() || kind > 1 || has_core > 1 || out_of_memory > 1) {
-    return malformed("Exited");
-  }
-  m.status.has_core = has_core == 1;
-  m.status.out_of_memory = out_of_memory == 1;
-  m.status.kind = static_cast<ExitStatus::Kind>(kind);
-  return m;
+  return decoded<ExitedMessage>(body, "Exited");
 }
 
 std::string ExchangeMessage::encode() const {
-  ByteWriter out;
-  out.i32(rank).text(key).text(value).u32(epoch);
-  return std::move(out).str();
+  return encoded(*this);
 }
 
 Result<ExchangeMessage> ExchangeMessage::decode(std::string_view body) {
-  ByteReader in(body);
-  ExchangeMessage m;
-  m.rank = in.i32();
-  m.key = in.text();
-  m.value = in.text();
-  m.epoch = in.u32();
-  if (!in.finished()) {
-    return malformed("Exchange");
-  }
-  return m;
+  return decoded<ExchangeMessage>(body, "Exchange");
 }
 
 std::string ExchangedMessage::encode() const {
-  ByteWriter out;
-  out.text(key);
-  put_texts(out, values);
-  return std::move(out).str();
+  return encoded(*this);
 }
 
 Result<ExchangedMessage> ExchangedMessage::decode(std::string_view body) {
-  ByteReader in(body);
-  ExchangedMessage m;
-  m.key = in.text();
-  m.values = take_texts(in);
-  if (!in.finished()) {
-    return malformed("Exchanged");
-  }
-  return m;
+  return decoded<ExchangedMessage>(body, "Exchanged");
 }
 
 std::string output_frame(std::int32_t rank, StreamId stream, std::string_view bytes) {
