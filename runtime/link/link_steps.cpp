@@ -30,11 +30,11 @@ LinkSteps::LinkSteps(LinkCount& count, std::uint64_t bytes, bool is_sender)
 }
 
 LinkSteps::Mark LinkSteps::mark_with(std::uint32_t number, std::size_t bytes) const {
-  // The machine is little-endian, as the wire (bytes.h).
+  // The machine is little-endian, like the wire (bytes.h).
   return std::bit_cast<Mark>(Fields{kMagic, operation_, number, static_cast<std::uint32_t>(bytes)});
 }
 
-// The mark that is next, and the data behind it.
+// Prepares the next mark and the frame after it. The sender knows that frame's end mark too.
 void LinkSteps::begin_frame() {
   frame_left_ = static_cast<std::size_t>(std::min<std::uint64_t>(left_, kFrameBytes));
   left_ -= frame_left_;

@@ -1,15 +1,15 @@
-// LinkSteps: how what goes one way over a data connection is cut into frames, so that a stream that is out of step is
-// an error, and no wrong number: what somebody has put into it, or a size that two ranks do not agree on, would else
-// move everything behind it by some bytes, for good.
+// LinkSteps cuts the data of one operation, in one direction of a data connection, into frames with a mark before each.
+// A stream that is out of step becomes an error in this way. Otherwise bytes that something else has written into the
+// connection, or a size on which two ranks disagree, would shift all later data and give wrong numbers.
 //
-// On the wire, of each operation that sends anything: mark | up to 1 MiB | mark | up to 1 MiB | ... | last mark.
-//   mark: u32 magic | u32 operation | u32 frame | u32 bytes until the next mark, of the last one 0; little-endian.
-// `operation` counts those of this connection in this direction, `frame` the marks; both go round. How many bytes an
-// operation has is known at both ends beforehand, so that no receiver reads beyond a mark: data goes straight to where
-// it belongs, and marks are parts of the same system calls.
+// For each operation that sends anything, the wire carries: mark | up to 1 MiB | mark | up to 1 MiB | ... | last mark.
+//   mark: u32 magic | u32 operation | u32 frame | u32 bytes until the next mark (0 in the last one); little-endian.
+// `operation` counts the operations of this connection in this direction, and `frame` counts the marks. Both wrap
+// around. Both ends know beforehand how many bytes an operation has, so a receiver never reads beyond a mark. The data
+// goes straight to its destination, and marks are moved by the same system calls.
 //
-// It notices what is out of step, not who is clever: a mark can be forged by whoever can write into the connection.
-// Pure. Thread: one at a time.
+// This detects mistakes, not attacks: anybody who can write into the connection can forge a mark. Pure. Thread: one at
+// a time.
 #pragma once
 
 #include <sys/uio.h>
@@ -24,13 +24,13 @@
 
 namespace hvd {
 
-// Of one direction of a connection, for as long as that lasts.
+// Counts one direction of a connection, for as long as the connection lasts.
 struct LinkCount {
   std::uint32_t operations = 0;
   std::uint32_t marks = 0;
 };
 
-// Of a connection, as one of its ends sees it.
+// Counts both directions of a connection, as one of its ends sees them.
 struct LinkCounts {
   LinkCount sent;
   LinkCount received;
@@ -41,18 +41,18 @@ class LinkSteps {
   static constexpr std::size_t kFrameBytes = 1U << 20U;
   static constexpr std::size_t kMarkBytes = 16;
 
-  // One operation of `bytes` in all. `count` is the connection's, and outlives this.
+  // The steps of one operation of `bytes` in all. `count` belongs to the connection, and outlives this.
   LinkSteps(LinkCount& count, std::uint64_t bytes, bool is_sender);
 
   [[nodiscard]] bool is_over() const { return is_over_; }
-  // What is to be moved next: marks, and of the `data_count` parts at `data`, which are not empty and follow each
-  // other, as much as belongs to this frame; how many parts were written to `parts`, which has room for two more than
-  // `data`. 0: over; or, to a sender without data, nothing yet.
+  // Writes to `parts` what is to be moved next: marks, and as much of the data as belongs to this frame. The data is
+  // `data_count` parts at `data`, which are not empty and follow each other. Returns how many parts were written;
+  // `parts` has room for two more than `data`. 0 means that the operation is over, or that a sender has no data yet.
   std::size_t parts(const iovec* data, std::size_t data_count, iovec* parts);
-  // So many bytes of parts() were moved: how many of them were data. nullopt: a mark has come that is not the one that
-  // belongs here; see what_came().
+  // Notes that so many bytes of parts() were moved, and returns how many of them were data. nullopt means that a wrong
+  // mark has come; see what_came().
   std::optional<std::size_t> note(std::size_t bytes);
-  // "frame 3 of operation 7 with 100 bytes was to come, and ..."
+  // Describes the wrong mark: "frame 3 of operation 7 with 100 bytes was to come, and ..."
   [[nodiscard]] std::string what_came() const;
 
  private:
@@ -66,12 +66,12 @@ class LinkSteps {
   bool is_sender_;
   std::uint32_t operation_;
   // one thread at a time
-  std::uint64_t left_;          // of the operation's data, behind the frame that is under way
-  std::size_t frame_left_ = 0;  // of its data
-  std::size_t mark_moved_ = 0;  // of the mark before it
-  Mark expected_{};             // that mark
-  Mark mark_{};                 // what is sent, or has come, in its place
-  Mark next_{};                 // likewise, of the mark behind the frame
+  std::uint64_t left_;          // bytes of the operation's data after the current frame
+  std::size_t frame_left_ = 0;  // bytes of the current frame's data that were not moved yet
+  std::size_t mark_moved_ = 0;  // bytes of the mark before that frame that were moved
+  Mark expected_{};             // the mark that belongs before that frame
+  Mark mark_{};                 // the mark that is being sent, or has come
+  Mark next_{};                 // the same for the mark after the frame
   bool is_over_ = false;
 };
 

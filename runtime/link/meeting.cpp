@@ -11,9 +11,9 @@
 namespace hvd {
 namespace {
 
-// A rank that connects is in its own Meeting and answers at once; even a machine that swaps does within this.
+// A rank that connects is in its own Meeting and answers at once; this is enough even for a machine that swaps.
 constexpr auto kStrangerDeadline = std::chrono::seconds(10);
-// More than this many unproven connections beyond the expected ones: the oldest makes room.
+// When there are more than this many unproven connections beyond the expected ones, the oldest is closed.
 constexpr std::size_t kMaxStrangers = 256;
 // The store is asked for a notice at least this often, if it has no descriptor to wait on.
 constexpr auto kNoticeEvery = std::chrono::milliseconds(100);
@@ -22,7 +22,7 @@ std::string who(int rank, const std::string& address) {
   return "rank " + std::to_string(rank) + " at " + address;
 }
 
-// Reads at most `wanted` bytes of what is there: empty when nothing is, an error when the connection has ended.
+// Reads at most `wanted` of the bytes that have come. Empty: nothing has come. An error: the connection has ended.
 Result<std::string> read_some(int fd, std::size_t wanted) {
   std::array<char, kClaimBytes> buffer;
   for (;;) {
@@ -42,7 +42,7 @@ Result<std::string> read_some(int fd, std::size_t wanted) {
   }
 }
 
-// Handshake messages are far smaller than an empty socket buffer, so that one that does not go at once is an error.
+// Handshake messages are far smaller than an empty socket buffer, so one that cannot be sent at once is an error.
 Result<void> send_now(int fd, const std::string& bytes) {
   return send_all(fd, as_bytes(bytes), Deadline::after(Duration::zero()));
 }
@@ -87,7 +87,7 @@ Result<void> Meeting::connect_by_unix(LinkRole role, int to, const std::string& 
   return connected(role, to, path, std::move(fd).value(), false);
 }
 
-// The handshake follows.
+// Starts the handshake on a socket that is connected, or about to be.
 Result<void> Meeting::connected(LinkRole role, int to, const std::string& address, Fd fd, bool is_tcp) {
   HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
   HVD_TRY_ASSIGN(std::optional<KeyPair> key, make_key(is_tcp));
@@ -151,14 +151,15 @@ Result<void> Meeting::turn() {
     }
     return {};
   }
-  // Everything is asked again rather than matched with `waits`: a few system calls, and only while joining.
+  // Every connection is tried instead of being matched with `waits`. That costs a few system calls, and only while
+  // joining.
   for (const auto& outgoing : outgoing_) {
     HVD_TRY(advance(*outgoing));
   }
   for (const auto& incoming : incoming_) {
     advance(*incoming);
   }
-  // A connection that is settled has given its descriptor away or closed it.
+  // A connection that is settled has handed over its descriptor or closed it.
   std::erase_if(outgoing_, [](const auto& each) { return !each->fd.is_open(); });
   std::erase_if(incoming_, [](const auto& each) { return !each->fd.is_open(); });
   for (const Listener& listener : listeners_) {
@@ -208,7 +209,7 @@ Result<void> Meeting::accept_all(const Listener& listener) {
   for (;;) {
     auto accepted = accept_ready(listener.fd);
     if (!accepted.ok()) {
-      // Out of descriptors for the moment, perhaps because of strangers: these end by their deadlines.
+      // The process is out of descriptors, perhaps because of strangers. So the oldest unproven connection is closed.
       if (accepted.error().code() == Code::kResource && !incoming_.empty()) {
         drop(*incoming_.front(), "this process is out of descriptors");
         incoming_.erase(incoming_.begin());

@@ -1,8 +1,8 @@
-// Meeting: the time in which a rank makes all its connections at once: it connects to some ranks, is connected to by
-// others, and proves and checks each (handshake.h), in one poll loop until the last one is up.
+// Meeting makes all connections of a rank at once, in one poll loop that ends when the last one is up. The rank
+// connects to some ranks and accepts connections of others, and each connection is proven and checked (handshake.h).
 //
-// Whoever else connects costs one log line: an accepted connection has its own deadline, is read no further than a
-// claim, and none waits for another. Thread: joining only.
+// A stranger's connection costs one log line and holds up no other. An accepted connection has its own deadline, and
+// not a byte is read beyond its claim. Thread: joining only.
 #pragma once
 
 #include <memory>
@@ -25,9 +25,9 @@ class Meeting {
   struct Met {
     LinkClaim claim;
     Fd fd;
-    std::optional<RecordKeys> keys;  // of a connection that is encrypted from here on
+    std::optional<RecordKeys> keys;  // set when the connection is encrypted after the handshake
   };
-  // Of connections by TCP.
+  // Settings of the connections by TCP.
   struct TcpOptions {
     std::string congestion;  // see choose_congestion()
     bool is_sealed = false;  // they are encrypted
@@ -44,7 +44,8 @@ class Meeting {
   Result<void> connect_by_tcp(LinkRole role, int to, const SocketAddress& address);
   Result<void> connect_by_unix(LinkRole role, int to, const std::string& path);
 
-  // Until every connection is up, or with the error of the first one that cannot be, naming rank and address.
+  // Returns once every connection is up, or with the error of the first one that cannot be made, naming rank and
+  // address.
   Result<std::vector<Met>> run();
 
  private:
@@ -76,7 +77,7 @@ class Meeting {
   // joining only
   Patience patience_;
   std::vector<Listener> listeners_;
-  std::vector<LinkClaim> expected_;  // still missing
+  std::vector<LinkClaim> expected_;  // connections that have not been accepted yet
   std::vector<std::unique_ptr<Outgoing>> outgoing_;
   std::vector<std::unique_ptr<Incoming>> incoming_;
   std::vector<Met> met_;

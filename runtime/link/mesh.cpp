@@ -17,11 +17,11 @@
 namespace hvd {
 namespace {
 
-// The exchanges of a meeting, in this order.
+// The keys of a meeting's exchanges, in this order.
 constexpr const char* kPeersKey = "mesh";
 constexpr const char* kJoinedKey = "mesh-joined";
 
-// A unix listener's file, and the directory if it was made for it; both go with this object.
+// The file of a unix listener, and its directory if that was made for it. Both are removed with this object.
 class ScratchSocket {
  public:
   ScratchSocket() = default;
@@ -45,7 +45,7 @@ class ScratchSocket {
       }
       made_dir_ = dir = name;
     }
-    // A name that no other context or job has, also if several share the directory.
+    // No other context or job has this name, even if several share the directory.
     HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
     static constexpr std::size_t kRandomBytes = 6;
     std::string path = dir + "/mesh-" + std::to_string(rank) + "-";
@@ -61,7 +61,7 @@ class ScratchSocket {
   std::string made_dir_;
 };
 
-// The places where this rank waits for others; closed when the meeting is over.
+// The sockets on which this rank accepts the others; closed when the meeting is over.
 struct Listeners {
   Fd tcp;
   Fd unix_socket;
@@ -118,8 +118,8 @@ Result<void> connect_to(Meeting& meeting, LinkRole role, int to, const MeshPeer&
   return meeting.connect_by_tcp(role, to, address.value());
 }
 
-// Says which connections this rank makes and which it waits for. Of two ends the one on the later node (or with the
-// higher rank) connects.
+// Determines which connections this rank makes and which it accepts. Of two ends, the one on the later node (or with
+// the higher rank) connects.
 Result<void> invite(Meeting& meeting, const RankMap& map, const std::vector<MeshPeer>& peers, bool has_control) {
   const int leader = map.rank - map.local_rank;
   if (map.is_coordinator()) {
@@ -149,7 +149,7 @@ Result<void> invite(Meeting& meeting, const RankMap& map, const std::vector<Mesh
   return {};
 }
 
-// The other end of the leader's send_fd.
+// Receives what the leader sends with send_fd.
 Result<std::unique_ptr<ShmSegment>> receive_segment(int socket, const RankMap& map, Store& store, Deadline deadline) {
   Patience patience(deadline);
   for (;;) {
@@ -170,8 +170,9 @@ Result<std::unique_ptr<ShmSegment>> receive_segment(int socket, const RankMap& m
   }
 }
 
-// After a failed meeting: a peer that broke off often did so because the job is over, and the agent's word of that may
-// be on its way still. Then that is the cause to tell, not the connection. Waits a moment, within the deadline.
+// Called after a failed meeting. A peer often closes a connection because the job is over, and the agent's notice of
+// that may still be on its way. That notice is then the cause to report, not the connection. So this waits for it for
+// 500 ms at most, within the deadline.
 std::optional<Notice> await_notice(Store& store, Deadline deadline) {
   const Deadline patience(std::min(deadline.at(), Deadline::after(std::chrono::milliseconds(500)).at()));
   for (;;) {
@@ -206,14 +207,14 @@ Result<void> tune(const Fd& fd, LinkRole role, const std::string& congestion) {
   if (congestion.empty()) {
     settle_congestion(fd.get());
   }
-  // Data may wait for a rank that is stopped in a debugger; link/stream_io.h looks after it.
+  // A data connection has no such limit, as its peer may be stopped in a debugger; link/stream_io.h watches it.
   return role == LinkRole::kControl ? limit_unanswered(fd.get()) : Result<void>();
 }
 
-// Before anything is opened: whom we cannot take for want of descriptors takes that for a wrong secret. The limit is
-// our user's program's, and stays as it is where it is high enough.
+// Raises the limit of open files before anything is opened. A peer whose connection we could not accept would take that
+// for a wrong secret. The limit belongs to the user's program, and stays as it is where it is high enough.
 Result<void> allow_files(const RankMap& map) {
-  constexpr std::uint64_t kSpare = 32;  // for what is opened beside, and for strangers
+  constexpr std::uint64_t kSpare = 32;  // for other files that are opened meanwhile, and for strangers
   const auto connections = static_cast<std::uint64_t>((map.is_coordinator() ? map.size : 1) +
                                                       (map.is_leader() ? map.local_size + map.node_count : 1));
   const auto allowed = allow_open_files(count_open_files() + connections + kSpare);
@@ -279,7 +280,7 @@ Result<std::unique_ptr<Mesh>> Mesh::meet(RankMap map, Store& store, const MeshOp
   for (Meeting::Met& met : all_met) {
     HVD_TRY(mesh->adopt(std::move(met), store, deadline));
   }
-  // No rank starts to work, and none stops listening, before all links of all ranks are up.
+  // No rank starts to work or stops listening before all connections of all ranks are up.
   HVD_TRY(store.exchange(kJoinedKey, "", deadline));
   return mesh;
 }

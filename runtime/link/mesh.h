@@ -1,13 +1,13 @@
-// Mesh: who is connected to whom, made once when the ranks join.
+// Mesh holds all connections of a rank to other ranks. They are made once, when the ranks join.
 //
 //  - control: a stream socket between the coordinator (rank 0) and every other rank, a unix socket within its node and
 //    TCP between nodes; the engine talks over it (engine/control_channel.h).
 //  - data between nodes: one TCP connection between the leaders of every two nodes.
 //  - data within a node: one shared memory segment of all its ranks (link/shm_segment.h), a memfd handed over by the
 //    leader, so that nothing is left in /dev/shm however the ranks die.
-// Every socket starts with the mutual proof of rendezvous/handshake.h; a stranger's connection is closed and forgotten.
-// With MeshOptions::is_sealed what follows between nodes is encrypted (rendezvous/record.h), with keys of each
-// connection's own.
+// Every socket starts with the mutual proof of rendezvous/handshake.h, and a stranger's connection is closed. With
+// MeshOptions::is_sealed, data between nodes is encrypted after that (rendezvous/record.h); each connection has its own
+// keys.
 //
 // Thread: join() blocks the caller; afterwards engine only.
 #pragma once
@@ -38,8 +38,8 @@ struct MeshOptions {
   bool is_sealed = false;    // connections between nodes are encrypted; the same on all ranks
   std::string scratch_dir;   // a 0700 directory for the node's unix sockets; empty: one is made and removed
   std::size_t shm_slot_bytes = 4U << 20U;  // staging per rank in the node's segment
-  std::string word;                        // what rank 0 tells all others; not the mesh's to understand
-  bool has_control = true;  // false: no control links; a process set's ranks are told what to do by those of the job
+  std::string word;                        // rank 0's is sent to all others; the mesh does not interpret it
+  bool has_control = true;                 // false for a process set, whose ranks use the job's control links
 };
 
 class Mesh {
@@ -48,7 +48,7 @@ class Mesh {
   // names the rank and address which could not be reached.
   static Result<std::unique_ptr<Mesh>> join(RankMap map, Store& store, const MeshOptions& options, Log& log,
                                             Deadline deadline);
-  // For ranks of a job that are not among those of the mesh, while these join over `store`.
+  // Takes part in the exchanges of a mesh for a rank of the job that is not in it, while the others join over `store`.
   static Result<void> stay_out(SubsetStore& store, Deadline deadline);
   ~Mesh();
   Mesh(const Mesh&) = delete;
@@ -57,28 +57,28 @@ class Mesh {
   [[nodiscard]] const RankMap& map() const { return map_; }
   // Rank 0's MeshOptions::word, the same on all ranks.
   [[nodiscard]] const std::string& word() const { return word_; }
-  // The coordinator asks for any other rank; every other rank asks for 0. Non-blocking.
+  // The coordinator may ask for any other rank, and every other rank for 0. Non-blocking.
   [[nodiscard]] int control_fd(int rank) const { return control_[static_cast<std::size_t>(rank)].get(); }
-  // Between leaders only: the connection to the leader of another node. Non-blocking.
+  // The connection to the leader of another node; leaders only. Non-blocking.
   [[nodiscard]] int data_fd(int node_index) const { return data_[static_cast<std::size_t>(node_index)].get(); }
-  // What has gone over it so far; counted by whoever uses it.
+  // The frames that have gone over that connection so far. The user of the connection counts them.
   [[nodiscard]] LinkCounts& data_counts(int node_index) { return data_counts_[static_cast<std::size_t>(node_index)]; }
-  // What the bytes of a connection go through where it is encrypted, else null; they last as long as the mesh, since no
-  // key may be begun with twice.
+  // The encryption of a connection, or null if it is not encrypted. It lasts as long as the mesh, because starting
+  // again with the same key would repeat nonces.
   [[nodiscard]] ByteFilter* control_filter(int rank) const {
     return control_filters_[static_cast<std::size_t>(rank)].get();
   }
   [[nodiscard]] SealedStream* data_seal(int node_index) const {
     return data_seals_[static_cast<std::size_t>(node_index)].get();
   }
-  // Null when this node has one rank.
+  // The node's shared memory; null when this node has one rank.
   [[nodiscard]] const std::shared_ptr<ShmSegment>& shm() const { return shm_; }
 
  private:
   explicit Mesh(RankMap map);
   static Result<std::unique_ptr<Mesh>> meet(RankMap map, Store& store, const MeshOptions& options, Log& log,
                                             Deadline deadline);
-  // Puts a connection that has been made where it belongs, or hands the shared memory over through it.
+  // Stores a connection that has been made, or hands over the shared memory through it.
   Result<void> adopt(Meeting::Met met, Store& store, Deadline deadline);
 
   RankMap map_;
@@ -89,7 +89,7 @@ class Mesh {
   std::vector<LinkCounts> data_counts_;
   std::vector<std::unique_ptr<ByteFilter>> control_filters_;  // [size]
   std::vector<std::unique_ptr<SealedStream>> data_seals_;     // [node_count]
-  std::shared_ptr<ShmSegment> shm_;                           // shared with those who use it without the engine
+  std::shared_ptr<ShmSegment> shm_;                           // shared: calling threads use it without the engine
 };
 
 }  // namespace hvd

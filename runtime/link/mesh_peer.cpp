@@ -24,7 +24,7 @@ Result<void> check_rank(const RankMap& map, int rank, const MeshPeer& peer) {
   return {};
 }
 
-// An encrypted connection needs two ends that want it, and one that is not would be less than somebody has asked for.
+// Both ends must want encryption. A plain connection instead would be less than one of them was asked to use.
 Result<void> check_security(const std::vector<MeshPeer>& peers) {
   for (std::size_t rank = 1; rank < peers.size(); ++rank) {
     if (peers[rank].is_sealed != peers[0].is_sealed) {

@@ -1,7 +1,8 @@
-// MeshPeer: what every rank tells all others so that they can meet: where it is and where it listens. Pure.
+// MeshPeer is what each rank publishes so that the others can connect to it: its place in the job and its addresses.
+// Pure.
 //
-// The body of the "mesh" exchange (base/bytes.h): u16 version | i32 size | i32 node_count | i32 node_index |
-// i32 local_rank | i32 local_size | u8 is_sealed | text tcp_ip | u16 tcp_port | text unix_path | text word. Value type.
+// It is the body of the "mesh" exchange (base/bytes.h): u16 version | i32 size | i32 node_count | i32 node_index | i32
+// local_rank | i32 local_size | u8 is_sealed | text tcp_ip | u16 tcp_port | text unix_path | text word. Value type.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ struct MeshPeer {
   std::string tcp_ip;      // empty: does not listen for other nodes
   std::uint16_t tcp_port = 0;
   std::string unix_path;  // empty: does not listen within its node
-  std::string word;       // of rank 0, for all
+  std::string word;       // MeshOptions::word; all ranks use that of rank 0
 };
 
 std::string encode(const MeshPeer& peer);

@@ -9,7 +9,7 @@
 namespace hvd {
 namespace {
 
-// A record and the most of another, so that a call brings more than one where the sender is quick.
+// Room for two records, so that one call may read more than one when the sender is fast.
 constexpr std::size_t kReadBytes = 2 * (kRecordBytes + kRecordOverhead);
 constexpr std::size_t kMostPieces = 32;
 

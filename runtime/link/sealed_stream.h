@@ -1,9 +1,10 @@
-// SealedStream: what the bytes of an encrypted data connection go through. What is sent is sealed in records of up to
-// 64 KiB (rendezvous/record.h) straight from where it lies; what comes is opened, and only then handed on.
+// SealedStream encrypts and decrypts the bytes of a data connection. Bytes to send are sealed in records of up to 64
+// KiB (rendezvous/record.h), read directly from the sender's buffers. Received bytes are opened before they are handed
+// on.
 //
-// A record never holds bytes of two operations, since who sends it does not know the next one yet; but what one call
-// reads may. So the stream lasts as long as its connection, as do the numbers of its records. Pure. Thread: one at a
-// time.
+// A record never holds bytes of two operations, because its sender does not know the next one yet. But one read may
+// bring bytes of two. So the stream, with the numbers of its records, lasts as long as its connection. Pure. Thread:
+// one at a time.
 #pragma once
 
 #include <sys/uio.h>
@@ -22,27 +23,28 @@ class SealedStream {
  public:
   explicit SealedStream(const RecordKeys& keys) : sealer_(keys.sending), opener_(keys.receiving) {}
 
-  // Of the parts, which are not empty, as much as one record holds; how much that is. Only when nothing is unsent().
+  // Seals as much of the parts, which are not empty, as one record holds, and returns how many bytes that is. May be
+  // called only when unsent() is empty.
   Result<std::size_t> seal(std::span<const iovec> parts);
-  // What is to go over the wire.
+  // The bytes of the record that were not sent yet.
   [[nodiscard]] Bytes unsent() const { return Bytes(wire_.get(), wire_end_).subspan(wire_begin_); }
   void note_sent(std::size_t bytes) { wire_begin_ += bytes; }
 
-  // Where what comes over the wire is to be put, and how much has.
+  // Returns the space for bytes from the wire; note_received() says how many were put there.
   [[nodiscard]] MutableBytes room();
   void note_received(std::size_t bytes) { opener_.note_fed(bytes); }
-  // Opens the next record, when there is no text() left; false when more of it must come first. An error, which is
-  // kAuth or kProtocol, is the connection's end.
+  // Opens the next record, when text() is empty; false when more of it must come first. After an error, which is kAuth
+  // or kProtocol, the connection is of no more use.
   Result<bool> open_next();
-  // What was opened and not taken.
+  // The text that was opened and not taken yet.
   [[nodiscard]] Bytes text() const { return text_; }
-  // Copies the text to the parts, as far as both go; how many bytes.
+  // Copies as much of the text as fits into the parts, and returns how many bytes that is.
   std::size_t take(std::span<const iovec> parts);
 
  private:
   RecordSealer sealer_;
   RecordOpener opener_;
-  std::unique_ptr<std::uint8_t[]> wire_;  // one record; made with the first
+  std::unique_ptr<std::uint8_t[]> wire_;  // one record; allocated for the first one
   std::size_t wire_begin_ = 0;
   std::size_t wire_end_ = 0;
   Bytes text_;

@@ -57,7 +57,7 @@ void ShmRing::consume(std::size_t size) {
 }
 
 bool ShmRing::was_asked() {
-  // Against ask_for_room() and the writer's next look: either it sees what was read, or this sees that it asks.
+  // Paired with ask_for_room(): either the writer's next look sees what was read, or this sees the request.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return words_->wants_room.load(std::memory_order_relaxed) != 0 && words_->wants_room.exchange(0) != 0;
 }
@@ -67,7 +67,7 @@ bool ShmRing::is_empty() const {
 }
 
 bool ShmRing::has_ended() const {
-  return words_->is_closed.load() != 0 && is_empty();  // in this order: it is closed after the last write
+  return words_->is_closed.load() != 0 && is_empty();  // in this order: the writer closes after its last write
 }
 
 }  // namespace hvd

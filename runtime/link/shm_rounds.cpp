@@ -11,8 +11,8 @@
 namespace hvd {
 namespace {
 
-// A round's word: its number, whether it is void, and how many have posted. A lower number is of a round kRounds or
-// more ago.
+// The state of a round in one word: its number, whether it is void, and how many ranks have posted. A word with a lower
+// number is left from an earlier round that used the same place.
 constexpr std::uint64_t kVoid = 1U << 15U;
 constexpr std::uint64_t kCount = kVoid - 1;
 constexpr unsigned kNumberShift = 16;
@@ -27,7 +27,8 @@ struct ShmRounds::Line {
   alignas(kCacheLineBytes) std::atomic<std::uint64_t> value;
 };
 
-// First the words of the rounds, then how many rounds each rank has passed, then the boxes of rank 0, of rank 1, ...
+// The layout: first the words of the rounds, then how many rounds each rank has passed, then the boxes of rank 0, of
+// rank 1, ...
 ShmRounds::ShmRounds(std::uint8_t* memory, int ranks, int rank) : memory_(memory), ranks_(ranks), rank_(rank) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free && sizeof(Line) == kCacheLineBytes);
 }
@@ -81,7 +82,7 @@ std::uint8_t* ShmRounds::open() {
 int ShmRounds::state() const {
   const std::uint64_t word = this->word().value.load(std::memory_order_acquire);
   if (number_of(word) != round_) {
-    return 0;  // nobody has come yet
+    return 0;  // no rank has posted in it yet
   }
   if ((word & kVoid) != 0) {
     return -1;
@@ -89,7 +90,7 @@ int ShmRounds::state() const {
   return (word & kCount) == static_cast<std::uint64_t>(ranks_) ? 1 : 0;
 }
 
-// Counts this rank in; false when the round is void.
+// Counts this rank as posted; false when the round is void.
 bool ShmRounds::enter() {
   std::atomic<std::uint64_t>& word = this->word().value;
   std::uint64_t before = word.load(std::memory_order_acquire);
@@ -105,7 +106,7 @@ bool ShmRounds::enter() {
   }
 }
 
-// False when it is too late: all have come.
+// Makes the round void; false when it is too late because all ranks have posted.
 bool ShmRounds::give_up() {
   std::atomic<std::uint64_t>& word = this->word().value;
   std::uint64_t before = word.load(std::memory_order_acquire);

@@ -1,14 +1,15 @@
-// ShmRounds: rounds in which every rank of a node posts one message for all others, through memory that they share. It
-// is how small operations go without anybody deciding their order: what all have posted in one round is theirs to do.
+// ShmRounds lets all ranks of a node exchange small messages in rounds, through memory that they share. In each round
+// every rank posts one message for all others. Small operations run this way without a coordinator: the messages of one
+// round determine what all ranks do.
 //
-// A round is full once every rank has posted, or void once one has given up waiting; which of the two is decided by one
-// atomic word, so that all ranks see the same. Who comes to a void round goes on to the next without posting. So nobody
-// is ever held up here by a rank that is late, does something else, or is dead, for longer than it wants to wait.
-// A rank takes part in one round at a time. Box n of a rank is used for round n again kRounds later, when all ranks
-// have passed it.
+// A round is full once every rank has posted, and void once one has given up waiting. One atomic word decides which, so
+// all ranks see the same outcome. A rank that comes to a void round goes on to the next without posting. So a rank that
+// is late, busy or dead holds up another only for as long as the other chooses to wait. A rank takes part in one round
+// at a time. Each rank has kRounds boxes; a box is used again kRounds rounds later, when all ranks have passed its
+// round.
 //
-// Every rank looks at the memory through an object of its own. Nothing here waits in the kernel but by sched_yield(2).
-// Thread: one at a time.
+// Every rank uses an object of its own. The only system call here is sched_yield(2); nothing sleeps. Thread: one at a
+// time.
 #pragma once
 
 #include <cstddef>
@@ -27,17 +28,18 @@ class ShmRounds {
   ShmRounds(std::uint8_t* memory, int ranks, int rank);
   static std::size_t bytes_for(int ranks);
 
-  // Where this rank writes its message for the next round; null while another rank may still read what lies there.
+  // The box for this rank's message of the next round; null while another rank may still read the box's old content.
   // May be called again before post().
   std::uint8_t* open();
-  // Posts what was written. True: all ranks have; their boxes can be read until pass(). False: the round is void, or
-  // has become so because it was not full after so many looks, then so long a time of giving way to others (on a busy
-  // machine one such yield may take milliseconds, which is why they are not counted).
+  // Posts the message. True: all ranks have posted, and their boxes can be read until pass(). False: the round is void.
+  // It becomes so when it is not full after `spins` looks and then `yields_for` of yielding. The yields are limited by
+  // time, not by number, because on a busy machine one yield may take milliseconds.
   bool post(int spins, Duration yields_for);
   [[nodiscard]] const std::uint8_t* box(int rank) const;
-  // In a full round: what open() gives for the round behind it, unless that is void by then. Nobody reads it any more.
+  // In a full round: the box that open() will give for the next round, unless that round is void by then. No rank reads
+  // it any more.
   [[nodiscard]] std::uint8_t* next_box() const { return box_of(rank_, round_ + 1); }
-  // After a full round.
+  // Leaves a full round.
   void pass();
 
  private:
@@ -49,7 +51,7 @@ class ShmRounds {
   [[nodiscard]] Line* passed_of(int rank) const;
   [[nodiscard]] bool have_all_passed(std::uint64_t round);
   bool enter();
-  // What has become of this round: more than 0 it is full, less it is void.
+  // The state of this round: more than 0 means full, less than 0 void.
   [[nodiscard]] int state() const;
   bool give_up();
 

@@ -29,15 +29,15 @@ constexpr std::size_t kPageBytes = 4096;
 constexpr std::uint32_t kMagic = 0x53445648U;  // "HVDS"
 constexpr std::uint32_t kVersion = 4;
 constexpr int kMaxLocalRanks = 4096;
-constexpr std::size_t kLaneBytes = kPageBytes + 2 * ShmRing::kBytes;  // the bell's page, and both rings
+constexpr std::size_t kLaneBytes = kPageBytes + 2 * ShmRing::kBytes;  // the page of the bell, and both rings
 constexpr std::size_t kMaxSlotBytes = 1U << 30U;
-constexpr std::size_t kArenaBytes = std::size_t{64} << 30U;  // of each rank
+constexpr std::size_t kArenaBytes = std::size_t{64} << 30U;  // per rank
 
-// A few microseconds: about what two cores need to hand over a cache line some ten times. Longer waits are another
-// rank's work, during which the core is better given away.
+// Spinning lasts a few microseconds: about the time in which two cores hand over a cache line ten times. A longer wait
+// means that another rank computes, and may need this core.
 constexpr int kSpins = 2000;
 constexpr int kYields = 16;
-constexpr timespec kSleep{0, 100'000'000};  // how long the Interrupt may go unasked
+constexpr timespec kSleep{0, 100'000'000};  // how often the Interrupt is asked at least
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -51,7 +51,7 @@ std::size_t bytes_before_slots(int local_size) {
   return bytes_before_lane(local_size) + round_up(ShmRounds::bytes_for(local_size), kPageBytes);
 }
 
-// None where files may not be that long: growing beyond RLIMIT_FSIZE is answered by a signal.
+// There is no arena where RLIMIT_FSIZE is too low for it, because growing a file beyond the limit raises a signal.
 std::size_t possible_arena_bytes(std::size_t bytes_before, int local_size) {
   rlimit limit{};
   const std::size_t bytes = bytes_before + static_cast<std::size_t>(local_size) * kArenaBytes;
@@ -68,7 +68,7 @@ void futex_wake_all(std::atomic<std::uint32_t>& word) {
 
 }  // namespace
 
-// The first page. Each group of words that is written together has its own cache line.
+// Control is the first page. Each group of words that is written together has its own cache line.
 struct ShmSegment::Control {
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
@@ -78,14 +78,14 @@ struct ShmSegment::Control {
   alignas(kCacheLineBytes) std::atomic<std::uint32_t> arrived{0};
   alignas(kCacheLineBytes) std::atomic<std::uint32_t> generation{0};  // the futex
   std::atomic<std::uint32_t> sleepers{0};
-  std::atomic<std::uint32_t> left{0};  // 1 + local rank of the first one that left
-  // The cores that any rank of the node may use, as bits: each rank may be bound to one of its own.
+  std::atomic<std::uint32_t> left{0};  // 1 + the local rank that left first; 0: none has
+  // The cores that the ranks of the node may use, as bits. Ranks may be bound to different cores, so each adds its own.
   alignas(kCacheLineBytes) std::array<std::atomic<std::uint64_t>, CPU_SETSIZE / 64> cores{};
 
   void add_own_cores() {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
-    // Fails on machines with more cores than the set has bits: then nobody spins.
+    // This fails on machines with more cores than the set has bits; then no rank spins.
     if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
       return;
     }
@@ -132,8 +132,8 @@ ShmSegment::~ShmSegment() {
   }
 }
 
-// But for what was handed out and not given back: that may still be looked at, as the last gradients of a training that
-// has ended.
+// Unmaps all but the parts that were handed out and not given back. The user may still read those, for example the last
+// gradients of a training that has ended.
 void ShmSegment::unmap_arena() {
   const auto unmap = [this](std::size_t begin, std::size_t end) {
     if (begin < end) {
@@ -178,7 +178,7 @@ Result<std::unique_ptr<ShmSegment>> ShmSegment::create(int local_size, std::size
     }
     return Error::from_errno("ftruncate of the shared memory");
   }
-  // A segment that shrank would kill its users by SIGBUS.
+  // Sealed, because a segment that shrank would kill its users by SIGBUS.
   if (::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return Error::from_errno("fcntl(F_ADD_SEALS)");
   }
@@ -246,11 +246,11 @@ Result<void> ShmSegment::reserve(std::size_t offset, std::size_t size_bytes) {
                                                       " GiB of addresses for shared buffers; see ulimit -v")
                                         .message());
     }
-    // Else a core dump would touch, and so make, every page of it.
+    // Without this, a core dump would touch every page of it, and so allocate it.
     ::madvise(base, bytes, MADV_DONTDUMP);
     arena_ = static_cast<std::uint8_t*>(base);
   }
-  // Now and here: memory that is missing when it is first touched is answered by a signal.
+  // The memory is allocated now, because running out of it at the first touch raises a signal.
   const auto at = static_cast<off_t>(arena_at(local_rank_) + offset);
   int failed = 0;
   do {
@@ -269,7 +269,7 @@ void ShmSegment::release(std::size_t offset, std::size_t size_bytes) {
   punch(offset, size_bytes);
 }
 
-// When it fails, the memory goes with the segment.
+// If this fails, the memory is freed with the segment.
 void ShmSegment::punch(std::size_t offset, std::size_t size_bytes) {
   ::fallocate(memory_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
               static_cast<off_t>(arena_at(local_rank_) + offset), static_cast<off_t>(size_bytes));
@@ -309,7 +309,7 @@ Result<void> ShmSegment::barrier(Interrupt& interrupt) {
 Result<void> ShmSegment::wait_for_generation(std::uint32_t old_generation, Interrupt& interrupt) {
   const auto is_over = [&] { return control_->generation.load(std::memory_order_acquire) != old_generation; };
   if (!spins_) {
-    // Asked at the first wait, not before: by then the other ranks have told their cores.
+    // The count is taken at the first wait, not before, because by then the other ranks have added their cores.
     spins_ = spins();
   }
   for (int i = 0; i < *spins_; ++i) {
@@ -328,7 +328,7 @@ Result<void> ShmSegment::wait_for_generation(std::uint32_t old_generation, Inter
   }
   for (;;) {
     control_->sleepers.fetch_add(1, std::memory_order_seq_cst);
-    // Asked again after it has been counted: one that leaves wakes only who sleeps already.
+    // This is checked again after this rank has been counted: a rank that leaves wakes only those that already sleep.
     if (!is_over() && control_->left.load(std::memory_order_seq_cst) == 0) {
       interrupt.note_sleep();
       futex_wait(control_->generation, old_generation);

@@ -26,7 +26,7 @@ Error out_of_step(const StreamPeer& from, const LinkSteps& steps) {
                                "; the ranks do not agree on a size, or something else has written into it"};
 }
 
-// The record's own words say what was wrong with it.
+// The error of the record says what was wrong with it.
 Error not_sealed_so(const StreamPeer& from, const Error& why) {
   return {Code::kProtocol, "the encrypted connection from " + from.who + " to " + from.here +
                                " was changed on its way: " + why.message() +
@@ -43,10 +43,11 @@ msghdr message_of(Parts& parts, std::size_t count) {
   return message;
 }
 
-// What a side of the flow has done: something, nothing yet though there is something to do, or there is nothing.
+// The outcome of a step in one direction: kSome: bytes were moved; kBlocked: there are bytes to move, but not now;
+// kNone: there is nothing to move.
 enum class Moved : std::uint8_t { kSome, kBlocked, kNone };
 
-// One call at a time, so that what has come is taken before more is sent.
+// Makes one system call at a time, so that received data is taken before more is sent.
 Result<Moved> send_some(const StreamPeer& to, Flow& flow, LinkSteps& steps) {
   if (steps.is_over()) {
     return Moved::kNone;
@@ -69,7 +70,8 @@ Result<Moved> send_some(const StreamPeer& to, Flow& flow, LinkSteps& steps) {
   return Moved::kBlocked;
 }
 
-// Likewise; a record is the least that is sent, and the sender's data is done with once it is sealed.
+// The same for an encrypted connection. The smallest unit is a record. The sender's data is no longer needed once it is
+// sealed.
 Result<Moved> send_sealed(const StreamPeer& to, Flow& flow, LinkSteps& steps) {
   SealedStream& stream = *to.sealed;
   if (stream.unsent().empty()) {
@@ -97,7 +99,7 @@ Result<Moved> send_sealed(const StreamPeer& to, Flow& flow, LinkSteps& steps) {
   return Moved::kBlocked;
 }
 
-// So many bytes have come to where the steps and the flow wanted them.
+// Accounts for bytes that have come to the places that the steps and the flow had given.
 Result<Moved> note_received(const StreamPeer& from, Flow& flow, LinkSteps& steps, std::size_t bytes) {
   const auto received = steps.note(bytes);
   if (!received) {
@@ -109,7 +111,7 @@ Result<Moved> note_received(const StreamPeer& from, Flow& flow, LinkSteps& steps
   return Moved::kSome;
 }
 
-// What a receiving call says that brought nothing.
+// Explains a receiving call that brought no bytes: the connection has ended, or nothing has come yet.
 Result<Moved> nothing_received(const StreamPeer& from, ssize_t got) {
   if (got == 0) {
     return lost(from, "it was closed at the other end");
@@ -120,7 +122,7 @@ Result<Moved> nothing_received(const StreamPeer& from, ssize_t got) {
   return Moved::kBlocked;
 }
 
-// Until there is text to take, of a record that was proven.
+// Receives until a record is whole and proven, so that there is text to take.
 Result<Moved> open_some(const StreamPeer& from) {
   SealedStream& stream = *from.sealed;
   while (stream.text().empty()) {
@@ -141,7 +143,7 @@ Result<Moved> open_some(const StreamPeer& from) {
   return Moved::kSome;
 }
 
-// Likewise.
+// Receives what has come, with at most one system call if the connection is not encrypted.
 Result<Moved> recv_some(const StreamPeer& from, Flow& flow, LinkSteps& steps) {
   if (steps.is_over()) {
     return Moved::kNone;
@@ -162,7 +164,7 @@ Result<Moved> recv_some(const StreamPeer& from, Flow& flow, LinkSteps& steps) {
   return got > 0 ? note_received(from, flow, steps, static_cast<std::size_t>(got)) : nothing_received(from, got);
 }
 
-// Until one of the two may go on, or it is time to ask the Interrupt.
+// Sleeps until one of the two connections is ready, or it is time to ask the Interrupt.
 Result<void> wait_for_either(const StreamPeer& to, bool is_sending, const StreamPeer& from, bool is_receiving,
                              Deadline next_check) {
   std::array<pollfd, 2> waits{};
@@ -179,7 +181,7 @@ Result<void> wait_for_either(const StreamPeer& to, bool is_sending, const Stream
   return {};
 }
 
-// The kernel would go on for a quarter of an hour.
+// Gives up on a host that does not answer. The kernel would try for a quarter of an hour.
 Result<void> check_answers(const StreamPeer& peer) {
   if (is_unanswered(peer.fd)) {
     return lost(peer, "it has answered nothing for 14 s; its host or the network between is down");
@@ -187,7 +189,7 @@ Result<void> check_answers(const StreamPeer& peer) {
   return {};
 }
 
-// A connection often ends because the job does: then that is the cause to tell, not the connection.
+// A connection often ends because the job does. Then the job's end is the cause to report, not the connection.
 Error prefer_cause(const Error& error, Interrupt& interrupt) {
   if (error.code() == Code::kLostPeer) {
     if (auto cause = interrupt.check(); !cause.ok()) {
@@ -197,7 +199,7 @@ Error prefer_cause(const Error& error, Interrupt& interrupt) {
   return error;
 }
 
-// All of one range out, all of another in.
+// Plain is the flow that sends all of one range and fills all of another.
 class Plain final : public Flow {
  public:
   Plain(Bytes out, MutableBytes in) : out_(out), in_(in) {}
