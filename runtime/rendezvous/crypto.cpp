@@ -19,7 +19,7 @@ using Key = std::unique_ptr<EVP_PKEY, Freeing<EVP_PKEY_free>>;
 using KeyContext = std::unique_ptr<EVP_PKEY_CTX, Freeing<EVP_PKEY_CTX_free>>;
 using CipherContext = std::unique_ptr<EVP_CIPHER_CTX, Freeing<EVP_CIPHER_CTX_free>>;
 
-// Made once and never freed: contexts of objects that are static elsewhere may outlive any order of destruction.
+// Made once and never freed, because static objects elsewhere may still use it while the process exits.
 OSSL_LIB_CTX* library() {
   static OSSL_LIB_CTX* const own = OSSL_LIB_CTX_new();
   return own;
@@ -29,7 +29,7 @@ Error failed(const char* what) {
   return {Code::kSystem, std::string("libcrypto cannot ") + what};
 }
 
-// The length of pieces that we make is far below INT_MAX.
+// The pieces that we make are far shorter than INT_MAX.
 int as_int(std::size_t size) {
   return static_cast<int>(size);
 }

@@ -6,7 +6,7 @@
 namespace hvd {
 namespace {
 
-// What a text takes in a body: its length, then its bytes (base/bytes.h).
+// The size of a text in a message body: its length, then its bytes (base/bytes.h).
 std::size_t text_bytes(const std::string& text) {
   return sizeof(std::uint32_t) + text.size();
 }

@@ -39,7 +39,7 @@ Result<FailureNews> FailureNews::decode(std::string_view body) {
 std::string one_line(std::string_view text) {
   std::size_t size = std::min(text.size(), FailureNews::kMaxWhatBytes);
   while (size > 0 && size < text.size() && (static_cast<unsigned char>(text[size]) & 0xC0U) == 0x80U) {
-    --size;  // the next byte goes on with a character that would be cut
+    --size;  // the next byte continues a character, which would be cut
   }
   std::string line(text.substr(0, size));
   std::replace_if(line.begin(), line.end(), is_control, ' ');

@@ -1,5 +1,6 @@
-// FailureNews: what a rank tells of a failure at once, before its process ends, so that whoever looks for the first
-// cause need not go by the order in which processes end. It travels from rank to agent and from agent to launcher.
+// FailureNews is a rank's report of a failure, sent at once, before its process ends. The search for the first cause
+// then does not depend on the order in which processes end. It travels from the rank to its agent, and on to the
+// launcher.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ struct FailureNews {
     kEnds = 0,     // the program is ending, by a failure of its own
     kFollows = 1,  // the program is ending because another rank has failed or left before
     kNoticed = 2,  // something has failed, and the program may live with it
-    kOver = 3,     // the runtime's word: the job is over for this rank because of another one
+    kOver = 3,     // sent by the runtime: the job is over for this rank because of another one
   };
   static constexpr std::size_t kMaxWhatBytes = 1000;
 
@@ -25,12 +26,12 @@ struct FailureNews {
   std::string what;            // one line: "ValueError: no such file, train.py:12 in load"
 
   [[nodiscard]] std::string encode() const;
-  // A text that is too long, or not one line, is refused: see one_line.
+  // Refuses a text that is too long or not one line: see one_line.
   static Result<FailureNews> decode(std::string_view body);
 };
 
-// `text` as one line of at most FailureNews::kMaxWhatBytes: control characters become blanks, and UTF-8 is not cut amid
-// a character.
+// Returns `text` as one line of at most FailureNews::kMaxWhatBytes. Control characters become blanks, and no UTF-8
+// character is cut.
 std::string one_line(std::string_view text);
 
 }  // namespace hvd

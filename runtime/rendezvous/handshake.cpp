@@ -10,10 +10,10 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x4C445648U;  // "HVDL"
 constexpr std::uint16_t kVersion = 2;
-constexpr std::size_t kPreambleBytes = 8;  // of both first messages: magic, version, protection
-constexpr std::size_t kTextSizesAt = 10;   // in a claim
+constexpr std::size_t kPreambleBytes = 8;  // the start of Greeting and Claim: magic, version, protection
+constexpr std::size_t kTextSizesAt = 10;   // the offset of the two text lengths in a Claim
 
-// What is sent, and so what is proven and what keys are made of.
+// Transcript holds everything that both ends have sent. The macs prove it, and the keys are derived from it.
 struct Transcript {
   bool is_sealed = false;
   LinkClaim claim;
@@ -54,7 +54,7 @@ KeyShare share_in(const std::optional<KeyPair>& key) {
   return key ? key->share() : KeyShare{};
 }
 
-// `sending` of the connector first.
+// Derives the keys as the connector sees them: its `sending` comes first. The acceptor swaps the two.
 Result<RecordKeys> keys_of(const JobSecret& secret, const KeyPair& own, Bytes other, const Transcript& transcript) {
   HVD_TRY_ASSIGN(const SharedKey shared, own.agree(share_of(other)));
   std::string salt(as_text(transcript.acceptor_nonce));
@@ -75,7 +75,7 @@ Result<RecordKeys> keys_of(const JobSecret& secret, const KeyPair& own, Bytes ot
   return keys;
 }
 
-// Magic, version and protection, which start both first messages.
+// Checks magic, version and protection, with which Greeting and Claim begin.
 Result<void> check_preamble(ByteReader& reader, bool is_sealed) {
   if (reader.u32() != kMagic) {
     return Error(Code::kProtocol, "the other end is no part of hvdrun");
@@ -92,7 +92,7 @@ Result<void> check_preamble(ByteReader& reader, bool is_sealed) {
   return {};
 }
 
-// As soon as it is there, so that one who speaks otherwise is told so, and not waited for.
+// Checks the preamble as soon as it has come. So an end of another version gets an error at once instead of a timeout.
 Result<void> check_preamble_in(std::string_view message, bool is_sealed) {
   if (message.size() < kPreambleBytes) {
     return {};
@@ -101,7 +101,8 @@ Result<void> check_preamble_in(std::string_view message, bool is_sealed) {
   return check_preamble(reader, is_sealed);
 }
 
-// What may stand in a message to the user: a claim's texts are another's, who may know the secret and be no friend.
+// True if a text may be shown in a message to the user. A claim's texts come from outside, perhaps from an attacker who
+// knows the secret.
 bool is_printable(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
 }

@@ -1,5 +1,6 @@
-// Handshake: both ends of a new connection, between two ranks or from an agent to its launcher, prove that they know a
-// secret, and agree on what the connection is for, before any other byte. Three messages, little-endian:
+// The handshake opens every new connection, between two ranks or from an agent to its launcher. Both ends prove that
+// they know a secret, and agree on the purpose of the connection, before any other byte. It has three messages,
+// little-endian:
 //
 //   acceptor -> connector   Greeting  u32 magic | u16 version | u16 protection | 32 bytes nonce_a | 32 bytes share_a
 //   connector -> acceptor   Claim     u32 magic | u16 version | u16 protection | u16 role | u8 n | u8 a | i32 from |
@@ -11,22 +12,22 @@
 //   zeros to 16 bytes; transcript = u16 version | u16 protection | u16 role | u8 n | u8 a | i32 from | i32 to | nonce_a
 //   | nonce_c | share_a | share_c | node | address
 //
-// The pattern is the three-pass mutual authentication of ISO/IEC 9798-4 with HMAC (RFC 2104) as the check function.
-// Each mac covers both nonces, so that an old conversation cannot be replayed; the labels differ, so that a mac cannot
-// be reflected to the one who made it; role, both ranks, the caller's node and the address that it has dialled are
-// covered, so that it is of no use for another connection.
+// The pattern is the three-pass mutual authentication of ISO/IEC 9798-4, with HMAC (RFC 2104) as the check function.
+// Each mac covers both nonces, so an old conversation cannot be replayed. The labels differ, so a mac cannot be sent
+// back to the end that made it. Each mac also covers the role, both ranks, the connector's node and the address that it
+// dialled, so it is of no use for another connection.
 //
-// With protection 1 what follows is encrypted (record.h): each end shows the share of a key that it has made for this
-// (X25519), and the keys of both directions are
+// With protection 1, the data after the handshake is encrypted (record.h). Each end sends the public share of a key
+// pair that it has made for this connection (X25519). The keys of both directions are
 //
 //   HKDF-SHA-256(salt = nonce_a | nonce_c, secret | what X25519 gives, "hvd record keys" | transcript)
 //
-// so that whoever listens reads nothing, also if he knows the secret or learns it later. An acceptor's share that the
-// connector knew beforehand (`expected`) makes it impossible to pose as the acceptor with the secret alone. With
-// protection 0 the shares are zeros, and what follows is neither encrypted nor signed.
+// So an eavesdropper can read nothing, even one that knows the secret or learns it later. A connector may know the
+// acceptor's share beforehand (`expected`); then nobody can pose as the acceptor with the secret alone. With protection
+// 0 the shares are zeros, and the data after the handshake is neither encrypted nor signed.
 //
-// Both classes are the state without the socket: bytes in, bytes out, total over any input. After an error the
-// connection is to be closed. Value types.
+// Both classes are the protocol's state without a socket: bytes in, bytes out, and total over any input. After an error
+// the connection has to be closed. Value types.
 #pragma once
 
 #include <array>
@@ -44,14 +45,14 @@
 
 namespace hvd {
 
-// What a connection is for.
+// LinkRole is the purpose of a connection.
 enum class LinkRole : std::uint16_t {
-  kControl = 1,  // rank 0 and any other rank
-  kData = 2,     // the leaders of two nodes
+  kControl = 1,  // between rank 0 and any other rank
+  kData = 2,     // between the leaders of two nodes
   kSegment = 3,  // a node's leader hands the shared memory to another rank of the node
-  kAgent = 4,    // a rank's agent calls the launcher back: to kLauncher, and nobody else has this role there
+  kAgent = 4,    // an agent calls its launcher back; the only role that kLauncher accepts
 };
-// What the launcher is called where a rank could stand.
+// Stands for the launcher where a rank is expected.
 inline constexpr int kLauncher = -1;
 
 const char* name_of(LinkRole role);
@@ -60,35 +61,37 @@ struct LinkClaim {
   LinkRole role = LinkRole::kControl;
   int from = 0;              // the rank that connects
   int to = 0;                // the rank that accepts, or kLauncher
-  std::string node = {};     // of the rank that connects, at most 255 bytes of ASCII; empty where it does not matter
-  std::string address = {};  // that it has dialled, alike
+  std::string node = {};     // the connector's, at most 255 bytes of ASCII; empty where it does not matter
+  std::string address = {};  // the one that the connector has dialled; likewise
 };
 bool operator==(const LinkClaim& a, const LinkClaim& b);
 
 inline constexpr std::size_t kNonceBytes = 32;
 inline constexpr std::size_t kGreetingBytes = 8 + kNonceBytes + kShareBytes;
-inline constexpr std::size_t kClaimBytes = 20 + kNonceBytes + kShareBytes + kMacBytes;  // without node and address
+inline constexpr std::size_t kClaimBytes =
+    20 + kNonceBytes + kShareBytes + kMacBytes;  // without the node and address texts
 inline constexpr std::size_t kMaxClaimText = 255;
 inline constexpr std::size_t kProofBytes = kMacBytes;
 
 using Nonce = std::array<std::uint8_t, kNonceBytes>;
-// From the system's generator.
+// Takes the bytes from the system's random generator.
 Result<Nonce> make_nonce();
 
-// One message read at a time, and never a byte more: what follows the handshake belongs to the connection's user.
+// The acceptor's side. It reads one message at a time, and never a byte more: what follows the handshake belongs to the
+// connection's user.
 class HandshakeAcceptor {
  public:
-  // `key`: what follows is to be encrypted.
+  // With a `key`, the data after the handshake is to be encrypted.
   HandshakeAcceptor(const JobSecret& secret, int rank, const Nonce& nonce, std::optional<KeyPair> key = {});
 
-  // To send at once.
+  // The first message, to be sent at once.
   [[nodiscard]] std::string greeting() const;
-  // Bytes of the Claim that are still missing, as far as is known; read no more than these.
+  // The number of bytes of the Claim that are still missing, as far as is known. The caller must not read more.
   [[nodiscard]] std::size_t wanted() const;
-  // The connector's claim once it is whole and proven, nullopt before. Send proof() then.
+  // Returns the connector's claim once it is whole and proven, nullopt before. The caller then sends proof().
   Result<std::optional<LinkClaim>> feed(Bytes bytes);
   [[nodiscard]] const std::string& proof() const { return proof_; }
-  // For what follows, once there is a proof; of an acceptor with a key.
+  // The keys for the data after the handshake; valid once there is a proof, if the acceptor has a key.
   [[nodiscard]] const RecordKeys& keys() const { return keys_; }
 
  private:
@@ -105,15 +108,15 @@ class HandshakeAcceptor {
 
 class HandshakeConnector {
  public:
-  // `key`: as with the acceptor; `expected`: the only share that an acceptor may have.
+  // `key` is as with the acceptor. `expected` is the only share that the acceptor may send.
   HandshakeConnector(const JobSecret& secret, LinkClaim claim, const Nonce& nonce, std::optional<KeyPair> key = {},
                      std::optional<KeyShare> expected = {});
 
   [[nodiscard]] std::size_t wanted() const;
-  // Any bytes to send now; done() after the one that was the acceptor's valid proof.
+  // Returns the bytes to send now, if any. is_done() is true once the acceptor's valid proof was fed.
   Result<std::string> feed(Bytes bytes);
   [[nodiscard]] bool is_done() const { return is_done_; }
-  // As with the acceptor, once it is done.
+  // The keys for the data after the handshake, likewise; valid once is_done().
   [[nodiscard]] const RecordKeys& keys() const { return keys_; }
 
  private:
@@ -130,7 +133,7 @@ class HandshakeConnector {
   bool is_done_ = false;
 };
 
-// The connector's whole part over a connected socket; blocks until it is done or the deadline has passed.
+// Does the connector's whole part over a connected socket. Blocks until it is done or the deadline has passed.
 Result<void> prove(int fd, HandshakeConnector& handshake, Deadline deadline);
 
 }  // namespace hvd

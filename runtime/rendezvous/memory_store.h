@@ -1,6 +1,6 @@
-// MemoryStore: the Store of ranks that are threads of one process, and of a job of one rank that no launcher started.
+// MemoryStore is the Store of ranks that are threads of one process, and of a job of one rank that no launcher started.
 //
-// One MemoryHub is shared by all its stores; it also plays the agent's part: notify() tells ranks that the job is over.
+// All its stores share one MemoryHub. The hub also replaces the agent: notify() tells ranks that the job is over.
 #pragma once
 
 #include <condition_variable>
@@ -33,7 +33,7 @@ class MemoryHub {
   struct PerRank {
     Fd event_fd;
     std::optional<std::string> over;                        // the first cause; exchanges fail with it from then on
-    std::map<std::string, ExchangeBoard::Values> finished;  // by key, until this rank takes it
+    std::map<std::string, ExchangeBoard::Values> finished;  // complete exchanges by key, until this rank takes them
   };
 
   MemoryHub(int size, const JobSecret& secret);
@@ -55,7 +55,7 @@ class MemoryHub {
 // Thread: as Store; several stores of one hub may be used at once.
 class MemoryStore final : public Store {
  public:
-  // shared_ptr: the hub lives as long as the last rank that uses it.
+  // The hub is a shared_ptr because it lives as long as the last rank that uses it.
   MemoryStore(std::shared_ptr<MemoryHub> hub, int rank);
 
   Result<std::vector<std::string>> exchange_while(const std::string& key, const std::string& value, Deadline deadline,

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kNextKey = "hvd next record key";
 
-// Key and salt that follow `key`: who learns them cannot go back.
+// Derives the key and salt that follow `key`. They do not reveal the earlier key.
 RecordKey key_after(const RecordKey& key) {
   const std::string bytes = hkdf_expand(key.key, kNextKey, kCipherKeyBytes + kCipherNonceBytes);
   RecordKey next;

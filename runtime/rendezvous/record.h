@@ -1,16 +1,16 @@
-// Records: how a connection that both ends have proven (handshake.h) goes on encrypted. Each record is a piece of the
-// stream, sealed with the direction's key; whoever reads the wire learns its length, and whoever changes, repeats,
-// leaves out or reorders one is noticed by the next.
+// Records carry the data of an encrypted connection after the handshake (handshake.h). Each record is a piece of the
+// stream, sealed with the key of its direction. An eavesdropper learns only its length. If a record is changed,
+// repeated, left out or reordered, opening fails.
 //
 // On the wire, little-endian: u32 length | length bytes of ciphertext | 16 bytes of tag. 1 <= length <= 65536.
 //   AES-256-GCM; the four bytes of the length are authenticated with the text; nonce = the key's salt, whose last eight
 //   bytes are xored with the record's number of 64 bits, big-endian (as TLS 1.3 has it: RFC 8446, 5.3).
-//   After each 2^20 records both ends replace the key by one derived from it (HKDF), which stays far below what may be
-//   encrypted with one key of GCM. The last number is not used: the stream is refused instead.
-// The end of a stream is not authenticated: whoever can cut a connection needs no forgery for it, and the conversations
-// on it say in words when they are over. Measured on one core with AES instructions: see README.md.
+//   After each 2^20 records both ends replace the key by one that is derived from it (HKDF). This stays far below the
+//   limit of data for one key of GCM. The last record number is not used: the stream is refused instead.
+// The end of a stream is not authenticated. Anybody in between can cut a connection without forging anything, and the
+// protocols on it have messages of their own that end a conversation. For measurements see README.md.
 //
-// Sealer and Opener are the state without the socket; total over any input. Thread: any one at a time.
+// Sealer and Opener are the state without a socket, and total over any input. Thread: any, one at a time.
 #pragma once
 
 #include <cstdint>
@@ -29,24 +29,25 @@
 namespace hvd {
 
 inline constexpr std::size_t kRecordHeaderBytes = 4;
-inline constexpr std::size_t kRecordBytes = 64U << 10U;  // of text, at most
+inline constexpr std::size_t kRecordBytes = 64U << 10U;  // of text in one record, at most
 inline constexpr std::size_t kRecordOverhead = kRecordHeaderBytes + kTagBytes;
 inline constexpr std::uint64_t kRecordsOfKey = 1U << 20U;
 
-// Of one direction.
+// The key of one direction.
 struct RecordKey {
   CipherKey key{};
   CipherNonce salt{};
 };
 bool operator==(const RecordKey& a, const RecordKey& b);
 
-// Of both, as the end sees them that holds them.
+// The keys of both directions, as seen by the end that holds them.
 struct RecordKeys {
   RecordKey sending;
   RecordKey receiving;
 };
 
-// The cipher of one direction and the number of its next record; renews its key. What Sealer and Opener share.
+// RecordCipher is the common part of Sealer and Opener: the cipher of one direction and the number of its next record.
+// It renews the key.
 class RecordCipher {
  public:
   RecordCipher(const RecordKey& key, std::uint64_t records_of_key, std::uint64_t first)
@@ -56,7 +57,7 @@ class RecordCipher {
   Result<void> open(Bytes header, MutableBytes sealed);
 
  private:
-  // The nonce of the next record, with `aead_` made for it.
+  // Returns the nonce of the next record; `aead_` has the key for it.
   Result<CipherNonce> next();
 
   RecordKey key_;
@@ -67,12 +68,12 @@ class RecordCipher {
 
 class RecordSealer {
  public:
-  // The second and third value are for tests.
+  // The second and third parameter are for tests.
   explicit RecordSealer(const RecordKey& key, std::uint64_t records_of_key = kRecordsOfKey, std::uint64_t first = 0)
       : cipher_(key, records_of_key, first) {}
   // Appends the records of `text` to `wire`.
   Result<void> seal(std::string_view text, std::string& wire);
-  // One record of these pieces, which are 1 to kRecordBytes in all, written to `out`, which has room for it.
+  // Seals one record of these pieces, 1 to kRecordBytes in all, to `out`, which has room for it.
   Result<void> seal_one(std::span<const Bytes> pieces, std::uint8_t* out);
 
  private:
@@ -84,14 +85,14 @@ class RecordOpener {
   explicit RecordOpener(const RecordKey& key, std::uint64_t records_of_key = kRecordsOfKey, std::uint64_t first = 0)
       : cipher_(key, records_of_key, first) {}
   void feed(Bytes wire);
-  // The same without a copy: where to put so many bytes of the wire, and how many have come there. What next() gave
-  // out is gone with the first.
+  // The same without a copy: room() gives space for so many bytes of the wire, and note_fed() says how many were put
+  // there. room() invalidates the bytes that next() gave out.
   MutableBytes room(std::size_t bytes);
   void note_fed(std::size_t bytes) { end_ += bytes; }
-  // The text of the next whole record, valid until the next call of either; nullopt when more bytes are needed. After
-  // an error, which is kAuth or kProtocol, it stays with it.
+  // Returns the text of the next whole record, valid until the next call of room() or feed(); nullopt: more bytes are
+  // needed. An error is kAuth or kProtocol, and every later call returns the same.
   Result<std::optional<Bytes>> next();
-  // Bytes of records that were not taken yet.
+  // The number of bytes that were fed and not taken as records yet.
   [[nodiscard]] std::size_t buffered() const { return end_ - start_; }
 
  private:
@@ -99,12 +100,12 @@ class RecordOpener {
 
   RecordCipher cipher_;
   std::vector<std::uint8_t> buffer_;
-  std::size_t start_ = 0;  // of what is in it, and its end
+  std::size_t start_ = 0;  // buffer_ holds the bytes from start_ to end_
   std::size_t end_ = 0;
   std::optional<Error> failure_;
 };
 
-// What a ByteChannel's bytes go through.
+// Makes the filter by which a ByteChannel encrypts and decrypts its bytes.
 std::unique_ptr<ByteFilter> make_record_filter(const RecordKeys& keys);
 
 }  // namespace hvd

@@ -1,4 +1,5 @@
-// Store: how the ranks of a job find each other. Small values under names, set once, waited for.
+// Store is how the ranks of a job find each other. Every rank posts a small value under a key, and receives the values
+// of all ranks.
 //
 // Two implementations: StoreClient (through the node's agent to the launcher) and MemoryStore (ranks as threads,
 // tests).
@@ -20,7 +21,7 @@ namespace hvd {
 inline constexpr std::size_t kSecretBytes = 32;
 using JobSecret = std::array<std::uint8_t, kSecretBytes>;
 
-// What an agent or launcher tells a rank without being asked.
+// A message that an agent or launcher sends to a rank unasked.
 struct Notice {
   std::string cause;  // "rank 2 on node2 was killed by signal 9 (SIGKILL)": why the job is over
 };
@@ -29,27 +30,28 @@ class Store {
  public:
   virtual ~Store() = default;
 
-  // Every rank calls it with the same key; returns all ranks' values in rank order once all have called. A key is used
-  // for one exchange only. Blocks until the deadline; a Notice that arrives meanwhile ends it with kLostPeer.
+  // Every rank calls it with the same key; it returns all values in rank order once all ranks have called. A key is
+  // used for one exchange only. Blocks until the deadline; a Notice that arrives meanwhile ends it with kLostPeer.
   Result<std::vector<std::string>> exchange(const std::string& key, const std::string& value, Deadline deadline) {
     NoInterrupt nobody;
     return exchange_while(key, value, deadline, nobody);
   }
-  // The same for a rank that hears of the job's end also by other means, and gives up with `interrupt`'s error. This is
-  // asked without any lock, and may call poll_notice().
+  // The same for a rank that can learn of the job's end in other ways too, and then gives up with `interrupt`'s error.
+  // The interrupt is asked without any lock held, and may call poll_notice().
   virtual Result<std::vector<std::string>> exchange_while(const std::string& key, const std::string& value,
                                                           Deadline deadline, Interrupt& interrupt) = 0;
 
   // The secret of the job, known to its launcher, agents and ranks only.
   [[nodiscard]] virtual const JobSecret& secret() const = 0;
 
-  // Readable when poll_notice() has news; -1 if this store never has. For the engine's loop.
+  // The descriptor that becomes readable when poll_notice() has something; -1 if this store has none. For the engine's
+  // loop.
   [[nodiscard]] virtual int notice_fd() const = 0;
-  // The first notice that has arrived, from then on at every call: what came later came of it. The loss of the agent
-  // is one too. Does not block.
+  // Returns the first notice that has arrived, and the same at every later call, because later ones are its
+  // consequences. The loss of the agent is a notice too. Does not block.
   virtual std::optional<Notice> poll_notice() = 0;
-  // Tells who started the ranks, if anybody did. Does not block: nothing is waited for that would keep a rank from
-  // failing.
+  // Sends the report to the agent that started the ranks, if there is one. Does not block, so that a failing rank can
+  // go on to end.
   virtual void tell(const FailureNews& /*news*/) {}
 
  protected:

@@ -48,7 +48,7 @@ StoreClient::StoreClient(Fd fd) : fd_(std::move(fd)), owner_(::getpid()), decode
 StoreClient::~StoreClient() {
   if (is_welcome_ && !is_closed_ && ::getpid() == owner_) {
     const std::string frame = make_frame(store_wire::kSpec, store_wire::kGoodbye, "");
-    // Best effort: an agent that does not read now sees the end of file instead.
+    // Best effort: an agent that cannot take it now will see the end of file instead.
     [[maybe_unused]] const auto sent = ::send(fd_.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 }
@@ -175,11 +175,12 @@ Result<std::vector<std::string>> StoreClient::exchange_while(const std::string& 
   }
   Patience patience(deadline);
   for (;;) {
-    // Before the look, because it may read what is waited for: the engine asks poll_notice(). Bytes that it took would
-    // not wake this thread.
+    // The interrupt is asked before the members are checked, because it may read the answer itself: the engine's
+    // interrupt calls poll_notice(). Bytes that were read there would not wake this thread.
     HVD_TRY(interrupt.check());
     pump();
-    // First, because a notice that came in one read with the values would not make notice_fd() readable again.
+    // The notice is checked first: one that came in the same read as the values would not make notice_fd() readable
+    // again.
     if (over_) {
       return Error(Code::kLostPeer, *over_);
     }
@@ -200,7 +201,7 @@ void StoreClient::tell(const FailureNews& news) {
   const std::string frame = make_frame(store_wire::kSpec, store_wire::kFailure, news.encode());
   const ssize_t sent = ::send(fd_.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent > 0 && static_cast<std::size_t>(sent) < frame.size()) {
-    is_closed_ = true;  // half a frame: nothing that is said after it would be understood
+    is_closed_ = true;  // half a frame was sent, so the agent could not parse anything after it
     end(kAgentDeaf);
   }
 }

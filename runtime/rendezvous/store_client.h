@@ -1,7 +1,7 @@
-// StoreClient: the Store of a rank that hvdrun started: a conversation with the agent of its node (store_wire.h).
+// StoreClient is the Store of a rank that hvdrun started. It talks to the agent of its node (store_wire.h).
 //
-// Thread: one at a time (first the thread that joins, then the engine). Says Goodbye when destroyed, except in a forked
-// child, which shares the socket but is not the rank.
+// Thread: one at a time (first the thread that joins, then the engine). Its destructor sends Goodbye, except in a
+// forked child, which shares the socket but is not the rank.
 #pragma once
 
 #include <sys/types.h>
@@ -19,11 +19,11 @@ namespace hvd {
 
 class StoreClient final : public Store {
  public:
-  // Connects to the agent's socket and is welcomed, or says why not; kAuth when the agent does not want this process.
+  // Connects to the agent's socket and waits for its Welcome. kAuth: the agent refuses this process.
   static Result<std::unique_ptr<StoreClient>> connect(const std::string& socket_path, const std::string& token,
                                                       int rank, Deadline deadline);
-  // Tells the agent of a failure, on a connection of its own: also before this process has joined, after it has left,
-  // and whatever its engine is doing. Thread: any.
+  // Reports a failure to the agent on a separate connection. It works before this process has joined, after it has
+  // left, and whatever its engine is doing. Thread: any.
   static Result<void> tell_once(const std::string& socket_path, const std::string& token, int rank,
                                 const FailureNews& news, Deadline deadline);
   ~StoreClient() override;
@@ -31,7 +31,7 @@ class StoreClient final : public Store {
   Result<std::vector<std::string>> exchange_while(const std::string& key, const std::string& value, Deadline deadline,
                                                   Interrupt& interrupt) override;
   [[nodiscard]] const JobSecret& secret() const override { return secret_; }
-  // The socket. Once the agent is gone it stays readable: stop watching it then.
+  // Returns the socket. Once the agent is gone it stays readable, and the caller must stop watching it.
   [[nodiscard]] int notice_fd() const override { return fd_.get(); }
   std::optional<Notice> poll_notice() override;
   void tell(const FailureNews& news) override;
@@ -44,13 +44,13 @@ class StoreClient final : public Store {
 
   explicit StoreClient(Fd fd);
   Result<void> greet(const std::string& token, int rank, Deadline deadline);
-  // Reads what has arrived, without waiting, and sorts it into the members below.
+  // Reads what has arrived, without waiting, and stores it in the members below.
   void pump();
   void take_frame(const Frame& frame);
-  // The job is over for this rank; the first cause stays.
+  // Records that the job is over for this rank; only the first cause is kept.
   void end(const std::string& cause);
-  // Until bytes come, at most as long as an Interrupt may go unasked. Whoever calls it has looked at the members below
-  // after everything that pumps.
+  // Sleeps until bytes come, at most for as long as the Interrupt may go unasked. The caller must have looked at the
+  // members below since anything last called pump(), because bytes that were read then wake nobody.
   [[nodiscard]] Result<void> sleep(Patience& patience, const std::string& what) const;
 
   // constant after construction
@@ -62,7 +62,7 @@ class StoreClient final : public Store {
   bool is_welcome_ = false;
   bool is_closed_ = false;              // no more is read: end of file, an error, or bytes that make no sense
   std::optional<std::string> over_;     // why the job is over
-  std::optional<Exchanged> exchanged_;  // for the exchange that is waited for
+  std::optional<Exchanged> exchanged_;  // the answer that the current exchange waits for
 };
 
 }  // namespace hvd

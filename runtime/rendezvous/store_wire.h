@@ -1,5 +1,5 @@
-// The conversation between a rank and its node's agent, over the unix socket of contract::kAgentSocket: frames
-// (base/frame.h) with the bodies below (base/bytes.h). Relayed by the agent to the launcher's StoreServer.
+// This is the protocol between a rank and its node's agent, over the unix socket of contract::kAgentSocket: frames
+// (base/frame.h) with the bodies below (base/bytes.h). The agent relays them to the launcher's StoreServer.
 //
 //   rank -> agent   Hello     text token, i32 rank
 //   agent -> rank   Welcome   32 bytes job secret                     (else the agent closes the connection)
@@ -8,9 +8,9 @@
 //   agent -> rank   Notice    text cause                              (the job is over; see store.h)
 //   rank -> agent   Goodbye   (empty)                                 (this rank leaves in order)
 //   rank -> agent   Failure   FailureNews (failure_news.h)            (not answered)
-//   rank -> agent   Visit     text token, i32 rank                    (instead of Hello: this process does not join,
-//   only
-//                                                                      has a Failure to tell; not answered)
+//   rank -> agent   Visit     text token, i32 rank                    (instead of Hello; not answered)
+//
+// A process that only reports a Failure, and does not join, sends Visit instead of Hello.
 #pragma once
 
 #include "runtime/base/frame.h"
@@ -28,7 +28,7 @@ inline constexpr std::uint16_t kGoodbye = 6;
 inline constexpr std::uint16_t kFailure = 7;
 inline constexpr std::uint16_t kVisit = 8;
 
-// Bounds of one exchange, so that a rank cannot make the launcher grow.
+// Bounds of one exchange, so that a rank cannot make the launcher's memory grow.
 inline constexpr std::size_t kMaxKeyBytes = 256;
 inline constexpr std::size_t kMaxValueBytes = 64U << 10U;
 

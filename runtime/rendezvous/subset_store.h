@@ -1,10 +1,11 @@
-// SubsetStore: the Store of some of a job's ranks, numbered from 0, over that of all. All ranks take part in each of
-// its exchanges, those beside them by stay_out(): so the store itself knows nothing of sets.
+// SubsetStore is the Store of some ranks of a job, numbered from 0, on top of the store of all ranks. All ranks take
+// part in each of its exchanges; those that are not in the subset call stay_out(). So the store of all needs no notion
+// of subsets.
 //
-// Its waits end also when the engine hears of the job's end by means of its own: a rank that fails alone while it meets
-// the others tells their engines, not their agents.
+// Its waits also end when the engine learns of the job's end. A rank that fails alone during such a meeting tells the
+// other engines, not their agents.
 //
-// Thread: as the store of all, which must outlive it.
+// Thread: as the store of all, which must outlive this.
 #pragma once
 
 #include <string>
@@ -17,11 +18,11 @@ namespace hvd {
 
 class SubsetStore final : public Store {
  public:
-  // `prefix`: makes the keys of these ranks others than anybody else's; used once. `ranks`: ascending.
+  // `prefix` makes the keys of this subset unique in the job, and is used once. `ranks` is ascending.
   SubsetStore(Store& all, std::string prefix, std::vector<int> ranks, Interrupt& engine)
       : all_(all), prefix_(std::move(prefix)), ranks_(std::move(ranks)), engine_(engine) {}
 
-  // Asks the engine in place of `interrupt`, since that of whoever meets over a store is none.
+  // Asks the engine instead of `interrupt`, because a Mesh passes one that never ends a wait.
   Result<std::vector<std::string>> exchange_while(const std::string& key, const std::string& value, Deadline deadline,
                                                   Interrupt& /*interrupt*/) override {
     HVD_TRY_ASSIGN(std::vector<std::string> values, all_.exchange_while(prefix_ + key, value, deadline, engine_));
@@ -31,14 +32,14 @@ class SubsetStore final : public Store {
     }
     return of_set;
   }
-  // A rank beside them, for an exchange of theirs.
+  // Takes part in an exchange of the subset, for a rank that is not in it.
   Result<void> stay_out(const std::string& key, Deadline deadline) {
     HVD_TRY(all_.exchange_while(prefix_ + key, "", deadline, engine_));
     return {};
   }
 
   [[nodiscard]] const JobSecret& secret() const override { return all_.secret(); }
-  // None: the engine has more than one source of news, so whoever waits asks it from time to time.
+  // Always -1: the engine has more than one source of news, so the waiting thread asks it from time to time.
   [[nodiscard]] int notice_fd() const override { return -1; }
   std::optional<Notice> poll_notice() override {
     const auto alive = engine_.check();
