@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::size_t kStay = 2;
 
-// The program's signals are for its own threads; one of ours would take Ctrl-C away from Python's.
+// Blocks all signals in our threads, because the program's own threads handle them. A thread of ours would take Ctrl-C
+// away from Python's main thread.
 class WithoutSignals {
  public:
   WithoutSignals() {
@@ -28,7 +29,7 @@ class WithoutSignals {
 
 }  // namespace
 
-// The first thread starts here: should the system refuse more later, jobs are done all the same, one after another.
+// The first thread starts here. If the system refuses more threads later, this one still does all jobs, one by one.
 CompletionPool::CompletionPool(std::chrono::milliseconds idle_time) : idle_time_(idle_time) {
   const std::lock_guard lock(mu_);
   start_thread();
@@ -63,14 +64,14 @@ std::size_t CompletionPool::threads() const {
   return threads_;
 }
 
-// With mu_ held.
+// The caller holds mu_.
 void CompletionPool::start_thread() noexcept {
   const WithoutSignals here;
   try {
     std::thread([this] { work(); }).detach();
     ++threads_;
   } catch (const std::system_error&) {
-    // A busy thread comes to it when it has ended what it is at; the next job tries again.
+    // A busy thread takes the job when it has finished its own, and the next post() tries again.
   }
 }
 
@@ -102,7 +103,7 @@ void CompletionPool::work() {
   }
   --threads_;
   if (threads_ == 0) {
-    has_ended_.notify_all();  // with the lock held: the pool may be gone right after
+    has_ended_.notify_all();  // with the lock held, because the pool may be destroyed right after
   }
 }
 

@@ -1,6 +1,7 @@
-// CompletionPool: the threads that end a framework's asynchronous calls. A framework that is told of the end goes on
-// with its program in the very thread that tells it, and may wait there for the next collective. So neither libhvd's
-// threads may tell it, nor a fixed number of others: one more starts whenever all are busy.
+// CompletionPool is the set of threads that complete a framework's asynchronous calls. A framework goes on with its
+// program in the very thread that reports the completion, and may wait there for the next collective. So the report
+// must not come from libhvd's threads, which would then block, nor from a fixed number of others. One more thread
+// starts whenever all are busy.
 //
 // Thread: any.
 #pragma once
@@ -13,8 +14,8 @@
 
 namespace hvd::front {
 
-// What is to be done once the operations of one call have ended. Made before they start, since the callback that posts
-// it runs on libhvd's thread, where nothing may fail.
+// Job is the work to do once the operations of one call have ended. It is made before they start, because the callback
+// that posts it runs on libhvd's thread, where no allocation may fail.
 class Job {
  public:
   Job() = default;
@@ -22,7 +23,7 @@ class Job {
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  // May take long, and wait for jobs that are posted later.
+  // May take long, and may wait for jobs that are posted later.
   virtual void run() noexcept = 0;
 
  private:
@@ -32,17 +33,17 @@ class Job {
 
 class CompletionPool {
  public:
-  // A thread that found nothing to do for so long ends; the first two stay.
+  // A thread that has been idle for `idle_time` ends; the first two stay.
   explicit CompletionPool(std::chrono::milliseconds idle_time = std::chrono::seconds(10));
-  // Runs what was posted, and waits for all threads.
+  // Runs all posted jobs, and waits for all threads.
   ~CompletionPool();
   CompletionPool(const CompletionPool&) = delete;
   CompletionPool& operator=(const CompletionPool&) = delete;
 
-  // The process's own. It is never destroyed, as a program may exit while a framework still runs.
+  // The pool of this process. It is never destroyed, because a program may exit while a framework still runs.
   static CompletionPool& shared();
 
-  // Has a thread of the pool run the job, in the order of posting, and delete it.
+  // Queues the job. A thread of the pool runs it, in the order of posting, and deletes it.
   void post(std::unique_ptr<Job> job) noexcept;
 
   [[nodiscard]] std::size_t threads() const;

@@ -8,7 +8,7 @@
 //   After each 2^20 records both ends replace the key by one that is derived from it (HKDF). This stays far below the
 //   limit of data for one key of GCM. The last record number is not used: the stream is refused instead.
 // The end of a stream is not authenticated. Anybody in between can cut a connection without forging anything, and the
-// protocols on it have messages of their own that end a conversation. For measurements see README.md.
+// protocols on it have messages of their own that end a conversation.
 //
 // Sealer and Opener are the state without a socket, and total over any input. Thread: any, one at a time.
 #pragma once

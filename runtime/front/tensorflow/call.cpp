@@ -11,8 +11,8 @@ namespace hvd::front::tf {
 
 namespace {
 
-// A loop's iterations may run at once, TensorFlow's usual limit being 10, and each needs a name of its own. The names
-// come again, so that libhvd knows them after the first round.
+// Iterations of a loop may run at the same time (TensorFlow's usual limit is 10), so each needs a name of its own. The
+// names are used again, so that libhvd knows them after the first round.
 constexpr std::int64_t kIterationNames = 64;
 
 std::int32_t dtype_of(int type) {
@@ -44,7 +44,7 @@ std::int32_t dtype_of(int type) {
   }
 }
 
-// Horovod's kinds of error: ranks disagree, a wrong argument, and all that is about the job.
+// Maps to Horovod's three kinds of error: ranks disagree, an argument is wrong, or the job has a problem.
 int code_of(hvd_status status) {
   switch (status) {
     case HVD_INVALID:
@@ -119,7 +119,8 @@ bool Call::prepare_part(Part& part, int index, const std::string& name) {
   for (int i = 0; i < std::min(ndim, HVD_MAX_DIMS); ++i) {
     part.dims[static_cast<std::size_t>(i)] = api.Dim(input, i);
   }
-  // A second reference would forbid to take the input's memory for the output.
+  // This reference is given up, because a second one would keep TensorFlow from using the input's memory for the
+  // output.
   api.DeleteTensor(input);
   if (part.op.dtype < 0 || ndim > HVD_MAX_DIMS) {
     fail(kInvalidArgument, ndim > HVD_MAX_DIMS ? "a tensor of more than 16 dimensions" : "a type that does not travel");
@@ -184,7 +185,7 @@ hvd_status Call::enqueue() {
   return hvd_enqueue_group(nullptr, ops.data(), static_cast<std::int32_t>(ops.size()), handles_.data());
 }
 
-// The short way: nothing has to wake up, as who calls waits anyway.
+// Executes in the calling thread. This is faster: the caller waits anyway, and no other thread has to wake up.
 void Call::execute_here() {
   if (!node_.is_group) {
     status_ = hvd_execute(nullptr, &parts_[0].op, handles_.data());
@@ -211,12 +212,12 @@ void Call::start(std::unique_ptr<Call> call) {
   }
   StepWatch::shared().begin(call->step_);
   call->is_watched_ = true;
-  // From here on the call belongs to the callback, which may have come and deleted it before hvd_on_all_done returns.
+  // The callback owns the call from here on. It may have run and deleted it before hvd_on_all_done returns.
   const std::vector<std::int64_t> handles = call->handles_;
   Call* const given = call.release();
   const hvd_status status =
       hvd_on_all_done(nullptr, handles.data(), static_cast<std::int32_t>(handles.size()), &Call::on_done, given);
-  if (status != HVD_OK) {  // the job was left meanwhile, and the callback does not come
+  if (status != HVD_OK) {  // the job was left meanwhile, and the callback will not come
     call.reset(given);
     call->fail_as_library_says(status, hvd_last_error());
     call->run();
@@ -259,10 +260,10 @@ void Call::run() noexcept {
   done_.run();
 }
 
-// What libhvd has allocated, as TensorFlow's output.
+// Copies a result that libhvd has allocated to an output of TensorFlow.
 bool Call::hand_out(std::size_t index) {
   hvd_output result = HVD_OUTPUT_INIT;
-  // The callback comes a moment before the result can be asked for.
+  // The callback comes slightly before the result is available.
   status_ = hvd_wait(nullptr, handles_[index]);
   if (status_ == HVD_OK) {
     status_ = hvd_result(nullptr, handles_[index], &result);

@@ -1,4 +1,5 @@
-// Call: one execution of a collective by a kernel.
+// Call is one execution of a collective by a TensorFlow kernel. It starts libhvd's operations, and hands their results
+// to TensorFlow when they have ended.
 #pragma once
 
 #include <array>
@@ -15,7 +16,7 @@
 
 namespace hvd::front::tf {
 
-// What a node of a graph says, the same for all its executions.
+// Node holds what a node of a graph specifies, the same for all its executions.
 struct Node {
   std::int32_t kind = HVD_ALLREDUCE;
   bool is_group = false;
@@ -24,21 +25,21 @@ struct Node {
   std::int32_t process_set = 0;
   double prescale = 1.0;
   double postscale = 1.0;
-  bool waits = false;  // who executes it waits for nothing else: a call from Python outside of any graph
+  bool waits = false;  // a call from Python outside of any graph: its thread may block until the end
   std::string title;   // for errors
-  std::string name;    // of the tensor, the same on every rank; empty: libhvd counts
+  std::string name;    // of the tensor, the same on every rank; empty: libhvd numbers the calls
 };
 
-// Thread: compute() on TensorFlow's, run() on one of the pool's.
+// Thread: compute() runs on TensorFlow's threads, run() on one of the pool's.
 class Call final : public Job {
  public:
-  // Executes the node; an asynchronous kernel's function.
+  // Executes the node. This is the compute function of an asynchronous kernel.
   static void compute(void* node, Context* context, void* done);
 
   Call(const Node& node, Context* context, void* done);
   ~Call() override;
 
-  // Once the operations have ended: hands the results to TensorFlow, and tells it.
+  // Called once the operations have ended: hands the results to TensorFlow and reports the completion.
   void run() noexcept override;
 
  private:
@@ -46,8 +47,8 @@ class Call final : public Job {
     hvd_op op = HVD_OP_INIT;
     std::array<std::int64_t, HVD_MAX_DIMS> dims = {};
     std::string name;
-    int type = 0;              // TensorFlow's
-    Tensor* output = nullptr;  // where the result has the input's shape
+    int type = 0;              // a TF_DataType
+    Tensor* output = nullptr;  // allocated beforehand where the result has the input's shape
   };
 
   bool prepare();
@@ -69,7 +70,7 @@ class Call final : public Job {
   std::vector<std::int64_t> handles_;
   std::vector<std::int32_t> splits_;
   hvd_status status_ = HVD_OK;  // of the operations
-  int code_ = kOk;              // what TensorFlow is told
+  int code_ = kOk;              // the TF_Code to report
   std::string text_;
   bool is_watched_ = false;
 };

@@ -21,7 +21,7 @@ struct StackBounds {
   std::uintptr_t high = 0;
 };
 
-// Of this thread; asked once, as it reads a file for the main thread.
+// The bounds of this thread's stack. They are looked up once, because that reads a file for the main thread.
 const StackBounds& stack_bounds() {
   thread_local const StackBounds bounds = [] {
     StackBounds found;
@@ -43,11 +43,11 @@ const StackBounds& stack_bounds() {
 bool is_on_stack(const void* address) {
   const auto where = reinterpret_cast<std::uintptr_t>(address);
   const StackBounds& bounds = stack_bounds();
-  // Where the bounds are unknown it is taken for such: copying is right in either case.
+  // If the bounds are unknown, the address counts as on the stack, because a copy is right in either case.
   return bounds.high == 0 || (bounds.low <= where && where < bounds.high);
 }
 
-// `last`: the one that was found so before, which the next one is most of the time.
+// `last` is the code that was found there before; most of the time it is the same again.
 bool is_in_tensorflow(const void* code, std::atomic<const void*>& last) {
   if (last.load(std::memory_order_relaxed) == code) {
     return true;
@@ -75,7 +75,7 @@ DoneCallback::DoneCallback(void* done) : done_(done) {
   std::memcpy(&original, done, sizeof(original));
   if (!is_in_tensorflow(reinterpret_cast<const void*>(original.manage), last_manage) ||
       !is_in_tensorflow(reinterpret_cast<const void*>(original.invoke), last_invoke)) {
-    return;  // another layout than the one we know
+    return;  // the layout is not the one that we know
   }
   original.manage(&copy_, done, kClone);
   copy_.manage = original.manage;

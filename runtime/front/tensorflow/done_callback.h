@@ -1,30 +1,31 @@
-// What an asynchronous kernel calls when it is done, kept beyond the kernel's own return.
+// DoneCallback is the function that an asynchronous kernel calls when it is done. This class keeps it valid after the
+// kernel has returned.
 #pragma once
 
 #include <cstddef>
 
 namespace hvd::front::tf {
 
-// TensorFlow hands a kernel the address of a std::function that lies on the stack of the thread which calls the kernel,
-// and so is gone when the kernel has returned. Therefore the object is copied, in libstdc++'s layout. Where it does not
-// lie on that stack (a TensorFlow that has repaired this) it is used as it is.
+// TensorFlow hands a kernel the address of a std::function on the stack of the thread that calls the kernel. It is gone
+// when the kernel has returned. So the object is copied, using libstdc++'s layout. If it does not lie on that stack (in
+// a TensorFlow that has fixed this), it is used as it is.
 class DoneCallback {
  public:
-  // Within the kernel's call.
+  // Must be constructed during the kernel's call.
   explicit DoneCallback(void* done);
   DoneCallback(const DoneCallback&) = delete;
   DoneCallback& operator=(const DoneCallback&) = delete;
-  // Only after run(), or when the kernel has not returned.
+  // Must be destroyed only after run(), or while the kernel has not returned.
   ~DoneCallback();
 
-  // Whether run() may come after the kernel has returned; if not, the kernel has to wait.
+  // True if run() may come after the kernel has returned; if not, the kernel has to wait.
   bool outlives_kernel() const { return outlives_; }
 
-  // Once. The kernel's context is not to be used afterwards.
+  // Must be called only once. The kernel's context must not be used afterwards.
   void run();
 
  private:
-  // std::function<void()> of libstdc++, which has not changed since GCC 4.
+  // The layout of libstdc++'s std::function<void()>, which has not changed since GCC 4.
   struct Function {
     alignas(std::max_align_t) unsigned char storage[16];
     bool (*manage)(void* to, const void* from, int operation);

@@ -23,7 +23,7 @@ struct Name {
   bool is_group;
 };
 
-// The names that Horovod's graphs have.
+// The operation names that Horovod's graphs use.
 constexpr Name kNames[] = {
     {"HorovodAllreduce", HVD_ALLREDUCE, false},         {"HorovodGroupedAllreduce", HVD_ALLREDUCE, true},
     {"HorovodAllgather", HVD_ALLGATHER, false},         {"HorovodGroupedAllgather", HVD_ALLGATHER, true},
@@ -61,7 +61,7 @@ void same_shapes(ShapeContext* context, Status* status) {
   }
 }
 
-// The input's shape, but for an unknown number of rows.
+// Infers the input's shape with an unknown number of rows.
 void other_rows(ShapeContext* context, int index, Status* status) {
   const Shape input;
   api.ShapeInferenceContextGetInput(context, index, input.get(), status);
@@ -148,7 +148,8 @@ class Attributes {
     api.OpKernelConstruction_GetAttrString(construction_, name, value.data(), value.size(), status_.get());
     return value;
   }
-  // The attribute `name` is a float, as graphs have it; `bits` is the same as a double, and wins unless it is 0.
+  // The attribute `name` is a float, as in Horovod's graphs. `bits` is the same number as a double, and is used unless
+  // 0.
   double scale(const char* name, const char* bits) {
     float value = 1.0F;
     std::int64_t exact = 0;
@@ -158,7 +159,7 @@ class Attributes {
     }
     return exact != 0 ? std::bit_cast<double>(exact) : static_cast<double>(value);
   }
-  // Whether all were there.
+  // True if all attributes were there; else reports the error to TensorFlow.
   bool finish() {
     if (!status_.is_ok()) {
       api.OpKernelConstruction_Failure(construction_, status_.get());
@@ -193,8 +194,8 @@ void* create_node(Construction* construction) {
   node->name = attributes.text("tensor_name");
   const View view = api.OpKernelConstruction_GetName(construction);
   std::string_view own(view.data, view.size);
-  // A node's name is its own in its graph, also where a function is called several times. Outside of graphs all nodes
-  // of an operation have one name, and libhvd counts them.
+  // A node's name is unique in its graph, even if a function is called several times. Outside of graphs all nodes of an
+  // operation have the same name, and libhvd numbers the calls.
   if (node->name.empty() && !node->waits) {
     node->name = attributes.boolean("ignore_name_scope") ? own.substr(own.rfind('/') + 1) : own;
   }
@@ -250,8 +251,8 @@ bool define(const Name& name, std::string& error) {
                                 "tensor_name: string = ''", "wait: bool = false"}) {
     add_attribute(builder, attribute);
   }
-  // Else one whose input is constant would be executed by the optimizer, once, and two with the same input made one: on
-  // this rank, and not on another.
+  // A collective is marked stateful, because TensorFlow's optimizer would otherwise execute one with a constant input
+  // once, in advance. It would also merge two with the same input, on this rank but maybe not on another.
   api.OpDefinitionBuilderSetIsStateful(builder, true);
   api.OpDefinitionBuilderSetShapeInferenceFunction(builder, shapes_of(name.kind));
   const StatusHolder status;
@@ -299,7 +300,7 @@ constexpr NumberName kNumbers[] = {
     {"HorovodProcessSetIncluded", Number::kIncluded, true},
 };
 
-// The members of a set, or nothing when there is none of that number.
+// Returns the members of a process set; empty if there is no such set.
 std::vector<std::int32_t> members_of(std::int32_t process_set) {
   std::int32_t count = 0;
   std::vector<std::int32_t> ranks;
@@ -314,7 +315,7 @@ std::vector<std::int32_t> members_of(std::int32_t process_set) {
   return {};
 }
 
-// Negative: there is no such number.
+// Returns the number that an operation asks for; negative if there is none.
 std::int32_t value_of(Number number, std::int32_t process_set) {
   switch (number) {
     case Number::kSize: {
@@ -387,7 +388,7 @@ bool register_number(std::string& error) {
   if (name.has_process_set) {
     add_attribute(builder, "process_set_id: int = 0");
   }
-  api.OpDefinitionBuilderSetIsStateful(builder, true);  // it changes when the job is joined anew
+  api.OpDefinitionBuilderSetIsStateful(builder, true);  // it changes when the process joins a job again
   api.OpDefinitionBuilderSetShapeInferenceFunction(builder, scalar_shape);
   const StatusHolder defined;
   api.RegisterOpDefinition(builder, defined.get());

@@ -1,4 +1,4 @@
-// libhvd_tensorflow.so: tf.load_op_library() loads it, and TensorFlow then knows our operations.
+// This file is the entry of libhvd_tensorflow.so, which tf.load_op_library() loads to register our operations.
 
 #include <string>
 
@@ -11,13 +11,13 @@ namespace hvd::front::tf {
 
 namespace {
 
-// What loading came to. A constructor cannot fail, so Python asks for it.
+// The error of loading, if any. A constructor cannot fail, so Python asks for it.
 std::string& load_error() {
   static auto* const error = new std::string;
   return *error;
 }
 
-// While TensorFlow watches for operations that are registered.
+// Runs while TensorFlow loads the library, because only then it records the operations that are registered.
 __attribute__((constructor)) void load() {
   if (find_api(load_error())) {
     register_operations(load_error());
@@ -26,7 +26,7 @@ __attribute__((constructor)) void load() {
 
 }  // namespace
 
-// Empty, or why the operations are not there.
+// Returns an empty text, or the reason why the operations are not there.
 extern "C" HVD_API const char* hvd_tensorflow_error() {
   return load_error().c_str();
 }

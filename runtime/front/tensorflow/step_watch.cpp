@@ -52,7 +52,7 @@ void StepWatch::watch() {
     const auto first = std::min_element(failed_.begin(), failed_.end(),
                                         [](const auto& a, const auto& b) { return a.second < b.second; });
     if (Clock::now() < first->second) {
-      const auto until = first->second;  // the map may change meanwhile
+      const auto until = first->second;  // a copy, as the map may change meanwhile
       has_failed_.wait_until(lock, until);
       continue;
     }

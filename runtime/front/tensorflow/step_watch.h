@@ -1,4 +1,4 @@
-// StepWatch: what becomes of a graph's other collectives when one has failed.
+// StepWatch ends the job when one collective of a graph has failed and others of the same step would wait for ever.
 #pragma once
 
 #include <chrono>
@@ -9,17 +9,18 @@
 
 namespace hvd::front::tf {
 
-// When ranks disagree on one collective of a graph, each rank's TensorFlow begins no further ones, but waits for those
-// that it has begun; another rank may not have begun these, and never will. Each would wait for ever. So a rank whose
-// step has failed, and still waits some seconds later for others of that step, leaves the job: then all end with an
-// error, and the ranks can meet again.
+// When ranks disagree on one collective of a graph, each rank's TensorFlow starts no further ones, but waits for those
+// that it has started. Another rank may not have started the same ones, and never will, so each would wait for ever.
+// Therefore a rank leaves the job if its step has failed and other collectives of that step still wait some seconds
+// later. Then all ranks end with an error, and can join again.
 //
 // Thread: any.
 class StepWatch {
  public:
   static StepWatch& shared();
 
-  // A collective of this step was started, and has ended. `is_refused`: it failed in a way that does not end the job.
+  // Notes that a collective of this step was started, or has ended. `is_refused`: it failed in a way that does not end
+  // the job.
   void begin(std::int64_t step);
   void end(std::int64_t step, bool is_refused);
 
@@ -31,8 +32,8 @@ class StepWatch {
   std::mutex mu_;
   std::condition_variable has_failed_;
   // guarded by mu_
-  std::map<std::int64_t, int> pending_;               // of each step that has any
-  std::map<std::int64_t, Clock::time_point> failed_;  // until when its others may end by themselves
+  std::map<std::int64_t, int> pending_;               // collectives in progress, by step
+  std::map<std::int64_t, Clock::time_point> failed_;  // by failed step: when to stop waiting for its other collectives
   bool is_watching_ = false;
 };
 

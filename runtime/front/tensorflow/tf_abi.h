@@ -1,6 +1,7 @@
-// TensorFlow's C interface for operations and kernels, as far as it is used here: our own declarations, so that nothing
-// of TensorFlow is needed to compile, and one library serves all its versions. Checked against the headers and
-// libraries of TensorFlow 2.16.1, 2.19.0 and 2.21.0. The functions are found in the process when the library is loaded.
+// Declares the part of TensorFlow's C interface for operations and kernels that is used here. The declarations are our
+// own, so TensorFlow is not needed to compile, and one library serves all its versions. They were checked against the
+// headers and libraries of TensorFlow 2.16.1, 2.19.0 and 2.21.0. The functions are looked up when the library is
+// loaded.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +48,7 @@ enum : int {
 // TF_Code.
 enum : int { kOk = 0, kUnknown = 2, kInvalidArgument = 3, kFailedPrecondition = 9, kInternal = 13 };
 
-// X(result, name, (parameters)): each is a function TF_<name>.
+// X(result, name, (parameters)) stands for the function TF_<name>.
 #define HVD_TF_FUNCTIONS(X)                                                                                           \
   X(Status*, NewStatus, ())                                                                                           \
   X(void, DeleteStatus, (Status*))                                                                                    \
@@ -100,7 +101,7 @@ enum : int { kOk = 0, kUnknown = 2, kInvalidArgument = 3, kFailedPrecondition = 
   X(void*, TensorData, (const Tensor*))                                                                               \
   X(void, DeleteTensor, (Tensor*))
 
-// The functions that were found.
+// Holds the functions that were found.
 struct Api {
 #define HVD_TF_MEMBER(result, name, parameters) result(*name) parameters;
   HVD_TF_FUNCTIONS(HVD_TF_MEMBER)
@@ -110,7 +111,7 @@ struct Api {
 // Valid once find_api() has returned true.
 extern Api api;
 
-// Finds the functions in the TensorFlow that this process has loaded; `error` says what to do when it cannot.
+// Finds the functions in the TensorFlow that this process has loaded. On failure `error` says what to do.
 bool find_api(std::string& error);
 
 // Owns a Status.

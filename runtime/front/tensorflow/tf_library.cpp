@@ -7,7 +7,7 @@ namespace hvd::front::tf {
 Api api = {};
 
 bool find_api(std::string& error) {
-  // By its SONAME, which needs no path: Python has loaded it, but not for all to see.
+  // Found by its SONAME, which needs no path. Python has loaded it already, but without making its symbols global.
 #ifdef __APPLE__
   const char* const name = "libtensorflow_framework.2.dylib";
 #else

@@ -16,7 +16,7 @@ struct TypeRow {
   int type;
   int dtype;
   std::int64_t size;
-  bool is_moved_only;  // libhvd has a type of this size, but cannot calculate with this one
+  bool is_moved_only;  // libhvd can send this type as another of its size, but cannot reduce it
 };
 
 constexpr TypeRow kTypes[] = {
@@ -27,7 +27,7 @@ constexpr TypeRow kTypes[] = {
     {kBf16, HVD_BFLOAT16, 2, false}, {kC64, HVD_INT64, 8, true},
 };
 
-std::int64_t g_nothing = 0;  // never read, nor written
+std::int64_t g_nothing = 0;  // the address of empty tensors; never read or written
 
 const TypeRow* row_of(int type) {
   for (const TypeRow& row : kTypes) {
@@ -46,7 +46,7 @@ std::int64_t elements_of(const Buffer& buffer) {
   return elements;
 }
 
-// Null when there is none, or it is of another form.
+// Returns null if there is no such attribute, or it has another type.
 const void* attribute(const Attributes& attributes, std::string_view name, int type) {
   for (std::int64_t i = 0; i < attributes.count; ++i) {
     const Span& span = *attributes.names[i];
@@ -116,7 +116,7 @@ std::optional<Failure> read_tensors(const Frame& frame, Call& call) {
                      (calculates ? "reduced" : "sent") + "; convert them to float32 or int32 before");
     }
     tensor.dtype = row->dtype;
-    // XLA may have no address for what is empty.
+    // XLA may pass a null address for an empty tensor.
     tensor.input = input.data == nullptr ? &g_nothing : input.data;
     tensor.result = result.data == nullptr ? &g_nothing : result.data;
     tensor.shape.assign(input.dims, input.dims + input.rank);

@@ -1,7 +1,7 @@
-// Call: what one custom call of a compiled program asks for, read from the frame that XLA hands over.
+// Call holds the parameters of one custom call of a compiled program, read from the frame that XLA passes.
 //
-// Value type. The memory of operands and results is XLA's, which keeps it until the call's future is done. The frame
-// itself, with shapes and attributes, is XLA's again when the handler returns, so what is needed of it is copied.
+// Value type. XLA owns the memory of operands and results, and keeps it until the call's future is done. The frame
+// itself, with shapes and attributes, is invalid when the handler has returned, so the needed parts are copied.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Failure {
 struct Call {
   struct Tensor {
     std::string name;
-    int dtype = 0;                    // of hvd.h
+    int dtype = 0;                    // one of hvd.h's
     std::vector<std::int64_t> shape;  // of the operand
     void* input = nullptr;
     void* result = nullptr;
@@ -38,14 +38,14 @@ struct Call {
   std::vector<Tensor> tensors;
   std::int64_t bytes = 0;  // of all inputs
 
-  // The result is memory of libhvd's, and copied from there.
+  // True if libhvd allocates the result, which is then copied to XLA's memory.
   [[nodiscard]] bool has_fetched_results() const { return kind != HVD_ALLREDUCE && kind != HVD_BROADCAST; }
-  // As libhvd takes it; it refers to the tensor.
+  // Returns the operation for libhvd; it refers to the tensor, which must stay.
   [[nodiscard]] hvd_op op_of(const Tensor& tensor) const;
 };
 
-// Attributes: "kind", "op", "root_rank", "process_set" (integers of 64 bits), "prescale", "postscale" (f64), and
-// "names", one for each operand, with a line break between. All but kind and names may be left out.
+// Reads the attributes "kind", "op", "root_rank", "process_set" (integers of 64 bits), "prescale", "postscale" (f64),
+// and "names": one for each operand, separated by line breaks. All but kind and names may be left out.
 std::optional<Failure> read_call(const Frame& frame, Call& call);
 
 }  // namespace hvd::xla

@@ -1,15 +1,15 @@
-// The handlers that XLA calls, and their registration. Nothing is decided here: a frame becomes operations of libhvd,
-// and their end the end of a future.
+// Contains the handlers that XLA calls, and their registration. They only translate: a frame becomes operations of
+// libhvd, and their end completes a future.
 //
-// A handler must not block, as XLA has few threads and each rank may come to the calls in another order. But waking
-// two threads takes longer than a small operation does. So it waits a moment by a bounded wait, which turns libhvd's
-// engine, and hands the rest to a thread of the completion pool. Never is a future set on libhvd's thread: XLA goes on
-// with the program there.
+// A handler must not block, because XLA has few threads, and each rank may come to the calls in another order. But
+// waking two threads takes longer than a small operation does. So a handler first waits for a bounded time, during
+// which it runs libhvd's engine itself, and then leaves the rest to a thread of the completion pool. A future is never
+// set on libhvd's thread, because XLA would go on with the program there.
 //
-// A call without operands and attributes does nothing. XLA on CPUs runs what is small, up to 8 steps or steps with
-// tensors of up to 512 bytes alone, one step after another, and waits for each future before the next: ranks with
-// another order would wait for each other for ever. So the fronts put such calls beside the collectives, which make a
-// program large.
+// A call without operands and attributes does nothing. It only makes a program larger. XLA on CPUs runs a small program
+// (up to 8 steps, or steps with tensors of up to 512 bytes only) one step after another, and waits for each future
+// before the next step. Ranks with different orders would then wait for each other for ever. So the fronts put such
+// empty calls beside the collectives.
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -33,12 +33,12 @@
 namespace hvd::xla {
 namespace {
 
-// More than so much is not waited for: XLA's threads have better to do.
+// A handler does not wait for calls with more bytes than this, because XLA's threads have other work.
 constexpr std::int64_t kWaitedBytes = std::int64_t{4} << 20U;
-// How long a handler waits for what is small, at first and at most, and a third as long again for each MiB. With a
-// millisecond or more it sleeps in between, which on a busy machine brings the others here sooner than looking all the
-// time. A wait in vain halves it, down to what a small operation takes when the ranks come together: below, no wait
-// would ever succeed again. One that was not in vain makes it the most again.
+// A handler waits this long for a small call, at first and at most, and a third longer for each MiB. With a millisecond
+// or more it sleeps in between; on a busy machine this lets the other ranks arrive sooner than polling. A wait in vain
+// halves the time, but not below the time of a small operation when the ranks come together: with less, no wait would
+// ever succeed again. A wait that succeeds restores the maximum.
 constexpr std::int64_t kMostMicroseconds = 2000;
 constexpr std::int64_t kLeastMicroseconds = 100;
 
@@ -60,7 +60,7 @@ int code_of(hvd_status status) {
   }
 }
 
-// The status in the text tells Python which exception it stands for.
+// The status in the text tells Python which exception to raise.
 Failure failure_of(hvd_status status, const std::string& text) {
   return {code_of(status), "[hvd " + std::to_string(status) + "] " + text};
 }
@@ -80,32 +80,32 @@ void destroy(const Api& api, XlaError* error) {
   }
 }
 
-// The calls of this process that have not ended, by name. A program may come to a call while one of the same name has
-// not ended: where jax.checkpoint computes it again, or in the next run of the program. Libhvd refuses that; here the
-// call waits its turn, as it does on the other ranks. Thread: any.
+// Turns queues calls of this process that have the same name. A program may come to a call while an earlier one of that
+// name has not ended: where jax.checkpoint computes it again, or in the next run of the program. Libhvd refuses two at
+// once, so here the later call waits its turn, as it does on the other ranks. Thread: any.
 class Turns {
  public:
-  // Never destroyed, as the pool's threads use it.
+  // Never destroyed, because the pool's threads use it until the process ends.
   static Turns& all() {
     static auto* const turns = new Turns;
     return *turns;
   }
-  // Whether no other device of this process has made calls of this name.
+  // True if no other device of this process has made calls of this name.
   bool is_of_one_device(const std::string& name, std::int32_t device) {
     const std::lock_guard lock(mu_);
     return devices_.emplace(name, device).first->second == device;
   }
-  // A number in the row of this name, and whether its turn has come.
+  // Returns a place in the queue of this name, and whether its turn has come.
   std::pair<std::size_t, bool> enter(const std::string& name) {
     const std::lock_guard lock(mu_);
     Row& row = rows_[name];
     const std::size_t number = row.entered++;
     return {number, row.left == number};
   }
-  // Blocks until its turn has come: all that were before end by themselves.
+  // Blocks until its turn has come. All calls before it end by themselves.
   void await(const std::string& name, std::size_t number) {
     std::unique_lock lock(mu_);
-    const Row& row = rows_[name];  // it stays while somebody is in it
+    const Row& row = rows_[name];  // the row exists while any call is in it
     changed_.wait(lock, [&] { return row.left == number; });
   }
   void leave(const std::string& name) {
@@ -126,10 +126,10 @@ class Turns {
   std::condition_variable changed_;
   // guarded by mu_
   std::map<std::string, Row> rows_;
-  std::map<std::string, std::int32_t> devices_;  // of each name ever, which are as many as programs have
+  std::map<std::string, std::int32_t> devices_;  // by name, never removed; programs have a limited number of names
 };
 
-// Which of the process's devices a call is made on; 0 where XLA does not say.
+// Returns the device of the process on which a call is made; 0 where XLA does not say.
 std::int32_t device_of(const Frame& frame) {
   if (frame.api->version.minor < 2) {
     return 0;
@@ -141,8 +141,8 @@ std::int32_t device_of(const Frame& frame) {
   return error == nullptr ? args.ordinal : 0;
 }
 
-// A program that runs on several devices of a process makes each call several times, and nobody could tell which
-// belongs to which of another rank's.
+// Refuses a name that is called on several devices of the process. Each rank would make such a call several times, and
+// nothing tells which of them belongs to which of another rank's.
 std::optional<Failure> check_device(const Frame& frame, const Call& call) {
   if (Turns::all().is_of_one_device(call.tensors.front().name, device_of(frame))) {
     return std::nullopt;
@@ -153,7 +153,7 @@ std::optional<Failure> check_device(const Frame& frame, const Call& call) {
                      "has one device here: run more ranks instead, and reduce over the devices of one by JAX"};
 }
 
-// One call's place there, until it ends.
+// Turn is one call's place in that queue, until it ends.
 class Turn {
  public:
   explicit Turn(const Call& call)
@@ -178,7 +178,7 @@ class Turn {
   std::pair<std::size_t, bool> place_;
 };
 
-// The operations of one call, until they have ended.
+// Operations holds libhvd's operations of one call, until they have ended.
 class Operations {
  public:
   struct Fetch {
@@ -186,7 +186,7 @@ class Operations {
     std::int64_t size_bytes = 0;
   };
 
-  // Starts them. After a failure some may be started, which must end like all.
+  // Starts them. After a failure some may have been started; these must be finished too.
   void start(const Call& call) {
     const std::size_t count = call.tensors.size();
     handles_.assign(count, 0);
@@ -211,7 +211,7 @@ class Operations {
     }
   }
 
-  // Whether all have ended, within the moment that may be spent on it.
+  // Waits for the bounded time, and returns whether all have ended.
   bool end_soon(std::int64_t bytes) {
     std::int32_t done = handles_.empty() ? 1 : 0;
     if (done == 0 && bytes <= kWaitedBytes) {
@@ -224,13 +224,13 @@ class Operations {
     return done != 0;
   }
 
-  // Has `callback` called when all have ended. False: it will not be.
+  // Arranges that `callback` is called when all have ended. False: it will not be called.
   bool tell(hvd_callback callback, void* arg) {
     return hvd_on_all_done(nullptr, handles_.data(), static_cast<std::int32_t>(handles_.size()), callback, arg) ==
            HVD_OK;
   }
 
-  // What libhvd says of their end; the first counts.
+  // Records a status that libhvd returns; the first failure is kept.
   void note(hvd_status status) {
     if (status != HVD_OK && !failure_) {
       failure_ = failure_of(status, hvd_last_error());
@@ -242,7 +242,7 @@ class Operations {
     }
   }
 
-  // Waits for what has not ended, copies the results, and forgets all. What failed, if something did.
+  // Waits for those that have not ended, copies the results, and releases all. Returns the failure, if there was one.
   const std::optional<Failure>& finish(bool is_known_to_be_well) {
     for (std::size_t i = 0; i < fetches_.size() && !failure_; ++i) {
       note(hvd_wait(nullptr, handles_[i]));
@@ -260,7 +260,7 @@ class Operations {
     }
     const hvd_status finished = hvd_finish(nullptr, handles_.data(), static_cast<std::int32_t>(handles_.size()));
     if (!is_known_to_be_well || !fetches_.empty()) {
-      note(finished);  // else they have ended well, whatever became of the job since
+      note(finished);  // otherwise they are known to have succeeded, even if the job has failed since
     }
     return failure_;
   }
@@ -271,7 +271,7 @@ class Operations {
   std::optional<Failure> failure_;
 };
 
-// Tells XLA that a call has ended.
+// Completes a call's future.
 void settle(const Api& api, Future* future, const std::optional<Failure>& failure) {
   XlaError* error = nullptr;
   if (failure) {
@@ -287,7 +287,7 @@ void settle(const Api& api, Future* future, const std::optional<Failure>& failur
   destroy(api, error);
 }
 
-// Ends a call that has begun, and of which XLA has a future.
+// Ending completes a call that has been started and for which XLA has a future.
 class Ending final : public front::Job {
  public:
   Ending(const Api& api, Future* future, Operations operations, Turn turn)
@@ -295,21 +295,21 @@ class Ending final : public front::Job {
 
   Operations& operations() { return operations_; }
 
-  // Libhvd's callback.
+  // The callback that libhvd calls, on one of its threads.
   static void on_done(void* arg, hvd_status status, const char* error) noexcept {
     std::unique_ptr<Ending> ending(static_cast<Ending*>(arg));
     ending->is_well_ = status == HVD_OK;
     try {
       ending->operations_.note(status, error);
     } catch (const std::bad_alloc&) {
-      ending->is_well_ = false;  // hvd_finish tells it again
+      ending->is_well_ = false;  // hvd_finish will return the failure again
     }
     front::CompletionPool::shared().post(std::move(ending));
   }
 
   void run() noexcept override {
     const auto& failure = operations_.finish(is_well_);
-    turn_.end();  // before the program goes on, in this thread
+    turn_.end();  // before settle(), which may continue the program in this thread
     settle(api_, future_, failure);
   }
 
@@ -321,7 +321,7 @@ class Ending final : public front::Job {
   bool is_well_ = false;
 };
 
-// Does a whole call when its turn has come.
+// Late does a whole call when its turn has come.
 class Late final : public front::Job {
  public:
   Late(const Api& api, Future* future, Call call, Turn turn)
@@ -343,7 +343,7 @@ class Late final : public front::Job {
   Turn turn_;
 };
 
-// XLA asks at registration which version we speak: the lesser of its own and the newest that we know.
+// At registration, XLA asks which version we use. The answer is the lower of its own and the newest that we know.
 void answer(const Frame& frame, Metadata& metadata) {
   const bool is_known = frame.api != nullptr && frame.api->version.major == kMajor;
   const int theirs = is_known ? frame.api->version.minor : kOldestMinor;
@@ -387,7 +387,7 @@ XlaError* handle(Frame& frame) {
   }
   auto created = arguments<FutureCreate>();
   if (XlaError* error = api.future_create(&created); error != nullptr) {
-    operations.finish(false);  // blocks, but XLA must not take the memory back before
+    operations.finish(false);  // blocks, because XLA must not free the memory before
     return error;
   }
   Future* const future = created.future;
@@ -400,7 +400,7 @@ XlaError* handle(Frame& frame) {
   Ending* const ending = std::make_unique<Ending>(api, future, std::move(operations), std::move(turn)).release();
   frame.future = future;
   if (!ending->operations().tell(&Ending::on_done, ending)) {
-    front::CompletionPool::shared().post(std::unique_ptr<front::Job>(ending));  // it waits
+    front::CompletionPool::shared().post(std::unique_ptr<front::Job>(ending));  // its run() waits for the operations
   }
   return nullptr;
 }
@@ -418,13 +418,13 @@ XlaError* fenced(Frame* frame) noexcept {
 
 extern "C" {
 
-// The handler of all collectives (call.h tells its attributes), for platform "cpu" of jax.ffi.register_ffi_target.
+// The handler of all collectives (call.h lists its attributes), for platform "cpu" of jax.ffi.register_ffi_target.
 __attribute__((visibility("default"))) hvd::xla::XlaError* hvd_xla_collective(hvd::xla::Frame* frame) {
   return hvd::xla::fenced(frame);
 }
 
-// Registers it as "hvd_xla_collective" in the copy of XLA that `api` belongs to, for a program that is no JAX:
-// TensorFlow exports it as xla::ffi::GetXlaFfiApi(). 0, or 1 with the cause in `text`.
+// Registers it as "hvd_xla_collective" in the copy of XLA that `api` belongs to, for programs that do not use JAX.
+// TensorFlow exports `api` as xla::ffi::GetXlaFfiApi(). Returns 0, or 1 with the cause in `text`.
 __attribute__((visibility("default"))) std::int32_t hvd_xla_register(const hvd::xla::Api* api, char* text,
                                                                      std::int64_t capacity) {
   using namespace hvd::xla;

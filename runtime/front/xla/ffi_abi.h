@@ -1,9 +1,10 @@
-// XLA's foreign function interface, version 0.1 to 0.3, as far as we use it: our own declarations, so that one build
-// serves every copy of XLA (jaxlib has one, TensorFlow another). Checked against the libraries of jaxlib 0.5.3, 0.6.2,
-// 0.8.2 and 0.10.2 and of TensorFlow 2.19.0 and 2.21.0; tests/unit compares the layout with the sizes that XLA states.
+// Declares the part of XLA's foreign function interface, version 0.1 to 0.3, that is used here. The declarations are
+// our own, so one build serves every copy of XLA (jaxlib has one, TensorFlow another). They were checked against the
+// libraries of jaxlib 0.5.3, 0.6.2, 0.8.2 and 0.10.2 and of TensorFlow 2.19.0 and 2.21.0. tests/unit compares the
+// layout with the sizes that XLA states.
 //
-// XLA refuses a struct of arguments that is smaller than its own, and takes a larger one. So those that we fill end
-// with zeroed bytes that count in `size`: fields that a later version adds find them.
+// XLA refuses a struct of arguments that is smaller than its own, and accepts a larger one. So the structs that we fill
+// end with zeroed bytes that count in `size`, in place of the fields that a later version may add.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@
 namespace hvd::xla {
 
 constexpr int kMajor = 0;
-constexpr int kOldestMinor = 1;  // futures; before, functions could only block
+constexpr int kOldestMinor = 1;  // the first with futures; before, functions could only block
 constexpr int kNewestMinor = 3;
 
 struct Extension {
@@ -32,7 +33,7 @@ struct Version {
 struct Metadata {
   std::size_t size;
   Version version;
-  std::uint32_t traits;     // 0: nothing of it may be captured into a CUDA graph, for one
+  std::uint32_t traits;     // 0: none, so the call may not be captured into a CUDA graph, for example
   std::int64_t state_type;  // since 0.2; 0: no state
 };
 
@@ -67,7 +68,7 @@ struct Buffer {
   std::int64_t* dims;
 };
 
-// Arguments and results alike.
+// List describes the arguments or the results of a call.
 struct List {
   std::size_t size;
   Extension* extension;
@@ -77,7 +78,7 @@ struct List {
 };
 constexpr int kBufferValue = 1;
 
-struct Span {  // without a zero at its end
+struct Span {  // not terminated by a zero
   const char* text;
   std::size_t length;
 };
@@ -114,7 +115,7 @@ struct Frame {
   List arguments;
   List results;
   Attributes attributes;
-  Future* future;  // out: the results are there when it is available
+  Future* future;  // out: becomes available when the results are written
 };
 
 using Handler = XlaError*(Frame*);
@@ -171,7 +172,7 @@ struct FutureSetError {
   std::size_t size;
   Extension* extension;
   Future* future;
-  XlaError* error;  // given away
+  XlaError* error;  // ownership passes to XLA
   std::byte reserved[64];
 };
 
@@ -197,7 +198,7 @@ struct HandlerRegister {
 };
 
 struct Api {
-  std::size_t size;  // says less than there is in 0.1
+  std::size_t size;  // too small in version 0.1
   Extension* extension;
   Version version;
   const void* internal;
@@ -218,14 +219,14 @@ struct Api {
   XlaError* (*future_set_available)(FutureSetAvailable*);
   XlaError* (*future_set_error)(FutureSetError*);
   void* run_id_get;
-  XlaError* (*device_ordinal_get)(DeviceOrdinalGet*);  // surely since 0.2
+  XlaError* (*device_ordinal_get)(DeviceOrdinalGet*);  // always there since version 0.2
 };
 
 static_assert(sizeof(Version) == 24 && sizeof(List) == 40 && sizeof(Attributes) == 48 && sizeof(Buffer) == 48);
 static_assert(sizeof(Frame) == 176 && offsetof(Frame, future) == 168);
 static_assert(offsetof(Api, future_set_error) == 168 && sizeof(Api) == 192);
 
-// Arguments of a call with their size filled in and all else zero.
+// Makes the arguments of a call, with the size filled in and all else zero.
 template <typename T>
 T arguments() {
   T made{};
