@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    # Ranks import this package too, and do not need what starts jobs.
+    # Ranks import this package too, and do not need the part that starts jobs.
     if name == "run":
         from horovod.runner import run
 

@@ -14,11 +14,12 @@ from typing import Any, Optional, Set
 from horovod.common import _lib
 from horovod.common.exceptions import HorovodInternalError
 
-# Python's exit codes after an exception that nobody caught.
+# Python's exit codes after an uncaught exception.
 _EXIT_CODE = 1
 _EXIT_CODE_INTERRUPTED = 130
 
-# What the outermost frame of a program that still runs is called; below a hook that the interpreter calls there is none.
+# The names of the outermost frame of a program that still runs. A hook that the interpreter calls has none of them
+# below.
 _PROGRAM_FRAMES = ("<module>", "_run_module_as_main", "_bootstrap")
 
 _owner: Optional[int] = None  # the process that is watched; its forks are not the rank
@@ -39,7 +40,7 @@ def watch() -> None:
         uncaught(kind, error, trace)
 
     def on_uncaught_in_thread(args: Any) -> None:
-        # The program goes on without the thread, or its own hook ends it.
+        # The failure is only noticed: the program goes on without the thread, unless its own hook ends it.
         if args.exc_value is not None and not issubclass(args.exc_type, SystemExit):
             _tell(_lib.FAILURE_NOTICED, args.exc_value, args.exc_traceback)
         uncaught_in_thread(args)
@@ -65,7 +66,7 @@ def tell_last() -> None:
     """While Python ends: what nobody caught, where the program has a hook of its own that does not call ours."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if isinstance(error, BaseException) and error is not _told:
-        # Whether it ended the program is not certain: interactive shells and test runners set it too.
+        # It is not certain that this ended the program: interactive shells and test runners set it too.
         _tell(_lib.FAILURE_FOLLOWS if _follows(error) else _lib.FAILURE_NOTICED, error, error.__traceback__)
 
 

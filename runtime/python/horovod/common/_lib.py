@@ -19,10 +19,10 @@ ALLREDUCE, ALLGATHER, BROADCAST, BARRIER, REDUCESCATTER, ALLTOALL, JOIN = range(
 AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT = range(6)
 UINT8, INT8, UINT16, INT16, INT32, INT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64, BOOL = range(11)
 
-GOES_ON, WAITS_NEXT, WAITS_SOON = range(3)  # what who starts operations does then, for Batch.start()
+GOES_ON, WAITS_NEXT, WAITS_SOON = range(3)  # what the caller of Batch.start() does next
 HAS_MPI, USES_MPI, MPI_THREADS, HAS_CUDA, HAS_NCCL, NODE_CORES = 1, 2, 3, 4, 5, 6  # for feature()
 
-# What became of this program, for tell_failure().
+# The kinds of failure for tell_failure().
 FAILURE_ENDS, FAILURE_FOLLOWS, FAILURE_NOTICED = range(3)
 
 _DEVICE_CPU = -1
@@ -41,8 +41,8 @@ def error_of(status: int) -> Exception:
     return ValueError(last_error()) if status == INVALID else HorovodInternalError(last_error(), status)
 
 
-# The calls of every step. Without argtypes ctypes converts nothing; they are given None, and byref() objects that are
-# made once.
+# The calls of every step. Without argtypes ctypes converts nothing, so they are given None, and byref() objects that
+# are made once.
 _enqueue = lib["hvd_enqueue"]
 _execute = lib["hvd_execute"]
 _enqueue_group = lib["hvd_enqueue_group"]
@@ -82,7 +82,7 @@ class Plan:
         )  # fmt: skip
         self.address = ctypes.addressof(self.op)
         self.reference = ctypes.byref(self.op)
-        # The fields input and output, as an array: the fastest way to set them.
+        # Views the fields input and output as an array: the fastest way to set them.
         self.memory = (ctypes.c_size_t * 2).from_buffer(self.op, Op.input.offset)
         self.handle = ctypes.c_int64()
         self.handle_reference = ctypes.byref(self.handle)
@@ -141,17 +141,17 @@ class Batch:
 
     def __init__(self, capacity: int) -> None:
         self.handles = HandleArray(capacity)
-        # Of the plans that were put, `capacity` at most; they must stay alive, as their memory must. Any thread may append
-        # one at any time; whatever else is done here is done by one thread at a time.
+        # The addresses of the plans that were put, `capacity` at most. The plans and their memory must stay alive. Any
+        # thread may append one at any time; everything else here is done by one thread at a time.
         self.addresses: List[int] = []
         self.array = (ctypes.c_size_t * max(capacity, 1))()
-        self.started = 0  # of those that were put, the first ones
+        self.started = 0  # the number of plans that were started, the first ones of those put
 
     def start(self, waits: int) -> int:
         """Starts what was put since the last call; the status. After a failure some are started, and the rest never are.
         `waits`: WAITS_NEXT when the caller calls `handles.finish` next, WAITS_SOON when it likely does within a moment."""
         begin = self.started
-        end = self.started = len(self.addresses)  # others may come meanwhile
+        end = self.started = len(self.addresses)  # other threads may append meanwhile
         self.array[begin:end] = self.addresses[begin:end]
         status = 0
         while begin < end and not status:

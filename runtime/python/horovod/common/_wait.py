@@ -25,9 +25,9 @@ from horovod.common import _lib
 # nothing is lost.
 _GRACE_S = 0.3
 
-# For so long the descriptor is trusted to be ours still, in seconds: a wait that begins within it after someone has taken
-# the descriptor does not see Ctrl-C. Setting it takes half a microsecond, so that this costs a program that does nothing but wait
-# one in two thousand.
+# The time in seconds for which the wake-up descriptor is assumed to be still ours. If someone takes it, a wait that
+# begins within this time does not notice Ctrl-C. Setting the descriptor takes half a microsecond, so a program that
+# only waits loses one part in two thousand.
 _TRUST_S = 0.001
 
 _monotonic = time.monotonic
@@ -101,9 +101,9 @@ def _forget_watcher() -> None:
 os.register_at_fork(after_in_child=_forget_watcher)
 
 
-# Operations that were collected, to start them together. They are started before any thread waits for something else:
-# another rank may have to have them before it does its part of that. Whichever thread: torch runs what a backward pass does on
-# a GPU, hooks and waits, in another one than the rest of it.
+# Collections of operations that are to be started together. All are started before any thread waits for something else,
+# because another rank may need them before it does its part. This holds for every thread: torch runs the hooks and
+# waits of a backward pass on a GPU in a thread of its own.
 collections: List[Any] = []  # with start_now(), which takes it out of here
 
 

@@ -58,7 +58,8 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
     if restart_limit() == 0:
         _join(ranks, mpi_comm, 0.0, process_sets)
         return
-    # While some ranks of an elastic job meet, another may fail; then they meet again when it is there.
+    # While some ranks of an elastic job connect, another may fail. Then they connect again when its replacement is
+    # there.
     until = time.monotonic() + float(os.environ.get("HOROVOD_ELASTIC_TIMEOUT") or 600)
     while True:
         try:
@@ -75,7 +76,7 @@ def _leave_at_exit() -> None:
     shutdown()
 
 
-# In the environment of a rank that has joined, for its child processes: which process, of which job and rank, that is.
+# The variable that a rank which has joined sets for its child processes. It names the process, its job and its rank.
 _JOINED = "HVD_JOINED"
 
 
@@ -233,8 +234,8 @@ def stop_timeline() -> None:
     _lib.stop_timeline()
 
 
-# What scripts ask to choose their way. Horovod answers for the libraries that it was compiled with; here they are loaded
-# when they are wanted. Where Horovod has Gloo, there are libhvd's own links.
+# Scripts ask these to choose their way. Horovod answers for the libraries that it was compiled with; here they are
+# loaded when needed. libhvd's own links take the place of Gloo.
 
 
 def gloo_built(verbose: bool = False) -> bool:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List
 from horovod.common.basics import restart_limit
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
-# A failure that comes again at once, with nothing committed in between, is the script's own (ranks that disagree, say),
-# and would come for ever. In an elastic job as many more are allowed as ranks are started anew.
+# A failure that comes again at once, with nothing committed in between, is an error of the script (ranks that disagree,
+# for example) and would come for ever. In an elastic job as many more are allowed as ranks are started again.
 MAX_FAILURES_WITHOUT_COMMIT = 3
 
 

@@ -96,7 +96,7 @@ class _GlobalProcessSet(ProcessSet):
 
 global_process_set: ProcessSet = _GlobalProcessSet()
 
-# Those that the job knows; what it knew is forgotten when this process leaves it.
+# The process sets that the job knows. They lose their numbers when this process leaves the job.
 _known: Set[ProcessSet] = set()
 
 
@@ -108,7 +108,7 @@ def _forget_all() -> None:
 
 basics.when_left.append(_forget_all)
 
-# By the ranks of sets that members make, who of this rank's threads is making it.
+# One lock for each set that its members are making, by its ranks, so that only one thread of this rank makes it.
 _adding: Dict[Tuple[int, ...], threading.Lock] = {}
 _adding_lock = threading.Lock()
 

@@ -13,7 +13,7 @@ import time
 import weakref
 from typing import Any, Iterator, Optional
 
-# For so long the end of the process waits for a loader that is in the middle of a batch, in seconds.
+# The time in seconds that the end of the process waits for a loader that is in the middle of a batch.
 _EXIT_S = 5.0
 
 
@@ -84,7 +84,7 @@ class _Reading:
     def stop(self, patience: Optional[float] = None) -> None:
         """Ends the thread. `patience`: waits for it no longer than so many seconds."""
         self.ask_to_stop()
-        # A thread that Python has taken down in the middle never ends.
+        # A thread that Python has stopped while finalizing never ends, so it is not waited for.
         if self._thread is not threading.current_thread() and not sys.is_finalizing():
             self._thread.join(patience)
 

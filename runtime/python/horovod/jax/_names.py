@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import jax
 
-# Of each program that is being traced: how often there is what, as names that operations would have.
+# For each program that is being traced: how often each name of an operation has been asked for.
 _counts: "WeakKeyDictionary[Any, dict]" = WeakKeyDictionary()
 
 _OURS = __name__.rpartition(".")[0]

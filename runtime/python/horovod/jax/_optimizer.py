@@ -111,7 +111,7 @@ def DistributedOptimizer(
             made = jax.tree.map(jnp.zeros_like, total)
             return made, AccumulationState(state.inner, state.count + 1, total)
 
-        # All ranks count alike, so that all take the same branch.
+        # All ranks have the same count, so all take the same branch.
         return jax.lax.cond(state.count == passes - 1, step, wait, total)
 
     return optax.GradientTransformationExtraArgs(init, accumulate)

@@ -12,8 +12,9 @@ from horovod.common._abi import lib
 from horovod.jax import _names
 
 _TARGET = "hvd_xla_collective"
-# XLA runs a program of up to 8 steps, or of steps with up to 512 bytes alone, one step after another: ranks that come to two
-# collectives in another order would wait for each other for ever. With these steps beside each of the two it is larger.
+# XLA runs a program of up to 8 steps, or of steps with up to 512 bytes alone, one step after another. Ranks that come
+# to two collectives in different orders would then wait for each other for ever. These steps, beside each of the two
+# collectives, make the program larger.
 _FILLERS, _FILLER_BYTES = 4, 1024
 _is_registered = False
 

@@ -9,7 +9,8 @@ import jax
 
 from horovod.common import basics
 
-# What runs without an error ends within it, unless another rank never starts the same program; then it is cancelled.
+# The time in seconds for running programs to end. One without an error ends within it, unless another rank never starts
+# the same program; then it is cancelled.
 _PATIENCE_S = 2.0
 
 _exit_registered = False
@@ -37,7 +38,7 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
     if not _exit_registered:
         _exit_registered = True
         owner = os.getpid()
-        # Registered last, so that it runs before what basics.init has registered.
+        # This is registered last, so that it runs before what basics.init has registered.
         atexit.register(lambda: shutdown() if os.getpid() == owner else None)
 
 

@@ -83,7 +83,7 @@ def _reduce(settings: Settings, gradients: Sequence[Any], variables: Sequence[An
     for part in split_list(places, settings.groups or 1) if places else ():
         received = _backend.grouped_allreduce(
             [gradients[i] for i in part],
-            # By place, and not by path: Keras counts layers' names in each process.
+            # Variables are matched by position, not by path, because Keras counts layers' names in each process.
             [f".{settings.name}.{i}.{getattr(variables[i], 'name', '').rpartition('/')[2]}" for i in part],
             settings.op, settings.compression, settings.prescale, postscale, settings.process_set,
         )  # fmt: skip
@@ -126,8 +126,8 @@ class _Distributed:
         return super().apply(grads, trainable_variables)
 
     def stateless_apply(self, optimizer_variables: Any, grads: Sequence[Any], trainable_variables: Any) -> Any:
-        # Most come to `apply` from here. LossScaleOptimizer does not, and looks first whether the gradients are finite, which
-        # must be the reduced ones: all ranks then skip the same steps.
+        # Most optimizers call `apply` from here. LossScaleOptimizer does not. It first checks whether the gradients are
+        # finite, and must see the reduced ones, so that all ranks skip the same steps.
         if not isinstance(self, keras.optimizers.LossScaleOptimizer):
             return super().stateless_apply(optimizer_variables, grads, trainable_variables)
         _check_distribution()
@@ -181,7 +181,8 @@ class _Distributed:
         self.learning_rate = value
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # LossScaleOptimizer does this to the one that it is given; and Keras makes one in compile() for a mixed_float16 model.
+        # LossScaleOptimizer sets this on its inner optimizer, and Keras makes one in compile() for a mixed_float16
+        # model.
         if name == "loss_scale_factor" and value is None and hasattr(self, name):  # not where it is made
             self._hvd.is_inside_another = True
         super().__setattr__(name, value)
@@ -189,7 +190,8 @@ class _Distributed:
 
 def _class_for(base: Type[Any], settings: Settings) -> Type[Any]:
     """It has the settings, so that what its from_config() makes is distributed alike."""
-    # Keras writes into a file where the class is: its own have a public place, whatever the backend has made of them.
+    # Keras saves the module of the class in a file. Its own classes are saved under their public module, whatever the
+    # backend has derived from them.
     module = "keras.optimizers" if base.__module__.partition(".")[0] == "keras" else base.__module__
     body = {"__module__": module, "__doc__": base.__doc__, "__qualname__": base.__qualname__, "_hvd": settings}
     return type(base.__name__, (_Distributed, base), body)

@@ -27,7 +27,8 @@ def broadcast_variables(
 ) -> None:
     """Overwrites all ranks' variables with the root's. As many on every rank, of the same shapes, in the same order."""
     variables = unique(variables)
-    # Names by place: Keras counts its layers' names in each process, and a rank may have made others before.
+    # Names go by position: Keras counts its layers' names in each process, and a rank may have made other layers
+    # before.
     names = [f"{name}.{i}" for i in range(len(variables))]
     if not variables:
         return

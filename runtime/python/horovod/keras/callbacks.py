@@ -53,7 +53,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
             return
         optimizer = getattr(self.model, "optimizer", None)
         is_built = np.int32(self.model.built and (optimizer is None or optimizer.built))
-        # One rank may have loaded a model, and has all variables when the others have none.
+        # One rank may have loaded a model, and then has all variables while the others have none.
         (all_built,) = _arrays.allreduce([is_built], ["broadcast_callback.built"], _lib.MIN)
         if all_built:
             self._broadcast()
@@ -83,7 +83,7 @@ class MetricAverageCallback(keras.callbacks.Callback):
         self._has_looked = False
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        # Ranks that decide by metrics of their own stop, or change their learning rate, one without the other.
+        # Ranks that decide by metrics of their own would stop, or change their learning rate, at different times.
         for callback in getattr(self._container(), "callbacks", ()):
             if callback is self:
                 return
@@ -182,7 +182,8 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         if np.float32(new) == np.float32(old):
             return
         optimizer.learning_rate = new
-        # The momentum itself is a number in the compiled step; to scale what it is multiplied with has the same effect.
+        # The momentum is a constant in the compiled step. Scaling the slots that it is multiplied with has the same
+        # effect.
         if self.momentum_correction and old > 0:
             for slot in _momentum_slots(optimizer):
                 slot.assign(slot * (new / old))

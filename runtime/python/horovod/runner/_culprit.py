@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import cloudpickle
 
-# So deep are attributes, items and the functions that a function refers to looked into.
+# The depth to which attributes, items, and functions that a function refers to are searched.
 _DEPTH = 6
 
 

@@ -25,10 +25,10 @@ KEY = "HVD_RUN_KEY"
 WORD = "HVD_RUN_WORD"
 PARTS = "HVD_RUN_PARTS"
 PART = "HVD_RUN_PART_"
-# The largest result that a rank may send, in bytes; 0 and no such variable: any.
+# The largest result that a rank may send, in bytes; any size is allowed if it is 0 or the variable is missing.
 MOST = "HVD_RUN_MOST"
 
-# The kernel takes 128 KiB for one variable, and 2 MiB for all variables and arguments together, with 8 MiB of stack.
+# The kernel allows 128 KiB for one variable, and 2 MiB for all variables and arguments together, with 8 MiB of stack.
 _PART_BYTES = 96 * 1024
 _MAX_BYTES = 1_400_000
 _LINE_BYTES = 48 * 1024
@@ -101,7 +101,7 @@ class Lines:
         self._word = word.encode()
         self._results: Dict[int, List[bytes]] = {}
         self._complete: Dict[int, bytes] = {}
-        # What log() sends.
+        # This is called with each text that a rank sends by log().
         self.on_log: Callable[[str], None] = print
 
     def take(self, line: bytes) -> bytes:
@@ -126,7 +126,7 @@ class Lines:
 
 # ---- in a rank ----
 
-# How a message for the driver is marked in this rank's standard output; None: there is no driver.
+# The mark of a message for the driver in this rank's standard output; None: there is no driver.
 _log_word: Optional[str] = None
 
 

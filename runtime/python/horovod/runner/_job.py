@@ -17,10 +17,10 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.runner._culprit import find_culprit
 from horovod.runner._exchange import Folder, Lines
 
-# hvdrun has ended; only somebody who holds its pipes without it can make this wait longer, in seconds.
+# The time in seconds to read the rest of hvdrun's output after it has ended; a stray process may still hold its pipes.
 _PUMP_S = 5.0
 
-# So many of hvdrun's last lines go into the text of an error.
+# The number of hvdrun's last lines that go into the text of an error.
 _TOLD_LINES = 30
 
 
@@ -188,7 +188,7 @@ def results_of(who: str, replies: List[Optional[bytes]], code: int, last_words: 
     if code or missing:
         what = f"hvdrun ended with exit code {code}" if code else f"ranks {missing} left no result"
         raise RuntimeError(f"{who}: {what}\n{last_words}")
-    # Unpickled last: what a result needs to be made may not be here, and that is no failure of the job.
+    # Results are unpickled last. A module that one needs may be missing here, and that is no failure of the job.
     return [pickle.loads(answer["result"]) for answer in answers]
 
 

@@ -36,7 +36,8 @@ class LocalAggregation:
         self._local.add(key_of(variable))
 
     def _make_variables(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
-        # Outside of the function that is being traced, and initialised with the graph's other variables in TensorFlow 1.
+        # The variables are made outside of the function that is being traced. In TensorFlow 1 they are initialised with
+        # the graph's other variables.
         with tf.init_scope():
             if self.counter is None:
                 self.counter = tf.Variable(0, dtype=tf.int32, trainable=False, name="aggregation_counter")

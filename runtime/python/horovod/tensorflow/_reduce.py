@@ -35,7 +35,7 @@ def _sparse_allreduce(slices, op, prescale_factor, postscale_factor, name, proce
             "IndexedSlices are reduced by Average or Sum only; sparse_as_dense=True makes them dense before"
         )
     if not _executing_eagerly() and is_in_xla(tf.compat.v1.get_default_graph()):
-        # How many rows all ranks have together is not known when XLA compiles.
+        # The number of rows of all ranks together is not known when XLA compiles.
         dense = tf.convert_to_tensor(slices)
         return _allreduce(dense, name, op, prescale_factor, postscale_factor, process_set=process_set)
     if prescale_factor != 1.0 or postscale_factor != 1.0:

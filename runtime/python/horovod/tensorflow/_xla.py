@@ -22,14 +22,15 @@ _XLA_TYPES = {
     tf.float16: "f16", tf.bfloat16: "bf16", tf.float32: "f32", tf.float64: "f64",
 }  # fmt: skip
 
-# XLA runs a program of up to 8 steps, or of steps with up to 512 bytes alone, one step after another: ranks that come to two
-# collectives in another order would wait for each other for ever. With these steps beside each of the first two it is larger.
+# XLA runs a program of up to 8 steps, or of steps with up to 512 bytes alone, one step after another. Ranks that come
+# to two collectives in different orders would then wait for each other for ever. These steps, beside each of the first
+# two collectives, make the program larger.
 _FILLERS, _EARLY = 4, 2
 _FILLER = (
     "    %filler{} = stablehlo.custom_call @hvd_xla_collective() {{api_version = 4 : i32, has_side_effect = true, "
     "backend_config = {{}}}} : () -> tensor<1024xui8>\n"
 )
-# Of each graph: how many collectives it has.
+# The number of collectives in each graph.
 _counts: "WeakKeyDictionary[Any, int]" = WeakKeyDictionary()
 
 
@@ -45,7 +46,7 @@ def _register() -> None:
     if not path.is_file():
         raise NotImplementedError(f"hvd.allreduce in functions that XLA compiles needs {path}, which is not there; {_WAY_OUT}")
     try:
-        # With RTLD_NOLOAD: TensorFlow has loaded it, or it is not the one.
+        # The flag is RTLD_NOLOAD: if TensorFlow has not loaded this library, it is not the one that TensorFlow uses.
         compiler = ctypes.CDLL("libtensorflow_cc.so.2", mode=0x4 | ctypes.RTLD_LOCAL)
         get_api = compiler._ZN3xla3ffi12GetXlaFfiApiEv
     except (OSError, AttributeError):

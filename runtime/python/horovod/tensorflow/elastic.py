@@ -47,7 +47,8 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return func(*args, **kwargs)
         except (tf.errors.UnknownError, tf.errors.FailedPreconditionError) as error:
-            # With the name of an operation of ours, or what is said in functions that XLA compiles.
+            # The error is ours if it names one of our operations, or has the mark of errors in functions that XLA
+            # compiles.
             if "Horovod" not in str(error) and "[hvd " not in str(error):
                 raise
             raise HorovodInternalError(str(error)) from error
@@ -92,7 +93,7 @@ class _ArraysState(ObjectState):
             arrays = [np.array(array) for array in self._get()]  # their own memory, of one piece
             shapes = self._broadcast([(array.shape, array.dtype.str) for array in arrays])
             if rank() != self._root and shapes != [(array.shape, array.dtype.str) for array in arrays]:
-                # Such as an optimizer that has not stepped yet; the root's are taken as they are.
+                # Shapes differ for an optimizer that has not stepped yet, for example; then the root's shapes are used.
                 arrays = [np.empty(shape, np.dtype(kind)) for shape, kind in shapes]
             for array in arrays:
                 broadcast_array(array, self._root, None, global_process_set)

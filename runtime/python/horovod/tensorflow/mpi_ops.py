@@ -78,8 +78,8 @@ def _run(kind: str, tensors: Any, name: Optional[str], labels: Sequence[Any], *m
     """An operation of ours: `kind` as in "HorovodAllreduce"."""
     function = getattr(_operations, "horovod_" + "".join(f"_{c.lower()}" if c.isupper() else c for c in kind)[1:])
     if _executing_eagerly():
-        # Whoever calls waits anyway. Unnamed calls are counted by libhvd. A name is part of what TensorFlow keeps a kernel
-        # for, so only the caller's own is given.
+        # The caller waits anyway. Unnamed calls are numbered by libhvd. TensorFlow keeps one kernel for each name, so
+        # only a name that the caller has given is passed.
         tensor_name = "" if name is None else f"{kind}.{name}"
         return _wait.call(lambda: function(tensors, *more, tensor_name=tensor_name, wait=True, **attributes))
     if is_in_xla(tf.compat.v1.get_default_graph()):

@@ -59,7 +59,7 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
         else:
             values, channels = tf.size(inputs), tf.size(mean)
             count = tf.cast(values // channels, tf.float32)
-        # A batch without rows has no mean; it brings nothing.
+        # A batch without rows has no mean, and contributes nothing.
         is_empty = tf.equal(count, 0)
         mean, variance = tf.convert_to_tensor(mean), tf.convert_to_tensor(variance)
         mean, variance = (tf.where(is_empty, tf.zeros_like(value), value) for value in (mean, variance))

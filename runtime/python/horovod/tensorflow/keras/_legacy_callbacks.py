@@ -107,7 +107,8 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
         if np.float32(new) == np.float32(old):
             return
         _K.set_value(optimizer.learning_rate, new)
-        # The momentum itself is a number in the compiled step; to scale what it is multiplied with has the same effect.
+        # The momentum is a constant in the compiled step. Scaling the slots that it is multiplied with has the same
+        # effect.
         if self.momentum_correction and old > 0 and getattr(optimizer, "momentum", None):
             for slot in getattr(optimizer, "momentums", ()):
                 slot.assign(slot * (new / old))

@@ -20,7 +20,7 @@ Addresses = Mapping[str, Sequence[Tuple[str, int]]]
 
 _LIMIT = 64 * 1024
 _MAC_BYTES = 32
-# To connect, and for a message that its sender has begun or owes.
+# The time in seconds to connect, or to receive a message that has begun or is due.
 _PATIENCE_S = 30.0
 _ERRORS = {kind.__name__: kind for kind in (IndexError, ValueError, TimeoutException, RuntimeError)}
 
@@ -125,10 +125,10 @@ class Caller:
         places = [tuple(place) for _, of_interface in addresses.items() for place in of_interface]
         if not places:
             raise ValueError("there is no address to call; the server has found no network interface that it may use")
-        # Loopback last: on another host it is that host's own.
+        # Loopback comes last, because on another host it names that host itself.
         self._places = sorted(places, key=lambda place: place[0].startswith("127."))
         self._key = key
-        # The address of this host that the server's host knows it by, as far as a call has shown it.
+        # The address by which the server's host knows this host; "localhost" until a call has shown it.
         self.own_address = "localhost"
 
     def call(self, function: str, *arguments: Any, takes_s: float = 0.0) -> Any:
@@ -148,7 +148,7 @@ class Caller:
                 failures.append(f"{place[0]}:{place[1]}: {error}")
         else:
             raise ConnectionError(f"{function}: no answer from {'; '.join(failures)}. Is the service running, and is this its key?")
-        # The one that answered is the first from now on.
+        # The address that answered is tried first from now on.
         self._places = [place] + [other for other in self._places if other != place]
         if "error" in answer:
             raise _ERRORS.get(answer["error"], RuntimeError)(answer["text"])

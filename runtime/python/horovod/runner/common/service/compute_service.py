@@ -9,7 +9,7 @@ from typing import Dict, Iterable, Optional, Set
 from horovod.runner.common.service._calls import Addresses, Caller, Server
 from horovod.runner.common.util.timeout import TimeoutException
 
-# A wait without an end of its own asks again after so long, so that no connection stays silent for ever.
+# A wait without a timeout asks again after this many seconds, so that no connection stays silent for ever.
 _ASK_AGAIN_S = 30.0
 
 
