@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
-#include "launcher/wire/messages.h"
 #include "launcher/run/job_state.h"
+#include "launcher/wire/messages.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/result.h"
