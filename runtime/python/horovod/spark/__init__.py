@@ -17,9 +17,9 @@ __all__ = ["check", "run", "run_elastic"]
 
 # Horovod's default for Spark, in seconds: a cluster may have to make room first.
 _START_TIMEOUT_S = 600.0
-# Executors of a session that has just started register one after the other, in seconds.
+# The time in seconds in which the executors of a new session register, one after the other.
 _REGISTER_S = 10.0
-# Restarts of a job whose ranks commit their state, where its caller gives no limit.
+# The number of restarts of a job whose ranks commit their state, where its caller gives no limit.
 _ELASTIC_RESTARTS = 3
 
 
@@ -99,7 +99,7 @@ def run(
     )
     for attempt in range(restarts + 1):
         session = _session.active()
-        # An executor that was lost takes a while to come again.
+        # An executor that was lost takes some time to come back.
         session.check_slots(num_proc, start_timeout if attempt else min(start_timeout, _REGISTER_S))
         job = _job.Job(session, launch, launcher)
         try:

@@ -16,7 +16,7 @@ import horovod
 from horovod.spark import _reach, _session, _stage, _task
 from horovod.spark._shared import SharedFolder
 
-# Address space that CUDA takes without using it, in bytes: a smaller limit of the executor's Python stops it.
+# The address space that CUDA reserves without using it, in bytes. A smaller limit of the executor's Python stops it.
 _LEAST_ADDRESS_SPACE = 64 << 30
 
 

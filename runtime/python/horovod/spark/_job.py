@@ -10,14 +10,16 @@ from horovod.runner import _job as runner
 from horovod.spark import _relay, _session, _stage, _task
 from horovod.spark._launch import Launch, Outcome
 
-# For the tasks to end after hvdrun has: their agents have ended by then.
+# The time in seconds for the tasks to end after hvdrun has; their agents have ended by then.
 _STAGE_END_S = 10.0
-# After a failure Spark has so long to say what it saw, as the cause of our exception; then the stage is cancelled.
+# After a failure, Spark has this many seconds to report its error, as the cause of our exception. Then the stage is
+# cancelled.
 _SPARKS_WORD_S = 1.0
 _CANCEL_S = 0.25
-# How an agent says that the driver's machine cannot be called (launcher/agent/dial.cpp).
+# An agent's message contains this if the driver's machine cannot be called (launcher/agent/dial.cpp).
 _UNREACHABLE = "cannot call hvdrun back"
-# hvdrun's exit codes of a job that never ran: bad words, hosts that do not answer, ranks that cannot be started.
+# hvdrun's exit codes of a job that never ran: invalid arguments, hosts that do not answer, ranks that cannot be
+# started.
 _NEVER_RAN = (240, 241, 242)
 
 LAUNCHERS = ("auto", "driver", "task0")

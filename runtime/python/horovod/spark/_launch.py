@@ -9,9 +9,9 @@ from horovod.runner import _job as runner
 from horovod.runner._exchange import MOST, Lines
 from horovod.spark import _task
 
-# From the start of hvdrun until it listens, in seconds: no network is asked, so this is a slow machine's.
+# The time in seconds from the start of hvdrun until it listens. No network is involved, so this allows a slow machine.
 _LISTEN_S = 60.0
-# What a user sets on the driver and means for all ranks.
+# Variables with these prefixes are set by a user on the driver, and meant for all ranks.
 _SETTINGS = ("HOROVOD_", "HVD_", "NCCL_")
 
 

@@ -10,9 +10,9 @@ import socket
 import threading
 from typing import Any, Dict, List, Tuple
 
-# For one connection to be made or answered, in seconds.
+# The time in seconds for one connection to be made or answered.
 _PATIENCE_S = 5.0
-# So many other tasks are called by each; more would take long and tell little.
+# Each task calls at most this many others; more would take long and add little.
 _MOST_CALLED = 16
 _LONGEST_LINE = 512
 

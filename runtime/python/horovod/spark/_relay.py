@@ -13,7 +13,7 @@ from typing import Any, List, Tuple
 from horovod.spark import _task
 from horovod.spark._launch import Launch, Outcome
 
-# Of each stream so many characters are kept for the driver, which sees them at the end only.
+# The number of characters of each stream that are kept for the driver, which sees them only at the end.
 _KEPT_CHARACTERS = 1 << 20
 
 
@@ -75,7 +75,7 @@ class RelayedOrder:
 
         outcome = self.launch.run(environment, out, err, logs.append, start)
         if not agents:
-            # The other tasks still wait to be told whom to call: this ends the stage for them.
+            # The other tasks still wait for the address to call; this error ends the stage for them.
             raise RuntimeError(f"hvdrun could not start in the task of partition 0: {outcome.last_words.strip()}")
         return pickle.dumps(Relayed(outcome, out.text(), err.text(), logs))
 

@@ -6,12 +6,12 @@ import time
 import uuid
 from typing import Any, Callable, List, Optional
 
-# What a task returns comes as rows of so much: one row may not have more than 4 MiB on its way through Spark Connect.
+# A task's result is returned in rows of this size. Spark Connect allows at most 4 MiB in one row.
 _CHUNK_BYTES = 1 << 20
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30,
           "t": 1 << 40, "tb": 1 << 40}  # fmt: skip
 
-# In a task: what it returns goes to the driver.
+# This runs in a task, and what it returns goes to the driver.
 Task = Callable[[int], bytes]
 
 
@@ -21,7 +21,7 @@ def active() -> "Session":
         from pyspark import SparkContext
     except ImportError as error:
         raise ValueError("horovod.spark needs pyspark, which is not installed here: pip install pyspark") from error
-    # Asked for first: remote("local[2]") has a SparkContext in this process too, which is its server's.
+    # This case comes first: remote("local[2]") has a SparkContext in this process too, which belongs to its server.
     remote = _connect_session()
     if remote is not None:
         return ConnectSession(remote)
@@ -44,9 +44,9 @@ def _connect_session() -> Any:
 class Session:
     """One session, classic or over Spark Connect."""
 
-    # Whether all executors are on this machine, so that they can call loopback.
+    # True if all executors are on this machine, so that they can call loopback.
     is_local = False
-    # Whether the client may be far from the cluster, so that executors may be unable to call it.
+    # True if the client may be far from the cluster, so that executors may be unable to call it.
     is_remote = False
 
     def conf(self, name: str, default: str) -> str:
@@ -123,7 +123,7 @@ class ClassicSession(Session):
             return None
 
     def run_stage(self, tasks: int, task: Task) -> List[bytes]:
-        # pyspark has a JVM thread for each of Python's, so that what is set here is this thread's alone.
+        # pyspark has one JVM thread for each Python thread, so the values set here hold for this thread only.
         self._context.setJobGroup(self._group, "ranks of horovod.spark.run", interruptOnCancel=True)
         if self._pool:
             self._context.setLocalProperty("spark.scheduler.pool", self._pool)
@@ -165,7 +165,7 @@ class ConnectSession(Session):
 
     def default_parallelism(self) -> int:
         told = int(self.conf("spark.default.parallelism", "0"))
-        # A frame of many numbers has as many partitions as the cluster has cores, where nothing else is set.
+        # A frame of many numbers has one partition per core of the cluster, unless something else is set.
         return told or self._session.range(1 << 20).selectExpr("spark_partition_id()").distinct().count()
 
     def run_stage(self, tasks: int, task: Task) -> List[bytes]:

@@ -6,9 +6,9 @@ from typing import Callable, List, Optional
 
 from horovod.spark import _session
 
-# What Python raised in a task stands as a line of its own in the text of Spark's exception, after a traceback.
+# Spark's exception contains the error that Python raised in a task as a line of its own, after a traceback.
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*(?:Error|Exception|Interrupt|Refused)): (.+)$", re.MULTILINE)
-# Before Java's own words stands the name of its exception.
+# Java puts the name of the exception before its message.
 _CLASS = re.compile(r"^:? *(?:[a-z]\w*\.)+\w+(?:Exception|Error): *")
 _JAVA = ("java.", "org.apache.", "py4j.", "Caused by")
 

@@ -14,15 +14,16 @@ from typing import IO, Any, Dict, List, Optional
 
 import horovod
 
-# The Python that the task runs in, for the rank.
+# The variable with the path of the task's Python, for the rank.
 PYTHON = "HVD_SPARK_PYTHON"
-# The addresses of the task's GPUs as Spark has them, with commas between.
+# The variable with the addresses of the task's GPUs as Spark names them, with commas between.
 GPUS = "HVD_SPARK_GPUS"
-# Of Spark's own, for its own: a worker's secret is nothing for ranks, and ranks may write compiled modules.
+# Spark's variables for its own worker. The worker's secret does not concern ranks, and ranks may write compiled
+# modules.
 _NOT_FOR_RANKS = ("PYTHON_WORKER_FACTORY_SECRET", "PYTHON_WORKER_FACTORY_PORT", "PYTHONDONTWRITEBYTECODE")
-# Of what the agent says itself so much is kept for the text of an error.
+# The number of lines of the agent's own messages that are kept for the text of an error.
 _KEPT_LINES = 5
-# The agent has ended; a stray process of a rank may still hold its standard error, in seconds.
+# The time in seconds to read the agent's standard error after its end; a stray process of a rank may still hold it.
 _LAST_WORDS_S = 1.0
 
 
@@ -67,7 +68,7 @@ class Order:
 
         check_version(self.version)
         command = [find_program("hvdrun-agent"), "call", "spark", *self.place]
-        # Standard output of a worker may be its conversation with Spark.
+        # The standard output of a worker may be its connection to Spark.
         agent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=sys.stderr.fileno(), stderr=subprocess.PIPE,
                                  env=environment or environment_of_ranks())  # fmt: skip
         words = _LastWords(agent.stderr)
@@ -103,7 +104,7 @@ def environment_of_ranks() -> Dict[str, str]:
     gpus = gpu_addresses()
     if gpus:
         environment[GPUS] = ",".join(gpus)
-        # Where the executor has a list of its own, Spark's addresses count in it.
+        # Where the executor has a list of its own, Spark's addresses are positions in it.
         own = [gpu for gpu in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
         numbers = all(gpu.isdigit() for gpu in gpus)
         mapped = [own[int(gpu)] for gpu in gpus] if own and numbers and max(map(int, gpus)) < len(own) else gpus

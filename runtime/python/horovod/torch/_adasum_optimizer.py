@@ -50,7 +50,7 @@ class AdasumMixin(NamedMixin):
         step = super().step
         if not process_set.included() or process_set.size() == 1:
             return step() if closure is None else step(closure)
-        # Whether a rank had a gradient or not, all ranks combine the same parameters; no change is one of zeros.
+        # All ranks combine the same parameters, with or without a gradient; a missing one counts as a change of zeros.
         parameters = [
             (self._hvd_name(group_index, index, p), p)
             for group_index, group in enumerate(self.param_groups)

@@ -16,7 +16,7 @@ from horovod.common import _lib, _wait, basics
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch._device import Place
 
-# So many bytes are worth a start of their own while backward goes on with the rest.
+# The number of bytes that is worth a start of its own while backward continues.
 _START_BYTES = 256 << 10
 _NEVER = 1 << 62
 
@@ -25,7 +25,7 @@ _number_of_backward = torch._C._current_graph_task_id  # -1 outside of it
 # The code that runs a torch.autograd.Function's backward. A backward pass below it is a part of another one.
 _CODE_OF_FUNCTIONS = torch.autograd.function.BackwardCFunction.apply.__code__
 
-# Those with gradients of backward passes that have not ended. Any thread appends; who removes has the lock.
+# The collections with gradients of backward passes that have not ended. Any thread appends; removing needs the lock.
 _open: List["Collection"] = []
 _open_lock = threading.Lock()
 
@@ -94,25 +94,26 @@ class Collection:
         self.is_synchronized = False  # since the last step or zero_grad, with no gradient made after it
         self.is_by_user = False  # the user has asked for that
         self.is_in_flight = False  # whether any was started, or waits for the others of its group
-        self.special: List[Any] = []  # those of them that are not reduced in their own memory
-        self.places: Set[Place] = set()  # those of all that are in flight on GPUs
-        # Those that are in no group; replaced by a larger one when there are more, but not while any is in flight.
+        self.special: List[Any] = []  # the gradients in flight that are not reduced in their own memory
+        self.places: Set[Place] = set()  # the devices and streams of the operations in flight on GPUs
+        # The gradients that are in no group. It is replaced by a larger one when there are more, but not while any is
+        # in flight.
         self.batch = _lib.Batch(0)
-        # Guards what follows, and what of the batch is started. Python may call what needs it (an optimizer's end, a signal's
-        # handler) in the middle of what has it.
+        # Guards the members below and the starts of the batch. It is reentrant, because Python may run code that needs
+        # it (an optimizer's finalizer, a signal handler) in the middle of code that holds it.
         self.lock = threading.RLock()
         self.is_noted = False  # in _wait.collections
         self.waiting_bytes = 0  # of those that are not started; about, where several threads count
         self.failure: Optional[Exception] = None  # of a start: what was put with it may never be reduced
-        # So many in the host's memory are started while backward goes on; decided when all ranks are there.
+        # The number of bytes in the host's memory to start while backward continues; decided when all ranks are there.
         self.start_bytes: Optional[int] = None
-        self.backward = -1  # the last one that was entered
+        self.backward = -1  # the last backward pass that was entered
         self.backwards: Set[int] = set()  # those that were entered and have not ended
 
     def collect(self, address: int, size_bytes: int, is_on_host: bool) -> None:
         """One more is there, by the address of its plan. Thread: any."""
         self.is_in_flight = True
-        # In this order: a start in another thread says first that nothing is noted, and looks then what is there.
+        # The order matters: a start in another thread first clears is_noted, and then looks at what is there.
         self.batch.addresses.append(address)
         if not self.is_noted:
             self._note()

@@ -21,7 +21,7 @@ class Place(NamedTuple):
     stream: int  # cudaStream_t; 0 is the default stream
 
 
-# Whether the library takes tensors on GPUs, asked once for each time that the job was joined.
+# The answer whether the library takes tensors on GPUs; it is asked again each time that the process has joined a job.
 _asked_at = -1
 _is_taken = False
 _why_not = ""

@@ -55,8 +55,8 @@ class Settings:
         self.process_set = process_set
 
 
-# By the number of dimensions, the memory formats in which a gradient is reduced where it is: with their dimensions in the order
-# of the memory.
+# The memory formats in which a gradient is reduced in its own memory, by its number of dimensions. Each has its
+# dimensions in the order of the memory.
 _FORMATS = {
     4: (torch.channels_last, (0, 2, 3, 1)),
     5: (torch.channels_last_3d, (0, 2, 3, 4, 1)),
@@ -103,14 +103,14 @@ class _Gradient:
         self.priority = priority
         self.passes_left = settings.passes
         self.group: Optional[_GradientGroup] = None
-        # How gradients of this type and shape, in memory that the library can use, are reduced.
+        # The plan for reducing gradients of this type and shape, in memory that the library can use.
         self.plan: Optional[_lib.Plan] = None
         self.dtype: Any = None
         self.device: Any = None
         self.shape: Any = None
         self.format: Any = None
         self.size_bytes = 0
-        # While it is in flight: what keeps its memory, and what is to be done in the end.
+        # These are set while the operation is in flight: the owner of its memory, and the work to do at its end.
         self.grad: Any = None
         self.finish: Optional[Callable[[], None]] = None
         self.was_sparse = False
@@ -256,7 +256,8 @@ def _hook_of(gradient: _Gradient) -> Callable[[torch.Tensor], None]:
         if left < 0:
             raise AssertionError(TOO_OFTEN)
         if common.is_synchronized:
-            # The average of ranks' gradients that have the same average in them is that, and the average of what is new.
+            # An average is a part of these gradients already. It is the same on all ranks, so averaging again leaves it
+            # unchanged, and adds the average of the new part.
             if settings.op != _lib.AVERAGE:
                 raise AssertionError(_REDUCED_ALREADY)
             common.is_synchronized = False
@@ -317,7 +318,7 @@ class Reducer:
     def _grow_batch(self, capacity: int) -> None:
         common = self.common
         if common.is_in_flight:
-            # Parameters that come between backward and step: what is in flight keeps its handles.
+            # Parameters may be added between backward and step; operations in flight keep their handles.
             common.start_waiting(_lib.GOES_ON)
             self._handles.append(common.batch.handles)
         common.batch = _lib.Batch(capacity)
@@ -330,7 +331,7 @@ class Reducer:
         try:
             self.start_missing()
         except BaseException:
-            # None may work on memory any more; what stopped us says more than what becomes of them.
+            # No operation may use memory any more. The first error says more than those that follow.
             with contextlib.suppress(Exception):
                 self.finish()
             raise
@@ -393,7 +394,7 @@ class Reducer:
                 except BaseException as error:
                     failure = failure or error
         if failure is None:
-            # Each began behind the stream that its hook had, which need not be the step's.
+            # Each operation was started on the stream that its hook had, which need not be the step's.
             for place in common.places:
                 follow(place)
         special, common.special = common.special, []

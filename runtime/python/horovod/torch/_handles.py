@@ -42,12 +42,12 @@ class _Pending:
         self.finish = finish
 
 
-# Our own numbers, not the library's: those may come again after shutdown and init.
+# These numbers are ours, not the library's, because those may be reused after shutdown and init.
 _pending: Dict[int, _Pending] = {}
 _handles = itertools.count(1)
 
-# Plans of operations that were done before and may come again, by their arguments; those of a GPU by its number too. One
-# is taken out while it is used, so that no two threads have the same.
+# Plans of earlier operations that may be repeated, by their arguments, and for a GPU by its number too. One is taken
+# out while it is used, so that no two threads have the same.
 _plans: Dict[Tuple, _lib.Plan] = {}
 _MAX_PLANS = 1024  # of names that never come again, at most so many are kept
 
@@ -117,7 +117,7 @@ def _put_in_flight(
     keep: Any, finish: Callable[..., Any], enqueue: Callable[..., Tuple[int, ...]], *arguments: Any
 ) -> int:
     handle = next(_handles)
-    # In the table before the library has the memory: a KeyboardInterrupt in between must not free it.
+    # The entry is made before the library has the memory, because a KeyboardInterrupt in between must not free it.
     pending = _pending[handle] = _Pending(keep, finish)
     try:
         pending.library_handles = enqueue(*arguments)

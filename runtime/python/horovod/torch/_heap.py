@@ -19,7 +19,7 @@ _NEVER = -1  # becomes the largest size_t
 # Up to here malloc raises its threshold by itself, until someone sets one of them; older glibc refuses more
 # (DEFAULT_MMAP_THRESHOLD_MAX). Larger pieces among the others would leave gaps too large to waste.
 _LARGEST_BYTES = 32 << 20
-# Less is not worth it: a step's page faults then are hundreds.
+# The least size that is worth it: below it, a step has only hundreds of page faults.
 _WORTH_BYTES = 1 << 20
 
 

@@ -69,7 +69,7 @@ def _look_within(seconds: float) -> None:
 def _run() -> None:
     while True:
         now, shortest = _monotonic(), _shortest
-        # What begins while this sleeps has a later end than the sleep.
+        # An operation that begins while this sleeps ends later than the sleep.
         next_look = now + shortest
         for entry in list(_entries.values()):
             if entry.until > now:

@@ -25,7 +25,7 @@ def start(
     if op not in (_lib.AVERAGE, _lib.SUM):
         raise ValueError("sparse tensors are reduced by op=hvd.Average or hvd.Sum")
     tensor = tensor.coalesce() if not tensor.is_coalesced() else tensor
-    # One row for each value: ranks have different numbers of them, and those are in dimension 1 of the indices.
+    # The indices are transposed to one row for each value, because ranks differ in the number of values, dimension 1.
     indices = allgather_async(tensor._indices().t().contiguous(), name + ".indices", process_set)
     values, ctx = compression.compress(tensor._values())
     try:

@@ -27,7 +27,7 @@ from horovod.common import _lib, basics
 from horovod.torch import _limits, mpi_ops
 from horovod.torch._handles import library_handle
 
-# A thread that has nothing to do for so long ends, in seconds.
+# A thread that has been idle for this many seconds ends.
 _LINGER_S = 0.2
 
 

@@ -113,7 +113,7 @@ def _rows(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().reshape(1, -1)
 
 
-# Process sets, by their numbers, that have had a group.
+# The numbers of the process sets that have had a group.
 _sets_with_group: Set[int] = set()
 basics.when_left.append(_sets_with_group.clear)
 
@@ -126,8 +126,8 @@ class HvdProcessGroup(dist.ProcessGroup):
         self._process_set = process_set
         self._messages = Messages(options.group_id)
         self._timeout_s = _seconds_of(options.timeout) or _DEFAULT_TIMEOUT_S
-        # What has no name goes by its number among the set's operations. Of several groups those numbers are the same on all
-        # ranks only while these use the groups in one order, which nobody demands.
+        # An operation without a name goes by its number among the set's operations. If a set has several groups, those
+        # numbers match on all ranks only while these use the groups in the same order, which torch does not demand.
         self._is_first = number_of(process_set) not in _sets_with_group
         _sets_with_group.add(number_of(process_set))
         self._name = options.group_id
@@ -298,7 +298,7 @@ class HvdProcessGroup(dist.ProcessGroup):
     def scatter(
         self, output_tensors: List[torch.Tensor], input_tensors: List[List[torch.Tensor]], opts: Any = ScatterOptions()
     ) -> Any:
-        # The root sends a row to each, the others nothing.
+        # The root sends one row to each rank, and the others send nothing.
         output = output_tensors[0]
         splits = [0] * self.size()
         sent = output.detach().reshape(1, -1)[:0]

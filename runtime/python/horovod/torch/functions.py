@@ -136,7 +136,7 @@ def broadcast_optimizer_state(
         raise ValueError("cannot broadcast torch.optim.LBFGS state")
     is_root = mpi_ops.rank() == root_rank
     is_new = not optimizer.state
-    # First what the root has, without the tensors; then the tensors, each into memory of the right shape.
+    # The root's structure goes first, without the tensors. Then each tensor is received in memory of the right shape.
     plan = _plan_of(optimizer) if is_root else None
     plan = broadcast_object(plan, root_rank, name="optimizer_state")
     if not is_root:
@@ -222,7 +222,7 @@ def _plan_of(optimizer: torch.optim.Optimizer) -> Dict[str, Any]:
 
 
 def _travels_alone(value: Any) -> bool:
-    # Step counters and the like go with the plan, and what an optimizer keeps of sparse gradients.
+    # Step counters and the like are sent with the plan, and so is an optimizer's state of sparse gradients.
     is_dense = isinstance(value, torch.Tensor) and value.layout is torch.strided
     return is_dense and (value.numel() > 1 or value.device.type != "cpu")
 

@@ -24,8 +24,8 @@ _TWO_SYNCHRONIZATIONS = (
 )
 
 
-# Optimizers with parameters that have no names are numbered, so that two of them can be in flight at once. Every rank makes
-# them in the same order, as it does everything that has no name.
+# Optimizers with parameters that have no names are numbered, so that two of them can be in flight at once. Every rank
+# makes them in the same order, like everything else that has no name.
 _unnamed = itertools.count()
 
 
@@ -50,7 +50,7 @@ class _DistributedMixin(NamedMixin):
         self._hvd_synchronizes_in_step = True
         stay_out_of_compiled_code()
         process_set = settings.process_set
-        # Alone there is nothing to reduce.
+        # A single rank has nothing to reduce.
         self._hvd_reduces = process_set.included() and (
             process_set.size() > 1 or os.environ.get("HOROVOD_ELASTIC") == "1"
         )
@@ -77,7 +77,7 @@ class _DistributedMixin(NamedMixin):
         everything = [p for group in self.param_groups for p in group["params"]]
         new = [p for p in everything if p.requires_grad and p not in reducer.gradients]
         _heap.keep_for(new)
-        # Parameters that come when others are hooked already are reduced each by itself.
+        # Parameters that are added after others have hooks are reduced one by one.
         groups = [] if reducer.gradients else [[everything[i] for i in group] for group in self._hvd_groups]
         reducer.add([(self._hvd_names[p], p) for p in new], groups)
 
@@ -254,7 +254,7 @@ def _positions_of(
     if not groups or not process_set.included():
         return []
     if names and basics.restart_limit():
-        # A rank that was started anew makes its optimizer alone, so that nothing may be asked of the others.
+        # A rank that was started again makes its optimizer alone, so this must not communicate with the others.
         order.sort(key=lambda i: names[parameters[i]])
     elif names and process_set.size() > 1:
         # Ranks may have their parameters in different orders.
@@ -266,7 +266,7 @@ def _positions_of(
         chosen = [[position[p] for p in group if p in position] for group in groups]
         result = [sorted((i for i in group if i in rank_in_order), key=rank_in_order.get) for group in chosen]
     else:
-        # As even as can be, the first ones longer, in the order of the parameters.
+        # The parts are as even as possible, the first ones longer, in the order of the parameters.
         size, longer = divmod(len(order), groups)
         ends = [0]
         for n in range(groups):

@@ -81,7 +81,7 @@ class _SyncBatchNorm(torch.autograd.Function):
         x = input.detach()
         exact = x if x.dtype in (torch.float32, torch.float64) else x.float()
         own_count = x.numel() // x.shape[1] if x.shape[1] else 0
-        # What a rank contributes, combined as in T. Chan, G. Golub, R. LeVeque, "Algorithms for computing the sample
+        # The contribution of a rank, combined as in T. Chan, G. Golub, R. LeVeque, "Algorithms for computing the sample
         # variance" (1983): sums of squares would cancel.
         if own_count:
             own_mean = exact.mean(_whole(exact))
@@ -122,7 +122,7 @@ class _SyncBatchNorm(torch.autograd.Function):
         own_sum = gradient.sum(_whole(gradient))
         own_dot = (gradient * normal).sum(_whole(gradient))
         input_gradient = None
-        # Every rank takes part, also one that needs no gradient of the input: others may.
+        # Every rank takes part, even one that needs no gradient of the input, because others may need theirs.
         both = allreduce(
             torch.cat([own_sum, own_dot]),
             op=_lib.SUM, name="sync_batch_norm.gradients", process_set=ctx.process_set,
@@ -135,7 +135,7 @@ class _SyncBatchNorm(torch.autograd.Function):
                 .mul_(_channels(factor, exact))
                 .to(input.dtype)
             )
-        # The parameters' gradients are this rank's own; DistributedOptimizer averages them as all others.
+        # The parameters' gradients are this rank's own; DistributedOptimizer averages them like all others.
         weight_gradient = own_dot.to(weight.dtype) if ctx.needs_input_grad[1] else None
         bias_gradient = own_sum.to(weight.dtype) if ctx.needs_input_grad[2] else None
         return input_gradient, weight_gradient, bias_gradient, None, None

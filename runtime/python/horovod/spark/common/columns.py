@@ -9,7 +9,7 @@ from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 import numpy
 
-# A sparse vector is stored as two columns with these first words.
+# A sparse vector is stored as two columns, whose names begin with these.
 INDICES = "__hvd_indices_"
 VALUES = "__hvd_values_"
 
@@ -54,7 +54,7 @@ def _number(kind: Any) -> Optional[str]:
         return "bool"
     if types.is_integer(kind) or types.is_floating(kind):
         return str(numpy.dtype(kind.to_pandas_dtype()))
-    # No tensor holds decimals.
+    # Tensors cannot hold decimals.
     return "float64" if types.is_decimal(kind) else None
 
 
@@ -111,7 +111,7 @@ class FooterFacts:
                              "give a value for them, or drop those rows")  # fmt: skip
         if column.kind not in ("list", "vector") or column.width is not None:
             return column
-        # Values of each row, by row group; a fraction where rows differ.
+        # The number of values in each row, by row group; it is a fraction where rows differ.
         widths = {chunk.num_values / rows for chunk, rows in self._chunks(column.name)}
         if len(widths) != 1 or not min(widths).is_integer():
             said = ", ".join(f"{width:g}" for width in sorted(widths)[:4])

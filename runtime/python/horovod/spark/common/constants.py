@@ -1,6 +1,6 @@
 """Words and sizes that Horovod's estimators name, and programs import from here."""
 
-# How a column of a DataFrame stands in the files.
+# The forms in which a column of a DataFrame is stored in the files.
 ARRAY = "array"
 CUSTOM_SPARSE = "custom_sparse_format"
 NOCHANGE = "nochange"

@@ -18,7 +18,7 @@ __all__ = ["Column", "Dataset", "MANIFEST", "Prepared", "RowGroup", "open_prepar
 
 MANIFEST = "_hvd_dataset.json"
 _VERSION = 1
-# Footers are small and the way to a bucket is long.
+# Footers are small and a request to a bucket is slow, so many are read at once.
 _FOOTER_THREADS = 16
 
 

@@ -61,7 +61,8 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
             other._is_variant = True
         return other
 
-    # Of a variant, the name of the run also says which rows: the folds of CrossValidator differ in nothing else.
+    # For a variant, the name of the run also depends on the rows, because the folds of CrossValidator differ in nothing
+    # else.
     _is_variant = False
 
     def _fit(self, frame: Any) -> HorovodModel:

@@ -3,10 +3,11 @@
 import collections
 from typing import Any, Iterator, List, Sequence, Tuple
 
-# Groups are read in random order, so more open files save little; a footer saves a way to the bucket.
+# Row groups are read in random order, so keeping more files open saves little. A kept footer saves a request to the
+# bucket.
 _OPEN_FILES = 8
 _FOOTERS = 256
-# A file system far away gives large ranges at about the cost of small ones.
+# A remote file system serves a large range at about the cost of a small one.
 _REMOTE_BLOCK = 8 * 1024 * 1024
 
 

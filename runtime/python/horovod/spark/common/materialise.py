@@ -18,9 +18,9 @@ from horovod.spark.common import plans, spark_columns
 from horovod.spark.common.columns import Column
 
 _SPLIT = "__hvd_split"
-# Of a row group as written, in bytes: a few of them fit in a rank's memory, and one is worth a request to a bucket.
+# The size of a row group as written, in bytes. A few fit in a rank's memory, and one is worth a request to a bucket.
 _GROUP_BYTES = 8 * 1024 * 1024
-# Files with larger row groups are copied, for a rank holds several at once.
+# Files with larger row groups are copied, because a rank holds several at once.
 _LARGEST_GROUP_BYTES = 256 * 1024 * 1024
 CACHES = ("auto", "always", "never")
 
@@ -72,7 +72,8 @@ def prepare(frame: Any, store: Any, wanted: Wanted, dataset_idx: Optional[int], 
         if scanned is not None:
             return _finished(store, dataset_idx, f"{base}/{uuid.uuid4().hex[:12]}", scanned, None, made=False)
     facts = _facts(frame, store, wanted, base) if cache != "never" else None
-    # One at a time: parallel fits of one frame would all copy it, and Spark uses all slots for one anyway.
+    # Frames are copied one at a time. Parallel fits of one frame would all copy it, and Spark uses all slots for one
+    # anyway.
     with _lock:
         kept = _find(frame, facts, store)
         if kept is None:

@@ -12,7 +12,7 @@ from typing import List, Sequence, Tuple
 
 import numpy
 
-# What a stream of random numbers is for.
+# The purposes of the two streams of random numbers.
 _GROUPS, _ROWS = 1, 2
 
 

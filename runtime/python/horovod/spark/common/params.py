@@ -23,10 +23,10 @@ class Parameter:
     text: str
     default: Any = None
     convert: Optional[Callable[[Any], Any]] = None
-    # Horovod's accessors of a few parameters do not follow the name.
+    # For a few parameters, Horovod's accessors do not follow the parameter's name.
     getter: Optional[str] = None
     setter: Optional[str] = None
-    # Horovod has none of this name.
+    # Horovod has no accessor of this name.
     is_ours: bool = False
 
     def get_name(self) -> str:

@@ -16,11 +16,11 @@ from horovod.spark.common.columns import Decoder, from_arrow
 # A model's batch: large enough that a call's cost is shared, small enough for a convolution's memory.
 BATCH_ROWS = 1024
 
-# Models that this process has unpickled, the last one last.
+# Models that this process has unpickled, the most recent one last.
 _loaded: Dict[str, Any] = {}
 _MAX_LOADED = 2
 
-# What gives, for the arrays of a batch's features, an array for each output.
+# A function from the arrays of a batch's features to one array for each output.
 Predictor = Callable[[Dict[str, numpy.ndarray]], Sequence[numpy.ndarray]]
 
 VECTOR = "vector"

@@ -20,13 +20,13 @@ from horovod.spark.common.files import Files
 
 __all__ = ["Reader", "WEIGHT"]
 
-# A thread that is in the middle of a read is waited for so long, in seconds.
+# The time in seconds to wait for a thread that is in the middle of a read.
 _STOP_S = 10.0
-# The column that says, with pad=True, which rows count: 1.0, and 0.0 for those that only fill the last batch.
+# The column that, with pad=True, marks the rows that count: 1.0, and 0.0 for those that only fill the last batch.
 WEIGHT = "__weight"
 
 Batch = Dict[str, numpy.ndarray]
-# Which row of the rank's epoch a pool begins with, and its rows.
+# A pool of rows, with the number of the row of the rank's epoch at which it begins.
 Placed = Tuple[int, Batch]
 
 
@@ -153,7 +153,7 @@ class Reader:
         if not self._ahead or self._in_memory:
             yield from pools
             return
-        # Horovod's loaders read ahead by the same means; it ends its threads before Python is taken apart.
+        # Horovod's loaders read ahead in the same way. It ends its threads before Python shuts down.
         from horovod.data.data_loader_base import _Reading
 
         reading = self._reading = _Reading(pools, self._ahead)
@@ -187,7 +187,7 @@ class Reader:
         """Which rows of the line to read."""
         if own:
             return self._share.begin, self._share.begin + own
-        # Fewer rows than ranks: this one reads a row of another, which does not count here.
+        # There are fewer rows than ranks: this rank reads a row of another, which does not count here.
         begin = self._share.rank % self._share.rows
         return begin, begin + 1
 
@@ -239,7 +239,8 @@ class Reader:
                 count = min(missing, end - at)
                 piece = _slice(rows, at - first, at - first + count)
                 at, missing = at + count, missing - count
-                # Views of a pool keep it in memory, so what outlives its turn is copied: another one is read then.
+                # A view keeps its whole pool in memory. So rows that are still needed when the next pool is read are
+                # copied.
                 pieces.append(_copied(piece) if end - at < batch else piece)
                 if not missing:
                     yield self._weighed(_joined(pieces), batch)

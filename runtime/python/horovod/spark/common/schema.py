@@ -58,7 +58,7 @@ def scalar_type(spark_type: type) -> Any:
     return spark_type()
 
 
-# Of one row, a batch norm would have no variance, and a label no batch dimension to confuse.
+# A batch of one row would leave a batch norm without variance, and a label without a clear batch dimension.
 _ZERO_ROWS = 2
 
 

@@ -17,7 +17,7 @@ __all__ = [
     "AbstractFilesystemStore", "AdlsStore", "DBFSLocalStore", "FilesystemStore", "HDFSStore", "LocalStore", "Store",
 ]  # fmt: skip
 
-# Hadoop's names of a file system, by fsspec's own.
+# Hadoop's names of file systems, keyed by those of fsspec.
 _HADOOP_NAMES = {"s3": "s3a", "gcs": "gs", "abfs": "abfss", "adl": "abfss"}
 _LOCAL = ("file", "local")
 
@@ -108,7 +108,7 @@ class AbstractFilesystemStore(Store):
         return f"{type(self).__name__}({self.prefix_path!r})"
 
     def __getstate__(self) -> Dict[str, Any]:
-        # Connections and threads of a file system do not travel; the other side opens its own.
+        # Connections and threads of a file system cannot be pickled; the receiver opens its own.
         return {**self.__dict__, "_fs": None}
 
     def _path_or(self, path: Optional[str], name: str) -> str:
@@ -190,7 +190,7 @@ class AbstractFilesystemStore(Store):
         return sorted(path for path in names if posixpath.basename(path).startswith(first) and path.endswith(suffix))
 
     def exists(self, path: str) -> bool:
-        # Others write here too, so a listing that fsspec remembers may be old.
+        # Other processes write here too, so a listing that fsspec has cached may be old.
         self.fs.invalidate_cache()
         return self.fs.exists(self.get_localized_path(path))
 

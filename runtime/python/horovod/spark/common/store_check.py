@@ -10,9 +10,9 @@ import socket
 import uuid
 from typing import Any, List
 
-# So many executors are asked at most; a fault of the set-up shows on the first few.
+# At most this many executors are asked; a fault of the set-up shows on the first few.
 _MAX_TASKS = 32
-# What a rank's reader imports.
+# The modules that a rank's reader imports.
 _MODULES = ("numpy", "pyarrow", "fsspec")
 
 

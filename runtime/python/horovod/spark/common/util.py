@@ -5,7 +5,7 @@ import os
 import socket
 from typing import Any, List, Optional
 
-# What tells two containers of one machine apart: processes that share these can share memory.
+# The namespaces that differ between two containers of one machine. Processes that share these can share memory.
 _NAMESPACES = ("ipc", "mnt", "net", "uts")
 
 

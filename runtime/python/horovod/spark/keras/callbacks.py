@@ -31,7 +31,7 @@ class Validation(keras.callbacks.Callback):
             rows += count
             for name, value in found.items():
                 sums[name] = sums.get(name, 0.0) + count * float(value)
-        # Those of the training, which every rank has; one without rows of validation has no others.
+        # The names are those of the training, which every rank has. A rank without rows of validation has no others.
         names = sorted(logs or {})
         mine = np.array([rows, *[sums.get(name, 0.0) for name in names]], np.float64)
         (of_all,) = _arrays.allreduce([mine], ["estimator.validation"], _lib.SUM)

@@ -47,7 +47,7 @@ def _array(variable: Any) -> numpy.ndarray:
     import keras
 
     array = keras.ops.convert_to_numpy(variable.value if hasattr(variable, "value") else variable)
-    # numpy's files have no bfloat16, and no loss comes from a wider type.
+    # numpy's files have no bfloat16; a wider type loses nothing.
     return array if array.dtype.kind in "biuf" else array.astype(numpy.float32)
 
 

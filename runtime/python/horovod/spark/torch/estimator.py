@@ -71,7 +71,8 @@ class TorchEstimator(HorovodEstimator):
         features = self._features_of(names)
         weight = self.getSampleWeightCol()
         metrics = _listed(self.getMetrics())
-        # A pair of one pickle keeps the optimizer on the model's parameters; the caller's own are never touched.
+        # Both are copied in one call, so the copied optimizer works on the copied model. The caller's own are never
+        # changed.
         model, optimizer = copy.deepcopy((self.getModel(), self.getOptimizer()))
         return train.Plan(
             model=model, optimizer=optimizer, losses=_listed(self.getLoss()),

@@ -15,7 +15,7 @@ from horovod.spark.torch import optimizers
 from horovod.spark.torch.batches import Batches, Casts, matched
 from horovod.spark.torch.losses import Sums, total_loss
 
-# Steps between lines of progress, with verbose=2.
+# The number of steps between lines of progress, with verbose=2.
 _LINE_EVERY = 100
 
 
@@ -119,7 +119,7 @@ class Trainer:
         self._model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         self._history = list(state["history"])
-        # Another number of ranks shares the rows otherwise, so the epoch that was begun is begun anew.
+        # Another number of ranks divides the rows differently, so an epoch that was interrupted starts again.
         self._epoch, self._step = state["epoch"], state["step"] if state["size"] == hvd.size() else 0
 
     def run(self) -> Optional[List[Dict[str, Any]]]:
@@ -145,7 +145,7 @@ class Trainer:
 
     def _train_epoch(self) -> Dict[str, Any]:
         plan = self._plan
-        # Random numbers of an epoch depend on nothing before it, so that a continued run draws the same.
+        # The random numbers of an epoch depend on nothing before it, so a continued run draws the same.
         torch.manual_seed(hash((plan.seed, self._epoch, hvd.rank())) % (1 << 63))
         self._model.train()
         sums = self._sums()

@@ -67,7 +67,7 @@ class OptimizerStateHandler(StateHandler):
         self._saved = copy.deepcopy(self.value.state_dict())
 
     def restore(self) -> None:
-        # A deep copy: an optimizer keeps the tensors that it is given.
+        # The copy is deep, because an optimizer keeps the tensors that it is given.
         self.value.load_state_dict(copy.deepcopy(self._saved))
 
     def sync(self, root_rank: int = 0) -> None:
