@@ -104,7 +104,7 @@ os.register_at_fork(after_in_child=_forget_watcher)
 # Collections of operations that are to be started together. All are started before any thread waits for something else,
 # because another rank may need them before it does its part. This holds for every thread: torch runs the hooks and
 # waits of a backward pass on a GPU in a thread of its own.
-collections: List[Any] = []  # with start_now(), which takes it out of here
+collections: List[Any] = []  # each has start_now(), which removes it from this list
 
 
 def start_collected() -> None:

@@ -62,7 +62,7 @@ class _Reading:
                 if not self._put((batch, None)):
                     return
             self._put((None, StopIteration()))
-        except BaseException as error:  # raised by the one who iterates
+        except BaseException as error:  # raised in the thread that iterates
             self._put((None, error))
 
     def __iter__(self) -> Iterator[Any]:
@@ -77,7 +77,7 @@ class _Reading:
     def ask_to_stop(self) -> None:
         self._is_stopped.set()
         try:
-            self._batches.put_nowait((None, StopIteration()))  # for one who waits for a batch
+            self._batches.put_nowait((None, StopIteration()))  # for a thread that waits for a batch
         except queue.Full:
             pass
 

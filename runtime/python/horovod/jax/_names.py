@@ -48,7 +48,7 @@ def _count(trace: Any, what: str) -> int:
     """How many of these there are in the program now, this one too; 1 where nothing stands for a program."""
     try:
         counts = _counts.setdefault(trace, {})
-    except TypeError:  # a trace that cannot be referred to
+    except TypeError:  # a trace that has no weak references
         return 1
     counts[what] = counts.get(what, 0) + 1
     return counts[what]

@@ -24,7 +24,7 @@ def _wait_for_programs() -> None:
             try:
                 wait_for()
             except Exception:
-                pass  # whoever uses the result is told
+                pass  # the code that uses the result gets the error
 
     thread = threading.Thread(target=wait, name="hvd-shutdown", daemon=True)
     thread.start()

@@ -87,9 +87,9 @@ def _is_done_by_keras() -> bool:
 
 
 def _for_tensorflow() -> Callable[..., List[Any]]:
-    # What horovod.tensorflow provides for this: grouped_allreduce(tensors, *, op, compression, prescale_factor,
-    # postscale_factor, process_set, name) -> list, which works eagerly, in tf.function and with jit_compile=True, takes
-    # IndexedSlices, and names the group by `name` as it is, without the scopes around it.
+    # The interface that horovod.tensorflow provides for this: grouped_allreduce(tensors, *, op, compression,
+    # prescale_factor, postscale_factor, process_set, name) -> list. It works eagerly, in tf.function and with
+    # jit_compile=True, takes IndexedSlices, and names the group by `name` as it is, without the scopes around it.
     from horovod.tensorflow import grouped_allreduce as of_tensorflow
 
     def grouped_allreduce(

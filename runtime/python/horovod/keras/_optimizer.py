@@ -183,7 +183,7 @@ class _Distributed:
     def __setattr__(self, name: str, value: Any) -> None:
         # LossScaleOptimizer sets this on its inner optimizer, and Keras makes one in compile() for a mixed_float16
         # model.
-        if name == "loss_scale_factor" and value is None and hasattr(self, name):  # not where it is made
+        if name == "loss_scale_factor" and value is None and hasattr(self, name):  # not in its constructor
             self._hvd.is_inside_another = True
         super().__setattr__(name, value)
 

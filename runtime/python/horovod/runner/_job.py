@@ -118,7 +118,7 @@ def run_to_end(
         code = process.wait()
     except BaseException:
         _stop(process)
-        for pump in pumps:  # who still writes to sys.stdout when Python ends aborts it
+        for pump in pumps:  # a thread that writes to sys.stdout while Python ends aborts it
             pump.join(_PUMP_S)
         raise
     for pump in pumps:

@@ -47,7 +47,7 @@ class Check:
     """What was found. `problems`: what would stop a job; `notes`: what is worth to know. Its text is for people."""
 
     num_proc: int
-    slots: Optional[int]  # None: the cluster does not tell
+    slots: Optional[int]  # None: the cluster does not report it
     is_connect: bool
     is_dynamic: bool
     tasks: List[TaskFacts] = dataclasses.field(default_factory=list)

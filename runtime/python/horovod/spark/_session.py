@@ -119,7 +119,7 @@ class ClassicSession(Session):
         try:
             scala = self._context._jsc.sc()
             return int(scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile()))
-        except Exception:  # a Spark that names these otherwise tells by the start timeout
+        except Exception:  # in a Spark with other names, the start timeout reports it
             return None
 
     def run_stage(self, tasks: int, task: Task) -> List[bytes]:

@@ -59,4 +59,4 @@ class SharedFolder:
             files, folder = self._file_system()
             files.rm(folder, recursive=True)
         except Exception:
-            pass  # it was not written, and the check has told why
+            pass  # it was not written, and the check has reported why

@@ -77,7 +77,7 @@ class Order:
                 agent.stdin.write(f"{self.key} {partition} {self.tasks}\n".encode())
                 agent.stdin.flush()
             except BrokenPipeError:
-                pass  # it has ended, and its exit code tells
+                pass  # it has ended, and its exit code says why
             code = agent.wait()
         finally:
             agent.stdin.close()  # the agent ends, if it still runs

@@ -237,7 +237,7 @@ def make_allreduce_grads(
 
     def reduce_some(gradients: List[Any], label: str, generic: bool, is_group: bool) -> List[Any]:
         post = postscale
-        if gradient_predivide_factor != 1.0:  # op is Average: half of the division before the sum, half after
+        if gradient_predivide_factor != 1.0:  # op is Average: a part of the division is done before the sum
             post = gradient_predivide_factor / process_set.size()
         options = {
             "compression": compression,

@@ -87,7 +87,7 @@ def _run(kind: str, tensors: Any, name: Optional[str], labels: Sequence[Any], *m
     node = _normalize_name(name) if name is not None else f"Horovod{kind}_{_label(labels[0] if labels else None)}"
     if not re.match(r"[A-Za-z0-9]", node):
         node = "Horovod" + node
-    with tf.device("/device:CPU:0"):  # where the kernels are; what is on a GPU is copied to the host and back
+    with tf.device("/device:CPU:0"):  # the kernels are there; tensors on GPUs are copied to it and back
         return function(tensors, *more, name=node, **attributes)
 
 

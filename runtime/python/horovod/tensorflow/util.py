@@ -45,5 +45,5 @@ def is_in_xla(graph: Any) -> bool:
         from tensorflow.python.ops import control_flow_util
 
         return bool(control_flow_util.GraphOrParentsInXlaContext(graph))
-    except (ImportError, AttributeError):  # private; without it TensorFlow itself says that it cannot compile our operations
+    except (ImportError, AttributeError):  # a private module; without it TensorFlow reports it
         return False

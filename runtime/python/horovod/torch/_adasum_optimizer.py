@@ -67,7 +67,7 @@ class AdasumMixin(NamedMixin):
                     handle = allreduce_async_(compressed.contiguous(), None, name, _lib.ADASUM, process_set=process_set)
                     pending.append((p, start, handle, context))
         except BaseException:
-            for _, _, handle, _ in pending:  # none may work on memory that is given back
+            for _, _, handle, _ in pending:  # no operation may use memory that is freed
                 with contextlib.suppress(Exception):
                     synchronize(handle)
             raise

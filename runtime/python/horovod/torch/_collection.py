@@ -103,8 +103,8 @@ class Collection:
         # it (an optimizer's finalizer, a signal handler) in the middle of code that holds it.
         self.lock = threading.RLock()
         self.is_noted = False  # in _wait.collections
-        self.waiting_bytes = 0  # of those that are not started; about, where several threads count
-        self.failure: Optional[Exception] = None  # of a start: what was put with it may never be reduced
+        self.waiting_bytes = 0  # of gradients not started yet; approximate if several threads count
+        self.failure: Optional[Exception] = None  # of a start; gradients that were put with it may never be reduced
         # The number of bytes in the host's memory to start while backward continues; decided when all ranks are there.
         self.start_bytes: Optional[int] = None
         self.backward = -1  # the last backward pass that was entered
@@ -163,7 +163,7 @@ class Collection:
     def _start_noted(self, waits: int) -> None:
         """A failure is for whoever waits for these."""
         with contextlib.suppress(ValueError, HorovodInternalError), self.lock:
-            if self.is_noted:  # still: the step may have ended meanwhile, and the memory be another's
+            if self.is_noted:  # if not, the step has ended meanwhile, and its memory may be reused
                 self.start_waiting(waits)
 
     def forget_waiting(self) -> None:
@@ -181,7 +181,7 @@ class Collection:
         self.failure = None
         self.places.clear()
         self.backward = -1
-        if self.backwards:  # of passes that have failed, whose end is none
+        if self.backwards:  # left from passes that have failed, and so never end
             with _open_lock:
                 self.backwards.clear()
                 if self in _open:

@@ -50,7 +50,7 @@ def follow(place: Place) -> Optional[torch.cuda.Stream]:
     current = torch.cuda.current_stream(place.device)
     if current.cuda_stream == place.stream:
         return None
-    if place.stream == 0:  # which torch takes for none when it is asked for a stream by its number
+    if place.stream == 0:  # asked for a stream by number, torch takes 0 for none
         started_on = torch.cuda.default_stream(place.device)
     else:
         started_on = torch.cuda.ExternalStream(place.stream, place.device)

@@ -180,7 +180,7 @@ class _Gradient:
         if compressed is grad and target.memory is whole:
             self.dtype, self.device, self.shape, self.grad = grad.dtype, grad.device, grad.shape, grad
         else:
-            self.dtype = None  # comes here again
+            self.dtype = None  # so that the next gradient comes here again
             self.grad = target
 
             def finish() -> None:
@@ -412,7 +412,7 @@ class Reducer:
         for group in self._groups:
             group.start_over()
         if failure is not None:
-            self._forget_plans()  # after a failure the job may be joined anew, and its process sets have other numbers
+            self._forget_plans()  # after a failure and a new start, process sets have other numbers
             raise failure
 
     def _forget_plans(self) -> None:

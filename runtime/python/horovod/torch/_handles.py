@@ -49,7 +49,7 @@ _handles = itertools.count(1)
 # Plans of earlier operations that may be repeated, by their arguments, and for a GPU by its number too. One is taken
 # out while it is used, so that no two threads have the same.
 _plans: Dict[Tuple, _lib.Plan] = {}
-_MAX_PLANS = 1024  # of names that never come again, at most so many are kept
+_MAX_PLANS = 1024  # limits how many plans with names that never come again are kept
 
 
 def _take_plan(key: Tuple, place: Optional[Place] = None) -> _lib.Plan:
@@ -170,7 +170,7 @@ class Target:
             with torch.no_grad():
                 self.output.copy_(self.memory)
         if stream is not None:
-            self.memory.record_stream(stream)  # it may be a copy, which torch gives out again to the other stream
+            self.memory.record_stream(stream)  # it may be a copy, whose memory torch may reuse on the other stream
         return self.output
 
 

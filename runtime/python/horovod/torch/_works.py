@@ -77,12 +77,12 @@ class Operation:
         self.result: Any = None
         self.error: Optional[BaseException] = None
         self.limit: Optional[_limits.Entry] = None
-        self.path = ""  # the same on every rank, once it has one
+        self.path = ""  # the operation's name, the same on every rank; empty until it has one
         self._handles = handles
         self._finish: Optional[Callable[[List[Any]], Any]] = finish
         self._has_begun = threading.Event() if handles is None else None
-        self._completing = threading.Lock()  # who has it waits
-        self._lock = threading.Lock()  # guards what follows, for moments
+        self._completing = threading.Lock()  # held by the thread that waits for the operation
+        self._lock = threading.Lock()  # guards the members below; held only briefly
         self._is_served = False
         self._future: Optional[_Future] = None
         self._ended = threading.Event()
@@ -278,7 +278,7 @@ class _Server:
         self._queue = _lib.DoneQueue()
         self._lock = threading.Lock()  # guards what follows
         self._operations: Dict[int, Operation] = {}  # by the library's handle of the first
-        self._ready: Deque[Operation] = collections.deque()  # that have no such handle; each has a 0 in the queue
+        self._ready: Deque[Operation] = collections.deque()  # those without such a handle; each has a 0 in the queue
         self._threads: List[threading.Thread] = []
         self._idle = 0
         atexit.register(self._end)

@@ -212,7 +212,7 @@ def _write(
 
 
 def _one_width(name: str, low: Optional[int], high: Optional[int]) -> Optional[int]:
-    if low is None or low < 0:  # size() of a null is null, or -1 where Spark is told so
+    if low is None or low < 0:  # size() of a null is null, or -1 if Spark is configured so
         return None
     if low != high:
         raise ValueError(f"the rows of column {name!r} have from {low} to {high} values; pad or cut them to one length")

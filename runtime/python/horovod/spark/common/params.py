@@ -147,7 +147,7 @@ def _add_accessors(cls: type, parameter: Parameter) -> None:
     for function, function_name in ((get, parameter.get_name()), (put, parameter.set_name())):
         function.__name__ = function_name
         function.__qualname__ = f"{cls.__name__}.{function_name}"
-        if function_name not in cls.__dict__:  # the class's own does more
+        if function_name not in cls.__dict__:  # the class's own method does more
             setattr(cls, function_name, function)
 
 

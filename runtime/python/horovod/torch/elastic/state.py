@@ -88,7 +88,7 @@ class SamplerStateHandler(StateHandler):
     def restore(self) -> None:
         if is_initialized():
             self.value.load_state_dict(self._saved)
-        else:  # this rank has left the job, and the samples are divided when it has joined it anew
+        else:  # this rank has left the job; samples are divided when it has joined again
             self.value.epoch = self._saved["epoch"]
             self.value.processed_num = self._saved["processed_num"]
 

@@ -163,4 +163,4 @@ class ComputeClient:
         try:
             self.wait_for_shutdown()
         except ConnectionError:
-            pass  # nobody is there, which is what is_running() tells
+            pass  # the service is not running, as is_running() reports
