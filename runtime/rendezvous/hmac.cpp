@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#define OPENSSL_SUPPRESS_DEPRECATED  // SHA256_*: what replaces it asks tables of algorithms and allocates, for each
-                                     // hash
+// SHA256_* are deprecated, but their replacement looks up algorithms and allocates memory for each hash.
+#define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 

@@ -30,7 +30,7 @@ using ComputeFunction = void (*)(void* kernel, Context*);
 using AsyncComputeFunction = void (*)(void* kernel, Context*, void* done);
 using DeleteFunction = void (*)(void* kernel);
 
-// TF_DataType.
+// The values of TF_DataType that are used here.
 enum : int {
   kFloat = 1,
   kDouble = 2,
@@ -45,7 +45,7 @@ enum : int {
   kHalf = 19
 };
 
-// TF_Code.
+// The values of TF_Code that are used here.
 enum : int { kOk = 0, kUnknown = 2, kInvalidArgument = 3, kFailedPrecondition = 9, kInternal = 13 };
 
 // X(result, name, (parameters)) stands for the function TF_<name>.

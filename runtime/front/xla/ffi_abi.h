@@ -120,7 +120,7 @@ struct Frame {
 
 using Handler = XlaError*(Frame*);
 
-// Absl's status codes.
+// The status codes of Abseil that are used here.
 enum StatusCode : int {
   kCancelled = 1,
   kUnknown = 2,
