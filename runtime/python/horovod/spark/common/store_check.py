@@ -10,7 +10,7 @@ import socket
 import uuid
 from typing import Any, List
 
-# At most this many executors are asked; a fault of the set-up shows on the first few.
+# The most executors that are asked; a fault of the set-up shows on the first few.
 _MAX_TASKS = 32
 # The modules that a rank's reader imports.
 _MODULES = ("numpy", "pyarrow", "fsspec")
