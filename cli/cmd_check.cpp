@@ -95,7 +95,7 @@ Result<void> allow_files_for(const Placement& placement) {
 }
 
 int written_or_why(std::string_view text, int code) {
-  if (write_all(STDOUT_FILENO, text).ok()) {
+  if (write_all(STDOUT_FILENO, text)) {
     return code;
   }
   if (errno == EPIPE) {

@@ -40,7 +40,7 @@ Result<void> FileFollower::copy_new(int out) {
       return {};
     }
     if (got > 0) {
-      if (const auto done = write_all(out, {buffer.data(), static_cast<std::size_t>(got)}); !done.ok()) {
+      if (!write_all(out, {buffer.data(), static_cast<std::size_t>(got)})) {
         return Error::from_errno("cannot write what stands in the file");
       }
       at_ += static_cast<std::uint64_t>(got);

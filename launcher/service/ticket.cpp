@@ -74,9 +74,10 @@ Result<void> write_ticket(const std::string& path, const Ticket& ticket) {
   if (!file.is_open()) {
     return unwritten(path);
   }
-  if (const auto done = write_all(file.get(), encode(ticket)); !done.ok()) {
+  if (!write_all(file.get(), encode(ticket))) {
+    const Error why = unwritten(path);
     ::unlink(beside.c_str());
-    return done;
+    return why;
   }
   if (::fsync(file.get()) != 0 || ::rename(beside.c_str(), path.c_str()) != 0) {
     const Error why = unwritten(path);

@@ -18,7 +18,7 @@ void Fd::reset() {
   }
 }
 
-Result<void> write_all(int fd, std::string_view bytes) {
+bool write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
     if (written >= 0) {
@@ -27,10 +27,10 @@ Result<void> write_all(int fd, std::string_view bytes) {
       pollfd writable{fd, POLLOUT, 0};
       ::poll(&writable, 1, -1);
     } else if (errno != EINTR) {
-      return Error::from_errno("write");
+      return false;
     }
   }
-  return {};
+  return true;
 }
 
 Result<Pipe> make_pipe() {

@@ -48,9 +48,9 @@ Result<Pipe> make_pipe();
 Result<std::pair<Fd, Fd>> make_socket_pair();
 Result<void> set_nonblocking(int fd, bool nonblocking = true);
 // Writes all of it. A descriptor that another program made non-blocking, as a shared terminal may be, is waited for:
-// the call blocks as long as the reader takes nothing, as a write to a blocking descriptor does. The error has errno's
-// code.
-Result<void> write_all(int fd, std::string_view bytes);
+// the call blocks as long as the reader takes nothing, as a write to a blocking descriptor does. Returns false with
+// errno set by the write that failed.
+[[nodiscard]] bool write_all(int fd, std::string_view bytes);
 // Makes a second descriptor for the same open file, close-on-exec.
 Result<Fd> duplicate(int fd);
 

@@ -1,7 +1,12 @@
 #include "runtime/base/fd.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
+
+#include <array>
+#include <string>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -55,4 +60,28 @@ TEST_CASE("non-blocking can be switched on and off") {
   REQUIRE(set_nonblocking(fd, false).ok());
   CHECK((::fcntl(fd, F_GETFL) & O_NONBLOCK) == 0);
   CHECK_FALSE(set_nonblocking(-1).ok());
+}
+
+TEST_CASE("all is written to a non-blocking descriptor too, as its reader takes it") {
+  auto pipe = make_pipe();
+  REQUIRE(pipe.ok());
+  REQUIRE(set_nonblocking(pipe.value().write_end.get()).ok());
+  const std::string sent(1U << 20U, 'x');  // more than a pipe holds
+  std::size_t received = 0;
+  std::thread reader([&] {
+    std::array<char, 65536> buffer{};
+    for (ssize_t got = 1; got > 0; received += static_cast<std::size_t>(got)) {
+      got = ::read(pipe.value().read_end.get(), buffer.data(), buffer.size());
+    }
+  });
+  CHECK(write_all(pipe.value().write_end.get(), sent));
+  pipe.value().write_end.reset();
+  reader.join();
+  CHECK(received == sent.size());
+}
+
+TEST_CASE("a write that fails says why in errno") {
+  const Fd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  CHECK_FALSE(write_all(full.get(), "text"));
+  CHECK(errno == ENOSPC);
 }
