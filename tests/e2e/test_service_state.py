@@ -1,5 +1,6 @@
 """What the job service keeps, and what becomes of it: dead supervisors, a machine that restarts, full and read-only disks."""
 
+import contextlib
 import json
 import re
 import stat
@@ -136,6 +137,8 @@ def small_disk(service):
     service.env["XDG_STATE_HOME"] = str(place)
     service.state = place
     yield place
+    with contextlib.suppress(OSError):  # a full disk would keep supervisors waiting for room
+        (place / "filler").unlink(missing_ok=True)
     service.end()
     subprocess.run(["umount", "-l", place], check=True)
 
