@@ -117,7 +117,7 @@ def die(folder: pathlib.Path, strike: Callable[[Dict[str, int]], None], num_proc
 
 def wait_for_slots(count: int) -> None:
     """Executors of a new session, and one in the place of a lost one, take a while to come."""
-    _session.active().check_slots(count, PATIENCE)
+    _session.active().check_slots(count, PATIENCE, PATIENCE)
 
 
 def kill(victim: str) -> Callable[[Dict[str, int]], None]:

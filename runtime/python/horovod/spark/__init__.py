@@ -100,7 +100,7 @@ def run(
     for attempt in range(restarts + 1):
         session = _session.active()
         # An executor that was lost takes some time to come back.
-        session.check_slots(num_proc, start_timeout if attempt else min(start_timeout, _REGISTER_S))
+        session.check_slots(num_proc, start_timeout if attempt else _REGISTER_S, start_timeout)
         job = _job.Job(session, launch, launcher)
         try:
             return job.run(stdout, stderr)

@@ -72,15 +72,23 @@ class Session:
         """How many tasks the cluster can run at the same time, now; None where it does not tell."""
         return None
 
-    def check_slots(self, tasks: int, patience_s: float) -> None:
-        """ValueError when the cluster cannot run so many tasks at once, also when its executors have had time to register."""
+    def check_slots(self, tasks: int, patience_s: float, limit_s: float) -> None:
+        """ValueError when the cluster cannot run so many tasks at once, also when its executors have had time to register.
+
+        The patience begins again with each executor that registers. While there is none at all, and in any case after
+        it, the limit counts: a session that has just begun may wait for its first machines.
+        """
         if self.is_dynamic:
             return
-        until = time.monotonic() + patience_s
+        begin = changed = time.monotonic()
         slots = self.slots()
-        while slots is not None and slots < tasks and time.monotonic() < until:
+        while slots is not None and slots < tasks:
+            now = time.monotonic()
+            if now - begin > limit_s or (slots > 0 and now - changed > patience_s):
+                break
             time.sleep(0.1)
-            slots = self.slots()
+            before, slots = slots, self.slots()
+            changed = changed if slots == before else time.monotonic()
         if slots is not None and slots < tasks:
             raise ValueError(
                 f"Timed out waiting for Spark tasks to start. num_proc={tasks} needs as many task slots at the same time, "

@@ -1,0 +1,39 @@
+"""How long horovod.spark.run waits for executors that have not registered yet."""
+
+import pytest
+
+from horovod.spark._session import Session
+
+
+class Registering(Session):
+    """A cluster whose slots are these, one after the other; the last number stays."""
+
+    is_dynamic = False
+
+    def __init__(self, *slots):
+        self.left = list(slots)
+
+    def slots(self):
+        return self.left.pop(0) if len(self.left) > 1 else self.left[0]
+
+
+def test_each_executor_that_registers_begins_the_patience_again():
+    cluster = Registering(0, 0, 0, 1, 1, 2, 2, 3, 3, 4)
+    cluster.check_slots(4, patience_s=0.25, limit_s=60)
+    assert cluster.left == [4]
+
+
+def test_too_few_slots_are_an_error_when_no_more_come():
+    with pytest.raises(ValueError, match="num_proc=4 needs as many task slots at the same time, and the cluster has 3"):
+        Registering(1, 3).check_slots(4, patience_s=0.2, limit_s=60)
+
+
+def test_a_cluster_without_executors_has_until_the_limit():
+    cluster = Registering(*[0] * 8, 2)
+    cluster.check_slots(2, patience_s=0.01, limit_s=60)
+    with pytest.raises(ValueError, match="the cluster has 0"):
+        Registering(0).check_slots(2, patience_s=60, limit_s=0.2)
+
+
+def test_a_cluster_that_does_not_tell_its_slots_is_believed():
+    Registering(None).check_slots(4, patience_s=0, limit_s=0)
