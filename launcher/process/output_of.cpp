@@ -32,6 +32,9 @@ Result<std::string> output_of(const std::vector<std::string>& argv, const std::v
   while (!status && output.size() < kMostOutput && !deadline.has_passed()) {
     HVD_TRY(loop->turn(deadline));
   }
+  if (!status && output.size() >= kMostOutput) {
+    return Error(Code::kResource, "'" + argv.front() + "' has printed more than 1 MiB and was stopped");
+  }
   if (!status) {
     return Error(Code::kTimeout, "'" + argv.front() + "' has not ended in time");
   }

@@ -320,6 +320,8 @@ TEST_CASE("a program that closes its output and lives on is waited for only as l
                               hvd::Deadline::after(std::chrono::seconds(1)));
   REQUIRE(!done.ok());
   CHECK(done.error().code() == hvd::Code::kTimeout);
+  const auto endless = output_of({"yes"}, {"PATH=/usr/bin:/bin"}, hvd::Deadline::after(std::chrono::minutes(5)));
+  CHECK(endless.error().message() == "'yes' has printed more than 1 MiB and was stopped");
   CHECK(output_of({"echo", "hello"}, {"PATH=/usr/bin:/bin"}, hvd::Deadline::after(std::chrono::minutes(5))).value() ==
         "hello\n");
 }
