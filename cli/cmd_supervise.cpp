@@ -141,7 +141,7 @@ class SupervisedJob final : public FileJobObserver {
     options_.job.color = {};
     options_.job.live = false;
     options_.job.input = InputMode::kNone;
-    // Where ranks share a file, each rank gets one of its own as well, for `logs --rank`.
+    // If ranks share a file, each rank gets one of its own as well, for `logs --rank`.
     const JobRun& run = *options_.file;
     const bool shares_files = run.layout.size() > 1 && process_file(run, 0, false) == process_file(run, 1, false);
     if (options_.job.output_dir.empty() && shares_files) {

@@ -58,7 +58,7 @@ Result<void> RelayHub::on_frame(const Frame& frame) {
   }
 }
 
-// Where it cannot be read, the shell that waits for it sees too few bytes, and says so.
+// If it cannot be read, the shell that waits for it gets too few bytes and reports that.
 const std::string& RelayHub::own_image() {
   if (image_.empty()) {
     std::ostringstream text;

@@ -1,11 +1,13 @@
-// Child: a process that this one has started, with up to three pipes on the event loop. It is the one way here to run a
-// program (spawn.h) or a copy of this process beside the loop, and it keeps these rules for all of them:
-//  - What a process has written is read before its end is told. Whoever it left behind may hold its pipes for a while.
-//  - A pipe is read only as far as its reader allows; what waits for the reader is never dropped.
-//  - A signal goes to the process only while it is not reaped, since later its number may be a stranger's.
+// Child is a process that this one has started, with up to three pipes on the event loop. It is the one way to run a
+// program (spawn.h) or a copy of this process beside the loop, so these rules hold for all of them:
+//  - All output of a process is read before its end is reported. Processes that it left behind may hold its pipes for a
+//    while.
+//  - A pipe is read only as far as its reader allows, and bytes that wait for the reader are never dropped.
+//  - A signal is sent only until the process is reaped, because its number may belong to another process later.
 //
-// Thread: loop only. Any handler may destroy the Child. Destroying it sends a process that still runs what it would get
-// at the end of this process (SpawnOptions::death_signal), and reaps it; leave_to() lets it end in its own time.
+// Thread: loop only. Any handler may destroy the Child. Its destructor sends a process that still runs the signal that
+// it would get at the end of this process (SpawnOptions::death_signal), and reaps it; leave_to() lets it end in its own
+// time.
 #pragma once
 
 #include <sys/types.h>
@@ -35,22 +37,22 @@ class Child {
  public:
   enum class Stream : std::uint8_t { kOutput = 0, kErrors = 1 };
 
-  // Which pipes it gets, and how long its end may take.
+  // Options say which pipes the process gets, and how long its end may take.
   struct Options {
     bool has_input = false;
     bool has_output = true;
     bool has_errors = true;
-    bool joins_errors = false;  // what it prints as errors comes with its output
-    // The owner reaps all children of this process, and tells the end of this one by mark_exited().
+    bool joins_errors = false;  // standard error goes into the same pipe as standard output
+    // The owner reaps all children of this process, and reports the end of this one by mark_exited().
     bool is_reaped_elsewhere = false;
-    // For how long others may hold a pipe once the process has ended.
+    // Other processes may hold a pipe for this long after the process has ended.
     Duration output_drain = std::chrono::seconds(1);
     Duration errors_drain = std::chrono::seconds(1);
-    // It is over, too, when it lives on so long without its output; nothing: it is waited for.
+    // It is also over when it has run for this long after its output ended. Unset: it is waited for.
     std::optional<Duration> end_time;
   };
 
-  // All but on_output may be missing.
+  // Only on_output must be set.
   struct Handlers {
     std::function<std::size_t()> allowance;  // how many bytes may come now; 0: nothing is read until resume()
     std::function<void(Stream, std::string_view)> on_output;
@@ -60,10 +62,11 @@ class Child {
     std::function<void(const std::optional<ExitStatus>& status, const std::string& how)> on_over;
   };
 
-  // `program` without descriptors for what gets a pipe. Errors are those of spawn(). The loop must outlive the Child.
+  // Starts `program`, which must name no descriptor where it gets a pipe. Errors are those of spawn(). The loop must
+  // outlive the Child.
   static Result<std::unique_ptr<Child>> start(EventLoop& loop, SpawnOptions program, const Options& options,
                                               Handlers handlers);
-  // A copy of this process, made by fork(2), that writes to the other end of `output`. It is reaped elsewhere.
+  // Takes over a copy of this process, made by fork(2), that writes to the other end of `output`. The owner reaps it.
   static Result<std::unique_ptr<Child>> adopt(EventLoop& loop, pid_t pid, Fd output, Handlers handlers);
   ~Child();
   Child(const Child&) = delete;
@@ -74,34 +77,35 @@ class Child {
   // Known once it is reaped.
   [[nodiscard]] const std::optional<ExitStatus>& status() const { return status_; }
   [[nodiscard]] bool is_open(Stream stream) const { return source_of(stream).fd.is_open(); }
-  // It has ended, and nothing more comes of it.
+  // True once it has ended and its output is read to the end.
   [[nodiscard]] bool is_finished() const {
     return has_exited_ && !is_open(Stream::kOutput) && !is_open(Stream::kErrors);
   }
 
-  // on_over was called, or is never going to be.
+  // True once on_over was called, or can no longer be called.
   [[nodiscard]] bool is_over() const { return is_over_; }
 
-  // What goes into its input (pipe_writer.h).
+  // These write to its input (pipe_writer.h).
   void write(std::string bytes) { in_.write(std::move(bytes)); }
   void push(std::string_view bytes) { in_.push(bytes); }
   // Flushes what is queued, then ends its input.
   void close_input() { in_.finish(); }
-  // More is allowed than before.
+  // Reads on, because the reader allows more than before.
   void resume();
-  // Reads no more of it.
+  // Stops reading this stream.
   void close(Stream stream);
   void set_output_drain(Duration patience) { options_.output_drain = patience; }
 
-  // Its process was reaped elsewhere.
+  // The owner calls this when it has reaped the process.
   void mark_exited(const ExitStatus& status);
-  // To its process group, or to a copy of this process alone.
+  // Signals its process group; a copy of this process is signalled alone.
   void signal(int signo) const;
-  // Nobody needs it any more: no handler is called again, and it gets SIGTERM, and after `patience` SIGKILL.
+  // Ends it with SIGTERM, and after `patience` with SIGKILL. No handler is called again.
   void end(Duration patience);
-  // The same without this object: the ladder reaps it.
+  // Does the same, but the ladder reaps it, so that this object need not wait.
   void leave_to(StopLadder& ladder, Duration patience);
-  // Waits here until it has ended; false: it runs on. Reads what it has written. Only for one that is reaped here.
+  // Blocks until it has ended, and reads its output meanwhile. Returns false if it still runs. Must not be called for a
+  // process that the owner reaps.
   bool await_exit(Deadline deadline);
 
  private:

@@ -29,7 +29,7 @@ class FailureOrder {
   // A traceback or an abort message begins on the rank's standard error. Alone it proves nothing, since the program may
   // catch the exception and go on.
   void note_sign(int rank, TimePoint at);
-  // What the rank printed of its failure says that another process was lost.
+  // The rank printed a failure which says that another process was lost.
   void note_loss(int rank);
   void note_news(int rank, const FailureNews& news, TimePoint at);
   void note_end(int rank, bool has_failed, TimePoint at);
