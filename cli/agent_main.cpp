@@ -17,13 +17,13 @@
 #include "launcher/agent/agent_core.h"
 #include "launcher/agent/dial.h"
 #include "launcher/agent/guardian.h"
+#include "launcher/process/inherited_signals.h"
 #include "launcher/process/remove_tree.h"
 #include "launcher/process/spawn.h"
 #include "launcher/wire/engine_call.h"
-#include "runtime/base/event_loop.h"
-#include "runtime/base/inherited_signals.h"
 #include "runtime/base/open_files.h"
 #include "runtime/bench/bench_rank.h"
+#include "runtime/io/event_loop.h"
 
 namespace {
 

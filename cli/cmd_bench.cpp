@@ -8,9 +8,9 @@
 
 #include "cli/commands.h"
 #include "cli/job_step.h"
+#include "launcher/chart/svg_canvas.h"
 #include "launcher/placement/placement.h"
 #include "launcher/report/bench_table.h"
-#include "launcher/report/svg_canvas.h"
 #include "launcher/run/exit_codes.h"
 #include "runtime/bench/bench_wire.h"
 

@@ -17,13 +17,13 @@
 #include "launcher/logs/live_rows.h"
 #include "launcher/logs/spdlog_log.h"
 #include "launcher/placement/placement.h"
+#include "launcher/process/inherited_signals.h"
 #include "launcher/report/check_json.h"
 #include "launcher/report/check_text.h"
 #include "launcher/run/exit_codes.h"
-#include "runtime/base/event_loop.h"
 #include "runtime/base/fd.h"
-#include "runtime/base/inherited_signals.h"
 #include "runtime/base/open_files.h"
+#include "runtime/io/event_loop.h"
 
 namespace hvd::cli {
 namespace {

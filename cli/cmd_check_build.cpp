@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/job_settings.h"
-#include "launcher/transport/mpirun.h"
-#include "launcher/transport/ssh.h"
+#include "cli/options/job_settings.h"
+#include "launcher/engines/mpirun.h"
+#include "launcher/ssh/ssh.h"
 #include "runtime/base/contract.h"
 #include "runtime/base/dyn_lib.h"
 #include "runtime/base/mpi_names.h"

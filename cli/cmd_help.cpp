@@ -5,7 +5,7 @@
 #include <iostream>
 
 #include "cli/commands.h"
-#include "cli/manual.h"
+#include "cli/options/manual.h"
 #include "runtime/base/fd.h"
 
 namespace hvd::cli {

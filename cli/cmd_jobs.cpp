@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "cli/job_settings.h"
+#include "cli/options/job_settings.h"
 #include "cli/service_commands.h"
 #include "launcher/report/listing.h"
 #include "launcher/service/supervisor.h"

@@ -7,14 +7,14 @@
 
 #include "cli/commands.h"
 #include "cli/file_programs.h"
-#include "cli/job_settings.h"
+#include "cli/options/job_settings.h"
 #include "launcher/jobfile/container_command.h"
 #include "launcher/jobfile/mount_command.h"
 #include "launcher/placement/placement.h"
 #include "launcher/run/relay_tree.h"
 #include "launcher/run/start_plan.h"
-#include "launcher/run/transport_choice.h"
 #include "launcher/transport/local.h"
+#include "launcher/transport/transport_choice.h"
 
 namespace hvd::cli {
 namespace {

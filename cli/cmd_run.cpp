@@ -12,24 +12,24 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/job_settings.h"
 #include "cli/job_step.h"
+#include "cli/options/job_settings.h"
 #include "cli/own_transports.h"
+#include "launcher/engines/mpirun.h"
+#include "launcher/engines/spark_gang.h"
 #include "launcher/logs/spdlog_log.h"
 #include "launcher/placement/placement.h"
 #include "launcher/process/exit_status.h"
+#include "launcher/process/inherited_signals.h"
 #include "launcher/report/json_reporter.h"
 #include "launcher/report/text_reporter.h"
 #include "launcher/run/exit_codes.h"
 #include "launcher/run/job_runner.h"
 #include "launcher/run/relay_tree.h"
-#include "launcher/run/spark_gang.h"
 #include "launcher/transport/dial_back.h"
 #include "launcher/transport/local.h"
-#include "launcher/transport/mpirun.h"
-#include "runtime/base/event_loop.h"
-#include "runtime/base/inherited_signals.h"
 #include "runtime/base/open_files.h"
+#include "runtime/io/event_loop.h"
 
 namespace hvd::cli {
 namespace {

@@ -11,8 +11,9 @@
 
 #include "cli/commands.h"
 #include "cli/file_programs.h"
-#include "cli/job_settings.h"
 #include "cli/job_step.h"
+#include "cli/options/job_settings.h"
+#include "launcher/engines/mpirun.h"
 #include "launcher/jobfile/container_command.h"
 #include "launcher/jobfile/job_run.h"
 #include "launcher/jobfile/mount_command.h"
@@ -20,7 +21,6 @@
 #include "launcher/report/silent_reporter.h"
 #include "launcher/report/step_reporter.h"
 #include "launcher/run/exit_codes.h"
-#include "launcher/transport/mpirun.h"
 
 namespace hvd::cli {
 namespace {

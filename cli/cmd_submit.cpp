@@ -6,8 +6,8 @@
 #include <iostream>
 
 #include "cli/commands.h"
-#include "cli/job_file_settings.h"
-#include "cli/job_settings.h"
+#include "cli/options/job_file_settings.h"
+#include "cli/options/job_settings.h"
 #include "cli/service_commands.h"
 #include "launcher/jobfile/job_file.h"
 #include "launcher/service/supervisor.h"

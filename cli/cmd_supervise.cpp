@@ -12,13 +12,13 @@
 #include <thread>
 
 #include "cli/commands.h"
-#include "cli/job_file_settings.h"
+#include "cli/options/job_file_settings.h"
 #include "cli/service_commands.h"
 #include "launcher/run/exit_codes.h"
-#include "launcher/run/transport_choice.h"
 #include "launcher/service/supervisor.h"
 #include "launcher/service/ticket.h"
 #include "launcher/transport/local.h"
+#include "launcher/transport/transport_choice.h"
 
 namespace hvd::cli {
 namespace {

@@ -1,7 +1,7 @@
 // These are hvdrun's commands: each takes the parsed command line and returns hvdrun's exit code.
 #pragma once
 
-#include "cli/options.h"
+#include "cli/options/options.h"
 #include "runtime/base/result.h"
 
 namespace hvd::cli {

@@ -6,10 +6,10 @@
 #include <string>
 
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "cli/options/options.h"
+#include "launcher/process/inherited_signals.h"
 #include "launcher/report/json_reporter.h"
 #include "launcher/run/exit_codes.h"
-#include "runtime/base/inherited_signals.h"
 #include "runtime/base/open_files.h"
 
 namespace {

@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include "launcher/command/rsh.h"
+#include "launcher/ssh/ssh.h"
 #include "launcher/transport/local.h"
-#include "launcher/transport/rsh.h"
-#include "launcher/transport/ssh.h"
 
 namespace hvd::cli {
 namespace {

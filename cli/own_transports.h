@@ -5,8 +5,8 @@
 
 #include "launcher/job/job_spec.h"
 #include "launcher/transport/transport.h"
-#include "runtime/base/event_loop.h"
 #include "runtime/base/log.h"
+#include "runtime/io/event_loop.h"
 
 namespace hvd::cli {
 

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "cli/service_options.h"
+#include "cli/options/service_options.h"
 #include "cli/service_place.h"
 #include "runtime/base/result.h"
 

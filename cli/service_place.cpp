@@ -4,8 +4,8 @@
 #include <chrono>
 #include <iostream>
 
-#include "cli/flags.h"
-#include "cli/job_settings.h"
+#include "cli/options/flags.h"
+#include "cli/options/job_settings.h"
 #include "launcher/service/supervisor.h"
 
 namespace hvd::cli {

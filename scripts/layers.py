@@ -1,52 +1,69 @@
 #!/usr/bin/env python3
 """The house rules that a compiler does not check. One table, below; printed by --explain.
 
-Usage: scripts/layers.py [--explain] [--root FOLDER]
-One line per violation, FILE:LINE: what is wrong; exit code 1 when there is one.
+Usage: scripts/layers.py [--explain] [--write] [--root FOLDER]
+One line per violation, FILE:LINE: what is wrong; exit code 1 when there is one. --write fills the column "may use" in the
+tables of rooms (launcher/README.md, runtime/README.md) from the table below.
 """
 
 import argparse
+import collections
 import fnmatch
 import pathlib
 import re
 import sys
 
 BASE = "runtime/base"
+IO = "runtime/io"
 
 # EDGES says which folder may include which others (its own and the C++ library are always allowed). The most specific
 # key counts.
 EDGES = {
-    "cli": ["launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/transport", "launcher/run",
-            "launcher/check", "launcher/report", "launcher/service", "launcher/process", BASE, "runtime/bench", "runtime/include"],
-    "cli/agent_main.cpp": ["launcher/agent", "launcher/wire", "launcher/process", "runtime/bench", BASE],
+    "cli": ["cli/options", "launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/engines",
+            "launcher/ssh", "launcher/command", "launcher/transport", "launcher/run", "launcher/check", "launcher/report",
+            "launcher/chart", "launcher/service", "launcher/process", IO, BASE, "runtime/bench"],
+    "cli/agent_main.cpp": ["launcher/agent", "launcher/wire", "launcher/process", "runtime/bench", IO, BASE],
+    # Words become settings.
+    "cli/options": ["launcher/jobfile", "launcher/job", "launcher/transport", "launcher/command", "launcher/run", "launcher/process", BASE,
+                    "runtime/bench"],
     "launcher/job": [BASE],
     "launcher/placement": ["launcher/job", BASE],
     "launcher/jobfile": ["launcher/placement", "launcher/job", BASE],
     # The service holds records and supervisors, but no loop of a running job: commands that only look do not need one.
     "launcher/service": ["launcher/jobfile", "launcher/job", "launcher/process", BASE],
-    "launcher/service/store_jobs.cpp": ["launcher/run", "launcher/jobfile", "launcher/job", "launcher/process", BASE],
-    "launcher/process": [BASE],
-    "launcher/logs": [BASE],
+    "launcher/service/store_jobs.cpp": ["launcher/run", BASE],
+    "launcher/process": [IO, BASE],
+    "launcher/logs": [IO, BASE],
     # What launcher, agent, relay and rank say to each other.
     "launcher/wire": ["launcher/process", BASE, "runtime/rendezvous"],
-    "launcher/agent": ["launcher/wire", "launcher/process", BASE, "runtime/rendezvous"],
-    "launcher/transport": ["launcher/wire", "launcher/placement", "launcher/process", BASE, "runtime/rendezvous"],
-    "launcher/run": ["launcher/transport", "launcher/logs", "launcher/wire", "launcher/placement", "launcher/job",
-                     "launcher/process", BASE, "runtime/rendezvous"],
-    "launcher/check": ["launcher/run", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", BASE,
+    # What an agent finds out about its node.
+    "launcher/survey": ["launcher/wire", "launcher/process", IO, BASE, "runtime/rendezvous"],
+    "launcher/agent": ["launcher/survey", "launcher/wire", "launcher/process", IO, BASE, "runtime/rendezvous"],
+    # Ways to a node: the interface and what all share, then those that run a command, then libssh2's.
+    "launcher/transport": ["launcher/wire", "launcher/placement", "launcher/job", "launcher/process", IO, BASE, "runtime/rendezvous"],
+    "launcher/command": ["launcher/transport", "launcher/wire", "launcher/process", IO, BASE],
+    "launcher/ssh": ["launcher/command", "launcher/transport", "launcher/process", IO, BASE],
+    # Other launchers, which start our agents.
+    "launcher/engines": ["launcher/command", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job",
+                         "launcher/process", IO, BASE, "runtime/rendezvous"],
+    "launcher/run": ["launcher/engines", "launcher/command", "launcher/transport", "launcher/logs",
+                     "launcher/wire", "launcher/placement", "launcher/job", "launcher/process", IO, BASE, "runtime/rendezvous"],
+    "launcher/check": ["launcher/run", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE,
                        "runtime/rendezvous"],
-    "launcher/report": ["launcher/check", "launcher/wire", "launcher/transport", "launcher/run", "launcher/placement",
-                        "launcher/job", "runtime/bench", BASE],
+    "launcher/chart": [],
+    "launcher/report": ["launcher/chart", "launcher/check", "launcher/run", "launcher/transport", "launcher/placement", "launcher/job",
+                        "runtime/bench", BASE],
     "runtime/include": [],
     BASE: [],
-    "runtime/rendezvous": [BASE],
+    IO: [BASE],
+    "runtime/rendezvous": [IO, BASE],
     "runtime/core": [BASE],
     "runtime/device": ["runtime/core", BASE],
     "runtime/observe": ["runtime/core", BASE],
-    "runtime/link": ["runtime/core", "runtime/rendezvous", BASE],
+    "runtime/link": ["runtime/core", "runtime/rendezvous", IO, BASE],
     "runtime/algo": ["runtime/link", "runtime/core", BASE],
     "runtime/backend": ["runtime/algo", "runtime/link", "runtime/core", BASE],
-    "runtime/mpi": ["runtime/backend", "runtime/algo", "runtime/rendezvous", "runtime/core", BASE],
+    "runtime/mpi": ["runtime/backend", "runtime/algo", "runtime/rendezvous", "runtime/core", IO, BASE],
     "runtime/nccl": ["runtime/device", "runtime/core", BASE],
     "runtime/controller": ["runtime/core", BASE],
     "runtime/execute": ["runtime/controller", "runtime/backend", "runtime/algo", "runtime/link", "runtime/observe",
@@ -54,24 +71,24 @@ EDGES = {
     "runtime/execute_device": ["runtime/execute", "runtime/nccl", "runtime/controller", "runtime/backend", "runtime/device",
                                "runtime/observe", "runtime/core", BASE],
     "runtime/engine": ["runtime/execute_device", "runtime/execute", "runtime/controller", "runtime/backend", "runtime/link",
-                       "runtime/observe", "runtime/rendezvous", "runtime/core", BASE],
+                       "runtime/observe", "runtime/rendezvous", "runtime/core", IO, BASE],
     "runtime/abi": ["runtime/engine", "runtime/execute", "runtime/mpi", "runtime/nccl", "runtime/controller", "runtime/device",
                     "runtime/core", "runtime/rendezvous", "runtime/include", BASE],
     # Frameworks load this; like any other program it uses the public header alone.
     "runtime/front": ["runtime/include"],
-    "runtime/bench": ["runtime/include", "runtime/algo", "runtime/core", BASE],
+    "runtime/bench": ["runtime/include", "runtime/core", BASE],
     "tests": ["cli", "launcher", "runtime", "tests"],
     "scripts": ["runtime", "launcher"],  # benchmarks
 }
 
 # SOLE_INCLUDERS says whose headers may be included where. No other code knows the library.
 SOLE_INCLUDERS = {
-    "CLI11": (r"CLI/", ["cli/options.cpp", "cli/option_*.cpp", "cli/service_options.cpp"]),
+    "CLI11": (r"CLI/", ["cli/options/*"]),
     "SQLite": (r"sqlite3", ["launcher/service/database.cpp"]),
     "yaml-cpp": (r"yaml-cpp/", ["launcher/job/yaml_*.cpp", "launcher/jobfile/yaml_*.cpp"]),
-    "libssh2": (r"libssh2", ["launcher/transport/ssh*", "launcher/transport/known_hosts*"]),
+    "libssh2": (r"libssh2", ["launcher/ssh/*"]),
     "spdlog": (r"(spdlog|fmt)/", ["launcher/logs/spdlog_log.cpp"]),
-    "OpenSSL": (r"openssl/", ["runtime/rendezvous/hmac.cpp", "runtime/rendezvous/crypto.cpp", "launcher/transport/*"]),
+    "OpenSSL": (r"openssl/", ["runtime/rendezvous/hmac.cpp", "runtime/rendezvous/crypto.cpp", "launcher/ssh/*", "launcher/transport/agent_push.cpp"]),
     "nlohmann-json": (r"nlohmann/", ["launcher/report/*", "launcher/job/*", "launcher/jobfile/*",
                                      "launcher/service/*", "cli/*"]),
     "Open MPI": (r"mpi\.h", ["runtime/mpi/*"]),
@@ -84,15 +101,15 @@ SOLE_INCLUDERS = {
 # the same name.
 BANNED_CALLS = {
     "getenv": (r"(?<![\w.>])(?:std::|::)?(?:secure_)?getenv\s*\(",
-               ["cli/job_settings.cpp", "runtime/abi/config.cpp"], "take settings as arguments"),
+               ["cli/options/job_settings.cpp", "runtime/abi/config.cpp"], "take settings as arguments"),
     "system": (r"(?<![\w.>:])(?:std::|::)?system\s*\(", [], "no shell: launcher/process starts programs"),
     "popen": (r"(?<![\w.>:])(?:::)?popen\s*\(", [], "no shell: launcher/process starts programs"),
-    "fork": (r"(?<![\w.>:])(?:::)?v?fork\s*\(", ["launcher/process/*", "launcher/agent/*"],
+    "fork": (r"(?<![\w.>:])(?:::)?v?fork\s*\(", ["launcher/process/*", "launcher/agent/*", "launcher/survey/*"],
              "launcher/process starts programs"),
     "posix_spawn": (r"(?<![\w.>])(?:::)?posix_spawnp?\s*\(", [], "launcher/process/child.h runs programs"),
     "pidfd_open": (r"\bSYS_pidfd_open\b|(?<![\w.>])(?:::)?pidfd_open\s*\(", ["launcher/process/spawn.cpp"],
                    "launcher/process/child.h watches processes"),
-    "environ": (r"(?<![\w.>])(?:::)?environ\b", ["cli/job_settings.cpp", "cli/agent_main.cpp"],
+    "environ": (r"(?<![\w.>])(?:::)?environ\b", ["cli/options/job_settings.cpp", "cli/agent_main.cpp"],
                 "take the environment as an argument"),
     "close": (r"(?<![\w.>:])::close\s*\(", ["runtime/base/fd.cpp"], "Fd closes"),
 }
@@ -107,9 +124,11 @@ PURE = ["launcher/placement/*", "launcher/check/clock_offset.*", "launcher/check
         "launcher/run/job_state.*", "launcher/run/failure_order.*", "launcher/service/scheduler.*", "runtime/controller/negotiator.*",
         "runtime/controller/fusion_plan.*", "runtime/algo/schedule.*"]
 NOT_IN_PURE = r"<(unistd\.h|fcntl\.h|sys/.*|fstream|iostream|thread|mutex|ctime|poll\.h)>" \
-              r"|\"runtime/base/(event_loop|socket|fd|log)\.h\""
+              r"|\"runtime/(io/\w+|base/(fd|log))\.h\""
 
 MAX_LINES = {"tests": 800, "": 600}
+# A room that is fuller is divided.
+MAX_FILES = 30
 ROOTS = ["cli", "launcher", "runtime", "tests", "scripts"]
 SUFFIXES = {".h", ".cpp", ".c", ".cu", ".cuh"}
 
@@ -130,11 +149,48 @@ def matches(path, patterns):
 def folder_of(path):
     """cli/x.cpp → cli; launcher/job/x.h → launcher/job; runtime/include/hvd/hvd.h → runtime/include."""
     parts = path.split("/")
-    return "/".join(parts[:2]) if parts[0] in ("launcher", "runtime") and len(parts) > 2 else parts[0]
+    return "/".join(parts[:2]) if parts[0] in ("cli", "launcher", "runtime") and len(parts) > 2 else parts[0]
 
 
 def is_within(folder, allowed):
     return folder == allowed or folder.startswith(allowed + "/")
+
+
+def closure(folder):
+    """All folders that this one may reach, by the table."""
+    found, rest = set(), list(EDGES.get(folder, []))
+    while rest:
+        other = rest.pop()
+        if other not in found:
+            found.add(other)
+            rest += EDGES.get(other, [])
+    return found
+
+
+def may_use(folder):
+    """The cell of a README's table: what this folder may include, without what comes with one of the others."""
+    allowed = EDGES[folder]
+    shown = [other for other in allowed if not any(other in closure(third) for third in allowed if third != other)]
+    top = folder.split("/")[0] + "/"
+    return ", ".join(f"`{other.removeprefix(top)}`" for other in shown) or "–"
+
+
+ROOM_ROW = re.compile(r"^(\| `([\w/]+)/` \| .* \| )([^|]*)( \|)$")
+
+
+def with_edges(top, text):
+    """A README's text with the column "may use" as EDGES has it, and the rooms that have a row."""
+    rooms = set()
+
+    def fill(line):
+        row = ROOM_ROW.match(line)
+        if not row:
+            return line
+        folder = f"{top}/{row[2]}"
+        rooms.add(folder)
+        return row[1] + may_use(folder) + row[4] if folder in EDGES else line
+
+    return "\n".join(fill(line) for line in text.split("\n")), rooms
 
 
 class Checker:
@@ -201,12 +257,32 @@ class Checker:
                 if re.search(r"\busing\s+namespace\b", line):
                     self.say(path, number, "using namespace in a header")
 
+    def check_table(self, top):
+        """The table of rooms in this folder's README."""
+        readme = self.root / top / "README.md"
+        if not readme.is_file():
+            return
+        text = readme.read_text(encoding="utf-8")
+        wanted, rooms = with_edges(top, text)
+        for number, (is_now, should) in enumerate(zip(text.split("\n"), wanted.split("\n")), 1):
+            if is_now != should:
+                self.say(f"{top}/README.md", number, f"should be: {should} (scripts/layers.py --write)")
+        for folder in EDGES:
+            if folder.startswith(top + "/") and "." not in folder and folder not in rooms and (self.root / folder).is_dir():
+                if folder != "runtime/include":
+                    self.say(f"{top}/README.md", 1, f"no row for {folder}/")
+
     def run(self):
         """All violations, by file and line; and the number of files."""
         files = sorted(str(p.relative_to(self.root)) for folder in ROOTS for p in (self.root / folder).rglob("*")
                        if p.suffix in SUFFIXES and p.is_file())
         for path in files:
             self.check_file(path)
+        for top in ("launcher", "runtime"):
+            self.check_table(top)
+        for room, count in sorted(collections.Counter(path.rpartition("/")[0] for path in files).items()):
+            if count > MAX_FILES and not room.startswith(("tests", "scripts")):
+                self.say(room, 1, f"{count} files; at most {MAX_FILES}: divide the room")
         return self.found, len(files)
 
 
@@ -224,17 +300,23 @@ def explain():
         print(f"  {name + '()':22} → not in tests: {why}")
     print(f"\nWithout I/O, clock and environment: {', '.join(PURE)}")
     print(f"Lines per file: at most {MAX_LINES['']}, in tests {MAX_LINES['tests']}")
+    print(f"C++ files in a folder: at most {MAX_FILES}")
     print("Headers: #pragma once; no using namespace; included by their path from the project's root")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--explain", action="store_true", help="print the rules")
+    parser.add_argument("--write", action="store_true", help="fill the tables of rooms")
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[1])
     options = parser.parse_args()
     if options.explain:
         explain()
         return 0
+    if options.write:
+        for top in ("launcher", "runtime"):
+            readme = options.root / top / "README.md"
+            readme.write_text(with_edges(top, readme.read_text(encoding="utf-8"))[0], encoding="utf-8")
     found, files = Checker(options.root).run()
     for line in found:
         print(line)

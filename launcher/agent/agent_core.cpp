@@ -10,14 +10,14 @@
 #include <set>
 #include <utility>
 
-#include "launcher/agent/node_gpus.h"
-#include "launcher/agent/own_cores.h"
-#include "launcher/agent/own_networks.h"
-#include "launcher/agent/own_system.h"
 #include "launcher/process/core_file.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/spawn.h"
-#include "runtime/base/socket.h"
+#include "launcher/survey/node_gpus.h"
+#include "launcher/survey/own_cores.h"
+#include "launcher/survey/own_networks.h"
+#include "launcher/survey/own_system.h"
+#include "runtime/io/socket.h"
 
 namespace hvd::launch {
 namespace {

@@ -13,14 +13,14 @@
 
 #include "launcher/agent/agent_session.h"
 #include "launcher/agent/input_feed.h"
-#include "launcher/agent/node_check.h"
 #include "launcher/agent/rank_hub.h"
 #include "launcher/agent/rank_process.h"
 #include "launcher/agent/relay_hub.h"
 #include "launcher/process/oom_watch.h"
+#include "launcher/survey/node_check.h"
 #include "launcher/wire/messages.h"
-#include "runtime/base/event_loop.h"
 #include "runtime/base/log.h"
+#include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
 

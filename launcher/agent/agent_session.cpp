@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "runtime/base/duration_text.h"
-#include "runtime/base/pass_fds.h"
-#include "runtime/base/socket.h"
+#include "runtime/io/pass_fds.h"
+#include "runtime/io/socket.h"
 
 namespace hvd::launch {
 namespace {

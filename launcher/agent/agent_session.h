@@ -12,10 +12,10 @@
 
 #include "launcher/wire/messages.h"
 #include "launcher/wire/resend_queue.h"
-#include "runtime/base/accept_watch.h"
-#include "runtime/base/byte_channel.h"
-#include "runtime/base/event_loop.h"
 #include "runtime/base/log.h"
+#include "runtime/io/accept_watch.h"
+#include "runtime/io/byte_channel.h"
+#include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
 

@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "launcher/agent/agent_core.h"
-#include "launcher/agent/script_check.h"
 #include "launcher/process/spawn.h"
+#include "launcher/survey/script_check.h"
 #include "runtime/base/open_files.h"
 
 namespace hvd::launch {

@@ -9,7 +9,7 @@
 #include <map>
 #include <optional>
 
-#include "runtime/base/socket.h"
+#include "runtime/io/socket.h"
 #include "runtime/rendezvous/handshake.h"
 
 namespace hvd::launch {

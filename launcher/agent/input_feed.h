@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/base/event_loop.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/result.h"
+#include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/base/socket.h"
+#include "runtime/io/socket.h"
 #include "runtime/rendezvous/store_wire.h"
 
 namespace hvd::launch {

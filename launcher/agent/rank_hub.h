@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/accept_watch.h"
-#include "runtime/base/byte_channel.h"
-#include "runtime/base/event_loop.h"
 #include "runtime/base/frame.h"
 #include "runtime/base/log.h"
+#include "runtime/io/accept_watch.h"
+#include "runtime/io/byte_channel.h"
+#include "runtime/io/event_loop.h"
 #include "runtime/rendezvous/failure_news.h"
 #include "runtime/rendezvous/store.h"
 

@@ -19,8 +19,8 @@
 
 #include "launcher/agent/relayed_command.h"
 #include "launcher/wire/messages.h"
-#include "runtime/base/event_loop.h"
 #include "runtime/base/frame.h"
+#include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
 

@@ -17,8 +17,8 @@
 
 #include "launcher/process/child.h"
 #include "launcher/wire/messages.h"
-#include "runtime/base/event_loop.h"
 #include "runtime/base/result.h"
+#include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
 

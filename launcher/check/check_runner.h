@@ -16,8 +16,8 @@
 #include "launcher/job/job_spec.h"
 #include "launcher/run/job_runner.h"
 #include "launcher/run/node_session.h"
-#include "runtime/base/event_loop.h"
 #include "runtime/base/log.h"
+#include "runtime/io/event_loop.h"
 #include "runtime/rendezvous/store.h"
 
 namespace hvd::launch {

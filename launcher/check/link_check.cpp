@@ -5,7 +5,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/duration_text.h"
-#include "runtime/base/socket.h"
+#include "runtime/io/socket.h"
 
 namespace hvd::launch {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "launcher/check/check_result.h"
 #include "launcher/check/link_plan.h"
-#include "runtime/base/event_loop.h"
+#include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
 

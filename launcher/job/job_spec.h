@@ -1,4 +1,4 @@
-// JobSpec holds everything about one job that the user decided. Value type; made by cli/job_settings.cpp.
+// JobSpec holds everything about one job that the user decided. Value type; made by cli/options/job_settings.cpp.
 #pragma once
 
 #include <array>

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "launcher/jobfile/argument_words.h"
 #include "launcher/jobfile/container_command.h"
 #include "launcher/jobfile/job_run.h"
 #include "launcher/jobfile/mount_command.h"

@@ -2,7 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launcher/jobfile/argument_words.h"
 #include "launcher/jobfile/job_run.h"
 #include "launcher/jobfile/mount_command.h"
 #include "launcher/jobfile/variable_text.h"

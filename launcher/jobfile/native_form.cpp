@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "launcher/jobfile/argument_words.h"
 #include "launcher/jobfile/form_reader.h"
+#include "launcher/jobfile/variable_text.h"
 
 namespace hvd::launch {
 

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/result.h"
+
 namespace hvd::launch {
 
 struct TextPiece {
@@ -29,5 +31,18 @@ std::string quote_with_variables(std::string_view text);
 std::string expand_variables(std::string_view text,
                              const std::function<std::optional<std::string>(const std::string& name)>& value_of,
                              std::vector<std::string>& missing);
+
+// A job file's arguments (commandLineArgs, args): words that are split and quoted as in a shell, in which variables are
+// expanded and nothing is executed.
+struct ArgumentWords {
+  std::string shell_text;   // the words, quoted for any POSIX shell, which expands the variables
+  std::size_t longest = 0;  // bytes of the longest word, before variables are expanded
+  bool is_plain = true;     // false: it held ; | & < > ( ` or $( outside of quotes, which are taken literally
+};
+
+// Fails on a quote that does not end.
+Result<ArgumentWords> read_arguments(std::string_view text);
+// Returns the text that read_arguments() reads as this one word, with its variables still variables.
+std::string argument_of(std::string_view word);
 
 }  // namespace hvd::launch

@@ -15,8 +15,8 @@
 
 #include "launcher/logs/live_rows.h"
 #include "runtime/base/clock.h"
-#include "runtime/base/event_loop.h"
 #include "runtime/base/fd.h"
+#include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
 

@@ -26,7 +26,7 @@
 #include "launcher/logs/line_gather.h"
 #include "launcher/logs/line_splitter.h"
 #include "launcher/logs/rank_files.h"
-#include "runtime/base/event_loop.h"
+#include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
 

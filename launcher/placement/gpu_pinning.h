@@ -14,8 +14,8 @@ namespace hvd::launch {
 // one for each rank. An error names a GPU that is not there.
 Result<std::vector<std::string>> gpus_of_job(const NodePlan& node, const std::vector<std::string>& on_node);
 
-// Returns what a rank gets in the variable that selects the node's GPUs (launcher/agent/node_gpus.h). `gpus` comes from
-// gpus_of_job(); empty: nothing is set.
+// Returns what a rank gets in the variable that selects the node's GPUs (launcher/survey/node_gpus.h). `gpus` comes
+// from gpus_of_job(); empty: nothing is set.
 EnvList gpu_env(GpuMode mode, const std::string& variable, const std::vector<std::string>& gpus, int local_rank);
 
 // Says which ranks share which GPU, where there are more ranks than GPUs; else empty.

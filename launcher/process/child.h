@@ -26,10 +26,10 @@
 #include "launcher/process/spawn.h"
 #include "launcher/process/stop_ladder.h"
 #include "runtime/base/clock.h"
-#include "runtime/base/event_loop.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/result.h"
-#include "runtime/base/scope.h"
+#include "runtime/io/event_loop.h"
+#include "runtime/io/scope.h"
 
 namespace hvd::launch {
 

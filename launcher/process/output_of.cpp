@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "launcher/process/child.h"
-#include "runtime/base/event_loop.h"
+#include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
 namespace {

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <map>
 
-#include "runtime/base/event_loop.h"
 #include "runtime/base/fd.h"
+#include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
 

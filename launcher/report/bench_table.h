@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/chart/chart.h"
 #include "launcher/placement/placement.h"
-#include "launcher/report/chart.h"
 #include "runtime/bench/bench_wire.h"
 
 namespace hvd::launch {

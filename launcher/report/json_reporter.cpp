@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "launcher/report/traceback.h"
-#include "launcher/run/transport_choice.h"
+#include "launcher/transport/transport_choice.h"
 
 namespace hvd::launch {
 namespace {

@@ -13,9 +13,9 @@
 #include <memory>
 #include <string_view>
 
-#include "runtime/base/event_loop.h"
 #include "runtime/base/fd.h"
-#include "runtime/base/scope.h"
+#include "runtime/io/event_loop.h"
+#include "runtime/io/scope.h"
 
 namespace hvd::launch {
 

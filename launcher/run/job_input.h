@@ -13,8 +13,8 @@
 
 #include "launcher/run/input_source.h"
 #include "launcher/wire/messages.h"
-#include "runtime/base/event_loop.h"
 #include "runtime/base/fd.h"
+#include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "launcher/engines/engine.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/logs/log_mux.h"
 #include "launcher/placement/placement.h"
@@ -19,12 +20,11 @@
 #include "launcher/run/relay_tree.h"
 #include "launcher/run/start_plan.h"
 #include "launcher/run/suspension.h"
-#include "launcher/run/transport_choice.h"
-#include "launcher/transport/engine.h"
 #include "launcher/transport/transport.h"
-#include "runtime/base/event_loop.h"
+#include "launcher/transport/transport_choice.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
+#include "runtime/io/event_loop.h"
 #include "runtime/rendezvous/exchange_board.h"
 
 namespace hvd::launch {

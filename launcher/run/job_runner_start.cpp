@@ -2,8 +2,8 @@
 // start messages, and restart a rank.
 #include <algorithm>
 
+#include "launcher/command/rsh_template.h"
 #include "launcher/run/job_runner.h"
-#include "launcher/transport/rsh_template.h"
 
 namespace hvd::launch {
 namespace {

@@ -7,8 +7,8 @@
 #include <iterator>
 
 #include "launcher/run/exit_codes.h"
-#include "launcher/run/transport_choice.h"
 #include "launcher/run/unopened_hosts.h"
+#include "launcher/transport/transport_choice.h"
 
 namespace hvd::launch {
 namespace {

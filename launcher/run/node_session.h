@@ -15,8 +15,8 @@
 #include "launcher/transport/transport.h"
 #include "launcher/wire/messages.h"
 #include "launcher/wire/resend_queue.h"
-#include "runtime/base/event_loop.h"
 #include "runtime/base/frame.h"
+#include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "launcher/run/transport_choice.h"
+#include "launcher/transport/transport_choice.h"
 #include "launcher/wire/messages.h"
 
 namespace hvd::launch {

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <utility>
 
-#include "launcher/run/transport_choice.h"
-#include "launcher/transport/rsh.h"
-#include "launcher/transport/rsh_template.h"
-#include "launcher/transport/system_ssh.h"
+#include "launcher/command/rsh.h"
+#include "launcher/command/rsh_template.h"
+#include "launcher/command/system_ssh.h"
+#include "launcher/transport/transport_choice.h"
 
 namespace hvd::launch {
 namespace {

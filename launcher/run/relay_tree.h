@@ -9,14 +9,14 @@
 #include <memory>
 #include <vector>
 
+#include "launcher/command/relay.h"
+#include "launcher/command/relayed.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/placement/placement.h"
-#include "launcher/transport/relay.h"
-#include "launcher/transport/relayed.h"
 #include "launcher/transport/transport.h"
 #include "launcher/wire/messages.h"
-#include "runtime/base/event_loop.h"
 #include "runtime/base/log.h"
+#include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
 

@@ -7,7 +7,7 @@
 
 #include <functional>
 
-#include "runtime/base/event_loop.h"
+#include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
 

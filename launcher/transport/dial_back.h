@@ -1,4 +1,4 @@
-// The dial-back transport: agents that somebody else starts (an engine, launcher/transport/engine.h) call the launcher.
+// The dial-back transport: agents that somebody else starts (an engine, launcher/engines/engine.h) call the launcher.
 // An agent is known by the first of its ranks, and before any other byte both ends prove that they know the secret
 // (runtime/rendezvous/handshake.h). After that its stream is like any other, but encrypted (record.h): the agent's way
 // here is not inside SSH.
@@ -21,7 +21,7 @@
 #include "launcher/wire/engine_call.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
-#include "runtime/base/socket.h"
+#include "runtime/io/socket.h"
 #include "runtime/rendezvous/handshake.h"
 
 namespace hvd::launch {

@@ -10,7 +10,7 @@
 #include <memory>
 #include <set>
 
-#include "runtime/base/event_loop.h"
+#include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
 

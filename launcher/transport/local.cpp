@@ -8,8 +8,8 @@
 
 #include "launcher/process/child.h"
 #include "launcher/transport/remote_errors.h"
-#include "runtime/base/byte_channel.h"
-#include "runtime/base/scope.h"
+#include "runtime/io/byte_channel.h"
+#include "runtime/io/scope.h"
 
 namespace hvd::launch {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "launcher/transport/transport.h"
-#include "runtime/base/scope.h"
+#include "runtime/io/scope.h"
 
 namespace hvd::launch {
 

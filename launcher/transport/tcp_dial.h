@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/event_loop.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/result.h"
-#include "runtime/base/socket.h"
+#include "runtime/io/event_loop.h"
+#include "runtime/io/socket.h"
 
 namespace hvd::launch {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "runtime/base/bytes.h"
-#include "runtime/base/event_loop.h"
 #include "runtime/base/result.h"
+#include "runtime/io/event_loop.h"
 
 namespace hvd::launch {
 

@@ -17,10 +17,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/byte_filter.h"
-#include "runtime/base/event_loop.h"
 #include "runtime/base/frame.h"
 #include "runtime/base/result.h"
+#include "runtime/io/byte_filter.h"
+#include "runtime/io/event_loop.h"
 #include "runtime/link/shm_ring.h"
 
 namespace hvd {

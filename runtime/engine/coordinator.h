@@ -14,10 +14,10 @@
 #include <span>
 #include <vector>
 
-#include "runtime/base/event_loop.h"
 #include "runtime/controller/autotuner.h"
 #include "runtime/controller/known_tensors.h"
 #include "runtime/controller/negotiator.h"
+#include "runtime/io/event_loop.h"
 #include "runtime/observe/stall_watch.h"
 
 namespace hvd {

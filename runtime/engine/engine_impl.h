@@ -25,7 +25,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/base/event_loop.h"
 #include "runtime/base/interrupt.h"
 #include "runtime/base/process_mark.h"
 #include "runtime/controller/response_cache.h"
@@ -41,6 +40,7 @@
 #include "runtime/execute/executor.h"
 #include "runtime/execute/submit_queue.h"
 #include "runtime/execute_device/device_plane.h"
+#include "runtime/io/event_loop.h"
 #include "runtime/observe/counters.h"
 #include "runtime/observe/stall_watch.h"
 #include "runtime/observe/timeline.h"

@@ -14,7 +14,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/result.h"
-#include "runtime/base/socket.h"
+#include "runtime/io/socket.h"
 #include "runtime/rendezvous/handshake.h"
 #include "runtime/rendezvous/store.h"
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #include "runtime/base/open_files.h"
-#include "runtime/base/socket.h"
 #include "runtime/base/text.h"
+#include "runtime/io/socket.h"
 #include "runtime/link/mesh_peer.h"
 #include "runtime/link/shm_segment.h"
 #include "runtime/rendezvous/subset_store.h"

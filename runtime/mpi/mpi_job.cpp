@@ -7,7 +7,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "runtime/base/socket.h"
+#include "runtime/io/socket.h"
 #include "runtime/mpi/mpi_backend.h"
 #include "runtime/mpi/mpi_comm.h"
 #include "runtime/mpi/mpi_places.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/base/check.h"
-#include "runtime/base/socket.h"
+#include "runtime/io/socket.h"
 
 namespace hvd {
 namespace {

@@ -21,9 +21,9 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/base/byte_filter.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/result.h"
+#include "runtime/io/byte_filter.h"
 #include "runtime/rendezvous/crypto.h"
 
 namespace hvd {

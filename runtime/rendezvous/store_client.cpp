@@ -9,7 +9,7 @@
 #include <array>
 #include <cstring>
 
-#include "runtime/base/socket.h"
+#include "runtime/io/socket.h"
 #include "runtime/rendezvous/store_wire.h"
 
 namespace hvd {

@@ -89,7 +89,7 @@ def test_the_help_of_a_first_week_fits_a_screen(words):
 
 
 def test_each_option_of_the_short_help_exists():
-    shown = re.findall(r'\{"(-[^"]+)", "', (ROOT / "cli/short_help.cpp").read_text())
+    shown = re.findall(r'\{"(-[^"]+)", "', (ROOT / "cli/options/short_help.cpp").read_text())
     assert len(shown) > 20
     text = hvdrun("--help").stdout
     everything = hvdrun("--help-all").stdout

@@ -5,12 +5,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launcher/agent/own_software.h"
-#include "launcher/agent/own_system.h"
 #include "launcher/check/findings.h"
 #include "launcher/job/host_list.h"
 #include "launcher/report/check_json.h"
 #include "launcher/report/check_text.h"
+#include "launcher/survey/own_software.h"
+#include "launcher/survey/own_system.h"
 #include "launcher/wire/check_messages.h"
 #include "tests/fuzz/require.h"
 

@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "launcher/jobfile/argument_words.h"
 #include "launcher/jobfile/form_reader.h"
 #include "launcher/jobfile/job_run.h"
 #include "launcher/jobfile/variable_text.h"

@@ -7,7 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "launcher/agent/own_gpus.h"
+#include "launcher/command/rsh_template.h"
+#include "launcher/engines/engine.h"
+#include "launcher/engines/mpirun.h"
 #include "launcher/job/host_list.h"
 #include "launcher/job/hostfile.h"
 #include "launcher/job/tunable.h"
@@ -21,9 +23,7 @@
 #include "launcher/report/traceback.h"
 #include "launcher/service/cluster.h"
 #include "launcher/service/ticket.h"
-#include "launcher/transport/engine.h"
-#include "launcher/transport/mpirun.h"
-#include "launcher/transport/rsh_template.h"
+#include "launcher/survey/own_gpus.h"
 #include "launcher/transport/ssh_config.h"
 #include "launcher/wire/engine_call.h"
 #include "launcher/wire/messages.h"

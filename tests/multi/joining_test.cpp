@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "runtime/base/open_files.h"
-#include "runtime/base/socket.h"
+#include "runtime/io/socket.h"
 #include "runtime/link/mesh_peer.h"
 #include "runtime/rendezvous/handshake.h"
 #include "tests/multi/thread_job.h"

@@ -61,7 +61,7 @@ def test_an_empty_tree_is_not_taken_for_a_clean_one(tmp_path):
     ("cli/agent_main.cpp", '#include "launcher/run/job_state.h"\n', 1, "may not include launcher/run"),
     ("launcher/new/x.cpp", '#include "runtime/base/fd.h"\n', 1, "launcher/new is not in the table"),
     ("launcher/job/x.cpp", '#include "spec.h"\n', 1, '"spec.h" is no file of this project'),
-    ("cli/cmd_run.cpp", "#include <CLI/CLI.hpp>\n", 1, "CLI11 may be included only in cli/options.cpp"),
+    ("cli/cmd_run.cpp", "#include <CLI/CLI.hpp>\n", 1, "CLI11 may be included only in cli/options/"),
     ("launcher/job/hostfile.cpp", "#include <yaml-cpp/yaml.h>\n", 1, "yaml-cpp"),
     ("launcher/transport/local.cpp", "#include <libssh2.h>\n", 1, "libssh2"),
     ("launcher/run/x.cpp", "#include <spdlog/spdlog.h>\n", 1, "spdlog"),
@@ -100,9 +100,9 @@ def test_a_violation_is_named_with_its_line(tmp_path, path, text, where, words):
     ("launcher/run/x.cpp", "void f(Q& q) { q.close(); q->fork(); Q::close(); }\n"),
     ("launcher/run/x.cpp", "int file_system(int); int prefork(int); int n = 1'000'000; char c = '\"';\n"),
     ("runtime/base/x.cpp", "using namespace std::literals;\n" + "\n" * 599),
-    ("cli/options.cpp", "#include <CLI/CLI.hpp>\n"),
-    ("cli/job_settings.cpp", 'auto a = std::getenv("A");\n'),
-    ("launcher/transport/ssh_session.cpp", "#include <libssh2.h>\n#include <openssl/evp.h>\n"),
+    ("cli/options/options.cpp", "#include <CLI/CLI.hpp>\n"),
+    ("cli/options/job_settings.cpp", 'auto a = std::getenv("A");\n'),
+    ("launcher/ssh/ssh_session.cpp", "#include <libssh2.h>\n#include <openssl/evp.h>\n"),
     ("launcher/process/spawn.cpp", "int a = ::fork();\n"),
     ("launcher/process/spawn.cpp", "int f = ::syscall(SYS_pidfd_open, pid, 0);\n"),
     ("cli/agent_main.cpp", "char** e = environ;\n"),
@@ -121,3 +121,20 @@ def test_explain_prints_every_rule():
     assert done.returncode == 0
     for words in ("launcher/run", "libssh2", "getenv()", "at most 600", "#pragma once", "sleep()"):
         assert words in done.stdout
+
+
+def test_a_room_with_too_many_files_is_named(tmp_path):
+    files = {f"runtime/base/x{number}.h": HEADER for number in range(_layers.MAX_FILES + 1)}
+    assert any(line.startswith("runtime/base:1: ") and "divide the room" in line for line in layers(tmp_path, files))
+
+
+def test_the_column_may_use_is_held_against_the_table(tmp_path):
+    table = "| room | what | may use |\n|---|---|---|\n| `job/` | what is wanted | `run` |\n| `run/` | the job | {} |\n"
+    found = layers(tmp_path, {"launcher/README.md": table.format(_layers.may_use("launcher/run"))})
+    assert [line for line in found if "README" in line] == [
+        "launcher/README.md:3: should be: | `job/` | what is wanted | `runtime/base` | (scripts/layers.py --write)"]
+
+
+def test_a_room_without_a_row_is_named(tmp_path):
+    found = layers(tmp_path, {"launcher/README.md": "| `job/` | what is wanted | `runtime/base` |\n"})
+    assert found == ["launcher/README.md:1: no row for launcher/run/"]

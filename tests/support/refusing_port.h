@@ -9,7 +9,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/fd.h"
-#include "runtime/base/socket.h"
+#include "runtime/io/socket.h"
 
 namespace hvd {
 

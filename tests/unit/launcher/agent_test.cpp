@@ -10,15 +10,15 @@
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
-#include "launcher/agent/node_gpus.h"
-#include "launcher/agent/own_cores.h"
-#include "launcher/agent/own_gpus.h"
-#include "launcher/agent/own_networks.h"
 #include "launcher/agent/rank_process.h"
-#include "launcher/agent/script_check.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/process/output_of.h"
 #include "launcher/process/spawn.h"
+#include "launcher/survey/node_gpus.h"
+#include "launcher/survey/own_cores.h"
+#include "launcher/survey/own_gpus.h"
+#include "launcher/survey/own_networks.h"
+#include "launcher/survey/script_check.h"
 #include "launcher/wire/messages.h"
 #include "tests/support/jumping_clock.h"
 

@@ -5,8 +5,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "launcher/chart/svg_canvas.h"
 #include "launcher/report/bench_table.h"
-#include "launcher/report/svg_canvas.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // launcher/run/called_agents, driver_pipe and engine_call's order: a job whose places are known when its agents call.
-#include "launcher/run/called_agents.h"
+#include "launcher/engines/called_agents.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "launcher/run/driver_pipe.h"
+#include "launcher/engines/driver_pipe.h"
 #include "launcher/wire/engine_call.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)

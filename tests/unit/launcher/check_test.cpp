@@ -16,7 +16,7 @@
 #include "launcher/report/check_text.h"
 #include "launcher/report/quantities.h"
 #include "launcher/report/text_grid.h"
-#include "runtime/base/socket.h"
+#include "runtime/io/socket.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
 using namespace hvd;          // NOLINT(google-build-using-namespace)

@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include "launcher/job/host_list.h"
-#include "launcher/jobfile/argument_words.h"
 #include "launcher/jobfile/container_command.h"
 #include "launcher/jobfile/document.h"
 #include "launcher/jobfile/form_reader.h"

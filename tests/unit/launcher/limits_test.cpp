@@ -8,8 +8,8 @@
 #include "launcher/job/text_file.h"
 #include "launcher/placement/placement.h"
 #include "launcher/run/rank_limits.h"
-#include "launcher/run/transport_choice.h"
 #include "launcher/run/unopened_hosts.h"
+#include "launcher/transport/transport_choice.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/base/event_loop.h"
+#include "runtime/io/event_loop.h"
 #include "tests/support/still_clock.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)

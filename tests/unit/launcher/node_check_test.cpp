@@ -1,5 +1,5 @@
 // The agent's part of a check: errands, surveys of a made-up machine, probes over real sockets; and its messages.
-#include "launcher/agent/node_check.h"
+#include "launcher/survey/node_check.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -12,13 +12,13 @@
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
-#include "launcher/agent/errand.h"
-#include "launcher/agent/link_probe.h"
-#include "launcher/agent/own_cgroup.h"
-#include "launcher/agent/own_software.h"
-#include "launcher/agent/own_system.h"
+#include "launcher/survey/errand.h"
+#include "launcher/survey/link_probe.h"
+#include "launcher/survey/own_cgroup.h"
+#include "launcher/survey/own_software.h"
+#include "launcher/survey/own_system.h"
 #include "launcher/wire/check_messages.h"
-#include "runtime/base/socket.h"
+#include "runtime/io/socket.h"
 #include "tests/support/refusing_port.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)

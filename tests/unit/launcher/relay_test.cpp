@@ -1,6 +1,6 @@
 // The tree by which many nodes are reached: who relays to whom (launcher/run), and commands that one node runs for the
 // launcher (launcher/agent/relay_hub, launcher/transport/relay), joined here without a connection in between.
-#include "launcher/transport/relay.h"
+#include "launcher/command/relay.h"
 
 #include <signal.h>
 #include <sys/wait.h>

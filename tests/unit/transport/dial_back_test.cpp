@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "launcher/agent/dial.h"
-#include "runtime/base/socket.h"
+#include "runtime/io/socket.h"
 #include "tests/support/refusing_port.h"
 #include "tests/unit/transport/recording.h"
 

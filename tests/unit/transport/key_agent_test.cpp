@@ -1,5 +1,5 @@
 // ssh-agent: a real one, one that is silent, and ones that answer with anything.
-#include "launcher/transport/key_agent.h"
+#include "launcher/ssh/key_agent.h"
 
 #include <signal.h>
 #include <spawn.h>
@@ -9,8 +9,8 @@
 
 #include <doctest/doctest.h>
 
-#include "launcher/transport/key_file.h"
-#include "launcher/transport/ssh_wire.h"
+#include "launcher/ssh/key_file.h"
+#include "launcher/ssh/ssh_wire.h"
 #include "tests/unit/transport/ssh_launcher.h"
 
 namespace hvd::launch {

@@ -1,5 +1,5 @@
 // launcher/transport/mpirun and launcher/wire/engine_call: what stands on mpirun's command line, and what comes back.
-#include "launcher/transport/mpirun.h"
+#include "launcher/engines/mpirun.h"
 
 #include <algorithm>
 

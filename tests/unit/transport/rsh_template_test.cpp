@@ -1,5 +1,5 @@
 // --rsh COMMAND: its words, and what stands in them for one host.
-#include "launcher/transport/rsh_template.h"
+#include "launcher/command/rsh_template.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // The rsh transport, by commands of this machine in the place of ssh.
-#include "launcher/transport/rsh.h"
+#include "launcher/command/rsh.h"
 
 #include <signal.h>
 #include <unistd.h>

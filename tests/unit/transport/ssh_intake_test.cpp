@@ -1,5 +1,5 @@
 // What libssh2 gets of a socket's bytes, and servers that would hold the loop without that.
-#include "launcher/transport/ssh_intake.h"
+#include "launcher/ssh/ssh_intake.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -14,7 +14,7 @@
 
 #include <doctest/doctest.h>
 
-#include "launcher/transport/ssh_wire.h"
+#include "launcher/ssh/ssh_wire.h"
 #include "tests/unit/transport/recording.h"
 #include "tests/unit/transport/ssh_launcher.h"
 

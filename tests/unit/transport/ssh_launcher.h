@@ -10,10 +10,10 @@
 
 #include <doctest/doctest.h>
 
-#include "launcher/transport/ssh.h"
+#include "launcher/ssh/ssh.h"
 #include "launcher/transport/ssh_config.h"
-#include "runtime/base/event_loop.h"
-#include "runtime/base/socket.h"
+#include "runtime/io/event_loop.h"
+#include "runtime/io/socket.h"
 #include "tests/support/jumping_clock.h"
 #include "tests/unit/transport/recording.h"
 #include "tests/unit/transport/sshd_fixture.h"

@@ -9,9 +9,9 @@
 
 #include <doctest/doctest.h>
 
-#include "launcher/transport/ssh.h"
-#include "runtime/base/event_loop.h"
-#include "runtime/base/socket.h"
+#include "launcher/ssh/ssh.h"
+#include "runtime/io/event_loop.h"
+#include "runtime/io/socket.h"
 #include "tests/support/refusing_port.h"
 #include "tests/unit/transport/recording.h"
 #include "tests/unit/transport/ssh_launcher.h"

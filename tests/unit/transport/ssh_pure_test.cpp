@@ -5,13 +5,13 @@
 
 #include <doctest/doctest.h>
 
-#include "launcher/transport/base64.h"
-#include "launcher/transport/host_key_policy.h"
-#include "launcher/transport/key_file.h"
-#include "launcher/transport/known_hosts.h"
-#include "launcher/transport/rsh_template.h"
+#include "launcher/command/rsh_template.h"
+#include "launcher/command/system_ssh.h"
+#include "launcher/ssh/base64.h"
+#include "launcher/ssh/host_key_policy.h"
+#include "launcher/ssh/key_file.h"
+#include "launcher/ssh/known_hosts.h"
 #include "launcher/transport/ssh_config.h"
-#include "launcher/transport/system_ssh.h"
 #include "tests/unit/transport/sshd_fixture.h"
 
 namespace hvd::launch {

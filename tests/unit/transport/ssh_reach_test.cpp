@@ -1,6 +1,6 @@
 // How long what may take on the way to a host, and who waits for whom: with a real sshd, and a clock that the test puts
 // forward.
-#include "launcher/transport/ssh_reach.h"
+#include "launcher/ssh/ssh_reach.h"
 
 #include <condition_variable>
 #include <memory>

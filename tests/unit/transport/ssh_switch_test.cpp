@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/base/socket.h"
+#include "runtime/io/socket.h"
 #include "tests/unit/transport/recording.h"
 #include "tests/unit/transport/ssh_launcher.h"
 #include "tests/unit/transport/sshd_fixture.h"

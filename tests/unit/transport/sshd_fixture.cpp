@@ -15,7 +15,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "runtime/base/socket.h"
+#include "runtime/io/socket.h"
 
 extern char** environ;
 

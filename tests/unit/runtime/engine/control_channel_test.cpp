@@ -8,8 +8,8 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/base/socket.h"
 #include "runtime/controller/message.h"
+#include "runtime/io/socket.h"
 #include "runtime/rendezvous/record.h"
 
 namespace hvd {

@@ -10,7 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "runtime/base/fd.h"
-#include "runtime/base/socket.h"
+#include "runtime/io/socket.h"
 #include "runtime/link/stream_io.h"
 
 using namespace hvd;

@@ -12,7 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "runtime/base/fd.h"
-#include "runtime/base/socket.h"
+#include "runtime/io/socket.h"
 
 using namespace hvd;
 

@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
-#include "runtime/base/socket.h"
+#include "runtime/io/socket.h"
 #include "runtime/rendezvous/store_wire.h"
 #include "tests/support/ending_interrupt.h"
 

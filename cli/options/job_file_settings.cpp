@@ -1,0 +1,261 @@
+#include "cli/options/job_file_settings.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+#include <utility>
+
+#include "cli/options/job_settings.h"
+#include "launcher/job/config_mounts.h"
+#include "launcher/job/host_list.h"
+#include "launcher/jobfile/mount_command.h"
+#include "launcher/jobfile/variable_text.h"
+#include "launcher/run/rank_limits.h"
+#include "runtime/base/text.h"
+
+namespace hvd::cli {
+namespace {
+
+const std::map<std::string, launch::ContainerChoice> kContainers = {{"", launch::ContainerChoice::kAuto},
+                                                                    {"auto", launch::ContainerChoice::kAuto},
+                                                                    {"podman", launch::ContainerChoice::kPodman},
+                                                                    {"docker", launch::ContainerChoice::kDocker},
+                                                                    {"apptainer", launch::ContainerChoice::kApptainer},
+                                                                    {"none", launch::ContainerChoice::kNone}};
+const std::map<std::string, launch::GpuMode> kGpuModes = {
+    {"local", launch::GpuMode::kLocal}, {"one", launch::GpuMode::kOne}, {"none", launch::GpuMode::kNone}};
+
+std::string value_of(const std::vector<std::string>& environment, const std::string& name) {
+  for (const std::string& entry : environment) {
+    if (entry.starts_with(name + "=")) {
+      return entry.substr(name.size() + 1);
+    }
+  }
+  return "";
+}
+
+// Returns this many random hexadecimal digits. Folders in /tmp are named by them, so nobody must be able to guess them.
+Result<std::string> random_digits(std::size_t digits) {
+  std::vector<std::uint8_t> bytes(digits / 2);
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    return Error::from_errno("getrandom");
+  }
+  return hex(bytes);
+}
+
+Result<void> name_run(Command command, const std::string& given_uuid, launch::JobRunOptions& run) {
+  if (command == Command::kPlan) {
+    run.id = "ID";
+    run.uuid = "UUID";
+    return {};
+  }
+  HVD_TRY_ASSIGN(run.id, random_digits(16));
+  if (!given_uuid.empty()) {
+    run.uuid = given_uuid;
+    return {};
+  }
+  HVD_TRY_ASSIGN(std::string uuid, random_digits(32));
+  uuid[12] = '4';  // marks a random UUID (RFC 4122)
+  uuid[16] = '8';
+  for (const std::size_t at : {8U, 13U, 18U, 23U}) {
+    uuid.insert(at, "-");
+  }
+  run.uuid = uuid;
+  return {};
+}
+
+// Fills in the passwords, which the submitting user gives in the environment.
+std::vector<launch::FileSystem> with_passwords(std::vector<launch::FileSystem> systems,
+                                               const std::vector<std::string>& environment) {
+  for (launch::FileSystem& system : systems) {
+    if (system.needs_password()) {
+      system.password = value_of(
+          environment, system.password_variable.empty() ? launch::kPasswordVariable : system.password_variable);
+    }
+  }
+  return systems;
+}
+
+Result<launch::MountMap> mount_map_of(const Flags& flags, const std::vector<std::string>& environment) {
+  launch::MountMap map;
+  map.file_systems = with_passwords(flags.cluster_file_systems, environment);
+  for (const std::string& entry : flags.mounts) {
+    const auto equals = entry.find('=');
+    if (equals == std::string::npos || equals == 0 || entry.substr(equals + 1).find('/') != 0) {
+      return Error(Code::kInvalid, "--mount '" + launch::shown_text(entry) +
+                                       "': expected NAME=DIR with an absolute directory, as in --mount data=/data");
+    }
+    map.named.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
+  }
+  if (!flags.config_file.empty()) {
+    HVD_TRY_ASSIGN(const launch::ConfigMounts mounts, launch::read_config_mounts(flags.config_file));
+    map.named.insert(map.named.end(), mounts.begin(), mounts.end());  // after those of flags, so that flags win
+  }
+  map.named.insert(map.named.end(), flags.cluster_mounts.begin(), flags.cluster_mounts.end());
+  map.root = flags.mount_root;
+  while (map.root.size() > 1 && map.root.ends_with('/')) {
+    map.root.pop_back();
+  }
+  if (!map.root.empty() && map.root.front() != '/') {
+    return Error(Code::kInvalid, "--mount-root '" + launch::shown_text(map.root) + "': expected an absolute directory");
+  }
+  return map;
+}
+
+// The file's values apply unless a flag gives them too.
+Result<void> apply_flags(const Flags& flags, launch::JobFile& file, launch::JobSpec& job) {
+  if (!flags.job_name.empty()) {
+    if (!launch::is_job_name(flags.job_name)) {
+      return Error(Code::kInvalid,
+                   "--name '" + launch::shown_text(flags.job_name) + "': expected up to 64 letters, digits, - and _");
+    }
+    file.name = flags.job_name;
+  }
+  if (job.timeout == Duration::zero()) {
+    job.timeout = file.timeout;
+  }
+  if (!file.gpus.empty() && flags.gpus == "local") {
+    job.gpus = kGpuModes.at(file.gpus);
+  }
+  job.argv = {"bash"};
+  for (const std::string& text : file.hidden) {
+    std::istringstream lines(text);  // output is masked line by line, so a secret is too
+    for (std::string line; std::getline(lines, line);) {
+      job.hidden.push_back(line);
+    }
+  }
+  // Shorter texts would hide parts of ordinary words. The longest come first, since one may be the beginning of
+  // another.
+  constexpr std::size_t kShortest = 4;
+  std::erase_if(job.hidden, [](const std::string& text) { return text.size() < kShortest; });
+  std::sort(job.hidden.begin(), job.hidden.end(),
+            [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
+  return {};
+}
+
+// Notes unused --mount options. A configuration file is not checked, since it may serve many jobs.
+void note_unused_maps(const std::vector<std::string>& given, const launch::JobFile& file, launch::Notices& notices) {
+  std::vector<std::string> names;
+  for (const launch::Mount& mount : file.mounts) {
+    names.push_back(mount.name);
+  }
+  for (const std::string& entry : given) {
+    const std::string name = entry.substr(0, entry.find('='));
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      const std::string near = launch::nearest_name(name, names);
+      notices.push_back("--mount " + launch::shown_text(name) + ": the job mounts nothing of that name" +
+                        (near.empty() ? "" : "; did you mean '" + near + "'?"));
+    }
+  }
+}
+
+// A custom toolkit's processes on other hosts are not started by hvdrun, so nothing mounts anything for them.
+void note_mounts_of_master(const launch::JobRun& run, launch::Notices& notices) {
+  if (run.job.tool.kind == launch::Toolkit::kCustom && run.layout.nodes.size() > 1 && launch::has_real_mounts(run)) {
+    notices.push_back(
+        "what the cluster's fileSystems mount is seen by preparation and by the job's own command, and not by what "
+        "that "
+        "command starts on other nodes; map directories there with --mount NAME=DIR");
+  }
+}
+
+void note_shell_text(const launch::JobFile& file, launch::Notices& notices) {
+  for (const std::string& text : {file.tool.args, file.tool.master_args, file.tool.server_args}) {
+    if (const auto words = launch::read_arguments(text); words.ok() && !words.value().is_plain) {
+      notices.push_back(launch::error_at(file.file, file.tool.at,
+                                         "the arguments hold ; | & < > ( or `, which are passed on as they are: only "
+                                         "command lines are shell text")
+                            .message());
+      return;
+    }
+  }
+}
+
+// Makes all scripts once, so that errors in them are reported before anything starts.
+Result<void> check_scripts(const launch::JobRun& run) {
+  HVD_TRY(launch::check_word_sizes(run));
+  for (int rank = 0; rank < run.layout.size(); ++rank) {
+    HVD_TRY(launch::process_text(run, rank));
+  }
+  const std::vector<launch::JobNodeFacts> facts(run.layout.nodes.size());
+  launch::JobTexts texts("");
+  HVD_TRY(launch::set_up_script(run, facts, 0, texts));
+  return {};
+}
+
+}  // namespace
+
+Result<void> check_no_job_file_flags(const Flags& flags) {
+  if (!flags.mounts.empty() || !flags.mount_root.empty() || !flags.storage_account.empty() || !flags.job_name.empty() ||
+      !flags.container.empty()) {
+    return Error(Code::kInvalid,
+                 "--name, --mount, --mount-root, --storage-account-name and --container go with a job file (-f FILE)");
+  }
+  return {};
+}
+
+Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
+  if (flags.elastic_restarts || flags.min_np || flags.max_np || flags.elastic_timeout_s) {
+    return Error(Code::kInvalid, "the ranks of a job file are not started anew: it takes no elastic options");
+  }
+  if (!flags.command.empty()) {
+    return Error(Code::kInvalid, "'" + launch::shown_text(flags.command.front()) +
+                                     "': a job file says what to run; give either -f FILE or a command");
+  }
+  const std::vector<std::string> environment = own_environment();
+  launch::JobFileOptions reading{flags.storage_account, environment};
+  if (reading.storage_account.empty()) {
+    reading.storage_account = value_of(environment, "AZURE_BATCHAI_STORAGE_ACCOUNT");
+  }
+  HVD_TRY_ASSIGN(launch::LoadedJobFile loaded, flags.job_text
+                                                   ? launch::parse_job_file(*flags.job_text, flags.job_file, reading)
+                                                   : launch::read_job_file(flags.job_file, reading));
+  launch::JobFile& file = loaded.job;
+  if (flags.hosts.empty() && flags.hostfile.empty() && !file.hosts.empty()) {
+    for (const std::string& entry : file.hosts) {
+      if (const auto parsed = launch::parse_host_list(entry); !parsed.ok()) {
+        return launch::error_at(file.file, file.hosts_at, parsed.error().message());
+      }
+      flags.hosts += (flags.hosts.empty() ? "" : ",") + entry;
+    }
+  }
+  const int processes = std::exchange(flags.np, 0);
+  if (processes > 1 && file.tool.kind == launch::Toolkit::kCustom) {
+    loaded.notices.push_back("-np has no effect on a custom toolkit, whose command runs once, on the first node");
+  }
+  HVD_TRY_ASSIGN(options.job, make_job(flags));
+  launch::JobRunOptions run;
+  HVD_TRY_ASSIGN(run.mounts, mount_map_of(flags, environment));
+  for (const launch::FileSystem& system : run.mounts.file_systems) {
+    file.hidden.push_back(system.password);
+  }
+  HVD_TRY_ASSIGN(launch::JobLayout layout, launch::lay_out(file, options.job.hosts, processes));
+  if (launch::needs_mpi(file, layout) && flags.launcher.empty() && !flags.gloo && !flags.mpi) {
+    flags.mpi = true;
+    HVD_TRY_ASSIGN(options.job, make_job(flags));
+  }
+  HVD_TRY(apply_flags(flags, file, options.job));
+  if (const auto possible = launch::check_rank_count(layout.nodes, layout.size(), launch::limits_of_this_machine());
+      !possible.ok()) {
+    return launch::error_at(file.file, file.tool.at, possible.error().message());
+  }
+  options.job.hosts = layout.nodes;
+  options.job.size = layout.size();
+  HVD_TRY(check_input_rank(options.job, options.job.size));
+  note_shell_text(file, loaded.notices);
+  note_unused_maps(flags.mounts, file, loaded.notices);
+  run.container = kContainers.at(flags.container);
+  for (const auto& [name, value] : options.job.user_env) {
+    run.overridden.insert(name);
+  }
+  HVD_TRY(name_run(options.command, flags.job_uuid, run));
+  HVD_TRY_ASSIGN(options.file, launch::make_job_run(std::move(file), std::move(layout), std::move(run)));
+  HVD_TRY(check_scripts(*options.file));
+  note_mounts_of_master(*options.file, loaded.notices);
+  options.notices = std::move(loaded.notices);
+  return {};
+}
+
+}  // namespace hvd::cli

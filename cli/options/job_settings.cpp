@@ -1,0 +1,357 @@
+#include "cli/options/job_settings.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cstdlib>
+#include <map>
+#include <string_view>
+
+#include "launcher/command/rsh_template.h"
+#include "launcher/job/host_list.h"
+#include "launcher/job/hostfile.h"
+#include "launcher/run/rank_limits.h"
+#include "launcher/transport/transport_choice.h"
+#include "runtime/base/open_files.h"
+#include "runtime/base/text.h"
+
+namespace hvd::cli {
+namespace {
+
+constexpr double kDefaultStartTimeoutS = 60;
+constexpr double kDefaultElasticTimeoutS = 600;
+constexpr int kDefaultRestarts = 10;
+const std::map<std::string, launch::GpuMode> kGpuModes = {
+    {"local", launch::GpuMode::kLocal}, {"one", launch::GpuMode::kOne}, {"none", launch::GpuMode::kNone}};
+const std::map<std::string, launch::BindMode> kBindModes = {
+    {"none", launch::BindMode::kNone}, {"core", launch::BindMode::kCore}, {"numa", launch::BindMode::kNuma}};
+
+Result<std::string> working_directory() {
+  std::array<char, PATH_MAX> buffer{};
+  if (::getcwd(buffer.data(), buffer.size()) == nullptr) {
+    return Error::from_errno("cannot tell the working directory");
+  }
+  return std::string(buffer.data());
+}
+
+// Returns the path of the agent, which is installed beside hvdrun.
+Result<std::string> agent_path() {
+  std::array<char, PATH_MAX> buffer{};
+  const ssize_t size = ::readlink("/proc/self/exe", buffer.data(), buffer.size() - 1);
+  if (size <= 0) {
+    return Error::from_errno("cannot tell where hvdrun is (/proc/self/exe)");
+  }
+  const std::string self(buffer.data(), static_cast<std::size_t>(size));
+  const std::string path = self.substr(0, self.rfind('/')) + "/hvdrun-agent";
+  if (::access(path.c_str(), X_OK) != 0) {
+    return Error::from_errno("the agent executable is missing beside hvdrun: " + path)
+        .with_context("broken installation");
+  }
+  return path;
+}
+
+Result<launch::HostList> hosts_of(const Flags& flags) {
+  if (!flags.hosts.empty() && !flags.hostfile.empty()) {
+    return Error(Code::kInvalid, "give either -H or --hostfile, not both");
+  }
+  if (!flags.hostfile.empty()) {
+    return launch::read_hostfile(flags.hostfile);
+  }
+  if (!flags.hosts.empty()) {
+    return launch::parse_host_list(flags.hosts);
+  }
+  return launch::HostList{launch::HostSpec{"localhost", "", 0, std::max(flags.np, 1)}};
+}
+
+void set_variable(launch::Settings& env, const std::string& name, const std::string& value) {
+  std::erase_if(env, [&name](const auto& pair) { return pair.first == name; });
+  env.emplace_back(name, value);
+}
+
+Result<void> apply_user_env(launch::Settings& env, const std::vector<std::string>& entries) {
+  for (const std::string& entry : entries) {
+    const auto equals = entry.find('=');
+    const std::string name = entry.substr(0, equals);
+    if (name.empty()) {
+      return Error(Code::kInvalid, "-x '" + entry + "': expected NAME or NAME=VALUE");
+    }
+    if (equals != std::string::npos) {
+      set_variable(env, name, entry.substr(equals + 1));
+      continue;
+    }
+    const char* value = std::getenv(name.c_str());
+    if (value == nullptr) {
+      return Error(Code::kInvalid,
+                   "-x " + name + ": no such variable here; give it a value with -x " + name + "=VALUE");
+    }
+    set_variable(env, name, value);
+  }
+  return {};
+}
+
+// Returns what is set for all ranks, later ones winning: configuration file, flags, -x. The rest is inherited.
+Result<launch::Settings> user_env_of(const Flags& flags) {
+  launch::Settings env;
+  if (!flags.config_file.empty()) {
+    HVD_TRY_ASSIGN(env, launch::read_config_file(flags.config_file));
+  }
+  for (const auto& [name, value] : flags.settings) {
+    set_variable(env, name, value);
+  }
+  if (flags.tcp) {
+    set_variable(env, "NCCL_IB_DISABLE", "1");
+  }
+  if (!flags.interfaces.empty()) {
+    std::string list;
+    for (const std::string& interface : flags.interfaces) {
+      list += (list.empty() ? "" : ",") + interface;
+    }
+    set_variable(env, "HOROVOD_GLOO_IFACE", list);
+    set_variable(env, "NCCL_SOCKET_IFNAME", list);
+  }
+  HVD_TRY(apply_user_env(env, flags.env));
+  return env;
+}
+
+// Returns a time in seconds that horovodrun takes from a flag, else from a variable.
+Result<double> seconds_from(const std::optional<double>& flag, const char* variable, double usual) {
+  const char* inherited = std::getenv(variable);
+  if (flag || inherited == nullptr || *inherited == '\0') {
+    return flag.value_or(usual);
+  }
+  const std::string_view text = inherited;
+  const std::optional<double> seconds = parse_number<double>(text, 0, 1e6);
+  if (!seconds || *seconds == 0) {
+    return Error(Code::kInvalid, std::string(variable) + " is '" + std::string(text) + "', expected seconds above 0");
+  }
+  return *seconds;
+}
+
+Duration seconds_of(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+bool is_set(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0';
+}
+
+// True when the terminal understands cursor movements and colours.
+bool has_able_terminal() {
+  const char* name = std::getenv("TERM");
+  return name != nullptr && std::string_view(name) != "dumb" && *name != '\0';
+}
+
+// Follows no-color.org, then bixense.com/clicolors; otherwise a terminal gets colours.
+bool wants_color(const Flags& flags, int fd) {
+  if (flags.color != "auto" || is_set("NO_COLOR")) {
+    return flags.color == "always";
+  }
+  const bool is_forced = is_set("CLICOLOR_FORCE") && std::string_view(std::getenv("CLICOLOR_FORCE")) != "0";
+  return is_forced || (has_able_terminal() && ::isatty(fd) == 1);
+}
+
+// Checks the command before any host is tried.
+Result<void> check_rsh(const launch::JobSpec& job) {
+  HVD_TRY_ASSIGN(const launch::RshTemplate command, launch::RshTemplate::parse(job.rsh_command));
+  if (!job.ssh_identity_file.empty() || !job.ssh_config_file.empty()) {
+    return Error(Code::kInvalid, "-i and --ssh-config mean nothing to --rsh; write them into its command");
+  }
+  if (job.ssh_port != 0 && !command.has("{port}")) {
+    return Error(Code::kInvalid, "-p means nothing to an --rsh without {port}; as in --rsh 'ssh -p {port} {host}'");
+  }
+  for (const launch::HostSpec& host : job.hosts) {
+    if (launch::choose_transport(job, host) == launch::TransportKind::kRsh) {
+      HVD_TRY(command.words({host.name, host.user, host.port}, {}));
+    }
+  }
+  return {};
+}
+
+Result<launch::LauncherKind> launcher_of(const Flags& flags) {
+  bool wants_mpi = flags.mpi || flags.launcher == "mpi";
+  if (!wants_mpi && !flags.gloo && flags.launcher.empty() && !flags.config_file.empty()) {
+    HVD_TRY_ASSIGN(const std::string controller, launch::read_config_controller(flags.config_file));
+    wants_mpi = controller == "mpi";
+  }
+  if (wants_mpi && (flags.gloo || flags.launcher == "ssh")) {
+    return Error(Code::kInvalid, "--mpi and --launcher mpi are the opposite of --gloo and --launcher ssh; give one");
+  }
+  if (flags.launcher == "spark") {
+    if (wants_mpi || flags.driver_fd < 0) {
+      return Error(Code::kInvalid, "--launcher spark is how horovod.spark.run starts hvdrun; call that from Python");
+    }
+    return launch::LauncherKind::kSpark;
+  }
+  if (!wants_mpi && !(flags.mpi_args.empty() && flags.binding_args.empty())) {
+    return Error(Code::kInvalid, "--mpi-args and --binding-args are for mpirun, and need --launcher mpi");
+  }
+  return wants_mpi ? launch::LauncherKind::kMpi : launch::LauncherKind::kOwn;
+}
+
+// Refuses options for hvdrun's own ways to other hosts, which mpirun would silently ignore.
+Result<void> apply_mpi(const Flags& flags, launch::JobSpec& job) {
+  if (!flags.rsh.empty() || flags.ssh_port != 0 || !flags.ssh_identity_file.empty() || !flags.ssh_config.empty()) {
+    return Error(Code::kInvalid,
+                 "--rsh, -p, -i and --ssh-config mean nothing to mpirun, which reaches other hosts by the ssh command "
+                 "(~/.ssh/config); as in --mpi-args '--mca plm_rsh_args \"-p 2222\"'");
+  }
+  for (const launch::HostSpec& host : job.hosts) {
+    if (!host.user.empty() || host.port != 0) {
+      return Error(Code::kInvalid, "user and port of " + host.name +
+                                       " mean nothing to mpirun; write them into ~/.ssh/config (User, Port)");
+    }
+  }
+  if (job.bind != launch::BindMode::kNone && !flags.binding_args.empty()) {
+    return Error(Code::kInvalid, "--bind and --binding-args both bind the ranks; give one");
+  }
+  const auto words_of = [](const std::string& text, const char* flag) {
+    const auto words = launch::split_shell_words(text);
+    return words.ok() ? words : Result<std::vector<std::string>>(words.error().with_context(flag));
+  };
+  HVD_TRY_ASSIGN(job.mpi_args, words_of(flags.mpi_args, "--mpi-args"));
+  HVD_TRY_ASSIGN(job.binding_args, words_of(flags.binding_args, "--binding-args"));
+  return {};
+}
+
+Result<void> apply_input(const std::string& word, launch::JobSpec& job) {
+  if (word == "all" || word == "none") {
+    job.input = word == "all" ? launch::InputMode::kAll : launch::InputMode::kNone;
+    return {};
+  }
+  job.input = launch::InputMode::kOne;
+  if (word.empty()) {
+    return {};
+  }
+  const std::optional<int> rank = parse_number<int>(word, 0);
+  if (!rank) {
+    return Error(Code::kInvalid, "--stdin '" + word + "': expected a rank's number, all or none");
+  }
+  job.input_rank = *rank;
+  return {};
+}
+
+Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
+  const bool is_asked_for = flags.min_np || flags.max_np || flags.elastic_timeout_s || flags.elastic_restarts;
+  job.restart_limit = is_asked_for ? flags.elastic_restarts.value_or(kDefaultRestarts) : 0;
+  if (job.restart_limit == 0) {
+    return {};
+  }
+  if (flags.np > 0 && (flags.min_np.value_or(flags.np) > flags.np || flags.max_np.value_or(flags.np) < flags.np)) {
+    return Error(Code::kInvalid, "-np " + std::to_string(flags.np) + " is not between --min-np and --max-np");
+  }
+  if (job.launcher != launch::LauncherKind::kOwn) {
+    const std::string who = job.launcher == launch::LauncherKind::kMpi ? "mpirun" : "Spark";
+    return Error(Code::kInvalid, who + " starts no rank anew: elastic jobs are for --launcher ssh");
+  }
+  HVD_TRY_ASSIGN(const double timeout_s,
+                 seconds_from(flags.elastic_timeout_s, "HOROVOD_ELASTIC_TIMEOUT", kDefaultElasticTimeoutS));
+  job.elastic_timeout = seconds_of(timeout_s);
+  return {};
+}
+
+// Refuses a host that names GPUs where none are to be assigned: one of the two is a mistake.
+Result<void> check_gpus(const launch::JobSpec& job) {
+  for (const launch::HostSpec& host : job.hosts) {
+    if (job.gpus == launch::GpuMode::kNone && !host.gpus.empty()) {
+      return Error(Code::kInvalid, "the host list names GPUs of " + host.name + ", and --gpus none leaves all alone");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::string> own_environment() {
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    environment.emplace_back(*entry);
+  }
+  return environment;
+}
+
+Result<void> check_input_rank(const launch::JobSpec& job, int size) {
+  if (job.input != launch::InputMode::kOne || job.input_rank < size) {
+    return {};
+  }
+  return Error(Code::kInvalid,
+               "--stdin " + std::to_string(job.input_rank) + ": the last rank is " + std::to_string(size - 1));
+}
+
+Result<std::string> state_root() {
+  const std::string state = is_set("XDG_STATE_HOME") ? std::getenv("XDG_STATE_HOME") : "";
+  const std::string home = is_set("HOME") ? std::getenv("HOME") : "";
+  if (!state.starts_with('/') && !home.starts_with('/')) {
+    return Error(Code::kInvalid,
+                 "neither XDG_STATE_HOME nor HOME is set to an absolute path; one says where records and "
+                 "output of jobs are");
+  }
+  return (state.starts_with('/') ? state : home + "/.local/state") + "/hvdrun";
+}
+
+Result<launch::JobSpec> make_job(const Flags& flags) {
+  launch::JobSpec job;
+  job.size = flags.np;
+  HVD_TRY_ASSIGN(job.hosts, hosts_of(flags));
+  if (flags.job_file.empty()) {  // the processes of a job file are not the slots
+    HVD_TRY(launch::check_rank_count(job.hosts, job.size, launch::limits_of_this_machine()));
+  }
+  HVD_TRY_ASSIGN(job.user_env, user_env_of(flags));
+  // horovodrun reads this variable.
+  HVD_TRY_ASSIGN(const double start_timeout_s,
+                 seconds_from(flags.start_timeout_s, "HOROVOD_START_TIMEOUT", kDefaultStartTimeoutS));
+  HVD_TRY_ASSIGN(job.cwd, working_directory());
+  HVD_TRY_ASSIGN(job.agent_path, agent_path());
+  job.argv = flags.command;
+  job.interfaces = flags.interfaces;
+  job.environment = own_environment();
+  job.open_files = open_files_limit();
+  job.gpus = kGpuModes.at(flags.gpus);
+  job.bind = kBindModes.at(flags.bind);
+  HVD_TRY(apply_input(flags.input, job));
+  job.start_timeout = seconds_of(start_timeout_s);
+  job.timeout = seconds_of(flags.timeout_s);
+  job.grace = seconds_of(flags.grace_s);
+  job.reconnect_timeout = seconds_of(flags.reconnect_timeout_s);
+  job.tags = !flags.no_tags;
+  job.json_events = flags.json;
+  job.gather = flags.gather;
+  job.timestamps = flags.timestamps;
+  job.color = {wants_color(flags, STDOUT_FILENO), wants_color(flags, STDERR_FILENO)};
+  job.live = has_able_terminal();
+  job.answers = ::isatty(STDIN_FILENO) == 1;
+  job.output_dir = flags.output_filename;
+  if (!flags.output_rotate.empty()) {
+    if (flags.output_filename.empty()) {
+      return Error(Code::kInvalid, "--output-rotate says nothing without --output-filename DIR");
+    }
+    HVD_TRY_ASSIGN(job.output_rotation, launch::parse_output_rotation(flags.output_rotate));
+  }
+  job.quiet = flags.quiet;
+  job.verbose = flags.verbose;
+  job.ssh_port = flags.ssh_port;
+  job.ssh_identity_file = flags.ssh_identity_file;
+  job.ssh_config_file = flags.ssh_config;
+  job.rsh_command = flags.rsh;
+  job.fanout = flags.fanout;
+  HVD_TRY_ASSIGN(job.launcher, launcher_of(flags));
+  if (job.launcher == launch::LauncherKind::kSpark) {
+    job.driver_fd = flags.driver_fd;
+    job.cwd = ".";  // a folder of this machine means nothing there: ranks run in the folders of Spark's tasks
+  }
+  if (job.launcher == launch::LauncherKind::kMpi) {
+    HVD_TRY(apply_mpi(flags, job));
+  } else if (const char* rsh = std::getenv("HVD_RSH"); rsh != nullptr && flags.rsh.empty()) {
+    job.rsh_command = rsh;
+  }
+  if (!job.rsh_command.empty()) {
+    HVD_TRY(check_rsh(job));
+  }
+  HVD_TRY(apply_elastic(flags, job));
+  HVD_TRY(check_gpus(job));
+  return job;
+}
+
+}  // namespace hvd::cli

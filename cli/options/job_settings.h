@@ -1,0 +1,26 @@
+// make_job() turns the flags of the command line into the job that they mean.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/options/flags.h"
+#include "launcher/job/job_spec.h"
+#include "runtime/base/result.h"
+
+namespace hvd::cli {
+
+// Reads the environment, the working directory and the files that the flags name; nothing else in the program reads the
+// first two. An error is the user's (Code::kInvalid), with what was expected, or says that the installation is broken.
+Result<launch::JobSpec> make_job(const Flags& flags);
+
+// Refuses a --stdin that names a rank which a job of `size` ranks does not have.
+Result<void> check_input_rank(const launch::JobSpec& job, int size);
+
+// Returns "NAME=value" entries.
+std::vector<std::string> own_environment();
+
+// Returns where hvdrun keeps files that outlive it: $XDG_STATE_HOME/hvdrun, else ~/.local/state/hvdrun.
+Result<std::string> state_root();
+
+}  // namespace hvd::cli

@@ -1,0 +1,323 @@
+#include "cli/options/option_table.h"
+
+#include <algorithm>
+
+#include <CLI/CLI.hpp>
+
+#include "launcher/job/text_file.h"
+#include "launcher/job/tunable.h"
+#include "runtime/bench/bench_wire.h"
+
+namespace hvd::cli {
+namespace {
+
+const std::vector<std::string> kColorWords = {"auto", "always", "never"};
+const std::vector<std::string> kGpuWords = {"local", "one", "none"};
+const std::vector<std::string> kBindWords = {"none", "core", "numa"};
+const std::vector<std::string> kLauncherWords = {"ssh", "mpi", "spark"};
+const std::vector<std::string> kContainerWords = {"auto", "podman", "docker", "apptainer", "none"};
+const std::vector<std::string> kDocumentKinds = {"man", "bash", "zsh", "fish", "schema"};
+
+const std::vector<std::pair<std::string, std::string>> kExamples = {
+    {"hvdrun -np 2 python train.py", "two ranks here"},
+    {"hvdrun -np 4 -H node1:2,node2:2 python train.py", "two on each of two hosts"},
+    {"hvdrun bench allreduce -np 4 -H node1:2,node2:2", "measure these hosts"},
+    {"hvdrun plan -np 4 -H node1:2,node2:2 python train.py", "show what would run where; start nothing"},
+    {"hvdrun check -H node1:2,node2:2", "are the hosts and the network ready for a job?"},
+    {"hvdrun -f job.json -H node1,node2 --mount-root /data", "run the job that a file describes"},
+};
+
+void add_tunable(CLI::App& app, Flags& flags, const launch::Tunable& tunable) {
+  const auto take = [&flags, &tunable](const std::string& value) {
+    const auto text = launch::variable_value(tunable, value, tunable.flag);
+    if (!text.ok()) {
+      throw CLI::ValidationError(text.error().message());
+    }
+    flags.settings.emplace_back(tunable.variable, text.value());
+  };
+  constexpr const char* kGroup = "Settings of the runtime (also in --config-file)";
+  const std::string help = std::string(tunable.help) + " (" + tunable.variable + ")";
+  if (tunable.kind != launch::Tunable::Kind::kSwitch) {
+    const bool is_text = tunable.kind == launch::Tunable::Kind::kText;
+    app.add_option_function<std::string>(tunable.flag, take, help)->type_name(is_text ? "TEXT" : "N")->group(kGroup);
+    return;
+  }
+  const auto set = [&flags, &tunable](const char* value) {
+    return [&flags, &tunable, value] { flags.settings.emplace_back(tunable.variable, value); };
+  };
+  app.add_flag_callback(tunable.flag, set("1"), help)->group(kGroup);
+  app.add_flag_callback(tunable.off_flag, set("0"), "The opposite")->group(kGroup);
+}
+
+// CLI11's own range check accepts "nan", which is neither below its least nor above its most.
+CLI::Validator seconds_from(double least, double most) {
+  const auto check = [least, most](std::string& word) -> std::string {
+    double seconds = 0;
+    const bool is_number = CLI::detail::lexical_cast(word, seconds);
+    return is_number && seconds >= least && seconds <= most
+               ? ""
+               : "'" + launch::shown_text(word) + "' is no number of seconds from " + CLI::detail::to_string(least) +
+                     " to " + CLI::detail::to_string(most);
+  };
+  return CLI::Validator(check, "FLOAT");
+}
+
+void add_elastic_options(CLI::App& app, Flags& flags) {
+  constexpr const char* kGroup = "Elastic jobs (a rank that fails is started anew on its host, and training goes on)";
+  app.add_option("--elastic-restarts,--reset-limit", flags.elastic_restarts,
+                 "How many times, of all ranks together; default: 10 where another of these options is given, else 0")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1000000))
+      ->group(kGroup);
+  app.add_option("--min-np,--min-num-proc", flags.min_np,
+                 "Of horovodrun, and makes the job elastic; it keeps all of its -np ranks")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000000))
+      ->group(kGroup);
+  app.add_option("--max-np,--max-num-proc", flags.max_np, "Likewise")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000000))
+      ->group(kGroup);
+  app.add_option("--elastic-timeout", flags.elastic_timeout_s,
+                 "Seconds for the ranks to meet again after a restart; default: HOROVOD_ELASTIC_TIMEOUT, else 600")
+      ->type_name("S")
+      ->check(seconds_from(1.0, 1e6))
+      ->group(kGroup);
+}
+
+void add_output_options(CLI::App& app, Flags& flags) {
+  app.add_option("--output-filename", flags.output_filename,
+                 "Also write what rank N prints to DIR/rank.N/stdout and DIR/rank.N/stderr")
+      ->type_name("DIR");
+  app.add_option(
+         "--output-rotate", flags.output_rotate,
+         "Let such a file grow to SIZE (as 10M, 1G), then call it stdout.1, the last one stdout.2 and so on; 10M:5 "
+         "keeps 5 of these, 10M one")
+      ->type_name("SIZE");
+  app.add_flag("--prefix-output-with-timestamp", flags.timestamps, "Put the time in front of the ranks' lines");
+  app.add_option("--color", flags.color,
+                 "Colour the tags by rank; auto: on a terminal, unless NO_COLOR is set, and wherever CLICOLOR_FORCE is")
+      ->type_name("WHEN")
+      ->check(CLI::IsMember(kColorWords));
+  app.add_flag("--no-tags", flags.no_tags, "Do not put [rank]<stdout>: in front of the ranks' lines");
+  app.add_flag("--gather", flags.gather,
+               "Show a line that several ranks print within a quarter of a second once, tagged with all of them");
+  app.add_flag("-q,--quiet", flags.quiet, "No words of hvdrun's own unless the job fails");
+  app.add_flag("--verbose", flags.verbose, "Tell each step");
+}
+
+void add_job_file_options(CLI::App& app, Flags& flags) {
+  constexpr const char* kGroup = "Job files";
+  app.add_option("-f,--file", flags.job_file,
+                 "Run the job that FILE describes, in place of a command: Azure Batch AI's job.json, the same keys as "
+                 "YAML, or hvdrun's own short form; -np is its number of processes")
+      ->type_name("FILE")
+      ->group(kGroup);
+  app.add_option("--name", flags.job_name, "Name of the job; default: as in the file, or the file's own")
+      ->type_name("NAME")
+      ->group(kGroup);
+  app.add_option("--mount", flags.mounts,
+                 "Directory of the nodes that the job's mount NAME (relativeMountPath) leads to; repeatable")
+      ->type_name("NAME=DIR")
+      ->allow_extra_args(false)
+      ->group(kGroup);
+  app.add_option("--mount-root", flags.mount_root, "The same for all other mounts: DIR/NAME")
+      ->type_name("DIR")
+      ->group(kGroup);
+  app.add_option("--storage-account-name", flags.storage_account,
+                 "For <AZURE_BATCHAI_STORAGE_ACCOUNT> in the file; default: the variable AZURE_BATCHAI_STORAGE_ACCOUNT")
+      ->type_name("NAME")
+      ->group(kGroup);
+  app.add_option("--container", flags.container,
+                 "What runs the file's container image: the first that a node has (auto), one of them, or nothing: on "
+                 "the host (none)")
+      ->type_name("WORD")
+      ->check(CLI::IsMember(kContainerWords))
+      ->group(kGroup);
+}
+
+}  // namespace
+
+const std::vector<std::pair<std::string, std::string>>& example_commands() {
+  return kExamples;
+}
+
+std::string description() {
+  std::string text = "Runs a command as the ranks of one job, on this machine or on several hosts over SSH.";
+  for (const auto& [command, meaning] : kExamples) {
+    constexpr std::size_t kWidth = 54;
+    text += "\n  " + command + std::string(std::max(command.size() + 2, kWidth) - command.size(), ' ') + meaning;
+  }
+  return text;
+}
+
+void add_options(CLI::App& app, Flags& flags) {
+  app.add_option("--np,--num-proc", flags.np, "Number of ranks; default: one per slot of the hosts")->type_name("N");
+  app.add_option("-H,--hosts", flags.hosts, "Hosts with their slots, as in node1:4,user@node2:4; default: this machine")
+      ->type_name("LIST");
+  app.add_option("--hostfile", flags.hostfile, "File with a host a line: 'node1 slots=4', 'node1:4' or 'node[1-4]'")
+      ->type_name("FILE");
+  app.add_option("--config-file", flags.config_file, "YAML file with settings of the runtime, in horovodrun's form")
+      ->type_name("FILE");
+  app.add_option("-x", flags.env, "Set (NAME=VALUE) or pass on (NAME) an environment variable to all ranks; repeatable")
+      ->type_name("NAME[=VALUE]")
+      ->allow_extra_args(false);
+  app.add_option(
+         "--stdin", flags.input,
+         "Who reads hvdrun's standard input: rank N, all ranks, or none; default: rank 0. The others find nothing "
+         "in theirs")
+      ->type_name("N|all|none");
+  app.add_option("--gpus", flags.gpus,
+                 "GPUs that a rank sees: those of the job on its node (local), its own (one), or untouched (none)")
+      ->type_name("WORD")
+      ->check(CLI::IsMember(kGpuWords));
+  app.add_option("--bind", flags.bind,
+                 "Processors that a rank runs on: all (none), cores of its own (core), or those near its GPU or of its "
+                 "part of the memory nodes (numa)")
+      ->type_name("WORD")
+      ->check(CLI::IsMember(kBindWords));
+  app.add_option("--start-timeout", flags.start_timeout_s, "Seconds until all hosts must have answered")
+      ->type_name("S")
+      ->check(seconds_from(0.1, 1e6));
+  app.add_option("--timeout", flags.timeout_s, "Seconds after which the job is stopped; 0: never")
+      ->type_name("S")
+      ->check(seconds_from(0.0, 1e9));
+  app.add_option("--grace", flags.grace_s, "Seconds between the first signal and SIGKILL when the job is stopped")
+      ->type_name("S")
+      ->check(seconds_from(0.0, 1e6));
+  app.add_option("--reconnect-timeout", flags.reconnect_timeout_s,
+                 "Seconds to reach a node again whose connection broke, while its ranks go on; 0: it is lost at once")
+      ->type_name("S")
+      ->check(seconds_from(0.0, 1e6));
+  app.add_option("-p,--ssh-port", flags.ssh_port, "SSH port of all hosts; default: as ssh has it")
+      ->type_name("PORT")
+      ->check(CLI::Range(1, 65535));
+  app.add_option("-i,--ssh-identity-file", flags.ssh_identity_file, "Private key for SSH, tried first")
+      ->type_name("FILE");
+  app.add_option("--ssh-config", flags.ssh_config, "SSH configuration file, as in ssh -F")->type_name("FILE");
+  app.add_option("--rsh", flags.rsh,
+                 "Reach all other hosts by this command, as in 'ssh {host}' or 'kubectl exec -i {host} --'; {user} and "
+                 "{port} may be in it. Default: HVD_RSH, else SSH")
+      ->type_name("COMMAND");
+  app.add_option("--fanout", flags.fanout,
+                 "Most nodes that are reached from one place: of more, the first ones reach the others, as a tree; 0: "
+                 "all are reached from here")
+      ->type_name("N")
+      ->check(CLI::Range(0, 100000));
+  app.add_option("--launcher", flags.launcher,
+                 "Who starts the ranks: hvdrun, here and by SSH or --rsh (ssh), Open MPI's mpirun (mpi), for programs "
+                 "that use MPI themselves, or tasks of Spark (spark), as horovod.spark asks for")
+      ->type_name("WORD")
+      ->check(CLI::IsMember(kLauncherWords));
+  app.add_option("--driver-fd", flags.driver_fd)->check(CLI::Range(3, 1 << 20))->group("");  // run/driver_pipe.h
+  app.add_flag("--mpi", flags.mpi, "As --launcher mpi");
+  app.add_option("--mpi-args", flags.mpi_args, "Further arguments for mpirun, split as a shell splits quotes")
+      ->type_name("TEXT");
+  app.add_option("--binding-args", flags.binding_args,
+                 "Arguments by which mpirun binds the ranks to processors; default: it does not")
+      ->type_name("TEXT");
+  app.add_flag_callback(
+      "--secure-links", [&flags] { flags.settings.emplace_back("HVD_LINK_SECURITY", "encrypt"); },
+      "Encrypt all that ranks send to other hosts (HVD_LINK_SECURITY=encrypt); see hvdrun help security");
+  app.add_option("--network-interfaces", flags.interfaces,
+                 "Network interfaces by which ranks reach each other (libhvd, NCCL, Gloo), the best first; comma list, "
+                 "repeatable")
+      ->type_name("LIST")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_flag("--tcp", flags.tcp, "No InfiniBand for NCCL (NCCL_IB_DISABLE=1)");
+  app.add_flag("--gloo", flags.gloo, "Of horovodrun; as --launcher ssh");
+  app.add_flag_callback("--disable-cache", [] {}, "Of horovodrun; as hvdrun always does it");
+  add_elastic_options(app, flags);
+  add_output_options(app, flags);
+  add_job_file_options(app, flags);
+  app.add_flag(
+      "--json", flags.json,
+      "plan, check: print JSON. run: tell what happens as a JSON object a line on standard error, in place of words");
+  app.add_flag("--check-build", flags.check_build, "Show what this build can do and what is missing, and end");
+  app.add_option("--document", flags.document,
+                 "Print the manual page (man), a shell's completion or the JSON schema of job files, and end")
+      ->type_name("KIND")
+      ->check(CLI::IsMember(kDocumentKinds));
+  app.add_flag("-v,--version", flags.version, "Show the version, and end");
+  for (const launch::Tunable& tunable : launch::tunables()) {
+    add_tunable(app, flags, tunable);
+  }
+}
+
+void add_bench_options(CLI::App& app, Flags& flags) {
+  constexpr const char* kGroup = "hvdrun bench";
+  app.add_option("--min", flags.bench_min, "Smallest size in bytes; K, M and G are understood")
+      ->type_name("SIZE")
+      ->group(kGroup);
+  app.add_option("--max", flags.bench_max, "Largest size")->type_name("SIZE")->group(kGroup);
+  app.add_option("--factor", flags.bench_factor, "From one size to the next")->type_name("N")->group(kGroup);
+  app.add_option("--type", flags.bench_type, "Element type")
+      ->type_name("WORD")
+      ->check(CLI::IsMember(bench::type_names()))
+      ->group(kGroup);
+  app.add_option("--op", flags.bench_op, "Reduction operator")
+      ->type_name("WORD")
+      ->check(CLI::IsMember(bench::op_names()))
+      ->group(kGroup);
+  app.add_option("--iters", flags.bench_iters, "Calls that are timed of each size; 0: for about a quarter of a second")
+      ->type_name("N")
+      ->group(kGroup);
+  app.add_option("--warmup", flags.bench_warmup, "Calls before these")->type_name("N")->group(kGroup);
+  app.add_option("--tune", flags.tune,
+                 "Instead of a measure: find the fastest sizes for this placement, and write them into FILE, which "
+                 "HVD_TUNING=FILE makes a job use; --max bounds what is tried")
+      ->type_name("FILE")
+      ->group(kGroup);
+  app.add_option("--plot", flags.plots, "Also draw bandwidth and time by size; FILE ends in .svg; may be repeated")
+      ->type_name("FILE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group(kGroup);
+}
+
+void add_plan_options(CLI::App& app, Flags& flags) {
+  app.add_option("-c,--cluster", flags.cluster, "Plan a job file's job as on this cluster of the job service")
+      ->type_name("NAME")
+      ->group("hvdrun plan");
+}
+
+void add_submit_options(CLI::App& app, Flags& flags) {
+  app.add_option("-c,--cluster", flags.cluster, "Cluster that the job waits for; default: the only one")
+      ->type_name("NAME")
+      ->group("hvdrun submit");
+  app.add_option("-n", flags.job_name, "As --name")->type_name("NAME")->group("hvdrun submit");
+}
+
+std::vector<OptionInfo> describe_options(const CLI::App& app) {
+  std::vector<OptionInfo> all;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) {
+      continue;  // not for users
+    }
+    OptionInfo info;
+    for (const std::string& name : option->get_snames()) {
+      info.names.push_back("-" + name);
+    }
+    for (const std::string& name : option->get_lnames()) {
+      info.names.push_back("--" + name);
+    }
+    if (option->get_expected_max() > 0 && option->get_items_expected_max() > 0) {
+      const std::string type = option->get_type_name();  // "S:FLOAT in [0 - 1]", with what CLI11 checks
+      info.value = type.substr(0, type.find(':'));
+      info.words = option == app.get_option_no_throw("--color")       ? kColorWords
+                   : option == app.get_option_no_throw("--gpus")      ? kGpuWords
+                   : option == app.get_option_no_throw("--bind")      ? kBindWords
+                   : option == app.get_option_no_throw("--launcher")  ? kLauncherWords
+                   : option == app.get_option_no_throw("--container") ? kContainerWords
+                   : option == app.get_option_no_throw("--document")  ? kDocumentKinds
+                                                                      : std::vector<std::string>();
+    }
+    info.help = option->get_description();
+    info.group = option->get_group();
+    all.push_back(std::move(info));
+  }
+  return all;
+}
+
+}  // namespace hvd::cli

@@ -1,0 +1,188 @@
+#include "cli/options/option_words.h"
+
+#include <algorithm>
+#include <map>
+
+#include <CLI/CLI.hpp>
+
+#include "launcher/jobfile/document.h"
+#include "launcher/jobfile/schema.h"
+#include "runtime/base/text.h"
+
+namespace hvd::cli {
+namespace {
+
+// These flags of horovodrun are not supported, for these reasons; they may have a value or not.
+const std::map<std::string, std::string, std::less<>> kRefused = {
+    {"--jsrun", "LSF's jsrun is not supported; name the hosts with -H or --hostfile"},
+    {"--slots-per-host", "hosts that come and go are not supported yet; write the slots as in -H node1:4"},
+    {"--host-discovery-script",
+     "hosts that come and go are not supported yet; name those of the whole job with -H or --hostfile"},
+    {"--blacklist-cooldown-range",
+     "hosts that come and go are not supported yet; a failed rank is started anew on its "
+     "own host, at most --elastic-restarts times"},
+};
+
+// argparse takes these names and CLI11 does not (single dash, several letters); some are old ones.
+const std::map<std::string, std::string, std::less<>> kAliases = {
+    {"-np", "--np"},
+    {"-cb", "--check-build"},
+    {"-hostfile", "--hostfile"},
+    {"-prefix-timestamp", "--prefix-output-with-timestamp"},
+    {"--network-interface", "--network-interfaces"},
+    {"--log-hide-timestamp", "--log-without-timestamp"},
+    {"--no-log-hide-timestamp", "--log-with-timestamp"},
+};
+
+// Returns the only long option that begins like `name`, as argparse does; otherwise `name` itself.
+std::string completed(const CLI::App& app, const std::string& name) {
+  if (!name.starts_with("--") || app.get_option_no_throw(name) != nullptr) {
+    return name;
+  }
+  std::string found;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& long_name : option->get_lnames()) {
+      if (("--" + long_name).starts_with(name)) {
+        if (!found.empty()) {
+          return name;
+        }
+        found = "--" + long_name;
+      }
+    }
+  }
+  for (const auto& [refused, why] : kRefused) {
+    if (found.empty() && refused.starts_with(name)) {
+      found = refused;
+    }
+  }
+  return found.empty() ? name : found;
+}
+
+// Rewrites the words before the command so that CLI11 can read them. Returns where the command begins: at the first
+// word that is neither an option nor an option's value.
+std::size_t prepare(const CLI::App& app, std::vector<std::string>& words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    std::string& word = words[i];
+    if (word == "--" || word.size() < 2 || word.front() != '-') {
+      return i;
+    }
+    const auto equals = word.find('=');
+    std::string name = word.substr(0, equals);
+    const auto alias = kAliases.find(name);
+    name = completed(app, alias == kAliases.end() ? name : alias->second);
+    word = name + (equals == std::string::npos ? "" : word.substr(equals));
+    const bool has_own_value = equals != std::string::npos || (word[1] != '-' && word.size() > 2);
+    const CLI::Option* option = app.get_option_no_throw(name);
+    const bool takes_value =
+        option != nullptr && option->get_expected_max() > 0 && option->get_items_expected_max() > 0 && !has_own_value;
+    if (takes_value && name.starts_with("--") && i + 1 < words.size() && words[i + 1].starts_with('-')) {
+      // In --mpi-args '--mca btl tcp' CLI11 would take the value for an option, so it is joined to the name.
+      word += "=" + words[i + 1];
+      words.erase(words.begin() + static_cast<std::ptrdiff_t>(i + 1));
+    } else if (takes_value) {
+      ++i;
+    }
+  }
+  return words.size();
+}
+
+// Refuses an empty host list, as from -H "$HOSTS" with the variable unset: it would run everything on this machine.
+Result<void> check_hosts_given(const CLI::App& app) {
+  for (const char* name : {"--hosts", "--hostfile"}) {
+    const CLI::Option* option = app.get_option_no_throw(name);
+    if (option != nullptr && option->count() > 0 && option->results().back().empty()) {
+      return Error(Code::kInvalid, std::string(name) + " '': the host list is empty; name hosts, or leave it out for " +
+                                       "this machine");
+    }
+  }
+  return {};
+}
+
+Result<void> check_refused(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (const auto refused = kRefused.find(word.substr(0, word.find('='))); refused != kRefused.end()) {
+      return Error(Code::kInvalid, refused->first + ": " + refused->second);
+    }
+  }
+  return {};
+}
+
+// Names the nearest option; CLI11 would only say that the word was not expected.
+Result<void> check_known(const CLI::App& app, const std::vector<std::string>& words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string name = words[i].substr(0, words[i].find('='));
+    const CLI::Option* option = app.get_option_no_throw(name);
+    if (option != nullptr) {
+      const bool takes_value = option->get_expected_max() > 0 && option->get_items_expected_max() > 0;
+      if (takes_value && name.size() == words[i].size()) {
+        ++i;
+      }
+    } else if (name.starts_with("--")) {
+      std::vector<std::string> names;
+      for (const CLI::Option* known : app.get_options()) {
+        for (const std::string& long_name : known->get_lnames()) {
+          names.push_back("--" + long_name);
+        }
+      }
+      const std::string near = launch::nearest_name(name, names);
+      return Error(Code::kInvalid, "there is no option " + launch::shown_text(name) +
+                                       (near.empty() ? "" : "; did you mean " + near + "?") +
+                                       " See hvdrun --help, or --help-all");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> read_words(CLI::App& app, std::vector<std::string> words, Flags& flags) {
+  const std::size_t begin = prepare(app, words);
+  const bool has_separator = begin < words.size() && words[begin] == "--";
+  flags.command.assign(words.begin() + static_cast<std::ptrdiff_t>(begin + (has_separator ? 1 : 0)), words.end());
+  words.resize(begin);
+  HVD_TRY(check_refused(words));
+  HVD_TRY(check_known(app, words));
+  std::reverse(words.begin(), words.end());  // the order that CLI11 takes
+  try {
+    app.parse(words);
+  } catch (const CLI::ParseError& error) {
+    return Error(Code::kInvalid, std::string(error.what()) + "; see hvdrun --help");
+  }
+  return check_hosts_given(app);
+}
+
+Result<bench::Measure> read_bench_words(CLI::App& app, std::vector<std::string> words, Flags& flags) {
+  const std::size_t at = prepare(app, words);
+  const std::string measure = at < words.size() ? words[at] : "";
+  if (at < words.size()) {
+    words.erase(words.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  HVD_TRY(read_words(app, std::move(words), flags));
+  if (!flags.command.empty()) {
+    return Error(Code::kInvalid, "bench " + measure + ": '" + flags.command.front() + "' is one word too many");
+  }
+  if (!flags.tune.empty()) {
+    return measure.empty()
+               ? Result<bench::Measure>(bench::Measure::kTune)
+               : Error(Code::kInvalid, "bench --tune chooses itself what it measures; leave '" + measure + "' out");
+  }
+  if (measure.empty()) {
+    std::string names;
+    for (const std::string& name : bench::measure_names()) {
+      add_to_list(names, name);
+    }
+    return Error(Code::kInvalid, "bench: say what to measure: " + names);
+  }
+  HVD_TRY_ASSIGN(const bench::Measure found, bench::measure_of(measure));
+  if (found == bench::Measure::kTune) {
+    return Error(Code::kInvalid, "bench tune: say where the table is to be written: hvdrun bench --tune FILE");
+  }
+  return found;
+}
+
+bool has_json_word(const CLI::App& app, std::vector<std::string> words) {
+  const auto begin = static_cast<std::ptrdiff_t>(prepare(app, words));
+  return std::find(words.begin(), words.begin() + begin, "--json") != words.begin() + begin;
+}
+
+}  // namespace hvd::cli

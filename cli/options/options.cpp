@@ -1,0 +1,271 @@
+#include "cli/options/options.h"
+
+#include <algorithm>
+#include <map>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/options/documents.h"
+#include "cli/options/flags.h"
+#include "cli/options/job_file_settings.h"
+#include "cli/options/job_settings.h"
+#include "cli/options/option_table.h"
+#include "cli/options/option_words.h"
+#include "cli/options/service_options.h"
+#include "cli/options/short_help.h"
+#include "launcher/jobfile/schema.h"
+#include "launcher/process/spawn.h"
+
+namespace hvd::cli {
+namespace {
+
+const std::map<std::string, Command, std::less<>> kCommands = {{"run", Command::kRun},
+                                                               {"plan", Command::kPlan},
+                                                               {"bench", Command::kBench},
+                                                               {"check", Command::kCheck},
+                                                               {"submit", Command::kSubmit}};
+
+Result<bench::BenchOptions> bench_options_of(const Flags& flags, const CLI::App& app, bench::Measure measure) {
+  bench::BenchOptions options;
+  options.measure = measure;
+  HVD_TRY_ASSIGN(options.min_bytes, bench::parse_size(flags.bench_min));
+  HVD_TRY_ASSIGN(options.max_bytes, bench::parse_size(flags.bench_max));
+  if (measure == bench::Measure::kLatency && app.count("--max") == 0) {
+    options.max_bytes = std::max<std::int64_t>(options.min_bytes, 1024);
+  }
+  options.factor = flags.bench_factor;
+  HVD_TRY_ASSIGN(options.dtype, bench::type_of(flags.bench_type));
+  HVD_TRY_ASSIGN(options.op, bench::op_of(flags.bench_op));
+  options.iters = flags.bench_iters;
+  options.warmup = flags.bench_warmup;
+  HVD_TRY(bench::check(options));
+  return options;
+}
+
+// Records which options were given, by their long names.
+void note_given(const CLI::App& app, Flags& flags) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() > 0) {
+      flags.given.push_back(option->get_lnames().empty() ? option->get_name() : option->get_lnames().front());
+    }
+  }
+}
+
+std::string usage_of(Command command) {
+  if (command == Command::kBench) {
+    return "usage: hvdrun bench measure [options]\n       hvdrun bench --tune FILE [options]\n";
+  }
+  if (command == Command::kSubmit) {
+    return "usage: hvdrun submit [-c CLUSTER] [-n NAME] [options] -f FILE\n";
+  }
+  return "usage: hvdrun [run|plan] [options] command [arguments]\n       hvdrun [run|plan] [options] -f FILE\n"
+         "       hvdrun check [options] [program]\n       hvdrun bench measure [options]\n"
+         "       hvdrun submit [-c CLUSTER] [options] -f FILE\n       hvdrun help [TOPIC]\n"
+         "       hvdrun and one of: " +
+         service_commands() + " (each with --help)\n";
+}
+
+// Returns the group of options that only this command has; empty: none.
+std::string own_group(Command command) {
+  return command == Command::kBench    ? "hvdrun bench"
+         : command == Command::kSubmit ? "hvdrun submit"
+         : command == Command::kPlan   ? "hvdrun plan"
+                                       : "";
+}
+
+std::string short_help(Command command, const CLI::App& app) {
+  const std::vector<OptionInfo> options = describe_options(app);
+  const std::string group = own_group(command);
+  return usage_of(command) + (group.empty() ? "\n" + description() + "\n" : group_help(options, group)) +
+         (command == Command::kBench ? "" : first_week_help(options)) +
+         "\nAll options: --help-all. The manual: hvdrun help.\n";
+}
+
+// TextRequest says which texts --help and --help-all ask for.
+struct TextRequest {
+  bool help = false;
+  bool help_all = false;
+};
+
+// True when the command line asks for a text only, which is then in `options`.
+Result<bool> read_text_request(CLI::App& app, Flags& flags, const TextRequest& request, CliOptions& options) {
+  if (!request.help && !request.help_all && flags.document.empty()) {
+    return false;
+  }
+  const Command command = options.command;
+  const bool is_bench = command == Command::kBench;
+  options.command = Command::kHelp;
+  if (request.help_all) {
+    options.help_text = usage_of(command) + app.help();
+    return true;
+  }
+  if (request.help) {
+    options.help_text = short_help(command, app);
+    return true;
+  }
+  if (flags.document == "schema") {
+    options.help_text = launch::json_schema(launch::native_schema(), "Job file of hvdrun");
+    return true;
+  }
+  if (!is_bench) {
+    add_bench_options(app, flags);
+  }
+  HVD_TRY_ASSIGN(options.help_text, make_document(flags.document, describe_options(app), example_commands()));
+  return true;
+}
+
+// Refuses "hvdrun chek -H node1", which would look for a program chek on all hosts and report that there is none.
+Result<void> check_no_misspelt_command(const std::string& word) {
+  std::vector<std::string> names = {"run", "plan", "check", "bench", "submit", "help", "cluster"};
+  for (std::string left = service_commands(); !left.empty();) {
+    const std::size_t end = std::min(left.find(", "), left.size());
+    names.push_back(left.substr(0, end));
+    left.erase(0, std::min(end + 2, left.size()));
+  }
+  const std::string near = word.find('/') == std::string::npos ? launch::nearest_name(word, names) : "";
+  if (near.empty() || launch::find_program(word, launch::value_in(own_environment(), "PATH"), "").ok()) {
+    return {};
+  }
+  return Error(Code::kInvalid, "'" + word +
+                                   "' is neither a command of hvdrun nor a program here; did you mean 'hvdrun " + near +
+                                   "'? If it is a program of the hosts: hvdrun run " + word);
+}
+
+// Reads hvdrun help [TOPIC].
+Result<CliOptions> parse_help(const std::vector<std::string>& words) {
+  if (words.size() > 2) {
+    return Error(Code::kInvalid, "help: '" + words[2] + "' is one word too many; as in: hvdrun help TOPIC");
+  }
+  CliOptions options;
+  options.command = Command::kManual;
+  options.topic = words.size() == 2 && words[1] != "-h" && words[1] != "--help" ? words[1] : "";
+  return options;
+}
+
+// Notes that the size is fixed; horovodrun would go on with fewer or more ranks, as hosts come and go.
+void note_fixed_size(const Flags& flags, CliOptions& options) {
+  const bool may_shrink = flags.min_np.value_or(flags.np) < flags.np;
+  const bool may_grow = flags.max_np.value_or(flags.np) > flags.np;
+  if (flags.np > 0 && options.job.restart_limit != 0 && (may_shrink || may_grow)) {
+    options.notices.push_back(
+        std::string(may_shrink ? "--min-np" : "--max-np") + ": hosts that come and go are not supported yet, and -np " +
+        std::to_string(flags.np) +
+        " stays; a rank that fails is started anew on its host, and a host that is lost ends the job");
+  }
+}
+
+}  // namespace
+
+bool asks_for_events(int argc, char** argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && (words.front() == "plan" || words.front() == "check")) {
+    return false;
+  }
+  Flags flags;
+  CLI::App app;
+  add_options(app, flags);
+  if (!words.empty() && words.front() == "bench") {
+    add_bench_options(app, flags);
+    return std::find(words.begin(), words.end(), "--json") != words.end();
+  }
+  if (!words.empty() && words.front() == "run") {
+    words.erase(words.begin());
+  }
+  return has_json_word(app, std::move(words));
+}
+
+Result<Flags> parse_submit_words(std::vector<std::string> words) {
+  Flags flags;
+  CLI::App app;
+  app.set_help_flag();
+  add_options(app, flags);
+  add_submit_options(app, flags);
+  HVD_TRY(read_words(app, std::move(words), flags));
+  note_given(app, flags);
+  return flags;
+}
+
+Result<CliOptions> parse_command_line(int argc, char** argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  CliOptions options;
+  if (!words.empty() && is_service_command(words.front())) {
+    return parse_service(std::move(words));
+  }
+  if (!words.empty() && words.front() == "help") {
+    return parse_help(words);
+  }
+  if (const auto command = words.empty() ? kCommands.end() : kCommands.find(words.front());
+      command != kCommands.end()) {
+    options.command = command->second;
+    words.erase(words.begin());
+  } else if (!words.empty() && !words.front().starts_with('-')) {
+    HVD_TRY(check_no_misspelt_command(words.front()));
+  }
+  const bool is_bench = options.command == Command::kBench;
+  const bool is_submit = options.command == Command::kSubmit;
+  options.words = words;
+  Flags flags;
+  CLI::App app(description(), "hvdrun");
+  app.set_help_flag();
+  TextRequest texts;
+  app.add_flag("-h,--help", texts.help, "Show the options of a first week, and end");
+  app.add_flag("--help-all", texts.help_all, "Show all options, and end");
+  add_options(app, flags);
+  if (is_bench) {
+    add_bench_options(app, flags);
+  }
+  if (is_submit) {
+    add_submit_options(app, flags);
+  }
+  if (options.command == Command::kPlan) {
+    add_plan_options(app, flags);
+  }
+  auto measure = Result<bench::Measure>(bench::Measure::kAllreduce);
+  if (is_bench) {
+    measure = read_bench_words(app, std::move(words), flags);
+  } else {
+    HVD_TRY(read_words(app, std::move(words), flags));
+  }
+  HVD_TRY_ASSIGN(const bool is_text, read_text_request(app, flags, texts, options));
+  if (is_text) {
+    return options;
+  }
+  if (flags.version || flags.check_build) {
+    options.command = flags.version ? Command::kVersion : Command::kCheckBuild;
+    return options;
+  }
+  if (is_bench) {
+    HVD_TRY_ASSIGN(const bench::Measure what, std::move(measure));
+    HVD_TRY_ASSIGN(options.bench, bench_options_of(flags, app, what));
+    options.plots = flags.plots;
+    options.tune = flags.tune;
+  }
+  if (flags.np < 0 || (app.count("--np") > 0 && flags.np == 0)) {
+    return Error(Code::kInvalid, "-np " + std::to_string(flags.np) + ": expected 1 or more ranks");
+  }
+  options.json = flags.json;
+  if (is_submit || !flags.cluster.empty()) {
+    note_given(app, flags);
+    options.flags = std::move(flags);
+    return options;
+  }
+  if (!flags.job_file.empty()) {
+    if (is_bench) {
+      return Error(Code::kInvalid, "bench runs ranks of its own, and takes no job file");
+    }
+    if (options.command == Command::kCheck) {
+      return Error(Code::kInvalid, "check looks at hosts, and takes no job file; as in: hvdrun check -H node1,node2");
+    }
+    HVD_TRY(read_job_file_flags(flags, options));
+    return options;
+  }
+  HVD_TRY(check_no_job_file_flags(flags));
+  if (flags.command.empty() && options.command != Command::kCheck && !is_bench) {
+    return Error(Code::kInvalid, "no command given; as in: hvdrun -np 2 python train.py");
+  }
+  HVD_TRY_ASSIGN(options.job, make_job(flags));
+  note_fixed_size(flags, options);
+  return options;
+}
+
+}  // namespace hvd::cli

@@ -1,0 +1,55 @@
+// These functions turn the command line into values. Only options.cpp and option_*.cpp use CLI11.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/options/flags.h"
+#include "cli/options/service_options.h"
+#include "launcher/job/job_spec.h"
+#include "launcher/jobfile/job_run.h"
+#include "runtime/base/result.h"
+#include "runtime/bench/bench_wire.h"
+
+namespace hvd::cli {
+
+enum class Command : std::uint8_t {
+  kRun,
+  kPlan,
+  kBench,
+  kCheck,
+  kCheckBuild,
+  kVersion,
+  kHelp,
+  kManual,
+  kSubmit,
+  kService
+};
+
+struct CliOptions {
+  Command command = Command::kRun;
+  launch::JobSpec job;
+  std::optional<launch::JobRun> file;  // -f: the file describes the job; `job` then holds what the flags say
+  launch::Notices notices;             // to be printed before it starts: about that file, or flags
+  bool json = false;                   // plan, check: as JSON; run: events; bench: both
+  std::string help_text;               // kHelp
+  std::string topic;                   // kManual: empty for the list of topics
+  bench::BenchOptions bench;
+  std::string tune;                // kBench: the table to write; empty: none
+  std::vector<std::string> plots;  // kBench: pictures of the results
+  // kSubmit: values that are not looked up yet, and the words that gave them
+  Flags flags;
+  std::vector<std::string> words;
+  ServiceOptions service;  // kService
+};
+
+// An error is the user's, with what was expected, or says that the installation is broken. Reads what make_job() reads.
+Result<CliOptions> parse_command_line(int argc, char** argv);
+// Reads the words after "submit" as flags.
+Result<Flags> parse_submit_words(std::vector<std::string> words);
+// True when the command line asks for events as JSON, so that errors in it can be reported as events too.
+bool asks_for_events(int argc, char** argv);
+
+}  // namespace hvd::cli

@@ -1,0 +1,234 @@
+#include "cli/options/service_options.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/options/options.h"
+#include "runtime/base/text.h"
+
+namespace hvd::cli {
+namespace {
+
+struct VerbWords {
+  Verb verb;
+  const char* name;
+  const char* usage;
+  const char* help;
+};
+
+constexpr std::array kVerbs{
+    VerbWords{Verb::kClusterAdd, "cluster add", "cluster add NAME (-f FILE | -H LIST | --hostfile FILE)",
+              "Makes a set of hosts known by a name, for jobs to wait for"},
+    VerbWords{Verb::kClusterShow, "cluster show", "cluster show [NAME] [--json] [--field PATH]",
+              "Shows how many of a cluster's nodes are idle, and which jobs have the others"},
+    VerbWords{Verb::kClusterList, "cluster list", "cluster list [--json]", "Shows all clusters"},
+    VerbWords{Verb::kClusterDrain, "cluster drain", "cluster drain NAME [NODE...]",
+              "Gives these nodes (default: all) to no further job; what runs there goes on"},
+    VerbWords{Verb::kClusterResume, "cluster resume", "cluster resume NAME [NODE...]", "Gives them to jobs again"},
+    VerbWords{Verb::kClusterRemove, "cluster remove", "cluster remove NAME",
+              "Forgets a cluster, whose jobs have all ended"},
+    VerbWords{Verb::kPs, "ps", "ps [--all] [--json]", "Shows the jobs that have not ended, and the newest that have"},
+    VerbWords{Verb::kShow, "show", "show JOB [--json] [--field PATH]", "Shows a job's record"},
+    VerbWords{Verb::kWait, "wait", "wait JOB", "Waits for a job's end; its exit status is the job's"},
+    VerbWords{Verb::kFiles, "files", "files JOB [-d ID] [-p PATH] [--json]", "Shows the files that a job has written"},
+    VerbWords{Verb::kLogs, "logs", "logs JOB [-f] [--file NAME] [--rank N] [--node HOST] [-d ID]",
+              "Shows one of a job's files; with -f waits for it and goes on until the job ends"},
+    VerbWords{Verb::kStop, "stop", "stop JOB [--no-wait]",
+              "Ends a job; its record and files stay. A second one is for good"},
+    VerbWords{Verb::kRm, "rm", "rm JOB", "Removes a job's record, stopping it first; its files stay"},
+    VerbWords{Verb::kNodes, "nodes", "nodes JOB [--json]", "Shows the nodes that a job has"},
+    VerbWords{Verb::kExec, "exec", "exec JOB [--node HOST] -- COMMAND...", "Runs a command on a node of a job"},
+    VerbWords{Verb::kAttach, "attach", "attach JOB",
+              "Shows what a job prints as if it ran here, until it ends or Ctrl-C, which leaves it running"},
+};
+constexpr const char* kSupervise = "supervise";
+
+const VerbWords* verb_of(std::vector<std::string>& words) {
+  const std::string first = words.front();
+  words.erase(words.begin());
+  std::string name = first;
+  if (first == "cluster" && !words.empty() && words.front().front() != '-') {
+    name += " " + words.front();
+    words.erase(words.begin());
+  }
+  const auto* const found =
+      std::find_if(kVerbs.begin(), kVerbs.end(), [&name](const VerbWords& verb) { return verb.name == name; });
+  return found == kVerbs.end() ? nullptr : found;
+}
+
+void add_shown(CLI::App& app, ServiceOptions& options, bool has_field) {
+  app.add_flag("--json", options.json, "As JSON, with the names of the service's REST objects");
+  if (has_field) {
+    app.add_option("--field,--query", options.field, "Only this, as in executionState or executionInfo.exitCode")
+        ->type_name("PATH");
+  }
+}
+
+void add_job(CLI::App& app, ServiceOptions& options) {
+  app.add_option("job", options.job, "The job's name or number")->required()->type_name("JOB");
+}
+
+void add_cluster(CLI::App& app, ServiceOptions& options, bool is_required) {
+  app.add_option("cluster", options.cluster, "The cluster's name")->required(is_required)->type_name("NAME");
+}
+
+void add_verb_options(CLI::App& app, ServiceOptions& options) {
+  switch (options.verb) {
+    case Verb::kClusterAdd:
+      add_cluster(app, options, true);
+      app.add_option("-f,--file", options.cluster_file, "The cluster's file: hosts, mounts, defaults")
+          ->type_name("FILE");
+      app.add_option("-H,--hosts", options.hosts, "Its hosts, as in node1:4,node2:4")->type_name("LIST");
+      app.add_option("--hostfile", options.hostfile, "File with a host a line")->type_name("FILE");
+      break;
+    case Verb::kClusterShow:
+      add_cluster(app, options, false);
+      add_shown(app, options, true);
+      break;
+    case Verb::kClusterList:
+      add_shown(app, options, false);
+      break;
+    case Verb::kClusterDrain:
+    case Verb::kClusterResume:
+      add_cluster(app, options, true);
+      app.add_option("nodes", options.nodes, "Its nodes; default: all")->type_name("NODE");
+      break;
+    case Verb::kClusterRemove:
+      add_cluster(app, options, true);
+      break;
+    case Verb::kPs:
+      app.add_flag("-a,--all", options.all, "All that have ended, too");
+      add_shown(app, options, false);
+      break;
+    case Verb::kShow:
+      add_job(app, options);
+      add_shown(app, options, true);
+      break;
+    case Verb::kNodes:
+      add_job(app, options);
+      add_shown(app, options, false);
+      break;
+    case Verb::kFiles:
+      add_job(app, options);
+      app.add_option("-d,--output-directory-id", options.directory, "Of an output directory; default: stdouterr")
+          ->type_name("ID");
+      app.add_option("-p,--path", options.path, "A folder in it")->type_name("PATH");
+      add_shown(app, options, false);
+      break;
+    case Verb::kLogs:
+      add_job(app, options);
+      app.add_flag("-f,--follow", options.follow, "Wait for the file, and go on until the job ends");
+      app.add_option("--file,--file-name", options.file, "Its name; default: stdout.txt")->type_name("NAME");
+      app.add_option("-d,--output-directory-id", options.directory, "Of an output directory; default: stdouterr")
+          ->type_name("ID");
+      app.add_option("--rank", options.rank, "What this rank prints")->type_name("N")->check(CLI::Range(0, 1'000'000));
+      app.add_option("--node", options.node, "The file of this node; default: execution.log")->type_name("HOST");
+      break;
+    case Verb::kStop:
+      add_job(app, options);
+      app.add_flag("--no-wait", options.no_wait, "Do not wait until it has ended");
+      break;
+    case Verb::kExec:
+      add_job(app, options);
+      app.add_option("--node", options.node, "Which of its nodes; default: the first")->type_name("HOST");
+      app.prefix_command();
+      break;
+    case Verb::kWait:
+    case Verb::kRm:
+    case Verb::kAttach:
+      add_job(app, options);
+      break;
+    case Verb::kSupervise:
+      app.add_option("state", options.state_root)->required();
+      app.add_option("id", options.id)->required();
+      break;
+  }
+}
+
+Error unknown(const std::string& first) {
+  if (first == "cluster") {
+    return Error(Code::kInvalid, "cluster: say what to do: add, show, list, drain, resume or remove");
+  }
+  return Error(Code::kInvalid, "'" + first + "' is no command");
+}
+
+std::string help_of(const VerbWords& verb, const CLI::App& app) {
+  return std::string("usage: hvdrun ") + verb.usage + "\n" + app.help();
+}
+
+}  // namespace
+
+bool is_service_command(const std::string& word) {
+  return word == kSupervise || std::any_of(kVerbs.begin(), kVerbs.end(), [&word](const VerbWords& verb) {
+           const std::string name = verb.name;
+           return word == name.substr(0, name.find(' '));
+         });
+}
+
+std::string service_commands() {
+  std::string names;
+  for (const VerbWords& verb : kVerbs) {
+    const std::string name = verb.name;
+    const std::string first = name.substr(0, name.find(' '));
+    if (verb.verb <= Verb::kClusterAdd || first != "cluster") {
+      add_to_list(names, first);
+    }
+  }
+  return names;
+}
+
+Result<CliOptions> parse_service(std::vector<std::string> words) {
+  const std::string first = words.front();
+  CliOptions options;
+  options.command = Command::kService;
+  ServiceOptions& service = options.service;
+  const VerbWords* verb = nullptr;
+  if (first == kSupervise) {
+    service.verb = Verb::kSupervise;
+    words.erase(words.begin());
+  } else {
+    verb = verb_of(words);
+    if (verb == nullptr) {
+      return unknown(first);
+    }
+    service.verb = verb->verb;
+  }
+  CLI::App app(verb == nullptr ? "" : verb->help, "hvdrun");
+  app.set_help_flag();
+  bool help = false;
+  app.add_flag("-h,--help", help, "Show this, and end");
+  add_verb_options(app, service);
+  if (verb != nullptr &&
+      std::find_if(words.begin(), words.end(),
+                   [](const std::string& word) { return word == "-h" || word == "--help" || word == "--"; }) !=
+          words.end() &&
+      *std::find_if(words.begin(), words.end(),
+                    [](const std::string& word) { return word == "-h" || word == "--help" || word == "--"; }) != "--") {
+    options.command = Command::kHelp;
+    options.help_text = help_of(*verb, app);
+    return options;
+  }
+  std::reverse(words.begin(), words.end());  // the order that CLI11 takes
+  try {
+    app.parse(words);
+  } catch (const CLI::ParseError& error) {
+    return Error(Code::kInvalid,
+                 std::string(error.what()) + (verb == nullptr ? "" : std::string("; as in: hvdrun ") + verb->usage));
+  }
+  if (service.verb == Verb::kExec) {
+    service.command = app.remaining();
+    if (!service.command.empty() && service.command.front() == "--") {
+      service.command.erase(service.command.begin());
+    }
+    if (service.command.empty()) {
+      return Error(Code::kInvalid, std::string("exec: say what to run; as in: hvdrun ") + verb->usage);
+    }
+  }
+  options.json = service.json;
+  return options;
+}
+
+}  // namespace hvd::cli

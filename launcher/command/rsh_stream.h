@@ -1,0 +1,163 @@
+// RshStream: one node's stream through a command. Runs it with `sh` as the remote command, gives that shell the line
+// that starts (and if needed fetches) the agent, then carries bytes.
+//
+// `sh`, and the script as its input, because that one word means the same to a program that joins its words for a
+// remote shell (ssh) and to one that executes them (kubectl exec, ip netns exec); any script as an argument would need
+// quotes for the one and none for the other.
+//
+// An ssh whose connection the server drops before the login, as it does when it has too many, is started again, until
+// the time for an answer is over.
+//
+// Stages: waiting (for a slot) -> starting (greeting, push) -> greeted (and waiting for what its name means) -> open ->
+// over.
+// Thread: loop only.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "launcher/command/rsh_process.h"
+#include "launcher/process/stop_ladder.h"
+#include "launcher/transport/agent_push.h"
+#include "launcher/transport/handshake_slots.h"
+#include "launcher/transport/remote_errors.h"
+#include "launcher/transport/resolver.h"
+#include "launcher/transport/transport.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+
+namespace hvd::launch {
+
+struct RshSettings {
+  std::string agent_path;                // the static agent executable on this machine
+  std::vector<std::string> environment;  // for the command; its PATH is where the command is looked for
+  std::uint64_t open_files = 0;          // likewise (SpawnOptions)
+  // From starting the command until the shell behind it answers. Generous: a ~/.bashrc that runs `pyenv init` waits up
+  // to 60 s for a lock when many shells start at once.
+  Duration answer_time = std::chrono::seconds(120);
+  std::size_t max_handshakes = 8;  // commands that are on their way at once
+  Resolver::LookUp look_up;        // as Resolver has it
+};
+
+// What all streams through commands share. Loop and log must outlive it.
+struct RshShared {
+  RshShared(EventLoop& loop_in, RshSettings settings_in, Log& log_in)
+      : loop(loop_in),
+        log(log_in),
+        settings(std::move(settings_in)),
+        slots(loop_in, settings.max_handshakes),
+        resolver(loop_in, settings.look_up),
+        ladder(loop_in) {}
+
+  // Read at the first use and kept: every node gets the same bytes.
+  const Result<AgentImage>& agent_image() {
+    if (!image) {
+      image.emplace(load_agent_image(settings.agent_path));
+    }
+    return *image;
+  }
+
+  // constant after construction
+  EventLoop& loop;
+  Log& log;
+  const RshSettings settings;
+  // loop only
+  HandshakeSlots slots;
+  Resolver resolver;
+  StopLadder ladder;
+  std::optional<Result<AgentImage>> image;
+  std::minstd_rand jitter{std::random_device{}()};
+};
+
+// One node's command.
+struct RshCommand {
+  std::string host;               // as the user wrote it: who the errors are about
+  std::vector<std::string> argv;  // `sh` comes after it
+  std::string label;              // what the errors call it: "rsh"
+  std::string lookup;             // a name whose addresses are a hint at the node's; empty: none
+  std::string afterword;          // to errors before the agent runs: ", which is used because ..."
+  // Starts it; nothing: as a process of ours.
+  std::function<Result<std::unique_ptr<ByteProcess>>(std::vector<std::string> argv, ByteProcess::Handlers)> start;
+};
+
+// The conversation lives on while one of its own calls into the sink is on the stack, also when the sink destroys the
+// Stream there; therefore it is apart from the Stream, and shared.
+class RshConversation : public std::enable_shared_from_this<RshConversation> {
+ public:
+  RshConversation(std::shared_ptr<RshShared> shared, RshCommand command, StreamSink& sink);
+  RshConversation(const RshConversation&) = delete;
+  RshConversation& operator=(const RshConversation&) = delete;
+  ~RshConversation();
+
+  void start();
+  void write(std::string bytes);
+  void close_input();
+  // The Stream is gone: ends the process, the sink hears nothing more.
+  void abandon();
+
+ private:
+  enum class Stage : std::uint8_t { kWaiting, kStarting, kGreeted, kOpen, kOver };
+
+  void on_named();
+  void run();
+  Result<void> start_process(const AgentImage& image);
+  void on_output(Bytes bytes);
+  void on_greeting();
+  void on_agent();
+  void open_if_named();
+  void on_over(const std::optional<ExitStatus>& status, const std::string& how);
+  [[nodiscard]] bool may_try_again(const std::optional<ExitStatus>& status) const;
+  void try_later();
+  void try_again();
+  void arm(Duration patience, const std::string& what);
+  void release_slot();
+  void release();
+  void finish(const Error& why);
+  [[nodiscard]] std::string last_words() const;
+  [[nodiscard]] Error start_error(const std::string& how) const;
+
+  // constant after construction
+  const std::shared_ptr<RshShared> shared_;  // shared: streams may outlive their transport
+  const RshCommand command_;
+  StreamSink& sink_;
+  // loop only
+  Stage stage_ = Stage::kWaiting;
+  std::uint64_t lookup_ = 0;
+  TimerId lookup_timer_ = 0;
+  bool is_named_ = false;
+  HandshakeSlots::Ticket ticket_ = 0;
+  TimerId timer_ = 0;
+  TimerId slot_timer_ = 0;
+  TimerId backoff_ = 0;
+  int drops_ = 0;  // tries whose connection the server dropped before the login
+  Opened opened_;
+  std::unique_ptr<ByteProcess> process_;
+  AgentGreeting greeting_;
+  bool has_spoken_ = false;  // the command, on its output
+  bool is_pushing_ = false;
+  RemoteErrors errors_;
+  std::string early_;  // written before the agent runs
+  bool wants_end_of_input_ = false;
+};
+
+class RshStream final : public Stream {
+ public:
+  RshStream(std::shared_ptr<RshShared> shared, RshCommand command, StreamSink& sink)
+      : conversation_(std::make_shared<RshConversation>(std::move(shared), std::move(command), sink)) {
+    conversation_->start();
+  }
+  ~RshStream() override { conversation_->abandon(); }
+  RshStream(const RshStream&) = delete;
+  RshStream& operator=(const RshStream&) = delete;
+  void write(std::string bytes) override { conversation_->write(std::move(bytes)); }
+  void close_input() override { conversation_->close_input(); }
+
+ private:
+  std::shared_ptr<RshConversation> conversation_;
+};
+
+}  // namespace hvd::launch

@@ -1,0 +1,122 @@
+#include "launcher/engines/engine.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "launcher/process/descendants.h"
+
+namespace hvd::launch {
+namespace {
+
+// Enough for what an engine says when it does not even begin.
+constexpr std::size_t kMostLines = 100;
+constexpr std::size_t kMostLineBytes = 8192;
+constexpr std::size_t kMostQuotedLines = 8;
+// Between SIGTERM and SIGKILL: mpirun gives its own processes one second, on hosts that it has to ask first.
+constexpr auto kPatience = std::chrono::seconds(5);
+
+bool says_nothing(const std::string& line) {
+  return line.find_first_not_of(" \t-=") == std::string::npos;
+}
+
+std::string trimmed(const std::string& line) {
+  const auto first = line.find_first_not_of(" \t");
+  return first == std::string::npos ? "" : line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
+}
+
+}  // namespace
+
+std::string first_paragraph(const std::vector<std::string>& lines) {
+  std::string text;
+  std::size_t count = 0;
+  for (const std::string& line : lines) {
+    if (!says_nothing(line)) {
+      text += (text.empty() ? "" : " ") + trimmed(line);
+      if (++count == kMostQuotedLines) {
+        break;
+      }
+    } else if (!text.empty() && !text.ends_with(':')) {
+      break;
+    }
+  }
+  return text;
+}
+
+Result<std::unique_ptr<EngineOrphans>> EngineOrphans::adopt() {
+  HVD_TRY(become_subreaper());
+  return std::unique_ptr<EngineOrphans>(new EngineOrphans());
+}
+
+EngineOrphans::~EngineOrphans() {
+  // Not SIGKILL: an agent that the engine has left ends its ranks first.
+  signal_children(children_of_self(), SIGTERM);
+}
+
+std::string Engine::first_words() const {
+  return first_paragraph(lines_);
+}
+
+Result<void> Engine::start(Handlers handlers) {
+  handlers_ = std::move(handlers);
+  RshProcess::Handlers process;
+  process.on_output = [this](Bytes bytes) { take(partial_output_, as_text(bytes)); };
+  process.on_errors = [this](std::string_view text) { take(partial_errors_, text); };
+  process.on_taken = [] {};
+  process.on_over = [this](const std::optional<ExitStatus>& status, const std::string&) { on_over(status); };
+  auto started =
+      RshProcess::start(loop_, ladder_, command_.argv, command_.environment, command_.open_files, std::move(process));
+  if (!started.ok()) {
+    return started.error().with_context("cannot start " + command_.name);
+  }
+  process_ = std::move(started).value();
+  process_->set_patience(kPatience);
+  process_->close_input();  // a rank's input is empty, as everywhere
+  return {};
+}
+
+void Engine::take(std::string& partial, std::string_view text) {
+  partial += text;
+  std::size_t begin = 0;
+  for (std::size_t end = partial.find('\n'); end != std::string::npos; end = partial.find('\n', begin)) {
+    take_line(partial.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  partial.erase(0, begin);
+  if (partial.size() > kMostLineBytes) {
+    take_line(std::exchange(partial, ""));
+  }
+}
+
+void Engine::take_line(std::string line) {
+  if (!line.empty() && line.back() == '\r') {
+    line.pop_back();
+  }
+  if (lines_.size() < kMostLines) {
+    lines_.push_back(line);
+  }
+  if (!says_nothing(line)) {
+    handlers_.on_line(line);
+  }
+}
+
+void Engine::on_over(const std::optional<ExitStatus>& status) {
+  for (std::string* partial : {&partial_output_, &partial_errors_}) {
+    if (!partial->empty()) {
+      take_line(std::exchange(*partial, ""));
+    }
+  }
+  process_.reset();
+  std::string all;
+  for (const std::string& line : lines_) {
+    all += line + "\n";
+  }
+  const EngineFailure failure = command_.failure_in(all);
+  const std::string words = first_words();
+  handlers_.on_over(Error(failure.code, command_.name + " " + (status ? status->text() : "has closed its output") +
+                                            (words.empty() ? "" : "; it said: " + words) +
+                                            (failure.advice.empty() ? "" : "; " + failure.advice)));
+}
+
+}  // namespace hvd::launch

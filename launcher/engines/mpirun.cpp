@@ -1,0 +1,184 @@
+#include "launcher/engines/mpirun.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "launcher/placement/rank_env.h"
+#include "launcher/process/output_of.h"
+#include "launcher/process/spawn.h"
+
+namespace hvd::launch {
+namespace {
+
+constexpr const char* kName = "mpirun";
+constexpr auto kVersionTime = std::chrono::seconds(20);
+constexpr int kOldestMajor = 4;
+constexpr const char* kInstall = "install Open MPI 4 or later (Debian: openmpi-bin)";
+
+// Options that say which rank goes where, and those that bind ranks: their names of today, and the older ones, which
+// Open MPI takes for these. From 5 on it takes one of a kind only, where 4 took the last.
+constexpr std::array<std::string_view, 14> kMapping = {
+    "map-by",     "byslot",  "bynode",   "bycore", "N",       "ppr",           "npernode",
+    "npersocket", "pernode", "rankfile", "rf",     "cpu-set", "cpus-per-proc", "cpus-per-rank"};
+constexpr std::array<std::string_view, 8> kBinding = {"bind-to", "bind-to-core", "bind-to-socket", "rankfile",
+                                                      "rf",      "cpu-set",      "cpus-per-proc",  "cpus-per-rank"};
+
+// Whether an option among `words` has one of `names`, behind one dash or two, with its value or before it.
+template <std::size_t N>
+bool has_option(const std::vector<std::string>& words, const std::array<std::string_view, N>& names) {
+  return std::any_of(words.begin(), words.end(), [&names](std::string_view word) {
+    const std::string_view name = word.substr(word.starts_with("--") ? 2 : 1);
+    return word.starts_with('-') &&
+           std::find(names.begin(), names.end(), name.substr(0, name.find('='))) != names.end();
+  });
+}
+
+// --map-by slot:PE=2 binds each rank to what it is given, and goes with no other binding.
+bool maps_to_processors(const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return word.find(":PE=") != std::string::npos || word.find(":pe=") != std::string::npos;
+  });
+}
+
+// What places and binds the ranks, where the user's own words do not.
+std::vector<std::string> layout_words(const MpirunOptions& options) {
+  std::vector<std::string> words;
+  if (!has_option(options.args, kMapping) && !has_option(options.binding, kMapping)) {
+    words.insert(words.end(), {"--map-by", "slot"});
+  }
+  if (options.binding.empty() && !has_option(options.args, kBinding) && !maps_to_processors(options.args)) {
+    // Else Open MPI binds two ranks to a core each, and their threads and data loaders with them. --bind is ours.
+    words.insert(words.end(), {"--bind-to", "none"});
+  }
+  words.insert(words.end(), options.binding.begin(), options.binding.end());
+  return words;
+}
+
+constexpr const char* kUsersWords = "is it in --mpi-args or --binding-args?";
+constexpr const char* kSamePath =
+    "hvdrun-agent must be at the same path on every host: install hvdrun there, or share the folder";
+
+bool has_domain(const NodePlan& node) {
+  return node.host.name.find_first_not_of("0123456789.") != std::string::npos &&
+         node.host.name.find('.') != std::string::npos;
+}
+
+// The user's own settings of Open MPI and of PMIx have names like those that a launcher around us sets; without the
+// rank that it sets too there is none, and they are his.
+bool is_users_setting(std::string_view entry, const std::vector<std::string>& environment) {
+  static constexpr std::array<std::string_view, 3> kPmix = {"PMIX_MCA_", "PMIX_INSTALL_PREFIX=", "PMIX_PREFIX="};
+  if (entry.starts_with("OMPI_MCA_")) {
+    return value_in(environment, "OMPI_COMM_WORLD_RANK").empty();
+  }
+  return value_in(environment, "PMIX_RANK").empty() &&
+         std::any_of(kPmix.begin(), kPmix.end(), [entry](std::string_view name) { return entry.starts_with(name); });
+}
+
+}  // namespace
+
+std::vector<std::string> mpirun_words(const Placement& placement, const MpirunOptions& options,
+                                      const CallPlace& place) {
+  std::vector<std::string> words = {kName};
+  if (options.is_root) {
+    words.emplace_back("--allow-run-as-root");
+  }
+  // Exactly the slots that ranks are to have, so that filling slot by slot is the placement, and no host is too small.
+  std::string hosts;
+  for (const NodePlan& node : placement.nodes) {
+    hosts += (hosts.empty() ? "" : ",") + node.host.name + ":" + std::to_string(node.local_size());
+  }
+  words.insert(words.end(), {"-np", std::to_string(placement.size), "-H", hosts});
+  const std::vector<std::string> layout = layout_words(options);
+  words.insert(words.end(), layout.begin(), layout.end());
+  // Open MPI would ask ssh for the part of a name before its first dot, and take two such hosts for one. 4 knows the
+  // first parameter, 5 the second, and each passes over the other's.
+  if (std::any_of(placement.nodes.begin(), placement.nodes.end(), [](const NodePlan& n) { return has_domain(n); })) {
+    words.insert(words.end(), {"--mca", "orte_keep_fqdn_hostnames", "1", "--mca", "prte_keep_fqdn_hostnames", "1"});
+  }
+  // Only the name: the value is never on a command line, also not on those by which mpirun reaches other hosts. To
+  // these mpirun sends it in clear text, as it does with standard input and what PMIx carries; CallKey is made for
+  // that.
+  words.insert(words.end(), {"-x", kCallSecretVariable});
+  words.insert(words.end(), options.args.begin(), options.args.end());
+  const std::vector<std::string> program = call_words(options.agent_path, kName, place);
+  words.insert(words.end(), program.begin(), program.end());
+  return words;
+}
+
+EngineCommand mpirun_command(const Placement& placement, const MpirunOptions& options, const CallPlace& place,
+                             const CallKey& key) {
+  EngineCommand command;
+  command.name = kName;
+  command.open_files = options.open_files;
+  command.argv = mpirun_words(placement, options, place);
+  for (const std::string& entry : options.environment) {
+    if (is_users_setting(entry, options.environment) || !is_outer_launcher_variable(entry.substr(0, entry.find('=')))) {
+      command.environment.push_back(entry);
+    }
+  }
+  command.environment.push_back(std::string(kCallSecretVariable) + "=" + call_key_text(key));
+  command.failure_in = mpirun_failure;
+  return command;
+}
+
+EngineFailure mpirun_failure(std::string_view output) {
+  struct Sign {
+    std::string_view words;
+    Code code;
+    const char* advice;
+  };
+  // Of 4 (ORTE) and of 5 (PRRTE), which break their lines at other words.
+  static constexpr std::array<Sign, 16> kSigns = {{
+      {"not enough slots", Code::kInvalid, "-H and --hostfile say what slots there are"},
+      {"unknown option", Code::kInvalid, kUsersWords},
+      {"unrecognized option", Code::kInvalid, kUsersWords},
+      {"listed more than once", Code::kInvalid, kUsersWords},
+      {"too many directives", Code::kInvalid, kUsersWords},
+      {"mapping directive cannot be combined", Code::kInvalid, kUsersWords},
+      {"policy is not recognized", Code::kInvalid, kUsersWords},
+      {"directive is not recognized", Code::kInvalid, kUsersWords},
+      {"could not access", Code::kSystem, kSamePath},
+      {"access an executable", Code::kSystem, kSamePath},
+      {"Host key verification failed", Code::kUnreachable, "mpirun uses ssh: add the host's key to known_hosts"},
+      {"Permission denied (", Code::kUnreachable, "mpirun uses ssh, which must ask for no password"},
+      {"Could not resolve hostname", Code::kUnreachable, ""},
+      {"cannot call hvdrun back", Code::kUnreachable, ""},
+      {"unable to reliably start one or more daemons", Code::kUnreachable,
+       "Open MPI must be installed on every host, and found there by: ssh HOST orted --version"},
+      {"daemon failed to report back", Code::kUnreachable,
+       "Open MPI must be installed on every host, and found there by: ssh HOST prted --version"},
+  }};
+  const auto found = std::find_if(kSigns.begin(), kSigns.end(), [output](const Sign& sign) {
+    return output.find(sign.words) != std::string_view::npos;
+  });
+  return found == kSigns.end() ? EngineFailure{} : EngineFailure{found->code, found->advice};
+}
+
+Result<std::string> open_mpi_in(std::string_view version_output) {
+  constexpr std::string_view kMark = "mpirun (Open MPI) ";
+  const auto mark = version_output.find(kMark);
+  const auto line_end = std::min(version_output.find('\n'), version_output.size());
+  if (mark == std::string_view::npos) {
+    return Error(Code::kNotFound, "the mpirun in PATH is not Open MPI's; it says '" +
+                                      std::string(version_output.substr(0, line_end)) + "'; " + kInstall);
+  }
+  const std::string_view rest = version_output.substr(mark + kMark.size());
+  const std::string version(rest.substr(0, rest.find_first_of(" \r\n")));
+  int major = 0;
+  std::from_chars(version.data(), version.data() + version.size(), major);
+  if (major < kOldestMajor) {
+    return Error(Code::kNotFound, "the mpirun in PATH is of Open MPI " + version + "; " + kInstall);
+  }
+  return "Open MPI " + version;
+}
+
+Result<std::string> find_open_mpi(const std::vector<std::string>& environment) {
+  const auto output = output_of({kName, "--version"}, environment, Deadline::after(kVersionTime));
+  if (!output.ok()) {
+    return Error(Code::kNotFound, output.error().message() + "; " + kInstall);
+  }
+  return open_mpi_in(output.value());
+}
+
+}  // namespace hvd::launch

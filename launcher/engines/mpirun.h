@@ -1,0 +1,40 @@
+// mpirun: Open MPI as an engine. It starts one agent per rank where the placement says, and owns them: what the agent
+// starts is a rank of MPI. This is what is known of Open MPI, and all of it is pure but find_open_mpi.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/engines/engine.h"
+#include "launcher/placement/placement.h"
+#include "launcher/wire/engine_call.h"
+#include "runtime/base/result.h"
+
+namespace hvd::launch {
+
+struct MpirunOptions {
+  std::string agent_path;                // the same on every node
+  std::vector<std::string> environment;  // of hvdrun
+  std::vector<std::string> args;         // the user's --mpi-args
+  std::vector<std::string> binding;      // the user's --binding-args, in place of our own
+  bool is_root = false;                  // Open MPI wants to be told that this is meant
+  std::uint64_t open_files = 0;          // of hvdrun, as it was started
+};
+
+// The words that put each rank of `placement` where it is to be; `place` is where the agents call.
+std::vector<std::string> mpirun_words(const Placement& placement, const MpirunOptions& options, const CallPlace& place);
+
+// With the key in its environment, and without what an mpirun around hvdrun has left there.
+EngineCommand mpirun_command(const Placement& placement, const MpirunOptions& options, const CallPlace& place,
+                             const CallKey& key);
+
+EngineFailure mpirun_failure(std::string_view output);
+
+// "Open MPI 4.1.4" from what `mpirun --version` prints; an Error for another MPI, or one before 4.
+Result<std::string> open_mpi_in(std::string_view version_output);
+// Asks the mpirun that PATH in `environment` leads to. Errors say what to install.
+Result<std::string> find_open_mpi(const std::vector<std::string>& environment);
+
+}  // namespace hvd::launch

@@ -1,0 +1,82 @@
+// SshLogin: logs in with public keys: those of ssh-agent, then identity files. Never asks anybody anything.
+//
+// Order: agent keys that an identity file names, other agent keys (unless IdentitiesOnly), files; RSA keys last within
+// agent and files, because old libssh2 signs them in a way that new servers refuse, and servers allow few attempts.
+//
+// Thread: loop only. Never blocks, also not on an agent that asks its user first, or never answers.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/ssh/key_agent.h"
+#include "launcher/ssh/key_file.h"
+#include "launcher/ssh/ssh_session.h"
+#include "launcher/transport/ssh_config.h"
+#include "runtime/base/result.h"
+
+namespace hvd::launch {
+
+class SshLogin {
+ public:
+  // `session` must outlive this object. `asks_agent`: false where the agent is known not to answer.
+  SshLogin(SshSession& session, const SshHostConfig& config, bool asks_agent);
+  ~SshLogin();
+  SshLogin(const SshLogin&) = delete;
+  SshLogin& operator=(const SshLogin&) = delete;
+
+  // kDone: logged in. The error says which keys were tried, which were not and why, and what to do.
+  Result<Step> advance();
+  // Whom advance() waits for beside the session: ssh-agent, until this has those events. -1: nobody.
+  struct Waits {
+    int fd = -1;
+    std::uint32_t events = 0;
+  };
+  [[nodiscard]] Waits waits() const;
+  // The key that ssh-agent is to sign with; empty: it is not asked to.
+  [[nodiscard]] std::string signs_with() const;
+  // It is asked for its keys, which takes no time unless it does not answer at all.
+  [[nodiscard]] bool is_listing() const { return is_listing_; }
+  // Goes on without the agent's keys, at the next advance().
+  void give_up_listing();
+  // After an error: what the user's own ssh could try that we cannot, as a reason; empty: nothing.
+  [[nodiscard]] std::string beyond_us() const;
+
+ private:
+  struct Candidate {
+    KeyFile file;  // path, or the agent's comment for an agent key
+    bool is_agents = false;
+  };
+
+  Result<Step> ask_methods();
+  void find_agent();
+  Step list_agent();
+  void collect();
+  void collect_agent(const std::vector<KeyFile>& files);
+  void skip_mute_agent();
+  void skip_unusable(const KeyFile& key);
+  int try_candidate(const Candidate& candidate);
+  int sign(const unsigned char* data, std::size_t size, unsigned char** signature, std::size_t* signature_size);
+  Result<Step> try_keys();
+  [[nodiscard]] Error refusal() const;
+
+  // constant after construction
+  SshSession& session_;
+  const SshHostConfig config_;
+  const bool asks_agent_;
+  // loop only
+  std::unique_ptr<KeyAgent> agent_;
+  bool is_listing_ = false;
+  bool is_given_up_ = false;  // this login: nothing is waited for any more
+  std::string methods_;       // what the server accepts; empty: not asked yet
+  std::vector<Candidate> candidates_;
+  std::size_t at_ = 0;
+  std::vector<std::string> tried_;
+  std::vector<std::string> skipped_;
+  bool tried_rsa_ = false;
+  std::string unusable_type_;  // of a key that was skipped because libssh2 does not know its kind
+  bool was_cut_off_ = false;
+};
+
+}  // namespace hvd::launch

@@ -1,0 +1,342 @@
+#include "launcher/ssh/ssh_reach.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "launcher/ssh/host_key_policy.h"
+#include "launcher/transport/dropped.h"
+
+namespace hvd::launch {
+namespace {
+
+constexpr Duration kDefaultTimeout = std::chrono::seconds(10);
+// A name or an address that says nothing for so long is waited for without a slot, else a rack without power would hold
+// up all other hosts, for 10 s with every eight of its own.
+constexpr Duration kSilentSlotTime = std::chrono::milliseconds(250);
+// A login that takes longer waits for somebody (a directory server, say) and does no work any more; the next host may
+// begin.
+constexpr Duration kLoginSlotTime = std::chrono::seconds(10);
+// For ssh-agent to list its keys; it asks nobody for that.
+constexpr Duration kListTime = std::chrono::seconds(2);
+constexpr Duration kMuteTime = std::chrono::seconds(30);  // then it is asked again
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find_first_of("\r\n"));
+}
+
+// What in the configuration only the user's own ssh can do, as a reason; empty: nothing.
+std::string needs_ssh(const SshHostConfig& config) {
+  if (!config.needs_ssh.empty()) {
+    return "ssh_config has '" + config.needs_ssh + "' for it";
+  }
+  struct stat info{};
+  if (!config.control_path.empty() && ::stat(config.control_path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode)) {
+    return "a connection to it stands open at its ControlPath " + config.control_path;
+  }
+  return "";
+}
+
+SshRequest make_request(const SshShared& shared, const NodeTarget& target) {
+  return {target.host, target.user, target.port != 0 ? target.port : shared.options.port, shared.options.identity_file,
+          shared.options.config_file};
+}
+
+}  // namespace
+
+SshReach::SshReach(SshShared& shared, const NodeTarget& target, Done done)
+    : shared_(shared), request_(make_request(shared, target)), done_(std::move(done)) {}
+
+SshReach::~SshReach() {
+  unwatch_agent();
+  release_slot();
+  shared_.loop.cancel(answer_timer_);
+  shared_.loop.cancel(agent_limit_);
+  shared_.loop.cancel(deadline_);
+  shared_.loop.cancel(backoff_);
+  shared_.loop.unwatch(watch_);
+  shared_.resolver.cancel(lookup_);
+}
+
+void SshReach::start() {
+  answer_timer_ = shared_.loop.after(shared_.options.answer_time, [this] { on_out_of_time(); });
+  take_slot([this] { begin(); });
+}
+
+void SshReach::take_slot(EventLoop::Task then) {
+  stop_clock();
+  shared_.loop.cancel(std::exchange(slot_timer_, 0));
+  ticket_ = shared_.slots.acquire(std::move(then));
+}
+
+void SshReach::release_slot_after(Duration patience) {
+  shared_.loop.cancel(slot_timer_);
+  slot_timer_ = shared_.loop.after(patience, [this] { release_slot(); });
+}
+
+void SshReach::release_slot() {
+  shared_.loop.cancel(std::exchange(slot_timer_, 0));
+  shared_.slots.release(std::exchange(ticket_, 0));
+}
+
+void SshReach::run_clock() {
+  running_since_ = shared_.loop.now();
+  deadline_ = shared_.loop.after(std::max(left_, Duration::zero()), [this] { time_out(timeout_); });
+}
+
+void SshReach::stop_clock() {
+  if (deadline_ != 0) {
+    shared_.loop.cancel(std::exchange(deadline_, 0));
+    left_ -= shared_.loop.now() - running_since_;
+  }
+}
+
+void SshReach::begin() {
+  if (const Result<void> checked = check_ssh_request(request_); !checked.ok()) {
+    return fail(checked.error().code(), checked.error().message());
+  }
+  const Duration wanted = shared_.options.connect_timeout;
+  timeout_ = wanted > Duration::zero() ? wanted : kDefaultTimeout;
+  left_ = timeout_;
+  run_clock();
+  query_ = std::make_unique<SshQuery>(shared_.loop,
+                                      [this](Result<SshQuery::Answer> answer) { on_config(std::move(answer)); });
+  if (const Result<void> begun = query_->start(ssh_config_argv(request_), shared_.options.environment); !begun.ok()) {
+    fail(begun.error().code(), begun.error().message());
+  }
+}
+
+void SshReach::on_config(Result<SshQuery::Answer> answer) {
+  query_.reset();
+  stop_clock();
+  if (!answer.ok()) {
+    return fail(answer.error().code(), answer.error().message());
+  }
+  const SshQuery::Answer& got = answer.value();
+  if (!got.has_program) {
+    config_ = default_ssh_config(request_, shared_.local);
+    return resolve();
+  }
+  if (got.exit_code != 0) {
+    return fail(Code::kInvalid, "'ssh -G' failed: " + first_line(got.errors) + "; check the ssh configuration");
+  }
+  auto config = parse_ssh_config(got.output, request_, shared_.local);
+  if (!config.ok()) {
+    return fail(config.error().code(), config.error().message());
+  }
+  config_ = std::move(config).value();
+  has_ssh_ = true;
+  if (const std::string because = needs_ssh(config_); !because.empty()) {
+    return give_way(because, Error(Code::kInvalid, because));
+  }
+  if (shared_.options.connect_timeout == Duration::zero() && config_.connect_timeout > Duration::zero()) {
+    timeout_ = config_.connect_timeout;
+  }
+  resolve();
+}
+
+// No clock: ssh itself waits for its name servers as long as they take, and the name may wait for those of others.
+void SshReach::resolve() {
+  known_ = load_known_hosts(config_);
+  if (const KnownHost* authority = find_authority(known_); authority != nullptr) {
+    const std::string because = certified_by(*authority);
+    return give_way(because, Error(Code::kAuth, because));
+  }
+  release_slot_after(kSilentSlotTime);
+  lookup_ = shared_.resolver.resolve(
+      config_.hostname, config_.port, config_.address_family,
+      [this](Result<std::vector<SocketAddress>> addresses) { on_addresses(std::move(addresses)); });
+}
+
+void SshReach::on_addresses(Result<std::vector<SocketAddress>> addresses) {
+  lookup_ = 0;
+  if (!addresses.ok()) {
+    return fail(addresses.error().code(), "cannot resolve the host name '" + config_.hostname + "' (" +
+                                              addresses.error().message() +
+                                              "); check the spelling, or /etc/hosts, or DNS");
+  }
+  addresses_ = dialling_order(addresses.value());
+  left_ = timeout_;
+  dial();
+}
+
+void SshReach::dial() {
+  run_clock();
+  release_slot_after(kSilentSlotTime);
+  dial_ = std::make_unique<TcpDial>(shared_.loop, addresses_,
+                                    [this](Result<Fd> socket) { on_connected(std::move(socket)); });
+  dial_->start();
+}
+
+void SshReach::on_connected(Result<Fd> socket) {
+  const std::unique_ptr<TcpDial> dial = std::move(dial_);
+  const SocketAddress used = dial->current();
+  address_ = used.ip();
+  if (!socket.ok()) {
+    const Error error = connect_error(*dial, socket.error());
+    return fail(error.code(), error.message());
+  }
+  addresses_ = {used};  // a retry goes where the connection worked
+  socket_ = std::move(socket).value();
+  if (ticket_ == 0) {
+    return take_slot([this] {
+      run_clock();
+      shake_hands();
+    });
+  }
+  shared_.loop.cancel(std::exchange(slot_timer_, 0));
+  shake_hands();
+}
+
+void SshReach::shake_hands() {
+  if (const Result<void> begun = begin_handshake(); !begun.ok()) {
+    return give_way(begun.error().message(), begun.error());
+  }
+  drive();
+}
+
+Result<void> SshReach::begin_handshake() {
+  HVD_TRY(tune_tcp(socket_.get()));
+  HVD_TRY_ASSIGN(session_, SshSession::create(std::move(socket_)));
+  SshAlgorithms algorithms = config_.algorithms;
+  algorithms.host_keys = host_key_algorithms(config_.algorithms.host_keys, known_);
+  HVD_TRY(session_->allow(algorithms));
+  HVD_TRY_ASSIGN(watch_, shared_.loop.watch(session_->fd(), EPOLLIN, [this](std::uint32_t) { drive(); }));
+  return {};
+}
+
+void SshReach::drive() {
+  if (login_ != nullptr) {
+    return drive_login();
+  }
+  const Result<Step> step = session_->handshake();
+  if (!step.ok()) {
+    return on_handshake_failed(step.error());
+  }
+  if (step.value() == Step::kAgain) {
+    shared_.loop.rewatch(watch_, session_->wanted_events());
+    return;
+  }
+  if (const Result<void> verified = verify_host_key(); !verified.ok()) {
+    return fail(verified.error().code(), verified.error().message());
+  }
+  // As ssh has it, ConnectTimeout ends here: servers may have to ask others about a login.
+  stop_clock();
+  release_slot_after(kLoginSlotTime);
+  const bool is_mute = config_.identity_agent == shared_.mute_agent && shared_.loop.now() < shared_.mute_until;
+  login_ = std::make_unique<SshLogin>(*session_, config_, !is_mute);
+  drive_login();
+}
+
+Result<void> SshReach::verify_host_key() {
+  const HostKey key = session_->host_key();
+  HVD_TRY_ASSIGN(const HostKeyRuling ruling, rule_on_host_key(config_, request_.host, known_, key));
+  if (ruling.remember) {
+    if (const Result<void> remembered = remember_host_key(config_, key); !remembered.ok()) {
+      shared_.log.write(LogLevel::kWarning, request_.host + ": " + remembered.error().message());
+    }
+  }
+  if (!ruling.notice.empty()) {
+    shared_.log.write(LogLevel::kWarning, request_.host + ": " + ruling.notice);
+  }
+  return {};
+}
+
+// Also of a descriptor that has the number of another before it.
+Result<void> SshReach::watch_agent() {
+  const SshLogin::Waits waits = login_->waits();
+  unwatch_agent();
+  if (waits.fd < 0) {
+    return {};
+  }
+  HVD_TRY_ASSIGN(agent_watch_, shared_.loop.watch(waits.fd, waits.events, [this](std::uint32_t) { drive(); }));
+  if (login_->is_listing() && agent_limit_ == 0) {
+    agent_limit_ = shared_.loop.after(kListTime, [this] {
+      agent_limit_ = 0;
+      unwatch_agent();
+      shared_.mute_agent = config_.identity_agent;
+      shared_.mute_until = shared_.loop.now() + kMuteTime;
+      login_->give_up_listing();
+      drive();
+    });
+  }
+  return {};
+}
+
+void SshReach::unwatch_agent() {
+  shared_.loop.unwatch(agent_watch_);
+  agent_watch_ = 0;
+}
+
+void SshReach::drive_login() {
+  unwatch_agent();
+  const Result<Step> step = login_->advance();
+  if (!login_->is_listing()) {
+    shared_.loop.cancel(std::exchange(agent_limit_, 0));
+  }
+  if (!step.ok()) {
+    return give_way(session_->refusal() ? "" : login_->beyond_us(), step.error());
+  }
+  if (step.value() == Step::kAgain) {
+    shared_.loop.rewatch(watch_, session_->wanted_events());
+    if (const Result<void> watched = watch_agent(); !watched.ok()) {
+      fail(watched.error().code(), watched.error().message());
+    }
+    return;
+  }
+  login_.reset();
+  session_->trust();
+  shared_.loop.unwatch(watch_);
+  Reached reached;
+  const auto local = SocketAddress::local_of(session_->fd());
+  reached.launcher_address = local.ok() ? local.value().ip() : "";
+  reached.node_address = address_;
+  reached.session = std::move(session_);
+  finish(std::move(reached));
+}
+
+void SshReach::on_handshake_failed(const Error& error) {
+  const bool has_nothing_common = session_->has_no_common_algorithm();
+  const bool is_refused = session_->refusal().has_value();
+  const bool may_retry = session_->is_peer_gone() && !has_nothing_common && !is_refused;
+  shared_.loop.unwatch(watch_);
+  session_.reset();
+  if (may_retry) {
+    const Duration wait = drop_backoff(hangups_, shared_.jitter);
+    ++hangups_;
+    // Without the slot: those who are connected and wait for one may be what fills the server up.
+    release_slot();
+    backoff_ = shared_.loop.after(wait, [this] { take_slot([this] { dial(); }); });
+    return;
+  }
+  // The user's ssh knows more algorithms than libssh2, and checks the host key by itself.
+  if (has_nothing_common) {
+    return give_way(libssh2_version_text() + " shares no algorithm with the server",
+                    Error(Code::kAuth, no_common_algorithm(config_, known_)));
+  }
+  const Error own_try(error.code(), "no ssh session with " + where() + " (" + error.message() +
+                                        "); is that an ssh server? " + try_by_hand());
+  // ssh would hear no more of such a server than we.
+  give_way(is_refused ? "" : libssh2_version_text() + " found no session with the server", own_try);
+}
+
+void SshReach::give_way(const std::string& because, const Error& own_try) {
+  if (has_ssh_ && !because.empty()) {
+    way_out_ = WayOut{because, own_try.message() == because ? "" : own_try.message()};
+  }
+  fail(own_try.code(), own_try.message());
+}
+
+void SshReach::fail(Code code, const std::string& text) {
+  finish(Error(code, request_.host + ": " + text));
+}
+
+void SshReach::finish(Result<Reached> result) {
+  shared_.loop.cancel(answer_timer_);
+  shared_.loop.cancel(deadline_);
+  const Done done = std::exchange(done_, nullptr);
+  done(std::move(result));
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,117 @@
+// SshReach: from a host's name to a session that is logged in: ssh -G, name resolution, connect, key exchange, host
+// key, login. Holds one handshake slot while there is work to do. It has two limits: SshOptions::connect_timeout for
+// connecting and the key exchange, and SshOptions::answer_time over everything, the waiting for others included.
+//
+// Thread: loop only. Destroying it gives up and reports nothing.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/ssh/ssh_login.h"
+#include "launcher/ssh/ssh_query.h"
+#include "launcher/ssh/ssh_session.h"
+#include "launcher/ssh/ssh_shared.h"
+#include "launcher/transport/tcp_dial.h"
+
+namespace hvd::launch {
+
+// Why the user's own ssh may do what we could not, and what became of our own try, if there was one.
+struct WayOut {
+  std::string because;  // empty: it cannot either, or must not be asked
+  std::string own_try;
+};
+
+struct Reached {
+  std::unique_ptr<SshSession> session;
+  std::string node_address;
+  std::string launcher_address;
+};
+
+class SshReach {
+ public:
+  using Done = std::function<void(Result<Reached>)>;
+
+  // `done` is called once, from the loop and never from inside start(); it may destroy this object. Its error is one
+  // line that begins with the host as the user wrote it. `shared` must outlive this object.
+  SshReach(SshShared& shared, const NodeTarget& target, Done done);
+  ~SshReach();
+  SshReach(const SshReach&) = delete;
+  SshReach& operator=(const SshReach&) = delete;
+
+  void start();
+
+  // For `done` with an error. A host key that was refused has no way out.
+  [[nodiscard]] const WayOut& way_out() const { return way_out_; }
+  [[nodiscard]] const SshRequest& request() const { return request_; }
+  [[nodiscard]] const SshHostConfig& config() const { return config_; }
+
+ private:
+  // Each of these is the last thing its caller does, since it may end in `done`.
+  void begin();
+  void on_config(Result<SshQuery::Answer> answer);
+  void resolve();
+  void on_addresses(Result<std::vector<SocketAddress>> addresses);
+  void dial();
+  void on_connected(Result<Fd> socket);
+  void shake_hands();
+  void drive();
+  void drive_login();
+  Result<void> watch_agent();
+  void unwatch_agent();
+  void on_handshake_failed(const Error& error);
+  void time_out(Duration spent);
+  void on_out_of_time();
+  void finish(Result<Reached> result);
+  void fail(Code code, const std::string& text);
+  // The same, when the user's own ssh can do better.
+  void give_way(const std::string& because, const Error& own_try);
+
+  Result<void> begin_handshake();
+  Result<void> verify_host_key();
+  // `then` runs from the loop, once we hold a slot; the clock stands still until it runs it.
+  void take_slot(EventLoop::Task then);
+  void release_slot_after(Duration patience);
+  void release_slot();
+  // What connecting and the key exchange may take; stands still while the host has nothing to do with the waiting.
+  void run_clock();
+  void stop_clock();
+  [[nodiscard]] std::string where() const;        // "10.0.0.1 port 22"
+  [[nodiscard]] std::string try_by_hand() const;  // "try: ssh -p 2222 node1 true"
+  [[nodiscard]] Error connect_error(const TcpDial& dial, const Error& error) const;
+
+  // constant after construction
+  SshShared& shared_;
+  const SshRequest request_;
+  // loop only
+  Done done_;
+  HandshakeSlots::Ticket ticket_ = 0;
+  TimerId slot_timer_ = 0;
+  TimerId answer_timer_ = 0;  // over everything
+  TimerId deadline_ = 0;      // the clock's, while it runs
+  Duration timeout_{};
+  Duration left_{};  // of timeout_, when the clock began to run
+  TimePoint running_since_;
+  TimerId backoff_ = 0;
+  std::unique_ptr<SshQuery> query_;
+  SshHostConfig config_;
+  bool has_ssh_ = false;  // the program, that is
+  WayOut way_out_;
+  std::uint64_t lookup_ = 0;
+  std::vector<SocketAddress> addresses_;
+  std::unique_ptr<TcpDial> dial_;
+  Fd socket_;            // connected, until it is the session's
+  int hangups_ = 0;      // connections that the server closed before the key exchange
+  std::string address_;  // numeric, of the server
+  std::vector<KnownHost> known_;
+  std::unique_ptr<SshSession> session_;
+  std::unique_ptr<SshLogin> login_;  // uses session_
+  WatchId watch_ = 0;
+  WatchId agent_watch_ = 0;  // of the user's ssh-agent, while login_ waits for it
+  TimerId agent_limit_ = 0;
+};
+
+}  // namespace hvd::launch

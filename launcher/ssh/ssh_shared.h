@@ -1,0 +1,50 @@
+// What all streams of one ssh transport share.
+//
+// Thread: loop only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "launcher/command/system_ssh.h"
+#include "launcher/ssh/ssh.h"
+#include "launcher/transport/ssh_config.h"
+
+namespace hvd::launch {
+
+struct SshShared {
+  SshShared(EventLoop& loop_in, const SshOptions& options_in, Log& log_in)
+      : loop(loop_in),
+        log(log_in),
+        options(options_in),
+        local(LocalUser::current(options.environment)),
+        system_ssh(std::make_shared<RshShared>(loop_in, system_ssh_settings(options_in), log_in)),
+        slots(system_ssh->slots),
+        resolver(system_ssh->resolver),
+        scratch(kScratchBytes) {}
+
+  const Result<AgentImage>& agent_image() { return system_ssh->agent_image(); }
+
+  static constexpr std::size_t kScratchBytes = 128 * 1024;
+
+  // constant after construction
+  EventLoop& loop;
+  Log& log;
+  const SshOptions options;
+  const LocalUser local;
+  // loop only
+  const std::shared_ptr<RshShared> system_ssh;  // shared: with the streams that it opens
+  HandshakeSlots& slots;                        // of system_ssh: what both are bounded by
+  Resolver& resolver;
+  bool has_told_switch = false;  // once per job
+  // The ssh-agent that did not answer, and until when nobody else is to wait for it: with a thousand hosts one after
+  // the other would.
+  std::string mute_agent;
+  TimePoint mute_until;
+  std::vector<std::uint8_t> scratch;  // what one read takes; one for all nodes, as only one reads at a time
+  std::minstd_rand jitter{std::random_device{}()};
+};
+
+}  // namespace hvd::launch

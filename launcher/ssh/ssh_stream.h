@@ -1,0 +1,111 @@
+// SshStream: one node's stream over ssh. Reaches the node, starts (and if needed pushes) the agent, then carries bytes.
+//
+// Stages: reaching -> opening (channel, remote command) -> starting (greeting, push) -> open -> ending -> over.
+// Thread: loop only.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "launcher/ssh/ssh_reach.h"
+#include "launcher/ssh/ssh_session.h"
+#include "launcher/ssh/ssh_shared.h"
+#include "launcher/transport/agent_push.h"
+#include "launcher/transport/remote_errors.h"
+#include "launcher/transport/transport.h"
+
+namespace hvd::launch {
+
+// The conversation lives on while one of its own calls into the sink is on the stack, also when the sink destroys the
+// Stream there; therefore it is apart from the Stream, and shared.
+class SshConversation : public std::enable_shared_from_this<SshConversation> {
+ public:
+  SshConversation(std::shared_ptr<SshShared> shared, const NodeTarget& target, StreamSink& sink);
+  SshConversation(const SshConversation&) = delete;
+  SshConversation& operator=(const SshConversation&) = delete;
+  ~SshConversation();
+
+  void start();
+  void write(std::string bytes);
+  void close_input();
+  // The Stream is gone: closes everything, the sink hears nothing more.
+  void abandon();
+
+ private:
+  enum class Stage : std::uint8_t { kReaching, kOpening, kStarting, kOpen, kEnding, kOver };
+
+  void on_reached(Result<Reached> reached);
+  // Opens the node by the user's own ssh; from then on this only passes on.
+  void switch_over(const SshReach& reach);
+  // Goes on as far as possible without waiting, then tells the loop what to wait for.
+  void drive();
+  void drive_opening();
+  void drive_bytes();
+  void drive_ending();
+  void nudge_if_stuck();
+  // Both answer how many bytes were taken.
+  std::size_t flush();
+  std::size_t write_from(const std::string& text, std::size_t& at);
+  // Bytes read from one source until there are none or the budget is used up.
+  std::size_t read_all(SshSession::Source source, std::size_t budget);
+  void on_output(Bytes bytes);
+  void on_greeting();
+  void on_agent();
+  void begin_ending();
+  void drive_later();
+  void update_watch();
+  void expect_progress();
+  void on_no_progress(Duration patience);
+  // Of what the node says before it closes its output.
+  void expect_end();
+  [[nodiscard]] bool has_output() const;
+  [[nodiscard]] Error start_error(const std::string& how) const;
+  [[nodiscard]] Error end_error() const;
+  void finish(const Error& why);
+  void release();
+
+  // constant after construction
+  const std::shared_ptr<SshShared> shared_;  // shared: streams may outlive their transport
+  const NodeTarget target_;
+  StreamSink& sink_;
+  // loop only
+  Stage stage_ = Stage::kReaching;
+  std::unique_ptr<SshReach> reach_;
+  std::unique_ptr<Stream> system_ssh_;
+  Opened opened_;
+  std::unique_ptr<SshSession> session_;
+  WatchId watch_ = 0;
+  TimerId timer_ = 0;
+  TimePoint began_;
+  TimerId nudge_ = 0;
+  bool is_scheduled_ = false;
+  bool has_channel_ = false;
+  std::string command_;
+  AgentGreeting greeting_;
+  RemoteErrors errors_;
+  bool is_pushing_ = false;
+  std::size_t pushed_ = 0;
+  bool is_agent_up_ = false;
+  bool is_input_broken_ = false;  // the remote side takes no more; what it still says is read to the end
+  std::string output_;
+  std::size_t output_at_ = 0;
+  bool wants_end_of_input_ = false;
+  bool has_ended_input_ = false;
+};
+
+class SshStream final : public Stream {
+ public:
+  explicit SshStream(std::shared_ptr<SshConversation> conversation) : conversation_(std::move(conversation)) {
+    conversation_->start();
+  }
+  ~SshStream() override { conversation_->abandon(); }
+  SshStream(const SshStream&) = delete;
+  SshStream& operator=(const SshStream&) = delete;
+  void write(std::string bytes) override { conversation_->write(std::move(bytes)); }
+  void close_input() override { conversation_->close_input(); }
+
+ private:
+  std::shared_ptr<SshConversation> conversation_;
+};
+
+}  // namespace hvd::launch

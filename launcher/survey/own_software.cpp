@@ -1,0 +1,225 @@
+#include "launcher/survey/own_software.h"
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <climits>
+#include <fstream>
+
+#include "launcher/process/output_of.h"
+#include "launcher/process/spawn.h"
+
+namespace hvd::launch {
+namespace {
+
+// Of the time that there is, so that one that hangs does not take it from the others.
+constexpr int kShares = 3;
+
+// What an import would find is read, not imported: a framework takes seconds to import, and may start threads.
+constexpr const char* kPythonQuestion = R"PY(
+import importlib.util, os, re, sys
+def say(key, value):
+    print("hvdrun.%s %s" % (key, value))
+def text_of(name, file):
+    try:
+        spec = importlib.util.find_spec(name)
+        with open(os.path.join(list(spec.submodule_search_locations)[0], file), errors="replace") as stream:
+            return stream.read()
+    except Exception:
+        return ""
+def value_of(text, name):
+    found = re.search(r"^%s\s*(?::[^=\n]*)?=\s*['\"]([^'\"\n]*)['\"]" % name, text, re.M)
+    return found.group(1) if found else ""
+say("python", "%d.%d.%d" % sys.version_info[:3])
+torch = text_of("torch", "version.py")
+if torch:
+    say("torch", value_of(torch, "__version__") or "?")
+    say("torch_cuda", value_of(torch, "cuda"))
+package = text_of("horovod", "__init__.py")
+if package:
+    ours = "libhvd" in text_of("horovod", "common/_lib.py")
+    say("horovod", (value_of(package, "__version__") or "?") + ("" if ours else " (not hvdrun's)"))
+)PY";
+
+FolderSurvey folder_at(const std::string& path, int mode) {
+  FolderSurvey folder;
+  folder.path = path;
+  struct stat info{};
+  struct statvfs space{};
+  if (::stat(path.c_str(), &info) != 0 || (S_ISDIR(info.st_mode) && ::access(path.c_str(), mode) != 0) ||
+      ::statvfs(path.c_str(), &space) != 0) {
+    folder.error = Error::from_errno("'" + path + "'").message();
+  } else if (!S_ISDIR(info.st_mode)) {
+    folder.error = "'" + path + "' is no directory";
+  } else {
+    folder.free = static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize;
+  }
+  return folder;
+}
+
+std::string folder_of_executable() {
+  std::array<char, PATH_MAX> path{};
+  const ssize_t size = ::readlink("/proc/self/exe", path.data(), path.size());
+  const std::string_view text(path.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  return std::string(text.substr(0, std::max<std::size_t>(text.rfind('/'), 1)));
+}
+
+std::string_view base_name(std::string_view path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+bool is_python(std::string_view path) {
+  const std::string_view name = base_name(path);
+  return name.substr(0, 6) == "python" || name.substr(0, 4) == "pypy";
+}
+
+void take_program(const std::vector<std::string>& names, const std::string& cwd,
+                  const std::vector<std::string>& environment, Duration patience, SoftwareSurvey& software) {
+  for (const std::string& name : names) {
+    const auto found = find_program(name, value_in(environment, "PATH"), cwd);
+    if (found.ok()) {
+      software.program = found.value();
+      break;
+    }
+    // The PATH itself would hide what is wrong behind lines of it.
+    const bool is_path = name.find('/') != std::string::npos;
+    software.program_error = is_path ? found.error().message() : "no '" + names.front() + "' in PATH";
+  }
+  if (software.program.empty()) {
+    return;
+  }
+  software.program_error.clear();
+  if (!is_python(software.program)) {
+    return;
+  }
+  const auto answer = output_of({software.program, "-c", kPythonQuestion}, environment, Deadline::after(patience));
+  if (answer.ok()) {
+    read_python_answer(answer.value(), software);
+  } else {
+    software.python_error = answer.error().message();
+  }
+}
+
+// The driver's own files, where there is no nvidia-smi.
+std::string driver_of_files() {
+  std::ifstream in("/proc/driver/nvidia/version");
+  std::string line;
+  std::getline(in, line);  // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat ..."
+  constexpr std::string_view kMark = "Module";
+  const auto mark = line.find(kMark);
+  if (mark == std::string::npos) {
+    return "";
+  }
+  const auto first = line.find_first_of("0123456789", mark);
+  return first == std::string::npos ? "" : line.substr(first, line.find(' ', first) - first);
+}
+
+void take_gpus(const std::vector<std::string>& own, Duration patience, SoftwareSurvey& software) {
+  const auto answer =
+      output_of({"nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"}, own,
+                Deadline::after(patience));
+  if (answer.ok()) {
+    read_gpu_answer(answer.value(), software);
+  }
+  if (software.driver.empty()) {
+    software.driver = driver_of_files();
+  }
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r";
+  const auto first = text.find_first_not_of(kBlank);
+  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+// The next line of `text`, which loses it.
+std::string_view take_line(std::string_view& text) {
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  const std::string_view line = trimmed(text.substr(0, end));
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return line;
+}
+
+}  // namespace
+
+void read_python_answer(std::string_view output, SoftwareSurvey& software) {
+  const std::array<std::pair<std::string_view, std::string*>, 4> keys = {
+      std::pair{std::string_view("python"), &software.python}, std::pair{std::string_view("torch"), &software.torch},
+      std::pair{std::string_view("torch_cuda"), &software.torch_cuda},
+      std::pair{std::string_view("horovod"), &software.horovod}};
+  constexpr std::string_view kMark = "hvdrun.";
+  while (!output.empty()) {
+    const std::string_view line = take_line(output);
+    if (line.substr(0, kMark.size()) != kMark) {
+      continue;
+    }
+    const std::size_t space = std::min(line.find(' '), line.size());
+    const std::string_view key = line.substr(kMark.size(), space - kMark.size());
+    for (const auto& [name, value] : keys) {
+      if (key == name) {
+        *value = trimmed(line.substr(space));
+      }
+    }
+  }
+  if (software.python.empty()) {
+    software.python_error = "it does not say its version";
+  }
+}
+
+void read_gpu_answer(std::string_view output, SoftwareSurvey& software) {
+  while (!output.empty()) {
+    const std::string_view line = take_line(output);
+    const auto last = line.rfind(',');
+    const auto middle = last == std::string_view::npos || last == 0 ? last : line.rfind(',', last - 1);
+    if (last == std::string_view::npos || middle == std::string_view::npos || middle == last) {
+      continue;
+    }
+    GpuSurvey gpu;
+    gpu.name = trimmed(line.substr(0, middle));
+    const std::string_view memory = trimmed(line.substr(middle + 1, last - middle - 1));
+    std::uint64_t mebibytes = 0;
+    const auto parsed = std::from_chars(memory.data(), memory.data() + memory.size(), mebibytes);
+    if (parsed.ec == std::errc() && mebibytes < (std::uint64_t{1} << 40U)) {
+      gpu.memory = mebibytes << 20U;
+    }
+    software.driver = trimmed(line.substr(last + 1));
+    software.gpus.push_back(std::move(gpu));
+  }
+}
+
+std::string mpirun_version(std::string_view output) {
+  const std::string_view line = take_line(output);
+  constexpr std::string_view kOpenMpi = "(Open MPI) ";
+  const auto mark = line.find(kOpenMpi);
+  return mark == std::string_view::npos ? std::string(line)
+                                        : "Open MPI " + std::string(trimmed(line.substr(mark + kOpenMpi.size())));
+}
+
+SoftwareSurvey own_software(const SurveyRequest& request, const std::vector<std::string>& environment,
+                            const std::vector<std::string>& own) {
+  const Duration patience = std::chrono::milliseconds(request.patience_ms) / kShares;
+  SoftwareSurvey software;
+  software.directory = folder_at(request.start.cwd, X_OK);
+  if (software.directory.error.empty() && ::chdir(request.start.cwd.c_str()) != 0) {
+    software.directory.error = Error::from_errno("'" + request.start.cwd + "'").message();
+  }
+  const std::string temporary = value_in(own, "TMPDIR");
+  software.temporary = folder_at(temporary.empty() ? "/tmp" : temporary, W_OK);
+  software.cache = folder_at(folder_of_executable(), X_OK);
+  take_program(request.start.argv, request.start.cwd, environment, patience, software);
+  take_gpus(own, patience, software);
+  if (request.wants_mpirun) {
+    const auto version = output_of({"mpirun", "--version"}, environment, Deadline::after(patience));
+    software.mpirun = version.ok() ? mpirun_version(version.value()) : "";
+    software.mpirun_error = version.ok()                                ? ""
+                            : version.error().code() == Code::kNotFound ? "no 'mpirun' in PATH"
+                                                                        : version.error().message();
+  }
+  return software;
+}
+
+}  // namespace hvd::launch
