@@ -142,7 +142,7 @@ hvd::Result<Session> dial(const hvd::launch::CallPlace& place, const hvd::launch
 }
 
 // Reads the first line of standard input byte by byte, because the bytes after it belong to other readers.
-hvd::Result<hvd::launch::CallOrder> read_order() {
+hvd::Result<std::string> read_first_line() {
   const hvd::Deadline deadline = hvd::Deadline::after(kOrderTime);
   std::string line;
   while (line.size() < hvd::launch::kLongestOrder && !line.ends_with('\n')) {
@@ -161,8 +161,7 @@ hvd::Result<hvd::launch::CallOrder> read_order() {
       return hvd::Error::from_errno("read its standard input");
     }
   }
-  const std::string_view text = line;
-  return hvd::launch::parse_order(text.substr(0, text.find('\n')));
+  return line.substr(0, line.find('\n'));
 }
 
 hvd::Result<int> call(const std::string& engine, const hvd::launch::CallPlace& place, hvd::Log& log) {
@@ -170,13 +169,21 @@ hvd::Result<int> call(const std::string& engine, const hvd::launch::CallPlace& p
   options.environment = own_environment();
   hvd::launch::CallKey key;
   if (hvd::launch::has_order(engine)) {
-    HVD_TRY_ASSIGN(const hvd::launch::CallOrder order, read_order());
+    HVD_TRY_ASSIGN(const std::string line, read_first_line());
+    HVD_TRY_ASSIGN(const hvd::launch::CallOrder order, hvd::launch::parse_order(line));
     key = order.key;
     options.seat = order.seat;
     options.has_leash = true;
   } else {
-    HVD_TRY_ASSIGN(key, take_key(options.environment));
+    if (hvd::launch::has_key_at_input(engine)) {
+      HVD_TRY_ASSIGN(const std::string line, read_first_line());
+      HVD_TRY_ASSIGN(key, hvd::launch::parse_call_key(line));
+    } else {
+      HVD_TRY_ASSIGN(key, take_key(options.environment));
+    }
     HVD_TRY_ASSIGN(options.seat, hvd::launch::seat_from(engine, options.environment));
+    options.node_name = hvd::launch::node_name_from(engine, options.environment);
+    hvd::launch::leave_engine(engine, options.environment);
   }
   options.signal_patience = kSignalPatience;
   const int rank = options.seat.rank;

@@ -16,6 +16,7 @@
 #include "cli/options/job_settings.h"
 #include "cli/own_transports.h"
 #include "launcher/engines/mpirun.h"
+#include "launcher/engines/slurm_gang.h"
 #include "launcher/engines/spark_gang.h"
 #include "launcher/logs/spdlog_log.h"
 #include "launcher/placement/placement.h"
@@ -170,7 +171,23 @@ Result<int> run_job(const CliOptions& options) {
 
 namespace {
 
-// Reports why no rank of a job under Spark could be started, and returns hvdrun's exit code, as for any job that does
+// Starts the gang of a job whose agents an engine starts, with the placement known only then; null: it has none.
+Result<std::unique_ptr<Gang>> gang_of(EventLoop& loop, const JobStep& step, Log& log) {
+  const auto say = [](const std::string& line) { write_error_line("hvdrun: " + line); };
+  switch (step.job.launcher) {
+    case LauncherKind::kSlurm:
+      return SlurmGang::create(loop, step.job, step.placement, log, say);
+    case LauncherKind::kSpark:
+      // The host list of such a job says only whether all executors are on this machine; the tasks report the rest.
+      return SparkGang::create(loop, step.job, has_only_local_hosts(step.placement), log, say);
+    case LauncherKind::kOwn:
+    case LauncherKind::kMpi:
+      break;
+  }
+  return std::unique_ptr<Gang>();
+}
+
+// Reports why no rank of a job with a gang could be started, and returns hvdrun's exit code, as for any job that does
 // not start.
 int report_no_gang(const Error& why, int signo) {
   write_error_line("hvdrun: the ranks could not be started: " + why.message());
@@ -184,13 +201,12 @@ int report_no_gang(const Error& why, int signo) {
 
 Result<int> run_step(const JobStep& step) {
   const JobSpec& job = step.job;
-  const bool is_spark = job.launcher == LauncherKind::kSpark;
   ::signal(SIGPIPE, SIG_IGN);  // a reader that has gone becomes an error of write(2), which stops the job
   HVD_TRY(allow_files_for(job, agents_of(job, step.placement)));
   const SteadyClock clock;
   HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
   JobRunner* runner = nullptr;
-  SparkGang* gathering = nullptr;
+  Gang* gathering = nullptr;
   int signal_while_gathering = 0;
   // Do this first: it blocks the signals before any thread exists that could receive them.
   std::vector<int> signals = without_ignored({SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP});
@@ -214,11 +230,8 @@ Result<int> run_step(const JobStep& step) {
     }
   });
   HVD_TRY_ASSIGN(const OwnTransports own, make_own_transports(*loop, job, *log));
-  std::unique_ptr<SparkGang> gang;
-  if (is_spark) {
-    // The host list of such a job says only whether all executors are on this machine; the tasks report the rest.
-    HVD_TRY_ASSIGN(gang, SparkGang::create(*loop, job, has_only_local_hosts(step.placement), *log,
-                                           [](const std::string& line) { write_error_line("hvdrun: " + line); }));
+  HVD_TRY_ASSIGN(const std::unique_ptr<Gang> gang, gang_of(*loop, step, *log));
+  if (gang != nullptr) {
     gathering = gang.get();
     const auto gathered = gang->gather();
     gathering = nullptr;
@@ -226,13 +239,13 @@ Result<int> run_step(const JobStep& step) {
       return report_no_gang(gathered.error(), signal_while_gathering);
     }
   }
-  const Placement& placement = is_spark ? gang->placement() : step.placement;
+  const Placement& placement = gang != nullptr ? gang->placement() : step.placement;
   const Placement agents = agents_of(job, placement);
   // Under an engine each agent has one rank, and the runner counts agents as nodes; so the reporter does too.
   const std::unique_ptr<JobReporter> reporter =
       step.report_by ? step.report_by(reporter_of(job, agents)) : reporter_of(job, agents);
   HVD_TRY_ASSIGN(const EngineSetup setup, engine_of(*loop, job, placement, *log));
-  Transport* const calls = is_spark ? &gang->transport() : setup.dial_back.get();
+  Transport* const calls = gang != nullptr ? &gang->transport() : setup.dial_back.get();
   const Transports transports{own.local.get(), own.ssh.get(), own.rsh.get(), calls, setup.engine.get()};
   HVD_TRY_ASSIGN(Fd input, take_standard_input(job));
   JobRunner owner(*loop, job, placement, transports, *reporter, *log);
@@ -240,11 +253,16 @@ Result<int> run_step(const JobStep& step) {
   owner.rewrite_output(step.rewrite);
   owner.take_input(std::move(input));
   runner = &owner;
-  if (is_spark) {
+  if (gang != nullptr) {
     gang->on_gone([&owner](const Error& why) { owner.on_engine_gone(why); });
   }
   const auto code = owner.run();
   runner = nullptr;  // what is logged from here on cannot use the loop
+  if (gang != nullptr) {
+    gathering = gang.get();
+    gang->finish();
+    gathering = nullptr;
+  }
   return code;
 }
 

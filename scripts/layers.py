@@ -24,7 +24,7 @@ EDGES = {
             "launcher/chart", "launcher/service", "launcher/process", IO, BASE, "runtime/bench"],
     "cli/agent_main.cpp": ["launcher/agent", "launcher/wire", "launcher/process", "runtime/bench", IO, BASE],
     # Words become settings.
-    "cli/options": ["launcher/jobfile", "launcher/job", "launcher/transport", "launcher/command", "launcher/run", "launcher/process", BASE,
+    "cli/options": ["launcher/jobfile", "launcher/job", "launcher/engines", "launcher/transport", "launcher/command", "launcher/run", "launcher/process", BASE,
                     "runtime/bench"],
     "launcher/job": [BASE],
     "launcher/placement": ["launcher/job", BASE],

@@ -10,9 +10,11 @@
 #include <string_view>
 
 #include "launcher/command/rsh_template.h"
+#include "launcher/engines/slurm.h"
 #include "launcher/job/host_list.h"
 #include "launcher/job/hostfile.h"
 #include "launcher/run/rank_limits.h"
+#include "launcher/transport/local.h"
 #include "launcher/transport/transport_choice.h"
 #include "runtime/base/open_files.h"
 #include "runtime/base/text.h"
@@ -191,6 +193,40 @@ Result<launch::LauncherKind> launcher_of(const Flags& flags) {
   return wants_mpi ? launch::LauncherKind::kMpi : launch::LauncherKind::kOwn;
 }
 
+// Takes the nodes of Slurm's job where hvdrun runs within one and nothing else says where the ranks are to be.
+Result<void> apply_slurm(const Flags& flags, launch::JobSpec& job) {
+  const bool is_asked_for = flags.launcher == "slurm";
+  const bool has_hosts = !flags.hosts.empty() || !flags.hostfile.empty() || !flags.job_file.empty();
+  if (is_asked_for && has_hosts) {
+    return Error(Code::kInvalid,
+                 "--launcher slurm takes the nodes of Slurm's job; give it without -H, --hostfile and -f");
+  }
+  const bool has_way = !flags.launcher.empty() || flags.gloo || flags.mpi || !flags.rsh.empty();
+  if (!is_asked_for && (has_hosts || has_way || job.launcher != launch::LauncherKind::kOwn)) {
+    return {};
+  }
+  HVD_TRY_ASSIGN(std::optional<launch::SlurmAllocation> found, launch::slurm_allocation(job.environment, job.size));
+  if (!found) {
+    return is_asked_for ? Result<void>(Error(Code::kInvalid,
+                                             "--launcher slurm: SLURM_JOB_ID is not set, so this is no job of Slurm's; "
+                                             "run hvdrun within salloc or sbatch"))
+                        : Result<void>();
+  }
+  // The job's one node, if it is this one, needs no srun.
+  const bool is_here = found->hosts.size() == 1 && launch::is_local_host(found->hosts.front().name);
+  if (is_here && !is_asked_for && !found->slots_are_gpus) {
+    found->hosts.front().name = "localhost";
+    job.hosts = std::move(found->hosts);
+    return {};
+  }
+  job.launcher = launch::LauncherKind::kSlurm;
+  job.hosts = std::move(found->hosts);
+  job.slots_are_gpus = found->slots_are_gpus;
+  job.engine_job = std::move(found->job);
+  job.slots_from = std::move(found->slots_from);
+  return {};
+}
+
 // Refuses options for hvdrun's own ways to other hosts, which mpirun would silently ignore.
 Result<void> apply_mpi(const Flags& flags, launch::JobSpec& job) {
   if (!flags.rsh.empty() || flags.ssh_port != 0 || !flags.ssh_identity_file.empty() || !flags.ssh_config.empty()) {
@@ -243,7 +279,9 @@ Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
     return Error(Code::kInvalid, "-np " + std::to_string(flags.np) + " is not between --min-np and --max-np");
   }
   if (job.launcher != launch::LauncherKind::kOwn) {
-    const std::string who = job.launcher == launch::LauncherKind::kMpi ? "mpirun" : "Spark";
+    const std::string who = job.launcher == launch::LauncherKind::kMpi     ? "mpirun"
+                            : job.launcher == launch::LauncherKind::kSlurm ? "a step of Slurm"
+                                                                           : "Spark";
     return Error(Code::kInvalid, who + " starts no rank anew: elastic jobs are for --launcher ssh");
   }
   HVD_TRY_ASSIGN(const double timeout_s,
@@ -295,6 +333,9 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   launch::JobSpec job;
   job.size = flags.np;
   HVD_TRY_ASSIGN(job.hosts, hosts_of(flags));
+  job.environment = own_environment();
+  HVD_TRY_ASSIGN(job.launcher, launcher_of(flags));
+  HVD_TRY(apply_slurm(flags, job));
   if (flags.job_file.empty()) {  // the processes of a job file are not the slots
     HVD_TRY(launch::check_rank_count(job.hosts, job.size, launch::limits_of_this_machine()));
   }
@@ -306,7 +347,6 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   HVD_TRY_ASSIGN(job.agent_path, agent_path());
   job.argv = flags.command;
   job.interfaces = flags.interfaces;
-  job.environment = own_environment();
   job.open_files = open_files_limit();
   job.gpus = kGpuModes.at(flags.gpus);
   job.bind = kBindModes.at(flags.bind);
@@ -336,7 +376,6 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.ssh_config_file = flags.ssh_config;
   job.rsh_command = flags.rsh;
   job.fanout = flags.fanout;
-  HVD_TRY_ASSIGN(job.launcher, launcher_of(flags));
   if (job.launcher == launch::LauncherKind::kSpark) {
     job.driver_fd = flags.driver_fd;
     job.cwd = ".";  // a folder of this machine means nothing there: ranks run in the folders of Spark's tasks

@@ -14,7 +14,7 @@ namespace {
 const std::vector<std::string> kColorWords = {"auto", "always", "never"};
 const std::vector<std::string> kGpuWords = {"local", "one", "none"};
 const std::vector<std::string> kBindWords = {"none", "core", "numa"};
-const std::vector<std::string> kLauncherWords = {"ssh", "mpi", "spark"};
+const std::vector<std::string> kLauncherWords = {"ssh", "mpi", "slurm", "spark"};
 const std::vector<std::string> kContainerWords = {"auto", "podman", "docker", "apptainer", "none"};
 const std::vector<std::string> kDocumentKinds = {"man", "bash", "zsh", "fish", "schema"};
 
@@ -204,9 +204,11 @@ void add_options(CLI::App& app, Flags& flags) {
                  "all are reached from here")
       ->type_name("N")
       ->check(CLI::Range(0, 100000));
-  app.add_option("--launcher", flags.launcher,
-                 "Who starts the ranks: hvdrun, here and by SSH or --rsh (ssh), Open MPI's mpirun (mpi), for programs "
-                 "that use MPI themselves, or tasks of Spark (spark), as horovod.spark asks for")
+  app.add_option(
+         "--launcher", flags.launcher,
+         "Who starts the ranks: hvdrun, here and by SSH or --rsh (ssh), Open MPI's mpirun (mpi), for programs "
+         "that use MPI themselves, a step of Slurm on the nodes of its job (slurm; the default within salloc and "
+         "sbatch), or tasks of Spark (spark), as horovod.spark asks for")
       ->type_name("WORD")
       ->check(CLI::IsMember(kLauncherWords));
   app.add_option("--driver-fd", flags.driver_fd)->check(CLI::Range(3, 1 << 20))->group("");  // run/driver_pipe.h

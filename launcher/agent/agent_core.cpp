@@ -96,7 +96,7 @@ Result<void> AgentCore::open_session(AgentConnection connection) {
   HVD_TRY_ASSIGN(launcher_, AgentSession::create(loop_, std::move(connection), resume_path, std::move(session), log_));
   ReadyMessage ready;
   ready.version = HVD_VERSION;
-  ready.host_name = own_host_name();
+  ready.host_name = options_.node_name.empty() ? own_host_name() : options_.node_name;
   ready.pid = ::getpid();
   ready.cores = own_cores(allowed_cpus());
   ready.reserved_port = reserved.port();

@@ -138,7 +138,7 @@ std::vector<ReadyMessage> CalledAgents::facts() const {
 }
 
 void CalledAgents::assign(std::vector<int> partition_of_rank) {
-  HVD_CHECK(is_complete() && partition_of_rank.size() == held_.size());
+  HVD_CHECK(is_complete() && partition_of_rank.size() >= held_.size());
   partition_of_rank_ = std::move(partition_of_rank);
 }
 

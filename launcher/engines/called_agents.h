@@ -38,8 +38,8 @@ class CalledAgents final : public Transport {
   // Returns what each agent has reported of its machine, by partition. Valid once is_complete().
   [[nodiscard]] std::vector<ReadyMessage> facts() const;
 
-  // Makes open() hand out the agent of partition partition_of_rank[target.rank] from now on. Call it once, when
-  // complete.
+  // Makes open() hand out the agent of partition partition_of_rank[target.rank] from now on, where target.rank is the
+  // first of the agent's ranks. Call it once, when complete.
   void assign(std::vector<int> partition_of_rank);
   std::unique_ptr<Stream> open(const NodeTarget& target, StreamSink& sink) override;
 

@@ -72,6 +72,9 @@ Result<void> Engine::start(Handlers handlers) {
   }
   process_ = std::move(started).value();
   process_->set_patience(kPatience);
+  if (!command_.input.empty()) {
+    process_->write(command_.input);
+  }
   process_->close_input();  // a rank's input is empty, as everywhere
   return {};
 }

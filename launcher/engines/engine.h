@@ -30,6 +30,7 @@ struct EngineCommand {
   std::string name;  // "mpirun": in messages
   std::vector<std::string> argv;
   std::vector<std::string> environment;
+  std::string input;             // what it reads at its standard input, before the end
   std::uint64_t open_files = 0;  // for it, and so for the ranks (SpawnOptions)
   EngineFailure (*failure_in)(std::string_view output) = nullptr;
 };

@@ -149,7 +149,12 @@ bool is_default_variable(std::string_view name) {
 }
 
 bool is_outer_launcher_variable(std::string_view name) {
-  static constexpr std::array<std::string_view, 41> kNames = {"PET_NNODES",
+  static constexpr std::array<std::string_view, 46> kNames = {"PET_NNODES",
+                                                              "SLURM_PROCID",
+                                                              "SLURM_LOCALID",
+                                                              "SLURM_NODEID",
+                                                              "SLURM_GTIDS",
+                                                              "SLURM_TASK_PID",
                                                               "PET_NODE_RANK",
                                                               "PET_MASTER_ADDR",
                                                               "PET_MASTER_PORT",
@@ -190,8 +195,8 @@ bool is_outer_launcher_variable(std::string_view name) {
                                                               "OMPI_MCA_ess",
                                                               "OMPI_MCA_pmix",
                                                               "OMPI_MCA_initial_wdir"};
-  static constexpr std::array<std::string_view, 6> kPrefixes = {
-      "TORCHELASTIC_", "OMPI_COMM_WORLD_", "OMPI_MCA_orte_", "OMPI_MCA_ess_", "PMIX_", "PMI_"};
+  static constexpr std::array<std::string_view, 7> kPrefixes = {
+      "SLURM_STEP", "TORCHELASTIC_", "OMPI_COMM_WORLD_", "OMPI_MCA_orte_", "OMPI_MCA_ess_", "PMIX_", "PMI_"};
   static constexpr std::array<std::string_view, 13> kOwn = {
       contract::kRank,        contract::kSize,        contract::kLocalRank,  contract::kLocalSize,
       contract::kCrossRank,   contract::kCrossSize,   contract::kNodeIndex,  contract::kNodeCount,

@@ -104,6 +104,7 @@ Transport& JobRunner::transport_of(TransportKind kind) const {
     case TransportKind::kRsh:
       return *transports_.rsh;
     case TransportKind::kMpirun:
+    case TransportKind::kSlurm:
     case TransportKind::kSpark:
       break;
   }

@@ -12,6 +12,9 @@ TransportKind choose_transport(const JobSpec& spec, const HostSpec& host) {
   if (spec.launcher == LauncherKind::kMpi) {
     return TransportKind::kMpirun;
   }
+  if (spec.launcher == LauncherKind::kSlurm) {
+    return TransportKind::kSlurm;
+  }
   if (spec.launcher == LauncherKind::kSpark) {
     return TransportKind::kSpark;
   }
@@ -31,6 +34,8 @@ std::string transport_name(TransportKind kind) {
       return "rsh";
     case TransportKind::kMpirun:
       return "mpirun";
+    case TransportKind::kSlurm:
+      return "slurm";
     case TransportKind::kSpark:
       return "spark";
   }
@@ -38,7 +43,8 @@ std::string transport_name(TransportKind kind) {
 }
 
 Placement agents_of(const JobSpec& spec, const Placement& placement) {
-  return spec.launcher == LauncherKind::kOwn ? placement : one_node_per_rank(placement);
+  const bool has_one_per_rank = spec.launcher == LauncherKind::kMpi || spec.launcher == LauncherKind::kSpark;
+  return has_one_per_rank ? one_node_per_rank(placement) : placement;
 }
 
 }  // namespace hvd::launch

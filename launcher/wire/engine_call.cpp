@@ -19,8 +19,11 @@ struct SeatVariables {
   const char* local_rank;
   const char* local_size;
 };
-constexpr std::array<SeatVariables, 1> kEngines = {{{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                                                     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"}}};
+constexpr std::array<SeatVariables, 2> kEngines = {{
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr},  // one on each node
+}};
 
 Result<std::int32_t> number_in(const std::vector<std::string>& environment, const char* name) {
   const std::string text = value_in(environment, name);
@@ -86,6 +89,27 @@ Result<CallKey> parse_call_key(std::string_view text) {
   return key;
 }
 
+bool has_key_at_input(const std::string& engine) {
+  return engine == "slurm";
+}
+
+std::string node_name_from(const std::string& engine, const std::vector<std::string>& environment) {
+  return engine == "slurm" ? value_in(environment, "SLURMD_NODENAME") : "";
+}
+
+void leave_engine(const std::string& engine, std::vector<std::string>& environment) {
+  if (engine == "slurm") {
+    // What names the job stays: scripts name their files by it.
+    static constexpr std::array<std::string_view, 5> kOfJob = {"SLURM_JOB", "SLURM_ARRAY_", "SLURM_SUBMIT_",
+                                                               "SLURM_CLUSTER_NAME", "SLURM_CONF"};
+    std::erase_if(environment, [](const std::string& entry) {
+      return entry.starts_with("SLURM") && std::none_of(kOfJob.begin(), kOfJob.end(), [&entry](std::string_view name) {
+               return entry.starts_with(name);
+             });
+    });
+  }
+}
+
 bool has_order(const std::string& engine) {
   return engine == "spark";
 }
@@ -123,7 +147,10 @@ Result<Seat> seat_from(const std::string& engine, const std::vector<std::string>
   HVD_TRY_ASSIGN(seat.rank, number_in(environment, found->rank));
   HVD_TRY_ASSIGN(seat.size, number_in(environment, found->size));
   HVD_TRY_ASSIGN(seat.local_rank, number_in(environment, found->local_rank));
-  HVD_TRY_ASSIGN(seat.local_size, number_in(environment, found->local_size));
+  seat.local_size = 1;
+  if (found->local_size != nullptr) {
+    HVD_TRY_ASSIGN(seat.local_size, number_in(environment, found->local_size));
+  }
   return seat;
 }
 

@@ -54,6 +54,14 @@ Result<CallOrder> parse_order(std::string_view line);
 // Whether an agent of this engine is given its order so.
 bool has_order(const std::string& engine);
 
+// Whether an agent of this engine finds its key alone as the first line of its standard input, which then ends.
+bool has_key_at_input(const std::string& engine);
+
+// The name by which the engine knows this node; empty: it has none of its own.
+std::string node_name_from(const std::string& engine, const std::vector<std::string>& environment);
+// Removes what the engine has set for the agent, and what a rank would take for a place of its own.
+void leave_engine(const std::string& engine, std::vector<std::string>& environment);
+
 // From the variables that the engine sets for each rank.
 Result<Seat> seat_from(const std::string& engine, const std::vector<std::string>& environment);
 

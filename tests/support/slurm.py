@@ -1,0 +1,126 @@
+"""A Slurm of several nodes on this machine, as root, in a folder of its own: munged, slurmctld, and a slurmd for each
+node. All nodes report one host name, so a node is known by SLURMD_NODENAME.
+"""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+from patience import PATIENCE
+
+SBIN = "/usr/sbin:/sbin"
+PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "salloc", "sbatch", "sinfo", "scancel")
+
+
+def missing():
+    """Why no Slurm can run here; None: it can."""
+    if os.geteuid() != 0:
+        return "a Slurm for tests needs root"
+    absent = [name for name in PROGRAMS if not shutil.which(name, path=os.environ["PATH"] + ":" + SBIN)]
+    return f"Slurm is not installed: no {', '.join(absent)}" if absent else None
+
+
+def free_ports(count):
+    """Ports of this machine that nobody uses now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+class Slurm:
+    """`folder`: below a short path, since sockets stand in it."""
+
+    def __init__(self, folder, nodes=4, cpus=4):
+        self.folder = pathlib.Path(folder)
+        self.names = [f"n{number}" for number in range(1, nodes + 1)]
+        self.environment = {**os.environ, "PATH": os.environ["PATH"] + ":" + SBIN,
+                            "SLURM_CONF": str(self.folder / "slurm.conf")}
+        for name in [name for name in self.environment if name.startswith("SLURM_") and name != "SLURM_CONF"]:
+            del self.environment[name]
+        self.daemons = []
+        self.cpus = cpus
+
+    def __enter__(self):
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        os.chmod(self.folder, 0o755)
+        key = self.folder / "munge.key"
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o600)
+        ports = free_ports(1 + len(self.names))
+        (self.folder / "slurm.conf").write_text(self.configuration(ports))
+        self.daemon("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={self.folder}/munge",
+                    f"--pid-file={self.folder}/munge.pid", f"--log-file={self.folder}/munge.log",
+                    f"--seed-file={self.folder}/munge.seed")
+        self.wait_for(lambda: (self.folder / "munge").exists(), "munged has no socket")
+        self.daemon("slurmctld", "-D", "-c")
+        for name in self.names:
+            self.daemon("slurmd", "-D", "-N", name)
+        self.wait_for(lambda: self.run("sinfo", "-h", "-o", "%D %t").stdout.split() == [str(len(self.names)), "idle"],
+                      "its nodes are not idle")
+
+    def configuration(self, ports):
+        host = socket.gethostname()
+        folder = self.folder
+        lines = [
+            "ClusterName=lab", f"SlurmctldHost={host}(127.0.0.1)", f"SlurmctldPort={ports[0]}", "SlurmUser=root",
+            "SlurmdUser=root", "AuthType=auth/munge", f"AuthInfo=socket={folder}/munge", "CredType=cred/munge",
+            f"StateSaveLocation={folder}/state", f"SlurmdSpoolDir={folder}/spool.%n", f"SlurmdPidFile={folder}/slurmd.%n.pid",
+            f"SlurmctldPidFile={folder}/slurmctld.pid", f"SlurmctldLogFile={folder}/slurmctld.log",
+            f"SlurmdLogFile={folder}/slurmd.%n.log", "SlurmdParameters=config_overrides", "ProctrackType=proctrack/linuxproc",
+            "TaskPlugin=task/none", "SelectType=select/cons_tres", "SelectTypeParameters=CR_Core", "MpiDefault=none",
+            "SwitchType=switch/none", "JobAcctGatherType=jobacct_gather/none", "AccountingStorageType=accounting_storage/none",
+            "JobCompType=jobcomp/none", "ReturnToService=2", "SchedulerType=sched/builtin",
+            "SchedulerParameters=batch_sched_delay=0,sched_interval=1", "KillWait=5", "SlurmdTimeout=10",
+            "SlurmctldTimeout=30", "PropagateResourceLimits=NONE",
+        ]
+        for name, port in zip(self.names, ports[1:]):
+            lines.append(f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={self.cpus} State=UNKNOWN")
+        lines.append(f"PartitionName=all Nodes={','.join(self.names)} Default=YES State=UP")
+        return "\n".join(lines) + "\n"
+
+    def daemon(self, name, *arguments):
+        log = open(self.folder / f"{name}.{len(self.daemons)}.out", "wb")
+        program = shutil.which(name, path=self.environment["PATH"])
+        self.daemons.append(subprocess.Popen([program, *arguments], env=self.environment, stdin=subprocess.DEVNULL,
+                                             stdout=log, stderr=log, start_new_session=True))
+        log.close()
+
+    def stop(self):
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for each in reversed(self.daemons):
+                if each.poll() is None:
+                    each.send_signal(number)
+            for each in self.daemons:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    each.wait(10)
+
+    def wait_for(self, condition, why):
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            if time.monotonic() > deadline or any(each.poll() is not None for each in self.daemons):
+                logs = "\n".join(path.read_text(errors="replace")[-500:] for path in self.folder.glob("*.log"))
+                raise RuntimeError(f"no Slurm: {why}\n{logs}")
+            time.sleep(0.05)
+
+    def run(self, *words, environment=None, **options):
+        """subprocess.run() of a client."""
+        return subprocess.run([str(word) for word in words], env={**self.environment, **(environment or {})},
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, **options)
