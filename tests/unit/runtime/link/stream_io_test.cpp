@@ -1,10 +1,12 @@
 #include "runtime/link/stream_io.h"
 
+#include <poll.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -216,14 +218,23 @@ namespace {
 
 // What one end sends in these operations, as it is on the wire.
 std::string wire_of(const std::vector<std::vector<std::uint8_t>>& operations) {
-  const Ends ends = make_ends();
-  Counting interrupt;
-  for (const auto& out : operations) {
-    REQUIRE(send_and_recv(ends.a, out, ends.a, {}, looks, interrupt).ok());
+  Ends ends = make_ends();
+  std::thread sender([&] {
+    for (const auto& out : operations) {
+      Counting interrupt;
+      CHECK(send_and_recv(ends.a, out, ends.a, {}, looks, interrupt).ok());
+    }
+    ends.fds.first.reset();
+  });
+  std::string wire;
+  std::array<char, 1U << 16U> buffer{};
+  for (ssize_t got = -1; got != 0;) {
+    pollfd ready{ends.fds.second.get(), POLLIN, 0};
+    ::poll(&ready, 1, -1);  // the sender's end ends it
+    got = ::recv(ends.fds.second.get(), buffer.data(), buffer.size(), 0);
+    wire.append(buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
   }
-  std::string wire(1U << 16U, '\0');
-  const ssize_t got = ::recv(ends.fds.second.get(), wire.data(), wire.size(), MSG_DONTWAIT);
-  wire.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  sender.join();
   return wire;
 }
 
@@ -285,6 +296,70 @@ TEST_CASE("an operation that is repeated, left out, or of another size is told a
     REQUIRE_FALSE(received.ok());
     CHECK(received.error().message().find(row.words) != std::string::npos);
   }
+}
+
+TEST_CASE("a mark that somebody between has changed in any field is an error that names the link") {
+  const std::string wire = wire_of({std::vector<std::uint8_t>(1000, 7)});
+  const std::size_t mark = LinkSteps::kMarkBytes;
+  for (const std::size_t at : {std::size_t{0}, mark + 1000}) {
+    for (std::size_t field = 0; field < mark; field += sizeof(std::uint32_t)) {
+      for (const std::uint32_t forged : {0U, 1U, 999U, 0x7FFFFFFFU, 0x80000000U, 0xFFFFFFFFU}) {
+        std::string spoiled = wire;
+        std::memcpy(spoiled.data() + at + field, &forged, sizeof forged);
+        if (spoiled == wire) {
+          continue;
+        }
+        CAPTURE(at);
+        CAPTURE(field);
+        CAPTURE(forged);
+        // The connection stays open and has no more to give: a forged length must not be waited for.
+        Ends ends = with_wire(spoiled);
+        std::vector<std::uint8_t> in(1000);
+        Counting interrupt;
+        const auto received = send_and_recv(ends.a, {}, ends.a, in, looks, interrupt);
+        REQUIRE_FALSE(received.ok());
+        CHECK(received.error().code() == Code::kProtocol);
+        CHECK(received.error().message().find("the connection from node 1 (rank 4) to rank 0 is out of step: ") == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("two frames of an operation, or two operations, that somebody between has swapped are an error") {
+  const std::size_t frame = LinkSteps::kMarkBytes + LinkSteps::kFrameBytes;
+  const auto receives = [](const std::string& wire, const std::vector<std::size_t>& sizes) {
+    Ends ends = make_ends();
+    std::thread between([&] {
+      // Ends early where the receiver does.
+      static_cast<void>(send_all(ends.fds.second.get(), as_bytes(wire), Deadline::after(std::chrono::minutes(5))));
+    });
+    Result<void> received;
+    for (const std::size_t size : sizes) {
+      std::vector<std::uint8_t> in(size);
+      Counting interrupt;
+      received = received.ok() ? send_and_recv(ends.a, {}, ends.a, in, looks, interrupt) : received;
+    }
+    ends.fds.first.reset();
+    between.join();
+    return received;
+  };
+  const std::string large = wire_of({std::vector<std::uint8_t>(3 * LinkSteps::kFrameBytes, 7)});
+  REQUIRE(large.size() == 3 * frame + LinkSteps::kMarkBytes);
+  const std::string two = wire_of({std::vector<std::uint8_t>(10, 1), std::vector<std::uint8_t>(10, 2)});
+  CHECK(receives(large, {3 * LinkSteps::kFrameBytes}).ok());
+  CHECK(receives(two, {10, 10}).ok());
+  const std::string frames_swapped =
+      large.substr(0, frame) + large.substr(2 * frame, frame) + large.substr(frame, frame) + large.substr(3 * frame);
+  const auto first = receives(frames_swapped, {3 * LinkSteps::kFrameBytes});
+  REQUIRE_FALSE(first.ok());
+  CHECK(first.error().message() ==
+        "the connection from node 1 (rank 4) to rank 0 is out of step: frame 1 (1048576 bytes) of operation 0 was to "
+        "come, and frame 2 (1048576 bytes) of operation 0 has; the ranks do not agree on a size, or something else has "
+        "written into it");
+  const auto second = receives(two.substr(two.size() / 2) + two.substr(0, two.size() / 2), {10, 10});
+  REQUIRE_FALSE(second.ok());
+  CHECK(second.error().message().find("frame 0 (10 bytes) of operation 0 was to come, and frame 2 (10 bytes) of "
+                                      "operation 1 has") != std::string::npos);
 }
 
 TEST_CASE("operations of every size around a frame's come through, in both directions, one after the other") {
