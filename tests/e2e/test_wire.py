@@ -228,6 +228,23 @@ def test_a_relay_between_ranks_reads_as_a_listener_does(lab2, security):
     assert (mark.encode() in kept.read_bytes()) == (security == "plain")
 
 
+@pytest.mark.parametrize("how, count, words", [
+    ("length", 100_000, r"frame (\d+) \(\d+ bytes\) of operation 40 was to come, and frame \1 \(\d+ bytes\) of operation 40 has"),
+    ("operation", 100_000, r"of operation 40 was to come, and frame \d+ \(\d+ bytes\) of operation 41 has"),
+    ("sequence", 100_000, r"frame \d+ \(\d+ bytes\) of operation 40 was to come, and frame \d+ \(\d+ bytes\) of operation 40 has"),
+    ("swapped", 100_000, r"frame \d+ \(\d+ bytes\) of operation 40 was to come, and the end of operation 40 has")])
+def test_a_frame_that_somebody_between_forges_on_a_plain_link_ends_the_job_and_names_the_link(lab2, how, count, words):
+    with relayed(lab2, "node2", lab2.shared / "forged", how) as relay:
+        done = lab2.run("env", f"HVD_LIBRARY={LIBHVD}", BIN / "hvdrun", "--grace", "5", "-np", "2", "-H", "node1,node2",
+                        *PYTHON, program("reduces.py"), count)
+        read_until(relay.stdout, "forged")
+    said = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert re.search(rf"the connection from node 1 \(rank 1\) to rank 0 is out of step: .*{words}", said), said
+    assert "AssertionError" not in said  # which a wrong sum would have been
+    assert lab2.wait_for_no_processes() == []
+
+
 @pytest.mark.parametrize("kind, at, words", [
     ("data", 100_003, r"the encrypted connection from node 1 \(rank 1\) to rank 0 was changed on its way: "),
     ("control", 400, r"the encrypted control connection between rank 0 and rank 1 was changed on its way: ")])
