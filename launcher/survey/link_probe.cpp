@@ -105,19 +105,20 @@ Result<void> drain(int fd, ProbeResult& result, Deadline deadline) {
         result.stream_time = now - *first;
       }
       first = first.value_or(now);
-      continue;
     }
     if (got == 0) {
       return {};
     }
-    if (errno != EAGAIN && errno != EINTR) {
+    if (got < 0 && errno != EAGAIN && errno != EINTR) {
       return Error::from_errno("recv");
     }
     if (deadline.has_passed()) {
       return Error(Code::kTimeout, "the bytes did not come through in time");
     }
-    pollfd ready{fd, POLLIN, 0};
-    ::poll(&ready, 1, deadline.poll_ms());
+    if (got < 0) {
+      pollfd ready{fd, POLLIN, 0};
+      ::poll(&ready, 1, deadline.poll_ms());
+    }
   }
 }
 

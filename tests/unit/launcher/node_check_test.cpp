@@ -1,10 +1,13 @@
 // The agent's part of a check: errands, surveys of a made-up machine, probes over real sockets; and its messages.
 #include "launcher/survey/node_check.h"
 
+#include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -19,6 +22,7 @@
 #include "launcher/survey/own_system.h"
 #include "launcher/wire/check_messages.h"
 #include "runtime/io/socket.h"
+#include "runtime/rendezvous/handshake.h"
 #include "tests/support/refusing_port.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
@@ -321,6 +325,134 @@ TEST_CASE("strangers who connect and say nothing do not take the time of the nod
   CHECK(dialed.error == "");
   CHECK(dialed.stage == ProbeStage::kDone);
   CHECK(listened.stage == ProbeStage::kDone);
+}
+
+namespace {
+
+// Strangers at a listener, or at who has called one: what each of them says again and again until the test is over.
+struct Stranger {
+  const char* name;
+  std::string says;
+  Duration every;
+};
+
+const std::vector<Stranger> kStrangers = {
+    {"garbage", std::string(4096, '\x9c'), Duration::zero()},
+    {"endless text", "HTTP/1.1 200 OK\r\n", Duration::zero()},
+    {"lengths of 2^31", std::string("HVDL\2\0", 6) + std::string("\0\0\0\x80\0\0\0\x80", 8), Duration::zero()},
+    {"one byte a second", "H", std::chrono::seconds(1)},
+    {"silence", "", std::chrono::seconds(1)}};
+
+// Talks until it is hung up on, or the test is over.
+void talk(int fd, const Stranger& stranger, const std::atomic<bool>& is_over) {
+  for (Deadline next = Deadline::after(Duration::zero()); !is_over;) {
+    ssize_t sent = 0;
+    if (next.has_passed()) {
+      sent = ::send(fd, stranger.says.data(), stranger.says.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      next = Deadline::after(stranger.every);
+    }
+    pollfd hung_up{fd, 0, 0};
+    ::poll(&hung_up, 1, sent > 0 && stranger.every == Duration::zero() ? 0 : 10);
+    if ((hung_up.revents & (POLLHUP | POLLERR)) != 0) {
+      return;
+    }
+  }
+}
+
+// The first who calls.
+Fd accept_one(int listener) {
+  pollfd ready{listener, POLLIN, 0};
+  REQUIRE(::poll(&ready, 1, kSoon.poll_ms()) == 1);
+  return accept_ready(listener).value();
+}
+
+}  // namespace
+
+namespace {
+
+// Several of each kind of stranger, who have called a listener and talk until they go.
+class Callers {
+ public:
+  Callers(const Listening& listening, int of_each) {
+    for (const Stranger& stranger : kStrangers) {
+      for (int i = 0; i < of_each; ++i) {
+        auto fd = connect_tcp(SocketAddress::parse(listening.address).value(), kSoon);
+        threads_.emplace_back([this, &stranger, fd = std::move(fd).value()] { talk(fd.get(), stranger, is_over_); });
+      }
+    }
+  }
+  ~Callers() {
+    is_over_ = true;
+    for (std::thread& thread : threads_) {
+      thread.join();
+    }
+  }
+  Callers(const Callers&) = delete;
+  Callers& operator=(const Callers&) = delete;
+
+ private:
+  std::atomic<bool> is_over_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+TEST_CASE("whatever strangers say, and however slowly, the node that is waited for is answered beside them") {
+  const Listening listening;
+  const Callers callers(listening, 5);
+  ProbeResult listened;
+  std::thread acceptor([&] {
+    listened = answer_probe(listening.fd.get(), probe_to("", false), secret_of(1), Deadline::after(kPatience));
+  });
+  const ProbeResult dialed = dial_probe(probe_to(listening.address, true), secret_of(1), Deadline::after(kPatience));
+  acceptor.join();
+  CHECK(dialed.error == "");
+  CHECK(dialed.stage == ProbeStage::kDone);
+  CHECK(listened.error == "");
+  CHECK(listened.stage == ProbeStage::kDone);
+}
+
+TEST_CASE("whatever strangers say in place of the node that is waited for, a probe ends at its deadline") {
+  const Listening listening;
+  const Callers callers(listening, 1);
+  // Longer than a stranger's own time.
+  const ProbeResult listened = answer_probe(listening.fd.get(), probe_to("", false), secret_of(1),
+                                            Deadline::after(std::chrono::milliseconds(1500)));
+  CHECK(listened.stage == ProbeStage::kConnect);
+  CHECK(!listened.error.empty());
+}
+
+TEST_CASE("whatever a stranger says who is called, a probe ends by its deadline") {
+  for (const Stranger& stranger : kStrangers) {
+    CAPTURE(std::string(stranger.name));
+    const Listening listening;
+    std::atomic<bool> is_over = false;
+    std::thread called([&] { talk(accept_one(listening.fd.get()).get(), stranger, is_over); });
+    const ProbeResult dialed =
+        dial_probe(probe_to(listening.address, true), secret_of(1), Deadline::after(std::chrono::milliseconds(300)));
+    is_over = true;
+    called.join();
+    CHECK(dialed.stage == ProbeStage::kProve);
+    CHECK(!dialed.error.empty());
+  }
+}
+
+TEST_CASE("a node that has proved itself, and sends without end, does not hold a probe beyond its deadline") {
+  const Listening listening;
+  std::atomic<bool> is_over = false;
+  std::thread sender([&] {
+    const Fd fd = connect_tcp(SocketAddress::parse(listening.address).value(), kSoon).value();
+    HandshakeConnector handshake(secret_of(1), LinkClaim{LinkRole::kData, 2, 5}, make_nonce().value());
+    REQUIRE(prove(fd.get(), handshake, kSoon).ok());
+    REQUIRE(send_all(fd.get(), as_bytes("hvd-data"), kSoon).ok());
+    talk(fd.get(), {"zeros", std::string(1U << 16U, '\0'), Duration::zero()}, is_over);
+  });
+  const ProbeResult listened =
+      answer_probe(listening.fd.get(), probe_to("", false), secret_of(1), Deadline::after(std::chrono::seconds(2)));
+  is_over = true;
+  sender.join();
+  CHECK(listened.stage == ProbeStage::kStream);
+  CHECK(listened.bytes > 0);
 }
 
 TEST_CASE("an end that does not know the secret measures nothing") {
