@@ -8,7 +8,7 @@
 namespace hvd {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x53445648U;  // "HVDS"
+constexpr std::uint32_t kMagic = 0x46445648U;  // "HVDF"
 
 struct Fields {
   std::uint32_t magic = kMagic;

@@ -5,7 +5,7 @@
 namespace hvd {
 namespace {
 
-constexpr std::uint16_t kVersion = 3;
+constexpr std::uint16_t kVersion = 4;
 
 std::string number(int value) {
   return std::to_string(value);
@@ -24,15 +24,16 @@ Result<void> check_rank(const RankMap& map, int rank, const MeshPeer& peer) {
   return {};
 }
 
-// Both ends must want encryption. A plain connection instead would be less than one of them was asked to use.
+// Both ends must want encryption. A plain connection instead would be less than one of them was asked to use. Ranks of
+// one node agree too, though they have no connection to encrypt: a job must not begin to fail with its second node.
 Result<void> check_security(const std::vector<MeshPeer>& peers) {
   for (std::size_t rank = 1; rank < peers.size(); ++rank) {
     if (peers[rank].is_sealed != peers[0].is_sealed) {
       return Error(Code::kMismatch, "rank " + number(peers[0].is_sealed ? 0 : static_cast<int>(rank)) +
-                                        " encrypts its connections with other hosts and rank " +
+                                        " has HVD_LINK_SECURITY=encrypt and rank " +
                                         number(peers[0].is_sealed ? static_cast<int>(rank) : 0) +
-                                        " does not; HVD_LINK_SECURITY must be the same on all ranks, as hvdrun "
-                                        "--secure-links makes it");
+                                        " has not; it must be the same on all ranks, as hvdrun --secure-links "
+                                        "makes it");
     }
   }
   return {};

@@ -26,7 +26,7 @@ namespace hvd {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
-constexpr std::uint32_t kMagic = 0x53445648U;  // "HVDS"
+constexpr std::uint32_t kMagic = 0x4D445648U;  // "HVDM"
 constexpr std::uint32_t kVersion = 4;
 constexpr int kMaxLocalRanks = 4096;
 constexpr std::size_t kLaneBytes = kPageBytes + 2 * ShmRing::kBytes;  // the page of the bell, and both rings

@@ -271,4 +271,4 @@ def test_ranks_of_which_one_does_not_encrypt_do_not_start(lab2):
     done = lab2.run("env", f"HVD_LIBRARY={LIBHVD}", BIN / "hvdrun", "--secure-links", "-np", 2, "-H", "node1,node2", "sh",
                     "-c", command)
     assert done.returncode != 0
-    assert "rank 0 encrypts its connections with other hosts and rank 1 does not; HVD_LINK_SECURITY" in done.stdout + done.stderr
+    assert "rank 0 has HVD_LINK_SECURITY=encrypt and rank 1 has not; it must be the same on all ranks" in done.stdout + done.stderr

@@ -370,7 +370,7 @@ TEST_CASE("a rank that encrypts and one that does not refuse each other, and say
   for (const auto& error : job.run(options, do_one_allreduce)) {
     REQUIRE(error.has_value());
     CHECK(error->code() == Code::kMismatch);
-    CHECK(mentions(error, "rank 0 encrypts its connections with other hosts and rank 1 does not; HVD_LINK_SECURITY"));
+    CHECK(mentions(error, "rank 0 has HVD_LINK_SECURITY=encrypt and rank 1 has not; it must be the same"));
   }
 }
 

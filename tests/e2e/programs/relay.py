@@ -19,7 +19,7 @@ ROLE_AT = 8  # in the caller's first message
 DATA = 2
 # The mark before each frame (runtime/link/link_steps.h).
 MARK = struct.Struct("<4sIII")
-MARK_MAGIC = b"HVDS"
+MARK_MAGIC = b"HVDF"
 FORGED_OPERATION = 40
 FORGERIES = {
     "length": lambda operation, frame, size: (operation, frame, size ^ 4),

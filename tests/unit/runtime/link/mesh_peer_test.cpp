@@ -101,9 +101,10 @@ TEST_CASE("ranks of which one encrypts and another does not refuse each other, a
     const auto nodes = agree_on_nodes(map_of_job(4, 2), peers);
     REQUIRE_FALSE(nodes.ok());
     CHECK(nodes.error().code() == Code::kMismatch);
-    const std::string other = odd_one == 0 ? "rank 1 does not" : "rank 0 does not";
-    CHECK(nodes.error().message().find("rank " + std::to_string(odd_one) + " encrypts its connections") == 0);
-    CHECK(nodes.error().message().find(other + "; HVD_LINK_SECURITY must be the same") != std::string::npos);
+    const std::string other = odd_one == 0 ? "rank 1 has not" : "rank 0 has not";
+    CHECK(nodes.error().message().find("rank " + std::to_string(odd_one) +
+                                       " has HVD_LINK_SECURITY=encrypt and rank ") == 0);
+    CHECK(nodes.error().message().find(other + "; it must be the same on all ranks") != std::string::npos);
   }
   auto all = peers_of({2, 2});
   for (MeshPeer& peer : all) {
