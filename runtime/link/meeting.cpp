@@ -151,13 +151,17 @@ Result<void> Meeting::turn() {
     }
     return {};
   }
-  // Every connection is tried instead of being matched with `waits`. That costs a few system calls, and only while
-  // joining.
+  // Of many ranks one or two have something to say in a turn. Each of the others would cost a system call.
+  auto waited = waits.cbegin() + static_cast<std::ptrdiff_t>(listeners_.size());
   for (const auto& outgoing : outgoing_) {
-    HVD_TRY(advance(*outgoing));
+    if ((waited++)->revents != 0) {
+      HVD_TRY(advance(*outgoing));
+    }
   }
   for (const auto& incoming : incoming_) {
-    advance(*incoming);
+    if ((waited++)->revents != 0 || incoming->patience.is_over()) {
+      advance(*incoming);
+    }
   }
   // A connection that is settled has handed over its descriptor or closed it.
   std::erase_if(outgoing_, [](const auto& each) { return !each->fd.is_open(); });
