@@ -1,21 +1,9 @@
 #include "runtime/front/tensorflow/step_watch.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <thread>
 
-#include <hvd/hvd.h>
-
 namespace hvd::front::tf {
-
-namespace {
-constexpr auto kPatience = std::chrono::seconds(2);
-}
-
-StepWatch& StepWatch::shared() {
-  static auto* const watch = new StepWatch;  // never destroyed: a program may exit while TensorFlow still runs
-  return *watch;
-}
 
 void StepWatch::begin(std::int64_t step) {
   const std::lock_guard lock(mu_);
@@ -30,9 +18,10 @@ void StepWatch::end(std::int64_t step, bool is_refused) {
   }
   if (--found->second == 0) {
     pending_.erase(found);
+    failed_.erase(step);  // a later step may have the same number
     return;
   }
-  if (!is_refused || !failed_.emplace(step, Clock::now() + kPatience).second) {
+  if (!is_refused || !failed_.emplace(step, Clock::now() + patience_).second) {
     return;
   }
   if (!is_watching_) {
@@ -61,12 +50,7 @@ void StepWatch::watch() {
     failed_.erase(first);
     if (count > 0) {
       lock.unlock();
-      std::fprintf(
-          stderr,
-          "hvd: rank %d leaves the job: its step has failed, and %d collectives of it still wait for ranks whose "
-          "step has failed too; hvd.shutdown() and hvd.init() on all ranks (hvd.elastic.run does) go on\n",
-          hvd_rank(nullptr), count);
-      hvd_shutdown();
+      leave_(count);
       lock.lock();
     }
   }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 
@@ -17,7 +18,12 @@ namespace hvd::front::tf {
 // Thread: any.
 class StepWatch {
  public:
-  static StepWatch& shared();
+  using Clock = std::chrono::steady_clock;
+
+  // `patience`: how long the other collectives of a failed step may still wait. `leave` is called once for each step
+  // that takes longer, from the watch's own thread, with the number of its collectives. The object lives as long as the
+  // process, because that thread never ends.
+  StepWatch(Clock::duration patience, std::function<void(int)> leave) : patience_(patience), leave_(std::move(leave)) {}
 
   // Notes that a collective of this step was started, or has ended. `is_refused`: it failed in a way that does not end
   // the job.
@@ -25,10 +31,11 @@ class StepWatch {
   void end(std::int64_t step, bool is_refused);
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   void watch();
 
+  // constant after construction
+  const Clock::duration patience_;
+  const std::function<void(int)> leave_;
   std::mutex mu_;
   std::condition_variable has_failed_;
   // guarded by mu_
