@@ -35,20 +35,20 @@ Result<std::vector<std::string>> gpus_of_job(const NodePlan& node, const std::ve
   return gpus;
 }
 
-EnvList gpu_env(GpuMode mode, const std::string& variable, const std::vector<std::string>& gpus, int local_rank) {
-  if (gpus.empty()) {
+EnvList gpu_env(GpuMode mode, const std::string& variable, const std::vector<std::string>& gpus, int local_rank,
+                int local_size) {
+  if (gpus.empty() || mode == GpuMode::kNone) {
     return {};
   }
-  switch (mode) {
-    case GpuMode::kNone:
-      break;
-    case GpuMode::kLocal:
-      // Without this variable, JAX takes LOCAL_RANK for the device it may use.
-      return {{variable, joined(gpus)}, {"JAX_LOCAL_DEVICE_IDS", std::to_string(local_rank)}};
-    case GpuMode::kOne:
-      return {{variable, gpus[static_cast<std::size_t>(local_rank) % gpus.size()]}, {"JAX_LOCAL_DEVICE_IDS", "0"}};
+  if (mode == GpuMode::kLocal) {
+    // Without this variable, JAX takes LOCAL_RANK for the device it may use.
+    return {{variable, joined(gpus)}, {"JAX_LOCAL_DEVICE_IDS", std::to_string(local_rank)}};
   }
-  return {};
+  EnvList env = {{variable, gpus[static_cast<std::size_t>(local_rank) % gpus.size()]}, {"JAX_LOCAL_DEVICE_IDS", "0"}};
+  if (static_cast<std::size_t>(local_size) > gpus.size()) {
+    env.emplace_back("NCCL_MULTI_RANK_GPU_ENABLE", "1");
+  }
+  return env;
 }
 
 std::string gpu_warning(GpuMode mode, const NodePlan& node, const std::vector<std::string>& gpus) {

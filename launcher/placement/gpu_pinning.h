@@ -15,8 +15,10 @@ namespace hvd::launch {
 Result<std::vector<std::string>> gpus_of_job(const NodePlan& node, const std::vector<std::string>& on_node);
 
 // Returns what a rank gets in the variable that selects the node's GPUs (launcher/survey/node_gpus.h). `gpus` comes
-// from gpus_of_job(); empty: nothing is set.
-EnvList gpu_env(GpuMode mode, const std::string& variable, const std::vector<std::string>& gpus, int local_rank);
+// from gpus_of_job(); empty: nothing is set. Ranks that share a GPU also get a default variable (rank_env.h) by which
+// NCCL lets them.
+EnvList gpu_env(GpuMode mode, const std::string& variable, const std::vector<std::string>& gpus, int local_rank,
+                int local_size);
 
 // Says which ranks share which GPU, where there are more ranks than GPUs; else empty.
 std::string gpu_warning(GpuMode mode, const NodePlan& node, const std::vector<std::string>& gpus);

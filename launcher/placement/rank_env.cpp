@@ -12,9 +12,9 @@ namespace {
 // number is any multiple of 4096 that passes JAX's check; JAX derives its port from it.
 constexpr int kOpenMpiJob = 4096 * 7;
 
-constexpr std::array<std::string_view, 5> kDefaults = {"OMP_NUM_THREADS", "PYTHONFAULTHANDLER",
-                                                       "TORCH_NCCL_ASYNC_ERROR_HANDLING", "GLOO_SOCKET_IFNAME",
-                                                       "NCCL_SOCKET_IFNAME"};
+constexpr std::array<std::string_view, 6> kDefaults = {
+    "OMP_NUM_THREADS",    "PYTHONFAULTHANDLER", "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+    "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "NCCL_MULTI_RANK_GPU_ENABLE"};
 
 template <std::size_t N>
 bool is_one_of(std::string_view name, const std::array<std::string_view, N>& names) {

@@ -125,7 +125,7 @@ StartMessage::Rank start_of_rank(const JobSpec& spec, const JobView& job, const 
   // A program that starts ranks of its own would pass our place variables on to all of these.
   EnvList env = spec.tells_place ? rank_env(job.placement, node, rank, facts, job_facts, own.threads)
                                  : EnvList{{"PYTHONUNBUFFERED", "1"}};
-  const EnvList pinned = gpu_env(spec.gpus, shares.gpu_variable, shares.gpus, rank.local_rank);
+  const EnvList pinned = gpu_env(spec.gpus, shares.gpu_variable, shares.gpus, rank.local_rank, node.local_size());
   env.insert(env.end(), pinned.begin(), pinned.end());
   return StartMessage::Rank{rank.rank, std::move(env), own.cpus, {}, is_given_input(spec, rank.rank)};
 }

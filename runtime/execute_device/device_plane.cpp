@@ -1,13 +1,10 @@
 #include "runtime/execute_device/device_plane.h"
 
-#include <stdlib.h>
-
 namespace hvd {
 namespace {
 
 // how long the ranks of a communicator may take to end it in order
 constexpr Duration kEndTime = std::chrono::seconds(5);
-constexpr const char* kShareSwitch = "NCCL_MULTI_RANK_GPU_ENABLE";
 
 class Ticket final : public DeviceTicket {
  public:
@@ -156,17 +153,16 @@ Result<std::unique_ptr<DeviceExecutor>> DevicePlane::make_executor(const DeviceE
   }
   std::shared_ptr<NcclComm> comm;
   if (plan.kinds != 0) {
-    if (plan.shares_gpus) {
-      ::setenv(kShareSwitch, "1",
-               0);  // NCCL reads it when it makes a communicator; a value set by the user takes precedence
-    }
     auto made = make_comm(party, device.value(), nccl_->value(), plan.shares_gpus, settings_.start_limit, interrupt);
     if (made.ok()) {
       comm = std::move(made).value();
       finisher_.watch(comm);
     } else if (plan.shares_gpus && interrupt.check().ok()) {
       plan.kinds = 0;
-      plan.notice = "ranks share a GPU, and " + made.error().message();
+      plan.notice =
+          "ranks share a GPU, which NCCL allows where they start with NCCL_MULTI_RANK_GPU_ENABLE=1, as hvdrun --gpus "
+          "one starts them: " +
+          made.error().message();
     } else {
       return made.error();
     }

@@ -165,4 +165,5 @@ def version_text(version):
 def library_environment(root, library):
     """With which any Python finds the package of this checkout, and this libhvd."""
     paths = [str(root / "runtime/python"), os.environ.get("PYTHONPATH")]
-    return dict(os.environ, HVD_LIBRARY=str(library), PYTHONPATH=os.pathsep.join(filter(None, paths)))
+    # Its ranks share the GPU, which NCCL allows by its variable.
+    return dict(os.environ, HVD_LIBRARY=str(library), NCCL_MULTI_RANK_GPU_ENABLE="1", PYTHONPATH=os.pathsep.join(filter(None, paths)))

@@ -75,16 +75,18 @@ TEST_CASE("a rank sees the GPUs of its job in the order of local ranks, or its o
   const Placement placement = placed("a:2,b:3@3,0,c:1@4", 6);
   const auto first = gpus_of_job(placement.nodes[0], four);
   REQUIRE(first.ok());
-  CHECK(gpu_env(GpuMode::kLocal, "CUDA_VISIBLE_DEVICES", first.value(), 1) ==
+  CHECK(gpu_env(GpuMode::kLocal, "CUDA_VISIBLE_DEVICES", first.value(), 1, 2) ==
         EnvList{{"CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b"}, {"JAX_LOCAL_DEVICE_IDS", "1"}});
   CHECK(gpu_warning(GpuMode::kLocal, placement.nodes[0], first.value()).empty());
   const auto named = gpus_of_job(placement.nodes[1], four);
   REQUIRE(named.ok());
-  CHECK(gpu_env(GpuMode::kLocal, "ROCR_VISIBLE_DEVICES", named.value(), 0)[0].second == "GPU-d,GPU-a");
-  CHECK(gpu_env(GpuMode::kOne, "HIP_VISIBLE_DEVICES", named.value(), 2) ==
-        EnvList{{"HIP_VISIBLE_DEVICES", "GPU-d"}, {"JAX_LOCAL_DEVICE_IDS", "0"}});
-  CHECK(gpu_env(GpuMode::kNone, "", named.value(), 2).empty());
-  CHECK(gpu_env(GpuMode::kLocal, "", {}, 0).empty());
+  CHECK(gpu_env(GpuMode::kLocal, "ROCR_VISIBLE_DEVICES", named.value(), 0, 3)[0].second == "GPU-d,GPU-a");
+  CHECK(gpu_env(GpuMode::kOne, "HIP_VISIBLE_DEVICES", named.value(), 2, 3) ==
+        EnvList{{"HIP_VISIBLE_DEVICES", "GPU-d"}, {"JAX_LOCAL_DEVICE_IDS", "0"}, {"NCCL_MULTI_RANK_GPU_ENABLE", "1"}});
+  CHECK(gpu_env(GpuMode::kOne, "CUDA_VISIBLE_DEVICES", first.value(), 1, 2) ==
+        EnvList{{"CUDA_VISIBLE_DEVICES", "GPU-b"}, {"JAX_LOCAL_DEVICE_IDS", "0"}});
+  CHECK(gpu_env(GpuMode::kNone, "", named.value(), 2, 3).empty());
+  CHECK(gpu_env(GpuMode::kLocal, "", {}, 0, 1).empty());
   CHECK(gpu_warning(GpuMode::kOne, placement.nodes[1], named.value()) ==
         "3 ranks on b for 2 GPUs: ranks 2,4 share GPU-d; ranks 3 share GPU-a");
   CHECK(gpu_warning(GpuMode::kLocal, placement.nodes[1], named.value()).find("--gpus one") != std::string::npos);
