@@ -1,4 +1,3 @@
-#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -22,6 +21,7 @@
 #include "launcher/placement/placement.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/process/inherited_signals.h"
+#include "launcher/process/own_process.h"
 #include "launcher/report/json_reporter.h"
 #include "launcher/report/text_reporter.h"
 #include "launcher/run/exit_codes.h"
@@ -108,20 +108,6 @@ Result<void> allow_files_for(const JobSpec& job, const Placement& agents) {
                                   "for " + std::to_string(nodes) + (nodes == 1 ? " node " : " nodes ") +
                                       allowed.error().message() +
                                       "; raise nofile in /etc/security/limits.conf (of a service: LimitNOFILE=)"));
-}
-
-// Takes over standard input for the job, and puts /dev/null in its place. So the job's descriptor is the last one, and
-// a writer to it learns when no rank reads any more.
-Result<Fd> take_standard_input(const JobSpec& job) {
-  if (job.input == InputMode::kNone) {
-    return Fd();
-  }
-  HVD_TRY_ASSIGN(Fd input, duplicate(STDIN_FILENO));
-  const Fd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!nothing.is_open() || ::dup2(nothing.get(), STDIN_FILENO) < 0) {
-    return Error::from_errno("open /dev/null");
-  }
-  return input;
 }
 
 // EngineSetup is the engine that starts the agents for us, and the transport by which they connect.
@@ -247,7 +233,10 @@ Result<int> run_step(const JobStep& step) {
   HVD_TRY_ASSIGN(const EngineSetup setup, engine_of(*loop, job, placement, *log));
   Transport* const calls = gang != nullptr ? &gang->transport() : setup.dial_back.get();
   const Transports transports{own.local.get(), own.ssh.get(), own.rsh.get(), calls, setup.engine.get()};
-  HVD_TRY_ASSIGN(Fd input, take_standard_input(job));
+  Fd input;
+  if (job.input != InputMode::kNone) {
+    HVD_TRY_ASSIGN(input, take_standard_input());
+  }
   JobRunner owner(*loop, job, placement, transports, *reporter, *log);
   owner.set_programs(step.programs);
   owner.rewrite_output(step.rewrite);

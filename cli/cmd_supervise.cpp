@@ -1,5 +1,4 @@
 // This is the process of one job of the service, from its submission to its end.
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/options/job_file_settings.h"
 #include "cli/service_commands.h"
+#include "launcher/process/own_process.h"
 #include "launcher/run/exit_codes.h"
 #include "launcher/service/supervisor.h"
 #include "launcher/service/ticket.h"
@@ -33,16 +33,6 @@ constexpr std::size_t kMostDetails = 4096;
 // While the disk is full, the job's end cannot be recorded; it is retried for this long.
 constexpr auto kTimeToWriteEnd = std::chrono::minutes(10);
 constexpr auto kBetweenTries = std::chrono::seconds(1);
-
-// The lock comes as standard input, which programs started from here would inherit; so it is moved.
-Result<Fd> take_inherited_lock() {
-  HVD_TRY_ASSIGN(Fd lock, duplicate(STDIN_FILENO));
-  const Fd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!nothing.is_open() || ::dup2(nothing.get(), STDIN_FILENO) < 0) {
-    return Error::from_errno("open /dev/null");
-  }
-  return lock;
-}
 
 std::string last_words(const std::string& file) {
   std::ifstream stream(file, std::ios::binary | std::ios::ate);
@@ -215,7 +205,8 @@ Result<void> write_end(ServicePlace& place, std::int64_t id, const JobEnd& end) 
 }  // namespace
 
 Result<int> supervise(const ServiceOptions& options) {
-  HVD_TRY_ASSIGN(const Fd lock, take_inherited_lock());
+  // The lock comes as standard input, which programs started from here would inherit.
+  HVD_TRY_ASSIGN(const Fd lock, take_standard_input());
   HVD_TRY_ASSIGN(ServicePlace place, ServicePlace::open_at(options.state_root));
   HVD_TRY_ASSIGN(const JobRecord job, place.store.job(options.id));
   auto waited = wait_for_turn(place.dir, place.store, options.id);

@@ -13,6 +13,7 @@
 #include "launcher/engines/slurm.h"
 #include "launcher/job/host_list.h"
 #include "launcher/job/hostfile.h"
+#include "launcher/process/own_process.h"
 #include "launcher/run/rank_limits.h"
 #include "launcher/transport/local.h"
 #include "launcher/transport/transport_choice.h"
@@ -40,12 +41,7 @@ Result<std::string> working_directory() {
 
 // Returns the path of the agent, which is installed beside hvdrun.
 Result<std::string> agent_path() {
-  std::array<char, PATH_MAX> buffer{};
-  const ssize_t size = ::readlink("/proc/self/exe", buffer.data(), buffer.size() - 1);
-  if (size <= 0) {
-    return Error::from_errno("cannot tell where hvdrun is (/proc/self/exe)");
-  }
-  const std::string self(buffer.data(), static_cast<std::size_t>(size));
+  HVD_TRY_ASSIGN(const std::string self, own_program());
   const std::string path = self.substr(0, self.rfind('/')) + "/hvdrun-agent";
   if (::access(path.c_str(), X_OK) != 0) {
     return Error::from_errno("the agent executable is missing beside hvdrun: " + path)

@@ -5,14 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <climits>
 #include <filesystem>
 #include <set>
 #include <thread>
 
 #include "launcher/process/detached.h"
+#include "launcher/process/own_process.h"
 #include "launcher/service/ticket.h"
 
 namespace hvd::launch {
@@ -21,18 +20,6 @@ namespace {
 constexpr auto kLongestWait = std::chrono::hours(1);
 // All waiting supervisors meet the same error (a full disk) at the same time; they retry after this long.
 constexpr auto kAfterError = std::chrono::seconds(1);
-
-Result<std::string> own_program() {
-  std::array<char, PATH_MAX> buffer{};
-  const ssize_t size = ::readlink("/proc/self/exe", buffer.data(), buffer.size() - 1);
-  if (size <= 0) {
-    return Error::from_errno("cannot tell where hvdrun is (/proc/self/exe)");
-  }
-  const std::string path(buffer.data(), static_cast<std::size_t>(size));
-  constexpr std::string_view kReplaced = " (deleted)";  // another version was installed in its place
-  const std::string_view shown = path;
-  return std::string(shown.ends_with(kReplaced) ? shown.substr(0, shown.size() - kReplaced.size()) : shown);
-}
 
 // Checks one job whose supervisor may be dead. Returns true if it was.
 Result<bool> look_after(const StateDir& dir, Store& store, const JobRecord& seen) {

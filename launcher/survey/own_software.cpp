@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "launcher/process/output_of.h"
+#include "launcher/process/own_process.h"
 #include "launcher/process/spawn.h"
 
 namespace hvd::launch {
@@ -62,10 +63,9 @@ FolderSurvey folder_at(const std::string& path, int mode) {
 }
 
 std::string folder_of_executable() {
-  std::array<char, PATH_MAX> path{};
-  const ssize_t size = ::readlink("/proc/self/exe", path.data(), path.size());
-  const std::string_view text(path.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-  return std::string(text.substr(0, std::max<std::size_t>(text.rfind('/'), 1)));
+  const auto program = own_program();
+  const std::string path = program.ok() ? program.value() : "";
+  return path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
 }
 
 std::string_view base_name(std::string_view path) {

@@ -14,6 +14,7 @@
 #include <set>
 #include <sstream>
 
+#include "launcher/process/own_process.h"
 #include "launcher/survey/own_cgroup.h"
 #include "launcher/survey/own_cores.h"
 #include "launcher/survey/own_interfaces.h"
@@ -92,12 +93,6 @@ void take_ports(SystemSurvey& system, const fs::path& root) {
   system.listen_error = try_to_listen();
 }
 
-std::string own_executable() {
-  std::array<char, PATH_MAX> path{};
-  const ssize_t size = ::readlink("/proc/self/exe", path.data(), path.size());
-  return size > 0 ? std::string(path.data(), static_cast<std::size_t>(size)) : "";
-}
-
 }  // namespace
 
 std::string pretty_name(std::string_view os_release) {
@@ -172,7 +167,8 @@ SystemSurvey own_system(const std::string& root) {
     system.machine = name.machine;
     system.own_name_address = address_in_hosts(text_of(base / "etc/hosts"), name.nodename);
   }
-  system.agent_path = own_executable();
+  const auto program = own_program();
+  system.agent_path = program.ok() ? program.value() : "";
   const CgroupLimits cgroup = own_cgroup_limits(root);
   system.processors = static_cast<std::int32_t>(allowed_cpus().size());
   system.processor_limit = cgroup.processors;

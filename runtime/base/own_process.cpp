@@ -1,0 +1,36 @@
+#include "launcher/process/own_process.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <string_view>
+
+#include <limits.h>
+
+namespace hvd {
+
+Result<std::string> own_program() {
+  std::array<char, PATH_MAX> buffer{};
+  const ssize_t size = ::readlink("/proc/self/exe", buffer.data(), buffer.size());
+  if (size <= 0) {
+    return Error::from_errno("cannot tell where this program is (/proc/self/exe)");
+  }
+  std::string_view path(buffer.data(), static_cast<std::size_t>(size));
+  constexpr std::string_view kReplaced = " (deleted)";
+  if (path.ends_with(kReplaced)) {
+    path.remove_suffix(kReplaced.size());
+  }
+  return std::string(path);
+}
+
+Result<Fd> take_standard_input() {
+  HVD_TRY_ASSIGN(Fd input, duplicate(STDIN_FILENO));
+  const Fd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!nothing.is_open() || ::dup2(nothing.get(), STDIN_FILENO) < 0) {
+    return Error::from_errno("open /dev/null");
+  }
+  return input;
+}
+
+}  // namespace hvd

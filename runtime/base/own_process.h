@@ -1,0 +1,19 @@
+// What this process has from who started it: its program, and its standard input.
+#pragma once
+
+#include <string>
+
+#include "runtime/base/fd.h"
+#include "runtime/base/result.h"
+
+namespace hvd {
+
+// Returns the path of the program that this process runs. Where another version was installed in its place meanwhile,
+// it is the path of that one. An error says that the kernel does not tell (no /proc). Thread: any.
+Result<std::string> own_program();
+
+// Takes standard input over: returns a descriptor for it, and puts /dev/null in its place. So programs that are started
+// later do not inherit it, and its writer learns when this descriptor is closed. Thread: one, before others read it.
+Result<Fd> take_standard_input();
+
+}  // namespace hvd
