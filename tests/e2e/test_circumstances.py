@@ -1,15 +1,18 @@
 """Machines and terminals as they may be: a clock that is set, few descriptors, a narrow terminal, a job that is stopped and
 continued, GPUs of several makers, programs that start ranks of their own."""
 
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import re
 import resource
 import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -73,6 +76,70 @@ def test_children_are_waited_for_though_their_signal_was_inherited_as_ignored(ma
     assert done.returncode == 241 and "refused" in done.stderr, done.stderr
 
 
+def test_a_broken_pipe_ends_ranks_though_the_signal_was_inherited_as_ignored(marker):
+    ignoring = {"env": env_with(marker), "preexec_fn": lambda: signal.signal(signal.SIGPIPE, signal.SIG_IGN)}
+    done = hvdrun("--no-tags", "-np", 1, "bash", "-c", "yes | head -n 1; echo ${PIPESTATUS[0]}", **ignoring)
+    assert (done.returncode, done.stdout) == (0, "y\n141\n"), done.stderr
+    job = start("-np", 2, "yes", **ignoring)
+    read_until(job.stdout, "y")
+    job.stdout.close()
+    assert job.wait(PATIENCE) == 141, "as where it is not ignored"
+    assert "cannot write to standard output: Broken pipe" in job.stderr.read()
+    assert wait_until_gone(marker) == {}
+
+
+@pytest.mark.parametrize("with_, code", [("setsid", 0), ("nohup", 0), ("", 129)])
+def test_a_terminal_that_closes_takes_a_job_along_that_is_not_detached_and_a_file_has_the_last_words(with_, code, marker, tmp_path):
+    if with_ and not shutil.which(with_):
+        pytest.skip(f"no {with_}")
+    said, go = tmp_path / "said", tmp_path / "go"
+    script = f"echo up; while [ ! -e {go} ]; do sleep 0.05; done; echo went on"
+    ours, terminal = pty.openpty()
+
+    def take_terminal():
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    shell = subprocess.Popen(["bash", "--norc", "-i"], stdin=terminal, stdout=terminal, stderr=terminal, cwd=ROOT,
+                             env=env_with(marker), preexec_fn=take_terminal)
+    os.close(terminal)
+    os.write(ours, f"{with_} sh -c '{HVDRUN} -np 1 sh -c \"{script}\"; echo code $?' >{said} 2>&1 </dev/null &\n".encode())
+    try:
+        wait_until(lambda: said.exists() and "up" in said.read_text(), "no rank")
+    finally:
+        os.close(ours)  # the terminal is gone: the kernel tells its session, and bash its jobs
+        shell.wait(PATIENCE)
+    if code == 0:
+        go.touch()
+        wait_until(lambda: "code " in said.read_text(), "no end")
+        assert "[0]<stdout>:went on\n" in said.read_text() and said.read_text().endswith("code 0\n"), said.read_text()
+    assert wait_until_gone(marker) == {}
+    if code == 129:
+        last = r"hvdrun: job failed after .*: hvdrun got SIGHUP; 1 rank was stopped; exit code 129\n"
+        assert re.search(last, said.read_text()), said.read_text()
+
+
+def test_a_reader_of_both_streams_that_takes_nothing_does_not_hold_the_job_and_files_have_it_all(marker, tmp_path):
+    expected = {"stdout": "".join(f"{number + 1}\n" for number in range(50000)), "stderr": "last words\n"}
+
+    def kept():
+        files = [tmp_path / f"rank.{rank}" / stream for rank in range(2) for stream in expected]
+        return [file.read_text() if file.exists() else "" for file in files] == [*expected.values()] * 2
+
+    reader, writer = os.pipe()
+    try:
+        job = subprocess.Popen([HVDRUN, "--grace", "1", "--no-tags", "-np", "2", "--output-filename", tmp_path, "sh", "-c",
+                                "seq 50000; echo last words >&2; exec sleep 1000"], stdin=subprocess.DEVNULL, stdout=writer,
+                               stderr=writer, cwd=ROOT, env=env_with(marker))
+        os.close(writer)
+        wait_until(kept, "the files do not have it all")
+        job.send_signal(signal.SIGTERM)
+        assert job.wait(PATIENCE) == 143
+    finally:
+        os.close(reader)
+    assert wait_until_gone(marker) == {}
+
+
 def test_who_leaves_a_job_is_told_which_node_has_not_said_that_its_ranks_ended(marker):
     job = start("--grace", PATIENCE, "--reconnect-timeout", 1, "--rsh", EXECUTES, "-np", 1, "-H", "far:1", "sh", "-c",
                 "echo up; exec sleep 1000", env=env_with(marker))
@@ -111,9 +178,8 @@ def test_ranks_that_are_not_refused_for_want_of_open_files_all_join():
     assert len(re.findall(r"rank \d+ of 34 joined", done.stdout)) == 34
 
 
-@pytest.mark.parametrize("limit", [256, 1024])
-def test_the_most_ranks_that_open_files_are_enough_for_start_and_one_more_is_refused(limit, marker):
-    env = env_with(marker)
+def most_ranks(limit, env):
+    """How many ranks so many open files are enough for, as hvdrun says it; one more is refused."""
 
     def refused(ranks):
         done = hvdrun("-np", ranks, "echo", "ran", env=env, preexec_fn=few_files(limit))
@@ -124,11 +190,26 @@ def test_the_most_ranks_that_open_files_are_enough_for_start_and_one_more_is_ref
     per_rank = refused(limit + 1) - needed
     most = (limit - (needed - per_rank * limit)) // per_rank
     refused(most + 1)
+    return most
+
+
+@pytest.mark.parametrize("limit", [256, 1024, 4096])
+def test_the_most_ranks_that_open_files_are_enough_for_start_and_one_more_is_refused(limit, marker):
+    env = env_with(marker)
+    most = most_ranks(limit, env)
     # Where there are few they also meet, for which a rank needs most.
     program_of_rank = [*PYTHON, program("idle.py"), LIBHVD, "0"] if limit == 256 else ["echo", "joined"]
     done = hvdrun("-np", most, *program_of_rank, env=env, preexec_fn=few_files(limit))
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("joined") == most
+    assert wait_until_gone(marker) == {}
+
+
+def test_thousands_of_ranks_are_refused_for_want_of_open_files_or_not_at_all(marker):
+    # To start them all takes a minute. So their program is one that is not there: the files are counted before that is seen.
+    env, limit = env_with(marker), 20000
+    done = hvdrun("-np", most_ranks(limit, env), "no-such-program", env=env, preexec_fn=few_files(limit))
+    assert (done.returncode, done.stdout) == (127, ""), done.stderr
     assert wait_until_gone(marker) == {}
 
 
