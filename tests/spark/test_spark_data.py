@@ -197,3 +197,27 @@ def test_an_executor_without_pyarrow_is_named(spark, tmp_path):
     assert (
         "cannot import pyarrow, which reads the data (there is no pyarrow here); pip install it there" in done.stdout
     ), done.stdout + done.stderr[-2000:]
+
+
+def test_prepared_data_has_a_number_by_which_it_is_asked_for(spark, store):
+    """Horovod's prepare_data(): places of the store are numbered, and given again when nobody uses them."""
+    from horovod.spark.common import util
+
+    util.clear_training_cache()
+    frames = [spark.range(0, count, 1, 2).selectExpr("id", "id * 2 as y").cache() for count in (20, 30, 40)]
+
+    def prepared(frame):
+        return util.prepare_data(2, store, frame, label_columns=["y"], feature_columns=["id"])
+
+    with prepared(frames[0]) as first:
+        with prepared(frames[1]) as second:
+            assert (first, second) == (0, 1)
+            assert [util.get_dataset_properties(place)[0] for place in (first, second)] == [20, 30]
+            assert sorted(rows_of(open_prepared(store, second).train, store)["id"]) == list(range(30))
+    files = set(store.fs.find(store.get_localized_path(store.get_train_data_path(0))))
+    with prepared(frames[0]) as again:
+        assert again == 0 and files == set(store.fs.find(store.get_localized_path(store.get_train_data_path(0))))
+    with prepared(frames[2]) as third:
+        assert third == 0 and util.get_dataset_properties(third)[:2] == (40, 0)
+    with pytest.raises(ValueError, match="no data with the number 7"):
+        util.get_dataset_properties(7)

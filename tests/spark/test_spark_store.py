@@ -46,6 +46,10 @@ def test_hadoop_s_host_comes_from_the_url_or_the_arguments():
     assert {"host": "namenode", "port": 8020}.items() <= HDFSStore("hdfs://namenode:8020/x").storage_options.items()
     assert {"host": "default", "port": 0}.items() <= HDFSStore("hdfs:///x").storage_options.items()
     given = HDFSStore("/x", host="h", port=1, user="u", driver="libhdfs3")
+    assert HDFSStore("hdfs://namenode:8020/x", runs_path="/runs").get_runs_path() == "hdfs://namenode:8020/runs"
+    assert HDFSStore("/x").get_localized_path("hdfs://namenode:8020/x/y") == "/x/y"
+    with pytest.raises(ValueError, match="HDFSStore takes a path or hdfs://"):
+        HDFSStore("file:///x")
     assert given.prefix_path == "hdfs:///x" and given.storage_options == {"host": "h", "port": 1, "user": "u"}
 
 

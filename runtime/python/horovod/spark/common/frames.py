@@ -4,16 +4,27 @@ The estimators prepare data by dataset.prepare(), which these call too, and look
 """
 
 import contextlib
+import os
+import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from urllib.parse import unquote, urlparse
 
 import numpy
 from pyspark.ml.linalg import DenseVector, SparseVector, Vector, VectorUDT
 from pyspark.sql import types
 
-from horovod.spark.common import constants, dataset, materialise
+from horovod.spark.common import constants, dataset, materialise, util
+from horovod.spark.common.cache import TrainingDataCache
 from horovod.spark.common.estimator import check_validation
 
-__all__ = ["check_shape_compatibility", "check_validation", "prepare_data", "to_petastorm_fn"]
+__all__ = ["check_shape_compatibility", "check_validation", "clear_training_cache", "get_dataset_properties",
+           "prepare_data", "to_petastorm_fn"]  # fmt: skip
+
+# The time in seconds in which a mount shows files that Spark has written, and between two looks.
+_SHOWN_S = 30.0
+_LOOK_S = 0.1
+
+_training_cache = TrainingDataCache()
 
 
 def check_shape_compatibility(
@@ -136,6 +147,24 @@ def get_spark_df_output_schema(
     return types.StructType([*schema.fields, *added])
 
 
+def _metadata_of_rows(frame: Any) -> Dict[str, Dict[str, Any]]:
+    """What Horovod knows of columns at which it has not looked: the types that Python's own values have in Spark."""
+    metadata = {}
+    for field in frame.schema.fields:
+        kind: Any = type(field.dataType)
+        if kind in (VectorUDT, types.ArrayType):
+            kind = DenseVector
+        elif issubclass(kind, types.IntegralType):
+            kind = types.LongType
+        elif issubclass(kind, types.FractionalType):
+            kind = types.DoubleType
+        metadata[field.name] = {
+            "spark_data_type": kind, "is_sparse_vector_only": False, "shape": None, "max_size": None,
+            "intermediate_format": constants.NOCHANGE,
+        }  # fmt: skip
+    return metadata
+
+
 @contextlib.contextmanager
 def prepare_data(
     num_processes: int,
@@ -148,14 +177,51 @@ def prepare_data(
     compress_sparse: bool = False,
     partitions_per_process: int = 10,
     verbose: int = 0,
-) -> Iterator[Optional[int]]:
-    """Writes what is needed of a frame into the store while the context lasts, for fit_on_parquet()."""
-    prepared = dataset.prepare(
-        df, store, columns=list(feature_columns), label_columns=list(label_columns), sample_weight_col=sample_weight_col,
-        validation=validation, num_proc=num_processes, partitions_per_process=partitions_per_process,
-        compress_sparse=compress_sparse,
-    )  # fmt: skip
-    try:
-        yield None
-    finally:
-        materialise.release(store, prepared)
+) -> Iterator[int]:
+    """Writes what is needed of a frame into the store, for fit_on_parquet(dataset_idx=...).
+
+    It gives the number of the data's place in the store, which is the frame's own while the context lasts. Data that
+    was written for the same frame is used again."""
+    wanted = [*feature_columns, *label_columns, *([sample_weight_col] if sample_weight_col else [])]
+    key = _training_cache.create_key(df, store, validation)
+    with _training_cache.use(key) as place:
+        if _training_cache.is_cached(key, store):
+            _training_cache.get_dataset(key)
+        else:
+            prepared = dataset.prepare(
+                df, store, columns=list(feature_columns), label_columns=list(label_columns), cache="never",
+                sample_weight_col=sample_weight_col, validation=validation, num_proc=num_processes, dataset_idx=place,
+                partitions_per_process=partitions_per_process, compress_sparse=compress_sparse,
+            )  # fmt: skip
+            needed = df.select(*wanted)
+            metadata = util._get_metadata(needed) if compress_sparse else _metadata_of_rows(needed)
+            _training_cache.set_dataset(key, prepared, metadata)
+            materialise.release(store, prepared)
+        yield place
+
+
+def get_dataset_properties(dataset_idx: int) -> Tuple[int, int, Dict[str, Any], float]:
+    """Rows for training, rows for validation, metadata of the columns, and bytes of a row, of prepare_data()'s number."""
+    prepared, metadata = _training_cache.at(dataset_idx)
+    rows = prepared.validation.rows if prepared.validation is not None else 0
+    return prepared.train.rows, rows, metadata, prepared.train.bytes / prepared.train.rows
+
+
+def clear_training_cache() -> None:
+    """Frames are written anew from now on."""
+    _training_cache.clear()
+
+
+def _get_spark_df_saved_file_list(path: str) -> List[str]:
+    """The names of the files that Spark has written into a folder of this machine."""
+    return sorted(name for name in os.listdir(path) if name.endswith(".parquet"))
+
+
+def _wait_file_available_on_dbfs(urls: Sequence[str]) -> None:
+    """Returns when a mount shows all these files. RuntimeError after 30 s."""
+    deadline = time.monotonic() + _SHOWN_S
+    missing = [unquote(urlparse(url).path) for url in urls]
+    while missing := [path for path in missing if not os.path.exists(path)]:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"Timeout while waiting for all parquet-store files to appear at urls {missing}")
+        time.sleep(_LOOK_S)

@@ -6,6 +6,7 @@ which the job's session encrypts, and never appear in a path, in a repr or in a 
 """
 
 import contextlib
+import functools
 import os
 import posixpath
 import shutil
@@ -127,16 +128,20 @@ class AbstractFilesystemStore(Store):
     def fs(self) -> Any:
         """The file system, opened at its first use in this process."""
         if self._fs is None:
-            import fsspec
-
             try:
-                self._fs = fsspec.filesystem(self.protocol, **self.storage_options)
+                self._fs = self._get_filesystem_fn()()
             except (ImportError, ValueError) as error:
                 raise ValueError(
                     f"{self!r}: fsspec has no file system for {self.protocol}:// here ({error}); install the package "
                     "that brings it (s3fs, gcsfs, adlfs, ...) on the driver and on the executors"
                 ) from error
         return self._fs
+
+    def _get_filesystem_fn(self) -> Callable[[], Any]:
+        """A function that opens the file system."""
+        import fsspec
+
+        return functools.partial(fsspec.filesystem, self.protocol, **self.storage_options)
 
     def get_filesystem(self) -> Any:
         return self.fs
@@ -299,15 +304,23 @@ class HDFSStore(AbstractFilesystemStore):
         given_host, _, given_port = authority.partition(":")
         given = {"host": host or given_host or "default", "port": port or int(given_port or 0), "user": user,
                  "kerb_ticket": kerb_ticket, "extra_conf": extra_conf}  # fmt: skip
-        options = {name: value for name, value in given.items() if value is not None}
-        super().__init__(path, storage_options={**options, **(storage_options or {})}, **kwargs)
+        self._hdfs_kwargs = {name: value for name, value in given.items() if value is not None}
+        self._root = f"hdfs://{authority}"
+        super().__init__(path, storage_options={**self._hdfs_kwargs, **(storage_options or {})}, **kwargs)
 
     @classmethod
     def matches(cls, path: str) -> bool:
         return path.startswith("hdfs://")
 
     def get_full_path(self, path: str) -> str:
-        return path if "://" in path else f"hdfs://{path}"
+        """A plain path is one of the name node that the store was made with."""
+        if "://" in path and not self.matches(path):
+            raise ValueError(f"HDFSStore takes a path or hdfs://HOST:PORT/PATH, not {path!r}")
+        return path if "://" in path else f"{self._root}{path}"
+
+    def get_localized_path(self, path: str) -> str:
+        """No connection is needed to say it."""
+        return "/" + path.split("://", 1)[1].partition("/")[2] if "://" in path else path
 
 
 class DBFSLocalStore(AbstractFilesystemStore):
