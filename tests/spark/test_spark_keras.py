@@ -10,7 +10,7 @@ from estimator_helpers import Here, frame_of, points
 os.environ.setdefault("KERAS_BACKEND", "jax" if importlib.util.find_spec("jax") else "torch")
 keras = pytest.importorskip("keras", minversion="3.0")
 
-from horovod.spark.common.backend import SparkBackend  # noqa: E402
+from horovod.spark.common.backend import LocalBackend, SparkBackend  # noqa: E402
 from horovod.spark.common.dataset import open_prepared  # noqa: E402
 from horovod.spark.common.reader import Reader  # noqa: E402
 from horovod.spark.common.store import LocalStore  # noqa: E402
@@ -66,9 +66,10 @@ def test_two_processes_of_spark_train_as_one_does_on_the_same_order(spark, frame
 
 
 def test_a_run_is_continued_and_is_then_as_if_it_had_never_ended(spark, frame, store):
-    whole = estimator(store, epochs=3).fit(frame)
-    estimator(store, run_id="run").fit(frame)
-    second = estimator(store, run_id="run", epochs=3).fit(frame)
+    two = LocalBackend(2)
+    whole = estimator(store, epochs=3, backend=two).fit(frame)
+    estimator(store, run_id="run", backend=two).fit(frame)
+    second = estimator(store, run_id="run", epochs=3, backend=two).fit(frame)
     assert len(second.getHistory()["loss"]) == 3
     assert_same_weights(whole.getModel(), second.getModel())
 

@@ -5,13 +5,13 @@ import secrets
 import time
 import uuid
 import warnings
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from pyspark.ml import Estimator, Model
 
 from horovod.common.exceptions import HorovodInternalError
 from horovod.runner._job import RemoteTraceback
-from horovod.spark.common import dataset, materialise, schema
+from horovod.spark.common import dataset, fit, materialise, orders, schema
 from horovod.spark.common.backend import SparkBackend
 from horovod.spark.common.checkpoints import Checkpoints
 from horovod.spark.common.datamodule import ArrowDataModule, pandas_transform
@@ -87,7 +87,35 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
         self._check_rows(data, backend.num_processes())
         return self._fit_on_prepared_data(backend, data, metadata)
 
-    def _fit_on_prepared_data(self, backend: Any, data: Any, metadata: Dict[str, Any]) -> HorovodModel:
+    # ---- what differs from framework to framework ----
+
+    # What runs in each rank. It is called with the store, a ticket of orders.py for the plan, and _rank_arguments().
+    _rank_main: Any = None
+
+    def _rank_arguments(self) -> Tuple[Any, ...]:
+        return ()
+
+    def _rank_environment(self) -> Dict[str, str]:
+        return {}
+
+    def _plan(self, common: Dict[str, Any]) -> fit.Plan:
+        """`common`: the fields of fit.Plan."""
+        raise NotImplementedError
+
+    def _try(self, plan: fit.Plan) -> None:
+        """ValueError, before anything is started, where the model does not take the plan's columns."""
+        raise NotImplementedError
+
+    def _load_checkpoint(self, run_id: str) -> Any:
+        """What the latest checkpoint holds, as a rank's training reads it."""
+        return self._checkpoints(run_id).load()
+
+    def _facts_of(self, checkpoint: Any) -> Dict[str, Any]:
+        """What a checkpoint says of its run: seed, epoch, step, rows, identity."""
+        raise NotImplementedError
+
+    def _made_model(self, plan: fit.Plan, which: str, history: Any, metadata: Dict[str, Any]) -> HorovodModel:
+        """`which`: the checkpoint to take the model from."""
         raise NotImplementedError
 
     # ---- what it was told ----
@@ -130,8 +158,52 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
 
     # ---- the run ----
 
-    def _module_of_data(self) -> Any:
-        return self.getDataModule() or ArrowDataModule
+    def _fit_on_prepared_data(self, backend: Any, data: Any, metadata: Dict[str, Any]) -> HorovodModel:
+        store, run_id = self.getStore(), self._new_run_id(data)
+        plan = self._plan(self._common(data, run_id))
+        self._try(plan)
+        try:
+            history = self._run_until_done(lambda: self._attempt(backend, store, plan))
+            has_best = data.validation is not None and self.getReturnModel() == "best"
+            return self._made_model(plan, "best" if has_best else "latest", history, metadata)
+        finally:
+            if not store.saving_runs():
+                store.remove(store.get_run_path(run_id))
+
+    def _common(self, data: Any, run_id: str) -> Dict[str, Any]:
+        labels, weight = self.getLabelCols(), self.getSampleWeightCol()
+        features = self._features_of([column.name for column in data.train.columns])
+        return dict(
+            data=data, module=self.getDataModule() or ArrowDataModule,
+            columns=[*features, *labels, *([weight] if weight else [])], feature_cols=features, label_cols=labels,
+            sample_weight_col=weight, transform=self._transform_of_batches(), compression=self.getGradientCompression(),
+            run_id=run_id, batch_size=self.getBatchSize(), val_batch_size=self.getValBatchSize() or self.getBatchSize(),
+            epochs=self.getEpochs(), train_steps=self.getTrainStepsPerEpoch(),
+            validation_steps=self.getValidationStepsPerEpoch(), backward_passes=self.getBackwardPassesPerStep(),
+            shuffle=self.getShuffle() and self.getShufflingBufferSize() != 0, seed=self._seed(),
+            train_ahead=self.getTrainReaderNumWorker(), in_memory=self.getInMemoryCacheAll(), use_gpu=self.getUseGpu(),
+            verbose=self.getVerbose(), keep_checkpoints=self.getKeepCheckpoints(), resume=None,
+        )  # fmt: skip
+
+    def _attempt(self, backend: Any, store: Any, plan: fit.Plan) -> Any:
+        plan.resume = self._load_checkpoint(plan.run_id) if self._checkpoints(plan.run_id).exists() else None
+        if plan.resume is not None:
+            self._check_continues(plan, self._facts_of(plan.resume))
+        ticket = orders.send(store, plan.run_id, plan)
+        try:
+            arguments = (store, ticket, *self._rank_arguments())
+            return backend.run(type(self)._rank_main, args=arguments, env=self._rank_environment())[0]
+        finally:
+            orders.remove(store, ticket)
+
+    def _check_continues(self, plan: fit.Plan, facts: Dict[str, Any]) -> None:
+        plan.seed = facts["seed"]  # the order of rows goes on
+        if self.getVerbose():
+            where = f"epoch {facts['epoch']}" + (f" step {facts['step']}" if "step" in facts else "")
+            print(f"run {plan.run_id} is continued at {where} of {plan.epochs} epochs")
+            if facts["identity"] != plan.data.train.identity:
+                rows = plan.data.train.rows
+                print(f"run {plan.run_id} had {facts['rows']} other rows before; it goes on with {rows}")
 
     def _transform_of_batches(self) -> Any:
         function = self.getTransformationFn()
@@ -140,9 +212,6 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
 
     def _backend(self) -> Any:
         return self.getBackend() or SparkBackend(self.getNumProc())
-
-    def _is_shuffled(self) -> bool:
-        return self.getShuffle() and self.getShufflingBufferSize() != 0
 
     def _seed(self) -> int:
         return self.getRandomSeed() if self.getRandomSeed() is not None else secrets.randbits(31)
@@ -154,9 +223,6 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
 
     def _checkpoints(self, run_id: str) -> Checkpoints:
         return Checkpoints(self.getStore(), run_id, self.getKeepCheckpoints())
-
-    def _has_checkpoint(self, run_id: str) -> bool:
-        return self._checkpoints(run_id).exists()
 
     def _run_until_done(self, attempt: Any) -> Any:
         """`attempt()`, again after a loss of processes, at most `restarts` times; what the training raises is raised."""

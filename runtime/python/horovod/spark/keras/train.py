@@ -9,44 +9,22 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy
 
-from horovod.spark.common import orders
+from horovod.spark.common import fit, orders
 from horovod.spark.common.checkpoints import Checkpoints
 from horovod.spark.common.reader import WEIGHT
 from horovod.spark.keras import carried, state
 
 
 @dataclass
-class Plan:
-    """All that a rank must know; see the estimator's parameters."""
+class Plan(fit.Plan):
+    """All that a rank must know."""
 
     model: carried.Model
     compile: Dict[str, Any]
     custom_objects: Dict[str, Any]
     callbacks: Sequence[Any]
     checkpoint_callback: Any
-    compression: Any
-    data: Any  # of common/dataset.py: Prepared
-    module: Any  # a class of common/datamodule.py
-    columns: List[str]
-    feature_cols: List[str]
-    label_cols: List[str]
-    sample_weight_col: Optional[str]
-    transform: Any
-    run_id: str
-    batch_size: int
-    val_batch_size: int
-    epochs: int
-    train_steps: Optional[int]
-    validation_steps: Optional[int]
-    backward_passes: int
-    shuffle: bool
-    seed: int
-    train_ahead: int
-    in_memory: bool
     floatx: str
-    verbose: int
-    keep_checkpoints: int
-    resume: Optional[bytes] = None
 
 
 def main(store: Any, ticket: orders.Ticket, backend: str, use_gpu: bool) -> Optional[Dict[str, List[float]]]:
@@ -62,20 +40,8 @@ def main(store: Any, ticket: orders.Ticket, backend: str, use_gpu: bool) -> Opti
     hvd.init()
     keras.config.set_floatx(plan.floatx)
     keras.utils.set_random_seed((plan.seed + hvd.rank()) % (1 << 31))
-    with data_of(plan, store, hvd.rank(), hvd.size()) as data:
+    with fit.data_of(plan, store, hvd.rank(), hvd.size()) as data:
         return _Fit(plan, store, data).run()
-
-
-def data_of(plan: Plan, store: Any, rank: int, size: int) -> Any:
-    """This rank's batches."""
-    return plan.module(
-        plan.data.train, plan.data.validation, num_train_epochs=plan.epochs, has_val=plan.data.validation is not None,
-        train_batch_size=plan.batch_size, val_batch_size=plan.val_batch_size, shuffle=plan.shuffle,
-        transform_fn=plan.transform, inmemory_cache_all=plan.in_memory, cur_shard=rank, shard_count=size,
-        schema_fields=plan.columns, storage_options=store.storage_options, steps_per_epoch_train=plan.train_steps,
-        steps_per_epoch_val=plan.validation_steps, verbose=plan.verbose, store=store, seed=plan.seed,
-        ahead=plan.train_ahead,
-    )  # fmt: skip
 
 
 def shaped(array: numpy.ndarray, row: Sequence[Optional[int]], name: str) -> numpy.ndarray:

@@ -7,7 +7,6 @@ from typing import Any, Dict, List, Optional
 
 import torch
 
-from horovod.spark.common import orders
 from horovod.spark.common.estimator import HorovodEstimator
 from horovod.spark.common.params import EstimatorParams as EstimatorParams  # programs import it from here
 from horovod.spark.common.params import Parameter, described
@@ -65,31 +64,21 @@ class TorchEstimator(HorovodEstimator):
         if self.getCallbacks():
             warnings.warn("callbacks do nothing here; a loop of your own is train_minibatch_fn", stacklevel=4)
 
-    def _plan(self, data: Any, run_id: str) -> train.Plan:
-        labels = self.getLabelCols()
-        names = [column.name for column in data.train.columns]
-        features = self._features_of(names)
-        weight = self.getSampleWeightCol()
-        metrics = _listed(self.getMetrics())
+    _rank_main = train.main
+
+    def _plan(self, common: Dict[str, Any]) -> train.Plan:
+        labels, metrics = common["label_cols"], _listed(self.getMetrics())
         # Both are copied in one call, so the copied optimizer works on the copied model. The caller's own are never
         # changed.
         model, optimizer = copy.deepcopy((self.getModel(), self.getOptimizer()))
         return train.Plan(
-            model=model, optimizer=optimizer, losses=_listed(self.getLoss()),
+            **common, model=model, optimizer=optimizer, losses=_listed(self.getLoss()),
             loss_constructors=_listed(self.getLossConstructors()),
             loss_weights=self.getLossWeights() or [1 / len(labels)] * len(labels),
             metrics=metrics if not metrics or isinstance(metrics[0], (list, tuple)) else [metrics],
-            compression=self.getGradientCompression(), minibatch=self.getTrainMinibatchFn(), data=data,
-            columns=[*features, *labels, *([weight] if weight else [])], feature_cols=features, label_cols=labels,
-            input_shapes=self.getInputShapes(), label_shapes=self._shapes_of_labels(), sample_weight_col=weight,
-            transform=self._transform_of_batches(), module=self._module_of_data(), run_id=run_id,
-            batch_size=self.getBatchSize(), val_batch_size=self.getValBatchSize() or self.getBatchSize(),
-            epochs=self.getEpochs(), train_steps=self.getTrainStepsPerEpoch(),
-            validation_steps=self.getValidationStepsPerEpoch(), backward_passes=self.getBackwardPassesPerStep(),
-            shuffle=self._is_shuffled(), seed=self._seed(), train_ahead=self.getTrainReaderNumWorker(),
-            in_memory=self.getInMemoryCacheAll(), use_gpu=self.getUseGpu(),
-            mp_start_method=self.getMpStartMethod(), verbose=self.getVerbose(),
-            checkpoint_every=self.getCheckpointEvery(), keep_checkpoints=self.getKeepCheckpoints(),
+            minibatch=self.getTrainMinibatchFn(), input_shapes=self.getInputShapes(),
+            label_shapes=self._shapes_of_labels(), mp_start_method=self.getMpStartMethod(),
+            checkpoint_every=self.getCheckpointEvery(),
         )  # fmt: skip
 
     def _shapes_of_labels(self) -> Optional[List[Any]]:
@@ -98,54 +87,26 @@ class TorchEstimator(HorovodEstimator):
             return None
         return list(shapes) if isinstance(shapes[0], (list, tuple)) else [shapes] * len(self.getLabelCols())
 
-    def _fit_on_prepared_data(self, backend: Any, data: Any, metadata: Dict[str, Any]) -> TorchModel:
-        store, run_id = self.getStore(), self._new_run_id(data)
-        plan = self._plan(data, run_id)
+    def _try(self, plan: train.Plan) -> None:
         plan.casts = trial.casts_of(plan)
-        try:
-            history = self._run_until_done(lambda: self._attempt(backend, store, plan))
-            return self._made_model(plan, history, run_id, metadata)
-        finally:
-            if not store.saving_runs():
-                store.remove(store.get_run_path(run_id))
-
-    def _attempt(self, backend: Any, store: Any, plan: train.Plan) -> Any:
-        plan.resume = self._load_checkpoint(plan.run_id) if self._has_checkpoint(plan.run_id) else None
-        if plan.resume is not None:
-            self._check_continues(plan)
-        ticket = orders.send(store, plan.run_id, plan)
-        try:
-            return backend.run(train.main, args=(store, ticket), env={})[0]
-        finally:
-            orders.remove(store, ticket)
 
     def _load_checkpoint(self, run_id: str) -> Optional[Dict[str, Any]]:
-        """What the latest holds: tensors and plain values, so that nothing in it is run."""
-        return _opened(self._checkpoints(run_id).load())
+        return opened(self._checkpoints(run_id).load())
 
-    def _check_continues(self, plan: train.Plan) -> None:
-        state = plan.resume or {}
-        plan.seed = state["seed"]  # the order of rows goes on
-        if self.getVerbose():
-            print(
-                f"run {plan.run_id} is continued at epoch {state['epoch']} step {state['step']} of {plan.epochs} epochs"
-            )
-            if state["identity"] != plan.data.train.identity:
-                print(
-                    f"run {plan.run_id} had {state['rows']} other rows before; it goes on with {plan.data.train.rows}"
-                )
+    def _facts_of(self, checkpoint: Dict[str, Any]) -> Dict[str, Any]:
+        return checkpoint
 
-    def _made_model(self, plan: train.Plan, history: Any, run_id: str, metadata: Dict[str, Any]) -> TorchModel:
-        which = "best" if plan.data.validation is not None and self.getReturnModel() == "best" else "latest"
-        state = _opened(self._checkpoints(run_id).load(which))
+    def _made_model(self, plan: train.Plan, which: str, history: Any, metadata: Dict[str, Any]) -> TorchModel:
+        state = opened(self._checkpoints(plan.run_id).load(which))
         plan.model.cpu().load_state_dict(state["model"])
         plan.optimizer.load_state_dict(state["optimizer"])
         return TorchModel(
             history=history, model=plan.model.eval(), optimizer=plan.optimizer, feature_columns=plan.feature_cols,
-            input_shapes=plan.input_shapes, label_columns=plan.label_cols, run_id=run_id, _metadata=metadata,
+            input_shapes=plan.input_shapes, label_columns=plan.label_cols, run_id=plan.run_id, _metadata=metadata,
             loss=self.getLoss(), loss_constructors=self.getLossConstructors(), _casts=plan.casts,
         )  # fmt: skip
 
 
-def _opened(content: Optional[bytes]) -> Any:
+def opened(content: Optional[bytes]) -> Any:
+    """What a checkpoint holds: tensors and plain values, so that nothing in it is run. None stays None."""
     return None if content is None else torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 
 import horovod.torch as hvd
-from horovod.spark.common import orders
+from horovod.spark.common import fit, orders
 from horovod.spark.common.checkpoints import Checkpoints
 from horovod.spark.common.reader import WEIGHT
 from horovod.spark.torch import optimizers
@@ -20,8 +20,8 @@ _LINE_EVERY = 100
 
 
 @dataclass
-class Plan:
-    """All that a rank must know; see the estimator's parameters."""
+class Plan(fit.Plan):
+    """All that a rank must know."""
 
     model: torch.nn.Module
     optimizer: torch.optim.Optimizer
@@ -29,35 +29,12 @@ class Plan:
     loss_constructors: Sequence[Callable[..., Any]]
     loss_weights: Sequence[float]
     metrics: Sequence[Sequence[Callable[..., torch.Tensor]]]
-    compression: Any
     minibatch: Optional[Callable[..., Tuple[Any, torch.Tensor]]]
-    data: Any  # of common/dataset.py: Prepared
-    module: Any  # a class of common/datamodule.py
-    columns: List[str]
-    feature_cols: List[str]
-    label_cols: List[str]
     input_shapes: Sequence[Sequence[int]]
     label_shapes: Optional[Sequence[Sequence[int]]]
-    sample_weight_col: Optional[str]
-    transform: Optional[Callable[[Any], Any]]
-    run_id: str
-    batch_size: int
-    val_batch_size: int
-    epochs: int
-    train_steps: Optional[int]
-    validation_steps: Optional[int]
-    backward_passes: int
-    shuffle: bool
-    seed: int
-    train_ahead: int
-    in_memory: bool
-    use_gpu: bool
     mp_start_method: Optional[str]
-    verbose: int
     checkpoint_every: Optional[int]
-    keep_checkpoints: int
     casts: Casts = field(default_factory=Casts)
-    resume: Optional[Dict[str, Any]] = None  # what the checkpoint holds
 
 
 def main(store: Any, ticket: orders.Ticket) -> Optional[List[Dict[str, Any]]]:
@@ -66,20 +43,8 @@ def main(store: Any, ticket: orders.Ticket) -> Optional[List[Dict[str, Any]]]:
     if plan.mp_start_method:
         multiprocessing.set_start_method(plan.mp_start_method, force=True)
     hvd.init()
-    with data_of(plan, store) as data:
+    with fit.data_of(plan, store, hvd.rank(), hvd.size()) as data:
         return Trainer(plan, store, data).run()
-
-
-def data_of(plan: Plan, store: Any) -> Any:
-    """This rank's batches."""
-    return plan.module(
-        plan.data.train, plan.data.validation, num_train_epochs=plan.epochs, has_val=plan.data.validation is not None,
-        train_batch_size=plan.batch_size, val_batch_size=plan.val_batch_size, shuffle=plan.shuffle,
-        transform_fn=plan.transform, inmemory_cache_all=plan.in_memory, cur_shard=hvd.rank(), shard_count=hvd.size(),
-        schema_fields=plan.columns, storage_options=store.storage_options, steps_per_epoch_train=plan.train_steps,
-        steps_per_epoch_val=plan.validation_steps, verbose=plan.verbose, store=store, seed=plan.seed,
-        ahead=plan.train_ahead,
-    )  # fmt: skip
 
 
 def device_of(plan: Plan) -> torch.device:

@@ -1,0 +1,45 @@
+"""What a rank is told of a fit, whatever the framework is. Ranks import it; it needs no Spark."""
+
+from dataclasses import dataclass
+from typing import Any, Callable, List, Optional
+
+
+@dataclass
+class Plan:
+    """What all estimators send to their ranks; see the estimator's parameters."""
+
+    data: Any  # of common/dataset.py: Prepared
+    module: Any  # a class of common/datamodule.py
+    columns: List[str]  # all that are read
+    feature_cols: List[str]
+    label_cols: List[str]
+    sample_weight_col: Optional[str]
+    transform: Optional[Callable[[Any], Any]]
+    compression: Any
+    run_id: str
+    batch_size: int
+    val_batch_size: int
+    epochs: int
+    train_steps: Optional[int]
+    validation_steps: Optional[int]
+    backward_passes: int
+    shuffle: bool
+    seed: int
+    train_ahead: int
+    in_memory: bool
+    use_gpu: bool
+    verbose: int
+    keep_checkpoints: int
+    resume: Any  # what the checkpoint holds, as the framework's training reads it; None: the run is new
+
+
+def data_of(plan: Plan, store: Any, rank: int, size: int) -> Any:
+    """This rank's batches: a DataModule."""
+    return plan.module(
+        plan.data.train, plan.data.validation, num_train_epochs=plan.epochs, has_val=plan.data.validation is not None,
+        train_batch_size=plan.batch_size, val_batch_size=plan.val_batch_size, shuffle=plan.shuffle,
+        transform_fn=plan.transform, inmemory_cache_all=plan.in_memory, cur_shard=rank, shard_count=size,
+        schema_fields=plan.columns, storage_options=store.storage_options, steps_per_epoch_train=plan.train_steps,
+        steps_per_epoch_val=plan.validation_steps, verbose=plan.verbose, store=store, seed=plan.seed,
+        ahead=plan.train_ahead,
+    )  # fmt: skip
