@@ -126,10 +126,3 @@ def test_fits_take_turns_where_slots_are_few():
     turns.end(2)
     thread.join(60)
     assert order == ["first", "other"]
-
-
-def test_lightning_is_refused_with_what_to_use_instead():
-    from horovod.spark import lightning
-
-    with pytest.raises(NotImplementedError, match=r"horovod\.spark\.torch\.TorchEstimator"):
-        lightning.TorchEstimator(num_proc=2, model=None)

@@ -1,16 +1,21 @@
-"""Horovod's estimator for Lightning modules, by name: it is refused, with what to write instead."""
+"""An estimator for Spark DataFrames that trains a LightningModule by Lightning's own Trainer.
+
+    import horovod.spark.lightning as hvd
+
+    model = hvd.TorchEstimator(num_proc=2, store=store, model=module, input_shapes=[[-1, 4]], ...).fit(frame)
+    model.transform(other)
+
+Names are imported when they are first used: ranks import this package too, and need no Spark.
+"""
 
 from typing import Any
 
-__all__ = ["TorchEstimator"]
+__all__ = ["TorchEstimator", "TorchModel"]
 
 
-class TorchEstimator:
-    """Refused: Lightning's training loop does not run here yet."""
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from horovod.spark.lightning import estimator
 
-    def __init__(self, *_args: Any, **_values: Any) -> None:
-        raise NotImplementedError(
-            "horovod.spark.lightning.TorchEstimator is not there: a LightningModule is a torch.nn.Module, so train it with "
-            "horovod.spark.torch.TorchEstimator, with its forward(), its optimizer and its loss; what else training_step() "
-            "does goes into train_minibatch_fn"
-        )
+        return getattr(estimator, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

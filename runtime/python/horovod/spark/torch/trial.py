@@ -28,6 +28,18 @@ def casts_of(plan: Any) -> Casts:
         return Casts()
 
 
+def casts_of_features(plan: Any) -> Casts:
+    """As casts_of(), of a model that compares its outputs with the labels itself."""
+    try:
+        batch = schema.zeros(plan.data.train.columns, plan.columns)
+        batch = batch if plan.transform is None else plan.transform(batch)
+    except Exception:
+        if plan.transform is None:
+            raise
+        return Casts()  # a function of the user's own may have reasons to refuse zeros
+    return Casts(_try_features(copy.deepcopy(plan.model).cpu().eval(), plan, batch), labels=False)
+
+
 def _tried(plan: Any, batch: Dict[str, numpy.ndarray]) -> Casts:
     model = copy.deepcopy(plan.model).cpu().eval()
     losses = [make(**vars(plan)) for make in plan.loss_constructors] or list(plan.losses)

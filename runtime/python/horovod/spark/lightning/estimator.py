@@ -1,0 +1,84 @@
+"""TorchEstimator for LightningModules: its ranks run Lightning's Trainer on their share of a DataFrame."""
+
+import copy
+from typing import Any, Dict
+
+from horovod.spark.common.estimator import HorovodEstimator
+from horovod.spark.common.params import EstimatorParams as EstimatorParams  # programs import it from here
+from horovod.spark.common.params import Parameter, described
+from horovod.spark.common.serialization import packed_parameter as _torch_param_serialize  # noqa: F401
+from horovod.spark.lightning import train
+from horovod.spark.torch import trial
+from horovod.spark.torch.estimator import opened
+from horovod.spark.torch.model import TorchModel as _TorchModel
+
+__all__ = ["EstimatorParams", "TorchEstimator", "TorchModel"]
+
+_LIGHTNING = (
+    Parameter("input_shapes", "shape of each input of the model; a first -1 stands for the rows; required"),
+    Parameter("num_gpus", "accepted: a process uses the GPU of its local rank", getter="getNumGPUs", setter="setNumGPUs"),
+    Parameter("logger", "Lightning's logger, on rank 0"),
+    Parameter("log_every_n_steps", "steps between lines of the logger", 50),
+    Parameter("profiler", "Lightning's profiler, or its name"),
+    Parameter("trainer_args", "further arguments of Lightning's Trainer, by name"),
+)
+
+# These have no meaning for a module that says its own steps.
+_OF_TORCH_ALONE = ("optimizer", "loss", "loss_weights", "metrics")
+
+
+class TorchModel(_TorchModel):
+    """A trained LightningModule. transform() calls its forward(), and adds a column for each label."""
+
+
+@described(_LIGHTNING)
+class TorchEstimator(HorovodEstimator):
+    """Trains a LightningModule on the rows of a DataFrame, on several processes; fit() gives a TorchModel.
+
+    training_step() and validation_step() get a dict with a tensor for each feature, label and weight column. The
+    optimizers are those of configure_optimizers(). `callbacks` are Lightning's.
+    """
+
+    _kind = "lightning"
+    _rank_main = train.main
+
+    def _check_told(self) -> None:
+        super()._check_told()
+        train.package_of(self.getModel())  # ValueError
+        for name in _OF_TORCH_ALONE:
+            if self.getOrDefault(name):
+                raise ValueError(
+                    f"horovod.spark.lightning.TorchEstimator: leave {name} out, because the module's own methods say it; "
+                    "horovod.spark.torch.TorchEstimator trains a plain torch.nn.Module"
+                )
+        if not self.getInputShapes():
+            raise ValueError("TorchEstimator: input_shapes is required, a shape for each input of the model")
+        if self.getCheckpointEvery() is not None:
+            raise ValueError("checkpoint_every is not supported with Lightning; a checkpoint is of an epoch's end")
+        taken = [name for name in self.getTrainerArgs() or {} if name in train.OURS]
+        if taken:
+            raise ValueError(f"trainer_args: {', '.join(taken)} of the Trainer follow from the estimator; leave them out")
+
+    def _plan(self, common: Dict[str, Any]) -> train.Plan:
+        return train.Plan(
+            **common, model=copy.deepcopy(self.getModel()), callbacks=list(self.getCallbacks() or []),
+            input_shapes=self.getInputShapes(), logger=self.getLogger(), log_every=self.getLogEveryNSteps(),
+            profiler=self.getProfiler(), trainer_args=dict(self.getTrainerArgs() or {}),
+        )  # fmt: skip
+
+    def _try(self, plan: train.Plan) -> None:
+        plan.casts = trial.casts_of_features(plan)
+
+    def _load_checkpoint(self, run_id: str) -> Any:
+        return opened(self._checkpoints(run_id).load())
+
+    def _facts_of(self, checkpoint: Dict[str, Any]) -> Dict[str, Any]:
+        return checkpoint
+
+    def _made_model(self, plan: train.Plan, which: str, history: Any, metadata: Dict[str, Any]) -> TorchModel:
+        state = opened(self._checkpoints(plan.run_id).load(which))
+        plan.model.cpu().load_state_dict(state["model"])
+        return TorchModel(
+            history=history, model=plan.model.eval(), feature_columns=plan.feature_cols, input_shapes=plan.input_shapes,
+            label_columns=plan.label_cols, run_id=plan.run_id, _metadata=metadata, _casts=plan.casts,
+        )  # fmt: skip

@@ -1,0 +1,298 @@
+"""The training of one rank by Lightning's Trainer, over torch.distributed's backend `hvd`. Needs no Spark."""
+
+import importlib
+import io
+import os
+import tempfile
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+
+import torch
+
+import horovod.torch as hvd
+from horovod.spark.common import fit, orders
+from horovod.spark.common.checkpoints import Checkpoints
+from horovod.spark.common.reader import WEIGHT
+from horovod.spark.torch import optimizers
+from horovod.spark.torch.batches import Casts, Features
+
+# Both names of Lightning are around; their classes are not each other's.
+_PACKAGES = ("lightning.pytorch", "pytorch_lightning")
+
+# Arguments of the Trainer that the estimator's own parameters decide.
+OURS = (
+    "accelerator", "accumulate_grad_batches", "devices", "enable_checkpointing", "logger", "log_every_n_steps", "max_epochs",
+    "num_nodes", "plugins", "profiler", "strategy", "use_distributed_sampler",
+)  # fmt: skip
+
+
+@dataclass
+class Plan(fit.Plan):
+    """All that a rank must know."""
+
+    model: torch.nn.Module
+    callbacks: List[Any]
+    input_shapes: Sequence[Sequence[int]]
+    logger: Any
+    log_every: int
+    profiler: Any
+    trainer_args: Dict[str, Any]
+    casts: Casts = field(default_factory=Casts)
+
+
+def package_of(model: Any) -> str:
+    """The package whose LightningModule the model is. ValueError: it is none."""
+    for name in _PACKAGES:
+        if any(base.__module__.startswith(f"{name}.") and base.__name__ == "LightningModule" for base in type(model).__mro__):
+            return name
+    raise ValueError(
+        f"horovod.spark.lightning.TorchEstimator: the model is a {type(model).__name__}, no LightningModule; "
+        "horovod.spark.torch.TorchEstimator trains a torch.nn.Module with its optimizer and loss"
+    )
+
+
+def main(store: Any, ticket: orders.Ticket) -> Optional[List[Dict[str, Any]]]:
+    """Runs in each rank. The history, on rank 0; the model is in the checkpoint."""
+    plan = orders.receive(store, ticket)
+    hvd.init()
+    with fit.data_of(plan, store, hvd.rank(), hvd.size()) as data:
+        return _Fit(plan, store, data).run()
+
+
+class _Stream(torch.utils.data.IterableDataset):
+    """Batches that are read by the data module, for a DataLoader that only hands them on."""
+
+    def __init__(self, batches: Callable[[], Iterator[Dict[str, torch.Tensor]]]) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[Dict[str, torch.Tensor]]:
+        return self._batches()
+
+
+class _Fit:
+    """One rank's part of a fit."""
+
+    def __init__(self, plan: Plan, store: Any, data: Any) -> None:
+        self.plan = plan
+        self.checkpoints = Checkpoints(store, plan.run_id, plan.keep_checkpoints)
+        self._data = data
+        self._features = Features(plan.feature_cols, plan.input_shapes, plan.casts.features)
+        others = [name for name in plan.columns if name not in plan.feature_cols]
+        self._others = Features(others, None, as_float=False)  # labels keep whole numbers, as class indices are
+        self.history: List[Dict[str, Any]] = list(plan.resume["history"]) if plan.resume else []
+
+    def run(self) -> Optional[List[Dict[str, Any]]]:
+        plan = self.plan
+        if len(self.history) >= plan.epochs:
+            return self.history if hvd.rank() == 0 else None
+        package = importlib.import_module(package_of(plan.model))
+        recorder = _recorder(package, self)
+        # It comes first, so that what the user's callbacks do when an epoch begins is not of the epoch before.
+        trainer = self._trainer(package, [recorder, *plan.callbacks])
+        loaders = {"train_dataloaders": _loader(lambda: self._training(trainer.current_epoch))}
+        if plan.data.validation is not None:
+            loaders["val_dataloaders"] = _loader(self._validation)
+        with _file_of(plan.resume) as path:
+            trainer.fit(plan.model, **loaders, ckpt_path=path)
+        recorder.record(trainer, plan.model)
+        return self.history if hvd.rank() == 0 else None
+
+    def _trainer(self, package: Any, callbacks: List[Any]) -> Any:
+        plan = self.plan
+        on_gpu = plan.use_gpu and torch.cuda.is_available()
+        device = hvd.local_rank() % torch.cuda.device_count() if on_gpu else None
+        told: Dict[str, Any] = {
+            "enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0, **plan.trainer_args,
+            "accelerator": "gpu" if on_gpu else "cpu", "devices": [device] if on_gpu else 1,
+            "max_epochs": plan.epochs, "accumulate_grad_batches": plan.backward_passes, "logger": self._logger(),
+            "log_every_n_steps": plan.log_every, "profiler": plan.profiler, "use_distributed_sampler": False,
+            "enable_checkpointing": any(isinstance(c, package.callbacks.ModelCheckpoint) for c in plan.callbacks),
+        }  # fmt: skip
+        if hvd.size() > 1:
+            told["strategy"] = _strategy(package, plan.compression)
+        return package.Trainer(**told, callbacks=callbacks)
+
+    def _logger(self) -> Any:
+        return self.plan.logger if self.plan.logger is not None and hvd.rank() == 0 else False
+
+    def _training(self, epoch: int) -> Iterator[Dict[str, torch.Tensor]]:
+        return map(self._tensors, self._data.train_data(epoch))
+
+    def _validation(self) -> Iterator[Dict[str, torch.Tensor]]:
+        """Each row once: rows that only fill the last batch are left out."""
+        for batch in self._data.val_data():
+            is_counted = batch.pop(WEIGHT) > 0
+            if is_counted.any():
+                yield self._tensors({name: values[is_counted] for name, values in batch.items()})
+
+    def _tensors(self, batch: Dict[str, Any]) -> Dict[str, torch.Tensor]:
+        made = zip(self._features.names, self._features(batch))
+        return {**dict(made), **dict(zip(self._others.names, self._others(batch)))}
+
+
+def _loader(batches: Callable[[], Iterator[Dict[str, torch.Tensor]]]) -> Any:
+    return torch.utils.data.DataLoader(_Stream(batches), batch_size=None)
+
+
+def _strategy(package: Any, compression: Any) -> Any:
+    """DistributedDataParallel on libhvd's process group, with the places that hvdrun gave to the ranks."""
+    import horovod.torch.backend  # noqa: F401  makes torch.distributed know "hvd"
+
+    environments = importlib.import_module(f"{package.__name__}.plugins.environments")
+
+    class Environment(environments.LightningEnvironment):
+        """Ranks are there already, and each of them knows its place."""
+
+        creates_processes_externally = True
+        main_address = property(lambda self: os.environ["MASTER_ADDR"])
+        main_port = property(lambda self: int(os.environ["MASTER_PORT"]))
+
+        def world_size(self) -> int:
+            return hvd.size()
+
+        def global_rank(self) -> int:
+            return hvd.rank()
+
+        def local_rank(self) -> int:
+            return hvd.local_rank()
+
+        def node_rank(self) -> int:
+            return hvd.cross_rank()
+
+        def set_world_size(self, size: int) -> None:
+            pass  # a Trainer of one device a process would say 1
+
+        def set_global_rank(self, rank: int) -> None:
+            pass
+
+    class Strategy(package.strategies.DDPStrategy):
+        def set_world_ranks(self) -> None:
+            """Lightning would compute the ranks of equally filled hosts; Spark's are not."""
+            rank_zero = importlib.import_module(f"{package.__name__}.utilities.rank_zero")
+            rank_zero.rank_zero_only.rank = self.global_rank
+
+        global_rank = property(lambda self: hvd.rank(), lambda self, rank: None)
+        world_size = property(lambda self: hvd.size())
+        local_rank = property(lambda self: hvd.local_rank(), lambda self, rank: None)
+        # Each Trainer is told of one device, that of its own process.
+        root_device = property(lambda self: self.parallel_devices[0])
+
+    hook = {} if compression in (None, hvd.Compression.none) else {"ddp_comm_hook": _hook_of(compression)}
+    return Strategy(cluster_environment=Environment(), process_group_backend="hvd", **hook)
+
+
+def _hook_of(compression: Any) -> Any:
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    if compression is hvd.Compression.fp16:
+        return default_hooks.fp16_compress_hook
+    raise ValueError(f"gradient_compression={compression!r}: with Lightning it is Compression.none or Compression.fp16")
+
+
+class _file_of:
+    """Lightning reads a checkpoint from a file; this one is there as long as the context."""
+
+    def __init__(self, resume: Optional[Dict[str, Any]]) -> None:
+        self._content = resume["lightning"].numpy().tobytes() if resume else None
+        self._path: Optional[str] = None
+
+    def __enter__(self) -> Optional[str]:
+        if self._content is not None:
+            number, self._path = tempfile.mkstemp(prefix="hvd-lightning-", suffix=".ckpt")
+            with os.fdopen(number, "wb") as file:
+                file.write(self._content)
+        return self._path
+
+    def __exit__(self, *_: Any) -> None:
+        if self._path is not None:
+            os.unlink(self._path)
+
+
+def _recorder(package: Any, fitting: _Fit) -> Any:
+    """A callback that keeps the history and writes the checkpoints.
+
+    An epoch is over for its schedulers and all callbacks when the next one begins, so its checkpoint is written then,
+    and that of the last epoch after the end."""
+    plan = fitting.plan
+
+    class Recorder(package.Callback):
+        def __init__(self) -> None:
+            self._done = len(fitting.history)  # epochs in the history
+            self._loss = [0.0, 0.0]
+            self._rows = 0
+
+        def on_train_start(self, trainer: Any, module: Any) -> None:
+            _multiply_rates(trainer, hvd.size())
+
+        def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
+            self.record(trainer, module)
+            self._loss, self._rows = [0.0, 0.0], 0
+            # The random numbers of an epoch depend on nothing before it, so a continued run draws the same.
+            torch.manual_seed(hash((plan.seed, trainer.current_epoch, hvd.rank())) % (1 << 63))
+
+        def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, *_: Any) -> None:
+            loss = outputs["loss"] if isinstance(outputs, dict) else outputs
+            if loss is not None:
+                self._loss = [self._loss[0] + 1, self._loss[1] + loss.detach().double()]
+
+        def on_validation_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, *_: Any) -> None:
+            self._rows += len(next(iter(batch.values())))
+
+        def record(self, trainer: Any, module: Any) -> None:
+            """Of the epoch that has ended, if one has; all ranks call it at the same point."""
+            if not self._loss[0]:
+                return
+            metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+            told = hvd.allgather_object((float(self._loss[0]), float(self._loss[1]), self._rows, metrics))
+            steps = sum(rank[0] for rank in told)
+            entry = {"epoch": self._done, "train": {"loss": sum(rank[1] for rank in told) / steps}}
+            entry["metrics"] = _averages([(rank[3], rank[2]) for rank in told])
+            fitting.history.append(entry)
+            self._done += 1
+            if hvd.rank() == 0 and plan.verbose:
+                print(entry, flush=True)
+            self._save(trainer, module, entry["metrics"].get("val_loss"))
+
+        def _save(self, trainer: Any, module: Any, score: Optional[float]) -> None:
+            _multiply_rates(trainer, 1 / hvd.size())
+            with tempfile.TemporaryDirectory(prefix="hvd-lightning-") as folder:
+                path = os.path.join(folder, "checkpoint")
+                trainer.save_checkpoint(path)  # a step of all ranks; rank 0 writes
+                _multiply_rates(trainer, hvd.size())
+                if hvd.rank() != 0:
+                    return
+                with open(path, "rb") as file:
+                    content = file.read()
+            # The driver opens only what is plain. What a callback of the user's keeps, Lightning reads in the ranks.
+            state = {
+                "model": {name: value.cpu() for name, value in module.state_dict().items() if torch.is_tensor(value)},
+                "lightning": torch.frombuffer(bytearray(content), dtype=torch.uint8), "epoch": self._done, "history": fitting.history, "seed": plan.seed,
+                "size": hvd.size(), "rows": plan.data.train.rows, "identity": plan.data.train.identity,
+            }  # fmt: skip
+            file = io.BytesIO()
+            torch.save(state, file)
+            fitting.checkpoints.save(file.getvalue(), self._done, 0, score)
+
+    return Recorder()
+
+
+def _averages(told: List[Any]) -> Dict[str, float]:
+    """Of (metrics, rows of validation) of the ranks. A rank without such rows has no metrics of them that count."""
+    averages = {}
+    for name in sorted({name for metrics, _ in told for name in metrics}):
+        weighed = [(metrics[name], rows) for metrics, rows in told if name in metrics]
+        count = sum(rows for _, rows in weighed)
+        if count:
+            averages[name] = sum(value * rows for value, rows in weighed if rows) / count
+        else:
+            averages[name] = sum(value for value, _ in weighed) / len(weighed)
+    return averages
+
+
+def _multiply_rates(trainer: Any, factor: float) -> None:
+    """Of the optimizers, and of the schedulers that know the rates which these began with."""
+    for optimizer in trainer.optimizers:
+        optimizers.multiply_rate(optimizer, factor)
+    for config in trainer.lr_scheduler_configs:
+        if hasattr(config.scheduler, "base_lrs"):
+            config.scheduler.base_lrs = [rate * factor for rate in config.scheduler.base_lrs]
