@@ -274,11 +274,8 @@ Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
   if (flags.np > 0 && (flags.min_np.value_or(flags.np) > flags.np || flags.max_np.value_or(flags.np) < flags.np)) {
     return Error(Code::kInvalid, "-np " + std::to_string(flags.np) + " is not between --min-np and --max-np");
   }
-  if (job.launcher != launch::LauncherKind::kOwn) {
-    const std::string who = job.launcher == launch::LauncherKind::kMpi     ? "mpirun"
-                            : job.launcher == launch::LauncherKind::kSlurm ? "a step of Slurm"
-                                                                           : "Spark";
-    return Error(Code::kInvalid, who + " starts no rank anew: elastic jobs are for --launcher ssh");
+  if (job.launcher == launch::LauncherKind::kMpi) {
+    return Error(Code::kInvalid, "mpirun starts no rank anew: elastic jobs are for --launcher ssh");
   }
   HVD_TRY_ASSIGN(const double timeout_s,
                  seconds_from(flags.elastic_timeout_s, "HOROVOD_ELASTIC_TIMEOUT", kDefaultElasticTimeoutS));

@@ -2,6 +2,8 @@
 
 import importlib
 import inspect
+import os
+import pickle
 import threading
 
 import pytest
@@ -116,3 +118,25 @@ def test_a_result_over_the_limit_is_refused_in_the_rank(monkeypatch):
     reply.check_size(b"x" * 10)
     with pytest.raises(ValueError, match="the result of rank 3 is 11 bytes, more than the 10"):
         reply.check_size(b"x" * 11)
+
+
+def test_the_result_of_a_rank_that_was_started_again_is_its_last_ones(monkeypatch):
+    from horovod.runner import _exchange
+
+    lines = Lines(b"payload")
+    monkeypatch.setattr(_exchange, "_log_word", None)
+    monkeypatch.setattr(_exchange, "_LINE_BYTES", 16)  # so that each result is of several lines
+    received, sent = os.pipe()
+
+    def send(value):
+        for name, text in {**lines.environment, "HVD_RANK": "3"}.items():
+            monkeypatch.setenv(name, text)
+        with monkeypatch.context() as within:
+            within.setattr(_exchange.os, "dup", lambda _: sent)
+            _exchange.Reply().send(value)
+        return os.read(received, 1 << 16).splitlines(keepends=True)
+
+    whole, cut = send("the first"), send("the second")[:2]
+    for line in [*whole, *cut, *send("the third")]:
+        assert lines.take(b"[3]<stdout>:" + line) == b""
+    assert pickle.loads(lines.result(3)) == "the third"

@@ -79,6 +79,44 @@ def test_run_elastic_keeps_its_ranks(spark):
         horovod.spark.run_elastic(place, num_proc=2, min_num_proc=1)
 
 
+def test_an_elastic_rank_that_fails_is_started_again_in_its_task(spark, tmp_path):
+    def function(folder):
+        import torch
+
+        import horovod.torch as hvd
+
+        hvd.init()
+        open(f"{folder}/{hvd.rank()}-{os.getpid()}", "w").close()
+        is_first = len([name for name in os.listdir(folder) if name.startswith("1-")]) == 1
+
+        @hvd.elastic.run
+        def train(state):
+            while state.step < 6:
+                hvd.allreduce(torch.ones(1), name="sum")
+                state.step += 1
+                state.commit()
+                if state.step == 3 and hvd.rank() == 1 and is_first:
+                    raise OSError("of the first process of rank 1")
+            return state.step
+
+        return train(hvd.elastic.TorchState(step=0))
+
+    err = io.StringIO()
+    assert horovod.spark.run_elastic(function, args=(str(tmp_path),), num_proc=2, reset_limit=1, stderr=err) == [6, 6]
+    processes = [path.name.split("-")[0] for path in tmp_path.iterdir()]
+    assert sorted(processes) == ["0", "1", "1"] and "the ranks are started anew" not in err.getvalue()
+
+    def fails():
+        import horovod.torch as hvd
+
+        hvd.init()
+        raise ZeroDivisionError("of every process")
+
+    with pytest.raises(ZeroDivisionError, match="of every process"):
+        horovod.spark.run_elastic(fails, num_proc=2, reset_limit=1, stderr=err)
+    assert "the ranks are started anew" not in err.getvalue()
+
+
 def test_a_result_that_spark_would_not_take_is_refused_by_its_rank(spark, monkeypatch):
     monkeypatch.setattr(_session.Session, "largest_result", 1000)
     with pytest.raises(ValueError, match="the result of rank 0 is 10.. bytes, more than the 1000 .*maxResultSize"):

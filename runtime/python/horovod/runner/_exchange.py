@@ -112,6 +112,9 @@ class Lines:
         if kind == b"log":
             self.on_log(base64.b64decode(text).decode(errors="replace"))
             return b""
+        # A rank that is started again sends a result once more, also where its end came within the first one.
+        if kind == b"new":
+            self._results[int(number)] = []
         parts = self._results.setdefault(int(number), [])
         parts.append(text)
         if kind == b"end":
@@ -182,7 +185,7 @@ class Reply:
         sys.stdout.flush()
         sealed = _sealed(self._key, _result_of(self._rank), zlib.compress(payload, 1))
         text = base64.b64encode(sealed).decode()
-        lines = []
+        lines = [f"{self._word} {self._rank} new \n"]
         for begin in range(0, len(text), _LINE_BYTES):
             kind = "end" if begin + _LINE_BYTES >= len(text) else "part"
             lines.append(f"{self._word} {self._rank} {kind} {text[begin : begin + _LINE_BYTES]}\n")

@@ -19,7 +19,7 @@ __all__ = ["check", "run", "run_elastic"]
 _START_TIMEOUT_S = 600.0
 # The time in seconds in which the executors of a new session register, one after the other.
 _REGISTER_S = 10.0
-# The number of restarts of a job whose ranks commit their state, where its caller gives no limit.
+# How often ranks that commit their state are started again, where their caller gives no limit.
 _ELASTIC_RESTARTS = 3
 
 
@@ -41,6 +41,8 @@ def run(
     executable: Optional[str] = None,
     restarts: int = 0,
     launcher: str = "auto",
+    elastic_restarts: int = 0,
+    elastic_timeout: Optional[float] = None,
 ) -> List[Any]:
     """Calls `fn(*args, **kwargs)` on each of `num_proc` ranks, which run in Spark's executors; results in rank order.
 
@@ -61,6 +63,8 @@ def run(
         launcher: where hvdrun runs. "driver": on this machine, which the executors must be able to connect to. "task0": in
             the first task; output comes at the end, and Spark needs a second more. "auto": here, and in the first task
             where the executors cannot connect to this machine.
+        elastic_restarts: so many ranks that fail are started again in their tasks, while the others wait in
+            horovod.torch.elastic.run and the like. elastic_timeout: seconds for them to meet again; default: 600.
         use_mpi, extra_mpi_args: must not be set: Spark starts the ranks. use_gloo: accepted.
 
     Raises:
@@ -69,7 +73,7 @@ def run(
         RuntimeError: tasks did not start in time, an executor was lost, ...; with hvdrun's report, and Spark's own
             exception, if there is one by then, as its cause.
     """
-    from horovod.runner._job import make_payload
+    from horovod.runner._job import RemoteTraceback, make_payload
     from horovod.spark import _job, _launch, _session
 
     if use_mpi or extra_mpi_args:
@@ -86,11 +90,15 @@ def run(
         )
     num_proc = _checked_count("num_proc", session.default_parallelism() if num_proc is None else num_proc, 1)
     _checked_count("restarts", restarts, 0)
+    _checked_count("elastic_restarts", elastic_restarts, 0)
     if start_timeout is None:
         start_timeout = float(os.environ.get("HOROVOD_SPARK_START_TIMEOUT", _START_TIMEOUT_S))
     launch = _launch.Launch(
         num_proc=num_proc,
-        words=_words(start_timeout, nics, prefix_output_with_timestamp, verbose),
+        words=[
+            *_words(start_timeout, nics, prefix_output_with_timestamp, verbose),
+            *_elastic_words(elastic_restarts, elastic_timeout),
+        ],
         environment={str(name): str(value) for name, value in (env or {}).items()},
         executable=executable,
         is_local=session.is_local,
@@ -105,7 +113,9 @@ def run(
         try:
             return job.run(stdout, stderr)
         except Exception as error:
-            if attempt == restarts or not job.may_run_again:
+            # A failure of the ranks themselves was answered in their tasks already, as often as asked for.
+            is_answered = elastic_restarts > 0 and isinstance(error.__cause__, RemoteTraceback)
+            if attempt == restarts or is_answered or not job.may_run_again:
                 raise
             text = f"horovod.spark.run: {type(error).__name__}; the ranks are started anew, {attempt + 1} of {restarts}\n"
             (stderr or sys.stderr).write(text)
@@ -128,6 +138,12 @@ def _words(start_timeout: float, nics: Any, prefix_output_with_timestamp: bool, 
     if verbose is None or verbose < 2:
         words.append("--quiet")
     return words
+
+
+def _elastic_words(restarts: int, timeout: Optional[float]) -> List[str]:
+    if not restarts:
+        return []
+    return ["--elastic-restarts", str(restarts), *(["--elastic-timeout", str(timeout)] if timeout else [])]
 
 
 def check(num_proc: Optional[int] = None, store: Any = None) -> Any:
@@ -157,24 +173,22 @@ def run_elastic(
     start_timeout: Optional[float] = None,
     elastic_timeout: Optional[float] = None,
     reset_limit: Optional[int] = None,
-    env: Optional[Dict[str, str]] = None,
-    stdout: Any = None,
-    stderr: Any = None,
-    verbose: int = 1,
-    nics: Any = None,
-    prefix_output_with_timestamp: bool = False,
+    *,
     min_np: Optional[int] = None,
     max_np: Optional[int] = None,
+    **others: Any,
 ) -> List[Any]:
-    """horovod.spark.run for a function that can be started anew; the number of its ranks stays `num_proc`.
+    """horovod.spark.run for a function with hvd.elastic.run; the number of its ranks stays `num_proc`.
 
-    After a failure all ranks are started anew, `reset_limit` times at most (default: 3). State that was only committed in
-    memory is lost then: keep checkpoints in files. Jobs that grow and shrink with Spark's executors are refused.
+    A rank that fails is started again in its task, and training goes on from the last commit. After the loss of a whole
+    executor all ranks are started anew: what was only committed in memory is lost then, so keep checkpoints in files.
+    Jobs that grow and shrink with Spark's executors are refused.
 
     Args:
         min_num_proc, max_num_proc, and their former names min_np, max_np: None or num_proc.
-        elastic_timeout: seconds in which executors must have come again; default: as start_timeout.
-        All others: as of horovod.spark.run.
+        elastic_timeout: seconds for the ranks to meet again after a failure; default: 600.
+        reset_limit: how many ranks may fail, and how many times all may be started anew; default: 3.
+        others: what else horovod.spark.run takes: env, stdout, stderr, verbose, nics, ...
     """
     from horovod.spark import _session
 
@@ -187,9 +201,6 @@ def run_elastic(
                 f"horovod.spark.run_elastic({name}={value}): ranks that come and go with Spark's executors are not "
                 f"supported; all num_proc={num_proc} of them stay. Leave {name} out"
             )
-    return run(
-        fn, args=args, kwargs=kwargs, num_proc=num_proc, start_timeout=start_timeout or elastic_timeout, env=env,
-        stdout=stdout, stderr=stderr, verbose=verbose, nics=nics,
-        prefix_output_with_timestamp=prefix_output_with_timestamp,
-        restarts=_ELASTIC_RESTARTS if reset_limit is None else reset_limit,
-    )  # fmt: skip
+    limit = _ELASTIC_RESTARTS if reset_limit is None else reset_limit
+    return run(fn, args=args, kwargs=kwargs, num_proc=num_proc, start_timeout=start_timeout, restarts=limit,
+               elastic_restarts=limit, elastic_timeout=elastic_timeout, **others)  # fmt: skip
