@@ -73,10 +73,28 @@ spark = (SparkSession.builder.master("local-cluster[1,2,512]").config("spark.ui.
          .config("spark.executorEnv.CUDA_VISIBLE_DEVICES", "4,5").getOrCreate())
 wait_for_slots(2)
 found = {"ranks": horovod.spark.run(place, num_proc=2), "gpus": [t.gpus for t in horovod.spark.check(num_proc=2).tasks]}
+found["both"] = horovod.spark.run(place, num_proc=1, gpus_per_process=2)
+found["too few"] = error_of(gpus_per_process=2)
 print("FOUND", json.dumps(found), flush=True)
 os._exit(0)
 """
 
+ENCRYPTED = """
+spark = (SparkSession.builder.master("local-cluster[2,1,512]").config("spark.ui.enabled", "false")
+         .config("spark.executor.memory", "512m").config("spark.driver.memory", "512m")
+         .config("spark.authenticate", "true").config("spark.authenticate.secret", "of this test")
+         .config("spark.network.crypto.enabled", "true").getOrCreate())
+from horovod.spark import _session
+wait_for_slots(2)
+def security():
+    return os.environ.get("HVD_LINK_SECURITY")
+found = {"setting": _session.active().encrypting_setting, "ranks": horovod.spark.run(security, num_proc=2)}
+found["plain"] = horovod.spark.run(security, num_proc=2, env={"HVD_LINK_SECURITY": "plain"})
+found["mpi"] = error_of(env={"HOROVOD_CPU_OPERATIONS": "MPI"})
+found["notes"] = horovod.spark.check(num_proc=2).notes
+print("FOUND", json.dumps(found), flush=True)
+os._exit(0)
+"""
 
 SUPPORT = str(pathlib.Path(__file__).resolve().parents[1] / "support")
 
@@ -121,3 +139,13 @@ def test_several_tasks_of_one_executor_have_their_own_gpus(spark_possible, tmp_p
     assert sorted(found["gpus"]) == [["0"], ["1"]]
     # The executor's own list says which GPU Spark's number means.
     assert {rank["visible"].split(",")[0] for rank in found["ranks"]} == {"4", "5"}
+    assert found["both"] == [{"place": [0, 1, 0, 1], "devices": ["0", "1"], "visible": "4,5"}]
+    assert "num_proc=2 needs as many task slots at the same time, and the cluster has 1" in found["too few"]
+
+
+def test_ranks_encrypt_where_spark_does(spark_possible, tmp_path):
+    found = found_by(ENCRYPTED, tmp_path)
+    assert found["setting"] == "spark.network.crypto.enabled" and found["ranks"] == ["encrypt", "encrypt"]
+    assert found["plain"] == ["plain", "plain"]
+    assert found["mpi"].startswith("ValueError: spark.network.crypto.enabled is set") and "HVD_LINK_SECURITY=plain" in found["mpi"]
+    assert any("spark.network.crypto.enabled is set" in note for note in found["notes"])

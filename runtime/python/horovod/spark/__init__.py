@@ -43,11 +43,13 @@ def run(
     launcher: str = "auto",
     elastic_restarts: int = 0,
     elastic_timeout: Optional[float] = None,
+    gpus_per_process: Optional[int] = None,
 ) -> List[Any]:
     """Calls `fn(*args, **kwargs)` on each of `num_proc` ranks, which run in Spark's executors; results in rank order.
 
     Ranks of one machine have consecutive numbers. What they print comes out of `stdout` and `stderr`, tagged with their
-    rank. The driver's HOROVOD_*, HVD_* and NCCL_* variables are set for them too. Ctrl-C stops them.
+    rank. The driver's HOROVOD_*, HVD_* and NCCL_* variables are set for them too. Ctrl-C stops them. Where Spark's own
+    encryption between machines is on, that of the ranks is too, unless HVD_LINK_SECURITY says otherwise.
 
     Args:
         fn: anything that cloudpickle can carry, as can `args` and `kwargs`, about 1 MiB when compressed.
@@ -65,6 +67,8 @@ def run(
             where the executors cannot connect to this machine.
         elastic_restarts: so many ranks that fail are started again in their tasks, while the others wait in
             horovod.torch.elastic.run and the like. elastic_timeout: seconds for them to meet again; default: 600.
+        gpus_per_process: so many GPUs for each task, whatever spark.task.resource.gpu.amount says. A rank with more than
+            one sees its own GPUs only, as devices 0, 1, ...
         use_mpi, extra_mpi_args: must not be set: Spark starts the ranks. use_gloo: accepted.
 
     Raises:
@@ -82,7 +86,9 @@ def run(
         raise ValueError(f"env must be a dict of variables, not {type(env).__name__}")
     if launcher not in _job.LAUNCHERS:
         raise ValueError(f"launcher must be one of {', '.join(_job.LAUNCHERS)}, not {launcher!r}")
-    session = _session.active()
+    if gpus_per_process is not None:
+        _checked_count("gpus_per_process", gpus_per_process, 1)
+    session = _session.active(gpus_per_process or 0)
     if launcher == "task0" and session.is_dynamic:
         raise ValueError(
             'launcher="task0" needs a barrier stage, which Spark refuses where spark.dynamicAllocation.enabled is set; use '
@@ -98,6 +104,9 @@ def run(
         words=[
             *_words(start_timeout, nics, prefix_output_with_timestamp, verbose),
             *_elastic_words(elastic_restarts, elastic_timeout),
+            *_security_words(session, env or {}),
+            # hvdrun would count on one GPU for a rank, and give out the others of its host.
+            *(["--gpus", "none"] if session.gpus_per_task > 1 else []),
         ],
         environment={str(name): str(value) for name, value in (env or {}).items()},
         executable=executable,
@@ -106,7 +115,7 @@ def run(
         payload=make_payload(fn, tuple(args), dict(kwargs or {})),
     )
     for attempt in range(restarts + 1):
-        session = _session.active()
+        session = _session.active(gpus_per_process or 0)
         # An executor that was lost takes some time to come back.
         session.check_slots(num_proc, start_timeout if attempt else _REGISTER_S, start_timeout)
         job = _job.Job(session, launch, launcher)
@@ -144,6 +153,23 @@ def _elastic_words(restarts: int, timeout: Optional[float]) -> List[str]:
     if not restarts:
         return []
     return ["--elastic-restarts", str(restarts), *(["--elastic-timeout", str(timeout)] if timeout else [])]
+
+
+def _security_words(session: Any, environment: Dict[str, str]) -> List[str]:
+    """Where Spark encrypts what its machines send each other, what ranks send is encrypted too.
+
+    ValueError where it would go over MPI, which cannot. Who sets HVD_LINK_SECURITY has decided for himself."""
+    said = {**os.environ, **environment}
+    setting = session.encrypting_setting
+    if not setting or "HVD_LINK_SECURITY" in said:
+        return []
+    if str(said.get("HOROVOD_CPU_OPERATIONS", "")).lower() == "mpi":
+        raise ValueError(
+            f"{setting} is set, so what ranks send to other hosts must be encrypted, and HOROVOD_CPU_OPERATIONS=mpi sends "
+            "it over MPI, which encrypts nothing. Leave HOROVOD_CPU_OPERATIONS out, or set HVD_LINK_SECURITY=plain if "
+            "others cannot read that network"
+        )
+    return ["--secure-links"]
 
 
 def check(num_proc: Optional[int] = None, store: Any = None) -> Any:

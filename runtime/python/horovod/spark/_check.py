@@ -190,6 +190,9 @@ def _notes_of(session: _session.Session, found: Check) -> List[str]:
     if found.is_dynamic:
         notes.append("executors come and go here (spark.dynamicAllocation.enabled): tasks wait for each other until "
                      "start_timeout, and what they reach among themselves was not tried")  # fmt: skip
+    if session.encrypting_setting:
+        notes.append(f"{session.encrypting_setting} is set: what ranks send to other hosts is encrypted too, unless "
+                     "HVD_LINK_SECURITY=plain")  # fmt: skip
     if session.conf("spark.task.cpus", "1") == "1" and any(task.gpus for task in found.tasks):
         notes.append("spark.task.cpus is 1, and ranks with a GPU usually keep more cores busy with loading data")
     return notes

@@ -11,12 +11,19 @@ _CHUNK_BYTES = 1 << 20
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30,
           "t": 1 << 40, "tb": 1 << 40}  # fmt: skip
 
+# Spark's settings that encrypt what its machines send each other. spark.io.encryption.enabled is not one of them: it is
+# about files that a machine writes for itself.
+_ENCRYPTING = ("spark.network.crypto.enabled", "spark.authenticate.enableSaslEncryption", "spark.ssl.enabled",
+               "spark.ssl.rpc.enabled")  # fmt: skip
+
 # This runs in a task, and what it returns goes to the driver.
 Task = Callable[[int], bytes]
 
 
-def active() -> "Session":
-    """The session of this program. ValueError when there is none."""
+def active(gpus_per_task: int = 0) -> "Session":
+    """The session of this program. ValueError when there is none.
+
+    `gpus_per_task`: how many GPUs each task of its stages asks for; 0: what the cluster's settings say."""
     try:
         from pyspark import SparkContext
     except ImportError as error:
@@ -24,10 +31,10 @@ def active() -> "Session":
     # This case comes first: remote("local[2]") has a SparkContext in this process too, which belongs to its server.
     remote = _connect_session()
     if remote is not None:
-        return ConnectSession(remote)
+        return ConnectSession(remote, gpus_per_task)
     context = getattr(SparkContext, "_active_spark_context", None)
     if context is not None:
-        return ClassicSession(context)
+        return ClassicSession(context, gpus_per_task)
     raise ValueError(
         "there is no active Spark session; make one first: pyspark.sql.SparkSession.builder.getOrCreate()"
     )
@@ -49,6 +56,26 @@ class Session:
     # True if the client may be far from the cluster, so that executors may be unable to call it.
     is_remote = False
 
+    def __init__(self, gpus_per_task: int) -> None:
+        self._gpus_per_task = gpus_per_task
+        self._made_profile: Any = None
+
+    @property
+    def gpus_per_task(self) -> int:
+        """How many GPUs a task of this session's stages has."""
+        said = self.conf("spark.task.resource.gpu.amount", "0")
+        return self._gpus_per_task or int(float(said))
+
+    def _profile(self) -> Any:
+        """What a task asks for, where the cluster's own settings are not to count; else None."""
+        if self._gpus_per_task and self._made_profile is None:
+            from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
+
+            cores = int(self.conf("spark.task.cpus", "1"))
+            tasks = TaskResourceRequests().cpus(cores).resource("gpu", self._gpus_per_task)
+            self._made_profile = ResourceProfileBuilder().require(tasks).build
+        return self._made_profile
+
     def conf(self, name: str, default: str) -> str:
         """A setting of the cluster; the default also where the cluster hides it."""
         raise NotImplementedError
@@ -60,6 +87,11 @@ class Session:
     def is_dynamic(self) -> bool:
         """Whether executors come and go. Spark refuses barrier stages there."""
         return self.conf("spark.dynamicAllocation.enabled", "false").lower() == "true"
+
+    @property
+    def encrypting_setting(self) -> str:
+        """The first setting by which this cluster encrypts what its machines send each other; empty: it has none."""
+        return next((name for name in _ENCRYPTING if self.conf(name, "false").lower() == "true"), "")
 
     @property
     def largest_result(self) -> int:
@@ -93,7 +125,7 @@ class Session:
             raise ValueError(
                 f"Timed out waiting for Spark tasks to start. num_proc={tasks} needs as many task slots at the same time, "
                 f"and the cluster has {slots}; ask for fewer ranks, or give the cluster more cores (or GPUs, if "
-                "spark.task.resource.gpu.amount is set)"
+                "spark.task.resource.gpu.amount or gpus_per_process is set)"
             )
 
     def run_stage(self, tasks: int, task: Task) -> List[bytes]:
@@ -108,7 +140,8 @@ class Session:
 class ClassicSession(Session):
     """A session in this process, with a SparkContext."""
 
-    def __init__(self, context: Any) -> None:
+    def __init__(self, context: Any, gpus_per_task: int) -> None:
+        super().__init__(gpus_per_task)
         self._context = context
         self.is_local = context.master.startswith("local")
         self._tag = f"horovod.spark.run.{uuid.uuid4().hex[:8]}"
@@ -126,7 +159,11 @@ class ClassicSession(Session):
     def slots(self) -> Optional[int]:
         try:
             scala = self._context._jsc.sc()
-            return int(scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile()))
+            profiles, profile = scala.resourceProfileManager(), self._profile()
+            if profile is None:
+                return int(scala.maxNumConcurrentTasks(profiles.defaultResourceProfile()))
+            profiles.addResourceProfile(profile._java_resource_profile)  # Spark counts no slots for one that it does not know
+            return int(scala.maxNumConcurrentTasks(profile._java_resource_profile))
         except Exception:  # in a Spark with other names, the start timeout reports it
             return None
 
@@ -138,6 +175,9 @@ class ClassicSession(Session):
         if hasattr(self._context, "addJobTag"):  # Spark 3.5 and later
             self._context.addJobTag(self._tag)
         partitions = self._context.parallelize(range(tasks), tasks)
+        profile = self._profile()
+        if profile is not None:
+            partitions = partitions.map(lambda number: number).withResources(profile)
 
         def run_one(numbers: Any) -> List[bytes]:
             return [task(number) for number in numbers]
@@ -158,7 +198,8 @@ class ConnectSession(Session):
 
     is_remote = True
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: Any, gpus_per_task: int) -> None:
+        super().__init__(gpus_per_task)
         self._session = session
         self._tag = f"horovod-spark-run-{uuid.uuid4().hex[:8]}"
         # The server's executors may call this machine's loopback only if the server is here.
@@ -194,7 +235,9 @@ class ConnectSession(Session):
         try:
             numbers = self._session.range(0, tasks, 1, tasks)
             schema = "partition bigint, begin bigint, part binary"
-            rows = numbers.mapInArrow(run_one, schema, barrier=not self.is_dynamic).collect()
+            profile = self._profile()
+            asked = {} if profile is None else {"profile": profile}  # Spark 4.0 and later
+            rows = numbers.mapInArrow(run_one, schema, barrier=not self.is_dynamic, **asked).collect()
         finally:
             self._session.removeTag(self._tag)
         rows.sort(key=lambda row: (row["partition"], row["begin"]))
