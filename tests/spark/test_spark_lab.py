@@ -103,3 +103,40 @@ def test_ranks_are_on_their_hosts_and_a_cut_network_ends_the_job(cluster):
     finally:
         lab.heal()
     driver.wait(PATIENCE)
+
+
+ELSEWHERE = """
+import json, sys, torch
+from pyspark.sql import SparkSession
+from horovod.spark.common.backend import HostsBackend
+from horovod.spark.common.store import Store
+from horovod.spark.torch import TorchEstimator
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+frame = spark.range(64).selectExpr("array(float(id % 2), 1.0f) as x", "float(id % 2) as y")
+net = torch.nn.Linear(2, 1)
+
+folder = sys.argv[1]
+def where(frame):
+    import os
+    open(f"{folder}/on-{os.uname().nodename}", "w").close()
+    return frame
+
+model = TorchEstimator(
+    backend=HostsBackend("node1:1,node2:1"), store=Store.create(f"{folder}/store"), model=net, batch_size=8, epochs=3,
+    optimizer=torch.optim.SGD(net.parameters(), lr=0.1), loss=torch.nn.MSELoss(), input_shapes=[[-1, 2]], feature_cols=["x"],
+    label_cols=["y"], transformation_fn=where, verbose=0).fit(frame)
+losses = [entry["train"]["loss"] for entry in model.getHistory()]
+print("FOUND", json.dumps({"losses": losses, "rows": model.transform(frame).count()}), flush=True)
+"""
+
+
+def test_data_by_spark_and_training_on_hosts_that_ssh_reaches(spark_possible, lab2):
+    folder = lab2.shared / "elsewhere"
+    folder.mkdir()
+    done = lab2.run("env", f"PATH={os.environ['PATH']}", f"SPARK_HOME={os.environ['SPARK_HOME']}", "SPARK_LOCAL_IP=127.0.0.1",
+                    f"PYSPARK_PYTHON={sys.executable}", sys.executable, "-c", ELSEWHERE, folder)  # fmt: skip
+    found = [json.loads(line.removeprefix("FOUND ")) for line in done.stdout.splitlines() if line.startswith("FOUND ")]
+    assert found, done.stdout + done.stderr
+    assert found[0]["losses"][2] < found[0]["losses"][0] and found[0]["rows"] == 64
+    assert {"on-node1", "on-node2"} <= {path.name for path in folder.iterdir()}

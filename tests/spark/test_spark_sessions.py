@@ -49,6 +49,24 @@ print("FOUND", json.dumps(found), flush=True)
 os._exit(0)  # the server of this session would end slowly
 """
 
+CONNECT_FIT = """
+import pathlib, sys, torch
+from horovod.spark.common.backend import SparkBackend
+from horovod.spark.common.store import Store
+from horovod.spark.torch import TorchEstimator
+spark = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+frame = spark.range(64).selectExpr("array(float(id % 2), 1.0f) as x", "float(id % 2) as y")
+net = torch.nn.Linear(2, 1)
+model = TorchEstimator(
+    backend=SparkBackend(num_proc=2), store=Store.create(str(pathlib.Path(sys.argv[1]) / "store")), model=net, batch_size=8,
+    optimizer=torch.optim.SGD(net.parameters(), lr=0.1), loss=torch.nn.MSELoss(), input_shapes=[[-1, 2]], feature_cols=["x"],
+    label_cols=["y"], epochs=3, verbose=0).fit(frame)
+losses = [entry["train"]["loss"] for entry in model.getHistory()]
+rows = model.transform(frame).select("y__output").collect()
+print("FOUND", json.dumps({"losses": losses, "rows": len(rows)}), flush=True)
+os._exit(0)  # the server of this session would end slowly
+"""
+
 DYNAMIC = """
 spark = (SparkSession.builder.master("local-cluster[2,1,512]").config("spark.ui.enabled", "false")
          .config("spark.executor.memory", "512m").config("spark.driver.memory", "512m")
@@ -123,6 +141,12 @@ def test_a_session_of_spark_connect(spark_possible, tmp_path):
     assert places(found["ranks"]) == places(found["task0"]) == ALONE
     assert found["large"] == [3 << 20, 3 << 20]
     assert found["error"] == "of a rank" and found["check"] == [] and found["runner"] == "kept"
+
+
+def test_an_estimator_fits_over_spark_connect(spark_possible, tmp_path):
+    pytest.importorskip("grpc_status", reason="pyspark[connect] is not installed here")
+    found = found_by(CONNECT_FIT, tmp_path)
+    assert len(found["losses"]) == 3 and found["losses"][2] < found["losses"][0] and found["rows"] == 64
 
 
 def test_executors_that_come_and_go_get_a_plain_stage(spark_possible, tmp_path):
