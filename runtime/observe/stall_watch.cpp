@@ -73,15 +73,15 @@ StallWatch::Finding StallWatch::look(TimePoint clock_now, std::span<const Incomp
   const TimePoint now = time_.look(clock_now);
   std::unordered_map<std::string, Seen> still;
   std::vector<Late> to_tell;
-  std::vector<Late> too_late;
+  std::vector<Late> all;
+  bool is_too_late = false;
   for (const Incomplete& tensor : incomplete) {
     const std::string key = key_of(tensor);
     const auto known = seen_.find(key);
     Seen seen = known == seen_.end() ? Seen{now, now} : known->second;
     const Duration age = now - seen.first;
-    if (options_.end_after > Duration::zero() && age >= options_.end_after) {
-      too_late.push_back({&tensor, age});
-    }
+    all.push_back({&tensor, age});
+    is_too_late = is_too_late || (options_.end_after > Duration::zero() && age >= options_.end_after);
     if (options_.warn_after > Duration::zero() && now - seen.told >= options_.warn_after) {
       to_tell.push_back({&tensor, age});
       seen.told = now;
@@ -95,8 +95,9 @@ StallWatch::Finding StallWatch::look(TimePoint clock_now, std::span<const Incomp
                       ". These ranks have not asked for what the others wait for: they may be slower, or take another "
                       "branch of the program (HOROVOD_STALL_CHECK_TIME_SECONDS)";
   }
-  if (!too_late.empty()) {
-    finding.end = "stalled: " + describe(too_late) + " (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)";
+  if (is_too_late) {
+    // It names all that waits: where ranks wait for each other, the other half of the cause may be younger.
+    finding.end = "stalled: " + describe(all) + " (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)";
   }
   return finding;
 }

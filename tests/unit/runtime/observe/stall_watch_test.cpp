@@ -91,6 +91,16 @@ TEST_CASE("the job ends when that is asked for") {
         "stalled: ALLREDUCE 'a' waits for rank 2 since 30 s (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)");
 }
 
+TEST_CASE("where ranks wait for each other, the end names what each of them waits for") {
+  Watch watch({10s, 30s});
+  const Incomplete left = tensor(1, "left", {1});
+  watch.look(0s, {left});
+  watch.look(1s, {left, tensor(2, "right", {0})});
+  CHECK(watch.look(30s, {left, tensor(2, "right", {0})}).end ==
+        "stalled: ALLREDUCE 'right' waits for rank 0 since 29 s; ALLREDUCE 'left' waits for rank 1 since 30 s "
+        "(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)");
+}
+
 TEST_CASE("time in which this process was stopped makes nobody late") {
   Watch watch({60s, 120s});
   const std::vector<Incomplete> all = {tensor(1, "a", {1})};
