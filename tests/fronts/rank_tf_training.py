@@ -101,8 +101,9 @@ def case_tape_leaves_none_and_local_sources():
         first, second, third = tape.gradient(loss, [a, b, unused])
         assert float(first) == SIZE * (SIZE + 1) / 2 and third is None
         assert float(second) == (RANK + 1.0) / (SIZE if scale else 1)
-        local, common = tape.get_local_and_global_gradients([first, second], [a, b])
-        assert len(local) == len(common) == 1 and local[0][0] is b
+        (local,), (common,) = tape.get_local_and_global_gradients(loss, [a, b])
+        assert local[0] is b and float(local[1]) == float(second)
+        assert common[0] is a and float(common[1]) == float(first)
         assert isinstance(tape, tf.GradientTape)
         tape.gradient(loss, [a])  # it is persistent, as the one that was given
 

@@ -67,6 +67,11 @@ KERAS = {
     "elastic.UpdateBatchStateCallback": "state",
     "elastic.UpdateEpochStateCallback": "state",
 }
+TAPE = {
+    "gradient": "target, sources, output_gradients, use_generic_names",
+    "register_local_source": "source",
+    "get_local_and_global_gradients": "target, sources, output_gradients, use_generic_names",
+}
 MODULES = {"tensorflow": TENSORFLOW, "tensorflow.data": DATA, "tensorflow.data.compute_service": DATA, "tensorflow.keras": KERAS}
 
 
@@ -98,8 +103,9 @@ def test_names_of_the_study():
     for name in "_allreduce _grouped_allreduce _reducescatter _grouped_reducescatter _normalize_name".split():
         assert callable(getattr(hvd.mpi_ops, name))
     assert callable(hvd.mpi_ops._basics._get_process_set_ids_and_ranks)
-    for name in "gradient register_local_source get_local_and_global_gradients".split():
-        assert callable(getattr(importlib.import_module("horovod.tensorflow._tape")._DistributedGradientTape, name)), name
+    tape = importlib.import_module("horovod.tensorflow._tape")._DistributedGradientTape
+    for name, arguments in TAPE.items():
+        assert ", ".join(inspect.signature(getattr(tape, name)).parameters).startswith("self, " + arguments), name
 
 
 def test_a_tensorflow_that_is_too_old_is_refused(monkeypatch):

@@ -62,11 +62,11 @@ class _DistributedGradientTape(tf.GradientTape):
         return tf.nest.pack_sequence_as(gradients, reduced) if flat else gradients
 
     def get_local_and_global_gradients(
-        self, gradients: List[Any], sources: List[Any]
+        self, target: Any, sources: List[Any], output_gradients: Any = None, use_generic_names: bool = False
     ) -> Tuple[List[Tuple[Any, Any]], List[Tuple[Any, Any]]]:
-        """Pairs of a variable and its gradient: the local ones, and the others."""
+        """What `gradient` gives for a list of sources, as pairs of a source and its gradient: the local ones, and the others."""
         local, common = [], []
-        for source, gradient in zip(sources, gradients):
+        for source, gradient in zip(sources, self.gradient(target, sources, output_gradients, use_generic_names)):
             (local if key_of(source) in self._local_sources else common).append((source, gradient))
         return local, common
 
