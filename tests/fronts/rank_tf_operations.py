@@ -398,7 +398,10 @@ def case_what_is_wrong_is_named():
     raises((ValueError, TypeError, tf.errors.OpError), hvd.allreduce, tf.constant(["text"]))
     text = raises(tf.errors.InvalidArgumentError, hvd.broadcast, tf.constant(1.0), SIZE + 5)
     assert "HorovodBroadcast" in text, text
-    assert "not known to the job" in raises(ValueError, hvd.allreduce, 1.0, process_set=hvd.ProcessSet([0]))
+    unknown = hvd.ProcessSet([0])
+    assert "not known to the job" in raises(ValueError, hvd.allreduce, 1.0, process_set=unknown)
+    unknown.process_set_id = 10  # no number of the job
+    assert "not known to the job" in raises(ValueError, hvd.allreduce, 1.0, process_set=unknown)
 
 
 def case_what_xla_cannot_compile_is_named_with_a_way_out():

@@ -116,7 +116,7 @@ _adding_lock = threading.Lock()
 def number_of(process_set: ProcessSet) -> int:
     """What the library calls it. ValueError for what is none, or is not known to the job."""
     number = process_set.process_set_id if isinstance(process_set, ProcessSet) else None
-    if number is None:
+    if number != 0 and not any(number == known.process_set_id for known in list(_known)):  # 0: all ranks
         raise ValueError(f"process_set={process_set!r} is not known to the job; call hvd.add_process_set on every rank")
     return number
 
