@@ -50,6 +50,23 @@ if is_version_greater_equal_than(tf.__version__, "2.19"):
     attempt("disagrees when compiled", lambda: compiled(tf.ones([2 + RANK])))
     told["compiled after"] = float(compiled(tf.constant(1.0)))
 
+    # No order of these two is right for both ranks: each needs the one's result for the other.
+    os.environ.update(HOROVOD_STALL_CHECK_TIME_SECONDS="1", HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="2")
+    hvd.shutdown()
+    hvd.init()
+
+    @tf.function(jit_compile=True)
+    def crossed(x):
+        for name in ("left", "right") if RANK == 0 else ("right", "left"):
+            x = hvd.allreduce(x, name=name)
+        return x
+
+    attempt("crossed", lambda: crossed(tf.constant(1.0)))
+    del os.environ["HOROVOD_STALL_CHECK_TIME_SECONDS"]
+    os.environ["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"] = "120"
+    hvd.shutdown()
+    hvd.init()
+
 
 @tf.function
 def many(x):

@@ -10,6 +10,7 @@ from rank_side import raises, run_cases
 
 import horovod.tensorflow as hvd
 from horovod.common.exceptions import HorovodInternalError
+from horovod.common.util import is_version_greater_equal_than
 
 if "HVD_TEST_ONE_THREAD" in os.environ:  # for operations of a graph: what blocked one would block all
     tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -402,6 +403,28 @@ def case_what_is_wrong_is_named():
     assert "not known to the job" in raises(ValueError, hvd.allreduce, 1.0, process_set=unknown)
     unknown.process_set_id = 10  # no number of the job
     assert "not known to the job" in raises(ValueError, hvd.allreduce, 1.0, process_set=unknown)
+
+
+def case_compiled_functions_that_ranks_trace_in_other_orders():
+    if not is_version_greater_equal_than(tf.__version__, "2.19"):
+        return
+    variable = tf.Variable(tf.zeros([64]))
+
+    @tf.function(jit_compile=True)
+    def function(x):
+        last_by_name = hvd.allreduce(x, op=hvd.Sum, name="z")
+        variable.assign_add(last_by_name)
+        parts = {}
+        for name in "bac" if RANK % 2 else "cab":
+            # What is between them lets XLA use memory again, and so wait.
+            parts[name] = tf.reduce_sum(hvd.allreduce(x * ord(name), op=hvd.Sum, name=name))
+        after = hvd.allreduce(variable + 1.0, op=hvd.Sum, name="A")  # the first by name, and after "z"
+        return tf.reduce_sum(after), parts["a"], parts["b"], parts["c"]
+
+    for step in (1, 2):
+        after, a, b, c = function(tf.ones([64]))
+        same(after, 64.0 * SIZE * (step * SIZE + 1))
+        same([b - a, c - b], [64.0 * SIZE] * 2)
 
 
 def case_what_xla_cannot_compile_is_named_with_a_way_out():

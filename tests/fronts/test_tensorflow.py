@@ -81,6 +81,14 @@ def test_ranks_that_disagree_within_a_compiled_function_are_told_and_go_on():
         assert told["compiled after"] == 2
 
 
+def test_ranks_of_which_each_needs_the_others_next_collective_end_with_both_names():
+    if not is_version_greater_equal_than(tensorflow.__version__, "2.19"):
+        pytest.skip("compiled functions need TensorFlow 2.19")
+    for told in failures().reports:
+        kind, text, _ = told["crossed"]
+        assert kind != "no error" and "left" in text and "right" in text, told
+
+
 def test_a_rank_that_dies_is_named_to_those_who_wait_within_a_graph():
     told = failures().reports[0]
     kind, text, _ = told["dies"]

@@ -94,14 +94,15 @@ std::optional<Failure> read_tensors(const Frame& frame, Call& call) {
     return invalid("a collective has no attribute 'names'");
   }
   std::vector<std::string> lines = lines_of({names->text, names->length});
-  const auto count = static_cast<std::size_t>(frame.arguments.count);
-  if (frame.results.count != frame.arguments.count || lines.size() != count || count == 0) {
+  const auto operands = static_cast<std::size_t>(frame.arguments.count);
+  const std::size_t unnamed = read_int(frame.attributes, "ordered", 0) != 0 ? 1 : 0;
+  if (frame.results.count != frame.arguments.count || lines.size() + unnamed != operands) {
     return invalid("a collective has " + std::to_string(frame.arguments.count) + " operands, " +
                    std::to_string(frame.results.count) + " results and " + std::to_string(lines.size()) +
                    " names, where it needs as many of each");
   }
-  call.tensors.resize(count);
-  for (std::size_t i = 0; i < count; ++i) {
+  call.tensors.resize(lines.size());
+  for (std::size_t i = 0; i < lines.size(); ++i) {
     Call::Tensor& tensor = call.tensors[i];
     tensor.name = std::move(lines[i]);
     if (frame.arguments.types[i] != kBufferValue || frame.results.types[i] != kBufferValue) {

@@ -45,7 +45,9 @@ struct Call {
 };
 
 // Reads the attributes "kind", "op", "root_rank", "process_set" (integers of 64 bits), "prescale", "postscale" (f64),
-// and "names": one for each operand, separated by line breaks. All but kind and names may be left out.
+// and "names": one for each operand, separated by line breaks. All but kind and names may be left out. With "ordered"
+// there are one operand and one result more. Nobody reads them, but XLA runs the call after that which makes the
+// operand.
 std::optional<Failure> read_call(const Frame& frame, Call& call);
 
 }  // namespace hvd::xla

@@ -8,8 +8,9 @@
 //
 // A call without operands and attributes does nothing. It only makes a program larger. XLA on CPUs runs a small program
 // (up to 8 steps, or steps with tensors of up to 512 bytes only) one step after another, and waits for each future
-// before the next step. Ranks with different orders would then wait for each other for ever. So the fronts put such
-// empty calls beside the collectives.
+// before the next step. Ranks with different orders would then wait for each other for ever. So horovod.jax puts such
+// empty calls beside the collectives. In TensorFlow's programs a last operand of each collective makes the order the
+// same on all ranks instead.
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>

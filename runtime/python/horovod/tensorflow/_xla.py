@@ -9,8 +9,7 @@ import functools
 import pathlib
 import re
 import struct
-from typing import Any, List, Optional, Sequence
-from weakref import WeakKeyDictionary
+from typing import Any, Dict, List, Optional, Sequence, Set
 
 import tensorflow as tf
 
@@ -21,17 +20,8 @@ _XLA_TYPES = {
     tf.bool: "i1", tf.int8: "i8", tf.int16: "i16", tf.int32: "i32", tf.int64: "i64", tf.uint8: "ui8", tf.uint16: "ui16",
     tf.float16: "f16", tf.bfloat16: "bf16", tf.float32: "f32", tf.float64: "f64",
 }  # fmt: skip
-
-# XLA runs a program of up to 8 steps, or of steps with up to 512 bytes alone, one step after another. Ranks that come
-# to two collectives in different orders would then wait for each other for ever. These steps, beside each of the first
-# two collectives, make the program larger.
-_FILLERS, _EARLY = 4, 2
-_FILLER = (
-    "    %filler{} = stablehlo.custom_call @hvd_xla_collective() {{api_version = 4 : i32, has_side_effect = true, "
-    "backend_config = {{}}}} : () -> tensor<1024xui8>\n"
-)
-# The number of collectives in each graph.
-_counts: "WeakKeyDictionary[Any, int]" = WeakKeyDictionary()
+_ORDER_BYTES = 1  # of the operand by which a collective waits for the one before it
+_READS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd")
 
 
 def not_compiled(kind: str) -> NotImplementedError:
@@ -72,15 +62,81 @@ def _type_of(tensor: Any) -> str:
     return "tensor<" + "".join(f"{extent}x" for extent in tensor.shape) + _XLA_TYPES[tensor.dtype] + ">"
 
 
-def _fillers() -> str:
-    """What is to stand beside the next collective of this graph."""
-    graph = tf.compat.v1.get_default_graph()
-    _counts[graph] = _counts.get(graph, 0) + 1
-    return "".join(_FILLER.format(i) for i in range(_FILLERS)) if _counts[graph] <= _EARLY else ""
+class _Order:
+    """The collectives of one graph, each of which waits for the one before it.
+
+    XLA orders the steps of a program by itself, so that a rank which traces collectives in another order than the others
+    would wait for them for ever. This order is the same on all ranks, whatever the order of tracing: where no operation's
+    result leads to another operation, their names decide. A last operand and result of each collective, which nobody
+    reads, hold XLA to it. Thread: that which traces the graph.
+    """
+
+    def __init__(self) -> None:
+        self._begin = tf.zeros([_ORDER_BYTES], tf.uint8)
+        self._names: List[str] = []
+        self._operations: List[Any] = []
+        self._places: Dict[Any, int] = {}
+        self._before_all: Set[Any] = set()  # operations that come after none of the collectives
+
+    def place_for(self, name: str, tensors: Sequence[Any]) -> int:
+        """The place of a new collective: after those whose results lead to `tensors`, and before the next greater name."""
+        place = 1 + max((self._places[operation] for operation in self._ancestors(tensors)), default=-1)
+        while place < len(self._names) and self._names[place] < name:
+            place += 1
+        return place
+
+    def predecessor(self, place: int) -> Any:
+        """The tensor that the collective at this place waits for."""
+        return self._operations[place - 1].outputs[-1] if place else self._begin
+
+    def insert(self, place: int, name: str, operation: Any) -> None:
+        """Puts a collective at its place: the next one waits for it."""
+        if place < len(self._operations):
+            following = self._operations[place]
+            following._update_input(len(following.inputs) - 1, operation.outputs[-1])
+        self._names.insert(place, name)
+        self._operations.insert(place, operation)
+        self._places = {each: i for i, each in enumerate(self._operations)}
+
+    def _ancestors(self, tensors: Sequence[Any]) -> List[Any]:
+        """The collectives that must end before `tensors` are there, without those that come before such a one."""
+        found, seen = [], set()
+        left = [tensor.op for tensor in tensors]
+        while left:
+            operation = left.pop()
+            if operation in seen or operation in self._before_all:
+                continue
+            seen.add(operation)
+            if operation in self._places:
+                found.append(operation)
+                continue
+            left += [tensor.op for tensor in operation.inputs]
+            left += operation.control_inputs
+            left += _earlier_uses(operation)
+        if not found:
+            self._before_all |= seen
+        return found
+
+
+def _earlier_uses(operation: Any) -> List[Any]:
+    """The operations on an operation's variables that TensorFlow will put before it, at the end of tracing."""
+    earlier = []
+    for tensor in operation.inputs:
+        if tensor.dtype == tf.resource:
+            for other in tensor.consumers():
+                if other._id < operation._id and not (operation.type in _READS and other.type in _READS):
+                    earlier.append(other)
+    return earlier
+
+
+def _order_of(graph: Any) -> _Order:
+    if not hasattr(graph, "_hvd_order"):
+        graph._hvd_order = _Order()
+    return graph._hvd_order
 
 
 def _module(types: Sequence[str], names: Sequence[str], kind: int, op: int, root: int, prescale: float, postscale: float, number: int) -> str:
-    """The text of a program that is one call of the handler, and fillers."""
+    """The text of a program that is one call of the handler. `types`: of the operands, which are the results' too."""
 
     def double(value: float) -> str:
         return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X} : f64"
@@ -92,13 +148,13 @@ def _module(types: Sequence[str], names: Sequence[str], kind: int, op: int, root
     all_types = ", ".join(types)
     lines = "\\0A".join(names)  # a line break, as such texts have it
     config = (
-        f'kind = {kind} : i64, names = "{lines}", op = {op} : i64, postscale = {double(postscale)}, '
+        f'kind = {kind} : i64, names = "{lines}", op = {op} : i64, ordered = 1 : i64, postscale = {double(postscale)}, '
         f"prescale = {double(prescale)}, process_set = {number} : i64, root_rank = {root} : i64"
     )
     return (
         "module @hvd {\n  func.func public @main("
         + ", ".join(f"%arg{i}: {kind_of}" for i, kind_of in enumerate(types))
-        + f") -> ({all_types}) {{\n{_fillers()}"
+        + f") -> ({all_types}) {{\n"
         + f"    %0{several} = stablehlo.custom_call @hvd_xla_collective({arguments}) "
         + f"{{api_version = 4 : i32, has_side_effect = true, backend_config = {{{config}}}}} : ({all_types}) -> "
         + (f"({all_types})" if count > 1 else all_types)
@@ -112,15 +168,29 @@ def _call(tensors: Sequence[Any], label: str, kind: int, op: int, root: int, pre
     if tf.config.list_logical_devices("GPU"):
         raise NotImplementedError(f"hvd.allreduce in functions that XLA compiles for GPUs is not available yet: {_WAY_OUT}")
     _register()
-    base = tf.compat.v1.get_default_graph().unique_name(re.sub(r"[^a-zA-Z0-9_./]", "_", label))
+    graph = tf.compat.v1.get_default_graph()
+    base = graph.unique_name(re.sub(r"[^a-zA-Z0-9_./]", "_", label))
     names = [base] if len(tensors) == 1 else [f"{base}_{i}" for i in range(len(tensors))]
-    module = _module([_type_of(tensor) for tensor in tensors], names, kind, op, root, prescale, postscale, number)
+    order = _order_of(graph)
+    place = order.place_for(base, tensors)
+    operands = [*tensors, order.predecessor(place)]
+    module = _module([_type_of(tensor) for tensor in operands], names, kind, op, root, prescale, postscale, number)
     results = gen_xla_ops.xla_call_module(
-        list(tensors), version=5, module=module, Sout=[tensor.shape for tensor in tensors],
-        Tout=[tensor.dtype for tensor in tensors], platforms=["CPU"], dim_args_spec=[], function_list=[],
+        operands, version=5, module=module, Sout=[tensor.shape for tensor in operands],
+        Tout=[tensor.dtype for tensor in operands], platforms=["CPU"], dim_args_spec=[], function_list=[],
         has_token_input_output=False, disabled_checks=[],
     )  # fmt: skip
-    return list(results)
+    order.insert(place, base, results[-1].op)
+    _run_independently(graph, results[-1].op)
+    return list(results[:-1])
+
+
+def _run_independently(graph: Any, operation: Any) -> None:
+    """Says that the operation has to run, used or not. Otherwise TensorFlow would put all that have effects into the order of
+    tracing, against ours."""
+    manager = getattr(graph, "experimental_acd_manager", None)
+    if manager is not None:
+        manager.run_independently(operation)
 
 
 def grouped_allreduce(

@@ -217,6 +217,34 @@ TEST_CASE("a group of a compiled program is done, small and large, in place and 
   CHECK(hvd_shutdown() == HVD_OK);
 }
 
+TEST_CASE("a last operand that only orders a program's calls is no part of the collective") {
+  REQUIRE(hvd_init(nullptr) == HVD_OK);
+  TestFrame frame({{1.0F, 2.0F}, {7.0F}}, "ordered");
+  frame.set("ordered", 1);
+  frame.outputs = {{0.0F, 0.0F}, {9.0F}};
+  CHECK(frame.run() == "");
+  CHECK(frame.outputs[0] == std::vector<float>{1.0F, 2.0F});
+  CHECK(frame.outputs[1] == std::vector<float>{9.0F});  // nobody writes it
+  Call call;
+  CHECK_FALSE(read_call(frame.make(), call).has_value());
+  CHECK(call.tensors.size() == 1);
+  CHECK(call.bytes == 8);
+  TestFrame missing({{1.0F}}, "ordered");
+  missing.set("ordered", 1);
+  CHECK(says(missing.run(), "1 operands, 1 results and 1 names"));
+  CHECK(hvd_shutdown() == HVD_OK);
+}
+
+TEST_CASE("a call that only makes a program larger ends at once, without a job") {
+  TestFrame frame({}, "");
+  Frame made = frame.make();
+  made.attributes.count = 0;
+  CHECK((hvd_xla_collective(&made) == nullptr));
+  CHECK((made.future == nullptr));
+  // One that has attributes is a collective, and wrong without operands.
+  CHECK(says(frame.run(), "0 operands, 0 results and 1 names"));
+}
+
 TEST_CASE("calls of one name that are made at once are done one after another") {
   REQUIRE(hvd_init(nullptr) == HVD_OK);
   std::vector<std::thread> threads;
