@@ -129,6 +129,8 @@ NOT_IN_PURE = r"<(unistd\.h|fcntl\.h|sys/.*|fstream|iostream|thread|mutex|ctime|
 MAX_LINES = {"tests": 800, "": 600}
 # A room that is fuller is divided.
 MAX_FILES = 30
+# A unit test stands in the folder that mirrors the folder of what it tests.
+UNIT_TESTS = "tests/unit"
 ROOTS = ["cli", "launcher", "runtime", "tests", "scripts"]
 SUFFIXES = {".h", ".cpp", ".c", ".cu", ".cuh"}
 
@@ -238,6 +240,11 @@ class Checker:
                     where = f"only in {', '.join(homes)}" if homes else "nowhere"
                     self.say(path, number, f"{name}() is called {where}: {why}")
 
+    def check_unit_test(self, path):
+        source = path.rpartition("/")[0].removeprefix(UNIT_TESTS).strip("/")
+        if source not in EDGES or not (self.root / source).is_dir():
+            self.say(path, 1, f"mirrors no room: there is no folder {source or '.'}/ of source")
+
     def check_file(self, path):
         text = (self.root / path).read_text(encoding="utf-8", errors="replace")
         lines = text.splitlines()
@@ -250,6 +257,8 @@ class Checker:
         code = code_only(text).splitlines()
         if not path.startswith("scripts/"):
             self.check_calls(path, code, lines)
+        if path.startswith(UNIT_TESTS + "/") and path.endswith("_test.cpp"):
+            self.check_unit_test(path)
         if path.endswith(".h"):
             if not any(line.strip() == "#pragma once" for line in lines) and path != "runtime/include/hvd/hvd.h":
                 self.say(path, 1, "no #pragma once")
@@ -301,6 +310,7 @@ def explain():
     print(f"\nWithout I/O, clock and environment: {', '.join(PURE)}")
     print(f"Lines per file: at most {MAX_LINES['']}, in tests {MAX_LINES['tests']}")
     print(f"C++ files in a folder: at most {MAX_FILES}")
+    print(f"{UNIT_TESTS}/FOLDER/*_test.cpp: FOLDER is a room of the source")
     print("Headers: #pragma once; no using namespace; included by their path from the project's root")
 
 

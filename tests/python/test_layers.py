@@ -23,7 +23,7 @@ CLEAN = {
     "launcher/job/spec.h": HEADER,
     "launcher/run/job_state.h": HEADER + '#include "launcher/job/spec.h"\n#include <string>\n',
     "cli/main.cpp": '#include "launcher/run/job_state.h"\n#include <hvd/hvd.h>\n',
-    "tests/unit/a_test.cpp": '#include <doctest/doctest.h>\n#include "runtime/engine/engine.h"\n',
+    "tests/unit/runtime/engine/a_test.cpp": '#include <doctest/doctest.h>\n#include "runtime/engine/engine.h"\n',
 }
 
 
@@ -80,12 +80,15 @@ def test_an_empty_tree_is_not_taken_for_a_clean_one(tmp_path):
     ("launcher/transport/x.cpp", "int f = ::syscall(SYS_pidfd_open, pid, 0);\n", 1, "only in launcher/process/spawn.cpp"),
     ("launcher/transport/x.cpp", "char** e = environ;\n", 1, "take the environment as an argument"),
     ("launcher/run/x.cpp", "void f() { ::close(1); }\n", 1, "close()"),
-    ("tests/unit/b_test.cpp", "void f() { usleep(3); }\n", 1, "sleep() is called nowhere"),
-    ("tests/unit/b_test.cpp", "void f() { std::this_thread::sleep_for(a); }\n", 1, "wait on a condition"),
+    ("tests/unit/launcher/job/b_test.cpp", "void f() { usleep(3); }\n", 1, "sleep() is called nowhere"),
+    ("tests/unit/launcher/job/b_test.cpp", "void f() { std::this_thread::sleep_for(a); }\n", 1, "wait on a condition"),
     ("runtime/base/x.h", "int a;\n", 1, "no #pragma once"),
     ("runtime/base/x.h", HEADER + "using namespace std;\n", 2, "using namespace"),
     ("runtime/base/x.cpp", "\n" * 601, 600, "601 lines; at most 600"),
-    ("tests/unit/b_test.cpp", "\n" * 801, 800, "801 lines; at most 800"),
+    ("tests/unit/launcher/job/b_test.cpp", "\n" * 801, 800, "801 lines; at most 800"),
+    ("tests/unit/b_test.cpp", "", 1, "mirrors no room"),
+    ("tests/unit/launcher/b_test.cpp", "", 1, "there is no folder launcher/ of source"),
+    ("tests/unit/launcher/gone/b_test.cpp", "", 1, "there is no folder launcher/gone/ of source"),
 ])
 def test_a_violation_is_named_with_its_line(tmp_path, path, text, where, words):
     found = layers(tmp_path, {path: text})
@@ -107,10 +110,11 @@ def test_a_violation_is_named_with_its_line(tmp_path, path, text, where, words):
     ("launcher/process/spawn.cpp", "int f = ::syscall(SYS_pidfd_open, pid, 0);\n"),
     ("cli/agent_main.cpp", "char** e = environ;\n"),
     ("launcher/run/x.cpp", "int environment = q.environ + my_environ;\n"),
-    ("tests/unit/b_test.cpp", "\n" * 800),
-    ("tests/unit/b_test.cpp", "// sleeps: idle is what is measured\nvoid f() { usleep(3); }\n"),
-    ("tests/unit/b_test.cpp", "void f() { usleep(3); }  // sleeps: idle is what is measured\n"),
-    ("tests/unit/b_test.cpp", "void f() { ::close(::fork()); system(\"true\"); }\n"),
+    ("tests/unit/launcher/job/b_test.cpp", "\n" * 800),
+    ("tests/unit/launcher/folder.h", HEADER),
+    ("tests/unit/launcher/job/b_test.cpp", "// sleeps: idle is what is measured\nvoid f() { usleep(3); }\n"),
+    ("tests/unit/launcher/job/b_test.cpp", "void f() { usleep(3); }  // sleeps: idle is what is measured\n"),
+    ("tests/unit/launcher/job/b_test.cpp", "void f() { ::close(::fork()); system(\"true\"); }\n"),
 ])
 def test_what_only_looks_like_a_violation_passes(tmp_path, path, text):
     assert layers(tmp_path, {path: text}) == []

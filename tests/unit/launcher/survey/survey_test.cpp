@@ -1,52 +1,23 @@
-// launcher/agent and launcher/process: messages, the script that a command names, and processes.
-#include <signal.h>
+// launcher/survey: what an agent finds out about its node's cores, networks, GPUs, and about a command.
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
-#include <random>
 
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
-#include "launcher/agent/rank_process.h"
 #include "launcher/process/exit_status.h"
-#include "launcher/process/output_of.h"
 #include "launcher/process/spawn.h"
 #include "launcher/survey/node_gpus.h"
 #include "launcher/survey/own_cores.h"
 #include "launcher/survey/own_gpus.h"
 #include "launcher/survey/own_networks.h"
 #include "launcher/survey/script_check.h"
-#include "launcher/wire/messages.h"
-#include "tests/support/jumping_clock.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
 
 namespace {
-
-StartMessage a_start() {
-  StartMessage start;
-  start.cwd = "/w";
-  start.argv = {"python", "a b", ""};
-  start.unset = {"RANK"};
-  start.env = {{"A", "1\n2"}, {"B", ""}};
-  start.last = {{"C", "=x="}};
-  start.ranks = {{3, {{"HVD_RANK", "3"}}, {0, 2}}, {4, {}, {}, {"cat"}, true}};
-  start.input_window = kInputWindow;
-  return start;
-}
-
-// Every proper prefix of a message, and every message with a byte too many, is refused.
-template <typename Message>
-void check_bounds(const std::string& body) {
-  REQUIRE(Message::decode(body).ok());
-  for (std::size_t size = 0; size < body.size(); ++size) {
-    CHECK(!Message::decode(std::string_view(body).substr(0, size)).ok());
-  }
-  CHECK(!Message::decode(body + "x").ok());
-}
 
 int run_to_end(const SpawnOptions& options) {
   const auto pid = spawn(options);
@@ -220,65 +191,6 @@ TEST_CASE("AMD's GPUs are found in the kernel's files, within what ROCm's and HI
   std::filesystem::remove_all(root);
 }
 
-TEST_CASE("messages survive the way, and are refused when cut or too long") {
-  const StartMessage start = StartMessage::decode(a_start().encode()).value();
-  CHECK(start.argv == a_start().argv);
-  CHECK(start.env == a_start().env);
-  CHECK(start.last == a_start().last);
-  CHECK(start.ranks[0].env == a_start().ranks[0].env);
-  CHECK(start.ranks[0].cpus == hvd::CpuList{0, 2});
-  StartMessage wrong = a_start();
-  wrong.ranks[1].cpus = {-1};
-  CHECK(!StartMessage::decode(wrong.encode()).ok());
-  const ReadyMessage ready{"0.1", "n", 1, {{1, {0, 4}}}, 3, "/s", "/r", {}, "CUDA_VISIBLE_DEVICES", {"GPU-1"}, {1}, {}};
-  CHECK(ReadyMessage::decode(ready.encode()).value().cores == ready.cores);
-  CHECK(ReadyMessage::decode(ready.encode()).value().near == ready.near);
-  check_bounds<StartMessage>(a_start().encode());
-  check_bounds<WelcomeMessage>(WelcomeMessage{"j", 2, {}, "t", 5, 6, 7}.encode());
-  check_bounds<ReadyMessage>(ReadyMessage{"0.1",
-                                          "n",
-                                          1,
-                                          {{1, {0, 4}}},
-                                          3,
-                                          "/s",
-                                          "/r",
-                                          {{"eth0", "10.0.0.1/8"}},
-                                          "CUDA_VISIBLE_DEVICES",
-                                          {"GPU-1"},
-                                          {1},
-                                          {2, 4, 0, 2}}
-                                 .encode());
-  check_bounds<ResumeMessage>(ResumeMessage{"/r", "t", 7}.encode());
-  check_bounds<RelayStartMessage>(RelayStartMessage{7, {"ssh", ""}}.encode());
-  check_bounds<RelayOverMessage>(RelayOverMessage{7, ExitStatus{ExitStatus::Kind::kSignalled, 9}, "killed"}.encode());
-  check_bounds<RelayOverMessage>(RelayOverMessage{7, std::nullopt, "no such program"}.encode());
-  check_bounds<RestartMessage>(RestartMessage{1, "rank 1 was killed", a_start()}.encode());
-  check_bounds<RestartMessage>(RestartMessage{1, "rank 1 was killed", std::nullopt}.encode());
-  check_bounds<StopMessage>(StopMessage{15, 100, {2, 3}}.encode());
-  check_bounds<FailingMessage>(FailingMessage{1, {hvd::FailureNews::Kind::kOver, 2, 1, "it was lost"}}.encode());
-  check_bounds<ExitedMessage>(ExitedMessage{1, {ExitStatus::Kind::kSignalled, 9}, {"killed", "in /core"}}.encode());
-  check_bounds<ExchangeMessage>(ExchangeMessage{1, "k", "v", 2}.encode());
-  check_bounds<ExchangedMessage>(ExchangedMessage{"k", {"a", ""}}.encode());
-  check_bounds<StartFailedMessage>(StartFailedMessage{1, hvd::Error(hvd::Code::kNotFound, "no")}.encode());
-}
-
-TEST_CASE("random bytes never become a message with more items than bytes") {
-  std::mt19937 random(5);
-  for (int i = 0; i < 20000; ++i) {
-    std::string body;
-    for (std::size_t n = random() % 64; n > 0; --n) {
-      body += static_cast<char>(random() % 3 == 0 ? random() : 0);
-    }
-    if (const auto start = StartMessage::decode(body); start.ok()) {
-      CHECK(start.value().argv.size() <= body.size());
-    }
-    CHECK((ExchangedMessage::decode(body).ok() || true));
-    if (const auto output = OutputMessage::decode(body); output.ok()) {
-      CHECK(output.value().bytes.size() + 5 == body.size());
-    }
-  }
-}
-
 TEST_CASE("the script of a Python command line is found, and nothing is taken for one") {
   CHECK(python_script_of({"python", "train.py", "-c"}) == "train.py");
   CHECK(python_script_of({"/v/bin/python3.11", "-u", "-X", "dev", "t.py"}) == "t.py");
@@ -289,89 +201,4 @@ TEST_CASE("the script of a Python command line is found, and nothing is taken fo
   CHECK(python_script_of({"python", "-"}).empty());
   CHECK(python_script_of({"python"}).empty());
   CHECK(python_script_of({"bash", "x.sh"}).empty());
-}
-
-TEST_CASE("an exit status is decoded, whether a core was dumped or not") {
-  CHECK(ExitStatus::from_wait(3 << 8).shell_code() == 3);
-  CHECK(ExitStatus::from_wait(SIGSEGV).shell_code() == 139);
-  CHECK(ExitStatus::from_wait(SIGSEGV | 0x80).shell_code() == 139);
-  CHECK(ExitStatus::from_wait(SIGKILL).text() == "was killed by signal 9 (SIGKILL)");
-  CHECK(ExitStatus::from_wait(0).is_success());
-}
-
-TEST_CASE("a program is started with its own environment and directory") {
-  SpawnOptions options;
-  options.argv = {"sh", "-c", "[ \"$A\" = '1 2' ] && [ \"$(pwd)\" = / ] && exit 7"};
-  options.environment = {"PATH=/usr/bin:/bin", "A=1 2"};
-  options.cwd = "/";
-  CHECK(run_to_end(options) == 7);
-}
-
-TEST_CASE("a child ignores no signal that its parent ignored") {
-  ::signal(SIGPIPE, SIG_IGN);
-  SpawnOptions options;
-  options.argv = {"sh", "-c", "kill -PIPE $$; exit 1"};
-  options.environment = {"PATH=/usr/bin:/bin"};
-  CHECK(run_to_end(options) == 128 + SIGPIPE);
-}
-
-TEST_CASE("a program that closes its output and lives on is waited for only as long as is said") {
-  const auto done = output_of({"sh", "-c", "echo hello; exec >&- 2>&-; exec sleep 1000"}, {"PATH=/usr/bin:/bin"},
-                              hvd::Deadline::after(std::chrono::seconds(1)));
-  REQUIRE(!done.ok());
-  CHECK(done.error().code() == hvd::Code::kTimeout);
-  const auto endless = output_of({"yes"}, {"PATH=/usr/bin:/bin"}, hvd::Deadline::after(std::chrono::minutes(5)));
-  CHECK(endless.error().message() == "'yes' has printed more than 1 MiB and was stopped");
-  CHECK(output_of({"echo", "hello"}, {"PATH=/usr/bin:/bin"}, hvd::Deadline::after(std::chrono::minutes(5))).value() ==
-        "hello\n");
-}
-
-TEST_CASE("all that a rank has written is read when it has ended, also from a pipe that it has enlarged") {
-  constexpr std::size_t kWritten = 1U << 20U;
-  hvd::test::JumpingClock clock;
-  const auto loop = hvd::EventLoop::create(clock).value();
-  std::size_t allowance = 0;
-  std::size_t read = 0;
-  bool is_over = false;
-  RankProcess::Sink sink;
-  sink.allowance = [&allowance] { return allowance; };
-  sink.on_output = [&read](int, StreamId, std::string_view bytes) { read += bytes.size(); };
-  sink.on_output_end = [&is_over](int, StreamId stream) { is_over = is_over || stream == StreamId::kStdout; };
-  SpawnOptions options;
-  // A process that it leaves behind holds the pipe open. 1031: F_SETPIPE_SZ.
-  options.argv = {"python3", "-S", "-c",
-                  "import fcntl, os, subprocess\nfcntl.fcntl(1, 1031, 1 << 20)\n"
-                  "subprocess.Popen(['sleep', '1000'], stderr=subprocess.DEVNULL)\nos.write(1, b'x' * (1 << 20))"};
-  options.environment = {"PATH=/usr/local/bin:/usr/bin:/bin"};
-  const auto rank = RankProcess::start(*loop, 0, std::move(options), std::move(sink)).value();
-  const pid_t group = rank->pid();
-  siginfo_t ended{};
-  REQUIRE(::waitid(P_PID, static_cast<id_t>(group), &ended, WEXITED | WNOWAIT) == 0);
-  REQUIRE(loop->turn(hvd::Deadline::after(hvd::Duration::zero())).ok());  // it finds that nothing is allowed
-  int status = 0;
-  REQUIRE(::waitpid(group, &status, 0) == group);
-  REQUIRE(ExitStatus::from_wait(status).is_success());
-  rank->mark_exited(ExitStatus::from_wait(status));
-  CHECK(read == 0);
-  allowance = 2 * kWritten;
-  clock.jumped += std::chrono::seconds(10);  // whoever holds the pipe is not waited for any longer
-  rank->resume();
-  while (!is_over) {
-    REQUIRE(loop->turn(hvd::Deadline::after(std::chrono::minutes(5))).ok());
-  }
-  ::kill(-group, SIGKILL);
-  CHECK(read == kWritten);
-}
-
-TEST_CASE("what cannot be started is told with its path and reason") {
-  SpawnOptions options;
-  options.environment = {"PATH=/usr/bin:/bin"};
-  options.argv = {"no-such-program"};
-  CHECK(spawn(options).error().code() == hvd::Code::kNotFound);
-  options.argv = {"/etc/passwd"};
-  CHECK(spawn(options).error().message().find("not an executable") != std::string::npos);
-  options.argv = {"true"};
-  options.cwd = "/no/such/directory";
-  CHECK(spawn(options).error().message().find("cannot enter the working directory '/no/such/directory'") !=
-        std::string::npos);
 }

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/unit/transport/sshd_fixture.h"
+#include "tests/unit/launcher/transport/sshd_fixture.h"
 
 namespace hvd::launch {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <sys/wait.h>
 
-#include "tests/unit/transport/recording.h"
+#include "tests/unit/launcher/transport/recording.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
 using namespace hvd;          // NOLINT(google-build-using-namespace)

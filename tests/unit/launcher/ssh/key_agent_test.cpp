@@ -11,7 +11,7 @@
 
 #include "launcher/ssh/key_file.h"
 #include "launcher/ssh/ssh_wire.h"
-#include "tests/unit/transport/ssh_launcher.h"
+#include "tests/unit/launcher/ssh/ssh_launcher.h"
 
 namespace hvd::launch {
 namespace {

@@ -10,9 +10,9 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/silent_port.h"
-#include "tests/unit/transport/recording.h"
-#include "tests/unit/transport/ssh_launcher.h"
-#include "tests/unit/transport/sshd_fixture.h"
+#include "tests/unit/launcher/ssh/ssh_launcher.h"
+#include "tests/unit/launcher/transport/recording.h"
+#include "tests/unit/launcher/transport/sshd_fixture.h"
 
 namespace hvd::launch {
 namespace {

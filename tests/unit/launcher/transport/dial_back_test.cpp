@@ -14,7 +14,7 @@
 #include "launcher/agent/dial.h"
 #include "runtime/io/socket.h"
 #include "tests/support/refusing_port.h"
-#include "tests/unit/transport/recording.h"
+#include "tests/unit/launcher/transport/recording.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
 using namespace hvd;          // NOLINT(google-build-using-namespace)

@@ -1,4 +1,4 @@
-#include "tests/unit/transport/sshd_fixture.h"
+#include "tests/unit/launcher/transport/sshd_fixture.h"
 
 #include <errno.h>
 #include <fcntl.h>

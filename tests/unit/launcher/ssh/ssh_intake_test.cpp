@@ -15,8 +15,8 @@
 #include <doctest/doctest.h>
 
 #include "launcher/ssh/ssh_wire.h"
-#include "tests/unit/transport/recording.h"
-#include "tests/unit/transport/ssh_launcher.h"
+#include "tests/unit/launcher/ssh/ssh_launcher.h"
+#include "tests/unit/launcher/transport/recording.h"
 
 namespace hvd::launch {
 namespace {

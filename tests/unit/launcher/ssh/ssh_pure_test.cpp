@@ -12,7 +12,7 @@
 #include "launcher/ssh/key_file.h"
 #include "launcher/ssh/known_hosts.h"
 #include "launcher/transport/ssh_config.h"
-#include "tests/unit/transport/sshd_fixture.h"
+#include "tests/unit/launcher/transport/sshd_fixture.h"
 
 namespace hvd::launch {
 namespace {

@@ -5,9 +5,9 @@
 #include <doctest/doctest.h>
 
 #include "runtime/io/socket.h"
-#include "tests/unit/transport/recording.h"
-#include "tests/unit/transport/ssh_launcher.h"
-#include "tests/unit/transport/sshd_fixture.h"
+#include "tests/unit/launcher/ssh/ssh_launcher.h"
+#include "tests/unit/launcher/transport/recording.h"
+#include "tests/unit/launcher/transport/sshd_fixture.h"
 
 namespace hvd::launch {
 namespace {

@@ -15,8 +15,8 @@
 #include "runtime/io/event_loop.h"
 #include "runtime/io/socket.h"
 #include "tests/support/jumping_clock.h"
-#include "tests/unit/transport/recording.h"
-#include "tests/unit/transport/sshd_fixture.h"
+#include "tests/unit/launcher/transport/recording.h"
+#include "tests/unit/launcher/transport/sshd_fixture.h"
 
 namespace hvd::launch::test {
 

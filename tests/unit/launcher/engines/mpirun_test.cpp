@@ -5,7 +5,7 @@
 
 #include "launcher/job/host_list.h"
 #include "launcher/wire/engine_call.h"
-#include "tests/unit/transport/recording.h"
+#include "tests/unit/launcher/transport/recording.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
 using namespace hvd;          // NOLINT(google-build-using-namespace)

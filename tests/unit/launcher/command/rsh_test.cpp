@@ -10,8 +10,8 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/unit/transport/recording.h"
-#include "tests/unit/transport/sshd_fixture.h"
+#include "tests/unit/launcher/transport/recording.h"
+#include "tests/unit/launcher/transport/sshd_fixture.h"
 
 namespace hvd::launch {
 namespace {

@@ -1,0 +1,72 @@
+// launcher/process: a program is started with what it was given, and its end is decoded.
+#include "launcher/process/spawn.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <doctest/doctest.h>
+
+#include "launcher/process/exit_status.h"
+#include "launcher/process/output_of.h"
+
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+int run_to_end(const SpawnOptions& options) {
+  const auto pid = spawn(options);
+  REQUIRE(pid.ok());
+  int status = 0;
+  REQUIRE(::waitpid(pid.value(), &status, 0) == pid.value());
+  return ExitStatus::from_wait(status).shell_code();
+}
+
+}  // namespace
+
+TEST_CASE("an exit status is decoded, whether a core was dumped or not") {
+  CHECK(ExitStatus::from_wait(3 << 8).shell_code() == 3);
+  CHECK(ExitStatus::from_wait(SIGSEGV).shell_code() == 139);
+  CHECK(ExitStatus::from_wait(SIGSEGV | 0x80).shell_code() == 139);
+  CHECK(ExitStatus::from_wait(SIGKILL).text() == "was killed by signal 9 (SIGKILL)");
+  CHECK(ExitStatus::from_wait(0).is_success());
+}
+
+TEST_CASE("a program is started with its own environment and directory") {
+  SpawnOptions options;
+  options.argv = {"sh", "-c", "[ \"$A\" = '1 2' ] && [ \"$(pwd)\" = / ] && exit 7"};
+  options.environment = {"PATH=/usr/bin:/bin", "A=1 2"};
+  options.cwd = "/";
+  CHECK(run_to_end(options) == 7);
+}
+
+TEST_CASE("a child ignores no signal that its parent ignored") {
+  ::signal(SIGPIPE, SIG_IGN);
+  SpawnOptions options;
+  options.argv = {"sh", "-c", "kill -PIPE $$; exit 1"};
+  options.environment = {"PATH=/usr/bin:/bin"};
+  CHECK(run_to_end(options) == 128 + SIGPIPE);
+}
+
+TEST_CASE("a program that closes its output and lives on is waited for only as long as is said") {
+  const auto done = output_of({"sh", "-c", "echo hello; exec >&- 2>&-; exec sleep 1000"}, {"PATH=/usr/bin:/bin"},
+                              hvd::Deadline::after(std::chrono::seconds(1)));
+  REQUIRE(!done.ok());
+  CHECK(done.error().code() == hvd::Code::kTimeout);
+  const auto endless = output_of({"yes"}, {"PATH=/usr/bin:/bin"}, hvd::Deadline::after(std::chrono::minutes(5)));
+  CHECK(endless.error().message() == "'yes' has printed more than 1 MiB and was stopped");
+  CHECK(output_of({"echo", "hello"}, {"PATH=/usr/bin:/bin"}, hvd::Deadline::after(std::chrono::minutes(5))).value() ==
+        "hello\n");
+}
+
+TEST_CASE("what cannot be started is told with its path and reason") {
+  SpawnOptions options;
+  options.environment = {"PATH=/usr/bin:/bin"};
+  options.argv = {"no-such-program"};
+  CHECK(spawn(options).error().code() == hvd::Code::kNotFound);
+  options.argv = {"/etc/passwd"};
+  CHECK(spawn(options).error().message().find("not an executable") != std::string::npos);
+  options.argv = {"true"};
+  options.cwd = "/no/such/directory";
+  CHECK(spawn(options).error().message().find("cannot enter the working directory '/no/such/directory'") !=
+        std::string::npos);
+}
