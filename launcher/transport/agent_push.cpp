@@ -20,10 +20,10 @@ constexpr std::string_view kFail = "HVDRUN-FAIL ";
 // fish reads backslashes there. So `find` has no negation, and the agent in use is kept young by touch instead: with
 // -c, else touch opens it for writing, and who executes it at that moment is told "Text file busy".
 //
-// Many nodes may have one home directory and run this at once. A name that an agent was started from is never removed
-// nor given to another file while it may be in use: over NFS whoever runs the old file dies of it, hours later. So the
-// first to link its file to the name wins, the others use that one; and a damaged file stays where it is
-// (until it is old), the next name serves. Only where links cannot be made is a name taken by renaming.
+// Many nodes may share one home directory and run this at once. A name that an agent was started from is never removed
+// or given to another file while it may be in use: over NFS, a process that runs the old file dies of that, hours
+// later. So the first node to link its file to the name wins, and the others use that file. A damaged file stays where
+// it is until it is old, and the next name is used. A name is taken by renaming only where links cannot be made.
 //
 // f/g:   gives up; g also removes the unfinished file, i does so on a signal.
 // u DIR: makes DIR private, or fails when it is not ours to make so; in /tmp another user may have been first. Under a

@@ -1,8 +1,8 @@
-// Agent push: how a node that has only a shell and an ssh server comes to run our agent.
+// Agent push is how a node that has only a shell and an ssh server comes to run our agent.
 //
-// One remote command does everything over one channel: look for agent-<sha256> in a private cache directory, ask for
-// its bytes if it is not there, verify, link, exec. Here are its text and the reader of what it answers; nothing here
-// knows ssh. Value types.
+// One remote command does everything over one channel: it looks for agent-<sha256> in a private cache directory, asks
+// for the bytes if they are missing, verifies, links, and executes. This file has the command's text and the reader of
+// its answers. It knows nothing of ssh. Value types.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace hvd::launch {
 
-// The agent executable, in memory.
+// This is the agent executable, in memory.
 struct AgentImage {
   std::string bytes;
   std::string sha256;   // lower-case hex
@@ -24,15 +24,16 @@ struct AgentImage {
 };
 Result<AgentImage> load_agent_image(const std::string& path);
 
-// The command line for the remote user's login shell, whichever that is: sh, csh and fish read it alike.
+// Returns the command line for the remote user's login shell. It is written so that sh, csh and fish read it alike.
 std::string agent_start_command(const AgentImage& image);
 
-// The same for a `sh` that reads its commands from the stream: one line. The agent's bytes and the frames come after it
-// on the same stream, but only when it has asked for them: a shell may read ahead, but not what was not sent yet.
+// Returns the same, in one line, for a `sh` that reads commands from the stream. The agent's bytes and the frames
+// follow on the same stream, but only after the command has asked for them: a shell that reads ahead would swallow
+// them.
 std::string agent_start_line(const AgentImage& image);
 
-// Reads what the remote command prints until the agent itself speaks. Login shells print things of their own first;
-// those are skipped, and kept for the error when no agent comes.
+// AgentGreeting reads what the remote command prints until the agent itself speaks. Login shells print things of their
+// own first. They are skipped, and kept for the error when no agent comes.
 class AgentGreeting {
  public:
   enum class Event : std::uint8_t {
@@ -41,13 +42,13 @@ class AgentGreeting {
     kAgent,   // the agent runs; rest() is its first output
     kFailed,  // failure() says why
   };
-  // Call until it answers kNone, and not after kAgent; what is fed then belongs to rest().
+  // Call it until it answers kNone, and not after kAgent: bytes that are fed after kAgent belong to rest().
   void feed(Bytes bytes) { buffer_.append(as_text(bytes)); }
   Event next();
 
   [[nodiscard]] const std::string& rest() const { return buffer_; }
   [[nodiscard]] const std::string& failure() const { return failure_; }
-  // The last line of noise, for the error when the channel ends early.
+  // Returns the last line of noise, for the error when the channel ends early.
   [[nodiscard]] std::string last_noise() const;
 
  private:

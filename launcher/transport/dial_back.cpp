@@ -14,15 +14,15 @@
 namespace hvd::launch {
 namespace {
 
-// All agents of a job may call in the same moment.
+// All agents of a job may call in the same moment, so that many calls may wait in the kernel.
 constexpr int kBacklog = 4096;
-// Between attempts to take a call when this process is out of descriptors; without it the loop would spin.
+// This passes between attempts to take a call when this process has no descriptors left; otherwise the loop would spin.
 constexpr auto kAcceptRetry = std::chrono::milliseconds(100);
 
-// Addresses of strangers that are named; how often, and from how many addresses, they call is up to them.
+// At most so many addresses of strangers are named. How often they call, and from how many addresses, is up to them.
 constexpr std::size_t kMostTold = 8;
 
-// An agent calls at all addresses at once, and leaves again where it did not get through first: no cause for a warning.
+// An agent calls at all addresses at once, and hangs up where it did not get through first. That deserves no warning.
 LogLevel level_of_leaving(const Error& why) {
   const bool has_left = why.code() == Code::kLostPeer || why.sys_errno() == ENOTCONN;
   return has_left ? LogLevel::kDebug : LogLevel::kWarning;
@@ -38,7 +38,7 @@ class DialBackStream final : public Stream {
   DialBackStream(const DialBackStream&) = delete;
   DialBackStream& operator=(const DialBackStream&) = delete;
 
-  // The agent has called, and is still to hear the proof that ends the handshake.
+  // Sends the proof that ends the handshake, for which an agent that has called still waits.
   Result<void> adopt(EventLoop& loop, Fd fd, const HandshakeAcceptor& handshake) {
     HVD_TRY(tune_tcp(fd.get()));
     HVD_TRY(send_all(fd.get(), as_bytes(handshake.proof()), Deadline::after(Duration::zero())));
@@ -176,7 +176,7 @@ Result<void> DialBack::greet(Fd fd) {
   HVD_TRY_ASSIGN(const SocketAddress peer, SocketAddress::peer_of(fd.get()));
   HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
   const HandshakeAcceptor handshake(options_.secret, kLauncher, nonce, options_.pair);
-  // It is far smaller than an empty socket buffer.
+  // This cannot wait, since the greeting is far smaller than an empty socket buffer.
   HVD_TRY(send_all(fd.get(), as_bytes(handshake.greeting()), Deadline::after(Duration::zero())));
   const std::uint64_t number = next_caller_++;
   const int raw = fd.get();
@@ -227,7 +227,7 @@ Result<std::optional<LinkClaim>> DialBack::hear(Caller& caller) {
 }
 
 Result<void> DialBack::seat(Caller& caller, const LinkClaim& claim) {
-  // What it says of itself is proven. An address that is not the one here means that somebody stands between.
+  // The handshake proves what the agent says. If it called another address than ours, somebody stands between us.
   HVD_TRY_ASSIGN(const SocketAddress own, SocketAddress::local_of(caller.fd.get()));
   if (claim.address != own.text()) {
     return Error(Code::kAuth, "the agent of rank " + std::to_string(claim.from) + " on '" + claim.node +

@@ -1,12 +1,13 @@
-// The dial-back transport: agents that somebody else starts (an engine, launcher/engines/engine.h) call the launcher.
-// An agent is known by the first of its ranks, and before any other byte both ends prove that they know the secret
-// (runtime/rendezvous/handshake.h). After that its stream is like any other, but encrypted (record.h): the agent's way
-// here is not inside SSH.
+// The dial-back transport serves agents that somebody else starts (an engine, launcher/engines/engine.h): they call the
+// launcher. An agent is known by the first of its ranks. Before any other byte, both ends prove that they know the
+// secret (runtime/rendezvous/handshake.h). After that its stream is like any other, but encrypted (record.h), since it
+// does not run inside SSH.
 //
-// It listens only until every agent that was asked for has called: an agent whose connection breaks cannot come back.
-// Whoever else connects costs a log line for his address, a warning unless he leaves without a word, and at last one
-// for all that are not told: an accepted connection has a deadline, is read no further than a claim, and none waits for
-// another. Thread: loop only. Outlives its streams; the EventLoop and the Log outlive it.
+// The transport listens only until every agent that was asked for has called: an agent whose connection breaks cannot
+// come back. Every other caller costs one log line for its address. It is a warning, unless the caller leaves without a
+// word; callers beyond the limit share one line. An accepted connection has a deadline, is read no further than a
+// claim, and delays no other. Thread: loop only. The transport outlives its streams; the EventLoop and the Log outlive
+// it.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +29,15 @@ namespace hvd::launch {
 
 class DialBackStream;
 
-// Callers that have not proven themselves, at the same time.
+// At most so many callers that have not proven themselves are kept at the same time.
 inline constexpr std::size_t kMostCallers = 256;
 
 struct DialBackOptions {
-  // With a secret of their own.
+  // Makes options with a fresh secret.
   static Result<DialBackOptions> make(bool is_local);
   DialBackOptions(const JobSecret& call_secret, KeyPair call_pair) : secret(call_secret), pair(std::move(call_pair)) {}
 
-  // What agents are to be given.
+  // Returns what agents are to be given.
   [[nodiscard]] CallKey key() const { return {secret, pair.share()}; }
 
   JobSecret secret{};
@@ -53,15 +54,15 @@ class DialBack final : public Transport {
   DialBack(const DialBack&) = delete;
   DialBack& operator=(const DialBack&) = delete;
 
-  // Waits for the agent of target.rank.
+  // Waits for the agent whose first rank is target.rank.
   std::unique_ptr<Stream> open(const NodeTarget& target, StreamSink& sink) override;
-  // For agents.
+  // Returns what agents must know to call.
   [[nodiscard]] CallPlace place() const { return {own_network_stack(), addresses_}; }
-  // Where they may call: "10.0.0.1:4711".
+  // Returns where agents may call: "10.0.0.1:4711".
   [[nodiscard]] const std::vector<std::string>& addresses() const { return addresses_; }
-  // Whether anybody may still call.
+  // Says whether anybody may still call.
   [[nodiscard]] bool is_listening() const { return !listeners_.empty(); }
-  // Connections that have not proven themselves.
+  // Returns the number of connections that have not proven themselves.
   [[nodiscard]] std::size_t callers() const { return callers_.size(); }
 
  private:
@@ -81,17 +82,17 @@ class DialBack final : public Transport {
   DialBack(EventLoop& loop, const DialBackOptions& options, Log& log);
   Result<void> listen_at(const SocketAddress& address);
   void on_connection(int listener);
-  // No more calls for a moment.
+  // Takes no calls for a moment, and says why.
   void pause(const std::string& why);
   Result<void> greet(Fd fd);
   void on_readable(std::uint64_t number);
-  // The caller's claim once it is whole and proven.
+  // Returns the caller's claim once it is whole and proven.
   Result<std::optional<LinkClaim>> hear(Caller& caller);
   Result<void> seat(Caller& caller, const LinkClaim& claim);
-  // The stream waits no more for its agent.
+  // Forgets a stream that no longer waits for its agent.
   void give_up(const DialBackStream& stream, int rank);
   void drop(std::uint64_t number, LogLevel level, const std::string& why);
-  // `level`, or less for one more of many.
+  // Returns `level`, or a lower one when many strangers were already named.
   LogLevel level_for(const SocketAddress& stranger, LogLevel level);
   void sum_up_strangers();
   void forget(std::uint64_t number);

@@ -13,7 +13,7 @@ bool has(std::string_view line, std::string_view part) {
   return line.find(part) != std::string_view::npos;
 }
 
-// "Warning: Permanently added ...", "** WARNING: connection is not using a post-quantum ...": no reason of an end.
+// Warnings such as "Permanently added ..." or "connection is not using a post-quantum ..." are not why ssh ended.
 bool is_beside_the_point(std::string_view line) {
   return line.empty() || line.starts_with("Warning: ") || line.starts_with("** ");
 }

@@ -1,5 +1,5 @@
-// Connections that an ssh server dropped before anybody logged in, as sshd does with those beyond its MaxStartups: what
-// ssh says of one, and when to try again. Pure functions.
+// These functions recognise connections that an ssh server dropped before a login, as sshd does beyond its MaxStartups,
+// and say when to try again. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ enum class Dropped : std::uint8_t {
   kBeforeLogin,  // before the server's first words
 };
 
-// What `errors`, the standard error of an ssh that ended with 255, say of it. Only when they say nothing else: behind a
-// jump host every failure looks like a drop, but ssh tells its reason first ("Permission denied", "Connection
+// Judges `errors`, the standard error of an ssh that ended with 255. It answers only when nothing else stands there:
+// behind a jump host every failure looks like a drop, but ssh prints its reason first ("Permission denied", "Connection
 // refused").
 Dropped dropped_by(std::string_view errors);
 
-// How long to wait before the next try: about twice as long each time, up to 3 s, spread so that nodes do not move in
-// step. `drops` counts from 0.
+// Returns how long to wait before the next try: about twice as long each time, up to 3 s. It is random in part, so that
+// nodes do not try in step. `drops` counts from 0.
 Duration drop_backoff(int drops, std::minstd_rand& jitter);
 
 }  // namespace hvd::launch

@@ -1,6 +1,6 @@
-// HandshakeSlots: lets a bounded number of connections be made at once; the others queue in order. sshd drops
-// connections at random when too many are not logged in yet (MaxStartups 10:30:100), and a handshake costs processor
-// time on our one thread. Whoever only waits for a silent host should hold none.
+// HandshakeSlots bounds how many connections are made at once; the others queue in order. sshd drops connections at
+// random when too many are not logged in yet (MaxStartups 10:30:100), and a handshake costs processor time on our one
+// thread. A connection that only waits for a silent host should hold no slot.
 //
 // Thread: loop only.
 #pragma once

@@ -14,10 +14,10 @@
 namespace hvd::launch {
 namespace {
 
-// How long the end of a stream waits for the agent's processes to be gone, so that none is seen after hvdrun has ended.
+// The end of a stream waits so long for the agent's processes to be gone, so that none is seen after hvdrun has ended.
 constexpr auto kReapTime = std::chrono::seconds(1);
 
-// An agent whose guardian, which is the process that was started, is killed goes on until its ranks have ended.
+// The started process is the guardian. If it is killed, its agent goes on until the ranks have ended, and may print.
 constexpr auto kErrorsTime = std::chrono::minutes(1);
 
 class LocalStream final : public Stream {
@@ -33,7 +33,7 @@ class LocalStream final : public Stream {
   LocalStream(const LocalStream&) = delete;
   LocalStream& operator=(const LocalStream&) = delete;
 
-  // Either outcome is told from the loop.
+  // Starts the agent. Success and failure are both reported from the loop.
   void open(const LocalOptions& options) {
     auto started = start(options);
     scope_.post([this, started] {
@@ -94,8 +94,8 @@ class LocalStream final : public Stream {
     return {};
   }
 
-  // Once, and before all else, also where the agent was quicker than what open() has posted: a node that is ready is
-  // taken for one on another machine until this is known.
+  // Reports on_open once, and first, also where the agent was quicker than the task that open() has posted: until this
+  // is known, a node that is ready is taken for one on another machine.
   void tell_open() {
     if (!std::exchange(is_open_told_, true)) {
       Opened opened;

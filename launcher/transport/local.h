@@ -1,5 +1,5 @@
-// The local transport: this machine is the node, and the agent a process of ours. It is a process of its own for the
-// same reason as on other nodes: when hvdrun is killed, the agent is left to stop the ranks.
+// The local transport serves this machine: the agent is a process that we start. It is a separate process for the same
+// reason as on other nodes: when hvdrun is killed, the agent is left to stop the ranks.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct LocalOptions {
 
 std::unique_ptr<Transport> make_local_transport(EventLoop& loop, LocalOptions options);
 
-// True for a name of this machine that needs no resolver: localhost, a loopback address, or its own host name.
+// Returns true for a name of this machine that needs no resolver: localhost, a loopback address, or its host name.
 bool is_local_host(const std::string& name);
 
 }  // namespace hvd::launch

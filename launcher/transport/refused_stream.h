@@ -1,4 +1,4 @@
-// RefusedStream: the answer to an open() that is wrong before anything was started. Thread: loop only.
+// RefusedStream reports the error of an open() that failed before anything was started. Thread: loop only.
 #pragma once
 
 #include <memory>

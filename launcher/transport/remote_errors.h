@@ -1,5 +1,5 @@
-// RemoteErrors: what the remote side of an ssh channel, or a command in its place, printed to its standard error. Agent
-// and shell failures land there. Whole lines go to the log, the last ones into errors; bounded. Thread: loop only.
+// RemoteErrors collects what an ssh channel or a command in its place printed to its standard error: failures of agents
+// and shells stand there. Whole lines go to the log, the last ones into errors. It is bounded. Thread: loop only.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,15 @@ class RemoteErrors {
   RemoteErrors(Log& log, const std::string& host, LogLevel level = LogLevel::kInfo)
       : log_(log), host_(host), level_(level) {}
   void feed(std::string_view text);
-  // The last 4 KiB.
+  // Returns the last 4 KiB.
   [[nodiscard]] const std::string& tail() const { return tail_; }
-  // What comes is another program's.
+  // Forgets the text, since another program's begins here.
   void forget();
-  // Whether the last 4 KiB hold the text.
+  // Says whether the last 4 KiB hold the text.
   [[nodiscard]] bool has(std::string_view text) const { return tail_.find(text) != std::string::npos; }
-  // The last line that says something, or nothing.
+  // Returns the last line that is not empty, or nothing.
   [[nodiscard]] std::string last_line() const { return last_lines(1); }
-  // The last ones, at most `count`, with "; " between.
+  // Returns the last lines that are not empty, at most `count`, with "; " between.
   [[nodiscard]] std::string last_lines(std::size_t count) const;
 
  private:

@@ -146,7 +146,7 @@ Resolver::~Resolver() {
   shared_->wake.notify_all();
 }
 
-// False: the system has no thread for us.
+// Returns false when the system has no thread for us.
 bool Resolver::start_thread() {
   // Signals belong to the loop's signalfd: this thread must take none of them.
   sigset_t all;
@@ -154,7 +154,7 @@ bool Resolver::start_thread() {
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    // Detached: a lookup cannot be interrupted, and the end of a job must not wait for DNS.
+    // The thread is detached: a lookup cannot be interrupted, and the end of a job must not wait for DNS.
     std::thread([shared = shared_] { Shared::serve(shared); }).detach();
     ++threads_;
   } catch (const std::system_error&) {
@@ -206,7 +206,7 @@ void Resolver::cancel(std::uint64_t ticket) {
   }
   std::erase(asked->second, ticket);
   if (asked->second.empty()) {
-    // Names that nobody waits for any more do not keep the others waiting.
+    // Names that nobody waits for any more must not delay the others.
     const std::lock_guard<std::mutex> lock(shared_->mu);
     if (std::erase(shared_->queue, query) != 0) {
       shared_->asked.erase(asked);

@@ -1,6 +1,6 @@
-// Resolver: host names to addresses, off the loop. getaddrinfo blocks for as long as DNS likes (5 s and more for a name
-// when a name server is dead), so a few threads call it and post the results: with one, each host would wait for the
-// names of all hosts before it. They are started when names need them; a name that several wait for is asked once.
+// Resolver turns host names into addresses, off the loop. getaddrinfo blocks for as long as DNS likes (5 s and more for
+// a name when a name server is dead), so a few threads call it and post the results: with one, each host would wait for
+// the names of all hosts before it. Threads start when names need them; a name that several wait for is asked once.
 //
 // Thread: loop only. A callback may come until cancel() or until the Resolver is gone, then never.
 #pragma once
@@ -20,20 +20,20 @@ namespace hvd::launch {
 class Resolver {
  public:
   using Done = std::function<void(Result<std::vector<SocketAddress>>)>;
-  // May block. Thread: any, several at once, also after the Resolver is gone.
+  // Looks a name up, and may block. Thread: any, several at once, also after the Resolver is gone.
   using LookUp = std::function<Result<std::vector<SocketAddress>>(const std::string& host, int port, int family)>;
 
-  // Names that are looked up at once; others queue in order.
+  // So many names are looked up at once; others queue in order.
   static constexpr std::size_t kMaxThreads = 8;
 
-  // `look_up`: how names are looked up; empty: getaddrinfo.
+  // `look_up` is how names are looked up; when it is empty, getaddrinfo does it.
   explicit Resolver(EventLoop& loop, LookUp look_up = {});
   // Does not wait for a lookup in progress: its answer is dropped.
   ~Resolver();
   Resolver(const Resolver&) = delete;
   Resolver& operator=(const Resolver&) = delete;
 
-  // `family`: AF_UNSPEC, AF_INET or AF_INET6. The error's message is getaddrinfo's own text. Has no time limit.
+  // `family` is AF_UNSPEC, AF_INET or AF_INET6. The error's message is getaddrinfo's own text. There is no deadline.
   std::uint64_t resolve(const std::string& host, int port, int family, Done done);
   void cancel(std::uint64_t ticket);
 

@@ -40,14 +40,14 @@ Result<int> parse_number(std::string_view key, std::string_view text) {
   return value;
 }
 
-// What the %-tokens of file names stand for.
+// These are the values of %-tokens in file names.
 struct Tokens {
   const LocalUser& local;
   const SshRequest& request;
   const SshHostConfig& config;
 };
 
-// Nothing: it is not for us to say.
+// Returns nothing for a token that only ssh can expand.
 std::optional<std::string> token_value(char token, const Tokens& t) {
   switch (token) {
     case '%':
@@ -69,7 +69,7 @@ std::optional<std::string> token_value(char token, const Tokens& t) {
   }
 }
 
-// "${NAME}" at the text's begin, taken off it.
+// Takes "${NAME}" off the beginning of the text, and returns its value.
 std::optional<std::string> take_variable(std::string_view& text, const Tokens& t) {
   const auto end = text.find('}');
   if (end == std::string_view::npos) {
@@ -80,8 +80,8 @@ std::optional<std::string> take_variable(std::string_view& text, const Tokens& t
   return value.empty() ? std::nullopt : std::optional<std::string>(value);
 }
 
-// `ssh -G` prints the files of keys and certificates as they were written: with ~, ${NAME} and %-tokens. Nothing: with
-// what only ssh itself can expand (%C, ~ada/, a variable that is not set, which ssh says).
+// `ssh -G` prints the files of keys and certificates as they were written: with ~, ${NAME} and %-tokens. Returns
+// nothing for a text that only ssh itself can expand (%C, ~ada/, a variable that is not set, which ssh reports).
 std::optional<std::string> expand_path(std::string_view text, const Tokens& t) {
   std::string path;
   if (text.starts_with("~/")) {
@@ -108,7 +108,7 @@ std::optional<std::string> expand_path(std::string_view text, const Tokens& t) {
   return path;
 }
 
-// Those of `paths`, which are what `word` names; `needs_ssh` becomes the first that ssh has to expand.
+// Expands the `paths` that `word` names. `needs_ssh` becomes the first one that only ssh can expand.
 std::vector<std::string> expand_all(const char* word, const std::vector<std::string>& paths, const Tokens& t,
                                     std::string& needs_ssh) {
   std::vector<std::string> expanded;
@@ -152,7 +152,7 @@ bool is_any(std::string_view /*word*/) {
   return true;
 }
 
-// Words that only the user's ssh can heed, with the values that ask for it.
+// Reads words that only the user's own ssh can heed, with the values that ask for it.
 void take_need_of_ssh(SshHostConfig& config, std::string_view key, std::string_view value) {
   struct Need {
     std::string_view key;
@@ -186,7 +186,7 @@ void take_algorithms(SshAlgorithms& algorithms, std::string_view key, std::strin
   }
 }
 
-// Words for what we cannot do.
+// Reads words that ask for something that libssh2 cannot do.
 void take_beyond_us(SshHostConfig& config, std::string_view key, std::string_view value) {
   if (value == "none") {
     return;
@@ -207,7 +207,7 @@ void take_beyond_us(SshHostConfig& config, std::string_view key, std::string_vie
   }
 }
 
-// Words whose value is one text or a list of words.
+// Reads words whose value is one text or a list of words.
 void take_text(SshHostConfig& config, std::string_view key, std::string_view value) {
   if (key == "hostname") {
     config.hostname = value;

@@ -1,4 +1,4 @@
-// What the user's ssh_config means for one host, learned from `ssh -G HOST`: there is no ssh_config parser of ours.
+// This is what the user's ssh_config means for one host. `ssh -G HOST` says it, so we have no parser of ssh_config.
 //
 // Value types and pure functions; ssh_query.h runs the program.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace hvd::launch {
 
-// The account that runs this process, from the password database: OpenSSH too takes `~` from there, not from $HOME.
+// This is the account that runs this process, from the password database: OpenSSH takes `~` from there, not from $HOME.
 struct LocalUser {
   std::string name;
   std::string home;
@@ -21,7 +21,7 @@ struct LocalUser {
   static LocalUser current(std::vector<std::string> environment = {});
 };
 
-// One host as the user asked for it.
+// This is one host as the user asked for it.
 struct SshRequest {
   std::string host;
   std::string user;           // empty: as ssh_config says
@@ -36,7 +36,7 @@ enum class HostKeyPolicy : std::uint8_t {
   kOff,        // an unknown key is accepted
 };
 
-// Names with commas between, the best first, as `ssh -G` prints them; empty: it did not say.
+// Each is a list of names with commas, the best first, as `ssh -G` prints it. It is empty where ssh did not say.
 struct SshAlgorithms {
   std::string key_exchange;
   std::string host_keys;
@@ -61,7 +61,7 @@ struct SshHostConfig {
   std::string needs_ssh;      // "ProxyJump bastion": what only the user's own ssh can do, in words; empty: nothing
   std::string control_path;   // where a connection of the user's may stand open already; empty: none
   bool has_remote_command = false;  // RemoteCommand, which is not for us; only an ssh that knows the word tells of it
-  // Ways to log in that we do not have; worth a thought once ours have failed.
+  // We cannot log in by these. They explain a failure once our own ways have failed.
   std::vector<std::string> certificate_files;
   bool has_pkcs11 = false;
   bool tries_gssapi = false;
@@ -70,19 +70,19 @@ struct SshHostConfig {
   int address_family = 0;      // AF_UNSPEC, AF_INET or AF_INET6
 };
 
-// A host that ssh would take for an option, or that no name can be, is refused before any process sees it.
+// Refuses a host that ssh would take for an option, or that no name can be, before any process sees it.
 Result<void> check_ssh_request(const SshRequest& request);
 
-// The words that make `ssh` go to this host: options, "--" and the host.
+// Returns the words that make `ssh` go to this host: options, "--" and the host.
 std::vector<std::string> ssh_target_words(const SshRequest& request);
 
-// argv of `ssh -G` for this host.
+// Returns the argv of `ssh -G` for this host.
 std::vector<std::string> ssh_config_argv(const SshRequest& request);
 
-// What ssh would use with no configuration at all; for machines without the ssh program.
+// Returns what ssh would use without any configuration, for machines without the ssh program.
 SshHostConfig default_ssh_config(const SshRequest& request, const LocalUser& local);
 
-// The output of `ssh -G`. Words that we do not use are skipped; a number that is none is an Error.
+// Reads the output of `ssh -G`. Words that we do not use are skipped; a malformed number is an Error.
 Result<SshHostConfig> parse_ssh_config(std::string_view output, const SshRequest& request, const LocalUser& local);
 
 }  // namespace hvd::launch

@@ -1,4 +1,4 @@
-// SshOptions: what a user may say about reaching hosts by SSH, whether libssh2 or the system's ssh does it.
+// SshOptions is what a user may say about reaching hosts by SSH, whether libssh2 or the system's ssh does it.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct SshOptions {
   std::string agent_path;                // the static agent executable on this machine, pushed to nodes that lack it
   std::vector<std::string> environment;  // for the user's own ssh
   Duration connect_timeout{};  // from dialling to the host's key; zero: ssh_config's ConnectTimeout, else 10 s
-  // From open() until the agent answers, the waiting for other hosts included; the last limit of all.
+  // This limits the time from open() until the agent answers, with the waiting for other hosts. It is the last limit.
   Duration answer_time = std::chrono::seconds(120);
   std::size_t max_handshakes = 8;  // in flight at once; sshd refuses bursts (MaxStartups)
   Resolver::LookUp look_up;        // as Resolver has it

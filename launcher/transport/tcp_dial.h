@@ -1,4 +1,4 @@
-// TcpDial: a non-blocking connect to one host by whichever of its addresses answers first. The caller holds the
+// TcpDial is a non-blocking connect to one host by whichever of its addresses answers first. The caller holds the
 // deadline.
 //
 // An address that swallows packets (a dead AAAA beside a live A, a host with one cable pulled) says nothing for
@@ -19,14 +19,14 @@
 
 namespace hvd::launch {
 
-// The order in which a host's addresses are tried: each once, the kinds (IPv6, IPv4) in turn, else as they come.
+// Returns the order in which a host's addresses are tried: each once, IPv6 and IPv4 in turn, otherwise as they come.
 std::vector<SocketAddress> dialling_order(const std::vector<SocketAddress>& addresses);
 
 class TcpDial {
  public:
   using Done = std::function<void(Result<Fd>)>;
 
-  // Between one address and the next.
+  // So much time passes between the starts of two attempts.
   static constexpr Duration kPace = std::chrono::milliseconds(250);
 
   // `done` is called once, from the loop and never from inside start(); it may destroy this object. Its error is that
@@ -37,9 +37,9 @@ class TcpDial {
   TcpDial& operator=(const TcpDial&) = delete;
 
   void start();
-  // The address that connected; before that, and after an error, the one that was begun or failed last.
+  // Returns the address that connected; before that, and after an error, the one that was begun or failed last.
   [[nodiscard]] const SocketAddress& current() const { return attempts_[current_].address; }
-  // What each address said so far: "fd00::1 gave no answer, 10.0.0.1 refused".
+  // Returns what each address said so far: "fd00::1 gave no answer, 10.0.0.1 refused".
   [[nodiscard]] std::string words() const;
 
  private:
@@ -53,7 +53,7 @@ class TcpDial {
   };
 
   void begin_next();
-  // 0, or errno.
+  // Returns 0 or an errno.
   int begin(std::size_t index);
   void on_writable(std::size_t index);
   void fail(std::size_t index, int failure);

@@ -1,5 +1,5 @@
-// Transport: a way to reach a node. It gives a byte stream to an agent that runs there, and nothing else: ranks, output
-// and exits travel inside it as frames (launcher/agent/frame_types.h), the same over every transport.
+// Transport is a way to reach a node. It gives a byte stream to an agent that runs there, and nothing else: ranks,
+// output and exits travel inside it as frames (launcher/wire/messages.h), the same over every transport.
 //
 // Thread: loop only. A Stream calls its sink from the loop, never from inside open() or write().
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace hvd::launch {
 
-// Where to go. `host` is the name as the user wrote it.
+// This says where to go. `host` is the name as the user wrote it.
 struct NodeTarget {
   std::string host;
   std::string user;  // empty: the transport's default
@@ -22,7 +22,7 @@ struct NodeTarget {
   int rank = 0;      // the first of the agent's ranks: by which an agent that calls says which it is
 };
 
-// What is known of the way to a node once its agent runs.
+// This is what is known of the way to a node once its agent runs.
 struct Opened {
   bool is_local = false;         // the node is this machine
   std::string node_address;      // numeric, under which the launcher reached the node; empty when it cannot be seen
@@ -31,21 +31,21 @@ struct Opened {
   bool was_pushed = false;                   // the agent was not there and had to be brought
 };
 
-// The code of on_closed when the agent itself is known to have ended, so that no new stream would find it.
+// This is the code of on_closed when the agent has certainly ended, so that no new stream would find it.
 inline constexpr Code kAgentEnded = Code::kCancelled;
 
-// What a Stream reports. After on_closed nothing more comes.
+// StreamSink hears what a Stream reports. Nothing comes after on_closed.
 class StreamSink {
  public:
   virtual ~StreamSink() = default;
-  // The agent runs; bytes may be written.
+  // The agent runs, and bytes may be written.
   virtual void on_open(const Opened& opened) = 0;
-  // Something worth telling at --verbose: "pushing the agent (1.9 MB)".
+  // Reports something that --verbose shows: "pushing the agent (1.9 MB)".
   virtual void on_progress(const std::string& what) = 0;
-  // Something that the user should know, said at normal verbosity: "using the system's ssh, because ...".
+  // Reports something that the user should know without --verbose: "using the system's ssh, because ...".
   virtual void on_notice(const std::string& what) = 0;
   virtual void on_bytes(Bytes bytes) = 0;
-  // The stream is over: never opened (why says what to try), broken (kLostPeer), or ended by the agent (kAgentEnded).
+  // The stream is over: it never opened (why says what to try), broke (kLostPeer), or the agent ended it (kAgentEnded).
   virtual void on_closed(const Error& why) = 0;
 
  protected:
@@ -58,7 +58,7 @@ class Stream {
  public:
   // Closes at once; the sink hears nothing more.
   virtual ~Stream() = default;
-  // Queues bytes. Only control frames go this way, so the queue is small.
+  // Queues bytes. Only control frames are written, so the queue is small.
   virtual void write(std::string bytes) = 0;
   // Flushes what is queued, then tells the agent "end of input".
   virtual void close_input() = 0;
@@ -72,7 +72,7 @@ class Stream {
 class Transport {
  public:
   virtual ~Transport() = default;
-  // Starts to open; the outcome comes to the sink, which must outlive the Stream.
+  // Starts to open. The outcome is reported to the sink, which must outlive the Stream.
   virtual std::unique_ptr<Stream> open(const NodeTarget& target, StreamSink& sink) = 0;
 
  protected:

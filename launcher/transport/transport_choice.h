@@ -11,8 +11,8 @@ namespace hvd::launch {
 
 enum class TransportKind : std::uint8_t { kLocal, kSsh, kRsh, kMpirun, kSlurm, kSpark };
 
-// True for a host that is this machine and needs no login to reach. A user or an SSH port in its name means another
-// place, such as a container whose sshd listens here.
+// Returns true for a host that is this machine and needs no login to reach. A user or an SSH port in its name means
+// another place, such as a container whose sshd listens here.
 bool is_here(const HostSpec& host);
 TransportKind choose_transport(const JobSpec& spec, const HostSpec& host);
 
