@@ -7,7 +7,7 @@ std::string at_line(const KnownHost& entry) {
   return entry.file + ":" + std::to_string(entry.line);
 }
 
-// "ssh-keygen -f FILE -R NAME"; the name is quoted because of its brackets.
+// Returns "ssh-keygen -f FILE -R NAME". The name is quoted because of its brackets.
 std::string removal(const SshHostConfig& config, const KnownHost& entry) {
   return "ssh-keygen -f '" + entry.file + "' -R '" + known_hosts_name(config) + "'";
 }

@@ -1,4 +1,4 @@
-// What to do about the key that a server showed: OpenSSH's policy words, without its prompts. Pure.
+// These functions decide about the key that a server showed, by OpenSSH's policy words and without prompts. Pure.
 #pragma once
 
 #include <string>
@@ -15,16 +15,16 @@ struct HostKeyRuling {
   std::string notice;     // one line for the log; empty: nothing to tell
 };
 
-// The Error is one line that says what to do. `host`: as the user wrote it.
+// The Error is one line that says what to do. `host` is the name as the user wrote it.
 Result<HostKeyRuling> rule_on_host_key(const SshHostConfig& config, const std::string& host,
                                        const std::vector<KnownHost>& known, const HostKey& key);
 
-// For a host whose key stands in certificates, which libssh2 cannot check. To take a plain key of it on trust would be
-// less than the user asked for.
+// Returns the error for a host whose key is vouched for by certificates, which libssh2 cannot check. To trust a plain
+// key of that host would be less than the user asked for.
 std::string certified_by(const KnownHost& authority);
 
-// For a server with which the key exchange found nothing in common: be it the type of the host key, a cipher or a MAC,
-// which libssh2 does not tell apart. So it must not call a key wrong, nor tell to delete one.
+// Returns the error for a server with which the key exchange found no common algorithm. libssh2 does not say whether
+// the host key, a cipher or a MAC was missing, so the text must not call a key wrong or tell to delete one.
 std::string no_common_algorithm(const SshHostConfig& config, const std::vector<KnownHost>& known);
 
 }  // namespace hvd::launch

@@ -13,7 +13,7 @@
 namespace hvd::launch {
 namespace {
 
-// Of draft-ietf-sshm-ssh-agent.
+// These numbers are from draft-ietf-sshm-ssh-agent.
 constexpr char kListRequest = 11;
 constexpr std::uint8_t kListReply = 12;
 constexpr char kSignRequest = 13;
@@ -27,7 +27,7 @@ Error broken() {
   return Error(Code::kProtocol, "ssh-agent answers with what is no answer");
 }
 
-// The algorithm that a signature of this data is to be of: what is signed is a request to log in (RFC 4252 section 7).
+// Returns the algorithm of the signature that this data asks for. The data is a login request (RFC 4252 section 7).
 std::string_view algorithm_in(std::string_view data) {
   WireReader in(data);
   in.text();  // session
@@ -56,7 +56,7 @@ Result<std::unique_ptr<KeyAgent>> KeyAgent::connect(const std::string& path) {
   }
   path.copy(address.sun_path, path.size());
   Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  // EAGAIN: more wait for it than it takes.
+  // EAGAIN means that the agent's queue of connections is full.
   if (!socket.is_open() || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return Error::from_errno("connecting");
   }
@@ -81,7 +81,7 @@ Result<bool> KeyAgent::send_rest() {
   return true;
 }
 
-// True when the whole reply is there.
+// Returns true when the whole reply is there.
 Result<bool> KeyAgent::receive() {
   for (;;) {
     std::size_t whole = kLengthBytes;

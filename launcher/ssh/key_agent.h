@@ -1,6 +1,6 @@
-// KeyAgent: one connection to the user's ssh-agent, never blocking. An agent may take minutes, since it may ask its
-// user for a confirmation, a PIN or a touch; or it may never answer, when it is forwarded from a laptop that sleeps.
-// libssh2's own talk with it blocks, and with it would block everything that the loop does.
+// KeyAgent is one connection to the user's ssh-agent that never blocks. An agent may take minutes, since it may ask its
+// user for a confirmation, a PIN or a touch. When it is forwarded from a laptop that sleeps, it may never answer.
+// libssh2's own conversation with it blocks, and would stop everything that the loop does.
 //
 // Protocol: "SSH Agent Protocol", draft-ietf-sshm-ssh-agent. Thread: loop only.
 #pragma once
@@ -24,17 +24,17 @@ class KeyAgent {
     std::string comment;  // as the user gave it
   };
 
-  // At the socket `path`.
+  // Connects to the agent at the socket `path`.
   static Result<std::unique_ptr<KeyAgent>> connect(const std::string& path);
-  // One request at a time: each is called again, when fd() has wanted_events(), until it is not kAgain.
+  // Only one request runs at a time. Call it again whenever fd() has wanted_events(), until it does not return kAgain.
   Result<Step> list();
-  // `data` and `blob` as they were until it is done. The signature is then in signature(): bytes of the algorithm's
-  // own, without its name. kAuth: the agent refused, as when its user does.
+  // `data` and `blob` must not change until it is done. Then signature() has the algorithm's own bytes, without its
+  // name. kAuth means that the agent, or its user, refused.
   Result<Step> sign(std::string_view blob, std::string_view data);
 
   [[nodiscard]] const std::vector<Key>& keys() const { return keys_; }
   [[nodiscard]] const std::string& signature() const { return signature_; }
-  // It has been asked, and has not answered.
+  // Says that it was asked and has not answered.
   [[nodiscard]] bool is_asked() const { return is_asked_; }
   [[nodiscard]] int fd() const { return socket_.get(); }
   [[nodiscard]] std::uint32_t wanted_events() const;

@@ -20,7 +20,7 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// The base64 between the first and the last "-----" line.
+// Returns the base64 between the first and the last "-----" line.
 std::optional<std::string> armoured(std::string_view text) {
   const auto begin = text.find('\n', text.find("-----BEGIN"));
   const auto end = text.find("-----END");
@@ -36,7 +36,8 @@ std::optional<std::string> armoured(std::string_view text) {
   return base64_decode(base64);
 }
 
-// PROTOCOL.key of OpenSSH: magic, cipher, kdf, kdf options, number of keys, public blob, private part.
+// The layout is that of OpenSSH's PROTOCOL.key: magic, cipher, kdf, kdf options, number of keys, public blob, private
+// part.
 Result<KeyFile> inspect_openssh(std::string_view text) {
   static constexpr std::string_view kMagic("openssh-key-v1\0", 15);
   const std::optional<std::string> bytes = armoured(text);
@@ -64,7 +65,7 @@ std::string read_all(const std::string& path) {
   return std::move(text).str();
 }
 
-// "ssh-ed25519 AAAA... comment"
+// Returns the key of a line such as "ssh-ed25519 AAAA... comment".
 std::string blob_of_pub_file(const std::string& text) {
   std::istringstream words(text);
   std::string type;
@@ -73,7 +74,7 @@ std::string blob_of_pub_file(const std::string& text) {
   return base64_decode(base64).value_or("");
 }
 
-// The key of IdentityFile `path`, of which only the public half is to be had, in `file`; `why` where it is none.
+// Returns the public half of IdentityFile `path`, read from `file`. Without one the error is `why`.
 Result<KeyFile> public_half(const std::string& path, const std::string& file, const Error& why) {
   KeyFile key;
   key.path = path;

@@ -1,5 +1,6 @@
-// A private-key file, looked at before it is used: what kind of key, whether a passphrase protects it. libssh2 answers
-// both questions with the same vague failure. Pure, but for the one function that reads the file.
+// KeyFile is a private-key file, examined before it is used: which kind of key it has, and whether a passphrase
+// protects it. libssh2 reports both problems with one vague error. All of it is pure, except the function that reads
+// the file.
 #pragma once
 
 #include <string>
@@ -23,9 +24,9 @@ struct KeyFile {
 // Fails for text that is no private key in OpenSSH's or PEM form.
 Result<KeyFile> inspect_key(std::string_view text);
 
-// Reads PATH and, for the public half, PATH.pub. As ssh does it PATH may be a public key itself, or may be missing
-// beside PATH.pub. Refuses what ssh refuses: a private key that others may read. The messages are short reasons ("no
-// such file"), meant to follow the path.
+// Reads PATH and, for the public half, PATH.pub. As with ssh, PATH may be a public key itself, or may be missing when
+// PATH.pub exists. A private key that others may read is refused, as ssh does. The messages are short reasons ("no such
+// file") that follow the path.
 Result<KeyFile> read_key_file(const std::string& path);
 
 }  // namespace hvd::launch

@@ -24,7 +24,8 @@ namespace hvd::launch {
 namespace {
 
 constexpr std::size_t kSaltBytes = 20;  // OpenSSH: one SHA-1
-// In ssh's order. RSA last: old libssh2 can check its SHA-1 signature only, which new servers do not make.
+// These stand in ssh's order. RSA is last: old libssh2 can only check its SHA-1 signature, which new servers do not
+// make.
 constexpr std::string_view kHostKeyAlgorithms =
     "ssh-ed25519,ecdsa-sha2-nistp256,ecdsa-sha2-nistp384,ecdsa-sha2-nistp521,rsa-sha2-512,rsa-sha2-256,ssh-rsa";
 
@@ -49,7 +50,8 @@ std::string_view next_word(std::string_view& line) {
   return word;
 }
 
-// '*' and '?' as in OpenSSH's patterns. Iterative, so that a hostile pattern costs at most pattern x name.
+// Matches '*' and '?' as OpenSSH's patterns do. It is iterative, so that a hostile pattern costs at most pattern x
+// name.
 bool matches_pattern(std::string_view pattern, std::string_view name) {
   std::size_t p = 0;
   std::size_t n = 0;
@@ -162,7 +164,7 @@ HostKeyCheck check_among(const std::vector<KnownHost>& known, bool is_portless, 
   return check;
 }
 
-// The types of key that a host is known by; by the name without the port only where it is not known with it.
+// Returns the types of the keys by which a host is known. Entries without the port count only where none has the port.
 std::vector<std::string> known_types(const std::vector<KnownHost>& known) {
   std::vector<std::string> types;
   std::vector<std::string> portless;
@@ -256,7 +258,7 @@ const KnownHost* find_authority(const std::vector<KnownHost>& known) {
 std::string host_key_algorithms(const std::string& wanted, const std::vector<KnownHost>& known) {
   const std::vector<std::string> types = known_types(known);
   const auto is_usable = [&types](std::string_view algorithm) {
-    // What signs by any hash is one type of key. A type that libssh2 does not know does no harm: it leaves it out.
+    // Algorithms that differ only in their hash share one type of key. libssh2 leaves out a type that it does not know.
     const std::string_view type = algorithm.starts_with("rsa-sha2-") ? "ssh-rsa" : algorithm;
     if (type.find("-cert-") != std::string_view::npos) {
       return false;  // libssh2 takes some for plain keys, and checks nothing of them

@@ -1,8 +1,8 @@
-// known_hosts: is this key the one that we know for this host?
+// These functions say whether the key that a server shows is the one that known_hosts has for this host.
 //
-// Reads OpenSSH's format itself rather than through libssh2, which knows no wildcards, no @revoked, and not the line
-// that an entry stands in; a changed key must be reported as file:line. Value types; files are read and written by the
-// two functions that say so.
+// They read OpenSSH's format themselves: libssh2 knows no wildcards and no @revoked, and does not say in which line an
+// entry stands. A changed key must be reported as file:line. Value types. Two functions read or write files, and their
+// comments say so.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ struct HostKey {
   std::string blob;  // as on the wire
 };
 
-// The type stands at the start of every key blob; empty when the blob is malformed.
+// Returns the type that every key blob begins with; it is empty when the blob is malformed.
 std::string key_type_of_blob(std::string_view blob);
-// "SHA256:..." as OpenSSH prints it.
+// Returns "SHA256:..." as OpenSSH prints it.
 std::string fingerprint(std::string_view blob);
 
-// What the mark before an entry makes of its key.
+// KnownAs is what the mark before an entry makes of its key.
 enum class KnownAs : std::uint8_t {
   kHost,       // none: the host's own
   kRevoked,    // @revoked
@@ -40,13 +40,13 @@ struct KnownHost {
   int line = 0;
 };
 
-// The name under which known_hosts files carry a host: the alias, "host", or "[host]:port" off port 22.
+// Returns the name that known_hosts files use for a host: the alias, "host", or "[host]:port" for a port other than 22.
 std::string known_hosts_name(const SshHostConfig& config);
 
-// Entries of `text` that match `name`: plain, patterns, negated, hashed.
+// Returns the entries of `text` that match `name`: plain, patterns, negated, hashed.
 std::vector<KnownHost> find_known_hosts(std::string_view text, const std::string& file, const std::string& name);
-// The same over all files of the host; a missing file has no entries. Off port 22 those of the name without the port
-// too.
+// Returns the same from all files of the host; a missing file has no entries. For a port other than 22 the entries of
+// the name without a port are included.
 std::vector<KnownHost> load_known_hosts(const SshHostConfig& config);
 
 enum class HostKeyVerdict : std::uint8_t { kKnown, kUnknown, kChanged, kRevoked };
@@ -54,24 +54,24 @@ struct HostKeyCheck {
   HostKeyVerdict verdict = HostKeyVerdict::kUnknown;
   KnownHost offending;  // for kChanged and kRevoked
 };
-// Portless entries are asked only where the others do not decide, and then only a key that is the same counts: behind
-// another port there may be another machine.
+// Entries without a port are used only where the others do not decide, and then only an equal key counts: another
+// machine may listen on the other port.
 HostKeyCheck check_host_key(const std::vector<KnownHost>& known, const HostKey& key);
 
-// The certificate authority that answers for the host; nullptr: none.
+// Returns the certificate authority that vouches for the host, or nullptr.
 const KnownHost* find_authority(const std::vector<KnownHost>& known);
 
-// Host-key algorithms to ask for, the best first, of those that the user wants (empty: of all that libssh2 may know):
-// none for certificates, and where the host is known only those of its known types, so that a host with several keys
-// shows one of these. Empty: there is none.
+// Returns the host-key algorithms to ask for, the best first, from those that the user wants (empty: all that libssh2
+// may know). None of them is for certificates. A known host is asked only for its known types, so that a host with
+// several keys shows one of these. The result may be empty.
 std::string host_key_algorithms(const std::string& wanted, const std::vector<KnownHost>& known);
 
-// Bits of an RSA key; 0: the key is of another type, or malformed.
+// Returns the bits of an RSA key, or 0 for another type or a malformed key.
 int rsa_bits(const HostKey& key);
 
-// One known_hosts line, with newline. `salt`: 20 random bytes to hash the name with, empty for a plain name.
+// Returns one known_hosts line, with newline. `salt` is 20 random bytes to hash the name with; empty: a plain name.
 std::string known_hosts_line(const std::string& name, const HostKey& key, std::string_view salt);
-// Appends the key to the first user file, as ssh with accept-new does.
+// Appends the key to the first user file, as ssh does with accept-new.
 Result<void> remember_host_key(const SshHostConfig& config, const HostKey& key);
 
 }  // namespace hvd::launch

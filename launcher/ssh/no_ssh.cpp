@@ -1,4 +1,4 @@
-// The ssh transport of a build without libssh2: every host is opened by the user's own ssh.
+// This is the ssh transport of a build without libssh2: the user's own ssh opens every host.
 #include <utility>
 
 #include "launcher/command/system_ssh.h"

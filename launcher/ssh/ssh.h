@@ -1,9 +1,8 @@
-// The ssh transport: reaches a node over SSH with libssh2, brings our agent there when the node lacks it, and starts
-// it.
+// The ssh transport reaches a node over SSH with libssh2, brings our agent there when the node lacks it, and starts it.
 //
-// What the user's own `ssh` would do is asked from `ssh -G`, never guessed: names, ports, users, keys, known_hosts
-// files and the host-key policy. It never prompts. A host for which that asks for more than libssh2 can do is opened by
-// the user's own ssh instead, and so is every host in a build without libssh2 (no_ssh.cpp).
+// It asks `ssh -G` what the user's own `ssh` would do, and never guesses: names, ports, users, keys, known_hosts files
+// and the host-key policy. It never prompts. When the answer needs more than libssh2 can do, the user's own ssh opens
+// the host instead. A build without libssh2 opens every host that way (no_ssh.cpp).
 //
 // Thread: loop only. The EventLoop and the Log must outlive the transport and its streams; streams may outlive the
 // transport.
@@ -21,7 +20,7 @@ namespace hvd::launch {
 
 std::unique_ptr<Transport> make_ssh_transport(EventLoop& loop, const SshOptions& options, Log& log);
 
-// For --check-build.
+// Returns the text for --check-build.
 std::string ssh_version_text();
 
 }  // namespace hvd::launch

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kIdentification = "SSH-";
 
-// Of one look at the socket.
+// One look at the socket sees at most so much.
 constexpr std::size_t kLookBytes = 512;
 
 ssize_t receive(int socket, char* into, std::size_t size, int flags) {
@@ -62,8 +62,8 @@ ssize_t SshIntake::take(char* into, std::size_t size, int flags) {
   return got;
 }
 
-// Above 0: it is there. Else as take(). A line is looked at before it is taken, since what follows the identification
-// is libssh2's.
+// Returns a positive number once the identification is there, otherwise the same as take(). A line is examined before
+// it is taken off the socket, since everything after the identification is for libssh2.
 ssize_t SshIntake::read_identification() {
   while (!is_identified_) {
     std::array<char, kLookBytes> buffer{};
@@ -85,7 +85,7 @@ ssize_t SshIntake::read_identification() {
   return 1;
 }
 
-// More of a line, and perhaps its end. Below 0: refused.
+// Takes more of a line, and perhaps its end. A negative result means that the server is refused.
 ssize_t SshIntake::take_line(std::string_view more, bool is_whole) {
   text_bytes_ += more.size();
   line_.append(more.substr(0, kLongestIdentification + 1 - std::min(line_.size(), kLongestIdentification + 1)));

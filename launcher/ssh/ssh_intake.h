@@ -1,7 +1,7 @@
-// SshIntake: what libssh2 gets of a socket's bytes. libssh2 reads on for as long as bytes are there: a server that
-// sends text without end instead of its identification, or messages that mean nothing, would hold the loop for good. So
-// this reads the identification itself and hands over that line alone, lets no call of libssh2 have more than a few
-// bytes at once, and bounds what a server may send before the user is logged in.
+// SshIntake limits what libssh2 gets of a socket's bytes. libssh2 reads for as long as bytes arrive: a server that
+// sends endless text instead of its identification, or meaningless messages, would hold the loop for ever. So SshIntake
+// reads the identification itself and hands over only that line. It gives each call of libssh2 a few bytes, and bounds
+// what a server may send before the user is logged in.
 //
 // Thread: loop only.
 #pragma once
@@ -18,25 +18,25 @@ namespace hvd::launch {
 
 class SshIntake {
  public:
-  // Of a connection: text before the identification, which RFC 4253 section 4.2 allows; the identification itself.
+  // This limits the text before the identification, which RFC 4253 section 4.2 allows, and the identification itself.
   static constexpr std::size_t kMostText = 64U << 10U;
   static constexpr int kMostLines = 1024;
   static constexpr std::size_t kLongestIdentification = 255;
-  // Between two answers that there is nothing now: 4,096 of the smallest messages, which take a few milliseconds.
+  // libssh2 gets at most this before it is told that nothing is there: 4,096 smallest messages take a few milliseconds.
   static constexpr std::size_t kCallBytes = 128U << 10U;
-  // Until lift_limit(): a key exchange and a login have some 10 KiB, and a greeting of 40 KiB at most.
+  // This holds until lift_limit(): a key exchange and a login have some 10 KiB, and a greeting of 40 KiB at most.
   static constexpr std::size_t kMostBytes = 1U << 20U;
 
   // `socket` is not owned, and never blocks.
   explicit SshIntake(int socket) : socket_(socket) {}
 
-  // As recv(2), but for the errno, which is returned with a minus before it.
+  // Works as recv(2), but returns a negative errno.
   ssize_t take(char* into, std::size_t size, int flags);
-  // The user is logged in.
+  // Call it when the user is logged in.
   void lift_limit() { is_limited_ = false; }
-  // Nothing more is handed over, whatever comes.
+  // Hands nothing more over, whatever comes.
   void cut() { is_cut_ = true; }
-  // Why the server is not heard any further.
+  // Says why the server is no longer read.
   [[nodiscard]] const std::optional<Error>& refusal() const { return refusal_; }
 
  private:

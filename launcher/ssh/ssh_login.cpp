@@ -10,7 +10,7 @@
 namespace hvd::launch {
 namespace {
 
-// libssh2 1.11 learned the SHA-2 signatures for RSA keys.
+// Returns true since libssh2 1.11, which learned the SHA-2 signatures of RSA keys.
 bool signs_rsa_with_sha2() {
   return libssh2_version(0x010b00) != nullptr;
 }
@@ -27,7 +27,7 @@ std::string join(const std::vector<std::string>& words) {
   return text;
 }
 
-// As ssh finds them: those of CertificateFile, and KEY-cert.pub beside each key.
+// Returns the certificate that ssh would find: one of CertificateFile, or KEY-cert.pub beside a key.
 std::string first_certificate(const SshHostConfig& config) {
   std::vector<std::string> paths = config.certificate_files;
   for (const std::string& key : config.identity_files) {
@@ -48,7 +48,7 @@ void put_rsa_last(Candidates begin, Candidates end) {
 SshLogin::SshLogin(SshSession& session, const SshHostConfig& config, bool asks_agent)
     : session_(session), config_(config), asks_agent_(asks_agent) {}
 
-// A login given up in the middle ends here, while the keys that it uses still exist.
+// A login that is given up in the middle must end here, while the keys that it uses still exist.
 SshLogin::~SshLogin() {
   is_given_up_ = true;  // the step would else go on as long as the agent does not answer
   session_.abandon_step();
@@ -107,7 +107,7 @@ void SshLogin::find_agent() {
   }
 }
 
-// Done also where it has no keys for us.
+// Returns kDone also when the agent has no keys for us.
 Step SshLogin::list_agent() {
   if (agent_ != nullptr) {
     const Result<Step> listed = agent_->list();
@@ -205,7 +205,7 @@ void SshLogin::skip_unusable(const KeyFile& key) {
   unusable_type_ = key.type;
 }
 
-// libssh2 asks again, with the same data, as long as the answer is LIBSSH2_ERROR_EAGAIN.
+// While this returns LIBSSH2_ERROR_EAGAIN, libssh2 asks again with the same data.
 int SshLogin::sign(const unsigned char* data, std::size_t size, unsigned char** signature,
                    std::size_t* signature_size) {
   if (is_given_up_) {

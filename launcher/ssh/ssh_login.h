@@ -1,9 +1,10 @@
-// SshLogin: logs in with public keys: those of ssh-agent, then identity files. Never asks anybody anything.
+// SshLogin logs in with public keys: first those of ssh-agent, then identity files. It never asks anybody for anything.
 //
-// Order: agent keys that an identity file names, other agent keys (unless IdentitiesOnly), files; RSA keys last within
-// agent and files, because old libssh2 signs them in a way that new servers refuse, and servers allow few attempts.
+// The order is: agent keys that an identity file names, other agent keys (unless IdentitiesOnly), files. RSA keys are
+// last within agent and files, because old libssh2 signs them in a way that new servers refuse, and servers allow few
+// attempts.
 //
-// Thread: loop only. Never blocks, also not on an agent that asks its user first, or never answers.
+// Thread: loop only. It never blocks, even on an agent that asks its user first or never answers.
 #pragma once
 
 #include <memory>
@@ -20,27 +21,27 @@ namespace hvd::launch {
 
 class SshLogin {
  public:
-  // `session` must outlive this object. `asks_agent`: false where the agent is known not to answer.
+  // `session` must outlive this object. `asks_agent` is false when the agent is known not to answer.
   SshLogin(SshSession& session, const SshHostConfig& config, bool asks_agent);
   ~SshLogin();
   SshLogin(const SshLogin&) = delete;
   SshLogin& operator=(const SshLogin&) = delete;
 
-  // kDone: logged in. The error says which keys were tried, which were not and why, and what to do.
+  // Returns kDone once logged in. The error says which keys were tried, which were not and why, and what to do.
   Result<Step> advance();
-  // Whom advance() waits for beside the session: ssh-agent, until this has those events. -1: nobody.
+  // Waits says whom advance() waits for besides the session: ssh-agent, until `fd` has those events; -1 means nobody.
   struct Waits {
     int fd = -1;
     std::uint32_t events = 0;
   };
   [[nodiscard]] Waits waits() const;
-  // The key that ssh-agent is to sign with; empty: it is not asked to.
+  // Returns the key that ssh-agent is asked to sign with; empty: it is not asked.
   [[nodiscard]] std::string signs_with() const;
-  // It is asked for its keys, which takes no time unless it does not answer at all.
+  // Says that the agent is listing its keys, which takes no time unless it does not answer at all.
   [[nodiscard]] bool is_listing() const { return is_listing_; }
-  // Goes on without the agent's keys, at the next advance().
+  // Continues without the agent's keys at the next advance().
   void give_up_listing();
-  // After an error: what the user's own ssh could try that we cannot, as a reason; empty: nothing.
+  // Returns, after an error, what the user's own ssh could try but we cannot, as a reason; it may be empty.
   [[nodiscard]] std::string beyond_us() const;
 
  private:

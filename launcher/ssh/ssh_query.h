@@ -1,4 +1,4 @@
-// SshQuery: runs `ssh -G HOST` through the event loop, without ever blocking it.
+// SshQuery runs `ssh -G HOST` through the event loop, without ever blocking it.
 //
 // Thread: loop only. Destroying it ends the process and reports nothing.
 #pragma once
@@ -31,8 +31,8 @@ class SshQuery {
   SshQuery(const SshQuery&) = delete;
   SshQuery& operator=(const SshQuery&) = delete;
 
-  // `environment` is that of ssh. `done` is called once, from the loop, and may destroy this object. An error here
-  // means that nothing was started.
+  // `environment` is the environment of ssh. `done` is called once, from the loop, and may destroy this object. An
+  // error here means that nothing was started.
   Result<void> start(const std::vector<std::string>& argv, const std::vector<std::string>& environment);
 
  private:

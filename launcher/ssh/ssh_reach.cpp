@@ -12,13 +12,13 @@ namespace hvd::launch {
 namespace {
 
 constexpr Duration kDefaultTimeout = std::chrono::seconds(10);
-// A name or an address that says nothing for so long is waited for without a slot, else a rack without power would hold
-// up all other hosts, for 10 s with every eight of its own.
+// After this time a silent name or address is waited for without a slot. Otherwise a rack without power would delay all
+// other hosts by 10 s for every eight of its own.
 constexpr Duration kSilentSlotTime = std::chrono::milliseconds(250);
-// A login that takes longer waits for somebody (a directory server, say) and does no work any more; the next host may
+// A login that takes longer waits for somebody, such as a directory server, and does no more work. So the next host may
 // begin.
 constexpr Duration kLoginSlotTime = std::chrono::seconds(10);
-// For ssh-agent to list its keys; it asks nobody for that.
+// ssh-agent needs little time to list its keys, since it asks nobody for that.
 constexpr Duration kListTime = std::chrono::seconds(2);
 constexpr Duration kMuteTime = std::chrono::seconds(30);  // then it is asked again
 
@@ -26,7 +26,7 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find_first_of("\r\n"));
 }
 
-// What in the configuration only the user's own ssh can do, as a reason; empty: nothing.
+// Returns what in the configuration only the user's own ssh can do, as a reason; it may be empty.
 std::string needs_ssh(const SshHostConfig& config) {
   if (!config.needs_ssh.empty()) {
     return "ssh_config has '" + config.needs_ssh + "' for it";
@@ -136,7 +136,7 @@ void SshReach::on_config(Result<SshQuery::Answer> answer) {
   resolve();
 }
 
-// No clock: ssh itself waits for its name servers as long as they take, and the name may wait for those of others.
+// No clock runs here: ssh itself waits as long as name servers take, and this name may wait for the names of others.
 void SshReach::resolve() {
   known_ = load_known_hosts(config_);
   if (const KnownHost* authority = find_authority(known_); authority != nullptr) {
@@ -221,7 +221,7 @@ void SshReach::drive() {
   if (const Result<void> verified = verify_host_key(); !verified.ok()) {
     return fail(verified.error().code(), verified.error().message());
   }
-  // As ssh has it, ConnectTimeout ends here: servers may have to ask others about a login.
+  // As with ssh, ConnectTimeout does not limit the login: servers may have to ask others about it.
   stop_clock();
   release_slot_after(kLoginSlotTime);
   const bool is_mute = config_.identity_agent == shared_.mute_agent && shared_.loop.now() < shared_.mute_until;
@@ -243,7 +243,7 @@ Result<void> SshReach::verify_host_key() {
   return {};
 }
 
-// Also of a descriptor that has the number of another before it.
+// This replaces a watch even if the new descriptor has the old one's number.
 Result<void> SshReach::watch_agent() {
   const SshLogin::Waits waits = login_->waits();
   unwatch_agent();
@@ -305,7 +305,7 @@ void SshReach::on_handshake_failed(const Error& error) {
   if (may_retry) {
     const Duration wait = drop_backoff(hangups_, shared_.jitter);
     ++hangups_;
-    // Without the slot: those who are connected and wait for one may be what fills the server up.
+    // The slot is released: connections that are made and wait for a slot may be what fills the server up.
     release_slot();
     backoff_ = shared_.loop.after(wait, [this] { take_slot([this] { dial(); }); });
     return;
@@ -317,7 +317,7 @@ void SshReach::on_handshake_failed(const Error& error) {
   }
   const Error own_try(error.code(), "no ssh session with " + where() + " (" + error.message() +
                                         "); is that an ssh server? " + try_by_hand());
-  // ssh would hear no more of such a server than we.
+  // For a refused server there is no other way: ssh would hear no more of it than we did.
   give_way(is_refused ? "" : libssh2_version_text() + " found no session with the server", own_try);
 }
 

@@ -1,6 +1,6 @@
-// SshReach: from a host's name to a session that is logged in: ssh -G, name resolution, connect, key exchange, host
-// key, login. Holds one handshake slot while there is work to do. It has two limits: SshOptions::connect_timeout for
-// connecting and the key exchange, and SshOptions::answer_time over everything, the waiting for others included.
+// SshReach goes from a host's name to a session that is logged in: ssh -G, name resolution, connect, key exchange, host
+// key, login. It holds one handshake slot while there is work to do. It has two limits: SshOptions::connect_timeout for
+// connecting and the key exchange, and SshOptions::answer_time for everything, including waits for others.
 //
 // Thread: loop only. Destroying it gives up and reports nothing.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace hvd::launch {
 
-// Why the user's own ssh may do what we could not, and what became of our own try, if there was one.
+// WayOut says why the user's own ssh may do what we could not, and how our own try ended, if there was one.
 struct WayOut {
   std::string because;  // empty: it cannot either, or must not be asked
   std::string own_try;
@@ -44,13 +44,13 @@ class SshReach {
 
   void start();
 
-  // For `done` with an error. A host key that was refused has no way out.
+  // Valid once `done` had an error. After a refused host key it is empty: nothing else may be tried.
   [[nodiscard]] const WayOut& way_out() const { return way_out_; }
   [[nodiscard]] const SshRequest& request() const { return request_; }
   [[nodiscard]] const SshHostConfig& config() const { return config_; }
 
  private:
-  // Each of these is the last thing its caller does, since it may end in `done`.
+  // Each of these must be the last call of its caller, since `done` may run inside and destroy this object.
   void begin();
   void on_config(Result<SshQuery::Answer> answer);
   void resolve();
@@ -67,16 +67,16 @@ class SshReach {
   void on_out_of_time();
   void finish(Result<Reached> result);
   void fail(Code code, const std::string& text);
-  // The same, when the user's own ssh can do better.
+  // Gives up likewise, when the user's own ssh can do better.
   void give_way(const std::string& because, const Error& own_try);
 
   Result<void> begin_handshake();
   Result<void> verify_host_key();
-  // `then` runs from the loop, once we hold a slot; the clock stands still until it runs it.
+  // Runs `then` from the loop once we hold a slot. The clock stands still until then.
   void take_slot(EventLoop::Task then);
   void release_slot_after(Duration patience);
   void release_slot();
-  // What connecting and the key exchange may take; stands still while the host has nothing to do with the waiting.
+  // The clock limits connecting and the key exchange. It stands still while the host is not the one that we wait for.
   void run_clock();
   void stop_clock();
   [[nodiscard]] std::string where() const;        // "10.0.0.1 port 22"

@@ -1,4 +1,4 @@
-// What an SshReach says when a host is not reached.
+// These are the errors that an SshReach reports when a host is not reached.
 #include <errno.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ Error SshReach::connect_error(const TcpDial& dial, const Error& error) const {
   }
 }
 
-// `spent`: the clock's time.
+// `spent` is the time that the clock has counted.
 void SshReach::time_out(Duration spent) {
   const std::string limit = duration_text(spent);
   if (query_ != nullptr) {
@@ -68,7 +68,7 @@ void SshReach::time_out(Duration spent) {
                            "; is the host up, or does a firewall drop that port? " + try_by_hand());
 }
 
-// Told a little before --start-timeout, which knows only that nothing came.
+// This runs a little before --start-timeout, which would only know that nothing came.
 void SshReach::on_out_of_time() {
   const std::string limit = duration_text(shared_.options.answer_time);
   if (lookup_ != 0) {

@@ -17,12 +17,12 @@
 namespace hvd::launch {
 namespace {
 
-// Bytes that a node may send before it hears from us: 2 MiB fill a 1 Gbit/s path of 16 ms.
+// A node may send so much before it hears from us: 2 MiB fill a path of 1 Gbit/s and 16 ms.
 constexpr unsigned int kWindowBytes = 2 * 1024 * 1024;
-// Repeats of an unfinished step on a dead socket; it fails at the first, or after what libssh2 had still buffered.
+// An unfinished step on a dead socket fails at its first repeat, or after what libssh2 had still buffered.
 constexpr int kMaxLastSteps = 64;
-// What newer versions announce among the key exchanges, and would lose with a list of the user's: better signatures for
-// RSA, and the guard against packets slipped in before the first key.
+// Newer versions announce these among the key exchanges, and would lose them when the user has a list: better
+// signatures for RSA, and the guard against packets slipped in before the first key.
 constexpr const char* kKexExtensions = ",ext-info-c,kex-strict-c-v00@openssh.com";
 
 Result<void> init_library() {
@@ -35,9 +35,9 @@ Result<void> init_library() {
   return {};
 }
 
-// Key exchanges that compute for longer than the loop may stand still. In those with a group exchange the server
-// chooses the modulus, and libssh2 takes one of 40,000 bytes, with which it computes for hours; one of 8,192 bits takes
-// 0.2 s. The user's own ssh, a process of its own, takes over where a server has no others.
+// These key exchanges compute for longer than the loop may stand still. In those with a group exchange the server
+// chooses the modulus: libssh2 accepts one of 40,000 bytes and computes for hours, while 8,192 bits take 0.2 s. For a
+// server that has no others, the user's own ssh takes over, which is a separate process.
 constexpr std::array<std::string_view, 3> kSlowKeyExchanges = {
     "diffie-hellman-group-exchange-sha256", "diffie-hellman-group-exchange-sha1", "diffie-hellman-group18-sha512"};
 
@@ -45,7 +45,7 @@ bool is_slow(std::string_view name) {
   return std::find(kSlowKeyExchanges.begin(), kSlowKeyExchanges.end(), name) != kSlowKeyExchanges.end();
 }
 
-// What libssh2 knows of a method, the best first, but for what is_slow().
+// Returns what libssh2 knows of a method, the best first, without those for which is_slow() is true.
 std::vector<std::string> known_names(LIBSSH2_SESSION* session, int method) {
   const char** known = nullptr;
   const int count = libssh2_session_supported_algs(session, method, &known);
@@ -66,8 +66,8 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
-// Those of the `wanted` names, in their order, that libssh2 knows. Its own libssh2_session_method_pref would leave out
-// the others too, but up to 1.10 it does so by a memcpy() within one buffer.
+// Returns the `wanted` names that libssh2 knows, in their order. libssh2_session_method_pref would leave out the others
+// too, but up to 1.10 it does so by a memcpy() within one buffer.
 std::string common_names(LIBSSH2_SESSION* session, int method, std::string_view wanted) {
   const std::vector<std::string> known = known_names(session, method);
   std::vector<std::string> common;
@@ -105,7 +105,7 @@ Result<std::unique_ptr<SshSession>> SshSession::create(Fd socket) {
 }
 
 // libssh2 frees what a half-done handshake, login or channel open holds only when that step itself ends. So the socket
-// is shut down, and the step repeated: it now fails at once and cleans up after itself.
+// is shut down and the step repeated: it fails at once and cleans up after itself.
 void SshSession::abandon_step() {
   if (!unfinished_) {
     return;
@@ -116,14 +116,14 @@ void SshSession::abandon_step() {
   unfinished_ = nullptr;
 }
 
-// Also what the system has received already is not read any more.
+// Bytes that the system has already received are not read either.
 void SshSession::shut_down() {
   ::shutdown(socket_.get(), SHUT_RDWR);
   intake_.cut();
 }
 
-// Nothing here can block: the close that libssh2 would like to send fails on the socket that is shut down, and the
-// peer learns of the end from TCP.
+// Nothing here can block: the close message that libssh2 would like to send fails on the socket that is shut down, and
+// TCP tells the peer of the end.
 SshSession::~SshSession() {
   if (session_ == nullptr) {
     return;

@@ -1,4 +1,4 @@
-// What all streams of one ssh transport share.
+// SshShared is what all streams of one ssh transport share.
 //
 // Thread: loop only.
 #pragma once
@@ -39,8 +39,8 @@ struct SshShared {
   HandshakeSlots& slots;                        // of system_ssh: what both are bounded by
   Resolver& resolver;
   bool has_told_switch = false;  // once per job
-  // The ssh-agent that did not answer, and until when nobody else is to wait for it: with a thousand hosts one after
-  // the other would.
+  // This ssh-agent did not answer, and until that time nobody asks it again. Otherwise each of a thousand hosts would
+  // wait for it.
   std::string mute_agent;
   TimePoint mute_until;
   std::vector<std::uint8_t> scratch;  // what one read takes; one for all nodes, as only one reads at a time

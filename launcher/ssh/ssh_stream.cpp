@@ -7,7 +7,7 @@
 namespace hvd::launch {
 namespace {
 
-// Bytes one turn may move for one node, so that a loud node does not keep the loop from the others.
+// One turn moves at most so many bytes for one node, so that a busy node does not keep the loop from the others.
 constexpr std::size_t kTurnBytes = 1024 * 1024;
 constexpr Duration kNudge = std::chrono::milliseconds(20);
 
@@ -180,8 +180,8 @@ void SshConversation::drive_opening() {
   }
 }
 
-// Each round takes what libssh2 has for us and gives what it takes from us. Any call may have moved packets from the
-// socket into libssh2 for which the socket will not become readable again, so we go on until nothing is left there.
+// Each round takes what libssh2 has for us and gives what it accepts. Any call may have moved packets from the socket
+// into libssh2, for which the socket will not become readable again. So we continue until nothing is left there.
 void SshConversation::drive_bytes() {
   std::size_t moved = 0;
   std::size_t before = 0;
@@ -210,8 +210,8 @@ void SshConversation::drive_bytes() {
   } while (session_->has_work(has_output()));
 }
 
-// There is room in the window and libssh2 still takes nothing: it renews the session's keys. That ends by packets, but
-// the last of them may be read off the socket by a call of ours that does not write; so we look again, rarely.
+// The window has room, and libssh2 still takes nothing: it renews the session's keys. Packets end that, but a call of
+// ours that does not write may read the last of them off the socket. So we look again, rarely.
 void SshConversation::nudge_if_stuck() {
   if (nudge_ == 0 && session_->has_work(has_output())) {
     nudge_ = shared_->loop.after(kNudge, [this] {
@@ -273,8 +273,8 @@ void SshConversation::on_greeting() {
         }
         break;
       case AgentGreeting::Event::kFailed:
-        // The reason may stand in what the remote shell printed to its standard error: read on to the end, but not for
-        // ever, as where it prints without one.
+        // The remote shell may have printed the reason to its standard error. So we read on to the end, but with the
+        // same deadline as for a shell that prints nothing.
         is_input_broken_ = true;
         return expect_end();
       case AgentGreeting::Event::kAgent:
@@ -329,7 +329,7 @@ std::size_t SshConversation::flush() {
   return taken;
 }
 
-// Writes `text` from `at` on, and moves `at`; at most a turn's worth.
+// Writes `text` from `at` on, at most a turn's worth, and moves `at`.
 std::size_t SshConversation::write_from(const std::string& text, std::size_t& at) {
   std::size_t total = 0;
   while (at < text.size() && total < kTurnBytes) {

@@ -1,6 +1,6 @@
-// SshStream: one node's stream over ssh. Reaches the node, starts (and if needed pushes) the agent, then carries bytes.
+// SshStream is one node's stream over ssh. It reaches the node, starts (or pushes) the agent, then carries bytes.
 //
-// Stages: reaching -> opening (channel, remote command) -> starting (greeting, push) -> open -> ending -> over.
+// The stages are: reaching -> opening (channel, remote command) -> starting (greeting, push) -> open -> ending -> over.
 // Thread: loop only.
 #pragma once
 
@@ -16,8 +16,8 @@
 
 namespace hvd::launch {
 
-// The conversation lives on while one of its own calls into the sink is on the stack, also when the sink destroys the
-// Stream there; therefore it is apart from the Stream, and shared.
+// The conversation must outlive its own calls into the sink, even when the sink destroys the Stream there. Therefore it
+// is a separate, shared object.
 class SshConversation : public std::enable_shared_from_this<SshConversation> {
  public:
   SshConversation(std::shared_ptr<SshShared> shared, const NodeTarget& target, StreamSink& sink);
@@ -28,25 +28,25 @@ class SshConversation : public std::enable_shared_from_this<SshConversation> {
   void start();
   void write(std::string bytes);
   void close_input();
-  // The Stream is gone: closes everything, the sink hears nothing more.
+  // The Stream is gone: this closes everything, and the sink hears nothing more.
   void abandon();
 
  private:
   enum class Stage : std::uint8_t { kReaching, kOpening, kStarting, kOpen, kEnding, kOver };
 
   void on_reached(Result<Reached> reached);
-  // Opens the node by the user's own ssh; from then on this only passes on.
+  // Opens the node by the user's own ssh, and from then on only forwards.
   void switch_over(const SshReach& reach);
-  // Goes on as far as possible without waiting, then tells the loop what to wait for.
+  // Continues as far as possible without waiting, then tells the loop what to wait for.
   void drive();
   void drive_opening();
   void drive_bytes();
   void drive_ending();
   void nudge_if_stuck();
-  // Both answer how many bytes were taken.
+  // Both return how many bytes were taken.
   std::size_t flush();
   std::size_t write_from(const std::string& text, std::size_t& at);
-  // Bytes read from one source until there are none or the budget is used up.
+  // Reads bytes from one source until there are none or the budget is used up.
   std::size_t read_all(SshSession::Source source, std::size_t budget);
   void on_output(Bytes bytes);
   void on_greeting();
@@ -56,7 +56,7 @@ class SshConversation : public std::enable_shared_from_this<SshConversation> {
   void update_watch();
   void expect_progress();
   void on_no_progress(Duration patience);
-  // Of what the node says before it closes its output.
+  // Begins to wait for the end of what the node says, with a deadline.
   void expect_end();
   [[nodiscard]] bool has_output() const;
   [[nodiscard]] Error start_error(const std::string& how) const;

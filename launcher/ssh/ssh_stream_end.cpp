@@ -1,4 +1,4 @@
-// The ends of an SshConversation: its agent ended, it never came up, or nothing more is heard.
+// These are the ends of an SshConversation: its agent ended, it never came up, or nothing more is heard.
 #include <algorithm>
 
 #include "launcher/ssh/ssh_stream.h"
@@ -7,12 +7,12 @@
 namespace hvd::launch {
 namespace {
 
-// Without a byte from a node or to it for so long, starting the agent has failed; in any case when
-// SshOptions::answer_time is over, but then a moment after the last byte. Generous: a ~/.bashrc that runs `pyenv init`
-// waits up to 60 s for a lock when many shells start at once (measured with 12 on one machine).
+// Starting the agent has failed when no byte goes to or from a node for so long. It fails in any case when
+// SshOptions::answer_time is over, though not before a moment without a byte. The time is generous: a ~/.bashrc that
+// runs `pyenv init` waits up to 60 s for a lock when many shells start at once (measured with 12 on one machine).
 constexpr Duration kStartPatience = std::chrono::seconds(120);
 constexpr int kMomentsPerAnswer = 20;
-// Between the end of the output and the exit status; an agent that lives on without its output is not waited for.
+// The exit status may follow the end of the output by so much. An agent that lives on without output is not waited for.
 constexpr Duration kEndPatience = std::chrono::seconds(2);
 
 }  // namespace
@@ -44,7 +44,7 @@ void SshConversation::drive_ending() {
   finish(end_error());
 }
 
-// Why the agent did not start; `how` is what ssh knows, which is the least telling part when the script said more.
+// Says why the agent did not start. `how` is what ssh knows; if the script said more, that counts for more.
 Error SshConversation::start_error(const std::string& how) const {
   const std::string remote = errors_.last_line();
   const std::string noise = greeting_.last_noise();

@@ -1,5 +1,5 @@
-// What SSH's own messages and keys are made of: big-endian numbers, and texts with their length before them (RFC 4251
-// section 5). Value types; nothing here fails but by ok().
+// These types read and write what SSH's messages and keys are made of: big-endian numbers, and texts with their length
+// before them (RFC 4251 section 5). Value types. Nothing here fails except through ok().
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace hvd::launch {
 
-// Reader with a sticky failure: what is not there reads as 0 or nothing.
+// WireReader remembers a failure: whatever is not there reads as 0 or nothing, and ok() becomes false.
 class WireReader {
  public:
   explicit WireReader(std::string_view bytes) : rest_(bytes) {}
