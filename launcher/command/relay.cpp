@@ -19,7 +19,7 @@ class RelayedProcess final : public ByteProcess {
   RelayedProcess& operator=(const RelayedProcess&) = delete;
 
   void write(std::string bytes) override { send(AgentMessage::kRelayInput, bytes); }
-  // The relaying agent is the same executable.
+  // The relaying agent is the same executable, so it sends its own.
   void push(const AgentImage&) override { send(AgentMessage::kRelayImage); }
   void close_input() override { send(AgentMessage::kRelayInputEnd); }
   void set_patience(Duration patience) override { patience_ = patience; }
@@ -41,7 +41,7 @@ class RelayedProcess final : public ByteProcess {
 
 void Relay::change(State state) {
   state_ = state;
-  // Later: we are told in the middle of what happens to the node itself.
+  // This is posted, because we are called in the middle of what happens to the node itself.
   scope_.post([this] { tell_change(); });
 }
 

@@ -1,4 +1,4 @@
-// Relay: the launcher's end of what one node carries for others: commands that its agent runs there, each a
+// Relay is the launcher's end of what one node carries for others: commands that its agent runs there, each a
 // ByteProcess here (launcher/agent/relay_hub.h is the other end). relayed.h makes a way to a node of it.
 //
 // Thread: loop only. Outlives its processes.
@@ -41,14 +41,14 @@ class Relay {
 
   [[nodiscard]] State state() const { return state_; }
   [[nodiscard]] const std::string& host() const { return host_; }
-  // Whoever watches is told from the loop. When it is not up any more, so is the end of every process.
+  // Watchers are called from the loop. When the node is not up any more, the end of every process is reported too.
   void change(State state);
   Ticket watch(std::function<void()> on_change);
   void unwatch(Ticket ticket) { watchers_.erase(ticket); }
 
-  // Runs the words on the node; only while it is up.
+  // Runs the words on the node; it must be up.
   Result<std::unique_ptr<ByteProcess>> start(const std::vector<std::string>& argv, ByteProcess::Handlers handlers);
-  // RelayOutput, RelayErrors, RelayOver from the node's agent.
+  // Takes RelayOutput, RelayErrors and RelayOver from the node's agent.
   Result<void> on_frame(const Frame& frame);
 
  private:

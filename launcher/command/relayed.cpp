@@ -7,13 +7,13 @@
 namespace hvd::launch {
 namespace {
 
-// A node that is out of reach together with its relay waits for that before it is tried directly; then the tree is the
-// same as before, and the launcher does not have to connect to all nodes at once.
+// When a node and its relay are both out of reach, the relay is waited for so long before the node is tried directly.
+// Then the tree stays as it was, and the launcher need not connect to all nodes at once.
 constexpr Duration kRelayTime = std::chrono::seconds(5);
 
 }  // namespace
 
-// Stages: waiting for the relay -> through the relay -> (where that fails before it is open) direct.
+// The stages are: waiting for the relay -> through the relay -> direct, when that failed before it was open.
 class RelayedStream final : public Stream, private StreamSink {
  public:
   RelayedStream(RelayedTransport& way, NodeTarget target, StreamSink& sink)

@@ -1,8 +1,8 @@
-// The relayed transport: reaches one node through another one of the job, whose agent runs the command that carries the
-// bytes. So the launcher has few connections itself, and the work of making the others is shared out.
+// The relayed transport reaches one node through another one of the job, whose agent runs the command that carries the
+// bytes. So the launcher has few connections itself, and the nodes share the work of making the others.
 //
-// Where that does not work (the nodes may have no key for each other, or no such command) the node is reached as if
-// there were no tree, which is said once; so every error that ends a job is one of the direct way.
+// The nodes may have no key for each other, or no such command. Then the node is reached as if there were no tree, and
+// a notice says so once. So every error that ends a job comes from the direct way.
 // Thread: loop only. The EventLoop, the Log, the Relay and the direct transport outlive it; it outlives its streams.
 #pragma once
 
@@ -16,10 +16,10 @@
 
 namespace hvd::launch {
 
-// What all relayed nodes of a job share.
+// RelayedShared is what all relayed nodes of a job share.
 struct RelayedShared {
   std::shared_ptr<RshShared> rsh;
-  // What is executed on the relaying node to get to the target.
+  // Returns what the relaying node executes to get to the target.
   std::function<Result<RshCommand>(const NodeTarget&)> command_for;
   bool is_off = false;  // it did not work once: who has not begun goes directly
 };

@@ -1,5 +1,5 @@
-// The rsh transport: reaches nodes by any command that carries bytes: --rsh 'ssh -F cfg {host}', 'kubectl exec -i
-// {host} --', 'ip netns exec {host}', 'docker exec -i {host}'.
+// The rsh transport reaches nodes by any command that carries bytes: --rsh 'ssh -F cfg {host}', 'kubectl exec -i {host}
+// --', 'ip netns exec {host}', 'docker exec -i {host}'.
 //
 // Thread: loop only. The EventLoop and the Log must outlive the transport and its streams; streams may outlive the
 // transport.
@@ -22,10 +22,10 @@ struct RshOptions {
 
 std::unique_ptr<Transport> make_rsh_transport(EventLoop& loop, RshTemplate command, RshOptions options, Log& log);
 
-// The command for one host. `port`: as RshOptions has it.
+// Returns the command for one host. `port` has the meaning that it has in RshOptions.
 Result<RshCommand> rsh_command(const RshTemplate& words, const NodeTarget& target, int port);
 
-// Whether the command's program is there: told once, before any host is tried.
+// Fails when the command's program is missing. It is asked once, before any host is tried.
 Result<void> check_rsh_program(const RshTemplate& command, const std::vector<std::string>& environment);
 
 }  // namespace hvd::launch

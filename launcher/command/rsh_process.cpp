@@ -8,9 +8,9 @@ namespace hvd::launch {
 namespace {
 
 constexpr Duration kPatience = std::chrono::seconds(2);
-// What it left behind may hold its standard error (ssh's ControlPersist does); after this it is not waited for.
+// A process that it left may hold its standard error (ssh's ControlPersist does); it is not waited for any longer.
 constexpr Duration kDrainTime = std::chrono::seconds(1);
-// Between the end of its output and its own.
+// Its own end may follow the end of its output by so much.
 constexpr Duration kEndTime = std::chrono::seconds(2);
 
 }  // namespace
@@ -47,7 +47,7 @@ Result<std::unique_ptr<ByteProcess>> RshProcess::start(EventLoop& loop, StopLadd
 RshProcess::RshProcess(StopLadder& ladder, std::unique_ptr<Child> child)
     : ladder_(ladder), patience_(kPatience), child_(std::move(child)) {}
 
-// Its output is somebody's who must get to the end of their work: an agent whose wrapper or guardian was killed.
+// Its output may belong to a process that must finish its work: an agent whose wrapper or guardian was killed.
 void RshProcess::set_patience(Duration patience) {
   patience_ = patience;
   child_->set_output_drain(patience);

@@ -1,7 +1,7 @@
-// RshProcess: a ByteProcess on this machine.
+// RshProcess is a ByteProcess on this machine.
 //
-// It has a session of its own, so that a Ctrl-C at the terminal reaches hvdrun only, which then ends the job in order.
-// When hvdrun is killed it gets SIGTERM and its input ends; an agent that it has become cleans up on either.
+// It has a session of its own, so that a Ctrl-C at the terminal reaches only hvdrun, which then ends the job in order.
+// When hvdrun is killed, it gets SIGTERM and its input ends; if it has become an agent, that cleans up on either.
 // Thread: loop only. A handler may destroy the process; destroying it hands what still runs to the StopLadder.
 #pragma once
 
@@ -20,8 +20,8 @@ namespace hvd::launch {
 
 class RshProcess final : public ByteProcess {
  public:
-  // `open_files`: as SpawnOptions has it. Loop and ladder must outlive this object, which leaves its process to the
-  // ladder.
+  // `open_files` has its meaning in SpawnOptions. Loop and ladder must outlive this object, which leaves its process to
+  // the ladder.
   static Result<std::unique_ptr<ByteProcess>> start(EventLoop& loop, StopLadder& ladder,
                                                     const std::vector<std::string>& argv,
                                                     const std::vector<std::string>& environment,

@@ -12,21 +12,21 @@
 namespace hvd::launch {
 namespace {
 
-// A hint is not worth more; a name server that does not answer must not hold up the job.
+// The name's addresses are only a hint, so a name server that does not answer may delay the job by no more than this.
 constexpr Duration kNameTime = std::chrono::seconds(2);
 // A command that is still silent after this does no handshake any more, but waits; the next one may begin.
 constexpr Duration kSlotTime = std::chrono::seconds(10);
-// Without a byte taken for so long, sending the agent has failed.
+// Sending the agent has failed when no byte is taken for so long.
 constexpr Duration kPushPatience = std::chrono::seconds(120);
-// For the last words of a command that has failed.
+// A command that has failed has this time for its last words.
 constexpr Duration kEndPatience = std::chrono::seconds(2);
-// An agent that is told to end gives its ranks 5 s, and needs a moment for what they left.
+// An agent that must end gives its ranks 5 s, and needs a moment for the processes they left.
 constexpr Duration kAgentPatience = std::chrono::seconds(8);
-// ssh says what is wrong in one line, and that it gives up in the next one or two.
+// ssh says in one line what is wrong, and in the next one or two that it gives up.
 constexpr std::size_t kLastLines = 3;
-// ssh's own failure, which no program behind it has to do with.
+// This exit status means that ssh itself failed, not a program behind it.
 constexpr ExitStatus kSshFailed = {ExitStatus::Kind::kExited, 255};
-// After that many times, what may have been a drop is taken for a rule of the server's.
+// A connection that may have been dropped is tried so many times; then the server is taken to refuse it by a rule.
 constexpr int kUnsureRetries = 3;
 
 std::string megabytes(std::size_t bytes) {
@@ -50,7 +50,7 @@ void RshConversation::start() {
     is_named_ = true;
     return;
   }
-  // Meanwhile the command is at work.
+  // The command works while the name is looked up.
   lookup_timer_ = shared_->loop.after(kNameTime, [this] { on_named(); });
   lookup_ = shared_->resolver.resolve(command_.lookup, 0, AF_UNSPEC, [this](Result<std::vector<SocketAddress>> found) {
     if (found.ok()) {
@@ -166,7 +166,7 @@ void RshConversation::on_greeting() {
         break;
       }
       case AgentGreeting::Event::kFailed:
-        // The reason may stand in its standard error: read on to the end, but not for ever.
+        // The reason may stand in its standard error: so that is read to the end, within a deadline.
         process_->close_input();
         arm(kEndPatience, "did not end");
         return;
@@ -223,8 +223,8 @@ bool RshConversation::may_try_again(const std::optional<ExitStatus>& status) con
   return dropped == Dropped::kBeforeLogin || (dropped == Dropped::kPerhaps && drops_ < kUnsureRetries);
 }
 
-// Within the time for an answer, which goes on; and with the slot while there is one, since others would fare no
-// better.
+// The new try must answer within the same time, which goes on. It keeps its slot if it has one, since other nodes would
+// fare no better at the same server.
 void RshConversation::try_later() {
   process_.reset();
   backoff_ = shared_->loop.after(drop_backoff(drops_, shared_->jitter), [this] { try_again(); });
@@ -241,7 +241,7 @@ void RshConversation::arm(Duration patience, const std::string& what) {
   });
 }
 
-// ssh's warning is longer than what is quoted of its end, which tells only how to get rid of it.
+// ssh's warning about a changed key is longer than the lines we quote, which would only tell how to get rid of it.
 std::string RshConversation::last_words() const {
   constexpr const char* kChanged = "REMOTE HOST IDENTIFICATION HAS CHANGED";
   return (errors_.has(kChanged) ? std::string(kChanged) + "; " : "") + errors_.last_lines(kLastLines);

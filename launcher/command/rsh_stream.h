@@ -1,15 +1,15 @@
-// RshStream: one node's stream through a command. Runs it with `sh` as the remote command, gives that shell the line
-// that starts (and if needed fetches) the agent, then carries bytes.
+// RshStream is one node's stream through a command. It runs the command with `sh` as the remote command, gives that
+// shell the line that starts (and if needed fetches) the agent, then carries bytes.
 //
-// `sh`, and the script as its input, because that one word means the same to a program that joins its words for a
-// remote shell (ssh) and to one that executes them (kubectl exec, ip netns exec); any script as an argument would need
-// quotes for the one and none for the other.
+// The remote command is `sh`, with the script as its input. This one word means the same to a program that joins its
+// words for a remote shell (ssh) and to one that executes them (kubectl exec, ip netns exec). A script as an argument
+// would need quotes for the first kind and none for the second.
 //
-// An ssh whose connection the server drops before the login, as it does when it has too many, is started again, until
+// When the server drops ssh's connection before the login, as it does when it has too many, ssh is started again until
 // the time for an answer is over.
 //
-// Stages: waiting (for a slot) -> starting (greeting, push) -> greeted (and waiting for what its name means) -> open ->
-// over.
+// The stages are: waiting (for a slot) -> starting (greeting, push) -> greeted (the addresses of its name are awaited)
+// -> open -> over.
 // Thread: loop only.
 #pragma once
 
@@ -36,14 +36,14 @@ struct RshSettings {
   std::string agent_path;                // the static agent executable on this machine
   std::vector<std::string> environment;  // for the command; its PATH is where the command is looked for
   std::uint64_t open_files = 0;          // likewise (SpawnOptions)
-  // From starting the command until the shell behind it answers. Generous: a ~/.bashrc that runs `pyenv init` waits up
-  // to 60 s for a lock when many shells start at once.
+  // This limits the time from starting the command until the shell behind it answers. It is generous: a ~/.bashrc that
+  // runs `pyenv init` waits up to 60 s for a lock when many shells start at once.
   Duration answer_time = std::chrono::seconds(120);
   std::size_t max_handshakes = 8;  // commands that are on their way at once
   Resolver::LookUp look_up;        // as Resolver has it
 };
 
-// What all streams through commands share. Loop and log must outlive it.
+// RshShared is what all streams through commands share. Loop and log must outlive it.
 struct RshShared {
   RshShared(EventLoop& loop_in, RshSettings settings_in, Log& log_in)
       : loop(loop_in),
@@ -53,7 +53,7 @@ struct RshShared {
         resolver(loop_in, settings.look_up),
         ladder(loop_in) {}
 
-  // Read at the first use and kept: every node gets the same bytes.
+  // The image is read at the first use and kept, so that every node gets the same bytes.
   const Result<AgentImage>& agent_image() {
     if (!image) {
       image.emplace(load_agent_image(settings.agent_path));
@@ -73,19 +73,19 @@ struct RshShared {
   std::minstd_rand jitter{std::random_device{}()};
 };
 
-// One node's command.
+// RshCommand is the command for one node.
 struct RshCommand {
   std::string host;               // as the user wrote it: who the errors are about
   std::vector<std::string> argv;  // `sh` comes after it
   std::string label;              // what the errors call it: "rsh"
   std::string lookup;             // a name whose addresses are a hint at the node's; empty: none
   std::string afterword;          // to errors before the agent runs: ", which is used because ..."
-  // Starts it; nothing: as a process of ours.
+  // Starts the command; when empty, it becomes a process of ours.
   std::function<Result<std::unique_ptr<ByteProcess>>(std::vector<std::string> argv, ByteProcess::Handlers)> start;
 };
 
-// The conversation lives on while one of its own calls into the sink is on the stack, also when the sink destroys the
-// Stream there; therefore it is apart from the Stream, and shared.
+// The conversation must outlive its own calls into the sink, even when the sink destroys the Stream there. Therefore it
+// is a separate, shared object.
 class RshConversation : public std::enable_shared_from_this<RshConversation> {
  public:
   RshConversation(std::shared_ptr<RshShared> shared, RshCommand command, StreamSink& sink);
@@ -96,7 +96,7 @@ class RshConversation : public std::enable_shared_from_this<RshConversation> {
   void start();
   void write(std::string bytes);
   void close_input();
-  // The Stream is gone: ends the process, the sink hears nothing more.
+  // The Stream is gone: this ends the process, and the sink hears nothing more.
   void abandon();
 
  private:

@@ -13,7 +13,7 @@ bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\n';
 }
 
-// Reads the text from a quote or backslash on, adds what it means to `word`, and answers where it ends; npos: it does
+// Reads the text from a quote or backslash on, and adds what it means to `word`. Returns where it ends; npos: it does
 // not end.
 std::size_t read_quoted(std::string_view text, std::size_t at, std::string& word) {
   const char quote = text[at++];
@@ -25,7 +25,7 @@ std::size_t read_quoted(std::string_view text, std::size_t at, std::string& word
     return at + 1;
   }
   while (at < text.size() && text[at] != quote) {
-    // Inside "..." a backslash is one, unless it stands before a character that it protects there.
+    // Inside "..." a backslash stands for itself, unless a character follows that it protects there.
     constexpr std::string_view kProtected = "$`\"\\\n";
     if (quote == '"' && text[at] == '\\' && at + 1 < text.size() &&
         kProtected.find(text[at + 1]) != std::string_view::npos) {
@@ -56,7 +56,7 @@ std::string quoted(const std::string& word) {
 
 using Values = std::array<std::pair<std::string_view, std::string>, 3>;
 
-// One pass, so that a value that looks like a placeholder stays what it is.
+// There is only one pass, so that a value that looks like a placeholder stays what it is.
 std::string filled(const std::string& word, const Values& values) {
   std::string out;
   for (std::size_t at = 0; at < word.size();) {

@@ -1,7 +1,7 @@
-// RshTemplate: the user's --rsh COMMAND, made into the words that are executed for one host. Pure; value type.
+// RshTemplate turns the user's --rsh COMMAND into the words that are executed for one host. Pure; value type.
 //
-// It is split into words as a POSIX shell splits quotes and backslashes; nothing is expanded and no shell runs. In the
-// words, {host}, {user} and {port} are replaced; without {host}, the host is the last word.
+// It is split into words as a POSIX shell splits quotes and backslashes; nothing is expanded and no shell runs. {host},
+// {user} and {port} are replaced in the words. Without {host}, the host becomes the last word.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@
 
 namespace hvd::launch {
 
-// Words of text with quotes and backslashes; an Error for a quote that is not closed.
+// Returns the words of text with quotes and backslashes, or an Error for a quote that is not closed.
 Result<std::vector<std::string>> split_shell_words(std::string_view text);
 
-// "ssh -o 'A b' node1": for messages, which tell the beginning of a longer command only.
+// This is "ssh -o 'A b' node1" for messages, which show only the beginning of a longer command.
 inline constexpr std::size_t kMaxShownBytes = 300;
 std::string shown_words(const std::vector<std::string>& words);
 
@@ -24,15 +24,15 @@ class RshTemplate {
  public:
   static Result<RshTemplate> parse(std::string_view text);
 
-  // What {user} and {port} are for a host that has none of its own.
+  // These are {user} and {port} for a host that has none of its own.
   struct Defaults {
     std::string user;
     int port = 22;
   };
-  // Refuses a host that a program would take for an option, and one with a user or port that the template has no place
-  // for: to leave them out would reach the node as somebody else, or another node.
+  // Refuses a host that a program would take for an option. Refuses a user or port that the template has no place for:
+  // without them we would log in as somebody else, or at another node.
   [[nodiscard]] Result<std::vector<std::string>> words(const NodeTarget& target, const Defaults& defaults) const;
-  // The program, before any replacement.
+  // Returns the program, before any replacement.
   [[nodiscard]] const std::string& program() const { return words_.front(); }
   [[nodiscard]] bool has(std::string_view placeholder) const;
 

@@ -22,7 +22,7 @@ RshCommand system_ssh_command(const SshRequest& request, Duration connect_timeou
   command.host = request.host;
   command.label = "the system's ssh";
   command.lookup = request.host;
-  // ControlMaster: it may go through a connection that stands, but must not become one that outlives the job.
+  // ssh may use a master connection that exists, but must not open one, since that would outlive the job.
   command.argv = {"ssh", "-T",
                   "-x",  "-a",
                   "-o",  "BatchMode=yes",
