@@ -11,7 +11,7 @@
 
 namespace hvd::launch {
 
-// Held is one agent's stream from the moment it connects. Until a session takes it over, its bytes are kept. These are
+// Held is one agent's stream from the moment it connects. Its bytes are kept until a session takes it over. They are
 // the Ready message and nothing else, since an agent sends no more before it gets Welcome.
 class CalledAgents::Held final : public StreamSink {
  public:

@@ -22,7 +22,7 @@ namespace hvd::launch {
 class CalledAgents final : public Transport {
  public:
   struct Handlers {
-    // One more agent has connected and sent its facts; `called` counts those that have.
+    // Another agent has connected and sent its facts; `called` counts those that have.
     std::function<void(int called)> on_called;
     // An agent that had connected is gone again, or broke the protocol: the job cannot start. Called once.
     std::function<void(const Error& why)> on_lost;

@@ -10,11 +10,11 @@
 namespace hvd::launch {
 namespace {
 
-// Enough for what an engine says when it does not even begin.
+// This is enough for what an engine prints when it cannot even begin.
 constexpr std::size_t kMostLines = 100;
 constexpr std::size_t kMostLineBytes = 8192;
 constexpr std::size_t kMostQuotedLines = 8;
-// Between SIGTERM and SIGKILL: mpirun gives its own processes one second, on hosts that it has to ask first.
+// SIGKILL follows SIGTERM by so much: mpirun gives its processes one second, on hosts that it must ask first.
 constexpr auto kPatience = std::chrono::seconds(5);
 
 bool says_nothing(const std::string& line) {
@@ -50,7 +50,7 @@ Result<std::unique_ptr<EngineOrphans>> EngineOrphans::adopt() {
 }
 
 EngineOrphans::~EngineOrphans() {
-  // Not SIGKILL: an agent that the engine has left ends its ranks first.
+  // It is not SIGKILL, because an agent that the engine has left must end its ranks first.
   signal_children(children_of_self(), SIGTERM);
 }
 

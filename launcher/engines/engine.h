@@ -1,5 +1,5 @@
-// Engine: somebody else's launcher, which starts one agent of ours for each rank; these call back (dial_back.h). All
-// that differs between engines is a value, EngineCommand (mpirun.h makes one).
+// Engine is somebody else's launcher, which starts one agent of ours for each rank; the agents call back (dial_back.h).
+// All that differs between engines is a value, EngineCommand (mpirun.h makes one).
 //
 // Thread: loop only. Destroying it ends the engine's process, if it still runs.
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace hvd::launch {
 
-// What an engine's own words come to.
+// EngineFailure is what an engine's own words mean.
 struct EngineFailure {
   Code code = Code::kSystem;  // kInvalid: what it was asked for; kUnreachable: a host
   std::string advice;         // what to try; may be empty
@@ -38,9 +38,9 @@ struct EngineCommand {
 class Engine {
  public:
   struct Handlers {
-    // What the engine itself says, on either stream: a line without its end, and without the frames that it draws.
+    // The engine has printed a line, on either stream. It comes without its end, and without frames drawn around it.
     std::function<void(const std::string& line)> on_line;
-    // It has ended, with what came of it and its own words for it.
+    // The engine has ended; `why` says how, with its own words.
     std::function<void(const Error& why)> on_over;
   };
 
@@ -49,11 +49,11 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   Result<void> start(Handlers handlers);
-  // Ends it without a word: SIGTERM now, SIGKILL later. What is left is waited for by the destructor.
+  // Ends the engine without a message: SIGTERM now, SIGKILL later. The destructor waits for what is left.
   void end() { process_.reset(); }
   [[nodiscard]] bool is_running() const { return process_ != nullptr; }
   [[nodiscard]] const EngineCommand& command() const { return command_; }
-  // The first thing that it has said, for a message; empty: nothing.
+  // Returns the first thing that the engine said, for a message; it may be empty.
   [[nodiscard]] std::string first_words() const;
 
  private:
@@ -73,9 +73,9 @@ class Engine {
   std::unique_ptr<ByteProcess> process_;
 };
 
-// What an engine leaves behind when it is ended: mpirun leaves the ssh that leads to a host which does not answer. From
-// adopt() on such processes become children of this one, and in the end they are asked to end too. For a program that
-// has no other children then; outlives the Engine.
+// EngineOrphans ends what an engine leaves behind: mpirun leaves the ssh to a host that does not answer. From adopt()
+// on such processes become children of this one, and are asked to end last. The program must have no other children
+// then. It outlives the Engine.
 class EngineOrphans {
  public:
   static Result<std::unique_ptr<EngineOrphans>> adopt();
@@ -87,7 +87,7 @@ class EngineOrphans {
   EngineOrphans() = default;
 };
 
-// The first thing that these lines say, for a message: what stands before the first empty line or rule, and what
+// Returns the first thing that these lines say, for a message: the text before the first empty line or rule, and what
 // comes after that where a colon announces it. Pure.
 std::string first_paragraph(const std::vector<std::string>& lines);
 

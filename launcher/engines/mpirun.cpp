@@ -16,15 +16,15 @@ constexpr auto kVersionTime = std::chrono::seconds(20);
 constexpr int kOldestMajor = 4;
 constexpr const char* kInstall = "install Open MPI 4 or later (Debian: openmpi-bin)";
 
-// Options that say which rank goes where, and those that bind ranks: their names of today, and the older ones, which
-// Open MPI takes for these. From 5 on it takes one of a kind only, where 4 took the last.
+// These options place ranks or bind them, by today's names and by older ones that Open MPI still takes. From version 5
+// on it accepts only one of a kind; version 4 took the last.
 constexpr std::array<std::string_view, 14> kMapping = {
     "map-by",     "byslot",  "bynode",   "bycore", "N",       "ppr",           "npernode",
     "npersocket", "pernode", "rankfile", "rf",     "cpu-set", "cpus-per-proc", "cpus-per-rank"};
 constexpr std::array<std::string_view, 8> kBinding = {"bind-to", "bind-to-core", "bind-to-socket", "rankfile",
                                                       "rf",      "cpu-set",      "cpus-per-proc",  "cpus-per-rank"};
 
-// Whether an option among `words` has one of `names`, behind one dash or two, with its value or before it.
+// Says whether an option among `words` has one of `names`, after one dash or two, with its value or before it.
 template <std::size_t N>
 bool has_option(const std::vector<std::string>& words, const std::array<std::string_view, N>& names) {
   return std::any_of(words.begin(), words.end(), [&names](std::string_view word) {
@@ -34,21 +34,21 @@ bool has_option(const std::vector<std::string>& words, const std::array<std::str
   });
 }
 
-// --map-by slot:PE=2 binds each rank to what it is given, and goes with no other binding.
+// --map-by slot:PE=2 binds each rank to its processors, and allows no other binding.
 bool maps_to_processors(const std::vector<std::string>& words) {
   return std::any_of(words.begin(), words.end(), [](const std::string& word) {
     return word.find(":PE=") != std::string::npos || word.find(":pe=") != std::string::npos;
   });
 }
 
-// What places and binds the ranks, where the user's own words do not.
+// Returns the words that place and bind the ranks, where the user's own words do not.
 std::vector<std::string> layout_words(const MpirunOptions& options) {
   std::vector<std::string> words;
   if (!has_option(options.args, kMapping) && !has_option(options.binding, kMapping)) {
     words.insert(words.end(), {"--map-by", "slot"});
   }
   if (options.binding.empty() && !has_option(options.args, kBinding) && !maps_to_processors(options.args)) {
-    // Else Open MPI binds two ranks to a core each, and their threads and data loaders with them. --bind is ours.
+    // Without this, Open MPI binds two ranks to a core each, with all threads and data loaders. --bind is ours.
     words.insert(words.end(), {"--bind-to", "none"});
   }
   words.insert(words.end(), options.binding.begin(), options.binding.end());
@@ -64,8 +64,8 @@ bool has_domain(const NodePlan& node) {
          node.host.name.find('.') != std::string::npos;
 }
 
-// The user's own settings of Open MPI and of PMIx have names like those that a launcher around us sets; without the
-// rank that it sets too there is none, and they are his.
+// The user's own settings of Open MPI and of PMIx have names like those that a launcher around us sets. A launcher
+// would also set a rank; without that, the settings are the user's.
 bool is_users_setting(std::string_view entry, const std::vector<std::string>& environment) {
   static constexpr std::array<std::string_view, 3> kPmix = {"PMIX_MCA_", "PMIX_INSTALL_PREFIX=", "PMIX_PREFIX="};
   if (entry.starts_with("OMPI_MCA_")) {
@@ -83,7 +83,7 @@ std::vector<std::string> mpirun_words(const Placement& placement, const MpirunOp
   if (options.is_root) {
     words.emplace_back("--allow-run-as-root");
   }
-  // Exactly the slots that ranks are to have, so that filling slot by slot is the placement, and no host is too small.
+  // The hosts have exactly the slots that ranks need: then filling slot by slot is the placement, and all ranks fit.
   std::string hosts;
   for (const NodePlan& node : placement.nodes) {
     hosts += (hosts.empty() ? "" : ",") + node.host.name + ":" + std::to_string(node.local_size());
@@ -91,14 +91,14 @@ std::vector<std::string> mpirun_words(const Placement& placement, const MpirunOp
   words.insert(words.end(), {"-np", std::to_string(placement.size), "-H", hosts});
   const std::vector<std::string> layout = layout_words(options);
   words.insert(words.end(), layout.begin(), layout.end());
-  // Open MPI would ask ssh for the part of a name before its first dot, and take two such hosts for one. 4 knows the
-  // first parameter, 5 the second, and each passes over the other's.
+  // Otherwise Open MPI would give ssh only the part of a name before its first dot, and take two such hosts for one.
+  // Version 4 knows the first parameter and version 5 the second; each ignores the other's.
   if (std::any_of(placement.nodes.begin(), placement.nodes.end(), [](const NodePlan& n) { return has_domain(n); })) {
     words.insert(words.end(), {"--mca", "orte_keep_fqdn_hostnames", "1", "--mca", "prte_keep_fqdn_hostnames", "1"});
   }
-  // Only the name: the value is never on a command line, also not on those by which mpirun reaches other hosts. To
-  // these mpirun sends it in clear text, as it does with standard input and what PMIx carries; CallKey is made for
-  // that.
+  // Only the name is given: the value is never on a command line, nor on those by which mpirun reaches other hosts.
+  // mpirun sends the value to these in clear text, as it does standard input and all that PMIx carries. CallKey is made
+  // to be safe even so.
   words.insert(words.end(), {"-x", kCallSecretVariable});
   words.insert(words.end(), options.args.begin(), options.args.end());
   const std::vector<std::string> program = call_words(options.agent_path, kName, place);
@@ -128,7 +128,7 @@ EngineFailure mpirun_failure(std::string_view output) {
     Code code;
     const char* advice;
   };
-  // Of 4 (ORTE) and of 5 (PRRTE), which break their lines at other words.
+  // These are signs of version 4 (ORTE) and of 5 (PRRTE), which break their lines at different words.
   static constexpr std::array<Sign, 16> kSigns = {{
       {"not enough slots", Code::kInvalid, "-H and --hostfile say what slots there are"},
       {"unknown option", Code::kInvalid, kUsersWords},

@@ -1,5 +1,5 @@
-// mpirun: Open MPI as an engine. It starts one agent per rank where the placement says, and owns them: what the agent
-// starts is a rank of MPI. This is what is known of Open MPI, and all of it is pure but find_open_mpi.
+// This is Open MPI's mpirun as an engine. It starts one agent per rank where the placement says, and owns them: what
+// the agent starts is a rank of MPI. All knowledge of Open MPI is here, and is pure except for find_open_mpi.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,16 @@ struct MpirunOptions {
   std::uint64_t open_files = 0;          // of hvdrun, as it was started
 };
 
-// The words that put each rank of `placement` where it is to be; `place` is where the agents call.
+// Returns the words that put each rank of `placement` in its place; `place` is where the agents call.
 std::vector<std::string> mpirun_words(const Placement& placement, const MpirunOptions& options, const CallPlace& place);
 
-// With the key in its environment, and without what an mpirun around hvdrun has left there.
+// Returns the command with the key in its environment, and without variables of an mpirun around hvdrun.
 EngineCommand mpirun_command(const Placement& placement, const MpirunOptions& options, const CallPlace& place,
                              const CallKey& key);
 
 EngineFailure mpirun_failure(std::string_view output);
 
-// "Open MPI 4.1.4" from what `mpirun --version` prints; an Error for another MPI, or one before 4.
+// Returns "Open MPI 4.1.4" from the output of `mpirun --version`, or an Error for another MPI or one before 4.
 Result<std::string> open_mpi_in(std::string_view version_output);
 // Asks the mpirun that PATH in `environment` leads to. Errors say what to install.
 Result<std::string> find_open_mpi(const std::vector<std::string>& environment);
