@@ -1,4 +1,4 @@
-// AgentCore's part in starting a rank anew that has failed.
+// This part of AgentCore starts a failed rank again.
 #include <signal.h>
 #include <unistd.h>
 

@@ -11,10 +11,10 @@
 namespace hvd::launch {
 namespace {
 
-// A connection that ends was lively until then if something had come in this many heartbeat intervals.
+// A connection counts as lively if something came in the last so many heartbeat intervals before it ended.
 constexpr int kLivelyHeartbeats = 2;
-// When a lively connection ends, a launcher that still runs knows of it at once, and is back long before the reconnect
-// timeout; one that was killed keeps the ranks for no longer than this part of it.
+// When a lively connection ends, a launcher that still runs notices at once and returns long before the reconnect
+// timeout. One that was killed keeps the ranks for no longer than this part of the timeout.
 constexpr int kEndedPart = 4;
 constexpr auto kHandOverTime = std::chrono::seconds(5);
 constexpr std::size_t kMaxVisitors = 8;
@@ -142,7 +142,7 @@ void AgentSession::on_closed() {
     sink_.on_disconnected();
   }
   if (reconnect_ == Duration::zero() || !sink_.is_worth_waiting()) {
-    // Its output stays open until this process ends: who runs the command that leads here sees that it is at work.
+    // The output stays open until this process ends, so that the process that runs the command to us sees us at work.
     over("the launcher is gone");
     return;
   }
@@ -173,7 +173,7 @@ TimePoint AgentSession::patience_ends() const {
   return closed_at_ + (was_lively ? std::min(for_return, reconnect_ / kEndedPart) : for_return);
 }
 
-// Wakes with each heartbeat, so that it is seen when this process was stopped in between.
+// This runs with each heartbeat, so that it notices when this process was stopped in between.
 void AgentSession::watch_launcher() {
   loop_.cancel(patience_timer_);
   patience_timer_ = 0;
@@ -197,7 +197,8 @@ void AgentSession::watch_launcher() {
   });
 }
 
-// Stopped (SIGSTOP, a virtual machine that was halted) we hear nobody, and perhaps the launcher was stopped with us.
+// While this process was stopped (SIGSTOP, a halted virtual machine) it heard nobody, and perhaps the launcher was
+// stopped too.
 void AgentSession::discount_own_stop() {
   const Duration late = loop_.now() - patience_due_;
   if (late > heartbeat_) {
@@ -223,7 +224,8 @@ Result<void> AgentSession::hand_over(const ResumeMessage& resume) {
   HVD_TRY(pass_fds(agent.get(), channel_->in_fd(), channel_->out_fd(), as_bytes(body)));
   channel_.reset();
   holder_ = std::move(agent);
-  // Whoever started this process takes its end for the connection's: so it lasts as long as the connection is used.
+  // The process that started the holder takes its end for the connection's, so the holder lives as long as the
+  // connection.
   HVD_TRY_ASSIGN(holder_watch_, loop_.watch(holder_.get(), EPOLLIN, [this](std::uint32_t) {
     loop_.unwatch(holder_watch_);
     over("the connection that was handed over has ended");
@@ -231,7 +233,7 @@ Result<void> AgentSession::hand_over(const ResumeMessage& resume) {
   return {};
 }
 
-// One that says nothing makes room for others.
+// A visitor that says nothing makes room for others.
 void AgentSession::greet_visitor(Fd fd) {
   const auto owner = peer_uid(fd.get());
   if (!owner.ok() || owner.value() != ::geteuid()) {

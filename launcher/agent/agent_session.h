@@ -1,6 +1,6 @@
-// AgentSession: the agent's end of its session with the launcher, over whatever connection there is at the time. Once
-// the ranks run, a connection that breaks or falls silent is not the end: what is said meanwhile is kept (ResendQueue),
-// and another agent may bring a new connection (messages.h). Only then is the launcher gone for good.
+// AgentSession is the agent's end of its session with the launcher, over whichever connection exists at the time. Once
+// the ranks run, the session survives a connection that breaks or falls silent: what is said meanwhile is kept
+// (ResendQueue), and another agent may bring a new connection (messages.h). Only then is the launcher gone for good.
 //
 // Thread: loop only; the sink is called from the loop.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace hvd::launch {
 
-// What leads to the launcher.
+// AgentConnection is what leads to the launcher.
 struct AgentConnection {
   Fd in;
   Fd out;                              // not open: `in` is a socket
@@ -30,13 +30,13 @@ class AgentSession {
  public:
   struct Sink {
     std::function<Result<void>(const Frame&)> on_frame;
-    // Relay... of a launcher that is welcome.
+    // Takes the Relay... messages of a launcher that was accepted.
     std::function<Result<void>(const Frame&)> on_relay;
     // The connection has ended, and with it what belongs to it; the session may not have.
     std::function<void()> on_disconnected;
     // The launcher is gone for good. Called once.
     std::function<void(const std::string& why)> on_over;
-    // Whether there is something for a launcher that comes back.
+    // Says whether there is something for a launcher that comes back.
     std::function<bool()> is_worth_waiting;
   };
 
@@ -50,12 +50,12 @@ class AgentSession {
   void on_welcome(const WelcomeMessage& welcome);
   void send(AgentMessage type, std::string_view body = {}) { send_frame(type, agent_frame(type, body)); }
   void send_frame(AgentMessage type, std::string_view frame);
-  // Whether the launcher has said that it is going to be silent. Its silence is then no sign that it is gone; the end
-  // of its connection still is.
+  // Sets whether the launcher has said that it will be silent. Its silence is then no sign that it is gone; the end of
+  // its connection still is.
   void expect_silence(bool is_expected) { is_silence_expected_ = is_expected; }
 
  private:
-  // A connection to resume_path that has not said yet what it brings.
+  // Visitor is a connection to resume_path that has not said yet what it brings.
   struct Visitor {
     Fd fd;
     WatchId watch = 0;
@@ -72,9 +72,9 @@ class AgentSession {
   void discount_own_stop();
   [[nodiscard]] TimePoint patience_ends() const;
   void send_ack();
-  // As the new agent: to the one that has the ranks.
+  // The new agent calls this: it gives its connection to the agent that has the ranks.
   Result<void> hand_over(const ResumeMessage& resume);
-  // As the one that has the ranks.
+  // The agent that has the ranks calls this, with a new connection to resume_path.
   void greet_visitor(Fd fd);
   void hear_visitor(int number);
   Visitor take_visitor(int number);

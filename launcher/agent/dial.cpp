@@ -15,9 +15,9 @@
 namespace hvd::launch {
 namespace {
 
-// What answers at an address, but is no launcher, does not keep the others waiting for longer.
+// A server that answers at an address but is no launcher delays the others by no more than this.
 constexpr auto kProofTime = std::chrono::seconds(10);
-// A launcher that many strangers call lets the oldest of them go, which may be us.
+// A launcher that many strangers call closes the oldest connection, which may be ours. So we try more than once.
 constexpr int kRounds = 3;
 constexpr auto kBetweenRounds = std::chrono::milliseconds(200);
 
@@ -26,7 +26,7 @@ struct Attempt {
   Fd fd;  // not open: it has failed
 };
 
-// The name that this node gives itself; a claim has room for so much.
+// Returns the name that this node gives itself, as far as a claim has room.
 std::string own_name() {
   struct utsname system{};
   std::string name = ::uname(&system) == 0 ? std::string(system.nodename).substr(0, kMaxClaimText) : "";
@@ -48,7 +48,7 @@ Result<RecordKeys> prove_to_launcher(const Attempt& attempt, const Caller& calle
   return handshake.keys();
 }
 
-// What came of each address, in their order.
+// Failures are what came of each address, in their order.
 class Failures {
  public:
   explicit Failures(const std::vector<std::string>& addresses) : addresses_(addresses) {}
@@ -89,7 +89,7 @@ std::vector<Attempt> start_all(const std::vector<SocketAddress>& addresses, Fail
   return attempts;
 }
 
-// The first attempt that has led to the launcher; nothing when all have failed or the deadline has passed.
+// Returns the first attempt that led to the launcher, or nothing when all failed or the deadline has passed.
 std::optional<DialedLauncher> first_proven(std::vector<Attempt> attempts, const Caller& caller, Deadline deadline,
                                            Failures& failures) {
   while (!attempts.empty() && !deadline.has_passed()) {

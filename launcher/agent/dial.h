@@ -1,5 +1,5 @@
-// Dial: an agent that an engine started calls the launcher (launcher/transport/dial_back.h). It waits, for the agent
-// has nothing else to do yet.
+// These functions let an agent that an engine started call the launcher (launcher/transport/dial_back.h). They block,
+// for the agent has nothing else to do yet.
 #pragma once
 
 #include <string>
@@ -13,19 +13,18 @@
 
 namespace hvd::launch {
 
-// A connection on which both ends have proven themselves, and the keys for what follows on it.
+// DialedLauncher is a connection on which both ends have proven themselves, with the keys for what follows.
 struct DialedLauncher {
   Fd fd;
   RecordKeys keys;
 };
 
-// All addresses are tried at once and the first that answers as it should is taken: which of them lead to the launcher
-// from here, only this node can tell, and another machine may have the same. Left out are addresses that are this
-// node's own (docker0 and virbr0 have the same everywhere), unless the launcher is on it. An error tells what came of
-// each.
+// Tries all addresses at once and takes the first that answers as it should: only this node can tell which of them lead
+// to the launcher from here, and another machine may have the same address. Addresses of this node itself are left out
+// (docker0 and virbr0 have the same everywhere), unless the launcher is on it. An error says what came of each address.
 Result<DialedLauncher> dial_launcher(const CallPlace& place, const CallKey& key, int rank, Deadline deadline);
 
-// Of `addresses` those that are not of `own_ips` nor of loopback. Pure.
+// Returns the `addresses` that are neither in `own_ips` nor loopback. Pure.
 std::vector<std::string> addresses_elsewhere(const std::vector<std::string>& addresses,
                                              const std::vector<std::string>& own_ips);
 

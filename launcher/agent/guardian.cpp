@@ -22,11 +22,11 @@ namespace hvd::launch {
 namespace {
 
 constexpr auto kKillLimit = std::chrono::seconds(10);
-// An agent that is stopped (SIGSTOP) answers nobody, and neither can it end its ranks: it is given as long as a
-// launcher on another host waits for a sign of life (kMissedHeartbeats).
+// An agent that is stopped (SIGSTOP) answers nobody, and cannot end its ranks. It gets as much time as a launcher on
+// another host waits for a sign of life (kMissedHeartbeats).
 constexpr auto kStoppedLimit = std::chrono::seconds(30);
 
-// Sockets, the host file and texts that ranks run: nothing else is ever made there.
+// The directory only ever has sockets, the host file and the texts that ranks run.
 void remove_scratch(const std::string& directory) {
   if (const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(directory.c_str()), ::closedir); dir != nullptr) {
     while (const dirent* entry = ::readdir(dir.get())) {
@@ -45,7 +45,7 @@ void await_child(int ms) {
   ::sigtimedwait(&set, nullptr, &limit);
 }
 
-// Everything that still is, is killed: the agent is gone and cannot give it grace.
+// Kills everything that is left: the agent is gone and cannot give it any grace.
 void kill_what_is_left() {
   const Deadline deadline = Deadline::after(kKillLimit);
   for (;;) {
@@ -60,9 +60,8 @@ void kill_what_is_left() {
   }
 }
 
-// The next of the signals, or 0 when the deadline has passed. All others are blocked, so that what interrupts the wait
-// is that this process was stopped itself: the deadline has then passed without it, and SIGCONT may stand behind
-// others.
+// Returns the next of the signals, or 0 when the deadline has passed. All others are blocked, so only a stop of this
+// process interrupts the wait. The deadline may have passed meanwhile, with SIGCONT queued after other signals.
 int next_signal(const sigset_t& signals, Deadline deadline) {
   const int ms = deadline.poll_ms();
   const timespec limit{ms / 1000, (ms % 1000) * 1'000'000L};
@@ -70,7 +69,7 @@ int next_signal(const sigset_t& signals, Deadline deadline) {
   return signo < 0 && errno == EINTR ? SIGCONT : std::max(0, signo);
 }
 
-// Waits for the agent; a polite request to end is passed on to it, and one that stays stopped is killed.
+// Waits for the agent. A polite request to end is passed on to it; an agent that stays stopped is killed.
 int await_agent(pid_t agent, const sigset_t& signals) {
   const Deadline never(TimePoint::max());
   Deadline patience = never;  // of an agent that is stopped
@@ -108,8 +107,8 @@ int await_agent(pid_t agent, const sigset_t& signals) {
 }  // namespace
 
 Result<int> run_guarded(const std::string& base, const std::function<int(const std::string&)>& agent) {
-  // Whoever ends the command that led here ends its process group; the session with the launcher may go on without it.
-  // Fails where this process leads a group already: then it is that command itself, and ends with it.
+  // A tool that ends the command that led here ends its process group, but the session with the launcher may go on
+  // without it. setsid() fails when this process leads a group already: then it is that command, and ends with it.
   ::setsid();
   HVD_TRY(become_subreaper());
   std::string scratch = base + "/hvdrun-XXXXXX";
@@ -130,8 +129,8 @@ Result<int> run_guarded(const std::string& base, const std::function<int(const s
     return why;
   }
   if (pid == 0) {
-    // Out of the group of whoever started us (mpirun's rank leads one, and gets SIGKILL a second after SIGTERM): else
-    // both of us would be killed at once, and what the ranks left would stay.
+    // mpirun's rank leads a process group that gets SIGKILL a second after SIGTERM. We leave the group: otherwise we
+    // and the agent would be killed at once, and the ranks' processes would stay.
     ::setsid();
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != guardian || !become_subreaper().ok()) {
@@ -143,7 +142,7 @@ Result<int> run_guarded(const std::string& base, const std::function<int(const s
     }
     ::_exit(code);
   }
-  // The session is the agent's: as long as we held its ends, their closing would not be seen.
+  // The connection belongs to the agent: if we held its ends open, nobody would see the agent close them.
   const int null_fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   ::dup2(null_fd, STDIN_FILENO);
   ::dup2(null_fd, STDOUT_FILENO);

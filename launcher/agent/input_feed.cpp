@@ -21,7 +21,7 @@ Result<Fd> InputFeed::add_reader(int rank) {
   HVD_TRY_ASSIGN(Pipe pipe, make_pipe());
   HVD_TRY(set_nonblocking(pipe.write_end.get()));
   Reader reader{rank, std::move(pipe.write_end), 0, came()};
-  // For no event: that its reader has closed it is told all the same, also while there is nothing to write.
+  // It waits for no event: epoll reports a reader's closed end anyway, also while there is nothing to write.
   HVD_TRY_ASSIGN(reader.watch, loop_.watch(reader.pipe.get(), 0, [this, rank](std::uint32_t events) {
     const auto found = std::find_if(readers_.begin(), readers_.end(), [rank](const auto& r) { return r.rank == rank; });
     if (found == readers_.end()) {

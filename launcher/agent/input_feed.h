@@ -1,6 +1,6 @@
-// InputFeed: hvdrun's standard input on a node: what has come of it, on its way into the pipes of the ranks that are
-// given it. It is held until the slowest of them has taken it, and only then may more come; a rank that has closed its
-// end, or is over, is waited for no longer.
+// InputFeed brings hvdrun's standard input on a node into the pipes of the ranks that read it. Bytes are held until the
+// slowest rank has taken them, and only then may more come. A rank that has closed its end, or has ended, is waited for
+// no longer.
 //
 // Thread: loop only.
 #pragma once
@@ -19,7 +19,7 @@ namespace hvd::launch {
 
 class InputFeed {
  public:
-  // Called from the loop, and from drop().
+  // Sink is called from the loop, and from drop().
   struct Sink {
     std::function<void(std::uint64_t bytes)> on_taken;  // so many are held no longer
     std::function<void()> on_over;                      // there was a reader, and now there is none
@@ -31,13 +31,13 @@ class InputFeed {
   InputFeed(const InputFeed&) = delete;
   InputFeed& operator=(const InputFeed&) = delete;
 
-  // One more reader, from what comes next on: the end of its pipe that is to be its standard input.
+  // Adds a reader, from the next byte on. Returns the end of its pipe that becomes the rank's standard input.
   Result<Fd> add_reader(int rank);
   // The rank has ended, or was never started.
   void drop(int rank);
-  // An error when more comes than may. Without readers it goes nowhere.
+  // Fails when more comes than may. Without readers the bytes are dropped.
   Result<void> feed(std::string_view bytes);
-  // Nothing more comes: readers find its end behind what they have not taken yet.
+  // Nothing more comes: readers find the end after the bytes that they have not taken yet.
   void end();
   [[nodiscard]] std::size_t bytes() const { return held_.size(); }
 
@@ -52,10 +52,10 @@ class InputFeed {
   [[nodiscard]] std::uint64_t came() const { return gone_ + held_.size(); }
   void serve_all();
   void serve(Reader& reader);
-  // Writes what the pipe takes. False when nobody reads it any more.
+  // Writes what the pipe takes. Returns false when nobody reads it any more.
   [[nodiscard]] bool fill(Reader& reader) const;
   void close(Reader& reader);
-  // Lets go of what all have taken, and of readers that are closed.
+  // Drops the bytes that all have taken, and the readers that are closed.
   void settle();
 
   // constant after construction

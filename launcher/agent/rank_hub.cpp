@@ -10,7 +10,7 @@
 namespace hvd::launch {
 namespace {
 
-// Whoever connects and says nothing is dropped after this.
+// A caller that connects and says nothing is dropped after this.
 constexpr auto kHelloTime = std::chrono::seconds(10);
 
 // Compares in constant time, so that a wrong token cannot be guessed piece by piece.
@@ -55,7 +55,8 @@ void RankHub::admit(Admission admission) {
 
 void RankHub::on_connection(Fd connection) {
   const auto uid = peer_uid(connection.get());
-  // The directory keeps others out; this is the second lock. Whoever is root may do anything anyway, as in a container.
+  // The directory already keeps other users out; this is the second lock. Root may do anything anyway, as in a
+  // container.
   if (!uid.ok() || (uid.value() != ::geteuid() && uid.value() != 0)) {
     return;
   }

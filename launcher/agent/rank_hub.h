@@ -1,4 +1,4 @@
-// RankHub: the agent's unix socket, where this node's ranks meet the job (runtime/rendezvous/store_wire.h). It checks
+// RankHub is the agent's unix socket, where this node's ranks meet the job (runtime/rendezvous/store_wire.h). It checks
 // who calls, hands out the job secret, and relays exchanges and notices.
 //
 // Thread: loop only.
@@ -40,16 +40,16 @@ class RankHub {
   RankHub(const RankHub&) = delete;
   RankHub& operator=(const RankHub&) = delete;
 
-  // Before this, whoever connects waits.
+  // Accepts the callers that have connected; until then they wait.
   void admit(Admission admission);
-  // Takes in what ranks have said by now, also those that have only just called: what a rank told before it ended is
-  // then known before its end is.
+  // Reads what ranks have said by now, even those that have just called. Then a rank's last message is known before its
+  // end is.
   void catch_up();
-  // To all ranks that asked for `key`.
+  // Sends the values to all ranks that asked for `key`.
   void send_exchanged(const std::string& key, const std::vector<std::string>& values);
-  // To all ranks, also to those that connect later: the job is over.
+  // Tells all ranks that the job is over, also those that connect later.
   void send_notice(const std::string& cause);
-  // To the ranks that have connected: why they have to connect anew. What they asked for is forgotten.
+  // Tells the connected ranks why they have to connect again. What they asked for is forgotten.
   void turn_away(const std::string& cause);
 
  private:
@@ -66,7 +66,7 @@ class RankHub {
   RankHub(EventLoop& loop, Fd listener, std::string path, Sink sink, Log& log);
   void on_connection(Fd connection);
   void on_bytes(std::uint64_t id, Bytes bytes);
-  // False when the caller is to be dropped.
+  // Returns false when the caller is to be dropped.
   Result<void> on_frame(Caller& caller, const Frame& frame);
   Result<void> on_hello(Caller& caller, std::string_view body, bool is_visitor);
   Result<void> on_failure(const Caller& caller, std::string_view body);

@@ -5,8 +5,8 @@
 namespace hvd::launch {
 namespace {
 
-// How long a grandchild may hold the pipes of a rank that has ended, so that a forgotten background process cannot keep
-// the job from ending.
+// A grandchild may hold the pipes of a rank that has ended for no longer than this, so that a forgotten background
+// process cannot keep the job from ending.
 constexpr auto kDrainTime = std::chrono::seconds(2);
 
 StreamId stream_id(Child::Stream stream) {

@@ -8,9 +8,9 @@
 namespace hvd::launch {
 namespace {
 
-// For the agents behind the commands to end after they were let go: they have a farewell of their own to wait for.
+// The agents behind the commands need this time to end, for they wait for a farewell of their own.
 constexpr auto kFarewell = std::chrono::seconds(2);
-// A command may have become an agent, which gives its ranks 5 s, and needs a moment for what they left.
+// A command may have become an agent, which gives its ranks 5 s, and needs a moment for the processes they left.
 constexpr Duration kEndPatience = std::chrono::seconds(8);
 
 }  // namespace
@@ -88,7 +88,7 @@ void RelayHub::start(const RelayStartMessage& message) {
   }
 }
 
-// One that was told to be over, but lives on, is kept until it has ended.
+// A command whose output is over but which lives on is kept until it has ended.
 void RelayHub::forget_exited(std::uint32_t number) {
   const auto found = commands_.find(number);
   if (found == commands_.end()) {

@@ -1,8 +1,8 @@
-// RelayHub: the commands that an agent runs for the launcher, each to carry bytes to another node: what makes this node
-// an inner one of the tree by which the nodes of a large job are reached (messages.h: Relay...).
+// RelayHub holds the commands that an agent runs for the launcher, each to carry bytes to another node. They make this
+// node an inner one of the tree by which the nodes of a large job are reached (messages.h: Relay...).
 //
-// They live as long as the connection to the launcher: when that is gone, so are they, and the agents behind them wait
-// to be reached again.
+// They live as long as the connection to the launcher. When that is gone they end, and the agents behind them wait to
+// be reached again.
 //
 // Thread: loop only.
 #pragma once
@@ -28,28 +28,28 @@ class RelayHub {
  public:
   struct Sink {
     std::function<void(AgentMessage type, std::string_view body)> send;
-    // The last of its commands has ended. Never from inside a call to the hub.
+    // The last of its commands has ended. It is never called from inside a call to the hub.
     std::function<void()> on_idle;
   };
 
-  // `environment` is that of the commands.
+  // `environment` is the environment of the commands.
   RelayHub(EventLoop& loop, std::vector<std::string> environment, Sink sink)
       : loop_(loop), environment_(std::move(environment)), sink_(std::move(sink)) {}
 
   Result<void> on_frame(const Frame& frame);
-  // A child of this process was reaped; false: it was none of the hub's.
+  // A child of this process was reaped. Returns false when it was not one of the hub's.
   bool on_exited(pid_t pid, const ExitStatus& status);
   [[nodiscard]] bool owns(pid_t pid) const;
   [[nodiscard]] bool is_idle() const { return commands_.empty(); }
-  // The launcher has let their agents go: each gets the end of its input, and what does not end of it in a moment is
-  // ended.
+  // The launcher has let their agents go: each command gets the end of its input, and is ended if it does not end by
+  // itself in a moment.
   void let_go();
-  // Nobody listens to them any more.
+  // Ends all commands, since nobody listens to them any more.
   void end_all();
 
  private:
   void start(const RelayStartMessage& message);
-  // This program's own executable, for a node that lacks it.
+  // Returns this program's own executable, for a node that lacks it.
   const std::string& own_image();
   void forget_exited(std::uint32_t number);
 

@@ -7,7 +7,7 @@
 namespace hvd::launch {
 namespace {
 
-// Between the end of its output and its own.
+// Its own end may follow the end of its output by so much.
 constexpr Duration kEndTime = std::chrono::seconds(2);
 
 }  // namespace

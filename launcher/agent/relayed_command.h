@@ -1,6 +1,6 @@
-// RelayedCommand: a command on this node that carries bytes to another node, whose agent the launcher speaks with
-// through it: `ssh node7`. Its standard streams go to the launcher and come from there; what they say is not looked at.
-// It is a Child (process/child.h) that is read against credit; the agent reaps it.
+// RelayedCommand is a command on this node that carries bytes to another node, such as `ssh node7`: through it the
+// launcher speaks with that node's agent. Its standard streams go to the launcher and come from there unread. It is a
+// Child (process/child.h) that is read against credit; the agent reaps it.
 //
 // Thread: loop only.
 #pragma once
@@ -26,7 +26,7 @@ class RelayedCommand {
  public:
   struct Sink {
     std::function<void(Child::Stream, std::string_view bytes)> on_output;
-    // Nothing more comes of it; it has ended so, or (nothing) lives on without its output.
+    // Nothing more comes: it has ended with `status`, or lives on without its output (no status).
     std::function<void(const std::optional<ExitStatus>& status, const std::string& how)> on_over;
   };
 
@@ -35,16 +35,16 @@ class RelayedCommand {
 
   [[nodiscard]] pid_t pid() const { return child_->pid(); }
   [[nodiscard]] bool has_exited() const { return child_->has_exited(); }
-  // on_over was called, or is never going to be.
+  // Says that on_over was called, or never will be.
   [[nodiscard]] bool is_over() const { return child_->is_over(); }
   void write(std::string_view bytes) { child_->write(std::string(bytes)); }
-  // Without a copy: `image` must stay until it is taken.
+  // Sends without a copy: `image` must exist until it is taken.
   void push(std::string_view image) { child_->push(image); }
   // Flushes what is queued, then ends its input.
   void close_input() { child_->close_input(); }
-  // So many bytes more may be read of it.
+  // Allows so many more bytes to be read of it.
   void grant(std::uint32_t bytes);
-  // It is not needed any more: nothing comes of it, and it gets SIGTERM, and after `patience` SIGKILL.
+  // It is not needed any more: nothing is reported, and it gets SIGTERM, and SIGKILL after `patience`.
   void end(Duration patience) { child_->end(patience); }
   // Its process was reaped.
   void mark_exited(const ExitStatus& status) { child_->mark_exited(status); }
