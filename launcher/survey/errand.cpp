@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kMostBytes = 1U << 20U;
 
-// The copy holds nothing of the session: whoever waits for the end of that would wait for us, too.
+// The copy keeps nothing of the session open: whoever waits for the session's end would have to wait for the copy.
 void leave_session(int fd, int answer) {
   if (const int null_fd = ::open("/dev/null", O_RDWR | O_CLOEXEC); null_fd >= 0) {
     ::dup2(null_fd, STDIN_FILENO);

@@ -1,7 +1,7 @@
-// Errand: work that may block for long (a dead file server, an interpreter, a peer that says nothing), done by a copy
-// of this process, so that the agent goes on hearing its launcher. The copy gives its answer as bytes and ends.
+// An Errand is work that may block for long (a dead file server, an interpreter, a silent peer). A copy of this process
+// does it, so that the agent still hears its launcher. The copy returns its answer as bytes and ends.
 //
-// Thread: loop only; the process has no other thread, for the copy goes on in C++ without exec.
+// Thread: loop only. The process must have no other thread, since the copy goes on in C++ without exec.
 #pragma once
 
 #include <functional>
@@ -19,9 +19,9 @@ namespace hvd::launch {
 
 class Errand {
  public:
-  // Runs in the copy. It may use the descriptor that it was given, and what it opens itself.
+  // This runs in the copy. It may use the descriptor that it was given, and what it opens itself.
   using Work = std::function<std::string(int fd)>;
-  // The bytes, or why there are none: late (kTimeout), or the copy was ended. Called once, from the loop.
+  // This gets the bytes, or why there are none: too late (kTimeout), or the copy was ended. Called once, from the loop.
   using Done = std::function<void(Result<std::string>)>;
 
   // `fd` is closed here as soon as the copy has it; it need not be open.

@@ -18,14 +18,14 @@ namespace {
 constexpr int kWarmUps = 4;
 constexpr int kPings = 64;
 constexpr Duration kPingTime = std::chrono::milliseconds(200);
-// Of the patience, for the connection alone: a firewall that drops packets takes all of it.
+// This share of the patience is for the connection alone: a firewall that drops packets would use all of it.
 constexpr int kConnectShare = 2;
-// For somebody who connects to say who he is, and how many may be at it.
+// A caller has so much time to say who it is, and only a few may do so at once.
 constexpr Duration kStrangerTime = std::chrono::seconds(1);
 constexpr std::size_t kMostVisitors = 128;
 constexpr std::size_t kChunkBytes = 128U << 10U;
 
-// The words that the end that dials says; a ping is answered by itself, and after kStream only bytes come.
+// The end that dials sends words of this size; a ping is answered as it came, and after kStream only bytes come.
 constexpr std::size_t kWordBytes = 8;
 using Word = std::array<std::uint8_t, kWordBytes>;
 constexpr Word kPing = {'h', 'v', 'd', '-', 'p', 'i', 'n', 'g'};
@@ -77,7 +77,7 @@ Result<Duration> measure_round_trip(int fd, Deadline deadline) {
   return *middle;
 }
 
-// The other end has told the launcher what came once it closes.
+// The other end closes once it has told the launcher what came.
 Result<void> stream(int fd, Deadline deadline) {
   const std::vector<std::uint8_t> chunk(kChunkBytes);
   HVD_TRY(send_all(fd, kStream, deadline));
@@ -91,8 +91,8 @@ Result<void> stream(int fd, Deadline deadline) {
   return !over.ok() && over.error().code() == Code::kLostPeer ? Result<void>() : over;
 }
 
-// Counts bytes, from the first that come until the other end has sent all. What has come by the deadline counts, too: a
-// link that is so slow is to be told, not hidden.
+// Counts bytes, from the first that come until the other end has sent all. Those that came by the deadline count, too:
+// a link that is so slow must be shown, not hidden.
 Result<void> drain(int fd, ProbeResult& result, Deadline deadline) {
   std::vector<std::uint8_t> buffer(kChunkBytes * 2);
   std::optional<TimePoint> first;
@@ -122,19 +122,19 @@ Result<void> drain(int fd, ProbeResult& result, Deadline deadline) {
   }
 }
 
-// Somebody who has connected, and has not proved yet who he is.
+// Visitor has connected, and has not proved yet who it is.
 struct Visitor {
   Fd fd;
   HandshakeAcceptor handshake;
   Deadline patience;
 };
 
-// Of a few bytes, to a connection whose buffer is empty.
+// Sends a few bytes on a connection whose buffer is empty, so it does not wait.
 Result<void> say_now(const Fd& fd, const std::string& bytes) {
   return send_all(fd.get(), as_bytes(bytes), Deadline::after(Duration::zero()));
 }
 
-// Takes those who wait at the listener, as many as there is room for.
+// Accepts the callers that wait at the listener, as many as there is room for.
 Result<void> greet_all(int listener, const ProbeRequest& request, const JobSecret& secret,
                        std::vector<Visitor>& visitors) {
   while (visitors.size() < kMostVisitors) {
@@ -151,7 +151,7 @@ Result<void> greet_all(int listener, const ProbeRequest& request, const JobSecre
   return {};
 }
 
-// True: it is the node that is waited for. False: it has not said all yet.
+// Returns true for the node that is waited for, and false while it has not said all yet.
 Result<bool> hear(Visitor& visitor, const ProbeRequest& request) {
   std::array<std::uint8_t, kClaimBytes> buffer{};
   const std::size_t wanted = std::min(visitor.handshake.wanted(), buffer.size());
@@ -188,7 +188,7 @@ void await_any(int listener, const std::vector<Visitor>& visitors, Deadline dead
   ::poll(waits.data(), waits.size(), deadline.poll_ms());
 }
 
-// The connection of the node that is waited for. Strangers are heard beside it, so that none of them takes its time.
+// Returns the connection of the node that is waited for. Strangers are heard beside it, and cannot use up its time.
 Result<Fd> accept_proven(int listener, const ProbeRequest& request, const JobSecret& secret, Deadline deadline) {
   Error last(Code::kTimeout, "no connection came");
   std::vector<Visitor> visitors;

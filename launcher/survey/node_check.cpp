@@ -12,7 +12,7 @@
 namespace hvd::launch {
 namespace {
 
-// What an errand gets beyond its own deadline, to say what came of it.
+// An errand gets this beyond its own deadline, to report its result.
 constexpr Duration kErrandSlack = std::chrono::milliseconds(500);
 
 std::int64_t unix_ns() {

@@ -1,5 +1,5 @@
-// NodeCheck: the agent's part when a node is checked: it answers the questions kAskClock, kAskSurvey and kAskProbe.
-// Nothing here waits: what may take long is an errand.
+// NodeCheck is the agent's part when a node is checked: it answers the questions kAskClock, kAskSurvey and kAskProbe.
+// Nothing here waits: work that may take long is an errand.
 //
 // Thread: loop only.
 #pragma once
@@ -22,7 +22,7 @@ class NodeCheck {
   struct Node {
     std::vector<std::string> environment;  // the agent's own
     JobSecret secret{};
-    // As the ranks of such a job would have it.
+    // Returns the environment that the ranks of such a job would have.
     std::function<std::vector<std::string>(const StartMessage&)> environment_of;
     std::function<void(AgentMessage, std::string_view body)> send;
   };
@@ -32,7 +32,7 @@ class NodeCheck {
   static constexpr bool is_question(AgentMessage type) {
     return type == AgentMessage::kAskClock || type == AgentMessage::kAskSurvey || type == AgentMessage::kAskProbe;
   }
-  // An error is the launcher's, and ends the session.
+  // An error is the launcher's fault, and ends the session.
   Result<void> on_question(AgentMessage type, std::string_view body);
 
  private:

@@ -32,7 +32,7 @@ struct AmdGpu {
   std::string minor;  // of its /dev/dri/renderD
 };
 
-// A node of the driver's topology; nothing where it is a processor, or not of this container.
+// Reads a node of the driver's topology; nothing for a processor, or for a GPU of another container.
 std::optional<AmdGpu> amd_gpu_of(const fs::path& root, const fs::path& node) {
   std::ifstream in(node / "properties");
   AmdGpu gpu;
@@ -54,7 +54,7 @@ std::optional<AmdGpu> amd_gpu_of(const fs::path& root, const fs::path& node) {
   return is_ours ? std::optional(gpu) : std::nullopt;
 }
 
-// In the order of their numbers, which is that of the nodes.
+// Returns them in the order of their numbers, which is that of the nodes.
 std::vector<AmdGpu> amd_gpus(const fs::path& root) {
   std::vector<AmdGpu> gpus;
   const fs::path nodes = root / "sys/class/kfd/kfd/topology/nodes";
@@ -81,7 +81,7 @@ std::vector<std::string> numbers_below(std::size_t count) {
   return numbers;
 }
 
-// What a list of numbers or UUIDs leaves of these.
+// Returns the GPUs that a list of numbers or UUIDs leaves.
 std::vector<std::size_t> chosen_of(const std::vector<AmdGpu>& gpus, const std::vector<std::string>& words) {
   std::vector<std::size_t> chosen;
   for (const std::string& word : words) {

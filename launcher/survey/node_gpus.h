@@ -1,4 +1,4 @@
-// The GPUs of this node that ranks may use, of whatever maker, and the variable that hands them out.
+// These are the GPUs of this node that ranks may use, of any maker, and the variable that hands them out.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ struct NodeGpus {
   std::vector<std::int32_t> near;  // the memory (NUMA) node of each, -1: unknown
 };
 
-// NVIDIA's (own_gpus.h), else AMD's, else Intel's. What the node's own variable leaves out is not there.
+// Returns NVIDIA's GPUs (own_gpus.h), else AMD's, else Intel's, without those that the node's own variable leaves out.
 //
-// AMD's are those of the kernel's driver (/sys/class/kfd) whose device is there, which a container may lack, by their
-// numbers, for ROCR_VISIBLE_DEVICES; where the node sets HIP_VISIBLE_DEVICES, for that, which counts among what
-// ROCR_VISIBLE_DEVICES leaves (ROCm's documentation, "GPU isolation techniques"). Intel's are what the node's
-// ZE_AFFINITY_MASK names: how its driver counts them (cards or tiles, and in which order) no file tells.
+// AMD's come from the kernel's driver (/sys/class/kfd), if their device exists: a container may lack it. They have
+// numbers for ROCR_VISIBLE_DEVICES. Where the node sets HIP_VISIBLE_DEVICES they have that variable's, which count what
+// ROCR_VISIBLE_DEVICES leaves (ROCm's documentation, "GPU isolation techniques"). Intel's are those that the node's
+// ZE_AFFINITY_MASK names: no file tells how its driver counts them (cards or tiles, and in which order).
 //
-// `root` stands before /proc, /sys and /dev: "" but in tests.
+// `root` stands before /proc, /sys and /dev: it is "" except in tests.
 NodeGpus node_gpus(const std::vector<std::string>& environment, Deadline deadline, const std::string& root = "");
 
 }  // namespace hvd::launch

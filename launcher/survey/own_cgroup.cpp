@@ -28,7 +28,7 @@ std::optional<std::uint64_t> number_in(const fs::path& file) {
   return in >> number ? std::optional(number) : std::nullopt;  // "max" is none
 }
 
-// The group's path as /proc tells it: of version 2 for an empty `controller`.
+// Returns the group's path as /proc has it; an empty `controller` means version 2.
 std::optional<std::string> path_of(const fs::path& root, const std::string& controller) {
   std::ifstream in(root / "proc/self/cgroup");
   for (std::string line; std::getline(in, line);) {
@@ -47,8 +47,8 @@ std::optional<std::string> path_of(const fs::path& root, const std::string& cont
   return std::nullopt;
 }
 
-// The group and all above it, up to where they are mounted. In a container without a namespace of its own the path is
-// the machine's, and only its end, or nothing of it, is there.
+// Visits the group and all above it, up to where they are mounted. In a container without its own namespace the path is
+// the machine's, and only the end of it, or nothing, exists here.
 void visit_groups(const fs::path& mount, const std::string& path, const std::function<void(const fs::path&)>& visit) {
   fs::path rest = fs::path(path).relative_path();
   for (;;) {

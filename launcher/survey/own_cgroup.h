@@ -1,4 +1,4 @@
-// What the control groups of this process leave of the machine, in a container as well as under a batch system.
+// These are the limits that control groups set for this process, in a container as well as under a batch system.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ struct CgroupLimits {
   std::uint64_t processes = kUnlimited;
 };
 
-// The narrowest limit of its own group and of all above it, in version 2 or 1 (cgroups(7)), where these are mounted at
-// /sys/fs/cgroup. `root` stands before /proc and /sys: "" but in tests.
+// Returns the narrowest limit of its own group and of all above it, in version 2 or 1 (cgroups(7)), where these are
+// mounted at /sys/fs/cgroup. `root` stands before /proc and /sys: it is "" except in tests.
 CgroupLimits own_cgroup_limits(const std::string& root = "");
 
 }  // namespace hvd::launch

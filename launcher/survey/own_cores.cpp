@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Empty where the file is not there or does not hold a list.
+// Returns an empty list when the file is not there or does not hold a list.
 CpuList list_in(const fs::path& file) {
   std::ifstream in(file);
   std::ostringstream text;
@@ -40,7 +40,7 @@ std::map<std::int32_t, std::int32_t> numa_nodes_of_cpus(const fs::path& root) {
 }  // namespace
 
 CpuList allowed_cpus() {
-  // The kernel refuses a set that is smaller than its own, whose size it does not tell.
+  // The kernel refuses a set that is smaller than its own, and does not say how large that is.
   for (std::size_t count = 1024; count <= (1U << 16U); count *= 2) {
     const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(count), [](cpu_set_t* s) { CPU_FREE(s); });
     const std::size_t bytes = CPU_ALLOC_SIZE(count);

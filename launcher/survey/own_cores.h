@@ -1,4 +1,4 @@
-// The processors of this node that its ranks may use, and how they belong together.
+// These are the processors of this node that its ranks may use, and how they belong together.
 #pragma once
 
 #include <string>
@@ -8,14 +8,15 @@
 
 namespace hvd::launch {
 
-// Those that this process may run on: sched_getaffinity(2), so what a container or taskset(1) allows. Never empty.
+// Returns those that this process may run on: what a container or taskset(1) allows (sched_getaffinity(2)). Never
+// empty.
 CpuList allowed_cpus();
 
-// The physical cores behind `allowed`, by memory (NUMA) node and first processor; of processors that /sys tells nothing
-// about each is a core of node 0. `root` stands before /sys: "" but in tests.
+// Returns the physical cores of `allowed`, by memory (NUMA) node and first processor. A processor that /sys does not
+// describe is a core of node 0. `root` stands before /sys: it is "" except in tests.
 //
-// From the files and not by hwloc: the agent is one static executable, and hwloc's needs of Debian come as shared
-// libraries only.
+// It reads files and does not use hwloc: the agent is one static executable, and Debian has the libraries that hwloc
+// needs only as shared ones.
 std::vector<CpuCore> own_cores(const CpuList& allowed, const std::string& root = "");
 
 }  // namespace hvd::launch

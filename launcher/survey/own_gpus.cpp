@@ -20,7 +20,7 @@ std::string_view trimmed(std::string_view text) {
   return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
-// The value of "Key: value" in one of the driver's files.
+// Returns the value of "Key: value" in one of the driver's files.
 std::string field_of(const fs::path& file, std::string_view key) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
@@ -31,7 +31,7 @@ std::string field_of(const fs::path& file, std::string_view key) {
   return "";
 }
 
-// In the order of their names; nothing when it cannot be read. The iterator's own ++ would throw.
+// Returns them in the order of their names, or nothing on failure. The iterator's own ++ would throw.
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::vector<fs::path> entries;
   std::error_code failed;
@@ -53,7 +53,7 @@ struct Card {
   std::string address;  // on the PCI bus: "0000:9a:00.0"
 };
 
-// In the order of their numbers. Nothing when the files are not there or do not tell.
+// Returns them in the order of their numbers, or nothing when the files are missing or do not say.
 std::optional<std::vector<Card>> cards_of_driver(const fs::path& root) {
   const auto folders = entries_of(root / "proc/driver/nvidia/gpus");  // named by address, which is the order
   std::vector<Card> cards;
@@ -64,7 +64,7 @@ std::optional<std::vector<Card>> cards_of_driver(const fs::path& root) {
         has_mig_instances(root, minor)) {
       return std::nullopt;
     }
-    // A container sees the files of all GPUs, and the devices of its own.
+    // A container sees the files of all GPUs, but only its own devices.
     std::error_code failed;
     if (fs::exists(root / ("dev/nvidia" + minor), failed)) {
       cards.push_back(Card{uuid, folder.filename()});
@@ -81,7 +81,7 @@ std::vector<std::string> uuids_of(const std::vector<Card>& cards) {
   return uuids;
 }
 
-// -1 too where the machine has no such nodes, or its firmware does not say: then the file holds it.
+// Returns -1 also where the machine has no such nodes, or its firmware does not say: then the file holds -1.
 std::int32_t numa_node_of(const fs::path& root, const Card& card) {
   std::int32_t node = -1;
   std::ifstream in(root / "sys/bus/pci/devices" / card.address / "numa_node");

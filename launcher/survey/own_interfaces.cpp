@@ -29,8 +29,8 @@ std::int32_t mtu_of(int socket, const std::string& name) {
   return ::ioctl(socket, SIOCGIFMTU, &request) == 0 ? request.ifr_mtu : 0;
 }
 
-// The old form of the question, which drivers' new answers are translated for (ethtool(8) asks so, too, where the new
-// form fails).
+// This is the old form of the question, for which the kernel translates new drivers' answers. ethtool(8) also uses it
+// where the new form fails.
 std::int32_t speed_of(int socket, const std::string& name) {
   ifreq request = request_for(name);
   ethtool_cmd command{};

@@ -1,4 +1,4 @@
-// The network interfaces of this machine that can lead to others.
+// These are the network interfaces of this machine that can lead to others.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace hvd::launch {
 
-// Those that are up and have an address, without loopback; in the kernel's order. Asked of the kernel itself, since
-// /sys may be that of another network namespace.
+// Returns those that are up and have an address, without loopback, in the kernel's order. The kernel itself is asked,
+// since /sys may be that of another network namespace.
 std::vector<InterfaceSurvey> own_interfaces();
 
 }  // namespace hvd::launch

@@ -42,7 +42,7 @@ std::string network_text(const ifaddrs& entry) {
   ::inet_ntop(entry.ifa_addr->sa_family, address_bytes(entry.ifa_addr).data(), text.data(),
               static_cast<socklen_t>(text.size()));
   int prefix = 0;
-  // The mask's own family may be left out; its bytes lie where the address's do.
+  // The kernel may leave out the mask's own family; its bytes lie where the address's do.
   sockaddr_in6 mask{};
   std::copy_n(reinterpret_cast<const std::uint8_t*>(entry.ifa_netmask),
               entry.ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6),

@@ -1,4 +1,4 @@
-// The addresses under which this machine may be reached by others, for a launcher whose way here shows none.
+// Others may reach this machine under these addresses. A launcher needs them when its own way here shows none.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace hvd::launch {
 
-// Of interfaces that are up and running, IPv4 first; neither loopback nor link-local ones.
+// Returns those of interfaces that are up and running, IPv4 first, without loopback and link-local ones.
 std::vector<NamedNetwork> own_networks();
 
 }  // namespace hvd::launch

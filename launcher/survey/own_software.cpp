@@ -17,10 +17,10 @@
 namespace hvd::launch {
 namespace {
 
-// Of the time that there is, so that one that hangs does not take it from the others.
+// Each program gets this share of the time, so that one that hangs does not take it from the others.
 constexpr int kShares = 3;
 
-// What an import would find is read, not imported: a framework takes seconds to import, and may start threads.
+// The versions are read without an import: a framework takes seconds to import, and may start threads.
 constexpr const char* kPythonQuestion = R"PY(
 import importlib.util, os, re, sys
 def say(key, value):
@@ -85,7 +85,7 @@ void take_program(const std::vector<std::string>& names, const std::string& cwd,
       software.program = found.value();
       break;
     }
-    // The PATH itself would hide what is wrong behind lines of it.
+    // PATH itself would hide what is wrong behind lines of it.
     const bool is_path = name.find('/') != std::string::npos;
     software.program_error = is_path ? found.error().message() : "no '" + names.front() + "' in PATH";
   }
@@ -104,7 +104,7 @@ void take_program(const std::vector<std::string>& names, const std::string& cwd,
   }
 }
 
-// The driver's own files, where there is no nvidia-smi.
+// Reads the driver's own files, where there is no nvidia-smi.
 std::string driver_of_files() {
   std::ifstream in("/proc/driver/nvidia/version");
   std::string line;
@@ -136,7 +136,7 @@ std::string_view trimmed(std::string_view text) {
   return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
-// The next line of `text`, which loses it.
+// Takes the next line off `text`.
 std::string_view take_line(std::string_view& text) {
   const std::size_t end = std::min(text.find('\n'), text.size());
   const std::string_view line = trimmed(text.substr(0, end));

@@ -32,7 +32,7 @@ std::string text_of(const fs::path& file) {
   return std::move(text).str();
 }
 
-// The next line of `text`, which loses it; without its newline.
+// Takes the next line off `text`, and returns it without its newline.
 std::string_view take_line(std::string_view& text) {
   const std::size_t end = std::min(text.find('\n'), text.size());
   const std::string_view line = text.substr(0, end);
@@ -40,7 +40,7 @@ std::string_view take_line(std::string_view& text) {
   return line;
 }
 
-// "MemTotal:  8000000 kB" -> bytes; 0 where it is not there.
+// Reads "MemTotal:  8000000 kB" into bytes; 0 when it is not there.
 std::uint64_t memory_field(const std::string& meminfo, const std::string& name) {
   std::istringstream in(meminfo);
   for (std::string line; std::getline(in, line);) {
@@ -69,7 +69,7 @@ void take_limits(SystemSurvey& system, const CgroupLimits& cgroup) {
   }
 }
 
-// Bound and listening for a moment, on every interface as a rank's are.
+// The port is bound and listening for a moment, on every interface as a rank's is.
 std::string try_to_listen() {
   const auto any = SocketAddress::make("0.0.0.0", 0);
   if (!any.ok()) {
@@ -86,7 +86,7 @@ void take_ports(SystemSurvey& system, const fs::path& root) {
   if (range >> first >> last && first >= 0 && last <= 65535) {
     system.first_port = first;
     system.last_port = last;
-    // A port may be in both tables; then it counts twice, which matters to nobody.
+    // A port in both tables counts twice; the number only has to tell a few free ports from many.
     system.used_ports = count_used_ports(text_of(root / "proc/net/tcp"), first, last) +
                         count_used_ports(text_of(root / "proc/net/tcp6"), first, last);
   }

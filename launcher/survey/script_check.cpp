@@ -17,7 +17,8 @@ std::string python_script_of(const std::vector<std::string>& argv) {
     if (word.size() < 2 || word.front() != '-') {
       return word == "-" ? "" : word;
     }
-    // The options whose value is the next word (python(1)); -m and -c end the search: what follows is theirs.
+    // The value of these options is the next word (python(1)). -m and -c end the search, since all that follows is
+    // theirs.
     if (word == "-X" || word == "-W" || word == "--check-hash-based-pycs") {
       ++i;
     } else if (word.front() == '-' && word[1] != '-' && word.find_first_of("mc") != std::string::npos) {

@@ -1,4 +1,4 @@
-// Finds the mistake that would otherwise be reported once per rank, by the interpreter: a script that is not there.
+// This finds a script that does not exist, which the interpreter would otherwise report once per rank.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace hvd::launch {
 
-// The script that a Python command line names ("python -u train.py --lr 1" -> "train.py"), or empty: another program,
-// -m, -c, or standard input. Pure.
+// Returns the script that a Python command line names ("python -u train.py --lr 1" -> "train.py"). It is empty for
+// another program, -m, -c, or standard input. Pure.
 std::string python_script_of(const std::vector<std::string>& argv);
 
 }  // namespace hvd::launch
