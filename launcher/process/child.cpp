@@ -14,13 +14,13 @@ namespace hvd::launch {
 namespace {
 
 constexpr std::size_t kReadBytes = 64U << 10U;
-// Per pipe and turn of the loop, so that one noisy process cannot starve the others.
+// One turn of the loop reads at most so much per pipe, so that one noisy process cannot starve the others.
 constexpr std::size_t kTurnBytes = 256U << 10U;
-// For a killed process to be gone; one in a hung system call is left.
+// A killed process has this time to be gone. One in a hung system call is left.
 constexpr Duration kKillTime = std::chrono::seconds(2);
 
-// What stands in a pipe now: all that a process that has ended has written. It may have made the pipe far larger than a
-// turn (F_SETPIPE_SZ); who still writes to it may do so without end.
+// Returns what stands in a pipe now, which is all that an ended process has written. The process may have made the pipe
+// far larger than a turn (F_SETPIPE_SZ), and others that still write to it may never stop.
 std::size_t bytes_in(int pipe) {
   int count = 0;
   return ::ioctl(pipe, FIONREAD, &count) == 0 && count > 0 ? static_cast<std::size_t>(count) : 0;
@@ -83,8 +83,8 @@ Child::~Child() {
   }
 }
 
-// Pipes, not a socket: a bash that finds one at its input takes itself for rshd's and reads ~/.bashrc. They are watched
-// before the process starts, so that nothing has to be ended where that fails.
+// It has pipes and no socket: a bash with a socket as its input believes that rshd started it, and reads ~/.bashrc. The
+// pipes are watched before the process starts, so that a failure leaves nothing to end.
 Result<void> Child::spawn_with_pipes(SpawnOptions program) {
   Pipe in;
   Fd theirs[2];
@@ -135,7 +135,8 @@ void Child::read(Source& source, std::size_t budget) {
     const std::size_t allowed =
         std::min({handlers->allowance ? handlers->allowance() : buffer.size(), buffer.size(), budget});
     if (allowed == 0) {
-      // Unwatched rather than masked: a hung-up pipe reports EPOLLHUP whatever the mask, and would spin the loop.
+      // The pipe is unwatched rather than masked: a hung-up pipe reports EPOLLHUP whatever the mask, and would spin the
+      // loop.
       loop_.unwatch(std::exchange(source.watch, 0));
       source.is_paused = true;
       return;
@@ -155,7 +156,7 @@ void Child::read(Source& source, std::size_t budget) {
   }
 }
 
-// All that the process itself has written and that is allowed.
+// Reads all that the process itself has written, as far as the reader allows.
 void Child::read_rest() {
   const auto life = scope_.life();
   for (Source& source : sources_) {
@@ -214,7 +215,7 @@ void Child::on_exit() {
   }
 }
 
-// Tells the end when nothing more can come, or sets the time after which that is so.
+// Reports the end when nothing more can come, or sets the time after which it is reported.
 void Child::settle() {
   loop_.cancel(std::exchange(over_timer_, 0));
   if (is_over_) {
@@ -231,8 +232,8 @@ void Child::settle() {
   }
 }
 
-// Whoever holds the pipes still is not waited for any longer, but for what its reader has not allowed yet: that may be
-// the last words of the process.
+// Processes that still hold the pipes are not waited for any longer. Bytes that the reader has not allowed yet are
+// still awaited: they may be the last words of the process.
 void Child::end_drain() {
   over_timer_ = 0;
   const auto life = scope_.life();

@@ -13,7 +13,7 @@
 namespace hvd::launch {
 namespace {
 
-// A shell's code for "not found / cannot run"; the parent reports the real reason from the error pipe.
+// This is a shell's code for "not found / cannot run"; the parent reports the real reason from the error pipe.
 constexpr int kNoExec = 127;
 
 [[noreturn]] void fail(const ChildPlan& plan, ChildStage stage) {
@@ -22,8 +22,8 @@ constexpr int kNoExec = 127;
   ::_exit(kNoExec);
 }
 
-// Handlers of the parent mean nothing after exec, but "ignored" is inherited: a rank that ignores SIGPIPE or SIGINT
-// because its launcher did would not end when it should.
+// The parent's handlers mean nothing after exec, but an ignored signal is inherited: a rank that ignores SIGPIPE or
+// SIGINT because its launcher did would not end when it should.
 void reset_signals() {
   struct sigaction standard{};
   standard.sa_handler = SIG_DFL;
@@ -48,7 +48,7 @@ bool limit_open_files(std::uint64_t count) {
 }
 
 bool place_standard_fds(const ChildPlan& plan) {
-  // First out of the way of 0..2, so that no dup2 closes one that is still needed.
+  // The descriptors are first moved above 0..2, so that no dup2 closes one that is still needed.
   std::array<int, 3> fds = {plan.stdin_fd, plan.stdout_fd, plan.stderr_fd};
   for (int& fd : fds) {
     if (fd >= 0 && fd < 3) {
@@ -83,8 +83,8 @@ void run_child(const ChildPlan& plan) {
   if (!place_standard_fds(plan) || !limit_open_files(plan.open_files)) {
     fail(plan, ChildStage::kSetup);
   }
-  // A second net under close-on-exec: marks whatever a library opened without it. An old kernel lacks it; then
-  // close-on-exec alone must do.
+  // This marks whatever a library opened without close-on-exec. An old kernel lacks the call, and then only descriptors
+  // that were opened with it are closed.
   ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   if (plan.cwd != nullptr && ::chdir(plan.cwd) != 0) {
     fail(plan, ChildStage::kChdir);

@@ -1,5 +1,5 @@
-// The child's side between fork and exec. Only async-signal-safe calls: another thread of the parent may have held any
-// lock at the moment of the fork.
+// This is the child's side between fork and exec. It makes only async-signal-safe calls: another thread of the parent
+// may have held any lock at the moment of the fork.
 #pragma once
 
 #include <sched.h>
@@ -10,7 +10,7 @@
 
 namespace hvd::launch {
 
-// Everything the child needs, prepared by the parent, since the child must not allocate.
+// ChildPlan is everything the child needs. The parent prepares it, since the child must not allocate.
 struct ChildPlan {
   const char* path = nullptr;  // resolved program
   char* const* argv = nullptr;
@@ -31,7 +31,7 @@ struct ChildPlan {
 
 enum class ChildStage : std::int32_t { kSetup = 0, kChdir = 1, kExec = 2, kBind = 3 };
 
-// What goes up the error pipe, whole or not at all (it is smaller than PIPE_BUF).
+// ChildFailure goes up the error pipe whole or not at all, since it is smaller than PIPE_BUF.
 struct ChildFailure {
   ChildStage stage = ChildStage::kSetup;
   std::int32_t sys_errno = 0;

@@ -1,4 +1,4 @@
-// Where the kernel put a core dump, as core(5) has it.
+// These functions say where the kernel put a core dump, by the rules of core(5).
 #pragma once
 
 #include <sys/types.h>
@@ -14,11 +14,12 @@ struct CoreDump {
   std::string host;
 };
 
-// In words, from the contents of kernel.core_pattern: "in /tmp/core.123", "handed to /usr/lib/systemd/systemd-coredump;
-// try: coredumpctl info 123". What only the dumped process knew is a "*". Pure.
+// Returns words, from the contents of kernel.core_pattern: "in /tmp/core.123", "handed to
+// /usr/lib/systemd/systemd-coredump; try: coredumpctl info 123". A part that only the dumped process knew is a "*".
+// Pure.
 std::string core_place(const std::string& pattern, bool uses_pid, const CoreDump& dump);
 
-// The same from what this machine has set; empty when no such file is there.
+// Returns the same from this machine's setting; empty when no such file exists.
 std::string find_core(const CoreDump& dump);
 
 }  // namespace hvd::launch

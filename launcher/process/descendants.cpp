@@ -28,7 +28,7 @@ std::string read_file(const std::string& path) {
   return text;
 }
 
-// The parent in /proc/PID/stat: the second field after the command, which may itself hold spaces and parentheses.
+// Returns the parent in /proc/PID/stat: the second field after the command, which may hold spaces and parentheses.
 pid_t parent_of(const std::string& stat) {
   const auto close = stat.rfind(')');
   if (close == std::string::npos || close + 4 >= stat.size()) {

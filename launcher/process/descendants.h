@@ -1,8 +1,8 @@
-// Descendants: making sure that nothing a process started stays behind, also what left its process group.
+// These functions make sure that nothing a process started stays behind, even if it left the process group.
 //
-// It works because the caller is a child subreaper (prctl(2)): whatever it started, at any depth, becomes its own child
-// when the parents between them end. A child's number cannot be reused before the caller has reaped it, so killing the
-// listed children is free of races; their children appear in the next listing.
+// They work because the caller is a child subreaper (prctl(2)): whatever it started, at any depth, becomes its own
+// child when the parents between them end. A child's number cannot be reused before the caller has reaped it, so
+// killing the listed children is free of races. Their children appear in the next listing.
 #pragma once
 
 #include <sys/types.h>
@@ -13,13 +13,13 @@
 
 namespace hvd::launch {
 
-// Orphaned descendants come to this process from now on.
+// From now on, orphaned descendants become children of this process.
 Result<void> become_subreaper();
 
-// Whether this process has started that one, at any depth; also true for one that has just ended.
+// Says whether this process has started that one, at any depth. It is also true for one that has just ended.
 bool is_descendant(pid_t pid);
 
-// The direct children of this process, zombies included.
+// Returns the direct children of this process, zombies included.
 std::vector<pid_t> children_of_self();
 
 // Sends `signo` to every direct child in `children`. Numbers <= 0 are never signalled: kill(2) takes those for groups

@@ -10,7 +10,7 @@
 namespace hvd::launch {
 namespace {
 
-// What the process between us and the program has to say of a failure.
+// The process between us and the program reports a failure in at most so many bytes.
 constexpr std::size_t kMostWords = 4096;
 
 std::string read_words(int fd) {

@@ -1,4 +1,5 @@
-// A program that goes on when whoever started it has ended: in a session of its own, and nobody's child but init's.
+// A detached program goes on when the process that started it has ended: it has a session of its own, and init as
+// parent.
 //
 // Thread: any, while the process has no other thread (it forks, and goes on in the child).
 #pragma once
@@ -8,8 +9,8 @@
 
 namespace hvd::launch {
 
-// As spawn(), but the program is not ours to wait for, is not ended with us, and gets what spawn() would inherit of
-// signals as a login has it.
+// Works as spawn(), but we do not wait for the program, and it does not end with us. Its signals are set as for a
+// login, where spawn() would pass ours on.
 Result<void> spawn_detached(SpawnOptions options);
 
 }  // namespace hvd::launch

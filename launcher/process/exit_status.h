@@ -1,4 +1,4 @@
-// ExitStatus: how a process ended. Value type.
+// ExitStatus says how a process ended. Value type.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@ struct ExitStatus {
   bool has_core = false;       // a core dump was written
   bool out_of_memory = false;  // it was the kernel, for lack of memory (OomWatch)
 
-  // From waitpid(2)'s status, decoded: the core-dump bit does not change the code.
+  // Decodes waitpid(2)'s status. The core-dump bit does not change the code.
   static ExitStatus from_wait(int wait_status);
 
   [[nodiscard]] bool is_success() const { return kind == Kind::kExited && value == 0; }
-  // As a shell has it: the code, or 128 + signal.
+  // Returns the code in the form that a shell uses: the exit code, or 128 + signal.
   [[nodiscard]] int shell_code() const { return kind == Kind::kExited ? value : 128 + value; }
-  // "exited with code 3", "was killed by signal 11 (SIGSEGV); core dumped".
+  // Returns "exited with code 3", or "was killed by signal 11 (SIGSEGV); core dumped".
   [[nodiscard]] std::string text() const;
 
   friend bool operator==(const ExitStatus&, const ExitStatus&) = default;
 };
 
-// What its node knows of an end beyond the status, in words; empty: nothing.
+// ExitDetail is what its node knows of an end beyond the status, in words; empty: nothing.
 struct ExitDetail {
   std::string memory;  // what speaks for the kernel's memory killer
   std::string core;    // where the core dump is
@@ -33,7 +33,7 @@ struct ExitDetail {
   friend bool operator==(const ExitDetail&, const ExitDetail&) = default;
 };
 
-// "SIGTERM"; "signal 99" for one without a name.
+// Returns "SIGTERM", or "signal 99" for one without a name.
 std::string signal_name(int signo);
 
 }  // namespace hvd::launch

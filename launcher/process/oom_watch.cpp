@@ -20,9 +20,9 @@
 namespace hvd::launch {
 namespace {
 
-// The kernel's own number of its first pid namespace (PROC_PID_INIT_INO): elsewhere its log means other processes.
+// The kernel gives its first pid namespace this number (PROC_PID_INIT_INO). In others, its log means other processes.
 constexpr std::string_view kFirstPidNamespace = "pid:[4026531836]";
-// Of the log in one go; a flooded log must not hold up the loop.
+// At most so many records are read in one go, so that a flooded log cannot hold up the loop.
 constexpr int kMostRecords = 20'000;
 constexpr std::size_t kMostKilled = 1'000;
 constexpr std::size_t kEvidenceBytes = 160;
@@ -54,7 +54,7 @@ struct CgroupMount {
   bool is_v2 = false;
 };
 
-// A line of mountinfo(5): "36 35 98:0 ROOT POINT options [fields] - TYPE source super-options".
+// Reads a line of mountinfo(5): "36 35 98:0 ROOT POINT options [fields] - TYPE source super-options".
 std::optional<CgroupMount> memory_mount(const std::string& line) {
   std::istringstream in(line);
   const std::vector<std::string> words{std::istream_iterator<std::string>(in), {}};
@@ -70,7 +70,7 @@ std::optional<CgroupMount> memory_mount(const std::string& line) {
   return std::nullopt;
 }
 
-// The path of our own cgroup for memory: "4:memory:/a/b" in v1, "0::/a/b" in v2.
+// Returns the path of our own cgroup for memory: "4:memory:/a/b" in v1, "0::/a/b" in v2.
 std::optional<std::string> own_path(const std::string& cgroups, bool is_v2) {
   std::istringstream in(cgroups);
   for (std::string line; std::getline(in, line);) {
@@ -92,7 +92,7 @@ bool exists(const std::string& file) {
   return ::stat(file.c_str(), &info) == 0;
 }
 
-// The counter of this cgroup, or of the nearest one above that has a memory controller and so the charge of this.
+// Returns the counter of this cgroup, or of the nearest one above with a memory controller, which counts for this one.
 KillCounter counter_in(const CgroupMount& mount, std::string path, const std::string& root) {
   if (mount.root != "/" && path.starts_with(mount.root)) {
     path.erase(0, mount.root.size());
@@ -113,7 +113,7 @@ KillCounter counter_in(const CgroupMount& mount, std::string path, const std::st
   }
 }
 
-// "Memory cgroup out of memory: Killed process 4711 (python) total-vm:..." -> 4711
+// Reads 4711 from "Memory cgroup out of memory: Killed process 4711 (python) total-vm:...".
 std::optional<pid_t> killed_in(std::string_view message) {
   constexpr std::string_view kWords = "Killed process ";
   const auto at = message.find(kWords);
@@ -126,7 +126,7 @@ std::optional<pid_t> killed_in(std::string_view message) {
   return failed == std::errc() && pid > 0 ? std::optional(pid) : std::nullopt;
 }
 
-// Those of other pid namespaces are told as 0.
+// The kernel lists processes of other pid namespaces as 0.
 std::set<pid_t> processes_in(const std::string& file) {
   std::set<pid_t> processes;
   std::ifstream in(file);
@@ -237,7 +237,7 @@ OomWatch::Finding OomWatch::look(pid_t pid) {
     return {Verdict::kCertain, "the kernel's log says: " + line};
   }
   if (!killed_.empty()) {
-    // Perhaps a child, whose end the rank has not survived; the log knows no more.
+    // The kernel may have killed a child, whose end the rank has not survived. The log says no more.
     return {Verdict::kPossible, "the kernel's log says: " + killed_.begin()->second};
   }
   if (has_risen && sources_.counts_kills && is_shared()) {

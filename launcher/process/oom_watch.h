@@ -1,10 +1,10 @@
-// OomWatch: whether the kernel has killed a process for lack of memory, so that a rank that ends by SIGKILL can be told
-// from one that somebody killed. It looks for evidence and never guesses.
+// OomWatch finds out whether the kernel has killed a process for lack of memory. So a rank that ended by such a SIGKILL
+// differs from one that somebody killed. It looks for evidence and never guesses.
 //
-// Sources, the best first: the kernel's log (/dev/kmsg), which names the process, where it may be read and its numbers
-// are ours (not in a container); the count of kills in our memory cgroup, which ranks inherit (v2: oom_kill in
+// Its sources are, the best first: the kernel's log (/dev/kmsg), which names the process, if it may be read and its
+// numbers are ours (not in a container); the count of kills in our memory cgroup, which ranks inherit (v2: oom_kill in
 // memory.events; v1: the same in memory.oom_control, before Linux 4.13 only memory.failcnt); oom_kill in /proc/vmstat,
-// which counts those of the whole machine. Thread: loop only. Nothing is read before somebody asks.
+// which counts for the whole machine. Thread: loop only. Nothing is read before somebody asks.
 #pragma once
 
 #include <sys/types.h>
@@ -20,7 +20,7 @@
 
 namespace hvd::launch {
 
-// A number in a file of "name number" lines; without a name, the file is the number.
+// KillCounter is a number in a file of "name number" lines; without a name, the file is the number.
 struct KillCounter {
   std::string file;
   std::string name;
@@ -36,12 +36,12 @@ struct OomSources {
   std::string processes{};              // lists those of the same cgroup; empty: not known
   std::function<bool(pid_t)> is_own{};  // whether this process has started that one, at any depth
 
-  // Those of this process.
+  // Returns the sources of this process.
   static OomSources of_self();
 };
 
-// The memory cgroup's counter, from the texts of /proc/self/cgroup and /proc/self/mountinfo; an empty file when they
-// name none. `root`: put before the paths, for tests.
+// Returns the memory cgroup's counter, from the texts of /proc/self/cgroup and /proc/self/mountinfo. Its file is empty
+// when they name none. `root` is put before the paths, for tests.
 KillCounter cgroup_counter(const std::string& cgroups, const std::string& mounts, const std::string& root = "");
 
 class OomWatch {
@@ -56,17 +56,17 @@ class OomWatch {
     std::string evidence;  // what was seen, and where; in words
   };
 
-  // What happened before is not counted.
+  // Kills from before this are not counted.
   explicit OomWatch(OomSources sources = OomSources::of_self());
-  // Of a process of ours that was killed. Each kill that a counter tells is told once: of two ranks that were killed
-  // so, both get it.
+  // Looks for the reason why a process of ours was killed. Each kill that a counter shows is reported once. When the
+  // log names two ranks, both get it.
   [[nodiscard]] Finding look(pid_t pid);
 
  private:
   void read_kernel_log();
-  // True when it has risen since it was last told; takes one.
+  // Returns true when the counter has risen since the last report, and reports one of its kills.
   static bool take(const KillCounter& counter, std::optional<std::uint64_t>& seen);
-  // Somebody else's processes have come to or gone from our cgroup since we began: a kill there may have been theirs.
+  // Other people's processes have come to or left our cgroup since we began, so a kill there may have been of theirs.
   [[nodiscard]] bool is_shared() const;
 
   const OomSources sources_;

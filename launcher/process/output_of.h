@@ -1,4 +1,4 @@
-// Runs a short program for what it prints. It waits: for use where there is nothing else to do yet.
+// This runs a short program and returns what it prints. It blocks, so it is for places with nothing else to do yet.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace hvd::launch {
 
-// Both its streams, at most 1 MiB. An error when it cannot be started, fails, prints more or is late; then it is
-// killed.
+// Returns both its streams, at most 1 MiB. It is an error when the program cannot be started, fails, prints more or is
+// late; then it is killed.
 Result<std::string> output_of(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
                               Deadline deadline);
 

@@ -1,5 +1,4 @@
-// PipeWriter: bytes on their way into a pipe. It keeps what the pipe does not take yet, so that nobody who writes has
-// to wait.
+// PipeWriter brings bytes into a pipe. It keeps what the pipe does not take yet, so that no writer has to wait.
 //
 // Thread: loop only.
 #pragma once
@@ -22,10 +21,10 @@ class PipeWriter {
   PipeWriter(const PipeWriter&) = delete;
   PipeWriter& operator=(const PipeWriter&) = delete;
 
-  // `fd` does not block. Without one, what is written goes nowhere.
+  // `fd` does not block. Without one, written bytes are dropped.
   void open(Fd fd) { fd_ = std::move(fd); }
   void write(std::string bytes);
-  // Without a copy: `bytes` must stay until they are taken.
+  // Sends without a copy: `bytes` must exist until they are taken.
   void push(std::string_view bytes);
   // Closes the pipe when it has taken what is queued.
   void finish();
@@ -38,7 +37,7 @@ class PipeWriter {
     std::string_view rest;
   };
   void wait_for_room();
-  // Answers whether the pipe took any.
+  // Returns whether the pipe took any.
   bool flush();
 
   // constant after construction

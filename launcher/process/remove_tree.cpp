@@ -23,7 +23,7 @@
 namespace hvd::launch {
 namespace {
 
-// "\040" and the like, as mountinfo writes blanks.
+// Decodes "\040" and the like, which mountinfo writes for blanks.
 std::string unescaped(const std::string& text) {
   std::string plain;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -41,7 +41,7 @@ std::string unescaped(const std::string& text) {
   return plain;
 }
 
-// The mount that a descriptor is of, for kernels that cannot be asked not to leave one; empty: unknown.
+// Returns the mount of a descriptor, for kernels that cannot be told to stay within one; empty: unknown.
 std::string mount_of(int fd) {
   std::ifstream in("/proc/self/fdinfo/" + std::to_string(fd));
   for (std::string line; std::getline(in, line);) {
@@ -52,7 +52,7 @@ std::string mount_of(int fd) {
   return "";
 }
 
-// A folder in the one of `at`, of the same mount. EXDEV: another one is mounted there.
+// Opens a folder in that of `at`, on the same mount. EXDEV: another one is mounted there.
 Fd open_folder(int at, const char* name) {
   open_how how{};
   how.flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
@@ -74,7 +74,7 @@ Fd open_folder(int at, const char* name) {
 
 using Folder = std::unique_ptr<DIR, int (*)(DIR*)>;
 
-// What a folder holds, for which its owner may have to give himself the right.
+// Reads a folder. Its owner may have to give himself the right first.
 Folder read_folder(int path_fd) {
   struct stat info{};
   if (::fstat(path_fd, &info) == 0 && info.st_uid == ::geteuid() && (info.st_mode & S_IRWXU) != S_IRWXU) {
@@ -129,7 +129,7 @@ class Removal {
     }
   }
 
-  // Goes into the folder, and removes all but folders there.
+  // Goes into the folder, and removes everything there except folders.
   bool enter(int parent, const std::string& name) {
     Fd folder = open_folder(parent, name.c_str());
     struct stat info{};
@@ -180,14 +180,14 @@ class Removal {
     at_ = std::move(up);
     const int parent = levels_.empty() ? top.get() : at_.get();
     if (::unlinkat(parent, name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
-      // Not once more for each folder above what could not be removed.
+      // A file that stays is reported once, and not again for each folder above it.
       if (errno != ENOTEMPTY || !failure_) {
         note(name);
       }
     }
   }
 
-  // Of a file in the folder where we are; errno says why it stays.
+  // Records a file of the current folder that stays; errno says why.
   void note(const std::string& name) {
     const int why = errno;
     if (why == ENOENT) {
@@ -257,7 +257,7 @@ Result<void> remove_tree(const std::string& path, const std::string& mountinfo) 
                                       (mounts.size() > 1 ? " and " + std::to_string(mounts.size() - 1) + " more" : "") +
                                       "; unmount it, and remove the folder then");
   }
-  // Another node may be this machine too, whose removal of the same folder took what this one was about to enter.
+  // Another node may be this same machine, and its removal may take a folder that this one was about to enter.
   constexpr int kTries = 3;
   Result<void> removed;
   for (int i = 0; i < kTries; ++i) {

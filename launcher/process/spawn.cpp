@@ -59,7 +59,7 @@ Error describe(const ChildFailure& failure, const SpawnOptions& options, const s
       break;
   }
   if (failure.sys_errno == ENOENT) {
-    // The file exists (it was found), so it is the interpreter of its first line that does not.
+    // The file was found and exists, so the interpreter of its first line is missing.
     return Error::from_errno("cannot run '" + path + "', its interpreter (#!) is missing", ENOENT);
   }
   if (failure.sys_errno == E2BIG) {
@@ -68,7 +68,7 @@ Error describe(const ChildFailure& failure, const SpawnOptions& options, const s
   return Error::from_errno("cannot run '" + path + "'", failure.sys_errno);
 }
 
-// Waits until the child has exec'ed (end of file, from close-on-exec) or has said why it could not.
+// Waits until the child has exec'ed (end of file, from close-on-exec) or has reported why it could not.
 Result<void> await_exec(int error_fd, pid_t pid, const SpawnOptions& options, const std::string& path) {
   ChildFailure failure;
   ssize_t got = 0;
@@ -91,7 +91,7 @@ std::string joined(const std::string& directory, const std::string& name) {
   return directory.empty() || name.front() == '/' ? name : directory + "/" + name;
 }
 
-// As sched_setaffinity(2) takes it. A cpu_set_t is an array of words, and several of them are a longer one.
+// Returns the form that sched_setaffinity(2) takes. A cpu_set_t is an array of words, and several are a longer one.
 std::vector<cpu_set_t> affinity_of(const CpuList& cpus) {
   if (cpus.empty()) {
     return {};
@@ -177,7 +177,7 @@ Result<pid_t> spawn(const SpawnOptions& options) {
   plan.affinity = affinity.data();
   plan.affinity_bytes = affinity.size() * sizeof(cpu_set_t);
 
-  // Blocked across the fork, so that no handler of the parent runs in the child.
+  // Signals are blocked across the fork, so that no handler of the parent runs in the child.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);

@@ -1,4 +1,4 @@
-// Spawn: start a program with its output in pipes, or the reason why it could not be started.
+// spawn() starts a program with its output in pipes, or says why it could not be started.
 //
 // Thread: any, but a child that dies with its parent dies with the *thread* that spawned it (prctl(2)), so spawn from a
 // thread that lives as long as the process.
@@ -21,7 +21,7 @@ struct SpawnOptions {
   std::vector<std::string> argv;         // at least one
   std::vector<std::string> environment;  // "NAME=value"; all of it, nothing is inherited
   std::string cwd;                       // empty: this process's
-  // Standard descriptors of the child; -1: /dev/null for input, this process's own for output.
+  // These are the child's standard descriptors; -1 is /dev/null for input, and this process's own for output.
   int stdin_fd = -1;
   int stdout_fd = -1;
   int stderr_fd = -1;
@@ -32,17 +32,17 @@ struct SpawnOptions {
   CpuList cpus;                  // that it and its children may run on; empty: as this process
 };
 
-// The new process. Errors name the program or directory, and what was looked for where (kNotFound: no such program).
+// Returns the new process. Errors name the program or directory and where it was sought (kNotFound: no such program).
 Result<pid_t> spawn(const SpawnOptions& options);
 
-// A descriptor of the process, which is readable once it has ended.
+// Returns a descriptor of the process, which is readable once it has ended.
 Result<Fd> open_process(pid_t pid);
 
-// The path of `program`: itself when it holds a slash (relative to `cwd`), else the first executable in `search_path`
-// (a PATH value).
+// Returns the path of `program`: itself when it holds a slash (relative to `cwd`), otherwise the first executable in
+// `search_path` (a PATH value).
 Result<std::string> find_program(const std::string& program, const std::string& search_path, const std::string& cwd);
 
-// The value of NAME in a list of "NAME=value"; empty when absent. The last one counts.
+// Returns the value of NAME in a list of "NAME=value", or nothing. The last one counts.
 std::string value_in(const std::vector<std::string>& environment, const std::string& name);
 
 }  // namespace hvd::launch

@@ -9,7 +9,7 @@
 namespace hvd::launch {
 namespace {
 
-// For a killed process to be gone; one in a hung system call is left.
+// A killed process has this time to be gone. One in a hung system call is left.
 constexpr auto kKillTime = std::chrono::seconds(2);
 
 void await_end(int pidfd, Deadline deadline) {
@@ -37,7 +37,7 @@ void StopLadder::reap(std::uint64_t ticket) {
   auto entry = entries_.extract(ticket);
   loop_.unwatch(entry.mapped().watch);
   loop_.cancel(entry.mapped().timer);
-  // As long as its leader is not reaped, the group's number is nobody else's.
+  // The group's number cannot belong to others while its leader is not reaped.
   ::kill(-entry.mapped().pid, SIGKILL);
   ::waitpid(entry.mapped().pid, nullptr, WNOHANG);
 }

@@ -1,5 +1,5 @@
-// StopLadder: ends processes that nobody needs any more: SIGTERM to their groups, SIGKILL after a patience. It also
-// reaps them, so that none is left, neither running nor as a zombie, once it is destroyed.
+// StopLadder ends processes that nobody needs any more: it sends SIGTERM to their groups, and SIGKILL after a patience.
+// It also reaps them, so that none is left, neither running nor as a zombie, once it is destroyed.
 //
 // Thread: loop only.
 #pragma once
