@@ -57,7 +57,7 @@ Result<std::unique_ptr<Engine::Impl>> Engine::Impl::create(Parts parts) {
 
 Result<void> Engine::Impl::prepare() {
   HVD_TRY_ASSIGN(queue_, SubmitQueue::create());
-  HVD_TRY_ASSIGN(wheel_, Wheel::create());
+  HVD_TRY_ASSIGN(turn_lock_, TurnLock::create());
   open_devices();
   HVD_TRY_ASSIGN(loop_, EventLoop::create(clock_));
   HVD_TRY(loop_->watch(queue_->fd(), EPOLLIN, [this](std::uint32_t) { on_wake(); }));

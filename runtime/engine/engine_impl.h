@@ -1,4 +1,4 @@
-// Engine::Impl is the engine's state and its steps. It is run by the thread that holds its Wheel (the turn lock): its
+// Engine::Impl is the engine's state and its steps. It is run by the thread that holds its TurnLock: its
 // own thread, or a user's thread that waits. It sleeps until there is a submission, a control message, a notice from
 // the store, or the end. An event handler only changes state; advance() then acts on it. During a collective the
 // Backend calls check(), which takes in messages the same way, but neither sleeps nor acts.
@@ -36,7 +36,7 @@
 #include "runtime/engine/engine.h"
 #include "runtime/engine/set_table.h"
 #include "runtime/engine/step_ring.h"
-#include "runtime/engine/wheel.h"
+#include "runtime/engine/turn_lock.h"
 #include "runtime/execute/executor.h"
 #include "runtime/execute/submit_queue.h"
 #include "runtime/execute_device/device_plane.h"
@@ -115,7 +115,7 @@ class Engine::Impl final : public Interrupt {
 
   // Running the engine (engine_turning.cpp).
   void run();
-  void wait_for_wheel();
+  void wait_for_turn();
   void drive(const Completion& completion, const std::optional<Deadline>& until);
   bool take_in();
   Result<void> turn_once();
@@ -211,7 +211,7 @@ class Engine::Impl final : public Interrupt {
   const ProcessMark process_;
   const SteadyClock clock_;
   std::unique_ptr<SubmitQueue> queue_;
-  std::unique_ptr<Wheel> wheel_;
+  std::unique_ptr<TurnLock> turn_lock_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<Timeline> timeline_;  // on rank 0
   std::unique_ptr<DevicePlane> devices_;
@@ -220,7 +220,7 @@ class Engine::Impl final : public Interrupt {
   SetTable set_table_;
   Counters counters_;
   BufferTable buffer_table_;
-  // engine only: used by the thread that holds the wheel
+  // engine only: used by the thread that holds the turn lock
   std::unique_ptr<ControlChannel> channel_;
   std::unique_ptr<Coordinator> coordinator_;  // on rank 0
   std::optional<AutotuneLog> autotune_log_;   // on rank 0, if there is one

@@ -1,4 +1,4 @@
-// Which thread runs the engine, and how it sleeps. See engine_impl.h and wheel.h.
+// Which thread runs the engine, and how it sleeps. See engine_impl.h and turn_lock.h.
 #include "runtime/base/pause.h"
 #include "runtime/engine/engine_impl.h"
 
@@ -17,49 +17,49 @@ constexpr Duration kLong = std::chrono::milliseconds(1);
 // The keeper's loop.
 void Engine::Impl::run() {
   for (;;) {
-    if (!wheel_->try_take_back()) {
-      wait_for_wheel();
+    if (!turn_lock_->try_take_back()) {
+      wait_for_turn();
       continue;
     }
     stay_awake();
     const bool is_turning = turn_once().ok();
     if (!is_turning || is_finished()) {
-      wheel_->release();
+      turn_lock_->release();
       return;
     }
-    const bool dozes = wheel_->was_driven() && is_idle();
+    const bool dozes = turn_lock_->was_driven() && is_idle();
     const bool sleeps = !dozes && may_sleep() && !is_finished();  // called last: going to sleep sends what is left
     const int fd = sleeps ? loop_->fd() : queue_->fd();
     const int timeout_ms = sleeps ? loop_->sleep_ms() : dozes && queue_->sleep() ? kDozeMs : 0;
     if (sleeps) {
-      wheel_->park();
+      turn_lock_->park();
     } else if (timeout_ms != 0) {
       note_sleep();
     }
-    wheel_->release();
-    wheel_->sleep(fd, timeout_ms);
+    turn_lock_->release();
+    turn_lock_->sleep(fd, timeout_ms);
   }
 }
 
 // For the keeper, while a driver has the lock; the driver calls it if there is something to do. It does not sleep on
 // the queue's descriptor, because that stays readable until the driver looks.
-void Engine::Impl::wait_for_wheel() {
-  const bool parks = wheel_->is_same_driver();
+void Engine::Impl::wait_for_turn() {
+  const bool parks = turn_lock_->is_same_driver();
   if (parks) {
-    wheel_->park();
+    turn_lock_->park();
   }
-  const bool is_held = wheel_->is_held();  // the driver may have left before it could see that
+  const bool is_held = turn_lock_->is_held();  // the driver may have left before it could see that
   if (is_held) {
     note_sleep();
   }
-  wheel_->sleep(-1, !is_held ? 0 : parks ? -1 : kDozeMs);
+  turn_lock_->sleep(-1, !is_held ? 0 : parks ? -1 : kDozeMs);
 }
 
 void Engine::Impl::wait(const Completion& completion, const std::optional<Deadline>& until) {
   if (completion.is_done()) {
     return;
   }
-  if (!wheel_->try_take()) {
+  if (!turn_lock_->try_take()) {
     rouse();
     note_sleep();
     if (until) {
@@ -84,10 +84,10 @@ void Engine::Impl::wait(const Completion& completion, const std::optional<Deadli
 // A driver releases the lock. Work that is left, or comes later, is the keeper's.
 void Engine::Impl::let_go() {
   const bool leaves_work = !queue_->sleep() || !is_idle();
-  wheel_->release();
+  turn_lock_->release();
   // Check this now: a thread that saw the lock held has not called the keeper.
-  if (leaves_work || queue_->has_more() || wheel_->is_parked()) {
-    wheel_->call();
+  if (leaves_work || queue_->has_more() || turn_lock_->is_parked()) {
+    turn_lock_->call();
   }
 }
 
@@ -96,10 +96,10 @@ void Engine::Impl::rouse() {
   if (!queue_->rouse()) {
     return;
   }
-  if (wheel_->is_held()) {
+  if (turn_lock_->is_held()) {
     queue_->wake();
   } else {
-    wheel_->call();
+    turn_lock_->call();
   }
 }
 
@@ -107,8 +107,8 @@ void Engine::Impl::rouse() {
 // keeper, which then dozes for kDozeMs at most.
 void Engine::Impl::wake() {
   queue_->wake();
-  if (!wheel_->is_held()) {
-    wheel_->call();
+  if (!turn_lock_->is_held()) {
+    turn_lock_->call();
   }
 }
 

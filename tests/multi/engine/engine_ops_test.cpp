@@ -350,7 +350,7 @@ TEST_CASE("a thread that waits does the work itself: the engine's own thread doz
     REQUIRE(hvd_release(job.at(0), handle) == HVD_OK);
   }
   // Waking it for each call would be once a call at the least. Once a doze is what it needs, and a few more when a
-  // driver takes the wheel before it each time; on a loaded machine that may be hundreds.
+  // driver takes the turn lock before it each time; on a loaded machine that may be hundreds.
   CHECK(wakes() - before <= kCalls / 4);
 }
 

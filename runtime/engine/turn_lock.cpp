@@ -1,4 +1,4 @@
-#include "runtime/engine/wheel.h"
+#include "runtime/engine/turn_lock.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -8,32 +8,32 @@
 
 namespace hvd {
 
-Result<std::unique_ptr<Wheel>> Wheel::create() {
+Result<std::unique_ptr<TurnLock>> TurnLock::create() {
   Fd call_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!call_fd.is_open()) {
     return Error::from_errno("eventfd");
   }
-  return std::unique_ptr<Wheel>(new Wheel(std::move(call_fd)));
+  return std::unique_ptr<TurnLock>(new TurnLock(std::move(call_fd)));
 }
 
-void Wheel::call() {
+void TurnLock::call() {
   if (!is_called_.exchange(true)) {
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto written = ::write(call_fd_.get(), &one, sizeof one);
   }
 }
 
-bool Wheel::was_driven() {
+bool TurnLock::was_driven() {
   const std::uint64_t drives = drives_.load(std::memory_order_relaxed);
   return std::exchange(seen_, drives) != drives;
 }
 
-bool Wheel::is_same_driver() {
+bool TurnLock::is_same_driver() {
   const std::uint64_t drives = drives_.load(std::memory_order_relaxed);
   return std::exchange(met_, drives) == drives;
 }
 
-void Wheel::sleep(int fd, int timeout_ms) {
+void TurnLock::sleep(int fd, int timeout_ms) {
   std::array<pollfd, 2> waits{pollfd{call_fd_.get(), POLLIN, 0}, pollfd{fd, POLLIN, 0}};
   ::poll(waits.data(), waits.size(), timeout_ms);  // the outcome does not matter, since the caller looks again
   is_parked_.store(false);

@@ -1,6 +1,6 @@
-// Wheel is the turn lock of the engine: the one thread that holds it may use everything that is "engine only". The
-// holder is the engine's own thread (the keeper), or a user's thread that waits for a result (a driver). A driver needs
-// no other thread to wake up, which would cost more than a small collective does.
+// TurnLock is what a thread holds while it runs the engine: the one thread that holds it may use everything that is
+// "engine only". The holder is the engine's own thread (the keeper), or a user's thread that waits for a result (a
+// driver). A driver needs no other thread to wake up, which would cost more than a small collective does.
 //
 // The keeper does the work for which no thread waits: asynchronous operations, and the end of the job. It never blocks
 // on the lock itself. If it did, each driver that releases the lock would wake it, and the next driver would take the
@@ -22,9 +22,9 @@
 
 namespace hvd {
 
-class Wheel {
+class TurnLock {
  public:
-  static Result<std::unique_ptr<Wheel>> create();
+  static Result<std::unique_ptr<TurnLock>> create();
 
   // Takes the lock for a driver. False: another thread runs the engine, and will bring the driver's result too.
   [[nodiscard]] bool try_take() {
@@ -57,7 +57,7 @@ class Wheel {
   void sleep(int fd, int timeout_ms);
 
  private:
-  explicit Wheel(Fd call_fd) : call_fd_(std::move(call_fd)) {}
+  explicit TurnLock(Fd call_fd) : call_fd_(std::move(call_fd)) {}
 
   // constant after construction
   const Fd call_fd_;  // an eventfd that no other thread reads: a driver must not consume a call

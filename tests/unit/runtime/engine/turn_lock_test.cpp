@@ -1,5 +1,5 @@
-// runtime/engine/wheel: who lets go and who wants to sleep never miss each other.
-#include "runtime/engine/wheel.h"
+// runtime/engine/turn_lock: who lets go and who wants to sleep never miss each other.
+#include "runtime/engine/turn_lock.h"
 
 #include <atomic>
 #include <memory>
@@ -13,57 +13,57 @@ using namespace hvd;
 namespace {
 
 // As the engine's own thread does it, but that it never looks by itself: so what it misses it waits for for ever.
-void wait_for_wheel(Wheel& wheel) {
-  while (!wheel.try_take_back()) {
-    wheel.park();
-    wheel.sleep(-1, wheel.is_held() ? -1 : 0);
+void wait_for_turn(TurnLock& lock) {
+  while (!lock.try_take_back()) {
+    lock.park();
+    lock.sleep(-1, lock.is_held() ? -1 : 0);
   }
 }
 
-void let_go(Wheel& wheel) {
-  wheel.release();
-  if (wheel.is_parked()) {
-    wheel.call();
+void let_go(TurnLock& lock) {
+  lock.release();
+  if (lock.is_parked()) {
+    lock.call();
   }
 }
 
 }  // namespace
 
-TEST_CASE("one has the wheel at a time, and the keeper learns whether another had it") {
-  const auto wheel = Wheel::create().value();
-  CHECK_FALSE(wheel->is_held());
-  CHECK(wheel->try_take());
-  CHECK(wheel->is_held());
-  CHECK_FALSE(wheel->try_take());
-  CHECK_FALSE(wheel->try_take_back());
-  CHECK_FALSE(wheel->is_same_driver());
-  CHECK_FALSE(wheel->try_take_back());
-  CHECK(wheel->is_same_driver());
-  wheel->release();
-  CHECK(wheel->try_take());
-  CHECK_FALSE(wheel->is_same_driver());
-  wheel->release();
-  CHECK(wheel->try_take_back());
-  CHECK(wheel->was_driven());
-  CHECK_FALSE(wheel->was_driven());
+TEST_CASE("one has the turn lock at a time, and the keeper learns whether another had it") {
+  const auto lock = TurnLock::create().value();
+  CHECK_FALSE(lock->is_held());
+  CHECK(lock->try_take());
+  CHECK(lock->is_held());
+  CHECK_FALSE(lock->try_take());
+  CHECK_FALSE(lock->try_take_back());
+  CHECK_FALSE(lock->is_same_driver());
+  CHECK_FALSE(lock->try_take_back());
+  CHECK(lock->is_same_driver());
+  lock->release();
+  CHECK(lock->try_take());
+  CHECK_FALSE(lock->is_same_driver());
+  lock->release();
+  CHECK(lock->try_take_back());
+  CHECK(lock->was_driven());
+  CHECK_FALSE(lock->was_driven());
 }
 
 TEST_CASE("a call is heard once, also one that came before the sleep, and the next one too") {
-  const auto wheel = Wheel::create().value();
+  const auto lock = TurnLock::create().value();
   for (int i = 0; i < 3; ++i) {
-    wheel->call();
-    wheel->call();
-    wheel->park();
-    wheel->sleep(-1, -1);
-    CHECK_FALSE(wheel->is_parked());
-    wheel->sleep(-1, 1);  // nobody calls: by its time
+    lock->call();
+    lock->call();
+    lock->park();
+    lock->sleep(-1, -1);
+    CHECK_FALSE(lock->is_parked());
+    lock->sleep(-1, 1);  // nobody calls: by its time
   }
 }
 
-TEST_CASE("a keeper that parks while drivers let go has the wheel after the last one") {
+TEST_CASE("a keeper that parks while drivers let go has the turn lock after the last one") {
   constexpr int kRounds = 500;
   constexpr int kDrivers = 3;
-  const auto wheel = Wheel::create().value();
+  const auto lock = TurnLock::create().value();
   std::atomic<int> begun{0};
   std::atomic<int> ended{0};
   std::atomic<int> driven{0};
@@ -75,8 +75,8 @@ TEST_CASE("a keeper that parks while drivers let go has the wheel after the last
           std::this_thread::yield();
         }
         for (int i = 0; i < 1 + (round + driver) % 7; ++i) {
-          if (wheel->try_take()) {
-            let_go(*wheel);
+          if (lock->try_take()) {
+            let_go(*lock);
           }
         }
         driven.fetch_add(1);
@@ -88,8 +88,8 @@ TEST_CASE("a keeper that parks while drivers let go has the wheel after the last
       while (begun.load() < round) {
         std::this_thread::yield();
       }
-      wait_for_wheel(*wheel);
-      wheel->release();
+      wait_for_turn(*lock);
+      lock->release();
       ended.store(round);
     }
   });
@@ -103,13 +103,13 @@ TEST_CASE("a keeper that parks while drivers let go has the wheel after the last
   for (std::thread& driver : drivers) {
     driver.join();
   }
-  CHECK_FALSE(wheel->is_held());
+  CHECK_FALSE(lock->is_held());
 }
 
 TEST_CASE("a keeper that sleeps hears of all that it was called for") {
   constexpr int kCallers = 3;
   constexpr int kCalls = 2000;
-  const auto wheel = Wheel::create().value();
+  const auto lock = TurnLock::create().value();
   std::atomic<int> asked{0};
   std::atomic<int> seen{0};
   std::vector<std::thread> callers;
@@ -117,7 +117,7 @@ TEST_CASE("a keeper that sleeps hears of all that it was called for") {
     callers.emplace_back([&] {
       for (int i = 0; i < kCalls; ++i) {
         const int mine = asked.fetch_add(1) + 1;
-        wheel->call();
+        lock->call();
         while (i % 10 == 0 && seen.load() < mine) {
           std::this_thread::yield();
         }
@@ -125,7 +125,7 @@ TEST_CASE("a keeper that sleeps hears of all that it was called for") {
     });
   }
   while (seen.load() < kCallers * kCalls) {
-    wheel->sleep(-1, -1);
+    lock->sleep(-1, -1);
     seen.store(asked.load());
   }
   for (std::thread& caller : callers) {
