@@ -38,9 +38,9 @@ class CountingIterator {
   std::size_t* taken_;
 };
 
-class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
+class JsonTreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  TreeBuilder(std::string_view text, const std::string& file, const std::size_t* taken)
+  JsonTreeBuilder(std::string_view text, const std::string& file, const std::size_t* taken)
       : text_(text), file_(file), taken_(taken) {}
 
   bool null() override { return add(DocValue::Kind::kNull, ""); }
@@ -180,7 +180,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
 
 Result<DocValue> parse_json_document(std::string_view text, const std::string& file) {
   std::size_t taken = 0;
-  TreeBuilder builder(text, file, &taken);
+  JsonTreeBuilder builder(text, file, &taken);
   const bool parsed = nlohmann::json::sax_parse(CountingIterator(text.data(), &taken),
                                                 CountingIterator(text.data() + text.size(), &taken), &builder);
   return builder.result(parsed);

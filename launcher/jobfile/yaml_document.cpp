@@ -51,9 +51,9 @@ DocValue::Kind kind_of_plain(std::string_view text) {
   return is_real(text) ? DocValue::Kind::kReal : DocValue::Kind::kText;
 }
 
-class TreeBuilder {
+class YamlTreeBuilder {
  public:
-  explicit TreeBuilder(const std::string& file) : file_(file) {}
+  explicit YamlTreeBuilder(const std::string& file) : file_(file) {}
 
   // An alias is copied wherever it is used. The limits also bound what aliases of aliases can grow to.
   Result<DocValue> build(const YAML::Node& node, int depth) {
@@ -152,7 +152,7 @@ Result<DocValue> parse_yaml_document(std::string_view text, const std::string& f
     if (starts.count() == 0) {
       return error_at(file, {1, 1}, "the file is empty; expected keys with their values");
     }
-    return TreeBuilder(file).build(YAML::Load(std::string(text)), 0);
+    return YamlTreeBuilder(file).build(YAML::Load(std::string(text)), 0);
   } catch (const YAML::Exception& error) {
     return error_at(file, position_of(error.mark), "not YAML: " + shown_text(error.msg));
   }

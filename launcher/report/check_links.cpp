@@ -17,8 +17,8 @@ constexpr std::size_t kTitleWidth = std::string_view("one stream, MB/s").size();
 
 using Links = std::map<std::pair<int, int>, const CheckedLink*>;
 
-// Measure is one figure of each link, in a unit that suits the largest.
-struct Measure {
+// LinkMeasure is one figure of each link, in a unit that suits the largest.
+struct LinkMeasure {
   std::string title;
   std::function<double(const CheckedLink&)> value;  // 0: not measured
   std::function<bool(const CheckedLink&)> is_slow;
@@ -31,7 +31,7 @@ std::string figure(double value) {
   return text.data();
 }
 
-GridCell cell_of(const Measure& measure, const CheckedLink* link) {
+GridCell cell_of(const LinkMeasure& measure, const CheckedLink* link) {
   if (link == nullptr) {
     return {"-", Tone::kFaint};
   }
@@ -52,7 +52,7 @@ double seconds_of(const CheckedLink& link) {
   return std::chrono::duration<double>(link.round_trip).count();
 }
 
-std::array<Measure, 2> measures_of(const CheckResult& result) {
+std::array<LinkMeasure, 2> measures_of(const CheckResult& result) {
   double longest = 0;
   double fastest = 0;
   for (const CheckedLink& link : result.links) {
@@ -61,12 +61,12 @@ std::array<Measure, 2> measures_of(const CheckResult& result) {
   }
   const bool is_long = longest >= 0.01;
   const bool is_fast = fastest >= 1e9;
-  return {Measure{std::string("round trip, ") + (is_long ? "ms" : "us"),
-                  [is_long](const CheckedLink& link) { return seconds_of(link) * (is_long ? 1e3 : 1e6); },
-                  [&result](const CheckedLink& link) { return has_slow_round_trip(result, link); }},
-          Measure{std::string("one stream, ") + (is_fast ? "GB/s" : "MB/s"),
-                  [is_fast](const CheckedLink& link) { return link.bytes_per_second / (is_fast ? 1e9 : 1e6); },
-                  [&result](const CheckedLink& link) { return has_slow_bandwidth(result, link); }}};
+  return {LinkMeasure{std::string("round trip, ") + (is_long ? "ms" : "us"),
+                      [is_long](const CheckedLink& link) { return seconds_of(link) * (is_long ? 1e3 : 1e6); },
+                      [&result](const CheckedLink& link) { return has_slow_round_trip(result, link); }},
+          LinkMeasure{std::string("one stream, ") + (is_fast ? "GB/s" : "MB/s"),
+                      [is_fast](const CheckedLink& link) { return link.bytes_per_second / (is_fast ? 1e9 : 1e6); },
+                      [&result](const CheckedLink& link) { return has_slow_bandwidth(result, link); }}};
 }
 
 // Returns "node3", or "2" where names are long and hosts many: the number that stands before the name in the first
@@ -87,7 +87,7 @@ std::vector<std::string> short_names(const CheckResult& result, const std::vecto
 
 // Prints the matrix in blocks of as many columns of hosts as the width allows.
 std::vector<std::string> matrix(const CheckResult& result, const Links& links, const std::vector<int>& hosts,
-                                const Measure& measure, const CheckTextOptions& options) {
+                                const LinkMeasure& measure, const CheckTextOptions& options) {
   const std::vector<std::string> names = short_names(result, hosts);
   GridColumn rows{{measure.title, Tone::kHeading}, false, 0, {}};
   rows.least_width = kTitleWidth;
@@ -122,7 +122,7 @@ std::vector<std::string> matrix(const CheckResult& result, const Links& links, c
 }
 
 // Returns least, median and most over a ring, and between which hosts least and most were measured.
-std::string summary(const CheckResult& result, const Measure& measure) {
+std::string summary(const CheckResult& result, const LinkMeasure& measure) {
   std::vector<std::pair<double, const CheckedLink*>> all;
   for (const CheckedLink& link : result.links) {
     if (link.works() && measure.value(link) > 0) {
@@ -153,7 +153,7 @@ std::vector<std::string> link_table(const CheckResult& result, const CheckTextOp
   }
   const std::vector<int> hosts(nodes.begin(), nodes.end());
   std::vector<std::string> lines;
-  for (const Measure& measure : measures_of(result)) {
+  for (const LinkMeasure& measure : measures_of(result)) {
     const std::vector<std::string> part = hosts.empty()          ? std::vector<std::string>()
                                           : result.has_all_pairs ? matrix(result, links, hosts, measure, options)
                                                                  : wrapped("", summary(result, measure), options.width);

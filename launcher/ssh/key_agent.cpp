@@ -110,7 +110,7 @@ Result<bool> KeyAgent::receive() {
   }
 }
 
-Result<Step> KeyAgent::exchange(const std::string& request) {
+Result<SshStep> KeyAgent::exchange(const std::string& request) {
   if (!is_asked_) {
     is_asked_ = true;
     reply_.clear();
@@ -119,12 +119,12 @@ Result<Step> KeyAgent::exchange(const std::string& request) {
   HVD_TRY_ASSIGN(const bool is_sent, send_rest());
   HVD_TRY_ASSIGN(const bool is_there, is_sent ? receive() : Result<bool>(false));
   is_asked_ = !is_there;
-  return is_there ? Step::kDone : Step::kAgain;
+  return is_there ? SshStep::kDone : SshStep::kAgain;
 }
 
-Result<Step> KeyAgent::list() {
-  HVD_TRY_ASSIGN(const Step step, exchange(std::string(1, kListRequest)));
-  if (step == Step::kAgain) {
+Result<SshStep> KeyAgent::list() {
+  HVD_TRY_ASSIGN(const SshStep step, exchange(std::string(1, kListRequest)));
+  if (step == SshStep::kAgain) {
     return step;
   }
   WireReader in(std::string_view(reply_).substr(kLengthBytes));
@@ -138,15 +138,15 @@ Result<Step> KeyAgent::list() {
       keys_.push_back({std::string(blob), std::string(comment)});
     }
   }
-  return in.ok() ? Result<Step>(Step::kDone) : Result<Step>(broken());
+  return in.ok() ? Result<SshStep>(SshStep::kDone) : Result<SshStep>(broken());
 }
 
-Result<Step> KeyAgent::sign(std::string_view blob, std::string_view data) {
+Result<SshStep> KeyAgent::sign(std::string_view blob, std::string_view data) {
   const std::string_view algorithm = algorithm_in(data);
   const std::uint32_t flags = flags_for(algorithm);
-  HVD_TRY_ASSIGN(const Step step,
+  HVD_TRY_ASSIGN(const SshStep step,
                  exchange(std::string(1, kSignRequest) + wire_text(blob) + wire_text(data) + wire_number(flags)));
-  if (step == Step::kAgain) {
+  if (step == SshStep::kAgain) {
     return step;
   }
   WireReader in(std::string_view(reply_).substr(kLengthBytes));
@@ -159,7 +159,7 @@ Result<Step> KeyAgent::sign(std::string_view blob, std::string_view data) {
   if (!in.ok() || !signature.ok()) {
     return broken();
   }
-  return made_with == algorithm ? Result<Step>(step)
+  return made_with == algorithm ? Result<SshStep>(step)
                                 : Error(Code::kAuth, "ssh-agent signs as " + std::string(made_with) + ", not as " +
                                                          std::string(algorithm));
 }

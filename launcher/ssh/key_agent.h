@@ -27,10 +27,10 @@ class KeyAgent {
   // Connects to the agent at the socket `path`.
   static Result<std::unique_ptr<KeyAgent>> connect(const std::string& path);
   // Only one request runs at a time. Call it again whenever fd() has wanted_events(), until it does not return kAgain.
-  Result<Step> list();
+  Result<SshStep> list();
   // `data` and `blob` must not change until it is done. Then signature() has the algorithm's own bytes, without its
   // name. kAuth means that the agent, or its user, refused.
-  Result<Step> sign(std::string_view blob, std::string_view data);
+  Result<SshStep> sign(std::string_view blob, std::string_view data);
 
   [[nodiscard]] const std::vector<Key>& keys() const { return keys_; }
   [[nodiscard]] const std::string& signature() const { return signature_; }
@@ -41,7 +41,7 @@ class KeyAgent {
 
  private:
   explicit KeyAgent(Fd socket) : socket_(std::move(socket)) {}
-  Result<Step> exchange(const std::string& request);
+  Result<SshStep> exchange(const std::string& request);
   Result<bool> send_rest();
   Result<bool> receive();
 

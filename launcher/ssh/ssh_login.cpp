@@ -54,10 +54,10 @@ SshLogin::~SshLogin() {
   session_.abandon_step();
 }
 
-Result<Step> SshLogin::advance() {
+Result<SshStep> SshLogin::advance() {
   if (methods_.empty()) {
-    HVD_TRY_ASSIGN(const Step asked, ask_methods());
-    if (asked == Step::kAgain || libssh2_userauth_authenticated(session_.raw()) != 0) {
+    HVD_TRY_ASSIGN(const SshStep asked, ask_methods());
+    if (asked == SshStep::kAgain || libssh2_userauth_authenticated(session_.raw()) != 0) {
       return asked;
     }
     find_agent();
@@ -66,8 +66,8 @@ Result<Step> SshLogin::advance() {
     }
   }
   if (is_listing_) {
-    if (list_agent() == Step::kAgain) {
-      return Step::kAgain;
+    if (list_agent() == SshStep::kAgain) {
+      return SshStep::kAgain;
     }
     collect();
   }
@@ -108,11 +108,11 @@ void SshLogin::find_agent() {
 }
 
 // Returns kDone also when the agent has no keys for us.
-Step SshLogin::list_agent() {
+SshStep SshLogin::list_agent() {
   if (agent_ != nullptr) {
-    const Result<Step> listed = agent_->list();
-    if (listed.ok() && listed.value() == Step::kAgain) {
-      return Step::kAgain;
+    const Result<SshStep> listed = agent_->list();
+    if (listed.ok() && listed.value() == SshStep::kAgain) {
+      return SshStep::kAgain;
     }
     if (!listed.ok()) {
       skipped_.push_back("ssh-agent at " + config_.identity_agent + " (" + listed.error().message() + ")");
@@ -120,10 +120,10 @@ Step SshLogin::list_agent() {
     }
   }
   is_listing_ = false;
-  return Step::kDone;
+  return SshStep::kDone;
 }
 
-Result<Step> SshLogin::ask_methods() {
+Result<SshStep> SshLogin::ask_methods() {
   LIBSSH2_SESSION* raw = session_.raw();
   const auto call = [raw, user = config_.user] {
     const char* list = libssh2_userauth_list(raw, user.data(), static_cast<unsigned int>(user.size()));
@@ -132,12 +132,12 @@ Result<Step> SshLogin::ask_methods() {
   methods_ = call();
   if (!methods_.empty() || libssh2_userauth_authenticated(raw) != 0) {
     session_.set_unfinished(nullptr);
-    return Step::kDone;
+    return SshStep::kDone;
   }
   if (libssh2_session_last_errno(raw) == LIBSSH2_ERROR_EAGAIN) {
     session_.set_unfinished(
         [raw, call] { return !call().empty() || libssh2_session_last_errno(raw) != LIBSSH2_ERROR_EAGAIN; });
-    return Step::kAgain;
+    return SshStep::kAgain;
   }
   session_.set_unfinished(nullptr);
   return session_.last_error("asking for the ways to log in");
@@ -212,13 +212,13 @@ int SshLogin::sign(const unsigned char* data, std::size_t size, unsigned char** 
     return -1;
   }
   const Candidate& candidate = candidates_[at_];
-  const Result<Step> signed_now =
+  const Result<SshStep> signed_now =
       agent_->sign(candidate.file.public_blob, std::string_view(reinterpret_cast<const char*>(data), size));
   if (!signed_now.ok()) {
     skipped_.push_back(candidate.file.path + " (" + signed_now.error().message() + ")");
     return -1;
   }
-  if (signed_now.value() == Step::kAgain) {
+  if (signed_now.value() == SshStep::kAgain) {
     return LIBSSH2_ERROR_EAGAIN;
   }
   const std::string& made = agent_->signature();
@@ -247,17 +247,17 @@ int SshLogin::try_candidate(const Candidate& candidate) {
                                                file.text.data(), file.text.size(), nullptr);
 }
 
-Result<Step> SshLogin::try_keys() {
+Result<SshStep> SshLogin::try_keys() {
   while (at_ < candidates_.size() && methods_.find("publickey") != std::string::npos) {
     const Candidate& candidate = candidates_[at_];
     const int rc = try_candidate(candidate);
     if (rc == LIBSSH2_ERROR_EAGAIN) {
       session_.set_unfinished([this, &candidate] { return try_candidate(candidate) != LIBSSH2_ERROR_EAGAIN; });
-      return Step::kAgain;
+      return SshStep::kAgain;
     }
     session_.set_unfinished(nullptr);
     if (rc == 0) {
-      return Step::kDone;
+      return SshStep::kDone;
     }
     tried_.push_back(candidate.file.path + " (" + (candidate.file.type == "pem" ? "PEM" : candidate.file.type) + ")");
     tried_rsa_ = tried_rsa_ || candidate.file.is_rsa();

@@ -28,7 +28,7 @@ class SshLogin {
   SshLogin& operator=(const SshLogin&) = delete;
 
   // Returns kDone once logged in. The error says which keys were tried, which were not and why, and what to do.
-  Result<Step> advance();
+  Result<SshStep> advance();
   // Waits says whom advance() waits for besides the session: ssh-agent, until `fd` has those events; -1 means nobody.
   struct Waits {
     int fd = -1;
@@ -50,16 +50,16 @@ class SshLogin {
     bool is_agents = false;
   };
 
-  Result<Step> ask_methods();
+  Result<SshStep> ask_methods();
   void find_agent();
-  Step list_agent();
+  SshStep list_agent();
   void collect();
   void collect_agent(const std::vector<KeyFile>& files);
   void skip_mute_agent();
   void skip_unusable(const KeyFile& key);
   int try_candidate(const Candidate& candidate);
   int sign(const unsigned char* data, std::size_t size, unsigned char** signature, std::size_t* signature_size);
-  Result<Step> try_keys();
+  Result<SshStep> try_keys();
   [[nodiscard]] Error refusal() const;
 
   // constant after construction

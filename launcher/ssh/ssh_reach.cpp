@@ -210,11 +210,11 @@ void SshReach::drive() {
   if (login_ != nullptr) {
     return drive_login();
   }
-  const Result<Step> step = session_->handshake();
+  const Result<SshStep> step = session_->handshake();
   if (!step.ok()) {
     return on_handshake_failed(step.error());
   }
-  if (step.value() == Step::kAgain) {
+  if (step.value() == SshStep::kAgain) {
     shared_.loop.rewatch(watch_, session_->wanted_events());
     return;
   }
@@ -271,14 +271,14 @@ void SshReach::unwatch_agent() {
 
 void SshReach::drive_login() {
   unwatch_agent();
-  const Result<Step> step = login_->advance();
+  const Result<SshStep> step = login_->advance();
   if (!login_->is_listing()) {
     shared_.loop.cancel(std::exchange(agent_limit_, 0));
   }
   if (!step.ok()) {
     return give_way(session_->refusal() ? "" : login_->beyond_us(), step.error());
   }
-  if (step.value() == Step::kAgain) {
+  if (step.value() == SshStep::kAgain) {
     shared_.loop.rewatch(watch_, session_->wanted_events());
     if (const Result<void> watched = watch_agent(); !watched.ok()) {
       fail(watched.error().code(), watched.error().message());

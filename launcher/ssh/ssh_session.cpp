@@ -182,19 +182,19 @@ Error SshSession::last_error(const std::string& what) const {
   return Error(is_lost ? Code::kLostPeer : Code::kProtocol, what + ": " + words + " (" + std::to_string(code) + ")");
 }
 
-Result<Step> SshSession::step(int rc, const char* what, std::function<int()> again) {
+Result<SshStep> SshSession::step(int rc, const char* what, std::function<int()> again) {
   if (rc == LIBSSH2_ERROR_EAGAIN) {
     unfinished_ = [again = std::move(again)] { return again() != LIBSSH2_ERROR_EAGAIN; };
-    return Step::kAgain;
+    return SshStep::kAgain;
   }
   unfinished_ = nullptr;
   if (rc < 0) {
     return last_error(what);
   }
-  return Step::kDone;
+  return SshStep::kDone;
 }
 
-Result<Step> SshSession::handshake() {
+Result<SshStep> SshSession::handshake() {
   const auto call = [this] { return libssh2_session_handshake(session_, socket_.get()); };
   return step(call(), "key exchange", call);
 }
@@ -211,7 +211,7 @@ HostKey SshSession::host_key() const {
   return key;
 }
 
-Result<Step> SshSession::open_channel() {
+Result<SshStep> SshSession::open_channel() {
   const auto call = [this] {
     channel_ = libssh2_channel_open_ex(session_, "session", sizeof "session" - 1, kWindowBytes,
                                        LIBSSH2_CHANNEL_PACKET_DEFAULT, nullptr, 0);
@@ -220,7 +220,7 @@ Result<Step> SshSession::open_channel() {
   return step(call(), "opening a channel", call);
 }
 
-Result<Step> SshSession::exec(const std::string& command) {
+Result<SshStep> SshSession::exec(const std::string& command) {
   const auto call = [this, command] {
     return libssh2_channel_process_startup(channel_, "exec", sizeof "exec" - 1, command.data(),
                                            static_cast<unsigned int>(command.size()));
@@ -267,35 +267,35 @@ Result<std::size_t> SshSession::write(Bytes bytes) {
   return static_cast<std::size_t>(taken);
 }
 
-Result<Step> SshSession::send_end_of_input() {
+Result<SshStep> SshSession::send_end_of_input() {
   if (pending_ == Op::kRead) {
-    return Step::kAgain;
+    return SshStep::kAgain;
   }
   const int rc = libssh2_channel_send_eof(channel_);
   if (rc == LIBSSH2_ERROR_EAGAIN) {
     note_block(Op::kWrite);
-    return Step::kAgain;
+    return SshStep::kAgain;
   }
   pending_ = Op::kNone;
   if (rc < 0) {
     return last_error("ending the input");
   }
-  return Step::kDone;
+  return SshStep::kDone;
 }
 
 bool SshSession::at_end() const {
   return libssh2_channel_eof(channel_) == 1;
 }
 
-Result<Step> SshSession::wait_closed() {
+Result<SshStep> SshSession::wait_closed() {
   const int rc = libssh2_channel_wait_closed(channel_);
   if (rc == LIBSSH2_ERROR_EAGAIN) {
-    return Step::kAgain;
+    return SshStep::kAgain;
   }
   if (rc < 0) {
     return last_error("waiting for the end");
   }
-  return Step::kDone;
+  return SshStep::kDone;
 }
 
 SshSession::Exit SshSession::exit() const {

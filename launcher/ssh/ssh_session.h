@@ -22,7 +22,7 @@ struct _LIBSSH2_CHANNEL;
 
 namespace hvd::launch {
 
-enum class Step : std::uint8_t { kAgain, kDone };
+enum class SshStep : std::uint8_t { kAgain, kDone };
 
 class SshSession {
  public:
@@ -40,19 +40,19 @@ class SshSession {
   // Allows these algorithms and no others. An empty list leaves libssh2's own, except for host keys. Fails when libssh2
   // knows nothing of a list. Call it before handshake().
   Result<void> allow(const SshAlgorithms& algorithms);
-  Result<Step> handshake();
+  Result<SshStep> handshake();
   [[nodiscard]] HostKey host_key() const;
-  Result<Step> open_channel();
-  Result<Step> exec(const std::string& command);
+  Result<SshStep> open_channel();
+  Result<SshStep> exec(const std::string& command);
 
   enum class Source : std::uint8_t { kOutput, kErrors };
   // Returns bytes read; 0: none now, or the end (ask at_end()). Reads nothing while a write is half-sent, see pending_.
   Result<std::size_t> read(Source source, MutableBytes into);
   // Returns bytes taken; 0: none now. Offer the same bytes again next time.
   Result<std::size_t> write(Bytes bytes);
-  Result<Step> send_end_of_input();
+  Result<SshStep> send_end_of_input();
   [[nodiscard]] bool at_end() const;
-  Result<Step> wait_closed();
+  Result<SshStep> wait_closed();
   [[nodiscard]] Exit exit() const;
 
   // Returns what the loop should wait for.
@@ -82,7 +82,7 @@ class SshSession {
   enum class Op : std::uint8_t { kNone, kRead, kWrite };
 
   explicit SshSession(Fd socket) : socket_(std::move(socket)), intake_(socket_.get()) {}
-  Result<Step> step(int rc, const char* what, std::function<int()> again);
+  Result<SshStep> step(int rc, const char* what, std::function<int()> again);
   Result<void> allow_of(int method, const char* name, const std::string& wanted);
   void note_block(Op op);
   void shut_down();

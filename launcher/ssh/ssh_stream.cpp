@@ -162,20 +162,20 @@ void SshConversation::update_watch() {
 
 void SshConversation::drive_opening() {
   if (!has_channel_) {
-    const Result<Step> opened = session_->open_channel();
+    const Result<SshStep> opened = session_->open_channel();
     if (!opened.ok()) {
       return finish(start_error(opened.error().message()));
     }
-    if (opened.value() == Step::kAgain) {
+    if (opened.value() == SshStep::kAgain) {
       return;
     }
     has_channel_ = true;
   }
-  const Result<Step> begun = session_->exec(command_);
+  const Result<SshStep> begun = session_->exec(command_);
   if (!begun.ok()) {
     return finish(start_error(begun.error().message()));
   }
-  if (begun.value() == Step::kDone) {
+  if (begun.value() == SshStep::kDone) {
     stage_ = Stage::kStarting;
   }
 }
@@ -324,7 +324,7 @@ std::size_t SshConversation::flush() {
   output_at_ = 0;
   if (wants_end_of_input_ && !has_ended_input_) {
     const auto ended = session_->send_end_of_input();
-    has_ended_input_ = !ended.ok() || ended.value() == Step::kDone;
+    has_ended_input_ = !ended.ok() || ended.value() == SshStep::kDone;
   }
   return taken;
 }

@@ -33,7 +33,7 @@ void SshConversation::expect_end() {
 
 void SshConversation::drive_ending() {
   const auto closed = session_->wait_closed();
-  if (closed.ok() && closed.value() == Step::kAgain) {
+  if (closed.ok() && closed.value() == SshStep::kAgain) {
     return;
   }
   if (!closed.ok()) {

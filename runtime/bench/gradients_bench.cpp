@@ -43,10 +43,10 @@ const char* name_of(How how) {
   return how == How::kEach ? "each" : how == How::kGroup ? "group" : "flat";
 }
 
-class Step {
+class GradientStep {
  public:
-  static Result<std::unique_ptr<Step>> make(const BenchOptions& options, Place place, How how) {
-    std::unique_ptr<Step> step(new Step(options, place, how));
+  static Result<std::unique_ptr<GradientStep>> make(const BenchOptions& options, Place place, How how) {
+    std::unique_ptr<GradientStep> step(new GradientStep(options, place, how));
     HVD_TRY(step->allocate());
     return step;
   }
@@ -81,7 +81,7 @@ class Step {
   [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(counts_.size()); }
 
  private:
-  Step(const BenchOptions& options, Place place, How how)
+  GradientStep(const BenchOptions& options, Place place, How how)
       : options_(options), place_(place), how_(how), counts_(resnet50()) {
     for (const std::int64_t count : counts_) {
       total_ += count;
@@ -134,7 +134,7 @@ class Step {
 };
 
 Result<Row> measure(const BenchOptions& options, Place place, How how, std::uint64_t seed) {
-  HVD_TRY_ASSIGN(const auto step, Step::make(options, place, how));
+  HVD_TRY_ASSIGN(const auto step, GradientStep::make(options, place, how));
   HVD_TRY_ASSIGN(const std::int64_t wrong, step->run_checked(seed));
   step->calm();
   Row row;

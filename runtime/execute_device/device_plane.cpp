@@ -6,9 +6,9 @@ namespace {
 // how long the ranks of a communicator may take to end it in order
 constexpr Duration kEndTime = std::chrono::seconds(5);
 
-class Ticket final : public DeviceTicket {
+class BatchTicket final : public DeviceTicket {
  public:
-  Ticket(std::shared_ptr<Device> device, std::shared_ptr<Event> done)
+  BatchTicket(std::shared_ptr<Device> device, std::shared_ptr<Event> done)
       : device_(std::move(device)), done_(std::move(done)) {}
   Result<void> join(void* stream) override {
     return device_->wait_for(static_cast<StreamHandle>(stream), done_->handle());
@@ -202,7 +202,8 @@ void DevicePlane::take_off(Flight flight) {
       device = pool_->device();
     }
     for (const OpRef& op : flight.ops) {
-      op->completion->finish(std::exchange(op->output, std::nullopt), std::make_shared<Ticket>(device, flight.done));
+      op->completion->finish(std::exchange(op->output, std::nullopt),
+                             std::make_shared<BatchTicket>(device, flight.done));
     }
   }
   finisher_.add(std::move(flight));
