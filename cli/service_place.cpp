@@ -28,7 +28,7 @@ std::int64_t now_ms() {
 
 Result<ServicePlace> ServicePlace::open_at(const std::string& root) {
   HVD_TRY_ASSIGN(launch::StateDir dir, launch::StateDir::open(root));
-  HVD_TRY_ASSIGN(launch::Store store, launch::Store::open(dir, now_ms));
+  HVD_TRY_ASSIGN(launch::JobStore store, launch::JobStore::open(dir, now_ms));
   return ServicePlace{std::move(dir), std::move(store)};
 }
 

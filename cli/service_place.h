@@ -5,15 +5,15 @@
 #include <cstdint>
 #include <string>
 
+#include "launcher/service/job_store.h"
 #include "launcher/service/state_dir.h"
-#include "launcher/service/store.h"
 #include "runtime/base/result.h"
 
 namespace hvd::cli {
 
 struct ServicePlace {
   launch::StateDir dir;
-  launch::Store store;
+  launch::JobStore store;
 
   // Opens those below $XDG_STATE_HOME/hvdrun and handles jobs whose supervisors are dead. An error of that handling is
   // printed, and the command goes on.

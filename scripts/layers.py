@@ -31,7 +31,7 @@ EDGES = {
     "launcher/jobfile": ["launcher/placement", "launcher/job", BASE],
     # The service holds records and supervisors, but no loop of a running job: commands that only look do not need one.
     "launcher/service": ["launcher/jobfile", "launcher/job", "launcher/process", BASE],
-    "launcher/service/store_jobs.cpp": ["launcher/run", BASE],
+    "launcher/service/job_store_jobs.cpp": ["launcher/run", BASE],
     "launcher/process": [IO, BASE],
     "launcher/logs": [IO, BASE],
     # What launcher, agent, relay and rank say to each other.

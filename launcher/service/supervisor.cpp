@@ -22,7 +22,7 @@ constexpr auto kLongestWait = std::chrono::hours(1);
 constexpr auto kAfterError = std::chrono::seconds(1);
 
 // Checks one job whose supervisor may be dead. Returns true if it was.
-Result<bool> look_after(const StateDir& dir, Store& store, const JobRecord& seen) {
+Result<bool> look_after(const StateDir& dir, JobStore& store, const JobRecord& seen) {
   const std::string path = dir.lock_of(seen.uuid);
   if (is_locked(path)) {
     return false;
@@ -48,7 +48,7 @@ Result<bool> look_after(const StateDir& dir, Store& store, const JobRecord& seen
 }
 
 // Removes the files of a `submit` that died before its job had a record.
-void sweep(const StateDir& dir, Store& store, const std::vector<JobRecord>& active) {
+void sweep(const StateDir& dir, JobStore& store, const std::vector<JobRecord>& active) {
   std::set<std::string> known;
   for (const JobRecord& job : active) {
     known.insert(job.uuid);
@@ -78,7 +78,7 @@ void sweep(const StateDir& dir, Store& store, const std::vector<JobRecord>& acti
 }
 
 // Checks the running jobs and the waiting job after this one, so that every job has somebody who checks it.
-Result<void> look_after_neighbours(const StateDir& dir, Store& store, std::int64_t id) {
+Result<void> look_after_neighbours(const StateDir& dir, JobStore& store, std::int64_t id) {
   HVD_TRY_ASSIGN(const std::vector<JobRecord> active, store.active_jobs());
   const JobRecord* next = nullptr;
   const JobRecord* first = nullptr;
@@ -109,7 +109,7 @@ struct Turn {
   Duration wait = kLongestWait;
 };
 
-Result<Turn> ask_for_turn(const StateDir& dir, Store& store, std::int64_t id, const Claimant& claimant) {
+Result<Turn> ask_for_turn(const StateDir& dir, JobStore& store, std::int64_t id, const Claimant& claimant) {
   HVD_TRY(look_after_neighbours(dir, store, id));
   Turn turn;
   const auto own = store.job(id);
@@ -162,7 +162,7 @@ Result<void> start_supervisor(const StateDir& dir, const JobRecord& job, const F
   return spawn_detached(std::move(options));
 }
 
-Result<void> recover(const StateDir& dir, Store& store) {
+Result<void> recover(const StateDir& dir, JobStore& store) {
   HVD_TRY_ASSIGN(const std::vector<JobRecord> active, store.active_jobs());
   bool has_found = false;
   Result<void> outcome;
@@ -180,7 +180,7 @@ Result<void> recover(const StateDir& dir, Store& store) {
   return outcome;
 }
 
-Result<std::optional<JobRecord>> wait_for_turn(const StateDir& dir, Store& store, std::int64_t id) {
+Result<std::optional<JobRecord>> wait_for_turn(const StateDir& dir, JobStore& store, std::int64_t id) {
   HVD_TRY_ASSIGN(FolderWatch watch, FolderWatch::on(dir.locks()));
   const Claimant claimant{::getpid(), start_of_process(::getpid()), boot_id()};
   for (;;) {

@@ -2,16 +2,16 @@
 // It holds the job's lock, waits until the job is given its nodes, runs it as `-f` would, and records how it ends.
 //
 // There is no central process. Each waiting supervisor checks the running ones and one other waiting one, and every
-// command checks all of them. The process that finds one dead records that (Store::bury), and starts another where the
-// job goes on.
+// command checks all of them. The process that finds one dead records that (JobStore::bury), and starts another where
+// the job goes on.
 #pragma once
 
 #include <optional>
 #include <string>
 
 #include "launcher/service/job_record.h"
+#include "launcher/service/job_store.h"
 #include "launcher/service/state_dir.h"
-#include "launcher/service/store.h"
 #include "runtime/base/fd.h"
 
 namespace hvd::launch {
@@ -21,10 +21,10 @@ Result<void> start_supervisor(const StateDir& dir, const JobRecord& job, const F
 
 // Finds the jobs whose supervisors are dead and marks each as failed or gives it a new supervisor. It also removes the
 // files that `submit` processes left when they died.
-Result<void> recover(const StateDir& dir, Store& store);
+Result<void> recover(const StateDir& dir, JobStore& store);
 
 // Runs in the supervisor of a job and waits until the job has its nodes. nullopt: it was stopped or removed.
-Result<std::optional<JobRecord>> wait_for_turn(const StateDir& dir, Store& store, std::int64_t id);
+Result<std::optional<JobRecord>> wait_for_turn(const StateDir& dir, JobStore& store, std::int64_t id);
 
 // Removes what only a job that goes on needs. The caller holds the job's lock.
 void forget_start(const StateDir& dir, const std::string& uuid);

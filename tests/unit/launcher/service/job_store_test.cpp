@@ -1,4 +1,4 @@
-#include "launcher/service/store.h"
+#include "launcher/service/job_store.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -26,8 +26,8 @@ using hvd::test::Folder;
 struct Records {
   Records() : dir(StateDir::open(folder.path + "/state/hvdrun").value()), store(open()) {}
 
-  Store open() {
-    return Store::open(dir, [this] { return now; }).value();
+  JobStore open() {
+    return JobStore::open(dir, [this] { return now; }).value();
   }
 
   JobRecord add(const std::string& name, int nodes = 1, int priority = 0) {
@@ -68,7 +68,7 @@ struct Records {
   Folder folder;
   std::int64_t now = 1'500'000'000'000;
   StateDir dir;
-  Store store;
+  JobStore store;
 };
 
 const Claimant kSomebody{1, 2, "boot"};
@@ -84,7 +84,7 @@ TEST_CASE("the first commands of a user may come at the same time") {
     std::vector<std::thread> commands;
     for (std::string& failure : failures) {
       commands.emplace_back([&dir, &failure] {
-        const auto store = Store::open(dir, [] { return std::int64_t{0}; });
+        const auto store = JobStore::open(dir, [] { return std::int64_t{0}; });
         failure = store.ok() ? "" : store.error().message();
       });
     }
@@ -129,7 +129,7 @@ TEST_CASE("of two processes that look at the same records one gets the nodes") {
   Records records;
   records.add_cluster("a");
   const auto job = records.add("job");
-  Store other = records.open();
+  JobStore other = records.open();
   const bool mine = records.store.claim(job.id, kSomebody).value().has_value();
   const bool theirs = other.claim(job.id, kSomebody).value().has_value();
   CHECK(mine);

@@ -1,4 +1,4 @@
-#include "launcher/service/store.h"
+#include "launcher/service/job_store.h"
 
 #include <unistd.h>
 
@@ -61,19 +61,19 @@ const char* node_state_name(NodeState state) {
   return kNames[static_cast<std::size_t>(state)];
 }
 
-Result<Store> Store::open(const StateDir& dir, Now now) {
+Result<JobStore> JobStore::open(const StateDir& dir, Now now) {
   // Only one process at a time creates the file and its tables.
   std::optional<Fd> alone;
   if (::access(dir.database().c_str(), F_OK) != 0) {
     HVD_TRY_ASSIGN(alone, wait_for_lock(dir.locks() + "/opening", Deadline::after(kOpenTime)));
   }
   HVD_TRY_ASSIGN(Database database, Database::open(dir.database()));
-  Store store(std::move(database), std::move(now));
+  JobStore store(std::move(database), std::move(now));
   HVD_TRY(store.prepare(dir));
   return store;
 }
 
-Result<void> Store::prepare(const StateDir& dir) {
+Result<void> JobStore::prepare(const StateDir& dir) {
   const auto version_of = [this]() -> Result<std::int64_t> {
     HVD_TRY_ASSIGN(const auto rows, database_.query("PRAGMA user_version"));
     return rows.empty() ? 0 : rows.front().integer(0);
@@ -95,7 +95,7 @@ Result<void> Store::prepare(const StateDir& dir) {
   return {};
 }
 
-Result<void> Store::add_cluster(const Cluster& cluster) {
+Result<void> JobStore::add_cluster(const Cluster& cluster) {
   HVD_TRY(check_cluster_name(cluster.name));
   // Every command reads all records, so one that cannot be read would make them all fail.
   const auto again = parse_cluster(cluster_text(cluster), "the record of cluster " + cluster.name, cluster.name);
@@ -126,7 +126,7 @@ Result<void> Store::add_cluster(const Cluster& cluster) {
   });
 }
 
-Result<std::vector<NodeRecord>> Store::nodes_of(const std::string& cluster) {
+Result<std::vector<NodeRecord>> JobStore::nodes_of(const std::string& cluster) {
   HVD_TRY_ASSIGN(const auto rows,
                  database_.query("SELECT node.name, drained, node.job, leaving_until_ms, job.phase FROM node"
                                  " LEFT JOIN job ON job.id = node.job WHERE node.cluster = ?"
@@ -145,7 +145,7 @@ Result<std::vector<NodeRecord>> Store::nodes_of(const std::string& cluster) {
   return nodes;
 }
 
-Result<std::vector<ClusterRecord>> Store::clusters() {
+Result<std::vector<ClusterRecord>> JobStore::clusters() {
   HVD_TRY_ASSIGN(const auto rows, database_.query("SELECT name, text, created_ms FROM cluster ORDER BY name"));
   std::vector<ClusterRecord> all;
   for (const SqlRow& row : rows) {
@@ -163,7 +163,7 @@ Result<std::vector<ClusterRecord>> Store::clusters() {
   return all;
 }
 
-Result<ClusterRecord> Store::cluster(const std::string& name) {
+Result<ClusterRecord> JobStore::cluster(const std::string& name) {
   HVD_TRY_ASSIGN(std::vector<ClusterRecord> all, clusters());
   std::vector<std::string> names;
   for (ClusterRecord& record : all) {
@@ -175,7 +175,7 @@ Result<ClusterRecord> Store::cluster(const std::string& name) {
   return no_cluster(name, names);
 }
 
-Result<void> Store::remove_cluster(const std::string& name) {
+Result<void> JobStore::remove_cluster(const std::string& name) {
   return database_.in_transaction([&]() -> Result<void> {
     HVD_TRY_ASSIGN(const auto jobs, database_.query("SELECT name FROM job WHERE cluster = ? AND state IN ('queued', "
                                                     "'running', 'terminating')",
@@ -190,7 +190,7 @@ Result<void> Store::remove_cluster(const std::string& name) {
   });
 }
 
-Result<void> Store::set_drained(const std::string& cluster, const std::vector<std::string>& nodes, bool drained) {
+Result<void> JobStore::set_drained(const std::string& cluster, const std::vector<std::string>& nodes, bool drained) {
   return database_.in_transaction([&]() -> Result<void> {
     const auto flag = static_cast<std::int64_t>(drained);
     if (nodes.empty()) {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "launcher/run/exit_codes.h"
-#include "launcher/service/store.h"
+#include "launcher/service/job_store.h"
 #include "runtime/base/text.h"
 
 namespace hvd::launch {
@@ -70,7 +70,7 @@ Error no_job(const std::string& reference) {
 
 }  // namespace
 
-Result<std::vector<JobRecord>> Store::select_jobs(const std::string& rest, const std::vector<SqlValue>& arguments) {
+Result<std::vector<JobRecord>> JobStore::select_jobs(const std::string& rest, const std::vector<SqlValue>& arguments) {
   HVD_TRY_ASSIGN(const auto rows, database_.query(kColumns + rest, arguments));
   std::vector<JobRecord> jobs;
   jobs.reserve(rows.size());
@@ -78,12 +78,12 @@ Result<std::vector<JobRecord>> Store::select_jobs(const std::string& rest, const
   return jobs;
 }
 
-Result<bool> Store::is_name_taken(const std::string& name) {
+Result<bool> JobStore::is_name_taken(const std::string& name) {
   HVD_TRY_ASSIGN(const auto rows, database_.query("SELECT 1 FROM job WHERE name = ?", {name}));
   return !rows.empty();
 }
 
-Result<JobRecord> Store::add_job(JobRecord job, bool is_named) {
+Result<JobRecord> JobStore::add_job(JobRecord job, bool is_named) {
   return database_.in_transaction([&]() -> Result<JobRecord> {
     const std::string wanted = job.name;
     HVD_TRY_ASSIGN(bool is_taken, is_name_taken(wanted));
@@ -123,12 +123,12 @@ Result<JobRecord> Store::add_job(JobRecord job, bool is_named) {
   });
 }
 
-Result<JobRecord> Store::job(std::int64_t id) {
+Result<JobRecord> JobStore::job(std::int64_t id) {
   HVD_TRY_ASSIGN(auto jobs, select_jobs("WHERE id = ?", {id}));
   return jobs.empty() ? Result<JobRecord>(no_job(std::to_string(id))) : Result<JobRecord>(std::move(jobs.front()));
 }
 
-Result<JobRecord> Store::job(const std::string& reference) {
+Result<JobRecord> JobStore::job(const std::string& reference) {
   HVD_TRY_ASSIGN(auto jobs, select_jobs("WHERE name = ?", {reference}));
   if (!jobs.empty()) {
     return std::move(jobs.front());
@@ -137,18 +137,18 @@ Result<JobRecord> Store::job(const std::string& reference) {
   return id ? job(*id) : Result<JobRecord>(no_job(reference));
 }
 
-Result<std::vector<JobRecord>> Store::active_jobs() {
+Result<std::vector<JobRecord>> JobStore::active_jobs() {
   return select_jobs(std::string("WHERE ") + kActive + " ORDER BY id", {});
 }
 
-Result<std::vector<JobRecord>> Store::ended_jobs(std::int64_t count) {
+Result<std::vector<JobRecord>> JobStore::ended_jobs(std::int64_t count) {
   HVD_TRY_ASSIGN(auto jobs, select_jobs(std::string("WHERE NOT ") + kActive + " ORDER BY id DESC LIMIT ?",
                                         {count == 0 ? std::int64_t{-1} : count}));
   std::reverse(jobs.begin(), jobs.end());
   return jobs;
 }
 
-Result<std::int64_t> Store::count_ended() {
+Result<std::int64_t> JobStore::count_ended() {
   HVD_TRY_ASSIGN(const auto rows,
                  database_.query(std::string("SELECT (SELECT count(*) FROM job) - (SELECT count(*) FROM job "
                                              "WHERE ") +
@@ -156,13 +156,13 @@ Result<std::int64_t> Store::count_ended() {
   return rows.front().integer(0);
 }
 
-Result<bool> Store::is_active(const std::string& uuid) {
+Result<bool> JobStore::is_active(const std::string& uuid) {
   HVD_TRY_ASSIGN(const auto rows,
                  database_.query(std::string("SELECT 1 FROM job WHERE uuid = ? AND ") + kActive, {uuid}));
   return !rows.empty();
 }
 
-Result<void> Store::remove_job(std::int64_t id) {
+Result<void> JobStore::remove_job(std::int64_t id) {
   return database_.in_transaction([&]() -> Result<void> {
     HVD_TRY_ASSIGN(const int gone,
                    database_.change(std::string("DELETE FROM job WHERE id = ? AND NOT ") + kActive, {id}));
@@ -172,7 +172,7 @@ Result<void> Store::remove_job(std::int64_t id) {
   });
 }
 
-Result<std::vector<std::string>> Store::plan_for(const JobRecord& own) {
+Result<std::vector<std::string>> JobStore::plan_for(const JobRecord& own) {
   std::vector<std::string> names;
   if (own.state != ExecutionState::kQueued) {
     return names;
@@ -200,13 +200,13 @@ Result<std::vector<std::string>> Store::plan_for(const JobRecord& own) {
   return names;
 }
 
-Result<bool> Store::is_turn(std::int64_t id) {
+Result<bool> JobStore::is_turn(std::int64_t id) {
   HVD_TRY_ASSIGN(const JobRecord own, job(id));
   HVD_TRY_ASSIGN(const std::vector<std::string> names, plan_for(own));
   return !names.empty();
 }
 
-Result<std::optional<JobRecord>> Store::claim(std::int64_t id, const Claimant& claimant) {
+Result<std::optional<JobRecord>> JobStore::claim(std::int64_t id, const Claimant& claimant) {
   return database_.in_transaction([&]() -> Result<std::optional<JobRecord>> {
     HVD_TRY_ASSIGN(JobRecord own, job(id));
     HVD_TRY_ASSIGN(const std::vector<std::string> names, plan_for(own));
@@ -236,7 +236,7 @@ Result<std::optional<JobRecord>> Store::claim(std::int64_t id, const Claimant& c
   });
 }
 
-Result<std::int64_t> Store::next_idle_ms(const std::string& cluster) {
+Result<std::int64_t> JobStore::next_idle_ms(const std::string& cluster) {
   HVD_TRY_ASSIGN(const auto rows,
                  database_.query("SELECT min(leaving_until_ms) FROM node WHERE cluster = ? AND job IS NULL AND"
                                  " leaving_until_ms > ? AND leaving_until_ms <= ?",
@@ -244,35 +244,35 @@ Result<std::int64_t> Store::next_idle_ms(const std::string& cluster) {
   return rows.empty() ? 0 : rows.front().integer(0);
 }
 
-Result<void> Store::set_phase(std::int64_t id, Phase phase) {
+Result<void> JobStore::set_phase(std::int64_t id, Phase phase) {
   HVD_TRY(database_.change("UPDATE job SET phase = ? WHERE id = ?", {number_of(static_cast<int>(phase)), id}));
   return {};
 }
 
-Result<void> Store::set_leaving_time(std::int64_t id, std::int64_t leave_ms, bool is_local) {
+Result<void> JobStore::set_leaving_time(std::int64_t id, std::int64_t leave_ms, bool is_local) {
   HVD_TRY(database_.change("UPDATE job SET leave_ms = ?, is_local = ? WHERE id = ?",
                            {leave_ms, static_cast<std::int64_t>(is_local), id}));
   return {};
 }
 
-Result<void> Store::set_output(std::int64_t id, const std::string& directory,
-                               const std::vector<std::string>& rank_files) {
+Result<void> JobStore::set_output(std::int64_t id, const std::string& directory,
+                                  const std::vector<std::string>& rank_files) {
   HVD_TRY(database_.change("UPDATE job SET output = ?, rank_files = ? WHERE id = ?",
                            {directory, names_text(rank_files), id}));
   return {};
 }
 
-Result<void> Store::set_nodes(std::int64_t id, const std::vector<JobNode>& nodes) {
+Result<void> JobStore::set_nodes(std::int64_t id, const std::vector<JobNode>& nodes) {
   HVD_TRY(database_.change("UPDATE job SET nodes = ? WHERE id = ?", {nodes_text(nodes), id}));
   return {};
 }
 
-Result<void> Store::free_nodes(std::int64_t id, std::int64_t leaving_until_ms) {
+Result<void> JobStore::free_nodes(std::int64_t id, std::int64_t leaving_until_ms) {
   HVD_TRY(database_.change("UPDATE node SET job = NULL, leaving_until_ms = ? WHERE job = ?", {leaving_until_ms, id}));
   return {};
 }
 
-Result<void> Store::write_end(std::int64_t id, const JobEnd& end) {
+Result<void> JobStore::write_end(std::int64_t id, const JobEnd& end) {
   const std::int64_t now = now_();
   HVD_TRY(database_.change(
       "UPDATE job SET state = ?, changed_ms = ?, ended_ms = ?, exit_code = ?, status = ?, error_code = ?,"
@@ -295,7 +295,7 @@ constexpr int kStoppedStatus = 143;  // 128 + SIGTERM
 
 }  // namespace
 
-Result<void> Store::end(std::int64_t id, const JobEnd& end) {
+Result<void> JobStore::end(std::int64_t id, const JobEnd& end) {
   return database_.in_transaction([&]() -> Result<void> {
     HVD_TRY_ASSIGN(const JobRecord own, job(id));
     HVD_TRY(free_nodes(id, 0));
@@ -307,7 +307,7 @@ Result<void> Store::end(std::int64_t id, const JobEnd& end) {
   });
 }
 
-Result<StopOutcome> Store::request_stop(std::int64_t id) {
+Result<StopOutcome> JobStore::request_stop(std::int64_t id) {
   return database_.in_transaction([&]() -> Result<StopOutcome> {
     HVD_TRY_ASSIGN(const JobRecord own, job(id));
     if (has_ended(own.state)) {
@@ -324,7 +324,7 @@ Result<StopOutcome> Store::request_stop(std::int64_t id) {
   });
 }
 
-Result<void> Store::bury(std::int64_t id, const std::string& boot) {
+Result<void> JobStore::bury(std::int64_t id, const std::string& boot) {
   return database_.in_transaction([&]() -> Result<void> {
     HVD_TRY_ASSIGN(const JobRecord own, job(id));
     if (own.state != ExecutionState::kRunning && own.state != ExecutionState::kTerminating) {

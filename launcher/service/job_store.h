@@ -1,6 +1,6 @@
-// Store holds the records of the service (clusters, nodes and jobs) and all operations that change them. Each change is
-// one transaction together with the check that it depends on, so that of several processes that want the same thing one
-// gets it.
+// JobStore holds the records of the service (clusters, nodes and jobs) and all operations that change them. Each change
+// is one transaction together with the check that it depends on, so that of several processes that want the same thing
+// one gets it.
 //
 // Thread: one at a time; processes: any number.
 #pragma once
@@ -51,11 +51,11 @@ struct Claimant {
 
 enum class StopOutcome : std::uint8_t { kHadEnded, kEnded, kTerminating };
 
-class Store {
+class JobStore {
  public:
   using Now = std::function<std::int64_t()>;  // milliseconds since 1970
 
-  static Result<Store> open(const StateDir& dir, Now now);
+  static Result<JobStore> open(const StateDir& dir, Now now);
 
   // Adds a cluster. A host may be in one cluster only; otherwise it would be given to two jobs.
   Result<void> add_cluster(const Cluster& cluster);
@@ -104,7 +104,7 @@ class Store {
   Result<void> bury(std::int64_t id, const std::string& boot);
 
  private:
-  Store(Database database, Now now) : database_(std::move(database)), now_(std::move(now)) {}
+  JobStore(Database database, Now now) : database_(std::move(database)), now_(std::move(now)) {}
   Result<void> prepare(const StateDir& dir);
   Result<std::vector<JobRecord>> select_jobs(const std::string& rest, const std::vector<SqlValue>& arguments);
   // Returns the names of the nodes that a waiting job would get; empty: it is not its turn.
