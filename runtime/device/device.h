@@ -5,8 +5,8 @@
 // and events may be exchanged with them. Each method makes that context current only while it runs; the caller's thread
 // finds its own context unchanged. No method waits for the device unless its comment says so.
 //
-// It is a thin layer: about one method for each driver function, and a Result for its code. Stream, Event, DeviceMemory
-// and PinnedMemory (stream.h, device_memory.h) own what is made here. Thread: any.
+// It is a thin layer: about one method for each driver function, and a Result for its code. DeviceStream, Event,
+// DeviceMemory and PinnedMemory (stream.h, device_memory.h) own what is made here. Thread: any.
 #pragma once
 
 #include <array>

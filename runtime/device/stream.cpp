@@ -2,18 +2,18 @@
 
 namespace hvd {
 
-Result<Stream> Stream::make(std::shared_ptr<Device> device) {
+Result<DeviceStream> DeviceStream::make(std::shared_ptr<Device> device) {
   HVD_TRY_ASSIGN(const StreamHandle handle, device->make_stream());
-  return Stream(std::move(device), handle);
+  return DeviceStream(std::move(device), handle);
 }
 
-Stream::~Stream() {
+DeviceStream::~DeviceStream() {
   if (handle_ != nullptr) {
     device_->destroy_stream(handle_);
   }
 }
 
-Stream& Stream::operator=(Stream&& other) noexcept {
+DeviceStream& DeviceStream::operator=(DeviceStream&& other) noexcept {
   std::swap(device_, other.device_);
   std::swap(handle_, other.handle_);
   return *this;

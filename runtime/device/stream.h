@@ -1,5 +1,5 @@
-// Stream and Event own what Device makes. They are move-only, and each keeps the device alive. Thread: any, one at a
-// time.
+// DeviceStream and Event own what Device makes. They are move-only, and each keeps the device alive. Thread: any, one
+// at a time.
 #pragma once
 
 #include <memory>
@@ -10,22 +10,23 @@
 
 namespace hvd {
 
-class Stream {
+class DeviceStream {
  public:
-  Stream() = default;
-  static Result<Stream> make(std::shared_ptr<Device> device);
-  ~Stream();
-  Stream(Stream&& other) noexcept : device_(std::move(other.device_)), handle_(std::exchange(other.handle_, nullptr)) {}
-  Stream& operator=(Stream&& other) noexcept;
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
+  DeviceStream() = default;
+  static Result<DeviceStream> make(std::shared_ptr<Device> device);
+  ~DeviceStream();
+  DeviceStream(DeviceStream&& other) noexcept
+      : device_(std::move(other.device_)), handle_(std::exchange(other.handle_, nullptr)) {}
+  DeviceStream& operator=(DeviceStream&& other) noexcept;
+  DeviceStream(const DeviceStream&) = delete;
+  DeviceStream& operator=(const DeviceStream&) = delete;
 
   [[nodiscard]] StreamHandle handle() const { return handle_; }
   // See Device::synchronize.
   Result<void> synchronize() { return device_->synchronize(handle_); }
 
  private:
-  Stream(std::shared_ptr<Device> device, StreamHandle handle) : device_(std::move(device)), handle_(handle) {}
+  DeviceStream(std::shared_ptr<Device> device, StreamHandle handle) : device_(std::move(device)), handle_(handle) {}
 
   std::shared_ptr<Device> device_;
   StreamHandle handle_ = nullptr;

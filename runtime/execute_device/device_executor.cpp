@@ -29,7 +29,7 @@ Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::make(Host host, std::sha
   std::unique_ptr<DeviceExecutor> made(
       new DeviceExecutor(std::move(host), std::move(pool), std::move(plan), std::move(comm)));
   if (made->pool_ != nullptr) {
-    HVD_TRY_ASSIGN(made->stream_, Stream::make(made->pool_->device()));
+    HVD_TRY_ASSIGN(made->stream_, DeviceStream::make(made->pool_->device()));
     made->kernels_.emplace(made->pool_->device());
   }
   if (made->comm_ != nullptr) {

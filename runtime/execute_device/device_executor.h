@@ -86,7 +86,7 @@ class DeviceExecutor {
   const std::shared_ptr<DevicePool> pool_;
   const DevicePlan plan_;
   const std::shared_ptr<NcclComm> comm_;
-  Stream stream_;
+  DeviceStream stream_;
   std::optional<NcclBackend> nccl_;
   std::optional<DeviceKernels> kernels_;
 

@@ -97,7 +97,7 @@ double precision_of(Dtype dtype) {
 
 class Gpu {
  public:
-  Gpu() : device(take(Device::open(0))), stream(take(Stream::make(device))), kernels(device) {
+  Gpu() : device(take(Device::open(0))), stream(take(DeviceStream::make(device))), kernels(device) {
     seed = std::random_device{}();
     random.seed(seed);
   }
@@ -126,7 +126,7 @@ class Gpu {
   }
 
   std::shared_ptr<Device> device;
-  Stream stream;
+  DeviceStream stream;
   DeviceKernels kernels;
   std::mt19937 random;
   unsigned seed = 0;

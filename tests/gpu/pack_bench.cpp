@@ -60,7 +60,7 @@ class Timer {
   static Result<Timer> make(const std::shared_ptr<Device>& device, std::size_t lead_bytes) {
     Timer made;
     made.device_ = device;
-    HVD_TRY_ASSIGN(made.stream_, Stream::make(device));
+    HVD_TRY_ASSIGN(made.stream_, DeviceStream::make(device));
     HVD_TRY_ASSIGN(made.begin_, Event::make(device, true));
     HVD_TRY_ASSIGN(made.end_, Event::make(device, true));
     HVD_TRY_ASSIGN(made.from_, DeviceMemory::make(device, lead_bytes));
@@ -117,7 +117,7 @@ class Timer {
   }
 
   std::shared_ptr<Device> device_;
-  Stream stream_;
+  DeviceStream stream_;
   Event begin_;
   Event end_;
   DeviceMemory from_;

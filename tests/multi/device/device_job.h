@@ -33,9 +33,9 @@ inline void load_fakes() {
 
 // A rank's device and a stream of the program's there.
 struct Gpu {
-  explicit Gpu(int ordinal) : device(Device::open(ordinal).value()), stream(Stream::make(device).value()) {}
+  explicit Gpu(int ordinal) : device(Device::open(ordinal).value()), stream(DeviceStream::make(device).value()) {}
   std::shared_ptr<Device> device;
-  Stream stream;
+  DeviceStream stream;
 };
 
 // Bytes on a device, which come there on the rank's stream.

@@ -69,7 +69,7 @@ TEST_CASE("devices: an operation waits on the device for what the program does t
     std::vector<int> sums(2);
     on_all(2, [&](int rank) {
       Gpu& gpu = job.gpu(rank);
-      Stream other = Stream::make(gpu.device).value();
+      DeviceStream other = DeviceStream::make(gpu.device).value();
       const std::vector<float> ones(1000, 1.0F);
       std::vector<std::uint8_t> bytes(4000);
       std::memcpy(bytes.data(), ones.data(), bytes.size());
@@ -179,7 +179,7 @@ TEST_CASE("devices: a graph that the program captures meanwhile is not spoiled, 
   for (int rank = 0; rank < kRanks; ++rank) {
     tensors.push_back(std::make_unique<DeviceTensor>(job.gpu(rank), values_of(task.dtype, 70'000, rank)));
   }
-  const Stream captured = Stream::make(job.gpu(0).device).value();
+  const DeviceStream captured = DeviceStream::make(job.gpu(0).device).value();
   fake::cuda().set_capturing(captured.handle(), true);
   on_all(kRanks, [&](int rank) {
     for (int i = 0; i < 3; ++i) {

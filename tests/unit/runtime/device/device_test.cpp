@@ -72,14 +72,14 @@ TEST_CASE("a caller's thread finds its current context as it left it") {
     CHECK(current_context() == own);
   }
   CHECK(current_context() == nullptr);
-  const auto stream = take(Stream::make(device));
+  const auto stream = take(DeviceStream::make(device));
   CHECK(current_context() == nullptr);
 }
 
 TEST_CASE("what is made is given back, and moved objects own nothing") {
   const auto device = open_device();
   {
-    auto stream = take(Stream::make(device));
+    auto stream = take(DeviceStream::make(device));
     auto event = take(Event::make(device));
     auto memory = take(DeviceMemory::make(device, 4096));
     auto pinned = take(PinnedMemory::make(device, 4096));
@@ -110,7 +110,7 @@ TEST_CASE("no bytes are no memory, and are not asked for") {
 
 TEST_CASE("bytes go to the device and back, in the order of the stream") {
   const auto device = open_device();
-  auto stream = take(Stream::make(device));
+  auto stream = take(DeviceStream::make(device));
   const auto memory = take(DeviceMemory::make(device, 1000));
   const auto there = take(PinnedMemory::make(device, 1000));
   const auto back = take(PinnedMemory::make(device, 1000));
@@ -128,8 +128,8 @@ TEST_CASE("bytes go to the device and back, in the order of the stream") {
 TEST_CASE("an event is done when what it marks is, and another stream can wait for it without the host") {
   const auto device = open_device();
   std::latch gate(1);
-  auto first = take(Stream::make(device));
-  auto second = take(Stream::make(device));
+  auto first = take(DeviceStream::make(device));
+  auto second = take(DeviceStream::make(device));
   auto event = take(Event::make(device));
   const auto memory = take(PinnedMemory::make(device, 1));
   CHECK(take(event.is_done()));  // never recorded
@@ -152,7 +152,7 @@ TEST_CASE("an event is done when what it marks is, and another stream can wait f
 
 TEST_CASE("timed events tell the time between them") {
   const auto device = open_device();
-  auto stream = take(Stream::make(device));
+  auto stream = take(DeviceStream::make(device));
   auto begin = take(Event::make(device, true));
   auto end = take(Event::make(device, true));
   auto untimed = take(Event::make(device));
@@ -176,7 +176,7 @@ TEST_CASE("memory tells whose it is") {
 
 TEST_CASE("a stream of which a graph is captured is seen") {
   const auto device = open_device();
-  auto stream = take(Stream::make(device));
+  auto stream = take(DeviceStream::make(device));
   CHECK_FALSE(take(device->is_capturing(stream.handle())));
   cuda().set_capturing(stream.handle(), true);
   CHECK(take(device->is_capturing(stream.handle())));
@@ -199,10 +199,10 @@ TEST_CASE("every failure names the function, the code, its text, and what to try
     CHECK_MESSAGE(result.error().message().find(function) != std::string::npos, result.error().message());
     CHECK(call().ok());
   };
-  auto stream = take(Stream::make(device));
+  auto stream = take(DeviceStream::make(device));
   auto event = take(Event::make(device));
   auto block = take(PinnedMemory::make(device, 8));
-  failure_of("cuStreamCreateWithPriority", [&] { return Stream::make(device); });
+  failure_of("cuStreamCreateWithPriority", [&] { return DeviceStream::make(device); });
   failure_of("cuEventCreate", [&] { return Event::make(device); });
   failure_of("cuMemHostAlloc", [&] { return PinnedMemory::make(device, 8); });
   failure_of("cuEventRecord", [&] { return event.record(stream.handle()); });
@@ -228,7 +228,7 @@ TEST_CASE("what fails when it is given back is told by the device, once for all"
 
 TEST_CASE("what fails on the device is told by the next call, and by every one after it") {
   const auto device = open_device();
-  auto stream = take(Stream::make(device));
+  auto stream = take(DeviceStream::make(device));
   auto event = take(Event::make(device));
   const auto memory = take(DeviceMemory::make(device, 8));
   cuda().fail("fill", 1, 700);
@@ -237,9 +237,9 @@ TEST_CASE("what fails on the device is told by the next call, and by every one a
   const auto told = event.is_done();
   REQUIRE_FALSE(told.ok());
   CHECK(told.error().message().find("CUDA_ERROR_ILLEGAL_ADDRESS") != std::string::npos);
-  CHECK_FALSE(Stream::make(device).ok());
+  CHECK_FALSE(DeviceStream::make(device).ok());
   cuda().mend(0);
-  CHECK(Stream::make(device).ok());
+  CHECK(DeviceStream::make(device).ok());
 }
 
 TEST_CASE("a kernel that this build does not have is refused by its name") {

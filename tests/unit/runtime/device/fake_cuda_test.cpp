@@ -20,8 +20,8 @@ TEST_CASE("fake: a stream runs beside the host and beside other streams") {
   const auto device = open_device();
   std::latch first_runs(1);
   std::latch second_runs(1);
-  auto first = Stream::make(device).value();
-  auto second = Stream::make(device).value();
+  auto first = DeviceStream::make(device).value();
+  auto second = DeviceStream::make(device).value();
   struct Pair {
     std::latch* mine;
     std::latch* other;
@@ -41,7 +41,7 @@ TEST_CASE("fake: a stream runs beside the host and beside other streams") {
 
 TEST_CASE("fake: a copy beyond the end of memory is refused") {
   const auto device = open_device();
-  auto stream = Stream::make(device).value();
+  auto stream = DeviceStream::make(device).value();
   const auto memory = DeviceMemory::make(device, 100).value();
   const auto pinned = PinnedMemory::make(device, 200).value();
   CHECK_FALSE(device->copy(memory.data(), pinned.data(), 101, stream.handle()).ok());
@@ -53,7 +53,7 @@ TEST_CASE("fake: a copy beyond the end of memory is refused") {
 TEST_CASE("fake: memory that is not pinned is read before the copy returns, and counted") {
   const auto device = open_device();
   std::latch gate(1);
-  auto stream = Stream::make(device).value();
+  auto stream = DeviceStream::make(device).value();
   const auto target = PinnedMemory::make(device, sizeof(int)).value();
   const auto pageable = fake::cuda().count("pageable copy");
   int value = 5;
@@ -71,7 +71,7 @@ TEST_CASE("fake: a handle that was destroyed is refused") {
   const auto device = open_device();
   StreamHandle gone = nullptr;
   {
-    const auto stream = Stream::make(device).value();
+    const auto stream = DeviceStream::make(device).value();
     gone = stream.handle();
   }
   CHECK_FALSE(device->synchronize(gone).ok());

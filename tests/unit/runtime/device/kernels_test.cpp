@@ -25,7 +25,8 @@ void take(const Result<void>& result) {
 // Tensors on the device; pinned memory is looked at by both sides.
 class Bench {
  public:
-  Bench() : device(take(Device::open(0, FAKE_CUDA_LIBRARY))), stream(take(Stream::make(device))), kernels(device) {}
+  Bench()
+      : device(take(Device::open(0, FAKE_CUDA_LIBRARY))), stream(take(DeviceStream::make(device))), kernels(device) {}
 
   DevicePiece piece(std::size_t count, Dtype dtype, std::size_t shift = 0) {
     tensors.push_back(take(PinnedMemory::make(device, 2 * (count * size_of(dtype) + shift) + 64)));
@@ -39,7 +40,7 @@ class Bench {
   [[nodiscard]] std::int64_t launches() const { return fake::cuda().count("cuLaunchKernel"); }
 
   std::shared_ptr<Device> device;
-  Stream stream;
+  DeviceStream stream;
   DeviceKernels kernels;
   std::vector<PinnedMemory> tensors;
 };
@@ -128,7 +129,7 @@ TEST_CASE("nothing to move is nothing to launch") {
 
 TEST_CASE("many lists in flight on two streams each keep their own table") {
   Bench bench;
-  auto other = take(Stream::make(bench.device));
+  auto other = take(DeviceStream::make(bench.device));
   std::vector<std::vector<DevicePiece>> lists;
   std::vector<DeviceMemory> buffers;
   for (std::size_t list = 0; list < 40; ++list) {
