@@ -11,7 +11,8 @@ void Engine::Impl::open_devices() {
   settings.stall = parts_.options.stall;
   devices_ = std::make_unique<DevicePlane>(
       std::move(settings), *parts_.log,
-      [this](Flight flight, const Result<void>& result) { land(std::move(flight), result); }, [this] { wake(); });
+      [this](DeviceBatch batch, const Result<void>& result) { end_batch(std::move(batch), result); },
+      [this] { wake(); });
 }
 
 DeviceExecutor::Host Engine::Impl::host_of(ProcessSet& set) {
@@ -24,45 +25,45 @@ DeviceExecutor::Host Engine::Impl::host_of(ProcessSet& set) {
 void Engine::Impl::launch(ProcessSet& set, const Response& response, std::span<PendingOp* const> ops,
                           std::uint64_t known_at) {
   const std::uint64_t began = ticks_now();
-  Flight flight;
-  const auto launched = devices_->run(response.process_set, host_of(set), response, ops, flight, *this);
+  DeviceBatch batch;
+  const auto launched = devices_->run(response.process_set, host_of(set), response, ops, batch, *this);
   if (launched.ok()) {
     count(*set.counters, ops, known_at, began);
   } else {
-    flight.has_failed = true;
+    batch.has_failed = true;
     fail_step(launched.error(), response, ops);
   }
-  take_off(ops, std::move(flight));
+  add_batch(ops, std::move(batch));
 }
 
-void Engine::Impl::take_off(std::span<PendingOp* const> ops, Flight flight) {
+void Engine::Impl::add_batch(std::span<PendingOp* const> ops, DeviceBatch batch) {
   // A caller that learns of the end now may use the names again at once.
-  flight.is_told = parts_.options.devices.completes_early && !flight.has_failed && flight.done != nullptr;
+  batch.is_told = parts_.options.devices.completes_early && !batch.has_failed && batch.done != nullptr;
   for (const PendingOp* op : ops) {
     if (op->asked_at == 0) {
       continue;  // a stand-in, which this rank did not ask for
     }
     const OpKey key{op->what.process_set, op->what.name};
-    if (flight.is_told) {
+    if (batch.is_told) {
       queue_->forget(key);
     }
-    flight.ops.push_back(std::move(pending_.extract(key).mapped()));
+    batch.ops.push_back(std::move(pending_.extract(key).mapped()));
   }
-  devices_->take_off(std::move(flight));
+  devices_->add_batch(std::move(batch));
 }
 
 // Thread: the plane's. The driver that waits for one of these operations may sleep.
-void Engine::Impl::land(Flight flight, const Result<void>& result) {
+void Engine::Impl::end_batch(DeviceBatch batch, const Result<void>& result) {
   if (result.ok() && is_traced()) {
     Timeline::Moment now(*timeline_);
-    for (const OpRef& op : flight.ops) {
+    for (const OpRef& op : batch.ops) {
       const Submission& what = op->what;
       now.done({what.process_set, what.name}, what.kind, what.dtype, what.shape);
     }
   }
-  flight.keeps.clear();
-  for (const OpRef& op : flight.ops) {
-    if (!flight.is_told) {
+  batch.keeps.clear();
+  for (const OpRef& op : batch.ops) {
+    if (!batch.is_told) {
       queue_->forget(OpKey{op->what.process_set, op->what.name});
       op->finish(result);
     }

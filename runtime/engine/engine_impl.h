@@ -165,8 +165,8 @@ class Engine::Impl final : public Interrupt {
   // Operations on devices (engine_devices.cpp).
   void open_devices();
   void launch(ProcessSet& set, const Response& response, std::span<PendingOp* const> ops, std::uint64_t known_at);
-  void take_off(std::span<PendingOp* const> ops, Flight flight);
-  void land(Flight flight, const Result<void>& result);
+  void add_batch(std::span<PendingOp* const> ops, DeviceBatch batch);
+  void end_batch(DeviceBatch batch, const Result<void>& result);
   [[nodiscard]] DeviceExecutor::Host host_of(ProcessSet& set);
   // Changes of process sets and buffers (engine_changes.cpp).
   Result<void> change(const Response& response, PendingOp& op);

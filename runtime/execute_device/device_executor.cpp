@@ -39,29 +39,29 @@ Result<std::unique_ptr<DeviceExecutor>> DeviceExecutor::make(Host host, std::sha
   return made;
 }
 
-Result<void> DeviceExecutor::run(const Response& response, std::span<PendingOp* const> ops, Flight& flight,
+Result<void> DeviceExecutor::run(const Response& response, std::span<PendingOp* const> ops, DeviceBatch& batch,
                                  Interrupt& interrupt) {
-  const Result<void> launched = launch(response, ops, flight, interrupt);
-  flight.stream = stream_.handle();
+  const Result<void> launched = launch(response, ops, batch, interrupt);
+  batch.stream = stream_.handle();
   if (pool_ != nullptr) {
     // Mark the end even if not all of it could be launched: the launched part works on the callers' memory.
     auto done = pool_->event_on(stream_.handle());
-    flight.done = done.ok() ? done.value() : nullptr;
+    batch.done = done.ok() ? done.value() : nullptr;
     HVD_TRY(launched);
     HVD_TRY(done);
   }
   return launched;
 }
 
-Result<void> DeviceExecutor::launch(const Response& response, std::span<PendingOp* const> ops, Flight& flight,
+Result<void> DeviceExecutor::launch(const Response& response, std::span<PendingOp* const> ops, DeviceBatch& batch,
                                     Interrupt& interrupt) {
   HVD_TRY(wait_for_callers(ops));
   if (!goes_by_nccl(response, ops.front()->what)) {
-    return run_staged(response, ops, flight, interrupt);
+    return run_staged(response, ops, batch, interrupt);
   }
-  flight.comm = comm_;
-  HVD_TRY(place_stand_ins(ops, flight));
-  return run_nccl(response, ops, flight, interrupt);
+  batch.comm = comm_;
+  HVD_TRY(place_stand_ins(ops, batch));
+  return run_nccl(response, ops, batch, interrupt);
 }
 
 // The answer depends only on what all ranks agree about, so all take the same way.
@@ -85,7 +85,7 @@ Result<void> DeviceExecutor::wait_for_callers(std::span<PendingOp* const> ops) {
   return {};
 }
 
-Result<void> DeviceExecutor::place_stand_ins(std::span<PendingOp* const> ops, Flight& flight) {
+Result<void> DeviceExecutor::place_stand_ins(std::span<PendingOp* const> ops, DeviceBatch& batch) {
   for (PendingOp* op : ops) {
     if (op->what.device >= 0) {
       continue;
@@ -97,7 +97,7 @@ Result<void> DeviceExecutor::place_stand_ins(std::span<PendingOp* const> ops, Fl
     }
     op->what.input = block->data();
     op->what.output = block->data();
-    flight.keeps.push_back(std::move(block));
+    batch.keeps.push_back(std::move(block));
   }
   return {};
 }
@@ -121,26 +121,27 @@ Result<void> DeviceExecutor::grow_registered(std::size_t size_bytes, Interrupt& 
 }
 
 // Returns memory for packing before a reduction, of the same size on all ranks; valid as reserve()'s.
-Result<std::uint8_t*> DeviceExecutor::reserve_registered(std::size_t size_bytes, Flight& flight, Interrupt& interrupt) {
+Result<std::uint8_t*> DeviceExecutor::reserve_registered(std::size_t size_bytes, DeviceBatch& batch,
+                                                         Interrupt& interrupt) {
   if (can_register_ && (registered_.empty() || registered_.back().size_bytes() < size_bytes)) {
     HVD_TRY(grow_registered(size_bytes, interrupt));
   }
-  return can_register_ ? registered_.back().data() : reserve(size_bytes, flight);
+  return can_register_ ? registered_.back().data() : reserve(size_bytes, batch);
 }
 
 // Returns memory for packing; valid until the next call, and used in the order of the stream.
-Result<std::uint8_t*> DeviceExecutor::reserve(std::size_t size_bytes, Flight& flight) {
+Result<std::uint8_t*> DeviceExecutor::reserve(std::size_t size_bytes, DeviceBatch& batch) {
   if (buffer_ == nullptr || buffer_->size_bytes() < size_bytes) {
     HVD_TRY_ASSIGN(buffer_, pool_->block(size_bytes, stream_.handle()));
   }
-  flight.keeps.push_back(buffer_);
+  batch.keeps.push_back(buffer_);
   return static_cast<std::uint8_t*>(buffer_->data());
 }
 
-Result<OwnedOutput> DeviceExecutor::allocate(const Submission& what, std::int64_t rows, Flight& flight) {
+Result<OwnedOutput> DeviceExecutor::allocate(const Submission& what, std::int64_t rows, DeviceBatch& batch) {
   HVD_TRY_ASSIGN(RowShare share, share_of(what, rows));
   HVD_TRY_ASSIGN(auto block, pool_->block(share.size_bytes, stream_.handle()));
-  flight.keeps.push_back(block);
+  batch.keeps.push_back(block);
   OwnedOutput output;
   output.size_bytes = share.size_bytes;
   output.shape = std::move(share.shape);
@@ -148,23 +149,23 @@ Result<OwnedOutput> DeviceExecutor::allocate(const Submission& what, std::int64_
   return output;
 }
 
-Result<void> DeviceExecutor::run_nccl(const Response& response, std::span<PendingOp* const> ops, Flight& flight,
+Result<void> DeviceExecutor::run_nccl(const Response& response, std::span<PendingOp* const> ops, DeviceBatch& batch,
                                       Interrupt& interrupt) {
   switch (response.kind) {
     case OpKind::kAllreduce:
       if (ops.front()->what.op != ReduceOp::kAdasum) {
-        return allreduce(ops, flight, interrupt);
+        return allreduce(ops, batch, interrupt);
       }
       for (PendingOp* op : ops) {
-        HVD_TRY(adasum(*op, flight, interrupt));
+        HVD_TRY(adasum(*op, batch, interrupt));
       }
       return {};
     case OpKind::kAllgather:
-      return allgather(response, ops, flight, interrupt);
+      return allgather(response, ops, batch, interrupt);
     case OpKind::kReducescatter:
-      return reducescatter(ops, flight, interrupt);
+      return reducescatter(ops, batch, interrupt);
     case OpKind::kAlltoall:
-      return alltoall(*ops.front(), flight, interrupt);
+      return alltoall(*ops.front(), batch, interrupt);
     case OpKind::kBroadcast:
       return broadcast(*ops.front(), interrupt);
     default:
@@ -174,7 +175,7 @@ Result<void> DeviceExecutor::run_nccl(const Response& response, std::span<Pendin
 
 // A single tensor without a prescale is reduced directly; others share one buffer, packed and unpacked by one launch
 // each.
-Result<void> DeviceExecutor::allreduce(std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt) {
+Result<void> DeviceExecutor::allreduce(std::span<PendingOp* const> ops, DeviceBatch& batch, Interrupt& interrupt) {
   const std::vector<DevicePiece> pieces = pieces_of(ops);
   if (pieces.empty()) {
     return {};  // true on every rank, since all agreed on the shapes
@@ -189,14 +190,14 @@ Result<void> DeviceExecutor::allreduce(std::span<PendingOp* const> ops, Flight& 
                           : kernels_->unpack(stream_.handle(), pieces, piece.output, like.dtype, like.dtype, after);
   }
   const std::size_t bytes = packed_bytes(pieces, like.dtype);
-  HVD_TRY_ASSIGN(std::uint8_t* const buffer, reserve_registered(bytes, flight, interrupt));
+  HVD_TRY_ASSIGN(std::uint8_t* const buffer, reserve_registered(bytes, batch, interrupt));
   HVD_TRY(kernels_->pack(stream_.handle(), pieces, buffer, like.dtype, like.dtype, like.prescale));
   HVD_TRY(nccl_->allreduce(buffer, buffer, bytes / size_of(like.dtype), like.dtype, op, interrupt));
   return kernels_->unpack(stream_.handle(), pieces, buffer, like.dtype, like.dtype, after);
 }
 
 // Each rank receives the vectors of all, and computes the same result.
-Result<void> DeviceExecutor::adasum(PendingOp& op, Flight& flight, Interrupt& interrupt) {
+Result<void> DeviceExecutor::adasum(PendingOp& op, DeviceBatch& batch, Interrupt& interrupt) {
   const std::vector<DevicePiece> pieces = pieces_of(std::array{&op});
   if (pieces.empty()) {
     return {};
@@ -204,7 +205,7 @@ Result<void> DeviceExecutor::adasum(PendingOp& op, Flight& flight, Interrupt& in
   const Submission& like = op.what;
   const auto size = static_cast<std::size_t>(host_.map.size);
   const std::size_t bytes = packed_bytes(pieces, like.dtype);
-  HVD_TRY_ASSIGN(std::uint8_t* const buffer, reserve((size + 1) * bytes, flight));
+  HVD_TRY_ASSIGN(std::uint8_t* const buffer, reserve((size + 1) * bytes, batch));
   std::uint8_t* const own = buffer + size * bytes;
   HVD_TRY(kernels_->pack(stream_.handle(), pieces, own, like.dtype, like.dtype, like.prescale));
   const NcclBackend::Gather gather{own, std::vector<std::size_t>(size, bytes), buffer};
@@ -231,14 +232,14 @@ Result<void> DeviceExecutor::broadcast(PendingOp& op, Interrupt& interrupt) {
   return nccl_->broadcast(input, op.what.output, bytes, index, interrupt);
 }
 
-Result<void> DeviceExecutor::allgather(const Response& response, std::span<PendingOp* const> ops, Flight& flight,
+Result<void> DeviceExecutor::allgather(const Response& response, std::span<PendingOp* const> ops, DeviceBatch& batch,
                                        Interrupt& interrupt) {
   HVD_TRY_ASSIGN(const RowLayout all, gathered_layout(response, ops, host_.map));
   const auto size = static_cast<std::size_t>(host_.map.size);
   std::vector<NcclBackend::Gather> gathers;
   for (std::size_t i = 0; i < ops.size(); ++i) {
     HVD_TRY_ASSIGN(const std::int64_t rows, gathered_rows(response, i, host_.map));
-    HVD_TRY_ASSIGN(ops[i]->output, allocate(ops[i]->what, rows, flight));
+    HVD_TRY_ASSIGN(ops[i]->output, allocate(ops[i]->what, rows, batch));
     if (ops[i]->output->size_bytes == 0) {
       continue;
     }
@@ -253,7 +254,7 @@ Result<void> DeviceExecutor::allgather(const Response& response, std::span<Pendi
 }
 
 // With a scale, inputs or results go through a buffer, as for an allreduce.
-Result<void> DeviceExecutor::reducescatter(std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt) {
+Result<void> DeviceExecutor::reducescatter(std::span<PendingOp* const> ops, DeviceBatch& batch, Interrupt& interrupt) {
   const Submission& like = ops.front()->what;
   const std::size_t element = size_of(like.dtype);
   const Scale after = result_scale(like.op, like.postscale, host_.map.size);
@@ -263,7 +264,7 @@ Result<void> DeviceExecutor::reducescatter(std::span<PendingOp* const> ops, Flig
   for (PendingOp* op : ops) {
     HVD_TRY_ASSIGN(const RowLayout layout, scattered_layout(std::array{op}, host_.map.size));
     const auto rows = even_rows(op->what.shape.front(), host_.map.size);
-    HVD_TRY_ASSIGN(op->output, allocate(op->what, rows[own], flight));
+    HVD_TRY_ASSIGN(op->output, allocate(op->what, rows[own], batch));
     void* const out = op->output->device->data();
     if (layout.total_bytes() != 0) {
       const auto sizes = layout.rank_bytes();
@@ -281,7 +282,7 @@ Result<void> DeviceExecutor::reducescatter(std::span<PendingOp* const> ops, Flig
   const bool scales_after = !after.is_one() && !results.empty();
   const std::size_t input_room = scales_before ? packed_bytes(inputs, like.dtype) : 0;
   const std::size_t result_room = scales_after ? packed_bytes(results, like.dtype) : 0;
-  HVD_TRY_ASSIGN(std::uint8_t* at, reserve(input_room + result_room, flight));
+  HVD_TRY_ASSIGN(std::uint8_t* at, reserve(input_room + result_room, batch));
   std::uint8_t* const packed_results = at + input_room;
   if (scales_before) {
     HVD_TRY(kernels_->pack(stream_.handle(), inputs, at, like.dtype, like.dtype, like.prescale));
@@ -302,9 +303,9 @@ Result<void> DeviceExecutor::reducescatter(std::span<PendingOp* const> ops, Flig
                       : Result<void>();
 }
 
-Result<void> DeviceExecutor::alltoall(PendingOp& op, Flight& flight, Interrupt& interrupt) {
+Result<void> DeviceExecutor::alltoall(PendingOp& op, DeviceBatch& batch, Interrupt& interrupt) {
   HVD_TRY_ASSIGN(AlltoallPlan plan, plan_alltoall(op.what, host_.map, host_.backend, interrupt));
-  HVD_TRY_ASSIGN(op.output, allocate(op.what, plan.rows, flight));
+  HVD_TRY_ASSIGN(op.output, allocate(op.what, plan.rows, batch));
   op.output->received_splits = std::move(plan.received);
   return nccl_->alltoall(op.what.input, plan.sizes, op.output->device->data(), interrupt);
 }

@@ -39,9 +39,9 @@ class DeviceExecutor {
   static Result<std::unique_ptr<DeviceExecutor>> make(Host host, std::shared_ptr<DevicePool> pool, DevicePlan plan,
                                                       std::shared_ptr<NcclComm> comm);
 
-  // Works as Executor::run, but the outputs are complete only when flight.done is. The flight keeps alive what the
+  // Works as Executor::run, but the outputs are complete only when batch.done is. The batch keeps alive what the
   // operations need until then.
-  Result<void> run(const Response& response, std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt);
+  Result<void> run(const Response& response, std::span<PendingOp* const> ops, DeviceBatch& batch, Interrupt& interrupt);
 
   [[nodiscard]] const std::shared_ptr<NcclComm>& comm() const { return comm_; }
   [[nodiscard]] const Host& host() const { return host_; }
@@ -55,30 +55,31 @@ class DeviceExecutor {
   [[nodiscard]] bool goes_by_nccl(const Response& response, const Submission& like) const;
   Result<void> wait_for_callers(std::span<PendingOp* const> ops);
   // Places zeros on the device for operations that this rank has not asked for.
-  Result<void> place_stand_ins(std::span<PendingOp* const> ops, Flight& flight);
-  Result<std::uint8_t*> reserve(std::size_t size_bytes, Flight& flight);
-  Result<std::uint8_t*> reserve_registered(std::size_t size_bytes, Flight& flight, Interrupt& interrupt);
+  Result<void> place_stand_ins(std::span<PendingOp* const> ops, DeviceBatch& batch);
+  Result<std::uint8_t*> reserve(std::size_t size_bytes, DeviceBatch& batch);
+  Result<std::uint8_t*> reserve_registered(std::size_t size_bytes, DeviceBatch& batch, Interrupt& interrupt);
   Result<void> grow_registered(std::size_t size_bytes, Interrupt& interrupt);
-  Result<OwnedOutput> allocate(const Submission& what, std::int64_t rows, Flight& flight);
+  Result<OwnedOutput> allocate(const Submission& what, std::int64_t rows, DeviceBatch& batch);
 
-  Result<void> launch(const Response& response, std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt);
-  Result<void> run_nccl(const Response& response, std::span<PendingOp* const> ops, Flight& flight,
+  Result<void> launch(const Response& response, std::span<PendingOp* const> ops, DeviceBatch& batch,
+                      Interrupt& interrupt);
+  Result<void> run_nccl(const Response& response, std::span<PendingOp* const> ops, DeviceBatch& batch,
                         Interrupt& interrupt);
-  Result<void> allreduce(std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt);
-  Result<void> adasum(PendingOp& op, Flight& flight, Interrupt& interrupt);
+  Result<void> allreduce(std::span<PendingOp* const> ops, DeviceBatch& batch, Interrupt& interrupt);
+  Result<void> adasum(PendingOp& op, DeviceBatch& batch, Interrupt& interrupt);
   Result<void> broadcast(PendingOp& op, Interrupt& interrupt);
-  Result<void> allgather(const Response& response, std::span<PendingOp* const> ops, Flight& flight,
+  Result<void> allgather(const Response& response, std::span<PendingOp* const> ops, DeviceBatch& batch,
                          Interrupt& interrupt);
-  Result<void> reducescatter(std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt);
-  Result<void> alltoall(PendingOp& op, Flight& flight, Interrupt& interrupt);
+  Result<void> reducescatter(std::span<PendingOp* const> ops, DeviceBatch& batch, Interrupt& interrupt);
+  Result<void> alltoall(PendingOp& op, DeviceBatch& batch, Interrupt& interrupt);
 
   // The next functions move data through the host (device_staging.cpp).
-  Result<void> run_staged(const Response& response, std::span<PendingOp* const> ops, Flight& flight,
+  Result<void> run_staged(const Response& response, std::span<PendingOp* const> ops, DeviceBatch& batch,
                           Interrupt& interrupt);
-  Result<std::uint8_t*> reserve_pinned(std::size_t size_bytes, Flight& flight);
-  Result<void> fetch_inputs(std::span<PendingOp* const> ops, std::span<PendingOp> twins, Flight& flight,
+  Result<std::uint8_t*> reserve_pinned(std::size_t size_bytes, DeviceBatch& batch);
+  Result<void> fetch_inputs(std::span<PendingOp* const> ops, std::span<PendingOp> twins, DeviceBatch& batch,
                             Interrupt& interrupt);
-  Result<void> put_result(PendingOp& op, PendingOp& twin, Flight& flight);
+  Result<void> put_result(PendingOp& op, PendingOp& twin, DeviceBatch& batch);
   Result<void> wait_on_host(const Event& event, Interrupt& interrupt) const;
 
   // constant after make()
@@ -96,7 +97,7 @@ class DeviceExecutor {
   std::vector<NcclBuffer> registered_;
   bool can_register_ = false;
   std::string notice_;
-  std::shared_ptr<DeviceBlock> buffer_;   // shared with the flights that use it
+  std::shared_ptr<DeviceBlock> buffer_;   // shared with the batches that use it
   std::shared_ptr<PinnedMemory> pinned_;  // shared likewise
 };
 

@@ -15,11 +15,11 @@ constexpr Duration kLetsGo = std::chrono::seconds(1);          // how long the d
 constexpr Duration kNap = std::chrono::milliseconds(1);        // between looks of threads that wait for batches to end
 
 // An event whose device has failed gives no more information, so the batch counts as ended.
-bool is_over(const Flight& flight) {
-  if (flight.done == nullptr) {
+bool is_over(const DeviceBatch& batch) {
+  if (batch.done == nullptr) {
     return true;
   }
-  const auto done = flight.done->is_done();
+  const auto done = batch.done->is_done();
   return !done.ok() || done.value();
 }
 
@@ -38,10 +38,10 @@ void DeviceFinisher::start() {
   }
 }
 
-void DeviceFinisher::add(Flight flight) {
+void DeviceFinisher::add(DeviceBatch batch) {
   const std::lock_guard lock(mu_);
-  flight.since = time_.look(std::chrono::steady_clock::now());
-  flights_.push_back(std::move(flight));
+  batch.since = time_.look(std::chrono::steady_clock::now());
+  batches_.push_back(std::move(batch));
   start();
   changed_.notify_all();
 }
@@ -74,8 +74,8 @@ void DeviceFinisher::abort(const Error& cause) {
 
 Result<void> DeviceFinisher::drain(int process_set, Interrupt& interrupt) {
   std::unique_lock lock(mu_);
-  const auto is_here = [&](const Flight& flight) { return flight.process_set == process_set; };
-  while (std::any_of(flights_.begin(), flights_.end(), is_here)) {
+  const auto is_here = [&](const DeviceBatch& batch) { return batch.process_set == process_set; };
+  while (std::any_of(batches_.begin(), batches_.end(), is_here)) {
     changed_.wait_for(lock, kNap);
     lock.unlock();
     HVD_TRY(interrupt.check());
@@ -88,10 +88,10 @@ bool DeviceFinisher::close(Deadline deadline, const Error& cause) {
   {
     std::unique_lock lock(mu_);
     // An error that was reported but not acted on ends the wait as well.
-    while (!flights_.empty() && !cause_ && !has_told_ && !deadline.has_passed()) {
+    while (!batches_.empty() && !cause_ && !has_told_ && !deadline.has_passed()) {
       changed_.wait_for(lock, kNap);
     }
-    if (!flights_.empty() && !cause_) {
+    if (!batches_.empty() && !cause_) {
       cause_ = cause;
     }
     is_closing_ = true;
@@ -107,9 +107,9 @@ bool DeviceFinisher::close(Deadline deadline, const Error& cause) {
 void DeviceFinisher::run() {
   std::unique_lock lock(mu_);
   for (;;) {
-    if (cause_ && (!flights_.empty() || !comms_.empty())) {
+    if (cause_ && (!batches_.empty() || !comms_.empty())) {
       end_all(lock);
-    } else if (flights_.empty()) {
+    } else if (batches_.empty()) {
       if (is_closing_) {
         return;
       }
@@ -123,17 +123,17 @@ void DeviceFinisher::run() {
 // Looks at the first batch of each process set; returns true if one has ended.
 bool DeviceFinisher::look(std::unique_lock<std::mutex>& lock) {
   std::set<int> seen;
-  for (auto flight = flights_.begin(); flight != flights_.end(); ++flight) {
-    if (!seen.insert(flight->process_set).second || flight->has_failed) {
+  for (auto batch = batches_.begin(); batch != batches_.end(); ++batch) {
+    if (!seen.insert(batch->process_set).second || batch->has_failed) {
       continue;
     }
-    const auto done = flight->done == nullptr ? Result<bool>(true) : flight->done->is_done();
+    const auto done = batch->done == nullptr ? Result<bool>(true) : batch->done->is_done();
     if (!done.ok()) {
       tell(lock, done.error());
       return false;
     }
     if (done.value()) {
-      land(lock, flight, {});
+      end_batch(lock, batch, {});
       return true;
     }
   }
@@ -164,10 +164,10 @@ void DeviceFinisher::look_for_errors(std::unique_lock<std::mutex>& lock) {
 }
 
 void DeviceFinisher::look_for_stalls(std::unique_lock<std::mutex>& lock, TimePoint now) {
-  if (flights_.empty() || stall_.end_after == Duration::zero()) {
+  if (batches_.empty() || stall_.end_after == Duration::zero()) {
     return;
   }
-  const Flight& oldest = flights_.front();
+  const DeviceBatch& oldest = batches_.front();
   if (!oldest.ops.empty() && now - oldest.since > stall_.end_after) {
     tell(lock, Error(Code::kTimeout, "stalled: '" + oldest.ops.front()->what.name +
                                          "' was launched on all ranks' devices and is not done; "
@@ -186,13 +186,13 @@ void DeviceFinisher::tell(std::unique_lock<std::mutex>& lock, const Error& error
   lock.lock();
 }
 
-void DeviceFinisher::land(std::unique_lock<std::mutex>& lock, std::deque<Flight>::iterator at,
-                          const Result<void>& result) {
-  Flight landed = std::move(*at);
-  flights_.erase(at);
+void DeviceFinisher::end_batch(std::unique_lock<std::mutex>& lock, std::deque<DeviceBatch>::iterator at,
+                               const Result<void>& result) {
+  DeviceBatch ended = std::move(*at);
+  batches_.erase(at);
   changed_.notify_all();
   lock.unlock();
-  handlers_.on_landed(std::move(landed), result);
+  handlers_.on_batch_end(std::move(ended), result);
   lock.lock();
 }
 
@@ -204,19 +204,19 @@ void DeviceFinisher::end_all(std::unique_lock<std::mutex>& lock) {
   const bool are_through = abort_all(comms, Deadline::after(kAbortTime));
   lock.lock();
   // NCCL may have launched some work after the event was recorded; now it launches nothing more, so record again.
-  for (const Flight& flight : flights_) {
-    if (flight.done != nullptr) {
-      static_cast<void>(flight.done->record(flight.stream).ok());
+  for (const DeviceBatch& batch : batches_) {
+    if (batch.done != nullptr) {
+      static_cast<void>(batch.done->record(batch.stream).ok());
     }
   }
   const Deadline deadline = Deadline::after(kLetsGo);
-  const auto is_left = [](const Flight& flight) { return !is_over(flight); };
-  while (std::any_of(flights_.begin(), flights_.end(), is_left) && !deadline.has_passed()) {
+  const auto is_left = [](const DeviceBatch& batch) { return !is_over(batch); };
+  while (std::any_of(batches_.begin(), batches_.end(), is_left) && !deadline.has_passed()) {
     changed_.wait_for(lock, kPoll);
   }
-  has_let_go_ = has_let_go_ && are_through && std::none_of(flights_.begin(), flights_.end(), is_left);
-  while (!flights_.empty()) {
-    land(lock, flights_.begin(), *cause_);
+  has_let_go_ = has_let_go_ && are_through && std::none_of(batches_.begin(), batches_.end(), is_left);
+  while (!batches_.empty()) {
+    end_batch(lock, batches_.begin(), *cause_);
   }
 }
 

@@ -25,8 +25,8 @@
 
 namespace hvd {
 
-// Flight is a batch of operations that were launched together, until they end on the device.
-struct Flight {
+// DeviceBatch is a batch of operations that were launched together, until they end on the device.
+struct DeviceBatch {
   std::vector<OpRef> ops;
   int process_set = 0;
   bool is_told = false;                      // the operations are reported done at launch; then done is not null
@@ -43,7 +43,7 @@ class DeviceFinisher {
   struct Handlers {
     std::function<void()> on_start;  // called first on the finisher's thread
     // called on the finisher's thread when a batch has ended
-    std::function<void(Flight, const Result<void>&)> on_landed;
+    std::function<void(DeviceBatch, const Result<void>&)> on_batch_end;
     std::function<void(const Error&)> on_error;  // likewise: a failure that ends the job
   };
   DeviceFinisher(Handlers handlers, StallOptions stall) : handlers_(std::move(handlers)), stall_(stall) {}
@@ -51,7 +51,7 @@ class DeviceFinisher {
   DeviceFinisher(const DeviceFinisher&) = delete;
   DeviceFinisher& operator=(const DeviceFinisher&) = delete;
 
-  void add(Flight flight);
+  void add(DeviceBatch batch);
   // Adds a communicator to abort when the job ends. It is shared, since the job may end while another thread makes or
   // uses it.
   void watch(std::shared_ptr<NcclComm> comm);
@@ -70,7 +70,7 @@ class DeviceFinisher {
   void run();
   // These run with the mutex held, and release it while they call others.
   bool look(std::unique_lock<std::mutex>& lock);
-  void land(std::unique_lock<std::mutex>& lock, std::deque<Flight>::iterator at, const Result<void>& result);
+  void end_batch(std::unique_lock<std::mutex>& lock, std::deque<DeviceBatch>::iterator at, const Result<void>& result);
   void end_all(std::unique_lock<std::mutex>& lock);
   void tell(std::unique_lock<std::mutex>& lock, const Error& error);
   void look_for_errors(std::unique_lock<std::mutex>& lock);
@@ -82,14 +82,14 @@ class DeviceFinisher {
   // guarded by mu_
   std::mutex mu_;
   std::condition_variable changed_;
-  std::deque<Flight> flights_;  // in the order in which they were launched
+  std::deque<DeviceBatch> batches_;  // in the order in which they were launched
   std::vector<std::shared_ptr<NcclComm>> comms_;
   std::optional<Error> cause_;  // set when the job is over
   bool has_told_ = false;       // on_error was called
   bool has_let_go_ = true;      // everything that was aborted has stopped
   bool is_closing_ = false;
   TimePoint next_errors_{};
-  WatchedTime time_{std::chrono::seconds(1)};  // the clock that measures the age of a flight
+  WatchedTime time_{std::chrono::seconds(1)};  // the clock that measures the age of a batch
   std::thread thread_;
 };
 

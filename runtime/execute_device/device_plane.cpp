@@ -35,12 +35,12 @@ std::string text_of(int ordinal) {
 
 }  // namespace
 
-DevicePlane::DevicePlane(Settings settings, Log& log, std::function<void(Flight, const Result<void>&)> on_landed,
-                         std::function<void()> wake)
+DevicePlane::DevicePlane(Settings settings, Log& log,
+                         std::function<void(DeviceBatch, const Result<void>&)> on_batch_end, std::function<void()> wake)
     : settings_(std::move(settings)),
       log_(log),
       wake_(std::move(wake)),
-      finisher_({[this] { ignore_captures(); }, std::move(on_landed),
+      finisher_({[this] { ignore_captures(); }, std::move(on_batch_end),
                  [this](const Error& error) {
                    {
                      const std::lock_guard lock(mu_);
@@ -146,8 +146,8 @@ Result<std::unique_ptr<DeviceExecutor>> DevicePlane::make_executor(const DeviceE
   if (is_kept_from_nccl) {
     options.uses_nccl.fill(false);
   }
-  HVD_TRY_ASSIGN(const auto cards, exchange_cards(party, make_card(options, device, *nccl_), interrupt));
-  DevicePlan plan = plan_devices(cards, host.ranks);
+  HVD_TRY_ASSIGN(const auto facts, exchange_facts(party, make_facts(options, device, *nccl_), interrupt));
+  DevicePlan plan = plan_devices(facts, host.ranks);
   if (is_kept_from_nccl) {
     plan.notice = "NCCL encrypts nothing that it sends to other hosts, which HVD_LINK_SECURITY asks for";
   }
@@ -182,10 +182,10 @@ Result<DeviceExecutor*> DevicePlane::executor_of(int process_set, const DeviceEx
 }
 
 Result<void> DevicePlane::run(int process_set, const DeviceExecutor::Host& host, const Response& response,
-                              std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt) {
-  flight.process_set = process_set;
+                              std::span<PendingOp* const> ops, DeviceBatch& batch, Interrupt& interrupt) {
+  batch.process_set = process_set;
   HVD_TRY_ASSIGN(DeviceExecutor * executor, executor_of(process_set, host, interrupt));
-  Result<void> launched = executor->run(response, ops, flight, interrupt);
+  Result<void> launched = executor->run(response, ops, batch, interrupt);
   if (const std::string notice = executor->take_notice(); !notice.empty() && launched.ok() && !has_told_of_memory_) {
     has_told_of_memory_ = true;
     log_.write(LogLevel::kWarning,
@@ -194,19 +194,19 @@ Result<void> DevicePlane::run(int process_set, const DeviceExecutor::Host& host,
   return launched;
 }
 
-void DevicePlane::take_off(Flight flight) {
-  if (flight.is_told) {
+void DevicePlane::add_batch(DeviceBatch batch) {
+  if (batch.is_told) {
     std::shared_ptr<Device> device;
     {
       const std::lock_guard lock(mu_);
       device = pool_->device();
     }
-    for (const OpRef& op : flight.ops) {
+    for (const OpRef& op : batch.ops) {
       op->completion->finish(std::exchange(op->output, std::nullopt),
-                             std::make_shared<BatchTicket>(device, flight.done));
+                             std::make_shared<BatchTicket>(device, batch.done));
     }
   }
-  finisher_.add(std::move(flight));
+  finisher_.add(std::move(batch));
 }
 
 // Ranks of the job that are not members take part in the split, but get no communicator.

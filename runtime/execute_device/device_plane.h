@@ -31,9 +31,9 @@ class DevicePlane {
     Duration start_limit{};  // how long the ranks of a communicator may take to arrive
     StallOptions stall;
   };
-  // `on_landed` and `wake` are called from the plane's own thread; wake() after an error, which take_error() then
+  // `on_batch_end` and `wake` are called from the plane's own thread; wake() after an error, which take_error() then
   // returns.
-  DevicePlane(Settings settings, Log& log, std::function<void(Flight, const Result<void>&)> on_landed,
+  DevicePlane(Settings settings, Log& log, std::function<void(DeviceBatch, const Result<void>&)> on_batch_end,
               std::function<void()> wake);
   ~DevicePlane();
   DevicePlane(const DevicePlane&) = delete;
@@ -42,10 +42,10 @@ class DevicePlane {
   // Records, on their streams, the point at which those operations of `ops` that are on a device are ready. Thread: the
   // submitting one. kInvalid: the device is not this rank's, or a graph is being captured from the stream.
   Result<void> mark(std::span<const OpRef> ops);
-  // Launches a response of the set. The caller must pass the flight, with its operations, to take_off() in any case.
+  // Launches a response of the set. The caller must pass the batch, with its operations, to add_batch() in any case.
   Result<void> run(int process_set, const DeviceExecutor::Host& host, const Response& response,
-                   std::span<PendingOp* const> ops, Flight& flight, Interrupt& interrupt);
-  void take_off(Flight flight);
+                   std::span<PendingOp* const> ops, DeviceBatch& batch, Interrupt& interrupt);
+  void add_batch(DeviceBatch batch);
 
   // Adds a new process set; every rank of the job calls it. `host` is empty if this rank is not a member. If all ranks
   // share a communicator, the set's communicator is split from it.

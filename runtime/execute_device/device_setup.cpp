@@ -42,81 +42,83 @@ Result<std::vector<T>> exchange(const DeviceParty& party, const T& own, Interrup
 }
 
 // Returns two ranks that share a GPU, by their places; nothing if each has its own.
-std::optional<std::pair<std::size_t, std::size_t>> shared_gpu(std::span<const DeviceCard> cards) {
+std::optional<std::pair<std::size_t, std::size_t>> shared_gpu(std::span<const DeviceFacts> facts) {
   std::map<DeviceUuid, std::size_t> first;
-  for (std::size_t i = 0; i < cards.size(); ++i) {
-    if (const auto [at, is_new] = first.emplace(cards[i].uuid, i); !is_new) {
+  for (std::size_t i = 0; i < facts.size(); ++i) {
+    if (const auto [at, is_new] = first.emplace(facts[i].uuid, i); !is_new) {
       return std::pair(at->second, i);
     }
   }
   return std::nullopt;
 }
 
-std::string why_not(std::span<const DeviceCard> cards, const std::vector<int>& ranks) {
-  for (std::size_t i = 0; i < cards.size(); ++i) {
-    const DeviceCard& card = cards[i];
-    if (card.has_device == 0 || card.has_kernels == 0 || card.nccl == 0) {
-      return rank_text(ranks[i]) + ": " + std::string(card.why.data(), ::strnlen(card.why.data(), card.why.size()));
+std::string why_not(std::span<const DeviceFacts> facts, const std::vector<int>& ranks) {
+  for (std::size_t i = 0; i < facts.size(); ++i) {
+    const DeviceFacts& rank_facts = facts[i];
+    if (rank_facts.has_device == 0 || rank_facts.has_kernels == 0 || rank_facts.nccl == 0) {
+      return rank_text(ranks[i]) + ": " +
+             std::string(rank_facts.why.data(), ::strnlen(rank_facts.why.data(), rank_facts.why.size()));
     }
-    if (card.nccl != cards.front().nccl) {
-      return rank_text(ranks.front()) + " has NCCL " + version_text(cards.front().nccl) + ", but " +
-             rank_text(ranks[i]) + " has NCCL " + version_text(card.nccl);
+    if (rank_facts.nccl != facts.front().nccl) {
+      return rank_text(ranks.front()) + " has NCCL " + version_text(facts.front().nccl) + ", but " +
+             rank_text(ranks[i]) + " has NCCL " + version_text(rank_facts.nccl);
     }
   }
-  const auto shared = shared_gpu(cards);
-  if (shared && cards.front().nccl < kNcclSharesGpus) {
+  const auto shared = shared_gpu(facts);
+  if (shared && facts.front().nccl < kNcclSharesGpus) {
     return rank_text(ranks[shared->first]) + " and " + rank_text(ranks[shared->second]) +
-           " share a GPU, which NCCL can from 2.30 on, and this is " + version_text(cards.front().nccl);
+           " share a GPU, which NCCL can from 2.30 on, and this is " + version_text(facts.front().nccl);
   }
   return {};
 }
 
 }  // namespace
 
-DevicePlan plan_devices(std::span<const DeviceCard> cards, const std::vector<int>& ranks) {
+DevicePlan plan_devices(std::span<const DeviceFacts> facts, const std::vector<int>& ranks) {
   DevicePlan plan;
   plan.kinds = 0xffff;
-  for (const DeviceCard& card : cards) {
-    plan.kinds = static_cast<std::uint16_t>(plan.kinds & card.kinds);
+  for (const DeviceFacts& rank_facts : facts) {
+    plan.kinds = static_cast<std::uint16_t>(plan.kinds & rank_facts.kinds);
   }
   if (plan.kinds == 0) {
     return plan;  // as the settings request
   }
-  plan.notice = why_not(cards, ranks);
+  plan.notice = why_not(facts, ranks);
   if (!plan.notice.empty()) {
     plan.kinds = 0;
     return plan;
   }
-  plan.shares_gpus = shared_gpu(cards).has_value();
+  plan.shares_gpus = shared_gpu(facts).has_value();
   return plan;
 }
 
-DeviceCard make_card(const DeviceOptions& options, const Result<std::shared_ptr<Device>>& device,
-                     const Result<std::shared_ptr<const NcclLibrary>>& nccl) {
-  DeviceCard card;
+DeviceFacts make_facts(const DeviceOptions& options, const Result<std::shared_ptr<Device>>& device,
+                       const Result<std::shared_ptr<const NcclLibrary>>& nccl) {
+  DeviceFacts rank_facts;
   for (std::size_t kind = 0; kind < options.uses_nccl.size(); ++kind) {
-    card.kinds = static_cast<std::uint16_t>(card.kinds | (options.uses_nccl[kind] ? 1U << kind : 0U));
+    rank_facts.kinds = static_cast<std::uint16_t>(rank_facts.kinds | (options.uses_nccl[kind] ? 1U << kind : 0U));
   }
   if (!nccl.ok()) {
-    put(card.why, nccl.error().message());
+    put(rank_facts.why, nccl.error().message());
   } else {
-    card.nccl = nccl.value()->version();
+    rank_facts.nccl = nccl.value()->version();
   }
   if (!device.ok()) {
-    put(card.why, device.error().message());
-    return card;
+    put(rank_facts.why, device.error().message());
+    return rank_facts;
   }
-  card.has_device = 1;
-  card.uuid = device.value()->uuid();
+  rank_facts.has_device = 1;
+  rank_facts.uuid = device.value()->uuid();
   const auto kernel = device.value()->kernel(move_kernel(Dtype::kFloat32, Dtype::kFloat32, 1.0, true));
-  card.has_kernels = kernel.ok() ? 1 : 0;
+  rank_facts.has_kernels = kernel.ok() ? 1 : 0;
   if (!kernel.ok() && nccl.ok()) {
-    put(card.why, kernel.error().message());
+    put(rank_facts.why, kernel.error().message());
   }
-  return card;
+  return rank_facts;
 }
 
-Result<std::vector<DeviceCard>> exchange_cards(const DeviceParty& party, const DeviceCard& own, Interrupt& interrupt) {
+Result<std::vector<DeviceFacts>> exchange_facts(const DeviceParty& party, const DeviceFacts& own,
+                                                Interrupt& interrupt) {
   return exchange(party, own, interrupt);
 }
 

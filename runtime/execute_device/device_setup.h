@@ -29,8 +29,8 @@ struct DeviceOptions {
   bool completes_early = false;
 };
 
-// DeviceCard describes what a rank has. It has the same size on all ranks, since its bytes are sent unchanged.
-struct DeviceCard {
+// DeviceFacts describes what a rank has. It has the same size on all ranks, since its bytes are sent unchanged.
+struct DeviceFacts {
   std::uint8_t has_device = 0;
   std::uint8_t has_kernels = 0;
   std::uint16_t kinds = 0;  // bits: the kinds for which the rank wants NCCL
@@ -38,7 +38,7 @@ struct DeviceCard {
   DeviceUuid uuid{};
   std::array<char, 232> why{};  // why there is no NCCL, device or kernels
 };
-static_assert(sizeof(DeviceCard) == 256);
+static_assert(sizeof(DeviceFacts) == 256);
 
 struct DevicePlan {
   std::uint16_t kinds = 0;   // bits: the kinds that NCCL does; 0: none, and there is no communicator
@@ -49,7 +49,7 @@ struct DevicePlan {
 };
 
 // Pure. `ranks` are the ranks' numbers in the job, for the notice.
-DevicePlan plan_devices(std::span<const DeviceCard> cards, const std::vector<int>& ranks);
+DevicePlan plan_devices(std::span<const DeviceFacts> facts, const std::vector<int>& ranks);
 
 // DeviceParty is the group that agrees: the ranks of a process set, and the backend that moves their data on the host.
 struct DeviceParty {
@@ -58,10 +58,10 @@ struct DeviceParty {
   Backend& host;
 };
 
-// Makes this rank's card; an error's text goes to `why`, cut off to fit.
-DeviceCard make_card(const DeviceOptions& options, const Result<std::shared_ptr<Device>>& device,
-                     const Result<std::shared_ptr<const NcclLibrary>>& nccl);
-Result<std::vector<DeviceCard>> exchange_cards(const DeviceParty& party, const DeviceCard& own, Interrupt& interrupt);
+// Makes this rank's facts; an error's text goes to `why`, cut off to fit.
+DeviceFacts make_facts(const DeviceOptions& options, const Result<std::shared_ptr<Device>>& device,
+                       const Result<std::shared_ptr<const NcclLibrary>>& nccl);
+Result<std::vector<DeviceFacts>> exchange_facts(const DeviceParty& party, const DeviceFacts& own, Interrupt& interrupt);
 
 // Makes the communicator; all ranks of the party call it. A rank that fails has to end the job, so that the others do
 // not wait for it. With `may_fail`, as for ranks that share a GPU, all ranks agree on the outcome instead, and an error

@@ -42,19 +42,19 @@ Result<void> DeviceExecutor::wait_on_host(const Event& event, Interrupt& interru
   }
 }
 
-Result<std::uint8_t*> DeviceExecutor::reserve_pinned(std::size_t size_bytes, Flight& flight) {
+Result<std::uint8_t*> DeviceExecutor::reserve_pinned(std::size_t size_bytes, DeviceBatch& batch) {
   if (pinned_ == nullptr || pinned_->size_bytes() < size_bytes) {
     HVD_TRY_ASSIGN(PinnedMemory made, PinnedMemory::make(pool_->device(), std::max<std::size_t>(size_bytes, kGrain)));
     pinned_ = std::make_shared<PinnedMemory>(std::move(made));
   }
-  flight.keeps.push_back(pinned_);
+  batch.keeps.push_back(pinned_);
   return pinned_->data();
 }
 
 // The copy runs after the previous operation's copy back from the same memory, since one stream does both. So once this
 // copy has arrived, the host may write to that memory.
-Result<void> DeviceExecutor::fetch_inputs(std::span<PendingOp* const> ops, std::span<PendingOp> twins, Flight& flight,
-                                          Interrupt& interrupt) {
+Result<void> DeviceExecutor::fetch_inputs(std::span<PendingOp* const> ops, std::span<PendingOp> twins,
+                                          DeviceBatch& batch, Interrupt& interrupt) {
   std::size_t total = 0;
   for (const PendingOp* op : ops) {
     total += is_on_device(*op) ? padded(input_bytes(op->what)) : 0;
@@ -62,7 +62,7 @@ Result<void> DeviceExecutor::fetch_inputs(std::span<PendingOp* const> ops, std::
   if (pool_ == nullptr) {
     return {};  // this rank only takes part with stand-ins
   }
-  HVD_TRY_ASSIGN(std::uint8_t* at, reserve_pinned(total, flight));
+  HVD_TRY_ASSIGN(std::uint8_t* at, reserve_pinned(total, batch));
   const int own_rank = host_.ranks[static_cast<std::size_t>(host_.map.rank)];
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const std::size_t bytes = input_bytes(ops[i]->what);
@@ -80,7 +80,7 @@ Result<void> DeviceExecutor::fetch_inputs(std::span<PendingOp* const> ops, std::
   return wait_on_host(*down, interrupt);
 }
 
-Result<void> DeviceExecutor::put_result(PendingOp& op, PendingOp& twin, Flight& flight) {
+Result<void> DeviceExecutor::put_result(PendingOp& op, PendingOp& twin, DeviceBatch& batch) {
   if (!twin.output) {
     const std::size_t bytes = input_bytes(op.what);
     return bytes == 0 ? Result<void>()
@@ -91,17 +91,17 @@ Result<void> DeviceExecutor::put_result(PendingOp& op, PendingOp& twin, Flight& 
   if (below.size_bytes != 0) {
     HVD_TRY(pool_->device()->copy(block->data(), below.data.get(), below.size_bytes, stream_.handle()));
   }
-  flight.keeps.push_back(block);
+  batch.keeps.push_back(block);
   op.output.emplace();
   op.output->size_bytes = below.size_bytes;
   op.output->shape = std::move(below.shape);
   op.output->received_splits = std::move(below.received_splits);
   op.output->device = std::move(block);
-  flight.keeps.push_back(std::make_shared<OwnedOutput>(std::move(below)));  // kept until it has been read
+  batch.keeps.push_back(std::make_shared<OwnedOutput>(std::move(below)));  // kept until it has been read
   return {};
 }
 
-Result<void> DeviceExecutor::run_staged(const Response& response, std::span<PendingOp* const> ops, Flight& flight,
+Result<void> DeviceExecutor::run_staged(const Response& response, std::span<PendingOp* const> ops, DeviceBatch& batch,
                                         Interrupt& interrupt) {
   std::vector<PendingOp> twins(ops.size());
   std::vector<PendingOp*> pointers;
@@ -109,11 +109,11 @@ Result<void> DeviceExecutor::run_staged(const Response& response, std::span<Pend
     twins[i].what = ops[i]->what;
     pointers.push_back(&twins[i]);
   }
-  HVD_TRY(fetch_inputs(ops, twins, flight, interrupt));
+  HVD_TRY(fetch_inputs(ops, twins, batch, interrupt));
   HVD_TRY(host_.executor.run(response, pointers, interrupt));
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (is_on_device(*ops[i])) {
-      HVD_TRY(put_result(*ops[i], twins[i], flight));
+      HVD_TRY(put_result(*ops[i], twins[i], batch));
     }
   }
   return {};

@@ -11,8 +11,8 @@ namespace {
 constexpr std::uint16_t kAll = 0xffff;
 
 // A rank with NCCL 2.30 and a GPU of its own; `gpu` is what its UUID is made of.
-DeviceCard card(std::uint8_t gpu) {
-  DeviceCard made;
+DeviceFacts facts_of(std::uint8_t gpu) {
+  DeviceFacts made;
   made.has_device = 1;
   made.has_kernels = 1;
   made.kinds = kAll;
@@ -21,22 +21,22 @@ DeviceCard card(std::uint8_t gpu) {
   return made;
 }
 
-DeviceCard lacking(std::uint8_t DeviceCard::* what, const std::string& why) {
-  DeviceCard made = card(9);
+DeviceFacts lacking(std::uint8_t DeviceFacts::* what, const std::string& why) {
+  DeviceFacts made = facts_of(9);
   made.*what = 0;
   why.copy(made.why.data(), made.why.size() - 1);
   return made;
 }
 
-std::string why_of(const DeviceCard& made) {
+std::string why_of(const DeviceFacts& made) {
   return made.why.data();
 }
 
 }  // namespace
 
 TEST_CASE("ranks with a GPU each go by NCCL") {
-  const DeviceCard cards[] = {card(1), card(2), card(3)};
-  const DevicePlan plan = plan_devices(cards, {0, 1, 2});
+  const DeviceFacts facts[] = {facts_of(1), facts_of(2), facts_of(3)};
+  const DevicePlan plan = plan_devices(facts, {0, 1, 2});
   CHECK(plan.kinds == kAll);
   CHECK_FALSE(plan.shares_gpus);
   CHECK(plan.notice == "");
@@ -45,9 +45,9 @@ TEST_CASE("ranks with a GPU each go by NCCL") {
 
 // A rank that sees one GPU (CUDA_VISIBLE_DEVICES) calls it 0, whichever it is: only the UUID tells GPUs apart.
 TEST_CASE("whether ranks share a GPU is told by its UUID, whatever number they know it by") {
-  const DeviceCard pinned[] = {card(7), card(3), card(5), card(1)};
+  const DeviceFacts pinned[] = {facts_of(7), facts_of(3), facts_of(5), facts_of(1)};
   CHECK_FALSE(plan_devices(pinned, {0, 1, 2, 3}).shares_gpus);
-  const DeviceCard two_each[] = {card(7), card(3), card(7), card(3)};
+  const DeviceFacts two_each[] = {facts_of(7), facts_of(3), facts_of(7), facts_of(3)};
   const DevicePlan plan = plan_devices(two_each, {0, 1, 2, 3});
   CHECK(plan.shares_gpus);
   CHECK(plan.kinds == kAll);
@@ -55,63 +55,63 @@ TEST_CASE("whether ranks share a GPU is told by its UUID, whatever number they k
 }
 
 TEST_CASE("an NCCL that cannot share a GPU sends all through the host, and the first two that do are named") {
-  DeviceCard cards[] = {card(1), card(2), card(2), card(1)};
-  for (DeviceCard& each : cards) {
+  DeviceFacts facts[] = {facts_of(1), facts_of(2), facts_of(2), facts_of(1)};
+  for (DeviceFacts& each : facts) {
     each.nccl = 22703;
   }
-  const DevicePlan plan = plan_devices(cards, {0, 4, 6, 8});  // a process set's ranks are called by the job's numbers
+  const DevicePlan plan = plan_devices(facts, {0, 4, 6, 8});  // a process set's ranks are called by the job's numbers
   CHECK(plan.kinds == 0);
   CHECK(plan.notice == "rank 4 and rank 6 share a GPU, which NCCL can from 2.30 on, and this is 2.27.3");
-  const DeviceCard apart[] = {cards[0], cards[1]};
+  const DeviceFacts apart[] = {facts[0], facts[1]};
   CHECK(plan_devices(apart, {0, 4}).kinds == kAll);
 }
 
 TEST_CASE("one rank without device, kernels or NCCL sends all through the host, and is named with its reason") {
-  DeviceCard without_nccl = card(9);
+  DeviceFacts without_nccl = facts_of(9);
   without_nccl.nccl = 0;
   std::string("no NCCL: none here").copy(without_nccl.why.data(), 200);
-  const std::pair<DeviceCard, const char*> all[] = {
-      {lacking(&DeviceCard::has_device, "no CUDA driver"), "rank 3: no CUDA driver"},
-      {lacking(&DeviceCard::has_kernels, "no device code"), "rank 3: no device code"},
+  const std::pair<DeviceFacts, const char*> all[] = {
+      {lacking(&DeviceFacts::has_device, "no CUDA driver"), "rank 3: no CUDA driver"},
+      {lacking(&DeviceFacts::has_kernels, "no device code"), "rank 3: no device code"},
       {without_nccl, "rank 3: no NCCL: none here"}};
   for (const auto& [worse, notice] : all) {
-    const DeviceCard cards[] = {card(1), worse};
-    const DevicePlan plan = plan_devices(cards, {1, 3});
+    const DeviceFacts facts[] = {facts_of(1), worse};
+    const DevicePlan plan = plan_devices(facts, {1, 3});
     CHECK(plan.kinds == 0);
     CHECK(plan.notice == notice);
   }
 }
 
 TEST_CASE("two versions of NCCL do not meet") {
-  DeviceCard cards[] = {card(1), card(2)};
-  cards[1].nccl = 22809;
-  const DevicePlan plan = plan_devices(cards, {0, 1});
+  DeviceFacts facts[] = {facts_of(1), facts_of(2)};
+  facts[1].nccl = 22809;
+  const DevicePlan plan = plan_devices(facts, {0, 1});
   CHECK(plan.kinds == 0);
   CHECK(plan.notice == "rank 0 has NCCL 2.30.0, but rank 1 has NCCL 2.28.9");
 }
 
 TEST_CASE("only what all ranks want done by NCCL is, and where they want nothing of it nothing is told") {
   const auto bit = [](OpKind kind) { return static_cast<std::uint16_t>(1U << static_cast<unsigned>(kind)); };
-  DeviceCard cards[] = {card(1), card(2)};
-  cards[0].kinds = static_cast<std::uint16_t>(bit(OpKind::kAllreduce) | bit(OpKind::kBroadcast));
-  cards[1].kinds = static_cast<std::uint16_t>(bit(OpKind::kAllreduce) | bit(OpKind::kAllgather));
-  const DevicePlan plan = plan_devices(cards, {0, 1});
+  DeviceFacts facts[] = {facts_of(1), facts_of(2)};
+  facts[0].kinds = static_cast<std::uint16_t>(bit(OpKind::kAllreduce) | bit(OpKind::kBroadcast));
+  facts[1].kinds = static_cast<std::uint16_t>(bit(OpKind::kAllreduce) | bit(OpKind::kAllgather));
+  const DevicePlan plan = plan_devices(facts, {0, 1});
   CHECK(plan.uses(OpKind::kAllreduce));
   CHECK_FALSE(plan.uses(OpKind::kBroadcast));
   CHECK_FALSE(plan.uses(OpKind::kAllgather));
-  cards[1] = lacking(&DeviceCard::has_device, "no CUDA driver");
-  cards[1].kinds = bit(OpKind::kAlltoall);
-  const DevicePlan none = plan_devices(cards, {0, 1});
+  facts[1] = lacking(&DeviceFacts::has_device, "no CUDA driver");
+  facts[1].kinds = bit(OpKind::kAlltoall);
+  const DevicePlan none = plan_devices(facts, {0, 1});
   CHECK(none.kinds == 0);
   CHECK(none.notice == "");
 }
 
-TEST_CASE("a rank's card says what it lacks, the device before NCCL, and no more than there is room for") {
+TEST_CASE("a rank's facts_of says what it lacks, the device before NCCL, and no more than there is room for") {
   DeviceOptions options;
   options.uses_nccl.fill(false);
   options.uses_nccl[static_cast<std::size_t>(OpKind::kBroadcast)] = true;
   const Error no_device(Code::kNotFound, "no device" + std::string(1000, '!'));
-  const DeviceCard made = make_card(options, no_device, Error(Code::kNotFound, "no NCCL"));
+  const DeviceFacts made = make_facts(options, no_device, Error(Code::kNotFound, "no NCCL"));
   CHECK(made.kinds == 1U << static_cast<unsigned>(OpKind::kBroadcast));
   CHECK(made.has_device == 0);
   CHECK(made.has_kernels == 0);
