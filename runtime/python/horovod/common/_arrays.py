@@ -21,7 +21,7 @@ _CODES = {
 
 
 def number_of(process_set: ProcessSet) -> int:
-    """Its number. ValueError where the job does not know it, or this process is none of its members."""
+    """Returns the set's number. ValueError where the job does not know the set, or this process is no member of it."""
     if process_set.process_set_id is None:
         raise ValueError(f"{process_set} is not known to the job; call hvd.add_process_set on all ranks, or hvd.init(process_sets=...)")
     if not process_set.included():
@@ -30,7 +30,7 @@ def number_of(process_set: ProcessSet) -> int:
 
 
 def check_reducible(dtype: Any, name: Optional[str] = None) -> None:
-    """ValueError for elements that cannot be reduced."""
+    """Raises ValueError for elements that cannot be reduced."""
     if np.dtype(dtype).name not in _CODES:
         kind = f"{name}: " if name else ""
         raise ValueError(
@@ -44,7 +44,7 @@ def _contiguous(array: Any) -> np.ndarray:
 
 
 def _bytes_of(array: np.ndarray) -> np.ndarray:
-    """An array that only travels, as one of a type that libhvd knows; of the same rows."""
+    """Returns the array as one of a type that libhvd knows, with the same rows, since it is only moved."""
     if array.dtype.name in _CODES:
         return array
     if array.dtype.hasobject:
@@ -69,7 +69,7 @@ def allreduce(
     postscale: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> List[np.ndarray]:
-    """The reductions of arrays, which are done together or not at all; new arrays.
+    """Returns the reductions of arrays as new ones, which are done together or not at all.
 
     Raises:
         ValueError: elements that cannot be reduced, or a process set that this process cannot use.
@@ -101,7 +101,7 @@ def allreduce(
 def broadcast(
     arrays: Sequence[Any], names: Sequence[Optional[str]], root_rank: int, process_set: ProcessSet = global_process_set
 ) -> List[np.ndarray]:
-    """The root's arrays; new ones, on the root too. Shapes and types are the same on every rank.
+    """Returns the root's arrays, as new ones even on the root. Shapes and types are the same on every rank.
 
     Raises:
         ValueError: a process set that this process cannot use.
@@ -130,7 +130,7 @@ def broadcast(
 def _cut(
     kind: int, array: Any, name: Optional[str], process_set: ProcessSet, **options: Any
 ) -> Tuple[np.ndarray, List[int]]:
-    """What an operation leaves whose result has other rows than the input; and how many rows came from each rank."""
+    """Returns the result of an operation that changes the number of rows, and how many rows came from each rank."""
     own = _contiguous(array)
     sent = _bytes_of(own) if kind != _lib.REDUCESCATTER else own
     plan = _plan(kind, sent, name, process_set=number_of(process_set), **options)
@@ -149,14 +149,15 @@ def _cut(
 
 
 def allgather(array: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> np.ndarray:
-    """All ranks' arrays behind each other along dimension 0, in which they may differ."""
+    """Returns all ranks' arrays one after the other along dimension 0, in which they may differ."""
     return _cut(_lib.ALLGATHER, array, name, process_set)[0]
 
 
 def alltoall(
     array: Any, splits: Optional[Sequence[int]] = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Tuple[np.ndarray, List[int]]:
-    """The rows that the ranks send here, and how many came from each. `splits`: how many go to each; None: even shares."""
+    """Returns the rows that the ranks send here, and how many came from each. `splits` says how many go to each; None:
+    even shares."""
     return _cut(_lib.ALLTOALL, array, name, process_set, splits=[int(n) for n in splits] if splits is not None else ())
 
 
@@ -168,7 +169,7 @@ def reducescatter(
     postscale: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> np.ndarray:
-    """This rank's rows of the reduction."""
+    """Returns this rank's rows of the reduction."""
     check_reducible(np.asarray(array).dtype, name)
     return _cut(_lib.REDUCESCATTER, array, name, process_set, reduce_op=op, prescale=prescale, postscale=postscale)[0]
 
@@ -182,7 +183,7 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 def broadcast_object(
     obj: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """The root's object, on every rank; on the root, `obj` itself.
+    """Returns the root's object on every rank; on the root, `obj` itself.
 
     Args:
         obj: anything that cloudpickle can carry; looked at on the root only.
@@ -204,7 +205,7 @@ def broadcast_object(
 
 
 def allgather_object(obj: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> List[Any]:
-    """The ranks' objects, in rank order, on every rank. `obj` is anything that cloudpickle can carry."""
+    """Returns the ranks' objects, in rank order, on every rank. `obj` is anything that cloudpickle can carry."""
     payload = np.frombuffer(cloudpickle.dumps(obj), np.uint8)
     sizes = allgather(np.array([payload.size], np.int64), name and name + ".sz", process_set)
     everything = allgather(payload, name and name + ".t", process_set)

@@ -1,4 +1,4 @@
-"""Tells hvdrun of an exception that ends this rank, at once.
+"""Tells hvdrun at once of an exception that ends this rank.
 
 The process lives on for a while after it: threads that are not daemons, `atexit` functions and the interpreter's own end
 come first. By then other ranks may have failed because of this one, and ended sooner.
@@ -27,7 +27,7 @@ _told: Optional[BaseException] = None
 
 
 def watch() -> None:
-    """From now on tells of exceptions that nobody catches. Called again it does nothing."""
+    """Reports, from now on, exceptions that nobody catches. A second call does nothing."""
     global _owner
     if _owner == os.getpid() or not os.environ.get("HVD_AGENT_SOCKET"):
         return
@@ -50,20 +50,21 @@ def watch() -> None:
 
 
 def unwatch() -> None:
-    """This process is not the rank that hvdrun started, but one of several that such a rank has started itself."""
+    """Stops reporting: this process is not the rank that hvdrun started, but one of several that such a rank has
+    started."""
     global _owner
     _owner = None
 
 
 def tell(error: BaseException, trace: Any) -> None:
-    """This exception ends the program."""
+    """Reports an exception that ends the program."""
     global _told
     _told = error
     _tell(_lib.FAILURE_FOLLOWS if _follows(error) else _lib.FAILURE_ENDS, error, trace)
 
 
 def tell_last() -> None:
-    """While Python ends: what nobody caught, where the program has a hook of its own that does not call ours."""
+    """Reports, while Python ends, what nobody caught, for a program with a hook of its own that does not call ours."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if isinstance(error, BaseException) and error is not _told:
         # It is not certain that this ended the program: interactive shells and test runners set it too.
@@ -81,7 +82,7 @@ def _tell(kind: int, error: BaseException, trace: Any) -> None:
 
 
 def _line_of(error: BaseException, trace: Any) -> str:
-    """'ValueError: no such file, train.py:12 in load', as hvdrun has it from a traceback."""
+    """Returns 'ValueError: no such file, train.py:12 in load', in the form that hvdrun makes of a traceback."""
     lines = traceback.format_exception_only(type(error), error)
     first = next((line for line in lines if not line.startswith(" ")), type(error).__name__)
     line = first.strip().split("\n")[0][:500]
@@ -94,7 +95,7 @@ def _line_of(error: BaseException, trace: Any) -> str:
 
 
 def _follows(error: Optional[BaseException]) -> bool:
-    """Whether it came of another rank's end: raised as such, or while such an exception was handled."""
+    """Returns whether another rank's end caused it: it was raised as such, or while such an exception was handled."""
     seen: Set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -105,7 +106,8 @@ def _follows(error: Optional[BaseException]) -> bool:
 
 
 def _is_called_by_program() -> bool:
-    """A program may call sys.excepthook itself, to print an exception that it has caught, and go on."""
+    """Returns True where a program calls sys.excepthook itself, to print an exception that it has caught, and goes
+    on."""
     frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None and frame.f_back is not None:
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""The binding to libhvd: its calls as Python has them. With _abi.py the only file that knows the C interface."""
+"""The binding to libhvd: its calls as Python functions. Only this file and _abi.py know the C interface."""
 
 import ctypes
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
@@ -32,12 +32,12 @@ _ShapeArrays = [ctypes.c_int64 * n for n in range(MAX_DIMS + 1)]
 
 
 def last_error() -> str:
-    """The text of this thread's last failure."""
+    """Returns the text of this thread's last failure."""
     return (lib.hvd_last_error() or b"").decode("utf-8", "replace")
 
 
 def error_of(status: int) -> Exception:
-    """The exception for a status that the last call on an operation returned."""
+    """Returns the exception for a status that the last call on an operation returned."""
     return ValueError(last_error()) if status == INVALID else HorovodInternalError(last_error(), status)
 
 
@@ -88,7 +88,8 @@ class Plan:
         self.handle_reference = ctypes.byref(self.handle)
 
     def work_at(self, device: int, stream: int) -> None:
-        """Its memory is a GPU's, by CUDA's number; it begins after what is on the stream when it is started."""
+        """Sets memory on a GPU, by CUDA's number. The operation begins after what is on the stream when it is
+        started."""
         self.op.device = device
         self.op.stream = stream
 
@@ -103,14 +104,14 @@ class Plan:
         return self.handle.value
 
     def execute(self, input_address: int, output_address: int) -> int:
-        """Does it, in memory of the caller's; the status. Nothing is left to release."""
+        """Does it, in the caller's memory, and returns the status. Nothing is left to release."""
         memory = self.memory
         memory[0] = input_address
         memory[1] = output_address
         return _execute(None, self.reference, None)
 
     def execute_for_result(self, input_address: int, output_address: int) -> int:
-        """Does it; the status. `handle` names the result, or is 0."""
+        """Does it, and returns the status. `handle` names the result, or is 0."""
         memory = self.memory
         memory[0] = input_address
         memory[1] = output_address
@@ -118,7 +119,7 @@ class Plan:
 
 
 class HandleArray:
-    """Room for the handles of operations that are waited for and forgotten together."""
+    """HandleArray is room for the handles of operations that are waited for and forgotten together."""
 
     __slots__ = ("array",)
 
@@ -126,16 +127,16 @@ class HandleArray:
         self.array = (ctypes.c_int64 * max(count, 1))()
 
     def place(self, index: int) -> object:
-        """Where an operation's handle goes; for `enqueue_into` and `Group`."""
+        """Returns where an operation's handle goes; for `enqueue_into` and `Group`."""
         return ctypes.byref(self.array, index * 8)
 
     def finish(self) -> int:
-        """Waits for all that were started and forgets them, also when one fails; the first failure's status."""
+        """Waits for all that were started and forgets them, even when one fails. Returns the first failure's status."""
         return lib.hvd_finish(None, self.array, len(self.array))
 
 
 class Batch:
-    """Room for plans that are collected, to be started several in a call, each by itself."""
+    """Batch is room for plans that are collected, and then started in one call, each by itself."""
 
     __slots__ = ("handles", "addresses", "array", "started")
 
@@ -148,8 +149,9 @@ class Batch:
         self.started = 0  # the number of plans that were started, the first ones of those put
 
     def start(self, waits: int) -> int:
-        """Starts what was put since the last call; the status. After a failure some are started, and the rest never are.
-        `waits`: WAITS_NEXT when the caller calls `handles.finish` next, WAITS_SOON when it likely does within a moment."""
+        """Starts what was put since the last call, and returns the status. After a failure some are started, and the
+        rest never are. `waits` is WAITS_NEXT when the caller calls `handles.finish` next, WAITS_SOON when it likely
+        does so within a moment."""
         begin = self.started
         end = self.started = len(self.addresses)  # other threads may append meanwhile
         self.array[begin:end] = self.addresses[begin:end]
@@ -169,7 +171,7 @@ class Batch:
 
 
 class Group:
-    """Plans that are started together, in one call, and done together or not at all."""
+    """Group is plans that are started in one call, and done together or not at all."""
 
     __slots__ = ("plans", "pointers", "place")
 
@@ -179,7 +181,7 @@ class Group:
         self.place = place
 
     def enqueue(self) -> int:
-        """Starts them, the memory of each being set; the status."""
+        """Starts them once the memory of each is set, and returns the status."""
         return _enqueue_group(None, self.pointers, len(self.plans), self.place)
 
 
@@ -193,7 +195,7 @@ def enqueue_group(plans: Sequence[Plan]) -> Tuple[int, ...]:
 
 
 def is_done(handle: int) -> bool:
-    """Whether `wait` would return at once."""
+    """Returns whether `wait` would return at once."""
     done = ctypes.c_int32()
     status = lib.hvd_poll(None, handle, ctypes.byref(done))
     if status:
@@ -202,7 +204,7 @@ def is_done(handle: int) -> bool:
 
 
 def result(handle: int) -> Output:
-    """What a finished operation left; its memory is valid until `release`."""
+    """Returns what a finished operation left; its memory is valid until `release`."""
     output = Output(ctypes.sizeof(Output), 1)
     status = lib.hvd_result(None, handle, ctypes.byref(output))
     if status:
@@ -218,7 +220,7 @@ def fetch(handle: int, address: int, size_bytes: int, stream: int) -> None:
 
 
 def mac(address: int, size_bytes: int) -> bytes:
-    """What only a rank of this job can make of the memory (hvd_mac)."""
+    """Returns what only a rank of this job can compute of the memory (hvd_mac)."""
     made = ctypes.create_string_buffer(MAC_BYTES)
     status = lib.hvd_mac(None, address, size_bytes, made)
     if status:
@@ -227,17 +229,17 @@ def mac(address: int, size_bytes: int) -> bytes:
 
 
 def mac_of_bytes(data: bytes) -> bytes:
-    """The same of bytes."""
+    """Returns the same of bytes."""
     return mac(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0, len(data))
 
 
 def release(handle: int) -> None:
-    """Forgets a handle. One that is already forgotten (the job was left meanwhile) is no error."""
+    """Forgets a handle. It is no error if the handle is already forgotten, as when the job was left meanwhile."""
     lib.hvd_release(None, handle)
 
 
 class DoneQueue:
-    """Handles of operations in the order in which these end. It lives as long as the process."""
+    """DoneQueue gives handles of operations in the order in which these end. It lives as long as the process."""
 
     __slots__ = ("_queue",)
 
@@ -248,13 +250,13 @@ class DoneQueue:
             raise error_of(status)
 
     def put(self, handle: int) -> None:
-        """`next` gives it out once when the operation has ended; 0 at once."""
+        """Makes `next` return the handle once, when the operation has ended; 0 at once."""
         status = lib.hvd_queue_put(self._queue, None, handle)
         if status:
             raise error_of(status)
 
     def next(self, timeout_s: float) -> Optional[int]:
-        """The next one; None when the time is over."""
+        """Returns the next one, or None when the time is over."""
         handle = ctypes.c_int64()
         status = lib.hvd_queue_next(self._queue, timeout_s, ctypes.byref(handle))
         if status not in (0, TIMEOUT):
@@ -263,7 +265,7 @@ class DoneQueue:
 
 
 def add_process_set(ranks: Sequence[int], call: Callable[..., int], by_members: bool = False) -> int:
-    """The number of a new process set. `call` makes a call that waits (_wait.call)."""
+    """Returns the number of a new process set. `call` makes a call that waits (_wait.call)."""
     number = ctypes.c_int32()
     add = lib.hvd_process_set_add_by_members if by_members else lib.hvd_process_set_add
     status = call(add, None, (ctypes.c_int32 * max(len(ranks), 1))(*ranks), len(ranks), ctypes.byref(number))
@@ -273,12 +275,12 @@ def add_process_set(ranks: Sequence[int], call: Callable[..., int], by_members: 
 
 
 def remove_process_set(number: int, call: Callable[..., int]) -> int:
-    """The status."""
+    """Removes a process set, and returns the status."""
     return call(lib.hvd_process_set_remove, None, number)
 
 
 def _numbers_of(function: Callable[..., int], *arguments: object) -> List[int]:
-    """What a function hands out into an array, of which it tells how large it must be."""
+    """Returns what a function writes into an array, whose size the function itself tells."""
     count = ctypes.c_int32()
     room = 0
     while True:
@@ -292,14 +294,14 @@ def _numbers_of(function: Callable[..., int], *arguments: object) -> List[int]:
 
 
 def process_sets() -> Dict[int, List[int]]:
-    """The ranks of each process set by its number."""
+    """Returns the ranks of each process set by its number."""
     return {
         number: _numbers_of(lib.hvd_process_set_ranks, number) for number in _numbers_of(lib.hvd_process_set_numbers)
     }
 
 
 def create_buffer(size_bytes: int, call: Callable[..., int]) -> int:
-    """Where the memory of a new buffer begins. `call` makes a call that waits (_wait.call)."""
+    """Returns where the memory of a new buffer begins. `call` makes a call that waits (_wait.call)."""
     data = ctypes.c_void_p()
     status = call(lib.hvd_buffer_create, None, size_bytes, ctypes.byref(data))
     if status:
@@ -321,19 +323,20 @@ def _timeline_function(name: str) -> Callable[..., int]:
 
 
 def start_timeline(path: str, mark_cycles: bool) -> None:
-    """hvd_timeline_start. ValueError when it fails, or is not there."""
+    """Calls hvd_timeline_start. ValueError when it fails, or is missing."""
     if _timeline_function("hvd_timeline_start")(None, path.encode(), ctypes.c_int32(mark_cycles)):
         raise ValueError(last_error())
 
 
 def stop_timeline() -> None:
-    """hvd_timeline_stop. ValueError when it fails, or is not there."""
+    """Calls hvd_timeline_stop. ValueError when it fails, or is missing."""
     if _timeline_function("hvd_timeline_stop")(None):
         raise ValueError(last_error())
 
 
 def join(ranks: Sequence[int], mpi_comm: Optional[int], timeout_s: float = 0.0) -> int:
-    """hvd_init, for these ranks (all, when there are none) or those of a communicator; the status. Seconds: 0 for the usual ones."""
+    """Calls hvd_init for these ranks (all, when there are none) or those of a communicator, and returns the status.
+    Seconds: 0 for the usual ones."""
     options = Options(size=ctypes.sizeof(Options), version=1, timeout_s=timeout_s)
     options.ranks = (ctypes.c_int32 * max(len(ranks), 1))(*ranks)
     options.rank_count = len(ranks)
@@ -343,12 +346,12 @@ def join(ranks: Sequence[int], mpi_comm: Optional[int], timeout_s: float = 0.0) 
 
 
 def has_devices() -> bool:
-    """Whether operations on memory of GPUs can be asked for here; if not, last_error() says why."""
+    """Returns whether operations on memory of GPUs can be asked for here; if not, last_error() says why."""
     return bool(feature(HAS_CUDA))
 
 
 def feature(number: int) -> int:
-    """hvd_feature: what the library can use here, or what the job uses."""
+    """Calls hvd_feature: what the library can use here, or what the job uses."""
     return lib.hvd_feature(None, number)
 
 

@@ -1,4 +1,4 @@
-"""Waiting for operations so that Ctrl-C works.
+"""Waits for operations in a way that Ctrl-C can end.
 
 Python runs signal handlers on the main thread between bytecodes, so a main thread that is blocked inside libhvd would
 not see Ctrl-C before the operation ends, which may be long when another rank is stuck. Polling, or waiting on a helper
@@ -46,13 +46,13 @@ class _Watcher:
         threading.Thread(target=self._run, name="hvd-ctrl-c", daemon=True).start()
 
     def arm(self) -> None:
-        """Before a wait; on the main thread."""
+        """Call it before a wait, on the main thread."""
         other = signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         self._other_fd = -1 if other == self._write_end else other
         self.trusted_until = _monotonic() + _TRUST_S if self._other_fd < 0 else 0.0
 
     def disarm(self) -> None:
-        """After a wait: gives the descriptor back to the one who had it."""
+        """Call it after a wait: gives the descriptor back to its owner."""
         if self._other_fd >= 0:
             signal.set_wakeup_fd(self._other_fd, warn_on_full_buffer=False)
             self._other_fd = -1
@@ -82,7 +82,7 @@ _main_thread = 0  # 0 while there is no watcher: then no thread is taken for the
 
 
 def start(leave_job: Callable[[], None]) -> None:
-    """Makes waits of the main thread interruptible; called once the job is joined."""
+    """Makes waits of the main thread interruptible. Called once the job is joined."""
     global _watcher, _main_thread
     if _watcher is None:
         _watcher = _Watcher(leave_job)
@@ -90,7 +90,8 @@ def start(leave_job: Callable[[], None]) -> None:
 
 
 def _forget_watcher() -> None:
-    """In a forked child: the thread stays in the parent, and a signal that the child gets is not the parent's."""
+    """Forgets the watcher in a forked child: the thread stays in the parent, and the child's signals are not the
+    parent's."""
     global _watcher, _main_thread
     if _watcher is not None:
         _watcher, _main_thread = None, 0
@@ -108,13 +109,13 @@ collections: List[Any] = []  # each has start_now(), which removes it from this 
 
 
 def start_collected() -> None:
-    """Never fails: whoever waits for them is told."""
+    """Starts what is collected, and never fails: those who wait for the operations get the error."""
     for collection in list(collections):
         collection.start_now()
 
 
 def call(function: Callable[..., int], *arguments) -> int:
-    """What a call into the library that waits returns, interruptibly on the main thread."""
+    """Returns what a library call that waits returns. On the main thread it can be interrupted."""
     if collections:
         start_collected()
     if _get_ident() != _main_thread:
@@ -138,7 +139,7 @@ def wait(handle: int) -> int:
 
 
 def finish(handles: _lib.HandleArray) -> None:
-    """HandleArray.finish, interruptibly."""
+    """Works as HandleArray.finish, interruptibly."""
     status = call(handles.finish)
     if status:
         raise _lib.error_of(status)

@@ -23,7 +23,8 @@ _is_homogeneous = True
 
 
 def init(comm: Any = None, process_sets: Any = None) -> None:
-    """Joins the job that `hvdrun` started, or whose ranks `mpirun` or `srun` did; in a process of its own, a job of size 1.
+    """Joins the job that `hvdrun` started, or whose ranks `mpirun` or `srun` did. A process that was started alone
+    becomes a job of size 1.
 
     Blocks until every rank has joined. Calling it again without `shutdown` does nothing. Leaving the job at exit is
     arranged.
@@ -81,14 +82,14 @@ _JOINED = "HVD_JOINED"
 
 
 def _own_mark() -> str:
-    """Empty for a process that hvdrun has not started as a rank."""
+    """Returns an empty text for a process that hvdrun has not started as a rank."""
     job, rank = os.environ.get("HVD_JOB_ID", ""), os.environ.get("HVD_RANK", "")
     return f"{os.getpid()} {rank} {job}" if job and rank else ""
 
 
 def _refuse_child() -> None:
-    """HorovodInternalError in a program that a rank has started: it has the rank's environment, and would wait for a place that is
-    taken."""
+    """Raises HorovodInternalError in a program that a rank has started: it has the rank's environment, and would wait
+    for a place that is taken."""
     joined, own = os.environ.get(_JOINED, "").split(" ", 2), _own_mark().split(" ", 2)
     if len(joined) == 3 and joined[1:] == own[1:] and joined[0] != own[0]:
         raise HorovodInternalError(
@@ -98,12 +99,12 @@ def _refuse_child() -> None:
 
 
 def restart_limit() -> int:
-    """How many times hvdrun starts ranks anew that fail, of all ranks together; 0 when the job is not elastic."""
+    """Returns how many times hvdrun restarts failing ranks, of all ranks together; 0 when the job is not elastic."""
     return int(os.environ.get("HVD_RESTART_LIMIT") or 0)
 
 
 def _join(ranks: List[int], mpi_comm: Optional[int], timeout_s: float, process_sets: Any) -> None:
-    """`timeout_s`: 0 for the usual one."""
+    """Joins the job. `timeout_s`: 0 for the usual one."""
 
     def join() -> None:
         status = _lib.join(ranks, mpi_comm, timeout_s)
@@ -126,7 +127,7 @@ def _join(ranks: List[int], mpi_comm: Optional[int], timeout_s: float, process_s
 
 
 def _part_of_world(comm: Any) -> Tuple[List[int], Optional[int]]:
-    """What init's comm says: ranks, or a communicator as Fortran numbers it."""
+    """Returns what init's comm says: ranks, or a communicator as Fortran numbers it."""
     if comm is None:
         return [], None
     if hasattr(comm, "py2f"):
@@ -166,7 +167,7 @@ def shutdown() -> None:
 
 
 def is_initialized() -> bool:
-    """Whether this process has joined a job and not left it."""
+    """Returns whether this process has joined a job and not left it."""
     return bool(_lib.lib.hvd_is_initialized())
 
 
@@ -177,43 +178,43 @@ def _number(value: int) -> int:
 
 
 def rank() -> int:
-    """This process's number in the job, 0 ... size() - 1. ValueError before init."""
+    """Returns this process's number in the job, 0 ... size() - 1. ValueError before init."""
     return _number(_lib.lib.hvd_rank(None))
 
 
 def size() -> int:
-    """How many processes the job has. ValueError before init."""
+    """Returns how many processes the job has. ValueError before init."""
     return _number(_lib.lib.hvd_size(None))
 
 
 def local_rank() -> int:
-    """This process's number among those on its node; choose the GPU by it. ValueError before init."""
+    """Returns this process's number among those on its node; choose the GPU by it. ValueError before init."""
     return _number(_lib.lib.hvd_local_rank(None))
 
 
 def local_size() -> int:
-    """How many processes of the job are on this node. ValueError before init."""
+    """Returns how many processes of the job are on this node. ValueError before init."""
     return _number(_lib.lib.hvd_local_size(None))
 
 
 def cross_rank() -> int:
-    """This node's number among the nodes that have this local rank. ValueError before init."""
+    """Returns this node's number among the nodes that have this local rank. ValueError before init."""
     return _number(_lib.lib.hvd_cross_rank(None))
 
 
 def cross_size() -> int:
-    """How many nodes have this local rank. ValueError before init."""
+    """Returns how many nodes have this local rank. ValueError before init."""
     return _number(_lib.lib.hvd_cross_size(None))
 
 
 def is_homogeneous() -> bool:
-    """Whether every node has as many ranks. ValueError before init."""
+    """Returns whether every node has as many ranks. ValueError before init."""
     size()
     return _is_homogeneous
 
 
 def _get_process_set_ids_and_ranks() -> Dict[int, List[int]]:
-    """Horovod's private name for process_sets.get_process_set_ids_and_ranks(), which its users have found."""
+    """This is Horovod's private name for process_sets.get_process_set_ids_and_ranks(), which some of its users call."""
     return _lib.process_sets()
 
 
@@ -239,12 +240,12 @@ def stop_timeline() -> None:
 
 
 def gloo_built(verbose: bool = False) -> bool:
-    """True: jobs run without MPI. (The collectives are libhvd's own, in the place where Horovod has Gloo.)"""
+    """Returns True: jobs run without MPI. (The collectives are libhvd's own, in the place where Horovod has Gloo.)"""
     return True
 
 
 def gloo_enabled() -> bool:
-    """Whether this job runs without MPI; also before it is joined."""
+    """Returns whether this job runs without MPI, also before it is joined."""
     return not mpi_enabled()
 
 
@@ -256,46 +257,47 @@ def _can_use(feature: int, verbose: bool) -> int:
 
 
 def mpi_built(verbose: bool = False) -> bool:
-    """Whether an MPI can be loaded on this machine. With `verbose`, says why not."""
+    """Returns whether an MPI can be loaded on this machine. With `verbose`, says why not."""
     return bool(_can_use(_lib.HAS_MPI, verbose))
 
 
 def mpi_enabled() -> bool:
-    """Whether the ranks of this job have met by MPI, or move their data by it (HOROVOD_CPU_OPERATIONS=mpi)."""
+    """Returns whether the ranks of this job have met by MPI, or move their data by it (HOROVOD_CPU_OPERATIONS=mpi)."""
     return bool(_lib.feature(_lib.USES_MPI))
 
 
 def mpi_threads_supported() -> bool:
-    """Whether MPI was started with MPI_THREAD_MULTIPLE, so that mpi4py can be used beside; not before init."""
+    """Returns whether MPI was started with MPI_THREAD_MULTIPLE, so that mpi4py can be used beside. Not before init."""
     return bool(_lib.feature(_lib.MPI_THREADS))
 
 
 def nccl_built(verbose: bool = False) -> int:
-    """The version of the NCCL that can be loaded on this machine (22703 is 2.27.3), or 0. With `verbose`, says why not."""
+    """Returns the version of the NCCL that can be loaded on this machine (22703 is 2.27.3), or 0. With `verbose`, says
+    why not."""
     return _can_use(_lib.HAS_NCCL, verbose)
 
 
 def ddl_built(verbose: bool = False) -> bool:
-    """False."""
+    """Returns False."""
     return False
 
 
 def ccl_built(verbose: bool = False) -> bool:
-    """False."""
+    """Returns False."""
     return False
 
 
 def cuda_built(verbose: bool = False) -> bool:
-    """Whether operations are done on GPUs' memory where it is. With `verbose`, says why not: CUDA tensors then travel
-    through host memory."""
+    """Returns whether operations are done on GPUs' memory where it is. With `verbose`, says why not: CUDA tensors are
+    then copied through host memory."""
     return bool(_can_use(_lib.HAS_CUDA, verbose))
 
 
 def rocm_built(verbose: bool = False) -> bool:
-    """False."""
+    """Returns False."""
     return False
 
 
 def sycl_built(verbose: bool = False) -> bool:
-    """Always False: there is no support for SYCL devices."""
+    """Returns False: there is no support for SYCL devices."""
     return False

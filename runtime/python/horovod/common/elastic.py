@@ -17,7 +17,7 @@ MAX_FAILURES_WITHOUT_COMMIT = 3
 
 
 class HostUpdateResult:
-    """What became of the hosts, for State.on_hosts_updated; numbers to be or-ed."""
+    """HostUpdateResult says what became of the hosts, for State.on_hosts_updated. Its numbers can be or-ed."""
 
     no_update = 0
     removed = 1
@@ -26,7 +26,7 @@ class HostUpdateResult:
 
 
 class State:
-    """What training consists of, between a failure and going on.
+    """State is what training consists of, between a failure and going on.
 
     Args:
         bcast_object: broadcasts an object from rank 0.
@@ -42,11 +42,11 @@ class State:
         self._reset_callbacks: List[Callable[[], None]] = []
 
     def register_reset_callbacks(self, callbacks: List[Callable[[], None]]) -> None:
-        """Functions that are called after the job was joined anew; to scale a learning rate, say."""
+        """Registers functions that are called after the job was joined again; to scale a learning rate, say."""
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
-        """The job was joined anew."""
+        """Runs after the job was joined again."""
         self._host_messages = queue.Queue()
         self.reset()
         for callback in self._reset_callbacks:
@@ -57,7 +57,7 @@ class State:
         self._host_messages.put((timestamp, update_res))
 
     def commit(self) -> None:
-        """Saves the state, to which a failure will return; then `check_host_updates`."""
+        """Saves the state, to which a failure will return, then calls `check_host_updates`."""
         self.save()
         self._commits += 1
         self.check_host_updates()
@@ -87,11 +87,12 @@ class State:
         raise NotImplementedError
 
     def reset(self) -> None:
-        """For states that depend on the number of ranks; called after the job was joined anew."""
+        """Resets a state that depends on the number of ranks. Called after the job was joined again."""
 
 
 class ObjectState(State):
-    """A state of plain objects: each keyword argument becomes an attribute, which the script reads and sets.
+    """ObjectState is a state of plain objects: each keyword argument becomes an attribute, which the script reads and
+    sets.
 
     Saved by deep copy, and synchronised by broadcast from rank 0.
     """
@@ -125,7 +126,7 @@ class ObjectState(State):
 
 
 def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[..., Any]:
-    """A function that calls `func(state, ...)` until it ends.
+    """Returns a function that calls `func(state, ...)` until it ends.
 
     When HorovodInternalError comes out of it, the last commit is restored, `reset` joins the job anew, the ranks'
     states are synchronised, and `func` is called again. So it is on every rank, since a failed collective raises on

@@ -27,5 +27,5 @@ class HostsUpdatedInterrupt(RuntimeError):
 
 
 def get_version_mismatch_message(name: str, version: str, installed_version: str) -> str:
-    """The text for a framework that is another version than the one that is needed."""
+    """Returns the text for a framework of another version than the one that is needed."""
     return f"{name} is {installed_version}, but {version} is needed."

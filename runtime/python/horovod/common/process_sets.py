@@ -1,4 +1,4 @@
-"""Process sets: named subsets of the ranks, which do operations of their own."""
+"""Process sets are named subsets of the ranks, which do operations of their own."""
 
 import threading
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple, Union
@@ -8,8 +8,9 @@ from horovod.common.exceptions import HorovodInternalError
 
 
 class ProcessSet:
-    """Some of the job's ranks. `add_process_set`, or hvd.init(process_sets=[...]), makes it known to the job; until then,
-    and after `remove_process_set` or hvd.shutdown(), `process_set_id` is None and no operation can use it.
+    """ProcessSet is some of the job's ranks. `add_process_set`, or hvd.init(process_sets=[...]), makes it known to the
+    job. Until then, and after `remove_process_set` or hvd.shutdown(), `process_set_id` is None and no operation can use
+    it.
 
     Args:
         ranks_or_comm: the ranks, anything that can be iterated, in any order, none twice. An MPI communicator is refused:
@@ -32,15 +33,16 @@ class ProcessSet:
 
     @property
     def ranks(self) -> List[int]:
-        """The members, ascending."""
+        """Returns the members, ascending."""
         return list(self._ranks)
 
     def size(self) -> Optional[int]:
-        """How many members it has; None while the job does not know it."""
+        """Returns how many members it has; None while the job does not know it."""
         return None if self.process_set_id is None else len(self._ranks)
 
     def rank(self) -> Optional[int]:
-        """This process's number among the members; None while the job does not know it. ValueError for no member."""
+        """Returns this process's number among the members; None while the job does not know it. ValueError for no
+        member."""
         if self.process_set_id is None:
             return None
         if not self.included():
@@ -48,7 +50,7 @@ class ProcessSet:
         return self._ranks.index(basics.rank())
 
     def included(self) -> bool:
-        """Whether this process is a member of it and the job knows it. ValueError before init."""
+        """Returns whether this process is a member of it and the job knows it. ValueError before init."""
         return self.process_set_id is not None and basics.rank() in self._ranks
 
     def __eq__(self, other: object) -> bool:
@@ -60,7 +62,7 @@ class ProcessSet:
         return hash(None if self._ranks is None else tuple(self._ranks))
 
     def __deepcopy__(self, _: object) -> "ProcessSet":
-        """A copied optimizer reduces over the same ranks."""
+        """Returns the set itself: a copied optimizer reduces over the same ranks."""
         return self
 
     def __repr__(self) -> str:
@@ -68,7 +70,7 @@ class ProcessSet:
 
 
 class _GlobalProcessSet(ProcessSet):
-    """All ranks."""
+    """_GlobalProcessSet is all ranks."""
 
     def __init__(self) -> None:
         self.process_set_id = 0
@@ -114,7 +116,7 @@ _adding_lock = threading.Lock()
 
 
 def number_of(process_set: ProcessSet) -> int:
-    """What the library calls it. ValueError for what is none, or is not known to the job."""
+    """Returns the library's number for it. ValueError for anything else, and for a set that the job does not know."""
     number = process_set.process_set_id if isinstance(process_set, ProcessSet) else None
     if number != 0 and not any(number == known.process_set_id for known in list(_known)):  # 0: all ranks
         raise ValueError(f"process_set={process_set!r} is not known to the job; call hvd.add_process_set on every rank")
@@ -139,8 +141,8 @@ def add_process_set(process_set: Union[ProcessSet, Iterable[int]]) -> ProcessSet
 
 
 def add_by_members(ranks: Sequence[int]) -> ProcessSet:
-    """The process set of these ranks, called by them alone; made when there is none. The other ranks need do nothing. Returns
-    when all members have called.
+    """Returns the process set of these ranks, and makes it if there is none. Only they call this; the other ranks need
+    do nothing. Returns when all members have called.
 
     Raises:
         ValueError: this process is none of them.
@@ -159,7 +161,7 @@ def add_by_members(ranks: Sequence[int]) -> ProcessSet:
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Ends a process set, on every rank of the job at the same place; what was started in it is done first.
+    """Ends a process set, on every rank of the job at the same place. What was started in it is done first.
 
     Returns whether it was ended: not hvd.global_process_set, one that the job does not know, or one in which operations
     wait for ranks that have not come yet.
@@ -181,7 +183,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 
 
 def known_process_set(ranks: Sequence[int]) -> Optional[ProcessSet]:
-    """The set of these ranks that the job knows, if there is one."""
+    """Returns the set of these ranks that the job knows, if there is one."""
     wanted = sorted(ranks)
     for process_set in list(_known):
         if process_set.ranks == wanted:
@@ -190,7 +192,8 @@ def known_process_set(ranks: Sequence[int]) -> Optional[ProcessSet]:
 
 
 def get_process_set_ids_and_ranks() -> Dict[int, List[int]]:
-    """The sets that the job knows: their numbers, and their ranks ascending. Before init, HorovodInternalError."""
+    """Returns the sets that the job knows: their numbers, and their ranks ascending. HorovodInternalError before
+    init."""
     return _lib.process_sets()
 
 

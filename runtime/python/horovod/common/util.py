@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 def choose_op(op: Optional[int], average: Optional[bool]) -> int:
-    """The operator that a call means by `op` and the deprecated `average`; Average when it gives neither.
+    """Returns the operator that a call means by `op` and the deprecated `average`; Average when it gives neither.
 
     Raises:
         ValueError: both are given, or `op` is none of the supported operators.
@@ -34,13 +34,13 @@ def choose_op(op: Optional[int], average: Optional[bool]) -> int:
 
 
 def num_rank_is_power_2(num_rank: int) -> bool:
-    """Whether a number of ranks is a power of 2."""
+    """Returns whether a number of ranks is a power of 2."""
     return num_rank > 0 and num_rank & (num_rank - 1) == 0
 
 
 def split_list(values: Sequence[_T], num_parts: int) -> List[Sequence[_T]]:
-    """Values in their order as parts of nearly equal length, the first ones longer. Fewer parts than asked for when there
-    are fewer values."""
+    """Returns the values in their order as parts of nearly equal length, the first ones longer. There are fewer parts
+    than asked for when there are fewer values."""
     num_parts = min(num_parts, len(values))
     size, longer = divmod(len(values), num_parts) if num_parts else (0, 0)
     ends = [0]
@@ -50,7 +50,7 @@ def split_list(values: Sequence[_T], num_parts: int) -> List[Sequence[_T]]:
 
 
 def is_iterable(x: Any) -> bool:
-    """Whether a `for` can go over it."""
+    """Returns whether a `for` can go over it."""
     try:
         iter(x)
     except TypeError:
@@ -60,7 +60,7 @@ def is_iterable(x: Any) -> bool:
 
 @contextlib.contextmanager
 def env(**variables: Optional[str]) -> Iterator[None]:
-    """Sets environment variables, None removing one, and puts back what was there before."""
+    """Sets environment variables, where None removes one, and restores them at the end."""
     before = {name: os.environ.get(name) for name in variables}
     try:
         _set_environment(variables)
@@ -84,7 +84,8 @@ def _cache(function: Callable[..., _T]) -> Callable[..., _T]:
 
 @_cache
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether this package has a front for a framework, and the framework is installed. `ext_base_name`: "torch", ..."""
+    """Returns whether this package has a front for a framework, and the framework is installed. `ext_base_name`:
+    "torch", ..."""
     has_front = importlib.util.find_spec("horovod." + ext_base_name) is not None
     is_there = has_front and importlib.util.find_spec(ext_base_name) is not None
     if verbose and not is_there:
@@ -93,19 +94,20 @@ def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
 
 
 def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: Any) -> None:
-    """ImportError when `extension_available` says no. Only the last part of `ext_name` counts."""
+    """Raises ImportError when `extension_available` says no. Only the last part of `ext_name` counts."""
     if not extension_available(ext_name.rsplit(".", 1)[-1]):
         raise ImportError(f"Extension {ext_name} has not been built: the framework is not installed, or has no front here")
 
 
 def _numbers(version: str) -> List[int]:
-    """The numbers with which a version begins: 2.13.0+cpu is 2, 13, 0."""
+    """Returns the numbers with which a version begins: 2.13.0+cpu is 2, 13, 0."""
     match = re.match(r"\d+(\.\d+)*", version)
     return [int(number) for number in match.group().split(".")] if match else []
 
 
 def is_version_greater_equal_than(ver: str, target: str) -> bool:
-    """Whether version `ver` is `target` or newer, by the numbers with which they begin. ValueError for what is none."""
+    """Returns whether version `ver` is `target` or newer, by the numbers with which they begin. ValueError for a text
+    that is no version."""
     for value in (ver, target):
         if not isinstance(value, str) or not _numbers(value):
             raise ValueError(f"a version as '2.13.0' is needed, not {value!r}")

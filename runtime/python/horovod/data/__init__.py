@@ -1,4 +1,4 @@
-"""Data loaders that training scripts build their own upon."""
+"""Data loaders on which training scripts build their own."""
 
 from horovod.data.data_loader_base import AsyncDataLoaderMixin, BaseDataLoader
 

@@ -1,4 +1,4 @@
-"""What a data loader must offer, and a mixin that reads ahead in a thread.
+"""A base class for data loaders, and a mixin that reads ahead in a thread.
 
     class Loader(AsyncDataLoaderMixin, MyLoader): ...      # MyLoader is a BaseDataLoader
 
@@ -21,7 +21,7 @@ class BaseDataLoader:
     """A loader gives batches through `_iterate`; `_process_batch` sees each before it is given out."""
 
     def __len__(self) -> int:
-        """How many batches there are."""
+        """Returns how many batches there are."""
         raise NotImplementedError
 
     def _iterate(self) -> Iterator[Any]:
@@ -36,7 +36,7 @@ class BaseDataLoader:
 
 
 class _Reading:
-    """One pass over the data, in a thread."""
+    """_Reading is one pass over the data, in a thread."""
 
     def __init__(self, source: Iterator[Any], room: int) -> None:
         self._source = source
@@ -47,7 +47,7 @@ class _Reading:
         _readings.add(self)
 
     def _put(self, item: Any) -> bool:
-        """Whether it is in the queue; not when nobody wants it any more."""
+        """Returns whether it is in the queue; False when nobody wants it any more."""
         while not self._is_stopped.is_set():
             try:
                 self._batches.put(item, timeout=0.2)
@@ -94,8 +94,8 @@ _readings: "weakref.WeakSet[_Reading]" = weakref.WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    """When Python is taken apart no thread of ours may be at work: one that comes out of C++ code then, as torch's is, ends
-    the process by std::terminate."""
+    """Stops all threads when Python ends: one that comes out of C++ code then, as torch's does, ends the process by
+    std::terminate."""
     late = time.monotonic() + _EXIT_S
     readings = list(_readings)
     for reading in readings:
@@ -105,7 +105,7 @@ def _stop_all() -> None:
 
 
 class AsyncDataLoaderMixin:
-    """Reads batches ahead in a thread. Comes before the loader's class among the bases.
+    """AsyncDataLoaderMixin reads batches ahead in a thread. It comes before the loader's class among the bases.
 
     An exception of the loader is raised where the batches are taken. Leaving an iteration early, by `break` or by an
     exception, ends the thread, and so does the end of the process.

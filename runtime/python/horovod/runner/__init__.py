@@ -47,7 +47,7 @@ def run(
     min_np: Optional[int] = None,
     max_np: Optional[int] = None,
 ) -> List[Any]:
-    """Calls `func(*args, **kwargs)` on each of `num_proc` ranks; their results in rank order.
+    """Calls `func(*args, **kwargs)` on each of `num_proc` ranks, and returns their results in rank order.
 
     What ranks print comes out of this process's sys.stdout and sys.stderr, tagged as hvdrun tags it. Ctrl-C stops them.
 

@@ -13,7 +13,7 @@ _DEPTH = 6
 
 
 def find_culprit(func: Callable[..., Any], args: Tuple, kwargs: Dict[str, Any]) -> Optional[str]:
-    """ "its variable 'model', attribute '.lock' (a _thread.lock)"; None where no part alone is to blame."""
+    """Returns "its variable 'model', attribute '.lock' (a _thread.lock)", or None where no part alone is to blame."""
     parts = [(f"its argument {number}", value) for number, value in enumerate(args)]
     parts += [(f"its argument {name!r}", value) for name, value in kwargs.items()]
     return _first_of(iter([*parts, *_parts_of(func)]), _DEPTH)
@@ -39,7 +39,7 @@ def _first_of(parts: Iterator[Tuple[str, Any]], depth: int) -> Optional[str]:
 
 
 def _parts_of(value: Any) -> Iterator[Tuple[str, Any]]:
-    """What a value is made of, each part with words for it."""
+    """Yields what a value is made of, each part with words for it."""
     function = inspect.unwrap(getattr(value, "__func__", value)) if callable(value) else None
     if inspect.isfunction(function):
         variables = inspect.getclosurevars(function)

@@ -1,4 +1,4 @@
-"""How a function gets to the ranks of a job, and how what they return gets back.
+"""How a function gets to the ranks of a job, and how their results get back.
 
 Ranks on this machine: as files, in a folder that only this user can enter. Ranks elsewhere: the function in the
 environment, which hvdrun brings to them inside its session, and the results as lines of their standard output, which come
@@ -42,7 +42,7 @@ def _proof(key: str, what: str, payload: bytes) -> bytes:
 
 
 def _sealed(key: str, what: str, payload: bytes) -> bytes:
-    """`what` says what it is, and of which rank, so that nothing is taken for another thing of the job."""
+    """`what` names the thing and its rank, so that it cannot be taken for another thing of the job."""
     return _proof(key, what, payload) + payload
 
 
@@ -64,7 +64,7 @@ _FUNCTION = "the function"
 
 
 class Folder:
-    """For ranks on this machine."""
+    """Folder carries results of ranks on this machine."""
 
     def __init__(self, path: str, payload: bytes) -> None:
         self.path = pathlib.Path(path)
@@ -73,17 +73,17 @@ class Folder:
         self.environment = {FOLDER: path, KEY: self._key}
 
     def take(self, line: bytes) -> bytes:
-        """What of a line of output is for the user, and no part of a result."""
+        """Returns the part of a line of output that is for the user, and not of a result."""
         return line
 
     def result(self, rank: int) -> Optional[bytes]:
-        """What the rank left, None if nothing."""
+        """Returns what the rank left, or None."""
         path = self.path / f"result.{rank}"
         return _opened(self._key, _result_of(rank), path.read_bytes()) if path.exists() else None
 
 
 class Lines:
-    """For ranks on other hosts."""
+    """Lines carries results of ranks on other hosts."""
 
     def __init__(self, payload: bytes) -> None:
         self._key = secrets.token_hex(32)
@@ -134,7 +134,7 @@ _log_word: Optional[str] = None
 
 
 def log(message: str) -> bool:
-    """Sends a message to whoever runs the job, if it comes by lines; False: nobody reads it."""
+    """Sends a message to the driver, if it comes by lines. False: nobody reads it."""
     if _log_word is None:
         return False
     text = base64.b64encode(message.encode()).decode()
@@ -143,8 +143,8 @@ def log(message: str) -> bool:
 
 
 def receive() -> bytes:
-    """The function, in a rank; what carried it is taken out of the environment, so that programs that it starts do not have
-    it. Before Reply, which takes the rest."""
+    """Returns the function, in a rank. What carried it is removed from the environment, so that programs which it
+    starts do not get it. Call it before Reply, which takes the rest."""
     key = os.environ[KEY]
     if FOLDER in os.environ:
         return _opened(key, _FUNCTION, (pathlib.Path(os.environ[FOLDER]) / "function").read_bytes())
@@ -153,7 +153,8 @@ def receive() -> bytes:
 
 
 class Reply:
-    """The way back; made before the function runs, which may change the environment and standard output."""
+    """Reply is the way back. It is made before the function runs, which may change the environment and standard
+    output."""
 
     def __init__(self) -> None:
         self._rank = int(os.environ["HVD_RANK"])
@@ -166,7 +167,7 @@ class Reply:
         _log_word = self._word or None
 
     def check_size(self, result: bytes) -> None:
-        """ValueError when the driver will not take so much."""
+        """Raises ValueError when the driver will not take so much."""
         if self._most and len(result) > self._most:
             raise ValueError(
                 f"the result of rank {self._rank} is {len(result)} bytes, more than the {self._most} that Spark's "

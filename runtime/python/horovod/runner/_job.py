@@ -25,7 +25,8 @@ _TOLD_LINES = 30
 
 
 def find_program(name: str) -> str:
-    """The path of one of our programs: beside this Python, or in PATH. FileNotFoundError."""
+    """Returns the path of one of our programs: beside this Python, or in PATH. FileNotFoundError if it is in
+    neither."""
     beside = os.path.join(os.path.dirname(sys.executable), name)
     found = beside if os.access(beside, os.X_OK) else shutil.which(name)
     if found is None:
@@ -34,7 +35,8 @@ def find_program(name: str) -> str:
 
 
 class RemoteTraceback(Exception):
-    """The cause of an exception that came from a rank: its traceback there, and how hvdrun saw the end of the job."""
+    """RemoteTraceback is the cause of an exception that came from a rank: its traceback there, and hvdrun's report of
+    the job's end."""
 
     def __init__(self, rank: int, text: str, host: str = "", report: str = "") -> None:
         super().__init__(rank, text, host, report)
@@ -50,7 +52,8 @@ class RemoteTraceback(Exception):
 
 
 def _is_all_here(hvdrun: str, words: List[str], num_proc: int) -> bool:
-    """Whether all ranks will be on this machine, as hvdrun plans it. ValueError with its words when it refuses."""
+    """Returns whether all ranks will be on this machine, as hvdrun plans it. ValueError with its words when it
+    refuses."""
     plan = subprocess.run(
         [hvdrun, "plan", "--json", "-np", str(num_proc), *words, "true"],
         stdin=subprocess.DEVNULL, capture_output=True, check=False,
@@ -61,7 +64,7 @@ def _is_all_here(hvdrun: str, words: List[str], num_proc: int) -> bool:
 
 
 class _Pump(threading.Thread):
-    """Passes on the lines of one of hvdrun's streams to one of this process's, which may be a notebook's."""
+    """_Pump passes on the lines of one of hvdrun's streams to one of this process's, which may be a notebook's."""
 
     def __init__(self, source: IO[bytes], destination: Any, take: Callable[[bytes], bytes]) -> None:
         super().__init__(name="hvd-run-output", daemon=True)
@@ -84,14 +87,14 @@ class _Pump(threading.Thread):
 
 
 def _stop(process: subprocess.Popen) -> None:
-    """hvdrun stops its ranks, politely, then by force."""
+    """Makes hvdrun stop its ranks, politely, then by force."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
     process.wait()
 
 
 def start(argv: List[str], environment: Dict[str, str], pass_fds: Tuple[int, ...] = ()) -> subprocess.Popen:
-    """hvdrun, whose output is for run_to_end()."""
+    """Starts hvdrun, whose output is for run_to_end()."""
     return subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, pass_fds=pass_fds,
         start_new_session=True,  # Ctrl-C comes to it once, from here
@@ -105,7 +108,7 @@ def run_to_end(
     stderr: Any = None,
     while_it_runs: Callable[[], None] = lambda: None,
 ) -> Tuple[int, str]:
-    """hvdrun's exit code and the last lines of its standard error.
+    """Returns hvdrun's exit code and the last lines of its standard error.
 
     What it prints goes to `stdout` and `stderr`: anything with write(text); default: this process's. `while_it_runs` is
     called once, when its output is being read; what it raises stops hvdrun.
@@ -142,7 +145,7 @@ def _raise_first_failure(failures: List[Dict[str, Any]], last_words: str) -> Non
 
 
 def make_payload(func: Callable[..., Any], args: Tuple, kwargs: Dict[str, Any]) -> bytes:
-    """What the ranks are sent. TypeError names what cannot be pickled."""
+    """Returns what the ranks are sent. TypeError names what cannot be pickled."""
     try:
         call = cloudpickle.dumps((func, args, kwargs))
     except Exception as error:
@@ -163,7 +166,7 @@ def run(
     words: List[str],
     executable: Optional[str],
 ) -> List[Any]:
-    """horovod.run with its arguments made hvdrun's."""
+    """Does the work of horovod.run, with its arguments turned into hvdrun's."""
     payload = make_payload(func, args, kwargs)
     hvdrun = find_program("hvdrun")
     with tempfile.TemporaryDirectory(prefix="hvd-run-") as folder:  # mode 0700
@@ -179,7 +182,8 @@ def run(
 
 
 def results_of(who: str, replies: List[Optional[bytes]], code: int, last_words: str) -> List[Any]:
-    """What the ranks' functions returned; or raises what one raised first, or RuntimeError with hvdrun's report."""
+    """Returns what the ranks' functions returned. Otherwise raises what one raised first, or RuntimeError with hvdrun's
+    report."""
     answers = [None if reply is None else pickle.loads(reply) for reply in replies]
     failures = [answer for answer in answers if answer is not None and "error" in answer]
     if failures:
@@ -193,7 +197,7 @@ def results_of(who: str, replies: List[Optional[bytes]], code: int, last_words: 
 
 
 def describe_failure(error: BaseException, rank: int, when: float, traceback_text: str) -> Dict[str, Any]:
-    """What a rank tells of an exception that came out of the function."""
+    """Describes an exception that came out of the function, for the rank's reply."""
     try:
         pickled = cloudpickle.dumps(error)
         pickle.loads(pickled)

@@ -1,4 +1,4 @@
-"""`python -m horovod.runner.launch ...`: hvdrun, under the name that horovodrun's Python module has.
+"""`python -m horovod.runner.launch ...` is hvdrun, under the name that horovodrun's Python module has.
 
 The other names here are those that scripts and tests look for; what they tell is told of libhvd.
 """
@@ -12,7 +12,7 @@ from horovod.runner._job import find_program
 
 
 def is_jsrun_installed() -> bool:
-    """False: jobs are not started by jsrun."""
+    """Returns False: jobs are not started by jsrun."""
     return False
 
 
@@ -26,7 +26,7 @@ class lsf:  # noqa: N801  (a module in Horovod)
 
 
 def run_commandline(argv: Optional[List[str]] = None) -> None:
-    """Becomes hvdrun with these arguments, or this process's."""
+    """Turns this process into hvdrun, with these arguments or its own."""
     hvdrun = find_program("hvdrun")
     sys.stdout.flush()
     sys.stderr.flush()

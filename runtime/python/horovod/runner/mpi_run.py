@@ -1,13 +1,13 @@
-"""Names of Horovod's module that starts mpirun; here hvdrun does (--launcher mpi)."""
+"""Names of Horovod's module that starts mpirun. Here hvdrun starts it (--launcher mpi)."""
 
 from typing import Any, List, Optional, Tuple
 
 
 def _get_mpi_implementation_flags(tcp: bool, env: Any = None) -> Tuple[Optional[List[str]], Optional[List[str]], None]:
-    """No flags of ours: hvdrun chooses them."""
+    """Returns no flags, because hvdrun chooses them."""
     return None, None, None
 
 
 def is_open_mpi(env: Any = None) -> bool:
-    """False: Spark and hvdrun start the ranks themselves, whatever mpirun is here."""
+    """Returns False: Spark and hvdrun start the ranks themselves, whatever mpirun is here."""
     return False

@@ -1,4 +1,4 @@
-"""What a rank of horovod.run executes: `python -m horovod.runner.run_task`, started by hvdrun."""
+"""A rank of horovod.run executes this module: hvdrun starts `python -m horovod.runner.run_task`."""
 
 import os
 import pickle

@@ -1,5 +1,5 @@
-"""The optimizer that DistributedOptimizer makes for op=hvd.Adasum: ranks step by themselves, and what their steps
-changed is combined."""
+"""This is the optimizer that DistributedOptimizer makes for op=hvd.Adasum: each rank makes its own step, and the
+changes of all ranks are combined."""
 
 import contextlib
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
@@ -14,7 +14,7 @@ from horovod.torch._named import NamedMixin, stay_out_of_compiled_code
 
 
 class AdasumMixin(NamedMixin):
-    """Comes before the wrapped optimizer's class in the class that DistributedOptimizer makes.
+    """AdasumMixin precedes the wrapped optimizer's class among the bases of the class that DistributedOptimizer makes.
 
     Adasum is of the changes and not of the gradients (Horovod's delta form): an optimizer's step is not linear in the
     gradient, and it is the changes' lengths and directions that tell how much of them to keep. All ranks start a step
@@ -28,11 +28,11 @@ class AdasumMixin(NamedMixin):
         self._hvd_process_set = process_set
 
     def synchronize(self) -> None:
-        """Nothing: gradients are this rank's own, and can be clipped or looked at before the step at any time."""
+        """Does nothing: gradients are this rank's own, and can be clipped or looked at before the step at any time."""
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """AssertionError: it is the step that is distributed."""
+        """Raises AssertionError, since the step itself is distributed."""
         raise AssertionError("Skipping synchronization is not supported when using Adasum optimizer.")
         yield
 
@@ -40,7 +40,8 @@ class AdasumMixin(NamedMixin):
         return "adasum." + self._hvd_names.get(p, f"noname.{group_index}.{index}")
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
-        """The wrapped optimizer's step on this rank, of whose changes the parameters then keep all ranks' Adasum.
+        """Makes the wrapped optimizer's step on this rank, then sets the parameters to the Adasum of all ranks'
+        changes.
 
         Raises:
             HorovodInternalError: on every rank, when one is gone or ranks disagree; parameters are in no defined state
@@ -90,7 +91,7 @@ class AdasumMixin(NamedMixin):
             raise error
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Nothing to change: gradients add up on this rank for as many backward passes as are made before a step."""
+        """Changes nothing: gradients add up on this rank over all backward passes that come before a step."""
         if passes <= 0:
             raise ValueError("backward_passes_per_step must be > 0")
 

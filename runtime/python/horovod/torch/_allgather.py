@@ -23,7 +23,7 @@ from horovod.torch._handles import (
 
 
 def _arguments(tensor, name, process_set):
-    """Those of `start` and `execute`."""
+    """Returns the arguments of `start` and `execute`."""
     dtype = dtype_of(tensor)
     full_name = None if name is None else "allgather." + name
     return (
@@ -57,7 +57,7 @@ class _Allgather(torch.autograd.Function):
 def allgather(
     tensor: torch.Tensor, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
-    """The ranks' tensors one after the other along dimension 0, in rank order, as a new tensor.
+    """Returns the ranks' tensors one after the other along dimension 0, in rank order, as a new tensor.
 
     Dimension 0 may differ between ranks and be 0; the others must agree. At least one dimension is needed. The gradient
     is this rank's rows of the averaged gradients.
@@ -105,7 +105,7 @@ class _GroupedAllgather(torch.autograd.Function):
 def grouped_allgather(
     tensors: Sequence[torch.Tensor], name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> List[torch.Tensor]:
-    """`allgather` of each tensor of a list, all together or none; the list of new tensors."""
+    """Gathers each tensor of a list as `allgather` does, all together or none. Returns the list of new tensors."""
     tensors = check_group(tensors)
     if any(map(needs_gradient, tensors)):
         return list(_GroupedAllgather.apply(name, process_set, *tensors))

@@ -96,7 +96,7 @@ def allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """The element-wise reduction of all ranks' tensors, as a new tensor of the same shape, type and device.
+    """Returns the element-wise reduction of all ranks' tensors, as a new tensor of the same shape, type and device.
 
     Args:
         tensor: any shape, the same on every rank.
@@ -127,7 +127,7 @@ def allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """`allreduce` in place; returns the tensor."""
+    """Works as `allreduce`, in place; returns the tensor."""
     op = choose_op(op, average)
     check_in_place(tensor)
     return execute_into(
@@ -216,7 +216,7 @@ def grouped_allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> List[torch.Tensor]:
-    """`allreduce` of each tensor of a list, all together or none; the list of new tensors.
+    """Reduces each tensor of a list as `allreduce` does, all together or none. Returns the list of new tensors.
 
     None is reduced before every rank has asked for all of them, and an error is one of all. The list must be the same
     on every rank, in the same order.
@@ -242,7 +242,7 @@ def grouped_allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> List[torch.Tensor]:
-    """`grouped_allreduce` in place; returns the list of tensors."""
+    """Works as `grouped_allreduce`, in place; returns the list of tensors."""
     return synchronize(
         grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set)
     )

@@ -29,7 +29,7 @@ def _rows_of(splits: Splits) -> List[int]:
 
 
 def _arguments(tensor, splits, name, process_set, finish):
-    """Those of `start` and `execute`."""
+    """Returns the arguments of `start` and `execute`."""
     rows = _rows_of(splits)
     dtype = dtype_of(tensor)
     full_name = None if name is None else "alltoall." + name
@@ -89,7 +89,7 @@ def alltoall(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> Union[torch.Tensor, Tuple[torch.Tensor, torch.Tensor]]:
-    """The rows that all ranks have for this one, in the order of the ranks, as a new tensor.
+    """Returns the rows that all ranks have for this one, in the order of the ranks, as a new tensor.
 
     Args:
         tensor: of at least one dimension; dimension 0 may differ between ranks, the others must agree.

@@ -11,7 +11,7 @@ from horovod.torch._handles import check_in_place, dtype_of, empty_like, execute
 
 
 def broadcast_into(tensor, output, root_rank, name, process_set=global_process_set) -> int:
-    """broadcast_async_ without the check of contiguity."""
+    """Works as broadcast_async_, without the check of contiguity."""
     return run_into(_lib.BROADCAST, "broadcast.", tensor, output, name, _lib.SUM, root_rank,
                     1.0, 1.0, number_of(process_set))  # fmt: skip
 
@@ -55,7 +55,7 @@ class _Broadcast(torch.autograd.Function):
 def broadcast(
     tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
-    """The root's tensor, as a new tensor on every rank.
+    """Returns the root's tensor, as a new tensor on every rank.
 
     Args:
         tensor: any shape, the same on every rank; its values matter on the root only.
@@ -72,6 +72,6 @@ def broadcast(
 def broadcast_(
     tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
-    """`broadcast` in place; returns the tensor."""
+    """Works as `broadcast`, in place; returns the tensor."""
     check_in_place(tensor)
     return _execute_into(tensor, tensor, root_rank, name, process_set)

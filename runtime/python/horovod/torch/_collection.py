@@ -31,7 +31,7 @@ _open_lock = threading.Lock()
 
 
 def _is_within_another() -> bool:
-    """Whether the backward pass that ends is a part of another one, as reentrant checkpointing makes them."""
+    """Returns whether the ending backward pass is part of another one, as reentrant checkpointing makes them."""
     frame = sys._getframe(1)
     while frame is not None:
         if frame.f_code is _CODE_OF_FUNCTIONS:
@@ -41,8 +41,8 @@ def _is_within_another() -> bool:
 
 
 def _end_backward() -> None:
-    """Completes what the backward pass that ends has made. All of its optimizers are started before the first is waited for:
-    ranks may come to them in different orders.
+    """Completes what the ending backward pass has made. All of its optimizers are started before the first is waited
+    for: ranks may come to them in different orders.
 
     What a pass within another one has made is only started, and what several passes make at the same time, in threads, is
     completed by the last of them.
@@ -78,7 +78,8 @@ def _end_backward() -> None:
 
 
 class Collection:
-    """What a reducer shares with the hooks, which live as long as the parameters: no reference back to the optimizer.
+    """Collection is what a reducer shares with the hooks. These live as long as the parameters, so it has no reference
+    back to the optimizer.
 
     Args:
         owner: gives the reducer, or None when it is gone.
@@ -111,7 +112,7 @@ class Collection:
         self.backwards: Set[int] = set()  # those that were entered and have not ended
 
     def collect(self, address: int, size_bytes: int, is_on_host: bool) -> None:
-        """One more is there, by the address of its plan. Thread: any."""
+        """Notes that one more gradient is there, by the address of its plan. Thread: any."""
         self.is_in_flight = True
         # The order matters: a start in another thread first clears is_noted, and then looks at what is there.
         self.batch.addresses.append(address)
@@ -123,7 +124,8 @@ class Collection:
             self.start_waiting(_lib.GOES_ON)
 
     def _note(self) -> None:
-        """Something waits: it is started before any thread waits for something else, and when backward ends."""
+        """Notes that something waits. It is started before any thread waits for something else, and when backward
+        ends."""
         with self.lock:
             if not self.is_noted:
                 _wait.collections.append(self)
@@ -131,7 +133,8 @@ class Collection:
         self.enter_backward()
 
     def enter_backward(self) -> None:
-        """A gradient is on its way: if that is in a backward pass, its end completes all."""
+        """Tells that a gradient comes. If that happens in a backward pass, the end of the pass completes all
+        gradients."""
         backward = _number_of_backward()
         if backward == self.backward:
             return
@@ -144,7 +147,7 @@ class Collection:
             _at_end_of_backward(_end_backward)
 
     def start_waiting(self, waits: int) -> None:
-        """Starts all that wait to be. `waits`: as of Batch.start(). Thread: any."""
+        """Starts everything that waits to be started. `waits` has its meaning in Batch.start(). Thread: any."""
         with self.lock:
             self.forget_waiting()
             status = self.batch.start(waits)
@@ -153,15 +156,16 @@ class Collection:
             raise self.failure
 
     def start_now(self) -> None:
-        """Some thread waits for something else."""
+        """Starts what waits, because some thread waits for something else."""
         self._start_noted(_lib.GOES_ON)
 
     def start_at_end(self) -> None:
-        """A backward pass has ended, and others go on. A thread that woke up for this would be in their way."""
+        """Starts what waits at the end of a backward pass while others go on. A thread that woke up for this would
+        disturb them."""
         self._start_noted(_lib.WAITS_SOON)
 
     def _start_noted(self, waits: int) -> None:
-        """A failure is for whoever waits for these."""
+        """Starts what is noted. A failure is raised where these gradients are waited for."""
         with contextlib.suppress(ValueError, HorovodInternalError), self.lock:
             if self.is_noted:  # if not, the step has ended meanwhile, and its memory may be reused
                 self.start_waiting(waits)
@@ -174,7 +178,7 @@ class Collection:
                 _wait.collections.remove(self)
 
     def clear(self) -> None:
-        """None is in flight any more."""
+        """Forgets all, when nothing is in flight any more."""
         with self.lock:
             self.batch.clear()
         self.is_in_flight = False
@@ -188,6 +192,6 @@ class Collection:
                     _open.remove(self)
 
     def decide_start(self) -> None:
-        """Only once all ranks are there: the cores of those that are bound to some are known then."""
+        """Decides once all ranks are there, because only then it is known which cores ranks are bound to."""
         cores = _lib.feature(_lib.NODE_CORES)
         self.start_bytes = _NEVER if 0 < cores < 2 * basics.size() else _START_BYTES

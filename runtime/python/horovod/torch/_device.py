@@ -1,4 +1,4 @@
-"""Tensors on GPUs: whether the library works on them where they are, on which GPU, and on which stream.
+"""Tensors on GPUs: whether the library works on them in place, on which GPU, and on which stream.
 
 An operation begins after what the current stream had before it, and whoever has waited for it finds its result, on whatever
 stream: the caller needs no synchronisation of its own. Memory is the caller's until then, as on the host, so that torch's
@@ -15,7 +15,7 @@ from horovod.common import _lib, basics
 
 
 class Place(NamedTuple):
-    """A GPU, by its number as CUDA and torch count, and a stream of it."""
+    """Place is a GPU, by its number in CUDA and torch, and one of its streams."""
 
     device: int
     stream: int  # cudaStream_t; 0 is the default stream
@@ -38,15 +38,15 @@ def _takes_gpus() -> bool:
 
 
 def place_of(tensor: torch.Tensor) -> Optional[Place]:
-    """Where the library works on the tensor; None: on the host, where it must be for that."""
+    """Returns where the library works on the tensor. None means the host, where the tensor must then be."""
     if tensor.is_cpu or not tensor.is_cuda or not _takes_gpus():
         return None
     return Place(tensor.device.index, torch.cuda.current_stream(tensor.device).cuda_stream)
 
 
 def follow(place: Place) -> Optional[torch.cuda.Stream]:
-    """Has the current stream go on behind what is on the place's stream, which an operation has begun behind, and which with
-    HOROVOD_ENABLE_ASYNC_COMPLETION=1 is all that waits for its end. None: it is that stream."""
+    """Lets the current stream wait for the place's stream, which an operation has begun behind. With
+    HOROVOD_ENABLE_ASYNC_COMPLETION=1 nothing else waits for that operation's end. None: it is the same stream."""
     current = torch.cuda.current_stream(place.device)
     if current.cuda_stream == place.stream:
         return None
@@ -59,7 +59,7 @@ def follow(place: Place) -> Optional[torch.cuda.Stream]:
 
 
 def tell_about_staging(tensor: torch.Tensor) -> None:
-    """Once: the tensor, and others like it, are copied to the host and back."""
+    """Tells the user, once, that this tensor and others like it are copied to the host and back."""
     global _told_about_staging
     if _told_about_staging:
         return

@@ -34,7 +34,8 @@ _REDUCED_ALREADY = (
 
 
 class Settings:
-    """What DistributedOptimizer was asked for; constant after construction but for backward_passes_per_step."""
+    """Settings are what DistributedOptimizer was asked for. All but backward_passes_per_step are constant after
+    construction."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ _FORMATS = {
 
 
 def _format_of(p: torch.Tensor) -> Any:
-    """The memory format of a parameter; None: its gradients travel contiguous.
+    """Returns the memory format of a parameter. None: its gradients are sent contiguous.
 
     It is the parameter's, which a script gives it, and not the gradient's, which may be what came out of one rank's backward.
     """
@@ -76,8 +77,8 @@ def _format_of(p: torch.Tensor) -> Any:
 
 
 def _shape_that_travels(shape: torch.Size, memory_format: Any) -> Sequence[int]:
-    """As ranks compare it, in the order of the memory: with a 1 more at its end where that is a memory format of its own, so
-    that ranks that disagree about the format are told, and no elements are mixed.
+    """Returns the shape that ranks compare, in the order of the memory. A memory format of its own adds a 1 at the end:
+    ranks that disagree about the format get an error then, and no elements are mixed.
 
     What is contiguous and could be taken for that gets a 1 more too; then it has two, and what has a format of its own has
     more than one channel before its 1, else it were contiguous.
@@ -88,7 +89,7 @@ def _shape_that_travels(shape: torch.Size, memory_format: Any) -> Sequence[int]:
 
 
 class _Gradient:
-    """One parameter's gradient."""
+    """_Gradient is one parameter's gradient."""
 
     __slots__ = (
         "p", "name", "settings", "common", "priority", "passes_left", "group",
@@ -127,7 +128,7 @@ class _Gradient:
         self.common.places.add(place)
 
     def start(self, grad: torch.Tensor) -> None:
-        """`grad` is to be reduced, with its group if it is the last one of it."""
+        """Reduces `grad`, together with its group if it is the group's last one."""
         if (
             grad.dtype is self.dtype
             and grad.device == self.device
@@ -154,8 +155,8 @@ class _Gradient:
             raise _lib.error_of(status)
 
     def _prepare(self, grad: torch.Tensor) -> bool:
-        """Sets the memory of a gradient that is seen for the first time, or is in memory that the library cannot use, or is
-        compressed. False: it is sparse, and on its way."""
+        """Sets the memory of a gradient that is new, or compressed, or in memory that the library cannot use. Returns
+        False for a sparse one, which is on its way already."""
         settings = self.settings
         self.was_sparse = grad.layout is not torch.strided
         if self.was_sparse and not settings.sparse_as_dense:
@@ -215,14 +216,14 @@ class _Gradient:
         self.common.enter_backward()
 
     def forget(self) -> None:
-        """It is not in flight any more."""
+        """Notes that it is no longer in flight."""
         self.grad = None
         self.finish = None
         self.passes_left = self.settings.passes
 
 
 class _GradientGroup:
-    """Gradients that are reduced together, when the last of them is there."""
+    """_GradientGroup holds gradients that are reduced together when the last of them is there."""
 
     __slots__ = ("members", "arrivals", "first", "group")
 
@@ -233,12 +234,12 @@ class _GradientGroup:
         self.start_over()
 
     def is_complete_by_one_more(self) -> bool:
-        """One more is there; whether it is the last one. Thread: any, and one of them is told so: a step of the counter is
-        not interrupted by another thread."""
+        """Counts one more gradient, and returns whether it is the last one. Thread: any; only one of them gets True,
+        because no other thread can interrupt a step of the counter."""
         return next(self.arrivals) == len(self.members)
 
     def enqueue(self) -> int:
-        """The status."""
+        """Starts it; returns the status."""
         if self.group is None:
             self.group = _lib.Group([member.plan for member in self.members], self.first)
         return self.group.enqueue()
@@ -275,11 +276,11 @@ def _end(common: Collection, hooks: List[Any]) -> None:
 
 
 class Reducer:
-    """Reduces the gradients of an optimizer's parameters. Thread: the one that makes the step; torch runs the hooks of
-    parameters on a GPU in a thread for each, beside that of the others."""
+    """Reducer reduces the gradients of an optimizer's parameters. Thread: the one that makes the step. torch also runs
+    the hooks of a GPU's parameters in one thread for each GPU."""
 
     def __init__(self, settings: Settings, add_new: Callable[[], None]) -> None:
-        """`add_new` adds the parameters that have come since; its object is not kept alive."""
+        """`add_new` adds parameters that were added since; its object is not kept alive."""
         self.settings = settings
         self.common = Collection(weakref.ref(self))
         self.gradients: Dict[torch.Tensor, _Gradient] = {}
@@ -292,7 +293,7 @@ class Reducer:
         weakref.finalize(self, _end, self.common, self._hooks)
 
     def add(self, named: Sequence[Tuple[str, torch.Tensor]], groups: Sequence[Sequence[torch.Tensor]] = ()) -> None:
-        """Hooks parameters that are not hooked yet; those in `groups` are reduced together, if all are new."""
+        """Hooks parameters that have no hook yet. Those in `groups` are reduced together, if all are new."""
         # The first layers are registered first, come last out of backward, and are needed first by the next forward.
         new: Dict[torch.Tensor, _Gradient] = {}
         for name, p in named:
@@ -343,7 +344,8 @@ class Reducer:
         self.common.is_by_user = False
 
     def note_versions(self) -> None:
-        """A backward pass within another one has ended, and gradients stay in flight: nobody may write them."""
+        """Notes versions when a backward pass within another one has ended: gradients stay in flight, and nobody may
+        write them."""
         self._versions = [
             (gradient, gradient.grad, gradient.grad._version)
             for gradient in self.gradients.values()
@@ -351,7 +353,7 @@ class Reducer:
         ]
 
     def _check_versions(self) -> Optional[BaseException]:
-        """What to raise when a gradient was written in flight: ranks may have different ones then."""
+        """Returns the error for a gradient that was written in flight: ranks may have different ones then."""
         versions, self._versions = self._versions, []
         written = [gradient.name for gradient, grad, version in versions if grad._version != version]
         if not written:
@@ -363,7 +365,7 @@ class Reducer:
         )
 
     def start_missing(self) -> None:
-        """Starts those that backward did not; a gradient that is not there counts as zeros."""
+        """Starts the gradients that backward did not start; a missing one counts as zeros."""
         for p, gradient in self.gradients.items():
             if gradient.grad is not None:
                 continue
@@ -377,7 +379,7 @@ class Reducer:
             gradient.start(grad)
 
     def finish(self) -> None:
-        """Waits for all reductions, also when one fails or Ctrl-C comes, so that none still works on memory."""
+        """Waits for all reductions, even when one fails or Ctrl-C comes, so that none still works on memory."""
         common = self.common
         failure: Optional[BaseException] = common.failure or self._check_versions()
         if common.is_in_flight:

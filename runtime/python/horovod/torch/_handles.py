@@ -31,7 +31,8 @@ if hasattr(torch, "uint16"):  # since torch 2.3
 
 
 class _Pending:
-    """An operation in flight, or a group of them: keeps its memory alive, and knows what to do when it has ended."""
+    """_Pending is an operation in flight, or a group of them. It keeps its memory alive, and knows what to do at its
+    end."""
 
     __slots__ = ("library_handles", "generation", "keep", "finish")
 
@@ -53,7 +54,7 @@ _MAX_PLANS = 1024  # limits how many plans with names that never come again are 
 
 
 def _take_plan(key: Tuple, place: Optional[Place] = None) -> _lib.Plan:
-    """`key` is the arguments of _lib.Plan."""
+    """`key` holds the arguments of _lib.Plan."""
     if place is None:
         return _plans.pop(key, None) or _lib.Plan(*key)
     plan = _plans.pop((place.device, key), None) or _lib.Plan(*key)
@@ -68,7 +69,7 @@ def _keep_plan(key: Tuple, plan: _lib.Plan, place: Optional[Place] = None) -> No
 
 
 def dtype_of(tensor: torch.Tensor) -> int:
-    """The library's number of the tensor's type. ValueError for what does not travel."""
+    """Returns the library's number of the tensor's type. ValueError for a type that cannot be sent."""
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(f"a torch tensor is needed, not {type(tensor).__name__}")
     if tensor.layout is not torch.strided:
@@ -83,7 +84,7 @@ def dtype_of(tensor: torch.Tensor) -> int:
 
 
 def within_reach(tensor: torch.Tensor) -> torch.Tensor:
-    """The values in contiguous memory that the library can use: the tensor itself where it is there already."""
+    """Returns the values in contiguous memory that the library can use: the tensor itself if it is there already."""
     tensor = tensor.detach()
     if not tensor.is_cpu and place_of(tensor) is None:
         tell_about_staging(tensor)
@@ -92,17 +93,19 @@ def within_reach(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def empty_like(tensor: torch.Tensor) -> torch.Tensor:
-    """New memory of the same shape, contiguous whatever the tensor's own layout is."""
+    """Returns new memory of the same shape, which is contiguous whatever the tensor's own layout is."""
     return torch.empty_like(tensor, memory_format=torch.contiguous_format)
 
 
 def needs_gradient(tensor: torch.Tensor) -> bool:
-    """Whether autograd has to know of an operation on the tensor; to tell it costs more than a small operation."""
+    """Returns whether autograd must know of an operation on the tensor. To tell it costs more than a small operation
+    does."""
     return isinstance(tensor, torch.Tensor) and tensor.requires_grad and torch.is_grad_enabled()
 
 
 def library_handle(handle: int) -> Optional[int]:
-    """The library's handle of an operation in flight, of a group the first's; None when it is over, or the job was left."""
+    """Returns the library's handle of an operation in flight, for a group that of the first. None: it is over, or the
+    job was left."""
     pending = _pending.get(handle)
     if pending is None or pending.generation != basics.generation or not pending.library_handles:
         return None
@@ -131,12 +134,12 @@ def _put_in_flight(
 
 
 def is_in_place(tensor: torch.Tensor) -> bool:
-    """Whether the library can work in the tensor's own memory on the host: its values are there as they are, in order."""
+    """Returns whether the library can work in the tensor's own memory on the host: its values are there, in order."""
     return tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg()
 
 
 class Target:
-    """Where the library reads a tensor and writes its result.
+    """Target says where the library reads a tensor and writes its result.
 
     That is the tensors' own memory where the library can use it, else copies: contiguous, and on the host unless the
     library works on the tensors' GPU.
@@ -164,7 +167,7 @@ class Target:
             self.memory = torch.empty(output.shape, dtype=output.dtype, device=self.source.device)
 
     def finish(self, *_: int) -> torch.Tensor:
-        """The output, when the operation has ended."""
+        """Returns the output when the operation has ended."""
         stream = None if self.place is None else follow(self.place)
         if self.memory is not self.output:
             with torch.no_grad():
@@ -178,7 +181,8 @@ def run_into(
     kind: int, prefix: str, tensor: torch.Tensor, output: torch.Tensor, name: Optional[str],
     reduce_op: int = _lib.SUM, root_rank: int = 0, prescale: float = 1.0, postscale: float = 1.0, process_set: int = 0,
 ) -> int:  # fmt: skip
-    """Starts an operation on `tensor` whose result goes into `output`, which may be the same tensor; our handle."""
+    """Starts an operation on `tensor` whose result goes into `output`, which may be the same tensor. Returns our
+    handle."""
     target = Target(tensor, output)
     full_name = None if name is None else prefix + name
     key = (kind, target.dtype, target.shape, full_name, reduce_op, root_rank, prescale, postscale, process_set)
@@ -210,7 +214,7 @@ def execute_into(
 
 
 def start(source: torch.Tensor, finish: Callable[[int], Any], *plan: Any) -> int:
-    """Starts an operation (the arguments of _lib.Plan) on a tensor within reach; our handle for it.
+    """Starts an operation (the arguments of _lib.Plan) on a tensor within reach. Returns our handle for it.
 
     `finish` makes the result of what the library's handle has left.
     """
@@ -219,7 +223,7 @@ def start(source: torch.Tensor, finish: Callable[[int], Any], *plan: Any) -> int
 
 
 def execute(source: Optional[torch.Tensor], finish: Callable[[int], Any], *plan: Any) -> Any:
-    """Does what `start` starts (a join without a source); what `finish` makes."""
+    """Does what `start` starts (a join has no source). Returns what `finish` makes."""
     place = None if source is None else place_of(source)
     taken = _take_plan(plan, place)
     status = _wait.call(taken.execute_for_result, 0 if source is None else source.data_ptr(), 0)
@@ -235,7 +239,7 @@ def execute(source: Optional[torch.Tensor], finish: Callable[[int], Any], *plan:
 
 
 def execute_without_tensor(kind: int, process_set: int = 0) -> None:
-    """A barrier."""
+    """Executes an operation without a tensor: a barrier."""
     key = (kind, _lib.UINT8, (), None, _lib.SUM, 0, 1.0, 1.0, process_set)
     plan = _take_plan(key)
     status = _wait.call(plan.execute, 0, 0)
@@ -245,7 +249,7 @@ def execute_without_tensor(kind: int, process_set: int = 0) -> None:
 
 
 def result_tensor(done: int, like: torch.Tensor) -> torch.Tensor:
-    """What the runtime allocated for a finished operation, as a tensor of the type and on the device of `like`."""
+    """Returns what the runtime allocated for a finished operation, as a tensor of `like`'s type and device."""
     result = _lib.result(done)
     shape = result.shape[: result.ndim]
     place = place_of(like)
@@ -264,7 +268,7 @@ def result_tensor(done: int, like: torch.Tensor) -> torch.Tensor:
 
 
 def start_group(keep: Any, finishes: Sequence[Callable[[int], Any]], plans: Sequence[_lib.Plan]) -> int:
-    """Starts plans whose memory is set, done together; one handle, whose result is the list of theirs."""
+    """Starts plans whose memory is set, to be done together. Returns one handle, whose result is the list of theirs."""
 
     def finish(*done: int) -> List:
         return [finish_one(one) for finish_one, one in zip(finishes, done)]
@@ -273,7 +277,7 @@ def start_group(keep: Any, finishes: Sequence[Callable[[int], Any]], plans: Sequ
 
 
 def plan_on(source: torch.Tensor, output: Optional[torch.Tensor], *arguments: Any) -> _lib.Plan:
-    """A plan (the arguments of _lib.Plan) with its memory."""
+    """Returns a plan (the arguments of _lib.Plan) with its memory."""
     plan = _lib.Plan(*arguments)
     place = place_of(source)
     if place is not None:
@@ -284,7 +288,7 @@ def plan_on(source: torch.Tensor, output: Optional[torch.Tensor], *arguments: An
 
 
 def check_group(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
-    """The tensors of a group as a list. ValueError for what is none."""
+    """Returns the tensors of a group as a list. ValueError for anything else."""
     if isinstance(tensors, torch.Tensor) or not 0 < len(tensors) <= _lib.MAX_GROUP:
         raise ValueError(f"a group is a list of 1 to {_lib.MAX_GROUP} tensors")
     for tensor in tensors:
@@ -293,8 +297,8 @@ def check_group(tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
 
 
 def group_names(prefix: str, name: Optional[str], count: int) -> List[Optional[str]]:
-    """Each tensor's name. Horovod's has the number of tensors at its end, "_1of3": ranks that disagree about the number
-    would wait for each other there, and learn of it here."""
+    """Returns each tensor's name. Horovod's ends with the number of tensors, "_1of3": ranks that disagree about the
+    number would wait for each other there. Here they get an error."""
     return [None if name is None else f"{prefix}{name}_{i + 1}" for i in range(count)]
 
 
@@ -302,13 +306,13 @@ def group_names(prefix: str, name: Optional[str], count: int) -> List[Optional[s
 
 
 def check_in_place(tensor: torch.Tensor) -> None:
-    """ValueError unless an operation can work in the tensor's own memory."""
+    """Raises ValueError unless an operation can work in the tensor's own memory."""
     if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and not tensor.is_contiguous():
         raise ValueError("Tensor is required to be contiguous.")
 
 
 def poll(handle: int) -> bool:
-    """Whether `synchronize` of the handle would return at once. ValueError for an unknown handle."""
+    """Returns whether `synchronize` of the handle would return at once. ValueError for an unknown handle."""
     pending = _pending.get(handle)
     if pending is None:
         raise ValueError(f"no operation has the handle {handle!r}, or synchronize has taken it")

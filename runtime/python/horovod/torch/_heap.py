@@ -1,4 +1,4 @@
-"""Memory for gradients that are made anew in each step.
+"""Memory for gradients that are made again in each step.
 
 `zero_grad(set_to_none=True)`, torch's default, frees all gradients, and the next backward allocates them again. glibc's
 malloc gives such memory back to the kernel when it is freed, and gets it page by page, zeroed, when it is written: for
@@ -27,7 +27,7 @@ MALLOC_VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_
 
 
 def is_set_by_user() -> bool:
-    """Whether malloc's thresholds are left alone."""
+    """Returns whether the user has set malloc's thresholds, which then stay."""
     return any(name in os.environ for name in MALLOC_VARIABLES) or "glibc.malloc." in os.environ.get("GLIBC_TUNABLES", "")
 
 
@@ -35,7 +35,8 @@ _is_told = False
 
 
 def keep_for(parameters: Iterable[torch.Tensor]) -> None:
-    """Makes malloc keep the memory of these parameters' gradients from step to step; where it is not glibc's, nothing."""
+    """Makes glibc's malloc keep the memory of these parameters' gradients from step to step. Does nothing with other
+    mallocs."""
     global _is_told
     if _is_told or sum(p.numel() * p.element_size() for p in parameters if p.is_cpu) < _WORTH_BYTES or is_set_by_user():
         return

@@ -1,4 +1,4 @@
-"""The timeouts of torch.distributed's groups: an operation that waits longer ends, since this rank leaves the job then.
+"""The timeouts of torch.distributed's groups. An operation that waits longer ends, since this rank then leaves the job.
 
 That is what ends a wait for a rank that never comes, as Ctrl-C does: the operation's memory is the script's again, and the other
 ranks are told. A thread looks when the next operation's time is over; to begin and end an operation wakes nobody up.
@@ -17,7 +17,7 @@ _monotonic = time.monotonic
 
 
 class Entry:
-    """One operation's limit."""
+    """Entry is one operation's limit."""
 
     __slots__ = ("until", "what", "seconds", "would_wait", "number", "has_passed")
 
@@ -30,7 +30,7 @@ class Entry:
         self.has_passed = False
 
     def end(self, error: Optional[BaseException]) -> Optional[BaseException]:
-        """It is over, with this error; the one to raise."""
+        """Notes that the operation ended with this error, and returns the error to raise."""
         _entries.pop(self.number, None)
         if error is None or not self.has_passed:
             return error
@@ -48,7 +48,7 @@ _watch: Optional[threading.Thread] = None
 
 
 def begin(what: str, seconds: float, would_wait: Optional[Callable[[], bool]] = None) -> Entry:
-    """From now on the operation has so many seconds, until `end` or while `would_wait` says that it has not ended."""
+    """From now on the operation has so many seconds, until `end`, or while `would_wait` says that it has not ended."""
     entry = Entry(what, seconds, would_wait)
     _entries[entry.number] = entry
     if seconds < _shortest or _watch is None:
@@ -85,7 +85,7 @@ def _run() -> None:
 
 
 def _forget() -> None:
-    """In a forked child, where the thread is not."""
+    """Forgets all in a forked child, which does not have the thread."""
     global _changed, _watch, _shortest
     _entries.clear()
     _changed, _watch, _shortest = threading.Condition(), None, float("inf")

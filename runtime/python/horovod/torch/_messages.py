@@ -27,7 +27,7 @@ _FRAMES = 6  # between those and us, with what torch and the backend have around
 
 
 def _is_awaited() -> bool:
-    """Whether the caller's caller waits at once for the message."""
+    """Returns whether the caller's caller waits for the message at once."""
     frame = sys._getframe(2)
     for _ in range(_FRAMES):
         if frame is None or frame.f_code in _AWAITED:
@@ -37,7 +37,7 @@ def _is_awaited() -> bool:
 
 
 class _Pair:
-    """This rank and another one."""
+    """_Pair is this rank and another one."""
 
     def __init__(self, ranks: List[int]) -> None:
         self._ranks = ranks
@@ -46,14 +46,15 @@ class _Pair:
         self._waiting: Optional[List[Callable[[Optional[ProcessSet], Optional[Exception]], None]]] = None
 
     def known(self) -> Optional[ProcessSet]:
-        """The process set, where it is there and nothing waits to be started in it."""
+        """Returns the process set, if it exists and nothing waits to be started in it."""
         with self._lock:
             if self._set is None and self._waiting is None:
                 self._set = known_process_set(self._ranks)
             return self._set
 
     def call(self, start: Callable[[Optional[ProcessSet], Optional[Exception]], None]) -> None:
-        """With the process set; at once where it is there, else in the thread that makes it. With an error when it cannot be."""
+        """Calls with the process set: at once if it exists, otherwise in the thread that makes it. If it cannot be
+        made, calls with an error."""
         with self._lock:
             if self._set is None:
                 if self._waiting is None:
@@ -90,18 +91,18 @@ def _pair_with(rank: int) -> _Pair:
 
 
 class Messages:
-    """Those of a group. Ranks are the job's."""
+    """Messages are those of a group. Ranks are numbered as in the job."""
 
     def __init__(self, group: str) -> None:
         self._group = group
         self._counts: Dict[Tuple[int, int, int], int] = {}  # by sender, receiver, tag
 
     def send(self, tensor: torch.Tensor, receiver: int, tag: int) -> Optional[Operation]:
-        """None: it is done."""
+        """Sends; None means that it is done."""
         return self._start(tensor, basics.rank(), receiver, tag)
 
     def receive(self, tensor: torch.Tensor, sender: int, tag: int) -> Optional[Operation]:
-        """None: it is done."""
+        """Receives; None means that it is done."""
         return self._start(tensor, sender, basics.rank(), tag)
 
     def _start(self, tensor: torch.Tensor, sender: int, receiver: int, tag: int) -> Optional[Operation]:

@@ -1,4 +1,4 @@
-"""The names that an optimizer's parameters have, and copies and pickles of an optimizer that has them."""
+"""The names of an optimizer's parameters, and how copies and pickles of an optimizer keep them."""
 
 import contextlib
 import sys
@@ -8,12 +8,12 @@ import torch
 
 
 def _names_in_groups(optimizer: torch.optim.Optimizer, names: Dict[torch.Tensor, str]) -> List[List[Optional[str]]]:
-    """The name of each parameter, by its place; None where it has none. A form that can be pickled."""
+    """Returns the name of each parameter, by its place; None where it has none. The form can be pickled."""
     return [[names.get(p) for p in group["params"]] for group in optimizer.param_groups]
 
 
 def _names_of_groups(optimizer: torch.optim.Optimizer, names: List[List[Optional[str]]]) -> Dict[torch.Tensor, str]:
-    """The same back, for the parameters that are in those places now."""
+    """Returns the names for the parameters that are in those places now."""
     return {
         p: name
         for group, group_names in zip(optimizer.param_groups, names)
@@ -26,8 +26,8 @@ _is_out_of_compiled_code = False
 
 
 def stay_out_of_compiled_code() -> None:
-    """Has torch.compile break its graph at this package, in a compiled function that makes the whole step: what is done here
-    is done in each step, with memory that only this step has. Whoever makes an optimizer has loaded the compiler already."""
+    """Makes torch.compile break its graph at this package, when a compiled function makes the whole step: what happens
+    here happens in each step, with memory of that step. Whoever makes an optimizer has loaded the compiler already."""
     global _is_out_of_compiled_code
     rules = sys.modules.get("torch._dynamo.trace_rules")
     if rules is not None and not _is_out_of_compiled_code:
@@ -36,7 +36,8 @@ def stay_out_of_compiled_code() -> None:
 
 
 class NamedMixin:
-    """What the optimizers that DistributedOptimizer makes have in common: a copy is set up anew, for its own parameters."""
+    """NamedMixin is what all of DistributedOptimizer's optimizers share: a copy is set up again, for its own
+    parameters."""
 
     _hvd_names: Dict[torch.Tensor, str]
 
@@ -44,13 +45,13 @@ class NamedMixin:
         raise NotImplementedError
 
     def _hvd_asked(self) -> Tuple[Any, ...]:
-        """What _hvd_setup was given beside the names."""
+        """Returns what _hvd_setup was given besides the names."""
         raise NotImplementedError
 
     @contextlib.contextmanager
     def _hvd_shared(self) -> Iterator[None]:
-        """Around a load_state_dict: the groups and the state stay the objects that they are, which the wrapped optimizer and
-        its schedulers have too."""
+        """Keeps the groups and the state the same objects during a load_state_dict, since the wrapped optimizer and its
+        schedulers refer to them."""
         groups, state = self.param_groups, self.state
         yield
         if self.param_groups is not groups:
@@ -68,7 +69,7 @@ class NamedMixin:
         return state
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
-        """(load_state_dict comes here too, without the "_hvd" part.)"""
+        """Also load_state_dict comes here, without the "_hvd" part."""
         state = dict(state)
         ours = state.pop("_hvd", None)
         super().__setstate__(state)

@@ -25,7 +25,8 @@ from horovod.torch.compression import Compression
 
 
 def _check_op(op: Optional[int]) -> int:
-    """As in Horovod, where a gradient exists for these two only, and scripts expect a RuntimeError for the others."""
+    """Refuses other operators, as Horovod does: a gradient exists for these two only, and scripts expect a
+    RuntimeError."""
     op = choose_op(op, None)
     if op not in (_lib.AVERAGE, _lib.SUM):
         raise NotImplementedError("reducescatter supports op=hvd.Average and hvd.Sum")
@@ -33,7 +34,7 @@ def _check_op(op: Optional[int]) -> int:
 
 
 def _arguments(tensor, name, op, process_set, prescale_factor, postscale_factor):
-    """Those of `start` and `execute`."""
+    """Returns the arguments of `start` and `execute`."""
     dtype = dtype_of(tensor)
     full_name = None if name is None else "reducescatter." + name
     return (
@@ -60,7 +61,7 @@ def reducescatter_async(
 
 
 def _scaled_for_gather(gradient, op, prescale_factor, postscale_factor, process_set):
-    """Horovod's rule: the gradient of a sum counts as often as there are ranks, the factors once each."""
+    """Follows Horovod's rule: the gradient of a sum counts once for each rank, and the factors once each."""
     factor = prescale_factor * postscale_factor * (process_set.size() if op == _lib.SUM else 1)
     return gradient if factor == 1.0 else gradient * factor
 
@@ -86,7 +87,7 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> torch.Tensor:
-    """This rank's rows of the element-wise reduction of all ranks' tensors, as a new tensor.
+    """Returns this rank's rows of the element-wise reduction of all ranks' tensors, as a new tensor.
 
     Dimension 0 is divided by the number of ranks; what remains makes the lowest ranks' parts one row longer.
 
@@ -155,7 +156,7 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> List[torch.Tensor]:
-    """`reducescatter` of each tensor of a list, all together or none; the list of new tensors."""
+    """Works as `reducescatter` on each tensor of a list, all together or none. Returns the list of new tensors."""
     op = _check_op(op)
     pairs = [compression.compress(tensor) for tensor in check_group(tensors)]
     compressed = [tensor for tensor, _ in pairs]

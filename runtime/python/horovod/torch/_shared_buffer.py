@@ -1,4 +1,4 @@
-"""Tensors in memory that the library hands out, in which an allreduce copies nothing within a node."""
+"""Tensors in memory that the library hands out. An allreduce of them copies nothing within a node."""
 
 import ctypes
 from typing import List, Sequence
@@ -12,7 +12,8 @@ _ALIGNMENT = 64  # of each tensor: a cache line, so that no two share one
 
 
 class SharedBuffer:
-    """Tensors that are reduced again and again, as gradients are, in memory that all ranks of a host see.
+    """SharedBuffer holds tensors that are reduced again and again, as gradients are, in memory that all ranks of a host
+    see.
 
     An allreduce of all ranks in place (`allreduce_`, `grouped_allreduce_`, what DistributedOptimizer does) of such a
     tensor packs nothing and copies nothing within a host: each rank writes its part of the result to where the others

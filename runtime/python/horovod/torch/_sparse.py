@@ -12,7 +12,8 @@ from horovod.torch.compression import Compression
 
 
 def zeros_like(p: torch.Tensor) -> torch.Tensor:
-    """A sparse tensor of p's shape and type with no value in it, sparse in dimension 0 as an embedding's gradient."""
+    """Returns a sparse tensor of p's shape and type without values, sparse in dimension 0 as an embedding's gradient
+    is."""
     indices = torch.empty(1, 0, dtype=torch.int64, device=p.device)
     values = torch.empty(0, *p.shape[1:], dtype=p.dtype, device=p.device)
     return torch.sparse_coo_tensor(indices, values, p.shape, check_invariants=False)
@@ -21,7 +22,7 @@ def zeros_like(p: torch.Tensor) -> torch.Tensor:
 def start(
     tensor: torch.Tensor, name: str, op: int, process_set: ProcessSet, compression: Any
 ) -> Callable[[], torch.Tensor]:
-    """sparse_allreduce_async of a checked tensor, with compressed values."""
+    """Works as sparse_allreduce_async, on a checked tensor with compressed values."""
     if op not in (_lib.AVERAGE, _lib.SUM):
         raise ValueError("sparse tensors are reduced by op=hvd.Average or hvd.Sum")
     tensor = tensor.coalesce() if not tensor.is_coalesced() else tensor

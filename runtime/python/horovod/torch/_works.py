@@ -1,4 +1,4 @@
-"""What torch.distributed is given for an operation that goes on: Work objects of the backend "hvd".
+"""Work objects of the backend "hvd": what torch.distributed gets for an operation that goes on.
 
 An operation is completed by the thread that waits for it; or by one of ours, when its future was asked for (torch waits for
 that then, above all DistributedDataParallel) or nobody holds its Work any more. Ours take whichever ends next. What a script
@@ -32,14 +32,14 @@ _LINGER_S = 0.2
 
 
 class Context:
-    """A callback: the operations that it starts are numbered by themselves."""
+    """Context is a callback: the operations that it starts have numbers of their own."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._count = itertools.count()
 
     def next_path(self) -> str:
-        """Of the next one."""
+        """Returns the path of the next operation."""
         return f"{self.path}.{next(self._count)}"
 
 
@@ -51,7 +51,7 @@ _running = _Running()
 
 
 def context() -> Optional[Context]:
-    """The callback that this thread is in."""
+    """Returns the callback that this thread runs."""
     return _running.context
 
 
@@ -65,7 +65,7 @@ def _within(entered: Context) -> Iterator[None]:
 
 
 class Operation:
-    """Operations of the library that were asked for as one, until they have ended.
+    """Operation stands for operations of the library that were asked for as one, until they have ended.
 
     Args:
         handles: of the operations; None: they are started later, by `begin`.
@@ -88,7 +88,7 @@ class Operation:
         self._ended = threading.Event()
 
     def begin(self, handles: Sequence[int], error: Optional[BaseException] = None) -> None:
-        """They are started now, or cannot be."""
+        """Starts them now, or notes why they cannot be started."""
         with self._lock:
             self._handles, self.error = handles, error
             is_served = self._is_served
@@ -130,7 +130,7 @@ class Operation:
             self.is_over, self._finish = True, None
 
     def serve(self) -> None:
-        """Has a thread of ours complete it, also when nobody waits."""
+        """Lets a thread of ours complete it, even if nobody waits."""
         with self._lock:
             if self._is_served:
                 return
@@ -140,7 +140,7 @@ class Operation:
             _server().put(self)
 
     def end(self) -> None:
-        """A thread of ours: completes it, and tells those who wait for its future."""
+        """Completes it on a thread of ours, and calls those who wait for its future."""
         self.complete()
         with self._lock:
             future, self._future = self._future, None
@@ -149,12 +149,12 @@ class Operation:
             self._set(future)
 
     def wait_for(self, seconds: float) -> bool:
-        """Whether it has ended by then; it goes on otherwise."""
+        """Returns whether it has ended by then; otherwise it goes on."""
         self.serve()
         return self._ended.wait(seconds)
 
     def future(self) -> "_Future":
-        """One that a thread of ours completes."""
+        """Returns a future that a thread of ours completes."""
         with self._lock:
             future = self._future
             is_new = future is None
@@ -182,8 +182,8 @@ def _is_done(handle: int) -> bool:
 
 
 class _Future(Future):
-    """The future of an operation, or of a callback that was hung on one. Ctrl-C ends the wait for it, since who waits completes the
-    operation."""
+    """_Future is the future of an operation, or of a callback that follows one. Ctrl-C ends the wait for it, since the
+    waiting thread completes the operation."""
 
     def __init__(self, operation: Operation, path: str) -> None:
         super().__init__()
@@ -222,7 +222,7 @@ class _Future(Future):
 
 
 class LaterWork(Work):
-    """An operation in flight."""
+    """LaterWork is an operation in flight."""
 
     def __init__(self, operation: Operation) -> None:
         super().__init__()
@@ -235,7 +235,7 @@ class LaterWork(Work):
                 self._operation.serve()
 
     def wait(self, timeout: Any = None) -> bool:
-        """RuntimeError when it does not end within `timeout`; it goes on then, and can be waited for again."""
+        """Raises RuntimeError when it does not end within `timeout`. It goes on then, and can be waited for again."""
         operation = self._operation
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else 0.0  # 0: none, as torch has it
         if seconds <= 0:
@@ -272,7 +272,7 @@ class LaterWork(Work):
 
 
 class _Server:
-    """Threads that complete operations as they end: as many as are kept busy by what scripts do in them, and one more."""
+    """_Server is the threads that complete operations as they end: as many as scripts keep busy there, and one more."""
 
     def __init__(self) -> None:
         self._queue = _lib.DoneQueue()
@@ -329,8 +329,9 @@ class _Server:
                 self._idle += 1
 
     def _end(self) -> None:
-        """A thread that comes back from torch while Python finalises ends the process by std::terminate: setting a future
-        takes Python's lock where nothing may be thrown, and Python ends whoever asks for the lock by then."""
+        """Ends the server's threads before Python finalises: a thread that then comes back from torch ends the process
+        by std::terminate. Setting a future takes Python's lock where nothing may be thrown, and Python ends every
+        thread that asks for the lock by then."""
         with self._lock:
             threads = list(self._threads)
         for _ in threads:
@@ -359,7 +360,7 @@ def _server() -> _Server:
 
 
 def _forget_server() -> None:
-    """In a forked child: its threads stay in the parent, and a lock may be held by one of them."""
+    """Forgets the server in a forked child: its threads stay in the parent, and one of them may hold a lock."""
     global _the_server, _server_lock
     if _the_server is not None:
         atexit.unregister(_the_server._end)
@@ -370,7 +371,7 @@ os.register_at_fork(after_in_child=_forget_server)
 
 
 def later_in_place(tensors: Sequence[torch.Tensor], start: Callable[[torch.Tensor], int]) -> Operation:
-    """Operations that leave their results in the tensors; `start` gives a handle."""
+    """Runs operations that leave their results in the tensors; `start` returns a handle."""
     memory = [tensor.detach().resolve_neg().contiguous() for tensor in tensors]  # itself, where it is so
 
     def finish(_: List[Any]) -> List[torch.Tensor]:
@@ -383,7 +384,7 @@ def later_in_place(tensors: Sequence[torch.Tensor], start: Callable[[torch.Tenso
 
 
 def later_into(output: torch.Tensor, handle: int) -> Operation:
-    """An operation whose result is copied into `output`, whatever its shape."""
+    """Runs an operation whose result is copied into `output`, whatever its shape."""
 
     def finish(results: List[Any]) -> List[torch.Tensor]:
         output.detach().copy_(results[0].view(output.shape))

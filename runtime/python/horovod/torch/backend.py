@@ -77,13 +77,14 @@ def _done(result: Any) -> Any:
 
 
 def _seconds_of(timeout: Any) -> Optional[float]:
-    """None: none was given (torch's options say so by a negative one)."""
+    """Returns the timeout; None if none was given, for which torch's options have a negative one."""
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else 0.0
     return seconds if seconds > 0 else None
 
 
 def _limited(method: _T) -> _T:
-    """A collective with its timeout: the group's, unless its options have one. One that goes on after it is an Operation."""
+    """Runs a collective with its timeout: the group's, unless its options have one. One that goes on after it is an
+    Operation."""
     what = method.__name__.strip("_")
 
     @functools.wraps(method)
@@ -109,7 +110,7 @@ def _limited(method: _T) -> _T:
 
 
 def _rows(tensor: torch.Tensor) -> torch.Tensor:
-    """What is gathered: at least one dimension is needed."""
+    """Returns the tensor with at least one dimension, which gathering needs."""
     return tensor.detach().reshape(1, -1)
 
 
@@ -119,7 +120,7 @@ basics.when_left.append(_sets_with_group.clear)
 
 
 class HvdProcessGroup(dist.ProcessGroup):
-    """A torch process group whose operations are libhvd's, on a process set."""
+    """HvdProcessGroup is a torch process group whose operations are libhvd's, on a process set."""
 
     def __init__(self, options: Any, process_set: ProcessSet) -> None:
         super().__init__(options.group_rank, options.group_size)
@@ -135,18 +136,18 @@ class HvdProcessGroup(dist.ProcessGroup):
         self._paths = itertools.count()
 
     def _where(self) -> Dict[str, Any]:
-        """Of the next operation: the arguments that say in which set, and under which name."""
+        """Returns the arguments that say in which set the next operation runs, and under which name."""
         return {"process_set": self._process_set, "name": self._next_name()}
 
     def _next_name(self) -> Optional[str]:
-        """None: it goes by its number in the set."""
+        """Returns None when the operation goes by its number in the set."""
         entered = context()
         if entered is not None:
             return f"{self._name}.noname.of.{entered.next_path()}"
         return None if self._is_first else f"{self._name}.noname.{next(self._count)}"
 
     def path_of_next(self) -> str:
-        """Of an operation that goes on, for what is hung on its future."""
+        """Returns the path of an operation that goes on, for callbacks on its future."""
         entered = context()
         return f"{self._name}.{next(self._paths)}" if entered is None else entered.next_path()
 
@@ -155,24 +156,24 @@ class HvdProcessGroup(dist.ProcessGroup):
 
     @property
     def _device_types(self) -> List[torch.device]:
-        """Of which the group takes tensors; torch asks before it checkpoints, among others."""
+        """Returns the devices of whose tensors the group can take; torch asks before it checkpoints, among others."""
         return [torch.device(name) for name in ("cpu", "cuda") if name == "cpu" or torch.cuda.is_available()]
 
     def _get_backend(self, device: torch.device) -> "HvdProcessGroup":
-        """There is one for all devices."""
+        """Returns the one backend for all devices."""
         return self
 
     supports_coalescing = False
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """For operations from now on."""
+        """Sets the timeout of operations from now on."""
         self._timeout_s = _seconds_of(timeout) or self._timeout_s
 
     _set_default_timeout = set_timeout
 
     @property
     def group_name(self) -> str:
-        """Under which torch has it; it asks when it no longer has it, too."""
+        """Returns the name by which torch knows the group. torch asks even after it has forgotten the group."""
         return self._name
 
     pg_name = group_name
@@ -371,7 +372,7 @@ class HvdProcessGroup(dist.ProcessGroup):
     all_to_all_single = alltoall_base  # its name since torch 2.13
 
     def _rows_for_each(self, what: str, tensor: torch.Tensor, splits: Sequence[int]) -> List[int]:
-        """How many of a tensor's rows go to each rank, or come from it."""
+        """Returns how many of a tensor's rows go to each rank, or come from it."""
         if tensor.dim() == 0:
             raise ValueError(f"all_to_all: the {what} has no dimension that could be split")
         rows = tensor.shape[0]
@@ -420,7 +421,7 @@ def _only(tensors: List[torch.Tensor]) -> torch.Tensor:
 
 
 def _goes_on(options: Any) -> bool:
-    """Whether the caller does something else meanwhile."""
+    """Returns whether the caller does something else meanwhile."""
     return getattr(options, "asyncOp", False)
 
 
@@ -433,7 +434,7 @@ def _in_place(tensor: torch.Tensor, operation: Callable[[torch.Tensor], Any]) ->
 
 
 def _create(options: Any, *_: Any) -> HvdProcessGroup:
-    """What torch calls for init_process_group and new_group, on the ranks of the group."""
+    """Makes a group: torch calls this for init_process_group and new_group, on the ranks of the group."""
     basics.init()
     rank, size = options.group_rank, options.group_size
     ranks = [int(r) for r in options.global_ranks_in_group]

@@ -6,7 +6,7 @@ import torch
 
 
 class Compressor:
-    """What a compression must offer: two static methods."""
+    """Compressor is what a compression must offer: two static methods."""
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
@@ -60,7 +60,7 @@ class BF16Compressor(Compressor):
 
 
 class Compression:
-    """The compressions to choose from: `Compression.none`, `.fp16`, `.bf16`."""
+    """Compression names the compressions to choose from: `Compression.none`, `.fp16`, `.bf16`."""
 
     none = NoneCompressor
     fp16 = FP16Compressor

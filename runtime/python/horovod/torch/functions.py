@@ -1,4 +1,4 @@
-"""Broadcasting what is more than one tensor: parameters, an optimizer's state, any object."""
+"""Broadcasts of more than one tensor: parameters, an optimizer's state, any object."""
 
 import hmac
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
@@ -15,12 +15,13 @@ from horovod.torch._broadcast import broadcast_into
 
 
 def _proof(payload: torch.Tensor, what: str) -> bytes:
-    """What only a rank of this job can make of the pickled object. `what` says which object of whom it is."""
+    """Returns what only a rank of this job can compute of the pickled object. `what` says whose object it is, and
+    which."""
     return _lib.mac_of_bytes(what.encode() + _lib.mac(payload.data_ptr(), payload.numel()))
 
 
 def _sealed(obj: Any, what: str) -> torch.Tensor:
-    """The pickled object behind its proof, for unpickling runs what is in it."""
+    """Returns the pickled object with its proof: unpickling runs code, so it must come from this job."""
     pickled = numpy.frombuffer(cloudpickle.dumps(obj), dtype=numpy.uint8)
     sealed = torch.empty(_lib.MAC_BYTES + pickled.size, dtype=torch.uint8)
     sealed.numpy()[_lib.MAC_BYTES :] = pickled
@@ -29,7 +30,7 @@ def _sealed(obj: Any, what: str) -> torch.Tensor:
 
 
 def _opened(sealed: torch.Tensor, what: str) -> Any:
-    """The object, once it is known that a rank of this job has sent it as this one."""
+    """Returns the object, after a check that a rank of this job has sent it as this one."""
     payload = sealed[_lib.MAC_BYTES :]
     if not hmac.compare_digest(sealed.numpy()[: _lib.MAC_BYTES].tobytes(), _proof(payload, what)):
         raise HorovodInternalError(
@@ -42,7 +43,7 @@ def _opened(sealed: torch.Tensor, what: str) -> Any:
 def broadcast_object(
     obj: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """The root's object, on every rank; on the root, `obj` itself.
+    """Returns the root's object on every rank; on the root, `obj` itself.
 
     Args:
         obj: anything that cloudpickle can carry; looked at on the root only.
@@ -65,7 +66,7 @@ def broadcast_object(
 
 
 def allgather_object(obj: Any, name: Optional[str] = None) -> List[Any]:
-    """The ranks' objects, in rank order, on every rank. `obj` is anything that cloudpickle can carry."""
+    """Returns the ranks' objects, in rank order, on every rank. `obj` is anything that cloudpickle can carry."""
     what = f"allgather_object {name or ''} of rank "
     payload = _sealed(obj, f"{what}{mpi_ops.rank()}")
     lengths = mpi_ops.allgather(torch.tensor([payload.numel()]), name and name + ".sz").tolist()
@@ -100,7 +101,7 @@ def broadcast_parameters(params: Union[Mapping[str, torch.Tensor], Sequence], ro
 
 
 def _synchronize_all(handles: List[int]) -> None:
-    """Waits for all, also when one fails, so that none still works on memory; then raises the first failure."""
+    """Waits for all, even when one fails, so that none still works on memory; then raises the first failure."""
     failure: Optional[Exception] = None
     for handle in handles:
         try:
@@ -114,7 +115,7 @@ def _synchronize_all(handles: List[int]) -> None:
 def broadcast_optimizer_state(
     optimizer: torch.optim.Optimizer, root_rank: int, model: Optional[torch.nn.Module] = None
 ) -> None:
-    """Makes all ranks' optimizer state that of the root: options of the parameter groups, and each parameter's state.
+    """Gives all ranks the root's optimizer state: options of the parameter groups, and each parameter's state.
 
     What a rank does not have yet is created as the root has it, what only it has is dropped; no step is made and no
     parameter changes. Typically called before training, after rank 0 loaded a checkpoint.
@@ -163,7 +164,7 @@ def _add_zero_gradients(optimizer: torch.optim.Optimizer, model: Optional[torch.
 
 
 class _TensorSpec:
-    """Stands for a tensor of the root's state that follows by itself."""
+    """_TensorSpec stands for a tensor of the root's state, which is sent by itself."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.shape = tuple(tensor.shape)
@@ -171,29 +172,30 @@ class _TensorSpec:
         self.is_on_host = tensor.device.type == "cpu"
 
     def like(self, current: Any, p: torch.Tensor) -> torch.Tensor:
-        """`current` if it fits, so that references to it stay good; else a new tensor."""
+        """Returns `current` if it fits, so that references to it stay good; otherwise a new tensor."""
         if isinstance(current, torch.Tensor) and (tuple(current.shape), current.dtype) == (self.shape, self.dtype):
             return current
         return torch.zeros(self.shape, dtype=self.dtype, device="cpu" if self.is_on_host else p.device)
 
 
 class _DeviceTensor:
-    """Stands for a tensor that the root has on a device, such as the learning rate of a capturable optimizer. Pickled as it is
-    it would come to the device of the root's number, which is another rank's, or nobody's."""
+    """_DeviceTensor stands for a tensor that the root has on a device, such as the learning rate of a capturable
+    optimizer. A plain pickle would put it on the device with the root's number, which is another rank's, or
+    nobody's."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.on_host = tensor.detach().cpu()
 
 
 def _packed(value: Any) -> Any:
-    """An option or value of a state, or a tuple or list of such, as it is pickled."""
+    """Returns an option or value of a state, or a tuple or list of them, in the form that is pickled."""
     if isinstance(value, torch.Tensor):
         return value if value.device.type == "cpu" else _DeviceTensor(value)
     return type(value)(map(_packed, value)) if type(value) in (tuple, list) else value
 
 
 def _unpacked(value: Any, device: torch.device) -> Any:
-    """The same on this rank, whose parameter is on `device`."""
+    """Returns the same on this rank, whose parameter is on `device`."""
     if isinstance(value, _DeviceTensor):
         return value.on_host.to(device)
     if type(value) in (tuple, list):
@@ -206,7 +208,8 @@ def _parameters(optimizer: torch.optim.Optimizer) -> List[torch.Tensor]:
 
 
 def _plan_of(optimizer: torch.optim.Optimizer) -> Dict[str, Any]:
-    """What the root tells the others: group options and small values themselves, a _TensorSpec for each tensor."""
+    """Returns what the root sends to the others: group options and small values themselves, a _TensorSpec for each
+    tensor."""
     groups = [
         (len(group["params"]), {key: _packed(value) for key, value in group.items() if key != "params"})
         for group in optimizer.param_groups

@@ -1,4 +1,4 @@
-"""DistributedOptimizer: an optimizer whose step sees the gradients of all ranks."""
+"""DistributedOptimizer is an optimizer whose step sees the gradients of all ranks."""
 
 import contextlib
 import itertools
@@ -38,10 +38,11 @@ basics.when_left.append(_count_anew)
 
 
 class _DistributedMixin(NamedMixin):
-    """Comes before the wrapped optimizer's class in the class that DistributedOptimizer makes."""
+    """_DistributedMixin precedes the wrapped optimizer's class among the bases of the class that DistributedOptimizer
+    makes."""
 
     def _hvd_setup(self, names: Dict[torch.Tensor, str], settings: Settings, groups: Sequence[Sequence[int]]) -> None:
-        """`groups`: positions among all parameters."""
+        """`groups` holds positions among all parameters."""
         self._hvd_names = names
         self._hvd_number: Optional[int] = None  # among those with parameters without names
         self._hvd_settings = settings
@@ -66,11 +67,12 @@ class _DistributedMixin(NamedMixin):
 
     @property
     def _parameter_names(self) -> Dict[torch.Tensor, str]:
-        """The name of each parameter, as Horovod's own tests and some scripts look at it."""
+        """Returns the name of each parameter, under the name that Horovod's own tests and some scripts read."""
         return self._hvd_names
 
     def _hvd_add_hooks(self) -> None:
-        """Hooks every parameter that needs a gradient and has none yet: new groups and unfrozen ones come later."""
+        """Hooks every parameter that needs a gradient and has no hook yet, because groups and unfrozen parameters come
+        later."""
         if not self._hvd_reduces:
             return
         reducer = self._hvd_reducer
@@ -82,7 +84,7 @@ class _DistributedMixin(NamedMixin):
         reducer.add([(self._hvd_names[p], p) for p in new], groups)
 
     def synchronize(self) -> None:
-        """Sees to it that every gradient holds the reduction over all ranks; after a backward pass it does already.
+        """Makes every gradient hold the reduction over all ranks. After a backward pass it does already.
 
         Where none was made (on this rank, or fewer than backward_passes_per_step), gradients are reduced as they are now; a
         missing one counts as zeros, so that ranks whose models take different paths agree. Whoever calls it steps inside
@@ -104,7 +106,8 @@ class _DistributedMixin(NamedMixin):
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """Inside it, `step` does not synchronize, as in scripts for Horovod (here the first line is not needed):
+        """Returns a context in which `step` does not synchronize, as in scripts for Horovod (here the first line is not
+        needed):
 
         optimizer.synchronize()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -145,7 +148,7 @@ class _DistributedMixin(NamedMixin):
         return result
 
     def _hvd_reduce_loss(self, loss: Any) -> Any:
-        """The loss of which the reduced gradients are those."""
+        """Returns the loss whose gradients are the reduced ones."""
         if not self._hvd_reduces:
             return loss
         settings = self._hvd_settings
@@ -162,7 +165,7 @@ class _DistributedMixin(NamedMixin):
     step.hooked = True
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
-        """The wrapped optimizer's zero_grad. AssertionError while reductions of the gradients are in flight."""
+        """Calls the wrapped optimizer's zero_grad. AssertionError while reductions of the gradients are in flight."""
         common = self._hvd_reducer.common
         if common.is_in_flight:
             raise AssertionError(
@@ -179,13 +182,13 @@ class _DistributedMixin(NamedMixin):
         self._hvd_reducer.set_passes(passes)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
-        """The wrapped optimizer's add_param_group; the new parameters are reduced too."""
+        """Calls the wrapped optimizer's add_param_group; the new parameters are reduced too."""
         super().add_param_group(param_group)
         self._hvd_name_parameters()
         self._hvd_add_hooks()
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """The wrapped optimizer's load_state_dict; reductions in flight are waited for and forgotten."""
+        """Calls the wrapped optimizer's load_state_dict. Reductions in flight are waited for and forgotten."""
         with contextlib.suppress(Exception):  # of an operation whose result nobody wants
             self._hvd_reducer.finish()
         self._hvd_reducer.common.is_synchronized = False
@@ -199,7 +202,7 @@ class _DistributedMixin(NamedMixin):
 def _names_of(
     optimizer: torch.optim.Optimizer, named_parameters: Optional[Iterable[Tuple[str, torch.Tensor]]]
 ) -> Dict[torch.Tensor, str]:
-    """The checked name of each parameter; empty when none were given."""
+    """Returns the checked name of each parameter; empty when none were given."""
     if named_parameters is None:
         return {}
     pairs: List[Tuple[str, torch.Tensor]] = list(named_parameters)
@@ -247,7 +250,8 @@ def _check_groups(groups: Any) -> None:
 def _positions_of(
     groups: Any, optimizer: torch.optim.Optimizer, names: Dict[torch.Tensor, str], process_set: ProcessSet
 ) -> List[List[int]]:
-    """The groups as positions among all of the optimizer's parameters, the same tensors in the same order on every rank."""
+    """Returns the groups as positions among all of the optimizer's parameters, the same tensors in the same order on
+    every rank."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     position = {p: i for i, p in enumerate(parameters)}
     order = [i for i, p in enumerate(parameters) if p.requires_grad]

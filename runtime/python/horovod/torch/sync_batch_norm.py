@@ -1,4 +1,4 @@
-"""SyncBatchNorm: batch normalisation over the batches of all ranks."""
+"""SyncBatchNorm is batch normalisation over the batches of all ranks."""
 
 from typing import Any, Optional, Tuple
 
@@ -12,7 +12,8 @@ from horovod.torch._allreduce import allreduce
 
 
 class SyncBatchNorm(_BatchNorm):
-    """torch.nn.BatchNorm1d/2d/3d whose mean and variance in training are those of all ranks' batches together.
+    """SyncBatchNorm is a torch.nn.BatchNorm1d/2d/3d whose mean and variance in training are those of all ranks'
+    batches.
 
     Batches may differ in size between ranks, and a rank's may be empty. Evaluation, and a job of one rank, are exactly
     torch's. Works on every device; 16-bit inputs are normalised with statistics in float32, also their gradients.
@@ -66,12 +67,12 @@ class SyncBatchNorm(_BatchNorm):
 
 
 def _channels(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """A value per channel, in the shape that goes with `like`."""
+    """Returns a value per channel, in the shape that goes with `like`."""
     return tensor.view(1, -1, *([1] * (like.dim() - 2)))
 
 
 def _whole(tensor: torch.Tensor) -> Tuple[int, ...]:
-    """The dimensions that are averaged over."""
+    """Returns the dimensions that are averaged over."""
     return (0, *range(2, tensor.dim()))
 
 

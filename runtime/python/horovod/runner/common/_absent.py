@@ -1,4 +1,4 @@
-"""Names of Horovod's that stand for a part which does not exist here: importing them works, using them says what to use."""
+"""Names of Horovod's for parts that do not exist here. Importing them works; using them says what to use instead."""
 
 from typing import Any, NoReturn
 
@@ -10,7 +10,7 @@ def _refuse(name: str) -> NoReturn:
 
 
 def absent_class(name: str) -> type:
-    """A class that cannot be made."""
+    """Returns a class that cannot be made."""
 
     class Absent:
         def __init__(self, *_args: Any, **_kwargs: Any) -> None:
@@ -21,7 +21,7 @@ def absent_class(name: str) -> type:
 
 
 def absent_function(name: str) -> Any:
-    """A function that cannot be called."""
+    """Returns a function that cannot be called."""
 
     def absent(*_args: Any, **_kwargs: Any) -> None:
         _refuse(name)

@@ -11,7 +11,8 @@ def in_thread(
     daemon: bool = True,
     silent: bool = False,
 ) -> threading.Thread:
-    """Starts a function in a thread of its own, and returns that. `silent`: nothing is printed of its exceptions."""
+    """Starts a function in a thread of its own, and returns the thread. `silent`: nothing is printed of its
+    exceptions."""
     if not isinstance(args, tuple):
         raise ValueError(f"args must be a tuple, not {type(args).__name__}; for a single argument use (arg,)")
 

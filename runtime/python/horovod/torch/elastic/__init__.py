@@ -31,13 +31,13 @@ __all__ = ["ElasticSampler", "TorchState", "run"]
 
 
 def reset() -> None:
-    """Leaves the job and joins it anew. HorovodInternalError when not all ranks come in time."""
+    """Leaves the job and joins it again. HorovodInternalError when not all ranks come in time."""
     shutdown()
     init()
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates a function of a state, and whatever else, so that it goes on after a failed collective.
+    """Decorates a function of a state and other arguments, so that it goes on after a failed collective.
 
     Raises (when the decorated function is called):
         HorovodInternalError: the ranks could not meet again, or the failure comes again and again with nothing

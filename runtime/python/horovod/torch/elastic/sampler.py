@@ -1,4 +1,4 @@
-"""ElasticSampler: which samples are this rank's, of those that are left of the epoch."""
+"""ElasticSampler chooses this rank's samples, of those that are left of the epoch."""
 
 import math
 import random
@@ -41,13 +41,13 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
-        """Begins an epoch: no sample of it was seen yet."""
+        """Begins an epoch, of which no sample was seen yet."""
         self.epoch = epoch
         self.processed_num = 0
         self.reset()
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
-        """Every rank has processed a batch of so many samples. `batch_idx` is not used."""
+        """Records that every rank has processed a batch of so many samples. `batch_idx` is not used."""
         self.processed_num += batch_size * self.num_replicas
 
     def state_dict(self) -> Dict[str, Any]:
@@ -59,7 +59,7 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.reset()
 
     def reset(self) -> None:
-        """Divides what is left among the ranks that there are now."""
+        """Divides the remaining samples among the ranks that there are now."""
         self.num_replicas = size()
         self.rank = rank()
         everything = list(range(len(self.dataset)))

@@ -17,13 +17,13 @@ from horovod.torch.mpi_ops import is_initialized, rank
 
 
 class StateHandler:
-    """How values of one kind are saved, restored and synchronised."""
+    """StateHandler says how values of one kind are saved, restored and synchronised."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
     def set_value(self, value: Any) -> None:
-        """Another object takes its place, and is what counts from now on."""
+        """Replaces the object by another, which is saved and restored from now on."""
         self.value = value
         self.save()
 
@@ -39,7 +39,7 @@ class StateHandler:
 
 
 class ModelStateHandler(StateHandler):
-    """A torch.nn.Module: its state_dict."""
+    """ModelStateHandler handles a torch.nn.Module by its state_dict."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__(model)
@@ -57,7 +57,7 @@ class ModelStateHandler(StateHandler):
 
 
 class OptimizerStateHandler(StateHandler):
-    """A torch optimizer, also a DistributedOptimizer: its state_dict."""
+    """OptimizerStateHandler handles a torch optimizer, also a DistributedOptimizer, by its state_dict."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         super().__init__(optimizer)
@@ -76,7 +76,7 @@ class OptimizerStateHandler(StateHandler):
 
 
 class SamplerStateHandler(StateHandler):
-    """An ElasticSampler."""
+    """SamplerStateHandler handles an ElasticSampler."""
 
     def __init__(self, sampler: ElasticSampler) -> None:
         super().__init__(sampler)
@@ -105,7 +105,7 @@ _handler_registry: List[Tuple[type, type]] = [
 
 
 def get_handler_registry() -> List[Tuple[type, type]]:
-    """Pairs of a type and the StateHandler for its objects; the first that fits is used."""
+    """Returns pairs of a type and the StateHandler for its objects; the first that fits is used."""
     return list(_handler_registry)
 
 
@@ -122,7 +122,8 @@ def _handler_of(value: Any) -> Optional[StateHandler]:
 
 
 class TorchState(ObjectState):
-    """What a training script consists of: `TorchState(model=model, optimizer=optimizer, epoch=0, batch=0)`.
+    """TorchState is what a training script consists of: `TorchState(model=model, optimizer=optimizer, epoch=0,
+    batch=0)`.
 
     Each argument is an attribute. Models, optimizers and ElasticSamplers are saved, restored and synchronised by their
     state_dict, in place; everything else as an object.
@@ -165,7 +166,7 @@ class TorchState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Makes all ranks' state that of the rank which has committed most, the lowest of these.
+        """Gives all ranks the state of the rank that has committed most, the lowest of these.
 
         After a restart that is one which was there before, whatever its number is.
         """

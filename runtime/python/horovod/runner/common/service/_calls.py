@@ -79,7 +79,7 @@ class _Handler(socketserver.BaseRequestHandler):
 
 
 class Server(socketserver.ThreadingTCPServer):
-    """Answers calls of the given functions, each on a thread of its own, until close()."""
+    """Server answers calls of the given functions, each on a thread of its own, until close()."""
 
     daemon_threads = True
     block_on_close = False
@@ -96,7 +96,7 @@ class Server(socketserver.ThreadingTCPServer):
         self._thread.start()
 
     def addresses(self) -> Dict[str, List[Tuple[str, int]]]:
-        """Where it listens, by interface."""
+        """Returns where it listens, by interface."""
         return {name: [(address, self.server_address[1])] for name, address in self._interfaces.items()}
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -119,7 +119,7 @@ class Server(socketserver.ThreadingTCPServer):
 
 
 class Caller:
-    """Calls a server by any of its addresses."""
+    """Caller calls a server by any of its addresses."""
 
     def __init__(self, addresses: Addresses, key: bytes) -> None:
         places = [tuple(place) for _, of_interface in addresses.items() for place in of_interface]
@@ -132,7 +132,7 @@ class Caller:
         self.own_address = "localhost"
 
     def call(self, function: str, *arguments: Any, takes_s: float = 0.0) -> Any:
-        """The result of the function there. `takes_s`: for so long it may wait by itself.
+        """Returns the result of the function there. `takes_s`: for so long it may wait by itself.
 
         Raises:
             What the function raised: IndexError, ValueError, TimeoutException, or RuntimeError for all else.
@@ -169,7 +169,7 @@ class Caller:
 
 
 def _interface_addresses(nics: Optional[set]) -> Dict[str, str]:
-    """The IPv4 address of each interface that has one, loopback last."""
+    """Returns the IPv4 address of each interface that has one, loopback last."""
     import fcntl
 
     found = {}

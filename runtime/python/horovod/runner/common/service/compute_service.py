@@ -1,4 +1,4 @@
-"""Where the processes of a tf.data service meet: dispatchers and workers register here, training tasks wait for them.
+"""The processes of a tf.data service meet here: dispatchers and workers register, and training tasks wait for them.
 
 One process has the ComputeService, all others a ComputeClient of it. Horovod's names, for scripts that use them.
 """
@@ -14,7 +14,7 @@ _ASK_AGAIN_S = 30.0
 
 
 class ComputeService:
-    """Knows the dispatchers' addresses, and which workers each has.
+    """ComputeService knows the dispatchers' addresses, and which workers each has.
 
     Args:
         dispatchers: how many there will be.
@@ -42,11 +42,11 @@ class ComputeService:
         self._server = Server(functions, key, nics)
 
     def addresses(self) -> Addresses:
-        """Where clients find it: {interface: [(address, port)]}."""
+        """Returns where clients find it: {interface: [(address, port)]}."""
         return self._server.addresses()
 
     def shutdown(self) -> None:
-        """Tells all who wait, and ends. Does no harm a second time."""
+        """Tells all who wait that it is over, and ends. A second call does no harm."""
         self._shut_down()
         self._server.close()
 
@@ -104,7 +104,7 @@ class ComputeService:
 
 
 class ComputeClient:
-    """The ComputeService, from another process.
+    """ComputeClient is the ComputeService, seen from another process.
 
     Args:
         addresses: what its addresses() gave.
@@ -119,24 +119,26 @@ class ComputeClient:
         self._wait_for_shutdown_thread: Optional[threading.Thread] = None
 
     def own_address(self) -> str:
-        """The address of this host by which it reaches the service, so that others there can reach this host."""
+        """Returns the address of this host by which it reaches the service, so that others there can reach this
+        host."""
         self._caller.call("wait_for_shutdown", 0)
         return self._caller.own_address
 
     def register_dispatcher(self, dispatcher_id: int, dispatcher_address: str) -> None:
-        """IndexError: there is no such dispatcher. ValueError: it is registered with another address."""
+        """Registers a dispatcher. IndexError: there is no such dispatcher. ValueError: it has registered another
+        address."""
         self._caller.call("register_dispatcher", dispatcher_id, dispatcher_address)
 
     def wait_for_dispatcher_registration(self, dispatcher_id: int, timeout: float) -> str:
-        """The dispatcher's address. TimeoutException: it has not registered in so many seconds."""
+        """Returns the dispatcher's address. TimeoutException: it has not registered in so many seconds."""
         return self._caller.call("wait_for_dispatcher", dispatcher_id, timeout, takes_s=timeout)
 
     def register_worker_for_dispatcher(self, dispatcher_id: int, worker_id: int) -> None:
-        """A worker is ready. IndexError: there is no such dispatcher."""
+        """Notes that a worker is ready. IndexError: there is no such dispatcher."""
         self._caller.call("register_worker", dispatcher_id, worker_id)
 
     def wait_for_dispatcher_worker_registration(self, dispatcher_id: int, timeout: float) -> None:
-        """Until all workers of the dispatcher are ready. TimeoutException: they are not in so many seconds."""
+        """Waits until all workers of the dispatcher are ready. TimeoutException: they are not in so many seconds."""
         self._caller.call("wait_for_workers", dispatcher_id, timeout, takes_s=timeout)
 
     def shutdown(self) -> None:
@@ -144,7 +146,7 @@ class ComputeClient:
         self._caller.call("shutdown")
 
     def wait_for_shutdown(self) -> None:
-        """Until somebody calls shutdown(), or until the service, which has answered once, is gone."""
+        """Waits until somebody calls shutdown(), or until the service, which has answered once, is gone."""
         is_over = self._caller.call("wait_for_shutdown", 0)
         try:
             while not is_over:
@@ -153,7 +155,7 @@ class ComputeClient:
             pass  # the process that had it has ended
 
     def is_running(self) -> bool:
-        """Whether the service has not been shut down yet. The first call begins to watch it."""
+        """Returns whether the service has not been shut down yet. The first call begins to watch it."""
         if self._wait_for_shutdown_thread is None:
             self._wait_for_shutdown_thread = threading.Thread(target=self._watch, name="hvd-compute-watch", daemon=True)
             self._wait_for_shutdown_thread.start()

@@ -14,7 +14,7 @@ _NAMES = (
 
 
 def get_env_rank_and_size() -> Tuple[int, int]:
-    """(rank, size) of this process; (0, 1) when no launcher has started it."""
+    """Returns (rank, size) of this process; (0, 1) when no launcher has started it."""
     for rank, size in _NAMES:
         if rank in os.environ and size in os.environ:
             return int(os.environ[rank]), int(os.environ[size])

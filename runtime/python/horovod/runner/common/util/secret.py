@@ -1,4 +1,5 @@
-"""Keys by which processes that belong together know one another. Digests of messages are made elsewhere (hvd_mac)."""
+"""Keys by which processes that belong together recognise one another. Digests of messages are made elsewhere
+(hvd_mac)."""
 
 import secrets
 
@@ -12,5 +13,5 @@ HOROVOD_SECRET_KEY = "_HOROVOD_SECRET_KEY"
 
 
 def make_secret_key() -> bytes:
-    """A new key that nobody can guess."""
+    """Returns a new key that nobody can guess."""
     return secrets.token_bytes(_KEY_BYTES)

@@ -1,4 +1,4 @@
-"""What a wait raises whose time is over."""
+"""The exception of a wait whose time is over."""
 
 from horovod.runner.common._absent import absent_class
 
@@ -6,4 +6,4 @@ Timeout = absent_class("horovod.runner.common.util.timeout.Timeout")
 
 
 class TimeoutException(Exception):
-    """What was waited for did not come in time."""
+    """The thing that was waited for did not come in time."""
