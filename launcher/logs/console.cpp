@@ -21,7 +21,8 @@ constexpr std::size_t kWriteBytes = 256U << 10U;
 
 }  // namespace
 
-ConsoleStream::ConsoleStream(EventLoop& loop, int fd, Sink sink) : loop_(loop), fd_(fd), sink_(std::move(sink)) {
+ConsoleStream::ConsoleStream(EventLoop& loop, int fd, std::string name, Sink sink)
+    : loop_(loop), fd_(fd), name_(std::move(name)), sink_(std::move(sink)) {
   struct stat info{};
   if (::fstat(fd, &info) != 0) {
     has_failed_ = true;  // the descriptor is closed: nobody wants the output
@@ -105,8 +106,7 @@ bool ConsoleStream::write_some() {
     return true;
   }
   if (errno != EAGAIN) {
-    fail(
-        Error::from_errno(fd_ == STDOUT_FILENO ? "cannot write to standard output" : "cannot write to standard error"));
+    fail(Error::from_errno("cannot write to " + name_));
   }
   return false;
 }

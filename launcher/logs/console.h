@@ -20,6 +20,12 @@
 
 namespace hvd::launch {
 
+// ConsoleFds are the descriptors that hvdrun and the ranks print to; not owned. Tests pass their own.
+struct ConsoleFds {
+  int out = 1;
+  int err = 2;
+};
+
 // ConsoleStream is one of the two descriptors.
 class ConsoleStream {
  public:
@@ -30,8 +36,8 @@ class ConsoleStream {
     std::function<void(const Error&)> on_failed;
   };
 
-  // `fd` (1 or 2) is not owned.
-  ConsoleStream(EventLoop& loop, int fd, Sink sink);
+  // `fd` is not owned. `name` stands in errors: "standard output".
+  ConsoleStream(EventLoop& loop, int fd, std::string name, Sink sink);
   ~ConsoleStream();
   ConsoleStream(const ConsoleStream&) = delete;
   ConsoleStream& operator=(const ConsoleStream&) = delete;
@@ -61,6 +67,7 @@ class ConsoleStream {
 
   EventLoop& loop_;
   const int fd_;
+  const std::string name_;
   const Sink sink_;
   Fd reopened_;  // an open file description of our own, so that O_NONBLOCK is not set for others who share it
   bool never_blocks_ = false;  // true for a regular file, or with reopened_

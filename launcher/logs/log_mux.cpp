@@ -1,7 +1,5 @@
 #include "launcher/logs/log_mux.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 
@@ -46,18 +44,20 @@ LogMux::LogMux(EventLoop& loop, int size, int node_count, LogMuxOptions options,
       ranks_[rank].color = kColors[rank % kColors.size()];
     }
   }
-  const auto make = [this](int fd) {
+  const auto make = [this](int fd, const char* name) {
     return std::make_unique<ConsoleStream>(
-        loop_, fd, ConsoleStream::Sink{[this] { grant_owed(); }, [this](const Error& why) { sink_.on_failed(why); }});
+        loop_, fd, name,
+        ConsoleStream::Sink{[this] { grant_owed(); }, [this](const Error& why) { sink_.on_failed(why); }});
   };
   if (options_.gather) {
     gather_ = std::make_unique<LineGather>(
         size, kGatherWindow, kMostGathered,
         [this](std::span<const int> from, bool is_error, std::string_view line) { print(from, is_error, line); });
   }
-  out_ = make(STDOUT_FILENO);
-  if (!is_same_file(STDOUT_FILENO, STDERR_FILENO)) {
-    err_ = make(STDERR_FILENO);
+  const ConsoleFds& console = options_.console;
+  out_ = make(console.out, "standard output");
+  if (!is_same_file(console.out, console.err)) {
+    err_ = make(console.err, "standard error");
   }
 }
 
@@ -368,16 +368,18 @@ Result<void> LogMux::flush_all(const Patience& patience) {
   }
   hide_rows();
   std::size_t left = pending();
-  Deadline stalled = Deadline::after(patience.stall);
+  const Clock& clock = loop_.clock();
+  const TimePoint given_up = clock.now() + patience.longest;
+  TimePoint stalled = clock.now() + patience.stall;
   while (left > 0 && !(patience.is_over && patience.is_over())) {
-    const Deadline end(std::min(stalled.at(), patience.deadline.at()));
-    if (end.has_passed()) {
+    const TimePoint end = std::min(stalled, given_up);
+    if (clock.now() >= end) {
       break;
     }
-    HVD_TRY(loop_.turn(end));
+    HVD_TRY(loop_.turn(Deadline(end)));
     hide_rows();  // writes what the reader takes
     if (pending() < left) {
-      stalled = Deadline::after(patience.stall);
+      stalled = clock.now() + patience.stall;
     }
     left = pending();
   }

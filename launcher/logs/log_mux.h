@@ -42,6 +42,7 @@ struct LogMuxOptions {
   std::vector<std::string> labels{};  // shown in the ranks' tags; empty: their numbers
   std::vector<std::string> hidden{};  // texts that are replaced by *** wherever a line goes
   bool shows_ranks = true;            // false: what they print goes to files alone
+  ConsoleFds console{};
 };
 
 class LogMux {
@@ -89,7 +90,7 @@ class LogMux {
   void release_held();
   // Patience limits the wait for the last of the output.
   struct Patience {
-    Deadline deadline;
+    Duration longest;                    // limit for the whole wait, by the loop's clock
     Duration stall;                      // limit for a reader that takes nothing
     std::function<bool()> is_over = {};  // called after each turn of the loop; empty: never over
   };

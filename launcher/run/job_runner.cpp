@@ -2,7 +2,6 @@
 
 #include <signal.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -46,7 +45,7 @@ Result<std::array<std::uint8_t, N>> random_bytes() {
 }  // namespace
 
 JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& placement, Transports transports,
-                     JobReporter& reporter, Log& log)
+                     JobReporter& reporter, Log& log, ConsoleFds console)
     : loop_(loop),
       spec_(spec),
       placement_(placement),
@@ -58,10 +57,10 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
       logs_(loop, placement.size, static_cast<int>(agents_.nodes.size()),
             // Events always have tags beside them where both streams are one file: without a tag, a rank's line that
             // looks like an event could not be told from one.
-            LogMuxOptions{spec.tags || (spec.json_events && is_same_file(STDOUT_FILENO, STDERR_FILENO)),
+            LogMuxOptions{spec.tags || (spec.json_events && is_same_file(console.out, console.err)),
                           spec.tags || spec.json_events, spec.timestamps, spec.color, spec.live,
                           [&spec](int rank) { return spec.answers && is_given_input(spec, rank); }, spec.gather,
-                          spec.labels, spec.hidden, spec.shows_ranks},
+                          spec.labels, spec.hidden, spec.shows_ranks, console},
             log_sink()),
       board_(placement.size),
       tree_(
@@ -145,7 +144,7 @@ Result<void> JobRunner::keep_output() {
 Result<int> JobRunner::run() {
   if (const auto kept = keep_output(); !kept.ok()) {
     say_all(reporter_.on(news::Refused{kept.error(), exit_code::kOutputFailed}));
-    static_cast<void>(logs_.flush_all({Deadline::after(kFlushAfterFailure), kStall}));
+    static_cast<void>(logs_.flush_all({kFlushAfterFailure, kStall}));
     return exit_code::kOutputFailed;
   }
   HVD_TRY_ASSIGN(secret_, random_bytes<kSecretBytes>());
@@ -178,7 +177,7 @@ Result<int> JobRunner::run() {
 Result<void> JobRunner::flush() {
   is_flushing_ = true;
   const bool has_failed = state_.exit_code() != 0;
-  LogMux::Patience patience{Deadline::after(has_failed ? Duration(kFlushAfterFailure) : Duration(kFlushTime)),
+  LogMux::Patience patience{has_failed ? Duration(kFlushAfterFailure) : Duration(kFlushTime),
                             is_reader_stuck_ || cut_short_by_ != 0 ? Duration(kStallOfStuck)
                             : has_failed                           ? Duration(kStall)
                                                                    : Duration(kFlushTime)};

@@ -42,7 +42,7 @@ struct Transports {
 class JobRunner final : private SessionSink {
  public:
   JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& placement, Transports transports,
-            JobReporter& reporter, Log& log);
+            JobReporter& reporter, Log& log, ConsoleFds console = {});
   ~JobRunner() override;
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
