@@ -185,6 +185,12 @@ class HorovodEstimator(EstimatorParams, Saved, Estimator):
             verbose=self.getVerbose(), keep_checkpoints=self.getKeepCheckpoints(), resume=None,
         )  # fmt: skip
 
+    def _shapes_of_labels(self) -> Optional[List[Any]]:
+        shapes = self.getLabelShapes()
+        if not shapes:
+            return None
+        return list(shapes) if isinstance(shapes[0], (list, tuple)) else [shapes] * len(self.getLabelCols())
+
     def _attempt(self, backend: Any, store: Any, plan: fit.Plan) -> Any:
         plan.resume = self._load_checkpoint(plan.run_id) if self._checkpoints(plan.run_id).exists() else None
         if plan.resume is not None:

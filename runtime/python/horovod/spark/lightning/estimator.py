@@ -62,8 +62,8 @@ class TorchEstimator(HorovodEstimator):
     def _plan(self, common: Dict[str, Any]) -> train.Plan:
         return train.Plan(
             **common, model=copy.deepcopy(self.getModel()), callbacks=list(self.getCallbacks() or []),
-            input_shapes=self.getInputShapes(), logger=self.getLogger(), log_every=self.getLogEveryNSteps(),
-            profiler=self.getProfiler(), trainer_args=dict(self.getTrainerArgs() or {}),
+            input_shapes=self.getInputShapes(), label_shapes=self._shapes_of_labels(), logger=self.getLogger(),
+            log_every=self.getLogEveryNSteps(), profiler=self.getProfiler(), trainer_args=dict(self.getTrainerArgs() or {}),
         )  # fmt: skip
 
     def _try(self, plan: train.Plan) -> None:

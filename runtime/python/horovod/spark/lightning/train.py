@@ -21,8 +21,8 @@ _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
 # Arguments of the Trainer that the estimator's own parameters decide.
 OURS = (
-    "accelerator", "accumulate_grad_batches", "devices", "enable_checkpointing", "logger", "log_every_n_steps", "max_epochs",
-    "num_nodes", "plugins", "profiler", "strategy", "use_distributed_sampler",
+    "accelerator", "accumulate_grad_batches", "callbacks", "devices", "enable_checkpointing", "log_every_n_steps", "logger",
+    "max_epochs", "num_nodes", "plugins", "profiler", "strategy", "use_distributed_sampler",
 )  # fmt: skip
 
 
@@ -33,6 +33,7 @@ class Plan(fit.Plan):
     model: torch.nn.Module
     callbacks: List[Any]
     input_shapes: Sequence[Sequence[int]]
+    label_shapes: Optional[Sequence[Sequence[int]]]
     logger: Any
     log_every: int
     profiler: Any
@@ -42,8 +43,9 @@ class Plan(fit.Plan):
 
 def package_of(model: Any) -> str:
     """The package whose LightningModule the model is. ValueError: it is none."""
+    modules = [base.__module__ for base in type(model).__mro__ if base.__name__ == "LightningModule"]
     for name in _PACKAGES:
-        if any(base.__module__.startswith(f"{name}.") and base.__name__ == "LightningModule" for base in type(model).__mro__):
+        if any(module.startswith(f"{name}.") for module in modules):
             return name
     raise ValueError(
         f"horovod.spark.lightning.TorchEstimator: the model is a {type(model).__name__}, no LightningModule; "
@@ -77,8 +79,10 @@ class _Fit:
         self.checkpoints = Checkpoints(store, plan.run_id, plan.keep_checkpoints)
         self._data = data
         self._features = Features(plan.feature_cols, plan.input_shapes, plan.casts.features)
-        others = [name for name in plan.columns if name not in plan.feature_cols]
-        self._others = Features(others, None, as_float=False)  # labels keep whole numbers, as class indices are
+        weights = [plan.sample_weight_col] if plan.sample_weight_col else []
+        shapes = [*(plan.label_shapes or [None] * len(plan.label_cols)), *[None for _ in weights]]
+        # Labels keep whole numbers, as class indices are.
+        self._others = Features([*plan.label_cols, *weights], shapes, as_float=False)
         self.history: List[Dict[str, Any]] = list(plan.resume["history"]) if plan.resume else []
 
     def run(self) -> Optional[List[Dict[str, Any]]]:
@@ -266,8 +270,9 @@ def _recorder(package: Any, fitting: _Fit) -> Any:
             # The driver opens only what is plain. What a callback of the user's keeps, Lightning reads in the ranks.
             state = {
                 "model": {name: value.cpu() for name, value in module.state_dict().items() if torch.is_tensor(value)},
-                "lightning": torch.frombuffer(bytearray(content), dtype=torch.uint8), "epoch": self._done, "history": fitting.history, "seed": plan.seed,
-                "size": hvd.size(), "rows": plan.data.train.rows, "identity": plan.data.train.identity,
+                "lightning": torch.frombuffer(bytearray(content), dtype=torch.uint8), "epoch": self._done,
+                "history": fitting.history, "seed": plan.seed, "size": hvd.size(), "rows": plan.data.train.rows,
+                "identity": plan.data.train.identity,
             }  # fmt: skip
             file = io.BytesIO()
             torch.save(state, file)

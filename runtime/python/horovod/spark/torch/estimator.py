@@ -81,12 +81,6 @@ class TorchEstimator(HorovodEstimator):
             checkpoint_every=self.getCheckpointEvery(),
         )  # fmt: skip
 
-    def _shapes_of_labels(self) -> Optional[List[Any]]:
-        shapes = self.getLabelShapes()
-        if not shapes:
-            return None
-        return list(shapes) if isinstance(shapes[0], (list, tuple)) else [shapes] * len(self.getLabelCols())
-
     def _try(self, plan: train.Plan) -> None:
         plan.casts = trial.casts_of(plan)
 
