@@ -12,7 +12,7 @@ import time
 import pytest
 
 import slurm as slurm_support
-from hvdrun import BIN, HVDRUN, processes_with, read_until, wait_until_gone
+from hvdrun import BIN, HVDRUN, LIBHVD, PYTHON, ROOT, processes_with, read_until, wait_until_gone
 from patience import PATIENCE
 
 pytestmark = pytest.mark.skipif(slurm_support.missing() is not None, reason=slurm_support.missing() or "")
@@ -94,6 +94,21 @@ def test_the_first_failure_is_named_and_its_code_is_the_job_s(job, end, code, wo
     assert done.returncode == code, done.stderr
     first = next(line for line in own_words(done) if "rank" in line and "ranks" not in line)
     assert first.startswith("hvdrun: rank 5 on n3") and words in first
+
+
+def test_a_rank_that_fails_is_started_again_on_its_node(job, tmp_path):
+    script = (f"import os, pathlib, sys; sys.path.insert(0, {str(ROOT / 'runtime/python')!r})\n"
+              "from horovod.common import basics\n"
+              f"flag = pathlib.Path({str(tmp_path / 'raised')!r})\n"
+              "basics.init()\n"
+              "if not flag.exists():\n"
+              "    flag.touch()\n"
+              "    raise ValueError('once')\n"
+              "print('ends on', os.environ['HOROVOD_HOSTNAME'], flush=True)\n")
+    done = job(["-N1"], "--launcher", "slurm", "-np", 1, "--elastic-restarts", 1, "-x", f"HVD_LIBRARY={LIBHVD}", *PYTHON, "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert "it is started anew (restart 1 of 1)" in done.stderr
+    assert "ends on n1" in done.stdout
 
 
 def test_whole_lines_come_from_all_nodes_at_once(job):
