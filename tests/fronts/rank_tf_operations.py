@@ -419,6 +419,8 @@ def case_compiled_functions_that_ranks_trace_in_other_orders():
             # What is between them lets XLA use memory again, and so wait.
             parts[name] = tf.reduce_sum(hvd.allreduce(x * ord(name), op=hvd.Sum, name=name))
         after = hvd.allreduce(variable + 1.0, op=hvd.Sum, name="A")  # the first by name, and after "z"
+        with tf.control_dependencies([after]):
+            hvd.broadcast(x, 0, name="0")  # the same, and unused
         return tf.reduce_sum(after), parts["a"], parts["b"], parts["c"]
 
     for step in (1, 2):

@@ -9,7 +9,7 @@ import functools
 import pathlib
 import re
 import struct
-from typing import Any, Dict, List, Optional, Sequence, Set
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import tensorflow as tf
 
@@ -63,7 +63,7 @@ def _type_of(tensor: Any) -> str:
 
 
 class _Order:
-    """The collectives of one graph, each of which waits for the one before it.
+    """The collectives of one graph; each waits for the one of its process set before it.
 
     XLA orders the steps of a program by itself, so that a rank which traces collectives in another order than the others
     would wait for them for ever. This order is the same on all ranks, whatever the order of tracing: where no operation's
@@ -72,50 +72,50 @@ class _Order:
     """
 
     def __init__(self) -> None:
-        self._begin = tf.zeros([_ORDER_BYTES], tf.uint8)
-        self._names: List[str] = []
-        self._operations: List[Any] = []
-        self._places: Dict[Any, int] = {}
+        self.begin = tf.zeros([_ORDER_BYTES], tf.uint8)  # what the first ones wait for
+        self._rows: Dict[int, List[Tuple[str, Any]]] = {}  # names and operations by process set
+        self._all: Set[Any] = set()
         self._before_all: Set[Any] = set()  # operations that come after none of the collectives
 
-    def place_for(self, name: str, tensors: Sequence[Any]) -> int:
-        """The place of a new collective: after those whose results lead to `tensors`, and before the next greater name."""
-        place = 1 + max((self._places[operation] for operation in self._ancestors(tensors)), default=-1)
-        while place < len(self._names) and self._names[place] < name:
+    def insert(self, process_set: int, name: str, operation: Any) -> None:
+        """Gives a new collective its place: after those that lead to it, and before the next greater name."""
+        row = self._rows.setdefault(process_set, [])
+        ancestors = self._ancestors(operation, {each for _, each in row})
+        place = max((i + 1 for i, (_, each) in enumerate(row) if each in ancestors), default=0)
+        while place < len(row) and row[place][0] < name:
             place += 1
-        return place
+        if place > 0:
+            _wait_for(operation, row[place - 1][1])
+        if place < len(row):
+            _wait_for(row[place][1], operation)
+        row.insert(place, (name, operation))
+        self._all.add(operation)
 
-    def predecessor(self, place: int) -> Any:
-        """The tensor that the collective at this place waits for."""
-        return self._operations[place - 1].outputs[-1] if place else self._begin
-
-    def insert(self, place: int, name: str, operation: Any) -> None:
-        """Puts a collective at its place: the next one waits for it."""
-        if place < len(self._operations):
-            following = self._operations[place]
-            following._update_input(len(following.inputs) - 1, operation.outputs[-1])
-        self._names.insert(place, name)
-        self._operations.insert(place, operation)
-        self._places = {each: i for i, each in enumerate(self._operations)}
-
-    def _ancestors(self, tensors: Sequence[Any]) -> List[Any]:
-        """The collectives that must end before `tensors` are there, without those that come before such a one."""
-        found, seen = [], set()
-        left = [tensor.op for tensor in tensors]
+    def _ancestors(self, collective: Any, row: Set[Any]) -> Set[Any]:
+        """Those of a row that must end before a collective begins, at least the last of them."""
+        found: Set[Any] = set()
+        seen: Set[Any] = set()
+        left = _earlier(collective)
         while left:
             operation = left.pop()
             if operation in seen or operation in self._before_all:
                 continue
             seen.add(operation)
-            if operation in self._places:
-                found.append(operation)
-                continue
-            left += [tensor.op for tensor in operation.inputs]
-            left += operation.control_inputs
-            left += _earlier_uses(operation)
-        if not found:
+            if operation in row:
+                found.add(operation)
+            else:
+                left += _earlier(operation)
+        if not seen & self._all:
             self._before_all |= seen
         return found
+
+
+def _wait_for(operation: Any, other: Any) -> None:
+    operation._update_input(len(operation.inputs) - 1, other.outputs[-1])
+
+
+def _earlier(operation: Any) -> List[Any]:
+    return [tensor.op for tensor in operation.inputs] + list(operation.control_inputs) + _earlier_uses(operation)
 
 
 def _earlier_uses(operation: Any) -> List[Any]:
@@ -172,15 +172,14 @@ def _call(tensors: Sequence[Any], label: str, kind: int, op: int, root: int, pre
     base = graph.unique_name(re.sub(r"[^a-zA-Z0-9_./]", "_", label))
     names = [base] if len(tensors) == 1 else [f"{base}_{i}" for i in range(len(tensors))]
     order = _order_of(graph)
-    place = order.place_for(base, tensors)
-    operands = [*tensors, order.predecessor(place)]
+    operands = [*tensors, order.begin]
     module = _module([_type_of(tensor) for tensor in operands], names, kind, op, root, prescale, postscale, number)
     results = gen_xla_ops.xla_call_module(
         operands, version=5, module=module, Sout=[tensor.shape for tensor in operands],
         Tout=[tensor.dtype for tensor in operands], platforms=["CPU"], dim_args_spec=[], function_list=[],
         has_token_input_output=False, disabled_checks=[],
     )  # fmt: skip
-    order.insert(place, base, results[-1].op)
+    order.insert(number, base, results[-1].op)
     _run_independently(graph, results[-1].op)
     return list(results[:-1])
 
