@@ -7,12 +7,9 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 #include <utility>
 
-#include "launcher/process/core_file.h"
 #include "launcher/process/descendants.h"
-#include "launcher/process/spawn.h"
 #include "launcher/survey/node_gpus.h"
 #include "launcher/survey/own_cores.h"
 #include "launcher/survey/own_networks.h"
@@ -24,11 +21,6 @@ namespace {
 
 // For nvidia-smi, which takes seconds where the driver has to be loaded first.
 constexpr auto kGpuTime = std::chrono::seconds(20);
-// Between TERM and KILL for what the ranks left behind (resource trackers end by themselves in milliseconds).
-constexpr auto kSweepGrace = std::chrono::seconds(1);
-constexpr auto kSweepRetry = std::chrono::milliseconds(50);
-// A process in an uninterruptible call cannot be killed; after this it is named and left.
-constexpr auto kSweepLimit = std::chrono::seconds(10);
 
 std::string own_host_name() {
   std::array<char, 256> name{};
@@ -59,7 +51,8 @@ AgentCore::AgentCore(EventLoop& loop, AgentOptions options, Log& log)
       options_(std::move(options)),
       log_(log),
       guardian_(::getppid()),
-      input_(loop, kInputWindow, input_sink()) {}
+      state_({options_.lost_grace, options_.signal_patience}),
+      ranks_(loop, {own_host_name(), options_.scratch_dir, options_.environment}, ranks_sink()) {}
 
 AgentCore::~AgentCore() = default;
 
@@ -80,7 +73,7 @@ Result<void> AgentCore::open_session(AgentConnection connection) {
   RelayHub::Sink relays;
   relays.send = [this](AgentMessage type, std::string_view body) { send(type, body); };
   relays.on_idle = [this] {
-    if (is_leaving_) {
+    if (state_.is_leaving()) {
       loop_.stop();
     }
   };
@@ -91,7 +84,7 @@ Result<void> AgentCore::open_session(AgentConnection connection) {
   session.on_relay = [this](const Frame& frame) { return relays_->on_frame(frame); };
   session.on_disconnected = [this] { relays_->end_all(); };
   session.on_over = [this](const std::string& why) { abandon(why); };
-  session.is_worth_waiting = [this] { return has_started_ && !is_abandoned_; };
+  session.is_worth_waiting = [this] { return state_.is_worth_waiting(); };
   const std::string resume_path = options_.scratch_dir + "/resume";
   HVD_TRY_ASSIGN(launcher_, AgentSession::create(loop_, std::move(connection), resume_path, std::move(session), log_));
   ReadyMessage ready;
@@ -123,33 +116,34 @@ Result<void> AgentCore::on_frame(const Frame& frame) {
       return on_restart(frame);
     case AgentMessage::kStop: {
       HVD_TRY_ASSIGN(const StopMessage stop, StopMessage::decode(frame.body));
-      climb(stop.signal, std::chrono::milliseconds(stop.grace_ms), stop.spared);
+      apply(agent_event::StopAsked{stop.signal, std::chrono::milliseconds(stop.grace_ms), stop.spared});
       return {};
     }
-    case AgentMessage::kEndRank:
-      return on_end_rank(frame);
+    case AgentMessage::kEndRank: {
+      HVD_TRY_ASSIGN(const auto rank_and_signal, decode_two_numbers(frame.body));
+      ranks_.signal_rank(rank_and_signal.first, rank_and_signal.second);
+      return {};
+    }
     case AgentMessage::kForward: {
       HVD_TRY_ASSIGN(const int signo, decode_number(frame.body));
-      for (const auto& rank : ranks_) {
-        rank->signal_group(signo);
-      }
+      ranks_.signal(signo, {});
       return {};
     }
     case AgentMessage::kSuspend:
-      suspend();
+      apply(agent_event::SuspendAsked{});
       return {};
     case AgentMessage::kContinue:
-      let_continue();
+      apply(agent_event::ContinueAsked{});
       return {};
     case AgentMessage::kCredit: {
       ByteReader in(frame.body);
-      on_credit(in.u64());
+      ranks_.on_credit(in.u64());
       return {};
     }
     case AgentMessage::kInput:
-      return input_.feed(frame.body);
+      return ranks_.input().feed(frame.body);
     case AgentMessage::kInputEnd:
-      input_.end();
+      ranks_.input().end();
       return {};
     case AgentMessage::kExchanged: {
       HVD_TRY_ASSIGN(const ExchangedMessage done, ExchangedMessage::decode(frame.body));
@@ -171,143 +165,147 @@ Result<void> AgentCore::on_frame(const Frame& frame) {
 Result<void> AgentCore::on_welcome(const Frame& frame) {
   HVD_TRY_ASSIGN(const WelcomeMessage welcome, WelcomeMessage::decode(frame.body));
   hub_->admit(RankHub::Admission{welcome.token, welcome.secret, welcome.size});
-  credit_ = welcome.output_credit;
+  ranks_.on_credit(welcome.output_credit);
   check_ = make_check(welcome.secret);
   launcher_->on_welcome(welcome);
   return {};
+}
+
+Result<void> AgentCore::on_start(const Frame& frame) {
+  HVD_TRY_ASSIGN(start_, StartMessage::decode(frame.body));
+  apply(agent_event::StartAsked{start_.may_restart});
+  return {};
+}
+
+Result<void> AgentCore::on_restart(const Frame& frame) {
+  HVD_TRY_ASSIGN(RestartMessage restart, RestartMessage::decode(frame.body));
+  if (!state_.may_start_again()) {
+    return {};
+  }
+  epoch_ = restart.epoch;
+  hub_->turn_away(restart.cause);
+  if (restart.start) {
+    ranks_.restart(std::move(*restart.start));
+  }
+  return {};
+}
+
+NodeRanks::Sink AgentCore::ranks_sink() {
+  NodeRanks::Sink sink;
+  sink.send = [this](AgentMessage type, std::string_view body) { send(type, body); };
+  sink.send_frame = [this](AgentMessage type, std::string_view frame) { launcher_->send_frame(type, frame); };
+  sink.on_began = [this](int rank) { apply(agent_event::RankBegan{rank}); };
+  sink.on_finished = [this] { tell_finished(); };
+  sink.left_behind = [this] { return left_behind(); };
+  return sink;
 }
 
 std::unique_ptr<NodeCheck> AgentCore::make_check(const JobSecret& secret) {
   NodeCheck::Node node;
   node.environment = options_.environment;
   node.secret = secret;
-  node.environment_of = [this](const StartMessage& start) { return environment_of(start, start.ranks.front()); };
+  node.environment_of = [this](const StartMessage& start) {
+    return hvd::launch::environment_of(options_.environment, start, start.ranks.front());
+  };
   node.send = [this](AgentMessage type, std::string_view body) { send(type, body); };
   return std::make_unique<NodeCheck>(loop_, std::move(node));
-}
-
-void AgentCore::take_output(int rank, StreamId stream, std::string_view bytes) {
-  if (is_abandoned_) {
-    return;  // read and dropped: nobody is left to show it to, and a full pipe would keep the rank from ending
-  }
-  credit_ -= bytes.size();
-  launcher_->send_frame(AgentMessage::kOutput, output_frame(rank, stream, bytes));
-}
-
-void AgentCore::on_credit(std::uint64_t bytes) {
-  credit_ += bytes;
-  for (const auto& rank : ranks_) {
-    rank->resume();
-  }
-}
-
-InputFeed::Sink AgentCore::input_sink() {
-  InputFeed::Sink sink;
-  sink.on_taken = [this](std::uint64_t bytes) { send(AgentMessage::kInputCredit, count_body(bytes)); };
-  sink.on_over = [this] { send(AgentMessage::kInputOver); };
-  return sink;
 }
 
 void AgentCore::on_child_signal() {
   int status = 0;
   pid_t pid = 0;
   while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) {
-    const auto found =
-        std::find_if(ranks_.begin(), ranks_.end(), [pid](const auto& rank) { return rank->pid() == pid; });
-    if (found == ranks_.end()) {
-      relays_->on_exited(pid, ExitStatus::from_wait(status));
-      continue;  // or a process that a rank had left behind
-    }
-    ExitStatus exit_status = ExitStatus::from_wait(status);
-    const ExitDetail detail = explain(pid, exit_status);
-    hub_->catch_up();
-    (*found)->mark_exited(exit_status);
-    input_.drop((*found)->rank());
-    send(AgentMessage::kExited, ExitedMessage{(*found)->rank(), exit_status, detail}.encode());
-  }
-  begin_sweep_if_finished();
-  if (is_sweeping_ && !is_done_ && is_nothing_left()) {
-    finish();
-  }
-}
-
-ExitDetail AgentCore::explain(pid_t pid, ExitStatus& status) {
-  ExitDetail detail;
-  if (status.has_core) {
-    detail.core = find_core({pid, status.value, cwd_, own_host_name()});
-  }
-  // A shell tells of a child that was killed so by its own code. Once we stop the ranks, the signal is ours.
-  if (status.shell_code() == 128 + SIGKILL && !is_stopping_) {
-    OomWatch::Finding finding = oom_watch_.look(pid);
-    status.out_of_memory =
-        status.kind == ExitStatus::Kind::kSignalled && finding.verdict == OomWatch::Verdict::kCertain;
-    detail.memory = std::move(finding.evidence);
-  }
-  return detail;
-}
-
-Result<void> AgentCore::on_end_rank(const Frame& frame) {
-  HVD_TRY_ASSIGN(const auto rank_and_signal, decode_two_numbers(frame.body));
-  for (const auto& rank : ranks_) {
-    if (rank->rank() == rank_and_signal.first) {
-      rank->signal_group(rank_and_signal.second);
+    if (ranks_.has(pid)) {
+      hub_->catch_up();
+      ranks_.on_exited(pid, ExitStatus::from_wait(status), state_.is_stopping());
+    } else {
+      relays_->on_exited(pid, ExitStatus::from_wait(status));  // or a process that a rank had left behind
     }
   }
-  return {};
+  tell_finished();
+  if (state_.is_sweeping() && is_nothing_left()) {
+    apply(agent_event::LeftFound{});
+  }
 }
 
-void AgentCore::climb(int signo, Duration grace, const std::vector<std::int32_t>& spared) {
-  is_stopping_ = true;
-  again_.clear();
-  for (const auto& rank : ranks_) {
-    if (signo == SIGKILL || std::find(spared.begin(), spared.end(), rank->rank()) == spared.end()) {
-      rank->signal_group(signo);
+void AgentCore::tell_finished() {
+  std::vector<agent_event::RankFinished> finished;
+  ranks_.each_finished([&](int rank, bool has_failed) {
+    if (state_.runs(rank)) {
+      finished.push_back({rank, has_failed});
     }
-  }
-  let_continue();  // one that is stopped would not see the signal
-  loop_.cancel(ladder_timer_);
-  ladder_timer_ = 0;
-  if (signo != SIGKILL) {
-    ladder_timer_ = loop_.after(grace, [this] { climb(SIGKILL, Duration::zero()); });
-  }
-  begin_sweep_if_finished();
-}
-
-void AgentCore::suspend() {
-  launcher_->expect_silence(true);
-  is_suspended_ = !is_stopping_;
-  if (is_suspended_) {
-    for (const auto& rank : ranks_) {
-      rank->signal_group(SIGSTOP);
-    }
-  }
-  send(AgentMessage::kSuspended);
-}
-
-void AgentCore::let_continue() {
-  launcher_->expect_silence(false);
-  if (std::exchange(is_suspended_, false)) {
-    for (const auto& rank : ranks_) {
-      rank->signal_group(SIGCONT);
-    }
-  }
-}
-
-bool AgentCore::all_finished() const {
-  const bool may_restart = may_restart_ && !is_stopping_;
-  return std::all_of(ranks_.begin(), ranks_.end(), [may_restart](const auto& rank) {
-    return rank->is_finished() && !(may_restart && rank->has_failed());
   });
+  for (const auto& event : finished) {
+    apply(event);
+  }
 }
 
-void AgentCore::begin_sweep_if_finished() {
-  if (is_sweeping_ || is_done_ || !(has_started_ || is_stopping_) || !all_finished()) {
-    return;
+void AgentCore::apply(const AgentEvent& event) {
+  for (const AgentAction& action : state_.on(event)) {
+    std::visit([this](const auto& a) { act(a); }, action);
   }
-  is_sweeping_ = true;
-  loop_.cancel(ladder_timer_);
-  sweep_began_ = loop_.now();
-  sweep(SIGTERM);
+}
+
+void AgentCore::act(const agent_action::BeginRanks&) {
+  reserved_port_.reset();
+  ranks_.start(std::exchange(start_, {}));
+}
+
+void AgentCore::act(const agent_action::ForgetRestarts&) {
+  ranks_.forget_restarts();
+}
+
+void AgentCore::act(const agent_action::SignalRanks& action) {
+  ranks_.signal(action.signo, action.spared);
+}
+
+void AgentCore::act(const agent_action::ExpectSilence& action) {
+  launcher_->expect_silence(action.is_expected);
+}
+
+void AgentCore::act(const agent_action::Say& action) {
+  send(action.type, action.body);
+}
+
+void AgentCore::act(const agent_action::Await& action) {
+  act(agent_action::Forget{action.alarm});
+  alarms_[static_cast<std::size_t>(action.alarm)] =
+      loop_.after(action.delay, [this, alarm = action.alarm] { apply(agent_event::AlarmDue{alarm}); });
+}
+
+void AgentCore::act(const agent_action::Forget& action) {
+  loop_.cancel(std::exchange(alarms_[static_cast<std::size_t>(action.alarm)], 0));
+}
+
+void AgentCore::act(const agent_action::LookForLeft&) {
+  const bool is_nothing = is_nothing_left();
+  apply(agent_event::LeftFound{is_nothing, is_nothing ? std::vector<pid_t>() : left_behind(), loop_.now()});
+}
+
+void AgentCore::act(const agent_action::SignalLeft& action) {
+  signal_children(action.pids, action.signo);
+}
+
+void AgentCore::act(const agent_action::LetGo&) {
+  check_.reset();
+  ranks_.drain();
+}
+
+void AgentCore::act(const agent_action::TellRanks& action) {
+  log_.write(LogLevel::kDebug, action.why + "; stopping this node's ranks");
+  hub_->send_notice(action.why);
+}
+
+// The nodes behind this one were let go before it, through it: it stays until they have heard that.
+void AgentCore::act(const agent_action::Leave&) {
+  if (::getppid() == guardian_) {
+    ::kill(guardian_, SIGCONT);  // stopped, it would stay, and our scratch directory with it
+  }
+  if (relays_->is_idle()) {
+    loop_.stop();
+  } else {
+    relays_->let_go();
+  }
 }
 
 bool AgentCore::is_nothing_left() const {
@@ -324,87 +322,17 @@ std::vector<pid_t> AgentCore::left_behind() const {
   return left;
 }
 
-// Ends it: daemons, data loaders, children that made their own session.
-void AgentCore::sweep(int signo) {
-  sweep_timer_ = 0;
-  if (is_nothing_left()) {
-    finish();
-    return;
-  }
-  const std::vector<pid_t> left = left_behind();
-  if (loop_.now() - sweep_began_ > kSweepLimit) {
-    for (const pid_t pid : left) {
-      send(AgentMessage::kProblem,
-           "process " + std::to_string(pid) + " cannot be killed (is it in a hung system call?)");
-    }
-    finish();
-    return;
-  }
-  signal_children(left, signo);
-  sweep_timer_ =
-      loop_.after(signo == SIGKILL ? Duration(kSweepRetry) : Duration(kSweepGrace), [this] { sweep(SIGKILL); });
-}
-
-void AgentCore::finish() {
-  if (is_done_) {
-    return;
-  }
-  is_done_ = true;
-  loop_.cancel(sweep_timer_);
-  send(AgentMessage::kDone);
-  if (is_abandoned_) {
-    leave();
-  }
-}
-
-// The nodes behind this one were let go before it, through it: it stays until they have heard that.
-void AgentCore::leave() {
-  is_leaving_ = true;
-  if (::getppid() == guardian_) {
-    ::kill(guardian_, SIGCONT);  // stopped, it would stay, and our scratch directory with it
-  }
-  if (relays_->is_idle()) {
-    loop_.stop();
-  } else {
-    relays_->let_go();
-  }
-}
-
 void AgentCore::on_end_signal(int signo) {
   const bool is_guarded = ::getppid() == guardian_;
   on_end(is_guarded ? "it got " + signal_name(signo) : "its guardian was killed");
 }
 
 void AgentCore::on_end(const std::string& why) {
-  if (signal_timer_ != 0 || is_abandoned_) {
-    return;
-  }
-  // Before the ranks' own ends: they die of it, and must not be taken for the cause.
-  send(AgentMessage::kEnding, why);
-  if (options_.signal_patience == Duration::zero()) {
-    abandon(why);
-  } else {
-    signal_timer_ = loop_.after(options_.signal_patience, [this, why] { abandon(why); });
-  }
+  apply(agent_event::EndAsked{why});
 }
 
 void AgentCore::abandon(const std::string& why) {
-  if (is_abandoned_) {
-    return;
-  }
-  is_abandoned_ = true;
-  check_.reset();
-  credit_ = UINT64_MAX / 2;  // drain the pipes, so that ranks can end
-  for (const auto& rank : ranks_) {
-    rank->resume();
-  }
-  if (is_done_) {
-    leave();
-    return;
-  }
-  log_.write(LogLevel::kDebug, why + "; stopping this node's ranks");
-  hub_->send_notice(why);
-  climb(SIGTERM, options_.lost_grace);
+  apply(agent_event::LauncherGone{why});
 }
 
 }  // namespace hvd::launch

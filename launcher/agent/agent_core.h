@@ -1,22 +1,21 @@
-// AgentCore: the node's side of a session. It starts, supervises and reaps this node's ranks, relays their output,
-// exits and rendezvous, and when the job is over, or the launcher is gone, leaves nothing running.
+// AgentCore is the node's side of a session. It feeds AgentState what happens and does what AgentState decides: this
+// node's ranks (NodeRanks) are started, supervised and reaped, and when the job is over, or the launcher is gone,
+// nothing is left running.
 //
 // Thread: loop only; the agent has no other thread, so a rank that dies with its parent thread dies with the agent.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "launcher/agent/agent_session.h"
-#include "launcher/agent/input_feed.h"
+#include "launcher/agent/agent_state.h"
+#include "launcher/agent/node_ranks.h"
 #include "launcher/agent/rank_hub.h"
-#include "launcher/agent/rank_process.h"
 #include "launcher/agent/relay_hub.h"
-#include "launcher/process/oom_watch.h"
 #include "launcher/survey/node_check.h"
 #include "launcher/wire/messages.h"
 #include "runtime/base/log.h"
@@ -56,72 +55,48 @@ class AgentCore {
  private:
   AgentCore(EventLoop& loop, AgentOptions options, Log& log);
   Result<void> open_session(AgentConnection connection);
+  [[nodiscard]] NodeRanks::Sink ranks_sink();
+  [[nodiscard]] std::unique_ptr<NodeCheck> make_check(const JobSecret& secret);
   void send(AgentMessage type, std::string_view body = {}) { launcher_->send(type, body); }
   Result<void> on_frame(const Frame& frame);
   Result<void> on_welcome(const Frame& frame);
   Result<void> on_start(const Frame& frame);
-  Result<void> write_hostfile(const std::string& text) const;
-  [[nodiscard]] Result<void> write_file(const std::string& name, const std::string& text) const;
-  Result<void> allow_files_for(const StartMessage& start);
-  Result<void> start_rank(const StartMessage& start, const StartMessage::Rank& rank);
   Result<void> on_restart(const Frame& frame);
-  // Those whose last process is finished; the others when it is.
-  void start_again();
-  // Ends what a rank has left that ended: its restarted self would find memory and devices taken.
-  void end_orphans_of(const RankProcess& process);
-  [[nodiscard]] std::vector<std::string> environment_of(const StartMessage& start,
-                                                        const StartMessage::Rank& rank) const;
-  [[nodiscard]] std::unique_ptr<NodeCheck> make_check(const JobSecret& secret);
-  void take_output(int rank, StreamId stream, std::string_view bytes);
-  void on_credit(std::uint64_t bytes);
-  [[nodiscard]] InputFeed::Sink input_sink();
-  // What the node knows of the end of a rank, and whether the kernel killed it.
-  ExitDetail explain(pid_t pid, ExitStatus& status);
-  // The stop ladder. `spared`: ranks that get none of its signals but SIGKILL.
-  void climb(int signo, Duration grace, const std::vector<std::int32_t>& spared = {});
-  Result<void> on_end_rank(const Frame& frame);
-  // Stops the ranks where they are, until let_continue(). A rank that is stopped can be told to end all the same.
-  void suspend();
-  void let_continue();
-  // No rank runs, and none will.
-  [[nodiscard]] bool all_finished() const;
-  void begin_sweep_if_finished();
+  // Carries out what the state says to the event.
+  void apply(const AgentEvent& event);
+  void act(const agent_action::BeginRanks& action);
+  void act(const agent_action::ForgetRestarts& action);
+  void act(const agent_action::SignalRanks& action);
+  void act(const agent_action::ExpectSilence& action);
+  void act(const agent_action::Say& action);
+  void act(const agent_action::Await& action);
+  void act(const agent_action::Forget& action);
+  void act(const agent_action::LookForLeft& action);
+  void act(const agent_action::SignalLeft& action);
+  void act(const agent_action::LetGo& action);
+  void act(const agent_action::TellRanks& action);
+  void act(const agent_action::Leave& action);
+  void tell_finished();
   // What the ranks have left: children, but for the commands that lead to other nodes.
   [[nodiscard]] std::vector<pid_t> left_behind() const;
   [[nodiscard]] bool is_nothing_left() const;
-  void sweep(int signo);
-  void finish();
-  void leave();
 
+  // constant after construction
   EventLoop& loop_;
   const AgentOptions options_;
   Log& log_;
   const pid_t guardian_;
+  // loop only
+  AgentState state_;
   std::unique_ptr<AgentSession> launcher_;
   std::unique_ptr<RankHub> hub_;
   std::unique_ptr<RelayHub> relays_;
-  InputFeed input_;
   std::unique_ptr<NodeCheck> check_;  // from Welcome on
+  NodeRanks ranks_;                   // ended before what they speak to
   Fd reserved_port_;
-  std::vector<std::unique_ptr<RankProcess>> ranks_;
-  std::uint64_t credit_ = 0;
-  OomWatch oom_watch_;
-  std::string cwd_;                     // of the ranks
-  std::vector<StartMessage> again_;     // of ranks that are to be started anew, each of one
-  std::uint32_t epoch_ = 0;             // how often ranks were restarted, on any node
-  std::uint64_t ranks_open_files_ = 0;  // their limit, as this process had it at first
-  bool may_restart_ = false;
-  bool has_started_ = false;
-  bool is_stopping_ = false;
-  bool is_suspended_ = false;
-  bool is_sweeping_ = false;
-  bool is_done_ = false;
-  bool is_abandoned_ = false;
-  bool is_leaving_ = false;  // done and abandoned: only relayed commands are waited for
-  TimerId ladder_timer_ = 0;
-  TimerId sweep_timer_ = 0;
-  TimerId signal_timer_ = 0;
-  TimePoint sweep_began_;
+  StartMessage start_;       // what the ranks are about to be started with
+  std::uint32_t epoch_ = 0;  // how often ranks were restarted, on any node
+  std::array<TimerId, kAgentAlarms> alarms_{};
 };
 
 }  // namespace hvd::launch

@@ -1,0 +1,298 @@
+#include "launcher/agent/node_ranks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <utility>
+
+#include "launcher/process/core_file.h"
+#include "launcher/process/descendants.h"
+#include "launcher/process/spawn.h"
+#include "launcher/survey/own_system.h"
+#include "launcher/survey/script_check.h"
+#include "runtime/base/open_files.h"
+
+namespace hvd::launch {
+namespace {
+
+// Of each rank: the two pipes of its output, and its runtime's connection. One that is given input has a pipe for it.
+constexpr std::uint64_t kFilesOfRank = 3;
+// For what is opened while one is started, and for visitors.
+constexpr std::uint64_t kFilesToSpare = 16;
+
+Result<void> write_hostfile(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  if (text.empty() || (file << text).flush()) {
+    return {};
+  }
+  return Error::from_errno("cannot write '" + path + "', which HVDRUN_HOSTFILE names");
+}
+
+Result<void> write_file(const std::string& path, const std::string& text) {
+  const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+  std::string_view rest = text;
+  while (file.is_open()) {
+    if (rest.empty()) {
+      return {};
+    }
+    const ssize_t written = ::write(file.get(), rest.data(), rest.size());
+    if (written < 0 && errno != EINTR) {
+      break;
+    }
+    rest.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
+  }
+  return Error::from_errno("cannot write '" + path + "', which the rank is to run; set TMPDIR there to where space is");
+}
+
+// Refuses a script that is not there: each rank would say so, in Python's words.
+Result<void> check_script(const StartMessage& start) {
+  const std::string script = python_script_of(start.argv);
+  struct stat info{};
+  const std::string path = script.empty() || script.front() == '/' ? script : start.cwd + "/" + script;
+  if (!script.empty() && ::stat(path.c_str(), &info) != 0) {
+    return Error::from_errno("no such script: '" + path + "'");
+  }
+  return {};
+}
+
+}  // namespace
+
+NodeRanks::NodeRanks(EventLoop& loop, Node node, Sink sink)
+    : loop_(loop), node_(std::move(node)), sink_(std::move(sink)), input_(loop, kInputWindow, input_sink()) {}
+
+NodeRanks::~NodeRanks() = default;
+
+void NodeRanks::start(const StartMessage& start) {
+  cwd_ = start.cwd;
+  // One report per cause, and not one per rank: the first rank stands for all.
+  const auto refuse = [this](int rank, const Error& why) {
+    sink_.send(AgentMessage::kStartFailed, StartFailedMessage{rank, why}.encode());
+  };
+  const int first = start.ranks.front().rank;
+  if (const auto found = check_script(start); !found.ok()) {
+    return refuse(first, found.error());
+  }
+  if (const auto written = write_hostfile(hostfile_beside(node_.scratch_dir + "/agent"), start.hostfile);
+      !written.ok()) {
+    sink_.send(AgentMessage::kProblem, written.error().message());  // few look at it
+  }
+  if (const auto written = write_files(start); !written.ok()) {
+    return refuse(first, written.error());
+  }
+  if (const auto allowed = allow_files_for(start); !allowed.ok()) {
+    return refuse(first, allowed.error());
+  }
+  for (const StartMessage::Rank& rank : start.ranks) {
+    if (auto started = start_rank(start, rank); !started.ok()) {
+      return refuse(rank.rank, started.error());
+    }
+  }
+  if (start.input_window > 0) {
+    sink_.send(AgentMessage::kInputCredit, count_body(start.input_window));
+  }
+}
+
+Result<void> NodeRanks::write_files(const StartMessage& start) const {
+  for (const auto& [name, text] : start.files) {
+    HVD_TRY(write_file(node_.scratch_dir + "/" + name, text));
+  }
+  return {};
+}
+
+// All or none are started: the last of a hundred ranks is no place to find out that there are too few.
+Result<void> NodeRanks::allow_files_for(const StartMessage& start) {
+  ranks_open_files_ = open_files_limit();  // ours is not theirs
+  const std::size_t ranks = start.ranks.size();
+  const auto readers = static_cast<std::uint64_t>(
+      std::count_if(start.ranks.begin(), start.ranks.end(), [](const auto& rank) { return rank.reads_input; }));
+  const auto allowed = allow_open_files(count_open_files() + ranks * kFilesOfRank + readers + kFilesToSpare);
+  return allowed.ok()
+             ? allowed
+             : Error(allowed.error().code(), "for " + std::to_string(ranks) + " ranks " + allowed.error().message() +
+                                                 "; raise nofile in /etc/security/limits.conf there");
+}
+
+Result<void> NodeRanks::start_rank(const StartMessage& start, const StartMessage::Rank& rank) {
+  RankProcess::Sink sink;
+  sink.allowance = [this] { return static_cast<std::size_t>(credit_); };
+  sink.on_output = [this](int r, StreamId stream, std::string_view bytes) { take_output(r, stream, bytes); };
+  sink.on_output_end = [this](int r, StreamId stream) {
+    sink_.send_frame(AgentMessage::kOutputEnd, output_end_frame(r, stream));
+    // Later, since RankProcess is in the middle of its own work.
+    loop_.post([this] {
+      start_again();
+      sink_.on_finished();
+    });
+  };
+  SpawnOptions options;
+  options.argv = rank.argv.empty() ? start.argv : rank.argv;
+  options.environment = environment_of(node_.environment, start, rank);
+  options.cwd = start.cwd;
+  options.cpus = rank.cpus;
+  options.open_files = ranks_open_files_;
+  Fd input;
+  if (rank.reads_input) {
+    HVD_TRY_ASSIGN(input, input_.add_reader(rank.rank));
+    options.stdin_fd = input.get();
+  }
+  auto process = RankProcess::start(loop_, rank.rank, std::move(options), std::move(sink));
+  if (!process.ok()) {
+    input_.drop(rank.rank);
+    return process.error();
+  }
+  sink_.send(AgentMessage::kStarted, number_body(rank.rank, process.value()->pid()));
+  ranks_.push_back(std::move(process).value());
+  sink_.on_began(rank.rank);
+  return {};
+}
+
+void NodeRanks::restart(StartMessage start) {
+  again_.push_back(std::move(start));
+  start_again();
+}
+
+void NodeRanks::start_again() {
+  for (auto waiting = again_.begin(); waiting != again_.end();) {
+    const int rank = waiting->ranks.front().rank;
+    const auto last = std::find_if(ranks_.begin(), ranks_.end(), [rank](const auto& p) { return p->rank() == rank; });
+    if (last != ranks_.end() && !(*last)->is_finished()) {
+      end_orphans_of(**last);  // they may be what holds its pipes open
+      ++waiting;
+      continue;
+    }
+    if (last != ranks_.end()) {
+      end_orphans_of(**last);
+      ranks_.erase(last);
+    }
+    const StartMessage start = std::move(*waiting);
+    waiting = again_.erase(waiting);
+    if (auto started = start_rank(start, start.ranks.front()); !started.ok()) {
+      sink_.send(AgentMessage::kStartFailed, StartFailedMessage{rank, started.error()}.encode());
+    }
+  }
+}
+
+void NodeRanks::end_orphans_of(const RankProcess& process) const {
+  if (!process.has_exited()) {
+    return;
+  }
+  // A rank leads its process group, and what it leaves comes to this process as to a subreaper.
+  std::vector<pid_t> orphans = sink_.left_behind();
+  std::erase_if(orphans, [&process](pid_t pid) { return ::getpgid(pid) != process.pid(); });
+  signal_children(orphans, SIGKILL);
+}
+
+void NodeRanks::signal(int signo, const std::vector<std::int32_t>& spared) const {
+  for (const auto& rank : ranks_) {
+    if (std::find(spared.begin(), spared.end(), rank->rank()) == spared.end()) {
+      rank->signal_group(signo);
+    }
+  }
+}
+
+void NodeRanks::signal_rank(int number, int signo) const {
+  for (const auto& rank : ranks_) {
+    if (rank->rank() == number) {
+      rank->signal_group(signo);
+    }
+  }
+}
+
+bool NodeRanks::has(pid_t pid) const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [pid](const auto& rank) { return rank->pid() == pid; });
+}
+
+void NodeRanks::on_exited(pid_t pid, ExitStatus status, bool is_stopping) {
+  const auto found = std::find_if(ranks_.begin(), ranks_.end(), [pid](const auto& rank) { return rank->pid() == pid; });
+  if (found == ranks_.end()) {
+    return;
+  }
+  const ExitDetail detail = explain(pid, status, is_stopping);
+  (*found)->mark_exited(status);
+  input_.drop((*found)->rank());
+  sink_.send(AgentMessage::kExited, ExitedMessage{(*found)->rank(), status, detail}.encode());
+}
+
+void NodeRanks::each_finished(const std::function<void(int, bool)>& tell) const {
+  for (const auto& rank : ranks_) {
+    if (rank->is_finished()) {
+      tell(rank->rank(), rank->has_failed());
+    }
+  }
+}
+
+ExitDetail NodeRanks::explain(pid_t pid, ExitStatus& status, bool is_stopping) {
+  ExitDetail detail;
+  if (status.has_core) {
+    detail.core = find_core({pid, status.value, cwd_, node_.host_name});
+  }
+  // A shell tells of a child that was killed so by its own code. Once we stop the ranks, the signal is ours.
+  if (status.shell_code() == 128 + SIGKILL && !is_stopping) {
+    OomWatch::Finding finding = oom_watch_.look(pid);
+    status.out_of_memory =
+        status.kind == ExitStatus::Kind::kSignalled && finding.verdict == OomWatch::Verdict::kCertain;
+    detail.memory = std::move(finding.evidence);
+  }
+  return detail;
+}
+
+void NodeRanks::take_output(int rank, StreamId stream, std::string_view bytes) {
+  if (is_drained_) {
+    return;
+  }
+  credit_ -= bytes.size();
+  sink_.send_frame(AgentMessage::kOutput, output_frame(rank, stream, bytes));
+}
+
+void NodeRanks::on_credit(std::uint64_t bytes) {
+  credit_ += bytes;
+  for (const auto& rank : ranks_) {
+    rank->resume();
+  }
+}
+
+void NodeRanks::drain() {
+  is_drained_ = true;
+  credit_ = UINT64_MAX / 2;
+  on_credit(0);
+}
+
+InputFeed::Sink NodeRanks::input_sink() {
+  InputFeed::Sink sink;
+  sink.on_taken = [this](std::uint64_t bytes) { sink_.send(AgentMessage::kInputCredit, count_body(bytes)); };
+  sink.on_over = [this] { sink_.send(AgentMessage::kInputOver, ""); };
+  return sink;
+}
+
+std::vector<std::string> environment_of(const std::vector<std::string>& own, const StartMessage& start,
+                                        const StartMessage::Rank& rank) {
+  std::map<std::string, std::string> merged;
+  for (const std::string& entry : own) {
+    const auto equals = entry.find('=');
+    if (equals != std::string::npos) {
+      merged[entry.substr(0, equals)] = entry.substr(equals + 1);
+    }
+  }
+  for (const std::string& name : start.unset) {
+    merged.erase(name);
+  }
+  for (const auto* list : {&start.env, &rank.env, &start.last}) {
+    for (const auto& [name, value] : *list) {
+      merged[name] = value;
+    }
+  }
+  std::vector<std::string> environment;
+  environment.reserve(merged.size());
+  for (const auto& [name, value] : merged) {
+    environment.push_back(name + "=" + value);
+  }
+  return environment;
+}
+
+}  // namespace hvd::launch

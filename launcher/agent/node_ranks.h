@@ -1,0 +1,97 @@
+// NodeRanks holds the ranks of this node as processes: it starts them, passes their output on as far as there is
+// credit, and feeds those that read standard input. When a rank is to be stopped or started again is decided elsewhere
+// (AgentState).
+//
+// Thread: loop only; a rank that dies with its parent thread dies with the agent.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/agent/input_feed.h"
+#include "launcher/agent/rank_process.h"
+#include "launcher/process/oom_watch.h"
+#include "launcher/wire/messages.h"
+#include "runtime/io/event_loop.h"
+
+namespace hvd::launch {
+
+class NodeRanks {
+ public:
+  struct Sink {
+    std::function<void(AgentMessage, std::string_view body)> send;         // to the launcher
+    std::function<void(AgentMessage, std::string_view frame)> send_frame;  // the same of a whole frame
+    std::function<void(int rank)> on_began;
+    // A rank has ended and nothing more comes from its pipes. Called from the loop, never from inside a call.
+    std::function<void()> on_finished;
+    // The processes that ranks have left behind.
+    std::function<std::vector<pid_t>()> left_behind;
+  };
+
+  struct Node {
+    std::string host_name;                 // as the node calls itself
+    std::string scratch_dir;               // where files of the job are written
+    std::vector<std::string> environment;  // the agent's own
+  };
+
+  NodeRanks(EventLoop& loop, Node node, Sink sink);
+  ~NodeRanks();
+  NodeRanks(const NodeRanks&) = delete;
+  NodeRanks& operator=(const NodeRanks&) = delete;
+
+  // Starts all of them, or says why one could not be started; the launcher then stops those that run.
+  void start(const StartMessage& start);
+  // Starts one again as soon as nothing of it is left, unless forget_restarts() comes before.
+  void restart(StartMessage start);
+  void forget_restarts() { again_.clear(); }
+  // Sends the signal to the group of each, but not of these.
+  void signal(int signo, const std::vector<std::int32_t>& spared) const;
+  void signal_rank(int number, int signo) const;
+  [[nodiscard]] bool has(pid_t pid) const;
+  // The process of a rank was reaped. `is_stopping`: what kills ranks from now on is this agent.
+  void on_exited(pid_t pid, ExitStatus status, bool is_stopping);
+  // Calls `tell(rank, has_failed)` for each that has ended and of which nothing more will come.
+  void each_finished(const std::function<void(int rank, bool has_failed)>& tell) const;
+  // The launcher takes so much more of their output.
+  void on_credit(std::uint64_t bytes);
+  // Nobody takes their output any more: it is read and dropped, since a full pipe would keep a rank from ending.
+  void drain();
+  [[nodiscard]] InputFeed& input() { return input_; }
+
+ private:
+  Result<void> write_files(const StartMessage& start) const;
+  Result<void> allow_files_for(const StartMessage& start);
+  Result<void> start_rank(const StartMessage& start, const StartMessage::Rank& rank);
+  // Starts those again whose last process is finished; the others follow when theirs is.
+  void start_again();
+  // Ends what a rank has left that has ended: its restarted self would find memory and devices taken.
+  void end_orphans_of(const RankProcess& process) const;
+  void take_output(int rank, StreamId stream, std::string_view bytes);
+  [[nodiscard]] InputFeed::Sink input_sink();
+  // What the node knows of the end of a rank, and whether the kernel killed it.
+  ExitDetail explain(pid_t pid, ExitStatus& status, bool is_stopping);
+
+  // constant after construction
+  EventLoop& loop_;
+  const Node node_;
+  const Sink sink_;
+  // loop only
+  InputFeed input_;
+  std::vector<std::unique_ptr<RankProcess>> ranks_;
+  std::vector<StartMessage> again_;  // of ranks that are to be started again, each of one
+  std::uint64_t credit_ = 0;
+  bool is_drained_ = false;
+  OomWatch oom_watch_;
+  std::string cwd_;                     // of the ranks
+  std::uint64_t ranks_open_files_ = 0;  // their limit, as this process had it at first
+};
+
+// Returns the environment of a rank: the agent's own, changed as `start` says. Pure.
+std::vector<std::string> environment_of(const std::vector<std::string>& own, const StartMessage& start,
+                                        const StartMessage::Rank& rank);
+
+}  // namespace hvd::launch
