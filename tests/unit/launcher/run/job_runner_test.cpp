@@ -307,6 +307,7 @@ TEST_CASE("a job that ends in time hears nothing of --timeout or of --start-time
   job.at(999s, [&] { job.node(1).exit(0, exited(0)), job.node(2).exit(1, exited(0)); });
   CHECK(job.run() == 0);
   CHECK(job.count("cause: ") == 0);
+  CHECK(job.count("slow start") == 0);
 }
 
 TEST_CASE("servers are stopped when all others have ended, and how they end is no failure") {
