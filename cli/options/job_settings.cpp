@@ -275,7 +275,7 @@ Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
     return Error(Code::kInvalid, "-np " + std::to_string(flags.np) + " is not between --min-np and --max-np");
   }
   if (job.launcher == launch::LauncherKind::kMpi) {
-    return Error(Code::kInvalid, "mpirun starts no rank anew: elastic jobs are for the other launchers");
+    return Error(Code::kInvalid, "mpirun restarts no rank: elastic jobs are for the other launchers");
   }
   HVD_TRY_ASSIGN(const double timeout_s,
                  seconds_from(flags.elastic_timeout_s, "HOROVOD_ELASTIC_TIMEOUT", kDefaultElasticTimeoutS));

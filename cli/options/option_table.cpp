@@ -63,14 +63,14 @@ CLI::Validator seconds_from(double least, double most) {
 }
 
 void add_elastic_options(CLI::App& app, Flags& flags) {
-  constexpr const char* kGroup = "Elastic jobs (a rank that fails is started anew on its host, and training goes on)";
+  constexpr const char* kGroup = "Elastic jobs (a rank that fails is started again on its host, and training goes on)";
   app.add_option("--elastic-restarts,--reset-limit", flags.elastic_restarts,
                  "How many times, of all ranks together; default: 10 where another of these options is given, else 0")
       ->type_name("N")
       ->check(CLI::Range(0, 1000000))
       ->group(kGroup);
   app.add_option("--min-np,--min-num-proc", flags.min_np,
-                 "Of horovodrun, and makes the job elastic; it keeps all of its -np ranks")
+                 "Accepted for horovodrun: makes the job elastic; it keeps all of its -np ranks")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000))
       ->group(kGroup);
@@ -89,10 +89,9 @@ void add_output_options(CLI::App& app, Flags& flags) {
   app.add_option("--output-filename", flags.output_filename,
                  "Also write what rank N prints to DIR/rank.N/stdout and DIR/rank.N/stderr")
       ->type_name("DIR");
-  app.add_option(
-         "--output-rotate", flags.output_rotate,
-         "Let such a file grow to SIZE (as 10M, 1G), then call it stdout.1, the last one stdout.2 and so on; 10M:5 "
-         "keeps 5 of these, 10M one")
+  app.add_option("--output-rotate", flags.output_rotate,
+                 "Rename such a file to stdout.1 at SIZE (as 10M, 1G), the one before to stdout.2 and so on; 10M:5 "
+                 "keeps 5 of these, 10M one")
       ->type_name("SIZE");
   app.add_flag("--prefix-output-with-timestamp", flags.timestamps, "Put the time in front of the ranks' lines");
   app.add_option("--color", flags.color,
@@ -102,8 +101,8 @@ void add_output_options(CLI::App& app, Flags& flags) {
   app.add_flag("--no-tags", flags.no_tags, "Do not put [rank]<stdout>: in front of the ranks' lines");
   app.add_flag("--gather", flags.gather,
                "Show a line that several ranks print within a quarter of a second once, tagged with all of them");
-  app.add_flag("-q,--quiet", flags.quiet, "No words of hvdrun's own unless the job fails");
-  app.add_flag("--verbose", flags.verbose, "Tell each step");
+  app.add_flag("-q,--quiet", flags.quiet, "Print nothing of hvdrun's own unless the job fails");
+  app.add_flag("--verbose", flags.verbose, "Report each step");
 }
 
 void add_job_file_options(CLI::App& app, Flags& flags) {
@@ -199,9 +198,10 @@ void add_options(CLI::App& app, Flags& flags) {
                  "Reach all other hosts by this command, as in 'ssh {host}' or 'kubectl exec -i {host} --'; {user} and "
                  "{port} may be in it. Default: HVD_RSH, else SSH")
       ->type_name("COMMAND");
-  app.add_option("--fanout", flags.fanout,
-                 "Most nodes that are reached from one place: of more, the first ones reach the others, as a tree; 0: "
-                 "all are reached from here")
+  app.add_option(
+         "--fanout", flags.fanout,
+         "Most nodes to connect to from one place: of more, the first ones connect to the others, as a tree; 0: "
+         "hvdrun connects to all")
       ->type_name("N")
       ->check(CLI::Range(0, 100000));
   app.add_option(
@@ -228,14 +228,14 @@ void add_options(CLI::App& app, Flags& flags) {
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_flag("--tcp", flags.tcp, "No InfiniBand for NCCL (NCCL_IB_DISABLE=1)");
-  app.add_flag("--gloo", flags.gloo, "Of horovodrun; as --launcher ssh");
-  app.add_flag_callback("--disable-cache", [] {}, "Of horovodrun; as hvdrun always does it");
+  app.add_flag("--gloo", flags.gloo, "Accepted for horovodrun: the same as --launcher ssh");
+  app.add_flag_callback("--disable-cache", [] {}, "Accepted for horovodrun: hvdrun always works so");
   add_elastic_options(app, flags);
   add_output_options(app, flags);
   add_job_file_options(app, flags);
   app.add_flag(
       "--json", flags.json,
-      "plan, check: print JSON. run: tell what happens as a JSON object a line on standard error, in place of words");
+      "plan, check: print JSON. run: report events on standard error, one JSON object a line, instead of text");
   app.add_flag("--check-build", flags.check_build, "Show what this build can do and what is missing, and end");
   app.add_option("--document", flags.document,
                  "Print the manual page (man), a shell's completion or the JSON schema of job files, and end")

@@ -19,7 +19,7 @@ const std::map<std::string, std::string, std::less<>> kRefused = {
     {"--host-discovery-script",
      "hosts that come and go are not supported yet; name those of the whole job with -H or --hostfile"},
     {"--blacklist-cooldown-range",
-     "hosts that come and go are not supported yet; a failed rank is started anew on its "
+     "hosts that come and go are not supported yet; a failed rank is started again on its "
      "own host, at most --elastic-restarts times"},
 };
 

@@ -150,7 +150,7 @@ void note_fixed_size(const Flags& flags, CliOptions& options) {
     options.notices.push_back(
         std::string(may_shrink ? "--min-np" : "--max-np") + ": hosts that come and go are not supported yet, and -np " +
         std::to_string(flags.np) +
-        " stays; a rank that fails is started anew on its host, and a host that is lost ends the job");
+        " stays; a rank that fails is started again on its host, and a host that is lost ends the job");
   }
 }
 

@@ -34,7 +34,7 @@ const std::vector<ShortGroup>& first_week() {
         {"--gather", "show a line that many ranks print once"},
         {"--quiet", "only the ranks' own output, unless the job fails"},
         {"--verbose", "tell each step, and which rank runs where"},
-        {"--json", "events for programs, in place of words"}}},
+        {"--json", "events for programs, instead of text"}}},
       {"When the job ends",
        {{"--timeout", "stop the job after S seconds"},
         {"--grace", "seconds between the first signal and SIGKILL; default: 10"},

@@ -286,7 +286,7 @@ void CheckRunner::on_problem(int node, const std::string& text) {
 }
 
 void CheckRunner::on_ending(int node, const std::string& why) {
-  on_lost(node, Error(Code::kLostPeer, "its agent was told to end: " + why));
+  on_lost(node, Error(Code::kLostPeer, "its agent was asked to end: " + why));
 }
 
 void CheckRunner::on_signal(int signo) {

@@ -35,9 +35,9 @@ constexpr Tunable off_on(const char* flag, const char* off_flag, const char* key
 
 constexpr std::array kTunables{
     number("--fusion-threshold-mb", "params.fusion_threshold_mb", "HOROVOD_FUSION_THRESHOLD",
-           "Most MiB of tensors that travel as one; 0: each alone", kMebi),
+           "Most MiB of tensors that are fused into one operation; 0: each alone", kMebi),
     real("--cycle-time-ms", "params.cycle_time_ms", "HOROVOD_CYCLE_TIME", kAny,
-         "Most milliseconds that a tensor waits for others to travel with"),
+         "Most milliseconds that a tensor waits to be fused with others"),
     number("--cache-capacity", "params.cache_capacity", "HOROVOD_CACHE_CAPACITY",
            "Tensors whose negotiation is remembered; 0: none"),
     on_off("--hierarchical-allreduce", "--no-hierarchical-allreduce", "params.hierarchical_allreduce",
@@ -66,7 +66,7 @@ constexpr std::array kTunables{
     off_on("--no-stall-check", "--stall-check", "stall_check.enabled", "HOROVOD_STALL_CHECK_DISABLE",
            "Do not watch for tensors that some ranks never submit"),
     number("--stall-check-warning-time-seconds", "stall_check.warning_time_seconds", "HOROVOD_STALL_CHECK_TIME_SECONDS",
-           "Seconds after which a stall is told"),
+           "Seconds after which a stall is reported"),
     number("--stall-check-shutdown-time-seconds", "stall_check.shutdown_time_seconds",
            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "Seconds after which a stall ends the job; 0: never"),
 

@@ -73,7 +73,7 @@ std::string describe_others(const JobState& state) {
 }
 
 std::string memory_hint(const Failure& failure, const std::string& host) {
-  const std::string look = "on " + host + " this tells: dmesg | grep -i 'killed process'";
+  const std::string look = "on " + host + " try: dmesg | grep -i 'killed process'";
   if (failure.status.out_of_memory) {
     return "out of memory: " + failure.detail.memory;
   }

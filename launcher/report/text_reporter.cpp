@@ -67,7 +67,7 @@ Lines TextReporter::lines_of(const news::NodeLost& lost) {
 
 Lines TextReporter::lines_of(const news::RankRestarted& restarted) {
   return lines_of(Note{LogLevel::kWarning, -1,
-                       restarted.cause + "; it is started anew (restart " + std::to_string(restarted.number) + " of " +
+                       restarted.cause + "; it is started again (restart " + std::to_string(restarted.number) + " of " +
                            std::to_string(restarted.limit) + ")"});
 }
 

@@ -79,7 +79,7 @@ Error Database::failure(int code) const {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       return Error(Code::kResource, where + ": this is no database that can be read (" +
-                                        sqlite3_errmsg(connection_.get()) + "); move it away to begin anew");
+                                        sqlite3_errmsg(connection_.get()) + "); move it away to begin again");
     case SQLITE_IOERR: {
       const int number = sqlite3_system_errno(connection_.get());
       const std::string what = Error::from_errno(where + ": cannot be read or written", number).message();
@@ -89,7 +89,7 @@ Error Database::failure(int code) const {
     }
     default:
       return Error(Code::kInternal, where + ": " + sqlite3_errmsg(connection_.get()) +
-                                        "; if another program has written there, move it away to begin anew");
+                                        "; if another program has written there, move it away to begin again");
   }
 }
 

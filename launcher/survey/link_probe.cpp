@@ -164,7 +164,7 @@ Result<bool> hear(Visitor& visitor, const ProbeRequest& request) {
   }
   if (got < 0) {
     return visitor.patience.has_passed()
-               ? Result<bool>(Error(Code::kTimeout, "whoever connected did not say in time who he is"))
+               ? Result<bool>(Error(Code::kTimeout, "a process that connected did not identify itself in time"))
                : Result<bool>(false);
   }
   HVD_TRY_ASSIGN(const auto claim, visitor.handshake.feed(Bytes(buffer).first(static_cast<std::size_t>(got))));

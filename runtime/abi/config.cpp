@@ -250,7 +250,7 @@ Result<void> read_stall(const Reader& env, Config& config) {
   HVD_TRY_ASSIGN(const double end, env.number<double>(contract::kStallEnd, 0.0, kMaxSeconds, 0.0));
   if (!is_off && end > 0 && end <= warn) {
     return Error(Code::kInvalid, std::string(contract::kStallEnd) + " must be more than " + contract::kStallWarn +
-                                     ", so that a stall is told before it ends the job");
+                                     ", so that a stall is reported before it ends the job");
   }
   config.engine.stall.warn_after = is_off ? Duration::zero() : duration_of(warn);
   config.engine.stall.end_after = is_off ? Duration::zero() : duration_of(end);

@@ -51,7 +51,7 @@ Result<void> Completion::tell(Listener listener) {
   {
     const std::lock_guard lock(mu_);
     if (has_listener_) {
-      return Error(Code::kInvalid, "this operation tells somebody else already");
+      return Error(Code::kInvalid, "this operation has a listener already");
     }
     has_listener_ = true;
     if (!is_settled_) {

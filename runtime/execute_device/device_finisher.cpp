@@ -171,7 +171,7 @@ void DeviceFinisher::look_for_stalls(std::unique_lock<std::mutex>& lock, TimePoi
   if (!oldest.ops.empty() && now - oldest.since > stall_.end_after) {
     tell(lock, Error(Code::kTimeout, "stalled: '" + oldest.ops.front()->what.name +
                                          "' was launched on all ranks' devices and is not done; "
-                                         "NCCL_DEBUG=INFO tells more (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)"));
+                                         "NCCL_DEBUG=INFO shows more (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)"));
   }
 }
 

@@ -102,7 +102,7 @@ Result<JobSecret> agree_on_secret(MpiComm& comm, Interrupt& interrupt) {
   HVD_TRY_ASSIGN(const std::vector<std::string> told, gather_texts(comm, own, interrupt));
   JobSecret secret{};
   if (told.front().size() != secret.size()) {
-    return Error(Code::kProtocol, "rank 0 has told no secret over MPI");
+    return Error(Code::kProtocol, "rank 0 has sent no secret over MPI");
   }
   std::memcpy(secret.data(), told.front().data(), secret.size());
   return secret;

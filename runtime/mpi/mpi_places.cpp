@@ -142,7 +142,7 @@ Result<MpiPlace> decode_mpi_place(const std::string& body, int rank) {
     place.ips.push_back(in.text());
   }
   if (!in.finished()) {
-    return Error(Code::kProtocol, "rank " + std::to_string(rank) + " tells of its place what makes no sense");
+    return Error(Code::kProtocol, "rank " + std::to_string(rank) + " reports an impossible place");
   }
   return place;
 }

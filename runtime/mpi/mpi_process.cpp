@@ -71,7 +71,7 @@ Result<MpiLibrary*> MpiProcess::start(const MpiOptions& options, Deadline deadli
     return Error(Code::kNotInitialized, "this process was forked from a rank of MPI, and is none itself");
   }
   if (!spoilt_.empty()) {
-    return Error(Code::kLostPeer, "MPI cannot be used in this process any more: " + spoilt_ + "; start the job anew");
+    return Error(Code::kLostPeer, "MPI cannot be used in this process any more: " + spoilt_ + "; start the job again");
   }
   if (is_running_) {
     HVD_TRY_ASSIGN(const bool is_over, library_->is_finalized());

@@ -53,7 +53,7 @@ Result<std::vector<std::string>> gather_texts(MpiComm& comm, const std::string& 
   std::size_t total = 0;
   for (std::size_t rank = 0; rank < size; ++rank) {
     if (lengths[rank] > kMaxTextBytes) {
-      return Error(Code::kProtocol, "rank " + std::to_string(rank) + " tells " + std::to_string(lengths[rank]) +
+      return Error(Code::kProtocol, "rank " + std::to_string(rank) + " sends " + std::to_string(lengths[rank]) +
                                         " bytes of itself over MPI");
     }
     parts[rank] = Range{total, total + lengths[rank]};

@@ -116,7 +116,7 @@ Result<void> NcclComm::settle(const char* function, Interrupt& interrupt, Deadli
     HVD_TRY(interrupt.check());
     if (patience.is_over()) {
       return Error(Code::kTimeout, std::string(function) +
-                                       ": not all ranks came within HOROVOD_START_TIMEOUT; NCCL_DEBUG=INFO tells more");
+                                       ": not all ranks came within HOROVOD_START_TIMEOUT; NCCL_DEBUG=INFO shows more");
     }
     if (looks < kYields) {
       ::sched_yield();

@@ -16,7 +16,7 @@ const char* advice(NcclCode code) {
     case NcclCode::kUnhandledCudaError:
     case NcclCode::kSystemError:
     case NcclCode::kInternalError:
-      return "; NCCL_DEBUG=INFO tells more";
+      return "; NCCL_DEBUG=INFO shows more";
     case NcclCode::kInvalidUsage:
       return "; it is so where two ranks have one GPU; see hvdrun --gpus";
     case NcclCode::kRemoteError:

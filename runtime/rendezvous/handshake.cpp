@@ -244,7 +244,7 @@ Result<std::string> HandshakeConnector::answer_greeting() {
   Transcript transcript{key_.has_value(),         claim_,   reader.take(kNonceBytes), nonce_,
                         reader.take(kShareBytes), own_share};
   if (expected_ && share_of(transcript.acceptor_share) != *expected_) {
-    return Error(Code::kAuth, "the other end is not the one that this was told to call");
+    return Error(Code::kAuth, "the other end is not the one that this process was to call");
   }
   if (key_) {
     HVD_TRY_ASSIGN(keys_, keys_of(secret_, *key_, transcript.acceptor_share, transcript));

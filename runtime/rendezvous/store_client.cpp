@@ -16,7 +16,7 @@ namespace hvd {
 namespace {
 
 constexpr const char* kAgentGone = "the agent of this node is gone";
-constexpr const char* kAgentDeaf = "the agent of this node does not read what it is told";
+constexpr const char* kAgentDeaf = "the agent of this node does not read what is sent to it";
 constexpr int kInterruptEveryMs = 100;
 
 }  // namespace

@@ -113,5 +113,5 @@ def test_an_elastic_rank_that_raises_is_started_anew_as_before(tmp_path):
               "print('ends', flush=True)\n")
     done = hvdrun("-np", 1, "--elastic-restarts", 1, *PYTHON, "-c", script, env={**os.environ, "HVD_LIBRARY": LIBHVD})
     assert done.returncode == 0, done.stderr
-    assert "it is started anew (restart 1 of 1)" in done.stderr
+    assert "it is started again (restart 1 of 1)" in done.stderr
     assert "ends" in done.stdout

@@ -235,7 +235,7 @@ def test_the_memory_cgroup_tells_of_the_kernels_kill_where_the_kernels_log_does_
 def test_a_kill_that_nobody_explains_says_how_to_see_whether_it_was_the_kernel():
     done = hvdrun("-np", 1, "sh", "-c", "kill -9 $$")
     assert done.returncode == 137 and "by the kernel: out of memory" not in done.stderr
-    assert "on localhost this tells: dmesg | grep -i 'killed process'" in done.stderr
+    assert "on localhost try: dmesg | grep -i 'killed process'" in done.stderr
 
 
 def test_a_core_dump_is_told_with_its_place(tmp_path):

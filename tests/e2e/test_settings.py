@@ -69,7 +69,7 @@ def test_an_agent_that_cannot_be_started_here_is_no_unreachable_host(tmp_path):
     (["--slots", "2", "true"], "--slots-per-host: hosts that come and go are not supported yet"),
     (["--host-discovery-script=x", "true"], "hosts that come and go are not supported yet"),
     (["-np", "2", "--min-np=3", "true"], "-np 2 is not between --min-np and --max-np"),
-    (["--elastic-restarts", "1", "--mpi", "true"], "mpirun starts no rank anew"),
+    (["--elastic-restarts", "1", "--mpi", "true"], "mpirun restarts no rank"),
     (["-f", "x.json", "--reset-limit", "1"], "it takes no elastic options"),
     (["--fusion-threshold-mb", "-1", "true"], "--fusion-threshold-mb: expected a whole number"),
     (["--log-level", "LOUD", "true"], "--log-level: expected TRACE"),

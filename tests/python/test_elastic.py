@@ -1,4 +1,4 @@
-"""Elastic jobs: ranks that end are started anew by hvdrun, and training goes on from the last commit."""
+"""Elastic jobs: ranks that end are started again by hvdrun, and training goes on from the last commit."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def test_training_goes_on_with_restarted_ranks(tmp_path, weight, kind, begun, en
         assert report["seen"] == STEPS, "each step is made once"
         assert report["weight"] == pytest.approx(weight)
     assert reports[1]["begun"] == begun
-    lines = re.findall(r"^hvdrun: rank (\d) on \w+ \(pid \d+\) (.*); it is started anew \(restart (\d) of 5\)$",
+    lines = re.findall(r"^hvdrun: rank (\d) on \w+ \(pid \d+\) (.*); it is started again \(restart (\d) of 5\)$",
                        done.stderr, re.M)  # fmt: skip
     assert [line[2] for line in lines] == [str(number + 1) for number in range(len(lines))], done.stderr
     assert [line[0] for line in lines] == ended or kind == "at_once" and sorted(line[0] for line in lines) == ended
@@ -69,7 +69,7 @@ def test_what_is_allowed_is_used_up(tmp_path):
 
 def test_a_script_that_fails_before_it_joins_is_not_started_anew():
     done = hvdrun("-np", 2, "--elastic-restarts", 5, sys.executable, "-c", "import no_such_module")
-    assert done.returncode == 1 and "started anew" not in done.stderr
+    assert done.returncode == 1 and "started again" not in done.stderr
     assert "no_such_module" in done.stderr
 
 

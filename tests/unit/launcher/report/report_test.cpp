@@ -201,12 +201,12 @@ hvdrun: stopping the other 2 ranks
 )");
   CHECK(failure_text(kKilled, {"its memory cgroup has hit its limit (/c/memory.failcnt)", ""}, {}) ==
         R"(hvdrun: rank 1 on a (pid 101) was killed by signal 9 (SIGKILL)
-hvdrun: it may have been out of memory: its memory cgroup has hit its limit (/c/memory.failcnt); on a this tells: dmesg | grep -i 'killed process'
+hvdrun: it may have been out of memory: its memory cgroup has hit its limit (/c/memory.failcnt); on a try: dmesg | grep -i 'killed process'
 hvdrun: stopping the other 2 ranks
 )");
   CHECK(failure_text(kKilled, {}, {"last words"}) ==
         R"(hvdrun: rank 1 on a (pid 101) was killed by signal 9 (SIGKILL)
-hvdrun: what sent the signal is not known; if it was the kernel, for lack of memory, on a this tells: dmesg | grep -i 'killed process'
+hvdrun: what sent the signal is not known; if it was the kernel, for lack of memory, on a try: dmesg | grep -i 'killed process'
 hvdrun: the last lines of its standard error:
 hvdrun:   last words
 hvdrun: stopping the other 2 ranks

@@ -427,7 +427,7 @@ TEST_CASE("an agent does not take who has the secret for its launcher, without t
     std::uint8_t none = 0;
     CHECK_FALSE(recv_exact(caller.get(), MutableBytes(&none, 1), Deadline::after(std::chrono::minutes(5))).ok());
   }
-  CHECK(has(agent.get().error().message(), "the other end is not the one that this was told to call"));
+  CHECK(has(agent.get().error().message(), "the other end is not the one that this process was to call"));
 }
 
 TEST_CASE("a call that is relayed from another address is refused, though all that was said is true") {
