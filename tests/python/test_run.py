@@ -140,10 +140,12 @@ def test_nothing_is_unpickled_that_the_jobs_own_processes_have_not_sent(tmp_path
     reader, reply._output = os.pipe()
     reply.send("mine")
     sent = os.read(reader, 1 << 16)
-    lines.take(b"[1]<stdout>:" + sent)
+    for line in sent.splitlines(keepends=True):
+        lines.take(b"[1]<stdout>:" + line)
     assert pickle.loads(lines.result(1)) == "mine"
     # Somebody who has read the word in a file of output, and writes as rank 0.
-    lines.take(b"[0]<stdout>:" + sent.replace(b" 1 end ", b" 0 end "))
+    for line in sent.splitlines(keepends=True):
+        lines.take(b"[0]<stdout>:" + line.replace(b" 1 ", b" 0 ", 1))
     with pytest.raises(RuntimeError, match="the result of rank 0 is not what this job has sent"):
         lines.result(0)
     os.close(reader)
