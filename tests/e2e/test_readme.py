@@ -23,7 +23,7 @@ IN_TREE = pytest.mark.skipif(BIN != ROOT / "build/bin" or not (VENV / "python").
 def shown_in_readme():
     pages = [ROOT / "README.md", *ROOT.glob("launcher/docs/*.md"), *ROOT.glob("runtime/docs/*.md")]
     blocks = [block for page in pages for block in re.findall(r"^```\n(.*?)^```", page.read_text(), re.M | re.S)]
-    return [plain(line) for block in blocks for line in block.splitlines() if re.match(r"\S*(scripts|bin)/", line)]
+    return [plain(line) for block in blocks for line in block.splitlines() if re.match(r"(?!#)\S*(scripts|bin)/", line)]
 
 
 def plain(command):
