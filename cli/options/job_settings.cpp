@@ -347,6 +347,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.start_timeout = seconds_of(start_timeout_s);
   job.timeout = seconds_of(flags.timeout_s);
   job.grace = seconds_of(flags.grace_s);
+  job.heartbeat = seconds_of(flags.heartbeat_s);
   job.reconnect_timeout = seconds_of(flags.reconnect_timeout_s);
   job.tags = !flags.no_tags;
   job.json_events = flags.json;

@@ -184,6 +184,11 @@ void add_options(CLI::App& app, Flags& flags) {
   app.add_option("--grace", flags.grace_s, "Seconds between the first signal and SIGKILL when the job is stopped")
       ->type_name("S")
       ->check(seconds_from(0.0, 1e6));
+  app.add_option("--heartbeat", flags.heartbeat_s,
+                 "Seconds between two signs of life on each connection to another host; after three without an answer "
+                 "the connection is lost")
+      ->type_name("S")
+      ->check(seconds_from(0.1, 3600));
   app.add_option("--reconnect-timeout", flags.reconnect_timeout_s,
                  "Seconds to reach a node again whose connection broke, while its ranks go on; 0: it is lost at once")
       ->type_name("S")

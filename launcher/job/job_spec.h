@@ -54,9 +54,11 @@ struct JobSpec {
   Duration start_timeout = std::chrono::seconds(60);      // until every rank runs
   Duration grace = std::chrono::seconds(10);              // between the first signal and SIGKILL when a job is stopped
   Duration reconnect_timeout = std::chrono::seconds(60);  // for a node whose connection broke; 0: it is lost at once
-  Duration timeout = Duration::zero();                    // limits the whole job, from the start of its ranks; 0: none
-  int restart_limit = 0;                                  // how many times failing ranks are restarted
-  Duration elastic_timeout = std::chrono::seconds(600);   // limits how long the ranks take to meet again then
+  // Between two signs of life on a connection to another host; after three without an answer it is lost.
+  Duration heartbeat = std::chrono::seconds(10);
+  Duration timeout = Duration::zero();                   // limits the whole job, from the start of its ranks; 0: none
+  int restart_limit = 0;                                 // how many times failing ranks are restarted
+  Duration elastic_timeout = std::chrono::seconds(600);  // limits how long the ranks take to meet again then
 
   // settings of what a job file starts
   bool tells_place = true;   // ranks get their place in their environment; a program that starts ranks itself must not

@@ -8,9 +8,6 @@
 namespace hvd::launch {
 namespace {
 
-// Only remote sessions send heartbeats, since only their connections can break in silence. Each heartbeat wakes the
-// launcher twice for every node.
-constexpr auto kHeartbeat = std::chrono::seconds(10);
 // Limits the output under way from all nodes together; kOutputCreditLeast is what one node needs to keep moving.
 constexpr std::uint64_t kOutputCreditTotal = 16U << 20U;
 constexpr std::uint64_t kOutputCreditLeast = 128U << 10U;
@@ -132,12 +129,17 @@ void JobRunner::on_ready(int node, const ReadyMessage& ready) {
   welcome.size = placement_.size;
   welcome.secret = secret_;
   welcome.token = token_;
-  welcome.heartbeat_ms = is_local ? 0 : static_cast<std::uint32_t>(std::chrono::milliseconds(kHeartbeat).count());
+  // Only remote sessions send heartbeats, since only their connections can break in silence. Each heartbeat wakes the
+  // launcher twice for every node.
+  welcome.heartbeat_ms =
+      is_local
+          ? 0
+          : static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(spec_.heartbeat).count());
   welcome.reconnect_ms =
       static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(reconnect).count());
   welcome.output_credit = std::clamp(kOutputCreditTotal / agents_.nodes.size(), kOutputCreditLeast, kOutputCreditMost);
   if (!is_local) {
-    session.watch_connection(kHeartbeat, reconnect, token_);
+    session.watch_connection(spec_.heartbeat, reconnect, token_);
   }
   session.send(AgentMessage::kWelcome, welcome.encode());
   tree_.change(node, Relay::State::kUp);

@@ -5,6 +5,7 @@ import os
 import pathlib
 import sys
 import threading
+import time
 
 import pytest
 from lab import wait_until
@@ -15,7 +16,7 @@ pytest_plugins = ["lab"]
 PORT = 7077
 
 DRIVER = """
-import io, json, os, pathlib, sys
+import io, json, os, pathlib, sys, time
 import horovod.spark
 from pyspark.sql import SparkSession
 from spark_deaths import record, wait_for_slots
@@ -40,9 +41,9 @@ tell("task0", horovod.spark.run(place, num_proc=2, launcher="task0"))
 check = horovod.spark.check(num_proc=2, store=folder)
 tell("check", [check.problems, sorted({task.host for task in check.tasks})])
 try:
-    horovod.spark.run(record, args=(folder,), num_proc=2, stderr=io.StringIO())
+    horovod.spark.run(record, args=(folder,), num_proc=2, stderr=io.StringIO(), heartbeat=0.4)
 except Exception as error:
-    tell("error", f"{type(error).__name__}: {error}")
+    tell("error", [f"{type(error).__name__}: {error}", time.monotonic()])
 os._exit(0)
 """
 
@@ -92,8 +93,10 @@ def test_ranks_are_on_their_hosts_and_a_cut_network_ends_the_job(cluster):
 
     wait_until(lambda: len(list(folder.glob("*.json"))) == 2, "the ranks have not started")
     lab.cut("node2")
+    cut_at = time.monotonic()  # one clock for all hosts of a lab
     try:
-        error = told("error")
+        error, raised_at = told("error")
+        print(f"the exception came {raised_at - cut_at:.2f} s after the cut")
         assert "RuntimeError" in error and "node2" in error and "no sign of life from its agent" in error
 
         def ranks(*hosts):

@@ -44,6 +44,7 @@ def run(
     elastic_restarts: int = 0,
     elastic_timeout: Optional[float] = None,
     gpus_per_process: Optional[int] = None,
+    heartbeat: Optional[float] = None,
 ) -> List[Any]:
     """Calls `fn(*args, **kwargs)` on each of `num_proc` ranks, which run in Spark's executors; results in rank order.
 
@@ -69,6 +70,7 @@ def run(
             horovod.torch.elastic.run and the like. elastic_timeout: seconds for them to meet again; default: 600.
         gpus_per_process: so many GPUs for each task, whatever spark.task.resource.gpu.amount says. A rank with more than
             one sees its own GPUs only, as devices 0, 1, ...
+        heartbeat: seconds between two signs of life of each task; after three without an answer its host is lost. Default: 10.
         use_mpi, extra_mpi_args: must not be set: Spark starts the ranks. use_gloo: accepted.
 
     Raises:
@@ -104,6 +106,7 @@ def run(
         words=[
             *_words(start_timeout, nics, prefix_output_with_timestamp, verbose),
             *_elastic_words(elastic_restarts, elastic_timeout),
+            *(["--heartbeat", str(heartbeat)] if heartbeat else []),
             *_security_words(session, env or {}),
             # hvdrun would count on one GPU for a rank, and give out the others of its host.
             *(["--gpus", "none"] if session.gpus_per_task > 1 else []),
