@@ -108,7 +108,7 @@ def test_a_rank_that_fails_is_started_again_on_its_node(job, tmp_path):
     done = job(["-N1"], "--launcher", "slurm", "-np", 1, "--elastic-restarts", 1, "-x", f"HVD_LIBRARY={LIBHVD}", *PYTHON,
                "-c", script)
     assert done.returncode == 0, done.stderr
-    assert "it is started anew (restart 1 of 1)" in done.stderr
+    assert "it is started again (restart 1 of 1)" in done.stderr
     assert "ends on n1" in done.stdout
 
 

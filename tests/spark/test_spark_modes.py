@@ -65,7 +65,7 @@ def test_a_job_that_fails_is_started_anew_as_often_as_said(spark, tmp_path):
 
     err = io.StringIO()
     assert horovod.spark.run(function, args=(str(tmp_path), 2), num_proc=2, restarts=2, stderr=err) == [2, None]
-    assert "the ranks are started anew, 2 of 2" in err.getvalue()
+    assert "the ranks are started again, 2 of 2" in err.getvalue()
     with pytest.raises(OSError, match="attempt 4"):
         horovod.spark.run(function, args=(str(tmp_path), 9), num_proc=2, restarts=1, stderr=io.StringIO())
     assert len(list(tmp_path.iterdir())) == 5
@@ -104,7 +104,7 @@ def test_an_elastic_rank_that_fails_is_started_again_in_its_task(spark, tmp_path
     err = io.StringIO()
     assert horovod.spark.run_elastic(function, args=(str(tmp_path),), num_proc=2, reset_limit=1, stderr=err) == [6, 6]
     processes = [path.name.split("-")[0] for path in tmp_path.iterdir()]
-    assert sorted(processes) == ["0", "1", "1"] and "the ranks are started anew" not in err.getvalue()
+    assert sorted(processes) == ["0", "1", "1"] and "the ranks are started again" not in err.getvalue()
 
     def fails():
         import horovod.torch as hvd
@@ -114,7 +114,7 @@ def test_an_elastic_rank_that_fails_is_started_again_in_its_task(spark, tmp_path
 
     with pytest.raises(ZeroDivisionError, match="of every process"):
         horovod.spark.run_elastic(fails, num_proc=2, reset_limit=1, stderr=err)
-    assert "the ranks are started anew" not in err.getvalue()
+    assert "the ranks are started again" not in err.getvalue()
 
 
 def test_a_result_that_spark_would_not_take_is_refused_by_its_rank(spark, monkeypatch):

@@ -129,7 +129,7 @@ def run(
             is_answered = elastic_restarts > 0 and isinstance(error.__cause__, RemoteTraceback)
             if attempt == restarts or is_answered or not job.may_run_again:
                 raise
-            text = f"horovod.spark.run: {type(error).__name__}; the ranks are started anew, {attempt + 1} of {restarts}\n"
+            text = f"horovod.spark.run: {type(error).__name__}; the ranks are started again, {attempt + 1} of {restarts}\n"
             (stderr or sys.stderr).write(text)
     raise AssertionError("the last attempt returns or raises")
 
