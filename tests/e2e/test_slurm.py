@@ -153,37 +153,6 @@ def test_nothing_is_left_when_one_of_them_is_killed(slurm, marker, victim):
     assert not wait_until_gone(marker)
 
 
-def test_a_node_that_falls_silent_is_named(slurm, marker):
-    name, value = marker.split("=")
-    running = subprocess.Popen(["salloc", "-Q", "-N2", HVDRUN, "--heartbeat", "1", "sh", "-c", "echo up $RANK; exec sleep 1000"],
-                               env={**slurm.environment, name: value}, stdin=subprocess.DEVNULL, text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    read_until(running.stdout, "up", 2)
-    agents = [pid for pid, words in processes_with(marker).items() if words.startswith(AGENT + " call")]
-    silent = [pid for pid in agents if "SLURMD_NODENAME=n2" in environment_of(pid)]
-    for pid in silent:
-        os.kill(pid, signal.SIGSTOP)
-    stopped_at = time.monotonic()
-    line = read_until(running.stderr, "no sign of life from its agent")[-1]
-    print(f"told {time.monotonic() - stopped_at:.2f} s after it fell silent")
-    assert "n2" in line
-    _, err = running.communicate(timeout=PATIENCE)
-    assert running.returncode != 0, err
-    for pid in silent:
-        try:
-            os.kill(pid, signal.SIGCONT)
-        except ProcessLookupError:
-            pass
-    assert not wait_until_gone(marker)
-
-
-def environment_of(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")
-    except OSError:
-        return []
-
-
 def test_a_killed_slurmstepd_does_not_end_the_job_nor_hang_its_end(slurm, marker, tmp_path):
     name, value = marker.split("=")
     running = subprocess.Popen(
