@@ -277,6 +277,7 @@ Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
   if (job.launcher == launch::LauncherKind::kMpi) {
     return Error(Code::kInvalid, "mpirun restarts no rank: elastic jobs are for the other launchers");
   }
+  job.least_ranks = flags.min_np.value_or(0);
   HVD_TRY_ASSIGN(const double timeout_s,
                  seconds_from(flags.elastic_timeout_s, "HOROVOD_ELASTIC_TIMEOUT", kDefaultElasticTimeoutS));
   job.elastic_timeout = seconds_of(timeout_s);

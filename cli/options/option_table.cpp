@@ -63,18 +63,18 @@ CLI::Validator seconds_from(double least, double most) {
 }
 
 void add_elastic_options(CLI::App& app, Flags& flags) {
-  constexpr const char* kGroup = "Elastic jobs (a rank that fails is started again on its host, and training goes on)";
+  constexpr const char* kGroup = "Elastic jobs (when a rank fails, training goes on)";
   app.add_option("--elastic-restarts,--reset-limit", flags.elastic_restarts,
-                 "How many times, of all ranks together; default: 10 where another of these options is given, else 0")
+                 "How often failed ranks are started again, all together; default: 10 with another of these options, else 0")
       ->type_name("N")
       ->check(CLI::Range(0, 1000000))
       ->group(kGroup);
   app.add_option("--min-np,--min-num-proc", flags.min_np,
-                 "Accepted for horovodrun: makes the job elastic; it keeps all of its -np ranks")
+                 "When a rank or host is lost, the others go on without it if there are so many; default: all of -np")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000))
       ->group(kGroup);
-  app.add_option("--max-np,--max-num-proc", flags.max_np, "Likewise")
+  app.add_option("--max-np,--max-num-proc", flags.max_np, "Accepted for horovodrun: makes the job elastic; no host joins a running job yet")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000))
       ->group(kGroup);

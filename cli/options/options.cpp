@@ -142,15 +142,12 @@ Result<CliOptions> parse_help(const std::vector<std::string>& words) {
   return options;
 }
 
-// Notes that the size is fixed; horovodrun would go on with fewer or more ranks, as hosts come and go.
-void note_fixed_size(const Flags& flags, CliOptions& options) {
-  const bool may_shrink = flags.min_np.value_or(flags.np) < flags.np;
+// Notes that no host joins a job that runs; horovodrun would go on with more ranks.
+void note_no_growth(const Flags& flags, CliOptions& options) {
   const bool may_grow = flags.max_np.value_or(flags.np) > flags.np;
-  if (flags.np > 0 && options.job.restart_limit != 0 && (may_shrink || may_grow)) {
-    options.notices.push_back(
-        std::string(may_shrink ? "--min-np" : "--max-np") + ": hosts that come and go are not supported yet, and -np " +
-        std::to_string(flags.np) +
-        " stays; a rank that fails is started again on its host, and a host that is lost ends the job");
+  if (flags.np > 0 && options.job.restart_limit != 0 && may_grow) {
+    options.notices.push_back("--max-np: hosts do not join a running job yet, so it has at most the " +
+                              std::to_string(flags.np) + " ranks of -np");
   }
 }
 
@@ -264,7 +261,7 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
     return Error(Code::kInvalid, "no command given; as in: hvdrun -np 2 python train.py");
   }
   HVD_TRY_ASSIGN(options.job, make_job(flags));
-  note_fixed_size(flags, options);
+  note_no_growth(flags, options);
   return options;
 }
 

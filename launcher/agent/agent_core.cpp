@@ -58,12 +58,14 @@ AgentCore::~AgentCore() = default;
 
 Result<void> AgentCore::open_session(AgentConnection connection) {
   RankHub::Sink sink;
-  sink.on_joined = [this](int rank) { send(AgentMessage::kJoined, number_body(rank)); };
-  sink.on_exchange = [this](int rank, const std::string& key, const std::string& value) {
-    send(AgentMessage::kExchange, ExchangeMessage{rank, key, value, epoch_}.encode());
+  sink.on_joined = [this](int rank, std::uint32_t generation, bool is_waiting) {
+    send(AgentMessage::kJoined, JoinedMessage{rank, generation, is_waiting}.encode());
   };
-  sink.on_failure = [this](int rank, const FailureNews& news) {
-    send(AgentMessage::kFailing, FailingMessage{rank, news}.encode());
+  sink.on_exchange = [this](int rank, std::uint32_t generation, const std::string& key, const std::string& value) {
+    send(AgentMessage::kExchange, ExchangeMessage{rank, key, value, generation}.encode());
+  };
+  sink.on_failure = [this](int rank, std::uint32_t generation, const FailureNews& news) {
+    send(AgentMessage::kFailing, FailingMessage{rank, news, generation}.encode());
   };
   const std::string socket_path = options_.scratch_dir + "/agent";
   HVD_TRY_ASSIGN(hub_, RankHub::listen(loop_, socket_path, std::move(sink), log_));
@@ -112,8 +114,8 @@ Result<void> AgentCore::on_frame(const Frame& frame) {
       return on_welcome(frame);
     case AgentMessage::kStart:
       return on_start(frame);
-    case AgentMessage::kRestart:
-      return on_restart(frame);
+    case AgentMessage::kGeneration:
+      return on_generation(frame);
     case AgentMessage::kStop: {
       HVD_TRY_ASSIGN(const StopMessage stop, StopMessage::decode(frame.body));
       apply(agent_event::StopAsked{stop.signal, std::chrono::milliseconds(stop.grace_ms), stop.spared});
@@ -147,7 +149,7 @@ Result<void> AgentCore::on_frame(const Frame& frame) {
       return {};
     case AgentMessage::kExchanged: {
       HVD_TRY_ASSIGN(const ExchangedMessage done, ExchangedMessage::decode(frame.body));
-      hub_->send_exchanged(done.key, done.values);
+      hub_->send_exchanged(done.generation, done.key, done.values);
       return {};
     }
     case AgentMessage::kNotice:
@@ -173,19 +175,30 @@ Result<void> AgentCore::on_welcome(const Frame& frame) {
 
 Result<void> AgentCore::on_start(const Frame& frame) {
   HVD_TRY_ASSIGN(start_, StartMessage::decode(frame.body));
+  hub_->set_elastic(start_.may_restart);
   apply(agent_event::StartAsked{start_.may_restart});
   return {};
 }
 
-Result<void> AgentCore::on_restart(const Frame& frame) {
-  HVD_TRY_ASSIGN(RestartMessage restart, RestartMessage::decode(frame.body));
+Result<void> AgentCore::on_generation(const Frame& frame) {
+  HVD_TRY_ASSIGN(GenerationMessage message, GenerationMessage::decode(frame.body));
   if (!state_.may_start_again()) {
     return {};
   }
-  epoch_ = restart.epoch;
-  hub_->turn_away(restart.cause);
-  if (restart.start) {
-    ranks_.restart(std::move(*restart.start));
+  if (message.cause.empty()) {
+    hub_->tell_changed();
+  } else {
+    hub_->turn_away(message.cause);
+  }
+  if (message.is_formed) {
+    std::map<int, GenerationPlace> places;
+    for (const GenerationMessage::Member& member : message.members) {
+      places[member.rank] = member.place;
+    }
+    hub_->form_generation(message.number, places);
+  }
+  if (message.start) {
+    ranks_.restart(std::move(*message.start));
   }
   return {};
 }

@@ -61,7 +61,7 @@ class AgentCore {
   Result<void> on_frame(const Frame& frame);
   Result<void> on_welcome(const Frame& frame);
   Result<void> on_start(const Frame& frame);
-  Result<void> on_restart(const Frame& frame);
+  Result<void> on_generation(const Frame& frame);
   // Carries out what the state says to the event.
   void apply(const AgentEvent& event);
   void act(const agent_action::BeginRanks& action);
@@ -95,7 +95,6 @@ class AgentCore {
   NodeRanks ranks_;                   // ended before what they speak to
   Fd reserved_port_;
   StartMessage start_;       // what the ranks are about to be started with
-  std::uint32_t epoch_ = 0;  // how often ranks were restarted, on any node
   std::array<TimerId, kAgentAlarms> alarms_{};
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/io/socket.h"
+#include "runtime/rendezvous/hmac.h"
 #include "runtime/rendezvous/store_wire.h"
 
 namespace hvd::launch {
@@ -129,9 +130,12 @@ Result<void> RankHub::on_frame(Caller& caller, const Frame& frame) {
   if (frame.type != store_wire::kExchange || !in.finished()) {
     return Error(Code::kProtocol, "sent a message that is not of this conversation");
   }
+  if (caller.is_waiting) {
+    return Error(Code::kProtocol, "posted a value before it was welcome");
+  }
   if (!caller.is_turned_away) {
     caller.waiting_for.push_back(key);
-    sink_.on_exchange(caller.rank, key, value);
+    sink_.on_exchange(caller.rank, caller.generation, key, value);
   }
   return {};
 }
@@ -142,7 +146,7 @@ Result<void> RankHub::on_failure(const Caller& caller, std::string_view body) {
     return Error(Code::kProtocol,
                  "speaks of rank " + std::to_string(news.by) + " in a job of " + std::to_string(admission_->size));
   }
-  sink_.on_failure(caller.rank, news);
+  sink_.on_failure(caller.rank, caller.generation, news);
   return {};
 }
 
@@ -164,14 +168,57 @@ Result<void> RankHub::on_hello(Caller& caller, std::string_view body, bool is_vi
   if (is_visitor) {
     return {};
   }
-  std::string reply = make_frame(store_wire::kSpec, store_wire::kWelcome,
-                                 as_text(Bytes(admission_->secret.data(), admission_->secret.size())));
+  caller.is_waiting = !try_welcome(caller);
   if (!notice_.empty()) {
-    reply += notice_frame(notice_);
+    caller.channel->write(notice_frame(notice_));
   }
-  caller.channel->write(reply);
-  sink_.on_joined(rank);
+  sink_.on_joined(rank, generation_, caller.is_waiting);
   return {};
+}
+
+bool RankHub::try_welcome(Caller& caller) {
+  const bool is_first = generation_ == 0;
+  const auto found = is_first ? seats_.try_emplace(caller.rank).first : seats_.find(caller.rank);
+  if (found == seats_.end() || (is_elastic_ && found->second.is_taken)) {
+    return false;
+  }
+  Seat& seat = found->second;
+  seat.is_taken = true;
+  caller.generation = generation_;
+  // Each generation has a secret of its own, so that nobody of an earlier one is taken for a member.
+  const std::string secret =
+      is_first ? std::string(as_text(Bytes(admission_->secret.data(), admission_->secret.size())))
+               : hkdf_expand(admission_->secret, "hvd generation " + std::to_string(generation_), kSecretBytes);
+  ByteWriter body;
+  body.raw(secret.data(), secret.size()).u8(is_first ? 0 : 1);
+  if (!is_first) {
+    seat.place.write(body);
+  }
+  caller.channel->write(make_frame(store_wire::kSpec, store_wire::kWelcome, body.str()));
+  return true;
+}
+
+void RankHub::form_generation(std::uint32_t number, const std::map<int, GenerationPlace>& places) {
+  generation_ = number;
+  seats_.clear();
+  for (const auto& [rank, place] : places) {
+    seats_[rank].place = place;
+  }
+  for (auto& [id, caller] : callers_) {
+    if (caller.is_waiting && try_welcome(caller)) {
+      caller.is_waiting = false;
+      sink_.on_joined(caller.rank, generation_, false);
+    }
+  }
+}
+
+void RankHub::tell_changed() {
+  const std::string frame = make_frame(store_wire::kSpec, store_wire::kChanged, "");
+  for (auto& [id, caller] : callers_) {
+    if (caller.rank >= 0 && !caller.is_visitor && !caller.is_waiting && !caller.is_turned_away) {
+      caller.channel->write(frame);
+    }
+  }
 }
 
 void RankHub::drop(std::uint64_t id, const std::string& why) {
@@ -188,7 +235,7 @@ void RankHub::drop(std::uint64_t id, const std::string& why) {
   callers_.erase(found);
 }
 
-void RankHub::send_exchanged(const std::string& key, const std::vector<std::string>& values) {
+void RankHub::send_exchanged(std::uint32_t generation, const std::string& key, const std::vector<std::string>& values) {
   ByteWriter body;
   body.text(key).u32(static_cast<std::uint32_t>(values.size()));
   for (const std::string& value : values) {
@@ -196,6 +243,9 @@ void RankHub::send_exchanged(const std::string& key, const std::vector<std::stri
   }
   const std::string frame = make_frame(store_wire::kSpec, store_wire::kExchanged, body.str());
   for (auto& [id, caller] : callers_) {
+    if (caller.generation != generation) {
+      continue;
+    }
     const auto waits = std::find(caller.waiting_for.begin(), caller.waiting_for.end(), key);
     if (waits != caller.waiting_for.end()) {
       caller.waiting_for.erase(waits);
@@ -217,7 +267,7 @@ void RankHub::send_notice(const std::string& cause) {
 void RankHub::turn_away(const std::string& cause) {
   const std::string frame = notice_frame(cause);
   for (auto& [id, caller] : callers_) {
-    if (caller.rank >= 0 && !caller.is_visitor && !caller.is_turned_away) {
+    if (caller.rank >= 0 && !caller.is_visitor && !caller.is_waiting && !caller.is_turned_away) {
       caller.is_turned_away = true;
       caller.waiting_for.clear();
       caller.channel->write(frame);

@@ -17,6 +17,7 @@
 #include "runtime/io/byte_channel.h"
 #include "runtime/io/event_loop.h"
 #include "runtime/rendezvous/failure_news.h"
+#include "runtime/rendezvous/generation_place.h"
 #include "runtime/rendezvous/store.h"
 
 namespace hvd::launch {
@@ -24,9 +25,11 @@ namespace hvd::launch {
 class RankHub {
  public:
   struct Sink {
-    std::function<void(int rank)> on_joined;
-    std::function<void(int rank, const std::string& key, const std::string& value)> on_exchange;
-    std::function<void(int rank, const FailureNews& news)> on_failure;
+    // `is_waiting`: it is no member of the newest generation, or was one and has left.
+    std::function<void(int rank, std::uint32_t generation, bool is_waiting)> on_joined;
+    std::function<void(int rank, std::uint32_t generation, const std::string& key, const std::string& value)>
+        on_exchange;
+    std::function<void(int rank, std::uint32_t generation, const FailureNews& news)> on_failure;
   };
   struct Admission {
     std::string token;
@@ -45,18 +48,28 @@ class RankHub {
   // Reads what ranks have said by now, even those that have just called. Then a rank's last message is known before its
   // end is.
   void catch_up();
-  // Sends the values to all ranks that asked for `key`.
-  void send_exchanged(const std::string& key, const std::vector<std::string>& values);
+  // Call before ranks start. In an elastic job a rank that has left its generation, and calls again, waits for the
+  // next.
+  void set_elastic(bool is_elastic) { is_elastic_ = is_elastic; }
+  // A generation is formed: its ranks that wait are welcomed, the others when they call. `places` has those of this
+  // node.
+  void form_generation(std::uint32_t number, const std::map<int, GenerationPlace>& places);
+  // The connected ranks hear that a newer generation waits for them to leave.
+  void tell_changed();
+  // Sends the values to all ranks of the generation that asked for `key`.
+  void send_exchanged(std::uint32_t generation, const std::string& key, const std::vector<std::string>& values);
   // Tells all ranks that the job is over, also those that connect later.
   void send_notice(const std::string& cause);
-  // Tells the connected ranks why they have to connect again. What they asked for is forgotten.
+  // Tells the connected members why they have to connect again. What they asked for is forgotten.
   void turn_away(const std::string& cause);
 
  private:
   struct Caller {
     std::unique_ptr<ByteChannel> channel;
     FrameDecoder decoder;
-    int rank = -1;  // -1: has not said hello
+    int rank = -1;  // as it was started; -1: has not said hello
+    std::uint32_t generation = 0;
+    bool is_waiting = false;  // for a generation of which it is a member
     bool is_turned_away = false;
     bool is_visitor = false;                 // has something to tell, and does not join
     std::vector<std::string> waiting_for{};  // keys
@@ -70,6 +83,8 @@ class RankHub {
   Result<void> on_frame(Caller& caller, const Frame& frame);
   Result<void> on_hello(Caller& caller, std::string_view body, bool is_visitor);
   Result<void> on_failure(const Caller& caller, std::string_view body);
+  // Takes the caller into the newest generation, if it has a place there that nobody has taken.
+  [[nodiscard]] bool try_welcome(Caller& caller);
   void drop(std::uint64_t id, const std::string& why);
   static std::string notice_frame(const std::string& cause);
 
@@ -81,6 +96,13 @@ class RankHub {
   std::unique_ptr<AcceptWatch> accepting_;
   std::optional<Admission> admission_;
   std::string notice_;
+  struct Seat {
+    GenerationPlace place;
+    bool is_taken = false;
+  };
+  bool is_elastic_ = false;
+  std::uint32_t generation_ = 0;
+  std::map<int, Seat> seats_;  // of the newest generation, by the rank as started; in the first each takes its own
   std::map<std::uint64_t, Caller> callers_;
   std::uint64_t next_id_ = 1;
 };

@@ -64,7 +64,7 @@ class CheckRunner final : private SessionSink {
   void on_output(int, const OutputMessage&) override {}
   void on_output_end(int, StreamId) override {}
   void on_exited(const ExitedMessage&) override {}
-  void on_joined(int /*rank*/) override {}
+  void on_joined(const JoinedMessage& /*joined*/) override {}
   void on_exchange(const ExchangeMessage&) override {}
   void on_done(int) override {}
   Result<void> on_relay(int, const Frame&) override {

@@ -180,6 +180,15 @@ Lines JsonReporter::lines_of(const news::RankRestarted& restarted) const {
   return {line_of(json)};
 }
 
+Lines JsonReporter::lines_of(const news::GenerationFormed& formed) const {
+  Json json = event("generation", time_);
+  json["generation"] = formed.generation.number + 1;
+  json["members"] = formed.generation.members;
+  json["is_gentle"] = formed.generation.is_gentle;
+  json["seconds"] = std::chrono::duration<double>(formed.pause).count();
+  return {line_of(json)};
+}
+
 Lines JsonReporter::lines_of(const Note& note) const {
   Json json = event("note", time_);
   json["level"] = level_name(note.level);

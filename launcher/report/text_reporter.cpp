@@ -71,6 +71,13 @@ Lines TextReporter::lines_of(const news::RankRestarted& restarted) {
                            std::to_string(restarted.limit) + ")"});
 }
 
+Lines TextReporter::lines_of(const news::GenerationFormed& formed) {
+  const std::size_t size = formed.generation.members.size();
+  return lines_of(Note{LogLevel::kInfo, -1,
+                       "generation " + std::to_string(formed.generation.number + 1) + ": " + std::to_string(size) +
+                           (size == 1 ? " rank trains" : " ranks train together")});
+}
+
 Lines TextReporter::lines_of(const Note& note) {
   if (options_.quiet && note.level < LogLevel::kError) {
     return {};

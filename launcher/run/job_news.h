@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/run/job_state.h"
+#include "launcher/run/membership.h"
 #include "launcher/wire/messages.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
@@ -86,6 +87,11 @@ struct RankRestarted {
   int number = 0;
   int limit = 0;
 };
+// The ranks of an elastic job train together in another composition.
+struct GenerationFormed {
+  const Generation& generation;
+  Duration pause{};  // since a rank was lost; zero where none was
+};
 // The engine (mpirun) itself printed a line.
 struct EngineLine {
   const std::string& engine;
@@ -110,7 +116,7 @@ struct Ended {
 
 using JobNews =
     std::variant<news::Begun, news::NodeProgress, news::NodeReady, news::SlowStart, news::AllReady, news::NodeAway,
-                 news::NodeBack, news::NodeLost, news::RankStarted, news::RankEnded, news::RankRestarted, Note,
+                 news::NodeBack, news::NodeLost, news::RankStarted, news::RankEnded, news::RankRestarted, news::GenerationFormed, Note,
                  news::EngineLine, news::Failing, Failure, news::Refused, news::Ended>;
 
 }  // namespace hvd::launch

@@ -53,7 +53,7 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
       transports_(transports),
       reporter_(reporter),
       log_(log),
-      state_(agents_, spec.servers, spec.restart_limit, spec.grace),
+      state_(agents_, spec.servers, spec.restart_limit, spec.grace, spec.least_ranks),
       logs_(loop, placement.size, static_cast<int>(agents_.nodes.size()),
             // Events always have tags beside them where both streams are one file: without a tag, a rank's line that
             // looks like an event could not be told from one.
@@ -62,7 +62,8 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
                           [&spec](int rank) { return spec.answers && is_given_input(spec, rank); }, spec.gather,
                           spec.labels, spec.hidden, spec.shows_ranks, console},
             log_sink()),
-      board_(placement.size),
+      generations_(loop, placement, agents_, spec.least_ranks > 0 ? spec.least_ranks : placement.size,
+                   generations_sink()),
       tree_(
           loop, spec, agents_,
           [this](int node, AgentMessage type, std::string_view body) {
@@ -118,6 +119,19 @@ Suspension::Sink JobRunner::suspension_sink() {
     logs_.show_rows();
   };
   sink.leave_terminal = [this] { logs_.hide_rows(); };
+  return sink;
+}
+
+Generations::Sink JobRunner::generations_sink() {
+  Generations::Sink sink;
+  sink.send = [this](int node, AgentMessage type, const std::string& body) {
+    sessions_[static_cast<std::size_t>(node)]->send(type, body);
+  };
+  sink.broadcast = [this](AgentMessage type, const std::string& body) { broadcast(type, body); };
+  sink.on_formed = [this](const Generation& generation, Duration pause) {
+    apply(MembersChanged{generation.members});
+    say_all(reporter_.on(news::GenerationFormed{generation, pause}));
+  };
   return sink;
 }
 
@@ -286,6 +300,7 @@ void JobRunner::act(const EndRank& action) {
 
 void JobRunner::act(const Finish&) {
   is_finishing_ = true;
+  generations_.stop();
   input_.reset();
   loop_.cancel(std::exchange(timeout_timer_, 0));
   loop_.cancel(stop_timer_);

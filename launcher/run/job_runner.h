@@ -13,6 +13,7 @@
 #include "launcher/job/job_spec.h"
 #include "launcher/logs/log_mux.h"
 #include "launcher/placement/placement.h"
+#include "launcher/run/generations.h"
 #include "launcher/run/job_input.h"
 #include "launcher/run/job_reporter.h"
 #include "launcher/run/job_state.h"
@@ -25,7 +26,6 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/io/event_loop.h"
-#include "runtime/rendezvous/exchange_board.h"
 
 namespace hvd::launch {
 
@@ -74,7 +74,7 @@ class JobRunner final : private SessionSink {
   void on_away(int node, const Error& why, Duration patience) override;
   void on_back(int node, Duration away) override;
   void on_started(int rank, int pid) override;
-  void on_joined(int rank) override;
+  void on_joined(const JoinedMessage& joined) override;
   void on_start_failed(const StartFailedMessage& failed) override;
   void on_output(int node, const OutputMessage& output) override;
   void on_output_end(int rank, StreamId stream) override;
@@ -92,6 +92,7 @@ class JobRunner final : private SessionSink {
 
   LogMux::Sink log_sink();
   Suspension::Sink suspension_sink();
+  Generations::Sink generations_sink();
   void arm_timeout();
   Result<void> keep_output();
   void open_sessions();
@@ -103,6 +104,7 @@ class JobRunner final : private SessionSink {
   void apply(const JobEvent& event);
   void act(const StartRanks& action);
   void act(const RestartRank& action);
+  void act(const GoOnWithout& action);
   void act(const StopNodes& action);
   void act(const TellRanks& action);
   void act(const ReportCause& action);
@@ -134,8 +136,7 @@ class JobRunner final : private SessionSink {
   // loop only
   JobState state_;
   LogMux logs_;
-  ExchangeBoard board_;
-  std::uint32_t epoch_ = 0;           // how often ranks were restarted
+  Generations generations_;
   std::vector<StartMessage> starts_;  // for each node; kept while ranks may be restarted
   Fd input_from_;
   std::unique_ptr<JobInput> input_;  // null unless ranks that take input are running

@@ -30,8 +30,9 @@ void JobRunner::on_started(int rank, int pid) {
   apply(RankStarted{rank, pid});
 }
 
-void JobRunner::on_joined(int rank) {
-  apply(RankJoined{rank});
+void JobRunner::on_joined(const JoinedMessage& joined) {
+  apply(RankJoined{joined.rank});
+  generations_.on_joined(joined);
 }
 
 void JobRunner::on_start_failed(const StartFailedMessage& failed) {
@@ -60,7 +61,9 @@ void JobRunner::on_input_over(int node) {
 
 void JobRunner::on_failing(const FailingMessage& failing) {
   log_.write(LogLevel::kDebug, "rank " + std::to_string(failing.rank) + " tells of a failure: " + failing.news.what);
-  apply(RankFailing{failing.rank, failing.news, loop_.now()});
+  FailureNews news = failing.news;
+  news.by = generations_.started_as(failing.generation, news.by);
+  apply(RankFailing{failing.rank, std::move(news), loop_.now()});
 }
 
 void JobRunner::on_exited(const ExitedMessage& exited) {
@@ -70,14 +73,8 @@ void JobRunner::on_exited(const ExitedMessage& exited) {
 }
 
 void JobRunner::on_exchange(const ExchangeMessage& exchange) {
-  if (exchange.epoch != epoch_) {
-    return;  // it was sent before a rank was restarted; after a restart all ranks post again
-  }
-  auto posted = board_.post(exchange.rank, exchange.key, exchange.value);
-  if (!posted.ok()) {
+  if (const auto posted = generations_.post(exchange); !posted.ok()) {
     log_.write(LogLevel::kWarning, "rank " + std::to_string(exchange.rank) + ": " + posted.error().message());
-  } else if (posted.value()) {
-    broadcast(AgentMessage::kExchanged, ExchangedMessage{exchange.key, std::move(*posted.value())}.encode());
   }
 }
 

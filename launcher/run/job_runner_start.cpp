@@ -230,19 +230,14 @@ void JobRunner::begin_input() {
 
 void JobRunner::act(const RestartRank& action) {
   say_all(reporter_.on(news::RankRestarted{action.rank, action.cause, action.number, spec_.restart_limit}));
-  ++epoch_;
-  board_ = ExchangeBoard(placement_.size);
   const int node = agents_.node_of(action.rank).index;
-  RestartMessage restart;
-  restart.epoch = epoch_;
-  restart.cause = action.cause + "; it is started anew";
-  restart.start = restart_message(starts_[static_cast<std::size_t>(node)], action.rank, action.number);
-  const std::string own = restart.encode();
-  restart.start.reset();
-  const std::string others = restart.encode();
-  for (const auto& session : sessions_) {
-    session->send(AgentMessage::kRestart, session->plan().index == node ? own : others);
-  }
+  generations_.lose({action.rank}, action.cause,
+                    restart_message(starts_[static_cast<std::size_t>(node)], action.rank, action.number));
+}
+
+void JobRunner::act(const GoOnWithout& action) {
+  say_all(reporter_.on(Note{LogLevel::kWarning, -1, action.cause + "; the others go on without it"}));
+  generations_.lose(action.ranks, action.cause, std::nullopt);
 }
 
 }  // namespace hvd::launch

@@ -22,13 +22,15 @@ std::string ranks_text(const NodePlan& node) {
 
 }  // namespace
 
-JobState::JobState(const Placement& placement, const std::vector<int>& servers, int restart_limit, Duration grace)
+JobState::JobState(const Placement& placement, const std::vector<int>& servers, int restart_limit, Duration grace,
+                   int least)
     : placement_(placement),
       nodes_(placement.nodes.size(), NodeState::kOpening),
       ranks_(static_cast<std::size_t>(placement.size)),
       is_server_(static_cast<std::size_t>(placement.size), false),
       order_(placement.size, grace),
-      restart_limit_(restart_limit) {
+      restart_limit_(restart_limit),
+      least_(least > 0 ? least : placement.size) {
   for (const int rank : servers) {
     is_server_[static_cast<std::size_t>(rank)] = true;
   }
@@ -67,16 +69,22 @@ JobState::Actions JobState::handle(const NodeLost& event) {
     unopened_.emplace_back(event.node, event.why);
     return start_if_open();
   }
+  std::vector<int> lost;
   for (const RankPlan& rank : plan.ranks) {
     RankRecord& record = ranks_[static_cast<std::size_t>(rank.rank)];
     if (record.state == RankRecord::State::kRunning || record.state == RankRecord::State::kPending) {
       record.state = RankRecord::State::kLost;
       order_.note_end(rank.rank, false, {});
+      lost.push_back(rank.rank);
     }
   }
   Cause cause;
   cause.exit_code = exit_code::kNodeLost;
   cause.lines.push_back("node " + plan.host.name + " was lost, with " + ranks_text(plan) + ": " + event.why.message());
+  if (may_lose_more() && can_go_on()) {
+    ++restarts_;
+    return {GoOnWithout{std::move(lost), cause.lines.front()}};
+  }
   Actions actions = stop_for(std::move(cause), SIGTERM);
   const Actions end = finish_if_over();
   actions.insert(actions.end(), end.begin(), end.end());
@@ -106,6 +114,14 @@ JobState::Actions JobState::handle(const RankJoined& event) {
   return {};
 }
 
+JobState::Actions JobState::handle(const MembersChanged& event) {
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    ranks_[rank].is_member =
+        std::find(event.members.begin(), event.members.end(), static_cast<int>(rank)) != event.members.end();
+  }
+  return {};
+}
+
 JobState::Actions JobState::handle(const RankStartFailed& event) {
   Cause cause;
   cause.exit_code = event.why.code() == Code::kNotFound ? exit_code::kNoProgram : exit_code::kStartFailed;
@@ -119,7 +135,7 @@ JobState::Actions JobState::handle(const RankExited& event) {
   record.state = RankRecord::State::kEnded;
   record.status = event.status;
   record.detail = event.detail;
-  const bool was_let_go = is_letting_go_ && is_server_[static_cast<std::size_t>(event.rank)];
+  const bool was_let_go = is_letting_go_ && is_optional(event.rank);
   const bool is_good = event.status.is_success() || was_let_go;
   order_.note_end(event.rank, !is_good, event.at);
   if (is_awaiting_end_ && cause_->rank == event.rank) {
@@ -127,12 +143,20 @@ JobState::Actions JobState::handle(const RankExited& event) {
   }
   if (is_good) {
     const Actions news = look_again();
-    return news.empty() ? let_servers_go() : news;
+    return news.empty() ? let_others_go() : news;
   }
   record.has_followed = !cause_;
   if (is_worth_restarting(record)) {
     record.state = RankRecord::State::kPending;
+    record.is_member = false;
+    ++record.restarts;
     return {RestartRank{event.rank, ++restarts_, describe(event.rank)}};
+  }
+  // The script has run before: what keeps this one from joining is of its host, or of its new start.
+  if (record.restarts > 0 && !record.has_joined && phase_ == JobPhase::kRunning && can_go_on()) {
+    record.state = RankRecord::State::kLost;
+    order_.note_end(event.rank, false, event.at);
+    return {GoOnWithout{{event.rank}, describe(event.rank)}};
   }
   return look_for_cause(false);
 }
@@ -242,24 +266,40 @@ std::string JobState::describe_leader(int rank) const {
 // A script that fails before it joins the job would fail again. And when a rank has ended in order, it will not be
 // there for the others to meet.
 bool JobState::is_worth_restarting(const RankRecord& failed) const {
+  return failed.has_joined && may_lose_more();
+}
+
+bool JobState::may_lose_more() const {
   const auto has_ended_well = [](const RankRecord& record) {
     return record.state == RankRecord::State::kEnded && record.status.is_success();
   };
-  return phase_ == JobPhase::kRunning && restarts_ < restart_limit_ && failed.has_joined &&
+  return phase_ == JobPhase::kRunning && restarts_ < restart_limit_ &&
          std::none_of(ranks_.begin(), ranks_.end(), has_ended_well);
 }
 
-// Ends the servers once all other ranks have ended, because a parameter server never ends by itself.
-JobState::Actions JobState::let_servers_go() {
-  bool any_server_runs = false;
+bool JobState::can_go_on() const {
+  const auto can_train = [](const RankRecord& record) {
+    return record.state == RankRecord::State::kRunning && record.has_joined;
+  };
+  return std::count_if(ranks_.begin(), ranks_.end(), can_train) >= least_;
+}
+
+bool JobState::is_optional(int rank) const {
+  const auto index = static_cast<std::size_t>(rank);
+  return is_server_[index] || !ranks_[index].is_member;
+}
+
+JobState::Actions JobState::let_others_go() {
+  bool is_any_left = false;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    const bool has_ended = ranks_[rank].state == RankRecord::State::kEnded;
-    if (!is_server_[rank] && !has_ended) {
+    const bool is_lost = ranks_[rank].state == RankRecord::State::kLost;
+    const bool has_ended = is_lost || ranks_[rank].state == RankRecord::State::kEnded;
+    if (!has_ended && !is_optional(static_cast<int>(rank))) {
       return {};
     }
-    any_server_runs = any_server_runs || (is_server_[rank] && !has_ended);
+    is_any_left = is_any_left || is_lost || !has_ended;
   }
-  if (!any_server_runs || is_letting_go_ || phase_ != JobPhase::kRunning) {
+  if (!is_any_left || is_letting_go_ || phase_ != JobPhase::kRunning) {
     return {};
   }
   is_letting_go_ = true;

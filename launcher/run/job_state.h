@@ -41,6 +41,9 @@ struct RankStarted {
 struct RankJoined {  // its runtime is about to meet the others
   int rank = 0;
 };
+struct MembersChanged {  // these ranks train together now
+  std::vector<int> members;
+};
 struct RankStartFailed {
   int rank = 0;
   Error why;
@@ -87,7 +90,8 @@ struct Misplaced {  // an engine has put a rank elsewhere than planned
 struct StartTimedOut {};
 struct TimedOut {};      // the job has run for as long as --timeout allows
 struct StopTimedOut {};  // a node did not report its end in time
-using JobEvent = std::variant<NodeReady, NodeLost, NodeEnding, RankStarted, RankJoined, RankStartFailed, RankFailing,
+using JobEvent = std::variant<NodeReady, NodeLost, NodeEnding, RankStarted, RankJoined, MembersChanged, RankStartFailed,
+                              RankFailing,
                               RankComplained, RankExited, CauseDue, RankOverdue, NodeDone, Interrupted, OutputFailed,
                               FilesFailed, EngineEnded, Misplaced, StartTimedOut, TimedOut, StopTimedOut>;
 
@@ -97,6 +101,10 @@ struct RestartRank {
   int rank = 0;
   int number = 0;     // counts restarts, from 1
   std::string cause;  // how the rank ended
+};
+struct GoOnWithout {  // the others of an elastic job are enough
+  std::vector<int> ranks;
+  std::string cause;
 };
 struct StopNodes {
   int signo = 0;              // SIGKILL: at once
@@ -116,7 +124,7 @@ struct AwaitEnd {         // asks for RankOverdue after the grace period
 struct EndRank {  // ends the rank at once
   int rank = 0;
 };
-using JobAction = std::variant<StartRanks, RestartRank, StopNodes, TellRanks, ReportCause, Finish, ReportFailing,
+using JobAction = std::variant<StartRanks, RestartRank, GoOnWithout, StopNodes, TellRanks, ReportCause, Finish, ReportFailing,
                                AwaitCause, AwaitEnd, EndRank>;
 
 enum class JobPhase : std::uint8_t { kOpening, kRunning, kStopping, kDone };
@@ -134,6 +142,8 @@ struct RankRecord {
   State state = State::kPending;
   int pid = 0;
   bool has_joined = false;    // since its last start
+  bool is_member = true;      // it trains with the others, as far as it has joined
+  int restarts = 0;
   bool has_followed = false;  // it failed before it was stopped, because of the rank that is the cause
   ExitStatus status;
   ExitDetail detail{};
@@ -142,9 +152,10 @@ struct RankRecord {
 class JobState {
  public:
   // `servers` are ranks that serve the others; the job is over when all others have ended. `restart_limit` is how many
-  // times failing ranks are restarted, counted over all ranks. `grace` is how long a failing rank has to end.
+  // times failing ranks are restarted, or done without, counted over all ranks. `grace` is how long a failing rank has
+  // to end. `least` is how many ranks an elastic job needs to go on; 0: all of them.
   explicit JobState(const Placement& placement, const std::vector<int>& servers = {}, int restart_limit = 0,
-                    Duration grace = std::chrono::seconds(10));
+                    Duration grace = std::chrono::seconds(10), int least = 0);
 
   std::vector<JobAction> on(const JobEvent& event);
 
@@ -173,6 +184,7 @@ class JobState {
   Actions handle(const NodeEnding& event);
   Actions handle(const RankStarted& event);
   Actions handle(const RankJoined& event);
+  Actions handle(const MembersChanged& event);
   Actions handle(const RankStartFailed& event);
   Actions handle(const RankFailing& event);
   Actions handle(const RankComplained& event);
@@ -202,9 +214,16 @@ class JobState {
   Actions settle_cause(const RankExited& event);
   // Describes the rank that this one followed, when that one is not to blame either.
   [[nodiscard]] std::string describe_leader(int rank) const;
-  Actions let_servers_go();
+  // Ends what is left when all ranks that train have ended: parameter servers never end by themselves, ranks of an
+  // elastic job may still wait to be taken in, and a node whose rank was done without is not over before it is told so.
+  Actions let_others_go();
+  // The job is over without this rank.
+  [[nodiscard]] bool is_optional(int rank) const;
   // True when the others can go on with the rank after a restart.
   [[nodiscard]] bool is_worth_restarting(const RankRecord& failed) const;
+  // True when the ranks of an elastic job that have joined are enough without those that are lost.
+  [[nodiscard]] bool can_go_on() const;
+  [[nodiscard]] bool may_lose_more() const;
   Actions finish_if_over();
   Actions start_if_open();
   [[nodiscard]] bool every_node(NodeState a, NodeState b) const;
@@ -216,7 +235,7 @@ class JobState {
   std::vector<NodeState> nodes_;
   std::vector<RankRecord> ranks_;
   std::vector<bool> is_server_;
-  bool is_letting_go_ = false;                   // the others have ended, and the servers are being ended
+  bool is_letting_go_ = false;                   // the ranks that train have ended, and the others are being ended
   std::vector<std::pair<int, Error>> unopened_;  // nodes that could not be reached, in order of arrival
   FailureOrder order_;
   std::optional<Cause> cause_;
@@ -226,6 +245,7 @@ class JobState {
   int interrupts_ = 0;
   int restarts_ = 0;
   const int restart_limit_;
+  const int least_;
   bool has_kept_all_ = true;
 };
 

@@ -346,9 +346,9 @@ Result<void> NodeSession::on_numbered(const Frame& frame) {
       sink_.on_done(plan_.index);
       return {};
     case AgentMessage::kJoined: {
-      HVD_TRY_ASSIGN(const int rank, decode_number(frame.body));
-      HVD_TRY(check_rank(rank));
-      sink_.on_joined(rank);
+      HVD_TRY_ASSIGN(const JoinedMessage joined, JoinedMessage::decode(frame.body));
+      HVD_TRY(check_rank(joined.rank));
+      sink_.on_joined(joined);
       return {};
     }
     case AgentMessage::kClock:

@@ -33,7 +33,7 @@ class SessionSink {
   virtual void on_back(int node, Duration away) = 0;
   virtual void on_started(int rank, int pid) = 0;
   // The rank's runtime has connected to its agent, and is about to meet the others.
-  virtual void on_joined(int rank) = 0;
+  virtual void on_joined(const JoinedMessage& joined) = 0;
   virtual void on_start_failed(const StartFailedMessage& failed) = 0;
   virtual void on_output(int node, const OutputMessage& output) = 0;
   virtual void on_output_end(int rank, StreamId stream) = 0;

@@ -27,6 +27,12 @@ bool is_start(const StartMessage& m) {
          m.input_window <= kInputWindow;
 }
 
+bool is_generation(const GenerationMessage& m) {
+  return std::all_of(m.members.begin(), m.members.end(), [](const auto& member) {
+    return member.rank >= 0 && member.place.is_valid();
+  }) && (m.is_formed || m.members.empty());
+}
+
 }  // namespace
 
 std::string WelcomeMessage::encode() const {
@@ -65,12 +71,20 @@ Result<StartMessage> StartMessage::decode(std::string_view body) {
   return decoded<StartMessage>(body, "Start", is_start);
 }
 
-std::string RestartMessage::encode() const {
+std::string GenerationMessage::encode() const {
   return encoded(*this);
 }
 
-Result<RestartMessage> RestartMessage::decode(std::string_view body) {
-  return decoded<RestartMessage>(body, "Restart");
+Result<GenerationMessage> GenerationMessage::decode(std::string_view body) {
+  return decoded<GenerationMessage>(body, "Generation", is_generation);
+}
+
+std::string JoinedMessage::encode() const {
+  return encoded(*this);
+}
+
+Result<JoinedMessage> JoinedMessage::decode(std::string_view body) {
+  return decoded<JoinedMessage>(body, "Joined");
 }
 
 std::string StopMessage::encode() const {

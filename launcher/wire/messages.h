@@ -3,7 +3,7 @@
 // (fields.h); every decoder is total.
 //
 // From the launcher to the agent: Welcome, Start, Stop, Forward, Suspend, Continue, Credit, Exchanged, Notice,
-// Heartbeat, Ack, Resume, Bye, RelayStart, RelayInput, RelayImage, RelayInputEnd, RelayEnd, RelayCredit, Restart,
+// Heartbeat, Ack, Resume, Bye, RelayStart, RelayInput, RelayImage, RelayInputEnd, RelayEnd, RelayCredit, Generation,
 // EndRank, Input, InputEnd.
 //
 // From the agent to the launcher: Ready, Started, StartFailed, Output, OutputEnd, Failing, Exited, Exchange, Joined,
@@ -40,12 +40,13 @@
 #include "runtime/base/frame.h"
 #include "runtime/base/result.h"
 #include "runtime/rendezvous/failure_news.h"
+#include "runtime/rendezvous/generation_place.h"
 #include "runtime/rendezvous/store.h"
 
 namespace hvd::launch {
 
 // Of the version, since both ends are of one hvdrun: it grows with each change of a message or its meaning.
-inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 4, 64U << 20U, "launcher-agent"};
+inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 5, 64U << 20U, "launcher-agent"};
 
 enum class AgentMessage : std::uint16_t {
   kWelcome = 1,
@@ -66,7 +67,7 @@ enum class AgentMessage : std::uint16_t {
   kRelayInputEnd = 15,  // u32 command: its input ends, after what was written to it
   kRelayEnd = 16,       // u32 command, u32 ms: it is not needed any more, and has so long between SIGTERM and SIGKILL
   kRelayCredit = 17,    // u32 command, u32 bytes of its output and errors that may be sent in addition
-  kRestart = 18,        // RestartMessage
+  kGeneration = 18,     // GenerationMessage
   kEndRank = 19,        // i32 rank, i32 signal: it has failed and does not end by itself
 
   kReady = 20,
@@ -76,7 +77,7 @@ enum class AgentMessage : std::uint16_t {
   kOutputEnd = 24,    // i32 rank, u8 stream
   kExited = 25,       // ExitedMessage
   kExchange = 26,     // ExchangeMessage
-  kJoined = 27,       // i32 rank: its runtime has said hello
+  kJoined = 27,       // JoinedMessage
   kProblem = 28,      // text: something the user should know; the job goes on
   kDone = 29,         // empty: every rank and all that they left behind is gone
   kResumed = 30,      // u64: the numbered frames of this session that have come
@@ -229,16 +230,35 @@ struct StartMessage {
   static Result<StartMessage> decode(std::string_view body);
 };
 
-// A rank has failed and is started anew. The ranks of the job have to meet again, all of them: those that have met are
-// told why, and what they still post for the last time is not taken for the next.
-struct RestartMessage {
-  std::uint32_t epoch = 0;  // how often ranks were restarted, this time included
-  std::string cause;
-  std::optional<StartMessage> start;  // of the rank, if it is of this node
+// The ranks of an elastic job meet again, because one was lost or because some have come. The job's first generation is
+// number 0, and no message says so. "Rank" without another word is the number that a process was started with.
+struct GenerationMessage {
+  struct Member {
+    std::int32_t rank = 0;
+    GenerationPlace place;
 
-  static void fields(auto& m, auto& walk) { walk(m.epoch, m.cause, embedded(m.start)); }
+    static void fields(auto& m, auto& walk) { walk(m.rank, m.place); }
+  };
+  std::uint32_t number = 0;  // with members: that of the new generation; else that of the one which is over
+  std::string cause;         // why the last one is over; empty: its ranks leave it when it suits them
+  bool is_formed = false;    // false: the next one is not known yet, and ranks that call wait for it
+  std::vector<Member> members;        // those of this node
+  std::optional<StartMessage> start;  // of a rank of this node that is started again
+
+  static void fields(auto& m, auto& walk) { walk(m.number, m.cause, m.is_formed, m.members, embedded(m.start)); }
   [[nodiscard]] std::string encode() const;
-  static Result<RestartMessage> decode(std::string_view body);
+  static Result<GenerationMessage> decode(std::string_view body);
+};
+
+// A rank's runtime has said hello.
+struct JoinedMessage {
+  std::int32_t rank = 0;
+  std::uint32_t generation = 0;  // the newest that its agent knew then
+  bool is_waiting = false;       // it is no member, and waits until it is one
+
+  static void fields(auto& m, auto& walk) { walk(m.rank, m.generation, m.is_waiting); }
+  [[nodiscard]] std::string encode() const;
+  static Result<JoinedMessage> decode(std::string_view body);
 };
 
 struct StopMessage {
@@ -273,6 +293,7 @@ struct OutputMessage {
 struct FailingMessage {
   std::int32_t rank = 0;
   FailureNews news;
+  std::uint32_t generation = 0;  // in which news.by is a rank
 
   [[nodiscard]] std::string encode() const;
   static Result<FailingMessage> decode(std::string_view body);
@@ -295,9 +316,9 @@ struct ExchangeMessage {
   std::int32_t rank = 0;
   std::string key;
   std::string value;
-  std::uint32_t epoch = 0;  // RestartMessage
+  std::uint32_t generation = 0;
 
-  static void fields(auto& m, auto& walk) { walk(m.rank, m.key, m.value, m.epoch); }
+  static void fields(auto& m, auto& walk) { walk(m.rank, m.key, m.value, m.generation); }
   [[nodiscard]] std::string encode() const;
   static Result<ExchangeMessage> decode(std::string_view body);
 };
@@ -305,8 +326,9 @@ struct ExchangeMessage {
 struct ExchangedMessage {
   std::string key;
   std::vector<std::string> values;
+  std::uint32_t generation = 0;
 
-  static void fields(auto& m, auto& walk) { walk(m.key, m.values); }
+  static void fields(auto& m, auto& walk) { walk(m.key, m.values, m.generation); }
   [[nodiscard]] std::string encode() const;
   static Result<ExchangedMessage> decode(std::string_view body);
 };

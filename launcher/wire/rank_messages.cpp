@@ -33,17 +33,18 @@ Result<OutputMessage> OutputMessage::decode(std::string_view body) {
 }
 
 std::string FailingMessage::encode() const {
-  return encoded(rank) + news.encode();
+  return encoded(rank, generation) + news.encode();
 }
 
 Result<FailingMessage> FailingMessage::decode(std::string_view body) {
   ByteReader in(body);
   FailingMessage m;
   m.rank = in.i32();
+  m.generation = in.u32();
   if (!in.ok()) {
     return malformed("Failing");
   }
-  HVD_TRY_ASSIGN(m.news, FailureNews::decode(body.substr(sizeof m.rank)));
+  HVD_TRY_ASSIGN(m.news, FailureNews::decode(body.substr(sizeof m.rank + sizeof m.generation)));
   return m;
 }
 

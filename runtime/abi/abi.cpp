@@ -281,6 +281,12 @@ int32_t hvd_feature(hvd_ctx* ctx, int32_t feature) {
         HVD_TRY_ASSIGN(value, context->node_cores());
         return {};
       }
+      case HVD_HAS_CHANGED: {
+        HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+        HVD_TRY_ASSIGN(const bool has_changed, context->has_changed());
+        value = has_changed ? 1 : 0;
+        return {};
+      }
       default:
         return Error(Code::kNotFound, "there is no feature " + std::to_string(feature));
     }

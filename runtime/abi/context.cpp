@@ -352,6 +352,11 @@ hvd::Result<int> hvd_ctx::node_cores() {
   return engine_now->node_cores();
 }
 
+hvd::Result<bool> hvd_ctx::has_changed() {
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
+  return engine_now->has_changed();
+}
+
 hvd::Result<void> hvd_ctx::read_counters(int process_set, hvd_counters& out) {
   HVD_TRY_ASSIGN(const auto engine_now, engine());
   const auto values = engine_now->counters().read(process_set);

@@ -63,6 +63,8 @@ struct hvd_ctx {
   [[nodiscard]] bool uses_mpi() const { return is_by_mpi_; }
   // The cores that the job's ranks may use, if the job is on one node; otherwise 0.
   [[nodiscard]] hvd::Result<int> node_cores();
+  // True once an elastic job has a newer generation, which waits for this rank to leave.
+  [[nodiscard]] hvd::Result<bool> has_changed();
   // The MAC of data that other ranks should trust as more than numbers (hvd_mac).
   [[nodiscard]] std::string mac_of(hvd::Bytes bytes) const;
   // True if this process is a fork of the one that joined.

@@ -78,13 +78,30 @@ Result<void> ask_started_mpi(Config& config) {
   return {};
 }
 
+// An elastic job's generation has put this process elsewhere than it was started.
+void take_place(const GenerationPlace& place, RankMap& map) {
+  map.rank = place.rank;
+  map.size = place.size;
+  map.local_rank = place.local_rank;
+  map.local_size = place.local_size;
+  map.cross_rank = place.cross_rank;
+  map.cross_size = place.cross_size;
+  map.node_index = place.node_index;
+  map.node_count = place.node_count;
+}
+
 // Makes the store for the rendezvous: through hvdrun's agent, or by MPI if mpirun has started the ranks or the program
 // names a communicator.
 Result<std::unique_ptr<Store>> meet(Config& config, Deadline deadline) {
   HVD_TRY(ask_started_mpi(config));
   std::unique_ptr<Store> store;
   if (!config.agent_socket.empty()) {
-    HVD_TRY_ASSIGN(store, StoreClient::connect(config.agent_socket, config.agent_token, config.map.rank, deadline));
+    HVD_TRY_ASSIGN(auto client,
+                   StoreClient::connect(config.agent_socket, config.agent_token, config.map.rank, deadline));
+    if (client->place()) {
+      take_place(*client->place(), config.map);
+    }
+    store = std::move(client);
   }
   if (!config.mpi.has_started_ranks && names_all(config.mpi.ranks, config.map.size)) {
     config.mpi.ranks.clear();

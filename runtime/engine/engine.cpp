@@ -105,6 +105,10 @@ const BufferTable& Engine::buffers() const {
   return impl_->buffers();
 }
 
+bool Engine::has_changed() const {
+  return impl_->has_changed();
+}
+
 int Engine::node_cores() const {
   return impl_->node_cores();
 }

@@ -86,6 +86,7 @@ class Engine::Impl final : public Interrupt {
     const bool is_of_job = parts_.mesh != nullptr && parts_.map.node_count == 1 && parts_.mesh->shm() != nullptr;
     return is_of_job ? parts_.mesh->shm()->core_count() : 0;
   }
+  [[nodiscard]] bool has_changed() const { return parts_.store != nullptr && parts_.store->has_changed(); }
   // True if this process is a fork of the one that has the engine's thread.
   [[nodiscard]] bool is_forked() const;
 

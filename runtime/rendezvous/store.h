@@ -50,6 +50,8 @@ class Store {
   // Returns the first notice that has arrived, and the same at every later call, because later ones are its
   // consequences. The loss of the agent is a notice too. Does not block.
   virtual std::optional<Notice> poll_notice() = 0;
+  // True once the job has a newer generation, which this rank joins when it leaves this one. Thread: any.
+  [[nodiscard]] virtual bool has_changed() const { return false; }
   // Sends the report to the agent that started the ranks, if there is one. Does not block, so that a failing rank can
   // go on to end.
   virtual void tell(const FailureNews& /*news*/) {}

@@ -127,12 +127,13 @@ void StoreClient::pump() {
 void StoreClient::take_frame(const Frame& frame) {
   ByteReader reader(frame.body);
   if (frame.type == store_wire::kWelcome && !is_welcome_) {
-    const Bytes secret = reader.take(kSecretBytes);
-    if (reader.finished()) {
-      std::memcpy(secret_.data(), secret.data(), secret_.size());
+    if (take_welcome(reader)) {
       is_welcome_ = true;
       return;
     }
+  } else if (frame.type == store_wire::kChanged && is_welcome_ && reader.finished()) {
+    has_changed_.store(true, std::memory_order_relaxed);
+    return;
   } else if (frame.type == store_wire::kNotice) {
     const std::string cause = reader.text();
     if (reader.finished()) {
@@ -153,6 +154,19 @@ void StoreClient::take_frame(const Frame& frame) {
   is_closed_ = true;
   end("the agent of this node sent a frame that makes no sense (type " + std::to_string(frame.type) + ", " +
       std::to_string(frame.body.size()) + " bytes)");
+}
+
+bool StoreClient::take_welcome(ByteReader& reader) {
+  const Bytes secret = reader.take(kSecretBytes);
+  const std::uint8_t has_place = reader.u8();
+  if (has_place == 1) {
+    place_ = GenerationPlace::read(reader);
+  }
+  if (!reader.finished() || has_place > 1 || (place_ && !place_->is_valid())) {
+    return false;
+  }
+  std::memcpy(secret_.data(), secret.data(), secret_.size());
+  return true;
 }
 
 Result<std::vector<std::string>> StoreClient::exchange_while(const std::string& key, const std::string& value,

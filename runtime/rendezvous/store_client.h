@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 
 #include "runtime/base/fd.h"
 #include "runtime/base/frame.h"
+#include "runtime/rendezvous/generation_place.h"
 #include "runtime/rendezvous/store.h"
 
 namespace hvd {
@@ -35,6 +37,9 @@ class StoreClient final : public Store {
   [[nodiscard]] int notice_fd() const override { return fd_.get(); }
   std::optional<Notice> poll_notice() override;
   void tell(const FailureNews& news) override;
+  [[nodiscard]] bool has_changed() const override { return has_changed_.load(std::memory_order_relaxed); }
+  // The place in the generation that has taken this process in; nothing: the one it was started with.
+  [[nodiscard]] const std::optional<GenerationPlace>& place() const { return place_; }
 
  private:
   struct Exchanged {
@@ -47,6 +52,7 @@ class StoreClient final : public Store {
   // Reads what has arrived, without waiting, and stores it in the members below.
   void pump();
   void take_frame(const Frame& frame);
+  [[nodiscard]] bool take_welcome(ByteReader& reader);
   // Records that the job is over for this rank; only the first cause is kept.
   void end(const std::string& cause);
   // Sleeps until bytes come, at most for as long as the Interrupt may go unasked. The caller must have looked at the
@@ -59,9 +65,11 @@ class StoreClient final : public Store {
   // one thread at a time
   FrameDecoder decoder_;
   JobSecret secret_{};
+  std::optional<GenerationPlace> place_;
   bool is_welcome_ = false;
   bool is_closed_ = false;              // no more is read: end of file, an error, or bytes that make no sense
   std::optional<std::string> over_;     // why the job is over
+  std::atomic<bool> has_changed_ = false;
   std::optional<Exchanged> exchanged_;  // the answer that the current exchange waits for
 };
 

@@ -2,10 +2,13 @@
 // (base/frame.h) with the bodies below (base/bytes.h). The agent relays them to the launcher's StoreServer.
 //
 //   rank -> agent   Hello     text token, i32 rank
-//   agent -> rank   Welcome   32 bytes job secret                     (else the agent closes the connection)
+//   agent -> rank   Welcome   32 bytes secret, u8 1 and a GenerationPlace, or u8 0: the place it was started with
+//                             (a process that the agent refuses loses the connection; one of an elastic job that is no
+//                             member waits until it is one)
 //   rank -> agent   Exchange  text key, text value
 //   agent -> rank   Exchanged text key, u32 n, n x text               (once all ranks of the job have called)
 //   agent -> rank   Notice    text cause                              (the job is over; see store.h)
+//   agent -> rank   Changed   (empty)                                 (a new generation waits for this rank to leave)
 //   rank -> agent   Goodbye   (empty)                                 (this rank leaves in order)
 //   rank -> agent   Failure   FailureNews (failure_news.h)            (not answered)
 //   rank -> agent   Visit     text token, i32 rank                    (instead of Hello; not answered)
@@ -17,7 +20,7 @@
 
 namespace hvd::store_wire {
 
-inline constexpr FrameSpec kSpec{0x53445648U /* "HVDS" */, 2, 16U << 20U, "rank-agent"};
+inline constexpr FrameSpec kSpec{0x53445648U /* "HVDS" */, 3, 16U << 20U, "rank-agent"};
 
 inline constexpr std::uint16_t kHello = 1;
 inline constexpr std::uint16_t kWelcome = 2;
@@ -27,6 +30,7 @@ inline constexpr std::uint16_t kNotice = 5;
 inline constexpr std::uint16_t kGoodbye = 6;
 inline constexpr std::uint16_t kFailure = 7;
 inline constexpr std::uint16_t kVisit = 8;
+inline constexpr std::uint16_t kChanged = 9;
 
 // Bounds of one exchange, so that a rank cannot make the launcher's memory grow.
 inline constexpr std::size_t kMaxKeyBytes = 256;

@@ -258,14 +258,15 @@ void agent_messages(std::string_view input) {
       [](std::string_view body) { static_cast<void>(launch::decode_count(body)); },
       one_message<launch::RelayStartMessage>,
       one_message<launch::RelayOverMessage>,
-      one_message<launch::RestartMessage>,
+      one_message<launch::GenerationMessage>,
       [](std::string_view body) {
         if (const auto message = launch::RelayMessage::decode(body); message.ok()) {
           static_cast<void>(launch::decode_relay_number(message.value()));
         }
       },
       one_message<launch::FailingMessage>,
-      [](std::string_view body) { static_cast<void>(launch::decode_two_numbers(body)); }};
+      [](std::string_view body) { static_cast<void>(launch::decode_two_numbers(body)); },
+      one_message<launch::JoinedMessage>};
   if (!input.empty()) {
     kDecoders[static_cast<unsigned char>(input.front()) % std::size(kDecoders)](input.substr(1));
   }

@@ -41,7 +41,7 @@ def weight(tmp_path_factory):
     [
         # `begun`: at which steps rank 1's last self began; `ended`: who was started anew, in order (sorted: at once).
         ("kill", [4], ["1"], ["--elastic-restarts", 5]),
-        ("at_once", [4], ["0", "1"], ["--min-np", 1, "--max-np", 4, "--reset-limit", 5, "--elastic-timeout", 300]),
+        ("at_once", [4], ["0", "1"], ["--min-np", 3, "--max-np", 4, "--reset-limit", 5, "--elastic-timeout", 300]),
         ("one_after_the_other", [2, 6, 8], ["1", "0", "2"], ["--reset-limit", 5, "-H", "localhost:2,elsewhere:1"]),
         ("no_commit", [0], ["1"], ["--elastic-restarts", 5]),
         ("meeting", [4], ["1", "1"], ["--elastic-restarts", 5]),
@@ -80,3 +80,31 @@ def test_restarts_are_events():
     restarts = [event for event in events if event["event"] == "rank_restarted"]
     assert [(event["restart"], event["limit"]) for event in restarts] == [(1, 2), (2, 2)]
     assert done.returncode != 0
+
+
+@pytest.mark.parametrize(
+    "kind, least, left",
+    [("loss", 1, [0, 2]), ("rank_0", 2, [1, 2]), ("two", 1, [1])],
+)
+def test_the_others_go_on_at_once_when_ranks_are_lost(tmp_path, weight, kind, least, left):
+    done, reports = train(tmp_path, kind, "--min-np", least, "--elastic-restarts", 5, script=SCRIPT.with_name("rank_shrink.py"))
+    assert done.returncode == 0, done.stderr
+    for place, rank in enumerate(left):
+        assert reports[rank]["seen"] == STEPS, "each step is made once"
+        assert reports[rank]["weight"] == pytest.approx(weight)
+        assert reports[rank]["ranks"] == [place, len(left), place, len(left)]
+        assert reports[rank]["sizes"] == [3] * 5 + [len(left)] * 7
+        print(f"{kind}: rank {rank} paused for {reports[rank]['pause']:.3f} s")
+    assert "generation 2: " in done.stderr
+
+
+def test_a_rank_that_comes_back_is_taken_in_while_the_others_train(tmp_path, weight):
+    done, reports = train(tmp_path, "return", "--min-np", 2, "--elastic-restarts", 5, script=SCRIPT.with_name("rank_shrink.py"))
+    assert done.returncode == 0, done.stderr
+    for place, rank in enumerate([0, 2, 1]):
+        assert reports[rank]["seen"] == STEPS
+        assert reports[rank]["weight"] == pytest.approx(weight)
+        assert reports[rank]["ranks"][:2] == [place, 3], "who comes later stands behind those who have stayed"
+        assert reports[rank]["sizes"] == [3] * 5 + [2] + [3] * 6
+    assert reports[1]["begun"] == [6]
+    assert "generation 3: 3 ranks train together" in done.stderr

@@ -94,12 +94,15 @@ class FakeNode {
   void print(int rank, std::string_view text, StreamId stream = StreamId::kStdout) {
     say_frame(launch::output_frame(rank, stream, text));
   }
-  void join(int rank) { say(AgentMessage::kJoined, launch::number_body(rank)); }
+  // Its runtime says hello; `waits`: to be taken into a generation after this one.
+  void join(int rank, std::uint32_t generation = 0, bool waits = false) {
+    say(AgentMessage::kJoined, launch::JoinedMessage{rank, generation, waits}.encode());
+  }
   void fail(int rank, FailureNews news) {
     say(AgentMessage::kFailing, launch::FailingMessage{rank, std::move(news)}.encode());
   }
-  void exchange(int rank, const std::string& key, const std::string& value, std::uint32_t epoch = 0) {
-    say(AgentMessage::kExchange, launch::ExchangeMessage{rank, key, value, epoch}.encode());
+  void exchange(int rank, const std::string& key, const std::string& value, std::uint32_t generation = 0) {
+    say(AgentMessage::kExchange, launch::ExchangeMessage{rank, key, value, generation}.encode());
   }
   void exit(int rank, const ExitStatus& status) {
     if (ranks.erase(rank) == 0) {
@@ -245,8 +248,8 @@ class FakeNode {
       resume(launch::ResumeMessage::decode(body).value());
     } else if (type == AgentMessage::kStart) {
       start(launch::StartMessage::decode(body).value());
-    } else if (type == AgentMessage::kRestart) {
-      const auto restart = launch::RestartMessage::decode(body).value();
+    } else if (type == AgentMessage::kGeneration) {
+      const auto restart = launch::GenerationMessage::decode(body).value();
       if (restart.start) {
         start(*restart.start);
       }

@@ -20,7 +20,7 @@ AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT = range(6)
 UINT8, INT8, UINT16, INT16, INT32, INT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64, BOOL = range(11)
 
 GOES_ON, WAITS_NEXT, WAITS_SOON = range(3)  # what the caller of Batch.start() does next
-HAS_MPI, USES_MPI, MPI_THREADS, HAS_CUDA, HAS_NCCL, NODE_CORES = 1, 2, 3, 4, 5, 6  # for feature()
+HAS_MPI, USES_MPI, MPI_THREADS, HAS_CUDA, HAS_NCCL, NODE_CORES, HAS_CHANGED = 1, 2, 3, 4, 5, 6, 7  # for feature()
 
 # The kinds of failure for tell_failure().
 FAILURE_ENDS, FAILURE_FOLLOWS, FAILURE_NOTICED = range(3)

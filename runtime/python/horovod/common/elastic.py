@@ -4,16 +4,30 @@ Fronts make their own state and `run` of these (horovod.torch.elastic).
 """
 
 import copy
+import ctypes
 import functools
 import queue
 from typing import TYPE_CHECKING, Any, Callable, Dict, List
 
-from horovod.common.basics import restart_limit
+from horovod.common import _lib, _wait
+from horovod.common.basics import is_initialized, restart_limit, size
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
 # A failure that comes again at once, with nothing committed in between, is an error of the script (ranks that disagree,
 # for example) and would come for ever. In an elastic job as many more are allowed as ranks are started again.
 MAX_FAILURES_WITHOUT_COMMIT = 3
+
+
+def _any_of_all(*flags: bool) -> List[bool]:
+    """Returns for each flag whether it is true on any rank of the job."""
+    if not is_initialized() or size() == 1:
+        return list(flags)
+    own, result = (ctypes.c_int32 * len(flags))(*flags), (ctypes.c_int32 * len(flags))()
+    plan = _lib.Plan(_lib.ALLREDUCE, _lib.INT32, (len(flags),), "elastic.told", _lib.MAX)
+    status = _wait.call(plan.execute, ctypes.addressof(own), ctypes.addressof(result))
+    if status:
+        raise HorovodInternalError(_lib.last_error(), status)
+    return [bool(flag) for flag in result]
 
 
 class HostUpdateResult:
@@ -63,16 +77,19 @@ class State:
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
-        """Raises HostsUpdatedInterrupt on every rank if rank 0 was told of hosts that came or went."""
-        timestamp, result = self._last_updated_timestamp, HostUpdateResult.no_update
+        """Raises HostsUpdatedInterrupt on every rank if one of them was told that processes have come or are to go."""
+        result = HostUpdateResult.no_update
         while not self._host_messages.empty():
             when, what = self._host_messages.get()
-            if when > timestamp:
-                timestamp, result = when, result | what
-        previous, timestamp, result = self._bcast_object((self._last_updated_timestamp, timestamp, result))
-        self._last_updated_timestamp = timestamp
-        if timestamp > previous:
-            raise HostsUpdatedInterrupt(result == HostUpdateResult.removed)
+            if when > self._last_updated_timestamp:
+                self._last_updated_timestamp, result = when, result | what
+        has_changed = is_initialized() and bool(_lib.feature(_lib.HAS_CHANGED))
+        is_told = has_changed or result != HostUpdateResult.no_update
+        # Whoever comes needs the others' state. Whether somebody comes must be agreed, since all synchronise or none.
+        needs_sync = has_changed or result not in (HostUpdateResult.no_update, HostUpdateResult.removed)
+        is_told, needs_sync = _any_of_all(is_told, needs_sync)
+        if is_told:
+            raise HostsUpdatedInterrupt(not needs_sync)
 
     def save(self) -> None:
         """Keeps the state in memory."""

@@ -26,9 +26,12 @@ struct Node {
     std::string name = "/tmp/hvd-hub-XXXXXX";
     folder = ::mkdtemp(name.data()) != nullptr ? name : "";
     RankHub::Sink sink;
-    sink.on_joined = [this](int rank) { heard.push_back("joined " + std::to_string(rank)); };
-    sink.on_exchange = [](int, const std::string&, const std::string&) {};
-    sink.on_failure = [this](int rank, const FailureNews& news) {
+    sink.on_joined = [this](int rank, std::uint32_t generation, bool is_waiting) {
+      heard.push_back("rank " + std::to_string(rank) + (is_waiting ? " waits" : " joined") + " in generation " +
+                      std::to_string(generation));
+    };
+    sink.on_exchange = [](int, std::uint32_t, const std::string&, const std::string&) {};
+    sink.on_failure = [this](int rank, std::uint32_t, const FailureNews& news) {
       heard.push_back("rank " + std::to_string(rank) + ": " + news.what);
     };
     hub = RankHub::listen(*loop, path(), sink, log).value();

@@ -163,7 +163,7 @@ struct Node final : Transport, SessionSink {
   void on_notice(int, const std::string& what) override { notices.push_back(what); }
   void on_away(int, const Error& why, Duration) override { notices.push_back("away: " + why.message()); }
   void on_back(int, Duration) override { notices.emplace_back("back"); }
-  void on_joined(int) override {}
+  void on_joined(const JoinedMessage&) override {}
   void on_started(int, int) override {}
   void on_start_failed(const StartFailedMessage&) override {}
   void on_output(int, const OutputMessage&) override {}

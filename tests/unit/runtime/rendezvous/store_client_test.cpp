@@ -57,7 +57,7 @@ class FakeAgent {
   void welcome() {
     accept();
     receive();
-    send(store_wire::kWelcome, ByteWriter().raw(std::string(kSecretBytes, 's').data(), kSecretBytes));
+    send(store_wire::kWelcome, ByteWriter().raw(std::string(kSecretBytes, 's').data(), kSecretBytes).u8(0));
   }
 
  private:
@@ -121,7 +121,7 @@ TEST_CASE("a rank says who it is, is told the secret, exchanges, and says goodby
     seen += in.text() + " ";
     seen += std::to_string(in.i32());
     seen += in.finished() ? "" : " and more";
-    agent.send(store_wire::kWelcome, ByteWriter().raw(std::string(kSecretBytes, 's').data(), kSecretBytes));
+    agent.send(store_wire::kWelcome, ByteWriter().raw(std::string(kSecretBytes, 's').data(), kSecretBytes).u8(0));
     const Frame exchange = agent.receive();
     ByteReader body(exchange.body);
     const std::string key = body.text();

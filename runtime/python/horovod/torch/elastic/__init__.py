@@ -14,10 +14,11 @@ A failed collective raises on every rank; `run` then restores what was committed
 ranks' state that of the rank which has committed most, and calls the function again.
 
 In a job started with `hvdrun --elastic-restarts N` (or `--min-np` and so on, as horovodrun has them) a rank that ends by a
-failure is started anew on its host, at most N times in all, and meets the others there: it runs the script from its
+failure is started again on its host, at most N times in all, and meets the others there: it runs the script from its
 beginning, and takes over their state where `train(state)` begins. So before that the script must do nothing that the
-others do not do again: no broadcast, no process set. Hosts that come and go while the job runs are not supported; a host
-that is lost ends the job.
+others do not do again: no broadcast, no process set. With `--min-np M` the others go on at once without ranks or hosts that
+are lost, as long as M ranks are left; size and rank are then others, and a rank that comes back is taken in at the next
+commit.
 """
 
 from typing import Any, Callable

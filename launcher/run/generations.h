@@ -1,0 +1,63 @@
+// Generations tells the agents which processes of a job train together, and serves their exchanges. A job that is not
+// elastic has one generation, which is never over.
+//
+// Thread: loop only.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "launcher/run/membership.h"
+#include "launcher/wire/messages.h"
+#include "runtime/io/event_loop.h"
+#include "runtime/rendezvous/exchange_board.h"
+
+namespace hvd::launch {
+
+class Generations {
+ public:
+  struct Sink {
+    std::function<void(int node, AgentMessage type, const std::string& body)> send;
+    std::function<void(AgentMessage type, const std::string& body)> broadcast;
+    // A generation is formed. `pause`: since a member was lost; zero where nobody was.
+    std::function<void(const Generation& generation, Duration pause)> on_formed;
+  };
+
+  // `placement`: where the ranks are; `agents`: the node of each session. Both must outlive this.
+  Generations(EventLoop& loop, const Placement& placement, const Placement& agents, int least, Sink sink);
+  ~Generations();
+  Generations(const Generations&) = delete;
+  Generations& operator=(const Generations&) = delete;
+
+  // These ranks are lost, for this cause. `start`: one of them is started again.
+  void lose(const std::vector<int>& ranks, const std::string& cause, std::optional<StartMessage> start);
+  void on_joined(const JoinedMessage& joined);
+  // Returns what is wrong with it; whoever posts for a generation that is over gets no answer.
+  Result<void> post(const ExchangeMessage& exchange);
+  // Returns the number that this rank of the generation was started with; -1: there is none.
+  [[nodiscard]] int started_as(std::uint32_t generation, int rank) const;
+  // Nothing more is formed: the job ends.
+  void stop();
+
+ private:
+  void form(bool is_late, const std::string& cause, const std::optional<StartMessage>& start);
+  // Sends each agent the members of its node, and `start` to the one of that rank.
+  void tell(const GenerationMessage& common, const std::vector<int>& members, const std::optional<StartMessage>& start);
+
+  // constant after construction
+  EventLoop& loop_;
+  const Placement& placement_;
+  const Placement& agents_;
+  const Sink sink_;
+  // loop only
+  Membership membership_;
+  std::map<std::uint32_t, ExchangeBoard> boards_;           // of the present generation, and of the one being left
+  std::map<std::uint32_t, std::vector<int>> members_of_;    // of the same
+  std::optional<TimePoint> broken_since_;
+  TimerId late_timer_ = 0;
+  bool is_stopped_ = false;
+};
+
+}  // namespace hvd::launch

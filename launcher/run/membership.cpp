@@ -1,0 +1,125 @@
+#include "launcher/run/membership.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace hvd::launch {
+
+Membership::Membership(const Placement& placement, int least)
+    : placement_(placement), least_(least), ranks_(static_cast<std::size_t>(placement.size)) {
+  now_.members.resize(ranks_.size());
+  std::iota(now_.members.begin(), now_.members.end(), 0);
+}
+
+void Membership::on_starting(int rank) {
+  at(rank).process = Process::kStarting;
+}
+
+void Membership::on_lost(int rank) {
+  is_broken_ = is_broken_ || at(rank).is_member;
+  at(rank) = Rank{Process::kNone, false};
+}
+
+void Membership::on_waiting(int rank, std::uint32_t known) {
+  if (known == now_.number) {
+    at(rank).process = Process::kWaiting;
+  }
+}
+
+std::optional<Generation> Membership::next(bool is_late) {
+  const bool all_wait = !now_.members.empty() && std::all_of(now_.members.begin(), now_.members.end(), [this](int rank) {
+    return at(rank).is_member && at(rank).process == Process::kWaiting;
+  });
+  const bool is_gain = any_newcomer() && (is_late || !any_starting());
+  if (!is_broken_ && !all_wait && !is_gain) {
+    return std::nullopt;
+  }
+  std::vector<int> members = in_order();
+  if (static_cast<int>(members.size()) < std::max(least_, 1)) {
+    return std::nullopt;
+  }
+  now_ = Generation{now_.number + 1, std::move(members), !is_broken_};
+  is_broken_ = false;
+  for (const int rank : now_.members) {
+    at(rank) = Rank{Process::kIn, true};
+  }
+  return now_;
+}
+
+bool Membership::awaits_others() const {
+  return !is_broken_ && any_newcomer() && any_starting();
+}
+
+bool Membership::any_newcomer() const {
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [](const Rank& rank) { return rank.process == Process::kWaiting && !rank.is_member; });
+}
+
+bool Membership::any_starting() const {
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [](const Rank& rank) { return rank.process == Process::kStarting; });
+}
+
+std::vector<int> Membership::in_order() const {
+  std::vector<int> nodes;  // in the order of their first members
+  const auto note_node = [&](int rank) {
+    const int node = placement_.node_of(rank).index;
+    if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) {
+      nodes.push_back(node);
+    }
+  };
+  std::vector<int> survivors;
+  for (const int rank : now_.members) {
+    if (at(rank).is_member) {
+      survivors.push_back(rank);
+      note_node(rank);
+    }
+  }
+  std::vector<int> newcomers;
+  for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
+    if (is_newcomer(rank)) {
+      newcomers.push_back(rank);
+      note_node(rank);
+    }
+  }
+  std::vector<int> members;
+  for (const int node : nodes) {
+    for (const std::vector<int>* group : {&survivors, &newcomers}) {
+      std::copy_if(group->begin(), group->end(), std::back_inserter(members),
+                   [&](int rank) { return placement_.node_of(rank).index == node; });
+    }
+  }
+  return members;
+}
+
+std::map<int, GenerationPlace> places_of(const Placement& placement, const std::vector<int>& members) {
+  std::vector<std::pair<int, std::vector<int>>> nodes;  // of the placement, and their members
+  for (const int member : members) {
+    const int node = placement.node_of(member).index;
+    if (nodes.empty() || nodes.back().first != node) {
+      nodes.emplace_back(node, std::vector<int>());
+    }
+    nodes.back().second.push_back(member);
+  }
+  std::map<int, GenerationPlace> places;
+  std::int32_t rank = 0;
+  for (std::size_t node = 0; node < nodes.size(); ++node) {
+    const std::vector<int>& own = nodes[node].second;
+    for (std::size_t local = 0; local < own.size(); ++local) {
+      const auto has_one = [local](const auto& other) { return other.second.size() > local; };
+      GenerationPlace& place = places[own[local]];
+      place.rank = rank++;
+      place.size = static_cast<std::int32_t>(members.size());
+      place.local_rank = static_cast<std::int32_t>(local);
+      place.local_size = static_cast<std::int32_t>(own.size());
+      place.cross_rank = static_cast<std::int32_t>(
+          std::count_if(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(node), has_one));
+      place.cross_size = static_cast<std::int32_t>(std::count_if(nodes.begin(), nodes.end(), has_one));
+      place.node_index = static_cast<std::int32_t>(node);
+      place.node_count = static_cast<std::int32_t>(nodes.size());
+    }
+  }
+  return places;
+}
+
+}  // namespace hvd::launch

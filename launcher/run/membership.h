@@ -1,0 +1,73 @@
+// Membership decides which processes of an elastic job train together: its generations. Pure: no I/O, no clock.
+//
+// A process has the number that it was started with ("rank" here), and in each generation a place. When a member is
+// lost, the others form a new generation at once if they are enough; else they wait for processes that are being
+// started. A process that has come later waits, and is taken in together with all that are about to come: the members
+// leave for the new generation when it suits them, and nothing of theirs is lost.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "launcher/placement/placement.h"
+#include "runtime/rendezvous/generation_place.h"
+
+namespace hvd::launch {
+
+// Generation is an ordered list of members: members[i] has rank i in it.
+struct Generation {
+  std::uint32_t number = 0;
+  std::vector<int> members;
+  bool is_gentle = false;  // the members of the last generation leave it when it suits them
+};
+
+class Membership {
+ public:
+  // The first generation has all ranks of the placement. `least`: how many members a generation must have.
+  Membership(const Placement& placement, int least);
+
+  // A process is being started in place of the one that this rank had.
+  void on_starting(int rank);
+  // Its process has ended, or its node is lost.
+  void on_lost(int rank);
+  // Its runtime waits to be taken in. `known`: the newest generation that its agent knew then; what is older says
+  // nothing about the present one.
+  void on_waiting(int rank, std::uint32_t known);
+
+  // Forms the next generation if there is to be one now. `is_late`: newcomers have waited for the others long enough.
+  std::optional<Generation> next(bool is_late);
+
+  // Newcomers wait for others that are being started.
+  [[nodiscard]] bool awaits_others() const;
+  // A member of the present generation is lost, and no other generation is formed yet.
+  [[nodiscard]] bool is_broken() const { return is_broken_; }
+  [[nodiscard]] const Generation& now() const { return now_; }
+
+ private:
+  enum class Process : std::uint8_t { kNone, kStarting, kWaiting, kIn };
+  struct Rank {
+    Process process = Process::kIn;
+    bool is_member = true;
+  };
+
+  [[nodiscard]] const Rank& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
+  Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] bool is_newcomer(int rank) const { return at(rank).process == Process::kWaiting && !at(rank).is_member; }
+  [[nodiscard]] bool any_newcomer() const;
+  [[nodiscard]] bool any_starting() const;
+  // Survivors in their order, newcomers behind the survivors of their node, and nodes of newcomers alone at the end.
+  [[nodiscard]] std::vector<int> in_order() const;
+
+  const Placement& placement_;
+  const int least_;
+  std::vector<Rank> ranks_;  // by the number that they were started with
+  Generation now_;
+  bool is_broken_ = false;
+};
+
+// Returns the place of each member. The ranks of a node must be consecutive.
+std::map<int, GenerationPlace> places_of(const Placement& placement, const std::vector<int>& members);
+
+}  // namespace hvd::launch

@@ -1,0 +1,197 @@
+// launcher/run/membership: who trains together when ranks are lost, are started again, and come.
+#include "launcher/run/membership.h"
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "launcher/job/host_list.h"
+
+using namespace hvd;          // NOLINT(google-build-using-namespace)
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+using Members = std::vector<int>;
+
+struct Job {
+  explicit Job(int least, const std::string& hosts = "node1:2,node2:2")
+      : placement(place(parse_host_list(hosts).value(), 0).value()), membership(placement, least) {}
+
+  // The members of the generation that is formed now; none: there is no other than before.
+  Members next(bool is_late = false) {
+    const auto formed = membership.next(is_late);
+    return formed ? formed->members : Members();
+  }
+  void wait(int rank) { membership.on_waiting(rank, membership.now().number); }
+
+  Placement placement;
+  Membership membership;
+};
+
+}  // namespace
+
+TEST_CASE("the first generation has all ranks, and nothing changes by itself") {
+  Job job(2);
+  CHECK(job.membership.now().number == 0);
+  CHECK(job.membership.now().members == Members{0, 1, 2, 3});
+  CHECK(job.next().empty());
+}
+
+TEST_CASE("when a rank is lost the others go on at once, in their order") {
+  Job job(2);
+  job.membership.on_lost(1);
+  CHECK(job.membership.is_broken());
+  CHECK(job.next() == Members{0, 2, 3});
+  CHECK_FALSE(job.membership.now().is_gentle);
+  CHECK_FALSE(job.membership.is_broken());
+  job.membership.on_lost(0);
+  CHECK(job.next() == Members{2, 3});
+  CHECK(job.membership.now().number == 2);
+}
+
+TEST_CASE("too few ranks wait for one that is started again, and go on when it waits to be taken in") {
+  Job job(4);
+  job.membership.on_lost(1);
+  job.membership.on_starting(1);
+  CHECK(job.next().empty());
+  CHECK(job.membership.is_broken());
+  job.wait(0);  // the survivors have come back, which is not enough
+  job.wait(2);
+  job.wait(3);
+  CHECK(job.next().empty());
+  job.wait(1);
+  CHECK(job.next() == Members{0, 1, 2, 3});
+  CHECK(job.membership.now().number == 1);
+}
+
+TEST_CASE("who comes later is taken in gently, behind the survivors of its node") {
+  Job job(2);
+  job.membership.on_lost(0);
+  job.membership.on_starting(0);
+  CHECK(job.next() == Members{1, 2, 3});
+  job.wait(0);
+  CHECK(job.next() == Members{1, 0, 2, 3});
+  CHECK(job.membership.now().is_gentle);
+}
+
+TEST_CASE("newcomers wait for others that are being started, but not for ever") {
+  Job job(2);
+  for (const int rank : {2, 3}) {
+    job.membership.on_lost(rank);
+    job.membership.on_starting(rank);
+  }
+  CHECK(job.next() == Members{0, 1});
+  job.wait(3);
+  CHECK(job.membership.awaits_others());
+  CHECK(job.next().empty());
+  CHECK(job.next(true) == Members{0, 1, 3});
+  CHECK_FALSE(job.membership.awaits_others());
+  job.wait(2);
+  CHECK(job.next() == Members{0, 1, 3, 2});
+}
+
+TEST_CASE("a loss while the members leave gently makes another generation, without the lost one") {
+  Job job(2);
+  job.membership.on_lost(3);
+  job.membership.on_starting(3);
+  CHECK(job.next() == Members{0, 1, 2});
+  job.wait(3);
+  CHECK(job.next() == Members{0, 1, 2, 3});
+  job.membership.on_lost(1);
+  CHECK(job.next() == Members{0, 2, 3});
+  CHECK_FALSE(job.membership.now().is_gentle);
+}
+
+TEST_CASE("what an agent said of an older generation says nothing of this one") {
+  Job job(2);
+  job.membership.on_lost(3);
+  CHECK(job.next() == Members{0, 1, 2});
+  for (const int rank : {0, 1, 2}) {
+    job.membership.on_waiting(rank, 0);  // they called before they could hear of generation 1
+  }
+  CHECK(job.next().empty());
+}
+
+TEST_CASE("members that have all left by themselves meet again") {
+  Job job(4);
+  for (const int rank : {0, 1, 2}) {
+    job.wait(rank);
+    CHECK(job.next().empty());
+  }
+  job.wait(3);
+  CHECK(job.next() == Members{0, 1, 2, 3});
+}
+
+TEST_CASE("places count the nodes and local ranks that are left") {
+  const Job job(1, "node1:2,node2:2,node3:1");
+  const auto places = places_of(job.placement, {1, 3, 2, 4});
+  CHECK(places.at(1).rank == 0);
+  CHECK(places.at(1).local_rank == 0);
+  CHECK(places.at(1).local_size == 1);
+  CHECK(places.at(1).cross_size == 3);
+  CHECK(places.at(3).rank == 1);
+  CHECK(places.at(3).local_rank == 0);
+  CHECK(places.at(3).cross_rank == 1);
+  CHECK(places.at(2).local_rank == 1);
+  CHECK(places.at(2).cross_rank == 0);
+  CHECK(places.at(2).cross_size == 1);
+  CHECK(places.at(4).node_index == 2);
+  CHECK(places.at(4).node_count == 3);
+  CHECK(places.at(4).size == 4);
+  for (const auto& [rank, place] : places) {
+    CHECK(place.is_valid());
+  }
+}
+
+// Each step is a loss, a start or a call of a random rank.
+TEST_CASE("random losses and starts: no member twice, enough members, survivors keep their order, rank 0 survives") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 200; ++round) {
+    const int least = static_cast<int>(random() % 5) + 1;
+    Job job(least, "node1:2,node2:1,node3:3");
+    std::set<int> lost;
+    Members before = job.membership.now().members;
+    std::uint32_t number = 0;
+    for (int step = 0; step < 60; ++step) {
+      const int rank = static_cast<int>(random() % 6);
+      const unsigned what = random() % 3;
+      if (what == 0) {
+        job.membership.on_lost(rank);
+        lost.insert(rank);
+      } else if (what == 1 && lost.contains(rank)) {
+        job.membership.on_starting(rank);
+      } else if (what == 2) {
+        job.wait(rank);
+      }
+      const Members after = job.next(random() % 4 == 0);
+      if (after.empty()) {
+        continue;
+      }
+      CHECK(job.membership.now().number == ++number);
+      CHECK(static_cast<int>(after.size()) >= least);
+      CHECK(std::set<int>(after.begin(), after.end()).size() == after.size());
+      Members survivors;
+      std::copy_if(before.begin(), before.end(), std::back_inserter(survivors),
+                   [&](int member) { return !lost.contains(member); });
+      Members same;
+      std::copy_if(after.begin(), after.end(), std::back_inserter(same), [&](int member) {
+        return std::find(survivors.begin(), survivors.end(), member) != survivors.end();
+      });
+      CHECK(same == survivors);
+      if (!survivors.empty()) {
+        CHECK(after.front() == survivors.front());
+      }
+      const auto places = places_of(job.placement, after);
+      CHECK(places.size() == after.size());
+      for (std::size_t place = 0; place < after.size(); ++place) {
+        CHECK(places.at(after[place]).rank == static_cast<int>(place));
+        CHECK(places.at(after[place]).is_valid());
+      }
+      before = after;
+      lost.clear();
+    }
+  }
+}
