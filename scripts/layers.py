@@ -46,7 +46,9 @@ EDGES = {
     # Other launchers, which start our agents.
     "launcher/engines": ["launcher/command", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job",
                          "launcher/process", IO, BASE, "runtime/rendezvous"],
-    "launcher/run": ["launcher/engines", "launcher/command", "launcher/transport", "launcher/logs",
+    # Who of an elastic job trains together.
+    "launcher/membership": ["launcher/wire", "launcher/placement", IO, BASE, "runtime/rendezvous"],
+    "launcher/run": ["launcher/membership", "launcher/engines", "launcher/command", "launcher/transport", "launcher/logs",
                      "launcher/wire", "launcher/placement", "launcher/job", "launcher/process", IO, BASE, "runtime/rendezvous"],
     "launcher/check": ["launcher/run", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE,
                        "runtime/rendezvous"],

@@ -64,8 +64,9 @@ CLI::Validator seconds_from(double least, double most) {
 
 void add_elastic_options(CLI::App& app, Flags& flags) {
   constexpr const char* kGroup = "Elastic jobs (when a rank fails, training goes on)";
-  app.add_option("--elastic-restarts,--reset-limit", flags.elastic_restarts,
-                 "How often failed ranks are started again, all together; default: 10 with another of these options, else 0")
+  app.add_option(
+         "--elastic-restarts,--reset-limit", flags.elastic_restarts,
+         "How often failed ranks are started again, all together; default: 10 with another of these options, else 0")
       ->type_name("N")
       ->check(CLI::Range(0, 1000000))
       ->group(kGroup);
@@ -74,7 +75,8 @@ void add_elastic_options(CLI::App& app, Flags& flags) {
       ->type_name("N")
       ->check(CLI::Range(1, 1000000))
       ->group(kGroup);
-  app.add_option("--max-np,--max-num-proc", flags.max_np, "Accepted for horovodrun: makes the job elastic; no host joins a running job yet")
+  app.add_option("--max-np,--max-num-proc", flags.max_np,
+                 "Accepted for horovodrun: makes the job elastic; no host joins a running job yet")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000))
       ->group(kGroup);

@@ -94,7 +94,7 @@ class AgentCore {
   std::unique_ptr<NodeCheck> check_;  // from Welcome on
   NodeRanks ranks_;                   // ended before what they speak to
   Fd reserved_port_;
-  StartMessage start_;       // what the ranks are about to be started with
+  StartMessage start_;  // what the ranks are about to be started with
   std::array<TimerId, kAgentAlarms> alarms_{};
 };
 

@@ -56,9 +56,9 @@ struct JobSpec {
   Duration reconnect_timeout = std::chrono::seconds(60);  // for a node whose connection broke; 0: it is lost at once
   // Between two signs of life on a connection to another host; after three without an answer it is lost.
   Duration heartbeat = std::chrono::seconds(10);
-  Duration timeout = Duration::zero();                   // limits the whole job, from the start of its ranks; 0: none
-  int least_ranks = 0;     // an elastic job goes on with so many; 0: with no fewer than all
-  int restart_limit = 0;                                 // how many times failing ranks are restarted
+  Duration timeout = Duration::zero();  // limits the whole job, from the start of its ranks; 0: none
+  int least_ranks = 0;                  // an elastic job goes on with so many; 0: with no fewer than all
+  int restart_limit = 0;                // how many times failing ranks are restarted
   Duration elastic_timeout = std::chrono::seconds(600);  // limits how long the ranks take to meet again then
 
   // settings of what a job file starts

@@ -184,7 +184,7 @@ Lines JsonReporter::lines_of(const news::GenerationFormed& formed) const {
   Json json = event("generation", time_);
   json["generation"] = formed.generation.number + 1;
   json["members"] = formed.generation.members;
-  json["is_gentle"] = formed.generation.is_gentle;
+  json["newcomers"] = formed.generation.newcomers;
   json["seconds"] = std::chrono::duration<double>(formed.pause).count();
   return {line_of(json)};
 }

@@ -72,10 +72,15 @@ Lines TextReporter::lines_of(const news::RankRestarted& restarted) {
 }
 
 Lines TextReporter::lines_of(const news::GenerationFormed& formed) {
-  const std::size_t size = formed.generation.members.size();
-  return lines_of(Note{LogLevel::kInfo, -1,
-                       "generation " + std::to_string(formed.generation.number + 1) + ": " + std::to_string(size) +
-                           (size == 1 ? " rank trains" : " ranks train together")});
+  const Generation& generation = formed.generation;
+  std::string text = "generation " + std::to_string(generation.number + 1) + ": " +
+                     std::to_string(generation.members.size()) +
+                     (generation.members.size() == 1 ? " rank trains" : " ranks train together");
+  for (const int rank : generation.newcomers) {
+    text += rank == generation.newcomers.front() ? "; new among them: rank " : ", rank ";
+    text += std::to_string(rank) + " on " + placement_.node_of(rank).host.name;
+  }
+  return lines_of(Note{LogLevel::kInfo, -1, text});
 }
 
 Lines TextReporter::lines_of(const Note& note) {

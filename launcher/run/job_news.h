@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
+#include "launcher/membership/membership.h"
 #include "launcher/run/job_state.h"
-#include "launcher/run/membership.h"
 #include "launcher/wire/messages.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
@@ -116,7 +116,7 @@ struct Ended {
 
 using JobNews =
     std::variant<news::Begun, news::NodeProgress, news::NodeReady, news::SlowStart, news::AllReady, news::NodeAway,
-                 news::NodeBack, news::NodeLost, news::RankStarted, news::RankEnded, news::RankRestarted, news::GenerationFormed, Note,
-                 news::EngineLine, news::Failing, Failure, news::Refused, news::Ended>;
+                 news::NodeBack, news::NodeLost, news::RankStarted, news::RankEnded, news::RankRestarted,
+                 news::GenerationFormed, Note, news::EngineLine, news::Failing, Failure, news::Refused, news::Ended>;
 
 }  // namespace hvd::launch

@@ -312,6 +312,10 @@ void JobRunner::act(const Finish&) {
     loop_.cancel(timer);
   }
   end_timers_.clear();
+  for (const auto& [node, timer] : away_timers_) {
+    loop_.cancel(timer);
+  }
+  away_timers_.clear();
   if (state_.cause() && state_.phase() == JobPhase::kDone) {
     log_.write(LogLevel::kDebug, "leaving the sessions");
   }

@@ -12,8 +12,8 @@
 #include "launcher/engines/engine.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/logs/log_mux.h"
+#include "launcher/membership/generations.h"
 #include "launcher/placement/placement.h"
-#include "launcher/run/generations.h"
 #include "launcher/run/job_input.h"
 #include "launcher/run/job_reporter.h"
 #include "launcher/run/job_state.h"
@@ -94,6 +94,8 @@ class JobRunner final : private SessionSink {
   Suspension::Sink suspension_sink();
   Generations::Sink generations_sink();
   void arm_timeout();
+  // Goes on without a node that is away, if the ranks of the others are enough.
+  void give_up_away(int node);
   Result<void> keep_output();
   void open_sessions();
   void start_engine();
@@ -153,7 +155,8 @@ class JobRunner final : private SessionSink {
   TimePoint timeout_due_;
   TimerId stop_timer_ = 0;
   TimerId cause_timer_ = 0;
-  std::map<int, TimerId> end_timers_;  // by rank
+  std::map<int, TimerId> end_timers_;   // by rank
+  std::map<int, TimerId> away_timers_;  // by node; of an elastic job
   TimerId end_timer_ = 0;
   TimerId settle_timer_ = 0;
   TimerId reader_timer_ = 0;  // limits the wait for a reader of the output, once the job is being stopped

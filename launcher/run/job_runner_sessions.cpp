@@ -16,10 +16,33 @@ void JobRunner::on_notice(int node, const std::string& what) {
 void JobRunner::on_away(int node, const Error& why, Duration patience) {
   say_all(reporter_.on(news::NodeAway{node, why, patience}));
   tree_.change(node, Relay::State::kAway);
+  if (spec_.least_ranks > 0) {
+    // Silence has been waited for already; a connection that broke may be back at once.
+    const Duration wait = why.code() == Code::kTimeout ? Duration::zero() : spec_.heartbeat * kMissedHeartbeats;
+    away_timers_[node] = loop_.after(wait, [this, node] {
+      away_timers_.erase(node);
+      give_up_away(node);
+    });
+  }
+}
+
+// Where this host itself has lost its network no node is in touch, and all of them may come back.
+void JobRunner::give_up_away(int node) {
+  int ranks = 0;
+  for (const auto& session : sessions_) {
+    ranks += session->is_in_touch() ? session->plan().local_size() : 0;
+  }
+  if (ranks >= spec_.least_ranks && state_.may_lose_more()) {
+    sessions_[static_cast<std::size_t>(node)]->give_up();
+  }
 }
 
 void JobRunner::on_back(int node, Duration away) {
   say_all(reporter_.on(news::NodeBack{node, away}));
+  if (const auto timer = away_timers_.find(node); timer != away_timers_.end()) {
+    loop_.cancel(timer->second);
+    away_timers_.erase(timer);
+  }
   tree_.change(node, Relay::State::kUp);
 }
 

@@ -91,9 +91,8 @@ struct StartTimedOut {};
 struct TimedOut {};      // the job has run for as long as --timeout allows
 struct StopTimedOut {};  // a node did not report its end in time
 using JobEvent = std::variant<NodeReady, NodeLost, NodeEnding, RankStarted, RankJoined, MembersChanged, RankStartFailed,
-                              RankFailing,
-                              RankComplained, RankExited, CauseDue, RankOverdue, NodeDone, Interrupted, OutputFailed,
-                              FilesFailed, EngineEnded, Misplaced, StartTimedOut, TimedOut, StopTimedOut>;
+                              RankFailing, RankComplained, RankExited, CauseDue, RankOverdue, NodeDone, Interrupted,
+                              OutputFailed, FilesFailed, EngineEnded, Misplaced, StartTimedOut, TimedOut, StopTimedOut>;
 
 // ---- actions ----
 struct StartRanks {};
@@ -124,8 +123,8 @@ struct AwaitEnd {         // asks for RankOverdue after the grace period
 struct EndRank {  // ends the rank at once
   int rank = 0;
 };
-using JobAction = std::variant<StartRanks, RestartRank, GoOnWithout, StopNodes, TellRanks, ReportCause, Finish, ReportFailing,
-                               AwaitCause, AwaitEnd, EndRank>;
+using JobAction = std::variant<StartRanks, RestartRank, StopNodes, TellRanks, ReportCause, Finish, ReportFailing,
+                               AwaitCause, AwaitEnd, EndRank, GoOnWithout>;
 
 enum class JobPhase : std::uint8_t { kOpening, kRunning, kStopping, kDone };
 
@@ -141,8 +140,8 @@ struct RankRecord {
   enum class State : std::uint8_t { kPending, kRunning, kEnded, kLost };
   State state = State::kPending;
   int pid = 0;
-  bool has_joined = false;    // since its last start
-  bool is_member = true;      // it trains with the others, as far as it has joined
+  bool has_joined = false;  // since its last start
+  bool is_member = true;    // it trains with the others, as far as it has joined
   int restarts = 0;
   bool has_followed = false;  // it failed before it was stopped, because of the rank that is the cause
   ExitStatus status;
@@ -167,6 +166,8 @@ class JobState {
   [[nodiscard]] bool has_kept_all() const { return has_kept_all_; }
   // True when ReportFailing came before ReportCause.
   [[nodiscard]] bool was_told_as_failing() const { return was_told_as_failing_; }
+  // True when a rank or node that is lost now would not end an elastic job that has enough others.
+  [[nodiscard]] bool may_lose_more() const;
   // True when no further event can come from this node.
   [[nodiscard]] bool is_over(int node) const {
     const NodeState state = nodes_[static_cast<std::size_t>(node)];
@@ -223,7 +224,6 @@ class JobState {
   [[nodiscard]] bool is_worth_restarting(const RankRecord& failed) const;
   // True when the ranks of an elastic job that have joined are enough without those that are lost.
   [[nodiscard]] bool can_go_on() const;
-  [[nodiscard]] bool may_lose_more() const;
   Actions finish_if_over();
   Actions start_if_open();
   [[nodiscard]] bool every_node(NodeState a, NodeState b) const;

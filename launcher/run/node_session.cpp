@@ -93,9 +93,23 @@ void NodeSession::watch_connection(Duration heartbeat, Duration reconnect, const
   beat_later();
 }
 
+bool NodeSession::is_in_touch() const {
+  // Half an interval more: the answer is under way.
+  return stage_ == Stage::kOpen && (heartbeat_ == Duration::zero() || loop_.now() - last_heard_ <= heartbeat_ * 3 / 2);
+}
+
+void NodeSession::give_up() {
+  if (is_away()) {
+    lose(why_away_);
+  }
+}
+
 void NodeSession::beat_later() {
-  beat_due_ = loop_.now() + heartbeat_;
-  heartbeat_timer_ = loop_.after(heartbeat_, [this] { beat(); });
+  // The last look comes at the very end of the node's time, and not up to an interval later.
+  const Duration left = last_heard_ + heartbeat_ * kMissedHeartbeats - loop_.now() + std::chrono::milliseconds(1);
+  const Duration delay = left > Duration::zero() ? std::min(left, heartbeat_) : heartbeat_;
+  beat_due_ = loop_.now() + delay;
+  heartbeat_timer_ = loop_.after(delay, [this] { beat(); });
 }
 
 void NodeSession::beat() {

@@ -28,9 +28,9 @@ bool is_start(const StartMessage& m) {
 }
 
 bool is_generation(const GenerationMessage& m) {
-  return std::all_of(m.members.begin(), m.members.end(), [](const auto& member) {
-    return member.rank >= 0 && member.place.is_valid();
-  }) && (m.is_formed || m.members.empty());
+  return std::all_of(m.members.begin(), m.members.end(),
+                     [](const auto& member) { return member.rank >= 0 && member.place.is_valid(); }) &&
+         (m.is_formed || m.members.empty());
 }
 
 }  // namespace

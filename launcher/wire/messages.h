@@ -239,9 +239,9 @@ struct GenerationMessage {
 
     static void fields(auto& m, auto& walk) { walk(m.rank, m.place); }
   };
-  std::uint32_t number = 0;  // with members: that of the new generation; else that of the one which is over
-  std::string cause;         // why the last one is over; empty: its ranks leave it when it suits them
-  bool is_formed = false;    // false: the next one is not known yet, and ranks that call wait for it
+  std::uint32_t number = 0;           // with members: that of the new generation; else that of the one which is over
+  std::string cause;                  // why the last one is over; empty: its ranks leave it when it suits them
+  bool is_formed = false;             // false: the next one is not known yet, and ranks that call wait for it
   std::vector<Member> members;        // those of this node
   std::optional<StartMessage> start;  // of a rank of this node that is started again
 

@@ -25,7 +25,9 @@ Result<std::unique_ptr<StoreClient>> StoreClient::connect(const std::string& soc
                                                           int rank, Deadline deadline) {
   auto fd = connect_unix(socket_path, deadline);
   if (!fd.ok()) {
-    return fd.error().with_context("the agent of this node does not answer");
+    // Where nobody listens any more, nobody will: an agent does not come back.
+    const Error why = fd.error().with_context("the agent of this node does not answer");
+    return why.code() == Code::kTimeout ? why : Error(Code::kNotFound, why.message());
   }
   std::unique_ptr<StoreClient> client(new StoreClient(std::move(fd).value()));
   HVD_TRY(client->greet(token, rank, deadline));

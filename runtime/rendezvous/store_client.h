@@ -21,7 +21,8 @@ namespace hvd {
 
 class StoreClient final : public Store {
  public:
-  // Connects to the agent's socket and waits for its Welcome. kAuth: the agent refuses this process.
+  // Connects to the agent's socket and waits for its Welcome. kAuth: the agent refuses this process. kNotFound: there is
+  // no agent any more.
   static Result<std::unique_ptr<StoreClient>> connect(const std::string& socket_path, const std::string& token,
                                                       int rank, Deadline deadline);
   // Reports a failure to the agent on a separate connection. It works before this process has joined, after it has
@@ -67,8 +68,8 @@ class StoreClient final : public Store {
   JobSecret secret_{};
   std::optional<GenerationPlace> place_;
   bool is_welcome_ = false;
-  bool is_closed_ = false;              // no more is read: end of file, an error, or bytes that make no sense
-  std::optional<std::string> over_;     // why the job is over
+  bool is_closed_ = false;           // no more is read: end of file, an error, or bytes that make no sense
+  std::optional<std::string> over_;  // why the job is over
   std::atomic<bool> has_changed_ = false;
   std::optional<Exchanged> exchanged_;  // the answer that the current exchange waits for
 };

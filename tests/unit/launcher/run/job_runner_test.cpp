@@ -542,7 +542,8 @@ TEST_CASE("an elastic job goes on without a rank at once, and takes it in again 
     CHECK(last(2).number == 2);
     CHECK(last(2).cause.empty());
     CHECK(last(1).members.size() == 2);
-    CHECK(last(1).members.back().place.rank == 1);  // behind the one that has stayed
+    CHECK(last(1).members.front().rank == 0);
+    CHECK(last(1).members.front().place.rank == 1);  // behind the one that has stayed
     job.node(1).exit_all(exited(0)), job.node(2).exit_all(exited(0));
   });
   CHECK(job.run() == 0);
@@ -583,4 +584,20 @@ TEST_CASE("an elastic job that has fewer ranks than it needs ends with the cause
   job.at(1s, [&] { job.node(1).join(0), job.node(2).join(1), job.node(3).join(2); });
   job.at(2s, [&] { job.node(2).cut(Code::kLostPeer, "its machine is gone"); });
   CHECK(job.run() == exit_code::kNodeLost);
+}
+
+TEST_CASE("an elastic job does not wait for a node that falls silent, if the others are heard and are enough") {
+  JobScenario job("node1:1,node2:1,node3:1");
+  job.spec.restart_limit = 3;
+  job.spec.least_ranks = 2;
+  job.spec.heartbeat = 1s;
+  job.at(1s, [&] { job.node(1).join(0), job.node(2).join(1), job.node(3).join(2); });
+  job.at(2s, [&] { job.node(3).fall_silent(); });
+  job.at(7s, [&] {
+    CHECK(job.count("lost: node3") == 1);
+    const auto told = GenerationMessage::decode(job.node(2).body(AgentMessage::kGeneration)).value();
+    CHECK(told.members.front().place.size == 2);
+    job.node(1).exit_all(exited(0)), job.node(2).exit_all(exited(0));
+  });
+  CHECK(job.run() == 0);
 }

@@ -1,6 +1,7 @@
-#include "launcher/run/membership.h"
+#include "launcher/membership/membership.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 namespace hvd::launch {
@@ -27,9 +28,10 @@ void Membership::on_waiting(int rank, std::uint32_t known) {
 }
 
 std::optional<Generation> Membership::next(bool is_late) {
-  const bool all_wait = !now_.members.empty() && std::all_of(now_.members.begin(), now_.members.end(), [this](int rank) {
-    return at(rank).is_member && at(rank).process == Process::kWaiting;
-  });
+  const bool all_wait =
+      !now_.members.empty() && std::all_of(now_.members.begin(), now_.members.end(), [this](int rank) {
+        return at(rank).is_member && at(rank).process == Process::kWaiting;
+      });
   const bool is_gain = any_newcomer() && (is_late || !any_starting());
   if (!is_broken_ && !all_wait && !is_gain) {
     return std::nullopt;
@@ -38,7 +40,9 @@ std::optional<Generation> Membership::next(bool is_late) {
   if (static_cast<int>(members.size()) < std::max(least_, 1)) {
     return std::nullopt;
   }
-  now_ = Generation{now_.number + 1, std::move(members), !is_broken_};
+  std::vector<int> newcomers;
+  std::copy_if(members.begin(), members.end(), std::back_inserter(newcomers), [this](int rank) { return is_newcomer(rank); });
+  now_ = Generation{now_.number + 1, std::move(members), std::move(newcomers), !is_broken_};
   is_broken_ = false;
   for (const int rank : now_.members) {
     at(rank) = Rank{Process::kIn, true};
@@ -56,8 +60,7 @@ bool Membership::any_newcomer() const {
 }
 
 bool Membership::any_starting() const {
-  return std::any_of(ranks_.begin(), ranks_.end(),
-                     [](const Rank& rank) { return rank.process == Process::kStarting; });
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.process == Process::kStarting; });
 }
 
 std::vector<int> Membership::in_order() const {

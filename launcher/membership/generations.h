@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "launcher/run/membership.h"
+#include "launcher/membership/membership.h"
 #include "launcher/wire/messages.h"
 #include "runtime/io/event_loop.h"
 #include "runtime/rendezvous/exchange_board.h"
@@ -53,8 +53,8 @@ class Generations {
   const Sink sink_;
   // loop only
   Membership membership_;
-  std::map<std::uint32_t, ExchangeBoard> boards_;           // of the present generation, and of the one being left
-  std::map<std::uint32_t, std::vector<int>> members_of_;    // of the same
+  std::map<std::uint32_t, ExchangeBoard> boards_;         // of the present generation, and of the one being left
+  std::map<std::uint32_t, std::vector<int>> members_of_;  // of the same
   std::optional<TimePoint> broken_since_;
   TimerId late_timer_ = 0;
   bool is_stopped_ = false;

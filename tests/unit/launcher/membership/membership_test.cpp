@@ -1,5 +1,5 @@
-// launcher/run/membership: who trains together when ranks are lost, are started again, and come.
-#include "launcher/run/membership.h"
+// launcher/membership/membership: who trains together when ranks are lost, are started again, and come.
+#include "launcher/membership/membership.h"
 
 #include <algorithm>
 #include <random>
@@ -157,7 +157,7 @@ TEST_CASE("random losses and starts: no member twice, enough members, survivors 
     std::uint32_t number = 0;
     for (int step = 0; step < 60; ++step) {
       const int rank = static_cast<int>(random() % 6);
-      const unsigned what = random() % 3;
+      const unsigned long what = random() % 3;
       if (what == 0) {
         job.membership.on_lost(rank);
         lost.insert(rank);

@@ -20,7 +20,8 @@ namespace hvd::launch {
 struct Generation {
   std::uint32_t number = 0;
   std::vector<int> members;
-  bool is_gentle = false;  // the members of the last generation leave it when it suits them
+  std::vector<int> newcomers{};  // those that were no members before
+  bool is_gentle = false;        // the members of the last generation leave it when it suits them
 };
 
 class Membership {
@@ -54,7 +55,9 @@ class Membership {
 
   [[nodiscard]] const Rank& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
-  [[nodiscard]] bool is_newcomer(int rank) const { return at(rank).process == Process::kWaiting && !at(rank).is_member; }
+  [[nodiscard]] bool is_newcomer(int rank) const {
+    return at(rank).process == Process::kWaiting && !at(rank).is_member;
+  }
   [[nodiscard]] bool any_newcomer() const;
   [[nodiscard]] bool any_starting() const;
   // Survivors in their order, newcomers behind the survivors of their node, and nodes of newcomers alone at the end.

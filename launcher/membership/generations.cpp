@@ -1,4 +1,4 @@
-#include "launcher/run/generations.h"
+#include "launcher/membership/generations.h"
 
 #include <algorithm>
 #include <utility>
@@ -106,8 +106,8 @@ Result<void> Generations::post(const ExchangeMessage& exchange) {
   if (member == members.end()) {
     return Error(Code::kProtocol, "it is no member of generation " + std::to_string(exchange.generation));
   }
-  HVD_TRY_ASSIGN(auto values, board->second.post(static_cast<int>(member - members.begin()), exchange.key,
-                                                 exchange.value));
+  HVD_TRY_ASSIGN(auto values,
+                 board->second.post(static_cast<int>(member - members.begin()), exchange.key, exchange.value));
   if (values) {
     sink_.broadcast(AgentMessage::kExchanged,
                     ExchangedMessage{exchange.key, std::move(*values), exchange.generation}.encode());
