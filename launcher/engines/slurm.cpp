@@ -35,15 +35,6 @@ Error half_known(const std::string& job, const std::string& what) {
   return Error(Code::kInvalid, "this is Slurm's job " + job + ", but " + what + kOtherwise);
 }
 
-// Gives `size` ranks to the nodes, as evenly as it goes, the first nodes one more.
-void spread(int size, HostList& hosts) {
-  const int nodes = static_cast<int>(hosts.size());
-  for (int index = 0; index < nodes; ++index) {
-    hosts[static_cast<std::size_t>(index)].slots = size / nodes + (index < size % nodes ? 1 : 0);
-  }
-  std::erase_if(hosts, [](const HostSpec& host) { return host.slots == 0; });
-}
-
 // How many ranks each node gets by Slurm's own words; empty: it has none that say more than one a node.
 Result<std::vector<int>> said_counts(const std::vector<std::string>& environment, std::size_t nodes,
                                      std::string& variable) {
@@ -136,7 +127,7 @@ Result<std::optional<SlurmAllocation>> slurm_allocation(const std::vector<std::s
     found.hosts[index].slots = said[index];
   }
   if (said.empty() && size > 0) {
-    spread(size, found.hosts);
+    spread_slots(size, found.hosts);
     found.slots_from = "-np";
   }
   found.slots_are_gpus = said.empty() && size == 0;

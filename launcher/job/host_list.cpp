@@ -202,4 +202,12 @@ HostList merge_repeated(HostList hosts) {
   return merged;
 }
 
+void spread_slots(int size, HostList& hosts) {
+  const int nodes = static_cast<int>(hosts.size());
+  for (int index = 0; index < nodes; ++index) {
+    hosts[static_cast<std::size_t>(index)].slots = size / nodes + (index < size % nodes ? 1 : 0);
+  }
+  std::erase_if(hosts, [](const HostSpec& host) { return host.slots == 0; });
+}
+
 }  // namespace hvd::launch

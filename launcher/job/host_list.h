@@ -17,4 +17,8 @@ Result<HostList> parse_host_entry(std::string_view entry, const std::string& whe
 // Reads a comma-separated list; empty entries are errors. Repeated hosts are merged.
 Result<HostList> parse_host_list(std::string_view text);
 
+// Gives `size` ranks to the hosts as their slots, as evenly as it goes, the first hosts one more. Hosts without a rank
+// are removed.
+void spread_slots(int size, HostList& hosts);
+
 }  // namespace hvd::launch

@@ -172,6 +172,11 @@ Result<Fd> listen_tcp(const SocketAddress& address, int backlog) {
   if (!fd.is_open()) {
     return Error::from_errno("socket");
   }
+  // A port that the user has chosen stays refused for a minute after its last connections have ended, without this.
+  const int reuse = 1;
+  if (address.port() != 0 && ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse) != 0) {
+    return Error::from_errno("setsockopt");
+  }
   if (::bind(fd.get(), address.raw(), address.raw_size()) != 0) {
     return Error::from_errno("bind to " + address.text());
   }
