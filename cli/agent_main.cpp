@@ -1,7 +1,8 @@
 // hvdrun-agent is the node's side of hvdrun, one fully static executable. A transport starts it as `hvdrun-agent
 // serve`, with the launcher at its standard input and output. An engine starts it as `hvdrun-agent call ENGINE STACK
-// ADDRESS...`, once for each rank, and it then connects to the launcher. A job file's clean-up runs `hvdrun-agent
-// remove FOLDER...`.
+// ADDRESS...`, once for each rank, and it then connects to the launcher. In a pod of Kubernetes it is `hvdrun-agent
+// call kubernetes --key-file FILE HOST:PORT`, as a manifest has it. A job file's clean-up runs `hvdrun-agent remove
+// FOLDER...`.
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -22,6 +23,7 @@
 #include "launcher/process/spawn.h"
 #include "launcher/wire/engine_call.h"
 #include "runtime/base/open_files.h"
+#include "runtime/base/text.h"
 #include "runtime/bench/bench_rank.h"
 #include "runtime/io/event_loop.h"
 
@@ -127,7 +129,9 @@ hvd::Result<hvd::launch::CallKey> take_key(std::vector<std::string>& environment
   return hvd::launch::parse_call_key(text);
 }
 
-hvd::Result<Session> dial(const hvd::launch::CallPlace& place, const hvd::launch::CallKey& key, int rank) {
+using Dial = std::function<hvd::Result<hvd::launch::DialedLauncher>()>;
+
+hvd::Result<Session> dial(const Dial& call) {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signo : {SIGTERM, SIGINT, SIGHUP}) {
@@ -135,8 +139,7 @@ hvd::Result<Session> dial(const hvd::launch::CallPlace& place, const hvd::launch
   }
   // Nothing has to be ended in order yet, so let an engine's signals end the process at once.
   ::sigprocmask(SIG_UNBLOCK, &signals, nullptr);
-  HVD_TRY_ASSIGN(hvd::launch::DialedLauncher dialed,
-                 hvd::launch::dial_launcher(place, key, rank, hvd::Deadline::after(kDialTime)));
+  HVD_TRY_ASSIGN(hvd::launch::DialedLauncher dialed, call());
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);
   return Session{std::move(dialed.fd), Fd(), hvd::make_record_filter(dialed.keys)};
 }
@@ -164,7 +167,7 @@ hvd::Result<std::string> read_first_line() {
   return line.substr(0, line.find('\n'));
 }
 
-hvd::Result<int> call(const std::string& engine, const hvd::launch::CallPlace& place, hvd::Log& log) {
+hvd::Result<int> call_at(const std::string& engine, const hvd::launch::CallPlace& place, hvd::Log& log) {
   hvd::launch::AgentOptions options;
   options.environment = own_environment();
   hvd::launch::CallKey key;
@@ -187,7 +190,70 @@ hvd::Result<int> call(const std::string& engine, const hvd::launch::CallPlace& p
   }
   options.signal_patience = kSignalPatience;
   const int rank = options.seat.rank;
-  return run_agent(options, [&] { return dial(place, key, rank); }, log);
+  const auto call = [&] { return hvd::launch::dial_launcher(place, key, rank, hvd::Deadline::after(kDialTime)); };
+  return run_agent(options, [&] { return dial(call); }, log);
+}
+
+// What a manifest tells the agent in a pod.
+struct PodWords {
+  std::string key_file;
+  double start_timeout_s = 60;
+  std::string launcher;
+};
+
+hvd::Result<PodWords> parse_pod_words(const std::vector<std::string>& words) {
+  PodWords pod;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool has_value = i + 1 < words.size();
+    if (words[i] == "--key-file" && has_value) {
+      pod.key_file = words[++i];
+    } else if (words[i] == "--start-timeout" && has_value) {
+      const auto seconds = hvd::parse_number<double>(words[++i], 0.1, 1e6);
+      if (!seconds) {
+        return hvd::Error(hvd::Code::kInvalid, "--start-timeout '" + words[i] + "': expected seconds, 0.1 to 1e6");
+      }
+      pod.start_timeout_s = *seconds;
+    } else if (!words[i].starts_with('-') && pod.launcher.empty()) {
+      pod.launcher = words[i];
+    } else {
+      return hvd::Error(hvd::Code::kInvalid, "'" + words[i] + "' is one word too many, or lacks its value");
+    }
+  }
+  if (pod.key_file.empty() || pod.launcher.empty()) {
+    return hvd::Error(hvd::Code::kInvalid,
+                      "expected: hvdrun-agent call kubernetes --key-file FILE [--start-timeout S] HOST:PORT");
+  }
+  return pod;
+}
+
+// Calls a launcher that is known by its name.
+hvd::Result<int> call_by_name(const std::string& engine, const PodWords& pod, hvd::Log& log) {
+  hvd::launch::AgentOptions options;
+  options.environment = own_environment();
+  HVD_TRY_ASSIGN(const hvd::JobSecret secret, hvd::launch::read_call_secret(pod.key_file));
+  HVD_TRY_ASSIGN(const hvd::launch::LauncherName name, hvd::launch::parse_launcher_name(pod.launcher));
+  HVD_TRY_ASSIGN(options.seat, hvd::launch::seat_from(engine, options.environment));
+  options.signal_patience = kSignalPatience;
+  const hvd::Deadline deadline = hvd::Deadline::after(
+      std::chrono::duration_cast<hvd::Duration>(std::chrono::duration<double>(pod.start_timeout_s)));
+  const auto call = [&, rank = options.seat.rank] {
+    return hvd::launch::dial_by_name(name, secret, rank, deadline,
+                                     [&log](const std::string& line) { log.write(hvd::LogLevel::kInfo, line); });
+  };
+  return run_agent(options, [&] { return dial(call); }, log);
+}
+
+// Runs `call ENGINE ...`. Kubernetes' words are wiped out of what /proc shows of this process and its children, since
+// ranks are not to know where the key is.
+hvd::Result<int> call(const std::vector<std::string>& words, char** argv, hvd::Log& log) {
+  if (!hvd::launch::has_secret_file(words[1])) {
+    return call_at(words[1], {words[2], {words.begin() + 3, words.end()}}, log);
+  }
+  HVD_TRY_ASSIGN(const PodWords pod, parse_pod_words({words.begin() + 2, words.end()}));
+  for (std::size_t i = 2; i < words.size(); ++i) {
+    ::explicit_bzero(argv[1 + i], words[i].size());
+  }
+  return call_by_name(words[1], pod, log);
 }
 
 // Prints a line for each folder that stays, which hvdrun reports. The code is 0 even then: a failure would end the
@@ -219,7 +285,7 @@ int main(int argc, char** argv) {
     return run_agent(options, standard, log);
   }
   if (words.size() >= 4 && words.front() == "call") {
-    const auto code = call(words[1], {words[2], {words.begin() + 3, words.end()}}, log);
+    const auto code = call(words, argv, log);
     if (!code.ok()) {
       log.write(hvd::LogLevel::kError, code.error().message());
     }
@@ -231,7 +297,7 @@ int main(int argc, char** argv) {
   if (!words.empty() && words.front() == hvd::bench::kRankWord) {
     return hvd::bench::run_bench_rank(words);
   }
-  std::cerr << "usage: hvdrun-agent serve | call ENGINE STACK ADDRESS... | remove FOLDER...   (started by hvdrun; not "
-               "by hand)\n";
+  std::cerr << "usage: hvdrun-agent serve | call ENGINE STACK ADDRESS... | call kubernetes --key-file FILE HOST:PORT | "
+               "remove FOLDER...   (started by hvdrun or a manifest; not by hand)\n";
   return 2;
 }

@@ -14,6 +14,7 @@
 #include "cli/job_step.h"
 #include "cli/options/job_settings.h"
 #include "cli/own_transports.h"
+#include "launcher/engines/kubernetes_gang.h"
 #include "launcher/engines/mpirun.h"
 #include "launcher/engines/slurm_gang.h"
 #include "launcher/engines/spark_gang.h"
@@ -166,6 +167,8 @@ Result<std::unique_ptr<Gang>> gang_of(EventLoop& loop, const JobStep& step, Log&
     case LauncherKind::kSpark:
       // The host list of such a job says only whether all executors are on this machine; the tasks report the rest.
       return SparkGang::create(loop, step.job, has_only_local_hosts(step.placement), log, say);
+    case LauncherKind::kKubernetes:
+      return KubernetesGang::create(loop, step.job, step.placement, log, say);
     case LauncherKind::kOwn:
     case LauncherKind::kMpi:
       break;

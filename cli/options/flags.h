@@ -52,6 +52,9 @@ struct Flags {
   std::string rsh;
   std::string launcher;  // empty: the default
   int driver_fd = -1;    // for --launcher spark
+  int nodes = 0;         // this and those below: for --launcher kubernetes
+  int agent_port = 4711;
+  std::string key_file;
   bool mpi = false;
   bool gloo = false;
   std::string mpi_args;

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "launcher/command/rsh_template.h"
+#include "launcher/engines/kubernetes_gang.h"
 #include "launcher/engines/slurm.h"
 #include "launcher/job/host_list.h"
 #include "launcher/job/hostfile.h"
@@ -186,6 +187,11 @@ Result<launch::LauncherKind> launcher_of(const Flags& flags) {
   if (!wants_mpi && !(flags.mpi_args.empty() && flags.binding_args.empty())) {
     return Error(Code::kInvalid, "--mpi-args and --binding-args are for mpirun, and need --launcher mpi");
   }
+  if (flags.launcher == "kubernetes") {
+    return wants_mpi ? Result<launch::LauncherKind>(
+                           Error(Code::kInvalid, "--mpi and --launcher kubernetes exclude each other"))
+                     : launch::LauncherKind::kKubernetes;
+  }
   return wants_mpi ? launch::LauncherKind::kMpi : launch::LauncherKind::kOwn;
 }
 
@@ -220,6 +226,35 @@ Result<void> apply_slurm(const Flags& flags, launch::JobSpec& job) {
   job.slots_are_gpus = found->slots_are_gpus;
   job.engine_job = std::move(found->job);
   job.slots_from = std::move(found->slots_from);
+  return {};
+}
+
+// Takes the pods that a manifest has made; who they are is known when they call.
+Result<void> apply_kubernetes(const Flags& flags, launch::JobSpec& job) {
+  if (job.launcher != launch::LauncherKind::kKubernetes) {
+    return flags.nodes == 0 && flags.key_file.empty()
+               ? Result<void>()
+               : Result<void>(Error(Code::kInvalid, "--nodes and --key-file are for --launcher kubernetes"));
+  }
+  if (!flags.hosts.empty() || !flags.hostfile.empty() || !flags.job_file.empty() || !flags.rsh.empty()) {
+    return Error(Code::kInvalid,
+                 "--launcher kubernetes takes the pods that call it; give it without -H, --hostfile, --rsh and -f");
+  }
+  if (flags.nodes == 0 || flags.key_file.empty()) {
+    return Error(Code::kInvalid,
+                 "--launcher kubernetes needs --nodes N and --key-file FILE; hvdrun manifest writes them");
+  }
+  if (job.size > 0 && job.size < flags.nodes) {
+    return Error(Code::kInvalid, "-np " + std::to_string(job.size) + " leaves some of --nodes " +
+                                     std::to_string(flags.nodes) + " without a rank");
+  }
+  job.hosts = launch::unnamed_pods(flags.nodes);
+  job.slots_are_gpus = job.size == 0;
+  if (job.size > 0) {
+    launch::spread_slots(job.size, job.hosts);
+  }
+  job.agent_port = flags.agent_port;
+  job.key_file = flags.key_file;
   return {};
 }
 
@@ -330,6 +365,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.environment = own_environment();
   HVD_TRY_ASSIGN(job.launcher, launcher_of(flags));
   HVD_TRY(apply_slurm(flags, job));
+  HVD_TRY(apply_kubernetes(flags, job));
   if (flags.job_file.empty()) {  // the processes of a job file are not the slots
     HVD_TRY(launch::check_rank_count(job.hosts, job.size, launch::limits_of_this_machine()));
   }
@@ -373,7 +409,9 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.fanout = flags.fanout;
   if (job.launcher == launch::LauncherKind::kSpark) {
     job.driver_fd = flags.driver_fd;
-    job.cwd = ".";  // a folder of this machine means nothing there: ranks run in the folders of Spark's tasks
+  }
+  if (job.launcher == launch::LauncherKind::kSpark || job.launcher == launch::LauncherKind::kKubernetes) {
+    job.cwd = ".";  // a folder of this machine means nothing there: ranks run in the folders of the tasks and pods
   }
   if (job.launcher == launch::LauncherKind::kMpi) {
     HVD_TRY(apply_mpi(flags, job));

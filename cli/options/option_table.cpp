@@ -14,7 +14,7 @@ namespace {
 const std::vector<std::string> kColorWords = {"auto", "always", "never"};
 const std::vector<std::string> kGpuWords = {"local", "one", "none"};
 const std::vector<std::string> kBindWords = {"none", "core", "numa"};
-const std::vector<std::string> kLauncherWords = {"ssh", "mpi", "slurm", "spark"};
+const std::vector<std::string> kLauncherWords = {"ssh", "mpi", "slurm", "spark", "kubernetes"};
 const std::vector<std::string> kContainerWords = {"auto", "podman", "docker", "apptainer", "none"};
 const std::vector<std::string> kDocumentKinds = {"man", "bash", "zsh", "fish", "schema"};
 
@@ -84,6 +84,21 @@ void add_elastic_options(CLI::App& app, Flags& flags) {
                  "Seconds for the ranks to meet again after a restart; default: HOROVOD_ELASTIC_TIMEOUT, else 600")
       ->type_name("S")
       ->check(seconds_from(1.0, 1e6))
+      ->group(kGroup);
+}
+
+void add_kubernetes_options(CLI::App& app, Flags& flags) {
+  constexpr const char* kGroup = "In pods of Kubernetes (--launcher kubernetes)";
+  app.add_option("--nodes", flags.nodes, "How many pods have an agent that calls hvdrun")
+      ->type_name("N")
+      ->check(CLI::Range(1, 100000))
+      ->group(kGroup);
+  app.add_option("--key-file", flags.key_file, "File with the key that they prove to have: 64 hex digits, mode 0400")
+      ->type_name("FILE")
+      ->group(kGroup);
+  app.add_option("--agent-port", flags.agent_port, "Port at which they call; default: 4711")
+      ->type_name("PORT")
+      ->check(CLI::Range(1, 65535))
       ->group(kGroup);
 }
 
@@ -215,7 +230,7 @@ void add_options(CLI::App& app, Flags& flags) {
          "--launcher", flags.launcher,
          "Who starts the ranks: hvdrun, here and by SSH or --rsh (ssh), Open MPI's mpirun (mpi), for programs "
          "that use MPI themselves, a step of Slurm on the nodes of its job (slurm; the default within salloc and "
-         "sbatch), or tasks of Spark (spark), as horovod.spark asks for")
+         "sbatch), tasks of Spark (spark), as horovod.spark asks for, or pods (kubernetes), as hvdrun manifest writes")
       ->type_name("WORD")
       ->check(CLI::IsMember(kLauncherWords));
   app.add_option("--driver-fd", flags.driver_fd)->check(CLI::Range(3, 1 << 20))->group("");  // run/driver_pipe.h
@@ -238,6 +253,7 @@ void add_options(CLI::App& app, Flags& flags) {
   app.add_flag("--gloo", flags.gloo, "Accepted for horovodrun: the same as --launcher ssh");
   app.add_flag_callback("--disable-cache", [] {}, "Accepted for horovodrun: hvdrun always works so");
   add_elastic_options(app, flags);
+  add_kubernetes_options(app, flags);
   add_output_options(app, flags);
   add_job_file_options(app, flags);
   app.add_flag(

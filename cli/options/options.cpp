@@ -261,6 +261,9 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
     return Error(Code::kInvalid, "no command given; as in: hvdrun -np 2 python train.py");
   }
   HVD_TRY_ASSIGN(options.job, make_job(flags));
+  if (options.command == Command::kCheck && options.job.launcher == launch::LauncherKind::kKubernetes) {
+    return Error(Code::kInvalid, "check cannot reach pods: they call hvdrun, once there is a job");
+  }
   note_no_growth(flags, options);
   return options;
 }

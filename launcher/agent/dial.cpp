@@ -9,6 +9,12 @@
 #include <map>
 #include <optional>
 
+#include <netdb.h>
+#include <nss.h>
+#include <resolv.h>
+
+#include "runtime/base/text.h"
+#include "runtime/io/name_lookup.h"
 #include "runtime/io/socket.h"
 #include "runtime/rendezvous/handshake.h"
 
@@ -20,6 +26,9 @@ constexpr auto kProofTime = std::chrono::seconds(10);
 // A launcher that many strangers call closes the oldest connection, which may be ours. So we try more than once.
 constexpr int kRounds = 3;
 constexpr auto kBetweenRounds = std::chrono::milliseconds(200);
+// A name may lead to a pod that is gone, which answers nothing. After so long the name is looked up again.
+constexpr auto kNameTime = std::chrono::seconds(10);
+constexpr auto kBetweenLookups = std::chrono::seconds(1);
 
 struct Attempt {
   SocketAddress address;
@@ -35,7 +44,8 @@ std::string own_name() {
 }
 
 struct Caller {
-  const CallKey& key;
+  const JobSecret& secret;
+  std::optional<KeyShare> launcher;  // the only share that the launcher may send; none: any
   int rank = 0;
 };
 
@@ -43,7 +53,7 @@ Result<RecordKeys> prove_to_launcher(const Attempt& attempt, const Caller& calle
   HVD_TRY_ASSIGN(const Nonce nonce, make_nonce());
   HVD_TRY_ASSIGN(KeyPair pair, KeyPair::make());
   LinkClaim claim{LinkRole::kAgent, caller.rank, kLauncher, own_name(), attempt.address.text()};
-  HandshakeConnector handshake(caller.key.secret, std::move(claim), nonce, std::move(pair), caller.key.launcher);
+  HandshakeConnector handshake(caller.secret, std::move(claim), nonce, std::move(pair), caller.launcher);
   HVD_TRY(prove(attempt.fd.get(), handshake, deadline));
   return handshake.keys();
 }
@@ -53,6 +63,12 @@ class Failures {
  public:
   explicit Failures(const std::vector<std::string>& addresses) : addresses_(addresses) {}
   void add(const std::string& address, const std::string& why) { why_[address] = why; }
+  // As add(), where somebody answered but has not proven to be the launcher.
+  void add_unproven(const std::string& address, const std::string& why) {
+    add(address, why);
+    has_answer_ = true;
+  }
+  [[nodiscard]] bool has_answer() const { return has_answer_; }
   [[nodiscard]] std::string text() const {
     std::string all;
     for (const std::string& address : addresses_) {
@@ -66,6 +82,7 @@ class Failures {
  private:
   const std::vector<std::string>& addresses_;
   std::map<std::string, std::string> why_;
+  bool has_answer_ = false;
 };
 
 std::string joined(const std::vector<std::string>& words) {
@@ -113,12 +130,26 @@ std::optional<DialedLauncher> first_proven(std::vector<Attempt> attempts, const 
       if (proven.ok()) {
         return DialedLauncher{std::move(attempts[i].fd), proven.value()};
       }
-      failures.add(address, proven.error().message());
+      if (connected.ok()) {
+        failures.add_unproven(address, proven.error().message());
+      } else {
+        failures.add(address, proven.error().message());
+      }
       attempts[i].fd.reset();
     }
     std::erase_if(attempts, [](const Attempt& attempt) { return !attempt.fd.is_open(); });
   }
   return std::nullopt;
+}
+
+// A static program must not load the system's own modules for names (nsswitch.conf), which may belong to another libc.
+// The two that are part of ours are all that a pod needs. A server that is silent is asked once, for a second.
+void use_own_lookups() {
+  ::__nss_configure_lookup("hosts", "files dns");
+  if (::res_init() == 0) {
+    _res.retrans = 1;
+    _res.retry = 1;
+  }
 }
 
 }  // namespace
@@ -158,13 +189,62 @@ Result<DialedLauncher> dial_launcher(const CallPlace& place, const CallKey& key,
     if (round > 0) {
       ::poll(nullptr, 0, static_cast<int>(kBetweenRounds.count()));
     }
-    if (auto dialed = first_proven(start_all(parsed, failures), Caller{key, rank}, deadline, failures)) {
+    if (auto dialed =
+            first_proven(start_all(parsed, failures), Caller{key.secret, key.launcher, rank}, deadline, failures)) {
       HVD_TRY(tune_tcp(dialed->fd.get()));
       return std::move(*dialed);
     }
   }
   return Error(Code::kUnreachable, "cannot call hvdrun back (" + failures.text() +
                                        "); is a firewall between this host and the one where hvdrun runs?");
+}
+
+Result<LauncherName> parse_launcher_name(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  const auto port =
+      colon == std::string::npos ? std::nullopt : parse_number<int>(std::string_view(text).substr(colon + 1), 1, 65535);
+  if (!port || colon == 0) {
+    return Error(Code::kInvalid,
+                 "'" + text + "': expected the launcher's name and port, as in job-launcher-0-0.job:4711");
+  }
+  return LauncherName{text.substr(0, colon), *port};
+}
+
+Result<DialedLauncher> dial_by_name(const LauncherName& name, const JobSecret& secret, int rank, Deadline deadline,
+                                    const std::function<void(const std::string&)>& say) {
+  use_own_lookups();
+  const std::string who = "hvdrun at " + name.text();
+  std::string why;
+  bool has_said = false;
+  for (int unproven = 0; unproven < kRounds;) {
+    if (const auto found = look_up_name(name.host, name.port, AF_UNSPEC, 0); found.ok()) {
+      std::vector<std::string> addresses;
+      for (const SocketAddress& address : found.value()) {
+        addresses.push_back(address.text());
+      }
+      Failures failures(addresses);
+      const Deadline patience(std::min(deadline.at(), Deadline::after(kNameTime).at()));
+      if (auto dialed =
+              first_proven(start_all(found.value(), failures), Caller{secret, {}, rank}, patience, failures)) {
+        HVD_TRY(tune_tcp(dialed->fd.get()));
+        return std::move(*dialed);
+      }
+      why = failures.text();
+      unproven += failures.has_answer() ? 1 : 0;
+    } else {
+      why = name.host + ": " + found.error().message();
+    }
+    if (deadline.has_passed()) {
+      return Error(Code::kTimeout, "cannot call " + who + " within the start timeout (" + why +
+                                       "); does it run, and is this its name?");
+    }
+    if (!std::exchange(has_said, true)) {
+      say("waiting for " + who + " (" + why + ")");
+    }
+    ::poll(nullptr, 0, std::min<int>(deadline.poll_ms(), std::chrono::milliseconds(kBetweenLookups).count()));
+  }
+  return Error(Code::kAuth, who + " refuses this agent, number " + std::to_string(rank) + " (" + why +
+                                "); have both the same key file, and has another agent this number?");
 }
 
 }  // namespace hvd::launch

@@ -2,6 +2,7 @@
 // for the agent has nothing else to do yet.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,21 @@ struct DialedLauncher {
 // to the launcher from here, and another machine may have the same address. Addresses of this node itself are left out
 // (docker0 and virbr0 have the same everywhere), unless the launcher is on it. An error says what came of each address.
 Result<DialedLauncher> dial_launcher(const CallPlace& place, const CallKey& key, int rank, Deadline deadline);
+
+// LauncherName is where an agent looks for the launcher when it knows its name only.
+struct LauncherName {
+  std::string host;
+  int port = 0;
+  [[nodiscard]] std::string text() const { return host + ":" + std::to_string(port); }
+};
+Result<LauncherName> parse_launcher_name(const std::string& text);
+
+// Looks the name up and tries its addresses until one leads to the launcher, or the deadline has passed. A name that
+// nobody knows yet and a launcher that does not listen yet are usual where all is started at the same time; `say` takes
+// one line about that. Whoever answers and fails to prove itself is tried three times only. An error says what came of
+// the last attempt. Whoever has the secret is taken for the launcher.
+Result<DialedLauncher> dial_by_name(const LauncherName& name, const JobSecret& secret, int rank, Deadline deadline,
+                                    const std::function<void(const std::string&)>& say);
 
 // Returns the `addresses` that are neither in `own_ips` nor loopback. Pure.
 std::vector<std::string> addresses_elsewhere(const std::vector<std::string>& addresses,

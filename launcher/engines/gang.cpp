@@ -20,8 +20,7 @@ Gang::Gang(EventLoop& loop, const JobSpec& job, int count, Words words, std::fun
       words_(std::move(words)),
       say_(std::move(say)) {}
 
-Result<CallKey> Gang::listen(bool is_local, Log& log) {
-  HVD_TRY_ASSIGN(const DialBackOptions options, DialBackOptions::make(is_local));
+Result<void> Gang::listen(const DialBackOptions& options, Log& log) {
   HVD_TRY_ASSIGN(dial_back_, DialBack::listen(loop_, options, log));
   CalledAgents::Handlers handlers;
   handlers.on_called = [this](int called) {
@@ -31,7 +30,7 @@ Result<CallKey> Gang::listen(bool is_local, Log& log) {
   };
   handlers.on_lost = [this](const Error& why) { stop_for(why); };
   agents_ = std::make_unique<CalledAgents>(loop_, *dial_back_, count_, std::move(handlers));
-  return options.key();
+  return {};
 }
 
 Result<void> Gang::gather() {

@@ -1,7 +1,8 @@
-// Gang is the start of a job whose agents an engine starts (Spark, Slurm). It listens, waits until the agents of all
-// the engine's tasks have connected, and places the ranks where these are. Afterwards it is the transport by which the
-// job's sessions reach the agents, and it reports when the engine's tasks are gone. What differs between engines is how
-// the tasks are started, and the placement: one file each (spark_gang.h, slurm_gang.h).
+// Gang is the start of a job whose agents an engine starts (Spark, Slurm, Kubernetes). It listens, waits until the
+// agents of all the engine's tasks have connected, and places the ranks where these are. Afterwards it is the transport
+// by which the job's sessions reach the agents, and it reports when the engine's tasks are gone. What differs between
+// engines is how the tasks are started, and the placement: one file each (spark_gang.h, slurm_gang.h,
+// kubernetes_gang.h).
 //
 // Thread: loop only. The EventLoop and the Log outlive it; it outlives the JobRunner that uses its transport.
 #pragma once
@@ -52,8 +53,8 @@ class Gang {
   // `count`: how many agents connect. `say` takes a line for the user.
   Gang(EventLoop& loop, const JobSpec& job, int count, Words words, std::function<void(const std::string&)> say);
 
-  // Listens for the agents; the key and the place are what they are to be given. `is_local`: all are on this machine.
-  Result<CallKey> listen(bool is_local, Log& log);
+  // Listens for the agents; the options' key and the place are what they are to be given.
+  Result<void> listen(const DialBackOptions& options, Log& log);
   [[nodiscard]] CallPlace place() const { return dial_back_->place(); }
   // The tasks, or what started them, have gone.
   void on_over(const Error& why);

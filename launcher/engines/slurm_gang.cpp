@@ -34,7 +34,8 @@ SlurmGang::SlurmGang(EventLoop& loop, const JobSpec& job, const Placement& place
       log_(log) {}
 
 Result<void> SlurmGang::start(const JobSpec& job) {
-  HVD_TRY_ASSIGN(const CallKey key, listen(false, log_));
+  HVD_TRY_ASSIGN(const DialBackOptions calls, DialBackOptions::make(false));
+  HVD_TRY(listen(calls, log_));
   SrunOptions options;
   options.agent_path = job.agent_path;
   options.environment = job.environment;
@@ -45,7 +46,7 @@ Result<void> SlurmGang::start(const JobSpec& job) {
        (first == last ? first : first + " to " + last) + "), " +
        (slots_are_gpus_ ? std::string("a rank for each GPU, and one where there is none; -np says how many")
                         : counted(static_cast<std::size_t>(wanted_.size), "rank") + " (" + job.slots_from + ")"));
-  srun_ = std::make_unique<Engine>(loop(), srun_command(wanted_, options, place(), key));
+  srun_ = std::make_unique<Engine>(loop(), srun_command(wanted_, options, place(), calls.key()));
   Engine::Handlers handlers;
   handlers.on_line = [this](const std::string& line) {
     if (is_finishing_ || line.find(kNoBinding) != std::string::npos) {

@@ -32,10 +32,11 @@ enum class InputMode : std::uint8_t { kNone, kOne, kAll };
 
 // LauncherKind says who starts the ranks' agents.
 enum class LauncherKind : std::uint8_t {
-  kOwn,    // hvdrun does: one for each node, here, by SSH or by the rsh command
-  kMpi,    // Open MPI's mpirun does: one for each rank
-  kSlurm,  // a step of Slurm does: one for each node of its job
-  kSpark   // Spark's tasks do, one for each rank, wherever they run; hosts are known when all agents have connected
+  kOwn,        // hvdrun does: one for each node, here, by SSH or by the rsh command
+  kMpi,        // Open MPI's mpirun does: one for each rank
+  kSlurm,      // a step of Slurm does: one for each node of its job
+  kSpark,      // Spark's tasks do, one for each rank, wherever they run; hosts are known when all agents have connected
+  kKubernetes  // pods do, one for each node; their names are known when all agents have connected
 };
 
 struct JobSpec {
@@ -92,9 +93,11 @@ struct JobSpec {
   std::string agent_path;
 
   LauncherKind launcher = LauncherKind::kOwn;
-  bool slots_are_gpus = false;  // kSlurm: a node gets as many ranks as it has GPUs, which its agent counts
+  bool slots_are_gpus = false;  // kSlurm, kKubernetes: a node gets as many ranks as it has GPUs, which its agent counts
   std::string engine_job;       // kSlurm: the number of its job, and what its slots follow from
   std::string slots_from;
+  int agent_port = 0;                     // kKubernetes: where the agents call
+  std::string key_file;                   // kKubernetes: the key that they prove to have
   int driver_fd = -1;                     // kSpark: leads to the program that starts the tasks (run/driver_pipe.h)
   std::vector<std::string> mpi_args;      // further arguments for mpirun
   std::vector<std::string> binding_args;  // the arguments by which mpirun binds ranks; empty: it does not

@@ -103,6 +103,7 @@ Transport& JobRunner::transport_of(TransportKind kind) const {
     case TransportKind::kMpirun:
     case TransportKind::kSlurm:
     case TransportKind::kSpark:
+    case TransportKind::kKubernetes:
       break;
   }
   return *transports_.dial_back;

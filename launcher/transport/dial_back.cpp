@@ -92,15 +92,16 @@ Result<DialBackOptions> DialBackOptions::make(bool is_local) {
 
 Result<std::unique_ptr<DialBack>> DialBack::listen(EventLoop& loop, const DialBackOptions& options, Log& log) {
   std::unique_ptr<DialBack> transport(new DialBack(loop, options, log));
+  const auto port = static_cast<std::uint16_t>(options.port);
   if (options.is_local) {
-    HVD_TRY_ASSIGN(const SocketAddress loopback, SocketAddress::make("127.0.0.1", 0));
+    HVD_TRY_ASSIGN(const SocketAddress loopback, SocketAddress::make("127.0.0.1", port));
     HVD_TRY(transport->listen_at(loopback));
     return transport;
   }
   HVD_TRY_ASSIGN(const std::vector<std::string> ips, interface_ips());
   std::string why = "this machine has no network interface that is up";
   for (const std::string& ip : ips) {
-    HVD_TRY_ASSIGN(const SocketAddress address, SocketAddress::make(ip, 0));
+    HVD_TRY_ASSIGN(const SocketAddress address, SocketAddress::make(ip, port));
     if (const auto listening = transport->listen_at(address); !listening.ok()) {
       why = listening.error().message();  // an IPv6 address may not be settled yet; the others serve
     }
@@ -236,7 +237,7 @@ Result<void> DialBack::seat(Caller& caller, const LinkClaim& claim) {
   }
   const auto found = waiting_.find(claim.from);
   if (found == waiting_.end()) {
-    return Error(Code::kProtocol, "it is the agent of rank " + std::to_string(claim.from) + " on '" + claim.node +
+    return Error(Code::kProtocol, "it is agent " + std::to_string(claim.from) + " on '" + claim.node +
                                       "', which has called already or is not ours");
   }
   DialBackStream* stream = found->second;

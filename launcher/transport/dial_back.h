@@ -42,6 +42,7 @@ struct DialBackOptions {
 
   JobSecret secret{};
   KeyPair pair;           // of the launcher, for all of its calls
+  int port = 0;           // where it listens; 0: any that is free
   bool is_local = false;  // every agent is on this machine: listens on loopback only, else on every interface
   Duration patience = std::chrono::seconds(10);  // for a caller to prove itself
   std::size_t most_callers = kMostCallers;       // then the oldest makes room

@@ -18,6 +18,9 @@ TransportKind choose_transport(const JobSpec& spec, const HostSpec& host) {
   if (spec.launcher == LauncherKind::kSpark) {
     return TransportKind::kSpark;
   }
+  if (spec.launcher == LauncherKind::kKubernetes) {
+    return TransportKind::kKubernetes;
+  }
   if (is_here(host)) {
     return TransportKind::kLocal;
   }
@@ -38,6 +41,8 @@ std::string transport_name(TransportKind kind) {
       return "slurm";
     case TransportKind::kSpark:
       return "spark";
+    case TransportKind::kKubernetes:
+      return "kubernetes";
   }
   return "?";
 }

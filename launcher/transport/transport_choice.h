@@ -9,14 +9,14 @@
 
 namespace hvd::launch {
 
-enum class TransportKind : std::uint8_t { kLocal, kSsh, kRsh, kMpirun, kSlurm, kSpark };
+enum class TransportKind : std::uint8_t { kLocal, kSsh, kRsh, kMpirun, kSlurm, kSpark, kKubernetes };
 
 // Returns true for a host that is this machine and needs no login to reach. A user or an SSH port in its name means
 // another place, such as a container whose sshd listens here.
 bool is_here(const HostSpec& host);
 TransportKind choose_transport(const JobSpec& spec, const HostSpec& host);
 
-// "local", "ssh", "rsh", "mpirun", "slurm", "spark".
+// "local", "ssh", "rsh", "mpirun", "slurm", "spark", "kubernetes".
 std::string transport_name(TransportKind kind);
 
 // Returns the agents of the job, each as a node with the ranks that it supervises: one agent per node, or one per rank

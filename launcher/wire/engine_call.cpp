@@ -1,13 +1,18 @@
 #include "launcher/wire/engine_call.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <fstream>
 
+#include <string.h>
+
 #include "launcher/process/spawn.h"
+#include "runtime/base/fd.h"
 
 namespace hvd::launch {
 namespace {
@@ -15,14 +20,15 @@ namespace {
 struct SeatVariables {
   std::string_view engine;
   const char* rank;
-  const char* size;
+  const char* size;  // nullptr, as those below: it does not say
   const char* local_rank;
   const char* local_size;
 };
-constexpr std::array<SeatVariables, 2> kEngines = {{
+constexpr std::array<SeatVariables, 3> kEngines = {{
     {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr},  // one on each node
+    {"kubernetes", "JOB_COMPLETION_INDEX", nullptr, nullptr, nullptr},            // one in each pod
 }};
 
 Result<std::int32_t> number_in(const std::vector<std::string>& environment, const char* name) {
@@ -33,6 +39,17 @@ Result<std::int32_t> number_in(const std::vector<std::string>& environment, cons
     return Error(Code::kInvalid, std::string(name) + " is '" + text + "', expected a number");
   }
   return number;
+}
+
+bool take_hex(std::string_view text, MutableBytes bytes) {
+  const char* digits = text.data();
+  for (std::uint8_t& byte : bytes) {
+    if (std::from_chars(digits, digits + 2, byte, 16).ptr != digits + 2) {
+      return false;
+    }
+    digits += 2;
+  }
+  return true;
 }
 
 }  // namespace
@@ -73,20 +90,53 @@ std::string call_key_text(const CallKey& key) {
 
 Result<CallKey> parse_call_key(std::string_view text) {
   CallKey key;
-  const Error none(Code::kInvalid, std::string(kCallSecretVariable) + " holds no secret; only hvdrun starts this");
-  if (text.size() != 2 * (key.secret.size() + key.launcher.size())) {
-    return none;
-  }
-  const char* digits = text.data();
-  for (const MutableBytes part : {MutableBytes(key.secret), MutableBytes(key.launcher)}) {
-    for (std::uint8_t& byte : part) {
-      if (std::from_chars(digits, digits + 2, byte, 16).ptr != digits + 2) {
-        return none;
-      }
-      digits += 2;
-    }
+  const std::size_t middle = 2 * key.secret.size();
+  if (text.size() != middle + 2 * key.launcher.size() || !take_hex(text.substr(0, middle), key.secret) ||
+      !take_hex(text.substr(middle), key.launcher)) {
+    return Error(Code::kInvalid, std::string(kCallSecretVariable) + " holds no secret; only hvdrun starts this");
   }
   return key;
+}
+
+Result<JobSecret> read_call_secret(const std::string& path) {
+  const std::string who = "the key file " + path;
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));  // a pipe must not keep us waiting
+  struct stat facts{};
+  if (!file.is_open() || ::fstat(file.get(), &facts) != 0) {
+    const Error why = Error::from_errno(who);
+    return Error(Code::kInvalid, why.message());
+  }
+  if (!S_ISREG(facts.st_mode)) {
+    return Error(Code::kInvalid, who + " is no file");
+  }
+  if ((facts.st_mode & (S_IWGRP | S_IRWXO)) != 0) {
+    return Error(Code::kInvalid,
+                 who + " is open to others; its mode is to be 0400, as by defaultMode: 0400 of its volume");
+  }
+  JobSecret secret{};
+  std::array<char, 2 * sizeof secret + 2> text{};  // with a newline, and room to see that there is more
+  std::size_t size = 0;
+  for (ssize_t got = 1; got > 0 && size < text.size(); size += static_cast<std::size_t>(got)) {
+    got = ::read(file.get(), text.data() + size, text.size() - size);
+    if (got < 0) {
+      return Error(Code::kInvalid, Error::from_errno("cannot read " + who).message());
+    }
+  }
+  std::string_view digits(text.data(), size);
+  if (digits.ends_with('\n')) {
+    digits.remove_suffix(1);
+  }
+  const bool is_whole = digits.size() == 2 * secret.size() && take_hex(digits, secret);
+  ::explicit_bzero(text.data(), text.size());
+  if (!is_whole) {
+    return Error(Code::kInvalid,
+                 who + " does not hold 64 hex digits and nothing else; openssl rand -hex 32 makes them");
+  }
+  return secret;
+}
+
+bool has_secret_file(const std::string& engine) {
+  return engine == "kubernetes";
 }
 
 bool has_key_at_input(const std::string& engine) {
@@ -145,6 +195,9 @@ Result<Seat> seat_from(const std::string& engine, const std::vector<std::string>
   }
   Seat seat;
   HVD_TRY_ASSIGN(seat.rank, number_in(environment, found->rank));
+  if (found->size == nullptr) {
+    return seat;
+  }
   HVD_TRY_ASSIGN(seat.size, number_in(environment, found->size));
   HVD_TRY_ASSIGN(seat.local_rank, number_in(environment, found->local_rank));
   seat.local_size = 1;

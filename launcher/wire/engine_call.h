@@ -1,6 +1,6 @@
 // How an engine (mpirun) hands the launcher's words to the agents that it starts, one for each rank: whom to call on
 // the command line, which others may see, and what proves both ends in one environment variable. Both ends; pure but
-// own_network_stack.
+// own_network_stack and read_call_secret.
 #pragma once
 
 #include <string>
@@ -41,6 +41,13 @@ std::vector<std::string> call_words(const std::string& agent_path, const std::st
 
 std::string call_key_text(const CallKey& key);
 Result<CallKey> parse_call_key(std::string_view text);
+
+// Reads the secret alone, 64 hex digits, which both ends find in a file (Kubernetes). The file must be closed to
+// others: kInvalid says what its owner is to change. The group may read it, since that is how a Secret's volume with an
+// fsGroup looks.
+Result<JobSecret> read_call_secret(const std::string& path);
+// Whether an agent of this engine is called by such a file, and looks for the launcher by its name.
+bool has_secret_file(const std::string& engine);
 
 // What an agent finds as the first line of its standard input where the engine leaves that to us (Spark): the key, so
 // that no environment has it, and the partition that it is. "128-HEX-DIGITS PARTITION COUNT". Later the end of this

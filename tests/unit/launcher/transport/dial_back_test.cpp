@@ -265,7 +265,7 @@ TEST_CASE("garbage, another role, a rank that is not ours and a second call for 
     say(stranger, handshake.feed(as_bytes(hear(stranger, kGreetingBytes))).value());
     CHECK(is_closed(launcher, stranger));
   }
-  CHECK(has(launcher.log.text, "it is the agent of rank 0 on 'node1', which has called already or is not ours"));
+  CHECK(has(launcher.log.text, "it is agent 0 on 'node1', which has called already or is not ours"));
   CHECK_FALSE(launcher.sinks[0]->closed.has_value());
   CHECK_FALSE(launcher.sinks[1]->is_open);
 
