@@ -41,6 +41,7 @@ int dispatch(int argc, char** argv) {
   const hvd::cli::CliOptions& options = parsed.value();
   switch (options.command) {
     case hvd::cli::Command::kHelp:
+    case hvd::cli::Command::kManifest:
       std::cout << options.help_text;
       return 0;
     case hvd::cli::Command::kManual:

@@ -172,7 +172,8 @@ std::string fish_completion(const Options& options) {
   std::string text = "# fish completion for hvdrun and horovodrun\n";
   for (const char* program : {"hvdrun", "horovodrun"}) {
     text += std::string("complete -c ") + program +
-            " -n __fish_use_subcommand -a 'run plan check bench submit cluster ps show wait files logs stop rm nodes "
+            " -n __fish_use_subcommand -a 'run plan check bench submit manifest cluster ps show wait files logs stop "
+            "rm nodes "
             "exec attach'\n";
     for (const OptionInfo& option : options) {
       text += std::string("complete -c ") + program;

@@ -55,6 +55,11 @@ struct Flags {
   int nodes = 0;         // this and those below: for --launcher kubernetes
   int agent_port = 4711;
   std::string key_file;
+  std::string manifest_kind = "jobset";  // this and those below: for manifest
+  std::string image;
+  std::string hvdrun_image;
+  std::string secret_name;
+  int gpus_per_node = 0;
   bool mpi = false;
   bool gloo = false;
   std::string mpi_args;

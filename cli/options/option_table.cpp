@@ -16,6 +16,7 @@ const std::vector<std::string> kGpuWords = {"local", "one", "none"};
 const std::vector<std::string> kBindWords = {"none", "core", "numa"};
 const std::vector<std::string> kLauncherWords = {"ssh", "mpi", "slurm", "spark", "kubernetes"};
 const std::vector<std::string> kContainerWords = {"auto", "podman", "docker", "apptainer", "none"};
+const std::vector<std::string> kManifestKinds = {"jobset", "job"};
 const std::vector<std::string> kDocumentKinds = {"man", "bash", "zsh", "fish", "schema"};
 
 const std::vector<std::pair<std::string, std::string>> kExamples = {
@@ -305,6 +306,29 @@ void add_plan_options(CLI::App& app, Flags& flags) {
   app.add_option("-c,--cluster", flags.cluster, "Plan a job file's job as on this cluster of the job service")
       ->type_name("NAME")
       ->group("hvdrun plan");
+}
+
+void add_manifest_options(CLI::App& app, Flags& flags) {
+  constexpr const char* kGroup = "hvdrun manifest";
+  app.add_option("--kind", flags.manifest_kind, "A JobSet, or two Jobs and a Service, which need no controller (job)")
+      ->type_name("WORD")
+      ->check(CLI::IsMember(kManifestKinds))
+      ->group(kGroup);
+  app.add_option("--image", flags.image, "Container image of the nodes, with the program")
+      ->type_name("IMAGE")
+      ->group(kGroup);
+  app.add_option("--hvdrun-image", flags.hvdrun_image,
+                 "Image with hvdrun, whose agent is copied to the nodes; default: the nodes' image has both")
+      ->type_name("IMAGE")
+      ->group(kGroup);
+  app.add_option("--gpus-per-node", flags.gpus_per_node, "GPUs of each pod (nvidia.com/gpu)")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1000))
+      ->group(kGroup);
+  app.add_option("--secret-name", flags.secret_name,
+                 "Secret that has the key as its entry 'key'; default: the manifest has one with a fresh key")
+      ->type_name("NAME")
+      ->group(kGroup);
 }
 
 void add_submit_options(CLI::App& app, Flags& flags) {

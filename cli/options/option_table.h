@@ -18,6 +18,7 @@ namespace hvd::cli {
 // `flags` outlives the parsing.
 void add_options(CLI::App& app, Flags& flags);
 void add_bench_options(CLI::App& app, Flags& flags);
+void add_manifest_options(CLI::App& app, Flags& flags);
 void add_plan_options(CLI::App& app, Flags& flags);
 void add_submit_options(CLI::App& app, Flags& flags);
 // Returns the options as documents show them, in the order in which they were added.

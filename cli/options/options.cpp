@@ -9,21 +9,21 @@
 #include "cli/options/flags.h"
 #include "cli/options/job_file_settings.h"
 #include "cli/options/job_settings.h"
+#include "cli/options/manifest.h"
 #include "cli/options/option_table.h"
 #include "cli/options/option_words.h"
 #include "cli/options/service_options.h"
 #include "cli/options/short_help.h"
+#include "launcher/engines/kubernetes_gang.h"
 #include "launcher/jobfile/schema.h"
 #include "launcher/process/spawn.h"
 
 namespace hvd::cli {
 namespace {
 
-const std::map<std::string, Command, std::less<>> kCommands = {{"run", Command::kRun},
-                                                               {"plan", Command::kPlan},
-                                                               {"bench", Command::kBench},
-                                                               {"check", Command::kCheck},
-                                                               {"submit", Command::kSubmit}};
+const std::map<std::string, Command, std::less<>> kCommands = {
+    {"run", Command::kRun},     {"plan", Command::kPlan},         {"bench", Command::kBench},
+    {"check", Command::kCheck}, {"manifest", Command::kManifest}, {"submit", Command::kSubmit}};
 
 Result<bench::BenchOptions> bench_options_of(const Flags& flags, const CLI::App& app, bench::Measure measure) {
   bench::BenchOptions options;
@@ -58,19 +58,24 @@ std::string usage_of(Command command) {
   if (command == Command::kSubmit) {
     return "usage: hvdrun submit [-c CLUSTER] [-n NAME] [options] -f FILE\n";
   }
+  if (command == Command::kManifest) {
+    return "usage: hvdrun manifest --image IMAGE --nodes N [options] command [arguments]\n";
+  }
   return "usage: hvdrun [run|plan] [options] command [arguments]\n       hvdrun [run|plan] [options] -f FILE\n"
          "       hvdrun check [options] [program]\n       hvdrun bench measure [options]\n"
-         "       hvdrun submit [-c CLUSTER] [options] -f FILE\n       hvdrun help [TOPIC]\n"
+         "       hvdrun submit [-c CLUSTER] [options] -f FILE\n"
+         "       hvdrun manifest --image IMAGE --nodes N [options] command [arguments]\n       hvdrun help [TOPIC]\n"
          "       hvdrun and one of: " +
          service_commands() + " (each with --help)\n";
 }
 
 // Returns the group of options that only this command has; empty: none.
 std::string own_group(Command command) {
-  return command == Command::kBench    ? "hvdrun bench"
-         : command == Command::kSubmit ? "hvdrun submit"
-         : command == Command::kPlan   ? "hvdrun plan"
-                                       : "";
+  return command == Command::kBench      ? "hvdrun bench"
+         : command == Command::kSubmit   ? "hvdrun submit"
+         : command == Command::kPlan     ? "hvdrun plan"
+         : command == Command::kManifest ? "hvdrun manifest"
+                                         : "";
 }
 
 std::string short_help(Command command, const CLI::App& app) {
@@ -110,13 +115,16 @@ Result<bool> read_text_request(CLI::App& app, Flags& flags, const TextRequest& r
   if (!is_bench) {
     add_bench_options(app, flags);
   }
+  if (command != Command::kManifest) {
+    add_manifest_options(app, flags);
+  }
   HVD_TRY_ASSIGN(options.help_text, make_document(flags.document, describe_options(app), example_commands()));
   return true;
 }
 
 // Refuses "hvdrun chek -H node1", which would look for a program chek on all hosts and report that there is none.
 Result<void> check_no_misspelt_command(const std::string& word) {
-  std::vector<std::string> names = {"run", "plan", "check", "bench", "submit", "help", "cluster"};
+  std::vector<std::string> names = {"run", "plan", "check", "bench", "submit", "manifest", "help", "cluster"};
   for (std::string left = service_commands(); !left.empty();) {
     const std::size_t end = std::min(left.find(", "), left.size());
     names.push_back(left.substr(0, end));
@@ -139,6 +147,70 @@ Result<CliOptions> parse_help(const std::vector<std::string>& words) {
   CliOptions options;
   options.command = Command::kManual;
   options.topic = words.size() == 2 && words[1] != "-h" && words[1] != "--help" ? words[1] : "";
+  return options;
+}
+
+// Returns the options of the command line that hvdrun is to be given in its pod, and the command. Variables get the
+// values that they have here: the pod has neither this environment nor the file of --config-file.
+std::vector<std::string> words_for_pod(const CLI::App& app, const launch::JobSpec& job) {
+  static const std::vector<std::string> own = {"launcher",      "nodes", "key-file", "agent-port",
+                                               "start-timeout", "name",  "x",        "config-file"};
+  std::vector<std::string> words;
+  for (const CLI::Option* option : app.get_options()) {
+    const bool has_long = !option->get_lnames().empty();  // all but -x
+    const std::string name = has_long ? option->get_lnames().front() : option->get_snames().front();
+    if (option->count() == 0 || option->get_group() == own_group(Command::kManifest) ||
+        std::find(own.begin(), own.end(), name) != own.end()) {
+      continue;
+    }
+    if (option->get_items_expected_max() == 0) {
+      words.push_back("--" + name);
+      continue;
+    }
+    for (const std::string& value : option->results()) {
+      words.push_back("--" + name + "=" + value);
+    }
+  }
+  for (const auto& [name, value] : job.user_env) {
+    words.insert(words.end(), {"-x", name + "=" + value});
+  }
+  words.insert(words.end(), job.argv.begin(), job.argv.end());
+  return words;
+}
+
+// Reads hvdrun manifest. What hvdrun would refuse in its pod is refused now.
+Result<CliOptions> read_manifest(Flags flags, const CLI::App& app) {
+  constexpr double kStartTimeoutS = 600;  // pods wait for machines, and for images that are fetched
+  if (!flags.launcher.empty() && flags.launcher != "kubernetes") {
+    return Error(Code::kInvalid, "manifest is for --launcher kubernetes, and not for --launcher " + flags.launcher);
+  }
+  if (!flags.job_file.empty()) {
+    return Error(Code::kInvalid, "manifest takes a command and no job file");
+  }
+  if (flags.command.empty()) {
+    return Error(Code::kInvalid, "no command given; as in: hvdrun manifest --image IMAGE --nodes 2 python train.py");
+  }
+  ManifestOptions manifest;
+  manifest.kind = flags.manifest_kind;
+  manifest.name = flags.job_name.empty() ? "hvdrun" : std::exchange(flags.job_name, "");
+  manifest.image = flags.image;
+  manifest.hvdrun_image = flags.hvdrun_image;
+  manifest.secret_name = flags.secret_name;
+  manifest.nodes = flags.nodes;
+  manifest.gpus = flags.gpus_per_node;
+  manifest.port = flags.agent_port;
+  manifest.start_timeout_s = flags.start_timeout_s.value_or(kStartTimeoutS);
+  manifest.grace_s = flags.grace_s;
+  HVD_TRY(check_manifest(manifest));
+  HVD_TRY_ASSIGN(manifest.secret, launch::make_call_secret());
+  flags.launcher = "kubernetes";
+  flags.key_file = "key";
+  HVD_TRY(check_no_job_file_flags(flags));
+  HVD_TRY_ASSIGN(const launch::JobSpec job, make_job(flags));
+  manifest.words = words_for_pod(app, job);
+  CliOptions options;
+  options.command = Command::kHelp;
+  options.help_text = manifest_text(manifest);
   return options;
 }
 
@@ -217,6 +289,9 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
   if (options.command == Command::kPlan) {
     add_plan_options(app, flags);
   }
+  if (options.command == Command::kManifest) {
+    add_manifest_options(app, flags);
+  }
   auto measure = Result<bench::Measure>(bench::Measure::kAllreduce);
   if (is_bench) {
     measure = read_bench_words(app, std::move(words), flags);
@@ -245,6 +320,9 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
     note_given(app, flags);
     options.flags = std::move(flags);
     return options;
+  }
+  if (options.command == Command::kManifest) {
+    return read_manifest(std::move(flags), app);
   }
   if (!flags.job_file.empty()) {
     if (is_bench) {

@@ -24,6 +24,7 @@ enum class Command : std::uint8_t {
   kVersion,
   kHelp,
   kManual,
+  kManifest,  // parsed to kHelp, with its text
   kSubmit,
   kService
 };

@@ -77,7 +77,7 @@ def test_on_a_terminal_a_page_comes_through_the_pager():
     assert text.decode().replace("\r\n", "\n") == re.sub(r"^", "paged:", PAGES["words"].read_text().rstrip("\n"), flags=re.M) + "\n"
 
 
-@pytest.mark.parametrize("words", [[], ["run"], ["plan"], ["check"], ["bench"], ["submit"]])
+@pytest.mark.parametrize("words", [[], ["run"], ["plan"], ["check"], ["bench"], ["submit"], ["manifest"]])
 def test_the_help_of_a_first_week_fits_a_screen(words):
     done = hvdrun(*words, "--help")
     assert done.returncode == 0 and len(done.stdout.splitlines()) <= 60
