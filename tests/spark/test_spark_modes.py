@@ -8,7 +8,8 @@ import sys
 import pytest
 
 import horovod.spark
-from horovod.spark import _launch, _session, _stage, _task
+from horovod.runner import _agent, _launch
+from horovod.spark import _session, _stage
 
 
 def place():
@@ -44,7 +45,7 @@ def test_executors_that_cannot_call_the_driver_call_the_first_task(spark, monkey
 
     def nowhere(launch, driver):
         order = listens(launch, driver)
-        return _task.Order(order.key, order.tasks, [order.place[0], "127.0.0.1:1"])
+        return _agent.Order(order.key, order.tasks, [order.place[0], "127.0.0.1:1"])
 
     listens = _launch.Launch._order_of
     monkeypatch.setattr(_launch.Launch, "_order_of", nowhere)
@@ -124,7 +125,7 @@ def test_a_result_that_spark_would_not_take_is_refused_by_its_rank(spark, monkey
 
 
 def test_what_an_executor_lacks_is_named(spark, monkeypatch):
-    monkeypatch.setattr(_task.Order, "__init__", order_of_another_release)
+    monkeypatch.setattr(_agent.Order, "__init__", order_of_another_release)
     with pytest.raises(RuntimeError, match="the driver has hvdrun 0.0.1, and .* has 0.1.0"):
         horovod.spark.run(place, num_proc=2, stderr=io.StringIO())
 

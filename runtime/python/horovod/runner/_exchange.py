@@ -41,14 +41,15 @@ def _proof(key: str, what: str, payload: bytes) -> bytes:
     return hmac.new(bytes.fromhex(key), what.encode() + b"\0" + payload, hashlib.sha256).digest()
 
 
-def _sealed(key: str, what: str, payload: bytes) -> bytes:
+def sealed(key: str, what: str, payload: bytes) -> bytes:
     """`what` names the thing and its rank, so that it cannot be taken for another thing of the job."""
     return _proof(key, what, payload) + payload
 
 
-def _opened(key: str, what: str, sealed: bytes) -> bytes:
-    payload = sealed[_MAC_BYTES:]
-    if not hmac.compare_digest(sealed[:_MAC_BYTES], _proof(key, what, payload)):
+def opened(key: str, what: str, text: bytes) -> bytes:
+    """RuntimeError when that is not what sealed() has made with this key."""
+    payload = text[_MAC_BYTES:]
+    if not hmac.compare_digest(text[:_MAC_BYTES], _proof(key, what, payload)):
         raise RuntimeError(f"horovod.run: {what} is not what this job has sent, and was not unpickled")
     return payload
 
@@ -69,7 +70,7 @@ class Folder:
     def __init__(self, path: str, payload: bytes) -> None:
         self.path = pathlib.Path(path)
         self._key = secrets.token_hex(32)
-        (self.path / "function").write_bytes(_sealed(self._key, _FUNCTION, payload))
+        (self.path / "function").write_bytes(sealed(self._key, _FUNCTION, payload))
         self.environment = {FOLDER: path, KEY: self._key}
 
     def take(self, line: bytes) -> bytes:
@@ -79,7 +80,7 @@ class Folder:
     def result(self, rank: int) -> Optional[bytes]:
         """Returns what the rank left, or None."""
         path = self.path / f"result.{rank}"
-        return _opened(self._key, _result_of(rank), path.read_bytes()) if path.exists() else None
+        return opened(self._key, _result_of(rank), path.read_bytes()) if path.exists() else None
 
 
 class Lines:
@@ -87,7 +88,7 @@ class Lines:
 
     def __init__(self, payload: bytes) -> None:
         self._key = secrets.token_hex(32)
-        text = base64.b64encode(_sealed(self._key, _FUNCTION, zlib.compress(payload))).decode()
+        text = base64.b64encode(sealed(self._key, _FUNCTION, zlib.compress(payload))).decode()
         if len(text) > _MAX_BYTES:
             raise ValueError(
                 f"the function with its arguments and all that it refers to is {len(payload)} bytes, {len(text)} on the way "
@@ -123,8 +124,8 @@ class Lines:
         return b"" if re.search(rb"\[\d+\]<stdout>:$", begun) else begun + b"\n"
 
     def result(self, rank: int) -> Optional[bytes]:
-        sealed = self._complete.get(rank)
-        return None if sealed is None else zlib.decompress(_opened(self._key, _result_of(rank), sealed))
+        reply = self._complete.get(rank)
+        return None if reply is None else zlib.decompress(opened(self._key, _result_of(rank), reply))
 
 
 # ---- in a rank ----
@@ -147,9 +148,9 @@ def receive() -> bytes:
     starts do not get it. Call it before Reply, which takes the rest."""
     key = os.environ[KEY]
     if FOLDER in os.environ:
-        return _opened(key, _FUNCTION, (pathlib.Path(os.environ[FOLDER]) / "function").read_bytes())
+        return opened(key, _FUNCTION, (pathlib.Path(os.environ[FOLDER]) / "function").read_bytes())
     text = "".join(os.environ.pop(f"{PART}{number}") for number in range(int(os.environ.pop(PARTS))))
-    return zlib.decompress(_opened(key, _FUNCTION, base64.b64decode(text)))
+    return zlib.decompress(opened(key, _FUNCTION, base64.b64decode(text)))
 
 
 class Reply:
@@ -180,12 +181,11 @@ class Reply:
         if self._folder is not None:
             path = pathlib.Path(self._folder) / f"result.{self._rank}"
             part = path.with_suffix(f".{self._rank}.part")
-            part.write_bytes(_sealed(self._key, _result_of(self._rank), payload))
+            part.write_bytes(sealed(self._key, _result_of(self._rank), payload))
             part.rename(path)
             return
         sys.stdout.flush()
-        sealed = _sealed(self._key, _result_of(self._rank), zlib.compress(payload, 1))
-        text = base64.b64encode(sealed).decode()
+        text = base64.b64encode(sealed(self._key, _result_of(self._rank), zlib.compress(payload, 1))).decode()
         lines = [f"{self._word} {self._rank} new \n"]
         for begin in range(0, len(text), _LINE_BYTES):
             kind = "end" if begin + _LINE_BYTES >= len(text) else "part"

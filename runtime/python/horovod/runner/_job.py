@@ -131,7 +131,7 @@ def run_to_end(
     return code, "".join(pumps[1].last)
 
 
-def _raise_first_failure(failures: List[Dict[str, Any]], last_words: str) -> None:
+def raise_first_failure(failures: List[Dict[str, Any]], last_words: str) -> None:
     """Raises what a rank's function raised: the first that is not a consequence of another rank's end."""
     first = min(failures, key=lambda failure: (failure["is_internal"], failure["time"]))
     remote = RemoteTraceback(first["rank"], first["traceback"], first["host"], last_words)
@@ -187,7 +187,7 @@ def results_of(who: str, replies: List[Optional[bytes]], code: int, last_words: 
     answers = [None if reply is None else pickle.loads(reply) for reply in replies]
     failures = [answer for answer in answers if answer is not None and "error" in answer]
     if failures:
-        _raise_first_failure(failures, last_words)
+        raise_first_failure(failures, last_words)
     missing = [rank for rank, answer in enumerate(answers) if answer is None]
     if code or missing:
         what = f"hvdrun ended with exit code {code}" if code else f"ranks {missing} left no result"

@@ -79,8 +79,9 @@ def run(
         RuntimeError: tasks did not start in time, an executor was lost, ...; with hvdrun's report, and Spark's own
             exception, if there is one by then, as its cause.
     """
+    from horovod.runner import _launch
     from horovod.runner._job import RemoteTraceback, make_payload
-    from horovod.spark import _job, _launch, _session
+    from horovod.spark import _job, _session
 
     if use_mpi or extra_mpi_args:
         raise ValueError("horovod.spark.run: Spark starts the ranks, not mpirun; leave use_mpi and extra_mpi_args out")

@@ -3,12 +3,14 @@
 import os
 import pickle
 import sys
+from functools import partial
 from typing import Any, Callable, List, Optional, Tuple
 
 import horovod
 from horovod.runner import _job as runner
+from horovod.runner._agent import Order
+from horovod.runner._launch import Launch, Outcome
 from horovod.spark import _relay, _session, _stage, _task
-from horovod.spark._launch import Launch, Outcome
 
 # The time in seconds for the tasks to end after hvdrun has; their agents have ended by then.
 _STAGE_END_S = 10.0
@@ -65,8 +67,8 @@ class Job:
             raise
 
     def _run_here(self, stdout: Any, stderr: Any) -> Outcome:
-        def start_tasks(order: _task.Order, tell: Callable[[str], None]) -> None:
-            self._stage = _stage.Stage(self._session, self._launch.num_proc, order.run, tell)
+        def start_tasks(order: Order, tell: Callable[[str], None]) -> None:
+            self._stage = _stage.Stage(self._session, self._launch.num_proc, partial(_task.run_agent, order), tell)
             self._stage.start()
 
         outcome = self._launch.run(dict(os.environ), stdout, stderr, lambda text: self.on_log(text), start_tasks)

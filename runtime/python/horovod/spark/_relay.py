@@ -10,8 +10,9 @@ import pickle
 import threading
 from typing import Any, List, Tuple
 
+from horovod.runner._agent import Order, check_version
+from horovod.runner._launch import Launch, Outcome
 from horovod.spark import _task
-from horovod.spark._launch import Launch, Outcome
 
 # The number of characters of each stream that are kept for the driver, which sees them only at the end.
 _KEPT_CHARACTERS = 1 << 20
@@ -56,12 +57,12 @@ class RelayedOrder:
     version: str
 
     def run(self, partition: int) -> bytes:
-        _task.check_version(self.version)
+        check_version(self.version)
         return self._run_hvdrun() if partition == 0 else self._run_agent(partition)
 
     def _run_agent(self, partition: int) -> bytes:
         key, place = _gather("")
-        return _task.Order(key, self.launch.num_proc, place, self.version).run(partition)
+        return _task.run_agent(Order(key, self.launch.num_proc, place, self.version), partition)
 
     def _run_hvdrun(self) -> bytes:
         out, err, logs = _Kept(), _Kept(), []  # type: Tuple[_Kept, _Kept, List[str]]
@@ -69,7 +70,7 @@ class RelayedOrder:
         environment.pop("CUDA_VISIBLE_DEVICES", None)  # each agent has its task's own
         agents: List[threading.Thread] = []
 
-        def start(order: _task.Order, tell: Any) -> None:
+        def start(order: Order, tell: Any) -> None:
             _gather(" ".join([order.key, *order.place]))
             agents.append(_Agent(order, tell))
 
@@ -83,7 +84,7 @@ class RelayedOrder:
 class _Agent(threading.Thread):
     """The agent of partition 0, beside its hvdrun."""
 
-    def __init__(self, order: _task.Order, tell: Any) -> None:
+    def __init__(self, order: Order, tell: Any) -> None:
         super().__init__(name="hvd-agent", daemon=True)
         self._order = order
         self._tell = tell

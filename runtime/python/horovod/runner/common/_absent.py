@@ -6,7 +6,7 @@ _WHY = "ranks are started and watched by hvdrun, not by services of pickles betw
 
 
 def _refuse(name: str) -> NoReturn:
-    raise NotImplementedError(f"{name} is not supported: {_WHY}; use horovod.run or horovod.spark.run")
+    raise NotImplementedError(f"{name} is not supported: {_WHY}; use horovod.run, horovod.spark.run or horovod.ray.RayExecutor")
 
 
 def absent_class(name: str) -> type:

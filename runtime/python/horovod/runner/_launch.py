@@ -1,18 +1,26 @@
-"""hvdrun for one job under Spark: what it is told, and what comes of it. It runs on the driver's machine or in a task."""
+"""hvdrun for one job whose agents an engine starts (Spark, Ray): what it is told, and what comes of it.
+
+It runs in the program that wants the results, or in a task of the engine.
+"""
 
 import dataclasses
 import os
 import socket
 from typing import Any, Callable, Dict, List, Optional
 
-from horovod.runner import _job as runner
+from horovod.runner import _job
+from horovod.runner._agent import PYTHON, Order
 from horovod.runner._exchange import MOST, Lines
-from horovod.spark import _task
 
 # The time in seconds from the start of hvdrun until it listens. No network is involved, so this allows a slow machine.
 _LISTEN_S = 60.0
 # Variables with these prefixes are set by a user on the driver, and meant for all ranks.
 _SETTINGS = ("HOROVOD_", "HVD_", "NCCL_")
+
+
+def own_settings() -> Dict[str, str]:
+    """This process's variables that are meant for all ranks."""
+    return {name: value for name, value in os.environ.items() if name.startswith(_SETTINGS)}
 
 
 @dataclasses.dataclass
@@ -36,14 +44,14 @@ class Launch:
     words: List[str]
     environment: Dict[str, str]  # the user's, for the ranks
     executable: Optional[str]
-    is_local: bool  # all executors are on one machine, and can call loopback
+    is_local: bool  # all agents are on this machine, and can call loopback
     largest_result: int
     payload: bytes
     settings: Dict[str, str] = dataclasses.field(default_factory=dict)
 
     def take_settings(self) -> None:
         """Notes this process's settings, for where hvdrun runs elsewhere."""
-        self.settings = {name: value for name, value in os.environ.items() if name.startswith(_SETTINGS)}
+        self.settings = own_settings()
 
     def run(
         self,
@@ -51,7 +59,7 @@ class Launch:
         stdout: Any,
         stderr: Any,
         on_log: Callable[[str], None],
-        start_tasks: Callable[[_task.Order, Callable[[str], None]], None],
+        start_tasks: Callable[[Order, Callable[[str], None]], None],
     ) -> Outcome:
         """Runs hvdrun to its end, over the environment `base`. `start_tasks` is called once it can be called; what it is
         given second tells hvdrun that the tasks are over, and why."""
@@ -62,27 +70,27 @@ class Launch:
         with ours:
             with theirs:
                 argv = self._argv(exchange, theirs.fileno())
-                process = runner.start(argv, {**base, **exchange.environment}, pass_fds=(theirs.fileno(),))
+                process = _job.start(argv, {**base, **exchange.environment}, pass_fds=(theirs.fileno(),))
 
             def begin() -> None:
                 order = self._order_of(ours)
                 if order is not None:
                     start_tasks(order, lambda text: _tell(ours, text))
 
-            code, last_words = runner.run_to_end(process, exchange, stdout, stderr, begin)
+            code, last_words = _job.run_to_end(process, exchange, stdout, stderr, begin)
         return Outcome([exchange.result(rank) for rank in range(self.num_proc)], code, last_words)
 
     def _argv(self, exchange: Lines, driver_fd: int) -> List[str]:
         count = self.num_proc
-        # The host list says only whether executors call loopback; where ranks are is known when all have called.
-        hosts = f"localhost:{count}" if self.is_local else f"executors:{count}"
+        # The host list says only whether the agents call loopback; where ranks are is known when all have called.
+        hosts = f"localhost:{count}" if self.is_local else f"cluster:{count}"
         words = ["--launcher", "spark", "--driver-fd", str(driver_fd), "-np", str(count), "-H", hosts, *self.words]
         passed = [word for name in exchange.environment for word in ("-x", name)]
         passed += [word for name, value in self.environment.items() for word in ("-x", f"{name}={value}")]
-        python = f'exec "{self.executable or f"${_task.PYTHON}"}" -m horovod.runner.run_task'
-        return [runner.find_program("hvdrun"), *words, *passed, "sh", "-c", python]
+        python = f'exec "{self.executable or f"${PYTHON}"}" -m horovod.runner.run_task'
+        return [_job.find_program("hvdrun"), *words, *passed, "sh", "-c", python]
 
-    def _order_of(self, driver: socket.socket) -> Optional[_task.Order]:
+    def _order_of(self, driver: socket.socket) -> Optional[Order]:
         """What hvdrun asks for; None when it has ended instead, which its last words explain."""
         driver.settimeout(_LISTEN_S)
         line = b""
@@ -94,7 +102,7 @@ class Launch:
         word, key, count, *place = line.decode().split()
         if word != "call" or int(count) != self.num_proc:
             raise RuntimeError("hvdrun and the Python package horovod are of different releases; install the wheel again")
-        return _task.Order(key, self.num_proc, place)
+        return Order(key, self.num_proc, place)
 
 
 def _tell(driver: socket.socket, text: str) -> None:
