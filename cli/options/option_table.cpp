@@ -231,7 +231,8 @@ void add_options(CLI::App& app, Flags& flags) {
          "--launcher", flags.launcher,
          "Who starts the ranks: hvdrun, here and by SSH or --rsh (ssh), Open MPI's mpirun (mpi), for programs "
          "that use MPI themselves, a step of Slurm on the nodes of its job (slurm; the default within salloc and "
-         "sbatch), tasks of Spark (spark), as horovod.spark asks for, or pods (kubernetes), as hvdrun manifest writes")
+         "sbatch), tasks of Spark or Ray (spark), as horovod.spark and horovod.ray ask for, or pods (kubernetes), as "
+         "hvdrun manifest writes")
       ->type_name("WORD")
       ->check(CLI::IsMember(kLauncherWords));
   app.add_option("--driver-fd", flags.driver_fd)->check(CLI::Range(3, 1 << 20))->group("");  // run/driver_pipe.h

@@ -17,8 +17,8 @@ Result<std::unique_ptr<Gang>> SparkGang::create(EventLoop& loop, const JobSpec& 
 
 SparkGang::SparkGang(EventLoop& loop, const JobSpec& job, std::function<void(const std::string&)> say)
     : Gang(loop, job, job.size,
-           Words{"Spark", "task",
-                 "are there as many free slots in the cluster, and can its executors connect to this machine?"},
+           Words{"the cluster", "task",
+                 "are there as many free places in the cluster, and can its hosts connect to this machine?"},
            std::move(say)) {}
 
 Result<CalledPlacement> SparkGang::place_ranks(const std::vector<ReadyMessage>& facts) const {

@@ -1,5 +1,5 @@
-// SparkGang is the start of a job under Spark (gang.h): it tells the driver where the tasks' agents must connect
-// (driver_pipe.h). Each task is one rank, and Spark puts it where it likes.
+// SparkGang is the start of a job under Spark or Ray (gang.h): it tells the driver where the tasks' agents must connect
+// (driver_pipe.h). Each task is one rank, and the engine puts it where it likes. No message names Spark.
 //
 // Thread: loop only. The EventLoop and the Log outlive it; it outlives the JobRunner that uses its transport.
 #pragma once

@@ -165,8 +165,9 @@ bool has_order(const std::string& engine) {
 }
 
 Result<CallOrder> parse_order(std::string_view line) {
-  const Error refused(Code::kInvalid,
-                      "the order at its standard input is none; only a task of horovod.spark starts this");
+  const Error refused(
+      Code::kInvalid,
+      "the order at its standard input is none; only a task of horovod.spark or horovod.ray starts this");
   std::array<std::string_view, 3> words;
   for (std::string_view& word : words) {
     const std::size_t end = std::min(line.find(' '), line.size());
