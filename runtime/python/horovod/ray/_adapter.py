@@ -1,0 +1,212 @@
+"""One job of RayExecutor, from start() to shutdown(): hvdrun, and the actors that start its agents.
+
+It lives in the driver's process, or in an actor where the driver is a Ray Client, which the cluster's hosts cannot call.
+"""
+
+import os
+import threading
+from typing import Any, Callable, Dict, List, Optional
+
+import ray
+
+from horovod.ray import _node, _rank
+from horovod.ray.strategy import Params, Strategy
+from horovod.runner._agent import Order
+from horovod.runner._job import make_payload, results_of
+from horovod.runner._launch import Launch, Outcome
+
+_WHO = "horovod.ray.RayExecutor"
+# The time in seconds for hvdrun to end after it has been told to, or after a rank has failed. It ends ranks that do not
+# listen by force before that.
+_END_S = 60.0
+# The time in seconds in which hvdrun learns from the agents of an actor that this has died.
+_AGENTS_WORD_S = 2.0
+# How often it looks whether hvdrun still runs, in seconds, while the ranks start.
+_LOOK_S = 0.5
+
+
+class _Launched(threading.Thread):
+    """hvdrun, while it runs, and what came of it."""
+
+    def __init__(self, launch: Launch, settings: Dict[str, str], start_agents: Callable[[Order], List[Any]]) -> None:
+        super().__init__(name="hvd-ray", daemon=True)
+        self._launch = launch
+        self._environment = {**os.environ, **settings}
+        self._start_agents = start_agents
+        self._tell: Callable[[str], None] = lambda _: None
+        self.outcome: Optional[Outcome] = None
+        self.error: Optional[BaseException] = None
+
+    def run(self) -> None:
+        try:
+            self.outcome = self._launch.run(self._environment, None, None, print, self._begin)
+        except BaseException as error:
+            self.error = error
+
+    def end(self, why: str) -> None:
+        """Stops the ranks, unless they have ended."""
+        self._tell(why)
+        self.join(_END_S)
+
+    def _begin(self, order: Order, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        agents = self._start_agents(order)
+        threading.Thread(target=self._watch, args=(agents,), name="hvd-ray-agents", daemon=True).start()
+
+    def _watch(self, agents: List[Any]) -> None:
+        """Tells hvdrun when an actor is gone, or its agent cannot do its work."""
+        while agents:
+            try:
+                done, agents = ray.wait(agents, num_returns=1)
+                ray.get(done)
+            except Exception as error:
+                # Where hvdrun has a connection to the agents, it knows by itself which rank this has met.
+                self.join(_AGENTS_WORD_S)
+                self._tell(f"an actor of Ray has ended: {_reason(error)}")
+                return
+
+
+def _reason(error: Exception) -> str:
+    """One line."""
+    if isinstance(error, ray.exceptions.RayTaskError):
+        return str(error.cause)
+    if isinstance(error, ray.exceptions.RayActorError):
+        return "the process of the actor has died"
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+class Adapter:
+    """Called on one thread."""
+
+    def __init__(self, settings: Any, params: Params) -> None:
+        self._settings = settings
+        self._params = params
+        self.strategy = Strategy(settings, params)
+        self._actors: List[Any] = []
+        self._seats: Dict[int, Any] = {}  # rank: how to ask it
+        self._launched: Optional[_Launched] = None
+        self._last: List[Any] = []  # what the ranks were asked last
+
+    def start(self, make: Optional[bytes], environment: Dict[str, str], settings: Dict[str, str]) -> None:
+        """Starts the ranks; with `make`, each calls that and keeps the object. Nothing is left when it raises.
+
+        TimeoutError: Ray has no room, or does not start the actors in time. RuntimeError: the ranks could not be started."""
+        try:
+            self._start_actors()
+            self._start_ranks(environment, settings)
+            if make is not None:
+                ray.get(self.ask("make", make, self._params.ranks))
+        except Exception:
+            try:
+                self.explain()
+            finally:
+                self.shutdown()
+            raise
+        except BaseException:  # Ctrl-C
+            self.shutdown()
+            raise
+
+    def _start_actors(self) -> None:
+        params = self._params
+        for place in self.strategy.reserve():
+            # A thread of its own for each rank keeps the order of its calls.
+            groups = {"agents": 1, **{f"rank{number}": 1 for number in range(place.seats)}}
+            actor = ray.remote(concurrency_groups=groups)(_node.Node).options(**place.options)
+            self._actors.append(actor.remote(place.seats, params.gpus_per_worker, params.elastic_restarts > 0))
+
+    def _start_ranks(self, environment: Dict[str, str], settings: Dict[str, str]) -> None:
+        params, timeout_s = self._params, self._settings.timeout_s
+        try:
+            networks = ray.get([actor.network.remote() for actor in self._actors], timeout=timeout_s)
+        except ray.exceptions.GetTimeoutError as error:
+            raise TimeoutError(
+                f"Ray has not started {len(self._actors)} actors after {timeout_s:g} s, though it has reserved their places; "
+                "see Ray's logs, or allow more with create_settings(timeout_s=...)"
+            ) from error
+        launch = Launch(
+            num_proc=params.ranks,
+            words=self._words(),
+            environment=environment,
+            executable=None,
+            is_local=set(networks) == {_node.own_network()},
+            largest_result=0,
+            payload=make_payload(_rank.serve, (), {}),
+        )
+        self._launched = _Launched(launch, settings, self._start_agents)
+        self._launched.start()
+        for actor, ranks in zip(self._actors, self._connected(timeout_s)):
+            for number, rank in enumerate(ranks):
+                self._seats[rank] = (actor.ask.options(concurrency_group=f"rank{number}"), number)
+
+    def _connected(self, timeout_s: float) -> List[List[int]]:
+        """The ranks of each actor, when all have called."""
+        calls = [actor.connect.remote(timeout_s) for actor in self._actors]
+        pending = calls
+        while pending and self._launched.is_alive():
+            done, pending = ray.wait(pending, num_returns=1, timeout=_LOOK_S)
+            try:
+                ray.get(done)
+            except Exception as error:
+                self._launched.join(_AGENTS_WORD_S)
+                self._launched.end(f"the ranks of an actor have not started: {_reason(error)}")
+                raise
+        if pending:
+            raise RuntimeError(f"{_WHO}: hvdrun has ended before the ranks had started")
+        return ray.get(calls)
+
+    def _start_agents(self, order: Order) -> List[Any]:
+        seats = self._params.ranks // len(self._actors)
+        return [actor.run_agents.options(concurrency_group="agents").remote(order, number * seats)
+                for number, actor in enumerate(self._actors)]  # fmt: skip
+
+    def _words(self) -> List[str]:
+        """hvdrun's options."""
+        params, settings = self._params, self._settings
+        words = ["--start-timeout", str(settings.timeout_s)]
+        if settings.nics:
+            words += ["--network-interfaces", ",".join(sorted(settings.nics))]
+        if settings.verbose < 2:
+            words.append("--quiet")
+        if params.elastic_restarts:
+            words += ["--elastic-restarts", str(params.elastic_restarts), "--elastic-timeout", str(params.elastic_timeout)]
+        # With one GPU each, ranks of a host see those of all, each its own at its local rank.
+        return words if params.gpus_per_worker == 1 else [*words, "--gpus", "none"]
+
+    def ask(self, kind: str, payload: bytes, ranks: int) -> List[Any]:
+        """References to what the first `ranks` ranks will return, in rank order."""
+        if self._launched is None or not self._launched.is_alive():
+            raise RuntimeError(f"{_WHO}: the ranks have ended; call start() again")
+        return self._ask(kind, payload, ranks)
+
+    def _ask(self, kind: str, payload: bytes, ranks: int) -> List[Any]:
+        given = ray.put(payload)
+        asked = [self._seats[rank] for rank in range(ranks)]
+        self._last = [method.remote(number, kind.encode(), given) for method, number in asked]
+        return self._last
+
+    def explain(self) -> None:
+        """After a failure: raises what came first in the job, once this has ended. Returns when the job knows of none."""
+        launched = self._launched
+        if launched is None:
+            return
+        launched.join(_END_S)
+        if launched.is_alive():
+            launched.end("the job does not end after a failure")
+        if launched.error is not None:
+            raise launched.error
+        if launched.outcome is not None:
+            results_of(_WHO, launched.outcome.replies, launched.outcome.code, launched.outcome.last_words)
+
+    def shutdown(self) -> None:
+        """Ends the ranks, and gives back what Ray has reserved. Ranks that still call a function are stopped."""
+        launched = self._launched
+        if launched is not None and launched.is_alive():
+            is_idle = not self._last or not ray.wait(self._last, num_returns=len(self._last), timeout=0)[1]
+            if is_idle and self._seats:
+                self._ask("stop", b"", self._params.ranks)
+                launched.join(_END_S)
+            launched.end(f"{_WHO}.shutdown() was called")
+        for actor in self._actors:
+            ray.kill(actor)
+        self._actors, self._seats, self._launched = [], {}, None
+        self.strategy.release()

@@ -1,0 +1,51 @@
+"""A rank of RayExecutor: it lives from start() to shutdown(), and calls one function after the other."""
+
+import os
+import pickle
+import socket
+import sys
+import time
+import traceback
+from typing import Any
+
+import cloudpickle
+
+from horovod.ray._stream import KEY, SOCKET, Stream
+
+# What an actor asks for, and what a rank answers: the first word of a message.
+MAKE, RUN, EXECUTE, STOP = b"make", b"run", b"execute", b"stop"
+VALUE, ERROR = b"value", b"error"
+
+
+def serve() -> None:
+    """Serves its actor until this says that it is enough. What a function raises is sent there, and ends the rank."""
+    rank = int(os.environ["HVD_RANK"])
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect("\0" + os.environ.pop(SOCKET))
+        actor = Stream(connection, os.environ.pop(KEY), "rank", "actor")
+        actor.send(str(rank).encode())
+        made: Any = None
+        while True:
+            kind, _, payload = actor.receive().partition(b" ")
+            if kind == STOP:
+                actor.send(VALUE + b" " + pickle.dumps(None))
+                return
+            try:
+                value = _call(kind, payload, made)
+                if kind == MAKE:
+                    made, value = value, None
+                answer = cloudpickle.dumps(value)
+            except Exception as error:
+                from horovod.runner._job import describe_failure
+
+                failure = describe_failure(error, rank, time.time(), traceback.format_exc())
+                actor.send(ERROR + b" " + pickle.dumps(failure))
+                raise
+            actor.send(VALUE + b" " + answer)
+
+
+def _call(kind: bytes, payload: bytes, made: Any) -> Any:
+    paths, call = pickle.loads(payload)
+    sys.path += [path for path in paths if path not in sys.path]
+    func, args, kwargs = pickle.loads(call)
+    return func(made, *args, **kwargs) if kind == EXECUTE else func(*args, **kwargs)

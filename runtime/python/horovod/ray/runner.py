@@ -1,0 +1,295 @@
+"""RayExecutor: Horovod's interface for ranks on a Ray cluster."""
+
+import atexit
+import dataclasses
+import weakref
+from typing import Any, Callable, Dict, List, Optional
+
+from horovod.ray.strategy import Params
+from horovod.runner._job import make_payload
+from horovod.runner.common._absent import absent_class
+
+# How many ranks may be started again after a failure, where reset_limit gives no number.
+_ELASTIC_RESTARTS = 3
+
+# The time in seconds for a call to end after its rank has.
+_SETTLE_S = 10.0
+
+Coordinator = absent_class("horovod.ray.runner.Coordinator")
+
+
+@dataclasses.dataclass
+class MiniSettings:
+    """What RayExecutor.create_settings returns."""
+
+    nics: Any = None  # names of network interfaces for what the ranks tell each other; None: any
+    verbose: int = 1  # 2 and above: hvdrun tells each step
+    ssh_identity_file: Optional[str] = None
+    timeout_s: float = 300  # for Ray to start the actors, and again for the ranks to start
+    placement_group_timeout_s: float = 100
+
+
+class RayExecutor:
+    """Ranks on a Ray cluster, which stay from start() to shutdown(). Ray must be connected (ray.init) before start().
+
+    What ranks print comes out of the driver's standard output and error, tagged with their rank. The driver's HOROVOD_*,
+    HVD_* and NCCL_* variables are set for them. A function that raises ends the ranks of the job, and what it raised is
+    raised here, with the rank, its host and traceback as its cause; start() makes new ones. Call it from one thread.
+
+    Args:
+        settings: of create_settings().
+        num_workers: number of ranks, packed on few hosts; or
+        num_hosts, num_workers_per_host: so many hosts, with so many ranks on each.
+        cpus_per_worker: CPUs of Ray for each rank.
+        use_gpu, gpus_per_worker: GPUs of Ray for each rank; default with use_gpu: 1. With one, ranks of a host see those
+            of all, each its own at its local rank; with more, a rank sees only its own.
+        use_current_placement_group: ranks run in the placement group of the calling actor, where there is one.
+        min_workers: number of ranks of an elastic job: ranks that fail are started again on their host, while the
+            others wait in hvd.elastic.run. The number stays.
+        max_workers: None or min_workers.
+        reset_limit: how many ranks may be started again; default: 3.
+        elastic_timeout: seconds for the ranks to meet again.
+        cooldown_range: must be None. override_discovery: must be True.
+
+    Raises:
+        ValueError: an argument is wrong. NotImplementedError: it needs ranks that come and go with hosts.
+    """
+
+    @classmethod
+    def create_settings(
+        cls,
+        timeout_s: float = 30,
+        ssh_identity_file: Optional[str] = None,
+        ssh_str: Optional[str] = None,
+        placement_group_timeout_s: float = 100,
+        nics: Any = None,
+    ) -> MiniSettings:
+        """Settings for RayExecutor.
+
+        Args:
+            timeout_s: seconds for Ray to start the actors, and again for the ranks to start.
+            ssh_identity_file, ssh_str: accepted; Ray starts the ranks, not SSH, and no key is written.
+            placement_group_timeout_s: seconds for Ray to reserve all places.
+            nics: names of network interfaces for what the ranks tell each other.
+        """
+        return MiniSettings(nics=nics, ssh_identity_file=ssh_identity_file, timeout_s=timeout_s,
+                            placement_group_timeout_s=placement_group_timeout_s)  # fmt: skip
+
+    def __init__(
+        self,
+        settings: Any,
+        num_workers: Optional[int] = None,
+        num_hosts: Optional[int] = None,
+        num_workers_per_host: Optional[int] = 1,
+        cpus_per_worker: float = 1,
+        use_gpu: bool = False,
+        gpus_per_worker: Optional[int] = None,
+        use_current_placement_group: bool = True,
+        min_workers: Optional[int] = None,
+        max_workers: Optional[int] = None,
+        reset_limit: Optional[int] = None,
+        cooldown_range: Optional[List[int]] = None,
+        elastic_timeout: float = 600,
+        override_discovery: bool = True,
+    ) -> None:
+        if max_workers and (not min_workers or min_workers <= 0):
+            raise ValueError("max_workers is for elastic jobs, which need a positive min_workers")
+        if min_workers and (num_workers or num_hosts):
+            raise ValueError("give min_workers for an elastic job, or num_workers or num_hosts for another, and not both")
+        if num_workers and num_hosts:
+            raise ValueError("give num_workers, or num_hosts with num_workers_per_host, and not both")
+        if not isinstance(settings, MiniSettings):
+            raise ValueError(f"settings must be what RayExecutor.create_settings returns, not {type(settings).__name__}")
+        if isinstance(cpus_per_worker, bool) or not isinstance(cpus_per_worker, (int, float)) or cpus_per_worker < 0:
+            raise ValueError(f"cpus_per_worker must be a number, 0 or more, not {cpus_per_worker!r}")
+        if gpus_per_worker and not use_gpu:
+            raise ValueError(f"gpus_per_worker={gpus_per_worker} needs use_gpu=True")
+        if use_gpu and gpus_per_worker is not None:
+            _checked_count("gpus_per_worker", gpus_per_worker)
+        refused = {
+            f"max_workers={max_workers}": max_workers is not None and max_workers != min_workers,
+            f"cooldown_range={cooldown_range}": cooldown_range is not None,
+            f"override_discovery={override_discovery}": not override_discovery,
+        }
+        for argument, is_refused in refused.items():
+            if is_refused:
+                raise NotImplementedError(
+                    f"RayExecutor({argument}): ranks that come and go with Ray's nodes are not supported; all min_workers "
+                    "stay, and start again on their host after a failure. Leave it out"
+                )
+        per_host = _checked_count("num_workers_per_host", num_workers_per_host) if num_hosts is not None else 1
+        if num_hosts is not None:
+            ranks = _checked_count("num_hosts", num_hosts) * per_host
+        else:
+            name, count = ("min_workers", min_workers) if min_workers is not None else ("num_workers", num_workers)
+            ranks = _checked_count(name, count)
+        limit = _ELASTIC_RESTARTS if reset_limit is None else _checked_count("reset_limit", reset_limit, 0)
+        self._params = Params(
+            ranks=ranks,
+            num_hosts=num_hosts or 0,
+            num_workers_per_host=per_host,
+            cpus_per_worker=cpus_per_worker,
+            gpus_per_worker=(gpus_per_worker or 1) if use_gpu else 0,
+            use_current_placement_group=use_current_placement_group,
+            elastic_restarts=limit if min_workers else 0,
+            elastic_timeout=elastic_timeout,
+        )
+        self.settings = settings
+        self.adapter: Any = None
+        self._is_remote = False
+
+    def start(
+        self,
+        executable_cls: Optional[type] = None,
+        executable_args: Optional[List[Any]] = None,
+        executable_kwargs: Optional[Dict[str, Any]] = None,
+        extra_env_vars: Optional[Dict[str, Any]] = None,
+    ) -> None:
+        """Starts the ranks, and makes an object of `executable_cls` in each. Ranks of an earlier start() are ended first.
+
+        Args:
+            extra_env_vars: variables for the ranks, over those of Ray's workers.
+
+        Raises:
+            TimeoutError: Ray has no room for the ranks, or does not start its actors in time.
+            Whatever the class raised first. RuntimeError: the ranks could not be started; with hvdrun's report.
+        """
+        import ray
+
+        from horovod.ray._adapter import Adapter
+        from horovod.runner._launch import own_settings
+
+        if not ray.is_initialized():
+            raise ValueError('RayExecutor.start: Ray is not connected; call ray.init() first, or ray.init("auto") in a cluster')
+        make = None
+        if executable_cls is not None:
+            make = make_payload(executable_cls, tuple(executable_args or ()), dict(executable_kwargs or {}))
+        self.shutdown()
+        self._is_remote = ray.util.client.ray.is_connected()
+        make_adapter = ray.remote(Adapter).remote if self._is_remote else Adapter
+        self.adapter = make_adapter(self.settings, self._params)
+        _started.add(self)
+        # Functions that were registered last are called first: this one before Ray's own.
+        atexit.unregister(_shut_down)
+        atexit.register(_shut_down)
+        environment = {str(name): str(value) for name, value in (extra_env_vars or {}).items()}
+        try:
+            self._ask("start", make, environment, own_settings())
+        except BaseException:
+            self._forget()
+            raise
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        args: Optional[List[Any]] = None,
+        kwargs: Optional[Dict[str, Any]] = None,
+        callbacks: Optional[List[Callable[[Any], None]]] = None,
+    ) -> List[Any]:
+        """Calls `fn(*args, **kwargs)` on each rank; the results in rank order.
+
+        Args:
+            fn: anything that cloudpickle can carry, as can `args` and `kwargs`.
+            callbacks: must be None: ranks print, and hvdrun shows it.
+
+        Raises:
+            Whatever `fn` raised first, with the rank, its host, traceback and the job's last lines as its cause.
+            RuntimeError: a rank was killed or ended by itself, an actor died, ...; with hvdrun's report.
+        """
+        _refuse(callbacks)
+        return self._results("run", make_payload(fn, tuple(args or ()), dict(kwargs or {})))
+
+    def run_remote(
+        self, fn: Callable[..., Any], args: Optional[List[Any]] = None, kwargs: Optional[Dict[str, Any]] = None
+    ) -> List[Any]:
+        """As run(), without waiting: Ray's references to the results, in rank order. Later calls wait for this one."""
+        return self._ask("ask", "run", make_payload(fn, tuple(args or ()), dict(kwargs or {})), self._params.ranks)
+
+    def execute(self, fn: Callable[[Any], Any], callbacks: Optional[List[Callable[[Any], None]]] = None) -> List[Any]:
+        """As run(), with each rank's object of executable_cls (None where start() had no class) as the argument of `fn`."""
+        _refuse(callbacks)
+        return self._results("execute", make_payload(fn, (), {}))
+
+    def execute_single(self, fn: Callable[[Any], Any]) -> Any:
+        """As execute(), on rank 0 alone."""
+        return self._results("execute", make_payload(fn, (), {}), 1)[0]
+
+    def shutdown(self) -> None:
+        """Ends the ranks, and gives back what Ray has reserved. Ranks that still call a function are stopped."""
+        if self.adapter is None:
+            return
+        import ray
+
+        try:
+            if ray.is_initialized():  # else all actors have ended, and with them the ranks
+                self._ask("shutdown")
+        finally:
+            self._forget()
+
+    def _forget(self) -> None:
+        _started.discard(self)
+        self.adapter = None
+
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        if self.adapter is None:
+            raise RuntimeError(f"RayExecutor: there are no ranks; call start() before {name}")
+        method = getattr(self.adapter, name)
+        if not self._is_remote:
+            return method(*arguments)
+        import ray
+
+        try:
+            return ray.get(method.remote(*arguments))
+        except ray.exceptions.RayTaskError as error:  # what the adapter raised, in an actor
+            raise error.cause from error
+
+    def _results(self, kind: str, payload: bytes, ranks: Optional[int] = None) -> List[Any]:
+        import ray
+
+        asked = self._ask("ask", kind, payload, ranks or self._params.ranks)
+        pending = asked
+        try:
+            while pending:
+                done, pending = ray.wait(pending, num_returns=1)
+                ray.get(done)  # raises what failed
+            return ray.get(asked)
+        except Exception:
+            try:
+                self._ask("explain")
+            finally:
+                _settle(asked)
+            raise
+        except BaseException:  # Ctrl-C
+            self.shutdown()
+            raise
+
+
+def _settle(asked: List[Any]) -> None:
+    """Takes what other ranks' calls came to, once the job is over; Ray logs errors that nobody takes."""
+    import ray
+
+    for each in asked:
+        try:
+            ray.get(each, timeout=_SETTLE_S)
+        except Exception:
+            pass  # a consequence of what is raised already
+
+
+# Executors whose ranks run. Those that are left when Python ends are shut down before Ray is.
+_started: "weakref.WeakSet[RayExecutor]" = weakref.WeakSet()
+
+
+def _shut_down() -> None:
+    for executor in list(_started):
+        executor.shutdown()
+
+
+def _checked_count(name: str, value: Any, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be a whole number, {least} or more, not {value!r}")
+    return value
+
+
+def _refuse(callbacks: Any) -> None:
+    if callbacks:
+        raise NotImplementedError("RayExecutor: callbacks are not supported; ranks can print, which hvdrun shows. Leave them out")

@@ -1,0 +1,92 @@
+"""Where the ranks of a RayExecutor run: Ray's placement groups."""
+
+import dataclasses
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+
+class Params(NamedTuple):
+    """What RayExecutor was asked for, checked."""
+
+    ranks: int
+    num_hosts: int  # 0: any number of hosts
+    num_workers_per_host: int
+    cpus_per_worker: float
+    gpus_per_worker: int  # 0: none
+    use_current_placement_group: bool
+    elastic_restarts: int
+    elastic_timeout: float
+
+
+def create_placement_group(
+    resources_per_bundle: Dict[str, float], num_bundles: int, pg_timeout: float, pg_strategy: str
+) -> Tuple[Any, List[Dict[str, float]]]:
+    """A placement group and its bundles. TimeoutError: Ray has not reserved it after `pg_timeout` seconds."""
+    import ray
+
+    bundles = [dict(resources_per_bundle) for _ in range(num_bundles)]
+    group = ray.util.placement_group(bundles, strategy=pg_strategy)
+    ready, _ = ray.wait([group.ready()], timeout=pg_timeout)
+    if not ready:
+        ray.util.remove_placement_group(group)
+        raise TimeoutError(
+            f"Ray has not reserved {num_bundles} times {_text(resources_per_bundle)} ({pg_strategy}) after {pg_timeout:g} s; "
+            f"free now: {_text(ray.available_resources())}. Ask for fewer workers, or give the cluster more nodes"
+        )
+    return group, bundles
+
+
+def _text(resources: Dict[str, float]) -> str:
+    told = [f"{resources[name]:g} {name}" for name in ("CPU", "GPU") if resources.get(name)]
+    return ", ".join(told) or "nothing"
+
+
+@dataclasses.dataclass
+class Place:
+    """Where one actor runs, and how many ranks it starts."""
+
+    options: Dict[str, Any]
+    seats: int
+
+
+class Strategy:
+    """A whole host for each actor (`num_hosts`), or a bundle for each rank, packed on few hosts (`num_workers`)."""
+
+    def __init__(self, settings: Any, params: Params) -> None:
+        self._timeout_s = settings.placement_group_timeout_s
+        self._params = params
+        self._created_placement_group = False
+        self.placement_group: Any = None
+
+    def reserve(self) -> List[Place]:
+        """The places of the actors, in the order of their ranks. TimeoutError as create_placement_group."""
+        import ray
+
+        params = self._params
+        current = ray.util.get_current_placement_group() if params.use_current_placement_group else None
+        if current is not None:
+            self.placement_group = current
+            return [self._place(1, -1) for _ in range(params.ranks)]
+        bundles, seats = (params.num_hosts, params.num_workers_per_host) if params.num_hosts else (params.ranks, 1)
+        kind = "STRICT_SPREAD" if params.num_hosts else "PACK"
+        self.placement_group, _ = create_placement_group(self._resources(seats), bundles, self._timeout_s, kind)
+        self._created_placement_group = True
+        return [self._place(seats, index) for index in range(bundles)]
+
+    def _resources(self, seats: int) -> Dict[str, float]:
+        return {"CPU": seats * self._params.cpus_per_worker, "GPU": seats * self._params.gpus_per_worker}
+
+    def _place(self, seats: int, bundle: int) -> Place:
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        where = PlacementGroupSchedulingStrategy(self.placement_group, bundle, placement_group_capture_child_tasks=False)
+        resources = self._resources(seats)
+        return Place({"num_cpus": resources["CPU"], "num_gpus": resources["GPU"], "scheduling_strategy": where}, seats)
+
+    def release(self) -> None:
+        """Gives back what reserve() has reserved."""
+        import ray
+
+        if self._created_placement_group:
+            ray.util.remove_placement_group(self.placement_group)
+        self.placement_group = None
+        self._created_placement_group = False
