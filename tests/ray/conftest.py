@@ -1,0 +1,34 @@
+"""Real Ray on this machine's loopback: two nodes of two CPUs each. They take seconds to start, so they serve all cases."""
+
+import os
+import shutil
+import tempfile
+
+import pytest
+
+# Ray asks these when it is imported, and its processes inherit them.
+SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # everything listens on loopback
+    "RAY_AUTH_MODE": "disabled",  # else it leaves a token in the home folder
+    "RAY_COLOR_PREFIX": "0",
+}
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    os.environ.update(SETTINGS)
+    ray = pytest.importorskip("ray", reason="ray is not installed here")
+    from ray.cluster_utils import Cluster
+
+    folder = tempfile.mkdtemp(prefix="hvd-ray-")  # a short path: Ray has sockets in it
+    head = {"num_cpus": 2, "num_gpus": 4, "include_dashboard": False, "temp_dir": folder}
+    nodes = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        nodes.add_node(num_cpus=2)
+        ray.init(address=nodes.address, log_to_driver=False)
+        yield nodes.address
+    finally:
+        ray.shutdown()
+        nodes.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
