@@ -41,7 +41,8 @@ std::optional<Generation> Membership::next(bool is_late) {
     return std::nullopt;
   }
   std::vector<int> newcomers;
-  std::copy_if(members.begin(), members.end(), std::back_inserter(newcomers), [this](int rank) { return is_newcomer(rank); });
+  std::copy_if(members.begin(), members.end(), std::back_inserter(newcomers),
+               [this](int rank) { return is_newcomer(rank); });
   now_ = Generation{now_.number + 1, std::move(members), std::move(newcomers), !is_broken_};
   is_broken_ = false;
   for (const int rank : now_.members) {

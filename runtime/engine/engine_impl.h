@@ -256,6 +256,7 @@ class Engine::Impl final : public Interrupt {
   bool is_leaving_ = false;             // the owner is destroying the engine
   bool is_leave_overdue_ = false;
   bool is_orderly_ = false;  // over_ is an orderly shutdown
+  bool is_told_ = false;     // the agent said that the job is over, as each rank's agent does
   bool has_said_own_goodbye_ = false;
   std::thread thread_;
 };

@@ -7,7 +7,7 @@ namespace hvd {
 namespace {
 
 // How long a leaving rank waits for the others to run what was decided and to take in the message; and, if the job has
-// failed already, for the others to take in that message.
+// failed already, for the others to take in that message; none is waited for where each rank's agent has told it.
 constexpr Duration kLeaveTime = std::chrono::seconds(5);
 constexpr Duration kLeaveAfterFailureTime = std::chrono::seconds(1);
 
@@ -69,6 +69,7 @@ void Engine::Impl::send_frames() {
 
 void Engine::Impl::on_notice() {
   if (const auto notice = parts_.store->poll_notice()) {
+    is_told_ = true;
     end_job(Error(Code::kLostPeer, notice->cause));
   }
 }
@@ -164,7 +165,8 @@ void Engine::Impl::on_link_end(int rank, const Error& why) {
 
 void Engine::Impl::on_stop() {
   is_leaving_ = true;
-  loop_->after(over_ && !is_orderly_ ? kLeaveAfterFailureTime : kLeaveTime, [this] {
+  const Duration after_failure = is_told_ ? Duration::zero() : kLeaveAfterFailureTime;
+  loop_->after(over_ && !is_orderly_ ? after_failure : kLeaveTime, [this] {
     is_leave_overdue_ = true;
     end_job(Error(Code::kLostPeer, "Horovod has been shut down by rank " + std::to_string(parts_.map.rank)));
   });

@@ -21,8 +21,8 @@ namespace hvd {
 
 class StoreClient final : public Store {
  public:
-  // Connects to the agent's socket and waits for its Welcome. kAuth: the agent refuses this process. kNotFound: there is
-  // no agent any more.
+  // Connects to the agent's socket and waits for its Welcome. kAuth: the agent refuses this process. kNotFound: there
+  // is no agent any more.
   static Result<std::unique_ptr<StoreClient>> connect(const std::string& socket_path, const std::string& token,
                                                       int rank, Deadline deadline);
   // Reports a failure to the agent on a separate connection. It works before this process has joined, after it has

@@ -248,8 +248,7 @@ TEST_CASE("an agent that speaks of a rank of another node is not believed") {
   CHECK(strange([](FakeNode& node) { node.print(0, "not mine\n"); }).find("rank 0") != std::string::npos);
   CHECK(strange([](FakeNode& node) { node.say(AgentMessage::kStarted, number_body(7, 1)); }).find("rank 7") !=
         std::string::npos);
-  CHECK(strange([](FakeNode& node) { node.join(-1); }).find("rank -1") !=
-        std::string::npos);
+  CHECK(strange([](FakeNode& node) { node.join(-1); }).find("rank -1") != std::string::npos);
   strange([](FakeNode& node) { node.exchange(0, "address", "forged"); });
   strange([](FakeNode& node) { node.fail(1, {FailureNews::Kind::kFollows, 99, 1, "lost rank 99"}); });
 }
