@@ -2,6 +2,7 @@
 (test_multi.py), on any number of ranks."""
 
 import copy
+import random
 
 import torch
 import torch.nn.functional as F
@@ -197,6 +198,48 @@ def case_elastic_state():
     except HostsUpdatedInterrupt as interrupt:
         assert interrupt.skip_sync
     state.commit()
+
+
+def case_elastic_state_of_all_that_trains():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout())
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.5)
+    state = hvd.elastic.TorchState(model=model, optimizer=optimizer, rng=True, scheduler=scheduler)
+    state.commit()
+    first = [torch.rand(1), random.random()]
+    optimizer.step()
+    scheduler.step()
+    assert scheduler.last_epoch == 1 and optimizer.param_groups[0]["lr"] == 0.5
+    state.restore()
+    assert scheduler.last_epoch == 0 and optimizer.param_groups[0]["lr"] == 1.0
+    assert state.scheduler is scheduler and scheduler.optimizer is optimizer
+    assert [torch.rand(1), random.random()] == first, "what is done again is done with the same numbers"
+    torch.manual_seed(RANK)
+    for _ in range(RANK + 1):
+        scheduler.step()
+    state.save()
+    state._commits = 5 if RANK == SIZE - 1 else 2
+    state.sync()
+    assert scheduler.last_epoch == SIZE, "the schedule is that of the rank which has committed most"
+    own = torch.rand(1)
+    torch.manual_seed(RANK)
+    assert own == torch.rand(1), "random numbers stay a rank's own"
+
+    def lines():
+        return [line for line in hvd.elastic.check(state) if "Odd" in line]
+
+    class OddSGD(torch.optim.SGD):
+        pass
+
+    class OddModel(torch.nn.Linear):
+        pass
+
+    assert lines() == []
+    forgotten = OddModel(3, 2)
+    other = OddSGD(forgotten.parameters(), lr=1.0)
+    assert lines() == ["OddModel: a model, of which 8 trained numbers are not in the state", "OddSGD: an optimizer"]
+    state = hvd.elastic.TorchState(model=forgotten, optimizer=other)
+    assert lines() == []
 
 
 def case_elastic_sampler():

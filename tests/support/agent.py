@@ -10,7 +10,7 @@ import socket
 import struct
 import threading
 
-MAGIC, VERSION, MAX_LENGTH = 0x53445648, 2, 16 << 20
+MAGIC, VERSION, MAX_LENGTH = 0x53445648, 3, 16 << 20
 HELLO, WELCOME, EXCHANGE, EXCHANGED, NOTICE, GOODBYE, FAILURE, VISIT = 1, 2, 3, 4, 5, 6, 7, 8
 HEADER = struct.Struct("<IHHI")
 
@@ -121,7 +121,7 @@ class Agent:
                 raise ValueError("a Hello or Visit with a wrong token or rank")
             peer.is_visitor = kind == VISIT
             if kind == HELLO:
-                peer.connection.sendall(frame(WELCOME, self._secret))
+                peer.connection.sendall(frame(WELCOME, self._secret + b"\0"))  # it keeps the place that it was started with
         elif kind == FAILURE and peer.rank is not None:
             how, by, code = struct.unpack_from("<Bii", body)
             what, at = take_text(body, 9)

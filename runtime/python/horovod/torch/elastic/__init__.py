@@ -25,10 +25,10 @@ from typing import Any, Callable
 
 from horovod.common.elastic import run_fn
 from horovod.torch.elastic.sampler import ElasticSampler
-from horovod.torch.elastic.state import TorchState
+from horovod.torch.elastic.state import TorchState, check
 from horovod.torch.mpi_ops import init, shutdown
 
-__all__ = ["ElasticSampler", "TorchState", "run"]
+__all__ = ["ElasticSampler", "TorchState", "check", "run"]
 
 
 def reset() -> None:

@@ -1,6 +1,9 @@
-"""TorchState: models, optimizers, samplers and plain values that survive a failed collective."""
+"""TorchState: what a training script consists of, which survives a failed collective."""
 
 import copy
+import gc
+import random
+import sys
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
@@ -97,10 +100,61 @@ class SamplerStateHandler(StateHandler):
         self.save()
 
 
+class StateDictHandler(StateHandler):
+    """StateDictHandler handles any object with state_dict and load_state_dict: a learning rate scheduler, a GradScaler."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
+        self.save()
+
+    def save(self) -> None:
+        self._saved = copy.deepcopy(self.value.state_dict())
+
+    def restore(self) -> None:
+        self.value.load_state_dict(copy.deepcopy(self._saved))
+
+    def sync(self, root_rank: int = 0) -> None:
+        self.value.load_state_dict(broadcast_object(self.value.state_dict(), root_rank))
+        self.save()
+
+
+class RandomStates:
+    """RandomStates is this rank's random numbers: those of torch, of its CUDA devices, of Python, and of NumPy if it is
+    loaded."""
+
+    def state_dict(self) -> Dict[str, Any]:
+        numpy = sys.modules.get("numpy")
+        return {
+            "torch": torch.get_rng_state(),
+            "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
+            "python": random.getstate(),
+            "numpy": numpy.random.get_state() if numpy is not None else None,
+        }
+
+    def load_state_dict(self, states: Dict[str, Any]) -> None:
+        torch.set_rng_state(states["torch"])
+        if states["cuda"]:
+            torch.cuda.set_rng_state_all(states["cuda"])
+        random.setstate(states["python"])
+        if states["numpy"] is not None:
+            sys.modules["numpy"].random.set_state(states["numpy"])
+
+
+class RandomStateHandler(StateDictHandler):
+    """RandomStateHandler handles RandomStates. They are a rank's own: none takes over another's."""
+
+    def sync(self, root_rank: int = 0) -> None:
+        self.save()
+
+
 _handler_registry: List[Tuple[type, type]] = [
     (torch.nn.Module, ModelStateHandler),
     (torch.optim.Optimizer, OptimizerStateHandler),
     (ElasticSampler, SamplerStateHandler),
+    (RandomStates, RandomStateHandler),
+    (torch.optim.lr_scheduler.LRScheduler, StateDictHandler),
+    (torch.optim.lr_scheduler.ReduceLROnPlateau, StateDictHandler),
+    (torch.amp.GradScaler, StateDictHandler),
 ]
 
 
@@ -125,8 +179,12 @@ class TorchState(ObjectState):
     """TorchState is what a training script consists of: `TorchState(model=model, optimizer=optimizer, epoch=0,
     batch=0)`.
 
-    Each argument is an attribute. Models, optimizers and ElasticSamplers are saved, restored and synchronised by their
-    state_dict, in place; everything else as an object.
+    Each argument is an attribute. Models, optimizers, ElasticSamplers, learning rate schedulers and GradScalers are
+    saved, restored and synchronised by their state_dict, in place; everything else as an object.
+
+    Args:
+        rng: also restores this rank's random numbers, so that what is done again after a failure is done with the same
+            ones.
     """
 
     _root = 0  # whose state is taken over
@@ -135,8 +193,11 @@ class TorchState(ObjectState):
         self,
         model: Optional[torch.nn.Module] = None,
         optimizer: Optional[torch.optim.Optimizer] = None,
+        rng: bool = False,
         **kwargs: Any,
     ) -> None:
+        if rng:
+            kwargs["rng"] = RandomStates()
         everything: Dict[str, Any] = {"model": model, "optimizer": optimizer, **kwargs}
         handlers: Dict[str, StateHandler] = {}
         plain: Dict[str, Any] = {}
@@ -189,3 +250,37 @@ class TorchState(ObjectState):
         super().__setattr__(name, value)
         if name in self._handlers:
             self._handlers[name].set_value(value)
+
+    def covers(self, value: Any) -> bool:
+        """Returns whether the object itself is saved and restored."""
+        return any(handler.value is value for handler in self._handlers.values())
+
+
+def check(state: TorchState) -> List[str]:
+    """Returns what this process has and `state` does not cover, a line for each, such as "SGD: an optimizer".
+
+    Looked for are models with parameters that are trained, optimizers, learning rate schedulers and GradScalers. Call it
+    before training. It looks at all objects of the process, which takes some tenths of a second.
+    """
+    modules = [handler.value for handler in state._handlers.values() if isinstance(handler.value, torch.nn.Module)]
+    known = {id(parameter) for module in modules for parameter in module.parameters()}
+    kinds = (
+        (torch.optim.Optimizer, "an optimizer"),
+        (torch.optim.lr_scheduler.LRScheduler, "a learning rate scheduler"),
+        (torch.optim.lr_scheduler.ReduceLROnPlateau, "a learning rate scheduler"),
+        (torch.amp.GradScaler, "a GradScaler"),
+    )
+    found = []
+    parts = set()  # modules that are within others
+    everything = [value for value in gc.get_objects() if isinstance(value, (torch.nn.Module, *(kind for kind, _ in kinds)))]
+    for value in everything:
+        if isinstance(value, torch.nn.Module):
+            parts.update(id(part) for part in value.modules() if part is not value)
+    for value in everything:
+        if isinstance(value, torch.nn.Module):
+            missing = sum(p.numel() for p in value.parameters() if p.requires_grad and id(p) not in known)
+            if missing and id(value) not in parts:
+                found.append(f"{type(value).__name__}: a model, of which {missing} trained numbers are not in the state")
+        elif not state.covers(value):
+            found.append(f"{type(value).__name__}: {next(text for kind, text in kinds if isinstance(value, kind))}")
+    return sorted(found)
