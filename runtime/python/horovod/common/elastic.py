@@ -51,6 +51,7 @@ class State:
         self._bcast_object = bcast_object
         self._rank = get_rank
         self._commits = 0
+        self._goes_on = False  # this process has trained with this state, and is to train on with others
         self._host_messages: "queue.Queue" = queue.Queue()
         self._last_updated_timestamp = 0
         self._reset_callbacks: List[Callable[[], None]] = []
@@ -173,5 +174,6 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
                 skip_sync = interrupt.skip_sync
             reset()
             state.on_reset()
+            state._goes_on = True
 
     return wrapper

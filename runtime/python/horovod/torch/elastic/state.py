@@ -229,9 +229,13 @@ class TorchState(ObjectState):
     def sync(self) -> None:
         """Gives all ranks the state of the rank that has committed most, the lowest of these.
 
-        After a restart that is one which was there before, whatever its number is.
+        After a restart that is one which was there before, whatever its number is. Ranks that have trained together, and
+        have committed equally often, have the same state already: nothing is sent then.
         """
-        commits = allgather_object(self._commits)
+        commits, goes_on = zip(*allgather_object((self._commits, self._goes_on)))
+        self._goes_on = False
+        if all(goes_on) and min(commits) == max(commits) > 0:
+            return
         self._root = commits.index(max(commits))
         try:
             for handler in self._handlers.values():
