@@ -185,12 +185,13 @@ Result<void> AgentCore::on_generation(const Frame& frame) {
   if (!state_.may_start_again()) {
     return {};
   }
-  if (message.cause.empty()) {
+  if (message.kind == GenerationMessage::Kind::kChanged) {
     hub_->tell_changed();
-  } else {
+  }
+  if (!message.cause.empty()) {
     hub_->turn_away(message.cause);
   }
-  if (message.is_formed) {
+  if (message.kind == GenerationMessage::Kind::kFormed) {
     std::map<int, GenerationPlace> places;
     for (const GenerationMessage::Member& member : message.members) {
       places[member.rank] = member.place;

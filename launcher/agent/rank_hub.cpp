@@ -177,6 +177,9 @@ Result<void> RankHub::on_hello(Caller& caller, std::string_view body, bool is_vi
 }
 
 bool RankHub::try_welcome(Caller& caller) {
+  if (is_over_) {
+    return false;
+  }
   const bool is_first = generation_ == 0;
   const auto found = is_first ? seats_.try_emplace(caller.rank).first : seats_.find(caller.rank);
   if (found == seats_.end() || (is_elastic_ && found->second.is_taken)) {
@@ -195,24 +198,31 @@ bool RankHub::try_welcome(Caller& caller) {
     seat.place.write(body);
   }
   caller.channel->write(make_frame(store_wire::kSpec, store_wire::kWelcome, body.str()));
+  if (has_changed_) {
+    caller.channel->write(make_frame(store_wire::kSpec, store_wire::kChanged, ""));
+  }
   return true;
 }
 
 void RankHub::form_generation(std::uint32_t number, const std::map<int, GenerationPlace>& places) {
   generation_ = number;
+  is_over_ = false;
+  has_changed_ = false;
   seats_.clear();
   for (const auto& [rank, place] : places) {
     seats_[rank].place = place;
   }
   for (auto& [id, caller] : callers_) {
-    if (caller.is_waiting && try_welcome(caller)) {
-      caller.is_waiting = false;
-      sink_.on_joined(caller.rank, generation_, false);
+    if (caller.is_waiting) {
+      caller.is_waiting = !try_welcome(caller);
+      // Also of one that waits on: what was said of it may have crossed the news of this generation.
+      sink_.on_joined(caller.rank, generation_, caller.is_waiting);
     }
   }
 }
 
 void RankHub::tell_changed() {
+  has_changed_ = true;
   const std::string frame = make_frame(store_wire::kSpec, store_wire::kChanged, "");
   for (auto& [id, caller] : callers_) {
     if (caller.rank >= 0 && !caller.is_visitor && !caller.is_waiting && !caller.is_turned_away) {
@@ -265,6 +275,7 @@ void RankHub::send_notice(const std::string& cause) {
 }
 
 void RankHub::turn_away(const std::string& cause) {
+  is_over_ = true;
   const std::string frame = notice_frame(cause);
   for (auto& [id, caller] : callers_) {
     if (caller.rank >= 0 && !caller.is_visitor && !caller.is_waiting && !caller.is_turned_away) {

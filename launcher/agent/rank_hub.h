@@ -54,13 +54,14 @@ class RankHub {
   // A generation is formed: its ranks that wait are welcomed, the others when they call. `places` has those of this
   // node.
   void form_generation(std::uint32_t number, const std::map<int, GenerationPlace>& places);
-  // The connected ranks hear that a newer generation waits for them to leave.
+  // The members hear, also those that call later, that ranks wait for them to leave.
   void tell_changed();
   // Sends the values to all ranks of the generation that asked for `key`.
   void send_exchanged(std::uint32_t generation, const std::string& key, const std::vector<std::string>& values);
   // Tells all ranks that the job is over, also those that connect later.
   void send_notice(const std::string& cause);
-  // Tells the connected members why they have to connect again. What they asked for is forgotten.
+  // The generation is over: tells the connected members why they have to connect again. What they asked for is
+  // forgotten, and who calls waits for the next one.
   void turn_away(const std::string& cause);
 
  private:
@@ -102,6 +103,8 @@ class RankHub {
   };
   bool is_elastic_ = false;
   std::uint32_t generation_ = 0;
+  bool is_over_ = false;       // no rank is welcome before the next generation
+  bool has_changed_ = false;   // the members are to leave
   std::map<int, Seat> seats_;  // of the newest generation, by the rank as started; in the first each takes its own
   std::map<std::uint64_t, Caller> callers_;
   std::uint64_t next_id_ = 1;

@@ -34,6 +34,8 @@ class Generations {
   // These ranks are lost, for this cause. `start`: one of them is started again.
   void lose(const std::vector<int>& ranks, const std::string& cause, std::optional<StartMessage> start);
   void on_joined(const JoinedMessage& joined);
+  // The rank has ended in order.
+  void on_done(int rank);
   // Returns what is wrong with it; whoever posts for a generation that is over gets no answer.
   Result<void> post(const ExchangeMessage& exchange);
   // Returns the number that this rank of the generation was started with; -1: there is none.
@@ -42,9 +44,13 @@ class Generations {
   void stop();
 
  private:
-  void form(bool is_late, const std::string& cause, const std::optional<StartMessage>& start);
+  // Forms a generation, asks the members to leave for one, or waits. `cause`: why the present one is over; empty: it is
+  // not. `start`: one of its ranks is started again.
+  void advance(bool is_late, const std::string& cause = {}, const std::optional<StartMessage>& start = std::nullopt);
+  void begin(const Generation& formed, const std::string& cause, const std::optional<StartMessage>& start);
   // Sends each agent the members of its node, and `start` to the one of that rank.
-  void tell(const GenerationMessage& common, const std::vector<int>& members, const std::optional<StartMessage>& start);
+  void tell(const GenerationMessage& common, const std::optional<StartMessage>& start = std::nullopt,
+            const std::vector<int>& members = {});
 
   // constant after construction
   EventLoop& loop_;
@@ -53,8 +59,7 @@ class Generations {
   const Sink sink_;
   // loop only
   Membership membership_;
-  std::map<std::uint32_t, ExchangeBoard> boards_;         // of the present generation, and of the one being left
-  std::map<std::uint32_t, std::vector<int>> members_of_;  // of the same
+  ExchangeBoard board_;  // of the present generation
   std::optional<TimePoint> broken_since_;
   TimerId late_timer_ = 0;
   bool is_stopped_ = false;

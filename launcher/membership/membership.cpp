@@ -27,32 +27,47 @@ void Membership::on_waiting(int rank, std::uint32_t known) {
   }
 }
 
-std::optional<Generation> Membership::next(bool is_late) {
-  const bool all_wait =
-      !now_.members.empty() && std::all_of(now_.members.begin(), now_.members.end(), [this](int rank) {
-        return at(rank).is_member && at(rank).process == Process::kWaiting;
-      });
-  const bool is_gain = any_newcomer() && (is_late || !any_starting());
-  if (!is_broken_ && !all_wait && !is_gain) {
+void Membership::on_done(int rank) {
+  is_ending_ = true;
+  at(rank) = Rank{Process::kNone, false};
+}
+
+std::optional<Generation> Membership::next() {
+  bool is_any_left = false;
+  bool all_wait = true;
+  for (const int rank : now_.members) {
+    is_any_left = is_any_left || at(rank).is_member;
+    all_wait = all_wait && (!at(rank).is_member || at(rank).process == Process::kWaiting);
+  }
+  if (!is_broken_ && !(is_any_left && all_wait)) {
     return std::nullopt;
   }
   std::vector<int> members = in_order();
-  if (static_cast<int>(members.size()) < std::max(least_, 1)) {
+  if (static_cast<int>(members.size()) < std::max(is_ending_ ? 1 : least_, 1)) {
     return std::nullopt;
   }
   std::vector<int> newcomers;
   std::copy_if(members.begin(), members.end(), std::back_inserter(newcomers),
                [this](int rank) { return is_newcomer(rank); });
-  now_ = Generation{now_.number + 1, std::move(members), std::move(newcomers), !is_broken_};
+  now_ = Generation{now_.number + 1, std::move(members), std::move(newcomers)};
   is_broken_ = false;
+  is_asked_ = false;
   for (const int rank : now_.members) {
     at(rank) = Rank{Process::kIn, true};
   }
   return now_;
 }
 
+bool Membership::must_ask(bool is_late) {
+  if (is_broken_ || is_asked_ || is_ending_ || !any_newcomer() || (any_starting() && !is_late)) {
+    return false;
+  }
+  is_asked_ = true;
+  return true;
+}
+
 bool Membership::awaits_others() const {
-  return !is_broken_ && any_newcomer() && any_starting();
+  return !is_broken_ && !is_asked_ && !is_ending_ && any_newcomer() && any_starting();
 }
 
 bool Membership::any_newcomer() const {
@@ -80,7 +95,7 @@ std::vector<int> Membership::in_order() const {
     }
   }
   std::vector<int> newcomers;
-  for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
+  for (int rank = 0; rank < static_cast<int>(ranks_.size()) && !is_ending_; ++rank) {
     if (is_newcomer(rank)) {
       newcomers.push_back(rank);
       note_node(rank);

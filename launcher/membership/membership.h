@@ -2,8 +2,8 @@
 //
 // A process has the number that it was started with ("rank" here), and in each generation a place. When a member is
 // lost, the others form a new generation at once if they are enough; else they wait for processes that are being
-// started. A process that has come later waits, and is taken in together with all that are about to come: the members
-// leave for the new generation when it suits them, and nothing of theirs is lost.
+// started. A process that comes later waits. The members are asked to leave when it suits them, so that nothing of
+// theirs is lost; a generation with all of them is formed when the last member has left, and waits too.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,6 @@ struct Generation {
   std::uint32_t number = 0;
   std::vector<int> members;
   std::vector<int> newcomers{};  // those that were no members before
-  bool is_gentle = false;        // the members of the last generation leave it when it suits them
 };
 
 class Membership {
@@ -33,13 +32,17 @@ class Membership {
   void on_starting(int rank);
   // Its process has ended, or its node is lost.
   void on_lost(int rank);
+  // It has ended in order. From now on nobody is taken in: the job is ending.
+  void on_done(int rank);
   // Its runtime waits to be taken in. `known`: the newest generation that its agent knew then; what is older says
   // nothing about the present one.
   void on_waiting(int rank, std::uint32_t known);
 
-  // Forms the next generation if there is to be one now. `is_late`: newcomers have waited for the others long enough.
-  std::optional<Generation> next(bool is_late);
-
+  // Forms the next generation if there is to be one now.
+  std::optional<Generation> next();
+  // True when the members are to be asked to leave, for newcomers; they are asked once. `is_late`: newcomers have
+  // waited long enough for others that are being started.
+  [[nodiscard]] bool must_ask(bool is_late);
   // Newcomers wait for others that are being started.
   [[nodiscard]] bool awaits_others() const;
   // A member of the present generation is lost, and no other generation is formed yet.
@@ -68,6 +71,8 @@ class Membership {
   std::vector<Rank> ranks_;  // by the number that they were started with
   Generation now_;
   bool is_broken_ = false;
+  bool is_asked_ = false;   // the members are to leave
+  bool is_ending_ = false;  // a rank has ended in order
 };
 
 // Returns the place of each member. The ranks of a node must be consecutive.

@@ -239,6 +239,7 @@ void JobRunner::act(const StopNodes& action) {
   stop.spared.assign(action.spared.begin(), action.spared.end());
   stop.grace_ms =
       static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(spec_.grace).count());
+  generations_.stop();
   input_.reset();
   broadcast(AgentMessage::kStop, stop.encode());
   loop_.cancel(stop_timer_);

@@ -96,6 +96,7 @@ class JobRunner final : private SessionSink {
   void arm_timeout();
   // Goes on without a node that is away, if the ranks of the others are enough.
   void give_up_away(int node);
+  void give_up_away_in(Duration delay, int node);
   Result<void> keep_output();
   void open_sessions();
   void start_engine();

@@ -18,22 +18,32 @@ void JobRunner::on_away(int node, const Error& why, Duration patience) {
   tree_.change(node, Relay::State::kAway);
   if (spec_.least_ranks > 0) {
     // Silence has been waited for already; a connection that broke may be back at once.
-    const Duration wait = why.code() == Code::kTimeout ? Duration::zero() : spec_.heartbeat * kMissedHeartbeats;
-    away_timers_[node] = loop_.after(wait, [this, node] {
-      away_timers_.erase(node);
-      give_up_away(node);
-    });
+    give_up_away_in(why.code() == Code::kTimeout ? Duration::zero() : spec_.heartbeat * kMissedHeartbeats, node);
   }
+}
+
+void JobRunner::give_up_away_in(Duration delay, int node) {
+  away_timers_[node] = loop_.after(delay, [this, node] {
+    away_timers_.erase(node);
+    give_up_away(node);
+  });
 }
 
 // Where this host itself has lost its network no node is in touch, and all of them may come back.
 void JobRunner::give_up_away(int node) {
-  int ranks = 0;
+  NodeSession& away = *sessions_[static_cast<std::size_t>(node)];
+  std::vector<int> others;
   for (const auto& session : sessions_) {
-    ranks += session->is_in_touch() ? session->plan().local_size() : 0;
+    for (const RankPlan& rank : session->plan().ranks) {
+      if (session->is_in_touch()) {
+        others.push_back(rank.rank);
+      }
+    }
   }
-  if (ranks >= spec_.least_ranks && state_.may_lose_more()) {
-    sessions_[static_cast<std::size_t>(node)]->give_up();
+  if (state_.can_do_with(others)) {
+    away.give_up();
+  } else if (away.is_away()) {
+    give_up_away_in(spec_.heartbeat, node);
   }
 }
 
@@ -93,6 +103,10 @@ void JobRunner::on_exited(const ExitedMessage& exited) {
   log_.write(LogLevel::kDebug, "rank " + std::to_string(exited.rank) + " " + exited.status.text());
   say_all(reporter_.on(news::RankEnded{exited.rank, exited.status, exited.detail}));
   apply(RankExited{exited.rank, exited.status, exited.detail, loop_.now()});
+  const bool is_over = state_.ranks()[static_cast<std::size_t>(exited.rank)].state == RankRecord::State::kEnded;
+  if (spec_.restart_limit > 0 && is_over && exited.status.is_success()) {
+    generations_.on_done(exited.rank);
+  }
 }
 
 void JobRunner::on_exchange(const ExchangeMessage& exchange) {

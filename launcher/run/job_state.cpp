@@ -69,21 +69,19 @@ JobState::Actions JobState::handle(const NodeLost& event) {
     unopened_.emplace_back(event.node, event.why);
     return start_if_open();
   }
-  std::vector<int> lost;
-  for (const RankPlan& rank : plan.ranks) {
-    RankRecord& record = ranks_[static_cast<std::size_t>(rank.rank)];
-    if (record.state == RankRecord::State::kRunning || record.state == RankRecord::State::kPending) {
-      record.state = RankRecord::State::kLost;
-      order_.note_end(rank.rank, false, {});
-      lost.push_back(rank.rank);
-    }
-  }
   Cause cause;
   cause.exit_code = exit_code::kNodeLost;
   cause.lines.push_back("node " + plan.host.name + " was lost, with " + ranks_text(plan) + ": " + event.why.message());
-  if (may_lose_more() && can_go_on()) {
-    ++restarts_;
-    return {GoOnWithout{std::move(lost), cause.lines.front()}};
+  const std::vector<int> there = ranks_there(plan);
+  if (least_ < placement_.size && there.empty() && phase_ == JobPhase::kRunning) {
+    return finish_if_over();  // all of its ranks had ended, or were done without before
+  }
+  if (auto others = do_without(there, cause.lines.front())) {
+    return *std::move(others);
+  }
+  for (const int rank : there) {
+    ranks_[static_cast<std::size_t>(rank)].state = RankRecord::State::kLost;
+    order_.note_end(rank, false, {});
   }
   Actions actions = stop_for(std::move(cause), SIGTERM);
   const Actions end = finish_if_over();
@@ -96,6 +94,9 @@ JobState::Actions JobState::handle(const NodeEnding& event) {
   Cause cause;
   cause.exit_code = exit_code::kNodeLost;
   cause.lines.push_back("the agent on " + plan.host.name + " ends, with " + ranks_text(plan) + ": " + event.why);
+  if (auto others = do_without(ranks_there(plan), cause.lines.front())) {
+    return *std::move(others);
+  }
   return stop_for(std::move(cause), SIGTERM);
 }
 
@@ -127,11 +128,19 @@ JobState::Actions JobState::handle(const RankStartFailed& event) {
   cause.exit_code = event.why.code() == Code::kNotFound ? exit_code::kNoProgram : exit_code::kStartFailed;
   cause.lines.push_back("cannot start rank " + std::to_string(event.rank) + " on " +
                         placement_.node_of(event.rank).host.name + ": " + event.why.message());
+  if (ranks_[static_cast<std::size_t>(event.rank)].restarts > 0) {
+    if (auto others = do_without({event.rank}, cause.lines.front())) {
+      return *std::move(others);
+    }
+  }
   return stop_for(std::move(cause), SIGTERM);
 }
 
 JobState::Actions JobState::handle(const RankExited& event) {
   RankRecord& record = ranks_[static_cast<std::size_t>(event.rank)];
+  if (record.state == RankRecord::State::kLost) {
+    return let_others_go();  // it had been done without already
+  }
   record.state = RankRecord::State::kEnded;
   record.status = event.status;
   record.detail = event.detail;
@@ -152,8 +161,8 @@ JobState::Actions JobState::handle(const RankExited& event) {
     ++record.restarts;
     return {RestartRank{event.rank, ++restarts_, describe(event.rank)}};
   }
-  // The script has run before: what keeps this one from joining is of its host, or of its new start.
-  if (record.restarts > 0 && !record.has_joined && phase_ == JobPhase::kRunning && can_go_on()) {
+  // The others train without it: what ends it is of its host, or of its new start.
+  if (!record.is_member && phase_ == JobPhase::kRunning && can_go_on()) {
     record.state = RankRecord::State::kLost;
     order_.note_end(event.rank, false, event.at);
     return {GoOnWithout{{event.rank}, describe(event.rank)}};
@@ -277,11 +286,48 @@ bool JobState::may_lose_more() const {
          std::none_of(ranks_.begin(), ranks_.end(), has_ended_well);
 }
 
+bool JobState::can_do_with(const std::vector<int>& ranks) const {
+  const auto can_train = [this](int rank) {
+    const RankRecord& record = ranks_[static_cast<std::size_t>(rank)];
+    return record.state == RankRecord::State::kRunning && record.has_joined && record.is_member;
+  };
+  return may_lose_more() && std::count_if(ranks.begin(), ranks.end(), can_train) >= least_;
+}
+
 bool JobState::can_go_on() const {
   const auto can_train = [](const RankRecord& record) {
-    return record.state == RankRecord::State::kRunning && record.has_joined;
+    return record.state == RankRecord::State::kRunning && record.has_joined && record.is_member;
   };
   return std::count_if(ranks_.begin(), ranks_.end(), can_train) >= least_;
+}
+
+std::vector<int> JobState::ranks_there(const NodePlan& node) const {
+  std::vector<int> ranks;
+  for (const RankPlan& rank : node.ranks) {
+    const RankRecord::State state = ranks_[static_cast<std::size_t>(rank.rank)].state;
+    if (state == RankRecord::State::kRunning || state == RankRecord::State::kPending) {
+      ranks.push_back(rank.rank);
+    }
+  }
+  return ranks;
+}
+
+std::optional<JobState::Actions> JobState::do_without(const std::vector<int>& ranks, const std::string& cause) {
+  std::vector<int> others;
+  for (int rank = 0; rank < placement_.size; ++rank) {
+    if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) {
+      others.push_back(rank);
+    }
+  }
+  if (!can_do_with(others)) {
+    return std::nullopt;
+  }
+  for (const int rank : ranks) {
+    ranks_[static_cast<std::size_t>(rank)].state = RankRecord::State::kLost;
+    order_.note_end(rank, false, {});
+  }
+  ++restarts_;
+  return Actions{GoOnWithout{ranks, cause}};
 }
 
 bool JobState::is_optional(int rank) const {

@@ -166,8 +166,8 @@ class JobState {
   [[nodiscard]] bool has_kept_all() const { return has_kept_all_; }
   // True when ReportFailing came before ReportCause.
   [[nodiscard]] bool was_told_as_failing() const { return was_told_as_failing_; }
-  // True when a rank or node that is lost now would not end an elastic job that has enough others.
-  [[nodiscard]] bool may_lose_more() const;
+  // True when an elastic job goes on if all but these ranks are lost now.
+  [[nodiscard]] bool can_do_with(const std::vector<int>& ranks) const;
   // True when no further event can come from this node.
   [[nodiscard]] bool is_over(int node) const {
     const NodeState state = nodes_[static_cast<std::size_t>(node)];
@@ -222,8 +222,13 @@ class JobState {
   [[nodiscard]] bool is_optional(int rank) const;
   // True when the others can go on with the rank after a restart.
   [[nodiscard]] bool is_worth_restarting(const RankRecord& failed) const;
-  // True when the ranks of an elastic job that have joined are enough without those that are lost.
+  [[nodiscard]] bool may_lose_more() const;
+  // True when the ranks that run and have joined are enough for an elastic job.
   [[nodiscard]] bool can_go_on() const;
+  // The ranks of the node that are still there.
+  [[nodiscard]] std::vector<int> ranks_there(const NodePlan& node) const;
+  // Does without the ranks, if the others are enough.
+  std::optional<Actions> do_without(const std::vector<int>& ranks, const std::string& cause);
   Actions finish_if_over();
   Actions start_if_open();
   [[nodiscard]] bool every_node(NodeState a, NodeState b) const;

@@ -28,9 +28,11 @@ bool is_start(const StartMessage& m) {
 }
 
 bool is_generation(const GenerationMessage& m) {
-  return std::all_of(m.members.begin(), m.members.end(),
-                     [](const auto& member) { return member.rank >= 0 && member.place.is_valid(); }) &&
-         (m.is_formed || m.members.empty());
+  const bool are_valid = std::all_of(m.members.begin(), m.members.end(),
+                                     [](const auto& member) { return member.rank >= 0 && member.place.is_valid(); });
+  const bool is_formed = m.kind == GenerationMessage::Kind::kFormed;
+  const bool is_broken = m.kind == GenerationMessage::Kind::kBroken;
+  return are_valid && (is_formed || m.members.empty()) && (!is_broken || !m.cause.empty());
 }
 
 }  // namespace

@@ -233,19 +233,27 @@ struct StartMessage {
 // The ranks of an elastic job meet again, because one was lost or because some have come. The job's first generation is
 // number 0, and no message says so. "Rank" without another word is the number that a process was started with.
 struct GenerationMessage {
+  enum class Kind : std::uint8_t {
+    kStart = 1,    // nothing changes, but for a rank that is started again
+    kChanged = 2,  // ranks wait to be taken in: the members are to leave, and to call again, when it suits them
+    kBroken = 3,   // the present one is over, for a cause; who calls waits, since too few are left
+    kFormed = 4,   // here is a new one; with a cause, the last one is over for it
+  };
   struct Member {
     std::int32_t rank = 0;
     GenerationPlace place;
 
     static void fields(auto& m, auto& walk) { walk(m.rank, m.place); }
   };
-  std::uint32_t number = 0;           // with members: that of the new generation; else that of the one which is over
-  std::string cause;                  // why the last one is over; empty: its ranks leave it when it suits them
-  bool is_formed = false;             // false: the next one is not known yet, and ranks that call wait for it
+  Kind kind = Kind::kStart;
+  std::uint32_t number = 0;  // of the new generation
+  std::string cause;
   std::vector<Member> members;        // those of this node
   std::optional<StartMessage> start;  // of a rank of this node that is started again
 
-  static void fields(auto& m, auto& walk) { walk(m.number, m.cause, m.is_formed, m.members, embedded(m.start)); }
+  static void fields(auto& m, auto& walk) {
+    walk(bounded(m.kind, Kind::kStart, Kind::kFormed), m.number, m.cause, m.members, embedded(m.start));
+  }
   [[nodiscard]] std::string encode() const;
   static Result<GenerationMessage> decode(std::string_view body);
 };

@@ -67,7 +67,12 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
             _join(ranks, mpi_comm, max(until - time.monotonic(), 1.0), process_sets)
             return
         except HorovodInternalError as error:
-            if error.status not in (_lib.LOST_PEER, _lib.UNREACHABLE) or time.monotonic() > until:
+            # A process that was started again waits for as long as the others train without a commit. When they end,
+            # hvdrun ends it.
+            is_newcomer = generation == 0 and int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0) > 0
+            if is_newcomer and error.status == _lib.TIMEOUT:
+                until = time.monotonic() + float(os.environ.get("HOROVOD_ELASTIC_TIMEOUT") or 600)
+            elif error.status not in (_lib.LOST_PEER, _lib.UNREACHABLE) or time.monotonic() > until:
                 raise
         time.sleep(0.05)
 

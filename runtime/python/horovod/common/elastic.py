@@ -51,7 +51,7 @@ class State:
         self._bcast_object = bcast_object
         self._rank = get_rank
         self._commits = 0
-        self._goes_on = False  # this process has trained with this state, and is to train on with others
+        self._came_by = ""  # "restored" or "left": how this process, which has trained with this state, comes to train on
         self._host_messages: "queue.Queue" = queue.Queue()
         self._last_updated_timestamp = 0
         self._reset_callbacks: List[Callable[[], None]] = []
@@ -170,10 +170,12 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
                     raise
                 state.restore()
                 skip_sync = False
+                state._came_by = "restored"
             except HostsUpdatedInterrupt as interrupt:
-                skip_sync = interrupt.skip_sync
+                # In an elastic job somebody may come who needs the others' state, whatever the script was told.
+                skip_sync = interrupt.skip_sync and restart_limit() == 0
+                state._came_by = "left"
             reset()
             state.on_reset()
-            state._goes_on = True
 
     return wrapper

@@ -21,11 +21,19 @@ struct Job {
       : placement(place(parse_host_list(hosts).value(), 0).value()), membership(placement, least) {}
 
   // The members of the generation that is formed now; none: there is no other than before.
-  Members next(bool is_late = false) {
-    const auto formed = membership.next(is_late);
+  Members next() {
+    const auto formed = membership.next();
     return formed ? formed->members : Members();
   }
   void wait(int rank) { membership.on_waiting(rank, membership.now().number); }
+  // The members leave, and wait to be taken in again. Until the last has there is no other generation.
+  Members leave() {
+    for (const int member : Members(membership.now().members)) {
+      CHECK(next().empty());
+      wait(member);
+    }
+    return next();
+  }
 
   Placement placement;
   Membership membership;
@@ -45,7 +53,6 @@ TEST_CASE("when a rank is lost the others go on at once, in their order") {
   job.membership.on_lost(1);
   CHECK(job.membership.is_broken());
   CHECK(job.next() == Members{0, 2, 3});
-  CHECK_FALSE(job.membership.now().is_gentle);
   CHECK_FALSE(job.membership.is_broken());
   job.membership.on_lost(0);
   CHECK(job.next() == Members{2, 3});
@@ -67,42 +74,76 @@ TEST_CASE("too few ranks wait for one that is started again, and go on when it w
   CHECK(job.membership.now().number == 1);
 }
 
-TEST_CASE("who comes later is taken in gently, behind the survivors of its node") {
+TEST_CASE("for who comes later the members are asked to leave, once, and he stands behind the survivors of his node") {
   Job job(2);
   job.membership.on_lost(0);
   job.membership.on_starting(0);
   CHECK(job.next() == Members{1, 2, 3});
+  CHECK_FALSE(job.membership.must_ask(false));
   job.wait(0);
-  CHECK(job.next() == Members{1, 0, 2, 3});
-  CHECK(job.membership.now().is_gentle);
+  CHECK(job.membership.must_ask(false));
+  CHECK_FALSE(job.membership.must_ask(false));
+  CHECK(job.leave() == Members{1, 0, 2, 3});
+  CHECK(job.membership.now().newcomers == Members{0});
+  CHECK_FALSE(job.membership.must_ask(false));
 }
 
-TEST_CASE("newcomers wait for others that are being started, but not for ever") {
-  Job job(2);
-  for (const int rank : {2, 3}) {
+TEST_CASE("newcomers wait for others that are being started, but not for ever, and all that wait are taken in") {
+  Job job(2, "node1:2,node2:3");
+  for (const int rank : {2, 3, 4}) {
     job.membership.on_lost(rank);
     job.membership.on_starting(rank);
   }
   CHECK(job.next() == Members{0, 1});
   job.wait(3);
   CHECK(job.membership.awaits_others());
-  CHECK(job.next().empty());
-  CHECK(job.next(true) == Members{0, 1, 3});
+  CHECK_FALSE(job.membership.must_ask(false));
+  CHECK(job.membership.must_ask(true));
   CHECK_FALSE(job.membership.awaits_others());
-  job.wait(2);
-  CHECK(job.next() == Members{0, 1, 3, 2});
+  job.wait(2);  // it comes before the members have left
+  CHECK(job.leave() == Members{0, 1, 2, 3});
+  job.wait(4);
+  CHECK(job.membership.must_ask(false));
+  CHECK(job.leave() == Members{0, 1, 2, 3, 4});
 }
 
-TEST_CASE("a loss while the members leave gently makes another generation, without the lost one") {
+TEST_CASE("a loss while the members leave makes a generation at once, of them and those that wait") {
   Job job(2);
   job.membership.on_lost(3);
   job.membership.on_starting(3);
   CHECK(job.next() == Members{0, 1, 2});
   job.wait(3);
-  CHECK(job.next() == Members{0, 1, 2, 3});
+  CHECK(job.membership.must_ask(false));
+  job.wait(0);
   job.membership.on_lost(1);
   CHECK(job.next() == Members{0, 2, 3});
-  CHECK_FALSE(job.membership.now().is_gentle);
+}
+
+TEST_CASE("the loss of one that is not taken in yet changes nothing for the members") {
+  Job job(2);
+  job.membership.on_lost(3);
+  job.membership.on_starting(3);
+  CHECK(job.next() == Members{0, 1, 2});
+  job.wait(3);
+  job.membership.on_lost(3);
+  CHECK_FALSE(job.membership.is_broken());
+  CHECK(job.next().empty());
+  CHECK_FALSE(job.membership.must_ask(true));
+}
+
+TEST_CASE("when a rank has ended in order nobody is taken in, and the others can still meet") {
+  Job job(2);
+  job.membership.on_lost(3);
+  job.membership.on_starting(3);
+  CHECK(job.next() == Members{0, 1, 2});
+  job.membership.on_done(1);
+  job.wait(3);
+  CHECK_FALSE(job.membership.must_ask(true));
+  CHECK_FALSE(job.membership.is_broken());
+  job.wait(0);
+  CHECK(job.next().empty());
+  job.wait(2);
+  CHECK(job.next() == Members{0, 2});
 }
 
 TEST_CASE("what an agent said of an older generation says nothing of this one") {
@@ -166,7 +207,8 @@ TEST_CASE("random losses and starts: no member twice, enough members, survivors 
       } else if (what == 2) {
         job.wait(rank);
       }
-      const Members after = job.next(random() % 4 == 0);
+      static_cast<void>(job.membership.must_ask(random() % 4 == 0));
+      const Members after = job.next();
       if (after.empty()) {
         continue;
       }

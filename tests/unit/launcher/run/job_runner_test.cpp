@@ -331,7 +331,7 @@ TEST_CASE("a rank that has joined and fails is started again by its own node, an
     REQUIRE(own.start.has_value());
     CHECK(own.start->ranks.size() == 1);
     CHECK_FALSE(others.start.has_value());
-    CHECK_FALSE(others.is_formed);  // two ranks are wanted, and one is left
+    CHECK(others.kind == GenerationMessage::Kind::kBroken);  // two ranks are wanted, and one is left
     CHECK(job.node(2).ranks.size() == 1);
     job.node(1).exit(0, exited(0)), job.node(2).exit(1, exited(0));
   });
@@ -391,7 +391,7 @@ TEST_CASE("what was posted before a restart is not mixed with what is posted aft
   job.at(3s, [&] { job.node(2).exit(1, exited(3)); });
   job.at(4s, [&] {
     job.node(1).exchange(0, "address", "late", 0);  // it had not heard of the restart
-    job.node(2).join(1, 0, true);
+    job.node(1).join(0, 0, true), job.node(2).join(1, 0, true);
     job.node(2).exchange(1, "address", "new 1", 1);
   });
   job.at(5s, [&] {
@@ -521,7 +521,7 @@ TEST_CASE("an elastic job goes on without a rank at once, and takes it in again 
   job.at(1s, [&] { job.node(1).join(0), job.node(1).join(1), job.node(2).join(2); });
   job.at(2s, [&] { job.node(1).exit(0, killed(SIGKILL)); });
   job.at(3s, [&] {
-    CHECK(last(1).is_formed);
+    CHECK(last(1).kind == GenerationMessage::Kind::kFormed);
     CHECK(last(1).number == 1);
     CHECK(last(1).start.has_value());
     REQUIRE(last(1).members.size() == 1);
@@ -539,6 +539,10 @@ TEST_CASE("an elastic job goes on without a rank at once, and takes it in again 
     job.node(1).join(0, 1, true);
   });
   job.at(5s, [&] {
+    CHECK(last(2).kind == GenerationMessage::Kind::kChanged);
+    job.node(1).join(1, 1, true), job.node(2).join(2, 1, true);
+  });
+  job.at(6s, [&] {
     CHECK(last(2).number == 2);
     CHECK(last(2).cause.empty());
     CHECK(last(1).members.size() == 2);

@@ -230,11 +230,11 @@ class TorchState(ObjectState):
         """Gives all ranks the state of the rank that has committed most, the lowest of these.
 
         After a restart that is one which was there before, whatever its number is. Ranks that have trained together, and
-        have committed equally often, have the same state already: nothing is sent then.
+        have committed equally often, have the same state already if all were restored or none: nothing is sent then.
         """
-        commits, goes_on = zip(*allgather_object((self._commits, self._goes_on)))
-        self._goes_on = False
-        if all(goes_on) and min(commits) == max(commits) > 0:
+        commits, came_by = zip(*allgather_object((self._commits, self._came_by)))
+        self._came_by = ""
+        if len(set(came_by)) == 1 and came_by[0] and min(commits) == max(commits) > 0:
             return
         self._root = commits.index(max(commits))
         try:
