@@ -71,6 +71,7 @@ int next_signal(const sigset_t& signals, Deadline deadline) {
 
 // Waits for the agent. A polite request to end is passed on to it; an agent that stays stopped is killed.
 int await_agent(pid_t agent, const sigset_t& signals) {
+  ::signal(SIGPIPE, SIG_IGN);  // what it says may have no reader any more, and it has ranks to end
   const Deadline never(TimePoint::max());
   Deadline patience = never;  // of an agent that is stopped
   for (;;) {

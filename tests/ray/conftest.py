@@ -21,6 +21,7 @@ def cluster():
     ray = pytest.importorskip("ray", reason="ray is not installed here")
     from ray.cluster_utils import Cluster
 
+    os.makedirs("/tmp/ray", exist_ok=True)  # Ray notes the cluster's address there, and makes the folder only for its own files
     folder = tempfile.mkdtemp(prefix="hvd-ray-")  # a short path: Ray has sockets in it
     head = {"num_cpus": 2, "num_gpus": 4, "include_dashboard": False, "temp_dir": folder}
     nodes = Cluster(initialize_head=True, head_node_args=head)
