@@ -194,7 +194,7 @@ hvd::Result<int> call_at(const std::string& engine, const hvd::launch::CallPlace
   return run_agent(options, [&] { return dial(call); }, log);
 }
 
-// What a manifest tells the agent in a pod.
+// PodWords is what a manifest tells the agent in a pod.
 struct PodWords {
   std::string key_file;
   double start_timeout_s = 60;

@@ -303,6 +303,9 @@ Result<void> apply_input(const std::string& word, launch::JobSpec& job) {
 Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
   const bool is_asked_for = flags.min_np || flags.max_np || flags.elastic_timeout_s || flags.elastic_restarts;
   job.restart_limit = is_asked_for ? flags.elastic_restarts.value_or(kDefaultRestarts) : 0;
+  if (job.restart_limit == 0 && flags.min_np) {
+    return Error(Code::kInvalid, "--min-np with --elastic-restarts 0: an elastic job restarts at least one rank");
+  }
   if (job.restart_limit == 0) {
     return {};
   }

@@ -71,7 +71,7 @@ std::string launcher_host(const ManifestOptions& options) {
   return options.name + (is_jobset(options) ? "-launcher-0-0." : "-launcher.") + options.name;
 }
 
-// What the pods of hvdrun and of the nodes have in common.
+// Writes what the pods of hvdrun and of the nodes have in common.
 Yaml pod_of(const ManifestOptions& options, Yaml container) {
   container["volumeMounts"] = Yaml::array({{{"name", "key"}, {"mountPath", kKeyDir}, {"readOnly", true}}});
   return {

@@ -72,7 +72,7 @@ class NodeRanks {
   void end_orphans_of(const RankProcess& process) const;
   void take_output(int rank, StreamId stream, std::string_view bytes);
   [[nodiscard]] InputFeed::Sink input_sink();
-  // What the node knows of the end of a rank, and whether the kernel killed it.
+  // Returns what the node knows of the end of a rank, and notes in `status` whether the kernel killed it.
   ExitDetail explain(pid_t pid, ExitStatus& status, bool is_stopping);
 
   // constant after construction

@@ -156,6 +156,15 @@ Result<void> JobRunner::keep_output() {
 }
 
 Result<int> JobRunner::run() {
+  if (spec_.least_ranks > placement_.size) {
+    const std::string least = std::to_string(spec_.least_ranks);
+    const Error why(Code::kInvalid, "--min-np " + least + ": the job has room for " + std::to_string(placement_.size) +
+                                        (placement_.size == 1 ? " rank" : " ranks") +
+                                        " only; name more hosts or slots");
+    say_all(reporter_.on(news::Refused{why, exit_code::kUsage}));
+    static_cast<void>(logs_.flush_all({kFlushAfterFailure, kStall}));
+    return exit_code::kUsage;
+  }
   if (const auto kept = keep_output(); !kept.ok()) {
     say_all(reporter_.on(news::Refused{kept.error(), exit_code::kOutputFailed}));
     static_cast<void>(logs_.flush_all({kFlushAfterFailure, kStall}));

@@ -326,7 +326,7 @@ std::optional<JobState::Actions> JobState::do_without(const std::vector<int>& ra
     ranks_[static_cast<std::size_t>(rank)].state = RankRecord::State::kLost;
     order_.note_end(rank, false, {});
   }
-  ++restarts_;
+  // It is no restart: what is lost so does not come back, so that it cannot happen again and again.
   return Actions{GoOnWithout{ranks, cause}};
 }
 

@@ -69,6 +69,8 @@ def test_an_agent_that_cannot_be_started_here_is_no_unreachable_host(tmp_path):
     (["--slots", "2", "true"], "--slots-per-host: hosts that come and go are not supported yet"),
     (["--host-discovery-script=x", "true"], "hosts that come and go are not supported yet"),
     (["-np", "2", "--min-np=3", "true"], "-np 2 is not between --min-np and --max-np"),
+    (["--min-np", "2", "--elastic-restarts", "0", "true"], "an elastic job restarts at least one rank"),
+    (["-H", "localhost:1", "--min-np", "2", "true"], "--min-np 2: the job has room for 1 rank only"),
     (["--elastic-restarts", "1", "--mpi", "true"], "mpirun restarts no rank"),
     (["-f", "x.json", "--reset-limit", "1"], "it takes no elastic options"),
     (["--fusion-threshold-mb", "-1", "true"], "--fusion-threshold-mb: expected a whole number"),

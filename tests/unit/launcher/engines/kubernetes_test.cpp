@@ -1,4 +1,4 @@
-// Where KubernetesGang puts the ranks, and the key that both ends find in a file.
+// launcher/engines/kubernetes_gang: it puts ranks on pods, and both ends find the key in a file.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,9 +12,11 @@
 #include "launcher/engines/kubernetes_gang.h"
 #include "launcher/job/host_list.h"
 #include "launcher/wire/engine_call.h"
+#include "tests/support/called_placement.h"
 
 using namespace hvd;
 using namespace hvd::launch;
+using hvd::test::placed;
 
 namespace {
 
@@ -23,21 +25,6 @@ ReadyMessage pod_named(const std::string& name, std::size_t gpus = 0) {
   ready.host_name = name;
   ready.gpus.resize(gpus);
   return ready;
-}
-
-// Returns "a:2 b:1 001" for the nodes' names and ranks, and the pod of each rank; or the message of an error.
-std::string placed(const Result<CalledPlacement>& called) {
-  if (!called.ok()) {
-    return called.error().message();
-  }
-  std::string text;
-  for (const NodePlan& node : called.value().placement.nodes) {
-    text += node.host.name + ":" + std::to_string(node.local_size()) + " ";
-  }
-  for (const int pod : called.value().partition_of_rank) {
-    text += std::to_string(pod);
-  }
-  return text;
 }
 
 class KeyFile {

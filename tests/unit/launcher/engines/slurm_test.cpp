@@ -8,9 +8,11 @@
 #include <doctest/doctest.h>
 
 #include "launcher/engines/slurm_gang.h"
+#include "tests/support/called_placement.h"
 
 using namespace hvd;
 using namespace hvd::launch;
+using hvd::test::placed;
 
 namespace {
 
@@ -43,20 +45,6 @@ ReadyMessage agent_on(const std::string& name, Words gpus = {}) {
   ready.host_name = name;
   ready.gpus = std::move(gpus);
   return ready;
-}
-
-std::string placed(const Result<CalledPlacement>& called) {
-  if (!called.ok()) {
-    return called.error().message();
-  }
-  std::string text;
-  for (const NodePlan& node : called.value().placement.nodes) {
-    text += node.host.name + ":" + std::to_string(node.local_size()) + " ";
-  }
-  for (const int partition : called.value().partition_of_rank) {
-    text += std::to_string(partition);
-  }
-  return text;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // launcher/run/job_runner: whole jobs on nodes that are not there, in a time that goes by itself. Here the ranks end,
-// fail, are stopped and started again; lost nodes and strange agents are in job_runner_nodes_test.cpp.
+// fail, are stopped and started again; lost nodes and strange agents are in job_runner_nodes_test.cpp, elastic jobs in
+// job_runner_elastic_test.cpp.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -507,101 +508,4 @@ TEST_CASE("what a rank's child prints after the rank has ended is shown") {
   });
   CHECK(job.run() == 0);
   CHECK(job.shown().find("late words") != std::string::npos);
-}
-
-TEST_CASE("an elastic job goes on without a rank at once, and takes it in again when it has come") {
-  JobScenario job("node1:2,node2:1");
-  job.spec.restart_limit = 3;
-  job.spec.least_ranks = 2;
-  const auto last = [&](int number) {
-    FakeNode& node = job.node(number);
-    return GenerationMessage::decode(node.body(AgentMessage::kGeneration, node.count(AgentMessage::kGeneration) - 1))
-        .value();
-  };
-  job.at(1s, [&] { job.node(1).join(0), job.node(1).join(1), job.node(2).join(2); });
-  job.at(2s, [&] { job.node(1).exit(0, killed(SIGKILL)); });
-  job.at(3s, [&] {
-    CHECK(last(1).kind == GenerationMessage::Kind::kFormed);
-    CHECK(last(1).number == 1);
-    CHECK(last(1).start.has_value());
-    REQUIRE(last(1).members.size() == 1);
-    CHECK(last(1).members.front().rank == 1);
-    CHECK(last(1).members.front().place.rank == 0);
-    CHECK(last(2).members.front().place.size == 2);
-    CHECK_FALSE(last(2).cause.empty());
-    job.node(1).exchange(1, "address", "a", 1);
-    job.node(2).exchange(2, "address", "b", 1);
-  });
-  job.at(4s, [&] {
-    const auto told = ExchangedMessage::decode(job.node(2).body(AgentMessage::kExchanged)).value();
-    CHECK(told.values == std::vector<std::string>{"a", "b"});
-    CHECK(told.generation == 1);
-    job.node(1).join(0, 1, true);
-  });
-  job.at(5s, [&] {
-    CHECK(last(2).kind == GenerationMessage::Kind::kChanged);
-    job.node(1).join(1, 1, true), job.node(2).join(2, 1, true);
-  });
-  job.at(6s, [&] {
-    CHECK(last(2).number == 2);
-    CHECK(last(2).cause.empty());
-    CHECK(last(1).members.size() == 2);
-    CHECK(last(1).members.front().rank == 0);
-    CHECK(last(1).members.front().place.rank == 1);  // behind the one that has stayed
-    job.node(1).exit_all(exited(0)), job.node(2).exit_all(exited(0));
-  });
-  CHECK(job.run() == 0);
-}
-
-TEST_CASE("an elastic job goes on without a node that is lost, and ends with the ranks that are left") {
-  JobScenario job("node1:1,node2:1,node3:1");
-  job.spec.restart_limit = 3;
-  job.spec.least_ranks = 2;
-  job.spec.reconnect_timeout = Duration::zero();
-  job.at(1s, [&] { job.node(1).join(0), job.node(2).join(1), job.node(3).join(2); });
-  job.at(2s, [&] { job.node(2).cut(Code::kLostPeer, "its machine is gone"); });
-  job.at(3s, [&] {
-    const auto told = GenerationMessage::decode(job.node(3).body(AgentMessage::kGeneration)).value();
-    CHECK(told.members.front().place.rank == 1);
-    CHECK(job.told("note: ").find("the others go on without it") != std::string::npos);
-    job.node(1).exit_all(exited(0)), job.node(3).exit_all(exited(0));
-  });
-  CHECK(job.run() == 0);
-}
-
-TEST_CASE("ranks that still wait to be taken in are ended when the others have ended") {
-  JobScenario job("node1:1,node2:1");
-  job.spec.restart_limit = 3;
-  job.spec.least_ranks = 1;
-  job.at(1s, [&] { job.node(1).join(0), job.node(2).join(1); });
-  job.at(2s, [&] { job.node(2).exit(1, killed(SIGKILL)); });
-  job.at(3s, [&] { job.node(1).exit(0, exited(0)); });
-  CHECK(job.run() == 0);
-  CHECK(job.node(2).stop().signal == SIGTERM);
-}
-
-TEST_CASE("an elastic job that has fewer ranks than it needs ends with the cause of that") {
-  JobScenario job("node1:1,node2:1,node3:1");
-  job.spec.restart_limit = 3;
-  job.spec.least_ranks = 3;
-  job.spec.reconnect_timeout = Duration::zero();
-  job.at(1s, [&] { job.node(1).join(0), job.node(2).join(1), job.node(3).join(2); });
-  job.at(2s, [&] { job.node(2).cut(Code::kLostPeer, "its machine is gone"); });
-  CHECK(job.run() == exit_code::kNodeLost);
-}
-
-TEST_CASE("an elastic job does not wait for a node that falls silent, if the others are heard and are enough") {
-  JobScenario job("node1:1,node2:1,node3:1");
-  job.spec.restart_limit = 3;
-  job.spec.least_ranks = 2;
-  job.spec.heartbeat = 1s;
-  job.at(1s, [&] { job.node(1).join(0), job.node(2).join(1), job.node(3).join(2); });
-  job.at(2s, [&] { job.node(3).fall_silent(); });
-  job.at(7s, [&] {
-    CHECK(job.count("lost: node3") == 1);
-    const auto told = GenerationMessage::decode(job.node(2).body(AgentMessage::kGeneration)).value();
-    CHECK(told.members.front().place.size == 2);
-    job.node(1).exit_all(exited(0)), job.node(2).exit_all(exited(0));
-  });
-  CHECK(job.run() == 0);
 }

@@ -59,11 +59,11 @@ class ModelStateHandler(StateHandler):
         self.save()
 
 
-class OptimizerStateHandler(StateHandler):
-    """OptimizerStateHandler handles a torch optimizer, also a DistributedOptimizer, by its state_dict."""
+class StateDictHandler(StateHandler):
+    """StateDictHandler handles any object with state_dict and load_state_dict: a learning rate scheduler, a GradScaler."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        super().__init__(optimizer)
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
         self.save()
 
     def save(self) -> None:
@@ -72,6 +72,14 @@ class OptimizerStateHandler(StateHandler):
     def restore(self) -> None:
         # The copy is deep, because an optimizer keeps the tensors that it is given.
         self.value.load_state_dict(copy.deepcopy(self._saved))
+
+    def sync(self, root_rank: int = 0) -> None:
+        self.value.load_state_dict(broadcast_object(self.value.state_dict(), root_rank))
+        self.save()
+
+
+class OptimizerStateHandler(StateDictHandler):
+    """OptimizerStateHandler handles a torch optimizer, also a DistributedOptimizer, by its state_dict."""
 
     def sync(self, root_rank: int = 0) -> None:
         broadcast_optimizer_state(self.value, root_rank)
@@ -94,24 +102,6 @@ class SamplerStateHandler(StateHandler):
         else:  # this rank has left the job; samples are divided when it has joined again
             self.value.epoch = self._saved["epoch"]
             self.value.processed_num = self._saved["processed_num"]
-
-    def sync(self, root_rank: int = 0) -> None:
-        self.value.load_state_dict(broadcast_object(self.value.state_dict(), root_rank))
-        self.save()
-
-
-class StateDictHandler(StateHandler):
-    """StateDictHandler handles any object with state_dict and load_state_dict: a learning rate scheduler, a GradScaler."""
-
-    def __init__(self, value: Any) -> None:
-        super().__init__(value)
-        self.save()
-
-    def save(self) -> None:
-        self._saved = copy.deepcopy(self.value.state_dict())
-
-    def restore(self) -> None:
-        self.value.load_state_dict(copy.deepcopy(self._saved))
 
     def sync(self, root_rank: int = 0) -> None:
         self.value.load_state_dict(broadcast_object(self.value.state_dict(), root_rank))

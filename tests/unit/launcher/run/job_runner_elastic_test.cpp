@@ -1,0 +1,168 @@
+// launcher/run/job_runner: elastic jobs, which go on without ranks and nodes that are lost (job_runner_test.cpp has
+// those in which every rank counts).
+#include <signal.h>
+
+#include <doctest/doctest.h>
+
+#include "launcher/run/exit_codes.h"
+#include "tests/unit/launcher/run/job_scenario.h"
+
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace)
+using namespace hvd::test;    // NOLINT(google-build-using-namespace)
+using namespace hvd;          // NOLINT(google-build-using-namespace)
+using namespace std::chrono_literals;
+
+namespace {
+
+using Kind = GenerationMessage::Kind;
+
+// A job that goes on with `least` ranks. All of them join after one second.
+struct Elastic : JobScenario {
+  Elastic(const std::string& hosts, int least) : JobScenario(hosts) {
+    spec.restart_limit = 3;
+    spec.least_ranks = least;
+    spec.reconnect_timeout = Duration::zero();
+    at(1s, [this] {
+      for (const NodePlan& plan : placement.nodes) {
+        for (const RankPlan& rank : plan.ranks) {
+          node(plan.index + 1).join(rank.rank);
+        }
+      }
+    });
+  }
+
+  // What the node was told last of who trains together.
+  GenerationMessage last(int number) {
+    FakeNode& told = node(number);
+    return GenerationMessage::decode(told.body(AgentMessage::kGeneration, told.count(AgentMessage::kGeneration) - 1))
+        .value();
+  }
+};
+
+const Error kGone(Code::kLostPeer, "its machine is gone");
+
+}  // namespace
+
+TEST_CASE("an elastic job goes on without a rank at once, and takes it in again when it has come") {
+  Elastic job("node1:2,node2:1", 2);
+  job.at(2s, [&] { job.node(1).exit(0, killed(SIGKILL)); });
+  job.at(3s, [&] {
+    CHECK(job.last(1).kind == Kind::kFormed);
+    CHECK(job.last(1).number == 1);
+    CHECK(job.last(1).start.has_value());
+    REQUIRE(job.last(1).members.size() == 1);
+    CHECK(job.last(1).members.front().rank == 1);
+    CHECK(job.last(1).members.front().place.rank == 0);
+    CHECK(job.last(2).members.front().place.size == 2);
+    CHECK_FALSE(job.last(2).cause.empty());
+    job.node(1).exchange(1, "address", "a", 1);
+    job.node(2).exchange(2, "address", "b", 1);
+  });
+  job.at(4s, [&] {
+    const auto told = ExchangedMessage::decode(job.node(2).body(AgentMessage::kExchanged)).value();
+    CHECK(told.values == std::vector<std::string>{"a", "b"});
+    CHECK(told.generation == 1);
+    job.node(1).join(0, 1, true);
+  });
+  job.at(5s, [&] {
+    CHECK(job.last(2).kind == Kind::kChanged);
+    job.node(1).join(1, 1, true), job.node(2).join(2, 1, true);
+  });
+  job.at(6s, [&] {
+    CHECK(job.last(2).kind == Kind::kFormed);
+    CHECK(job.last(2).number == 2);
+    CHECK(job.last(2).cause.empty());
+    CHECK(job.last(1).members.size() == 2);
+    CHECK(job.last(1).members.front().rank == 0);
+    CHECK(job.last(1).members.front().place.rank == 1);  // behind the one that has stayed
+    job.node(1).exit_all(exited(0)), job.node(2).exit_all(exited(0));
+  });
+  CHECK(job.run() == 0);
+}
+
+TEST_CASE("an elastic job goes on without a node that is lost, and ends with the ranks that are left") {
+  Elastic job("node1:1,node2:1,node3:1", 2);
+  job.at(2s, [&] { job.node(2).cut(kGone.code(), kGone.message()); });
+  job.at(3s, [&] {
+    CHECK(job.last(3).members.front().place.rank == 1);
+    CHECK(job.told("note: ").find("the others go on without it") != std::string::npos);
+    job.node(1).exit_all(exited(0)), job.node(3).exit_all(exited(0));
+  });
+  CHECK(job.run() == 0);
+}
+
+TEST_CASE("a node whose agent ends is done without like one that is lost") {
+  Elastic job("node1:1,node2:1,node3:1", 2);
+  job.at(2s, [&] { job.node(2).say(AgentMessage::kEnding, "it got SIGTERM"); });
+  job.at(3s, [&] {
+    CHECK(job.last(1).members.front().place.size == 2);
+    job.node(2).exit(1, killed(SIGTERM));
+    CHECK(job.count("restarted: ") == 0);
+  });
+  job.at(4s, [&] { job.node(1).exit_all(exited(0)), job.node(3).exit_all(exited(0)); });
+  CHECK(job.run() == 0);
+}
+
+TEST_CASE("a rank that fails before it is taken in again disturbs nobody") {
+  Elastic job("node1:1,node2:1,node3:1", 2);
+  std::size_t told = 0;
+  job.at(2s, [&] { job.node(3).exit(2, killed(SIGKILL)); });
+  job.at(3s, [&] {
+    CHECK(job.last(1).number == 1);
+    told = job.node(1).count(AgentMessage::kGeneration);
+    job.node(3).exit(2, exited(1));  // in its imports
+  });
+  job.at(4s, [&] {
+    CHECK(job.node(1).count(AgentMessage::kGeneration) == told);
+    job.node(1).exit_all(exited(0)), job.node(2).exit_all(exited(0));
+  });
+  CHECK(job.run() == 0);
+}
+
+TEST_CASE("ranks that still wait to be taken in are ended when the others have ended") {
+  Elastic job("node1:1,node2:1", 1);
+  job.at(2s, [&] { job.node(2).exit(1, killed(SIGKILL)); });
+  job.at(3s, [&] { job.node(2).join(1, 1, true); });  // the other is asked to leave, and has trained enough
+  job.at(4s, [&] {
+    CHECK(job.last(1).kind == Kind::kChanged);
+    job.node(1).exit(0, exited(0));
+  });
+  CHECK(job.run() == 0);
+  CHECK(job.node(2).stop().signal == SIGTERM);
+}
+
+TEST_CASE("an elastic job that has fewer ranks than it needs ends with the cause of that") {
+  Elastic job("node1:1,node2:1,node3:1", 3);
+  job.at(2s, [&] { job.node(2).cut(kGone.code(), kGone.message()); });
+  CHECK(job.run() == exit_code::kNodeLost);
+}
+
+TEST_CASE("an elastic job does not wait for a node that falls silent, if the others are heard and are enough") {
+  Elastic job("node1:1,node2:1,node3:1", 2);
+  job.spec.reconnect_timeout = 60s;
+  job.spec.heartbeat = 1s;
+  job.at(2s, [&] { job.node(3).fall_silent(); });
+  job.at(7s, [&] {
+    CHECK(job.count("lost: node3") == 1);
+    CHECK(job.last(2).members.front().place.size == 2);
+    job.node(1).exit_all(exited(0)), job.node(2).exit_all(exited(0));
+  });
+  CHECK(job.run() == 0);
+}
+
+TEST_CASE("a host that loses its own network gives up none of its nodes") {
+  Elastic job("node1:1,node2:1,node3:1", 2);
+  job.spec.reconnect_timeout = 60s;
+  job.spec.heartbeat = 1s;
+  job.at(2s, [&] {
+    for (const int number : {1, 2, 3}) {
+      job.node(number).fall_silent();
+    }
+  });
+  job.at(12s, [&] {
+    CHECK(job.count("away: ") == 3);
+    CHECK(job.count("lost: ") == 0);
+    job.runner->on_signal(SIGINT), job.runner->on_signal(SIGINT), job.runner->on_signal(SIGINT);
+  });
+  CHECK(job.run() == 130);
+}
