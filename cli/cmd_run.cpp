@@ -19,6 +19,9 @@
 #include "launcher/engines/slurm_gang.h"
 #include "launcher/engines/spark_gang.h"
 #include "launcher/logs/spdlog_log.h"
+#include "launcher/offers/discovery_script.h"
+#include "launcher/offers/first_hosts.h"
+#include "launcher/offers/watched_hostfile.h"
 #include "launcher/placement/placement.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/process/inherited_signals.h"
@@ -27,6 +30,7 @@
 #include "launcher/report/text_reporter.h"
 #include "launcher/run/exit_codes.h"
 #include "launcher/run/job_runner.h"
+#include "launcher/run/rank_limits.h"
 #include "launcher/run/relay_tree.h"
 #include "launcher/transport/dial_back.h"
 #include "launcher/transport/local.h"
@@ -144,16 +148,53 @@ Result<EngineSetup> engine_of(EventLoop& loop, const JobSpec& job, const Placeme
 
 }  // namespace
 
+namespace {
+
+std::unique_ptr<HostSource> host_source_of(EventLoop& loop, const JobSpec& job) {
+  const HostDiscovery& discovery = job.discovery;
+  if (!discovery.script.empty()) {
+    return std::make_unique<DiscoveryScript>(loop, DiscoveryScript::Options{discovery.script, job.environment, job.cwd,
+                                                                            discovery.slots, discovery.interval});
+  }
+  if (!discovery.hostfile.empty()) {
+    return std::make_unique<WatchedHostfile>(loop, discovery.hostfile, discovery.slots, discovery.interval);
+  }
+  return nullptr;
+}
+
+// Returns the hosts that the job begins with. Signals end this process while it waits for them.
+Result<HostList> first_hosts_of(const JobSpec& job) {
+  const SteadyClock clock;
+  HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
+  const std::unique_ptr<HostSource> source = host_source_of(*loop, job);
+  const int least = job.size > 0 ? job.size : job.least_ranks;
+  return await_first_hosts(*loop, *source, least, job.elastic_timeout,
+                           [](const std::string& line) { write_error_line("hvdrun: " + line); });
+}
+
+}  // namespace
+
 Result<int> run_job(const CliOptions& options) {
-  HVD_TRY_ASSIGN(const Placement placement, place(options.job.hosts, options.job.size));
-  HVD_TRY(check_input_rank(options.job, placement.size));
+  JobSpec job = options.job;
+  if (job.discovery.is_on()) {
+    HVD_TRY_ASSIGN(job.hosts, first_hosts_of(job));
+    long long slots = 0;
+    for (const HostSpec& host : job.hosts) {
+      slots += host.slots;
+    }
+    const int most = job.discovery.most_ranks;
+    job.size = static_cast<int>(most > 0 ? std::min<long long>(slots, most) : slots);
+    HVD_TRY(check_rank_count(job.hosts, job.size, limits_of_this_machine()));
+  }
+  HVD_TRY_ASSIGN(const Placement placement, place(job.hosts, job.size));
+  HVD_TRY(check_input_rank(job, placement.size));
   if (!options.job.quiet) {
     const auto log = log_of(options.job, [](std::string_view line) { write_error_line(line); });
     for (const std::string& notice : options.notices) {
       log->write(LogLevel::kWarning, notice);
     }
   }
-  return run_step({options.job, placement, {}, {}});
+  return run_step({job, placement, {}, {}});
 }
 
 namespace {
@@ -228,11 +269,14 @@ Result<int> run_step(const JobStep& step) {
       return report_no_gang(gathered.error(), signal_while_gathering);
     }
   }
-  const Placement& placement = gang != nullptr ? gang->placement() : step.placement;
+  Placement placement = gang != nullptr ? gang->placement() : step.placement;
   const Placement agents = agents_of(job, placement);
   // Under an engine each agent has one rank, and the runner counts agents as nodes; so the reporter does too.
-  const std::unique_ptr<JobReporter> reporter =
-      step.report_by ? step.report_by(reporter_of(job, agents)) : reporter_of(job, agents);
+  const Placement& told = job.discovery.is_on() ? placement : agents;
+  std::unique_ptr<JobReporter> reporter = reporter_of(job, told);
+  if (step.report_by) {
+    reporter = step.report_by(std::move(reporter));
+  }
   HVD_TRY_ASSIGN(const EngineSetup setup, engine_of(*loop, job, placement, *log));
   Transport* const calls = gang != nullptr ? &gang->transport() : setup.dial_back.get();
   const Transports transports{own.local.get(), own.ssh.get(), own.rsh.get(), calls, setup.engine.get()};
@@ -240,10 +284,14 @@ Result<int> run_step(const JobStep& step) {
   if (job.input != InputMode::kNone) {
     HVD_TRY_ASSIGN(input, take_standard_input());
   }
+  const std::unique_ptr<HostSource> source = host_source_of(*loop, job);
   JobRunner owner(*loop, job, placement, transports, *reporter, *log);
   owner.set_programs(step.programs);
   owner.rewrite_output(step.rewrite);
   owner.take_input(std::move(input));
+  if (source != nullptr) {
+    owner.follow_hosts(placement, *source);
+  }
   runner = &owner;
   if (gang != nullptr) {
     gang->on_gone([&owner](const Error& why) { owner.on_engine_gone(why); });

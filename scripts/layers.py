@@ -20,7 +20,7 @@ IO = "runtime/io"
 # key counts.
 EDGES = {
     "cli": ["cli/options", "launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/engines",
-            "launcher/ssh", "launcher/command", "launcher/transport", "launcher/run", "launcher/check", "launcher/report",
+            "launcher/ssh", "launcher/command", "launcher/transport", "launcher/offers", "launcher/run", "launcher/check", "launcher/report",
             "launcher/chart", "launcher/service", "launcher/process", IO, BASE, "runtime/bench"],
     "cli/agent_main.cpp": ["launcher/agent", "launcher/wire", "launcher/process", "runtime/bench", IO, BASE],
     # Words become settings.
@@ -48,7 +48,9 @@ EDGES = {
                          "launcher/process", IO, BASE, "runtime/rendezvous"],
     # Who of an elastic job trains together.
     "launcher/membership": ["launcher/wire", "launcher/placement", IO, BASE, "runtime/rendezvous"],
-    "launcher/run": ["launcher/membership", "launcher/engines", "launcher/command", "launcher/transport", "launcher/logs",
+    # Which hosts a running job may use.
+    "launcher/offers": ["launcher/placement", "launcher/job", "launcher/process", IO, BASE],
+    "launcher/run": ["launcher/membership", "launcher/offers", "launcher/engines", "launcher/command", "launcher/transport", "launcher/logs",
                      "launcher/wire", "launcher/placement", "launcher/job", "launcher/process", IO, BASE, "runtime/rendezvous"],
     "launcher/check": ["launcher/run", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE,
                        "runtime/rendezvous"],

@@ -28,6 +28,11 @@ struct Flags {
   std::optional<int> max_np;
   std::optional<int> elastic_restarts;
   std::optional<double> elastic_timeout_s;
+  std::string host_discovery_script;
+  bool watch_hostfile = false;
+  std::optional<int> slots_per_host;
+  std::optional<double> discovery_interval_s;
+  std::vector<double> cooldown_range_s;
   std::string output_filename;
   std::string output_rotate;
   bool timestamps = false;

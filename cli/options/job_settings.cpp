@@ -55,6 +55,9 @@ Result<launch::HostList> hosts_of(const Flags& flags) {
   if (!flags.hosts.empty() && !flags.hostfile.empty()) {
     return Error(Code::kInvalid, "give either -H or --hostfile, not both");
   }
+  if (!flags.host_discovery_script.empty() || flags.watch_hostfile) {
+    return launch::HostList{};  // they are not known before the command has run
+  }
   if (!flags.hostfile.empty()) {
     return launch::read_hostfile(flags.hostfile);
   }
@@ -300,11 +303,50 @@ Result<void> apply_input(const std::string& word, launch::JobSpec& job) {
   return {};
 }
 
+Result<void> apply_discovery(const Flags& flags, launch::JobSpec& job) {
+  launch::HostDiscovery& discovery = job.discovery;
+  discovery.script = flags.host_discovery_script;
+  discovery.hostfile = flags.watch_hostfile ? flags.hostfile : "";
+  if (flags.watch_hostfile && flags.hostfile.empty()) {
+    return Error(Code::kInvalid, "--watch-hostfile says nothing without --hostfile FILE");
+  }
+  if (!discovery.script.empty() && (!flags.hosts.empty() || !flags.hostfile.empty())) {
+    return Error(Code::kInvalid, "--host-discovery-script names the hosts; give it without -H and --hostfile");
+  }
+  if (!discovery.is_on() && (flags.slots_per_host || flags.discovery_interval_s || !flags.cooldown_range_s.empty())) {
+    return Error(Code::kInvalid,
+                 "--slots-per-host, --discovery-interval and --blacklist-cooldown-range go with "
+                 "--host-discovery-script or --watch-hostfile");
+  }
+  if (!discovery.is_on()) {
+    return {};
+  }
+  if (job.launcher != launch::LauncherKind::kOwn) {
+    return Error(Code::kInvalid,
+                 "--host-discovery-script and --watch-hostfile are for hosts that hvdrun itself reaches, and not for "
+                 "--launcher");
+  }
+  discovery.slots = flags.slots_per_host.value_or(0);
+  discovery.interval = seconds_of(flags.discovery_interval_s.value_or(1));
+  discovery.most_ranks = flags.max_np.value_or(0);
+  job.least_ranks = flags.min_np.value_or(std::max(flags.np, 1));
+  if (!flags.cooldown_range_s.empty()) {
+    discovery.cooldown_least = seconds_of(flags.cooldown_range_s.front());
+    discovery.cooldown_most = seconds_of(flags.cooldown_range_s.back());
+  }
+  return discovery.cooldown_least <= discovery.cooldown_most
+             ? Result<void>()
+             : Error(Code::kInvalid, "--blacklist-cooldown-range: the first number is the smaller one");
+}
+
 Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
-  const bool is_asked_for = flags.min_np || flags.max_np || flags.elastic_timeout_s || flags.elastic_restarts;
+  HVD_TRY(apply_discovery(flags, job));
+  const bool is_asked_for =
+      flags.min_np || flags.max_np || flags.elastic_timeout_s || flags.elastic_restarts || job.discovery.is_on();
   job.restart_limit = is_asked_for ? flags.elastic_restarts.value_or(kDefaultRestarts) : 0;
-  if (job.restart_limit == 0 && flags.min_np) {
-    return Error(Code::kInvalid, "--min-np with --elastic-restarts 0: an elastic job restarts at least one rank");
+  if (job.restart_limit == 0 && (flags.min_np || job.discovery.is_on())) {
+    return Error(Code::kInvalid, std::string(flags.min_np ? "--min-np" : "hosts that join and leave") +
+                                     " with --elastic-restarts 0: an elastic job restarts at least one rank");
   }
   if (job.restart_limit == 0) {
     return {};
@@ -315,7 +357,7 @@ Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
   if (job.launcher == launch::LauncherKind::kMpi) {
     return Error(Code::kInvalid, "mpirun restarts no rank: elastic jobs are for the other launchers");
   }
-  job.least_ranks = flags.min_np.value_or(0);
+  job.least_ranks = flags.min_np.value_or(job.least_ranks);
   HVD_TRY_ASSIGN(const double timeout_s,
                  seconds_from(flags.elastic_timeout_s, "HOROVOD_ELASTIC_TIMEOUT", kDefaultElasticTimeoutS));
   job.elastic_timeout = seconds_of(timeout_s);
@@ -369,7 +411,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   HVD_TRY_ASSIGN(job.launcher, launcher_of(flags));
   HVD_TRY(apply_slurm(flags, job));
   HVD_TRY(apply_kubernetes(flags, job));
-  if (flags.job_file.empty()) {  // the processes of a job file are not the slots
+  if (flags.job_file.empty() && !job.hosts.empty()) {  // the processes of a job file are not the slots
     HVD_TRY(launch::check_rank_count(job.hosts, job.size, launch::limits_of_this_machine()));
   }
   HVD_TRY_ASSIGN(job.user_env, user_env_of(flags));

@@ -77,12 +77,37 @@ void add_elastic_options(CLI::App& app, Flags& flags) {
       ->check(CLI::Range(1, 1000000))
       ->group(kGroup);
   app.add_option("--max-np,--max-num-proc", flags.max_np,
-                 "Accepted for horovodrun: makes the job elastic; no host joins a running job yet")
+                 "No more ranks than so many, also when hosts join; default: one for each slot")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000))
       ->group(kGroup);
+  app.add_option("--host-discovery-script", flags.host_discovery_script,
+                 "Command that prints the hosts, one a line as host:slots; run again and again, so that hosts join and "
+                 "leave the running job")
+      ->type_name("COMMAND")
+      ->group(kGroup);
+  app.add_flag("--watch-hostfile", flags.watch_hostfile,
+               "Hosts that are added to --hostfile join the running job, and those that are removed leave it")
+      ->group(kGroup);
+  app.add_option("--slots-per-host,--slots", flags.slots_per_host, "Slots of a host that is named without any")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000000))
+      ->group(kGroup);
+  app.add_option("--discovery-interval", flags.discovery_interval_s,
+                 "Seconds between two looks at which hosts there are; default: 1")
+      ->type_name("S")
+      ->check(seconds_from(0.1, 3600))
+      ->group(kGroup);
+  app.add_option("--blacklist-cooldown-range", flags.cooldown_range_s,
+                 "For how many seconds a host that failed gets no new ranks: after its first failure, and at most; "
+                 "default: 10 600")
+      ->type_name("LEAST MOST")
+      ->expected(2)
+      ->check(seconds_from(0.1, 1e6))
+      ->group(kGroup);
   app.add_option("--elastic-timeout", flags.elastic_timeout_s,
-                 "Seconds for the ranks to meet again after a restart; default: HOROVOD_ELASTIC_TIMEOUT, else 600")
+                 "Seconds for the ranks to meet again after a restart, and for hosts to come where there are too few; "
+                 "default: HOROVOD_ELASTIC_TIMEOUT, else 600")
       ->type_name("S")
       ->check(seconds_from(1.0, 1e6))
       ->group(kGroup);

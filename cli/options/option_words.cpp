@@ -15,12 +15,6 @@ namespace {
 // These flags of horovodrun are not supported, for these reasons; they may have a value or not.
 const std::map<std::string, std::string, std::less<>> kRefused = {
     {"--jsrun", "LSF's jsrun is not supported; name the hosts with -H or --hostfile"},
-    {"--slots-per-host", "hosts that come and go are not supported yet; write the slots as in -H node1:4"},
-    {"--host-discovery-script",
-     "hosts that come and go are not supported yet; name those of the whole job with -H or --hostfile"},
-    {"--blacklist-cooldown-range",
-     "hosts that come and go are not supported yet; a failed rank is started again on its "
-     "own host, at most --elastic-restarts times"},
 };
 
 // argparse takes these names and CLI11 does not (single dash, several letters); some are old ones.
@@ -33,6 +27,11 @@ const std::map<std::string, std::string, std::less<>> kAliases = {
     {"--log-hide-timestamp", "--log-without-timestamp"},
     {"--no-log-hide-timestamp", "--log-with-timestamp"},
 };
+
+// Returns how many words follow an option: one, also where it may be repeated, or the two of a range.
+std::size_t values_of(const CLI::Option& option) {
+  return option.get_items_expected_max() == 2 ? 2 : 1;
+}
 
 // Returns the only long option that begins like `name`, as argparse does; otherwise `name` itself.
 std::string completed(const CLI::App& app, const std::string& name) {
@@ -80,7 +79,7 @@ std::size_t prepare(const CLI::App& app, std::vector<std::string>& words) {
       word += "=" + words[i + 1];
       words.erase(words.begin() + static_cast<std::ptrdiff_t>(i + 1));
     } else if (takes_value) {
-      ++i;
+      i += values_of(*option);
     }
   }
   return words.size();
@@ -115,7 +114,7 @@ Result<void> check_known(const CLI::App& app, const std::vector<std::string>& wo
     if (option != nullptr) {
       const bool takes_value = option->get_expected_max() > 0 && option->get_items_expected_max() > 0;
       if (takes_value && name.size() == words[i].size()) {
-        ++i;
+        i += values_of(*option);
       }
     } else if (name.starts_with("--")) {
       std::vector<std::string> names;

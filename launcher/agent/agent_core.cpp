@@ -176,6 +176,9 @@ Result<void> AgentCore::on_welcome(const Frame& frame) {
 Result<void> AgentCore::on_start(const Frame& frame) {
   HVD_TRY_ASSIGN(start_, StartMessage::decode(frame.body));
   hub_->set_elastic(start_.may_restart);
+  if (start_.is_joining) {
+    hub_->set_joining(start_.generation);
+  }
   apply(agent_event::StartAsked{start_.may_restart});
   return {};
 }

@@ -177,7 +177,7 @@ Result<void> RankHub::on_hello(Caller& caller, std::string_view body, bool is_vi
 }
 
 bool RankHub::try_welcome(Caller& caller) {
-  if (is_over_) {
+  if (is_over_ || is_joining_) {
     return false;
   }
   const bool is_first = generation_ == 0;
@@ -207,6 +207,7 @@ bool RankHub::try_welcome(Caller& caller) {
 void RankHub::form_generation(std::uint32_t number, const std::map<int, GenerationPlace>& places) {
   generation_ = number;
   is_over_ = false;
+  is_joining_ = false;
   has_changed_ = false;
   seats_.clear();
   for (const auto& [rank, place] : places) {

@@ -51,6 +51,11 @@ class RankHub {
   // Call before ranks start. In an elastic job a rank that has left its generation, and calls again, waits for the
   // next.
   void set_elastic(bool is_elastic) { is_elastic_ = is_elastic; }
+  // The same where the job runs already: no rank of this node has a place in the present generation.
+  void set_joining(std::uint32_t generation) {
+    generation_ = generation;
+    is_joining_ = true;
+  }
   // A generation is formed: its ranks that wait are welcomed, the others when they call. `places` has those of this
   // node.
   void form_generation(std::uint32_t number, const std::map<int, GenerationPlace>& places);
@@ -103,6 +108,7 @@ class RankHub {
   };
   bool is_elastic_ = false;
   std::uint32_t generation_ = 0;
+  bool is_joining_ = false;    // no rank of this node was ever a member
   bool is_over_ = false;       // no rank is welcome before the next generation
   bool has_changed_ = false;   // the members are to leave
   std::map<int, Seat> seats_;  // of the newest generation, by the rank as started; in the first each takes its own

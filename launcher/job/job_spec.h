@@ -39,6 +39,20 @@ enum class LauncherKind : std::uint8_t {
   kKubernetes  // pods do, one for each node; their names are known when all agents have connected
 };
 
+// HostDiscovery says where hosts come from that join or leave a running job.
+struct HostDiscovery {
+  std::string script;    // a command that prints the hosts
+  std::string hostfile;  // a host file that is read again when it changes; at most one of the two is set
+  int slots = 0;         // of a host that says none; 0: each must say it
+  Duration interval = std::chrono::seconds(1);  // between two looks
+  int most_ranks = 0;                           // of the job; 0: as many as there are slots
+  // How long a host that has failed is left alone: after the first failure, and at most.
+  Duration cooldown_least = std::chrono::seconds(10);
+  Duration cooldown_most = std::chrono::minutes(10);
+
+  [[nodiscard]] bool is_on() const { return !script.empty() || !hostfile.empty(); }
+};
+
 struct JobSpec {
   int size = 0;    // ranks; 0: one per slot
   HostList hosts;  // empty: this machine
@@ -61,6 +75,8 @@ struct JobSpec {
   int least_ranks = 0;                  // an elastic job goes on with so many; 0: with no fewer than all
   int restart_limit = 0;                // how many times failing ranks are restarted
   Duration elastic_timeout = std::chrono::seconds(600);  // limits how long the ranks take to meet again then
+
+  HostDiscovery discovery;
 
   // settings of what a job file starts
   bool tells_place = true;   // ranks get their place in their environment; a program that starts ranks itself must not

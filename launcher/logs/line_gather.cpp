@@ -7,6 +7,12 @@ LineGather::LineGather(int size, Duration window, std::size_t most_bytes, Emit e
   may_join_ = {ranks_.size(), ranks_.size()};
 }
 
+void LineGather::add_rank() {
+  ranks_.emplace_back();
+  ++may_join_[0];
+  ++may_join_[1];
+}
+
 void LineGather::count(const Rank& rank, int step) {
   for (const bool is_error : {false, true}) {
     if (may_join(rank, is_error)) {

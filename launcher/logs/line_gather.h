@@ -38,6 +38,8 @@ class LineGather {
 
   LineGather(int size, Duration window, std::size_t most_bytes, Emit emit);
 
+  // One rank more has joined the job.
+  void add_rank();
   void add(int rank, bool is_error, std::string_view line, TimePoint now);
   // The rank has closed this stream.
   void end(int rank, bool is_error);

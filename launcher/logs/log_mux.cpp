@@ -38,11 +38,7 @@ LogMux::LogMux(EventLoop& loop, int size, int node_count, LogMuxOptions options,
       ranks_(static_cast<std::size_t>(size)),
       owed_(static_cast<std::size_t>(node_count), 0) {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    const std::string who = "[" + (options_.labels.empty() ? std::to_string(rank) : options_.labels[rank]) + "]";
-    ranks_[rank].tags = {options_.tags ? who + "<stdout>:" : "", options_.error_tags ? who + "<stderr>:" : ""};
-    if (options_.color[0] || options_.color[1]) {
-      ranks_[rank].color = kColors[rank % kColors.size()];
-    }
+    set_tags(rank);
   }
   const auto make = [this](int fd, const char* name) {
     return std::make_unique<ConsoleStream>(
@@ -59,6 +55,33 @@ LogMux::LogMux(EventLoop& loop, int size, int node_count, LogMuxOptions options,
   if (!is_same_file(console.out, console.err)) {
     err_ = make(console.err, "standard error");
   }
+}
+
+void LogMux::set_tags(std::size_t rank) {
+  const std::string name = rank < options_.labels.size() ? options_.labels[rank] : std::to_string(rank);
+  const std::string who = "[" + name + "]";
+  ranks_[rank].tags = {options_.tags ? who + "<stdout>:" : "", options_.error_tags ? who + "<stderr>:" : ""};
+  if (options_.color[0] || options_.color[1]) {
+    ranks_[rank].color = kColors[rank % kColors.size()];
+  }
+}
+
+Result<void> LogMux::add_node(int count) {
+  owed_.push_back(0);
+  for (int i = 0; i < count; ++i) {
+    ranks_.emplace_back();
+    set_tags(ranks_.size() - 1);
+    if (gather_) {
+      gather_->add_rank();
+    }
+  }
+  Result<void> added;
+  for (const Kept& kept : kept_) {
+    if (const auto more = kept.files->add_ranks(count); !more.ok()) {
+      added = more;
+    }
+  }
+  return added;
 }
 
 LogMux::~LogMux() {

@@ -64,6 +64,8 @@ class LogMux {
 
   LogMux(EventLoop& loop, int size, int node_count, LogMuxOptions options, Sink sink);
   ~LogMux();
+  // A node with so many ranks has joined the job. Returns why their output cannot be kept.
+  Result<void> add_node(int count);
   LogMux(const LogMux&) = delete;
   LogMux& operator=(const LogMux&) = delete;
 
@@ -145,6 +147,7 @@ class LogMux {
   [[nodiscard]] bool is_live(bool is_error) {
     return options_.live && stream(is_error).is_terminal() && !stream(!is_error).has_program();
   }
+  void set_tags(std::size_t rank);
   void schedule_redraw();
   void redraw();
   void print(std::span<const int> ranks, bool is_error, std::string_view line);

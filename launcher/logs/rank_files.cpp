@@ -30,7 +30,8 @@ Result<Fd> open_file(const std::string& path, int how) {
 
 std::string padded(int rank, int size) {
   const std::string digits = std::to_string(rank);
-  return std::string(std::to_string(size - 1).size() - digits.size(), '0') + digits;
+  const std::size_t width = std::to_string(size - 1).size();
+  return std::string(width - std::min(width, digits.size()), '0') + digits;
 }
 
 std::string old_name(const std::string& path, int number) {
@@ -69,18 +70,32 @@ RankFiles::RankFiles(RankFilesOptions options, OnFailed on_failed)
 
 Result<std::unique_ptr<RankFiles>> RankFiles::create(RankFilesOptions options, int size, OnFailed on_failed) {
   std::unique_ptr<RankFiles> files(new RankFiles(std::move(options), std::move(on_failed)));
-  for (int rank = 0; rank < size; ++rank) {
-    const auto& names = files->options_.names;
-    const std::string folder = names.empty() ? "rank." + padded(rank, size) + "/" : "";
+  files->width_ = size;
+  HVD_TRY(files->add_ranks(size));
+  return files;
+}
+
+Result<void> RankFiles::add_ranks(int count) {
+  Result<void> added;
+  const int end = static_cast<int>(of_ranks_.size()) + count;
+  for (int rank = static_cast<int>(of_ranks_.size()); rank < end; ++rank) {
+    const auto& names = options_.names;
+    const std::string folder = names.empty() ? "rank." + padded(rank, width_) + "/" : "";
     const std::array<std::string, 2> own = names.empty()
                                                ? std::array<std::string, 2>{folder + "stdout", folder + "stderr"}
                                                : names[static_cast<std::size_t>(rank)];
-    auto& both = files->of_ranks_.emplace_back();
+    auto& both = of_ranks_.emplace_back();
     for (std::size_t i = 0; i < own.size(); ++i) {
-      HVD_TRY_ASSIGN(both[i], files->add_file(files->options_.dir + "/" + own[i]));
+      const std::string path = options_.dir + "/" + own[i];
+      const auto file = add_file(path);
+      if (!file.ok()) {
+        added = added.ok() ? file.error() : added.error();
+        files_.push_back(File{path, "", false, true});
+      }
+      both[i] = file.ok() ? file.value() : &files_.back();
     }
   }
-  return files;
+  return added;
 }
 
 Result<RankFiles::File*> RankFiles::add_file(const std::string& path) {

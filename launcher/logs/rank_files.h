@@ -38,6 +38,9 @@ class RankFiles {
   // Makes the directories, empties files that are there, and removes old rotated files where there is a limit.
   static Result<std::unique_ptr<RankFiles>> create(RankFilesOptions options, int size, OnFailed on_failed);
 
+  // So many ranks more have joined the job. Their folders have as many digits as the first ones'. Where it fails, what
+  // they print is not kept.
+  Result<void> add_ranks(int count);
   void write(int rank, bool is_error, std::string_view prefix, std::string_view line);
   // Returns the folder of a rank; empty when one of its files cannot be written any more.
   [[nodiscard]] std::string folder_of(int rank) const;
@@ -62,6 +65,7 @@ class RankFiles {
   void flush_file(File& file);
 
   const RankFilesOptions options_;
+  int width_ = 0;  // how many ranks the names of folders are made for
   const OnFailed on_failed_;
   std::deque<File> files_;
   std::vector<std::array<File*, 2>> of_ranks_;  // [rank][is_error]

@@ -44,6 +44,13 @@ void Generations::lose(const std::vector<int>& ranks, const std::string& cause, 
   advance(false, is_loss ? cause : "", start);
 }
 
+void Generations::set_leaving(const std::vector<int>& ranks) {
+  membership_.set_leaving(ranks);
+  if (!is_stopped_) {
+    advance(false);
+  }
+}
+
 void Generations::on_joined(const JoinedMessage& joined) {
   if (joined.is_waiting && !is_stopped_) {
     membership_.on_waiting(joined.rank, joined.generation);

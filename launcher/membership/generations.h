@@ -21,7 +21,8 @@ class Generations {
   struct Sink {
     std::function<void(int node, AgentMessage type, const std::string& body)> send;
     std::function<void(AgentMessage type, const std::string& body)> broadcast;
-    // A generation is formed. `pause`: since a member was lost; zero where nobody was.
+    // A generation is formed. `pause`: since a member was lost, or since the first has left for it; zero where nobody
+    // had to wait.
     std::function<void(const Generation& generation, Duration pause)> on_formed;
   };
 
@@ -31,6 +32,12 @@ class Generations {
   Generations(const Generations&) = delete;
   Generations& operator=(const Generations&) = delete;
 
+  // So many ranks more are being started on nodes that were added to the placement.
+  void add(int count) { membership_.add(count); }
+  // From now on these ranks, and no others, are to be released (membership.h).
+  void set_leaving(const std::vector<int>& ranks);
+  [[nodiscard]] std::uint32_t number() const { return membership_.now().number; }
+  [[nodiscard]] int members() const { return static_cast<int>(membership_.now().members.size()); }
   // These ranks are lost, for this cause. `start`: one of them is started again.
   void lose(const std::vector<int>& ranks, const std::string& cause, std::optional<StartMessage> start);
   void on_joined(const JoinedMessage& joined);

@@ -12,17 +12,31 @@ Membership::Membership(const Placement& placement, int least)
   std::iota(now_.members.begin(), now_.members.end(), 0);
 }
 
+void Membership::add(int count) {
+  ranks_.insert(ranks_.end(), static_cast<std::size_t>(count), Rank{Process::kStarting, false});
+}
+
+void Membership::set_leaving(const std::vector<int>& ranks) {
+  for (Rank& rank : ranks_) {
+    rank.is_leaving = false;
+  }
+  for (const int rank : ranks) {
+    at(rank).is_leaving = true;
+    at(rank).is_released = at(rank).is_released || !at(rank).is_member;
+  }
+}
+
 void Membership::on_starting(int rank) {
   at(rank).process = Process::kStarting;
 }
 
 void Membership::on_lost(int rank) {
   is_broken_ = is_broken_ || at(rank).is_member;
-  at(rank) = Rank{Process::kNone, false};
+  at(rank) = Rank{Process::kNone, false, false, at(rank).is_released};
 }
 
 void Membership::on_waiting(int rank, std::uint32_t known) {
-  if (known == now_.number) {
+  if (known == now_.number && !at(rank).is_released) {
     at(rank).process = Process::kWaiting;
   }
 }
@@ -46,20 +60,29 @@ std::optional<Generation> Membership::next() {
   if (static_cast<int>(members.size()) < std::max(is_ending_ ? 1 : least_, 1)) {
     return std::nullopt;
   }
+  std::vector<int> released;
+  std::copy_if(now_.members.begin(), now_.members.end(), std::back_inserter(released), [&](int rank) {
+    return at(rank).is_member && std::find(members.begin(), members.end(), rank) == members.end();
+  });
+  for (const int rank : released) {
+    at(rank) = Rank{Process::kNone, false, false, true};
+  }
   std::vector<int> newcomers;
   std::copy_if(members.begin(), members.end(), std::back_inserter(newcomers),
                [this](int rank) { return is_newcomer(rank); });
-  now_ = Generation{now_.number + 1, std::move(members), std::move(newcomers)};
+  now_ = Generation{now_.number + 1, std::move(members), std::move(newcomers), std::move(released)};
   is_broken_ = false;
   is_asked_ = false;
   for (const int rank : now_.members) {
-    at(rank) = Rank{Process::kIn, true};
+    at(rank).process = Process::kIn;
+    at(rank).is_member = true;
   }
   return now_;
 }
 
 bool Membership::must_ask(bool is_late) {
-  if (is_broken_ || is_asked_ || is_ending_ || !any_newcomer() || (any_starting() && !is_late)) {
+  const bool takes_in = any_newcomer() && (!any_starting() || is_late);
+  if (is_broken_ || is_asked_ || is_ending_ || !(takes_in || can_release())) {
     return false;
   }
   is_asked_ = true;
@@ -71,32 +94,45 @@ bool Membership::awaits_others() const {
 }
 
 bool Membership::any_newcomer() const {
-  return std::any_of(ranks_.begin(), ranks_.end(),
-                     [](const Rank& rank) { return rank.process == Process::kWaiting && !rank.is_member; });
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
+    return rank.process == Process::kWaiting && !rank.is_member && !rank.is_released;
+  });
+}
+
+bool Membership::can_release() const {
+  int staying = 0;
+  bool any_leaving = false;
+  for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
+    staying += is_candidate(rank) && !at(rank).is_leaving ? 1 : 0;
+    any_leaving = any_leaving || (at(rank).is_member && at(rank).is_leaving);
+  }
+  return any_leaving && !is_ending_ && staying >= std::max(least_, 1);
 }
 
 bool Membership::any_starting() const {
-  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.process == Process::kStarting; });
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [](const Rank& rank) { return rank.process == Process::kStarting && !rank.is_released; });
 }
 
 std::vector<int> Membership::in_order() const {
+  const bool releases = can_release();
   std::vector<int> nodes;  // in the order of their first members
   const auto note_node = [&](int rank) {
-    const int node = placement_.node_of(rank).index;
+    const int node = placement_.node_of(rank).machine;
     if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) {
       nodes.push_back(node);
     }
   };
   std::vector<int> survivors;
   for (const int rank : now_.members) {
-    if (at(rank).is_member) {
+    if (at(rank).is_member && !(releases && at(rank).is_leaving)) {
       survivors.push_back(rank);
       note_node(rank);
     }
   }
   std::vector<int> newcomers;
   for (int rank = 0; rank < static_cast<int>(ranks_.size()) && !is_ending_; ++rank) {
-    if (is_newcomer(rank)) {
+    if (is_newcomer(rank) && !at(rank).is_released) {
       newcomers.push_back(rank);
       note_node(rank);
     }
@@ -105,7 +141,7 @@ std::vector<int> Membership::in_order() const {
   for (const int node : nodes) {
     for (const std::vector<int>* group : {&survivors, &newcomers}) {
       std::copy_if(group->begin(), group->end(), std::back_inserter(members),
-                   [&](int rank) { return placement_.node_of(rank).index == node; });
+                   [&](int rank) { return placement_.node_of(rank).machine == node; });
     }
   }
   return members;
@@ -114,7 +150,7 @@ std::vector<int> Membership::in_order() const {
 std::map<int, GenerationPlace> places_of(const Placement& placement, const std::vector<int>& members) {
   std::vector<std::pair<int, std::vector<int>>> nodes;  // of the placement, and their members
   for (const int member : members) {
-    const int node = placement.node_of(member).index;
+    const int node = placement.node_of(member).machine;
     if (nodes.empty() || nodes.back().first != node) {
       nodes.emplace_back(node, std::vector<int>());
     }

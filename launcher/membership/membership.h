@@ -3,7 +3,8 @@
 // A process has the number that it was started with ("rank" here), and in each generation a place. When a member is
 // lost, the others form a new generation at once if they are enough; else they wait for processes that are being
 // started. A process that comes later waits. The members are asked to leave when it suits them, so that nothing of
-// theirs is lost; a generation with all of them is formed when the last member has left, and waits too.
+// theirs is lost; a generation with all of them is formed when the last member has left, and waits too. In the same way
+// members are released whose host is to be given back, once the others are enough without them.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,7 @@ struct Generation {
   std::uint32_t number = 0;
   std::vector<int> members;
   std::vector<int> newcomers{};  // those that were no members before
+  std::vector<int> released{};   // those that were, live, and are members no more
 };
 
 class Membership {
@@ -28,6 +30,11 @@ class Membership {
   // The first generation has all ranks of the placement. `least`: how many members a generation must have.
   Membership(const Placement& placement, int least);
 
+  // So many ranks more are being started, numbered on from those that there are.
+  void add(int count);
+  // From now on these ranks, and no others, are to be released. Those that are no members are so at once. Who is
+  // released is not taken in again.
+  void set_leaving(const std::vector<int>& ranks);
   // A process is being started in place of the one that this rank had.
   void on_starting(int rank);
   // Its process has ended, or its node is lost.
@@ -54,6 +61,8 @@ class Membership {
   struct Rank {
     Process process = Process::kIn;
     bool is_member = true;
+    bool is_leaving = false;
+    bool is_released = false;
   };
 
   [[nodiscard]] const Rank& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
@@ -61,6 +70,9 @@ class Membership {
   [[nodiscard]] bool is_newcomer(int rank) const {
     return at(rank).process == Process::kWaiting && !at(rank).is_member;
   }
+  [[nodiscard]] bool is_candidate(int rank) const { return at(rank).is_member || is_newcomer(rank); }
+  // The others are enough without the ranks that are to be released.
+  [[nodiscard]] bool can_release() const;
   [[nodiscard]] bool any_newcomer() const;
   [[nodiscard]] bool any_starting() const;
   // Survivors in their order, newcomers behind the survivors of their node, and nodes of newcomers alone at the end.

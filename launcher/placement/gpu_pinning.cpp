@@ -17,7 +17,7 @@ std::string joined(const std::vector<std::string>& words) {
 
 Result<std::vector<std::string>> gpus_of_job(const NodePlan& node, const std::vector<std::string>& on_node) {
   if (node.host.gpus.empty()) {
-    const std::size_t count = std::min(on_node.size(), node.ranks.size());
+    const std::size_t count = std::min(on_node.size(), static_cast<std::size_t>(node.local_size()));
     return std::vector<std::string>(on_node.begin(), on_node.begin() + static_cast<std::ptrdiff_t>(count));
   }
   std::vector<std::string> gpus;

@@ -14,6 +14,22 @@ const NodePlan& Placement::node_of(int rank) const {
   return *found;
 }
 
+void Placement::add(const HostSpec& host, int first_local, int count) {
+  NodePlan node{static_cast<int>(nodes.size()), host, {}};
+  const auto same = std::find_if(nodes.begin(), nodes.end(), [&](const auto& n) { return n.host.name == host.name; });
+  node.machine = same == nodes.end() ? node.index : same->index;
+  for (int local_rank = first_local; local_rank < first_local + count; ++local_rank) {
+    node.ranks.push_back(RankPlan{size++, local_rank, 0, 1});
+  }
+  nodes.push_back(std::move(node));
+}
+
+std::string ranks_text(const NodePlan& node) {
+  const std::string first = std::to_string(node.ranks.front().rank);
+  const std::string last = std::to_string(node.ranks.back().rank);
+  return first == last ? "rank " + first : "ranks " + first + "-" + last;
+}
+
 Placement one_node_per_rank(const Placement& placement) {
   Placement split;
   split.size = placement.size;

@@ -25,8 +25,12 @@ struct NodePlan {
   int index = 0;
   HostSpec host;
   std::vector<RankPlan> ranks;  // in rank order
+  // The first node on the same host. A host that gets more slots while an elastic job runs has several nodes: the local
+  // ranks of a later one follow those that are there already.
+  int machine = index;
 
-  [[nodiscard]] int local_size() const { return static_cast<int>(ranks.size()); }
+  // How many local ranks there are up to this node's last one.
+  [[nodiscard]] int local_size() const { return ranks.back().local_rank + 1; }
 };
 
 struct Placement {
@@ -34,7 +38,13 @@ struct Placement {
   std::vector<NodePlan> nodes;  // only hosts that got ranks
 
   [[nodiscard]] const NodePlan& node_of(int rank) const;
+  // Adds a node behind the others, whose `count` ranks are numbered on. `first_local`: the local rank of the first.
+  // References to nodes are invalid after it.
+  void add(const HostSpec& host, int first_local, int count);
 };
+
+// Returns "rank 3" or "ranks 4-7".
+std::string ranks_text(const NodePlan& node);
 
 // Returns the same ranks, each as a node of its own, for launchers under which every rank has its own agent.
 Placement one_node_per_rank(const Placement& placement);

@@ -91,14 +91,23 @@ Json counts_of(const JobState& state) {
   int failed = 0;
   int lost = 0;
   int not_started = 0;
+  int released = 0;
   for (const RankRecord& rank : state.ranks()) {
+    if (rank.is_released) {
+      ++released;
+      continue;
+    }
     const bool has_ended = rank.state == RankRecord::State::kEnded;
     succeeded += has_ended && rank.status.is_success() ? 1 : 0;
     failed += has_ended && !rank.status.is_success() ? 1 : 0;
     not_started += rank.state == RankRecord::State::kPending ? 1 : 0;
     lost += rank.state == RankRecord::State::kLost || rank.state == RankRecord::State::kRunning ? 1 : 0;
   }
-  return Json{{"succeeded", succeeded}, {"failed", failed}, {"lost", lost}, {"not_started", not_started}};
+  return Json{{"succeeded", succeeded},
+              {"failed", failed},
+              {"lost", lost},
+              {"not_started", not_started},
+              {"released", released}};
 }
 
 }  // namespace
@@ -185,7 +194,15 @@ Lines JsonReporter::lines_of(const news::GenerationFormed& formed) const {
   json["generation"] = formed.generation.number + 1;
   json["members"] = formed.generation.members;
   json["newcomers"] = formed.generation.newcomers;
+  json["released"] = formed.generation.released;
   json["seconds"] = std::chrono::duration<double>(formed.pause).count();
+  return {line_of(json)};
+}
+
+Lines JsonReporter::lines_of(const news::NodeJoining& joining) const {
+  Json json = event("node_joining", time_);
+  put_node(json, placement_, joining.node);
+  json["ranks"] = ranks_of(placement_.nodes[static_cast<std::size_t>(joining.node)]);
   return {line_of(json)};
 }
 

@@ -32,7 +32,10 @@ class StartProgress {
     std::string what;
   };
 
-  Node& node_of(int node) { return nodes_[static_cast<std::size_t>(node)]; }
+  Node& node_of(int node) {
+    nodes_.resize(placement_.nodes.size());  // hosts may join a running job
+    return nodes_[static_cast<std::size_t>(node)];
+  }
 
   const Placement& placement_;
   std::vector<Node> nodes_;

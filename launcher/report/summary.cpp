@@ -55,7 +55,8 @@ std::string describe_others(const JobState& state) {
   std::size_t stopped = 0;
   for (std::size_t rank = 0; rank < state.ranks().size(); ++rank) {
     const RankRecord& record = state.ranks()[rank];
-    const bool has_failed = record.state == RankRecord::State::kEnded && !record.status.is_success();
+    const bool has_failed =
+        record.state == RankRecord::State::kEnded && !record.status.is_success() && !record.is_released;
     if (static_cast<int>(rank) != state.cause()->rank && has_failed && record.has_followed) {
       ++followed;
     } else if (static_cast<int>(rank) != state.cause()->rank &&

@@ -80,7 +80,16 @@ Lines TextReporter::lines_of(const news::GenerationFormed& formed) {
     text += rank == generation.newcomers.front() ? "; new among them: rank " : ", rank ";
     text += std::to_string(rank) + " on " + placement_.node_of(rank).host.name;
   }
+  for (const int rank : generation.released) {
+    text += rank == generation.released.front() ? "; released: rank " : ", rank ";
+    text += std::to_string(rank) + " on " + placement_.node_of(rank).host.name;
+  }
   return lines_of(Note{LogLevel::kInfo, -1, text});
+}
+
+Lines TextReporter::lines_of(const news::NodeJoining& joining) {
+  const NodePlan& node = placement_.nodes[static_cast<std::size_t>(joining.node)];
+  return lines_of(Note{LogLevel::kInfo, -1, node.host.name + " joins, with " + ranks_text(node)});
 }
 
 Lines TextReporter::lines_of(const Note& note) {

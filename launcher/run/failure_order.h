@@ -6,6 +6,7 @@
 // failures. A failure that another one caused mostly says so in its own report. Pure: times come with the events.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,6 +23,8 @@ class FailureOrder {
   // was caught and only printed.
   FailureOrder(int size, Duration patience);
 
+  // So many ranks more have joined the job.
+  void add(int count) { ranks_.resize(ranks_.size() + static_cast<std::size_t>(count)); }
   // The rank is a new process, of which nothing is known yet.
   void note_start(int rank);
   // The rank's runtime is about to meet the others: whatever ended the rank's previous job no longer counts.

@@ -53,6 +53,10 @@ struct NodeReady {
 };
 // The start takes long; comes every few seconds while nodes have not answered.
 struct SlowStart {};
+// A host joins the running job: the node is being reached.
+struct NodeJoining {
+  int node = 0;
+};
 // All nodes have answered, and the ranks are about to be started.
 struct AllReady {
   Duration took{};
@@ -114,9 +118,9 @@ struct Ended {
 
 }  // namespace news
 
-using JobNews =
-    std::variant<news::Begun, news::NodeProgress, news::NodeReady, news::SlowStart, news::AllReady, news::NodeAway,
-                 news::NodeBack, news::NodeLost, news::RankStarted, news::RankEnded, news::RankRestarted,
-                 news::GenerationFormed, Note, news::EngineLine, news::Failing, Failure, news::Refused, news::Ended>;
+using JobNews = std::variant<news::Begun, news::NodeProgress, news::NodeReady, news::SlowStart, news::AllReady,
+                             news::NodeAway, news::NodeBack, news::NodeLost, news::RankStarted, news::RankEnded,
+                             news::RankRestarted, news::GenerationFormed, news::NodeJoining, Note, news::EngineLine,
+                             news::Failing, Failure, news::Refused, news::Ended>;
 
 }  // namespace hvd::launch

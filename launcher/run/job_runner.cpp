@@ -49,10 +49,10 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
     : loop_(loop),
       spec_(spec),
       placement_(placement),
-      agents_(agents_of(spec, placement)),
       transports_(transports),
       reporter_(reporter),
       log_(log),
+      agents_(agents_of(spec, placement)),
       state_(agents_, spec.servers, spec.restart_limit, spec.grace, spec.least_ranks),
       logs_(loop, placement.size, static_cast<int>(agents_.nodes.size()),
             // Events always have tags beside them where both streams are one file: without a tag, a rank's line that
@@ -125,12 +125,17 @@ Suspension::Sink JobRunner::suspension_sink() {
 Generations::Sink JobRunner::generations_sink() {
   Generations::Sink sink;
   sink.send = [this](int node, AgentMessage type, const std::string& body) {
-    sessions_[static_cast<std::size_t>(node)]->send(type, body);
+    if (NodeSession& session = *sessions_[static_cast<std::size_t>(node)]; session.has_started()) {
+      session.send(type, body);  // a node that is joining hears of the generation when it is started
+    }
   };
   sink.broadcast = [this](AgentMessage type, const std::string& body) { broadcast(type, body); };
   sink.on_formed = [this](const Generation& generation, Duration pause) {
     apply(MembersChanged{generation.members});
     say_all(reporter_.on(news::GenerationFormed{generation, pause}));
+    apply(RanksReleased{generation.released});
+    loop_.cancel(std::exchange(hosts_timer_, 0));
+    update_hosts();
   };
   return sink;
 }
@@ -305,7 +310,7 @@ void JobRunner::act(const AwaitEnd& action) {
 
 void JobRunner::act(const EndRank& action) {
   const int node = agents_.node_of(action.rank).index;
-  sessions_[static_cast<std::size_t>(node)]->send(AgentMessage::kEndRank, number_body(action.rank, SIGKILL));
+  sessions_[static_cast<std::size_t>(node)]->send(AgentMessage::kEndRank, number_body(action.rank, action.signo));
 }
 
 void JobRunner::act(const Finish&) {
@@ -318,6 +323,10 @@ void JobRunner::act(const Finish&) {
   loop_.cancel(slow_timer_);
   loop_.cancel(settle_timer_);
   loop_.cancel(std::exchange(cause_timer_, 0));
+  loop_.cancel(std::exchange(hosts_timer_, 0));
+  if (hosts_ != nullptr) {
+    hosts_->stop();
+  }
   for (const auto& [rank, timer] : end_timers_) {
     loop_.cancel(timer);
   }
@@ -368,7 +377,9 @@ void JobRunner::tell_slow_start() {
 void JobRunner::broadcast(AgentMessage type, std::string_view body) {
   const auto frame = std::make_shared<const std::string>(agent_frame(type, body));
   for (const auto& session : sessions_) {
-    session->send_frame(type, frame);
+    if (!has_started_ || session->has_started()) {
+      session->send_frame(type, frame);
+    }
   }
 }
 

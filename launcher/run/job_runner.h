@@ -13,6 +13,7 @@
 #include "launcher/job/job_spec.h"
 #include "launcher/logs/log_mux.h"
 #include "launcher/membership/generations.h"
+#include "launcher/offers/host_updates.h"
 #include "launcher/placement/placement.h"
 #include "launcher/run/job_input.h"
 #include "launcher/run/job_reporter.h"
@@ -55,6 +56,9 @@ class JobRunner final : private SessionSink {
   void take_input(Fd from) { input_from_ = std::move(from); }
   // Call before run(). `rewrite` replaces lines of the ranks' output on the console.
   void rewrite_output(LogMux::Rewrite rewrite) { logs_.rewrite_with(std::move(rewrite)); }
+  // Call before run(). Hosts of `source` join and leave the running job. `placement` is the one that the runner was
+  // made with, and gets the nodes that join; with it the reporter must be made.
+  void follow_hosts(Placement& placement, HostSource& source);
   // Runs the job to its end and returns hvdrun's exit code. An error is a fault of this machine (no epoll, no random
   // numbers), not of the job.
   Result<int> run();
@@ -99,6 +103,13 @@ class JobRunner final : private SessionSink {
   void give_up_away_in(Duration delay, int node);
   Result<void> keep_output();
   void open_sessions();
+  void open_session(int node);
+  HostUpdates::Sink host_sink(Placement& placement);
+  void add_node(const JoiningRanks& ranks, Placement& placement);
+  // Looks again at which hosts are to join or leave.
+  void update_hosts();
+  // Nothing new is started on the host for a time.
+  void leave_alone(int node);
   void start_engine();
   void on_engine_line(const std::string& line);
   void on_engine_over(const Error& why);
@@ -108,6 +119,9 @@ class JobRunner final : private SessionSink {
   void act(const StartRanks& action);
   void act(const RestartRank& action);
   void act(const GoOnWithout& action);
+  void act(const StartNode& action);
+  void act(const AwaitHosts& action);
+  void act(const EndNode& action);
   void act(const StopNodes& action);
   void act(const TellRanks& action);
   void act(const ReportCause& action);
@@ -131,16 +145,17 @@ class JobRunner final : private SessionSink {
   EventLoop& loop_;
   const JobSpec& spec_;
   const Placement& placement_;
-  const Placement agents_;  // one node for each session
   const Transports transports_;
   JobReporter& reporter_;
   Log& log_;
   ProgramsOf programs_;
   // loop only
+  Placement agents_;  // one node for each session
   JobState state_;
   LogMux logs_;
   Generations generations_;
-  std::vector<StartMessage> starts_;  // for each node; kept while ranks may be restarted
+  std::unique_ptr<HostUpdates> hosts_;  // null: the hosts are those that the job began with
+  std::vector<StartMessage> starts_;    // for each node; kept while ranks may be restarted
   Fd input_from_;
   std::unique_ptr<JobInput> input_;  // null unless ranks that take input are running
   RelayTree tree_;
@@ -156,6 +171,7 @@ class JobRunner final : private SessionSink {
   TimePoint timeout_due_;
   TimerId stop_timer_ = 0;
   TimerId cause_timer_ = 0;
+  TimerId hosts_timer_ = 0;             // limits the wait for hosts while too few ranks are left
   std::map<int, TimerId> end_timers_;   // by rank
   std::map<int, TimerId> away_timers_;  // by node; of an elastic job
   TimerId end_timer_ = 0;

@@ -129,6 +129,9 @@ void JobRunner::on_suspended(int /*node*/) {
 
 void JobRunner::on_done(int node) {
   apply(NodeDone{node});
+  if (state_.phase() == JobPhase::kRunning && hosts_ != nullptr) {
+    sessions_[static_cast<std::size_t>(node)]->close_input();  // it was released
+  }
 }
 
 void JobRunner::on_lost(int node, const Error& why) {

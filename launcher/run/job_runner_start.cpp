@@ -1,8 +1,13 @@
 // These methods of JobRunner start a job: they open the sessions, start an engine that starts the agents, send the
 // start messages, and restart a rank.
+#include <signal.h>
+
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "launcher/command/rsh_template.h"
+#include "launcher/placement/gpu_pinning.h"
 #include "launcher/run/job_runner.h"
 
 namespace hvd::launch {
@@ -22,17 +27,21 @@ void JobRunner::open_sessions() {
   for (const NodePlan& plan : agents_.nodes) {
     sessions_.push_back(std::make_unique<NodeSession>(loop_, plan, placement_.size, sink));
   }
-  for (const auto& session : sessions_) {
-    const TransportKind kind = choose_transport(spec_, session->plan().host);
-    const int node = session->plan().index;
-    const std::string* relay = tree_.relay_of(node);
-    log_.write(LogLevel::kDebug, session->plan().host.name + ": opening (" + transport_name(kind) +
-                                     (relay == nullptr ? "" : " from " + *relay) + ")");
-    session->open(tree_.way_to(node, transport_of(kind)));
+  for (const NodePlan& plan : agents_.nodes) {
+    open_session(plan.index);
   }
   if (transports_.engine != nullptr) {
     start_engine();
   }
+}
+
+void JobRunner::open_session(int node) {
+  NodeSession& session = *sessions_[static_cast<std::size_t>(node)];
+  const TransportKind kind = choose_transport(spec_, session.plan().host);
+  const std::string* relay = tree_.relay_of(node);
+  log_.write(LogLevel::kDebug, session.plan().host.name + ": opening (" + transport_name(kind) +
+                                   (relay == nullptr ? "" : " from " + *relay) + ")");
+  session.open(tree_.way_to(node, transport_of(kind)));
 }
 
 void JobRunner::start_engine() {
@@ -111,6 +120,10 @@ Transport& JobRunner::transport_of(TransportKind kind) const {
 
 void JobRunner::on_ready(int node, const ReadyMessage& ready) {
   NodeSession& session = *sessions_[static_cast<std::size_t>(node)];
+  if (state_.is_over(node)) {
+    session.close_input();  // it was to join the job, which has no use for it any more
+    return;
+  }
   log_.write(LogLevel::kDebug, session.plan().host.name + ": agent " + ready.version + " is ready (pid " +
                                    std::to_string(ready.pid) + ", " + std::to_string(ready.cores.size()) + " cores)");
   if (transports_.engine != nullptr) {
@@ -127,7 +140,7 @@ void JobRunner::on_ready(int node, const ReadyMessage& ready) {
   const Duration reconnect = can_return ? spec_.reconnect_timeout : Duration::zero();
   WelcomeMessage welcome;
   welcome.job_id = job_id_;
-  welcome.size = placement_.size;
+  welcome.size = hosts_ != nullptr ? kMostRanks : placement_.size;
   welcome.secret = secret_;
   welcome.token = token_;
   // Only remote sessions send heartbeats, since only their connections can break in silence. Each heartbeat wakes the
@@ -147,6 +160,9 @@ void JobRunner::on_ready(int node, const ReadyMessage& ready) {
   say_all(reporter_.on(news::NodeReady{node, ready}));
   show_status();
   apply(NodeReady{node});
+  if (state_.is_over(node)) {
+    session.close_input();  // the job is ending
+  }
 }
 
 void JobRunner::act(const StartRanks&) {
@@ -211,6 +227,9 @@ void JobRunner::act(const StartRanks&) {
     starts_ = std::move(messages);
   }
   begin_input();
+  if (hosts_ != nullptr) {
+    hosts_->begin();
+  }
 }
 
 void JobRunner::begin_input() {
@@ -237,8 +256,112 @@ void JobRunner::act(const RestartRank& action) {
 }
 
 void JobRunner::act(const GoOnWithout& action) {
-  say_all(reporter_.on(Note{LogLevel::kWarning, -1, action.cause + "; the others go on without it"}));
+  const std::string others = action.is_short ? "; too few are left, and wait for hosts, at most for --elastic-timeout"
+                                             : "; the others go on without it";
+  say_all(reporter_.on(Note{LogLevel::kWarning, -1, action.cause + others}));
   generations_.lose(action.ranks, action.cause, std::nullopt);
+  leave_alone(agents_.node_of(action.ranks.front()).index);
+}
+
+void JobRunner::act(const AwaitHosts&) {
+  if (hosts_timer_ == 0) {
+    hosts_timer_ = loop_.after(spec_.elastic_timeout, [this] {
+      hosts_timer_ = 0;
+      apply(HostsDue{});
+    });
+  }
+}
+
+void JobRunner::act(const EndNode& action) {
+  StopMessage stop;
+  stop.signal = SIGTERM;
+  stop.grace_ms =
+      static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(spec_.grace).count());
+  sessions_[static_cast<std::size_t>(action.node)]->send(AgentMessage::kStop, stop.encode());
+}
+
+void JobRunner::act(const StartNode& action) {
+  std::map<int, NodeView> views;
+  for (const auto& session : sessions_) {
+    const int node = session->plan().index;
+    if (session->ready() && (node == action.node || !state_.is_over(node))) {
+      views.emplace(node, NodeView{session->opened(), *session->ready()});
+    }
+  }
+  const std::size_t index = static_cast<std::size_t>(action.node);
+  const NodePlan& plan = placement_.nodes[index];
+  const auto gpus = gpus_of_job(plan, views.at(action.node).ready.gpus);
+  if (!gpus.ok()) {
+    loop_.post([this, failed = StartFailedMessage{plan.ranks.front().rank, gpus.error()}] { on_start_failed(failed); });
+    return;
+  }
+  StartMessage start =
+      late_start_message(spec_, placement_, views, action.node, LateStart{job_id_, token_, generations_.number()});
+  sessions_[index]->send(AgentMessage::kStart, start.encode());
+  starts_[index] = std::move(start);
+}
+
+// ---- hosts that join and leave the running job ----
+
+void JobRunner::follow_hosts(Placement& placement, HostSource& source) {
+  const HostOffers::Limits limits{spec_.discovery.most_ranks > 0 ? spec_.discovery.most_ranks : kMostRanks,
+                                  spec_.discovery.cooldown_least, spec_.discovery.cooldown_most};
+  hosts_ = std::make_unique<HostUpdates>(loop_, source, spec_.hosts, limits, host_sink(placement));
+  state_.let_grow();
+}
+
+HostUpdates::Sink JobRunner::host_sink(Placement& placement) {
+  HostUpdates::Sink sink;
+  sink.there = [this]() -> std::optional<std::vector<HostedRank>> {
+    std::vector<HostedRank> there;
+    for (const int rank : state_.ranks_to_keep()) {
+      const NodePlan& node = placement_.node_of(rank);
+      const int local_rank = node.ranks[static_cast<std::size_t>(rank - node.ranks.front().rank)].local_rank;
+      there.push_back({rank, node.host.name, local_rank});
+    }
+    return there.empty() ? std::nullopt : std::optional(std::move(there));
+  };
+  sink.join = [this, &placement](const JoiningRanks& ranks) { add_node(ranks, placement); };
+  sink.set_leaving = [this](const std::vector<int>& ranks) {
+    std::vector<int> outside;  // they have nothing to lose yet
+    for (const int rank : ranks) {
+      if (!state_.ranks()[static_cast<std::size_t>(rank)].is_member) {
+        outside.push_back(rank);
+      }
+    }
+    generations_.set_leaving(ranks);
+    apply(RanksReleased{outside});
+  };
+  sink.say = [this](const std::string& line) { say_all(reporter_.on(Note{LogLevel::kWarning, -1, line})); };
+  return sink;
+}
+
+void JobRunner::add_node(const JoiningRanks& ranks, Placement& placement) {
+  placement.add(ranks.host, ranks.first_local, ranks.count);
+  agents_.add(ranks.host, ranks.first_local, ranks.count);
+  const int node = agents_.nodes.back().index;
+  apply(NodeJoining{node});
+  generations_.add(ranks.count);
+  starts_.emplace_back();
+  if (const auto kept = logs_.add_node(ranks.count); !kept.ok()) {
+    say_all(reporter_.on(Note{LogLevel::kError, node, kept.error().message() + "; what its ranks print is not kept"}));
+  }
+  SessionSink& sink = *this;
+  sessions_.push_back(std::make_unique<NodeSession>(loop_, agents_.nodes.back(), placement_.size, sink));
+  say_all(reporter_.on(news::NodeJoining{node}));
+  open_session(node);
+}
+
+void JobRunner::update_hosts() {
+  if (hosts_ != nullptr) {
+    hosts_->look_later();
+  }
+}
+
+void JobRunner::leave_alone(int node) {
+  if (hosts_ != nullptr) {
+    hosts_->exclude(agents_.nodes[static_cast<std::size_t>(node)].host.name);
+  }
 }
 
 }  // namespace hvd::launch

@@ -11,17 +11,6 @@
 #include "launcher/transport/transport_choice.h"
 
 namespace hvd::launch {
-namespace {
-
-// Returns "rank 3" or "ranks 4-7".
-std::string ranks_text(const NodePlan& node) {
-  const std::string first = std::to_string(node.ranks.front().rank);
-  const std::string last = std::to_string(node.ranks.back().rank);
-  return first == last ? "rank " + first : "ranks " + first + "-" + last;
-}
-
-}  // namespace
-
 JobState::JobState(const Placement& placement, const std::vector<int>& servers, int restart_limit, Duration grace,
                    int least)
     : placement_(placement),
@@ -53,8 +42,78 @@ std::vector<JobAction> JobState::on(const JobEvent& event) {
 }
 
 JobState::Actions JobState::handle(const NodeReady& event) {
-  nodes_[static_cast<std::size_t>(event.node)] = NodeState::kReady;
-  return start_if_open();
+  NodeState& node = nodes_[static_cast<std::size_t>(event.node)];
+  if (node != NodeState::kOpening) {
+    return {};
+  }
+  if (phase_ == JobPhase::kOpening) {
+    node = NodeState::kReady;
+    return start_if_open();
+  }
+  if (phase_ == JobPhase::kRunning && !is_letting_go_) {
+    node = NodeState::kReady;
+    return {StartNode{event.node}};
+  }
+  node = NodeState::kLost;  // it comes too late
+  return finish_if_over();
+}
+
+JobState::Actions JobState::handle(const NodeJoining& event) {
+  const NodePlan& plan = placement_.nodes[static_cast<std::size_t>(event.node)];
+  nodes_.push_back(NodeState::kOpening);
+  is_server_.resize(is_server_.size() + plan.ranks.size(), false);
+  order_.add(static_cast<int>(plan.ranks.size()));
+  RankRecord record;
+  record.is_member = false;
+  ranks_.insert(ranks_.end(), plan.ranks.size(), record);
+  return {};
+}
+
+JobState::Actions JobState::handle(const RanksReleased& event) {
+  Actions actions;
+  for (const int rank : event.ranks) {
+    RankRecord& record = ranks_[static_cast<std::size_t>(rank)];
+    record.is_member = false;
+    record.is_released = true;
+  }
+  for (const NodePlan& plan : placement_.nodes) {
+    const std::vector<int> there = ranks_there(plan);
+    const auto is_released = [this](int rank) { return ranks_[static_cast<std::size_t>(rank)].is_released; };
+    const auto is_of_event = [&event](int rank) {
+      return std::find(event.ranks.begin(), event.ranks.end(), rank) != event.ranks.end();
+    };
+    if (std::none_of(there.begin(), there.end(), is_of_event)) {
+      continue;
+    }
+    NodeState& node = nodes_[static_cast<std::size_t>(plan.index)];
+    if (node == NodeState::kOpening) {
+      node = NodeState::kLost;  // nothing was started there
+      for (const int rank : there) {
+        ranks_[static_cast<std::size_t>(rank)].state = RankRecord::State::kLost;
+      }
+    } else if (std::all_of(there.begin(), there.end(), is_released)) {
+      actions.emplace_back(EndNode{plan.index});
+    } else {
+      for (const int rank : there) {
+        if (is_of_event(rank)) {
+          actions.emplace_back(EndRank{rank, SIGTERM});
+          actions.emplace_back(AwaitEnd{rank, ranks_[static_cast<std::size_t>(rank)].pid});
+        }
+      }
+    }
+  }
+  return actions;
+}
+
+JobState::Actions JobState::handle(const HostsDue&) {
+  if (!short_for_ || phase_ != JobPhase::kRunning) {
+    return {};
+  }
+  Cause cause = *std::move(short_for_);
+  cause.lines.push_back("fewer than the " + std::to_string(least_) +
+                        " ranks that the job needs (--min-np) were left, and no host has joined it within "
+                        "--elastic-timeout");
+  return stop_for(std::move(cause), SIGTERM);
 }
 
 JobState::Actions JobState::handle(const NodeLost& event) {
@@ -73,6 +132,11 @@ JobState::Actions JobState::handle(const NodeLost& event) {
   cause.exit_code = exit_code::kNodeLost;
   cause.lines.push_back("node " + plan.host.name + " was lost, with " + ranks_text(plan) + ": " + event.why.message());
   const std::vector<int> there = ranks_there(plan);
+  if (before == NodeState::kOpening) {
+    return phase_ != JobPhase::kRunning
+               ? finish_if_over()
+               : lose(there, event.why.message() + "; " + plan.host.name + " does not join", short_for_.has_value());
+  }
   if (least_ < placement_.size && there.empty() && phase_ == JobPhase::kRunning) {
     return finish_if_over();  // all of its ranks had ended, or were done without before
   }
@@ -120,6 +184,7 @@ JobState::Actions JobState::handle(const MembersChanged& event) {
     ranks_[rank].is_member =
         std::find(event.members.begin(), event.members.end(), static_cast<int>(rank)) != event.members.end();
   }
+  short_for_.reset();
   return {};
 }
 
@@ -128,7 +193,11 @@ JobState::Actions JobState::handle(const RankStartFailed& event) {
   cause.exit_code = event.why.code() == Code::kNotFound ? exit_code::kNoProgram : exit_code::kStartFailed;
   cause.lines.push_back("cannot start rank " + std::to_string(event.rank) + " on " +
                         placement_.node_of(event.rank).host.name + ": " + event.why.message());
-  if (ranks_[static_cast<std::size_t>(event.rank)].restarts > 0) {
+  const RankRecord& record = ranks_[static_cast<std::size_t>(event.rank)];
+  if (!record.is_member && record.restarts == 0 && phase_ == JobPhase::kRunning && (can_go_on() || short_for_)) {
+    return lose({event.rank}, cause.lines.front(), short_for_.has_value());
+  }
+  if (record.restarts > 0) {
     if (auto others = do_without({event.rank}, cause.lines.front())) {
       return *std::move(others);
     }
@@ -140,6 +209,12 @@ JobState::Actions JobState::handle(const RankExited& event) {
   RankRecord& record = ranks_[static_cast<std::size_t>(event.rank)];
   if (record.state == RankRecord::State::kLost) {
     return let_others_go();  // it had been done without already
+  }
+  if (record.is_released) {
+    record.state = RankRecord::State::kEnded;
+    record.status = event.status;
+    order_.note_end(event.rank, false, event.at);
+    return let_others_go();
   }
   record.state = RankRecord::State::kEnded;
   record.status = event.status;
@@ -162,10 +237,8 @@ JobState::Actions JobState::handle(const RankExited& event) {
     return {RestartRank{event.rank, ++restarts_, describe(event.rank)}};
   }
   // The others train without it: what ends it is of its host, or of its new start.
-  if (!record.is_member && phase_ == JobPhase::kRunning && can_go_on()) {
-    record.state = RankRecord::State::kLost;
-    order_.note_end(event.rank, false, event.at);
-    return {GoOnWithout{{event.rank}, describe(event.rank)}};
+  if (!record.is_member && phase_ == JobPhase::kRunning && (can_go_on() || short_for_)) {
+    return lose({event.rank}, describe(event.rank), short_for_.has_value());
   }
   return look_for_cause(false);
 }
@@ -202,7 +275,7 @@ JobState::Actions JobState::handle(const CauseDue&) {
 JobState::Actions JobState::handle(const RankOverdue& event) {
   const RankRecord& record = ranks_[static_cast<std::size_t>(event.rank)];
   const bool is_still_there = record.state == RankRecord::State::kRunning && record.pid == event.pid;
-  return is_still_there && phase_ == JobPhase::kRunning ? Actions{EndRank{event.rank}} : Actions();
+  return is_still_there && phase_ == JobPhase::kRunning ? Actions{EndRank{event.rank, SIGKILL}} : Actions();
 }
 
 JobState::Actions JobState::look_for_cause(bool is_late) {
@@ -280,18 +353,33 @@ bool JobState::is_worth_restarting(const RankRecord& failed) const {
 
 bool JobState::may_lose_more() const {
   const auto has_ended_well = [](const RankRecord& record) {
-    return record.state == RankRecord::State::kEnded && record.status.is_success();
+    return record.state == RankRecord::State::kEnded && record.status.is_success() && !record.is_released;
   };
   return phase_ == JobPhase::kRunning && restarts_ < restart_limit_ &&
          std::none_of(ranks_.begin(), ranks_.end(), has_ended_well);
 }
 
+std::vector<int> JobState::ranks_to_keep() const {
+  std::vector<int> ranks;
+  for (std::size_t rank = 0; may_lose_more() && rank < ranks_.size(); ++rank) {
+    const RankRecord& record = ranks_[rank];
+    const bool is_there = record.state == RankRecord::State::kRunning || record.state == RankRecord::State::kPending;
+    if (is_there && !record.is_released) {
+      ranks.push_back(static_cast<int>(rank));
+    }
+  }
+  return ranks;
+}
+
+bool JobState::can_train(int rank) const {
+  const RankRecord& record = ranks_[static_cast<std::size_t>(rank)];
+  return record.state == RankRecord::State::kRunning && record.has_joined && record.is_member;
+}
+
 bool JobState::can_do_with(const std::vector<int>& ranks) const {
-  const auto can_train = [this](int rank) {
-    const RankRecord& record = ranks_[static_cast<std::size_t>(rank)];
-    return record.state == RankRecord::State::kRunning && record.has_joined && record.is_member;
-  };
-  return may_lose_more() && std::count_if(ranks.begin(), ranks.end(), can_train) >= least_;
+  const auto count = std::count_if(ranks.begin(), ranks.end(), [this](int rank) { return can_train(rank); });
+  // Somebody must be left who has the state that was reached.
+  return may_lose_more() && count >= (may_grow_ ? 1 : least_);
 }
 
 bool JobState::can_go_on() const {
@@ -322,12 +410,25 @@ std::optional<JobState::Actions> JobState::do_without(const std::vector<int>& ra
   if (!can_do_with(others)) {
     return std::nullopt;
   }
+  const auto left = std::count_if(others.begin(), others.end(), [this](int rank) { return can_train(rank); });
+  const bool is_short = left < least_;
+  if (is_short && !short_for_) {
+    short_for_ = Cause{{cause}, exit_code::kNodeLost};
+  }
+  return lose(ranks, cause, is_short);
+}
+
+// It is no restart: what is lost so does not come back by itself, so that it cannot happen again and again.
+JobState::Actions JobState::lose(const std::vector<int>& ranks, const std::string& cause, bool is_short) {
   for (const int rank : ranks) {
     ranks_[static_cast<std::size_t>(rank)].state = RankRecord::State::kLost;
     order_.note_end(rank, false, {});
   }
-  // It is no restart: what is lost so does not come back, so that it cannot happen again and again.
-  return Actions{GoOnWithout{ranks, cause}};
+  Actions actions{GoOnWithout{ranks, cause, is_short}};
+  if (is_short) {
+    actions.emplace_back(AwaitHosts{});
+  }
+  return actions;
 }
 
 bool JobState::is_optional(int rank) const {
@@ -343,7 +444,8 @@ JobState::Actions JobState::let_others_go() {
     if (!has_ended && !is_optional(static_cast<int>(rank))) {
       return {};
     }
-    is_any_left = is_any_left || is_lost || !has_ended;
+    // The agent of a rank that was released does not know that it will not be started again.
+    is_any_left = is_any_left || is_lost || !has_ended || ranks_[rank].is_released;
   }
   if (!is_any_left || is_letting_go_ || phase_ != JobPhase::kRunning) {
     return {};
@@ -495,7 +597,12 @@ JobState::Actions JobState::stop_for(Cause cause, int signo) {
 }
 
 JobState::Actions JobState::finish_if_over() {
-  if (phase_ == JobPhase::kOpening || phase_ == JobPhase::kDone || !every_node(NodeState::kDone, NodeState::kLost)) {
+  if (phase_ == JobPhase::kOpening || phase_ == JobPhase::kDone) {
+    return {};
+  }
+  // Who was about to join a job that ends is not waited for.
+  const auto is_there = [](NodeState node) { return node == NodeState::kReady; };
+  if (std::any_of(nodes_.begin(), nodes_.end(), is_there)) {
     return {};
   }
   phase_ = JobPhase::kDone;

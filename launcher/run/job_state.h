@@ -44,6 +44,13 @@ struct RankJoined {  // its runtime is about to meet the others
 struct MembersChanged {  // these ranks train together now
   std::vector<int> members;
 };
+struct NodeJoining {  // a node was added to the placement of the running job
+  int node = 0;
+};
+struct RanksReleased {  // their host is given back, and the others train without them: they are to end
+  std::vector<int> ranks;
+};
+struct HostsDue {};  // AwaitHosts is over
 struct RankStartFailed {
   int rank = 0;
   Error why;
@@ -90,9 +97,10 @@ struct Misplaced {  // an engine has put a rank elsewhere than planned
 struct StartTimedOut {};
 struct TimedOut {};      // the job has run for as long as --timeout allows
 struct StopTimedOut {};  // a node did not report its end in time
-using JobEvent = std::variant<NodeReady, NodeLost, NodeEnding, RankStarted, RankJoined, MembersChanged, RankStartFailed,
-                              RankFailing, RankComplained, RankExited, CauseDue, RankOverdue, NodeDone, Interrupted,
-                              OutputFailed, FilesFailed, EngineEnded, Misplaced, StartTimedOut, TimedOut, StopTimedOut>;
+using JobEvent =
+    std::variant<NodeReady, NodeLost, NodeEnding, RankStarted, RankJoined, MembersChanged, RankStartFailed, RankFailing,
+                 RankComplained, RankExited, CauseDue, RankOverdue, NodeDone, NodeJoining, RanksReleased, HostsDue,
+                 Interrupted, OutputFailed, FilesFailed, EngineEnded, Misplaced, StartTimedOut, TimedOut, StopTimedOut>;
 
 // ---- actions ----
 struct StartRanks {};
@@ -101,9 +109,17 @@ struct RestartRank {
   int number = 0;     // counts restarts, from 1
   std::string cause;  // how the rank ended
 };
-struct GoOnWithout {  // the others of an elastic job are enough
+struct GoOnWithout {  // the others of an elastic job are enough, or wait for more
   std::vector<int> ranks;
   std::string cause;
+  bool is_short = false;  // they wait
+};
+struct StartNode {  // a node that joins the running job is ready
+  int node = 0;
+};
+struct AwaitHosts {};  // asks for HostsDue after the time in which hosts may join a job that has too few
+struct EndNode {       // ends the ranks of the node in order, and then its agent
+  int node = 0;
 };
 struct StopNodes {
   int signo = 0;              // SIGKILL: at once
@@ -120,11 +136,12 @@ struct AwaitEnd {         // asks for RankOverdue after the grace period
   int rank = 0;
   int pid = 0;
 };
-struct EndRank {  // ends the rank at once
+struct EndRank {
   int rank = 0;
+  int signo = 0;
 };
 using JobAction = std::variant<StartRanks, RestartRank, StopNodes, TellRanks, ReportCause, Finish, ReportFailing,
-                               AwaitCause, AwaitEnd, EndRank, GoOnWithout>;
+                               AwaitCause, AwaitEnd, EndRank, GoOnWithout, StartNode, AwaitHosts, EndNode>;
 
 enum class JobPhase : std::uint8_t { kOpening, kRunning, kStopping, kDone };
 
@@ -140,8 +157,9 @@ struct RankRecord {
   enum class State : std::uint8_t { kPending, kRunning, kEnded, kLost };
   State state = State::kPending;
   int pid = 0;
-  bool has_joined = false;  // since its last start
-  bool is_member = true;    // it trains with the others, as far as it has joined
+  bool has_joined = false;   // since its last start
+  bool is_member = true;     // it trains with the others, as far as it has joined
+  bool is_released = false;  // it was told to end, because its host is given back
   int restarts = 0;
   bool has_followed = false;  // it failed before it was stopped, because of the rank that is the cause
   ExitStatus status;
@@ -156,6 +174,8 @@ class JobState {
   explicit JobState(const Placement& placement, const std::vector<int>& servers = {}, int restart_limit = 0,
                     Duration grace = std::chrono::seconds(10), int least = 0);
 
+  // Call before the first event. Hosts may join the job while it runs: where too few ranks are left, these wait.
+  void let_grow() { may_grow_ = true; }
   std::vector<JobAction> on(const JobEvent& event);
 
   [[nodiscard]] JobPhase phase() const { return phase_; }
@@ -166,6 +186,8 @@ class JobState {
   [[nodiscard]] bool has_kept_all() const { return has_kept_all_; }
   // True when ReportFailing came before ReportCause.
   [[nodiscard]] bool was_told_as_failing() const { return was_told_as_failing_; }
+  // The ranks that run or are being started, and were not told to end. None where nobody may join any more.
+  [[nodiscard]] std::vector<int> ranks_to_keep() const;
   // True when an elastic job goes on if all but these ranks are lost now.
   [[nodiscard]] bool can_do_with(const std::vector<int>& ranks) const;
   // True when no further event can come from this node.
@@ -193,6 +215,9 @@ class JobState {
   Actions handle(const CauseDue& event);
   Actions handle(const RankOverdue& event);
   Actions handle(const NodeDone& event);
+  Actions handle(const NodeJoining& event);
+  Actions handle(const RanksReleased& event);
+  Actions handle(const HostsDue& event);
   Actions handle(const Interrupted& event);
   Actions handle(const OutputFailed& event);
   Actions handle(const FilesFailed& event);
@@ -227,7 +252,10 @@ class JobState {
   [[nodiscard]] bool can_go_on() const;
   // The ranks of the node that are still there.
   [[nodiscard]] std::vector<int> ranks_there(const NodePlan& node) const;
-  // Does without the ranks, if the others are enough.
+  [[nodiscard]] bool can_train(int rank) const;
+  // Marks the ranks as lost, and does without them.
+  Actions lose(const std::vector<int>& ranks, const std::string& cause, bool is_short);
+  // Does without the ranks, if the others are enough, or can wait for more.
   std::optional<Actions> do_without(const std::vector<int>& ranks, const std::string& cause);
   Actions finish_if_over();
   Actions start_if_open();
@@ -251,6 +279,8 @@ class JobState {
   int restarts_ = 0;
   const int restart_limit_;
   const int least_;
+  bool may_grow_ = false;
+  std::optional<Cause> short_for_;  // why fewer than `least_` are left, while they wait for more
   bool has_kept_all_ = true;
 };
 

@@ -92,6 +92,8 @@ class NodeSession final : private StreamSink {
   [[nodiscard]] bool has_agent() const { return is_open() && is_reached_; }
   // True when its ranks were started, the agent has not reported Done, and the session is not over.
   [[nodiscard]] bool is_unfinished() const { return has_started_ && !is_done_ && stage_ != Stage::kOver; }
+  // True once its ranks were told to start.
+  [[nodiscard]] bool has_started() const { return has_started_; }
   // Returns how long the agent goes on without a sign of life from us; zero: it notices at once when we are gone.
   [[nodiscard]] Duration agent_patience() const;
   [[nodiscard]] const NodePlan& plan() const { return plan_; }

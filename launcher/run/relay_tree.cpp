@@ -98,7 +98,7 @@ Result<RshCommand> RelayTree::command_for(const NodeTarget& target) const {
 }
 
 Transport& RelayTree::way_to(int node, Transport& direct) {
-  const int parent = parents_[static_cast<std::size_t>(node)];
+  const int parent = parent_of(node);
   if (parent < 0) {
     return direct;
   }
@@ -108,18 +108,18 @@ Transport& RelayTree::way_to(int node, Transport& direct) {
 }
 
 const std::string* RelayTree::relay_of(int node) const {
-  const int parent = parents_[static_cast<std::size_t>(node)];
+  const int parent = parent_of(node);
   return parent < 0 ? nullptr : &relays_[static_cast<std::size_t>(parent)]->host();
 }
 
 void RelayTree::change(int node, Relay::State state) {
-  if (const auto& relay = relays_[static_cast<std::size_t>(node)]) {
+  if (Relay* const relay = relay_at(node)) {
     relay->change(state);
   }
 }
 
 Result<void> RelayTree::on_frame(int node, const Frame& frame) {
-  const auto& relay = relays_[static_cast<std::size_t>(node)];
+  Relay* const relay = relay_at(node);
   if (relay == nullptr) {
     return Error(Code::kProtocol, "its agent relays, and was not asked to");
   }

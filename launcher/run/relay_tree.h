@@ -48,6 +48,15 @@ class RelayTree {
 
  private:
   Result<RshCommand> command_for(const NodeTarget& target) const;
+  // Nodes that joined the running job have no relay and relay to none.
+  [[nodiscard]] int parent_of(int node) const {
+    const auto index = static_cast<std::size_t>(node);
+    return index < parents_.size() ? parents_[index] : -1;
+  }
+  [[nodiscard]] Relay* relay_at(int node) const {
+    const auto index = static_cast<std::size_t>(node);
+    return index < relays_.size() ? relays_[index].get() : nullptr;
+  }
 
   // constant after construction
   EventLoop& loop_;

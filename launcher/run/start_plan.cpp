@@ -32,7 +32,8 @@ std::set<std::string> names_set(const JobSpec& spec) {
 std::vector<std::int32_t> near_of_ranks(GpuMode mode, const NodePlan& node, const ReadyMessage& ready,
                                         const std::vector<std::string>& gpus) {
   std::vector<std::int32_t> near;
-  for (std::size_t rank = 0; mode != GpuMode::kNone && !gpus.empty() && rank < node.ranks.size(); ++rank) {
+  for (std::size_t rank = 0;
+       mode != GpuMode::kNone && !gpus.empty() && rank < static_cast<std::size_t>(node.local_size()); ++rank) {
     const auto gpu = std::find(ready.gpus.begin(), ready.gpus.end(), gpus[rank % gpus.size()]) - ready.gpus.begin();
     near.push_back(static_cast<std::size_t>(gpu) < ready.near.size() ? ready.near[static_cast<std::size_t>(gpu)] : -1);
   }
@@ -70,8 +71,13 @@ bool has_several_interfaces(const ReadyMessage& ready) {
 // Returns a host file for scripts that call mpirun themselves: "node1 slots=2" a line, as Open MPI reads it.
 std::string hostfile_text(const Placement& placement) {
   std::string text;
+  std::map<int, int> slots;  // by the machine
   for (const NodePlan& node : placement.nodes) {
-    text += node.host.name + " slots=" + std::to_string(node.local_size()) + "\n";
+    slots[node.machine] = node.local_size();
+  }
+  for (const auto& [machine, count] : slots) {
+    const NodePlan& node = placement.nodes[static_cast<std::size_t>(machine)];
+    text += node.host.name + " slots=" + std::to_string(count) + "\n";
   }
   return text;
 }
@@ -291,6 +297,31 @@ std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView
     messages.push_back(std::move(start));
   }
   return messages;
+}
+
+StartMessage late_start_message(const JobSpec& spec, const Placement& placement, const std::map<int, NodeView>& views,
+                                int node, const LateStart& late) {
+  Placement there;  // without the nodes that are lost
+  there.size = placement.size;
+  std::vector<NodeView> views_there;
+  for (const auto& [index, view] : views) {
+    NodePlan plan = placement.nodes[static_cast<std::size_t>(index)];
+    plan.index = static_cast<int>(there.nodes.size());
+    plan.machine = plan.index;
+    there.nodes.push_back(std::move(plan));
+    views_there.push_back(view);
+  }
+  const JobView job{there, there, views_there};
+  auto messages = make_start_messages(spec, job, late.job_id, late.token);
+  const auto own = static_cast<std::size_t>(std::distance(views.begin(), views.find(node)));
+  StartMessage start = std::move(messages[own]);
+  start.is_joining = true;
+  start.generation = late.generation;
+  start.input_window = 0;
+  for (StartMessage::Rank& rank : start.ranks) {
+    rank.reads_input = false;  // all of the input went to ranks that were there before
+  }
+  return start;
 }
 
 StartMessage restart_message(const StartMessage& start, int rank, int number) {

@@ -2,7 +2,9 @@
 // start message of each node. Pure.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +16,9 @@
 #include "launcher/wire/messages.h"
 
 namespace hvd::launch {
+
+// More than any job has.
+inline constexpr int kMostRanks = 1'000'000;
 
 // JobView is the job when all of its agents have answered.
 struct JobView {
@@ -59,6 +64,18 @@ using ProgramsOf = std::function<std::vector<RankProgram>(const JobView&)>;
 // Returns one StartMessage per agent. No GPU may be missing. `programs` holds one entry for each rank, or is empty.
 std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView& job, const std::string& job_id,
                                               const std::string& token, const std::vector<RankProgram>& programs = {});
+
+// LateStart is what a node is told that joins a running job.
+struct LateStart {
+  const std::string& job_id;
+  const std::string& token;
+  std::uint32_t generation = 0;  // the present one, which its ranks wait to be taken into
+};
+
+// Returns the StartMessage of a node that joins a running job. `views`: of it and of all nodes that are there, by their
+// index. No GPU of it may be missing.
+StartMessage late_start_message(const JobSpec& spec, const Placement& placement, const std::map<int, NodeView>& views,
+                                int node, const LateStart& late);
 
 // Derives from `start`, which started the ranks of a node, the message that restarts one of them for the `number`th
 // time.

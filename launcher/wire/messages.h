@@ -46,7 +46,7 @@
 namespace hvd::launch {
 
 // Of the version, since both ends are of one hvdrun: it grows with each change of a message or its meaning.
-inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 5, 64U << 20U, "launcher-agent"};
+inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 6, 64U << 20U, "launcher-agent"};
 
 enum class AgentMessage : std::uint16_t {
   kWelcome = 1,
@@ -222,9 +222,12 @@ struct StartMessage {
   std::string hostfile;      // written beside the agent's socket before ranks start (hostfile_beside)
   std::vector<std::pair<std::string, std::string>> files;  // name and text, of mode 0600 beside the socket likewise
   std::uint32_t input_window = 0;  // bytes of Input that may be under way, at most kInputWindow; 0: no rank reads it
+  bool is_joining = false;         // the job runs, and these ranks wait to be taken in
+  std::uint32_t generation = 0;    // the present one then
 
   static void fields(auto& m, auto& walk) {
     walk(m.cwd, m.argv, m.unset, m.env, m.last, m.ranks, m.may_restart, m.hostfile, m.input_window, m.files);
+    walk(m.is_joining, m.generation);
   }
   [[nodiscard]] std::string encode() const;
   static Result<StartMessage> decode(std::string_view body);

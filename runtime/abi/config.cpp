@@ -118,7 +118,9 @@ std::string words_when_alone(const Reader& env) {
     const auto told = env.number<int>(name, 1, kMaxRanks, 1);
     return told.ok() ? told.value() : 1;
   };
-  // This also applies within a job of hvdrun with one rank, whose own number is 1.
+  if (env.text(contract::kAgentSocket)) {
+    return "";  // hvdrun has started it; in an elastic job it may be the only one that is left
+  }
   if (const int ranks = env.text(contract::kTorchrunId) ? count(contract::kWorldSize) : 1; ranks > 1) {
     return "torchrun has started " + std::to_string(ranks) + " ranks (" + contract::kWorldSize +
            "), and this one runs alone; start them with hvdrun";

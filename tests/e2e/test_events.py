@@ -42,7 +42,7 @@ def test_a_good_job_is_told_as_events():
     assert begin["event"] == "job_started" and begin["size"] == 2 and begin["argv"][0] == "sh"
     assert begin["nodes"] == [{"node": 0, "host": "localhost", "transport": "local", "ranks": [0, 1]}]
     assert end["event"] == "job_ended" and end["exit_code"] == 0 and end["seconds"] > 0
-    assert end["ranks"] == {"succeeded": 2, "failed": 0, "lost": 0, "not_started": 0}
+    assert end["ranks"] == {"succeeded": 2, "failed": 0, "lost": 0, "not_started": 0, "released": 0}
     assert len(named(events, "node_ready")) == 1
     started, ended = named(events, "rank_started"), named(events, "rank_ended")
     assert sorted(e["rank"] for e in started) == sorted(e["rank"] for e in ended) == [0, 1]

@@ -166,6 +166,85 @@ TEST_CASE("members that have all left by themselves meet again") {
   CHECK(job.next() == Members{0, 1, 2, 3});
 }
 
+TEST_CASE("ranks that came with a new host stand behind the others, and those of a host with more slots beside them") {
+  Job job(2, "node1:2,node2:1");
+  job.placement.add({"node3", "", 0, 2}, 0, 2);
+  job.membership.add(2);
+  job.placement.add({"node1", "", 0, 3}, 2, 1);
+  job.membership.add(1);
+  CHECK(job.next().empty());
+  job.wait(4);
+  job.wait(5);
+  CHECK_FALSE(job.membership.must_ask(false));  // rank 3 is being started
+  job.wait(3);
+  CHECK(job.membership.must_ask(false));
+  CHECK(job.leave() == Members{0, 1, 5, 2, 3, 4});
+  CHECK(job.membership.now().newcomers == Members{5, 3, 4});
+  const auto places = places_of(job.placement, job.membership.now().members);
+  CHECK(places.at(5).local_rank == 2);
+  CHECK(places.at(5).local_size == 3);
+  CHECK(places.at(5).node_index == 0);
+  CHECK(places.at(3).node_count == 3);
+}
+
+TEST_CASE("ranks of a host that is given back are released when all have left, and never taken in again") {
+  Job job(2);
+  job.membership.set_leaving({0, 1});
+  CHECK(job.membership.must_ask(false));
+  CHECK(job.leave() == Members{2, 3});
+  CHECK(job.membership.now().released == Members{0, 1});
+  job.wait(0);
+  job.wait(1);
+  CHECK_FALSE(job.membership.must_ask(true));
+  CHECK(job.next().empty());
+}
+
+TEST_CASE("nobody is released while the others are too few, but when hosts have come that make up for it") {
+  Job job(3);
+  job.membership.set_leaving({2, 3});
+  CHECK_FALSE(job.membership.must_ask(true));
+  job.placement.add({"node3", "", 0, 1}, 0, 1);
+  job.membership.add(1);
+  job.membership.set_leaving({2, 3});
+  CHECK_FALSE(job.membership.must_ask(false));
+  job.wait(4);
+  CHECK(job.membership.must_ask(false));
+  CHECK(job.leave() == Members{0, 1, 4});
+}
+
+TEST_CASE("a host that is offered again before its ranks have left keeps them") {
+  Job job(2);
+  job.membership.set_leaving({2, 3});
+  CHECK(job.membership.must_ask(false));
+  job.wait(2);
+  job.membership.set_leaving({});
+  job.wait(0);
+  job.wait(1);
+  CHECK(job.next().empty());
+  job.wait(3);
+  CHECK(job.next() == Members{0, 1, 2, 3});
+}
+
+TEST_CASE("ranks of a host that is given back and that were not taken in yet are released at once") {
+  Job job(2);
+  job.placement.add({"node3", "", 0, 1}, 0, 1);
+  job.membership.add(1);
+  job.membership.set_leaving({4});
+  CHECK_FALSE(job.membership.must_ask(true));
+  job.wait(4);
+  CHECK_FALSE(job.membership.must_ask(true));
+  CHECK_FALSE(job.membership.awaits_others());
+}
+
+TEST_CASE("a loss among those that stay, while others are to leave, keeps whom the job needs") {
+  Job job(2);
+  job.membership.set_leaving({2, 3});
+  CHECK(job.membership.must_ask(false));
+  job.membership.on_lost(0);
+  CHECK(job.next() == Members{1, 2, 3});
+  CHECK(job.membership.now().released.empty());
+}
+
 TEST_CASE("places count the nodes and local ranks that are left") {
   const Job job(1, "node1:2,node2:2,node3:1");
   const auto places = places_of(job.placement, {1, 3, 2, 4});
@@ -187,25 +266,32 @@ TEST_CASE("places count the nodes and local ranks that are left") {
   }
 }
 
-// Each step is a loss, a start or a call of a random rank.
-TEST_CASE("random losses and starts: no member twice, enough members, survivors keep their order, rank 0 survives") {
+// Each step is a loss, a start or a call of a random rank, or a host that comes or is to be given back.
+TEST_CASE("random losses, starts and hosts: no member twice, enough members, survivors in order, rank 0 survives") {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
     const int least = static_cast<int>(random() % 5) + 1;
     Job job(least, "node1:2,node2:1,node3:3");
     std::set<int> lost;
+    std::set<int> released;
     Members before = job.membership.now().members;
     std::uint32_t number = 0;
     for (int step = 0; step < 60; ++step) {
-      const int rank = static_cast<int>(random() % 6);
-      const unsigned long what = random() % 3;
+      const int rank = static_cast<int>(random() % static_cast<unsigned>(job.placement.size));
+      const unsigned long what = random() % 8 % 5;
       if (what == 0) {
         job.membership.on_lost(rank);
         lost.insert(rank);
-      } else if (what == 1 && lost.contains(rank)) {
+      } else if (what == 1 && lost.contains(rank) && !released.contains(rank)) {
         job.membership.on_starting(rank);
       } else if (what == 2) {
         job.wait(rank);
+      } else if (what == 3 && job.placement.size < 12) {
+        job.placement.add({"node" + std::to_string(random() % 5 + 1), "", 0, 2}, 0, 2);
+        job.membership.add(2);
+      } else if (what == 4) {
+        const Members leaving = {rank};
+        job.membership.set_leaving(random() % 3 == 0 ? Members() : leaving);
       }
       static_cast<void>(job.membership.must_ask(random() % 4 == 0));
       const Members after = job.next();
@@ -215,9 +301,14 @@ TEST_CASE("random losses and starts: no member twice, enough members, survivors 
       CHECK(job.membership.now().number == ++number);
       CHECK(static_cast<int>(after.size()) >= least);
       CHECK(std::set<int>(after.begin(), after.end()).size() == after.size());
+      const Members& gone = job.membership.now().released;
+      released.insert(gone.begin(), gone.end());
+      for (const int member : after) {
+        CHECK_FALSE(released.contains(member));
+      }
       Members survivors;
       std::copy_if(before.begin(), before.end(), std::back_inserter(survivors),
-                   [&](int member) { return !lost.contains(member); });
+                   [&](int member) { return !lost.contains(member) && !released.contains(member); });
       Members same;
       std::copy_if(after.begin(), after.end(), std::back_inserter(same), [&](int member) {
         return std::find(survivors.begin(), survivors.end(), member) != survivors.end();

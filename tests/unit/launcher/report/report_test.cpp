@@ -109,7 +109,7 @@ TEST_CASE("a failure and the end are events with the job's code") {
                         "exception": "ValueError: bad", "frame": "t.py:3 in <module>", "kept_in": "/d/rank.1"})"));
   CHECK(only(job.events.on(news::Ended{job.state, std::chrono::milliseconds(1234)})) ==
         json::parse(R"({"event": "job_ended", "exit_code": 3, "seconds": 1.234, "output_kept": true,
-                        "ranks": {"succeeded": 1, "failed": 1, "lost": 1, "not_started": 0}})"));
+                        "ranks": {"succeeded": 1, "failed": 1, "lost": 1, "not_started": 0, "released": 0}})"));
 }
 
 TEST_CASE("whatever a rank prints, an event is one line of valid UTF-8") {

@@ -1,0 +1,68 @@
+#include "launcher/offers/host_offers.h"
+
+#include <algorithm>
+
+namespace hvd::launch {
+namespace {
+
+// A host that has worked for so long counts as one that has never failed.
+constexpr auto kForgiven = std::chrono::hours(1);
+constexpr int kMostDoublings = 20;
+
+}  // namespace
+
+Duration HostOffers::exclude(const std::string& host, TimePoint now) {
+  Failures& failures = failures_[host];
+  if (now < failures.until) {
+    return failures.until - now;  // it is known to have failed
+  }
+  failures.count = now - failures.last > kForgiven ? 1 : failures.count + 1;
+  failures.last = now;
+  const Duration delay = limits_.cooldown_least * (1 << std::min(failures.count - 1, kMostDoublings));
+  failures.until = now + std::min(delay, limits_.cooldown_most);
+  return failures.until - now;
+}
+
+std::vector<JoiningRanks> HostOffers::joining(const std::vector<HostedRank>& there, TimePoint now) const {
+  std::map<std::string, int> used;  // local ranks of each host
+  for (const HostedRank& rank : there) {
+    used[rank.host] = std::max(used[rank.host], rank.local_rank + 1);
+  }
+  int room = limits_.most - static_cast<int>(there.size());
+  std::vector<JoiningRanks> found;
+  for (const HostSpec& host : hosts_) {
+    const auto failures = failures_.find(host.name);
+    const bool is_left_alone = failures != failures_.end() && now < failures->second.until;
+    const int count = std::min(host.slots - used[host.name], room);
+    if (!is_left_alone && count > 0) {
+      found.push_back({host, used[host.name], count});
+      room -= count;
+    }
+  }
+  return found;
+}
+
+std::vector<int> HostOffers::leaving(const std::vector<HostedRank>& there) const {
+  std::vector<int> ranks;
+  for (const HostedRank& rank : there) {
+    const auto has_room = [&rank](const HostSpec& host) {
+      return host.name == rank.host && rank.local_rank < host.slots;
+    };
+    if (std::none_of(hosts_.begin(), hosts_.end(), has_room)) {
+      ranks.push_back(rank.rank);
+    }
+  }
+  return ranks;
+}
+
+std::optional<TimePoint> HostOffers::next_return(TimePoint now) const {
+  std::optional<TimePoint> next;
+  for (const auto& [host, failures] : failures_) {
+    if (now < failures.until && (!next || failures.until < *next)) {
+      next = failures.until;
+    }
+  }
+  return next;
+}
+
+}  // namespace hvd::launch

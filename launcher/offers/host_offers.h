@@ -1,0 +1,64 @@
+// HostOffers decides which ranks are to join a running job, and which are to leave it, by the hosts that it may use
+// now. A host that has failed is left alone for a time, which doubles with each failure. Pure: times come with the
+// calls.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/job/host_spec.h"
+#include "runtime/base/clock.h"
+
+namespace hvd::launch {
+
+// HostedRank is a rank that runs, or is being started.
+struct HostedRank {
+  int rank = 0;
+  std::string host;
+  int local_rank = 0;
+};
+
+// JoiningRanks are to be started on a host, beside those that it may have already.
+struct JoiningRanks {
+  HostSpec host;
+  int first_local = 0;  // the local rank of the first
+  int count = 0;
+};
+
+class HostOffers {
+ public:
+  struct Limits {
+    int most = 0;               // ranks of the job
+    Duration cooldown_least{};  // how long a host is left alone after its first failure
+    Duration cooldown_most{};
+  };
+
+  HostOffers(HostList hosts, const Limits& limits) : hosts_(std::move(hosts)), limits_(limits) {}
+
+  // These hosts, with these slots, may be used from now on.
+  void set(HostList hosts) { hosts_ = std::move(hosts); }
+  // The host has failed. Returns for how long it is left alone. Ranks of it that run may stay.
+  Duration exclude(const std::string& host, TimePoint now);
+
+  // Returns what is to be started, in the order of the hosts.
+  [[nodiscard]] std::vector<JoiningRanks> joining(const std::vector<HostedRank>& there, TimePoint now) const;
+  // Returns the ranks of hosts that may not be used any more, or of slots that a host has no more.
+  [[nodiscard]] std::vector<int> leaving(const std::vector<HostedRank>& there) const;
+  // Returns when a host may be used again that is left alone now; nothing: none is.
+  [[nodiscard]] std::optional<TimePoint> next_return(TimePoint now) const;
+
+ private:
+  struct Failures {
+    int count = 0;
+    TimePoint last;
+    TimePoint until;
+  };
+
+  HostList hosts_;
+  const Limits limits_;
+  std::map<std::string, Failures> failures_;
+};
+
+}  // namespace hvd::launch

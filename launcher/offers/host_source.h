@@ -1,0 +1,35 @@
+// HostSource tells which hosts a running job may use, as that changes.
+//
+// Thread: loop only.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "launcher/job/host_spec.h"
+
+namespace hvd::launch {
+
+class HostSource {
+ public:
+  // Called from the loop, never from inside a call.
+  struct Handlers {
+    // The hosts, each named once; first the present ones, then whenever they have changed. None is possible.
+    std::function<void(const HostList& hosts)> on_hosts;
+    // It cannot be said which hosts there are, for this reason. The source tries on, and says each reason once.
+    std::function<void(const std::string& why)> on_trouble;
+  };
+
+  virtual ~HostSource() = default;
+  HostSource(const HostSource&) = delete;
+  HostSource& operator=(const HostSource&) = delete;
+
+  virtual void start(Handlers handlers) = 0;
+  // Ends what it has under way. No handler is called again. It may be called from a handler.
+  virtual void stop() = 0;
+
+ protected:
+  HostSource() = default;
+};
+
+}  // namespace hvd::launch

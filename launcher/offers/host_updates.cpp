@@ -1,0 +1,88 @@
+#include "launcher/offers/host_updates.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/duration_text.h"
+
+namespace hvd::launch {
+
+HostUpdates::HostUpdates(EventLoop& loop, HostSource& source, HostList first, const HostOffers::Limits& limits,
+                         Sink sink)
+    : loop_(loop), source_(source), sink_(std::move(sink)), offers_(std::move(first), limits) {}
+
+HostUpdates::~HostUpdates() {
+  stop();
+}
+
+void HostUpdates::stop() {
+  has_begun_ = false;
+  source_.stop();
+  loop_.cancel(std::exchange(look_timer_, 0));
+  loop_.cancel(std::exchange(return_timer_, 0));
+}
+
+void HostUpdates::begin() {
+  has_begun_ = true;
+  HostSource::Handlers handlers;
+  handlers.on_hosts = [this](const HostList& hosts) {
+    offers_.set(hosts);
+    look();
+  };
+  handlers.on_trouble = [this](const std::string& why) { sink_.say(why); };
+  source_.start(std::move(handlers));
+}
+
+void HostUpdates::look_later() {
+  if (has_begun_ && look_timer_ == 0) {
+    look_timer_ = loop_.after(Duration::zero(), [this] {
+      look_timer_ = 0;
+      look();
+    });
+  }
+}
+
+void HostUpdates::exclude(const std::string& host) {
+  const Duration delay = offers_.exclude(host, loop_.now());
+  sink_.say(host + " has failed, and gets no new ranks for " + duration_text(delay));
+  look_later();
+}
+
+void HostUpdates::look() {
+  const auto there = has_begun_ ? sink_.there() : std::nullopt;
+  if (!there) {
+    return;
+  }
+  if (const std::vector<int> leaving = offers_.leaving(*there); leaving != leaving_) {
+    tell_leaving(*there, leaving);
+    leaving_ = leaving;
+    sink_.set_leaving(leaving);
+  }
+  for (const JoiningRanks& ranks : offers_.joining(*there, loop_.now())) {
+    sink_.join(ranks);
+  }
+  loop_.cancel(std::exchange(return_timer_, 0));
+  if (const auto next = offers_.next_return(loop_.now())) {
+    return_timer_ = loop_.after(*next - loop_.now(), [this] {
+      return_timer_ = 0;
+      look();
+    });
+  }
+}
+
+void HostUpdates::tell_leaving(const std::vector<HostedRank>& there, const std::vector<int>& leaving) {
+  std::set<std::string> hosts;
+  for (const HostedRank& rank : there) {
+    if (std::find(leaving.begin(), leaving.end(), rank.rank) != leaving.end()) {
+      hosts.insert(rank.host);
+    }
+  }
+  for (const std::string& host : hosts) {
+    if (!told_.contains(host)) {
+      sink_.say(host + " is to be given back: its ranks leave at their next commit, if the others are enough");
+    }
+  }
+  told_ = std::move(hosts);
+}
+
+}  // namespace hvd::launch

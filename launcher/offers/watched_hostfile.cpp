@@ -1,0 +1,63 @@
+#include "launcher/offers/watched_hostfile.h"
+
+#include <sys/stat.h>
+
+#include <utility>
+
+#include "launcher/job/text_file.h"
+#include "launcher/offers/offered_hosts.h"
+
+namespace hvd::launch {
+namespace {
+
+constexpr std::size_t kMostBytes = 16U << 20U;
+
+// Returns a text that is another one after the file was written or replaced.
+std::string mark_of(const std::string& file) {
+  struct stat info{};
+  if (::stat(file.c_str(), &info) != 0) {
+    return "none";
+  }
+  return std::to_string(info.st_ino) + " " + std::to_string(info.st_size) + " " + std::to_string(info.st_mtim.tv_sec) +
+         " " + std::to_string(info.st_mtim.tv_nsec);
+}
+
+}  // namespace
+
+WatchedHostfile::WatchedHostfile(EventLoop& loop, std::string file, int slots, Duration interval)
+    : loop_(loop), file_(std::move(file)), slots_(slots), interval_(interval) {}
+
+WatchedHostfile::~WatchedHostfile() {
+  stop();
+}
+
+void WatchedHostfile::start(Handlers handlers) {
+  handlers_ = std::move(handlers);
+  timer_ = loop_.after(Duration::zero(), [this] { look(); });
+}
+
+void WatchedHostfile::stop() {
+  loop_.cancel(std::exchange(timer_, 0));
+}
+
+void WatchedHostfile::look() {
+  timer_ = loop_.after(interval_, [this] { look(); });
+  const std::string mark = mark_of(file_);
+  if (std::exchange(seen_, mark) == mark) {
+    return;
+  }
+  const auto text = read_text_file(file_, "the host file", kMostBytes);
+  auto offered = text.ok() ? parse_offered_hosts(text.value(), slots_, file_) : Result<OfferedHosts>(text.error());
+  if (!offered.ok()) {
+    return handlers_.on_trouble(offered.error().message() + "; the hosts stay as they are");
+  }
+  if (!offered.value().notes.empty()) {
+    handlers_.on_trouble(offered.value().notes.front());
+  }
+  if (timer_ != 0 && known_ != offered.value().hosts) {
+    known_ = std::move(offered).value().hosts;
+    handlers_.on_hosts(*known_);
+  }
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,37 @@
+// WatchedHostfile is a HostSource that reads a host file again whenever it has changed. A file that cannot be read, or
+// says something else, changes nothing.
+//
+// Thread: loop only.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "launcher/offers/host_source.h"
+#include "runtime/io/event_loop.h"
+
+namespace hvd::launch {
+
+class WatchedHostfile final : public HostSource {
+ public:
+  // The loop must outlive it. `slots` as in parse_offered_hosts().
+  WatchedHostfile(EventLoop& loop, std::string file, int slots, Duration interval);
+  ~WatchedHostfile() override;
+
+  void start(Handlers handlers) override;
+  void stop() override;
+
+ private:
+  void look();
+
+  EventLoop& loop_;
+  const std::string file_;
+  const int slots_;
+  const Duration interval_;
+  Handlers handlers_;
+  TimerId timer_ = 0;
+  std::string seen_;  // what the system says of the file that was read last
+  std::optional<HostList> known_;
+};
+
+}  // namespace hvd::launch

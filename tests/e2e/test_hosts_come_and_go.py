@@ -1,0 +1,203 @@
+"""Hosts that join and leave a running job: a discovery script, a watched host file, and what is wrong with them."""
+
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from hvdrun import HVDRUN, ROOT, read_until
+from patience import PATIENCE
+
+SCRIPT = str(ROOT / "tests/support/offered_steps.py")
+
+
+class Offers:
+    """A file with hosts, and a job that reads it; `end()` lets the job end."""
+
+    def __init__(self, lab):
+        self.lab = lab
+        self.hosts = pathlib.Path(lab.shared) / "offers"
+        self.gate = pathlib.Path(lab.shared) / "gate"
+        self.gate.unlink(missing_ok=True)
+
+    def set(self, text):
+        fresh = self.hosts.with_suffix(".new")
+        fresh.write_text("".join(f"{host}\n" for host in text.split()))
+        fresh.rename(self.hosts)
+
+    def train(self, *flags):
+        self.job = self.lab.popen(HVDRUN, *flags, sys.executable, SCRIPT, "1", str(self.gate))
+        return self.job
+
+    def script(self, *flags):
+        return self.train("--host-discovery-script", f"cat {self.hosts}", "--discovery-interval", "0.2", *flags)
+
+    def await_size(self, size):
+        """Until each rank of that size has said so; returns its lines."""
+        return "".join(read_until(self.job.stdout, f"size {size} rank", size))
+
+    def end(self):
+        self.gate.write_text("")
+        out, err = self.job.communicate(timeout=PATIENCE)
+        assert self.job.returncode == 0, err
+        ends = re.findall(r"ended at (\d+) as rank (\d+) of (\d+), longest pause (.*) s", out)
+        assert len({step for step, *_ in ends}) == 1, out
+        assert sorted(int(rank) for _, rank, *_ in ends) == list(range(int(ends[0][2])))
+        print(f"longest pauses: {sorted(float(pause) for *_, pause in ends)} s")
+        assert self.lab.wait_for_no_processes() == []
+        return err
+
+
+@pytest.fixture
+def offers(lab3):
+    return Offers(lab3)
+
+
+def test_hosts_that_the_script_prints_join_and_leave(offers):
+    offers.set("node1:2")
+    offers.script("-np", "2")
+    offers.await_size(2)
+    offers.set("node1:2 node2:1")
+    lines = offers.await_size(3)
+    assert re.search(r"\[2\].*size 3 rank 2 local 0 of 1", lines), lines
+    offers.set("node1:2 node2:1 node3:1")
+    offers.await_size(4)
+    offers.set("node2:1 node3:1")  # rank 0 of the job leaves too
+    lines = offers.await_size(2)
+    assert re.search(r"\[2\].*size 2 rank 0", lines), lines
+    err = offers.end()
+    assert "node2 joins, with rank 2" in err
+    assert "generation 2: 3 ranks train together; new among them: rank 2 on node2" in err
+    assert "node1 is to be given back" in err
+    assert "generation 4: 2 ranks train together; released: rank 0 on node1, rank 1 on node1" in err
+
+
+def test_slots_that_a_host_gets_or_loses_are_ranks_more_or_fewer(offers):
+    offers.set("node1:1 node2:1")
+    offers.script("-np", "2", "--max-np", "3")
+    offers.await_size(2)
+    offers.set("node1:3 node2:1")  # the most is 3
+    lines = offers.await_size(3)
+    assert re.search(r"\[2\].*size 3 rank 1 local 1 of 2", lines), lines
+    offers.set("node1:1 node2:1")
+    offers.await_size(2)
+    err = offers.end()
+    assert "released: rank 2 on node1" in err
+
+
+def test_a_host_file_that_is_watched(offers):
+    offers.set("node1:1 node2")
+    offers.train("--hostfile", str(offers.hosts), "--watch-hostfile", "--slots", "1", "--discovery-interval", "0.2")
+    offers.await_size(2)
+    offers.set("node1:1 node2 node3:1")
+    offers.await_size(3)
+    offers.end()
+
+
+def test_a_host_that_is_lost_is_left_alone_for_a_while_and_then_joins_again(offers):
+    offers.set("node1:1 node2:1 node3:1")
+    offers.script("-np", "3", "--min-np", "2", "--heartbeat", "0.5", "--reconnect-timeout", "2",
+                  "--blacklist-cooldown-range", "4", "8")  # fmt: skip
+    offers.await_size(3)
+    offers.lab.cut("node3")
+    offers.await_size(2)
+    offers.lab.heal()
+    offers.await_size(3)
+    err = offers.end()
+    assert "node3 has failed, and gets no new ranks for 4 s" in err
+    assert "node3 joins, with rank 3" in err
+
+
+def test_too_few_that_are_left_wait_for_a_host_and_go_on(offers):
+    offers.set("node1:1 node2:1")
+    offers.script("-np", "2", "--heartbeat", "0.5", "--reconnect-timeout", "2", "--blacklist-cooldown-range", "60", "60")
+    offers.await_size(2)
+    offers.lab.cut("node2")
+    read_until(offers.job.stderr, "too few are left, and wait for hosts", 1)
+    offers.set("node1:1 node2:1 node3:1")
+    lines = offers.await_size(2)
+    assert re.search(r"\[0\].*size 2 rank 0.*step [1-9]", lines), lines  # it goes on where it was
+    offers.lab.heal()
+    offers.end()
+
+
+def test_too_few_for_too_long_end_the_job_with_what_was_lost_as_its_cause(offers):
+    offers.set("node1:1 node2:1")
+    offers.script("-np", "2", "--heartbeat", "0.5", "--reconnect-timeout", "1", "--elastic-timeout", "2")
+    offers.await_size(2)
+    offers.lab.cut("node2")
+    _, err = offers.job.communicate(timeout=PATIENCE)
+    offers.lab.heal()
+    assert offers.job.returncode == 243, err
+    assert re.search(r"hvdrun: node node2 was lost, with rank 1", err), err
+    assert "fewer than the 2 ranks that the job needs (--min-np) were left" in err
+    assert offers.lab.wait_for_no_processes() == []
+
+
+@pytest.mark.parametrize("trouble, told", [
+    ("echo no token >&2; exit 3", "the host discovery script exited with code 3: no token; the hosts stay as they are"),
+    ("sleep 60", "the host discovery script has not ended within 10 s, and was killed; the hosts stay as they are"),
+    ("echo what is this", "the host discovery script says no slots of what is this"),
+    ("echo node1:1; echo node2:1; echo node1:4", "the host discovery script names node1 twice; the first line counts"),
+    ("echo node1:1; echo node2:1; echo nowhere:1", "nowhere"),
+])  # fmt: skip
+def test_what_is_wrong_with_a_script_is_told_once_and_the_job_goes_on(offers, trouble, told):
+    flag = pathlib.Path(offers.lab.shared) / "trouble"
+    flag.unlink(missing_ok=True)
+    offers.set("node1:1 node2:1")
+    offers.train("-np", "2", "--discovery-interval", "0.2", "--host-discovery-script",
+                 f"if test -e {flag}; then {trouble}; else cat {offers.hosts}; fi")  # fmt: skip
+    offers.await_size(2)
+    flag.write_text("")
+    said = "".join(read_until(offers.job.stderr, told, 1))
+    flag.unlink()
+    offers.set("node1:1 node2:1 node3:1")
+    offers.await_size(3)
+    err = said + offers.end()
+    assert err.count(told) == 1 or told == "nowhere", err
+
+
+def test_a_script_that_never_works_starts_nothing(lab3):
+    done = lab3.run(HVDRUN, "-np", "2", "--host-discovery-script", "/no/such/program", "true")
+    assert done.returncode == 240 and "the host discovery script exited with code 127" in done.stderr, done.stderr
+    began = time.monotonic()
+    done = lab3.run(HVDRUN, "-np", "2", "--host-discovery-script", "echo node1:1", "--elastic-timeout", "1", "true")
+    assert done.returncode != 0 and "the hosts had 1 slot of the 2" in done.stderr, done.stderr
+    assert time.monotonic() - began < PATIENCE
+
+
+def test_ctrl_c_while_a_host_joins_leaves_nothing(offers):
+    offers.set("node1:1 node2:1")
+    offers.script("-np", "2")
+    offers.await_size(2)
+    offers.set("node1:1 node2:1 node3:1")
+    read_until(offers.job.stderr, "node3 joins", 1)
+    offers.job.send_signal(signal.SIGINT)
+    offers.job.communicate(timeout=PATIENCE)
+    assert offers.job.returncode == 130
+    assert offers.lab.wait_for_no_processes() == []
+
+
+def test_a_script_on_a_host_that_has_nothing_to_train_ends_with_its_job(offers):
+    """Ranks that end while a host joins do not wait for it."""
+    offers.set("node1:1 node2:1")
+    offers.script("-np", "2")
+    offers.await_size(2)
+    offers.set("node1:1 node2:1 node3:1")
+    read_until(offers.job.stderr, "node3 joins", 1)
+    offers.end()
+
+
+def test_the_discovery_script_is_ended_with_the_job(lab3):
+    mark = "86399.25"
+    job = lab3.popen(HVDRUN, "-np", "1", "--host-discovery-script",
+                     f"if test -e {lab3.shared}/slow; then sleep {mark}; else touch {lab3.shared}/slow; echo node1:1; fi",
+                     "sleep", "3")  # fmt: skip
+    _, err = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 0, err
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, timeout=PATIENCE).stdout
+    assert f"sleep {mark}" not in listed

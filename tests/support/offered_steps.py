@@ -1,0 +1,48 @@
+"""Elastic training that tells its sizes: each step counts itself once over all ranks, and each rank prints "size N" when that
+has changed.
+
+Argument: it ends at this step. A file's existence may hold it up: it does not end before PATH exists.
+"""
+
+import os
+import sys
+import time
+
+import torch
+
+import horovod.torch as hvd
+
+STEPS, GATE = int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else ""
+
+
+def main():
+    hvd.init()
+    state = hvd.elastic.TorchState(model=torch.nn.Linear(3, 1), step=0, sum=0.0, batches=[])
+    longest, last, size = 0.0, time.monotonic(), 0
+
+    @hvd.elastic.run
+    def train(state):
+        nonlocal longest, last, size
+        while state.step < STEPS or (GATE and not is_open()):
+            if hvd.size() != size:
+                size = hvd.size()
+                print(f"size {size} rank {hvd.rank()} local {hvd.local_rank()} of {hvd.local_size()} step {state.step}", flush=True)
+            total = hvd.allreduce(torch.ones(1), op=hvd.Sum, name="work").item()
+            assert total == hvd.size()
+            state.step += 1
+            state.batches = [*state.batches, state.step]
+            now = time.monotonic()
+            longest, last = max(longest, now - last) if state.step > 2 else 0.0, now
+            state.commit()
+            time.sleep(0.02)
+
+    train(state)
+    assert state.batches == list(range(1, state.step + 1)), "a step was lost, or came twice"
+    print(f"ended at {state.step} as rank {hvd.rank()} of {hvd.size()}, longest pause {longest:.3f} s", flush=True)
+
+
+def is_open():
+    return hvd.allreduce(torch.tensor([float(os.path.exists(GATE))]), op=hvd.Min, name="gate").item() > 0
+
+
+main()
