@@ -30,10 +30,10 @@
 #include "launcher/report/text_reporter.h"
 #include "launcher/run/exit_codes.h"
 #include "launcher/run/job_runner.h"
-#include "launcher/run/rank_limits.h"
 #include "launcher/run/relay_tree.h"
 #include "launcher/transport/dial_back.h"
 #include "launcher/transport/local.h"
+#include "launcher/transport/rank_limits.h"
 #include "runtime/base/open_files.h"
 #include "runtime/io/event_loop.h"
 

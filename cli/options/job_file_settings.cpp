@@ -12,7 +12,7 @@
 #include "launcher/job/host_list.h"
 #include "launcher/jobfile/mount_command.h"
 #include "launcher/jobfile/variable_text.h"
-#include "launcher/run/rank_limits.h"
+#include "launcher/transport/rank_limits.h"
 #include "runtime/base/text.h"
 
 namespace hvd::cli {

@@ -1,5 +1,5 @@
-"""Elastic training that tells its sizes: each step counts itself once over all ranks, and each rank prints "size N" when that
-has changed.
+"""Elastic training that tells its sizes: each step counts itself once over all ranks, and each rank prints "size N" when it
+begins, and begins again.
 
 Argument: it ends at this step. A file's existence may hold it up: it does not end before PATH exists.
 """
@@ -23,6 +23,7 @@ def main():
     @hvd.elastic.run
     def train(state):
         nonlocal longest, last, size
+        size = 0
         while state.step < STEPS or (GATE and not is_open()):
             if hvd.size() != size:
                 size = hvd.size()

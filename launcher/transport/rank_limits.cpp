@@ -1,4 +1,4 @@
-#include "launcher/run/rank_limits.h"
+#include "launcher/transport/rank_limits.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
