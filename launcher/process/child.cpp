@@ -263,8 +263,9 @@ void Child::reap() {
 
 void Child::tell_over() {
   const auto handlers = handlers_;
+  const auto status = status_;  // a copy as well: the handler may destroy us, and read the status after that
   if (!std::exchange(is_over_, true) && handlers->on_over) {
-    handlers->on_over(status_, status_ ? status_->text() : "closed its output");
+    handlers->on_over(status, status ? status->text() : "closed its output");
   }
 }
 
