@@ -201,6 +201,7 @@ Result<void> AgentCore::on_generation(const Frame& frame) {
     }
     hub_->form_generation(message.number, places);
   }
+  hub_->release(message.released);
   if (message.start) {
     ranks_.restart(std::move(*message.start));
   }

@@ -168,6 +168,11 @@ Result<void> RankHub::on_hello(Caller& caller, std::string_view body, bool is_vi
   if (is_visitor) {
     return {};
   }
+  if (released_.contains(rank)) {
+    caller.is_waiting = true;
+    caller.channel->write(make_frame(store_wire::kSpec, store_wire::kReleased, ""));
+    return {};
+  }
   caller.is_waiting = !try_welcome(caller);
   if (!notice_.empty()) {
     caller.channel->write(notice_frame(notice_));
@@ -218,6 +223,15 @@ void RankHub::form_generation(std::uint32_t number, const std::map<int, Generati
       caller.is_waiting = !try_welcome(caller);
       // Also of one that waits on: what was said of it may have crossed the news of this generation.
       sink_.on_joined(caller.rank, generation_, caller.is_waiting);
+    }
+  }
+}
+
+void RankHub::release(const std::vector<std::int32_t>& ranks) {
+  released_.insert(ranks.begin(), ranks.end());
+  for (auto& [id, caller] : callers_) {
+    if (caller.is_waiting && released_.contains(caller.rank)) {
+      caller.channel->write(make_frame(store_wire::kSpec, store_wire::kReleased, ""));
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,8 @@ class RankHub {
   // A generation is formed: its ranks that wait are welcomed, the others when they call. `places` has those of this
   // node.
   void form_generation(std::uint32_t number, const std::map<int, GenerationPlace>& places);
+  // These ranks are told to end, now or when they call.
+  void release(const std::vector<std::int32_t>& ranks);
   // The members hear, also those that call later, that ranks wait for them to leave.
   void tell_changed();
   // Sends the values to all ranks of the generation that asked for `key`.
@@ -112,6 +115,7 @@ class RankHub {
   bool is_over_ = false;       // no rank is welcome before the next generation
   bool has_changed_ = false;   // the members are to leave
   std::map<int, Seat> seats_;  // of the newest generation, by the rank as started; in the first each takes its own
+  std::set<int> released_;
   std::map<std::uint64_t, Caller> callers_;
   std::uint64_t next_id_ = 1;
 };

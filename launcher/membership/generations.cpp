@@ -94,21 +94,24 @@ void Generations::begin(const Generation& formed, const std::string& cause, cons
   message.kind = GenerationMessage::Kind::kFormed;
   message.number = formed.number;
   message.cause = cause;
-  tell(message, start, formed.members);
+  tell(message, start, formed);
   const Duration pause = broken_since_ ? loop_.now() - *broken_since_ : Duration::zero();
   broken_since_.reset();
   sink_.on_formed(formed, pause);
 }
 
 void Generations::tell(const GenerationMessage& common, const std::optional<StartMessage>& start,
-                       const std::vector<int>& members) {
-  const std::map<int, GenerationPlace> places = places_of(placement_, members);
+                       const Generation& formed) {
+  const std::map<int, GenerationPlace> places = places_of(placement_, formed.members);
   const int start_node = start ? agents_.node_of(start->ranks.front().rank).index : -1;
   for (const NodePlan& node : agents_.nodes) {
     GenerationMessage own = common;
     for (const RankPlan& rank : node.ranks) {
       if (const auto place = places.find(rank.rank); place != places.end()) {
         own.members.push_back({rank.rank, place->second});
+      }
+      if (std::find(formed.released.begin(), formed.released.end(), rank.rank) != formed.released.end()) {
+        own.released.push_back(rank.rank);
       }
     }
     if (node.index == start_node) {

@@ -57,7 +57,7 @@ class Generations {
   void begin(const Generation& formed, const std::string& cause, const std::optional<StartMessage>& start);
   // Sends each agent the members of its node, and `start` to the one of that rank.
   void tell(const GenerationMessage& common, const std::optional<StartMessage>& start = std::nullopt,
-            const std::vector<int>& members = {});
+            const Generation& formed = {});
 
   // constant after construction
   EventLoop& loop_;

@@ -133,7 +133,7 @@ Generations::Sink JobRunner::generations_sink() {
   sink.on_formed = [this](const Generation& generation, Duration pause) {
     apply(MembersChanged{generation.members});
     say_all(reporter_.on(news::GenerationFormed{generation, pause}));
-    apply(RanksReleased{generation.released});
+    apply(RanksReleased{generation.released, true});
     loop_.cancel(std::exchange(hosts_timer_, 0));
     update_hosts();
   };

@@ -49,6 +49,7 @@ struct NodeJoining {  // a node was added to the placement of the running job
 };
 struct RanksReleased {  // their host is given back, and the others train without them: they are to end
   std::vector<int> ranks;
+  bool are_told = false;  // their runtimes are, and end them
 };
 struct HostsDue {};  // AwaitHosts is over
 struct RankStartFailed {

@@ -41,6 +41,12 @@ JobState::Actions JobState::handle(const RanksReleased& event) {
       for (const int rank : there) {
         ranks_[static_cast<std::size_t>(rank)].state = RankRecord::State::kLost;
       }
+    } else if (event.are_told) {
+      for (const int rank : there) {
+        if (is_of_event(rank)) {
+          actions.emplace_back(AwaitEnd{rank, ranks_[static_cast<std::size_t>(rank)].pid});
+        }
+      }
     } else if (std::all_of(there.begin(), there.end(), is_released)) {
       actions.emplace_back(EndNode{plan.index});
     } else {

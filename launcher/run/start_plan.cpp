@@ -7,6 +7,7 @@
 
 #include "launcher/placement/cpu_binding.h"
 #include "launcher/placement/gpu_pinning.h"
+#include "runtime/base/contract.h"
 
 namespace hvd::launch {
 namespace {
@@ -319,6 +320,7 @@ StartMessage late_start_message(const JobSpec& spec, const Placement& placement,
   start.generation = late.generation;
   start.input_window = 0;
   for (StartMessage::Rank& rank : start.ranks) {
+    rank.env.emplace_back(contract::kJoining, "1");
     rank.reads_input = false;  // all of the input went to ranks that were there before
   }
   return start;

@@ -251,11 +251,13 @@ struct GenerationMessage {
   Kind kind = Kind::kStart;
   std::uint32_t number = 0;  // of the new generation
   std::string cause;
-  std::vector<Member> members;        // those of this node
-  std::optional<StartMessage> start;  // of a rank of this node that is started again
+  std::vector<Member> members;         // those of this node
+  std::optional<StartMessage> start;   // of a rank of this node that is started again
+  std::vector<std::int32_t> released;  // ranks of this node that are members no more, and are to end
 
   static void fields(auto& m, auto& walk) {
     walk(bounded(m.kind, Kind::kStart, Kind::kFormed), m.number, m.cause, m.members, embedded(m.start));
+    walk(m.released);
   }
   [[nodiscard]] std::string encode() const;
   static Result<GenerationMessage> decode(std::string_view body);

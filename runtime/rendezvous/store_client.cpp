@@ -69,6 +69,10 @@ Result<void> StoreClient::greet(const std::string& token, int rank, Deadline dea
     if (is_welcome_) {
       return {};
     }
+    if (is_released_) {
+      return Error(Code::kCancelled, "rank " + std::to_string(rank) +
+                                         " was released from the job: its host is given back, and the others train on");
+    }
     if (is_closed_) {
       return Error(Code::kAuth, what + ": " + over_.value_or(kAgentGone) +
                                     "; it closes the connection when token or rank are not of its job");
@@ -135,6 +139,10 @@ void StoreClient::take_frame(const Frame& frame) {
     }
   } else if (frame.type == store_wire::kChanged && is_welcome_ && reader.finished()) {
     has_changed_.store(true, std::memory_order_relaxed);
+    return;
+  } else if (frame.type == store_wire::kReleased && !is_welcome_ && reader.finished()) {
+    is_closed_ = is_released_ = true;
+    end("it was released");
     return;
   } else if (frame.type == store_wire::kNotice) {
     const std::string cause = reader.text();

@@ -71,6 +71,7 @@ class StoreClient final : public Store {
   bool is_closed_ = false;           // no more is read: end of file, an error, or bytes that make no sense
   std::optional<std::string> over_;  // why the job is over
   std::atomic<bool> has_changed_ = false;
+  bool is_released_ = false;
   std::optional<Exchanged> exchanged_;  // the answer that the current exchange waits for
 };
 

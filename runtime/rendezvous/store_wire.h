@@ -20,7 +20,7 @@
 
 namespace hvd::store_wire {
 
-inline constexpr FrameSpec kSpec{0x53445648U /* "HVDS" */, 3, 16U << 20U, "rank-agent"};
+inline constexpr FrameSpec kSpec{0x53445648U /* "HVDS" */, 4, 16U << 20U, "rank-agent"};
 
 inline constexpr std::uint16_t kHello = 1;
 inline constexpr std::uint16_t kWelcome = 2;
@@ -31,6 +31,7 @@ inline constexpr std::uint16_t kGoodbye = 6;
 inline constexpr std::uint16_t kFailure = 7;
 inline constexpr std::uint16_t kVisit = 8;
 inline constexpr std::uint16_t kChanged = 9;
+inline constexpr std::uint16_t kReleased = 10;  // in place of Welcome: the rank is to end
 
 // Bounds of one exchange, so that a rank cannot make the launcher's memory grow.
 inline constexpr std::size_t kMaxKeyBytes = 256;

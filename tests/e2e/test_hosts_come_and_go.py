@@ -67,8 +67,9 @@ def test_hosts_that_the_script_prints_join_and_leave(offers):
     offers.set("node1:2 node2:1 node3:1")
     offers.await_size(4)
     offers.set("node2:1 node3:1")  # rank 0 of the job leaves too
-    lines = offers.await_size(2)
+    lines = offers.await_size(2) + "".join(read_until(offers.job.stdout, "ends in order", 2))
     assert re.search(r"\[2\].*size 2 rank 0", lines), lines
+    assert len(re.findall(r"\[[01]\].*ends in order", lines)) == 2, lines
     err = offers.end()
     assert "node2 joins, with rank 2" in err
     assert "generation 2: 3 ranks train together; new among them: rank 2 on node2" in err

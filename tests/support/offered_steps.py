@@ -4,6 +4,7 @@ begins, and begins again.
 Argument: it ends at this step. A file's existence may hold it up: it does not end before PATH exists.
 """
 
+import atexit
 import os
 import sys
 import time
@@ -16,6 +17,7 @@ STEPS, GATE = int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else ""
 
 
 def main():
+    atexit.register(print, "ends in order", flush=True)
     hvd.init()
     state = hvd.elastic.TorchState(model=torch.nn.Linear(3, 1), step=0, sum=0.0, batches=[])
     longest, last, size = 0.0, time.monotonic(), 0

@@ -67,9 +67,10 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
             _join(ranks, mpi_comm, max(until - time.monotonic(), 1.0), process_sets)
             return
         except HorovodInternalError as error:
-            # A process that was started again waits for as long as the others train without a commit. When they end,
-            # hvdrun ends it.
-            is_newcomer = generation == 0 and int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0) > 0
+            # A process that was started again, or on a host that has come, waits for as long as the others train without
+            # a commit. When they end, hvdrun ends it.
+            came_late = os.environ.get("HVD_JOINING") or int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0) > 0
+            is_newcomer = generation == 0 and came_late
             if is_newcomer and error.status == _lib.TIMEOUT:
                 until = time.monotonic() + float(os.environ.get("HOROVOD_ELASTIC_TIMEOUT") or 600)
             elif error.status not in (_lib.LOST_PEER, _lib.UNREACHABLE) or time.monotonic() > until:

@@ -151,6 +151,8 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
     every rank; in an elastic job a rank that ended is started anew by hvdrun, and meets the others there. A failure that
     comes again MAX_FAILURES_WITHOUT_COMMIT times with nothing committed in between (in an elastic job: and once for each
     restart) is raised, and so is everything else that comes out of `func`.
+
+    A rank whose host is given back leaves at a commit like the others, and then ends: SystemExit(0) is raised.
     """
 
     @functools.wraps(func)
@@ -175,7 +177,13 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
                 # In an elastic job somebody may come who needs the others' state, whatever the script was told.
                 skip_sync = interrupt.skip_sync and restart_limit() == 0
                 state._came_by = "left"
-            reset()
+            try:
+                reset()
+            except HorovodInternalError as error:
+                if error.status != _lib.CANCELLED:
+                    raise
+                # This rank's host is given back. All that it did is in the last commit, which the others have.
+                raise SystemExit(0) from None
             state.on_reset()
 
     return wrapper

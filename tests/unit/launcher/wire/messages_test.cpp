@@ -66,10 +66,10 @@ TEST_CASE("messages survive the way, and are refused when cut or too long") {
   check_bounds<RelayOverMessage>(RelayOverMessage{7, ExitStatus{ExitStatus::Kind::kSignalled, 9}, "killed"}.encode());
   check_bounds<RelayOverMessage>(RelayOverMessage{7, std::nullopt, "no such program"}.encode());
   check_bounds<GenerationMessage>(GenerationMessage{
-      GenerationMessage::Kind::kFormed, 1, "rank 1 was killed", {{3, {0, 2, 0, 1, 0, 2, 0, 2}}}, a_start()}
+      GenerationMessage::Kind::kFormed, 1, "rank 1 was killed", {{3, {0, 2, 0, 1, 0, 2, 0, 2}}}, a_start(), {4, 7}}
                                       .encode());
   check_bounds<GenerationMessage>(
-      GenerationMessage{GenerationMessage::Kind::kBroken, 0, "rank 1 was killed", {}, std::nullopt}.encode());
+      GenerationMessage{GenerationMessage::Kind::kBroken, 0, "rank 1 was killed", {}, std::nullopt, {}}.encode());
   check_bounds<JoinedMessage>(JoinedMessage{3, 1, true}.encode());
   check_bounds<StopMessage>(StopMessage{15, 100, {2, 3}}.encode());
   check_bounds<FailingMessage>(FailingMessage{1, {hvd::FailureNews::Kind::kOver, 2, 1, "it was lost"}}.encode());
