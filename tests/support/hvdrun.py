@@ -1,11 +1,13 @@
 """Running the real hvdrun on this machine, for the end-to-end tests."""
 
+import contextlib
 import os
 import pathlib
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 from patience import PATIENCE
@@ -111,15 +113,34 @@ def wait_until_gone(marker):
     return left
 
 
+@contextlib.contextmanager
+def patiently(describe):
+    """The test fails with what `describe` returns if its block takes longer than PATIENCE, even within a read that blocks."""
+
+    def fail(*_):
+        raise AssertionError(describe())
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # a signal's handler runs in the main thread only
+        return
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def read_until(stream, pattern, count=1):
     """Reads lines until `count` of them match; returns all lines read."""
-    lines, seen, deadline = [], 0, time.monotonic() + PATIENCE
-    while seen < count:
-        assert time.monotonic() < deadline, f"no {pattern!r} in {lines[-20:]}"
-        line = stream.readline()
-        assert line, f"the stream ended before {pattern!r}: {lines[-20:]}"
-        lines.append(line)
-        seen += bool(re.search(pattern, line))
+    lines, seen = [], 0
+    with patiently(lambda: f"no {pattern!r} in {lines[-20:]}"):
+        while seen < count:
+            line = stream.readline()
+            assert line, f"the stream ended before {pattern!r}: {lines[-20:]}"
+            lines.append(line)
+            seen += bool(re.search(pattern, line))
     return lines
 
 
