@@ -214,12 +214,12 @@ Result<CliOptions> read_manifest(Flags flags, const CLI::App& app) {
   return options;
 }
 
-// Notes that no host joins a job that runs; horovodrun would go on with more ranks.
+// Notes that --max-np does nothing where no host can join.
 void note_no_growth(const Flags& flags, CliOptions& options) {
-  const bool may_grow = flags.max_np.value_or(flags.np) > flags.np;
-  if (flags.np > 0 && options.job.restart_limit != 0 && may_grow) {
-    options.notices.push_back("--max-np: hosts do not join a running job yet, so it has at most the " +
-                              std::to_string(flags.np) + " ranks of -np");
+  const bool is_more = flags.max_np.value_or(flags.np) > flags.np;
+  if (flags.np > 0 && options.job.restart_limit != 0 && is_more && !options.job.discovery.is_on()) {
+    options.notices.push_back("--max-np: no host can join this job, so it has at most the " + std::to_string(flags.np) +
+                              " ranks of -np; hosts join by --host-discovery-script or --watch-hostfile");
   }
 }
 

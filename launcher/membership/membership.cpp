@@ -42,8 +42,8 @@ void Membership::on_waiting(int rank, std::uint32_t known) {
 }
 
 void Membership::on_done(int rank) {
-  is_ending_ = true;
-  at(rank) = Rank{Process::kNone, false};
+  is_ending_ = is_ending_ || !at(rank).is_released;
+  at(rank) = Rank{Process::kNone, false, false, at(rank).is_released};
 }
 
 std::optional<Generation> Membership::next() {

@@ -39,7 +39,7 @@ class Membership {
   void on_starting(int rank);
   // Its process has ended, or its node is lost.
   void on_lost(int rank);
-  // It has ended in order. From now on nobody is taken in: the job is ending.
+  // It has ended in order. From now on nobody is taken in, since the job is ending, unless the rank was released.
   void on_done(int rank);
   // Its runtime waits to be taken in. `known`: the newest generation that its agent knew then; what is older says
   // nothing about the present one.

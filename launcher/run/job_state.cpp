@@ -147,7 +147,8 @@ JobState::Actions JobState::handle(const RankExited& event) {
     record.state = RankRecord::State::kEnded;
     record.status = event.status;
     order_.note_end(event.rank, false, event.at);
-    return let_others_go();
+    const NodePlan& node = placement_.node_of(event.rank);
+    return phase_ == JobPhase::kRunning && ranks_there(node).empty() ? Actions{EndNode{node.index}} : let_others_go();
   }
   record.state = RankRecord::State::kEnded;
   record.status = event.status;

@@ -70,6 +70,9 @@ def test_hosts_that_the_script_prints_join_and_leave(offers):
     lines = "".join(read_until(offers.job.stdout, "size 2 rank|ends in order", 4))
     assert re.search(r"\[2\].*size 2 rank 0", lines), lines
     assert len(re.findall(r"\[[01]\].*ends in order", lines)) == 2, lines
+    assert offers.lab.wait_for_no_processes("node1") == []  # while the others train on
+    offers.set("node1:1 node2:1 node3:1")
+    offers.await_size(3)
     err = offers.end()
     assert "node2 joins, with rank 2" in err
     assert "generation 2: 3 ranks train together; new among them: rank 2 on node2" in err

@@ -66,8 +66,8 @@ def test_an_agent_that_cannot_be_started_here_is_no_unreachable_host(tmp_path):
     (["--launcher", "mpi", "--bind", "core", "--binding-args", "--bind-to core", "true"], "both bind the ranks"),
     (["--launcher", "mpi", "--mpi-args", "'open", "true"], "--mpi-args"),
     (["--launcher", "pbs", "true"], "--launcher"),
-    (["--slots", "2", "true"], "--slots-per-host: hosts that come and go are not supported yet"),
-    (["--host-discovery-script=x", "true"], "hosts that come and go are not supported yet"),
+    (["--slots", "2", "true"], "--slots-per-host, --discovery-interval and --blacklist-cooldown-range go with"),
+    (["--host-discovery-script=x", "true"], "the host discovery script exited with code 127"),
     (["-np", "2", "--min-np=3", "true"], "-np 2 is not between --min-np and --max-np"),
     (["--min-np", "2", "--elastic-restarts", "0", "true"], "an elastic job restarts at least one rank"),
     (["-H", "localhost:1", "--min-np", "2", "true"], "--min-np 2: the job has room for 1 rank only"),
@@ -87,7 +87,7 @@ def test_a_wrong_command_line_is_one_line_and_starts_nothing(arguments, message)
 def test_an_elastic_job_that_would_grow_is_told_that_it_does_not(flag, number, told):
     done = hvdrun(flag, number, "-np", 2, "true")
     assert done.returncode == 0
-    assert (f"{flag}: hosts do not join a running job yet, so it has at most the 2 ranks" in done.stderr) == told, done.stderr
+    assert (f"{flag}: no host can join this job, so it has at most the 2 ranks" in done.stderr) == told, done.stderr
     assert hvdrun("-q", flag, number, "-np", 2, "true").stderr == ""
 
 

@@ -199,6 +199,19 @@ TEST_CASE("ranks of a host that is given back are released when all have left, a
   CHECK(job.next().empty());
 }
 
+TEST_CASE("a rank that was released and ends in order does not keep others from joining") {
+  Job job(2);
+  job.membership.set_leaving({0, 1});
+  CHECK(job.membership.must_ask(false));
+  CHECK(job.leave() == Members{2, 3});
+  job.membership.on_done(0);
+  job.placement.add({"node3", "", 0, 1}, 0, 1);
+  job.membership.add(1);
+  job.wait(4);
+  CHECK(job.membership.must_ask(false));
+  CHECK(job.leave() == Members{2, 3, 4});
+}
+
 TEST_CASE("nobody is released while the others are too few, but when hosts have come that make up for it") {
   Job job(3);
   job.membership.set_leaving({2, 3});
