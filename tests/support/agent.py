@@ -10,7 +10,7 @@ import socket
 import struct
 import threading
 
-MAGIC, VERSION, MAX_LENGTH = 0x53445648, 3, 16 << 20
+MAGIC, VERSION, MAX_LENGTH = 0x53445648, 4, 16 << 20
 HELLO, WELCOME, EXCHANGE, EXCHANGED, NOTICE, GOODBYE, FAILURE, VISIT = 1, 2, 3, 4, 5, 6, 7, 8
 HEADER = struct.Struct("<IHHI")
 
