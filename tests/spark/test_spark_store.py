@@ -19,7 +19,16 @@ def test_each_path_gets_its_class(monkeypatch):
     assert isinstance(Store.create("dbfs:/x"), DBFSLocalStore)
     assert type(Store.create("/dbfs/x")) is FilesystemStore
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "16")
-    assert isinstance(Store.create("/dbfs/x"), DBFSLocalStore)
+    for path in ("/dbfs/x", "file:/dbfs/x", "file:///dbfs/x"):
+        assert isinstance(Store.create(path), DBFSLocalStore) and DBFSLocalStore.matches_dbfs(path)
+    assert not DBFSLocalStore.matches_dbfs("dbfs://x") and not DBFSLocalStore.matches_dbfs("/x")
+    with pytest.raises(ValueError, match="is there one / too many"):
+        Store.create("dbfs://tmp/x")
+
+
+def test_java_s_form_of_a_local_path_is_that_path():
+    store = Store.create("file:/tmp/x")
+    assert store.prefix_path == "file:///tmp/x" and store.get_localized_path(store.prefix_path) == "/tmp/x"
 
 
 def test_the_places_in_a_store():
@@ -36,7 +45,7 @@ def test_the_places_in_a_store():
 
 
 def test_the_mount_of_databricks_has_two_names():
-    for path in ("dbfs:/a/b", "/dbfs/a/b", "file:///dbfs/a/b"):
+    for path in ("dbfs:/a/b", "dbfs:///a/b", "/dbfs/a/b", "file:/dbfs/a/b", "file:///dbfs/a/b"):
         store = DBFSLocalStore(path)
         assert store.get_localized_path(store.prefix_path) == "/dbfs/a/b"
         assert store.get_spark_path(store.get_runs_path()) == "dbfs:/a/b/runs"
@@ -85,5 +94,14 @@ def test_a_run_s_local_folder_goes_to_the_store(tmp_path):
             target = pathlib.Path(folder) / name
             target.parent.mkdir(exist_ok=True)
             target.write_text(name)
-        store.sync_fn("r")(folder)
+        sync = store.sync_fn("r")
+        sync(folder)
+        # What did not change is not sent again, so this file stays as it now is in the store.
+        store.write_text(store.get_run_path("r") + "/a", "as it was")
+        (pathlib.Path(folder) / "b/c").write_text("longer")
+        sync(folder)
+        assert store.read_text(store.get_run_path("r") + "/a") == "as it was"
+        assert store.read_text(store.get_run_path("r") + "/b/c") == "longer"
+        (pathlib.Path(folder) / "b/c").write_text("b/c")
+        sync(folder)
     assert store.read_text(store.get_run_path("r") + "/b/c") == "b/c" and not pathlib.Path(folder).exists()

@@ -12,7 +12,7 @@ import posixpath
 import shutil
 import tempfile
 import uuid
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 __all__ = [
     "AbstractFilesystemStore", "AdlsStore", "DBFSLocalStore", "FilesystemStore", "HDFSStore", "LocalStore", "Store",
@@ -122,7 +122,7 @@ class AbstractFilesystemStore(Store):
 
     def get_full_path(self, path: str) -> str:
         """The path as a URL, as Spark takes it; a plain path is one of this machine's."""
-        return path if "://" in path else f"file://{os.path.abspath(path)}"
+        return path if "://" in path else f"file://{os.path.abspath(_without_file(path))}"
 
     @property
     def fs(self) -> Any:
@@ -258,11 +258,25 @@ class AbstractFilesystemStore(Store):
         return folder
 
     def sync_fn(self, run_id: str) -> Callable[[str], None]:
-        """A function that takes the files of a local folder to the run's folder in the store."""
+        """A function that takes the files of a local folder to the run's folder in the store.
+
+        Each further call takes those that changed since the call before: it is made after each epoch."""
         target = self.get_localized_path(self.get_run_path(run_id))
+        sent: Dict[str, Tuple[int, int]] = {}
 
         def sync(local_path: str) -> None:
-            self.fs.put(local_path.rstrip("/") + "/", target.rstrip("/") + "/", recursive=True)
+            for folder, _, names in os.walk(local_path):
+                for name in names:
+                    local = os.path.join(folder, name)
+                    path = os.path.relpath(local, local_path)
+                    facts = os.stat(local)
+                    state = (facts.st_mtime_ns, facts.st_size)
+                    if sent.get(path) == state:
+                        continue
+                    remote = posixpath.join(target, path)
+                    self.fs.makedirs(posixpath.dirname(remote), exist_ok=True)
+                    self.fs.put_file(local, remote)
+                    sent[path] = state
 
         return sync
 
@@ -329,21 +343,35 @@ class DBFSLocalStore(AbstractFilesystemStore):
     @classmethod
     def matches(cls, path: str) -> bool:
         return path.startswith("dbfs:/") or (
-            "DATABRICKS_RUNTIME_VERSION" in os.environ and path.startswith(("/dbfs/", "file:///dbfs/"))
+            "DATABRICKS_RUNTIME_VERSION" in os.environ and _without_file(path).startswith("/dbfs/")
         )
+
+    @classmethod
+    def matches_dbfs(cls, path: str) -> bool:
+        """Horovod's name for matches(). A path with a host, which Databricks has not, is none."""
+        return cls.matches(path) and not path.startswith("dbfs://")
 
     def get_full_path(self, path: str) -> str:
         return f"file://{self.normalize_path(path)}"
 
     @staticmethod
     def normalize_path(path: str) -> str:
-        """The path under the mount, from any of its forms."""
+        """The path under the mount, from any of its forms. ValueError: dbfs:// would begin with the name of a host."""
+        if path.startswith("dbfs://") and not path.startswith("dbfs:///"):
+            raise ValueError(f"DBFSLocalStore takes dbfs:/PATH or /dbfs/PATH, not {path!r}; is there one / too many?")
         if path.startswith("dbfs:/"):
             return "/dbfs/" + path[len("dbfs:/") :].lstrip("/")
-        return path[len("file://") :] if path.startswith("file://") else path
+        return _without_file(path)
 
     def get_spark_path(self, path: str) -> str:
         return "dbfs:/" + self.normalize_path(path)[len("/dbfs/") :]
+
+
+def _without_file(path: str) -> str:
+    """A path of this machine without its protocol, which Java writes as file:/PATH and others as file:///PATH."""
+    if path.startswith("file://"):
+        return path[len("file://") :]
+    return path[len("file:") :] if path.startswith("file:/") else path
 
 
 class AdlsStore(FilesystemStore):
