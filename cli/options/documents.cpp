@@ -28,6 +28,7 @@ constexpr std::array kExitCodes{
     ExitCode{"244", "what the ranks printed could not be written"},
     ExitCode{"245", "a defect of hvdrun"},
     ExitCode{"246", "of a submitted job: its process was killed, or the machine restarted, while its ranks ran"},
+    ExitCode{"247", "the ranks of an elastic job have changed more often than --reset-limit allows"},
 };
 
 std::string replaced(const std::string& text, char what, const std::string& by) {

@@ -27,6 +27,8 @@ struct Flags {
   std::optional<int> min_np;
   std::optional<int> max_np;
   std::optional<int> elastic_restarts;
+  std::optional<int> reset_limit;
+  bool exclude_failed_hosts = false;
   std::optional<double> elastic_timeout_s;
   std::string host_discovery_script;
   bool watch_hostfile = false;

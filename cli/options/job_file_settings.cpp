@@ -197,8 +197,8 @@ Result<void> check_no_job_file_flags(const Flags& flags) {
 }
 
 Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
-  if (flags.elastic_restarts || flags.min_np || flags.max_np || flags.elastic_timeout_s ||
-      !flags.host_discovery_script.empty() || flags.watch_hostfile) {
+  if (flags.elastic_restarts || flags.min_np || flags.max_np || flags.elastic_timeout_s || flags.reset_limit ||
+      flags.exclude_failed_hosts || !flags.host_discovery_script.empty() || flags.watch_hostfile) {
     return Error(Code::kInvalid,
                  "the ranks of a job file are not started again when they fail: it takes no elastic options");
   }

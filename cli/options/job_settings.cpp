@@ -27,6 +27,7 @@ namespace {
 constexpr double kDefaultStartTimeoutS = 60;
 constexpr double kDefaultElasticTimeoutS = 600;
 constexpr int kDefaultRestarts = 10;
+constexpr Duration kForEver = std::chrono::hours(24 * 365);  // longer than any job
 const std::map<std::string, launch::GpuMode> kGpuModes = {
     {"local", launch::GpuMode::kLocal}, {"one", launch::GpuMode::kOne}, {"none", launch::GpuMode::kNone}};
 const std::map<std::string, launch::BindMode> kBindModes = {
@@ -333,6 +334,8 @@ Result<void> apply_discovery(const Flags& flags, launch::JobSpec& job) {
   if (!flags.cooldown_range_s.empty()) {
     discovery.cooldown_least = seconds_of(flags.cooldown_range_s.front());
     discovery.cooldown_most = seconds_of(flags.cooldown_range_s.back());
+  } else if (flags.exclude_failed_hosts) {
+    discovery.cooldown_least = discovery.cooldown_most = kForEver;
   }
   return discovery.cooldown_least <= discovery.cooldown_most
              ? Result<void>()
@@ -341,8 +344,8 @@ Result<void> apply_discovery(const Flags& flags, launch::JobSpec& job) {
 
 Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
   HVD_TRY(apply_discovery(flags, job));
-  const bool is_asked_for =
-      flags.min_np || flags.max_np || flags.elastic_timeout_s || flags.elastic_restarts || job.discovery.is_on();
+  const bool is_asked_for = flags.min_np || flags.max_np || flags.elastic_timeout_s || flags.elastic_restarts ||
+                            flags.reset_limit || flags.exclude_failed_hosts || job.discovery.is_on();
   job.restart_limit = is_asked_for ? flags.elastic_restarts.value_or(kDefaultRestarts) : 0;
   if (job.restart_limit == 0 && (flags.min_np || job.discovery.is_on())) {
     return Error(Code::kInvalid, std::string(flags.min_np ? "--min-np" : "hosts that join and leave") +
@@ -358,6 +361,8 @@ Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
     return Error(Code::kInvalid, "mpirun restarts no rank: elastic jobs are for the other launchers");
   }
   job.least_ranks = flags.min_np.value_or(job.least_ranks);
+  job.reset_limit = flags.reset_limit;
+  job.excludes_failed_hosts = flags.exclude_failed_hosts;
   HVD_TRY_ASSIGN(const double timeout_s,
                  seconds_from(flags.elastic_timeout_s, "HOROVOD_ELASTIC_TIMEOUT", kDefaultElasticTimeoutS));
   job.elastic_timeout = seconds_of(timeout_s);

@@ -66,7 +66,7 @@ CLI::Validator seconds_from(double least, double most) {
 void add_elastic_options(CLI::App& app, Flags& flags) {
   constexpr const char* kGroup = "Elastic jobs (when a rank fails, training goes on)";
   app.add_option(
-         "--elastic-restarts,--reset-limit", flags.elastic_restarts,
+         "--elastic-restarts", flags.elastic_restarts,
          "How often failed ranks are started again, all together; default: 10 with another of these options, else 0")
       ->type_name("N")
       ->check(CLI::Range(0, 1000000))
@@ -104,6 +104,17 @@ void add_elastic_options(CLI::App& app, Flags& flags) {
       ->type_name("LEAST MOST")
       ->expected(2)
       ->check(seconds_from(0.1, 1e6))
+      ->group(kGroup);
+  app.add_flag(
+         "--exclude-failed-hosts", flags.exclude_failed_hosts,
+         "When a rank fails, do without its host as a whole, in place of starting the rank again; for the time of "
+         "--blacklist-cooldown-range, default: for ever")
+      ->group(kGroup);
+  app.add_option("--reset-limit", flags.reset_limit,
+                 "How often the ranks may change, all together, also when hosts join or leave; then the job ends; "
+                 "default: any number of times")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1000000))
       ->group(kGroup);
   app.add_option("--elastic-timeout", flags.elastic_timeout_s,
                  "Seconds for the ranks to meet again after a restart, and for hosts to come where there are too few; "

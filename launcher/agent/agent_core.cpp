@@ -188,6 +188,7 @@ Result<void> AgentCore::on_generation(const Frame& frame) {
   if (!state_.may_start_again()) {
     return {};
   }
+  hub_->set_growing(message.is_growing);
   if (message.kind == GenerationMessage::Kind::kChanged) {
     hub_->tell_changed();
   }

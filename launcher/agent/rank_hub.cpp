@@ -23,6 +23,12 @@ bool equal_secretly(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
+std::string growing_frame(bool is_growing) {
+  ByteWriter body;
+  body.u8(is_growing ? 1 : 0);
+  return make_frame(store_wire::kSpec, store_wire::kGrowing, body.str());
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RankHub>> RankHub::listen(EventLoop& loop, const std::string& path, Sink sink, Log& log) {
@@ -206,6 +212,9 @@ bool RankHub::try_welcome(Caller& caller) {
   if (has_changed_) {
     caller.channel->write(make_frame(store_wire::kSpec, store_wire::kChanged, ""));
   }
+  if (is_growing_) {
+    caller.channel->write(growing_frame(true));
+  }
   return true;
 }
 
@@ -238,7 +247,16 @@ void RankHub::release(const std::vector<std::int32_t>& ranks) {
 
 void RankHub::tell_changed() {
   has_changed_ = true;
-  const std::string frame = make_frame(store_wire::kSpec, store_wire::kChanged, "");
+  write_to_members(make_frame(store_wire::kSpec, store_wire::kChanged, ""));
+}
+
+void RankHub::set_growing(bool is_growing) {
+  if (std::exchange(is_growing_, is_growing) != is_growing) {
+    write_to_members(growing_frame(is_growing));
+  }
+}
+
+void RankHub::write_to_members(const std::string& frame) {
   for (auto& [id, caller] : callers_) {
     if (caller.rank >= 0 && !caller.is_visitor && !caller.is_waiting && !caller.is_turned_away) {
       caller.channel->write(frame);

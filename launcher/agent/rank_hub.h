@@ -64,6 +64,8 @@ class RankHub {
   void release(const std::vector<std::int32_t>& ranks);
   // The members hear, also those that call later, that ranks wait for them to leave.
   void tell_changed();
+  // Whether ranks are on their way that the members will take in. The members hear of it, also those that call later.
+  void set_growing(bool is_growing);
   // Sends the values to all ranks of the generation that asked for `key`.
   void send_exchanged(std::uint32_t generation, const std::string& key, const std::vector<std::string>& values);
   // Tells all ranks that the job is over, also those that connect later.
@@ -95,6 +97,8 @@ class RankHub {
   // Takes the caller into the newest generation, if it has a place there that nobody has taken.
   [[nodiscard]] bool try_welcome(Caller& caller);
   void drop(std::uint64_t id, const std::string& why);
+  // Sends a frame to the members that are here.
+  void write_to_members(const std::string& frame);
   static std::string notice_frame(const std::string& cause);
 
   EventLoop& loop_;
@@ -114,6 +118,7 @@ class RankHub {
   bool is_joining_ = false;    // no rank of this node was ever a member
   bool is_over_ = false;       // no rank is welcome before the next generation
   bool has_changed_ = false;   // the members are to leave
+  bool is_growing_ = false;    // ranks are on their way that the members will take in
   std::map<int, Seat> seats_;  // of the newest generation, by the rank as started; in the first each takes its own
   std::set<int> released_;
   std::map<std::uint64_t, Caller> callers_;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,6 +75,8 @@ struct JobSpec {
   Duration timeout = Duration::zero();  // limits the whole job, from the start of its ranks; 0: none
   int least_ranks = 0;                  // an elastic job goes on with so many; 0: with no fewer than all
   int restart_limit = 0;                // how many times failing ranks are restarted
+  std::optional<int> reset_limit;       // how many times an elastic job's ranks may change; nothing: any number
+  bool excludes_failed_hosts = false;   // a host on which a rank fails is done without as a whole
   Duration elastic_timeout = std::chrono::seconds(600);  // limits how long the ranks take to meet again then
 
   HostDiscovery discovery;

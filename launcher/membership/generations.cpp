@@ -44,6 +44,13 @@ void Generations::lose(const std::vector<int>& ranks, const std::string& cause, 
   advance(false, is_loss ? cause : "", start);
 }
 
+void Generations::add(int count) {
+  membership_.add(count);
+  if (!is_stopped_) {
+    advance(false);
+  }
+}
+
 void Generations::set_leaving(const std::vector<int>& ranks) {
   membership_.set_leaving(ranks);
   if (!is_stopped_) {
@@ -72,7 +79,7 @@ void Generations::advance(bool is_late, const std::string& cause, const std::opt
   GenerationMessage message;
   message.cause = cause;
   message.kind = cause.empty() ? GenerationMessage::Kind::kStart : GenerationMessage::Kind::kBroken;
-  if (start || !cause.empty()) {
+  if (start || !cause.empty() || membership_.is_growing() != is_known_to_grow_) {
     tell(message, start);
   }
   if (membership_.must_ask(is_late)) {
@@ -103,9 +110,12 @@ void Generations::begin(const Generation& formed, const std::string& cause, cons
 void Generations::tell(const GenerationMessage& common, const std::optional<StartMessage>& start,
                        const Generation& formed) {
   const std::map<int, GenerationPlace> places = places_of(placement_, formed.members);
+  const bool is_news = membership_.is_growing() != is_known_to_grow_;
+  is_known_to_grow_ = membership_.is_growing();
   const int start_node = start ? agents_.node_of(start->ranks.front().rank).index : -1;
   for (const NodePlan& node : agents_.nodes) {
     GenerationMessage own = common;
+    own.is_growing = is_known_to_grow_;
     for (const RankPlan& rank : node.ranks) {
       if (const auto place = places.find(rank.rank); place != places.end()) {
         own.members.push_back({rank.rank, place->second});
@@ -117,7 +127,7 @@ void Generations::tell(const GenerationMessage& common, const std::optional<Star
     if (node.index == start_node) {
       own.start = start;
     }
-    if (own.kind != GenerationMessage::Kind::kStart || own.start) {
+    if (own.kind != GenerationMessage::Kind::kStart || own.start || is_news) {
       sink_.send(node.index, AgentMessage::kGeneration, own.encode());
     }
   }

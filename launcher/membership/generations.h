@@ -32,8 +32,8 @@ class Generations {
   Generations(const Generations&) = delete;
   Generations& operator=(const Generations&) = delete;
 
-  // So many ranks more are being started on nodes that were added to the placement.
-  void add(int count) { membership_.add(count); }
+  // So many ranks more are being started on nodes that were added to the placement, and have sessions.
+  void add(int count);
   // From now on these ranks, and no others, are to be released (membership.h).
   void set_leaving(const std::vector<int>& ranks);
   [[nodiscard]] std::uint32_t number() const { return membership_.now().number; }
@@ -68,6 +68,7 @@ class Generations {
   Membership membership_;
   ExchangeBoard board_;  // of the present generation
   std::optional<TimePoint> broken_since_;
+  bool is_known_to_grow_ = false;  // what the agents were told last
   TimerId late_timer_ = 0;
   bool is_stopped_ = false;
 };

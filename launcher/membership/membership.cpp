@@ -36,7 +36,8 @@ void Membership::on_lost(int rank) {
 }
 
 void Membership::on_waiting(int rank, std::uint32_t known) {
-  if (known == now_.number && !at(rank).is_released) {
+  // Who is lost may live for a moment more, and call.
+  if (known == now_.number && !at(rank).is_released && at(rank).process != Process::kNone) {
     at(rank).process = Process::kWaiting;
   }
 }

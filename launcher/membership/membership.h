@@ -50,6 +50,8 @@ class Membership {
   // True when the members are to be asked to leave, for newcomers; they are asked once. `is_late`: newcomers have
   // waited long enough for others that are being started.
   [[nodiscard]] bool must_ask(bool is_late);
+  // Processes are being started, or wait, that the members will take in.
+  [[nodiscard]] bool is_growing() const { return !is_ending_ && (any_newcomer() || any_starting()); }
   // Newcomers wait for others that are being started.
   [[nodiscard]] bool awaits_others() const;
   // A member of the present generation is lost, and no other generation is formed yet.

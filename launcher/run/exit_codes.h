@@ -11,6 +11,7 @@ inline constexpr int kNodeLost = 243;        // a node or the connection to it w
 inline constexpr int kOutputFailed = 244;    // what the ranks printed could not be written (141: its reader has gone)
 inline constexpr int kDefect = 245;          // a defect of hvdrun
 inline constexpr int kSupervisorLost = 246;  // the supervisor of a service's job was killed, or the machine restarted
+inline constexpr int kResetLimit = 247;      // an elastic job has changed more often than --reset-limit allows
 inline constexpr int kTimedOut = 124;        // --timeout is over; timeout(1) has the same code
 inline constexpr int kNoProgram = 127;       // no such program or script; shells have the same code
 inline constexpr int kReaderGone = 141;      // the reader of the output has gone: 128 + SIGPIPE, as for a Unix filter

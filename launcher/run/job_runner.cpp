@@ -175,6 +175,10 @@ Result<int> JobRunner::run() {
     static_cast<void>(logs_.flush_all({kFlushAfterFailure, kStall}));
     return exit_code::kOutputFailed;
   }
+  state_.limit_resets(spec_.reset_limit);
+  if (spec_.excludes_failed_hosts) {
+    state_.exclude_hosts();
+  }
   HVD_TRY_ASSIGN(secret_, random_bytes<kSecretBytes>());
   HVD_TRY_ASSIGN(const auto token, (random_bytes<16>()));
   HVD_TRY_ASSIGN(const auto id, (random_bytes<4>()));

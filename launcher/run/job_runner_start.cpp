@@ -341,7 +341,6 @@ void JobRunner::add_node(const JoiningRanks& ranks, Placement& placement) {
   agents_.add(ranks.host, ranks.first_local, ranks.count);
   const int node = agents_.nodes.back().index;
   apply(NodeJoining{node});
-  generations_.add(ranks.count);
   starts_.emplace_back();
   if (const auto kept = logs_.add_node(ranks.count); !kept.ok()) {
     say_all(reporter_.on(Note{LogLevel::kError, node, kept.error().message() + "; what its ranks print is not kept"}));
@@ -349,6 +348,7 @@ void JobRunner::add_node(const JoiningRanks& ranks, Placement& placement) {
   SessionSink& sink = *this;
   sessions_.push_back(std::make_unique<NodeSession>(loop_, agents_.nodes.back(), placement_.size, sink));
   say_all(reporter_.on(news::NodeJoining{node}));
+  generations_.add(ranks.count);
   open_session(node);
 }
 

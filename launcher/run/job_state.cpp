@@ -164,11 +164,15 @@ JobState::Actions JobState::handle(const RankExited& event) {
     return news.empty() ? let_others_go() : news;
   }
   record.has_followed = !cause_;
-  if (is_worth_restarting(record)) {
+  if (auto others = leave_host_of(event.rank)) {
+    return *std::move(others);
+  }
+  if (is_worth_restarting(record) && !excludes_hosts_) {
     record.state = RankRecord::State::kPending;
     record.is_member = false;
     ++record.restarts;
-    return {RestartRank{event.rank, ++restarts_, describe(event.rank)}};
+    last_loss_ = describe(event.rank);
+    return {RestartRank{event.rank, ++restarts_, last_loss_}};
   }
   // The others train without it: what ends it is of its host, or of its new start.
   if (!record.is_member && phase_ == JobPhase::kRunning && (can_go_on() || short_for_)) {

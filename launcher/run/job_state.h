@@ -177,6 +177,10 @@ class JobState {
 
   // Call before the first event. Hosts may join the job while it runs: where too few ranks are left, these wait.
   void let_grow() { may_grow_ = true; }
+  // Call before the first event. The job ends when its members change more often than `most` times.
+  void limit_resets(std::optional<int> most) { reset_limit_ = most; }
+  // Call before the first event. A host on which a rank fails is done without as a whole; no rank is restarted there.
+  void exclude_hosts() { excludes_hosts_ = true; }
   std::vector<JobAction> on(const JobEvent& event);
 
   [[nodiscard]] JobPhase phase() const { return phase_; }
@@ -256,6 +260,8 @@ class JobState {
   [[nodiscard]] bool can_train(int rank) const;
   // Marks the ranks as lost, and does without them.
   Actions lose(const std::vector<int>& ranks, const std::string& cause, bool is_short);
+  // Does without the host of a rank that has failed, if that is to be and the others are enough, or can wait for more.
+  std::optional<Actions> leave_host_of(int rank);
   // Does without the ranks, if the others are enough, or can wait for more.
   std::optional<Actions> do_without(const std::vector<int>& ranks, const std::string& cause);
   Actions finish_if_over();
@@ -281,6 +287,10 @@ class JobState {
   const int restart_limit_;
   const int least_;
   bool may_grow_ = false;
+  bool excludes_hosts_ = false;
+  std::optional<int> reset_limit_;
+  int resets_ = 0;
+  std::string last_loss_;           // why the members are about to change; empty: nothing was lost
   std::optional<Cause> short_for_;  // why fewer than `least_` are left, while they wait for more
   bool has_kept_all_ = true;
 };

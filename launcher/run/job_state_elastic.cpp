@@ -78,6 +78,17 @@ JobState::Actions JobState::handle(const MembersChanged& event) {
         std::find(event.members.begin(), event.members.end(), static_cast<int>(rank)) != event.members.end();
   }
   short_for_.reset();
+  const std::string loss = std::exchange(last_loss_, "");
+  if (reset_limit_ && ++resets_ > *reset_limit_) {
+    // Programs that start jobs know horovodrun's words.
+    Cause cause{{"Horovod was shutdown because number of resets during elastic job exceeded limit: " +
+                 std::to_string(*reset_limit_)},
+                exit_code::kResetLimit};
+    if (!loss.empty()) {
+      cause.lines.push_back(loss);
+    }
+    return stop_for(std::move(cause), SIGTERM);
+  }
   return {};
 }
 
@@ -154,12 +165,36 @@ std::optional<JobState::Actions> JobState::do_without(const std::vector<int>& ra
   return lose(ranks, cause, is_short);
 }
 
+std::optional<JobState::Actions> JobState::leave_host_of(int rank) {
+  if (!excludes_hosts_ || !is_worth_restarting(ranks_[static_cast<std::size_t>(rank)])) {
+    return std::nullopt;
+  }
+  const int host = placement_.node_of(rank).machine;
+  std::vector<int> ranks = {rank};
+  std::vector<int> nodes;
+  for (const NodePlan& node : placement_.nodes) {
+    if (node.machine == host && nodes_[static_cast<std::size_t>(node.index)] == NodeState::kReady) {
+      const std::vector<int> there = ranks_there(node);
+      ranks.insert(ranks.end(), there.begin(), there.end());
+      nodes.push_back(node.index);
+    }
+  }
+  auto actions = do_without(ranks, describe(rank));
+  if (actions) {
+    for (const int node : nodes) {
+      actions->emplace_back(EndNode{node});
+    }
+  }
+  return actions;
+}
+
 // It is no restart: what is lost so does not come back by itself, so that it cannot happen again and again.
 JobState::Actions JobState::lose(const std::vector<int>& ranks, const std::string& cause, bool is_short) {
   for (const int rank : ranks) {
     ranks_[static_cast<std::size_t>(rank)].state = RankRecord::State::kLost;
     order_.note_end(rank, false, {});
   }
+  last_loss_ = cause;
   Actions actions{GoOnWithout{ranks, cause, is_short}};
   if (is_short) {
     actions.emplace_back(AwaitHosts{});

@@ -237,7 +237,7 @@ struct StartMessage {
 // number 0, and no message says so. "Rank" without another word is the number that a process was started with.
 struct GenerationMessage {
   enum class Kind : std::uint8_t {
-    kStart = 1,    // nothing changes, but for a rank that is started again
+    kStart = 1,    // the generation stays; a rank may be started again, and `is_growing` may be news
     kChanged = 2,  // ranks wait to be taken in: the members are to leave, and to call again, when it suits them
     kBroken = 3,   // the present one is over, for a cause; who calls waits, since too few are left
     kFormed = 4,   // here is a new one; with a cause, the last one is over for it
@@ -254,10 +254,11 @@ struct GenerationMessage {
   std::vector<Member> members;         // those of this node
   std::optional<StartMessage> start;   // of a rank of this node that is started again
   std::vector<std::int32_t> released;  // ranks of this node that are members no more, and are to end
+  bool is_growing = false;             // ranks are being started, or wait, that the members will take in
 
   static void fields(auto& m, auto& walk) {
     walk(bounded(m.kind, Kind::kStart, Kind::kFormed), m.number, m.cause, m.members, embedded(m.start));
-    walk(m.released);
+    walk(m.released, m.is_growing);
   }
   [[nodiscard]] std::string encode() const;
   static Result<GenerationMessage> decode(std::string_view body);

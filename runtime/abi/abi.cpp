@@ -287,6 +287,12 @@ int32_t hvd_feature(hvd_ctx* ctx, int32_t feature) {
         value = has_changed ? 1 : 0;
         return {};
       }
+      case HVD_IS_GROWING: {
+        HVD_TRY_ASSIGN(const auto context, resolve(ctx));
+        HVD_TRY_ASSIGN(const bool is_growing, context->is_growing());
+        value = is_growing ? 1 : 0;
+        return {};
+      }
       default:
         return Error(Code::kNotFound, "there is no feature " + std::to_string(feature));
     }

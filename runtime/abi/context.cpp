@@ -357,6 +357,11 @@ hvd::Result<bool> hvd_ctx::has_changed() {
   return engine_now->has_changed();
 }
 
+hvd::Result<bool> hvd_ctx::is_growing() {
+  HVD_TRY_ASSIGN(const auto engine_now, engine());
+  return engine_now->is_growing();
+}
+
 hvd::Result<void> hvd_ctx::read_counters(int process_set, hvd_counters& out) {
   HVD_TRY_ASSIGN(const auto engine_now, engine());
   const auto values = engine_now->counters().read(process_set);

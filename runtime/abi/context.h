@@ -65,6 +65,8 @@ struct hvd_ctx {
   [[nodiscard]] hvd::Result<int> node_cores();
   // True once an elastic job has a newer generation, which waits for this rank to leave.
   [[nodiscard]] hvd::Result<bool> has_changed();
+  // True while ranks are on their way that will join the job.
+  [[nodiscard]] hvd::Result<bool> is_growing();
   // The MAC of data that other ranks should trust as more than numbers (hvd_mac).
   [[nodiscard]] std::string mac_of(hvd::Bytes bytes) const;
   // True if this process is a fork of the one that joined.

@@ -109,6 +109,10 @@ bool Engine::has_changed() const {
   return impl_->has_changed();
 }
 
+bool Engine::is_growing() const {
+  return impl_->is_growing();
+}
+
 int Engine::node_cores() const {
   return impl_->node_cores();
 }

@@ -83,6 +83,8 @@ class Engine {
   [[nodiscard]] const Counters& counters() const;
   // True once an elastic job has a newer generation, which waits for this rank to leave. Thread: any.
   [[nodiscard]] bool has_changed() const;
+  // True while ranks are on their way that will join the job. Thread: any.
+  [[nodiscard]] bool is_growing() const;
   // Null on all ranks except rank 0.
   [[nodiscard]] Timeline* timeline();
   // The process sets as this rank knows them now. Thread: any.

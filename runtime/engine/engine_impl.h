@@ -87,6 +87,7 @@ class Engine::Impl final : public Interrupt {
     return is_of_job ? parts_.mesh->shm()->core_count() : 0;
   }
   [[nodiscard]] bool has_changed() const { return parts_.store != nullptr && parts_.store->has_changed(); }
+  [[nodiscard]] bool is_growing() const { return parts_.store != nullptr && parts_.store->is_growing(); }
   // True if this process is a fork of the one that has the engine's thread.
   [[nodiscard]] bool is_forked() const;
 

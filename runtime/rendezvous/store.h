@@ -52,6 +52,8 @@ class Store {
   virtual std::optional<Notice> poll_notice() = 0;
   // True once the job has a newer generation, which this rank joins when it leaves this one. Thread: any.
   [[nodiscard]] virtual bool has_changed() const { return false; }
+  // True while ranks are on their way that will join the job. Thread: any.
+  [[nodiscard]] virtual bool is_growing() const { return false; }
   // Sends the report to the agent that started the ranks, if there is one. Does not block, so that a failing rank can
   // go on to end.
   virtual void tell(const FailureNews& /*news*/) {}

@@ -140,6 +140,12 @@ void StoreClient::take_frame(const Frame& frame) {
   } else if (frame.type == store_wire::kChanged && is_welcome_ && reader.finished()) {
     has_changed_.store(true, std::memory_order_relaxed);
     return;
+  } else if (frame.type == store_wire::kGrowing && is_welcome_) {
+    const bool is_growing = reader.u8() != 0;
+    if (reader.finished()) {
+      is_growing_.store(is_growing, std::memory_order_relaxed);
+      return;
+    }
   } else if (frame.type == store_wire::kReleased && !is_welcome_ && reader.finished()) {
     is_closed_ = is_released_ = true;
     end("it was released");

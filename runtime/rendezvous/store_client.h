@@ -39,6 +39,7 @@ class StoreClient final : public Store {
   std::optional<Notice> poll_notice() override;
   void tell(const FailureNews& news) override;
   [[nodiscard]] bool has_changed() const override { return has_changed_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool is_growing() const override { return is_growing_.load(std::memory_order_relaxed); }
   // The place in the generation that has taken this process in; nothing: the one it was started with.
   [[nodiscard]] const std::optional<GenerationPlace>& place() const { return place_; }
 
@@ -71,6 +72,7 @@ class StoreClient final : public Store {
   bool is_closed_ = false;           // no more is read: end of file, an error, or bytes that make no sense
   std::optional<std::string> over_;  // why the job is over
   std::atomic<bool> has_changed_ = false;
+  std::atomic<bool> is_growing_ = false;
   bool is_released_ = false;
   std::optional<Exchanged> exchanged_;  // the answer that the current exchange waits for
 };

@@ -9,6 +9,7 @@
 //   agent -> rank   Exchanged text key, u32 n, n x text               (once all ranks of the job have called)
 //   agent -> rank   Notice    text cause                              (the job is over; see store.h)
 //   agent -> rank   Changed   (empty)                                 (a new generation waits for this rank to leave)
+//   agent -> rank   Growing   u8 1 or 0                               (ranks are on their way to join, or none are)
 //   rank -> agent   Goodbye   (empty)                                 (this rank leaves in order)
 //   rank -> agent   Failure   FailureNews (failure_news.h)            (not answered)
 //   rank -> agent   Visit     text token, i32 rank                    (instead of Hello; not answered)
@@ -32,6 +33,7 @@ inline constexpr std::uint16_t kFailure = 7;
 inline constexpr std::uint16_t kVisit = 8;
 inline constexpr std::uint16_t kChanged = 9;
 inline constexpr std::uint16_t kReleased = 10;  // in place of Welcome: the rank is to end
+inline constexpr std::uint16_t kGrowing = 11;
 
 // Bounds of one exchange, so that a rank cannot make the launcher's memory grow.
 inline constexpr std::size_t kMaxKeyBytes = 256;

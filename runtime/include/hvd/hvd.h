@@ -377,6 +377,7 @@ HVD_API hvd_status hvd_timeline_stop(hvd_ctx* ctx);
  * one node and share memory, and until all of them have done an operation together. */
 #define HVD_NODE_CORES 6
 #define HVD_HAS_CHANGED 7 /* 1: an elastic job has a newer generation, which waits for this rank to leave */
+#define HVD_IS_GROWING 8  /* 1: ranks are on their way that will join an elastic job; HVD_HAS_CHANGED follows */
 /* Returns 0 if the feature is absent or unknown. hvd_last_error() then says why. */
 HVD_API int32_t hvd_feature(hvd_ctx* ctx, int32_t feature);
 

@@ -22,6 +22,7 @@ UINT8, INT8, UINT16, INT16, INT32, INT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64, B
 
 GOES_ON, WAITS_NEXT, WAITS_SOON = range(3)  # what the caller of Batch.start() does next
 HAS_MPI, USES_MPI, MPI_THREADS, HAS_CUDA, HAS_NCCL, NODE_CORES, HAS_CHANGED = 1, 2, 3, 4, 5, 6, 7  # for feature()
+IS_GROWING = 8
 
 # The kinds of failure for tell_failure().
 FAILURE_ENDS, FAILURE_FOLLOWS, FAILURE_NOTICED = range(3)

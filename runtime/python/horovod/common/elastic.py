@@ -7,7 +7,8 @@ import copy
 import ctypes
 import functools
 import queue
-from typing import TYPE_CHECKING, Any, Callable, Dict, List
+import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple
 
 from horovod.common import _lib, _wait
 from horovod.common.basics import is_initialized, restart_limit, size
@@ -16,6 +17,9 @@ from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrup
 # A failure that comes again at once, with nothing committed in between, is an error of the script (ranks that disagree,
 # for example) and would come for ever. In an elastic job as many more are allowed as ranks are started again.
 MAX_FAILURES_WITHOUT_COMMIT = 3
+
+# The time in seconds between two looks at whether ranks that are on their way have come.
+_LOOK_S = 0.01
 
 
 def _any_of_all(*flags: bool) -> List[bool]:
@@ -39,6 +43,30 @@ class HostUpdateResult:
     mixed = 3
 
 
+class HostMessages(queue.Queue):
+    """HostMessages is what a state was told of hosts, and what the library is told of ranks."""
+
+    def empty(self) -> bool:
+        """Returns False when the next commit acts on a change. While ranks are on their way it waits for them, since a
+        script that looks here means to go on with them."""
+        while super().empty():
+            if not is_initialized():
+                return True
+            if _lib.feature(_lib.HAS_CHANGED):
+                return False
+            if not _lib.feature(_lib.IS_GROWING):
+                return True
+            time.sleep(_LOOK_S)
+        return False
+
+    def take(self) -> List[Tuple[int, int]]:
+        """Returns what the state was told, and forgets it."""
+        told = []
+        while self.qsize():
+            told.append(self.get())
+        return told
+
+
 class State:
     """State is what training consists of, between a failure and going on.
 
@@ -52,7 +80,7 @@ class State:
         self._rank = get_rank
         self._commits = 0
         self._came_by = ""  # "restored" or "left": how this process, which has trained with this state, comes to train on
-        self._host_messages: "queue.Queue" = queue.Queue()
+        self._host_messages = HostMessages()
         self._last_updated_timestamp = 0
         self._reset_callbacks: List[Callable[[], None]] = []
 
@@ -62,7 +90,7 @@ class State:
 
     def on_reset(self) -> None:
         """Runs after the job was joined again."""
-        self._host_messages = queue.Queue()
+        self._host_messages = HostMessages()
         self.reset()
         for callback in self._reset_callbacks:
             callback()
@@ -80,8 +108,7 @@ class State:
     def check_host_updates(self) -> None:
         """Raises HostsUpdatedInterrupt on every rank if one of them was told that processes have come or are to go."""
         result = HostUpdateResult.no_update
-        while not self._host_messages.empty():
-            when, what = self._host_messages.get()
+        for when, what in self._host_messages.take():
             if when > self._last_updated_timestamp:
                 self._last_updated_timestamp, result = when, result | what
         has_changed = is_initialized() and bool(_lib.feature(_lib.HAS_CHANGED))

@@ -105,15 +105,15 @@ TEST_CASE("a node whose agent ends is done without like one that is lost") {
 
 TEST_CASE("a rank that fails before it is taken in again disturbs nobody") {
   Elastic job("node1:1,node2:1,node3:1", 2);
-  std::size_t told = 0;
   job.at(2s, [&] { job.node(3).exit(2, killed(SIGKILL)); });
   job.at(3s, [&] {
     CHECK(job.last(1).number == 1);
-    told = job.node(1).count(AgentMessage::kGeneration);
+    CHECK(job.last(1).is_growing);
     job.node(3).exit(2, exited(1));  // in its imports
   });
   job.at(4s, [&] {
-    CHECK(job.node(1).count(AgentMessage::kGeneration) == told);
+    CHECK(job.last(1).kind == Kind::kStart);  // nothing changes, but that nobody is on the way any more
+    CHECK_FALSE(job.last(1).is_growing);
     job.node(1).exit_all(exited(0)), job.node(2).exit_all(exited(0));
   });
   CHECK(job.run() == 0);
@@ -135,6 +135,45 @@ TEST_CASE("an elastic job that has fewer ranks than it needs ends with the cause
   Elastic job("node1:1,node2:1,node3:1", 3);
   job.at(2s, [&] { job.node(2).cut(kGone.code(), kGone.message()); });
   CHECK(job.run() == exit_code::kNodeLost);
+}
+
+TEST_CASE("a host on which a rank fails is done without as a whole, if the job is to") {
+  Elastic job("node1:2,node2:2", 2);
+  job.spec.excludes_failed_hosts = true;
+  job.at(2s, [&] { job.node(1).exit(0, exited(1)); });
+  job.at(3s, [&] {
+    CHECK(job.count("restarted: ") == 0);
+    CHECK(job.told("note: ").find("the others go on without it") != std::string::npos);
+    CHECK(job.last(2).kind == Kind::kFormed);
+    REQUIRE(job.last(2).members.size() == 2);
+    CHECK(job.last(2).members.front().place.rank == 0);
+    CHECK(job.last(2).members.front().place.size == 2);
+    CHECK(job.node(1).stop().signal == SIGTERM);
+    job.node(1).exit(1, killed(SIGTERM));
+    job.node(2).exit_all(exited(0));
+  });
+  CHECK(job.run() == 0);
+}
+
+TEST_CASE("when ranks fail on all hosts, and these are done without, the first failure is the job's") {
+  Elastic job("node1:2,node2:2", 2);
+  job.spec.excludes_failed_hosts = true;
+  job.at(2s, [&] { job.node(1).exit(0, exited(3)); });
+  job.at(3s, [&] { job.node(2).exit(2, exited(4)); });
+  CHECK(job.run() != 0);
+  CHECK(job.node(2).stop().signal == SIGTERM);
+}
+
+TEST_CASE("a job whose ranks have changed as often as they may ends with the next change") {
+  Elastic job("node1:1,node2:1,node3:1", 1);
+  job.spec.reset_limit = 1;
+  job.at(2s, [&] { job.node(3).cut(kGone.code(), kGone.message()); });
+  job.at(3s, [&] {
+    CHECK(job.last(1).number == 1);
+    job.node(2).cut(kGone.code(), kGone.message());
+  });
+  CHECK(job.run() == exit_code::kResetLimit);
+  CHECK(job.told("cause: ").find("number of resets during elastic job exceeded limit: 1") != std::string::npos);
 }
 
 TEST_CASE("an elastic job does not wait for a node that falls silent, if the others are heard and are enough") {
