@@ -153,11 +153,33 @@ def test_nothing_is_unpickled_that_the_jobs_own_processes_have_not_sent(tmp_path
 
 def test_wrong_arguments():
     for wrong in (
-        {"np": 2, "min_np": 1}, {"max_num_proc": 3}, {"host_discovery_script": "x"}, {"reset_limit": 1},
+        {"np": 2, "min_np": 3}, {"slots": 1}, {"np": 2, "min_np": 1, "max_np": 1},
         {"hosts": "a:1", "hostfile": "b"}, {"use_gloo": True, "use_mpi": True}, {"np": 0}, {"num_proc": "2"},
     ):  # fmt: skip
         with pytest.raises(ValueError):
             horovod.run(print, **wrong)
+
+
+@pytest.mark.parametrize("where", [
+    {"hosts": "localhost:2,127.0.0.1:2"}, {"host_discovery_script": "echo localhost:2; echo 127.0.0.1:2"}
+])  # fmt: skip
+def test_an_elastic_job_takes_all_slots_and_returns_as_many_results_as_it_needs(hosts, where):
+    def work():
+        return os.environ["HOROVOD_RANK"], os.environ["HOROVOD_SIZE"], os.environ["HOROVOD_HOSTNAME"]
+
+    first = [("0", "4", "localhost"), ("1", "4", "localhost"), ("2", "4", "127.0.0.1")]
+    assert horovod.run(work, num_proc=2, min_num_proc=1, **where) == first[:1]
+    assert horovod.run(work, num_proc=3, **where, **({"min_num_proc": 3} if "hosts" in where else {})) == first
+    some = horovod.run(work, num_proc=1, min_num_proc=1, max_num_proc=3, reset_limit=0, cooldown_range=(1, 2), **where)
+    assert some == [("0", "3", "localhost")]
+
+
+def test_an_elastic_job_that_fails_raises_what_its_function_raised(hosts):
+    def work():
+        raise KeyError("no such thing")
+
+    with pytest.raises(KeyError, match="no such thing"):
+        horovod.run(work, num_proc=2, min_num_proc=1, host_discovery_script="echo localhost:2")
 
 
 def test_limits_that_leave_no_choice_are_taken(hosts):

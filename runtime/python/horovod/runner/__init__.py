@@ -18,6 +18,14 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 __all__ = ["run"]
 
 
+def __getattr__(name: str) -> object:
+    if name == "_HorovodArgs":  # all that horovodrun's command line can say
+        from horovod.runner._options import Arguments
+
+        return Arguments
+    raise AttributeError(f"module 'horovod.runner' has no attribute {name!r}")
+
+
 def run(
     func: Callable[..., Any],
     args: Tuple = (),
@@ -62,21 +70,19 @@ def run(
         use_mpi: mpirun starts the ranks. `use_gloo`: it does not, as is the default.
         executable: the Python on all hosts; default: this one.
         disable_cache: accepted; there is no cache.
-        min_num_proc, max_num_proc, min_np, max_np: None or num_proc; slots, reset_limit, cooldown_range,
-            host_discovery_script: must be None. Jobs whose hosts come and go are not supported yet.
+        min_num_proc: the job is elastic, and goes on without ranks and hosts that are lost while so many are left. Results
+            are then of so many ranks, the first ones of those that there are at the end. `min_np` is its former name.
+        host_discovery_script: prints a host a line, as "host:slots"; the job is elastic, and hosts join and leave it.
+        max_num_proc, slots, reset_limit, cooldown_range: as hvdrun's --max-num-proc, --slots-per-host, --reset-limit and
+            --blacklist-cooldown-range. `max_np` is the former name of the first.
 
     Raises:
-        ValueError: an argument is wrong or not supported yet; nothing was started.
+        ValueError: an argument is wrong; nothing was started.
         Whatever `func` raised first on a rank, with that rank's traceback as its cause. The others are stopped then.
         RuntimeError: a rank was killed or ended by itself, a host could not be reached, ...; with hvdrun's report.
     """
-    from horovod.runner import _job
+    from horovod.runner import _job, _options
 
-    elastic = {
-        "min_num_proc": min_num_proc, "max_num_proc": max_num_proc, "slots": slots, "reset_limit": reset_limit,
-        "cooldown_range": cooldown_range, "host_discovery_script": host_discovery_script, "min_np": min_np,
-        "max_np": max_np,
-    }  # fmt: skip
     if hosts is not None and hostfile is not None:
         raise ValueError("Argument hosts and hostfile only allow one provided.")
     if use_gloo and use_mpi:
@@ -85,25 +91,29 @@ def run(
         num_proc = np
     if isinstance(num_proc, bool) or not isinstance(num_proc, int) or num_proc < 1:
         raise ValueError(f"num_proc must be a number of ranks, 1 or more, not {num_proc!r}")
-    limits = ("min_num_proc", "max_num_proc", "min_np", "max_np")
-    asked = [name for name, value in elastic.items() if value is not None and (name not in limits or value != num_proc)]
-    if asked:
-        raise ValueError(f"horovod.run({asked[0]}=...) is not supported yet: the hosts of a job stay the same")
     interfaces = network_interfaces if network_interfaces is not None else network_interface
     if interfaces is not None and not isinstance(interfaces, str):
         interfaces = ",".join(interfaces)
-    options = {
-        "-H": hosts if hosts is not None or hostfile is not None else f"localhost:{num_proc}",
-        "--hostfile": hostfile,
-        "--start-timeout": start_timeout,
-        "--ssh-port": ssh_port,
-        "--ssh-identity-file": ssh_identity_file,
-        "--output-filename": output_filename,
-        "--network-interfaces": interfaces,
-        "--mpi-args": mpi_args,
-    }
-    words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
-    words += ["--verbose"] if verbose else ["--quiet"]
-    if use_mpi:
-        words.append("--mpi")
-    return _job.run(func, tuple(args), dict(kwargs or {}), num_proc, words, executable)
+    is_here = hosts is None and hostfile is None and host_discovery_script is None
+    arguments = _options.Arguments(
+        num_proc=num_proc,
+        min_num_proc=min_num_proc if min_num_proc is not None else min_np,
+        max_num_proc=max_num_proc if max_num_proc is not None else max_np,
+        slots=slots,
+        reset_limit=reset_limit,
+        cooldown_range=cooldown_range,
+        hosts=f"localhost:{num_proc}" if is_here else hosts,
+        hostfile=hostfile,
+        host_discovery_script=host_discovery_script,
+        start_timeout=start_timeout,
+        ssh_port=ssh_port,
+        ssh_identity_file=ssh_identity_file,
+        output_filename=output_filename,
+        verbose=verbose,
+        use_mpi=use_mpi,
+        mpi_args=mpi_args,
+        nics=interfaces,
+        executable=executable,
+        run_func=_job.make_payload(func, tuple(args), dict(kwargs or {})),
+    )
+    return _job.run_arguments(arguments, _options.is_elastic(arguments)) or []

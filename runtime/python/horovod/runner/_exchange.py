@@ -127,6 +127,11 @@ class Lines:
         reply = self._complete.get(rank)
         return None if reply is None else zlib.decompress(opened(self._key, _result_of(rank), reply))
 
+    def results(self) -> List[bytes]:
+        """Returns what ranks have sent, whichever there were, by the numbers that they were started with."""
+        found = [self.result(rank) for rank in sorted(self._complete)]
+        return [reply for reply in found if reply is not None]
+
 
 # ---- in a rank ----
 

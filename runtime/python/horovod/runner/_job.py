@@ -1,4 +1,4 @@
-"""One job of horovod.run: starts hvdrun, passes on what it prints, and collects the results."""
+"""One job of horovod.run or horovodrun's arguments: starts hvdrun, passes on what it prints, and collects the results."""
 
 import json
 import os
@@ -14,11 +14,21 @@ from typing import Any, Callable, Dict, IO, List, Optional, Tuple, Union
 import cloudpickle
 
 from horovod.common.exceptions import HorovodInternalError
+from horovod.runner import _options
 from horovod.runner._culprit import find_culprit
 from horovod.runner._exchange import Folder, Lines
+from horovod.runner.elastic import constants
 
 # The time in seconds to read the rest of hvdrun's output after it has ended; a stray process may still hold its pipes.
 _PUMP_S = 5.0
+
+# hvdrun's exit code when it refuses its arguments; nothing was started then.
+_USAGE = 240
+
+# Programs recognise a failed job by this text.
+_FAILED = (
+    "Horovod detected that one or more processes exited with non-zero status, thus causing the job to be terminated."
+)
 
 # The number of hvdrun's last lines that go into the text of an error.
 _TOLD_LINES = 30
@@ -51,13 +61,12 @@ class RemoteTraceback(Exception):
         return f"{where}:\n{self.text}{told}"
 
 
-def _is_all_here(hvdrun: str, words: List[str], num_proc: int) -> bool:
+def _is_all_here(hvdrun: str, words: List[str]) -> bool:
     """Returns whether all ranks will be on this machine, as hvdrun plans it. ValueError with its words when it
     refuses."""
     plan = subprocess.run(
-        [hvdrun, "plan", "--json", "-np", str(num_proc), *words, "true"],
-        stdin=subprocess.DEVNULL, capture_output=True, check=False,
-    )  # fmt: skip
+        [hvdrun, "plan", "--json", *words, "true"], stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
     if plan.returncode:
         raise ValueError(plan.stderr.decode(errors="replace").strip())
     return "--mpi" not in words and all(node["transport"] == "local" for node in json.loads(plan.stdout)["nodes"])
@@ -103,19 +112,20 @@ def start(argv: List[str], environment: Dict[str, str], pass_fds: Tuple[int, ...
 
 def run_to_end(
     process: subprocess.Popen,
-    exchange: Union[Folder, Lines],
+    take: Callable[[bytes], bytes],
     stdout: Any = None,
     stderr: Any = None,
     while_it_runs: Callable[[], None] = lambda: None,
 ) -> Tuple[int, str]:
     """Returns hvdrun's exit code and the last lines of its standard error.
 
-    What it prints goes to `stdout` and `stderr`: anything with write(text); default: this process's. `while_it_runs` is
-    called once, when its output is being read; what it raises stops hvdrun.
+    What it prints goes to `stdout` and `stderr`: anything with write(text); default: this process's. `take` returns what
+    of a line of standard output is for the user. `while_it_runs` is called once, when its output is being read; what it
+    raises stops hvdrun.
     """
     pumps: List[_Pump] = []
     try:
-        pumps.append(_Pump(process.stdout, sys.stdout if stdout is None else stdout, exchange.take))
+        pumps.append(_Pump(process.stdout, sys.stdout if stdout is None else stdout, take))
         pumps.append(_Pump(process.stderr, sys.stderr if stderr is None else stderr, lambda line: line))
         while_it_runs()
         code = process.wait()
@@ -158,27 +168,55 @@ def make_payload(func: Callable[..., Any], args: Tuple, kwargs: Dict[str, Any]) 
     return pickle.dumps((sys.path, call))
 
 
-def run(
-    func: Callable[..., Any],
-    args: Tuple,
-    kwargs: Dict[str, Any],
-    num_proc: int,
-    words: List[str],
-    executable: Optional[str],
-) -> List[Any]:
-    """Does the work of horovod.run, with its arguments turned into hvdrun's."""
-    payload = make_payload(func, args, kwargs)
+def _run_command(words: List[str], command: List[str]) -> None:
+    """Runs a command as the ranks. RuntimeError, in words that programs know from Horovod, when the job fails."""
+    code, last_words = run_to_end(start([find_program("hvdrun"), *words, *command], dict(os.environ)), lambda line: line)
+    if code == 0:
+        return
+    over_limit = constants.RESET_LIMIT_EXCEEDED_MESSAGE.partition("{}")[0]
+    what = next((over_limit + line.partition(over_limit)[2] for line in last_words.splitlines() if over_limit in line), None)
+    raise RuntimeError(
+        f"{what or _FAILED}\nhvdrun ended with exit code {code}; its last lines were:\n{last_words}"
+    )
+
+
+def run_arguments(arguments: Any, elastic: bool) -> Optional[List[Any]]:
+    """Runs the job that horovodrun's arguments describe: their function, whose results are returned, or their command.
+
+    An elastic job returns results of as many ranks as it needs, those of the first ranks that there were at its end.
+    """
+    words = _options.hvdrun_words(arguments, elastic)
+    if arguments.run_func is None:
+        return _run_command(words, list(arguments.command or []))
+    payload = arguments.run_func if isinstance(arguments.run_func, bytes) else make_payload(arguments.run_func, (), {})
+    if not arguments.verbose:
+        words.append("--quiet")
     hvdrun = find_program("hvdrun")
     with tempfile.TemporaryDirectory(prefix="hvd-run-") as folder:  # mode 0700
-        exchange: Union[Folder, Lines]
-        exchange = Folder(folder, payload) if _is_all_here(hvdrun, words, num_proc) else Lines(payload)
+        # Where the ranks of an elastic job will be is not known before.
+        is_all_here = not elastic and _is_all_here(hvdrun, words)
+        exchange: Union[Folder, Lines] = Folder(folder, payload) if is_all_here else Lines(payload)
         passed = [word for name in exchange.environment for word in ("-x", name)]
-        python = [executable or sys.executable, "-m", "horovod.runner.run_task"]
-        argv = [hvdrun, "-np", str(num_proc), *words, *passed, *python]
-        process = start(argv, {**os.environ, **exchange.environment})
-        code, last_words = run_to_end(process, exchange)
-        replies = [exchange.result(rank) for rank in range(num_proc)]
-    return results_of("horovod.run", replies, code, last_words)
+        python = [arguments.executable or sys.executable, "-m", "horovod.runner.run_task"]
+        process = start([hvdrun, *words, *passed, *python], {**os.environ, **exchange.environment})
+        code, last_words = run_to_end(process, exchange.take)
+        if not elastic:
+            replies = [exchange.result(rank) for rank in range(arguments.num_proc)]
+            return results_of("horovod.run", replies, code, last_words)
+    if code == _USAGE:
+        raise ValueError(last_words.strip())
+    return _elastic_results(exchange.results(), arguments.min_num_proc or arguments.num_proc, code, last_words)
+
+
+def _elastic_results(replies: List[bytes], least: int, code: int, last_words: str) -> List[Any]:
+    if code:
+        results_of("horovod.run", [*replies, None], code, last_words)  # raises
+    # What failed on the way has been done without, or again.
+    answers = sorted((pickle.loads(reply) for reply in replies), key=lambda answer: answer["rank"])
+    results = [answer["result"] for answer in answers if "result" in answer][:least]
+    if len(results) < least:
+        raise RuntimeError(f"horovod.run: {len(results)} of {least} ranks left a result\n{last_words}")
+    return [pickle.loads(result) for result in results]
 
 
 def results_of(who: str, replies: List[Optional[bytes]], code: int, last_words: str) -> List[Any]:

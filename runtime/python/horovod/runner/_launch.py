@@ -77,7 +77,7 @@ class Launch:
                 if order is not None:
                     start_tasks(order, lambda text: _tell(ours, text))
 
-            code, last_words = _job.run_to_end(process, exchange, stdout, stderr, begin)
+            code, last_words = _job.run_to_end(process, exchange.take, stdout, stderr, begin)
         return Outcome([exchange.result(rank) for rank in range(self.num_proc)], code, last_words)
 
     def _argv(self, exchange: Lines, driver_fd: int) -> List[str]:

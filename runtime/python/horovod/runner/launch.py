@@ -1,19 +1,19 @@
 """`python -m horovod.runner.launch ...` is hvdrun, under the name that horovodrun's Python module has.
 
-The other names here are those that scripts and tests look for; what they tell is told of libhvd.
+The other names here are those that scripts and tests look for. What they start is hvdrun (_options.py); what they tell is
+told of libhvd.
 """
 
 import os
 import sys
-from typing import List, Optional
+from typing import Any, List, Optional
 
 from horovod.common.basics import gloo_built, mpi_built  # noqa: F401
-from horovod.runner._job import find_program
+from horovod.runner import _job, _options
+from horovod.runner.common._absent import absent_function
+from horovod.runner.js_run import is_jsrun_installed  # noqa: F401
 
-
-def is_jsrun_installed() -> bool:
-    """Returns False: jobs are not started by jsrun."""
-    return False
+run_controller = absent_function("horovod.runner.launch.run_controller")
 
 
 class lsf:  # noqa: N801  (a module in Horovod)
@@ -25,9 +25,29 @@ class lsf:  # noqa: N801  (a module in Horovod)
             return False
 
 
+def parse_args() -> _options.Arguments:
+    """Reads this process's arguments as horovodrun's."""
+    return _options.parse()
+
+
+def _run_static(args: Any) -> Optional[List[Any]]:
+    """Runs a job that starts with all its ranks and keeps them. Returns what its function returned, if it has one."""
+    return _job.run_arguments(args, elastic=False)
+
+
+def _run_elastic(args: Any) -> Optional[List[Any]]:
+    """Runs a job whose ranks and hosts come and go. Returns what its function returned, if it has one."""
+    return _job.run_arguments(args, elastic=True)
+
+
+def _run(args: Any) -> Optional[List[Any]]:
+    """Runs the job that the arguments describe. Returns what its function returned, if it has one."""
+    return _job.run_arguments(args, _options.is_elastic(args))
+
+
 def run_commandline(argv: Optional[List[str]] = None) -> None:
     """Turns this process into hvdrun, with these arguments or its own."""
-    hvdrun = find_program("hvdrun")
+    hvdrun = _job.find_program("hvdrun")
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(hvdrun, [hvdrun, *(sys.argv[1:] if argv is None else argv)])

@@ -32,7 +32,11 @@ def main() -> int:
         print(text, file=sys.stderr, end="", flush=True)
         reply.send(describe_failure(error, rank, time.time(), text))
         return 1
-    reply.send({"result": result})
+    # In an elastic job the rank may have become another.
+    basics = sys.modules.get("horovod.common.basics")
+    if basics is not None and basics.is_initialized():
+        rank = basics.rank()
+    reply.send({"result": result, "rank": rank})
     return 0
 
 
