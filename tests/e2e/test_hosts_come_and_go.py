@@ -1,5 +1,6 @@
 """Hosts that join and leave a running job: a discovery script, a watched host file, and what is wrong with them."""
 
+import os
 import pathlib
 import re
 import signal
@@ -114,6 +115,32 @@ def test_a_host_that_is_lost_is_left_alone_for_a_while_and_then_joins_again(offe
     err = offers.end()
     assert "node3 has failed, and gets no new ranks for 4 s" in err
     assert "node3 joins, with rank 3" in err
+
+
+def test_a_host_on_which_a_rank_fails_is_left_as_a_whole_and_joins_again_later(offers):
+    offers.set("node1:1 node2:2")
+    offers.script("-np", "3", "--min-np", "1", "--exclude-failed-hosts", "--blacklist-cooldown-range", "2", "2")
+    offers.await_size(3)
+    ranks = [process for process in offers.lab.ps("node2") if SCRIPT in process.args]
+    os.kill(max(ranks, key=lambda process: process.pid).pid, signal.SIGKILL)
+    offers.await_size(1)
+    offers.await_size(3)
+    err = offers.end()
+    assert "node2 has failed, and gets no new ranks for 2 s" in err and "node2 joins, with ranks 3-4" in err, err
+    assert "is started again" not in err
+
+
+def test_a_job_whose_ranks_have_changed_often_enough_ends_with_the_next_change(offers):
+    offers.set("node1:1 node2:1")
+    offers.script("-np", "2", "--reset-limit", "1")
+    offers.await_size(2)
+    offers.set("node1:1 node2:1 node3:1")
+    offers.await_size(3)
+    offers.set("node1:1 node2:1")
+    _, err = offers.job.communicate(timeout=PATIENCE)
+    assert offers.job.returncode == 247, err
+    assert "Horovod was shutdown because number of resets during elastic job exceeded limit: 1" in err
+    assert offers.lab.wait_for_no_processes() == []
 
 
 def test_too_few_that_are_left_wait_for_a_host_and_go_on(offers):

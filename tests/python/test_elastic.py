@@ -41,8 +41,8 @@ def weight(tmp_path_factory):
     [
         # `begun`: at which steps rank 1's last self began; `ended`: who was started anew, in order (sorted: at once).
         ("kill", [4], ["1"], ["--elastic-restarts", 5]),
-        ("at_once", [4], ["0", "1"], ["--min-np", 3, "--max-np", 4, "--reset-limit", 5, "--elastic-timeout", 300]),
-        ("one_after_the_other", [2, 6, 8], ["1", "0", "2"], ["--reset-limit", 5, "-H", "localhost:2,elsewhere:1"]),
+        ("at_once", [4], ["0", "1"], ["--min-np", 3, "--max-np", 4, "--elastic-restarts", 5, "--elastic-timeout", 300]),
+        ("one_after_the_other", [2, 6, 8], ["1", "0", "2"], ["--elastic-restarts", 5, "-H", "localhost:2,elsewhere:1"]),
         ("no_commit", [0], ["1"], ["--elastic-restarts", 5]),
         ("meeting", [4], ["1", "1"], ["--elastic-restarts", 5]),
     ],
