@@ -83,6 +83,8 @@ nlohmann::ordered_json file_json(const CliOptions& options, const launch::JobRun
   json["name"] = run.job.name;
   json["toolType"] = launch::tool_type(run.job.tool.kind);
   json["nodeCount"] = run.job.node_count;
+  json["minNodes"] = run.job.is_elastic() ? nlohmann::ordered_json(run.job.least_nodes()) : nlohmann::ordered_json();
+  json["maxNodes"] = run.job.is_elastic() ? nlohmann::ordered_json(run.job.most_nodes()) : nlohmann::ordered_json();
   json["processCount"] = run.layout.size();
   json["nodes"] = run.layout.ids;
   json["startedBy"] = options.job.launcher == launch::LauncherKind::kMpi ? "mpirun" : "hvdrun";
@@ -177,6 +179,10 @@ void print_file(const nlohmann::ordered_json& json) {
   std::cout << "\njob " << job["name"].get<std::string>() << " (" << job["toolType"].get<std::string>() << ") of "
             << job["file"].get<std::string>() << ", its processes started by " << job["startedBy"].get<std::string>()
             << "\n";
+  if (!job["maxNodes"].is_null()) {
+    std::cout << "  nodes      " << job["nodes"].size() << " to begin with; from " << job["minNodes"].get<int>()
+              << " to " << job["maxNodes"].get<int>() << " while it runs\n";
+  }
   for (const auto& [name, directory] : job["mounts"].items()) {
     std::cout << "  mount      " << name << " is " << directory.get<std::string>() << "\n";
   }

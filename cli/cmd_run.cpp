@@ -20,6 +20,7 @@
 #include "launcher/engines/spark_gang.h"
 #include "launcher/logs/spdlog_log.h"
 #include "launcher/offers/discovery_script.h"
+#include "launcher/offers/equal_slots.h"
 #include "launcher/offers/first_hosts.h"
 #include "launcher/offers/watched_hostfile.h"
 #include "launcher/placement/placement.h"
@@ -152,18 +153,23 @@ namespace {
 
 std::unique_ptr<HostSource> host_source_of(EventLoop& loop, const JobSpec& job) {
   const HostDiscovery& discovery = job.discovery;
+  std::unique_ptr<HostSource> source;
   if (!discovery.script.empty()) {
-    return std::make_unique<DiscoveryScript>(loop, DiscoveryScript::Options{discovery.script, job.environment, job.cwd,
-                                                                            discovery.slots, discovery.interval});
+    source = std::make_unique<DiscoveryScript>(
+        loop,
+        DiscoveryScript::Options{discovery.script, job.environment, job.cwd, discovery.slots, discovery.interval});
+  } else if (!discovery.hostfile.empty()) {
+    source = std::make_unique<WatchedHostfile>(loop, discovery.hostfile, discovery.slots, discovery.interval);
   }
-  if (!discovery.hostfile.empty()) {
-    return std::make_unique<WatchedHostfile>(loop, discovery.hostfile, discovery.slots, discovery.interval);
+  if (source != nullptr && discovery.is_slots_of_all) {
+    source = std::make_unique<EqualSlots>(std::move(source), discovery.slots);
   }
-  return nullptr;
+  return source;
 }
 
-// Returns the hosts that the job begins with. Signals end this process while it waits for them.
-Result<HostList> first_hosts_of(const JobSpec& job) {
+}  // namespace
+
+Result<HostList> await_hosts_of(const JobSpec& job) {
   const SteadyClock clock;
   HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock));
   const std::unique_ptr<HostSource> source = host_source_of(*loop, job);
@@ -172,12 +178,10 @@ Result<HostList> first_hosts_of(const JobSpec& job) {
                            [](const std::string& line) { write_error_line("hvdrun: " + line); });
 }
 
-}  // namespace
-
 Result<int> run_job(const CliOptions& options) {
   JobSpec job = options.job;
   if (job.discovery.is_on()) {
-    HVD_TRY_ASSIGN(job.hosts, first_hosts_of(job));
+    HVD_TRY_ASSIGN(job.hosts, await_hosts_of(job));
     long long slots = 0;
     for (const HostSpec& host : job.hosts) {
       slots += host.slots;
@@ -272,10 +276,14 @@ Result<int> run_step(const JobStep& step) {
   Placement placement = gang != nullptr ? gang->placement() : step.placement;
   const Placement agents = agents_of(job, placement);
   // Under an engine each agent has one rank, and the runner counts agents as nodes; so the reporter does too.
-  const Placement& told = job.discovery.is_on() ? placement : agents;
+  std::unique_ptr<HostSource> source = step.host_source ? step.host_source(*loop) : nullptr;
+  if (source == nullptr) {
+    source = host_source_of(*loop, job);
+  }
+  const Placement& told = source != nullptr ? placement : agents;
   std::unique_ptr<JobReporter> reporter = reporter_of(job, told);
   if (step.report_by) {
-    reporter = step.report_by(std::move(reporter));
+    reporter = step.report_by(std::move(reporter), told);
   }
   HVD_TRY_ASSIGN(const EngineSetup setup, engine_of(*loop, job, placement, *log));
   Transport* const calls = gang != nullptr ? &gang->transport() : setup.dial_back.get();
@@ -284,9 +292,9 @@ Result<int> run_step(const JobStep& step) {
   if (job.input != InputMode::kNone) {
     HVD_TRY_ASSIGN(input, take_standard_input());
   }
-  const std::unique_ptr<HostSource> source = host_source_of(*loop, job);
   JobRunner owner(*loop, job, placement, transports, *reporter, *log);
   owner.set_programs(step.programs);
+  owner.set_late_programs(step.late_programs);
   owner.rewrite_output(step.rewrite);
   owner.take_input(std::move(input));
   if (source != nullptr) {

@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -21,6 +23,7 @@
 #include "launcher/report/silent_reporter.h"
 #include "launcher/report/step_reporter.h"
 #include "launcher/run/exit_codes.h"
+#include "launcher/transport/rank_limits.h"
 
 namespace hvd::cli {
 namespace {
@@ -40,22 +43,26 @@ class FileJob {
  public:
   // `observer` may be null.
   FileJob(const CliOptions& options, FileJobObserver* observer)
-      : options_(options),
-        observer_(observer),
-        run_(*options.file),
-        ranks_(run_.layout.rank_placement()),
-        nodes_(run_.layout.node_placement()) {}
+      : options_(options), observer_(observer), job_(options.job), run_(*options.file) {}
 
   Result<int> run() {
     const auto began = std::chrono::steady_clock::now();
+    if (job_.discovery.is_on()) {
+      HVD_TRY(find_hosts());
+    }
+    ranks_ = run_.layout.rank_placement();
+    nodes_ = run_.layout.node_placement();
     HVD_TRY(find_place_for_output());
     if (observer_ != nullptr) {
-      HVD_TRY(observer_->on_output(kept_at_));
+      HVD_TRY(observer_->on_output(kept_at_, run_));
       HVD_TRY(observer_->on_preparing());
+    }
+    for (int node = 0; node < nodes_.size; ++node) {
+      prepared_.insert(node);
     }
     StepMemory memory(node_log_files(), now_s);
     tell_notices();
-    if (options_.job.launcher == LauncherKind::kMpi && run_.job.preparation.empty()) {
+    if (job_.launcher == LauncherKind::kMpi && run_.job.preparation.empty()) {
       HVD_TRY(find_mpi());  // otherwise preparation may install it
     }
     auto code = prepare(memory);
@@ -69,21 +76,35 @@ class FileJob {
       code = run_ranks(memory, std::chrono::duration_cast<Duration>(took));
     }
     // A lost node may still be running, but the others must not wait for it; so it is cleaned last.
-    clean_up(memory, false);
-    clean_up(memory, true);
+    for (const Nodes which : {Nodes::kThere, Nodes::kLeft, Nodes::kLost}) {
+      clean_up(memory, which);
+    }
     return code;
   }
 
  private:
+  enum class Nodes : std::uint8_t { kThere, kLeft, kLost };  // at the end of the ranks
+
+  // Lays the job out on the hosts that there are now.
+  Result<void> find_hosts() {
+    HVD_TRY_ASSIGN(const HostList hosts, await_hosts_of(job_));
+    const int per_node = job_.discovery.slots;
+    HVD_TRY_ASSIGN(run_.layout, lay_out(run_.job, hosts, run_.job.node_count * per_node));
+    HVD_TRY(check_rank_count(run_.layout.nodes, run_.layout.size(), limits_of_this_machine()));
+    job_.hosts = run_.layout.nodes;
+    job_.size = run_.layout.size();
+    return {};
+  }
+
   void say(const std::string& text) const {
     const LogLevel level = LogLevel::kWarning;
     const std::string line =
-        options_.job.json_events ? json_log_line(level, text, std::chrono::system_clock::now) : "hvdrun: " + text;
+        job_.json_events ? json_log_line(level, text, std::chrono::system_clock::now) : "hvdrun: " + text;
     std::cerr << line << "\n";
   }
 
   void tell_notices() const {
-    if (options_.job.quiet) {
+    if (job_.quiet) {
       return;
     }
     for (const std::string& notice : options_.notices) {
@@ -143,7 +164,7 @@ class FileJob {
 
   // Returns the settings that all steps on nodes, rather than of ranks, share.
   [[nodiscard]] JobSpec node_step() const {
-    JobSpec spec = options_.job;
+    JobSpec spec = job_;
     spec.hosts.clear();
     spec.size = nodes_.size;
     spec.launcher = LauncherKind::kOwn;
@@ -153,6 +174,10 @@ class FileJob {
     spec.input = InputMode::kNone;
     spec.output_dir.clear();
     spec.gather = false;
+    // No node joins or is done without in these steps.
+    spec.discovery = {};
+    spec.restart_limit = 0;
+    spec.least_ranks = 0;
     if (!run_.job.is_native) {
       spec.cwd = "/";
     }
@@ -178,9 +203,7 @@ class FileJob {
         JobTexts texts = texts_at(view, node);
         const std::string script = set_up_script(run_, facts_, node, texts).value();
         all.push_back(bash_program(script, texts, 0, node_variables(run_, facts_, node)));
-        if (run_.job.container && !run_.job.container->password.empty()) {
-          all.back().env.emplace_back("HVDRUN_REGISTRY_PASSWORD", run_.job.container->password);
-        }
+        add_registry_password(all.back());
       }
       return all;
     };
@@ -192,11 +215,11 @@ class FileJob {
     words.early_exit = kSetUpFailed;
     words.is_silent = true;
     words.is_per_node = true;
-    return run_step({spec, nodes_, programs, reporter_with(nodes_, memory, words)});
+    return run_step({spec, nodes_, programs, reporter_with(memory, words)});
   }
 
   Result<int> run_ranks(StepMemory& memory, Duration took) {
-    JobSpec spec = options_.job;
+    JobSpec spec = job_;
     if (spec.timeout > Duration::zero()) {
       spec.timeout = std::max(Duration(std::chrono::milliseconds(1)), spec.timeout - took);
     }
@@ -219,23 +242,87 @@ class FileJob {
     const auto programs = [this](const JobView& view) { return programs_of(run_, facts_, view); };
     StepWords words;
     words.name = "job";
-    return run_step({spec, ranks_, programs, reporter_with(ranks_, memory, words)});
+    JobStep step{spec, ranks_, programs, reporter_with(memory, words)};
+    step.late_programs = [this, &memory](const Placement& placement, const std::map<int, NodeView>& views, int node,
+                                         StartMessage& start) { join(placement, views, node, memory, start); };
+    if (observer_ != nullptr) {
+      step.host_source = [this](EventLoop& loop) { return observer_->host_source(loop); };
+    }
+    return run_step(step);
+  }
+
+  // Makes the ranks of a node that joins prepare it before they run: for the first of them that is what the step of
+  // preparation does on the others.
+  void join(const Placement& placement, const std::map<int, NodeView>& views, int node, StepMemory& memory,
+            StartMessage& start) {
+    for (auto next = run_.layout.nodes.size(); next < placement.nodes.size(); ++next) {
+      const NodePlan& plan = placement.nodes[next];
+      run_.layout.add_node(plan.host, static_cast<int>(plan.ranks.size()));
+      if (!kept_at_.empty()) {
+        memory.add_node(kept_at_ + "/" + node_log_file(run_, plan.index));
+      }
+    }
+    std::vector<NodeView> there;
+    for (const auto& [index, view] : views) {
+      there.push_back(view);
+    }
+    const std::vector<JobNodeFacts> known = facts_of(there);
+    std::vector<JobNodeFacts> facts(run_.layout.nodes.size());  // without an address: of nodes that are not there
+    auto fact = known.begin();
+    for (const auto& [index, view] : views) {
+      facts[static_cast<std::size_t>(index)] = *fact++;
+    }
+    prepared_.insert(node);
+    memory.say(node, "Executing 'job' on " + run_.layout.nodes[static_cast<std::size_t>(node)].name + ", which joins");
+    if (!run_.job.is_native) {
+      start.cwd = "/";  // the job's folder is made by the ranks
+    }
+    const std::string& socket = views.at(node).ready.socket_path;
+    JobTexts texts(socket.substr(0, socket.rfind('/')));
+    for (StartMessage::Rank& rank : start.ranks) {
+      const std::size_t written = texts.files().size();
+      const std::string script = joining_script(run_, facts, rank.rank, texts).value();
+      RankProgram program = bash_program(script, texts, written, process_variables(run_, facts, rank.rank));
+      add_registry_password(program);
+      set_program(program, start, rank);
+    }
+    if (observer_ != nullptr) {
+      observer_->on_nodes(run_.layout, facts);
+      static_cast<void>(observer_->on_output(kept_at_, run_));  // only `logs --rank` needs it
+    }
+  }
+
+  void add_registry_password(RankProgram& program) const {
+    if (run_.job.container && !run_.job.container->password.empty()) {
+      program.env.emplace_back("HVDRUN_REGISTRY_PASSWORD", run_.job.container->password);
+    }
   }
 
   [[nodiscard]] Result<void> find_mpi() const {
-    const auto found = find_open_mpi(options_.job.environment);
+    const auto found = find_open_mpi(job_.environment);
     return found.ok() ? Result<void>()
                       : found.error().with_context(std::string(tool_type(run_.job.tool.kind)) + " job");
   }
 
-  // Cleans up on the lost nodes, or on the others, whatever has become of the job.
-  void clean_up(StepMemory& memory, bool of_lost) const {
+  // A host that left and came back is several nodes; the last one counts.
+  [[nodiscard]] bool has_come_back(std::size_t node) const {
+    const HostList& nodes = run_.layout.nodes;
+    return std::any_of(nodes.begin() + static_cast<std::ptrdiff_t>(std::max(node + 1, nodes_.nodes.size())),
+                       nodes.end(), [&](const HostSpec& later) { return later.name == nodes[node].name; });
+  }
+
+  // Cleans up on these nodes, whatever has become of the job.
+  void clean_up(StepMemory& memory, Nodes which) const {
     HostList hosts;
     std::vector<int> nodes;
-    for (const NodePlan& node : nodes_.nodes) {
-      if (memory.is_lost(node.index) == of_lost) {
-        hosts.push_back(node.host);
-        nodes.push_back(node.index);
+    for (const int node : prepared_) {
+      const auto index = static_cast<std::size_t>(node);
+      const Nodes own = memory.is_lost(node) ? Nodes::kLost : memory.has_left(node) ? Nodes::kLeft : Nodes::kThere;
+      if (own == which && !has_come_back(index)) {
+        hosts.push_back(run_.layout.nodes[index]);
+        hosts.back().slots = 1;
+        hosts.back().gpus.clear();
+        nodes.push_back(node);
       }
     }
     if (facts_.empty() || hosts.empty()) {
@@ -243,7 +330,7 @@ class FileJob {
     }
     // Clean the mounts before the folder with the mount points goes, which may be removed from other nodes that are
     // this machine too.
-    if (has_mounts_to_clean(run_) && !of_lost) {
+    if (has_mounts_to_clean(run_) && which == Nodes::kThere) {
       const auto script = [this](JobTexts& texts) { return clean_mounts_script(run_, texts); };
       run_in_silence({hosts.front()}, {nodes.front()}, script, memory);
     }
@@ -273,7 +360,7 @@ class FileJob {
       return all;
     };
     Lines failure;
-    const auto in_silence = [&failure](std::unique_ptr<JobReporter>) {
+    const auto in_silence = [&failure](std::unique_ptr<JobReporter>, const Placement&) {
       return std::make_unique<SilentReporter>(failure);
     };
     std::vector<std::pair<int, std::string>> left;
@@ -285,7 +372,7 @@ class FileJob {
       failure.push_back(code.error().message());
     }
     for (const auto& [node, line] : left) {
-      const std::string text = "cleaning up on " + nodes_.nodes[static_cast<std::size_t>(node)].host.name + ": " + line;
+      const std::string text = "cleaning up on " + run_.layout.nodes[static_cast<std::size_t>(node)].name + ": " + line;
       memory.say(node, text);
       say(text);
     }
@@ -299,23 +386,26 @@ class FileJob {
   void learn(const JobView& view) {
     facts_ = facts_of(view.views);
     if (observer_ != nullptr) {
-      observer_->on_nodes(facts_);
+      observer_->on_nodes(run_.layout, facts_);
     }
   }
 
-  static std::function<std::unique_ptr<JobReporter>(std::unique_ptr<JobReporter>)> reporter_with(
-      const Placement& placement, StepMemory& memory, const StepWords& words) {
-    return [&placement, &memory, words](std::unique_ptr<JobReporter> inner) {
+  static std::function<std::unique_ptr<JobReporter>(std::unique_ptr<JobReporter>, const Placement&)> reporter_with(
+      StepMemory& memory, const StepWords& words) {
+    return [&memory, words](std::unique_ptr<JobReporter> inner, const Placement& placement) {
       return std::make_unique<StepReporter>(std::move(inner), placement, memory, words);
     };
   }
 
   const CliOptions& options_;
   FileJobObserver* const observer_;
-  const JobRun& run_;
-  const Placement ranks_;
-  const Placement nodes_;
-  std::string kept_at_;  // empty: no files
+  JobSpec job_;
+  JobRun run_;  // its layout grows while nodes join
+  // as the job begins
+  Placement ranks_;
+  Placement nodes_;
+  std::set<int> prepared_;  // the nodes on which something is to be cleaned up
+  std::string kept_at_;     // empty: no files
   std::vector<JobNodeFacts> facts_;
 };
 

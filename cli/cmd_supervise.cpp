@@ -68,9 +68,8 @@ class SupervisedJob final : public FileJobObserver {
     return end_of(code.value());
   }
 
-  Result<void> on_output(const std::string& directory) override {
+  Result<void> on_output(const std::string& directory, const JobRun& run) override {
     std::vector<std::string> files;
-    const JobRun& run = *options_.file;
     for (int rank = 0; rank < run.layout.size(); ++rank) {
       files.push_back(options_.job.output_dir.empty()
                           ? directory + "/" + process_file(run, rank, false)
@@ -82,13 +81,16 @@ class SupervisedJob final : public FileJobObserver {
   Result<void> on_preparing() override { return tell(Phase::kPreparing); }
   Result<void> on_ranks() override { return tell(Phase::kStarted); }
 
-  void on_nodes(const std::vector<JobNodeFacts>& facts) override {
-    for (std::size_t i = 0; i < facts.size() && i < record_.nodes.size(); ++i) {
-      record_.nodes[i].address = facts[i].address;
+  void on_nodes(const JobLayout& layout, const std::vector<JobNodeFacts>& facts) override {
+    std::vector<JobNode> nodes;
+    for (std::size_t i = 0; i < facts.size(); ++i) {
+      nodes.push_back({layout.nodes[i].name, facts[i].address});
     }
-    // The record of nodes is only for `nodes`, so an error is no reason to fail the job.
-    static_cast<void>(place_.store.set_nodes(record_.id, record_.nodes));
+    // The addresses are only for `nodes`, so an error is no reason to fail the job.
+    static_cast<void>(place_.store.set_addresses(record_.id, nodes));
   }
+
+  std::unique_ptr<HostSource> host_source(EventLoop& /*loop*/) override { return nullptr; }
 
  private:
   Result<void> tell(Phase phase) {

@@ -1,8 +1,14 @@
 // These are hvdrun's commands: each takes the parsed command line and returns hvdrun's exit code.
 #pragma once
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "cli/options/options.h"
+#include "launcher/offers/host_source.h"
 #include "runtime/base/result.h"
+#include "runtime/io/event_loop.h"
 
 namespace hvd::cli {
 
@@ -16,13 +22,16 @@ Result<int> run_job_file(const CliOptions& options);
 class FileJobObserver {
  public:
   virtual ~FileJobObserver() = default;
-  // `directory` holds the job's files; empty: none are kept.
-  virtual Result<void> on_output(const std::string& directory) = 0;
+  // `directory` holds the job's files; empty: none are kept. It is told again when nodes have joined.
+  virtual Result<void> on_output(const std::string& directory, const launch::JobRun& run) = 0;
   // Its nodes are about to be reached, set up and prepared.
   virtual Result<void> on_preparing() = 0;
-  virtual void on_nodes(const std::vector<launch::JobNodeFacts>& facts) = 0;
+  // What is known of the nodes; of a node that is not there any more it has no address.
+  virtual void on_nodes(const launch::JobLayout& layout, const std::vector<launch::JobNodeFacts>& facts) = 0;
   // Its processes are about to be started.
   virtual Result<void> on_ranks() = 0;
+  // Returns what says which hosts join the running job and leave it; null: what the command line says.
+  virtual std::unique_ptr<launch::HostSource> host_source(EventLoop& loop) = 0;
 
  protected:
   FileJobObserver() = default;

@@ -6,10 +6,12 @@
 
 #include "launcher/job/job_spec.h"
 #include "launcher/logs/log_mux.h"
+#include "launcher/offers/host_source.h"
 #include "launcher/placement/placement.h"
 #include "launcher/run/job_reporter.h"
 #include "launcher/run/start_plan.h"
 #include "runtime/base/result.h"
+#include "runtime/io/event_loop.h"
 
 namespace hvd::cli {
 
@@ -17,10 +19,18 @@ struct JobStep {
   const launch::JobSpec& job;
   const launch::Placement& placement;
   launch::ProgramsOf programs;  // empty: every rank runs job.argv
-  // Returns the reporter to use, made around the job's own one; empty: the job's own.
-  std::function<std::unique_ptr<launch::JobReporter>(std::unique_ptr<launch::JobReporter>)> report_by;
+  // Returns the reporter to use, made around the job's own one, for the placement, which grows while nodes join; empty:
+  // the job's own.
+  std::function<std::unique_ptr<launch::JobReporter>(std::unique_ptr<launch::JobReporter>, const launch::Placement&)>
+      report_by;
   launch::LogMux::Rewrite rewrite{};  // replaces lines of the ranks' output on the console
+  launch::LateProgramsOf late_programs{};
+  // Returns what says which hosts join and leave; empty, or null: what job.discovery says.
+  std::function<std::unique_ptr<launch::HostSource>(EventLoop&)> host_source{};
 };
+
+// Returns the hosts that a job begins with whose hosts come and go. Signals end this process while it waits for them.
+Result<launch::HostList> await_hosts_of(const launch::JobSpec& job);
 
 // Returns hvdrun's exit code. Its event loop, and everything registered with it, ends when it returns.
 Result<int> run_step(const JobStep& step);

@@ -18,6 +18,8 @@
 namespace hvd::cli {
 namespace {
 
+constexpr int kMostNodes = 100'000;  // as in the files' schemas
+
 const std::map<std::string, launch::ContainerChoice> kContainers = {{"", launch::ContainerChoice::kAuto},
                                                                     {"auto", launch::ContainerChoice::kAuto},
                                                                     {"podman", launch::ContainerChoice::kPodman},
@@ -173,6 +175,59 @@ void note_shell_text(const launch::JobFile& file, launch::Notices& notices) {
   }
 }
 
+// Takes a number of ranks as one of nodes, each with as many ranks.
+Result<std::optional<int>> nodes_of_ranks(const std::optional<int>& ranks, int per_node, const char* flag) {
+  if (ranks && *ranks % per_node != 0) {
+    return Error(Code::kInvalid, std::string(flag) + " " + std::to_string(*ranks) + ": each node of the job has " +
+                                     std::to_string(per_node) + " processes; give a multiple of it");
+  }
+  return ranks ? std::optional(*ranks / per_node) : std::nullopt;
+}
+
+// Settles how many nodes an elastic job has, in the file and in the flags, which count ranks. `processes` as in
+// lay_out().
+Result<void> apply_elastic_flags(int processes, Flags& flags, launch::JobFile& file) {
+  const bool follows_hosts = !flags.host_discovery_script.empty() || flags.watch_hostfile;
+  if (!flags.elastic_restarts && !flags.min_np && !flags.max_np && !flags.elastic_timeout_s && !follows_hosts &&
+      !file.is_elastic()) {
+    return {};
+  }
+  if (!file.is_elastic()) {
+    HVD_TRY(launch::check_can_be_elastic(file.tool.kind, "elastic options", file.file, file.tool.at));
+  }
+  const int all = processes > 0 ? processes : file.tool.process_count.value_or(file.node_count);
+  const int per_node = std::max(1, all / file.node_count);
+  HVD_TRY_ASSIGN(const auto least, nodes_of_ranks(flags.min_np, per_node, "--min-np"));
+  HVD_TRY_ASSIGN(const auto most, nodes_of_ranks(flags.max_np, per_node, "--max-np"));
+  file.min_nodes = least ? least : file.min_nodes;
+  file.max_nodes = most ? most : file.max_nodes;
+  if (follows_hosts && !file.max_nodes) {
+    file.max_nodes = kMostNodes;
+  }
+  if (file.least_nodes() > file.most_nodes()) {
+    return Error(Code::kInvalid, "the job needs " + std::to_string(file.least_nodes()) +
+                                     " nodes (minNodes, --min-np), and may have " + std::to_string(file.most_nodes()) +
+                                     " only (maxNodes, --max-np)");
+  }
+  if (file.is_elastic()) {
+    flags.min_np = file.least_nodes() * per_node;
+    flags.max_np = file.most_nodes() < kMostNodes ? std::optional(file.most_nodes() * per_node) : std::nullopt;
+  }
+  if (follows_hosts) {
+    flags.slots_per_host = per_node;
+  }
+  return {};
+}
+
+// Which hosts there are is known when the job runs; until then its scripts are made for hosts that are not there.
+void take_imagined_hosts(const launch::JobFile& file, launch::JobSpec& job) {
+  job.discovery.is_slots_of_all = true;
+  if (job.hosts.size() < static_cast<std::size_t>(file.least_nodes())) {
+    job.hosts.assign(static_cast<std::size_t>(file.least_nodes()),
+                     launch::parse_host_list("localhost").value().front());
+  }
+}
+
 // Makes all scripts once, so that errors in them are reported before anything starts.
 Result<void> check_scripts(const launch::JobRun& run) {
   HVD_TRY(launch::check_word_sizes(run));
@@ -197,11 +252,6 @@ Result<void> check_no_job_file_flags(const Flags& flags) {
 }
 
 Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
-  if (flags.elastic_restarts || flags.min_np || flags.max_np || flags.elastic_timeout_s || flags.reset_limit ||
-      flags.exclude_failed_hosts || !flags.host_discovery_script.empty() || flags.watch_hostfile) {
-    return Error(Code::kInvalid,
-                 "the ranks of a job file are not started again when they fail: it takes no elastic options");
-  }
   if (!flags.command.empty()) {
     return Error(Code::kInvalid, "'" + launch::shown_text(flags.command.front()) +
                                      "': a job file says what to run; give either -f FILE or a command");
@@ -227,11 +277,15 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
   if (processes > 1 && file.tool.kind == launch::Toolkit::kCustom) {
     loaded.notices.push_back("-np has no effect on a custom toolkit, whose command runs once, on the first node");
   }
+  HVD_TRY(apply_elastic_flags(processes, flags, file));
   HVD_TRY_ASSIGN(options.job, make_job(flags));
   launch::JobRunOptions run;
   HVD_TRY_ASSIGN(run.mounts, mount_map_of(flags, environment));
   for (const launch::FileSystem& system : run.mounts.file_systems) {
     file.hidden.push_back(system.password);
+  }
+  if (options.job.discovery.is_on()) {
+    take_imagined_hosts(file, options.job);
   }
   HVD_TRY_ASSIGN(launch::JobLayout layout, launch::lay_out(file, options.job.hosts, processes));
   if (launch::needs_mpi(file, layout) && flags.launcher.empty() && !flags.gloo && !flags.mpi) {

@@ -42,9 +42,10 @@ enum class LauncherKind : std::uint8_t {
 
 // HostDiscovery says where hosts come from that join or leave a running job.
 struct HostDiscovery {
-  std::string script;    // a command that prints the hosts
-  std::string hostfile;  // a host file that is read again when it changes; at most one of the two is set
-  int slots = 0;         // of a host that says none; 0: each must say it
+  std::string script;            // a command that prints the hosts
+  std::string hostfile;          // a host file that is read again when it changes; at most one of the two is set
+  int slots = 0;                 // of a host that says none; 0: each must say it
+  bool is_slots_of_all = false;  // `slots` counts for each host, whatever it says: all nodes of a job file are equal
   Duration interval = std::chrono::seconds(1);  // between two looks
   int most_ranks = 0;                           // of the job; 0: as many as there are slots
   // How long a host that has failed is left alone: after the first failure, and at most.

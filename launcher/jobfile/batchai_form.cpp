@@ -184,6 +184,7 @@ Result<JobFile> FormReader::read_batchai(const DocValue& root) {
   job.node_count = number_of(properties, "nodeCount").value_or(1);
   job.node_count_at = properties.find("nodeCount")->at;
   HVD_TRY_ASSIGN(job.tool, read_tool(properties));
+  HVD_TRY(read_elastic(properties, job));
   const DocValue& prefix = *properties.find("stdOutErrPathPrefix");
   job.output_at = prefix.at;
   HVD_TRY_ASSIGN(job.output_prefix, written_path(prefix, "stdOutErrPathPrefix"));

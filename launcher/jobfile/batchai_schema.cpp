@@ -139,6 +139,10 @@ constexpr Schema kConstraints = {"constraints", kConstraintFields};
 
 constexpr std::array kJobFields = {
     Field{"nodeCount", Type::kInteger, "the nodes that the job needs", true, nullptr, 1, kMostNodes},
+    Field{"minNodes", Type::kInteger, "not of the service: begins with so many, and goes on with so many", false,
+          nullptr, 1, kMostNodes},
+    Field{"maxNodes", Type::kInteger, "not of the service: nodes that become idle join, up to so many", false, nullptr,
+          1, kMostNodes},
     Field{"stdOutErrPathPrefix", Type::kText, "the directory for what it prints", true},
     Field{"horovodSettings", Type::kMap, "a toolkit", false, &kHorovod},
     Field{"customMpiSettings", Type::kMap, "a toolkit", false, &kCustomMpi},

@@ -62,6 +62,35 @@ const char* tool_type(Toolkit toolkit) {
   return kNames[static_cast<std::size_t>(toolkit)];
 }
 
+Result<void> check_can_be_elastic(Toolkit toolkit, const std::string& asked_by, const std::string& file, Position at) {
+  return toolkit == Toolkit::kHorovod
+             ? Result<void>()
+             : error_at(file, at,
+                        asked_by + ": the processes of a job of type " + tool_type(toolkit) +
+                            " start together, and none joins or leaves later; only horovodSettings and the short form "
+                            "(script, command) describe elastic jobs");
+}
+
+Result<void> FormReader::read_elastic(const DocValue& map, JobFile& job) const {
+  for (const char* key : {"maxNodes", "minNodes"}) {
+    if (const DocValue* value = map.find(key); value != nullptr) {
+      (key[1] == 'i' ? job.min_nodes : job.max_nodes) = number_of(map, key);
+      job.elastic_at = value->at;
+      HVD_TRY(check_can_be_elastic(job.tool.kind, key, file_, value->at));
+    }
+  }
+  const std::string given = "nodeCount is " + std::to_string(job.node_count);
+  if (job.least_nodes() > job.most_nodes() && job.min_nodes && job.max_nodes) {
+    return refuse(job.elastic_at, "minNodes is " + std::to_string(*job.min_nodes) + ", more than maxNodes, which is " +
+                                      std::to_string(*job.max_nodes));
+  }
+  if (job.node_count < job.least_nodes() || job.node_count > job.most_nodes()) {
+    return refuse(job.elastic_at, given + "; expected from minNodes (" + std::to_string(job.least_nodes()) +
+                                      ") to maxNodes (" + std::to_string(job.most_nodes()) + ")");
+  }
+  return {};
+}
+
 bool is_job_name(std::string_view name) {
   return !name.empty() && name.size() <= kMostName &&
          std::all_of(name.begin(), name.end(), [](char c) { return is_word(c) || c == '-'; });

@@ -28,6 +28,7 @@ class FormReader {
   Result<Tool> read_native_tool(const DocValue& root);
 
   // These check values in both forms.
+  Result<void> read_elastic(const DocValue& map, JobFile& job) const;
   Result<void> add_variable(JobVariable variable, bool is_secret, JobFile& job);
   Result<void> add_mount(Mount mount, JobFile& job);
   Result<std::string> written_path(const DocValue& value, const char* what) const;

@@ -93,6 +93,10 @@ struct JobFile {
   bool is_native = false;
   int node_count = 1;
   Position node_count_at;
+  // of an elastic job; empty: not given
+  std::optional<int> min_nodes;
+  std::optional<int> max_nodes;
+  Position elastic_at;  // of the first of the two
   Tool tool;
   std::vector<NamedPath> inputs;
   std::vector<OutputDirectory> outputs;
@@ -110,6 +114,10 @@ struct JobFile {
   std::vector<std::string> hosts;  // entries of host lists; empty: not given
   Position hosts_at;
   std::vector<std::string> hidden;  // texts that no output may show: secrets, passwords, keys
+
+  [[nodiscard]] bool is_elastic() const { return min_nodes || max_nodes; }
+  [[nodiscard]] int least_nodes() const { return min_nodes.value_or(node_count); }
+  [[nodiscard]] int most_nodes() const { return max_nodes.value_or(node_count); }
 };
 
 struct JobFileOptions {
@@ -131,6 +139,9 @@ Result<LoadedJobFile> read_job_file(const std::string& file, const JobFileOption
 // The keys of either form.
 const Schema& batchai_schema();
 const Schema& native_schema();
+
+// Refuses a toolkit whose processes are started once, all together. `asked_by`, which stands at `at`, asks for more.
+Result<void> check_can_be_elastic(Toolkit toolkit, const std::string& asked_by, const std::string& file, Position at);
 
 // Job names follow the service's rules: letters, digits, - and _, up to 64.
 bool is_job_name(std::string_view name);

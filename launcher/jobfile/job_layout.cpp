@@ -39,7 +39,25 @@ Result<int> process_count(const JobFile& job, int wanted) {
                     std::to_string(count) + " processes (processCount, -np); there can be at most " +
                         std::to_string(kMostProcesses));
   }
+  if (job.is_elastic() && count % job.node_count != 0) {
+    return error_at(job.file, job.tool.at,
+                    std::to_string(count) + " processes on " +
+                        counted(static_cast<std::size_t>(job.node_count), "node") +
+                        ": all nodes of an elastic job have the same number; give a multiple of nodeCount");
+  }
   return count;
+}
+
+// Returns how many of the hosts the job takes.
+Result<int> count_nodes(const JobFile& job, std::size_t hosts) {
+  const int least = job.least_nodes();
+  if (hosts < static_cast<std::size_t>(least)) {
+    return error_at(job.file, job.min_nodes ? job.elastic_at : job.node_count_at,
+                    "the job needs " + std::string(job.is_elastic() ? "at least " : "") +
+                        counted(static_cast<std::size_t>(least), "node") + ", and there " +
+                        (hosts == 1 ? "is " : "are ") + counted(hosts, "host") + "; name more with -H or --hostfile");
+  }
+  return job.is_elastic() ? static_cast<int>(std::min(hosts, static_cast<std::size_t>(job.most_nodes()))) : least;
 }
 
 Result<int> server_count(const JobFile& job) {
@@ -70,24 +88,35 @@ Placement JobLayout::rank_placement() const {
   return place(nodes, size()).value();
 }
 
-Result<JobLayout> lay_out(const JobFile& job, const HostList& hosts, int processes) {
-  if (hosts.size() < static_cast<std::size_t>(job.node_count)) {
-    return error_at(job.file, job.node_count_at,
-                    "the job needs " + counted(static_cast<std::size_t>(job.node_count), "node") + ", and there " +
-                        (hosts.size() == 1 ? "is " : "are ") + counted(hosts.size(), "host") +
-                        "; name more with -H or --hostfile");
+void JobLayout::add_node(const HostSpec& host, int count) {
+  const auto same =
+      std::find_if(nodes.begin(), nodes.end(), [&host](const HostSpec& h) { return h.name == host.name; });
+  ids.push_back(same != nodes.end() ? ids[static_cast<std::size_t>(same - nodes.begin())]
+                                    : file_ids({host.name}).front());
+  slots.push_back(host.slots);
+  nodes.push_back(host);
+  nodes.back().slots = count;
+  for (int i = 0; i < count; ++i) {
+    processes.push_back({static_cast<int>(nodes.size()) - 1, JobProcess::Role::kRank, size()});
   }
+}
+
+Result<JobLayout> lay_out(const JobFile& job, const HostList& hosts, int processes) {
+  HVD_TRY_ASSIGN(const int nodes, count_nodes(job, hosts.size()));
   JobLayout layout;
-  layout.nodes.assign(hosts.begin(), hosts.begin() + job.node_count);
+  layout.nodes.assign(hosts.begin(), hosts.begin() + nodes);
   std::vector<std::string> names;
   std::transform(layout.nodes.begin(), layout.nodes.end(), std::back_inserter(names),
                  [](const HostSpec& node) { return node.name; });
   layout.ids = file_ids(names);
-  HVD_TRY_ASSIGN(const int count, process_count(job, processes));
+  HVD_TRY_ASSIGN(int count, process_count(job, processes));
+  if (job.is_elastic()) {
+    count = count / job.node_count * nodes;
+  }
   HVD_TRY_ASSIGN(const int servers, server_count(job));
   const bool has_roles = job.tool.kind == Toolkit::kTensorFlow;
   spread(count, has_roles ? JobProcess::Role::kWorker : JobProcess::Role::kRank,
-         job.tool.kind == Toolkit::kCustom ? 1 : job.node_count, layout.processes);
+         job.tool.kind == Toolkit::kCustom ? 1 : nodes, layout.processes);
   for (int i = 0; i < servers; ++i) {
     layout.processes.push_back({i, JobProcess::Role::kServer, i});
   }

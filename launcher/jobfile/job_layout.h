@@ -20,7 +20,7 @@ struct JobProcess {
 };
 
 struct JobLayout {
-  HostList nodes;                     // the first nodeCount hosts; `slots` counts the processes there, and may be 0
+  HostList nodes;                     // the job's hosts; `slots` counts the processes there, and may be 0
   std::vector<int> slots;             // for each node, as in the host list
   std::vector<std::string> ids;       // for each node; unique, and used in the names of files
   std::vector<JobProcess> processes;  // in the order of their ranks
@@ -30,10 +30,13 @@ struct JobLayout {
   [[nodiscard]] Placement node_placement() const;
   // Returns the placement of the processes.
   [[nodiscard]] Placement rank_placement() const;
+  // Adds a node that joins the running job, whose ranks are numbered on. A host that comes back keeps its id.
+  void add_node(const HostSpec& host, int count);
 };
 
 // Takes the first nodeCount hosts and spreads the processes evenly, the first nodes having one more. `processes`
-// replaces the file's processCount; 0: it does not.
+// replaces the file's processCount; 0: it does not. An elastic job takes as many hosts as there are, from minNodes to
+// maxNodes, and has the same number of processes on each.
 Result<JobLayout> lay_out(const JobFile& job, const HostList& hosts, int processes);
 
 // Returns for each node its host's name as it may be used in a file's name; each is unique. A job's files are found

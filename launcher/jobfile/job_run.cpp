@@ -179,6 +179,11 @@ Result<void> place_output(JobRun& run) {
   return {};
 }
 
+// True when names of files need a node's id.
+bool has_several_nodes(const JobRun& run) {
+  return run.layout.nodes.size() > 1 || run.job.most_nodes() > 1;
+}
+
 std::string digits_of(const JobRun& run, JobProcess::Role role, int index) {
   const char* words[] = {"", "wk-", "ps-"};
   return run.layout.processes.empty() ? "" : words[static_cast<std::size_t>(role)] + std::to_string(index);
@@ -220,12 +225,11 @@ std::string process_file(const JobRun& run, int rank, bool is_error) {
 
 std::string preparation_file(const JobRun& run, int node, bool is_error) {
   return std::string(is_error ? "stderr" : "stdout") + "-job_prep" +
-         (run.layout.nodes.size() > 1 ? "-" + run.layout.ids[static_cast<std::size_t>(node)] : "") + ".txt";
+         (has_several_nodes(run) ? "-" + run.layout.ids[static_cast<std::size_t>(node)] : "") + ".txt";
 }
 
 std::string node_log_file(const JobRun& run, int node) {
-  return "execution" + (run.layout.nodes.size() > 1 ? "-" + run.layout.ids[static_cast<std::size_t>(node)] : "") +
-         ".log";
+  return "execution" + (has_several_nodes(run) ? "-" + run.layout.ids[static_cast<std::size_t>(node)] : "") + ".log";
 }
 
 }  // namespace hvd::launch

@@ -83,6 +83,10 @@ Settings process_variables(const JobRun& run, const std::vector<JobNodeFacts>& f
 inline constexpr int kSetUpFailed = 242;  // the exit code when something other than jobPreparation failed
 Result<std::string> set_up_script(const JobRun& run, const std::vector<JobNodeFacts>& facts, int node, JobTexts& texts);
 Result<std::string> process_script(const JobRun& run, int rank, JobTexts& texts);
+// Returns what a process of a node runs that joins the running job: the first of them sets the node up, the others wait
+// for it. Of nodes that are not there `facts` has no address.
+Result<std::string> joining_script(const JobRun& run, const std::vector<JobNodeFacts>& facts, int rank,
+                                   JobTexts& texts);
 // Returns the process's text without the container that it runs in.
 Result<std::string> process_text(const JobRun& run, int rank);
 // Each line that the script prints says what could not be removed, and why; its exit code is 0 even then.

@@ -26,12 +26,16 @@ constexpr const char* kSetUpFunctions =
     "to $1\"\n"
     "}\n";
 
-// Creates the run's folders. Other users may write to /tmp, so a folder that exists already must be a directory of this
+// Creates the run's folder. Other users may write to /tmp, so a folder that exists already must be a directory of this
 // user. That is right when another node of the run is this machine too.
-std::string make_folders(const JobRun& run) {
+std::string make_root(const JobRun& run) {
   const std::string root = quote_word(run.root);
-  std::string text = "mkdir -m 700 -- " + root + " 2>/dev/null || { [ -O " + root + " ] && [ ! -L " + root +
-                     " ]; } || hvdrun_fail " + quote_word("cannot make the folder " + run.root) + "\n";
+  return "mkdir -m 700 -- " + root + " 2>/dev/null || { [ -O " + root + " ] && [ ! -L " + root +
+         " ]; } || hvdrun_fail " + quote_word("cannot make the folder " + run.root) + "\n";
+}
+
+std::string make_folders(const JobRun& run) {
+  std::string text = make_root(run);
   text += "mkdir -p -- " + quote_word(run.mount_root()) + " " + quote_word(run.cluster_mount_root()) + " " +
           quote_word(run.temp()) + " || exit 242\n";
   if (has_real_mounts(run)) {
@@ -59,6 +63,9 @@ std::string make_shared_folder(const JobRun& run) {
 std::string make_host_file(const JobRun& run, const std::vector<JobNodeFacts>& facts) {
   std::string text = "printf '%s\\n'";
   for (std::size_t node = 0; node < facts.size(); ++node) {
+    if (facts[node].address.empty()) {
+      continue;
+    }
     // A custom toolkit does not say how many processes it starts: assume the user's slots, or one for each GPU.
     const int own = run.job.tool.kind != Toolkit::kCustom ? run.layout.nodes[node].slots
                     : run.layout.slots[node] > 1          ? run.layout.slots[node]
@@ -152,6 +159,24 @@ Result<std::string> set_up_script(const JobRun& run, const std::vector<JobNodeFa
     text += in_container(run, preparation, ContainerStep::kPreparation, node, texts);
   }
   return before + in_mounts(run, text, texts);
+}
+
+// The lock is on the run's folder, which is made here for that, and ends with the shells that hold it. A rank that is
+// started again finds that its node is set up; a host that comes back is set up again, since it may have lost all.
+Result<std::string> joining_script(const JobRun& run, const std::vector<JobNodeFacts>& facts, int rank,
+                                   JobTexts& texts) {
+  const int node = run.layout.processes[static_cast<std::size_t>(rank)].node;
+  HVD_TRY_ASSIGN(const std::string set_up, set_up_script(run, facts, node, texts));
+  HVD_TRY_ASSIGN(const std::string process, process_script(run, rank, texts));
+  const std::string mark = quote_word(run.root + "/joined-" + std::to_string(node));
+  return kSetUpFunctions + make_root(run) + "exec 9<" + quote_word(run.root) +
+         " && flock 9 || hvdrun_fail 'cannot lock the folder of the job'\n"
+         "if [ ! -e " +
+         mark + " ]; then\n  " + bash_command(quote_word(texts.add(set_up))) +
+         " 9<&- || { hvdrun_code=$?; echo \"hvdrun: setting up $(hostname), which was to join the job, failed\" >&2; "
+         "exit $hvdrun_code; }\n  : >" +
+         mark + " || exit 242\nfi\nexec 9<&-\nunset HVDRUN_REGISTRY_PASSWORD\nexec " +
+         bash_command(quote_word(texts.add(process))) + "\n";
 }
 
 // The agent itself removes the folder: it is this process's parent, and every node has it. Unlike rm, it never removes

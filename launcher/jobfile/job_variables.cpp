@@ -71,9 +71,14 @@ std::string tf_config(const JobRun& run, const std::vector<JobNodeFacts>& facts,
 
 Settings node_variables(const JobRun& run, const std::vector<JobNodeFacts>& facts, int node) {
   std::vector<std::string> addresses;
+  const JobNodeFacts* master = nullptr;  // the first that is there
   for (const JobNodeFacts& fact : facts) {
-    addresses.push_back(fact.address);
+    if (!fact.address.empty()) {
+      master = master == nullptr ? &fact : master;
+      addresses.push_back(fact.address);
+    }
   }
+  master = master == nullptr ? &facts.front() : master;  // before any of them is known
   const JobNodeFacts& own = facts[static_cast<std::size_t>(node)];
   const std::string list = joined(addresses, ",");
   Settings env = {{"AZ_BATCHAI_MOUNT_ROOT", run.cluster_mount_root()},
@@ -86,8 +91,8 @@ Settings node_variables(const JobRun& run, const std::vector<JobNodeFacts>& fact
                   {"AZ_BATCHAI_NUM_GPUS", std::to_string(own.gpus)},
                   {"AZ_BATCH_HOST_LIST", list},
                   {"AZ_BATCH_NODE_LIST", joined(addresses, ";")},
-                  {"AZ_BATCH_MASTER_NODE", facts.front().address + ":" + port_text(facts.front().port, 0)},
-                  {"AZ_BATCH_IS_CURRENT_NODE_MASTER", node == 0 ? "true" : "false"},
+                  {"AZ_BATCH_MASTER_NODE", master->address + ":" + port_text(master->port, 0)},
+                  {"AZ_BATCH_IS_CURRENT_NODE_MASTER", &own == master ? "true" : "false"},
                   {"AZ_BATCH_NODE_ID", run.layout.ids[static_cast<std::size_t>(node)]},
                   {"AZ_BATCH_JOB_ID", run.job.name},
                   {"AZ_BATCH_TASK_SHARED_DIR", run.shared()}};

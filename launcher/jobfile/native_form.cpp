@@ -54,9 +54,14 @@ Result<JobFile> FormReader::read_native(const DocValue& root) {
     }
     job.name = name->text;
   }
-  job.node_count = number_of(root, "nodeCount").value_or(1);
+  job.node_count = number_of(root, "nodeCount").value_or(number_of(root, "minNodes").value_or(1));
   job.node_count_at = root.find("nodeCount") != nullptr ? root.find("nodeCount")->at : root.at;
   HVD_TRY_ASSIGN(job.tool, read_native_tool(root));
+  if (root.find("nodeCount") == nullptr && root.find("minNodes") == nullptr && root.find("maxNodes") != nullptr) {
+    return refuse(root.find("maxNodes")->at,
+                  "maxNodes without minNodes or nodeCount; say how many nodes it begins with");
+  }
+  HVD_TRY(read_elastic(root, job));
   if (const DocValue* env = root.find("env"); env != nullptr) {
     HVD_TRY(read_native_variables(*env, false, job));
   }

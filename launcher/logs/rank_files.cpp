@@ -83,7 +83,7 @@ Result<void> RankFiles::add_ranks(int count) {
     const std::string folder = names.empty() ? "rank." + padded(rank, width_) + "/" : "";
     const std::array<std::string, 2> own = names.empty()
                                                ? std::array<std::string, 2>{folder + "stdout", folder + "stderr"}
-                                               : names[static_cast<std::size_t>(rank)];
+                                               : names[std::min(static_cast<std::size_t>(rank), names.size() - 1)];
     auto& both = of_ranks_.emplace_back();
     for (std::size_t i = 0; i < own.size(); ++i) {
       const std::string path = options_.dir + "/" + own[i];

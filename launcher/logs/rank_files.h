@@ -27,7 +27,7 @@ struct RankFilesOptions {
   std::uint64_t max_bytes = 0;
   int old_files = 1;  // how many rotated files are kept
   // [rank][is_error]: files in `dir` that take the place of rank.N/stdout and rank.N/stderr. Ranks that share a file
-  // write whole lines into it as they come.
+  // write whole lines into it as they come. Ranks that join later share those of the last one.
   std::vector<std::array<std::string, 2>> names{};
 };
 

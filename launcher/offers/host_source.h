@@ -4,11 +4,21 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 
 #include "launcher/job/host_spec.h"
 
 namespace hvd::launch {
+
+// HostUse says on which hosts the job has ranks that run or are being started, and which others it has lost, so that
+// something of it may still run there.
+struct HostUse {
+  std::set<std::string> used;
+  std::set<std::string> lost;
+
+  friend bool operator==(const HostUse&, const HostUse&) = default;
+};
 
 class HostSource {
  public:
@@ -27,6 +37,8 @@ class HostSource {
   virtual void start(Handlers handlers) = 0;
   // Ends what it has under way. No handler is called again. It may be called from a handler.
   virtual void stop() = 0;
+  // Between start() and stop(): the job's use of its hosts has changed. For sources that give hosts to others.
+  virtual void note_use(const HostUse& /*use*/) {}
 
  protected:
   HostSource() = default;

@@ -53,6 +53,10 @@ void HostUpdates::look() {
   if (!there) {
     return;
   }
+  if (HostUse use = sink_.use(); use != use_) {
+    use_ = std::move(use);
+    source_.note_use(use_);
+  }
   if (const std::vector<int> leaving = offers_.leaving(*there); leaving != leaving_) {
     tell_leaving(*there, leaving);
     leaving_ = leaving;

@@ -26,6 +26,7 @@ class HostUpdates {
     // These ranks, and no others, are to be released once the others are enough.
     std::function<void(const std::vector<int>& ranks)> set_leaving;
     std::function<void(const std::string& line)> say;
+    std::function<HostUse()> use;
   };
 
   // The loop and the source must outlive it. `first`: the hosts that the job began with.
@@ -52,6 +53,7 @@ class HostUpdates {
   const Sink sink_;
   HostOffers offers_;
   std::vector<int> leaving_;
+  HostUse use_;
   std::set<std::string> told_;  // hosts that are known to be leaving
   bool has_begun_ = false;
   TimerId look_timer_ = 0;

@@ -73,6 +73,13 @@ Lines StepReporter::lines_of(const news::NodeLost& lost) {
   return held(inner_->on(lost));
 }
 
+Lines StepReporter::lines_of(const news::GenerationFormed& formed) {
+  for (const int rank : formed.generation.released) {
+    memory_.note_left(node_of(rank));
+  }
+  return inner_->on(formed);
+}
+
 // Each step connects to the nodes again and gets the same notes about it, so repeated ones are dropped.
 Lines StepReporter::lines_of(const Note& note) {
   return memory_.is_new(std::to_string(note.node) + note.text) ? inner_->on(note) : Lines();

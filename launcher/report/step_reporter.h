@@ -28,17 +28,23 @@ class StepMemory {
   // These pass on which nodes are lost to the next step.
   void note_lost(int node) { lost_.insert(node); }
   [[nodiscard]] bool is_lost(int node) const { return lost_.contains(node); }
+  // A node that was given back while the others go on may be gone by the next step.
+  void note_left(int node) { left_.insert(node); }
+  [[nodiscard]] bool has_left(int node) const { return left_.contains(node); }
+  // A node has joined, whose number follows those that are known.
+  void add_node(const std::string& file) { files_.push_back(file); }
   // Returns false when another step has reported the same.
   bool is_new(const std::string& text) { return said_.insert(text).second; }
   // Returns what could not be written, once; empty: nothing.
   std::string failure();
 
  private:
-  const std::vector<std::string> files_;
+  std::vector<std::string> files_;
   const Now now_;
   std::string failure_;
   bool has_told_ = false;
   std::set<int> lost_;
+  std::set<int> left_;
   std::set<std::string> said_;
 };
 
@@ -67,6 +73,7 @@ class StepReporter final : public JobReporter {
   Lines lines_of(const news::NodeLost& lost);
   Lines lines_of(const news::RankStarted& started);
   Lines lines_of(const news::RankEnded& ended);
+  Lines lines_of(const news::GenerationFormed& formed);
   Lines lines_of(const Note& note);
   // Of a step whose ranks are nodes only the end is reported, as a Failure.
   Lines lines_of(const news::Failing& failing);

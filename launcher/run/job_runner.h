@@ -51,6 +51,8 @@ class JobRunner final : private SessionSink {
   // Call before run(). `programs` says what the ranks run, where they differ; it is called once, when all nodes have
   // answered.
   void set_programs(ProgramsOf programs) { programs_ = std::move(programs); }
+  // Call before run(). `programs` says what the ranks of a node run that joins later; it is called for each.
+  void set_late_programs(LateProgramsOf programs) { late_programs_ = std::move(programs); }
   // Call before run(). `from` becomes the standard input of the ranks that the spec names. SIGTTIN must be blocked
   // (input_source.h). Without it these ranks read end of file.
   void take_input(Fd from) { input_from_ = std::move(from); }
@@ -106,6 +108,7 @@ class JobRunner final : private SessionSink {
   void open_session(int node);
   HostUpdates::Sink host_sink(Placement& placement);
   void add_node(const JoiningRanks& ranks, Placement& placement);
+  [[nodiscard]] HostUse host_use() const;
   // Looks again at which hosts are to join or leave.
   void update_hosts();
   // Nothing new is started on the host for a time.
@@ -149,6 +152,7 @@ class JobRunner final : private SessionSink {
   JobReporter& reporter_;
   Log& log_;
   ProgramsOf programs_;
+  LateProgramsOf late_programs_;
   // loop only
   Placement agents_;  // one node for each session
   JobState state_;

@@ -103,6 +103,7 @@ void JobRunner::on_exited(const ExitedMessage& exited) {
   log_.write(LogLevel::kDebug, "rank " + std::to_string(exited.rank) + " " + exited.status.text());
   say_all(reporter_.on(news::RankEnded{exited.rank, exited.status, exited.detail}));
   apply(RankExited{exited.rank, exited.status, exited.detail, loop_.now()});
+  update_hosts();
   const bool is_over = state_.ranks()[static_cast<std::size_t>(exited.rank)].state == RankRecord::State::kEnded;
   if (spec_.restart_limit > 0 && is_over && exited.status.is_success()) {
     generations_.on_done(exited.rank);
@@ -142,6 +143,7 @@ void JobRunner::on_lost(int node, const Error& why) {
   tree_.change(node, Relay::State::kGone);
   on_input_over(node);
   apply(NodeLost{node, why});
+  update_hosts();
   end_if_closed();
 }
 

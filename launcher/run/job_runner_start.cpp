@@ -297,6 +297,9 @@ void JobRunner::act(const StartNode& action) {
   }
   StartMessage start =
       late_start_message(spec_, placement_, views, action.node, LateStart{job_id_, token_, generations_.number()});
+  if (late_programs_) {
+    late_programs_(placement_, views, action.node, start);
+  }
   sessions_[index]->send(AgentMessage::kStart, start.encode());
   starts_[index] = std::move(start);
 }
@@ -332,6 +335,7 @@ HostUpdates::Sink JobRunner::host_sink(Placement& placement) {
     generations_.set_leaving(ranks);
     apply(RanksReleased{outside});
   };
+  sink.use = [this] { return host_use(); };
   sink.say = [this](const std::string& line) { say_all(reporter_.on(Note{LogLevel::kWarning, -1, line})); };
   return sink;
 }
@@ -350,6 +354,30 @@ void JobRunner::add_node(const JoiningRanks& ranks, Placement& placement) {
   say_all(reporter_.on(news::NodeJoining{node}));
   generations_.add(ranks.count);
   open_session(node);
+}
+
+// A node that comes later on the same host has the last word.
+HostUse JobRunner::host_use() const {
+  HostUse use;
+  for (const NodePlan& node : placement_.nodes) {
+    bool is_used = false;
+    bool is_lost = false;
+    for (const RankPlan& rank : node.ranks) {
+      const RankRecord::State state = state_.ranks()[static_cast<std::size_t>(rank.rank)].state;
+      is_used = is_used || state == RankRecord::State::kRunning || state == RankRecord::State::kPending;
+      is_lost = is_lost || state == RankRecord::State::kLost;
+    }
+    if (is_used) {
+      use.used.insert(node.host.name);
+    }
+    if (is_lost) {
+      use.lost.insert(node.host.name);
+    } else {
+      use.lost.erase(node.host.name);
+    }
+  }
+  std::erase_if(use.lost, [&use](const std::string& host) { return use.used.contains(host); });
+  return use;
 }
 
 void JobRunner::update_hosts() {

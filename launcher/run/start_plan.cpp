@@ -250,6 +250,12 @@ Result<void> check_seats(const JobView& job) {
   return {};
 }
 
+void set_program(const RankProgram& program, StartMessage& start, StartMessage::Rank& rank) {
+  rank.argv = program.argv;
+  rank.env.insert(rank.env.end(), program.env.begin(), program.env.end());
+  start.files.insert(start.files.end(), program.files.begin(), program.files.end());
+}
+
 std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView& job, const std::string& job_id,
                                               const std::string& token, const std::vector<RankProgram>& programs) {
   const std::vector<std::string> addresses = data_addresses(job.views, spec.interfaces);
@@ -289,10 +295,7 @@ std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView
         return is_default_variable(pair.first) && chosen.contains(pair.first);
       });
       if (!programs.empty()) {
-        const RankProgram& program = programs[static_cast<std::size_t>(rank.rank)];
-        own.argv = program.argv;
-        own.env.insert(own.env.end(), program.env.begin(), program.env.end());
-        start.files.insert(start.files.end(), program.files.begin(), program.files.end());
+        set_program(programs[static_cast<std::size_t>(rank.rank)], start, own);
       }
     }
     messages.push_back(std::move(start));

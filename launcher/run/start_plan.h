@@ -72,6 +72,14 @@ struct LateStart {
   std::uint32_t generation = 0;  // the present one, which its ranks wait to be taken into
 };
 
+// Says what the ranks of a node run that joins a running job: it changes the node's StartMessage. The other arguments
+// are those of late_start_message().
+using LateProgramsOf = std::function<void(const Placement& placement, const std::map<int, NodeView>& views, int node,
+                                          StartMessage& start)>;
+
+// Makes a rank of the message run the program.
+void set_program(const RankProgram& program, StartMessage& start, StartMessage::Rank& rank);
+
 // Returns the StartMessage of a node that joins a running job. `views`: of it and of all nodes that are there, by their
 // index. No GPU of it may be missing.
 StartMessage late_start_message(const JobSpec& spec, const Placement& placement, const std::map<int, NodeView>& views,

@@ -262,9 +262,17 @@ Result<void> JobStore::set_output(std::int64_t id, const std::string& directory,
   return {};
 }
 
-Result<void> JobStore::set_nodes(std::int64_t id, const std::vector<JobNode>& nodes) {
-  HVD_TRY(database_.change("UPDATE job SET nodes = ? WHERE id = ?", {nodes_text(nodes), id}));
-  return {};
+Result<void> JobStore::set_addresses(std::int64_t id, const std::vector<JobNode>& known) {
+  return database_.in_transaction([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(JobRecord own, job(id));
+    for (JobNode& node : own.nodes) {
+      for (const JobNode& other : known) {
+        node.address = other.name == node.name && !other.address.empty() ? other.address : node.address;
+      }
+    }
+    HVD_TRY(database_.change("UPDATE job SET nodes = ? WHERE id = ?", {nodes_text(own.nodes), id}));
+    return {};
+  });
 }
 
 Result<void> JobStore::free_nodes(std::int64_t id, std::int64_t leaving_until_ms) {

@@ -72,7 +72,7 @@ def test_an_agent_that_cannot_be_started_here_is_no_unreachable_host(tmp_path):
     (["--min-np", "2", "--elastic-restarts", "0", "true"], "an elastic job restarts at least one rank"),
     (["-H", "localhost:1", "--min-np", "2", "true"], "--min-np 2: the job has room for 1 rank only"),
     (["--elastic-restarts", "1", "--mpi", "true"], "mpirun restarts no rank"),
-    (["-f", "x.json", "--reset-limit", "1"], "it takes no elastic options"),
+    (["-f", "x.json", "--reset-limit", "1"], "cannot read the job file x.json"),
     (["--fusion-threshold-mb", "-1", "true"], "--fusion-threshold-mb: expected a whole number"),
     (["--log-level", "LOUD", "true"], "--log-level: expected TRACE"),
     (["--config-file", "/no/such/file", "true"], "cannot read the configuration file /no/such/file"),

@@ -249,6 +249,34 @@ TEST_CASE("TensorFlow's processes get roles, ports and a cluster; one that is al
         "{\"cluster\":{},\"task\":{\"type\":\"worker\",\"index\":0},\"environment\":\"cloud\"}");
 }
 
+TEST_CASE(
+    "an elastic job takes the hosts that there are, with as many processes on each; hosts join it and come back") {
+  const std::string text =
+      "minNodes: 1\nnodeCount: 2\nmaxNodes: 3\nprocessCount: 4\ncommand: work\nprepare: get ready\n";
+  CHECK(run_of(text, "a").layout.size() == 2);
+  CHECK(run_of(text, "a,b,c,d").layout.size() == 6);
+  JobRun run = run_of(text, "a,b:9");
+  CHECK(run.layout.size() == 4);
+  CHECK(run.layout.nodes[1].slots == 2);
+  const HostSpec host = run.layout.nodes[0];
+  run.layout.add_node(host, 2);
+  CHECK(run.layout.ids == std::vector<std::string>{"a", "b", "a"});
+  CHECK(run.layout.size() == 6);
+  CHECK(run.layout.processes[5].node == 2);
+  CHECK(run.layout.processes[5].index == 5);
+  // a was lost before it came back.
+  const std::vector<JobNodeFacts> facts = {{}, {"10.0.0.5", "3000", 0}, {"10.0.0.4", "3001", 0}};
+  const Settings env = process_variables(run, facts, 5);
+  CHECK(value_in(env, "AZ_BATCH_HOST_LIST") == "10.0.0.5,10.0.0.4");
+  CHECK(value_in(env, "AZ_BATCH_MASTER_NODE") == "10.0.0.5:3000");
+  CHECK(value_in(env, "AZ_BATCH_IS_CURRENT_NODE_MASTER") == "false");
+  CHECK(value_in(env, "AZ_BATCHAI_TASK_INDEX") == "5");
+  JobTexts texts("/agent");
+  texts.add(joining_script(run, facts, 5, texts).value());
+  CHECK(texts.joined().find("get ready") < texts.joined().find("work"));
+  CHECK(node_log_file(run, 2) == "execution-a.log");
+}
+
 TEST_CASE("mounts lead where the map says, the cluster's too; output is kept in the mount") {
   JobRunOptions options;
   options.mounts.named = {{"b", "/special"}};
