@@ -28,11 +28,20 @@ std::string exit_code_of(const JobRecord& job) {
   return job.exit_code ? std::to_string(*job.exit_code) : "";
 }
 
+// An elastic job has "1-3" nodes while it waits, and "2 of 1-3" then.
+std::string nodes_of(const JobRecord& job) {
+  if (job.max_nodes == 0) {
+    return std::to_string(job.node_count);
+  }
+  const std::string range = std::to_string(job.min_nodes) + "-" + std::to_string(job.max_nodes);
+  return job.nodes.empty() ? range : std::to_string(job.nodes.size()) + " of " + range;
+}
+
 std::string table_of(const std::vector<JobRecord>& jobs) {
   std::vector<std::vector<std::string>> rows;
   for (const JobRecord& job : jobs) {
-    rows.push_back({std::to_string(job.id), job.name, job.cluster, job.tool, std::to_string(job.node_count),
-                    state_name(job.state), exit_code_of(job)});
+    rows.push_back({std::to_string(job.id), job.name, job.cluster, job.tool, nodes_of(job), state_name(job.state),
+                    exit_code_of(job)});
   }
   return listing({{"Id", true}, {"Name"}, {"Cluster"}, {"Tool"}, {"Nodes", true}, {"State"}, {"Exit code", true}},
                  rows);

@@ -72,7 +72,7 @@ Result<std::string> file_name_of(const JobRecord& job, const ServiceOptions& opt
   const std::string id = hosts.empty() ? file_ids({options.node}).front()
                                        : file_ids(hosts)[static_cast<std::size_t>(place - hosts.begin())];
   const std::string name = options.file.empty() ? "execution.log" : options.file;
-  return job.node_count == 1 ? name : name_for_node(name, id);
+  return job.node_count == 1 && job.max_nodes <= 1 ? name : name_for_node(name, id);
 }
 
 Result<std::string> directory_of(const JobRecord& job, const std::string& id) {

@@ -61,6 +61,8 @@ JobRecord record_of(const CliOptions& options, const Cluster& cluster) {
   record.tool = tool_type(run.job.tool.kind);
   record.node_count = run.job.node_count;
   record.process_count = run.layout.size();
+  record.min_nodes = run.job.is_elastic() ? run.job.least_nodes() : 0;
+  record.max_nodes = run.job.is_elastic() ? run.job.most_nodes() : 0;
   record.priority = priority_of(run.job.priority);
   record.priority_word = run.job.priority;
   record.segment = run.segment;

@@ -15,6 +15,7 @@
 #include "cli/service_commands.h"
 #include "launcher/process/own_process.h"
 #include "launcher/run/exit_codes.h"
+#include "launcher/service/granted_nodes.h"
 #include "launcher/service/supervisor.h"
 #include "launcher/service/ticket.h"
 #include "launcher/transport/local.h"
@@ -58,7 +59,7 @@ class SupervisedJob final : public FileJobObserver {
   SupervisedJob(ServicePlace& place, JobRecord record) : place_(place), record_(std::move(record)) {}
 
   JobEnd run() {
-    HVD_CHECK(record_.nodes.size() == static_cast<std::size_t>(record_.node_count));
+    HVD_CHECK(record_.max_nodes > 0 || record_.nodes.size() == static_cast<std::size_t>(record_.node_count));
     auto code = run_to_end();
     if (!code.ok()) {
       std::cerr << "hvdrun: " << code.error().message() << "\n";
@@ -90,7 +91,16 @@ class SupervisedJob final : public FileJobObserver {
     static_cast<void>(place_.store.set_addresses(record_.id, nodes));
   }
 
-  std::unique_ptr<HostSource> host_source(EventLoop& /*loop*/) override { return nullptr; }
+  std::unique_ptr<HostSource> host_source(EventLoop& loop) override {
+    if (record_.max_nodes == 0) {
+      return nullptr;
+    }
+    const HostList& first = options_.file->layout.nodes;
+    for (HostSpec& host : cluster_hosts_) {
+      host.slots = first.front().slots;
+    }
+    return std::make_unique<GrantedNodes>(loop, place_.dir, place_.store, record_.id, cluster_hosts_, first);
+  }
 
  private:
   Result<void> tell(Phase phase) {
@@ -123,6 +133,7 @@ class SupervisedJob final : public FileJobObserver {
       }
       hosts.push_back(*host);
     }
+    cluster_hosts_ = cluster.cluster.hosts;
     HVD_TRY(apply_cluster(cluster.cluster, hosts, flags));
     return read_job_file_flags(flags, options_);
   }
@@ -135,12 +146,13 @@ class SupervisedJob final : public FileJobObserver {
     options_.job.input = InputMode::kNone;
     // If ranks share a file, each rank gets one of its own as well, for `logs --rank`.
     const JobRun& run = *options_.file;
-    const bool shares_files = run.layout.size() > 1 && process_file(run, 0, false) == process_file(run, 1, false);
+    const bool shares_files =
+        record_.max_nodes > 1 || (run.layout.size() > 1 && process_file(run, 0, false) == process_file(run, 1, false));
     if (options_.job.output_dir.empty() && shares_files) {
       options_.job.output_dir = place_.dir.run_of(record_.uuid);
       options_.job.tags = false;
     }
-    const auto& nodes = run.layout.nodes;
+    const HostList& nodes = record_.max_nodes > 0 ? cluster_hosts_ : run.layout.nodes;  // all that it may have
     const bool is_local = std::all_of(nodes.begin(), nodes.end(), [](const HostSpec& h) { return is_here(h); });
     const Duration patience = options_.job.reconnect_timeout;
     const Duration leaving = (is_local ? patience / kLocalPart : patience) + options_.job.grace + kAgentSlack;
@@ -179,6 +191,7 @@ class SupervisedJob final : public FileJobObserver {
   ServicePlace& place_;
   JobRecord record_;
   CliOptions options_;
+  HostList cluster_hosts_;
   Phase phase_ = Phase::kClaimed;
 };
 

@@ -31,6 +31,9 @@ EDGES = {
     "launcher/jobfile": ["launcher/placement", "launcher/job", BASE],
     # The service holds records and supervisors, but no loop of a running job: commands that only look do not need one.
     "launcher/service": ["launcher/jobfile", "launcher/job", "launcher/process", BASE],
+    # What tells a job that runs which nodes it has.
+    "launcher/service/granted_nodes.h": ["launcher/offers", IO, BASE],
+    "launcher/service/granted_nodes.cpp": ["launcher/offers", IO, BASE],
     "launcher/service/job_store_jobs.cpp": ["launcher/run", BASE],
     "launcher/process": [IO, BASE],
     "launcher/logs": [IO, BASE],

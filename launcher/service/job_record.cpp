@@ -173,6 +173,8 @@ std::string properties_json(const JobRun& run) {
   const JobFile& job = run.job;
   Json json = Json::object();
   json["nodeCount"] = job.node_count;
+  json["minNodes"] = job.is_elastic() ? Json(job.least_nodes()) : Json();
+  json["maxNodes"] = job.is_elastic() ? Json(job.most_nodes()) : Json();
   json[settings_name(job)] = tool_json(run);
   json["stdOutErrPathPrefix"] = text_or_null(job.output_prefix);
   json["mountVolumes"] = mounts_json(job);
@@ -205,6 +207,7 @@ std::string record_json(const JobRecord& record) {
   json["executionState"] = state_name(record.state);
   json["executionStateTransitionTime"] = utc_text(record.changed_ms);
   json["executionInfo"] = execution_info(record);
+  json["currentNodeCount"] = record.nodes.size();
   json["nodes"] = Json::array();
   for (const JobNode& node : record.nodes) {
     json["nodes"].push_back({{"nodeId", node.name}, {"ipAddress", text_or_null(node.address)}});

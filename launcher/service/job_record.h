@@ -56,6 +56,9 @@ struct JobRecord {
   std::string tool;
   int node_count = 1;
   int process_count = 1;
+  // of an elastic job; 0: it always has node_count
+  int min_nodes = 0;
+  int max_nodes = 0;
   int priority = 0;
   std::string priority_word;
   std::string segment;

@@ -10,7 +10,7 @@
 namespace hvd::launch {
 namespace {
 
-constexpr std::int64_t kSchema = 1;
+constexpr std::int64_t kSchema = 2;
 constexpr auto kOpenTime = std::chrono::seconds(30);
 
 constexpr const char* kTables =
@@ -27,9 +27,16 @@ constexpr const char* kTables =
     " error_message TEXT NOT NULL DEFAULT '', error_details TEXT NOT NULL DEFAULT '', output TEXT NOT NULL DEFAULT '',"
     " nodes TEXT NOT NULL DEFAULT '[]', rank_files TEXT NOT NULL DEFAULT '[]', attempts INTEGER NOT NULL DEFAULT 0,"
     " pid INTEGER NOT NULL DEFAULT 0, pid_start INTEGER NOT NULL DEFAULT 0, boot TEXT NOT NULL DEFAULT '',"
-    " leave_ms INTEGER NOT NULL DEFAULT 0, is_local INTEGER NOT NULL DEFAULT 0);"
+    " leave_ms INTEGER NOT NULL DEFAULT 0, is_local INTEGER NOT NULL DEFAULT 0,"
+    " min_nodes INTEGER NOT NULL DEFAULT 0, max_nodes INTEGER NOT NULL DEFAULT 0);"
     "CREATE INDEX job_active ON job(id) WHERE state IN ('queued', 'running', 'terminating');"
-    "PRAGMA user_version = 1;";
+    "PRAGMA user_version = 2;";
+
+// Schema 1 knew no elastic jobs.
+constexpr const char* kFromSchema1 =
+    "ALTER TABLE job ADD COLUMN min_nodes INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE job ADD COLUMN max_nodes INTEGER NOT NULL DEFAULT 0;"
+    "PRAGMA user_version = 2;";
 
 NodeState state_of_node(const NodeRecord& node, bool is_started, std::int64_t now_ms) {
   if (node.job != 0) {
@@ -79,10 +86,10 @@ Result<void> JobStore::prepare(const StateDir& dir) {
     return rows.empty() ? 0 : rows.front().integer(0);
   };
   HVD_TRY_ASSIGN(std::int64_t version, version_of());
-  if (version == 0) {
+  if (version < kSchema) {
     HVD_TRY(database_.in_transaction([this, &version_of]() -> Result<void> {
       HVD_TRY_ASSIGN(const std::int64_t now_there, version_of());
-      return now_there == 0 ? database_.run(kTables) : Result<void>();
+      return now_there == 0 ? database_.run(kTables) : now_there == 1 ? database_.run(kFromSchema1) : Result<void>();
     }));
     HVD_TRY_ASSIGN(version, version_of());
   }

@@ -81,10 +81,16 @@ class JobStore {
   Result<bool> is_active(const std::string& uuid);
   Result<void> remove_job(std::int64_t id);
 
-  // True when the job would get its nodes now, unless another process is faster.
+  // True when the job would get its nodes now, or a running elastic one further nodes, unless another process is
+  // faster.
   Result<bool> is_turn(std::int64_t id);
   // Gives the job its nodes and makes it running, if it is its turn. nullopt: it is not.
   Result<std::optional<JobRecord>> claim(std::int64_t id, const Claimant& claimant);
+  // Gives a running elastic job the nodes that it may have besides its own.
+  Result<void> grow(std::int64_t id);
+  Result<std::vector<NodeRecord>> nodes_of_job(std::int64_t id);
+  // Takes a drained node from a job that does not use it any more. `is_lost`: its agent may still be ending there.
+  Result<void> give_back(std::int64_t id, const std::string& node, bool is_lost);
   // Returns when the next leaving node of the cluster becomes idle; 0: none is leaving.
   Result<std::int64_t> next_idle_ms(const std::string& cluster);
 
@@ -108,8 +114,10 @@ class JobStore {
   JobStore(Database database, Now now) : database_(std::move(database)), now_(std::move(now)) {}
   Result<void> prepare(const StateDir& dir);
   Result<std::vector<JobRecord>> select_jobs(const std::string& rest, const std::vector<SqlValue>& arguments);
-  // Returns the names of the nodes that a waiting job would get; empty: it is not its turn.
+  // Returns the names of the nodes that the job would get; empty: it is not its turn, or it may not grow.
   Result<std::vector<std::string>> plan_for(const JobRecord& job);
+  // Gives the job the nodes that it would get, in a transaction of the caller. True: there were some.
+  Result<bool> take_nodes(JobRecord& own);
   Result<std::vector<NodeRecord>> nodes_of(const std::string& cluster);
   Result<void> free_nodes(std::int64_t id, std::int64_t leaving_until_ms);
   Result<void> write_end(std::int64_t id, const JobEnd& end);

@@ -10,8 +10,8 @@ namespace {
 constexpr const char* kColumns =
     "SELECT id, uuid, name, cluster, experiment, tool, node_count, process_count, priority, priority_word, segment,"
     " properties, state, phase, created_ms, changed_ms, started_ms, ended_ms, exit_code, status, error_code,"
-    " error_message, error_details, output, nodes, rank_files, attempts, pid, pid_start, boot, leave_ms, is_local"
-    " FROM job ";
+    " error_message, error_details, output, nodes, rank_files, attempts, pid, pid_start, boot, leave_ms, is_local,"
+    " min_nodes, max_nodes FROM job ";
 constexpr const char* kActive = "state IN ('queued', 'running', 'terminating')";
 
 // A job is given up after this many attempts: a supervisor that dies each time before it starts anything would
@@ -56,6 +56,8 @@ JobRecord record_of(const SqlRow& row) {
   job.boot = text();
   job.leave_ms = integer();
   job.is_local = integer() != 0;
+  job.min_nodes = static_cast<int>(integer());
+  job.max_nodes = static_cast<int>(integer());
   return job;
 }
 
@@ -114,10 +116,12 @@ Result<JobRecord> JobStore::add_job(JobRecord job, bool is_named) {
     job.created_ms = job.changed_ms = now_();
     HVD_TRY(database_.change(
         "INSERT INTO job(uuid, name, cluster, experiment, tool, node_count, process_count, priority, priority_word,"
-        " segment, properties, state, phase, created_ms, changed_ms, leave_ms) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        " segment, properties, state, phase, created_ms, changed_ms, leave_ms, min_nodes, max_nodes)"
+        " VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         {job.uuid, job.name, job.cluster, job.experiment, job.tool, number_of(job.node_count),
          number_of(job.process_count), number_of(job.priority), job.priority_word, job.segment, job.properties,
-         std::string(state_name(job.state)), std::int64_t{0}, job.created_ms, job.changed_ms, job.leave_ms}));
+         std::string(state_name(job.state)), std::int64_t{0}, job.created_ms, job.changed_ms, job.leave_ms,
+         number_of(job.min_nodes), number_of(job.max_nodes)}));
     job.id = database_.last_id();
     return job;
   });
@@ -174,15 +178,25 @@ Result<void> JobStore::remove_job(std::int64_t id) {
 
 Result<std::vector<std::string>> JobStore::plan_for(const JobRecord& own) {
   std::vector<std::string> names;
-  if (own.state != ExecutionState::kQueued) {
+  if (own.state != ExecutionState::kQueued && own.state != ExecutionState::kRunning) {
     return names;
   }
-  HVD_TRY_ASSIGN(const auto waiting, database_.query("SELECT id, node_count, priority FROM job WHERE cluster = ? AND "
-                                                     "state = 'queued'",
-                                                     {own.cluster}));
+  HVD_TRY_ASSIGN(const auto waiting,
+                 database_.query("SELECT id, CASE WHEN max_nodes > 0 THEN min_nodes ELSE node_count END, priority,"
+                                 " max_nodes FROM job WHERE cluster = ? AND state = 'queued'",
+                                 {own.cluster}));
   std::vector<WaitingJob> jobs;
   for (const SqlRow& row : waiting) {
-    jobs.push_back({row.integer(0), static_cast<int>(row.integer(1)), static_cast<int>(row.integer(2))});
+    jobs.push_back({row.integer(0), static_cast<int>(row.integer(1)), static_cast<int>(row.integer(2)),
+                    static_cast<int>(row.integer(3))});
+  }
+  HVD_TRY_ASSIGN(const auto elastic,
+                 database_.query("SELECT id, priority, max_nodes - (SELECT count(*) FROM node WHERE node.job = job.id)"
+                                 " FROM job WHERE cluster = ? AND state = 'running' AND max_nodes > 0",
+                                 {own.cluster}));
+  std::vector<GrowingJob> growing;
+  for (const SqlRow& row : elastic) {
+    growing.push_back({row.integer(0), static_cast<int>(row.integer(1)), static_cast<int>(row.integer(2))});
   }
   HVD_TRY_ASSIGN(const auto nodes, nodes_of(own.cluster));
   std::vector<ScheduledNode> places;
@@ -190,7 +204,7 @@ Result<std::vector<std::string>> JobStore::plan_for(const JobRecord& own) {
   for (const NodeRecord& node : nodes) {
     places.push_back({node.job == 0 && !is_leaving(node.leaving_until_ms, now_()), !node.is_drained});
   }
-  for (const Start& start : plan_starts(std::move(jobs), places)) {
+  for (const Start& start : plan_starts(std::move(jobs), places, std::move(growing))) {
     for (const int place : start.nodes) {
       if (start.id == own.id) {
         names.push_back(nodes[static_cast<std::size_t>(place)].host.name);
@@ -206,23 +220,63 @@ Result<bool> JobStore::is_turn(std::int64_t id) {
   return !names.empty();
 }
 
+Result<bool> JobStore::take_nodes(JobRecord& own) {
+  HVD_TRY_ASSIGN(const std::vector<std::string> names, plan_for(own));
+  for (const std::string& name : names) {
+    HVD_TRY_ASSIGN(const int taken,
+                   database_.change("UPDATE node SET job = ?, leaving_until_ms = 0 WHERE cluster = ? AND "
+                                    "name = ? AND job IS NULL",
+                                    {own.id, own.cluster, name}));
+    if (taken != 1) {
+      return Error(Code::kInternal, "the node " + name + " was given twice");
+    }
+    own.nodes.push_back({name, ""});
+  }
+  return !names.empty();
+}
+
+Result<void> JobStore::grow(std::int64_t id) {
+  return database_.in_transaction([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(JobRecord own, job(id));
+    HVD_TRY_ASSIGN(const bool has_grown, own.state == ExecutionState::kRunning ? take_nodes(own) : Result<bool>(false));
+    if (has_grown) {
+      HVD_TRY(database_.change("UPDATE job SET nodes = ? WHERE id = ?", {nodes_text(own.nodes), id}));
+    }
+    return {};
+  });
+}
+
+Result<std::vector<NodeRecord>> JobStore::nodes_of_job(std::int64_t id) {
+  HVD_TRY_ASSIGN(const JobRecord own, job(id));
+  HVD_TRY_ASSIGN(std::vector<NodeRecord> nodes, nodes_of(own.cluster));
+  std::erase_if(nodes, [id](const NodeRecord& node) { return node.job != id; });
+  return nodes;
+}
+
+Result<void> JobStore::give_back(std::int64_t id, const std::string& node, bool is_lost) {
+  return database_.in_transaction([&]() -> Result<void> {
+    HVD_TRY_ASSIGN(JobRecord own, job(id));
+    const std::int64_t until = is_lost ? now_() + std::min(own.leave_ms, kLongestLeavingMs) : 0;
+    HVD_TRY_ASSIGN(const int freed,
+                   database_.change("UPDATE node SET job = NULL, leaving_until_ms = ? WHERE job = ? AND name = ? AND"
+                                    " drained = 1",
+                                    {until, id, node}));
+    if (freed == 0) {
+      return {};  // it is not drained any more, or the job has ended
+    }
+    std::erase_if(own.nodes, [&node](const JobNode& other) { return other.name == node; });
+    HVD_TRY(database_.change("UPDATE job SET nodes = ? WHERE id = ?", {nodes_text(own.nodes), id}));
+    return {};
+  });
+}
+
 Result<std::optional<JobRecord>> JobStore::claim(std::int64_t id, const Claimant& claimant) {
   return database_.in_transaction([&]() -> Result<std::optional<JobRecord>> {
     HVD_TRY_ASSIGN(JobRecord own, job(id));
-    HVD_TRY_ASSIGN(const std::vector<std::string> names, plan_for(own));
-    if (names.empty()) {
-      return std::optional<JobRecord>();
-    }
     own.nodes.clear();
-    for (const std::string& name : names) {
-      HVD_TRY_ASSIGN(const int taken,
-                     database_.change("UPDATE node SET job = ?, leaving_until_ms = 0 WHERE cluster = ? AND "
-                                      "name = ? AND job IS NULL",
-                                      {id, own.cluster, name}));
-      if (taken != 1) {
-        return Error(Code::kInternal, "the node " + name + " was given twice");
-      }
-      own.nodes.push_back({name, ""});
+    HVD_TRY_ASSIGN(const bool has_turn, own.state == ExecutionState::kQueued ? take_nodes(own) : Result<bool>(false));
+    if (!has_turn) {
+      return std::optional<JobRecord>();
     }
     own.state = ExecutionState::kRunning;
     own.phase = Phase::kClaimed;

@@ -4,6 +4,9 @@
 // Jobs are ordered by priority, then by their submission. A job gets all its nodes at once. A later job never overtakes
 // one that only waits for nodes to become idle; otherwise a job that needs many nodes could wait for ever. A job that
 // needs more nodes than the cluster has in service is passed over.
+//
+// What is idle then, and what nobody waits for, is given to elastic jobs, to those that start and those that run: they
+// get more nodes up to their most, in the same order. While a job waits for nodes to become idle no other one grows.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +17,15 @@ namespace hvd::launch {
 
 struct WaitingJob {
   std::int64_t id = 0;  // increases in the order of submission
-  int node_count = 1;
+  int node_count = 1;   // with which it starts
   int priority = 0;
+  int most = 0;  // of an elastic job
+};
+
+struct GrowingJob {
+  std::int64_t id = 0;
+  int priority = 0;
+  int room = 0;  // how many nodes more it may have
 };
 
 struct ScheduledNode {
@@ -25,12 +35,14 @@ struct ScheduledNode {
 
 struct Start {
   std::int64_t id = 0;
-  std::vector<int> nodes;  // indexes in the cluster, ascending
+  std::vector<int> nodes;  // those that it gets now; indexes in the cluster, ascending
 
   friend bool operator==(const Start&, const Start&) = default;
 };
 
-std::vector<Start> plan_starts(std::vector<WaitingJob> jobs, const std::vector<ScheduledNode>& nodes);
+// `running`: the elastic jobs that run; one that gets nodes has a Start too.
+std::vector<Start> plan_starts(std::vector<WaitingJob> jobs, const std::vector<ScheduledNode>& nodes,
+                               std::vector<GrowingJob> running = {});
 
 // Returns -1000, 0, 1000 for "low", "normal", "high" (2018-05-01); or the number itself (2017).
 int priority_of(const std::string& word);

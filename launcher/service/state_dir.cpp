@@ -201,13 +201,15 @@ bool FolderWatch::wait(Duration longest) {
   do {
     polled = ::poll(&ready, 1, deadline.poll_ms());
   } while (polled < 0 && errno == EINTR);
-  if (fd_.is_open()) {
-    alignas(inotify_event) std::array<char, 4096> events{};
-    while (::read(fd_.get(), events.data(), events.size()) > 0) {
-    }
-  }
+  take_news();
   was_woken_ = polled > 0;
   return was_woken_;
+}
+
+void FolderWatch::take_news() {
+  alignas(inotify_event) std::array<char, 4096> events{};
+  while (fd_.is_open() && ::read(fd_.get(), events.data(), events.size()) > 0) {
+  }
 }
 
 std::string boot_id() {

@@ -63,6 +63,9 @@ class FolderWatch {
   // true before that. When this user can have no more inotify watches, it returns every few seconds instead. One second
   // after a wake-up it returns once more, for what was only about to happen then.
   bool wait(Duration longest);
+  // For loops, which wait themselves until the descriptor can be read, and then take the news; -1: there is none.
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  void take_news();
 
  private:
   explicit FolderWatch(Fd fd) : fd_(std::move(fd)) {}

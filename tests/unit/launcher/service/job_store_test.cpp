@@ -48,6 +48,25 @@ struct Records {
     return added.value();
   }
 
+  JobRecord add_elastic(const std::string& name, int least, int most) {
+    JobRecord job = add(name, least);
+    Database database = Database::open(dir.database()).value();
+    REQUIRE(database
+                .change("UPDATE job SET min_nodes = ?, max_nodes = ? WHERE id = ?",
+                        {std::int64_t{least}, std::int64_t{most}, job.id})
+                .ok());
+    return store.job(job.id).value();
+  }
+
+  std::vector<std::string> nodes_of(const JobRecord& job) {
+    std::vector<std::string> names;
+    const JobRecord now_there = store.job(job.id).value();
+    for (const JobNode& node : now_there.nodes) {
+      names.push_back(node.name);
+    }
+    return names;
+  }
+
   void add_cluster(const std::string& hosts, const std::string& name = "lab") {
     Cluster cluster;
     cluster.name = name;
@@ -298,4 +317,55 @@ TEST_CASE("jobs of one name get numbers, also after many of them") {
   CHECK(names.contains("same-2"));
   CHECK(records.store.is_active("uuid-7").value());
   CHECK(!records.store.is_active("another").value());
+}
+
+TEST_CASE("an elastic job that runs gets the nodes that become idle, and gives a drained one back") {
+  Records records;
+  records.add_cluster("a,b,c");
+  const auto other = records.add("other", 2);
+  const auto job = records.add_elastic("job", 1, 3);
+  REQUIRE(records.store.claim(other.id, kSomebody).value().has_value());
+  REQUIRE(records.store.claim(job.id, kSomebody).value().has_value());
+  CHECK(records.nodes_of(job) == std::vector<std::string>{"c"});
+  CHECK(!records.store.is_turn(job.id).value());
+  REQUIRE(records.store.end(other.id, {ExecutionState::kSucceeded, 0, 0, {}}).ok());
+  CHECK(records.store.is_turn(job.id).value());
+  REQUIRE(records.store.grow(job.id).ok());
+  REQUIRE(records.store.grow(job.id).ok());
+  CHECK(records.nodes_of(job) == std::vector<std::string>{"c", "a", "b"});
+  REQUIRE(records.store.set_addresses(job.id, {{"a", "10.0.0.1"}, {"c", ""}, {"z", "10.0.0.9"}}).ok());
+  CHECK(records.store.job(job.id).value().nodes[1].address == "10.0.0.1");
+  REQUIRE(records.store.give_back(job.id, "a", false).ok());  // it is not drained
+  CHECK(records.nodes_of(job).size() == 3);
+  REQUIRE(records.store.set_drained("lab", {"a", "b"}, true).ok());
+  REQUIRE(records.store.set_leaving_time(job.id, 5000, false).ok());
+  REQUIRE(records.store.give_back(job.id, "a", false).ok());
+  REQUIRE(records.store.give_back(job.id, "b", true).ok());
+  CHECK(records.nodes_of(job) == std::vector<std::string>{"c"});
+  CHECK(records.states() == std::vector<S>{S::kUnusable, S::kLeaving, S::kPreparing});
+  REQUIRE(records.store.set_drained("lab", {}, false).ok());
+  REQUIRE(records.store.grow(job.id).ok());
+  CHECK(records.nodes_of(job) == std::vector<std::string>{"c", "a"});
+  REQUIRE(records.store.request_stop(job.id).ok());
+  records.now += 6000;
+  REQUIRE(records.store.grow(job.id).ok());  // it is ending
+  CHECK(records.nodes_of(job).size() == 2);
+  REQUIRE(records.store.bury(job.id, "boot").ok());
+  CHECK(records.states() == std::vector<S>(3, S::kIdle));
+}
+
+TEST_CASE("records of schema 1 are taken over") {
+  Records records;
+  records.add_cluster("a");
+  const auto job = records.add("job");
+  {
+    Database database = Database::open(records.dir.database()).value();
+    REQUIRE(database
+                .run("ALTER TABLE job DROP COLUMN min_nodes; ALTER TABLE job DROP COLUMN max_nodes;"
+                     "PRAGMA user_version = 1;")
+                .ok());
+  }
+  JobStore again = records.open();
+  CHECK(again.job(job.id).value().max_nodes == 0);
+  CHECK(again.is_turn(job.id).value());
 }

@@ -34,6 +34,22 @@ TEST_CASE("a job that waits for many nodes is not overtaken, one that can never 
   CHECK(plan_starts({{1, 0, 0}, {2, -1, 0}}, nodes).empty());
 }
 
+TEST_CASE("an elastic job starts with its least, and gets more when nobody waits") {
+  CHECK(plan_starts({{1, 1, 0, 3}}, idle_nodes(4)) == std::vector<Start>{{1, {0, 1, 2}}});
+  CHECK(plan_starts({{1, 2, 0, 3}}, idle_nodes(1)).empty());
+  // The second one's least comes before what is more than the first one's.
+  CHECK(plan_starts({{1, 1, 0, 3}, {2, 2, 0}}, idle_nodes(3)) == std::vector<Start>{{1, {0}}, {2, {1, 2}}});
+  // A job that waits for nodes keeps what is idle from growing jobs, one that can never start does not.
+  CHECK(plan_starts({{1, 1, 0, 3}, {2, 3, 0}}, idle_nodes(3), {{7, 0, 2}}) == std::vector<Start>{{1, {0}}});
+  CHECK(plan_starts({{2, 4, 0}}, idle_nodes(3), {{7, 0, 2}}) == std::vector<Start>{{7, {0, 1}}});
+}
+
+TEST_CASE("nodes that nobody waits for go to elastic jobs by priority, then by age, up to their most") {
+  CHECK(plan_starts({}, idle_nodes(3), {{7, 0, 2}, {6, 0, 0}, {8, 5, 2}}) == std::vector<Start>{{8, {0, 1}}, {7, {2}}});
+  CHECK(plan_starts({{9, 1, 0, 2}}, idle_nodes(4), {{7, 0, 9}}) == std::vector<Start>{{9, {0}}, {7, {1, 2, 3}}});
+  CHECK(plan_starts({}, idle_nodes(2), {{7, 0, -1}}).empty());
+}
+
 TEST_CASE("no plan gives a node twice, and none gives one that is not idle") {
   std::mt19937 random(7);
   for (int round = 0; round < 2000; ++round) {
