@@ -192,6 +192,9 @@ Result<int> run_job(const CliOptions& options) {
   }
   HVD_TRY_ASSIGN(const Placement placement, place(job.hosts, job.size));
   HVD_TRY(check_input_rank(job, placement.size));
+  if (!job.quiet && !job.json_events && !job.allocation.empty()) {
+    write_error_line("hvdrun: " + job.allocation);
+  }
   if (!options.job.quiet) {
     const auto log = log_of(options.job, [](std::string_view line) { write_error_line(line); });
     for (const std::string& notice : options.notices) {

@@ -24,7 +24,7 @@ EDGES = {
             "launcher/chart", "launcher/service", "launcher/process", IO, BASE, "runtime/bench"],
     "cli/agent_main.cpp": ["launcher/agent", "launcher/wire", "launcher/process", "runtime/bench", IO, BASE],
     # Words become settings.
-    "cli/options": ["launcher/jobfile", "launcher/job", "launcher/engines", "launcher/transport", "launcher/command", "launcher/run", "launcher/process", BASE,
+    "cli/options": ["launcher/jobfile", "launcher/job", "launcher/allocations", "launcher/engines", "launcher/transport", "launcher/command", "launcher/run", "launcher/process", BASE,
                     "runtime/bench"],
     "launcher/job": [BASE],
     "launcher/placement": ["launcher/job", BASE],
@@ -46,6 +46,8 @@ EDGES = {
     "launcher/transport": ["launcher/wire", "launcher/placement", "launcher/job", "launcher/process", IO, BASE, "runtime/rendezvous"],
     "launcher/command": ["launcher/transport", "launcher/wire", "launcher/process", IO, BASE],
     "launcher/ssh": ["launcher/command", "launcher/transport", "launcher/process", IO, BASE],
+    # What a batch system or a cloud says of the job in which hvdrun runs.
+    "launcher/allocations": ["launcher/jobfile", "launcher/job", "launcher/process", IO, BASE],
     # Other launchers, which start our agents.
     "launcher/engines": ["launcher/command", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job",
                          "launcher/process", IO, BASE, "runtime/rendezvous"],

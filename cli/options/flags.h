@@ -58,6 +58,7 @@ struct Flags {
   launch::Settings settings;  // tunables given as flags
   std::string rsh;
   std::string launcher;  // empty: the default
+  std::string engine;    // empty: any that is found
   int driver_fd = -1;    // for --launcher spark
   int nodes = 0;         // this and those below: for --launcher kubernetes
   int agent_port = 4711;

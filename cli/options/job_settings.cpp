@@ -9,9 +9,9 @@
 #include <map>
 #include <string_view>
 
+#include "launcher/allocations/allocation.h"
 #include "launcher/command/rsh_template.h"
 #include "launcher/engines/kubernetes_gang.h"
-#include "launcher/engines/slurm.h"
 #include "launcher/job/host_list.h"
 #include "launcher/job/hostfile.h"
 #include "launcher/process/own_process.h"
@@ -199,37 +199,67 @@ Result<launch::LauncherKind> launcher_of(const Flags& flags) {
   return wants_mpi ? launch::LauncherKind::kMpi : launch::LauncherKind::kOwn;
 }
 
-// Takes the nodes of Slurm's job where hvdrun runs within one and nothing else says where the ranks are to be.
-Result<void> apply_slurm(const Flags& flags, launch::JobSpec& job) {
-  const bool is_asked_for = flags.launcher == "slurm";
-  const bool has_hosts = !flags.hosts.empty() || !flags.hostfile.empty() || !flags.job_file.empty();
-  if (is_asked_for && has_hosts) {
-    return Error(Code::kInvalid,
-                 "--launcher slurm takes the nodes of Slurm's job; give it without -H, --hostfile and -f");
+// Returns the engine that the user insists on; "" for any that is found, "none" where something else says where the
+// ranks are to be.
+Result<std::string> engine_of(const Flags& flags, launch::LauncherKind launcher) {
+  // The older word of --launcher means the same.
+  const std::string wanted = flags.engine.empty() && flags.launcher == "slurm" ? "slurm" : flags.engine;
+  const bool has_hosts = !flags.hosts.empty() || !flags.hostfile.empty() || !flags.job_file.empty() ||
+                         !flags.host_discovery_script.empty();
+  const bool is_for_other = launcher != launch::LauncherKind::kOwn;
+  if (wanted.empty() || wanted == "none") {
+    const bool has_way = !flags.launcher.empty() || flags.gloo || flags.mpi || !flags.rsh.empty();
+    return wanted == "none" || has_hosts || has_way || is_for_other ? std::string("none") : std::string();
   }
-  const bool has_way = !flags.launcher.empty() || flags.gloo || flags.mpi || !flags.rsh.empty();
-  if (!is_asked_for && (has_hosts || has_way || job.launcher != launch::LauncherKind::kOwn)) {
-    return {};
+  const std::string flag = flags.engine.empty() ? "--launcher " : "--engine ";
+  if (has_hosts) {
+    return Error(Code::kInvalid, flag + wanted +
+                                     " takes the hosts of the job in which hvdrun runs; give it without -H, " +
+                                     "--hostfile, --host-discovery-script and -f");
   }
-  HVD_TRY_ASSIGN(std::optional<launch::SlurmAllocation> found, launch::slurm_allocation(job.environment, job.size));
-  if (!found) {
-    return is_asked_for ? Result<void>(Error(Code::kInvalid,
-                                             "--launcher slurm: SLURM_JOB_ID is not set, so this is no job of Slurm's; "
-                                             "run hvdrun within salloc or sbatch"))
-                        : Result<void>();
+  const bool is_srun = flags.launcher == "slurm" && wanted != "slurm";
+  if (is_for_other || is_srun || (wanted == "slurm" && (flags.launcher == "ssh" || !flags.rsh.empty()))) {
+    return Error(Code::kInvalid, flag + wanted + " and another way to start the ranks exclude each other");
   }
+  return wanted;
+}
+
+// Takes the nodes of Slurm's job, on which srun starts the agents.
+void apply_slurm(launch::Allocation found, bool is_asked_for, launch::JobSpec& job) {
   // The job's one node, if it is this one, needs no srun.
-  const bool is_here = found->hosts.size() == 1 && launch::is_local_host(found->hosts.front().name);
-  if (is_here && !is_asked_for && !found->slots_are_gpus) {
-    found->hosts.front().name = "localhost";
-    job.hosts = std::move(found->hosts);
-    return {};
+  const bool is_here = found.hosts.size() == 1 && launch::is_local_host(found.hosts.front().name);
+  if (is_here && !is_asked_for && !found.slots_are_gpus) {
+    found.hosts.front().name = "localhost";
+    job.hosts = std::move(found.hosts);
+    return;
   }
   job.launcher = launch::LauncherKind::kSlurm;
+  job.hosts = std::move(found.hosts);
+  job.slots_are_gpus = found.slots_are_gpus;
+  job.engine_job = std::move(found.job);
+  job.slots_from = std::move(found.slots_from);
+}
+
+// Takes the hosts of the batch system's or cloud's job in which hvdrun runs, where nothing else says where the ranks
+// are to be.
+Result<void> apply_engine(const Flags& flags, launch::JobSpec& job) {
+  HVD_TRY_ASSIGN(const std::string wanted, engine_of(flags, job.launcher));
+  if (wanted == "none") {
+    return {};
+  }
+  HVD_TRY_ASSIGN(const launch::Surroundings here, launch::own_surroundings(job.environment, job.size));
+  HVD_TRY_ASSIGN(std::optional<launch::Allocation> found, launch::find_allocation(here, wanted));
+  if (!found) {
+    return {};
+  }
+  if (found->engine == "Slurm") {
+    apply_slurm(std::move(*found), !wanted.empty(), job);
+    return {};
+  }
+  job.allocation = launch::described(*found, job.size);
   job.hosts = std::move(found->hosts);
-  job.slots_are_gpus = found->slots_are_gpus;
-  job.engine_job = std::move(found->job);
-  job.slots_from = std::move(found->slots_from);
+  const bool has_ssh_words = flags.ssh_port != 0 || !flags.ssh_identity_file.empty() || !flags.ssh_config.empty();
+  job.rsh_command = has_ssh_words ? "" : found->rsh;
   return {};
 }
 
@@ -414,7 +444,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   HVD_TRY_ASSIGN(job.hosts, hosts_of(flags));
   job.environment = own_environment();
   HVD_TRY_ASSIGN(job.launcher, launcher_of(flags));
-  HVD_TRY(apply_slurm(flags, job));
+  HVD_TRY(apply_engine(flags, job));
   HVD_TRY(apply_kubernetes(flags, job));
   if (flags.job_file.empty() && !job.hosts.empty()) {  // the processes of a job file are not the slots
     HVD_TRY(launch::check_rank_count(job.hosts, job.size, launch::limits_of_this_machine()));
@@ -455,7 +485,7 @@ Result<launch::JobSpec> make_job(const Flags& flags) {
   job.ssh_port = flags.ssh_port;
   job.ssh_identity_file = flags.ssh_identity_file;
   job.ssh_config_file = flags.ssh_config;
-  job.rsh_command = flags.rsh;
+  job.rsh_command = flags.rsh.empty() ? job.rsh_command : flags.rsh;
   job.fanout = flags.fanout;
   if (job.launcher == launch::LauncherKind::kSpark) {
     job.driver_fd = flags.driver_fd;

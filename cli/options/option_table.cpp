@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "launcher/allocations/allocation.h"
 #include "launcher/job/text_file.h"
 #include "launcher/job/tunable.h"
 #include "runtime/bench/bench_wire.h"
@@ -15,6 +16,11 @@ const std::vector<std::string> kColorWords = {"auto", "always", "never"};
 const std::vector<std::string> kGpuWords = {"local", "one", "none"};
 const std::vector<std::string> kBindWords = {"none", "core", "numa"};
 const std::vector<std::string> kLauncherWords = {"ssh", "mpi", "slurm", "spark", "kubernetes"};
+const std::vector<std::string> kEngineWords = [] {
+  std::vector<std::string> words = launch::engine_words();
+  words.emplace_back("none");
+  return words;
+}();
 const std::vector<std::string> kContainerWords = {"auto", "podman", "docker", "apptainer", "none"};
 const std::vector<std::string> kManifestKinds = {"jobset", "job"};
 const std::vector<std::string> kDocumentKinds = {"man", "bash", "zsh", "fish", "schema"};
@@ -271,6 +277,14 @@ void add_options(CLI::App& app, Flags& flags) {
          "hvdrun manifest writes")
       ->type_name("WORD")
       ->check(CLI::IsMember(kLauncherWords));
+  app.add_option(
+         "--engine", flags.engine,
+         "The batch system or cloud in whose job hvdrun runs, to insist on its hosts (slurm, pbs, lsf, sge, flux, "
+         "sagemaker, azure, vertex, skypilot, dstack, lws, volcano), or none, to leave it aside. Default: the one "
+         "whose "
+         "variables are there; see hvdrun help allocations")
+      ->type_name("NAME")
+      ->check(CLI::IsMember(kEngineWords));
   app.add_option("--driver-fd", flags.driver_fd)->check(CLI::Range(3, 1 << 20))->group("");  // run/driver_pipe.h
   app.add_flag("--mpi", flags.mpi, "As --launcher mpi");
   app.add_option("--mpi-args", flags.mpi_args, "Further arguments for mpirun, split as a shell splits quotes")
@@ -395,6 +409,7 @@ std::vector<OptionInfo> describe_options(const CLI::App& app) {
                    : option == app.get_option_no_throw("--gpus")      ? kGpuWords
                    : option == app.get_option_no_throw("--bind")      ? kBindWords
                    : option == app.get_option_no_throw("--launcher")  ? kLauncherWords
+                   : option == app.get_option_no_throw("--engine")    ? kEngineWords
                    : option == app.get_option_no_throw("--container") ? kContainerWords
                    : option == app.get_option_no_throw("--document")  ? kDocumentKinds
                                                                       : std::vector<std::string>();

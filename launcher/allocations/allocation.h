@@ -1,0 +1,67 @@
+// An allocation is what a batch system or a cloud has given to the job in which hvdrun runs: hosts with slots, and how
+// they are reached. Value type. How each engine says it: one file for each of them here.
+//
+// An engine's words are variables, files that these name, and for Flux a command's answer. What is known by half is an
+// error that names the variable: a job must not run on this machine alone where four were asked for.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/job/host_spec.h"
+#include "runtime/base/result.h"
+
+namespace hvd::launch {
+
+struct Allocation {
+  std::string engine;  // "PBS", for the user
+  std::string job;     // its number or name; empty: the engine says none
+  HostList hosts;
+  // Nobody has said how many ranks a node gets: as many as it has GPUs, which its agent counts (Slurm only).
+  bool slots_are_gpus = false;
+  std::string slots_from;  // "PBS_NODEFILE", for the user
+  std::string rsh;         // the command that reaches the hosts, as --rsh has it; empty: SSH
+};
+
+// Surroundings are all that an engine's words are read from.
+struct Surroundings {
+  std::vector<std::string> environment;  // of hvdrun, as "NAME=value"
+  std::vector<std::string> own_names;    // this machine's host name, then its addresses
+  int size = 0;                          // the ranks that the user asks for; 0: none said
+  std::string cloud_file = "/opt/ml/input/config/resourceconfig.json";  // SageMaker's description of a job
+};
+
+// Returns the surroundings of this process.
+Result<Surroundings> own_surroundings(std::vector<std::string> environment, int size);
+
+using FoundAllocation = Result<std::optional<Allocation>>;  // nothing: this is no job of the engine's
+
+FoundAllocation find_slurm(const Surroundings& here);
+FoundAllocation find_pbs(const Surroundings& here);
+FoundAllocation find_lsf(const Surroundings& here);
+FoundAllocation find_sge(const Surroundings& here);
+FoundAllocation find_flux(const Surroundings& here);
+FoundAllocation find_sagemaker(const Surroundings& here);
+FoundAllocation find_azure(const Surroundings& here);
+FoundAllocation find_vertex(const Surroundings& here);
+FoundAllocation find_skypilot(const Surroundings& here);
+FoundAllocation find_dstack(const Surroundings& here);
+FoundAllocation find_leader_worker_set(const Surroundings& here);
+FoundAllocation find_volcano(const Surroundings& here);
+
+// The words of --engine, without "none".
+std::vector<std::string> engine_words();
+
+// Looks for the engine of this word and insists on it, or for any where the word is empty. The innermost of two counts:
+// Flux within Slurm.
+FoundAllocation find_allocation(const Surroundings& here, std::string_view word);
+
+// "PBS job 12: 4 nodes (n1 to n4), 8 ranks (PBS_NODEFILE)".
+std::string described(const Allocation& allocation, int size);
+
+// Returns the count of each node from Slurm's way to write them, "2(x3),1".
+Result<std::vector<int>> expand_task_counts(std::string_view text);
+
+}  // namespace hvd::launch

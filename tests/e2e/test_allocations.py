@@ -1,0 +1,156 @@
+"""hvdrun within jobs of batch systems that are not here: their variables and files, and starters that do what theirs do, in
+the lab. Nothing of a real PBS, LSF or SGE runs."""
+
+import os
+import re
+import signal
+
+import pytest
+
+from hvdrun import BIN, HVDRUN, ROOT, hvdrun, read_until
+
+PAGE = (ROOT / "launcher/docs/allocations.md").read_text()
+
+# `qrsh -inherit` and `blaunch` reach only hosts of the job, with this process's standard input and output.
+QRSH = """#!/bin/sh
+[ "$1 $2" = "-inherit -V" ] && [ -n "$JOB_ID" ] || { echo "qrsh: $*" >&2; exit 1; }
+grep -q "^$3 " "$PE_HOSTFILE" || { echo "qrsh: $3 is not of this job" >&2; exit 1; }
+shift 2
+exec ssh "$@"
+"""
+BLAUNCH = """#!/bin/sh
+case " $LSB_MCPU_HOSTS" in *" $1 "*) exec ssh "$@";; esac
+echo "blaunch: $1 is not of this job" >&2
+exit 1
+"""
+
+
+def job_of(engine, folder):
+    """The environment of a job on launcher and node1, with two slots each; files and starters are put into the folder."""
+    def write(name, text):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+        return str(folder / name)
+
+    if engine == "pbs":
+        return {"PBS_JOBID": "12.server", "PBS_NODEFILE": write("nodes", "launcher\nlauncher\nnode1\nnode1\n")}
+    if engine == "lsf":
+        write("blaunch", BLAUNCH)
+        return {"LSB_JOBID": "12", "LSB_MCPU_HOSTS": "launcher 2 node1 2", "PATH": f"{folder}:{os.environ['PATH']}"}
+    write("qrsh", QRSH)
+    return {"JOB_ID": "12", "SGE_TASK_ID": "undefined", "NSLOTS": "4", "NHOSTS": "2",
+            "PE_HOSTFILE": write("pe", "launcher 2 all.q@launcher UNDEFINED\nnode1 2 all.q@node1 UNDEFINED\n"),
+            "PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+ENGINES = {"pbs": ("PBS", "PBS_NODEFILE", "ssh"), "lsf": ("LSF", "LSB_MCPU_HOSTS", "rsh"), "sge": ("SGE", "PE_HOSTFILE", "rsh")}
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request):
+    return request.param
+
+
+@pytest.fixture
+def environment(engine, lab2):
+    folder = lab2.shared / engine
+    folder.mkdir(exist_ok=True)
+    yield {**os.environ, **job_of(engine, folder)}
+    assert lab2.wait_for_no_processes() == []
+
+
+def test_the_job_s_hosts_are_used_and_told_in_one_line(lab2, engine, environment):
+    name, variable, transport = ENGINES[engine]
+    done = lab2.run(HVDRUN, "sh", "-c", "echo $RANK of $WORLD_SIZE on $(hostname)", env=environment)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"[{rank}]<stdout>:{rank} of 4 on {host}"
+                                                for rank, host in enumerate(["launcher", "launcher", "node1", "node1"])]
+    told = f"hvdrun: {name} job 12: 2 nodes (launcher to node1), 4 ranks ({variable})"
+    assert done.stderr.splitlines().count(told) == 1
+    plan = lab2.run(HVDRUN, "plan", "true", env=environment)
+    assert [way for way in re.findall(r"^\d +\d +\S+ +(\S+)", plan.stdout, re.M)] == ["local"] * 2 + [transport] * 2, plan.stdout
+
+
+def test_a_rank_s_exit_code_is_the_job_s(lab2, environment):
+    done = lab2.run(HVDRUN, "sh", "-c", "[ $RANK = 3 ] || exec sleep 1000; exit 7", env=environment)
+    assert done.returncode == 7, done.stderr
+    assert re.search(r"^hvdrun: rank 3 on node1 .*exited with code 7", done.stderr, re.M)
+
+
+def test_ctrl_c_leaves_nothing(lab2, environment):
+    job = lab2.popen(HVDRUN, "--grace", "1", "sh", "-c", "trap '' INT; echo up $RANK; sleep 1000 & wait", env=environment)
+    read_until(job.stdout, "up 3")
+    os.kill(lab2.pid_of(job), signal.SIGINT)
+    _, errors = job.communicate(timeout=120)
+    assert job.returncode == 128 + signal.SIGINT, errors
+
+
+def test_a_host_that_the_starter_does_not_reach_is_named(lab2):
+    folder = lab2.shared / "refusing"
+    folder.mkdir(exist_ok=True)
+    environment = {**os.environ, **job_of("sge", folder)}
+    (folder / "qrsh").write_text("#!/bin/sh\necho 'error: executing task of job 12 failed' >&2\nexit 1\n")
+    done = lab2.run(HVDRUN, "true", env=environment)
+    assert done.returncode == 241
+    assert "node1: rsh: qrsh -inherit -V node1 exited with code 1: error: executing task of job 12 failed" in done.stderr
+
+
+def test_the_user_s_words_win(lab2, engine, environment):
+    for words in (["-H", "localhost:2"], ["--launcher", "ssh", "-np", "2"], ["--engine", "none", "-np", "2"]):
+        done = lab2.run(HVDRUN, *words, "hostname", env=environment)
+        assert done.returncode == 0, done.stderr
+        assert sorted(done.stdout.splitlines()) == ["[0]<stdout>:launcher", "[1]<stdout>:launcher"]
+        assert ENGINES[engine][0] not in done.stderr
+    done = lab2.run(HVDRUN, "--engine", engine, "-np", "3", "hostname", env=environment)
+    assert done.returncode == 0 and "3 ranks (" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("variables, words", [
+    ({"PBS_JOBID": "12"}, "this is PBS job 12, but PBS_NODEFILE, which names its nodes, is not set"),
+    ({"PBS_JOBID": "12", "PBS_NODEFILE": "/no/such"}, "PBS_NODEFILE /no/such"),
+    ({"PBS_JOBID": "12", "PBS_NODEFILE": "/dev/null"}, "PBS_NODEFILE names a file without a line"),
+    ({"LSB_JOBID": "12"}, "neither LSB_DJOB_HOSTFILE nor LSB_MCPU_HOSTS"),
+    ({"LSB_JOBID": "12", "LSB_MCPU_HOSTS": "elsewhere 4"}, "LSB_MCPU_HOSTS names elsewhere and not this host"),
+    ({"JOB_ID": "12", "SGE_TASK_ID": "1", "NSLOTS": "4"}, "PE_HOSTFILE, which names its hosts, is not set"),
+    ({"SM_HOSTS": "[]", "SM_CURRENT_HOST": "a"}, "SM_HOSTS has no list of hosts"),
+    ({"SKYPILOT_NODE_IPS": "10.9.9.9", "SKYPILOT_NUM_NODES": "2"}, "SKYPILOT_NUM_NODES says 2"),
+    ({"SLURM_JOB_ID": "12"}, "this is Slurm job 12, but SLURM_JOB_NODELIST"),
+])
+def test_a_job_that_is_known_by_half_is_one_line_and_starts_nothing(variables, words):
+    done = hvdrun("echo", "started", env={**os.environ, **variables})
+    assert done.returncode == 240 and done.stdout == ""
+    assert words in done.stderr and "--engine none leaves" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert hvdrun("--engine", "none", "true", env={**os.environ, **variables}).returncode == 0
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--engine", "pbs"], "--engine pbs: PBS_JOBID is not set"),
+    (["--launcher", "slurm"], "--engine slurm: SLURM_JOB_ID is not set"),
+    (["--engine", "pbs", "-H", "a"], "--engine pbs takes the hosts of the job in which hvdrun runs"),
+    (["--engine", "pbs", "--launcher", "mpi"], "exclude each other"),
+    (["--engine", "slurm", "--launcher", "ssh"], "exclude each other"),
+    (["--engine", "condor"], "--engine"),
+])
+def test_an_engine_that_cannot_be_had_is_one_line(arguments, words):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PBS_", "SLURM_"))}
+    done = hvdrun(*arguments, "true", env=environment)
+    assert done.returncode == 240
+    assert words in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_the_page_has_the_words_of_the_flag():
+    refused = hvdrun("--engine", "condor", "true").stderr
+    assert set(re.findall(r"^\| `(\w+)` \|", PAGE, re.M)) | {"none"} == set(re.search(r"{(.*)}", refused)[1].split(","))
+
+
+def test_the_page_s_recipe_for_a_list_of_addresses_runs(lab2):
+    recipe = re.search(r'^(if \[ "\$SKYPILOT_NODE_RANK".*?fi) ', PAGE, re.M)[1].replace("python train.py", "hostname")
+    for rank in range(2):
+        environment = {**os.environ, "SKYPILOT_NODE_IPS": f"{lab2.addr('launcher')}\n{lab2.addr('node1')}",
+                       "SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_RANK": str(rank), "SKYPILOT_NUM_GPUS_PER_NODE": "0",
+                       "PATH": f"{BIN}:{os.environ['PATH']}"}
+        done = lab2.run("sh", "-c", recipe, env=environment)
+        assert done.returncode == 0, done.stderr
+        assert sorted(done.stdout.split()) == (["[0]<stdout>:launcher", "[1]<stdout>:node1"] if rank == 0 else [])
+    done = lab2.run(HVDRUN, "hostname", env=environment)
+    assert done.returncode == 240 and "SKYPILOT_NODE_RANK is 1: run hvdrun on node 0 alone" in done.stderr
