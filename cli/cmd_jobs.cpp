@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/options/job_settings.h"
 #include "cli/service_commands.h"
+#include "cli/slurm_jobs.h"
 #include "launcher/report/listing.h"
 #include "launcher/service/supervisor.h"
 #include "launcher/service/ticket.h"
@@ -23,6 +24,8 @@ using Json = nlohmann::ordered_json;
 // More ended jobs are seldom looked for; --all shows them.
 constexpr std::int64_t kNewestEnded = 20;
 constexpr auto kLookAgain = std::chrono::hours(1);
+// Slurm's controller serves a whole site.
+constexpr auto kAskSlurmAgain = std::chrono::seconds(5);
 
 std::string exit_code_of(const JobRecord& job) {
   return job.exit_code ? std::to_string(*job.exit_code) : "";
@@ -40,8 +43,8 @@ std::string nodes_of(const JobRecord& job) {
 std::string table_of(const std::vector<JobRecord>& jobs) {
   std::vector<std::vector<std::string>> rows;
   for (const JobRecord& job : jobs) {
-    rows.push_back({std::to_string(job.id), job.name, job.cluster, job.tool, nodes_of(job), state_name(job.state),
-                    exit_code_of(job)});
+    rows.push_back({job.engine_job.empty() ? std::to_string(job.id) : job.engine_job, job.name, job.cluster, job.tool,
+                    nodes_of(job), state_name(job.state), exit_code_of(job)});
   }
   return listing({{"Id", true}, {"Name"}, {"Cluster"}, {"Tool"}, {"Nodes", true}, {"State"}, {"Exit code", true}},
                  rows);
@@ -49,8 +52,9 @@ std::string table_of(const std::vector<JobRecord>& jobs) {
 
 // Handles the death of the job's supervisor while a user waits for the job.
 Result<void> look_after(ServicePlace& place, const JobRecord& job) {
-  return has_ended(job.state) || is_locked(place.dir.lock_of(job.uuid)) ? Result<void>()
-                                                                        : recover(place.dir, place.store);
+  return has_ended(job.state) || !job.engine_job.empty() || is_locked(place.dir.lock_of(job.uuid))
+             ? Result<void>()
+             : recover(place.dir, place.store);
 }
 
 void send(int pidfd, int signo) {
@@ -58,12 +62,32 @@ void send(int pidfd, int signo) {
 }
 
 Result<void> end_job(ServicePlace& place, const JobRecord& job) {
+  if (!job.engine_job.empty()) {
+    return has_ended(job.state) ? Result<void>() : cancel_slurm_job(job);
+  }
   HVD_TRY_ASSIGN(const StopOutcome outcome, place.store.request_stop(job.id));
   place.dir.wake();
   if (outcome == StopOutcome::kTerminating) {
     HVD_TRY_ASSIGN(const JobRecord now, place.store.job(job.id));
     if (const Fd supervisor = open_supervisor(place.dir, now); supervisor.is_open()) {
       send(supervisor.get(), SIGTERM);
+    }
+  }
+  return {};
+}
+
+// Adds the jobs of engines: all that have not ended, and the newest that have.
+Result<void> add_engine_jobs(ServicePlace& place, bool wants_all, std::vector<JobRecord>& jobs) {
+  HVD_TRY_ASSIGN(std::vector<JobRecord> of_engines, place.engine_jobs.all());
+  if (const auto asked = refresh_slurm_jobs(place, of_engines); !asked.ok()) {
+    std::cerr << "hvdrun: " << asked.error().message() << "; they are shown as they were known last\n";
+  }
+  auto ended =
+      std::count_if(of_engines.begin(), of_engines.end(), [](const JobRecord& j) { return has_ended(j.state); });
+  for (JobRecord& job : of_engines) {
+    const bool is_old = has_ended(job.state) && ended-- > kNewestEnded;
+    if (wants_all || !is_old) {
+      jobs.push_back(std::move(job));
     }
   }
   return {};
@@ -84,16 +108,20 @@ Result<int> print_json(const std::string& json, const std::string& field) {
   return 0;
 }
 
-Result<JobRecord> await_end(ServicePlace& place, std::int64_t id, FolderWatch& watch,
+Result<JobRecord> await_end(ServicePlace& place, const JobRecord& begun, FolderWatch& watch,
                             const std::function<Result<void>(const JobRecord&)>& look) {
+  const bool is_slurm_s = !begun.engine_job.empty();
+  if (is_slurm_s) {
+    HVD_TRY(watch.add(begun.output));  // hvdrun leaves its exit code there
+  }
   for (;;) {
-    HVD_TRY_ASSIGN(const JobRecord job, place.store.job(id));
+    HVD_TRY_ASSIGN(const JobRecord job, place.again(begun));
     HVD_TRY(look(job));
     if (has_ended(job.state)) {
       return job;
     }
     HVD_TRY(look_after(place, job));
-    watch.wait(kLookAgain);
+    watch.wait(is_slurm_s ? Duration(kAskSlurmAgain) : Duration(kLookAgain));
   }
 }
 
@@ -103,6 +131,7 @@ Result<int> list_jobs(ServicePlace& place, const ServiceOptions& options) {
   HVD_TRY_ASSIGN(std::vector<JobRecord> active, place.store.active_jobs());
   std::move(active.begin(), active.end(), std::back_inserter(jobs));
   std::sort(jobs.begin(), jobs.end(), [](const JobRecord& a, const JobRecord& b) { return a.id < b.id; });
+  HVD_TRY(add_engine_jobs(place, options.all, jobs));
   if (options.json) {
     Json all = Json::array();
     for (const JobRecord& job : jobs) {
@@ -119,7 +148,7 @@ Result<int> list_jobs(ServicePlace& place, const ServiceOptions& options) {
 }
 
 Result<int> show_job(ServicePlace& place, const ServiceOptions& options) {
-  HVD_TRY_ASSIGN(const JobRecord job, place.store.job(options.job));
+  HVD_TRY_ASSIGN(const JobRecord job, place.job(options.job));
   if (options.json || !options.field.empty()) {
     return print_json(record_json(job), options.field);
   }
@@ -131,7 +160,7 @@ Result<int> show_job(ServicePlace& place, const ServiceOptions& options) {
 }
 
 Result<int> wait_for_job(ServicePlace& place, const ServiceOptions& options) {
-  HVD_TRY_ASSIGN(const JobRecord begun, place.store.job(options.job));
+  HVD_TRY_ASSIGN(const JobRecord begun, place.job(options.job));
   HVD_TRY_ASSIGN(FolderWatch watch, FolderWatch::on(place.dir.locks()));
   auto state = ExecutionState::kQueued;
   std::cerr << "hvdrun: job " << begun.name << " was submitted at " << utc_text(begun.created_ms) << "\n";
@@ -143,30 +172,30 @@ Result<int> wait_for_job(ServicePlace& place, const ServiceOptions& options) {
     }
     return {};
   };
-  HVD_TRY_ASSIGN(const JobRecord job, await_end(place, begun.id, watch, tell));
+  HVD_TRY_ASSIGN(const JobRecord job, await_end(place, begun, watch, tell));
   return job.status;
 }
 
 Result<int> stop_job(ServicePlace& place, const ServiceOptions& options) {
-  HVD_TRY_ASSIGN(const JobRecord job, place.store.job(options.job));
+  HVD_TRY_ASSIGN(const JobRecord job, place.job(options.job));
   HVD_TRY_ASSIGN(FolderWatch watch, FolderWatch::on(place.dir.locks()));
   HVD_TRY(end_job(place, job));
   if (!options.no_wait) {
-    HVD_TRY(await_end(place, job.id, watch, [](const JobRecord&) { return Result<void>(); }));
+    HVD_TRY(await_end(place, job, watch, [](const JobRecord&) { return Result<void>(); }));
   }
   return 0;
 }
 
 Result<int> remove_job(ServicePlace& place, const ServiceOptions& options) {
   HVD_TRY(stop_job(place, options));
-  HVD_TRY_ASSIGN(const JobRecord job, place.store.job(options.job));
-  HVD_TRY(place.store.remove_job(job.id));
+  HVD_TRY_ASSIGN(const JobRecord job, place.job(options.job));
+  HVD_TRY(job.engine_job.empty() ? place.store.remove_job(job.id) : place.engine_jobs.remove(job.engine_job));
   HVD_TRY(place.dir.remove_run(job.uuid));
   return 0;
 }
 
 Result<int> list_nodes(ServicePlace& place, const ServiceOptions& options) {
-  HVD_TRY_ASSIGN(const JobRecord job, place.store.job(options.job));
+  HVD_TRY_ASSIGN(const JobRecord job, place.job(options.job));
   if (options.json) {
     return print_json(record_json(job), "nodes");
   }
@@ -186,7 +215,7 @@ Result<int> list_nodes(ServicePlace& place, const ServiceOptions& options) {
 }
 
 Result<int> run_on_node(ServicePlace& place, const ServiceOptions& options) {
-  HVD_TRY_ASSIGN(const JobRecord job, place.store.job(options.job));
+  HVD_TRY_ASSIGN(const JobRecord job, place.job(options.job));
   if (job.nodes.empty()) {
     return Error(Code::kInvalid, "job " + job.name + " has no nodes yet");
   }

@@ -151,7 +151,7 @@ Result<std::string> folder_of(const JobRecord& job, const ServiceOptions& option
 }  // namespace
 
 Result<int> list_files(ServicePlace& place, const ServiceOptions& options) {
-  HVD_TRY_ASSIGN(const JobRecord job, place.store.job(options.job));
+  HVD_TRY_ASSIGN(const JobRecord job, place.job(options.job));
   HVD_TRY_ASSIGN(const std::string folder, folder_of(job, options));
   std::vector<FileRow> files;
   if (!folder.empty()) {
@@ -178,7 +178,7 @@ Result<int> list_files(ServicePlace& place, const ServiceOptions& options) {
 }
 
 Result<int> show_log(ServicePlace& place, const ServiceOptions& options) {
-  HVD_TRY_ASSIGN(const JobRecord begun, place.store.job(options.job));
+  HVD_TRY_ASSIGN(const JobRecord begun, place.job(options.job));
   HVD_TRY_ASSIGN(const std::string name, options.rank >= 0 ? Result<std::string>("rank " + std::to_string(options.rank))
                                                            : file_name_of(begun, options));
   HVD_TRY_ASSIGN(FolderWatch watch, FolderWatch::on(place.dir.locks()));
@@ -188,12 +188,12 @@ Result<int> show_log(ServicePlace& place, const ServiceOptions& options) {
     return shown.look(path, watch, options.follow && !has_ended(job.state));
   };
   if (options.follow) {
-    HVD_TRY(await_end(place, begun.id, watch, look));
+    HVD_TRY(await_end(place, begun, watch, look));
   } else {
     HVD_TRY(look(begun));
   }
   if (!shown.has_found()) {
-    HVD_TRY_ASSIGN(const JobRecord job, place.store.job(begun.id));
+    HVD_TRY_ASSIGN(const JobRecord job, place.again(begun));
     return Error(Code::kNotFound, "The file \"" + shown_text(name) + "\" not found for the " +
                                       (has_ended(job.state) ? "completed" : state_name(job.state)) +
                                       " job; hvdrun files " + job.name + " shows those that there are");
@@ -202,7 +202,7 @@ Result<int> show_log(ServicePlace& place, const ServiceOptions& options) {
 }
 
 Result<int> attach_to_job(ServicePlace& place, const ServiceOptions& options) {
-  HVD_TRY_ASSIGN(const JobRecord begun, place.store.job(options.job));
+  HVD_TRY_ASSIGN(const JobRecord begun, place.job(options.job));
   HVD_TRY_ASSIGN(FolderWatch watch, FolderWatch::on(place.dir.locks()));
   ShownFile out("stdout.txt", STDOUT_FILENO);
   ShownFile err("stderr.txt", STDERR_FILENO);
@@ -212,7 +212,7 @@ Result<int> attach_to_job(ServicePlace& place, const ServiceOptions& options) {
     HVD_TRY(err.look(job.output.empty() ? "" : job.output + "/stderr.txt", watch, false));
     return words.look(place.dir.run_of(job.uuid) + "/hvdrun.log", watch, false);
   };
-  HVD_TRY_ASSIGN(const JobRecord job, await_end(place, begun.id, watch, look));
+  HVD_TRY_ASSIGN(const JobRecord job, await_end(place, begun, watch, look));
   return job.status;
 }
 

@@ -167,7 +167,9 @@ class FileJob {
     JobSpec spec = job_;
     spec.hosts.clear();
     spec.size = nodes_.size;
-    spec.launcher = LauncherKind::kOwn;
+    if (spec.launcher == LauncherKind::kMpi) {
+      spec.launcher = LauncherKind::kOwn;
+    }
     spec.tells_place = false;
     spec.gpus = GpuMode::kNone;
     spec.bind = BindMode::kNone;

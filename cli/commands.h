@@ -50,6 +50,11 @@ Result<int> check_hosts(const CliOptions& options);
 Result<int> submit_job(const CliOptions& options);
 // Prints what a job would run on a cluster instead (plan --cluster).
 Result<int> plan_on_cluster(const CliOptions& options);
+// Submits a job to Slurm, and prints its record; plan_on_slurm() prints the script that sbatch would get.
+Result<int> submit_to_slurm(const CliOptions& options);
+Result<int> plan_on_slurm(const CliOptions& options);
+// Leaves the exit code of a job that Slurm runs where the commands that ask for it look.
+void write_status(const std::string& file, int code);
 // Runs any other command of the service.
 Result<int> serve(const ServiceOptions& options);
 // Prints the manual's topics, or the page of one; on a terminal in a pager.

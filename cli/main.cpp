@@ -52,6 +52,9 @@ int dispatch(int argc, char** argv) {
     case hvd::cli::Command::kCheckBuild:
       return hvd::cli::print_build();
     case hvd::cli::Command::kPlan:
+      if (options.batch_words) {
+        return code_of(hvd::cli::plan_on_slurm(options), false);
+      }
       return code_of(options.flags.cluster.empty() ? hvd::cli::print_plan(options) : hvd::cli::plan_on_cluster(options),
                      false);
     case hvd::cli::Command::kCheck:
@@ -59,13 +62,17 @@ int dispatch(int argc, char** argv) {
     case hvd::cli::Command::kBench:
       return code_of(hvd::cli::run_bench(options), options.json);
     case hvd::cli::Command::kSubmit:
-      return code_of(hvd::cli::submit_job(options), false);
+      return code_of(options.batch_words ? hvd::cli::submit_to_slurm(options) : hvd::cli::submit_job(options), false);
     case hvd::cli::Command::kService:
       return code_of(hvd::cli::serve(options.service), false);
     case hvd::cli::Command::kRun:
       break;
   }
-  return code_of(options.file ? hvd::cli::run_job_file(options) : hvd::cli::run_job(options), options.json);
+  const int code = code_of(options.file ? hvd::cli::run_job_file(options) : hvd::cli::run_job(options), options.json);
+  if (!options.status_file.empty()) {
+    hvd::cli::write_status(options.status_file, code);
+  }
+  return code;
 }
 
 // Checks that the texts which commands print were written; a job's output is checked by its console instead.

@@ -32,7 +32,7 @@ Result<int> supervise(const ServiceOptions& options);
 
 // Returns when the job has ended; `look` is called after each change and at the end. While it waits it also finds a
 // dead supervisor.
-Result<launch::JobRecord> await_end(ServicePlace& place, std::int64_t id, launch::FolderWatch& watch,
+Result<launch::JobRecord> await_end(ServicePlace& place, const launch::JobRecord& begun, launch::FolderWatch& watch,
                                     const std::function<Result<void>(const launch::JobRecord&)>& look);
 
 // Prints a JSON object, or one field of it, as `show` does. An error names the key that is not there.

@@ -6,6 +6,7 @@
 
 #include "cli/options/flags.h"
 #include "cli/options/job_settings.h"
+#include "cli/slurm_jobs.h"
 #include "launcher/service/supervisor.h"
 
 namespace hvd::cli {
@@ -29,7 +30,29 @@ std::int64_t now_ms() {
 Result<ServicePlace> ServicePlace::open_at(const std::string& root) {
   HVD_TRY_ASSIGN(launch::StateDir dir, launch::StateDir::open(root));
   HVD_TRY_ASSIGN(launch::JobStore store, launch::JobStore::open(dir, now_ms));
-  return ServicePlace{std::move(dir), std::move(store)};
+  HVD_TRY_ASSIGN(launch::EngineJobs engine_jobs, launch::EngineJobs::open(dir));
+  return ServicePlace{std::move(dir), std::move(store), std::move(engine_jobs)};
+}
+
+Result<launch::JobRecord> ServicePlace::job(const std::string& reference) {
+  HVD_TRY_ASSIGN(const std::optional<launch::JobRecord> found, engine_jobs.find(reference));
+  if (!found) {
+    return store.job(reference);
+  }
+  return again(*found);
+}
+
+Result<launch::JobRecord> ServicePlace::again(const launch::JobRecord& job) {
+  if (job.engine_job.empty()) {
+    return store.job(job.id);
+  }
+  HVD_TRY_ASSIGN(const std::optional<launch::JobRecord> found, engine_jobs.find(job.engine_job));
+  if (!found) {
+    return Error(Code::kNotFound, "the job " + job.name + " has been removed");
+  }
+  std::vector<launch::JobRecord> jobs = {*found};
+  HVD_TRY(refresh_slurm_jobs(*this, jobs));
+  return std::move(jobs.front());
 }
 
 Result<ServicePlace> ServicePlace::open() {

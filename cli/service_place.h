@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "launcher/service/engine_jobs.h"
 #include "launcher/service/job_store.h"
 #include "launcher/service/state_dir.h"
 #include "runtime/base/result.h"
@@ -14,10 +15,15 @@ namespace hvd::cli {
 struct ServicePlace {
   launch::StateDir dir;
   launch::JobStore store;
+  launch::EngineJobs engine_jobs;
 
   // Opens those below $XDG_STATE_HOME/hvdrun and handles jobs whose supervisors are dead. An error of that handling is
   // printed, and the command goes on.
   static Result<ServicePlace> open();
+  // Finds a job of the service, or of an engine as it says that the job is now.
+  Result<launch::JobRecord> job(const std::string& reference);
+  // Returns a job that was found before, as it is now.
+  Result<launch::JobRecord> again(const launch::JobRecord& job);
   // Opens them for a supervisor, without looking for dead ones.
   static Result<ServicePlace> open_at(const std::string& root);
 };

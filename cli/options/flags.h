@@ -57,10 +57,12 @@ struct Flags {
   bool tcp = false;
   launch::Settings settings;  // tunables given as flags
   std::string rsh;
-  std::string launcher;  // empty: the default
-  std::string engine;    // empty: any that is found
-  int driver_fd = -1;    // for --launcher spark
-  int nodes = 0;         // this and those below: for --launcher kubernetes
+  std::string launcher;             // empty: the default
+  std::string engine;               // empty: any that is found
+  std::vector<std::string> sbatch;  // further options of sbatch
+  std::string status_file;          // gets the exit code at the end
+  int driver_fd = -1;               // for --launcher spark
+  int nodes = 0;                    // this and those below: for --launcher kubernetes
   int agent_port = 4711;
   std::string key_file;
   std::string manifest_kind = "jobset";  // this and those below: for manifest

@@ -298,6 +298,7 @@ Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
     return launch::error_at(file.file, file.tool.at, possible.error().message());
   }
   options.job.hosts = layout.nodes;
+  options.job.slots_are_gpus = false;  // the file and its hosts say where its processes are
   options.job.size = layout.size();
   HVD_TRY(check_input_rank(options.job, options.job.size));
   note_shell_text(file, loaded.notices);

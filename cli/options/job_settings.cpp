@@ -204,9 +204,11 @@ Result<launch::LauncherKind> launcher_of(const Flags& flags) {
 Result<std::string> engine_of(const Flags& flags, launch::LauncherKind launcher) {
   // The older word of --launcher means the same.
   const std::string wanted = flags.engine.empty() && flags.launcher == "slurm" ? "slurm" : flags.engine;
-  const bool has_hosts = !flags.hosts.empty() || !flags.hostfile.empty() || !flags.job_file.empty() ||
-                         !flags.host_discovery_script.empty();
+  const bool has_hosts = !flags.hosts.empty() || !flags.hostfile.empty() || !flags.host_discovery_script.empty();
   const bool is_for_other = launcher != launch::LauncherKind::kOwn;
+  if (wanted.empty() && !flags.job_file.empty()) {
+    return std::string("none");  // a job file has hosts of its own, or gets those that are asked for
+  }
   if (wanted.empty() || wanted == "none") {
     const bool has_way = !flags.launcher.empty() || flags.gloo || flags.mpi || !flags.rsh.empty();
     return wanted == "none" || has_hosts || has_way || is_for_other ? std::string("none") : std::string();
@@ -215,7 +217,7 @@ Result<std::string> engine_of(const Flags& flags, launch::LauncherKind launcher)
   if (has_hosts) {
     return Error(Code::kInvalid, flag + wanted +
                                      " takes the hosts of the job in which hvdrun runs; give it without -H, " +
-                                     "--hostfile, --host-discovery-script and -f");
+                                     "--hostfile and --host-discovery-script");
   }
   const bool is_srun = flags.launcher == "slurm" && wanted != "slurm";
   if (is_for_other || is_srun || (wanted == "slurm" && (flags.launcher == "ssh" || !flags.rsh.empty()))) {

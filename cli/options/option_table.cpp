@@ -132,7 +132,8 @@ void add_elastic_options(CLI::App& app, Flags& flags) {
 
 void add_kubernetes_options(CLI::App& app, Flags& flags) {
   constexpr const char* kGroup = "In pods of Kubernetes (--launcher kubernetes)";
-  app.add_option("--nodes", flags.nodes, "How many pods have an agent that calls hvdrun")
+  app.add_option("--nodes", flags.nodes,
+                 "How many pods have an agent that calls hvdrun; with submit --engine slurm: the nodes to ask for")
       ->type_name("N")
       ->check(CLI::Range(1, 100000))
       ->group(kGroup);
@@ -285,6 +286,7 @@ void add_options(CLI::App& app, Flags& flags) {
          "variables are there; see hvdrun help allocations")
       ->type_name("NAME")
       ->check(CLI::IsMember(kEngineWords));
+  app.add_option("--status-file", flags.status_file)->group("");  // for a job that is submitted to Slurm
   app.add_option("--driver-fd", flags.driver_fd)->check(CLI::Range(3, 1 << 20))->group("");  // run/driver_pipe.h
   app.add_flag("--mpi", flags.mpi, "As --launcher mpi");
   app.add_option("--mpi-args", flags.mpi_args, "Further arguments for mpirun, split as a shell splits quotes")
@@ -353,7 +355,20 @@ void add_bench_options(CLI::App& app, Flags& flags) {
       ->group(kGroup);
 }
 
+namespace {
+
+void add_batch_options(CLI::App& app, Flags& flags, const char* group) {
+  app.add_option("--sbatch", flags.sbatch,
+                 "With --engine slurm: one more option for sbatch, as in --sbatch=--partition=gpu; repeatable")
+      ->type_name("OPTION")
+      ->allow_extra_args(false)
+      ->group(group);
+}
+
+}  // namespace
+
 void add_plan_options(CLI::App& app, Flags& flags) {
+  add_batch_options(app, flags, "hvdrun plan");
   app.add_option("-c,--cluster", flags.cluster, "Plan a job file's job as on this cluster of the job service")
       ->type_name("NAME")
       ->group("hvdrun plan");
@@ -383,6 +398,7 @@ void add_manifest_options(CLI::App& app, Flags& flags) {
 }
 
 void add_submit_options(CLI::App& app, Flags& flags) {
+  add_batch_options(app, flags, "hvdrun submit");
   app.add_option("-c,--cluster", flags.cluster, "Cluster that the job waits for; default: the only one")
       ->type_name("NAME")
       ->group("hvdrun submit");

@@ -178,6 +178,55 @@ std::vector<std::string> words_for_pod(const CLI::App& app, const launch::JobSpe
   return words;
 }
 
+// Returns the options that hvdrun is to be given in a job of Slurm's, and the command.
+std::vector<std::string> words_for_batch(const CLI::App& app, const Flags& flags) {
+  static const std::vector<std::string> own = {"engine", "sbatch", "nodes", "name", "n", "cluster", "file", "json"};
+  std::vector<std::string> words = {"--engine=slurm"};
+  for (const CLI::Option* option : app.get_options()) {
+    const bool has_long = !option->get_lnames().empty();  // all but -x and -n
+    const std::string name = has_long ? option->get_lnames().front() : option->get_snames().front();
+    if (option->count() == 0 || std::find(own.begin(), own.end(), name) != own.end()) {
+      continue;
+    }
+    if (option->get_items_expected_max() == 0) {
+      words.push_back("--" + name);
+    }
+    for (const std::string& value : option->get_items_expected_max() == 0 ? CLI::results_t() : option->results()) {
+      if (has_long) {
+        words.push_back("--" + name + "=" + value);
+      } else {
+        words.insert(words.end(), {"-" + name, value});
+      }
+    }
+  }
+  words.insert(words.end(), flags.command.begin(), flags.command.end());
+  return words;
+}
+
+// True for `submit --engine slurm`, and for a plan of it: outside of a job of Slurm's there is nothing else to plan.
+Result<bool> is_for_slurm(Command command, const Flags& flags) {
+  if (command == Command::kSubmit && !flags.engine.empty() && flags.engine != "slurm") {
+    return Error(Code::kInvalid, "submit --engine " + flags.engine +
+                                     ": jobs are submitted to Slurm only; write a script " +
+                                     "for it as in hvdrun help allocations");
+  }
+  const bool is_within = !launch::value_in(own_environment(), "SLURM_JOB_ID").empty();
+  const bool is_slurm =
+      flags.engine == "slurm" && (command == Command::kSubmit || (command == Command::kPlan && !is_within));
+  if (!is_slurm && !flags.sbatch.empty()) {
+    return Error(Code::kInvalid, "--sbatch is for submit --engine slurm, and for a plan of it outside of Slurm's jobs");
+  }
+  if (is_slurm && (!flags.hosts.empty() || !flags.hostfile.empty() || !flags.rsh.empty() || !flags.launcher.empty() ||
+                   !flags.cluster.empty())) {
+    return Error(Code::kInvalid,
+                 "--engine slurm: Slurm chooses the hosts; give it without -H, --hostfile, --rsh, --launcher and -c");
+  }
+  if (is_slurm && flags.command.empty() == flags.job_file.empty()) {
+    return Error(Code::kInvalid, "--engine slurm: give either a command or -f FILE");
+  }
+  return is_slurm;
+}
+
 // Reads hvdrun manifest. What hvdrun would refuse in its pod is refused now.
 Result<CliOptions> read_manifest(Flags flags, const CLI::App& app) {
   constexpr double kStartTimeoutS = 600;  // pods wait for machines, and for images that are fetched
@@ -316,7 +365,12 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
     return Error(Code::kInvalid, "-np " + std::to_string(flags.np) + ": expected 1 or more ranks");
   }
   options.json = flags.json;
-  if (is_submit || !flags.cluster.empty()) {
+  options.status_file = flags.status_file;
+  HVD_TRY_ASSIGN(const bool is_batch, is_for_slurm(options.command, flags));
+  if (is_batch) {
+    options.batch_words = words_for_batch(app, flags);
+  }
+  if (is_batch || is_submit || !flags.cluster.empty()) {
     note_given(app, flags);
     options.flags = std::move(flags);
     return options;

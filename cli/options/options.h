@@ -43,7 +43,10 @@ struct CliOptions {
   // kSubmit: values that are not looked up yet, and the words that gave them
   Flags flags;
   std::vector<std::string> words;
-  ServiceOptions service;  // kService
+  // kSubmit and kPlan for a job of Slurm's: the words that hvdrun gets there, but for the job file
+  std::optional<std::vector<std::string>> batch_words;
+  std::string status_file;  // gets the exit code at the end; empty: none
+  ServiceOptions service;   // kService
 };
 
 // An error is the user's, with what was expected, or says that the installation is broken. Reads what make_job() reads.

@@ -1,5 +1,6 @@
 #include "launcher/process/output_of.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -10,6 +11,21 @@ namespace hvd::launch {
 namespace {
 
 constexpr std::size_t kMostOutput = 1U << 20U;
+constexpr std::size_t kMostWords = 300;
+
+// Returns the last line that is not empty, without control characters, and its end if it is long.
+std::string last_line(const std::string& output) {
+  const std::size_t end = output.find_last_not_of(" \r\n\t");
+  if (end == std::string::npos) {
+    return "";
+  }
+  const std::size_t before = output.rfind('\n', end);
+  std::string line = output.substr(before == std::string::npos ? 0 : before + 1,
+                                   end - (before == std::string::npos ? 0 : before + 1) + 1);
+  line.erase(0, line.size() - std::min(line.size(), kMostWords));
+  std::replace_if(line.begin(), line.end(), [](char c) { return c >= 0 && c < ' '; }, ' ');
+  return line;
+}
 
 }  // namespace
 
@@ -39,7 +55,8 @@ Result<std::string> output_of(const std::vector<std::string>& argv, const std::v
     return Error(Code::kTimeout, "'" + argv.front() + "' has not ended in time");
   }
   if (!status->is_success()) {
-    return Error(Code::kSystem, "'" + argv.front() + "' " + status->text());
+    const std::string words = last_line(output);
+    return Error(Code::kSystem, "'" + argv.front() + "' " + status->text() + (words.empty() ? "" : ": " + words));
   }
   return output;
 }

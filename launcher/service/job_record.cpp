@@ -193,7 +193,7 @@ std::string properties_json(const JobRun& run) {
 
 std::string record_json(const JobRecord& record) {
   Json json = Json::object();
-  json["id"] = record.id;
+  json["id"] = record.engine_job.empty() ? Json(record.id) : Json(record.engine_job);
   json["name"] = record.name;
   json["cluster"] = {{"id", record.cluster}};
   json["experiment"] = record.experiment;

@@ -52,6 +52,7 @@ struct JobRecord {
   std::string uuid;
   std::string name;
   std::string cluster;
+  std::string engine_job;  // "slurm:12": the engine runs it, and there is no supervisor; empty: the service runs it
   std::string experiment;
   std::string tool;
   int node_count = 1;

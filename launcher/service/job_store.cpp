@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "launcher/job/host_list.h"
+#include "launcher/service/engine_jobs.h"
 #include "runtime/base/text.h"
 
 namespace hvd::launch {
@@ -93,6 +94,8 @@ Result<void> JobStore::prepare(const StateDir& dir) {
     }));
     HVD_TRY_ASSIGN(version, version_of());
   }
+  // Older programs, which know schema 1, leave this table alone.
+  HVD_TRY(database_.run(engine_job_table()));
   if (version != kSchema) {
     return Error(Code::kInvalid, "the jobs' records (" + dir.database() + ") have schema " + std::to_string(version) +
                                      ", which a newer hvdrun has made; this one knows schema " +

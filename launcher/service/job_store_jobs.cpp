@@ -81,7 +81,9 @@ Result<std::vector<JobRecord>> JobStore::select_jobs(const std::string& rest, co
 }
 
 Result<bool> JobStore::is_name_taken(const std::string& name) {
-  HVD_TRY_ASSIGN(const auto rows, database_.query("SELECT 1 FROM job WHERE name = ?", {name}));
+  HVD_TRY_ASSIGN(
+      const auto rows,
+      database_.query("SELECT 1 FROM job WHERE name = ? UNION SELECT 1 FROM engine_job WHERE name = ?", {name, name}));
   return !rows.empty();
 }
 

@@ -1,0 +1,168 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include <nlohmann/json.hpp>
+#include <stdlib.h>
+
+#include "cli/commands.h"
+#include "cli/options/job_file_settings.h"
+#include "cli/options/job_settings.h"
+#include "cli/service_place.h"
+#include "launcher/engines/slurm_batch.h"
+#include "launcher/jobfile/job_file.h"
+#include "launcher/process/output_of.h"
+#include "launcher/process/own_process.h"
+
+namespace hvd::cli {
+namespace {
+
+using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
+
+constexpr auto kSubmitTime = std::chrono::minutes(2);
+// What stands in a plan for the folder that submit makes.
+constexpr const char* kPlannedFolder = "<folder-of-the-job>";
+
+// BatchJob is a job for Slurm as far as it is known before its folder is made.
+struct BatchJob {
+  SlurmBatch batch;
+  JobRecord record;
+  std::string text;  // of its job file; empty: it has none
+  Notices notices;
+};
+
+// Reads the job file as if it had its nodes, so that what is wrong with it is said now.
+Result<void> apply_file(const CliOptions& options, BatchJob& job) {
+  HVD_TRY_ASSIGN(job.text, read_job_text(options.flags.job_file));
+  const auto file = parse_job_file(job.text, options.flags.job_file, JobFileOptions{"", own_environment()});
+  if (!file.ok()) {
+    return file.error();
+  }
+  Flags flags = options.flags;
+  const int nodes = flags.nodes > 0 ? flags.nodes : file.value().job.node_count;
+  flags.engine = "none";
+  flags.nodes = 0;
+  flags.job_text = job.text;
+  flags.hosts = "node[1-" + std::to_string(nodes) + "]";
+  CliOptions meant = options;
+  HVD_TRY(read_job_file_flags(flags, meant));
+  job.batch.nodes = nodes;
+  job.batch.ranks = meant.file->layout.size();
+  job.record.tool = tool_type(meant.file->job.tool.kind);
+  job.record.properties = properties_json(*meant.file);
+  job.record.name = options.flags.job_name.empty() ? meant.file->job.name : options.flags.job_name;
+  job.notices = meant.notices;
+  return {};
+}
+
+Result<BatchJob> job_of(const CliOptions& options) {
+  const Flags& flags = options.flags;
+  BatchJob job;
+  job.record.cluster = "slurm";
+  job.record.experiment = "default";
+  job.record.properties = "{}";
+  job.record.name = flags.job_name.empty() ? "hvdrun" : flags.job_name;
+  job.batch.nodes = flags.nodes;
+  job.batch.ranks = flags.np;
+  if (!flags.job_file.empty()) {
+    HVD_TRY(apply_file(options, job));
+  }
+  if (!is_job_name(job.record.name) || job.record.name.front() == '-' ||
+      job.record.name.find_first_not_of("0123456789") == std::string::npos) {
+    return Error(Code::kInvalid, "--name " + shown_text(job.record.name) +
+                                     ": expected letters, digits, - and _, up to 64, and not digits alone");
+  }
+  job.record.node_count = std::max(job.batch.nodes, 1);
+  job.record.process_count = std::max(job.batch.ranks, 1);
+  job.batch.grace = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(flags.grace_s));
+  job.batch.is_elastic =
+      flags.min_np || flags.max_np || flags.elastic_timeout_s || flags.elastic_restarts.value_or(0) > 0;
+  job.batch.options = flags.sbatch;
+  job.batch.cwd = std::filesystem::current_path().string();
+  return job;
+}
+
+Result<std::string> script_of(const CliOptions& options, BatchJob& job, const std::string& folder) {
+  HVD_TRY_ASSIGN(const std::string self, own_program());
+  job.batch.name = job.record.name;
+  job.batch.output = folder + "/stdout.txt";
+  job.batch.command = {self, "--status-file=" + folder + "/status"};
+  if (!job.text.empty()) {
+    const std::string name = std::filesystem::path(options.flags.job_file).filename().string();
+    job.batch.command.push_back("--file=" + folder + "/" + name);
+  }
+  job.batch.command.insert(job.batch.command.end(), options.batch_words->begin(), options.batch_words->end());
+  return batch_script(job.batch);
+}
+
+Result<void> write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  return file ? Result<void>() : Result<void>(Error(Code::kSystem, "cannot write " + path));
+}
+
+// Fills the job's folder, submits it and adds its record.
+Result<void> submit(const CliOptions& options, ServicePlace& place, BatchJob& job) {
+  const std::string& folder = job.record.output;
+  HVD_TRY_ASSIGN(const std::string script, script_of(options, job, folder));
+  HVD_TRY(write_file(folder + "/batch.sh", script));
+  if (!job.text.empty()) {
+    HVD_TRY(write_file(folder + "/" + std::filesystem::path(options.flags.job_file).filename().string(), job.text));
+  }
+  const auto answer =
+      output_of({"sbatch", "--parsable", folder + "/batch.sh"}, own_environment(), Deadline::after(kSubmitTime));
+  if (!answer.ok()) {
+    return answer.error().with_context("Slurm does not take the job");
+  }
+  HVD_TRY_ASSIGN(const std::string number, submitted_number(answer.value()));
+  job.record.engine_job = "slurm:" + number;
+  job.record.created_ms = job.record.changed_ms = now_ms();
+  return place.engine_jobs.add(job.record);
+}
+
+}  // namespace
+
+Result<int> plan_on_slurm(const CliOptions& options) {
+  HVD_TRY_ASSIGN(BatchJob job, job_of(options));
+  HVD_TRY_ASSIGN(const std::string script, script_of(options, job, kPlannedFolder));
+  std::cout << script;
+  return 0;
+}
+
+Result<int> submit_to_slurm(const CliOptions& options) {
+  HVD_TRY_ASSIGN(BatchJob job, job_of(options));
+  HVD_TRY_ASSIGN(ServicePlace place, ServicePlace::open());
+  for (const std::string& notice : job.notices) {
+    std::cerr << "hvdrun: " << notice << "\n";
+  }
+  HVD_TRY_ASSIGN(job.record.name, place.engine_jobs.free_name(job.record.name, !options.flags.job_name.empty()));
+  std::string folder = place.dir.run_of("slurm-XXXXXX");
+  std::error_code failed;
+  std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), failed);
+  if (::mkdtemp(folder.data()) == nullptr) {
+    return Error::from_errno("cannot make the job's folder " + folder);
+  }
+  job.record.uuid = std::filesystem::path(folder).filename().string();
+  job.record.output = folder;
+  if (const auto submitted = submit(options, place, job); !submitted.ok()) {
+    static_cast<void>(place.dir.remove_run(job.record.uuid));
+    return submitted.error();
+  }
+  std::cout << record_json(job.record) << "\n";
+  return 0;
+}
+
+void write_status(const std::string& file, int code) {
+  // A reader finds the whole number or no file.
+  const std::string beside = file + ".new";
+  if (write_file(beside, std::to_string(code) + "\n").ok()) {
+    std::error_code ignored;
+    std::filesystem::rename(beside, file, ignored);
+  }
+}
+
+}  // namespace hvd::cli

@@ -1,0 +1,116 @@
+#include "launcher/service/engine_jobs.h"
+
+#include <algorithm>
+
+namespace hvd::launch {
+namespace {
+
+constexpr const char* kColumns =
+    "SELECT engine_job, uuid, name, tool, node_count, process_count, properties, state, created_ms, changed_ms,"
+    " started_ms, ended_ms, exit_code, status, error_code, error_message, output, nodes FROM engine_job ";
+
+JobRecord record_of(const SqlRow& row) {
+  JobRecord job;
+  std::size_t at = 0;
+  const auto integer = [&] { return row.integer(at++); };
+  const auto text = [&] { return row.text(at++); };
+  job.engine_job = text();
+  job.cluster = job.engine_job.substr(0, job.engine_job.find(':'));
+  job.uuid = text();
+  job.name = text();
+  job.tool = text();
+  job.node_count = static_cast<int>(integer());
+  job.process_count = static_cast<int>(integer());
+  job.properties = text();
+  job.state = state_of(text()).value_or(ExecutionState::kFailed);
+  job.created_ms = integer();
+  job.changed_ms = integer();
+  job.started_ms = integer();
+  job.ended_ms = integer();
+  job.exit_code = row.is_null(at) ? std::nullopt : std::optional(static_cast<int>(row.integer(at)));
+  ++at;
+  job.status = static_cast<int>(integer());
+  job.error = {text(), "", ""};
+  job.error.message = text();
+  job.output = text();
+  job.nodes = nodes_of_text(text());
+  return job;
+}
+
+SqlValue number_of(int value) {
+  return static_cast<std::int64_t>(value);
+}
+
+}  // namespace
+
+const char* engine_job_table() {
+  return "CREATE TABLE IF NOT EXISTS engine_job(engine_job TEXT PRIMARY KEY, uuid TEXT NOT NULL UNIQUE,"
+         " name TEXT NOT NULL UNIQUE, tool TEXT NOT NULL, node_count INTEGER NOT NULL, process_count INTEGER NOT NULL,"
+         " properties TEXT NOT NULL, state TEXT NOT NULL, created_ms INTEGER NOT NULL, changed_ms INTEGER NOT NULL,"
+         " started_ms INTEGER NOT NULL DEFAULT 0, ended_ms INTEGER NOT NULL DEFAULT 0, exit_code INTEGER,"
+         " status INTEGER NOT NULL DEFAULT 0, error_code TEXT NOT NULL DEFAULT '', error_message TEXT NOT NULL"
+         " DEFAULT '', output TEXT NOT NULL, nodes TEXT NOT NULL DEFAULT '[]');";
+}
+
+Result<EngineJobs> EngineJobs::open(const StateDir& dir) {
+  HVD_TRY_ASSIGN(Database database, Database::open(dir.database()));
+  return EngineJobs(std::move(database));
+}
+
+Result<std::string> EngineJobs::free_name(const std::string& wanted, bool is_named) {
+  constexpr std::size_t kMostName = 64;
+  std::string name = wanted.substr(0, kMostName);
+  for (std::int64_t number = 2;; ++number) {
+    HVD_TRY_ASSIGN(const auto rows, database_.query("SELECT 1 FROM job WHERE name = ? UNION SELECT 1 FROM engine_job "
+                                                    "WHERE name = ?",
+                                                    {name, name}));
+    if (rows.empty()) {
+      return name;
+    }
+    if (is_named) {
+      return Error(Code::kInvalid, "there is a job '" + wanted +
+                                       "' already; give another --name, or remove it first: hvdrun rm " + wanted);
+    }
+    const std::string tail = "-" + std::to_string(number);
+    name = wanted.substr(0, kMostName - tail.size()) + tail;
+  }
+}
+
+Result<void> EngineJobs::add(const JobRecord& job) {
+  HVD_TRY(database_.change(
+      "INSERT INTO engine_job(engine_job, uuid, name, tool, node_count, process_count, properties,"
+      " state, created_ms, changed_ms, output) VALUES(?,?,?,?,?,?,?,?,?,?,?)",
+      {job.engine_job, job.uuid, job.name, job.tool, number_of(job.node_count), number_of(job.process_count),
+       job.properties, std::string(state_name(job.state)), job.created_ms, job.changed_ms, job.output}));
+  return {};
+}
+
+Result<std::vector<JobRecord>> EngineJobs::all() {
+  HVD_TRY_ASSIGN(const auto rows, database_.query(std::string(kColumns) + "ORDER BY created_ms, rowid"));
+  std::vector<JobRecord> jobs;
+  std::transform(rows.begin(), rows.end(), std::back_inserter(jobs), record_of);
+  return jobs;
+}
+
+Result<std::optional<JobRecord>> EngineJobs::find(const std::string& reference) {
+  HVD_TRY_ASSIGN(const auto rows,
+                 database_.query(std::string(kColumns) + "WHERE name = ? OR engine_job = ?", {reference, reference}));
+  return rows.empty() ? std::optional<JobRecord>() : std::optional(record_of(rows.front()));
+}
+
+Result<void> EngineJobs::update(const JobRecord& job) {
+  HVD_TRY(database_.change(
+      "UPDATE engine_job SET state = ?, changed_ms = ?, started_ms = ?, ended_ms = ?, exit_code = ?, status = ?,"
+      " error_code = ?, error_message = ?, nodes = ? WHERE engine_job = ?",
+      {std::string(state_name(job.state)), job.changed_ms, job.started_ms, job.ended_ms,
+       job.exit_code ? number_of(*job.exit_code) : SqlValue(), number_of(job.status), job.error.code, job.error.message,
+       nodes_text(job.nodes), job.engine_job}));
+  return {};
+}
+
+Result<void> EngineJobs::remove(const std::string& engine_job) {
+  HVD_TRY(database_.change("DELETE FROM engine_job WHERE engine_job = ?", {engine_job}));
+  return {};
+}
+
+}  // namespace hvd::launch

@@ -1,0 +1,112 @@
+"""hvdrun submit --engine slurm, and the commands that look after such a job, with a real Slurm of two nodes."""
+
+import json
+import tempfile
+
+import pytest
+
+import slurm as slurm_support
+from hvdrun import HVDRUN
+
+pytestmark = pytest.mark.skipif(slurm_support.missing() is not None, reason=slurm_support.missing() or "")
+
+
+@pytest.fixture(scope="module")
+def slurm():
+    with tempfile.TemporaryDirectory(prefix="hvd-slurm-", dir="/tmp") as folder:
+        with slurm_support.Slurm(folder, nodes=2) as cluster:
+            cluster.environment["XDG_STATE_HOME"] = folder + "/state home"
+            yield cluster
+
+
+@pytest.fixture
+def run(slurm, tmp_path):
+    def run_here(*words, code=0):
+        done = slurm.run(HVDRUN, *words, cwd=tmp_path)
+        assert code is None or done.returncode == code, done.stderr + done.stdout
+        return done
+    yield run_here
+
+
+def submit(run, *words):
+    return json.loads(run("submit", "--engine", "slurm", *words).stdout)
+
+
+def test_a_command_runs_on_the_nodes_and_its_record_follows_it(run):
+    job = submit(run, "--name", "train", "--nodes", 2, "-np", 4, "sh", "-c", "echo $RANK of $WORLD_SIZE on $HOROVOD_HOSTNAME")
+    assert job["id"].startswith("slurm:") and job["name"] == "train" and job["executionState"] == "queued"
+    run("wait", "train")
+    lines = run("logs", "train").stdout.splitlines()
+    assert sorted(line for line in lines if line.startswith("[")) == [f"[{n}]<stdout>:{n} of 4 on n{n // 2 + 1}" for n in range(4)]
+    assert any("2 nodes (n1 to n2), 4 ranks" in line for line in lines)
+    shown = json.loads(run("show", job["id"], "--json").stdout)
+    assert (shown["executionState"], shown["executionInfo"]["exitCode"]) == ("succeeded", 0)
+    assert [node["nodeId"] for node in shown["nodes"]] == ["n1", "n2"]
+    assert {"batch.sh", "stdout.txt", "status"} <= set(run("files", "train").stdout.split())
+    assert job["id"] in run("ps").stdout
+    again = run("submit", "--engine", "slurm", "--name", "train", "true", code=240)
+    assert "there is a job 'train' already" in again.stderr
+    run("rm", "train")
+    assert job["id"] not in run("ps", "--all").stdout
+
+
+def test_a_rank_s_exit_code_is_that_of_wait(run):
+    job = submit(run, "-np", 2, "sh", "-c", "[ $RANK = 1 ] || exec sleep 1000; exit 7")
+    run("wait", job["name"], code=7)
+    assert run("show", job["name"], "--field", "executionInfo.exitCode").stdout.strip() == "7"
+    assert "rank 1 on n1" in run("logs", "-f", job["name"]).stdout
+
+
+def test_stop_ends_it_and_says_so(slurm, run):
+    job = submit(run, "--nodes", 2, "--grace", 1, "sh", "-c", "echo up; exec sleep 1000")
+    slurm.wait_for(lambda: run("logs", job["name"], code=None).stdout.count("up") == 2, "its ranks are not up")
+    assert run("show", job["name"], "--field", "executionState").stdout.strip() == "running"
+    run("stop", job["name"])
+    assert run("show", job["name"], "--field", "executionState").stdout.strip() == "failed"
+    run("wait", job["name"], code=143)
+    assert slurm.run("squeue", "-h", "-t", "RUNNING").stdout == ""
+
+
+def test_a_job_that_waits_is_queued_and_can_be_stopped(run):
+    job = submit(run, "--sbatch=--hold", "true")
+    assert run("show", job["name"], "--field", "executionState").stdout.strip() == "queued"
+    run("stop", job["name"])
+    assert "CANCELLED" in run("show", job["name"]).stdout
+
+
+def test_a_job_file_runs_with_its_nodes(run, tmp_path):
+    (tmp_path / "job.json").write_text(json.dumps({"properties": {
+        "nodeCount": 2, "customToolkitSettings": {"commandLine": "echo ran"},
+        "stdOutErrPathPrefix": str(tmp_path / "out")}}))
+    job = submit(run, "-f", "job.json")
+    assert len(job["nodes"]) == 0
+    done = run("wait", job["name"], code=None)
+    assert done.returncode == 0, run("logs", job["name"]).stdout
+    assert [path.read_text() for path in (tmp_path / "out").rglob("stdout.txt")] == ["ran\n"]
+
+
+def test_the_plan_is_the_script_and_starts_nothing(run):
+    plan = run("plan", "--engine", "slurm", "--nodes", 2, "-np", 4, "--sbatch=--partition=all", "--elastic-restarts", 2, "true").stdout
+    assert plan.startswith("#!/bin/sh\n#SBATCH --job-name=hvdrun\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=2\n")
+    for line in ("--signal=B:TERM@70", "--requeue", "--no-kill", "--open-mode=append", "--partition=all"):
+        assert f"#SBATCH {line}\n" in plan
+    assert plan.splitlines()[-1].startswith("exec ") and plan.splitlines()[-1].endswith("--elastic-restarts=2 true")
+
+
+@pytest.mark.parametrize("words, message", [
+    (["submit", "--engine", "pbs", "true"], "jobs are submitted to Slurm only"),
+    (["submit", "--engine", "slurm", "-H", "a", "true"], "Slurm chooses the hosts"),
+    (["submit", "--engine", "slurm"], "give either a command or -f FILE"),
+    (["plan", "--sbatch=--hold", "true"], "--sbatch is for submit --engine slurm"),
+    (["submit", "--engine", "slurm", "--name", "12", "true"], "not digits alone"),
+])
+def test_what_cannot_be_submitted_is_one_line(run, words, message):
+    done = run(*words, code=240)
+    assert message in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_what_sbatch_refuses_is_told_in_its_words_and_leaves_nothing(run):
+    done = run("submit", "--engine", "slurm", "--name", "refused", "--sbatch=--partition=none", "true", code=None)
+    assert done.returncode != 0
+    assert "Slurm does not take the job" in done.stderr and "partition" in done.stderr
+    assert "refused" not in run("ps", "--all").stdout
