@@ -8,11 +8,14 @@ import ctypes
 import functools
 import queue
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
-from horovod.common import _lib, _wait
-from horovod.common.basics import is_initialized, restart_limit, size
+import numpy as np
+
+from horovod.common import _arrays, _lib, _wait
+from horovod.common.basics import is_initialized, local_rank, rank, restart_limit, size
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from horovod.common.process_sets import ProcessSet, make_passing, remove_passing
 
 # A failure that comes again at once, with nothing committed in between, is an error of the script (ranks that disagree,
 # for example) and would come for ever. In an elastic job as many more are allowed as ranks are started again.
@@ -32,6 +35,48 @@ def _any_of_all(*flags: bool) -> List[bool]:
     if status:
         raise HorovodInternalError(_lib.last_error(), status)
     return [bool(flag) for flag in result]
+
+
+# What a rank's state is when the ranks synchronise.
+_FRESH = 0  # as the script has made it
+_AHEAD = 1  # of its last commit: this rank has left between two commits
+_SAVED = 2  # as it was saved last: this rank has left at a commit, or was restored
+
+
+class Standing(NamedTuple):
+    """Standing is what the others need to know of a rank's state to agree who sends it to whom."""
+
+    kind: int
+    commits: int
+    is_touched: int  # reset callbacks may have changed what was saved
+    local_rank: int
+
+
+class Sending(NamedTuple):
+    """Sending says whose state all ranks take over, and from whom each rank gets it that does not have it."""
+
+    root: int
+    receivers: Dict[int, List[int]]  # of each rank that sends
+
+
+def who_sends(standings: Sequence[Standing]) -> Sending:
+    """Returns who sends the state to whom. That of the rank which has committed most is taken over, if possible of one
+    that has trained.
+
+    Ranks that have trained together have it too if they have committed equally often, and all were restored or none
+    was. A rank that does not have it gets it from one that does on its own node, or else from the root.
+    """
+    keys = [(each.kind != _FRESH, each.commits, each.kind) for each in standings]
+    root = keys.index(max(keys))
+    owners = [rank for rank, key in enumerate(keys) if key == keys[root]] if keys[root][0] else [root]
+    nodes: List[int] = []  # ranks of a node follow each other
+    for each in standings:
+        nodes.append((nodes[-1] if nodes else -1) + (each.local_rank == 0))
+    receivers: Dict[int, List[int]] = {}
+    for rank in sorted(set(range(len(standings))) - set(owners)):
+        source = next((owner for owner in owners if nodes[owner] == nodes[rank]), root)
+        receivers.setdefault(source, []).append(rank)
+    return Sending(root, receivers)
 
 
 class HostUpdateResult:
@@ -79,7 +124,7 @@ class State:
         self._bcast_object = bcast_object
         self._rank = get_rank
         self._commits = 0
-        self._came_by = ""  # "restored" or "left": how this process, which has trained with this state, comes to train on
+        self._standing = _FRESH
         self._host_messages = HostMessages()
         self._last_updated_timestamp = 0
         self._reset_callbacks: List[Callable[[], None]] = []
@@ -103,7 +148,11 @@ class State:
         """Saves the state, to which a failure will return, then calls `check_host_updates`."""
         self.save()
         self._commits += 1
-        self.check_host_updates()
+        try:
+            self.check_host_updates()
+        except HostsUpdatedInterrupt:
+            self._standing = _SAVED
+            raise
 
     def check_host_updates(self) -> None:
         """Raises HostsUpdatedInterrupt on every rank if one of them was told that processes have come or are to go."""
@@ -133,6 +182,37 @@ class State:
 
     def reset(self) -> None:
         """Resets a state that depends on the number of ranks. Called after the job was joined again."""
+
+    def _share(self, send: Callable[[int, ProcessSet], None], among_all: bool = False) -> None:
+        """Gives all ranks the state of the one that has committed most, and saves it where it is not saved yet.
+
+        `send(root, process_set)` broadcasts all of the state; only ranks that send or receive call it. So those that
+        have the state already neither send nor copy it. `among_all`: it works for all ranks together only.
+
+        A saved state has another number of commits than any before it, so that who has failed in here, and was
+        restored, is known to have another one.
+        """
+        own = Standing(self._standing, self._commits, bool(self._reset_callbacks), local_rank())
+        standings = [Standing(*row) for row in _arrays.allgather(np.array([own], np.int64), "elastic.standing").tolist()]
+        root, receivers = who_sends(standings)
+        if among_all and receivers:
+            receivers = {root: [other for other in range(size()) if other != root]}
+        receives = any(rank() in ranks for ranks in receivers.values())
+        is_saved = standings[root].kind == _SAVED and not standings[root].is_touched
+        commits = standings[root].commits + (not is_saved)
+        if not is_saved and not receives:
+            self.save()
+            self._commits = commits
+        groups = {source: make_passing([source, *ranks]) for source, ranks in sorted(receivers.items())}
+        for source, group in groups.items():
+            if group.included():
+                send(source, group)
+        for group in groups.values():
+            remove_passing(group)
+        if receives:
+            self.save()
+            self._commits = commits
+        self._standing = _AHEAD
 
 
 class ObjectState(State):
@@ -164,6 +244,14 @@ class ObjectState(State):
             self.save()
             self._saved_state = self._bcast_object(self._saved_state)
             self._set_attrs()
+
+    def _share_objects(self, root: int, broadcast: Callable[[Any], Any]) -> None:
+        """Takes over the root's attributes, without saving them."""
+        if self._saved_state:
+            values = broadcast({name: getattr(self, name) for name in self._saved_state})
+            if rank() != root:
+                for name, value in values.items():
+                    setattr(self, name, value)
 
     def _set_attrs(self) -> None:
         for name, value in self._saved_state.items():
@@ -199,11 +287,13 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
                     raise
                 state.restore()
                 skip_sync = False
-                state._came_by = "restored"
+                if getattr(state, "_standing", _FRESH) != _FRESH:
+                    state._standing = _SAVED
             except HostsUpdatedInterrupt as interrupt:
                 # In an elastic job somebody may come who needs the others' state, whatever the script was told.
                 skip_sync = interrupt.skip_sync and restart_limit() == 0
-                state._came_by = "left"
+                if skip_sync:
+                    state._standing = _AHEAD  # it trains on
             try:
                 reset()
             except HorovodInternalError as error:

@@ -30,6 +30,7 @@ class ProcessSet:
         self._ranks: Optional[List[int]] = sorted(ranks)
 
     mpi_comm = None  # Horovod's attribute; never set
+    is_passing = False  # made for one purpose, and removed after it
 
     @property
     def ranks(self) -> List[int]:
@@ -138,6 +139,30 @@ def add_process_set(process_set: Union[ProcessSet, Iterable[int]]) -> ProcessSet
     process_set.process_set_id = _lib.add_process_set(process_set.ranks, _wait.call)
     _known.add(process_set)
     return process_set
+
+
+def make_passing(ranks: Sequence[int]) -> ProcessSet:
+    """Returns the process set of these ranks, and makes it if there is none, for `remove_passing`. All ranks of the job
+    call it at the same place."""
+    if len(ranks) == basics.size():
+        return global_process_set
+    process_set = ProcessSet(ranks)
+    try:
+        process_set.process_set_id = _lib.add_process_set(process_set.ranks, _wait.call)
+        process_set.is_passing = True
+    except ValueError:
+        sets = _lib.process_sets()
+        process_set.process_set_id = next((number for number in sets if sets[number] == process_set.ranks), None)
+        if process_set.process_set_id is None:
+            raise
+    _known.add(process_set)
+    return process_set
+
+
+def remove_passing(process_set: ProcessSet) -> None:
+    """Ends what `make_passing` has made; on all ranks, at the same place."""
+    if process_set.is_passing:
+        remove_process_set(process_set)
 
 
 def add_by_members(ranks: Sequence[int]) -> ProcessSet:

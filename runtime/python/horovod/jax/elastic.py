@@ -25,6 +25,7 @@ import numpy as np
 from horovod.common import _arrays, basics
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.exceptions import HorovodInternalError
+from horovod.common.process_sets import ProcessSet
 
 __all__ = ["JaxState", "run"]
 
@@ -56,8 +57,7 @@ class JaxState(ObjectState):
     """
 
     def __init__(self, **kwargs: Any) -> None:
-        object.__setattr__(self, "_root", 0)
-        super().__init__(lambda value: _arrays.broadcast_object(value, self._root), basics.rank, **kwargs)
+        super().__init__(_arrays.broadcast_object, basics.rank, **kwargs)
         self.save()
 
     def save(self) -> None:
@@ -75,23 +75,24 @@ class JaxState(ObjectState):
             setattr(self, name, jax.tree.map(lambda leaf: jax.numpy.asarray(leaf) if _is_array(leaf) else leaf, value))
 
     def sync(self) -> None:
-        """Makes all ranks' state that of the rank which has committed most, the lowest of these."""
-        commits = _arrays.allgather_object(self._commits)
-        root = commits.index(max(commits))
-        self.save()
+        """Gives all ranks the state of the rank that has committed most; only those that do not have it receive it."""
+        self._share(self._send)
+
+    def _send(self, root: int, process_set: ProcessSet) -> None:
         is_root = basics.rank() == root
-        plan = jax.tree.map(lambda leaf: _Array(leaf) if _is_array(leaf) else leaf, self._saved_state) if is_root else None
-        plan = _arrays.broadcast_object(plan, root, "JaxState")
+        values = {name: getattr(self, name) for name in self._saved_state} if is_root else None
+        plan = jax.tree.map(lambda leaf: _Array(leaf) if _is_array(leaf) else leaf, values) if is_root else None
+        plan = _arrays.broadcast_object(plan, root, "JaxState", process_set)
         specs, form = jax.tree_util.tree_flatten(plan)
-        own = jax.tree_util.tree_leaves(self._saved_state) if is_root else specs
+        own = jax.tree_util.tree_leaves(values) if is_root else specs
         places = [i for i, spec in enumerate(specs) if isinstance(spec, _Array)]
         arrays = [own[i] if is_root else np.empty(specs[i].shape, specs[i].dtype) for i in places]
         if places:
-            for i, value in zip(places, _arrays.broadcast(arrays, [f"JaxState.{i}" for i in places], root)):
-                specs[i] = value
-        self._saved_state = jax.tree_util.tree_unflatten(form, specs)
-        self._commits = max(commits)
-        self._set_attrs()
+            for i, value in zip(places, _arrays.broadcast(arrays, [f"JaxState.{i}" for i in places], root, process_set)):
+                specs[i] = jax.numpy.asarray(value)
+        if not is_root:
+            for name, value in jax.tree_util.tree_unflatten(form, specs).items():
+                setattr(self, name, value)
 
 
 def reset() -> None:

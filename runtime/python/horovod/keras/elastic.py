@@ -19,6 +19,7 @@ import keras
 
 from horovod.common import _arrays, basics
 from horovod.common.elastic import ObjectState, run_fn
+from horovod.common.process_sets import ProcessSet
 from horovod.keras import _backend
 from horovod.keras._variables import broadcast_variables, values_of, variables_of
 
@@ -35,7 +36,6 @@ class KerasState(ObjectState):
     """
 
     def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
-        object.__setattr__(self, "_root", 0)
         object.__setattr__(self, "model", model)
         object.__setattr__(self, "optimizer", optimizer if optimizer is not None else getattr(model, "optimizer", None))
         if not model.built or (self.optimizer is not None and not self.optimizer.built):
@@ -43,7 +43,7 @@ class KerasState(ObjectState):
                 "KerasState needs a model and an optimizer that are built: model.build(input_shape) and "
                 "optimizer.build(model.trainable_variables)"
             )
-        super().__init__(lambda value: _arrays.broadcast_object(value, self._root), basics.rank, **kwargs)
+        super().__init__(_arrays.broadcast_object, basics.rank, **kwargs)
         self._save_model()
 
     def _save_model(self) -> None:
@@ -59,16 +59,12 @@ class KerasState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Makes all ranks' state that of the rank which has committed most, the lowest of these."""
-        commits = _arrays.allgather_object(self._commits)
-        object.__setattr__(self, "_root", commits.index(max(commits)))
-        try:
-            broadcast_variables(variables_of(self.model, self.optimizer), self._root, name="KerasState")
-            super().sync()
-        finally:
-            object.__setattr__(self, "_root", 0)
-        self._commits = max(commits)
-        self._save_model()
+        """Gives all ranks the state of the rank that has committed most; only those that do not have it receive it."""
+        self._share(self._send)
+
+    def _send(self, root: int, process_set: ProcessSet) -> None:
+        broadcast_variables(variables_of(self.model, self.optimizer), root, process_set, "KerasState")
+        self._share_objects(root, lambda values: _arrays.broadcast_object(values, root, process_set=process_set))
 
 
 class CommitStateCallback(keras.callbacks.Callback):

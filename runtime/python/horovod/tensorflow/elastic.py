@@ -21,8 +21,8 @@ import tensorflow as tf
 
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.exceptions import HorovodInternalError
-from horovod.tensorflow.functions import allgather_object, broadcast_array, broadcast_object
-from horovod.common.process_sets import global_process_set
+from horovod.common.process_sets import ProcessSet
+from horovod.tensorflow.functions import broadcast_array, broadcast_object
 from horovod.tensorflow.mpi_ops import init, rank, shutdown
 
 __all__ = ["TensorFlowKerasState", "TensorFlowState", "run"]
@@ -60,13 +60,9 @@ class _ArraysState(ObjectState):
     """A state of arrays, which are taken from and put back into a framework's objects, and of plain objects."""
 
     def __init__(self, **kwargs: Any) -> None:
-        self._root = 0  # whose state is taken over
         self._arrays: List[np.ndarray] = []
-        super().__init__(bcast_object=self._broadcast, get_rank=rank, **kwargs)
+        super().__init__(bcast_object=broadcast_object, get_rank=rank, **kwargs)
         self._save_arrays()
-
-    def _broadcast(self, value: Any) -> Any:
-        return broadcast_object(value, self._root)
 
     def _get(self) -> List[np.ndarray]:
         raise NotImplementedError
@@ -86,24 +82,20 @@ class _ArraysState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Makes all ranks' state that of the rank which has committed most, the lowest of these."""
-        commits = allgather_object(self._commits)
-        self._root = commits.index(max(commits))
-        try:
-            arrays = [np.array(array) for array in self._get()]  # their own memory, of one piece
-            shapes = self._broadcast([(array.shape, array.dtype.str) for array in arrays])
-            if rank() != self._root and shapes != [(array.shape, array.dtype.str) for array in arrays]:
-                # Shapes differ for an optimizer that has not stepped yet, for example; then the root's shapes are used.
-                arrays = [np.empty(shape, np.dtype(kind)) for shape, kind in shapes]
-            for array in arrays:
-                broadcast_array(array, self._root, None, global_process_set)
-            if rank() != self._root:
-                self._set(arrays)
-            self._save_arrays()
-            super().sync()
-        finally:
-            self._root = 0
-        self._commits = max(commits)
+        """Gives all ranks the state of the rank that has committed most; only those that do not have it receive it."""
+        self._share(self._send)
+
+    def _send(self, root: int, process_set: ProcessSet) -> None:
+        arrays = [np.array(array) for array in self._get()]  # their own memory, of one piece
+        shapes = broadcast_object([(array.shape, array.dtype.str) for array in arrays], root, process_set=process_set)
+        if rank() != root and shapes != [(array.shape, array.dtype.str) for array in arrays]:
+            # Shapes differ for an optimizer that has not stepped yet, for example; then the root's shapes are used.
+            arrays = [np.empty(shape, np.dtype(kind)) for shape, kind in shapes]
+        for array in arrays:
+            broadcast_array(array, root, None, process_set)
+        if rank() != root:
+            self._set(arrays)
+        self._share_objects(root, lambda values: broadcast_object(values, root, process_set=process_set))
 
 
 class TensorFlowState(_ArraysState):

@@ -74,7 +74,9 @@ def allgather_object(obj: Any, name: Optional[str] = None) -> List[Any]:
     return [_opened(part, f"{what}{rank}") for rank, part in enumerate(everything.split(lengths))]
 
 
-def broadcast_parameters(params: Union[Mapping[str, torch.Tensor], Sequence], root_rank: int) -> None:
+def broadcast_parameters(
+    params: Union[Mapping[str, torch.Tensor], Sequence], root_rank: int, process_set: ProcessSet = global_process_set
+) -> None:
     """Overwrites all ranks' tensors with the root's; typically `model.state_dict()` before training.
 
     Args:
@@ -97,7 +99,7 @@ def broadcast_parameters(params: Union[Mapping[str, torch.Tensor], Sequence], ro
         if not isinstance(tensor, torch.Tensor):
             kind = type(tensor).__name__
             raise ValueError(f"{name} is not a tensor but {kind}; leave it out and use broadcast_object")
-    _synchronize_all([broadcast_into(tensor, tensor, root_rank, name) for name, tensor in items])
+    _synchronize_all([broadcast_into(tensor, tensor, root_rank, name, process_set) for name, tensor in items])
 
 
 def _synchronize_all(handles: List[int]) -> None:
@@ -113,7 +115,10 @@ def _synchronize_all(handles: List[int]) -> None:
 
 
 def broadcast_optimizer_state(
-    optimizer: torch.optim.Optimizer, root_rank: int, model: Optional[torch.nn.Module] = None
+    optimizer: torch.optim.Optimizer,
+    root_rank: int,
+    model: Optional[torch.nn.Module] = None,
+    process_set: ProcessSet = global_process_set,
 ) -> None:
     """Gives all ranks the root's optimizer state: options of the parameter groups, and each parameter's state.
 
@@ -139,7 +144,7 @@ def broadcast_optimizer_state(
     is_new = not optimizer.state
     # The root's structure goes first, without the tensors. Then each tensor is received in memory of the right shape.
     plan = _plan_of(optimizer) if is_root else None
-    plan = broadcast_object(plan, root_rank, name="optimizer_state")
+    plan = broadcast_object(plan, root_rank, "optimizer_state", process_set)
     if not is_root:
         _adopt_plan(optimizer, plan)
     handles = []
@@ -147,7 +152,7 @@ def broadcast_optimizer_state(
         for key, spec in plan["state"].get(index, {}).items():
             if isinstance(spec, _TensorSpec):
                 tensor = optimizer.state[p][key]
-                handles.append(broadcast_into(tensor, tensor, root_rank, f"optimizer.{index}.{key}"))
+                handles.append(broadcast_into(tensor, tensor, root_rank, f"optimizer.{index}.{key}", process_set))
     _synchronize_all(handles)
     if is_new:
         _add_zero_gradients(optimizer, model)

@@ -1,22 +1,59 @@
 """TorchState: what a training script consists of, which survives a failed collective."""
 
+import collections
 import copy
 import gc
+import inspect
 import random
 import sys
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 import torch
 
 from horovod.common.elastic import ObjectState
+from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch.elastic.sampler import ElasticSampler
-from horovod.torch.functions import (
-    allgather_object,
-    broadcast_object,
-    broadcast_optimizer_state,
-    broadcast_parameters,
-)
+from horovod.torch.functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
 from horovod.torch.mpi_ops import is_initialized, rank
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) is torch.Tensor and value.layout is torch.strided and not value.requires_grad
+
+
+def _fits(old: Any, value: torch.Tensor) -> bool:
+    return (
+        _is_plain(old)
+        and (old.shape, old.dtype, old.device, old.stride()) == (value.shape, value.dtype, value.device, value.stride())
+    )  # fmt: skip
+
+
+class _Copier:
+    """_Copier makes a deep copy, which takes over the memory of an earlier one: new memory costs a page fault for each
+    page, and more than the copying."""
+
+    def __init__(self) -> None:
+        self._taken: Set[int] = set()  # the storages that the new copy uses; tensors of the earlier one may have shared one
+
+    def copy(self, value: Any, old: Any) -> Any:
+        if _is_plain(value):
+            return self._copy_tensor(value, old)
+        if type(value) in (dict, collections.OrderedDict):
+            earlier = old if type(old) is type(value) else {}
+            made = copy.copy(value)  # with its attributes; a state_dict has some
+            for key, item in value.items():
+                made[key] = self.copy(item, earlier.get(key))
+            return made
+        if type(value) in (list, tuple):
+            earlier = old if type(old) is type(value) and len(old) == len(value) else [None] * len(value)
+            return type(value)(self.copy(item, before) for item, before in zip(value, earlier))
+        return copy.deepcopy(value)
+
+    def _copy_tensor(self, value: torch.Tensor, old: Any) -> torch.Tensor:
+        if not _fits(old, value) or old.untyped_storage().data_ptr() in self._taken:
+            return value.detach().clone(memory_format=torch.preserve_format)
+        self._taken.add(old.untyped_storage().data_ptr())
+        return old.copy_(value)
 
 
 class StateHandler:
@@ -36,8 +73,9 @@ class StateHandler:
     def restore(self) -> None:
         raise NotImplementedError
 
-    def sync(self, root_rank: int = 0) -> None:
-        """Takes over the root's value."""
+    def sync(self, root_rank: int = 0, process_set: ProcessSet = global_process_set) -> None:
+        """Takes over the root's value, in place. It is saved when everything has come. All members of the process set
+        call it; a handler without this argument is called on all ranks."""
         raise NotImplementedError
 
 
@@ -48,15 +86,16 @@ class ModelStateHandler(StateHandler):
         super().__init__(model)
         self.save()
 
+    _saved: Any = None
+
     def save(self) -> None:
-        self._saved = copy.deepcopy(self.value.state_dict())
+        self._saved = _Copier().copy(self.value.state_dict(), self._saved)
 
     def restore(self) -> None:
         self.value.load_state_dict(self._saved)
 
-    def sync(self, root_rank: int = 0) -> None:
-        broadcast_parameters(self.value.state_dict(), root_rank)
-        self.save()
+    def sync(self, root_rank: int = 0, process_set: ProcessSet = global_process_set) -> None:
+        broadcast_parameters(self.value.state_dict(), root_rank, process_set)
 
 
 class StateDictHandler(StateHandler):
@@ -66,24 +105,26 @@ class StateDictHandler(StateHandler):
         super().__init__(value)
         self.save()
 
+    _saved: Any = None
+
     def save(self) -> None:
-        self._saved = copy.deepcopy(self.value.state_dict())
+        self._saved = _Copier().copy(self.value.state_dict(), self._saved)
 
     def restore(self) -> None:
         # The copy is deep, because an optimizer keeps the tensors that it is given.
         self.value.load_state_dict(copy.deepcopy(self._saved))
 
-    def sync(self, root_rank: int = 0) -> None:
-        self.value.load_state_dict(broadcast_object(self.value.state_dict(), root_rank))
-        self.save()
+    def sync(self, root_rank: int = 0, process_set: ProcessSet = global_process_set) -> None:
+        state = broadcast_object(self.value.state_dict(), root_rank, process_set=process_set)
+        if rank() != root_rank:
+            self.value.load_state_dict(state)
 
 
 class OptimizerStateHandler(StateDictHandler):
     """OptimizerStateHandler handles a torch optimizer, also a DistributedOptimizer, by its state_dict."""
 
-    def sync(self, root_rank: int = 0) -> None:
-        broadcast_optimizer_state(self.value, root_rank)
-        self.save()
+    def sync(self, root_rank: int = 0, process_set: ProcessSet = global_process_set) -> None:
+        broadcast_optimizer_state(self.value, root_rank, process_set=process_set)
 
 
 class SamplerStateHandler(StateHandler):
@@ -103,9 +144,10 @@ class SamplerStateHandler(StateHandler):
             self.value.epoch = self._saved["epoch"]
             self.value.processed_num = self._saved["processed_num"]
 
-    def sync(self, root_rank: int = 0) -> None:
-        self.value.load_state_dict(broadcast_object(self.value.state_dict(), root_rank))
-        self.save()
+    def sync(self, root_rank: int = 0, process_set: ProcessSet = global_process_set) -> None:
+        state = broadcast_object(self.value.state_dict(), root_rank, process_set=process_set)
+        if rank() != root_rank:
+            self.value.load_state_dict(state)
 
 
 class RandomStates:
@@ -133,8 +175,8 @@ class RandomStates:
 class RandomStateHandler(StateDictHandler):
     """RandomStateHandler handles RandomStates. They are a rank's own: none takes over another's."""
 
-    def sync(self, root_rank: int = 0) -> None:
-        self.save()
+    def sync(self, root_rank: int = 0, process_set: ProcessSet = global_process_set) -> None:
+        pass
 
 
 _handler_registry: List[Tuple[type, type]] = [
@@ -177,8 +219,6 @@ class TorchState(ObjectState):
             ones.
     """
 
-    _root = 0  # whose state is taken over
-
     def __init__(
         self,
         model: Optional[torch.nn.Module] = None,
@@ -201,10 +241,7 @@ class TorchState(ObjectState):
         for name, value in everything.items():
             if name not in plain:
                 object.__setattr__(self, name, value)
-        super().__init__(bcast_object=self._broadcast, get_rank=rank, **plain)
-
-    def _broadcast(self, value: Any) -> Any:
-        return broadcast_object(value, self._root)
+        super().__init__(bcast_object=broadcast_object, get_rank=rank, **plain)
 
     def save(self) -> None:
         for handler in self._handlers.values():
@@ -217,23 +254,21 @@ class TorchState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Gives all ranks the state of the rank that has committed most, the lowest of these.
+        """Gives all ranks the state of the rank that has committed most.
 
-        After a restart that is one which was there before, whatever its number is. Ranks that have trained together, and
-        have committed equally often, have the same state already if all were restored or none: nothing is sent then.
+        After a restart that is one which was there before, whatever its number is. Only those that do not have it
+        receive it, each from a rank on its own node if one there has it; nobody is sent anything after a loss.
         """
-        commits, came_by = zip(*allgather_object((self._commits, self._came_by)))
-        self._came_by = ""
-        if len(set(came_by)) == 1 and came_by[0] and min(commits) == max(commits) > 0:
-            return
-        self._root = commits.index(max(commits))
-        try:
-            for handler in self._handlers.values():
-                handler.sync(self._root)
-            super().sync()
-        finally:
-            self._root = 0
-        self._commits = max(commits)
+        handlers = list(self._handlers.values())
+        # A handler of the script's own may know nothing of process sets.
+        among_all = not all("process_set" in inspect.signature(handler.sync).parameters for handler in handlers)
+
+        def send(root: int, process_set: ProcessSet) -> None:
+            for handler in handlers:
+                handler.sync(root, *(() if among_all else (process_set,)))
+            self._share_objects(root, lambda values: broadcast_object(values, root, process_set=process_set))
+
+        self._share(send, among_all)
 
     def reset(self) -> None:
         for handler in self._handlers.values():
