@@ -22,6 +22,8 @@ _CODES = {
 
 def number_of(process_set: ProcessSet) -> int:
     """Returns the set's number. ValueError where the job does not know the set, or this process is no member of it."""
+    if process_set.is_gone:
+        raise ValueError(f"{process_set}: none of the processes that it was made of is left in the job")
     if process_set.process_set_id is None:
         raise ValueError(f"{process_set} is not known to the job; call hvd.add_process_set on all ranks, or hvd.init(process_sets=...)")
     if not process_set.included():

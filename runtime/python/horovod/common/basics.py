@@ -125,8 +125,8 @@ def _join(ranks: List[int], mpi_comm: Optional[int], timeout_s: float, process_s
         os.environ[_JOINED] = _own_mark()
     try:
         _compare_nodes()
-        for add in with_initial_sets if process_sets else ():
-            add(process_sets)
+        for add in with_initial_sets if process_sets or restart_limit() else ():
+            add(process_sets or [])
     except BaseException:
         shutdown()
         raise

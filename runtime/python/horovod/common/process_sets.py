@@ -1,7 +1,10 @@
 """Process sets are named subsets of the ranks, which do operations of their own."""
 
+import os
 import threading
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple, Union
+
+import numpy as np
 
 from horovod.common import _lib, _wait, basics
 from horovod.common.exceptions import HorovodInternalError
@@ -31,6 +34,7 @@ class ProcessSet:
 
     mpi_comm = None  # Horovod's attribute; never set
     is_passing = False  # made for one purpose, and removed after it
+    is_gone = False  # no process of it is left in an elastic job
 
     @property
     def ranks(self) -> List[int]:
@@ -103,10 +107,19 @@ global_process_set: ProcessSet = _GlobalProcessSet()
 _known: Set[ProcessSet] = set()
 
 
+# An elastic job forms its sets again when its ranks meet again, of the processes that are left. Each set has a number
+# there, the same on all ranks: those of init() from -1 downwards, others as they were added. These are the ones that this
+# process has an object of, and whether it is a member.
+_lasting: Dict[int, Tuple[ProcessSet, bool]] = {}
+_last_number = 0  # of those that were added, by anybody
+_formed: Dict[Tuple[int, ...], int] = {}  # numbers of the sets that were formed again, by their ranks
+
+
 def _forget_all() -> None:
     for process_set in list(_known):
         process_set.process_set_id = None
     _known.clear()
+    _formed.clear()
 
 
 basics.when_left.append(_forget_all)
@@ -119,6 +132,8 @@ _adding_lock = threading.Lock()
 def number_of(process_set: ProcessSet) -> int:
     """Returns the library's number for it. ValueError for anything else, and for a set that the job does not know."""
     number = process_set.process_set_id if isinstance(process_set, ProcessSet) else None
+    if getattr(process_set, "is_gone", False):
+        raise ValueError(f"{process_set!r}: none of the processes that it was made of is left in the job")
     if number != 0 and not any(number == known.process_set_id for known in list(_known)):  # 0: all ranks
         raise ValueError(f"process_set={process_set!r} is not known to the job; call hvd.add_process_set on every rank")
     return number
@@ -136,9 +151,54 @@ def add_process_set(process_set: Union[ProcessSet, Iterable[int]]) -> ProcessSet
         process_set = ProcessSet(process_set)
     if process_set.process_set_id is not None:
         raise ValueError(f"{process_set} is known to the job already")
-    process_set.process_set_id = _lib.add_process_set(process_set.ranks, _wait.call)
+    global _last_number
+    number = _formed.get(tuple(process_set.ranks))
+    if number is None:
+        process_set.process_set_id = _lib.add_process_set(process_set.ranks, _wait.call)
+        number = _last_number = _last_number + 1
+    else:  # all ranks know this one since they met again
+        process_set.process_set_id = _number_of_ranks(process_set.ranks)
+    process_set.is_gone = False
+    if basics.restart_limit():
+        _lasting[number] = (process_set, process_set.included())
     _known.add(process_set)
     return process_set
+
+
+def _number_of_ranks(ranks: List[int]) -> int:
+    return next(number for number, members in _lib.process_sets().items() if members == ranks)
+
+
+def _form_again(initial: Sequence[Any]) -> None:
+    """Makes the sets of an elastic job, those of `init` and those that were there before, of the processes that are left.
+    All ranks call it when they have met. A process that has come is a member of a set of `init` by the rank that it was
+    started as."""
+    from horovod.common import _arrays
+
+    global _last_number
+    for place, item in enumerate(initial):
+        process_set = item if isinstance(item, ProcessSet) else ProcessSet(item)
+        outside = [rank for rank in process_set.ranks if not 0 <= rank < int(os.environ["HVD_SIZE"])]
+        if outside:
+            raise ValueError(f"{process_set}: rank {outside[0]} is not of the job")
+        _lasting[-1 - place] = (process_set, int(os.environ["HVD_RANK"]) in process_set.ranks)
+    claims = [[basics.rank(), _last_number, -1]]
+    claims += [[basics.rank(), number, is_member] for number, (_, is_member) in _lasting.items()]
+    table = _arrays.allgather(np.array(claims, np.int64), "process_sets.again").tolist()
+    _last_number = max(number for _, number, kind in table if kind < 0)
+    for number in sorted({number for _, number, kind in table if kind >= 0}):
+        ranks = sorted(rank for rank, other, kind in table if other == number and kind == 1)
+        own = _lasting.get(number, (None, False))[0]
+        if ranks and tuple(ranks) not in _formed:  # two sets may have become one
+            if len(ranks) < basics.size():
+                _lib.add_process_set(ranks, _wait.call)
+            _formed[tuple(ranks)] = number
+        if own is not None:
+            own.is_gone = not ranks
+        if own is not None and ranks:
+            own._ranks = ranks
+            own.process_set_id = _number_of_ranks(ranks)
+            _known.add(own)
 
 
 def make_passing(ranks: Sequence[int]) -> ProcessSet:
@@ -202,8 +262,14 @@ def remove_process_set(process_set: ProcessSet) -> bool:
         return False
     if status:
         raise HorovodInternalError(_lib.last_error(), status)
-    process_set.process_set_id = None
-    _known.discard(process_set)
+    _formed.pop(tuple(process_set.ranks), None)
+    for same in [known for known in _known if known.process_set_id == number]:
+        same.process_set_id = None
+    for lasting in [key for key, (known, _) in _lasting.items() if known.process_set_id is None and not known.is_gone]:
+        del _lasting[lasting]
+    remaining = [known for known in _known if known.process_set_id is not None]
+    _known.clear()
+    _known.update(remaining)
     return True
 
 
@@ -223,7 +289,9 @@ def get_process_set_ids_and_ranks() -> Dict[int, List[int]]:
 
 
 def _add_initial(process_sets: Any) -> None:
-    """Makes the process sets that hvd.init(process_sets=...) names."""
+    """Makes the process sets that hvd.init(process_sets=...) names, and in an elastic job those that were there."""
+    if basics.restart_limit():
+        return _form_again(process_sets)
     for process_set in process_sets:
         add_process_set(process_set)
 

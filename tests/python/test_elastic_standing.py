@@ -1,0 +1,31 @@
+"""Who sends the state of an elastic job to whom, without any rank."""
+
+import pytest
+
+from horovod.common.elastic import _AHEAD, _FRESH, _SAVED, Standing, who_sends
+
+
+def ranks(*standings, per_node=2):
+    return [Standing(kind, commits, 0, place % per_node) for place, (kind, commits) in enumerate(standings)]
+
+
+@pytest.mark.parametrize(
+    "standings, root, receivers",
+    [
+        # The job begins: rank 0's state, as it is.
+        ([(_FRESH, 0)] * 4, 0, {0: [1, 2, 3]}),
+        # After a loss all have what they have committed: nothing is sent.
+        ([(_SAVED, 7)] * 3, 0, {}),
+        # They have left between two commits, all at the same place.
+        ([(_AHEAD, 7)] * 3, 0, {}),
+        # A newcomer gets the state from a rank on its own node, others from the root.
+        ([(_SAVED, 7), (_SAVED, 7), (_SAVED, 7), (_FRESH, 0), (_FRESH, 0)], 0, {2: [3], 0: [4]}),
+        # Who failed before its last commit receives, and so does who was not restored while others were.
+        ([(_SAVED, 6), (_SAVED, 7), (_AHEAD, 7)], 1, {1: [0, 2]}),
+        # Whoever has trained counts for more than what a new process says of itself.
+        ([(_FRESH, 9), (_SAVED, 2)], 1, {1: [0]}),
+    ],
+)
+def test_only_ranks_without_the_state_receive_it(standings, root, receivers):
+    sending = who_sends(ranks(*standings))
+    assert (sending.root, sending.receivers) == (root, receivers)
