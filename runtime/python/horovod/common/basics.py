@@ -69,8 +69,7 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
         except HorovodInternalError as error:
             # A process that was started again, or on a host that has come, waits for as long as the others train without
             # a commit. When they end, hvdrun ends it.
-            came_late = os.environ.get("HVD_JOINING") or int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0) > 0
-            is_newcomer = generation == 0 and came_late
+            is_newcomer = generation == 0 and came_late()
             if is_newcomer and error.status == _lib.TIMEOUT:
                 until = time.monotonic() + float(os.environ.get("HOROVOD_ELASTIC_TIMEOUT") or 600)
             elif error.status not in (_lib.LOST_PEER, _lib.UNREACHABLE) or time.monotonic() > until:
@@ -107,6 +106,12 @@ def _refuse_child() -> None:
 def restart_limit() -> int:
     """Returns how many times hvdrun restarts failing ranks, of all ranks together; 0 when the job is not elastic."""
     return int(os.environ.get("HVD_RESTART_LIMIT") or 0)
+
+
+def came_late() -> bool:
+    """Returns True in a process that came to an elastic job while others trained: one that was started again, or on a host
+    that has joined."""
+    return bool(os.environ.get("HVD_JOINING")) or int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0) > 0
 
 
 def _join(ranks: List[int], mpi_comm: Optional[int], timeout_s: float, process_sets: Any) -> None:

@@ -7,13 +7,14 @@ import copy
 import ctypes
 import functools
 import queue
+import sys
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from horovod.common import _arrays, _lib, _wait
-from horovod.common.basics import is_initialized, local_rank, rank, restart_limit, size
+from horovod.common.basics import came_late, is_initialized, local_rank, rank, restart_limit, size
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from horovod.common.process_sets import ProcessSet, make_passing, remove_passing
 
@@ -195,6 +196,10 @@ class State:
         own = Standing(self._standing, self._commits, bool(self._reset_callbacks), local_rank())
         standings = [Standing(*row) for row in _arrays.allgather(np.array([own], np.int64), "elastic.standing").tolist()]
         root, receivers = who_sends(standings)
+        if rank() == 0 and standings[root].kind == _FRESH and restart_limit() and came_late():
+            # Ranks that stay come first, so that all of them are gone.
+            print("hvd rank 0: warning: no process is left that had the state of the training; it begins with what the "
+                  "script itself starts with", file=sys.stderr, flush=True)  # fmt: skip
         if among_all and receivers:
             receivers = {root: [other for other in range(size()) if other != root]}
         receives = any(rank() in ranks for ranks in receivers.values())

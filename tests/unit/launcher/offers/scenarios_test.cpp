@@ -61,6 +61,7 @@ struct Job {
       start(host.name, 0, host.slots);
     }
     HostUpdates::Sink sink;
+    sink.use = [] { return HostUse(); };
     sink.there = [this] { return std::optional(there); };
     sink.join = [this](const JoiningRanks& ranks) {
       asked.push_back("+" + ranks.host.name + ":" + std::to_string(ranks.count));
