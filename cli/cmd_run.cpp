@@ -28,8 +28,10 @@
 #include "launcher/process/inherited_signals.h"
 #include "launcher/process/own_process.h"
 #include "launcher/report/json_reporter.h"
+#include "launcher/report/restart_reporter.h"
 #include "launcher/report/text_reporter.h"
 #include "launcher/run/exit_codes.h"
+#include "launcher/run/job_restarts.h"
 #include "launcher/run/job_runner.h"
 #include "launcher/run/relay_tree.h"
 #include "launcher/transport/dial_back.h"
@@ -178,6 +180,106 @@ Result<HostList> await_hosts_of(const JobSpec& job) {
                            [](const std::string& line) { write_error_line("hvdrun: " + line); });
 }
 
+namespace {
+
+// Runs a job whose ranks cannot go on without one another, again and again until it has ended. Each start is a step of
+// its own, on the hosts that there are then.
+class RestartedJob {
+ public:
+  RestartedJob(JobSpec job, Placement placement)
+      : job_(std::move(job)), placement_(std::move(placement)), first_timeout_(job_.timeout) {
+    job_.fresh.first_size = placement_.size;
+    job_.least_ranks = job_.least_ranks > 0 ? job_.least_ranks : placement_.size;
+  }
+
+  Result<int> run() {
+    StartMemory memory{JobRestarts(hosts(), limits()), clock_.now(), 0, {}};
+    for (;;) {
+      const auto report_by = [&](std::unique_ptr<JobReporter> own, const Placement&) {
+        return std::make_unique<RestartReporter>(std::move(own), placement_, clock_, memory);
+      };
+      HVD_TRY_ASSIGN(const int code, run_step({job_, placement_, {}, report_by}));
+      if (!memory.restarts.is_due()) {
+        return code == 0 && !memory.restarts.has_kept_all() ? exit_code::kOutputFailed : code;
+      }
+      const auto placed = place_again(memory.restarts);
+      if (!placed.ok()) {
+        say_end(placed.error(), code);
+        return stopped_by_ != 0 ? 128 + stopped_by_ : code;
+      }
+      job_.fresh.before = memory.restarts.number();
+      job_.input = InputMode::kNone;  // all of it went to the first start
+      if (first_timeout_ > Duration::zero()) {
+        job_.timeout = std::max(Duration(std::chrono::milliseconds(1)), memory.began + first_timeout_ - clock_.now());
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] HostList hosts() const {
+    if (!job_.hosts.empty()) {
+      return job_.hosts;
+    }
+    HostList here;  // this machine
+    for (const NodePlan& node : placement_.nodes) {
+      here.push_back(node.host);
+      here.back().slots = node.local_size();
+    }
+    return here;
+  }
+
+  [[nodiscard]] JobRestarts::Limits limits() const {
+    const HostDiscovery& discovery = job_.discovery;
+    const int most = !discovery.is_on()         ? placement_.size
+                     : discovery.most_ranks > 0 ? discovery.most_ranks
+                                                : kMostRanks;
+    return {job_.fresh.limit, job_.least_ranks, discovery.is_on(),
+            HostOffers::Limits{most, discovery.cooldown_least, discovery.cooldown_most}};
+  }
+
+  // Places the ranks on the hosts that there are, once these are enough.
+  Result<void> place_again(JobRestarts& restarts) {
+    HVD_TRY_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::create(clock_));
+    HVD_TRY(loop->watch_signals(without_ignored({SIGINT, SIGTERM, SIGHUP}), [&](int signo) {
+      stopped_by_ = signo;
+      loop->stop();
+    }));
+    const std::unique_ptr<HostSource> source = host_source_of(*loop, job_);
+    SeatsWanted wanted;
+    wanted.best = wanted.least = job_.least_ranks;
+    wanted.patience = source != nullptr ? job_.elastic_timeout : Duration::zero();
+    const auto enough = await_seats(*loop, source.get(), restarts.offers(), wanted,
+                                    [](const std::string& line) { write_error_line("hvdrun: " + line); });
+    if (stopped_by_ != 0) {
+      return Error(Code::kCancelled, "hvdrun got " + signal_name(stopped_by_));
+    }
+    HVD_TRY(enough);
+    Seats seats = restarts.offers().seats(clock_.now());
+    HVD_TRY_ASSIGN(placement_, place(seats.hosts, seats.count));
+    job_.hosts = std::move(seats.hosts);
+    job_.size = seats.count;
+    return {};
+  }
+
+  // The job ends between two starts.
+  void say_end(const Error& why, int code) const {
+    if (!job_.json_events) {
+      return write_error_line("hvdrun: the job is not started again: " + why.message());
+    }
+    for (const std::string& line : json_refusal(why, code, std::chrono::system_clock::now)) {
+      write_error_line(line);
+    }
+  }
+
+  const SteadyClock clock_;
+  JobSpec job_;
+  Placement placement_;
+  const Duration first_timeout_;
+  int stopped_by_ = 0;
+};
+
+}  // namespace
+
 Result<int> run_job(const CliOptions& options) {
   JobSpec job = options.job;
   if (job.discovery.is_on()) {
@@ -200,6 +302,9 @@ Result<int> run_job(const CliOptions& options) {
     for (const std::string& notice : options.notices) {
       log->write(LogLevel::kWarning, notice);
     }
+  }
+  if (job.fresh.limit > 0) {
+    return RestartedJob(std::move(job), placement).run();
   }
   return run_step({job, placement, {}, {}});
 }
@@ -280,7 +385,7 @@ Result<int> run_step(const JobStep& step) {
   const Placement agents = agents_of(job, placement);
   // Under an engine each agent has one rank, and the runner counts agents as nodes; so the reporter does too.
   std::unique_ptr<HostSource> source = step.host_source ? step.host_source(*loop) : nullptr;
-  if (source == nullptr) {
+  if (source == nullptr && job.fresh.limit == 0) {  // a job that starts anew looks at the hosts between its starts
     source = host_source_of(*loop, job);
   }
   const Placement& told = source != nullptr ? placement : agents;

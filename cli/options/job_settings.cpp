@@ -377,7 +377,8 @@ Result<void> apply_discovery(const Flags& flags, launch::JobSpec& job) {
 Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
   HVD_TRY(apply_discovery(flags, job));
   const bool is_asked_for = flags.min_np || flags.max_np || flags.elastic_timeout_s || flags.elastic_restarts ||
-                            flags.reset_limit || flags.exclude_failed_hosts || job.discovery.is_on();
+                            flags.reset_limit || flags.exclude_failed_hosts || !flags.elastic.empty() ||
+                            job.discovery.is_on();
   job.restart_limit = is_asked_for ? flags.elastic_restarts.value_or(kDefaultRestarts) : 0;
   if (job.restart_limit == 0 && (flags.min_np || job.discovery.is_on())) {
     return Error(Code::kInvalid, std::string(flags.min_np ? "--min-np" : "hosts that join and leave") +
@@ -398,6 +399,22 @@ Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
   HVD_TRY_ASSIGN(const double timeout_s,
                  seconds_from(flags.elastic_timeout_s, "HOROVOD_ELASTIC_TIMEOUT", kDefaultElasticTimeoutS));
   job.elastic_timeout = seconds_of(timeout_s);
+  if (flags.elastic == "restart") {
+    const bool can_start_anew = job.launcher == launch::LauncherKind::kOwn ||
+                                (job.launcher == launch::LauncherKind::kSlurm && !job.slots_are_gpus);
+    if (!can_start_anew) {
+      return Error(Code::kInvalid,
+                   "--elastic restart is for hosts whose agents hvdrun starts itself, also in an allocation of Slurm "
+                   "with -np; here they call once");
+    }
+    if (flags.reset_limit || flags.exclude_failed_hosts) {
+      return Error(
+          Code::kInvalid,
+          "--elastic restart goes by --elastic-restarts: --reset-limit and --exclude-failed-hosts are for ranks "
+          "that go on without the lost one");
+    }
+    job.fresh.limit = std::exchange(job.restart_limit, 0);
+  }
   return {};
 }
 

@@ -77,6 +77,12 @@ void add_elastic_options(CLI::App& app, Flags& flags) {
       ->type_name("N")
       ->check(CLI::Range(0, 1000000))
       ->group(kGroup);
+  app.add_option("--elastic", flags.elastic,
+                 "What starts again: ranks (the failed one, while the others keep what they have in memory) or restart "
+                 "(all of them, from the script's own checkpoint, as with torchrun); default: ranks")
+      ->type_name("WHAT")
+      ->check(CLI::IsMember({"ranks", "restart"}))
+      ->group(kGroup);
   app.add_option("--min-np,--min-num-proc", flags.min_np,
                  "When a rank or host is lost, the others go on without it if there are so many; default: all of -np")
       ->type_name("N")

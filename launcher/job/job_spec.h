@@ -55,6 +55,13 @@ struct HostDiscovery {
   [[nodiscard]] bool is_on() const { return !script.empty() || !hostfile.empty(); }
 };
 
+// FreshStarts says how often all ranks of a job are ended and started anew, because one of them was lost.
+struct FreshStarts {
+  int limit = 0;       // at most so often; 0: never
+  int before = 0;      // so often before this start
+  int first_size = 0;  // ranks of the first start, by which the folders of their output are named
+};
+
 struct JobSpec {
   int size = 0;    // ranks; 0: one per slot
   HostList hosts;  // empty: this machine
@@ -79,6 +86,7 @@ struct JobSpec {
   std::optional<int> reset_limit;       // how many times an elastic job's ranks may change; nothing: any number
   bool excludes_failed_hosts = false;   // a host on which a rank fails is done without as a whole
   Duration elastic_timeout = std::chrono::seconds(600);  // limits how long the ranks take to meet again then
+  FreshStarts fresh;                                     // with these no single rank is restarted
 
   HostDiscovery discovery;
 

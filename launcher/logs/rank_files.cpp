@@ -70,7 +70,7 @@ RankFiles::RankFiles(RankFilesOptions options, OnFailed on_failed)
 
 Result<std::unique_ptr<RankFiles>> RankFiles::create(RankFilesOptions options, int size, OnFailed on_failed) {
   std::unique_ptr<RankFiles> files(new RankFiles(std::move(options), std::move(on_failed)));
-  files->width_ = size;
+  files->width_ = files->options_.named_for > 0 ? files->options_.named_for : size;
   HVD_TRY(files->add_ranks(size));
   return files;
 }
@@ -109,12 +109,18 @@ Result<RankFiles::File*> RankFiles::add_file(const std::string& path) {
   if (failed) {
     return Error::from_errno("cannot make the directory " + dir + " for what the ranks print", failed.value());
   }
-  HVD_TRY_ASSIGN(const Fd emptied, open_file(path, O_TRUNC));
-  if (options_.max_bytes > 0) {
+  const bool is_new = options_.marker.empty();
+  HVD_TRY_ASSIGN(const Fd opened, open_file(path, is_new ? O_TRUNC : O_APPEND));
+  if (is_new && options_.max_bytes > 0) {
     remove_old(path);
   }
-  files_.push_back(File{path, "", false, false});
-  return &files_.back();
+  File& file = files_.emplace_back(File{path, "", false, false});
+  if (!is_new) {
+    file.pending = options_.marker + "\n";
+    file.is_queued = true;
+    dirty_.push_back(&file);
+  }
+  return &file;
 }
 
 void RankFiles::write(int rank, bool is_error, std::string_view prefix, std::string_view line) {

@@ -29,13 +29,17 @@ struct RankFilesOptions {
   // [rank][is_error]: files in `dir` that take the place of rank.N/stdout and rank.N/stderr. Ranks that share a file
   // write whole lines into it as they come. Ranks that join later share those of the last one.
   std::vector<std::array<std::string, 2>> names{};
+  // The ranks were started before: what their files have stays, and this line follows it. Empty: files are emptied.
+  std::string marker{};
+  int named_for = 0;  // names of folders have the digits for so many ranks; 0: for those that there are
 };
 
 class RankFiles {
  public:
   using OnFailed = std::function<void(const Error&)>;  // called from flush() or write(), at most once
 
-  // Makes the directories, empties files that are there, and removes old rotated files where there is a limit.
+  // Makes the directories. Unless there is a marker it empties files that are there, and removes old rotated files
+  // where there is a limit.
   static Result<std::unique_ptr<RankFiles>> create(RankFilesOptions options, int size, OnFailed on_failed);
 
   // So many ranks more have joined the job. Their folders have as many digits as the first ones'. Where it fails, what

@@ -2,11 +2,84 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "runtime/base/duration_text.h"
 #include "runtime/base/text.h"
 
 namespace hvd::launch {
+namespace {
+
+// SeatsWait looks at the seats whenever hosts come or return, and stops the loop when they are enough.
+class SeatsWait {
+ public:
+  SeatsWait(EventLoop& loop, HostSource* source, HostOffers& offers, const SeatsWanted& wanted)
+      : loop_(loop), source_(source), offers_(offers), wanted_(wanted) {}
+  ~SeatsWait() {
+    for (const TimerId timer : {best_timer_, end_timer_, return_timer_}) {
+      loop_.cancel(timer);
+    }
+    if (source_ != nullptr) {
+      source_->stop();
+    }
+  }
+  SeatsWait(const SeatsWait&) = delete;
+  SeatsWait& operator=(const SeatsWait&) = delete;
+
+  Result<void> run(const std::function<void(const std::string&)>& say) {
+    is_late_ = wanted_.best_patience <= Duration::zero();
+    best_timer_ = loop_.after(wanted_.best_patience, [this] {
+      is_late_ = true;
+      look();
+    });
+    end_timer_ = loop_.after(std::max(wanted_.patience, wanted_.best_patience), [this] { loop_.stop(); });
+    if (source_ == nullptr) {
+      is_known_ = true;
+      loop_.post([this] { look(); });
+    } else {
+      HostSource::Handlers handlers;
+      handlers.on_hosts = [this](const HostList& hosts) {
+        offers_.set(hosts);
+        is_known_ = true;
+        look();
+      };
+      handlers.on_trouble = [this, &say](const std::string& why) {
+        say(why);
+        is_known_ = true;  // the hosts stay as they were
+        look();
+      };
+      source_->start(std::move(handlers));
+    }
+    return loop_.run();
+  }
+
+ private:
+  void look() {
+    const int count = is_known_ ? offers_.seats(loop_.now()).count : 0;
+    if (count >= wanted_.best || (is_late_ && count >= wanted_.least)) {
+      return loop_.stop();
+    }
+    loop_.cancel(std::exchange(return_timer_, 0));
+    if (const auto next = offers_.next_return(loop_.now())) {
+      return_timer_ = loop_.after(*next - loop_.now(), [this] {
+        return_timer_ = 0;
+        look();
+      });
+    }
+  }
+
+  EventLoop& loop_;
+  HostSource* const source_;
+  HostOffers& offers_;
+  const SeatsWanted wanted_;
+  bool is_known_ = false;  // the source has told its hosts
+  bool is_late_ = false;   // the best is not waited for any more
+  TimerId best_timer_ = 0;
+  TimerId end_timer_ = 0;
+  TimerId return_timer_ = 0;
+};
+
+}  // namespace
 
 Result<HostList> await_first_hosts(EventLoop& loop, HostSource& source, int least, Duration patience,
                                    const std::function<void(const std::string&)>& say) {
@@ -48,6 +121,19 @@ Result<HostList> await_first_hosts(EventLoop& loop, HostSource& source, int leas
     return *failed;
   }
   return *std::move(known);
+}
+
+Result<void> await_seats(EventLoop& loop, HostSource* source, HostOffers& offers, const SeatsWanted& wanted,
+                         const std::function<void(const std::string&)>& say) {
+  HVD_TRY(SeatsWait(loop, source, offers, wanted).run(say));
+  const int count = offers.seats(loop.now()).count;
+  return count >= wanted.least
+             ? Result<void>()
+             : Error(Code::kTimeout, "the hosts that are left have " +
+                                         counted(static_cast<std::size_t>(count), "slot") + " of the " +
+                                         std::to_string(wanted.least) +
+                                         " that the job needs to start again (--min-np), and no other has come for " +
+                                         duration_text(std::max(wanted.patience, wanted.best_patience)));
 }
 
 }  // namespace hvd::launch

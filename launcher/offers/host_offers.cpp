@@ -42,6 +42,15 @@ std::vector<JoiningRanks> HostOffers::joining(const std::vector<HostedRank>& the
   return found;
 }
 
+Seats HostOffers::seats(TimePoint now) const {
+  Seats seats;
+  for (const JoiningRanks& ranks : joining({}, now)) {
+    seats.hosts.push_back(ranks.host);
+    seats.count += ranks.count;
+  }
+  return seats;
+}
+
 std::vector<int> HostOffers::leaving(const std::vector<HostedRank>& there) const {
   std::vector<int> ranks;
   for (const HostedRank& rank : there) {

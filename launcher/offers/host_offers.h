@@ -27,6 +27,12 @@ struct JoiningRanks {
   int count = 0;
 };
 
+// Seats are hosts for all ranks of a job, in the order of the hosts.
+struct Seats {
+  HostList hosts;
+  int count = 0;  // ranks; at most as many as the hosts have slots
+};
+
 class HostOffers {
  public:
   struct Limits {
@@ -44,6 +50,8 @@ class HostOffers {
 
   // Returns what is to be started, in the order of the hosts.
   [[nodiscard]] std::vector<JoiningRanks> joining(const std::vector<HostedRank>& there, TimePoint now) const;
+  // Returns where a job that has no ranks now can start.
+  [[nodiscard]] Seats seats(TimePoint now) const;
   // Returns the ranks of hosts that may not be used any more, or of slots that a host has no more.
   [[nodiscard]] std::vector<int> leaving(const std::vector<HostedRank>& there) const;
   // Returns when a host may be used again that is left alone now; nothing: none is.

@@ -99,8 +99,8 @@ EnvList rank_env(const Placement& placement, const NodePlan& node, const RankPla
       {"MASTER_PORT", port},
       // these make Lightning and torch see a launched process rather than an inherited Slurm allocation
       {"TORCHELASTIC_RUN_ID", job.job_id},
-      {"TORCHELASTIC_RESTART_COUNT", "0"},
-      {"TORCHELASTIC_MAX_RESTARTS", text(job.restart_limit)},
+      {"TORCHELASTIC_RESTART_COUNT", text(job.fresh.before)},
+      {"TORCHELASTIC_MAX_RESTARTS", text(std::max(job.restart_limit, job.fresh.limit))},
       {"TORCHELASTIC_USE_AGENT_STORE", "False"},
       // JAX reads these before it looks for a launcher's variables, from whose job number it would derive the port
       {"JAX_COORDINATOR_ADDRESS", job.master_address + ":" + port},

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/job/job_spec.h"
 #include "launcher/placement/placement.h"
 
 namespace hvd::launch {
@@ -30,7 +31,8 @@ struct JobFacts {
   int master_port = 0;         // a port reserved there
   int restart_limit = 0;       // how many times failing ranks are restarted; 0: the job is not elastic
   int elastic_timeout_s = 0;   // limits how long the ranks of an elastic job take to meet again
-  bool has_mpi = false;        // Open MPI started the ranks and set its own variables in them
+  FreshStarts fresh{};
+  bool has_mpi = false;  // Open MPI started the ranks and set its own variables in them
 };
 
 // Returns the identity of the rank, and after it the default variables (is_default_variable). `threads`: processors for

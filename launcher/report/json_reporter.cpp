@@ -189,6 +189,14 @@ Lines JsonReporter::lines_of(const news::RankRestarted& restarted) const {
   return {line_of(json)};
 }
 
+Lines JsonReporter::lines_of(const news::AllRestarted& restarted) const {
+  Json json = event("job_restarted", time_);
+  json["message"] = restarted.cause.lines.front();
+  json["restart"] = restarted.number;
+  json["limit"] = restarted.limit;
+  return {line_of(json)};
+}
+
 Lines JsonReporter::lines_of(const news::GenerationFormed& formed) const {
   Json json = event("generation", time_);
   json["generation"] = formed.generation.number + 1;
@@ -256,6 +264,9 @@ Lines JsonReporter::lines_of(const news::Ended& ended) const {
   json["seconds"] = seconds_of(ended.took);
   json["ranks"] = counts_of(ended.state);
   json["output_kept"] = ended.state.has_kept_all();
+  if (ended.restarts > 0) {
+    json["restarts"] = ended.restarts;
+  }
   return {line_of(json)};
 }
 

@@ -34,6 +34,7 @@ class JsonReporter final : public JobReporter {
   [[nodiscard]] Lines lines_of(const news::RankStarted& started) const;
   [[nodiscard]] Lines lines_of(const news::RankEnded& ended) const;
   [[nodiscard]] Lines lines_of(const news::RankRestarted& restarted) const;
+  [[nodiscard]] Lines lines_of(const news::AllRestarted& restarted) const;
   [[nodiscard]] Lines lines_of(const news::GenerationFormed& formed) const;
   [[nodiscard]] Lines lines_of(const news::NodeJoining& joining) const;
   [[nodiscard]] Lines lines_of(const Note& note) const;

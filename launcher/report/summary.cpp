@@ -73,6 +73,10 @@ std::string describe_others(const JobState& state) {
   return text;
 }
 
+std::string describe_restarts(int count) {
+  return count == 0 ? "" : ", after " + counted(static_cast<std::size_t>(count), "restart") + " of all ranks";
+}
+
 std::string memory_hint(const Failure& failure, const std::string& host) {
   const std::string look = "on " + host + " try: dmesg | grep -i 'killed process'";
   if (failure.status.out_of_memory) {
@@ -165,7 +169,7 @@ std::string describe_end(const news::Ended& ended, const Placement& placement) {
   const std::string where =
       counted(static_cast<std::size_t>(placement.size), "rank") + " on " + counted(host_count(placement), "node");
   if (!state.cause()) {
-    return "hvdrun: " + where + " succeeded in " + describe_duration(ended.took) +
+    return "hvdrun: " + where + " succeeded in " + describe_duration(ended.took) + describe_restarts(ended.restarts) +
            (state.has_kept_all()
                 ? ""
                 : ", but not all of their output could be kept; exit code " + std::to_string(state.exit_code()));
@@ -184,7 +188,8 @@ std::string describe_end(const news::Ended& ended, const Placement& placement) {
   if (cause.lines.size() > 1) {
     text += " (and " + std::to_string(cause.lines.size() - 1) + " more)";
   }
-  return text + describe_others(state) + "; exit code " + std::to_string(cause.exit_code);
+  return text + describe_restarts(ended.restarts) + describe_others(state) + "; exit code " +
+         std::to_string(cause.exit_code);
 }
 
 }  // namespace hvd::launch

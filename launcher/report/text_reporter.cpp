@@ -71,6 +71,12 @@ Lines TextReporter::lines_of(const news::RankRestarted& restarted) {
                            std::to_string(restarted.limit) + ")"});
 }
 
+Lines TextReporter::lines_of(const news::AllRestarted& restarted) {
+  return lines_of(Note{LogLevel::kWarning, -1,
+                       "all ranks are started again (restart " + std::to_string(restarted.number) + " of " +
+                           std::to_string(restarted.limit) + "): " + restarted.cause.lines.front()});
+}
+
 Lines TextReporter::lines_of(const news::GenerationFormed& formed) {
   const Generation& generation = formed.generation;
   std::string text = "generation " + std::to_string(generation.number + 1) + ": " +

@@ -33,6 +33,7 @@ class TextReporter final : public JobReporter {
   Lines lines_of(const news::NodeBack& back);
   Lines lines_of(const news::NodeLost& lost);
   Lines lines_of(const news::RankRestarted& restarted);
+  Lines lines_of(const news::AllRestarted& restarted);
   Lines lines_of(const news::GenerationFormed& formed);
   Lines lines_of(const news::NodeJoining& joining);
   Lines lines_of(const Note& note);

@@ -91,6 +91,12 @@ struct RankRestarted {
   int number = 0;
   int limit = 0;
 };
+// A start of the job has failed for this cause, and all of its ranks are started anew.
+struct AllRestarted {
+  const Cause& cause;
+  int number = 0;
+  int limit = 0;
+};
 // The ranks of an elastic job train together in another composition.
 struct GenerationFormed {
   const Generation& generation;
@@ -114,13 +120,14 @@ struct Ended {
   const JobState& state;
   Duration took{};
   bool is_before_ranks = false;  // this was the preparation of the nodes, or their clean-up
+  int restarts = 0;              // so often all ranks had been started anew
 };
 
 }  // namespace news
 
 using JobNews = std::variant<news::Begun, news::NodeProgress, news::NodeReady, news::SlowStart, news::AllReady,
                              news::NodeAway, news::NodeBack, news::NodeLost, news::RankStarted, news::RankEnded,
-                             news::RankRestarted, news::GenerationFormed, news::NodeJoining, Note, news::EngineLine,
-                             news::Failing, Failure, news::Refused, news::Ended>;
+                             news::RankRestarted, news::AllRestarted, news::GenerationFormed, news::NodeJoining, Note,
+                             news::EngineLine, news::Failing, Failure, news::Refused, news::Ended>;
 
 }  // namespace hvd::launch

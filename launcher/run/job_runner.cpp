@@ -154,7 +154,13 @@ Result<void> JobRunner::keep_output() {
   }
   if (!spec_.output_dir.empty()) {
     const OutputRotation& rotation = spec_.output_rotation;
-    const auto kept = logs_.keep_in(RankFilesOptions{spec_.output_dir, rotation.max_bytes, rotation.old_files, {}});
+    RankFilesOptions options{spec_.output_dir, rotation.max_bytes, rotation.old_files, {}};
+    if (spec_.fresh.before > 0) {
+      options.marker = "hvdrun: all ranks were started again here (restart " + std::to_string(spec_.fresh.before) +
+                       " of " + std::to_string(spec_.fresh.limit) + ")";
+    }
+    options.named_for = spec_.fresh.first_size;
+    const auto kept = logs_.keep_in(options);
     return kept.ok() ? kept : kept.error().with_context("--output-filename");
   }
   return {};
@@ -404,6 +410,7 @@ void JobRunner::on_signal(int signo) {
   }
   if (is_flushing_) {
     cut_short_by_ = signo;
+    state_.on(Interrupted{signo});  // it is over, and only remembers that
     return;
   }
   apply(Interrupted{signo});

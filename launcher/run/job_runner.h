@@ -103,6 +103,7 @@ class JobRunner final : private SessionSink {
   // Goes on without a node that is away, if the ranks of the others are enough.
   void give_up_away(int node);
   void give_up_away_in(Duration delay, int node);
+  [[nodiscard]] bool can_start_anew_without_silent() const;
   Result<void> keep_output();
   void open_sessions();
   void open_session(int node);

@@ -1,4 +1,6 @@
 // These methods of JobRunner handle what the sessions report of their nodes while a job goes on.
+#include <algorithm>
+
 #include "launcher/run/job_runner.h"
 
 namespace hvd::launch {
@@ -16,7 +18,7 @@ void JobRunner::on_notice(int node, const std::string& what) {
 void JobRunner::on_away(int node, const Error& why, Duration patience) {
   say_all(reporter_.on(news::NodeAway{node, why, patience}));
   tree_.change(node, Relay::State::kAway);
-  if (spec_.least_ranks > 0) {
+  if (spec_.least_ranks > 0 || spec_.fresh.limit > 0) {
     // Silence has been waited for already; a connection that broke may be back at once.
     give_up_away_in(why.code() == Code::kTimeout ? Duration::zero() : spec_.heartbeat * kMissedHeartbeats, node);
   }
@@ -40,11 +42,24 @@ void JobRunner::give_up_away(int node) {
       }
     }
   }
-  if (state_.can_do_with(others)) {
+  if (state_.can_do_with(others) || (!others.empty() && can_start_anew_without_silent())) {
     away.give_up();
   } else if (away.is_away()) {
     give_up_away_in(spec_.heartbeat, node);
   }
+}
+
+// The hosts that are heard, also those that have no ranks yet, are enough for a new start.
+bool JobRunner::can_start_anew_without_silent() const {
+  long long slots = 0;
+  for (const HostSpec& host : spec_.hosts) {
+    const auto is_silent = [&host](const auto& session) {
+      return session->plan().host.name == host.name && !session->is_in_touch();
+    };
+    slots += std::none_of(sessions_.begin(), sessions_.end(), is_silent) ? host.slots : 0;
+  }
+  return spec_.fresh.before < spec_.fresh.limit &&
+         slots >= (spec_.least_ranks > 0 ? spec_.least_ranks : placement_.size);
 }
 
 void JobRunner::on_back(int node, Duration away) {

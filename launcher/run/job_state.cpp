@@ -72,6 +72,7 @@ JobState::Actions JobState::handle(const NodeLost& event) {
   }
   Cause cause;
   cause.exit_code = exit_code::kNodeLost;
+  cause.kind = Cause::Kind::kLoss;
   cause.lines.push_back("node " + plan.host.name + " was lost, with " + ranks_text(plan) + ": " + event.why.message());
   const std::vector<int> there = ranks_there(plan);
   if (before == NodeState::kOpening) {
@@ -99,6 +100,7 @@ JobState::Actions JobState::handle(const NodeEnding& event) {
   const NodePlan& plan = placement_.nodes[static_cast<std::size_t>(event.node)];
   Cause cause;
   cause.exit_code = exit_code::kNodeLost;
+  cause.kind = Cause::Kind::kLoss;
   cause.lines.push_back("the agent on " + plan.host.name + " ends, with " + ranks_text(plan) + ": " + event.why);
   if (auto others = do_without(ranks_there(plan), cause.lines.front())) {
     return *std::move(others);
@@ -235,6 +237,7 @@ JobState::Actions JobState::stop_for_rank(int rank) {
   const RankRecord& record = ranks_[static_cast<std::size_t>(rank)];
   is_awaiting_end_ = record.state == RankRecord::State::kRunning;
   Cause cause;
+  cause.kind = Cause::Kind::kLoss;
   cause.rank = rank;
   cause.exit_code = is_awaiting_end_ ? std::max(order_.told(rank)->exit_code, 1) : record.status.shell_code();
   cause.lines.push_back(describe_cause(rank));
@@ -331,6 +334,7 @@ JobState::Actions JobState::handle(const Interrupted& event) {
 }
 
 void JobState::note_late(const JobEvent& event) {
+  interrupts_ += std::holds_alternative<Interrupted>(event) ? 1 : 0;
   if (std::holds_alternative<FilesFailed>(event)) {
     has_kept_all_ = false;
   } else if (const auto* failed = std::get_if<OutputFailed>(&event); failed != nullptr && !cause_) {
@@ -408,6 +412,7 @@ JobState::Actions JobState::handle(const StartTimedOut&) {
 }
 
 JobState::Actions JobState::handle(const StopTimedOut&) {
+  std::replace(nodes_.begin(), nodes_.end(), NodeState::kReady, NodeState::kLost);
   phase_ = JobPhase::kDone;
   return {Finish{}};
 }
@@ -421,6 +426,7 @@ JobState::Actions JobState::start_if_open() {
     return {StartRanks{}};
   }
   Cause cause;
+  cause.kind = Cause::Kind::kUnreached;
   // This machine needs no connection, so what failed here is the agent's start.
   cause.exit_code = exit_code::kStartFailed;
   std::vector<std::pair<std::string, std::string>> hosts;

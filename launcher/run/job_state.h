@@ -148,10 +148,16 @@ enum class JobPhase : std::uint8_t { kOpening, kRunning, kStopping, kDone };
 
 // Cause says why a job did not succeed.
 struct Cause {
+  enum class Kind : std::uint8_t {
+    kOther,
+    kLoss,      // a rank failed, or a host was lost, while the ranks ran: a new start may do better
+    kUnreached  // hosts could not be reached
+  };
   std::vector<std::string> lines;  // one per failed host or rank: who, what, what to try
   int exit_code = 0;
   int rank = -1;       // the rank whose last lines belong to the report; -1: none
   std::string hint{};  // what the user can do about it while the job ends
+  Kind kind = Kind::kOther;
 };
 
 struct RankRecord {
@@ -200,6 +206,10 @@ class JobState {
     const NodeState state = nodes_[static_cast<std::size_t>(node)];
     return phase_ == JobPhase::kDone || state == NodeState::kDone || state == NodeState::kLost;
   }
+  // True of a node that could not be reached, or has not said that its ranks have ended.
+  [[nodiscard]] bool is_lost(int node) const { return nodes_[static_cast<std::size_t>(node)] == NodeState::kLost; }
+  // True when a signal to hvdrun has asked for the end of the job, also while that was ending already.
+  [[nodiscard]] bool was_interrupted() const { return interrupts_ > 0; }
   // Names the nodes that have not answered yet, for messages.
   [[nodiscard]] std::vector<std::string> silent_hosts() const;
 

@@ -267,6 +267,7 @@ std::vector<StartMessage> make_start_messages(const JobSpec& spec, const JobView
   facts.master_port = job.views.front().ready.reserved_port;
   facts.has_mpi = spec.launcher == LauncherKind::kMpi;
   facts.restart_limit = spec.restart_limit;
+  facts.fresh = spec.fresh;
   facts.elastic_timeout_s = static_cast<int>(std::chrono::ceil<std::chrono::seconds>(spec.elastic_timeout).count());
   const std::string hostfile = hostfile_text(job.placement);
   const std::uint32_t window = input_window(spec, job.agents.nodes.size());

@@ -121,6 +121,21 @@ TEST_CASE("each rank's streams are kept in files of their own, emptied at the st
   }
 }
 
+TEST_CASE("the files of ranks that were started before are added to, under the names that they have") {
+  const Scratch scratch;
+  for (const bool is_first : {true, false}) {
+    hvd::launch::RankFilesOptions options{scratch.path, 0};
+    options.named_for = 11;
+    options.marker = is_first ? "" : "started again";
+    const auto files = RankFiles::create(options, is_first ? 11 : 2, [](const hvd::Error&) { CHECK(false); }).value();
+    files->write(1, false, "", "one\n");
+    files->flush();
+  }
+  CHECK(scratch.read("rank.01/stdout") == "one\nstarted again\none\n");
+  CHECK(scratch.read("rank.01/stderr") == "started again\n");
+  CHECK(scratch.read("rank.10/stdout").empty());
+}
+
 TEST_CASE("a file that has grown to its limit makes room, whole lines in each") {
   const Scratch scratch;
   const auto files = RankFiles::create({scratch.path, 10, 2}, 1, [](const hvd::Error&) { CHECK(false); }).value();
