@@ -97,7 +97,7 @@ def test_records_of_a_newer_hvdrun_are_refused_by_name(service):
     with service.records() as records:
         records.execute("PRAGMA user_version = 9")
     done = service("ps")
-    assert done.returncode == 240 and "have schema 9, which a newer hvdrun has made; this one knows schema 1" in done.stderr
+    assert done.returncode == 240 and "have schema 9, which a newer hvdrun has made; this one knows schema 2" in done.stderr
 
 
 def test_a_state_folder_that_cannot_be_written_is_told_with_what_to_do(service):
