@@ -134,6 +134,7 @@ struct Node final : Transport, SessionSink {
     theirs.on_frame = [this](const Frame& frame) { return on_agent_frame(frame); };
     theirs.on_relay = [](const Frame&) -> Result<void> { return {}; };
     theirs.on_disconnected = [] {};
+    theirs.on_bye = [](const ByeMessage&) {};
     theirs.on_over = [this, number](const std::string& why) { over.push_back(std::to_string(number) + ": " + why); };
     theirs.is_worth_waiting = [this] { return has_started; };
     Fd end = wires.back()->take_end(0);
