@@ -75,7 +75,7 @@ def test_a_machine_joins_and_leaves_in_order_and_another_stays_to_the_end(joinab
     second = joinable.join("node3")
     joinable.await_size(5)
     first.send_signal(signal.SIGTERM)
-    lines = joinable.await_size(3) + "".join(read_until(joinable.job.stdout, "ends in order", 2))
+    lines = "".join(read_until(joinable.job.stdout, "size 3 rank|ends in order", 5))
     assert len(re.findall(r"\[[23]\].*ends in order", lines)) == 2, lines
     code, err = code_and_words(first)
     assert code == 0, err

@@ -281,6 +281,7 @@ TEST_CASE("a connection of another session is refused") {
   sink.on_frame = [](const Frame&) -> Result<void> { return {}; };
   sink.on_relay = [](const Frame&) -> Result<void> { return {}; };
   sink.on_disconnected = [] {};
+  sink.on_bye = [](const ByeMessage&) {};
   bool is_over = false;
   sink.on_over = [&](const std::string&) { is_over = true; };
   sink.is_worth_waiting = [] { return false; };
