@@ -123,9 +123,7 @@ Result<void> AgentSession::on_frame(const Frame& frame) {
     return resend_.acknowledge(received);
   }
   if (type == AgentMessage::kBye) {
-    HVD_TRY_ASSIGN(const ByeMessage bye, ByeMessage::decode(frame.body));
-    sink_.on_bye(bye);
-    over(bye.why.empty() ? "the launcher has ended the session" : bye.why);
+    over("the launcher has ended the session");
     return {};
   }
   if (type == AgentMessage::kResume && token_.empty()) {

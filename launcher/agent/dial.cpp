@@ -168,8 +168,7 @@ std::vector<std::string> addresses_elsewhere(const std::vector<std::string>& add
   return others;
 }
 
-Result<DialedLauncher> dial_launcher(const CallPlace& place, const CallKey& key, int rank, Deadline deadline,
-                                     const std::string& advice) {
+Result<DialedLauncher> dial_launcher(const CallPlace& place, const CallKey& key, int rank, Deadline deadline) {
   std::vector<std::string> addresses = place.addresses;
   const std::string stack = own_network_stack();
   if (stack == "-" || stack != place.stack) {
@@ -196,7 +195,8 @@ Result<DialedLauncher> dial_launcher(const CallPlace& place, const CallKey& key,
       return std::move(*dialed);
     }
   }
-  return Error(Code::kUnreachable, "cannot call hvdrun back (" + failures.text() + "); " + advice);
+  return Error(Code::kUnreachable, "cannot call hvdrun back (" + failures.text() +
+                                       "); is a firewall between this host and the one where hvdrun runs?");
 }
 
 Result<LauncherName> parse_launcher_name(const std::string& text) {

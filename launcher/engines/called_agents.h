@@ -13,7 +13,6 @@
 #include <memory>
 #include <vector>
 
-#include "launcher/engines/held_agent.h"
 #include "launcher/placement/placement.h"
 #include "launcher/transport/transport.h"
 #include "launcher/wire/messages.h"
@@ -45,11 +44,14 @@ class CalledAgents final : public Transport {
   std::unique_ptr<Stream> open(const NodeTarget& target, StreamSink& sink) override;
 
  private:
+  class Held;
+  class Handed;
   void on_ready();
   void on_lost(int partition, const Error& why);
 
+  EventLoop& loop_;
   Handlers handlers_;
-  std::vector<std::unique_ptr<HeldAgent>> held_;  // by partition
+  std::vector<std::unique_ptr<Held>> held_;  // by partition
   std::vector<int> partition_of_rank_;
   int called_ = 0;
 };
