@@ -23,7 +23,7 @@ namespace {
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace): this file is the launcher's front
 
 constexpr auto kSubmitTime = std::chrono::minutes(2);
-// What stands in a plan for the folder that submit makes.
+// A plan shows this in place of the folder that submit makes.
 constexpr const char* kPlannedFolder = "<folder-of-the-job>";
 
 // BatchJob is a job for Slurm as far as it is known before its folder is made.

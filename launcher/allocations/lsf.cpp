@@ -22,8 +22,8 @@ Result<HostList> counted_hosts(const Allocation& found, const std::string& text)
   return hosts_named(found, "LSB_MCPU_HOSTS", names);
 }
 
-// Where jsrun starts processes, hvdrun runs on a launch host, which the list names first with one slot. No rank belongs
-// there.
+// True where jsrun starts processes: hvdrun then runs on a launch host, which the list names first with one slot. No
+// rank belongs there.
 bool has_launch_host(const Allocation& found, const Surroundings& here) {
   const bool is_jsrun =
       !starter(here, "jsrun", "", {}).empty() || !value_in(here.environment, "CSM_ALLOCATION_ID").empty();

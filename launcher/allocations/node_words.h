@@ -1,4 +1,5 @@
-// What the engines' ways to name nodes have in common. Pure but for files that variables name, and for PATH.
+// These functions read the ways in which several engines name nodes. They are pure, but for files that variables name
+// and for PATH.
 #pragma once
 
 #include <string>

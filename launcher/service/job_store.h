@@ -98,7 +98,7 @@ class JobStore {
   Result<void> set_phase(std::int64_t id, Phase phase);
   Result<void> set_leaving_time(std::int64_t id, std::int64_t leave_ms, bool is_local);
   Result<void> set_output(std::int64_t id, const std::string& directory, const std::vector<std::string>& rank_files);
-  // Of nodes that the job has.
+  // Records the addresses of nodes that the job has.
   Result<void> set_addresses(std::int64_t id, const std::vector<JobNode>& known);
   // Ends the job and makes its nodes idle again. A terminating job has failed because it was stopped, whatever `end`
   // says.

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 
-from hvdrun import HVDRUN, ROOT
+from hvdrun import HVDRUN, ROOT, replace_hosts
 from patience import PATIENCE
 
 RUNS = int(os.environ.get("HVD_CHAOS_RUNS", "6"))
@@ -36,8 +36,10 @@ class Chaos:
             "--discovery-interval", "0.1", "--blacklist-cooldown-range", "0.5", "1", "--heartbeat", "0.5",
             "--reconnect-timeout", "2", "--elastic-restarts", "100000", "--grace", "2",
             sys.executable, str(ROOT / "tests/support/chaos_steps.py"), str(self.gate))  # fmt: skip
-        for stream in (self.job.stdout, self.job.stderr):
-            threading.Thread(target=self.read, args=(stream,), daemon=True).start()
+        streams = (self.job.stdout, self.job.stderr)
+        self.readers = [threading.Thread(target=self.read, args=(stream,), daemon=True) for stream in streams]
+        for reader in self.readers:
+            reader.start()
 
     def read(self, stream):
         for line in stream:
@@ -61,9 +63,7 @@ class Chaos:
         return int(sizes[0])
 
     def offer(self, hosts):
-        fresh = self.hosts.with_suffix(".new")
-        fresh.write_text("".join(f"{host}:1\n" for host in hosts))
-        fresh.rename(self.hosts)
+        replace_hosts(self.hosts, [f"{host}:1" for host in hosts])
 
     def all_train(self):
         self.offer(HOSTS)
@@ -126,7 +126,8 @@ def test_what_comes_and_goes_at_random_loses_no_sample_and_hangs_nobody(lab4):
     chaos.lab.heal()
     chaos.gate.write_text("")
     chaos.job.wait(PATIENCE)
-    time.sleep(0.5)
+    for reader in chaos.readers:
+        reader.join(PATIENCE)
     assert chaos.job.returncode == 0, chaos.said()
     assert any(re.search(r"ended after \d+ steps", line) for line in chaos.lines), chaos.said()
     assert lab4.wait_for_no_processes() == [], chaos.said()

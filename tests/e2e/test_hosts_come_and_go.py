@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from hvdrun import HVDRUN, ROOT, read_until
+from hvdrun import HVDRUN, ROOT, read_until, replace_hosts
 from patience import PATIENCE
 
 SCRIPT = str(ROOT / "tests/support/offered_steps.py")
@@ -26,9 +26,7 @@ class Offers:
         self.gate.unlink(missing_ok=True)
 
     def set(self, text):
-        fresh = self.hosts.with_suffix(".new")
-        fresh.write_text("".join(f"{host}\n" for host in text.split()))
-        fresh.rename(self.hosts)
+        replace_hosts(self.hosts, text.split())
 
     def train(self, *flags):
         self.job = self.lab.popen(HVDRUN, *flags, sys.executable, SCRIPT, "1", str(self.gate))

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from hvdrun import HVDRUN, ROOT, hvdrun, read_until
+from hvdrun import HVDRUN, ROOT, hvdrun, read_until, replace_hosts
 from patience import PATIENCE
 
 SCRIPT = str(ROOT / "tests/support/offered_steps.py")
@@ -24,9 +24,7 @@ class Job:
         self.mount.mkdir(exist_ok=True)
 
     def set(self, text):
-        fresh = self.hosts.with_suffix(".new")
-        fresh.write_text("".join(f"{host}\n" for host in text.split()))
-        fresh.rename(self.hosts)
+        replace_hosts(self.hosts, text.split())
 
     def start(self, text, *flags):
         file = pathlib.Path(self.lab.shared) / "elastic.yaml"

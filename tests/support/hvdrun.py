@@ -152,6 +152,13 @@ def read_until_each(stream, size):
     return lines
 
 
+def replace_hosts(file, hosts):
+    """Puts these hosts, each as "node1:2", into a file that is read at any time."""
+    fresh = file.with_suffix(".new")
+    fresh.write_text("".join(f"{host}\n" for host in hosts))
+    fresh.rename(file)
+
+
 def kill(pid):
     os.kill(pid, signal.SIGKILL)
 

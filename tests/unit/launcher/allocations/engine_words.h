@@ -1,4 +1,5 @@
-// What an engine's words become, as a line of text.
+// EngineJob is what an engine gives a job in an allocation: variables, files and programs. It shows what is read from
+// them as a line of text.
 #pragma once
 
 #include <fstream>
