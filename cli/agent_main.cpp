@@ -1,7 +1,8 @@
 // hvdrun-agent is the node's side of hvdrun, one fully static executable. A transport starts it as `hvdrun-agent
 // serve`, with the launcher at its standard input and output. An engine starts it as `hvdrun-agent call ENGINE STACK
 // ADDRESS...`, once for each rank, and it then connects to the launcher. In a pod of Kubernetes it is `hvdrun-agent
-// call kubernetes --key-file FILE HOST:PORT`, as a manifest has it. A job file's clean-up runs `hvdrun-agent remove
+// call kubernetes --key-file FILE HOST:PORT`, as a manifest has it. `hvdrun join` becomes `hvdrun-agent join FILE
+// SLOTS`. A job file's clean-up runs `hvdrun-agent remove
 // FOLDER...`.
 #include <errno.h>
 #include <poll.h>
@@ -21,7 +22,9 @@
 #include "launcher/process/inherited_signals.h"
 #include "launcher/process/remove_tree.h"
 #include "launcher/process/spawn.h"
+#include "launcher/run/exit_codes.h"
 #include "launcher/wire/engine_call.h"
+#include "launcher/wire/join_file.h"
 #include "runtime/base/open_files.h"
 #include "runtime/base/text.h"
 #include "runtime/bench/bench_rank.h"
@@ -70,9 +73,24 @@ hvd::Result<void> watch_leash(hvd::EventLoop& loop, hvd::launch::AgentCore& core
   return {};
 }
 
-hvd::Result<void> serve(hvd::launch::AgentOptions options, const OpenSession& open_session, hvd::Log& log) {
+// Tells the user how a job ended that this agent had joined, and returns the exit code.
+int end_of_join(const hvd::launch::AgentCore& core, hvd::Log& log) {
+  namespace exit_code = hvd::launch::exit_code;
+  const auto& bye = core.bye();
+  const int code = bye ? bye->code : core.is_told_to_end() ? 128 + SIGTERM : exit_code::kNodeLost;
+  if (!bye && code == exit_code::kNodeLost) {
+    log.write(hvd::LogLevel::kError, "the job's hvdrun, or the connection to it, is gone: " + core.why_over());
+  } else if (bye && !bye->why.empty()) {
+    log.write(code == 0 ? hvd::LogLevel::kInfo : hvd::LogLevel::kError, bye->why);
+  }
+  return code;
+}
+
+// Returns the exit code of this process.
+hvd::Result<int> serve(hvd::launch::AgentOptions options, const OpenSession& open_session, hvd::Log& log) {
   ::signal(SIGPIPE, SIG_IGN);  // a closed session is an error of write(2), not the agent's death
   const bool has_leash = options.has_leash;
+  const bool joins = options.joins;
   HVD_TRY_ASSIGN(Session session, open_session());
   const hvd::SteadyClock clock;
   HVD_TRY_ASSIGN(const std::unique_ptr<hvd::EventLoop> loop, hvd::EventLoop::create(clock));
@@ -93,22 +111,28 @@ hvd::Result<void> serve(hvd::launch::AgentOptions options, const OpenSession& op
   if (has_leash) {
     HVD_TRY(watch_leash(*loop, *core));
   }
-  return loop->run();
+  HVD_TRY(loop->run());
+  return joins ? end_of_join(*core, log) : 0;
 }
 
 // Runs both processes of the agent; returns the exit code of this one.
 int run_agent(const hvd::launch::AgentOptions& options, const OpenSession& open_session, hvd::Log& log) {
   const std::string base = hvd::launch::value_in(options.environment, "TMPDIR");
   const bool is_usable = !base.empty() && base.size() <= kMostBaseBytes;
-  const auto code = hvd::launch::run_guarded(is_usable ? base : "/tmp", [&](const std::string& scratch_dir) {
+  const auto run = [&](const std::string& scratch_dir) {
     hvd::launch::AgentOptions own = options;
     own.scratch_dir = scratch_dir;
     const auto served = serve(std::move(own), open_session, log);
     if (!served.ok()) {
       log.write(hvd::LogLevel::kError, served.error().message());
     }
-    return served.ok() ? 0 : 1;
-  });
+    const bool is_unreachable = !served.ok() && served.error().code() == hvd::Code::kUnreachable;
+    return served.ok()      ? served.value()
+           : !options.joins ? 1
+           : is_unreachable ? hvd::launch::exit_code::kUnreachable
+                            : hvd::launch::exit_code::kStartFailed;
+  };
+  const auto code = hvd::launch::run_guarded(is_usable ? base : "/tmp", run, options.joins);
   if (!code.ok()) {
     log.write(hvd::LogLevel::kError, code.error().message());
     return 1;
@@ -256,6 +280,34 @@ hvd::Result<int> call(const std::vector<std::string>& words, char** argv, hvd::L
   return call_by_name(words[1], pod, log);
 }
 
+// Joins the job of a file, with so many slots; 0: as many as there are GPUs, or one. The file is checked by `hvdrun
+// join`, which becomes this; it may have changed since.
+hvd::Result<int> join(const std::string& path, const std::string& slots, hvd::Log& log) {
+  HVD_TRY_ASSIGN(const hvd::launch::JoinFile file, hvd::launch::read_join_file(path));
+  if (file.version != HVD_VERSION) {
+    return hvd::Error(hvd::Code::kInvalid,
+                      path + " is of hvdrun " + file.version + ", and this is " HVD_VERSION "; both must be the same");
+  }
+  hvd::launch::AgentOptions options;
+  options.joins = true;
+  options.slots = hvd::parse_number<int>(slots, 0, hvd::launch::kMostJoinSlots).value_or(0);
+  options.environment = own_environment();
+  if (!hvd::launch::value_in(options.environment, "SLURM_PROCID").empty()) {
+    options.node_name = hvd::launch::node_name_from("slurm", options.environment);
+    hvd::launch::leave_engine("slurm", options.environment);
+  }
+  const auto call = [&]() -> hvd::Result<hvd::launch::DialedLauncher> {
+    auto dialed =
+        hvd::launch::dial_launcher(file.place, file.key, 0, hvd::Deadline::after(kDialTime),
+                                   "has the job ended, or is a firewall between this host and the one where it runs?");
+    return dialed.ok()
+               ? std::move(dialed)
+               : hvd::Result<hvd::launch::DialedLauncher>(hvd::Error(
+                     hvd::Code::kUnreachable, "cannot join job " + file.job_id + ": " + dialed.error().message()));
+  };
+  return run_agent(options, [&] { return dial(call); }, log);
+}
+
 // Prints a line for each folder that stays, which hvdrun reports. The code is 0 even then: a failure would end the
 // clean-up job, and with it the removal on other nodes.
 int remove_folders(const std::vector<std::string>& folders) {
@@ -291,6 +343,14 @@ int main(int argc, char** argv) {
     }
     return code.ok() ? code.value() : 1;
   }
+  if (words.size() == 3 && words.front() == "join") {
+    hvd::StderrLog own_log(hvd::LogLevel::kInfo, "hvdrun");
+    const auto code = join(words[1], words[2], own_log);
+    if (!code.ok()) {
+      own_log.write(hvd::LogLevel::kError, code.error().message());
+    }
+    return code.ok() ? code.value() : hvd::launch::exit_code::kUsage;
+  }
   if (words.size() >= 2 && words.front() == "remove") {
     return remove_folders({words.begin() + 1, words.end()});
   }
@@ -298,6 +358,6 @@ int main(int argc, char** argv) {
     return hvd::bench::run_bench_rank(words);
   }
   std::cerr << "usage: hvdrun-agent serve | call ENGINE STACK ADDRESS... | call kubernetes --key-file FILE HOST:PORT | "
-               "remove FOLDER...   (started by hvdrun or a manifest; not by hand)\n";
+               "join FILE SLOTS | remove FOLDER...   (started by hvdrun or a manifest; not by hand)\n";
   return 2;
 }

@@ -18,6 +18,7 @@
 #include "launcher/engines/mpirun.h"
 #include "launcher/engines/slurm_gang.h"
 #include "launcher/engines/spark_gang.h"
+#include "launcher/joining/join_calls.h"
 #include "launcher/logs/spdlog_log.h"
 #include "launcher/offers/discovery_script.h"
 #include "launcher/offers/equal_slots.h"
@@ -104,7 +105,7 @@ Result<void> allow_files_for(const JobSpec& job, const Placement& agents) {
     wanted += kind == TransportKind::kSsh ? kCommand : own;
     needed += relays[static_cast<std::size_t>(node.index)] < 0 ? own : 0;
   }
-  wanted += job.launcher == LauncherKind::kMpi ? kMostCallers : 0;
+  wanted += job.launcher == LauncherKind::kMpi || !job.join_file.empty() ? kMostCallers : 0;
   if (allow_open_files(wanted).ok()) {
     return {};
   }
@@ -388,7 +389,7 @@ Result<int> run_step(const JobStep& step) {
   if (source == nullptr && job.fresh.limit == 0) {  // a job that starts anew looks at the hosts between its starts
     source = host_source_of(*loop, job);
   }
-  const Placement& told = source != nullptr ? placement : agents;
+  const Placement& told = source != nullptr || !job.join_file.empty() ? placement : agents;
   std::unique_ptr<JobReporter> reporter = reporter_of(job, told);
   if (step.report_by) {
     reporter = step.report_by(std::move(reporter), told);
@@ -400,6 +401,10 @@ Result<int> run_step(const JobStep& step) {
   if (job.input != InputMode::kNone) {
     HVD_TRY_ASSIGN(input, take_standard_input());
   }
+  std::unique_ptr<JoinCalls> joins;
+  if (!job.join_file.empty()) {
+    HVD_TRY_ASSIGN(joins, JoinCalls::listen(*loop, job.join_file, *log));
+  }
   JobRunner owner(*loop, job, placement, transports, *reporter, *log);
   owner.set_programs(step.programs);
   owner.set_late_programs(step.late_programs);
@@ -407,6 +412,9 @@ Result<int> run_step(const JobStep& step) {
   owner.take_input(std::move(input));
   if (source != nullptr) {
     owner.follow_hosts(placement, *source);
+  }
+  if (joins != nullptr) {
+    owner.take_joiners(placement, *joins);
   }
   runner = &owner;
   if (gang != nullptr) {

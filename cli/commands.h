@@ -57,6 +57,8 @@ Result<int> plan_on_slurm(const CliOptions& options);
 void write_status(const std::string& file, int code);
 // Runs any other command of the service.
 Result<int> serve(const ServiceOptions& options);
+// Becomes an agent that joins a running job.
+Result<int> join_job(const JoinOptions& options);
 // Prints the manual's topics, or the page of one; on a terminal in a pager.
 Result<int> show_help(const CliOptions& options);
 // Prints what this build can do, what is missing, and what would add it.

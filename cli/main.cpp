@@ -65,6 +65,8 @@ int dispatch(int argc, char** argv) {
       return code_of(options.batch_words ? hvd::cli::submit_to_slurm(options) : hvd::cli::submit_job(options), false);
     case hvd::cli::Command::kService:
       return code_of(hvd::cli::serve(options.service), false);
+    case hvd::cli::Command::kJoin:
+      return code_of(hvd::cli::join_job(options.join), false);
     case hvd::cli::Command::kRun:
       break;
   }

@@ -20,9 +20,9 @@ IO = "runtime/io"
 # key counts.
 EDGES = {
     "cli": ["cli/options", "launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/engines",
-            "launcher/ssh", "launcher/command", "launcher/transport", "launcher/offers", "launcher/run", "launcher/check", "launcher/report",
+            "launcher/ssh", "launcher/command", "launcher/transport", "launcher/offers", "launcher/joining", "launcher/run", "launcher/check", "launcher/report",
             "launcher/chart", "launcher/service", "launcher/process", IO, BASE, "runtime/bench"],
-    "cli/agent_main.cpp": ["launcher/agent", "launcher/wire", "launcher/process", "runtime/bench", IO, BASE],
+    "cli/agent_main.cpp": ["launcher/agent", "launcher/wire", "launcher/run", "launcher/process", "runtime/bench", IO, BASE],
     # Words become settings.
     "cli/options": ["launcher/jobfile", "launcher/job", "launcher/allocations", "launcher/engines", "launcher/transport", "launcher/command", "launcher/run", "launcher/process", BASE,
                     "runtime/bench"],
@@ -55,7 +55,8 @@ EDGES = {
     "launcher/membership": ["launcher/wire", "launcher/placement", IO, BASE, "runtime/rendezvous"],
     # Which hosts a running job may use.
     "launcher/offers": ["launcher/placement", "launcher/job", "launcher/process", IO, BASE],
-    "launcher/run": ["launcher/membership", "launcher/offers", "launcher/engines", "launcher/command", "launcher/transport", "launcher/logs",
+    "launcher/joining": ["launcher/offers", "launcher/engines", "launcher/transport", "launcher/wire", "launcher/job", IO, BASE],
+    "launcher/run": ["launcher/joining", "launcher/membership", "launcher/offers", "launcher/engines", "launcher/command", "launcher/transport", "launcher/logs",
                      "launcher/wire", "launcher/placement", "launcher/job", "launcher/process", IO, BASE, "runtime/rendezvous"],
     "launcher/check": ["launcher/run", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE,
                        "runtime/rendezvous"],

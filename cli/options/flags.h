@@ -33,6 +33,7 @@ struct Flags {
   std::string elastic;  // "ranks", "restart"; empty: the default
   std::string host_discovery_script;
   bool watch_hostfile = false;
+  std::string join_file;
   std::optional<int> slots_per_host;
   std::optional<double> discovery_interval_s;
   std::vector<double> cooldown_range_s;

@@ -252,8 +252,9 @@ Result<void> check_no_job_file_flags(const Flags& flags) {
 }
 
 Result<void> read_job_file_flags(Flags flags, CliOptions& options) {
-  if (!flags.elastic.empty()) {
-    return Error(Code::kInvalid, "--elastic is for a command, and not for a job file");
+  if (!flags.elastic.empty() || !flags.join_file.empty()) {
+    return Error(Code::kInvalid, std::string(flags.elastic.empty() ? "--join-file" : "--elastic") +
+                                     " is for a command, and not for a job file");
   }
   if (!flags.command.empty()) {
     return Error(Code::kInvalid, "'" + launch::shown_text(flags.command.front()) +

@@ -41,17 +41,6 @@ Result<std::string> working_directory() {
   return std::string(buffer.data());
 }
 
-// Returns the path of the agent, which is installed beside hvdrun.
-Result<std::string> agent_path() {
-  HVD_TRY_ASSIGN(const std::string self, own_program());
-  const std::string path = self.substr(0, self.rfind('/')) + "/hvdrun-agent";
-  if (::access(path.c_str(), X_OK) != 0) {
-    return Error::from_errno("the agent executable is missing beside hvdrun: " + path)
-        .with_context("broken installation");
-  }
-  return path;
-}
-
 Result<launch::HostList> hosts_of(const Flags& flags) {
   if (!flags.hosts.empty() && !flags.hostfile.empty()) {
     return Error(Code::kInvalid, "give either -H or --hostfile, not both");
@@ -374,13 +363,27 @@ Result<void> apply_discovery(const Flags& flags, launch::JobSpec& job) {
              : Error(Code::kInvalid, "--blacklist-cooldown-range: the first number is the smaller one");
 }
 
+Result<void> apply_joining(const Flags& flags, launch::JobSpec& job) {
+  if (flags.join_file.empty()) {
+    return {};
+  }
+  if (job.launcher == launch::LauncherKind::kMpi || job.launcher == launch::LauncherKind::kSpark) {
+    return Error(Code::kInvalid,
+                 "--join-file is not for --launcher mpi and spark, which start the ranks where they like");
+  }
+  job.join_file = flags.join_file;
+  job.discovery.most_ranks = flags.max_np.value_or(0);
+  return {};
+}
+
 Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
   HVD_TRY(apply_discovery(flags, job));
+  HVD_TRY(apply_joining(flags, job));
+  const bool may_grow = job.discovery.is_on() || !job.join_file.empty();
   const bool is_asked_for = flags.min_np || flags.max_np || flags.elastic_timeout_s || flags.elastic_restarts ||
-                            flags.reset_limit || flags.exclude_failed_hosts || !flags.elastic.empty() ||
-                            job.discovery.is_on();
+                            flags.reset_limit || flags.exclude_failed_hosts || !flags.elastic.empty() || may_grow;
   job.restart_limit = is_asked_for ? flags.elastic_restarts.value_or(kDefaultRestarts) : 0;
-  if (job.restart_limit == 0 && (flags.min_np || job.discovery.is_on())) {
+  if (job.restart_limit == 0 && (flags.min_np || may_grow)) {
     return Error(Code::kInvalid, std::string(flags.min_np ? "--min-np" : "hosts that join and leave") +
                                      " with --elastic-restarts 0: an elastic job restarts at least one rank");
   }
@@ -413,6 +416,10 @@ Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
           "--elastic restart goes by --elastic-restarts: --reset-limit and --exclude-failed-hosts are for ranks "
           "that go on without the lost one");
     }
+    if (!job.join_file.empty()) {
+      return Error(Code::kInvalid,
+                   "--elastic restart begins with the hosts that are known then: nobody joins by --join-file");
+    }
     job.fresh.limit = std::exchange(job.restart_limit, 0);
   }
   return {};
@@ -429,6 +436,16 @@ Result<void> check_gpus(const launch::JobSpec& job) {
 }
 
 }  // namespace
+
+Result<std::string> agent_path() {
+  HVD_TRY_ASSIGN(const std::string self, own_program());
+  const std::string path = self.substr(0, self.rfind('/')) + "/hvdrun-agent";
+  if (::access(path.c_str(), X_OK) != 0) {
+    return Error::from_errno("the agent executable is missing beside hvdrun: " + path)
+        .with_context("broken installation");
+  }
+  return path;
+}
 
 std::vector<std::string> own_environment() {
   std::vector<std::string> environment;

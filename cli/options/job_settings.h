@@ -14,6 +14,9 @@ namespace hvd::cli {
 // first two. An error is the user's (Code::kInvalid), with what was expected, or says that the installation is broken.
 Result<launch::JobSpec> make_job(const Flags& flags);
 
+// Returns the path of the agent, which is installed beside hvdrun.
+Result<std::string> agent_path();
+
 // Refuses a --stdin that names a rank which a job of `size` ranks does not have.
 Result<void> check_input_rank(const launch::JobSpec& job, int size);
 

@@ -101,6 +101,12 @@ void add_elastic_options(CLI::App& app, Flags& flags) {
   app.add_flag("--watch-hostfile", flags.watch_hostfile,
                "Hosts that are added to --hostfile join the running job, and those that are removed leave it")
       ->group(kGroup);
+  app.add_option(
+         "--join-file", flags.join_file,
+         "Let machines join the running job: writes FILE, by which hvdrun join FILE on such a machine finds the "
+         "job and proves itself; nobody else may read it")
+      ->type_name("FILE")
+      ->group(kGroup);
   app.add_option("--slots-per-host,--slots", flags.slots_per_host, "Slots of a host that is named without any")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000))

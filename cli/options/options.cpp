@@ -21,6 +21,9 @@
 namespace hvd::cli {
 namespace {
 
+// As the agent has it (launcher/wire/join_file.h).
+constexpr int kMostJoinSlots = 4096;
+
 const std::map<std::string, Command, std::less<>> kCommands = {
     {"run", Command::kRun},     {"plan", Command::kPlan},         {"bench", Command::kBench},
     {"check", Command::kCheck}, {"manifest", Command::kManifest}, {"submit", Command::kSubmit}};
@@ -64,7 +67,8 @@ std::string usage_of(Command command) {
   return "usage: hvdrun [run|plan] [options] command [arguments]\n       hvdrun [run|plan] [options] -f FILE\n"
          "       hvdrun check [options] [program]\n       hvdrun bench measure [options]\n"
          "       hvdrun submit [-c CLUSTER] [options] -f FILE\n"
-         "       hvdrun manifest --image IMAGE --nodes N [options] command [arguments]\n       hvdrun help [TOPIC]\n"
+         "       hvdrun manifest --image IMAGE --nodes N [options] command [arguments]\n"
+         "       hvdrun join FILE [--slots N]\n       hvdrun help [TOPIC]\n"
          "       hvdrun and one of: " +
          service_commands() + " (each with --help)\n";
 }
@@ -124,7 +128,7 @@ Result<bool> read_text_request(CLI::App& app, Flags& flags, const TextRequest& r
 
 // Refuses "hvdrun chek -H node1", which would look for a program chek on all hosts and report that there is none.
 Result<void> check_no_misspelt_command(const std::string& word) {
-  std::vector<std::string> names = {"run", "plan", "check", "bench", "submit", "manifest", "help", "cluster"};
+  std::vector<std::string> names = {"run", "plan", "check", "bench", "submit", "manifest", "help", "join", "cluster"};
   for (std::string left = service_commands(); !left.empty();) {
     const std::size_t end = std::min(left.find(", "), left.size());
     names.push_back(left.substr(0, end));
@@ -137,6 +141,40 @@ Result<void> check_no_misspelt_command(const std::string& word) {
   return Error(Code::kInvalid, "'" + word +
                                    "' is neither a command of hvdrun nor a program here; did you mean 'hvdrun " + near +
                                    "'? If it is a program of the hosts: hvdrun run " + word);
+}
+
+// Reads hvdrun join FILE [--slots N].
+Result<CliOptions> parse_join(std::vector<std::string> words) {
+  CliOptions options;
+  options.command = Command::kJoin;
+  CLI::App app(
+      "Brings this machine into the running job that FILE is of (hvdrun --join-file FILE), until the job or its "
+      "ranks here end. Ctrl-C or SIGTERM: they leave the job at their next commit; once more: at once.",
+      "hvdrun");
+  app.set_help_flag();
+  bool help = false;
+  app.add_flag("-h,--help", help, "Show this, and end");
+  CLI::Option* const file = app.add_option("file", options.join.file, "The file")->type_name("FILE");
+  app.add_option("--slots", options.join.slots, "Ranks to start here; default: one for each GPU, or one")
+      ->type_name("N")
+      ->check(CLI::Range(1, kMostJoinSlots));
+  words.erase(words.begin());
+  std::reverse(words.begin(), words.end());  // the order that CLI11 takes
+  try {
+    app.parse(words);
+  } catch (const CLI::ParseError& error) {
+    return Error(Code::kInvalid, std::string(error.what()) + "; as in: hvdrun join FILE [--slots N]");
+  }
+  if (help) {
+    options.command = Command::kHelp;
+    options.help_text = "usage: hvdrun join FILE [--slots N]\n" + app.help();
+    return options;
+  }
+  if (file->count() == 0) {
+    return Error(Code::kInvalid, "join: say which job, by the file that its hvdrun --join-file has written");
+  }
+  HVD_TRY_ASSIGN(options.join.agent_path, agent_path());
+  return options;
 }
 
 // Reads hvdrun help [TOPIC].
@@ -266,9 +304,10 @@ Result<CliOptions> read_manifest(Flags flags, const CLI::App& app) {
 // Notes that --max-np does nothing where no host can join.
 void note_no_growth(const Flags& flags, CliOptions& options) {
   const bool is_more = flags.max_np.value_or(flags.np) > flags.np;
-  if (flags.np > 0 && options.job.restart_limit != 0 && is_more && !options.job.discovery.is_on()) {
+  const bool may_grow = options.job.discovery.is_on() || !options.job.join_file.empty();
+  if (flags.np > 0 && options.job.restart_limit != 0 && is_more && !may_grow) {
     options.notices.push_back("--max-np: no host can join this job, so it has at most the " + std::to_string(flags.np) +
-                              " ranks of -np; hosts join by --host-discovery-script or --watch-hostfile");
+                              " ranks of -np; hosts join by --host-discovery-script, --watch-hostfile or --join-file");
   }
 }
 
@@ -311,6 +350,9 @@ Result<CliOptions> parse_command_line(int argc, char** argv) {
   }
   if (!words.empty() && words.front() == "help") {
     return parse_help(words);
+  }
+  if (!words.empty() && words.front() == "join") {
+    return parse_join(std::move(words));
   }
   if (const auto command = words.empty() ? kCommands.end() : kCommands.find(words.front());
       command != kCommands.end()) {

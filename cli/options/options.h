@@ -26,7 +26,14 @@ enum class Command : std::uint8_t {
   kManual,
   kManifest,  // parsed to kHelp, with its text
   kSubmit,
-  kService
+  kService,
+  kJoin
+};
+
+struct JoinOptions {
+  std::string file;
+  int slots = 0;  // 0: one for each GPU, or one
+  std::string agent_path;
 };
 
 struct CliOptions {
@@ -47,6 +54,7 @@ struct CliOptions {
   std::optional<std::vector<std::string>> batch_words;
   std::string status_file;  // gets the exit code at the end; empty: none
   ServiceOptions service;   // kService
+  JoinOptions join;         // kJoin
 };
 
 // An error is the user's, with what was expected, or says that the installation is broken. Reads what make_job() reads.

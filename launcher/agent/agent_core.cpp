@@ -85,6 +85,7 @@ Result<void> AgentCore::open_session(AgentConnection connection) {
   session.on_frame = [this](const Frame& frame) { return on_frame(frame); };
   session.on_relay = [this](const Frame& frame) { return relays_->on_frame(frame); };
   session.on_disconnected = [this] { relays_->end_all(); };
+  session.on_bye = [this](const ByeMessage& bye) { bye_ = bye; };
   session.on_over = [this](const std::string& why) { abandon(why); };
   session.is_worth_waiting = [this] { return state_.is_worth_waiting(); };
   const std::string resume_path = options_.scratch_dir + "/resume";
@@ -104,6 +105,9 @@ Result<void> AgentCore::open_session(AgentConnection connection) {
   ready.near = std::move(gpus.near);
   ready.seat = options_.seat;
   ready.machine = own_machine();
+  if (options_.joins) {
+    ready.slots = options_.slots > 0 ? options_.slots : std::max(1, static_cast<int>(ready.gpus.size()));
+  }
   send(AgentMessage::kReady, ready.encode());
   return {};
 }
@@ -178,6 +182,13 @@ Result<void> AgentCore::on_start(const Frame& frame) {
   hub_->set_elastic(start_.may_restart);
   if (start_.is_joining) {
     hub_->set_joining(start_.generation);
+  }
+  if (options_.joins) {
+    const std::size_t count = start_.ranks.size();
+    const std::string first = std::to_string(start_.ranks.front().rank);
+    log_.write(LogLevel::kInfo, count == 1 ? "rank " + first + " of the job starts here"
+                                           : "ranks " + first + "-" + std::to_string(start_.ranks.back().rank) +
+                                                 " of the job start here");
   }
   apply(agent_event::StartAsked{start_.may_restart});
   return {};
@@ -284,6 +295,10 @@ void AgentCore::act(const agent_action::ExpectSilence& action) {
 
 void AgentCore::act(const agent_action::Say& action) {
   send(action.type, action.body);
+  if (action.type == AgentMessage::kLeaving) {
+    log_.write(LogLevel::kInfo,
+               "its ranks leave the job at their next commit, if the others are enough; once more ends them at once");
+  }
 }
 
 void AgentCore::act(const agent_action::Await& action) {
@@ -343,14 +358,21 @@ std::vector<pid_t> AgentCore::left_behind() const {
 
 void AgentCore::on_end_signal(int signo) {
   const bool is_guarded = ::getppid() == guardian_;
+  if (is_guarded && options_.joins) {
+    is_told_to_end_ = true;
+    apply(agent_event::LeaveAsked{"it got " + signal_name(signo), loop_.now()});
+    return;
+  }
   on_end(is_guarded ? "it got " + signal_name(signo) : "its guardian was killed");
 }
 
 void AgentCore::on_end(const std::string& why) {
+  is_told_to_end_ = true;
   apply(agent_event::EndAsked{why});
 }
 
 void AgentCore::abandon(const std::string& why) {
+  why_over_ = why;
   apply(agent_event::LauncherGone{why});
 }
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,8 @@ struct AgentOptions {
   Seat seat;                                      // as the engine that started this agent has it
   Duration signal_patience{};                     // on_end: how long the launcher is given
   bool has_leash = false;                         // the end of standard input is the end of the agent
+  bool joins = false;                             // it calls to join a job, and leaves it in order at a signal
+  int slots = 0;                                  // that it brings then; 0: one for each GPU, or one
 };
 
 class AgentCore {
@@ -49,6 +52,12 @@ class AgentCore {
   void on_end_signal(int signo);
   // The same for another reason: whoever started this agent has no use for it any more.
   void on_end(const std::string& why);
+  // What the launcher has said last; nothing: the session has broken, or was ended by this agent.
+  [[nodiscard]] const std::optional<ByeMessage>& bye() const { return bye_; }
+  // Somebody has asked this agent to end.
+  [[nodiscard]] bool is_told_to_end() const { return is_told_to_end_; }
+  // Why the session is over.
+  [[nodiscard]] const std::string& why_over() const { return why_over_; }
   // The launcher or the guardian is gone: stop everything, then end. `why` is for the log.
   void abandon(const std::string& why);
 
@@ -94,6 +103,9 @@ class AgentCore {
   std::unique_ptr<NodeCheck> check_;  // from Welcome on
   NodeRanks ranks_;                   // ended before what they speak to
   Fd reserved_port_;
+  std::optional<ByeMessage> bye_;
+  std::string why_over_;
+  bool is_told_to_end_ = false;
   StartMessage start_;  // what the ranks are about to be started with
   std::array<TimerId, kAgentAlarms> alarms_{};
 };

@@ -123,7 +123,9 @@ Result<void> AgentSession::on_frame(const Frame& frame) {
     return resend_.acknowledge(received);
   }
   if (type == AgentMessage::kBye) {
-    over("the launcher has ended the session");
+    HVD_TRY_ASSIGN(const ByeMessage bye, ByeMessage::decode(frame.body));
+    sink_.on_bye(bye);
+    over(bye.why.empty() ? "the launcher has ended the session" : bye.why);
     return {};
   }
   if (type == AgentMessage::kResume && token_.empty()) {

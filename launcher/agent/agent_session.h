@@ -34,6 +34,8 @@ class AgentSession {
     std::function<Result<void>(const Frame&)> on_relay;
     // The connection has ended, and with it what belongs to it; the session may not have.
     std::function<void()> on_disconnected;
+    // The launcher has said its last word; on_over follows.
+    std::function<void(const ByeMessage& bye)> on_bye;
     // The launcher is gone for good. Called once.
     std::function<void(const std::string& why)> on_over;
     // Says whether there is something for a launcher that comes back.

@@ -17,6 +17,8 @@ constexpr auto kSweepGrace = std::chrono::seconds(1);
 constexpr auto kSweepRetry = std::chrono::milliseconds(50);
 // A process in an uninterruptible call cannot be killed. After this time it is named and left.
 constexpr auto kSweepLimit = std::chrono::seconds(10);
+// Slurm sends a signal to the agent and to its guardian, which passes it on. So what comes within this time is one.
+constexpr auto kSameSignal = std::chrono::milliseconds(500);
 
 void append(std::vector<AgentAction>& actions, std::vector<AgentAction> more) {
   std::move(more.begin(), more.end(), std::back_inserter(actions));
@@ -127,6 +129,17 @@ AgentState::Actions AgentState::handle(const agent_event::EndAsked& event) {
     append(actions, handle(agent_event::LauncherGone{event.why}));
   }
   return actions;
+}
+
+AgentState::Actions AgentState::handle(const agent_event::LeaveAsked& event) {
+  if (!has_started_) {
+    return handle(agent_event::EndAsked{event.why});  // it has nothing that could be lost
+  }
+  if (!leave_asked_) {
+    leave_asked_ = event.at;
+    return {act::Say{AgentMessage::kLeaving, event.why}};
+  }
+  return event.at - *leave_asked_ < kSameSignal ? Actions() : handle(agent_event::EndAsked{event.why});
 }
 
 AgentState::Actions AgentState::handle(const agent_event::LauncherGone& event) {

@@ -63,6 +63,12 @@ struct AlarmDue {
 struct EndAsked {  // by a signal, or by whoever has started this agent
   std::string why;
 };
+// By a signal to an agent that has called to join the job: once, it asks that its ranks leave the others in order; a
+// second time they are ended.
+struct LeaveAsked {
+  std::string why;
+  TimePoint at{};
+};
 struct LauncherGone {
   std::string why;
 };
@@ -72,7 +78,7 @@ struct LauncherGone {
 using AgentEvent =
     std::variant<agent_event::StartAsked, agent_event::StopAsked, agent_event::SuspendAsked, agent_event::ContinueAsked,
                  agent_event::RankBegan, agent_event::RankFinished, agent_event::LeftFound, agent_event::AlarmDue,
-                 agent_event::EndAsked, agent_event::LauncherGone>;
+                 agent_event::EndAsked, agent_event::LeaveAsked, agent_event::LauncherGone>;
 
 namespace agent_action {
 
@@ -153,6 +159,7 @@ class AgentState {
   Actions handle(const agent_event::LeftFound& event);
   Actions handle(const agent_event::AlarmDue& event);
   Actions handle(const agent_event::EndAsked& event);
+  Actions handle(const agent_event::LeaveAsked& event);
   Actions handle(const agent_event::LauncherGone& event);
   // No rank runs, and none will.
   [[nodiscard]] bool all_finished() const;
@@ -168,6 +175,7 @@ class AgentState {
   bool is_suspended_ = false;
   bool is_abandoned_ = false;
   std::optional<std::string> end_asked_;  // why, while the launcher has the first word
+  std::optional<TimePoint> leave_asked_;  // when it was first
   std::optional<TimePoint> swept_since_;  // since the first look at what was left
 };
 

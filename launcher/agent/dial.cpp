@@ -168,7 +168,8 @@ std::vector<std::string> addresses_elsewhere(const std::vector<std::string>& add
   return others;
 }
 
-Result<DialedLauncher> dial_launcher(const CallPlace& place, const CallKey& key, int rank, Deadline deadline) {
+Result<DialedLauncher> dial_launcher(const CallPlace& place, const CallKey& key, int rank, Deadline deadline,
+                                     const std::string& advice) {
   std::vector<std::string> addresses = place.addresses;
   const std::string stack = own_network_stack();
   if (stack == "-" || stack != place.stack) {
@@ -195,8 +196,7 @@ Result<DialedLauncher> dial_launcher(const CallPlace& place, const CallKey& key,
       return std::move(*dialed);
     }
   }
-  return Error(Code::kUnreachable, "cannot call hvdrun back (" + failures.text() +
-                                       "); is a firewall between this host and the one where hvdrun runs?");
+  return Error(Code::kUnreachable, "cannot call hvdrun back (" + failures.text() + "); " + advice);
 }
 
 Result<LauncherName> parse_launcher_name(const std::string& text) {

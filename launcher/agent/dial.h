@@ -20,10 +20,14 @@ struct DialedLauncher {
   RecordKeys keys;
 };
 
+inline constexpr const char* kDialAdvice = "is a firewall between this host and the one where hvdrun runs?";
+
 // Tries all addresses at once and takes the first that answers as it should: only this node can tell which of them lead
 // to the launcher from here, and another machine may have the same address. Addresses of this node itself are left out
 // (docker0 and virbr0 have the same everywhere), unless the launcher is on it. An error says what came of each address.
-Result<DialedLauncher> dial_launcher(const CallPlace& place, const CallKey& key, int rank, Deadline deadline);
+// `advice`: what to look at then.
+Result<DialedLauncher> dial_launcher(const CallPlace& place, const CallKey& key, int rank, Deadline deadline,
+                                     const std::string& advice = kDialAdvice);
 
 // LauncherName is where an agent looks for the launcher when it knows its name only.
 struct LauncherName {

@@ -107,10 +107,12 @@ int await_agent(pid_t agent, const sigset_t& signals) {
 
 }  // namespace
 
-Result<int> run_guarded(const std::string& base, const std::function<int(const std::string&)>& agent) {
+Result<int> run_guarded(const std::string& base, const std::function<int(const std::string&)>& agent, bool is_users) {
   // A tool that ends the command that led here ends its process group, but the session with the launcher may go on
   // without it. setsid() fails when this process leads a group already: then it is that command, and ends with it.
-  ::setsid();
+  if (!is_users) {
+    ::setsid();
+  }
   HVD_TRY(become_subreaper());
   std::string scratch = base + "/hvdrun-XXXXXX";
   if (::mkdtemp(scratch.data()) == nullptr) {

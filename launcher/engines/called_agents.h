@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "launcher/engines/held_agent.h"
 #include "launcher/placement/placement.h"
 #include "launcher/transport/transport.h"
 #include "launcher/wire/messages.h"
@@ -44,14 +45,11 @@ class CalledAgents final : public Transport {
   std::unique_ptr<Stream> open(const NodeTarget& target, StreamSink& sink) override;
 
  private:
-  class Held;
-  class Handed;
   void on_ready();
   void on_lost(int partition, const Error& why);
 
-  EventLoop& loop_;
   Handlers handlers_;
-  std::vector<std::unique_ptr<Held>> held_;  // by partition
+  std::vector<std::unique_ptr<HeldAgent>> held_;  // by partition
   std::vector<int> partition_of_rank_;
   int called_ = 0;
 };

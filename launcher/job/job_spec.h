@@ -47,7 +47,7 @@ struct HostDiscovery {
   int slots = 0;                 // of a host that says none; 0: each must say it
   bool is_slots_of_all = false;  // `slots` counts for each host, whatever it says: all nodes of a job file are equal
   Duration interval = std::chrono::seconds(1);  // between two looks
-  int most_ranks = 0;                           // of the job; 0: as many as there are slots
+  int most_ranks = 0;  // of the job, also where machines call to join it; 0: as many as there are slots
   // How long a host that has failed is left alone: after the first failure, and at most.
   Duration cooldown_least = std::chrono::seconds(10);
   Duration cooldown_most = std::chrono::minutes(10);
@@ -89,6 +89,7 @@ struct JobSpec {
   FreshStarts fresh;                                     // with these no single rank is restarted
 
   HostDiscovery discovery;
+  std::string join_file;  // written for machines that call to join the running job; empty: none may
 
   // settings of what a job file starts
   bool tells_place = true;   // ranks get their place in their environment; a program that starts ranks itself must not

@@ -57,7 +57,7 @@ std::vector<int> HostOffers::leaving(const std::vector<HostedRank>& there) const
     const auto has_room = [&rank](const HostSpec& host) {
       return host.name == rank.host && rank.local_rank < host.slots;
     };
-    if (std::none_of(hosts_.begin(), hosts_.end(), has_room)) {
+    if (!rank.has_called && std::none_of(hosts_.begin(), hosts_.end(), has_room)) {
       ranks.push_back(rank.rank);
     }
   }

@@ -18,6 +18,8 @@ struct HostedRank {
   int rank = 0;
   std::string host;
   int local_rank = 0;
+  // Its agent has joined by itself, and leaves by itself, whatever hosts there are.
+  bool has_called = false;
 };
 
 // JoiningRanks are to be started on a host, beside those that it may have already.

@@ -190,6 +190,13 @@ Result<int> JobRunner::run() {
   HVD_TRY_ASSIGN(const auto id, (random_bytes<4>()));
   token_ = hex(token);
   job_id_ = hex(id);
+  if (joins_ != nullptr) {
+    if (const auto begun = joins_->begin(job_id_, [this](int number) { seat_joiner(number); }); !begun.ok()) {
+      say_all(reporter_.on(news::Refused{begun.error(), exit_code::kUsage}));
+      static_cast<void>(logs_.flush_all({kFlushAfterFailure, kStall}));
+      return exit_code::kUsage;
+    }
+  }
   start_timer_ = loop_.after(spec_.start_timeout, [this] { on_start_timeout(); });
   slow_timer_ = loop_.after(kSlowStart, [this] { tell_slow_start(); });
   say_all(reporter_.on(news::Begun{job_id_}));
@@ -337,6 +344,9 @@ void JobRunner::act(const Finish&) {
   if (hosts_ != nullptr) {
     hosts_->stop();
   }
+  if (joins_ != nullptr) {
+    joins_->stop({exit_code::kStartFailed, "job " + job_id_ + " ends, and takes nobody any more"});
+  }
   for (const auto& [rank, timer] : end_timers_) {
     loop_.cancel(timer);
   }
@@ -350,7 +360,8 @@ void JobRunner::act(const Finish&) {
   }
   name_lost_touch();
   // Close the relayed sessions first, because the other ones carry their bytes.
-  std::for_each(sessions_.rbegin(), sessions_.rend(), [](const auto& session) { session->close_input(); });
+  std::for_each(sessions_.rbegin(), sessions_.rend(),
+                [this](const auto& session) { session->close_input(bye_to(session->plan().index)); });
   if (transports_.engine != nullptr && !has_started_) {
     transports_.engine->end();  // it may still be waiting for a host that does not answer
   }

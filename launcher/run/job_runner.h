@@ -5,12 +5,15 @@
 
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "launcher/engines/engine.h"
 #include "launcher/job/job_spec.h"
+#include "launcher/joining/join_calls.h"
 #include "launcher/logs/log_mux.h"
 #include "launcher/membership/generations.h"
 #include "launcher/offers/host_updates.h"
@@ -61,6 +64,8 @@ class JobRunner final : private SessionSink {
   // Call before run(). Hosts of `source` join and leave the running job. `placement` is the one that the runner was
   // made with, and gets the nodes that join; with it the reporter must be made.
   void follow_hosts(Placement& placement, HostSource& source);
+  // Likewise, for machines that call to join the job.
+  void take_joiners(Placement& placement, JoinCalls& calls);
   // Runs the job to its end and returns hvdrun's exit code. An error is a fault of this machine (no epoll, no random
   // numbers), not of the job.
   Result<int> run();
@@ -91,6 +96,7 @@ class JobRunner final : private SessionSink {
   void on_exchange(const ExchangeMessage& exchange) override;
   void on_problem(int node, const std::string& text) override;
   void on_ending(int node, const std::string& why) override;
+  void on_leaving(int node, const std::string& why) override;
   Result<void> on_relay(int node, const Frame& frame) override;
   void on_suspended(int node) override;
   void on_done(int node) override;
@@ -107,8 +113,21 @@ class JobRunner final : private SessionSink {
   Result<void> keep_output();
   void open_sessions();
   void open_session(int node);
-  HostUpdates::Sink host_sink(Placement& placement);
-  void add_node(const JoiningRanks& ranks, Placement& placement);
+  HostUpdates::Sink host_sink();
+  // The ranks that are there; nothing: nobody may join or leave.
+  [[nodiscard]] std::optional<std::vector<HostedRank>> hosted_ranks() const;
+  // Returns the new node. It must be opened.
+  int add_node(const JoiningRanks& ranks);
+  // Gives an agent that has called a place in the running job, or refuses it.
+  void seat_joiner(int number);
+  void refuse_joiner(int number, const Error& why);
+  [[nodiscard]] bool has_joined(int node) const { return joined_nodes_.contains(node); }
+  // The last words to an agent that has joined, when the job goes on without it or has ended.
+  [[nodiscard]] ByeMessage bye_to(int node) const;
+  // Ends an agent that has joined and whose ranks have all ended or are done without.
+  void end_if_idle(int node);
+  // Tells who is to be released now.
+  void update_leaving();
   [[nodiscard]] HostUse host_use() const;
   // Looks again at which hosts are to join or leave.
   void update_hosts();
@@ -159,7 +178,13 @@ class JobRunner final : private SessionSink {
   JobState state_;
   LogMux logs_;
   Generations generations_;
-  std::unique_ptr<HostUpdates> hosts_;  // null: the hosts are those that the job began with
+  Placement* growing_ = nullptr;        // the placement, where hosts may join; null: none may
+  std::unique_ptr<HostUpdates> hosts_;  // null: nobody tells of other hosts than those that the job began with
+  JoinCalls* joins_ = nullptr;          // null: nobody may call to join
+  std::set<int> joined_nodes_;          // nodes whose agents have called
+  std::vector<int> early_joiners_;      // that have called before the job runs
+  std::set<int> leaving_nodes_;         // nodes that have asked to leave
+  std::vector<int> leaving_hosts_;      // ranks whose hosts are to be given back
   std::vector<StartMessage> starts_;    // for each node; kept while ranks may be restarted
   Fd input_from_;
   std::unique_ptr<JobInput> input_;  // null unless ranks that take input are running

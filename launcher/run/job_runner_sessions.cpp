@@ -123,6 +123,7 @@ void JobRunner::on_exited(const ExitedMessage& exited) {
   if (spec_.restart_limit > 0 && is_over && exited.status.is_success()) {
     generations_.on_done(exited.rank);
   }
+  end_if_idle(agents_.node_of(exited.rank).index);
 }
 
 void JobRunner::on_exchange(const ExchangeMessage& exchange) {
@@ -145,8 +146,8 @@ void JobRunner::on_suspended(int /*node*/) {
 
 void JobRunner::on_done(int node) {
   apply(NodeDone{node});
-  if (state_.phase() == JobPhase::kRunning && hosts_ != nullptr) {
-    sessions_[static_cast<std::size_t>(node)]->close_input();  // it was released
+  if (state_.phase() == JobPhase::kRunning && growing_ != nullptr) {
+    sessions_[static_cast<std::size_t>(node)]->close_input(bye_to(node));  // it was released
   }
 }
 

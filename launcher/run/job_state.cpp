@@ -83,6 +83,9 @@ JobState::Actions JobState::handle(const NodeLost& event) {
   if (least_ < placement_.size && there.empty() && phase_ == JobPhase::kRunning) {
     return finish_if_over();  // all of its ranks had ended, or were done without before
   }
+  if (are_newcomers(there)) {
+    return lose(there, cause.lines.front(), short_for_.has_value());
+  }
   if (auto others = do_without(there, cause.lines.front())) {
     return *std::move(others);
   }
@@ -102,7 +105,11 @@ JobState::Actions JobState::handle(const NodeEnding& event) {
   cause.exit_code = exit_code::kNodeLost;
   cause.kind = Cause::Kind::kLoss;
   cause.lines.push_back("the agent on " + plan.host.name + " ends, with " + ranks_text(plan) + ": " + event.why);
-  if (auto others = do_without(ranks_there(plan), cause.lines.front())) {
+  const std::vector<int> there = ranks_there(plan);
+  if (are_newcomers(there)) {
+    return lose(there, cause.lines.front(), short_for_.has_value());
+  }
+  if (auto others = do_without(there, cause.lines.front())) {
     return *std::move(others);
   }
   return stop_for(std::move(cause), SIGTERM);
@@ -129,7 +136,7 @@ JobState::Actions JobState::handle(const RankStartFailed& event) {
   cause.lines.push_back("cannot start rank " + std::to_string(event.rank) + " on " +
                         placement_.node_of(event.rank).host.name + ": " + event.why.message());
   const RankRecord& record = ranks_[static_cast<std::size_t>(event.rank)];
-  if (!record.is_member && record.restarts == 0 && phase_ == JobPhase::kRunning && (can_go_on() || short_for_)) {
+  if (is_newcomer(event.rank)) {
     return lose({event.rank}, cause.lines.front(), short_for_.has_value());
   }
   if (record.restarts > 0) {
@@ -152,6 +159,7 @@ JobState::Actions JobState::handle(const RankExited& event) {
     const NodePlan& node = placement_.node_of(event.rank);
     return phase_ == JobPhase::kRunning && ranks_there(node).empty() ? Actions{EndNode{node.index}} : let_others_go();
   }
+  const bool is_new = is_newcomer(event.rank);
   record.state = RankRecord::State::kEnded;
   record.status = event.status;
   record.detail = event.detail;
@@ -177,7 +185,7 @@ JobState::Actions JobState::handle(const RankExited& event) {
     return {RestartRank{event.rank, ++restarts_, last_loss_}};
   }
   // The others train without it: what ends it is of its host, or of its new start.
-  if (!record.is_member && phase_ == JobPhase::kRunning && (can_go_on() || short_for_)) {
+  if (is_new || (!record.is_member && phase_ == JobPhase::kRunning && (can_go_on() || short_for_))) {
     return lose({event.rank}, describe(event.rank), short_for_.has_value());
   }
   return look_for_cause(false);

@@ -268,6 +268,10 @@ class JobState {
   // The ranks of the node that are still there.
   [[nodiscard]] std::vector<int> ranks_there(const NodePlan& node) const;
   [[nodiscard]] bool can_train(int rank) const;
+  // It is there and joins the running job, which has done without it until now.
+  [[nodiscard]] bool is_newcomer(int rank) const;
+  // There are ranks, and each is a newcomer.
+  [[nodiscard]] bool are_newcomers(const std::vector<int>& ranks) const;
   // Marks the ranks as lost, and does without them.
   Actions lose(const std::vector<int>& ranks, const std::string& cause, bool is_short);
   // Does without the host of a rank that has failed, if that is to be and the others are enough, or can wait for more.

@@ -123,6 +123,16 @@ bool JobState::can_train(int rank) const {
   return record.state == RankRecord::State::kRunning && record.has_joined && record.is_member;
 }
 
+bool JobState::is_newcomer(int rank) const {
+  const RankRecord& record = ranks_[static_cast<std::size_t>(rank)];
+  const bool is_there = record.state == RankRecord::State::kRunning || record.state == RankRecord::State::kPending;
+  return phase_ == JobPhase::kRunning && is_there && !record.is_member && !record.is_released && record.restarts == 0;
+}
+
+bool JobState::are_newcomers(const std::vector<int>& ranks) const {
+  return !ranks.empty() && std::all_of(ranks.begin(), ranks.end(), [this](int rank) { return is_newcomer(rank); });
+}
+
 bool JobState::can_do_with(const std::vector<int>& ranks) const {
   const auto count = std::count_if(ranks.begin(), ranks.end(), [this](int rank) { return can_train(rank); });
   // Somebody must be left who has the state that was reached.

@@ -70,12 +70,12 @@ Duration NodeSession::agent_patience() const {
          (reconnect_ > Duration::zero() ? reconnect_ + kReconnectSlack : Duration::zero());
 }
 
-void NodeSession::close_input() {
+void NodeSession::close_input(const ByeMessage& bye) {
   if (!is_open()) {
     return;
   }
   if (stage_ == Stage::kOpen) {
-    send(AgentMessage::kBye);
+    send(AgentMessage::kBye, bye.encode());
     is_resumable_ = false;
     stream_->close_input();
   } else {
@@ -350,6 +350,9 @@ Result<void> NodeSession::on_numbered(const Frame& frame) {
       return {};
     case AgentMessage::kEnding:
       sink_.on_ending(plan_.index, frame.body);
+      return {};
+    case AgentMessage::kLeaving:
+      sink_.on_leaving(plan_.index, frame.body);
       return {};
     case AgentMessage::kSuspended:
       sink_.on_suspended(plan_.index);

@@ -47,6 +47,8 @@ class SessionSink {
   virtual void on_problem(int node, const std::string& text) = 0;
   // The agent is about to end, because somebody other than us asked it to.
   virtual void on_ending(int node, const std::string& why) = 0;
+  // The agent asks that its ranks leave the others when it suits these.
+  virtual void on_leaving(int /*node*/, const std::string& /*why*/) {}
   // A Relay frame arrived, which belongs to a node that is reached through this one.
   virtual Result<void> on_relay(int node, const Frame& frame) = 0;
   // The node's ranks are stopped until Continue is sent.
@@ -85,8 +87,8 @@ class NodeSession final : private StreamSink {
   // Sends heartbeats from now on, and takes silence for three intervals as a broken connection. Once the ranks were
   // started, the session then reconnects for as long as `reconnect` (zero: not at all). Call it before Welcome.
   void watch_connection(Duration heartbeat, Duration reconnect, const std::string& token);
-  // Closes the agent's input, which allows it to end.
-  void close_input();
+  // Closes the agent's input, which allows it to end, with these last words.
+  void close_input(const ByeMessage& bye = {});
   [[nodiscard]] bool is_open() const { return stream_ != nullptr && stage_ != Stage::kOver; }
   // True when the session is open and an agent has answered, so that its orderly end must be awaited.
   [[nodiscard]] bool has_agent() const { return is_open() && is_reached_; }

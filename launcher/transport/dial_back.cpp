@@ -52,11 +52,17 @@ class DialBackStream final : public Stream {
     HVD_TRY_ASSIGN(channel_, ByteChannel::create(loop, std::move(fd), Fd(), std::move(handlers),
                                                  make_record_filter(handshake.keys())));
     Opened opened;
-    opened.is_local = own.ip() == peer.ip();
+    // An agent that a user has started has an environment of its own, also on this machine.
+    opened.is_local = own.ip() == peer.ip() && !owner_.seat_;
     opened.node_address = peer.ip();
     opened.launcher_address = own.ip();
     sink_.on_open(opened);
     return {};
+  }
+
+  // The agent has called, and is gone already.
+  void fail(const Error& why) {
+    scope_.post([this, why] { sink_.on_closed(why); });
   }
 
   void write(std::string bytes) override {
@@ -116,6 +122,10 @@ DialBack::DialBack(EventLoop& loop, const DialBackOptions& options, Log& log)
     : loop_(loop), options_(options), log_(log) {}
 
 DialBack::~DialBack() {
+  stop();
+}
+
+void DialBack::stop() {
   stop_listening();
   while (!callers_.empty()) {
     forget(callers_.begin()->first);
@@ -206,7 +216,7 @@ void DialBack::on_readable(std::uint64_t number) {
     return drop(number, LogLevel::kWarning, seated.error().message());
   }
   forget(number);
-  if (waiting_.empty()) {
+  if (waiting_.empty() && !seat_) {
     stop_listening();
   }
 }
@@ -235,7 +245,8 @@ Result<void> DialBack::seat(Caller& caller, const LinkClaim& claim) {
                                   "' has called " + claim.address + ", and this is " + own.text() +
                                   ": somebody relays the call, or an address is translated on the way");
   }
-  const auto found = waiting_.find(claim.from);
+  const int rank = seat_ ? seat_() : claim.from;
+  const auto found = waiting_.find(rank);
   if (found == waiting_.end()) {
     return Error(Code::kProtocol, "it is agent " + std::to_string(claim.from) + " on '" + claim.node +
                                       "', which has called already or is not ours");
@@ -243,8 +254,10 @@ Result<void> DialBack::seat(Caller& caller, const LinkClaim& claim) {
   DialBackStream* stream = found->second;
   waiting_.erase(found);
   const auto adopted = stream->adopt(loop_, std::move(caller.fd), caller.handshake);
-  if (!adopted.ok()) {
-    waiting_[claim.from] = stream;
+  if (!adopted.ok() && seat_) {
+    stream->fail(adopted.error());
+  } else if (!adopted.ok()) {
+    waiting_[rank] = stream;
   }
   return adopted;
 }
@@ -255,7 +268,7 @@ void DialBack::give_up(const DialBackStream& stream, int rank) {
     return;
   }
   waiting_.erase(found);
-  if (waiting_.empty()) {
+  if (waiting_.empty() && !seat_) {
     stop_listening();
   }
 }
@@ -296,7 +309,7 @@ void DialBack::stop_listening() {
   for (const Listener& listener : listeners_) {
     loop_.unwatch(listener.watch);
   }
-  loop_.cancel(retry_timer_);
+  loop_.cancel(std::exchange(retry_timer_, 0));
   listeners_.clear();
   sum_up_strangers();
 }

@@ -3,14 +3,15 @@
 // secret (runtime/rendezvous/handshake.h). After that its stream is like any other, but encrypted (record.h), since it
 // does not run inside SSH.
 //
-// The transport listens only until every agent that was asked for has called: an agent whose connection breaks cannot
-// come back. Every other caller costs one log line for its address. It is a warning, unless the caller leaves without a
-// word; callers beyond the limit share one line. An accepted connection has a deadline, is read no further than a
-// claim, and delays no other. Thread: loop only. The transport outlives its streams; the EventLoop and the Log outlive
-// it.
+// The transport listens until every agent that was asked for has called, since an agent whose connection breaks cannot
+// come back; or, with take_all(), for as long as it lives. Every other caller costs one log line for its address. It is
+// a warning, unless the caller leaves without a word; callers beyond the limit share one line. An accepted connection
+// has a deadline, is read no further than a claim, and delays no other. Thread: loop only. The transport outlives its
+// streams; the EventLoop and the Log outlive it.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -57,6 +58,11 @@ class DialBack final : public Transport {
 
   // Waits for the agent whose first rank is target.rank.
   std::unique_ptr<Stream> open(const NodeTarget& target, StreamSink& sink) override;
+  // From now on whoever proves itself is taken, whatever number it names, until stop(). `seat` opens a stream for it,
+  // and returns the rank of that stream.
+  void take_all(std::function<int()> seat) { seat_ = std::move(seat); }
+  // Takes no more calls.
+  void stop();
   // Returns what agents must know to call.
   [[nodiscard]] CallPlace place() const { return {own_network_stack(), addresses_}; }
   // Returns where agents may call: "10.0.0.1:4711".
@@ -111,6 +117,7 @@ class DialBack final : public Transport {
   std::map<std::uint64_t, Caller> callers_;  // by number, so the first is the oldest
   std::uint64_t next_caller_ = 1;
   std::map<int, DialBackStream*> waiting_;  // by rank; not owned
+  std::function<int()> seat_;               // empty: only those that are waited for are taken
   std::set<std::string> told_strangers_;    // addresses, without ports
   std::uint64_t untold_strangers_ = 0;
 };

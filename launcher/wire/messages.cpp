@@ -57,6 +57,14 @@ std::string hostfile_beside(const std::string& socket_path) {
   return socket_path.substr(0, socket_path.rfind('/') + 1) + "hostfile";
 }
 
+std::string ByeMessage::encode() const {
+  return encoded(*this);
+}
+
+Result<ByeMessage> ByeMessage::decode(std::string_view body) {
+  return decoded<ByeMessage>(body, "Bye", [](const ByeMessage& m) { return m.code >= 0 && m.code <= 255; });
+}
+
 std::string ResumeMessage::encode() const {
   return encoded(*this);
 }

@@ -7,7 +7,7 @@
 // EndRank, Input, InputEnd.
 //
 // From the agent to the launcher: Ready, Started, StartFailed, Output, OutputEnd, Failing, Exited, Exchange, Joined,
-// Problem, Heartbeat, Done, Ack, Resumed, NoResume, Ending, RelayOutput, RelayErrors, RelayOver, InputCredit,
+// Problem, Heartbeat, Done, Ack, Resumed, NoResume, Ending, Leaving, RelayOutput, RelayErrors, RelayOver, InputCredit,
 // InputOver.
 //
 // When a node is checked, and no job is run (check_messages.h): AskClock, AskSurvey and AskProbe go to the agent, and
@@ -46,7 +46,7 @@
 namespace hvd::launch {
 
 // Of the version, since both ends are of one hvdrun: it grows with each change of a message or its meaning.
-inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 6, 64U << 20U, "launcher-agent"};
+inline constexpr FrameSpec kAgentFrames{0x41445648U /* "HVDA" */, 7, 64U << 20U, "launcher-agent"};
 
 enum class AgentMessage : std::uint16_t {
   kWelcome = 1,
@@ -59,7 +59,7 @@ enum class AgentMessage : std::uint16_t {
   kHeartbeat = 8,  // empty; answered by the same
   kAck = 9,        // u64: the numbered frames of this session that have come; from either end
   kResume = 10,    // ResumeMessage
-  kBye = 11,       // empty: nothing more comes, over no connection
+  kBye = 11,       // ByeMessage: nothing more comes, over no connection
 
   kRelayStart = 12,     // RelayStartMessage
   kRelayInput = 13,     // u32 command, then the bytes: for its standard input
@@ -88,6 +88,7 @@ enum class AgentMessage : std::uint16_t {
   kRelayErrors = 34,  // u32 command, then the bytes: of its standard error
   kRelayOver = 35,    // RelayOverMessage: nothing more comes of it
   kFailing = 36,      // FailingMessage
+  kLeaving = 37,      // text: why the agent asks that its ranks leave the others when it suits these
 
   kInput = 40,        // bytes: for the standard input of the node's ranks that are given it
   kInputEnd = 41,     // empty: its end
@@ -182,14 +183,25 @@ struct ReadyMessage {
   std::vector<std::string> gpus;
   std::vector<std::int32_t> near;
   Seat seat;
-  std::string machine{};  // own_machine(): equal for agents whose ranks can share memory
+  std::string machine{};   // own_machine(): equal for agents whose ranks can share memory
+  std::int32_t slots = 0;  // places for ranks that it brings, where it has called to join a job
 
   static void fields(auto& m, auto& walk) {
     walk(m.version, m.host_name, m.pid, m.reserved_port, m.socket_path, m.resume_path, m.networks);
-    walk(m.gpu_variable, m.gpus, m.near, m.seat, m.machine, m.cores);
+    walk(m.gpu_variable, m.gpus, m.near, m.seat, m.machine, m.cores, m.slots);
   }
   [[nodiscard]] std::string encode() const;
   static Result<ReadyMessage> decode(std::string_view body);
+};
+
+// What the launcher says last. Who has called to join a job tells its user, and ends with the code.
+struct ByeMessage {
+  std::int32_t code = 0;  // as hvdrun's own
+  std::string why;        // empty: the job is over, or has no more use for the agent
+
+  static void fields(auto& m, auto& walk) { walk(m.code, m.why); }
+  [[nodiscard]] std::string encode() const;
+  static Result<ByeMessage> decode(std::string_view body);
 };
 
 struct ResumeMessage {

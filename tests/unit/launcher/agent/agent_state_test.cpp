@@ -256,6 +256,19 @@ TEST_CASE("an agent that is told to end says so before its ranks end, and waits 
   CHECK(other.on(EndAsked{"again"}).empty());
 }
 
+TEST_CASE("an agent that has joined a job asks to leave at a signal, and ends its ranks at a second one") {
+  const std::string leaving = "say " + std::to_string(static_cast<int>(AgentMessage::kLeaving)) + ": it got SIGTERM";
+  const std::string ending = "say " + std::to_string(static_cast<int>(AgentMessage::kEnding)) + ": it got SIGTERM";
+  const hvd::TimePoint began{};
+  Agent agent;
+  agent.begin();
+  CHECK(agent.on(LeaveAsked{"it got SIGTERM", began}) == Words{leaving});
+  CHECK(agent.on(LeaveAsked{"it got SIGTERM", began + 100ms}).empty());  // the same signal, by another way
+  CHECK(agent.on(LeaveAsked{"it got SIGTERM", began + 1s}).front() == ending);
+  Agent idle;
+  CHECK(idle.on(LeaveAsked{"it got SIGTERM", began}).front() == ending);  // nothing runs that could be lost
+}
+
 TEST_CASE("a launcher that has stopped the ranks within its time is not overruled by what ended the agent") {
   Agent agent{{5s, 3s}};
   agent.begin();

@@ -134,6 +134,7 @@ struct Node final : Transport, SessionSink {
     theirs.on_frame = [this](const Frame& frame) { return on_agent_frame(frame); };
     theirs.on_relay = [](const Frame&) -> Result<void> { return {}; };
     theirs.on_disconnected = [] {};
+    theirs.on_bye = [](const ByeMessage&) {};
     theirs.on_over = [this, number](const std::string& why) { over.push_back(std::to_string(number) + ": " + why); };
     theirs.is_worth_waiting = [this] { return has_started; };
     Fd end = wires.back()->take_end(0);
@@ -280,6 +281,7 @@ TEST_CASE("a connection of another session is refused") {
   sink.on_frame = [](const Frame&) -> Result<void> { return {}; };
   sink.on_relay = [](const Frame&) -> Result<void> { return {}; };
   sink.on_disconnected = [] {};
+  sink.on_bye = [](const ByeMessage&) {};
   bool is_over = false;
   sink.on_over = [&](const std::string&) { is_over = true; };
   sink.is_worth_waiting = [] { return false; };
