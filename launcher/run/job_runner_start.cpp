@@ -454,7 +454,7 @@ ByeMessage JobRunner::bye_to(int node) const {
 }
 
 void JobRunner::end_if_idle(int node) {
-  const std::vector<RankPlan>& ranks = placement_.nodes[static_cast<std::size_t>(node)].ranks;
+  const std::vector<RankPlan>& ranks = agents_.nodes[static_cast<std::size_t>(node)].ranks;
   const bool is_idle = std::all_of(ranks.begin(), ranks.end(), [this](const RankPlan& rank) {
     const RankRecord::State state = state_.ranks()[static_cast<std::size_t>(rank.rank)].state;
     return state == RankRecord::State::kEnded || state == RankRecord::State::kLost;

@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -264,3 +265,23 @@ def test_an_agent_that_no_node_can_run_is_said(slurm, tmp_path):
                      environment={"PATH": f"{tmp_path}:{slurm.environment['PATH']}"})
     assert done.returncode != 0
     assert "hvdrun-agent must be at the same path on every node" in done.stderr
+
+
+def test_a_second_job_of_slurm_s_joins_a_running_one(slurm, tmp_path, marker):
+    """Each task of its step is an agent. All nodes of this Slurm are one machine."""
+    name, value = marker.split("=")
+    environment = {**slurm.environment, name: value}
+    file, gate = tmp_path / "join", tmp_path / "gate"
+    script = str(ROOT / "tests/support/offered_steps.py")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment}
+    first = subprocess.Popen(["salloc", "-Q", "-N1", HVDRUN, "--join-file", file, "-np", "1", sys.executable,
+                              script, "1", gate], **pipes)  # fmt: skip
+    read_until(first.stdout, "size 1 rank", 1)
+    second = subprocess.Popen(["salloc", "-Q", "-N2", "srun", "-n2", HVDRUN, "join", file], **pipes)
+    read_until(first.stdout, "size 3 rank", 3)
+    gate.write_text("")
+    _, err = first.communicate(timeout=PATIENCE)
+    assert first.returncode == 0, err
+    _, err = second.communicate(timeout=PATIENCE)
+    assert second.returncode == 0, err
+    assert not wait_until_gone(marker)
