@@ -247,7 +247,9 @@ class RestartedJob {
     }));
     const std::unique_ptr<HostSource> source = host_source_of(*loop, job_);
     SeatsWanted wanted;
-    wanted.best = wanted.least = job_.least_ranks;
+    wanted.best = job_.elastic_wait > Duration::zero() ? placement_.size : job_.least_ranks;
+    wanted.best_patience = job_.elastic_wait;
+    wanted.least = job_.least_ranks;
     wanted.patience = source != nullptr ? job_.elastic_timeout : Duration::zero();
     const auto enough = await_seats(*loop, source.get(), restarts.offers(), wanted,
                                     [](const std::string& line) { write_error_line("hvdrun: " + line); });

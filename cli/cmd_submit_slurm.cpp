@@ -78,8 +78,8 @@ Result<BatchJob> job_of(const CliOptions& options) {
   job.record.node_count = std::max(job.batch.nodes, 1);
   job.record.process_count = std::max(job.batch.ranks, 1);
   job.batch.grace = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(flags.grace_s));
-  job.batch.is_elastic =
-      flags.min_np || flags.max_np || flags.elastic_timeout_s || flags.elastic_restarts.value_or(0) > 0;
+  job.batch.is_elastic = flags.min_np || flags.max_np || flags.elastic_timeout_s || flags.elastic_wait_s ||
+                         flags.elastic_restarts.value_or(0) > 0;
   job.batch.options = flags.sbatch;
   job.batch.cwd = std::filesystem::current_path().string();
   return job;

@@ -30,6 +30,7 @@ struct Flags {
   std::optional<int> reset_limit;
   bool exclude_failed_hosts = false;
   std::optional<double> elastic_timeout_s;
+  std::optional<double> elastic_wait_s;
   std::string elastic;  // "ranks", "restart"; empty: the default
   std::string host_discovery_script;
   bool watch_hostfile = false;

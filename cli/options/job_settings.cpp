@@ -381,7 +381,8 @@ Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
   HVD_TRY(apply_joining(flags, job));
   const bool may_grow = job.discovery.is_on() || !job.join_file.empty();
   const bool is_asked_for = flags.min_np || flags.max_np || flags.elastic_timeout_s || flags.elastic_restarts ||
-                            flags.reset_limit || flags.exclude_failed_hosts || !flags.elastic.empty() || may_grow;
+                            flags.elastic_wait_s || flags.reset_limit || flags.exclude_failed_hosts ||
+                            !flags.elastic.empty() || may_grow;
   job.restart_limit = is_asked_for ? flags.elastic_restarts.value_or(kDefaultRestarts) : 0;
   if (job.restart_limit == 0 && (flags.min_np || may_grow)) {
     return Error(Code::kInvalid, std::string(flags.min_np ? "--min-np" : "hosts that join and leave") +
@@ -402,6 +403,7 @@ Result<void> apply_elastic(const Flags& flags, launch::JobSpec& job) {
   HVD_TRY_ASSIGN(const double timeout_s,
                  seconds_from(flags.elastic_timeout_s, "HOROVOD_ELASTIC_TIMEOUT", kDefaultElasticTimeoutS));
   job.elastic_timeout = seconds_of(timeout_s);
+  job.elastic_wait = seconds_of(flags.elastic_wait_s.value_or(0));
   if (flags.elastic == "restart") {
     const bool can_start_anew = job.launcher == launch::LauncherKind::kOwn ||
                                 (job.launcher == launch::LauncherKind::kSlurm && !job.slots_are_gpus);

@@ -140,6 +140,12 @@ void add_elastic_options(CLI::App& app, Flags& flags) {
       ->type_name("S")
       ->check(seconds_from(1.0, 1e6))
       ->group(kGroup);
+  app.add_option("--elastic-wait", flags.elastic_wait_s,
+                 "Seconds to wait for other ranks in place of those that were lost, before the job goes on with fewer; "
+                 "default: 0")
+      ->type_name("S")
+      ->check(seconds_from(0.0, 1e6))
+      ->group(kGroup);
 }
 
 void add_kubernetes_options(CLI::App& app, Flags& flags) {

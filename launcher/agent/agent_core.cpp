@@ -295,7 +295,7 @@ void AgentCore::act(const agent_action::ExpectSilence& action) {
 
 void AgentCore::act(const agent_action::Say& action) {
   send(action.type, action.body);
-  if (action.type == AgentMessage::kLeaving) {
+  if (action.type == AgentMessage::kLeaving && options_.joins) {
     log_.write(LogLevel::kInfo,
                "its ranks leave the job at their next commit, if the others are enough; once more ends them at once");
   }
@@ -358,7 +358,7 @@ std::vector<pid_t> AgentCore::left_behind() const {
 
 void AgentCore::on_end_signal(int signo) {
   const bool is_guarded = ::getppid() == guardian_;
-  if (is_guarded && options_.joins) {
+  if (is_guarded && (options_.joins || signo == SIGTERM)) {
     is_told_to_end_ = true;
     apply(agent_event::LeaveAsked{"it got " + signal_name(signo), loop_.now()});
     return;

@@ -132,8 +132,8 @@ AgentState::Actions AgentState::handle(const agent_event::EndAsked& event) {
 }
 
 AgentState::Actions AgentState::handle(const agent_event::LeaveAsked& event) {
-  if (!has_started_) {
-    return handle(agent_event::EndAsked{event.why});  // it has nothing that could be lost
+  if (!may_restart_) {
+    return handle(agent_event::EndAsked{event.why});  // nothing runs here yet, or the others cannot do without it
   }
   if (!leave_asked_) {
     leave_asked_ = event.at;

@@ -86,7 +86,9 @@ struct JobSpec {
   std::optional<int> reset_limit;       // how many times an elastic job's ranks may change; nothing: any number
   bool excludes_failed_hosts = false;   // a host on which a rank fails is done without as a whole
   Duration elastic_timeout = std::chrono::seconds(600);  // limits how long the ranks take to meet again then
-  FreshStarts fresh;                                     // with these no single rank is restarted
+  // How long a job waits for others in place of those that it has lost, before it goes on with fewer.
+  Duration elastic_wait = Duration::zero();
+  FreshStarts fresh;  // with these no single rank is restarted
 
   HostDiscovery discovery;
   std::string join_file;  // written for machines that call to join the running job; empty: none may

@@ -11,21 +11,25 @@ constexpr auto kJoinTogether = std::chrono::seconds(5);
 
 }  // namespace
 
-Generations::Generations(EventLoop& loop, const Placement& placement, const Placement& agents, int least, Sink sink)
+Generations::Generations(EventLoop& loop, const Placement& placement, const Placement& agents, const Limits& limits,
+                         Sink sink)
     : loop_(loop),
       placement_(placement),
       agents_(agents),
+      wait_(limits.wait),
       sink_(std::move(sink)),
-      membership_(placement, least),
+      membership_(placement, limits.least),
       board_(placement.size) {}
 
 Generations::~Generations() {
   loop_.cancel(late_timer_);
+  loop_.cancel(wait_timer_);
 }
 
 void Generations::stop() {
   is_stopped_ = true;
   loop_.cancel(std::exchange(late_timer_, 0));
+  loop_.cancel(std::exchange(wait_timer_, 0));
 }
 
 void Generations::lose(const std::vector<int>& ranks, const std::string& cause, std::optional<StartMessage> start) {
@@ -39,6 +43,7 @@ void Generations::lose(const std::vector<int>& ranks, const std::string& cause, 
   const bool is_loss = membership_.is_broken() && !was_broken;
   if (is_loss) {
     broken_since_ = loop_.now();
+    await_replacements();
   }
   // The members have nothing to do with the loss of one that had not been taken in.
   advance(false, is_loss ? cause : "", start);
@@ -73,7 +78,7 @@ void Generations::on_done(int rank) {
 }
 
 void Generations::advance(bool is_late, const std::string& cause, const std::optional<StartMessage>& start) {
-  if (const std::optional<Generation> formed = membership_.next()) {
+  if (const std::optional<Generation> formed = membership_.next(wait_timer_ == 0)) {
     return begin(*formed, cause, start);
   }
   GenerationMessage message;
@@ -94,8 +99,18 @@ void Generations::advance(bool is_late, const std::string& cause, const std::opt
   }
 }
 
+void Generations::await_replacements() {
+  if (wait_ > Duration::zero() && wait_timer_ == 0) {
+    wait_timer_ = loop_.after(wait_, [this] {
+      wait_timer_ = 0;
+      advance(false);
+    });
+  }
+}
+
 void Generations::begin(const Generation& formed, const std::string& cause, const std::optional<StartMessage>& start) {
   loop_.cancel(std::exchange(late_timer_, 0));
+  loop_.cancel(std::exchange(wait_timer_, 0));
   board_ = ExchangeBoard(static_cast<int>(formed.members.size()));
   GenerationMessage message;
   message.kind = GenerationMessage::Kind::kFormed;

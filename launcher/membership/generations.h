@@ -26,8 +26,14 @@ class Generations {
     std::function<void(const Generation& generation, Duration pause)> on_formed;
   };
 
+  struct Limits {
+    int least = 0;  // members that a generation must have
+    Duration
+        wait{};  // how long the others wait for new members in place of those that were lost, before they do without
+  };
+
   // `placement`: where the ranks are; `agents`: the node of each session. Both must outlive this.
-  Generations(EventLoop& loop, const Placement& placement, const Placement& agents, int least, Sink sink);
+  Generations(EventLoop& loop, const Placement& placement, const Placement& agents, const Limits& limits, Sink sink);
   ~Generations();
   Generations(const Generations&) = delete;
   Generations& operator=(const Generations&) = delete;
@@ -58,11 +64,14 @@ class Generations {
   // Sends each agent the members of its node, and `start` to the one of that rank.
   void tell(const GenerationMessage& common, const std::optional<StartMessage>& start = std::nullopt,
             const Generation& formed = {});
+  // Waits for new members in place of those that are lost, if it does not wait already.
+  void await_replacements();
 
   // constant after construction
   EventLoop& loop_;
   const Placement& placement_;
   const Placement& agents_;
+  const Duration wait_;
   const Sink sink_;
   // loop only
   Membership membership_;
@@ -70,6 +79,7 @@ class Generations {
   std::optional<TimePoint> broken_since_;
   bool is_known_to_grow_ = false;  // what the agents were told last
   TimerId late_timer_ = 0;
+  TimerId wait_timer_ = 0;  // while it runs, no generation has fewer members than the present one
   bool is_stopped_ = false;
 };
 

@@ -47,7 +47,7 @@ void Membership::on_done(int rank) {
   at(rank) = Rank{Process::kNone, false, false, at(rank).is_released};
 }
 
-std::optional<Generation> Membership::next() {
+std::optional<Generation> Membership::next(bool may_shrink) {
   bool is_any_left = false;
   bool all_wait = true;
   for (const int rank : now_.members) {
@@ -58,7 +58,8 @@ std::optional<Generation> Membership::next() {
     return std::nullopt;
   }
   std::vector<int> members = in_order();
-  if (static_cast<int>(members.size()) < std::max(is_ending_ ? 1 : least_, 1)) {
+  const bool waits = is_broken_ && !may_shrink && members.size() < now_.members.size();
+  if (static_cast<int>(members.size()) < std::max(is_ending_ ? 1 : least_, 1) || (waits && !is_ending_)) {
     return std::nullopt;
   }
   std::vector<int> released;

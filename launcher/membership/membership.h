@@ -45,8 +45,9 @@ class Membership {
   // nothing about the present one.
   void on_waiting(int rank, std::uint32_t known);
 
-  // Forms the next generation if there is to be one now.
-  std::optional<Generation> next();
+  // Forms the next generation if there is to be one now. Without `may_shrink` it has no fewer members than the present
+  // one, unless the job is ending.
+  std::optional<Generation> next(bool may_shrink = true);
   // True when the members are to be asked to leave, for newcomers; they are asked once. `is_late`: newcomers have
   // waited long enough for others that are being started.
   [[nodiscard]] bool must_ask(bool is_late);

@@ -42,9 +42,9 @@ void HostUpdates::look_later() {
   }
 }
 
-void HostUpdates::exclude(const std::string& host) {
+void HostUpdates::exclude(const std::string& host, const std::string& what) {
   const Duration delay = offers_.exclude(host, loop_.now());
-  sink_.say(host + " has failed, and gets no new ranks for " + duration_text(delay));
+  sink_.say(host + " " + what + ", and gets no new ranks for " + duration_text(delay));
   look_later();
 }
 

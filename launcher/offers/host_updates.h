@@ -41,8 +41,8 @@ class HostUpdates {
   void stop();
   // The job has changed: it is compared again, after what goes on now.
   void look_later();
-  // The host has failed, and is left alone for a time.
-  void exclude(const std::string& host);
+  // The host is left alone for a time, since it does `what` ("has failed").
+  void exclude(const std::string& host, const std::string& what);
 
  private:
   void look();

@@ -62,8 +62,8 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
                           [&spec](int rank) { return spec.answers && is_given_input(spec, rank); }, spec.gather,
                           spec.labels, spec.hidden, spec.shows_ranks, console},
             log_sink()),
-      generations_(loop, placement, agents_, spec.least_ranks > 0 ? spec.least_ranks : placement.size,
-                   generations_sink()),
+      generations_(loop, placement, agents_,
+                   {spec.least_ranks > 0 ? spec.least_ranks : placement.size, spec.elastic_wait}, generations_sink()),
       tree_(
           loop, spec, agents_,
           [this](int node, AgentMessage type, std::string_view body) {

@@ -126,13 +126,15 @@ class JobRunner final : private SessionSink {
   [[nodiscard]] ByeMessage bye_to(int node) const;
   // Ends an agent that has joined and whose ranks have all ended or are done without.
   void end_if_idle(int node);
+  // The ranks of the nodes that have not asked to leave.
+  [[nodiscard]] std::vector<int> staying_ranks() const;
   // Tells who is to be released now.
   void update_leaving();
   [[nodiscard]] HostUse host_use() const;
   // Looks again at which hosts are to join or leave.
   void update_hosts();
-  // Nothing new is started on the host for a time.
-  void leave_alone(int node);
+  // Nothing new is started on the host for a time, because of `what` it does.
+  void leave_alone(int node, const std::string& what);
   void start_engine();
   void on_engine_line(const std::string& line);
   void on_engine_over(const Error& why);

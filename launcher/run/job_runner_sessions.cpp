@@ -147,9 +147,9 @@ void JobRunner::on_suspended(int /*node*/) {
 void JobRunner::on_done(int node) {
   apply(NodeDone{node});
   const std::vector<RankPlan>& ranks = agents_.nodes[static_cast<std::size_t>(node)].ranks;
-  const bool is_released = growing_ != nullptr && std::any_of(ranks.begin(), ranks.end(), [this](const RankPlan& rank) {
-                             return state_.ranks()[static_cast<std::size_t>(rank.rank)].is_released;
-                           });
+  const bool is_released = std::any_of(ranks.begin(), ranks.end(), [this](const RankPlan& rank) {
+    return state_.ranks()[static_cast<std::size_t>(rank.rank)].is_released;
+  });
   // Other agents stay to the end: an engine that has started them would be over with them, while others still run.
   if (state_.phase() == JobPhase::kRunning && (is_released || has_joined(node))) {
     sessions_[static_cast<std::size_t>(node)]->close_input(bye_to(node));

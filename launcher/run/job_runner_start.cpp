@@ -267,11 +267,13 @@ void JobRunner::act(const RestartRank& action) {
 
 void JobRunner::act(const GoOnWithout& action) {
   const std::string others = action.is_short ? "; too few are left, and wait for hosts, at most for --elastic-timeout"
-                                             : "; the others go on without it";
+                             : spec_.elastic_wait > Duration::zero()
+                                 ? "; the others wait for another in its place, at most for --elastic-wait"
+                                 : "; the others go on without it";
   say_all(reporter_.on(Note{LogLevel::kWarning, -1, action.cause + others}));
   generations_.lose(action.ranks, action.cause, std::nullopt);
   const int node = agents_.node_of(action.ranks.front()).index;
-  leave_alone(node);
+  leave_alone(node, "has failed");
   end_if_idle(node);
 }
 
@@ -358,7 +360,7 @@ HostUpdates::Sink JobRunner::host_sink() {
 void JobRunner::update_leaving() {
   std::vector<int> leaving = leaving_hosts_;
   for (const int node : leaving_nodes_) {
-    for (const RankPlan& rank : placement_.nodes[static_cast<std::size_t>(node)].ranks) {
+    for (const RankPlan& rank : agents_.nodes[static_cast<std::size_t>(node)].ranks) {
       leaving.push_back(rank.rank);
     }
   }
@@ -464,10 +466,26 @@ void JobRunner::end_if_idle(int node) {
   }
 }
 
+std::vector<int> JobRunner::staying_ranks() const {
+  std::vector<int> staying;
+  for (const NodePlan& node : agents_.nodes) {
+    for (const RankPlan& rank : node.ranks) {
+      if (!leaving_nodes_.contains(node.index)) {
+        staying.push_back(rank.rank);
+      }
+    }
+  }
+  return staying;
+}
+
 void JobRunner::on_leaving(int node, const std::string& why) {
-  if (!has_joined(node) || state_.is_over(node) || !leaving_nodes_.insert(node).second) {
+  if (state_.is_over(node) || !leaving_nodes_.insert(node).second) {
     return;
   }
+  if (!has_joined(node) && !state_.can_do_with(staying_ranks())) {
+    return on_ending(node, why);
+  }
+  leave_alone(node, "leaves");
   say_all(reporter_.on(Note{LogLevel::kWarning, node,
                             "its agent leaves (" + why +
                                 "): its ranks leave at their next commit, if the others are "
@@ -511,9 +529,9 @@ void JobRunner::update_hosts() {
   }
 }
 
-void JobRunner::leave_alone(int node) {
+void JobRunner::leave_alone(int node, const std::string& what) {
   if (hosts_ != nullptr && !has_joined(node)) {
-    hosts_->exclude(agents_.nodes[static_cast<std::size_t>(node)].host.name);
+    hosts_->exclude(agents_.nodes[static_cast<std::size_t>(node)].host.name, what);
   }
 }
 

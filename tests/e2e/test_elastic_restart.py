@@ -105,6 +105,26 @@ def test_hosts_that_came_meanwhile_are_used_by_the_next_start(lab3):
     assert lab3.wait_for_no_processes() == []
 
 
+def test_a_new_start_waits_for_a_host_in_place_of_a_lost_one(lab3):
+    hosts, gate = pathlib.Path(lab3.shared) / "restart-offers", pathlib.Path(lab3.shared) / "restart-gate"
+    gate.unlink(missing_ok=True)
+    hosts.write_text("node1:1\nnode2:1\n")
+    job = lab3.popen(HVDRUN, "-np", "2", "--min-np", "1", "--elastic", "restart", "--elastic-wait", "600",
+                     "--heartbeat", "0.5", "--reconnect-timeout", "2", "--host-discovery-script", f"cat {hosts}",
+                     "sh", "-c", SAYS + f"while ! test -e {gate}; do sleep 0.1; done")  # fmt: skip
+    read_until(job.stdout, "start 0", 2)
+    lab3.cut("node2")
+    read_until(job.stderr, "all ranks are started again", 1)
+    hosts.write_text("node1:1\nnode3:1\n")
+    lines = "".join(read_until(job.stdout, r"start 1 rank \d of 2", 2))
+    assert "on node3" in lines, lines
+    lab3.heal()
+    gate.write_text("")
+    _, err = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 0, err
+    assert lab3.wait_for_no_processes() == []
+
+
 @pytest.mark.parametrize("flags, told", [
     (["--launcher", "mpi"], "mpirun restarts no rank"),
     (["--elastic", "nonsense"], "nonsense"),

@@ -115,6 +115,45 @@ def test_a_host_that_is_lost_is_left_alone_for_a_while_and_then_joins_again(offe
     assert "node3 joins, with rank 3" in err
 
 
+def end_agent(lab, node):
+    """Tells the agent of a node to end, as a machine does that is about to be taken away."""
+    agents = {process.pid: process for process in lab.ps(node) if process.args.endswith(" serve")}
+    os.kill(next(pid for pid, process in agents.items() if process.ppid in agents), signal.SIGTERM)
+
+
+def test_a_host_whose_agent_is_told_to_end_leaves_in_order_and_may_join_again(offers):
+    offers.set("node1:1 node2:1 node3:1")
+    offers.script("-np", "3", "--min-np", "2", "--blacklist-cooldown-range", "3", "3")
+    offers.await_size(3)
+    end_agent(offers.lab, "node2")
+    lines = "".join(read_until(offers.job.stdout, "size 2 rank|ends in order", 3))
+    assert re.search(r"\[1\].*ends in order", lines), lines
+    offers.await_size(3)
+    err = offers.end()
+    assert "its agent leaves (it got SIGTERM): its ranks leave at their next commit" in err
+    assert "node2 leaves, and gets no new ranks for 3 s" in err and "node2 joins, with rank 3" in err
+    assert "released: rank 1 on node2" in err and "lost" not in err
+
+
+def test_one_of_fixed_hosts_whose_agent_is_told_to_end_leaves_in_order(offers):
+    offers.train("-H", "node1:1,node2:1,node3:1", "--min-np", "2")
+    offers.await_size(3)
+    end_agent(offers.lab, "node1")
+    offers.await_size(2)
+    assert offers.lab.wait_for_no_processes("node1") == []
+    assert "released: rank 0 on node1" in offers.end()
+
+
+def test_others_wait_for_one_in_place_of_a_lost_rank(offers):
+    offers.train("-H", "node1:1,node2:1", "--min-np", "1", "--elastic-wait", "600")
+    offers.await_size(2)
+    rank = next(process for process in offers.lab.ps("node2") if SCRIPT in process.args)
+    os.kill(rank.pid, signal.SIGKILL)
+    offers.await_size(2)
+    err = offers.end()
+    assert "generation 2: 2 ranks train together" in err
+
+
 def test_a_host_on_which_a_rank_fails_is_left_as_a_whole_and_joins_again_later(offers):
     offers.set("node1:1 node2:2")
     offers.script("-np", "3", "--min-np", "1", "--exclude-failed-hosts", "--blacklist-cooldown-range", "2", "2")

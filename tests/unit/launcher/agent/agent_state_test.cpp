@@ -261,12 +261,15 @@ TEST_CASE("an agent that has joined a job asks to leave at a signal, and ends it
   const std::string ending = "say " + std::to_string(static_cast<int>(AgentMessage::kEnding)) + ": it got SIGTERM";
   const hvd::TimePoint began{};
   Agent agent;
-  agent.begin();
+  agent.begin(true);
   CHECK(agent.on(LeaveAsked{"it got SIGTERM", began}) == Words{leaving});
   CHECK(agent.on(LeaveAsked{"it got SIGTERM", began + 100ms}).empty());  // the same signal, by another way
   CHECK(agent.on(LeaveAsked{"it got SIGTERM", began + 1s}).front() == ending);
   Agent idle;
   CHECK(idle.on(LeaveAsked{"it got SIGTERM", began}).front() == ending);  // nothing runs that could be lost
+  Agent needed;
+  needed.begin();
+  CHECK(needed.on(LeaveAsked{"it got SIGTERM", began}).front() == ending);  // the others cannot do without its ranks
 }
 
 TEST_CASE("a launcher that has stopped the ranks within its time is not overruled by what ended the agent") {

@@ -74,6 +74,21 @@ TEST_CASE("too few ranks wait for one that is started again, and go on when it w
   CHECK(job.membership.now().number == 1);
 }
 
+TEST_CASE("the others may wait for as many members as before, unless the job is ending") {
+  Job job(1);
+  job.membership.on_lost(1);
+  job.membership.on_starting(1);
+  CHECK_FALSE(job.membership.next(false).has_value());
+  job.wait(1);
+  const auto formed = job.membership.next(false);
+  REQUIRE(formed.has_value());
+  CHECK(formed->members == Members{0, 1, 2, 3});
+  job.membership.on_lost(2);
+  CHECK_FALSE(job.membership.next(false).has_value());
+  job.membership.on_done(3);
+  CHECK(job.membership.next(false)->members == Members{0, 1});
+}
+
 TEST_CASE("for who comes later the members are asked to leave, once, and he stands behind the survivors of his node") {
   Job job(2);
   job.membership.on_lost(0);

@@ -172,7 +172,7 @@ TEST_CASE("hosts named in another order keep the order of their ranks, and new o
 TEST_CASE("a host that has failed gets no ranks while it is offered on, and the others keep theirs") {
   Job job("a:2,b:2", 100, {"a:2,b:2", "b:2,a:2"});
   std::erase_if(job.there, [](const HostedRank& rank) { return rank.host == "a"; });
-  job.updates->exclude("a");
+  job.updates->exclude("a", "has failed");
   CHECK(job.run().empty());
   CHECK(job.used() == "b:2");
 }

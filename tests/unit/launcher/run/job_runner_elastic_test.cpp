@@ -91,6 +91,63 @@ TEST_CASE("an elastic job goes on without a node that is lost, and ends with the
   CHECK(job.run() == 0);
 }
 
+TEST_CASE("with --elastic-wait the others wait for one in place of a lost rank") {
+  Elastic job("node1:1,node2:1,node3:1", 1);
+  job.spec.elastic_wait = 20s;
+  job.at(2s, [&] { job.node(2).exit(1, killed(SIGKILL)); });
+  job.at(10s, [&] {
+    CHECK(job.last(1).kind == Kind::kBroken);
+    job.node(1).join(0, 0, true), job.node(3).join(2, 0, true), job.node(2).join(1, 0, true);
+  });
+  job.at(11s, [&] {
+    CHECK(job.last(1).kind == Kind::kFormed);
+    CHECK(job.last(1).members.front().place.size == 3);
+    for (const int number : {1, 2, 3}) {
+      job.node(number).exit_all(exited(0));
+    }
+  });
+  CHECK(job.run() == 0);
+}
+
+TEST_CASE("with --elastic-wait the others go on without a lost node when the time is over") {
+  Elastic job("node1:1,node2:1,node3:1", 1);
+  job.spec.elastic_wait = 20s;
+  job.at(2s, [&] { job.node(2).cut(kGone.code(), kGone.message()); });
+  job.at(15s, [&] { job.node(3).exit(2, killed(SIGKILL)); });  // it is waited for no longer than the first
+  job.at(21s, [&] { CHECK(job.last(1).kind != Kind::kFormed); });
+  job.at(23s, [&] {
+    CHECK(job.told("note: ").find("the others wait for another in its place, at most for --elastic-wait") !=
+          std::string::npos);
+    CHECK(job.last(1).kind == Kind::kFormed);
+    CHECK(job.last(1).members.front().place.size == 1);
+    job.node(1).exit_all(exited(0));
+  });
+  CHECK(job.run() == 0);
+}
+
+TEST_CASE("a node whose agent is told to end leaves in order, if the others are enough") {
+  Elastic job("node1:1,node2:1,node3:1", 2);
+  job.at(2s, [&] { job.node(2).say(AgentMessage::kLeaving, "it got SIGTERM"); });
+  job.at(3s, [&] {
+    CHECK(job.last(1).kind == Kind::kChanged);
+    for (const int number : {1, 2, 3}) {
+      job.node(number).join(number - 1, 0, true);
+    }
+  });
+  job.at(4s, [&] {
+    CHECK(job.last(1).kind == Kind::kFormed);
+    CHECK(job.last(1).members.front().place.size == 2);
+    CHECK(job.last(2).released == std::vector<std::int32_t>{1});
+    job.node(2).exit(1, exited(0));
+  });
+  job.at(6s, [&] { CHECK(job.node(2).count(AgentMessage::kBye) == 1); });
+  // Now each is needed.
+  job.at(7s, [&] { job.node(3).say(AgentMessage::kLeaving, "it got SIGTERM"); });
+  job.at(8s, [&] { job.node(1).exit_all(killed(SIGTERM)), job.node(3).exit_all(killed(SIGTERM)); });
+  CHECK(job.run() == exit_code::kNodeLost);
+  CHECK(job.told("cause: ").find("the agent on node3 ends") != std::string::npos);
+}
+
 TEST_CASE("a node whose agent ends is done without like one that is lost") {
   Elastic job("node1:1,node2:1,node3:1", 2);
   job.at(2s, [&] { job.node(2).say(AgentMessage::kEnding, "it got SIGTERM"); });
