@@ -174,6 +174,10 @@ JobState::Actions JobState::handle(const RankExited& event) {
     return news.empty() ? let_others_go() : news;
   }
   record.has_followed = !cause_;
+  note_error(event.rank);
+  if (all_fail_again()) {
+    return look_for_cause(false);
+  }
   if (auto others = leave_host_of(event.rank)) {
     return *std::move(others);
   }
@@ -275,6 +279,10 @@ JobState::Actions JobState::settle_cause(const RankExited& event) {
 }
 
 std::string JobState::describe_cause(int rank) const {
+  if (all_fail_again()) {
+    return describe(rank) + " (" + ranks_[static_cast<std::size_t>(rank)].failed_with +
+           "); every rank has failed twice with the same error, and has committed nothing in between";
+  }
   const bool is_limit_reached = restarts_ > 0 && restarts_ == restart_limit_;
   return describe(rank) + (is_limit_reached
                                ? ", after " + std::to_string(restarts_) + (restarts_ == 1 ? " restart" : " restarts") +

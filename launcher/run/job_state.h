@@ -168,6 +168,8 @@ struct RankRecord {
   bool is_member = true;     // it trains with the others, as far as it has joined
   bool is_released = false;  // it was told to end, because its host is given back
   int restarts = 0;
+  std::string failed_with{};  // the error of its last process, where that had committed nothing
+  bool fails_again = false;   // its last two processes ended so, with the same error
   bool has_followed = false;  // it failed before it was stopped, because of the rank that is the cause
   ExitStatus status;
   ExitDetail detail{};
@@ -263,6 +265,10 @@ class JobState {
   // True when the others can go on with the rank after a restart.
   [[nodiscard]] bool is_worth_restarting(const RankRecord& failed) const;
   [[nodiscard]] bool may_lose_more() const;
+  // Notes whether the rank has failed as it did before, with nothing gained in between.
+  void note_error(int rank);
+  // Each rank does so: a new start would not help.
+  [[nodiscard]] bool all_fail_again() const;
   // True when the ranks that run and have joined are enough for an elastic job.
   [[nodiscard]] bool can_go_on() const;
   // The ranks of the node that are still there.

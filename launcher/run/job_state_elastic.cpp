@@ -106,6 +106,30 @@ bool JobState::may_lose_more() const {
          std::none_of(ranks_.begin(), ranks_.end(), has_ended_well);
 }
 
+void JobState::note_error(int rank) {
+  RankRecord& record = ranks_[static_cast<std::size_t>(rank)];
+  const FailureNews* told = order_.told(rank);
+  const std::string error =
+      told != nullptr && told->kind == FailureNews::Kind::kEnds && !told->has_committed ? told->what : "";
+  record.fails_again = !error.empty() && error == record.failed_with;
+  record.failed_with = error;
+}
+
+bool JobState::all_fail_again() const {
+  bool is_any_there = false;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const RankRecord& record = ranks_[rank];
+    if (is_server_[rank] || record.is_released || record.state == RankRecord::State::kLost) {
+      continue;
+    }
+    if (!record.fails_again) {
+      return false;
+    }
+    is_any_there = true;
+  }
+  return is_any_there;
+}
+
 std::vector<int> JobState::ranks_to_keep() const {
   std::vector<int> ranks;
   for (std::size_t rank = 0; may_lose_more() && rank < ranks_.size(); ++rank) {

@@ -62,7 +62,7 @@ Result<void> add_process_set(hvd_ctx* ctx, const int32_t* ranks, int32_t count, 
 // A failing program must not lose time on an agent that does not answer.
 constexpr hvd::Duration kTellTime = std::chrono::seconds(1);
 
-Result<void> tell_failure(int32_t kind, int32_t exit_code, const char* what) {
+Result<void> tell_failure(int32_t kind, int32_t exit_code, int32_t has_committed, const char* what) {
   if (what == nullptr) {
     return missing("hvd_report_failure: what");
   }
@@ -73,7 +73,8 @@ Result<void> tell_failure(int32_t kind, int32_t exit_code, const char* what) {
   if (config.agent_socket.empty()) {
     return Error(Code::kNotFound, "hvdrun has not started this process");
   }
-  const hvd::FailureNews news{static_cast<hvd::FailureNews::Kind>(kind), -1, exit_code, hvd::one_line(what)};
+  const hvd::FailureNews news{static_cast<hvd::FailureNews::Kind>(kind), -1, exit_code, hvd::one_line(what),
+                              has_committed != 0};
   return hvd::StoreClient::tell_once(config.agent_socket, config.agent_token, config.map.rank, news,
                                      hvd::Deadline::after(kTellTime));
 }
@@ -108,8 +109,8 @@ int32_t hvd_is_initialized(void) {
   return is_initialized;
 }
 
-hvd_status hvd_report_failure(int32_t kind, int32_t exit_code, const char* what) {
-  return fence([&] { return tell_failure(kind, exit_code, what); });
+hvd_status hvd_report_failure(int32_t kind, int32_t exit_code, int32_t has_committed, const char* what) {
+  return fence([&] { return tell_failure(kind, exit_code, has_committed, what); });
 }
 
 hvd_status hvd_create(const hvd_options* options, hvd_ctx** out) {

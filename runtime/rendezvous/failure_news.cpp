@@ -15,7 +15,7 @@ bool is_control(char c) {
 
 std::string FailureNews::encode() const {
   ByteWriter out;
-  out.u8(static_cast<std::uint8_t>(kind)).i32(by).i32(exit_code).text(what);
+  out.u8(static_cast<std::uint8_t>(kind)).i32(by).i32(exit_code).text(what).u8(has_committed ? 1 : 0);
   return std::move(out).str();
 }
 
@@ -26,13 +26,15 @@ Result<FailureNews> FailureNews::decode(std::string_view body) {
   news.by = in.i32();
   news.exit_code = in.i32();
   news.what = in.text();
+  const std::uint8_t has_committed = in.u8();
   const bool is_line =
       news.what.size() <= kMaxWhatBytes && std::none_of(news.what.begin(), news.what.end(), is_control);
   if (!in.finished() || kind > static_cast<std::uint8_t>(Kind::kOver) || news.by < -1 || news.exit_code < 0 ||
-      news.exit_code > 255 || !is_line) {
+      news.exit_code > 255 || !is_line || has_committed > 1) {
     return Error(Code::kProtocol, "malformed news of a failure");
   }
   news.kind = static_cast<Kind>(kind);
+  news.has_committed = has_committed == 1;
   return news;
 }
 

@@ -24,6 +24,8 @@ struct FailureNews {
   std::int32_t by = -1;        // the other rank, where it is known
   std::int32_t exit_code = 0;  // what the process will end with, where it ends
   std::string what;            // one line: "ValueError: no such file, train.py:12 in load"
+  // False when the program has saved nothing of an elastic job's training since it started.
+  bool has_committed = true;
 
   [[nodiscard]] std::string encode() const;
   // Refuses a text that is too long or not one line: see one_line.

@@ -21,7 +21,7 @@
 
 namespace hvd::store_wire {
 
-inline constexpr FrameSpec kSpec{0x53445648U /* "HVDS" */, 4, 16U << 20U, "rank-agent"};
+inline constexpr FrameSpec kSpec{0x53445648U /* "HVDS" */, 5, 16U << 20U, "rank-agent"};
 
 inline constexpr std::uint16_t kHello = 1;
 inline constexpr std::uint16_t kWelcome = 2;

@@ -195,10 +195,10 @@ TEST_CASE("before hvd_init, numbers are -1 and operations are refused") {
   CHECK(std::string(hvd_last_error()) == "Horovod has not been initialized; use hvd.init().");
   CHECK(hvd_wait(nullptr, 1) == HVD_NOT_INITIALIZED);
   CHECK(hvd_shutdown() == HVD_OK);
-  CHECK(hvd_report_failure(HVD_FAILURE_ENDS, 1, "ValueError: no") == HVD_NOT_FOUND);  // hvdrun has not started us
-  CHECK(hvd_report_failure(HVD_FAILURE_ENDS, 1, nullptr) == HVD_INVALID);
-  CHECK(hvd_report_failure(HVD_FAILURE_NOTICED + 1, 1, "") == HVD_INVALID);
-  CHECK(hvd_report_failure(HVD_FAILURE_ENDS, 256, "") == HVD_INVALID);
+  CHECK(hvd_report_failure(HVD_FAILURE_ENDS, 1, 1, "ValueError: no") == HVD_NOT_FOUND);  // hvdrun has not started us
+  CHECK(hvd_report_failure(HVD_FAILURE_ENDS, 1, 1, nullptr) == HVD_INVALID);
+  CHECK(hvd_report_failure(HVD_FAILURE_NOTICED + 1, 1, 1, "") == HVD_INVALID);
+  CHECK(hvd_report_failure(HVD_FAILURE_ENDS, 256, 1, "") == HVD_INVALID);
   CHECK(hvd_abi_version() == HVD_ABI_VERSION);
   CHECK(std::string(hvd_version()) == HVD_VERSION);
 }

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from hvdrun import HVDRUN, ROOT, read_until
+from hvdrun import HVDRUN, ROOT, hvdrun, read_until
 from patience import PATIENCE
 
 SCRIPT = str(ROOT / "tests/support/elastic_steps.py")
@@ -51,6 +51,15 @@ def test_a_host_whose_agent_is_killed_is_done_without(lab3):
     err = check_end(job, 3, "agent killed", time.monotonic())
     assert "the others go on without it" in err
     assert lab3.wait_for_no_processes() == []
+
+
+def test_an_error_of_the_script_that_comes_again_on_every_rank_ends_the_job():
+    script = ("import horovod.torch as hvd\nhvd.init()\nstate = hvd.elastic.TorchState(step=0)\n"
+              "@hvd.elastic.run\ndef train(state):\n    raise ValueError('as always')\ntrain(state)")  # fmt: skip
+    done = hvdrun("-np", "2", "--min-np", "1", "--elastic-restarts", "1000", sys.executable, "-c", script)
+    assert done.returncode == 1, done.stderr
+    assert "(ValueError: as always, <string>:6 in train); every rank has failed twice with the same error" in done.stderr
+    assert done.stderr.count("is started again") == 3
 
 
 def test_a_host_too_many_ends_the_job_with_its_cause(lab3):

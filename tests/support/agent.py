@@ -10,7 +10,7 @@ import socket
 import struct
 import threading
 
-MAGIC, VERSION, MAX_LENGTH = 0x53445648, 4, 16 << 20
+MAGIC, VERSION, MAX_LENGTH = 0x53445648, 5, 16 << 20
 HELLO, WELCOME, EXCHANGE, EXCHANGED, NOTICE, GOODBYE, FAILURE, VISIT = 1, 2, 3, 4, 5, 6, 7, 8
 HEADER = struct.Struct("<IHHI")
 
@@ -125,7 +125,7 @@ class Agent:
         elif kind == FAILURE and peer.rank is not None:
             how, by, code = struct.unpack_from("<Bii", body)
             what, at = take_text(body, 9)
-            if at != len(body) or how > 3 or not -1 <= by < self.size or not 0 <= code <= 255:
+            if at + 1 != len(body) or body[at] > 1 or how > 3 or not -1 <= by < self.size or not 0 <= code <= 255:
                 raise ValueError("a Failure that makes no sense")
             self.failures.append((peer.rank, how, by, code, what.decode()))
         elif kind == EXCHANGE and peer.rank is not None and not peer.is_visitor:

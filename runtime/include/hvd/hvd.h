@@ -185,9 +185,10 @@ HVD_API int32_t hvd_is_initialized(void);
 #define HVD_FAILURE_ENDS 0    /* the program ends because of a failure of its own; hvdrun stops the job */
 #define HVD_FAILURE_FOLLOWS 1 /* the program ends because an operation failed when another rank ended */
 #define HVD_FAILURE_NOTICED 2 /* something failed, and the program may go on; counts only if the process fails soon */
-/* exit_code: the code that the process will exit with, 0 to 255. what: one line that describes the failure; text
- * beyond 1000 bytes is cut off. */
-HVD_API hvd_status hvd_report_failure(int32_t kind, int32_t exit_code, const char* what);
+/* exit_code: the code that the process will exit with, 0 to 255. has_committed: 0 if the process has saved nothing of
+ * an elastic job's training since it started; hvdrun does not start ranks for ever that fail so. what: one line that
+ * describes the failure; text beyond 1000 bytes is cut off. */
+HVD_API hvd_status hvd_report_failure(int32_t kind, int32_t exit_code, int32_t has_committed, const char* what);
 
 /* Create and destroy an explicit context. */
 HVD_API hvd_status hvd_create(const hvd_options* options, hvd_ctx** out);

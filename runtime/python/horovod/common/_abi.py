@@ -102,7 +102,7 @@ def _load() -> ctypes.CDLL:
     lib.hvd_feature.argtypes = [context, ctypes.c_int32]
     lib.hvd_shutdown.argtypes = []
     lib.hvd_is_initialized.argtypes = []
-    lib.hvd_report_failure.argtypes = [ctypes.c_int32, ctypes.c_int32, ctypes.c_char_p]
+    lib.hvd_report_failure.argtypes = [ctypes.c_int32, ctypes.c_int32, ctypes.c_int32, ctypes.c_char_p]
     for name in ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size"):
         getattr(lib, "hvd_" + name).argtypes = [context]
     lib.hvd_enqueue.argtypes = [context, ctypes.POINTER(Op), number]

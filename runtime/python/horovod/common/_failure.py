@@ -24,6 +24,7 @@ _PROGRAM_FRAMES = ("<module>", "_run_module_as_main", "_bootstrap")
 
 _owner: Optional[int] = None  # the process that is watched; its forks are not the rank
 _told: Optional[BaseException] = None
+_has_committed = False
 
 
 def watch() -> None:
@@ -47,6 +48,12 @@ def watch() -> None:
 
     sys.excepthook = on_uncaught
     threading.excepthook = on_uncaught_in_thread
+
+
+def note_commit() -> None:
+    """The state of an elastic job was saved: an error that comes later need not come again."""
+    global _has_committed
+    _has_committed = True
 
 
 def unwatch() -> None:
@@ -76,7 +83,8 @@ def _tell(kind: int, error: BaseException, trace: Any) -> None:
         return
     try:
         interrupted = isinstance(error, KeyboardInterrupt)
-        _lib.tell_failure(kind, _EXIT_CODE_INTERRUPTED if interrupted else _EXIT_CODE, _line_of(error, trace))
+        code = _EXIT_CODE_INTERRUPTED if interrupted else _EXIT_CODE
+        _lib.tell_failure(kind, code, _has_committed, _line_of(error, trace))
     except Exception:
         pass  # what the program prints of its own failure matters more
 

@@ -357,6 +357,6 @@ def feature(number: int) -> int:
     return lib.hvd_feature(None, number)
 
 
-def tell_failure(kind: int, exit_code: int, what: str) -> None:
+def tell_failure(kind: int, exit_code: int, has_committed: bool, what: str) -> None:
     """Tells hvdrun of a failure in this process, if hvdrun started it. Best effort."""
-    lib.hvd_report_failure(kind, exit_code, what.encode("utf-8", "replace"))
+    lib.hvd_report_failure(kind, exit_code, has_committed, what.encode("utf-8", "replace"))

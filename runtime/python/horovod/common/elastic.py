@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Sequenc
 
 import numpy as np
 
-from horovod.common import _arrays, _lib, _wait
+from horovod.common import _arrays, _failure, _lib, _wait
 from horovod.common.basics import came_late, is_initialized, local_rank, rank, restart_limit, size
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from horovod.common.process_sets import ProcessSet, make_passing, remove_passing
@@ -149,6 +149,7 @@ class State:
         """Saves the state, to which a failure will return, then calls `check_host_updates`."""
         self.save()
         self._commits += 1
+        _failure.note_commit()
         try:
             self.check_host_updates()
         except HostsUpdatedInterrupt:

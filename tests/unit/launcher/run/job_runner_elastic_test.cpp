@@ -125,6 +125,49 @@ TEST_CASE("with --elastic-wait the others go on without a lost node when the tim
   CHECK(job.run() == 0);
 }
 
+namespace {
+
+// Two ranks fail at once, each with an error of its own, and both are started again. They do so twice.
+void fail_twice(Elastic& job, bool has_committed) {
+  const auto fail_all = [&job, has_committed] {
+    for (const int rank : {0, 1}) {
+      FakeNode& node = job.node(rank + 1);
+      FailureNews news{FailureNews::Kind::kEnds, -1, 1, "KeyError: " + std::to_string(rank)};
+      news.has_committed = has_committed;
+      node.fail(rank, news);
+      node.exit(rank, exited(1));
+    }
+  };
+  job.at(2s, fail_all);
+  job.at(4s, [&job] { job.node(1).join(0, 0, true), job.node(2).join(1, 0, true); });
+  job.at(6s, fail_all);
+}
+
+}  // namespace
+
+TEST_CASE("a job whose ranks all fail as they did before, with nothing committed in between, ends") {
+  Elastic job("node1:1,node2:1", 1);
+  job.spec.restart_limit = 10;
+  fail_twice(job, false);
+  job.at(8s, [&] { job.node(1).exit_all(killed(SIGTERM)); });
+  CHECK(job.run() == 1);
+  CHECK(job.count("restarted: ") == 3);
+  CHECK(job.told("cause: ").find("every rank has failed twice with the same error") != std::string::npos);
+  CHECK(job.told("cause: ").find("KeyError: 0") != std::string::npos);
+}
+
+TEST_CASE("a job whose ranks fail as they did before, but have committed in between, goes on") {
+  Elastic job("node1:1,node2:1", 1);
+  job.spec.restart_limit = 10;
+  fail_twice(job, true);
+  job.at(8s, [&] {
+    CHECK(job.count("restarted: ") == 4);
+    job.node(1).join(0, 1, true), job.node(2).join(1, 1, true);
+  });
+  job.at(9s, [&] { job.node(1).exit_all(exited(0)), job.node(2).exit_all(exited(0)); });
+  CHECK(job.run() == 0);
+}
+
 TEST_CASE("a node whose agent is told to end leaves in order, if the others are enough") {
   Elastic job("node1:1,node2:1,node3:1", 2);
   job.at(2s, [&] { job.node(2).say(AgentMessage::kLeaving, "it got SIGTERM"); });
