@@ -485,11 +485,11 @@ void JobRunner::on_leaving(int node, const std::string& why) {
   if (!has_joined(node) && !state_.can_do_with(staying_ranks())) {
     return on_ending(node, why);
   }
-  leave_alone(node, "leaves");
   say_all(reporter_.on(Note{LogLevel::kWarning, node,
                             "its agent leaves (" + why +
                                 "): its ranks leave at their next commit, if the others are "
                                 "enough"}));
+  leave_alone(node, "leaves");
   update_leaving();
   if (state_.is_over(node)) {
     sessions_[static_cast<std::size_t>(node)]->close_input(bye_to(node));  // nothing was started there

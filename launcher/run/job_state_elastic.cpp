@@ -224,6 +224,9 @@ std::optional<JobState::Actions> JobState::leave_host_of(int rank) {
 
 // It is no restart: what is lost so does not come back by itself, so that it cannot happen again and again.
 JobState::Actions JobState::lose(const std::vector<int>& ranks, const std::string& cause, bool is_short) {
+  if (ranks.empty()) {
+    return {};  // all of the node's ranks had ended, or were done without before
+  }
   for (const int rank : ranks) {
     ranks_[static_cast<std::size_t>(rank)].state = RankRecord::State::kLost;
     order_.note_end(rank, false, {});

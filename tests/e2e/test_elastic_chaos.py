@@ -28,6 +28,8 @@ class Chaos:
         self.dice = random.Random(SEED)
         self.gate = pathlib.Path(lab.shared) / "gate"
         self.hosts = pathlib.Path(lab.shared) / "hosts"
+        self.file = pathlib.Path(lab.shared) / "join"
+        self.joiners = []
         self.offer(HOSTS)
         self.lines = []
         self.news = threading.Condition()
@@ -35,7 +37,7 @@ class Chaos:
             HVDRUN, "-np", "4", "--min-np", "1", "--host-discovery-script", f"cat {self.hosts}",
             "--discovery-interval", "0.1", "--blacklist-cooldown-range", "0.5", "1", "--heartbeat", "0.5",
             "--reconnect-timeout", "2", "--elastic-restarts", "100000", "--grace", "2",
-            sys.executable, str(ROOT / "tests/support/chaos_steps.py"), str(self.gate))  # fmt: skip
+            "--join-file", str(self.file), sys.executable, str(ROOT / "tests/support/chaos_steps.py"), str(self.gate))  # fmt: skip
         streams = (self.job.stdout, self.job.stderr)
         self.readers = [threading.Thread(target=self.read, args=(stream,), daemon=True) for stream in streams]
         for reader in self.readers:
@@ -67,7 +69,7 @@ class Chaos:
 
     def all_train(self):
         self.offer(HOSTS)
-        self.wait(lambda: self.size() == 4, "not all hosts are in the job again")
+        self.wait(lambda: self.size() >= 4, "not all hosts are in the job again")
 
     def some(self, pattern):
         found = [p for p in self.lab.ps(*HOSTS) if re.search(pattern, p.args) and "sshd" not in p.args]
@@ -85,6 +87,17 @@ class Chaos:
 
     def kill_agent(self):
         self.signal(self.some(AGENT), signal.SIGKILL)
+
+    def end_agent(self):
+        self.signal(self.some(AGENT), signal.SIGTERM)
+
+    def join(self):
+        """A machine calls the job, and leaves at some time, or with the job."""
+        if len(self.joiners) == 3:
+            joiner = self.joiners.pop(0)
+            joiner.send_signal(self.dice.choice((signal.SIGTERM, signal.SIGKILL)))
+            joiner.communicate(timeout=PATIENCE)
+        self.joiners.append(self.lab.popen(HVDRUN, "join", str(self.file), host=self.dice.choice(HOSTS)))
 
     def stop_agent(self):
         agent = self.some(AGENT)
@@ -112,7 +125,7 @@ class Chaos:
 def test_what_comes_and_goes_at_random_loses_no_sample_and_hangs_nobody(lab4):
     chaos = Chaos(lab4)
     chaos.wait(lambda: sum("size 4 rank" in line for line in chaos.lines) == 4, "the job did not begin")
-    events = (chaos.kill_rank, chaos.kill_agent, chaos.stop_agent, chaos.cut, chaos.offer_some, chaos.flap,
+    events = (chaos.kill_rank, chaos.kill_agent, chaos.end_agent, chaos.join, chaos.stop_agent, chaos.cut, chaos.offer_some, chaos.flap,
               chaos.break_script)  # fmt: skip
     began = time.monotonic()
     for number in range(RUNS):
@@ -126,6 +139,8 @@ def test_what_comes_and_goes_at_random_loses_no_sample_and_hangs_nobody(lab4):
     chaos.lab.heal()
     chaos.gate.write_text("")
     chaos.job.wait(PATIENCE)
+    for joiner in chaos.joiners:
+        joiner.communicate(timeout=PATIENCE)
     for reader in chaos.readers:
         reader.join(PATIENCE)
     assert chaos.job.returncode == 0, chaos.said()

@@ -203,6 +203,17 @@ TEST_CASE("a node whose agent ends is done without like one that is lost") {
   CHECK(job.run() == 0);
 }
 
+TEST_CASE("an agent that ends when its ranks had all been done without before takes nothing with it") {
+  Elastic job("node1:1,node2:1,node3:1", 1);
+  job.at(2s, [&] { job.node(2).say(AgentMessage::kEnding, "it got SIGTERM"); });
+  job.at(3s, [&] { job.node(2).say(AgentMessage::kEnding, "it got SIGTERM"); });
+  job.at(4s, [&] {
+    CHECK(job.last(1).members.front().place.size == 2);
+    job.node(2).exit(1, killed(SIGTERM)), job.node(1).exit_all(exited(0)), job.node(3).exit_all(exited(0));
+  });
+  CHECK(job.run() == 0);
+}
+
 TEST_CASE("a rank that fails before it is taken in again disturbs nobody") {
   Elastic job("node1:1,node2:1,node3:1", 2);
   job.at(2s, [&] { job.node(3).exit(2, killed(SIGKILL)); });
