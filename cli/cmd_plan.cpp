@@ -11,8 +11,8 @@
 #include "launcher/jobfile/container_command.h"
 #include "launcher/jobfile/mount_command.h"
 #include "launcher/placement/placement.h"
-#include "launcher/run/relay_tree.h"
 #include "launcher/run/start_plan.h"
+#include "launcher/sessions/relay_tree.h"
 #include "launcher/transport/local.h"
 #include "launcher/transport/transport_choice.h"
 

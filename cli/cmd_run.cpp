@@ -34,7 +34,7 @@
 #include "launcher/run/exit_codes.h"
 #include "launcher/run/job_restarts.h"
 #include "launcher/run/job_runner.h"
-#include "launcher/run/relay_tree.h"
+#include "launcher/sessions/relay_tree.h"
 #include "launcher/transport/dial_back.h"
 #include "launcher/transport/local.h"
 #include "launcher/transport/rank_limits.h"

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "launcher/jobfile/job_run.h"
-#include "launcher/run/node_addresses.h"
 #include "launcher/run/start_plan.h"
+#include "launcher/sessions/node_addresses.h"
 
 namespace hvd::cli {
 

@@ -20,7 +20,7 @@ IO = "runtime/io"
 # key counts.
 EDGES = {
     "cli": ["cli/options", "launcher/jobfile", "launcher/job", "launcher/placement", "launcher/logs", "launcher/engines",
-            "launcher/ssh", "launcher/command", "launcher/transport", "launcher/offers", "launcher/joining", "launcher/run", "launcher/check", "launcher/report",
+            "launcher/ssh", "launcher/command", "launcher/transport", "launcher/offers", "launcher/joining", "launcher/sessions", "launcher/run", "launcher/check", "launcher/report",
             "launcher/chart", "launcher/service", "launcher/process", IO, BASE, "runtime/bench"],
     "cli/agent_main.cpp": ["launcher/agent", "launcher/wire", "launcher/run", "launcher/process", "runtime/bench", IO, BASE],
     # Words become settings.
@@ -56,9 +56,12 @@ EDGES = {
     # Which hosts a running job may use.
     "launcher/offers": ["launcher/placement", "launcher/job", "launcher/process", IO, BASE],
     "launcher/joining": ["launcher/offers", "launcher/engines", "launcher/transport", "launcher/wire", "launcher/job", IO, BASE],
-    "launcher/run": ["launcher/joining", "launcher/membership", "launcher/offers", "launcher/engines", "launcher/command", "launcher/transport", "launcher/logs",
+    # The conversations with the nodes, and which node is reached through which.
+    "launcher/sessions": ["launcher/command", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE],
+    "launcher/run": ["launcher/sessions", "launcher/joining", "launcher/membership", "launcher/offers", "launcher/engines", "launcher/command",
+                     "launcher/transport", "launcher/logs",
                      "launcher/wire", "launcher/placement", "launcher/job", "launcher/process", IO, BASE, "runtime/rendezvous"],
-    "launcher/check": ["launcher/run", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE,
+    "launcher/check": ["launcher/sessions", "launcher/run", "launcher/transport", "launcher/wire", "launcher/placement", "launcher/job", IO, BASE,
                        "runtime/rendezvous"],
     "launcher/chart": [],
     "launcher/report": ["launcher/chart", "launcher/check", "launcher/run", "launcher/transport", "launcher/placement", "launcher/job",

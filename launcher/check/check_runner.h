@@ -15,7 +15,7 @@
 #include "launcher/check/link_check.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/run/job_runner.h"
-#include "launcher/run/node_session.h"
+#include "launcher/sessions/node_session.h"
 #include "runtime/base/log.h"
 #include "runtime/io/event_loop.h"
 #include "runtime/rendezvous/store.h"

@@ -12,7 +12,7 @@
 #include "launcher/job/job_spec.h"
 #include "launcher/placement/placement.h"
 #include "launcher/placement/rank_env.h"
-#include "launcher/run/node_addresses.h"
+#include "launcher/sessions/node_addresses.h"
 #include "launcher/wire/messages.h"
 
 namespace hvd::launch {

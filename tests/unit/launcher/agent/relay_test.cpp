@@ -14,7 +14,7 @@
 
 #include "launcher/agent/relay_hub.h"
 #include "launcher/job/host_list.h"
-#include "launcher/run/relay_tree.h"
+#include "launcher/sessions/relay_tree.h"
 
 using namespace hvd;          // NOLINT(google-build-using-namespace)
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)

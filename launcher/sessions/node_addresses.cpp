@@ -1,4 +1,4 @@
-#include "launcher/run/node_addresses.h"
+#include "launcher/sessions/node_addresses.h"
 
 #include <arpa/inet.h>
 

@@ -1,4 +1,4 @@
-#include "launcher/run/node_session.h"
+#include "launcher/sessions/node_session.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "launcher/run/relay_tree.h"
+#include "launcher/sessions/relay_tree.h"
 
 #include <algorithm>
 #include <cstdint>

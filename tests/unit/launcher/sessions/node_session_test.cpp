@@ -1,4 +1,6 @@
-// launcher/run/node_session and launcher/agent/agent_session: a session whose connections break anywhere.
+// launcher/sessions/node_session and launcher/agent/agent_session: a session whose connections break anywhere.
+#include "launcher/sessions/node_session.h"
+
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,7 +12,6 @@
 #include <stdlib.h>
 
 #include "launcher/agent/agent_session.h"
-#include "launcher/run/node_session.h"
 #include "launcher/wire/resend_queue.h"
 #include "tests/support/jumping_clock.h"
 
