@@ -71,6 +71,20 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
           },
           log),
       suspension_(loop, suspension_sink()),
+      parts_{loop,
+             spec,
+             placement,
+             agents_,
+             state_,
+             generations_,
+             sessions_,
+             starts_,
+             logs_,
+             reporter,
+             log,
+             job_id_,
+             [this](const JobEvent& event) { apply(event); }},
+      hosts_(parts_, *this, [this](int node) { open_session(node); }),
       began_(loop.now()) {}
 
 JobRunner::~JobRunner() {
@@ -135,7 +149,7 @@ Generations::Sink JobRunner::generations_sink() {
     say_all(reporter_.on(news::GenerationFormed{generation, pause}));
     apply(RanksReleased{generation.released, true});
     loop_.cancel(std::exchange(hosts_timer_, 0));
-    update_hosts();
+    hosts_.look_later();
   };
   return sink;
 }
@@ -190,12 +204,10 @@ Result<int> JobRunner::run() {
   HVD_TRY_ASSIGN(const auto id, (random_bytes<4>()));
   token_ = hex(token);
   job_id_ = hex(id);
-  if (joins_ != nullptr) {
-    if (const auto begun = joins_->begin(job_id_, [this](int number) { seat_joiner(number); }); !begun.ok()) {
-      say_all(reporter_.on(news::Refused{begun.error(), exit_code::kUsage}));
-      static_cast<void>(logs_.flush_all({kFlushAfterFailure, kStall}));
-      return exit_code::kUsage;
-    }
+  if (const auto listening = hosts_.listen(); !listening.ok()) {
+    say_all(reporter_.on(news::Refused{listening.error(), exit_code::kUsage}));
+    static_cast<void>(logs_.flush_all({kFlushAfterFailure, kStall}));
+    return exit_code::kUsage;
   }
   start_timer_ = loop_.after(spec_.start_timeout, [this] { on_start_timeout(); });
   slow_timer_ = loop_.after(kSlowStart, [this] { tell_slow_start(); });
@@ -341,12 +353,7 @@ void JobRunner::act(const Finish&) {
   loop_.cancel(settle_timer_);
   loop_.cancel(std::exchange(cause_timer_, 0));
   loop_.cancel(std::exchange(hosts_timer_, 0));
-  if (hosts_ != nullptr) {
-    hosts_->stop();
-  }
-  if (joins_ != nullptr) {
-    joins_->stop({exit_code::kStartFailed, "job " + job_id_ + " ends, and takes nobody any more"});
-  }
+  hosts_.stop();
   for (const auto& [rank, timer] : end_timers_) {
     loop_.cancel(timer);
   }
@@ -361,7 +368,7 @@ void JobRunner::act(const Finish&) {
   name_lost_touch();
   // Close the relayed sessions first, because the other ones carry their bytes.
   std::for_each(sessions_.rbegin(), sessions_.rend(),
-                [this](const auto& session) { session->close_input(bye_to(session->plan().index)); });
+                [this](const auto& session) { session->close_input(hosts_.last_words(session->plan().index)); });
   if (transports_.engine != nullptr && !has_started_) {
     transports_.engine->end();  // it may still be waiting for a host that does not answer
   }

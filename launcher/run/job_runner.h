@@ -6,21 +6,20 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "launcher/engines/engine.h"
 #include "launcher/job/job_spec.h"
-#include "launcher/joining/join_calls.h"
 #include "launcher/logs/log_mux.h"
 #include "launcher/membership/generations.h"
-#include "launcher/offers/host_updates.h"
 #include "launcher/placement/placement.h"
 #include "launcher/run/job_input.h"
+#include "launcher/run/job_parts.h"
 #include "launcher/run/job_reporter.h"
 #include "launcher/run/job_state.h"
+#include "launcher/run/moving_hosts.h"
 #include "launcher/run/start_plan.h"
 #include "launcher/run/suspension.h"
 #include "launcher/sessions/node_session.h"
@@ -63,9 +62,9 @@ class JobRunner final : private SessionSink {
   void rewrite_output(LogMux::Rewrite rewrite) { logs_.rewrite_with(std::move(rewrite)); }
   // Call before run(). Hosts of `source` join and leave the running job. `placement` is the one that the runner was
   // made with, and gets the nodes that join; with it the reporter must be made.
-  void follow_hosts(Placement& placement, HostSource& source);
+  void follow_hosts(Placement& placement, HostSource& source) { hosts_.follow(placement, source); }
   // Likewise, for machines that call to join the job.
-  void take_joiners(Placement& placement, JoinCalls& calls);
+  void take_joiners(Placement& placement, JoinCalls& calls) { hosts_.take_joiners(placement, calls); }
   // Runs the job to its end and returns hvdrun's exit code. An error is a fault of this machine (no epoll, no random
   // numbers), not of the job.
   Result<int> run();
@@ -113,28 +112,6 @@ class JobRunner final : private SessionSink {
   Result<void> keep_output();
   void open_sessions();
   void open_session(int node);
-  HostUpdates::Sink host_sink();
-  // The ranks that are there; nothing: nobody may join or leave.
-  [[nodiscard]] std::optional<std::vector<HostedRank>> hosted_ranks() const;
-  // Returns the new node. It must be opened.
-  int add_node(const JoiningRanks& ranks);
-  // Gives an agent that has called a place in the running job, or refuses it.
-  void seat_joiner(int number);
-  void refuse_joiner(int number, const Error& why);
-  [[nodiscard]] bool has_joined(int node) const { return joined_nodes_.contains(node); }
-  // The last words to an agent that has joined, when the job goes on without it or has ended.
-  [[nodiscard]] ByeMessage bye_to(int node) const;
-  // Ends an agent that has joined and whose ranks have all ended or are done without.
-  void end_if_idle(int node);
-  // The ranks of the nodes that have not asked to leave.
-  [[nodiscard]] std::vector<int> staying_ranks() const;
-  // Tells who is to be released now.
-  void update_leaving();
-  [[nodiscard]] HostUse host_use() const;
-  // Looks again at which hosts are to join or leave.
-  void update_hosts();
-  // Nothing new is started on the host for a time, because of `what` it does.
-  void leave_alone(int node, const std::string& what);
   void start_engine();
   void on_engine_line(const std::string& line);
   void on_engine_over(const Error& why);
@@ -180,14 +157,7 @@ class JobRunner final : private SessionSink {
   JobState state_;
   LogMux logs_;
   Generations generations_;
-  Placement* growing_ = nullptr;        // the placement, where hosts may join; null: none may
-  std::unique_ptr<HostUpdates> hosts_;  // null: nobody tells of other hosts than those that the job began with
-  JoinCalls* joins_ = nullptr;          // null: nobody may call to join
-  std::set<int> joined_nodes_;          // nodes whose agents have called
-  std::vector<int> early_joiners_;      // that have called before the job runs
-  std::set<int> leaving_nodes_;         // nodes that have asked to leave
-  std::vector<int> leaving_hosts_;      // ranks whose hosts are to be given back
-  std::vector<StartMessage> starts_;    // for each node; kept while ranks may be restarted
+  std::vector<StartMessage> starts_;  // for each node; kept while ranks may be restarted
   Fd input_from_;
   std::unique_ptr<JobInput> input_;  // null unless ranks that take input are running
   RelayTree tree_;
@@ -196,6 +166,8 @@ class JobRunner final : private SessionSink {
   JobSecret secret_{};
   std::string token_;
   std::string job_id_;
+  const JobParts parts_;
+  MovingHosts hosts_;
   TimePoint began_;
   TimerId start_timer_ = 0;
   TimerId slow_timer_ = 0;

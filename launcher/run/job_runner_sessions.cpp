@@ -118,12 +118,12 @@ void JobRunner::on_exited(const ExitedMessage& exited) {
   log_.write(LogLevel::kDebug, "rank " + std::to_string(exited.rank) + " " + exited.status.text());
   say_all(reporter_.on(news::RankEnded{exited.rank, exited.status, exited.detail}));
   apply(RankExited{exited.rank, exited.status, exited.detail, loop_.now()});
-  update_hosts();
+  hosts_.look_later();
   const bool is_over = state_.ranks()[static_cast<std::size_t>(exited.rank)].state == RankRecord::State::kEnded;
   if (spec_.restart_limit > 0 && is_over && exited.status.is_success()) {
     generations_.on_done(exited.rank);
   }
-  end_if_idle(agents_.node_of(exited.rank).index);
+  hosts_.end_if_idle(agents_.node_of(exited.rank).index);
 }
 
 void JobRunner::on_exchange(const ExchangeMessage& exchange) {
@@ -146,14 +146,7 @@ void JobRunner::on_suspended(int /*node*/) {
 
 void JobRunner::on_done(int node) {
   apply(NodeDone{node});
-  const std::vector<RankPlan>& ranks = agents_.nodes[static_cast<std::size_t>(node)].ranks;
-  const bool is_released = std::any_of(ranks.begin(), ranks.end(), [this](const RankPlan& rank) {
-    return state_.ranks()[static_cast<std::size_t>(rank.rank)].is_released;
-  });
-  // Other agents stay to the end: an engine that has started them would be over with them, while others still run.
-  if (state_.phase() == JobPhase::kRunning && (is_released || has_joined(node))) {
-    sessions_[static_cast<std::size_t>(node)]->close_input(bye_to(node));
-  }
+  hosts_.on_done(node);
 }
 
 void JobRunner::on_lost(int node, const Error& why) {
@@ -164,7 +157,7 @@ void JobRunner::on_lost(int node, const Error& why) {
   tree_.change(node, Relay::State::kGone);
   on_input_over(node);
   apply(NodeLost{node, why});
-  update_hosts();
+  hosts_.look_later();
   end_if_closed();
 }
 

@@ -7,9 +7,7 @@
 #include <utility>
 
 #include "launcher/command/rsh_template.h"
-#include "launcher/joining/joiner_seats.h"
 #include "launcher/placement/gpu_pinning.h"
-#include "launcher/run/exit_codes.h"
 #include "launcher/run/job_runner.h"
 
 namespace hvd::launch {
@@ -21,8 +19,6 @@ constexpr std::uint64_t kOutputCreditLeast = 128U << 10U;
 constexpr std::uint64_t kOutputCreditMost = 2U << 20U;
 // When an engine begins to end its agents, hvdrun waits this long for the agent of the failed rank to report why.
 constexpr auto kSettleTime = std::chrono::seconds(1);
-// So many machines may have called before the job runs. Each has proven itself, but a loop in a script can do that too.
-constexpr std::size_t kMostEarlyJoiners = 1024;
 
 }  // namespace
 
@@ -125,7 +121,7 @@ Transport& JobRunner::transport_of(TransportKind kind) const {
 void JobRunner::on_ready(int node, const ReadyMessage& ready) {
   NodeSession& session = *sessions_[static_cast<std::size_t>(node)];
   if (state_.is_over(node)) {
-    session.close_input(bye_to(node));  // it was to join the job, which has no use for it any more
+    session.close_input(hosts_.last_words(node));  // it was to join the job, which has no use for it any more
     return;
   }
   log_.write(LogLevel::kDebug, session.plan().host.name + ": agent " + ready.version + " is ready (pid " +
@@ -140,11 +136,11 @@ void JobRunner::on_ready(int node, const ReadyMessage& ready) {
   }
   const bool is_local = session.opened().is_local;
   // An agent that calls cannot connect a second time.
-  const bool can_return = !is_local && spec_.launcher == LauncherKind::kOwn && !has_joined(node);
+  const bool can_return = !is_local && spec_.launcher == LauncherKind::kOwn && !hosts_.has_joined(node);
   const Duration reconnect = can_return ? spec_.reconnect_timeout : Duration::zero();
   WelcomeMessage welcome;
   welcome.job_id = job_id_;
-  welcome.size = growing_ != nullptr ? kMostRanks : placement_.size;
+  welcome.size = hosts_.may_grow() ? kMostRanks : placement_.size;
   welcome.secret = secret_;
   welcome.token = token_;
   // Only remote sessions send heartbeats, since only their connections can break in silence. Each heartbeat wakes the
@@ -165,7 +161,7 @@ void JobRunner::on_ready(int node, const ReadyMessage& ready) {
   show_status();
   apply(NodeReady{node});
   if (state_.is_over(node)) {
-    session.close_input(bye_to(node));  // the job is ending
+    session.close_input(hosts_.last_words(node));  // the job is ending
   }
 }
 
@@ -231,12 +227,7 @@ void JobRunner::act(const StartRanks&) {
     starts_ = std::move(messages);
   }
   begin_input();
-  if (hosts_ != nullptr) {
-    hosts_->begin();
-  }
-  for (const int number : std::exchange(early_joiners_, {})) {
-    loop_.post([this, number] { seat_joiner(number); });
-  }
+  hosts_.begin();
 }
 
 void JobRunner::begin_input() {
@@ -260,9 +251,7 @@ void JobRunner::act(const RestartRank& action) {
   const int node = agents_.node_of(action.rank).index;
   generations_.lose({action.rank}, action.cause,
                     restart_message(starts_[static_cast<std::size_t>(node)], action.rank, action.number));
-  if (leaving_nodes_.contains(node)) {
-    loop_.post([this] { update_leaving(); });  // it is no member any more, and so released at once
-  }
+  hosts_.on_restart(node);
 }
 
 void JobRunner::act(const GoOnWithout& action) {
@@ -273,8 +262,8 @@ void JobRunner::act(const GoOnWithout& action) {
   say_all(reporter_.on(Note{LogLevel::kWarning, -1, action.cause + others}));
   generations_.lose(action.ranks, action.cause, std::nullopt);
   const int node = agents_.node_of(action.ranks.front()).index;
-  leave_alone(node, "has failed");
-  end_if_idle(node);
+  hosts_.leave_alone(node, "has failed");
+  hosts_.end_if_idle(node);
 }
 
 void JobRunner::act(const AwaitHosts&) {
@@ -287,11 +276,7 @@ void JobRunner::act(const AwaitHosts&) {
 }
 
 void JobRunner::act(const EndNode& action) {
-  StopMessage stop;
-  stop.signal = SIGTERM;
-  stop.grace_ms =
-      static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(spec_.grace).count());
-  sessions_[static_cast<std::size_t>(action.node)]->send(AgentMessage::kStop, stop.encode());
+  parts_.end_node(action.node);
 }
 
 void JobRunner::act(const StartNode& action) {
@@ -318,220 +303,9 @@ void JobRunner::act(const StartNode& action) {
   starts_[index] = std::move(start);
 }
 
-// ---- hosts that join and leave the running job ----
-
-void JobRunner::follow_hosts(Placement& placement, HostSource& source) {
-  const HostOffers::Limits limits{spec_.discovery.most_ranks > 0 ? spec_.discovery.most_ranks : kMostRanks,
-                                  spec_.discovery.cooldown_least, spec_.discovery.cooldown_most};
-  hosts_ = std::make_unique<HostUpdates>(loop_, source, spec_.hosts, limits, host_sink());
-  growing_ = &placement;
-  state_.let_grow();
-}
-
-void JobRunner::take_joiners(Placement& placement, JoinCalls& calls) {
-  joins_ = &calls;
-  growing_ = &placement;
-  state_.let_grow();
-}
-
-std::optional<std::vector<HostedRank>> JobRunner::hosted_ranks() const {
-  std::vector<HostedRank> there;
-  for (const int rank : state_.ranks_to_keep()) {
-    const NodePlan& node = placement_.node_of(rank);
-    const int local_rank = node.ranks[static_cast<std::size_t>(rank - node.ranks.front().rank)].local_rank;
-    there.push_back({rank, node.host.name, local_rank, has_joined(node.index)});
-  }
-  return there.empty() ? std::nullopt : std::optional(std::move(there));
-}
-
-HostUpdates::Sink JobRunner::host_sink() {
-  HostUpdates::Sink sink;
-  sink.there = [this] { return hosted_ranks(); };
-  sink.join = [this](const JoiningRanks& ranks) { open_session(add_node(ranks)); };
-  sink.set_leaving = [this](const std::vector<int>& ranks) {
-    leaving_hosts_ = ranks;
-    update_leaving();
-  };
-  sink.use = [this] { return host_use(); };
-  sink.say = [this](const std::string& line) { say_all(reporter_.on(Note{LogLevel::kWarning, -1, line})); };
-  return sink;
-}
-
-void JobRunner::update_leaving() {
-  std::vector<int> leaving = leaving_hosts_;
-  for (const int node : leaving_nodes_) {
-    for (const RankPlan& rank : agents_.nodes[static_cast<std::size_t>(node)].ranks) {
-      leaving.push_back(rank.rank);
-    }
-  }
-  std::vector<int> outside;  // they have nothing to lose yet
-  for (const int rank : leaving) {
-    const RankRecord& record = state_.ranks()[static_cast<std::size_t>(rank)];
-    if (!record.is_member && !record.is_released) {
-      outside.push_back(rank);
-    }
-  }
-  generations_.set_leaving(leaving);
-  apply(RanksReleased{outside});
-}
-
-int JobRunner::add_node(const JoiningRanks& ranks) {
-  growing_->add(ranks.host, ranks.first_local, ranks.count);
-  agents_.add(ranks.host, ranks.first_local, ranks.count);
-  const int node = agents_.nodes.back().index;
-  apply(NodeJoining{node});
-  starts_.emplace_back();
-  if (const auto kept = logs_.add_node(ranks.count); !kept.ok()) {
-    say_all(reporter_.on(Note{LogLevel::kError, node, kept.error().message() + "; what its ranks print is not kept"}));
-  }
-  SessionSink& sink = *this;
-  sessions_.push_back(std::make_unique<NodeSession>(loop_, agents_.nodes.back(), placement_.size, sink));
-  say_all(reporter_.on(news::NodeJoining{node}));
-  generations_.add(ranks.count);
-  return node;
-}
-
-void JobRunner::seat_joiner(int number) {
-  if (joins_->waiting() > kMostEarlyJoiners) {
-    return refuse_joiner(number, Error(Code::kResource, "too many machines wait for the job to begin"));
-  }
-  if (state_.phase() == JobPhase::kOpening) {
-    early_joiners_.push_back(number);
-    return;
-  }
-  if (!joins_->is_there(number)) {
-    return;  // it has gone while it waited
-  }
-  auto there = hosted_ranks();
-  if (!there) {
-    return refuse_joiner(number, Error(Code::kResource, "the job ends, and takes nobody any more"));
-  }
-  JobRoom room;
-  for (const auto& session : sessions_) {
-    const NodePlan& plan = session->plan();
-    if (session->ready() && !state_.is_over(plan.index)) {
-      room.nodes.push_back({plan.host.name, session->ready()->machine});
-    }
-  }
-  room.ranks = *std::move(there);
-  room.most_ranks = spec_.discovery.most_ranks > 0 ? spec_.discovery.most_ranks : kMostRanks;
-  room.version = joins_->version();
-  const auto seats = launch::seat_joiner(joins_->ready(number), joins_->address_of(number), room);
-  if (!seats.ok()) {
-    return refuse_joiner(number, seats.error());
-  }
-  const int node = add_node(seats.value());
-  joined_nodes_.insert(node);
-  joins_->seat(number, agents_.nodes.back().ranks.front().rank);
-  sessions_.back()->open(*joins_);
-}
-
-void JobRunner::refuse_joiner(int number, const Error& why) {
-  say_all(reporter_.on(
-      Note{LogLevel::kWarning, -1,
-           "a machine at " + joins_->address_of(number) + " has called to join, and is refused: " + why.message()}));
-  joins_->refuse(number, {why.code() == Code::kInvalid ? exit_code::kUsage : exit_code::kStartFailed,
-                          "job " + job_id_ + " refuses this machine: " + why.message()});
-}
-
-ByeMessage JobRunner::bye_to(int node) const {
-  if (!has_joined(node)) {
-    return {};
-  }
-  if (is_finishing_) {
-    const int code = state_.exit_code();
-    return {code, "job " + job_id_ + " has ended" + (code == 0 ? "" : ", with code " + std::to_string(code))};
-  }
-  bool is_released = false;
-  for (const RankPlan& rank : placement_.nodes[static_cast<std::size_t>(node)].ranks) {
-    const RankRecord& record = state_.ranks()[static_cast<std::size_t>(rank.rank)];
-    is_released = is_released || record.is_released;
-    if (!record.is_released && !record.status.is_success()) {
-      return {record.status.shell_code(), "job " + job_id_ + " goes on without rank " + std::to_string(rank.rank) +
-                                              ", which " + record.status.text()};
-    }
-  }
-  return {0, is_released ? "this machine has left job " + job_id_ + ", which goes on"
-                         : "the ranks here of job " + job_id_ + " have ended in order"};
-}
-
-void JobRunner::end_if_idle(int node) {
-  const std::vector<RankPlan>& ranks = agents_.nodes[static_cast<std::size_t>(node)].ranks;
-  const bool is_idle = std::all_of(ranks.begin(), ranks.end(), [this](const RankPlan& rank) {
-    const RankRecord::State state = state_.ranks()[static_cast<std::size_t>(rank.rank)].state;
-    return state == RankRecord::State::kEnded || state == RankRecord::State::kLost;
-  });
-  if (has_joined(node) && is_idle && state_.phase() == JobPhase::kRunning) {
-    act(EndNode{node});  // its agent would wait for ranks that are started again
-  }
-}
-
-std::vector<int> JobRunner::staying_ranks() const {
-  std::vector<int> staying;
-  for (const NodePlan& node : agents_.nodes) {
-    for (const RankPlan& rank : node.ranks) {
-      if (!leaving_nodes_.contains(node.index)) {
-        staying.push_back(rank.rank);
-      }
-    }
-  }
-  return staying;
-}
-
 void JobRunner::on_leaving(int node, const std::string& why) {
-  if (state_.is_over(node) || !leaving_nodes_.insert(node).second) {
-    return;
-  }
-  if (!has_joined(node) && !state_.can_do_with(staying_ranks())) {
-    return on_ending(node, why);
-  }
-  say_all(reporter_.on(Note{LogLevel::kWarning, node,
-                            "its agent leaves (" + why +
-                                "): its ranks leave at their next commit, if the others are "
-                                "enough"}));
-  leave_alone(node, "leaves");
-  update_leaving();
-  if (state_.is_over(node)) {
-    sessions_[static_cast<std::size_t>(node)]->close_input(bye_to(node));  // nothing was started there
-  }
-}
-
-// A node that comes later on the same host has the last word.
-HostUse JobRunner::host_use() const {
-  HostUse use;
-  for (const NodePlan& node : placement_.nodes) {
-    if (has_joined(node.index)) {
-      continue;  // it comes and goes by itself
-    }
-    bool is_used = false;
-    bool is_lost = false;
-    for (const RankPlan& rank : node.ranks) {
-      const RankRecord::State state = state_.ranks()[static_cast<std::size_t>(rank.rank)].state;
-      is_used = is_used || state == RankRecord::State::kRunning || state == RankRecord::State::kPending;
-      is_lost = is_lost || state == RankRecord::State::kLost;
-    }
-    if (is_used) {
-      use.used.insert(node.host.name);
-    }
-    if (is_lost) {
-      use.lost.insert(node.host.name);
-    } else {
-      use.lost.erase(node.host.name);
-    }
-  }
-  std::erase_if(use.lost, [&use](const std::string& host) { return use.used.contains(host); });
-  return use;
-}
-
-void JobRunner::update_hosts() {
-  if (hosts_ != nullptr) {
-    hosts_->look_later();
-  }
-}
-
-void JobRunner::leave_alone(int node, const std::string& what) {
-  if (hosts_ != nullptr && !has_joined(node)) {
-    hosts_->exclude(agents_.nodes[static_cast<std::size_t>(node)].host.name, what);
+  if (!hosts_.on_leaving(node, why)) {
+    on_ending(node, why);
   }
 }
 
