@@ -23,13 +23,6 @@ constexpr auto kSlowStart = std::chrono::seconds(5);
 constexpr auto kEndTime = std::chrono::seconds(2);
 // An engine gets this long to clean up after its agents, also on other hosts.
 constexpr Duration kEngineEndTime = std::chrono::seconds(10);
-// These limit how long readers may take for the last of the output. After a success hvdrun waits for them, as any
-// program does. After a failure a slow reader gets kFlushAfterFailure, and one that takes nothing gets only kStall, so
-// that the job ends 2 s after the grace period.
-constexpr auto kFlushTime = std::chrono::hours(24);
-constexpr auto kFlushAfterFailure = std::chrono::seconds(5);
-constexpr auto kStall = std::chrono::milliseconds(1200);
-constexpr auto kStallOfStuck = std::chrono::milliseconds(200);
 // When a job is stopped, readers get this long after the grace period to take what the ranks still wait to print.
 constexpr auto kReaderTime = std::chrono::milliseconds(500);
 
@@ -85,6 +78,9 @@ JobRunner::JobRunner(EventLoop& loop, const JobSpec& spec, const Placement& plac
              job_id_,
              [this](const JobEvent& event) { apply(event); }},
       hosts_(parts_, *this, [this](int node) { open_session(node); }),
+      engine_(parts_, transports.engine),
+      away_(parts_),
+      output_(parts_),
       began_(loop.now()) {}
 
 JobRunner::~JobRunner() {
@@ -187,12 +183,12 @@ Result<int> JobRunner::run() {
                                         (placement_.size == 1 ? " rank" : " ranks") +
                                         " only; name more hosts or slots");
     say_all(reporter_.on(news::Refused{why, exit_code::kUsage}));
-    static_cast<void>(logs_.flush_all({kFlushAfterFailure, kStall}));
+    output_.flush_refusal();
     return exit_code::kUsage;
   }
   if (const auto kept = keep_output(); !kept.ok()) {
     say_all(reporter_.on(news::Refused{kept.error(), exit_code::kOutputFailed}));
-    static_cast<void>(logs_.flush_all({kFlushAfterFailure, kStall}));
+    output_.flush_refusal();
     return exit_code::kOutputFailed;
   }
   state_.limit_resets(spec_.reset_limit);
@@ -206,7 +202,7 @@ Result<int> JobRunner::run() {
   job_id_ = hex(id);
   if (const auto listening = hosts_.listen(); !listening.ok()) {
     say_all(reporter_.on(news::Refused{listening.error(), exit_code::kUsage}));
-    static_cast<void>(logs_.flush_all({kFlushAfterFailure, kStall}));
+    output_.flush_refusal();
     return exit_code::kUsage;
   }
   start_timer_ = loop_.after(spec_.start_timeout, [this] { on_start_timeout(); });
@@ -216,41 +212,14 @@ Result<int> JobRunner::run() {
   open_sessions();
   HVD_TRY(loop_.run());
   // Write the ranks' output first, then report on the job: whether all of it could be written is part of the report.
-  loop_.cancel(std::exchange(reader_timer_, 0));
-  if (const auto written = flush(); !written.ok()) {
+  if (const auto written = output_.flush(); !written.ok()) {
     state_.on(OutputFailed{written.error()});
   }
-  if (const std::size_t left = logs_.unwritten(); left > 0) {
-    is_reader_stuck_ = true;
-    say_all(reporter_.on(Note{LogLevel::kWarning, -1,
-                              std::to_string(left) + " bytes of what the ranks printed were not written: who reads "
-                                                     "them takes nothing"}));
-  }
+  output_.tell_unwritten();
   say_all(reporter_.on(news::Ended{state_, loop_.now() - began_}));
-  static_cast<void>(flush());
-  return state_.exit_code() == 0 && cut_short_by_ != 0 ? 128 + cut_short_by_ : state_.exit_code();
-}
-
-Result<void> JobRunner::flush() {
-  is_flushing_ = true;
-  const bool has_failed = state_.exit_code() != 0;
-  LogMux::Patience patience{has_failed ? Duration(kFlushAfterFailure) : Duration(kFlushTime),
-                            is_reader_stuck_ || cut_short_by_ != 0 ? Duration(kStallOfStuck)
-                            : has_failed                           ? Duration(kStall)
-                                                                   : Duration(kFlushTime)};
-  const int before = cut_short_by_;
-  patience.is_over = [this, before] { return cut_short_by_ != before; };
-  return logs_.flush_all(patience);
-}
-
-// Makes a job that is being stopped end whether or not somebody reads what it prints.
-void JobRunner::stop_waiting_later(Duration delay) {
-  loop_.cancel(reader_timer_);
-  reader_timer_ = loop_.after(delay, [this] {
-    reader_timer_ = 0;
-    is_reader_stuck_ = logs_.unwritten() > 0;
-    logs_.stop_waiting();
-  });
+  static_cast<void>(output_.flush());
+  const int cut_short_by = output_.cut_short_by();
+  return state_.exit_code() == 0 && cut_short_by != 0 ? 128 + cut_short_by : state_.exit_code();
 }
 
 // Names the nodes on which ranks may still be running: a user who ends a job wants to know.
@@ -288,7 +257,7 @@ void JobRunner::act(const StopNodes& action) {
   loop_.cancel(stop_timer_);
   const Duration grace = action.signo == SIGKILL ? Duration::zero() : spec_.grace;
   if (state_.cause()) {  // otherwise servers are being ended, and the job has not failed
-    stop_waiting_later(action.signo == SIGKILL ? grace : grace + kReaderTime);
+    output_.stop_waiting_in(action.signo == SIGKILL ? grace : grace + kReaderTime);
   }
   stop_timer_ = loop_.after(grace + kStopSlack, [this] { apply(StopTimedOut{}); });
 }
@@ -350,7 +319,7 @@ void JobRunner::act(const Finish&) {
   loop_.cancel(stop_timer_);
   loop_.cancel(start_timer_);
   loop_.cancel(slow_timer_);
-  loop_.cancel(settle_timer_);
+  engine_.stop();
   loop_.cancel(std::exchange(cause_timer_, 0));
   loop_.cancel(std::exchange(hosts_timer_, 0));
   hosts_.stop();
@@ -358,10 +327,7 @@ void JobRunner::act(const Finish&) {
     loop_.cancel(timer);
   }
   end_timers_.clear();
-  for (const auto& [node, timer] : away_timers_) {
-    loop_.cancel(timer);
-  }
-  away_timers_.clear();
+  away_.stop();
   if (state_.cause() && state_.phase() == JobPhase::kDone) {
     log_.write(LogLevel::kDebug, "leaving the sessions");
   }
@@ -369,19 +335,17 @@ void JobRunner::act(const Finish&) {
   // Close the relayed sessions first, because the other ones carry their bytes.
   std::for_each(sessions_.rbegin(), sessions_.rend(),
                 [this](const auto& session) { session->close_input(hosts_.last_words(session->plan().index)); });
-  if (transports_.engine != nullptr && !has_started_) {
-    transports_.engine->end();  // it may still be waiting for a host that does not answer
+  if (!has_started_) {
+    engine_.end();
   }
-  end_timer_ =
-      loop_.after(transports_.engine != nullptr ? kEngineEndTime : Duration(kEndTime), [this] { loop_.stop(); });
+  end_timer_ = loop_.after(engine_.is_there() ? kEngineEndTime : Duration(kEndTime), [this] { loop_.stop(); });
   end_if_closed();
 }
 
 void JobRunner::end_if_closed() {
   const bool any_open =
       std::any_of(sessions_.begin(), sessions_.end(), [](const auto& session) { return session->has_agent(); });
-  const bool is_engine_running = transports_.engine != nullptr && transports_.engine->is_running();
-  if (is_finishing_ && !any_open && !is_engine_running) {
+  if (is_finishing_ && !any_open && !engine_.is_running()) {
     loop_.cancel(end_timer_);
     loop_.stop();
   }
@@ -426,12 +390,125 @@ void JobRunner::on_signal(int signo) {
     broadcast(AgentMessage::kForward, number_body(signo));
     return;
   }
-  if (is_flushing_) {
-    cut_short_by_ = signo;
+  if (output_.on_signal(signo)) {
     state_.on(Interrupted{signo});  // it is over, and only remembers that
     return;
   }
   apply(Interrupted{signo});
+}
+
+// ---- what the sessions report ----
+
+void JobRunner::on_progress(int node, const std::string& what) {
+  log_.write(LogLevel::kDebug, agents_.nodes[static_cast<std::size_t>(node)].host.name + ": " + what);
+  say_all(reporter_.on(news::NodeProgress{node, what}));
+  show_status();
+}
+
+void JobRunner::on_notice(int node, const std::string& what) {
+  say_all(reporter_.on(Note{LogLevel::kWarning, node, what}));
+}
+
+void JobRunner::on_away(int node, const Error& why, Duration patience) {
+  say_all(reporter_.on(news::NodeAway{node, why, patience}));
+  tree_.change(node, Relay::State::kAway);
+  away_.on_away(node, why);
+}
+
+void JobRunner::on_back(int node, Duration away) {
+  say_all(reporter_.on(news::NodeBack{node, away}));
+  away_.on_back(node);
+  tree_.change(node, Relay::State::kUp);
+}
+
+void JobRunner::on_started(int rank, int pid) {
+  log_.write(LogLevel::kDebug, "rank " + std::to_string(rank) + " runs as pid " + std::to_string(pid) + " on " +
+                                   placement_.node_of(rank).host.name);
+  say_all(reporter_.on(news::RankStarted{rank, pid}));
+  apply(RankStarted{rank, pid});
+}
+
+void JobRunner::on_joined(const JoinedMessage& joined) {
+  apply(RankJoined{joined.rank});
+  generations_.on_joined(joined);
+}
+
+void JobRunner::on_start_failed(const StartFailedMessage& failed) {
+  apply(RankStartFailed{failed.rank, failed.why});
+}
+
+void JobRunner::on_output(int node, const OutputMessage& output) {
+  logs_.feed(node, output.rank, output.stream == StreamId::kStderr, output.bytes);
+}
+
+void JobRunner::on_output_end(int rank, StreamId stream) {
+  logs_.finish(rank, stream == StreamId::kStderr);
+}
+
+void JobRunner::on_input_credit(int node, std::uint64_t bytes) {
+  if (input_) {
+    input_->on_credit(node, bytes);
+  }
+}
+
+void JobRunner::on_input_over(int node) {
+  if (input_) {
+    input_->on_over(node);
+  }
+}
+
+void JobRunner::on_failing(const FailingMessage& failing) {
+  log_.write(LogLevel::kDebug, "rank " + std::to_string(failing.rank) + " tells of a failure: " + failing.news.what);
+  FailureNews news = failing.news;
+  news.by = generations_.started_as(failing.generation, news.by);
+  apply(RankFailing{failing.rank, std::move(news), loop_.now()});
+}
+
+void JobRunner::on_exited(const ExitedMessage& exited) {
+  log_.write(LogLevel::kDebug, "rank " + std::to_string(exited.rank) + " " + exited.status.text());
+  say_all(reporter_.on(news::RankEnded{exited.rank, exited.status, exited.detail}));
+  apply(RankExited{exited.rank, exited.status, exited.detail, loop_.now()});
+  hosts_.look_later();
+  const bool is_over = state_.ranks()[static_cast<std::size_t>(exited.rank)].state == RankRecord::State::kEnded;
+  if (spec_.restart_limit > 0 && is_over && exited.status.is_success()) {
+    generations_.on_done(exited.rank);
+  }
+  hosts_.end_if_idle(agents_.node_of(exited.rank).index);
+}
+
+void JobRunner::on_exchange(const ExchangeMessage& exchange) {
+  if (const auto posted = generations_.post(exchange); !posted.ok()) {
+    log_.write(LogLevel::kWarning, "rank " + std::to_string(exchange.rank) + ": " + posted.error().message());
+  }
+}
+
+void JobRunner::on_problem(int node, const std::string& text) {
+  say_all(reporter_.on(Note{LogLevel::kError, node, text}));
+}
+
+Result<void> JobRunner::on_relay(int node, const Frame& frame) {
+  return tree_.on_frame(node, frame);
+}
+
+void JobRunner::on_suspended(int /*node*/) {
+  suspension_.on_suspended();
+}
+
+void JobRunner::on_done(int node) {
+  apply(NodeDone{node});
+  hosts_.on_done(node);
+}
+
+void JobRunner::on_lost(int node, const Error& why) {
+  if (!state_.is_over(node)) {
+    say_all(reporter_.on(news::NodeLost{node, why}));
+    show_status();
+  }
+  tree_.change(node, Relay::State::kGone);
+  on_input_over(node);
+  apply(NodeLost{node, why});
+  hosts_.look_later();
+  end_if_closed();
 }
 
 }  // namespace hvd::launch

@@ -15,13 +15,16 @@
 #include "launcher/logs/log_mux.h"
 #include "launcher/membership/generations.h"
 #include "launcher/placement/placement.h"
-#include "launcher/run/job_input.h"
+#include "launcher/run/away_nodes.h"
+#include "launcher/run/engine_run.h"
 #include "launcher/run/job_parts.h"
 #include "launcher/run/job_reporter.h"
 #include "launcher/run/job_state.h"
+#include "launcher/run/last_output.h"
 #include "launcher/run/moving_hosts.h"
 #include "launcher/run/start_plan.h"
 #include "launcher/run/suspension.h"
+#include "launcher/sessions/job_input.h"
 #include "launcher/sessions/node_session.h"
 #include "launcher/sessions/relay_tree.h"
 #include "launcher/transport/transport.h"
@@ -105,16 +108,9 @@ class JobRunner final : private SessionSink {
   Suspension::Sink suspension_sink();
   Generations::Sink generations_sink();
   void arm_timeout();
-  // Goes on without a node that is away, if the ranks of the others are enough.
-  void give_up_away(int node);
-  void give_up_away_in(Duration delay, int node);
-  [[nodiscard]] bool can_start_anew_without_silent() const;
   Result<void> keep_output();
   void open_sessions();
   void open_session(int node);
-  void start_engine();
-  void on_engine_line(const std::string& line);
-  void on_engine_over(const Error& why);
   void on_start_timeout();
   [[nodiscard]] Transport& transport_of(TransportKind kind) const;
   void apply(const JobEvent& event);
@@ -135,9 +131,6 @@ class JobRunner final : private SessionSink {
   void end_if_closed();
   void begin_input();
   void broadcast(AgentMessage type, std::string_view body);
-  // Writes out the last of the output, to readers that may be slow or gone.
-  Result<void> flush();
-  void stop_waiting_later(Duration delay);
   void name_lost_touch();
   void say_all(const Lines& lines);
   void show_status();
@@ -168,6 +161,9 @@ class JobRunner final : private SessionSink {
   std::string job_id_;
   const JobParts parts_;
   MovingHosts hosts_;
+  EngineRun engine_;
+  AwayNodes away_;
+  LastOutput output_;
   TimePoint began_;
   TimerId start_timer_ = 0;
   TimerId slow_timer_ = 0;
@@ -175,17 +171,11 @@ class JobRunner final : private SessionSink {
   TimePoint timeout_due_;
   TimerId stop_timer_ = 0;
   TimerId cause_timer_ = 0;
-  TimerId hosts_timer_ = 0;             // limits the wait for hosts while too few ranks are left
-  std::map<int, TimerId> end_timers_;   // by rank
-  std::map<int, TimerId> away_timers_;  // by node; of an elastic job
+  TimerId hosts_timer_ = 0;            // limits the wait for hosts while too few ranks are left
+  std::map<int, TimerId> end_timers_;  // by rank
   TimerId end_timer_ = 0;
-  TimerId settle_timer_ = 0;
-  TimerId reader_timer_ = 0;  // limits the wait for a reader of the output, once the job is being stopped
   bool has_started_ = false;  // agents were asked to start their ranks
   bool is_finishing_ = false;
-  bool is_flushing_ = false;
-  bool is_reader_stuck_ = false;
-  int cut_short_by_ = 0;  // the signal that arrived while the last of the output was being written
 };
 
 }  // namespace hvd::launch

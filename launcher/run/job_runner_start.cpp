@@ -17,9 +17,6 @@ namespace {
 constexpr std::uint64_t kOutputCreditTotal = 16U << 20U;
 constexpr std::uint64_t kOutputCreditLeast = 128U << 10U;
 constexpr std::uint64_t kOutputCreditMost = 2U << 20U;
-// When an engine begins to end its agents, hvdrun waits this long for the agent of the failed rank to report why.
-constexpr auto kSettleTime = std::chrono::seconds(1);
-
 }  // namespace
 
 void JobRunner::open_sessions() {
@@ -30,9 +27,7 @@ void JobRunner::open_sessions() {
   for (const NodePlan& plan : agents_.nodes) {
     open_session(plan.index);
   }
-  if (transports_.engine != nullptr) {
-    start_engine();
-  }
+  engine_.start([this] { end_if_closed(); });
 }
 
 void JobRunner::open_session(int node) {
@@ -44,61 +39,21 @@ void JobRunner::open_session(int node) {
   session.open(tree_.way_to(node, transport_of(kind)));
 }
 
-void JobRunner::start_engine() {
-  log_.write(LogLevel::kDebug, "starting: " + shown_words(transports_.engine->command().argv));
-  Engine::Handlers handlers;
-  handlers.on_line = [this](const std::string& line) { on_engine_line(line); };
-  handlers.on_over = [this](const Error& why) { on_engine_over(why); };
-  if (const auto started = transports_.engine->start(std::move(handlers)); !started.ok()) {
-    loop_.post([this, why = started.error()] { apply(EngineEnded{why}); });
-  }
-}
-
-void JobRunner::on_engine_line(const std::string& line) {
-  const std::string& name = transports_.engine->command().name;
-  if (state_.cause() || is_finishing_) {
-    log_.write(LogLevel::kDebug, name + ": " + line);  // it is about the end that hvdrun itself caused
-  } else {
-    say_all(reporter_.on(news::EngineLine{name, line}));
-  }
-}
-
-void JobRunner::on_engine_over(const Error& why) {
-  log_.write(LogLevel::kDebug, why.message());
-  apply(EngineEnded{why});
-  end_if_closed();
-}
-
-// Under an engine it is the engine that ends the agent, because it has noticed the failure of a rank, or was itself
-// asked to end. The agent of the failed rank is then about to report the first failure, so the engine's lines are
-// reported only if that report does not come.
-void JobRunner::on_ending(int node, const std::string& why) {
-  const NodePlan& plan = agents_.nodes[static_cast<std::size_t>(node)];
-  log_.write(LogLevel::kDebug, plan.host.name + ": " + why);
-  if (transports_.engine == nullptr) {
-    apply(NodeEnding{node, why});
-    return;
-  }
-  if (settle_timer_ != 0) {
-    return;
-  }
-  const std::string who = "the agent of rank " + std::to_string(plan.ranks.front().rank) + " on " + plan.host.name;
-  settle_timer_ = loop_.after(kSettleTime, [this, text = who + " was told to end (" + why + ")"] {
-    const std::string words = transports_.engine->first_words();
-    apply(EngineEnded{Error(
-        Code::kLostPeer, text + (words.empty() ? "" : "; " + transports_.engine->command().name + " said: " + words))});
-  });
-}
-
 void JobRunner::on_start_timeout() {
-  if (transports_.engine == nullptr) {
-    return apply(StartTimedOut{});
+  if (engine_.is_there()) {
+    engine_.on_start_timeout();
+  } else {
+    apply(StartTimedOut{});
   }
-  const std::vector<std::string> silent = state_.silent_hosts();
-  const auto others = std::count_if(silent.begin(), silent.end(), [&](const auto& h) { return h != silent.front(); });
-  apply(EngineEnded{Error(Code::kTimeout, std::to_string(silent.size()) + " of " + std::to_string(placement_.size) +
-                                              " agents have not called back within --start-timeout, of " +
-                                              silent.front() + (others > 0 ? " and other hosts" : ""))});
+}
+
+void JobRunner::on_ending(int node, const std::string& why) {
+  log_.write(LogLevel::kDebug, agents_.nodes[static_cast<std::size_t>(node)].host.name + ": " + why);
+  if (engine_.is_there()) {
+    engine_.on_ending(node, why);
+  } else {
+    apply(NodeEnding{node, why});
+  }
 }
 
 Transport& JobRunner::transport_of(TransportKind kind) const {
@@ -126,7 +81,7 @@ void JobRunner::on_ready(int node, const ReadyMessage& ready) {
   }
   log_.write(LogLevel::kDebug, session.plan().host.name + ": agent " + ready.version + " is ready (pid " +
                                    std::to_string(ready.pid) + ", " + std::to_string(ready.cores.size()) + " cores)");
-  if (transports_.engine != nullptr) {
+  if (engine_.is_there()) {
     // Check at once: an engine that starts another number of ranks would otherwise leave the missing ones awaited in
     // vain.
     const int rank = session.plan().ranks.front().rank;
@@ -180,7 +135,7 @@ void JobRunner::act(const StartRanks&) {
   }
   const JobView job{placement_, agents_, views};
   // Post it, because we are still carrying out the actions of the last event.
-  if (const auto seated = transports_.engine != nullptr ? check_seats(job) : Result<void>(); !seated.ok()) {
+  if (const auto seated = engine_.is_there() ? check_seats(job) : Result<void>(); !seated.ok()) {
     loop_.post([this, why = seated.error()] { apply(Misplaced{why}); });
     return;
   }

@@ -1,4 +1,4 @@
-#include "launcher/run/input_source.h"
+#include "launcher/sessions/input_source.h"
 
 #include <errno.h>
 #include <fcntl.h>

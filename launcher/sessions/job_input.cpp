@@ -1,4 +1,4 @@
-#include "launcher/run/job_input.h"
+#include "launcher/sessions/job_input.h"
 
 #include <algorithm>
 #include <utility>

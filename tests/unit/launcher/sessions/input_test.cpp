@@ -1,4 +1,5 @@
-// launcher/agent/input_feed, launcher/run/input_source and job_input: standard input, from its end here to a rank's.
+// launcher/agent/input_feed, launcher/sessions/input_source and job_input: standard input, from its end here to a
+// rank's.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,9 +13,9 @@
 #include <stdlib.h>
 
 #include "launcher/agent/input_feed.h"
-#include "launcher/run/input_source.h"
-#include "launcher/run/job_input.h"
 #include "launcher/run/start_plan.h"
+#include "launcher/sessions/input_source.h"
+#include "launcher/sessions/job_input.h"
 #include "runtime/base/frame.h"
 
 using namespace hvd::launch;  // NOLINT(google-build-using-namespace)

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "launcher/run/input_source.h"
+#include "launcher/sessions/input_source.h"
 #include "launcher/wire/messages.h"
 #include "runtime/base/fd.h"
 #include "runtime/io/event_loop.h"
